@@ -72,7 +72,7 @@ wait_until('the redrive is rejected', sub { $from->execute('INFO', 'errorstats')
 1 while $cluster->move_keys($shard, $from, $to, 10);
 $cluster->end_move($shard, $from, $to);
 $redrive->finish;
-is_deeply([ $out, $err ], [ "redrove $left entries for $left users\n", '' ], 'a redrive waits for a slot that moves');
+is_deeply([ $out, $err ], [ "redrove $left entries for $left users\n", '' ], 'a redrive waits while its slot moves');
 is($cluster->error_count, 0, 'all entries are redriven');
 my $waiting = 0;
 $waiting += $cluster->execute('HLEN', $_) for $cluster->keys('pending');

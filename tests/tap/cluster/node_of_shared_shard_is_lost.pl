@@ -117,7 +117,7 @@ for my $user (@users)
 my %members = map { split /\|/ } split /\n/, $pg->safe_psql('postgres', q{SELECT id || '|' || members FROM many});
 my %acked_by = map { my ($id) = $_->{data} =~ /"after":\{"id":(\d+)/; ($id => join ' ', sort keys %{ { @{ $cluster->execute('HGETALL', "clairon:{0}:acked:$_->{id}") } } }) }
   grep { $_->{data} =~ /"source":"many"/ } $cluster->entries;
-is_deeply(\%acked_by, { map { $_ => join ' ', sort split / /, $members{$_} } keys %members }, 'the members as of the commit have acknowledged');
+is_deeply(\%acked_by, { map { $_ => join ' ', sort split / /, $members{$_} } keys %members }, 'exactly the members at the commit have acknowledged');
 is($relay->log_text =~ /level=error/ ? 1 : 0, 0, 'no error is logged');
 
 done_testing();

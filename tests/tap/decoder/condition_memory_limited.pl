@@ -1,4 +1,5 @@
-# Tests that the memory of prepared conditions is limited per owner, without effect on other owners.
+# Tests that the memory of prepared conditions is limited per owner, and that reaching the limit does not affect other
+# owners.
 use strict;
 use warnings;
 
@@ -10,7 +11,7 @@ my $connection = $pg->connstr('postgres');
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# True for each row; each of its 9000 calls is prepared separately.
+# A condition that is true for each row; each of its 9000 calls is prepared separately.
 my $condition = join ' AND ', ('length(' . join(' || ', ('s') x 181) . ') = 181') x 50;
 
 sub make_table
@@ -22,7 +23,7 @@ sub make_table
     return;
 }
 
-# The log since the last call.
+# Returns the log text since the last call.
 my $mark = 0;
 sub new_log
 {
@@ -33,8 +34,8 @@ sub new_log
     return $text;
 }
 
-# Inserts a row into each table, and then into `last`. Returns the notifications of each table until the one of `last`
-# arrives.
+# Inserts a row into each table, and then into `last`. Returns the number of notifications of each table that arrive
+# before the notification of `last`.
 my ($out, $ids) = (undef, 0);
 sub deliver
 {
@@ -79,7 +80,8 @@ unlike(new_log(), qr/denied|out of memory/, 'no condition is denied');
 $count = deliver(qw(near a large near large a));
 is($count->{near}, 4, 'rules of another owner deliver notifications');
 is($count->{a}, 6, 'rules on other tables of the owner deliver notifications');
-cmp_ok($count->{large}, '<', 20, 'a table whose conditions exceed the limit has both delivered and denied rules');
+cmp_ok($count->{large}, '<', 20,
+    'for a table whose conditions exceed the limit, some rules deliver and others are denied');
 cmp_ok($count->{large}, '>', 4, 'rules with conditions within the limit deliver notifications');
 like(new_log(), qr/rule "rule\d+" on "own\.large": denied[^\n]*\n[^\n]*conditions of the table's owner exceed 64 MB/,
     'the other conditions are denied with a logged reason');

@@ -45,8 +45,8 @@ sub script
             '-o', '/dev/null']);
 }
 
-# The rows of a query whose columns are all bytea, with the plugin's settings. With little memory, test_decoding of
-# PostgreSQL 18 crashes after a rollback of a large transaction.
+# Returns the rows of a query whose columns are all bytea, with the plugin's settings. With a small
+# logical_decoding_work_mem, test_decoding of PostgreSQL 18 crashes after a rollback of a large transaction.
 sub rows_of_bytes
 {
     my ($query) = @_;
@@ -65,7 +65,7 @@ sub rows_of_bytes
     } <$lines>;
 }
 
-# All output of a slot, read through a walsender.
+# Returns all output of a slot, read through a walsender.
 sub receive
 {
     my ($slot, @options) = @_;
@@ -79,7 +79,7 @@ sub receive
     return slurp_file("$folder/$slot");
 }
 
-# [position, line] of each notification frame; pg_recvlogical adds a line feed after a packet.
+# Returns [position, JSON] for each notification frame; pg_recvlogical adds a line feed after each CopyData message.
 sub notifications_of_frames
 {
     my ($bytes) = @_;
@@ -101,7 +101,7 @@ sub notifications_of_frames
     return @notifications;
 }
 
-# The first positions at which two lists differ, with their context.
+# Reports the first positions at which two lists differ, with their context.
 sub compare
 {
     my ($what, $lines, $expected, $name) = @_;
@@ -121,7 +121,7 @@ sub compare
                 . substr($should, $at, 600));
         last if ++$bad == 3;
     }
-    ok(!$bad, "$what returns equal changes");
+    ok(!$bad, "$what returns the same changes");
     return;
 }
 
@@ -185,9 +185,9 @@ is( sql("SELECT string_agg(slot_name, ' ' ORDER BY slot_name) FROM pg_stat_repli
             . " WHERE stream_txns > 0 AND slot_name IN ('again', 'framed')"
     ),
     'framed',
-    'only the slots with streaming were streamed');
+    'only the slots with streaming are streamed');
 
-# Each change in a separate block, with PostgreSQL 16 and later.
+# PostgreSQL 16 and later can stream each change in a separate block.
 SKIP:
 {
     my $setting = 'debug_logical_replication_streaming';
@@ -201,7 +201,7 @@ my @stubs = split /\n/, receive('stubs', 'max_value_bytes=100', 'numeric=number'
 compare('a read with other options', [ids(@stubs)], \@ids, $by_number);
 is(Clairon::Test::strict_faults("$folder/stubs"), '', 'a strict JSON parser also accepts the stubs');
 
-# wal2json omits changes without an old row, so only the others are compared.
+# wal2json omits changes without an old row, so only the other changes are compared.
 SKIP:
 {
     skip 'wal2json is not installed', 2 if $no_wal2json;
@@ -227,7 +227,7 @@ my %as_ours = (
     'jsonb' => sub { $values->json('json', $_[0]) },
     'timestamp with time zone' => sub { $_[0] =~ s/\+00:00/Z/r });
 
-# row_to_json formats these differently: as text, or as an object.
+# row_to_json formats values of these types differently: as strings, or as objects.
 my $not_the_same =
     qr/^(?:public\.(?:row_|hstore)|(?:int2|oid)vector
         |(?:numeric|bigint|bytea|jsonb|timestamp\ with\ time\ zone)\[\])/x;
@@ -246,6 +246,6 @@ for my $cell (rows_of_bytes("SELECT $cells FROM work.contents()"))
 }
 is(scalar @wrong, 0, 'the tables contain the values of the last notifications')
     or diag(map {"  $_\n"} @wrong[0 .. ($#wrong > 5 ? 5 : $#wrong)]);
-cmp_ok($compared, '>', $transactions / 4, 'the values of enough notifications are compared');
+cmp_ok($compared, '>', $transactions / 4, 'enough values are compared');
 
 done_testing();

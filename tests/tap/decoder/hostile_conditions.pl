@@ -12,7 +12,7 @@ sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
 sub as_attacker { return sql("SET ROLE attacker;\n$_[0]") }
 
-# Whether the log after the mark has a matching line.
+# Reports whether the log after the mark has a matching line.
 sub logged
 {
     my ($mark, $line) = @_;
@@ -34,7 +34,7 @@ $client->wait_for('connected');
 my $start = log_mark();
 my $others = 0;
 
-# Later changes reach their user, and the rule is denied with this reason.
+# Checks that later changes reach their user, and that the rule is denied with this reason.
 sub check_denied
 {
     my ($name, $mark, $reason) = @_;
@@ -46,7 +46,7 @@ sub check_denied
     return;
 }
 
-# An operator is replaced by one that executes its argument as SQL.
+# The attacker replaces an operator by one that executes its argument as SQL.
 my $mark = log_mark();
 as_attacker(q{
     CREATE TABLE own.calls (who text);
@@ -65,9 +65,9 @@ check_denied('SQL by an operator', $mark, 'functions in only_when must be marked
 is(sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('by_sql', NULL, NULL)}), 1,
     'a read by a superuser also denies the rule');
 is(sql('SELECT count(*) FROM own.calls'), 0, 'the attacker\'s code does not run');
-ok(!logged($start, qr/LOG:  own\.f runs/), 'the attacker\'s function does not run even temporarily');
+ok(!logged($start, qr/LOG:  own\.f runs/), 'the attacker\'s function does not run, not even in a rolled back transaction');
 
-# Operators are replaced by operators that take a lock or drop a slot.
+# The attacker replaces operators by operators that take a lock or drop a slot.
 $mark = log_mark();
 as_attacker(q{
     CREATE TABLE own.n (id bigint PRIMARY KEY, slot name);
@@ -98,9 +98,9 @@ as_attacker(q{
     SELECT clairon.watch('own.e', 'USER', '=x', only_when => $$ public.rewrite(q, s) IS NULL $$);
     INSERT INTO own.e VALUES (1, 'a', $$SELECT 'a'::tsquery, own.g()$$), (2, 'a', $$SELECT 'a'::tsquery, own.h()$$)});
 check_denied('SQL in an extension', $mark, 'cannot execute CREATE TABLE in a read-only transaction');
-ok(logged($mark, qr/LOG:  own\.g runs as attacker/), 'a condition runs with the privileges of the owner');
+ok(logged($mark, qr/LOG:  own\.g runs as attacker/), 'a condition runs with the privileges of the table\'s owner');
 
-# Evaluations without a limit of time or memory.
+# Evaluations exceed the time or memory limit.
 $mark = log_mark();
 as_attacker(q{
     CREATE TABLE own.w (id int PRIMARY KEY, s text);
@@ -121,7 +121,7 @@ cmp_ok($peak, '<', 300_000, 'the walsender needs less than 300 MB');
 open my $limits, '<', "/proc/$walsender/limits" or die $!;
 like(join('', <$limits>), qr/^Max data size\s+unlimited/m, 'the default limits are restored');
 
-# Thousands of evaluations: an owner's total time is limited.
+# Thousands of evaluations exceed an owner's total time limit.
 $mark = log_mark();
 as_attacker(q{
     SELECT clairon.unwatch('own.w');
@@ -133,12 +133,12 @@ check_denied('an owner with exhausted time', $mark, "evaluation time limit of th
 ok(!logged($start, qr/terminated by signal|server process .* was terminated|reinitializing/), 'no server process has crashed');
 $relay->stop;
 
-# Cancel and terminate requests and statement_timeout end an evaluation.
+# Cancel requests, terminate requests and statement_timeout end an evaluation.
 as_attacker(q{UPDATE own.w SET s = repeat('a', 140) WHERE id = 1});
 sql("SELECT pg_create_logical_replication_slot('patient', 'clairon')");
 as_attacker(q{UPDATE own.w SET s = repeat('a', 141) WHERE id = 1});
 
-# CPU time of a process, in clock ticks.
+# Returns the CPU time of a process, in clock ticks.
 sub cpu
 {
     my ($pid) = @_;
@@ -159,12 +159,13 @@ for my $how (qw(pg_cancel_backend pg_terminate_backend))
     my $ended = ok(eval { wait_until('the walsender has ended', sub { !kill 0, $pid }) }, "$how: the walsender ends");
     kill 'KILL', $child unless $ended;
     close $out;
-    # If the walsender does not end, the change is confirmed, and no evaluation remains to be cancelled.
+    # If the walsender does not end, it confirms the change, and no evaluation remains to be cancelled.
     last unless $ended;
 }
 my ($code, $stdout, $stderr) = $pg->psql('postgres', q{SET statement_timeout = '500ms';
     SELECT count(*) FROM pg_logical_slot_peek_changes('patient', NULL, NULL, 'condition_timeout', '60s')});
 like($stderr, qr/canceling statement due to statement timeout/, 'statement_timeout ends the statement');
 is(sql(q{SET statement_timeout = '20s';
-    SELECT count(*) FROM pg_logical_slot_peek_changes('patient', NULL, NULL)}), 0, 'a longer timeout is sufficient');
+    SELECT count(*) FROM pg_logical_slot_peek_changes('patient', NULL, NULL)}), 0,
+        'a longer timeout does not end the statement');
 done_testing();

@@ -27,7 +27,7 @@ sub make_slot
     return;
 }
 
-# Private memory of a process, in kB; empty if it has ended.
+# Returns the private memory of a process in kB, or nothing if the process has ended.
 sub memory
 {
     my ($pid) = @_;
@@ -35,7 +35,7 @@ sub memory
     return join('', <$status>) =~ /^RssAnon:\s+(\d+)/m;
 }
 
-# Reads a slot to its end. Returns [bytes so far, the walsender's memory] for each 64 kB or 20 ms.
+# Reads a slot to its end. Returns [bytes so far, the walsender's memory], sampled every 64 kB or 20 ms.
 sub read_slot
 {
     my ($slot, @options) = @_;
@@ -60,7 +60,7 @@ sub read_slot
     return @samples;
 }
 
-# The baseline is the memory after a tenth of the output, when all caches are filled.
+# Compares memory with the baseline: the memory after a tenth of the output, when all caches are filled.
 sub check_flat
 {
     my ($what, @samples) = @_;

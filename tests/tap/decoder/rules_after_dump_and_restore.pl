@@ -19,7 +19,7 @@ sub make
     return $pg->connstr($database);
 }
 
-# The notifications of the same changes, without the fields that must differ.
+# Returns the notifications of the same changes, without the fields that always differ.
 sub notifications_of
 {
     my ($database) = @_;
@@ -37,7 +37,7 @@ SQL
     return \@notifications;
 }
 
-# Column numbers have gaps in `before`, and none in a dump.
+# `before` has gaps between its column numbers; a restored database has no gaps.
 make('before');
 sql('before', <<'SQL');
 CREATE EXTENSION clairon;
@@ -94,21 +94,21 @@ for my $database (qw(by_psql by_restore by_another))
     is_deeply(notifications_of($database), $expected, "$database: the same rules create the same notifications");
     my $now = sql($database, $rules);
     is(join("\n", grep { !/^denied/ } split /\n/, $now), join("\n", grep { !/^denied/ } split /\n/, $before),
-        "$database: rules are listed in the same way");
+        "$database: the rules are listed unchanged");
     is(sql($database, 'SELECT count(*) FROM clairon.member'), '1', "$database: members are restored");
     is(sql($database, "SELECT clairon.once('entity', 'key')"), 'f', "$database: idempotency keys are restored");
     isnt(sql($database, 'SELECT secret FROM clairon.secret'), sql('before', 'SELECT secret FROM clairon.secret'),
-        "$database: the restored database has its own secret");
+        "$database: the restored database has a new secret");
 }
 isnt(sql('by_psql', q{SELECT target_column FROM clairon.rule WHERE relation = 'task'::regclass AND name = 'default'}),
     sql('before', q{SELECT target_column FROM clairon.rule WHERE relation = 'task'::regclass AND name = 'default'}),
-    'the restored columns have different numbers');
+    'the restored columns have other numbers');
 
 # A second dump, of the restored database, preserves the denials.
 ok(run_log([ 'pg_dump', '-d', $pg->connstr('by_psql'), '-f', $dump ]), 'the restored database is dumped');
 ok(run_log([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', make('again'), '-f', $dump ]), 'the second dump is restored');
 is(sql('again', q{SELECT count(*) FROM clairon.rule WHERE relation = 'denied'::regclass}), '3', 'the rules of the second dump are restored');
 is(sql('again', q{SELECT ok FROM clairon.doctor() WHERE check_name = 'rule default on public.denied'}), 'f',
-    'the doctor reports that a rule delivers nothing');
+    'the doctor reports the rule that delivers nothing');
 
 done_testing();

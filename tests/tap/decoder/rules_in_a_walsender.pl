@@ -1,5 +1,5 @@
-# Tests rule evaluation specific to a walsender: prepared rules, a role without privileges, functions that execute SQL,
-# termination.
+# Tests rule evaluation specific to a walsender: prepared transactions, a role without privileges, functions that
+# execute SQL, and termination.
 use strict;
 use warnings;
 
@@ -15,7 +15,7 @@ my $file       = PostgreSQL::Test::Utils::tempdir() . '/lines';
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# The slot's lines up to now; reading confirms them.
+# Returns the slot's output up to now and confirms it.
 sub receive_lines
 {
     my $end = sql('SELECT pg_current_wal_flush_lsn()');
@@ -27,7 +27,7 @@ sub receive_lines
 
 sub receive { return map { JSON::decode_json($_) } receive_lines() }
 
-# v and the targets of each notification.
+# Returns the value of v and the targets of each notification.
 sub values_and_targets { return [ map { "$_->{payload}{after}{v} to @{ $_->{routing}{audience}{targets} }" } @_ ] }
 
 sql(q{CREATE TABLE t (id int, v text);
@@ -41,13 +41,13 @@ sql(q{INSERT INTO t VALUES (4, 'between')});
 is_deeply(values_and_targets(receive()), ['between to first'], 'a prepared rule does not apply');
 sql(q{COMMIT PREPARED 'p'; INSERT INTO t VALUES (5, 'after')});
 is_deeply(values_and_targets(receive()), [ 'p1 to first', 'p2 to prepared', 'after to prepared' ],
-    'after COMMIT PREPARED, a prepared rule applies from its own WAL position');
+    'after COMMIT PREPARED, a rule applies from its WAL position in the prepared transaction');
 sql(q{BEGIN; SELECT clairon.watch('t', 'USER', '=undone'); INSERT INTO t VALUES (6, 'undone');
     PREPARE TRANSACTION 'q'});
 sql(q{ROLLBACK PREPARED 'q'; INSERT INTO t VALUES (7, 'on')});
-is_deeply(values_and_targets(receive()), ['on to prepared'], 'a rolled back rule never applies');
+is_deeply(values_and_targets(receive()), ['on to prepared'], 'a rule never applies after ROLLBACK PREPARED');
 
-# The reading role has no privileges on the objects of a condition, but the table's owner has.
+# The role that reads the slot has no privileges on the objects of a condition, but the table's owner has.
 sql(q{CREATE SCHEMA closed; CREATE EXTENSION citext SCHEMA closed; CREATE EXTENSION hstore SCHEMA closed;
     REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA closed FROM PUBLIC;
     CREATE TABLE c (id int, v closed.citext, h closed.hstore);
@@ -58,7 +58,8 @@ my @notifications = receive();
 is_deeply([ map { $_->{payload}{after} } @notifications ], [ { id => 1, v => 'yes', h => '"k"=>"v"' } ],
     'a condition is evaluated with the privileges of the table\'s owner');
 
-# A function that executes SQL after its rule was set is not called, because a walsender has no snapshot for it.
+# A function that started to execute SQL after its rule was created is not called, because a walsender has no snapshot
+# for it.
 sql(q{CREATE DOMAIN d AS int;
     CREATE FUNCTION runs_sql(int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS
         'BEGIN RETURN (SELECT count(*) >= 0 FROM t); END';
@@ -74,7 +75,7 @@ is_deeply(values_and_targets(receive()), [ 'm to prepared', 'm to domain', 'm to
     'conditions that execute SQL are denied, and later changes are decoded');
 like(slurp_file($pg->logfile), qr/clairon rule "function" on "t": denied: could not evaluate only_when\n.*function longer is not allowed/, 'a denied condition is logged with its reason');
 
-# A termination takes effect within a large transaction, and causes no loss.
+# A walsender can be terminated within a large transaction, without a loss.
 sql(q{SELECT clairon.unwatch('t', 'domain'), clairon.unwatch('t', 'function');
     INSERT INTO t SELECT i, 'many' FROM generate_series(1, 200000) AS i});
 unlink $file;

@@ -9,7 +9,7 @@ use Test::More;
 
 my $pg = Clairon::Test::postgresql('main', extension => 0);
 
-# psql's input contains raw bytes.
+# psql reads raw bytes.
 sub run_sql
 {
     my ($database, $sql) = @_;
@@ -31,7 +31,7 @@ sub text_lines
         "pg_logical_slot_peek_changes('$database', NULL, NULL)");
 }
 
-# The JSON of each notification frame; each transaction consists of one frame and a commit frame.
+# Returns the JSON of each notification frame; each transaction consists of one frame and a commit frame.
 sub framed_lines
 {
     my ($database) = @_;
@@ -80,7 +80,7 @@ is($notification->{metadata}{topic}, 'latin.né', 'the topic is converted to UTF
 is_deeply($notification->{routing}{audience}{targets}, ['zoé'], 'the targets are converted to UTF-8');
 is_deeply(JSON::decode_json($utf8[1])->{payload}, { 'ça' => 'va €' }, 'the payload of notify is converted to UTF-8');
 
-# SQL_ASCII accepts any byte, so invalid UTF-8 is replaced by U+FFFD.
+# SQL_ASCII accepts any byte, so the decoder replaces invalid UTF-8 by U+FFFD.
 make('anything', 'SQL_ASCII');
 run_sql('anything', <<'SQL');
 SET client_encoding = 'SQL_ASCII';
@@ -89,10 +89,10 @@ SELECT clairon.watch('t', 'ALL');
 INSERT INTO t VALUES (E'a\xff\xe2\x82\xacb\xe2\x82');
 SQL
 like((framed_lines('anything'))[0], qr/"v":"a\xef\xbf\xbd\xe2\x82\xacb\xef\xbf\xbd\xef\xbf\xbd"/,
-    'invalid bytes are replaced, valid ones kept');
+    'invalid bytes are replaced, and valid bytes are kept');
 like((text_lines('anything'))[0], qr/"v":"a\\ufffd\\u20acb\\ufffd\\ufffd"/, 'text mode replaces invalid bytes');
 
-# The topic and the targets in a frame's header, which precede its JSON.
+# The topic and the targets are also in a frame's header, which precedes its JSON.
 run_sql('anything', <<'SQL');
 SET client_encoding = 'SQL_ASCII';
 CREATE TABLE u (v text);
@@ -103,12 +103,12 @@ my ($head) = (bytes_of('anything', 'data',
     "pg_logical_slot_peek_binary_changes('anything', NULL, NULL, 'mode', 'framed')"))[-1] =~ /^(.*?)\{"metadata"/s;
 like($head, qr/USERtop\xef\xbf\xbd\0\x04x\xef\xbf\xbd$/, 'the frame header, which the relay uses for routing, has the same replacements');
 
-# A string that is too long in UTF-8 is rejected even if it is shorter in the server encoding.
+# A string is rejected if its UTF-8 form is too long, even if it is shorter in the server encoding.
 my (undef, undef, $rejection) =
   $pg->psql('latin', q{CREATE TABLE short (id int); SELECT clairon.watch('short', 'USER', '=' || repeat(chr(233), 128))});
 like($rejection, qr/parameter "targets" has a value longer than 255 bytes/, 'a target of 128 bytes is rejected if it has 256 in UTF-8');
 
-# A three-byte encoding: a conversion in chunks must not split a character.
+# With a three-byte encoding, a conversion in chunks must not split a character.
 make('japan', 'EUC_JP');
 my $long = '日本語テキスト' x 3000;
 run_sql('japan', "SET client_encoding = 'UTF8'; CREATE TABLE t (v text);"
@@ -116,7 +116,7 @@ run_sql('japan', "SET client_encoding = 'UTF8'; CREATE TABLE t (v text);"
 is(JSON::decode_json((framed_lines('japan'))[0])->{payload}{after}{v}, "x$long", 'a long string is converted completely');
 is(JSON::decode_json((text_lines('japan'))[0])->{payload}{after}{v}, "x$long", 'text mode escapes a long string completely');
 
-# All other server encodings: names, labels, targets and values; a second read returns the same output.
+# In all other server encodings, names, labels, targets and values are converted; a second read returns the same output.
 my %words = (
     LATIN1        => 'déjà ÿ',
     LATIN2        => 'żółć ő',

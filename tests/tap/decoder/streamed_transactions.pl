@@ -9,7 +9,7 @@ use JSON ();
 use PostgreSQL::Test::Utils qw(slurp_file run_log);
 use Test::More;
 
-# A temp_file_limit that would end decoding if it included spool files.
+# With this temp_file_limit, decoding would end if the limit applied to spool files.
 my $pg = Clairon::Test::postgresql('main', conf => <<'CONF');
 autovacuum = off
 logical_decoding_work_mem = 64kB
@@ -48,12 +48,12 @@ sub end_session
     return;
 }
 
-# Enough rows for several blocks, identified by their `v`.
+# Inserts enough rows for several blocks, identified by their `v`.
 sub insert { return "INSERT INTO t SELECT i, repeat('$_[0] ', 20) FROM generate_series(1, 2000) AS i" }
 
 # ---- the slot and its client
 
-# Confirms each second, or never: confirmed changes are not streamed again before the commit.
+# The client confirms each second, or never: confirmed changes are not streamed again before the commit.
 sub start_reader
 {
     my ($seconds) = @_;
@@ -114,7 +114,7 @@ sub await_lines
     return lines();
 }
 
-# The output of a second slot, which spills instead of streaming; resets the count.
+# Returns the output of a second slot, which spills instead of streaming; resets the count.
 sub expected
 {
     my @lines = split /\n/,
@@ -133,7 +133,7 @@ sub check_same
     return;
 }
 
-# The number of occurrences of each first word of `v`, with its rule's target.
+# Returns the number of occurrences of each first word of `v`, with its rule's target.
 sub count_lines
 {
     my %count;
@@ -175,8 +175,8 @@ execute_in($two, 'COMMIT');
 my @lines = await_lines('the other', 4000);
 is_deeply(
     count_lines(@lines), { 'other for old' => 2000, 'ruled for new' => 2000 },
-    'the transaction that commits first is sent first, each row by the rules at its position');
-# A transaction that changes rules is not streamed after that change.
+    'the transaction that commits first is sent first, and each row by the rules at its WAL position');
+# A transaction is not streamed after it has changed rules.
 execute_in($one, 'SAVEPOINT b');
 execute_in($one, q{SELECT clairon.watch('t', 'USER', '=lost')});
 execute_in($one, insert('lost'));
@@ -193,7 +193,7 @@ is_deeply(
 check_same('two transactions', @lines);
 await_no_spool('after commits');
 my $streamed = sql(q{SELECT stream_txns > 1 FROM pg_stat_replication_slots WHERE slot_name = 's'});
-is($streamed, 't', 'the server counts the transactions as streamed');
+is($streamed, 't', 'the server counts both transactions as streamed');
 
 # ---- a complete rollback
 
@@ -215,7 +215,7 @@ sql('CREATE TABLE unwatched (id int, v text)');
 execute_in($one, 'BEGIN');
 execute_in($one, q{INSERT INTO unwatched SELECT i, repeat('x', 100) FROM generate_series(1, 4000) AS i});
 wait_until('the transaction is streamed', sub { sql($count) > $before + 2 });
-is(spool_files(), 0, 'changes without a rule need no file');
+is(spool_files(), 0, 'changes without a rule need no spool file');
 execute_in($one, 'SAVEPOINT a');
 execute_in($one, insert('undone'));
 execute_in($one, 'ROLLBACK TO a');
@@ -241,7 +241,7 @@ execute_in($one, insert('last'));
 execute_in($one, 'COMMIT');
 check_same('a reconnected client', await_lines('a reconnected client', 6000));
 
-# ---- no disk space for the file
+# ---- the disk has no space for the spool file
 
 stop_reader($reader);
 my ($tmp) = grep { -d } $pg->data_dir . '/base/pgsql_tmp';
@@ -252,7 +252,7 @@ my $mode = (stat $tmp)[2] & oct 7777;
 chmod 0500, $tmp or die "chmod: $!";
 ok(!run_log(
         ['pg_recvlogical', '-d', $connection, '--slot', 's', '--start', '--no-loop', '-f', $file]),
-    'decoding ends when the disk has no space for the file');
+    'decoding ends when the disk has no space for the spool file');
 chmod $mode, $tmp or die "chmod: $!";
 is(sql($confirmed), $confirmed_before, 'the slot does not advance');
 $reader = start_reader();
@@ -261,7 +261,7 @@ check_same('with space again', await_lines('with space again', 2000));
 # ---- the walsender is killed, and the server restarts without the open transactions
 
 stop_reader($reader);
-# A checkpoint saves the confirmed position if the slot is marked as changed.
+# A checkpoint saves the confirmed position only if the slot is marked as changed.
 sql(q{SELECT pg_logical_emit_message(true, 'any', 'more')});
 sql(q{SELECT pg_replication_slot_advance('s', pg_current_wal_flush_lsn())});
 sql('CHECKPOINT');
@@ -279,12 +279,12 @@ end_session($_) for $one, $two;
 wait_until('the server has stopped', sub { !-e $pg->data_dir . '/postmaster.pid' });
 $pg->_update_pid(0);
 $pg->start;
-is(spool_files(), 0, 'the server removes the files of a killed walsender');
+is(spool_files(), 0, 'the server removes the spool files of a killed walsender');
 $reader = start_reader(0);
 await_spool('the prepared one', 200_000);
 sql('CHECKPOINT');
-wait_until('the spool of the aborted transaction is removed', sub { spool_files() == 1 });
-is(scalar(lines()), 0, 'changes of a prepared or an aborted transaction are not sent');
+wait_until('the spool file of the aborted transaction is removed', sub { spool_files() == 1 });
+is(scalar(lines()), 0, 'changes of a prepared or aborted transaction are not sent');
 sql(q{COMMIT PREPARED 'p'});
 @lines = await_lines('the prepared one', 2000);
 is_deeply(count_lines(@lines), { 'prepared for own' => 2000 }, 'a prepared transaction is sent at its commit');

@@ -1,6 +1,5 @@
-# Tests that every line is strict JSON and identical in both modes, for all server encodings and bytes.
-#
-# CLAIRON_LONG=1: all server encodings.
+# Tests that every line is strict JSON and identical in both modes, for all server encodings and all bytes.
+# CLAIRON_LONG=1 tests all server encodings.
 use strict;
 use warnings;
 
@@ -20,7 +19,7 @@ CONF
 my $connection = $pg->connstr('postgres');
 srand 20250305;
 
-# All characters of a single-byte encoding, or many multi-byte characters.
+# Returns all characters of a single-byte encoding, or many multi-byte characters.
 sub characters
 {
     my ($encoding) = @_;
@@ -60,7 +59,7 @@ sub run_file
     return $? == 0;
 }
 
-# Names have up to 63 bytes and end between characters; values contain the other characters.
+# Names have up to 63 bytes and end at a character boundary; values contain the other characters.
 sub workload
 {
     my ($encoding) = @_;
@@ -124,7 +123,7 @@ for my $encoding (@single, @wide)
     ok(run_file($database, $encoding, workload($encoding)), "$encoding: the rows are written");
     my @text = lines_of($database, 'text');
     my @framed = map { notifications_of_frames($_) } lines_of($database, 'framed');
-    is(scalar @text, 5, "$encoding: each change and rule has a line");
+    is(scalar @text, 5, "$encoding: there is a line for each change and rule");
     is(faults(@text, @framed), '', "$encoding: both modes are strict JSON");
     my $json = JSON->new->utf8->allow_nonref;
     is_deeply(

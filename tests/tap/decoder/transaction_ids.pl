@@ -19,7 +19,7 @@ max_prepared_transactions = 5
 CONF
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# ---- 400 transactions before a wraparound; frozen rows do not depend on ids
+# ---- the test starts 400 transactions before a wraparound; frozen rows do not depend on ids
 
 $pg->safe_psql($_, 'VACUUM (FREEZE)') for qw(template1 postgres);
 $pg->stop;
@@ -30,7 +30,7 @@ close $clog or die "could not write $segment: $!";
 ok(run_log([ 'pg_resetwal', '-e', EPOCH, '-x', LAST, '-D', $pg->data_dir ]), 'the next id is set');
 $pg->start;
 
-# Each row has the id of the transaction that wrote it.
+# Checks that each row has the id of the transaction that wrote it.
 sql(q{
     CREATE TABLE rows (id int PRIMARY KEY, owner text, xid text DEFAULT pg_current_xact_id()::text, body text);
     CREATE TABLE acked (id int PRIMARY KEY, owner text, xid text DEFAULT pg_current_xact_id()::text);
@@ -51,7 +51,7 @@ sql(q{INSERT INTO rows VALUES (1, 'u1')});
 my $first = $client->wait_row(1);
 ok(is_of_its_transaction($first), 'a row has the id of its transaction');
 is($first->{x} >> 32, EPOCH, 'the id of a transaction contains the epoch');
-is($first->{rule}, 'default', 'a live rule is named');
+is($first->{rule}, 'default', 'a notification of a live rule names its rule');
 sql(q{BEGIN; SELECT pg_current_xact_id();
     SAVEPOINT a; INSERT INTO rows VALUES (2, 'u1', pg_current_xact_id()::text); ROLLBACK TO a;
     SAVEPOINT b; INSERT INTO rows VALUES (3, 'u1', pg_current_xact_id()::text); RELEASE b;
@@ -68,8 +68,8 @@ is(scalar(grep { $_->{n}{payload}{after}{id} >= 1000 && is_of_its_transaction($_
 cmp_ok(sql(q{SELECT stream_txns FROM pg_stat_replication_slots WHERE slot_name = 'clairon'}), '>', 0, 'the large transaction was streamed');
 sql(q{UPDATE rows SET owner = 'u2' WHERE id = 1});
 my $lost = $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{operation} eq 'delete' });
-cmp_ok($lost->{x}, '>', $client->wait_row(2000)->{x}, 'a delete has the id of its own transaction');
-is($lost->{rule}, 'default', 'a delete names its rule');
+cmp_ok($lost->{x}, '>', $client->wait_row(2000)->{x}, 'a delete notification has the id of its transaction');
+is($lost->{rule}, 'default', 'a delete notification names its rule');
 
 # ---- memberships
 
@@ -84,26 +84,26 @@ is($change{xid}, $member, 'a change of memberships has the id of its transaction
 sql(q{INSERT INTO acked VALUES (1, 'u1')});
 my $retry = $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{routing}{retry}{attempts} == 1 });
 ok(is_of_its_transaction($retry), 'a retry keeps the id');
-ok(!exists $retry->{rule}, 'a rule that is not live is not named');
+ok(!exists $retry->{rule}, 'a notification of a rule that is not live names no rule');
 $client->ack($retry->{n}{metadata}{id});
 sub request { my ($method, $path, @rest) = @_; return Clairon::Test::RawSocket->new($relay)->request($method, $path,
     Authorization => 'Bearer ' . token(sub => 'u1', publish => JSON::true), @rest) }
 my ($one) = grep { $_->{n}{metadata}{id} eq $first->{n}{metadata}{id} }
   map { JSON::decode_json($_) } split /\n/, request(GET => '/v1/poll?max=64&pos=' . $client->wait_for('connected')->{pos})->{body};
-is_deeply($one, $first, 'a poll returns the same line');
+is_deeply($one, $first, 'a poll returns the same JSON');
 my $stream = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => $client->wait_for('connected')->{pos});
-is_deeply($stream->wait_message('msg'), $first, 'an event stream returns the same line');
+is_deeply($stream->wait_message('msg'), $first, 'an SSE stream returns the same JSON');
 request(POST => '/v1/notifications', ':body' => { payload => { after => { id => 6 } }, routing => { audience => { type => 'USER', targets => ['u1'] } } });
 ok(!exists $client->wait_row(6)->{x}, 'a published notification has no transaction id');
 
-# ---- over the wraparound
+# ---- transactions before and after the wraparound
 
 my $prepared = sql(q{BEGIN; INSERT INTO rows VALUES (7, 'u1'); SELECT pg_current_xact_id(); PREPARE TRANSACTION 'p'});
 sql(q{DO $$ BEGIN FOR i IN 1 .. 500 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$});
 is(sql('SELECT pg_current_xact_id()') >> 32, EPOCH + 1, 'ids have wrapped around');
 sql(q{COMMIT PREPARED 'p'; INSERT INTO rows VALUES (8, 'u1')});
 my $before = $client->wait_row(7);
-is($before->{x}, $prepared, 'a prepared transaction from before the wraparound has its own id');
+is($before->{x}, $prepared, 'a transaction prepared before the wraparound keeps its id');
 is($before->{x} >> 32, EPOCH, 'the id of a prepared transaction has the previous epoch');
 my $after = $client->wait_row(8);
 ok(is_of_its_transaction($after), 'a transaction after the wraparound has its id');

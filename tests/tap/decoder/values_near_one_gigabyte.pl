@@ -1,6 +1,5 @@
 # Tests that a value near 1 GB is replaced by a stub, without more memory than the server itself needs for it.
-#
-# CLAIRON_LONG=1: also 600 MB of text, 200 MB of jsonb, arrays of many MB, all under FULL.
+# CLAIRON_LONG=1 also tests 600 MB of text, 200 MB of jsonb, and arrays of many MB, all with REPLICA IDENTITY FULL.
 use strict;
 use warnings;
 
@@ -13,7 +12,7 @@ my $MB = $ENV{CLAIRON_LONG} ? 12_000 : 3_000;
 my $free = (split ' ', (qx{df -Pm '@{[scratch()]}'})[1])[3];
 plan skip_all => "needs $MB MB of free disk, available: $free" if $free < $MB;
 
-# With huge pages the test takes less than half of the CPU time, because a value of 1 GB has 262 144 small pages.
+# With huge pages the test needs less than half of the CPU time, because a value of 1 GB has 262 144 small pages.
 $ENV{GLIBC_TUNABLES} = 'glibc.malloc.hugetlb=1';
 my $pg = Clairon::Test::postgresql('main', conf => <<'CONF');
 max_wal_size = 4GB
@@ -23,7 +22,7 @@ CONF
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# The lines, and the peak memory in MB of one backend that reads a slot.
+# Returns the lines and the peak memory, in MB, of one backend that reads a slot.
 sub read_slot
 {
     my ($slot, @options) = @_;
@@ -39,7 +38,7 @@ SQL
 
 sub ours { return read_slot('ours', 'include_tables', '*', @_) }
 
-# The server reassembles a row's chunks for any plugin; this one writes no output.
+# The server reassembles the chunks of a row for any plugin; this plugin writes no output.
 sub floor_mb
 {
     return (read_slot('floor', 'proto_version', '1', 'publication_names', 'nothing'))[0];
@@ -82,7 +81,7 @@ is_deeply(
         { before => { id => 2 }, after => { id => 2, n => 1 }, unchanged => ['v'] },
         { before => { id => 2 }, after => undef },
         { before => undef, after => { id => 3, v => '//8=', n => 0 } }],
-    '300 MB of bytea are listed in truncated, and the slot continues');
+    '300 MB of bytea are listed in truncated, and the slot advances');
 my $floor = floor_mb();
 cmp_ok($mb, '<', $floor + 32, sprintf 'the plugin needs %d MB, the server alone needs %d', $mb, $floor);
 my ($more, @raised) = ours('max_value_bytes', '16MB');
@@ -123,7 +122,7 @@ INSERT INTO wide SELECT 4, repeat('x', 15000000), ('[' || repeat(' ', 15000000) 
     FROM generate_series(1, 3000000) AS i;
 SQL
 (undef, @lines) = ours('max_value_bytes', '16MB');
-is(scalar @lines, 4, 'each row of wide values has a line');
+is(scalar @lines, 4, 'each wide row has a line');
 my $strict = top() . '/build/strict_lines';
 open my $reader, '|-', $strict or die "$strict: $!";
 print $reader map { s/\\(\\|[0-7]{3})/$1 eq '\\' ? $1 : chr oct $1/ger . "\n" } @lines;
@@ -168,7 +167,7 @@ if ($ENV{CLAIRON_LONG})
             'include_tables', '*')}
         ),
         11,
-        'the slot continues');
+        'the slot advances after the huge rows');
 }
 
 done_testing();

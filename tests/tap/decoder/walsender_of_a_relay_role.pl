@@ -1,5 +1,5 @@
-# Tests that a role with only the relay's privileges receives all changes through a walsender, in both modes, and
-# the same on a second read.
+# Tests that a role with only the relay's privileges receives all changes through a walsender in both modes, and that a
+# second read returns the same changes.
 use strict;
 use warnings;
 
@@ -15,8 +15,8 @@ my $files      = 0;
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# The slot's output from its confirmed position to now. A client confirms when it ends, so without `confirm` the test
-# reads a copy of the slot.
+# Returns the slot's output from its confirmed position to now. A client confirms when it ends, so without `confirm` the
+# test reads a copy of the slot.
 sub receive
 {
     my ($slot, $options, %how) = @_;
@@ -34,7 +34,8 @@ sub receive
     return slurp_file($file);
 }
 
-# Complete frames in sequence; pg_recvlogical adds a line feed after each packet.
+# Returns the complete frames. A CopyData message may contain several frames; pg_recvlogical adds a line feed after each
+# message.
 sub frames
 {
     my ($bytes) = @_;
@@ -86,7 +87,7 @@ is($frames[0]{topic}, 'srv.t', 'the frame header has the topic');
 is($frames[0]{flags}, 3, 'the frame header has the flag ack_required');
 is_deeply($notifications[0]{payload}{after},
     { id => 1, who => 'u1', v => '2025-03-05T11:00:00Z', d => 'P1D' },
-    'settings of database and role have no effect');
+    'settings of the database and the role have no effect');
 my @positions = map { $_->{position} } @frames;
 is_deeply(\@positions, [ sort @positions ], 'positions increase');
 
@@ -95,15 +96,15 @@ is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], 
 $pg->stop('immediate');
 $pg->start;
 is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], \@frames,
-    'the frames are the same after a crash');
+    'the frames are unchanged after a crash');
 my @all = frames(receive('framed', [ 'mode=framed', 'include_tables=*' ]));
 my %ids = map { $_->{note}{metadata}{id} => 1 } grep { $_->{note} } @all;
-is(scalar(grep { $ids{ $_->{metadata}{id} } } @notifications), 2, 'other options change no id');
+is(scalar(grep { $ids{ $_->{metadata}{id} } } @notifications), 2, 'other options do not change ids');
 is(scalar(keys %ids), 3, 'the added rule has a different id');
 receive('framed', ['mode=framed'], confirm => 1);
 is(receive('framed', ['mode=framed']), '', 'confirmed changes are not sent again');
 
-# Prepared transactions are sent at COMMIT PREPARED, even on a two-phase slot.
+# Prepared transactions are sent at COMMIT PREPARED, also on a two-phase slot.
 sql(q{SELECT pg_create_logical_replication_slot('two_phase', 'clairon', false, true)});
 sql(q{BEGIN; INSERT INTO t VALUES (2, 'u2'); PREPARE TRANSACTION 'p'});
 is(receive($_, ['mode=framed'], confirm => 1), '', "$_ returns nothing at PREPARE") for qw(framed two_phase);
@@ -117,7 +118,7 @@ for my $slot (qw(framed two_phase))
     is($prepared[0]{note}{payload}{after}{id}, 2, 'the notification has the committed row');
 }
 
-# A large transaction is sent in packets of bounded size, spilled or not.
+# A large transaction, which is spilled to disk, is returned completely.
 receive('framed', ['mode=framed'], confirm => 1);
 $pg->append_conf('postgresql.conf', 'logical_decoding_work_mem = 64kB');
 $pg->reload;
@@ -127,11 +128,11 @@ is(scalar(@many), 20001, 'all rows of a large transaction and its commit are ret
 my %seen = map { $_->{note}{metadata}{id} => 1 } grep { $_->{note} } @many;
 is(scalar(keys %seen), 20000, 'each row has a distinct id');
 
-# A read by SQL decodes all changes in one transaction, regardless of its duration. The first query of pg_recvlogical
-# takes less than this timeout even on a busy machine; the rows always take longer.
+# A read by SQL decodes all changes in one transaction, regardless of its duration. The first query of pg_recvlogical is
+# faster than this timeout even on a busy machine; reading the rows always takes longer.
 sql(q{INSERT INTO t SELECT i, 'u' || i FROM generate_series(21000, 120999) AS i});
 sql(q{ALTER ROLE relay SET transaction_timeout = '100ms'}) if Clairon::Test::pg_major() >= 17;
 @lines = split /\n/, receive('framed', [ 'mode=text', 'streaming=false' ]);
-is(scalar(@lines), 120000, 'a transaction longer than transaction_timeout is returned completely');
+is(scalar(@lines), 120000, 'a read that takes longer than transaction_timeout returns all rows');
 
 done_testing();

@@ -15,7 +15,7 @@ my $connection = $pg->connstr('postgres');
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# A client that stops after 1 MB of the transaction, and its walsender.
+# Starts a client that stops after 1 MB of the transaction; returns the client and its walsender.
 sub start_reader
 {
     my @command = (
@@ -36,7 +36,7 @@ sub wait_ended
     return;
 }
 
-# Drains remaining bytes. A walsender writes the reason before it ends, so the socket must be read.
+# Drains the socket, because a walsender writes the reason before it ends.
 sub end_reader
 {
     my ($reader) = @_;
@@ -64,7 +64,7 @@ kill 'KILL', $reader->{child};
 end_reader($reader);
 wait_ended('the client dies', $reader->{walsender});
 
-# A session that reads by SQL.
+# A session reads the slot by SQL.
 my $all = "SELECT count(*) FROM pg_logical_slot_peek_changes('s', NULL, NULL)";
 open my $session, '-|', qq{psql -XAt -d "$connection" -c "$all" -c "SELECT 'alive'" 2>&1}
     or die "psql: $!";
@@ -73,10 +73,10 @@ my $backend = wait_until(
     sub { sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 's'}) });
 is(sql("SELECT pg_cancel_backend($backend)"), 't', 'a session that reads the slot is cancelled');
 like(join('', <$session>), qr/^ERROR:  canceling statement.*^alive$/ms,
-    'the cancellation ends only the query');
+    'the session survives the cancellation');
 close $session;
 
-# A shutdown waits until walsenders have sent all WAL, so the client continues.
+# A shutdown waits until walsenders have sent all WAL, so the client must resume reading.
 $reader = start_reader();
 my $stopper = fork // die "fork: $!";
 if ($stopper == 0)
@@ -89,7 +89,8 @@ waitpid $stopper, 0;
 is($?, 0, 'a fast shutdown completes');
 $pg->_update_pid(0);
 $pg->start;
-# The other slot: with PostgreSQL 17 and later, a client may have confirmed changes that were sent at the end.
+# The next walsender reads the other slot, because with PostgreSQL 17 and later a client may have confirmed changes that
+# were sent at the shutdown.
 is(sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('kept', NULL, NULL)}), $rows,
     'the next walsender reads all rows');
 

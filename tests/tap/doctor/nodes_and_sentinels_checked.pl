@@ -1,4 +1,4 @@
-# Tests that the doctor checks every node of a cluster, and the sentinels, the primary and the replicas.
+# Tests that the doctor checks every node of a cluster, and every sentinel, primary and replica.
 use strict;
 use warnings;
 
@@ -19,7 +19,7 @@ my $cluster = Clairon::Test::store_cluster();
 my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $cluster, conf => { 'gate.max_connections' => 100 });
 chmod 0600, $relay->{file};
 repaired('a healthy cluster passes all checks');
-# A cluster lists replicas after they have received data.
+# A cluster lists replicas only after they have received data.
 wait_until('each node is checked', sub { 6 == details('connection') });
 is(join(' ', details('slots')), '16384 of 16384 covered, 6 nodes', 'the check counts slots and nodes');
 is((grep { /: (Valkey|version) [\d.]+, up for/ } details('server')), 6, 'the version of each node is reported');
@@ -41,36 +41,36 @@ finds('a replica without an append-only file', 'store: appendonly', qr/^$at$repl
 $replica->execute('CONFIG', 'SET', 'appendonly', 'yes');
 repaired('the repaired replica passes all checks');
 $primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'yes');
-like(join("\n", hinted('cluster-require-full-coverage')), qr/^$at$primary->{port}: yes: A failed primary.*cluster-require-full-coverage no/, 'a node that rejects requests when another one is lost causes a warning');
+like(join("\n", hinted('cluster-require-full-coverage')), qr/^$at$primary->{port}: yes: A failed primary.*cluster-require-full-coverage no/, 'a node that rejects requests while another node is lost causes a warning');
 $primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'no');
 is_deeply([ hinted('cluster-require-full-coverage') ], [], 'the command in the hint removes the warning');
 
-# A slot whose move is incomplete.
+# The move of a slot is incomplete.
 my $target = (grep { $_ != $cluster->primary_of(3) } $cluster->primaries)[0];
 my $source = $cluster->begin_move(3, $target);
 my $moving = $cluster->slot(3);
 is_deeply([ sort map { /^$at(\d+: \[$moving-[<>]-)/ } hinted('moving slots') ], [ sort "$source->{port}: [$moving->-", "$target->{port}: [$moving-<-" ],
-    'a slot that moves is reported by both nodes');
+    'both nodes report a slot that moves');
 like((hinted('moving slots'))[0], qr/--cluster fix/, 'the hint has the command that completes the move');
 1 while $cluster->move_keys(3, $source, $target, 10);
 $cluster->end_move(3, $source, $target);
 is_deeply([ hinted('moving slots') ], [], 'a slot that has moved is not reported');
 
-# Permissions on every node.
+# Permissions are checked on every node.
 for my $node (@{ $cluster->{nodes} })
 {
     $node->execute('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '+info', '+keys', '+config|get', '+cluster|slots', '+cluster|info', '+cluster|nodes');
 }
 my $url = '--store.url=' . $cluster->url =~ s{//}{//half:pw@}r;
-repaired('the permissions of the hint are sufficient', $url);
+repaired('the permissions in the hint are sufficient', $url);
 $replica->execute('ACL', 'SETUSER', 'half', '-xadd');
 finds('a missing permission on a replica', 'store: commands', qr/^$at$replica->{port}: .*not XADD/, qr/ACL user needs/, $url);
 
-# A different number of shards, and a URL of another kind.
+# The number of shards differs, and the URL is of another kind.
 finds('another number of shards', 'store: store.shards', qr/created with \[store\] shards = 16, not 8/, qr/Restore the old number/, '--store.shards=8');
 finds('a node as the only server', 'store: cluster mode', qr/^on$/, qr/redis\+cluster:/, "--store.url=redis://127.0.0.1:$primary->{port}", '--store.shards=16');
 
-# Slots without an owner according to the first node; a node that does not reply.
+# The first node lists slots without an owner; then a node does not reply.
 my ($seed) = @{ $cluster->{nodes} };
 my $slot = $cluster->slot_of_key('{7}');
 my $owner = $cluster->primary_of_slot($slot);
@@ -87,7 +87,7 @@ $relay->stop;
 $cluster->end;
 like(failed_checks()->{'store: connection'}{hint}, qr/Start this node/, 'a cluster that does not reply is reported');
 
-# Sentinels.
+# The sentinels, their primary and its replicas are checked.
 my $sentinels = Clairon::Test::sentinels();
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots});
 $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $sentinels, conf => { 'gate.max_connections' => 100 });

@@ -81,7 +81,7 @@ finds('a role without grants', 'postgresql: role', qr/not a member of clairon_re
 sql('GRANT clairon_relay TO relay; REVOKE SELECT ON clairon.member FROM clairon_relay');
 finds('a revoked grant', 'postgresql: grant on clairon.member', qr/lacks SELECT/, qr/GRANT SELECT ON clairon\.member/);
 sql('GRANT SELECT ON clairon.member TO clairon_relay');
-repaired('roles are correct again');
+repaired('the roles are correct again');
 
 # The extension and the plugin.
 sql(q{UPDATE pg_extension SET extversion = '0.0.9' WHERE extname = 'clairon'});
@@ -115,7 +115,7 @@ sql('ALTER SYSTEM RESET synchronous_standby_names');
 $pg->reload;
 wait_until('the relay no longer counts as a standby', sub { !is_synchronous() });
 
-# Server settings; settings that need a restart come last.
+# Server settings are checked; settings that need a restart come last.
 my %settings = (wal_sender_timeout => 0);
 for my $name (sort keys %settings)
 {
@@ -131,7 +131,7 @@ for my $name (sort keys %settings)
 }
 repaired('the hints\' commands fix the settings');
 
-# Warnings have ok = true and a hint. All other checks with ok = true have no hint.
+# Warnings have ok = true and a hint. Other checks with ok = true have no hint.
 sql('ALTER SYSTEM SET max_slot_wal_keep_size = -1');
 $pg->reload;
 wait_until('the limit is removed', sub { sql('SHOW max_slot_wal_keep_size') eq '-1' });
@@ -157,7 +157,7 @@ SKIP: {
     repaired('the hint\'s command fixes the problem');
 }
 
-# A slot whose WAL was removed.
+# The server has removed the WAL that a slot requires.
 $relay->stop;
 sql(q{ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'});
 $pg->reload;
@@ -167,7 +167,7 @@ wait_until('the slot is lost', sub {
     sql(q{SELECT wal_status FROM pg_replication_slots WHERE slot_name = 'clairon'}) eq 'lost' });
 finds('a lost slot', 'postgresql: slot clairon', qr/lost: wal_removed/, qr/Raise max_slot_wal_keep_size.*pg_drop_replication_slot\('clairon'\)/);
 
-# Stopped servers; the output contains no secrets.
+# Both servers are stopped; the output contains no secrets.
 $pg->append_conf('postgresql.conf', 'wal_level = replica');
 sql(q{SELECT pg_drop_replication_slot('clairon')});
 $pg->restart;

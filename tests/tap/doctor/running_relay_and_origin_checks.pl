@@ -1,4 +1,4 @@
-# Tests that the doctor checks the running relay and its origins, names causes, and distinguishes warnings from
+# Tests that the doctor checks the running relay and its origins, reports causes, and distinguishes warnings from
 # failures.
 use strict;
 use warnings;
@@ -31,7 +31,7 @@ unlike($out, qr/of 0 MB|\b1 (?:rules|days|replicas|fsyncs)\b/, 'no line has a li
 like($out, qr/^ok +store +memory: \d+ MB used, no limit$/m, 'a store without a memory limit is reported as unlimited');
 unlike($out, qr/\e/, 'output to a pipe has no colors');
 
-# A warning: exit code 0, in the summary, in --quiet and in JSON.
+# A warning causes exit code 0 and is included in the summary, --quiet output and JSON.
 sub slot_limit { my ($value) = @_; sql("ALTER SYSTEM SET max_slot_wal_keep_size = '$value'"); $pg->reload;
     wait_until('the setting is in effect', sub { sql('SHOW max_slot_wal_keep_size') eq $value }); return }
 slot_limit('-1');
@@ -42,11 +42,11 @@ is($code, 0, 'a warning alone exits with 0');
 like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nno check failed, 1 warning\n\z}, '--quiet prints warnings and the summary');
 warns('origins of all sites', 'gate: gate.origins', qr/^\*: /, qr/Name the origins/, '--gate.origins=*');
 
-# The running relay has other origins than the settings file.
+# The running relay accepts other origins than the settings file.
 finds('an origin added after its start', 'gate: gate.origins', qr{rejects origin https://new\.example$}, qr/restart/,
     '--gate.origins=https://app.example,https://new.example');
 
-# No listener, another program, a socket without a response.
+# The doctor finds no listener, another program, or a socket without a response.
 my $port = free_port();
 warns('no relay', 'gate: relay', qr/^no relay found at 127\.0\.0\.1:$port: Connection refused$/, qr/systemctl start/, "--gate.listen=127.0.0.1:$port");
 warns('no unix socket', 'gate: relay', qr/^no relay found at unix:.*No such file/, qr/systemctl start/, '--gate.listen=unix:' . scratch() . '/none');
@@ -67,7 +67,7 @@ for my $case ([ "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 0 ], [ "HTTP/1
     waitpid $pid, 0;
 }
 
-# Errors of PostgreSQL: the doctor prints the cause, and no SQL.
+# For an error of PostgreSQL, the doctor prints the cause and no SQL.
 sql('CREATE DATABASE bare');
 my $found = failed_checks('--feed.conninfo=' . $pg->connstr('bare') . ' user=relay');
 is($found->{'postgresql: extension'}{detail}, 'the extension clairon is not installed in this database', 'a missing extension is reported as the cause of other errors');
@@ -78,15 +78,15 @@ unlike(join(' ', map { $_->{detail} } values %$found), qr/ERROR:|LINE \d/, 'Post
 sql('GRANT clairon_relay TO relay');
 repaired('the granted role passes all checks');
 
-# The store stops: the relay is not ready, and the doctor names the cause.
+# The store stops: the relay is not ready, and the doctor reports the cause.
 $store->stop;
-wait_until('the relay has lost the store', sub { ($relay->get('/readyz'))[0] == 503 });
+wait_until('the relay has lost its store connection', sub { ($relay->get('/readyz'))[0] == 503 });
 finds('a relay without its store', 'gate: relay', qr/^not ready on \S+, feed \w+, store down$/, qr/no store connection/);
 $store->start;
 wait_until('the relay is ready again', sub { ($relay->get('/readyz'))[0] == 200 });
 repaired('the running store passes all checks');
 
-# Entries of the error log cause at most one log line every 10 s, with a count.
+# New error log entries cause at most one log line every 10 s, with a count.
 my @ids = split /\n/, sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ttl => '1 hour') FROM generate_series(1, 2500)});
 wait_until('all notifications are stored', sub { $store->execute('HLEN', 'clairon:pending') == 2500 });
 $store->execute('ZADD', 'clairon:due', map { (1, "$_:") } @ids[ 0 .. 1199 ]);
@@ -97,7 +97,7 @@ my @lines = $relay->log_text =~ /moved unacknowledged notifications to the error
 my $sum = 0;
 $sum += $_ for "@lines" =~ /(?:exhausted|expired)=(\d+)/g;
 is($sum, 2500, 'the log counts all entries of the error log');
-cmp_ok(scalar @lines, '<=', 2, 'the rejections are logged in one line, and one line for the remaining ones at the exit') or diag "@lines";
+cmp_ok(scalar @lines, '<=', 2, 'the rejections are logged in one line, and the remaining rejections in one line at the exit') or diag "@lines";
 unlike("@lines", qr/exhausted=0 expired=0/, 'no log line reports zero rejections');
 
 done_testing();

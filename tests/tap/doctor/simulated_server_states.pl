@@ -1,5 +1,5 @@
-# Tests that the doctor detects states that test servers cannot have: wrong clocks, a cluster, a full disk, exhausted
-# slots.
+# Tests that the doctor detects simulated states that test servers cannot have: wrong clocks, a cluster, a full disk,
+# exhausted slots.
 use strict;
 use warnings;
 
@@ -35,7 +35,7 @@ for my $off (7, -7)
         "--feed.conninfo=host=127.0.0.1 port=$port dbname=postgres user=relay sslmode=disable gssencmode=disable");
 }
 
-# A disk that rejects writes.
+# The store's disk rejects writes.
 chmod 0555, $store->{folder};
 sub save_is { my ($how) = @_; return wait_until("a save is $how", sub {
     eval { $store->execute('BGSAVE') };
@@ -46,7 +46,7 @@ chmod 0755, $store->{folder};
 save_is('ok');
 repaired('a store that writes again passes all checks');
 
-# A short listen backlog of the kernel, set in a separate network namespace.
+# The kernel has a short listen backlog, set in a separate network namespace.
 SKIP: {
     my @in_namespace = ('unshare', '--user', '--map-root-user', '--net');
     skip 'this machine does not permit network namespaces', 3 if !run_log([ @in_namespace, 'true' ]);
@@ -59,7 +59,7 @@ SKIP: {
     finds('a short backlog', 'host: net.core.somaxconn', qr/^net\.core\.somaxconn is 128$/, qr/sysctl -w net\.core\.somaxconn=4096/);
 }
 
-# A certificate that is expired or not yet valid.
+# The certificate is expired or not valid yet.
 my %days = ('expired \d+ days ago' => [ '20200101000000Z', '20210101000000Z' ], 'not valid for another \d+ days' => [ '20480101000000Z', '20490101000000Z' ]);
 for my $what (sort keys %days)
 {
@@ -68,7 +68,7 @@ for my $what (sort keys %days)
         "--gate.tls_cert=$cert", "--gate.tls_key=$key");
 }
 
-# Roles, then limits of slots and walsenders: the hints' commands fix them.
+# A role is missing, then the limits of walsenders and slots are reached: the hints' commands fix the problems.
 sql('ALTER ROLE clairon_app RENAME TO renamed');
 finds('a role that does not exist', 'postgresql: role clairon_app', qr/does not exist/, qr/CREATE ROLE clairon_app/);
 sql('ALTER ROLE renamed RENAME TO clairon_app');

@@ -1,4 +1,4 @@
-# Tests that the doctor checks the requirements of decoding on a standby, both on the standby and on its primary.
+# Tests that the doctor checks the requirements for decoding on a standby, both on the standby and on its primary.
 use strict;
 use warnings;
 
@@ -39,7 +39,7 @@ like($out, qr/primary +connection: skipped: set --primary=CONNINFO or/, 'checks 
 is($code, 0, 'a healthy standby with its primary passes all checks') or diag $out, $err;
 like($out, qr/physical slot: standby is active, reserved, retains catalog rows/, 'the physical slot retains the required rows');
 
-# The standby's own settings.
+# The standby has wrong settings.
 sub reload { my ($setting, $value) = @_;
     standby_sql("ALTER SYSTEM SET $setting = $value");
     $standby->reload;
@@ -61,7 +61,7 @@ sql('ALTER TABLE t REPLICA IDENTITY FULL');
 $primary->wait_for_catchup($standby);
 is_deeply(failed_checks($primary_option), {}, 'the repaired standby passes all checks');
 
-# The primary.
+# The option --primary names another server or a stopped server; then the physical slot is missing.
 my $other = Clairon::Test::postgresql('other');
 finds('another server', 'primary: system', qr/identifier/, qr/--primary must be the primary/, '--primary=' . $other->connstr('postgres'));
 finds('a stopped primary', 'primary: connection', qr/No such file|refused/, qr//, '--primary=host=/nonexistent');
@@ -79,7 +79,7 @@ reload('primary_slot_name', q{'standby'});
 wait_until('WAL is received again', sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 't' });
 wait_until('the WAL receiver is reported', sub { standby_sql('SELECT count(*) FROM pg_stat_wal_receiver') });
 
-# A slot whose required rows were removed, and which was not recreated.
+# The primary has removed rows that a slot on the standby required, and the slot was not recreated.
 $relay->stop;
 reload('hot_standby_feedback', 'off');
 wait_until('no rows are retained', sub { sql(q{SELECT catalog_xmin IS NULL FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 't' });
@@ -87,9 +87,9 @@ sql($_) for 'CREATE TABLE passing (a int)', 'DROP TABLE passing', 'VACUUM pg_cla
 wait_until('the slot is lost', sub { standby_sql(q{SELECT conflicting FROM pg_replication_slots WHERE slot_name = 'clairon'}) eq 't' });
 finds('a slot in conflict', 'postgresql: slot clairon', qr/lost: (rows_removed|conflict)/,
     qr/hot_standby_feedback = on and primary_slot_name.*pg_drop_replication_slot\('clairon'\)/);
-like(standby_sql(q{SELECT lost_because FROM clairon.status}), qr/rows_removed|conflict/, 'clairon.status has the reason');
+like(standby_sql(q{SELECT lost_because FROM clairon.status}), qr/rows_removed|conflict/, 'clairon.status contains the reason');
 
-# A primary with a lower wal_level, which the standby's own wal_level does not show.
+# The primary has a lower wal_level, which SHOW wal_level on the standby does not return.
 $primary->append_conf('postgresql.conf', 'wal_level = replica');
 $primary->restart;
 finds('a primary without wal_level', 'primary: wal_level', qr/replica/, qr/wal_level = 'logical'; then restart the primary/, $primary_option);

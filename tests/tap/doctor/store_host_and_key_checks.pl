@@ -1,4 +1,5 @@
-# Tests that the doctor reports each problem of the store, the host, keys and certificates, and writes nothing.
+# Tests that the doctor reports each problem of the store, the host, keys and certificates, and writes nothing to the
+# store.
 use strict;
 use warnings;
 
@@ -15,11 +16,11 @@ sub execute { return $store->execute(@_) }
 
 chmod 0600, $relay->{file};
 
-# A healthy store, to which nothing is written.
+# A healthy store passes all checks, and the doctor writes nothing to it.
 repaired('a healthy store passes all checks');
-is(execute('EXISTS', 'clairon:doctor'), 0, 'the commands are checked without effect');
+is(execute('EXISTS', 'clairon:doctor'), 0, 'the commands are checked without an effect on the store');
 
-# Server settings, each fixed by the hint's command.
+# Each wrong setting of the server is fixed by the hint's command.
 sub check_setting
 {
     my ($name, $broken, $detail) = @_;
@@ -40,7 +41,7 @@ like($found->{'store: commands'}{detail}, qr/OOM/, 'a full store rejects writes'
 execute('CONFIG', 'SET', 'maxmemory', 0);
 finds('fewer replicas than required', 'store: store.min_replicas', qr/0 replicas, 2 required/, qr/min_replicas/, '--store.min_replicas=2');
 
-# A user with fewer permissions than the relay needs.
+# The user has fewer permissions than the relay needs.
 execute('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '-xadd', '+info');
 my ($path) = $store->url =~ m{^unix://(.*)};
 my $port = free_port();
@@ -50,11 +51,11 @@ SKIP: {
     my $url = "--store.url=redis://half:pw\@127.0.0.1:$port";
     $found = finds('a user without sufficient permissions', 'store: commands', qr/not .*XADD.*KEYS|not .*KEYS.*XADD/, qr/\+\@all -\@dangerous \+info \+keys/, $url);
     execute('ACL', 'SETUSER', 'half', '+xadd', '+keys', '+config|get');
-    is_deeply(failed_checks($url), {}, 'the permissions of the hint are sufficient');
+    is_deeply(failed_checks($url), {}, 'the permissions in the hint are sufficient');
     like(failed_checks("--store.url=redis://half:no\@127.0.0.1:$port")->{'store: connection'}{hint}, qr/user or password/, 'a wrong password is reported with a hint');
 }
 
-# A replica, and a store that does not respond.
+# The store is a replica, or does not respond.
 execute('REPLICAOF', '127.0.0.1', free_port());
 finds('a replica', 'store: role', qr/^slave/, qr/REPLICAOF NO ONE/);
 execute('REPLICAOF', 'NO', 'ONE');
@@ -70,17 +71,17 @@ finds('a store that does not respond', 'store: connection', qr/does not reply/, 
 finds('a PostgreSQL that does not respond', 'postgresql: connection', qr/connection timed out after 10 s/, qr//,
     '--relay.roles=feed', '--feed.conninfo=host=127.0.0.1 dbname=x port=' . $unresponsive->sockport);
 
-# Limits of the host.
+# The host's limits are too low.
 finds('more clients than open files', 'host: open files', qr/max_connections = 1000000/, qr/LimitNOFILE=1000064/,
     '--gate.max_connections=1000000')
   if qx{sh -c 'ulimit -Hn'} !~ /unlimited/ && qx{sh -c 'ulimit -Hn'} < 1000064;
 
-# Keys.
+# Weak keys and keys that others can read are reported.
 my $folder = $relay->{folder};
 sub openssl { my (@arguments) = @_; my ($out, $err) = ('', '');
     run_log([ 'openssl', @arguments ], '>', \$out, '2>', \$err) or die "openssl @arguments: $err"; return }
-# Like relay --check, the doctor warns about a secret that others can read, because the permissions of a mounted one may
-# be fixed.
+# Checks that the doctor and `relay --check` only warn about a secret that others can read, because the permissions of a
+# mounted file may be impossible to change.
 sub check_exposed
 {
     my ($what, $name, $file, @arguments) = @_;
@@ -114,7 +115,7 @@ is($code, 2, 'a key of another type is an invalid setting');
 like($err, qr/EC on secp384r1.*RSA, or EC on P-256/, 'the error names the valid key types');
 $relay->configure('auth.hs256_secret_file' => "$folder/secret");
 
-# Certificates.
+# Certificates that expire soon, do not match their key or are missing are reported.
 sub certificate { my ($name, $days) = @_;
     openssl('req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-subj', '/CN=x', '-days', $days, '-keyout', "$folder/$name.key",
         '-out', "$folder/$name.pem");
@@ -134,7 +135,7 @@ is_deeply(failed_checks(@store_key), {}, 'a valid client certificate of the stor
 chmod 0644, "$folder/good.key";
 check_exposed('a key of the store', 'store.tls_key', "$folder/good.key", @store_key);
 
-# Passwords in a file that others can read.
+# Passwords in a file that others can read are reported.
 chmod 0644, $relay->{file};
 repaired('a file without a password may be readable');
 for my $conninfo ('host=x password=hush', 'postgresql://me:hush@x/db')
@@ -144,7 +145,7 @@ for my $conninfo ('host=x password=hush', 'postgresql://me:hush@x/db')
     check_exposed('a password of the primary', 'the settings file', $relay->{file});
 }
 
-# The lack of an unchecked permission would be found only at run time.
+# Without its check, a missing permission would be noticed only at run time.
 my %tried = map { $_ => 1 } slurp_file(Clairon::Test::top() . '/relay/doctor/store_server.c') =~ /^    "([A-Z]+)/mg;
 my %used;
 for my $script (glob Clairon::Test::top() . '/relay/store/scripts/{,parts/}*.lua')
