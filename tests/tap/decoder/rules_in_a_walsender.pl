@@ -38,7 +38,7 @@ sql(q{CREATE TABLE t (id int, v text);
 sql(q{BEGIN; INSERT INTO t VALUES (1, 'p1'); SELECT clairon.watch('t', 'USER', '=prepared');
     INSERT INTO t VALUES (2, 'p2'); PREPARE TRANSACTION 'p'});
 sql(q{INSERT INTO t VALUES (4, 'between')});
-is_deeply(values_and_targets(receive()), ['between to first'], 'a prepared rule does not apply');
+is_deeply(values_and_targets(receive()), ['between to first'], 'a rule does not apply before COMMIT PREPARED');
 sql(q{COMMIT PREPARED 'p'; INSERT INTO t VALUES (5, 'after')});
 is_deeply(values_and_targets(receive()), [ 'p1 to first', 'p2 to prepared', 'after to prepared' ],
     'after COMMIT PREPARED, a rule applies from its WAL position in the prepared transaction');

@@ -71,7 +71,7 @@ open my $session, '-|', qq{psql -XAt -d "$connection" -c "$all" -c "SELECT 'aliv
 my $backend = wait_until(
     'the slot is active',
     sub { sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 's'}) });
-is(sql("SELECT pg_cancel_backend($backend)"), 't', 'a session that reads the slot is cancelled');
+is(sql("SELECT pg_cancel_backend($backend)"), 't', 'pg_cancel_backend reaches a session that reads the slot');
 like(join('', <$session>), qr/^ERROR:  canceling statement.*^alive$/ms,
     'the session survives the cancellation');
 close $session;

@@ -51,7 +51,7 @@ my $source = $cluster->begin_move(3, $target);
 my $moving = $cluster->slot(3);
 is_deeply([ sort map { /^$at(\d+: \[$moving-[<>]-)/ } hinted('moving slots') ], [ sort "$source->{port}: [$moving->-", "$target->{port}: [$moving-<-" ],
     'both nodes report a slot that moves');
-like((hinted('moving slots'))[0], qr/--cluster fix/, 'the hint has the command that completes the move');
+like((hinted('moving slots'))[0], qr/--cluster fix/, 'the hint contains the command that completes the move');
 1 while $cluster->move_keys(3, $source, $target, 10);
 $cluster->end_move(3, $source, $target);
 is_deeply([ hinted('moving slots') ], [], 'a slot that has moved is not reported');

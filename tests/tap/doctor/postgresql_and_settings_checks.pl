@@ -73,7 +73,8 @@ sql(q{SELECT clairon.watch('t', 'USER', 'owner')});
 sql('ALTER ROLE relay NOREPLICATION');
 $found = finds('a role without REPLICATION', 'postgresql: role', qr/no REPLICATION/, qr/ALTER ROLE relay LOGIN REPLICATION/);
 like($found->{q{postgresql: relay's role}}{hint}, qr/CREATE ROLE/, 'clairon.doctor() reports a missing REPLICATION');
-like($found->{'postgresql: replication'}{hint}, qr/REPLICATION/, 'replication fails without REPLICATION');
+like($found->{'postgresql: replication'}{hint}, qr/REPLICATION/,
+    'a replication connection fails without the attribute REPLICATION');
 sql('ALTER ROLE relay REPLICATION SUPERUSER');
 finds('a superuser', 'postgresql: role', qr/superuser/, qr/NOSUPERUSER/);
 sql('ALTER ROLE relay NOSUPERUSER; REVOKE clairon_relay FROM relay');

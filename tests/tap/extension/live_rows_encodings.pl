@@ -1,4 +1,5 @@
-# Tests the rows of live rules in databases whose encoding is not UTF-8: the JSON equals the JSON in notifications.
+# Tests the rows of live rules in databases whose encoding is not UTF-8: the JSON of a row is equal to the JSON in its
+# notification.
 use strict;
 use warnings;
 use utf8;
@@ -9,7 +10,7 @@ use Test::More;
 
 my $pg = Clairon::Test::postgresql('main', extension => 0);
 
-# Bytes in UTF-8, except for SQL_ASCII.
+# The bytes are UTF-8, except for SQL_ASCII.
 sub run_sql
 {
     my ($database, $sql) = @_;
@@ -42,7 +43,7 @@ for my $database ([ latin => 'LATIN9' ], [ japanese => 'EUC_JP' ], [ unicode => 
     is_deeply($header->{key}, ['id'], "$encoding: the header is returned");
     my ($text) = run_sql($name, "SELECT row FROM clairon.rows('t$letter', 'u$letter', 'r$letter') AS row");
     my ($line) = run_sql($name, "SELECT count(*) FROM clairon.rows('t$letter', 'u', 'r$letter')");
-    is($line, 0, "$encoding: a user whose id is a prefix has no rows");
+    is($line, 0, "$encoding: a user whose id is a prefix of the owner's id has no rows");
     unlike($text, qr/[^\x20-\x7e]/, "$encoding: the JSON is ASCII") if $encoding ne 'UTF8';
     for my $groups ('{}', qq({"G": ["x+$letter"]}))
     {

@@ -8,7 +8,7 @@ use Test::More;
 my $pg = Clairon::Test::postgresql('main', conf => "autovacuum = off\nwork_mem = '1MB'");
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# Peak memory of the session, in kB.
+# Returns the peak memory of the session, in kB.
 sub peak
 {
     my ($session) = @_;
@@ -41,7 +41,7 @@ $session->query(q{SELECT FROM clairon.rows('many', 'u1', max_rows => 100)});
 like($session->{stderr}, qr/rule "default" on "many" addresses more than 100 rows to the user/, 'too many rows cause an error');
 $session->{stderr} = '';
 $session->query_safe('ROLLBACK TO s');
-cmp_ok($session->query_safe($tuples_read) - $earlier, '<', 1000, 'the scan ends soon after the limit');
+cmp_ok($session->query_safe($tuples_read) - $earlier, '<', 1000, 'the scan ends soon after the limit is reached');
 $session->query_safe('COMMIT');
 
 is($session->query_safe(q{SET client_min_messages = error; SELECT count(*) FROM clairon.rows('many', 'u1', 'errors', max_rows => 100000)}),
@@ -49,7 +49,7 @@ is($session->query_safe(q{SET client_min_messages = error; SELECT count(*) FROM 
 $session->query(q{SET statement_timeout = '300ms'; SELECT count(*) FROM clairon.rows('many', 'u1', 'slow')});
 like($session->{stderr}, qr/canceling statement due to statement timeout/, 'a statement timeout ends a slow read');
 $session->{stderr} = '';
-is($session->query_safe('SELECT current_user = session_user'), 't', 'the session is usable');
+is($session->query_safe('SELECT current_user = session_user'), 't', 'the session is still usable');
 $session->quit;
 
 done_testing();

@@ -1,4 +1,5 @@
-# Tests pg_upgrade: rules, members and, if PostgreSQL preserves it, the slot work as docker/OPERATIONS.md describes.
+# Tests that rules, members and, if PostgreSQL preserves it, the slot work after pg_upgrade as described in
+# docker/OPERATIONS.md.
 use strict;
 use warnings;
 
@@ -10,7 +11,7 @@ my $keeps_slots = pg_major() >= 17;
 my $old = Clairon::Test::postgresql('old');
 my $new = Clairon::Test::postgresql('new', extension => 0);
 $new->stop;
-# A dropped column: the column numbers of rules must remain valid.
+# A column was dropped, so rules must keep the remaining column numbers.
 $old->safe_psql('postgres', q{
     CREATE TABLE t (gone int, id int PRIMARY KEY, owner text);
     ALTER TABLE t DROP COLUMN gone;
@@ -23,14 +24,14 @@ my $client = $relay->client('u1');
 $old->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
 $client->wait_notifications(1);
 
-# As documented: all changes are read, the relay stops, and the slot is dropped on older versions.
+# As documented, the relay reads all changes and stops, and on older versions the slot is dropped.
 my $end = $old->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 wait_until('all changes are confirmed', sub {
     $old->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM clairon.status") eq 't' });
 $relay->stop;
 $old->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')}) unless $keeps_slots;
 $old->stop;
-my $folder = scratch();    # short enough for its socket
+my $folder = scratch();    # short enough for a socket path
 chdir $folder or die "could not change to $folder: $!";
 ok(run_log([ 'pg_upgrade', '--no-sync', '-d', $old->data_dir, '-D', $new->data_dir, '-b', "$ENV{CLAIRON_ROOT}/bin", '-B', "$ENV{CLAIRON_ROOT}/bin",
         '-p', $old->port, '-P', $new->port, '-s', $folder ]), 'the cluster is upgraded');
@@ -41,7 +42,7 @@ is($new->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots WHERE
 is($new->safe_psql('postgres', q{SELECT string_agg(check_name, ', ') FROM clairon.doctor() WHERE NOT ok AND check_name !~ 'slot'}), '',
     'the doctor accepts the extension');
 
-# The cluster is new, so the store's progress must be deleted.
+# The upgraded cluster is new, so the store's progress must be deleted.
 $relay->configure('feed.conninfo' => $new->connstr('postgres') . ' user=relay');
 my $mark = $relay->log_mark;
 $relay->start;

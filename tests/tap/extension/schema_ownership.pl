@@ -35,6 +35,6 @@ $pg->safe_psql('shared', q{
 check_rejected('shared', $create, qr/not empty/, 'CREATE EXTENSION into a schema with existing objects');
 
 $pg->safe_psql('shared', "DROP FUNCTION clairon.choice(text, text, text); $create; DROP EXTENSION clairon; $create");
-pass('an empty schema, as DROP EXTENSION leaves it, is accepted');
+pass('an empty schema that DROP EXTENSION has left is accepted');
 
 done_testing();

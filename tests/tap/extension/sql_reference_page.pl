@@ -1,4 +1,4 @@
-# Tests that the SQL reference page is complete: each parameter with its default, and examples that run.
+# Tests that the SQL reference page is complete: it lists each parameter with its default, and its examples run.
 use strict;
 use warnings;
 
@@ -12,7 +12,7 @@ my $page = slurp_file(top() . '/sql/README.md');
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# [ name, default in SQL ] of each parameter.
+# Returns [ name, default in SQL ] for each parameter.
 sub parameters
 {
     my ($function) = @_;
@@ -25,13 +25,13 @@ my @watch = parameters('watch');
 is_deeply([ grep { !exists $documented{$_} } map { $_->[0] } @watch ], [], 'each parameter of watch is documented');
 for my $one (grep { $_->[1] ne '' && $_->[1] ne 'NULL' } @watch)
 {
-    is($documented{ $one->[0] }, "`$one->[1]`", "the page has the default of $one->[0]");
+    is($documented{ $one->[0] }, "`$one->[1]`", "the page contains the default of $one->[0]");
 }
 my ($notify) = $page =~ /^(## Send a notification.*?)^## /ms;
 is_deeply([ grep { $notify !~ /`$_`/ && $_ ne 'audience' } map { $_->[0] } parameters('notify') ], [],
     'each parameter of notify is documented');
 
-# Each view and function with privileges for other roles.
+# Each view and function that other roles may use is documented.
 my $others = sql(q{SELECT string_agg(DISTINCT name, ' ' ORDER BY name) FROM (
     SELECT proname, proacl, proowner, 'f'::"char" FROM pg_proc WHERE pronamespace = 'clairon'::regnamespace
     UNION ALL SELECT relname, relacl, relowner, 'r' FROM pg_class
@@ -41,7 +41,7 @@ my $others = sql(q{SELECT string_agg(DISTINCT name, ' ' ORDER BY name) FROM (
 is_deeply([ grep { $page !~ /\bclairon\.$_\b/ } split / /, $others ], [], "all public objects are documented: $others");
 
 my @examples = $page =~ /^```sql\n(.*?)^```$/msg;
-cmp_ok(scalar(@examples), '>', 5, 'the page has examples');
+cmp_ok(scalar(@examples), '>', 5, 'the page contains examples');
 sql("SELECT pg_create_logical_replication_slot('s', 'clairon')");
 sql(join '', @examples);
 sql(q{INSERT INTO assignments VALUES (1, 'u1', '{t1,t2}', 'Portfolio', 'assigned');

@@ -12,7 +12,7 @@ my $hint   = qr/^HINT: +Set wal_level = logical in postgresql\.conf and restart 
 my $watch  = q{SELECT clairon.watch('t', 'ALL')};
 my $notify = q{SELECT clairon.notify('USER', '{u1}', '{}', idempotency_key => 'k')};
 
-# The output of a statement, and psql's messages.
+# Returns the output of a statement, and psql's messages.
 sub warning_of
 {
     my ($sql) = @_;
@@ -37,7 +37,7 @@ $pg->restart;
 for my $sql ($watch, q{SELECT clairon.notify('USER', '{u1}', '{}')})
 {
     ($out, $err) = warning_of($sql);
-    unlike($err, qr/WARNING/, 'with wal_level = logical there is no warning');
+    unlike($err, qr/WARNING/, 'with wal_level = logical, notify does not warn');
 }
 
 done_testing();

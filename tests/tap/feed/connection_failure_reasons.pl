@@ -25,7 +25,7 @@ $pg->safe_psql('postgres', 'CREATE ROLE relay LOGIN REPLICATION');
 my $relay = expect_reason('no extension', qr/clairon\.member.*CREATE EXTENSION clairon/);
 $pg->safe_psql('postgres', 'CREATE EXTENSION clairon; GRANT clairon_relay TO relay');
 $relay->wait_ready;
-pass('no extension: the relay recovers once it is created');
+pass('no extension: the relay recovers after the extension is created');
 $relay->stop;
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
 
@@ -33,7 +33,7 @@ $relay = expect_reason('no slot', qr/slot does not exist" slot="clairon".*create
     'feed.create_slot' => 'off');
 $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
 $relay->wait_ready;
-pass('no slot: the relay recovers once it is created');
+pass('no slot: the relay recovers after the slot is created');
 $relay->stop;
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
 
@@ -63,7 +63,7 @@ $pg->stop('fast');
 $relay->wait_for_log(qr/could not connect to PostgreSQL/);
 $pg->start;
 $relay->wait_ready;
-pass('a stopped server: the relay recovers once it is started');
+pass('a stopped server: the relay recovers after the server is started');
 $relay->stop;
 
 $relay = expect_reason('no such role', qr/could not connect to PostgreSQL" error=".*role \S*no_such_role\S* does not exist/,

@@ -1,5 +1,5 @@
-# Tests a database with another encoding, and members that UTF-8 cannot represent: the feed converts them like the
-# decoder.
+# Tests that the feed converts members like the decoder, in a database with another encoding and for members that UTF-8
+# cannot represent.
 use strict;
 use warnings;
 
@@ -12,7 +12,7 @@ my $relay = Clairon::Test::relay($pg, $store, start => 0);
 my $E     = "\xE9";
 my $BAD   = "\x{FFFD}";
 
-# A byte in this encoding, and its conversion.
+# Returns a byte in this encoding, and its conversion.
 my @cases = (
     [ ascii => 'SQL_ASCII', '\351', "caf$BAD" ],
     [ ascii_too => 'SQL_ASCII', '\303\251', "caf$E" ],
@@ -29,13 +29,13 @@ for my $case (@cases)
     $relay->configure('feed.conninfo' => $pg->connstr($database) . ' user=relay', 'feed.slot' => $database);
     $relay->start;
     $relay->wait_ready;
-    is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$converted")) // [] } ], [qw(left u1)], "$database: the copy converts members");
+    is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$converted")) // [] } ], [qw(left u1)], "$database: the membership copy converts members");
     my $client = $relay->client('u1');
     $pg->safe_psql($database, "DELETE FROM clairon.member WHERE user_id = 'left'; INSERT INTO t VALUES (1, $text)");
     wait_until("$database: a member has left", sub { @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$converted")) } == 1 });
     pass("$database: membership changes are converted");
     $client->wait_row(1);
-    pass("$database: rows reach the converted members");
+    pass("$database: the converted members receive rows");
     $relay->stop;
     $pg->safe_psql('postgres', "SELECT pg_drop_replication_slot('$database')");
     $store->execute('FLUSHALL');

@@ -1,4 +1,4 @@
-# Tests that a draining relay releases its slot to the next relay, even if the store restarts meanwhile.
+# Tests that a draining relay releases its slot to the next relay, even if the store restarts during the drain.
 use strict;
 use warnings;
 
@@ -14,7 +14,7 @@ my $store = Clairon::Test::store();
 my $first = Clairon::Test::relay($pg, $store, conf => { 'gate.drain' => '10m' });
 $first->wait_for_log(qr/streaming from slot/);
 
-# A request without its body stays in progress as long as this test needs.
+# Without its body, the request stays in progress as long as this test needs.
 my $request = Clairon::Test::RawSocket->new($first);
 $request->write("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'u1') . "\r\nContent-Length: 20\r\nExpect: 100-continue\r\n\r\n");
 is($request->read_response->{status}, 100, 'a request is in progress');
@@ -24,7 +24,7 @@ wait_until('the slot is free', sub { $pg->safe_psql('postgres', 'SELECT active F
 
 my $mark = $first->log_mark;
 $store->restart;
-wait_until('the store is connected again', sub { $first->log_text($mark) =~ /store connected/ });
+wait_until('the draining relay reconnects to the store', sub { $first->log_text($mark) =~ /store connected/ });
 
 my $second = Clairon::Test::relay($pg, $store, wait => 0);
 $second->wait_for_log(qr/streaming from slot|waiting as standby/);
@@ -33,9 +33,9 @@ is($pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE back
     1, 'the draining relay does not connect to PostgreSQL again');
 my $client = $second->client('u1');
 $pg->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
-is($client->wait_for('msg')->{n}{payload}{after}{id}, 1, 'the next relay delivers');
+is($client->wait_for('msg')->{n}{payload}{after}{id}, 1, 'the next relay delivers the row');
 
-ok($first->is_alive, 'the first relay still drains');
+ok($first->is_alive, 'the first relay is still draining');
 $request->disconnect;
 is($first->wait_end, 0, 'the draining relay exits with status 0');
 is($second->stop, 0, 'the next relay also exits with status 0');

@@ -1,4 +1,4 @@
-# Tests a failover to a standby with less WAL, and a lost slot: no later row is skipped and the loss is announced.
+# Tests a failover to a standby with less WAL, and a lost slot: no later row is skipped, and the loss is announced.
 use strict;
 use warnings;
 
@@ -22,7 +22,7 @@ $client->wait_notifications(2000);
 $relay->stop;
 $primary->stop('immediate');
 
-# The standby did not receive these rows. Its slot is created manually.
+# These rows are not replicated to the standby. Its slot is created manually.
 $standby->append_conf('postgresql.conf', "primary_conninfo = ''\n");
 $standby->start;
 $standby->promote;
@@ -46,14 +46,14 @@ $relay->start;
 $relay->wait_for_log(qr/changes lost with the slot.*slot does not exist/);
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
-ok(!$client->wait_for('connected')->{resumed}, 'no session resumes after a lost slot');
-is($client->wait_for('gap')->{why}, 'epoch', 'each session receives a gap after a lost slot');
+ok(!$client->wait_for('connected')->{resumed}, 'after a lost slot, no session resumes');
+is($client->wait_for('gap')->{why}, 'epoch', 'after a lost slot, each session receives a gap');
 is_deeply($store->execute('SMEMBERS', $store->shared('members:TEAM:t1')), ['stays'],
-    'former members are removed');
+    'users who left while no slot existed are no longer members');
 $standby->safe_psql('postgres', q{INSERT INTO t VALUES (9005, 'u1')});
 is(($client->wait_notifications(1))[0]{payload}{after}{id}, 9005, 'rows written after the slot was recreated are delivered');
 
-# The old primary runs again, and the relay is connected to it.
+# The old primary is started again, and the relay connects to it.
 $relay->stop;
 $primary->start;
 $primary->safe_psql('postgres', q{INSERT INTO t VALUES (5000, 'u1')});
@@ -68,19 +68,20 @@ $relay->configure('feed.conninfo' => $standby->connstr('postgres') . ' user=rela
 $relay->start;
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
-ok($client->wait_for('connected')->{resumed}, 'no progress is undone');
-is($store->stored, $before, 'no notification is stored');
+ok($client->wait_for('connected')->{resumed}, 'a client resumes, because the progress is unchanged');
+is($store->stored, $before, 'no notification of the outdated primary is stored');
 
-# A permanent switch back is accepted after its progress is deleted.
+# A permanent switch to the old primary is accepted after the progress is deleted.
 $relay->stop;
 $store->execute('DEL', $_) for $store->keys('progress:clairon');
 $relay->configure('feed.conninfo' => $primary->connstr('postgres') . ' user=relay');
 $relay->start;
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
-is($client->wait_for('gap')->{why}, 'epoch', 'a permanent switch back causes a gap');
-# The row may be stored before the client reconnects; the gap then includes it.
-wait_until('the WAL is read', sub { grep { $_->{data} =~ /"after":\{"id":5000\b/ } $store->entries });
+is($client->wait_for('gap')->{why}, 'epoch', 'a permanent switch to the old primary causes a gap');
+# The row may be stored before the client reconnects. In this case it is part of the gap.
+wait_until('the row of the old primary is stored',
+    sub { grep { $_->{data} =~ /"after":\{"id":5000\b/ } $store->entries });
 pass('the rows of the old primary are stored');
 
 done_testing();

@@ -1,4 +1,5 @@
-# Tests that a feed's memory is bounded for a large transaction, large rows, a stopped store, and replayed changes.
+# Tests that the memory of a feed is bounded with a large transaction, large rows, a stopped store, and replayed
+# changes.
 use strict;
 use warnings;
 
@@ -7,14 +8,14 @@ use Test::More;
 
 plan skip_all => "a sanitizer allocates additional memory" if is_sanitized();
 
-my $LIMIT_MB = 32;    # MB, of which the program itself needs 10
+my $LIMIT_MB = 32;    # MB, including 10 MB for the program itself
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
     CREATE TABLE t (id bigserial PRIMARY KEY, body text NOT NULL);
     SELECT clairon.watch('t', 'ALL')});
 my $store = Clairon::Test::store();
-# With missing replicas no LSN is confirmed, so the next feed reads all changes again.
+# Too few replicas are connected, so no LSN is confirmed, and the next feed reads all changes again.
 my $relay = Clairon::Test::relay($pg, $store, roles => 'feed',
     conf => { 'store.min_replicas' => 1, 'relay.log_level' => 'info' });
 $relay->wait_for_log(qr/streaming from slot/);

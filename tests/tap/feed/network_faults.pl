@@ -1,4 +1,5 @@
-# Tests slow, cut and silent networks on either side of the relay: faults are detected and no row is lost.
+# Tests slow, broken and silent network connections on either side of the relay: faults are detected, and no row is
+# lost.
 use strict;
 use warnings;
 
@@ -12,7 +13,7 @@ $pg->safe_psql('postgres', q{
 my $store    = Clairon::Test::store();
 my $to_store = Clairon::Test::proxy($store->{socket});
 my $to_pg    = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
-# The client sends no pong while the test waits for other events.
+# A long ping interval, because the client sends no pong while the test waits for other events.
 my $relay = Clairon::Test::relay($pg, $store, conf => {
     'gate.ping'     => '1h',
     'store.url'     => 'redis://localhost:' . $to_store->port,    # the name is resolved for each connection
@@ -61,18 +62,18 @@ sub timeouts
 insert(10);
 check_complete('initially');
 
-# Idle for longer than wal_sender_timeout: both sides still exchange messages.
+# The connection is idle for longer than wal_sender_timeout: both sides still exchange messages.
 my $start = sql('SELECT clock_timestamp()');
-wait_until('the idle time has passed', sub {
+wait_until('the idle time is over', sub {
     sql("SELECT reply_time > '$start'::timestamptz + interval '5 s' FROM pg_stat_replication") eq 't' });
 is($relay->metric('clairon_feed_reconnects_total'), 0, 'idle: the connection stays open');
 is(timeouts(), 0, 'idle: the connection survives wal_sender_timeout');
 
-# A slow store: data in transit is bounded, and TCP slows PostgreSQL down while keepalives continue.
+# With a slow store, data in transit is bounded, and TCP slows PostgreSQL down while keepalives continue.
 my $before = $relay->metric('clairon_feed_bytes_total');
 $to_store->freeze;
 insert(4000, 'u2', 10_000);
-wait_until('PostgreSQL is blocked by TCP', sub {
+wait_until('TCP blocks the walsender', sub {
     sql('SELECT wait_event FROM pg_stat_activity JOIN pg_stat_replication USING (pid)') eq 'WalSenderWriteData' });
 my $last_reply = sql('SELECT clock_timestamp()');
 wait_until('keepalives continue beyond wal_sender_timeout', sub {
@@ -86,14 +87,14 @@ check_complete('a slow store and a slow network');
 $to_store->delay(0);
 is(timeouts(), 0, 'a slow store: the connection survives wal_sender_timeout');
 
-# Cut with much data in transit.
+# Both connections are cut while much data is in transit.
 insert(2000);
 $to_store->cut;
 $to_pg->cut;
 insert(100);
 check_complete('cut on both sides');
 
-# The store becomes unreachable: half-open connections, and no new ones.
+# The store becomes unreachable: connections are half-open, and new connections fail.
 my $mark = $relay->log_mark;
 $to_store->freeze;
 insert(500);

@@ -1,4 +1,5 @@
-# Tests that another cluster or slot for the same store is rejected, and accepted on request, without old state.
+# Tests that another cluster or slot for the same store is rejected until a takeover is requested, which deletes the old
+# state.
 use strict;
 use warnings;
 
@@ -37,7 +38,7 @@ $reconnected->wait_row(2);
 pass('rows of the new cluster are delivered, although their LSNs are lower');
 is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['stays'], 'members of the old cluster are removed');
 
-# A second slot of the same database with the same store.
+# The database has a second slot, which uses the same store.
 $relay->stop;
 $new->safe_psql('postgres', q{INSERT INTO t VALUES (3); DELETE FROM clairon.member; INSERT INTO clairon.member VALUES ('TEAM', 't1', 'later')});
 $relay->configure('feed.slot' => 'second');
@@ -59,7 +60,7 @@ $relay->wait_ready;
 $client = $relay->client('later', pos => $reconnected->pos);
 ok($client->wait_for('connected')->{resumed}, 'clients of the former slot resume');
 
-# The slot is renamed deliberately.
+# An administrator renames the slot.
 $relay->stop;
 $store->execute('DEL', $store->keys('progress:clairon'));
 $relay->configure('feed.slot' => 'second');
@@ -68,7 +69,7 @@ $relay->wait_ready;
 $client = $relay->client('later', pos => $reconnected->pos);
 is($client->wait_for('gap')->{why}, 'epoch', 'after the former progress is deleted, clients receive a gap');
 is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['later'],
-    'the store has only the memberships read with the new slot');
+    'the store contains only the memberships read with the new slot');
 $new->safe_psql('postgres', 'INSERT INTO t VALUES (4)');
 $client->wait_row(4);
 pass('later rows are delivered');

@@ -1,4 +1,4 @@
-# Tests that the relay and the doctor reject another database for a store prefix, with both names, until a takeover
+# Tests that the relay and the doctor reject another database for a store prefix and report both names, until a takeover
 # is requested.
 use strict;
 use warnings;
@@ -35,7 +35,7 @@ sub check_rejected
     is($relay->wait_end >> 8, 3, "$what: the relay exits with 3");
     my $log = $relay->log_text($mark);
     like($log, qr/level=error .*OTHERDATABASE \S+progress:clairon belongs to database \S*"postgres\S*" \(oid \d+\), this is database \S*"other\S*" \(oid \d+\)/,
-        "$what: the log has both names");
+        "$what: the log contains both names");
     like($log, qr/DEL that key/, "$what: the log describes the takeover");
     return;
 }
@@ -46,7 +46,7 @@ $pg->safe_psql('postgres', 'INSERT INTO t VALUES (1)');
 $client->wait_row(1);
 my $before = () = $store->entries;
 
-# The other database has another slot, because a slot belongs to one database.
+# A slot belongs to one database, so the other database has another slot.
 my $second = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.max_connections' => 100 });
 $second->stop;
 $second->configure('relay.roles' => 'feed,gate');
@@ -58,7 +58,7 @@ is($pg->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots WHERE 
 is_deeply($store->execute('SMEMBERS', $store->key('members:ROLE:admin')), ['ours'], 'memberships are unchanged');
 $pg->safe_psql('postgres', 'INSERT INTO t VALUES (2)');
 $client->wait_row(2);
-pass('the first relay continues');
+pass('the first relay still delivers rows');
 
 chmod 0600, $second->{file};
 $Clairon::Test::Doctor::relay = $second;
@@ -68,12 +68,12 @@ like($row->{hint}, qr/another \[store\] prefix.*DEL that key/, 'the doctor\'s hi
 $Clairon::Test::Doctor::relay = $relay;
 is(failed_checks()->{'store: database'}, undef, 'the doctor accepts the database that the store serves');
 
-# With several workers, none continues without the feed.
+# With several workers, no worker runs without the feed.
 $second->configure('gate.workers' => 2);
 check_rejected($second, 'with workers');
 $second->configure('gate.workers' => undef);
 
-# A renamed database is the same database.
+# The relay accepts a renamed database.
 $relay->stop;
 $pg->safe_psql('other', 'ALTER DATABASE postgres RENAME TO renamed');
 set_database($relay, 'renamed', 'clairon');
@@ -85,16 +85,16 @@ $pg->safe_psql('other', 'ALTER DATABASE renamed RENAME TO postgres');
 set_database($relay, 'postgres', 'clairon');
 $relay->restart;
 
-# A store without a database name adopts the database.
+# Progress without a database name receives the name of the current database.
 $relay->stop;
 $store->execute('HDEL', progress('clairon'), 'database', 'database_name');
 $store->execute('HDEL', $store->key('meta'), 'progress') if $shards == 1;
 $relay->start;
 $relay->wait_ready;
-is($store->execute('HGET', progress('clairon'), 'database_name'), 'postgres', 'a store that has only the cluster recorded adds the database');
+is($store->execute('HGET', progress('clairon'), 'database_name'), 'postgres', 'progress without a database name receives the name of the current database');
 check_rejected($second, 'another database once one is recorded');
 
-# A requested takeover leaves no old state.
+# A requested takeover deletes the old state.
 $relay->stop;
 $store->execute('DEL', $store->keys('progress:clairon'));
 $second->start;
@@ -102,7 +102,7 @@ $second->wait_ready;
 my $theirs = $second->client('theirs', pos => $client->pos);
 is($theirs->wait_for('gap')->{why}, 'epoch', 'after the old progress is deleted, clients receive a gap');
 is_deeply($store->execute('SMEMBERS', $store->key('members:ROLE:admin')), ['theirs'],
-    'the store has only the memberships of the new database');
+    'the store contains only the memberships of the new database');
 $pg->safe_psql('other', 'INSERT INTO t VALUES (7)');
 $theirs->wait_row(7);
 pass('notifications of the new database are delivered');

@@ -1,5 +1,5 @@
-# Tests PostgreSQL failures: authentication, TLS, terminated and crashed servers, and a killed relay that held the
-# slot.
+# Tests PostgreSQL failures: failed authentication, TLS errors, terminated and crashed servers, and a killed relay that
+# used the slot.
 use strict;
 use warnings;
 
@@ -9,7 +9,7 @@ use Time::HiRes qw(time);
 
 my $folder = scratch();
 
-# A CA, a certificate for localhost signed by it, and a CA without signed certificates.
+# Creates a CA, a certificate for localhost signed by the CA, and a CA without signed certificates.
 sub make_certificates
 {
     my @key = qw(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2);
@@ -103,7 +103,7 @@ $client->wait_notifications(1);
 is(sql('SELECT count(*) FROM pg_stat_replication JOIN pg_stat_ssl USING (pid) WHERE ssl'), 1,
     'rows arrive over TLS with verify-full');
 
-# A terminated walsender, a server restart, and a crash: clients stay connected and receive each row once.
+# After a terminated walsender, a server restart, and a crash, clients are still connected and receive each row once.
 sub check_recovered
 {
     my ($name) = @_;
@@ -125,11 +125,11 @@ insert();
 wait_until('the row is stored and not confirmed', sub { $relay->metric('clairon_feed_unconfirmed_bytes') > 0 });
 $pg->stop('immediate');
 wait_until('the relay is not ready', sub { ($relay->get('/readyz'))[0] == 503 });
-is($relay->metric('clairon_feed_unconfirmed_bytes'), 0, 'without a connection the metric of unconfirmed bytes is 0');
+is($relay->metric('clairon_feed_unconfirmed_bytes'), 0, 'without a connection, clairon_feed_unconfirmed_bytes is 0');
 $pg->start;
 check_recovered('a crash');
 
-# A killed relay releases the slot to the next.
+# After a relay is killed, the next relay acquires the slot.
 my $second = Clairon::Test::relay($pg, $store);
 $second->wait_for_log(qr/waiting as standby/);
 $client = $second->client('u1');
@@ -155,7 +155,7 @@ $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/ended the stream" .*the extension was dropped .*pg_drop_replication_slot/, from => $mark);
 pass('a dropped extension is logged with a hint');
-like(doctor_output(), qr/hint: run CREATE EXTENSION clairon/, 'the doctor names the first step');
+like(doctor_output(), qr/hint: run CREATE EXTENSION clairon/, 'the doctor reports the first step');
 $pg->safe_psql('postgres', q{CREATE EXTENSION clairon; SELECT clairon.watch('t', 'USER', 'owner')});
 wait_until('the slot is dropped', sub {
     ($pg->psql('postgres', q{SELECT pg_drop_replication_slot('clairon')}))[0] == 0 });

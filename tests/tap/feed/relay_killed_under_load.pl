@@ -15,8 +15,8 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store);
 
-my %seen;      # rows that the application received: row id => number of times
-my %known;     # notification ids that the client keeps
+my %seen;      # rows that the application processed: row id => number of times
+my %known;     # notification ids that the application keeps
 my $pos;
 my $client = $relay->client('u1');
 $pos = $client->pos;
@@ -42,7 +42,7 @@ my $writer = Clairon::Test::writer($pg, $script);
 
 for my $kill (1 .. $KILLS)
 {
-    # Each kill occurs at a later point of the stream.
+    # Each kill occurs at a later point in the stream.
     my $wanted = $kill * $ROWS / ($KILLS + 2);
     wait_until("entry $wanted is stored", sub { $store->stored >= $wanted });
     $relay->kill9;
@@ -55,7 +55,7 @@ for my $kill (1 .. $KILLS)
 }
 $writer->finish;
 wait_until('all rows are stored', sub { $store->stored >= $ROWS });
-# If the writer ended before the last kill, the last row was delivered before it.
+# If the writer ended before the last kill, the last row may have been delivered before the kill.
 $client->wait_row($ROWS) unless $seen{$ROWS};
 process($client);
 

@@ -1,4 +1,4 @@
-# Tests that a second relay waits in standby, serves clients, and takes over the slot when the first relay is killed.
+# Tests that a second relay waits as standby, serves clients, and takes over the slot when the first relay is killed.
 use strict;
 use warnings;
 
@@ -14,7 +14,7 @@ my $store  = Clairon::Test::store();
 my $first  = Clairon::Test::relay($pg, $store);
 my $second = Clairon::Test::relay($pg, $store);
 $second->wait_for_log(qr/waiting as standby/);
-like(($second->get('/readyz'))[1], qr/"feed":"standby"/, 'a relay in standby is ready and reports it');
+like(($second->get('/readyz'))[1], qr/"feed":"standby"/, 'a relay in standby is ready and reports standby');
 
 my $client = $second->client('u1');
 $pg->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
@@ -26,8 +26,8 @@ $client->wait_notifications(100);
 like(($second->get('/readyz'))[1], qr/"feed":"streaming"/, 'the second relay takes over when the first one is killed');
 is(scalar $store->entries, 100, 'no row is stored twice');
 
-# Simulates a relay that found an inactive slot just before another relay acquired it. The relay acquires the
-# progress, and then finds the slot active.
+# Simulates a relay that finds an inactive slot just before another relay acquires it: the relay acquires the progress,
+# and then finds the slot active.
 for my $key ($store->keys('progress:clairon'))
 {
     my %progress = @{ $store->execute('HGETALL', $key) };
@@ -36,9 +36,9 @@ for my $key ($store->keys('progress:clairon'))
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(101, 110) i});
 $client->wait_notifications(110);
 $second->wait_for_log(qr/FENCED another feed owns this slot now/);
-is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], [ 1 .. 110 ], 'a feed that lost the progress acquires it again without a gap');
-is(scalar $store->entries, 110, 'a changed owner causes no duplicates');
-is($second->metric('clairon_store_errors_total'), 0, 'a changed owner causes no store errors');
+is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], [ 1 .. 110 ], 'a feed that is fenced acquires the progress again without a gap');
+is(scalar $store->entries, 110, 'a changed owner of the progress causes no duplicates');
+is($second->metric('clairon_store_errors_total'), 0, 'a changed owner of the progress causes no store errors');
 
 $first->start;
 $first->wait_for_log(qr/waiting as standby/);

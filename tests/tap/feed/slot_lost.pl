@@ -17,7 +17,7 @@ sub sql { return $pg->safe_psql('postgres', $_[0]) }
 sub insert { sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$row); return $row }
 sub stored { return map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries }
 
-# Writes WAL without a reader until PostgreSQL invalidates the slot.
+# Writes WAL that no client reads, until PostgreSQL invalidates the slot.
 sub lose_slot
 {
     sql(q{ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'});
@@ -47,17 +47,17 @@ sub check_gap
 my $client = $relay->client('u1');
 $client->wait_row(insert());
 
-# Irrelevant WAL is confirmed, so a later restart causes no loss.
+# WAL without notifications is confirmed, so a later restart causes no loss.
 sql('CREATE TABLE quiet AS SELECT generate_series(1, 1000) n');
 wait_confirmed($pg);
 my $epoch = $store->execute('HGET', $store->shared('meta'), 'epoch');
 $relay->restart;
 $client = $relay->client('u1', pos => $client->pos);
-ok($client->wait_for('connected')->{resumed}, 'after irrelevant WAL is confirmed, a restart causes no loss');
+ok($client->wait_for('connected')->{resumed}, 'a restart after WAL without notifications was confirmed causes no loss');
 is($store->execute('HGET', $store->shared('meta'), 'epoch'), $epoch,
     'a restart without a loss does not change the epoch');
 
-# A lost slot with create_slot on.
+# The slot is lost, with create_slot on.
 my $mark = $relay->log_mark;
 $relay->stop;
 insert();
@@ -68,8 +68,8 @@ $relay->wait_ready;
 $client = check_gap($client, 'lost, create_slot on');
 is(sql('SELECT wal_status FROM pg_replication_slots'), 'reserved', 'a new slot exists');
 
-# The slot is lost, and the creation of the new slot waits for a transaction: rows committed meanwhile are in neither
-# slot.
+# The slot is lost, and the creation of the new slot waits for a transaction: neither slot contains rows that are
+# committed during the wait.
 wait_confirmed($pg);
 $relay->stop;
 insert();
@@ -93,7 +93,7 @@ $early->wait_row(insert());
 pass('the stream continues from the new slot');
 $client = $early;
 
-# A lost slot with create_slot off.
+# The slot is lost, with create_slot off.
 wait_confirmed($pg);
 $relay->stop;
 $relay->configure('feed.create_slot' => 'off');
@@ -103,9 +103,9 @@ $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/pg_drop_replication_slot\('clairon'\).*pg_create_logical_replication_slot/,
     from => $mark);
-is(($relay->get('/readyz'))[0], 503, 'with create_slot off the relay is not ready');
+is(($relay->get('/readyz'))[0], 503, 'with create_slot off, the relay is not ready');
 my $waits = $relay->client('u1', pos => $client->pos);
-is($waits->wait_for('gap')->{why}, 'epoch', 'with create_slot off the loss is announced while the relay waits');
+is($waits->wait_for('gap')->{why}, 'epoch', 'with create_slot off, the loss is announced while the relay waits');
 is(sql('SELECT wal_status FROM pg_replication_slots'), 'lost', 'with create_slot off the slot is unchanged');
 insert();
 $mark = $relay->log_mark;
@@ -142,7 +142,7 @@ $relay->wait_for_log(qr/slot starts beyond the store's progress/, from => $mark)
 $relay->wait_ready;
 $client = check_gap($client, 'advanced');
 
-# A store restored from a copy that is older than the confirmed LSN.
+# The store is restored from a copy that is older than the confirmed LSN.
 wait_confirmed($pg);
 $store->stop;
 my $folder = $store->{folder};

@@ -1,5 +1,5 @@
-# Tests two feeds with one slot: one is stopped while streaming, the other takes over, then the first continues.
-# No row is lost or stored twice.
+# Tests two feeds that use one slot: one feed is stopped while streaming, the other feed takes over, then the first feed
+# resumes. No row is lost or stored twice.
 use strict;
 use warnings;
 
@@ -57,16 +57,16 @@ for my $round (1 .. $ROUNDS)
         kill CONT => $reads->pid;
     }
 
-    # PostgreSQL closes its connection after the timeout.
+    # PostgreSQL closes the stopped relay's connection after the timeout.
     $waits->wait_for_log(qr/streaming from slot/, from => $mark);
 
-    # Its buffered rows arrive while the other relay writes.
+    # The buffered rows of the stopped relay arrive while the other relay writes.
     kill CONT => $reads->pid;
     $reads->wait_for_log(qr/waiting as standby/, from => $began);
     wait_until('all rows are stored', sub { stored() >= 1.01 * $rows });
     wait_until('one relay streams, the other is in standby', sub {
         feed($waits) eq 'streaming' && feed($reads) eq 'standby' });
-    pass("round $round: the other relay takes over, and the stopped one becomes standby");
+    pass("round $round: the other relay takes over, and the stopped relay becomes the standby");
     ($reads, $waits) = ($waits, $reads);
 }
 
@@ -80,7 +80,7 @@ is_deeply(\@plain, [ 1 .. $rows ], 'each row is stored once, in order');
 is_deeply(\@acked, [ map { 100 * $_ } 1 .. $rows / 100 ], 'each row with ack_required is stored once, in order');
 is($store->pending, scalar @acked, 'each row with ack_required is pending once');
 
-# After the streaming relay is killed, the other one takes over within two seconds.
+# After the streaming relay is killed, the other relay takes over.
 my $mark = $waits->log_mark;
 $reads->kill9;
 my $died = time;

@@ -1,4 +1,4 @@
-# Tests that the stream survives a transaction without output that PostgreSQL decodes for longer than
+# Tests that the connection survives a transaction without output that PostgreSQL decodes for longer than
 # wal_sender_timeout.
 use strict;
 use warnings;
@@ -7,8 +7,8 @@ use Clairon::Test qw(wait_confirmed);
 use Test::More;
 use Time::HiRes qw(time);
 
-# Decoding both transactions takes longer than a second: they are spilled to files, and the condition costs at least 50
-# us per row of `seldom`.
+# Decoding each transaction takes longer than a second: the transactions are spilled to files, and the condition costs
+# at least 50 us per row of `seldom`.
 my $pg = Clairon::Test::postgresql('main', conf => "wal_sender_timeout = 1s\nlogical_decoding_work_mem = 64kB\n");
 $pg->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owner text);
@@ -41,8 +41,8 @@ $pg->safe_psql('postgres', q{BEGIN; INSERT INTO foreign_to_us SELECT generate_se
 check_connected('a rollback');
 
 wait_confirmed($pg);
-pass('the WAL of the transaction is confirmed');
-is(scalar $store->entries, $row, 'no notification of the transaction is stored');
+pass('the WAL of the transactions is confirmed');
+is(scalar $store->entries, $row, 'no notification of the transactions is stored');
 open my $file, '<', $pg->logfile or die $!;
 is(scalar(grep { /replication timeout/ } <$file>), 0, 'the connection survives wal_sender_timeout');
 

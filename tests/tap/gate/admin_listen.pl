@@ -1,4 +1,4 @@
-# Tests that gate.admin_listen moves metrics, console and push to a separate address, even for a relay with only the
+# Tests that gate.admin_listen moves metrics, console and push to a separate address, also for a relay with only the
 # feed role.
 use strict;
 use warnings;
@@ -45,7 +45,7 @@ for my $at ($relay->{port}, $port)
 }
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
-# Several workers and a Unix socket.
+# A relay with several workers has its admin address at a Unix socket.
 my $path = scratch() . '/admin';
 $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.admin_listen' => "unix:$path", 'gate.workers' => 2 });
 sub metrics
@@ -61,23 +61,23 @@ is(status_of($relay->{port}, GET => '/metrics'), 404, 'gate.listen does not serv
 is($relay->stop, 0, 'the relay with two workers exits with status 0 on SIGTERM');
 ok(!-e $path, 'the socket file is removed');
 
-# The feed role only.
+# The relay has only the feed role.
 my $pg = Clairon::Test::postgresql('main');
 $port = free_port();
 my $feed = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0, conf => { 'gate.admin_listen' => "127.0.0.1:$port", 'gate.console' => 'on', 'auth.hs256_secret_file' => undef });
 wait_until('the feed is ready', sub { my $socket = eval { Clairon::Test::RawSocket->new({ port => $port }) }; $socket && $socket->request(GET => '/readyz')->{status} == 200 });
-like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/readyz')->{body}, qr/"feed":"streaming"/, 'the feed reports on its own address that it is streaming');
-like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/metrics')->{body}, qr/^clairon_feed_connected 1$/m, 'the feed serves metrics on its own address');
-is(status_of($port, GET => '/healthz'), 200, 'the feed serves /healthz on its own address');
-is(status_of($port, @$_), 404, "$_->[1] is not served at the address of the feed") for [ GET => '/console' ], [ GET => '/v1/console' ], [ POST => '/v1/push', ':body' => '{"on":false}' ],
+like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/readyz')->{body}, qr/"feed":"streaming"/, 'the feed serves /readyz at gate.admin_listen and reports that it is streaming');
+like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/metrics')->{body}, qr/^clairon_feed_connected 1$/m, 'the feed serves metrics at gate.admin_listen');
+is(status_of($port, GET => '/healthz'), 200, 'the feed serves /healthz at gate.admin_listen');
+is(status_of($port, @$_), 404, "$_->[1] is not served by a relay with only the feed role") for [ GET => '/console' ], [ GET => '/v1/console' ], [ POST => '/v1/push', ':body' => '{"on":false}' ],
   [ GET => '/v1/poll?wait=0' ], [ GET => '/v1/sse' ], [ POST => '/v1/notifications', ':body' => '{}' ], [ GET => '/' ];
-is(upgrade($port), 404, 'a WebSocket is rejected at the address of the feed');
+is(upgrade($port), 404, 'a WebSocket is rejected by a relay with only the feed role');
 ok(!eval { Clairon::Test::RawSocket->new($feed) }, 'gate.listen is not open');
 $store->stop;
 wait_until('the relay is not ready without the store', sub { status_of($port, GET => '/readyz') == 503 });
 is($feed->stop, 0, 'SIGTERM ends the relay with status 0');
 
-# Invalid settings.
+# gate.admin_listen must differ from gate.listen.
 $store->start;
 my ($code, undef, $error) = Clairon::Test::relay(undef, $store, start => 0, roles => 'gate', conf => { 'gate.listen' => '127.0.0.1:1', 'gate.admin_listen' => '127.0.0.1:1' })->run('relay', '--check');
 is($code, 2, 'two equal addresses are rejected');

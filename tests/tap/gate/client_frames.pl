@@ -1,4 +1,4 @@
-# Tests that each client message causes its response or close code and does not affect other clients.
+# Tests that each client message causes its response or close code, and does not affect other clients.
 use strict;
 use warnings;
 
@@ -15,7 +15,7 @@ my $id        = '0190f5c8-1111-7000-8000-000000000001';
 sub open_socket { return Clairon::Test::RawSocket->open($relay) }
 sub user  { return Clairon::Test::RawSocket->user($relay, 'u1') }
 
-# Expects err 107 and an open connection.
+# Expects err 107. The connection stays open.
 sub expect_err
 {
     my ($raw, $text, $r, $name) = @_;
@@ -33,7 +33,7 @@ sub stays_open
     return;
 }
 
-# The first message.
+# The first message must be a valid connect.
 for my $first ('{"t":"pong"}', '{"t":"ack","ids":["' . $id . '"]}', '{"t":"refresh","token":"x"}')
 {
     my $raw = open_socket();
@@ -83,7 +83,7 @@ for my $case (
     $raw->ends_with($code, $name);
 }
 
-# Violations of the WebSocket protocol end the connection; the library chooses the code.
+# WebSocket protocol violations end the connection; libwebsockets chooses the close code.
 for my $case (
     [ 'a reserved opcode',   sub { $_[0]->frame(3, 'x') } ],
     [ 'a reserved bit',      sub { $_[0]->frame(TEXT, '{"t":"ping"}', bits => 0x40) } ],
@@ -105,7 +105,7 @@ for my $case (
 # The relay replies to a client's close frame.
 my $leaving = user();
 $leaving->frame(CLOSE, pack 'n', 1000);
-is($leaving->read_to_end->{code}, 1000, 'a close frame receives one with the same code');
+is($leaving->read_to_end->{code}, 1000, 'a close frame receives a close frame with the same code');
 
 # Unusual but valid input.
 my $raw = user();
@@ -153,7 +153,7 @@ expect_err($raw, $_->[0], $_->[1], $_->[2]) for
   [ '{"t":"refresh","r":19,"token":null}', 19, 'a token that is not a string' ];
 stays_open($raw, 'an invalid message');
 
-# Acks without an effect receive no response.
+# Acks that have no effect receive no response.
 $raw->send_json({ t => 'ack', ids => [$id] }, { t => 'ack', ids => [ uc $id, $id ] },
     { t => 'ack', ids => [ ($id) x 1024 ] });
 stays_open($raw, 'an ack of unknown ids');
@@ -169,7 +169,7 @@ my @replies = map { $subscriber->next_message } 2 .. 101;
 is(join(' ', sort { $a <=> $b } map { $_->{r} } @replies), join(' ', 2 .. 101), 'each request of a burst for topics receives a reply');
 is_deeply([ sort keys %{ { map { ($_->{code} // $_->{t}) => 1 } @replies } } ], [ 111, 'subscribed' ], 'some requests are rejected with 111');
 
-# Unread err messages are limited too.
+# Unread err messages are limited, too.
 my $not_reading = user();
 for (1 .. 2000)
 {

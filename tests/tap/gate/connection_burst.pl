@@ -1,4 +1,4 @@
-# Tests that the relay serves a burst of connections that send no request until the last one is connected.
+# Tests that the relay serves a burst of connections that send no request until the last connection is open.
 use strict;
 use warnings;
 
@@ -10,7 +10,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 use constant { MANY => 6000, MANY_TLS => 1100 }; # more than the limit of simultaneous handshakes
-# A slow machine needs time to connect all sockets before the first request.
+# A slow machine needs time to connect all sockets before the first request, so the timeouts are long.
 my %PATIENT = ('gate.connect_timeout' => '60s');
 system('prlimit', '--pid', $$, '--nofile=' . (2 * MANY) . ':') == 0 or die "could not raise the limit of file descriptors";
 
@@ -24,7 +24,7 @@ sub sockets
     return map { IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $relay->{port}) // die "connect: $@\n" } 1 .. $count;
 }
 
-# The number of sockets that received each response.
+# Returns the number of sockets for each response.
 sub count_responses
 {
     my %responses;
@@ -47,7 +47,7 @@ subtest 'without TLS' => sub {
     $relay->stop;
 };
 
-# All handshakes complete before the first request.
+# Completes the handshakes of all sockets; each sends its request after its own handshake.
 sub handshake_all_then_request
 {
     my @sockets = @_;
@@ -82,8 +82,8 @@ subtest 'with TLS' => sub {
     my @sockets = sockets($relay, MANY_TLS);
     handshake_all_then_request(@sockets);
     my $responses = count_responses(@sockets);
-    # The relay may close the oldest unfinished handshakes after three seconds if others wait. The measured time, from
-    # before the first connection to the last response, shows that no handshake was older.
+    # The relay may close the oldest unfinished handshakes after three seconds if others wait. The time from before the
+    # first connection to the last response shows that no handshake was older.
     my $is_slow = time - $connected_at > 3;
     my $closed  = $is_slow ? delete $responses->{closed} // 0 : 0;
     note "slow machine: $closed handshakes were closed" if $closed;

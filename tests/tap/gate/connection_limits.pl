@@ -38,7 +38,7 @@ sub post
     return $raw->read_response->{status};
 }
 
-# max_connections includes SSE and polls.
+# max_connections also limits SSE and polls.
 my $relay = relay_with('gate.max_connections' => 2);
 my $ws    = Clairon::Test::RawSocket->user($relay, 'u1');
 my $sse   = sse($relay, 'u2');
@@ -54,7 +54,7 @@ wait_until('a connection slot is free', sub { my $raw = sse($relay, 'u3'); $raw-
 pass('a closed connection frees its slot');
 is($relay->stop, 0, 'the relay with max_connections exits with status 0 on SIGTERM');
 
-# The rate of new connections.
+# connect_rate limits the rate of new connections.
 $relay = relay_with('gate.connect_rate' => 5);
 my @got   = map { upgrade($relay) } 1 .. 12;
 my @accepted = grep { $_->{response}{status} == 101 } @got;
@@ -62,12 +62,12 @@ my ($rejected) = grep { $_->{response}{status} == 503 } @got;
 cmp_ok(scalar(@accepted), '>=', 5, 'connections up to the rate are accepted immediately');
 ok($rejected, 'connections beyond the rate are rejected');
 is($rejected->{response}{headers}{'retry-after'}, 1, 'the rejection has a short Retry-After');
-is(poll($relay, 'u1')->{status}, 204, 'polls are not limited by the rate of connections');
-wait_until('the next second allows more connections', sub { status($relay) == 101 });
+is(poll($relay, 'u1')->{status}, 204, 'polls are not limited by connect_rate');
+wait_until('more connections are accepted in the next second', sub { status($relay) == 101 });
 pass('connections are accepted again');
 is($relay->stop, 0, 'the relay with connect_rate exits with status 0 on SIGTERM');
 
-# Connections per address; X-Forwarded-For counts only from trusted proxies.
+# max_per_address limits connections per address; X-Forwarded-For is used only if a trusted proxy sends it.
 $relay = relay_with('gate.max_per_address' => 2);
 my @mine = (Clairon::Test::RawSocket->user($relay, 'u1'), sse($relay, 'u2'));
 is(status($relay), 429, 'connections beyond max_per_address are rejected');
@@ -79,20 +79,20 @@ is($relay->stop, 0, 'the relay with max_per_address exits with status 0 on SIGTE
 $relay = relay_with('gate.max_per_address' => 1, 'gate.trusted_proxies' => '127.0.0.0/8, 198.51.100.7');
 @mine = (upgrade($relay, 'X-Forwarded-For' => '192.0.2.1'));
 is(status($relay, 'X-Forwarded-For' => '192.0.2.1'), 429, 'behind a trusted proxy, clients are counted by X-Forwarded-For');
-is(status($relay, 'X-Forwarded-For' => '203.0.113.9, 192.0.2.1'), 429, 'the last address that the proxy added is counted');
+is(status($relay, 'X-Forwarded-For' => '203.0.113.9, 192.0.2.1'), 429, 'the last address in X-Forwarded-For is counted');
 is(status($relay, 'X-Forwarded-For' => '203.0.113.9, ' x 300 . '192.0.2.1'), 429, 'a very long X-Forwarded-For is counted by its last address');
 is(status($relay, 'X-Forwarded-For' => '192.0.2.1, 198.51.100.7'), 429, 'addresses of a second trusted proxy are skipped');
 push @mine, upgrade($relay, 'X-Forwarded-For' => '192.0.2.1, 192.0.2.2');
 is($mine[-1]{response}{status}, 101, 'another client is accepted');
 push @mine, upgrade($relay, 'X-Forwarded-For' => 'nonsense');
-is($mine[-1]{response}{status}, 101, 'a request without X-Forwarded-For counts for the proxy');
+is($mine[-1]{response}{status}, 101, 'a request without X-Forwarded-For is counted for the proxy');
 is(status($relay), 429, 'a proxy that sends no X-Forwarded-For reaches the limit');
 push @mine, upgrade($relay, 'X-Forwarded-For' => '2001:db8:1:2::1');
 is(status($relay, 'X-Forwarded-For' => '2001:db8:1:2:a:b:c:d'), 429, 'IPv6 addresses of one /64 network count as one');
 is(status($relay, 'X-Forwarded-For' => '2001:db8:1:3::1'), 101, 'another /64 network counts separately');
 is($relay->stop, 0, 'the relay with trusted_proxies exits with status 0 on SIGTERM');
 
-# Connections per user.
+# max_per_user limits connections per user.
 $relay = relay_with('gate.max_per_user' => 1);
 my $one = Clairon::Test::RawSocket->user($relay, 'u1');
 my $two = upgrade($relay);
@@ -109,15 +109,16 @@ wait_until('a connection slot is free', sub { poll($relay, 'u1')->{status} == 20
 pass('a closed connection frees the slot of its user');
 is($relay->stop, 0, 'the relay with max_per_user exits with status 0 on SIGTERM');
 
-# Messages per connection.
+# message_rate limits messages per connection.
 $relay = relay_with('gate.message_rate' => 20);
 my $fast = Clairon::Test::RawSocket->user($relay, 'u1');
 $fast->text(join "\n", ('{"t":"ping","r":1}') x 60);
 my @replies = map { $fast->next_message } 1 .. 60;
 my @over = grep { $_->{t} eq 'err' } @replies;
 cmp_ok(scalar(@over), '>=', 30, 'messages beyond the rate are rejected');
-is_deeply([ @{ $over[0] }{qw(code r retry)} ], [ 111, 1, JSON::true ], 'the rejection is err 111 with a delay');
-cmp_ok($over[0]{after}, '>', 0, 'each rejection of an excess frame has a retry delay');
+is_deeply([ @{ $over[0] }{qw(code r retry)} ], [ 111, 1, JSON::true ],
+    'the rejection is err 111, which allows a retry');
+cmp_ok($over[0]{after}, '>', 0, 'the rejection has a retry delay');
 wait_until('the rate allows messages again', sub { $fast->send_json({ t => 'ping' }); $fast->next_message->{t} eq 'pong' });
 pass('the connection stays open');
 my $none = '00000000-0000-0000-0000-000000000000';
@@ -125,14 +126,14 @@ $fast->send_json({ t => 'ack', ids => [$none] }) for 1 .. 3000;
 $fast->text(join "\n", (qq({"t":"ack","ids":["$none"],"r":2})) x 60); # some messages are accepted while the relay delays reading
 @replies = $fast->wait_message('err');
 push @replies, $fast->next_message until ($replies[-1]{r} // 0) == 2;
-cmp_ok(scalar(@replies), '<', 100, 'the relay reports thousands of excess acks only a few times');
+cmp_ok(scalar(@replies), '<', 100, 'the relay reports thousands of excess acks in only a few messages');
 $fast->text(join "\n", ('{"t":"x"}') x 6000) for 1 .. 2;
 my $overload = $fast->read_to_end;
 is($overload->{code}, 4103, 'a client that does not read its replies is closed');
 is($overload->{messages}[-1]{t}, 'bye', 'the client receives a bye before the close');
 is($relay->stop, 0, 'the relay with message_rate exits with status 0 on SIGTERM');
 
-# The push switch.
+# An admin can turn push off and on.
 $relay = relay_with('gate.drain' => '400ms');
 $ws  = Clairon::Test::RawSocket->user($relay, 'u1');
 $sse = sse($relay, 'u1');
@@ -148,10 +149,10 @@ my ($bye) = grep { $_->{t} eq 'bye' } $sse->wait_end;
 is($bye->{code}, 4103, 'turning push off ends SSE with the same code');
 my $off = upgrade($relay)->{response};
 is($off->{status}, 503, 'new WebSockets are rejected while push is off');
-like($off->{body}, qr{/v1/poll}, 'the rejection names /v1/poll');
+like($off->{body}, qr{/v1/poll}, 'the rejection contains /v1/poll');
 ok($off->{headers}{'retry-after'}, 'the rejection has Retry-After');
 is(sse($relay, 'u1')->{status}, 503, 'new SSE streams are rejected');
-is(poll($relay, 'u1')->{status}, 204, 'polls continue');
+is(poll($relay, 'u1')->{status}, 204, 'polls are still accepted');
 is($relay->metric('clairon_gate_push_off'), 1, 'the metric clairon_gate_push_off is 1');
 is(($relay->get('/readyz'))[0], 200, 'the relay stays ready');
 is(post($relay, '/v1/push', '{"on":true}', admin => JSON::true), 204, 'an admin can turn push on');
@@ -167,7 +168,7 @@ wait_until('push is on', sub { status($relay) == 101 });
 pass('SIGUSR2 turns push on');
 is($relay->stop, 0, 'the relay with the push switch exits with status 0 on SIGTERM');
 
-# A client waits for the store while push is turned off.
+# Push is turned off while a client's request waits for the store.
 my $proxy = Clairon::Test::proxy($store->{socket});
 $relay = relay_with('store.url' => $proxy->url('redis'));
 my $ticket_response = Clairon::Test::RawSocket->new($relay)->request(POST => '/v1/ticket', Authorization => 'Bearer ' . token(sub => 't1'), ':body' => '')->{json};
@@ -181,7 +182,7 @@ $proxy->thaw;
 like($late->{bytes}, qr{^HTTP/1\.1 503 }, 'a valid ticket opens no stream while push is off');
 is($relay->stop, 0, 'SIGTERM ends the relay behind a proxy of the store with status 0');
 
-# Several workers: a request to one worker applies to all.
+# With several workers, a request to one worker applies to all workers.
 $relay = relay_with('gate.workers' => 3, 'gate.drain' => '400ms');
 my @all = map { Clairon::Test::RawSocket->user($relay, "w$_") } 1 .. 12;
 is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'one worker receives the request to turn push off');
@@ -197,8 +198,8 @@ wait_until('all workers accept connections', sub { 12 == grep { status($relay) =
 pass('all workers accept connections');
 is($relay->stop, 0, 'the relay with three workers exits with status 0 on SIGTERM');
 
-# Both signals arrive in quick succession: off takes precedence and all workers agree. Some processes find both signals
-# pending.
+# Both signals arrive in quick succession: push is off afterwards, and all workers agree. In some rounds, stopped
+# processes find both signals pending.
 sub pending { my ($pid) = @_; open my $file, '<', "/proc/$pid/status" or return 1; return hex((join('', <$file>) =~ /^ShdPnd:\s+(\w+)/m)[0]) }
 sub wait_all_return { my ($status) = @_; return wait_until("all return $status", sub { 12 == grep { status($relay) == $status } 1 .. 12 }) }
 
@@ -227,7 +228,7 @@ for my $workers (1, 2)
         kill USR2 => $relay->pid;
         wait_all_return(101);
     }
-    pass("$workers workers: simultaneous on and off turn push off");
+    pass("$workers workers: push is off after simultaneous signals to turn it on and off");
     is($relay->stop, 0, "the relay with $workers workers exits with status 0 on SIGTERM");
 }
 
@@ -241,7 +242,8 @@ for ([ 'true', 'false', 503 ], [ 'false', 'true', 101 ])
 }
 is($relay->stop, 0, 'the relay with concurrent requests exits with status 0 on SIGTERM');
 
-# Out of file descriptors: idle connections are closed in favor of active ones, others wait. The event is logged once.
+# When the relay is out of file descriptors, it closes idle connections, and new connections wait. The event is logged
+# once.
 $relay = relay_with('gate.connect_timeout' => '5m');
 my @open = glob '/proc/' . $relay->pid . '/fd/*';
 system('prlimit', '--pid', $relay->pid, '--nofile=' . (@open + 4) . ':') == 0 or die 'could not lower the limit';
@@ -254,7 +256,7 @@ sub loop_turns { open my $file, '<', '/proc/' . $relay->pid . '/status' or die "
 my $turns = loop_turns();
 wait_until('more loop iterations have passed', sub { loop_turns() > $turns + 30 });
 $upgraded[0]->disconnect;
-is(status($relay), 101, 'new connections are served once a descriptor is free');
+is(status($relay), 101, 'new connections are served after a descriptor is free');
 is(() = $relay->log_text =~ /out of file descriptors/g, 1, 'the log has one message about descriptors');
 $_->disconnect for @idle, @upgraded[ 1 .. 3 ];
 is($relay->stop, 0, 'SIGTERM ends the relay that was out of descriptors with status 0');
@@ -274,13 +276,13 @@ $relay->stop;
 $relay->{program} = $wrapper;
 $relay->start;
 $relay->wait_ready;
-is(limit(), 200, 'a low limit is used completely');
+is(limit(), 200, 'a low limit of descriptors is unchanged');
 my @many = map { Clairon::Test::RawSocket->new($relay) } 1 .. 250;
 $store->stop;
-wait_until('the relay has lost the store', sub { ($relay->get('/readyz'))[0] == 503 });
+wait_until('the relay has lost its store connection', sub { ($relay->get('/readyz'))[0] == 503 });
 $store->start;
 $relay->wait_ready;
-pass('the store is reconnected while hundreds of connections are idle');
+pass('the relay reconnects to the store while hundreds of connections are idle');
 $_->disconnect for @many;
 is($relay->stop, 0, 'the relay with few descriptors exits with status 0 on SIGTERM');
 

@@ -21,7 +21,7 @@ sub frame_bytes
 }
 sub Pieces::write { my ($self, $bytes) = @_; $self->{pieces} .= $bytes; return 1 }
 
-# Writes until it is killed, and reads all replies.
+# Writes frames until the process is killed, and reads all replies.
 sub flood
 {
     my ($user, $first, $bytes) = @_;
@@ -57,12 +57,12 @@ for my $case (
     $relay->wait_for_log(qr/session connected".* user="$user"/);
     is(poll(1), 204, "a flood of $name: another client is served");
     $relay->wait_for_log(qr/closing connection" code=4103 reason="inbound rate exceeded" conn=\S+ user="$user"/);
-    pass('the flood is limited and closed');
+    pass('the flooding connection is closed');
     kill KILL => $child;
     waitpid $child, 0;
 }
 
-# More frames in a burst than the rate allows per second: all receive a reply, with a delay.
+# A burst has more frames than the rate allows per second: all frames receive a reply, with a delay.
 sub check_served
 {
     my ($raw) = @_;
@@ -74,12 +74,12 @@ sub check_served
 }
 check_served(Clairon::Test::RawSocket->user($relay, 'u1'));
 wait_until('the flooding connections are closed', sub { $relay->metric('clairon_gate_connections') == 0 });
-pass('connections of closed and endless floods are removed');
+pass('all flooding connections are removed');
 my $ends = Clairon::Test::RawSocket->user($relay, 'u1');
 $ends->write(frame_bytes(PING, '') x 9000);
 $ends->disconnect;
 wait_until('the connection is closed', sub { $relay->metric('clairon_gate_connections') == 0 });
-pass('a client that disconnects during a flood is removed');
+pass('the connection of a client that disconnects during a flood is removed');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 SKIP:

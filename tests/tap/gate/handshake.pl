@@ -1,4 +1,4 @@
-# Tests that the gate accepts valid upgrades and rejects others with an HTTP response.
+# Tests that the gate accepts valid upgrades and rejects invalid upgrades with an HTTP response.
 use strict;
 use warnings;
 
@@ -28,7 +28,7 @@ sub upgrade_is
     return;
 }
 
-# Plain HTTP.
+# HTTP requests without an upgrade.
 my $health = http(GET => '/healthz');
 is($health->{status}, 200, '/healthz returns 200');
 is(JSON::decode_json($health->{body})->{status}, 'ok', '/healthz has a JSON status');
@@ -65,7 +65,7 @@ is_deeply([ sort keys %help ], [ sort keys %of ], 'each metric has a help text')
 is_deeply([ sort keys %type ], [ sort keys %of ], 'each metric has a type');
 is_deeply([ grep { $type{$_} eq 'counter' xor /_total$/ } sort keys %type ], [],
     'exactly the counters end in _total');
-like($metrics->{body}, qr/\n\z/, 'the last line is terminated');
+like($metrics->{body}, qr/\n\z/, 'the last line ends with a line feed');
 
 is(http(GET => '/healthz?x=1')->{status}, 200, 'a query string is ignored');
 is(http(GET => $_)->{status}, 404, "$_ returns 404")
@@ -91,7 +91,7 @@ for my $path ('/v1/ack', '/v1/poll', '/nope')
     cmp_ok($response->{headers}{'content-length'}, '>', 0, "HEAD of $path has a length");
 }
 
-# Required headers of an upgrade.
+# An upgrade requires certain headers.
 my $good = upgrade($relay);
 is($good->{status}, 101, 'an upgrade is accepted');
 is($good->{headers}{'sec-websocket-accept'}, 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=', 'the response has the correct Sec-WebSocket-Accept');
@@ -112,7 +112,7 @@ my $several = upgrade($relay, 'Sec-WebSocket-Protocol' => 'chat, clairon.v1.json
 is($several->{headers}{'sec-websocket-protocol'}, 'clairon.v1.json', 'the relay selects its subprotocol from several');
 upgrade_is(101, 'an upgrade without a subprotocol', 'Sec-WebSocket-Protocol' => undef);
 
-# Origins: only the same host is accepted, unless there is a list.
+# By default, only pages of the same host are accepted; otherwise, only the origins on the list.
 upgrade_is(101, 'a page of the same host', Origin => "http://127.0.0.1:$relay->{port}");
 upgrade_is(101, 'a page of the same host with another port', Origin => 'https://127.0.0.1:3000');
 upgrade_is(403, "a page of $_", Origin => $_)
@@ -127,7 +127,7 @@ is(upgrade($listed, Origin => $_)->{status}, 403, "$_ is rejected because it is 
 is(upgrade($listed)->{status}, 101, 'a client without Origin is accepted');
 $listed->stop;
 
-# A token in the upgrade request.
+# The upgrade request may contain a token.
 sub bearer
 {
     my ($header, %connect) = @_;
@@ -142,11 +142,11 @@ is(bearer('bearer  ' . token(sub => 'u1')), 'u1', 'the scheme is case-insensitiv
 is(bearer('Bearer ' . token(sub => 'u1'), token => token(sub => 'u2')), 'u2', 'the token of the connect message takes precedence');
 is(bearer('Bearer ' . token(sub => 'u1', secret => 'x' x 32)), 4001, 'a forged token is rejected');
 is(bearer('Bearer ' . token(sub => 'u1', exp => 1)), 4100, 'an expired token closes the connection with 4100');
-is(bearer('Basic dTE6dTE='), 4001, 'another scheme is ignored');
+is(bearer('Basic dTE6dTE='), 4001, 'a token with another scheme is ignored');
 is(bearer('Bearer'), 4001, 'an empty token is ignored');
 is(bearer('Bearer ' . 'x' x 9000), 4001, 'a token that is too long is rejected');
 
-# Invalid or incomplete HTTP.
+# Invalid or incomplete HTTP requests.
 my $half = Clairon::Test::RawSocket->new($relay);
 $half->write('GET /v1/ws HT');
 for my $noise ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "\r\n" x 10 . "NOISE\r\n\r\n",
@@ -155,19 +155,19 @@ for my $noise ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "\r\n" x 10 . "NO
     my $raw = Clairon::Test::RawSocket->new($relay);
     $raw->write($noise);
     shutdown $raw->{link}, 1;
-    isnt($raw->read_response->{status}, 200, 'invalid bytes do not receive a 200');
+    isnt($raw->read_response->{status}, 200, 'the response to invalid bytes is not 200');
 }
-is(http(GET => '/healthz')->{status}, 200, 'other clients are served meanwhile');
+is(http(GET => '/healthz')->{status}, 200, 'other clients are still served');
 $half->write("TP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
 is($half->read_response->{status}, 426, 'a request that arrives in pieces receives a response');
 
-# max_connections.
+# max_connections rejects connections before the upgrade.
 my $small = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.max_connections' => 3 });
 my @users = map { Clairon::Test::RawSocket->user($small, "u$_") } 1 .. 3;
 my $full = upgrade($small);
 is($full->{status}, 503, 'a connection beyond the limit is rejected before the upgrade');
 like($full->{headers}{'retry-after'}, qr/^[1-9]\d*$/, 'the rejection has Retry-After');
-is(($small->get('/healthz'))[0], 200, 'the HTTP endpoints respond beyond the limit');
+is(($small->get('/healthz'))[0], 200, 'HTTP endpoints respond beyond the limit');
 is($small->metric('clairon_gate_connections'), 3, 'the metrics count open connections');
 is($small->metric('clairon_gate_accepted_total'), 3, 'the metrics count accepted connections');
 is($small->metric('clairon_gate_refused_total'), 1, 'the metrics count rejected connections');

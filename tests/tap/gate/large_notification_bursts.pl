@@ -16,7 +16,7 @@ $pg->safe_psql('postgres',
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '10m', 'gate.slow_bytes' => '100MB' });
 
-# A fixed receive buffer: the unread socket buffers some bursts and a part of one.
+# With a fixed receive buffer, the unread socket buffers several bursts and part of another.
 sub reader
 {
     my ($number) = @_;
@@ -27,10 +27,10 @@ sub reader
     return $raw;
 }
 
-# A row's body, as PostgreSQL computes it.
+# Returns the body of a row, as computed by PostgreSQL.
 sub body { my ($id) = @_; return md5_hex($id) x 300 }
 
-# The next messages of a socket, one per frame.
+# Returns the next messages of a socket; each frame must contain one message.
 sub next_messages
 {
     my ($raw, $count) = @_;
@@ -47,7 +47,7 @@ for my $burst (1 .. $bursts)
     $ids += $rows;
     wait_until('the relay has read the burst', sub { $relay->metric('clairon_hub_notifications_total') == $ids });
 }
-cmp_ok($relay->metric('clairon_hub_delivered_total'), '<', $ids * $clients, 'the burst is larger than the socket buffers');
+cmp_ok($relay->metric('clairon_hub_delivered_total'), '<', $ids * $clients, 'the bursts are larger than the socket buffers');
 my @first = next_messages($readers[0], $ids);
 my @after = map { JSON::decode_json($_)->{n}{payload}{after} } @first;
 is_deeply([ map { $_->{id} } @after ], [ 1 .. $ids ], 'a client receives all rows in order');

@@ -1,4 +1,5 @@
-# Tests that unresponsive clients are closed, others are drained, and a killed relay restarts.
+# Tests that unresponsive clients are closed, that a drain closes the other clients gracefully, and that a killed relay
+# restarts.
 use strict;
 use warnings;
 
@@ -15,7 +16,7 @@ my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
 
 sub user { return Clairon::Test::RawSocket->user($relay, $_[0]) }
 
-# Pings.
+# The relay pings its clients.
 my $began = time();
 my ($pong_frames, $sends, $pongs, $silent) = map { user($_) } qw(replies talks pongs mute);
 is($silent->next_message->{t}, 'ping', 'the relay sends a ping');
@@ -23,7 +24,7 @@ my $pings = 0;
 my $dead;
 while (!$dead)
 {
-    # Any frame proves liveness; a client that sends no frames is closed.
+    # Any frame proves that a client is alive; a client that sends no frames is closed.
     $_->wait_message('ping') for $pong_frames, $sends, $pongs;
     $pong_frames->send_json({ t => 'pong' });
     $sends->send_json({ t => 'ack', ids => ['0190f5c8-1111-7000-8000-000000000001'] });
@@ -40,7 +41,7 @@ $_->disconnect for $pong_frames, $sends, $pongs;
 $relay->configure('gate.ping' => undef);
 $relay->restart;
 
-# A second relay on the same port.
+# A second relay starts on the same port.
 my $second = Clairon::Test::relay(undef, $store, roles => 'gate', start => 0,
     conf => { 'gate.listen' => "127.0.0.1:$relay->{port}" });
 $second->start;
@@ -51,7 +52,7 @@ like($second->log_text, qr/level=warn .*listen address in use: retrying/, 'the w
 like($errors[0], qr/could not listen" listen="?127\.0\.0\.1:$relay->{port}"? error="Address already in use"/, 'the error names the address and the reason');
 is(($relay->get('/readyz'))[0], 200, 'the first relay stays ready');
 
-# Workers of a killed relay may still hold the address for a short time.
+# Workers of a killed relay may still use the address for a short time.
 my $folder = Clairon::Test::scratch();
 for my $address ('127.0.0.1:' . Clairon::Test::free_port(), "unix:$folder/s")
 {
@@ -83,7 +84,7 @@ ok(IO::Socket::UNIX->new(Peer => "$folder/next"), 'the next relay listens at the
 is($next->stop, 0, 'SIGTERM ends the next relay with status 0');
 ok(!-e "$folder/next", 'the last relay removes the socket');
 
-# SIGTERM: clients receive a reconnect delay, new connections are rejected.
+# On SIGTERM, clients receive a reconnect delay, and new connections are rejected.
 my @all     = map { user("user$_") } 1 .. 8;
 my $waiting = Clairon::Test::RawSocket->open($relay);
 my $half    = Clairon::Test::RawSocket->new($relay);
@@ -115,12 +116,12 @@ like($relay->log_text($mark), qr/draining connections" count=3.*second signal, s
 unlike($relay->log_text($mark), qr/drain finished/, 'the second signal skips the drain');
 $relay->configure('gate.drain' => '2s');
 
-# SIGKILL: the relay restarts with the same settings and port, without any saved state.
+# After SIGKILL, the relay restarts with the same settings and port, without any saved state.
 $relay->start;
 $relay->wait_ready;
 my @left = map { user("left$_") } 1 .. 3;
-is($relay->kill9 & 127, 9, 'a relay is killed');
-is($left[0]->read_to_end->{code}, 1006, 'its connections break');
+is($relay->kill9 & 127, 9, 'the relay is killed');
+is($left[0]->read_to_end->{code}, 1006, 'the connections of a killed relay break');
 $relay->start;
 $relay->wait_ready;
 is($relay->metric('clairon_gate_connections'), 0, 'the killed relay restarts on its port without connections');
@@ -128,14 +129,14 @@ my $reconnected = user('left1');
 $reconnected->send_json({ t => 'ping' });
 is($reconnected->wait_message('pong')->{t}, 'pong', 'the restarted relay serves clients');
 
-# Without the store, the relay is alive but not ready; new clients are served after it reconnects.
+# Without the store, the relay is alive but not ready; new clients are served after the relay reconnects.
 $store->stop;
-wait_until('the relay has lost the store', sub { ($relay->get('/readyz'))[0] == 503 });
+wait_until('the relay has lost its store connection', sub { ($relay->get('/readyz'))[0] == 503 });
 is(($relay->get('/healthz'))[0], 200, 'without the store the relay is alive but not ready');
 my $early = Clairon::Test::RawSocket->open($relay);
 $early->send_json({ t => 'connect', r => 1, token => token(sub => 'early') });
 $store->start;
-is($early->wait_message('connected')->{user}, 'early', 'a client that connected meanwhile is served after the store reconnects');
+is($early->wait_message('connected')->{user}, 'early', 'a client that connected without the store is served after the relay reconnects');
 $relay->wait_ready;
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 

@@ -1,4 +1,4 @@
-# Tests that a relay short of CPU drops only notifications that are allowed to be dropped, and announces the gap.
+# Tests that a relay short of CPU drops only notifications that may be dropped, and announces the gap.
 use strict;
 use warnings;
 
@@ -13,7 +13,7 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store,
     conf => { 'gate.ping' => '10m', 'delivery.shed_lag' => '100ms', 'delivery.shed_bytes' => 0 });
 
-# Limits the relay to a tenth of the CPU: a process stops it periodically until terminated.
+# Limits the relay to a tenth of the CPU: a separate process periodically stops the relay, until it is terminated.
 my $cpu_hog;
 sub limit_cpu
 {
@@ -40,7 +40,7 @@ my $narrow = $relay->client('narrow', topics => ['postgres.noted']);
 insert(qw(low normal high noted needed));
 $live->wait_notifications(5);
 limit_cpu($relay->pid);
-wait_until('the relay detects a CPU shortage beyond dropping LOW',
+wait_until('dropping LOW is not sufficient',
     sub { ($relay->metric('clairon_shedding') // 0) == 2 });
 
 my $first = insert(qw(low normal high noted needed));
@@ -50,7 +50,7 @@ $live->run_until('the rows that are never dropped arrive',
 is(names($live), join(' ', 'high 1', "high $first", "high $last", 'low 1', 'needed 1', "needed $first",
     "needed $last", 'normal 1', 'noted 1', "noted $first", "noted $last"),
     'only LOW and NORMAL of type REALTIME are dropped');
-is($live->gaps, '', 'the gap is announced after the shortage');
+is($live->gaps, '', 'no gap is announced during the shortage');
 like($relay->log_text, qr/short of CPU or memory: .* delay_ms=\d+/, 'the log reports the load shedding');
 cmp_ok($relay->metric("clairon_shed_total{class=\"$_\"}"), '>=', 2, "dropped $_ notifications are counted")
   for qw(low normal);
@@ -58,18 +58,18 @@ cmp_ok($relay->metric("clairon_shed_total{class=\"$_\"}"), '>=', 2, "dropped $_ 
 restore_cpu();
 wait_until('the shortage is over', sub { $relay->metric('clairon_shedding') == 0 });
 my $gap = $live->wait_for('gap');
-is($gap->{why}, 'shed', 'a client with a loss receives the gap');
+is($gap->{why}, 'shed', 'a client that missed rows receives the gap after the shortage');
 my $id = insert(qw(low normal noted));
 $live->run_until('a new row arrives', sub { has($live, "noted $id") });
-ok(has($live, "low $id") && has($live, "normal $id"), 'a client with a loss receives all later rows');
+ok(has($live, "low $id") && has($live, "normal $id"), 'a client that missed rows receives all later rows');
 $narrow->run_until('a new row arrives', sub { has($narrow, "noted $id") });
-is($narrow->gaps, '', 'a client without a loss receives no gap');
-is($live->gaps, 'shed', 'a client with a loss receives one gap');
+is($narrow->gaps, '', 'a client that missed no rows receives no gap');
+is($live->gaps, 'shed', 'a client that missed rows receives one gap');
 my $reconnected = $relay->client('live', pos => $gap->{to});
 $reconnected->run_until('later rows arrive', sub { has($reconnected, "noted $id") });
 ok(!has($reconnected, "low $last"), 'the gap ends after the lost rows');
 
-# Notifications with ack_required are delivered.
+# Notifications with ack_required are never dropped.
 $live->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 'needed' } $live->notifications);
 wait_until('the acks are stored', sub { ($relay->metric('clairon_store_acks_total') // 0) >= 3 });
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');

@@ -15,14 +15,14 @@ my $bystander = Clairon::Test::RawSocket->user($relay, 'bystander');
 my $line      = '{"t":"ping"}';
 my $cases     = 0;
 
-# A message of exactly this many bytes that causes a pong.
+# Returns a message of exactly this many bytes that causes a pong.
 sub ping_of { my ($bytes) = @_; return '{"t":"ping"' . ' ' x ($bytes - 12) . '}' }
 
-# A message that causes err 107: valid UTF-8, valid JSON, an unknown field.
+# A message that causes err 107: valid UTF-8 and valid JSON with an unknown field.
 sub text_of { my ($bytes) = @_; return "{\"t\":\"ping\",\"$bytes\":1}" }
 
-# One case: `$send` acts on a new connection; `$expected` lists the replies in order: message types, [ opcode, payload
-# ] for control frames, and a number for the close code.
+# Runs one case: `$send` acts on a new connection; `$expected` lists the replies in order: message types, [ opcode,
+# payload ] for control frames, and a number for the close code.
 sub is_case
 {
     my ($name, $send, @expected) = @_;
@@ -59,7 +59,7 @@ sub is_case
 
 sub describe { my ($message) = @_; return join ' ', grep { defined } @{$message}{ 't', 'r' } }
 
-# The bytes of a frame, to be sent in pieces.
+# Returns the bytes of a frame, to be sent in pieces.
 sub frame_bytes
 {
     my ($opcode, $payload, %options) = @_;
@@ -69,7 +69,7 @@ sub frame_bytes
 }
 sub Pieces::write { my ($self, $bytes) = @_; $self->{pieces} .= $bytes; return 1 }
 
-# Sends each piece in a TCP segment, after the relay has read the previous one.
+# Sends each piece in a separate TCP segment, after the relay has read the previous piece.
 sub send_pieces
 {
     my ($raw, $bytes, $size) = @_;
@@ -284,7 +284,7 @@ is_case('9.4 one fragment per byte', sub {
     my $text = ping_of(2000);
     $_[0]->write(join '', map {
         frame_bytes($_ ? CONTINUATION : TEXT, substr($text, $_, 1), final => $_ == 1999) } 0 .. 1999) }, 'pong');
-# Together with the connect message, the maximum that a client may send in one burst.
+# Together with the connect message, these are as many messages as a client may send in one burst.
 is_case('9.7 many messages, one per frame', sub { $_[0]->write(frame_bytes(TEXT, $line) x 999) }, ('pong') x 999);
 
 # 10. Clients must mask their frames.
@@ -299,7 +299,7 @@ is_case('10.5 a continuation without a mask', sub {
     $_[0]->frame(CONTINUATION, '"ping"}', masked => 0) }, 1002);
 my $first = Clairon::Test::RawSocket->open($relay);
 $first->frame(TEXT, '{"t":"connect","token":"' . token(sub => 'u1') . '"}', masked => 0);
-is($first->read_to_end->{code}, 1002, '10.6 the first frame without a mask is closed with 1002');
+is($first->read_to_end->{code}, 1002, '10.6 an unmasked first frame is closed with 1002');
 
 # The handshake.
 sub upgrade
@@ -313,7 +313,7 @@ sub upgrade
 is(upgrade()->{headers}{'sec-websocket-accept'}, 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=', 'h.1 Sec-WebSocket-Accept has the value in RFC 6455');
 my $old = upgrade('Sec-WebSocket-Version' => 8);
 is($old->{status}, 426, 'h.2 version 8 is rejected with 426');
-is($old->{headers}{'sec-websocket-version'}, 13, 'h.2 the rejection has the supported version');
+is($old->{headers}{'sec-websocket-version'}, 13, 'h.2 the rejection contains the supported version');
 is(upgrade('Sec-WebSocket-Version' => undef)->{status}, 426, 'h.3 a missing version is rejected');
 is(upgrade('Sec-WebSocket-Version' => '13x')->{status}, 426, 'h.4 a version with a valid prefix is rejected');
 is(upgrade('Sec-WebSocket-Key' => undef)->{status}, 400, 'h.5 a missing key is rejected');

@@ -1,4 +1,5 @@
-# Tests a client that does not read. It later receives everything in order, by priority, and is closed at the limits.
+# Tests a client that does not read: it later receives all notifications in order, by priority, and is closed when its
+# queue reaches a limit.
 use strict;
 use warnings;
 
@@ -21,7 +22,7 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '10m', 'g
 my $json  = JSON->new->utf8;
 my ($rows, $notifications) = (0, 0);
 
-# Rows of 10 kB in one transaction; returns once the relay has read their notifications.
+# Inserts rows of 10 kB in one transaction; returns after the relay has read their notifications.
 sub insert
 {
     my ($owner, $count) = @_;
@@ -48,7 +49,7 @@ sub read_by_relay
 
 sub delivered { return $relay->metric('clairon_hub_delivered_total') }
 
-# A client that reads only on demand, with a fixed receive buffer.
+# Creates a client that reads only on demand, with a fixed receive buffer.
 sub reader
 {
     my ($user, %options) = @_;
@@ -68,7 +69,7 @@ sub block
     return $first;
 }
 
-# Frames up to the one with row `$last` of `$table`: [table, id] of each, and the opcodes of others.
+# Reads frames until row `$last` of `$table`; returns [table, id] of each row, and the opcodes of other frames.
 sub read_until
 {
     my ($raw, $table, $last) = @_;
@@ -88,7 +89,7 @@ sub read_until
 
 sub names { return join ' ', map { "$_->{table} $_->{id}" } @_ }
 
-# The client pauses; notifications and pings are queued.
+# The client stops reading; notifications and pings are queued.
 my $slow  = reader('slow');
 my $other = $relay->client('other');
 my $first = block('slow');
@@ -100,9 +101,9 @@ $slow->frame(PING, 'are you there') for 1 .. 3;
 my ($got, $others) = read_until($slow, 'normal', $rows - 1);
 is(names(@$got), join(' ', map { "normal $_" } $first .. $rows - 1), 'a slow client receives every notification in order, without duplicates');
 is_deeply([ map { "$_->{opcode} $_->{payload}" } @$others ], [ (PONG . ' are you there') x 3 ],
-    'pings of a slow client receive a reply between two frames');
+    'a ping from a slow client receives its reply between two messages');
 
-# Priorities among queued notifications.
+# Queued notifications are sent by priority.
 $first = block('slow');
 my $last = $rows;
 insert_into('low', 1, 'slow');
@@ -116,8 +117,8 @@ is($got->[-1]{table}, 'low', 'LOW notifications are last');
 is(names(grep { $_->{table} eq 'normal' } @$got), join(' ', map { "normal $_" } $first .. $rows),
     'notifications of one priority are in commit order');
 
-# A client disconnects right after a notification that overtook others. When it resumes, it receives the overtaken
-# notifications.
+# A client disconnects right after it received a notification that overtook others. When the client resumes, it receives
+# the overtaken notifications.
 my ($high)   = grep { $got->[$_]{table} eq 'high' } 0 .. $#$got;
 my @overtook = map { "$_->{table} $_->{id}" } grep { $_->{table} ne 'high' } @{$got}[ $high + 1 .. $#$got ];
 cmp_ok(scalar(@overtook), '>=', 2, 'some notifications were overtaken');
@@ -133,7 +134,7 @@ while (keys %again < @overtook)
 is_deeply([ sort keys %again ], [ sort @overtook ], 'the cursor is before the overtaken notifications');
 $slow->disconnect;
 
-# The connection is closed for too many unsent bytes, then for unsent data that is too old.
+# A client is closed when its unsent data is too large, then when it is too old.
 sub check_closed
 {
     my ($user, $why) = @_;
@@ -150,7 +151,7 @@ sub check_closed
     my $reconnected = $relay->client($user, pos => $pos);
     is($reconnected->wait_for('connected')->{resumed}, JSON::true, 'the closed client resumes');
     $reconnected->wait_notifications($missing);
-    is(join(' ', map { $_->{payload}{after}{id} } $reconnected->notifications), join(' ', $from + @received .. $rows), 'the closed client continues from its cursor');
+    is(join(' ', map { $_->{payload}{after}{id} } $reconnected->notifications), join(' ', $from + @received .. $rows), 'the closed client receives the missed notifications from its cursor');
     return;
 }
 

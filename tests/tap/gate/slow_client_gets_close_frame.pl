@@ -1,4 +1,4 @@
-# Tests that a slow client that continues to read receives close 4101 after all data that is queued in the socket.
+# Tests that a slow client that still reads receives close 4101 after all data that is queued in the socket.
 use strict;
 use warnings;
 
@@ -18,7 +18,7 @@ sub publish
 my $slow = Clairon::Test::RawSocket->user($relay, 'slow');
 wait_until('the relay closes the connection', sub { publish() && $relay->log_text =~ /code=4101/ });
 
-# Reads slowly, for longer than the relay's limit for a client that does not read.
+# Reads slowly, for longer than the relay waits for a client that does not read.
 my $read = 0;
 while (!$slow->{eof})
 {
@@ -27,11 +27,11 @@ while (!$slow->{eof})
     $read += $got // 0;
     $slow->{eof} = 1 if defined $got && $got == 0 || !defined $got && !$!{EAGAIN};
 }
-cmp_ok($read, '>', 200_000, 'the slow client has unread data');
-is($slow->ends_with(4101, 'a client that reads slowly')->{code}, 4101, 'the slow client receives the close');
+cmp_ok($read, '>', 200_000, 'the slow client receives data that was queued before the close');
+is($slow->ends_with(4101, 'a client that reads slowly')->{code}, 4101, 'the slow client receives close 4101');
 is($relay->metric('clairon_gate_connections'), 0, 'the connection is closed') if wait_until('the connection is closed', sub { $relay->metric('clairon_gate_connections') == 0 });
 
-# A client that does not read is disconnected without waiting.
+# The relay disconnects a client that does not read without waiting for it.
 my $not_reading = Clairon::Test::RawSocket->user($relay, 'slow');
 my $closes = () = $relay->log_text =~ /code=4101/g;
 wait_until('the relay closes the connection', sub { publish() && (() = $relay->log_text =~ /code=4101/g) > $closes });

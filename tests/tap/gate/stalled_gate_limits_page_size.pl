@@ -23,7 +23,7 @@ sub publish
 }
 sub wait_read { my ($count) = @_; wait_until("$count notifications are read", sub { $gate->metric('clairon_hub_notifications_total') >= $count }); return }
 
-# Peak resident memory in kB.
+# Returns the peak resident memory in kB.
 sub peak_kb
 {
     open my $file, '<', '/proc/' . $gate->pid . '/status' or die "no status: $!\n";

@@ -21,7 +21,7 @@ sub connected
     return $raw->wait_message('connected');
 }
 
-# The first frame.
+# The first frame must not exceed 20 kB.
 my $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.max_connections' => SLOTS);
 for my $case ([ 'announced', sub { $_[0]->frame(TEXT, '{"t":', length => 20 * 1024 + 1) } ],
     [ 'in chunks', sub { $_[0]->frame(TEXT, '{' . ' ' x 16_000, final => 0); $_[0]->frame(CONTINUATION, ' ' x 6000, final => 0) } ])
@@ -33,7 +33,7 @@ for my $case ([ 'announced', sub { $_[0]->frame(TEXT, '{"t":', length => 20 * 10
 }
 my $large = from($relay, '192.0.2.9');
 my @topics = map { sprintf 'topic.%024d', $_ } 1 .. 256;
-is(connected($large, 'u0', topics => \@topics, token => token(sub => 'u0', pad => 'x' x 5900))->{user}, 'u0', 'the longest connect fits');
+is(connected($large, 'u0', topics => \@topics, token => token(sub => 'u0', pad => 'x' x 5900))->{user}, 'u0', 'the longest valid connect message is accepted');
 $large->text('{"t":"ping","pad":"' . 'x' x 40_000 . '"}');
 isnt($large->next_message->{code} // 0, 1009, 'later frames may be longer');
 $large->disconnect;
@@ -51,15 +51,15 @@ for my $nth (1 .. SLOTS - 2)
     is(connected($raw, "u$nth")->{user}, "u$nth", "user $nth connects");
     push @users, $raw;
 }
-is($idle[0]->read_to_end->{code}, 1006, 'the oldest idle connection was closed');
+is($idle[0]->read_to_end->{code}, 1006, 'the oldest idle connection is closed');
 is(connected($early, 'early')->{user}, 'early', 'the only connection of another address stays open');
 push @users, $early;
 push @users, from($relay, '203.0.113.99');
-is(connected($users[-1], 'last')->{user}, 'last', 'idle connections do not keep the last slot');
+is(connected($users[-1], 'last')->{user}, 'last', 'an idle connection is evicted for a user on the last slot');
 is(status($relay, '203.0.113.100'), 503, 'authenticated connections are not evicted');
 is($relay->metric('clairon_gate_connections'), SLOTS, 'evicted connections are not counted');
 $_->send_json({ t => 'ping', r => 1 }) for @users;
-is($_->wait_message('pong')->{t}, 'pong', 'an authenticated connection continues') for @users;
+is($_->wait_message('pong')->{t}, 'pong', 'authenticated connections stay open') for @users;
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 # Upgrades count against request_rate until their token is verified.
@@ -75,16 +75,16 @@ for my $nth (1 .. 12)
 }
 is($relay->stop, 0, 'the relay with request_rate exits with status 0 on SIGTERM');
 
-# The default limits.
+# The default limits apply.
 $relay = relay_with('gate.trusted_proxies' => '127.0.0.2', 'gate.connect_timeout' => '10m');
 @idle = map { Clairon::Test::RawSocket->open($relay) } 1 .. PER_ADDRESS + 1;
-is(scalar(grep { $_->{response}{status} == 101 } @idle), PER_ADDRESS + 1, 'loopback, which may be a proxy, has no address limit');
+is(scalar(grep { $_->{response}{status} == 101 } @idle), PER_ADDRESS + 1, 'loopback addresses, which may be proxies, have no address limit');
 is($relay->stop, 0, 'the relay with the default limits exits with status 0 on SIGTERM');
 @idle = ();
 $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.connect_timeout' => '10m', 'gate.connect_rate' => 0, 'gate.request_rate' => 0);
 @idle = map { from($relay, '192.0.2.1') } 1 .. PER_ADDRESS;
 is(scalar(grep { $_->{response}{status} == 101 } @idle), PER_ADDRESS, 'a client address may have 5000 connections');
-is(status($relay, '192.0.2.1'), 429, 'a client address cannot have more than 5000 connections');
+is(status($relay, '192.0.2.1'), 429, 'connection 5001 of a client address is rejected');
 like($relay->log_text, qr/gate\.max_per_address reached" address="?192\.0\.2\.1"? count=5000/, 'the log names the address');
 is(status($relay, '192.0.2.2'), 101, 'the limit counts each address separately');
 is($relay->stop, 0, 'SIGTERM ends the relay behind a trusted proxy with status 0');

@@ -1,4 +1,4 @@
-# Tests that several workers share one port, survive the death of others, and stop together.
+# Tests that several workers share one port, survive the death of other workers, and stop together.
 use strict;
 use warnings;
 
@@ -17,14 +17,14 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.workers' => 3 });
 
 is(scalar children($relay->pid), 3, 'the relay has one process per worker, and the supervisor');
 my @clients = map { $relay->client("u$_") } 1 .. 24;
-is($relay->metric('clairon_gate_connections'), 24, 'any worker reports the metrics of all');
+is($relay->metric('clairon_gate_connections'), 24, 'any worker reports the metrics of all workers');
 
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(1, 50) i});
 $_->wait_notifications(50) for @clients;
 pass('the clients of all workers receive all notifications');
 is(scalar $store->entries, 50, 'the notification is stored once');
 
-# The first worker has the feed.
+# The first worker runs the feed.
 my ($turns, $now) = (0, 0);
 wait_until('loop iterations are counted', sub { ($turns = $relay->metric('clairon_loop_turns_total')) > 300 });
 my @before = children($relay->pid);
@@ -56,7 +56,7 @@ wait_until('workers exit when their supervisor is killed',
     sub { !grep { is_running($_) } @workers });
 pass('the port is free');
 
-# Unusual starts: by a parent that ignores SIGCHLD, with a log pipe without a reader, or with closed standard file
+# The relay is started by a parent that ignores SIGCHLD, with a log pipe without a reader, or with closed standard file
 # descriptors.
 sub started_by
 {
@@ -92,19 +92,19 @@ rename $key, "$key.away" or die $!;
 my ($killed, @rest) = children($relay->pid);
 kill KILL => $killed;
 $relay->wait_for_log(qr/failed to start, starting another.*failed to start, starting another/s, from => $mark);
-is_deeply([ grep { is_running($_) } @rest ], \@rest, 'the other workers serve, although no new worker can start');
+is_deeply([ grep { is_running($_) } @rest ], \@rest, 'the other workers run, although no new worker can start');
 rename "$key.away", $key or die $!;
 $relay->wait_for_log(qr/(?:msg="started" pid=\d+.*){4}/s, from => $mark);
 pass('a worker starts once the certificate is valid');
 $relay->stop;
-# A key that does not match the certificate: this is first checked when a worker starts.
+# The key does not match the certificate, which is not checked before a worker starts.
 $relay->configure('gate.tls_key' => "$key.other");
 $mark = $relay->log_mark;
 $relay->start;
-is($relay->wait_end >> 8, 1, 'startup fails if a worker cannot serve');
-like($relay->log_text($mark), qr/worker failed to start, stopping all/, 'a worker that cannot serve is logged');
+is($relay->wait_end >> 8, 1, 'startup fails if a worker cannot start');
+like($relay->log_text($mark), qr/worker failed to start, stopping all/, 'the failed start of a worker is logged');
 
-# A terminal or a simple service manager signals the whole group: workers receive the signal twice, also from
+# A terminal or a simple service manager signals the whole process group: workers receive the signal twice, once from
 # their supervisor, and still drain.
 $relay->configure('gate.tls_cert' => undef, 'gate.tls_key' => undef, 'gate.drain' => '10m');
 for my $signal (qw(TERM INT))
@@ -130,8 +130,8 @@ kill INT => $relay->pid;
 is($relay->wait_end, 0, 'a second signal ends the relay');
 like($relay->log_text($mark), qr/second signal, stopping immediately/, 'the second signal ends the relay immediately');
 
-# The supervisor is killed during a POST /v1/push, before it can be notified: the process that adopts the workers must
-# not receive a signal. In this test, the test process adopts them, by prctl(PR_SET_CHILD_SUBREAPER).
+# The supervisor is killed during a POST /v1/push, before it is notified: the process that adopts the workers must not
+# receive a signal. In this test, the test process adopts the workers by prctl(PR_SET_CHILD_SUBREAPER).
 SKIP: {
     my $prctl = { x86_64 => 157, aarch64 => 167 }->{ (POSIX::uname())[4] };
     skip 'this machine does not permit adopting processes', 1 unless $prctl && syscall($prctl, 36, 1, 0, 0, 0) == 0;
