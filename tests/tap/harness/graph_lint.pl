@@ -33,7 +33,7 @@ sub compile
     return;
 }
 
-# The exit code and the output of the lint in the tree, with this allow-list.
+# Returns the exit code and the output of the lint in the tree, with this allow-list.
 sub lint
 {
     my ($allowed, @arguments) = @_;
@@ -59,7 +59,7 @@ for my $file (qw(graph.py include_arrows.sh))
 }
 chmod 0755, "$tree/tests/lint/graph.py" or die "could not chmod: $!\n";
 
-# A struct with this number of integers and booleans.
+# Returns a struct with this number of integers and booleans.
 sub struct_text
 {
     my ($name, $integers, $booleans) = @_;
@@ -67,7 +67,7 @@ sub struct_text
       join('', map { "    bool b$_;\n" } 1 .. $booleans) . "};\n";
 }
 
-# Downward calls.
+# Calls of lower modules pass.
 my $low  = "void low(void);\nvoid low(void) {}\n";
 my $main = "void on_read(void);\nint main(void);\nint main(void) { on_read(); return 0; }\n";
 write_text('relay/gate/net/net.h', "#include <stdbool.h>\nstruct gate { int a, b; bool c; struct { int d; } e; };\n");
@@ -78,7 +78,7 @@ compile('relay/main.c', $main);
 write_text('relay/hub/session/session.h', struct_text(session => 17, 8));
 is_deeply([ lint('') ], [ 0, '' ], 'downward calls pass');
 
-# One case of each kind.
+# The lint reports each kind of violation.
 compile('relay/base/low.c', "void on_send(void);\nvoid low(void);\nvoid low(void) { on_send(); }\n");
 fails('a call of a higher module', 'upward: relay/base/low.c -> relay/gate/ws/send.c: on_send', 'base cycle: 1, tests/lint/graph.allow has 0',
     'gate cycle: 2, tests/lint/graph.allow has 0', 'cycle of 3 files');
@@ -96,7 +96,7 @@ compile('relay/gate/api/help.c', "void helper(void);\nvoid helper(void) {}\n");
 fails('a call of a higher folder', 'upward: relay/gate/net/read.c -> relay/gate/api/help.c: helper');
 compile('relay/gate/net/read.c', qq{#include "gate/net/net.h"\nvoid low(void);\nvoid on_read(void);\nvoid on_read(void) { low(); }\n});
 
-# The files of a module are ordered among its folders, at any position.
+# The files that are directly in a module have a position among its folders, which can be any position.
 compile('relay/base/core/memory.c', "void memory(void);\nvoid memory(void) {}\n");
 compile('relay/base/low.c', "void memory(void);\nvoid low(void);\nvoid low(void) { memory(); }\n");
 fails('a call from a module to its higher folder', 'upward: relay/base/low.c -> relay/base/core/memory.c: memory');
@@ -122,7 +122,7 @@ fails('headers that include each other', 'include cycles: 1 (limit: 0)', 'relay/
 unlink "$tree/relay/base/a.h", "$tree/relay/base/b.h";
 is_deeply([ lint('') ], [ 0, '' ], 'the tree passes without upward dependencies');
 
-# Figures above their limits.
+# Figures above their limits fail.
 sub exceeds
 {
     my ($name, $path, $text, $found) = @_;
@@ -156,7 +156,7 @@ write_text('relay/base/core/29.h', '');
 exceeds('files of a folder', 'relay/base/core/30.h', '', 'files of a folder: 31 (limit: 30)');
 unlink glob("$tree/relay/base/core/*.h") or die "could not remove: $!\n";
 
-# Sixteen files include the header of libwebsockets through another one.
+# Sixteen files include the header of libwebsockets through another header.
 write_text('relay/gate/net/server.h', "#include <libwebsockets.h>\n");
 sub see
 {
@@ -171,7 +171,7 @@ see(17);
 fails('files that include libwebsockets', 'files that include libwebsockets: 17 (limit: 16)');
 unlink glob("$tree/relay/gate/net/see*.c"), "$tree/relay/gate/net/server.h" or die "could not remove: $!\n";
 
-# Call cycles: two of three files pass if the allow-list permits them.
+# Call cycles of two of three files pass if the allow-list permits them.
 sub call_around
 {
     my ($prefix, $count) = @_;
@@ -197,11 +197,11 @@ is($code, 1, 'a cycle of four files fails, regardless of the allow-list');
 like($out, qr/^files of a cycle: 4 \(limit: 3\)/m, 'the report has the size of the cycle');
 unlink glob("$tree/relay/hub/parts/x?.c") or die "could not remove: $!\n";
 
-# A renamed struct must not be mistaken for a small one.
+# The lint fails if struct session is renamed, because its size could not be checked.
 rename "$tree/relay/hub/session/session.h", "$tree/session.h" or die "could not rename: $!\n";
 ($code, $out) = lint('');
 is($code, 1, 'the lint fails without struct session');
-like($out, qr/^struct session is not found/, 'a missing struct session is reported');
+like($out, qr/^struct session is not found/, 'the lint reports that struct session does not exist');
 rename "$tree/session.h", "$tree/relay/hub/session/session.h" or die "could not rename: $!\n";
 
 ($code, $out) = lint('', '--report');
@@ -209,7 +209,7 @@ is($code, 0, 'the report passes');
 like($out, qr/^fields of a struct: 25 .*session 25, gate 4$/m, 'fields are counted, including those of nested structs');
 like($out, qr/^files in cycles: 0 \(limit: 6\)/m, 'the report has each limit');
 
-# A missing object must not be mistaken for a file without calls.
+# A missing object file must not be mistaken for a file without calls.
 unlink "$tree/build/lint/relay/base/low.o";
 ($code, $out) = lint('');
 is_deeply([ $code, $out ], [ 1, "relay/base/low.c is not compiled: run make lint\n" ], 'a file that is not compiled fails');

@@ -7,7 +7,7 @@ use POSIX ();
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 
-# A checkout with the scripts of this checkout and its own tests.
+# Creates a checkout with the scripts of this checkout and its own tests.
 my $checkout = scratch() . '/checkout';
 sub file
 {
@@ -50,7 +50,7 @@ try:
 finally:
     server.kill()
 END
-# A script for root that could read from the terminal. Its root is simulated.
+# A script that runs as root could read from the terminal. Root is simulated.
 file('tests/as_root', <<'END');
 #!/bin/bash
 exec tests/run.sh root
@@ -70,7 +70,8 @@ touch went_on
 sleep 1000
 END
 
-# The terminal's output, its process, and running processes, identified by a path or a variable of the test.
+# The terminal's input, its process, and the file with its output. Processes of a run are identified by the checkout's
+# path in their arguments or environment.
 my ($terminal, $pid, $screen);
 sub run_in_terminal
 {
@@ -86,7 +87,7 @@ sub run_in_terminal
     return;
 }
 
-# Empty for a process that has ended.
+# Returns an empty string for a process that has ended.
 sub arguments_of
 {
     my ($path) = @_;
@@ -104,7 +105,7 @@ sub still_running
     } glob '/proc/[0-9]*';
 }
 
-# Ctrl-C; returns the exit status of the terminal's command.
+# Presses Ctrl-C; returns the exit status of the terminal's command.
 sub interrupt
 {
     print {$terminal} "\cC";
@@ -124,19 +125,19 @@ my @servers = grep { /postgres -D|valkey|redis|keydb|clairon relay/ } names_of(s
 is(scalar @servers, 3, 'a layer runs in a terminal, with three servers') or diag(@servers);
 isnt(interrupt(), 0, 'Ctrl-C fails the run');
 is_deeply([ names_of(still_running()) ], [], 'Ctrl-C ends every process of the run');
-like(screen_text(), qr/---- interrupted by SIGINT in tap$/m, 'the output names the layer');
+like(screen_text(), qr/---- interrupted by SIGINT in tap$/m, 'the output contains the name of the layer');
 unlike(screen_text(), qr/^---- client$/m, 'the next layer does not start');
 
 run_in_terminal('two_layers');
 wait_until('two layers run in parallel', sub { -e "$checkout/ready" && -e "$checkout/second_ready" });
 isnt(interrupt(), 0, 'Ctrl-C fails a run of two layers');
 is_deeply([ names_of(still_running()) ], [], 'Ctrl-C ends every process of both layers');
-like(screen_text(), qr/---- interrupted by SIGINT in tap e2e$/m, 'the output names both layers');
+like(screen_text(), qr/---- interrupted by SIGINT in tap e2e$/m, 'the output contains the names of both layers');
 
 run_in_terminal('as_root');
 wait_until('a script that runs as root waits neither for the terminal nor for input', sub { -e "$checkout/ready" });
 isnt(interrupt(), 0, 'Ctrl-C fails a run with a script that runs as root');
 is_deeply([ names_of(still_running()) ], [], 'Ctrl-C ends every process of the script that runs as root');
-ok(!-e "$checkout/went_on", 'the script does not continue');
+ok(!-e "$checkout/went_on", 'the interrupted script does not run its next command');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Tests that a query over the tests' own connection has the same status, output and errors as psql.
+# Tests that a query over a connection of the tests has the same status, output and errors as a query by psql.
 use strict;
 use warnings;
 
@@ -9,7 +9,7 @@ use Test::More;
 
 my $pg = Clairon::Test::postgresql('main', extension => 0);
 
-# Statements that are sent unchanged, by their number.
+# Statements that are sent unchanged, with the number of statements.
 my %split = (
     'SELECT 1'                                        => 1,
     "SELECT 1;\n-- a comment; and more\nSELECT 2;"    => 2,
@@ -18,7 +18,7 @@ my %split = (
 );
 is(scalar(my @statements = Clairon::Test::Query::split_statements($_)), $split{$_}, "the statements are split: $_") for sort keys %split;
 
-# Input that psql would interpret, and incomplete statements, are passed to psql.
+# Incomplete statements, and input that psql would interpret, are passed to psql.
 is_deeply([ Clairon::Test::Query::split_statements($_) ], [], "the input is passed to psql: $_")
   for '\d', 'SELECT :name', q{SELECT 'not closed}, 'COPY t FROM STDIN', 'CREATE RULE r AS ON INSERT TO t DO (SELECT 1; SELECT 2)', '';
 
@@ -33,7 +33,7 @@ for my $sql (
     for my $class (qw(Clairon::Test::Cluster PostgreSQL::Test::Cluster))
     {
         my $psql = $class->can('psql');
-        # psql's messages have line numbers per statement, and a caret below the error.
+        # The line numbers and the caret below an error are not compared, because psql counts lines per statement.
         $result{$class} = [ map { s/^psql:<stdin>:\d+/psql:<stdin>/mgr =~ s/^LINE \d+:.*\n +\^\n?//mgr =~ s/\n\z//r } $psql->($pg, 'postgres', $sql) ];
         $pg->safe_psql('postgres', 'DROP TABLE t') if $sql =~ /^CREATE TABLE/ && $class eq 'Clairon::Test::Cluster';
         $pg->safe_psql('postgres', 'DELETE FROM t WHERE id <> 1') if $sql =~ /^INSERT/ && $class eq 'Clairon::Test::Cluster' && $sql !~ /VALUES \(1\)/;
@@ -45,7 +45,7 @@ for my $sql (
 eval { $pg->safe_psql('postgres', 'SELECT no_such_column') };
 like($@, qr/^error running SQL: 'psql:<stdin>:1: ERROR:  column "no_such_column" does not exist'\n/, 'an error ends a test');
 is(($pg->psql('no_such_database', 'SELECT 1'))[0], 2, 'psql reports a database that does not exist');
-is(($pg->psql('postgres', 'SELECT pg_terminate_backend(pg_backend_pid())'))[0], 2, 'a connection that ends returns status 2');
+is(($pg->psql('postgres', 'SELECT pg_terminate_backend(pg_backend_pid())'))[0], 2, 'a query whose connection ends returns status 2');
 my $other = Clairon::Test::postgresql('other', extension => 0);
 isnt($other->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'),
     $pg->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'), 'the second cluster of a test is not a copy of the first');

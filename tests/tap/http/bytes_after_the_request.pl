@@ -78,7 +78,8 @@ for my $tls (0, 1)
 }
 is($relay->metric('clairon_gate_streams'), 0, 'no stream remains open');
 
-# The response precedes the body. A client that continues to send is not reset before it can read the response.
+# The response precedes the body. The connection of a client that is still sending is not reset before the client can
+# read the response.
 for my $head (head(POST => '/v1/ack', Authorization => 'Bearer x', 'Content-Length' => 400_000), head(POST => '/v1/ack', 'Content-Length' => 40_000_000),
     head(POST => '/v1/ack', 'Transfer-Encoding' => 'chunked'), head(POST => '/v1/ack', Origin => 'http://evil.example', 'Content-Length' => 400_000),
     (map { head($_ => '/v1/nothing', 'Content-Length' => 400_000), head($_ => '/healthz', 'Content-Length' => 400_000) } qw(POST PUT DELETE)),
@@ -94,10 +95,10 @@ for my $head (head(POST => '/v1/ack', Authorization => 'Bearer x', 'Content-Leng
 }
 my $endless = send_pieces(0, head(POST => '/v1/ack', Authorization => 'Bearer x', 'Content-Length' => 900_000));
 wait_until('the connection is closed', sub { !$endless->write('x' x 100_000) });
-pass('a rejected client can continue to send only up to a limit');
+pass('a rejected client can send only a limited number of bytes');
 
-# Waiting connections.
-# A busy loop has tens of thousands of iterations per second, an idle one a few dozen.
+# The loop is idle while connections wait: a busy loop has tens of thousands of iterations per second, an idle loop a
+# few dozen.
 sub check_idle
 {
     my ($name, $clock) = @_;
@@ -106,8 +107,8 @@ sub check_idle
     cmp_ok($relay->metric('clairon_loop_turns_total') - $before, '<', 3000, "the loop is idle while $name");
     return;
 }
-# Pauses between the head and the following bytes, from none to one loop iteration: some bytes arrive between the
-# check of the head and its read.
+# The bytes after the head are sent after pauses of up to one loop iteration, so that some bytes arrive between the
+# check of the head and the read of the head.
 my @behind = map { my $raw = send_pieces(0, head(GET => '/v1/sse')); 1 for 1 .. 40 * ($_ % 60); $raw->write($next); $raw } 1 .. 200;
 wait_until('all streams are open', sub { $relay->metric('clairon_gate_streams') == @behind });
 check_idle('streams wait with unread bytes', sub { send_pieces(0, head(GET => '/v1/poll?wait=2'))->read_response });

@@ -27,27 +27,29 @@ sub topic
 
 is(topic($early), 'notify', 'the topic has no prefix before any feed runs');
 my $relay = Clairon::Test::relay($pg, $store);
-is(topic($relay), 'postgres.notify', 'with the feed role the prefix is the name of the database');
-wait_until('the relay without the feed role has the prefix', sub { topic($early) eq 'postgres.notify' });
-is(topic($early, source => 'orders'), 'postgres.orders', 'without the feed role the prefix is read from the store');
+is(topic($relay), 'postgres.notify', 'a relay with the feed role uses the name of the database as prefix');
+wait_until('a relay without the feed role uses this prefix', sub { topic($early) eq 'postgres.notify' });
+is(topic($early, source => 'orders'), 'postgres.orders',
+    'a relay without the feed role uses the prefix for an explicit source');
 is(topic($early, topic => 'my.own'), 'my.own', 'an explicit topic is used unchanged');
 my $one = $relay->client('u1');
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', source => 'orders')});
 $one->wait_notifications(1);
-is(($one->notifications)[0]{metadata}{topic}, topic($early, source => 'orders'), 'clairon.notify has the same topic');
+is(($one->notifications)[0]{metadata}{topic}, topic($early, source => 'orders'),
+    'the default topic of clairon.notify is the same');
 my $late = Clairon::Test::relay(undef, $store, roles => 'gate');
-is(topic($late), 'postgres.notify', 'a new relay has the prefix at its first response');
+is(topic($late), 'postgres.notify', 'a new relay uses the prefix for its first response');
 my $own = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'feed.topic_prefix' => 'mine' });
-is(topic($own), 'mine.notify', 'a relay\'s own setting takes precedence');
+is(topic($own), 'mine.notify', 'the setting of a relay takes precedence over the prefix in the store');
 $relay->stop;
 $relay->configure('feed.topic_prefix' => 'it\'s "new"');
 $relay->start;
 $relay->wait_ready;
-wait_until('the new prefix has arrived', sub { topic($late) eq 'it\'s "new".notify' });
-is(topic($relay), 'it\'s "new".notify', 'a changed prefix is used with the feed role');
+wait_until('a relay without the feed role uses the new prefix', sub { topic($late) eq 'it\'s "new".notify' });
+is(topic($relay), 'it\'s "new".notify', 'a relay with the feed role uses a changed prefix');
 is(topic($own), 'mine.notify', 'a changed prefix does not affect an explicit setting');
 $store->execute('FLUSHALL');
-wait_until('requests have the prefix again after the store was emptied',
+wait_until('requests use the prefix again after the store was emptied',
     sub { (eval { topic($late) } // '') eq 'it\'s "new".notify' && $store->execute('HGET', $store->shared('meta'), 'topic_prefix') });
 is($store->execute('HGET', $store->shared('meta'), 'topic_prefix'), 'it\'s "new"',
     'the relay stores the prefix again in an emptied store');

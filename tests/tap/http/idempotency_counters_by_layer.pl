@@ -36,7 +36,7 @@ is(repeats($second), '0 1 0', 'a repeat on another relay is recognized by the st
 is(publish($first, 'k1', 'y'), 422, 'another body is rejected with 422');
 is(repeats($first), '1 0 0', 'another body is not counted as a repeat');
 
-# Repeats in the database arrive in the WAL if their transaction commits.
+# The relay counts repeats in the database from the WAL, after their transaction has committed.
 is(sql(q{SELECT clairon.once('account 1', 'transfer 7')}), 't', 'once() returns true the first time');
 is(sql(q{SELECT clairon.once('account 1', 'transfer 7')}), 'f', 'once() returns false for a repeat');
 wait_until('the repeat is counted', sub { repeats($first) eq '1 0 1' });
@@ -54,7 +54,7 @@ sql(q{BEGIN; SELECT clairon.once('account 1', 'transfer 7'); INSERT INTO big SEL
 wait_until('repeats of a large transaction are counted', sub { repeats($first) eq '1 0 6' });
 pass('repeats in a streamed transaction are counted');
 
-# Text mode of the slot does not print repeats.
+# A slot in text mode does not print repeats.
 $first->stop;
 sql(q{SELECT slot_name FROM pg_create_logical_replication_slot('text', 'clairon')});
 sql(q{SELECT clairon.once('account 1', 'transfer 7')});

@@ -1,5 +1,5 @@
-# Tests that a key is rejected while its first request is in progress, and that a nack over HTTP has the same effect
-# as one on a WebSocket.
+# Tests that a key is rejected while its first request is in progress, and that a nack over HTTP has the same effect as
+# a nack on a WebSocket.
 use strict;
 use warnings;
 
@@ -27,7 +27,7 @@ sub http { return send_request(@_)->read_response }
 sub to { my ($text, %retry) = @_; return { payload => { text => $text }, routing => { audience => { type => 'USER', targets => ['u1'] }, retry => \%retry } } }
 sub with_key { my ($key, $text, %options) = @_; return send_request(POST => '/v1/notifications', body => to($text), headers => { 'Idempotency-Key' => $key }, %options) }
 
-# Two simultaneous requests: the first response, and the other request.
+# Waits for the first response to simultaneous requests; returns this response and the other requests.
 sub first_response
 {
     my (@raws) = @_;
@@ -36,7 +36,7 @@ sub first_response
     return ($one->read_response, grep { $_ != $one } @raws);
 }
 
-# 409 while the first request with this key waits for the store.
+# Repeats receive 409 while the first request with the key waits for the store.
 $proxy->freeze;
 my ($busy, $first) = first_response(with_key('one', 'x'), with_key('one', 'x'));
 my $other  = with_key('two', 'x');
@@ -45,11 +45,12 @@ is($busy->{status}, 409, 'the same key is rejected while its first request is in
 is(JSON::decode_json($busy->{body})->{title}, 'Conflict', 'the rejection has a title');
 like($busy->{headers}{'retry-after'}, qr/^[1-9]\d*$/, 'the rejection has Retry-After');
 is(with_key('one', 'another body')->read_response->{status}, 409, 'a pending key with another body is rejected with 409');
-is(with_key('one', 'x')->read_response->{status}, 409, 'a second request with another body is rejected with 409');
+is(with_key('one', 'x')->read_response->{status}, 409, 'a third request with the same body is rejected with 409');
 $first->disconnect;
-is(with_key('one', 'x')->read_response->{status}, 409, 'the first request continues after its client disconnected');
+is(with_key('one', 'x')->read_response->{status}, 409,
+    'the key is still in progress after the client of the first request has disconnected');
 $proxy->thaw;
-is($_->read_response->{status}, 201, 'another key, or the same key of another user, is not blocked') for $other, $theirs;
+is($_->read_response->{status}, 201, 'another key, and the same key of another user, are accepted') for $other, $theirs;
 my $again = with_key('one', 'x')->read_response;
 is($again->{status}, 200, 'a repeat after the first request is accepted');
 is($again->{headers}{'idempotency-replayed'}, 'true', 'a repeat is marked as a repeat');
@@ -74,12 +75,12 @@ $store->execute('CONFIG', 'SET', 'maxmemory', 1);
 is(with_key('four', 'x')->read_response->{status}, 503, 'a full store rejects the request') for 1, 2;
 $store->execute('CONFIG', 'SET', 'maxmemory', 0);
 $again = with_key('four', 'x')->read_response;
-is($again->{status}, 201, 'after the store has memory again, the request counts as a first one');
+is($again->{status}, 201, 'after the store has memory again, the request is a first request');
 is($again->{headers}{'idempotency-replayed'}, undef, 'a first request is not marked as a repeat');
 is(with_key('four', 'x', relay => $second)->read_response->{status}, 200, 'a further request is a repeat');
 is($store->stored, $before + 1, 'the notification is stored once');
 
-# A nack without a WebSocket.
+# A nack is sent without a WebSocket.
 my $stream = Clairon::Test::EventStream->open($relay, 'u1');
 $stream->wait_message('connected');
 my $id = http(POST => '/v1/notifications', body => to('later', ack_required => JSON::true))->{json}{id};
@@ -97,9 +98,9 @@ is_deeply($trace->{waiting}, ['u1'], 'the notification is still pending');
 my $soon = http(POST => '/v1/notifications', body => to('soon', ack_required => JSON::true))->{json}{id};
 $notification = $stream->next_notification until $notification->{metadata}{id} eq $soon;
 wait_until('the delivery is reported', sub { $store->execute('ZSCORE', $store->of($soon, 'due'), "$soon:u1") });
-is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$soon], delay => 0 })->{status}, 204, 'a nack without a delay is accepted');
+is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$soon], delay => 0 })->{status}, 204, 'a nack with delay 0 is accepted');
 $notification = $stream->next_notification;
-is_deeply([ $notification->{metadata}{id}, $notification->{routing}{retry}{attempts} ], [ $soon, 1 ], 'a nack without a delay is retried long before the ack timeout');
+is_deeply([ $notification->{metadata}{id}, $notification->{routing}{retry}{attempts} ], [ $soon, 1 ], 'after a nack with delay 0, the notification is retried long before the ack timeout');
 is(http(POST => '/v1/ack', sub => 'u1', body => { ids => [ $id, $soon ] })->{status}, 204, 'acks of both notifications are accepted');
 wait_until('no notification is pending', sub { $store->pending == 0 });
 
@@ -118,14 +119,14 @@ is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id], delay => 864000
 is(http(GET => '/v1/nack', sub => 'u1')->{status}, 405, 'nack requires POST');
 $store->stop;
 wait_until('the store is stopped', sub { http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id] })->{status} == 503 });
-pass('without the store a nack is rejected');
+pass('a nack is rejected without the store');
 $store->start;
 
 # The relay stops during a request.
 wait_until('the store is ready', sub { http(POST => '/v1/notifications', body => to('x'))->{status} == 201 });
 is(with_key('three', 'x')->read_response->{status}, 200, 'keys survive a store outage');
 $store->execute('FLUSHALL');
-wait_until('after the store was emptied, neither the store nor the relay has the keys', sub { with_key('three', 'x')->read_response->{status} == 201 });
+wait_until('after the store is emptied, neither the store nor the relay has the keys', sub { with_key('three', 'x')->read_response->{status} == 201 });
 $proxy->freeze;
 my ($response, $last) = first_response(with_key('last', 'x'), with_key('last', 'x'));
 is($response->{status}, 409, 'a request is in progress');

@@ -30,7 +30,7 @@ sub at { return strftime('%Y-%m-%dT%H:%M:%SZ', gmtime $_[0]) }
 my $ends  = int(time()) + 3;
 my $body  = to(at($ends), 'a');
 my $first = post($relay, $body, 'k');
-is($first->{status}, 201, 'a request in time is accepted');
+is($first->{status}, 201, 'a request before the expiration is accepted');
 wait_until('the expiration has passed', sub { time() > $ends });
 for my $case ([ 'the relay that stored the notification' => $relay ], [ 'another relay' => $second ])
 {
@@ -38,16 +38,16 @@ for my $case ([ 'the relay that stored the notification' => $relay ], [ 'another
     my $again = post($at, $body, 'k');
     is($again->{status}, 200, "$name: a repeat after the expiration is accepted");
     is($again->{headers}{'idempotency-replayed'}, 'true', "$name: the response is marked as a repeat");
-    is($again->{json}{id}, $first->{json}{id}, "$name: the response has the first id");
+    is($again->{json}{id}, $first->{json}{id}, "$name: the response contains the first id");
     is(post($at, to(at($ends), 'b'), 'k')->{status}, 422, "$name: another expired body with this key is rejected");
     for my $key ('new', undef)
     {
         my $late = post($at, $body, $key);
         is($late->{status}, 400, "$name: an expired notification with " . ($key // 'no') . ' key is rejected');
-        like($late->{json}{detail}, qr/metadata\.expiration/, "$name: the problem names the field");
+        like($late->{json}{detail}, qr/metadata\.expiration/, "$name: the problem details contain the field");
     }
 }
-is(post($relay, to(at(time() + 3600), 'c'), 'new')->{status}, 201, 'the key of a rejected request stays free');
+is(post($relay, to(at(time() + 3600), 'c'), 'new')->{status}, 201, 'the key of a rejected request can be used again');
 is($store->execute('XLEN', $store->of($first->{json}{id}, 'stream')), 2, 'no other notification is stored');
 
 # A claim that is not the JSON value true has no effect.

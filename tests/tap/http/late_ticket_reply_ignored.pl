@@ -1,4 +1,4 @@
-# Tests that a ticket that the store returns after the request timed out does not open a stream.
+# Tests that a ticket reply that arrives from the store after the request timed out does not open a stream.
 use strict;
 use warnings;
 
@@ -15,14 +15,14 @@ my $made = Clairon::Test::RawSocket->new($relay);
 my $response = $made->request(POST => '/v1/ticket', Authorization => 'Bearer ' . token(sub => 't1'), 'Content-Length' => 0);
 my $ticket = JSON::decode_json($response->{body})->{ticket};
 
-# The excess byte keeps the connection open after the response.
+# With an excess byte, the connection stays open after the response.
 $late->hold(ticket => $late->script('ticket'));
 my $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /v1/sse?ticket=$ticket HTTP/1.1\r\nHost: x\r\n\r\n");
 $late->wait_held('ticket');
 $raw->write('x');
 1 until $raw->{bytes} =~ /\r\n\r\n.*\}/s || !$raw->more;
-like($raw->{bytes}, qr/^HTTP\/1\.1 503 .*store does not reply/s, 'a request times out without the reply');
+like($raw->{bytes}, qr/^HTTP\/1\.1 503 .*store does not reply/s, 'a request without a reply from the store times out');
 $late->release('ticket');
 1 while $raw->more;
 unlike($raw->{bytes}, qr/event-stream/, 'the late reply does not open a stream');

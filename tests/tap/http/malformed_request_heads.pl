@@ -1,5 +1,5 @@
-# Tests that a request head that is too long, too slow or ambiguous is rejected with a reason, before any
-# other component interprets it.
+# Tests that a request head that is too long, too slow or ambiguous is rejected with a reason, before any other
+# component interprets the head.
 use strict;
 use warnings;
 
@@ -49,18 +49,18 @@ expect_rejected(431, @$_, qr/too long/) for Clairon::Test::MalformedHeads::too_l
 is(send_raw("GET /healthz HTTP/1.1\r\n$host" . join('', map { "X-Header-$_: " . 'y' x 80 . "\r\n" } 1 .. 120) . "\r\n")->{status}, 200, 'a head below the limit is accepted');
 is(send_raw("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a token may be long');
 
-# Expect: 100-continue.
+# The relay supports Expect: 100-continue.
 my $expecting = Clairon::Test::RawSocket->new($relay);
 $expecting->write("POST /v1/ack HTTP/1.1\r\n${host}${auth}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
 1 until $expecting->{bytes} =~ /\r\n\r\n/ || !$expecting->more;
 like($expecting->{bytes}, qr/\AHTTP\/1\.1 100 /, 'the relay sends 100 Continue');
 $expecting->{bytes} = '';
 $expecting->write('{}');
-is($expecting->read_response->{status}, 400, 'the relay responds after the body');
+is($expecting->read_response->{status}, 400, 'the relay responds after the body has arrived');
 is(send_raw("POST /v1/ack HTTP/1.0\r\n${auth}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}")->{status}, 400, 'HTTP/1.0 ignores Expect');
 is(send_raw("POST /v1/ack HTTP/1.1\r\n${host}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")->{status}, 401, 'an unauthorized request is rejected immediately');
 
-# Upgrades that Java clients offer with each request. (RFC 9110, 7.8: a server may ignore them.)
+# Java clients offer these upgrades with each request. (RFC 9110, 7.8: a server may ignore them.)
 my %offers = (h2c => "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n", 'TLS/1.2' => "Upgrade: TLS/1.2\r\nConnection: Upgrade\r\n", 'foo websocket' => "Upgrade: foo websocket\r\nConnection: Upgrade\r\n");
 for my $offered (sort keys %offers)
 {
@@ -74,7 +74,7 @@ for my $offered (sort keys %offers)
     is($slow->read_response->{status}, 204, "a request that offers $offered is served byte by byte");
 }
 
-# Names that are prefixes of others: libwebsockets reads the following bytes as part of the name.
+# These names are prefixes of others: libwebsockets reads the following bytes as part of the name.
 my $json = '{"ids":["00000000-0000-0000-0000-000000000000"]}';
 my $may  = 'Authorization: Bearer ' . token(sub => 'u1', publish => JSON::true) . "\r\n";
 for my $name (qw(A X-Auth x-forwarded Sec P TE-))
@@ -88,24 +88,24 @@ for my $name (qw(A X-Auth x-forwarded Sec P TE-))
     like(send_raw("POST /v1/notifications HTTP/1.1\r\n$host$may$name: b\r\nIdempotency-Key:\r\nContent-Length: 2\r\n\r\n{}")->{json}{detail}, qr/Idempotency-Key/, "$name does not hide an idempotency key");
 }
 
-# Methods.
+# A path rejects other methods with Allow.
 for my $method (qw(PATCH TRACE CONNECT PROPFIND get FOO))
 {
     my $response = expect_rejected(405, "$method /v1/ack HTTP/1.1\r\n$host$auth\r\n", "the method $method for a POST path", qr/use POST/);
     is($response->{headers}{allow}, 'POST', "the rejection of $method has Allow");
 }
 is(send_raw("$_ /v1/poll?wait=0 HTTP/1.1\r\n$host\r\n")->{headers}{allow}, 'GET', "$_ of a GET path is rejected with Allow") for qw(PUT DELETE PATCH MKCOL);
-is(send_raw("FOO /nothing?x HTTP/1.1\r\n$host\r\n")->{status}, 404, 'an unknown method of an unknown path is not found');
+is(send_raw("FOO /nothing?x HTTP/1.1\r\n$host\r\n")->{status}, 404, 'an unknown method of an unknown path returns 404');
 
-# In chunks, and too slowly.
+# Heads arrive in chunks, or too slowly.
 my $raw = Clairon::Test::RawSocket->new($relay);
 for my $piece (split //, "GET /healthz HTTP/1.1\r\n$host\r\n") { $raw->write($piece); select undef, undef, undef, 0 }
 is($raw->read_response->{status}, 200, 'a head that arrives byte by byte is accepted');
 $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /v1/poll?wait=0 HTTP/1.1\r\n$host");
-is(send_raw($inner)->{status}, 200, 'another client is served meanwhile');
+is(send_raw($inner)->{status}, 200, 'another client is still served');
 $raw->write("$auth\r\n");
-is($raw->read_response->{status}, 204, 'the first client is served when it continues');
+is($raw->read_response->{status}, 204, 'the first client is served after it sends the remaining bytes');
 my @slow = map { my $socket = Clairon::Test::RawSocket->new($relay); $socket->write("GET /healthz HTTP/1.1\r\nX-$_: "); $socket } 1 .. 300;
 my $silent = Clairon::Test::RawSocket->new($relay);
 is(send_raw($inner)->{status}, 200, 'hundreds of incomplete heads block no other client');
@@ -128,7 +128,7 @@ for (1 .. 5)
 my $open = $relay->client('u1');
 is($open->wait_for('connected')->{user}, 'u1', 'WebSockets can still be opened after incomplete heads');
 
-# Heads on a Unix socket.
+# The relay listens on a Unix socket.
 my $local = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => "unix:$folder/sock", 'gate.connect_timeout' => '1s' });
 wait_until('the relay listens', sub { IO::Socket::UNIX->new(Peer => "$folder/sock") });
 sub on_unix
@@ -150,7 +150,7 @@ is(on_unix("GET /healthz HTTP/1.1\r\n$host\r\n", undef), 200, 'a half-closed req
 is(on_unix("GET /healthz HTTP/1.1\r\n$host", undef), 0, 'a half-close within a head ends the connection');
 is($local->stop, 0, 'SIGTERM ends the relay on the Unix socket with status 0');
 
-# X-Forwarded-For of an untrusted client, and a repeated one.
+# X-Forwarded-For comes from an untrusted client, or is repeated.
 my @mine = map { Clairon::Test::RawSocket->open($relay) } 1 .. 2;
 is(Clairon::Test::RawSocket->open($relay, 'X-Forwarded-For' => '192.0.2.77')->{response}{status}, 429, 'X-Forwarded-For does not bypass the per-address limit');
 my $upgrade = "GET /v1/ws HTTP/1.1\r\n${host}Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
@@ -158,7 +158,7 @@ is(send_raw("${upgrade}X-Forwarded-For: 192.0.2.77\r\nX-Forwarded-For: 203.0.113
 expect_rejected(400, "${upgrade}Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 'two Sec-WebSocket-Key headers', qr/duplicate header/);
 $_->disconnect for @mine;
 
-# A token's header cannot choose the key or rename the algorithm.
+# The header of a token can neither select the key nor rename the algorithm.
 sub made
 {
     my ($head, $key) = @_;

@@ -9,7 +9,7 @@ use Clairon::Test::SecureSocket;
 use JSON ();
 use Test::More;
 
-# More clients than libwebsockets has header slots.
+# More clients than header slots of libwebsockets.
 use constant { MANY => 1100, SLOW => 600 };
 system('prlimit', '--pid', $$, '--nofile=' . (2 * MANY) . ':') == 0 or die "could not raise the limit of file descriptors";
 
@@ -21,7 +21,7 @@ my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => {%conf}
 sub streams { return $relay->metric('clairon_gate_streams') }
 sub bearer { my ($user, %claims) = @_; return 'Authorization: Bearer ' . token(sub => $user, %claims) . "\r\n" }
 
-# Sends a request or a part of one.
+# Sends a request or a part of a request.
 sub send_raw
 {
     my ($bytes) = @_;
@@ -31,7 +31,7 @@ sub send_raw
 }
 sub body { my ($path, $len, $bytes) = @_; return send_raw("POST $path HTTP/1.1\r\nHost: x\r\n" . bearer('u1') . "Content-Length: $len\r\n\r\n$bytes") }
 
-# Clients that disconnect.
+# Clients disconnect or close their sending side.
 for my $path ('/v1/sse', '/v1/poll?wait=60')
 {
     my @gone = map { send_raw("GET $path HTTP/1.1\r\nHost: x\r\n" . bearer('gone') . "\r\n") } 1 .. 3;
@@ -44,7 +44,7 @@ for my $path ('/v1/sse', '/v1/poll?wait=60')
     wait_until("$path: all connections are closed", sub { streams() == 0 });
 }
 
-# A client that continues to send.
+# A client of a stream sends more bytes.
 my $stream = Clairon::Test::EventStream->open($relay, 'u1');
 $stream->wait_message('connected');
 $stream->write("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -62,7 +62,7 @@ $stream->wait_end;
 wait_until('the stream has ended', sub { streams() == 0 });
 pass('a client that never stops sending is closed');
 
-# Many waiting clients.
+# Many streams and polls are open.
 my @many = map { send_raw('GET ' . ($_ % 2 ? '/v1/sse' : '/v1/poll?wait=60') . " HTTP/1.1\r\nHost: x\r\n" . bearer("m$_") . "\r\n") } 1 .. MANY;
 wait_until('all connections are open', sub { streams() == MANY });
 pass(MANY . ' streams and polls are open');
@@ -70,26 +70,26 @@ is($relay->client('late')->wait_for('connected')->{user}, 'late', 'open streams 
 $_->disconnect for @many;
 wait_until('the connections are closed', sub { streams() == 0 });
 
-# Many slow bodies: the oldest is rejected for a new one.
+# Many slow bodies arrive: the oldest body is rejected for a new one.
 my @slow = map { body('/v1/ack', 100, '{') } 1 .. SLOW;
-is(body('/v1/ack', 48, '{"ids":["00000000-0000-0000-0000-000000000000"]}')->read_response->{status}, 204, 'a complete request is served meanwhile');
+is(body('/v1/ack', 48, '{"ids":["00000000-0000-0000-0000-000000000000"]}')->read_response->{status}, 204, 'a complete request is served while bodies are incomplete');
 is($slow[0]->read_response->{status}, 503, 'the oldest slow body is rejected');
 ok($slow[0]{response}{headers}{'retry-after'}, 'the rejection has Retry-After');
 # Bodies above the limit are rejected; each later request causes another rejection. A rejected client that stays
 # connected causes no further rejection.
 cmp_ok($relay->metric('clairon_gate_refused_total'), '<=', SLOW - 512 + 2, 'no other request is rejected');
 $slow[-1]->write(' ' x 52 . '"ids":["00000000-0000-0000-0000-000000000000"]}');
-is($slow[-1]->read_response->{status}, 204, 'the newest slow body has time to finish');
+is($slow[-1]->read_response->{status}, 204, 'the newest slow body can be completed');
 $_->disconnect for @slow;
 
-# Many rejected clients that neither continue nor disconnect.
+# Many rejected clients neither send more bytes nor disconnect.
 sub descriptors { my @open = glob '/proc/' . $relay->pid . '/fd/*'; return scalar @open }
 wait_until('the connections are closed', sub { descriptors() < 100 });
 my $idle = descriptors();
 my @slow_requests = map { send_raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{") } 1 .. SLOW;
 1 until $slow_requests[-1]{bytes} =~ /\r\n\r\n/ || !$slow_requests[-1]->more;
 like($slow_requests[-1]{bytes}, qr/^HTTP\/1\.1 401 /, 'a rejected client receives the response');
-cmp_ok(descriptors(), '<=', $idle + 520, 'the relay does not wait for rejected clients');
+cmp_ok(descriptors(), '<=', $idle + 520, 'the relay closes the connections of most rejected clients');
 $_->disconnect for @slow_requests;
 
 # Large bodies have a common limit.
@@ -101,7 +101,7 @@ $_->disconnect for @large;
 is(($relay->get('/healthz'))[0], 200, 'the relay still serves requests');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
-# Complete bodies wait for a store that does not reply, and are not rejected in favor of new ones.
+# Complete bodies wait for a store that does not reply, and are not rejected in favor of new bodies.
 my $proxy = Clairon::Test::proxy($store->{socket});
 $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { %conf, 'store.url' => $proxy->url('redis') });
 $proxy->freeze;
@@ -115,7 +115,7 @@ is($waiting[0]->read_response->{status}, 201, 'waiting requests are completed');
 $_->disconnect for @waiting;
 is($relay->stop, 0, 'SIGTERM ends the relay behind a proxy of the store with status 0');
 
-# Abandoned requests over TLS.
+# Requests over TLS are abandoned.
 SKIP:
 {
     eval { require IO::Socket::SSL; 1 } or skip 'IO::Socket::SSL is not installed', 2;

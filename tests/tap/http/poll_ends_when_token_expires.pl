@@ -1,4 +1,4 @@
-# Tests that a poll ends when its token expires, regardless of its wait.
+# Tests that a poll ends when its token expires, even if its wait is longer.
 use strict;
 use warnings;
 
@@ -18,11 +18,11 @@ sub poll
     return $raw;
 }
 
-# Two simultaneous polls: the one whose token expires ends first, although its wait is longer.
+# Two polls are simultaneous: the poll whose token expires ends first, although its wait is longer.
 my $ends  = poll('u1', 60, exp => int(time()) + 3);
 my $other = poll('u2', 8);
 is($other->read_response->{status}, 204, 'a poll with a valid token lasts as long as its wait');
-ok(IO::Select->new($ends->{link})->can_read(0), 'the poll with the expired token ended first');
+ok(IO::Select->new($ends->{link})->can_read(0), 'the poll with the expired token ends first');
 my $response = $ends->read_response;
 is($response->{status}, 204, 'the poll returns no notifications');
 ok(length $response->{headers}{'clairon-pos'}, 'the poll returns the cursor to resume from');

@@ -1,5 +1,5 @@
-# Tests that a notification published over HTTP is delivered like one from the WAL, is stored once per key, and has a
-# trace.
+# Tests that a notification published over HTTP is delivered like a notification from the WAL, is stored once per key,
+# and has a trace.
 use strict;
 use warnings;
 
@@ -29,7 +29,7 @@ sub to
     return { payload => { text => 'hé', n => 1.5 }, routing => { audience => { type => $type, targets => \@targets } } };
 }
 
-# Without acks.
+# Publishes a notification without acks.
 my $u1     = $relay->client('u1');
 my $other  = $second->client('u1');
 my $u2     = $relay->client('u2');
@@ -37,7 +37,7 @@ my $posted = post(to('USER', 'u1', 'u1'));
 is($posted->{status}, 201, 'a notification is accepted');
 my $id = $posted->{json}{id};
 like($id, qr/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'the id is a UUID of version 7');
-is($posted->{headers}{location}, "/v1/notifications/$id", 'the response has the location of the trace');
+is($posted->{headers}{location}, "/v1/notifications/$id", 'the response contains the location of the trace');
 $_->wait_notifications(1) for $u1, $other;
 my ($notification) = $u1->notifications;
 is($notification->{metadata}{id}, $id, 'the notification is delivered');
@@ -63,15 +63,15 @@ is_deeply([ @{ $whole->{metadata} }{qw(priority type source topic expiration)} ]
 isnt($whole->{metadata}{$_->[0]}, $_->[1], "$_->[0] cannot be set by the client")
   for [ id => '00000000-0000-0000-0000-000000000000' ], [ emitter => 'me' ], [ timestamp => '2001-01-01T00:00:00Z' ], [ operation => 'create' ];
 
-# Acks and retries.
+# A notification with ack_required is retried until all users have acknowledged.
 my $needs = to('USER', 'u1', 'u2', 'away');
 $needs->{routing}{retry} = { ack_required => JSON::true, limit => 1000, backoff => 'FIXED' };
 $id = post($needs)->{json}{id};
 my $first = $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
-is($first->{n}{routing}{retry}{enabled}, JSON::true, 'with ack_required retries are enabled');
-is($store->pending, 1, 'with ack_required the notification is pending');
+is($first->{n}{routing}{retry}{enabled}, JSON::true, 'with ack_required, retries are enabled');
+is($store->pending, 1, 'with ack_required, the notification is pending');
 $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id && $_[0]{n}{routing}{retry}{attempts} == 1 });
-pass('with ack_required the notification is retried until acknowledged');
+pass('with ack_required, the notification is retried until acknowledged');
 $_->ack($id) for $u1, $u2;
 wait_until('two users have acknowledged', sub {
     my %acks = @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) };
@@ -83,27 +83,28 @@ $away->ack($id);
 wait_until('all users have acknowledged', sub { $store->pending == 0 });
 my $trace = trace($id);
 is($trace->{status}, 200, 'the notification has a trace');
-is($trace->{json}{id}, $id, 'the trace has the id');
+is($trace->{json}{id}, $id, 'the trace contains the id');
 is($trace->{json}{notification}{payload}{text}, 'hé', 'the trace contains the notification');
 my %stages;
 $stages{ $_->{stage} }++ for @{ $trace->{json}{events} };
-ok($stages{committed} && $stages{stored} && $stages{sent} >= 3 && $stages{acked} == 3 && $stages{retried}, 'the trace has the commit, storage, deliveries, retries and acks')
+ok($stages{committed} && $stages{stored} && $stages{sent} >= 3 && $stages{acked} == 3 && $stages{retried}, 'the trace contains the commit, the storage, and all deliveries, retries and acks')
   or diag(explain($trace->{json}));
 is(trace(uc $id)->{status}, 200, 'the id in the path is case-insensitive');
 
-# A group that occurs only in tokens, and one with members.
+# One group is known only from tokens, the other has members in the database.
 $store->execute('SADD', $store->shared('members:TEAM:red'), 'u1');
 $store->execute('SADD', $store->shared('groups:u1'), 'TEAM:red');
 my $red = to('TEAM', 'red');
 $red->{routing}{retry} = { ack_required => JSON::true };
 $id = post($red)->{json}{id};
-is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', '0' ], 'the members of a group are pending');
+is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', '0' ],
+    'the notification is pending for the members of a group');
 my $blue = $relay->client('u9', groups => { TEAM => ['blue'] });
 post(to('TEAM', 'blue'));
 $blue->wait_for('msg');
 pass('a user with the group in the token receives the notification');
 
-# One notification per key.
+# One key stores one notification.
 sub once { my ($key, $text, %options) = @_; return post({ %{ to('USER', 'k1') }, payload => { text => $text } }, headers => { 'Idempotency-Key' => $key }, %options) }
 my $k1  = $relay->client('k1');
 my $one = once('a', 'x');
@@ -119,7 +120,7 @@ is(once('a', 'y')->{status}, 422, 'another body with that key is rejected');
 is(once('a', 'y', relay => $second)->{status}, 422, 'a relay that finds the key only in the store rejects another body');
 my $mine = once('a', 'x', sub => 'api2');
 is($mine->{status}, 201, 'another user has separate keys');
-isnt($mine->{json}{id}, $one->{json}{id}, 'another user receives another id');
+isnt($mine->{json}{id}, $one->{json}{id}, 'another user with the same key receives another id');
 is(once('api2:a', 'x', sub => 'x')->{status}, 201, 'the boundary between user name and key is unambiguous');
 is(once('k' x 255, 'x')->{status}, 201, 'a key of 255 bytes is accepted');
 is(once('k' x 256, 'x')->{status}, 400, 'a key of 256 bytes is rejected');
@@ -135,7 +136,7 @@ $_->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nIdempotency-Key: race\r
       . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body") for @race;
 my %race;
 $race{ $_->read_response->{status} }++ for @race;
-is($race{201}, 1, 'of eight simultaneous requests one is the first');
+is($race{201}, 1, 'one of eight simultaneous requests is the first request');
 is(($race{200} // 0) + ($race{409} // 0), 7, 'the other requests are repeats or conflicts');
 
 # Unauthorized and invalid requests.
@@ -143,8 +144,8 @@ is(post(to('ALL'), token => 0)->{status}, 401, 'a request without a token is rej
 is(post(to('ALL'), claims => { publish => JSON::false })->{status}, 403, 'a token without publish is rejected');
 is(trace($id, claims => { publish => undef })->{status}, 403, 'a trace requires the claim publish');
 is(trace($id, token => 0)->{status}, 401, 'a trace requires a token');
-is(trace('0190f5c8-1111-7000-8000-000000000001')->{status}, 404, 'an unknown id is not found');
-is(http(GET => "/v1/notifications/$_")->{status}, 404, "$_ is not found as an id") for '', 'x', '../healthz', $id . '0';
+is(trace('0190f5c8-1111-7000-8000-000000000001')->{status}, 404, 'an unknown id returns 404');
+is(http(GET => "/v1/notifications/$_")->{status}, 404, "$_ as an id returns 404") for '', 'x', '../healthz', $id . '0';
 is(http(GET => '/v1/notifications')->{status}, 405, 'notifications cannot be listed');
 is(http(POST => "/v1/notifications/$id", body => '{}')->{status}, 405, 'a notification cannot be updated');
 is(post(to('ALL'), headers => { 'Content-Length' => 2_000_000 })->{status}, 413, 'a request over 1 MB is rejected');
@@ -176,12 +177,12 @@ for my $case (
     my $response = post($what);
     is($response->{status}, 400, "$name is rejected");
     is($response->{headers}{'content-type'}, 'application/problem+json', "$name is rejected with problem details");
-    like($response->{json}{detail}, qr/\Q$word\E/, "$name is rejected with the field");
+    like($response->{json}{detail}, qr/\Q$word\E/, "$name is rejected with the name of the field");
 }
 my $deep = post('{"payload":{"x":' . '[' x 3000 . ']' x 3000 . '},"routing":{"audience":{"type":"ALL"}}}');
 is($deep->{status}, 400, 'a body nested too deeply is rejected');
 
-# Many targets, a large body, and no store.
+# Many targets and a large body are accepted; without the store, requests are rejected.
 my $many = post(to('USER', map { "many$_" } 1 .. 5000));
 is($many->{status}, 201, 'five thousand targets are accepted');
 is(post(to('USER', map { "many$_" } 1 .. 10_001))->{status}, 400, 'more than ten thousand targets are rejected');
@@ -190,7 +191,7 @@ is($big->{status}, 201, 'a body of nearly a megabyte is accepted');
 my $large = $u2->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $big->{json}{id} });
 is(length $large->{n}{payload}{text}, 900_000, 'a body of nearly a megabyte is delivered completely');
 $store->stop;
-wait_until('the relay has lost the store', sub { ($relay->get('/readyz'))[0] == 503 });
+wait_until('the relay has lost its store connection', sub { ($relay->get('/readyz'))[0] == 503 });
 my $lost = post(to('ALL'));
 is($lost->{status}, 503, 'without the store the request is rejected');
 ok($lost->{headers}{'retry-after'}, 'the rejection has Retry-After');

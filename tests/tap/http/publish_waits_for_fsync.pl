@@ -1,5 +1,5 @@
-# Tests that a 201 that waits for fsync is sent only for a notification that survives a SIGKILL of a store with
-# appendfsync everysec.
+# Tests that, with appendfsync everysec, a request that waits for fsync receives 201 only if its notification survives a
+# SIGKILL of the store.
 use strict;
 use warnings;
 
@@ -26,9 +26,9 @@ sub post { return begin(@_)->read_response }
 # The relay reads appendfsync when it connects.
 $relay->restart;
 my $plain = post('a');
-is($plain->{status}, 201, 'without Prefer the response does not wait');
+is($plain->{status}, 201, 'without Prefer, the response does not wait');
 is($plain->{headers}{'preference-applied'}, undef, 'a response without a wait has no Preference-Applied');
-is(post('short', Prefer => 'wait=1')->{headers}{'preference-applied'}, undef, 'a wait that is too short is ignored');
+is(post('short', Prefer => 'wait=1')->{headers}{'preference-applied'}, undef, 'a wait below the minimum is ignored');
 my $synced = post('b', Prefer => 'respond-async, wait=10');
 is($synced->{status}, 201, 'Prefer: wait returns 201');
 is($synced->{headers}{'preference-applied'}, 'wait', 'Prefer: wait returns Preference-Applied');
@@ -42,15 +42,15 @@ like($preflight->{headers}{'access-control-allow-headers'}, qr/\bprefer\b/, 'COR
 is_deeply([ $again->{status}, $again->{json}{id}, @{ $again->{headers} }{qw(preference-applied idempotency-replayed)} ],
     [ 200, $synced->{json}{id}, 'wait', 'true' ], 'a repeat also waits for the sync');
 
-# The store loses a notification before its fsync, as after a kill.
+# The store loses a notification before its fsync, as after a SIGKILL.
 my $held = begin('c', Prefer => 'wait=10');
 my $entry = wait_until('the notification is stored', sub { my ($found) = grep { $_->{data} =~ /"key":"c"/ } $store->entries; $found });
 ok(!IO::Select->new($held->{link})->can_read(0), 'the response waits for the sync');
 $store->execute('XDEL', $entry->{stream}, $entry->{entry});
 $store->execute('DEL', $_) for grep { /\Q$entry->{id}\E|idempotency:/ } @{ $store->execute('KEYS', '*') };
 my $lost = $held->read_response;
-is($lost->{status}, 503, 'a lost notification does not receive a 201');
-like($lost->{json}{detail}, qr/lost the notification/, 'the problem names the loss');
+is($lost->{status}, 503, 'a lost notification causes 503 instead of 201');
+like($lost->{json}{detail}, qr/lost the notification/, 'the problem details report the loss');
 my $second = post('c');
 is($second->{status}, 201, 'a repeat with the same key stores the notification again') or diag(explain($second));
 isnt($second->{json}{id}, $entry->{id}, 'the notification has a new id');
@@ -59,18 +59,18 @@ isnt($second->{json}{id}, $entry->{id}, 'the notification has a new id');
 $held = begin('d', Prefer => 'wait=10');
 wait_until('the notification is stored', sub { grep { $_->{data} =~ /"key":"d"/ } $store->entries });
 $store->stop;
-is($held->read_response->{status}, 503, 'a request is not confirmed while the store is stopped');
+is($held->read_response->{status}, 503, 'a request receives 503 if the store stops during the wait');
 $store->start;
 $relay->wait_ready;
 
-# For all requests, and with a store that syncs each write.
+# All requests wait, or the store syncs each write.
 $relay->configure('store.publish_sync' => 'on');
 $relay->restart;
 is(post('e')->{headers}{'preference-applied'}, 'wait', 'publish_sync = on makes every response wait');
 is($store->execute('CONFIG', 'SET', 'appendfsync', 'always'), 'OK', 'the store syncs each write');
 $relay->restart;
-is(post('f', Prefer => 'wait=1')->{headers}{'preference-applied'}, 'wait', 'a store with appendfsync always needs no wait');
+is(post('f', Prefer => 'wait=1')->{headers}{'preference-applied'}, 'wait', 'with appendfsync always, even a short wait is applied');
 my $last = begin('g');
 $relay->stop;
-pass('a relay that stops during a wait exits');
+pass('a relay that is stopped during a wait exits');
 done_testing();

@@ -32,7 +32,7 @@ sub kilobytes
     return $rss;
 }
 
-# Server-sent events to clients that do not read.
+# Many clients open SSE streams and do not read.
 my @stalled = map { Clairon::Test::EventStream->open($relay, "deaf$_") } 1 .. 10;
 my $good = Clairon::Test::EventStream->open($relay, 'good');
 $_->wait_message('connected') for @stalled, $good;
@@ -59,7 +59,7 @@ is($reconnected->wait_message('connected')->{resumed}, JSON::true, 'a closed cli
 is_deeply([ map { $reconnected->next_notification->{payload}{n} } 1 .. 30 ], [ 1 .. 30 ], 'a resumed client receives all missed notifications');
 $_->disconnect for $reconnected, $good;
 
-# A large response over a slow connection may take longer than the five seconds that are allowed without progress.
+# A large response over a slow connection may take longer than five seconds, the time allowed without progress.
 my $slow_reader = Clairon::Test::RawSocket->new($relay);
 $slow_reader->{link} = IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $relay->{port},
     Sockopts => [ [ SOL_SOCKET, SO_RCVBUF, 4096 ], [ IPPROTO_TCP, TCP_MAXSEG, 536 ] ]) or die "could not connect: $@\n";
@@ -76,7 +76,7 @@ my ($len) = $bytes =~ /\r\nContent-Length: (\d+)\r\n/;
 cmp_ok($len, '>', 1_000_000, 'the response is large');
 is(length((split /\r\n\r\n/, $bytes, 2)[1]), $len, 'a slow client receives the complete response');
 
-# Slow requests.
+# Requests arrive slowly.
 my $half = Clairon::Test::RawSocket->new($relay);
 $half->write("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'u1') . "\r\nContent-Length: 100\r\n\r\n{\"ids\":");
 my $slow = Clairon::Test::RawSocket->new($relay);

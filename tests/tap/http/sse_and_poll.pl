@@ -1,4 +1,4 @@
-# Tests that server-sent events and polls have the same notifications, cursors and acks as a WebSocket.
+# Tests that SSE and polls have the same notifications, cursors and acks as a WebSocket.
 use strict;
 use warnings;
 
@@ -42,7 +42,7 @@ sub http
     return Clairon::Test::RawSocket->new($to)->request($method, $path, %headers);
 }
 
-# A poll: { status, pos, messages, rows, ids }.
+# Polls; returns { status, pos, messages, rows, ids }.
 sub poll
 {
     my ($user, %query) = @_;
@@ -61,7 +61,7 @@ sub poll
 
 sub ack { my ($user, @ids) = @_; return http(POST => '/v1/ack', bearer($user), ':body' => { ids => \@ids }) }
 
-# SSE.
+# SSE streams.
 my $sse = Clairon::Test::EventStream->open($relay, 'u1');
 is($sse->{status}, 200, 'an SSE stream opens');
 is($sse->{headers}{'content-type'}, 'text/event-stream', 'the stream has the content type of SSE');
@@ -73,7 +73,7 @@ my $ws = $relay->client('u1');
 my ($id) = insert(t => 'u1');
 my $line = $sse->wait_message('msg');
 $ws->wait_notifications(1);
-is_deeply($line, $ws->wait_for('msg'), 'a message is the same as on a WebSocket, including the cursor');
+is_deeply($line, $ws->wait_for('msg'), 'a message is identical to the WebSocket message, including the cursor');
 is($sse->{id}, $line->{pos}, 'the cursor of a notification is the id of the event');
 insert(t => 'u2');
 insert(grp => 'blue');
@@ -92,14 +92,14 @@ wait_until('the relay has detected the disconnect', sub { $relay->metric('clairo
 my @missed = insert(t => 'u1', 3);
 my $reconnected = Clairon::Test::EventStream->open($second, 'u1', 'Last-Event-ID' => $pos);
 is($reconnected->wait_message('connected')->{resumed}, JSON::true, 'Last-Event-ID resumes, even on another relay');
-is_deeply([ map { row($reconnected->next_notification) } 1 .. 3 ], \@missed, 'the resumed stream has the missed notifications');
+is_deeply([ map { row($reconnected->next_notification) } 1 .. 3 ], \@missed, 'the resumed stream contains the missed notifications');
 ($id) = insert(t => 'u1');
-is(row($reconnected->next_notification), $id, 'the resumed stream continues live');
+is(row($reconnected->next_notification), $id, 'the resumed stream receives later notifications');
 my $from_sse = $relay->client('u1', pos => $pos);
 $from_sse->wait_notifications(4);
 is_deeply([ map { row($_) } $from_sse->notifications ], [ @missed, $id ], 'a WebSocket accepts the cursor of a stream');
 my $gone = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => 'nonsense.1-1');
-is($gone->wait_message('connected')->{resumed}, JSON::false, 'an unknown cursor is not resumed');
+is($gone->wait_message('connected')->{resumed}, JSON::false, 'a client with an unknown cursor does not resume');
 is($gone->wait_message('gap')->{why}, 'epoch', 'an unknown cursor causes a gap');
 $gone->disconnect;
 my $lost = poll('u1', pos => 'nonsense.1-1', wait => 5);
@@ -114,10 +114,10 @@ my ($due) = insert(due => 'u1');
 my $notification = $topical->next_notification;
 is(row($notification), $due, 'topics of the query select notifications');
 
-# Acks over HTTP.
+# Acks are sent over HTTP.
 is(ack('u1', $notification->{metadata}{id})->{status}, 204, 'an ack over HTTP is accepted');
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
-is_deeply($topical->wait_message('acked')->{ids}, [ $notification->{metadata}{id} ], 'the user\'s connections receive the ack');
+is_deeply($topical->wait_message('acked')->{ids}, [ $notification->{metadata}{id} ], 'the user\'s connections receive the acked message');
 is(ack('u1', $notification->{metadata}{id})->{status}, 204, 'an ack may be repeated');
 $_->disconnect for $topical, $reconnected;
 $_->close for $ws, $from_sse;
@@ -130,14 +130,15 @@ for my $case (
     is($response->{status}, $status, "$name is rejected with $status");
     is(JSON::decode_json($response->{body})->{code}, 107, "$name is rejected with code 107");
 }
-is(http(POST => '/v1/ack', bearer('u1'))->{status}, 411, 'an ack needs Content-Length');
+is(http(POST => '/v1/ack', bearer('u1'))->{status}, 411, 'an ack requires Content-Length');
 is(http(POST => '/v1/ticket', bearer('u1'))->{status}, 200, 'an empty POST needs no Content-Length, because curl -X POST does not send it');
-is(http(POST => '/v1/ticket')->{status}, 401, 'an empty POST needs a token');
+is(http(POST => '/v1/ticket')->{status}, 401, 'an empty POST requires a token');
 is(http(POST => '/v1/ack', bearer('u1'), 'Transfer-Encoding' => 'chunked', ':body' => "0\r\n\r\n")->{status}, 400, 'a chunked body with a length is rejected');
 is(http(POST => '/v1/ack', bearer('u1'), 'Content-Length' => 2_000_000)->{status}, 413, 'a large body is rejected by its length');
-isnt(http(POST => '/v1/ack', bearer('u1'), 'Content-Length' => '1e3')->{status}, 204, 'a length is a decimal number');
+isnt(http(POST => '/v1/ack', bearer('u1'), 'Content-Length' => '1e3')->{status}, 204,
+    'a length that is not a decimal number is rejected');
 
-# Polls.
+# Polls return JSON lines.
 my $empty = poll('p1', wait => 0);
 is($empty->{status}, 204, 'an empty poll returns 204');
 ok(defined $empty->{pos}, 'an empty poll returns the cursor to resume from');
@@ -162,15 +163,15 @@ for (1 .. 20)
     $at = $part->{pos};
     last if @all >= 10;
 }
-is("@all", "@rows", 'pages of three, from two relays, return all of them once');
+is("@all", "@rows", 'pages of three notifications from two relays return each notification once');
 my $socket = $relay->client('p1', pos => $empty->{pos});
 $socket->wait_notifications(15);
 is(scalar($socket->notifications), 15, 'a WebSocket accepts a poll\'s cursor');
 $socket->close;
 
-is(poll('p1', pos => '', wait => 0)->{status}, 204, 'an empty cursor counts as none');
+is(poll('p1', pos => '', wait => 0)->{status}, 204, 'an empty cursor is the same as no cursor');
 
-# A poll with wait=0 returns before the next periodic pass over all connections, which reports expiring tokens.
+# A poll with wait=0 returns before the next periodic pass over all connections, which announces expiring tokens.
 my $is_prompt = 0;
 for (1 .. 20)
 {
@@ -183,7 +184,7 @@ for (1 .. 20)
 }
 ok($is_prompt, 'a poll with wait=0 returns immediately');
 
-# A poll that waits.
+# A poll waits for a notification.
 my $waiting = Clairon::Test::RawSocket->new($relay);
 $waiting->write("GET /v1/poll?pos=$at&wait=30 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'p1') . "\r\n\r\n");
 wait_until('the poll is open', sub { $relay->metric('clairon_gate_streams') == 1 });
@@ -194,7 +195,7 @@ is($response->{status}, 200, 'a waiting poll returns when a notification arrives
 is(row(JSON::decode_json((split /\n/, $response->{body})[0])->{n}), $id, 'a waiting poll returns that notification');
 $at = $response->{headers}{'clairon-pos'};
 
-# With ack_required: delivered once per ack timeout, even with more than a page pending.
+# A notification with ack_required is delivered once per ack timeout, even if more than a page is pending.
 my @due = insert(due => 'p1', 8);
 wait_until('the notifications are pending', sub { $store->pending == 8 });
 my (%times, @ids);
@@ -206,7 +207,7 @@ for (1 .. 10)
     push @ids, @{ $part->{ids} };
     $at = $part->{pos};
 }
-is_deeply(\%times, { map { $_ => 1 } @due }, 'each notification is delivered once although unacknowledged');
+is_deeply(\%times, { map { $_ => 1 } @due }, 'each notification is delivered once although it is unacknowledged');
 my $first = poll('p1', max => 100, wait => 5);
 is(join(' ', sort { $a <=> $b } split / /, $first->{rows}), "@due", 'a poll without a cursor returns all pending notifications');
 is(ack('p1', @ids)->{status}, 204, 'acks of all notifications are accepted');
@@ -222,7 +223,7 @@ for (1 .. 10)
     $seen->{$_}++ for split / /, $part->{rows};
     $cursor = $part->{pos};
 }
-is_deeply($seen, { map { $_ => 1 } @many }, 'notifications beyond the in-flight window are delivered poll by poll, without acks');
+is_deeply($seen, { map { $_ => 1 } @many }, 'without acks, successive polls deliver notifications beyond the in-flight window');
 
 my $narrow = poll('p1', pos => $empty->{pos}, topics => 'p.nothing,p.never*', wait => 0);
 is($narrow->{status}, 204, 'topics exclude other notifications from a poll');
@@ -246,7 +247,7 @@ for my $path ('/v1/sse', '/v1/poll')
 is(http(POST => '/v1/ack', ':body' => '{"ids":[]}')->{status}, 401, '/v1/ack requires a token');
 is(http(GET => '/v1/ack', bearer('u1'))->{status}, 405, '/v1/ack accepts only POST');
 
-# Tickets.
+# Tickets authenticate clients that cannot set a header.
 sub ticket
 {
     my ($user, %claims) = @_;
@@ -280,13 +281,13 @@ is(ws_with($ticket->{ticket}), 't2', 'a ticket opens a WebSocket');
 is(ws_with($ticket->{ticket}), 4001, 'a ticket opens only one WebSocket');
 is(http(POST => '/v1/ticket', 'Content-Length' => 0)->{status}, 401, 'a ticket requires a token');
 
-# A token that expired before the ticket was used.
+# The token expires before its ticket is used.
 my $ends = time() + 2;
 $ticket = ticket('t2', exp => $ends);
 wait_until('the token has expired', sub { time() > $ends });
 is(http(GET => "/v1/sse?ticket=$ticket->{ticket}")->{json}{code}, 109, 'the ticket of an expired token is rejected with the reason');
 
-# A ticket and a token together are ambiguous.
+# A ticket together with a token is ambiguous.
 $ticket = ticket('t3');
 my %both = (':path' => "/v1/ws?ticket=$ticket->{ticket}", bearer('t4'));
 is(Clairon::Test::RawSocket->open($relay, %both)->{response}{status}, 400, 'a WebSocket with a ticket and a token is rejected');
@@ -295,14 +296,14 @@ my $twice = Clairon::Test::RawSocket->open($relay, ':path' => "/v1/ws?ticket=$ti
 $twice->send_json({ t => 'connect', r => 1, token => token(sub => 't4') });
 is($twice->read_to_end->{code}, 4001, 'a ticket with a token in connect opens no session');
 is(ws_with($ticket->{ticket}), 't3', 'a ticket of a rejected request remains valid');
-is(http(GET => "/v1/poll?$_", bearer('u1'))->{status}, 400, "the argument after an empty one is read: $_") for '&wait=x', 'wait=0&&max=x', 'wait=0&=&max=x';
+is(http(GET => "/v1/poll?$_", bearer('u1'))->{status}, 400, "the argument after an empty argument is read:$_") for '&wait=x', 'wait=0&&max=x', 'wait=0&=&max=x';
 is(http(GET => '/v1/poll?ticket=' . ticket('t2')->{ticket})->{status}, 401, 'a poll accepts no ticket');
 isnt($store->execute('GET', $store->key('ticket:' . ticket('t2')->{ticket})), undef, 'the ticket of a poll stays in the store');
 
-# Pages of other origins.
+# Pages of other origins are rejected.
 my $same = http(OPTIONS => '/v1/ack', Origin => "http://127.0.0.1:1");
 is($same->{status}, 204, 'a page of the same host is accepted');
-is($same->{headers}{'access-control-allow-origin'}, 'http://127.0.0.1:1', 'the response allows its origin');
+is($same->{headers}{'access-control-allow-origin'}, 'http://127.0.0.1:1', 'the response allows the origin of the page');
 like($same->{headers}{'access-control-allow-headers'}, qr/authorization/, 'the response allows the header Authorization');
 is(http(OPTIONS => '/v1/ack', Origin => 'http://evil.example')->{status}, 403, 'other origins are rejected');
 my $foreign = http(GET => '/v1/poll?wait=0', bearer('u1'), Origin => 'http://evil.example');
@@ -315,9 +316,9 @@ is(http(GET => '/v1/poll?wait=0', bearer('u1'), Origin => 'http://127.0.0.1:1')-
 my $short = Clairon::Test::EventStream->open($relay, 'u1', ':claims' => { exp => int(time()) - 3 });
 is($short->wait_message('connected')->{t}, 'connected', 'a token within the leeway is accepted');
 my @last = $short->wait_end;
-is(scalar(grep { $_->{t} eq 'expiring' } @last), 1, 'one expiring message precedes the end of a token');
+is(scalar(grep { $_->{t} eq 'expiring' } @last), 1, 'one expiring message precedes the expiration of a token');
 my ($bye) = grep { $_->{t} eq 'bye' } @last;
-is($bye->{code}, 4100, 'the end of a token closes the stream');
+is($bye->{code}, 4100, 'the expiration of a token closes the stream with 4100');
 my $drained = Clairon::Test::EventStream->open($relay, 'u1');
 $drained->wait_message('connected');
 my $polling = Clairon::Test::RawSocket->new($relay);
@@ -326,13 +327,13 @@ wait_until('the stream and the poll are open', sub { $relay->metric('clairon_gat
 kill TERM => $relay->pid;
 ($bye) = grep { $_->{t} eq 'bye' } $drained->wait_end;
 is($bye->{code}, 4201, 'a drain sends bye on SSE');
-ok(defined $bye->{in}, 'the bye has a reconnect delay');
+ok(defined $bye->{in}, 'the bye contains a reconnect delay');
 is($polling->read_response->{status}, 503, 'a drain ends a waiting poll with 503');
 is($relay->wait_end(10), 0, 'SIGTERM ends the relay with status 0');
 
-# Without the store.
+# The store is unreachable.
 $store->stop;
-wait_until('the relay has lost the store', sub { ($second->get('/readyz'))[0] == 503 });
+wait_until('the relay has lost its store connection', sub { ($second->get('/readyz'))[0] == 503 });
 is(http(GET => '/v1/poll?wait=0', bearer('u1'), ':relay' => $second)->{status}, 503, 'a poll without the store is rejected');
 is(http(POST => '/v1/ack', bearer('u1'), ':relay' => $second, ':body' => "{\"ids\":[\"$ids[0]\"]}")->{status}, 503, 'an ack without the store is rejected');
 is(http(POST => '/v1/ticket', bearer('u1'), ':relay' => $second, 'Content-Length' => 0)->{status}, 503, 'a ticket without the store is rejected');

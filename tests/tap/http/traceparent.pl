@@ -18,41 +18,42 @@ my $other = "00-$trace-00000000000000aa-00";
 my $u1    = $relay->client('u1');
 my $seen  = 0;
 
-# The next notification of u1.
+# Waits for the next notification of u1 and returns it.
 sub next_notification { $u1->wait_notifications(++$seen); return ($u1->notifications)[$seen - 1] }
 sub notify { my ($set, $more) = @_; return split /\n/, $pg->safe_psql('postgres',
     "BEGIN; $set; SELECT clairon.notify('USER', '{u1}', '{\"traceparent\": \"mine\"}'" . ($more // '') . '); COMMIT') }
 
-# From SQL.
+# The transaction sets clairon.traceparent.
 my ($id) = reverse notify("SET LOCAL clairon.traceparent = '$given'");
 my $notification = next_notification();
-is($notification->{metadata}{traceparent}, $given, 'metadata has the trace of the setting');
+is($notification->{metadata}{traceparent}, $given, 'metadata contains the trace context of the setting');
 is($notification->{payload}{traceparent}, 'mine', 'the payload is unchanged');
-like($u1->{raw}[-1], qr/"operation":"notify","traceparent":"$given","timestamp":/, 'the trace precedes the timestamp');
+like($u1->{raw}[-1], qr/"operation":"notify","traceparent":"$given","timestamp":/,
+    'the trace context precedes the timestamp');
 $relay->wait_for_log(qr/component=feed level=info .*msg="notification decoded" id="$id" traceparent="$given"/);
-pass('a sampled trace is logged with the id');
-like(($relay->run('trace', $id))[1], qr/^traceparent +$given$/m, 'clairon trace prints the trace');
+pass('a sampled trace context is logged with the id');
+like(($relay->run('trace', $id))[1], qr/^traceparent +$given$/m, 'clairon trace prints the trace context');
 notify('SELECT 1');
-is(next_notification()->{metadata}{traceparent}, undef, 'the next transaction has no trace');
+is(next_notification()->{metadata}{traceparent}, undef, 'the next transaction has no trace context');
 notify("SET LOCAL clairon.traceparent = ''");
-is(next_notification()->{metadata}{traceparent}, undef, 'an empty setting means no trace');
+is(next_notification()->{metadata}{traceparent}, undef, 'an empty setting causes no trace context');
 ($id) = reverse notify("SET LOCAL clairon.traceparent = '$other'");
-is(next_notification()->{metadata}{traceparent}, $other, 'an unsampled trace is propagated');
+is(next_notification()->{metadata}{traceparent}, $other, 'an unsampled trace context is propagated');
 $relay->wait_for_log(qr/level=debug .*msg="notification decoded" id="$id" traceparent="$other"/);
-pass('an unsampled trace is logged at debug only');
+pass('an unsampled trace context is logged only at level debug');
 my ($code, $out, $err) = $pg->psql('postgres',
     q{SET clairon.traceparent = 'nonsense'; SELECT clairon.notify('USER', '{u1}', '{}')});
 is($code, 0, 'an invalid setting does not fail its transaction');
 like($err, qr/WARNING:  invalid value for parameter "clairon\.traceparent": "nonsense"\nDETAIL:  The notification is sent without a traceparent\.\nHINT:  The format is 00-/, 'an invalid setting causes a warning');
 is(next_notification()->{metadata}{traceparent}, undef, 'an invalid setting is omitted');
 
-# A retry has the same trace.
+# A retry has the same trace context.
 my ($kept) = reverse notify("SET LOCAL clairon.traceparent = '$given'", ', ack_required => true, retry_limit => 100');
 next_notification();
 $store->make_due($kept, 'u1');
 $notification = next_notification();
 is("$notification->{metadata}{id} $notification->{routing}{retry}{attempts}", "$kept 1", 'the notification is retried');
-is($notification->{metadata}{traceparent}, $given, 'a retry has the trace');
+is($notification->{metadata}{traceparent}, $given, 'a retry has the trace context');
 $u1->ack($kept);
 wait_until('the notification is acknowledged', sub { $store->pending == 0 });
 $seen = () = $u1->notifications;
@@ -60,12 +61,13 @@ $seen = () = $u1->notifications;
 # Text mode prints the same JSON.
 $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('text', 'clairon')});
 notify("SET LOCAL clairon.traceparent = '$given'");
-is(next_notification()->{metadata}{traceparent}, $given, 'a slot in text mode does not change the trace');
+is(next_notification()->{metadata}{traceparent}, $given, 'a slot in text mode does not change the trace context');
 like($pg->safe_psql('postgres', q{SELECT data FROM pg_logical_slot_get_changes('text', NULL, NULL)}),
-    qr/^\{"metadata":\{[^}]*"traceparent":"$given","timestamp":"[^}]*"\},"payload":/, 'text mode prints the trace');
+    qr/^\{"metadata":\{[^}]*"traceparent":"$given","timestamp":"[^}]*"\},"payload":/,
+        'text mode prints the trace context');
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('text')});
 
-# Over HTTP.
+# The trace context is in an HTTP request.
 sub post
 {
     my ($metadata, %headers) = @_;
@@ -80,22 +82,22 @@ sub post
     return $response;
 }
 my $posted = post({}, traceparent => $given);
-is($posted->{status}, 201, 'a request with a trace is accepted');
-is(next_notification()->{metadata}{traceparent}, $given, 'metadata has the trace of the request');
+is($posted->{status}, 201, 'a request with a trace context is accepted');
+is(next_notification()->{metadata}{traceparent}, $given, 'metadata contains the trace context of the request');
 $relay->wait_for_log(qr/component=gate level=info .*msg="notification published" id="?$posted->{json}{id}"? traceparent="?$given/);
-pass('the trace of a request is logged');
+pass('the trace context of a request is logged');
 my $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /v1/notifications/$posted->{json}{id} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
     . token(sub => 'api', publish => JSON::true) . "\r\n\r\n");
 is(JSON::decode_json($raw->read_response->{body})->{notification}{metadata}{traceparent}, $given,
-    'the trace of the notification has the trace context');
+    'the trace of the notification contains the trace context');
 post({ traceparent => $other }, Traceparent => $given);
 is(next_notification()->{metadata}{traceparent}, $other, 'the body takes precedence over the header');
 post({}, traceparent => "$given-more");
 is(next_notification()->{metadata}{traceparent}, undef, 'an invalid header is ignored');
 $posted = post({ traceparent => uc $given });
 is($posted->{status}, 400, 'an invalid value in the body is rejected');
-like($posted->{body}, qr/traceparent must be 00-/, 'the error has the valid form');
+like($posted->{body}, qr/traceparent must be 00-/, 'the error contains the valid form');
 post({}, traceparent => "cc-$trace-00f067aa0ba902b7-ff-what-comes");
 is(next_notification()->{metadata}{traceparent}, $given, 'the known part of a later version is used');
 
@@ -109,8 +111,8 @@ ok($may{$_}, "the preflight allows $_") for qw(authorization traceparent tracest
 # A repeat in another span is still a repeat.
 $posted = post({ traceparent => $given }, 'Idempotency-Key' => 'k');
 my $again = post({ traceparent => $other }, 'Idempotency-Key' => 'k');
-is("$posted->{status} $again->{status}", '201 200', 'a repeat with another trace is accepted');
-is($again->{json}{id}, $posted->{json}{id}, 'a repeat with another trace returns the same id');
-is(next_notification()->{metadata}{traceparent}, $given, 'the notification has the first trace');
+is("$posted->{status} $again->{status}", '201 200', 'a repeat with another trace context is accepted');
+is($again->{json}{id}, $posted->{json}{id}, 'a repeat with another trace context returns the same id');
+is(next_notification()->{metadata}{traceparent}, $given, 'the notification has the first trace context');
 
 done_testing();

@@ -1,5 +1,5 @@
 # Tests the scripts of the Helm chart's store with real servers: six nodes join once, and form a cluster again after a
-# rolling restart and after a restart of all nodes, each time with new addresses, as pods have.
+# rolling restart and after a restart of all nodes, each time with new addresses, like pods.
 use strict;
 use warnings;
 
@@ -33,7 +33,7 @@ sub write_file
     return;
 }
 
-# The scripts with paths and a port of this test. getent finds the nodes in a file, instead of the name server of
+# The scripts use paths and a port of this test. getent finds the nodes in a file, instead of the name server of
 # Kubernetes.
 my $scripts = JSON::decode_json(scalar qx{cd '${\ top()}' && python3 tests/lint/chart.py --scripts});
 for my $name (keys %$scripts)
@@ -75,7 +75,7 @@ my @nodes = map { node($_) } 0 .. NODES - 1;
 
 sub start { for my $i (@_) { $nodes[$i]{command} = [ 'env', environment($i), 'sh', "$folder/scripts/start.sh" ]; $nodes[$i]->start } return }
 
-# The exit code of a script, as run by Kubernetes in the pod of that node.
+# Returns the exit code of a script, run as by Kubernetes in the pod of that node.
 sub run { my ($i, $script) = @_; return PostgreSQL::Test::Utils::system_log('env', environment($i), 'sh', "$folder/scripts/$script") >> 8 }
 
 sub cli
@@ -102,7 +102,7 @@ renew(0 .. NODES - 1);
 start(0 .. NODES - 1);
 wait_ready(0 .. NODES - 1);
 pass('a node is ready before it joins the cluster');
-unlike(PostgreSQL::Test::Utils::slurp_file('/proc/' . $_->pid . '/cmdline'), qr/secret$$/, "$_->{name} has no password among its arguments") for @nodes;
+unlike(PostgreSQL::Test::Utils::slurp_file('/proc/' . $_->pid . '/cmdline'), qr/secret$$/, "$_->{name} has no password in its arguments") for @nodes;
 is(run(0, 'join.sh'), 0, 'the nodes join');
 wait_ready(0 .. NODES - 1);
 wait_until('a key can be written', sub { cli(0, '-c', 'set', 'kept', 'yes') eq 'OK' });
@@ -110,7 +110,7 @@ check_cluster('after join.sh');
 is(run(0, 'join.sh'), 0, 'a second join.sh succeeds');
 check_cluster('after a second join.sh');
 
-# Each pod is replaced once the previous pod is ready.
+# Each pod is replaced after the previous pod is ready.
 for my $i (reverse 0 .. NODES - 1)
 {
     $nodes[$i]->stop;

@@ -12,7 +12,7 @@ use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
 
-# The error of a line; undef if it is valid.
+# Each function returns the error of a line, or undef if the line is valid.
 my %fault_of = (
     logfmt => sub {
         $_[0] =~ /^component=(?:[\w.:\/-]+|"(?:[^"\\]|\\.)+") level=(?:error|warn|info|debug) time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z msg="(?:[^"\\]|\\.)+"(?: [a-z_]+=(?:"(?:[^"\\]|\\.)*"|[\w.-]+))*$/a
@@ -47,13 +47,13 @@ for my $format (sort keys %fault_of)
     my $log = slurp_file($relay->{log});
     my @lines = split /\n/, $log, -1;
     is(pop @lines, '', "$format: the last line is complete");
-    cmp_ok(scalar(@lines), '>', 15, "$format: the log has lines");
+    cmp_ok(scalar(@lines), '>', 15, "$format: the log contains lines");
     is_deeply([ map { my $fault = $fault_of{$format}->($_); $fault ? "$fault: $_" : () } @lines ], [], "$format: each line is one event");
     my @secrets = ($Clairon::Test::SECRET, $secret, 'not-for-logs');
-    is_deeply([ grep { index($log, $_) >= 0 } @secrets ], [], "$format: the log has no secrets and no bodies");
+    is_deeply([ grep { index($log, $_) >= 0 } @secrets ], [], "$format: the log contains no secrets and no bodies");
 }
 
-# The reader of the log stops, and continues later.
+# The process that reads the log stops, and resumes later.
 my $fifo = Clairon::Test::scratch() . '/log';
 POSIX::mkfifo($fifo, 0600) or die "no FIFO: $!";
 sysopen my $reader, $fifo, O_RDWR | O_NONBLOCK or die "could not open the FIFO: $!";
@@ -82,7 +82,7 @@ for my $workers (1, 2)
     my $text = '';
     my $loss = qr/^component=log level=warn time=\S+ msg="log lines lost: .*" count=[1-9]\d*\n(?=component=)/m;
     wait_until('the loss is logged', sub { kill HUP => $relay->pid; ($text .= empty()) =~ $loss });
-    pass('the log has the number of lost lines');
+    pass('the log contains the number of lost lines');
     fill();
     is($relay->stop, 0, 'SIGTERM ends the workers while the log is not read');
     empty();

@@ -1,5 +1,5 @@
-# Tests that Prometheus can read /metrics, that each stage exports its latency, and that dashboard and alerts use
-# existing metrics.
+# Tests that Prometheus can read /metrics, that each stage exports its latency, and that the dashboard and the alerts
+# use existing metrics.
 use strict;
 use warnings;
 
@@ -22,7 +22,7 @@ sub notify
 sub value { return $relay->metric($_[0]) // 0 }
 sub has { my ($name, $count) = @_; return wait_until("$name is $count", sub { value($name) == $count }) }
 
-# One notification is acknowledged, one exhausted, one pending.
+# One notification is acknowledged, one is exhausted, and one is pending.
 my $secret = 'somebody-secret';
 my ($one, $two) = map { $relay->client($_) } $secret, 'other';
 my $id = notify($secret, q{ack_timeout => '1 hour'});
@@ -45,12 +45,13 @@ for my $script (qw(ingest report ack due other))
     cmp_ok(value(qq{clairon_store_script_seconds_count{script="$script"}}), '>', 0, "script $script has durations");
 }
 wait_until('the age of the oldest pending notification grows', sub { value('clairon_pending_oldest_seconds') > 0.1 });
-cmp_ok(value('clairon_sent_seconds_sum'), '<', 2 * (time() - $^T), 'the recorded times are not longer than this test');
+cmp_ok(value('clairon_sent_seconds_sum'), '<', 2 * (time() - $^T),
+    'the recorded times do not exceed the duration of this test');
 my ($status, $text) = $relay->get('/metrics');
 is($status, 200, 'one response contains all metrics');
 unlike($text, qr/\Q$secret\E|\Q$id\E/, 'metrics contain no users and no ids');
 
-# The text format, strictly: headers before samples, each family once, valid names.
+# Checks the text format strictly: headers precede samples, each metric family occurs once, and names are valid.
 my (%kind, %help, %seen, %samples, @faults, $family);
 for my $line (split /\n/, $text)
 {
@@ -94,7 +95,7 @@ for my $name (sort keys %kind)
 is_deeply(\@faults, [], 'the format is valid');
 cmp_ok(scalar(keys %kind), '>', 40, 'the output contains metrics');
 
-# Dashboard and alerts.
+# The dashboard and the alerts use exported metrics.
 my $dashboard = JSON::decode_json(slurp_file("$top/docker/grafana-dashboard.json"));
 my $alerts    = slurp_file("$top/docker/alerts.yml");
 my @queries = map { $_->{expr} } map { @{ $_->{targets} // [] } } @{ $dashboard->{panels} };
@@ -108,21 +109,21 @@ my %ids;
 $ids{ $_->{id} }++ for @{ $dashboard->{panels} };
 is_deeply([ grep { $_ > 1 } values %ids ], [], 'the panels of the dashboard have distinct ids');
 
-# Each alert has a section with its name.
+# docker/OPERATIONS.md has a section for each alert.
 my $book = slurp_file("$top/docker/OPERATIONS.md");
 my @names = $alerts =~ /^ +- alert: (\w+)$/mg;
 cmp_ok(scalar(@names), '>', 10, 'alerts are defined');
 is_deeply([ grep { $book !~ /^### \Q$_\E$/m } @names ], [], 'OPERATIONS.md explains each alert');
 is_deeply([ grep { my $name = lc; $alerts !~ /runbook: "OPERATIONS\.md#$name"/ } @names ], [], 'each alert links to its section');
 
-# Metrics that the pages mention exist; other names with this prefix are roles.
+# Each metric mentioned on the pages exists; other names with this prefix are roles.
 my %mentioned = map { $_ => 1 } map { slurp_file("$top/$_") =~ /\b(clairon_[a-z_]*[a-z])\b/g }
   qw(README.md docs/REFERENCE.md docs/STORE.md docker/OPERATIONS.md client/PROTOCOL.md decoder/FRAMES.md);
 delete @mentioned{qw(clairon_app clairon_relay)};
-cmp_ok(scalar(keys %mentioned), '>', 3, 'the pages name more than three metrics');
-is_deeply([ sort grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } keys %mentioned ], [], 'the metrics of the pages are exported');
+cmp_ok(scalar(keys %mentioned), '>', 3, 'the pages mention more than three metrics');
+is_deeply([ sort grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } keys %mentioned ], [], 'all metrics on the pages are exported');
 
-# promtool: the installed program, or the one in Debian's package without installing it.
+# Uses the installed promtool, or extracts promtool from Debian's package without installing it.
 sub promtool
 {
     return 'promtool' if system('command -v promtool >/dev/null') == 0;

@@ -1,5 +1,5 @@
 # Tests two relays behind nginx with docker/nginx.conf: all transports deliver notifications, and a rolling restart
-# loses none.
+# loses no notification.
 use strict;
 use warnings;
 
@@ -38,7 +38,7 @@ my @relays = map {
     Clairon::Test::relay($pg, $store,
         conf => { 'gate.drain' => '500ms', 'gate.trusted_proxies' => '127.0.0.1', 'gate.max_per_address' => 1000 }) } 1, 2;
 
-# The file unchanged, except for addresses.
+# docker/nginx.conf is used unchanged, except for addresses.
 my $port   = free_port();
 my $folder = scratch();
 my $conf   = slurp_file(top() . '/docker/nginx.conf');
@@ -57,7 +57,7 @@ my %bearer = (Authorization => 'Bearer ' . token(sub => 'u0', publish => \1));
 wait_until('nginx serves requests', sub {
     eval { $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->code } });
 
-# Plain HTTP.
+# Clients use plain HTTP.
 is($agent->get("$url/metrics")->result->code, 404, 'internal paths are not forwarded');
 my $pos = $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->headers->header('Clairon-Pos');
 my $response = $agent->post("$url/v1/notifications" => { %bearer, 'Idempotency-Key' => 'k1' } => json =>
@@ -80,7 +80,7 @@ like($polled->body, qr/"said":"hello"/, 'a poll returns the notification');
 is($agent->post("$url/v1/ack" => \%bearer => json => { ids => [ $response->json->{id} ] })->result->code, 204,
     'an ack is accepted');
 
-# The client, while the relays are restarted in turn.
+# The JavaScript client stays in use while the relays are restarted in turn.
 my @pages = map { Clairon::Test::page(name => "page$_", websocket => 1, url => "$url/v1/ws",
         token => token(sub => "u$_")) } 1 .. 3;
 for my $page (@pages) { wait_until('a page is open', sub { ($page->state->{state} // '') eq 'open' }) }
@@ -93,15 +93,15 @@ for my $turn (1 .. TURNS)
         is($relay->stop, 0, "turn $turn: a relay drains");
         $relay->start;
         $relay->wait_ready;
-        # A rolling restart: the next relay is restarted after nginx uses this one again.
-        wait_until('nginx uses the relay again', sub {
+        # In a rolling restart, the next relay is restarted after nginx uses the restarted relay again.
+        wait_until('nginx uses the restarted relay again', sub {
             my $by = $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->headers->header('Upstream');
             ($by // '') =~ /:$relay->{port}$/ });
         wait_until('more rows arrive', sub { $pages[0]->rows > $seen });
     }
 }
 $pg->safe_psql('postgres', 'INSERT INTO enough VALUES (true)');
-ok($writer->finish, 'rows were written during the restarts');
+ok($writer->finish, 'rows are written during the restarts');
 my $rows = $pg->safe_psql('postgres', 'SELECT count(*) FROM t');
 note("$rows rows are written");
 for my $i (1 .. 3)

@@ -1,5 +1,5 @@
-# Tests that nginx and HAProxy route users by the shard in the address, so that each relay reads only some shards of a
-# cluster, and that they route the users of a lost relay to another one.
+# Tests that nginx and HAProxy route users by the shard in the URL, so that each relay reads only some shards of a
+# cluster, and that they route the users of a lost relay to another relay.
 use strict;
 use warnings;
 
@@ -23,7 +23,7 @@ my %users;
 for my $user (map { "user$_" } 1 .. 200) { push @{ $users{ $cluster->shard_of($user) } }, $user }
 my @shards = sort { $a <=> $b } keys %users;
 
-# Writes a configuration and starts the proxy with it.
+# Writes a proxy configuration and starts the proxy with it.
 sub start_proxy
 {
     my ($name, $folder, $text, @command) = @_;
@@ -36,7 +36,7 @@ sub start_proxy
     return $proxy;
 }
 
-# docker/nginx.conf with the change that its comment and docker/OPERATIONS.md describe.
+# Uses docker/nginx.conf with the change that its comment and docker/OPERATIONS.md describe.
 sub start_nginx
 {
     my ($folder, %ports) = @_;
@@ -50,13 +50,13 @@ sub start_nginx
         '/usr/sbin/nginx', '-p', $folder, '-c', "$folder/nginx.conf", '-e', 'stderr');
 }
 
-# The lines of docker/OPERATIONS.md.
+# Uses the lines in docker/OPERATIONS.md.
 sub start_haproxy
 {
     my ($folder, %ports) = @_;
     my ($conf) = slurp_file(top() . '/docker/OPERATIONS.md') =~ /^```\n(defaults\n.*?)^```$/ms;
     is($conf =~ s/^(    server \S+ )10\.0\.0\.1([12]):8080/"${1}127.0.0.1:" . $ports{ 8080 + $2 }/gme, 2, 'the configuration names two relays');
-    is($conf =~ s/^    bind :8080$/    bind 127.0.0.1:$ports{8080}/m, 1, 'the configuration has an address of the proxy');
+    is($conf =~ s/^    bind :8080$/    bind 127.0.0.1:$ports{8080}/m, 1, 'the configuration contains an address of the proxy');
     return start_proxy('haproxy', $folder, $conf, '/usr/sbin/haproxy', '-db', '-f', "$folder/haproxy.conf");
 }
 
@@ -99,7 +99,7 @@ sub check_routes
     $connect->($users{$one}[2], "?shard=$two");
     $connect->($users{$two}[2], '');
     cmp_ok($followed->(), '<=', @relays + @shards + 2,
-        'a wrong or missing shard makes relays read at most two additional shards');
+        'a wrong or missing shard in the URL makes relays read at most two additional shards');
     $check_rows->('through the proxy');
 
     $relays[0]->kill9;

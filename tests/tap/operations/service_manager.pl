@@ -18,7 +18,7 @@ sub listen_to
     return @datagrams;
 }
 
-# The datagrams up to the matching one; later calls continue after it.
+# Returns the datagrams up to the first match; later calls return the following datagrams.
 sub datagrams_until
 {
     my ($pattern) = @_;
@@ -35,7 +35,7 @@ sub datagrams_until
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
 
-# The following relays use sd_notify.
+# The relays that start from now on use sd_notify.
 $ENV{NOTIFY_SOCKET} = $path;
 $ENV{WATCHDOG_USEC} = 4_000_000;
 my $relay = Clairon::Test::relay($pg, $store, wait => 0, conf => { 'gate.drain' => '2s' });
@@ -52,7 +52,7 @@ is($relay->stop, 0, 'the stopped relay drains');
 is((datagrams_until(qr/STOPPING/))[-1], "STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000",
     'the stop is announced with its timeout');
 
-# A WATCHDOG_PID of another process: the interval of that watchdog passes many times in this test.
+# WATCHDOG_PID is another process, whose watchdog interval passes many times in this test.
 @ENV{qw(WATCHDOG_PID WATCHDOG_USEC)} = ($$, 2000);
 $relay->start;
 datagrams_until(qr/READY/);
@@ -62,7 +62,7 @@ ok(!grep({ /WATCHDOG/ } datagrams_until(qr/STOPPING/)), 'the watchdog of another
 delete $ENV{WATCHDOG_PID};
 $ENV{WATCHDOG_USEC} = 4_000_000;
 
-# Several workers, of which only one process sends.
+# With several workers, only one process sends datagrams.
 $relay->configure('gate.workers' => 2);
 $relay->start;
 datagrams_until(qr/READY/);
@@ -73,18 +73,18 @@ kill STOP => $workers[1];
 $relay->wait_for_log(qr/worker does not respond, killing it" pid=$workers[1].*worker was killed, starting another" pid=$workers[1] signal=9/s);
 wait_until('a new worker runs', sub { 2 == grep { $_ != $workers[1] } children($relay->pid) });
 ok(scalar(grep { $_ == $workers[0] } children($relay->pid)), 'only the stuck worker is replaced');
-# All workers are paused, as with a suspended machine, for longer than a worker's watchdog interval.
+# All workers are paused, as on a suspended machine, for longer than a worker's watchdog interval.
 @workers = children($relay->pid);
 kill STOP => $relay->pid, @workers;
 my $until = time + 6;
-wait_until('some time has passed', sub { time > $until });
+wait_until('the watchdog interval has passed', sub { time > $until });
 listen_to();
 @datagrams = ();
 kill CONT => $relay->pid;
 datagrams_until(qr/^WATCHDOG=1$/);
 kill CONT => @workers;
 $relay->wait_ready;
-is_deeply([ children($relay->pid) ], \@workers, 'workers that were paused together are not stuck');
+is_deeply([ children($relay->pid) ], \@workers, 'workers that were paused together are not replaced');
 kill HUP => $relay->pid;
 datagrams_until(qr/RELOADING/);
 datagrams_until(qr/READY/);
@@ -92,12 +92,12 @@ $relay->stop;
 is_deeply([ grep { !/^WATCHDOG=1$/ } datagrams_until(qr/STOPPING/) ], ["STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000"],
     'with several workers, only the supervisor sends datagrams');
 
-# A missing service manager does not stop the relay.
+# The relay runs without a service manager.
 $ENV{NOTIFY_SOCKET} = scratch() . '/nobody';
 $relay->start;
 $relay->wait_ready;
 $relay->wait_for_log(qr/could not notify the service manager/);
-pass('a missing service manager is logged and does not end the relay');
+pass('a missing service manager is logged and does not stop the relay');
 $relay->stop;
 
 $ENV{NOTIFY_SOCKET} = '@clairon-test-' . $$;

@@ -1,4 +1,4 @@
-# Tests a row whose newer version another device has acknowledged: no session then receives an older version as a
+# Tests a row whose newer version another device has acknowledged: afterwards, no session receives an older version as a
 # first delivery.
 use strict;
 use warnings;
@@ -33,7 +33,7 @@ sub deliver_plain { my ($client) = @_;
     return $client->run_until('a plain row arrives', sub { grep { $_->{metadata}{source} eq 'plain' && $_->{payload}{after}{id} == $id } $client->notifications }) }
 sub pending_is { my ($count) = @_; return wait_until("$count notifications are pending", sub { $store->pending == $count }) }
 
-# Older versions that followed newer ones without a retry mark.
+# Returns the older versions that followed newer versions without a retry mark.
 sub faults
 {
     my ($client) = @_;
@@ -47,7 +47,8 @@ sub faults
     return "@faults";
 }
 
-# A full in-flight window with queued rows; another device acknowledges one of them while this one is disconnected.
+# A device has a full in-flight window and queued rows. Another device acknowledges one of them while the first device
+# is disconnected.
 for my $relay (@relays)
 {
     my $user = "u$last";
@@ -63,7 +64,7 @@ for my $relay (@relays)
     ack($phone, "$row.2");
     pending_is(2);
     $desktop = $relay->client($user, win => 1, pos => $pos);
-    is($desktop->wait_for('connected')->{resumed}, JSON::false, 'a session is not resumed if some rows were acknowledged elsewhere');
+    is($desktop->wait_for('connected')->{resumed}, JSON::false, 'a session does not resume if another device acknowledged some of its rows');
     deliver_plain($desktop);
     ack($desktop, "$first.1");
     ack($desktop, "$row.1");
@@ -98,7 +99,7 @@ for my $relay (@relays)
     $_->close for $phone, $desktop;
 }
 
-# A user who rejoins a group receives its pending rows after a newer version that another group has received.
+# A user who rejoins a group receives the group's pending rows after a newer version that was sent to another group.
 {
     $pg->safe_psql('postgres', q{
         CREATE TABLE teams (id int PRIMARY KEY, version int, team text);
@@ -118,7 +119,7 @@ for my $relay (@relays)
     $client->run_until('the older version arrives', sub { $versions->() =~ / / });
     is($versions->(), '2:0 1:1', 'a late older version is marked as a retry');
     my ($raw) = grep { /"version":1/ } @{ $client->{raw} };
-    like($raw, qr/"attempts":1,"limit":5,"backoff":"EXPONENTIAL"\}\}\}\}$/, 'the late version is otherwise unchanged');
+    like($raw, qr/"attempts":1,"limit":5,"backoff":"EXPONENTIAL"\}\}\}\}$/, 'the late version has no other changes');
     $client->close;
 }
 

@@ -19,8 +19,8 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.ack_timeout' =
 $pg->safe_psql('postgres', "INSERT INTO $_ SELECT i, 0 FROM generate_series(1, ${\ROWS}) i") for qw(t hurry);
 wait_until('the rows are stored', sub { $store->entries == 2 * ROWS });
 
-# Acknowledges every other notification, which causes retries. One user reconnects after every tenth notification, and
-# one never reconnects.
+# Acknowledges about half of the notifications, so that the others are retried. One user reconnects after every tenth
+# round; the other users never reconnect.
 my %first;    # first deliveries of each user
 sub process
 {
@@ -49,7 +49,7 @@ close $file;
 my $writer = Clairon::Test::writer($pg, $changes);
 my $rounds = 0;
 sub is_complete { my ($user) = @_; return 2 * CHANGES == grep { $_->{metadata}{operation} eq 'update' } @{ $first{$user}{order} // [] } }
-wait_until('all notifications are complete', sub {
+wait_until('all updates have arrived', sub {
     for my $user (keys %client)
     {
         my $ticks = 0;
@@ -58,7 +58,7 @@ wait_until('all notifications are complete', sub {
     }
     if (++$rounds % 10 == 0)
     {
-        $at{comes} = process('comes', $client{comes}, $at{comes});    # notifications that arrived while the others ran
+        $at{comes} = process('comes', $client{comes}, $at{comes});    # notifications that arrived while the other clients ran
         my $pos = $client{comes}->pos;
         $client{comes}->close;
         $client{comes} = $relay->client('comes', pos => $pos);

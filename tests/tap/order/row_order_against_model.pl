@@ -1,9 +1,8 @@
 # Tests, with random devices, in-flight windows, acks, retries and relays, that a row's changes are first delivered in
-# commit order and that no notification is lost.
-#
-# Each seed is a user with a few rows, several devices and a separate random sequence; many users run in parallel on
-# the same servers. CLAIRON_ORDER_SEED=n starts at seed n, CLAIRON_ORDER_SEEDS=n sets the number of seeds,
-# CLAIRON_ORDER_STEPS=n their length. CLAIRON_TEST_SHARDS=4 splits the store.
+# commit order and that no notification is lost.  Each seed is a user with a few rows, several devices and a separate
+# random sequence; many users run in parallel on the same servers. CLAIRON_ORDER_SEED=n starts at seed n,
+# CLAIRON_ORDER_SEEDS=n sets the number of seeds, and CLAIRON_ORDER_STEPS=n their length. CLAIRON_TEST_SHARDS=4 splits
+# the store.
 use strict;
 use warnings;
 
@@ -43,7 +42,7 @@ my $sql = '';
 my (@faults, @lost);
 my ($repeats, $gaps, $sessions) = (0, 0, 0);
 
-# A random number below `$below` from the world's sequence.
+# Returns a random number below `$below` from the world's sequence.
 sub random_below
 {
     my ($world, $below) = @_;
@@ -68,7 +67,7 @@ sub new_world
     return $world;
 }
 
-# A new row, or a new version of a row; sometimes also for another user, whose stream may be in another shard.
+# Writes a new row, or a new version of a row; sometimes also for another user, whose stream may be in another shard.
 sub change_row
 {
     my ($world) = @_;
@@ -169,7 +168,7 @@ sub post
     return $acknowledge && $acknowledge->code =~ /^20/;
 }
 
-# Usually connects with the newest cursor, sometimes with an older one or none. Without a cursor, the model does not
+# Usually connects with the newest cursor, sometimes with an older cursor or none. Without a cursor, the model does not
 # count earlier notifications as missed.
 sub connect_device
 {
@@ -202,7 +201,7 @@ sub enlarge_window
     return is_connected($device) ? $device->{client}->send({ t => 'subscribe', r => 1, topics => ['*'] }) : undef;
 }
 
-# The last messages of a closing connection have also been received.
+# Messages that were in transit when the connection was closed are also processed.
 sub disconnect_device
 {
     my ($device) = @_;

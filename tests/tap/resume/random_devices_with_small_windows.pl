@@ -1,5 +1,6 @@
-# Tests users with several devices with small in-flight windows that connect, disconnect and acknowledge at random while
-# relays are killed: each device receives all notifications of its user, or a gap after a lost notification.
+# Tests users with several devices with small in-flight windows. The devices connect, disconnect and acknowledge at
+# random while relays are killed: each device receives all notifications of its user, or a gap after a lost
+# notification.
 use strict;
 use warnings;
 
@@ -56,7 +57,7 @@ sub process
     return;
 }
 
-# Processes messages since the last call.
+# Processes the messages received since the last call.
 sub process_new
 {
     my ($device) = @_;

@@ -1,5 +1,5 @@
-# Tests that a device that has a full in-flight window and reconnects with the cursor of a notification that bypassed
-# its queue receives the queued notifications, or a gap for those that another device acknowledged.
+# A device has a full in-flight window and reconnects with the cursor of a notification that bypassed its queue. Tests
+# that it receives the queued notifications, or a gap for queued notifications that another device acknowledged.
 use strict;
 use warnings;
 
@@ -24,7 +24,7 @@ sub ack { my ($client, @rows) = @_;
     my %is = map { $_ => 1 } @rows;
     return $client->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 't' && $is{ $_->{payload}{after}{id} } } $client->notifications) }
 
-# Six rows for a user whose desktop has an in-flight window of two, and one row for ALL that bypasses them.
+# Six rows are for a user whose desktop has an in-flight window of two, and one row for ALL bypasses them.
 sub disconnect_with_full_window
 {
     my ($user, %args) = @_;
@@ -48,7 +48,7 @@ sub poll { my ($from) = @_;
         Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u4')) }
 sub all_acked { return wait_until('all notifications are acknowledged', sub { $store->pending == 0 }) }
 
-# No row is acknowledged during the absence.
+# No row is acknowledged while the device is disconnected.
 my ($phone, $pos, $from) = disconnect_with_full_window('u1');
 my $desktop = $relays[0]->client('u1', win => 2, pos => $pos);
 is($desktop->wait_for('connected')->{resumed}, JSON::true, 'a reconnecting device resumes');
@@ -62,7 +62,7 @@ is_deeply([ rows($desktop) ], [ $from .. $from + 5 ], 'the device receives the q
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (1000)');
 $desktop->run_until('the row without ack_required arrives', sub { rows($desktop, 'plain') });
 is($desktop->gaps, '', 'the device receives no gap');
-unlike($desktop->pos, qr/~/, 'the cursor records no queued rows after the queue is empty');
+unlike($desktop->pos, qr/~/, 'the cursor contains no queued rows after the queue is empty');
 $_->close for $desktop, $phone;
 
 # The phone acknowledges rows that the desktop has received.
@@ -70,18 +70,20 @@ $_->close for $desktop, $phone;
 ack($phone, $from, $from + 1);
 wait_until('two acks are stored', sub { $store->pending == 4 });
 $desktop = $relays[0]->client('u2', win => 2, pos => $pos);
-is($desktop->wait_for('connected')->{resumed}, JSON::true, 'delivered rows may be acknowledged by another device');
+is($desktop->wait_for('connected')->{resumed}, JSON::true,
+    'a device resumes although another device acknowledged delivered rows');
 for my $i (0, 1)
 {
     $desktop->run_until('two more rows arrive', sub { rows($desktop) == 2 * $i + 2 });
     ack($desktop, rows($desktop));
 }
 all_acked();
-is_deeply([ rows($desktop) ], [ $from + 2 .. $from + 5 ], 'the remaining rows follow');
+is_deeply([ rows($desktop) ], [ $from + 2 .. $from + 5 ], 'the remaining rows are delivered');
 is($desktop->gaps, '', 'acknowledgements by another device cause no gap');
 $_->close for $desktop, $phone;
 
-# The phone acknowledges queued rows of the desktop, which reconnects to either relay, even after its relay was killed.
+# The phone acknowledges queued rows of the desktop. The desktop reconnects to either relay, also after its relay was
+# killed.
 for my $i (0, 1, 2)
 {
     ($phone, $pos, $from) = disconnect_with_full_window("u3$i");
@@ -89,9 +91,9 @@ for my $i (0, 1, 2)
     wait_until('one ack is stored', sub { $store->pending == 5 });
     if ($i == 2) { $relays[1]->kill9; $relays[1]->start; $relays[1]->wait_ready }
     $desktop = $relays[$i % 2]->client("u3$i", win => 2, pos => $pos);
-    is($desktop->wait_for('connected')->{resumed}, JSON::false, 'a session with a loss is not resumed');
+    is($desktop->wait_for('connected')->{resumed}, JSON::false, 'a session that missed a row does not resume');
     $desktop->run_until('the gap arrives', sub { $desktop->gaps });
-    is($desktop->gaps, 'shed', 'a session with a loss receives a gap');
+    is($desktop->gaps, 'shed', 'a session that missed a row receives a gap');
     $desktop->run_until('the unacknowledged rows arrive', sub { rows($desktop) == 2 });
     ack($desktop, rows($desktop));
     $desktop->run_until('two more rows arrive', sub { rows($desktop) == 4 });
@@ -99,12 +101,12 @@ for my $i (0, 1, 2)
     $desktop->run_until('the last notification arrives', sub { rows($desktop) == 5 });
     ack($desktop, rows($desktop));
     all_acked();
-    is_deeply([ rows($desktop) ], [ map { $from + $_ } 0 .. 2, 4, 5 ], 'a session with a loss receives the remaining rows');
-    is($desktop->gaps, 'shed', 'a session with a loss receives one gap');
+    is_deeply([ rows($desktop) ], [ map { $from + $_ } 0 .. 2, 4, 5 ], 'a session that missed a row receives the remaining rows');
+    is($desktop->gaps, 'shed', 'a session that missed a row receives one gap');
     $_->close for $desktop, $phone;
 }
 
-# Polls after a loss: a poll continues after the gap and loses no row without ack_required.
+# After a loss, a poll continues from the gap and loses no row without ack_required.
 ($phone, $pos, $from) = disconnect_with_full_window('u4');
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (1001)');
 ack($phone, $from + 2);
@@ -117,6 +119,6 @@ for (1 .. 3)
     $response = poll($response->{headers}{'clairon-pos'});
     $body .= $response->{body} // '';
 }
-like($body, qr/"id":1001\b/, 'the poll returns the following row');
+like($body, qr/"id":1001\b/, 'the next poll returns the row after the gap');
 
 done_testing();

@@ -22,7 +22,7 @@ sub notify
 }
 sub has { my ($client, $id) = @_; return grep { $_->{metadata}{id} eq $id } $client->notifications }
 
-# The result of a resume from this cursor up to the notification: [resumed, gaps].
+# Returns the result of a resume from this cursor up to the notification: [resumed, gaps].
 sub resume
 {
     my ($at, $user, $pos, $last, %options) = @_;
@@ -41,30 +41,32 @@ my $foreign = notify('u2', ttl => '300 milliseconds');
 my $first   = notify('u1', topic => 'kept');
 wait_until('both notifications are stored', sub { $store->entries == 2 });
 wait_expired($foreign);
-is_deeply(resume($relay, 'u1', $pos, $first), [ 'whole', '' ], 'another user\'s loss does not count as a loss');
+is_deeply(resume($relay, 'u1', $pos, $first), [ 'whole', '' ], 'an expired notification of another user is not a loss');
 my $short = notify('u1', ttl => '300 milliseconds', topic => 'short');
 my $last  = notify('u1', topic => 'kept');
 wait_until('all notifications are stored', sub { $store->entries == 4 });
 wait_expired($short);
-is_deeply(resume($relay, 'u1', $pos, $last), [ 'not whole', 'expired' ], 'an expired notification is a loss with a gap');
-is_deeply(resume($relay, 'u1', $pos, $last, topics => ['kept']), [ 'whole', '' ], 'an expired notification of another topic does not count as a loss');
+is_deeply(resume($relay, 'u1', $pos, $last), [ 'not whole', 'expired' ], 'an expired notification of the user is a loss with a gap');
+is_deeply(resume($relay, 'u1', $pos, $last, topics => ['kept']), [ 'whole', '' ], 'an expired notification of another topic is not a loss');
 my $stream = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => $pos);
-is($stream->wait_message('connected')->{resumed}, JSON::false, 'an expired notification is a loss on SSE');
+is($stream->wait_message('connected')->{resumed}, JSON::false, 'an expired notification of the user is a loss on SSE');
 my $all = $relay->client('u1', pos => $pos);
 $all->run_until('the last notification arrives', sub { has($all, $last) });
 my $behind = $all->pos;
 $all->close;
-is_deeply(resume($relay, 'u1', $behind, notify('u1')), [ 'whole', '' ], 'a cursor after the loss resumes');
+is_deeply(resume($relay, 'u1', $behind, notify('u1')), [ 'whole', '' ],
+    'a client resumes from a cursor after the loss');
 
-# Cursors older than the replay buffer are resumed from the store.
+# Older notifications than those in the replay buffer are read from the store.
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u3}', '{}') FROM generate_series(1, 600)});
 $last = notify('u1');
 wait_until('all notifications are stored', sub { $store->entries == 606 });
 $relay->restart;
-is_deeply(resume($relay, 'u1', $pos, $last), [ 'not whole', 'expired' ], 'a cursor from before the start of the relay resumes');
-is_deeply(resume($relay, 'u1', $behind, $last), [ 'whole', '' ], 'the stream is searched page by page');
+is_deeply(resume($relay, 'u1', $pos, $last), [ 'not whole', 'expired' ], 'a client with a cursor from before the restart of the relay receives the gap');
+is_deeply(resume($relay, 'u1', $behind, $last), [ 'whole', '' ],
+    'a client resumes from a cursor that is several pages behind');
 
-# Beyond the search limit, a session is not marked as resumed, but receives all notifications, together with live ones.
+# Beyond the search limit, a session does not resume, but receives all notifications, including live notifications.
 my $start = $relay->client('u4')->pos;
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', CASE i % 100 WHEN 0 THEN '{u4}' ELSE '{nobody,no one}' END::text[],
     jsonb_build_object('nth', i)) FROM generate_series(1, 22000) i});
@@ -73,7 +75,7 @@ wait_until('the relays have read all notifications', sub { 2 == grep { $_->metri
 for my $at ($relay, $proxied)
 {
     my $late = $at->client('u4', pos => $start);
-    is($late->wait_for('connected')->{resumed}, JSON::false, 'a session far behind is not marked as resumed');
+    is($late->wait_for('connected')->{resumed}, JSON::false, 'a session far behind does not resume');
     my $live = notify('u4');
     $late->run_until('the live notification arrives', sub { has($late, $live) });
     is_deeply([ grep { defined } map { $_->{payload}{nth} } $late->notifications ], [ map { 100 * $_ } 1 .. 220 ], 'a session far behind receives all notifications in order, without duplicates');
@@ -91,7 +93,7 @@ $proxy->cut;
 $proxied->wait_for_log(qr/component=store(?:-\d)? level=warn/);
 $proxy->thaw;
 $waiting->run_until('the notification arrives', sub { has($waiting, $last) || $waiting->{closed} });
-ok(!$waiting->{closed}, 'a client that connects during the failure is served after the restart');
+ok(!$waiting->{closed}, 'a client that connects during the outage is served after the restart');
 is_deeply([ grep { $_->{t} eq 'bye' } @{ $waiting->{messages} } ], [], 'the client receives no bye');
 is($_->stop, 0, 'SIGTERM ends a relay with status 0') for $relay, $proxied;
 

@@ -1,11 +1,11 @@
-# Tests that a paused relay detects that the streams of acks and memberships were trimmed meanwhile.
+# Tests that a paused relay detects that the streams of acks and memberships were trimmed during the pause.
 use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
 use Test::More;
 
-# More events than the store keeps for relays, including the reply that the relay waits for.
+# More events than the store retains for relays, even if the reply that the relay waits for contains the first events.
 use constant { RECEIPTS => 600, MEMBERS => 12_000, FIRST => 200 };
 
 my $pg     = Clairon::Test::postgresql('main');
@@ -18,7 +18,7 @@ sub notify { my ($audience, $target, $more) = @_;
 sub has { my ($client, $id) = @_; return scalar grep { $_->{metadata}{id} eq $id } $client->notifications }
 sub is_member { my ($user) = @_; return $store->execute('SISMEMBER', 'clairon:members:TEAM:t1', $user) }
 
-# Pauses the relay during a block.
+# Calls a function while the relay is stopped.
 sub while_relay_is_stopped
 {
     my ($relay, $what) = @_;
@@ -31,7 +31,7 @@ sub while_relay_is_stopped
 sub wait_detected { my ($relay, $mark) = @_;
     return $relay->wait_for_log(qr/stream was trimmed before it was read/, from => $mark) }
 
-# Acks of the same user's session on another relay free an in-flight window.
+# Acks of the same user's session on another relay free the in-flight window.
 my $first_session  = $first->client('u1');
 my $second_session = $second->client('u1', win => 2);
 my @ids = map { notify('USER', 'u1', ', ack_required => true') } 1 .. 2;
@@ -51,8 +51,8 @@ pass('missed ack events do not block the in-flight window');
 $second_session->ack($third);
 wait_until('all notifications are complete', sub { $store->pending == 0 });
 
-# Memberships: one ends and one starts before a notification, with many others in between. The relay reads them one by
-# one, or finds them trimmed.
+# One membership ends and another starts before a notification, with many other memberships in between. The relay reads
+# the changes one by one, or detects that they were trimmed.
 sub class_members { my ($class, $count) = @_;
     return "INSERT INTO clairon.member SELECT 'CLASS', '$class', 'pupil' || i FROM generate_series(1, $count) i;" }
 for my $others (FIRST, MEMBERS)

@@ -1,5 +1,5 @@
-# Tests that a device that has a full in-flight window and changes its topics, live or on reconnect, receives the
-# queued notifications, or a gap for those that another device acknowledged.
+# A device has a full in-flight window and changes its topics, while connected or on reconnect. Tests that it receives
+# the queued notifications, or a gap for queued notifications that another device acknowledged.
 use strict;
 use warnings;
 
@@ -25,7 +25,7 @@ sub ack { my ($client, $row) = @_;
     return $client->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $row } $client->notifications) }
 sub pending_is { my ($count) = @_; return wait_until("$count notifications are pending", sub { $store->pending == $count }) }
 
-# Rows 1, 2 and 4 have a topic of the desktop, row 3 does not. The in-flight window has one slot. Row 5 has no
+# Rows 1, 2 and 4 have a topic of the desktop, row 3 has another topic. The in-flight window has one slot. Row 5 has no
 # ack_required.
 sub clients_with_full_window
 {
@@ -51,7 +51,7 @@ sub empty
     return;
 }
 
-# A notification that was filtered before must not be mistaken for a queued one.
+# A notification that was filtered before must not be mistaken for a queued notification.
 my ($phone, $desktop) = clients_with_full_window('u1');
 $desktop->send({ t => 'subscribe', r => 1, topics => ['postgres.b'] });
 $desktop->wait_for('subscribed');
@@ -76,13 +76,14 @@ $desktop->close;
 ack($phone, 2);
 pending_is(3);
 $desktop = $relays[0]->client('u2', pos => $pos);
-is($desktop->wait_for('connected')->{resumed}, JSON::false, 'a reconnect with more topics and a loss is not resumed');
+is($desktop->wait_for('connected')->{resumed}, JSON::false,
+    'a client that reconnects with more topics after a loss does not resume');
 wait_row($desktop, 4);
-is(gaps($desktop), 'shed', 'a reconnect with more topics and a loss receives a gap');
+is(gaps($desktop), 'shed', 'a client that reconnects with more topics after a loss receives a gap');
 is_deeply([ rows($desktop) ], [ 1, 3, 4 ], 'the remaining rows are delivered');
 empty($phone, $desktop);
 
-# Without acks of another device there is no gap, regardless of the filter.
+# Without acks of another device, there is no gap, regardless of the topics.
 ($phone, $desktop) = clients_with_full_window('u3');
 $desktop->send({ t => 'unsubscribe', r => 1, topics => ['postgres.a'] });
 $desktop->wait_for('subscribed');

@@ -1,5 +1,5 @@
-# Tests two devices of one user with small in-flight windows: each receives all notifications once and in order, or a
-# gap for those that the other acknowledged.
+# Tests two devices of one user with small in-flight windows: each device receives all notifications once and in order,
+# or a gap for notifications that the other device acknowledged.
 use strict;
 use warnings;
 
@@ -23,7 +23,7 @@ sub ack_all { my ($client) = @_;
 sub is_rising { my ($ids) = @_; return !grep { $ids->[$_] <= $ids->[ $_ - 1 ] } 1 .. $#$ids }
 sub all_acked { return wait_until('all notifications are acknowledged', sub { $store->pending == 0 }) }
 
-# Disconnected while the other device acknowledges more than an in-flight window.
+# A device is disconnected while the other device acknowledges more notifications than an in-flight window contains.
 my $phone = $relays[0]->client('u1');
 my $pos   = $phone->pos;
 insert(1, 40, 'u1');
@@ -36,7 +36,7 @@ for my $i (0, 1)
     my $desktop = $relay->client('u1', win => 4, pos => $pos);
     is($desktop->wait_for('connected')->{resumed}, JSON::true, 'the session resumes');
     $desktop->run_until('missed rows arrive', sub { rows($desktop) >= 40 + $i || $desktop->gaps });
-    is_deeply([ rows($desktop) ], [ 1 .. 40, (50) x $i ], 'the session receives all missed rows in order, acknowledged or not');
+    is_deeply([ rows($desktop) ], [ 1 .. 40, (50) x $i ], 'the session receives all missed rows in order, although they are acknowledged');
     is($desktop->gaps, '', 'the session receives no gap');
     insert(50 + $i, 50 + $i, 'u1');
     $desktop->run_until('the new row arrives', sub { rows($desktop) == 41 + $i });
@@ -46,9 +46,8 @@ for my $i (0, 1)
 }
 all_acked();
 
-# Both devices are connected, and one has a full in-flight window when the other acknowledges. If an ack completes
-# before the store checks its row, the row is sent without a gap. Rounds are therefore repeated until the store is
-# faster than the acks.
+# Both devices are connected, and one device has a full in-flight window when the other device acknowledges. Depending
+# on the timing of the acks, queued rows are sent and there is no gap. Rounds are therefore repeated until a gap occurs.
 sub round_of
 {
     my ($relay, $first) = @_;
@@ -83,11 +82,11 @@ for my $i (0, 1)
         last if $result->{gaps};
     }
     is($result->{gaps}, 'shed', 'rows acknowledged while queued are announced as a gap');
-    is_deeply(\@wrong, [], 'each round delivers all rows in order, or a gap, and continues after it');
+    is_deeply(\@wrong, [], 'each round delivers all rows in order, or a gap followed by later rows');
 }
 
-# The gap follows the rows that were queued with the lost ones. So a client that reloads at the gap receives no
-# older rows afterwards.
+# The gap follows the rows that were queued together with the lost rows, so a client that reloads its data at the gap
+# receives no older rows afterwards.
 my $quick = $relays[0]->client('u5');
 $pos = $quick->pos;
 insert(251, 256, 'u5');
@@ -103,7 +102,8 @@ is(join(' ', map { $_->{t} eq 'msg' ? $_->{n}{payload}{after}{id} : $_->{t} eq '
 ack_all($behind);
 all_acked();
 
-# Both devices acknowledge on delivery: no duplicates, although the store's replies are outdated on arrival.
+# Both devices acknowledge each notification when it arrives: there are no duplicates, although the store's replies are
+# outdated when they arrive.
 my @both = map { $_->client('u3', win => 3) } @relays;
 insert(301, 400, 'u3');
 my @at = (0, 0);
