@@ -1,5 +1,5 @@
-# Tests that DDL, or a change of a rule, causes clients with the list to reload it, on every relay. At rest the list
-# equals the table, and a list without its table or rule is denied.
+# Tests that DDL, or a change of a rule, causes clients with the list to reload it, on every relay. After the last
+# change, the list equals the table, and a list without its table or rule is denied.
 use strict;
 use warnings;
 
@@ -16,7 +16,7 @@ my $json   = JSON->new->canonical;
 
 sub execute { my ($sql) = @_; return $pg->safe_psql('postgres', $sql) }
 
-# The rows of a reply in order, or its error code.
+# Returns the rows of a reply in order, or its error code.
 sub request
 {
     my ($client, $source) = @_;
@@ -35,7 +35,7 @@ sub truth
 
 sub reloads { my ($client, $source) = @_; return scalar grep { $_->{t} eq 'reload' && $_->{source} eq $source } @{ $client->{messages} } }
 
-# Expects that `command` on the table `t` sends reload to both clients, and with `denied`, that the list is denied
+# Checks that `command` on the table `t` sends reload to both clients, and with `denied`, that the list is denied
 # afterwards.
 sub check
 {

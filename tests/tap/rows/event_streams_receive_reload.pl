@@ -1,4 +1,4 @@
-# Tests that an event stream receives `reload` for the lists that its request names, and for no others.
+# Tests that an SSE stream receives `reload` for the lists in its request, and for no other lists.
 use strict;
 use warnings;
 use utf8;
@@ -30,7 +30,7 @@ sub stream
     return $stream;
 }
 
-# The reloads up to a notification that follows the statement.
+# Executes the statement; returns the reloads that each stream received before the following notification.
 my $mark = 0;
 
 sub reloads_of
@@ -53,12 +53,14 @@ sub reloads_of
 }
 
 my @streams = (stream('u1', '?rows=tasks,duties/mine,odd%20%C3%A9'), stream('u2', '?topics=postgres.*&rows=tasks'), stream('u1', ''));
-is_deeply(reloads_of('TRUNCATE tasks', @streams), [ 'tasks/default', 'tasks/default', '' ], 'a TRUNCATE reloads the list of each stream that names it');
-is_deeply(reloads_of('TRUNCATE duties', @streams), [ 'duties/mine', '', '' ], 'a rule other than default is named after a slash');
-is_deeply(reloads_of('TRUNCATE "odd é"', @streams), [ 'odd é/default', '', '' ], 'names are decoded');
-is_deeply(reloads_of('TRUNCATE hidden', @streams), [ '', '', '' ], 'other rules send no reload');
+is_deeply(reloads_of('TRUNCATE tasks', @streams), [ 'tasks/default', 'tasks/default', '' ], 'a TRUNCATE sends reload to each stream with a list of the table');
+is_deeply(reloads_of('TRUNCATE duties', @streams), [ 'duties/mine', '', '' ], 'a list may name a rule after a slash');
+is_deeply(reloads_of('TRUNCATE "odd é"', @streams), [ 'odd é/default', '', '' ], 'percent-encoded names in the request are decoded');
+is_deeply(reloads_of('TRUNCATE hidden', @streams), [ '', '', '' ],
+    'rules without a list in the request send no reload');
 is_deeply(reloads_of(q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1')}, @streams),
-    [ 'duties/mine odd é/default tasks/default', '', '' ], 'a change of memberships reloads all lists of the user');
+    [ 'duties/mine odd é/default tasks/default', '', '' ],
+        'a membership change sends reload for all lists of the user');
 my $resumed = Clairon::Test::EventStream->open($relay, 'u1', ':path' => '/v1/sse?rows=tasks', 'Last-Event-ID' => $streams[0]{id});
 $resumed->wait_message('connected');
 is_deeply(reloads_of('TRUNCATE tasks', $resumed), ['tasks/default'], 'a resumed stream also receives reloads');
@@ -68,7 +70,7 @@ is(stream('u1', "?rows=$many")->{status}, 200, '32 lists are accepted');
 for my $wrong ('', 'tasks,', '/mine', 'tasks/', "$many,t33", '%FF', 't' x 256, 'x' x 5000)
 {
     my $stream = stream('u1', "?rows=$wrong");
-    is($stream->{status}, 400, 'rejected: rows=' . substr $wrong, 0, 12);
+    is($stream->{status}, 400, 'a request is rejected: rows=' . substr $wrong, 0, 12);
 }
 
 done_testing();

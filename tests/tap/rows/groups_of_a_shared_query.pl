@@ -23,7 +23,8 @@ sub ids { my ($client, $r) = @_; return join ',', map { $_->{id} } @{ $client->w
 
 sub queries { return $relay->metric('clairon_rows_query_seconds_count') }
 
-# Users with equal groups, by row, by token, and by both. The first user occupies the query's key.
+# The users have the same groups, by row, by token, and by both. The first user's query delays queries for the same
+# groups.
 my %clients = (
     busy => $relay->client('busy', groups => { STRUCTURE => ['s1'], ROLE => ['r1'] }),
     u1   => $relay->client('u1', groups => { ROLE => ['r1'] }),
@@ -31,7 +32,7 @@ my %clients = (
 is(ids($clients{busy}, request($clients{busy})), '1,4', 'the relay has cached the audience of a rule');
 is(ids($clients{busy}, request($clients{busy}, rule => 'both')), '1', 'the relay has cached the audience of a composite rule');
 
-# The requests of `users` wait for the same query, in this order, while `sql` commits.
+# Returns the rows for the requests of `users`, which wait for the same query in this order, while `sql` commits.
 sub ids_of
 {
     my ($rule, $sql, @users) = @_;
@@ -60,13 +61,13 @@ for my $rule (qw(default both))
     is(queries() - $before, 2, "$rule: users with the same groups share a query");
 }
 
-# The relay reads the new membership from the WAL later than the query reads it from the table.
+# The query reads the new membership from the table before the relay reads it from the WAL.
 my $walsender = $pg->safe_psql('postgres', q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'clairon'});
 kill 'STOP', $walsender;
 is_deeply([ ids_of('default', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's2', 'u1')}, 'u1', 'u2') ],
-    [ '1,2,4', '1,4' ], 'a user who joins a group shares its rows with no other user');
+    [ '1,2,4', '1,4' ], 'rows of a group that a user joins are sent only to that user');
 is_deeply([ ids_of('both', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's3', 'u1')}, 'u1', 'u2') ],
-    [ '1,2,3', '1' ], 'a user who joins a group of a composite audience shares its rows with no other user');
+    [ '1,2,3', '1' ], 'rows of a composite audience that a user joins are sent only to that user');
 kill 'CONT', $walsender;
 
 done_testing();

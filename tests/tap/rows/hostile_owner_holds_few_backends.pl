@@ -1,4 +1,4 @@
-# Tests that a table owner's code that ignores cancellation occupies a bounded number of backends, and that rows of
+# Tests that a table owner's code that ignores cancellation occupies a limited number of backends, and that rows of
 # other tables are still read.
 use strict;
 use warnings;
@@ -8,7 +8,7 @@ use JSON ();
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
-# The planner calls the function in the predicate of the index, once in each backend. The function ignores
+# The planner calls the function in the predicate of the index once in each backend. The function ignores
 # statement_timeout and disables the server's connection check.
 $pg->safe_psql('postgres', q{
     CREATE ROLE attacker;
@@ -46,10 +46,10 @@ sub request { my ($client, $source) = @_; $client->send({ t => 'rows', r => ++$n
 sub reply { my ($client, $r) = @_; return $client->wait_for(sub { ($_[0]{r} // 0) == $r }) }
 sub stuck { return $relay->metric('clairon_rows_stuck_queries') }
 
-# The backends that run the attack.
+# Returns the backends that run the attack.
 sub attackers { return split /\n/, $pg->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'}) }
 
-# Counts the backends of queries for rows.
+# Updates the maximum number of backends with queries for rows.
 sub count_backends
 {
     my $count = $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%clairon.live_rows(%' AND pid <> pg_backend_pid()});
@@ -57,7 +57,7 @@ sub count_backends
     return;
 }
 
-# Requests the rows of both tables. Requests for the hostile one are rejected.
+# Requests the rows of both tables. Requests for the hostile table are rejected.
 sub request_meanwhile
 {
     my ($what) = @_;
@@ -83,7 +83,7 @@ my %clients = map { $_ => $relay->client($_) } qw(u1 u2 u3);
 is(@{ reply($clients{u1}, request($clients{u1}, 'own.t'))->{rows} }, 1, 'rows of the table are read before the attack');
 $pg->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%clairon.live_rows(%' AND pid <> pg_backend_pid()});
 
-# The server ends the backend, because its query ignores the timeout.
+# The server terminates the backend, because its query ignores the timeout.
 attack('true');
 my $waits = request($clients{u1}, 'own.t');
 my ($pid) = wait_until('the attack runs', sub { (attackers())[0] // 0 });
@@ -97,7 +97,7 @@ pass('the backend ends, although its query ignores cancellation');
 attack('false');
 is(@{ request_until_rows($clients{u1})->{rows} }, 1, 'rows of the table are read after the attack');
 
-# Backends that ignore SIGTERM. All connections except one may hang.
+# The backends ignore SIGTERM. All connections except one may hang.
 $pg->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%clairon.live_rows(%' AND pid <> pg_backend_pid()});
 attack('true');
 my %requests = map { $_ => request($clients{$_}, 'own.t') } sort keys %clients;
@@ -106,10 +106,10 @@ kill STOP => @pids;
 is(reply($clients{$_}, $requests{$_})->{code}, 111, "$_ receives a delay") for sort keys %clients;
 wait_until('both queries are stuck', sub { stuck() == 2 });
 request_meanwhile('termination is ignored') for 1 .. 2;
-is(stuck(), 2, 'no further query of the table runs');
+is(stuck(), 2, 'no additional query of the table runs');
 my ($status, $body) = $relay->get('/v1/rows?source=own.t', Authorization => 'Bearer ' . token(sub => 'u1'));
 is_deeply([ $status, JSON::decode_json($body)->{code} ], [ 503, 111 ], 'a request over HTTP is rejected with 503');
-cmp_ok($most, '<=', 3, 'there were never more backends than rows.connections');
+cmp_ok($most, '<=', 3, 'the number of backends never exceeds rows.connections');
 attack('false');
 kill CONT => @pids;
 wait_until('the relay has detected the end of the backends', sub { stuck() == 0 });

@@ -1,5 +1,5 @@
-# Tests clients that guess many rules, request more rows than they read, and disconnect in the middle of a page: the
-# rows are released, other clients are served, and the memory and the connections of the relay stay bounded.
+# Tests clients that guess many rules, request more rows than they read, or disconnect in the middle of a page: the rows
+# are released, other clients are served, and the memory and the connections of the relay are limited.
 use strict;
 use warnings;
 
@@ -30,7 +30,7 @@ sub memory
     return $rss;
 }
 
-# Freed memory stays with a sanitizer for a while.
+# A sanitizer keeps freed memory for a while.
 my $before;
 sub is_bounded { my ($most, $what) = @_; return cmp_ok(Clairon::Test::is_sanitized() ? 0 : memory() - $before, '<', $most, $what) }
 
@@ -39,7 +39,7 @@ sub queries
     return $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%live_rows%' AND pid <> pg_backend_pid()});
 }
 
-# The type and the code of the reply to another client.
+# Returns the type and the code of the reply to another client.
 sub reply_to
 {
     my ($source, %fields) = @_;
@@ -49,19 +49,19 @@ sub reply_to
     return join ' ', $reply->{t}, $reply->{code} // ();
 }
 
-# One client guesses names; the relay remembers none of them.
+# One client guesses names, which the relay does not store.
 is(reply_to('small'), 'rows', 'a client receives its rows');
 reply_to("warm$_") for 1 .. 20;
 $before = memory();
 my %codes;
 $codes{ reply_to("guess$_", rule => 'x' x ($_ % 60 + 1)) }++ for 1 .. GUESSES;
-is_deeply(\%codes, { 'err 103' => GUESSES }, 'each guessed rule is rejected as not addressed');
+is_deeply(\%codes, { 'err 103' => GUESSES }, 'each guessed rule is rejected with error 103');
 $codes{ reply_to('small', rule => "r$_") }++ for 1 .. GUESSES;
-is_deeply(\%codes, { 'err 103' => 2 * GUESSES }, 'each guessed rule of an existing source is also rejected');
+is_deeply(\%codes, { 'err 103' => 2 * GUESSES }, 'each guessed rule of an existing source is rejected with error 103');
 is_bounded(4096, 'guessed names occupy no memory afterwards');
 is(reply_to('small'), 'rows', 'the same client still receives its rows');
 
-# Others disconnect while they wait or within a page.
+# Other clients disconnect while they wait or within a page.
 my $row = 0;
 for my $round (1 .. ROUNDS)
 {

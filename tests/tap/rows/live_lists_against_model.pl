@@ -29,7 +29,7 @@ my $FAULTS  = $ENV{CLAIRON_LIVE_FAULTS} // amount(4, 10);
 my $WRITERS = 3;
 my @USERS   = qw(u1 u2 u3);
 my %TOKEN_GROUPS = (u1 => { TEAM => ['t9'] });
-# With similar seeds, Perl's first random numbers are similar.
+# The seed is hashed, because similar seeds produce similar first random numbers.
 sub start_random { srand hex substr md5_hex("$SEED @_"), 0, 8; return }
 start_random('settings');
 
@@ -99,7 +99,7 @@ my $page = Clairon::Test::page(name => 'lists', websocket => 1, url => $relays[0
     script => 'const CLIENTS = ' . JSON->new->canonical->encode(\@clients) . ";\nconst DATABASES = "
       . JSON::encode_json([ map { $_->connstr('postgres') } $primary, $standby ]) . ";\n" . slurp_file(top() . '/tests/perl/Clairon/Test/Live/lists.js'));
 
-# ---- states that the clients show
+# ---- states that the clients display
 
 my ($log_read, %published, %progress, @unchecked, %counts) = (0);
 
@@ -113,7 +113,7 @@ sub read_events
     $log_read += length substr $text, 0, $end;
     for my $line (split /\n/, substr $text, 0, $end)
     {
-        next if $line =~ /^clairon: /;    # a hint of the client
+        next if $line =~ /^clairon: /;    # a hint from the client
         my $event = eval { JSON::decode_json($line) };
         if (!$event) { diag("unexpected output of the page: $line"); $counts{unexpected}++; next }
         $history->add_snapshot($event->{snapshot}) if $event->{snapshot};
@@ -126,7 +126,7 @@ sub read_events
     return;
 }
 
-# Errors of the states shown since the last call.
+# Returns the errors in the states that were displayed since the last call.
 sub check_published
 {
     my @errors;
@@ -147,7 +147,7 @@ sub lagging { return grep { ($published{ $_->[0] }{ $_->[1] } // 'nothing') ne $
 
 # ---- the database
 
-# The table and the condition of a list.
+# Returns the table and the condition of a list.
 sub selection
 {
     my ($user, $list) = @_;
@@ -217,7 +217,7 @@ sub cancel_wait
     return;
 }
 
-# Clients of one relay reconnect to the other.
+# The clients of one relay reconnect to the other relay.
 my $is_swapped = 0;
 sub swap_relays
 {
@@ -233,8 +233,8 @@ sub swap_relays
 my %faults = (
     'replay is paused' => sub { replay('pause'); wait_random(); replay('resume') },
     'replay is paused, and clients reconnect' => sub { replay('pause'); wait_random(); $_->cut for @to_relays; wait_random(); replay('resume') },
-    # With synchronous replication, the writers are waiting. One of their commits becomes visible, perhaps before an
-# earlier commit.
+    # With synchronous replication, the writers wait. One of their commits becomes visible, perhaps before an earlier
+    # commit.
     'replay is paused, and a commit stops waiting' => sub {
         replay('pause'); wait_random(); cancel_wait(); $_->cut for @to_relays; wait_random(); replay('resume') },
     'replay is paused, and a relay is killed' => sub {
@@ -274,7 +274,7 @@ for my $round (1 .. $ROUNDS)
     $writers->start($WRITERS);
     for my $fault (1 .. $FAULTS)
     {
-        # Other modules also use random numbers.
+        # Seeds the generator again, because other modules also use random numbers.
         start_random($round, $fault);
         my $name = one_of(@names);
         note sprintf '%5.1f s  round %d, fault %d: %s', time - $begin, $round, $fault, $name;
@@ -284,8 +284,8 @@ for my $round (1 .. $ROUNDS)
     }
     $writers->finish;
     $history->extend;
-    my $is_at_rest = eval { wait_until('all lists have the last state', sub { read_events(); !lagging() }); 1 };
-    ok($is_at_rest, "round $round: at rest each list has the last state") or diag(map {
+    my $is_at_rest = eval { wait_until('all lists show the last state', sub { read_events(); !lagging() }); 1 };
+    ok($is_at_rest, "round $round: each list shows the last state") or diag(map {
         sprintf "%s %s: \"%s\", expected \"%s\"\n", @$_, $published{ $_->[0] }{ $_->[1] } // 'nothing', $history->newest(history_list(@$_)) } lagging());
     is_deeply([ check_published() ], [], "round $round: the states of a list are states of the table, in commit order");
     for my $list (qw(own team open docs))

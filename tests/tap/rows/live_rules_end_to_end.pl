@@ -31,20 +31,20 @@ sub ids { return join ',', map { $_->{id} } @_ }
 my $client = $relay->client('u1', groups => { STRUCTURE => ['s1'] });
 my $result = rows($client, source => 'tasks');
 is(ids(@{ $result->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u1' ORDER BY id}), 'a user receives the user\'s rows');
-is_deeply($result->{rows}[0], { id => 1, owner => 'u1', title => 'task 1', done => JSON::false }, 'a row has all columns');
-is_deeply($result->{key}, ['id'], 'the reply names the key');
+is_deeply($result->{rows}[0], { id => 1, owner => 'u1', title => 'task 1', done => JSON::false }, 'a row contains all columns');
+is_deeply($result->{key}, ['id'], 'the reply contains the key');
 $result = rows($client, source => 'tasks', rule => 'open');
 is(ids(@{ $result->{rows} }), table('SELECT id FROM tasks WHERE NOT done ORDER BY id'), 'a condition selects rows');
-is_deeply($result->{rows}[0], { id => 1, title => 'task 1' }, 'columns are limited');
+is_deeply($result->{rows}[0], { id => 1, title => 'task 1' }, 'a rule with a column list returns only these columns');
 my $grp = rows($client, source => "\x{d6}dd \"name");
-is(ids(@{ $grp->{rows} }), '1,3', 'a group of the token is applied, for a source with any name');
+is(ids(@{ $grp->{rows} }), '1,3', 'a group of the token selects rows, for a source with any name');
 is(rows($client, source => $_->[0], rule => $_->[1])->{code}, 103, "\"$_->[1]\" of $_->[0] is denied")
   for [ 'tasks', 'plain' ], [ 'tasks', 'missing' ], [ 'pg_class', 'default' ];
 my ($status, $body) = $relay->get('/v1/rows?source=tasks&rule=default', Authorization => 'Bearer ' . token(sub => 'u2'));
 is($status, 200, 'GET /v1/rows returns the rows');
-is(ids(@{ JSON::decode_json($body)->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u2' ORDER BY id}), 'each user receives only the user\'s own rows');
+is(ids(@{ JSON::decode_json($body)->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u2' ORDER BY id}), 'each user receives only rows for that user');
 
-# A user who guesses: users and groups come from the token only.
+# Users and groups are determined only by the token, not by fields or parameters.
 sub rows_over_http
 {
     my ($query, %claims) = @_;
@@ -62,10 +62,10 @@ is(rows_over_http('source=tasks&rule=of_s1', groups => { STRUCTURE => ['s2'], RO
 is((rows_over_http('source=tasks', groups => { $_ => ['u1'] }) =~ /^(\d+)/)[0], 401, "a token with groups of $_ is rejected") for qw(USER ALL);
 my $guesser = $relay->client('u9', groups => { STRUCTURE => ['s2'] });
 is(rows($guesser, source => 'tasks', %$_)->{code}, 107, 'a field ' . (keys %$_)[0] . ' is rejected') for { user => 'u1' }, { user_id => 'u1' }, { groups => { STRUCTURE => ['s1'] } };
-is_deeply(rows($guesser, source => $_)->{rows}, [], "no rows of $_ over WebSocket") for 'tasks', "\x{d6}dd \"name";
+is_deeply(rows($guesser, source => $_)->{rows}, [], "a request over WebSocket returns no rows of $_") for 'tasks', "\x{d6}dd \"name";
 is(rows($guesser, source => $_->[0], rule => $_->[1])->{code}, 103, "\"$_->[1]\" of $_->[0] is denied to other groups") for [ 'tasks', 'of_s1' ], [ 'public.tasks', 'default' ], [ 'clairon.member', 'default' ];
 
-# A client as described by the protocol: it requests rows, and applies the changes that they do not contain.
+# A client that follows the protocol: it requests rows, and applies the changes that the rows do not contain.
 sub contains
 {
     my ($snapshot, $x) = @_;
@@ -105,15 +105,15 @@ $client->wait_row(1000);
 my $expected = table(q{SELECT id || ' ' || title FROM tasks WHERE owner = 'u1' ORDER BY id});
 is(list($client, $results[$_]), $expected, "reply $_ and the changes after it equal the table") for 0, 7, 13, 19;
 
-# Memberships.
+# A membership change sends reload.
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's0', 'u1')});
 is_deeply($client->wait_for('reload'), { t => 'reload', source => "\x{d6}dd \"name", rule => 'default' }, 'a new membership sends reload');
-is(ids(@{ rows($client, source => "\x{d6}dd \"name")->{rows} }), '1,2,3,4', 'the next reply has the rows of the new group');
+is(ids(@{ rows($client, source => "\x{d6}dd \"name")->{rows} }), '1,2,3,4', 'the next reply contains the rows of the new group');
 $pg->safe_psql('postgres', q{SELECT clairon.watch('tasks', 'STRUCTURE', '=s7', name => 'literal', live => true)});
 my $outsider = $relay->client('u9');
 is(rows($outsider, source => 'tasks', rule => 'literal')->{code}, 103, 'a user outside a literal group is denied');
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's7', 'u9')});
 is_deeply($outsider->wait_for('reload'), { t => 'reload', source => 'tasks', rule => 'literal' }, 'the new membership sends reload to the denied user');
-is(ids(@{ rows($outsider, source => 'tasks', rule => 'literal')->{rows} }), table('SELECT id FROM tasks ORDER BY id'), 'the next reply has the rows of the group');
+is(ids(@{ rows($outsider, source => 'tasks', rule => 'literal')->{rows} }), table('SELECT id FROM tasks ORDER BY id'), 'the next reply contains the rows of the group');
 
 done_testing();

@@ -41,9 +41,9 @@ my $busy = $relay->client('busy');
 $stub->set('all', audience => 'ALL');
 $stub->set('grp', audience => 'STRUCTURE');
 $stub->set('mine', audience => 'USER');
-reply($busy, request($busy, source => $_)) for qw(all grp mine);    # the relay now has the audiences
+reply($busy, request($busy, source => $_)) for qw(all grp mine);    # the relay now knows the audiences
 
-# Sharing.
+# Users share queries.
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'm2'), ('ROLE', 'admin', 'm2')});
 my %clients = (
     m1 => $relay->client('m1', groups => { STRUCTURE => ['s1'] }),
@@ -71,7 +71,7 @@ is($rows{m1}{grp}, $rows{m2}{grp}, 'users with the same groups receive the same 
 is($rows{m3}{grp}, 'm3', 'users with different groups share no query');
 is_deeply([ map { $rows{$_}{mine} } qw(m1 m2 m3) ], [qw(m1 m2 m3)], 'users of a rule for USER share no query');
 
-# The audience of a rule has changed since the relay read it.
+# The audience of a rule changes after the relay has read it.
 occupy($busy);
 $requests{$_}{all} = request($clients{$_}, source => 'all') for qw(m1 m3);
 waiting(2);
@@ -91,13 +91,13 @@ reply($clients{m2}, $one);
 reply($clients{m1}, $many[-1]);
 my @log = slurp_file($pg->logfile) =~ /LOG:  live_rows: t\d+ (\w+)/g;
 my ($position) = grep { $log[$_] eq 'm2' } 0 .. $#log;
-cmp_ok($position, '<=', 2, 'a user with one request does not wait for all requests of another');
+cmp_ok($position, '<=', 2, 'a user with one request does not wait for all requests of another user');
 
-# Limits.
+# Requests beyond the limits are rejected.
 occupy($busy);
 my @last = map { request($clients{m1}, source => "x$_") } 1 .. 17;
 my $error = reply($clients{m1}, $last[-1]);
-is_deeply([ @$error{qw(t code retry)} ], [ 'err', 111, JSON::true ], 'a user has at most 16 requests');
+is_deeply([ @$error{qw(t code retry)} ], [ 'err', 111, JSON::true ], 'request 17 of a user is rejected');
 cmp_ok($error->{after}, '>=', 1000, 'an excess request receives a delay');
 my ($status, $body) = $relay->get('/v1/rows?source=t1', Authorization => 'Bearer ' . token(sub => 'm1'));
 is_deeply([ $status, JSON::decode_json($body)->{code} ], [ 429, 111 ], 'an excess request over HTTP is rejected with 429');
@@ -105,10 +105,10 @@ waiting(16);
 request($clients{m2}, source => "y$_") for 1 .. 4;
 waiting(20);
 $error = reply($clients{m3}, request($clients{m3}, source => 't1'));
-is_deeply([ @$error{qw(t code retry)} ], [ 'err', 111, JSON::true ], 'a full queue rejects a request');
+is_deeply([ @$error{qw(t code retry)} ], [ 'err', 111, JSON::true ], 'a request is rejected while the queue is full');
 $clients{m1}->close;
 waiting(4);
-pass('the requests of a client that disconnects end');
+pass('the requests of a client that disconnects are removed');
 release();
 is(reply($clients{m3}, request($clients{m3}, source => 't1'))->{t}, 'rows', 'later requests are served');
 

@@ -17,11 +17,11 @@ my $store = Clairon::Test::store();
 my $stub  = Clairon::Test::StubRows->new($pg);
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'rows.timeout' => '60s' });
 
-# Snapshots that contain all transactions up to the last one; the first one lacks that transaction.
+# Snapshots that contain all transactions up to the last transaction; the first snapshot lacks `xid`.
 sub snapshot_without { my ($xid, $last) = @_; return sprintf '%s:%s:%s', $xid, $last + 1, $xid }
 sub snapshot_with { my ($xid) = @_; return sprintf '%s:%s:', $xid + 1, $xid + 1 }
 
-# A new connection after a restart receives rows from a snapshot that contains the transaction, not from one without it.
+# Checks that a new connection after a restart receives rows only from a snapshot that contains the transaction.
 sub check_restart
 {
     my ($what, $xid, $last) = @_;
@@ -32,9 +32,10 @@ sub check_restart
     $client->send({ t => 'rows', r => 2, source => 't' });
     my $reply = sub { (grep { ($_->{r} // 0) == 2 } @{ $client->{messages} })[0] };
     $client->run_until('the relay has queried', sub { $reply->() || $relay->metric('clairon_rows_repeated_total') >= 2 });
-    ok(!$reply->(), "rows without $what are not sent");
+    ok(!$reply->(), "rows are not sent from a snapshot without $what");
     $stub->set('t', snapshot => snapshot_with($last));
-    is($client->wait_for(sub { ($_[0]{r} // 0) == 2 })->{snapshot}, snapshot_with($last), "rows with $what are sent");
+    is($client->wait_for(sub { ($_[0]{r} // 0) == 2 })->{snapshot}, snapshot_with($last),
+        "rows are sent from a snapshot with $what");
     return;
 }
 
@@ -51,7 +52,7 @@ $x = $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('ROLE', 'ad
 wait_until('the membership is stored', sub { $store->execute('SISMEMBER', $store->shared('groups:u1'), 'ROLE:admin') });
 check_restart('the last membership', $x);
 
-# Earlier transactions may become visible after later ones, for example those that wait for a synchronous standby.
+# Earlier transactions may become visible after later transactions, for example if they wait for a synchronous standby.
 sub insert_row { my ($id) = @_; return $pg->safe_psql('postgres', "INSERT INTO t VALUES ($id, 'u1') RETURNING pg_current_xact_id()") }
 sub add_member { my ($role) = @_; return $pg->safe_psql('postgres', "INSERT INTO clairon.member VALUES ('ROLE', '$role', 'u1') RETURNING pg_current_xact_id()") }
 $client = $relay->client('u1');

@@ -1,5 +1,5 @@
-# Tests that GET /v1/rows with the cursor of an event stream returns only rows that contain the changes before the
-# cursor, also on a relay that has not read them yet.
+# Tests that GET /v1/rows with the cursor of an SSE stream returns only rows that contain the changes before the cursor,
+# also on a relay that has not read these changes yet.
 use strict;
 use warnings;
 

@@ -1,5 +1,5 @@
-# Tests that rows are sent only from a snapshot that contains all changes delivered to the client. A
-# membership change, or a TRUNCATE, sends `reload`.
+# Tests that rows are sent only from a snapshot that contains all changes delivered to the client, and that a membership
+# change or a TRUNCATE sends `reload`.
 use strict;
 use warnings;
 
@@ -34,7 +34,7 @@ sub wait_repeated
     return;
 }
 
-# A snapshot in which that transaction is still running.
+# Returns a snapshot in which the transaction is still running.
 sub snapshot_without { my ($xid) = @_; return sprintf '%s:%s:%s', $xid, $xid + 1, $xid }
 sub snapshot_with { my ($xid) = @_; return sprintf '%s:%s:', $xid + 1, $xid + 1 }
 
@@ -46,9 +46,9 @@ sub insert
 
 my $client = $relay->client('u1');
 my $x      = insert(1, 'u1');
-is($client->wait_row(1)->{x}, $x, 'the notification has its transaction');
+is($client->wait_row(1)->{x}, $x, 'the notification contains the id of its transaction');
 
-# The database does not show the change yet, although the client received it.
+# The change is not visible in the database yet, although the client received it.
 $stub->set('t', snapshot => snapshot_without($x));
 my $r = request($client, source => 't');
 wait_repeated(2);
@@ -56,7 +56,7 @@ ok(!has_reply($client, $r), 'rows without a delivered change are not sent');
 $stub->set('t', snapshot => snapshot_with($x));
 is(reply($client, $r)->{snapshot}, snapshot_with($x), 'rows are sent from a snapshot that contains the change');
 
-# The application's own rows.
+# The application loads its own rows and sends only their snapshot.
 is(reply($client, request($client, source => 't', snapshot => snapshot_without($x)))->{ok}, JSON::false, 'a snapshot without the transaction is too old');
 my $verdict = reply($client, request($client, source => 't', snapshot => snapshot_with($x)));
 is_deeply([ sort keys %$verdict ], [qw(ok r t)], 'the reply contains only whether the snapshot is new enough');
@@ -72,7 +72,7 @@ is(verdict_over_http(snapshot_with($x)), qq(200 {"ok":true}\n), 'over HTTP, a sn
 like(verdict_over_http($_), qr/^400 .*"snapshot.* must be/, 'an invalid snapshot returns 400: ' . substr $_, 0, 10)
     for '', '7', '7:6:', '1:2:' . join ',', (1) x 5000;
 
-# A notification of another user counts too, because the cursor of the connection is after that notification.
+# A notification of another user counts, too, because the cursor of the connection is after that notification.
 my $other = insert(2, 'u2');
 wait_until('the relay has read the notification', sub { $relay->metric('clairon_hub_notifications_total') >= 2 });
 $stub->set('t', snapshot => snapshot_without($other));
@@ -81,8 +81,9 @@ my $late = $relay->client('u3');
 my $of_late = request($late, source => 't');
 my $path = '/v1/rows?source=t';
 wait_repeated(4);
-ok(!has_reply($client, $r), 'rows must contain every transaction before the cursor');
-ok(!has_reply($late, $of_late), 'rows for a connection that starts after the change must contain it');
+ok(!has_reply($client, $r), 'rows are not sent from a snapshot without a transaction before the cursor');
+ok(!has_reply($late, $of_late),
+    'rows for a connection that starts after the change are not sent from a snapshot without it');
 $stub->set('t', snapshot => snapshot_with($other));
 reply($client, $r);
 reply($late, $of_late);
@@ -90,13 +91,13 @@ pass('both clients receive rows from a snapshot that contains the change');
 is(($relay->get($path, Authorization => 'Bearer ' . token(sub => 'u9')))[0], 200,
     'a request over HTTP receives rows from a snapshot that contains the change');
 
-# A request sent before `connected` has set the connection's cursor.
+# The request is sent before `connected` has set the connection's cursor.
 my $eager = Clairon::Test::Client->new($relay->url('/v1/ws'));
 $eager->send({ t => 'connect', r => 1, token => token(sub => 'u1') }, { t => 'rows', r => 2, source => 't' });
 is(reply($eager, 2)->{t}, 'rows', 'a request may follow connect immediately');
 is($eager->{messages}[0]{t}, 'connected', 'connected is the first reply');
 
-# A membership of a user who connects later.
+# A user connects after a change of the user's memberships.
 my $member = $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('ROLE', 'admin', 'u5') RETURNING pg_current_xact_id()});
 my $behind = insert(3, 'u2');
 wait_until('the relay has read the membership', sub { $relay->metric('clairon_hub_notifications_total') >= 3 });
@@ -105,11 +106,11 @@ my $new_member = $relay->client('u5');
 my $repeated = repeated();
 $r = request($new_member, source => 't');
 $new_member->run_until('the relay has queried', sub { has_reply($new_member, $r) || repeated() >= $repeated + 2 });
-ok(!has_reply($new_member, $r), 'rows must contain the last membership of a user who connects after it');
+ok(!has_reply($new_member, $r), 'rows are not sent from a snapshot without the last membership of the user');
 $stub->set('t', snapshot => snapshot_with($behind));
 is(reply($new_member, $r)->{snapshot}, snapshot_with($behind), 'rows are sent from a snapshot that contains the membership');
 
-# Memberships.
+# A membership changes.
 $stub->set('t', snapshot => undef);
 $stub->set('grp', audience => 'STRUCTURE+ROLE');
 $stub->set('mine', audience => 'USER');
@@ -122,16 +123,16 @@ $stub->set('grp', snapshot => snapshot_without($joined));
 $r = request($client, source => 'grp');
 wait_repeated(1);
 ok(!has_reply($client, $r), 'the reply after a reload waits for the change');
-# Another change while the request is pending.
+# A membership changes again while the request is pending.
 my $left = $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u1' RETURNING pg_current_xact_id()});
 $watcher->run_until('the relay has read the change', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $watcher->{messages} } });
 $stub->set('grp', snapshot => snapshot_with($joined));
 wait_repeated(2);
-ok(!has_reply($client, $r), 'the next reply waits for a change that follows the request');
+ok(!has_reply($client, $r), 'the next reply waits for a change after the request');
 $stub->set('grp', snapshot => snapshot_with($left));
 is(reply($client, $r)->{snapshot}, snapshot_with($left), 'the next reply contains the change');
 
-# A membership change after a notification in its transaction, which the cursor of the request precedes.
+# A membership changes after a notification in the same transaction, and after the cursor of the request.
 sub count_reloads { return scalar grep { $_->{t} eq 'reload' } @{ $watcher->{messages} } }
 $stub->set('grp', snapshot => snapshot_without($left));
 my $reloads = count_reloads();
@@ -142,7 +143,8 @@ $joined = (split /\n/, $pg->safe_psql('postgres', q{BEGIN; INSERT INTO t VALUES 
 $watcher->run_until('the relay has read the change', sub { count_reloads() > $reloads });
 $stub->set('grp', snapshot => snapshot_without($joined));
 wait_repeated(2);
-ok(!has_reply($client, $r), 'the next reply waits for a change that follows a notification in its transaction');
+ok(!has_reply($client, $r),
+    'the next reply waits for a membership change after a notification in the same transaction');
 $stub->set('grp', snapshot => snapshot_with($joined));
 is(reply($client, $r)->{snapshot}, snapshot_with($joined), 'the next reply contains the change');
 
@@ -154,19 +156,19 @@ reply($second, request($second, source => 'grp'));
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1')});
 $client->run_until('the next reload arrives', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $client->{messages} } });
 $second->wait_for('reload');
-is(scalar(grep { $_->{t} eq 'reload' } @{ $client->{messages} }), 2, 'a completed request, other groups and other users send no reload');
+is(scalar(grep { $_->{t} eq 'reload' } @{ $client->{messages} }), 2, 'there is no reload for a completed request, other groups or other users');
 is_deeply([ map { $_->{source} } grep { $_->{t} eq 'reload' } @{ $client->{messages} } ], [qw(grp grp)], 'a list that does not depend on a group receives no reload');
 
-# The application's own rows depend on memberships too.
+# The rows that the application loads also depend on memberships.
 my $own = $relay->client('u7');
 reply($own, request($own, source => 'loaded', rule => 'mine', snapshot => snapshot_with($x)));
 $joined = $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('ROLE', 'admin', 'u7') RETURNING pg_current_xact_id()});
-is_deeply($own->wait_for('reload'), { t => 'reload', source => 'loaded', rule => 'mine' }, 'a membership change causes the client to reload the application\'s own rows');
+is_deeply($own->wait_for('reload'), { t => 'reload', source => 'loaded', rule => 'mine' }, 'a membership change causes the client to reload the rows that it loaded itself');
 is(reply($own, request($own, source => 'loaded', rule => 'mine', snapshot => snapshot_without($joined)))->{ok}, JSON::false,
     'a snapshot of the application without the change is too old');
-is(reply($own, request($own, source => 'loaded', rule => 'mine', snapshot => snapshot_with($joined)))->{ok}, JSON::true, 'a snapshot with the change is new enough');
+is(reply($own, request($own, source => 'loaded', rule => 'mine', snapshot => snapshot_with($joined)))->{ok}, JSON::true, 'a snapshot of the application with the change is new enough');
 
-# A TRUNCATE.
+# A table is truncated.
 $stub->set('cut');
 reply($client, request($client, source => 'cut'));
 my $cut = $pg->safe_psql('postgres', q{BEGIN; TRUNCATE cut; SELECT pg_current_xact_id(); COMMIT});
@@ -183,6 +185,6 @@ $r      = request($client, source => 'cut');
 wait_repeated(2);
 ok(!has_reply($client, $r), 'the first reply of a restarted relay waits for the TRUNCATE');
 $stub->set('cut', snapshot => snapshot_with($cut));
-is(reply($client, $r)->{snapshot}, snapshot_with($cut), 'the reply contains the TRUNCATE');
+is(reply($client, $r)->{snapshot}, snapshot_with($cut), 'the reply is from a snapshot that contains the TRUNCATE');
 
 done_testing();

@@ -14,7 +14,7 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store();
 my $stub  = Clairon::Test::StubRows->new($pg);
 my $proxy = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
-# The rows are read through a proxy, the feed is not.
+# A proxy delays reads of rows, but not the feed.
 my $relay = Clairon::Test::relay($pg, $store, conf => {
     'rows.conninfo' => "host=127.0.0.1 port=@{[ $proxy->port ]} dbname=postgres user=relay",
     'rows.timeout'  => '4s', 'rows.connections' => 2 });
@@ -59,7 +59,7 @@ is(request_until_rows($client, source => 'fast')->{t}, 'rows',
     'other requests are served after slow queries are ended');
 wait_until('the server runs no query', sub {
     $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%live_rows%' AND state = 'active' AND pid <> pg_backend_pid()}) eq '0' });
-pass('no ended query continues on the server');
+pass('the server runs none of the ended queries');
 
 # The server sends neither data nor a close.
 $proxy->freeze;
@@ -79,7 +79,7 @@ is(($relay->get('/readyz'))[0], 200, 'the relay stays ready');
 $proxy->reject(0);
 is(request_until_rows($client, source => 'fast')->{t}, 'rows', 'rows are read again after the database reconnects');
 
-# A query whose connection is lost is repeated.
+# A query is repeated if its connection is lost.
 $stub->set('slow1', delay => 1);
 $waits = request($client, source => 'slow1');
 my $before = () = $stub->calls('slow1');
@@ -87,7 +87,7 @@ wait_until('the query runs', sub { $before < (() = $stub->calls('slow1')) || 1 =
 $pg->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'});
 is(reply($client, $waits)->{t}, 'rows', 'a lost query is repeated');
 
-# A client disconnects during a query.
+# A client disconnects during its query.
 my $gone = $relay->client('u2');
 request($gone, source => 'slow1');
 $gone->close;

@@ -1,5 +1,5 @@
-# Tests that a TRUNCATE that a live rule cannot send causes clients with its list to reload: on every relay, also after
-# a restart, an outage of the store, and a reconnect.
+# Tests that a TRUNCATE, which live rules cannot send as row changes, causes clients with a list of the table to reload:
+# on every relay, also after a restart, a store outage, and a reconnect.
 use strict;
 use warnings;
 
@@ -39,7 +39,7 @@ sub ids
 
 sub reloads { return map { "$_->{source}/$_->{rule}" } grep { $_->{t} eq 'reload' } @{ $_[0]{messages} } }
 
-# The reloads that each client has received since the last call.
+# Returns the reloads that each client has received since the last call.
 my (%known, $mark);
 
 sub new_reloads
@@ -51,7 +51,7 @@ sub new_reloads
     return join ' ', sort @all[ $known .. $#all ];
 }
 
-# The new reloads of each client, including all reloads of transactions before this call.
+# Returns the new reloads of each client, including all reloads of transactions before this call.
 sub reloads_of
 {
     my (@clients) = @_;
@@ -64,7 +64,7 @@ sub reloads_of
     return [ map { new_reloads($_) } @clients ];
 }
 
-# Two users on two relays, of which only the first reads the slot.
+# Two users are connected to two relays, of which only the first relay reads the slot.
 fill();
 execute(q{INSERT INTO s.parts VALUES ('u1', 1), ('u2', 2)});
 my ($one, $two, $none) = ($first->client('u1'), $second->client('u2'), $second->client('u1'));
@@ -78,14 +78,14 @@ is_deeply(reloads_of(@all), [ 'tasks/default', 'tasks/all tasks/default', '' ], 
 is(ids($one, source => 'tasks'), '', 'the next reply of the first relay is empty');
 is(ids($two, source => 'tasks', rule => $_), '', "the next reply of the second relay is empty for rule $_") for qw(default all);
 execute('TRUNCATE s.parts_of_u2');
-is_deeply(reloads_of(@all), [ 's.parts/default', 's.parts/default', '' ], 'the TRUNCATE of a partition sends reload for the list of the root');
+is_deeply(reloads_of(@all), [ 's.parts/default', 's.parts/default', '' ], 'the TRUNCATE of a partition sends reload for the list of the partitioned table');
 is(ids($two, source => 's.parts'), '', 'the next reply does not contain the rows of the partition');
 execute('TRUNCATE s.parts, tasks');
 is_deeply(reloads_of(@all), [ 's.parts/default tasks/default', 's.parts/default tasks/all tasks/default', '' ], 'the TRUNCATE of several tables sends one reload for each list');
 execute('BEGIN; TRUNCATE s.parts, tasks; ROLLBACK');
 is_deeply(reloads_of(@all), [ '', '', '' ], 'a rolled back TRUNCATE sends no reload');
 
-# Notifications of the same transaction.
+# The transaction also contains notifications.
 my $x = execute(q{BEGIN; INSERT INTO tasks VALUES (10, 'u1'), (11, 'u2'); TRUNCATE tasks; INSERT INTO tasks VALUES (12, 'u1'), (13, 'u2');
     SELECT pg_current_xact_id(); COMMIT});
 is_deeply(reloads_of($one, $two), [ 'tasks/default', 'tasks/all tasks/default' ], 'a transaction with other changes sends reload');
@@ -95,33 +95,33 @@ for my $client ($store->shards == 1 ? ($one, $two) : ())    # the rows are in an
       grep { ($_->{rule} // '') eq 'default' && ($_->{t} eq 'reload' ? $_->{source} eq 'tasks' : $_->{x} eq $x) } @{ $client->{messages} };
     is_deeply([ @frames[ -2, -1 ] ], [ 'reload', $client == $one ? 12 : 13 ], 'the reload arrives before the changes after the TRUNCATE');
 }
-is(ids($_, source => 'tasks'), $_ == $one ? '12' : '13', 'the next reply has the row after the TRUNCATE') for $one, $two;
+is(ids($_, source => 'tasks'), $_ == $one ? '12' : '13', 'the next reply contains the row inserted after the TRUNCATE') for $one, $two;
 
-# The second relay cannot reach the store temporarily.
+# The second relay is temporarily disconnected from the store.
 sub while_disconnected
 {
     my ($what) = @_;
     $proxy->reject(1);
     $proxy->cut;
-    wait_until('the second relay has lost the store', sub { ($second->get('/readyz'))[0] == 503 });
+    wait_until('the second relay has lost its store connection', sub { ($second->get('/readyz'))[0] == 503 });
     $what->();
     $proxy->reject(0);
     wait_until('the second relay has reconnected to the store', sub { ($second->get('/readyz'))[0] == 200 });
     return;
 }
 while_disconnected(sub { reloads_of($one) });
-is_deeply(reloads_of($two), [''], 'an outage of the store does not send reload by itself');
+is_deeply(reloads_of($two), [''], 'a store outage alone sends no reload');
 while_disconnected(sub {
     execute('TRUNCATE s.parts');
     is_deeply(reloads_of($one), ['s.parts/default'], 'the first relay sends reload');
 });
-is_deeply(reloads_of($two), ['s.parts/default'], 'a connected client receives the reload of an outage');
+is_deeply(reloads_of($two), ['s.parts/default'], 'after an outage, a connected client receives the reload');
 while_disconnected(sub {
     execute('TRUNCATE tasks');
     is_deeply(reloads_of($one), ['tasks/default'], 'the first relay sends reload again');
     $store->execute('XTRIM', $store->shared('control'), 'MAXLEN', 0);
 });
-is_deeply(reloads_of($two), ['s.parts/default tasks/all tasks/default'], 'if the reload was trimmed meanwhile, all lists are reloaded');
+is_deeply(reloads_of($two), ['s.parts/default tasks/all tasks/default'], 'after an outage, all lists are reloaded if the reload was trimmed');
 
 # The client was disconnected, or its relay was not running, during the TRUNCATE.
 my $away = $first->client('u1');
@@ -143,7 +143,7 @@ fill();
 execute('TRUNCATE tasks');
 $first->start;
 $first->wait_ready;
-is_deeply(reloads_of($two), ['tasks/all tasks/default'], 'a TRUNCATE while no relay read the slot sends reload to clients of other relays');
+is_deeply(reloads_of($two), ['tasks/all tasks/default'], 'a TRUNCATE while no relay reads the slot sends reload to clients of other relays');
 is(ids($two, source => 'tasks'), '', 'the next reply of clients of other relays is empty');
 execute('TRUNCATE s.parts');
 is_deeply(reloads_of($two), ['s.parts/default'], 'another TRUNCATE sends reload');
@@ -151,6 +151,6 @@ $first->kill9;
 $first->start;
 $first->wait_ready;
 wait_until('PostgreSQL sends the TRUNCATE again', sub { ($first->metric('clairon_store_replayed_total') // 0) > 0 });
-is_deeply(reloads_of($two), [''], 'the reload is not stored a second time');
+is_deeply(reloads_of($two), [''], 'a repeated TRUNCATE sends no second reload');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Tests a client that requests rows and does not read them: other clients do not wait, and its rows are released.
+# Tests a client that requests rows and does not read them: other clients do not wait, and the rows are released.
 use strict;
 use warnings;
 

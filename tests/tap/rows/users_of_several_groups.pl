@@ -1,5 +1,5 @@
-# Tests that live lists keep the rows of a user who loses them through one group and has them through another, with one
-# shard and with four.
+# Tests that live lists keep rows that a user loses through one group but still has through another group, with one
+# shard and with four shards.
 use strict;
 use warnings;
 
@@ -35,7 +35,7 @@ END
 
 sub execute { my ($sql) = @_; return $pg->safe_psql('postgres', $sql) }
 
-# The rows that the table addresses to u1, as the page prints them.
+# Returns the rows of the table that are addressed to u1, formatted as the page prints them.
 sub table
 {
     my ($source, $rule) = @_;
@@ -51,7 +51,7 @@ sub displayed
     return $last ? $last->{text} : 'nothing';
 }
 
-# All lists equal their tables at some time after the marker.
+# Checks that all lists equal their tables at some time after the marker.
 sub lists_equal_tables
 {
     my ($page, $what) = @_;
@@ -64,7 +64,8 @@ sub lists_equal_tables
     return;
 }
 
-# Writes the same values to all tables; `v` names the step. Returns after the client has received all changes.
+# Writes the same values to all tables; `v` is the number of the step. Returns after the client has received all
+# changes.
 my $step = 0;
 
 sub write_groups
@@ -77,7 +78,7 @@ sub write_groups
     return;
 }
 
-# The operations and targets of one rule that the last write caused.
+# Returns the operations and targets of a rule's notifications for the last write.
 sub operations
 {
     my ($watcher, $from, $source, $rule) = @_;
@@ -103,7 +104,7 @@ for my $shards (1, 4)
         [ '{g1,g2}',    '',            'a group gains the row' ],
         [ '{g2}',       '',            'a group loses the row, without another change' ],
         [ '{g2,other}', '',            'a group without members gains the row' ],
-        [ '{g1}',       '',            'two groups lose the row and one gains it' ],
+        [ '{g1}',       '',            'two groups lose the row and one group gains it' ],
         [ '{other}',    ', v = v + 1', 'the user loses the row' ],
         [ '{g1,other}', '',            'the user gains the row again' ])
     {
@@ -116,8 +117,8 @@ for my $shards (1, 4)
     write_groups($relay, $watcher, '{g1,g3}', '');
     is(operations($watcher, $from, @$_), 'deleteg2 updateg1', "@$_: the delete precedes the update")
       for [ 'tasks', 'default' ], [ 'tasks', 'columns' ], [ 'tasks', 'acks' ];
-    is(operations($watcher, $from, 'pairs', 'columns'), 'deleter+g2 updater+g1', 'the delete precedes the update in a composite audience');
-    is(operations($watcher, $from, 'keyed', 'default'), 'deleteg2 updateg1', 'the delete precedes the update without the old large value');
+    is(operations($watcher, $from, 'pairs', 'columns'), 'deleter+g2 updater+g1', 'the delete precedes the update for a composite audience');
+    is(operations($watcher, $from, 'keyed', 'default'), 'deleteg2 updateg1', 'the delete precedes the update if the WAL lacks the old large value');
     execute("BEGIN; UPDATE tasks SET g = '{g2}', v = 8; UPDATE tasks SET g = '{g1}', v = 9; UPDATE tasks SET g = '{g1,g2}'; UPDATE tasks SET g = '{g2}'; COMMIT");
     lists_equal_tables($page, "$shards shards, several changes in one transaction");
     is(join(' ', $page->problems), '', "$shards shards: the page reports no gap and no error");

@@ -1,4 +1,4 @@
-# Tests that the example relay.conf has every setting, with valid names and defaults.
+# Tests that the example relay.conf contains every setting, with valid names and defaults.
 use strict;
 use warnings;
 
@@ -28,13 +28,13 @@ for (split /\n/, $example)
     $section = $1 if /^\[(\w+)\]$/;
     $named{"$section.$1"} = $2 if /^#?(\w+) =\s*(.*)$/;
 }
-is_deeply([ sort keys %named ], [ sort keys %known ], 'the example has each setting');
+is_deeply([ sort keys %named ], [ sort keys %known ], 'the example contains each setting');
 # A required setting has no default.
 my @with_default = grep { $default{$_} ne 'unset' } keys %default;
 is_deeply(
     { map { $_ => $named{$_} } @with_default },
     { map { $_ => $default{$_} } @with_default },
-    'the example has each default');
+    'the example contains each default');
 
 open my $secret, '>', "$folder/secret" or die $!;
 print {$secret} 'x' x 32;

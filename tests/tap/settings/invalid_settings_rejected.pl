@@ -1,5 +1,5 @@
-# Tests that an invalid setting is rejected with its location, the reason and the valid values, and tests the
-# precedence of sources.
+# Tests that an invalid setting is rejected with its location, the reason and the valid values, and tests the precedence
+# of arguments, variables and the file.
 use strict;
 use warnings;
 
@@ -26,7 +26,7 @@ sub write_text
     return;
 }
 
-# Runs `clairon @$arguments` with these variables; returns its exit code, stdout and stderr.
+# Runs `clairon @$arguments` with these variables; returns the exit code, stdout and stderr.
 sub clairon
 {
     my ($arguments, %variables) = @_;
@@ -36,7 +36,7 @@ sub clairon
     return ($? & 127 ? -1 : $? >> 8, $out, $err);
 }
 
-# Checks the file with this content, which must be rejected with exactly this message.
+# Checks that a file with this content is rejected with exactly this message.
 sub check_rejected
 {
     my ($name, $text, $wanted, @more) = @_;
@@ -51,14 +51,14 @@ sub check_rejected
     return;
 }
 
-# A file that starts with six valid lines, followed by these.
+# Returns a file that starts with six valid lines, followed by these lines.
 sub valid_settings
 {
     return join "\n", '[feed]', 'conninfo = host=/nowhere dbname=x password=hunter2', '[store]',
       'url = redis://me:hunter2@127.0.0.1:1', '[auth]', "hs256_secret_file = $folder/secret", @_, '';
 }
 
-# Valid settings.
+# --check accepts valid settings.
 write_text($file, valid_settings());
 chmod 0600, $file or die "could not chmod: $!\n";
 is_deeply([ clairon([ 'relay', '-c', $file, '--check' ]) ], [ 0, "settings are valid\n", '' ],
@@ -71,21 +71,21 @@ is((clairon([ 'relay', '--check', "--auth.hs256_secret=$secret", '--feed.conninf
 is((clairon([ 'relay', '--check' ], CLAIRON_AUTH_HS256_SECRET => $secret, CLAIRON_FEED_CONNINFO => 'dbname=x'))[0], 0,
     '--check accepts variables without a file');
 
-# The file: lines.
+# Lines of the file that are invalid.
 check_rejected('an unknown key', valid_settings('[gate]', 'listn = 1'),
     qr{^clairon relay: \Q$file\E:8: \[gate\] listn is not a setting; did you mean \[gate\] listen\?.*max_connections});
 check_rejected('a misplaced key', valid_settings('[gate]', 'roles = feed'), qr{:8: .*did you mean \[relay\] roles\?});
 check_rejected('an unknown section', valid_settings('[gates]'), qr{\Q$file\E:7: \[gates\] is not a section; did you mean \[gate\]\? sections are .*gate, relay, rows, store});
-check_rejected('a key twice', valid_settings('[gate]', 'ping = 1s', 'ping = 2s'), qr{\Q$file\E:9: .*ping is already set on line 8});
+check_rejected('a repeated key', valid_settings('[gate]', 'ping = 1s', 'ping = 2s'), qr{\Q$file\E:9: .*ping is already set on line 8});
 check_rejected('a key without its section', "ping = 1s\npong = 1s\n" . valid_settings(), qr{\Q$file\E:1: a setting must follow a \[section\]});
 check_rejected('a section in capitals', valid_settings('[Auth]', 'leeway = 1s'), qr{\Q$file\E:7: \[Auth\] is not a section; did you mean \[auth\]\?});
 check_rejected('an empty [auth]', "[feed]\nconninfo = dbname=x\n[auth]\n", qr{missing key \[auth\] hs256_secret_file .*head -c 32 /dev/urandom});
 check_rejected('a line without a setting', valid_settings('[gate]', 'ping'), qr{\Q$file\E:8: a line must be \[section\], name = value, or a comment});
 check_rejected('a broken section', valid_settings('[gate'), qr{\Q$file\E:7: a section must be \[name\] on a separate line});
 check_rejected('a zero byte', valid_settings("[gate]\0"), qr{\Q$file\E:7: a line must not contain a NUL byte});
-check_rejected('a secret in a wrong place', valid_settings('[auth]', "SECRET+$secret=="), qr{\Q$file\E:8: a name may contain only letters});
+check_rejected('a secret as the name of a setting', valid_settings('[auth]', "SECRET+$secret=="), qr{\Q$file\E:8: a name may contain only letters});
 
-# The file: values.
+# Values in the file that are invalid.
 my $at = "$file:8: [gate]";
 check_rejected("$_->[0]", valid_settings('[gate]', $_->[0]), "$at $_->[1]") for
   [ 'ping = soon',      'ping must be a duration from 100ms to 1h in ms, s, m, h or d, not "soon"' ],
@@ -120,10 +120,10 @@ check_rejected('a wrong conninfo', "[auth]\nhs256_secret_file = $folder/secret\n
     qr{^clairon relay: \Q$file\E:4: \[feed\] conninfo must be a libpq connection string.*\(libpq: missing "=" after "\.\." in connection info string\)$});
 check_rejected("a conninfo with $_->[0]", "[auth]\nhs256_secret_file = $folder/secret\n[feed]\n$_->[1] = $_->[2]\n", "$file:4: [feed] $_->[1] must be $_->[3]") for
   [ 'an unknown option', 'conninfo', 'host=x usr=hunter2 password=hunter2', q{a libpq connection string: keyword=value pairs such as host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or postgresql://user@host/app (libpq: invalid connection option ".."; did you mean user?)} ],
-  [ 'a password with blanks', 'conninfo', 'host=x password=a hunter2=b', qq{a libpq connection string: keyword=value pairs such as host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or postgresql://user\@host/app (libpq: invalid connection option "..")} ],
+  [ 'a password with spaces', 'conninfo', 'host=x password=a hunter2=b', qq{a libpq connection string: keyword=value pairs such as host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or postgresql://user\@host/app (libpq: invalid connection option "..")} ],
   [ 'quotes in its password', 'conninfo', 'postgresql://u:hun"ter2"SECRET"@[::1/x', qq{a libpq connection string: keyword=value pairs such as host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or postgresql://user\@host/app (libpq: } ];
 
-# Missing or invalid values.
+# Missing settings, and files with invalid contents.
 my $feed = "[feed]\nconninfo = dbname=x\n";
 check_rejected('a missing secret', $feed, qr{\Q$file\E: missing key \[auth\] hs256_secret_file \(or hs256_secret, or public_key_file\)});
 check_rejected('a missing conninfo', "[auth]\nhs256_secret_file = $folder/secret\n", qr{\Q$file\E: missing key \[feed\] conninfo});
@@ -157,9 +157,9 @@ rename $key, "$key.other" or die "could not rename: $!\n";
 Clairon::Test::SecureSocket::certificate();
 check_rejected('a key of another certificate', valid_settings('[gate]', "tls_cert = $cert", "tls_key = $key.other"), "$pem read $key.other");
 
-# A user who runs commands on the store may not have access to the gate's files.
+# A user who runs commands on the store may have no access to the gate's files.
 write_text($file, valid_settings('[gate]', "tls_cert = $folder/none", "tls_key = $folder/none"));
-is((clairon([ 'relay', '-c', $file, '--check' ]))[0], 2, 'a gate needs its certificate');
+is((clairon([ 'relay', '-c', $file, '--check' ]))[0], 2, 'relay --check requires the certificate of a gate');
 for my $command ([ 'errors', 'list' ], [ 'trace', '01890a5d-ac96-774b-bcce-b302099a8057' ])
 {
     my ($code, undef, $err) = clairon([ @$command, '-c', $file ]);
@@ -167,7 +167,7 @@ for my $command ([ 'errors', 'list' ], [ 'trace', '01890a5d-ac96-774b-bcce-b3020
     like($err, qr/could not connect/, "$command->[0] connects to the store");
 }
 
-# The file itself.
+# The file cannot be read.
 for my $case ([ "$folder/none.conf", 'No such file or directory' ], [ "$folder/folder", 'Is a directory' ])
 {
     my ($code, $out, $err) = clairon([ 'relay', '-c', $case->[0] ]);
@@ -175,7 +175,7 @@ for my $case ([ "$folder/none.conf", 'No such file or directory' ], [ "$folder/f
     is($err, qq(clairon relay: could not read "$case->[0]": $case->[1]\n), "$case->[1] is reported with the path of the file");
 }
 
-# Arguments and variables are named in the message; the precedence of sources.
+# The message contains the argument or the variable.
 check_rejected('a wrong argument', valid_settings(), 'argument --gate.ping must be a duration', ['--gate.ping=soon']);
 check_rejected('an unknown argument', valid_settings(), qr{argument --gate\.pong: \[gate\] pong is not a setting; }, ['--gate.pong=1s']);
 check_rejected('an argument without value', valid_settings(), 'argument --gate.ping requires a value', ['--gate.ping']);
@@ -187,14 +187,14 @@ my ($code, $out, $err) = clairon([ 'relay', '-c' ]);
 is($code, 2, '-c without a file exits with 2');
 like($err, qr/missing value after -c/, '-c without a file is reported');
 
-# A relay that cannot listen logs the address, which identifies the source.
+# A relay that cannot listen logs the address, which shows the source of the setting.
 sub listens
 {
     my ($arguments, %variables) = @_;
     my ($status, undef, $log) =
       clairon([ 'relay', '-c', $file, '--relay.roles=gate', @$arguments ], %variables);
     is($status, 1, 'a relay that cannot listen fails');
-    unlike($log, qr/SECRET|hunter2/, 'the log of a relay that cannot listen has no secret');
+    unlike($log, qr/SECRET|hunter2/, 'the log of a relay that cannot listen contains no secret');
     return $log =~ /could not listen" listen="?unix:([^\s"]+)/ ? $1 : $log;
 }
 write_text($file, valid_settings('[gate]', "listen = unix:$folder/none/file"));
@@ -205,14 +205,14 @@ is(listens([], @variable), "$folder/none/variable", 'a variable overrides the fi
 is(listens(\@argument, @variable), "$folder/none/argument", 'an argument overrides file and variable');
 is(listens([ @argument, "--gate.listen=unix:$folder/none/last" ]), "$folder/none/last", 'the last of two arguments applies');
 
-# An unknown variable with the prefix CLAIRON_ may belong to another program, so it causes a warning and no error.
+# An unknown variable with the prefix CLAIRON_ may belong to another program, so it causes only a warning.
 write_text($file, valid_settings());
 ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check' ], CLAIRON_GATE_PINGS => 'SECRET');
 is($code, 0, 'an unknown variable is not an error');
 like($err, qr/variable is not a setting.*variable="CLAIRON_GATE_PINGS"/, 'an unknown variable causes a warning');
 unlike($err, qr/SECRET/, 'the warning does not contain the value');
 
-# All errors in one run.
+# One run reports all errors.
 write_text($file, valid_settings('[gates]', 'ping = soon', '[gate]', 'ping = soon', 'listn = 1', '[delivery]', 'window = 0', '[auth]', 'hs256_secret = x'));
 ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check', '--gate.workers=0' ], CLAIRON_GATE_DRAIN => 'x');
 is($code, 2, 'several mistakes exit with 2');
@@ -226,16 +226,16 @@ for my $nth ([ 0, ':7: [gates] is not a section' ], [ 1, ':10: [gate] ping must 
 write_text($file, "[gate]\ntls_cert = $folder/none\n[delivery]\nbackoff_base = 1m\nbackoff_cap = 1s\n");
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check' ]);
 is(scalar(() = $err =~ /\n/g), 4, 'conflicting settings have a line each') or diag($err);
-like($err, qr/missing key \[feed\] conninfo.*backoff_cap must not be less.*missing key \[gate\] tls_key.*missing key \[auth\]/s, 'each conflicting setting is named');
+like($err, qr/missing key \[feed\] conninfo.*backoff_cap must not be less.*missing key \[gate\] tls_key.*missing key \[auth\]/s, 'each conflicting setting is reported');
 
-# One pass: syntax, values, missing settings, referenced files, and files that OpenSSL rejects.
+# One run reports errors of syntax, values, missing settings, referenced files, and files that OpenSSL rejects.
 write_text($file, join "\n", '[feed', 'conninfo = dbname=x', '[gate]', 'ping', "tls_cert = $cert", "tls_key = $folder/short", 'drain = x', '[auth]', "hs256_secret_file = $folder/none", '');
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check' ]);
 is($code, 2, 'mistakes of all kinds exit with 2');
 @wrong = split /\n/, $err;
 my @kinds = ("$file:1: a section must be", "$file:4: a line must be", "$file:7: [gate] drain must be", "$file: missing key [feed] conninfo",
     "$file:9: [auth] hs256_secret_file: could not read", "$file:5: [gate] tls_cert and tls_key must be a PEM certificate and its key");
-is(scalar(@wrong), scalar(@kinds), 'all errors are reported in one pass') or diag($err);
+is(scalar(@wrong), scalar(@kinds), 'all errors are reported in one run') or diag($err);
 is(index($wrong[$_] // '', "clairon relay: $kinds[$_]"), 0, "mistakes of all kinds include $kinds[$_]") for 0 .. $#kinds;
 write_text($file, "[relay]\nroles = gat\n[feed]\nconninfo = x\n[auth]\nhs256_secret = SECRET+\n");
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--auth.leeway=x' ]);
@@ -254,7 +254,7 @@ for my $case ([ [ '--auth.hs256_secret_file=no-secret' ], 'no-secret' ], [ [ '--
     like($err, qr/could not read "\Q$path\E" in folder "\Q@{[ Cwd::getcwd() ]}\E": No such file or directory$/, "$path is reported with its folder");
 }
 
-# Secrets that other users can read.
+# Secrets that other users can read cause a warning.
 write_text($file, valid_settings());
 chmod 0644, $file, "$folder/secret" or die "could not chmod: $!\n";
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://me:hunter2@127.0.0.1:1' ]);
@@ -271,14 +271,14 @@ like((clairon([ 'relay', '-c', $file, '--check', "--auth.hs256_secret=$secret", 
 check_rejected('a store without a port', "${start}url = redis://cache\n", 'the port is missing, usually :6379');
 check_rejected('an origin with a wildcard', valid_settings('[gate]', 'origins = https://*.example.org'), 'must list each origin: * inside an origin is not supported');
 
-# An output that cannot be written is an error.
+# A failed write to the output is an error.
 write_text($file, valid_settings());
 for my $command ([ 'relay', '-c', $file, '--check' ], ['--version'], ['--help'])
 {
     is(system('sh', '-c', 'exec "$@" >/dev/full', '-', Clairon::Test::program(), @$command) >> 8, 1, "@$command on a full disk fails");
 }
 
-# Help.
+# The help lists all settings.
 ($code, $out, $err) = clairon([ 'relay', '--help' ]);
 is($code, 0, '--help exits with 0');
 like($out, qr/--feed\.conninfo=TEXT\n[^\n]* \(required with role feed\)\n/, 'required settings of the feed are marked');

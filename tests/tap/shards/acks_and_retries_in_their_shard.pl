@@ -1,4 +1,4 @@
-# Tests that with four shards acks, retries, groups, the error log, traces and API calls use the correct shard, from
+# Tests that, with four shards, acks, retries, groups, the error log, traces and API calls use the correct shard, from
 # any relay.
 use strict;
 use warnings;
@@ -40,14 +40,14 @@ my %client = map { $users[$_] => $relays[ $_ % 2 ]->client($users[$_]) } 0 .. $#
 my %mine   = map { $_ => notify('USER', $_, 'own', 'retry_limit => 50') } @users;
 $client{$_}->run_until('the user\'s own notification arrives', sub { of_mark($client{$_}, 'own') }) for @users;
 my %shard_of = map { $_ => join ' ', shards_with("ack:$mine{$_}") } @users;
-is_deeply([ grep { $shard_of{$_} !~ /^[123]$/ } @users ], [], 'an ack_required notification for one user is in one shard, never in the first');
+is_deeply([ grep { $shard_of{$_} !~ /^[123]$/ } @users ], [], 'a notification with ack_required for one user is in one shard, never in the first shard');
 is(scalar(keys %{ { reverse %shard_of } }), 3, 'users are distributed over the other shards');
 is_deeply([ map { shards_with("inbox:$_") } @users ], [ @shard_of{@users} ], 'an inbox is in the shard of its user');
 $client{$_}->run_until('a retry arrives', sub { of_mark($client{$_}, 'own') > 1 }) for @users;
 pass('unacknowledged notifications are retried');
 $client{$_}->ack($mine{$_}) for @users;
 wait_until('all acks are stored', sub { pending() == 0 });
-is_deeply([ map { shards_with("ack:$_") } values %mine ], [], 'acks find the shard of the notification');
+is_deeply([ map { shards_with("ack:$_") } values %mine ], [], 'acks are stored in the shard of their notification');
 
 # Notifications for groups, several users, and ALL are in the first shard.
 $pg->safe_psql('postgres', q{INSERT INTO team VALUES (1, 't1')});
@@ -62,9 +62,9 @@ $client{$_}->ack($team) for qw(u1 u2);
 $client{$_}->ack($several) for qw(u1 u5);
 $client{$_}->ack($all) for @users;
 wait_until('all acks are stored', sub { $store->pending('clairon:{0}:stream') == 1 });
-is_deeply([ map { shards_with("ack:$_") } $team, $several ], [], 'the acks of shared notifications are found in the first shard');
+is_deeply([ map { shards_with("ack:$_") } $team, $several ], [], 'acks of shared notifications are stored in the first shard');
 
-# Membership changes.
+# Membership changes apply in all shards.
 $pg->safe_psql('postgres', q{
     BEGIN; DELETE FROM clairon.member WHERE user_id = 'u2'; INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u3'); COMMIT;
     INSERT INTO team VALUES (2, 't1')});
@@ -74,16 +74,16 @@ is_deeply([ sort @{ $store->execute('HKEYS', "clairon:{0}:ack:$second") } ], [qw
 $client{$_}->ack($second) for qw(u1 u3);
 ok(!(grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u2}->notifications), 'a former member receives no notification');
 
-# A nack from a relay that does not have the shard of the notification.
+# A nack is sent to a relay that does not read the shard of the notification.
 my $nacked = notify('USER', 'u4', 'nacked', 'retry_limit => 5');
 $client{u4}->run_until('the notification arrives', sub { of_mark($client{u4}, 'nacked') });
 $client{u4}->send({ t => 'nack', ids => [$nacked], delay => 100 });
 wait_until('the nack is stored', sub { grep { /^nacked/ } map { @{ $store->execute('LRANGE', "clairon:{$_}:trace:$nacked", 0, -1) } } 1 .. 3 });
 $client{u4}->run_until('a retry arrives', sub { of_mark($client{u4}, 'nacked') > 1 });
 $client{u4}->ack($nacked);
-pass('a nack finds its notification in any shard');
+pass('a nack defers a notification in any shard');
 
-# Each shard has an error log, and commands read all of them as one; redriven notifications return to their shard.
+# Each shard has an error log, and commands read all error logs as one; redriven notifications return to their shard.
 sub logged { return sum(sub { $store->execute('XLEN', "clairon:{$_[0]}:errors") }) }
 my %lost = map { $_ => notify('USER', $_, 'lost', 'retry_limit => 0') } qw(u1 u2 u3);
 $lost{both} = notify('USER', 'u5,u6', 'lost', 'retry_limit => 0');
@@ -95,7 +95,7 @@ my ($code, $out) = clairon('errors', 'list', '--json', '--reason', 'exhausted');
 my @listed = map { JSON::decode_json($_) } split /\n/, $out;
 is_deeply([ sort map { $_->{id} } @listed ], [ sort values %lost ], 'the error logs of all shards are listed');
 sub by_age { my @parts = map { [ split /-/, $_->{entry} ] } @_; return $parts[0][0] <=> $parts[1][0] || $parts[0][1] <=> $parts[1][1] }
-is_deeply([ map { $_->{id} } @listed ], [ map { $_->{id} } sort { by_age($a, $b) } @listed ], 'the entries are listed as one log, oldest first');
+is_deeply([ map { $_->{id} } @listed ], [ map { $_->{id} } sort { by_age($a, $b) } @listed ], 'the entries of all error logs are listed oldest first');
 is_deeply([ map { $_->{entry} } @{ console(GET => 'errors')->{errors} } ], [ map { $_->{entry} } reverse @listed ],
     'the console lists the entries newest first');
 is_deeply([ map { $_->{entry} } @{ console(GET => "errors?before=$listed[2]{entry}")->{errors} } ], [ map { $_->{entry} } @listed[ 1, 0 ] ], 'a page starts before the given entry, regardless of its shard');
@@ -116,7 +116,7 @@ wait_until('the notification is exhausted again', sub { logged() >= 1 });
 like($out, qr/^dropped \d+ entr(?:y|ies)$/, 'drop reports the number of entries');
 is(logged(), 0, 'the error logs are empty after the drop');
 
-# Traces, by command and over HTTP.
+# Traces are found by command and over HTTP.
 sub http
 {
     my ($relay, $method, $path, %options) = @_;
@@ -129,14 +129,14 @@ for my $id ($mine{u1}, $mine{u2}, $team)
     like($out, qr/stored.*sent.*acked/s, 'a trace is found in any shard');
     my $response = http($relays[1], GET => "/v1/notifications/$id");
     is($response->{status}, 200, 'the trace is served over HTTP');
-    is((grep { $_->{stage} eq 'acked' } @{ $response->{json}{events} }) > 0, 1, 'the trace has the acks');
+    is((grep { $_->{stage} eq 'acked' } @{ $response->{json}{events} }) > 0, 1, 'the trace contains the acks');
 }
 ($code) = clairon('trace', '01234567-89ab-8def-8123-456789abcdef');
 is($code, 1, 'an unknown id has no trace');
-is(http($relays[1], GET => '/v1/notifications/01234567-89ab-8def-8123-456789abcdef')->{status}, 404, 'an unknown id is 404 over HTTP');
+is(http($relays[1], GET => '/v1/notifications/01234567-89ab-8def-8123-456789abcdef')->{status}, 404, 'an unknown id returns 404 over HTTP');
 
-# A published notification for one user is in the user's shard, one with a key is in the first shard; each is stored
-# once.
+# A published notification for one user is in the user's shard, a notification with a key is in the first shard; each
+# notification is stored once.
 sub body { my ($user) = @_;
     return JSON::encode_json({ payload => { mark => 'api' }, routing => { audience => { type => 'USER', targets => [$user] } } }) }
 my $plain = http($relays[0], POST => '/v1/notifications', body => body('u7'));
@@ -150,7 +150,7 @@ sub shard_with { my ($id) = @_; return grep { my $k = $_; grep { $_->{id} eq $id
 is_deeply([ map { shard_with($_->{json}{id}) } $plain, $first ], [ $shard_of{u7}, 0 ], 'each notification is in its shard');
 is(scalar of_mark($client{u7}, 'api'), 2, 'each notification is delivered once');
 
-# A notification with a key for one user is pending in the first shard, where its ack is found.
+# A notification with a key for one user is pending in the first shard, where its ack is stored.
 my $sure = JSON::encode_json({ payload => { mark => 'sure' }, routing => { audience => { type => 'USER', targets => ['u7'] }, retry => { ack_required => JSON::true } } });
 $sure = http($relays[0], POST => '/v1/notifications', body => $sure, headers => { 'Idempotency-Key' => 'k2' })->{json}{id};
 $client{u7}->run_until('the notification arrives', sub { of_mark($client{u7}, 'sure') });
@@ -160,7 +160,7 @@ is($ack->{status}, 204, 'a relay that did not deliver the notification accepts i
 wait_until('the notification is complete', sub { !shards_with("ack:$sure") });
 pass('the ack completes a notification that another relay delivered');
 
-# The state of the store in metrics and doctor.
+# Metrics and the doctor cover all shards.
 my $overview = http($relays[0], GET => '/console/api/overview');
 wait_until('the metrics are updated', sub { ($relays[0]->metric('clairon_store_stream_entries') // 0) == sum(sub { $store->execute('XLEN', "clairon:{$_[0]}:stream") }) });
 pass('metrics count all shards');
@@ -170,6 +170,6 @@ $doctor = JSON::decode_json((clairon('doctor', '--json', '--store.shards=2'))[1]
 like((grep { $_->{check} eq 'store.shards' } @{ $doctor->{checks} })[0]{detail}, qr/created with \[store\] shards = 4, not 2/, 'the doctor reports a wrong number of shards');
 ($code, undef, my $err) = clairon('errors', 'list', '--store.shards=2');
 is($code, 1, 'commands reject a wrong number of shards');
-like($err, qr/created with \[store\] shards = 4, not 2/, 'the error has both numbers of shards');
+like($err, qr/created with \[store\] shards = 4, not 2/, 'the error contains both numbers of shards');
 
 done_testing();

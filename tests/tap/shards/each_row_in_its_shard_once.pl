@@ -1,5 +1,5 @@
-# Tests that with four shards each committed row is in the correct shard exactly once and in commit order, with
-# killed processes and restored shards.
+# Tests that, with four shards, each committed row is in the correct shard exactly once and in commit order, with killed
+# processes and restored shards.
 use strict;
 use warnings;
 
@@ -20,7 +20,7 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store(fsync => 'everysec');
 my $relay = Clairon::Test::relay($pg, $store, conf => \%conf);
 
-# Transactions of twenty rows for as many users, and one row for a group.
+# Inserts transactions of twenty rows for as many users, and one row for a group.
 my $last = 0;
 sub statements
 {
@@ -47,7 +47,8 @@ sub key_of
     return "$table $id";
 }
 
-# Each row is stored once over all shards, in commit order in each shard; one shard per user, groups in the first.
+# Checks that each row is stored once over all shards, and in commit order in each shard; each user has one shard, and
+# groups are in the first shard.
 sub check_complete
 {
     my ($when, $lost) = @_;
@@ -103,8 +104,8 @@ check_complete('after a crash of PostgreSQL');
 my $replayed = $relay->metric('clairon_store_replayed_total');
 ok(defined $replayed, 'the relay counts replayed rows');
 
-# One shard is restored from a copy before the slot's confirmed LSN: the missing rows are replayed for this shard
-# only.
+# One shard is restored from a copy that is older than the slot's confirmed LSN: the missing rows are replayed only for
+# this shard.
 sub keys_of { my ($k) = @_; return @{ $store->execute('KEYS', "clairon:{$k}:*") } }
 wait_confirmed($pg);
 my @kept = map { [ $_, $store->execute('DUMP', $_) ] } keys_of(2);
@@ -113,20 +114,20 @@ wait_stored();
 $relay->kill9;
 $store->execute('DEL', keys_of(2));
 $store->execute_bytes('RESTORE', $_->[0], 0, $_->[1]) for @kept;
-cmp_ok(stored(), '<', rows(), 'one shard was restored');
+cmp_ok(stored(), '<', rows(), 'one shard lacks rows after it is restored');
 my $epoch = epoch();
 $relay->start;
 $relay->wait_ready;
 wait_stored();
 check_complete('after one shard was restored');
-is(epoch(), $epoch, 'the epoch is unchanged because no data is lost');
+is(epoch(), $epoch, 'the epoch is unchanged, because no data is lost');
 insert(3);
 wait_stored();
 check_complete('with later rows');
 
 sub epoch { return join ' ', map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') // 'none' } 0 .. $SHARDS - 1 }
 
-# The data of one shard is lost: all sessions receive a gap, and unconfirmed rows are replayed.
+# One shard loses its data: all sessions receive a gap, and unconfirmed rows are replayed.
 my $client = $relay->client('u1');
 wait_confirmed($pg);
 my %before = map { $_ => [ map { key_of($_) } $store->entries($STREAMS[$_]) ] } 0 .. $SHARDS - 1;
@@ -137,18 +138,18 @@ wait_until('later rows are stored', sub { stored() >= rows() - @{ $before{3} } }
 check_complete('after the loss of one shard', $before{3});
 $relay->wait_ready;
 
-# The data of the first shard, which has the memberships, is lost.
+# The first shard, which contains the memberships, loses its data.
 wait_confirmed($pg);
 my @lost  = (@{ $before{3} }, map { key_of($_) } $store->entries($STREAMS[0]));
 my $mark  = $relay->log_mark;
 $store->execute('DEL', keys_of(0));
 $relay->wait_for_log(qr/copied clairon.member" rows=2.*streaming from slot/s, from => $mark);
 is_deeply([ sort @{ $store->execute('SMEMBERS', 'clairon:{0}:members:TEAM:t1') } ], [qw(u1 u2)],
-    'the memberships are copied again to the first shard');
+    'the memberships are copied to the first shard again');
 insert(2);
 wait_until('later rows are stored', sub { stored() >= rows() - @lost });
 is($store->execute('XLEN', $STREAMS[0]), 2, 'the first shard stores later notifications');
-is($store->pending($STREAMS[0]), 2, 'the first shard has the pending users');
+is($store->pending($STREAMS[0]), 2, 'the first shard contains the pending users');
 
 # A different number of shards is rejected without any change.
 $relay->stop;
@@ -161,7 +162,7 @@ for my $other (1, 3, 8)
     $relay->wait_for_log(qr/SHARDS clairon was created with \[store\] shards = 4, not $other: set it back/, from => $start);
     is(($relay->get('/readyz'))[0], 503, "shards = $other is rejected");
     $relay->stop;
-    is(stored(), $sum, 'a rejected number of shards changes nothing');
+    is(stored(), $sum, 'a rejected number of shards changes no data');
 }
 is_deeply([ grep { /\{[4-7]\}/ } @{ $store->execute('KEYS', '*') } ], [], 'a rejected number of shards leaves no key');
 $relay->configure('store.shards' => $SHARDS);
@@ -171,7 +172,7 @@ insert(1);
 wait_until('rows are stored', sub { stored() >= rows() - @lost });
 pass('with the correct number of shards the relay stores later rows');
 
-# A store whose entries have no shards is rejected too.
+# A store with entries but without shards is also rejected.
 my $plain = Clairon::Test::store();
 my $first = Clairon::Test::relay($pg, $plain, conf => { 'feed.slot' => 'plain' });
 $pg->safe_psql('postgres', q{INSERT INTO one VALUES (1000001, 'u1')});

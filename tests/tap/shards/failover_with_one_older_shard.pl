@@ -1,4 +1,4 @@
-# Tests a failover of PostgreSQL after which one shard is restored from an older copy: only this shard is set to the
+# Tests a failover of PostgreSQL, after which one shard is restored from an older copy: only this shard is set to the
 # new timeline.
 use strict;
 use warnings;
@@ -14,7 +14,7 @@ $primary->safe_psql('postgres', q{
 my $standby = Clairon::Test::standby($primary);
 
 my $store = Clairon::Test::store(fsync => 'always');
-# With missing replicas no LSN is confirmed, so all WAL of the new timeline is read again.
+# Too few replicas are connected, so no LSN is confirmed, and all WAL of the new timeline is read again.
 my $relay = Clairon::Test::relay($primary, $store, conf => { 'store.shards' => $SHARDS, 'store.min_replicas' => 1 });
 my $last  = 0;
 
@@ -72,7 +72,7 @@ $relay->wait_ready;
 insert($standby);
 wait_stored();
 check_stored_once('a copy from before the failover');
-is_deeply([ map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. 2 ], [ @before[ 0 .. 2 ] ], 'the other shards are not changed');
+is_deeply([ map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. 2 ], [ @before[ 0 .. 2 ] ], 'the epochs of the other shards are unchanged');
 unlike($relay->log_text($mark), qr/timeline forked/, 'no rows of the other shards are undone');
 
 done_testing();

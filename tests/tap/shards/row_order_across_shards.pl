@@ -1,5 +1,5 @@
-# Tests that with several shards a row's changes are delivered in commit order while its audience alternates between
-# one user and two.
+# Tests that, with several shards, a row's changes are delivered in commit order while its audience alternates between
+# one user and two users.
 use strict;
 use warnings;
 
@@ -20,7 +20,7 @@ $pg->safe_psql('postgres', q{
 
 sub row_version { my ($notification) = @_; return @{ $notification->{payload}{after} }{qw(id version)} }
 
-# Rows whose versions decreased in the order of delivery.
+# Returns the rows whose versions decreased in the order of delivery.
 sub backward_versions
 {
     my (%last, @wrong);
@@ -33,7 +33,7 @@ sub backward_versions
     return \@wrong;
 }
 
-# Each row gains a second user and loses the user, or the reverse, in one transaction.
+# Each row gains a second user or loses this user in one transaction.
 sub changes
 {
     my ($first, @around) = @_;
@@ -49,8 +49,8 @@ sub changes
     return $text . ($around[1] // '');
 }
 
-# All notifications after a cursor, page by page, and the last cursor. A client that does not read for long is
-# disconnected, so the other clients read between the pages.
+# Polls all notifications after a cursor, page by page; returns them and the last cursor. The other clients also read
+# between the pages, because a client that does not read for long is disconnected.
 sub poll
 {
     my ($user, $pos, $at) = @_;
@@ -70,7 +70,8 @@ sub poll
     return;
 }
 
-# Live, by polls, and by reconnecting clients, on two relays: first on one server, then on two.
+# Clients receive changes live, by polls, and after reconnects, on two relays: first from one store server, then from a
+# cluster.
 sub try_changes
 {
     my ($what, $first, $store) = @_;
@@ -117,11 +118,11 @@ my $one = Clairon::Test::store();
 try_changes('one server', 1, $one);
 $one->stop;
 $pg->safe_psql('postgres', "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots");
-# A long timeout: a node that is paused for some seconds has not failed.
+# The node timeout is long, so that a node that is paused for some seconds is not treated as failed.
 my $cluster = Clairon::Test::store_cluster(replicas => 0, shards => SHARDS, options => [ '--cluster-node-timeout', 60_000 ]);
 try_changes('cluster', 1 + 3 * ROUNDS, $cluster);
 
-# One node is paused while the others continue.
+# One node is paused while the other nodes continue.
 my $stopped = $cluster->primary_of(1);
 my @stopped_shards = grep { $cluster->primary_of($_) == $stopped } 1 .. SHARDS - 1;
 isnt($cluster->primary_of($_), $stopped, "shard $_ is on another node") for 0, 3;
@@ -155,7 +156,7 @@ sub change
 }
 sub versions { return [ map { (row_version($_))[1] } grep { $_->{metadata}{source} eq 'task' } $client->notifications ] }
 
-# A published notification does not wait for a commit. Its delivery proves that the relay has read the running nodes.
+# A published notification does not wait for a commit. After its delivery, the relay has read the running nodes.
 sub wait_read
 {
     my ($wanted) = @_;
@@ -170,8 +171,8 @@ sub wait_read
     return;
 }
 
-# The relay waits for a paused node for three seconds. On a slow machine an iteration may last longer. Then the
-# later version is delivered first, and the test repeats the iteration.
+# The relay waits for a paused node for three seconds. On a slow machine, a round may last longer: the later version is
+# then delivered first, and the test repeats the round.
 my @expected;
 sub unordered { return $relay->metric('clairon_store_unordered_total') }
 
@@ -201,15 +202,15 @@ sub turn
     is_deeply(versions(), \@expected, 'the later versions follow in order');
     return 1;
 }
-for (1 .. 3) { wait_until('an iteration within the limit', \&turn) }
+for (1 .. 3) { wait_until('a round is within the limit', \&turn) }
 my $unordered = unordered();
 
-# Beyond the limit.
+# The node is paused for longer than the limit.
 kill STOP => $stopped->pid;
 my $delayed = change($far);
 push @expected, change($far, $near), $delayed;
 $client->run_until('the later version arrives', sub { @{ versions() } == @expected - 1 });
-is_deeply(versions(), [ @expected[ 0 .. $#expected - 1 ] ], 'the relay waits for a paused node no longer than the limit');
+is_deeply(versions(), [ @expected[ 0 .. $#expected - 1 ] ], 'the relay does not wait for a paused node beyond the limit');
 my $counted = unordered();
 my $is_behind = $relay->log_text !~ /shards are unavailable/;
 SKIP:
@@ -225,7 +226,7 @@ ok($is_behind || is_marked($delayed), 'the delayed version of an unavailable nod
 push @expected, change($far), change($far, $near), change($far);
 $client->run_until('the remaining notifications arrive', sub { @{ versions() } == @expected });
 is_deeply(versions(), \@expected, 'versions are delivered in order after the node resumes');
-is(unordered(), $counted, 'no later delivery is unordered');
+is(unordered(), $counted, 'later deliveries are in order');
 
 # Pending notifications are also delivered in order, page by page, as the in-flight window allows.
 my $duties = scratch() . '/duties.sql';

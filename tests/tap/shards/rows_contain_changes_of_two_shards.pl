@@ -1,5 +1,5 @@
-# Tests with three shards that rows are sent only from a snapshot that contains all changes delivered to the client from
-# the shared shard and the shard of its user. Changes in other shards delay no rows.
+# Tests, with three shards, that rows are sent only from a snapshot that contains all changes delivered to the client
+# from the shared shard and the shard of its user. Changes in other shards do not delay rows.
 use strict;
 use warnings;
 
@@ -23,11 +23,11 @@ sub request { my ($client) = @_; $client->send({ t => 'rows', r => ++$next, sour
 sub reply { my ($client, $r) = @_; return $client->wait_for(sub { ($_[0]{r} // 0) == $r }) }
 sub has_reply { my ($client, $r) = @_; return scalar grep { ($_->{r} // 0) == $r } @{ $client->{messages} } }
 sub repeated { return $relay->metric('clairon_rows_repeated_total') }
-# Snapshots that contain all transactions up to the last one; the first snapshot lacks that transaction.
+# Snapshots that contain all transactions up to the last transaction; the first snapshot lacks that transaction.
 sub snapshot_without { my ($xid, $last) = @_; return sprintf '%s:%s:%s', $xid, ($last // $xid) + 1, $xid }
 sub snapshot_with { my ($last) = @_; return sprintf '%s:%s:', $last + 1, $last + 1 }
 
-# Commits, and waits until the relay has read the notifications. Returns the transaction.
+# Commits, and waits until the relay has read the notifications. Returns the transaction id.
 sub commit
 {
     my ($sql) = @_;
@@ -54,7 +54,7 @@ sub waits_for
     return;
 }
 
-# Users of each shard.
+# Finds users of each shard.
 my %users = map { $_ => [] } 0 .. 2;
 for my $user (map { "u$_" } 1 .. 30)
 {

@@ -1,4 +1,4 @@
-# Tests that with several shards each user receives the shared stream and the user's stream merged, without
+# Tests that, with several shards, each user receives the shared stream and the user's stream merged, without
 # duplicates, over every transport and from every cursor.
 use strict;
 use warnings;
@@ -32,7 +32,7 @@ sub marks   { return map { $_->{payload}{mark} } @_ }
 sub with_ack { return ('ack_required => true', @_) }
 sub shard_of { my ($id) = @_; my ($found) = grep { $_->{id} eq $id } $store->entries; return $found->{stream} =~ /\{(\d)\}/ }
 
-# The notifications of a user, read by polls.
+# Returns the notifications of a user, read by polls.
 sub poll
 {
     my ($user, $pos, $at) = @_;
@@ -51,7 +51,8 @@ sub poll
     return;
 }
 
-# Live, one by one: notifications for one user are in the user's shard, others in the shared one.
+# Notifications arrive live, one by one: notifications for one user are in the user's shard, other notifications in the
+# shared shard.
 my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
 my $begin = $one->pos;
 my %shard;
@@ -69,9 +70,9 @@ my ($own) = @{ $shard{'USER u1'} };
 is_deeply($shard{'USER u1'}, [ ($own) x 3 ], 'notifications for one user are in one shard');
 cmp_ok($own, '>', 0, 'the shard of the user is not the shared shard');
 is_deeply([ marks($one->notifications) ], [ 1 .. 5, 7 ], 'all notifications are received in order');
-is_deeply([ marks($two->notifications) ], [ 2, 4, 5, 6 ], 'each user receives only the user\'s own notifications');
+is_deeply([ marks($two->notifications) ], [ 2, 4, 5, 6 ], 'each user receives only notifications for that user');
 
-# From every cursor, on another relay, over each transport.
+# Clients resume from every cursor, on another relay, over each transport.
 my @seen = ([ $begin, 0 ], map { [ $_->{pos}, $_->{n}{payload}{mark} ] } grep { $_->{t} eq 'msg' } @{ $one->{messages} });
 for my $at (@seen)
 {
@@ -87,17 +88,17 @@ for my $at (@seen)
     $stream->disconnect;
     is_deeply([ marks(@{ (poll('u1', $pos, $second))[0] }) ], \@rest, "after $last: polls return the same notifications");
 }
-like($seen[-1][0], qr/^[0-9a-f]{16}\.\d+-\d+[0-9a-z.-]*$/, 'a cursor is URL-safe');
+like($seen[-1][0], qr/^[0-9a-f]{16}\.\d+-\d+[0-9a-z.-]*$/, 'a cursor contains only URL-safe characters');
 cmp_ok(length $seen[-1][0], '<', 100, 'a cursor is shorter than 100 bytes');
 is($second->client('u1', pos => "$seen[-1][0].1.1.1.1")->wait_for('gap')->{why}, 'epoch', 'an invalid cursor is rejected');
 
-# Another user's cursor causes no loss: the user's stream is read from its start.
+# Another user's cursor causes no loss, because the user's stream is read from its start.
 my $stranger = $second->client('u2', pos => $seen[-1][0]);
 $stranger->run_until('the user\'s notifications arrive', sub { grep { $_ == 6 } marks($stranger->notifications) });
-is($stranger->gaps, '', 'another user\'s cursor hides no notification');
+is($stranger->gaps, '', 'a client with another user\'s cursor receives no gap');
 $stranger->close;
 
-# Beyond the replay buffer, in pages of both streams.
+# Cursors beyond the replay buffer are resumed from the store, in pages of both streams.
 $one->close;
 my $far = $seen[-1][0];
 my $from = $mark + 1;
@@ -110,11 +111,11 @@ $second->restart;
 my $reconnected = $second->client('u1', pos => $far);
 $reconnected->wait_notifications(1500);
 is_deeply([ marks($reconnected->notifications) ], [ $from .. $mark ], 'pages of two streams are merged in commit order');
-ok($reconnected->wait_for('connected')->{resumed}, 'pages of two streams are merged without a loss');
+ok($reconnected->wait_for('connected')->{resumed}, 'a client resumes from pages of two streams');
 is_deeply([ marks(@{ (poll('u1', $far, $second))[0] }) ], [ $from .. $mark ], 'polls return the same notifications');
 $reconnected->close;
 
-# A row whose audience changes from one user to two and back.
+# The audience of a row changes from one user to two users and back.
 my $row = $relay->client('u1');
 $pg->safe_psql('postgres', q{INSERT INTO task VALUES (1, '{u1}', 0)});
 for my $version (1 .. 20)
@@ -126,7 +127,7 @@ $row->wait_notifications(21);
 is_deeply([ sort { $a <=> $b } map { $_->{payload}{after}{version} } $row->notifications ], [ 0 .. 20 ], 'all versions of the row are delivered');
 $row->close;
 
-# A notification that overtook others has a cursor before them in both streams.
+# The cursor of a notification that overtook others precedes the overtaken notifications in both streams.
 $two->close;
 my $slow = $relay->client('u1');
 $from = $mark + 1;
@@ -145,12 +146,12 @@ for my $line (grep { $_->{t} eq 'msg' && $_->{n}{metadata}{priority} eq 'HIGH' }
     }
     my $after = $second->client('u1', pos => $line->{pos});
     $after->run_until('the overtaken notifications arrive', sub { my %all = (%had, map { $_ => 1 } marks($after->notifications)); !grep { !$all{$_} } $from .. $mark });
-    pass('a resume from that cursor loses no notification');
+    pass('a client that resumes from this cursor loses no notification');
     $after->close;
 }
 $slow->close;
 
-# Acks from any connection, over HTTP, and on another relay.
+# Acks arrive from any connection, over HTTP, and on another relay.
 my ($first_session, $second_session) = map { $_->client('u1') } $relay, $second;
 my @ids = (notify(USER => 'u1', with_ack), notify(USER => 'u1,u2', with_ack), notify(USER => 'u1', with_ack), notify(TEAM => 't1', with_ack));
 $_->run_until('all four notifications arrive', sub { my $to = $_; 4 == grep { my $id = $_; grep { $_->{metadata}{id} eq $id } $to->notifications } @ids }) for $first_session, $second_session;
@@ -161,13 +162,13 @@ my $raw  = Clairon::Test::RawSocket->new($second);
 my $body = JSON::encode_json({ ids => [ @ids[ 1, 2 ] ] });
 $raw->write("POST /v1/ack HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => 'u1') . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
 is($raw->read_response->{status}, 204, 'acks over HTTP are accepted');
-wait_until('the user\'s own notifications are complete', sub { $store->pending == 2 });
+wait_until('the notifications for the user alone are complete', sub { $store->pending == 2 });
 $first_session->ack($ids[3]);
 my $member = $relay->client('u2');
 $member->run_until('both notifications arrive', sub { 2 == grep { my $id = $_->{metadata}{id}; grep { $_ eq $id } @ids } $member->notifications });
 $member->ack(@ids[ 1, 3 ]);
 wait_until('all notifications are complete', sub { $store->pending == 0 });
-pass('a notification for several users is complete after all have acknowledged');
+pass('a notification for several users is complete after all of them have acknowledged');
 $_->close for $first_session, $second_session, $member;
 
 # Any relay retries, and counts the attempt.
@@ -190,11 +191,11 @@ $narrow->run_until('all notifications arrive as acks are sent', sub {
     my %had = map { $_->{metadata}{id} => 1 } @notifications;
     return !grep { !$had{$_} } @ids;
 });
-wait_until('only the other member is pending', sub { $store->pending == 15 });
+wait_until('the notification is pending only for the other member', sub { $store->pending == 15 });
 pass('pending notifications of both shards are delivered as the in-flight window allows');
 $narrow->close;
 
-# One stream is trimmed, the other is not.
+# Only one of the streams is trimmed.
 my $pos = $relay->client('u1')->pos;
 $from = $mark + 1;
 notify(USER => 'u1'), notify(ALL => '') for 1 .. 3;
@@ -211,7 +212,7 @@ my $after = $second->client('u1', pos => $gap->{to});
 $after->run_until('the remaining notifications arrive again', sub { grep { $_ == $mark } marks($after->notifications) });
 is($after->gaps, '', 'a cursor after the gap causes no second gap');
 
-# One shard loses all data, so no cursor is valid.
+# One shard loses all data, so all cursors are invalid.
 my @all = map { $_->client('u9') } $relay, $second;
 $store->execute('DEL', map { $_ eq 'stream' ? "clairon:{3}:stream" : "clairon:{3}:$_" } qw(stream meta pending));
 is($_->wait_for('gap')->{why}, 'epoch', 'a loss in one shard causes a gap for all sessions') for @all;

@@ -15,7 +15,7 @@ my $store = Clairon::Test::store();
 my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed');
 my $gate  = Clairon::Test::relay(undef, $store, roles => 'gate');
 
-# One transaction: the first version is for two users, the later ones are for one.
+# Commits one transaction: the first version is for two users, the later versions are for one user.
 my $version = 0;
 sub change
 {

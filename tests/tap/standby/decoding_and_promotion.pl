@@ -1,4 +1,5 @@
-# Tests that a standby feeds the relay like the primary, with the same ids, also during its promotion.
+# Tests that a relay reads the same notifications, with the same ids, from a standby as from the primary, also during
+# the standby's promotion.
 use strict;
 use warnings;
 
@@ -23,7 +24,8 @@ sub wait_replayed
     return $end;
 }
 
-# A slot on a standby needs a record of the primary's running transactions, which an idle primary does not log.
+# A slot on a standby requires a record of the primary's running transactions, which an idle primary does not write to
+# the WAL.
 sub log_running_transactions
 {
     my ($slot) = @_;
@@ -43,7 +45,7 @@ sub make_text_slot
     return $maker->finish;
 }
 
-# The notifications of slot `text` on the standby, from its position to `$end`.
+# Returns the notifications of slot `text` on the standby, from its position to `$end`.
 sub read_text
 {
     my ($end) = @_;
@@ -73,7 +75,7 @@ if ((my $major = pg_major()) < 16)
 {
     my $relay = Clairon::Test::relay($standby, $store, wait => 0);
     $relay->wait_for_log(qr/PostgreSQL before 16 cannot decode on a standby/);
-    pass('the relay logs the reason why this standby cannot be its source');
+    pass('the relay logs why it cannot read from this standby');
     SKIP: { skip "PostgreSQL $major cannot decode on a standby", 1 }
     done_testing();
     exit;
@@ -94,7 +96,7 @@ SELECT clairon.watch('strange', 'USER', '=u1', only_when => 'id < 100', topic =>
 SELECT pg_create_logical_replication_slot('text', 'clairon');
 SQL
 
-# The slots, created by the relay's role, while the primary is idle.
+# The role of the relay creates the slots while the primary is idle.
 wait_replayed();
 ok(make_text_slot(), 'the relay\'s role creates a slot on the standby');
 my $relay = Clairon::Test::relay($standby, $store, wait => 0);
@@ -108,7 +110,7 @@ is($standby->safe_psql('postgres', q{SELECT ok FROM clairon.doctor()
     WHERE check_name = 'hot_standby_feedback'}, connstr => $standby->connstr('postgres') . ' user=relay'),
     't', 'the doctor, run by that role, accepts the standby for decoding');
 
-# Rows, with rule changes in between.
+# Rows are written, with rule changes in between.
 my $client = $relay->client('u1');
 sql($_) for (
     q{INSERT INTO t VALUES (1, 'u1', 'by the first rule')},
@@ -135,8 +137,9 @@ is_deeply($notifications[5]{payload}, { before => undef, after => { id => 1, o =
 my @on_primary = map { JSON::decode_json($_) }
   split /\n/, sql(q{SELECT data FROM pg_logical_slot_peek_changes('text', NULL, NULL)});
 is_deeply([ map { $_->{metadata}{id} } @notifications ], [ map { $_->{metadata}{id} } @on_primary ],
-    'the standby creates the ids of the primary');
-is_deeply(\@notifications, \@on_primary, 'the standby creates the same notifications as the primary');
+    'the ids decoded on the standby equal the ids decoded on the primary');
+is_deeply(\@notifications, \@on_primary,
+    'the notifications decoded on the standby equal the notifications decoded on the primary');
 
 # Old rules that the primary no longer needs are retained for the lagging slot.
 sql(q{SELECT pg_drop_replication_slot('text')});
@@ -151,7 +154,7 @@ $standby->promote;
 standby_sql(q{INSERT INTO t VALUES (10, 'u1', 'after the promotion')});
 is(($client->wait_notifications(8))[7]{payload}{after}{id}, 10, 'rows written after the promotion arrive');
 isnt(reader_of('clairon'), $reader, 'the relay uses a new connection with the new timeline');
-is($store->execute('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'the progress has the new timeline');
+is($store->execute('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'the progress is on the new timeline');
 is_deeply([ read_text(standby_sql('SELECT pg_current_wal_flush_lsn()')) ], [ ($client->notifications)[7] ],
     'text mode returns the row once');
 
@@ -159,7 +162,7 @@ my $log = $relay->log_text($mark);
 like($log, qr/component=store level=info .*rewound the slot's progress, reconnecting/, 'the log explains the progress');
 unlike($log, qr/component=store level=(?:warn|error)/, 'the log has no warnings about the store');
 
-# The promotion undoes no change: no replay, and no gap.
+# The promotion undoes no change, so there is no replay and no gap.
 $relay->restart;
 $relay->wait_for_log(qr/streaming from slot" .*timeline=2 /);
 $relay->wait_ready;

@@ -22,7 +22,7 @@ sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT pg_create_logical_replication_slot('clairon', 'clairon', failover => true);
     SELECT pg_create_logical_replication_slot('same', 'clairon')});
 
-# The primary, on which such a slot is read.
+# The failover slot is read on the primary.
 my $store = Clairon::Test::store(fsync => 'always');
 my $both  = sprintf q{host='%s,%s' port=%d,%d dbname=postgres user=relay target_session_attrs=read-write},
   $primary->host, $standby->host, $primary->port, $standby->port;
@@ -34,15 +34,15 @@ my @ids   = sql(q{SELECT data::json->'metadata'->>'id'
     FROM pg_logical_slot_peek_changes('same', NULL, NULL)}) =~ /(\S+)/g;
 is_deeply([ map { $_->{metadata}{id} } @notifications ], \@ids, 'a failover slot is read on the primary');
 
-# The copy cannot be read before the promotion.
+# The synchronized slot cannot be read before the promotion.
 wait_until('the slot is synchronized', sub {
     standby_sql(q{SELECT synced FROM clairon.status WHERE slot_name = 'clairon'}) eq 't' });
 my $early = Clairon::Test::relay($standby, $store, wait => 0);
 $early->wait_for_log(qr/PostgreSQL rejected the command" .*synchronized from the primary.*promot/);
-pass('a relay that reads the copy logs the reason');
+pass('a relay that reads the synchronized slot logs the reason');
 $early->stop;
 
-# After the primary is lost, the standby sends the remaining rows with the same ids.
+# After the primary is lost, the promoted standby sends the remaining rows with the same ids.
 kill STOP => $relay->pid;
 sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, $_) for 21 .. 40;
 @ids = sql(q{SELECT data::json->'metadata'->>'id'
@@ -58,7 +58,8 @@ $standby->reload;
 standby_sql(q{INSERT INTO t VALUES (41, 'u1')});
 @notifications = $client->wait_notifications(41);
 is_deeply([ map { $_->{payload}{after}{id} } @notifications ], [ 1 .. 41 ], 'no row is lost or delivered twice');
-is_deeply([ map { $_->{metadata}{id} } @notifications[ 0 .. 39 ] ], \@ids, 'all rows have the ids of the primary');
+is_deeply([ map { $_->{metadata}{id} } @notifications[ 0 .. 39 ] ], \@ids,
+    'all rows have the ids that were decoded on the primary');
 is(scalar $store->entries, 41, 'each row is stored once');
 is($client->gaps, '', 'the client receives no gap');
 

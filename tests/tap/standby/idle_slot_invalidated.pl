@@ -1,5 +1,5 @@
-# Tests that a slot invalidated by idle_replication_slot_timeout (PostgreSQL 18) is logged, announced and
-# recreated, on a primary and on its standby.
+# Tests that a slot invalidated by idle_replication_slot_timeout (PostgreSQL 18) is logged, announced and recreated, on
+# a primary and on its standby.
 use strict;
 use warnings;
 
@@ -35,7 +35,7 @@ for my $server ($primary, $standby)
         $server->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots
             WHERE slot_name = 'clairon' AND invalidation_reason = 'idle_timeout'}) == 1 });
     is($server->safe_psql('postgres', q{SELECT lost_because FROM clairon.status WHERE slot_name = 'clairon'}),
-        'idle_timeout', "$name: clairon.status has the reason");
+        'idle_timeout', "$name: clairon.status contains the reason");
     like($server->safe_psql('postgres', q{SELECT detail, hint FROM clairon.doctor() WHERE NOT ok AND check_name = 'slot clairon'}),
         qr/^lost: idle_timeout\|Set idle_replication_slot_timeout = 0: then SELECT pg_drop_replication_slot/, "$name: the doctor has the hint");
 
@@ -54,7 +54,7 @@ for my $server ($primary, $standby)
     $client = $relay->client('u1', pos => $pos);
     is($client->wait_for('gap')->{why}, 'epoch', "$name: the slot is recreated, and clients receive a gap");
     $client->wait_row(insert());
-    ok(!grep({ $_->{payload}{after}{id} == $lost } $client->notifications), "$name: lost rows are not delivered, later rows are");
+    ok(!grep({ $_->{payload}{after}{id} == $lost } $client->notifications), "$name: only rows committed after the loss are delivered");
     $relay->stop;
 }
 

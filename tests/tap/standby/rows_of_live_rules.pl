@@ -30,7 +30,7 @@ sub wait_replayed
     return;
 }
 
-# The header and the rows, as a relay's role reads them.
+# Returns the header and the rows, as a relay's role reads them.
 sub read_rows
 {
     my ($node, $rule, $user) = @_;
@@ -60,7 +60,7 @@ for my $node ($primary, $standby)
 is_deeply([ read_rows($standby, 'default', 'u1') ]->[0]{key}, ['id'], 'the key is returned on a standby');
 is($standby->safe_psql('postgres', q{SELECT count(*) FROM clairon.live_rows('t', 'none', 'u1', '{}', 10, 10000)}), '0', 'an unknown rule has no header on a standby');
 
-# Running transactions are neither in the rows nor in the snapshot.
+# Running transactions are contained neither in the rows nor in the snapshot.
 my $first  = $primary->background_psql('postgres');
 my $second = $primary->background_psql('postgres');
 my $x1 = $first->query_safe(q{BEGIN; INSERT INTO t VALUES (4, 'u1') RETURNING x});
@@ -83,7 +83,7 @@ $first->query_safe('COMMIT');
 $check->('both transactions are committed', '1 2 4 5', $x1 => 1, $x2 => 1);
 $_->quit for $first, $second;
 
-# More rows than work_mem need temporary files on a standby.
+# A sort of more rows than work_mem allows needs temporary files on the standby.
 sql(q{INSERT INTO t (id, who, body) SELECT n, 'u3', repeat('x', 100) FROM generate_series(2000, 1001, -1) AS n});
 wait_replayed();
 is(ids(read_rows($standby, 'default', 'u3')), join(' ', 1001 .. 2000), 'rows are sorted on disk');

@@ -45,7 +45,7 @@ sub check_gap
 sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner')});
 
-# A transaction that does not end: no slot can be created, regardless of the log records.
+# A transaction stays open, so no slot can be created, regardless of the log records.
 my $open_transaction = $primary->background_psql('postgres');
 $open_transaction->query_safe('BEGIN; SELECT pg_current_xact_id()');
 my $store = Clairon::Test::store(fsync => 'always');
@@ -53,13 +53,13 @@ $relay =
   Clairon::Test::relay($standby, $store, wait => 0, conf => { 'feed.create_timeout' => '1s' });
 $relay->wait_for_log(qr/creating slot on a standby.*pg_log_standby_snapshot\(\).*primary_conninfo/);
 $relay->wait_for_log(qr/slot not created within .*timeout_s=1\.0.*retry_s=/);
-pass('without the primary\'s help, slot creation has a timeout');
+pass('without the primary\'s help, slot creation ends at its timeout');
 $relay->stop;
 wait_until('no slot remains', sub {
     standby_sql('SELECT count(*) FROM pg_replication_slots') == 0 });
 pass('no slot remains after the timeout');
 
-# A role without the privilege.
+# The role lacks the privilege to call pg_log_standby_snapshot().
 sql('CREATE ROLE stranger LOGIN');
 $relay->configure('feed.create_timeout' => '5m',
     'feed.primary_conninfo' => $primary->connstr('postgres') . ' user=stranger');
@@ -69,7 +69,7 @@ my $log = $relay->wait_for_log(qr/could not request a snapshot .*permission deni
 is(() = $log =~ /could not request a snapshot/g, 1, 'a rejection by the primary is logged');
 $relay->stop;
 
-# A role with the privilege, during a transaction and after its end.
+# The role has the privilege; a transaction is open, and then ends.
 $relay->configure('feed.primary_conninfo' => $primary->connstr('postgres') . ' user=relay');
 ($mark, my $from) = ($relay->log_mark, -s $primary->logfile);
 $relay->start;
@@ -80,12 +80,12 @@ $open_transaction->query_safe('ROLLBACK');
 $open_transaction->quit;
 $relay->wait_ready;
 is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'relay'}), 0,
-    'the relay stops the requests once the slot exists');
+    'the relay stops the requests after the slot is created');
 my $client = $relay->client('u1');
 $client->wait_row(insert());
 pass('the slot is read');
 
-# The primary does not know the slot's catalog_xmin, and removes rows.
+# Without hot_standby_feedback, the primary removes rows that the slot requires.
 $mark = $relay->log_mark;
 set_standby(hot_standby_feedback => 'off');
 sql(q{SELECT clairon.unwatch('t'); VACUUM FULL clairon.rule; VACUUM FULL pg_class;
@@ -98,7 +98,7 @@ $relay->wait_for_log(qr/lost slot dropped.*slot created/s, from => $mark);
 $relay->wait_ready;
 $client = check_gap($client, 'rows removed, slot recreated');
 
-# The primary stops logging data that decoding needs.
+# The primary stops logging data that decoding requires.
 $mark = $relay->log_mark;
 $primary->append_conf('postgresql.conf', "wal_level = replica\n");
 $primary->restart;
@@ -111,7 +111,7 @@ $relay->wait_for_log(qr/slot created/, from => $mark);
 $relay->wait_ready;
 $client = check_gap($client, 'wal_level corrected');
 
-# The promoted standby is an ordinary primary, so the old primary is not contacted.
+# A promoted standby is an ordinary primary, so the relay does not connect to the old primary.
 $primary->stop('immediate');
 $standby->promote;
 standby_sql(q{INSERT INTO t VALUES (1000, 'u1')});

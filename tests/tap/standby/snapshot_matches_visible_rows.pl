@@ -1,4 +1,4 @@
-# Tests that clairon.snapshot() contains a transaction if and only if a query sees its rows, on a standby too.
+# Tests that clairon.snapshot() contains a transaction if and only if its rows are visible to a query, on a standby too.
 use strict;
 use warnings;
 
@@ -32,7 +32,7 @@ sub wait_replayed
     return;
 }
 
-# The transactions that the snapshot contains, and the rows that the same query sees.
+# Returns the transactions that the snapshot contains, and the rows that the same query returns.
 sub check
 {
     my ($name, $ids, $expected) = @_;
@@ -70,10 +70,10 @@ check('two committed', \%id, { committed => 1, overflowed => 1, prepared => 1 })
 
 $session{plain}->query_safe('COMMIT');
 $session{aborted}->query_safe('ROLLBACK');
-delete $id{aborted};    # contained, without rows
+delete $id{aborted};    # the snapshot contains it, but it has no rows
 check('none running', \%id, { map { $_ => 1 } keys %id });
 is($primary->safe_psql('postgres', 'SELECT clairon.snapshot() = pg_current_snapshot()::text'), 't',
-    'on a primary the snapshot equals pg_current_snapshot()');
+    'on a primary, the snapshot equals pg_current_snapshot()');
 $_->quit for values %session;
 
 done_testing();

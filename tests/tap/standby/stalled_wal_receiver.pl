@@ -1,4 +1,4 @@
-# Tests that a standby without new WAL is distinguished from a standby with an idle primary, and logged.
+# Tests that the relay distinguishes a standby without new WAL from a standby with an idle primary, and logs the cause.
 use strict;
 use warnings;
 
@@ -18,7 +18,7 @@ my $relay = Clairon::Test::relay($standby, $store, conf => {
     'feed.primary_conninfo' => $primary->connstr('postgres') . ' user=relay' });
 my $again = qr/level=info .*WAL replay resumed on this standby/;
 
-# With several hosts, the state of the connected one is checked.
+# With several hosts, the relay checks the server that it is connected to.
 $relay->stop;
 $primary->stop('immediate');
 $relay->configure('feed.conninfo' => sprintf 'host=%s,%s port=%d,%d dbname=postgres user=relay',
@@ -41,11 +41,11 @@ $relay->wait_for_log($again, from => $mark);
 $mark = $relay->log_mark;
 $primary->stop('immediate');
 $relay->wait_for_log(qr/component=feed level=warn .*WAL replay stalled on this standby" detail="the WAL receiver is not running/, from => $mark);
-is(is_stalled(), 1, 'a lost primary is detected');
+is(is_stalled(), 1, 'a stopped primary is detected');
 $mark = $relay->log_mark;
 $primary->start;
 $relay->wait_for_log($again, from => $mark);
-is(is_stalled(), 0, 'the return of the primary is detected');
+is(is_stalled(), 0, 'the relay detects that the primary is running again');
 
 # A query on the standby delays replay.
 $mark = $relay->log_mark;
@@ -59,7 +59,7 @@ $reader->query_safe('ROLLBACK');
 $reader->quit;
 $relay->wait_for_log($again, from => $mark);
 
-# A dropped extension or a revoked grant breaks the status query.
+# The status query fails after the extension is dropped or the grant is revoked.
 $mark = $relay->log_mark;
 $primary->safe_psql('postgres', 'REVOKE clairon_relay FROM relay');
 $relay->wait_for_log(qr/level=warn .*could not query standby status.*permission denied.*hint="grant clairon_relay/, from => $mark);
@@ -69,7 +69,7 @@ $relay->wait_for_log(qr/level=info .*standby status query succeeded again/, from
 $primary->safe_psql('postgres', 'DROP EXTENSION clairon CASCADE');
 $relay->wait_for_log(qr/level=warn .*could not query standby status.*does not exist.*hint="run CREATE EXTENSION clairon/, from => $mark);
 $primary->safe_psql('postgres', q{CREATE EXTENSION clairon; SELECT clairon.watch('t', 'USER', 'owner')});
-pass('a dropped extension or a revoked grant is logged');
+pass('a failed status query is logged');
 
 $primary->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
 wait_until('the row is stored', sub { $store->entries == 1 });

@@ -35,7 +35,7 @@ sql(q{COMMIT PREPARED 'p'});
 $client->wait_row(1);
 my @rows = grep { $_->{t} eq 'msg' } @{ $client->{messages} };
 is(scalar(@rows), 1005, 'all rows of the primary arrive');
-is(scalar(grep { $_->{x} eq $_->{n}{payload}{after}{xid} } @rows), 1005, 'the rows have the ids that the primary assigned');
+is(scalar(grep { $_->{x} eq $_->{n}{payload}{after}{xid} } @rows), 1005, 'the rows have the transaction ids of the primary');
 is(scalar(grep { $_->{x} >> 32 == 3 } @rows), 1005, 'the ids have the epoch of the primary');
 is(scalar(grep { ($_->{rule} // '') eq 'default' } @rows), 1005, 'the rows have the name of their live rule');
 
@@ -43,6 +43,7 @@ $primary->stop('immediate');
 $standby->promote;
 standby_sql(q{INSERT INTO rows VALUES (5, 'u1')});
 my $after = $client->wait_row(5);
-is($after->{x}, $after->{n}{payload}{after}{xid}, 'after a promotion rows have the ids that the new primary assigned');
+is($after->{x}, $after->{n}{payload}{after}{xid},
+    'after a promotion, rows have the transaction ids of the new primary');
 
 done_testing();

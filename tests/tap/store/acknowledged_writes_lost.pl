@@ -1,4 +1,4 @@
-# Tests a store that restarts without some acknowledged writes, which PostgreSQL still retains.
+# Tests that, after a store restarts without some acknowledged writes, the lost rows are replayed from the WAL.
 use strict;
 use warnings;
 
@@ -25,7 +25,7 @@ sub rows { return map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $st
 insert(1, 100);
 wait_until('the first rows are stored', sub { $store->stored == 100 });
 
-# The disk after a power failure: with the first rows and without the next ones.
+# The copy simulates the disk after a power failure: it contains the first rows but not the next rows.
 $store->stop;
 system('cp', '-a', $folder, "$folder.old") == 0 or die 'could not copy the store';
 $store->start;
@@ -44,9 +44,9 @@ wait_until('all rows are stored', sub { $store->stored >= 210 });
 is_deeply([ rows() ], [ 1 .. 210 ], 'lost rows are replayed from the WAL, in order, without duplicates');
 $client->wait_row(210);
 my %ids = map { $_->{metadata}{id} => 1 } $client->notifications;
-is(scalar keys %ids, 110, 'the replayed rows have the same ids, so that clients can remove duplicates');
+is(scalar keys %ids, 110, 'the replayed rows have the same ids');
 
-# All changes are confirmed at the end.
+# At the end, all changes are confirmed.
 wait_confirmed($pg);
 pass('durable rows are confirmed');
 

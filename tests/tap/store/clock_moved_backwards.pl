@@ -17,7 +17,7 @@ my $relay = Clairon::Test::relay($pg, $store);
 my $from  = $relay->client('u1')->pos;
 $store->execute('XSETID', $_, (int(time * 1000) + 3_600_000) . '-0') for $store->keys('stream');
 
-# There are entries without ack_required in between: more entries per millisecond than a score can distinguish.
+# With entries without ack_required in between, there are more entries per millisecond than a score can distinguish.
 $pg->safe_psql('postgres', q{
     INSERT INTO t SELECT generate_series(1, 1500);
     INSERT INTO plain SELECT generate_series(1, 1500);
@@ -40,7 +40,8 @@ my $reconnected = $relay->client('u1', pos => $from);
 $reconnected->run_until('all notifications arrive', sub { $reconnected->notifications == 4500 });
 is_deeply([ rows($reconnected) ], [ 1 .. 3000 ], 'a resumed client receives all rows in commit order');
 
-# The notifications are exhausted, and their first stream entries are trimmed: redriven ones are delivered last.
+# The notifications are exhausted, and their first stream entries are trimmed: redriven notifications are delivered
+# last.
 $relay->configure('delivery.ack_timeout' => '1s', 'delivery.window' => 400);
 $relay->restart;
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u2}', '{}', ack_required => true, retry_limit => 0) FROM generate_series(1, 400)});

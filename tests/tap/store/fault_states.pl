@@ -1,5 +1,5 @@
-# Tests a store that loads, is full, cannot save, is a replica, requires a password, or is stopped: no row is lost
-# and the cause is logged.
+# Tests a store that loads its dataset, is full, cannot save, is a replica, requires a password, or is stopped: no row
+# is lost, and the cause is logged.
 use strict;
 use warnings;
 
@@ -29,7 +29,7 @@ sub confirmed_since
     return sql("SELECT confirmed_flush_lsn >= '$_[0]' FROM pg_replication_slots") eq 't';
 }
 
-# Tests that the fault caused by `$break` is logged, no LSN is confirmed during the fault, and all rows are stored
+# Checks that the fault caused by `$break` is logged, no LSN is confirmed during the fault, and all rows are stored
 # after `$repair`.
 sub check_survives
 {
@@ -95,7 +95,7 @@ check_survives('still', qr/component=store(?:-\d)? level.*reply timed out/,
 
 check_survives('restarted, with a slow load', qr/store is loading its dataset/,
     sub {
-        # Unrelated keys; the server pauses after loading each of them.
+        # The server pauses after loading each of these unrelated keys.
         $store->execute('EVAL', q{for i = 1, 1500 do redis.call('SET', 'other:' .. i, 'x') end}, 0);
         $store->execute('BGREWRITEAOF');
         wait_until('the file is rewritten', sub {
@@ -111,7 +111,7 @@ check_survives('restarted, with a slow load', qr/store is loading its dataset/,
             (eval { $store->execute('INFO', 'persistence') } // '') =~ /^loading:0/m });
     });
 
-# Authentication: a wrong password, and a user with minimal permissions.
+# Authentication fails with a wrong password, and succeeds for a user with minimal permissions.
 $store->execute('ACL', 'SETUSER', 'clairon', 'on', '>right', '~clairon:*', '+@all', '-@dangerous', '+info',
     '+keys', '+config|get');
 $relay->stop;

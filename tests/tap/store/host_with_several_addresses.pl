@@ -1,5 +1,5 @@
-# Tests a host with several addresses: the relay finds the primary if another address belongs to a replica or does not
-# respond.
+# Tests a store host with several addresses: the relay finds the primary if another address belongs to a replica or does
+# not respond.
 use strict;
 use warnings;
 
@@ -20,7 +20,7 @@ plan skip_all => 'localhost does not have both addresses on this machine'
 
 my $port = free_port();
 
-# The relay tries the IPv4 address first.
+# The relay connects to the IPv4 address first.
 my $relay = Clairon::Test::relay(undef, undef, roles => 'gate', start => 0, conf => { 'store.url' => "redis://localhost:$port" });
 my $primary = Clairon::Test::store(options => [ '--port', $port, '--bind', '::1', '--protected-mode', 'no' ]);
 $relay->start;

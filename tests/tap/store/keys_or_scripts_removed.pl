@@ -1,5 +1,5 @@
-# Tests removed scripts, streams, consumer groups or permissions while the feed is idle: the relay restores or logs
-# them, and announces a loss.
+# Tests that, if scripts, streams, consumer groups or permissions are removed while the feed is idle, the relay restores
+# them or logs the problem, and announces a loss.
 use strict;
 use warnings;
 
@@ -24,7 +24,7 @@ is($client->gaps, '', 'a removed consumer group causes no gap');
 
 $store->execute('DEL', $stream);
 is($client->wait_for('gap')->{why}, 'epoch', 'a removed stream causes a gap');
-is(groups(), 1, 'the consumer group of the new stream exists');
+is(groups(), 1, 'the new stream has a consumer group');
 
 my $mark = $relay->log_mark;
 $store->execute('SCRIPT', 'FLUSH');

@@ -1,4 +1,4 @@
-# Tests a store that rejects one batch and accepts later ones: no row is missing.
+# Tests a store that rejects one batch and accepts later batches: no row is missing.
 use strict;
 use warnings;
 
@@ -32,7 +32,7 @@ sub reject_one_batch
     my $before = $handed;
     kill STOP => $store->{pid};
     $pg->safe_psql('postgres', "INSERT INTO t SELECT i, repeat('x', 800) FROM generate_series($first, $last) i");
-    # Each request for a metric causes an iteration of the relay's loop, in which it can read more.
+    # Each request for a metric causes a loop iteration of the relay, in which the relay can read more.
     wait_until('a slow store causes backpressure on the relay and on PostgreSQL', sub {
         my $waits_for = $pg->safe_psql('postgres', 'SELECT wait_event FROM pg_stat_activity JOIN pg_stat_replication USING (pid)');
         my $frames    = $relay->metric('clairon_feed_frames_total');
@@ -53,7 +53,7 @@ sub reject_one_batch
     });
 }
 
-# The store's scheduling determines whether a complete batch arrives while it is full.
+# The scheduling of the store determines whether a complete batch arrives while the store is full.
 my $sent = 0;
 for (1 .. $ATTEMPTS)
 {

@@ -1,4 +1,5 @@
-# Tests a notification larger than the store's limit: it is in the error log, and all others are delivered.
+# Tests a notification larger than the store's limit: it enters the error log, and all other notifications are
+# delivered.
 use strict;
 use warnings;
 
@@ -25,8 +26,8 @@ $client->run_until('later rows arrive', sub { grep({ $_->{payload}{after}{id} ==
 is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], [ 1, 1, 3, 3 ], 'the other notifications are delivered');
 my @rejected = $store->errors;
 is_deeply([ sort map { join ' ', sort @{ JSON::decode_json($_->{users}) } } @rejected ], [ '', 'u1 u2' ],
-    'the error log has the notification once per rule, with its users');
-is_deeply([ map { "@$_{qw(reason attempts)}" } @rejected ], [ ('rejected 0') x 2 ], 'the reason is `rejected`, without attempts');
+    'the error log contains the notification once per rule, with its users');
+is_deeply([ map { "@$_{qw(reason attempts)}" } @rejected ], [ ('rejected 0') x 2 ], 'the error log entries have the reason `rejected` and no attempts');
 is($store->pending, 2, 'no rejected notification is pending');
 is($relay->metric('clairon_errors_total{reason="rejected"}'), 2, 'a metric counts rejected notifications');
 $relay->wait_for_log(qr/exceeds the store's proto-max-bulk-len/);
@@ -35,7 +36,7 @@ my ($code, $out) = $relay->run(qw(errors list));
 is($code, 0, 'errors list lists the rejected notifications');
 is(scalar(() = $out =~ /\brejected\b/g), 2, 'errors list prints both rejected notifications');
 
-# Rejected entries do not block the redrive of others.
+# Rejected entries do not block the redrive of other entries.
 my $exhausted = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, retry_limit => 0)});
 wait_until('the notification is due', sub { $store->execute('ZSCORE', 'clairon:due', "$exhausted:u1") });
 $store->execute('ZADD', 'clairon:due', 1, "$exhausted:u1");

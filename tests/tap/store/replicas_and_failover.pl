@@ -1,4 +1,4 @@
-# Tests min_replicas: only rows that the replicas have are confirmed, and a failover loses none of them.
+# Tests that, with min_replicas, only rows that are on the replicas are confirmed, and a failover loses none of them.
 use strict;
 use warnings;
 
@@ -12,9 +12,9 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('t', 'USER', 'owner')});
 my $port    = Clairon::Test::free_port();
 my $primary = Clairon::Test::store(fsync => 'always', options => [ '--port', $port ]);
-my $replication = Clairon::Test::proxy("127.0.0.1:$port");    # between primary and replica
+my $replication = Clairon::Test::proxy("127.0.0.1:$port");    # proxy between primary and replica
 my $replica = Clairon::Test::store(options => [ '--replicaof', '127.0.0.1', $replication->port ]);
-my $address = Clairon::Test::proxy($primary->{socket});   # the primary's address in the relay's settings
+my $address = Clairon::Test::proxy($primary->{socket});   # proxy for the primary's address in the relay's settings
 my $relay   = Clairon::Test::relay($pg, $primary,
     conf => { 'store.url' => $address->url('redis'), 'store.min_replicas' => 1, 'gate.ping' => '1h' });
 my $client = $relay->client('u1');
@@ -36,10 +36,10 @@ is(sql("SELECT confirmed_flush_lsn < '$behind' FROM pg_replication_slots"), 't',
     'rows that the replica lacks are delivered, not confirmed, and reported');
 $replication->thaw;
 wait_confirmed($pg, $behind);
-pass('the rows are confirmed after the replica has them');
+pass('the rows are confirmed after they are on the replica');
 
-# Failover to a replica that lacks the last rows. Its clock appears to be an hour behind, because the ids of the
-# primary's last entries are set ahead.
+# The primary fails over to a replica that lacks the last rows. The replica's clock appears to be an hour behind,
+# because the ids of the primary's last entries are set ahead.
 $replication->freeze;
 $primary->execute('XSETID', $_, (int(time * 1000) + 3_600_000) . '-0') for $primary->keys('stream');
 $client->wait_row(insert(10));
@@ -52,7 +52,7 @@ wait_until('the missing rows are stored again', sub { $replica->stored == 30 });
 $client->wait_row(insert(5));
 pass('a live client receives rows after the failover');
 my @stored = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $replica->entries;
-is_deeply(\@stored, [ 1 .. $rows ], 'the new primary has each row once, in order');
+is_deeply(\@stored, [ 1 .. $rows ], 'the new primary contains each row once, in order');
 my %received;
 $received{ $_->{payload}{after}{id} }{ $_->{metadata}{id} } = 1 for $client->notifications;
 is_deeply([ sort { $a <=> $b } keys %received ], [ 1 .. $rows ], 'the client receives each row');
@@ -60,7 +60,7 @@ is(scalar(grep { keys %$_ != 1 } values %received), 0, 'a row that is delivered 
 my $pos = $client->pos;
 $relay->restart;
 $client = $relay->client('u1', pos => $pos);
-ok($client->wait_for('connected')->{resumed}, 'a cursor from after the failover resumes');
+ok($client->wait_for('connected')->{resumed}, 'a client resumes from a cursor after the failover');
 wait_confirmed($pg);
 pass('all rows are confirmed at the end');
 

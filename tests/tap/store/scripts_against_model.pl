@@ -1,8 +1,7 @@
-# Tests the feed's scripts against a simple model, with random calls in random order.
-#
-# A seeded run of acquisitions, batches (new, repeated, overlapping, with holes, of feeds that lost the slot; as scripts
-# and as transactions), resets, delivery reports, acks and emptied stores. CLAIRON_SCRIPTS_SEED=n repeats a run;
-# CLAIRON_SCRIPTS_STEPS=n makes it longer.
+# Tests the feed's scripts against a simple model, with random calls in random order.  A seeded run calls acquisitions,
+# batches (new, repeated, overlapping, with holes, of feeds that lost the slot; as scripts and as transactions), resets,
+# delivery reports and acks, and empties the store. CLAIRON_SCRIPTS_SEED=n repeats a run; CLAIRON_SCRIPTS_STEPS=n makes
+# it longer.
 use strict;
 use warnings;
 
@@ -18,7 +17,7 @@ my $store = Clairon::Test::store();
 
 my %script = map { $_ => script_text($_) } qw(hello start_position acquire ingest fence rewind report ack);
 
-# The script's reply, or its error's first word.
+# Returns the reply of a script, or the first word of its error.
 sub run_script
 {
     my ($name, $keys, @args) = @_;
@@ -33,7 +32,7 @@ my @TARGETS  = qw(t1 t2);
 my $STREAM   = 'c:stream';
 my $PROGRESS = 'c:progress:s';
 
-# The WAL: records in LSN order. After a fork, all records are new.
+# Simulates the WAL: records in LSN order. After a fork, all records are new.
 my (@wal, $ids, $lsn);
 
 sub position { return sprintf '%016x%016x', @_ }
@@ -107,8 +106,8 @@ sub model_ingest
     return [ $model{position}, scalar(grep { $_->{id} } @fresh), @records - @fresh ];
 }
 
-# A batch without a script, as a transaction. A feed sends only notifications after its start position, so a rejected
-# batch has no effect.
+# Models a batch that is sent as a transaction, without a script. A feed sends only notifications after its start
+# position, so a rejected batch has no effect.
 sub model_transaction
 {
     my ($owner, $epoch, $after, $read, @records) = @_;
@@ -140,7 +139,7 @@ sub same
     return;
 }
 
-# is_deeply() without a line for each success.
+# Compares like is_deeply(), but without printing a test result.
 sub is_same
 {
     my ($got, $wanted) = @_;
@@ -173,7 +172,7 @@ my %steps  = (
     },
     ingest => sub {
         write_wal(1 + int rand 20);
-        # From the store's position, or slightly before or after it.
+        # The start is the store's position, or slightly before or after it.
         my $at = grep { $_->{at} le ($model{position} // '') } @wal;
         my $from = $at + int(rand 13) - 9;
         $from = 0 if $from < 0;
@@ -194,7 +193,7 @@ my %steps  = (
         write_wal(1 + int rand 20);
         my @records = grep { $_->{at} gt ($model{position} // '') } @wal;
         my $after = $model{position} // '';
-        # The batch before this one may have been rejected.
+        # The previous batch may have been rejected.
         $after = (splice @records, 0, 1 + int rand(@records - 1))[-1]{at} if @records > 1 && rand() < 0.1;
         my ($end) = (grep({ $records[$_]{kind} !~ /[NC]/ } 0 .. $#records), scalar @records);
         @records = @records[ 0 .. $end - 1 ] or return;
@@ -227,7 +226,7 @@ my %steps  = (
         $model{read}    = $read  if $read ne '';
         $model{epoch}   = $epoch if $epoch ne '';
         $model{members} = {}     if $rewound_to eq '';
-        # Later records belong to another WAL.
+        # After this step, records belong to another WAL.
         @wal = grep { $_->{at} le $rewound_to } @wal;
         $lsn = @wal ? hex substr $wal[-1]{at}, 0, 16 : 0;
     },
@@ -270,7 +269,7 @@ my %steps  = (
     hello => \&hello,
     flush => sub { $store->execute('FLUSHALL'); empty_model(); @wal = (); ($lsn) = (0); hello() },
     unstream => sub {
-        # Only the stream was removed: batches are rejected until hello detects the removal.
+        # If only the stream was removed, batches are rejected until hello detects the removal.
         $store->execute('DEL', $STREAM);
         $model{stream} = [];
         $model{gone} = 1;
@@ -314,7 +313,7 @@ note join ', ', map { "$_ $replies{$_}" } sort grep { /^[a-z]+$/i } keys %replie
 ok($good, "$step steps match the model");
 is_deeply([missing_replies()], [], 'each possible reply occurs');
 
-# A batch's data about other shards is stored in the first notification that the batch adds.
+# The position of other shards in a batch is stored with the first notification that the batch adds.
 $store->execute('FLUSHALL');
 my ($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 1, 1) };
 run_script('acquire', [$PROGRESS], 'three', 'ours', 1, '', 16, 'db');
@@ -322,8 +321,8 @@ my @notifications = map { [ 'N', position($_, 1), sprintf('%08x-0000-8000-8000-0
 run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'three', '', '', @$_) for [ '', @{ $notifications[0] } ], [ '1:2.3', map { @$_ } @notifications[ 0 .. 2 ] ], ['0:9.9'];
 is_deeply([ map { $_->{after} } $store->entries($STREAM) ], [ undef, '1:2.3', undef ], 'the first new entry records the state of the other shards');
 
-# With several shards: acquire returns the newest notification with a commit, hello the shard's position,
-# start_position the entry to start from.
+# With several shards, acquire returns the newest notification that has a commit, hello returns the shard's position,
+# and start_position returns the start entry.
 my @several = ('ours', 1, 1, 16, 'db');
 $store->execute('XADD', $STREAM, '*', @$_, 'data', '{}') for [ id => 'a copy', route => "\0" x 7 . "\1" x 57, retry_users => '' ], [ id => 'of an API call', route => "\0" x 64 ];
 is(run_script('acquire', [$PROGRESS], 'four', @several)->[3], $notifications[2][3], 'acquire returns the newest notification');

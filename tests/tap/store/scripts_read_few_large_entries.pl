@@ -9,7 +9,7 @@ use Test::More;
 my $STREAM = 'c:{1}:stream';
 my $store  = Clairon::Test::store();
 
-# Replaces `redis` with a table that sums the bytes that XREVRANGE returns, and stores the maximum of one call.
+# Replaces `redis` with a table that sums the bytes that XREVRANGE returns, and keeps the maximum of one call.
 my $METER = <<'LUA';
 local real, read, most = redis, 0, 0
 local redis = setmetatable({call = function(...)
@@ -24,7 +24,7 @@ local redis = setmetatable({call = function(...)
 end}, {__index = real})
 LUA
 
-# Returns the reply of the script, the kB that it read, and the kB of its largest page.
+# Returns the reply of the script, the number of kB that it read, and the kB of its largest page.
 sub run_script
 {
     my ($name, $keys, @args) = @_;
@@ -33,7 +33,7 @@ sub run_script
     return ($reply, map { int($_ / 1024) } @{ $store->execute('MGET', 'read', 'most') });
 }
 
-# A notification, followed by retries of earlier notifications.
+# Adds a notification, followed by retries of earlier notifications.
 sub fill
 {
     my ($count, $kb) = @_;

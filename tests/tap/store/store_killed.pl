@@ -1,4 +1,4 @@
-# Tests a killed store: PostgreSQL retains rows that are not stored, and losses are announced.
+# Tests that, after the store is killed, PostgreSQL retains rows that are not stored, and that losses are announced.
 use strict;
 use warnings;
 
@@ -28,14 +28,14 @@ $relay->wait_for_log(qr/component=store(?:-\d)? .*store connection failed" error
 insert(11, 500);
 my @ids = map { $_->{metadata}{id} } $client->notifications;
 $client->ack(@ids);
-is(($relay->get('/readyz'))[0], 503, 'without the store the relay is not ready');
+is(($relay->get('/readyz'))[0], 503, 'without the store, the relay is not ready');
 my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 is($pg->safe_psql('postgres',
     "SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots"), 't',
     'rows that are not stored are not confirmed');
 $store->start;
 $relay->wait_ready;
-# The in-flight window has 64 slots: the remaining notifications follow as acks arrive.
+# The in-flight window has 64 slots, so the remaining notifications arrive as acks are sent.
 my %acked = map { $_ => 1 } @ids;
 my %rows;
 wait_until('all rows are delivered', sub {
@@ -48,8 +48,8 @@ is(scalar $store->entries, 500, 'each row is stored once');
 wait_until('all acks are stored, including acks sent during the outage', sub { $store->pending == 0 });
 pass('acks sent during the outage are not lost');
 
-# The store is emptied, and the loss is announced. Unconfirmed rows would be replayed and fill the client's in-flight
-# window.
+# The store is emptied, and the loss is announced. All rows are confirmed first, because unconfirmed rows would be
+# replayed and fill the client's in-flight window.
 wait_confirmed($pg);
 $store->execute('FLUSHALL');
 $store->restart;
@@ -72,7 +72,7 @@ $client->wait_row(540);
 sub stored_in { my ($from, $to) = @_; return [ grep { $_ >= $from && $_ <= $to } map { $_->{data} =~ /"after":\{"id":(\d+)/ } $store->entries ] }
 is_deeply(stored_in(531, 540), [ 531 .. 540 ], 'rows written after the restart are stored once');
 
-# Flushed scripts.
+# Scripts are flushed.
 $store->execute('SCRIPT', 'FLUSH');
 insert(541, 550);
 $client->wait_row(550);

@@ -1,4 +1,5 @@
-# Tests that rediss:// accepts the store's certificate only if a trusted CA has signed it and the name matches.
+# Tests that, with rediss://, the store's certificate is accepted only if a trusted CA has signed it and the name
+# matches.
 use strict;
 use warnings;
 
@@ -30,7 +31,7 @@ if ($output =~ /TLS requires hiredis 1/)
 }
 is($?, 0, 'rediss:// is a valid url') or diag $output;
 
-# The store requires client certificates too.
+# The store also requires client certificates.
 my $store = Clairon::Test::store(options => [
     '--tls-port', $port, '--tls-cert-file', $cert, '--tls-key-file', $key, '--tls-ca-cert-file', $cert,
     '--tls-auth-clients', 'yes' ]);
@@ -53,7 +54,7 @@ for (
 
 my $broken = relay_to('localhost', %ours, 'store.tls_ca' => "$relay_check->{folder}/none");
 $output = qx{$broken->{program} relay -c $broken->{file} --check 2>&1};
-like($output, qr/tls_ca: could not read/, 'a missing file is named');
+like($output, qr/tls_ca: could not read/, 'the log contains the path of a missing file');
 
 my $relay = relay_to('localhost', %ours);
 $relay->start;
@@ -69,7 +70,7 @@ sub check_row_arrives
 }
 
 check_row_arrives(1);
-# More than one TLS record.
+# The rows need more than one TLS record.
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(1001, 3000) i});
 $client->wait_row(3000);
 is($store->stored, 2001, 'each of many rows is stored once');

@@ -1,4 +1,4 @@
-# Tests an append-only file that a crash truncated within a transaction: the next load causes no duplicates.
+# Tests an append-only file that a crash truncated within a transaction: loading the file twice causes no duplicates.
 use strict;
 use warnings;
 
@@ -10,7 +10,7 @@ $pg->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
 my $store = Clairon::Test::store();
-# With missing replicas no LSN is confirmed, so PostgreSQL retains all WAL.
+# Too few replicas are connected, so no LSN is confirmed, and PostgreSQL retains all WAL.
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'store.min_replicas' => 1 });
 my $rows  = 0;
 
@@ -34,7 +34,8 @@ sub check_stored_once
     return;
 }
 
-# Truncates the store's file within its last transaction with entries; returns the number of entries that remain of it.
+# Truncates the store's file within its last transaction with entries; returns the number of entries of this transaction
+# that remain.
 sub cut_file
 {
     my ($path) = (glob("$store->{folder}/appendonlydir/*.incr.aof"), glob("$store->{folder}/appendonly.aof"));

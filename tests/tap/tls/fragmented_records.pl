@@ -27,7 +27,7 @@ sub user
 
 my $raw = user('u1');
 $raw->send_json({ t => 'ping' });
-is($raw->next_message->{t}, 'pong', 'messages are sent in both directions');
+is($raw->next_message->{t}, 'pong', 'a message receives a reply');
 my $ping = '{"t":"ping"' . ' ' x 60_000 . '}';
 $raw->text($ping);
 is($raw->next_message->{t}, 'pong', 'a message in many records receives a reply');
@@ -35,7 +35,7 @@ $raw->send_json({ t => 'ping' }) for 1 .. 20;
 is(scalar(grep { $raw->next_message->{t} eq 'pong' } 1 .. 20), 20, 'many messages in many records receive replies');
 my $other = user('u2');
 $other->frame(8, pack 'n', 1000);
-is($other->read_to_end->{code}, 1000, 'a close receives a reply');
+is($other->read_to_end->{code}, 1000, 'a close frame receives a reply');
 my $bare = user('u3');
 $bare->frame(1, '{"t":"ping"}', masked => 0);
 is($bare->read_to_end->{code}, 1002, 'an unmasked frame is rejected');
@@ -47,7 +47,7 @@ my $plain = Clairon::Test::RawSocket->new($relay);
 isnt($plain->request(GET => '/healthz')->{status}, 200, 'a client without TLS is not served');
 $raw->send_json({ t => 'ping' });
 is($raw->next_message->{t}, 'pong', 'other connections are not affected');
-# Another certificate for the running relay.
+# The certificate of the running relay is replaced.
 sub fingerprint
 {
     my $link = Clairon::Test::RawSocket->new($relay)->{link};
@@ -71,15 +71,15 @@ is(fingerprint(), $second, 'an invalid file has no effect');
 $raw->send_json({ t => 'ping' });
 is($raw->next_message->{t}, 'pong', 'open connections stay open');
 
-# The metric of the certificate's expiration.
+# A metric contains the expiration of the certificate.
 sub expiration_metric { my $agent = Mojo::UserAgent->new(insecure => 1); my ($end) = $agent->get("https://127.0.0.1:$relay->{port}/metrics")->result->body
       =~ /^clairon_gate_certificate_expiry_timestamp_seconds (\d+)/m; return $end }
 my $left = expiration_metric() - time;
-ok($left > 86_400 && $left <= 2 * 86_400, 'the metric has the expiration of the certificate');
+ok($left > 86_400 && $left <= 2 * 86_400, 'the metric is the expiration of the certificate');
 Clairon::Test::SecureSocket::certificate('20200101000000Z', '20210101000000Z');
 kill HUP => $relay->pid;
 $relay->wait_for_log(qr/component=gate level=error .*certificate expired: .*replace the file and reload.*cert\.pem/);
-cmp_ok(expiration_metric(), '<', time, 'the metric has the expiration of an expired certificate');
+cmp_ok(expiration_metric(), '<', time, 'the metric is the expiration of an expired certificate');
 
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 

@@ -18,7 +18,7 @@ my $auth  = 'Authorization: Bearer ' . token(sub => 'u1') . "\r\n";
 my $host  = "Host: x\r\n";
 my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 
-# Sends each piece as one record.
+# Sends each piece as one TLS record.
 sub send_records
 {
     my (@pieces) = @_;
@@ -52,7 +52,7 @@ check_rejected(400, [ "GET /v1/poll?wait=0 HTTP/1.1\r\n$host$_\r\n" ], 'a prefix
 check_rejected(405, [ "PATCH /v1/ack HTTP/1.1\r\n$host$auth\r\n" ], 'an unknown method', qr/use POST/);
 is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a long token is accepted');
 
-# Heads in chunks, so that each TLS record is well formed.
+# Heads arrive in chunks, each of which is a well-formed TLS record.
 is(send_records(split //, $inner)->{status}, 200, 'a head that arrives byte by byte is accepted');
 is(send_records("GET /healthz HTTP/1.1\r\n$host" . 'X-A: ' . 'y' x 5000, "\r\n", 'X-B: ' . 'y' x 5000, "\r\n\r\n")->{status}, 200, 'a head that arrives in large chunks is accepted');
 check_rejected(400, [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 0\r\n", "Content-Length: 44\r\n\r\n$inner" ], 'two Content-Length headers in two TLS records', qr/duplicate header/);
@@ -60,7 +60,7 @@ check_rejected(400, [ "POST /v1/ack HTTP/1.1\r\n${host}Content-Length: 0\r\nTran
 check_rejected(400, [ map { "$_" } split //, "GET /healthz HTTP/1.1\r\n${host}X: y\r\n folded\r\n\r\n" ], 'a folded header, byte by byte', qr/line folding/);
 check_rejected(431, [ "GET /healthz HTTP/1.1\r\n$host", map { "X-$_: " . 'y' x 1000 . "\r\n" } 1 .. 14 ], 'too many bytes in many records', qr/too long/);
 
-# The head in the same packet as the end of the handshake.
+# The head is in the same packet as the end of the handshake.
 sub at_once
 {
     my ($bytes) = @_;
@@ -89,7 +89,7 @@ sub at_once
 is(at_once($inner), 200, 'a head together with the end of the handshake is accepted');
 is(at_once("GET /healthz HTTP/1.1\n\n"), 400, 'a head together with the end of the handshake is rejected if it is malformed');
 
-# Slow clients.
+# Clients send incomplete heads.
 my @slow = map { my $socket = Clairon::Test::SecureSocket->new($relay, $cert); $socket->write("GET /healthz HTTP/1.1\r\nX-$_: "); $socket } 1 .. 200;
 my $silent = Clairon::Test::SecureSocket->new($relay, $cert);
 is(send_records($inner)->{status}, 200, 'hundreds of incomplete heads block no other client');

@@ -28,11 +28,11 @@ sub descriptors { my @open = glob '/proc/' . $relay->pid . '/fd/*'; return scala
 sub send_raw { my ($bytes) = @_; my $raw = Clairon::Test::RawSocket->new($relay); $raw->write($bytes) if length $bytes; return $raw }
 sub https_status { my $raw = Clairon::Test::SecureSocket->new($relay, $cert); return $raw->request(GET => '/healthz')->{status} }
 
-is(https_status(), 200, 'a complete handshake is served');
+is(https_status(), 200, 'a client that completes its handshake is served');
 my $before = kilobytes();
-my $idle   = descriptors();    # may include the connection that is about to close
+my $idle   = descriptors();    # may include the connection that is about to be closed
 
-# A complete client hello of this machine's OpenSSL, recorded by a listening socket.
+# Records a complete client hello of this machine's OpenSSL with a listening socket.
 my $listener = IO::Socket::IP->new(LocalHost => '127.0.0.1', LocalPort => 0, Listen => 1) or die "could not listen: $@\n";
 if (!(my $child = fork // die "could not fork: $!\n"))
 {
@@ -60,8 +60,8 @@ for my $case ([ 'nothing', '' ], [ 'a byte', "\x16" ], [ 'half a hello', substr 
 my @many = map { send_raw($hello) } 1 .. MANY;
 is(https_status(), 200, MANY . ' clients that sent only a hello do not block other clients');
 1 while $many[0]->more;
-pass('the oldest connections are closed for new ones');
-# An evicted connection is shut down first, and closed shortly after.
+pass('the oldest connections are closed when new connections arrive');
+# An evicted connection is shut down first, and closed soon afterwards.
 wait_until('the number of connections is limited', sub { descriptors() <= $idle + 1025 });
 pass('the number of unfinished handshakes is limited');
 $_->disconnect for @many;

@@ -1,4 +1,4 @@
-# Tests that the gate rejects weak TLS: old versions, RSA key exchange, CBC.
+# Tests that the gate rejects weak TLS: old versions, RSA key exchange, and CBC.
 use strict;
 use warnings;
 
@@ -20,7 +20,7 @@ sub gate
     return $relay;
 }
 
-# The negotiated cipher suite; '' for none.
+# Returns the negotiated cipher suite, or '' if the handshake fails.
 sub negotiated
 {
     my ($port, @options) = @_;
@@ -47,6 +47,6 @@ is(negotiated($relay->{port}, '-tls1_2'), 'ECDHE-RSA-AES256-GCM-SHA384', 'gate.t
 is($relay->stop, 0, 'the relay with named cipher suites exits with status 0 on SIGTERM');
 my ($code, undef, $error) = Clairon::Test::relay(undef, $store, start => 0, roles => 'gate',
     conf => { 'gate.tls_cert' => "$folder/cert.pem", 'gate.tls_key' => "$folder/key.pem", 'gate.tls_ciphers' => 'NONSENSE' })->run('relay', '--check');
-is($code, 2, 'a list without a known cipher is rejected');
-like($error, qr/tls_ciphers must be an OpenSSL cipher list.*NONSENSE/, 'the error names the list');
+is($code, 2, 'a list without a known cipher suite is rejected');
+like($error, qr/tls_ciphers must be an OpenSSL cipher list.*NONSENSE/, 'the error contains the list');
 done_testing();

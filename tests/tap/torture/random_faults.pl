@@ -27,7 +27,7 @@ $pg->safe_psql('postgres', q{
 my $store    = Clairon::Test::store(fsync => 'everysec');
 my $to_store = Clairon::Test::proxy($store->{socket});
 my $to_pg    = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
-# One relay is local, the other is behind a network.
+# One relay connects directly, the other relay through proxies that simulate a network.
 my @relays = map { Clairon::Test::relay($pg, $store, conf => $_) } {}, {
     'store.url'     => $to_store->url('redis'),
     'feed.conninfo' => 'host=127.0.0.1 dbname=postgres user=relay port=' . $to_pg->port };
@@ -35,7 +35,7 @@ my @relays = map { Clairon::Test::relay($pg, $store, conf => $_) } {}, {
 my $torture = Clairon::Test::Torture->new(pg => $pg, seed => $SEED, tables => [qw(plain acked)],
     pause => $ENV{CLAIRON_TORTURE_PAUSE} // 1, stored => sub { $store->stored });
 
-# Transactions of one to twenty rows for single users, some with a row for a group.
+# Each writer commits transactions of one to twenty rows for single users, some with a row for a group.
 for my $writer (1 .. $WRITERS)
 {
     my $n = 0;
@@ -93,7 +93,7 @@ wait_until("all $rows rows are stored", sub { $store->stored >= $rows });
 $torture->check_stored_once($store->entries);
 $torture->check_commit_order($_, $store->entries($_)) for $store->keys('stream');
 
-# The pending users match the stored rows, and all notifications can be acknowledged.
+# The notifications are pending for the correct users, and all notifications can be acknowledged.
 my $acked = $pg->safe_psql('postgres', 'SELECT count(*) FROM acked');
 is($store->pending, $acked, 'rows with ack_required are pending');
 wait_until('the relays are ready', sub { !grep { ($_->get('/readyz'))[0] != 200 } @relays });

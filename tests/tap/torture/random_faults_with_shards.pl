@@ -1,5 +1,5 @@
-# Runs the faults of random_faults.pl with four shards: each committed row is stored exactly once, and in commit order
-# in its shard.
+# Runs the faults of random_faults.pl with four shards: each committed row is stored exactly once and in commit order in
+# its shard.
 use strict;
 use warnings;
 
