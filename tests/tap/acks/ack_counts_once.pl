@@ -35,7 +35,7 @@ is_deeply([ map { pending_count($_) } @ids ], [ 2, 2, 2 ], 'a later batch does n
 is(acked_by($ids[0]), 'u1', 'a trace reports the ack while other users are pending');
 is($store->execute('LLEN', $store->of($ids[0], "trace:$ids[0]")), 3, 'repeated acks add no event to the trace');
 
-# A user can acknowledge only the user's own notifications.
+# A user can acknowledge only notifications for that user.
 my $other = notify('u2', 'other');
 $two->run_until('the notification arrives', sub { $two->notifications == 4 });
 $one->ack($other);

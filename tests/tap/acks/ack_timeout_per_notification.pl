@@ -27,7 +27,7 @@ my $HOUR = 3600 * 1000;
 sub attempts_by_source { return join ' ', map { "$_->{metadata}{source}:$_->{routing}{retry}{attempts}" } $_[0]->notifications }
 sub id_of { my ($client, $source) = @_; return (grep { $_->{metadata}{source} eq $source } $client->notifications)[0]{metadata}{id} }
 sub errors { return grep { $_->{id} eq $_[0] } $store->errors }
-# Milliseconds until the next retry.
+# Returns the milliseconds until the next retry.
 sub due_in
 {
     my ($id, $user) = @_;
@@ -60,7 +60,7 @@ pass('a redriven notification is retried after its rule\'s timeout');
 $client->ack($quick);
 $client->run_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
-# notify sets timeouts shorter and longer than the setting.
+# notify() sets timeouts that are shorter and longer than the setting.
 my $long  = sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ack_timeout => '2 days', source => 'long')});
 my $short = sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ack_timeout => '100 ms', source => 'short')});
 $client->run_until('the notification with the shorter timeout is retried', sub { attempts_by_source($client) =~ /short:1/ });

@@ -156,7 +156,7 @@ for (1 .. $STEPS)
 }
 note sprintf '%d notifications, %d connections', scalar keys %message, scalar @clients;
 
-# At the end, connected clients respond as before until no message is in transit.
+# At the end, connected clients continue to respond until no message is in transit.
 my $all = sub { keys(%message) == grep { !defined $_->{retry_users} } $store->entries };
 wait_until('all notifications are stored', $all);
 wait_until('no retry is due', sub {

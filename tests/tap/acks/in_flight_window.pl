@@ -61,7 +61,7 @@ $silent->run_until('the last row arrives', sub { grep { $_ == 20 } rows($silent,
 is_deeply([ rows($silent, 't') ], [ 11 .. 20 ],
     'an ack of one session frees the in-flight window of the other session');
 
-# New notifications do not overtake queued ones, and one free slot is sufficient to continue.
+# New notifications do not overtake queued notifications, and one free slot is sufficient to send the next one.
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 my $tight = $relay->client('u2', win => 4);
 sub ack_row { my ($id) = @_;

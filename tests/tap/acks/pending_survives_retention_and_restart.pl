@@ -20,7 +20,7 @@ sub run { my ($text, @arguments) = @_; return $store->execute('EVAL', $text, 1, 
 sub script { my ($name, @arguments) = @_; return run(script_text($name), @arguments) }
 
 # Trimming removes notifications older than the retention. Pending notifications stay and do not block the trimming of
-# others.
+# other notifications.
 my $waiting = notify('USER', 'u1', 'waits', 'ack_required => true');
 notify('USER', 'u1', 'plain', '') for 1 .. 300;
 wait_until('all notifications are stored', sub { $store->entries == 301 });

@@ -21,7 +21,7 @@ sub state_of { my ($id) = @_; return { @{ $store->execute('HGETALL', $store->of(
 sub entries_of { my ($id) = @_; return grep { $_->{id} eq $id } $store->entries }
 sub marks { map { $_->{payload}{mark} // () } @_ }
 
-# ALL: each user who receives the notification must acknowledge it until it expires.
+# Each user who receives a notification for ALL must acknowledge it until it expires.
 my ($one, $two) = ($relays[0]->client('u1'), $relays[1]->client('u2'));
 my $id = notify('ALL', '', 'open', "ttl => '1 hour', retry_limit => 1000");
 $_->run_until('the open-ended notification arrives', sub { of_mark($one, 'open') && of_mark($two, 'open') }) for $one, $two;
@@ -38,7 +38,7 @@ $one->run_until('the relay has processed pending input', sub { 1 });
 is(scalar(of_mark($one, 'open')), $one_before, 'a user who acknowledged receives no retry');
 my $late = $relays[0]->client('u3');
 notify('USER', 'u3', 'mark', '');
-$late->run_until('the user\'s own notification arrives', sub { of_mark($late, 'mark') });
+$late->run_until('the notification for this user alone arrives', sub { of_mark($late, 'mark') });
 $late->ack($late->wait_for('msg')->{n}{metadata}{id});
 is(scalar(of_mark($late, 'open')), 0, 'a user who connects later does not receive the notification');
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
@@ -82,7 +82,7 @@ is_deeply([ map { [ $_->{reason}, [ sort @{ $_->{users} } ] ] } errors($id) ], [
 is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(nobody u2)), 0,
     'the notification is no longer pending for its users');
 
-# Expired notifications are not delivered, but announced as a gap to their users.
+# Expired notifications are not delivered, but announced to their users as a gap.
 my $pos = $one->pos;
 $one->close;
 $id = notify('USER', 'u1', 'too late', "ttl => '1 millisecond'");

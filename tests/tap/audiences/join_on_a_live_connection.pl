@@ -1,5 +1,5 @@
-# Tests that a user who joins a group or subscribes to topics on a live connection receives later notifications,
-# but no earlier ones and no gap for them.
+# Tests that a user who joins a group or subscribes to topics while connected receives later notifications, but neither
+# earlier notifications nor a gap for them.
 use strict;
 use warnings;
 

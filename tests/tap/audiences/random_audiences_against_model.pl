@@ -1,8 +1,10 @@
 # Tests that each user receives exactly the right notifications for all audiences, while memberships change on live
-# connections.  In a seeded run, notifications are sent to users, to teams of clairon.member, to clubs of tokens, to
-# both, and to all; connections have groups, topics and cursors or lack them; memberships change; and users acknowledge.
-# After each round, missing and unexpected notifications of every connection are compared with a simple model.
-# CLAIRON_AUDIENCES_SEED=n repeats a run; CLAIRON_AUDIENCES_ROUNDS=n makes it longer.
+# connections.
+#
+# In a seeded run, notifications are sent to users, to teams of clairon.member, to clubs of tokens, to both, and to all;
+# connections have groups, topics and cursors or lack them; memberships change; and users acknowledge. After each round,
+# missing and unexpected notifications of every connection are compared with a simple model. CLAIRON_AUDIENCES_SEED=n
+# repeats a run; CLAIRON_AUDIENCES_ROUNDS=n makes it longer.
 use strict;
 use warnings;
 

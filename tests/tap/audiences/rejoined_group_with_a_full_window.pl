@@ -42,9 +42,9 @@ sub overtake
     return $client->run_until('the bypassing row arrives', sub { grep { $_ == $id } rows($client, 'plain') });
 }
 
-# The phone's in-flight window of one is full. The rows of $commits are committed while it is disconnected. Then its
-# user leaves the team: the phone resumes and skips the team's rows. The desktop, which stays connected, receives all of
-# them.
+# The phone's in-flight window has one slot and is full. The rows of $commits are committed while the phone is
+# disconnected. Then its user leaves the team: the phone resumes and skips the team's rows. The desktop, which stays
+# connected, receives all rows.
 sub with_a_full_window
 {
     my ($user, $commits) = @_;

@@ -55,7 +55,7 @@ check_hidden('a poll', $json->decode($line)->{n});
 is_deeply(http(GET => "/v1/notifications/$id")->{json}{notification}{routing}{audience}{targets}, \@targets,
     'the trace contains the targets');
 
-# Retries, the inbox of an absent user, and the error log.
+# Targets are also hidden in retries, the inbox of an absent user, and the error log.
 $id = publish(ack_required => JSON::true, limit => 1, backoff => 'FIXED');
 my $copy = $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id && $_[0]{n}{routing}{retry}{attempts} == 1 });
 check_hidden('a retry', $copy->{n});
@@ -68,7 +68,7 @@ my $late = $relay->client('u1');
 my $again = $late->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
 check_hidden('a redriven notification', $again->{n});
 
-# Notifications created by the decoder, for a row and for clairon.notify.
+# Targets are also hidden in notifications that the decoder creates, for a row and for clairon.notify.
 $pg->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, v text, who text[])');
 $pg->safe_psql('postgres', q{SELECT clairon.watch('t', 'USER', 'who')});
 $pg->safe_psql('postgres', qq{INSERT INTO t VALUES (1, '$forged', '{u1,secret1}')});

@@ -65,7 +65,7 @@ sub publish
 
 sub texts { return map { $_->{payload}{text} } $_[0]->notifications }
 
-# Tokens: of another issuer, for another relay, not yet or no longer valid, forged in common ways.
+# Tokens of another issuer, for another relay, not valid yet, expired, or forged in common ways are rejected.
 my ($head, $claims, $signature) = split /\./, token(sub => 'u1', %good);
 my $admin = encode_base64url(JSON::encode_json({ sub => 'root', exp => time() + 60, %good }));
 my $none  = encode_base64url('{"alg":"none","typ":"JWT"}');
@@ -97,7 +97,7 @@ for my $name (sort keys %bad)
       [ POST => '/v1/notifications', '{}' ], [ POST => '/v1/push', '{}' ];
 }
 
-# Another user's notifications: by topic, cursor, id or name.
+# A client cannot receive, acknowledge or trace another user's notifications by topic, cursor, id or name.
 my $mallory = $relay->client('mallory', token => token(sub => 'mallory', %good));
 my $alice   = $relay->client('alice', token => token(sub => 'alice', %good), pos => $mallory->pos);
 my $secret  = publish('alice', 'for alice', ack_required => JSON::true);
@@ -136,7 +136,7 @@ unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: $_\r\n\r\
   for '+0', '-1', '0x10', '99999999999999999999', '1 1', '';
 unlike(raw("GET /healthz HTTP/1.1\r\nHost: x\r\nX : y\r\n\r\n"), qr/^HTTP\S+ 5/m, 'a space before the colon of a header causes no server error');
 
-# Paths.
+# Unusual paths cause no error.
 is(http(GET => $_, as => 'u1')->{status}, 404, "$_ is not found")
   for '/v1/sse/', '/v1/sse/../poll/x', '/V1/sse', '/v1/notifications/../../etc', '/v1/notifications/%2e%2e', '/../../etc/passwd';
 is_deeply(statuses("GET /v1/sse%00 HTTP/1.1\r\nHost: x\r\n$auth\r\n"), [400], 'a NUL in a path is rejected');
@@ -144,7 +144,7 @@ isnt(http(GET => $_, as => 'u1')->{status}, 500, "$_ causes no error") for '//v1
   '/v1/poll?wait=0&pos=' . '%00' x 20, '/v1/poll?wait=0&pos=' . "\xff" x 20, '/v1/poll?wait=0&wait=60', '/v1/poll?wait=0&' . 'x' x 3000;
 is(http(GET => '/healthz')->{status}, 200, 'the relay still serves requests');
 
-# Pages of other origins.
+# Pages of other origins are rejected.
 for my $origin ('http://evil.example', 'null', 'http://x.evil.example', 'https://evilx')
 {
     is(http(GET => '/v1/poll?wait=0', as => 'u1', headers => { Origin => $origin })->{status}, 403, "$origin is not allowed to poll");

@@ -58,7 +58,7 @@ sub check_token
     return;
 }
 
-# Signatures.
+# The signature is verified.
 my %good = (sub => 'u1', exp => $later);
 my $good = token(%good);
 check_token($good, 'u1', 'a valid token');
@@ -87,7 +87,7 @@ check_token(token(%good, more => 'x' x 9000), 4001, 'a token longer than the lim
 check_token("..", 4001, 'a token of empty parts');
 check_token("\x{e9}.\x{e9}.\x{e9}", 4001, 'a token with invalid base64');
 
-# Expiration.
+# exp and nbf are verified.
 check_token(token(sub => 'u1', exp => time() - 1), 4100, 'an expired token');
 check_token(token(sub => 'u1', exp => 0), 4100, 'a token that expired many years ago');
 check_token(token(%good, secret => 'x' x 32, exp => 1), 4001, 'an expired token with a forged signature');
@@ -100,7 +100,7 @@ check_token(signed({ alg => 'HS256' }, qq({"sub":"u1","exp":$later_text.5}), \&h
 check_token(token(%good, nbf => time() + 600), 4001, 'a token that is not valid yet');
 check_token(token(%good, nbf => time() - 600), 'u1', 'a token with nbf in the past');
 
-# Users.
+# The user is a string of 1 to 255 bytes.
 check_token(token(%good, sub => $_->[0]), $_->[1], "a token with $_->[2] as sub") for
   [ undef, 4001, 'nothing' ], [ '', 4001, 'an empty string' ], [ 17, 4001, 'a number' ], [ ['u1'], 4001, 'a list' ],
   [ 'x' x 256, 4001, '256 bytes' ], [ 'x' x 255, 'x' x 255, '255 bytes' ],
@@ -109,7 +109,7 @@ my $forger = "u1\ncomponent=relay level=error msg=\"forged\"\r\n";
 check_token(token(%good, sub => $forger), $forger, 'a token with line breaks in sub');
 unlike($relay->log_text, qr/^component=relay level=error/m, 'a user name with line breaks creates no log line');
 
-# Groups.
+# The groups are lists of targets for each audience.
 check_token(token(%good, groups => $_->[0]), $_->[1], "a token with $_->[2] as groups") for
   [ {}, 'u1', 'an empty object' ], [ { STRUCTURE => ['s1'], ROLE => [ 'admin', 'teacher' ] }, 'u1', 'two audiences' ],
   [ { STRUCTURE => [] }, 'u1', 'an audience without targets' ],

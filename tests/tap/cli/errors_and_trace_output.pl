@@ -44,7 +44,7 @@ wait_until('the first notification is exhausted', sub { $store->error_count == 1
 $store->execute('ZADD', $store->of($second, 'due'), 1, "$second:");
 wait_until('the second notification has expired', sub { $store->error_count == 2 });
 
-# `errors list` and its filters.
+# `errors list` prints the entries that match its filters.
 my @all = listed();
 is_deeply([ map { [ @$_{qw(id reason)} ] } @all ], [ [ $first, 'exhausted' ], [ $second, 'expired' ] ],
     'errors list prints all entries of the error log, oldest first');
@@ -60,7 +60,7 @@ is(scalar(listed('--since', $_)), 2, "--since $_ selects recent entries") for '1
 my ($code, $out) = clairon('errors', 'list');
 like($out, qr/^\S+Z +$first +exhausted +1 +u\d, u\d$/m, 'errors list without --json prints a table');
 
-# Redrive: the users of the entry receive the notification again.
+# A redrive sends the notification to the users of the entry again.
 ($code, $out) = clairon('errors', 'redrive', '--id', $first);
 is($out, "redrove 1 entry for 2 users\n", 'redrive reports the number of entries and users');
 my ($one_before, $two_before) = (2, 2);
@@ -107,7 +107,7 @@ $late->ack($old, $new);
 wait_until('no notification is pending', sub { $store->pending == 0 });
 clairon('errors', 'drop', '--all'); # on a slow machine, others may be exhausted
 
-# Drop.
+# Drop deletes entries.
 my $fourth = notify('USER', 'u1', 'fourth', 'retry_limit => 0');
 wait_until('the notification is exhausted', sub { $store->error_count == 1 });
 ($code, $out, my $err) = clairon('errors', 'drop');
@@ -161,7 +161,7 @@ is_deeply([ $undecodable->{users}, $undecodable->{notification}{payload}{undecod
 like($out, qr/^skipped 1 entry/m, 'an entry for an undecodable value cannot be redriven, because it lists no users');
 clairon('errors', 'drop', '--reason', 'undecodable');
 
-# Trace.
+# `clairon trace` prints all events.
 ($code, $out) = clairon('trace', '--json', $first);
 my $trace = JSON::decode_json($out);
 is($trace->{notification}{payload}{mark}, 'first', 'a trace contains the notification');
@@ -193,7 +193,7 @@ $one->send({ t => 'nack', ids => [$nacked], delay => 300_000 });
 wait_until('the retry is deferred', sub { wait_s() > 290 });
 cmp_ok(wait_s(), '<=', 300.001, 'a nack defers the retry');
 $one->send({ t => 'nack', ids => [$nacked], delay => 3_600_000 });
-wait_until('the retry is deferred further', sub { wait_s() > 590 });
+wait_until('the retry is deferred again', sub { wait_s() > 590 });
 cmp_ok(wait_s(), '<=', 600.001, 'the cap limits the delay of a nack');
 $one->send({ t => 'nack', ids => [$nacked], delay => 10 });
 wait_until('the nack is processed', sub { $relay->metric('clairon_nacks_total') >= 3 });

@@ -60,7 +60,7 @@ unlike($out, qr/\e/, 'output to a pipe has no colors');
 ($code, $out, $err) = errors('list', '--user', 'nobody');
 is_deeply([ $code, $out, $err ], [ 0, '', "no entry of the error log matches\n" ], 'filters without a matching entry are reported');
 
-# Unknown ids.
+# Unknown ids cause an error and change nothing.
 for my $verb ('redrive', 'drop')
 {
     my $before = entries();
@@ -79,7 +79,7 @@ for my $verb ('redrive', 'drop')
 }
 is((errors('list', $unknown))[0], 0, 'an empty list with a filter exits with 0');
 
-# A dry run.
+# A dry run changes nothing.
 for my $verb ('redrive', 'drop')
 {
     ($code, $out) = errors($verb, '--all', '--dry-run');
@@ -90,7 +90,7 @@ for my $verb ('redrive', 'drop')
 is($store->execute('HLEN', 'clairon:pending'), 0, 'a dry run makes no notification pending');
 is((errors('list', '--dry-run'))[0], 2, 'list rejects --dry-run');
 
-# Several ids, one of them unknown.
+# One of several ids is unknown.
 ($code, $out, $err) = errors('drop', $ids[0], $unknown, $ids[1]);
 is($code, 1, 'one unknown id of three exits with 1');
 is($out, "dropped 2 entries\n", 'the known ids are dropped');
@@ -100,7 +100,7 @@ is_deeply([ $code, $out, $err ], [ 0, "redrove 1 entry for 2 users\n", '' ], 'a 
 is($store->execute('HLEN', 'clairon:pending'), 1, 'redriven notifications are pending again for their users');
 is(entries(), 0, 'the redriven entry is deleted');
 
-# Entries that cannot be redriven.
+# Entries without users cannot be redriven.
 $store->execute('XADD', $store->shared('errors'), '*', id => $unknown, reason => 'undecodable', attempts => 0, users => '[]', data => '{}', route => '');
 ($code, $out) = errors('redrive', $unknown);
 is($code, 1, 'an id that cannot be redriven exits with 1');

@@ -85,7 +85,7 @@ $primary->kill9;
 is_deeply([ ($relay->run('trace', $_))[0] ], [0], 'a trace waits for a failover') for $ids[-1];
 $cluster->end;
 
-# Sentinels.
+# Commands also follow the sentinels of a store.
 my $sentinels = Clairon::Test::sentinels();
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots});
 my $other = Clairon::Test::relay($pg, $sentinels);

@@ -1,6 +1,6 @@
 # Tests that the loss of the node of shard 0 delays only operations on that shard: connected users of other nodes
-# receive their own notifications, and their acknowledgements are stored. When the node returns, group notifications
-# follow for the members at their commit, and no notification is lost, duplicated or out of order.
+# receive their notifications, and their acknowledgements are stored. When the node returns, group notifications follow
+# for the members at their commit, and no notification is lost, duplicated or out of order.
 use strict;
 use warnings;
 
@@ -98,10 +98,10 @@ for my $case ([ 'a killed node', sub { $lost->kill9 }, sub { $lost->start } ],
     is(Clairon::Test::RawSocket->new($relay)->request(POST => '/v1/ack', Authorization => 'Bearer ' . token(sub => $others[0]),
         ':body' => '{"ids":["01a20a09-00d5-8f2d-85c4-8e37214b4767"]}')->{status}, 503, "$what: acknowledgements without a shard are rejected");
     $return->();
-    for my $table (qw(one many)) { wait_received("$what is back", $table, @users) }
-    wait_acked("$what is back", map { "clairon:{$_}:stream" } 0 .. 15);
+    for my $table (qw(one many)) { wait_received("$what returns", $table, @users) }
+    wait_acked("$what returns", map { "clairon:{$_}:stream" } 0 .. 15);
     wait_confirmed($pg);
-    is($relay->metric('clairon_store_unavailable_shards'), 0, "$what is back: no shard is missing");
+    is($relay->metric('clairon_store_unavailable_shards'), 0, "$what returns: no shard is missing");
 }
 
 my $torture = Clairon::Test::Torture->new(pg => $pg, seed => 1, tables => [qw(one many)], stored => sub { $cluster->stored });

@@ -146,10 +146,10 @@ for my $case ([ 'a killed node', sub { $lost->kill9 }, sub { $lost->start } ],
     $new->wait_for('connected');
     $new->close;
     $return->();
-    wait_received("$what is back", @users);
-    wait_acked("$what is back", map { "clairon:{$_}:stream" } 0 .. 15);
+    wait_received("$what returns", @users);
+    wait_acked("$what returns", map { "clairon:{$_}:stream" } 0 .. 15);
     wait_confirmed($pg);
-    is($relay->metric('clairon_store_unavailable_shards'), 0, "$what is back: no shard is missing");
+    is($relay->metric('clairon_store_unavailable_shards'), 0, "$what returns: no shard is missing");
 }
 
 my $torture = Clairon::Test::Torture->new(pg => $pg, seed => 1, tables => [qw(one many)], stored => sub { $cluster->stored });

@@ -69,7 +69,7 @@ sub check_cluster
     is_deeply([ rows($clients[0]) ], expected(1, 211, 230), "shards = $shards: the client receives exactly the missing notifications");
 
     $_->run_until('the last notification arrives', sub { my $client = $_; grep { $_ eq 'many 230' } rows($client) }) for @clients[ 1 .. 6 ], $stranger;
-    is_deeply([ rows($clients[7]) ], [ @{ expected(8, 1, 200) }, 'one 218', 'one 228' ], "shards = $shards: a user who left receives no further notifications of the group")
+    is_deeply([ rows($clients[7]) ], [ @{ expected(8, 1, 200) }, 'one 218', 'one 228' ], "shards = $shards: a user who left receives no later notifications of the group")
       if $clients[7]->run_until('the last notification arrives', sub { grep { $_ eq 'one 228' } rows($clients[7]) });
     for my $client (@clients, $stranger)
     {

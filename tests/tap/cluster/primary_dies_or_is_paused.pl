@@ -77,7 +77,7 @@ for my $case ([ 'a killed primary of shard 0', 0, 'kill' ], [ 'a paused primary 
     wait_delivered($what);
     isnt($cluster->primary_of($shard), $former, "$what: another node is the primary");
     $cluster->heal;
-    wait_delivered("$what is back");
+    wait_delivered("$what returns");
 }
 $torture->stop;
 
@@ -97,7 +97,7 @@ for my $user (sort keys %clients)
         is(scalar(grep { $ids[$_] < $ids[ $_ - 1 ] } 1 .. $#ids), 0, "$user receives the rows of $table in order");
     }
 }
-# Clients acknowledge again notifications whose acknowledgements were lost with a primary.
+# Acknowledgements that were lost with a primary are sent again.
 $_->close for values %clients;
 for my $user (sort keys %clients)
 {

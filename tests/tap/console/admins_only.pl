@@ -30,7 +30,7 @@ sub notify { my ($targets, $mark, $more) = @_;
 my @data = ([ GET => '/v1/console' ], [ GET => '/v1/console/errors' ], [ POST => '/v1/console/redrive', '{}' ], [ POST => '/v1/console/drop', '{}' ]);
 my @page = ([ GET => '/console' ], [ GET => '/console/console.css' ], [ GET => '/console/console.js' ]);
 
-# By default the console is disabled for all users.
+# By default, the console is disabled for all users.
 is(http($_->[0], $_->[1], body => $_->[2], relay => $without)->{status}, 404, "$_->[1] is not found unless gate.console is on") for @data, @page;
 
 # The page contains no data and loads nothing from other hosts.
@@ -109,7 +109,7 @@ my ($last) = grep { $_->{notification}{payload}{mark} eq 'no 24' } @first;
 is_deeply([ @$last{qw(reason attempts user_count)}, sort @{ $last->{users} } ], [ 'exhausted', 0, 2, 'u1', 'u2' ], 'an error log entry contains its reason and users');
 is(http(GET => "/v1/console/errors?before=$_")->{status}, 400, "before=$_ is rejected") for 'x', '1-', '9' x 50, '(1-1';
 
-# Redrive: the users receive the notification again.
+# A redrive sends the notification to its users again.
 my $had = of_mark($one, 'no 24');
 my $response = change_entry('redrive', $last->{entry});
 is($response->{status}, 200, 'a redrive is accepted');
@@ -122,7 +122,7 @@ is((grep { $_->{stage} eq 'acked' } @{ http(GET => "/v1/notifications/$last->{id
 my @stages = map { $_->{stage} } @{ http(GET => "/v1/notifications/$last->{id}")->{json}{events} };
 is((grep { $_ eq 'errored' } @stages), 2, 'the trace still contains the earlier errors');
 
-# Drop: the entry is deleted.
+# A drop deletes the entry.
 my ($drop) = grep { $_->{id} ne $last->{id} } @first;
 is(change_entry('drop', $drop->{entry})->{status}, 200, 'a drop is accepted');
 is(change_entry('drop', $drop->{entry})->{status}, 404, 'a second drop of the same entry returns 404');
@@ -130,7 +130,7 @@ is(overview()->{store}{errors}, 23, 'the redriven and the dropped entry are dele
 unlike($relay->log_text, qr/"no 24"/, 'the log contains no payload');
 like($relay->log_text, qr/action="drop" entry="\Q$drop->{entry}\E" .*user=.*root/, 'the log contains the user and the dropped entry');
 
-# Invalid bodies and malformed entries.
+# Invalid bodies are rejected, and malformed entries can be dropped.
 is(http(POST => "/v1/console/$_->[0]", body => $_->[1])->{status}, 400, "$_->[0] with the body $_->[1] is rejected")
   for map { my $verb = $_; map { [ $verb, $_ ] } '', '{}', '[]', '{"entry":1}', '{"entry":"x"}', '{"entry":"1-1","more":1}', '{"entry":"' . '1' x 60 . '"}' } 'redrive', 'drop';
 $store->execute('XADD', $store->shared('errors'), '*', id => 'x', reason => 'undecodable', attempts => 0, users => '[]', data => '{"a":"' . 'b' x 9000 . '"}', route => 'bad');

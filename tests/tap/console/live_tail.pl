@@ -79,7 +79,7 @@ wait_until('all notifications are pending', sub { user('u7')->{user}{pending} ==
 my @oldest = @{ user('u7')->{user}{oldest} };
 is_deeply([ scalar @oldest, $oldest[0]{topic} ], [ 20, 'app.w1' ], 'the user view returns one page, oldest first');
 
-# A test notification requires the claim publish and is sent from the console's own page.
+# A test notification requires the claim publish and is sent from the console page.
 is(http(POST => '/v1/console/notifications', body => $test)->{status}, 403, 'a test notification requires the claim publish');
 my $sent = http(POST => '/v1/console/notifications', body => $test, claims => { publish => JSON::true }, headers => { Origin => 'http://x' });
 is($sent->{status}, 201, 'a test notification with the claim is accepted');

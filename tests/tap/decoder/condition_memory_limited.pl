@@ -50,7 +50,7 @@ sub deliver
     die 'the walsender ended';
 }
 
-# Peak memory of the walsender, in kB.
+# Returns the peak memory of the walsender in kB.
 sub peak
 {
     my $walsender = sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'slot'});

@@ -1,4 +1,5 @@
 # Tests that every line is strict JSON and identical in both modes, for all server encodings and all bytes.
+#
 # CLAIRON_LONG=1 tests all server encodings.
 use strict;
 use warnings;

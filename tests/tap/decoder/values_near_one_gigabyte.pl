@@ -1,4 +1,5 @@
 # Tests that a value near 1 GB is replaced by a stub, without more memory than the server itself needs for it.
+#
 # CLAIRON_LONG=1 also tests 600 MB of text, 200 MB of jsonb, and arrays of many MB, all with REPLICA IDENTITY FULL.
 use strict;
 use warnings;

@@ -24,7 +24,7 @@ unlike($out, qr/ERROR|WARN|hint:/, 'a healthy configuration causes no hint');
 repaired('--json reports no failed check');
 is((doctor('--quiet'))[1], "all checks passed\n", '--quiet prints only problems');
 
-# Usage and settings.
+# Invalid arguments and settings exit with 2.
 for my $case ([ ['--nonsense'], qr/unknown argument --nonsense/ ], [ ['--feed.slot=A-B'], qr/slot/ ],
     [ ['--feed.conninfo=a b'], qr/conninfo/ ], [ ['--auth.hs256_secret_file=/nonexistent'], qr/nonexistent/ ])
 {
@@ -35,7 +35,7 @@ for my $case ([ ['--nonsense'], qr/unknown argument --nonsense/ ], [ ['--feed.sl
 is((doctor('--help'))[0], 0, '--help exits with 0');
 like((doctor('--feed.conninfo=' . $pg->connstr('no_such')))[1], qr/"no_such" does not exist\s+hint: dbname in/, 'a wrong database name is not reported as a stopped server');
 
-# Rules and tables.
+# Problems of rules and tables are reported.
 sql('ALTER TABLE t REPLICA IDENTITY DEFAULT');
 finds('a target column that is not in the replica identity', 'postgresql: replica identity of public.t', qr/by key.*"owner"/,
     qr/ALTER TABLE public\.t REPLICA IDENTITY FULL/);
@@ -69,7 +69,7 @@ sql('CREATE TEMP TABLE kept AS TABLE clairon.rule; DELETE FROM clairon.rule');
 finds('no rule at all', 'postgresql: rules', qr/^0 rules/, qr/clairon\.watch/);
 sql(q{SELECT clairon.watch('t', 'USER', 'owner')});
 
-# Roles and grants.
+# Problems of roles and grants are reported.
 sql('ALTER ROLE relay NOREPLICATION');
 $found = finds('a role without REPLICATION', 'postgresql: role', qr/no REPLICATION/, qr/ALTER ROLE relay LOGIN REPLICATION/);
 like($found->{q{postgresql: relay's role}}{hint}, qr/CREATE ROLE/, 'clairon.doctor() reports a missing REPLICATION');
@@ -93,7 +93,7 @@ sql('CREATE DATABASE bare');
 finds('no extension', 'postgresql: extension', qr/clairon/, qr/CREATE EXTENSION clairon/,
     '--feed.conninfo=' . $pg->connstr('bare') . ' user=relay');
 
-# Slots.
+# Problems of slots are reported.
 finds('a slot of another database', 'postgresql: feed.slot', qr/another database/, qr/conninfo/,
     '--feed.conninfo=' . $pg->connstr('bare') . ' user=relay');
 finds('no slot, with create_slot off', 'postgresql: feed.slot', qr/none does not exist/,

@@ -54,7 +54,7 @@ my $incomplete = Clairon::Test::RawSocket->open($hasty);
 $incomplete->frame(TEXT, '{"t":', final => 0);
 $incomplete->ends_with(4002, 'an incomplete frame');
 
-# Frames that are not messages of the protocol.
+# Frames that are not messages of the protocol end the connection.
 for my $case (
     [ 'a string that is not JSON', 4000, sub { $_[0]->text('hello') } ],
     [ 'half an object',   4000, sub { $_[0]->text('{"t":"ping"') } ],
@@ -107,7 +107,7 @@ my $leaving = user();
 $leaving->frame(CLOSE, pack 'n', 1000);
 is($leaving->read_to_end->{code}, 1000, 'a close frame receives a close frame with the same code');
 
-# Unusual but valid input.
+# Unusual but valid input is accepted.
 my $raw = user();
 $raw->frame(TEXT, '{"t":"pi', final => 0);
 $raw->frame(PING, 'in between');
@@ -131,7 +131,7 @@ is($raw->next_message->{t}, 'pong', 'a long message in many fragments receives a
 $raw->text('{"t":"ping"' . ' ' x (64 * 1024 - 12) . '}');
 is($raw->next_message->{t}, 'pong', 'a message of exactly max_frame_bytes receives a reply');
 
-# Valid JSON that is not a valid message.
+# Valid JSON that is not a valid message causes err 107.
 expect_err($raw, $_->[0], $_->[1], $_->[2]) for
   [ '{"t":"dance","r":7}', 7, 'an unknown t' ],
   [ '{"r":8}', 8, 'a message without t' ],

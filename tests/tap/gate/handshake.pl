@@ -28,7 +28,7 @@ sub upgrade_is
     return;
 }
 
-# HTTP requests without an upgrade.
+# HTTP requests do not require an upgrade.
 my $health = http(GET => '/healthz');
 is($health->{status}, 200, '/healthz returns 200');
 is(JSON::decode_json($health->{body})->{status}, 'ok', '/healthz has a JSON status');
@@ -146,7 +146,7 @@ is(bearer('Basic dTE6dTE='), 4001, 'a token with another scheme is ignored');
 is(bearer('Bearer'), 4001, 'an empty token is ignored');
 is(bearer('Bearer ' . 'x' x 9000), 4001, 'a token that is too long is rejected');
 
-# Invalid or incomplete HTTP requests.
+# Invalid or incomplete HTTP requests do not affect other clients.
 my $half = Clairon::Test::RawSocket->new($relay);
 $half->write('GET /v1/ws HT');
 for my $noise ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "\r\n" x 10 . "NOISE\r\n\r\n",
@@ -161,7 +161,7 @@ is(http(GET => '/healthz')->{status}, 200, 'other clients are still served');
 $half->write("TP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
 is($half->read_response->{status}, 426, 'a request that arrives in pieces receives a response');
 
-# max_connections rejects connections before the upgrade.
+# Connections beyond max_connections are rejected before the upgrade.
 my $small = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.max_connections' => 3 });
 my @users = map { Clairon::Test::RawSocket->user($small, "u$_") } 1 .. 3;
 my $full = upgrade($small);

@@ -1,4 +1,4 @@
-# Tests that Ctrl-C during the installation of packages waits for apt-get and starts no further command.
+# Tests that Ctrl-C during the installation of packages waits for apt-get and starts no other command.
 use strict;
 use warnings;
 

@@ -77,7 +77,7 @@ $store->execute('CONFIG', 'SET', 'maxmemory', 0);
 $again = with_key('four', 'x')->read_response;
 is($again->{status}, 201, 'after the store has memory again, the request is a first request');
 is($again->{headers}{'idempotency-replayed'}, undef, 'a first request is not marked as a repeat');
-is(with_key('four', 'x', relay => $second)->read_response->{status}, 200, 'a further request is a repeat');
+is(with_key('four', 'x', relay => $second)->read_response->{status}, 200, 'another request with the key is a repeat');
 is($store->stored, $before + 1, 'the notification is stored once');
 
 # A nack is sent without a WebSocket.
@@ -104,7 +104,7 @@ is_deeply([ $notification->{metadata}{id}, $notification->{routing}{retry}{attem
 is(http(POST => '/v1/ack', sub => 'u1', body => { ids => [ $id, $soon ] })->{status}, 204, 'acks of both notifications are accepted');
 wait_until('no notification is pending', sub { $store->pending == 0 });
 
-# Invalid requests.
+# Invalid nacks are rejected.
 for (
     [ '',  qr/body must be/ ], [ '{}', qr/body must be/ ], [ '[]', qr/body must be/ ], [ "{\"ids\":[\"$id\"],\"more\":1}", qr/body must be/ ],
     [ '{"ids":[]}', qr/"ids"/ ], [ '{"ids":["x"]}', qr/"ids".*index 0/ ], [ "{\"ids\":[\"$id\"],\"delay\":-1}", qr/"delay"/ ],

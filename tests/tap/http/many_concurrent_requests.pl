@@ -76,7 +76,7 @@ is(body('/v1/ack', 48, '{"ids":["00000000-0000-0000-0000-000000000000"]}')->read
 is($slow[0]->read_response->{status}, 503, 'the oldest slow body is rejected');
 ok($slow[0]{response}{headers}{'retry-after'}, 'the rejection has Retry-After');
 # Bodies above the limit are rejected; each later request causes another rejection. A rejected client that stays
-# connected causes no further rejection.
+# connected causes no additional rejection.
 cmp_ok($relay->metric('clairon_gate_refused_total'), '<=', SLOW - 512 + 2, 'no other request is rejected');
 $slow[-1]->write(' ' x 52 . '"ids":["00000000-0000-0000-0000-000000000000"]}');
 is($slow[-1]->read_response->{status}, 204, 'the newest slow body can be completed');

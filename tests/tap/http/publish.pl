@@ -139,7 +139,7 @@ $race{ $_->read_response->{status} }++ for @race;
 is($race{201}, 1, 'one of eight simultaneous requests is the first request');
 is(($race{200} // 0) + ($race{409} // 0), 7, 'the other requests are repeats or conflicts');
 
-# Unauthorized and invalid requests.
+# Unauthorized and invalid requests are rejected.
 is(post(to('ALL'), token => 0)->{status}, 401, 'a request without a token is rejected');
 is(post(to('ALL'), claims => { publish => JSON::false })->{status}, 403, 'a token without publish is rejected');
 is(trace($id, claims => { publish => undef })->{status}, 403, 'a trace requires the claim publish');

@@ -61,7 +61,7 @@ sub poll
 
 sub ack { my ($user, @ids) = @_; return http(POST => '/v1/ack', bearer($user), ':body' => { ids => \@ids }) }
 
-# SSE streams.
+# SSE streams deliver notifications and resume.
 my $sse = Clairon::Test::EventStream->open($relay, 'u1');
 is($sse->{status}, 200, 'an SSE stream opens');
 is($sse->{headers}{'content-type'}, 'text/event-stream', 'the stream has the content type of SSE');
@@ -232,14 +232,14 @@ is(poll('p1', topics => $_)->{status}, 400, "topics=$_ is rejected") for '', 'a,
 is(poll('p1', wait => $_)->{status}, 400, "wait=$_ is rejected") for 'x', '-1', '';
 is(poll('p1', max => $_)->{status}, 400, "max=$_ is rejected") for '0', '-1';
 
-# Unauthorized requests.
+# Unauthorized requests are rejected.
 for my $path ('/v1/sse', '/v1/poll')
 {
     is(http(GET => $path)->{status}, 401, "$path requires a token");
     like(http(GET => $path)->{headers}{'www-authenticate'}, qr/^Bearer/, "$path returns WWW-Authenticate");
     my $expired = http(GET => $path, Authorization => 'Bearer ' . token(sub => 'u1', exp => 1));
     is($expired->{status}, 401, "$path rejects an expired token");
-    is(JSON::decode_json($expired->{body})->{code}, 109, "$path reports an expired token by its own code");
+    is(JSON::decode_json($expired->{body})->{code}, 109, "$path reports an expired token with code 109");
     is(http(GET => $path, Authorization => 'Bearer ' . token(sub => 'u1', secret => 'x' x 32))->{status}, 401, "$path rejects a forged token");
     is(http(GET => "$path?token=" . token(sub => 'u1'))->{status}, 401, "$path ignores a token in the URL");
     is(http(POST => $path, 'Content-Length' => 0)->{status}, 405, "$path accepts only GET");

@@ -49,7 +49,7 @@ symlink $ENV{STORE_SERVER} =~ s/server$/cli/r, "$folder/bin/valkey-cli" or die "
 my @address;
 my $generation = 0;
 
-# Gives these nodes new addresses.
+# Assigns new addresses to these nodes.
 sub renew
 {
     for my $i (@_) { $address[$i] = sprintf '127.%d.%d.%d', 1 + ++$generation, 1 + $$ / 250 % 250, 1 + $$ % 250 }

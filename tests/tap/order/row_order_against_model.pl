@@ -1,8 +1,9 @@
 # Tests, with random devices, in-flight windows, acks, retries and relays, that a row's changes are first delivered in
-# commit order and that no notification is lost.  Each seed is a user with a few rows, several devices and a separate
-# random sequence; many users run in parallel on the same servers. CLAIRON_ORDER_SEED=n starts at seed n,
-# CLAIRON_ORDER_SEEDS=n sets the number of seeds, and CLAIRON_ORDER_STEPS=n their length. CLAIRON_TEST_SHARDS=4 splits
-# the store.
+# commit order and that no notification is lost.
+#
+# Each seed is a user with a few rows, several devices and a separate random sequence; many users run in parallel on the
+# same servers. CLAIRON_ORDER_SEED=n starts at seed n, CLAIRON_ORDER_SEEDS=n sets the number of seeds, and
+# CLAIRON_ORDER_STEPS=n their length. CLAIRON_TEST_SHARDS=4 splits the store.
 use strict;
 use warnings;
 
@@ -266,7 +267,7 @@ sub run_loops
     return;
 }
 
-# Faults that affect all users: a killed relay, a stopped relay, redriven notifications.
+# These faults affect all users: a killed relay, a stopped relay, redriven notifications.
 sub inject_fault
 {
     my $what = int rand 100;

@@ -57,7 +57,7 @@ $all->close;
 is_deeply(resume($relay, 'u1', $behind, notify('u1')), [ 'whole', '' ],
     'a client resumes from a cursor after the loss');
 
-# Older notifications than those in the replay buffer are read from the store.
+# Notifications that are no longer in the replay buffer are read from the store.
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u3}', '{}') FROM generate_series(1, 600)});
 $last = notify('u1');
 wait_until('all notifications are stored', sub { $store->entries == 606 });

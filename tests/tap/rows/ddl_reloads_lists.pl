@@ -56,7 +56,7 @@ sub check
     $clients[$_]->run_until("the reload of $command arrives", sub { reloads($clients[$_], 't') > $known[$_] }) for 0, 1;
     my $after = $of{denied} ? 103 : truth('t');
     isnt($after, $before, "$command: the rows change");
-    is(request($_, 't'), $after, $of{denied} ? "$command: the list is denied" : "$command: the list equals the table at rest") for @clients;
+    is(request($_, 't'), $after, $of{denied} ? "$command: the list is denied" : "$command: the list equals the table after the command") for @clients;
     $_->close for @clients;
     return;
 }

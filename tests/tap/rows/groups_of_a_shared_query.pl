@@ -1,5 +1,5 @@
-# Tests that a query shared by users with the same groups does not disclose rows of a group that only one of them has
-# joined.
+# Tests that a query shared by users with the same groups does not disclose rows of a group that only one of these users
+# has joined.
 use strict;
 use warnings;
 

@@ -1,11 +1,12 @@
-# Tests that live lists of the client show only states of the table, never move backwards, and equal it at rest, with
-# random transactions and faults.
+# Tests that live lists of the client show only states of the table, never move backwards, and equal the table after the
+# last change, with random transactions and faults.
 #
 # Writers commit random transactions on a primary. Two relays share a store; each reads rows from the primary or from a
-# standby whose replay is paused and resumed. Clients use both relays, over WebSocket and server-sent events; one loads
-# its rows from primary, standby and relay in turn. Relays, store, both servers and connections are paused, killed and
-# cut. With PostgreSQL 16 and later, the standby may also feed the relays. Every second round has synchronous
-# replication. Commits then become visible on the primary long after relays have read them, perhaps in another order.
+# standby whose replay is paused and resumed. Clients use both relays, over WebSocket and SSE; one client loads its rows
+# from the primary, the standby and the relay in turn. Relays, the store and both servers are paused and killed, and
+# connections are cut. With PostgreSQL 16 and later, the relays may also read their notifications from the standby.
+# Every second round has synchronous replication. Commits then become visible on the primary long after relays have read
+# them, perhaps in another order.
 #
 # The long form has a random seed. CLAIRON_LIVE_SEED=n repeats a run; CLAIRON_LIVE_ROUNDS=n and CLAIRON_LIVE_FAULTS=n
 # per round make it longer.

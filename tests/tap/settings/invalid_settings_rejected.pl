@@ -71,7 +71,7 @@ is((clairon([ 'relay', '--check', "--auth.hs256_secret=$secret", '--feed.conninf
 is((clairon([ 'relay', '--check' ], CLAIRON_AUTH_HS256_SECRET => $secret, CLAIRON_FEED_CONNINFO => 'dbname=x'))[0], 0,
     '--check accepts variables without a file');
 
-# Lines of the file that are invalid.
+# Invalid lines of the file are rejected.
 check_rejected('an unknown key', valid_settings('[gate]', 'listn = 1'),
     qr{^clairon relay: \Q$file\E:8: \[gate\] listn is not a setting; did you mean \[gate\] listen\?.*max_connections});
 check_rejected('a misplaced key', valid_settings('[gate]', 'roles = feed'), qr{:8: .*did you mean \[relay\] roles\?});
@@ -85,7 +85,7 @@ check_rejected('a broken section', valid_settings('[gate'), qr{\Q$file\E:7: a se
 check_rejected('a zero byte', valid_settings("[gate]\0"), qr{\Q$file\E:7: a line must not contain a NUL byte});
 check_rejected('a secret as the name of a setting', valid_settings('[auth]', "SECRET+$secret=="), qr{\Q$file\E:8: a name may contain only letters});
 
-# Values in the file that are invalid.
+# Invalid values in the file are rejected.
 my $at = "$file:8: [gate]";
 check_rejected("$_->[0]", valid_settings('[gate]', $_->[0]), "$at $_->[1]") for
   [ 'ping = soon',      'ping must be a duration from 100ms to 1h in ms, s, m, h or d, not "soon"' ],
@@ -123,7 +123,7 @@ check_rejected("a conninfo with $_->[0]", "[auth]\nhs256_secret_file = $folder/s
   [ 'a password with spaces', 'conninfo', 'host=x password=a hunter2=b', qq{a libpq connection string: keyword=value pairs such as host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or postgresql://user\@host/app (libpq: invalid connection option "..")} ],
   [ 'quotes in its password', 'conninfo', 'postgresql://u:hun"ter2"SECRET"@[::1/x', qq{a libpq connection string: keyword=value pairs such as host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or postgresql://user\@host/app (libpq: } ];
 
-# Missing settings, and files with invalid contents.
+# Missing settings, and files with invalid contents, are rejected.
 my $feed = "[feed]\nconninfo = dbname=x\n";
 check_rejected('a missing secret', $feed, qr{\Q$file\E: missing key \[auth\] hs256_secret_file \(or hs256_secret, or public_key_file\)});
 check_rejected('a missing conninfo', "[auth]\nhs256_secret_file = $folder/secret\n", qr{\Q$file\E: missing key \[feed\] conninfo});

@@ -64,7 +64,7 @@ $client{$_}->ack($all) for @users;
 wait_until('all acks are stored', sub { $store->pending('clairon:{0}:stream') == 1 });
 is_deeply([ map { shards_with("ack:$_") } $team, $several ], [], 'acks of shared notifications are stored in the first shard');
 
-# Membership changes apply in all shards.
+# Membership changes apply to all shards.
 $pg->safe_psql('postgres', q{
     BEGIN; DELETE FROM clairon.member WHERE user_id = 'u2'; INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u3'); COMMIT;
     INSERT INTO team VALUES (2, 't1')});

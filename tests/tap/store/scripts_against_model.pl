@@ -1,7 +1,8 @@
-# Tests the feed's scripts against a simple model, with random calls in random order.  A seeded run calls acquisitions,
-# batches (new, repeated, overlapping, with holes, of feeds that lost the slot; as scripts and as transactions), resets,
-# delivery reports and acks, and empties the store. CLAIRON_SCRIPTS_SEED=n repeats a run; CLAIRON_SCRIPTS_STEPS=n makes
-# it longer.
+# Tests the feed's scripts against a simple model, with random calls in random order.
+#
+# A seeded run calls acquisitions, batches (new, repeated, overlapping, with holes, of feeds that lost the slot; as
+# scripts and as transactions), resets, delivery reports and acks, and empties the store. CLAIRON_SCRIPTS_SEED=n repeats
+# a run; CLAIRON_SCRIPTS_STEPS=n makes it longer.
 use strict;
 use warnings;
 

@@ -72,7 +72,7 @@ $client->wait_row(540);
 sub stored_in { my ($from, $to) = @_; return [ grep { $_ >= $from && $_ <= $to } map { $_->{data} =~ /"after":\{"id":(\d+)/ } $store->entries ] }
 is_deeply(stored_in(531, 540), [ 531 .. 540 ], 'rows written after the restart are stored once');
 
-# Scripts are flushed.
+# Flushed scripts are loaded again.
 $store->execute('SCRIPT', 'FLUSH');
 insert(541, 550);
 $client->wait_row(550);

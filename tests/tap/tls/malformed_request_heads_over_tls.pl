@@ -37,7 +37,7 @@ sub check_rejected
 }
 
 is(send_records($inner)->{status}, 200, 'a valid head is accepted');
-is(send_records("POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 10\r\n\r\n", '{"ids"', ':[]', '}')->{status}, 400, 'a body in further records is accepted');
+is(send_records("POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 10\r\n\r\n", '{"ids"', ':[]', '}')->{status}, 400, 'a body in later records is read');
 check_rejected(400, [ $_->[0] ], @$_[ 1, 2 ]) for Clairon::Test::MalformedHeads::ambiguous($auth);
 check_rejected(431, [ $_->[0] ], $_->[1], qr/too long/) for Clairon::Test::MalformedHeads::too_long();
 for my $other ("Upgrade: foo\r\nConnection: Upgrade\r\n", "Upgrade: h2c\r\nConnection: Upgrade\r\n", "Upgrade: websocket\r\n")
