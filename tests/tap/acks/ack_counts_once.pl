@@ -32,7 +32,7 @@ is_deeply([ map { pending_count($_) } @ids ], [ 2, 2, 3 ], 'repeated ids in a ba
 $one->ack(@ids);
 wait_until('the third ack is stored', sub { pending_count($ids[2]) eq '2' });
 is_deeply([ map { pending_count($_) } @ids ], [ 2, 2, 2 ], 'a later batch does not count the same acks again');
-is(acked_by($ids[0]), 'u1', 'a trace reports the ack while other users are pending');
+is(acked_by($ids[0]), 'u1', 'a trace reports the ack while the notification is pending for other users');
 is($store->execute('LLEN', $store->of($ids[0], "trace:$ids[0]")), 3, 'repeated acks add no event to the trace');
 
 # A user can acknowledge only notifications for that user.

@@ -16,7 +16,7 @@ my $id = $pg->safe_psql('postgres',
     q{SELECT clairon.notify('ALL', NULL, '{"mark": "open"}', ack_required => true, ttl => '1 hour')});
 $one->run_until('the notification arrives', sub { of_mark($one, 'open') });
 my $acks = $store->of($id, "ack:$id");
-wait_until('the recipient is pending', sub { $store->execute('HLEN', $acks) == 1 });
+wait_until('the notification is pending for the recipient', sub { $store->execute('HLEN', $acks) == 1 });
 $relay->kill9; # from here on, the test calls the scripts
 
 my ($stream, $pending, $due) = map { $store->of($id, $_) } qw(stream pending due);

@@ -60,7 +60,7 @@ $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
 wait_until('the notification expires', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 is(scalar(errors($id)), 0, 'a notification that all recipients acknowledged has no error log entry');
 
-# A group that is known only from tokens.
+# The group is known only from tokens.
 my $guest = $relays[1]->client('g1', groups => { CLUB => ['c1'] });
 $id = notify('CLUB', 'c1', 'club', '');
 $guest->run_until('the notification arrives', sub { of_mark($guest, 'club') });

@@ -137,7 +137,7 @@ unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: $_\r\n\r\
 unlike(raw("GET /healthz HTTP/1.1\r\nHost: x\r\nX : y\r\n\r\n"), qr/^HTTP\S+ 5/m, 'a space before the colon of a header causes no server error');
 
 # Unusual paths cause no error.
-is(http(GET => $_, as => 'u1')->{status}, 404, "$_ is not found")
+is(http(GET => $_, as => 'u1')->{status}, 404, "$_ returns 404")
   for '/v1/sse/', '/v1/sse/../poll/x', '/V1/sse', '/v1/notifications/../../etc', '/v1/notifications/%2e%2e', '/../../etc/passwd';
 is_deeply(statuses("GET /v1/sse%00 HTTP/1.1\r\nHost: x\r\n$auth\r\n"), [400], 'a NUL in a path is rejected');
 isnt(http(GET => $_, as => 'u1')->{status}, 500, "$_ causes no error") for '//v1/poll?wait=0', '/v1/./poll?wait=0', 'http://x/v1/poll?wait=0', '/v1/poll?wait=0&' . 'a&' x 3000,

@@ -23,7 +23,7 @@ sub listed { my ($code, $out, $err) = clairon('errors', 'list', '--json', @_);
     is($code, 0, "errors list @_ exits with 0") or diag $err;
     return map { JSON::decode_json($_) } split /\n/, $out }
 
-# Waits until the deliveries to both users are reported, and then lets their ack timeouts of an hour expire.
+# Waits until the deliveries to both users are reported, and then ends their ack timeouts of an hour.
 sub end_timeouts
 {
     my ($id) = @_;

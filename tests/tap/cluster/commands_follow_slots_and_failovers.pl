@@ -50,7 +50,7 @@ sub check_commands
     is(($relay->run('errors', 'drop', '--limit', 2))[1], "dropped 2 entries\n",
         "$kind: the number of dropped entries is printed");
     is_deeply([ map { $_->{id} } $store->errors ], [ map { $_->{id} } @listed[ 2 .. $#listed ] ], "$kind: the oldest entries are dropped");
-    is_deeply([ map { ($relay->run('trace', $_))[0] } @ids[ 0 .. 3 ] ], [ (0) x 4 ], "$kind: a trace is found in any shard");
+    is_deeply([ map { ($relay->run('trace', $_))[0] } @ids[ 0 .. 3 ] ], [ (0) x 4 ], "$kind: traces are read from any shard");
     is(($relay->run('trace', '01234567-89ab-8def-8123-456789abcdef'))[0], 1, "$kind: an unknown id has no trace");
     return @ids;
 }

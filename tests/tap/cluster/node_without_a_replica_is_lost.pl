@@ -99,7 +99,7 @@ sub check_new_clients
     cmp_ok($bye->{in}, '>=', 5000, "$what: the bye has a reconnect delay");
     my $response = $poll->read_response;
     is("$response->{status} $response->{headers}{'retry-after'}", '503 5', "$what: a poll of its users is rejected");
-    return is(join(' ', map { "$_->{t} " . ($_->{code} // '') } $stream->wait_end), 'bye 4201', "$what: an event stream of its users ends");
+    return is(join(' ', map { "$_->{t} " . ($_->{code} // '') } $stream->wait_end), 'bye 4201', "$what: an SSE stream of its users ends");
 }
 
 sub confirmed { return $pg->safe_psql('postgres', 'SELECT confirmed_flush_lsn FROM pg_replication_slots') }

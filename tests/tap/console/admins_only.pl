@@ -31,7 +31,7 @@ my @data = ([ GET => '/v1/console' ], [ GET => '/v1/console/errors' ], [ POST =>
 my @page = ([ GET => '/console' ], [ GET => '/console/console.css' ], [ GET => '/console/console.js' ]);
 
 # By default, the console is disabled for all users.
-is(http($_->[0], $_->[1], body => $_->[2], relay => $without)->{status}, 404, "$_->[1] is not found unless gate.console is on") for @data, @page;
+is(http($_->[0], $_->[1], body => $_->[2], relay => $without)->{status}, 404, "$_->[1] returns 404 unless gate.console is on") for @data, @page;
 
 # The page contains no data and loads nothing from other hosts.
 for (@page)
@@ -53,7 +53,7 @@ is(http(POST => '/console', body => '')->{status}, 405, 'the page accepts only G
 my $folder = http(GET => '/console/', token => 0);
 is_deeply([ $folder->{status}, $folder->{headers}{location} ], [ 308, '../console' ], 'a path with a trailing slash is redirected, also behind a proxy');
 is(http(GET => '/console/', relay => $without)->{status}, 404,
-    'a path with a trailing slash is not found without the console');
+    'a path with a trailing slash returns 404 without the console');
 
 # The data is available to admins, and to pages of the same host.
 for (@data)

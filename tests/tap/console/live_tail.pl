@@ -30,7 +30,7 @@ my $test = { payload => { mark => 'test' }, routing => { audience => { type => '
 for ([ GET => '/v1/console/latest' ], [ GET => '/v1/console/rules' ], [ GET => '/v1/console/user?id=u1' ], [ POST => '/v1/console/notifications', $test ])
 {
     my ($method, $path, $body) = @$_;
-    is(http($method, $path, body => $body, relay => $without)->{status}, 404, "$path is not found unless gate.console is on");
+    is(http($method, $path, body => $body, relay => $without)->{status}, 404, "$path returns 404 unless gate.console is on");
     is(http($method, $path, body => $body, token => 0)->{status}, 401, "$path without a token is rejected");
     my $response = http($method, $path, body => $body, claims => { admin => JSON::false });
     is_deeply([ $response->{status}, $response->{json}{code} ], [ 403, 103 ], "$path without the claim admin is rejected");
@@ -109,7 +109,8 @@ like($default->{only_when}, qr/id > 1/, 'a rule is returned with its condition')
 is(length $many->{targets}, 200, 'long lists of targets are truncated');
 is(readers(), 1, 'all requests use one database connection');
 wait_until('the idle database connection is closed', sub { readers() == 0 });
-is(http(GET => '/v1/console/rules', relay => $without)->{status}, 404, 'the rules are not found without the console');
+is(http(GET => '/v1/console/rules', relay => $without)->{status}, 404,
+    'the path of the rules returns 404 without the console');
 
 $store->stop;
 wait_until('the relay has lost its store connection', sub { !defined http(GET => '/v1/console')->{json}{store} });

@@ -28,7 +28,7 @@ $open->quit;
 $relay->wait_ready;
 unlike($relay->log_text, qr/timeout/, 'slot creation succeeds after longer than lock_timeout');
 
-# The copy of memberships takes longer than statement_timeout.
+# The membership copy takes longer than statement_timeout.
 is($store->execute('SCARD', $store->shared('members:TEAM:t1')), $MEMBERS, 'all memberships are copied');
 is($relay->metric('clairon_feed_reconnects_total'), 0, 'memberships are copied without a retry');
 my $client = $relay->client('u1');

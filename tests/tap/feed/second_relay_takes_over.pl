@@ -23,7 +23,8 @@ is($client->wait_for('msg')->{n}{payload}{after}{id}, 1, 'a relay in standby ser
 $first->kill9;
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(2, 100) i});
 $client->wait_notifications(100);
-like(($second->get('/readyz'))[1], qr/"feed":"streaming"/, 'the second relay takes over when the first one is killed');
+like(($second->get('/readyz'))[1], qr/"feed":"streaming"/,
+    'the second relay takes over when the first relay is killed');
 is(scalar $store->entries, 100, 'no row is stored twice');
 
 # Simulates a relay that finds an inactive slot just before another relay acquires it: the relay acquires the progress,

@@ -320,7 +320,7 @@ is(upgrade('Sec-WebSocket-Key' => undef)->{status}, 400, 'h.5 a missing key is r
 is(upgrade('Sec-WebSocket-Key' => $_->[0])->{status}, 400, "h.6 a key that is $_->[1] is rejected")
   for [ 'dGhlIHNhbXBsZQ==', 'too short' ], [ 'dGhlIHNhbXBsZSBub25jZSBpcyBsb25n', 'too long' ],
   [ 'dGhlIHNhbXBsZSBub25jZ!==', 'not base64' ], [ 'x' x 300, 'far too long' ];
-is(upgrade(':path' => '/v1/elsewhere')->{status}, 404, 'h.7 an unknown path is not found');
+is(upgrade(':path' => '/v1/elsewhere')->{status}, 404, 'h.7 an unknown path returns 404');
 is(upgrade('Sec-WebSocket-Protocol' => 'chat')->{status}, 400, 'h.8 an unknown subprotocol is rejected');
 is(upgrade(':method' => 'POST', 'Content-Length' => 0)->{status}, 405, 'h.9 another method is rejected');
 is(upgrade('Sec-WebSocket-Extensions' => 'permessage-deflate; client_max_window_bits')

@@ -65,7 +65,7 @@ is(http("/v1/notifications/$id", publish => JSON::false)->{status}, 403, 'a trac
 my $away = $relay->client('away');
 $away->run_until('the notification arrives', sub { letters_of($away, 1) });
 $away->ack($id);
-wait_until('no user is pending', sub { !@{ trace($id)->{waiting} } });
+wait_until('the notification is no longer pending', sub { !@{ trace($id)->{waiting} } });
 my $before = trace($id)->{events};
 $store->execute('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream');
 $trace = trace($id);
