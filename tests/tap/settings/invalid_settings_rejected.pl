@@ -143,7 +143,7 @@ for my $case ([ 'garbage', 'MCowBQ==', 'not a public key in PEM' ],
     write_text("$folder/public", "-----BEGIN PUBLIC KEY-----\n$case->[1]\n-----END PUBLIC KEY-----\n");
     check_rejected("a public key: $case->[0]", "$feed\[auth]\npublic_key_file = $folder/public\n", qr{:4: .*\Q$case->[2]\E.*RSA, or EC on P-256$});
 }
-check_rejected('a certificate without a key', valid_settings('[gate]', "tls_cert = $folder/secret"), qr{missing key \[gate\] tls_key: \Q$file\E:8});
+check_rejected('a certificate without a key', valid_settings('[gate]', "tls_cert = $folder/secret"), qr{missing key \[gate] tls_key: required by \Q$file\E:8});
 
 my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
 my $pem = 'tls_cert and tls_key must be a PEM certificate and its key: could not';
