@@ -21,10 +21,10 @@ const ALL = ['*'];
 
 /**
  * States, reported through `onState`:
- *   connecting  fetching a token, opening the socket, waiting for `connected`
- *   open        notifications are delivered
- *   waiting connection lost; the next attempt starts after `retryIn` ms
- *   closed final: close() was called, or the relay's close code forbids a reconnect
+ *   connecting: fetching a token, opening the socket, waiting for `connected`
+ *   open: notifications are delivered
+ *   waiting: connection lost; the next attempt starts after `retryIn` ms
+ *   closed: final, because close() was called, or the relay's close code forbids a reconnect
  *
  * `options`: the result of settingsOf().
  * `owner`: cursor(); wanted(), its topics or undefined; isUser(user), false for any user

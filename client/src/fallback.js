@@ -14,8 +14,8 @@ export function createFallback(transports) {
   let retryMs = RETRY_BEST_MS;
 
   /**
-   * A connection is open. Returns the milliseconds until the next attempt with the best transport, or 0 if it is
-   * in use. They double each time.
+   * A connection is open. Returns the delay in milliseconds until the next attempt with the best transport, or
+   * 0 if it is in use. The delay doubles each time.
    */
   function opened() {
     failures = 0;

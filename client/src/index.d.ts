@@ -64,7 +64,7 @@ export interface Options {
   token: string | (() => string | Promise<string>);
   /** Cursor (how far a client has read) to resume from, for example a saved `client.pos`; overrides `storage`. */
   pos?: string;
-  /** Maximum unacknowledged notifications; the relay may grant less. */
+  /** Maximum unacknowledged notifications; the relay may grant fewer. */
   window?: number;
   /** Topics to receive (exact, or a prefix with `*` at its end). Default: all notifications of the user. */
   topics?: string | readonly string[];
@@ -112,8 +112,8 @@ export interface StateChange {
 
 export interface Events {
   /**
-   * Emitted for every notification before its handlers are called, and again after a handler failed. A listener does not affect
-   * acknowledgement.
+   * Emitted for every notification before its handlers are called, and again after a handler failed. A listener does
+   * not affect acknowledgement.
    */
   message: Notification;
   /** A duplicate. Handlers receive it only if the notification had no handler the first time. */

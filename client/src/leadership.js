@@ -8,7 +8,7 @@
 export function createLeadership(name, elected, deposed) {
   let turn; // an AbortController: cancels the lock request, or releases the lock
 
-  /** Requests the lock. `steal`: takes it from its current holder. */
+  /** Requests the lock. `steal`: acquires it even if another tab holds it. */
   async function enter(steal) {
     leave();
     turn = new AbortController();

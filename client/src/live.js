@@ -12,8 +12,8 @@ import { demandFor } from './demand.js';
 export function createLiveRows(access, source, { rule, key, load } = {}) {
   const { client, report } = access;
   const demand = demandFor(`live('${source}')`);
-  demand(key?.length || !(key || load), 'key: a column or an array of columns');
-  demand(!load || load.call, 'load: a function');
+  demand(key?.length || !(key || load), 'key must be a column or an array of columns');
+  demand(!load || load.call, 'load must be a function');
   const listeners = new Set();
   let current = { rows: [], loading: true };
   let isClosed = false;

@@ -1,4 +1,4 @@
-// once.js: one call per task of the browser.
+// once.js: runs a function at most once per task of the browser.
 
 /** Returns a function. If it is called once or more in a task, `act` runs once, after the task. */
 export function oncePerTask(act) {

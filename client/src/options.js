@@ -20,18 +20,18 @@ export function settingsOf(options = {}) {
   for (const [name, valid] of Object.entries(VALUES)) {
     const given = [settings[name]].flat();
     const isValid = given.length && given.every((value) => valid.includes(value));
-    demand(isValid, `${name}: one of ${valid.join(', ')}`);
+    demand(isValid, `${name} must be one of ${valid.join(', ')}`);
   }
   for (const name of ['window', 'dedupe']) {
     const value = settings[name] ?? 1;
-    demand(Number.isInteger(value) && value > 0, `${name}: a positive integer`);
+    demand(Number.isInteger(value) && value > 0, `${name} must be a positive integer`);
   }
   if (settings.topics) {
     settings.topics = [settings.topics].flat();
-    demand(settings.topics.every((topic) => topic?.trim), 'topics: an array of strings');
+    demand(settings.topics.every((topic) => topic?.trim), 'topics must be an array of strings');
   }
   const { token } = settings;
-  demand(token && (token.call || token.trim), 'token: a string or a function');
+  demand(token && (token.call || token.trim), 'token must be a string or a function');
   settings.url = socketUrl(settings.url);
   settings.backoff = createBackoff(settings.backoff);
   const hasMeans = (name) => settings[name === 'ws' ? 'WebSocket' : 'fetch'];
@@ -47,7 +47,7 @@ function socketUrl(url = '/v1/ws') {
     resolved = new URL(url, globalThis.location);
     resolved.protocol = resolved.protocol.replace('http', 'ws');
   } catch {} // rejected below
-  demand(/^wss?:/.test(resolved?.protocol), `url: ${url} must start with ws://, wss://, http:// or https://`);
+  demand(/^wss?:/.test(resolved?.protocol), `url ${url} must start with ws://, wss://, http:// or https://`);
   if (resolved.pathname === '/') resolved.pathname = '/v1/ws';
   return resolved.href;
 }

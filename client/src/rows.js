@@ -14,7 +14,7 @@ import { createTable } from './table.js';
 
 export { seen } from './seen.js';
 
-const SPREAD_MS = 1_000; // so that the clients of a relay do not load at the same time
+const SPREAD_MS = 1_000; // so that the clients of a relay do not load simultaneously
 
 const REFUSALS = [NOT_ADDRESSED, TOO_MANY_ROWS];
 

@@ -92,7 +92,7 @@ export function openStream(transport, fetch, url) {
   /** Requests the rows of a live list. The reply is a frame, as on a WebSocket. */
   async function fetchRows({ r, ...query }) {
     let reply;
-    if (pos) query.pos = pos; // another relay may answer, which has not read as far
+    if (pos) query.pos = pos; // another relay, which has not read as far, may reply
     try {
       const response = await request(`rows?${new URLSearchParams(query)}`);
       const body = await response.json();

@@ -1,16 +1,16 @@
 // tabs.js: one connection for all tabs of one user. The leader owns it, and forwards frames to the followers.
 //
 // Messages on the channel, each with the sender `from`, and with `leads` if the sender is a leader:
-//   topics   to the leader: the follower's `topics`
-//   hello to the leader: `topics`, and a request for the notifications since `pos` (undefined: new tab)
-//   open     to all: the sender is the leader now
-//   connected to one: the reply to hello
-//   frames   to all except `from`, or `to` one: frames from the relay, and `pos`, the cursor before them
-//   state    to all: the state of the connection
-//   send     to the leader: send this ack, nack or request of a live list
-//   ping     to the leader: check that it responds   pong: the reply
-//   wake     to the leader: reconnect without waiting
-//   bye      to the leader: drop the sender's topics
+//   topics     to the leader: the follower's `topics`
+//   hello      to the leader: `topics`, and a request for the notifications since `pos` (undefined: new tab)
+//   open       to all: the sender is the leader now
+//   connected  to one: the reply to hello
+//   frames     to all except `from`, or `to` one: frames from the relay, and `pos`, the cursor before them
+//   state      to all: the state of the connection
+//   send       to the leader: send this ack, nack or request of a live list
+//   ping       to the leader: check that it responds; `pong`: the reply
+//   wake       to the leader: reconnect without waiting
+//   bye        to the leader: drop the sender's topics
 
 import { createConnection } from './connection.js';
 import { createLeadership } from './leadership.js';

@@ -284,9 +284,9 @@ test('a load() that returns no array is reported as such', async (t) => {
 
 test('invalid options of live() are rejected by name', async (t) => {
   const { client } = await start(t);
-  assert.throws(() => client.live('t', { load: () => [] }), /live\('t'\): key: a column or an array of columns/);
-  assert.throws(() => client.live('t', { key: [] }), /key:/);
-  assert.throws(() => client.live('t', { key: 'id', load: [] }), /live\('t'\): load: a function/);
+  assert.throws(() => client.live('t', { load: () => [] }), /live\('t'\): key must be a column or an array of columns/);
+  assert.throws(() => client.live('t', { key: [] }), /key must be a column/);
+  assert.throws(() => client.live('t', { key: 'id', load: [] }), /live\('t'\): load must be a function/);
 });
 
 test('a gap or a connection that did not resume causes a load, and a resumed connection does not', async (t) => {
@@ -351,7 +351,7 @@ test('a composite key identifies rows, and a missing key is rejected', async (t)
   socket.sends(change('create', { after: { a: 1, b: 1 } }), change('create', { after: { a: 1, b: 2 } }));
   socket.sends(change('delete', { before: { a: 1, b: 1 } }));
   await rowsAre(list, [{ a: 1, b: 2 }]);
-  assert.throws(() => client.live('t', { load: () => [] }), /live\('t'\): key: a column/);
+  assert.throws(() => client.live('t', { load: () => [] }), /live\('t'\): key must be a column/);
 });
 
 test('rows are loaded once, even when the first connection resumes from a stored cursor', async (t) => {

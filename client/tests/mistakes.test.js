@@ -20,21 +20,21 @@ function start(t, options) {
 }
 
 const INVALID_OPTIONS = [
-  [undefined, /token: a string or a function/],
+  [undefined, /token must be a string or a function/],
   [{ token: 'T', tokne: 1 }, /unknown option tokne, valid: url, token/],
-  [{ url: ADDRESS }, /token: a string or a function/],
-  [{ url: ADDRESS, token: '' }, /token: a string or a function/],
-  [{ url: ADDRESS, token: { token: 'T' } }, /token: a string or a function/],
-  [{ url: ADDRESS, token: 'T', ack: 'later' }, /ack: one of auto, manual/],
-  [{ url: ADDRESS, token: 'T', transports: ['carrier pigeon'] }, /transports: one of ws, sse, poll/],
-  [{ url: ADDRESS, token: 'T', transports: [] }, /transports: one of ws, sse, poll/],
-  [{ url: ADDRESS, token: 'T', window: -1 }, /window: a positive integer/],
-  [{ url: ADDRESS, token: 'T', window: '8' }, /window: a positive integer/],
-  [{ url: ADDRESS, token: 'T', dedupe: 0 }, /dedupe: a positive integer/],
-  [{ url: ADDRESS, token: 'T', topics: [7] }, /topics: an array of strings/],
-  [{ url: 'localhost:8080', token: 'T' }, /url: localhost:8080 must start with ws:\/\/, wss:\/\/, http:\/\/ or https:\/\//],
-  [{ url: 'relay.example.org', token: 'T' }, /url: relay\.example\.org must start with/],
-  [{ url: 'ftp://relay.test', token: 'T' }, /url: ftp:\/\/relay\.test must start with/],
+  [{ url: ADDRESS }, /token must be a string or a function/],
+  [{ url: ADDRESS, token: '' }, /token must be a string or a function/],
+  [{ url: ADDRESS, token: { token: 'T' } }, /token must be a string or a function/],
+  [{ url: ADDRESS, token: 'T', ack: 'later' }, /ack must be one of auto, manual/],
+  [{ url: ADDRESS, token: 'T', transports: ['carrier pigeon'] }, /transports must be one of ws, sse, poll/],
+  [{ url: ADDRESS, token: 'T', transports: [] }, /transports must be one of ws, sse, poll/],
+  [{ url: ADDRESS, token: 'T', window: -1 }, /window must be a positive integer/],
+  [{ url: ADDRESS, token: 'T', window: '8' }, /window must be a positive integer/],
+  [{ url: ADDRESS, token: 'T', dedupe: 0 }, /dedupe must be a positive integer/],
+  [{ url: ADDRESS, token: 'T', topics: [7] }, /topics must be an array of strings/],
+  [{ url: 'localhost:8080', token: 'T' }, /url localhost:8080 must start with ws:\/\/, wss:\/\/, http:\/\/ or https:\/\//],
+  [{ url: 'relay.example.org', token: 'T' }, /url relay\.example\.org must start with/],
+  [{ url: 'ftp://relay.test', token: 'T' }, /url ftp:\/\/relay\.test must start with/],
 ];
 
 for (const [options, message] of INVALID_OPTIONS) {
