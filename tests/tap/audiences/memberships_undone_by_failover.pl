@@ -25,8 +25,8 @@ $clients{$_}->wait_row(1) for qw(stays leaves);
 my $written = $primary->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 wait_until('the slot is confirmed', sub {
     $primary->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$written' FROM pg_replication_slots WHERE slot_type = 'logical'") eq 't' });
-$primary->safe_psql('postgres',
-    'CHECKPOINT'); # writes the slot to disk, so that the test can copy it as failover tools do
+# Writes the slot to disk, so that the test can copy it as failover tools do.
+$primary->safe_psql('postgres', 'CHECKPOINT');
 my $slot = $primary->basedir . '/slot';
 system('cp', '-a', $primary->data_dir . '/pg_replslot/clairon', $slot) == 0 or die 'could not copy the slot';
 # The copied slot sends the changes again.

@@ -10,8 +10,8 @@ use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1')});
-$pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon',
-    'clairon')}); # created now, because later it would wait for the lock on the table
+# Created now, because later it would wait for the lock on the table.
+$pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
 my $locker = $pg->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE clairon.member IN ACCESS EXCLUSIVE MODE');
 my $store = Clairon::Test::store();

@@ -119,7 +119,7 @@ $alice->ack($secret);
 wait_until('alice has acknowledged the notification', sub { $store->pending == 0 });
 my $odd = token(sub => "alice\",\"x\":\"", %good);
 is($relay->client('odd', token => $odd)->wait_for('connected')->{user}, "alice\",\"x\":\"", 'a user name may contain any character');
-publish('mallory', "a user name may contain any character");
+publish('mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n");
 my $stream = Clairon::Test::EventStream->open($relay, undef, Authorization => bearer('mallory'), ':path' => '/v1/sse?pos=' . $mallory->{messages}[0]{pos});
 $stream->wait_message('connected');
 is_deeply([ map { $stream->next_notification->{payload}{text} } 1, 2 ], [ 'for mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n" ], 'a string in a payload cannot start an SSE event');

@@ -296,7 +296,7 @@ my $twice = Clairon::Test::RawSocket->open($relay, ':path' => "/v1/ws?ticket=$ti
 $twice->send_json({ t => 'connect', r => 1, token => token(sub => 't4') });
 is($twice->read_to_end->{code}, 4001, 'a ticket with a token in connect opens no session');
 is(ws_with($ticket->{ticket}), 't3', 'a ticket of a rejected request remains valid');
-is(http(GET => "/v1/poll?$_", bearer('u1'))->{status}, 400, "the argument after an empty argument is read:$_") for '&wait=x', 'wait=0&&max=x', 'wait=0&=&max=x';
+is(http(GET => "/v1/poll?$_", bearer('u1'))->{status}, 400, "the argument after an empty argument is read: $_") for '&wait=x', 'wait=0&&max=x', 'wait=0&=&max=x';
 is(http(GET => '/v1/poll?ticket=' . ticket('t2')->{ticket})->{status}, 401, 'a poll accepts no ticket');
 isnt($store->execute('GET', $store->key('ticket:' . ticket('t2')->{ticket})), undef, 'the ticket of a poll stays in the store');
 
