@@ -29,8 +29,10 @@ FLAGS = (
     "--disable-extensions",
     "--disable-component-extensions-with-background-pages",
     "--disable-breakpad",
-    "--disable-features=PreloadTopChromeWebUI,WebUITabStrip,OptimizationHints,MediaRouter,Translate,SpareRendererForSitePerProcess",
+    "--disable-features=PreloadTopChromeWebUI,WebUITabStrip,WebUIOmniboxPopup,WebUIOmniboxAimPopup,OptimizationHints,MediaRouter,Translate,SpareRendererForSitePerProcess",
 )
+# The new tab page is an application of its own.
+PREFERENCES = {"session.restore_on_startup": 4, "session.startup_urls": ["about:blank"]}
 
 
 class Browser:
@@ -39,6 +41,7 @@ class Browser:
         options = Options()
         for flag in FLAGS:
             options.add_argument(flag)
+        options.add_experimental_option("prefs", PREFERENCES)
         options.add_argument(f"--user-data-dir={self.profile}/profile")
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         # The user that runs the tests may have no writable home directory.
