@@ -1,5 +1,7 @@
 """browser.py: a headless Chromium on the demo page, with accessors for its contents."""
 
+import atexit
+import functools
 import os
 import shutil
 import tempfile
@@ -145,11 +147,17 @@ class Pane:
         ).click()
 
 
+@functools.cache
+def the_browser():
+    browser = Browser()
+    atexit.register(browser.quit)
+    return browser
+
+
 class BrowserCase(StackCase):
-    """Test case with one browser for all tests of the class."""
+    """Test case with one browser for all tests of the process."""
 
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.browser = Browser()
-        cls.addClassCleanup(cls.browser.quit)
+        cls.browser = the_browser()

@@ -3,8 +3,8 @@
 
     tests/e2e/parallel.py FILE..
 
-Each file is a process with a separate demo and browser. CLAIRON_E2E_JOBS sets the number of parallel files (default:
-one per core, and one more). Until a file ends, its output is in build/work/log/e2e.
+Each file, or group of files, is a process with a separate demo and browser. CLAIRON_E2E_JOBS sets the number of
+parallel processes (default: one per core, and one more). Until a process ends, its output is in build/work/log/e2e.
 """
 
 import os
@@ -17,33 +17,41 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from pathlib import Path
 
-FILE_SECONDS = 1500
-# The longest tests start first.
-LONGEST = ("test_tabs.py", "test_console.py", "test_tour.py")
+GROUP_SECONDS = 1500
+# Files that share a demo and a browser, because these cost more than most tests; the longest groups start first. A
+# demo restarts its relay five times.
+GROUPS = (
+    ("test_tabs.py", "test_network.py"),
+    ("test_console.py", "test_console_errors.py"),
+    ("test_tour.py",),
+    ("test_app.py", "test_bank.py", "test_eportfolio.py", "test_storm.py", "test_bank_actor.py"),
+    ("test_examples.py", "test_fallback.py"),
+)
 LOGS = Path(os.environ["CLAIRON_WORK"]) / "log" / "e2e"
-RUNNING = []  # processes of the running files
+RUNNING = []  # processes of the running groups
 
 
-def run(file):
-    """Runs one file; returns its name, duration and output."""
+def run(files):
+    """Runs the files of a group; returns the status and the output with their names and duration."""
     began = time.monotonic()
-    log = LOGS / f"{Path(file).stem}.log"
+    log = LOGS / f"{Path(files[0]).stem}.log"
+    names = ",".join(files)
     wait_for_cpu()
     with open(log, "wb") as out:
-        child = start(file, out)
-    late = not ends_within(child, FILE_SECONDS)
+        child = start(files, out)
+    late = not ends_within(child, GROUP_SECONDS)
     RUNNING.remove(child)
     if late:
-        child.send_signal(signal.SIGINT)  # like Ctrl-C, so that the file stops its servers
+        child.send_signal(signal.SIGINT)  # like Ctrl-C, so that the tests stop their servers
         if not ends_within(child, 60):
             child.kill()
             child.wait()
     output = log.read_text(errors="replace").rstrip("\n")
     if late:
-        output += f"\nnot ok - stopped after {FILE_SECONDS} s: {file}"
+        output += f"\nnot ok - stopped after {GROUP_SECONDS} s: {names}"
     elif child.returncode != 0 and "\nRan " not in output:
-        output += f"\nnot ok - {file} ended with status {child.returncode} before its first result"
-    return child.returncode, f"# {time.monotonic() - began:.1f} s {file}\n{output}"
+        output += f"\nnot ok - {names} ended with status {child.returncode} before its first result"
+    return child.returncode, f"# {time.monotonic() - began:.1f} s {names}\n{output}"
 
 
 def runnable():
@@ -62,19 +70,21 @@ def wait_for_cpu():
         time.sleep(random.random())
 
 
-def start(file, out):
-    """Starts a file in its own session, because the kernel divides CPU time between sessions: in a common one, browsers
+def start(files, out):
+    """Starts a group in its own session, because the kernel divides CPU time between sessions: in a common one, browsers
     are slow beside the many servers of other tests. It stops, like on Ctrl-C, when this process ends."""
-    command = ["setpriv", "--pdeathsig", "INT", sys.executable, file, "-v"]
+    names = [Path(file).name for file in files]
+    command = ["setpriv", "--pdeathsig", "INT", sys.executable, "-m", "unittest", "-v", *names]
+    folder = Path(files[0]).parent
     child = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
     )
     RUNNING.append(child)
     return child
 
 
 def interrupt(waiting):
-    """Starts no more files and interrupts the running ones; they print their output so far."""
+    """Starts no more groups and interrupts the running ones; they print their output so far."""
     for each in waiting:
         each.cancel()
     for child in list(RUNNING):
@@ -92,11 +102,14 @@ def ends_within(child, seconds):
 
 def main(files):
     LOGS.mkdir(parents=True, exist_ok=True)
-    files = sorted(files, key=lambda file: not file.endswith(LONGEST))
+    groups = {group: [] for group in GROUPS}
+    for file in files:
+        name = Path(file).name
+        groups.setdefault(next((group for group in GROUPS if name in group), name), []).append(file)
     jobs = int(os.environ.get("CLAIRON_E2E_JOBS") or 1 + len(os.sched_getaffinity(0)))
     failed = False
     with ThreadPoolExecutor(jobs) as pool:
-        runs = [pool.submit(run, file) for file in files]
+        runs = [pool.submit(run, group) for group in groups.values() if group]
         signal.signal(signal.SIGINT, lambda *_: interrupt(runs))
         for ended in as_completed(runs):
             if ended.cancelled():

@@ -50,7 +50,7 @@ class Tour(unittest.TestCase):
         self.folder = Path(tempfile.mkdtemp(prefix="clairon-tour-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.checkout = self.folder / "clairon"
-        made = shutil.ignore_patterns("build", ".git", ".demo", "node_modules", "tmp_check")
+        made = shutil.ignore_patterns("build", ".git", ".demo", "node_modules", "__pycache__", "tmp_check")
         shutil.copytree(ROOT, self.checkout, ignore=made)
         self.copy_compiled()
         sudo = self.folder / "bin" / "sudo"
