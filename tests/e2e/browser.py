@@ -62,13 +62,19 @@ class Browser:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 720}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
+    def get_fresh(self, page):
+        """Opens the page without data stored in this tab."""
+        clear = {"source": "sessionStorage.clear()"}
+        added = self.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", clear)
+        self.driver.get(page)
+        self.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+
     def open(self, url, *users, fresh=True):
         """Opens the page with panes for these users and waits until all panes are connected."""
         page = f"{url}/?users={','.join(users)}"
-        self.driver.get(page)
         if fresh:  # without a stored cursor, so that the test receives only new notifications
-            self.driver.execute_script("sessionStorage.clear()")
-            self.driver.get("about:blank")
+            self.get_fresh(page)
+        else:
             self.driver.get(page)
         for user in users:
             self.pane(user).wait_state("open")

@@ -57,10 +57,7 @@ class ConsoleCase(BrowserCase):
 
     def open(self):
         """Opens the page without a stored token."""
-        self.browser.driver.get(f"{self.relay}/console")
-        self.browser.js("sessionStorage.clear()")
-        self.browser.driver.get("about:blank")
-        self.browser.driver.get(f"{self.relay}/console")
+        self.browser.get_fresh(f"{self.relay}/console")
 
     def keys(self, *keys):
         chain = ActionChains(self.browser.driver)
