@@ -269,7 +269,7 @@ layer_client() (
         exit $status' bash "$logs/client" "${files[@]#client/}"
 )
 
-# Each file has a separate browser and demo.
+# Each file, or group of files, has a separate browser and demo.
 layer_e2e() {
     local files
     mapfile -t files < <(files_of 'tests/e2e/test_*.py')
