@@ -33,7 +33,7 @@ FLAGS = (
     "--disable-breakpad",
     "--disable-features=PreloadTopChromeWebUI,WebUITabStrip,WebUIOmniboxPopup,WebUIOmniboxAimPopup,OptimizationHints,MediaRouter,Translate,SpareRendererForSitePerProcess",
 )
-# The new tab page is an application of its own.
+# The new tab page is a separate application.
 PREFERENCES = {"session.restore_on_startup": 4, "session.startup_urls": ["about:blank"]}
 
 
