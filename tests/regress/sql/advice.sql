@@ -1,7 +1,7 @@
--- watch warns about undelivered changes, and each error names its parameter, without PL/pgSQL context.
+-- watch warns about changes that would not be delivered. Errors name the parameter and omit the PL/pgSQL context.
 \set VERBOSITY default
 CREATE TABLE plain (id int PRIMARY KEY, owner text, state text);
--- targets and conditions that are not in the old row
+-- target and condition columns that are not in the old row
 SELECT clairon.watch('plain', 'USER', 'owner');
 SELECT clairon.watch('plain', 'USER', 'owner', operations => '{create}');
 SELECT clairon.watch('plain', 'USER', 'id');
@@ -22,7 +22,7 @@ DROP TABLE included;
 -- rules that never fire
 SELECT clairon.watch('plain', 'USER', '= , ');
 SELECT clairon.watch('plain', 'USER', 'owner', operations => '{truncate}');
--- errors of the called function, and of the caller
+-- errors of calls from SQL, from PL/pgSQL, and caught in PL/pgSQL
 SELECT clairon.watch('plain', 'USER', 'u1');
 SELECT clairon.watch('plain', 'USER', 'it''s');
 SELECT clairon.watch('plain', 'user', 'owner');

@@ -12,7 +12,7 @@ SELECT clairon.watch('task', 'ALL', name => 'third', operations => '{create,crea
 \x
 SELECT * FROM clairon.rules ORDER BY name;
 \x
--- a rule with an existing name is replaced
+-- watch replaces the rule with the same name
 SELECT clairon.watch('task', 'USER', 'watchers', priority => 'LOW');
 SELECT name, targets, priority FROM clairon.rules ORDER BY name;
 -- columns are stored by number
@@ -48,7 +48,7 @@ SELECT clairon.watch('task', 'USER', '=' || (SELECT string_agg(i::text, ',')
                                              FROM generate_series(1, 100001) AS i));
 SELECT clairon.watch('task', 'USER', '=a,' || repeat('x', 256));
 SELECT clairon.unwatch(NULL);
--- a null for a required value is SQLSTATE 22004
+-- NULL for a required value raises SQLSTATE 22004
 SELECT clairon.watch('task', 'USER', 'owner', operations => '{create,NULL}');
 SELECT clairon.watch('task', 'USER', 'owner', columns => '{id,NULL}');
 SELECT clairon.watch('task', 'USER', 'owner', name => NULL);
@@ -98,7 +98,7 @@ INSERT INTO guarded VALUES (1, 'u1');
 SELECT * FROM notes();
 DROP TABLE guarded;
 
--- a rule that exceeds a page has several rows
+-- a rule that does not fit into a page is stored in several rows
 SELECT clairon.watch('task', 'USER', '=' || (SELECT string_agg('user ' || i, ',') FROM generate_series(1, n) AS i),
                      name => 'long ' || n, only_when => 'id IN (' || (SELECT string_agg(i::text, ', ') FROM generate_series(1, n) AS i) || ')')
 FROM unnest('{100,200,500,5000}'::int[]) AS n;
@@ -116,7 +116,7 @@ SELECT clairon.watch('task', 'USER', '=short', name => 'long 5000');
 SELECT clairon.unwatch('task', 'long 500'), clairon.unwatch('task');
 SELECT count(*) FROM clairon.rule;
 
--- too many columns to store their names in a page
+-- the names of the columns do not fit into a page
 DO $$
 BEGIN
     EXECUTE format('CREATE TABLE wide (%s)', (SELECT string_agg('column_number_' || i || ' int', ', ')

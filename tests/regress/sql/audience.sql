@@ -24,7 +24,7 @@ UPDATE doc SET owner = 9 WHERE id = 1;
 SELECT * FROM notes();
 SELECT clairon.unwatch('doc');
 
--- a user in two groups loses the row in one: a live rule sends the update after the delete, even if no column of the rule changed
+-- a user loses a row through one group and keeps it through another: a live rule sends an update after the delete, even if none of its columns changed
 SELECT clairon.watch('doc', 'ROLE', 'readers', columns => '{id,body}');
 SELECT clairon.watch('doc', 'ROLE', 'readers', name => 'live', columns => '{id,body}', live => true);
 SELECT clairon.watch('doc', 'USER', 'readers', name => 'users', columns => '{id,body}', live => true);
@@ -41,7 +41,7 @@ SELECT clairon.watch('doc', 'USER', 'owner');
 UPDATE doc SET owner = 10 WHERE id = 1;
 DELETE FROM doc WHERE id = 1;
 SELECT * FROM notes();
--- a target within the key is always available
+-- a target column within the key is always in the WAL
 SELECT clairon.watch('doc', 'USER', 'id');
 UPDATE doc SET body = 'z' WHERE id = 2;
 UPDATE doc SET id = 20 WHERE id = 2;
@@ -55,7 +55,7 @@ TRUNCATE doc;
 SELECT * FROM notes();
 SELECT clairon.unwatch('doc');
 
--- a dropped target column denies, a renamed column is followed
+-- a rule follows a renamed target column; a dropped one denies delivery
 SELECT clairon.watch('doc', 'USER', 'owner');
 ALTER TABLE doc RENAME owner TO boss;
 INSERT INTO doc VALUES (1, NULL, 7, 'x');

@@ -16,7 +16,7 @@ UPDATE task SET body = 'z' WHERE id = 1;
 DELETE FROM task WHERE id = 1;
 SELECT * FROM notes();
 
--- a live rule also sends the update to kept targets whose columns did not change
+-- a live rule also sends an update to kept targets, even if none of its columns changed
 SELECT clairon.watch('task', 'STRUCTURE+ROLE', 'structure+role', columns => '{id}', live => true);
 UPDATE task SET role = '{c,d}' WHERE id = 5;
 UPDATE task SET role = '{d}' WHERE id = 5;
@@ -38,7 +38,7 @@ INSERT INTO task VALUES (9, 's1', '{r}', 'x');
 SELECT * FROM notes();
 SELECT clairon.unwatch('task', 'four');
 
--- identity by key: old targets are known only if all columns are in the key
+-- identity by key: old targets are known only if all target columns are in the key
 SELECT clairon.unwatch('task', 'literal');
 ALTER TABLE task REPLICA IDENTITY DEFAULT;
 UPDATE task SET structure = 's3' WHERE id = 9;
@@ -46,7 +46,7 @@ DELETE FROM task WHERE id = 9;
 SELECT * FROM notes();
 ALTER TABLE task REPLICA IDENTITY FULL;
 
--- renamed columns are followed, a dropped column denies
+-- a rule follows renamed target columns; a dropped one denies delivery
 ALTER TABLE task RENAME structure TO place;
 INSERT INTO task VALUES (10, 's1', '{r}', 'renamed');
 SELECT targets FROM clairon.rules WHERE relation = 'task'::regclass;

@@ -25,7 +25,7 @@ DELETE FROM post WHERE id = 7;
 TRUNCATE post;
 SELECT * FROM emitters();
 
--- a rule follows a renamed column; a dropped column denies delivery
+-- a rule follows a renamed emitter column; a dropped one denies delivery
 ALTER TABLE post RENAME author TO writer;
 INSERT INTO post VALUES (8, 'a', 'emil', 'x');
 SELECT emitter FROM clairon.rules WHERE relation = 'post'::regclass;

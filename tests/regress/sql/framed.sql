@@ -71,7 +71,7 @@ SELECT bool_and(line #>> '{metadata,id}' = id::text AND line #>> '{metadata,topi
                 AND json_array_length(line #> '{routing,audience,targets}') = targets)
 FROM seen WHERE kind = 'N';
 
--- messages near 64 kB, none spans the end of a transaction, ordinals increase
+-- messages have about 64 kB; no message spans the end of a transaction; ordinals increase
 INSERT INTO f SELECT i, '{a}' FROM generate_series(1000, 1999) AS i;
 INSERT INTO f SELECT i, '{a}' FROM generate_series(2000, 2001) AS i;
 ALTER TABLE f REPLICA IDENTITY FULL;

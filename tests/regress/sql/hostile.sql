@@ -1,4 +1,4 @@
--- Names with special characters: quotes, line feeds, emoji, 63 bytes ..
+-- Names of 63 bytes, and names with quotes, line feeds, emoji and other special characters.
 \set SHOW_CONTEXT never
 CREATE TABLE names (n int GENERATED ALWAYS AS IDENTITY, name text);
 INSERT INTO names (name) VALUES
@@ -6,7 +6,7 @@ INSERT INTO names (name) VALUES
     ('😀 𝄞'), (repeat('é', 31) || 'x'), (repeat('😀', 15)), (repeat('"', 63)), (repeat(E'\\', 63)), ('{"a":[1]}'), (','), ('.'), ('*'),
     (' '), ('null'), ('select'), ('UPPER Case'), ('a.b.c'), (E'\u2028\u2029'), ('</script>'), ('--'), ('/*'), (';'), ('?'), ('%00');
 
--- tables and schemas, columns, enum labels, attributes, rules, each kind with each name
+-- each name for a schema, a table, a column, an enum label, an attribute and a rule
 DO $$
 DECLARE
     x record;
@@ -51,7 +51,7 @@ CREATE FUNCTION expected(name text, second boolean, operation text) RETURNS json
             'retry', '{"ack_required": false, "enabled": false, "attempts": 0, "limit": 5, "backoff": "EXPONENTIAL"}'::jsonb))
     FROM source, old, new
 $$;
--- blanks are trimmed from a literal, so no target remains
+-- blanks are trimmed from a literal, so the name " " leaves no target
 SELECT count(*) AS all_of_them FROM lines;
 SELECT name, second, operation, line, expected(name, second, operation)
 FROM names, unnest('{f,t}'::boolean[]) AS second, unnest('{create,update,delete}'::text[]) AS operation
@@ -63,7 +63,7 @@ LEFT JOIN LATERAL (
 WHERE line IS DISTINCT FROM expected(name, second, operation) AND NOT (second AND name = ' ')
 ORDER BY n;
 
--- the same with indentation; an escaped pattern matches only one table
+-- indented output has the same JSON; an escaped pattern matches only one table
 SELECT count(*) FILTER (WHERE pretty.data::jsonb = lines.data::jsonb) = count(*) AS same
 FROM (SELECT row_number() OVER () AS n, data FROM lines) AS lines
 JOIN (SELECT row_number() OVER () AS n, data FROM pg_logical_slot_peek_changes('regress', NULL, NULL,

@@ -1,6 +1,6 @@
 -- A rule on a table applies to its child tables, with the columns of the parent.
 CREATE TABLE animal (id int PRIMARY KEY, keeper text, name text);
--- keys are not inherited; columns in another order, after a dropped column
+-- keys are not inherited; the child's columns are in another order, after a dropped column
 CREATE TABLE dog (junk int, breed text, name text, keeper text, id int PRIMARY KEY);
 ALTER TABLE dog DROP COLUMN junk;
 ALTER TABLE dog INHERIT animal;
@@ -12,7 +12,7 @@ INSERT INTO stray VALUES (3, 'u3', 'Tom');
 UPDATE animal SET name = upper(name);
 SELECT * FROM notes();
 SELECT check_name, detail FROM clairon.doctor() WHERE check_name LIKE 'key of %' AND NOT ok;
--- without a rule on the parent, and with one on each table
+-- a rule on the child table alone, then also one on the parent
 ALTER TABLE stray REPLICA IDENTITY FULL;
 SELECT clairon.unwatch('animal');
 SELECT clairon.watch('dog', 'ALL');
@@ -22,7 +22,7 @@ UPDATE animal SET name = upper(name);
 DELETE FROM animal WHERE id > 1;
 SELECT * FROM notes();
 
--- several parents and grandparents, some of them twice: each rule applies once
+-- a table that inherits from another both directly and through a parent: each rule applies once
 CREATE TABLE pet (owner text);
 CREATE TABLE puppy () INHERITS (dog, pet, animal);
 SELECT clairon.watch('pet', 'USER', 'owner');
@@ -73,7 +73,7 @@ SELECT source, operation FROM notes('include_tables', 'public.puppy', 'exclude_t
 INSERT INTO puppy (id) VALUES (9);
 SELECT source, operation FROM notes('exclude_tables', 'public.puppy');
 DELETE FROM clairon.rule;
--- columns that are not in the WAL, and a dropped child table
+-- child tables whose rows are not in the WAL, and a dropped child table
 SELECT clairon.watch('animal', 'ALL');
 CREATE TEMP TABLE guest () INHERITS (animal);
 INSERT INTO guest VALUES (10, 'u10', 'Zoe');

@@ -1,4 +1,4 @@
--- Live rules: which rules watch accepts, and the later findings of doctor.
+-- watch rejects live rules that cannot work, and doctor reports live rules that later changes of a table break.
 CREATE TABLE l (id int PRIMARY KEY, owner text, state text, body text);
 -- the old row must contain the targets and the columns of the condition
 SELECT clairon.watch('l', 'USER', 'owner', live => true);
@@ -11,7 +11,7 @@ ALTER TABLE l REPLICA IDENTITY FULL;
 SELECT clairon.watch('l', 'USER', 'owner', only_when => $$state = 'open'$$, live => true);
 SELECT clairon.watch('l', 'STRUCTURE+ROLE', 'owner+=admin', name => 'composite', live => true);
 SELECT clairon.watch('l', 'USER', 'owner', name => 'not live');
--- a list needs every change and the key of each row
+-- a live list needs every change and the key of each row
 SELECT clairon.watch('l', 'ALL', operations => '{create,truncate}', live => true);
 SELECT clairon.watch('l', 'ALL', columns => '{owner}', live => true);
 SELECT clairon.watch('l', 'ALL', columns => '{id,owner}', name => 'columns', live => true);
@@ -54,7 +54,7 @@ SELECT clairon.watch('parent', 'USER', 'owner', live => true);
 ALTER TABLE child ADD PRIMARY KEY (id);
 SELECT clairon.watch('parent', 'USER', 'owner', live => true);
 
--- later changes of the tables cause warnings
+-- doctor warns about later changes of the tables
 ALTER TABLE l REPLICA IDENTITY DEFAULT;
 ALTER TABLE child DROP CONSTRAINT child_pkey;
 SELECT check_name, ok, detail, hint FROM clairon.doctor() WHERE check_name LIKE 'live rule %' ORDER BY check_name, detail;

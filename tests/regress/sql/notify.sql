@@ -4,7 +4,7 @@ SELECT clairon.notify('USER', '{u2,u1,NULL,"",u2}', '{"b": 1, "a": {"x": [1.50, 
 SELECT clairon.notify('ALL', NULL, '{}', 'SYSTEM', 'HIGH', source => 'so"urce', topic => 'own.topic',
                       emitter => 'me', ttl => '1 day', ack_required => true, retry_limit => 3,
                       backoff => 'FIXED') IS NOT NULL;
--- transactional
+-- a rollback discards notifications
 BEGIN;
 SELECT clairon.notify('USER', '{u1}', '{"rolled": "back"}') IS NOT NULL;
 ROLLBACK;
@@ -17,7 +17,7 @@ COMMIT;
 SELECT clairon.notify('USER', '{}', '{"to": "nobody"}') IS NOT NULL;
 SELECT * FROM lines();
 
--- the same key returns the first id and sends no notification
+-- a repeated key returns the first id and sends no notification
 SELECT clairon.notify('USER', '{u1}', '{"n": 1}', idempotency_key => 'k1') AS first \gset
 SELECT clairon.notify('USER', '{u1}', '{"n": 2}', idempotency_key => 'k1') = :'first';
 BEGIN;
@@ -26,7 +26,7 @@ ROLLBACK;
 SELECT clairon.notify('USER', '{u1}', '{"n": 4}', idempotency_key => 'k2') IS NOT NULL;
 SELECT * FROM notes();
 
--- ids have version 7 and are in order
+-- ids are UUIDs of version 7
 SELECT substr(:'first', 15, 1);
 
 SELECT clairon.notify('USER', '{u1}', '[1]');

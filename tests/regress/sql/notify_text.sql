@@ -29,7 +29,7 @@ CREATE FUNCTION old_message(payload text) RETURNS bytea LANGUAGE sql AS $$
 $$;
 SELECT pg_logical_emit_message(true, 'clairon', signed_bytes(old_message('{"old":"é"}'))) IS NOT NULL;
 SELECT pg_logical_emit_message(true, 'clairon', '\x01' || decode(repeat('00', 16), 'hex') || old_message('{"forged":1}')) IS NOT NULL;
--- in neither format
+-- messages in neither format are rejected
 SELECT pg_logical_emit_message(true, 'clairon', '') IS NOT NULL, pg_logical_emit_message(true, 'clairon', 'AQ') IS NOT NULL,
        pg_logical_emit_message(true, 'clairon', 'é not base64') IS NOT NULL;
 SELECT targets, payload FROM notes();

@@ -6,7 +6,7 @@ SELECT clairon.watch('t', 'USER', 'owner', operations => '{create}', only_when =
 ALTER EVENT TRIGGER clairon_update_renamed DISABLE;
 ALTER EVENT TRIGGER clairon_delete_dropped DISABLE;
 
--- without the newest four columns of clairon.rule, without three, and without one of them
+-- clairon.rule without its newest four columns, without the newest three, and without the newest one
 CREATE FUNCTION without(VARIADIC columns text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE (SELECT format('CREATE TABLE clairon.older WITH (user_catalog_table = true) AS SELECT %s FROM clairon.rule',
@@ -36,7 +36,7 @@ INSERT INTO t VALUES (7, 'u3', 'of 22');
 SELECT * FROM lines();
 SELECT restored();
 
--- a table that does not belong to any release
+-- a clairon.rule of no known release is not read
 SELECT without('ack_timeout', 'emitter_column', 'target_columns', 'live', 'column_names');
 INSERT INTO t VALUES (4, 'u4', 'not read');
 SELECT * FROM lines();

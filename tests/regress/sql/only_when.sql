@@ -16,7 +16,7 @@ DELETE FROM job WHERE id IN (2, 3);
 DELETE FROM job WHERE id = 1;
 SELECT operation, payload FROM notes();
 
--- each is sent only if the rule includes its operation
+-- each notification is sent only if the rule includes its operation
 SELECT clairon.watch('job', 'ALL', only_when => 'size > 1', operations => '{update}');
 INSERT INTO job VALUES (1, 'open', 5);
 UPDATE job SET size = 6 WHERE id = 1;
@@ -32,7 +32,7 @@ UPDATE job SET note = 'c', size = 3 WHERE id = 1;
 UPDATE job SET note = 'd', size = 1 WHERE id = 1;
 SELECT operation, targets FROM notes();
 
--- columns are stored by number, constants as of watch, independent of the settings of the decoding session
+-- columns are stored by number; watch evaluates constants, so settings of the decoding session do not affect them
 SELECT clairon.watch('job', 'ALL', only_when => $$due < '2025-03-05 00:30' AND note LIKE 'é$1%'$$);
 ALTER TABLE job RENAME due TO deadline;
 SELECT only_when FROM clairon.rules;
@@ -66,14 +66,14 @@ SELECT clairon.watch('job', 'ALL', only_when => 'id = 24');
 INSERT INTO job VALUES (24, NULL);
 SELECT operation, payload FROM notes();
 
--- an unchanged TOASTed value that is not in the WAL denies
+-- an unchanged TOASTed value that is not in the WAL denies the row
 ALTER TABLE job ALTER note SET STORAGE EXTERNAL;
 SELECT clairon.watch('job', 'ALL', only_when => $$note LIKE 'x%'$$);
 INSERT INTO job VALUES (30, NULL, repeat('x', 5000));
 UPDATE job SET state = 'open' WHERE id = 30;
 SELECT operation, length(payload) FROM notes();
 
--- on a partition with another column order
+-- a partition with another column order
 CREATE TABLE root (a int, b text) PARTITION BY LIST (a);
 CREATE TABLE leaf (b text, junk int, a int);
 ALTER TABLE leaf DROP COLUMN junk;
@@ -104,7 +104,7 @@ DELETE FROM keyless;
 SELECT operation, payload FROM notes();
 DROP TABLE keyless;
 
--- rejected by watch
+-- conditions that watch rejects
 SELECT clairon.watch('job', 'ALL', only_when => 'nope > 1');
 SELECT clairon.watch('job', 'ALL', only_when => 'id');
 SELECT clairon.watch('job', 'ALL', only_when => 'id >');

@@ -42,7 +42,7 @@ SELECT clairon.watch('h', 'USER', 'who', only_when => '(c OPERATOR(public.#=) h)
 -- other functions of extensions, whose run time is unknown
 SELECT clairon.watch('h', 'USER', 'who', only_when => $$ h -> 'x' = 'y' $$);
 
--- ranks: their time grows faster than the size of their arguments
+-- the time of ranking functions grows faster than the size of their arguments
 CREATE TABLE ranked (id int PRIMARY KEY, who text, v tsvector, q tsquery);
 SELECT clairon.watch('ranked', 'USER', 'who', only_when => 'ts_rank(v, q) > 0');
 SELECT clairon.watch('ranked', 'USER', 'who', only_when => 'ts_rank_cd(v, q) > 0');

@@ -1,4 +1,4 @@
--- An evaluation of only_when is limited by condition_timeout and 64 MB. At the limit the rule denies, and the slot advances.
+-- An evaluation of only_when is limited to condition_timeout and 64 MB. At the limit the rule denies the row, and the slot advances.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE TABLE w (id int, s text);
@@ -61,7 +61,7 @@ SELECT source, left(payload, 40) FROM notes();
 DROP OPERATOR public.@@@ (text, int);
 DROP TABLE folded;
 
--- comparisons with constants, including large values: equal, listed, like
+-- large values can be compared with constants by =, >, IN and LIKE
 SELECT clairon.watch('w', 'USER', '=x', name => 'equal', only_when => $$ s = 'small' OR s > 'z' OR s IN ('a', 'b') OR s LIKE 'zz%' $$);
 INSERT INTO w VALUES (10, repeat('z', 3000000)), (11, repeat('b', 3000000)), (12, 'small');
 SELECT source, length(payload), left(payload, 40) FROM notes('max_value_bytes', '16MB');
@@ -108,7 +108,7 @@ DROP TABLE texts;
 DROP OWNED BY texts_owner;
 DROP ROLE texts_owner;
 
--- the option
+-- valid and invalid values of condition_timeout
 SELECT count(*) FROM notes('condition_timeout', '0');
 SELECT count(*) FROM notes('condition_timeout', '2min');
 SELECT count(*) FROM notes('condition_timeout', 'soon');

@@ -1,4 +1,4 @@
--- An object in a stored only_when may be redefined. Then the rule denies, and the new definition never runs.
+-- If an object that a stored only_when uses is redefined, the rule denies rows, and the new definition never runs.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE ROLE redefiner IN ROLE clairon_app;
@@ -28,11 +28,11 @@ INSERT INTO own.t VALUES (1, 'a', $$SELECT 'a'::tsquery, own.f()$$);
 RESET ROLE;
 INSERT INTO public.other VALUES (1);
 SELECT source, payload FROM notes();
--- also when the rule is displayed
+-- displaying the rule does not run the new definition either
 SELECT only_when FROM clairon.rules WHERE name = 'default' AND relation = 'own.t'::regclass;
 SET ROLE redefiner;
 
--- an operator takes a lock, or drops a slot
+-- operators are replaced by operators that take a lock or drop a slot
 DROP OPERATOR own.@@@ (tsquery, text);
 SELECT clairon.unwatch('own.t');
 CREATE TABLE own.n (id bigint PRIMARY KEY, slot name);
@@ -53,7 +53,7 @@ SELECT pg_drop_replication_slot('of_a_standby');
 DROP TABLE own.n;
 DROP OPERATOR own.@@@ (NONE, bigint), own.@# (NONE, name);
 
--- a function of an extension changes its volatility, and back
+-- the volatility of an extension's function is changed, then restored
 CREATE EXTENSION citext SCHEMA own;
 CREATE TABLE own.c (id int, v own.citext);
 ALTER TABLE own.c OWNER TO redefiner;
@@ -65,7 +65,7 @@ ALTER FUNCTION own.citext_eq(own.citext, own.citext) IMMUTABLE;
 INSERT INTO own.c VALUES (2, 'yes');
 SELECT source, payload FROM notes();
 
--- a function changes its language, or gets a new overload
+-- a function is replaced by one in another language, then by a polymorphic one
 SET ROLE redefiner;
 CREATE TABLE own.l (id int, v text);
 RESET ROLE;
@@ -82,7 +82,7 @@ INSERT INTO own.l VALUES (2, 'z');
 RESET ROLE;
 SELECT source, payload FROM notes();
 
--- a cast becomes a function
+-- a cast is replaced by one with another function, then by one without a function
 SET ROLE redefiner;
 CREATE TYPE own.mood AS ENUM ('sad', 'ok');
 CREATE TABLE own.m (id int, v own.mood);
@@ -121,7 +121,7 @@ RESET ROLE;
 SELECT source, payload FROM notes();
 SELECT only_when FROM clairon.rules WHERE relation = 'own.l'::regclass;
 
--- domains get constraints, also within arrays, rows and ranges
+-- a constraint is added to a domain that is used directly and in an array
 SET ROLE redefiner;
 CREATE DOMAIN own.plain AS text;
 CREATE TABLE own.d (id int, v text, a own.plain[]);

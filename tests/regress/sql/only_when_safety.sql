@@ -20,7 +20,7 @@ SELECT clairon.watch('odd', 'ALL', only_when => $$v::public.watched[] IS NOT NUL
 SELECT clairon.watch('odd', 'ALL', only_when => $$id::public.watched > 1$$);
 SELECT clairon.watch('odd', 'ALL', only_when => $$ids::public.watched[] IS NOT NULL$$);
 SELECT clairon.watch('odd', 'ALL', only_when => $$'{1}'::public.free[] IS NOT NULL$$);
--- a domain without constraints is allowed until it gets one
+-- a domain without constraints is allowed until a constraint is added
 SELECT clairon.watch('odd', 'ALL', only_when => $$id::public.free > 1$$);
 INSERT INTO odd VALUES (2, 'free');
 ALTER DOMAIN free ADD CHECK (public.who_runs(VALUE));
@@ -63,7 +63,7 @@ CREATE OR REPLACE FUNCTION public.longer(text, text) RETURNS boolean IMMUTABLE L
 INSERT INTO later VALUES (3, 'z');
 SELECT payload FROM notes();
 
--- parsed with fixed settings, independent of the session
+-- conditions are parsed with fixed settings, independent of the session
 SELECT clairon.watch('later', 'ALL', only_when => $$v = E'a\\b'$$);
 SET standard_conforming_strings = off;
 SET escape_string_warning = off;
@@ -78,7 +78,7 @@ RESET transform_null_equals;
 RESET escape_string_warning;
 RESET standard_conforming_strings;
 
--- an unexpected error denies, and does not stop the slot
+-- an unexpected error denies the row and does not stop the slot
 CREATE FUNCTION public.breaks(text) RETURNS boolean IMMUTABLE LANGUAGE internal AS 'anyelement_out';
 SELECT clairon.watch('later', 'ALL', name => 'default', only_when => $$v = 'x' OR public.breaks(v)$$);
 SELECT clairon.unwatch('later', 'off');

@@ -54,14 +54,14 @@ INSERT INTO item (id, "na""me") VALUES (30, 'new');
 SELECT * FROM notes();
 
 INSERT INTO item (id, "na""me") VALUES (40, 'to be renamed');
--- columns are exact, and an update that provably changes none of them is not sent
+-- column names are literal; an update is not sent if the WAL shows that no named column changed
 SELECT clairon.watch('item', 'ALL', columns => '{"na\"me"}');
 ALTER TABLE item REPLICA IDENTITY FULL;
 UPDATE item SET flag = false WHERE id = 40;
 UPDATE item SET "na""me" = 'renamed' WHERE id = 40;
 SELECT * FROM notes();
 
--- several rules send several notifications, each with its own id; repeated decoding returns the same ids
+-- several rules send several notifications, each with a separate id; repeated decoding returns the same ids
 SELECT clairon.watch('item', 'USER', '=u1', name => 'b', operations => '{delete}',
                      ttl => '1 hour', ack_required => true);
 DELETE FROM item WHERE id IN (22, 40);

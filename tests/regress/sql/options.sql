@@ -25,7 +25,7 @@ SELECT data FROM pg_logical_slot_peek_changes('regress', NULL, NULL, 'pretty', '
 SELECT regexp_replace(:'line_data', '"(id|timestamp)": "[^"]*"', '"\1": ".."', 'g');
 SELECT :'line_data'::json IS NOT NULL;
 
--- output that would be too large is not indented
+-- output is not indented if indentation would make it too large
 CREATE TABLE deep (id int, j json);
 INSERT INTO deep VALUES (1, (repeat('[', 2000) || rtrim(repeat('1,', 1200000), ',') || repeat(']', 2000))::json);
 SELECT length(data) < 3000000 AS bounded, data ~ E'\n' AS indented, (data::json #> '{payload,after,id}')::text AS id

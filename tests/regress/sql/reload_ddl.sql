@@ -1,5 +1,5 @@
--- DDL or a change of rules has a reload frame for each live rule whose rows it may change. The frame has the name that
--- clients have, and the new one.
+-- DDL and changes of rules send a reload frame for each live rule whose rows they may change. A rename sends one
+-- frame with the old name and one with the new name.
 CREATE SCHEMA s;
 CREATE FUNCTION reloads() RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(
@@ -14,7 +14,7 @@ CREATE DOMAIN pairs AS pair[];
 CREATE TABLE t (id int PRIMARY KEY, owner text, v int, w pairs);
 CREATE TABLE other (id int PRIMARY KEY, v int);
 ALTER TABLE t REPLICA IDENTITY FULL;
--- rules
+-- changes of rules
 SELECT clairon.watch('t', 'USER', 'owner');
 SELECT clairon.watch('t', 'ALL', name => 'not live', only_when => 'id > 1');
 SELECT clairon.unwatch('t', 'not live');
@@ -41,7 +41,7 @@ SELECT reloads();
 SELECT clairon.watch('t', 'USER', 'owner', name => 'mine', live => true);
 SELECT reloads();
 SELECT count(*) FROM clairon.reload;
--- the id of the top-level transaction; no frame in text mode
+-- a frame contains the id of the top-level transaction; text mode has no reload frames
 BEGIN;
 SAVEPOINT a;
 ALTER TABLE t ADD n int DEFAULT 5;
@@ -148,7 +148,7 @@ FROM (SELECT string_agg(data, ''::bytea) FROM pg_logical_slot_peek_binary_change
 SELECT reloads();
 RESET logical_decoding_work_mem;
 
--- the owner of a table without further privileges; a damaged table does not stop the command
+-- the owner of a table needs no further privileges; DDL succeeds even if clairon.reload is damaged
 CREATE ROLE reload_owner;
 GRANT CREATE ON SCHEMA public TO reload_owner;
 ALTER TABLE parent OWNER TO reload_owner;

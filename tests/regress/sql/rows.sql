@@ -1,7 +1,7 @@
 -- The rows that live rules address to a user: clairon.rows() and clairon.live_rows().
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
--- Notifications; the emitter names the rule.
+-- Received notifications. Each rule has its name as emitter.
 CREATE TABLE sent (place int GENERATED ALWAYS AS IDENTITY, rule text, operation text, id text, targets jsonb, after text);
 CREATE FUNCTION receive() RETURNS void LANGUAGE sql AS $$
     INSERT INTO sent (rule, operation, id, targets, after)
@@ -9,7 +9,7 @@ CREATE FUNCTION receive() RETURNS void LANGUAGE sql AS $$
            coalesce(line #>> '{payload,after,id}', line #>> '{payload,before,id}'), line #> '{routing,audience,targets}', line #>> '{payload,after}'
     FROM (SELECT data::json AS line FROM pg_logical_slot_get_changes('regress', NULL, NULL)) AS lines
 $$;
--- Rows that differ from the last payload.after that the rule sent to the user. None: both must agree byte for byte.
+-- Returns the rows that differ from the last payload.after that the rule sent to the user. Both must agree byte for byte.
 CREATE FUNCTION differences(relation regclass, user_id text, rule text DEFAULT 'default', groups jsonb DEFAULT '{}')
     RETURNS TABLE (id text, read text, sent text) LANGUAGE sql AS $$
     SELECT id, rows.after, last.after
@@ -73,7 +73,7 @@ SELECT count(*) FROM clairon.rows('v', '') AS row;
 DROP TABLE v;
 TRUNCATE sent;
 
--- target columns of each type; the index is used, and equality is that of the text output
+-- target columns of each type: indexes are used, and values are compared by their text output
 CREATE TABLE k (id int PRIMARY KEY, owner text, i int, b bigint, u uuid, n numeric, e mood, c char(5), vc varchar, o oid, d amount,
     ts timestamptz, na name, ta text[], ia int[], va varchar[], ua uuid[], ea mood[], da amount[], vec oidvector, co pair, flag bool);
 ALTER TABLE k REPLICA IDENTITY FULL;
@@ -208,7 +208,7 @@ DROP FOREIGN DATA WRAPPER nothing CASCADE;
 DROP TABLE p, parent, child;
 TRUNCATE sent;
 
--- literals, ALL, groups of members and of a token, composite audiences, columns, conditions
+-- literals, ALL, groups from clairon.member and from a token, composite audiences, columns, conditions
 CREATE TABLE g (id int PRIMARY KEY, structure text, roles text[], state text, secret text);
 ALTER TABLE g REPLICA IDENTITY FULL;
 INSERT INTO g VALUES (1, 's1', '{admin,tutor}', 'open', 'x'), (2, 's2', '{admin}', 'open', 'x'), (3, 's+1\', '{a+b}', 'closed', 'x'), (4, NULL, NULL, NULL, NULL);
@@ -243,7 +243,7 @@ SELECT ids('group', 'late') AS later, ids('column', 'u1') AS rows;
 SELECT dblink_disconnect('other') AS done;
 DELETE FROM g WHERE id = 5;
 
--- rows() raises an error if there is no such live rule; live_rows() returns no header, also if the user is not addressed
+-- without such a live rule, rows() raises an error and live_rows() returns no header, as for a user that the rule does not address
 SELECT clairon.watch('g', 'ALL', name => 'not live');
 SELECT count(*) FROM clairon.rows('g', 'u9', 'users');
 SELECT * FROM clairon.rows('g', 'u1', 'none');
@@ -255,7 +255,7 @@ SELECT count(*) AS lines FROM clairon.live_rows('g', 'not live', 'u9', '{}', 10,
 SELECT count(*) AS lines FROM clairon.live_rows('g', 'group', 'u9', '{}', 10, 1000);
 SELECT count(*) AS lines FROM clairon.live_rows('public.g', 'all', 'u9', '{}', 10, 1000);
 SELECT count(*) - 1 AS rows FROM clairon.live_rows('g', 'column', 'u9', '{}', 10, 1000);
--- the header: a digest of the groups that select the rows, ordered by their bytes
+-- the header contains a digest of the groups that select the rows, ordered by their bytes
 SELECT name, line::json ->> 'audience' AS audience, (line::json ->> 'groups') IS NULL AS no_groups
 FROM unnest('{all,users,column}'::text[]) AS name, clairon.live_rows('g', name, 'u1', '{}', 10, 1000) AS line
 WHERE line LIKE '{"key"%';
@@ -294,7 +294,7 @@ SELECT clairon.watch('"s.x"."t.y"', 'ALL', live => true);
 INSERT INTO "s.x"."t.y" VALUES (1);
 SELECT operation, source FROM notes() WHERE source LIKE 's.x%';
 SELECT line FROM clairon.live_rows('s.x.t.y', 'default', 'u1', '{}', 10, 1000) AS line OFFSET 1;
--- a table that could have the source of another one is rejected, also after a rename
+-- watch rejects a table whose source is ambiguous, and so does ALTER TABLE RENAME
 SELECT clairon.watch('"s.x.t.y"', 'ALL', live => true);
 CREATE SCHEMA s;
 CREATE TABLE s."x.z" (id int PRIMARY KEY);
@@ -306,7 +306,7 @@ SELECT clairon.watch('s.t', 'ALL', live => true);
 SELECT clairon.watch('forged', 'ALL', live => true);
 ALTER TABLE forged RENAME TO "s.t";
 ALTER TABLE s.t RENAME TO "t.u";
--- no schema t exists
+-- allowed, because no schema t exists
 ALTER TABLE s."t.u" SET SCHEMA public;
 DROP TABLE "t.u";
 SELECT clairon.unwatch('forged');
@@ -325,7 +325,7 @@ SELECT clairon.unwatch('g', 'column');
 ALTER TABLE g DROP CONSTRAINT g_pkey;
 SELECT ids('all', 'u1');
 
--- only members of clairon_relay may call them
+-- only members of clairon_relay may call rows() and live_rows()
 SET ROLE clairon_app;
 SELECT * FROM clairon.rows('g', 'u1', 'all');
 SELECT * FROM clairon.live_rows('g', 'all', 'u1', '{}', 10, 1000);

@@ -1,4 +1,4 @@
--- Attacks by table owners when the relay reads rows: other users' privileges, writes, settings, row-level security, fake names.
+-- Attacks by table owners when the relay reads rows: other users' privileges, writes, settings, row-level security, shadowed names.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE EXTENSION citext SCHEMA public;
@@ -8,7 +8,7 @@ CREATE SCHEMA own AUTHORIZATION attacker;
 SET ROLE attacker;
 SET search_path = own, public;
 
--- The planner calls it for expressions of indexes and constraints. Session locks record which attempts succeeded.
+-- The planner calls evil() for expressions of indexes and constraints. Session locks record which attempts succeeded.
 CREATE TABLE written (id int);
 CREATE FUNCTION attempt(command text) RETURNS void VOLATILE LANGUAGE plpgsql AS $$ BEGIN EXECUTE command; END $$;
 CREATE FUNCTION evil(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql SET search_path = own, pg_catalog AS $$
@@ -24,7 +24,7 @@ BEGIN
     ELSE
         PERFORM pg_advisory_lock(1000 + n);
     END IF;
-    PERFORM set_config('own.reading', 'no', false); -- for the attempts
+    PERFORM set_config('own.reading', 'no', false); -- calls from the attempts return early
     FOR i IN 1 .. cardinality(attempts) LOOP
         BEGIN
             PERFORM attempt(attempts[i]);
@@ -63,7 +63,7 @@ SELECT current_user, current_setting('role') AS role, current_setting('transacti
 RESET ROLE;
 SELECT * FROM successes();
 SELECT count(*) FROM own.written;
--- called with other privileges, it succeeds
+-- a direct call by a superuser succeeds, so the attempts work
 BEGIN;
 SELECT own.evil(4);
 ROLLBACK;
@@ -90,7 +90,7 @@ SELECT * FROM clairon.live_rows('above', 'default', 'u1', '{}', 10, 1000);
 \set VERBOSITY default
 ALTER TABLE own.above_2 OWNER TO CURRENT_USER;
 SELECT row ->> 'id' AS id FROM clairon.rows('above', 'u1') AS row;
--- even if its owner is a member of the other owner's role, or a superuser
+-- even if the partition's owner is a superuser or a member of the role that owns the parent table
 ALTER TABLE above OWNER TO other;
 SELECT replace(detail, current_user, 'superuser') AS detail, hint FROM clairon.doctor() WHERE check_name = 'live rule default on public.above';
 \set VERBOSITY terse
@@ -128,7 +128,7 @@ SELECT clairon.watch('above', 'USER', 'who', live => true);
 DROP TABLE above CASCADE;
 REVOKE other FROM attacker;
 
--- the owner's code raises an error
+-- role and settings are restored after an error in the owner's code
 CREATE OR REPLACE FUNCTION own.evil(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
     IF pg_catalog.current_setting('own.fails', true) OPERATOR(pg_catalog.=) 'yes' THEN RAISE 'no rows'; END IF;
     RETURN n;
@@ -142,7 +142,7 @@ SELECT current_user = session_user AS restored, current_setting('transaction_rea
 COMMIT;
 RESET own.fails;
 
--- types and operators with the names of PostgreSQL's own
+-- types and operators that shadow PostgreSQL's are not used
 SET ROLE attacker;
 CREATE FUNCTION own.never(a text, b text) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT true';
 CREATE OPERATOR own.= (FUNCTION = own.never, LEFTARG = text, RIGHTARG = text);
@@ -166,7 +166,7 @@ SELECT row ->> 'id' AS id FROM clairon.rows('own.t', 'u1') AS row;
 RESET row_security;
 ALTER TABLE own.t NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY;
 
--- the owner's privileges apply: without them there are no rows
+-- the owner's privileges apply: without them reading raises an error
 REVOKE SELECT ON own.t FROM attacker;
 SELECT * FROM clairon.rows('own.t', 'u1');
 SELECT check_name, ok, detail, hint FROM clairon.doctor() WHERE check_name = 'live rule default on own.t';

@@ -46,7 +46,7 @@ SELECT dblink_exec('b', 'COMMIT');
 INSERT INTO t VALUES (25, 'a, later');
 SELECT * FROM went();
 
--- an old transaction is decoded after a newer rule, and a newer one after the old one
+-- an old transaction is decoded after a newer rule, and a newer transaction after the old one
 SELECT dblink_exec('b', 'BEGIN');
 SELECT dblink_exec('b', $$INSERT INTO t VALUES (30, 'b, later')$$);
 SELECT clairon.watch('t', 'USER', '=newest');
@@ -55,7 +55,7 @@ SELECT dblink_exec('b', 'COMMIT');
 INSERT INTO t VALUES (32, 'a, newest');
 SELECT * FROM went();
 
--- the rule's own transaction stays open while others write, and is then rolled back
+-- the transaction that sets a rule stays open while others write, and is then rolled back
 SELECT dblink_exec('b', 'BEGIN');
 SELECT * FROM dblink('b', $$SELECT clairon.watch('t', 'USER', '=never')::text$$) AS r (r text);
 INSERT INTO t VALUES (40, 'a, newest');
@@ -63,14 +63,14 @@ SELECT dblink_exec('b', 'ROLLBACK');
 INSERT INTO t VALUES (41, 'a, newest');
 SELECT * FROM went();
 
--- also by plain SQL on the table
+-- plain SQL on clairon.rule also changes rules
 UPDATE clairon.rule SET target_list = '{by hand}';
 INSERT INTO t VALUES (50, 'by hand');
 DELETE FROM clairon.rule;
 INSERT INTO t VALUES (51, 'none');
 SELECT * FROM went();
 
--- a rewrite of the rules' table does not affect earlier changes
+-- a rewrite of clairon.rule does not affect earlier changes
 SELECT clairon.watch('t', 'USER', '=before');
 INSERT INTO t VALUES (60, 'before');
 VACUUM FULL clairon.rule;

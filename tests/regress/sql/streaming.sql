@@ -1,4 +1,4 @@
--- A streamed transaction has the same output as a transaction that is decoded at its commit: lines, ordinals and ids.
+-- A streamed transaction has the same lines, ordinals and ids as a transaction that is decoded at its commit.
 SET logical_decoding_work_mem = '64kB';
 SET client_min_messages = error;
 CREATE TABLE ways (way text, number bigint, lsn pg_lsn, xid xid, data text);
@@ -34,7 +34,7 @@ SELECT clairon.watch('big', 'USER', 'who', ttl => '1 day', ack_required => true)
 SELECT clairon.watch('big', 'STRUCTURE', '=s1,é', name => 'z', only_when => 'id % 2 = 0');
 SELECT clairon.watch('other', 'USER', 'who', operations => '{create,update,delete,truncate}');
 
--- rows without a rule precede others: they count in the ordinals
+-- rows of an unwatched table also count in the ordinals
 BEGIN;
 INSERT INTO unwatched SELECT i, repeat('x', 100) FROM generate_series(1, 3000) AS i;
 INSERT INTO other VALUES (1, '{a,b}', 'one');
@@ -144,7 +144,7 @@ PREPARE TRANSACTION 'undone';
 SELECT lines FROM both_ways();
 COMMIT PREPARED 'kept';
 ROLLBACK PREPARED 'undone';
--- changes after the confirmed LSN, when the server selects a transaction to stream
+-- more changes after the confirmed LSN, because the server selects a transaction to stream while it reads them
 INSERT INTO unwatched SELECT i, repeat('x', 100) FROM generate_series(1, 3000) AS i;
 SELECT * FROM both_ways();
 SELECT data::json #>> '{routing,audience,targets,0}' AS target, count(*) FROM ways WHERE way = 'on' GROUP BY 1 ORDER BY 1;
@@ -162,9 +162,9 @@ COMMIT;
 RESET client_min_messages;
 SELECT data FROM pg_logical_slot_get_changes('regress', NULL, NULL);
 
--- A rule is replaced in a savepoint that is rolled back, and is removed later. PostgreSQL 15.18 keeps
--- the savepoint's change of the rule's row, and does not find the rule in between. So the transaction is
--- not streamed.
+-- A rule is replaced in a savepoint that is rolled back, and is removed later. PostgreSQL 15.18 keeps the
+-- savepoint's change of the rule's row, so decoding would not find the rule in between. Such a transaction
+-- is not streamed.
 SELECT clairon.watch('big', 'USER', '=by rule', operations => '{create}', name => 'removed');
 SELECT count(*) FROM pg_logical_slot_get_changes('regress', NULL, NULL);
 SELECT FROM pg_stat_reset_replication_slot('regress');

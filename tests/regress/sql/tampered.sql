@@ -1,4 +1,4 @@
--- Altered tables of the extension send no notifications, and the slot advances.
+-- If tables of the extension are altered, unreadable rules send no notifications, and the slot advances.
 \set SHOW_CONTEXT never
 CREATE TABLE t (id int PRIMARY KEY, v text);
 SELECT clairon.watch('t', 'ALL');
@@ -46,7 +46,7 @@ FROM clairon.rule, generate_series(1, 16400) AS i WHERE relation = 'many'::regcl
 INSERT INTO many VALUES (1);
 SELECT count(*) FROM notes();
 DROP TABLE many;
--- messages that notify rejects
+-- emit rejects messages that notify would not send
 SELECT clairon.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 SELECT clairon.emit(gen_random_uuid(), 'ALL', '{}', '{}', 30000::int2, 0::int2, '', NULL, '', NULL, false, 0, 0::int2);
 

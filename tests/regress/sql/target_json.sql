@@ -1,4 +1,4 @@
--- A target column is denied after its type changed to one that watch rejects.
+-- After the type of a target column changed to one that watch rejects, rows are denied.
 CREATE TABLE doc (id int PRIMARY KEY, who text, readers text[]);
 ALTER TABLE doc REPLICA IDENTITY FULL;
 SELECT clairon.watch('doc', 'USER', 'who');
@@ -11,7 +11,7 @@ UPDATE doc SET id = 3 WHERE id = 2;
 DELETE FROM doc WHERE id = 3;
 SELECT operation, targets FROM notes();
 SELECT check_name, ok, detail FROM clairon.doctor() WHERE check_name LIKE 'rule %';
--- also within an array of a domain
+-- a domain of such a type, in an array
 CREATE DOMAIN one AS json;
 ALTER TABLE doc ALTER readers TYPE one[] USING readers::one[];
 INSERT INTO doc VALUES (4, '"u4"', '{"\"r4\""}');

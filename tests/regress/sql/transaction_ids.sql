@@ -26,7 +26,7 @@ SELECT clairon.notify('USER', '{u2}', '{}') IS NOT NULL;
 COMMIT;
 DELETE FROM clairon.member WHERE target = 'live';
 SELECT kind, rule, after, xid::text = (SELECT xid FROM xids) AS of_first, xid <> 0 FROM live_frames;
--- a rule that stops being live, in one transaction
+-- a rule stops being live between two rows of a transaction
 BEGIN;
 INSERT INTO l VALUES (3, 'u3');
 SELECT clairon.watch('l', 'USER', 'owner', columns => '{id}');

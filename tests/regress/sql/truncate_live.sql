@@ -22,7 +22,7 @@ SELECT kind, change, sub, source, rule, operation FROM reloads;
 -- no frame in text mode
 TRUNCATE s."é l";
 SELECT source, operation, targets FROM notes();
--- in order with the surrounding changes, with the id of the top-level transaction; rolled back ones are not sent
+-- frames are in order with the surrounding changes and contain the id of the top-level transaction; a rolled back TRUNCATE sends none
 SELECT clairon.unwatch('s."é l"', name) FROM unnest(ARRAY[E'b "\\\n', 'not live', 'sent', 'silent']) AS name;
 CREATE TABLE xids (xid text);
 BEGIN;
@@ -40,7 +40,7 @@ BEGIN;
 TRUNCATE s."é l";
 ROLLBACK;
 SELECT kind, source, rule, xid::text = (SELECT xid FROM xids) AS of_first FROM reloads;
--- the rule at the WAL position applies: it is live only for the second one
+-- the rule as of the WAL position applies: it is live only for the second TRUNCATE
 BEGIN;
 SELECT clairon.watch('s."é l"', 'USER', 'owner');
 TRUNCATE s."é l";
@@ -85,7 +85,7 @@ TRUNCATE root, leaf_b;
 SELECT kind, change, source, rule, operation FROM reloads;
 DROP TABLE root;
 
--- inheritance: the list of the parent has the rows of its children
+-- inheritance: the list of the parent contains the rows of its child tables
 CREATE TABLE parent (id int PRIMARY KEY);
 CREATE TABLE child (PRIMARY KEY (id)) INHERITS (parent);
 SELECT clairon.watch('parent', 'ALL', live => true, operations => '{create,update,delete,truncate}');

@@ -7,7 +7,7 @@ CREATE TABLE leaf_c PARTITION OF middle FOR VALUES IN ('c');
 SELECT clairon.watch('root', 'ALL', operations => '{create,truncate}');
 INSERT INTO root VALUES ('a', 1, 'u1'), ('b', 2, 'u2');
 SELECT source, operation FROM notes();
--- denied and counted, once for the topmost table
+-- the TRUNCATE is denied, and counted once for the topmost table
 TRUNCATE leaf_a;
 SELECT source, operation FROM notes();
 TRUNCATE middle;

@@ -187,7 +187,7 @@ SELECT substring(data FROM '"after":(.*),"routing"') FROM lines WHERE data ~ '"s
 DELETE FROM clairon.rule WHERE relation = 'odd_json'::regclass;
 DROP TABLE odd_json;
 
--- Each line has its value; none is missing.
+-- No value is missing from the output.
 CREATE TABLE got AS
 SELECT substr(source, 2)::int AS number, (payload::json #>> '{after,item}')::int AS item,
        payload::json #> '{after,v}' AS json
@@ -203,7 +203,7 @@ WHERE coalesce(got.json::text, 'null') <> coalesce(wanted.json, 'null')
       AND NOT (coalesce(got.json::jsonb, 'null') = coalesce(wanted.json::jsonb, 'null') AND type IN ('jsonb', 'doc', 'jsonb[]', 'int4[]', 'text[]'))
 ORDER BY number, item;
 
--- Read back by its type, each JSON string, number or boolean is the same value
+-- Converted back to its type, each JSON string, number or boolean is the same value.
 CREATE FUNCTION reads_back(number int, item int, type text, got json) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     given text := CASE json_typeof(got) WHEN 'string' THEN (json_build_array(got) ->> 0) ELSE got::text END;

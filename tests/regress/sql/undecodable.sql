@@ -1,6 +1,6 @@
--- A value without output is sent as null, named and counted; the slot advances.
+-- A value whose output function fails is sent as null, named in the payload and counted; the slot advances.
 \set SHOW_CONTEXT never
--- The output is the label of an enum value; any other number raises an error.
+-- The type odd prints the label of an enum value, and raises an error for any other number.
 CREATE TYPE label AS ENUM ('good');
 CREATE TYPE odd;
 SET client_min_messages = warning;
@@ -50,7 +50,7 @@ SELECT payload FROM notes();
 SELECT get_byte(data, 7) AS flags, position('undecodable' IN encode(data, 'escape')) > 0 AS named
 FROM pg_logical_slot_get_binary_changes('framed', NULL, NULL, 'mode', 'framed');
 
--- such a value as a target or in a condition denies the row
+-- an undecodable value as a target or in a condition denies the row
 SELECT clairon.watch('strange', 'USER', 'o');
 SELECT clairon.watch('strange', 'USER', 'a', name => 'array');
 SELECT clairon.watch('strange', 'ALL', name => 'when', only_when => $$t = 'sure' OR o::text = 'x'$$);
@@ -58,7 +58,7 @@ INSERT INTO strange (id, o, a, t) VALUES (10, '1', '{2}', 'to nobody');
 INSERT INTO strange (id, o, a, t) VALUES (11, '1', NULL, 'sure');
 SELECT payload, targets FROM notes();
 
--- many errors leave no resources behind, and raise few warnings
+-- many errors leak no resources and raise few warnings
 SELECT clairon.unwatch('strange');
 SELECT clairon.watch('strange', 'ALL', columns => '{id,c}');
 INSERT INTO strange (id, c) SELECT i, '(5,6)' FROM generate_series(1000, 3999) AS i;
@@ -73,7 +73,7 @@ UPDATE pg_proc SET probin = NULL, prosrc = 'enum_out', prolang = 12 WHERE pronam
 INSERT INTO strange (id, o, t) VALUES (21, :'good', 'as before');
 SELECT payload FROM notes();
 
--- a query cancel is not treated as such an error: no change is lost
+-- a query cancel is not handled as an undecodable value: no change is lost
 INSERT INTO strange (id, o, t) SELECT i, '1', 'slow' FROM generate_series(10000, 39999) AS i;
 SET client_min_messages = error;
 SET statement_timeout = '20ms';

@@ -1,4 +1,4 @@
--- Privileges for rules: setting, reading, and a change of the table's owner.
+-- Privileges to set and read rules, and a change of the table's owner.
 \set SHOW_CONTEXT never
 CREATE ROLE plain_owner;
 CREATE ROLE app_owner IN ROLE clairon_app;
@@ -8,14 +8,14 @@ GRANT CREATE ON SCHEMA public TO plain_owner, app_owner;
 SET ROLE plain_owner;
 CREATE TABLE mine (id int PRIMARY KEY, who text, many text[]);
 ALTER TABLE mine REPLICA IDENTITY FULL;
--- rows of a table, under its name, to the users in a column
+-- a table's owner may send its rows, under its name, to the users in a column
 SELECT clairon.watch('mine', 'USER', 'who'), clairon.watch('mine', 'ROLE', 'many', name => 'groups');
 SELECT clairon.watch('mine', 'USER', 'who', type => 'NOTIFICATION', priority => 'LOW', operations => '{create}',
                      columns => '{id}', only_when => 'id > 0', emitter => 'clairon', ttl => '1 day',
                      ack_required => true, retry_limit => 3, backoff => 'FIXED');
--- a constant part only reduces the users in the row
+-- a constant part is allowed, because it can only exclude users
 SELECT clairon.watch('mine', 'STRUCTURE+ROLE', 'who+=admin', name => 'both'), clairon.unwatch('mine', 'both');
--- no other users, no other emitter or topic, no high priority
+-- literal targets, ALL, SYSTEM, HIGH, and another emitter or topic are rejected
 SELECT clairon.watch('mine', 'USER', '=u1');
 SELECT clairon.watch('mine', 'ROLE', '=admin');
 SELECT clairon.watch('mine', 'STRUCTURE+ROLE', ' =s1+=admin');
@@ -35,14 +35,14 @@ CREATE TABLE theirs (id int PRIMARY KEY, who text);
 SELECT clairon.watch('theirs', 'ALL', type => 'SYSTEM', priority => 'HIGH', emitter => 'bank', topic => 'srv.bank'),
        clairon.watch('theirs', 'ROLE', '=admin', name => 'list', only_when => 'id > 0');
 
--- users see the rules on their own tables
+-- a user can read the rules on the user's own tables
 SELECT relation, name, only_when FROM clairon.rules ORDER BY 1, 2;
 SET ROLE plain_owner;
 SELECT relation, name, targets, only_when FROM clairon.rules ORDER BY 1, 2;
 SELECT clairon.show_condition('mine', 'default'), clairon.show_condition('mine', 'no such');
 SELECT clairon.show_condition('theirs', 'list');
 SELECT count(*) FROM clairon.rule;
--- also when a function calls it in a query
+-- a cheap function in a query is not called with rules that clairon.rules hides
 CREATE FUNCTION peep(relation regclass, name text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS
     $$BEGIN IF relation <> 'mine'::regclass THEN RAISE NOTICE 'seen: % of %', name, relation; END IF; RETURN true; END$$;
 SELECT count(*) FROM clairon.rules WHERE peep(relation, name);
@@ -53,7 +53,7 @@ SET ROLE relay_reader;
 SELECT relation, name, only_when FROM clairon.rules ORDER BY 1, 2;
 SELECT check_name, ok, hint FROM clairon.doctor() WHERE check_name LIKE 'privileges %';
 
--- a rule stays with its table: the new owner sees it and can remove it, but cannot set it again
+-- a new owner of a table can read and remove its rules, but cannot set them again
 RESET ROLE;
 ALTER TABLE theirs OWNER TO plain_owner, ADD COLUMN more int;
 ALTER TABLE theirs ADD COLUMN still_more int;
