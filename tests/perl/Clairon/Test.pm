@@ -97,8 +97,8 @@ sub wait_confirmed
         $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
 }
 
-# Runs this SQL file with psql in the background, up to the first error. finish() waits for its end. After Mojo's
-# loop has run, the exit status is unknown, because the loop reaps all children.
+# Runs this SQL file with psql in the background, up to the first error. finish() waits for its end. Mojo's loop reaps
+# all children, so psql's exit status is unknown after it has run.
 sub writer
 {
     my ($pg, $file) = @_;
@@ -111,7 +111,7 @@ sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // ''
 # A Lua script of the relay, as the build expands it.
 sub script_text { my ($name) = @_; return slurp_file(top() . "/build/gen/scripts/$name.lua") }
 
-# Returns the first number, or under `make check-long`, which sets CLAIRON_LONG, the second.
+# Returns `$long` under `make check-long`, which sets CLAIRON_LONG, otherwise `$short`.
 sub amount { my ($short, $long) = @_; return $ENV{CLAIRON_LONG} ? $long : $short }
 
 # The lines of the file that are not strict JSON, with their errors; '' if all lines are valid.
@@ -143,8 +143,8 @@ sub is_running
     return (<$file> // ') Z') !~ /.*\) Z/;
 }
 
-# token(sub => 'u1', groups => {..}, ..): an HS256 token for the relay. It expires in an hour unless `exp` is set;
-# `secret` signs with another key. A claim of undef is omitted.
+# token(sub => 'u1', groups => {..}, ..): an HS256 token for the relay. It expires in an hour unless `exp` is set.
+# `secret` replaces the signing key. A claim with the value undef is omitted.
 sub token
 {
     my %claims = (exp => int(time()) + 3600, @_);
@@ -265,8 +265,8 @@ sub page
     return $page;
 }
 
-# A relay between PostgreSQL and the store, started and ready. Options: roles, conf => { 'gate.ping' => '1s' }, start
-# => 0: created only; wait => 0: do not wait until it is ready.
+# A relay between PostgreSQL and the store, started and ready. Options: roles; conf => { 'gate.ping' => '1s' };
+# start => 0: do not start it; wait => 0: do not wait until it is ready.
 sub relay
 {
     my ($pg, $store, %options) = @_;
@@ -294,7 +294,7 @@ sub remember
     return;
 }
 
-# All output of a test, including its last error, is in PostgreSQL's log of the test.
+# PostgreSQL::Test::Utils writes all output of a test, including its last error, to a log file.
 sub print_log_tail
 {
     open my $log, '<', $PostgreSQL::Test::Utils::test_logfile or return;
@@ -304,7 +304,7 @@ sub print_log_tail
     return;
 }
 
-# Stops in reverse start order. A failed test prints the logs of its relays.
+# Stops servers and processes in reverse start order. After a failed test, prints the logs of its relays.
 END
 {
     my $status = $?;
@@ -318,7 +318,7 @@ END
             else                                        { $one->end }
             1;
         } and next;
-        Test::More::diag("at the end: $@");
+        Test::More::diag("cleanup failed: $@");
         $status ||= 1;
     }
     if ($status != 0 || !Test::More->builder->is_passing)

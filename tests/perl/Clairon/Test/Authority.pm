@@ -16,8 +16,8 @@ sub new
 sub new_key { return (qw(openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes), '-keyout', $_[0]) }
 sub run { system(@_) == 0 or die "could not make a certificate\n"; return }
 
-# Paths of a new certificate (cert, key) and of the CA (ca), valid for two days. Names have the form 'IP:127.0.0.1' or
-# 'DNS:localhost'.
+# Returns the paths of a new certificate (cert, key) and of its CA (ca), valid for two days. Names have the form
+# 'IP:127.0.0.1' or 'DNS:localhost'.
 sub certificate
 {
     my ($self, @names) = @_;
@@ -33,7 +33,7 @@ sub certificate
     return \%paths;
 }
 
-# Directives (names and values) for a store or sentinel that has this certificate and requires certificates of its
+# Directives (names and values) for a store or sentinel that uses this certificate and requires certificates from
 # clients and other nodes.
 sub directives
 {

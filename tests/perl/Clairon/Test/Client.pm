@@ -47,7 +47,7 @@ sub attach
         {
             my $message = $json->decode($line);
             push @{ $self->{messages} }, $message;
-            # Not send(), which runs the event loop: this callback runs inside the loop.
+            # send() would run the event loop, but this callback already runs in it.
             $tx->send([ 1, 0, 0, 0, 1, '{"t":"pong"}' ])
               if $message->{t} eq 'ping' && !$self->{mute};
         }
@@ -107,10 +107,11 @@ sub send_text
     return;
 }
 
-# An empty list is a mistake in the test: the notifications have not arrived yet.
+# An empty list is an error in the test, which did not wait for the notifications.
 sub ack { my ($self, @ids) = @_; @ids or croak('no ids to acknowledge'); return $self->send({ t => 'ack', ids => \@ids }) }
 
-# Waits for the first message of a type, or for which a code reference returns true. Earlier messages count.
+# Waits for the first message of a type, or the first one for which a code reference returns true. Earlier messages
+# count.
 sub wait_for
 {
     my ($self, $wanted, $seconds) = @_;
@@ -125,14 +126,14 @@ sub wait_for
                 my $line = $self->{messages}[ $at++ ];
                 return $found = $line if $matches->($line);
             }
-            die 'closed while waiting; received: ' . $self->transcript . "\n" if $self->{closed};
+            die 'connection closed during the wait; received: ' . $self->transcript . "\n" if $self->{closed};
             return 0;
         },
         $seconds);
     return $found;
 }
 
-# The message of the row with this id, from the first message on.
+# Waits for the notification of the row with this id. Earlier messages count.
 sub wait_row
 {
     my ($self, $id) = @_;

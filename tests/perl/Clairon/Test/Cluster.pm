@@ -13,8 +13,8 @@ use PostgreSQL::Test::Utils ();
 my @INITDB = ('--locale=C', '--encoding=UTF8');    # independent of the locale of the user who runs the tests
 my $copies = 0;
 
-# A cluster configured for logical decoding. The first one of a test is a copy of a template. Copies have the
-# system identifier of the template, so the second cluster runs initdb.
+# A cluster configured for logical decoding. A test's first cluster is a copy of a template, with the same system
+# identifier, so further clusters run initdb.
 sub init
 {
     my ($self) = @_;
@@ -34,7 +34,7 @@ sub init
     return $self->SUPER::init(@options);
 }
 
-# The folder of an initialized cluster that has never run. It is kept for the next run of the tests.
+# The folder of an initialized cluster that has never run. Later test runs reuse it.
 sub template
 {
     my $version = qx{initdb --version};

@@ -1,14 +1,15 @@
-# Clairon::Test::DelayedReplies: a proxy in front of a store that delays single replies, and all later replies of that
-# connection.
+# Clairon::Test::DelayedReplies: a proxy in front of a store that delays selected replies, and all later replies on the
+# same connection.
 #
 #   my $late  = Clairon::Test::delayed_replies($store->{socket});
 #   my $relay = Clairon::Test::relay(undef, $late, roles => 'gate');
 #   $late->hold(groups => '^SMEMBERS clairon:groups:u1$');   # delays the reply of the next matching command
-#   $late->wait_held('groups');                              # until such a reply has arrived
-#   $late->release('groups');                                # forwards it and the replies after it
-#   $late->cut_link('^XREAD ');                              # closes connections that wait for such a reply
+#   $late->wait_held('groups');                              # waits until this reply is delayed
+#   $late->release('groups');                                # forwards the reply and the later ones
+#   $late->cut_link('^XREAD ');                              # closes connections with a pending XREAD
 #
-# A pattern matches the command as its words, separated by spaces. script('report') is the pattern of a script's call.
+# A pattern is matched against the words of the command, joined by spaces. script('report') is the pattern for calls of
+# that script.
 package Clairon::Test::DelayedReplies;
 
 use strict;
@@ -35,7 +36,7 @@ sub loop_class { return 'Clairon::Test::DelayedReplies::Loop' }
 sub url    { return $_[0]->SUPER::url($_[1] // 'redis') }
 sub shards { return $ENV{CLAIRON_TEST_SHARDS} || 1 }
 
-# The command that calls that script, up to its arguments.
+# A pattern for the command that calls this script, up to its arguments.
 sub script { my ($self, $name) = @_; return '^EVALSHA ' . sha1_hex(Clairon::Test::script_text($name)) . ' ' }
 
 sub hold    { my ($self, $name, $pattern) = @_; delete $self->{held}{$name}; return $self->done('hold', $name, $pattern) }

@@ -13,10 +13,10 @@ our @EXPORT_OK = qw(doctor failed_checks finds warns repaired);
 # The relay with the checked settings; a test sets it.
 our $relay;
 
-# The command's exit code, its output and its errors.
+# Returns the command's exit code, stdout and stderr.
 sub doctor { return $relay->run('doctor', @_) }
 
-# The failed checks by area and name; tests that the exit code and the count agree with them.
+# Returns the failed checks by area and name, and asserts that exit code and count agree with them.
 sub failed_checks
 {
     my ($code, $out, $err) = doctor('--json', @_);
@@ -59,7 +59,7 @@ sub repaired
 {
     my ($what, @arguments) = @_;
     Clairon::Test::wait_until('the relay is ready', sub { ($relay->get('/readyz'))[0] != 503 });
-    is_deeply(failed_checks(@arguments), {}, $what) or BAIL_OUT('the previous fault is repaired');
+    is_deeply(failed_checks(@arguments), {}, $what) or BAIL_OUT('the previous fault is not repaired');
     return;
 }
 

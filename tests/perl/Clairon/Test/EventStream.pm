@@ -12,7 +12,7 @@ use JSON ();
 
 my $json = JSON->new->utf8->canonical;
 
-# Options are headers. ':path' is another path, ':claims' a reference to claims of the token. Without a user, no
+# Options are headers. ':path' replaces the path; ':claims' is a reference to claims of the token. Without a user, no
 # token is sent.
 sub open
 {
@@ -84,7 +84,7 @@ sub wait_message
 # The next notification.
 sub next_notification { my ($self) = @_; return $self->wait_message('msg')->{n} }
 
-# Reads to the end; returns the messages that were not read yet.
+# Reads to the end; returns the remaining messages.
 sub wait_end
 {
     my ($self) = @_;

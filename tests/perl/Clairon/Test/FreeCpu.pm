@@ -1,9 +1,9 @@
-# Clairon::Test::FreeCpu: delays a test that the harness runs while the CPUs are busy with others.
+# Clairon::Test::FreeCpu: delays the start of a test in the harness while other tests use all CPUs.
 #
-#   use Clairon::Test::FreeCpu;      # before large modules
+#   use Clairon::Test::FreeCpu;      # before modules that are slow to load
 #
-# Tests mostly wait, so the harness runs more files than there are CPUs. With more runnable processes than CPUs, all
-# tests together need more CPU time, and waits end in timeouts.
+# Tests mostly wait, so the harness runs more files than there are CPUs. When more processes can run than there are
+# CPUs, all tests need more CPU time, and waits time out.
 package Clairon::Test::FreeCpu;
 
 use strict;
@@ -13,7 +13,7 @@ use Time::HiRes qw(sleep);
 
 use constant { SAMPLES => 5, PAUSE => 0.06, SECONDS => 30 };
 
-# The runnable processes without this one (proc_loadavg(5)).
+# The mean number of other runnable processes (proc_loadavg(5)).
 sub runnable
 {
     my $sum = 0;

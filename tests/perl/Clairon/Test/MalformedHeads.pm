@@ -7,7 +7,7 @@ use warnings;
 my $host  = "Host: x\r\n";
 my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 
-# Ambiguous heads. $auth: a header line with a valid token.
+# Ambiguous heads. $auth is a header with a valid token.
 sub ambiguous
 {
     my ($auth) = @_;
@@ -34,7 +34,7 @@ sub ambiguous
         [ "GET /v1/poll?wait=0&pos=%00 HTTP/1.1\r\n$host$auth\r\n", 'a NUL in the target', qr/%00/ ],
         (map { [ "GET /healthz?$_ HTTP/1.1\r\n$host\r\n", "the escape $_", qr/two hexadecimal/ ] } '%', 'a=%2', '%zz', '%4g'),
         [ "GET /v1/ws HTTP/1.1\r\n${host}Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n\x89\x80abcd",
-            'a frame after an upgrade request', qr/before the upgrade response/ ],
+            'a WebSocket frame after an upgrade request', qr/before the upgrade response/ ],
         [ 'GET /healthz?' . join('&', 1 .. 33) . " HTTP/1.1\r\n$host\r\n", 'many query arguments', qr/too many/ ],
         [ "GET /healthz\r\n", 'no HTTP version', qr{HTTP/1\.1} ],
         [ "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n", 'bytes other than HTTP', qr/method/ ],

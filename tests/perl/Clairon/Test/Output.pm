@@ -1,5 +1,5 @@
-# Clairon::Test::Output: a formatter of prove for files that run in parallel. It prints each file's output in one
-# piece, with the duration.
+# Clairon::Test::Output: a formatter of prove for files that run in parallel. It prints the output and the duration of
+# each file when the file has ended.
 package Clairon::Test::Output;
 
 use strict;

@@ -11,7 +11,7 @@ use parent -norequire, 'Clairon::Test::Process';
 use Clairon::Test::Process;
 use JSON ();
 
-# Without `websocket`, or if node does not support WebSocket, no WebSocket connects.
+# Without `websocket`, or if node does not support WebSocket, each WebSocket fails.
 sub script
 {
     my ($top, $websocket) = @_;

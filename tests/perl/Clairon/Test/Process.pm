@@ -65,7 +65,7 @@ sub kill9
     return $self->wait_end;
 }
 
-# Ends the process at the end of a test. Dies if it ended earlier, does not end now, or fails.
+# Stops the process at the end of a test. Dies if it has already ended, does not end, or returns an error.
 sub end
 {
     my ($self) = @_;
@@ -90,7 +90,7 @@ sub log_text
     return <$file> // '';
 }
 
-# The current end of the log; wait_for_log() can start from this offset.
+# The current size of the log, as an offset for wait_for_log().
 sub log_mark { return -s $_[0]{log} || 0 }
 
 # Waits until the log matches; returns the log from the offset `from` on.

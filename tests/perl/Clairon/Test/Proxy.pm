@@ -8,7 +8,7 @@
 #   $proxy->reject(1);     # closes new connections immediately, until reject(0)
 #   $proxy->delay(0.05);   # delays all data by that many seconds
 #   $proxy->target($other);
-#   Clairon::Test::proxy($there, edit => sub { $_[0] =~ s/../../ });   # edits the data of the server
+#   Clairon::Test::proxy($there, edit => sub { $_[0] =~ s/../../ });   # edits the data from the server
 package Clairon::Test::Proxy;
 
 use strict;

@@ -1,7 +1,7 @@
 # Clairon::Test::Query: runs SQL over PostgreSQL's protocol, in one session per call, with the output of `psql
 # -XAtq`.
 #
-# A psql process costs more CPU than most of the tests' queries.
+# A psql process uses more CPU than most queries of the tests.
 package Clairon::Test::Query;
 
 use strict;
@@ -11,8 +11,8 @@ use IO::Socket::UNIX;
 
 my $PROTOCOL = 3 << 16;
 
-# The statements of a script that psql would send unchanged. Empty if psql would interpret part of it (a variable or
-# a backslash command) or if it copies from standard input.
+# Returns the statements of a script that psql would send unchanged. Empty if psql would interpret part of the script (a
+# variable or a backslash command) or if it copies from standard input.
 sub split_statements
 {
     my ($sql) = @_;
@@ -62,7 +62,7 @@ sub connect
     return;
 }
 
-# Type and body of the server's next message; empty after the connection has ended.
+# Returns type and body of the server's next message; empty after the connection has closed.
 sub message
 {
     my ($self) = @_;

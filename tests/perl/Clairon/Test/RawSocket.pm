@@ -32,8 +32,8 @@ sub new
     return bless { link => $link, bytes => '', messages => [], host => "127.0.0.1:$relay->{port}" }, $class;
 }
 
-# A connection that has requested the upgrade; {response} is the relay's response. Headers: additional ones, or
-# undef to omit one; ':path' and ':method' change the request line.
+# Connects and requests the upgrade; {response} is the relay's response. Options are additional headers, or undef to
+# omit a header; ':path' and ':method' change the request line.
 sub open
 {
     my ($class, $relay, %headers) = @_;
@@ -50,7 +50,7 @@ sub open
     return $self;
 }
 
-# Like open(), and then connected. The token has this user as its sub, unless `token` is set.
+# Like open(), then sends the connect message. The token's sub is this user, unless `token` is set.
 sub user
 {
     my ($class, $relay, $user, %options) = @_;
@@ -77,7 +77,7 @@ sub begin
     return;
 }
 
-# The response. After an upgrade the connection stays open, otherwise it is read to the end.
+# Reads the response. After an upgrade the connection stays open, otherwise it is read to the end.
 sub read_response
 {
     my ($self) = @_;
@@ -137,7 +137,7 @@ sub more
 }
 
 # frame(TEXT, $payload): final => 0 for a fragment, masked => 0 for an unmasked frame, bits => 0x40 to set reserved
-# bits, length => to announce another length.
+# bits, length => to announce a different length.
 sub frame
 {
     my ($self, $opcode, $payload, %options) = @_;
@@ -201,7 +201,7 @@ sub next_message
     return $line;
 }
 
-# The next message of this type; skips others.
+# Returns the next message of this type; skips others.
 sub wait_message
 {
     my ($self, $type) = @_;
@@ -210,8 +210,8 @@ sub wait_message
     return $line;
 }
 
-# Reads until the relay closes the connection and replies to its close frame. Returns { code, reason, messages },
-# with the messages that were not read yet. Code 1006: the relay closed without a close frame.
+# Reads until the relay closes the connection, and replies to its close frame. Returns { code, reason, messages }, with
+# the remaining messages. Code 1006: the relay closed the connection without a close frame.
 sub read_to_end
 {
     my ($self) = @_;
@@ -237,7 +237,7 @@ sub ends_with
     is($end->{code}, $code, "$name closes the connection with $code");
     my $bye = $end->{messages}[-1] // {};
     is_deeply([ @{$bye}{ 't', 'code' } ], [ 'bye', $code ], "$name causes a bye with the same code");
-    ok(length $end->{reason} && length $bye->{msg}, "$name causes a close and a bye with a reason");
+    ok(length $end->{reason} && length $bye->{msg}, "$name causes a close frame and a bye with a reason");
     return $bye;
 }
 

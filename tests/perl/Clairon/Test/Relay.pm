@@ -106,8 +106,8 @@ sub metric
     return $status == 200 && $body =~ /^\Q$name\E (\S+)$/m ? $1 : undef;
 }
 
-# A relay with only the feed role has no port; it logs when streaming starts. With several workers, any of them may
-# respond to /readyz, but only one has the feed. Rows that are written before the feed has created the slot are never
+# A relay with only the feed role has no port, but logs when streaming starts. With several workers, any of them may
+# respond to /readyz, but only one runs the feed. Rows that are written before the feed has created the slot are never
 # delivered.
 sub wait_ready
 {

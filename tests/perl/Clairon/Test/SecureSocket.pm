@@ -10,8 +10,8 @@ use warnings;
 use parent -norequire, 'Clairon::Test::RawSocket';
 use Clairon::Test::RawSocket;
 
-# Paths of a new certificate for localhost and of its key. It is valid for two days, or between two given times
-# such as 20210101000000Z.
+# Returns the paths of a new certificate for localhost and of its key. The certificate is valid for two days, or between
+# two given times such as 20210101000000Z.
 sub certificate
 {
     my ($from, $to) = @_;
@@ -26,7 +26,7 @@ sub certificate
 
 sub run { system(@_) == 0 or die "could not make a certificate\n"; return }
 
-# Only `openssl ca` can set both limits of the validity period; it needs a folder.
+# Only `openssl ca` can set both ends of the validity period; it needs a folder.
 sub sign_between
 {
     my ($folder, $from, $to) = @_;

@@ -1,4 +1,4 @@
-# Clairon::Test::Sentinels: a store with replicas, and the sentinels that watch it.
+# Clairon::Test::Sentinels: a store with replicas, and the sentinels that monitor it.
 package Clairon::Test::Sentinels;
 
 use strict;
@@ -35,7 +35,7 @@ sub new_server
     my $folder = "$self->{folder}/$port";
     mkdir $folder or die "could not make $folder: $!";
     my $server = Clairon::Test::Store->new(folder => $folder, %{ $self->{server} }, %options);
-    # With a port of each kind, sentinels and replicas would use the one without TLS.
+    # If there also were a port without TLS, sentinels and replicas would use it.
     my @listen = (bind => '127.0.0.1', $self->{tls} ? (port => 0, Clairon::Test::Authority::directives($self->{tls}, $port)) : (port => $port));
     $server->{listen}  = \@listen;
     $server->{options} = [ @{ $server->{options} }, Clairon::Test::Store::as_arguments(@listen) ];
@@ -114,8 +114,7 @@ sub wait_failover
     });
 }
 
-# The servers that became primary, in order, without the first one. The sentinel that leads a failover logs it, with a
-# new epoch.
+# The servers that were promoted, in order. The sentinel that leads a failover logs the promotion after a new epoch.
 sub promoted
 {
     my ($self) = @_;
@@ -146,7 +145,7 @@ use parent -norequire, 'Clairon::Test::Store';
 
 sub command { return ($_[0]{server}, "$_[0]{folder}/sentinel.conf", '--sentinel') }
 
-# The attributes of the primary with this name, from the sentinel, as a hash.
+# The sentinel's attributes of the primary with this name, as a hash.
 sub state { my ($self, $name) = @_; return { @{ $self->execute('SENTINEL', 'MASTER', $name) } } }
 
 1;

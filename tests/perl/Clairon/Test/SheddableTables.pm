@@ -1,4 +1,5 @@
-# Clairon::Test::SheddableTables: tables whose notifications load shedding may drop, and others.
+# Clairon::Test::SheddableTables: tables whose notifications load shedding may drop, and tables whose notifications it
+# must not drop.
 package Clairon::Test::SheddableTables;
 
 use strict;
@@ -19,7 +20,7 @@ my @TABLES = (
 my $pg;
 my $id = 0;
 
-# Creates these tables and the test's own tables in this PostgreSQL.
+# Creates these tables, and additional tables of the test, in this PostgreSQL.
 sub create
 {
     ($pg, my @more) = @_;

@@ -151,7 +151,7 @@ sub keys
 # The key in the shared shard: memberships, state of the feed.
 sub shared { return ($_[0]->keys($_[1]))[0] }
 
-# The key that exists, for example key("ack:$id"); the key of shard 0 if none exists.
+# The existing key among those of all shards, for example key("ack:$id"); the key of shard 0 if none exists.
 sub key
 {
     my ($self, $name) = @_;
@@ -169,8 +169,8 @@ sub of
     return $entry ? $entry->{stream} =~ s/stream$/$name/r : $first;
 }
 
-# Makes the next retry of that pair due now, once its delivery has been reported. Tests use it instead of a short ack
-# timeout, which could expire before an ack on a busy machine.
+# Waits until the delivery of this pair is reported, then makes its next retry due immediately. Tests use it instead of
+# a short ack timeout, which could expire before an ack on a busy machine.
 sub make_due
 {
     my ($self, $id, $user) = @_;
@@ -185,8 +185,8 @@ sub by_id
     return $one->[0] <=> $other->[0] || $one->[1] <=> $other->[1];
 }
 
-# The stream entries of one stream or of all: references to hashes of the fields, with the id as `entry` and the key
-# as `stream`.
+# The stream entries of one stream, or of all: references to hashes of the fields, with the entry id as `entry` and the
+# key of the stream as `stream`.
 sub entries
 {
     my ($self, $key) = @_;

@@ -11,9 +11,9 @@ use Carp qw(croak);
 use List::Util ();
 
 my $SLOTS        = 16384;
-my $NODE_TIMEOUT = 2000;    # ms without a reply, after which a node has failed
+my $NODE_TIMEOUT = 2000;    # ms without a reply after which a node is considered failed
 
-# Errors while a slot moves or has no primary.
+# Errors of a slot that is moving or has no primary.
 my $TEMPORARY = qr/^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN|LOADING|READONLY|MASTERDOWN)|connect|the store closed|not write/;
 
 # Options: folder, primaries => 3, replicas => 1 (of each primary), shards => 16, tls => a certificate of
@@ -35,12 +35,12 @@ sub new
     return $self;
 }
 
-# Redis has the setting cluster-port since 7.0; KeyDB 6 does not.
+# Redis supports the setting cluster-port since 7.0; KeyDB 6 does not.
 my $has_bus_port;
 sub has_bus_port { return $has_bus_port //= (qx{$ENV{STORE_SERVER} --version} =~ /\bv=(\d+)/)[0] >= 7 }
 
-# Ports of a node and of its cluster bus, which is 10000 higher if it cannot be set. Outgoing connections use those
-# above 32767.
+# The ports of a node and of its cluster bus. If the latter cannot be set, it is 10000 higher. Both are below 32768, the
+# first port of outgoing connections.
 sub free_ports
 {
     my $bus = Clairon::Test::free_port();
@@ -69,7 +69,7 @@ sub new_node
     return $node;
 }
 
-# Primaries share the slots equally. They join by MEET, which is faster than redis-cli --cluster create.
+# Primaries have equal shares of the slots. Nodes join by MEET, which is faster than redis-cli --cluster create.
 sub start
 {
     my ($self) = @_;
@@ -89,7 +89,7 @@ sub start
     return;
 }
 
-# The node meets all nodes of the cluster; through a single node, discovery could take long.
+# The node meets all nodes of the cluster, because discovery through a single node could take long.
 sub meet
 {
     my ($self, $node) = @_;
@@ -108,7 +108,7 @@ sub replicate
     return;
 }
 
-# Running nodes that reply.
+# The running nodes that reply.
 sub alive { return grep { $_->is_alive && !$_->{is_paused} } @{ $_[0]{nodes} } }
 
 sub pause { my (undef, $node) = @_; $node->{is_paused} = 1; kill STOP => $node->pid; return }
@@ -139,7 +139,7 @@ sub wait_discovered
 
 sub known_nodes { return scalar grep { !/handshake|fail|noaddr/ } split /\n/, $_[0]->execute('CLUSTER', 'NODES') }
 
-# Waits until each replica has all data of its primary, and each node has discovered this.
+# Waits until each replica has all data of its primary, and all nodes have discovered all replicas.
 sub wait_replicated
 {
     my ($self) = @_;
@@ -236,7 +236,7 @@ sub execute_bytes
     }) };
 }
 
-# A new primary without slots; with another certificate than the others if one is given.
+# Adds a primary without slots. `$tls` replaces the certificate of the cluster.
 sub add_node
 {
     my ($self, $tls) = @_;
@@ -258,7 +258,7 @@ sub remove_node
     return;
 }
 
-# Moves the slot of a shard, with the commands that redis-cli --cluster reshard sends.
+# Moves the slot of a shard with the commands that redis-cli --cluster reshard sends.
 sub move
 {
     my ($self, $shard, $to) = @_;
@@ -268,7 +268,7 @@ sub move
     return;
 }
 
-# Returns the node that owns the slot; undef if that node is the target.
+# Starts a move and returns the node that owns the slot; undef if that node is the target.
 sub begin_move
 {
     my ($self, $shard, $to) = @_;
@@ -280,7 +280,7 @@ sub begin_move
     return $from;
 }
 
-# Moves some keys of the shard; returns their number. `$which` filters by name.
+# Moves some keys of the shard, filtered by the pattern `$which`; returns their number.
 sub move_keys
 {
     my ($self, $shard, $from, $to, $count, $which) = @_;

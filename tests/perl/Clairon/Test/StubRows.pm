@@ -3,7 +3,7 @@
 #
 #   my $stub = Clairon::Test::StubRows->new($pg);
 #   $stub->set('t', audience => 'USER', row_count => 3, delay => 0.5, snapshot => '7:9:7', denied => '{u2}');
-#   $stub->calls('t')      # "user groups" of each call
+#   $stub->calls('t')      # the user and the groups of each call
 package Clairon::Test::StubRows;
 
 use strict;
@@ -13,8 +13,8 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 
 my $SIGNATURE = 'clairon.live_rows(text, text, text, jsonb, integer, bigint)';
 
-# A rule "default" for each source. Without `snapshot` the result contains a current snapshot. Each row has its number
-# and the user.
+# Each source has a rule "default". Without `snapshot` a result contains the current snapshot. Each row contains its
+# number and the user.
 sub new
 {
     my ($class, $pg) = @_;

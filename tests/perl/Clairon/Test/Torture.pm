@@ -9,8 +9,8 @@ use POSIX ();
 use Test::More ();
 use Time::HiRes qw(time);
 
-# Options: pg; seed; tables => [..] that the writers fill; pause => the longest pause in seconds; stored => a
-# function that returns the number of stored rows.
+# Options: pg; seed; tables => [..] that the writers fill; pause => the longest pause in seconds; stored => a function
+# that returns the number of stored rows.
 sub new
 {
     my ($class, %options) = @_;
@@ -33,8 +33,8 @@ sub fork_until_stop
     return;
 }
 
-# A writer commits the transactions that `$next->()` returns as SQL. The test reads the committed rows at the end, so a
-# failed psql is ignored.
+# A writer commits the transactions that `$next->()` returns as SQL. A failed psql is ignored, because the test compares
+# the stored rows with those that were committed.
 sub start_writer
 {
     my ($self, $number, $next) = @_;
@@ -92,13 +92,13 @@ sub pause
 
 sub stored { my ($self) = @_; return eval { $self->{stored}->() } // 0 }
 
-# Faults that differ only in the process that is killed or paused, by name: relays and PostgreSQL.
+# The faults of relays and PostgreSQL, by name.
 sub common_faults
 {
     my ($self, @relays) = @_;
     my $pg = $self->{pg};
     my $restart = sub { $_->is_alive or $_->start for @relays };
-    # The walsender, a child of the postmaster; when paused, it simulates a hanging server.
+    # A paused walsender, a child of the postmaster, simulates a server that hangs.
     my $walsender = sub { return eval { $pg->safe_psql('postgres', 'SELECT pid FROM pg_stat_replication LIMIT 1') } || undef };
     return (
         'a relay is killed' => sub { $relays[ rand @relays ]->kill9; $self->wait_rows(20); $restart->() },
@@ -113,7 +113,7 @@ sub common_faults
         'the walsender is paused' => sub { $self->pause($walsender->()) });
 }
 
-# Runs this many random faults. Sometimes the next fault starts before the recovery from the last one.
+# Runs this many random faults. Sometimes a fault starts before the recovery from the previous one.
 sub run
 {
     my ($self, $count, %faults) = @_;

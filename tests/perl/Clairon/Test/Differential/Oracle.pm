@@ -66,7 +66,7 @@ sub read
 sub read_message
 {
     my ($self, $kind, $json) = @_;
-    my $record = JSON->new->decode($json);    # bytes in, bytes out
+    my $record = JSON->new->decode($json);    # input and output are bytes
     if ($kind eq 'table') { $self->{tables}{ $record->{table} } = $record }
     elsif ($kind eq 'row') { $self->{values}->add_record($record->{type}, $record->{attributes}) }
     return;

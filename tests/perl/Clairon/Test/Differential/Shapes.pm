@@ -187,7 +187,7 @@ sub detached
     return grep { !$_->{attached} } @{ $_[0]{parts} // [] };
 }
 
-# A detached partition receives no rows through its parent. It is changed directly or attached again.
+# A detached partition receives no rows through its parent, so it is changed directly or attached again.
 sub change_detached
 {
     my ($self, $session, $table) = @_;
@@ -219,7 +219,7 @@ sub rename_table
     return $self->run($session, "ALTER TABLE $old RENAME TO $new", log_shape_sql($table));
 }
 
-# A rule with targets, a condition and some of the columns; none if no column fits.
+# A rule with targets, a condition and some of the columns; no rule if no column is suitable.
 sub watch_target_sql
 {
     my ($table, $name) = @_;

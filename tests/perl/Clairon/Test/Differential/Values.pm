@@ -49,7 +49,7 @@ sub ident { my ($name) = @_; $name =~ s/"/""/g; return "\"$name\"" }
 
 # ---- random values
 
-my $noise = '';    # hard to compress, so that long values go to TOAST
+my $noise = '';    # hard to compress, so that long values are TOASTed
 
 sub random_text
 {
@@ -284,7 +284,7 @@ my %write = (
     string => \&json_string,
 );
 
-# `$type` as format_type() prints it. A row type's attributes are the last recorded ones.
+# The JSON of a value. `$type` is the output of format_type(). A row type has the attributes that were recorded last.
 sub json
 {
     my ($self, $type, $text) = @_;

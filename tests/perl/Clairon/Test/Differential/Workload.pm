@@ -7,7 +7,7 @@
 #
 # The seed determines the order of all statements. Each table belongs to one session, so no session waits for another.
 # After each change of a table's definition, rules or replica identity, work.log_shape writes the new definitions to WAL
-# as a message. A WAL reader therefore has the definitions at each position, even after rollbacks.
+# as a message, so a WAL reader has the definitions at each position, even after rollbacks.
 package Clairon::Test::Differential::Workload;
 
 use strict;
@@ -47,7 +47,7 @@ sub setup_sql
 
 sub put { my ($self, $text) = @_; print { $self->{out} } $text, "\n"; return }
 
-# One statement, or several that form a transaction, in a session.
+# Runs one statement, or several as one transaction, in a session.
 sub run
 {
     my ($self, $session, @statements) = @_;
@@ -269,7 +269,7 @@ sub savepoint
     restore($session, $session->{saved}[$to]);
     splice @{ $session->{saved} }, $to + 1;
 
-    # An error also ends a subtransaction.
+    # ROLLBACK TO also follows an error.
     $self->put(
         "SELECT dblink_exec('$session->{name}', 'DO \$\$ BEGIN PERFORM 1 / 0; END \$\$', false);")
         if chance(0.3);
@@ -303,7 +303,7 @@ sub write
         $self->run($session, "SET client_min_messages = error; SET lock_timeout = '10s'",
             "CALL work.log_row_type('row_$session->{name}')");
     }
-    # Replaces autovacuum at a fixed point: autovacuum and a session might wait for each other.
+    # VACUUM at fixed points replaces autovacuum, which could deadlock with a session.
     my $swept = 0;
     while ($self->{begun} < $self->{transactions})
     {

@@ -1,4 +1,4 @@
-# Clairon::Test::Live::History: the states that live lists may show, from the WAL of the primary by test_decoding.
+# Clairon::Test::Live::History: the states that live lists may show, derived from test_decoding's output on the primary.
 #
 #   my $history = Clairon::Test::Live::History->new($pg, lists => { name => sub { my ($tables) = @_; .. } });
 #   $history->extend;                               # reads the transactions since the last call
@@ -6,9 +6,9 @@
 #   $history->follow($progress, 'name', $text);     # '' or an error
 #   $history->newest('name');                       # the state after all transactions
 #
-# The state of a list is a string. A list shows a point: all changes up to an index in commit order, and the changes of
+# The state of a list is a string, at a point: all changes up to an index in commit order, and the changes of later
 # transactions in a snapshot. Commits may become visible in another order than they were written, so a snapshot may lack
-# transactions that precede others in it. Each point of a client contains the previous one.
+# a transaction that precedes others in it. Each point of a client includes its previous point.
 package Clairon::Test::Live::History;
 
 use strict;
@@ -32,7 +32,7 @@ sub new
 
 # ---- the WAL
 
-# The values of a row as test_decoding prints them: name[type]:value.
+# Parses the values of a row as test_decoding prints them: name[type]:value.
 sub values_of
 {
     my ($text) = @_;
@@ -53,7 +53,7 @@ sub key_of
     return join '|', @{$row}{ @{ $self->{keys}{$table} } };
 }
 
-# A change: its table, the key of the old row, and the new row; or a TRUNCATE of the table.
+# Parses a change: its table, the key of the old row, and the new row; or a TRUNCATE of the table.
 sub parse
 {
     my ($self, $line) = @_;
@@ -107,7 +107,7 @@ sub add_transaction
     return;
 }
 
-# `states` has, per list and string, the ranges of points with that string: [from, to), without `to` for the newest.
+# `states` maps each list and string to the ranges of points with that string: [from, to), without `to` for the newest.
 sub add_states
 {
     my ($self, $point) = @_;
@@ -135,7 +135,8 @@ sub includes
     return $other->{length} <= $point->{length} && all { $_ < $point->{length} || $point->{extra}{$_} } keys %{ $other->{extra} };
 }
 
-# A snapshot that lacks a transaction but has a later one adds points: all changes without the former, up to the latter.
+# A snapshot that lacks a transaction but contains a later one adds points: all changes up to the later transaction,
+# except those of the missing one.
 sub add_snapshot
 {
     my ($self, $snapshot) = @_;
@@ -199,7 +200,8 @@ sub first_point
     return;
 }
 
-# A client's list now shows this string. `$progress`: the points that its earlier strings allow; initially {}.
+# Records that a client's list now shows this string; returns '' or an error. `$progress` contains the points that its
+# earlier strings allow; it is {} initially.
 sub follow
 {
     my ($self, $progress, $list, $text) = @_;
@@ -210,7 +212,7 @@ sub follow
     {
         push @next, $point if grep({ includes($point, $_) } @from) && $self->text_at($point, $list) eq $text;
     }
-    # A point that includes another one allows no further states.
+    # A point that includes another one allows no additional states.
     my @least;
     for my $point (sort { $a->{length} <=> $b->{length} || keys %{ $a->{extra} } <=> keys %{ $b->{extra} } } @next)
     {
@@ -227,10 +229,10 @@ sub follow
       $known ? 'the state of earlier points: ' . join ', ', map { $_->[0] . '-' . ($_->[1] // '') } @$known : 'no state of the table';
 }
 
-# Whether the string never existed in commit order, only at points of a snapshot.
+# Whether the string existed only at points of a snapshot, not in commit order.
 sub is_of_snapshot { my ($self, $progress) = @_; return !grep { $_->{range} } @{ $progress->{points} } }
 
-# Whether the client showed a part of a transaction: no point with this string lies between two transactions.
+# Whether the client showed part of a transaction: no point with this string is between two transactions.
 sub is_within_transaction
 {
     my ($self, $progress) = @_;

@@ -5,8 +5,8 @@
 #   $writers->start(3);
 #   $writers->finish;                        # all transactions, also prepared ones, have ended
 #
-# The tables are those of tests/tap/rows/live_lists_against_model.pl. A failed transaction is rolled back: two writers
-# may use the same rows, and servers crash.
+# tests/tap/rows/live_lists_against_model.pl creates the tables. A transaction may fail, because two writers may use the
+# same rows, and servers crash. It is then rolled back.
 package Clairon::Test::Live::Writer;
 
 use strict;

@@ -1,6 +1,6 @@
 // lists.js: the live lists of several clients; prints each state of a list. Appended to the script of
-// Clairon::Test::Page, after `const CLIENTS = [{ name, url, token, isStream, queries }, ..];`. With `queries`, of each
-// list, a client loads its rows by psql from each of DATABASES and from the relay, in turn.
+// Clairon::Test::Page, after `const CLIENTS = [{ name, url, token, isStream, queries }, ..];`. A client with `queries`
+// (one per list) loads rows in turn from each of DATABASES, with psql, and from the relay.
 
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
