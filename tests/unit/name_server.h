@@ -1,4 +1,4 @@
-/* name_server.h: addresses that a test's own getaddrinfo() returns. */
+/* name_server.h: builds the results of a test's getaddrinfo(). */
 #ifndef CLAIRON_TESTS_UNIT_NAME_SERVER_H
 #define CLAIRON_TESTS_UNIT_NAME_SERVER_H
 
@@ -22,7 +22,7 @@ address_of(const char *text, struct addrinfo *next)
     return one;
 }
 
-/* Overrides the C library's freeaddrinfo, because the list comes from address_of. */
+/* Overrides the C library's freeaddrinfo, because address_of allocates the list. */
 void
 freeaddrinfo(struct addrinfo *all)
 {

@@ -1,4 +1,4 @@
-/* state_changes.h: tests which state changes abort. */
+/* state_changes.h: checks whether a state change aborts. */
 #ifndef CLAIRON_TESTS_UNIT_STATE_CHANGES_H
 #define CLAIRON_TESTS_UNIT_STATE_CHANGES_H
 
@@ -13,10 +13,10 @@
 
 #include <cmocka.h>
 
-/* Changes the state of an object that it creates in state `from`. Returns the new state. */
+/* Creates an object in state `from`, changes its state to `to` and returns the new state. */
 typedef int change_state(int from, int to);
 
-/* Changes the state in another process. False: the process aborted. */
+/* Changes the state in a child process. False if the child aborted. */
 static inline bool
 is_legal(change_state *change, int from, int to)
 {

@@ -1,4 +1,4 @@
-/* test_arena.c: items do not overlap, are limited and reused; free pages return to the system. */
+/* test_arena.c: items are limited, disjoint and reused; free pages return to the system. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

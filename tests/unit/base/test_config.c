@@ -67,7 +67,7 @@ expect_error(const char *part)
         fail_msg("\"%s\" does not contain \"%s\"", error, part);
 }
 
-/* The file is rejected; the error starts with its name and this line number. */
+/* Checks that the file is rejected with an error that starts with its name and this line. */
 static void
 expect_line_rejected(const char *text, unsigned line, const char *part)
 {

@@ -45,8 +45,8 @@ rate_zero_is_unlimited(void **state)
         snprintf(name, sizeof(name), "u%d", i);
         assert_true(rates_consume(rates, name, 0, BEGIN));
     }
-    assert_false(
-        rates_consume(rates, "busy", 1, BEGIN)); /* they have no buckets, so none is evicted */
+    /* Unlimited keys have no buckets, so none is evicted. */
+    assert_false(rates_consume(rates, "busy", 1, BEGIN));
     rates_free(rates);
 }
 
@@ -68,7 +68,7 @@ each_key_has_its_own_bucket(void **state)
     rates_free(rates);
 }
 
-/* Passes the time of the bucket's last use: a bucket that was evicted since then is full again. */
+/* Only an evicted bucket is full at `at_us`, the time of its last use. */
 static bool
 is_full(struct rates *rates, const char *name, int64_t rate, int64_t at_us)
 {
@@ -117,7 +117,7 @@ active_buckets_survive_the_key_limit(void **state)
             assert_false(rates_consume(rates, "busy", 2, BEGIN));
     }
     assert_false(rates_consume(rates, "busy", 2, BEGIN));
-    assert_false(is_full(rates, "u101", 2, BEGIN)); /* busy, and u101 to u4195: the maximum */
+    assert_false(is_full(rates, "u101", 2, BEGIN)); /* the maximum: busy, and u101 to u4195 */
     assert_true(is_full(rates, "u100", 2, BEGIN));
     assert_true(rates_consume(rates, "once", 1, BEGIN)); /* evicted, so its bucket is full again */
     rates_free(rates);

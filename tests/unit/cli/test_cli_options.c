@@ -1,4 +1,4 @@
-/* test_cli_options.c: options common to the commands, and printing of untrusted strings. */
+/* test_cli_options.c: common options are parsed, and untrusted strings are printed safely. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

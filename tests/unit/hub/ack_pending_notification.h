@@ -5,7 +5,7 @@
 #include "tests/unit/heads.h"
 #include "hub/session/hub_state.h"
 
-/* For USER u1; its entry id and the end of its id are `number`. */
+/* A notification for USER u1. `number` is its entry id and the last byte of its id. */
 static inline struct notification *
 ack_pending_notification(unsigned char number)
 {

@@ -70,7 +70,7 @@ tear_down(void **state)
     return 0;
 }
 
-/* A notification for ALL, whose data is a number. */
+/* A notification for ALL. Its data is the number `ms`. */
 static inline struct notification *
 make_notification(uint64_t ms, uint8_t priority)
 {

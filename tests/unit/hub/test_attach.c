@@ -1,4 +1,4 @@
-/* test_attach.c: a session that starts: its socket, and its end if the store is unavailable. */
+/* test_attach.c: a new session sends after its attach, and is closed if it cannot start. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -103,7 +103,7 @@ session_that_cannot_start_is_closed(void **state)
     assert_int_equal(calls, 1);
     assert_int_equal(closed_code, 4201);
     assert_in_range(closed_in_ms, 5000, 15000);
-    /* A session that was connected before waits for the store. */
+    /* A session that is already connected waits for the store. */
     session->state = SESSION_LIVE;
     unserved_sweep(&hub);
     assert_int_equal(calls, 1);

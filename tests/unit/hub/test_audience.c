@@ -101,7 +101,7 @@ test_audience_joins_and_leaves(void **state)
     assert_false(audience_has(one, "STRUCTURE:s", 11));
     assert_ptr_equal(audience_find(all, "ROLE:admin", 10)->members->session, &first);
 
-    audience_leave(&all, &one, "ROLE:admin", 10); /* from the token: stays */
+    audience_leave(&all, &one, "ROLE:admin", 10); /* the token's membership remains */
     assert_true(audience_has(one, "ROLE:admin", 10));
     audience_leave(&all, &two, "STRUCTURE:s1", 12);
     assert_true(audience_has(one, "STRUCTURE:s1", 12));

@@ -37,7 +37,7 @@ make_batch(unsigned count, size_t len)
     return batch;
 }
 
-/* The file for the last of `sends` sockets. */
+/* Requests the batch's file for `sends` sockets; returns the last result. */
 static int
 file_after(struct fanout_batch *batch, unsigned sends)
 {

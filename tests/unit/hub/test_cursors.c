@@ -61,10 +61,7 @@ test_a_users_cursor_of_all_heads(void **state)
     assert_true(entry_id_equal(spread[2], id(3, 0)));
 }
 
-/*
- * Checks the cursor string for four shards, and that a user of each shard receives the same cursor
- * from it.
- */
+/* Checks the cursor string for four shards, and that it is parsed to the same cursor. */
 static void
 check_text(const struct entry_id heads[4], const char *text)
 {
@@ -298,7 +295,7 @@ test_the_replay_buffer_is_bounded(void **state)
     close_replay_buffer(buffer);
 }
 
-/* Shard and ms of all entries after the cursor, for a user of shard `own`. */
+/* Lists shard and ms of all entries after the cursor, for a user of shard `own`. */
 static const char *
 follow(const struct replay_buffer *buffer, unsigned own, struct cursor cursor)
 {

@@ -27,7 +27,7 @@ bool __wrap_store_acks_wait(const struct store *store, const struct store_ack *a
 enum rc __wrap_store_report(struct store *store, const struct store_report *reports, size_t count,
                             store_reported *done, void *ctx);
 
-/* Shards reply in any order, which a real server does not do on request. */
+/* Pending calls, which the test completes in any order, like independent shards. */
 static struct {
     store_reported *done;
     void *ctx;
@@ -173,7 +173,7 @@ test_a_held_notification_does_not_overtake_older_ones(void **state)
     assert_int_equal(session.requests.count, 0);
 }
 
-/* The notification was exhausted and redriven before this relay read either event. */
+/* The notification became a dead letter and was redriven before this relay read either event. */
 static void
 test_a_redriven_dead_letter_is_reported(void **state)
 {
@@ -214,7 +214,7 @@ test_a_failed_report_is_sent_again_in_order(void **state)
     assert_int_equal(session.outbound.notifications[0]->id.ms, 1);
 }
 
-/* All calls are pending: the next report waits, and acks wait for it. */
+/* The maximum number of calls is pending, so the next report waits, and acks wait for it. */
 static void
 test_acks_wait_for_reports(void **state)
 {

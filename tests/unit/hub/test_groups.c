@@ -1,4 +1,4 @@
-/* test_groups.c: the audiences of a session, and whether they are current. */
+/* test_groups.c: a session's memberships are replaced by replies and outdated by changes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 static struct session *const SESSION = (struct session *)&SESSION;
 
 static void
-test_a_reply_makes_them_current(void **state)
+test_a_reply_makes_memberships_current(void **state)
 {
     struct session_groups groups = {.memberships = NULL};
 
@@ -222,7 +222,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_reply_makes_them_current),
+        cmocka_unit_test(test_a_reply_makes_memberships_current),
         cmocka_unit_test(test_a_failed_request_is_repeated),
         cmocka_unit_test(test_a_reply_that_may_predate_a_change_is_repeated),
         cmocka_unit_test(test_only_a_pending_request_is_outdated),

@@ -1,4 +1,4 @@
-/* test_inbox.c: when a session reads its user's inbox again, and how far. */
+/* test_inbox.c: a session reads its user's inbox again when needed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include "hub/parts/inbox.h"
 
 static void
-test_it_is_deferred_once(void **state)
+test_the_inbox_is_deferred_once(void **state)
 {
     struct inbox inbox = {.refill = INBOX_REFILL_NONE};
 
@@ -31,7 +31,7 @@ test_a_missed_retry_needs_no_room(void **state)
     inbox_miss(&inbox);
     assert_true(inbox_has_missed(&inbox));
     assert_false(inbox_is_deferred(&inbox));
-    assert_true(inbox_defer(&inbox)); /* LIVE now */
+    assert_true(inbox_defer(&inbox)); /* the session becomes LIVE */
     assert_int_equal(inbox.refill, INBOX_REFILL_NOW);
     inbox_miss(&inbox);
     assert_int_equal(inbox.refill, INBOX_REFILL_NOW);
@@ -49,7 +49,7 @@ test_a_reconciliation_needs_one_whole_pass(void **state)
     (void)state;
     inbox_want_reconcile(&inbox);
     assert_false(inbox_is_reconciling(&inbox));
-    inbox_end_reconcile(&inbox); /* of an earlier pass */
+    inbox_end_reconcile(&inbox); /* the end of an earlier pass */
     inbox_begin(&inbox);
     assert_true(inbox_is_reconciling(&inbox));
     inbox_want_reconcile(&inbox);
@@ -83,7 +83,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_it_is_deferred_once),
+        cmocka_unit_test(test_the_inbox_is_deferred_once),
         cmocka_unit_test(test_a_missed_retry_needs_no_room),
         cmocka_unit_test(test_a_reconciliation_needs_one_whole_pass),
         cmocka_unit_test(test_acks_during_a_pass_are_kept_until_its_end),

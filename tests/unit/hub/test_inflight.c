@@ -42,7 +42,7 @@ find(const struct inflight *inflight, unsigned char number)
 }
 
 static void
-test_it_is_limited_to_the_granted_size(void **state)
+test_the_window_is_limited_to_the_granted_size(void **state)
 {
     struct inflight inflight = {.size = 5};
 
@@ -98,7 +98,7 @@ test_a_recheck_removes_unconfirmed_entries(void **state)
     assert_false(inflight_is_refuted(find(&inflight, 0)));
     assert_true(inflight_is_refuted(find(&inflight, 1)));
     assert_false(inflight_is_refuted(find(&inflight, 2)));
-    assert_false(inflight_is_refuted(find(&inflight, 3))); /* open-ended */
+    assert_false(inflight_is_refuted(find(&inflight, 3))); /* its audience is open-ended */
     inflight_free(&inflight);
 }
 
@@ -106,7 +106,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_it_is_limited_to_the_granted_size),
+        cmocka_unit_test(test_the_window_is_limited_to_the_granted_size),
         cmocka_unit_test(test_only_a_missed_retry_of_a_written_entry_is_repeated),
         cmocka_unit_test(test_a_recheck_removes_unconfirmed_entries),
     };

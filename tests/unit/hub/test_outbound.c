@@ -12,7 +12,7 @@
 
 static size_t queued_bytes;
 
-/* For ALL; its cursor is its own entry id. */
+/* A notification for ALL whose cursor is its entry id. */
 static struct notification *
 make_notification(uint64_t ms, uint8_t priority)
 {
@@ -81,7 +81,7 @@ test_an_empty_queue_has_no_memory(void **state)
 
 /* The ring grows from any offset of its first element. */
 static void
-test_it_grows_to_its_limit_in_order(void **state)
+test_the_queue_grows_to_its_limit_in_order(void **state)
 {
     struct outbound outbound = {0};
     uint64_t in = 0, out = 0;
@@ -167,7 +167,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_priorities_overtake_in_stable_order),
         cmocka_unit_test(test_an_empty_queue_has_no_memory),
-        cmocka_unit_test(test_it_grows_to_its_limit_in_order),
+        cmocka_unit_test(test_the_queue_grows_to_its_limit_in_order),
         cmocka_unit_test(test_a_notification_in_several_queues_counts_once),
         cmocka_unit_test(test_a_batch_is_counted_and_removed_as_a_whole),
         cmocka_unit_test(test_a_client_resumes_before_unsent_notifications),

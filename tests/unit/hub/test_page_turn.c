@@ -1,4 +1,4 @@
-/* test_page_turn.c: which session of a user reads the next page, and when. */
+/* test_page_turn.c: the sessions of a user read pages in turn, within a budget. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #define SECOND_US 1000000
 #define BURST (RATE * 60)
 
-/* Reads pages until none remains. */
+/* Reads pages until the budget is spent. */
 static void
 spend(struct page_budget *budget)
 {
@@ -73,7 +73,7 @@ test_a_user_reads_one_page_at_a_time(void **state)
     assert_false(page_budget_is_awaited(&budget)); /* the session waits for the page */
     page_budget_end(&budget);
     assert_ptr_equal(page_turn_grant(&budget), &turn);
-    assert_false(page_budget_allows(&budget)); /* reserved */
+    assert_false(page_budget_allows(&budget)); /* the page is reserved for `turn` */
     assert_true(page_turn_end(&turn, &budget));
     assert_true(page_budget_allows(&budget));
 }
@@ -116,7 +116,7 @@ test_turns_are_granted_in_order(void **state)
     assert_false(page_turn_leave(&turns[0], &budget));
     assert_true(page_turn_end(&turns[0], &budget));
     assert_true(page_turn_is_none(&turns[0]));
-    page_turn_wait(&turns[0], &budget); /* again, after the others */
+    page_turn_wait(&turns[0], &budget); /* waits again, after the others */
     assert_ptr_equal(page_turn_grant(&budget), &turns[2]);
     assert_true(page_turn_end(&turns[2], &budget));
     assert_ptr_equal(page_turn_grant(&budget), &turns[0]);

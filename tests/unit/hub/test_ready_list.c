@@ -39,7 +39,7 @@ test_sessions_leave_in_the_order_of_their_first_mark(void **state)
     session_mark(&sessions[1], READY_REFILL);
     assert_ptr_equal(ready_list_pop_step(&hub, &reasons), &sessions[1]);
     assert_int_equal(reasons, READY_REFILL | READY_ADVANCE);
-    session_mark(&sessions[1], READY_ADVANCE); /* again, after the others */
+    session_mark(&sessions[1], READY_ADVANCE); /* marked again, after the others */
     assert_ptr_equal(ready_list_pop_step(&hub, &reasons), &sessions[0]);
     assert_int_equal(reasons, READY_REFILL);
     assert_ptr_equal(ready_list_pop_step(&hub, &reasons), &sessions[1]);

@@ -100,7 +100,7 @@ transaction_without_a_notification_counts_for_all(void **state)
     assert_int_equal(recent.count, 1);
 }
 
-/* A membership change has no notification, so no client receives it later. */
+/* No notification of a membership change follows, so it counts for all clients. */
 static void
 transaction_whose_notifications_come_first_counts_for_all(void **state)
 {
@@ -147,7 +147,7 @@ fill_with_newer(uint64_t xid)
         add(xid + i, 0, 1000);
 }
 
-/* Transactions commit in a different order than their ids. */
+/* Transactions commit in another order than that of their ids. */
 static void
 dropped_transactions_count_for_all(void **state)
 {
@@ -167,7 +167,10 @@ dropped_transactions_count_for_all(void **state)
     assert_true(are_in_at(cursor, 0, "20:21:", NOW_US + RECENT_XIDS_AGE_US));
 }
 
-/* A commit that waits for a synchronous standby stays invisible while many others are visible. */
+/*
+ * A commit that waits for a synchronous standby stays invisible while many later commits become
+ * visible.
+ */
 static void
 dropped_transaction_that_still_runs_counts(void **state)
 {
@@ -179,11 +182,11 @@ dropped_transaction_that_still_runs_counts(void **state)
     assert_true(are_in(0, 0, 0, "8:90000:8,90"));
     add(101 + RECENT_XIDS_EARLIER_MAX, 0, 1);
     fill_with_newer(102 + RECENT_XIDS_EARLIER_MAX);
-    assert_true(are_in(0, 0, 0, "7:2000000:7")); /* too long ago */
+    assert_true(are_in(0, 0, 0, "7:2000000:7")); /* dropped too long ago */
     assert_false(are_in(0, 0, 0, "102:2000000:102"));
 }
 
-/* The greatest id may be too old to count, but ids dropped after it are not. */
+/* The greatest dropped id is too old to count, but a smaller id that was dropped later counts. */
 static void
 dropped_transactions_count_by_age(void **state)
 {

@@ -1,4 +1,4 @@
-/* test_resume.c: the start of a resume, and how far the stream is checked. */
+/* test_resume.c: a resume checks a limited number of pages, starts once, and catches up once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@ at(uint64_t shared_ms, uint64_t own_ms)
 }
 
 static void
-test_an_empty_pos_is_none(void **state)
+test_an_empty_pos_is_ignored(void **state)
 {
     struct session_resume resume = {.pos = NULL};
 
@@ -26,7 +26,7 @@ test_an_empty_pos_is_none(void **state)
 }
 
 static void
-test_pos_is_kept_until_it_starts(void **state)
+test_pos_is_kept_until_the_resume_starts(void **state)
 {
     struct session_resume resume = {.pos = NULL}, closed = {.pos = NULL};
     char text[] = "e.7-0";
@@ -39,7 +39,7 @@ test_pos_is_kept_until_it_starts(void **state)
     assert_null(resume_pos(&resume));
     resume_free(&resume);
     resume_set_pos(&closed, text);
-    resume_free(&closed); /* while CHECKING */
+    resume_free(&closed); /* the session closes while CHECKING */
     assert_null(resume_pos(&closed));
 }
 
@@ -78,7 +78,7 @@ test_entries_after_the_start_are_new(void **state)
     struct session_resume resume = {.pos = NULL};
 
     (void)state;
-    resume_check_to(&resume, at(100, 100)); /* shares its memory with the start */
+    resume_check_to(&resume, at(100, 100)); /* stored in the same memory as the start */
     resume_start(&resume, at(5, 9), true);
     assert_true(resume_is_continued(&resume));
     assert_false(resume_is_before(&resume, 0, (struct entry_id){5, 0}));
@@ -88,7 +88,7 @@ test_entries_after_the_start_are_new(void **state)
 }
 
 static void
-test_it_catches_up_once(void **state)
+test_a_resume_catches_up_once(void **state)
 {
     struct session_resume resume = {.pos = NULL};
 
@@ -99,7 +99,7 @@ test_it_catches_up_once(void **state)
     assert_false(resume_is_continued(&resume));
     resume_catch_up(&resume);
     assert_true(resume_has_caught_up(&resume));
-    resume_catch_up(&resume); /* LIVE again */
+    resume_catch_up(&resume); /* the session is LIVE again */
     assert_true(resume_has_caught_up(&resume));
 }
 
@@ -107,12 +107,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_an_empty_pos_is_none),
-        cmocka_unit_test(test_pos_is_kept_until_it_starts),
+        cmocka_unit_test(test_an_empty_pos_is_ignored),
+        cmocka_unit_test(test_pos_is_kept_until_the_resume_starts),
         cmocka_unit_test(test_the_checked_cursor_moves_forward_in_each_shard),
         cmocka_unit_test(test_the_first_page_is_always_checked),
         cmocka_unit_test(test_entries_after_the_start_are_new),
-        cmocka_unit_test(test_it_catches_up_once),
+        cmocka_unit_test(test_a_resume_catches_up_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_session_cursors.c: every reported cursor resumes without a loss. */
+/* test_session_cursors.c: a client can resume from any reported cursor without a loss. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,7 +79,7 @@ tear_down(void **state)
     return 0;
 }
 
-/* A notification that is read now has the hub's cursor. */
+/* A newly read notification has the hub's cursor. */
 static struct notification *
 read_notification(unsigned char shard, uint64_t ms, uint8_t priority)
 {
@@ -212,9 +212,7 @@ test_a_gap_ends_at_the_last_entry_of_other_users(void **state)
     assert_string_equal(sent(), "100-0.-2r.-2r 100-0..-5..100-0..-5 ");
 }
 
-/*
- * The entry is read but does not advance the session's cursor, as if its user had left the group.
- */
+/* The entry is read but does not advance the session's cursor, as if the user left the group. */
 static void
 test_a_backlog_starts_after_the_last_entry_read(void **state)
 {

@@ -1,4 +1,4 @@
-/* test_session_gaps.c: each loss is announced as a gap, once and in time. */
+/* test_session_gaps.c: each loss is announced as a gap, once and before later notifications. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,9 +69,7 @@ test_expiry_is_announced_before_a_batch(void **state)
                         "\",\"why\":\"expired\"} " MSG("2-0", "2") MSG("3-0", "3"));
 }
 
-/*
- * For example, another session acknowledges thousands of notifications while this socket is full.
- */
+/* Acks by another session, for example, can fill the control queue while the socket is blocked. */
 static void
 test_a_gap_waits_for_room_in_the_control_queue(void **state)
 {

@@ -1,4 +1,4 @@
-/* test_session_inflight.c: notifications that a session sends, delays, retries and reports. */
+/* test_session_inflight.c: a session sends, defers, retries and reports notifications. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ struct fixture {
     struct notification *notifications[4];
 };
 
-/* A call stays pending, so that no report is sent. */
+/* Another report call is pending, so that no report is sent. */
 static int
 set_up(void **state)
 {
@@ -68,7 +68,7 @@ refill(struct fixture *f)
 }
 
 static void
-test_it_is_full_at_its_size(void **state)
+test_the_window_is_full_at_its_size(void **state)
 {
     struct fixture *f = *state;
 
@@ -78,9 +78,10 @@ test_it_is_full_at_its_size(void **state)
     assert_false(session_inflight_add(&f->session, f->notifications[2]));
     assert_true(inbox_is_deferred(&f->session.inbox));
     assert_int_equal(f->hub.deferred_count, 1);
-    assert_int_equal(f->hub.reports.count, 1); /* whether its ack is pending */
+    assert_int_equal(f->hub.reports.count, 1); /* a report checks whether its ack is pending */
     session_inflight_remove(&f->session, f->notifications[1]->frame.as.notification.id);
-    assert_false(session_inflight_add(&f->session, f->notifications[3])); /* [2] is older */
+    /* notifications[2] is older and comes first. */
+    assert_false(session_inflight_add(&f->session, f->notifications[3]));
     assert_true(session_inflight_add_from_inbox(&f->session, f->notifications[2]));
     assert_int_equal(f->session.inflight.count, 2);
     assert_false(session_inflight_add_from_inbox(&f->session, f->notifications[3]));
@@ -158,7 +159,7 @@ test_reconciling_removes_unconfirmed_entries(void **state)
     assert_true(session_inflight_add(&f->session, f->notifications[1]));
     session_inflight_written(&f->session, f->notifications[0]);
     session_inflight_written(&f->session, f->notifications[1]);
-    session_inflight_reconcile(&f->session); /* not requested */
+    session_inflight_reconcile(&f->session); /* no reconciliation is requested */
     assert_int_equal(f->session.inflight.count, 2);
     f->session.inbox.reconcile = INBOX_RECONCILE_RUNNING;
     inflight_recheck(&f->session.inflight);
@@ -198,7 +199,7 @@ test_stale_memberships_are_requested_again(void **state)
 
     groups_want(&f->session.groups);
     f->session.state = SESSION_GROUPING;
-    session_reload_groups(&f->session); /* the state GROUPING already requests them */
+    session_reload_groups(&f->session); /* GROUPING already requests memberships */
     assert_true(groups_are_wanted(&f->session.groups));
     for (int i = 0; i < 2; i++) {
         groups_begin_request(&f->session.groups);
@@ -239,7 +240,7 @@ test_the_inbox_is_read_after_pending_reports(void **state)
     struct fixture *f = *state;
 
     session_defer_inbox(&f->session);
-    f->session.inbox.held_count = 1; /* of a pending report */
+    f->session.inbox.held_count = 1; /* a report is pending */
     refill(f);
     assert_int_equal(f->session.state, SESSION_LIVE);
     assert_true(f->hub.refill_is_pending);
@@ -274,7 +275,7 @@ test_a_poll_does_not_overtake_unread_notifications(void **state)
     assert_false(session_inflight_add(&f->session, f->notifications[1]));
 }
 
-/* A notification as read from the inbox. */
+/* Adds a notification as if it was read from the inbox. */
 static bool
 add_from_inbox(struct fixture *f, int nth)
 {
@@ -318,7 +319,7 @@ test_a_backlog_is_reported_until_it_is_sent(void **state)
     assert_null(backlog_reported(&f->session, cursor(2), NULL));
 }
 
-/* Independent of later changes of the backlog. */
+/* Later changes of the backlog do not affect what a queued notification reports. */
 static void
 test_an_overtaking_notification_reports_the_older_backlog(void **state)
 {
@@ -330,7 +331,8 @@ test_an_overtaking_notification_reports_the_older_backlog(void **state)
     assert_true(session_inflight_add(&f->session, f->notifications[0]));
     f->session.cursor = cursor(0);
     assert_false(session_inflight_add(&f->session, f->notifications[1]));
-    assert_null(backlog_reported(&f->session, cursor(2), f->notifications[3])); /* queued earlier */
+    /* notifications[3] was queued before the backlog. */
+    assert_null(backlog_reported(&f->session, cursor(2), f->notifications[3]));
     queued = session_notification_at(&f->session, f->notifications[3], cursor(3), NULL);
     session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
     assert_true(add_from_inbox(f, 1));
@@ -363,7 +365,7 @@ test_older_inbox_entries_are_not_in_the_backlog(void **state)
     assert_int_equal(f->session.order.backlog->waiting.count, 1);
 }
 
-/* notifications[2] was skipped because its user was not in the group, but it is in the inbox. */
+/* notifications[2] was skipped because the user was not in the group, but it is in the inbox. */
 static void
 test_an_uncounted_notification_hides_no_loss(void **state)
 {
@@ -403,7 +405,7 @@ main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_acks_during_a_pass_are_not_sent_again, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_it_is_full_at_its_size, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_the_window_is_full_at_its_size, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_retry_is_sent_only_if_written_and_missed, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_acked_notifications_are_not_reported, set_up,

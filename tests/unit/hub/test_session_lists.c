@@ -1,4 +1,4 @@
-/* test_session_lists.c: pages of rows are sent between notifications, and reloads when needed. */
+/* test_session_lists.c: a session sends pages of rows between notifications, and reloads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -104,17 +104,17 @@ nothing_is_sent_before_connected(void **state)
 
     (void)state;
     session.state = SESSION_CHECKING;
-    session.requests.is_awaited = true; /* the session does not advance by itself */
+    session.requests.is_awaited = true; /* prevents the session from advancing */
     lists_rows_received(request, ROWS_DENIED, NULL, 0);
     assert_string_equal(sent(), "");
     session.state = SESSION_INBOX;
-    session_send_control(&session, "{}", 2); /* connected */
+    session_send_control(&session, "{}", 2); /* the connected message */
     assert_string_equal(sent(),
                         "{} {\"t\":\"err\",\"r\":1,\"code\":103,\"msg\":\"no such live "
                         "rule for this user: rule \\\"a\\\"b\\\" of \\\"t\\\"\",\"retry\":false} ");
 }
 
-/* The bytes that the socket accepted, of completely accepted frames. */
+/* A socket that accepts only complete frames: their bytes and number. */
 struct large {
     size_t bytes;
     int frames;
@@ -210,7 +210,7 @@ static void
 reload_follows_a_change_of_its_groups(void **state)
 {
     (void)state;
-    lists_reload(&session, &STRUCTURE, true); /* no list */
+    lists_reload(&session, &STRUCTURE, true); /* the session has no list */
     give(add_request(3), "STRUCTURE+ROLE");
     lists_reload(&session, &OTHER, true);
     assert_string_equal(sent(), "");
@@ -256,7 +256,7 @@ reload_precedes_rows_that_may_lack_the_change(void **state)
     (void)state;
     give(add_request(3), "STRUCTURE");
     first = add_request(3);
-    lists_reload(&session, NULL, false); /* without a known transaction */
+    lists_reload(&session, NULL, false); /* the transaction is unknown */
     lists_rows_received(first, ROWS_OK, result, 0);
     assert_string_equal(sent(), RELOAD PAGE("3", "1", "false"));
     first = add_request(3);
@@ -282,7 +282,7 @@ reload_of_a_rule_is_of_its_list(void **state)
     struct list_request *request;
 
     (void)state;
-    lists_reload_rule(&session, &NAME, true); /* no list */
+    lists_reload_rule(&session, &NAME, true); /* the session has no list */
     give(add_request(3), "USER");
     for (size_t i = 0; i < 2; i++)
         lists_reload_rule(&session, &others[i], true);
@@ -295,7 +295,7 @@ reload_of_a_rule_is_of_its_list(void **state)
     request = add_request(3);
     lists_reload_rule(&session, &NAME, true);
     assert_string_equal(sent(), "");
-    give(request, "USER"); /* has the change */
+    give(request, "USER"); /* the result contains the change */
     assert_string_equal(sent(), "");
 }
 
@@ -394,7 +394,7 @@ few_denied_lists_are_kept(void **state)
         deny(i);
     DL_COUNT(session.control.lists->lists, list, count);
     assert_int_equal(count, SESSION_UNVERIFIED_LISTS_MAX);
-    assert_string_equal(session.control.lists->lists->rule, "64"); /* the newest 32 */
+    assert_string_equal(session.control.lists->lists->rule, "64"); /* only the newest 32 are kept */
     deny(64);
     DL_COUNT(session.control.lists->lists, list, count);
     assert_int_equal(count, SESSION_UNVERIFIED_LISTS_MAX);

@@ -58,7 +58,7 @@ test_partial_frames_are_completed_once(void **state)
         hub_send_some(&hub, 1);
         assert_true(session.is_blocked);
         assert_false(hub_send_some(&hub, 10)); /* the socket is full */
-        fake.room = room + 1;                  /* the transport completes a partial frame */
+        fake.room = room + 1;                  /* the transport buffers a partial frame */
         for (int turns = 0; turns < 300 && !session_queue_is_empty(&session); turns++)
             session_writable(&session);
         fake.room = SIZE_MAX;
@@ -82,13 +82,13 @@ test_a_batch_is_sent_in_one_piece(void **state)
     hub_send_some(&hub, 10);
     assert_string_equal(sent_text(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3"));
     assert_int_equal(stats.values[STAT_HUB_DELIVERED], 3);
-    session_offer_batch(&hub, &session, batch); /* from another audience */
+    session_offer_batch(&hub, &session, batch); /* offered again for another audience */
     assert_true(session_queue_is_empty(&session));
     assert_int_equal(batch->refs, 1);
     fanout_batch_unref(batch);
 }
 
-/* The socket is writable, and notifications 1 to 5 were sent. */
+/* Unblocks the socket and checks that notifications 1 to 5 were sent. */
 static void
 assert_rest_is_sent(void)
 {
@@ -112,14 +112,14 @@ test_a_batch_may_be_written_in_parts(void **state)
         session_offer_batch(&hub, &session, batch);
         fanout_batch_unref(batch);
         hub_send_some(&hub, 10);
-        batch = make_batch(4, 2); /* after the remaining ones */
+        batch = make_batch(4, 2); /* sent after the first batch */
         session_offer_batch(&hub, &session, batch);
         fanout_batch_unref(batch);
         assert_rest_is_sent();
     }
 }
 
-/* As if many sessions had queued and released it. */
+/* Adds the references of many sessions that have queued the batch. */
 static void
 share_queued(struct fanout_batch *batch)
 {
@@ -133,7 +133,7 @@ leave(struct fanout_batch *batch)
     fanout_batch_unref(batch);
 }
 
-/* Offers a batch as hub_publish does; many sessions have the previous batch queued. */
+/* Offers a batch as hub_publish does, while many sessions have the previous batch queued. */
 static void
 offer_batch(struct fanout_batch *batch)
 {
@@ -346,14 +346,14 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
         notification_unref(notification);
     }
     assert_int_equal(session.state, SESSION_CATCHING_UP);
-    assert_int_equal(session.cursor.shared.ms, ms - 1); /* the last one is read later */
+    assert_int_equal(session.cursor.shared.ms, ms - 1); /* the last notification is read later */
     assert_int_equal(session.outbound.count, ms - 1);
     assert_null(session_slow(&session, session.stall.accepted_us));
     assert_non_null(session_slow(&session, session.stall.accepted_us + 1000000));
     for (int i = 0; i < 100; i++) {
         struct notification *notification = make_notification(++ms, FRAME_PRIORITY_NORMAL);
 
-        session_offer(&session, notification); /* paused */
+        session_offer(&session, notification); /* ignored while paused */
         replay_buffer_add(&hub.replay_buffer, notification);
         notification_unref(notification);
     }
@@ -406,7 +406,7 @@ test_a_notification_in_many_queues_counts_once(void **state)
 
 /* Offers a notification. True if it was queued. */
 static bool
-is_renewal(uint64_t ms, uint8_t priority, uint8_t type, bool needs_ack)
+offer_is_queued(uint64_t ms, uint8_t priority, uint8_t type, bool needs_ack)
 {
     struct notification *notification = make_notification(ms, priority);
     unsigned before = session.outbound.count;
@@ -424,22 +424,22 @@ test_load_shedding_drops_by_priority_and_type(void **state)
     (void)state;
     session.inflight.size = 10;
     hub.shed.hold[0] = (struct entry_id){100, 0};
-    assert_true(is_renewal(101, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    assert_true(offer_is_queued(101, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
     hub.shed.pressure.level = PRESSURE_LOW;
-    assert_false(is_renewal(102, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
-    assert_true(is_renewal(103, FRAME_PRIORITY_NORMAL, FRAME_TYPE_REALTIME, false));
-    assert_true(is_renewal(104, FRAME_PRIORITY_LOW, FRAME_TYPE_NOTIFICATION, false));
+    assert_false(offer_is_queued(102, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    assert_true(offer_is_queued(103, FRAME_PRIORITY_NORMAL, FRAME_TYPE_REALTIME, false));
+    assert_true(offer_is_queued(104, FRAME_PRIORITY_LOW, FRAME_TYPE_NOTIFICATION, false));
     hub.shed.pressure.level = PRESSURE_NORMAL;
-    assert_false(is_renewal(105, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
-    assert_false(is_renewal(106, FRAME_PRIORITY_NORMAL, FRAME_TYPE_REALTIME, false));
-    assert_true(is_renewal(107, FRAME_PRIORITY_HIGH, FRAME_TYPE_REALTIME, false));
-    assert_true(is_renewal(108, FRAME_PRIORITY_NORMAL, FRAME_TYPE_NOTIFICATION, false));
-    assert_true(is_renewal(109, FRAME_PRIORITY_LOW, FRAME_TYPE_SYSTEM, false));
+    assert_false(offer_is_queued(105, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    assert_false(offer_is_queued(106, FRAME_PRIORITY_NORMAL, FRAME_TYPE_REALTIME, false));
+    assert_true(offer_is_queued(107, FRAME_PRIORITY_HIGH, FRAME_TYPE_REALTIME, false));
+    assert_true(offer_is_queued(108, FRAME_PRIORITY_NORMAL, FRAME_TYPE_NOTIFICATION, false));
+    assert_true(offer_is_queued(109, FRAME_PRIORITY_LOW, FRAME_TYPE_SYSTEM, false));
     session.is_poll = true;
-    assert_true(is_renewal(110, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    assert_true(offer_is_queued(110, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
     session.is_poll = false;
     session.cursor.shared = (struct entry_id){99, 0}; /* before load shedding */
-    assert_true(is_renewal(100, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
+    assert_true(offer_is_queued(100, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
     assert_int_equal(stats.values[STAT_HUB_SHED_LOW], 2);
     assert_int_equal(stats.values[STAT_HUB_SHED_NORMAL], 1);
 }

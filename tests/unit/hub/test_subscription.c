@@ -1,4 +1,4 @@
-/* test_subscription.c: the topics that a client receives, and how they are reported to it. */
+/* test_subscription.c: topics are added and removed within limits, and reported to the client. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ is_reported_as(const struct subscription *subscription, bool has_request_id, con
 }
 
 static void
-test_it_starts_with_all_topics(void **state)
+test_a_subscription_starts_with_all_topics(void **state)
 {
     struct subscription subscription = {.topics = NULL};
 
@@ -47,7 +47,7 @@ test_it_starts_with_all_topics(void **state)
 }
 
 static void
-test_it_is_narrowed_by_the_first_topic(void **state)
+test_the_first_topic_narrows_a_subscription(void **state)
 {
     struct subscription subscription = {.topics = NULL};
 
@@ -124,8 +124,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_it_starts_with_all_topics),
-        cmocka_unit_test(test_it_is_narrowed_by_the_first_topic),
+        cmocka_unit_test(test_a_subscription_starts_with_all_topics),
+        cmocka_unit_test(test_the_first_topic_narrows_a_subscription),
         cmocka_unit_test(test_without_topics_nothing_is_sent),
         cmocka_unit_test(test_too_many_topics_change_nothing),
         cmocka_unit_test(test_the_longest_topics_fit_the_frame),

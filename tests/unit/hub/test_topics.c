@@ -56,7 +56,7 @@ names_and_prefixes_match(void **state)
     assert_false(shows(topics, "srv.dev.order"));
     assert_false(shows(topics, ""));
     add(&topics, "srv.test.*");
-    add(&topics, "srv.test.a.*"); /* covered by the previous one */
+    add(&topics, "srv.test.a.*"); /* already covered by srv.test.* */
     add(&topics, "srv.test.z");
     assert_true(shows(topics, "srv.test."));
     assert_true(shows(topics, "srv.test.a.b"));
@@ -136,7 +136,7 @@ number_and_length_are_limited(void **state)
     free(long_one);
 }
 
-/* Compares with a linear search for any equal name or any prefix. */
+/* A linear search for an equal name or a matching prefix. */
 static bool
 model_shows(char names[][8], size_t count, const char *topic)
 {

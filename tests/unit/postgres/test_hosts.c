@@ -31,7 +31,7 @@ getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
 struct lookup {
     int calls;
     bool is_found;
-    char text[256]; /* "host|hostaddr|port", "-" if libpq resolves the host */
+    char text[256]; /* "host|hostaddr|port"; "-" for an unset value */
     char error[128];
 };
 

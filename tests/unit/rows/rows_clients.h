@@ -13,7 +13,7 @@
 #define USER_BYTES 10000
 #define NO_CLIENT SIZE_MAX
 
-/* The messages that a client has received, and the values that its callbacks return. */
+/* The results that a client has received, and the values that its callbacks return. */
 struct client {
     struct rows_request *request;
     enum rows_status status;
@@ -28,7 +28,7 @@ static struct stats stats;
 static struct rows_queue queue;
 static struct client clients[CLIENTS_MAX];
 static size_t held;
-static const char *groups_in_database; /* of the requester; NULL: the groups in the query's key */
+static const char *groups_in_database; /* the requester's; NULL: as in the query's key */
 
 static inline enum rc
 on_add_groups(void *ctx, const char *audience, struct buffer *out)
@@ -85,7 +85,7 @@ set_up(void **state)
     return 0;
 }
 
-/* No memory remains after all requests have ended. */
+/* Ends all requests, after which no memory must remain. */
 static inline int
 tear_down(void **state)
 {
@@ -185,7 +185,7 @@ result_at(struct rows_query *query, const char *audience, const char *snapshot, 
     rows_result_unref(result);
 }
 
-/* Two results of this size are below a user's limit, and a third one is still received. */
+/* Two results of this size are below a user's limit; a third one may exceed it. */
 static inline void
 large_result(struct rows_query *query, const char *audience)
 {
@@ -203,9 +203,9 @@ result(struct rows_query *query, const char *audience)
     result_at(query, audience, "5:5:", 0);
 }
 
-/* Makes the audience of `t` known. */
+/* Completes a query of `t`, after which its audience is known. */
 static inline void
-learn(const char *audience)
+make_audience_known(const char *audience)
 {
     add_request(CLIENTS_MAX - 1, "first", "t");
     result(next("first"), audience);

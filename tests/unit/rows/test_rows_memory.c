@@ -1,4 +1,4 @@
-/* test_rows_memory.c: results that a user does not read are limited. */
+/* test_rows_memory.c: the memory of results that a user does not read is limited. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static void
 shared_result_counts_once_for_a_user(void **state)
 {
     (void)state;
-    learn("ALL");
+    make_audience_known("ALL");
     for (size_t i = 0; i < 10; i++)
         add_request(i, "u1", "t");
     large_result(next("u1"), "ALL");
@@ -66,7 +66,7 @@ static void
 queries_wait_while_their_user_reads_nothing(void **state)
 {
     (void)state;
-    learn("ALL");
+    make_audience_known("ALL");
     add_request(0, "u1", "t0");
     add_request(1, "u1", "t1");
     add_request(2, "u1", "t2");

@@ -35,7 +35,7 @@ static void
 identical_requests_of_a_user_share_a_query(void **state)
 {
     (void)state;
-    learn("USER");
+    make_audience_known("USER");
     add_request(0, "u1", "t");
     add_request(1, "u1", "t");
     add_request(2, "u2", "t");
@@ -52,7 +52,7 @@ static void
 all_users_share_a_query_for_all(void **state)
 {
     (void)state;
-    learn("ALL");
+    make_audience_known("ALL");
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
     add_request(2, "u3", "other");
@@ -69,7 +69,7 @@ users_with_the_same_groups_share_a_query(void **state)
     struct rows_query *query;
 
     (void)state;
-    learn("STRUCTURE");
+    make_audience_known("STRUCTURE");
     clients[0].groups = clients[1].groups = "s1";
     clients[2].groups = "s2";
     add_request(0, "u1", "t");
@@ -90,12 +90,12 @@ users_with_the_same_groups_share_a_query(void **state)
     }
 }
 
-/* The rule was replaced by one for single users after its audience became known. */
+/* After its audience became known, the rule was replaced by a rule for single users. */
 static void
 result_for_another_audience_is_not_shared(void **state)
 {
     (void)state;
-    learn("ALL");
+    make_audience_known("ALL");
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
     result(next("u1"), "USER");
@@ -111,7 +111,7 @@ result_is_not_shared_with_a_user_who_left_the_group(void **state)
     struct rows_query *query;
 
     (void)state;
-    learn("STRUCTURE");
+    make_audience_known("STRUCTURE");
     clients[0].groups = clients[1].groups = "s1";
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
@@ -131,7 +131,7 @@ result_is_not_shared_when_the_requester_has_joined_a_group(void **state)
     struct rows_query *query;
 
     (void)state;
-    learn("STRUCTURE");
+    make_audience_known("STRUCTURE");
     clients[0].groups = clients[1].groups = clients[2].groups = "s1";
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
@@ -149,12 +149,12 @@ result_is_not_shared_when_the_requester_has_joined_a_group(void **state)
 }
 
 static void
-requester_that_ended_leaves_no_result_to_others_of_another_audience(void **state)
+result_of_an_ended_request_is_not_shared_with_another_audience(void **state)
 {
     struct rows_query *query;
 
     (void)state;
-    learn("ALL");
+    make_audience_known("ALL");
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
     query = next("u1");
@@ -194,7 +194,7 @@ query_with_the_same_key_runs_once_at_a_time(void **state)
     struct rows_query *query;
 
     (void)state;
-    learn("ALL");
+    make_audience_known("ALL");
     add_request(0, "u1", "t");
     query = next("u1");
     add_request(1, "u2", "t"); /* the snapshot must not be older than the request */
@@ -295,7 +295,7 @@ waiting_requests_expire(void **state)
     add_request(0, "u1", "t");
     add_request(1, "u1", "t");
     add_request(2, "u2", "t");
-    clients[0].ends = 1; /* while the list of expired requests is processed */
+    clients[0].ends = 1; /* ends while expired requests are processed */
     rows_queue_expire(&queue, ROWS_LOST, WAIT_US - 1);
     assert_int_equal(clients[0].results, 0);
     rows_queue_expire(&queue, ROWS_LOST, WAIT_US);
@@ -310,7 +310,7 @@ static void
 denied_is_for_the_requester_only(void **state)
 {
     (void)state;
-    learn("ALL");
+    make_audience_known("ALL");
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
     rows_queue_fail(&queue, next("u1"), ROWS_DENIED, 0);
@@ -325,7 +325,7 @@ static void
 other_errors_are_for_all(void **state)
 {
     (void)state;
-    learn("ALL");
+    make_audience_known("ALL");
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
     rows_queue_fail(&queue, next("u1"), ROWS_TOO_MANY, 0);
@@ -351,7 +351,7 @@ queries_of_one_source_leave_a_connection_to_others(void **state)
     struct rows_query *queries[3];
 
     (void)state;
-    learn("USER");
+    make_audience_known("USER");
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
     add_request(2, "u3", "t");
@@ -386,7 +386,7 @@ source_with_a_stuck_query_is_rejected(void **state)
     struct rows_query *query, *other;
 
     (void)state;
-    learn("USER");
+    make_audience_known("USER");
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
     add_request(2, "u3", "t");
@@ -431,15 +431,15 @@ requests_may_end_at_any_time(void **state)
     struct rows_query *query;
 
     (void)state;
-    learn("ALL");
+    make_audience_known("ALL");
     add_request(0, "u1", "t");
-    end(&clients[0]); /* waiting */
+    end(&clients[0]); /* while waiting */
     expect_none();
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
-    end(&clients[0]); /* the owner of the turn */
+    end(&clients[0]); /* while it has the turn */
     query = next("u2");
-    end(&clients[1]); /* running */
+    end(&clients[1]); /* while its query runs */
     result(query, "ALL");
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
@@ -518,7 +518,7 @@ main(void)
         CASE(result_for_another_audience_is_not_shared),
         CASE(result_is_not_shared_with_a_user_who_left_the_group),
         CASE(result_is_not_shared_when_the_requester_has_joined_a_group),
-        CASE(requester_that_ended_leaves_no_result_to_others_of_another_audience),
+        CASE(result_of_an_ended_request_is_not_shared_with_another_audience),
         CASE(first_query_of_a_rule_runs_alone),
         CASE(query_with_the_same_key_runs_once_at_a_time),
         CASE(users_alternate),

@@ -17,7 +17,7 @@ put_field(redisReply *fields, size_t *at, const char *name, const void *value, s
     fields->element[(*at)++] = text(value, len);
 }
 
-/* `after` "": no dependency; `only`: a retry. */
+/* `after` is empty without a dependency. */
 static inline redisReply *
 make_entry(unsigned number, uint64_t of_lsn, const char *after, bool is_retry)
 {

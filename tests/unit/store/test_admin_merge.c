@@ -12,7 +12,7 @@
 #include "store/admin/admin_merge.h"
 #include "store/scripts/constants.h"
 
-/* The strings as views, like in replies; NULL: none. */
+/* Views of the strings, as in replies; NULL: no reply. */
 static const struct bytes *
 views(const char *const *texts, size_t count)
 {
@@ -27,7 +27,7 @@ views(const char *const *texts, size_t count)
 static void
 test_overviews_are_summed(void **state)
 {
-    /* Two servers: shards 0 and 2 are on the first. Each shard has its own error log. */
+    /* Two servers: shards 0 and 2 are on the first. Each shard has an error log. */
     const char *const texts[] = {
         "{\"at\":9,\"server\":\"a\",\"entries\":1,\"pending\":1,\"errors\":5,\"memory\":10,"
         "\"memory_max\":0,"

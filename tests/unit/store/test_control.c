@@ -58,7 +58,7 @@ on_resumed(void *ctx)
 static const struct reader_events EVENTS = {
     .on_member = on_member, .on_reload = on_reload, .on_resumed = on_resumed};
 
-/* `fields`: words, separated by spaces. */
+/* `fields` contains words, separated by spaces. */
 static redisReply *
 make_entry(const char *id, const char *fields)
 {

@@ -20,7 +20,7 @@
 static redisReply *replies[STREAMS];
 static struct shard_page pages[STREAMS];
 
-/* An entry of the commit at `lsn`; 0: without a commit. */
+/* An entry of the commit at `lsn`, or without a commit if `lsn` is 0. */
 static redisReply *
 make_entry(unsigned ms, unsigned char lsn)
 {
@@ -54,10 +54,7 @@ make_foreign(unsigned ms)
     return entry;
 }
 
-/*
- * Pairs of ms and commit, in order; commit 255: a foreign entry. Entries after `end` are not
- * requested.
- */
+/* `entries` are pairs of ms and commit, in order; commit 255 is a foreign entry. */
 static void
 add_reply_until(unsigned end, unsigned stream, bool is_truncated, size_t count,
                 const unsigned char (*entries)[2])
@@ -89,7 +86,7 @@ tear_down(void **state)
     return 0;
 }
 
-/* Merges all entries. Returns shard and ms of each, separated by spaces. */
+/* Merges all entries. Returns shard and ms of each, followed by a space. */
 static const char *
 merged(unsigned count)
 {

@@ -53,7 +53,7 @@ reset(unsigned count)
         newest_sent[k] = (struct position){0, 0};
     }
     shards = count;
-    lsn = UINT64_C(0xfffffff0); /* a few more entries add a hexadecimal digit */
+    lsn = UINT64_C(0xfffffff0); /* after 16 entries it has another hexadecimal digit */
 }
 
 static int
@@ -64,7 +64,7 @@ tear_down(void **state)
     return 0;
 }
 
-/* Like a feed, the first notification of each shard contains the dependency of the whole batch. */
+/* As in a feed's batch, each shard's first notification contains the dependency of the batch. */
 static void
 write_batch(unsigned batch, unsigned count)
 {
@@ -90,14 +90,14 @@ write_batch(unsigned batch, unsigned count)
         add((unsigned)rand() % shards, batch, lsn / 2, "", true);
 }
 
-/* Checks the released entries. */
+/* What release() has checked. */
 struct released {
     size_t count;
     bool is_wrong;
-    uint64_t next[STORE_SHARDS_MAX]; /* entry of each stream */
+    uint64_t next[STORE_SHARDS_MAX]; /* the next entry of each stream */
     uint64_t newest[STORE_SHARDS_MAX];
     size_t late;
-    char list[256]; /* shard and ms of the first ones */
+    char list[256]; /* shard and ms of the first entries */
 };
 
 static void
@@ -136,7 +136,7 @@ read_some(struct order *order, unsigned k, size_t max)
     stream->read += max;
     order_add(order, k, reply);
     order_release(order, 1);
-    free(reply->element); /* views end */
+    free(reply->element); /* not the entries */
     free(reply);
     return true;
 }
@@ -193,7 +193,7 @@ check_random_order(unsigned seed)
     order = order_new(shards, release, &released);
     begin(order, &released, seed % 2 == 0 ? 0 : batches, ends);
     wanted = left();
-    /* One shard lags: it is read only when no other shard can be. */
+    /* One shard lags: it is read only when no other shard can be read. */
     for (unsigned lags = (unsigned)rand() % (2 * shards); left() > 0;) {
         bool has_read = false;
 
@@ -220,12 +220,12 @@ check_random_order(unsigned seed)
     order_free(order);
 }
 
-/* The entries that a user of one shard reads: pages of stored entries, then released entries. */
+/* A session of a user of one shard: it reads pages of stored entries, then released entries. */
 struct joined {
     struct released released;
     unsigned shard;
     bool has_joined;
-    uint64_t own, shared; /* the newest entries before it joined, by position */
+    uint64_t own, shared; /* LSNs of the newest entries of the shard, and of shard 0 */
     bool is_wrong;
 };
 
@@ -243,10 +243,7 @@ release_to_user(void *ctx, const struct entry *entry)
     *newest = at;
 }
 
-/*
- * The newest entry of the shard, its position, and the last field `after`, as follow.lua returns
- * it.
- */
+/* Joins with the position of the shard's newest entry and the last `after`, as follow.lua does. */
 static void
 join(struct order *order, struct joined *joined)
 {
@@ -268,7 +265,7 @@ join(struct order *order, struct joined *joined)
     order_join(order, joined->shard, stored, after[0]);
 }
 
-/* The parts of a batch are stored one after the other, so some entries are added later. */
+/* Some of a batch's entries become visible later: its parts are stored one after the other. */
 static void
 hide_some(size_t *hidden)
 {
@@ -350,7 +347,7 @@ test_random_reads_keep_commit_order(void **state)
         check_random_order(seed);
 }
 
-/* Two shards with one notification each; the notification of shard `first` is older. */
+/* Two shards with one notification each; that in shard `first` is older. */
 static struct order *
 begin_two(struct released *released, unsigned first)
 {
@@ -401,7 +398,7 @@ test_unread_shard_is_not_awaited(void **state)
     assert_true(read_some(order, 0, 9));
     assert_string_equal(released.list, "0:1 ");
     assert_false(order_waits(order));
-    /* Its entry is not stored yet, and users of the shard must not skip it. */
+    /* The shard's entry is not stored yet, and its users must not miss it. */
     order_join(order, 1, (struct position){0, 0}, (struct position){0, 0});
     assert_false(order_has_joined(order, 1));
     assert_true(read_some(order, 1, 9));
@@ -409,9 +406,7 @@ test_unread_shard_is_not_awaited(void **state)
     order_free(order);
 }
 
-/*
- * Another shard was emptied; the entry that users of this shard must not skip is still not stored.
- */
+/* The reader restarts, in one case because shard 1 was emptied, before its entry is stored. */
 static void
 test_shard_joins_after_a_restart(void **state)
 {
@@ -436,7 +431,7 @@ test_shard_joins_after_a_restart(void **state)
     }
 }
 
-/* The shard's newest stream entry follows a stream entry of shard 0 that was not read yet. */
+/* The shard's newest entry follows an entry of shard 0 that was not read yet. */
 static void
 test_shard_being_merged_after_a_restart(void **state)
 {

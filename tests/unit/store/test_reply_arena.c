@@ -113,7 +113,7 @@ test_connection_breaks_during_a_reply(void **state)
     reply_arena_free(arena);
 }
 
-/* The connection closes during the callback that has the reply. */
+/* The connection closes during the callback that handles the reply. */
 static void
 test_freed_while_a_reply_is_in_use(void **state)
 {

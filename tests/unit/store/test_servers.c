@@ -27,7 +27,7 @@ begin(unsigned shards, size_t seeds)
     }
 }
 
-/* Reads a reply of this kind, and adopts it as servers.c does. */
+/* Reads a reply of this kind and, if it is valid, adopts its servers, as servers.c does. */
 static enum rc
 read_with(const struct servers_kind *kind, redisReply *reply)
 {

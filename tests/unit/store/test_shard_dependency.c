@@ -26,7 +26,7 @@ test_strings_are_parsed_as_written(void **state)
     assert_string_equal(written, "0:7.1");
     shard_dependency_read((struct bytes){(const unsigned char *)written, strlen(written)}, needs,
                           4);
-    assert_int_equal(needs[0].lsn, 8); /* never lowered */
+    assert_int_equal(needs[0].lsn, 8); /* a smaller value has no effect */
     assert_int_equal(needs[1].lsn, 0);
     assert_true(needs[2].ordinal == UINT64_MAX);
     assert_int_equal(needs[3].ordinal, 0x10001);

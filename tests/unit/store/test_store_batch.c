@@ -142,7 +142,7 @@ test_iteration_is_in_order(void **state)
     store_batch_free(batch);
 }
 
-/* The number of frames from `first` to `next` needs a new batch. */
+/* The number of frames like `first` that a batch accepts before `next` needs a new batch. */
 static size_t
 count_until_full(const struct frame *first, const struct frame *next)
 {
@@ -167,7 +167,8 @@ test_batch_ends_where_the_method_changes(void **state)
     assert_int_equal(count_until_full(&plain, &plain), STORE_BATCH_FRAMES_MAX);
     assert_int_equal(count_until_full(&plain, &commit), STORE_BATCH_FRAMES_MAX);
     assert_in_range(count_until_full(&acked, &acked), 2, STORE_BATCH_FRAMES_MAX / 2);
-    assert_int_equal(count_until_full(&acked, &member), 1); /* relays read it first */
+    /* Relays must read a membership before later notifications. */
+    assert_int_equal(count_until_full(&acked, &member), 1);
     assert_int_equal(count_until_full(&plain, &member), 1);
     assert_int_equal(count_until_full(&plain, &reload), 1);
     assert_int_equal(count_until_full(&member, &member), count_until_full(&acked, &acked));
@@ -209,7 +210,7 @@ test_notification_for_one_user_is_in_the_users_shard(void **state)
         assert_int_equal(batch->parts[k].notifications, k == own ? 1 : k == 0 ? 2 : 0);
     batch_clear(batch);
     store_batch_add(batch, &commit);
-    assert_true(store_batch_bytes(batch) > 0); /* it advances the progress */
+    assert_true(store_batch_bytes(batch) > 0); /* a commit alone advances the progress */
     store_batch_free(batch);
 }
 
@@ -252,7 +253,7 @@ test_shard_receives_only_missing_frames(void **state)
     store_batch_free(batch);
 }
 
-/* Entries of other shards depend on it. */
+/* Later entries of other shards depend on this notification. */
 static void
 test_newest_notification_of_each_shard_is_recorded(void **state)
 {
@@ -269,12 +270,12 @@ test_newest_notification_of_each_shard_is_recorded(void **state)
     (void)state;
     four.stats = &stats;
     noting[0].acquired_lsn = 7;
-    noting[0].acquired_ordinal = 5; /* the batch has the notification for the team */
+    noting[0].acquired_ordinal = 5; /* shard 0 already has the notification for the team */
     batch = store_batch_new(&four);
     for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++)
         store_batch_add(batch, &frames[i]);
     store_batch_reject(batch, &rejected);
-    batch_clear(batch); /* sent */
+    batch_clear(batch); /* as after sending it */
     for (unsigned k = 0; k < 4; k++) {
         assert_int_equal(noting[k].newest_sent.lsn, k == 0 || k == own ? 7 : 0);
         assert_int_equal(noting[k].newest_sent.ordinal, k == 0 ? 3 : k == own ? 4 : 0);

@@ -1,4 +1,4 @@
-/* test_store_redrive.c: redrives renew the lifetime of a notification; traces are parsed. */
+/* test_store_redrive.c: a redrive renews the lifetime of a notification; traces are parsed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -84,7 +84,7 @@ test_lifetime_is_renewed(void **state)
 }
 
 static void
-test_without_expiration_none_is_added(void **state)
+test_no_expiration_is_added(void **state)
 {
     unsigned char route[ROUTE_LEN];
     struct redrive redrive;
@@ -180,11 +180,11 @@ test_trace_is_read(void **state)
     assert_string_equal(trace.events[0].at, "2023-06-30T03:34:18.518Z");
     trace_free(&trace);
     assert_int_equal(trace_read(&reply, "01890a5d-ac96-774b-bcce-b302099a8057", &trace), RC_OK);
-    assert_int_equal(trace.event_count, 5); /* unless the id is random */
+    assert_int_equal(trace.event_count, 5); /* a random id has no time */
     trace_free(&trace);
     event_array.elements = 0; /* no events */
     assert_int_equal(trace_read(&reply, ID, &trace), RC_OK);
-    assert_int_equal(trace.event_count, 1); /* its entry in the stream */
+    assert_int_equal(trace.event_count, 1); /* only stored, from its stream entry */
     trace_free(&trace);
     reply.elements = 3;
     assert_int_equal(trace_read(&reply, ID, &trace), RC_BAD);
@@ -202,7 +202,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lifetime_is_renewed),
-        cmocka_unit_test(test_without_expiration_none_is_added),
+        cmocka_unit_test(test_no_expiration_is_added),
         cmocka_unit_test(test_invalid_route_is_rejected),
         cmocka_unit_test(test_trace_is_read),
         cmocka_unit_test(test_commit_time_of_an_id),

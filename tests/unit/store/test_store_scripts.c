@@ -49,7 +49,7 @@ cut_comment(char *line)
     }
 }
 
-/* A Lua literal with a kind of key or a shard number, such as ":due" and ":{%d+}". */
+/* Whether a Lua string contains a kind of key or a shard number, such as ":due" or ":{%d+}". */
 static bool
 names_key(const char *code)
 {
@@ -69,7 +69,7 @@ names_key(const char *code)
     return false;
 }
 
-/* A numeric literal in the arguments of a call. */
+/* Whether the arguments of a call contain a number. */
 static bool
 has_number(const char *arguments)
 {
@@ -83,7 +83,7 @@ has_number(const char *arguments)
     return false;
 }
 
-/* The width of an id or of a position, as in id:sub(1, 36), or one of the two bytes after it. */
+/* Whether the code contains the width of an id or position, as in id:sub(1, 36), plus 0 to 2. */
 static bool
 names_width(const char *code)
 {
@@ -105,7 +105,7 @@ names_width(const char *code)
     return false;
 }
 
-/* A member of the notification, such as "attempts", with its quotes, or the end of the document. */
+/* Whether the code contains a quoted member of the notification, such as "attempts", or its end. */
 static bool
 names_member(const char *code)
 {
@@ -126,8 +126,8 @@ names_member(const char *code)
 }
 
 /*
- * The document is searched only for strings of envelope.h. Scripts that include json.lua also write
- * other JSON, whose members may have the same names.
+ * Scripts must use the strings of envelope.h. If they include json.lua, only searches are checked,
+ * because members of other JSON that they write may have the same names.
  */
 static bool
 names_envelope(const char *code, bool is_json_writer)
@@ -145,7 +145,7 @@ names_envelope(const char *code, bool is_json_writer)
     return false;
 }
 
-/* Only route.lua reads the bytes of a route, and offsets except 0 have names. */
+/* Only route.lua may read bytes of a route, and offsets other than 0 must have names. */
 static bool
 names_offset(const char *code, bool is_route_lua)
 {

@@ -1,4 +1,4 @@
-/* test_client_message.c: which client messages are accepted, rejected, or close the connection. */
+/* test_client_message.c: client messages are parsed, rejected, or close the connection. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ parse(const char *line, struct client_message *ret_message)
     return client_message_parse(line, strlen(line), ret_message, error);
 }
 
-/* The message is rejected, the connection stays open, and the error contains `word`. */
+/* Checks that the message is rejected without a close, and that the error contains `word`. */
 static void
 expect_rejected(const char *line, const char *word)
 {
@@ -187,7 +187,7 @@ rejected_messages_keep_their_request_id(void **state)
     assert_false(message.has_request_id);
 }
 
-/* Valid JSON that exceeds the limits of a message. */
+/* Valid JSON with duplicate names, numbers out of range or NUL characters. */
 static void
 valid_json_with_invalid_content_keeps_the_connection(void **state)
 {

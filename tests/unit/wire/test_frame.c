@@ -340,7 +340,7 @@ test_reload_is_parsed(void **state)
     assert_memory_equal(frame.as.reload.source.at, "s.tasks", 7);
     assert_int_equal(frame.as.reload.rule.len, 4);
     assert_memory_equal(frame.as.reload.rule.at, "mine", 4);
-    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_PLAIN; /* older versions had no such frame */
+    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_PLAIN; /* older versions had no reload frames */
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
     packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION;
     put_u16(packet.bytes + FRAME_RELOAD_AT_RULE_LEN, 5);

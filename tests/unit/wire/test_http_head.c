@@ -25,7 +25,7 @@ check(const char *text, struct http_head *ret_head, const char **ret_why)
     assert_non_null(exact);
     memcpy(exact, text, len);
     rc = http_head_check(exact, len, MAX, ret_head, ret_why);
-    if (rc == RC_OK) { /* they point into `exact`, which is freed */
+    if (rc == RC_OK) { /* method and target point into `exact` */
         ret_head->method = text + (ret_head->method - exact);
         ret_head->target = text + (ret_head->target - exact);
     }
@@ -133,7 +133,7 @@ paths_that_parsers_normalize_are_not_plain(void **state)
         assert_false(has_plain_path(others[i]));
 }
 
-/* Each head is rejected with a matching error. */
+/* Each head is rejected with an error that contains the second string. */
 static void
 ambiguous_heads_are_rejected(void **state)
 {

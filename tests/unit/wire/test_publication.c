@@ -116,7 +116,7 @@ equal_requests_have_the_same_canonical_text(void **state)
     publication_free(&two);
 }
 
-/* The document of this request contains `payload`. */
+/* Checks that the document of this request contains `payload`. */
 static void
 assert_payload(const char *body, const char *payload)
 {

@@ -12,7 +12,7 @@
 
 #define RETRY "\"retry\":{\"ack_required\":false,\"attempts\":0,\"backoff\":\"FIXED\"}}}"
 
-/* Builds a notification from this payload and these targets, both in JSON. */
+/* Checks that the targets are found in a notification with this payload; both are JSON. */
 static void
 assert_targets(const char *payload, const char *targets)
 {

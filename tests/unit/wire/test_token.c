@@ -101,7 +101,7 @@ sign(jwt_alg_t alg, const char *key, const char *claims)
     return text;
 }
 
-/* Verifies at NOW and frees the token; `error` contains the message. */
+/* Verifies the token at the time NOW; `error` receives the message. */
 static enum rc
 verify_text(const struct token_rules *rules, const char *text)
 {

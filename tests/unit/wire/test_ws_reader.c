@@ -35,7 +35,7 @@ add_frame(struct buffer *out, unsigned first, const char *payload, size_t len)
     }
 }
 
-/* Log of events: T or B for data, a dot at the end of a message, p, q, c for control. */
+/* Logs data unchanged, (t) or (b) at the end of a message, and control frames in brackets. */
 static void
 add_event(struct buffer *log, const struct ws_event *event)
 {
