@@ -130,7 +130,7 @@ class Pane:
         )
 
     def feed(self, source=None):
-        """Notifications, oldest first: id, source, operation, type, words."""
+        """The notifications, oldest first, each with id, source, operation, type, words and facts."""
         messages = self.all(
             ".feed > li",
             "({...e.dataset, words: e.querySelector('.words').textContent,"

@@ -42,7 +42,7 @@ class Firefox:
         port = wait_for("Firefox has written its port", self._port)
         self.link = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
         self.stream = self.link.makefile("rb")
-        self._read()  # the greeting
+        self._read()  # the server's greeting
         self.execute("NewSession", capabilities={})
         self.start = self.execute("GetWindowHandle")["value"]
 

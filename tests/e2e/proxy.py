@@ -77,7 +77,7 @@ def _head_of(client):
 
 
 def _copy(source, sink, limit=None):
-    """Returns True if the limit ended the connection. With a limit, lines may be split."""
+    """Returns True if the connection was closed at the limit. With a limit, lines may be split."""
     try:
         while limit != 0 and (data := source.recv(min(limit, 300) if limit else 65536)):
             sink.sendall(data)

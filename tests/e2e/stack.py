@@ -29,10 +29,10 @@ import psycopg2
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 300
-WAIT_SECONDS = 100  # it takes longer only if it hangs; below Selenium's limit of 120 s for a command
+WAIT_SECONDS = 100  # only a hang takes longer; less than Selenium's limit of 120 s for a command
 _the_stack = None
 
-# On SIGTERM, stop the started processes as after Ctrl-C.
+# SIGTERM stops the started processes, as Ctrl-C does.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
@@ -140,7 +140,7 @@ class Relay:
 
     def kill(self):
         """Kills the relay with SIGKILL; returns the command line and directory to restart it with."""
-        pid = wait_for("the relay has a process", self.pid)
+        pid = wait_for("the relay is running", self.pid)
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
         again = ([w.decode() for w in arguments], os.readlink(f"/proc/{pid}/cwd"))
         os.kill(pid, signal.SIGKILL)
@@ -151,7 +151,7 @@ class Relay:
         """Restarts the relay, unless the demo restarts it: two relays would compete for the port."""
         arguments, folder = again
         if self.is_supervised:
-            wait_for("the relay has a process", self.pid)
+            wait_for("the relay is running", self.pid)
         elif self.pid() is None:
             with open(os.devnull, "r+b") as null:
                 child = subprocess.Popen(arguments, cwd=folder, stdin=null, stdout=null, stderr=null)
@@ -202,7 +202,7 @@ class Stack:
             env={
                 **os.environ,
                 "CLAIRON_DEMO_DIR": str(self.folder),
-                # Demos of other test files start at the same time; each searches for free ports in its own range.
+                # Demos of other test files start at the same time, so each searches for free ports from a random port on.
                 "CLAIRON_DEMO_RELAY_PORT": str(random.randrange(10000, 32000)),
                 "CLAIRON_DEMO_PAGE_PORT": str(random.randrange(10000, 32000)),
             },
@@ -250,7 +250,7 @@ class Stack:
             if self.demo.poll() is not None:
                 print("docker/demo.sh exited:\n" + "".join(self.output[-40:]), file=sys.stderr)
             end(self.demo)
-            self.reader.join(WAIT_SECONDS)  # up to the end of the output
+            self.reader.join(WAIT_SECONDS)  # reads the remaining output
             self.demo.stdout.close()
             self.demo = None
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -279,7 +279,7 @@ class StackCase(unittest.TestCase):
             return cursor.fetchall() if cursor.description else []
 
     def retitle(self, user="u1", title=None):
-        """Changes an assignment of this user only; returns its new title."""
+        """Changes an assignment of this user; returns its new title."""
         title = title or f"title {uuid.uuid4().hex[:8]}"
         self.sql(
             "UPDATE assignments SET title = %s WHERE id ="

@@ -75,7 +75,7 @@ class Tab:
 
     def wait_state(self, state, transport=None):
         wait_for(
-            f"the tab is {state} by {transport or 'any way'}; events {json.dumps(self.events('state'))}",
+            f"the tab is {state}, transport {transport or 'any'}; events {json.dumps(self.events('state'))}",
             lambda: self.js("return [client.state, client.transport]")
             in ([state, t] for t in ([transport] if transport else ["ws", "sse", "poll"])),
         )
@@ -105,7 +105,7 @@ class TabsCase(BrowserCase):
         wait_for("no connection remains", lambda: self.connections() == 0)
 
     def tabs(self, count, user="u1", **options):
-        """The first tab is the leader; the others become leader in this order."""
+        """Opens tabs. The first one is the leader; the others can become leader in this order."""
         tabs = []
         for _ in range(count):
             tabs.append(Tab(self.browser, self.stack.url, self.relay, user, **options))

@@ -1,4 +1,4 @@
-"""test_bank_actor.py: both idempotency layers hold, case by case and under kill -9."""
+"""test_bank_actor.py: both idempotency layers prevent repeated transfers, also under kill -9."""
 
 import os
 import random
@@ -35,7 +35,7 @@ class BankCase(StackCase):
 
 
 class Counting(Storage):
-    """Counts round trips that write; can make the next one fail, before or after its commit."""
+    """Counts writes; can make the next write fail, before or after its commit."""
 
     def __init__(self, dsn):
         super().__init__(dsn)
@@ -78,7 +78,7 @@ class IdempotencyCases(BankCase):
         self.assertNotIn("k1", small.window)
         writes = self.storage.writes
         self.assertIs(small.credit("k1", Decimal("1")), Outcome.REPEATED)
-        self.assertEqual(self.storage.writes, writes + 1, "the write did not reach the database")
+        self.assertEqual(self.storage.writes, writes + 1, "the repeated credit reaches the database")
         self.assertEqual(small.balance, self.stored(self.name))
         self.assertEqual(self.stored(self.name), Decimal("103.00"))
 
@@ -86,7 +86,7 @@ class IdempotencyCases(BankCase):
         self.account.debit("k1", Decimal("1"))
         writes = self.storage.writes
         self.assertIs(self.account.debit("k1", Decimal("1")), Outcome.REPEATED)
-        self.assertEqual(self.storage.writes, writes, "the write did not reach the database")
+        self.assertEqual(self.storage.writes, writes, "the repeated debit does not reach the database")
         self.assertEqual(self.stored(self.name), Decimal("99.00"))
 
     def test_each_repeat_is_counted_by_the_layer_that_recognized_it(self):
@@ -155,7 +155,7 @@ class ProcessKills(BankCase):
         return self.query("SELECT count(*) FROM transfer_order WHERE state = 'requested'")[0][0]
 
     def query(self, statement):
-        """Runs a query, and repeats it after a crash."""
+        """Runs a query; repeats it while PostgreSQL recovers from a crash."""
 
         def result():
             try:
@@ -164,7 +164,7 @@ class ProcessKills(BankCase):
                 try:
                     type(self).db = self.stack.connect()
                 except psycopg2.OperationalError:
-                    pass  # in recovery
+                    pass  # PostgreSQL is in recovery
                 return None
 
         return wait_for("the database responds to the query", result)
@@ -200,7 +200,7 @@ class ProcessKills(BankCase):
                 before = self.open_orders()
                 if before == 0:
                     break
-                wait_for("progress", lambda: self.open_orders() < before)
+                wait_for("the workers close an order", lambda: self.open_orders() < before)
                 if kill % 5 == 4:
                     self.kill_a_backend()
                 elif kill == 2 and self.stack.demo:  # the demo restarts it
@@ -244,7 +244,7 @@ class ProcessKills(BankCase):
             self.assertEqual(self.stored(account), 100 + moved)
 
     def check_receipts(self, prefix):
-        """The stream has one receipt per order, regardless of the killed process."""
+        """Checks that the stream has one receipt per order, whichever processes were killed."""
         if self.stack.store is None:
             self.skipTest("needs the demo's folder")
 

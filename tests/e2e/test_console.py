@@ -76,7 +76,7 @@ class Console(ConsoleCase):
         wait_for("the notification is listed", lambda: notification in self.browser.texts("#pending button"))
         self.browser.js("document.querySelector(`#pending button`).focus()")
         first = self.focused()
-        wait_for("a rate", lambda: self.figure("Stored").endswith("/s"))
+        wait_for("the page shows a rate", lambda: self.figure("Stored").endswith("/s"))
         self.assertEqual(self.focused(), first)  # a refresh keeps the focus
         wait_for("the page lists this relay", lambda: "this one" in self.text("#relays"))
         self.browser.find("#pause").click()
@@ -122,7 +122,7 @@ class Console(ConsoleCase):
         wait_for("the relay responds again", lambda: "ready" in self.text("#state") and "stale" not in self.text("#state"))
         wait_for("the figures are no longer stale", lambda: not self.browser.js("return document.body.classList.contains('stale')"))
         wait_for("the notice is hidden", lambda: not self.browser.find("#notice").is_displayed())
-        self.browser.errors()  # of aborted requests
+        self.browser.errors()  # drop the errors of aborted requests
 
     def test_the_live_tail_shows_new_notifications(self):
         count_requests = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('console/latest')).length"
@@ -135,14 +135,14 @@ class Console(ConsoleCase):
             for user, topic in (("<b>x</b>", "demo.tail.one"), ("y", "demo.tail.two"))
         )
         ids = lambda: self.browser.texts("#tail button.id")
-        wait_for("both", lambda: first in ids() and second in ids())
+        wait_for("the tail lists both notifications", lambda: first in ids() and second in ids())
         self.assertLess(ids().index(second), ids().index(first))
         self.assertIn("demo.tail.one → USER <b>x</b>", self.text("#tail"))
         self.browser.find("#tail-filter").send_keys("tail.TWO")
         wait_for("the tail lists only matching notifications", lambda: ids() == [second])
         self.browser.find("#tail-filter").clear()
         self.browser.find("#tail-filter").send_keys(Keys.BACKSPACE)
-        wait_for("all", lambda: first in ids())
+        wait_for("the tail lists all notifications", lambda: first in ids())
         self.browser.find("#tail-pause").click()
         wait_for("the tail is paused", lambda: "paused" in self.text("#tail-status"))
         count = self.browser.js(count_requests)
@@ -203,7 +203,7 @@ class Console(ConsoleCase):
         self.browser.find("#test-user").send_keys("tested")
         self.browser.find("#test button").click()
         wait_for("the page reports the missing claim", lambda: '"publish": true' in self.text("#test-status"))
-        self.browser.errors()  # caused by the rejected request
+        self.browser.errors()  # drop the error of the rejected request
 
 
 if __name__ == "__main__":

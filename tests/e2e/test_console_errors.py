@@ -65,7 +65,7 @@ class ErrorLog(ConsoleCase):
     def test_figures_counted_before_a_redrive_do_not_hide_its_confirmation(self):
         (notification,) = self.expire(1)
         self.sign_in_and_wait()
-        # Delays the next response with figures until after the redrive, and counts the later responses.
+        # Delays the next response with figures until after the redrive, and counts all responses after that.
         self.browser.js(
             "const fetched = window.fetch; window.figures = 0; window.held = null;"
             " window.fetch = async (url, options) => {"
@@ -83,7 +83,7 @@ class ErrorLog(ConsoleCase):
 
     # ---- appearance
 
-    def test_it_fits_phones_and_dark_mode(self):
+    def test_the_console_fits_phones_and_dark_mode(self):
         ids = self.expire(3)
         self.sign_in_and_wait()
         self.browser.find(f"#errors button[aria-label='Redrive {ids[0]}']").click()
@@ -110,7 +110,7 @@ class ErrorLog(ConsoleCase):
         self.assertEqual(small, [])
 
     def contrast_is_good(self):
-        """The contrast ratios of the text, which must be at least 4.5."""
+        """Whether the contrast ratio of each text is at least 4.5."""
         return self.browser.js("""
             const rgb = (text) => text.match(/[0-9.]+/g).slice(0, 3).map(Number);
             const light = (c) => c.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))

@@ -37,7 +37,7 @@ class DemoPage(BrowserCase):
         return [self.browser.pane(user) for user in users]
 
     def settle(self, *panes):
-        """Waits for a last notification in each pane, so that all earlier ones have arrived."""
+        """Waits for a last notification in each pane, after which all earlier notifications have arrived."""
         for pane in panes:
             pane.wait_words(self.retitle(pane.user))
 
@@ -114,7 +114,7 @@ class DemoPage(BrowserCase):
         wait_for("the former member has no rows", lambda: (u4.texts(".chips li"), u4.others()) == ([], ""))
         self.sql("INSERT INTO members VALUES ('s2', 'u4', 'teacher')")
         wait_for("the new member is listed", lambda: u3.others() == "with David Petit (teacher), Irène Moreau (staff)")
-        # The others' rows did not change: the new member's page requested them.
+        # The rows of the other members did not change, so the new member's page has requested them.
         wait_for("the new member's pane lists the other members", lambda: u4.others() == "with Chloé Martin (student), Irène Moreau (staff)")
         self.assertEqual(u4.texts(".chips li"), ["teacher · Institut des Arts"])
         self.sql("UPDATE members SET role = 'student' WHERE user_id = 'u4'")

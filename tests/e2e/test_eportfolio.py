@@ -72,7 +72,7 @@ class EPortfolio(StackCase):
         return title
 
     def settle(self, *users):
-        """Waits for a later notification, so that all earlier ones have arrived."""
+        """Waits for a later notification, after which all earlier notifications have arrived."""
         title = f"end {uuid.uuid4().hex[:8]}"
         self.sql(
             "SELECT clairon.notify('USER', %s, jsonb_build_object('after', jsonb_build_object('title', %s)))",

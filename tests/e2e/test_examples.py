@@ -84,7 +84,7 @@ class Examples(BrowserCase):
         row = f"//li[contains(., '{title}')]"
         wait_for("the page lists the announcement", lambda: self.driver.find_elements("xpath", row))
         notification = self.notification_of(title)
-        # Acks are sent in order, so the ack of a later row proves that an ack of this one would have arrived.
+        # Acks are sent in order, so an ack of this row would arrive before the ack of a later row.
         later = self.announce("s2")
         wait_for("the page lists the later announcement", lambda: self.driver.find_elements("xpath", f"//li[contains(., '{later}')]"))
         self.driver.find_element("xpath", f"//li[contains(., '{later}')]/button").click()

@@ -12,8 +12,8 @@ from pathlib import Path
 from proxy import Proxy
 from stack import ROOT, StackCase, end, wait_for
 
-ROUNDS = 40  # send at least this many, and more until
-BROKEN = 6  # the proxy has closed this many connections
+ROUNDS = 40  # minimum number of notifications
+BROKEN = 6  # minimum number of connections that the proxy closes
 
 # Prints each notification that its handlers receive, and each connection, as a line.
 PROGRAM = """
@@ -23,7 +23,7 @@ const client = connect({ url, token, transports: [way], backoff: { base: 10, cap
 const next = () => new Promise((resolve) => { ['message', 'state'].forEach((name) => client.on(name, resolve)); });
 client.on('*', async (n) => {
   console.log(n.payload.after?.title ?? n.payload.title);
-  await next(); // its connection may die before its ack
+  await next(); // the connection may break before the ack
 });
 client.on('state', ({ state }) => { if (state === 'open') console.log('open'); });
 client.on('gap', () => { console.log('gap'); });
@@ -38,7 +38,7 @@ class Storm(StackCase):
         self.addCleanup(self.proxy.close)
 
     def start(self, user, way):
-        """Returns a function that returns the lines written so far."""
+        """Starts the program; returns a function that returns the lines that it has written."""
         out = tempfile.NamedTemporaryFile(prefix="clairon-storm-")
         self.addCleanup(out.close)
         program = PROGRAM.replace("CLIENT", (ROOT / "client/dist/index.js").as_uri())
@@ -78,7 +78,7 @@ class Storm(StackCase):
         self.assertNotIn("gap", lines())
 
     def test_sse_survives_cut_streams(self):
-        """Limits every stream; one without a limit would last until the end."""
+        """Limits every stream, because a stream without a limit would last until the end of the test."""
         dice = random.Random(1)
         self.lose_connections("sse", lambda: dice.randrange(1, 6000))
 

@@ -6,7 +6,7 @@ import unittest
 from stack import WAIT_SECONDS, wait_for
 from tabs import Tab, TabsCase
 
-# When the server responds, blocks the page in a synchronous request. A busy loop would use a core that other
+# When the server responds, blocks the page in a synchronous request. A busy loop would occupy a core that other
 # tests need.
 HANG = """
 const [url] = arguments;
@@ -98,7 +98,7 @@ class Tabs(TabsCase):
         self.each_once(leader, [title])
         with HangingServer() as server:
             leader.js(HANG, server.url)
-            other.turn()  # the driver waits for the current page
+            other.turn()  # the driver would wait for the blocked page
             server.respond()
             titles = [title, self.retitle()]
             wait_for("another tab is the leader", lambda: other.events("sockets") == 1)
@@ -153,7 +153,7 @@ def crash(tab):
     tab.driver.set_page_load_timeout(2)
     try:
         tab.driver.get("chrome://crash")
-    except Exception:  # the type depends on the driver
+    except Exception:  # the exception's type depends on the driver
         pass
     tab.driver.set_page_load_timeout(WAIT_SECONDS)
 

@@ -1,7 +1,7 @@
 """test_tour.py: every command of the README's five-minute tour works as printed.
 
 To leave this machine unchanged, the test replaces the ports, PostgreSQL's directory, and the target of `sudo make
-install`. PostgreSQL therefore loads the plugin from build/root.
+install`, so PostgreSQL loads the plugin from build/root.
 """
 
 import atexit
@@ -27,7 +27,7 @@ KINDS = ["sh", "sql", "sql", "sh", "ini", "sh", "sh", "sh", "sql"]  # the tour's
 
 
 def blocks():
-    """The tour's code blocks. None may be indented, because a copied here-document would not end."""
+    """The tour's code blocks. They must not be indented, because a copied here-document would not end."""
     text = (ROOT / "README.md").read_text()
     tour = text[text.index("## Five-minute tour") : text.index("## A notification")]
     found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", tour, re.M | re.S)
@@ -41,7 +41,7 @@ def is_free(port):
 
 
 def free_ports(count):
-    """A free port below the ephemeral range: an outgoing connection might occupy an ephemeral port first."""
+    """Free ports below the ephemeral range, because an outgoing connection could occupy an ephemeral port."""
     return list(itertools.islice(filter(is_free, random.sample(range(10000, 32768), 1000)), count))
 
 
@@ -63,7 +63,7 @@ class Tour(unittest.TestCase):
         self.began = time.monotonic()
 
     def copy_compiled(self):
-        """Copies the checkout with timestamps, so that make compiles only changed files."""
+        """Copies the compiled files with their timestamps, so that make compiles only changed sources."""
         for part in ("obj", "gen", "clairon"):
             source, target = ROOT / "build" / part, self.checkout / "build" / part
             if source.is_dir():
@@ -90,11 +90,11 @@ class Tour(unittest.TestCase):
         )
         self.addCleanup(log.close)
         self.addCleanup(self.stop, child)
-        atexit.register(self.stop, child)  # runs after Ctrl-C too, which skips cleanups
+        atexit.register(self.stop, child)  # also runs after Ctrl-C, which skips cleanups
         return log.name
 
     def stop(self, child):
-        """Sends SIGINT like a terminal, then SIGKILL if the process does not end."""
+        """Sends SIGINT like a terminal, and SIGKILL if the process does not end."""
         if child.poll() is not None:
             return
         os.killpg(child.pid, signal.SIGINT)
@@ -138,7 +138,7 @@ class Tour(unittest.TestCase):
                 subprocess.run([*git, *arguments], env=self.env, check=True)
         return subprocess.run([*git, "status", "--porcelain"], env=self.env, check=True, capture_output=True, text=True).stdout
 
-    def test_the_tour_plays_each_step(self):
+    def test_each_step_of_the_tour_works(self):
         build, settings, rules, store, conf, relay, doctor, page, rows = blocks()
         self.untracked()
 
@@ -150,7 +150,7 @@ class Tour(unittest.TestCase):
         self.start(os.environ["STORE_SERVER"], "--port", str(self.ports["6379"]), "--dir", str(self.folder))
         wait_for("the store listens", lambda: not is_free(self.ports["6379"]))
         self.run_block(store)
-        self.log("PostgreSQL has the rules")
+        self.log("PostgreSQL and the store are ready")
 
         (self.checkout / "relay.conf").write_text(self.with_test_ports(conf))
         log = self.start("bash", "-ec", self.with_test_ports(relay))
@@ -162,7 +162,7 @@ class Tour(unittest.TestCase):
             ["bash", "-ec", self.with_test_ports(doctor)], cwd=self.checkout, env=self.env, capture_output=True, text=True
         )
         self.assertEqual(result.returncode, 0, result.stdout)
-        self.log("the relay runs")
+        self.log("the relay is running")
 
         self.start("bash", "-ec", self.with_test_ports(page))
         browser = Browser()
@@ -178,13 +178,13 @@ class Tour(unittest.TestCase):
 
         wait_for("the page loads", opened)
         wait_for("the page is connected", lambda: browser.driver.title == "open")
-        self.log("the page listens")
+        self.log("the page is connected")
 
         self.psql(rows)
         listed = re.search(r'The page shows `(.*?)`', (ROOT / "README.md").read_text())[1]
         wait_for("the page lists the rows", lambda: browser.texts("#list") == [listed])
         self.assertEqual([e for e in browser.errors() if "favicon" not in e], [])
-        self.log("the rows arrived")
+        self.log("the page lists the rows")
         self.assertEqual(self.untracked(), "")
 
 
