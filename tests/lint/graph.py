@@ -3,9 +3,9 @@
 figure above its limit.
 
 Calls are read from the compiled objects: a file refers to another when its object needs a symbol that
-the other defines. Includes are read from the sources. The order of modules and folders is that of
-include_arrows.sh. graph.allow lists the permitted cycles and calls with their reasons. LIMITS has no exceptions;
---report prints the figures.
+the other defines. Includes are read from the sources. include_arrows.sh defines the order of modules and folders.
+graph.allow lists the permitted cycles and calls with their reasons. LIMITS has no exceptions; --report prints the
+figures.
 """
 
 import collections
@@ -45,7 +45,7 @@ def module_of(path):
 
 
 def folder_of(path):
-    """The folder within its module; '.' for none."""
+    """The file's folder within its module; '.' for the module's folder itself."""
     parts = path.split('/')
     depth = 1 if parts[0] == 'decoder' else 2
     return parts[depth] if parts[0] in ('decoder', 'relay') and len(parts) > depth + 1 else '.'
@@ -89,7 +89,7 @@ def reachable(graph, start):
 
 
 def files_that_see(ours, libraries, pattern):
-    """Returns the .c files that include such a header, directly or indirectly."""
+    """Returns the .c files that include a header whose name matches, directly or indirectly."""
     return [path for path in ours if path.endswith('.c') and any(
         re.match(pattern, name) for each in reachable(ours, path) for name in libraries[each])]
 
@@ -112,7 +112,7 @@ def symbols_of(objects):
 
 
 def read_calls(files):
-    """Returns, by .c file, the .c files that it calls, each with the symbols."""
+    """Returns, by .c file, the .c files that it calls, each with the called symbols."""
     paths = [path for path in files if path.endswith('.c')]
     missing = [path for path in paths if not os.path.exists(object_of(path))]
     if missing:
@@ -165,7 +165,7 @@ def components(graph):
 
 
 def is_upward(path, other, below, folders):
-    """The files of the module itself are ordered like a folder: '.'."""
+    """Whether `path` must not depend on `other`. Files in the module's folder itself form the folder '.'."""
     module, to = module_of(path), module_of(other)
     if module == TOP_MODULE:
         return False
@@ -236,7 +236,7 @@ def read_structs(files):
 # ---- the allow-list
 
 def read_allowed():
-    """MODULE WHAT NUMBER: reason. WHAT is cycle (files in cycles) or call (upward calls)."""
+    """Returns the NUMBER of each MODULE and kind, which is cycle (files in cycles) or call (upward calls)."""
     allowed = {}
     with open(ALLOW, encoding='utf-8') as lines:
         for number, line in enumerate(lines, 1):
@@ -304,7 +304,7 @@ def lines_of(path):
 
 
 def largest(figures):
-    """From pairs (figure, name): the largest figure, and all names, largest first."""
+    """Returns the largest figure of pairs (figure, name), and all names, largest first."""
     ordered = sorted(figures, key=lambda each: (-each[0], each[1]))
     return ordered[0][0] if ordered else 0, [f'{name} {figure}' for figure, name in ordered]
 
@@ -314,7 +314,7 @@ def read_figures(files, ours, libraries, cycles, arrows):
     structs = read_structs(files)
     sessions = [each for each in structs if each[2] == SESSION]
     if not sessions:
-        sys.exit(f'struct {SESSION} is not found: {sys.argv[0]} limits its fields')
+        sys.exit(f'struct {SESSION} not found, whose fields are limited')
     by_module = collections.Counter(module_of(path) for cycle in cycles for path in cycle)
     folders = collections.Counter(os.path.dirname(path) for path in files)
     cycles_of_includes = components(ours)

@@ -46,20 +46,20 @@ report() {
     bad=1
 }
 
-# Prints FILE:LINE MODULE-INCLUDED for each quoted include of a module's header.
+# Reports includes of modules that are not in `below`.
 check_modules() {
     local file module line target
     while IFS=: read -r file line target; do
         module=${file#relay/}
         [ "$module" != main.c ] || continue # may include all modules
-        [[ $module == */* ]] || { report "$file: only main.c may be outside the modules"; continue; }
+        [[ $module == */* ]] || { report "$file: must be in a module; only main.c is in none"; continue; }
         module=${module%%/*}
         [[ -v below[$module] ]] || report "$file: no module is named \"$module\""
         [ "$target" = "$module" ] || [[ " ${below[$module]-} " == *" $target "* ]] ||
             report "$file:$line: $module must not include $target"
     done < <(grep -rnE '^#include "[a-z_]+/' relay --include='*.[ch]' |
         sed -E 's/#include "(decoder\/)?([a-z_]+)[\/.].*/\2/')
-    # Pure C: the relay, unit tests and the plugin all compile it.
+    # The relay, the unit tests and the plugin compile decoder/protocol, so it is pure C.
     ! grep -rnE '^#include "([^"]*/|postgres)' decoder/protocol || report "decoder/protocol includes only itself"
 }
 
@@ -81,7 +81,7 @@ check_folders() {
     done < <(grep -rnoE '^#include "[a-z0-9_]+/[a-z0-9_/]+' relay --include='*.[ch]' | sed -E 's/#include "//')
 }
 
-# The decoder's files name each other from decoder/.
+# Include paths in the decoder are relative to decoder/.
 check_decoder() {
     local file line target from to
     while IFS=: read -r file line target; do
@@ -96,7 +96,7 @@ check_libraries() {
     local header paths file
     while read -r header paths; do
         while read -r file; do
-            [[ $file =~ ^($paths) ]] || report "$file: <${header//\\/}> belongs to ${paths//\\/}"
+            [[ $file =~ ^($paths) ]] || report "$file: only ${paths//\\/} may include <${header//\\/}>"
         done < <(grep -rlE "^#include [<\"]${header}[>\"]" relay decoder --include='*.[ch]' || true)
     done <<<"$libraries"
 }

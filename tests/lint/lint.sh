@@ -36,7 +36,7 @@ rule_format() {
                   exit bad }'
 }
 
-# The build compiles a folder as one unit.
+# The build compiles each folder as one unit, which hides missing includes.
 rule_compile() {
     env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -k lint-objects
 }
@@ -69,16 +69,16 @@ rule_shell() {
     find docker relay tests .ci -type f \( -name '*.sh' -o -path .ci/run \) -print0 | xargs -0 shellcheck -x
 }
 
-# Folders of servers and logs are named after the file, so its name must be unique. Files listed in tests/tap/long must
+# Server and log folders have the name of the test file, so names must be unique. Files listed in tests/tap/long must
 # exist.
 rule_tap_files() {
     local bad=0 name file
     for name in $(find tests/tap -name '*.pl' -printf '%f\n' | sort | uniq -d); do
-        echo "tests/tap has two files $name"
+        echo "tests/tap contains two files named $name"
         bad=1
     done
     for file in $(compgen -G 'tests/tap/*.pl'); do
-        echo "$file: belongs in the folder of its subject"
+        echo "$file: must be in the folder of its subject"
         bad=1
     done
     while read -r file; do

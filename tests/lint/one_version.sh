@@ -7,7 +7,7 @@ version=$(sed -n 's/^#define CLAIRON_VERSION "\(.*\)"$/\1/p' decoder/protocol/ve
 bad=0
 
 must_contain() { # FILE TEXT
-    grep -qF -- "$2" "$1" || { echo "$1: no $2, which decoder/protocol/version.h has"; bad=1; }
+    grep -qF -- "$2" "$1" || { echo "$1: no $2, but decoder/protocol/version.h has version $version"; bad=1; }
 }
 
 must_contain sql/clairon.control "default_version = '$version'"

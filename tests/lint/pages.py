@@ -34,7 +34,7 @@ def sources(*suffixes):
 
 
 def anchors(page):
-    """Returns the fragments that link to the headings of a page, as the usual viewers derive them."""
+    """Returns the fragments that link to the headings of a page, as common viewers derive them."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -68,7 +68,7 @@ def unknown_names(name, files, functions):
 
 
 def unknown_messages(name):
-    """Returns the log messages of the page's table that no string of the relay contains."""
+    """Returns the log messages of the page's table that are not in any string literal of the relay."""
     table = (TOP / name).read_text().partition("## Log messages")[2]
     literals = []
     for file in sources(".c"):

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# tidy.sh: runs clang-tidy, with the checks of .clang-tidy, on each C file whose object is newer than its last clean
-# run.
+# tidy.sh: runs clang-tidy, with the checks of .clang-tidy, on each C file that was compiled since its last clean run.
 #
 # CLANG_FLAGS contains the compiler flags of the relay. The analyzer checks one function at a time, with at most 20 000
 # states in each. ANALYZE=all also follows calls, which takes ten times as long.

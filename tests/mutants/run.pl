@@ -1,14 +1,14 @@
 #!/usr/bin/perl
-# run.pl: checks that tests detect one-line faults: applies each to a copy of the checkout and runs its tests.
+# run.pl: checks that tests detect one-line faults: applies each fault to a copy of the checkout and runs its tests.
 #
 #   make mutants                      all of tests/mutants/*.mutants
 #   make mutants MUTANTS='hub|nack'   only matching areas or names
-#   tests/mutants/run.pl --check      checks only that each still applies (part of make lint)
+#   tests/mutants/run.pl --check      only checks that each fault still applies (part of make lint)
 #
-# A fault is caught when its test fails, and it survives when the test passes. The run fails when less
-# than 95 % are caught, when a fault with `guard: leak` survives, or when one cannot be applied or built.
-# JOBS is the number of parallel faults, each in its own copy (default: the number of processors);
-# BASELINE=0 skips the run of all named tests on the unchanged code, without which "caught" proves little.
+# A fault is caught when its test fails, and survives when the test passes. The run fails when less than 95 % are
+# caught, when a fault with `guard: leak` survives, or when a fault cannot be applied or built.
+# JOBS is the number of parallel faults, each in a separate copy (default: the number of processors).
+# BASELINE=0 skips the run of all named tests on the unchanged code. Without that run, "caught" proves little.
 use strict;
 use warnings;
 use Cwd qw(abs_path);
@@ -62,7 +62,7 @@ sub read_mutants {
     return @mutants;
 }
 
-# The reason why a mutant cannot be applied, or undef.
+# Returns the reason why a mutant cannot be applied, or undef.
 sub fault_of {
     my ($mutant) = @_;
     my $path = "$top/$mutant->{file}";
@@ -89,8 +89,8 @@ sub make_copy {
     return $copy;
 }
 
-# Runs make with these arguments in the copy, with its output in a file, whose name is returned. A
-# test that hangs is ended with all of its processes.
+# Runs make with these arguments in the copy and returns its output, which is also in the file `$log`. A test that hangs
+# is killed with all of its processes.
 sub run_make {
     my ($copy, $arguments, $log) = @_;
     my $pid = fork() // die "could not fork: $!\n";
@@ -157,7 +157,7 @@ sub check_baseline {
     }
 }
 
-# Runs each mutant in a free copy; calls back with each mutant and its result as it ends.
+# Runs each mutant in a free copy; calls `$on_verdict` with each mutant and its result when its test has ended.
 sub run_all {
     my ($jobs, $mutants, $on_verdict) = @_;
     my @waiting = map { [ $_, $mutants->[$_] ] } 0 .. $#$mutants;

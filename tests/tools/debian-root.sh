@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # debian-root.sh: creates a Debian root of another release in a directory and runs commands there.
 #
-#   tests/tools/debian-root.sh make DIR [PACKAGE..]     a minimal Debian 13 with those packages; reused if it exists
+#   tests/tools/debian-root.sh make DIR [PACKAGE..]     creates a minimal Debian 13 with packages, if missing
 #   tests/tools/debian-root.sh copy FROM DIR            replaces DIR by a copy of FROM
 #   tests/tools/debian-root.sh run DIR COMMAND..        runs COMMAND as root in it
-#   tests/tools/debian-root.sh remove DIR
+#   tests/tools/debian-root.sh remove DIR               removes DIR
 #
 # Needs root, debootstrap and the mirror of this machine's apt. A package written as NAME/unpacked is unpacked without
-# its dependencies. /proc, /dev and similar are mounted in a private mount namespace, so that they disappear with the
-# command, and removing DIR removes nothing else. If mounts are not permitted, the command runs without them.
+# its dependencies. /proc, /sys and /dev are mounted in a private mount namespace: the mounts end with the command, and
+# removing DIR removes nothing else. If mounts are not permitted, the command runs without them.
 set -euo pipefail
 # shellcheck source=relay/tools/lib.sh
 . "$(dirname "$0")/../../relay/tools/lib.sh"
@@ -44,7 +44,7 @@ copy_network() {
         >"$root/etc/apt/apt.conf.d/80this-machine" || true
 }
 
-# A minimal Debian, cached as a tar file, so that another root is created in a second. Concurrent
+# Creates a minimal Debian. It is cached as a tar file, so that further roots are created in a second. Concurrent
 # callers wait for it.
 make_base() {
     local kept=${root%/*}/$suite.tar
@@ -53,7 +53,7 @@ make_base() {
     if [ ! -s "$kept" ]; then
         rm -rf "$root.new"
         mkdir -p "$root.new"
-        print_line "# debootstrap of Debian $suite, kept in $kept"
+        print_line "# debootstrap of Debian $suite, cached in $kept"
         quietly debootstrap --variant=minbase "$suite" "$root.new" "$(mirror)" ||
             die "debootstrap of Debian $suite failed from $(mirror)"
         tar -C "$root.new" --exclude=./var/cache/apt --exclude=./proc --exclude=./sys -cf "$kept.new" .
@@ -64,7 +64,7 @@ make_base() {
     rm -rf "$root"
     mkdir -p "$root"/{proc,sys,var/cache/apt/archives/partial}
     tar -C "$root" -xpf "$kept"
-    # Services do not start, and dpkg skips fsync.
+    # Prevents services from starting, and dpkg from calling fsync.
     printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
     chmod 755 "$root/usr/sbin/policy-rc.d"
     echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/quick"
@@ -117,8 +117,8 @@ make_root() {
     echo "$wanted" >"$root.made"
 }
 
-# Uses private mounts if a trial tmpfs in a namespace shows that they are permitted. The devices are
-# this machine's, in a separate /dev: symbolic links created in it stay in it.
+# Uses private mounts if mounting a tmpfs in a namespace succeeds. The devices are this machine's, in a separate /dev,
+# so that symbolic links created there do not appear in this machine's /dev.
 run_in_root() {
     if unshare --mount --propagation private mount -t tmpfs none "$root/proc" 2>/dev/null; then
         # shellcheck disable=SC2016
@@ -157,7 +157,7 @@ case $verb in
         tar -C "$from" -c . | tar -C "$root" -xp
         ;;
     run)
-        as="exec" # this process forwards its signals to the command
+        as="exec" # the command replaces this process, and so receives its signals
         run_in_root "$@"
         ;;
     remove) rm -rf "$root" "$root.made" ;;

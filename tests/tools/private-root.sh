@@ -3,23 +3,22 @@
 #
 #   tests/tools/private-root.sh DIR     ->  DIR/usr/lib/postgresql/NN/bin/postgres, also reached as DIR/bin
 #
-# The programs are copies, because a server searches its lib and share directories
-# relative to its own file. Those directories contain links to the
-# system's files. Nothing outside of DIR is changed.
+# The programs are copies, because a server searches for its lib and share directories relative to its program file.
+# Those directories contain links to the system's files. Nothing outside of DIR is changed.
 set -euo pipefail
 # shellcheck source=relay/tools/lib.sh
 . "$(dirname "$0")/../../relay/tools/lib.sh"
 
-# link_folder DIR: creates DIR below $root as a directory (recursively where clairon installs files) of links.
+# link_folder DIR: creates DIR below $root as a directory of links, recursively where clairon installs files.
 link_folder() {
     local from=$1 to=$root$1 entry name
     mkdir -p "$to"
-    # Valid links are kept, because a running server may use them at any time.
+    # Valid links are kept, because a running server may use them.
     find "$to" -maxdepth 1 -xtype l -delete
     for entry in "$from"/*; do
         name=${entry##*/}
         case $name in
-            clairon*) ;; # ignore an installation of clairon in the system
+            clairon*) ;; # skip a system-wide installation of clairon
             extension | bitcode) link_folder "$entry" ;;
             *) [ -e "$to/$name" ] || ln -s "$entry" "$to/$name" ;;
         esac
@@ -27,7 +26,7 @@ link_folder() {
 }
 
 # Replaces only changed files, by renaming, so that a running server always finds complete files.
-# make runs without the job slots of a calling make.
+# make must not use the job slots of a calling make.
 install_clairon() {
     local file
     stage=$(mktemp -d "$root/stage.XXXXXX")

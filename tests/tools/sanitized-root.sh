@@ -3,16 +3,16 @@
 #
 #   tests/tools/sanitized-root.sh DIR     ->  DIR/root, as private-root.sh makes it; DIR/decoder, the build
 #
-# A UBSan report aborts the backend and is in the server's log. ASan would have to
-# be preloaded into the packaged server, which then hangs at startup (in bindtextdomain);
-# unit tests and fuzz targets cover the server-independent parts of the decoder with ASan.
+# A UBSan report is written to the server's log and aborts the backend. ASan would have to be preloaded into the
+# packaged server, which then hangs at startup (in bindtextdomain). Unit tests and fuzz targets cover the
+# server-independent parts of the decoder with ASan.
 set -euo pipefail
 # shellcheck source=relay/tools/lib.sh
 . "$(dirname "$0")/../../relay/tools/lib.sh"
 
 flags='-fsanitize=undefined,bounds-strict,float-cast-overflow -fno-sanitize-recover=all -O1'
 
-# A moved or deleted source would be compiled again, because the Makefile finds sources by folder.
+# Otherwise moved or deleted sources would still be compiled, because the Makefile finds sources by folder.
 remove_former_sources() {
     local file
     while read -r file; do
@@ -26,7 +26,7 @@ main() {
     mkdir -p "$1"
     directory=$(cd "$1" && pwd)
     config=$(pg_config_path)
-    # Copies only sources: objects of the normal build must not be used.
+    # Copies only sources, because objects of the normal build must not be used.
     mkdir -p "$directory/sql"
     remove_former_sources "$directory"
     (cd "$(top_dir)" && cp -u --preserve=timestamps --parents decoder/Makefile decoder/*.[ch] decoder/*/*.[ch] "$directory")

@@ -3,10 +3,10 @@
 #
 #   tests/tools/unprivileged.sh COMMAND [ARGUMENT..]      COMMAND is relative to the top of the checkout
 #
-# A normal user runs it directly. Root runs it as `postgres`, otherwise as `nobody`, in this checkout if that user can
-# read all of it, otherwise in a copy below /var/tmp. The demo and the tests have separate copies, renewed at each
-# start; the demo's copy keeps its .demo. Only one run at a time uses a copy. CLAIRON_WORK is a writable directory for
-# the command.
+# A normal user runs the command directly. Root runs it as `postgres`, or as `nobody` if there is no such user: in this
+# checkout if the user can read all of it, otherwise in a copy below /var/tmp. The demo and the tests have separate
+# copies, which are replaced at each start, except for the demo's .demo. A copy is used by one run at a time.
+# CLAIRON_WORK is a writable directory for the command.
 set -euo pipefail
 # shellcheck source=relay/tools/lib.sh
 . "$(dirname "$0")/../../relay/tools/lib.sh"
@@ -24,8 +24,8 @@ readable_by_user() {
         -o -type d ! \( -readable -executable \) \) -print 2>/dev/null | grep -q .' - "$top"
 }
 
-# copy_for_user COMMAND: copies the checkout to a directory of the user and sets `directory` to it. Descriptor 7
-# keeps its lock until the command ends.
+# copy_for_user COMMAND: copies the checkout to a directory of the user and sets `directory` to it. Descriptor 7 locks
+# the directory until the command ends.
 copy_for_user() {
     local what=tests
     directory=/var/tmp/clairon-$user-$(cksum <<<"$top" | cut -d' ' -f1)
@@ -50,7 +50,7 @@ copy_for_user() {
         as_user tar -C "$directory" -x --no-same-owner --no-same-permissions
 }
 
-# The demo stops with its parent, even if make is killed.
+# The demo stops when its parent ends, even if make is killed.
 with_parent=()
 [ "$1" != docker/demo.sh ] || with_parent=(--pdeathsig HUP)
 
