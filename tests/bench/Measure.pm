@@ -13,7 +13,7 @@ our @EXPORT_OK = qw(figure median cpu users_of_shards);
 sub figure { note(sprintf "bench: %-60s %s", @_); return }
 sub median { my @sorted = sort { $a <=> $b } @_; return $sorted[ $#sorted / 2 ] }
 
-# CPU time in µs of the processes' threads since they started.
+# CPU time of the processes in µs since they started.
 sub cpu
 {
     my $ns = 0;
@@ -21,7 +21,8 @@ sub cpu
     return $ns / 1000;
 }
 
-# Finds at least five users of each shard except shard 0. The table `owner` contains the second to fifth of each shard.
+# Returns at least five users of each shard except shard 0. The table `owner` contains four of each shard, without the
+# first.
 sub users_of_shards
 {
     my ($pg, $cluster) = @_;

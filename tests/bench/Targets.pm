@@ -1,11 +1,11 @@
-# Targets: the benches' targets and results, collected for one table at the end.
+# Targets: records the targets and results of all benches, for a table at the end.
 package Targets;
 
 use strict;
 use warnings;
 
-# Each bench is a separate process and appends to the file BENCH_TARGETS, which targets.pl prints.
-# record(name, target, value, whether it is met, remark).
+# Each bench is a separate process that appends to the file BENCH_TARGETS, which targets.pl prints.
+# record(name, target, value, whether the target is met, remark).
 sub record
 {
     my ($what, $target, $value, $met, $remark) = @_;

@@ -1,5 +1,5 @@
 # Measures the cost of 5000 clients that connect simultaneously and request their rows, and of a list of 100 rows: time,
-# queries, connections, CPU, memory, and the latency of other clients.
+# queries, connections, CPU, memory, and the latency of notifications to another client.
 use strict;
 use warnings;
 
@@ -60,7 +60,7 @@ sub write_probes
 sub write_json { my ($name, $value) = @_; my $path = scratch() . "/$name.json"; open my $out, '>', $path or die $!; print {$out} JSON::encode_json($value); close $out or die $!; return $path }
 sub share { my ($share, @sorted) = @_; return $sorted[ $share * $#sorted ] // -1 }
 
-# Every 10 ms, writes a row for one client; the file contains the latencies in ms.
+# Starts a client that receives the rows of write_probes() and writes their latencies in ms to the file.
 sub start_probe
 {
     my ($relay, $file) = @_;

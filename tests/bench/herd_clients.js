@@ -1,5 +1,5 @@
-// herd_clients.js: many WebSockets without a library, for herd.pl. They connect simultaneously and request the rows of a
-// live rule.
+// herd_clients.js: many WebSocket clients for herd.pl, without a library. They connect simultaneously and request the
+// rows of a live rule.
 //
 //   node herd_clients.js PORT FILE     FILE: JSON { rule, tokens: [..], lists }. Prints a line of JSON when each client
 //                                      has received its rows `lists` times.
@@ -18,7 +18,7 @@ function frameOf(text) {
   return Buffer.concat([header, Buffer.alloc(4), body]); // the mask is 0
 }
 
-// Parsing the rows would cost more CPU than the relay spends on them.
+// Parsing the rows would cost more CPU than the relay needs for them.
 function parse(line) {
   return line.startsWith('{"t":"rows"') ? { t: 'rows', more: line.endsWith('"more":true}') } : JSON.parse(line);
 }

@@ -32,7 +32,7 @@ $pg->safe_psql('postgres', q{
             COMMIT;
         END LOOP;
     END $$});
-# A rewrite of the append-only file would distort the result of the contender that runs at the same time.
+# A rewrite of the append-only file would distort the result of the contender that runs meanwhile.
 my $store = Clairon::Test::store(options => [ '--auto-aof-rewrite-percentage', 0 ]);
 my $relay = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0, conf => { 'relay.log_level' => 'info' });
 my $peer  = peer_modules();
@@ -104,7 +104,7 @@ sub newest_of
     return $last ? $last->[0] : '0-0';
 }
 
-# The relay, measured from its start.
+# Measures the relay from its start.
 sub measure_ours
 {
     my ($rows, $end) = @_;
@@ -114,12 +114,12 @@ sub measure_ours
     length_of($STREAM) == $length + $rows or die "more entries were stored than written\n";
     my $cpu = cpu_of($relay->pid);
     my $pace = pace_of($STREAM, $before, $rows);
-    # Otherwise the relay would read these entries again at its next start.
-    wait_until('the slot is released', sub {
+    # Otherwise the relay would read this WAL again at its next start.
+    wait_until('the slot is confirmed', sub {
         $pg->safe_psql('postgres',
             "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots WHERE slot_name = 'clairon'") eq 't' });
     $relay->stop;
-    # Removes the entries, as after the other contenders, so that each contender writes into memory that the store has
+    # Removes the entries, as after the other contenders, so that each contender writes to memory that the store has
     # used before.
     $store->execute('XTRIM', $STREAM, 'MAXLEN', 1);
     return (ours => $pace, cpu => 1e6 * $cpu / $rows);
@@ -179,20 +179,20 @@ sub compare
     my ($bytes, $rows, $each) = @_;
     my @found = map { measure_round($rows, $bytes, $each) } 1 .. $rounds;
     my %found = map { my $what = $_; $what => median(map { $_->{$what} } @found) } keys %{ $found[0] };
-    figure("$bytes B, $each rows a transaction, $rows rows:", sprintf '%d /s, relay CPU %.1f us each', @found{qw(ours cpu)});
+    figure("$bytes B, $each rows per transaction, $rows rows:", sprintf '%d /s, relay CPU %.1f us each', @found{qw(ours cpu)});
     figure('  the decoder alone, its output discarded:', sprintf '%d /s', $found{decoder});
     figure('  bare XADD of the same entries, 128 in flight:',
         $found{bare} ? sprintf('%d /s', $found{bare}) : 'redis-benchmark is not installed');
     my $least = $found{bare} && $found{bare} < $found{decoder} ? $found{bare} : $found{decoder};
-    figure('  ours, of the smaller of the two (target: at least 0.8):', sprintf '%.2f', $found{ours} / $least);
-    my $what = sprintf 'ingest, %d B, %d a transaction', $bytes, $each;
+    figure('  clairon, relative to the slower of the two (target: at least 0.8):', sprintf '%.2f', $found{ours} / $least);
+    my $what = sprintf 'ingest, %d B, %d rows per transaction', $bytes, $each;
     Targets::record("$what, of the slower of decoder and XADD", 'at least 0.8', sprintf('%.2f', $found{ours} / $least),
         $found{ours} / $least >= 0.8, sprintf '%d /s', $found{ours});
     return unless $found{peer};
     Targets::record("$what, times node", 'at least 5', sprintf('%.1f', $found{ours} / $found{peer}),
         $found{ours} / $found{peer} >= 5);
     figure('  node: wal2json, pg-logical-replication, ioredis:', sprintf '%d /s', $found{peer});
-    figure('  ours, times node (target: at least 5):', sprintf '%.1f', $found{ours} / $found{peer});
+    figure('  clairon, relative to node (target: at least 5):', sprintf '%.1f', $found{ours} / $found{peer});
     return;
 }
 
@@ -250,7 +250,7 @@ sub measure_delay
     $store->execute('XADD', $STREAM, '*', 'end', 1);
     waitpid $reader, 0;
     my @delay = split /\n/, do { local (@ARGV, $/) = ($file); <> };
-    figure(sprintf('commit to a blocked XREAD at %d a second, ms (p50 p99 max):', $rate),
+    figure(sprintf('commit to a blocked XREAD at %d per second, ms (p50 p99 max):', $rate),
         join '  ', map { sprintf '%.2f', $delay[ int($_ * $#delay) ] } 0.5, 0.99, 1);
     is(scalar @delay, $written, 'every row was measured');
     return;

@@ -1,4 +1,4 @@
-# Measures the CPU of the store per notification as one server, and as a cluster of one and of three primaries.
+# Measures the CPU per notification of one server, of a cluster of one primary, and of a cluster of three primaries.
 #
 # A store is the bottleneck when one of its servers uses a whole core. This machine may have fewer cores than such a
 # cluster needs, so the bench measures CPU time, and derives the maximum rate of the store from the busiest server.
@@ -31,7 +31,7 @@ users_of_shards($pg, $stores{'three primaries'});
 my @primaries = $stores{'three primaries'}->alive;
 $stores{'three primaries'}->move($_, $primaries[ $_ % 3 ]) for 1 .. SHARDS - 1;
 
-# A feed with a slot for each store. They read the same WAL.
+# Each store has a feed with a slot. All feeds read the same WAL.
 my %feeds = map {
     $_ => Clairon::Test::relay($pg, $stores{$_}, roles => 'feed', conf => { 'feed.slot' => tr/ /_/r, 'store.min_replicas' => 0, 'relay.log_level' => 'info' }) } @names;
 $_->stop for values %feeds;
@@ -49,7 +49,7 @@ sub measure
         $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots WHERE slot_name = '$feed->{settings}{'feed.slot'}'") eq 't' });
     my @used = map { (cpu($_) - shift @before) / $rows } servers($store);
     $feed->stop;
-    $store->stored == $stored + $rows or die "not each row is stored once\n";
+    $store->stored == $stored + $rows or die "rows are missing or duplicated in the store\n";
     return (busiest => max(@used), all => sum(@used));
 }
 
@@ -66,7 +66,7 @@ for my $round (1 .. $rounds)
     }
 }
 my %median = map { my $name = $_; $name => { map { $_ => median(@{ $seen{$name}{$_} }) } keys %{ $seen{$name} } } } @names;
-figure("$rows notifications of 1 kB for one user each:", 'CPU per notification of the busiest server, of all; computed maximum per second');
+figure("$rows notifications of 1 kB for one user each:", 'CPU per notification of the busiest server, of all servers; calculated maximum per second');
 figure($_, sprintf '%.1f µs, %.1f µs; %.0f', @{ $median{$_} }{qw(busiest all)}, 1e6 / $median{$_}{busiest}) for @names;
 my $ratio = $median{'one primary'}{busiest} / $median{'three primaries'}{busiest};
 Targets::record('store: three primaries, by CPU', '> 2.2 times one', sprintf('%.2f', $ratio), $ratio > 2.2);

@@ -1,5 +1,5 @@
-# Measures the CPU of a cluster per notification with eight relays: with the users of each shard on one relay, and
-# distributed over all relays.
+# Measures the CPU of a cluster per notification with eight relays: with the users of each shard on one relay, and with
+# users distributed over all relays.
 #
 # Real servers on this machine. No client receives a notification, so the cost of fan-out is not included.
 use strict;
@@ -23,11 +23,11 @@ my $cluster = Clairon::Test::store_cluster(replicas => 0, shards => SHARDS, opti
 my %conf    = ('store.min_replicas' => 0, 'relay.log_level' => 'info');
 my $feed    = Clairon::Test::relay($pg, $cluster, roles => 'feed', conf => {%conf});
 
-# Only the first user of each shard is connected; the others receive the rows too.
+# Only the first user of each shard is connected. The rows are for the other users.
 my %users = users_of_shards($pg, $cluster);
 
-# The CPU of the store and of the relays per notification, and of the idle store, from before the rows are written until
-# all gates have read them.
+# Returns the CPU of the store and of the relays per notification, from before the rows are written until all gates have
+# read them, and the CPU of the idle store.
 sub measure
 {
     my ($relays, $is_routed) = @_;
@@ -71,7 +71,7 @@ for my $round (1 .. $rounds)
         push @{ $seen{$name}{$_} }, $used{$_} for keys %used;
     }
 }
-figure("$rows notifications of 1 kB, three primaries, " . RELAYS . ' relays:', 'CPU per notification of the store, of all relays; store when idle');
+figure("$rows notifications of 1 kB, three primaries, " . RELAYS . ' relays:', 'CPU per notification of the store, of all relays; of the idle store');
 my %median = map { my $name = $_; $name => { map { $_ => median(@{ $seen{$name}{$_} }) } keys %{ $seen{$name} } } } keys %seen;
 figure($_, sprintf '%.1f µs, %.1f µs; %.1f %%', @{ $median{$_} }{qw(store gates idle)}) for 'no relay reads', 'one relay', 'users anywhere', 'users of a shard on one relay';
 my $writing = $median{'no relay reads'}{store};

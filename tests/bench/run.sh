@@ -23,7 +23,7 @@ for bench in ingest standby herd relays primaries; do
         die "the benchmark failed; its log is $out/$bench.log"
     fi
 done
-# Spilling takes as long as all other workloads together.
+# At full size, spilling takes as long as all other workloads together.
 [ "$BENCH" = full ] || export CLAIRON_BENCH_SPILL=${CLAIRON_BENCH_SPILL:-0.2}
 tests/bench/decoder/measure.sh
 tests/bench/fanout/run.sh

@@ -1,7 +1,7 @@
 # Measures the CPU time that decoding costs the primary: with a slot on the primary, and with a slot on a standby.
 #
-# Needs PostgreSQL 16. Real servers on this machine: wall times depend on the number of cores, the CPU of
-# the primary's processes does not.
+# Needs PostgreSQL 16. All servers run on this machine, so wall times depend on the number of cores. The CPU time of the
+# primary's processes does not.
 use strict;
 use warnings;
 
@@ -55,7 +55,7 @@ sub primary_seconds
     return $sum / $ticks;
 }
 
-# Writes rows while the given contender decodes. Ends when it has stored them and the standby has replayed them.
+# Writes rows while the relay of `$source` decodes, until it has stored them and the standby has replayed them.
 sub run_once
 {
     my ($source) = @_;

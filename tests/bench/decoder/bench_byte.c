@@ -1,4 +1,4 @@
-/* bench_byte.c: an output plugin that writes one byte per change: the minimum cost of a message. */
+/* bench_byte.c: an output plugin that writes one byte per change: the minimum cost of messages. */
 #include "postgres.h"
 
 #include "fmgr.h"

@@ -15,17 +15,17 @@ usage() {
 usage: tests/bench/decoder/run.sh [OPTION..]
   -w NAME,..   workloads: $all_workloads (default: all)
   -c NAME,..   contenders: $all_contenders
-               (default: all that are there)
+               (default: all that are installed)
   -r N         measured rounds (default 3)
   -s FACTOR    size of the workloads (default CLAIRON_BENCH_SCALE, else 1)
-  -k           keep the loaded clusters, and use those that were kept
-  --perf       do not measure: show where the CPU time goes, by perf
+  -k           keep the loaded clusters, and reuse clusters that were kept
+  --perf       instead of measuring, print a CPU profile, by perf
 EOF
 }
 
 workloads=$all_workloads contenders=$all_contenders rounds=3
 scale=${CLAIRON_BENCH_SCALE:-1} keep=false perf=false
-spill_scale=${CLAIRON_BENCH_SPILL:-1} # multiplies the size of the workload `spill` again
+spill_scale=${CLAIRON_BENCH_SPILL:-1} # additional factor for the size of the workload `spill`
 while [ $# -gt 0 ]; do
     case $1 in
         -w) workloads=${2//,/ } && shift ;;
@@ -153,7 +153,7 @@ read_wal() {
         bench "$plugin" "$(cat "$cluster/end")" "$options"
 }
 
-# A plugin that crashes restarts the server.
+# The server restarts after a plugin has crashed.
 await_server() {
     local deadline=$((SECONDS + 60))
     until pg_isready -q; do
@@ -164,7 +164,7 @@ await_server() {
 
 declare -A failed
 
-# One measurement. A contender that failed is not repeated on this workload.
+# One measurement. A contender that failed is not run again on this workload.
 measure() {
     local workload=$1 round=$2 name=$3 line status=0
     [ -z "${failed[$workload/$name]:-}" ] || return 0
@@ -229,7 +229,7 @@ bench() {
             else
                 measure "$workload" "$round" "$name"
             fi
-            # One measurement is enough to warm the caches, or for a profile.
+            # One run is enough to warm the caches, or for a profile.
             if [ "$round" = 0 ] && ! $perf && [ "$name" = "${names[0]}" ]; then break; fi
         done
         ! $perf || break
@@ -251,7 +251,7 @@ export PGHOST=$sockets
 trap 'for name in $workloads; do finish "$name"; done; rm -rf "$sockets"' EXIT
 trap 'exit 130' INT TERM
 mapfile -t names < <(available)
-[ ${#names[@]} -gt 0 ] || die "no contender remains"
+[ ${#names[@]} -gt 0 ] || die "no contender is installed"
 echo "scale $scale" >"$results"
 for name in $workloads; do bench "$name"; done
 $perf || perl "$folder/report.pl" "$results"

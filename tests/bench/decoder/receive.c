@@ -98,7 +98,7 @@ cpu_ns(int pid)
     return proc_number(pid, "schedstat", "");
 }
 
-/* Confirms nothing: the status only shows that the client is alive. */
+/* The status update confirms no WAL; it only shows that the client is alive. */
 static void
 send_feedback(struct receiver *receiver)
 {
@@ -111,7 +111,7 @@ send_feedback(struct receiver *receiver)
     receiver->feedback_ns = now_ns();
 }
 
-/* The server has decoded and sent everything before the LSN of a keepalive. */
+/* Before a keepalive, the server has decoded and sent everything up to the keepalive's LSN. */
 static void
 handle_message(struct receiver *receiver, const char *message, size_t len)
 {

@@ -94,7 +94,7 @@ sub print_table
     return;
 }
 
-# One row per target and workload, none if a contender is missing.
+# Prints one row per target and workload; none if a contender is missing.
 sub print_ratio_verdict
 {
     my ($workload, $to, $most) = @_;
@@ -110,16 +110,15 @@ sub print_ratio_verdict
     return;
 }
 
-# A fast contender counts only if its output is complete: one message per change, and frames at least as long as the
-# JSON.
+# Warns if clairon's output is incomplete: it must have one message per change, and frames at least as long as the JSON.
 sub print_work_verdict
 {
     my ($workload) = @_;
     my ($changes, $lines) = map { median($workload, $_, 'messages') } qw(byte clairon-text);
     my ($frames, $text) = map { median($workload, $_, 'bytes') } qw(clairon clairon-text);
-    printf "%-8s NOT ALL WORK WAS DONE: %d notifications of %d changes\n", $workload, $lines, $changes
+    printf "%-8s INCOMPLETE OUTPUT: %d notifications of %d changes\n", $workload, $lines, $changes
       if defined $changes && defined $lines && $lines != $changes;
-    printf "%-8s NOT ALL WORK WAS DONE: %d bytes of frames, %d of lines\n", $workload, $frames, $text
+    printf "%-8s INCOMPLETE OUTPUT: %d bytes of frames, %d bytes of lines\n", $workload, $frames, $text
       if defined $frames && defined $text && $frames < $text;
     return;
 }

@@ -1,7 +1,8 @@
 # Measures the CPU time of the store for an acknowledgement, in batches as a relay sends them.
 #
-# Calls the scripts as the relay does, on a private store. The result is the server's own count of CPU time for
-# the acknowledgements alone. Notifications are delivered first, as in production, so each has a due time and a trace.
+# Calls the scripts as the relay does, on a private store. The server reports its CPU time, from which that of the
+# acknowledgements alone is derived. Notifications are delivered first, as in production, so each has a due time and a
+# trace.
 use strict;
 use warnings;
 
@@ -11,7 +12,7 @@ use Test::More;
 
 my $pairs  = $ENV{ACKS_PAIRS} // 40000;
 my $batch  = $ENV{ACKS_BATCH} // 2000; # the batch size of a relay
-# Acknowledgements per second and core of the store. One per user is the most expensive case.
+# Acknowledgements per second and core of the store. One acknowledgement per user and batch is the most expensive case.
 my ($aim, $aim_alone) = (100_000, 90_000);
 
 my %texts = map { $_ => Clairon::Test::script_text($_) } qw(hello publish report ack);
@@ -24,7 +25,7 @@ sub cpu
     return $used{used_cpu_user} + $used{used_cpu_sys};
 }
 
-# `users` of each notification acknowledge it, in random order; or each user acknowledges `row` notifications in
+# Each notification is acknowledged by `$users` users in random order, or each user acknowledges `$row` notifications in
 # one batch.
 sub measure
 {
@@ -61,18 +62,18 @@ sub measure
         $acked += $run->('ack', 'relay', 86400000, in_rows(@acks[ $at .. $last ]))->[0];
     }
     my $used = cpu($store) - $began;
-    is($acked, scalar(@acks), "all acks are applied, $users users a message");
+    is($acked, scalar(@acks), "all acks of $users users per notification are applied");
     my $each = $acked / $used;
     my $least = $users == 1 && $row == 1 ? $aim_alone : $aim;
-    note(sprintf 'bench: acks of %4d users a message, %2d in a row of one user, %d in a batch: %7d /s of a store\'s core, '
+    note(sprintf 'bench: acks of %4d users per notification, %2d in a row by one user, %d per batch: %7d /s per core of the store, '
           . '%.1f us each  (aim: %d)', $users, $row, $batch, $each, 1e6 / $each, $least);
-    Targets::record(sprintf('acks of a core of the store, %d users a message, %d in a row', $users, $row),
+    Targets::record(sprintf('acks per core of the store, %d users per notification, %d in a row', $users, $row),
         "at least $least /s", sprintf('%d /s', $each), $each >= $least);
     $store->stop;
     return;
 }
 
-# As a relay calls the script: each user with the number of the user's acknowledgements, then the ids.
+# The arguments of the script: each user, the number of the user's acknowledgements, and their ids.
 sub in_rows
 {
     my @acks = sort { $a->[0] cmp $b->[0] } @_;

@@ -1,9 +1,9 @@
 # Measures how fast one relay delivers messages to many clients, and the cost of an idle client.
 #
-# Each server is measured by the same client (load.c), one after the other, on this machine's
-# loopback. For the relay, the measurement starts at the store. Compare figures of one run only. `cpu` is the server's
-# CPU time for a million deliveries, which is reliable even on a busy machine. BENCH=full runs every combination, and
-# longer; FANOUT_ONLY=clairon,floor selects servers.
+# One client (load.c) measures the servers one after the other, over the loopback interface. For the relay, the
+# measurement starts at the store. Compare only figures of the same run. `cpu` is the server's CPU time for a million
+# deliveries, which is reliable even on a busy machine. BENCH=full runs every combination, and longer;
+# FANOUT_ONLY=clairon,floor selects servers.
 use strict;
 use warnings;
 
@@ -19,8 +19,8 @@ my $most  = $ENV{FANOUT_SECONDS} // ($full ? 3 : 1);
 my @only  = split /,/, $ENV{FANOUT_ONLY} // 'floor,stored,clairon,nchan,ws,socketio';
 my $parts = $ENV{FANOUT_PARTS} // 'fan,idle,commit';
 
-# The plan: numbers of clients, bytes, shapes, servers, and rounds of alternating servers. The usual size runs
-# in full, other sizes only where there is a target.
+# The plan: numbers of clients, bytes, shapes, servers, and rounds of alternating servers. The usual size is measured in
+# all combinations, other sizes only where they have a target.
 my @clients = split /,/, $ENV{FANOUT_CLIENTS} // '1,100,1000,10000';
 my @usual   = ([@clients], 1024, [qw(single alone each burst)], [@only], $ENV{FANOUT_ROUNDS} // 3);
 my @plan    = map { [ [@clients], $_, [qw(single burst)], [qw(floor stored clairon nchan)], 1 ] } 128, 4096;
@@ -76,7 +76,7 @@ sub load
 
 my $store = Clairon::Test::store(options => [ '--appendonly', 'no' ]);
 
-# Per server: a sub that starts it and returns its options for load, and a sub that stops it.
+# For each server, a sub that starts it; it returns its options for load, and a sub that stops it.
 my %servers = (
     floor => sub {
         my @ports = (free_port(), free_port());
@@ -141,8 +141,8 @@ END
         sub { kill TERM => $pid; waitpid $pid, 0; delete $children{$pid} });
 }
 
-# The number of bursts in flight that keeps a server busy. With two, a relay that falls behind sends both in one call.
-# With one, it sends each separately, after a round trip.
+# The number of bursts in flight that keeps a server busy. With two bursts, a relay that falls behind sends both in one
+# call. With one burst, it sends each separately, after a round trip.
 sub window
 {
     my ($clients, $shape) = @_;
@@ -200,9 +200,9 @@ sub measure_fan
     return;
 }
 
-# Targets as shares of the floor's rate and as multiples of nchan's; "each" has none. Where the store's time
-# dominates (one client, "alone"), the floor is `stored`; for one client its CPU time is compared. The kernel's
-# copying limits a burst of 4 kB, so it has no target for nchan's rate.
+# Targets as shares of the floor's rate and as multiples of nchan's rate; "each" has no target. Where the store's time
+# dominates (one client, "alone"), the floor is `stored`; with one client, CPU times are compared. Copying in the kernel
+# limits bursts of 4 kB, so these have no target relative to nchan.
 my %targets = (single => { floor => 0.9, nchan => 1 }, alone => { stored => 0.9 }, burst => { floor => 0.8, nchan => 10 });
 
 sub targets_of
@@ -214,8 +214,8 @@ sub targets_of
     return $target;
 }
 
-# Compares the rates of servers that share the machine with the load client, and the CPU time of each server. A relay
-# receives its messages from the store; `stored` shows the cost of that hop.
+# Compares the servers' rates, which the load client on the same machine reduces, and their CPU times. A relay reads its
+# messages from the store; `stored` shows the cost of the store.
 sub check_targets
 {
     my ($shape, $clients, $bytes, $got) = @_;
@@ -249,7 +249,7 @@ sub check_targets
     return;
 }
 
-# Clients that connect, disconnect and reconnect simultaneously must not cost more than single clients.
+# Clients that connect, disconnect and reconnect simultaneously must not need more memory than single clients.
 sub measure_simultaneous
 {
     my ($clients, $times) = @_;
@@ -316,7 +316,7 @@ sub measure_commit
         $rate, $audience eq 'ALL' ? "all $clients" : "one of $clients", ($got{p50_us} // 0) / 1000,
         ($got{p99_us} // 0) / 1000, $got{rate} // 0, $got{cpu0} // 0,
         $audience eq 'USER' ? '  (aim: 2 ms, 10 ms)' : '');
-    return if $audience eq 'ALL'; # a million messages per second, the limit of one core: no target
+    return if $audience eq 'ALL'; # no target: a million messages per second is the limit of one core
     my $what = "commit to client, $rate /s, each to one of $clients";
     Targets::record("$what, p50", 'under 2 ms', sprintf('%.2f ms', $got{p50_us} / 1000), $got{p50_us} < 2000);
     Targets::record("$what, p99", 'under 10 ms', sprintf('%.2f ms', $got{p99_us} / 1000), $got{p99_us} < 10000);

@@ -3,8 +3,8 @@
  *
  * floor PORT CONTROL_PORT: clients connect to the first port. On the second, `all COUNT BYTES`
  * sends COUNT messages to all clients, in one send each; `each` sends one message to each client.
- * floor PORT STORE_SOCKET: messages come from the store's stream, as for a relay. Each reply is
- * one send to all clients, or to the target of an entry. This is the minimum cost of that hop.
+ * floor PORT STORE_SOCKET: messages are read from the store's stream, as by a relay. Each reply is
+ * sent in one call to all clients, or to an entry's target. This is the minimum cost with a store.
  */
 #include <errno.h>
 #include <hiredis.h>
@@ -51,7 +51,7 @@ open_port(int port)
     return fd;
 }
 
-/* Waits for a full socket: it drops nothing and keeps no queue. */
+/* Blocks while the socket is full, so it drops nothing and needs no queue. */
 static void
 send_whole(int fd, const char *bytes, size_t len)
 {
@@ -59,7 +59,7 @@ send_whole(int fd, const char *bytes, size_t len)
         ssize_t n = send(fd, bytes, len, MSG_NOSIGNAL);
 
         if (n < 0)
-            return; /* the client has left */
+            return; /* the client has disconnected */
         bytes += n;
         len -= (size_t)n;
     }
@@ -141,7 +141,7 @@ field_of(const redisReply *fields, const char *name)
     return NULL;
 }
 
-/* The client that an entry targets: clients connect in order, as u0, u1, .. -1: all. */
+/* The index of the entry's target, -1 for all clients, which connect in the order u0, u1, .. */
 static int
 client_of(const redisReply *route)
 {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install-peers.sh: installs the servers that the fan-out bench compares with; the bench skips uninstalled ones.
+# install-peers.sh: installs the servers for comparison in the fan-out bench, which skips missing servers.
 set -uo pipefail
 cd "$(dirname "$0")/../../.." || exit
 

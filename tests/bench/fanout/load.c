@@ -1,8 +1,8 @@
 /*
  * load.c: many WebSocket clients in one process, which also publishes and counts.
  *
- * Publishing is closed-loop: the next burst goes out when at most `window` bursts are
- * in flight. This prevents overload and makes each server's queue visible.
+ * Publishing is closed-loop: a burst is published while fewer than `window` bursts are in flight.
+ * This prevents overload and makes each server's queue visible.
  * Prints one line: deliveries per second, and the CPU seconds of the server per million of them.
  */
 #include "load.h"
@@ -136,7 +136,7 @@ read_some(int epoll, int timeout_ms)
     }
 }
 
-/* For `seconds`: keeps `window` bursts in flight and counts messages. */
+/* Keeps `window` bursts in flight for `seconds`; returns the number of messages. */
 static uint64_t
 run(const struct options *options, int epoll, double seconds)
 {
@@ -154,7 +154,7 @@ run(const struct options *options, int epoll, double seconds)
         }
         read_some(epoll, 20);
     }
-    /* Bursts in flight belong to this round. */
+    /* Bursts that are still in flight count too. */
     until += 10;
     while (!options->listen && messages_seen - before < published) {
         read_some(epoll, 100);

@@ -20,8 +20,8 @@ struct options {
     int window;        /* bursts in flight */
     bool each;         /* one message for each client instead of one for all */
     bool listen;       /* only count messages, do not publish */
-    bool latency;      /* also measure their age */
-    bool idle;         /* connect only, and stay for `seconds` */
+    bool latency;      /* also measure the age of messages */
+    bool idle;         /* only connect, and stay connected for `seconds` */
     bool simultaneous; /* connect simultaneously; clairon only */
     bool patient;      /* nchan: wait for each reply before the next post */
     double seconds;
@@ -32,7 +32,7 @@ struct options {
 /* One client. It counts messages by their WebSocket frame headers. */
 struct client {
     int fd;
-    bool sent_connect; /* number of simultaneous clients */
+    bool sent_connect; /* only of clients that connect simultaneously */
     uint64_t skip;     /* payload bytes not yet received */
     bool skip_counts;
     unsigned char header[10];

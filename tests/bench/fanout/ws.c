@@ -110,7 +110,7 @@ upgrade(int fd, const char *path, const char *protocol)
     await_upgrade(fd);
 }
 
-/* The relay's first frame: connect with a token. */
+/* Sends the first frame to the relay: connect with a token. */
 static void
 send_connect(int fd, const struct options *options, int number)
 {
@@ -175,7 +175,7 @@ client_open(struct client *client, const struct options *options, int number)
     }
 }
 
-/* Advances each client that has a reply. Returns the number of clients that are now connected. */
+/* Continues each client that has a reply. Returns the number of newly connected clients. */
 static int
 connect_step(int epoll, struct client *clients, const struct options *options, int timeout_ms)
 {

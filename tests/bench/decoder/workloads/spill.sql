@@ -2,7 +2,7 @@
 \set some_columns '{id,owner}'
 SELECT (3000000 * :scale)::int AS n \gset
 CREATE TABLE t (id bigint, owner text NOT NULL, amount int NOT NULL);
--- A smaller load must spill as often.
+-- Less memory, so that a smaller load spills as often.
 SELECT (65536 * :scale)::int AS kb \gset
 ALTER DATABASE bench SET logical_decoding_work_mem = :kb;
 \ir begin.sql
