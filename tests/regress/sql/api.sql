@@ -135,7 +135,7 @@ INSERT INTO wide (column_number_2) VALUES (1);
 SELECT length(payload) FROM notes();
 DROP TABLE wide, kept;
 
--- relations that cannot be watched
+-- views, indexes, and foreign, temporary, unlogged and system tables cannot be watched
 CREATE VIEW a_view AS SELECT 1 AS x;
 CREATE MATERIALIZED VIEW a_matview AS SELECT 1 AS x;
 CREATE UNLOGGED TABLE an_unlogged (x text);

@@ -15,7 +15,7 @@ INSERT INTO doc VALUES (1, '{a,b}', 7, 'x');
 UPDATE doc SET readers = '{b,c}' WHERE id = 1;
 SELECT * FROM notes();
 
--- a scalar column of any type; a literal
+-- targets from a column of another type, and from a literal
 SELECT clairon.unwatch('doc');
 SELECT clairon.watch('doc', 'STRUCTURE', 'owner');
 SELECT clairon.watch('doc', 'ROLE', '= admin ,é\,"x"', name => 'literal');
@@ -48,7 +48,7 @@ UPDATE doc SET id = 20 WHERE id = 2;
 DELETE FROM doc WHERE id = 20;
 SELECT * FROM notes();
 
--- truncate is sent to ALL and to literal targets, never to column targets
+-- a TRUNCATE is sent to ALL and to literal targets, never to column targets
 SELECT clairon.watch('doc', 'USER', 'owner', operations => '{truncate}');
 SELECT clairon.watch('doc', 'USER', '=u1', name => 'literal', operations => '{truncate}');
 TRUNCATE doc;

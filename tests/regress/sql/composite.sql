@@ -55,11 +55,11 @@ INSERT INTO task VALUES (11, '{r}', 'denied');
 SELECT targets FROM clairon.rules WHERE relation = 'task'::regclass;
 SELECT * FROM notes();
 
--- notify
+-- notify accepts composite audiences
 SELECT clairon.notify('STRUCTURE+ROLE', E'{s1+admin,"a\\\\+b+c"}', '{}') IS NOT NULL;
 SELECT * FROM notes();
 
--- invalid values
+-- watch, notify and clairon.member reject invalid values
 SELECT clairon.watch('task', 'STRUCTURE+ROLE', 'body');
 SELECT clairon.watch('task', 'STRUCTURE+ROLE', 'body+role+id');
 SELECT clairon.watch('task', 'STRUCTURE+ROLE', 'body+nosuch');
@@ -75,7 +75,7 @@ SELECT clairon.watch('task', 'A+B+C+D+E', '=1+2+3+4+5');
 SELECT clairon.notify('STRUCTURE+ROLE', '{s1+admin,s2}', '{}');
 SELECT clairon.notify('STRUCTURE+ROLE', '{s1+admin+x}', '{}');
 INSERT INTO clairon.member VALUES ('STRUCTURE+ROLE', 's1+admin', 'u1');
--- a simple audience has no parts
+-- a plus sign in a target of a simple audience is literal
 SELECT clairon.watch('task', 'STRUCTURE', '=s1+admin', name => 'simple');
 INSERT INTO task VALUES (12, '{r}', 'simple');
 SELECT targets FROM notes() WHERE payload LIKE '%simple%';

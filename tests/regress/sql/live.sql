@@ -20,7 +20,7 @@ SELECT name, live FROM clairon.rules ORDER BY name COLLATE "C";
 SELECT clairon.watch('l', 'ALL', name => 'all', live => false);
 SELECT live FROM clairon.rules WHERE name = 'all';
 
--- keys
+-- a live rule needs a key that is not deferrable and whose old values are in the WAL
 CREATE TABLE k (id int NOT NULL, v text);
 SELECT clairon.watch('k', 'ALL', live => true);
 ALTER TABLE k REPLICA IDENTITY FULL;

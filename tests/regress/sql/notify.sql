@@ -1,4 +1,4 @@
--- notify and once.
+-- Functions notify, once and prune.
 \set SHOW_CONTEXT never
 SELECT clairon.notify('USER', '{u2,u1,NULL,"",u2}', '{"b": 1, "a": {"x": [1.50, null, "é\"\n"]}}') IS NOT NULL;
 SELECT clairon.notify('ALL', NULL, '{}', 'SYSTEM', 'HIGH', source => 'so"urce', topic => 'own.topic',
@@ -55,7 +55,7 @@ WHERE position('clairon' IN data) > 0;
 SELECT pg_drop_replication_slot('spy');
 SELECT * FROM notes();
 
--- once
+-- once returns true for the first call with a key
 SELECT clairon.once('order', '1'), clairon.once('order', '2'), clairon.once('bill', '1');
 SELECT clairon.once('order', '1');
 BEGIN;

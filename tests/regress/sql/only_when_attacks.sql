@@ -8,7 +8,7 @@ CREATE SCHEMA own AUTHORIZATION attacker;
 SET ROLE attacker;
 SET search_path = own, public;
 
--- a setting that changes during constant folding
+-- a function changes a setting during constant folding
 CREATE TABLE esc (id int PRIMARY KEY, who text);
 CREATE FUNCTION pwn(a text, b text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -28,7 +28,7 @@ SELECT clairon.watch('esc', 'USER', 'who', only_when => 'own.evil(1)');
 SHOW search_path;
 DROP OPERATOR own.= (text, text);
 
--- a function of an extension that reads a domain from text
+-- an extension's function reads a domain from text
 CREATE FUNCTION chk(text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     RAISE WARNING 'run as %', current_user;
@@ -39,7 +39,7 @@ CREATE TYPE c AS (x d);
 CREATE TABLE h (id int PRIMARY KEY, who text, c c, h hstore);
 SELECT clairon.watch('h', 'USER', 'who', only_when => '(c OPERATOR(public.#=) h) IS NOT NULL');
 
--- other functions of extensions, whose run time is unknown
+-- other functions of extensions are rejected, because their run time is unknown
 SELECT clairon.watch('h', 'USER', 'who', only_when => $$ h -> 'x' = 'y' $$);
 
 -- the time of ranking functions grows faster than the size of their arguments
@@ -47,7 +47,7 @@ CREATE TABLE ranked (id int PRIMARY KEY, who text, v tsvector, q tsquery);
 SELECT clairon.watch('ranked', 'USER', 'who', only_when => 'ts_rank(v, q) > 0');
 SELECT clairon.watch('ranked', 'USER', 'who', only_when => 'ts_rank_cd(v, q) > 0');
 
--- dictionaries stay in the memory of a session
+-- dictionaries stay in a session's memory
 CREATE TEXT SEARCH CONFIGURATION own.conf (COPY = pg_catalog.simple);
 CREATE TABLE words (id int PRIMARY KEY, who text, s text, conf regconfig);
 SELECT clairon.watch('words', 'USER', 'who', only_when => $$ to_tsvector('own.conf', s) @@ 'a'::tsquery $$);

@@ -5,7 +5,7 @@ CREATE TABLE w (id int, s text);
 CREATE TABLE other (id int);
 SELECT clairon.watch('other', 'ALL');
 
--- time: a regular expression that does not terminate
+-- time is limited: a regular expression does not terminate
 SELECT clairon.watch('w', 'USER', '=x', only_when => $$ s ~ '^(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)\8\7\6\5\4\3\2\1(.)\9$' $$);
 INSERT INTO w VALUES (1, repeat('a', 140));
 INSERT INTO other VALUES (1);
@@ -18,7 +18,7 @@ INSERT INTO w SELECT 3, CASE WHEN i = 1 THEN repeat('a', 140) ELSE 'b' || i END 
 SELECT count(*) FROM notes();
 SELECT 'not cancelled' FROM pg_sleep(0.3);
 
--- memory
+-- memory is limited
 SELECT clairon.watch('w', 'USER', '=x',
     only_when => $$ repeat(s, 900000) <> repeat(s, 900001) AND repeat(s, 900002) <> repeat(s, 900003) $$);
 INSERT INTO w VALUES (4, repeat('a', 1000)), (5, 'a');
@@ -69,7 +69,7 @@ DROP TABLE w, other;
 RESET client_min_messages;
 SELECT count(*) FROM notes();
 
--- the limit for the rules of one table
+-- the conditions of one table have a size limit
 CREATE TABLE texts (s text);
 ALTER TABLE texts REPLICA IDENTITY FULL;
 SELECT count(clairon.watch('texts', 'ALL', name => 'rule' || i, only_when => format('s <> %L', repeat('a', 99970))))
@@ -81,7 +81,7 @@ SELECT clairon.watch('texts', 'ALL', name => 'more', only_when => format('s <> %
 SELECT count(*) FROM clairon.rules WHERE relation = 'texts'::regclass;
 DROP TABLE texts;
 
--- the limit for all tables of one owner does not affect other owners
+-- the size limit for all tables of one owner does not affect other owners
 CREATE ROLE texts_owner;
 GRANT ALL ON SCHEMA public TO texts_owner;
 SET ROLE texts_owner;

@@ -21,7 +21,7 @@ CREATE FUNCTION differences(relation regclass, user_id text, rule text DEFAULT '
     WHERE rows.after IS DISTINCT FROM last.after
 $$;
 
--- all kinds of values
+-- rows contain values of all kinds
 CREATE TYPE mood AS ENUM ('sad', 'it''s "ok"');
 CREATE TYPE pair AS (a int, "b c" text, c timestamptz);
 CREATE DOMAIN amount AS numeric(20, 4) CHECK (VALUE IS NULL OR VALUE <> 13);
@@ -243,7 +243,7 @@ SELECT ids('group', 'late') AS later, ids('column', 'u1') AS rows;
 SELECT dblink_disconnect('other') AS done;
 DELETE FROM g WHERE id = 5;
 
--- without such a live rule, rows() raises an error and live_rows() returns no header, as for a user that the rule does not address
+-- for an unknown live rule, rows() raises an error and live_rows() returns no header; users that a rule does not address receive none either
 SELECT clairon.watch('g', 'ALL', name => 'not live');
 SELECT count(*) FROM clairon.rows('g', 'u9', 'users');
 SELECT * FROM clairon.rows('g', 'u1', 'none');
@@ -286,7 +286,7 @@ SELECT ids('all', 'u1', '{"A": [["x"]]}');
 SELECT ids('all', 'u1', '{"A": {"x": ["y"]}}');
 SELECT ids('all', 'u1', '"x"');
 
--- sources: with a schema, with dots, ambiguous
+-- live_rows() finds a table by a source that contains a schema and dots
 CREATE SCHEMA "s.x";
 CREATE TABLE "s.x"."t.y" (id int PRIMARY KEY);
 CREATE TABLE "s.x.t.y" (id int PRIMARY KEY);

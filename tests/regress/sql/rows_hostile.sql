@@ -196,7 +196,7 @@ SELECT * FROM clairon.rows('own.domains', 'u1', 'one');
 SELECT * FROM clairon.rows('own.domains', 'u2', 'many');
 RESET own.fails;
 
--- a type of an extension: its operator is found, and the target is still compared as text
+-- targets of an extension's type are compared as text, although the type has an operator
 CREATE TABLE addresses (id int PRIMARY KEY, mail citext, mails citext[]);
 ALTER TABLE addresses REPLICA IDENTITY FULL;
 INSERT INTO addresses VALUES (1, 'A@x', '{B@x,A@x}'), (2, 'a@x', '{}');

@@ -4,7 +4,7 @@ CREATE FUNCTION went(VARIADIC options text[] DEFAULT '{}') RETURNS SETOF text LA
     SELECT payload::json #>> '{after,v}' || ' to ' || targets FROM notes(VARIADIC options)
 $$;
 
--- before, within and after a transaction that sets, changes and removes a rule
+-- rows before, within and after a transaction that sets, changes and removes a rule
 INSERT INTO t VALUES (1, 'no rule yet');
 BEGIN;
 INSERT INTO t VALUES (2, 'no rule yet');

@@ -2,7 +2,7 @@
 SET logical_decoding_work_mem = '64kB';
 SET client_min_messages = error;
 CREATE TABLE ways (way text, number bigint, lsn pg_lsn, xid xid, data text);
--- Reads the slot in both modes and returns the number of lines and of differences.
+-- Reads the slot with and without streaming, and returns the number of lines and of differences.
 CREATE FUNCTION both_ways(OUT lines bigint, OUT ids bigint, OUT differ bigint, OUT frames_differ boolean,
                           OUT streamed boolean)
 LANGUAGE plpgsql AS $$

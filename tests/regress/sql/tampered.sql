@@ -37,7 +37,7 @@ UPDATE clairon.rule SET ttl = NULL;
 SELECT clairon.emit(gen_random_uuid(), 'ALL', '{}', '{"n": 1}', 0::int2, 0::int2, 's', NULL, 'e',
                     '292270 years -105216200 days', false, 0, 0::int2);
 SELECT data::json #>> '{metadata,expiration}' AS expiration FROM pg_logical_slot_get_changes('regress', NULL, NULL);
--- more rules than sub-ordinals
+-- a table with more rules than sub-ordinals
 CREATE TABLE many (id int);
 SELECT clairon.watch('many', 'ALL');
 INSERT INTO clairon.rule (relation, name, audience, type, priority, operations, emitter, ack_required, retry_limit, backoff)
@@ -50,7 +50,7 @@ DROP TABLE many;
 SELECT clairon.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 SELECT clairon.emit(gen_random_uuid(), 'ALL', '{}', '{}', 30000::int2, 0::int2, '', NULL, '', NULL, false, 0, 0::int2);
 
--- the trigger function is used for another event
+-- the trigger function rejects other events
 CREATE TRIGGER by_statement AFTER INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION clairon.rule_written();
 INSERT INTO t VALUES (10, 'not written');
 DROP TRIGGER by_statement ON t;

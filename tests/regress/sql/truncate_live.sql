@@ -19,7 +19,7 @@ SELECT clairon.watch('s."é l"', 'ALL', name => 'sent', live => true, operations
 SELECT clairon.watch('s."é l"', 'ALL', name => 'silent', live => true);
 TRUNCATE s."é l";
 SELECT kind, change, sub, source, rule, operation FROM reloads;
--- no frame in text mode
+-- text mode has no reload frames
 TRUNCATE s."é l";
 SELECT source, operation, targets FROM notes();
 -- frames are in order with the surrounding changes and contain the id of the top-level transaction; a rolled back TRUNCATE sends none

@@ -195,7 +195,7 @@ FROM (SELECT data::json #>> '{metadata,source}' AS source, data::json ->> 'paylo
       FROM lines WHERE data ~ '"source":"v[0-9]+"') AS notes;
 SELECT count(*) = (SELECT count(*) FROM got) AS all_there, count(DISTINCT type) > 130 AS many_types FROM wanted;
 
--- The types whose payload differs from row_to_json:
+-- The JSON of these types differs from row_to_json:
 SELECT type, CASE WHEN length(wanted.json) > 100 THEN '..' ELSE wanted.json END AS row_to_json,
        CASE WHEN length(got.json::text) > 100 THEN '..' ELSE got.json::text END AS payload
 FROM wanted LEFT JOIN got USING (number, item)

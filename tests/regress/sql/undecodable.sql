@@ -46,7 +46,7 @@ UPDATE strange SET t = 'still not' WHERE id = 2;
 DELETE FROM strange WHERE id = 3;
 INSERT INTO strange (id, t) VALUES (4, 'nothing odd');
 SELECT payload FROM notes();
--- the flag of the frame: FRAME_UNDECODABLE
+-- the frame has the flag FRAME_UNDECODABLE
 SELECT get_byte(data, 7) AS flags, position('undecodable' IN encode(data, 'escape')) > 0 AS named
 FROM pg_logical_slot_get_binary_changes('framed', NULL, NULL, 'mode', 'framed');
 
@@ -64,7 +64,7 @@ SELECT clairon.watch('strange', 'ALL', columns => '{id,c}');
 INSERT INTO strange (id, c) SELECT i, '(5,6)' FROM generate_series(1000, 3999) AS i;
 SELECT count(*), count(*) FILTER (WHERE payload::json #>> '{undecodable,0}' = 'c') AS named FROM notes();
 
--- an output function with a missing library
+-- the library of an output function is missing
 SELECT clairon.watch('strange', 'ALL', columns => '{id,o,t}');
 UPDATE pg_proc SET probin = '/no/such/library', prosrc = 'odd_out', prolang = 13 WHERE proname = 'odd_out';
 INSERT INTO strange (id, o, t) VALUES (20, :'good', 'no library');
@@ -82,7 +82,7 @@ RESET statement_timeout;
 SELECT count(*) FROM notes();
 RESET client_min_messages;
 
--- an enum label that was deleted from the catalog
+-- an enum label was deleted from the catalog
 CREATE TYPE state AS ENUM ('open', 'gone');
 CREATE TYPE state_pair AS (n int, s state);
 CREATE TYPE deeper AS (p state_pair, n int);

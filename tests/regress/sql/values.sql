@@ -1,4 +1,4 @@
--- Every common type, independent of the session's settings.
+-- Values of every common type do not depend on the session's settings.
 SET timezone = 'Asia/Kolkata';
 SET datestyle = 'German, DMY';
 SET intervalstyle = 'postgres_verbose';
