@@ -245,7 +245,7 @@ sub proxy
     return $proxy;
 }
 
-# A started proxy in front of a store that can delay single replies: see Clairon::Test::DelayedReplies.
+# A started proxy in front of a store that can delay selected replies: see Clairon::Test::DelayedReplies.
 sub delayed_replies
 {
     my ($target) = @_;

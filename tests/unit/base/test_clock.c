@@ -1,4 +1,4 @@
-/* test_clock.c: wall times as strings. */
+/* test_clock.c: wall times are formatted as strings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

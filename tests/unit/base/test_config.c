@@ -1,4 +1,4 @@
-/* test_config.c: precedence of settings, and errors that report file and line. */
+/* test_config.c: arguments override variables and the file; errors report file and line. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

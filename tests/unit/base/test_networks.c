@@ -1,4 +1,4 @@
-/* test_networks.c: validation of network lists, and matching of addresses. */
+/* test_networks.c: network lists are validated, and addresses match their networks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_stats.c: metrics in the Prometheus text format, aggregated over the workers. */
+/* test_stats.c: metrics of all workers are aggregated, in the Prometheus text format. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_gate_origin.c: allowed and rejected origins. */
+/* test_gate_origin.c: only the relay's host and listed origins are allowed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

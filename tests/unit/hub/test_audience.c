@@ -1,4 +1,4 @@
-/* test_audience.c: members of audiences, and the JSON of a notification. */
+/* test_audience.c: sessions join and leave audiences; notifications are written as JSON. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_inflight.c: the in-flight window: limit, retries, recheck. */
+/* test_inflight.c: the in-flight window is limited, and a recheck removes unconfirmed entries. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_outbound.c: the outbound queue: priorities, counts, cursors. */
+/* test_outbound.c: the outbound queue orders by priority, and a client resumes before it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

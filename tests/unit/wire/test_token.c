@@ -1,4 +1,4 @@
-/* test_token.c: verification of JSON web tokens; forged tokens are rejected. */
+/* test_token.c: JSON web tokens are verified; forged tokens are rejected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

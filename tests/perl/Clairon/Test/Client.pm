@@ -1,4 +1,4 @@
-# Clairon::Test::Client: a WebSocket client independent of the project's own, so that the tests verify the protocol.
+# Clairon::Test::Client: a WebSocket client. It does not use the project's client, so that tests verify the protocol.
 package Clairon::Test::Client;
 
 use strict;

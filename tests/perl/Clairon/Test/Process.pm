@@ -65,7 +65,7 @@ sub kill9
     return $self->wait_end;
 }
 
-# Stops the process at the end of a test. Dies if it has already ended, does not end, or returns an error.
+# Stops the process at the end of a test. Dies if it has already ended, does not end, or exits with an error.
 sub end
 {
     my ($self) = @_;

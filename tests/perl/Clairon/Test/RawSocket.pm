@@ -229,7 +229,7 @@ sub read_to_end
     return { %end, messages => \@lines };
 }
 
-# Expects a bye message, which it returns, then a close frame, both with this code and a reason.
+# Expects a bye message and a close frame, both with this code and a reason. Returns the bye message.
 sub ends_with
 {
     my ($self, $code, $name) = @_;

@@ -112,7 +112,7 @@ sub execute_bytes
 sub link
 {
     my ($self) = @_;
-    # A forked child would share the connection, so each process has its own connection.
+    # A forked child would share the connection, so each process opens a separate one.
     if (!$self->{link} || $self->{link_pid} != $$)
     {
         $self->{link} = IO::Socket::UNIX->new(Peer => $self->{socket}, Timeout => $Clairon::Test::SECONDS)

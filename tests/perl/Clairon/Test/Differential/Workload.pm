@@ -269,7 +269,7 @@ sub savepoint
     restore($session, $session->{saved}[$to]);
     splice @{ $session->{saved} }, $to + 1;
 
-    # ROLLBACK TO also follows an error.
+    # Sometimes an error precedes ROLLBACK TO.
     $self->put(
         "SELECT dblink_exec('$session->{name}', 'DO \$\$ BEGIN PERFORM 1 / 0; END \$\$', false);")
         if chance(0.3);

@@ -6,9 +6,10 @@
 #   $history->follow($progress, 'name', $text);     # '' or an error
 #   $history->newest('name');                       # the state after all transactions
 #
-# The state of a list is a string, at a point: all changes up to an index in commit order, and the changes of later
-# transactions in a snapshot. Commits may become visible in another order than they were written, so a snapshot may lack
-# a transaction that precedes others in it. Each point of a client includes its previous point.
+# The state of a list is a string. A client's list shows the state at a point: all changes up to an index in commit
+# order, and the changes of later transactions in a snapshot. Commits may become visible in another order than they were
+# written, so a snapshot may lack a transaction that precedes others in it. Each point of a client includes its previous
+# point.
 package Clairon::Test::Live::History;
 
 use strict;
