@@ -44,7 +44,7 @@ sub cpu
     return $ticks / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
 
-# The relay's connections for rows.
+# The relay's database connections for rows.
 sub backends { return split /\n/, $pg->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE query LIKE '%live_rows%' AND pid <> pg_backend_pid()}) }
 
 sub write_probes

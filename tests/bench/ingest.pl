@@ -1,6 +1,6 @@
 # Measures how many notifications per second move from WAL into the store, and their latency.
 #
-# Real servers on this machine. PostgreSQL runs with fsync off, so that the disk does not affect the result.
+# All servers run on this machine. PostgreSQL runs with fsync off, so that the disk does not affect the result.
 use strict;
 use warnings;
 

@@ -1,7 +1,7 @@
 # Measures the CPU per notification of one server, of a cluster of one primary, and of a cluster of three primaries.
 #
-# A store is the bottleneck when one of its servers uses a whole core. This machine may have fewer cores than such a
-# cluster needs, so the bench measures CPU time, and derives the maximum rate of the store from the busiest server.
+# A store is the bottleneck when one of its servers uses a whole core. This machine may have too few cores for that, so
+# the bench measures CPU time and derives the maximum rate of the store from its busiest server.
 use strict;
 use warnings;
 
@@ -38,7 +38,7 @@ $_->stop for values %feeds;
 
 sub servers { my ($store) = @_; return $store->isa('Clairon::Test::StoreCluster') ? $store->alive : $store }
 
-# The CPU per notification of the busiest server and of all, while the feed reads a backlog.
+# Returns the CPU per notification of the busiest server, and of all servers, while the feed reads a backlog.
 sub measure
 {
     my ($store, $feed, $end) = @_;

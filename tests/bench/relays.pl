@@ -1,7 +1,7 @@
 # Measures the CPU of a cluster per notification with eight relays: with the users of each shard on one relay, and with
 # users distributed over all relays.
 #
-# Real servers on this machine. No client receives a notification, so the cost of fan-out is not included.
+# All servers run on this machine. No client receives a notification, so the cost of fan-out is not included.
 use strict;
 use warnings;
 

@@ -63,7 +63,7 @@ def check_pods(name, pod, maps):
         if not container["securityContext"]["readOnlyRootFilesystem"]:
             bad.append(f"{name}: writable root file system")
         if any("password" in json.dumps(variable).lower() for variable in container.get("env", [])):
-            bad.append(f"{name}: a secret in a variable")
+            bad.append(f"{name}: secret in an environment variable")
 
 
 def check(objects):
@@ -99,7 +99,7 @@ def compare_with_helm(objects):
             return
     theirs = [one for one in yaml.safe_load_all(ran.stdout) if one]
     if texts(theirs) != texts(objects):
-        bad.append("helm renders other objects")
+        bad.append("helm renders different objects")
 
 
 def main():

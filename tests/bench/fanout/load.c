@@ -339,7 +339,7 @@ main(int argc, char **argv)
     if (!options.listen)
         publish_open(&options);
     if (options.listen) {
-        printf("ready\n"); /* the writer may start */
+        printf("ready\n"); /* all clients are connected: the writer can start */
         fflush(stdout);
     }
     measure(&options, epoll);
