@@ -52,7 +52,7 @@ test_every_single_byte_is_escaped(void **state)
 
 /* A special byte at each offset of strings around 16 bytes, the step of the SIMD loop. */
 static void
-test_escapes_at_every_length_and_offset(void **state)
+test_escapes_are_correct_at_every_length_and_offset(void **state)
 {
     char src[64];
 
@@ -104,7 +104,7 @@ test_compact_leaves_strings_unchanged(void **state)
 }
 
 static void
-test_pretty(void **state)
+test_json_is_indented(void **state)
 {
     static const char src[] = "{\"a\":[],\"b\":{},\"c\":[1,\"x,:{\\\"\"]}";
     char dst[256] = {0};
@@ -118,7 +118,7 @@ test_pretty(void **state)
 }
 
 static void
-test_base64(void **state)
+test_bytes_are_written_as_base64(void **state)
 {
     static const char *const expected[] = {"",         "Zg==",     "Zm8=",    "Zm9v",
                                            "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
@@ -149,12 +149,12 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_single_byte_is_escaped),
-        cmocka_unit_test(test_escapes_at_every_length_and_offset),
+        cmocka_unit_test(test_escapes_are_correct_at_every_length_and_offset),
         cmocka_unit_test(test_valid_utf8_is_kept),
         cmocka_unit_test(test_invalid_utf8_is_replaced),
         cmocka_unit_test(test_compact_leaves_strings_unchanged),
-        cmocka_unit_test(test_pretty),
-        cmocka_unit_test(test_base64),
+        cmocka_unit_test(test_json_is_indented),
+        cmocka_unit_test(test_bytes_are_written_as_base64),
         cmocka_unit_test(test_truncation_keeps_characters_whole),
     };
 

@@ -28,7 +28,7 @@ make_notification(uint64_t ms, const char *data)
 }
 
 static void
-test_the_json_of_a_notification(void **state)
+test_a_notification_is_written_as_json(void **state)
 {
     struct notification *notification = make_notification(7, "{\"x\":1}");
     const char *line = "{\"t\":\"msg\",\"pos\":\"e.7-0\",\"n\":{\"x\":1}}";
@@ -86,7 +86,7 @@ test_the_json_names_transaction_and_live_rule(void **state)
 }
 
 static void
-test_audience_joins_and_leaves(void **state)
+test_sessions_join_and_leave_audiences(void **state)
 {
     struct audience *all = NULL;
     struct membership *one = NULL, *two = NULL;
@@ -132,9 +132,9 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_json_of_a_notification),
+        cmocka_unit_test(test_a_notification_is_written_as_json),
         cmocka_unit_test(test_the_json_names_transaction_and_live_rule),
-        cmocka_unit_test(test_audience_joins_and_leaves),
+        cmocka_unit_test(test_sessions_join_and_leave_audiences),
         cmocka_unit_test(test_a_session_receives_its_audiences_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ at(uint64_t shared_ms, uint64_t own_ms)
 }
 
 static void
-test_cursor(void **state)
+test_cursors_are_compared_and_advanced_by_shard(void **state)
 {
     struct cursor cursor = at(10, 20);
 
@@ -47,7 +47,7 @@ test_cursor(void **state)
 }
 
 static void
-test_a_users_cursor_of_all_heads(void **state)
+test_a_users_cursor_is_derived_from_all_heads(void **state)
 {
     const struct entry_id heads[] = {id(1, 0), id(2, 0), id(3, 0)};
     struct entry_id spread[3];
@@ -81,7 +81,7 @@ check_text(const struct entry_id heads[4], const char *text)
 }
 
 static void
-test_cursor_strings(void **state)
+test_cursor_strings_are_parsed_as_written(void **state)
 {
     const uint64_t max = UINT64_MAX;
 
@@ -135,7 +135,7 @@ check_backlog(struct entry_id own, const struct backlog *backlog, const char *te
 }
 
 static void
-test_cursor_strings_with_a_backlog(void **state)
+test_cursor_strings_contain_the_backlog(void **state)
 {
     (void)state;
     check_backlog(id(0, 0), &(struct backlog){.is_lost = true}, "00ff.100-7~");
@@ -162,7 +162,7 @@ test_a_backlog_without_its_sum_may_be_lost(void **state)
 }
 
 static void
-test_hostile_cursors(void **state)
+test_invalid_cursors_are_rejected(void **state)
 {
     static const char *const wrong[] = {
         "",
@@ -360,13 +360,13 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cursor),
-        cmocka_unit_test(test_a_users_cursor_of_all_heads),
-        cmocka_unit_test(test_cursor_strings),
+        cmocka_unit_test(test_cursors_are_compared_and_advanced_by_shard),
+        cmocka_unit_test(test_a_users_cursor_is_derived_from_all_heads),
+        cmocka_unit_test(test_cursor_strings_are_parsed_as_written),
         cmocka_unit_test(test_the_longest_cursor_fits),
-        cmocka_unit_test(test_cursor_strings_with_a_backlog),
+        cmocka_unit_test(test_cursor_strings_contain_the_backlog),
         cmocka_unit_test(test_a_backlog_without_its_sum_may_be_lost),
-        cmocka_unit_test(test_hostile_cursors),
+        cmocka_unit_test(test_invalid_cursors_are_rejected),
         cmocka_unit_test(test_the_replay_buffer_finds_later_entries),
         cmocka_unit_test(test_the_replay_buffer_is_bounded),
         cmocka_unit_test(test_the_replay_buffer_merges_shards),

@@ -373,7 +373,7 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
 }
 
 static void
-test_slow_by_age(void **state)
+test_a_socket_that_accepts_nothing_is_slow(void **state)
 {
     int64_t now_us = clock_monotonic_us();
 
@@ -482,7 +482,7 @@ main(void)
         TEST(test_a_poll_has_no_priorities),
         TEST(test_a_higher_priority_splits_a_batch),
         TEST(test_a_full_queue_pauses_and_loses_nothing),
-        TEST(test_slow_by_age),
+        TEST(test_a_socket_that_accepts_nothing_is_slow),
         TEST(test_a_notification_in_many_queues_counts_once),
         TEST(test_load_shedding_drops_by_priority_and_type),
         TEST(test_a_batch_holds_no_dropped_notification),

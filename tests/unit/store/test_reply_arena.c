@@ -39,7 +39,7 @@ next_of(redisReader *reader)
 }
 
 static void
-test_all_types(void **state)
+test_all_types_are_read(void **state)
 {
     struct reply_arena *arena = reply_arena_new();
     redisReader *reader = reader_on(arena);
@@ -66,7 +66,7 @@ test_all_types(void **state)
 
 /* Replies larger than a block; each reuses the memory of the previous one. */
 static void
-test_long_replies(void **state)
+test_long_replies_reuse_memory(void **state)
 {
     struct reply_arena *arena = reply_arena_new();
     redisReader *reader = reader_on(arena);
@@ -94,7 +94,7 @@ test_long_replies(void **state)
 }
 
 static void
-test_connection_breaks_during_a_reply(void **state)
+test_incomplete_reply_of_a_closed_connection_is_dropped(void **state)
 {
     struct reply_arena *arena = reply_arena_new();
     redisReader *reader = reader_on(arena);
@@ -115,7 +115,7 @@ test_connection_breaks_during_a_reply(void **state)
 
 /* The connection closes during the callback that handles the reply. */
 static void
-test_freed_while_a_reply_is_in_use(void **state)
+test_arena_can_be_freed_while_a_reply_is_in_use(void **state)
 {
     struct reply_arena *arena = reply_arena_new();
     redisReader *reader = reader_on(arena);
@@ -132,7 +132,7 @@ test_freed_while_a_reply_is_in_use(void **state)
 
 /* A large count alone must not allocate memory. */
 static void
-test_too_many_elements(void **state)
+test_too_many_elements_are_rejected(void **state)
 {
     static const char *const heads[] = {"*2147483647\r\n", "*1048577\r\n",
                                         "*2\r\n*1\r\n:1\r\n*2147483647\r\n"};
@@ -153,7 +153,7 @@ test_too_many_elements(void **state)
 
 /* An unexpected reply closes the connection; an unexpected error is passed on. */
 static void
-test_unexpected_reply(void **state)
+test_unexpected_reply_is_an_error(void **state)
 {
     struct reply_arena *arena = reply_arena_new();
     redisReader *reader = reader_on(arena);
@@ -175,12 +175,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_types),
-        cmocka_unit_test(test_long_replies),
-        cmocka_unit_test(test_connection_breaks_during_a_reply),
-        cmocka_unit_test(test_freed_while_a_reply_is_in_use),
-        cmocka_unit_test(test_too_many_elements),
-        cmocka_unit_test(test_unexpected_reply),
+        cmocka_unit_test(test_all_types_are_read),
+        cmocka_unit_test(test_long_replies_reuse_memory),
+        cmocka_unit_test(test_incomplete_reply_of_a_closed_connection_is_dropped),
+        cmocka_unit_test(test_arena_can_be_freed_while_a_reply_is_in_use),
+        cmocka_unit_test(test_too_many_elements_are_rejected),
+        cmocka_unit_test(test_unexpected_reply_is_an_error),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -191,7 +191,7 @@ test_trace_is_read(void **state)
 }
 
 static void
-test_commit_time_of_an_id(void **state)
+test_id_contains_the_commit_time(void **state)
 {
     (void)state;
     assert_int_equal(trace_commit_ms("01890a5d-ac96-774b-bcce-b302099a8057"), 0x01890a5dac96);
@@ -205,7 +205,7 @@ main(void)
         cmocka_unit_test(test_no_expiration_is_added),
         cmocka_unit_test(test_invalid_route_is_rejected),
         cmocka_unit_test(test_trace_is_read),
-        cmocka_unit_test(test_commit_time_of_an_id),
+        cmocka_unit_test(test_id_contains_the_commit_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 #include "store/entry.h"
 
 static void
-test_urls(void **state)
+test_urls_are_parsed(void **state)
 {
     struct url address;
 
@@ -36,7 +36,7 @@ test_urls(void **state)
 }
 
 static void
-test_invalid_urls(void **state)
+test_invalid_urls_are_rejected(void **state)
 {
     static const char *const bad[] = {
         "",           "redis://",          "http://x",      "redis://h:70000", "redis://h:x",
@@ -52,7 +52,7 @@ test_invalid_urls(void **state)
 }
 
 static void
-test_entry_ids(void **state)
+test_entry_ids_are_parsed(void **state)
 {
     struct entry_id id;
     char text[ENTRY_ID_TEXT_MAX];
@@ -70,7 +70,7 @@ test_entry_ids(void **state)
 }
 
 static void
-test_client_cursors(void **state)
+test_client_cursors_are_parsed(void **state)
 {
     char text[CLIENT_POS_MAX];
     const struct entry_id pos = {12, 3};
@@ -92,10 +92,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_urls),
-        cmocka_unit_test(test_invalid_urls),
-        cmocka_unit_test(test_entry_ids),
-        cmocka_unit_test(test_client_cursors),
+        cmocka_unit_test(test_urls_are_parsed),
+        cmocka_unit_test(test_invalid_urls_are_rejected),
+        cmocka_unit_test(test_entry_ids_are_parsed),
+        cmocka_unit_test(test_client_cursors_are_parsed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ assert_part(const struct audience_parts *parts, size_t nth, const char *kind, co
 }
 
 static void
-test_composite_names(void **state)
+test_composite_names_are_validated(void **state)
 {
     (void)state;
     assert_true(audience_is_composite_name("STRUCTURE+ROLE"));
@@ -142,7 +142,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_composite_names),
+        cmocka_unit_test(test_composite_names_are_validated),
         cmocka_unit_test(test_composite_targets_are_split_and_unescaped),
         cmocka_unit_test(valid_names_are_accepted),
         cmocka_unit_test(invalid_names_are_rejected),

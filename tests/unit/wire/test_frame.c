@@ -437,7 +437,7 @@ test_uuid_is_validated_and_lower_cased(void **state)
 }
 
 static void
-test_id_round_trip(void **state)
+test_id_is_parsed_as_written(void **state)
 {
     static const unsigned char id[16] = {0x01, 0x9f, 0xa0, 0xbc, 0xde, 0xf9, 0x88, 0x77,
                                          0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x00, 0xff};
@@ -495,7 +495,7 @@ main(void)
         cmocka_unit_test(test_random_bytes_are_safe),
         cmocka_unit_test(test_position_text_sorts_by_lsn),
         cmocka_unit_test(test_uuid_is_validated_and_lower_cased),
-        cmocka_unit_test(test_id_round_trip),
+        cmocka_unit_test(test_id_is_parsed_as_written),
         cmocka_unit_test(test_replication_messages_are_parsed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
