@@ -5,7 +5,7 @@ import json
 from browser import BrowserCase
 from stack import WAIT_SECONDS, wait_for
 
-# Opens the client in a page of the demo's origin that does not connect by itself.
+# Opens the client in a page of the demo's origin that otherwise does not connect.
 SCRIPT = """
 const [user, relay, options, done] = arguments;
 (async () => {

@@ -1,8 +1,7 @@
 # Measures the CPU time of the store for an acknowledgement, in batches as a relay sends them.
 #
-# Calls the scripts as the relay does, on a private store. The server reports its CPU time, from which that of the
-# acknowledgements alone is derived. Notifications are delivered first, as in production, so each has a due time and a
-# trace.
+# Calls the scripts as the relay does, on a private store. Only the server's CPU time during the acknowledgements
+# counts. Notifications are delivered first, as in production, so each has a due time and a trace.
 use strict;
 use warnings;
 

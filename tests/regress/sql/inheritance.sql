@@ -61,7 +61,7 @@ TRUNCATE ONLY animal, puppy;
 TRUNCATE ONLY animal, ONLY pet, dog;
 SELECT source, operation FROM notes();
 
--- patterns match a child table by its own name; an excluded table sends no notification
+-- patterns match the child table's name; an excluded table sends no notification
 DELETE FROM clairon.rule;
 INSERT INTO puppy (id) VALUES (9);
 SELECT source, operation FROM notes('include_tables', 'public.dog');

@@ -163,7 +163,7 @@ RESET client_min_messages;
 SELECT data FROM pg_logical_slot_get_changes('regress', NULL, NULL);
 
 -- A rule is replaced in a savepoint that is rolled back, and is removed later. PostgreSQL 15.18 keeps the
--- savepoint's change of the rule's row, so decoding would not find the rule in between. Such a transaction
+-- savepoint's change of the rule's row, so decoding would not find the rule in between. The transaction
 -- is not streamed.
 SELECT clairon.watch('big', 'USER', '=by rule', operations => '{create}', name => 'removed');
 SELECT count(*) FROM pg_logical_slot_get_changes('regress', NULL, NULL);

@@ -11,7 +11,7 @@ UPDATE doc SET id = 3 WHERE id = 2;
 DELETE FROM doc WHERE id = 3;
 SELECT operation, targets FROM notes();
 SELECT check_name, ok, detail FROM clairon.doctor() WHERE check_name LIKE 'rule %';
--- a domain of such a type, in an array
+-- the rejected type in a domain, in an array
 CREATE DOMAIN one AS json;
 ALTER TABLE doc ALTER readers TYPE one[] USING readers::one[];
 INSERT INTO doc VALUES (4, '"u4"', '{"\"r4\""}');

@@ -8,7 +8,7 @@ CREATE VIEW reloads AS
            CASE kind WHEN 'R' THEN texts(frame, (36 + number(frame, 32, 2))::int, 255) END AS rule,
            CASE kind WHEN 'N' THEN number(frame, 58, 1) END AS operation
     FROM frames('topic_prefix', '')
-    -- reload frames except those of rule changes and DDL, see reload_ddl.sql
+    -- without the reload frames of rule changes and DDL, see reload_ddl.sql
     WHERE kind <> 'C' AND NOT (kind = 'R' AND number(frame, 16, 8) & 65535 = 0);
 CREATE TABLE s."é l" (id int PRIMARY KEY, owner text);
 ALTER TABLE s."é l" REPLICA IDENTITY FULL;

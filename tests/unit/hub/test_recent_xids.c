@@ -147,7 +147,7 @@ fill_with_newer(uint64_t xid)
         add(xid + i, 0, 1000);
 }
 
-/* Transactions commit in another order than that of their ids. */
+/* Transactions do not commit in the order of their ids. */
 static void
 dropped_transactions_count_for_all(void **state)
 {

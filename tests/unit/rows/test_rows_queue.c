@@ -447,7 +447,7 @@ requests_may_end_at_any_time(void **state)
     result(next("u1"), "ALL");
     expect_done(0, ROWS_OK);
     assert_int_equal(clients[1].results, 0);
-    clients[0].ends = 0; /* in its own callback */
+    clients[0].ends = 0; /* in the request's callback */
     end(&clients[0]);
     add_request(0, "u1", "t");
     result(next("u1"), "ALL");

@@ -299,7 +299,7 @@ read_at_random(struct order *order, unsigned turns, unsigned left)
     }
 }
 
-/* A reader follows a shard while its batches and those of shard 0 are stored and read. */
+/* A reader follows a shard while batches of this shard and of shard 0 are stored and read. */
 static void
 check_random_join(unsigned seed)
 {
@@ -347,7 +347,7 @@ test_random_reads_keep_commit_order(void **state)
         check_random_order(seed);
 }
 
-/* Two shards with one notification each; that in shard `first` is older. */
+/* Two shards with one notification each; shard `first` has the older notification. */
 static struct order *
 begin_two(struct released *released, unsigned first)
 {

@@ -20,7 +20,7 @@ assert_primary(const redisReply *reply, unsigned slot, const char *host, int por
     assert_int_equal(found.port, port);
 }
 
-/* The values are those of CLUSTER KEYSLOT. */
+/* CLUSTER KEYSLOT returned the expected values. */
 static void
 test_slot_depends_on_the_string_in_braces(void **state)
 {

@@ -151,7 +151,7 @@ sub keys
 # The key in the shared shard: memberships, state of the feed.
 sub shared { return ($_[0]->keys($_[1]))[0] }
 
-# The existing key among those of all shards, for example key("ack:$id"); the key of shard 0 if none exists.
+# The key that exists in one of the shards, for example key("ack:$id"); the key of shard 0 if none exists.
 sub key
 {
     my ($self, $name) = @_;

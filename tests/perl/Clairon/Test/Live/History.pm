@@ -137,7 +137,7 @@ sub includes
 }
 
 # A snapshot that lacks a transaction but contains a later one adds points: all changes up to the later transaction,
-# except those of the missing one.
+# except those of the missing transaction.
 sub add_snapshot
 {
     my ($self, $snapshot) = @_;
