@@ -42,6 +42,27 @@ for my $sql (
     is_deeply($result{'Clairon::Test::Cluster'}, $result{'PostgreSQL::Test::Cluster'}, "the result equals that of psql: $sql");
 }
 
+# A query without functions that returns the backend of its session.
+sub backend { return $pg->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE query ~ '^SELECT +pid '}) }
+
+my $backend = backend();
+$pg->safe_psql('postgres', q{INSERT INTO t (id) SELECT 7 WHERE EXISTS (SELECT) AND '' <> 'set_config('});
+is(backend(), $backend, 'harmless statements share a session');
+for my $sql ('CREATE TABLE other (id int)', q{SELECT set_config('search_path', 'pg_catalog', false)}, q{INSERT INTO t (id) SELECT lastval() WHERE false}, q{SET work_mem = '1MB'}, '\echo')
+{
+    $pg->psql('postgres', $sql);
+    isnt(my $next = backend(), $backend, "a new session follows: $sql");
+    $backend = $next;
+}
+is($pg->safe_psql('template1', 'SELECT count(*) FROM pg_class WHERE relname = $$other$$'), 0, 'each database has a separate session');
+backend();
+$pg->restart;
+like(backend(), qr/^\d+$/, 'a new session follows a restart of the server');
+if (!fork) { $pg->safe_psql('postgres', 'SELECT 1'); POSIX::_exit(0) }
+$backend = backend();
+wait;
+is(backend(), $backend, 'a forked child does not end the session');
+
 eval { $pg->safe_psql('postgres', 'SELECT no_such_column') };
 like($@, qr/^error running SQL: 'psql:<stdin>:1: ERROR:  column "no_such_column" does not exist'\n/, 'an error ends a test');
 is(($pg->psql('no_such_database', 'SELECT 1'))[0], 2, 'psql reports a database that does not exist');

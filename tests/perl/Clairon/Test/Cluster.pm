@@ -49,6 +49,30 @@ sub template
     return $folder;
 }
 
+# A session for these statements. Harmless statements share a session, because a new backend costs more CPU time than
+# most of the tests' queries. Other statements end the shared session: they may change the settings or privileges of new
+# sessions.
+sub session
+{
+    my ($self, $database, @statements) = @_;
+    my $last = delete $self->{session};
+    return if !@statements;
+    my $is_shared = Clairon::Test::Query::are_harmless(@statements);
+    my $owner     = "$$ $database";    # not shared with a forked child
+    my $query     = $is_shared && $last && $last->{owner} eq $owner && $last->{query}->is_idle ? $last->{query}
+      : Clairon::Test::Query->connect($self->host, $self->port, $database);
+    $self->{session} = { query => $query, owner => $owner } if $query && $is_shared;
+    return $query;
+}
+
+# A shared session may read new settings later than a new session.
+sub reload
+{
+    my ($self, @options) = @_;
+    delete $self->{session};
+    return $self->SUPER::reload(@options);
+}
+
 # As in PostgreSQL::Test::Cluster; safe_psql() calls this method too.
 sub psql
 {
@@ -56,7 +80,7 @@ sub psql
     my %results    = map { $_ => delete $params{$_} } grep { exists $params{$_} } qw(stdout stderr);
     my $is_plain   = !grep { !/^on_error_(die|stop)$/ || !$params{$_} } keys %params;
     my @statements = $is_plain && !grep({ $ENV{$_} } qw(PGUSER PGOPTIONS PGCLIENTENCODING)) ? Clairon::Test::Query::split_statements($sql) : ();
-    my $query = @statements ? Clairon::Test::Query->connect($self->host, $self->port, $database) : undef;
+    my $query      = $self->session($database, @statements);
     return $self->SUPER::psql($database, $sql, %params, %results) unless $query;
 
     my ($status, $out, $err) = $query->run(@statements);

@@ -1,5 +1,4 @@
-# Clairon::Test::Query: runs SQL over PostgreSQL's protocol, in one session per call, with the output of `psql
-# -XAtq`.
+# Clairon::Test::Query: a session that runs SQL over PostgreSQL's protocol, with the output of `psql -XAtq`.
 #
 # A psql process uses more CPU than most queries of the tests.
 package Clairon::Test::Query;
@@ -7,9 +6,17 @@ package Clairon::Test::Query;
 use strict;
 use warnings;
 
+use IO::Select;
 use IO::Socket::UNIX;
 
 my $PROTOCOL = 3 << 16;
+
+# Keywords before a parenthesis, and functions that neither change the session nor depend on it.
+my %HARMLESS = map { $_ => 1 } qw(
+  and any array as exists filter from in into not on or select using values when where with
+  array_agg avg bool_and bool_or clairon.notify clock_timestamp coalesce count format generate_series jsonb_build_object
+  left length lpad max md5 min now pg_current_wal_lsn pg_current_xact_id random repeat round row_number string_agg sum
+  to_jsonb upper);
 
 # Returns the statements of a script that psql would send unchanged. Empty if psql would interpret part of the script (a
 # variable or a backslash command) or if it copies from standard input.
@@ -42,12 +49,24 @@ sub split_statements
     return @statements, length $statement ? $statement : ();
 }
 
+# Returns whether a later statement of the session cannot notice these statements, except in the data.
+sub are_harmless
+{
+    for my $statement (@_)
+    {
+        my $text = $statement =~ s/'(?:[^']|'')*'|\$(\w*)\$.*?\$\1\$//gsr =~ s/\bINTO\s+[\w.]+/INTO/gir;
+        return 0 if $text !~ /\A\s*(?:INSERT|UPDATE|DELETE|SELECT)\b/i;
+        return 0 if grep { !$HARMLESS{ lc $_ } } $text =~ /([\w.]+)\s*\(/g;
+    }
+    return 1;
+}
+
 # A session on this server; undef if the server rejects it.
 sub connect
 {
     my ($class, $host, $port, $database) = @_;
     my $socket = IO::Socket::UNIX->new(Peer => "$host/.s.PGSQL.$port") or return;
-    my $self   = bless { socket => $socket, out => '', err => '' }, $class;
+    my $self   = bless { socket => $socket, owner => $$ }, $class;
     my %options = (user => scalar getpwuid $>, database => $database, application_name => 'psql');
     local $SIG{PIPE} = 'IGNORE';
     my $packet = pack 'N', $PROTOCOL;
@@ -73,12 +92,15 @@ sub message
     return ($type, $body);
 }
 
-# Runs the statements up to the first error and closes the session. Returns psql's exit status, the output, the errors
-# and the notices.
+# Returns whether the server has sent nothing since the last statement, such as the end of the connection.
+sub is_idle { return !IO::Select->new($_[0]{socket})->can_read(0) }
+
+# Runs the statements up to the first error. Returns psql's exit status, the output, the errors and the notices.
 sub run
 {
     my ($self, @statements) = @_;
     my $status = 0;
+    @{$self}{qw(out err)} = ('', '');
     local $SIG{PIPE} = 'IGNORE';
     for my $statement (@statements)
     {
@@ -86,10 +108,20 @@ sub run
         utf8::encode($statement) if utf8::is_utf8($statement);
         $status = $self->run_one($statement);
     }
-    print { $self->{socket} } pack 'a N', 'X', 4 if $status != 2;
-    close $self->{socket};
     chomp @{$self}{qw(out err)};
     return ($status, @{$self}{qw(out err)});
+}
+
+# The server ends the session. A forked child must not end its parent's session.
+sub DESTROY
+{
+    my ($self) = @_;
+    return if $self->{owner} != $$;
+    local ($!, $@, $?);
+    local $SIG{PIPE} = 'IGNORE';
+    print { $self->{socket} } pack 'a N', 'X', 4;
+    close $self->{socket};
+    return;
 }
 
 sub run_one
