@@ -5,16 +5,16 @@
 . relay/tools/lib.sh
 
 roots=${CLAIRON_ROOTS:-build/roots}
-root=$roots/replica      # PostgreSQL 17 and the build dependencies
 clean=$roots/clean       # PostgreSQL 17 and a store, without build dependencies
+root=$roots/replica      # the same and the build dependencies
 checkout=/var/tmp/clairon   # the checkout in $root
 test_count=0
 
 # Build and test dependencies on Debian 13. The server's headers are unpacked without their dependencies,
 # which include LLVM.
-packages=(postgresql-17 postgresql-server-dev-17/unpacked ccache gcc make pkg-config libc6-dev libpq-dev
+packages=(postgresql-server-dev-17/unpacked ccache gcc make pkg-config libc6-dev libpq-dev
     libhiredis-dev libev-dev libwebsockets-dev libwebsockets-evlib-ev libjwt-dev
-    libjansson-dev uthash-dev valkey-server nodejs python3-minimal dpkg-dev debhelper
+    libjansson-dev uthash-dev nodejs python3-minimal dpkg-dev debhelper
     libipc-run-perl libmojolicious-perl libjson-perl libio-socket-ssl-perl)
 
 inside() {
@@ -36,22 +36,18 @@ copy_sources() {
 server_version() { sed -n '/^Package: postgresql-17$/,/^$/s/^Version: //p' "$1/var/lib/dpkg/status"; }
 
 make_roots() {
-    local other
-    tests/tools/debian-root.sh make "$clean" postgresql-17 valkey-server systemd &
-    other=$!
-    tests/tools/debian-root.sh make "$root" "${packages[@]}"
-    wait "$other"
+    tests/tools/debian-root.sh make "$clean" postgresql-17 valkey-server systemd &&
+        tests/tools/debian-root.sh extend "$clean" "$root" "${packages[@]}"
 }
 
 # Creates both roots, and builds the checkout in one of them.
 build_root() {
     print_line "# Debian 13 with PostgreSQL 17, below $roots"
-    make_roots
-    # A plugin built with the headers of a minor release may not load in an earlier one.
-    if [ "$(server_version "$clean")" != "$(server_version "$root")" ]; then
-        rm -f "$clean.made" "$root.made"
+    # The package lists in a kept root may be outdated; they belong to its minor release, like the headers.
+    make_roots || {
+        rm -f "$clean.made"
         make_roots
-    fi
+    }
     print_line "# building clairon in the root"
     copy_sources
     inside make -s -j"$(nproc)" build/clairon build/strict_lines private-root

@@ -2,6 +2,7 @@
 # debian-root.sh: creates a Debian root of another release in a directory and runs commands there.
 #
 #   tests/tools/debian-root.sh make DIR [PACKAGE..]     creates a minimal Debian 13 with packages, if missing
+#   tests/tools/debian-root.sh extend FROM DIR PACKAGE..  copies FROM to DIR and adds packages, unless DIR is up to date
 #   tests/tools/debian-root.sh copy FROM DIR            replaces DIR by a copy of FROM
 #   tests/tools/debian-root.sh run DIR COMMAND..        runs COMMAND as root in it
 #   tests/tools/debian-root.sh remove DIR               removes DIR
@@ -14,6 +15,7 @@ set -euo pipefail
 . "$(dirname "$0")/../../relay/tools/lib.sh"
 
 suite=trixie
+from=
 as=
 
 # The mirror of this machine's apt.
@@ -96,7 +98,7 @@ add_packages() {
             *) whole+=("$name") ;;
         esac
     done
-    apt_in_root update || die "could not refresh the package lists of $suite"
+    [ -n "$from" ] || apt_in_root update || die "could not refresh the package lists of $suite"
     apt_in_root install -y --no-install-recommends "${whole[@]}" || die "could not install ${whole[*]}"
     if [ ${#unpacked[@]} -gt 0 ]; then
         # shellcheck disable=SC2016
@@ -107,12 +109,19 @@ add_packages() {
     run_in_root apt-get clean
 }
 
+copy_root() {
+    rm -rf "$root"
+    mkdir -p "$root"
+    tar -C "$from" -c . | tar -C "$root" -xp
+}
+
 make_root() {
     local wanted="$suite $*"
+    [ -z "$from" ] || wanted+=" after $(stat -c %y "$from.made")"
     [ "$(cat "$root.made" 2>/dev/null)" != "$wanted" ] || return 0
     rm -f "$root.made"
     mkdir -p "$(dirname "$root")"
-    make_base
+    if [ -n "$from" ]; then copy_root; else make_base; fi
     [ $# = 0 ] || add_packages "$@"
     echo "$wanted" >"$root.made"
 }
@@ -143,23 +152,22 @@ run_in_root() {
     fi
 }
 
-[ $# -ge 2 ] || die "usage: debian-root.sh make|copy|run|remove DIR .."
+[ $# -ge 2 ] || die "usage: debian-root.sh make|extend|copy|run|remove DIR .."
 [ "$(id -u)" = 0 ] || die "needs root"
 verb=$1 root=$(realpath -m "$2")
 shift 2
 export LC_ALL=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 case $verb in
     make) make_root "$@" ;;
-    copy)
+    extend | copy)
         from=$root root=$(realpath -m "$1")
-        rm -rf "$root"
-        mkdir -p "$root"
-        tar -C "$from" -c . | tar -C "$root" -xp
+        shift
+        if [ "$verb" = copy ]; then copy_root; else make_root "$@"; fi
         ;;
     run)
         as="exec" # the command replaces this process, and so receives its signals
         run_in_root "$@"
         ;;
     remove) rm -rf "$root" "$root.made" ;;
-    *) die "unknown verb \"$verb\"; valid: make, copy, run, remove" ;;
+    *) die "unknown verb \"$verb\"; valid: make, extend, copy, run, remove" ;;
 esac
