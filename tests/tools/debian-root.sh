@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # debian-root.sh: creates a Debian root of another release in a directory and runs commands there.
 #
-#   tests/tools/debian-root.sh make DIR [PACKAGE..]     creates a minimal Debian 13 with packages, if missing
-#   tests/tools/debian-root.sh extend FROM DIR PACKAGE..  copies FROM to DIR and adds packages, unless DIR is up to date
-#   tests/tools/debian-root.sh copy FROM DIR            replaces DIR by a copy of FROM
-#   tests/tools/debian-root.sh run DIR COMMAND..        runs COMMAND as root in it
-#   tests/tools/debian-root.sh remove DIR               removes DIR
+#   debian-root.sh make DIR [PACKAGE..]          creates a minimal Debian 13 with packages, if missing
+#   debian-root.sh extend FROM DIR PACKAGE..     copies FROM to DIR and adds packages, unless DIR is up to date
+#   debian-root.sh copy FROM DIR                 replaces DIR by a copy of FROM
+#   debian-root.sh run DIR COMMAND..             runs COMMAND as root in it
+#   debian-root.sh remove DIR                    removes DIR
 #
-# Needs root, debootstrap and the mirror of this machine's apt. A package written as NAME/unpacked is unpacked without
+# Needs root, mmdebstrap and the mirror of this machine's apt. A package written as NAME/unpacked is unpacked without
 # its dependencies. /proc, /sys and /dev are mounted in a private mount namespace: the mounts end with the command, and
 # removing DIR removes nothing else. If mounts are not permitted, the command runs without them.
 set -euo pipefail
@@ -17,6 +17,9 @@ set -euo pipefail
 suite=trixie
 from=
 as=
+
+# dpkg skips fsync and documents, except clairon's documents.
+dpkg_options=(force-unsafe-io path-exclude=/usr/share/{doc,info,lintian,locale,man}/'*' path-include='*clairon*')
 
 # The mirror of this machine's apt.
 mirror() {
@@ -33,6 +36,8 @@ mirror() {
     echo "${found:-http://deb.debian.org/debian}"
 }
 
+proxies() { apt-config dump 2>/dev/null | grep -iE '^Acquire::(https?)(::.*)?::Proxy' || true; }
+
 # Copies this machine's network configuration: resolver, certificates, proxies.
 copy_network() {
     local file
@@ -42,34 +47,29 @@ copy_network() {
     mkdir -p "$root/etc/ssl/certs"
     [ ! -e /etc/ssl/certs/ca-certificates.crt ] ||
         cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
-    apt-config dump 2>/dev/null | grep -iE '^Acquire::(https?)(::.*)?::Proxy' \
-        >"$root/etc/apt/apt.conf.d/80this-machine" || true
+    proxies >"$root/etc/apt/apt.conf.d/80this-machine"
 }
 
 # Creates a minimal Debian. It is cached as a tar file, so that further roots are created in a second. Concurrent
 # callers wait for it.
 make_base() {
-    local kept=${root%/*}/$suite.tar
+    local kept=${root%/*}/$suite-base.tar
     exec 8>"$kept.lock"
     flock 8
     if [ ! -s "$kept" ]; then
-        rm -rf "$root.new"
-        mkdir -p "$root.new"
-        print_line "# debootstrap of Debian $suite, cached in $kept"
-        quietly debootstrap --variant=minbase "$suite" "$root.new" "$(mirror)" ||
-            die "debootstrap of Debian $suite failed from $(mirror)"
-        tar -C "$root.new" --exclude=./var/cache/apt --exclude=./proc --exclude=./sys -cf "$kept.new" .
+        print_line "# mmdebstrap of Debian $suite, cached in $kept"
+        quietly mmdebstrap --variant=minbase --format=tar "${dpkg_options[@]/#/--dpkgopt=}" \
+            --aptopt="Acquire::Languages \"none\"; $(proxies)" "$suite" "$kept.new" "$(mirror)" ||
+            die "mmdebstrap of Debian $suite failed from $(mirror)"
         mv "$kept.new" "$kept"
-        rm -rf "$root.new"
     fi
     exec 8>&-
     rm -rf "$root"
-    mkdir -p "$root"/{proc,sys,var/cache/apt/archives/partial}
+    mkdir -p "$root"
     tar -C "$root" -xpf "$kept"
-    # Prevents services from starting, and dpkg from calling fsync.
+    # Prevents services from starting.
     printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
     chmod 755 "$root/usr/sbin/policy-rc.d"
-    echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/quick"
     mkdir -p "$root/etc/postgresql-common"
     echo 'create_main_cluster = false' >"$root/etc/postgresql-common/createcluster.conf"
     copy_network
@@ -85,8 +85,8 @@ quietly() {
 }
 
 apt_in_root() {
-    quietly run_in_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Languages=none \
-        -o Acquire::Retries=3 -o Dpkg::Use-Pty=0 "$@"
+    quietly run_in_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 \
+        -o Dpkg::Use-Pty=0 "$@"
 }
 
 add_packages() {
