@@ -78,7 +78,7 @@ class Console(ConsoleCase):
         first = self.focused()
         wait_for("the page shows a rate", lambda: self.figure("Stored").endswith("/s"))
         self.assertEqual(self.focused(), first)  # a refresh keeps the focus
-        wait_for("the page lists this relay", lambda: "this one" in self.text("#relays"))
+        wait_for("the page lists this relay", lambda: "this relay" in self.text("#relays"))
         self.browser.find("#pause").click()
         self.assertIn("paused", self.text("#state"))
         self.stack.store.execute("HSETNX", f"{self.stack.store.prefix}:pending", "not-a-message", "x")
