@@ -128,7 +128,7 @@ DECLARE
     changed regclass;
 BEGIN
     PERFORM clairon.update_column_names();
-    -- A rename to "app.t" must not give the notifications the source of app.t.
+    -- After a rename to "app.t", the notifications must not have the source of app.t.
     PERFORM clairon.check_source(oid)
     FROM pg_class
     WHERE relnamespace = to_regnamespace('public') AND strpos(relname, '.') > 0

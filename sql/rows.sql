@@ -11,7 +11,7 @@ CREATE FUNCTION clairon.rows(relation regclass, user_id text, name text DEFAULT 
     groups jsonb DEFAULT '{}', max_rows int DEFAULT 10000)
     RETURNS SETOF json LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_rows';
 
--- As clairon.rows, for the relay. `source` is the metadata.source of the rule's notifications. The
+-- The relay's form of clairon.rows(). `source` is the metadata.source of the rule's notifications. The
 -- first row is a header: the columns of the key, the snapshot, the audience, and a digest of the
 -- groups that select the rows (see decoder/rows/recipient.h). There is no header if no live rule
 -- with this name can address the user.

@@ -43,7 +43,7 @@ CREATE TABLE clairon.rule (
     ack_required  boolean NOT NULL,
     retry_limit   int2 NOT NULL CHECK (retry_limit >= 0),
     backoff       int2 NOT NULL CHECK (backoff BETWEEN 0 AND 2),
-    only_when     text, -- with $n for a column
+    only_when     text, -- an only_when with $n for a column
     part          int2 NOT NULL DEFAULT 0 CHECK (part >= 0),
     column_origins int2[], -- the n of each column in only_when
     column_numbers int2[],

@@ -18,7 +18,7 @@ const SPREAD_MS = 1_000; // so that the clients of a relay do not load simultane
 
 const REFUSALS = [NOT_ADDRESSED, TOO_MANY_ROWS];
 
-/** The loaded rows are older than those of the list, or than a change that has arrived. */
+/** The loaded rows are older than the rows of the list, or than a change that has arrived. */
 const STALE = 'stale';
 
 const random = (ms) => Math.random() * ms;

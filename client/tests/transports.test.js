@@ -423,7 +423,7 @@ test('over SSE a request to a busy relay is repeated after `Retry-After`, and a 
   assert.deepEqual(events.error.map(({ error }) => error.message), ['fetch failed']);
 });
 
-test('over SSE 103 and 113 are errors of the list', async (t) => {
+test('over SSE, the codes 103 and 113 are errors of the live list', async (t) => {
   for (const [status, code] of [[403, 103], [413, 113]]) {
     const { http, list } = await listOverSse(t);
     (await http.next()).respond(status, `{"code":${code},"detail":"rejected"}`);

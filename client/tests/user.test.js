@@ -113,7 +113,7 @@ async function twoTabs(t) {
   return { relay, login, leader, follower, socket, first, second };
 }
 
-test('a leader whose refresh has another user closes, and so does the next leader', async (t) => {
+test('a leader and the next leader close if a refreshed token names another user', async (t) => {
   const { relay, login, leader, follower, socket, first, second } = await twoTabs(t);
   login.user = second;
   socket.sends({ t: 'expiring', in: 60 });

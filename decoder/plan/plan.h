@@ -62,7 +62,7 @@ struct plan {
     int column_count;
     struct column *columns;
     int target_state; /* TARGET_* */
-    int part_count;   /* of a target; above 1 for a composite audience */
+    int part_count;   /* number of parts of a target; above 1 for a composite audience */
     struct target_part parts[LIMIT_PARTS];
     int emitter_state;              /* TARGET_COLUMNS, _DROPPED or _NONE */
     struct bound_column emitter;    /* with TARGET_COLUMNS */

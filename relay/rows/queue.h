@@ -127,8 +127,8 @@ void rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum ro
 void rows_queue_repeat(struct rows_queue *queue, struct rows_query *query, int64_t now_us);
 
 /*
- * The server did not cancel the query in time: ends its requests with ROWS_TIMED_OUT. The query is
- * stuck until rows_queue_release.
+ * The server did not cancel the query in time: ends the query's requests with ROWS_TIMED_OUT. The
+ * query is stuck until rows_queue_release.
  */
 void rows_queue_abandon(struct rows_queue *queue, struct rows_query *query);
 /* A stuck query has ended on the server. */

@@ -51,7 +51,7 @@ const struct transactions *store_newest_transactions(const struct store *store, 
  * higher ids, so that sessions do not miss any.
  */
 void store_record_entry(struct store *store, unsigned shard, struct entry_id id);
-/* The same with several shards: the stream up to this entry covers the WAL up to `to`. */
+/* With several shards: the stream up to this entry covers the WAL up to `to`. */
 void store_record_position(struct store *store, unsigned shard, struct entry_id id,
                            struct position to);
 /* With several shards: the stream up to store_newest covers the WAL up to this position. */

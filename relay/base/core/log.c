@@ -37,8 +37,8 @@ static uint64_t *log_dropped_total = &log_dropped_unread;
 static const char *const log_level_names[] = {"error", "warn", "info", "debug"};
 
 /*
- * poll(2) before write(2) is not sufficient for a shared pipe: two processes may both see room for
- * one line. Only O_NONBLOCK is safe, and it must not be set on the file description that is shared
+ * poll(2) before write(2) is not sufficient for a shared pipe: two processes may both detect room
+ * for one line. Only O_NONBLOCK is safe, and it must not be set on the file description that is shared
  * with the shell. So the pipe is opened a second time. If that fails, only poll(2) is used.
  */
 static void

@@ -11,7 +11,7 @@ random_below(uint64_t bound)
 {
     uint64_t value;
 
-    /* Early in the boot getrandom() may block, which jitter does not justify. */
+    /* getrandom() may block early in the boot, and jitter is not worth a delay. */
     if (getrandom(&value, sizeof value, GRND_NONBLOCK) != (ssize_t)sizeof value)
         value = (uint64_t)clock_monotonic_us();
     return value % bound;

@@ -32,7 +32,7 @@ is_searching(const struct servers *servers)
     return false;
 }
 
-/* Soon, while a connection searches for its server. */
+/* Retries soon, while a connection searches for its server. */
 static void
 schedule(struct servers *servers)
 {

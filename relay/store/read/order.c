@@ -114,7 +114,7 @@ order_leave(struct order *order, unsigned shard)
     *queue = (struct queue){.needed = queue->needed, .has_left = true};
 }
 
-/* Already delivered notifications may depend on entries of this shard that are not stored yet. */
+/* Delivered notifications may depend on stream entries of this shard that are not stored yet. */
 void
 order_join(struct order *order, unsigned shard, struct position stored, struct position after)
 {

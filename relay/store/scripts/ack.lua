@@ -27,7 +27,7 @@ local user, event, packed
 local firsts, others = {}, {}
 local values, values_len = {}, 0 -- ids and values of notifications that remain pending
 
--- Many notifications have the same value after their stream entry, so this part is parsed only
+-- The text after the stream entry is the same in many values, so it is parsed only
 -- once. tails[text][n] is the part after n acknowledgements.
 local tails = {}
 local function read_tail(tail)

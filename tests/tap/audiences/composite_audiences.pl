@@ -80,7 +80,7 @@ sub check_one_part
         'the notification names the parts of its audience');
     is(acks_of($id), 'both stays', 'the notification is pending for the members of both parts by rows');
     my $poll = ($relay->get('/v1/poll?wait=0', Authorization => 'Bearer ' . token(sub => 'half_r')))[1];
-    unlike($poll, qr/secret/, 'a poll of a user in only one part does not return the notification');
+    unlike($poll, qr/secret/, 'a poll of a user in only one part of the audience does not return the notification');
 
     # Retries are sent to users who still belong to both parts.
     leaves('ROLE', 'both');

@@ -62,7 +62,7 @@ sub expect_reason
     $relay->configure('feed.conninfo' => conninfo(%options));
     $relay->start;
     my $log = $relay->wait_for_log($wanted, from => $mark);
-    unlike($log, qr/right one|wrong one/, "$name: the log has the cause without a password");
+    unlike($log, qr/right one|wrong one/, "$name: the log contains the cause, but no password");
     is(($relay->get('/readyz'))[0], 503, "$name: /readyz returns 503");
     $relay->stop;
     return;

@@ -64,7 +64,7 @@ cmp_ok(scalar(keys %value), '>', 10, '/metrics is not empty');
 is_deeply([ sort keys %help ], [ sort keys %of ], 'each metric has a help text');
 is_deeply([ sort keys %type ], [ sort keys %of ], 'each metric has a type');
 is_deeply([ grep { $type{$_} eq 'counter' xor /_total$/ } sort keys %type ], [],
-    'exactly the counters end in _total');
+    'the names of all counters, and of no other metrics, end in _total');
 like($metrics->{body}, qr/\n\z/, 'the last line ends with a line feed');
 
 is(http(GET => '/healthz?x=1')->{status}, 200, 'a query string is ignored');

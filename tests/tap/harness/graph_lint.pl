@@ -99,7 +99,7 @@ compile('relay/gate/net/read.c', qq{#include "gate/net/net.h"\nvoid low(void);\n
 # The files that are directly in a module have a position among its folders, which can be any position.
 compile('relay/base/core/memory.c', "void memory(void);\nvoid memory(void) {}\n");
 compile('relay/base/low.c', "void memory(void);\nvoid low(void);\nvoid low(void) { memory(); }\n");
-fails('a call from a module to its higher folder', 'upward: relay/base/low.c -> relay/base/core/memory.c: memory');
+fails('a call from a module to its parent folder', 'upward: relay/base/low.c -> relay/base/core/memory.c: memory');
 compile('relay/base/low.c', $low);
 compile('relay/base/core/memory.c', "void low(void);\nvoid memory(void);\nvoid memory(void) { low(); }\n");
 is_deeply([ lint('') ], [ 0, '' ], 'a call from a folder to its module\'s files, which are lower, passes');

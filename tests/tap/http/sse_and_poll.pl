@@ -67,7 +67,7 @@ is($sse->{status}, 200, 'an SSE stream opens');
 is($sse->{headers}{'content-type'}, 'text/event-stream', 'the stream has the content type of SSE');
 my $connected = $sse->wait_message('connected');
 is($connected->{user}, 'u1', 'the first message is connected');
-is($sse->{id}, $connected->{pos}, 'the cursor of connected is the id of the event');
+is($sse->{id}, $connected->{pos}, 'the cursor in connected is the id of the event');
 like($sse->{retry}, qr/^\d+$/, 'the stream has a retry time');
 my $ws = $relay->client('u1');
 my ($id) = insert(t => 'u1');
@@ -336,7 +336,7 @@ $store->stop;
 wait_until('the relay has lost its store connection', sub { ($second->get('/readyz'))[0] == 503 });
 is(http(GET => '/v1/poll?wait=0', bearer('u1'), ':relay' => $second)->{status}, 503, 'a poll without the store is rejected');
 is(http(POST => '/v1/ack', bearer('u1'), ':relay' => $second, ':body' => "{\"ids\":[\"$ids[0]\"]}")->{status}, 503, 'an ack without the store is rejected');
-is(http(POST => '/v1/ticket', bearer('u1'), ':relay' => $second, 'Content-Length' => 0)->{status}, 503, 'a ticket without the store is rejected');
+is(http(POST => '/v1/ticket', bearer('u1'), ':relay' => $second, 'Content-Length' => 0)->{status}, 503, 'a ticket is rejected while the store is down');
 is($second->stop, 0, 'SIGTERM ends the other relay with status 0');
 
 done_testing();

@@ -71,7 +71,7 @@ my ($one, $two, $none) = ($first->client('u1'), $second->client('u2'), $second->
 my @all = ($one, $two, $none);
 is(ids($one, source => 'tasks'), '1,3', 'a user on the first relay has a list');
 is(ids($two, source => 'tasks'), '2', 'a user on the second relay has a list of the same rule');
-is(ids($two, source => 'tasks', rule => 'all'), '1,2,3', 'a user on the second relay has a list of a rule for ALL');
+is(ids($two, source => 'tasks', rule => 'all'), '1,2,3', 'a user on the second relay uses a live rule for ALL');
 is(ids($_, source => 's.parts'), $_ == $one ? '1' : '2', 'both users have a list of a partitioned table') for $one, $two;
 execute('TRUNCATE tasks');
 is_deeply(reloads_of(@all), [ 'tasks/default', 'tasks/all tasks/default', '' ], 'a TRUNCATE sends reload to clients with a list of the table');

@@ -37,7 +37,7 @@ for my $server ($primary, $standby)
     is($server->safe_psql('postgres', q{SELECT lost_because FROM clairon.status WHERE slot_name = 'clairon'}),
         'idle_timeout', "$name: clairon.status contains the reason");
     like($server->safe_psql('postgres', q{SELECT detail, hint FROM clairon.doctor() WHERE NOT ok AND check_name = 'slot clairon'}),
-        qr/^lost: idle_timeout\|Set idle_replication_slot_timeout = 0: then SELECT pg_drop_replication_slot/, "$name: the doctor has the hint");
+        qr/^lost: idle_timeout\|Set idle_replication_slot_timeout = 0: then SELECT pg_drop_replication_slot/, "$name: the doctor prints the hint");
 
     like($server->safe_psql('postgres', q{SELECT detail, hint FROM clairon.doctor() WHERE NOT ok AND check_name = 'idle_replication_slot_timeout'}),
         qr/^inactive slots are invalidated after 1 s\|ALTER SYSTEM SET idle_replication_slot_timeout = 0;/, "$name: the doctor warns about the setting");

@@ -1,6 +1,6 @@
 -- stored_position.lua: reads the slot's progress in a shard.
 
--- Returns the position up to which the shard has all notifications of the slot; '' if unknown.
+-- Returns the WAL position up to which the shard has all notifications of the slot; '' if unknown.
 local function stored_position(meta)
     local progress = redis.call('HGET', meta, 'progress')
     local owner = progress and redis.call('HGET', progress, 'owner')

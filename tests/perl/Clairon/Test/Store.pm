@@ -208,7 +208,7 @@ sub stored
     return $count;
 }
 
-# The entries of the error logs of all shards, oldest first, and their number.
+# The error log entries of all shards, oldest first, and their number.
 sub errors { my ($self) = @_; return sort { by_id($a, $b) } map { $self->entries($_) } $self->keys('errors') }
 
 sub error_count
