@@ -38,8 +38,8 @@ static const char *const log_level_names[] = {"error", "warn", "info", "debug"};
 
 /*
  * poll(2) before write(2) is not sufficient for a shared pipe: two processes may both detect room
- * for one line. Only O_NONBLOCK is safe, and it must not be set on the file description that is shared
- * with the shell. So the pipe is opened a second time. If that fails, only poll(2) is used.
+ * for one line. Only O_NONBLOCK is safe, and it must not be set on the file description that is
+ * shared with the shell. So the pipe is opened a second time. If that fails, only poll(2) is used.
  */
 static void
 open_own_pipe(void)

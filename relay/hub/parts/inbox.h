@@ -62,10 +62,7 @@ inbox_is_deferred(const struct inbox *inbox)
     return inbox->refill >= INBOX_REFILL_WHEN_ROOM;
 }
 
-/*
- * A notification in the inbox waits for room. Returns true if no other notification of the session
- * waits.
- */
+/* Defers the inbox until there is room. Returns true unless it was deferred before. */
 bool inbox_defer(struct inbox *inbox);
 /* A notification in the inbox does not wait for room: a deferred refill is due NOW. */
 void inbox_miss(struct inbox *inbox);

@@ -201,7 +201,7 @@ unlink glob("$tree/relay/hub/parts/x?.c") or die "could not remove: $!\n";
 rename "$tree/relay/hub/session/session.h", "$tree/session.h" or die "could not rename: $!\n";
 ($code, $out) = lint('');
 is($code, 1, 'the lint fails without struct session');
-like($out, qr/^struct session is not found/, 'the lint reports that struct session does not exist');
+like($out, qr/^struct session not found/, 'the lint reports that struct session does not exist');
 rename "$tree/session.h", "$tree/relay/hub/session/session.h" or die "could not rename: $!\n";
 
 ($code, $out) = lint('', '--report');
