@@ -54,7 +54,7 @@ sub are_harmless
 {
     for my $statement (@_)
     {
-        my $text = $statement =~ s/'(?:[^']|'')*'|\$(\w*)\$.*?\$\1\$//gsr =~ s/\bINTO\s+[\w.]+/INTO/gir;
+        my $text = $statement =~ s/'(?:[^']|'')*'|\$(\w*)\$.*?\$\1\$//gsr =~ s/\bINTO\s+[\w.]+/INTO/rig;
         return 0 if $text !~ /\A\s*(?:INSERT|UPDATE|DELETE|SELECT)\b/i;
         return 0 if grep { !$HARMLESS{ lc $_ } } $text =~ /([\w.]+)\s*\(/g;
     }
