@@ -251,7 +251,7 @@ function createSnapshotRows(list, useTimes) {
     ring.add(change);
     isPaused ||= mayMissReload();
     if (isPaused) {
-      if (current.error?.code === NOT_ADDRESSED && !mustLoad && isOurs(change)) invalidate(); // addressed again
+      if (mayEndRefusal(operation) && !mustLoad && isOurs(change)) invalidate();
       await loading;
     } else if (follow(change)) {
       steps.hold(x);
@@ -260,6 +260,12 @@ function createSnapshotRows(list, useTimes) {
       await reload();
     }
   }
+
+  /** The user is addressed again, or has fewer rows. */
+  const mayEndRefusal = (operation) => {
+    const { code } = current.error ?? {};
+    return code === NOT_ADDRESSED || (code === TOO_MANY_ROWS && operation === 'delete');
+  };
 
   /**
    * Until the response, the rows may have changed without notifications: the relay does not send a `reload` for changes

@@ -594,6 +594,27 @@ test('a user who is no longer addressed loses the rows, and the list requests th
   assert.deepEqual([list.rows, list.error], [[{ id: 1 }, { id: 2 }], undefined]);
 });
 
+test('after an error for too many rows, the list requests the rows again when a row is deleted', async (t) => {
+  const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }, { id: 2 }]);
+  socket.sends({ t: 'reload', source: 't', rule: 'default' });
+  tick(1000);
+  await turn();
+  rejectRows(socket, 113);
+  await turn();
+  assert.deepEqual([list.rows, list.error.code], [[{ id: 1 }, { id: 2 }], 113]);
+  socket.sends(create(11, { id: 3 }));
+  tick(120_000);
+  await turn();
+  assert.equal(socket.frames('rows').length, 2);
+  socket.sends(remove(12, { id: 2 }));
+  tick(121_000);
+  await turn();
+  assert.equal(socket.frames('rows').length, 3);
+  respond(socket, '13:13:', [{ id: 1 }, { id: 3 }]);
+  await turn();
+  assert.deepEqual([list.rows, list.error], [[{ id: 1 }, { id: 3 }], undefined]);
+});
+
 test('error 100 is reported, and the request is repeated with growing delays', async (t) => {
   t.mock.method(Math, 'random', () => 0.999);
   const { tick, socket, list, errors } = await start(t);
