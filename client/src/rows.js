@@ -251,7 +251,7 @@ function createSnapshotRows(list, useTimes) {
     ring.add(change);
     isPaused ||= mayMissReload();
     if (isPaused) {
-      if (mayEndRefusal(operation) && !mustLoad && isOurs(change)) invalidate();
+      if (mayEndRejection(operation) && !mustLoad && isOurs(change)) invalidate();
       await loading;
     } else if (follow(change)) {
       steps.hold(x);
@@ -262,7 +262,7 @@ function createSnapshotRows(list, useTimes) {
   }
 
   /** The user is addressed again, or has fewer rows. */
-  const mayEndRefusal = (operation) => {
+  const mayEndRejection = (operation) => {
     const { code } = current.error ?? {};
     return code === NOT_ADDRESSED || (code === TOO_MANY_ROWS && operation === 'delete');
   };
