@@ -5,7 +5,8 @@
 #include "plan/plan.h"
 
 /*
- * The next three deny a row that cannot be evaluated. A denial is counted and logged as a warning.
+ * The next three functions deny a row that cannot be evaluated. A denial is counted and logged as a
+ * warning.
  */
 
 /* True when the rule denies all rows, because one of its columns was dropped. */

@@ -126,8 +126,8 @@ on_ended(struct workers *workers, struct worker *worker, int status)
     } else if (has_failed && !was_restart) {
         log_error("workers", "worker failed to start, stopping all", LOG_INT("pid", pid));
         stop(workers, RELAY_EXIT_FAILED);
-        /* for example while a certificate is being replaced; the other workers serve clients */
     } else if (has_failed) {
+        /* For example while a certificate is being replaced. The other workers serve clients. */
         log_error("workers", "worker failed to start, starting another", LOG_INT("pid", pid));
     } else if (WIFSIGNALED(status)) {
         log_error("workers", "worker was killed, starting another", LOG_INT("pid", pid),

@@ -67,7 +67,7 @@ feed_copy_members(struct feed *feed)
     feed_flush_socket(feed);
 }
 
-/* Leaves the LSN 0, which sorts before all WAL. */
+/* Does not set the LSN: it stays 0, so that copied members sort before all WAL. */
 static void
 put_common(unsigned char *frame, char kind, size_t len, uint64_t ordinal)
 {

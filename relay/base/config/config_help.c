@@ -1,4 +1,4 @@
-/* config_help.c: prints the table of settings, required ones first. */
+/* config_help.c: prints the table of settings, the most important ones first. */
 #include <stdio.h>
 #include <string.h>
 

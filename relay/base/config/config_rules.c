@@ -310,7 +310,8 @@ is_default(const struct config *config, const char *section, const char *key)
 }
 
 /*
- * A cluster distributes shards to its primaries, and their number is fixed once it has data. If a
+ * A cluster distributes the shards over its primaries, and the number of shards is fixed once it
+ * has data. If a
  * failover is possible, PostgreSQL must retain the WAL of changes that no replica has stored: a
  * primary may reply and then hang, or be disconnected from its replicas but not from this relay.
  */

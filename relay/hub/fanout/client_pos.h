@@ -14,7 +14,7 @@
 struct backlog {
     struct cursor behind; /* a cursor before all of them */
     struct tally waiting;
-    /* the notifications of these whose ack state was requested from the store */
+    /* those notifications in `waiting` whose ack state was requested from the store */
     struct tally queried;
     struct tally found; /* after a resume, the notifications that were read from the inbox */
     bool is_checked;    /* all of them were found in the inbox */

@@ -115,8 +115,8 @@ backlog_remove(struct session *session, const struct notification *notification)
     *cursor_in(&backlog->behind, notification->shard) = entry_id_of_score(notification->score);
     if (backlog->waiting.count > 0 || backlog->waiting.sum == 0)
         return;
-    backlog->waiting.sum =
-        0; /* one of the removed ones was not counted: another notification is still pending */
+    /* A removed notification was not in the tally, so another one that is in it remains. */
+    backlog->waiting.sum = 0;
     backlog->is_lost = true;
 }
 

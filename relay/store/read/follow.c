@@ -72,8 +72,9 @@ follow_seek(struct server_reader *server)
 }
 
 /*
- * A merge waits as long as a notification may wait for another shard. The stream entries that it
- * waits for may follow such a notification. Then the merge ends after that wait and one check.
+ * A notification waits at most READER_ORDER_WAIT_S for another shard. The stream entries that the
+ * merge needs may come after such a notification in their stream. So while a notification waits,
+ * the merge has twice that time, plus one check.
  */
 static bool
 is_overdue(const struct server_reader *server)

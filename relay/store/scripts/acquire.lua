@@ -8,7 +8,7 @@
 local progress, prefix = KEYS[1], KEYS[1]:match('^(.*)' .. KEY_PROGRESS)
 local meta = prefix .. KEY_META
 
--- A store serves one database, with any slot name. An older store contains only the cluster's
+-- A store serves one database. The slot name is checked below. An older store contains only the cluster's
 -- identifier, and accepts the first database of that cluster.
 local function rejection_by(key)
     local kept = redis.call('HMGET', key, 'system', 'database', 'database_name')

@@ -88,7 +88,8 @@ if run and run ~= known[2] then
     end
 end
 
--- Clients may also depend on these transactions.
+-- Clients may have received these membership changes and reloads, so rows must contain their
+-- transactions.
 local changes = {}
 for _, change in ipairs(redis.call('XREVRANGE', prefix .. KEY_CONTROL, '+', '-', 'COUNT', STORE_NEWEST_CHANGES)) do
     for i = 1, #change[2], 2 do

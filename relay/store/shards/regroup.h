@@ -5,8 +5,8 @@
 #include "store/shards/shard.h"
 
 /*
- * The store is up while all of its shards are up. In a cluster it goes up without some of them
- * three seconds after they stopped replying: PostgreSQL retains the WAL with their notifications
+ * The store is up while all of its shards are up. In a cluster it goes up without shards that
+ * have not replied for three seconds: PostgreSQL retains the WAL with their notifications
  * until they return. At the start all shards are required.
  */
 void regroup_open(struct store *store);
