@@ -15,6 +15,7 @@
 #include "base/output_settings.h"
 #include "encode/encode.h"
 #include "rows/key.h"
+#include "rows/logged.h"
 #include "rows/overdue.h"
 #include "rows/recipient.h"
 #include "rows/scan.h"
@@ -83,6 +84,7 @@ open_relation(struct call *call)
         return false;
     call->tree = tree_check(call->relation);
     row_key_read(&call->key, call->relation);
+    logged_check(call->rule, call->relation, &call->key, call->tree);
     return true;
 }
 

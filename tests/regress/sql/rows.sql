@@ -390,6 +390,32 @@ SELECT count(*) FROM clairon.doctor() WHERE check_name LIKE 'index of live rule 
 DROP TABLE i, parted;
 DROP FUNCTION scans(text);
 DELETE FROM clairon.member;
+
+-- rows are rejected while the WAL lacks changes, or columns of old rows, that lists need
+CREATE TABLE w (id int PRIMARY KEY, owner text NOT NULL, state int NOT NULL) PARTITION BY RANGE (id);
+CREATE TABLE w_1 PARTITION OF w FOR VALUES FROM (1) TO (10);
+ALTER TABLE w_1 REPLICA IDENTITY FULL;
+INSERT INTO w VALUES (1, 'u1', 1);
+SELECT clairon.watch('w', 'USER', 'owner', only_when => 'state > 0', live => true);
+ALTER TABLE w_1 REPLICA IDENTITY DEFAULT;
+SELECT row FROM clairon.rows('w', 'u1') AS row;
+SELECT row FROM clairon.live_rows('w', 'default', 'u1', '{}', 10, 1000) AS row;
+CREATE UNIQUE INDEX w_some ON w_1 (id, owner);
+ALTER TABLE w_1 REPLICA IDENTITY USING INDEX w_some;
+SELECT row FROM clairon.rows('w', 'u1') AS row;
+CREATE UNIQUE INDEX w_all ON w_1 (id, owner, state);
+ALTER TABLE w_1 REPLICA IDENTITY USING INDEX w_all;
+SELECT row FROM clairon.rows('w', 'u1') AS row;
+CREATE TABLE w_2 PARTITION OF w FOR VALUES FROM (10) TO (20);
+SELECT row FROM clairon.rows('w', 'u1') AS row;
+ALTER TABLE w_2 REPLICA IDENTITY NOTHING;
+SELECT row FROM clairon.rows('w', 'u1') AS row;
+DROP TABLE w_2;
+ALTER TABLE w_1 SET UNLOGGED;
+SELECT row FROM clairon.rows('w', 'u1') AS row;
+ALTER TABLE w_1 SET LOGGED;
+SELECT row FROM clairon.rows('w', 'u1') AS row;
+DROP TABLE w;
 DROP FUNCTION receive(), differences(regclass, text, text, jsonb), found(text, text[]), ids(text, text, jsonb);
 DROP TABLE sent;
 DROP TYPE pair, mood, amount;
