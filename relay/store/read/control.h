@@ -17,10 +17,11 @@ void control_handle_changes(const struct reader_events *events, const struct red
 #define CONTROL_NEWEST_MAX 100
 
 /*
- * Called after a reconnect. `newest`: up to CONTROL_NEWEST_MAX entries of the control queue, newest
- * first. Delivers the reloads after `at`, and advances it to the newest entry. If some entries
- * after `at` are missing, any rule may have been reloaded. If `at` is "", there is no position yet,
- * and these entries are delivered: their transactions may not be visible to all snapshots.
+ * Called after a reconnect. `newest`: up to CONTROL_NEWEST_MAX entries of the control stream,
+ * newest first. Delivers the reloads after `at`, and advances it to the newest entry. If some
+ * entries after `at` are missing, any rule may have been reloaded. If `at` is "", there is no
+ * position yet, and these entries are delivered: their transactions may not be visible to all
+ * snapshots.
  */
 void control_handle_newest(const struct reader_events *events, const struct redisReply *newest,
                            char at[ENTRY_ID_TEXT_MAX]);

@@ -3,7 +3,7 @@
 -- relay, number of shards, '1' if all shards are on one server, otherwise ''.
 -- Returns {epoch, newest id ever, 1 if the first stream entry is known, otherwise 0, topic prefix
 -- or '', stored position of the slot or '' (always '' with one shard), newest transactions, {entry
--- of the control queue and transaction id of each of the newest membership changes and reloads}}.
+-- of the control stream and transaction id of each of the newest membership changes and reloads}}.
 local stream, prefix = KEYS[1], ARGV[1]
 -- include: keys.lua
 -- include: last_id.lua
