@@ -268,7 +268,7 @@ check_store_clock(struct store_probe *probe)
 
 /*
  * Between MULTI and DISCARD the server checks the permission of a command but does not run it, so
- * even commands that write have no effect. % stands for the key KEY_DOCTOR.
+ * even commands that write have no effect. % is replaced by the key KEY_DOCTOR.
  */
 static const char *const required_commands[] = {
     "CONFIG GET appendfsync",
