@@ -169,7 +169,7 @@ function createSnapshotRows(list, useTimes) {
     isRequested = false;
     if (mustLoad || isClosed) return; // a gap or `reload` arrived during the load: the response may be stale
     if (!accept(response)) throw STALE;
-    publish({ loading: false, error: undefined });
+    publish({ error: undefined });
   }
 
   async function loadFromRelay() {
@@ -253,9 +253,7 @@ function createSnapshotRows(list, useTimes) {
     if (isPaused) {
       if (mayEndRejection(operation) && !mustLoad && isOurs(change)) invalidate();
       await loading;
-    } else if (follow(change)) {
-      steps.hold(x);
-    } else {
+    } else if (!follow(change)) {
       isPaused = true;
       await reload();
     }
@@ -276,9 +274,13 @@ function createSnapshotRows(list, useTimes) {
   /** Other rules of the table may address other rows to this user. */
   const isOurs = (change) => (rule || !load ? change.rule === (rule ?? 'default') : true);
 
-  /** Applies the change. Returns false if newer rows must be loaded instead. */
+  /**
+   * Applies the change. It appears with all others of its transaction, some of which may not have arrived. Returns
+   * false if newer rows must be loaded instead.
+   */
   function follow(change) {
     change.isLate ||= !table.apply(change.n, change.x);
+    if (!change.isLate) steps.hold(change.x);
     return !change.isLate;
   }
 
@@ -288,7 +290,7 @@ function createSnapshotRows(list, useTimes) {
   }
 
   function showRows() {
-    if (!isPaused) current = { ...current, rows: table.rows() };
+    if (!isPaused) current = { ...current, rows: table.rows(), loading: false };
     if (!isClosed) show(current);
   }
 

@@ -1,38 +1,56 @@
 // steps.js: shows the changes of a transaction together.
 
 const HOLD_MS = 5;
+const BURST_CHANGES = 16; // more no longer fit into the first packets of a connection
+const BURST_HOLD_MS = 200;
 
 /**
  * The relay sends each change of a transaction in a separate frame, and does not mark the last one. So show() is called
- * when no other change has arrived for HOLD_MS. In a steady stream it is called between two transactions, at most every
- * HOLD_MS.
+ * when no other change has arrived for HOLD_MS; after a burst of changes for BURST_HOLD_MS, because further changes may
+ * wait for the network. In a steady stream it is called between two transactions, at most every HOLD_MS.
  */
 export function createSteps(show) {
   let last; // the transaction of the last change
+  let count = 0; // changes of the burst
+  let heldSince; // time of the first change that is not shown
   let hasMore = false; // a change has arrived since the timer was started
-  let isDue = false; // show before the next transaction
+  let wasLate = false; // a timer since heldSince
   let timer; // undefined: all changes are shown
+  let dueAt; // time of the timer
 
   /** Call it before a change of transaction `x` is applied. */
   function begin(x) {
-    if (isDue && x !== last) end();
+    if (timer && x !== last && performance.now() >= heldSince + HOLD_MS) end();
   }
 
   /** Call it when the change has been applied. */
   function hold(x) {
     last = x;
+    count += 1;
     hasMore = !!timer;
-    timer ??= setTimeout(onTimer, HOLD_MS);
+    if (timer) return;
+    heldSince = performance.now();
+    wasLate = false;
+    startTimer();
   }
 
+  function startTimer() {
+    const ms = count > BURST_CHANGES ? BURST_HOLD_MS : HOLD_MS;
+    timer = setTimeout(onTimer, ms);
+    dueAt = performance.now() + ms;
+  }
+
+  /** A timer is late if the event loop was blocked. Then changes may have arrived that are not handled yet. */
   function onTimer() {
-    if (!hasMore) {
-      end();
+    const isLate = !wasLate && performance.now() > dueAt + HOLD_MS;
+    if (hasMore || isLate) {
+      wasLate ||= isLate;
+      hasMore = false;
+      startTimer();
       return;
     }
-    hasMore = false;
-    isDue = true;
-    timer = setTimeout(onTimer, HOLD_MS);
+    count = 0;
+    end();
   }
 
   function end() {
@@ -43,7 +61,6 @@ export function createSteps(show) {
   function close() {
     clearTimeout(timer);
     timer = undefined;
-    isDue = false;
   }
 
   return { begin, hold, isHolding: () => !!timer, close };

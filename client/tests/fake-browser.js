@@ -77,8 +77,8 @@ export function tokenOf(sub) {
 }
 
 /**
- * Fake timers that the test advances: `kind` is setTimeout or setInterval, the other one is unchanged.
- * The fake timers of node:test lose timers on Node 18.
+ * Fake timers and performance.now(), which the test advances: `kind` is setTimeout or setInterval, the other one is
+ * unchanged. The fake timers of node:test lose timers on Node 18.
  */
 export function handTimers(t, kind) {
   const waiting = new Map(); // id -> { at, every, act }
@@ -90,6 +90,7 @@ export function handTimers(t, kind) {
     return last;
   });
   t.mock.method(globalThis, kind.replace('set', 'clear'), (id) => { waiting.delete(id); });
+  t.mock.method(performance, 'now', () => now);
 
   function fire(id, { every, act }) {
     if (every) waiting.get(id).at += every;
@@ -98,14 +99,18 @@ export function handTimers(t, kind) {
   }
 
   /** Advances the clock by `ms` and runs the due timers in order. */
-  return function tick(ms) {
+  function tick(ms) {
     const end = now + ms;
     for (;;) {
       const [due] = [...waiting].filter(([, { at }]) => at <= end).sort(([, a], [, b]) => a.at - b.at);
       if (!due) break;
-      now = due[1].at;
+      now = Math.max(now, due[1].at);
       fire(...due);
     }
     now = end;
-  };
+  }
+
+  /** Advances the clock while the event loop is blocked: due timers run with the next tick. */
+  tick.block = (ms) => { now += ms; };
+  return tick;
 }

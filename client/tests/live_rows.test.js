@@ -9,7 +9,10 @@ import { fakeRelay, msg, until } from './fake-relay.js';
 // Import them first: the fake clock must not advance during an import.
 for (const name of ['rows.js', 'timed_rows.js']) await import(new URL(name, import.meta.resolve('clairon')));
 
-const HOLD_MS = 5; // of steps.js
+// Of steps.js.
+const HOLD_MS = 5;
+const BURST_CHANGES = 16;
+const BURST_HOLD_MS = 200;
 
 let ids = 0;
 let clock; // of the current test: tick(ms)
@@ -218,6 +221,7 @@ test('more changes during a load than the ring contains cause another load, not 
   await turn();
   respond(socket, '5:96:5', [{ id: 0, a: 75 }, { id: 1 }]); // a long transaction, 5, does not matter
   await turn();
+  tick(BURST_HOLD_MS);
   assert.deepEqual(list.rows, [{ id: 0, a: 1099 }, { id: 1 }]);
 });
 
@@ -244,6 +248,67 @@ test('the changes of a transaction appear together, even if each arrives in a se
   assert.deepEqual([list.rows, states], [[], []]);
   tick(2 * HOLD_MS);
   assert.deepEqual(states, [[{ id: 1 }, { id: 2 }, { id: 3 }]]);
+});
+
+test('the changes of a long transaction appear together despite short interruptions of the network', async (t) => {
+  const { tick, socket, states } = await loaded(t, '10:10:', []);
+  states.length = 0;
+  for (let id = 0; id <= BURST_CHANGES; id += 1) socket.sends(create(10, { id }));
+  tick(BURST_HOLD_MS);
+  socket.sends(create(10, { id: BURST_CHANGES + 1 }));
+  tick(BURST_HOLD_MS);
+  assert.equal(states.length, 0);
+  tick(BURST_HOLD_MS);
+  assert.deepEqual(states.map((rows) => rows.length), [BURST_CHANGES + 2]);
+});
+
+test('in a burst, short interruptions do not split the next transaction either', async (t) => {
+  const { tick, socket, states } = await loaded(t, '10:10:', []);
+  states.length = 0;
+  for (let id = 0; id <= BURST_CHANGES; id += 1) socket.sends(create(10, { id }));
+  tick(2 * HOLD_MS);
+  socket.sends(create(11, { id: 'a' }));
+  tick(BURST_HOLD_MS - 1);
+  socket.sends(create(11, { id: 'b' }));
+  tick(2 * BURST_HOLD_MS);
+  assert.deepEqual(states.map((rows) => rows.length), [BURST_CHANGES + 1, BURST_CHANGES + 3]);
+  socket.sends(create(12, { id: 'c' }));
+  tick(HOLD_MS);
+  assert.equal(states.length, 3, 'the burst has ended');
+});
+
+test('changes that arrive during a load appear with later changes of their transaction', async (t) => {
+  const { tick, socket, list, states } = await start(t);
+  socket.sends(create(10, { id: 1 }));
+  respond(socket, '10:10:', []);
+  for (let i = 0; i < 3; i += 1) await new Promise(setImmediate);
+  tick(HOLD_MS - 1);
+  socket.sends(create(10, { id: 2 }));
+  tick(2 * HOLD_MS);
+  assert.deepEqual(states, [[], [{ id: 1 }, { id: 2 }]]);
+  assert.equal(list.loading, false);
+});
+
+test('the changes of a transaction appear together after the event loop was blocked', async (t) => {
+  const { tick, socket, states } = await loaded(t, '10:10:', []);
+  states.length = 0;
+  socket.sends(create(10, { id: 1 }));
+  tick.block(10 * HOLD_MS);
+  tick(0);
+  socket.sends(create(10, { id: 2 }));
+  tick(2 * HOLD_MS);
+  assert.deepEqual(states, [[{ id: 1 }, { id: 2 }]]);
+});
+
+test('late timers delay a transaction only once', async (t) => {
+  const { tick, socket, states } = await loaded(t, '10:10:', []);
+  states.length = 0;
+  socket.sends(create(10, { id: 1 }));
+  for (const shown of [0, 1]) {
+    tick.block(10 * HOLD_MS);
+    tick(0);
+    assert.equal(states.length, shown);
+  }
 });
 
 test('the list shows each transaction of a steady stream as a whole', async (t) => {
