@@ -95,6 +95,13 @@ CREATE FUNCTION clairon.live_faults(relation regclass, name text)
             WHERE attrelid = relation AND attname = ANY (clairon.live_key(relation))),
         leaf) AS old (missing)
     WHERE missing IS NOT NULL
+    UNION ALL
+    SELECT 'object_not_in_prerequisite_state',
+           format('the WAL does not contain changes of the unlogged table %s', leaf),
+           format('Run ALTER TABLE %s SET LOGGED.', leaf)
+    FROM clairon.doctor_leaves(relation) AS leaf
+    JOIN pg_class AS class ON class.oid = leaf
+    WHERE relpersistence = 'u'
 $$;
 
 -- The tables of a live rule without an index on its target column; for a composite audience, on any
