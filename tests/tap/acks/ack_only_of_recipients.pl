@@ -29,7 +29,7 @@ wait_until('the notification is pending for the recipient', sub { exists state_o
 $outsider->ack($id);
 $insider->ack($id, $id, uc $id);
 wait_until('the ack is stored', sub { state_of($id)->{insider} > 0 });
-is_deeply([ keys %{ state_of($id) } ], ['insider'], 'a user who did not receive the notification has not acknowledged it');
+is_deeply([ keys %{ state_of($id) } ], ['insider'], 'an ack by a user who did not receive the notification does not count');
 $again->run_until('the other session receives the acked message', sub { acked_ids($again) });
 is_deeply([ acked_ids($again) ], [$id], 'an id repeated three times in one ack is confirmed once');
 
@@ -43,9 +43,9 @@ $own->ack($after);
 wait_until('the ack is stored', sub { (state_of($after)->{late} // 0) > 0 });
 pass('an ack that arrives before the delivery report counts');
 is($store->execute('ZSCORE', $store->of($after, 'due'), "$after:late"), undef, 'the notification is not due');
-$receiver->run_until('the session that received the notification receives the acked message',
+$receiver->run_until('the session of the recipient receives the acked message',
     sub { grep { $_ eq $after } acked_ids($receiver) });
-pass('the session that received the notification receives the acked message');
+pass('the session of the recipient receives the acked message');
 is($_->metric('clairon_store_errors_total'), 0, 'the store returns no errors') for $near, $proxied;
 
 done_testing();

@@ -48,7 +48,7 @@ is(scalar(() = attempts_by_source($client) =~ /quick:2/g), 1, 'retries use the a
 wait_until('the other deliveries are reported', sub { due_in($slow, 'u1') && due_in($usual, 'u1') });
 ok(due_in($slow, 'u1') <= $HOUR, 'the longer ack timeout of a rule applies');
 ok(due_in($usual, 'u1') > 12 * $HOUR, 'a rule without a timeout uses delivery.ack_timeout');
-unlike(attempts_by_source($client), qr/usual:1/, 'a rule without a timeout is not retried before delivery.ack_timeout');
+unlike(attempts_by_source($client), qr/usual:1/, 'without a timeout in the rule, no retry is sent before delivery.ack_timeout');
 $client->ack($slow, $usual);
 
 # A redriven notification keeps the timeout of its rule.

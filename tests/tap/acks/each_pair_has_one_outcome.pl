@@ -243,9 +243,9 @@ for my $id (sort keys %message)
 }
 is_deeply(\@wrong, [], 'each pair is in one valid state');
 note join ', ', map { "$seen{$_} $_" } sort keys %seen;
-cmp_ok(scalar(keys %seen), '>=', 2, 'the run reaches several states');
+cmp_ok(scalar(keys %seen), '>=', 2, 'the pairs are in at least two different states');
 
-# The store's indexes agree with each other.
+# The store's indexes are consistent.
 my %pending = map { @{ $store->execute('HGETALL', $_) } } $store->keys('pending');
 is($store->pending, scalar(keys %pending), 'each pending notification has one pending stream entry');
 my @inconsistent;
@@ -268,6 +268,6 @@ for my $user (@USERS)
         push @inconsistent, "the inbox of $user has $id" unless ($store->execute('HGET', $store->of($id, "ack:$id"), $user) // '') eq '0';
     }
 }
-is_deeply(\@inconsistent, [], 'the indexes of the store agree');
+is_deeply(\@inconsistent, [], 'the indexes of the store are consistent');
 
 done_testing();

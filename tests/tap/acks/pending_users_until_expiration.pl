@@ -38,7 +38,7 @@ $one->run_until('the relay has processed pending input', sub { 1 });
 is(scalar(of_mark($one, 'open')), $one_before, 'a user who acknowledged receives no retry');
 my $late = $relays[0]->client('u3');
 notify('USER', 'u3', 'mark', '');
-$late->run_until('the notification for this user alone arrives', sub { of_mark($late, 'mark') });
+$late->run_until('the notification addressed only to this user arrives', sub { of_mark($late, 'mark') });
 $late->ack($late->wait_for('msg')->{n}{metadata}{id});
 is(scalar(of_mark($late, 'open')), 0, 'a user who connects later does not receive the notification');
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");

@@ -118,7 +118,7 @@ sub check_deferred
     $waits->{client}->ack($first);
     wait_until('the first notification is acknowledged', sub { $store->pending == 1 });
     my $own = notify('USER', 'waits', 'own', q{ack_required => true, ack_timeout => '1 hour'});
-    $waits->{client}->run_until('the notification for this user alone arrives', sub { has($waits, 'own') });
+    $waits->{client}->run_until('the notification addressed only to this user arrives', sub { has($waits, 'own') });
     is(has($waits, 'held'), 0, 'a queued notification is withheld after the user left one part');
     $waits->{client}->ack($own);
     wait_until('the notification is acknowledged', sub { $store->pending == 1 });

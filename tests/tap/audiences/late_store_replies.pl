@@ -80,7 +80,7 @@ sub begin
     $_->close for $one, $two, $client;
 }
 
-# The in-flight window is full, so the relay queries the store whether the notification is pending. Another device
+# The in-flight window is full, so the relay checks in the store whether the notification is pending. Another device
 # acknowledges it, and the user leaves the group before the reply arrives.
 {
     member('t3', 'u3', 1);
@@ -143,7 +143,7 @@ sub reader_reconnected
     received_so_far($client, 'u5');
     notify('TEAM', 't5', 'secret');
     ok(!(grep { $_ eq 'secret' } received_so_far($client, 'u5')),
-        'the relay requests a reply again if it is older than a membership change');
+        'the relay repeats a request whose reply predates a membership change');
     $client->close;
 }
 

@@ -25,7 +25,7 @@ wait_until('one user has left', sub { members() == 1 });
 
 my $left = $relay->client('m2');
 notify('USER', 'm2', 'own', 'ack_required => true');
-$left->run_until('the notification for this user alone arrives', sub { of_mark($left, 'own') });
+$left->run_until('the notification addressed only to this user arrives', sub { of_mark($left, 'own') });
 is(scalar(of_mark($left, 'secret')), 0, 'a former member does not receive the notification at connect');
 my ($status, $body) = $relay->get('/v1/poll?wait=0', Authorization => 'Bearer ' . token(sub => 'm2'));
 unlike($body, qr/secret/, 'a poll of the former member does not return the notification');

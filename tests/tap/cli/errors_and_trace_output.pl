@@ -181,8 +181,8 @@ $one->run_until('the notification arrives', sub { of_mark($one, 'plain') });
 ($code, $out) = clairon('trace', '--json', $plain);
 is_deeply([ map { $_->{stage} } @{ JSON::decode_json($out)->{events} } ], [ 'committed', 'stored' ],
     'a notification without ack_required has a trace');
-is((clairon('trace', '01890000-0000-7000-8000-000000000000'))[0], 1, 'an unknown id exits with 1');
-is((clairon('trace', 'x'))[0], 2, 'an invalid id exits with 2');
+is((clairon('trace', '01890000-0000-7000-8000-000000000000'))[0], 1, 'trace exits with 1 for an unknown id');
+is((clairon('trace', 'x'))[0], 2, 'trace exits with 2 for an invalid id');
 
 # After a nack, a retry waits for the longer of the delay and the backoff.
 my $nacked = notify('USER', 'u1', 'nacked', '');

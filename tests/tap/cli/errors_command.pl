@@ -77,7 +77,7 @@ for my $verb ('redrive', 'drop')
     is((errors($verb, '--id', $ids[0], '--id', $ids[1]))[0], 2, 'two --id options are rejected, because only the last one would apply');
     is(entries(), $before, "$verb with two --id changes no entry");
 }
-is((errors('list', $unknown))[0], 0, 'an empty list with a filter exits with 0');
+is((errors('list', $unknown))[0], 0, 'list exits with 0 if no entry matches the filter');
 
 # A dry run changes nothing.
 for my $verb ('redrive', 'drop')
@@ -92,7 +92,7 @@ is((errors('list', '--dry-run'))[0], 2, 'list rejects --dry-run');
 
 # One of several ids is unknown.
 ($code, $out, $err) = errors('drop', $ids[0], $unknown, $ids[1]);
-is($code, 1, 'one unknown id of three exits with 1');
+is($code, 1, 'drop exits with 1 if one of three ids is unknown');
 is($out, "dropped 2 entries\n", 'the known ids are dropped');
 is($err, "clairon errors: no entry of the error log has id $unknown\n", 'the error names the unknown id');
 ($code, $out, $err) = errors('redrive', $ids[2], uc $ids[2]);
@@ -103,7 +103,7 @@ is(entries(), 0, 'the redriven entry is deleted');
 # Entries without users cannot be redriven.
 $store->execute('XADD', $store->shared('errors'), '*', id => $unknown, reason => 'undecodable', attempts => 0, users => '[]', data => '{}', route => '');
 ($code, $out) = errors('redrive', $unknown);
-is($code, 1, 'an id that cannot be redriven exits with 1');
+is($code, 1, 'redrive exits with 1 if the entry cannot be redriven');
 like($out, qr/^skipped 1 entry: no pending user/m, 'a skipped redrive prints the reason');
 is((errors('redrive', '--all'))[0], 0, '--all skips a dead letter that cannot be redriven');
 is((errors('drop', $unknown))[1], "dropped 1 entry\n", 'a dead letter that cannot be redriven can be dropped');

@@ -82,7 +82,7 @@ is($waiting, $left, 'each notification is pending once');
 my $primary = $cluster->primary_of($shard);
 $primary->execute('WAIT', 1, 0);
 $primary->kill9;
-is_deeply([ ($relay->run('trace', $_))[0] ], [0], 'a trace waits for a failover') for $ids[-1];
+is_deeply([ ($relay->run('trace', $_))[0] ], [0], 'the command trace waits until the failover ends') for $ids[-1];
 $cluster->end;
 
 # Commands also follow the sentinels of a store.
@@ -100,8 +100,8 @@ for my $word ('word', 'wrong')
 {
     $other->write_file($file, "$word\n");
     my ($code, undef, $err) = $other->run('errors', 'list', '--store.sentinel_user=watcher', "--store.sentinel_password_file=$file");
-    is($code, $word eq 'word' ? 0 : 1, "the sentinels check the $word");
-    like($err, $word eq 'word' ? qr/^$/ : qr/WRONGPASS/, 'the error is printed');
+    is($code, $word eq 'word' ? 0 : 1, "the sentinels check the password \"$word\"");
+    like($err, $word eq 'word' ? qr/^$/ : qr/WRONGPASS/, 'only the wrong password causes an error message');
 }
 my $seen = Clairon::Test::scratch() . '/replies';    # a list would not be shared with the proxy, a separate process
 my $proxy = Clairon::Test::proxy($sentinels->{sentinels}[0]{socket}, edit => sub {
@@ -115,7 +115,7 @@ is(-s $seen, 3, 'the command queries the sentinels until the failover ends');
 
 my $former = $sentinels->primary;
 $sentinels->{sentinels}[0]->kill9;
-is(($other->run('errors', 'list'))[0], 0, 'one sentinel may be unreachable');
+is(($other->run('errors', 'list'))[0], 0, 'a command succeeds while one sentinel is unreachable');
 $former->execute('WAIT', 2, 0);
 $former->kill9;
 my ($code, $list) = $other->run('errors', 'list', '--json');

@@ -80,7 +80,7 @@ wait_until('the relay is ready without the shards of the lost node',
     sub { $relay->metric('clairon_store_unavailable_shards') > 0 && ($relay->get('/readyz'))[0] == 200 });
 $id = change_row();
 wait_versions('while the node is lost', $client, $id, 3);
-is_deeply([ map { versions($client, $_, $id) } @TABLES ], [ 3, 3 ], 'without the node, only the change in shard 0 is received');
+is_deeply([ map { versions($client, $_, $id) } @TABLES ], [ 3, 3 ], 'while the node is down, only the change in shard 0 is received');
 $lost->start;
 wait_versions('after the node returns', $client, $id, 1, 2, 3);
 is_deeply(unmarked($client), [], 'late changes are marked as retries');

@@ -96,7 +96,7 @@ for my $case ([ 'a killed node', sub { $lost->kill9 }, sub { $lost->start } ],
         "$what: group notifications are delayed");
     is($relay->client($others[0], pos => $clients{ $others[0] }->pos)->wait_for('bye')->{code}, 4201, "$what: the relay closes a new client");
     is(Clairon::Test::RawSocket->new($relay)->request(POST => '/v1/ack', Authorization => 'Bearer ' . token(sub => $others[0]),
-        ':body' => '{"ids":["01a20a09-00d5-8f2d-85c4-8e37214b4767"]}')->{status}, 503, "$what: acknowledgements without a shard are rejected");
+        ':body' => '{"ids":["01a20a09-00d5-8f2d-85c4-8e37214b4767"]}')->{status}, 503, "$what: an acknowledgement whose shard is unknown is rejected");
     $return->();
     for my $table (qw(one many)) { wait_received("$what returns", $table, @users) }
     wait_acked("$what returns", map { "clairon:{$_}:stream" } 0 .. 15);

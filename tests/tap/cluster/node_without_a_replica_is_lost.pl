@@ -95,11 +95,11 @@ sub check_new_clients
     my $stream = Clairon::Test::EventStream->open($second, $away[0]);
     $poll->begin(GET => '/v1/poll', Authorization => 'Bearer ' . token(sub => $away[0]));
     my $bye = $second->client($away[0])->wait_for('bye');
-    is($bye->{code}, 4201, "$what: a new client of its users receives a bye");
+    is($bye->{code}, 4201, "$what: a new client of a lost shard receives a bye");
     cmp_ok($bye->{in}, '>=', 5000, "$what: the bye has a reconnect delay");
     my $response = $poll->read_response;
-    is("$response->{status} $response->{headers}{'retry-after'}", '503 5', "$what: a poll of its users is rejected");
-    return is(join(' ', map { "$_->{t} " . ($_->{code} // '') } $stream->wait_end), 'bye 4201', "$what: an SSE stream of its users ends");
+    is("$response->{status} $response->{headers}{'retry-after'}", '503 5', "$what: a poll of a lost shard is rejected");
+    return is(join(' ', map { "$_->{t} " . ($_->{code} // '') } $stream->wait_end), 'bye 4201', "$what: an SSE stream of a lost shard ends");
 }
 
 sub confirmed { return $pg->safe_psql('postgres', 'SELECT confirmed_flush_lsn FROM pg_replication_slots') }
@@ -113,7 +113,7 @@ my $lost = (grep { $_ != $cluster->primary_of(0) } map { $cluster->primary_of($s
 my %is_lost = map { $_ => $cluster->primary_of($shard{$_}) == $lost } @users;
 @away = grep { $is_lost{$_} } @users;
 @others = grep { !$is_lost{$_} } @users;
-ok(@away && grep({ $_ eq 'u1' } @others), sprintf('%d users of the lost node, %d of others', scalar @away, scalar @others));
+ok(@away && grep({ $_ eq 'u1' } @others), sprintf('%d users are on the lost node, %d on other nodes', scalar @away, scalar @others));
 
 for my $case ([ 'a killed node', sub { $lost->kill9 }, sub { $lost->start } ],
     [ 'a paused node', sub { $cluster->pause($lost) }, sub { $cluster->resume($lost) } ],
@@ -138,8 +138,8 @@ for my $case ([ 'a killed node', sub { $lost->kill9 }, sub { $lost->start } ],
     like(substr($relay->log_text, $log), qr/shards are unavailable: storing and delivering without them.* shards="[\d,]+"/, "$what: the missing shards are logged");
     is($relay->metric('clairon_store_unavailable_shards') > 0, 1, "$what: the missing shards are counted");
     is(($relay->get('/readyz'))[0], 200, "$what: the relay is ready");
-    is(join(' ', map { ack_status($_) } $away[0], $others[0]), '503 204', "$what: only acknowledgements of its users over HTTP are rejected");
-    is(publish_status($away[0]), 503, "$what: notifications for its users are rejected");
+    is(join(' ', map { ack_status($_) } $away[0], $others[0]), '503 204', "$what: over HTTP, only acknowledgements for the node are rejected");
+    is(publish_status($away[0]), 503, "$what: notifications for users of the node are rejected");
     check_new_clients($what) if $what eq 'a killed node';
     # A client of another node's shard connects.
     my $new = $relay->client($others[0]);

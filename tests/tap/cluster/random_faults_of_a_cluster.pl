@@ -196,8 +196,8 @@ my %faults = (
     'connections to a node are cut' => sub { any_of($cluster->primaries)->execute(qw(CLIENT KILL TYPE normal)) },
     'a replica is promoted on request' => \&planned_failover,
     'a slot moves' => sub { random_move(0) },
-    'a move of a slot stops' => sub { random_move(1) },
-    'a move of a slot stops, and a relay is killed' => sub { my $relay = any_of(@relays); $relay->kill9; $relay->start; random_move(1) },
+    'a move of a slot is interrupted' => sub { random_move(1) },
+    'a move of a slot is interrupted, and a relay is killed' => sub { my $relay = any_of(@relays); $relay->kill9; $relay->start; random_move(1) },
     'a node joins' => \&node_joins,
     'a node leaves' => \&node_leaves,
 );

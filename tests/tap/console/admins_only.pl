@@ -43,7 +43,7 @@ for (@page)
     like($policy, qr/form-action 'none'; frame-ancestors 'none'/, "$_->[1] forbids framing");
     unlike($policy, qr/unsafe/, "$_->[1] allows no unsafe content");
     is($response->{headers}{'x-content-type-options'}, 'nosniff',
-        "$_->[1] has the header X-Content-Type-Options: nosniff");
+        "$_->[1] has X-Content-Type-Options: nosniff");
     unlike($response->{body}, qr{(?:https?:)?//[a-z0-9.-]+\.[a-z]}i, "$_->[1] refers to no other host") if $_->[1] !~ /js$/;
     is(length http(HEAD => $_->[1], token => 0)->{body}, 0, 'HEAD returns no body');
 }
@@ -51,9 +51,9 @@ my $html = http(GET => '/console', token => 0)->{body};
 unlike($html, qr/<script>|<script[^>]*>[^<]|\son[a-z]+=|<style|\sstyle=/i, 'the page contains no inline script or style');
 is(http(POST => '/console', body => '')->{status}, 405, 'the page accepts only GET and HEAD');
 my $folder = http(GET => '/console/', token => 0);
-is_deeply([ $folder->{status}, $folder->{headers}{location} ], [ 308, '../console' ], 'a path with a trailing slash is redirected, also behind a proxy');
+is_deeply([ $folder->{status}, $folder->{headers}{location} ], [ 308, '../console' ], 'a path with a trailing slash is redirected, even behind a proxy');
 is(http(GET => '/console/', relay => $without)->{status}, 404,
-    'a path with a trailing slash returns 404 without the console');
+    'a path with a trailing slash returns 404 if the console is disabled');
 
 # The data is available to admins, and to pages of the same host.
 for (@data)
@@ -61,9 +61,9 @@ for (@data)
     my ($method, $path, $body) = @$_;
     is(http($method, $path, body => $body, token => 0)->{status}, 401, "$path without a token is rejected");
     my $response = http($method, $path, body => $body, claims => { admin => JSON::false, publish => JSON::true });
-    is($response->{status}, 403, "$path without the claim admin is rejected");
-    is($response->{json}{code}, 103, "$path without the claim admin returns code 103");
-    is(http($method, $path, body => $body, claims => { admin => 1 })->{status}, 403, 'a claim admin that is not a boolean is rejected');
+    is($response->{status}, 403, "$path without the admin claim is rejected");
+    is($response->{json}{code}, 103, "$path without the admin claim returns code 103");
+    is(http($method, $path, body => $body, claims => { admin => 1 })->{status}, 403, 'an admin claim that is not a boolean is rejected');
     is(http($method, $path, body => $body, claims => { exp => time() - 60 })->{status}, 401, 'an expired token is rejected');
     is(http($method, $path, body => $body, headers => { Origin => $_ })->{status}, 403, "pages of $_ are rejected")
       for 'https://app.example', 'http://evil.example', 'null';
@@ -81,7 +81,7 @@ is($now->{relay}{feed}, 'streaming', 'the overview reports the feed as streaming
 is($now->{relay}{store}, 'up', 'the overview reports the store as up');
 is($now->{stats}{clairon_gate_connections}, 2, 'the overview counts two connections');
 is($now->{stats}{clairon_gate_connections}, $relay->metric('clairon_gate_connections'), 'the overview agrees with the metrics');
-is($now->{slot}{name}, 'clairon', 'the overview names the slot');
+is($now->{slot}{name}, 'clairon', 'the overview contains the name of the slot');
 cmp_ok($now->{slot}{lag}, '>=', 0, 'the overview contains the lag of the slot');
 is($now->{store}{pending}, 1, 'the overview counts one pending notification');
 is($now->{store}{errors}, 0, 'the overview counts no errors');
@@ -159,8 +159,8 @@ is(change_entry('redrive', $expired->{entry})->{json}{users}, 300,
 # The store is unreachable.
 $store->stop;
 wait_until('the relay has lost its store connection', sub { my $seen = overview(); $seen && !defined $seen->{store} && $seen->{relay}{store} eq 'down' });
-is(http(GET => '/v1/console/errors')->{status}, 503, 'the error log is unavailable without the store');
-is(change_entry('drop', '1-1')->{status}, 503, 'a change is rejected without the store');
+is(http(GET => '/v1/console/errors')->{status}, 503, 'the error log returns 503 while the store is down');
+is(change_entry('drop', '1-1')->{status}, 503, 'a change returns 503 while the store is down');
 $store->start;
 wait_until('the relay has reconnected to the store', sub { defined overview()->{store} });
 is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');

@@ -33,7 +33,7 @@ for ([ GET => '/v1/console/latest' ], [ GET => '/v1/console/rules' ], [ GET => '
     is(http($method, $path, body => $body, relay => $without)->{status}, 404, "$path returns 404 unless gate.console is on");
     is(http($method, $path, body => $body, token => 0)->{status}, 401, "$path without a token is rejected");
     my $response = http($method, $path, body => $body, claims => { admin => JSON::false });
-    is_deeply([ $response->{status}, $response->{json}{code} ], [ 403, 103 ], "$path without the claim admin is rejected");
+    is_deeply([ $response->{status}, $response->{json}{code} ], [ 403, 103 ], "$path without the admin claim is rejected");
     is(http($method, $path, body => $body, headers => { Origin => $_ })->{status}, 403, "pages of $_ are rejected") for 'https://app.example', 'null';
 }
 is(http(POST => '/v1/console/latest', body => {})->{status}, 405, 'each path accepts only its method');
@@ -79,13 +79,13 @@ wait_until('all notifications are pending', sub { user('u7')->{user}{pending} ==
 my @oldest = @{ user('u7')->{user}{oldest} };
 is_deeply([ scalar @oldest, $oldest[0]{topic} ], [ 20, 'app.w1' ], 'the user view returns one page, oldest first');
 
-# A test notification requires the claim publish and is sent from the console page.
-is(http(POST => '/v1/console/notifications', body => $test)->{status}, 403, 'a test notification requires the claim publish');
+# A test notification requires the publish claim and is sent from the console page.
+is(http(POST => '/v1/console/notifications', body => $test)->{status}, 403, 'a test notification requires the publish claim');
 my $sent = http(POST => '/v1/console/notifications', body => $test, claims => { publish => JSON::true }, headers => { Origin => 'http://x' });
 is($sent->{status}, 201, 'a test notification with the claim is accepted');
 $clients[1]->run_until('the notification arrives', sub { of_mark($clients[1], 'test') });
 is((of_mark($clients[1], 'test'))[0]{metadata}{id}, $sent->{json}{id}, 'a test notification is delivered');
-is(http(POST => '/v1/console/notifications', body => $test, claims => { publish => JSON::true, admin => JSON::false })->{status}, 403, 'publish alone does not grant access to the console');
+is(http(POST => '/v1/console/notifications', body => $test, claims => { publish => JSON::true, admin => JSON::false })->{status}, 403, 'the publish claim does not grant access to the console');
 
 # The overview contains topics of pending notifications, the version and the uptime.
 my $now = http(GET => '/v1/console')->{json};
@@ -110,10 +110,10 @@ is(length $many->{targets}, 200, 'long lists of targets are truncated');
 is(readers(), 1, 'all requests use one database connection');
 wait_until('the idle database connection is closed', sub { readers() == 0 });
 is(http(GET => '/v1/console/rules', relay => $without)->{status}, 404,
-    'the path of the rules returns 404 without the console');
+    'the path of the rules returns 404 if the console is disabled');
 
 $store->stop;
 wait_until('the relay has lost its store connection', sub { !defined http(GET => '/v1/console')->{json}{store} });
-is(http(GET => $_)->{status}, 503, "$_ is unavailable without the store") for '/v1/console/latest', '/v1/console/user?id=u1';
+is(http(GET => $_)->{status}, 503, "$_ returns 503 while the store is down") for '/v1/console/latest', '/v1/console/user?id=u1';
 
 done_testing();

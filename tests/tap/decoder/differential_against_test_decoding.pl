@@ -1,6 +1,6 @@
 # Tests that the plugin decodes a random workload to the same changes as test_decoding, always with the same ids.
 #
-# CLAIRON_DIFF_SEED (a number, or "random"), CLAIRON_DIFF_TRANSACTIONS (500; in the long form 4000): another workload.
+# CLAIRON_DIFF_SEED (a number or "random") and CLAIRON_DIFF_TRANSACTIONS (500; 4000 in the long form) set the workload.
 use strict;
 use warnings;
 

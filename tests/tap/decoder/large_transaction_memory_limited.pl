@@ -1,6 +1,6 @@
 # Tests that a walsender's memory does not grow with large transactions, many changes, many tables and much DDL.
 #
-# CLAIRON_MEMORY_ROWS: rows in one transaction (100000; in the long form 700000).
+# CLAIRON_MEMORY_ROWS sets the rows of one transaction (100000; 700000 in the long form).
 use strict;
 use warnings;
 
@@ -46,7 +46,7 @@ sub read_slot
         '--endpos', $end, '-f', '-', map { ('-o', $_) } @options);
     open my $out, '-|', @command or die "pg_recvlogical: $!";
     my $pid = wait_until(
-        "a walsender for $slot",
+        "a walsender reads $slot",
         sub { sql("SELECT active_pid FROM pg_replication_slots WHERE slot_name = '$slot'") });
     my $select = IO::Select->new($out);
     my ($got, @samples) = (0);

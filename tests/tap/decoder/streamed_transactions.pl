@@ -172,7 +172,7 @@ is(scalar(lines()), 0, 'changes of open transactions are not sent');
 sql(q{SELECT clairon.watch('t', 'USER', '=new')});
 execute_in($two, insert('ruled'));
 execute_in($two, 'COMMIT');
-my @lines = await_lines('the other', 4000);
+my @lines = await_lines('the other transaction', 4000);
 is_deeply(
     count_lines(@lines), { 'other for old' => 2000, 'ruled for new' => 2000 },
     'the transaction that commits first is sent first, and each row by the rules at its WAL position');
@@ -185,7 +185,7 @@ execute_in($one, insert('whole'));
 execute_in($one, q{SELECT clairon.watch('t', 'USER', '=own')});
 execute_in($one, insert('own'));
 execute_in($one, 'COMMIT');
-@lines = await_lines('the first', 12_001);
+@lines = await_lines('the first transaction', 12_001);
 is_deeply(
     count_lines(@lines[4000 .. $#lines]),
     { 'kept for kept' => 1, 'own for own' => 2000, 'whole for new' => 2000, map { ("$_ for old" => 2000) } qw(first after) },
@@ -256,7 +256,7 @@ ok(!run_log(
 chmod $mode, $tmp or die "chmod: $!";
 is(sql($confirmed), $confirmed_before, 'the slot does not advance');
 $reader = start_reader();
-check_same('with space again', await_lines('with space again', 2000));
+check_same('after space was freed', await_lines('after space was freed', 2000));
 
 # ---- the walsender is killed, and the server restarts without the open transactions
 
@@ -270,7 +270,7 @@ execute_in($one, 'BEGIN');
 execute_in($one, insert('dead'));
 execute_in($two, 'BEGIN');
 execute_in($two, insert('prepared'));
-await_spool('both', 400_000);
+await_spool('the data of both transactions', 400_000);
 execute_in($two, q{PREPARE TRANSACTION 'p'});
 my $walsender = sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 's'});
 kill 'KILL', $walsender;
@@ -281,12 +281,12 @@ $pg->_update_pid(0);
 $pg->start;
 is(spool_files(), 0, 'the server removes the spool files of a killed walsender');
 $reader = start_reader(0);
-await_spool('the prepared one', 200_000);
+await_spool('the prepared transaction', 200_000);
 sql('CHECKPOINT');
 wait_until('the spool file of the aborted transaction is removed', sub { spool_files() == 1 });
 is(scalar(lines()), 0, 'changes of a prepared or aborted transaction are not sent');
 sql(q{COMMIT PREPARED 'p'});
-@lines = await_lines('the prepared one', 2000);
+@lines = await_lines('the prepared transaction', 2000);
 is_deeply(count_lines(@lines), { 'prepared for own' => 2000 }, 'a prepared transaction is sent at its commit');
 check_same('after a crash', @lines);
 await_no_spool('the end of the test');

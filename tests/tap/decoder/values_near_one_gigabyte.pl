@@ -84,7 +84,7 @@ is_deeply(
         { before => undef, after => { id => 3, v => '//8=', n => 0 } }],
     '300 MB of bytea are listed in truncated, and the slot advances');
 my $floor = floor_mb();
-cmp_ok($mb, '<', $floor + 32, sprintf 'the plugin needs %d MB, the server alone needs %d', $mb, $floor);
+cmp_ok($mb, '<', $floor + 32, sprintf 'the plugin needs %d MB, the server without the plugin needs %d', $mb, $floor);
 my ($more, @raised) = ours('max_value_bytes', '16MB');
 is_deeply(\@raised, \@lines, 'the highest max_value_bytes returns the same lines');
 cmp_ok($more, '<', $floor + 32, sprintf 'the highest max_value_bytes needs %d MB', $more);
@@ -162,7 +162,7 @@ if ($ENV{CLAIRON_LONG})
         [map { $_->{changed} } @$got[3 .. 7]],
         [['n'], ['n'], ['n'], ['t'], ['t']], 'each change of a huge row lists its changed columns');
     $floor = floor_mb();
-    cmp_ok($mb, '<', $floor + 32, sprintf 'the plugin needs %d MB for huge rows, the server alone needs %d', $mb,
+    cmp_ok($mb, '<', $floor + 32, sprintf 'the plugin needs %d MB for huge rows, the server without the plugin needs %d', $mb,
         $floor);
     is( sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('ours', NULL, NULL,
             'include_tables', '*')}

@@ -104,7 +104,7 @@ is(scalar(keys %ids), 3, 'the added rule has a different id');
 receive('framed', ['mode=framed'], confirm => 1);
 is(receive('framed', ['mode=framed']), '', 'confirmed changes are not sent again');
 
-# Prepared transactions are sent at COMMIT PREPARED, also on a two-phase slot.
+# Prepared transactions are sent at COMMIT PREPARED, even on a two-phase slot.
 sql(q{SELECT pg_create_logical_replication_slot('two_phase', 'clairon', false, true)});
 sql(q{BEGIN; INSERT INTO t VALUES (2, 'u2'); PREPARE TRANSACTION 'p'});
 is(receive($_, ['mode=framed'], confirm => 1), '', "$_ returns nothing at PREPARE") for qw(framed two_phase);

@@ -16,7 +16,7 @@ my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $store, co
 
 # A healthy configuration.
 my ($code, $out, $err) = doctor();
-is($code, 0, 'a healthy configuration exits with 0') or diag $out, $err;
+is($code, 0, 'the doctor exits with 0 for a healthy configuration') or diag $out, $err;
 like($out, qr/^all checks passed$/m, 'the last line is a summary');
 like($out, qr/^ok +postgresql  wal_level: wal_level is logical$/m, 'each check has a line');
 like($out, qr/^ok +postgresql  replica identity of public\.t: full$/m, 'a complete rule names no column');
@@ -66,7 +66,7 @@ is_deeply([ @{ $older || {} }{qw(level detail)} ], [ 'warn', 'installed SQL is o
     'SQL of an older release with this library causes a warning');
 sql('ALTER TABLE clairon.rule RENAME of_no_release TO target_columns');
 sql('CREATE TEMP TABLE kept AS TABLE clairon.rule; DELETE FROM clairon.rule');
-finds('no rule at all', 'postgresql: rules', qr/^0 rules/, qr/clairon\.watch/);
+finds('a database without rules', 'postgresql: rules', qr/^0 rules/, qr/clairon\.watch/);
 sql(q{SELECT clairon.watch('t', 'USER', 'owner')});
 
 # Problems of roles and grants are reported.
@@ -74,7 +74,7 @@ sql('ALTER ROLE relay NOREPLICATION');
 $found = finds('a role without REPLICATION', 'postgresql: role', qr/no REPLICATION/, qr/ALTER ROLE relay LOGIN REPLICATION/);
 like($found->{q{postgresql: relay's role}}{hint}, qr/CREATE ROLE/, 'clairon.doctor() reports a missing REPLICATION');
 like($found->{'postgresql: replication'}{hint}, qr/REPLICATION/,
-    'a replication connection fails without the attribute REPLICATION');
+    'a replication connection fails without the REPLICATION attribute');
 sql('ALTER ROLE relay REPLICATION SUPERUSER');
 finds('a superuser', 'postgresql: role', qr/superuser/, qr/NOSUPERUSER/);
 sql('ALTER ROLE relay NOSUPERUSER; REVOKE clairon_relay FROM relay');

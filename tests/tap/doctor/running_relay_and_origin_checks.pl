@@ -20,7 +20,7 @@ chmod 0600, $relay->{file};
 
 # A healthy configuration.
 my ($code, $out) = doctor();
-is($code, 0, 'a healthy configuration exits with 0');
+is($code, 0, 'the doctor exits with 0 for a healthy configuration');
 like($out, qr/^ok +gate +relay: ready on 127\.0\.0\.1:\d+, feed streaming, store up$/m, 'the running relay is checked');
 like($out, qr{^ok +gate +gate\.origins: https://app\.example$}m, 'the origins of the running relay are checked');
 like($out, qr/^all checks passed\n\z/m, 'a healthy configuration reports no problems');
@@ -38,7 +38,7 @@ slot_limit('-1');
 warns('WAL without a limit', 'postgresql: max_slot_wal_keep_size', qr/unlimited/, qr/ALTER SYSTEM SET max_slot_wal_keep_size/);
 slot_limit('1GB');
 ($code, $out) = doctor('--quiet', '--gate.origins=*');
-is($code, 0, 'a warning alone exits with 0');
+is($code, 0, 'the doctor exits with 0 if it reports only warnings');
 like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nno check failed, 1 warning\n\z}, '--quiet prints warnings and the summary');
 warns('origins of all sites', 'gate: gate.origins', qr/^\*: /, qr/Name the origins/, '--gate.origins=*');
 

@@ -88,7 +88,7 @@ for my $case ([ 'max_wal_senders', 'walsenders left', 1 ], [ 'max_replication_sl
     sql($fix);
     $pg->restart;
     $relay->wait_ready if $setting eq 'max_wal_senders';
-    ok(!failed_checks()->{"postgresql: $check"}, "$check: the hint's command fixes it");
+    ok(!failed_checks()->{"postgresql: $check"}, "$check: the hint's command fixes the problem");
 }
 ok(failed_checks()->{'postgresql: slots'}, 'a database without a slot of clairon is reported');
 

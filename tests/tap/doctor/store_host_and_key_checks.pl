@@ -29,7 +29,7 @@ sub check_setting
     my $found = finds("$name $broken", $check, $detail, qr/CONFIG SET $name \w+/);
     my ($fix) = $found->{$check}{hint} =~ /(CONFIG SET $name \w+)/;
     execute(split / /, $fix);
-    return repaired("$name: the hint's command fixes it");
+    return repaired("$name: the hint's command fixes the problem");
 }
 check_setting('maxmemory-policy', 'allkeys-lru', qr/allkeys-lru/);
 check_setting('appendfsync',      'no',          qr/^no$/);
@@ -137,7 +137,7 @@ check_exposed('a key of the store', 'store.tls_key', "$folder/good.key", @store_
 
 # Passwords in a file that others can read are reported.
 chmod 0644, $relay->{file};
-repaired('a file without a password may be readable');
+repaired('a readable file without a password is accepted');
 for my $conninfo ('host=x password=hush', 'postgresql://me:hush@x/db')
 {
     $relay->configure('feed.primary_conninfo' => $conninfo);

@@ -64,7 +64,7 @@ check_complete('initially');
 
 # The connection is idle for longer than wal_sender_timeout: both sides still exchange messages.
 my $start = sql('SELECT clock_timestamp()');
-wait_until('the idle time is over', sub {
+wait_until('the idle time has passed', sub {
     sql("SELECT reply_time > '$start'::timestamptz + interval '5 s' FROM pg_stat_replication") eq 't' });
 is($relay->metric('clairon_feed_reconnects_total'), 0, 'idle: the connection stays open');
 is(timeouts(), 0, 'idle: the connection survives wal_sender_timeout');

@@ -92,7 +92,7 @@ $store->execute('HDEL', $store->key('meta'), 'progress') if $shards == 1;
 $relay->start;
 $relay->wait_ready;
 is($store->execute('HGET', progress('clairon'), 'database_name'), 'postgres', 'progress without a database name receives the name of the current database');
-check_rejected($second, 'another database once one is recorded');
+check_rejected($second, 'another database after a name is recorded');
 
 # A requested takeover deletes the old state.
 $relay->stop;

@@ -90,7 +90,7 @@ for my $case (
     [ 'a long control frame', sub { $_[0]->frame(PING, 'x' x 126) } ],
     [ 'a fragmented ping',   sub { $_[0]->frame(PING, 'x', final => 0) } ],
     [ 'a continuation without a start', sub { $_[0]->frame(CONTINUATION, '{"t":"ping"}') } ],
-    [ 'a message inside another', sub {
+    [ 'a message inside another message', sub {
         $_[0]->frame(TEXT, '{"t":', final => 0);
         $_[0]->frame(TEXT, '{"t":"ping"}');
     } ])
@@ -133,11 +133,11 @@ is($raw->next_message->{t}, 'pong', 'a message of exactly max_frame_bytes receiv
 
 # Valid JSON that is not a valid message causes err 107.
 expect_err($raw, $_->[0], $_->[1], $_->[2]) for
-  [ '{"t":"dance","r":7}', 7, 'an unknown t' ],
-  [ '{"r":8}', 8, 'a message without t' ],
-  [ '{"t":17,"r":9}', 9, 'a t that is not a string' ],
+  [ '{"t":"dance","r":7}', 7, 'an unknown value of t' ],
+  [ '{"r":8}', 8, 'a message without the field t' ],
+  [ '{"t":17,"r":9}', 9, 'a field t that is not a string' ],
   [ '{"t":"ping","r":10,"more":1}', 10, 'an unknown field' ],
-  [ '{"t":"ping","r":"eleven"}', undef, 'an r that is not a number' ],
+  [ '{"t":"ping","r":"eleven"}', undef, 'a field r that is not a number' ],
   [ '{"t":"ping","r":1e400}', undef, 'a number out of range' ],
   [ '{"t":"ping","t":"pong"}', undef, 'a repeated field' ],
   [ '[1,2]', undef, 'an array' ], [ '"ping"', undef, 'a string' ], [ 'null', undef, 'null' ],
@@ -169,7 +169,7 @@ my @replies = map { $subscriber->next_message } 2 .. 101;
 is(join(' ', sort { $a <=> $b } map { $_->{r} } @replies), join(' ', 2 .. 101), 'each request of a burst for topics receives a reply');
 is_deeply([ sort keys %{ { map { ($_->{code} // $_->{t}) => 1 } @replies } } ], [ 111, 'subscribed' ], 'some requests are rejected with 111');
 
-# Unread err messages are limited, too.
+# The number of unread err messages is also limited.
 my $not_reading = user();
 for (1 .. 2000)
 {

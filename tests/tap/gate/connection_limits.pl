@@ -138,7 +138,7 @@ $relay = relay_with('gate.drain' => '400ms');
 $ws  = Clairon::Test::RawSocket->user($relay, 'u1');
 $sse = sse($relay, 'u1');
 $sse->wait_message('connected');
-is(post($relay, '/v1/push', '{"on":false}'), 403, 'a token without the claim admin cannot turn push off');
+is(post($relay, '/v1/push', '{"on":false}'), 403, 'a token without the admin claim cannot turn push off');
 is(post($relay, '/v1/push', '{"on":0}', admin => JSON::true), 400, 'an invalid body is rejected');
 is(status($relay), 101, 'push stays on after rejected requests');
 is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'an admin can turn push off');
@@ -201,7 +201,7 @@ is($relay->stop, 0, 'the relay with three workers exits with status 0 on SIGTERM
 # Both signals arrive in quick succession: push is off afterwards, and all workers agree. In some rounds, stopped
 # processes find both signals pending.
 sub pending { my ($pid) = @_; open my $file, '<', "/proc/$pid/status" or return 1; return hex((join('', <$file>) =~ /^ShdPnd:\s+(\w+)/m)[0]) }
-sub wait_all_return { my ($status) = @_; return wait_until("all return $status", sub { 12 == grep { status($relay) == $status } 1 .. 12 }) }
+sub wait_all_return { my ($status) = @_; return wait_until("all workers return $status", sub { 12 == grep { status($relay) == $status } 1 .. 12 }) }
 
 sub while_stopped
 {

@@ -80,8 +80,8 @@ for my $method (qw(POST PUT DELETE OPTIONS))
 }
 my $required = http(GET => '/v1/ws');
 is($required->{status}, 426, '/v1/ws without an upgrade returns 426');
-is($required->{headers}{upgrade}, 'websocket', '426 has the header Upgrade');
-is($required->{headers}{connection}, 'upgrade, close', '426 has the header Connection');
+is($required->{headers}{upgrade}, 'websocket', '426 has the Upgrade header');
+is($required->{headers}{connection}, 'upgrade, close', '426 has the Connection header');
 is(http(POST => '/v1/ws', 'Content-Length' => 0)->{status}, 405, '/v1/ws rejects other methods');
 for my $path ('/v1/ack', '/v1/poll', '/nope')
 {
@@ -106,7 +106,7 @@ upgrade_is(426, "Connection: $_", Connection => $_) for 'keep-alive', 'Upgraded'
 upgrade_is(426, 'an upgrade without Connection', Connection => undef);
 upgrade_is(400, 'an upgrade without a key', 'Sec-WebSocket-Key' => undef);
 upgrade_is(400, 'an upgrade without a host', Host => undef);
-upgrade_is(400, 'another subprotocol alone', 'Sec-WebSocket-Protocol' => 'chat');
+upgrade_is(400, 'an upgrade with only another subprotocol', 'Sec-WebSocket-Protocol' => 'chat');
 upgrade_is(400, 'a prefix of the subprotocol', 'Sec-WebSocket-Protocol' => 'clairon.v1.jso');
 my $several = upgrade($relay, 'Sec-WebSocket-Protocol' => 'chat, clairon.v1.json');
 is($several->{headers}{'sec-websocket-protocol'}, 'clairon.v1.json', 'the relay selects its subprotocol from several');

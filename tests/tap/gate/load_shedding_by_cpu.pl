@@ -56,7 +56,7 @@ cmp_ok($relay->metric("clairon_shed_total{class=\"$_\"}"), '>=', 2, "dropped $_ 
   for qw(low normal);
 
 restore_cpu();
-wait_until('the shortage is over', sub { $relay->metric('clairon_shedding') == 0 });
+wait_until('the shortage has ended', sub { $relay->metric('clairon_shedding') == 0 });
 my $gap = $live->wait_for('gap');
 is($gap->{why}, 'shed', 'a client that missed rows receives the gap after the shortage');
 my $id = insert(qw(low normal noted));

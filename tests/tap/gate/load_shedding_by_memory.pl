@@ -65,7 +65,7 @@ like($body, qr/"source":"low"/, 'a poll returns notifications that sockets do no
 # The slow client reads again, which ends the shortage.
 my $all = 0;
 while ($all < $bulk) { $all++ if $slow->wait_message('msg') }
-wait_until('the shortage is over', sub { shedding() == 0 });
+wait_until('the shortage has ended', sub { shedding() == 0 });
 my $gap = $live->wait_for('gap');
 is($gap->{why}, 'shed', 'a client that missed rows receives the gap after the shortage');
 is($sse->wait_message('gap')->{why}, 'shed', 'an SSE client that missed rows receives the gap');

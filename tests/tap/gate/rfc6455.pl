@@ -335,7 +335,7 @@ $http10->write("GET /v1/ws HTTP/1.0\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n
       . "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n");
 isnt($http10->read_response->{status}, 101, 'h.15 HTTP/1.0 is not upgraded');
 
-cmp_ok($cases, '>=', 80, "the file has $cases cases");
+cmp_ok($cases, '>=', 80, "this test has run $cases cases");
 $bystander->send_json({ t => 'ping' });
 is($bystander->wait_message('pong')->{t}, 'pong', 'another client is not affected');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');

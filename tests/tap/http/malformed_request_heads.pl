@@ -39,7 +39,7 @@ my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 
 expect_rejected(400, @$_) for Clairon::Test::MalformedHeads::ambiguous($auth);
 is(send_raw("POST /v1/ack HTTP/1.1\r\n$host${auth}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")->{status}, 411, 'a chunked body without Content-Length is rejected');
-is(send_raw("GET /healthz HTTP/1.0\r\n\r\n")->{status}, 200, 'HTTP/1.0 needs no host');
+is(send_raw("GET /healthz HTTP/1.0\r\n\r\n")->{status}, 200, 'HTTP/1.0 does not require Host');
 is(send_raw("GET /healthz HTTP/1.1\r\n${host}X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\nCookie: a\r\nCookie: b\r\n\r\n")->{status}, 200, 'repeated list headers are valid');
 
 expect_rejected(404, "GET $_ HTTP/1.1\r\n$host$auth\r\n", "the path $_", qr/no such path/)
@@ -47,7 +47,7 @@ expect_rejected(404, "GET $_ HTTP/1.1\r\n$host$auth\r\n", "the path $_", qr/no s
 
 expect_rejected(431, @$_, qr/too long/) for Clairon::Test::MalformedHeads::too_long();
 is(send_raw("GET /healthz HTTP/1.1\r\n$host" . join('', map { "X-Header-$_: " . 'y' x 80 . "\r\n" } 1 .. 120) . "\r\n")->{status}, 200, 'a head below the limit is accepted');
-is(send_raw("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a token may be long');
+is(send_raw("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a long token is accepted');
 
 # The relay supports Expect: 100-continue.
 my $expecting = Clairon::Test::RawSocket->new($relay);
@@ -91,11 +91,11 @@ for my $name (qw(A X-Auth x-forwarded Sec P TE-))
 # A path rejects other methods with Allow.
 for my $method (qw(PATCH TRACE CONNECT PROPFIND get FOO))
 {
-    my $response = expect_rejected(405, "$method /v1/ack HTTP/1.1\r\n$host$auth\r\n", "the method $method for a POST path", qr/use POST/);
+    my $response = expect_rejected(405, "$method /v1/ack HTTP/1.1\r\n$host$auth\r\n", "the method $method on a POST path", qr/use POST/);
     is($response->{headers}{allow}, 'POST', "the rejection of $method has Allow");
 }
-is(send_raw("$_ /v1/poll?wait=0 HTTP/1.1\r\n$host\r\n")->{headers}{allow}, 'GET', "$_ of a GET path is rejected with Allow") for qw(PUT DELETE PATCH MKCOL);
-is(send_raw("FOO /nothing?x HTTP/1.1\r\n$host\r\n")->{status}, 404, 'an unknown method of an unknown path returns 404');
+is(send_raw("$_ /v1/poll?wait=0 HTTP/1.1\r\n$host\r\n")->{headers}{allow}, 'GET', "$_ on a GET path is rejected with Allow") for qw(PUT DELETE PATCH MKCOL);
+is(send_raw("FOO /nothing?x HTTP/1.1\r\n$host\r\n")->{status}, 404, 'an unknown method on an unknown path returns 404');
 
 # Heads arrive in chunks, or too slowly.
 my $raw = Clairon::Test::RawSocket->new($relay);

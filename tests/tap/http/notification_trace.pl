@@ -59,7 +59,7 @@ is_deeply($trace->{waiting}, ['away'], 'the trace lists the absent user as waiti
 my @at = map { substr $_->{at}, 0, 23 } @events;
 is_deeply(\@at, [ sort @at ], 'the events are in chronological order');
 is(scalar(grep { !/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(\d{3})?Z$/ } map { $_->{at} } @events), 0, 'all times are in ISO 8601 and UTC');
-is(http("/v1/notifications/$id", publish => JSON::false)->{status}, 403, 'a trace requires the claim publish');
+is(http("/v1/notifications/$id", publish => JSON::false)->{status}, 403, 'a trace requires the publish claim');
 
 # The notification is trimmed from the stream, but its events remain.
 my $away = $relay->client('away');

@@ -142,7 +142,7 @@ is(($race{200} // 0) + ($race{409} // 0), 7, 'the other requests are repeats or 
 # Unauthorized and invalid requests are rejected.
 is(post(to('ALL'), token => 0)->{status}, 401, 'a request without a token is rejected');
 is(post(to('ALL'), claims => { publish => JSON::false })->{status}, 403, 'a token without publish is rejected');
-is(trace($id, claims => { publish => undef })->{status}, 403, 'a trace requires the claim publish');
+is(trace($id, claims => { publish => undef })->{status}, 403, 'a trace requires the publish claim');
 is(trace($id, token => 0)->{status}, 401, 'a trace requires a token');
 is(trace('0190f5c8-1111-7000-8000-000000000001')->{status}, 404, 'an unknown id returns 404');
 is(http(GET => "/v1/notifications/$_")->{status}, 404, "$_ as an id returns 404") for '', 'x', '../healthz', $id . '0';

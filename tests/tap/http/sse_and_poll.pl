@@ -118,7 +118,7 @@ is(row($notification), $due, 'topics of the query select notifications');
 is(ack('u1', $notification->{metadata}{id})->{status}, 204, 'an ack over HTTP is accepted');
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 is_deeply($topical->wait_message('acked')->{ids}, [ $notification->{metadata}{id} ], 'the user\'s connections receive the acked message');
-is(ack('u1', $notification->{metadata}{id})->{status}, 204, 'an ack may be repeated');
+is(ack('u1', $notification->{metadata}{id})->{status}, 204, 'a repeated ack is accepted');
 $_->disconnect for $topical, $reconnected;
 $_->close for $ws, $from_sse;
 for my $case (
@@ -158,7 +158,7 @@ for (1 .. 20)
 {
     my $part = poll('p1', pos => $at, max => 3, wait => 10, ':relay' => $_ % 2 ? $second : $relay);
     my @part = split / /, $part->{rows};
-    cmp_ok(scalar(@part), '<=', 3, "a page has no more than requested: $part->{rows}");
+    cmp_ok(scalar(@part), '<=', 3, "a page has at most three notifications: $part->{rows}");
     push @all, @part;
     $at = $part->{pos};
     last if @all >= 10;
@@ -304,7 +304,7 @@ isnt($store->execute('GET', $store->key('ticket:' . ticket('t2')->{ticket})), un
 my $same = http(OPTIONS => '/v1/ack', Origin => "http://127.0.0.1:1");
 is($same->{status}, 204, 'a page of the same host is accepted');
 is($same->{headers}{'access-control-allow-origin'}, 'http://127.0.0.1:1', 'the response allows the origin of the page');
-like($same->{headers}{'access-control-allow-headers'}, qr/authorization/, 'the response allows the header Authorization');
+like($same->{headers}{'access-control-allow-headers'}, qr/authorization/, 'the response allows the Authorization header');
 is(http(OPTIONS => '/v1/ack', Origin => 'http://evil.example')->{status}, 403, 'other origins are rejected');
 my $foreign = http(GET => '/v1/poll?wait=0', bearer('u1'), Origin => 'http://evil.example');
 is($foreign->{status}, 403, 'another origin with a token is rejected');

@@ -82,7 +82,7 @@ is_deeply([ rows($desktop) ], [ $from + 2 .. $from + 5 ], 'the remaining rows ar
 is($desktop->gaps, '', 'acknowledgements by another device cause no gap');
 $_->close for $desktop, $phone;
 
-# The phone acknowledges queued rows of the desktop. The desktop reconnects to either relay, also after its relay was
+# The phone acknowledges queued rows of the desktop. The desktop reconnects to either relay, even after its relay was
 # killed.
 for my $i (0, 1, 2)
 {

@@ -47,6 +47,6 @@ pop(@greedy)->close for 1, 2;
 $greedy[0]->run_until('all sessions have resumed', $has_all);
 is($_->gaps, '', 'a delayed session loses no notification') for @greedy;
 is(scalar(of_mark($_, 'behind')), 1, 'a delayed session receives no duplicates') for @greedy;
-cmp_ok($relay->metric('clairon_resume_pages_total'), '<=', $pages * ($wanted + 2), 'no page is read in vain');
+cmp_ok($relay->metric('clairon_resume_pages_total'), '<=', $pages * ($wanted + 2), 'no page is read unnecessarily');
 
 done_testing();

@@ -69,7 +69,7 @@ cmp_ok($longest, '<=', 256 * 1024, 'no page is longer than 256 kB');
 cmp_ok($longest, '>', 200 * 1024, 'each page except the last is nearly full');
 $stub->set('empty', row_count => 0);
 ($page) = rows($client, source => 'empty');
-is_deeply([ $page->{rows}, $page->{more} ], [ [], JSON::false ], 'a list may be empty');
+is_deeply([ $page->{rows}, $page->{more} ], [ [], JSON::false ], 'an empty list has one page without rows');
 
 # Removes the message of an error after checking that it contains the requested rule; the errors must otherwise be
 # equal.
@@ -86,7 +86,7 @@ $stub->set('secret', denied => '{u1}');
 my @refusals = map { my ($error) = rows($client, %$_); delete $error->{r}; named_rule($error, msg => $_); $error }
   { source => 'missing' }, { source => 't', rule => 'other' }, { source => 'a"\\', rule => "\x{e9}\n" }, { source => 'secret' }, { source => "t'; DROP TABLE stub" };
 is($refusals[0]{code}, 103, 'an unknown source returns error 103');
-is($refusals[0]{retry}, JSON::false, 'a client must not repeat the request for an unknown source');
+is($refusals[0]{retry}, JSON::false, 'the error for an unknown source has retry: false');
 is_deeply($refusals[$_], $refusals[0], 'every other rule that the user may not read returns the same error') for 1 .. $#refusals;
 $stub->set('long', row_count => 5001);
 $stub->set('wide', row_count => 1000, width => 4900);

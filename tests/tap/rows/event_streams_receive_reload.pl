@@ -54,7 +54,7 @@ sub reloads_of
 
 my @streams = (stream('u1', '?rows=tasks,duties/mine,odd%20%C3%A9'), stream('u2', '?topics=postgres.*&rows=tasks'), stream('u1', ''));
 is_deeply(reloads_of('TRUNCATE tasks', @streams), [ 'tasks/default', 'tasks/default', '' ], 'a TRUNCATE sends reload to each stream with a list of the table');
-is_deeply(reloads_of('TRUNCATE duties', @streams), [ 'duties/mine', '', '' ], 'a list may name a rule after a slash');
+is_deeply(reloads_of('TRUNCATE duties', @streams), [ 'duties/mine', '', '' ], 'a list can name a rule after a slash');
 is_deeply(reloads_of('TRUNCATE "odd é"', @streams), [ 'odd é/default', '', '' ], 'percent-encoded names in the request are decoded');
 is_deeply(reloads_of('TRUNCATE hidden', @streams), [ '', '', '' ],
     'rules without a list in the request send no reload');

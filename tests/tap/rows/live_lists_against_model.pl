@@ -196,7 +196,7 @@ sub rows_by_rule
 sub wait_random
 {
     my $until = time + 0.2 + rand 1.3;
-    wait_until('the pause is over', sub { time > $until });
+    wait_until('the pause has ended', sub { time > $until });
     return;
 }
 
@@ -246,7 +246,7 @@ my %faults = (
     'the store is killed' => sub { $store->kill9; wait_random(); $store->start },
     'the store is paused' => sub { pause_process($store->pid) },
     'connections of clients are cut' => sub { one_of(@to_relays)->cut },
-    'the network of clients stops' => sub { my $network = one_of(@to_relays); $network->freeze; wait_random(); $network->cut; $network->thaw },
+    'the network of clients hangs and is then cut' => sub { my $network = one_of(@to_relays); $network->freeze; wait_random(); $network->cut; $network->thaw },
     'clients switch to the other relay' => \&swap_relays,
     'replay is paused, and clients switch to the other relay' => sub { replay('pause'); wait_random(); swap_relays(); wait_random(); replay('resume') },
     'clients return after the stream was trimmed' => sub {

@@ -41,7 +41,7 @@ my $busy = $relay->client('busy');
 $stub->set('all', audience => 'ALL');
 $stub->set('grp', audience => 'STRUCTURE');
 $stub->set('mine', audience => 'USER');
-reply($busy, request($busy, source => $_)) for qw(all grp mine);    # the relay now knows the audiences
+reply($busy, request($busy, source => $_)) for qw(all grp mine);    # the relay has now cached the audiences
 
 # Users share queries.
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'm2'), ('ROLE', 'admin', 'm2')});

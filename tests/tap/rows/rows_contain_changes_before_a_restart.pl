@@ -31,7 +31,7 @@ sub check_restart
     my $client = $relay->client('u1');
     $client->send({ t => 'rows', r => 2, source => 't' });
     my $reply = sub { (grep { ($_->{r} // 0) == 2 } @{ $client->{messages} })[0] };
-    $client->run_until('the relay has queried', sub { $reply->() || $relay->metric('clairon_rows_repeated_total') >= 2 });
+    $client->run_until('the relay has queried the database', sub { $reply->() || $relay->metric('clairon_rows_repeated_total') >= 2 });
     ok(!$reply->(), "rows are not sent from a snapshot without $what");
     $stub->set('t', snapshot => snapshot_with($last));
     is($client->wait_for(sub { ($_[0]{r} // 0) == 2 })->{snapshot}, snapshot_with($last),

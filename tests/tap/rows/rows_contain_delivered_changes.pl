@@ -94,7 +94,7 @@ is(($relay->get($path, Authorization => 'Bearer ' . token(sub => 'u9')))[0], 200
 # The request is sent before `connected` has set the connection's cursor.
 my $eager = Clairon::Test::Client->new($relay->url('/v1/ws'));
 $eager->send({ t => 'connect', r => 1, token => token(sub => 'u1') }, { t => 'rows', r => 2, source => 't' });
-is(reply($eager, 2)->{t}, 'rows', 'a request may follow connect immediately');
+is(reply($eager, 2)->{t}, 'rows', 'a request sent before the reply to connect is accepted');
 is($eager->{messages}[0]{t}, 'connected', 'connected is the first reply');
 
 # A user connects after a change of the user's memberships.
@@ -105,7 +105,7 @@ $stub->set('t', snapshot => sprintf '%s:%s:%s', $member, $behind + 1, $member);
 my $new_member = $relay->client('u5');
 my $repeated = repeated();
 $r = request($new_member, source => 't');
-$new_member->run_until('the relay has queried', sub { has_reply($new_member, $r) || repeated() >= $repeated + 2 });
+$new_member->run_until('the relay has queried the database', sub { has_reply($new_member, $r) || repeated() >= $repeated + 2 });
 ok(!has_reply($new_member, $r), 'rows are not sent from a snapshot without the last membership of the user');
 $stub->set('t', snapshot => snapshot_with($behind));
 is(reply($new_member, $r)->{snapshot}, snapshot_with($behind), 'rows are sent from a snapshot that contains the membership');

@@ -1,5 +1,5 @@
 # Tests that a TRUNCATE, which live rules cannot send as row changes, causes clients with a list of the table to reload:
-# on every relay, also after a restart, a store outage, and a reconnect.
+# on every relay, even after a restart, a store outage, and a reconnect.
 use strict;
 use warnings;
 
@@ -110,7 +110,7 @@ sub while_disconnected
     return;
 }
 while_disconnected(sub { reloads_of($one) });
-is_deeply(reloads_of($two), [''], 'a store outage alone sends no reload');
+is_deeply(reloads_of($two), [''], 'a store outage without a TRUNCATE sends no reload');
 while_disconnected(sub {
     execute('TRUNCATE s.parts');
     is_deeply(reloads_of($one), ['s.parts/default'], 'the first relay sends reload');

@@ -171,7 +171,7 @@ for my $command ([ 'errors', 'list' ], [ 'trace', '01890a5d-ac96-774b-bcce-b3020
 for my $case ([ "$folder/none.conf", 'No such file or directory' ], [ "$folder/folder", 'Is a directory' ])
 {
     my ($code, $out, $err) = clairon([ 'relay', '-c', $case->[0] ]);
-    is($code, 2, "a settings file that fails with \"$case->[1]\" exits with 2");
+    is($code, 2, "the relay exits with 2 if its settings file fails with \"$case->[1]\"");
     is($err, qq(clairon relay: could not read "$case->[0]": $case->[1]\n), "$case->[1] is reported with the path of the file");
 }
 
@@ -215,23 +215,23 @@ unlike($err, qr/SECRET/, 'the warning does not contain the value');
 # One run reports all errors.
 write_text($file, valid_settings('[gates]', 'ping = soon', '[gate]', 'ping = soon', 'listn = 1', '[delivery]', 'window = 0', '[auth]', 'hs256_secret = x'));
 ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check', '--gate.workers=0' ], CLAIRON_GATE_DRAIN => 'x');
-is($code, 2, 'several mistakes exit with 2');
+is($code, 2, '--check exits with 2 for several mistakes');
 my @wrong = split /\n/, $err;
 is(scalar(@wrong), 7, 'each error has a line, even for conflicting settings') or diag($err);
 for my $nth ([ 0, ':7: [gates] is not a section' ], [ 1, ':10: [gate] ping must be a duration' ], [ 2, ':11: [gate] listn is not a setting' ],
     [ 3, ':13: [delivery] window must be' ], [ 4, 'variable CLAIRON_GATE_DRAIN' ], [ 5, 'argument --gate.workers' ])
 {
-    like($wrong[ $nth->[0] ], qr/^clairon relay: .*\Q$nth->[1]\E/, "error $nth->[0] has its location");
+    like($wrong[ $nth->[0] ], qr/^clairon relay: .*\Q$nth->[1]\E/, "error $nth->[0] contains its location");
 }
 write_text($file, "[gate]\ntls_cert = $folder/none\n[delivery]\nbackoff_base = 1m\nbackoff_cap = 1s\n");
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check' ]);
-is(scalar(() = $err =~ /\n/g), 4, 'conflicting settings have a line each') or diag($err);
+is(scalar(() = $err =~ /\n/g), 4, 'each conflicting setting has a line') or diag($err);
 like($err, qr/missing key \[feed\] conninfo.*backoff_cap must not be less.*missing key \[gate\] tls_key.*missing key \[auth\]/s, 'each conflicting setting is reported');
 
 # One run reports errors of syntax, values, missing settings, referenced files, and files that OpenSSL rejects.
 write_text($file, join "\n", '[feed', 'conninfo = dbname=x', '[gate]', 'ping', "tls_cert = $cert", "tls_key = $folder/short", 'drain = x', '[auth]', "hs256_secret_file = $folder/none", '');
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check' ]);
-is($code, 2, 'mistakes of all kinds exit with 2');
+is($code, 2, '--check exits with 2 for mistakes of all kinds');
 @wrong = split /\n/, $err;
 my @kinds = ("$file:1: a section must be", "$file:4: a line must be", "$file:7: [gate] drain must be", "$file: missing key [feed] conninfo",
     "$file:9: [auth] hs256_secret_file: could not read", "$file:5: [gate] tls_cert and tls_key must be a PEM certificate and its key");
@@ -250,7 +250,7 @@ for my $case ([ [ '--auth.hs256_secret_file=no-secret' ], 'no-secret' ], [ [ '--
     my ($command, $path) = @$case;
     write_text($file, valid_settings());
     ($code, undef, $err) = clairon([ 'relay', '--check', (grep { $_ eq '-c' } @$command) ? () : ('-c', $file), @$command ]);
-    is($code, 2, "$path exits with 2");
+    is($code, 2, "--check exits with 2 for the missing file $path");
     like($err, qr/could not read "\Q$path\E" in folder "\Q@{[ Cwd::getcwd() ]}\E": No such file or directory$/, "$path is reported with its folder");
 }
 

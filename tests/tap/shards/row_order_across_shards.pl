@@ -87,7 +87,7 @@ sub try_changes
     my $writer = Clairon::Test::writer($pg, $file);
     my $wanted = 2 * 3 * ROUNDS * ROWS;
     wait_until('all notifications have arrived', sub {
-        $live->run_until('the client has run', sub { 1 });
+        $live->run_until('the live client has processed its input', sub { 1 });
         my ($some, $to) = poll('u1', $polled, $second);
         push @polled, @$some;
         $polled = $to;
@@ -195,14 +195,14 @@ sub turn
     push @expected, $late ? reverse @two : @two;
     if ($late)
     {
-        ok(unordered() > $before || is_marked($two[0]), 'a delayed version is counted or marked');
+        ok(unordered() > $before || is_marked($two[0]), 'a delayed version is counted as unordered or marked as a retry');
         return;
     }
     is_deeply($early, [ @expected[ 0 .. $#expected - 2 ] ], 'later versions wait for the paused node');
     is_deeply(versions(), \@expected, 'the later versions follow in order');
     return 1;
 }
-for (1 .. 3) { wait_until('a round is within the limit', \&turn) }
+for (1 .. 3) { wait_until('the later version waits for the paused node in one round', \&turn) }
 my $unordered = unordered();
 
 # The node is paused for longer than the limit.

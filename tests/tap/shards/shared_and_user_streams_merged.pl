@@ -162,7 +162,7 @@ my $raw  = Clairon::Test::RawSocket->new($second);
 my $body = JSON::encode_json({ ids => [ @ids[ 1, 2 ] ] });
 $raw->write("POST /v1/ack HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => 'u1') . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
 is($raw->read_response->{status}, 204, 'acks over HTTP are accepted');
-wait_until('the notifications for the user alone are complete', sub { $store->pending == 2 });
+wait_until('the notifications addressed only to the user are complete', sub { $store->pending == 2 });
 $first_session->ack($ids[3]);
 my $member = $relay->client('u2');
 $member->run_until('both notifications arrive', sub { 2 == grep { my $id = $_->{metadata}{id}; grep { $_ eq $id } @ids } $member->notifications });

@@ -1,4 +1,4 @@
-# Tests that a relay reads the same notifications, with the same ids, from a standby as from the primary, also during
+# Tests that a relay reads the same notifications, with the same ids, from a standby as from the primary, even during
 # the standby's promotion.
 use strict;
 use warnings;

@@ -6,9 +6,9 @@ use Clairon::Test qw(wait_until);
 use POSIX ();
 use Test::More;
 
-my $ROWS   = 2000;            # of 800 bytes and more: several batches in one burst
-my $READ   = 16 * 1024;       # bytes that the store reads from each connection in turn
-my $ROUNDS = 20;              # the number of reads during which the store is full: about one batch
+my $ROWS   = 2000;            # rows of at least 800 bytes, so that one burst has several batches
+my $READ   = 16 * 1024;       # bytes that the store reads from a connection at a time
+my $ROUNDS = 20;              # number of reads during which the store is full, about one batch
 my $ATTEMPTS = 10;
 
 my $pg = Clairon::Test::postgresql('main');
