@@ -30,7 +30,7 @@ $outsider->ack($id);
 $insider->ack($id, $id, uc $id);
 wait_until('the ack is stored', sub { state_of($id)->{insider} > 0 });
 is_deeply([ keys %{ state_of($id) } ], ['insider'], 'an ack by a user who did not receive the notification does not count');
-$again->run_until('the other session receives the acked message', sub { acked_ids($again) });
+$again->run_until('the other session receives the acked frame', sub { acked_ids($again) });
 is_deeply([ acked_ids($again) ], [$id], 'an id repeated three times in one ack is confirmed once');
 
 # The ack arrives over one relay before the other relay has sent its delivery report.
@@ -43,9 +43,9 @@ $own->ack($after);
 wait_until('the ack is stored', sub { (state_of($after)->{late} // 0) > 0 });
 pass('an ack that arrives before the delivery report counts');
 is($store->execute('ZSCORE', $store->of($after, 'due'), "$after:late"), undef, 'the notification is not due');
-$receiver->run_until('the session of the recipient receives the acked message',
+$receiver->run_until('the session of the recipient receives the acked frame',
     sub { grep { $_ eq $after } acked_ids($receiver) });
-pass('the session of the recipient receives the acked message');
+pass('the session of the recipient receives the acked frame');
 is($_->metric('clairon_store_errors_total'), 0, 'the store returns no errors') for $near, $proxied;
 
 done_testing();

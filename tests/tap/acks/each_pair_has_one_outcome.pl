@@ -98,7 +98,7 @@ sub respond
 sub drop_client
 {
     my $client = any_of(alive()) // return;
-    # The relay may read a client's last message late after an abort, but not after a clean close.
+    # The relay may read a client's last frame late after an abort, but not after a clean close.
     $client->{gone} = 1;
     $client->{socket}->close;
     return;
@@ -129,7 +129,7 @@ sub redrive
     return;
 }
 
-# Waits until no message is in transit.
+# Waits until no frame is in transit.
 sub run_loop_for
 {
     my $end;
@@ -156,7 +156,7 @@ for (1 .. $STEPS)
 }
 note sprintf '%d notifications, %d connections', scalar keys %message, scalar @clients;
 
-# At the end, connected clients continue to respond until no message is in transit.
+# At the end, connected clients continue to respond until no frame is in transit.
 my $all = sub { keys(%message) == grep { !defined $_->{retry_users} } $store->entries };
 wait_until('all notifications are stored', $all);
 wait_until('no retry is due', sub {

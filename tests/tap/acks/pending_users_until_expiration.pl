@@ -136,7 +136,7 @@ $first->ack($id);
 $second->wait_for(sub { $_[0]{t} eq 'acked' && $_[0]{ids}[0] eq $id });
 pass('a session on another relay receives the ack');
 wait_until('the notification is complete', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
-is(scalar(grep { $_->{t} eq 'acked' } @{ $first->{messages} }), 0, 'the session that acknowledged receives no acked message');
+is(scalar(grep { $_->{t} eq 'acked' } @{ $first->{messages} }), 0, 'the session that acknowledged receives no acked frame');
 
 # One relay is killed while a retry is due.
 $id = notify('USER', 'u3', 'orphan', 'retry_limit => 1000');

@@ -12,7 +12,7 @@ my $proxy = Clairon::Test::proxy($store->{socket});
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'store.url' => $proxy->url('redis'), 'delivery.ack_timeout' => '1h' });
 
 sub unknown_ids { my ($from) = @_; return [ map { sprintf '01900000-0000-7000-8000-%012x', $from + $_ } 1 .. 1024 ] }
-# Waits for a pong, which proves that the relay has processed all earlier messages.
+# Waits for a pong, which proves that the relay has processed all earlier frames.
 sub wait_pong { my ($client) = @_;
     my $before = grep { $_->{t} eq 'pong' } @{ $client->{messages} };
     $client->send({ t => 'ping' });

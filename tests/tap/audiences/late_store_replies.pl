@@ -30,7 +30,7 @@ sub wait_read
     return wait_until('the relay has read the commit', sub { $relay->metric('clairon_hub_notifications_total') > $read });
 }
 
-# Returns the relay's messages to this client for earlier commits; a marker notification marks the end.
+# Returns the frames that the relay sent to this client for earlier commits; a marker notification marks the end.
 sub received_so_far
 {
     my ($client, $user) = @_;
@@ -76,7 +76,7 @@ sub begin
     $two->wait_for('acked');
     $late->release('groups');
     $client->wait_for('connected');
-    is($client->{messages}[0]{t}, 'connected', 'no message precedes `connected`');
+    is($client->{messages}[0]{t}, 'connected', 'no frame precedes `connected`');
     $_->close for $one, $two, $client;
 }
 

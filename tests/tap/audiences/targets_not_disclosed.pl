@@ -45,7 +45,7 @@ my $sse = Clairon::Test::EventStream->open($relay, 'u1');
 $sse->wait_message('connected');
 my $id = publish();
 check_hidden('WebSocket', $u1->wait_for('msg')->{n});
-is($u1->{raw}[-1] =~ tr/\n//, 0, 'the WebSocket message is a single line');
+is($u1->{raw}[-1] =~ tr/\n//, 0, 'the frame is a single line');
 check_hidden('SSE', $sse->next_notification);
 my $resumed = $relay->client('u1', pos => $pos);
 check_hidden('a resumed session', $resumed->wait_for('msg')->{n});

@@ -70,13 +70,13 @@ insert('a');
 $some->run_until('the row arrives', sub { received($some) =~ /a5/ });
 is(received($some), 'a1 b2 a2 b3 a5', 'filtered notifications without ack_required are not delivered later');
 
-# A connection resumes from a cursor with the topics of its connect message.
+# A connection resumes from a cursor with the topics of its connect frame.
 my $pos    = $some->pos;
 insert('a', 'b') for 1 .. 3;
 my $resumed = $relay->client('u1', pos => $pos, topics => ['p.b']);
 insert('a', 'b');
 $resumed->run_until('the last row arrives', sub { received($resumed) =~ /b9/ });
-is(received($resumed), 'b6 b7 b8 b9', 'a resume delivers missed notifications of the topics in the connect message');
+is(received($resumed), 'b6 b7 b8 b9', 'a resume delivers missed notifications of the topics in the connect frame');
 
 # Filtered notifications with ack_required stay pending and do not occupy the in-flight window.
 $_->close for $some, $resumed, $all;

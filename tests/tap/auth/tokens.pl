@@ -28,7 +28,7 @@ sub signed
 
 sub hs256 { return hmac_sha256($_[0], $Clairon::Test::SECRET) }
 
-# Connects with the token. Returns the user named by `connected`, or the close code. The messages before the close must
+# Connects with the token. Returns the user named by `connected`, or the close code. The frames before the close must
 # match the code.
 sub token_result
 {
@@ -177,7 +177,7 @@ sub check_refresh_closes
     $raw->send_json({ t => 'refresh', r => 2, token => $token });
     my $end = $raw->read_to_end;
     is_deeply([ map { $_->{code} } @{ $end->{messages} } ], [ $err // (), $code ],
-        "$name causes the expected messages before the close");
+        "$name causes the expected frames before the close");
     is($end->{code}, $code, "$name closes the connection with $code");
     return;
 }
@@ -190,7 +190,7 @@ my $expires_s  = time() + 8;
 my $short = user('u1', exp => $expires_s);
 my $kept  = user('u1', exp => $expires_s);
 my $expiring  = $short->wait_message('expiring');
-cmp_ok($expiring->{in}, '<=', 8, 'expiring has the remaining time');
+cmp_ok($expiring->{in}, '<=', 8, 'the expiring frame has the remaining time');
 $kept->wait_message('expiring');
 $minute->send_json({ t => 'ping' });
 is($minute->next_message->{t}, 'pong', 'a token with more than four fifths of its lifetime left is not announced as expiring');
@@ -198,7 +198,7 @@ my $body = '{"payload":{},"routing":{"audience":{"type":"USER","targets":["u7"]}
 my $post = Clairon::Test::RawSocket->new($relay);
 $post->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)
       . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
-is($stream->event->{t}, 'msg', 'an SSE stream with this token receives no expiring message');
+is($stream->event->{t}, 'msg', 'an SSE stream with this token receives no expiring frame');
 $_->disconnect for $minute, $stream;
 is(refresh($kept, token(sub => 'u1', exp => 0 + $later))->{exp}, $later, 'a new token is accepted');
 
@@ -217,7 +217,7 @@ $grouped->disconnect;
 
 my $end = $short->read_to_end;
 is($end->{code}, 4100, 'an expired token closes the connection with 4100');
-is($end->{messages}[-1]{code}, 4100, 'the last message before the close is a bye with code 4100');
+is($end->{messages}[-1]{code}, 4100, 'the last frame before the close is a bye with code 4100');
 cmp_ok(time(), '>=', $expires_s, 'the connection stays open until the token expires');
 $kept->send_json({ t => 'ping' });
 is($kept->wait_message('pong')->{t}, 'pong', 'a refreshed connection stays open');

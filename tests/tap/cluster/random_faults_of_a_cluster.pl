@@ -42,7 +42,7 @@ my $torture = Clairon::Test::Torture->new(pg => $pg, seed => $SEED, tables => [q
 
 sub record_of { my ($user) = @_; return scratch() . "/device-$user" }
 
-# Writes each received message to a file, in order: "row ID TABLE ROW", "gap REASON", or "connected".
+# Writes each received frame to a file, in order: "row ID TABLE ROW", "gap REASON", or "connected".
 sub run_device
 {
     my ($user, $state) = @_;

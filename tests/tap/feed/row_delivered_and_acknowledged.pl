@@ -19,8 +19,8 @@ my $relay = Clairon::Test::relay($pg, $store);
 my $one = $relay->client('u1');
 my $two = $relay->client('u2');
 my $hello = $one->wait_for('connected');
-is($hello->{user}, 'u1', 'the connected message contains the user');
-ok(defined $hello->{pos}, 'the connected message contains a cursor before the first notification');
+is($hello->{user}, 'u1', 'the connected frame contains the user');
+ok(defined $hello->{pos}, 'the connected frame contains a cursor before the first notification');
 
 # The changes include an insert, an update and a delete.
 $pg->safe_psql('postgres', q{INSERT INTO assignments VALUES (1, 'u1', E'a "quoted"\ntitle \u20ac')});
@@ -61,7 +61,7 @@ is_deeply({ @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } }, { u2 
 my $other = $relay->client('u2');
 is($other->wait_for('msg')->{n}{metadata}{id}, $id, 'another session of a member also receives the notification');
 $two->ack($id);
-is_deeply($other->wait_for('acked')->{ids}, [$id], 'the other session of the user receives the acked message');
+is_deeply($other->wait_for('acked')->{ids}, [$id], 'the other session of the user receives the acked frame');
 wait_until('the ack is stored', sub { $store->execute('HGET', $store->of($id, "ack:$id"), 'u2') > 1 });
 is($store->pending, 1, 'after one of two acks, the notification stays pending');
 $two->ack($id);

@@ -1,4 +1,4 @@
-# Tests that each client message causes its response or close code, and does not affect other clients.
+# Tests that each client frame causes its response or close code, and does not affect other clients.
 use strict;
 use warnings;
 
@@ -33,7 +33,7 @@ sub stays_open
     return;
 }
 
-# The first message must be a valid connect.
+# The first frame must be a valid connect.
 for my $first ('{"t":"pong"}', '{"t":"ack","ids":["' . $id . '"]}', '{"t":"refresh","token":"x"}')
 {
     my $raw = open_socket();
@@ -42,24 +42,24 @@ for my $first ('{"t":"pong"}', '{"t":"ack","ids":["' . $id . '"]}', '{"t":"refre
 }
 my $late = open_socket();
 my $silent = Clairon::Test::RawSocket->open($hasty);
-expect_err($late, '{"t":"hello","r":1}', 1, 'an unknown first message');
+expect_err($late, '{"t":"hello","r":1}', 1, 'an unknown first frame');
 expect_err($late, '{"t":"connect","r":2,"token":17}', 2, 'a connect with an invalid field');
 $late->send_json({ t => 'connect', r => 3, token => token(sub => 'u1') });
-is($late->next_message->{t}, 'connected', 'a valid connect is accepted after invalid messages');
-stays_open($late, 'an invalid first message');
+is($late->next_message->{t}, 'connected', 'a valid connect is accepted after invalid frames');
+stays_open($late, 'an invalid first frame');
 expect_err($late, '{"t":"connect","r":4,"token":"x"}', 4, 'a second connect');
 stays_open($late, 'a second connect');
-$silent->ends_with(4002, 'a client that sends no message');
+$silent->ends_with(4002, 'a client that sends no frame');
 my $incomplete = Clairon::Test::RawSocket->open($hasty);
 $incomplete->frame(TEXT, '{"t":', final => 0);
-$incomplete->ends_with(4002, 'an incomplete frame');
+$incomplete->ends_with(4002, 'an incomplete WebSocket message');
 
-# Frames that are not messages of the protocol end the connection.
+# WebSocket frames that are too long or contain no JSON object end the connection.
 for my $case (
     [ 'a string that is not JSON', 4000, sub { $_[0]->text('hello') } ],
     [ 'half an object',   4000, sub { $_[0]->text('{"t":"ping"') } ],
     [ 'two objects in one line',  4000, sub { $_[0]->text('{"t":"ping"}{"t":"ping"}') } ],
-    [ 'an empty frame',   4000, sub { $_[0]->text('') } ],
+    [ 'an empty text frame',   4000, sub { $_[0]->text('') } ],
     [ 'a zero byte',      4000, sub { $_[0]->text("\0") } ],
     [ 'a binary frame',   1003, sub { $_[0]->frame(BINARY, '{"t":"ping"}') } ],
     [ 'an empty binary frame', 1003, sub { $_[0]->frame(BINARY, '') } ],
@@ -68,11 +68,11 @@ for my $case (
     [ 'a surrogate',      1007, sub { $_[0]->text("{\"t\":\"\xed\xa0\x80\"}") } ],
     [ 'a character above Unicode', 1007, sub { $_[0]->text("{\"t\":\"\xf4\x90\x80\x80\"}") } ],
     [ 'a truncated character', 1007, sub { $_[0]->text("{\"t\":\"ping\"}\xe2\x82") } ],
-    [ 'a frame of 2 MB',  1009, sub { $_[0]->text('x' x (2 << 20)) } ],
+    [ 'a text frame of 2 MB',  1009, sub { $_[0]->text('x' x (2 << 20)) } ],
     [ 'a length of 2 MB',   1009, sub { $_[0]->frame(TEXT, '{', length => 2 << 20) } ],
     [ 'a length of 8 EB',   1009, sub { $_[0]->frame(TEXT, '{', length => ~0 >> 1) } ],
-    [ 'a frame one byte over the limit', 1009, sub { $_[0]->text('x' x (64 * 1024 + 1)) } ],
-    [ 'a fragmented message over the limit', 1009, sub {
+    [ 'a text frame one byte over the limit', 1009, sub { $_[0]->text('x' x (64 * 1024 + 1)) } ],
+    [ 'a fragmented text over the limit', 1009, sub {
         $_[0]->frame(TEXT, 'x' x 40_000, final => 0);
         $_[0]->frame(CONTINUATION, 'x' x 40_000);
     } ])
@@ -90,7 +90,7 @@ for my $case (
     [ 'a long control frame', sub { $_[0]->frame(PING, 'x' x 126) } ],
     [ 'a fragmented ping',   sub { $_[0]->frame(PING, 'x', final => 0) } ],
     [ 'a continuation without a start', sub { $_[0]->frame(CONTINUATION, '{"t":"ping"}') } ],
-    [ 'a message inside another message', sub {
+    [ 'a text within a fragmented text', sub {
         $_[0]->frame(TEXT, '{"t":', final => 0);
         $_[0]->frame(TEXT, '{"t":"ping"}');
     } ])
@@ -113,10 +113,10 @@ $raw->frame(TEXT, '{"t":"pi', final => 0);
 $raw->frame(PING, 'in between');
 $raw->frame(CONTINUATION, '',      final => 0);
 $raw->frame(CONTINUATION, 'ng","r":1}');
-is_deeply($raw->next_frame, { opcode => PONG, payload => 'in between' }, 'a ping frame receives an immediate reply');
-is($raw->next_message->{t}, 'pong', 'fragments form one message');
+is_deeply($raw->next_frame, { opcode => PONG, payload => 'in between' }, 'a WebSocket ping receives an immediate reply');
+is($raw->next_message->{t}, 'pong', 'fragments form one frame of the protocol');
 $raw->text("{\"t\":\"ping\"}\n{\"t\":\"nonsense\",\"r\":5}\n\n{\"t\":\"ping\"}\n");
-is_deeply([ map { $raw->next_message->{t} } 1 .. 3 ], [ 'pong', 'err', 'pong' ], 'the messages of one frame are processed in order');
+is_deeply([ map { $raw->next_message->{t} } 1 .. 3 ], [ 'pong', 'err', 'pong' ], 'the lines of one WebSocket frame are processed in order');
 $raw->text(" \t{ \"t\" : \"ping\" }\r");
 is($raw->next_message->{t}, 'pong', 'white space is ignored');
 $raw->frame(PONG, 'unasked');
@@ -127,14 +127,14 @@ for my $at (0 .. length($spread) - 1)
     next if $at % 10_000;
     $raw->frame($at ? CONTINUATION : TEXT, substr($spread, $at, 10_000), final => $at + 10_000 >= length $spread);
 }
-is($raw->next_message->{t}, 'pong', 'a long message in many fragments receives a reply');
+is($raw->next_message->{t}, 'pong', 'a long frame in many fragments receives a reply');
 $raw->text('{"t":"ping"' . ' ' x (64 * 1024 - 12) . '}');
-is($raw->next_message->{t}, 'pong', 'a message of exactly max_frame_bytes receives a reply');
+is($raw->next_message->{t}, 'pong', 'a frame of exactly max_frame_bytes receives a reply');
 
-# Valid JSON that is not a valid message causes err 107.
+# Valid JSON that is not a valid frame causes err 107.
 expect_err($raw, $_->[0], $_->[1], $_->[2]) for
   [ '{"t":"dance","r":7}', 7, 'an unknown value of t' ],
-  [ '{"r":8}', 8, 'a message without the field t' ],
+  [ '{"r":8}', 8, 'a frame without the field t' ],
   [ '{"t":17,"r":9}', 9, 'a field t that is not a string' ],
   [ '{"t":"ping","r":10,"more":1}', 10, 'an unknown field' ],
   [ '{"t":"ping","r":"eleven"}', undef, 'a field r that is not a number' ],
@@ -151,7 +151,7 @@ expect_err($raw, $_->[0], $_->[1], $_->[2]) for
   [ '{"t":"ack","r":17,"ids":[' . join(',', ("\"$id\"") x 1025) . ']}', 17, 'more ids than allowed' ],
   [ '{"t":"refresh","r":18}', 18, 'a refresh without a token' ],
   [ '{"t":"refresh","r":19,"token":null}', 19, 'a token that is not a string' ];
-stays_open($raw, 'an invalid message');
+stays_open($raw, 'an invalid frame');
 
 # Acks that have no effect receive no response.
 $raw->send_json({ t => 'ack', ids => [$id] }, { t => 'ack', ids => [ uc $id, $id ] },
@@ -169,14 +169,14 @@ my @replies = map { $subscriber->next_message } 2 .. 101;
 is(join(' ', sort { $a <=> $b } map { $_->{r} } @replies), join(' ', 2 .. 101), 'each request of a burst for topics receives a reply');
 is_deeply([ sort keys %{ { map { ($_->{code} // $_->{t}) => 1 } @replies } } ], [ 111, 'subscribed' ], 'some requests are rejected with 111');
 
-# The number of unread err messages is also limited.
+# The number of unread err frames is also limited.
 my $not_reading = user();
 for (1 .. 2000)
 {
     last unless eval { $not_reading->text(join "\n", ('{"t":"dance"}') x 2000) };
 }
 my $flood = eval { $not_reading->read_to_end };
-ok(defined $flood, 'a client that sends invalid messages and never reads is closed');
+ok(defined $flood, 'a client that sends invalid frames and never reads is disconnected');
 
 stays_open($bystander, 'the other client\'s connection is closed');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');

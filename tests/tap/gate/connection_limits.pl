@@ -109,24 +109,24 @@ wait_until('a connection slot is free', sub { poll($relay, 'u1')->{status} == 20
 pass('a closed connection frees the slot of its user');
 is($relay->stop, 0, 'the relay with max_per_user exits with status 0 on SIGTERM');
 
-# message_rate limits messages per connection.
+# message_rate limits frames per connection.
 $relay = relay_with('gate.message_rate' => 20);
 my $fast = Clairon::Test::RawSocket->user($relay, 'u1');
 $fast->text(join "\n", ('{"t":"ping","r":1}') x 60);
 my @replies = map { $fast->next_message } 1 .. 60;
 my @over = grep { $_->{t} eq 'err' } @replies;
-cmp_ok(scalar(@over), '>=', 30, 'messages beyond the rate are rejected');
+cmp_ok(scalar(@over), '>=', 30, 'frames beyond the rate are rejected');
 is_deeply([ @{ $over[0] }{qw(code r retry)} ], [ 111, 1, JSON::true ],
     'the rejection is err 111, which allows a retry');
 cmp_ok($over[0]{after}, '>', 0, 'the rejection has a retry delay');
-wait_until('the rate allows messages again', sub { $fast->send_json({ t => 'ping' }); $fast->next_message->{t} eq 'pong' });
+wait_until('the rate allows frames again', sub { $fast->send_json({ t => 'ping' }); $fast->next_message->{t} eq 'pong' });
 pass('the connection stays open');
 my $none = '00000000-0000-0000-0000-000000000000';
 $fast->send_json({ t => 'ack', ids => [$none] }) for 1 .. 3000;
-$fast->text(join "\n", (qq({"t":"ack","ids":["$none"],"r":2})) x 60); # some messages are accepted while the relay delays reading
+$fast->text(join "\n", (qq({"t":"ack","ids":["$none"],"r":2})) x 60); # some frames are accepted while the relay delays reading
 @replies = $fast->wait_message('err');
 push @replies, $fast->next_message until ($replies[-1]{r} // 0) == 2;
-cmp_ok(scalar(@replies), '<', 100, 'the relay reports thousands of excess acks in only a few messages');
+cmp_ok(scalar(@replies), '<', 100, 'the relay reports thousands of excess acks in only a few frames');
 $fast->text(join "\n", ('{"t":"x"}') x 6000) for 1 .. 2;
 my $overload = $fast->read_to_end;
 is($overload->{code}, 4103, 'a client that does not read its replies is closed');
@@ -257,7 +257,7 @@ my $turns = loop_turns();
 wait_until('more loop iterations have passed', sub { loop_turns() > $turns + 30 });
 $upgraded[0]->disconnect;
 is(status($relay), 101, 'new connections are served after a descriptor is free');
-is(() = $relay->log_text =~ /out of file descriptors/g, 1, 'the log has one message about descriptors');
+is(() = $relay->log_text =~ /out of file descriptors/g, 1, 'the log has one line about descriptors');
 $_->disconnect for @idle, @upgraded[ 1 .. 3 ];
 is($relay->stop, 0, 'SIGTERM ends the relay that was out of descriptors with status 0');
 

@@ -1,5 +1,5 @@
-# Tests that an endless stream of frames without messages on a WebSocket does not block other clients, and that messages
-# on the same WebSocket are processed.
+# Tests that a flood of pings, pongs, empty fragments or invalid frames on a WebSocket does not block other clients, and
+# that a frame after many pings is processed.
 use strict;
 use warnings;
 
@@ -62,13 +62,13 @@ for my $case (
     waitpid $child, 0;
 }
 
-# A burst has more frames than the rate allows per second: all frames receive a reply, with a delay.
+# A burst has more WebSocket frames than the rate allows per second: all receive a reply, with a delay.
 sub check_served
 {
     my ($raw) = @_;
     my $child = fork // die "no fork: $!\n";
     if (!$child) { $raw->write(frame_bytes(PING, 'p') x 9000 . frame_bytes(TEXT, '{"t":"ping"}')); POSIX::_exit(0) }
-    is($raw->next_message->{t}, 'pong', 'the message after many pings receives a reply');
+    is($raw->next_message->{t}, 'pong', 'the frame after many WebSocket pings receives a reply');
     waitpid $child, 0;
     return;
 }
@@ -90,7 +90,7 @@ SKIP:
     my $raw = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
     $raw->write(frame_bytes(PING, 'p') x 2500) for 1 .. 2;
     $raw->text('{"t":"ping"}');
-    is($raw->next_message->{t}, 'pong', 'the message after many pings over TLS receives a reply');
+    is($raw->next_message->{t}, 'pong', 'the frame after many WebSocket pings over TLS receives a reply');
     is($relay->stop, 0, 'the relay with TLS exits with status 0 on SIGTERM');
 }
 

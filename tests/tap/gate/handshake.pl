@@ -139,7 +139,7 @@ sub bearer
 }
 is(bearer('Bearer ' . token(sub => 'u1')), 'u1', 'a Bearer token is accepted');
 is(bearer('bearer  ' . token(sub => 'u1')), 'u1', 'the scheme is case-insensitive');
-is(bearer('Bearer ' . token(sub => 'u1'), token => token(sub => 'u2')), 'u2', 'the token of the connect message takes precedence');
+is(bearer('Bearer ' . token(sub => 'u1'), token => token(sub => 'u2')), 'u2', 'the token of the connect frame takes precedence');
 is(bearer('Bearer ' . token(sub => 'u1', secret => 'x' x 32)), 4001, 'a forged token is rejected');
 is(bearer('Bearer ' . token(sub => 'u1', exp => 1)), 4100, 'an expired token closes the connection with 4100');
 is(bearer('Basic dTE6dTE='), 4001, 'a token with another scheme is ignored');

@@ -30,7 +30,7 @@ sub reader
 # Returns the body of a row, as computed by PostgreSQL.
 sub body { my ($id) = @_; return md5_hex($id) x 300 }
 
-# Returns the next messages of a socket; each frame must contain one message.
+# Returns the next lines of a socket; each WebSocket frame must contain one line.
 sub next_messages
 {
     my ($raw, $count) = @_;

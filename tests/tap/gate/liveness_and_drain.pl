@@ -95,7 +95,7 @@ my @ins = map { $_->ends_with(4201, 'a drain')->{in} } @all;
 is(scalar(grep { defined $_ && $_ >= 0 && $_ <= 2000 } @ins), scalar(@all), 'each client receives a reconnect delay');
 my %times = map { $_ => 1 } @ins;
 cmp_ok(scalar(keys %times), '>', 4, 'the delays differ');
-$waiting->ends_with(4201, 'a client without a connect message');
+$waiting->ends_with(4201, 'a client without a connect frame');
 is($relay->wait_end, 0, 'the relay exits with status 0, even with unresponsive sockets');
 ok(!eval { Clairon::Test::RawSocket->new($relay); 1 }, 'the port is closed');
 

@@ -1,5 +1,5 @@
-# Tests conformance to RFC 6455. The categories are those of the Autobahn test suite. A valid text message is a ping
-# message of the clairon protocol, which causes a pong.
+# Tests conformance to RFC 6455, in the categories of the Autobahn test suite. A valid text message contains a ping of the
+# client protocol, which causes a pong.
 use strict;
 use warnings;
 
@@ -284,7 +284,7 @@ is_case('9.4 one fragment per byte', sub {
     my $text = ping_of(2000);
     $_[0]->write(join '', map {
         frame_bytes($_ ? CONTINUATION : TEXT, substr($text, $_, 1), final => $_ == 1999) } 0 .. 1999) }, 'pong');
-# Together with the connect message, these are as many messages as a client may send in one burst.
+# Together with the connect frame, these are as many frames as a client may send in one burst.
 is_case('9.7 many messages, one per frame', sub { $_[0]->write(frame_bytes(TEXT, $line) x 999) }, ('pong') x 999);
 
 # 10. Clients must mask their frames.

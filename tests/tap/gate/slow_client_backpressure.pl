@@ -101,7 +101,7 @@ $slow->frame(PING, 'are you there') for 1 .. 3;
 my ($got, $others) = read_until($slow, 'normal', $rows - 1);
 is(names(@$got), join(' ', map { "normal $_" } $first .. $rows - 1), 'a slow client receives every notification in order, without duplicates');
 is_deeply([ map { "$_->{opcode} $_->{payload}" } @$others ], [ (PONG . ' are you there') x 3 ],
-    'a ping from a slow client receives its reply between two messages');
+    'a WebSocket ping from a slow client receives its reply between two text frames');
 
 # Queued notifications are sent by priority.
 $first = block('slow');

@@ -1,4 +1,4 @@
-# Tests that connections without a connect message are limited and do not block other addresses.
+# Tests that connections without a connect frame are limited and do not block other addresses.
 use strict;
 use warnings;
 
@@ -33,7 +33,7 @@ for my $case ([ 'announced', sub { $_[0]->frame(TEXT, '{"t":', length => 20 * 10
 }
 my $large = from($relay, '192.0.2.9');
 my @topics = map { sprintf 'topic.%024d', $_ } 1 .. 256;
-is(connected($large, 'u0', topics => \@topics, token => token(sub => 'u0', pad => 'x' x 5900))->{user}, 'u0', 'the longest valid connect message is accepted');
+is(connected($large, 'u0', topics => \@topics, token => token(sub => 'u0', pad => 'x' x 5900))->{user}, 'u0', 'the longest valid connect frame is accepted');
 $large->text('{"t":"ping","pad":"' . 'x' x 40_000 . '"}');
 isnt($large->next_message->{code} // 0, 1009, 'later frames may be longer');
 $large->disconnect;

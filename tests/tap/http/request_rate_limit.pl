@@ -80,7 +80,7 @@ ok($same->{status} == 429 || $same->{status} == 204,
 wait_until('the network is accepted again', sub { my $status = request(GET => '/v1/poll?wait=0', '', of('calm'), 'X-Forwarded-For' => '2001:db8:9::2')->{status}; $rejected_count += $status == 429; $status == 204 });
 is(request(GET => '/v1/poll?wait=0', '', of("each$_"), 'X-Forwarded-For' => '203.0.113.7')->{status}, 204, 'requests with valid tokens are not counted by address') for 1 .. 3 * RATE;
 
-# The request rate does not limit health checks and WebSocket messages.
+# The request rate does not limit health checks and WebSocket frames.
 my ($probes) = many(GET => '/healthz', '');
 is_deeply($probes, { 200 => MANY }, '/healthz has no limit');
 ($probes) = many(GET => '/readyz', '');
@@ -88,7 +88,7 @@ is_deeply($probes, { 200 => MANY }, '/readyz has no limit');
 my $ws = Clairon::Test::RawSocket->user($relay, 'u1');
 many(POST => '/v1/ack', '{}', of('u1'));
 $ws->send_json(({ t => 'ping' }) x 20);
-is_deeply([ map { $ws->next_message->{t} } 1 .. 20 ], [ ('pong') x 20 ], 'the request rate does not limit WebSocket messages');
+is_deeply([ map { $ws->next_message->{t} } 1 .. 20 ], [ ('pong') x 20 ], 'the request rate does not limit WebSocket frames');
 is($relay->metric('clairon_gate_requests_refused_total'), $rejected_count, 'the metric counts rejected requests');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 

@@ -57,7 +57,7 @@ sub process
     return;
 }
 
-# Processes the messages received since the last call.
+# Processes the frames received since the last call.
 sub process_new
 {
     my ($device) = @_;

@@ -175,7 +175,7 @@ for my $case ([ "$folder/none.conf", 'No such file or directory' ], [ "$folder/f
     is($err, qq(clairon relay: could not read "$case->[0]": $case->[1]\n), "$case->[1] is reported with the path of the file");
 }
 
-# The message contains the argument or the variable.
+# The error contains the argument or the variable.
 check_rejected('a wrong argument', valid_settings(), 'argument --gate.ping must be a duration', ['--gate.ping=soon']);
 check_rejected('an unknown argument', valid_settings(), qr{argument --gate\.pong: \[gate\] pong is not a setting; }, ['--gate.pong=1s']);
 check_rejected('an argument without value', valid_settings(), 'argument --gate.ping requires a value', ['--gate.ping']);

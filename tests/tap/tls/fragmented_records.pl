@@ -27,12 +27,12 @@ sub user
 
 my $raw = user('u1');
 $raw->send_json({ t => 'ping' });
-is($raw->next_message->{t}, 'pong', 'a message receives a reply');
+is($raw->next_message->{t}, 'pong', 'a frame receives a reply');
 my $ping = '{"t":"ping"' . ' ' x 60_000 . '}';
 $raw->text($ping);
-is($raw->next_message->{t}, 'pong', 'a message in many records receives a reply');
+is($raw->next_message->{t}, 'pong', 'a frame in many records receives a reply');
 $raw->send_json({ t => 'ping' }) for 1 .. 20;
-is(scalar(grep { $raw->next_message->{t} eq 'pong' } 1 .. 20), 20, 'many messages in many records receive replies');
+is(scalar(grep { $raw->next_message->{t} eq 'pong' } 1 .. 20), 20, 'many frames in many records receive replies');
 my $other = user('u2');
 $other->frame(8, pack 'n', 1000);
 is($other->read_to_end->{code}, 1000, 'a close frame receives a reply');

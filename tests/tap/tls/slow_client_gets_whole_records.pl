@@ -37,6 +37,6 @@ while (@ids < $rows || @pongs < 3)
       map { JSON::decode_json($_) } split /\n/, $frame->{payload};
 }
 is(join(' ', @ids), join(' ', 1 .. $rows), 'the client receives every notification once and in order');
-is_deeply(\@pongs, [ ('are you there') x 3 ], 'each ping receives its reply between two messages');
+is_deeply(\@pongs, [ ('are you there') x 3 ], 'each WebSocket ping receives its reply between two text frames');
 
 done_testing();

@@ -11,7 +11,7 @@ use Mojo::UserAgent;
 
 my $json = JSON->new->utf8->canonical;
 
-# Opens the WebSocket without sending a message. Dies if the upgrade is rejected.
+# Opens the WebSocket without sending a frame. Dies if the upgrade is rejected.
 sub new
 {
     my ($class, $url, %headers) = @_;
@@ -83,7 +83,7 @@ sub transcript
     return length $text > 2000 ? '...' . substr $text, -2000 : $text;
 }
 
-# Sends the connect message and returns the reply: connected, err or bye. The caller checks the reply.
+# Sends the connect frame and returns the reply: connected, err or bye. The caller checks the reply.
 sub connect
 {
     my ($self, $token, %fields) = @_;
@@ -91,7 +91,7 @@ sub connect
     return $self->wait_for(sub { $_[0]{t} =~ /^(connected|err|bye)$/ });
 }
 
-# send({t => ..}, ..): one WebSocket frame with one message per line. send_text sends any string.
+# send({t => ..}, ..): one WebSocket frame with one protocol frame per line. send_text sends any string.
 sub send
 {
     my ($self, @messages) = @_;
@@ -110,7 +110,7 @@ sub send_text
 # An empty list is an error in the test, which did not wait for the notifications.
 sub ack { my ($self, @ids) = @_; @ids or croak('no ids to acknowledge'); return $self->send({ t => 'ack', ids => \@ids }) }
 
-# Waits for the first message of a type, or the first one for which a code reference returns true. Earlier messages
+# Waits for the first frame of a type, or the first frame for which a code reference returns true. Earlier frames
 # count.
 sub wait_for
 {
@@ -133,7 +133,7 @@ sub wait_for
     return $found;
 }
 
-# Waits for the notification of the row with this id. Earlier messages count.
+# Waits for the notification of the row with this id. Earlier frames count.
 sub wait_row
 {
     my ($self, $id) = @_;
@@ -153,7 +153,7 @@ sub notifications { return map { $_->{n} } grep { $_->{t} eq 'msg' } @{ $_[0]{me
 # The reasons of all announced gaps, separated by a space; '' without a gap.
 sub gaps { return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $_[0]{messages} } }
 
-# The cursor (`pos`) of the last notification, or of the connected message.
+# The cursor (`pos`) of the last notification, or of the connected frame.
 sub pos
 {
     my ($self) = @_;

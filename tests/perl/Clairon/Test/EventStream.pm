@@ -68,7 +68,7 @@ sub parse
     return @data ? join "\n", @data : undef;
 }
 
-# The next message of this type; dies at the end of the stream.
+# The next frame of this type; dies at the end of the stream.
 sub wait_message
 {
     my ($self, $type) = @_;
@@ -84,7 +84,7 @@ sub wait_message
 # The next notification.
 sub next_notification { my ($self) = @_; return $self->wait_message('msg')->{n} }
 
-# Reads to the end; returns the remaining messages.
+# Reads to the end; returns the remaining frames.
 sub wait_end
 {
     my ($self) = @_;

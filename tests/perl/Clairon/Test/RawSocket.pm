@@ -50,7 +50,7 @@ sub open
     return $self;
 }
 
-# Like open(), then sends the connect message. The token's sub is this user, unless `token` is set.
+# Like open(), then sends the connect frame. The token's sub is this user, unless `token` is set.
 sub user
 {
     my ($class, $relay, $user, %options) = @_;
@@ -154,7 +154,7 @@ sub frame
     return $self->write($head . $mask . ($payload ^ $key));
 }
 
-# One text frame with one message per line.
+# One text frame with one protocol frame per line.
 sub send_json { my ($self, @messages) = @_; return $self->text(join "\n", map { $json->encode($_) } @messages) }
 sub text { my ($self, $bytes) = @_; return $self->frame(TEXT, $bytes) }
 
@@ -185,7 +185,7 @@ sub next_frame
     return;
 }
 
-# The relay's next message; dies if the connection ends first.
+# The relay's next frame of the protocol; dies if the connection ends first.
 sub next_message
 {
     my ($self) = @_;
@@ -201,7 +201,7 @@ sub next_message
     return $line;
 }
 
-# Returns the next message of this type; skips others.
+# Returns the next frame of this type; skips others.
 sub wait_message
 {
     my ($self, $type) = @_;
@@ -211,7 +211,7 @@ sub wait_message
 }
 
 # Reads until the relay closes the connection, and replies to its close frame. Returns { code, reason, messages }, with
-# the remaining messages. Code 1006: the relay closed the connection without a close frame.
+# the remaining frames. Code 1006: the relay closed the connection without a close frame.
 sub read_to_end
 {
     my ($self) = @_;
@@ -229,7 +229,7 @@ sub read_to_end
     return { %end, messages => \@lines };
 }
 
-# Expects a bye message and a close frame, both with this code and a reason. Returns the bye message.
+# Expects a bye and a WebSocket close frame, both with this code and a reason. Returns the bye.
 sub ends_with
 {
     my ($self, $code, $name) = @_;
