@@ -74,7 +74,7 @@ released_items_are_reused(void **state)
     assert_ptr_equal(arena_alloc(&arena), released);
     assert_ptr_not_equal(released, kept);
     arena_free(&arena);
-    assert_non_null(arena_alloc(&arena)); /* a freed arena can be used as an empty one */
+    assert_non_null(arena_alloc(&arena)); /* a freed arena can be used like an empty arena */
     arena_free(&arena);
 }
 

@@ -48,7 +48,7 @@ overflowing_length_is_rejected(void **state)
 }
 
 static void
-formatted_text_is_appended(void **state)
+formatted_strings_are_appended(void **state)
 {
     struct buffer buffer;
 
@@ -138,7 +138,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buffer_grows_up_to_its_limit),
         cmocka_unit_test(overflowing_length_is_rejected),
-        cmocka_unit_test(formatted_text_is_appended),
+        cmocka_unit_test(formatted_strings_are_appended),
         cmocka_unit_test(any_bytes_become_valid_json),
         cmocka_unit_test(json_over_the_limit_leaves_the_buffer_unchanged),
         cmocka_unit_test(utf8_is_validated),

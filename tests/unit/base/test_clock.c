@@ -8,7 +8,7 @@
 #include "base/clock.h"
 
 static void
-text_has_six_or_three_digits_after_the_point(void **state)
+times_have_six_or_three_fractional_digits(void **state)
 {
     char text[CLOCK_TEXT_MAX];
 
@@ -22,7 +22,7 @@ text_has_six_or_three_digits_after_the_point(void **state)
 }
 
 static void
-text_of_the_last_possible_time_fits(void **state)
+string_of_the_last_possible_time_fits(void **state)
 {
     char text[CLOCK_TEXT_MAX];
 
@@ -37,8 +37,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_has_six_or_three_digits_after_the_point),
-        cmocka_unit_test(text_of_the_last_possible_time_fits),
+        cmocka_unit_test(times_have_six_or_three_fractional_digits),
+        cmocka_unit_test(string_of_the_last_possible_time_fits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -390,7 +390,7 @@ a_cluster_has_sixteen_shards_by_default(void **state)
 }
 
 static void
-wal_waits_for_a_replica_that_may_become_the_primary(void **state)
+cluster_and_sentinel_require_a_replica_by_default(void **state)
 {
     (void)state;
     assert_int_equal(load(NULL, BOTH, "--store.url=redis://h:1", NULL), RC_OK);
@@ -539,7 +539,7 @@ main(void)
         cmocka_unit_test(lists_of_servers_need_sentinel_or_cluster),
         cmocka_unit_test(sentinel_and_cluster_urls_are_validated),
         cmocka_unit_test(a_cluster_has_sixteen_shards_by_default),
-        cmocka_unit_test(wal_waits_for_a_replica_that_may_become_the_primary),
+        cmocka_unit_test(cluster_and_sentinel_require_a_replica_by_default),
         cmocka_unit_test(errors_name_the_argument_or_variable),
         cmocka_unit_test(errors_never_contain_secrets),
         cmocka_unit_test(dependent_keys_are_checked),

@@ -51,7 +51,7 @@ rate_zero_is_unlimited(void **state)
 }
 
 static void
-each_key_has_its_own_bucket(void **state)
+each_key_has_a_separate_bucket(void **state)
 {
     struct rates *rates = rates_new();
 
@@ -130,7 +130,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bucket_refills_with_time),
         cmocka_unit_test(rate_zero_is_unlimited),
-        cmocka_unit_test(each_key_has_its_own_bucket),
+        cmocka_unit_test(each_key_has_a_separate_bucket),
         cmocka_unit_test(full_buckets_are_evicted),
         cmocka_unit_test(active_buckets_survive_the_key_limit),
     };

@@ -10,7 +10,7 @@
 
 #include "decoder/encode/json.h"
 
-/* Allocates exactly the documented size, so that ASan reports one byte more. */
+/* Allocates exactly the documented size, so that ASan reports an overflow by one byte. */
 static char *
 escaped(const char *src, size_t len, bool ascii)
 {

@@ -22,7 +22,7 @@ set_conn(int from, int to)
 }
 
 static void
-request_becomes_a_stream_or_gets_a_response(void **state)
+request_becomes_a_stream_or_receives_a_response(void **state)
 {
     (void)state;
     assert_true(is_legal(set_request, GATE_REQUEST_READING, GATE_REQUEST_OPEN));
@@ -34,7 +34,7 @@ request_becomes_a_stream_or_gets_a_response(void **state)
 }
 
 static void
-request_gets_one_response(void **state)
+request_receives_one_response(void **state)
 {
     (void)state;
     for (int to = GATE_REQUEST_READING; to <= GATE_REQUEST_ENDING; to++) {
@@ -46,7 +46,7 @@ request_gets_one_response(void **state)
 }
 
 static void
-websocket_may_skip_states(void **state)
+websocket_can_skip_states(void **state)
 {
     (void)state;
     for (int from = GATE_CONN_WAITING; from <= GATE_CONN_CLOSED; from++)
@@ -70,9 +70,9 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(request_becomes_a_stream_or_gets_a_response),
-        cmocka_unit_test(request_gets_one_response),
-        cmocka_unit_test(websocket_may_skip_states),
+        cmocka_unit_test(request_becomes_a_stream_or_receives_a_response),
+        cmocka_unit_test(request_receives_one_response),
+        cmocka_unit_test(websocket_can_skip_states),
         cmocka_unit_test(websocket_never_returns_to_an_earlier_state),
     };
 

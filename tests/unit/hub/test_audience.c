@@ -112,7 +112,7 @@ test_sessions_join_and_leave_audiences(void **state)
 }
 
 static void
-test_a_session_receives_its_audiences_only(void **state)
+test_a_session_receives_only_its_audiences(void **state)
 {
     struct notification *notification = make_notification(1, "{}");
     struct hub hub = {.audiences = NULL};
@@ -135,7 +135,7 @@ main(void)
         cmocka_unit_test(test_a_notification_is_written_as_json),
         cmocka_unit_test(test_the_json_names_transaction_and_live_rule),
         cmocka_unit_test(test_sessions_join_and_leave_audiences),
-        cmocka_unit_test(test_a_session_receives_its_audiences_only),
+        cmocka_unit_test(test_a_session_receives_only_its_audiences),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -164,7 +164,7 @@ test_notifications_without_a_pending_ack_are_sent_in_order(void **state)
 }
 
 static void
-test_a_held_notification_does_not_overtake_older_ones(void **state)
+test_replies_out_of_order_do_not_reorder_notifications(void **state)
 {
     (void)state;
     complete_report(1, RC_OK, true);
@@ -243,7 +243,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_notifications_without_a_pending_ack_are_sent_in_order,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_held_notification_does_not_overtake_older_ones,
+        cmocka_unit_test_setup_teardown(test_replies_out_of_order_do_not_reorder_notifications,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_redriven_dead_letter_is_reported, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_failed_report_is_sent_again_in_order, set_up,

@@ -202,7 +202,7 @@ test_keys_match_the_audience_in_order(void **state)
 }
 
 static void
-test_hash_depends_on_the_set_only(void **state)
+test_hash_depends_only_on_the_set(void **state)
 {
     struct session_groups groups = {.memberships = NULL}, same = {.memberships = NULL};
     struct audience *all = NULL;
@@ -231,7 +231,7 @@ main(void)
         cmocka_unit_test(test_a_composite_audience_requires_every_part),
         cmocka_unit_test(test_token_groups_are_written_as_json),
         cmocka_unit_test(test_keys_match_the_audience_in_order),
-        cmocka_unit_test(test_hash_depends_on_the_set_only),
+        cmocka_unit_test(test_hash_depends_only_on_the_set),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,7 +42,7 @@ test_a_missed_retry_needs_no_room(void **state)
 }
 
 static void
-test_a_reconciliation_needs_one_whole_pass(void **state)
+test_a_reconciliation_requires_a_complete_pass(void **state)
 {
     struct inbox inbox = {.refill = INBOX_REFILL_NONE};
 
@@ -85,7 +85,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_inbox_is_deferred_once),
         cmocka_unit_test(test_a_missed_retry_needs_no_room),
-        cmocka_unit_test(test_a_reconciliation_needs_one_whole_pass),
+        cmocka_unit_test(test_a_reconciliation_requires_a_complete_pass),
         cmocka_unit_test(test_acks_during_a_pass_are_kept_until_its_end),
     };
 

@@ -116,7 +116,7 @@ test_turns_are_granted_in_order(void **state)
     assert_false(page_turn_leave(&turns[0], &budget));
     assert_true(page_turn_end(&turns[0], &budget));
     assert_true(page_turn_is_none(&turns[0]));
-    page_turn_wait(&turns[0], &budget); /* waits again, after the others */
+    page_turn_wait(&turns[0], &budget); /* waits again, after the other sessions */
     assert_ptr_equal(page_turn_grant(&budget), &turns[2]);
     assert_true(page_turn_end(&turns[2], &budget));
     assert_ptr_equal(page_turn_grant(&budget), &turns[0]);

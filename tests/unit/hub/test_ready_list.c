@@ -39,7 +39,7 @@ test_sessions_leave_in_the_order_of_their_first_mark(void **state)
     session_mark(&sessions[1], READY_REFILL);
     assert_ptr_equal(ready_list_pop_step(&hub, &reasons), &sessions[1]);
     assert_int_equal(reasons, READY_REFILL | READY_ADVANCE);
-    session_mark(&sessions[1], READY_ADVANCE); /* marked again, after the others */
+    session_mark(&sessions[1], READY_ADVANCE); /* marked again, after the other sessions */
     assert_ptr_equal(ready_list_pop_step(&hub, &reasons), &sessions[0]);
     assert_int_equal(reasons, READY_REFILL);
     assert_ptr_equal(ready_list_pop_step(&hub, &reasons), &sessions[1]);
@@ -48,7 +48,7 @@ test_sessions_leave_in_the_order_of_their_first_mark(void **state)
 }
 
 static void
-test_marks_to_send_are_kept_apart_from_steps(void **state)
+test_marks_to_send_are_separate_from_steps(void **state)
 {
     unsigned reasons = 0;
 
@@ -93,7 +93,7 @@ test_a_full_socket_is_not_written_to(void **state)
 }
 
 static void
-test_the_delay_is_that_of_a_session_that_sends(void **state)
+test_the_delay_is_measured_with_a_session_that_sends(void **state)
 {
     (void)state;
     session_mark(&sessions[0], READY_REFILL);
@@ -114,10 +114,10 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_sessions_leave_in_the_order_of_their_first_mark),
-        TEST(test_marks_to_send_are_kept_apart_from_steps),
+        TEST(test_marks_to_send_are_separate_from_steps),
         TEST(test_the_loop_does_not_sleep_while_marks_remain),
         TEST(test_a_full_socket_is_not_written_to),
-        TEST(test_the_delay_is_that_of_a_session_that_sends),
+        TEST(test_the_delay_is_measured_with_a_session_that_sends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,7 +128,7 @@ old_transactions_do_not_count(void **state)
 }
 
 static void
-number_is_limited(void **state)
+number_of_transactions_is_limited(void **state)
 {
     (void)state;
     for (uint64_t xid = 1; xid <= RECENT_XIDS_MAX + 10; xid++)
@@ -214,7 +214,7 @@ earlier_transactions_count_for_all(void **state)
 }
 
 static void
-new_epoch_makes_all_count(void **state)
+all_transactions_count_after_ids_are_cleared(void **state)
 {
     (void)state;
     add(7, 3, 10);
@@ -234,12 +234,12 @@ main(void)
         CASE(transaction_without_a_notification_counts_for_all),
         CASE(transaction_whose_notifications_come_first_counts_for_all),
         CASE(old_transactions_do_not_count),
-        CASE(number_is_limited),
+        CASE(number_of_transactions_is_limited),
         CASE(dropped_transactions_count_for_all),
         CASE(dropped_transactions_count_by_age),
         CASE(dropped_transaction_that_still_runs_counts),
         CASE(earlier_transactions_count_for_all),
-        CASE(new_epoch_makes_all_count),
+        CASE(all_transactions_count_after_ids_are_cleared),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -276,7 +276,7 @@ static const struct list_name NAME = {{(const unsigned char *)"t", 1},
                                       {(const unsigned char *)"a\"b", 3}};
 
 static void
-reload_of_a_rule_is_of_its_list(void **state)
+reload_of_a_rule_affects_only_its_list(void **state)
 {
     const struct list_name others[] = {{NAME.source, NAME.source}, {NAME.rule, NAME.rule}};
     struct list_request *request;
@@ -384,7 +384,7 @@ deny(int number)
 }
 
 static void
-few_denied_lists_are_kept(void **state)
+only_the_newest_denied_lists_are_kept(void **state)
 {
     const struct session_list *list;
     unsigned count = 0;
@@ -442,13 +442,13 @@ main(void)
         CASE(other_lists_are_not_reloaded),
         CASE(pending_result_replaces_a_reload),
         CASE(reload_precedes_rows_that_may_lack_the_change),
-        CASE(reload_of_a_rule_is_of_its_list),
+        CASE(reload_of_a_rule_affects_only_its_list),
         CASE(reload_is_sent_before_the_queue),
         CASE(blocked_reload_is_sent_before_the_queue),
         CASE(list_with_too_many_rows_is_reloaded),
         CASE(list_that_was_denied_is_reloaded_after_a_change_of_memberships),
         CASE(membership_that_changes_before_a_denial_causes_a_reload),
-        CASE(few_denied_lists_are_kept),
+        CASE(only_the_newest_denied_lists_are_kept),
         CASE(rows_of_the_application_are_reloaded),
     };
 

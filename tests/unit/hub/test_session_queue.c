@@ -101,7 +101,7 @@ assert_rest_is_sent(void)
 }
 
 static void
-test_a_batch_may_be_written_in_parts(void **state)
+test_a_batch_can_be_written_in_parts(void **state)
 {
     for (size_t room = 0; room < 140; room++) {
         struct fanout_batch *batch = make_batch(1, 3);
@@ -445,7 +445,7 @@ test_load_shedding_drops_by_priority_and_type(void **state)
 }
 
 static void
-test_a_batch_holds_no_dropped_notification(void **state)
+test_a_batch_contains_no_dropped_notification(void **state)
 {
     struct notification *notifications[] = {make_notification(101, FRAME_PRIORITY_NORMAL),
                                             make_notification(102, FRAME_PRIORITY_NORMAL),
@@ -469,7 +469,7 @@ main(void)
         TEST(test_control_frames_are_sent_first),
         TEST(test_partial_frames_are_completed_once),
         TEST(test_a_batch_is_sent_in_one_piece),
-        TEST(test_a_batch_may_be_written_in_parts),
+        TEST(test_a_batch_can_be_written_in_parts),
         TEST(test_queued_batches_are_merged),
         TEST(test_batches_of_one_session_are_not_merged),
         TEST(test_a_poll_receives_no_batches),
@@ -485,7 +485,7 @@ main(void)
         TEST(test_a_socket_that_accepts_nothing_is_slow),
         TEST(test_a_notification_in_many_queues_counts_once),
         TEST(test_load_shedding_drops_by_priority_and_type),
-        TEST(test_a_batch_holds_no_dropped_notification),
+        TEST(test_a_batch_contains_no_dropped_notification),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

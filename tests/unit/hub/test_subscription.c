@@ -63,7 +63,7 @@ test_the_first_topic_narrows_a_subscription(void **state)
     assert_true(subscription_is_all(&subscription));
 }
 
-/* A client that unsubscribes from its only topic does not receive all others. */
+/* A client that unsubscribes from its only topic does not receive all other topics. */
 static void
 test_without_topics_nothing_is_sent(void **state)
 {

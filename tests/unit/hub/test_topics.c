@@ -163,7 +163,7 @@ random_text(char *text, size_t max, bool may_be_prefix)
 }
 
 static void
-matches_agree_with_a_plain_search(void **state)
+matches_agree_with_a_linear_search(void **state)
 {
     (void)state;
     srand(7);
@@ -195,7 +195,7 @@ main(void)
         cmocka_unit_test(added_names_are_removed),
         cmocka_unit_test(all_topics_are_removed_only_by_name),
         cmocka_unit_test(number_and_length_are_limited),
-        cmocka_unit_test(matches_agree_with_a_plain_search),
+        cmocka_unit_test(matches_agree_with_a_linear_search),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

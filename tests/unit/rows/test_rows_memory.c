@@ -75,7 +75,7 @@ queries_wait_while_their_user_reads_nothing(void **state)
     for (size_t i = 0; i < 3; i++)
         large_result(next("u1"), "USER");
     expect_none();
-    add_request(5, "u2", "t"); /* it waits for the same query */
+    add_request(5, "u2", "t"); /* waits for the same query */
     large_result(next("u1"), "ALL");
     expect_done(4, ROWS_USER_LIMIT);
     assert_true(clients[4].after_ms >= 1000);

@@ -15,7 +15,7 @@
 #include "tests/unit/rows/rows_clients.h"
 
 static void
-one_request_gets_its_result(void **state)
+one_request_receives_its_result(void **state)
 {
     struct rows_query *query;
 
@@ -75,7 +75,7 @@ users_with_the_same_groups_share_a_query(void **state)
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
     add_request(2, "u3", "t");
-    add_request(3, "u4", "t"); /* its groups are unknown */
+    add_request(3, "u4", "t"); /* u4's groups are unknown */
     add_request(4, "u5", "t");
     query = next("u1");
     result(query, "STRUCTURE");
@@ -224,7 +224,7 @@ users_alternate(void **state)
 }
 
 static void
-requests_of_one_user_and_in_total_are_limited(void **state)
+requests_are_limited_per_user_and_in_total(void **state)
 {
     char source[8], user[8];
     size_t count = 0;
@@ -307,7 +307,7 @@ waiting_requests_expire(void **state)
 }
 
 static void
-denied_is_for_the_requester_only(void **state)
+denial_applies_only_to_the_requester(void **state)
 {
     (void)state;
     make_audience_known("ALL");
@@ -322,7 +322,7 @@ denied_is_for_the_requester_only(void **state)
 }
 
 static void
-other_errors_are_for_all(void **state)
+other_errors_apply_to_all_requests(void **state)
 {
     (void)state;
     make_audience_known("ALL");
@@ -412,7 +412,7 @@ source_with_a_stuck_query_is_rejected(void **state)
 }
 
 static void
-requests_of_a_stuck_query_may_end_before(void **state)
+requests_can_end_before_their_stuck_query(void **state)
 {
     struct rows_query *query;
 
@@ -426,7 +426,7 @@ requests_of_a_stuck_query_may_end_before(void **state)
 }
 
 static void
-requests_may_end_at_any_time(void **state)
+requests_can_end_at_any_time(void **state)
 {
     struct rows_query *query;
 
@@ -511,7 +511,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(one_request_gets_its_result),
+        CASE(one_request_receives_its_result),
         CASE(identical_requests_of_a_user_share_a_query),
         CASE(all_users_share_a_query_for_all),
         CASE(users_with_the_same_groups_share_a_query),
@@ -522,18 +522,18 @@ main(void)
         CASE(first_query_of_a_rule_runs_alone),
         CASE(query_with_the_same_key_runs_once_at_a_time),
         CASE(users_alternate),
-        CASE(requests_of_one_user_and_in_total_are_limited),
+        CASE(requests_are_limited_per_user_and_in_total),
         CASE(old_snapshot_is_queried_again_later),
         CASE(old_snapshots_end_at_the_deadline),
         CASE(waiting_requests_expire),
-        CASE(denied_is_for_the_requester_only),
-        CASE(other_errors_are_for_all),
+        CASE(denial_applies_only_to_the_requester),
+        CASE(other_errors_apply_to_all_requests),
         CASE(lost_query_is_repeated_once),
         CASE(queries_of_one_source_leave_a_connection_to_others),
         CASE(only_connection_serves_any_source),
         CASE(source_with_a_stuck_query_is_rejected),
-        CASE(requests_of_a_stuck_query_may_end_before),
-        CASE(requests_may_end_at_any_time),
+        CASE(requests_can_end_before_their_stuck_query),
+        CASE(requests_can_end_at_any_time),
         CASE(known_rules_are_limited),
         CASE(delay_grows_with_the_queue),
         CASE(errors_of_the_server_are_classified),

@@ -87,7 +87,7 @@ row_of(size_t len, char letter)
 }
 
 static void
-pages_hold_as_many_rows_as_fit(void **state)
+pages_contain_all_rows_that_fit(void **state)
 {
     struct rows_result *result = begin(1000, 4 << 20);
     size_t first = 0, pages = 0;
@@ -115,7 +115,7 @@ pages_hold_as_many_rows_as_fit(void **state)
 }
 
 static void
-row_larger_than_a_page_is_alone(void **state)
+row_larger_than_a_page_has_a_separate_page(void **state)
 {
     struct rows_result *result = begin(10, 4 << 20);
     char *large = row_of(ROWS_PAGE_MAX + 10, 'x');
@@ -159,7 +159,7 @@ rows_and_bytes_are_limited(void **state)
 
 /* The server counts the bytes of the rows, without the commas between them. */
 static void
-commas_do_not_count(void **state)
+commas_are_not_counted(void **state)
 {
     struct rows_result *result = begin(10, 10);
     struct buffer out;
@@ -174,7 +174,7 @@ commas_do_not_count(void **state)
 }
 
 static void
-invalid_texts_are_rejected(void **state)
+invalid_rows_are_rejected(void **state)
 {
     struct rows_result *result = rows_result_new(10, 1000, &held);
 
@@ -187,7 +187,7 @@ invalid_texts_are_rejected(void **state)
 }
 
 static void
-memory_is_counted_until_the_last_reference_ends(void **state)
+memory_is_counted_until_the_last_unref(void **state)
 {
     struct rows_result *result = begin(1000, 1000);
     size_t held_before;
@@ -215,12 +215,12 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_list_is_one_page),
         cmocka_unit_test(empty_list_is_one_page),
-        cmocka_unit_test(pages_hold_as_many_rows_as_fit),
-        cmocka_unit_test(row_larger_than_a_page_is_alone),
+        cmocka_unit_test(pages_contain_all_rows_that_fit),
+        cmocka_unit_test(row_larger_than_a_page_has_a_separate_page),
         cmocka_unit_test(rows_and_bytes_are_limited),
-        cmocka_unit_test(commas_do_not_count),
-        cmocka_unit_test(invalid_texts_are_rejected),
-        cmocka_unit_test(memory_is_counted_until_the_last_reference_ends),
+        cmocka_unit_test(commas_are_not_counted),
+        cmocka_unit_test(invalid_rows_are_rejected),
+        cmocka_unit_test(memory_is_counted_until_the_last_unref),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,7 +79,7 @@ make_entry(const char *id, const char *fields)
 #define COPIED "change ="
 #define RELOADED "change reload source t rule r xid 8"
 
-/* Entries 1-0 to `count`-0, the newest first; every third one is a reload. */
+/* Entries 1-0 to `count`-0, the newest first; every third entry is a reload. */
 static redisReply *
 make_newest(size_t count)
 {

@@ -90,7 +90,7 @@ write_batch(unsigned batch, unsigned count)
         add((unsigned)rand() % shards, batch, lsn / 2, "", true);
 }
 
-/* What release() has checked. */
+/* The results of the checks in release(). */
 struct released {
     size_t count;
     bool is_wrong;
@@ -136,7 +136,7 @@ read_some(struct order *order, unsigned k, size_t max)
     stream->read += max;
     order_add(order, k, reply);
     order_release(order, 1);
-    free(reply->element); /* not the entries */
+    free(reply->element); /* the stream owns the elements */
     free(reply);
     return true;
 }
@@ -517,7 +517,7 @@ test_entry_without_commit_waits_only_for_its_stream(void **state)
 }
 
 static void
-test_restart_drops_held_entries(void **state)
+test_restart_drops_waiting_entries(void **state)
 {
     const struct position stored[] = {{20, 1}, {20, 1}};
     struct released released;
@@ -540,7 +540,7 @@ test_restart_drops_held_entries(void **state)
 
 /* While one shard lags, the others are read up to the limit. */
 static void
-test_held_entries_are_limited(void **state)
+test_waiting_entries_are_limited(void **state)
 {
     struct released released;
     struct order *order = begin_two(&released, 0);
@@ -592,8 +592,8 @@ main(void)
         TEST(test_wait_times_out),
         TEST(test_lost_entry_is_awaited_once),
         TEST(test_entry_without_commit_waits_only_for_its_stream),
-        TEST(test_restart_drops_held_entries),
-        TEST(test_held_entries_are_limited),
+        TEST(test_restart_drops_waiting_entries),
+        TEST(test_waiting_entries_are_limited),
         TEST(test_foreign_entries_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

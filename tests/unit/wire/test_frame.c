@@ -1,4 +1,4 @@
-/* test_frame.c: valid frames are parsed, all others are rejected. */
+/* test_frame.c: valid frames are parsed, all other frames are rejected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -188,7 +188,7 @@ ambiguous_heads_are_rejected(void **state)
 }
 
 static void
-incomplete_heads_return_again(void **state)
+incomplete_heads_require_more_bytes(void **state)
 {
     static const char text[] = "GET / HTTP/1.1\r\nHost: x\r\nX-Y: z\r\n\r\n";
     struct http_head head;
@@ -239,7 +239,7 @@ main(void)
         cmocka_unit_test(upgrade_other_than_websocket_is_reported),
         cmocka_unit_test(paths_that_parsers_normalize_are_not_plain),
         cmocka_unit_test(ambiguous_heads_are_rejected),
-        cmocka_unit_test(incomplete_heads_return_again),
+        cmocka_unit_test(incomplete_heads_require_more_bytes),
         cmocka_unit_test(bytes_and_lines_of_a_head_are_limited),
     };
 

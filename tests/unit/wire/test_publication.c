@@ -73,7 +73,7 @@ publication_becomes_a_frame(void **state)
 }
 
 static void
-frame_and_document_parse_again(void **state)
+frame_and_document_can_be_parsed(void **state)
 {
     struct publication publication = {0};
     struct buffer packet;
@@ -98,7 +98,7 @@ frame_and_document_parse_again(void **state)
 }
 
 static void
-equal_requests_have_the_same_canonical_text(void **state)
+equal_requests_have_the_same_canonical_form(void **state)
 {
     struct publication one = {0}, two = {0};
 
@@ -171,8 +171,8 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(publication_becomes_a_frame),
-        cmocka_unit_test(frame_and_document_parse_again),
-        cmocka_unit_test(equal_requests_have_the_same_canonical_text),
+        cmocka_unit_test(frame_and_document_can_be_parsed),
+        cmocka_unit_test(equal_requests_have_the_same_canonical_form),
         cmocka_unit_test(payload_values_are_kept_verbatim),
         cmocka_unit_test(invalid_requests_are_rejected_without_leaks),
     };

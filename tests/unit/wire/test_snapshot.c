@@ -85,7 +85,7 @@ long_list_is_searched(void **state)
 }
 
 static void
-other_texts_are_rejected(void **state)
+other_strings_are_rejected(void **state)
 {
     static const char *const texts[] = {"",
                                         ":",
@@ -139,7 +139,7 @@ main(void)
         cmocka_unit_test(empty_list_means_all_finished),
         cmocka_unit_test(ids_have_64_bits),
         cmocka_unit_test(long_list_is_searched),
-        cmocka_unit_test(other_texts_are_rejected),
+        cmocka_unit_test(other_strings_are_rejected),
         cmocka_unit_test(length_is_limited),
     };
 

@@ -54,7 +54,7 @@ targets_with_json_syntax_are_found(void **state)
 }
 
 static void
-other_text_has_no_targets(void **state)
+other_json_has_no_targets(void **state)
 {
     static const char *const others[] = {
         "",
@@ -78,7 +78,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(routing_targets_are_found),
         cmocka_unit_test(targets_with_json_syntax_are_found),
-        cmocka_unit_test(other_text_has_no_targets),
+        cmocka_unit_test(other_json_has_no_targets),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

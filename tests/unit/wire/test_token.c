@@ -265,7 +265,7 @@ malformed_tokens_are_rejected(void **state)
 }
 
 static void
-expired_tokens_return_closed(void **state)
+expired_tokens_are_distinguished_from_invalid_tokens(void **state)
 {
     struct token_rules rules = secret_rules();
 
@@ -415,7 +415,7 @@ publish_and_admin_require_true(void **state)
 }
 
 static void
-written_token_parses_again(void **state)
+written_token_can_be_parsed(void **state)
 {
     struct token_group groups[] = {{"ROLE", "a\"b"}, {"TEAM", "x"}, {"ROLE", "c"}};
     struct token token = {"u\\42", NOW + 60, groups, 3, true, false};
@@ -481,13 +481,13 @@ main(void)
         cmocka_unit_test(modified_tokens_are_rejected),
         cmocka_unit_test(bytes_after_the_signature_are_rejected),
         cmocka_unit_test(malformed_tokens_are_rejected),
-        cmocka_unit_test(expired_tokens_return_closed),
+        cmocka_unit_test(expired_tokens_are_distinguished_from_invalid_tokens),
         cmocka_unit_test(exp_and_nbf_must_be_valid_times),
         cmocka_unit_test(issuer_and_audience_are_checked_if_configured),
         cmocka_unit_test(sub_must_be_a_valid_user),
         cmocka_unit_test(invalid_groups_are_rejected),
         cmocka_unit_test(publish_and_admin_require_true),
-        cmocka_unit_test(written_token_parses_again),
+        cmocka_unit_test(written_token_can_be_parsed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

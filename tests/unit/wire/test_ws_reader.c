@@ -233,7 +233,7 @@ close_reply(const char *payload, size_t len)
 }
 
 static void
-close_frame_gets_a_reply(void **state)
+close_frame_receives_a_reply(void **state)
 {
     (void)state;
     assert_int_equal(close_reply("", 0), WS_NO_CODE);
@@ -255,7 +255,7 @@ main(void)
         cmocka_unit_test(invalid_headers_are_rejected),
         cmocka_unit_test(non_minimal_lengths_are_rejected),
         cmocka_unit_test(interleaved_messages_are_rejected),
-        cmocka_unit_test(close_frame_gets_a_reply),
+        cmocka_unit_test(close_frame_receives_a_reply),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
