@@ -98,7 +98,7 @@ test('in manual mode only ack() sends acks', async (t) => {
   assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['b'] }]);
 });
 
-test('a duplicate does not reach handlers; if it was acked, it is acked again', async (t) => {
+test('a duplicate does not reach handlers; a duplicate of an acked notification is acked again', async (t) => {
   const { relay, client, events } = start(t);
   let calls = 0;
   client.on('*', () => { calls += 1; });
@@ -117,7 +117,7 @@ test('a duplicate does not reach handlers; if it was acked, it is acked again', 
   assert.equal(events('repeat').length, 1);
 });
 
-test('a pending notification is recognised as a duplicate after any number of others', async (t) => {
+test('a pending notification is recognised as a duplicate after any number of other notifications', async (t) => {
   const { relay, client, events } = start(t, { ack: 'manual', dedupe: 2 });
   const handled = [];
   client.on('*', (n) => handled.push(n.metadata.id));
@@ -249,7 +249,7 @@ test('a token is renewed before it expires, even without an expiring frame', asy
   assert.equal(socket.frames('refresh').length, 2);
 });
 
-test('a token that arrives after its connection closed is not sent on the next one', async (t) => {
+test('a token that arrives after its connection closed is not sent on the next connection', async (t) => {
   let bring = [];
   const { relay } = start(t, { token: () => new Promise((resolve) => { bring.push(resolve); }) });
   await until('the token function is called', () => bring.length === 1);
@@ -300,7 +300,7 @@ test('close() sends all earlier acks', async (t) => {
   assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['a'] }]);
 });
 
-test('gap, acked and err become events; an invalid JSON line is ignored', async (t) => {
+test('gap, acked and err frames cause events; an invalid JSON line is ignored', async (t) => {
   const { relay, client, events } = start(t);
   const socket = await relay.socket();
   socket.accept();
@@ -338,7 +338,7 @@ test('topics that change during `connect` are subscribed after `connected`', asy
   ]);
 });
 
-test('an incomplete notification is reported, and later ones are delivered', async (t) => {
+test('an incomplete notification is reported, and later notifications are delivered', async (t) => {
   const kept = [];
   globalThis.sessionStorage = { getItem: () => null, setItem: (_, pos) => kept.push(pos) };
   t.after(() => { delete globalThis.sessionStorage; });
@@ -348,11 +348,11 @@ test('an incomplete notification is reported, and later ones are delivered', asy
   socket.accept();
   const { routing, ...headless } = notification('a');
   socket.sends(msg('1', headless), msg('2', {}), { t: 'msg', pos: '3' }, msg('4', notification('b')));
-  await until('the cursor after them', () => kept.at(-1) === '4');
+  await until('the cursor after the incomplete notifications', () => kept.at(-1) === '4');
   assert.deepEqual(events('error').map(({ error }) => error.name), ['TypeError', 'TypeError', 'TypeError']);
 });
 
-test('a handler gets the notification of a line with a transaction and a rule', async (t) => {
+test('a handler receives the notification of a frame with a transaction and a rule', async (t) => {
   const { relay, client, events } = start(t);
   const handled = [];
   client.on('*', (n) => { handled.push(n); });
@@ -383,7 +383,7 @@ test('a retry reaches a handler that was added after the first delivery', async 
   await until('the ack', () => socket.frames('ack').length === 1);
 });
 
-test('an undefined option gets its default', async (t) => {
+test('an undefined option has its default value', async (t) => {
   const none = Object.fromEntries(['pos', 'window', 'topics', 'ack', 'storage', 'dedupe', 'transports', 'tabs', 'fetch', 'now']
     .map((name) => [name, undefined]));
   const { relay, client } = start(t, none);

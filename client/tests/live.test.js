@@ -50,7 +50,7 @@ test('create, update and delete change the rows in place', async (t) => {
   await rowsAre(list, [{ id: 1, a: 'X' }, { id: 3, a: 'z' }]);
 });
 
-test('a listener is called immediately, and once per tick with changes, with a new array', async (t) => {
+test('a listener is called with a new array immediately, and once per tick with changes', async (t) => {
   const { socket, list } = await start(t);
   const events = [];
   const off = list.subscribe((rows) => events.push(rows));
@@ -65,7 +65,7 @@ test('a listener is called immediately, and once per tick with changes, with a n
   assert.equal(events.length, 2);
 });
 
-test('a throwing listener does not affect others', async (t) => {
+test('a throwing listener does not affect other listeners', async (t) => {
   const { socket, list, errors } = await start(t);
   const events = [];
   list.subscribe(() => { throw new Error('cannot render'); });
@@ -156,7 +156,7 @@ test('a retry after newer changes does not undo them', async (t) => {
   assert.deepEqual(list.rows, rows);
 });
 
-test('an older change after a newer one, on its first delivery, causes a load; without load() it is ignored', async (t) => {
+test('the first delivery of an older change after a newer change causes a load, or is ignored without load()', async (t) => {
   let loads = 0;
   const newest = { id: 1, a: 'second' };
   const { socket, list } = await start(t, { load: () => { loads += 1; return [newest]; } });
@@ -189,7 +189,7 @@ test('a late change from before the page opened does not replace the result of l
   await rowsAre(list, [{ id: 1, a: 'second' }]);
 });
 
-test('a change of the same transaction is applied if its old row is the row in the list, else load() runs', async (t) => {
+test('a change of the same transaction is applied if its old row is the row in the list, otherwise load() runs', async (t) => {
   let rows = [];
   let loads = 0;
   const { socket, list } = await start(t, { load: () => { loads += 1; return rows; } });
@@ -276,7 +276,7 @@ test('an unknown key column is an error, and does not merge rows', async (t) => 
   assert.deepEqual(list.rows, []);
 });
 
-test('a load() that returns no array is reported as such', async (t) => {
+test('a load() that returns no array is reported', async (t) => {
   const { list, errors } = await start(t, { load: () => ({ rows: [] }) });
   await until('the error', () => list.error);
   assert.equal(errors[0], "live('t'): load() must return { rows, snapshot } or an array");
@@ -361,7 +361,7 @@ test('rows are loaded once, even when the first connection resumes from a stored
   await rowsAre(list, [{ id: 1 }, { id: 2 }]);
 });
 
-test('the values of a composite key may contain any text', async (t) => {
+test('the values of a composite key can contain any characters', async (t) => {
   const { socket, list } = await start(t, { key: ['a', 'b'] });
   const rows = [{ a: 'x\ny', b: 'z' }, { a: 'x', b: 'y\nz' }];
   socket.sends(...rows.map((after) => change('create', { after })));
@@ -387,7 +387,7 @@ test('a failed load is not retried after close() of the client', async (t) => {
   assert.equal(loads, 1);
 });
 
-test('close() ends changes and loads', async (t) => {
+test('close() stops changes and loads', async (t) => {
   let loads = 0;
   const { client, socket, list } = await start(t, { load: () => { loads += 1; return []; } });
   await until('the load', () => loads === 1);

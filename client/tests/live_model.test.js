@@ -2,7 +2,7 @@
 // losses.
 //
 // After each step the list equals the rows of one snapshot plus all changes up to one point of commit order, and
-// these points only go forward. At rest the list equals the table.
+// these points only move forward. Without pending changes the list equals the table.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -10,7 +10,7 @@ import { connect } from 'clairon';
 import { handTimers } from './fake-browser.js';
 import { fakeRelay } from './fake-relay.js';
 
-// Import them first: the fake clock must not advance during an import.
+// These modules are imported first: the fake clock must not advance during an import.
 for (const name of ['rows.js', 'timed_rows.js']) await import(new URL(name, import.meta.resolve('clairon')));
 
 const SEEDS = 150;
@@ -61,7 +61,7 @@ function createDatabase({ below, chance, pick }) {
     return { table, groups };
   }
 
-  /** The user's rows, as text. */
+  /** The user's rows. */
   function rowsOf(mask) {
     const { table, groups } = stateOf(mask);
     return [...table.values()].filter(({ g }) => g.some((group) => groups.has(group)));
@@ -193,7 +193,7 @@ function notificationsOf(db, index, kind) {
   })).filter(({ frames }) => frames.length);
 }
 
-/** The user receives what each of the user's groups receives: those that lose the row, keep it, and gain it. */
+/** The user receives the notifications of each of the user's groups: groups that lose the row, keep it, or gain it. */
 function imagesOf({ before, after, truncates }, groups, { isFull, hidesTruncate }) {
   if (truncates) return hidesTruncate ? [] : [{ operation: 'truncate', payload: { before: null, after: null } }];
   const [had, has] = [before, after].map((row) => row?.g.filter((group) => groups.has(group)) ?? []);
@@ -324,7 +324,7 @@ async function createPage(t, db, chances, kind, describe) {
     socket.sends({ ...again, pos: String(sent.length) });
   }
 
-  /** The relay reads the rows, or compares the snapshot. The reply is on its way while more is delivered. */
+  /** The relay reads the rows, or compares the snapshot. More frames are delivered while the reply is in transit. */
   function evaluate() {
     const request = requests.find(({ reply }) => !reply);
     if (!request) return;

@@ -6,7 +6,7 @@ import { connect } from 'clairon';
 import { handTimers } from './fake-browser.js';
 import { fakeRelay, msg } from './fake-relay.js';
 
-// Import them first: the fake clock must not advance during an import.
+// These modules are imported first: the fake clock must not advance during an import.
 for (const name of ['rows.js', 'timed_rows.js']) await import(new URL(name, import.meta.resolve('clairon')));
 
 const SEEDS = 200;

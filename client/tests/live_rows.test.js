@@ -6,7 +6,7 @@ import { connect } from 'clairon';
 import { handTimers } from './fake-browser.js';
 import { fakeRelay, msg, until } from './fake-relay.js';
 
-// Import them first: the fake clock must not advance during an import.
+// These modules are imported first: the fake clock must not advance during an import.
 for (const name of ['rows.js', 'timed_rows.js']) await import(new URL(name, import.meta.resolve('clairon')));
 
 // Of steps.js.
@@ -186,7 +186,7 @@ test('transaction ids above 2^53 are compared exactly', async (t) => {
   socket.sends(update('9007199254740992', { id: 1, a: 'contained' }));
   await turn();
   assert.equal(list.rows[0].a, 'row');
-  socket.sends(update('9007199254740993', { id: 1, a: 'next' })); // as a number it equals the one before
+  socket.sends(update('9007199254740993', { id: 1, a: 'next' })); // as a number it equals the previous id
   await turn();
   assert.equal(list.rows[0].a, 'next');
 });
@@ -209,7 +209,7 @@ for (const [what, snapshot] of [['of an earlier time', '10:11:'], ['without a tr
   });
 }
 
-test('more changes during a load than the ring contains cause another load, not a loss', async (t) => {
+test('more changes during a load than the ring can contain cause another load, not a loss', async (t) => {
   const { tick, socket, list } = await start(t);
   socket.sends(create(10, { id: 1 }));
   for (let i = 0; i < 1100; i += 1) socket.sends(update(20 + i, { id: 0, a: i }));
@@ -219,7 +219,7 @@ test('more changes during a load than the ring contains cause another load, not 
   assert.deepEqual([list.rows, list.loading], [[], true]);
   tick(30_000);
   await turn();
-  respond(socket, '5:96:5', [{ id: 0, a: 75 }, { id: 1 }]); // a long transaction, 5, does not matter
+  respond(socket, '5:96:5', [{ id: 0, a: 75 }, { id: 1 }]); // transaction 5 still runs
   await turn();
   tick(BURST_HOLD_MS);
   assert.deepEqual(list.rows, [{ id: 0, a: 1099 }, { id: 1 }]);
@@ -376,7 +376,7 @@ test('rows without a late change are requested again', async (t) => {
   assert.equal(socket.frames('rows').length, 3);
 });
 
-test('a retry that the rows contain, or of a change that was applied, causes no load', async (t) => {
+test('a retry of a change that the rows contain, or that was applied, causes no load', async (t) => {
   const { client, socket, list } = await loaded(t, '10:10:', [{ id: 1, a: 'row' }]);
   client.on('t', () => { throw new Error('the page delivers retries after a failure'); });
   const applied = update(10, { id: 1, a: 'applied' }, { ack: true });
@@ -461,7 +461,7 @@ for (const [type, first, second, changed] of [
   });
 }
 
-test('a TRUNCATE empties the list, in its transaction', async (t) => {
+test('a TRUNCATE empties the list together with later changes of its transaction', async (t) => {
   const { socket, list, states } = await loaded(t, '10:10:', [{ id: 1 }]);
   socket.sends(change(10, 'truncate', {}), create(10, { id: 2 }), create(11, { id: 3 }));
   await turn();
@@ -562,7 +562,7 @@ test('after an epoch change rows of any snapshot are accepted, because ids may h
   assert.deepEqual(list.rows, [{ id: 3 }, { id: 4 }]);
 });
 
-test('a list loads again on a new connection, resumed or not', async (t) => {
+test('a list loads again on a new connection, even if the connection resumed', async (t) => {
   const { relay, tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
   const { socket: next } = await reconnect({ relay, tick }, list);
   next.sends(create(10, { id: 2 }));
@@ -748,7 +748,7 @@ test('a truncated value causes a load', async (t) => {
   assert.deepEqual(list.rows, [{ id: 1, a: 'large' }]);
 });
 
-test('after a resumed connection, changes are shown with the response only', async (t) => {
+test('after a resumed connection, changes are shown only with the response', async (t) => {
   const { relay, list, tick } = await loaded(t, '10:10:', [{ id: 1 }]);
   const { socket: next } = await reconnect({ relay, tick }, list);
   next.sends(create(12, { id: 2 })); // 11: a TRUNCATE during the absence, without a notification
@@ -761,7 +761,7 @@ test('after a resumed connection, changes are shown with the response only', asy
   assert.deepEqual(list.rows, [{ id: 2 }]);
 });
 
-test('changes during a request are shown with the response only', async (t) => {
+test('changes during a request are shown only with the response', async (t) => {
   const { socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
   list.reload();
   await turn();
@@ -783,12 +783,12 @@ test('a list that is denied after a resumed connection is empty', async (t) => {
   assert.deepEqual([list.rows, list.error.code], [[], 103]);
 });
 
-test('a resumed connection calls load() again, and shows changes with its result only', async (t) => {
+test('a resumed connection calls load() again, and changes are shown only with its result', async (t) => {
   const { relay, tick, list, calls } = await loadedByPage(t, '10:10:', [{ id: 1 }]);
   const { socket } = await reconnect({ relay, tick }, list);
   socket.sends(create(11, { id: 2 }));
   await turn();
-  assert.deepEqual(list.rows, [{ id: 1 }]); // a TRUNCATE of the absence has no notification
+  assert.deepEqual(list.rows, [{ id: 1 }]); // a TRUNCATE during the absence has no notification
   tick(1000);
   await turn();
   assert.equal(calls.length, 2);

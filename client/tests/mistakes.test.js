@@ -43,7 +43,7 @@ for (const [options, message] of INVALID_OPTIONS) {
   });
 }
 
-test('topics may be one string, even if other topics are delivered', async (t) => {
+test('the option topics accepts one string, even if other topics are delivered', async (t) => {
   const { relay, client, errors } = start(t, { topics: 'demo.a*' });
   const seen = [];
   client.on('message', (n) => seen.push(n.metadata.id));
@@ -99,7 +99,7 @@ for (const [origin, hint] of [['https://app.test', ', and does gate.origins of t
   });
 }
 
-test('a client that was connected once, or has no token, does not warn', async (t) => {
+test('a client that has been connected, or has no token, does not warn', async (t) => {
   const warn = t.mock.method(console, 'warn', () => {});
   const { relay } = start(t, { transports: ['ws'] });
   const socket = await relay.socket();

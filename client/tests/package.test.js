@@ -97,7 +97,7 @@ test('the dynamic imports load from ES modules and from CommonJS', { skip }, () 
   }
 });
 
-test('if index.js is served alone, errors name the missing file, and close() is final', () => {
+test('if only index.js is served, errors name the missing file, and close() is final', () => {
   mkdirSync(join(app, 'alone'), { recursive: true });
   copyFileSync(join(root, 'dist/index.js'), join(app, 'alone/index.mjs'));
   write('alone/page.mjs', `import { connect } from './index.mjs';
@@ -165,7 +165,7 @@ test('a bundler includes one copy of the client for all entries', { skip: skip |
 });
 
 for (const [file, resolution] of [['esm.mts', 'node16'], ['cjs.cts', 'node16'], ['old.ts', 'node']]) {
-  test(`${file}: types for module resolution ${resolution}`, { skip: skip || (!has('tsc') && 'no TypeScript (tsc) is installed') }, () => {
+  test(`${file}: the types are found with module resolution ${resolution}`, { skip: skip || (!has('tsc') && 'no TypeScript (tsc) is installed') }, () => {
     write(file, `import { connect, type Client } from 'clairon';
       import { useLiveList } from 'clairon/react';
       import { useLive } from 'clairon/vue';
@@ -180,7 +180,7 @@ for (const [file, resolution] of [['esm.mts', 'node16'], ['cjs.cts', 'node16'], 
   });
 }
 
-test('the package has its licence, and its pages have no links to files outside of it', { skip }, () => {
+test('the package contains its licence, and its pages link to no file outside the package', { skip }, () => {
   const installed = join(app, 'node_modules/clairon');
   assert.ok(existsSync(join(installed, 'LICENSE')));
   for (const page of ['README.md', 'PROTOCOL.md']) {
@@ -242,7 +242,7 @@ const SIGNERS = [
 ];
 
 for (const [tool, language, file, call] of SIGNERS) {
-  test(`the README's ${language} snippet signs as the relay verifies`, { skip: !has(tool) && `${tool} is not installed` }, () => {
+  test(`the README's ${language} snippet signs tokens that the relay accepts`, { skip: !has(tool) && `${tool} is not installed` }, () => {
     write('relay.secret', `${KEY}\n`);
     write(file, snippet(language) + call);
     const [head, body, signature] = run(tool, [file, '42']).trim().split('.');

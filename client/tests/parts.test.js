@@ -33,7 +33,7 @@ test('the delay is random below a ceiling that doubles up to the cap', () => {
   assert.equal(createBackoff({ random: () => 0 }).nextWait(), 0);
 });
 
-test('the delay is a number after any count of failures', () => {
+test('the delay equals the cap after thousands of failures', () => {
   const b = createBackoff({ cap: 30_000, random: () => 1 });
   for (let i = 0; i < 2000; i += 1) b.nextWait();
   assert.equal(b.nextWait(), 30_000);
@@ -47,12 +47,12 @@ test('close codes are classified as stop, back off and immediate', () => {
   for (const code of [4200, 4201]) assert.equal(closeClass(code), NOW);
 });
 
-test('a remembered id is a duplicate, and the ids seen longest ago are evicted first', () => {
+test('a stored id is a duplicate, and the least recently seen ids are evicted first', () => {
   const d = createDedupe(2);
   assert.equal(d.remember('a'), undefined);
   assert.notEqual(d.remember('a'), undefined);
   d.remember('b');
-  d.remember('a'); // seen again: now younger than b
+  d.remember('a'); // seen more recently than b
   d.remember('c');
   assert.notEqual(d.remember('a'), undefined);
   assert.equal(d.remember('b'), undefined);
@@ -171,7 +171,7 @@ test('handlers are found by source, topic, type, star and prefix', () => {
   assert.throws(() => createRouter().on('', () => {}), TypeError);
 });
 
-test('a handler can be removed, and a failing listener does not affect others', (t) => {
+test('a handler can be removed, and a failing listener does not affect other listeners', (t) => {
   t.mock.method(console, 'error', () => {});
   const router = createRouter();
   const seen = [];
@@ -186,7 +186,7 @@ test('a handler can be removed, and a failing listener does not affect others', 
   assert.equal(console.error.mock.callCount(), 1);
 });
 
-test('the next transport is used after two failures, cyclically, and the best one is retried at growing intervals', () => {
+test('the next transport is used after two failures, cyclically, and the best transport is retried at growing intervals', () => {
   const fallback = createFallback(['ws', 'sse', 'poll']);
   const transports = [];
   for (let i = 0; i < 7; i += 1) {
@@ -215,7 +215,7 @@ test('the replay buffer is limited in size', () => {
   assert.equal(since('4'), undefined);
 });
 
-test('a snapshot contains the transactions below xmin, and those below xmax that are not in the list', () => {
+test('a snapshot contains the transactions below xmin, and the transactions below xmax that are not in its list', () => {
   const snapshot = parseSnapshot('7421:7430:7424,7426');
   const ids = ['1', '7420', '7421', '7424', '7425', '7426', '7429', '7430', '18446744073709551615'];
   assert.deepEqual(ids.filter((x) => contains(snapshot, x)), ['1', '7420', '7421', '7425', '7429']);
@@ -223,13 +223,13 @@ test('a snapshot contains the transactions below xmin, and those below xmax that
   assert.equal(contains(parseSnapshot('18446744073709551614:18446744073709551615:'), '18446744073709551615'), false);
 });
 
-test('only the text of clairon.snapshot() is a snapshot', () => {
+test('only strings in the format of clairon.snapshot() are snapshots', () => {
   for (const text of ['', '1', '1:1', '1:1:1:1', 'x:1:', '-1:1:', '1:1: ', undefined, null, 7, {}]) {
     assert.equal(parseSnapshot(text), undefined, String(text));
   }
 });
 
-test('a snapshot is older than one that contains more, and not than itself or a later one', () => {
+test('a snapshot is older if and only if the other snapshot contains a transaction that it lacks', () => {
   const older = [['10:10:', '11:11:'], ['10:12:10', '12:12:'], ['10:12:10', '11:12:11'], ['11:12:11', '10:12:10'], ['10:11:10', '10:15:10']];
   for (const [a, b] of older) assert.equal(isOlder(parseSnapshot(a), parseSnapshot(b)), true, `${a} ${b}`);
   const notOlder = [['10:10:', '10:10:'], ['12:12:', '10:12:10'], ['10:10:', '10:12:10,11'], ['15:15:', '10:12:10'], ['10:13:10', '10:15:10,13,14']];

@@ -6,7 +6,7 @@ import { connect } from 'clairon';
 import { handTimers } from './fake-browser.js';
 import { fakeRelay, msg, notification } from './fake-relay.js';
 
-// Import it first: the fake clock must not advance during an import.
+// The module is imported first: the fake clock must not advance during an import.
 await import(new URL('rows.js', import.meta.resolve('clairon')));
 
 let ids = 0;

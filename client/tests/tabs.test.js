@@ -44,7 +44,7 @@ async function twoTabs(t, options) {
 test('two tabs have one connection, and both receive each notification', async (t) => {
   const { relay, first, second, socket } = await twoTabs(t);
   socket.sends(msg('1', notification('a')), msg('2', notification('b')));
-  await until('the second has both', () => second.seen.length === 2);
+  await until('the second tab has both notifications', () => second.seen.length === 2);
   assert.deepEqual(first.seen, ['a', 'b']);
   assert.deepEqual(second.seen, ['a', 'b']);
   assert.equal(second.client.pos, '2');
@@ -74,9 +74,9 @@ test('several tabs make one connection attempt when the network returns', async 
   channel.onmessage = ({ data }) => messages.push(data.t);
   browser.dispatch('online');
   const next = await relay.socket();
-  await until('the other tab has sent wake too', () => messages.includes('wake'));
+  await until('the other tab has also sent wake', () => messages.includes('wake'));
   channel.postMessage({ t: 'ping' });
-  await until('the leader has processed all before', () => messages.includes('pong'));
+  await until('the leader has processed all earlier messages', () => messages.includes('pong'));
   assert.equal(next.closedWith, undefined);
   next.accept();
   await isOpen(second);
@@ -92,7 +92,7 @@ test('without the option, or for another user, a tab has a separate connection',
   await relay.socket();
 });
 
-test('a notification that both tabs handle is acked once, and each tab gets an event', async (t) => {
+test('a notification that both tabs handle is acked once, and each tab receives an event', async (t) => {
   const { first, second, socket } = await twoTabs(t);
   for (const tab of [first, second]) tab.client.on('*', () => {});
   socket.sends(msg('1', notification('a', { ack: true })), msg('2', notification('b', { ack: true })));
@@ -143,7 +143,7 @@ test('when the leader closes, the next tab resumes from its cursor', async (t) =
   assert.deepEqual(second.states.at(-1), { state: 'open', transport: 'ws', user: `user ${users}`, conn: 'c1', resumed: true });
 });
 
-test('a third tab loses no notification in a change of leader', async (t) => {
+test('a third tab loses no notification when the leader changes', async (t) => {
   const { relay, open, first, second, socket } = await twoTabs(t);
   const third = open();
   await isOpen(third);
@@ -153,7 +153,7 @@ test('a third tab loses no notification in a change of leader', async (t) => {
   const next = await relay.socket();
   next.accept({ resumed: true });
   next.sends(msg('2', notification('b')));
-  await until('the third has it', () => third.seen.length === 2);
+  await until('the third tab has the notification', () => third.seen.length === 2);
   assert.deepEqual([second, third].map((tab) => tab.seen), [['a', 'b'], ['a', 'b']]);
   assert.deepEqual([second, third].flatMap((tab) => tab.gaps), []);
 });
@@ -169,7 +169,7 @@ for (const [leaving, coming] of [['freeze', 'resume'], ['pagehide', 'pageshow']]
     const next = await relay.socket();
     next.accept({ resumed: true });
     next.sends(msg('2', notification('b')));
-    await until('both have it', () => first.seen.length === 2 && second.seen.length === 2);
+    await until('both tabs have the notification', () => first.seen.length === 2 && second.seen.length === 2);
     assert.equal(relay.pendingSockets, 0);
   });
 }
@@ -256,7 +256,7 @@ test('a visible tab wakes a hidden leader whose timers are late', async (t) => {
   const backoff = { base: 77, cap: 77, random: () => 1 };
   const { relay, second, socket } = await twoTabs(t, { backoff });
   socket.closes();
-  await until('the other tab waits too', () => second.client.state === 'waiting');
+  await until('the other tab also waits', () => second.client.state === 'waiting');
   (await relay.socket()).accept({ resumed: true });
   await isOpen(second);
 });
@@ -299,7 +299,7 @@ test('the number of unacknowledged notifications kept for new tabs is limited', 
   assert.equal(third.seen[0], 'n1');
 });
 
-test('a tab that returns with a known cursor gets its missed notifications; with an unknown one, a gap', async (t) => {
+test('a tab that returns with a known cursor receives its missed notifications; with an unknown cursor, a gap', async (t) => {
   const { open, second, socket } = await twoTabs(t);
   socket.sends(msg('1', notification('a')), msg('2', notification('b')), msg('3', notification('c')));
   await until('the messages', () => second.seen.length === 3);
@@ -400,17 +400,17 @@ test('the connection subscribes to the topics of all tabs, and each tab receives
   assert.deepEqual(socket.frames('subscribe')[0].topics, ['demo.b']);
   await isOpen(third);
   socket.sends(msg('1', notification('m', { source: 'assignments' })), msg('2', notification('n', { source: 'b' })));
-  await until('each has its own', () => third.seen.length === 1 && second.seen.length === 1);
+  await until('each tab has its notification', () => third.seen.length === 1 && second.seen.length === 1);
   assert.deepEqual([first.seen, second.seen, third.seen], [['m'], ['m'], ['n']]);
   third.client.close();
-  await until('its topic is unsubscribed', () => socket.frames('unsubscribe').length === 1);
+  await until('the topic of the closed tab is unsubscribed', () => socket.frames('unsubscribe').length === 1);
   assert.deepEqual(socket.frames('unsubscribe')[0].topics, ['demo.b']);
 });
 
 test('a leader with an invalid token is replaced by a tab with a valid token', async (t) => {
   const { relay, first, second, socket } = await twoTabs(t);
   socket.closes(4100);
-  await until('the end of the first', () => first.client.state === 'closed');
+  await until('the first tab is closed', () => first.client.state === 'closed');
   (await relay.socket()).accept({ resumed: true });
   await isOpen(second);
 });

@@ -66,7 +66,7 @@ function start(t, options = {}) {
 
 const connected = (fields) => ({ t: 'connected', user: 'u1', conn: 'c', resumed: false, ping: 25, ...fields });
 
-test('topics are part of connect, and change on an open connection', async (t) => {
+test('topics are sent in connect, and can change on an open connection', async (t) => {
   const { relay, client } = start(t, { topics: ['a'] });
   const socket = await relay.socket();
   socket.accept();
@@ -116,7 +116,7 @@ test('after two failed WebSockets the client uses SSE, with the same notificatio
   const again = await http.next();
   assert.deepEqual(again.query, { pos: '6', topics: 'demo.*,y' });
   again.stream().sends(connected({ pos: '6', resumed: true }), '6');
-  await until('it is open', () => client.state === 'open');
+  await until('the client is open', () => client.state === 'open');
   client.unsubscribe('demo.*');
   assert.deepEqual((await http.next()).query, { pos: '6', topics: 'y' });
 });
@@ -149,7 +149,7 @@ test('a nack is sent over HTTP; a 4xx response has no effect', async (t) => {
   const { http, client, events } = start(t, { transports: ['sse'] });
   const stream = (await http.next()).stream();
   stream.sends(connected({ pos: '1' }), '1');
-  await until('it is open', () => client.state === 'open');
+  await until('the client is open', () => client.state === 'open');
   client.nack('a', { delay: 500 });
   const nack = await http.next();
   assert.equal(nack.path, '/v1/nack');
@@ -197,7 +197,7 @@ for (const status of [401, 403]) {
     (await http.next()).respond(status, '<h1>no</h1>');
     (await http.next()).respond(status, '{"title":"no"}');
     (await http.next()).stream().sends(connected({ pos: '1' }), '1');
-    await until('it is open', () => client.state === 'open');
+    await until('the client is open', () => client.state === 'open');
   });
 }
 

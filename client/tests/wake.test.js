@@ -32,7 +32,7 @@ for (const event of ['online', 'visibilitychange']) {
   });
 }
 
-test('the event online restarts an attempt that hangs on a lost network', async (t) => {
+test('the online event restarts an attempt that hangs on a lost network', async (t) => {
   let calls = 0;
   const { browser, relay, client } = start(t, {
     token: () => { calls += 1; return calls === 1 ? new Promise(() => {}) : tokenOf('u'); },
@@ -40,7 +40,7 @@ test('the event online restarts an attempt that hangs on a lost network', async 
   await until('the first token', () => calls === 1);
   browser.dispatch('visibilitychange');
   browser.dispatch('online');
-  await relay.socket(); // this attempt hangs too
+  await relay.socket(); // this attempt also hangs
   browser.dispatch('online');
   (await relay.socket()).accept();
   assert.equal(client.state, 'open');
@@ -55,7 +55,7 @@ test('a hidden page does not reconnect early', async (t) => {
   assert.equal(client.state, 'waiting');
 });
 
-test('the event online pings an open connection, which is lost without a reply', async (t) => {
+test('the online event pings an open connection, and the client reconnects if no reply arrives', async (t) => {
   const tick = handTimers(t, 'setTimeout');
   const { browser, relay, client } = start(t);
   const socket = await relay.socket();
