@@ -86,7 +86,7 @@ class Browser:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def texts(self, selector):
-        """The texts of all elements, read in one script, because elements may be replaced between two driver calls."""
+        """The text of each element, read in one script, because elements may be replaced between two driver calls."""
         script = "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)"
         return self.driver.execute_script(script, selector)
 

@@ -89,7 +89,7 @@ class Store:
         return self.execute("XPENDING", f"{self.prefix}:stream", self.prefix)[0]
 
     def acks_of(self, notification_id):
-        """Maps each user to whether the user has acked; empty when the notification is done."""
+        """Maps each user to whether the user has acked; empty when the notification is complete."""
         flat = self.execute("HGETALL", f"{self.prefix}:ack:{notification_id}")
         return {user: value != "0" for user, value in zip(flat[::2], flat[1::2])}
 

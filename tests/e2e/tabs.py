@@ -105,7 +105,7 @@ class TabsCase(BrowserCase):
         wait_for("no connection remains", lambda: self.connections() == 0)
 
     def tabs(self, count, user="u1", **options):
-        """Opens tabs. The first one is the leader; the others can become leader in this order."""
+        """Opens tabs. The first tab is the leader; the other tabs can become leader in this order."""
         tabs = []
         for _ in range(count):
             tabs.append(Tab(self.browser, self.stack.url, self.relay, user, **options))

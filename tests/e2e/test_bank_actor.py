@@ -135,7 +135,7 @@ class IdempotencyCases(BankCase):
         again.credit("k4", Decimal("1"))
         self.assertEqual(list(again.window.keys), ["k3", "k4"], "the oldest key is evicted first")
 
-    def test_a_window_is_bounded(self):
+    def test_the_number_of_cached_keys_is_limited(self):
         window = Window((str(n) for n in range(1000)), size=50)
         self.assertEqual(list(window.keys), [str(n) for n in range(950, 1000)])
 

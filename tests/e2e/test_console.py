@@ -57,7 +57,7 @@ class Console(ConsoleCase):
 
     # ---- contents
 
-    def test_a_link_may_carry_the_token(self):
+    def test_a_link_can_contain_the_token(self):
         self.open()
         self.browser.driver.get("about:blank")
         self.browser.driver.get(f"{self.relay}/console#token={self.token('--sub', 'op', '--admin')}")
@@ -72,7 +72,7 @@ class Console(ConsoleCase):
         waiting = int(self.figure("Pending"))
         notification = str(self.sql("SELECT clairon.notify('USER', '{waits}', '{}', ack_required => true)")[0][0])
         self.notifications.append(notification)
-        wait_for("one more notification is pending", lambda: int(self.figure("Pending")) == waiting + 1)
+        wait_for("another notification is pending", lambda: int(self.figure("Pending")) == waiting + 1)
         wait_for("the notification is listed", lambda: notification in self.browser.texts("#pending button"))
         self.browser.js("document.querySelector(`#pending button`).focus()")
         first = self.focused()
@@ -197,7 +197,7 @@ class Console(ConsoleCase):
         self.screenshot("rules")
         self.assertEqual(self.browser.errors(), [])
 
-    def test_a_test_notification_needs_the_claim_publish(self):
+    def test_a_test_notification_requires_the_publish_claim(self):
         self.sign_in(self.token("--sub", "root", "--admin"))
         wait_for("the page shows the figures", lambda: self.figure("Pending") not in ("", "–"))
         self.browser.find("#test-user").send_keys("tested")

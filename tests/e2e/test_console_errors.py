@@ -1,4 +1,4 @@
-"""test_console_errors.py: the console's error log works with the keyboard alone and on a phone."""
+"""test_console_errors.py: the console's error log works with only the keyboard, and on a phone."""
 
 import unittest
 
@@ -8,7 +8,7 @@ from stack import wait_for
 
 
 class ErrorLog(ConsoleCase):
-    # ---- actions, with the keyboard alone
+    # ---- actions with only the keyboard
 
     def test_a_notification_is_redriven_with_the_keyboard(self):
         older, newer = self.expire(2)

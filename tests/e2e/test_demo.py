@@ -254,7 +254,7 @@ class DemoPage(BrowserCase):
         u1.wait_words(self.retitle("u1"))
         self.assertIsNone(self.stack.demo.poll())
 
-    def test_each_step_of_the_start_is_printed(self):
+    def test_each_step_of_the_startup_is_printed(self):
         if not self.stack.demo:
             self.skipTest("needs the demo's output")
         start = "".join(self.stack.output).partition("ready")[0]

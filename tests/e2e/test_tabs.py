@@ -57,7 +57,7 @@ class Tabs(TabsCase):
         wait_for("the ack is stored", lambda: self.stack.store.acks_of(notification_id).get("u1", True))
         wait_for("the tabs receive the event", lambda: any(notification_id in t.events("acked") for t in tabs))
 
-    def test_the_leader_may_disappear_in_any_way(self):
+    def test_a_leader_that_disappears_in_any_way_is_replaced(self):
         """Closing, navigation, freezing and a crash of a tab cause no loss and no duplicates in the other tabs."""
         ends = (
             Tab.close,

@@ -44,7 +44,7 @@ EXCEPTION WHEN invalid_parameter_value THEN
     RAISE NOTICE 'caught: %', SQLERRM;
 END $$;
 SELECT count(*) FROM notes();
--- an identical rule raises no NOTICE, a different one does
+-- an identical rule raises no NOTICE, a different rule does
 CREATE TABLE again (id int PRIMARY KEY, owner text);
 ALTER TABLE again REPLICA IDENTITY FULL;
 SELECT clairon.watch('again', 'USER', 'owner', only_when => 'id > 0', ttl => '1 day');

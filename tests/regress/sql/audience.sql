@@ -55,7 +55,7 @@ TRUNCATE doc;
 SELECT * FROM notes();
 SELECT clairon.unwatch('doc');
 
--- a rule follows a renamed target column; a dropped one denies delivery
+-- a rule follows a renamed target column, and denies delivery after the column is dropped
 SELECT clairon.watch('doc', 'USER', 'owner');
 ALTER TABLE doc RENAME owner TO boss;
 INSERT INTO doc VALUES (1, NULL, 7, 'x');

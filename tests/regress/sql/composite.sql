@@ -38,7 +38,7 @@ INSERT INTO task VALUES (9, 's1', '{r}', 'x');
 SELECT * FROM notes();
 SELECT clairon.unwatch('task', 'four');
 
--- identity by key: old targets are known only if all target columns are in the key
+-- replica identity by key: old targets are known only if all target columns are in the key
 SELECT clairon.unwatch('task', 'literal');
 ALTER TABLE task REPLICA IDENTITY DEFAULT;
 UPDATE task SET structure = 's3' WHERE id = 9;
@@ -46,7 +46,7 @@ DELETE FROM task WHERE id = 9;
 SELECT * FROM notes();
 ALTER TABLE task REPLICA IDENTITY FULL;
 
--- a rule follows renamed target columns; a dropped one denies delivery
+-- a rule follows renamed target columns, and denies delivery after a column is dropped
 ALTER TABLE task RENAME structure TO place;
 INSERT INTO task VALUES (10, 's1', '{r}', 'renamed');
 SELECT targets FROM clairon.rules WHERE relation = 'task'::regclass;

@@ -10,7 +10,7 @@ SELECT clairon.watch('post', 'USER', 'owner', emitter => ':author', columns => '
 INSERT INTO post VALUES (1, 'a', 'alice', 'x'), (2, 'a', NULL, 'x'), (3, 'a', '', 'x'), (4, 'a', E'"é\\\n', 'x'),
     (5, 'a', repeat('x', 255), 'x'), (6, 'a', repeat('x', 256), 'x');
 SELECT operation, left(emitter, 20), length(emitter), targets FROM emitters();
--- an update sends the new emitter to all users, a delete sends the last one
+-- an update sends the new emitter to all users, a delete sends the last emitter
 UPDATE post SET owner = 'b', author = 'bob' WHERE id = 1;
 UPDATE post SET id = 10, author = 'carl' WHERE id = 1;
 DELETE FROM post WHERE id = 10;
@@ -25,7 +25,7 @@ DELETE FROM post WHERE id = 7;
 TRUNCATE post;
 SELECT * FROM emitters();
 
--- a rule follows a renamed emitter column; a dropped one denies delivery
+-- a rule follows a renamed emitter column, and denies delivery after the column is dropped
 ALTER TABLE post RENAME author TO writer;
 INSERT INTO post VALUES (8, 'a', 'emil', 'x');
 SELECT emitter FROM clairon.rules WHERE relation = 'post'::regclass;

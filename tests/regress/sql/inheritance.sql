@@ -12,7 +12,7 @@ INSERT INTO stray VALUES (3, 'u3', 'Tom');
 UPDATE animal SET name = upper(name);
 SELECT * FROM notes();
 SELECT check_name, detail FROM clairon.doctor() WHERE check_name LIKE 'key of %' AND NOT ok;
--- a rule on the child table alone, then also one on the parent
+-- a rule on only the child table, then also a rule on the parent
 ALTER TABLE stray REPLICA IDENTITY FULL;
 SELECT clairon.unwatch('animal');
 SELECT clairon.watch('dog', 'ALL');

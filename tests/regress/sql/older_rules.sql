@@ -6,7 +6,7 @@ SELECT clairon.watch('t', 'USER', 'owner', operations => '{create}', only_when =
 ALTER EVENT TRIGGER clairon_update_renamed DISABLE;
 ALTER EVENT TRIGGER clairon_delete_dropped DISABLE;
 
--- clairon.rule without its newest four columns, without the newest three, and without the newest one
+-- clairon.rule without its newest four columns, three columns, and one column
 CREATE FUNCTION without(VARIADIC columns text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE (SELECT format('CREATE TABLE clairon.older WITH (user_catalog_table = true) AS SELECT %s FROM clairon.rule',

@@ -39,7 +39,7 @@ SELECT only_when FROM clairon.rules;
 INSERT INTO job VALUES (10, NULL, NULL, 'é$1', '2025-03-05 00:29+00'), (11, NULL, NULL, 'é$1', '2025-03-05 00:31+00');
 SELECT operation, payload FROM notes();
 
--- identity by key: the old row is unknown
+-- replica identity by key: the old row is unknown
 ALTER TABLE job REPLICA IDENTITY DEFAULT;
 SELECT clairon.watch('job', 'ALL', only_when => 'size > 1');
 UPDATE job SET size = 2 WHERE id = 10;

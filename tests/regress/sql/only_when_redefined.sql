@@ -65,7 +65,7 @@ ALTER FUNCTION own.citext_eq(own.citext, own.citext) IMMUTABLE;
 INSERT INTO own.c VALUES (2, 'yes');
 SELECT source, payload FROM notes();
 
--- a function is replaced by one in another language, then by a polymorphic one
+-- a function is replaced by a function in another language, then by a polymorphic function
 SET ROLE redefiner;
 CREATE TABLE own.l (id int, v text);
 RESET ROLE;
@@ -82,7 +82,7 @@ INSERT INTO own.l VALUES (2, 'z');
 RESET ROLE;
 SELECT source, payload FROM notes();
 
--- a cast is replaced by one with another function, then by one without a function
+-- a cast is replaced by a cast with another function, then by a cast without a function
 SET ROLE redefiner;
 CREATE TYPE own.mood AS ENUM ('sad', 'ok');
 CREATE TABLE own.m (id int, v own.mood);

@@ -53,7 +53,7 @@ SELECT name, only_when FROM clairon.rules WHERE relation = 'open'::regclass ORDE
 INSERT INTO open VALUES (3, 'yes'), (4, 'YES');
 SELECT payload, targets FROM notes();
 
--- a function that is replaced by one that runs SQL is no longer called
+-- a function that is replaced by a function that runs SQL is no longer called
 CREATE FUNCTION public.longer(text, text) RETURNS boolean IMMUTABLE LANGUAGE internal AS 'text_gt';
 CREATE TABLE later (id int, v text);
 SELECT clairon.watch('later', 'ALL', only_when => $$public.longer(v, 'm')$$);

@@ -4,7 +4,7 @@ SELECT clairon.watch('item', 'ALL', operations => '{create,update,delete,truncat
 INSERT INTO item VALUES (1, 'a', 1.50);
 SELECT * FROM lines();
 
--- identity by key: `before` has the key columns with their old values
+-- replica identity by key: `before` has the key columns with their old values
 UPDATE item SET price = 2 WHERE id = 1;
 UPDATE item SET id = 2 WHERE id = 1;
 DELETE FROM item;

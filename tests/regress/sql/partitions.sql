@@ -1,4 +1,4 @@
--- A rule on a root applies to all partitions, including later ones; a rule on a leaf applies to the leaf alone.
+-- A rule on a root applies to all partitions, including later ones; a rule on a leaf applies only to the leaf.
 CREATE TABLE root (region text, id int, who text, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
 CREATE TABLE leaf_a PARTITION OF root FOR VALUES IN ('a');
 SELECT clairon.watch('root', 'USER', 'who');
@@ -32,7 +32,7 @@ INSERT INTO root VALUES ('a', 1, 'u1');
 SELECT source, operation FROM notes('include_tables', 'public.root');
 INSERT INTO root VALUES ('a', 2, 'u1');
 SELECT source, operation FROM notes('include_tables', 'public.leaf*');
--- the rule does not apply to a detached partition, even if it was detached concurrently, until it is attached again
+-- the rule does not apply to a partition after DETACH or DETACH CONCURRENTLY, until the partition is attached again
 SELECT clairon.watch('root', 'ALL');
 INSERT INTO leaf_a VALUES ('a', 10, 'attached');
 ALTER TABLE root DETACH PARTITION leaf_a CONCURRENTLY;

@@ -243,7 +243,7 @@ SELECT ids('group', 'late') AS later, ids('column', 'u1') AS rows;
 SELECT dblink_disconnect('other') AS done;
 DELETE FROM g WHERE id = 5;
 
--- for an unknown live rule, rows() raises an error and live_rows() returns no header; users that a rule does not address receive none either
+-- for an unknown live rule, rows() raises an error and live_rows() returns no header; a user whom a rule does not address also receives no header
 SELECT clairon.watch('g', 'ALL', name => 'not live');
 SELECT count(*) FROM clairon.rows('g', 'u9', 'users');
 SELECT * FROM clairon.rows('g', 'u1', 'none');

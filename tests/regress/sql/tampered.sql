@@ -66,7 +66,7 @@ ALTER TABLE clairon.member RENAME target TO renamed;
 INSERT INTO clairon.member VALUES ('ROLE', 'r2', 'u2');
 ALTER TABLE clairon.member RENAME renamed TO target;
 ALTER TABLE clairon.member DROP CONSTRAINT member_user_id_check;
--- a TOASTed string, which is already deleted when the change is decoded
+-- a TOASTed string that is already deleted when the change is decoded
 ALTER TABLE clairon.member ALTER user_id SET STORAGE EXTERNAL;
 INSERT INTO clairon.member SELECT 'ROLE', 'long', repeat('u', 2400);
 UPDATE clairon.member SET target = 'longer' WHERE target = 'long';

@@ -21,7 +21,7 @@ UPDATE big SET n = 4;
 SELECT * FROM short_notes('max_value_bytes', '7999');
 UPDATE big SET n = 5;
 SELECT * FROM short_notes('max_value_bytes', '8000');
--- the limit applies to the raw value, not to the compressed one
+-- the limit applies to the raw value, not to the compressed value
 CREATE TABLE zip (id int, j jsonb, t text);
 SELECT clairon.watch('zip', 'ALL');
 INSERT INTO zip SELECT 1, jsonb_build_object('k', repeat('x', 100000)), repeat('x', 2000000);

@@ -14,7 +14,7 @@ TRUNCATE middle;
 SELECT source, operation FROM notes();
 TRUNCATE leaf_b, leaf_c;
 SELECT source, operation FROM notes();
--- the root itself, alone or with a partition
+-- the root itself, with or without a partition
 TRUNCATE root;
 TRUNCATE leaf_a, root;
 SELECT source, operation FROM notes();
