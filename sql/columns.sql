@@ -1,9 +1,9 @@
 /* Columns of watched tables are bound by number, but restored by name. */
 
 -- Column numbers change in a restored dump if columns were dropped, so each rule also stores the
--- current names of its columns. A row that is inserted with names gets its numbers from them. In
--- only_when, $n stays and refers to the column with origin n. No table has a column with the number
--- below, so a rule with it denies all rows.
+-- current names of its columns. If a row is inserted with names, they determine its numbers. In
+-- only_when, $n is kept and refers to the column with origin n. No table has a column with the
+-- number below, so a rule with that number denies all rows.
 CREATE FUNCTION clairon.no_column() RETURNS int2
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS 'SELECT 32767::int2';
 

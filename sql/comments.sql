@@ -7,10 +7,10 @@ COMMENT ON FUNCTION clairon.unwatch IS 'removes one rule or all rules of a table
 COMMENT ON FUNCTION clairon.notify IS
     'sends a notification when the transaction commits; returns its id, or the first id of a repeated idempotency_key';
 COMMENT ON FUNCTION clairon.once IS
-    'inserts a key in the transaction; returns false when the key was used before';
-COMMENT ON FUNCTION clairon.prune IS 'deletes keys of once and notify above this age; returns their number';
+    'inserts a key in the transaction; returns false if the key was used before';
+COMMENT ON FUNCTION clairon.prune IS 'deletes keys of once and notify that are older than older_than; returns their number';
 COMMENT ON FUNCTION clairon.snapshot IS
-    'snapshot of the calling statement as xmin:xmax:xip,.., with 64-bit transaction ids; also on a standby';
+    'snapshot of the calling statement as xmin:xmax:xip,.., with 64-bit transaction ids; valid on a standby too';
 COMMENT ON FUNCTION clairon.rows IS
     'rows that a live rule addresses to a user, in the form of payload.after';
 COMMENT ON FUNCTION clairon.live_rows IS
@@ -21,7 +21,7 @@ COMMENT ON FUNCTION clairon.version IS 'version of the library that this server 
 
 COMMENT ON VIEW clairon.rules IS
     'rules of clairon.watch on the user''s own tables, or all rules for members of clairon_relay';
-COMMENT ON COLUMN clairon.rules.relation IS 'table that the rule is on';
+COMMENT ON COLUMN clairon.rules.relation IS 'table of the rule';
 COMMENT ON COLUMN clairon.rules.name IS 'name of the rule, unique for the table';
 COMMENT ON COLUMN clairon.rules.audience IS 'USER, ALL, a group kind of clairon.member and tokens, or several kinds joined by +';
 COMMENT ON COLUMN clairon.rules.targets IS 'column with the targets, several columns joined by +, or a literal that starts with =; null for ALL';
@@ -42,7 +42,7 @@ COMMENT ON COLUMN clairon.rules.live IS 'whether the users that the rule address
 COMMENT ON VIEW clairon.status IS 'replication slots with the plugin clairon';
 COMMENT ON COLUMN clairon.status.slot_name IS 'name of the slot';
 COMMENT ON COLUMN clairon.status.active IS 'whether a client reads the slot';
-COMMENT ON COLUMN clairon.status.active_pid IS 'process id of its walsender';
+COMMENT ON COLUMN clairon.status.active_pid IS 'process id of the walsender';
 COMMENT ON COLUMN clairon.status.database IS 'database of the slot';
 COMMENT ON COLUMN clairon.status.wal_status IS 'as in pg_replication_slots';
 COMMENT ON COLUMN clairon.status.restart_lsn IS 'LSN of the oldest WAL that the slot retains';
@@ -50,7 +50,7 @@ COMMENT ON COLUMN clairon.status.confirmed_flush_lsn IS 'LSN that the client has
 COMMENT ON COLUMN clairon.status.retained_wal_bytes IS 'bytes of WAL that the slot retains';
 COMMENT ON COLUMN clairon.status.lag_bytes IS 'bytes of WAL that the client has not confirmed';
 COMMENT ON COLUMN clairon.status.safe_wal_size IS 'as in pg_replication_slots';
-COMMENT ON COLUMN clairon.status.sender_state IS 'state of its walsender, as in pg_stat_replication';
+COMMENT ON COLUMN clairon.status.sender_state IS 'state of the walsender, as in pg_stat_replication';
 COMMENT ON COLUMN clairon.status.last_reply_at IS 'time of the last reply from the client';
 COMMENT ON COLUMN clairon.status.lost_because IS 'reason why the slot is invalid; null for a valid slot';
 COMMENT ON COLUMN clairon.status.inactive_since IS 'time of the last disconnect of the client, since PostgreSQL 17';

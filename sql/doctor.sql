@@ -5,7 +5,7 @@ CREATE FUNCTION clairon.allowed_plugins() RETURNS text
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
     'SELECT btrim(current_setting(''output_plugin_libraries'', true))';
 
--- A hint names the server when a command must run on another one.
+-- A hint names the server if its command must run on another server.
 CREATE FUNCTION clairon.doctor_settings()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -418,7 +418,7 @@ CREATE FUNCTION clairon.doctor_rules()
     CROSS JOIN LATERAL clairon.live_foreign_leaves(rule.relation) AS leaf
     WHERE part = 0 AND rule.live
     UNION ALL
-    -- An index on a partitioned table is on all of its partitions.
+    -- An index on a partitioned table also exists on all partitions.
     SELECT DISTINCT format('index of live rule %s on %s', rule.name, rule.relation), false,
            format('%s has no index on the target column "%s": each read of the rows scans the table',
                   indexed, target),

@@ -3,7 +3,7 @@
 CREATE FUNCTION clairon.uuid_v7() RETURNS uuid
     LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'clairon_uuid_v7';
 
--- The setting clairon.traceparent adds a trace.
+-- The setting clairon.traceparent adds a trace context.
 CREATE FUNCTION clairon.emit(id uuid, audience text, targets text[], payload jsonb, type int2,
     priority int2, source text, topic text, emitter text, ttl interval, ack_required boolean,
     retry_limit int, backoff int2, ack_timeout int8 DEFAULT NULL) RETURNS void

@@ -21,8 +21,8 @@ BEGIN
     DELETE FROM clairon.reload;
 END $$;
 
--- Tables with a column that contains one of these types. pg_depend has the row type of a table
--- depend on the table.
+-- Tables with a column that contains one of these types. In pg_depend, the row type of a table
+-- depends on the table.
 CREATE FUNCTION clairon.tables_with_type(types oid[]) RETURNS oid[]
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE used (class, object) AS (

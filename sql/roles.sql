@@ -24,9 +24,9 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA clairon FROM PUBLIC;
 GRANT USAGE ON SCHEMA clairon TO PUBLIC;
 -- These functions check that the caller owns the table.
 GRANT EXECUTE ON FUNCTION clairon.watch, clairon.unwatch, clairon.show_condition TO PUBLIC;
--- The view clairon.rules calls these as the current user.
+-- The view clairon.rules calls these functions as the current user.
 GRANT EXECUTE ON FUNCTION clairon.show_columns, clairon.join_parts TO PUBLIC;
--- It reveals no more than pg_current_snapshot().
+-- clairon.snapshot() reveals no more than pg_current_snapshot().
 GRANT EXECUTE ON FUNCTION clairon.snapshot TO PUBLIC;
 -- The view lists the rules on the current user's tables.
 GRANT SELECT ON clairon.rules TO PUBLIC;

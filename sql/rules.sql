@@ -28,7 +28,7 @@ END $$;
 CREATE FUNCTION clairon.utf8_length(given text) RETURNS int
     LANGUAGE c IMMUTABLE STRICT AS 'MODULE_PATHNAME', 'clairon_utf8_length';
 
--- The text in UTF-8. Unconvertible characters are replaced as in the decoder's output.
+-- The string in UTF-8. Unconvertible characters are replaced as in the decoder's output.
 CREATE FUNCTION clairon.utf8(given text) RETURNS bytea
     LANGUAGE c IMMUTABLE STRICT AS 'MODULE_PATHNAME', 'clairon_utf8';
 
@@ -82,7 +82,7 @@ BEGIN
     END IF;
 END $$;
 
--- In milliseconds; NULL for the relay's setting.
+-- The timeout in milliseconds; NULL for the relay's setting.
 CREATE FUNCTION clairon.ack_timeout_ms(ack_timeout interval) RETURNS int8
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -170,7 +170,7 @@ BEGIN
     RETURN number;
 END $$;
 
--- json or jsonb if the type is one of them, or a domain or an array of them; else NULL.
+-- json or jsonb if the type is one of them, or a domain or an array of them; otherwise NULL.
 CREATE FUNCTION clairon.json_within(given oid) RETURNS regtype
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -282,7 +282,7 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     RETURN format('%s (denies: %s)', stored, SQLERRM);
 END $$;
--- Only for the table's owner and roles with SELECT on clairon.rule: see decoder/sql/watch.c.
+-- Only the table's owner and roles with SELECT on clairon.rule may call it: see decoder/sql/watch.c.
 CREATE FUNCTION clairon.show_condition(relation regclass, name text) RETURNS text
     LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME', 'clairon_show_condition';
 
@@ -359,7 +359,7 @@ BEGIN
     END IF;
 END $$;
 
--- All rows of a rule; NULL when the rule does not exist.
+-- All rows of a rule; NULL if the rule does not exist.
 CREATE FUNCTION clairon.rule_rows(relation regclass, name text) RETURNS clairon.rule[]
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_agg(rule ORDER BY part) FROM clairon.rule

@@ -1,5 +1,5 @@
--- bank_actor.sql: the table and the function of bank_actor.py: a transfer is an order that a worker executes in steps.
--- Needs bank.sql. Repeatable: existing objects stay unchanged.
+-- bank_actor.sql: the table and the function of bank_actor.py. A transfer is an order that a worker executes in steps.
+-- Requires bank.sql. Can be run again: existing objects are unchanged.
 
 SET client_min_messages = warning;
 

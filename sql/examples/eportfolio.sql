@@ -1,5 +1,5 @@
 -- eportfolio.sql: notifications about assignments, establishments and their members.
--- Needs CREATE EXTENSION clairon. Repeatable: existing objects stay unchanged.
+-- Requires CREATE EXTENSION clairon. Can be run again: existing objects are unchanged.
 
 SET client_min_messages = warning;
 BEGIN;
