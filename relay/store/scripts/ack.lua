@@ -19,15 +19,15 @@ local due_pairs, acked = {}, 0
 -- its state when it returns.
 local ack_events = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix .. KEY_RELAYS, name) and 1 or 0) and {}
 
--- These are the current user, the user's trace event, and the start of the user's ack events.
+-- The current user, the user's trace event, and the start of the user's ack events.
 local user, event, packed
 
--- These tables hold the acks that are not written yet: the first user of a notification, and
--- further users, which are rare.
+-- Acks that are not written yet, by notification: the first user, and the list of
+-- further users, which is rare.
 local firsts, others = {}, {}
 local values, values_len = {}, 0 -- ids and values of notifications that remain pending
 
--- The text after the stream entry is the same in many values, so it is parsed only
+-- Many values have the same part after the stream entry, so this part is parsed only
 -- once. tails[text][n] is the part after n acknowledgements.
 local tails = {}
 local function read_tail(tail)
@@ -129,7 +129,7 @@ local function acknowledge_unlisted(id)
     notifications[id] = value -- keep the unparsed value
 end
 
--- One ZREM checks all ids: those that it removes from the user's inbox were pending.
+-- One ZREM checks all ids: the ids that it removes from the user's inbox were pending.
 local function acknowledge_chunk(from, to)
     local removed
     if from == to then

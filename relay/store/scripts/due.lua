@@ -36,7 +36,7 @@ local function mark_dead_lettered(id, users)
     mark_changed(id)
 end
 
--- Handles up to PAIRS_MAX users. The next call continues with the rest of a large audience.
+-- Handles up to PAIRS_MAX users of a large audience. The next call continues after them.
 local function expire(id)
     local key = prefix .. KEY_ACK .. id
     local found, cursor = read_entry(id), '0'

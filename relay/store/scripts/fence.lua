@@ -14,7 +14,7 @@ elseif position < ARGV[5] then
     rejection = 'BEHIND ' .. position
 end
 if not rejection then return 1 end
--- In a transaction, the added stream entries are the newest ones. Without a stream, none was added.
+-- In a transaction, the added stream entries are the newest. Without a stream, no entry was added.
 if is_stream then
     for _, entry in ipairs(call('XREVRANGE', stream, '+', '-', 'COUNT', ARGV[4]) or {}) do
         call('XDEL', stream, entry[1])

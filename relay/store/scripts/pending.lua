@@ -1,4 +1,4 @@
--- pending.lua: returns the number of pending notifications, and the commit time of the oldest one.
+-- pending.lua: returns the number of pending notifications, and the oldest commit time.
 -- KEYS: stream. ARGV: prefix.
 -- Returns {number, commit time in ms or 0}.
 local stream, prefix = KEYS[1], ARGV[1]

@@ -4,8 +4,8 @@
 --   S delivered, D deferred by a full in-flight window, or K delivered and reported before, because
 --     a store that lost data may lack that report
 --   the backoff E, L or F, or - without retries
---   O for an open-ended audience, C for a closed one
---   the notification's own ack timeout, if it has one
+--   O for an open-ended audience, C for a closed audience
+--   the notification's ack timeout, if set
 -- Returns the indexes, from 0, of reports whose notification is not pending.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call

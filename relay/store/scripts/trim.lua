@@ -1,7 +1,7 @@
 -- trim.lua: trims stream entries that are older than the retention and not pending.
 -- KEYS: stream. ARGV: prefix, retention of entries in ms.
 -- Older pending entries move to the end of the stream, as retries without users. XTRIM removes only
--- the oldest entries, so a pending entry would retain all later ones.
+-- the oldest entries, so a pending entry would retain all later entries.
 -- Returns {trimmed entries, 1 if more entries must be moved}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call

@@ -48,7 +48,7 @@ local function limit_of(found)
     return route_number(found.route, FRAME_NOTIFICATION_AT_RETRY_LIMIT, FRAME_NOTIFICATION_AT_ATTEMPTS)
 end
 
--- Returns the notification's ack timeout, or by default the configured one.
+-- Returns the notification's ack timeout, or `set`, the configured default.
 local function ack_timeout_of(found, set)
     if not route_flag(found.route, FRAME_ACK_TIMED) then return set end
     return route_number(found.route, FRAME_NOTIFICATION_AT_ACK_TIMEOUT, FRAME_NOTIFICATION_AT_XID)
@@ -81,7 +81,7 @@ local function first_entry(id, notification)
     return notification.is_retried and call('HGET', prefix .. KEY_RETRIES .. id, '') or notification.entry
 end
 
--- The decoder writes this text at the end of the JSON document. No payload can end with it.
+-- The decoder writes this string at the end of the JSON document. No payload can end with it.
 local ATTEMPTS = '^(.*' .. ENVELOPE_ATTEMPTS_TEXT .. ')%d+(' .. ENVELOPE_RETRY_LIMIT_TEXT .. '%d+' ..
     ENVELOPE_BACKOFF_TEXT .. '"%u+"' .. ENVELOPE_END_TEXT .. ')$'
 local function with_attempts(data, attempts)
