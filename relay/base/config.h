@@ -70,7 +70,7 @@ struct config {
         char *tls_cert;
         char *tls_key;
         char *tls_ciphers; /* for TLS 1.2 */
-        bool console;      /* /console, for tokens with the claim admin */
+        bool console;      /* /console, for tokens with the admin claim */
         int64_t ping_ms;
         int64_t pong_timeout_ms;
         int64_t connect_timeout_ms;

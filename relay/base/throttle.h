@@ -9,10 +9,10 @@
 
 struct throttle {
     int64_t next_us;  /* time of the next allowed warning; monotonic */
-    unsigned skipped; /* warnings suppressed since the last one */
+    unsigned skipped; /* warnings suppressed since the last warning */
 };
 
-/* True if the warning is due. *ret_skipped: number of warnings suppressed since the last one. */
+/* True if the warning is due. *ret_skipped: warnings suppressed since the last warning. */
 static inline bool
 throttle_allows(struct throttle *throttle, int64_t now_us, unsigned *ret_skipped)
 {

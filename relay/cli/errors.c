@@ -71,7 +71,7 @@ struct errors_request {
 struct errors_walk {
     struct errors_request *request;
     struct direct *direct;
-    long long left;    /* entries that --limit still allows */
+    long long left;    /* entries that may still be printed under --limit */
     long long entries; /* matching entries */
     long long users;   /* pending users in the matching entries */
     long long scanned; /* entries read */
@@ -393,7 +393,7 @@ sort_ids(struct errors_request *request)
     request->id_count = kept;
 }
 
-/* The first operand is the verb, the others are ids. */
+/* The first operand is the verb, the other operands are ids. */
 static int
 run(struct errors_request *request, const char **operands, int argc, char **argv)
 {

@@ -32,9 +32,9 @@ const char *cli_time(const char *iso, char ret_text[CLOCK_TEXT_MAX]);
 void cli_progress(const char *format, ...) PRINTF_LIKE(1, 2);
 void cli_progress_end(void);
 
-/* "" for one, else "s": 1 user, 2 users. */
+/* Returns "" for 1, otherwise "s": 1 user, 2 users. */
 const char *cli_plural(long long count);
-/* "entry" or "entries". */
+/* Returns "entry" or "entries". */
 const char *cli_entries(long long count);
 
 #endif

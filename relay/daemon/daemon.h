@@ -25,9 +25,10 @@ int relay_run(struct config *config, struct stats *stats, struct gate_sockets so
               pid_t supervisor, bool *is_push_off);
 
 /*
- * Runs config->gate.workers processes that share the listening socket; the first one runs the feed.
- * A worker that dies is restarted. If a worker fails at its first start, or the store belongs to
- * another database or slot, all workers are stopped. Returns the exit code after all have exited.
+ * Runs config->gate.workers processes that share the listening socket; the first process runs the
+ * feed. A worker that dies is restarted. If a worker fails at its first start, or the store belongs
+ * to another database or slot, all workers are stopped. Returns the exit code after all have
+ * exited.
  */
 int workers_run(struct config *config);
 

@@ -127,7 +127,7 @@ on_ended(struct workers *workers, struct worker *worker, int status)
         log_error("workers", "worker failed to start, stopping all", LOG_INT("pid", pid));
         stop(workers, RELAY_EXIT_FAILED);
     } else if (has_failed) {
-        /* For example while a certificate is being replaced. The other workers serve clients. */
+        /* A start fails while a certificate is being replaced. The other workers serve clients. */
         log_error("workers", "worker failed to start, starting another", LOG_INT("pid", pid));
     } else if (WIFSIGNALED(status)) {
         log_error("workers", "worker was killed, starting another", LOG_INT("pid", pid),

@@ -61,7 +61,7 @@ read_progress_key(struct contents *contents, char ret_key[VALUE_MAX])
     return ret_key[0] != '\0';
 }
 
-/* A store serves one slot: acquire.lua rejects all others. */
+/* A store serves one slot: acquire.lua rejects all other slots. */
 static void
 check_stored_slot(struct contents *contents, const char *key)
 {
@@ -81,7 +81,7 @@ check_stored_slot(struct contents *contents, const char *key)
         findings_add(contents->findings, STORE, "slot", true, NULL, "%s", config->feed.slot);
 }
 
-/* A store serves one database: acquire.lua rejects all others. */
+/* A store serves one database: acquire.lua rejects all other databases. */
 static void
 check_database(struct contents *contents, const struct origin *origin)
 {

@@ -21,8 +21,8 @@ struct session_request {
 
 /*
  * Starts a session. It reads the user's memberships, sends `connected`, then the inbox, then the
- * notifications after pos, then new ones. It waits while the store is down. Never NULL. End it with
- * session_detach.
+ * notifications after pos, then new notifications. Waits while the store is down. Never NULL. End
+ * it with session_detach.
  */
 struct session *hub_attach(struct hub *hub, const struct session_request *request,
                            const struct session_transport *transport, void *socket);

@@ -87,8 +87,8 @@ on_member(void *ctx, const struct reader_member *member)
 
     hub_publish(hub);
     /*
-     * Also without a session of the user: a later session has the membership, and receives no
-     * `reload`.
+     * Required even without a session of the user: a later session has the membership, and receives
+     * no `reload`.
      */
     recent_xids_add(&hub->recent_xids,
                     &(struct recent_xid){.xid = member->xid, .commit_us = clock_wall_us()});

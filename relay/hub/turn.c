@@ -39,7 +39,7 @@ lacks_shards(const struct session *session)
 /*
  * The inbox does not reflect acks and delivery reports that are queued in this relay. A report to
  * another shard may be stored after the inbox was read: notifications that it releases would then
- * follow later ones.
+ * follow later notifications.
  */
 static bool
 refill(struct hub *hub, struct session *session, bool is_heartbeat)

@@ -4,7 +4,7 @@
 
 #include <libpq-fe.h>
 
-/* Returns the first command of each session; it depends on the server's version. */
+/* Returns the first command of each session, which depends on the server's version. */
 const char *postgres_session_command(const PGconn *conn);
 
 /* Returns a hint for the operator about a server error, or "". */

@@ -33,7 +33,7 @@ struct postgres_session {
 void postgres_session_open(struct postgres_session *session, const PGconn *like);
 /* Sends a command to a session that is ready and not busy. May call on_lost. */
 void postgres_session_send(struct postgres_session *session, const char *command);
-/* The same, with parameters as strings (NULL: null). Each row is a separate result. */
+/* Like postgres_session_send, with parameters (NULL: null). Each row is a separate result. */
 void postgres_session_send_rows(struct postgres_session *session, const char *command,
                                 const char *const *parameters, int count);
 /* Closes the connection or ends the attempt, without callbacks. A no-op if there is none. */

@@ -28,7 +28,7 @@ long long direct_error_count(struct direct *direct);
 
 /*
  * direct_redrive and direct_drop queue a command without waiting for its reply. direct_errors reads
- * the replies after each page of the log, adds them to direct_changed, and fails if one is an
+ * the replies after each page of the log, adds them to direct_changed, and fails if a reply is an
  * error. Error log entries that no longer exist are not counted.
  */
 

@@ -32,7 +32,7 @@ const char *store_epoch(const struct store *store);
 
 /*
  * A store has one or more shards, each with a stream. Notifications for a single user are in that
- * user's shard, all others in shard 0. With one shard all are in shard 0.
+ * user's shard, all other notifications in shard 0. With one shard all are in shard 0.
  */
 unsigned store_shards(const struct store *store);
 unsigned store_shard_of(const struct store *store, const char *user);
@@ -59,15 +59,15 @@ struct position store_newest_position(const struct store *store, unsigned shard)
 
 /*
  * Time after the reply in which an operating system crash may still lose a stream entry, in
- * microseconds: 0 with appendfsync always, else two intervals of everysec.
+ * microseconds: 0 with appendfsync always, otherwise two intervals of everysec.
  */
 int64_t store_fsync_delay_us(const struct store *store);
 
 /* [store] min_replicas. */
 int store_min_replicas(const struct store *store);
 /*
- * Calls back when that many replicas have everything that the store acknowledged before this call.
- * One call at a time, otherwise RC_AGAIN.
+ * Calls back when store_min_replicas replicas have all writes that the store acknowledged before
+ * this call. One call at a time, otherwise RC_AGAIN.
  */
 typedef void store_replicated(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_replicate(struct store *store, store_replicated *done, void *ctx);
@@ -96,11 +96,11 @@ MUST_CHECK enum rc store_acquire(struct store *store, const char *slot, const st
                                  uint32_t timeline, store_acquired *done, void *ctx);
 
 /*
- * Rewinds the progress of an acquired slot in the shards that lost data. Other shards keep theirs;
- * otherwise they would store their frames twice.
+ * Rewinds the progress of an acquired slot in the shards that lost data. Other shards keep their
+ * progress; otherwise they would store their frames twice.
  */
 struct store_rewind {
-    /* the new position, if it is lower; "": the start, also for memberships */
+    /* the new position, if lower; "": the start, and copy the memberships again */
     const char *position;
     uint64_t read_lsn;       /* 0: unchanged */
     uint32_t timeline;       /* the new timeline */
@@ -205,7 +205,7 @@ MUST_CHECK enum rc store_nack(struct store *store, const char *user, const char 
 /* Whether the streams still contain all stream entries after a cursor. */
 enum store_range_state {
     STORE_RANGE_WHOLE,   /* none were trimmed */
-    STORE_RANGE_TRIMMED, /* the oldest ones were trimmed */
+    STORE_RANGE_TRIMMED, /* the oldest were trimmed */
     STORE_RANGE_UNKNOWN  /* the store has never reached that cursor */
 };
 
@@ -213,7 +213,7 @@ enum store_range_state {
 struct store_page {
     const struct entry *entries;
     size_t count;
-    size_t seen;                  /* number of entries read, including foreign ones */
+    size_t seen;                  /* number of entries read, including foreign entries */
     struct cursor first;          /* of a range: its start, after the trimmed entries */
     struct cursor last;           /* start of the next page, if any entries were read */
     enum store_range_state state; /* of a range */

@@ -180,7 +180,7 @@ load_environment(struct config_load *load)
         warn_variable(*variable);
 }
 
-/* `argument` is "--section.key=value", or a malformed one that starts with "--section.". */
+/* `argument` is "--section.key=value", or malformed after "--section.". */
 static enum rc
 load_argument(struct config_load *load, const char *argument)
 {

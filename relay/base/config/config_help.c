@@ -56,7 +56,7 @@ help_key(FILE *out, const struct config_key *key)
         fprintf(out, " (default: %s)\n", key->default_text != NULL ? key->default_text : "unset");
 }
 
-/* Prints either the settings in NEEDED, which are printed first, or all others. */
+/* Prints either the settings in NEEDED, which are printed first, or all other settings. */
 static void
 help_keys(FILE *out, const char *section, bool required)
 {

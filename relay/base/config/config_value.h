@@ -12,7 +12,7 @@ MUST_CHECK enum rc config_value_duration(const char *text, int64_t *ret_ms);
 
 /*
  * Sets the field. An empty string unsets a key that has no default. RC_BAD: `reason` describes
- * valid values; it does not quote the invalid one, which may be a secret.
+ * valid values; it does not quote the invalid value, which may be a secret.
  */
 MUST_CHECK enum rc config_value_set(struct config *config, const struct config_key *key,
                                     const char *text, char reason[CONFIG_REASON_MAX]);

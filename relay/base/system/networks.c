@@ -17,7 +17,7 @@ _Static_assert(NETWORKS_ADDRESS_MAX >= INET6_ADDRSTRLEN, "an address fits");
 
 static const unsigned char MAPPED[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-/* IPv4 is mapped into IPv6, so that both compare equal, also on dual-stack sockets. */
+/* IPv4 is mapped into IPv6, so that both compare equal, even on dual-stack sockets. */
 static bool
 read_ip_address(const char *text, unsigned char address[16], bool *ret_is_ipv4)
 {

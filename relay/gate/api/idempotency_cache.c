@@ -63,7 +63,7 @@ idempotency_cache_free(struct idempotency_cache *cache)
     free(cache);
 }
 
-/* A store with a new epoch has no keys, so the cached ones are invalid. */
+/* A store with a new epoch has no keys, so the cached keys are invalid. */
 static void
 check_epoch(struct idempotency_cache *cache, const char *epoch)
 {

@@ -1,4 +1,4 @@
-/* poll.c: GET /v1/poll: returns pending notifications, or waits for the next ones. */
+/* poll.c: GET /v1/poll: returns pending notifications, or waits for new notifications. */
 #include "gate/api/poll.h"
 
 #include <stdio.h>
@@ -21,7 +21,7 @@
 #define TARGET_BYTES (1024 * 1024) /* size that ends the poll */
 #define BYTES_MAX (64 * 1024 * 1024)
 #define STORE_GRACE_US (5 * 1000000) /* maximum time after the wait for the store to reply */
-/* first and further checks for the store's reply, after the wait */
+/* intervals of the checks for the store's reply, after the wait: first, later */
 #define RECHECK_FIRST_S 0.005
 #define RECHECK_S 0.02
 

@@ -25,7 +25,7 @@ struct stream_list {
 /* Splits a comma-separated list in place (NULL: no topics). False: invalid topic. */
 bool stream_split_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count);
 
-/* The same for a list of "source" or "source/rule" (NULL: no lists). */
+/* Like stream_split_topics, for a list of "source" or "source/rule" (NULL: no lists). */
 bool stream_split_lists(char *list, struct stream_list lists[SESSION_UNVERIFIED_LISTS_MAX],
                         size_t *ret_count);
 

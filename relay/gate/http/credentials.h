@@ -25,7 +25,7 @@ char *gate_request_ticket(struct lws *wsi);
 /* True if the request has both a ticket and a token, which could name different users. */
 bool gate_request_has_both(struct lws *wsi);
 
-/* The same as token_verify, with the gate's keys and the current time. */
+/* Like token_verify, with the gate's keys and the current time. */
 MUST_CHECK enum rc gate_token_verify(const struct gate *gate, const char *text, size_t len,
                                      struct token *ret_token, char error[TOKEN_ERROR_MAX]);
 

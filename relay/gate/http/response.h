@@ -22,7 +22,7 @@ struct response {
 void response_init(struct response *response, int status, const char *type);
 /* Builds a problem document (RFC 9457). `code` is an enum gate_err, or 0. */
 void response_problem(struct response *response, int status, int code, const char *detail);
-/* The same with an additional header line; NULL: none. */
+/* Like response_problem, with an additional header line; NULL: none. */
 void response_problem_with(struct response *response, int status, int code, const char *header,
                            const char *detail);
 /* Adds a header line, without \r\n. A line that does not fit is dropped. */

@@ -132,7 +132,7 @@ tls_head_respond(struct gate_tls_head *head, struct response *response)
 }
 
 /*
- * Buffers the record, to validate it together with the next one. False: the connection was closed.
+ * Buffers the record, to validate it with the next record. False: the connection was closed.
  */
 static bool
 buffer_record(struct gate_tls_head *head, size_t len)

@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "gate/net/gate_shared.h"
 
-#define ACCEPTS_PER_TURN 16 /* another worker or the next iteration accepts the remaining ones */
+#define ACCEPTS_PER_TURN 16 /* another worker or the next iteration accepts more */
 #define FULL_LOG_INTERVAL_US (60 * INT64_C(1000000))
 #define PAUSE_S 0.1 /* time to wait for a free descriptor */
 

@@ -33,7 +33,7 @@ bool conn_io_is_tls(const struct conn_io *io);
 /* Writes the peer's address. False: unknown. */
 bool conn_io_address(const struct conn_io *io, char *address, size_t size);
 
-/* Like recv(2) and send(2), also over TLS. errno is EAGAIN if OpenSSL must wait. */
+/* Like recv(2) and send(2), plain or over TLS. errno is EAGAIN if OpenSSL must wait. */
 ssize_t conn_io_read(const struct conn_io *io, void *bytes, size_t len);
 ssize_t conn_io_write(const struct conn_io *io, const void *bytes, size_t len);
 /* Like recv with MSG_PEEK; over TLS at most one record. */

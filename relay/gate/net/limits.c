@@ -36,7 +36,7 @@ _Static_assert(RATE_KEY_MAX > NETWORKS_ADDRESS_MAX, "an address fits a key");
 struct gate_peer {
     UT_hash_handle hh;
     int count;
-    int waiting; /* number of them that have not sent "connect" */
+    int waiting; /* number of connections that have not sent "connect" */
     char address[NETWORKS_ADDRESS_MAX];
 };
 

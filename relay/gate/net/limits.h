@@ -54,7 +54,8 @@ void gate_waiting_remove(struct gate *gate, struct waiting_client *client);
  */
 bool gate_serves(const struct gate *gate, bool is_push, struct gate_rejection *ret_rejection);
 /*
- * The same, and checks the limits for an additional connection. Call it while lws has the headers.
+ * Like gate_serves, and checks the limits for an additional connection. Call it while lws has the
+ * headers.
  */
 bool gate_admits(struct gate *gate, struct lws *wsi, bool is_push,
                  struct gate_rejection *ret_rejection);

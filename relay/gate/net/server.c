@@ -86,7 +86,7 @@ on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in
     }
 }
 
-/* A client that requests no subprotocol is assigned the first one. */
+/* A client that requests no subprotocol is assigned the first subprotocol. */
 static const struct lws_protocols PROTOCOLS[] = {
     {.name = GATE_PROTOCOL,
      .callback = on_event,

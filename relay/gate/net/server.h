@@ -42,8 +42,8 @@ struct ssl_ctx_st *server_tls(const struct gate *gate);
 /* Transfers ownership of a connection to the library. NULL: the library rejected and closed it. */
 struct lws *server_adopt(struct gate *gate, int fd);
 /*
- * The same for a plain socket with a complete valid head, which is in `bytes` and still in the
- * socket. Overwrites `bytes`.
+ * Like server_adopt, for a plain socket with a complete valid head, which is in `bytes` and still
+ * in the socket. Overwrites `bytes`.
  */
 void server_adopt_head(struct gate *gate, const struct conn_io *io, char *bytes,
                        const struct http_head *head);

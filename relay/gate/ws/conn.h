@@ -117,7 +117,7 @@ struct gate_conns {
 void gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state);
 /* Sends bye and closes. No effect if the connection is already closing. */
 void gate_conn_close(struct gate_conn *conn, int code, const char *reason);
-/* The same with a reconnect delay for the client. */
+/* Like gate_conn_close, with a reconnect delay for the client. */
 void gate_conn_close_retry(struct gate_conn *conn, int code, const char *reason, int64_t in_ms);
 /* Replies to the client's close frame, without a bye. */
 void gate_conn_reply_close(struct gate_conn *conn, int code);

@@ -50,7 +50,7 @@ on_acked(void *ctx, enum rc rc)
         hub_mark(hub, HUB_REFILL);
         return;
     }
-    /* They may have been stored. Acks are idempotent, so they are sent again. */
+    /* The acks may have been stored, but they are idempotent, so they are sent again. */
     for (size_t i = 0; i < hub->acks.sent.count; i++)
         push(&hub->acks.queued, hub->acks.sent.items[i]);
     hub->acks.sent.count = 0;

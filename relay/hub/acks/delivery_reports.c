@@ -80,8 +80,8 @@ release_held(struct hub *hub, const struct delivery_report *item)
 }
 
 /*
- * A held back notification whose ack is not pending must not overtake older ones that wait for
- * room: it is dropped, and a gap follows them.
+ * A held back notification whose ack is not pending must not overtake older notifications that wait
+ * for room: it is dropped, and a gap follows them.
  */
 static void
 apply_reply(struct hub *hub, const struct delivery_report *item)

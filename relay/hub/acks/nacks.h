@@ -13,7 +13,7 @@ struct session;
 /* The user rejected these notifications: they are retried after delay_ms at the earliest. */
 void session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms);
 
-/* The same without a connection. RC_AGAIN: the store is down; nothing was sent. */
+/* Like session_nack, without a connection. RC_AGAIN: the store is down; nothing was sent. */
 MUST_CHECK enum rc hub_nack(struct hub *hub, const char *user, const char *const *ids, size_t count,
                             int64_t delay_ms);
 

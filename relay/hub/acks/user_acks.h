@@ -14,7 +14,7 @@ struct session;
  */
 void session_ack(struct session *session, const char *const *ids, size_t count);
 
-/* The same without a connection: all sessions of the user receive `acked`. */
+/* Like session_ack, without a connection: all sessions of the user receive `acked`. */
 void hub_ack(struct hub *hub, const char *user, const char *const *ids, size_t count);
 
 /*

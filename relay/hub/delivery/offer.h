@@ -16,14 +16,13 @@ void session_offer_retry(struct session *session, struct notification *notificat
  * stays in the user's inbox if the in-flight window is full.
  */
 void session_enqueue(struct session *session, struct notification *notification);
-/* The same for a notification that was read from the inbox. */
+/* Like session_enqueue, for a notification that was read from the inbox. */
 void session_enqueue_from_inbox(struct session *session, struct notification *notification);
 /* Queues a notification that was held back, although its ack is not pending. */
 void session_enqueue_held(struct session *session, struct notification *notification);
 
 /*
- * Changes LIVE to CATCHING_UP: no more is offered; session_advance reads the following
- * notifications.
+ * Changes LIVE to CATCHING_UP: offers end, and session_advance reads the following notifications.
  */
 void session_pause(struct session *session);
 

@@ -16,9 +16,9 @@ session_defer_inbox(struct session *session)
 }
 
 /*
- * A notification must not overtake one that was not sent to this session. Retries in the inbox were
- * sent before. A live session reads them first in any case, but a poll may end before it has read
- * them.
+ * A notification must not overtake a notification that was not sent to this session. Retries in the
+ * inbox were sent before. A live session reads them first in any case, but a poll may end before it
+ * has read them.
  */
 static bool
 has_to_wait(const struct session *session)
@@ -62,7 +62,7 @@ session_inflight_add_from_inbox(struct session *session, struct notification *no
         backlog_remove(session, notification);
         return true;
     }
-    session->inbox.is_full = true; /* so that later notifications do not overtake this one */
+    session->inbox.is_full = true; /* prevents later notifications from overtaking */
     session_defer_inbox(session);
     return false;
 }

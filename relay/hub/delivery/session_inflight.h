@@ -11,7 +11,7 @@
  */
 bool session_inflight_add(struct session *session, struct notification *notification);
 
-/* The same for a notification from the inbox: if the in-flight window is full, it stays there. */
+/* Like session_inflight_add, for a notification that is already in the inbox. */
 bool session_inflight_add_from_inbox(struct session *session, struct notification *notification);
 
 /* The notification is outside the session's topics. It still counts in the backlog. */
@@ -39,7 +39,7 @@ void session_inflight_end_retries(struct session *session, const unsigned char i
 
 /*
  * Call it after the whole inbox was read to reconcile the in-flight window. Removes notifications
- * that the inbox does not contain, and reports the others to the store again.
+ * that the inbox does not contain, and reports the other notifications to the store again.
  */
 void session_inflight_reconcile(struct session *session);
 

@@ -58,7 +58,7 @@ bool audience_is_granted(const struct membership *of_session, const char *key, s
 /* True if the session belongs to all parts of a target of a composite audience. */
 bool audience_has_parts(const struct membership *of_session, struct bytes kind,
                         struct bytes target);
-/* The same for parts that are already split. */
+/* Like audience_has_parts, for parts that are already split. */
 bool audience_has_all(const struct membership *of_session, const struct audience_parts *parts);
 
 /* Returns the part with the fewest members; NULL: some part has no members. */

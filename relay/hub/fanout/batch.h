@@ -32,8 +32,8 @@ struct fanout_batch {
 };
 
 /*
- * Returns how many of the first notifications can form a batch. 0: not even the first one, because
- * each session handles it individually.
+ * Returns how many of the first notifications can form a batch. 0: each session must handle the
+ * first notification individually.
  */
 unsigned fanout_batch_span(struct notification *const *notifications, unsigned count);
 

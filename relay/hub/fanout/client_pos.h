@@ -8,13 +8,13 @@
 
 /*
  * Notifications that need an ack and did not fit into a session's in-flight window. They are sent
- * from the inbox later, unless another session acknowledges them first. Notifications that overtake
- * them report them together with their cursor.
+ * from the inbox later, unless another session acknowledges them first. A notification that
+ * overtakes the backlog reports it together with its cursor.
  */
 struct backlog {
     struct cursor behind; /* a cursor before all of them */
     struct tally waiting;
-    /* those notifications in `waiting` whose ack state was requested from the store */
+    /* the notifications in `waiting` whose ack state was requested from the store */
     struct tally queried;
     struct tally found; /* after a resume, the notifications that were read from the inbox */
     bool is_checked;    /* all of them were found in the inbox */

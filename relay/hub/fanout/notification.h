@@ -37,7 +37,7 @@ struct notification {
  */
 struct notification *notification_new(const struct entry *entry, const char *epoch,
                                       const struct entry_id *heads, unsigned shards);
-/* The same without targets, for delivery.hide_targets. */
+/* Like notification_new, without the targets, for delivery.hide_targets. */
 struct notification *notification_new_without_targets(const struct entry *entry, const char *epoch,
                                                       const struct entry_id *heads,
                                                       unsigned shards);

@@ -31,9 +31,10 @@ struct recent_xid {
  * notification never receives it again: its rows must contain the transaction. Initially zeroed.
  *
  * A full ring drops its oldest transaction. After a restart the ring is empty: then the last
- * transactions in the store are added as earlier ones. All snapshots must contain the earlier
- * transactions with the last RECENT_XIDS_EARLIER_MAX ids: a commit that waits for a synchronous
- * standby may remain invisible for a long time while thousands of others become visible.
+ * transactions in the store are added as earlier transactions. All snapshots must contain the
+ * earlier transactions with the last RECENT_XIDS_EARLIER_MAX ids: a commit that waits for a
+ * synchronous standby may remain invisible for a long time while thousands of other commits become
+ * visible.
  */
 struct recent_xids {
     struct recent_xid *items; /* ring */

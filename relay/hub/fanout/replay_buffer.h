@@ -38,9 +38,9 @@ void replay_buffer_add(struct replay_buffer *buffer,
 struct cursor replay_buffer_base(const struct replay_buffer *buffer, unsigned own);
 struct cursor replay_buffer_head(const struct replay_buffer *buffer, unsigned own);
 
-/* True if it contains all notifications read after `after`. */
+/* True if the buffer contains all notifications read after `after`. */
 bool replay_buffer_follows(const struct replay_buffer *buffer, unsigned own, struct cursor after);
-/* The same, and the streams were read at least up to `after`. */
+/* Like replay_buffer_follows, and the streams were read at least up to `after`. */
 bool replay_buffer_covers(const struct replay_buffer *buffer, unsigned own, struct cursor after);
 
 /* The first notification after `after`; NULL: none. Requires replay_buffer_follows. */

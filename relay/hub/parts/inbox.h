@@ -26,7 +26,7 @@ enum inbox_refill {
  * missed. This takes one pass over the whole inbox.
  *
  * NONE: not needed. WANTED: in the next pass. RUNNING: in this pass. RUNNING_WANTED: in this pass
- * and the next one, because more was missed meanwhile.
+ * and the next pass, because more was missed meanwhile.
  */
 enum inbox_reconcile {
     INBOX_RECONCILE_NONE,
@@ -48,7 +48,7 @@ struct inbox {
     size_t held_bytes;
 };
 
-/* Makes the first page the next one. */
+/* The next page to be read is the first page. */
 void inbox_rewind(struct inbox *inbox);
 /* Starts a pass. */
 void inbox_begin(struct inbox *inbox);

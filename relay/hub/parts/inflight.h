@@ -46,8 +46,8 @@ bool inflight_repeat(struct inflight_entry *entry);
 
 /*
  * Starts a recheck of written notifications against the inbox. inflight_confirm confirms a
- * notification that the inbox contains. Notifications of an open-ended audience are kept in any
- * case: a store that lost data may lack them, and the reply to their delivery report decides.
+ * notification that the inbox contains. Notifications of an open-ended audience are always kept: a
+ * store that lost data may lack them, and the reply to their delivery report decides.
  */
 void inflight_recheck(struct inflight *inflight);
 void inflight_confirm(struct inflight *inflight, const unsigned char id[16]);

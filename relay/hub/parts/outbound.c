@@ -132,7 +132,7 @@ outbound_clear(struct outbound *outbound, size_t *queued_bytes)
         notification_unref(outbound_dequeue(outbound, queued_bytes));
 }
 
-/* Returns the cursor from which this notification and all later ones are sent again. */
+/* Returns the cursor from which this and all later notifications are sent again. */
 static struct cursor
 cursor_before(const struct notification *notification, unsigned own)
 {

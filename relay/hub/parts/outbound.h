@@ -38,8 +38,8 @@ size_t outbound_bytes(const struct outbound *outbound);
 struct notification *outbound_nth(const struct outbound *outbound, unsigned nth);
 
 /*
- * Returns the index for a notification of this priority: after all of the same or a higher
- * priority.
+ * Returns the index for a notification of this priority: after all notifications of the same or a
+ * higher priority.
  */
 unsigned outbound_index_for(const struct outbound *outbound, uint8_t priority);
 

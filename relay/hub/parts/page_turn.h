@@ -15,8 +15,8 @@
  * WAITING: the session is in its user's queue, because another session of the user reads or the
  * budget is spent. Next: GRANTED, or NONE if the session ends.
  *
- * GRANTED: the session may read a page; the others wait. Next: NONE, when the session reads or no
- * longer needs the turn.
+ * GRANTED: the session may read a page; other sessions wait. Next: NONE, when the session reads or
+ * no longer needs the turn.
  */
 enum page_turn_state { PAGE_TURN_NONE, PAGE_TURN_WAITING, PAGE_TURN_GRANTED };
 

@@ -49,7 +49,7 @@ on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
     if (page->seen > 0)
         session->cursor = cursor_max(from, page->first);
     catch_up_from_page(session, page);
-    if (page->seen == 0) /* the store has no more notifications: later ones arrive live */
+    if (page->seen == 0) /* the store has no more: later notifications arrive live */
         session->cursor =
             cursor_max(session->cursor,
                        replay_buffer_base(&session->hub->replay_buffer, session->client.own_shard));

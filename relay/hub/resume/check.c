@@ -1,4 +1,4 @@
-/* check.c: the state CHECKING: were stream entries after the client's cursor lost? */
+/* check.c: the state CHECKING, which detects lost stream entries after the client's cursor. */
 #include "hub/resume/check.h"
 
 #include <inttypes.h>

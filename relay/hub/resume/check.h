@@ -1,4 +1,4 @@
-/* check.h: the state CHECKING: were stream entries after the client's cursor lost? */
+/* check.h: the state CHECKING, which detects lost stream entries after the client's cursor. */
 #ifndef CLAIRON_HUB_RESUME_CHECK_H
 #define CLAIRON_HUB_RESUME_CHECK_H
 

@@ -47,7 +47,7 @@ session_refill(struct session *session)
     inbox_begin(&session->inbox);
     if (inbox_is_reconciling(&session->inbox))
         inflight_recheck(&session->inflight);
-    session_pause(session); /* its cursor is after everything that was offered to it */
+    session_pause(session); /* its cursor is after all notifications that were offered to it */
     session_set_state(session, SESSION_INBOX);
 }
 
@@ -61,7 +61,7 @@ session_change_epoch(struct session *session)
     backlog_clear(session);
     row_order_free(session);
     session_send_gap(session, head, head,
-                     "epoch"); /* queued notifications are not in a stream any longer */
+                     "epoch"); /* queued notifications are no longer in a stream */
     session->cursor = head;
     session_reconcile(session);
 }

@@ -25,7 +25,7 @@ bool backlog_is_pending(const struct session *session);
 /*
  * The store replied about a notification that was held back. True if it is sent now: its ack is not
  * pending, and no older notification waits in the backlog or unread in the inbox. Otherwise it is
- * dropped, and a gap follows the older ones.
+ * dropped, and a gap follows the older notifications.
  */
 bool backlog_decide(struct session *session, const struct notification *notification,
                     bool is_not_pending);

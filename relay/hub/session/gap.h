@@ -10,7 +10,7 @@
  */
 void session_gap(struct session *session, struct cursor from, struct cursor to, const char *why);
 
-/* The same with an unchanged `to`. If the control queue is full, the gap is announced later. */
+/* Like session_gap, with `to` unchanged. If the control queue is full, announces the gap later. */
 void session_send_gap(struct session *session, struct cursor from, struct cursor to,
                       const char *why);
 

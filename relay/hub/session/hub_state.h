@@ -49,9 +49,10 @@ struct delivery_reports {
 };
 
 /*
- * Load shedding: while this process is short of CPU or memory, some notifications are dropped. The
- * others report the cursor before the first dropped one, so that a client that resumes from it
- * receives the dropped ones, if the load allows. Afterwards clients receive a gap.
+ * Load shedding: while this process is short of CPU or memory, some notifications are dropped.
+ * Other notifications report the cursor before the first dropped notification, so that a client
+ * that resumes from it receives the dropped notifications, if the load allows. Afterwards clients
+ * receive a gap.
  */
 struct shed {
     struct pressure pressure;
@@ -79,7 +80,7 @@ struct resumes {
 /* The sessions of a shard's users (followed.h). */
 struct followed {
     unsigned sessions;
-    int64_t left_us; /* time at which the last one ended; monotonic; 0: none ended */
+    int64_t left_us; /* end of the last session; monotonic; 0: none ended */
 };
 
 struct rows;

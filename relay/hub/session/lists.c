@@ -293,7 +293,7 @@ needs_reloads(const struct session_list *list, enum rows_status last)
     return list->audience != NULL || last == ROWS_TOO_MANY;
 }
 
-/* Called when no request of the list is pending; `last` is the result of the last one. */
+/* Called when no request of the list is pending; `last` is the result of the last request. */
 static void
 settle_list(struct session_lists *lists, struct session_list *list, enum rows_status last)
 {

@@ -62,7 +62,7 @@ struct list_request {
 
 /* Allocated with the first request. */
 struct session_lists {
-    struct session_list *lists; /* utlist; lists of live rules, and a few unverified ones */
+    struct session_list *lists; /* utlist; lists of live rules, and a few unverified lists */
     unsigned request_count;
     bool has_frames;              /* there may be frames (lists_write_frame) */
     struct list_request *waiting; /* utlist */
@@ -77,8 +77,8 @@ void lists_rows_received(struct list_request *request, enum rows_status status,
                          const struct rows_result *result, int64_t after_ms);
 
 /*
- * The client has read rows of this rule elsewhere. It also needs `reload`, even if the rule is not
- * live: its rows may depend on memberships.
+ * The client has read rows of this rule elsewhere. The client also needs `reload`, even if the rule
+ * is not live: its rows may depend on memberships.
  */
 void lists_add_own(struct session *session, const char *source, const char *rule);
 

@@ -30,8 +30,8 @@ session_is_full(const struct session *session)
 }
 
 /*
- * A notification that overtakes others must report a cursor before theirs; otherwise a client that
- * resumes from it would lose them. It also reports the backlog. NULL: no copy is needed.
+ * A notification that overtakes others must report a cursor before their cursors; otherwise a
+ * client that resumes would lose them. It also reports the backlog. NULL: no copy is needed.
  */
 static struct notification *
 own_copy(const struct session *session, const struct notification *notification, unsigned nth)

@@ -48,7 +48,7 @@ void hub_mark(struct hub *hub, unsigned work);
 
 /* Removes the first session and its mark; NULL: the list is empty. */
 struct session *ready_list_pop(struct hub *hub);
-/* The same for steps: READY_REFILL, READY_ADVANCE or both. */
+/* Like ready_list_pop, for steps: READY_REFILL, READY_ADVANCE or both. */
 struct session *ready_list_pop_step(struct hub *hub, unsigned *ret_reasons);
 
 /* Retries failed requests in one second. Further failures do not delay the retry. */

@@ -8,7 +8,7 @@
 #include "hub/session/hub_state.h"
 
 #define ROW_ORDER_FIRST_ROOM 2
-#define ROOM_MAX 64 /* maximum topics of a session; older ones are merged */
+#define ROOM_MAX 64 /* maximum topics of a session; older topics are merged */
 
 /* Keyed by hash: topics with the same hash are merged, so that more than necessary are marked. */
 struct topic_newest {

@@ -12,8 +12,8 @@
  * - backlog_decide: a notification that left the inbox because another session acknowledged it must
  *   not overtake notifications that wait in the inbox. It is dropped, and a gap follows them.
  * - row_order_pass, which session_queue calls for every notification: if a newer notification of
- *   the same topic was sent to this session, this one is sent with `attempts` above 0, so that the
- *   client does not overwrite the newer row.
+ *   the same topic was sent to this session, the older notification is sent with `attempts` above
+ *   0, so that the client does not overwrite the newer row.
  *
  * A rule has one topic; a replaced rule is another rule. Returns a reference.
  */

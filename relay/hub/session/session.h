@@ -35,13 +35,13 @@ struct iovec;
 /* How a session writes to its socket. Called from the loop, never during hub_attach. */
 struct session_transport {
     /*
-     * Writes as many bytes as the socket accepts. Each piece is a whole WebSocket frame; the rest
-     * of a partially written frame is buffered. *ret_written: bytes written or buffered, always
-     * whole frames. Unless RC_OK: the socket is full; session_writable is called when it is
-     * writable again.
+     * Writes as many bytes as the socket accepts. Each piece is a whole WebSocket frame; the
+     * unwritten part of a frame is buffered. *ret_written: bytes written or buffered, always whole
+     * frames. Unless RC_OK: the socket is full; session_writable is called when it is writable
+     * again.
      */
     enum rc (*send)(void *socket, const struct iovec *pieces, int count, size_t *ret_written);
-    /* The same for one piece that is also the content of `file`. NULL: not supported, use send. */
+    /* Like send, for one piece that is also the content of `file`. NULL: not supported. */
     enum rc (*send_file)(void *socket, const struct iovec *piece, int file, size_t *ret_written);
     /*
      * The session failed: send `bye`, close with `code`, then call session_detach. in_ms: the delay

@@ -12,12 +12,13 @@ unsigned shed_count_kept(const struct hub *hub, struct notification *const *noti
                          unsigned count);
 
 /*
- * Returns the cursor to report while notifications are dropped: not after the first dropped one, so
- * that a client that resumes from it receives them if the load allows.
+ * Returns the cursor to report while notifications are dropped: not after the first dropped
+ * notification, so that a client that resumes from the cursor receives the dropped notifications if
+ * the load allows.
  */
 struct cursor shed_cursor(const struct session *session, struct cursor cursor);
 
-/* The same for all shards, for a notification that was just read. */
+/* Like shed_cursor, with all shards, for a notification that was just read. */
 const struct entry_id *shed_reported_heads(const struct hub *hub);
 
 /* This notification was dropped for this session; the gap is announced later. */

@@ -20,8 +20,8 @@ struct redrive {
 
 /*
  * Renews the lifetime of a notification, in the route and in the JSON document: it is as long as
- * the original one, and starts at `now_us`. An expired notification without an expiration belonged
- * to an open-ended audience, whose lifetime is one day. RC_BAD: invalid route.
+ * the original lifetime, and starts at `now_us`. An expired notification without an expiration
+ * belonged to an open-ended audience, whose lifetime is one day. RC_BAD: invalid route.
  */
 MUST_CHECK enum rc redrive_prepare(const struct error_entry *entry, int64_t now_us,
                                    struct redrive *ret_redrive);

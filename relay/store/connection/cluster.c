@@ -22,7 +22,7 @@ update_nodes(struct servers *servers, const struct redisReply *reply, const char
             servers->at = i;
 }
 
-/* For a slot without a primary, the last known one is kept. */
+/* For a slot without a primary, the last known primary is kept. */
 static enum rc
 read_slots(struct servers *servers, const struct redisReply *reply)
 {

@@ -8,7 +8,7 @@
 struct fault {
     const char *word; /* substring of the reply */
     const char *hint;
-    /* reconnect: the next attempt may reach another server, or this one after a repair */
+    /* reconnect: the next attempt may reach another server, or the repaired server */
     bool is_of_server;
 };
 

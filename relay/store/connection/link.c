@@ -25,7 +25,7 @@
 #define LINK_MOVE_CAP_MS 1000 /* upper bound of the backoff if failovers are automatic */
 #define LINK_LOADING_RETRY_S 0.2
 #define LINK_WATCHDOG_S 1.0
-/* after this time, checks whether the shard has moved: its former server does not reply */
+/* after this time without a reply, checks whether the shard has moved */
 #define LINK_SLOW_S 1.0
 #define LINK_SEARCH_S 3.0 /* longer than the store's heartbeat interval */
 #define LINK_REASON_MAX 256
@@ -86,7 +86,7 @@ link_is_redirected(const struct link *link, const char *error)
     return servers_can_move(link->servers) && fault_is_redirection(error);
 }
 
-/* A failover breaks many connections, and each one is retried: log one message per server. */
+/* A failover breaks many connections, and each is retried: log one message per server. */
 static void
 log_failure(struct link *link, const char *reason, int64_t delay_ms)
 {

@@ -10,7 +10,7 @@ bool reply_is_error(const struct redisReply *reply);   /* NULL: false */
 bool reply_is_integer(const struct redisReply *reply); /* NULL: false */
 /* 0 if the reply is not an integer. */
 long long reply_integer(const struct redisReply *reply);
-/* A NUL-terminated string, also of an error; NULL if the reply is not a string. */
+/* A NUL-terminated string or error message; NULL if the reply is neither. */
 const char *reply_text(const struct redisReply *reply);
 
 /* Empty if the reply is not a string. */
@@ -26,12 +26,12 @@ const struct redisReply *reply_at(const struct redisReply *reply, size_t at);
 /* Returns the value of a field in a stream entry's field list; empty if it is missing. */
 struct bytes reply_field(const struct redisReply *fields, const char *name);
 
-/* The total length of its strings. */
+/* The total length of the reply's strings. */
 size_t reply_size(const struct redisReply *reply);
 
 /* Copies the reply into one block that outlives it; the caller frees it. */
 struct redisReply *reply_keep(const struct redisReply *reply);
-/* The same for an array, without its first `from` elements. */
+/* Like reply_keep, for an array without its first `from` elements. */
 struct redisReply *reply_keep_from(const struct redisReply *reply, size_t from);
 
 /* Parses the id of a stream entry. RC_BAD: not an id. */

@@ -26,7 +26,7 @@ struct block {
 };
 
 struct reply_arena {
-    struct block *block; /* the current block; the first one is kept */
+    struct block *block; /* the current block; the first block is kept */
     const unsigned *expected;
     bool is_held;   /* hiredis has a reply, complete or not, and will call free_object */
     bool is_orphan; /* free_object of that reply frees the arena */
@@ -208,7 +208,7 @@ arena_end(struct reply_arena *arena)
     free(arena);
 }
 
-/* Called for complete replies, and for a partial one when the reader is freed. */
+/* Called for complete replies, and for a partial reply when the reader is freed. */
 static void
 free_object(void *reply)
 {

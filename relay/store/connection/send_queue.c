@@ -71,7 +71,7 @@ pass_to_hiredis(struct send_queue *queue)
                                        i == 0 ? pipeline->len : 0) == REDIS_OK)
             continue;
         if (i > 0)
-            abort(); /* the first call succeeded, so this one is out of memory */
+            abort(); /* the first call succeeded, so only memory can be missing */
         return RC_AGAIN;
     }
     drop_first(queue);

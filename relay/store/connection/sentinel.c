@@ -28,8 +28,8 @@ struct sentinels {
 };
 
 /*
- * Each failover raises the epoch, so a sentinel that missed one has a lower epoch. If all have a
- * lower epoch, the sentinels were reset.
+ * Each failover raises the epoch, so a sentinel that missed a failover has a lower epoch. If all
+ * sentinels have a lower epoch, they were reset.
  */
 static bool
 is_outdated(struct servers *servers, long long epoch)

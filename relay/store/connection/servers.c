@@ -68,7 +68,7 @@ log_moved(const struct servers *servers, const struct servers_shard *to, const b
              LOG_TEXT("server", server));
 }
 
-/* The first known servers are not logged as moves. */
+/* The initial servers are not logged as moves. */
 static bool
 adopt_found(struct servers *servers)
 {
@@ -171,7 +171,7 @@ start_query(struct servers *servers)
     explicit_bzero(&address, sizeof(address));
 }
 
-/* Queries this node immediately, instead of the next one later. */
+/* Queries this node immediately, instead of the next node later. */
 static void
 query_now(struct servers *servers, size_t node)
 {
@@ -205,7 +205,7 @@ servers_recheck(struct servers *servers, struct servers_user *user)
 void
 servers_confirm(struct servers *servers, struct servers_user *user)
 {
-    (void)servers; /* a query in flight is not followed by another one */
+    (void)servers; /* a query in flight is not followed by another query */
     user->searches = false;
 }
 

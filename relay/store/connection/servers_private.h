@@ -51,7 +51,7 @@ struct servers {
     size_t seed_count;
     struct slots_node nodes[SERVERS_NODES_MAX]; /* nodes of the last reply, then the seeds */
     size_t node_count;
-    size_t at; /* the queried node; the next query uses the next one */
+    size_t at; /* the queried node; the next query uses the next node */
     const char *words[QUERY_WORDS_MAX];
     struct query *query; /* NULL: none in flight */
     ev_timer again;      /* starts the next query */
@@ -62,7 +62,7 @@ struct servers {
     unsigned next_failed;
     struct sentinels *sentinels;
     long long epoch; /* epoch of the sentinels' newest reply */
-    size_t outdated; /* replies of an older epoch since the last newer one */
+    size_t outdated; /* replies of an older epoch since the last newer reply */
 };
 
 extern const struct servers_kind servers_cluster;

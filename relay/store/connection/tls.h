@@ -10,10 +10,10 @@
 #define TLS_ERROR_MAX 256
 
 /*
- * Starts TLS on a new connection, blocking or not. On a blocking one, the handshake is complete
- * when this function returns. The store's certificate must be signed by store.tls_ca or by a CA of
- * the system, and must match `host`. The files are read at each call, so the next connection uses
- * new files. RC_BAD: `error` is the reason, and `redis` must be freed.
+ * Starts TLS on a new connection, blocking or not. On a blocking connection, the handshake is
+ * complete when this function returns. The store's certificate must be signed by store.tls_ca or by
+ * a CA of the system, and must match `host`. The files are read at each call, so the next
+ * connection uses new files. RC_BAD: `error` is the reason, and `redis` must be freed.
  */
 MUST_CHECK enum rc tls_start(const struct config *config, const char *host, redisContext *redis,
                              char error[TLS_ERROR_MAX]);

@@ -15,7 +15,8 @@ struct node;
 struct redisReply;
 
 /*
- * Connects and authenticates. `timeout_s` limits the wait for each reply, also of later requests.
+ * Connects and authenticates. `timeout_s` limits the wait for each reply, including the replies to
+ * later requests.
  * RC_IO: the server does not reply. RC_BAD: it rejects the connection. `error` is the reason. Free
  * the node with node_close.
  */

@@ -43,7 +43,7 @@ store_accepts(const struct store *store, const struct frame *frame)
 
 /*
  * Every shard receives every batch: the shard's frames and the new progress. So each shard replies
- * in batch order, and a batch is complete before the next one.
+ * in batch order, and a batch is complete before the next batch.
  */
 struct ingest_part {
     bool is_transaction;
@@ -111,7 +111,7 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
         shard->stream_key,        fields->key,  shard->prefix, shard->epoch,
         shard->store->feed_token, order->after, fields->read,  fields->after};
 
-    /* Other shards' frames also advance the progress of this one, unless the last frame does. */
+    /* Other shards' frames also advance this shard's progress, unless the last frame does. */
     if (shard->store->shard_count > 1 && strcmp(order->after, order->position) != 0 &&
         (batch->position == NULL || strcmp(batch->position, order->position) != 0))
         batch_add_position(batch, order->position);
@@ -128,7 +128,8 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
  * A transaction stores simple batches: the script would double the cost in the store, because it
  * copies each argument into a Lua string. After the notifications, fence.lua does the checks of
  * ingest.lua, and removes the notifications again if a check fails. The names of the progress
- * fields contain the owner's token, so a fenced feed cannot change the progress of the current one.
+ * fields contain the owner's token, so a fenced feed cannot change the progress of the current
+ * owner.
  */
 
 /* A buffer of encoded commands. */

@@ -102,9 +102,9 @@ on_acquire_error(struct shard_request *request, const struct redisReply *reply)
 }
 
 /*
- * Users may have received newer notifications of another shard before the ones that this shard
- * lacks: readers wait at most three seconds (reader_deliver.c), and not at all for a shard that was
- * unavailable.
+ * Users may have received newer notifications of another shard before the notifications that this
+ * shard lacks: readers wait at most three seconds (reader_deliver.c), and not at all for a shard
+ * that was unavailable.
  */
 static void
 set_late_before(struct store *store)
@@ -202,7 +202,8 @@ store_acquire(struct store *store, const char *slot, const struct origin *origin
     acquire->origin = *origin;
     acquire->our_timeline = timeline;
     /*
-     * A new token for each acquisition fences the batches of earlier ones that are still in flight.
+     * A new token for each acquisition fences batches of earlier acquisitions that are still in
+     * flight.
      */
     shard_random_hex(store->feed_token, STORE_TOKEN_TEXT);
     acquire->first = first_available(store);
@@ -242,7 +243,7 @@ affects(const struct store_rewind *rewind, const struct shard *shard)
            (rewind->read_lsn_below == 0 || shard->read_lsn < rewind->read_lsn_below);
 }
 
-/* Returns the lower one of the shard's position `own` and the new position. */
+/* Returns the lower of the shard's position `own` and the new position. */
 static const char *
 position_after(const struct store_rewind *rewind, const struct shard *shard, const char *own)
 {

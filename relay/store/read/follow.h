@@ -19,9 +19,9 @@ MUST_CHECK enum rc follow_request(struct server_reader *server, link_reply *repl
 const char *follow_begin(struct server_reader *server, const struct redisReply *reply);
 /*
  * Part of reader_seek: the shard starts at its position. Only the first reader_seek has a position
- * for a shard that is being opened. After later ones the reply to follow_request contains it. A
- * shard that is being merged remains in that state: other shards may lack the stream entries that
- * it waits for.
+ * for a shard that is being opened. After later calls the reply to follow_request contains the
+ * position. A shard that is being merged remains in that state: other shards may lack the stream
+ * entries that it waits for.
  */
 void follow_seek(struct server_reader *server);
 /* Calls on_followed for shards that have joined the commit order. Call it after each release. */

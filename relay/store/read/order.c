@@ -32,7 +32,7 @@ struct queue {
     /* order_join: positions in shard 0 and in this shard */
     struct position joins_after[2];
     bool has_left;   /* the shard is not read */
-    bool is_skipped; /* other shards no longer wait for this one */
+    bool is_skipped; /* other shards no longer wait for this shard */
     /* monotonic time when another shard began to wait; 0: none */
     int64_t awaited_us;
     size_t foreign_entries;

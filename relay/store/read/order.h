@@ -42,7 +42,7 @@ bool order_has_joined(const struct order *order, unsigned shard);
 /* Adds a reply with new entries of a shard's stream. It must live until order_release. */
 void order_add(struct order *order, unsigned shard, const struct redisReply *entries);
 
-/* Delivers all stream entries that are ready, and copies the others. */
+/* Delivers all stream entries that are ready, and copies the other entries. */
 void order_release(struct order *order, int64_t now_us);
 
 /*

@@ -145,7 +145,7 @@ on_follow_reply(void *ctx, const struct redisReply *reply)
     read_server(server);
 }
 
-/* An id above the newest one dates from before the store was emptied. */
+/* An id above the newest id dates from before the store was emptied. */
 static void
 on_ack_events_newest(void *ctx, const struct redisReply *reply)
 {
@@ -178,7 +178,7 @@ send_newest(struct server_reader *server, const char *key, unsigned count, link_
         link_restart(server->link, "could not send a command");
 }
 
-/* Replies arrive in order: after the last one, all positions are known. */
+/* Replies arrive in order: after the last reply, all positions are known. */
 static void
 on_up(void *ctx)
 {

@@ -51,7 +51,7 @@ struct server_reader {
     enum follow_state follow;
     struct reader_followed begin; /* start position of a merge in progress */
     int64_t merging_us;           /* monotonic time at which it started */
-    bool is_positioned; /* the control stream's newest id is known: XREAD misses no later one */
+    bool is_positioned; /* the control stream's newest id is known: XREAD misses no later entry */
     bool reading;       /* an XREAD is in flight */
     /* the XREAD in flight uses positions from before the last reader_seek */
     bool is_stale;

@@ -7,7 +7,7 @@
 #include "store/connection/link.h"
 #include "store/read/control.h"
 
-/* Entries between `before` and the oldest one were missed: this process was paused. */
+/* Entries between `before` and the oldest entry were missed: this process was paused. */
 static void
 on_oldest(void *ctx, const struct redisReply *reply)
 {

@@ -24,8 +24,7 @@
 #define STORE_OPEN_MS 86400000
 
 /*
- * Maximum number of rows in a reply of a console script, also after the replies of the shards are
- * merged.
+ * Maximum number of rows in a reply of a console script, and in the merged replies of the shards.
  */
 #define STORE_OVERVIEW_ROWS 10
 #define STORE_ERRORS_ROWS 20

@@ -17,7 +17,7 @@
 #define MAINTENANCE_TRIM_S 60.0
 #define MAINTENANCE_DUE_S 0.25
 #define MAINTENANCE_DUE_MAX_S 2.0 /* upper bound with many relays, as some may have crashed */
-#define MAINTENANCE_DUE_RELAYS 4  /* from this number on, each relay does it less often */
+#define MAINTENANCE_DUE_RELAYS 4  /* with at least this number, each relay does it less often */
 #define DEAD_LETTER_LOG_US 10000000
 
 struct maintenance {
@@ -41,7 +41,7 @@ struct maintenance {
 static void trim(struct maintenance *maintenance);
 static void send_due(struct maintenance *maintenance);
 
-/* Reconnects if the store was emptied, also on relays without a feed. */
+/* Reconnects if the store was emptied, even on relays without a feed. */
 static bool
 succeeded(const struct maintenance *maintenance, const struct redisReply *reply,
           const char *failure)

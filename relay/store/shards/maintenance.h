@@ -11,7 +11,7 @@ struct maintenance;
 
 /*
  * Runs while the shard's link is up. Four times a second, processes due retries, expirations and
- * dead letters; with many relays each one does so less often. Once a minute, trims the stream to
+ * dead letters; with many relays, each relay does so less often. Once a minute, trims the stream to
  * store.retention. Every MAINTENANCE_HEARTBEAT_S, adds to the heartbeat stream, which wakes readers
  * that block without a timeout; checks the shard's epoch, and prepares an emptied shard again;
  * reads the topic prefix of shard 0. The shard must outlive it.

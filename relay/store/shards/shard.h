@@ -22,7 +22,7 @@ struct maintenance;
 /* A wait for the replicas of a shard's server. */
 struct replicas_wait {
     bool is_waiting;
-    unsigned replies_left; /* outstanding replies; only the last one counts */
+    unsigned replies_left; /* outstanding replies; only the last reply counts */
     long long offset;      /* replication offset that the replicas must reach */
     int64_t since_us;
     int64_t warned_us;

@@ -55,7 +55,7 @@ void shard_request_send_script_argv(struct shard_request *request, struct shard 
 void shard_request_send_command(struct shard_request *request, struct shard *shard,
                                 struct arguments *arguments);
 /*
- * Sends `count` encoded commands. Only the last reply is handled, unless an earlier one is an
+ * Sends `count` encoded commands. Only the last reply is handled, unless an earlier reply is an
  * error. Frees the bytes (malloc).
  */
 void shard_request_send_commands(struct shard_request *request, struct shard *shard,
