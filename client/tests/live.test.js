@@ -8,7 +8,7 @@ import { fakeRelay, msg, notification, until } from './fake-relay.js';
 
 let ids = 0;
 
-/** A change committed at `timestamp`; default: after all previous ones and after the page was opened. */
+/** A change committed at `timestamp`; default: after all previous changes and after the page was opened. */
 function change(operation, { before = null, after = null, ack = false, attempts = 0, timestamp, ...rest }) {
   ids += 1;
   const at = timestamp ?? new Date(Date.now() + 60_000 + ids).toISOString().replace('Z', '000Z');

@@ -17,7 +17,7 @@ const BURST_HOLD_MS = 200;
 let ids = 0;
 let clock; // of the current test: tick(ms)
 
-/** A change of a live rule by transaction `x`; default: committed after all previous ones. */
+/** A change of a live rule by transaction `x`; default: committed after all previous changes. */
 function change(x, operation, payload, { attempts = 0, rule = 'default', ack = false, source = 't', timestamp } = {}) {
   ids += 1;
   const at = timestamp ?? `2026-01-01T00:00:00.${String(ids).padStart(6, '0')}Z`;

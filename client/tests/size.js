@@ -3,7 +3,7 @@
 import { readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 
-/** For index.js: everything that most pages need. */
+/** For index.js, the only file that most pages need. */
 export const LIMIT_BYTES = 6_000;
 
 export function sizeOf(name) {

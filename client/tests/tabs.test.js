@@ -281,7 +281,7 @@ test('a new tab does not receive notifications that another client acked while i
   socket.closes();
   const next = await relay.socket();
   next.accept({ resumed: true });
-  next.sends(msg('2', notification('b', { ack: true }))); // the relay delivers pending ones again
+  next.sends(msg('2', notification('b', { ack: true }))); // the relay delivers pending notifications again
   await until('the repeat', () => second.repeats.length === 1);
   const third = open({ ack: 'manual' });
   await isOpen(third);

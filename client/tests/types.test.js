@@ -1,4 +1,4 @@
-// types.test.js: TypeScript accepts the valid uses in types.ts and rejects the invalid ones.
+// types.test.js: TypeScript accepts the valid uses in types.ts and rejects the invalid uses.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

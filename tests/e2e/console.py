@@ -25,7 +25,7 @@ class ConsoleCase(BrowserCase):
         self.addCleanup(self.empty)
 
     def empty(self):
-        """Acknowledges or removes everything that this test left pending."""
+        """Acknowledges or removes all pending notifications and errors of this test."""
         store = self.stack.store
         for user in ("nobody-1", "nobody-2", "waits", "tested"):
             self.ack(user, self.notifications)

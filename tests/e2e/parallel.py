@@ -55,7 +55,7 @@ def run(files):
 
 
 def runnable():
-    """The mean number of runnable processes without this one (proc_loadavg(5))."""
+    """The mean number of runnable processes without this process (proc_loadavg(5))."""
     counts = []
     for _ in range(5):
         counts.append(int(Path("/proc/loadavg").read_text().split()[3].split("/")[0]) - 1)
@@ -84,7 +84,7 @@ def start(files, out):
 
 
 def interrupt(waiting):
-    """Starts no more groups and interrupts the running ones; they print their output so far."""
+    """Starts no more groups and interrupts the running groups, which print their output so far."""
     for each in waiting:
         each.cancel()
     for child in list(RUNNING):

@@ -1,4 +1,4 @@
-"""test_bank_actor.py: both idempotency layers prevent repeated transfers, also under kill -9."""
+"""test_bank_actor.py: both idempotency layers prevent repeated transfers, even under kill -9."""
 
 import os
 import random

@@ -58,7 +58,7 @@ sub end_by
 {
     my ($signal) = @_;
     POSIX::_exit(1) if $$ != $owner;        # a forked child of the test
-    alarm 1         if $signal eq 'ALRM';    # repeated, because an eval may have caught the first one
+    alarm 1         if $signal eq 'ALRM';    # repeated, because an eval may have caught the first signal
     confess "terminated by SIG$signal";
 }
 

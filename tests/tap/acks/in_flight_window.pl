@@ -34,7 +34,7 @@ ok($connected->{now} >= $connect_ms - 60_000 && $connected->{now} <= time() * 10
 insert('t', 1, 10);
 insert('plain', 1, 1);
 $client->wait_notifications(4);
-is_deeply([ rows($client, 't') ], [ 1 .. 3 ], 'the relay delivers as many notifications as the in-flight window allows');
+is_deeply([ rows($client, 't') ], [ 1 .. 3 ], 'the relay fills the in-flight window');
 is_deeply([ rows($client, 'plain') ], [1], 'notifications without ack_required bypass the in-flight window');
 
 my $done = 0;
@@ -61,7 +61,7 @@ $silent->run_until('the last row arrives', sub { grep { $_ == 20 } rows($silent,
 is_deeply([ rows($silent, 't') ], [ 11 .. 20 ],
     'an ack of one session frees the in-flight window of the other session');
 
-# New notifications do not overtake queued notifications, and one free slot is sufficient to send the next one.
+# New notifications do not overtake queued notifications, and one free slot is sufficient to send the next notification.
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 my $tight = $relay->client('u2', win => 4);
 sub ack_row { my ($id) = @_;

@@ -29,7 +29,7 @@ sub seconds_since { return $pg->safe_psql('postgres', "SELECT extract(epoch FROM
 my $retries = of_mark($client, 'old');
 $client->run_until('a later retry arrives', sub { of_mark($client, 'first in the stream') && of_mark($client, 'old') > $retries + 1 });
 # The metric is sampled: its second change proves that a sample was taken after the retry. The second notification
-# was sent after $before, so an age above seconds_since() is the age of the first one.
+# was sent after $before, so an age above seconds_since() is the age of the first notification.
 my @samples = (age());
 $client->run_until('two more samples have been taken', sub { my $age = age(); push @samples, $age if $age != $samples[-1]; @samples > 2 });
 $client->run_until('the age counts from the commit', sub { my $age = age(); $age > seconds_since() });

@@ -36,7 +36,7 @@ for my $count (1 .. 4)
     $two->run_until('the next attempt arrives', sub { of_row($two, 1) >= $count });
     $store->make_due($id, 'u2');
 }
-is_deeply([ attempts(of_row($two, 1)) ], [ 0 .. 3 ], 'a user without an ack receives as many retries as the limit');
+is_deeply([ attempts(of_row($two, 1)) ], [ 0 .. 3 ], 'the number of retries to a user without an ack equals the limit');
 is_deeply([ map { $_->{metadata}{id} } of_row($two, 1) ], [ ($id) x 4 ], 'each retry has the id of the notification');
 $_->run_until('the pair is exhausted', sub { errors() }) for $one, $two;
 my ($error) = errors();

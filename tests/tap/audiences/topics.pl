@@ -84,7 +84,7 @@ my $narrow = $relay->client('u1', win => 2, topics => ['p.a']);
 insert('due') for 1 .. 5;
 $id = insert('a');
 $narrow->run_until('the row arrives', sub { received($narrow) =~ /a$id/ });
-is(received($narrow), "a$id", 'filtered notifications with ack_required do not block others');
+is(received($narrow), "a$id", 'filtered notifications with ack_required do not block other notifications');
 is($store->pending, 5, 'filtered notifications with ack_required are pending');
 my $again = $relay->client('u1', win => 2, topics => ['p.a']);
 $id = insert('a');

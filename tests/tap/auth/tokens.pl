@@ -222,7 +222,7 @@ cmp_ok(time(), '>=', $expires_s, 'the connection stays open until the token expi
 $kept->send_json({ t => 'ping' });
 is($kept->wait_message('pong')->{t}, 'pong', 'a refreshed connection stays open');
 refresh($kept, token(sub => 'u1', exp => time() + 5));
-cmp_ok($kept->wait_message('expiring')->{in}, '<=', 5, 'a new token may expire earlier than the previous one');
+cmp_ok($kept->wait_message('expiring')->{in}, '<=', 5, 'a new token that expires earlier than the previous token is accepted');
 is($kept->read_to_end->{code}, 4100, 'the connection closes with 4100 when the new token expires');
 
 # The log contains no secrets, even at debug level.

@@ -105,7 +105,7 @@ $late->run_until('both notifications arrive', sub { of_mark($late, 'old') && of_
 is(($late->notifications)[0]{metadata}{id}, $old, 'the notification that was committed first is delivered first');
 $late->ack($old, $new);
 wait_until('no notification is pending', sub { $store->pending == 0 });
-clairon('errors', 'drop', '--all'); # on a slow machine, others may be exhausted
+clairon('errors', 'drop', '--all'); # on a slow machine, other notifications may be exhausted
 
 # Drop deletes entries.
 my $fourth = notify('USER', 'u1', 'fourth', 'retry_limit => 0');

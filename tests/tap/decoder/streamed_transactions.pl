@@ -127,9 +127,9 @@ sub check_same
 {
     my ($what, @lines) = @_;
     my @expected = expected();
-    is(scalar @lines, scalar @expected, "$what: streaming returns as many lines as spilling");
+    is(scalar @lines, scalar @expected, "$what: streaming and spilling return the same number of lines");
     my @wrong = grep { $lines[$_] ne $expected[$_] } 0 .. ($#lines < $#expected ? $#lines : $#expected);
-    is(scalar @wrong, 0, "$what: streaming returns the same lines as spilling") or diag("$lines[$wrong[0]]\n$expected[$wrong[0]]");
+    is(scalar @wrong, 0, "$what: streaming and spilling return the same lines") or diag("$lines[$wrong[0]]\n$expected[$wrong[0]]");
     return;
 }
 

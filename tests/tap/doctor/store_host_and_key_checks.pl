@@ -76,12 +76,12 @@ finds('more clients than open files', 'host: open files', qr/max_connections = 1
     '--gate.max_connections=1000000')
   if qx{sh -c 'ulimit -Hn'} !~ /unlimited/ && qx{sh -c 'ulimit -Hn'} < 1000064;
 
-# Weak keys and keys that others can read are reported.
+# Weak keys and keys that other users can read are reported.
 my $folder = $relay->{folder};
 sub openssl { my (@arguments) = @_; my ($out, $err) = ('', '');
     run_log([ 'openssl', @arguments ], '>', \$out, '2>', \$err) or die "openssl @arguments: $err"; return }
-# Checks that the doctor and `relay --check` only warn about a secret that others can read, because the permissions of a
-# mounted file may be impossible to change.
+# Checks that the doctor and `relay --check` only warn about a secret that other users can read, because the permissions
+# of a mounted file may be impossible to change.
 sub check_exposed
 {
     my ($what, $name, $file, @arguments) = @_;
@@ -135,7 +135,7 @@ is_deeply(failed_checks(@store_key), {}, 'a valid client certificate of the stor
 chmod 0644, "$folder/good.key";
 check_exposed('a key of the store', 'store.tls_key', "$folder/good.key", @store_key);
 
-# Passwords in a file that others can read are reported.
+# Passwords in a file that other users can read are reported.
 chmod 0644, $relay->{file};
 repaired('a readable file without a password is accepted');
 for my $conninfo ('host=x password=hush', 'postgresql://me:hush@x/db')

@@ -12,7 +12,7 @@ $_->safe_psql('postgres', q{CREATE TABLE t (id int PRIMARY KEY, owner text, audi
     SELECT clairon.watch('t', 'TEAM', '=t1')}) for $old, $new;
 $old->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'gone'), ('TEAM', 't1', 'stays')});
 $new->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'stays')});
-# The LSNs of the new cluster are lower than those of the old cluster.
+# The LSNs of the new cluster are lower than the LSNs of the old cluster.
 $old->safe_psql('postgres', 'SELECT pg_switch_wal(); CREATE TABLE more AS SELECT generate_series(1, 1000) n; SELECT pg_switch_wal(); CHECKPOINT');
 
 my $store = Clairon::Test::store();

@@ -93,7 +93,7 @@ $pg->safe_psql('postgres', q{INSERT INTO assignments VALUES (5, 'u1', 'private')
 $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', '{}', '{"everyone": true}')});
 $group_member->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{everyone} });
 is(scalar(grep { $_->{routing}{audience}{type} eq 'USER' } $group_member->notifications), 0,
-    'notifications for one user are not delivered to others');
+    'notifications for one user are not delivered to other users');
 $one->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{everyone} });
 
 # A repeated idempotency key sends no second notification.

@@ -1,4 +1,4 @@
-# Tests that gate.admin_listen moves metrics, console and push to a separate address, also for a relay with only the
+# Tests that gate.admin_listen moves metrics, console and push to a separate address, even for a relay with only the
 # feed role.
 use strict;
 use warnings;

@@ -82,8 +82,8 @@ subtest 'with TLS' => sub {
     my @sockets = sockets($relay, MANY_TLS);
     handshake_all_then_request(@sockets);
     my $responses = count_responses(@sockets);
-    # The relay may close the oldest unfinished handshakes after three seconds if others wait. The time from before the
-    # first connection to the last response shows that no handshake was older.
+    # The relay may close the oldest unfinished handshakes after three seconds if other clients wait. The time from
+    # before the first connection to the last response shows that no handshake was older.
     my $is_slow = time - $connected_at > 3;
     my $closed  = $is_slow ? delete $responses->{closed} // 0 : 0;
     note "slow machine: $closed handshakes were closed" if $closed;

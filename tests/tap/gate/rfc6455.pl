@@ -1,5 +1,5 @@
-# Tests conformance to RFC 6455, in the categories of the Autobahn test suite. A valid text message contains a ping of the
-# client protocol, which causes a pong.
+# Tests conformance to RFC 6455, in the categories of the Autobahn test suite. A valid text message contains a ping of
+# the client protocol, which causes a pong.
 use strict;
 use warnings;
 
@@ -229,9 +229,9 @@ is_case('6.3 invalid UTF-8 in the second of three fragments', sub {
     $_[0]->frame(TEXT, '{"t":"', final => 0);
     $_[0]->frame(CONTINUATION, "\xed\xa0", final => 0);
     $_[0]->frame(CONTINUATION, "\x80\"}") }, 1007);
-is_case('6.4.1 invalid UTF-8 in a fragment that precedes others', sub {
+is_case('6.4.1 invalid UTF-8 in a fragment before other fragments', sub {
     $_[0]->frame(TEXT, "{\"t\":\"\xce\xba\xe1\xbd\xb9\xf4\x90\x80\x80", final => 0) }, 1007);
-is_case('6.4.2 invalid UTF-8 after a valid byte in a fragment that precedes others', sub {
+is_case('6.4.2 invalid UTF-8 after a valid byte in a fragment before other fragments', sub {
     $_[0]->frame(TEXT, "{\"t\":\"\xf4", final => 0);
     $_[0]->frame(CONTINUATION, "\x90", final => 0) }, 1007);
 is_case('6.4.3 invalid UTF-8 in the first half of a frame', sub { $_[0]->write(substr frame_bytes(TEXT, "{\"t\":\"\xf8" . 'x' x 30_000), 0, 20_000) }, 1007);
@@ -284,7 +284,7 @@ is_case('9.4 one fragment per byte', sub {
     my $text = ping_of(2000);
     $_[0]->write(join '', map {
         frame_bytes($_ ? CONTINUATION : TEXT, substr($text, $_, 1), final => $_ == 1999) } 0 .. 1999) }, 'pong');
-# Together with the connect frame, these are as many frames as a client may send in one burst.
+# Together with the connect frame, this is the maximum number of frames in one burst.
 is_case('9.7 many messages, one per frame', sub { $_[0]->write(frame_bytes(TEXT, $line) x 999) }, ('pong') x 999);
 
 # 10. Clients must mask their frames.

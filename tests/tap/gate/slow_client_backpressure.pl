@@ -96,7 +96,7 @@ my $first = block('slow');
 insert('slow', 300);
 insert_into('normal', ++$rows, 'other');
 $other->run_until('the other client\'s row arrives', sub { $other->notifications == 1 });
-pass('a client that does not read does not block others');
+pass('a client that does not read does not block other clients');
 $slow->frame(PING, 'are you there') for 1 .. 3;
 my ($got, $others) = read_until($slow, 'normal', $rows - 1);
 is(names(@$got), join(' ', map { "normal $_" } $first .. $rows - 1), 'a slow client receives every notification in order, without duplicates');
@@ -117,8 +117,8 @@ is($got->[-1]{table}, 'low', 'LOW notifications are last');
 is(names(grep { $_->{table} eq 'normal' } @$got), join(' ', map { "normal $_" } $first .. $rows),
     'notifications of one priority are in commit order');
 
-# A client disconnects right after it received a notification that overtook others. When the client resumes, it receives
-# the overtaken notifications.
+# A client disconnects right after it received a notification that overtook other notifications. When the client
+# resumes, it receives the overtaken notifications.
 my ($high)   = grep { $got->[$_]{table} eq 'high' } 0 .. $#$got;
 my @overtook = map { "$_->{table} $_->{id}" } grep { $_->{table} ne 'high' } @{$got}[ $high + 1 .. $#$got ];
 cmp_ok(scalar(@overtook), '>=', 2, 'some notifications were overtaken');

@@ -35,7 +35,7 @@ my $large = from($relay, '192.0.2.9');
 my @topics = map { sprintf 'topic.%024d', $_ } 1 .. 256;
 is(connected($large, 'u0', topics => \@topics, token => token(sub => 'u0', pad => 'x' x 5900))->{user}, 'u0', 'the longest valid connect frame is accepted');
 $large->text('{"t":"ping","pad":"' . 'x' x 40_000 . '"}');
-isnt($large->next_message->{code} // 0, 1009, 'later frames may be longer');
+isnt($large->next_message->{code} // 0, 1009, 'the limit of the first frame does not apply to later frames');
 $large->disconnect;
 wait_until('the connection is closed', sub { $relay->metric('clairon_gate_connections') == 0 });
 

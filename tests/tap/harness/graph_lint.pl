@@ -206,7 +206,7 @@ rename "$tree/session.h", "$tree/relay/hub/session/session.h" or die "could not 
 
 ($code, $out) = lint('', '--report');
 is($code, 0, 'the report passes');
-like($out, qr/^fields of a struct: 25 .*session 25, gate 4$/m, 'fields are counted, including those of nested structs');
+like($out, qr/^fields of a struct: 25 .*session 25, gate 4$/m, 'fields are counted, including fields of nested structs');
 like($out, qr/^files in cycles: 0 \(limit: 6\)/m, 'the report has each limit');
 
 # A missing object file must not be mistaken for a file without calls.

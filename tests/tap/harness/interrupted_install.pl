@@ -46,6 +46,6 @@ wait_until('the signal is reported', sub { open my $out, '<', "$log.out" or retu
 open my $release, '>', "$log.release" or die $!;
 close $release;
 waitpid $pid, 0;
-is($? >> 8, 130, 'the exit status of the command is that of an interrupt');
+is($? >> 8, 130, 'the command exits with the status of an interrupt');
 is(calls(), "begun\nended\n", 'apt-get completes and is not started again');
 done_testing();

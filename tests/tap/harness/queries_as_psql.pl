@@ -39,7 +39,7 @@ for my $sql (
         $pg->safe_psql('postgres', 'DELETE FROM t WHERE id <> 1') if $sql =~ /^INSERT/ && $class eq 'Clairon::Test::Cluster' && $sql !~ /VALUES \(1\)/;
         $pg->safe_psql('postgres', 'DELETE FROM t') if $sql =~ /VALUES \(1\); / && $class eq 'Clairon::Test::Cluster';
     }
-    is_deeply($result{'Clairon::Test::Cluster'}, $result{'PostgreSQL::Test::Cluster'}, "the result equals that of psql: $sql");
+    is_deeply($result{'Clairon::Test::Cluster'}, $result{'PostgreSQL::Test::Cluster'}, "the result equals the result of psql: $sql");
 }
 
 # A query without functions that returns the backend of its session.

@@ -74,7 +74,7 @@ for my $offered (sort keys %offers)
     is($slow->read_response->{status}, 204, "a request that offers $offered is served byte by byte");
 }
 
-# These names are prefixes of others: libwebsockets reads the following bytes as part of the name.
+# These names are prefixes of other names: libwebsockets reads the following bytes as part of the name.
 my $json = '{"ids":["00000000-0000-0000-0000-000000000000"]}';
 my $may  = 'Authorization: Bearer ' . token(sub => 'u1', publish => JSON::true) . "\r\n";
 for my $name (qw(A X-Auth x-forwarded Sec P TE-))

@@ -70,7 +70,7 @@ is($relay->client('late')->wait_for('connected')->{user}, 'late', 'open streams 
 $_->disconnect for @many;
 wait_until('the connections are closed', sub { streams() == 0 });
 
-# Many slow bodies arrive: the oldest body is rejected for a new one.
+# Many slow bodies arrive: each new body evicts the oldest body.
 my @slow = map { body('/v1/ack', 100, '{') } 1 .. SLOW;
 is(body('/v1/ack', 48, '{"ids":["00000000-0000-0000-0000-000000000000"]}')->read_response->{status}, 204, 'a complete request is served while bodies are incomplete');
 is($slow[0]->read_response->{status}, 503, 'the oldest slow body is rejected');

@@ -19,7 +19,7 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.ack_timeout' =
 $pg->safe_psql('postgres', "INSERT INTO $_ SELECT i, 0 FROM generate_series(1, ${\ROWS}) i") for qw(t hurry);
 wait_until('the rows are stored', sub { $store->entries == 2 * ROWS });
 
-# Acknowledges about half of the notifications, so that the others are retried. One user reconnects after every tenth
+# Acknowledges about half of the notifications, so that the other half is retried. One user reconnects after every tenth
 # round; the other users never reconnect.
 my %first;    # first deliveries of each user
 sub process

@@ -47,7 +47,7 @@ for my $i (0, 1)
 all_acked();
 
 # Both devices are connected, and one device has a full in-flight window when the other device acknowledges. Depending
-# on the timing of the acks, queued rows are sent and there is no gap. Rounds are therefore repeated until a gap occurs.
+# on the timing of the acks, queued rows are sent and there is no gap. So the rounds are repeated until a gap occurs.
 sub round_of
 {
     my ($relay, $first) = @_;

@@ -55,7 +55,7 @@ is($user, 'u1', 'the token determines the user');
 my %groups = %{ JSON::decode_json($groups) };
 is_deeply({ map { $_ => [ sort @{ $groups{$_} } ] } keys %groups }, { STRUCTURE => [ "s'2", 's1' ], ROLE => ['admin'] }, 'the token determines the groups');
 ($page) = rows($client, source => 't', rule => 'default');
-is(numbers($page->{rows}), '1 2 3', 'the rule "default" may be specified');
+is(numbers($page->{rows}), '1 2 3', 'a request can name the rule "default"');
 
 # The rows need several pages.
 $stub->set('large', row_count => 300, width => 5000);

@@ -72,7 +72,7 @@ is(verdict_over_http(snapshot_with($x)), qq(200 {"ok":true}\n), 'over HTTP, a sn
 like(verdict_over_http($_), qr/^400 .*"snapshot.* must be/, 'an invalid snapshot returns 400: ' . substr $_, 0, 10)
     for '', '7', '7:6:', '1:2:' . join ',', (1) x 5000;
 
-# A notification of another user counts, too, because the cursor of the connection is after that notification.
+# A notification of another user also counts, because the cursor of the connection is after that notification.
 my $other = insert(2, 'u2');
 wait_until('the relay has read the notification', sub { $relay->metric('clairon_hub_notifications_total') >= 2 });
 $stub->set('t', snapshot => snapshot_without($other));

@@ -258,10 +258,10 @@ for my $case ([ [ '--auth.hs256_secret_file=no-secret' ], 'no-secret' ], [ [ '--
 write_text($file, valid_settings());
 chmod 0644, $file, "$folder/secret" or die "could not chmod: $!\n";
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://me:hunter2@127.0.0.1:1' ]);
-is($code, 0, 'a secret that others can read is not an error');
+is($code, 0, 'a secret that other users can read is not an error');
 like($err, qr/level=warn .*secret in an argument .*section="store" setting="url" variable="CLAIRON_STORE_URL"/, 'an argument with a password causes a warning');
-like($err, qr/level=warn .*with a secret is accessible to all users: run chmod o=" path="\Q$file\E/, 'a settings file with a password that others can read causes a warning');
-like($err, qr/level=warn .*accessible to all users.*section="auth" setting="hs256_secret_file"/, 'a secret file that others can read causes a warning');
+like($err, qr/level=warn .*with a secret is accessible to all users: run chmod o=" path="\Q$file\E/, 'a settings file with a password that other users can read causes a warning');
+like($err, qr/level=warn .*accessible to all users.*section="auth" setting="hs256_secret_file"/, 'a secret file that other users can read causes a warning');
 unlike($err, qr/hunter2|SECRET/, 'the warnings do not contain the secret');
 chmod 0600, $file, "$folder/secret" or die "could not chmod: $!\n";
 is((clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://127.0.0.1:1' ], CLAIRON_FEED_CONNINFO => 'dbname=x password=hunter2'))[2], '',

@@ -20,7 +20,7 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store(fsync => 'everysec');
 my $relay = Clairon::Test::relay($pg, $store, conf => \%conf);
 
-# Inserts transactions of twenty rows for as many users, and one row for a group.
+# Inserts transactions of twenty rows for twenty users, and one row for a group.
 my $last = 0;
 sub statements
 {

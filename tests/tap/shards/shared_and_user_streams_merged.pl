@@ -127,7 +127,7 @@ $row->wait_notifications(21);
 is_deeply([ sort { $a <=> $b } map { $_->{payload}{after}{version} } $row->notifications ], [ 0 .. 20 ], 'all versions of the row are delivered');
 $row->close;
 
-# The cursor of a notification that overtook others precedes the overtaken notifications in both streams.
+# The cursor of an overtaking notification precedes the overtaken notifications in both streams.
 $two->close;
 my $slow = $relay->client('u1');
 $from = $mark + 1;

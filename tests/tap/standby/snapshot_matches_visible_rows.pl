@@ -1,4 +1,5 @@
-# Tests that clairon.snapshot() contains a transaction if and only if its rows are visible to a query, on a standby too.
+# Tests that clairon.snapshot() contains a transaction if and only if its rows are visible to a query, even on a
+# standby.
 use strict;
 use warnings;
 

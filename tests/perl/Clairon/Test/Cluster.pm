@@ -27,7 +27,8 @@ sub init
     local *PostgreSQL::Test::Utils::system_or_bail = sub {
         return $run->(@_) unless $_[0] eq 'initdb';
         $run->('cp', '-a', $template, $self->data_dir);
-        # A recursive chmod of the checkout may have made the template readable for others; PostgreSQL requires 0700.
+        # A recursive chmod of the checkout may have made the template readable for other users; PostgreSQL requires
+        # 0700.
         chmod 0700, $self->data_dir or die 'could not chmod ' . $self->data_dir . ": $!";
         return;
     };

@@ -201,7 +201,7 @@ sub next_message
     return $line;
 }
 
-# Returns the next frame of this type; skips others.
+# Returns the next frame of this type; skips other frames.
 sub wait_message
 {
     my ($self, $type) = @_;

@@ -35,7 +35,7 @@ sub new_server
     my $folder = "$self->{folder}/$port";
     mkdir $folder or die "could not make $folder: $!";
     my $server = Clairon::Test::Store->new(folder => $folder, %{ $self->{server} }, %options);
-    # If there also were a port without TLS, sentinels and replicas would use it.
+    # Sentinels and replicas would use an additional port without TLS.
     my @listen = (bind => '127.0.0.1', $self->{tls} ? (port => 0, Clairon::Test::Authority::directives($self->{tls}, $port)) : (port => $port));
     $server->{listen}  = \@listen;
     $server->{options} = [ @{ $server->{options} }, Clairon::Test::Store::as_arguments(@listen) ];
@@ -80,7 +80,7 @@ sub start
     $self->new_node($primary) for 1 .. $replicas;
     Clairon::Test::wait_until('the replicas are in sync', sub { @{ $primary->execute('ROLE')->[2] } == $replicas });
     $self->new_sentinel($primary, int($sentinels / 2) + 1) for 1 .. $sentinels;
-    Clairon::Test::wait_until('each sentinel has discovered the others and the replicas', sub {
+    Clairon::Test::wait_until('each sentinel has discovered the other sentinels and the replicas', sub {
         !grep { my $state = eval { $_->state($self->{primary_name}) } // {};
             ($state->{'num-slaves'} // 0) < $replicas || ($state->{'num-other-sentinels'} // 0) < $sentinels - 1 } @{ $self->{sentinels} } });
     return;

@@ -112,7 +112,7 @@ sub execute_bytes
 sub link
 {
     my ($self) = @_;
-    # A forked child would share the connection, so each process opens a separate one.
+    # A forked child would share the connection, so each process opens a separate connection.
     if (!$self->{link} || $self->{link_pid} != $$)
     {
         $self->{link} = IO::Socket::UNIX->new(Peer => $self->{socket}, Timeout => $Clairon::Test::SECONDS)

@@ -49,7 +49,7 @@ sub free_ports
     return ($bus - 10_000, $bus);
 }
 
-# A started node that is not connected to others. `$tls` is its certificate.
+# A started node that is not connected to other nodes. `$tls` is its certificate.
 sub new_node
 {
     my ($self, $tls) = @_;

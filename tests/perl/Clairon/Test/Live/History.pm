@@ -213,7 +213,7 @@ sub follow
     {
         push @next, $point if grep({ includes($point, $_) } @from) && $self->text_at($point, $list) eq $text;
     }
-    # A point that includes another one allows no additional states.
+    # A point that includes another point allows no additional states.
     my @least;
     for my $point (sort { $a->{length} <=> $b->{length} || keys %{ $a->{extra} } <=> keys %{ $b->{extra} } } @next)
     {

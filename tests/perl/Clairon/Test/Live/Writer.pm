@@ -3,7 +3,7 @@
 #   my $writers = Clairon::Test::Live::Writer->new($pg, users => [qw(u1 u2)], seed => 1);
 #   $writers->fill;                          # the first rows
 #   $writers->start(3);
-#   $writers->finish;                        # all transactions, also prepared ones, have ended
+#   $writers->finish;                        # all transactions, including prepared transactions, have ended
 #
 # tests/tap/rows/live_lists_against_model.pl creates the tables. A transaction may fail, because two writers may use the
 # same rows, and servers crash. It is then rolled back.
@@ -27,7 +27,7 @@ sub new
 
 sub pick { return $_[ rand @_ ] }
 
-# Numbers are unique, so that each version of a row differs from all others.
+# Numbers are unique, so that each version of a row differs from all other versions.
 sub number { my ($self) = @_; return ++$self->{number} }
 sub body   { my ($self) = @_; return sprintf q{rpad('b%d.', 3000, 'x')}, $self->number }
 sub owner  { my ($self) = @_; return rand() < 0.2 ? 'NULL' : "'" . pick(@{ $self->{users} }, 'u9') . "'" }
