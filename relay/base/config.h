@@ -178,7 +178,7 @@ void config_warn_exposed(const struct config *config);
  */
 bool config_help(FILE *out, const char *section);
 
-/* Frees what config_load allocated and wipes the key; accepts a zeroed config. */
+/* Frees the contents and wipes the key; accepts a zeroed config. */
 void config_free(struct config *config);
 
 #endif

@@ -9,7 +9,7 @@
 
 /*
  * Returns the length of the character at `text`, or 0 if the `len` bytes do not start with a valid
- * one (RFC 3629: no overlong form, no surrogate, at most U+10FFFF).
+ * character (RFC 3629: no overlong form, no surrogate, at most U+10FFFF).
  */
 size_t utf8_char_len(const char *text, size_t len);
 

@@ -288,7 +288,7 @@ check_primary_settings(const struct postgresql_probe *probe, const PGresult *res
              "standby then reconnects.",
              slot);
     if (slot[0] == '\0')
-        return; /* clairon.doctor() reports it */
+        return; /* clairon.doctor() reports the missing name */
     if (PQgetisnull(result, 0, 2))
         findings_add(findings, PRIMARY, "physical slot", false, hint, "%s does not exist", slot);
     else

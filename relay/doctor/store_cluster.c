@@ -165,7 +165,7 @@ check_cluster_coverage(const struct cluster *cluster, struct store_probe *probe)
     char value[VALUE_MAX];
 
     if (!store_probe_setting(probe, "cluster-require-full-coverage", value))
-        return; /* CONFIG is not permitted: the check of appendfsync reports it */
+        return; /* no permission for CONFIG: the appendfsync check reports this */
     if (strcmp(value, "no") == 0)
         store_probe_report(probe, "cluster-require-full-coverage", true, NULL, "no");
     else

@@ -18,7 +18,7 @@ struct store_probe {
     struct findings *findings;
     struct node *node;
     char *info;                 /* all of INFO */
-    char where[URL_FORMAT_MAX]; /* "host:port: " with several servers, else "" */
+    char where[URL_FORMAT_MAX]; /* "host:port: " with several servers, otherwise "" */
     char key[STORE_KEY_MAX];    /* KEY_DOCTOR */
     bool is_replica;            /* the server may be a replica */
 };

@@ -61,7 +61,7 @@ offer_to(struct hub *hub, const char *key, size_t len, struct notification *noti
     }
 }
 
-/* Offers it to the members of the smallest part who belong to all other parts. */
+/* Offers the notification to members of the smallest part who belong to all other parts. */
 static void
 offer_to_parts(struct hub *hub, struct bytes target, struct notification *notification,
                struct fanout_batch *batch)

@@ -27,7 +27,7 @@ prefetch_sessions(const struct session *next)
         __builtin_prefetch(&next->ready_next->outbound.batch);
 }
 
-/* A session that reads its inbox receives nothing else: without shards it stays live. */
+/* While shards are missing, a session stays live: reading the inbox would suspend it. */
 static bool
 lacks_shards(const struct session *session)
 {

@@ -25,7 +25,7 @@ MUST_CHECK enum rc store_user(struct store *store, const char *user, store_descr
 enum store_error_change {
     STORE_ERROR_CHANGED,
     STORE_ERROR_NOT_FOUND, /* the dead letter does not exist */
-    STORE_ERROR_NO_USERS   /* it has no users or is invalid: it can only be dropped */
+    STORE_ERROR_NO_USERS   /* without users or invalid: can only be dropped */
 };
 /* `users`: the number of users to whom the notification is sent again. */
 typedef void store_error_changed(void *ctx, enum rc rc, enum store_error_change outcome,

@@ -216,7 +216,7 @@ gate_publish_respond_stop(struct gate *gate)
     DL_FOREACH_SAFE (gate->publisher->syncing, syncing, next) {
         bool is_requested = !ev_is_active(&syncing->due);
 
-        if (is_requested) { /* on_sync_traced frees it */
+        if (is_requested) { /* on_sync_traced frees `syncing` */
             DL_DELETE(gate->publisher->syncing, syncing);
             syncing->gate = NULL;
             continue;

@@ -73,7 +73,7 @@ on_token_redeemed(void *owner, enum rc rc, struct token *token, const char *erro
 
     request->redeem = NULL;
     if (request->state != GATE_REQUEST_WAITING)
-        return; /* it has timed out and has a response */
+        return; /* the request has timed out and has a response */
     if (rc == RC_OK) {
         request->token = *token;
         *token = (struct token){0};

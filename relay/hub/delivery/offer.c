@@ -145,7 +145,7 @@ void
 session_offer_retry(struct session *session, struct notification *notification)
 {
     if (session->state < SESSION_INBOX)
-        return; /* it is in the inbox, which is read later */
+        return; /* the retry is in the inbox, which is read later */
     session_inflight_missed(session, notification);
     if (session->state == SESSION_LIVE && !session_is_full(session)) {
         session_enqueue(session, notification);

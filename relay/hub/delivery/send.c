@@ -112,7 +112,7 @@ gather_pieces(struct session *session, struct iovec pieces[PIECES_MAX], size_t *
         if (bytes > 0 && bytes + notification->ws_len > PIECES_BYTES_MAX)
             break;
         if (i > 0 && notification_is_expired(notification))
-            break; /* the next call drops it */
+            break; /* the next call drops the notification */
         pieces[count++] = (struct iovec){notification->ws, notification->ws_len};
         bytes += notification->ws_len;
     }

@@ -17,8 +17,8 @@ session_defer_inbox(struct session *session)
 
 /*
  * A notification must not overtake a notification that was not sent to this session. Retries in the
- * inbox were sent before. A live session reads them first in any case, but a poll may end before it
- * has read them.
+ * inbox were sent before. A live session always reads them first, but a poll may end before it has
+ * read them.
  */
 static bool
 has_to_wait(const struct session *session)

@@ -29,7 +29,7 @@ session_slow(const struct session *session, int64_t now_us)
     if (first != NULL) {
         since_us = first->made_us;
         if (since_us < session->outbound.since_us)
-            since_us = session->outbound.since_us; /* it was queued later than it was created */
+            since_us = session->outbound.since_us; /* queued later than created */
     }
     return now_us - since_us > config->gate.slow_age_ms * 1000
                ? "the oldest unsent notification is older than slow_age"

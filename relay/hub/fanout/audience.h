@@ -29,7 +29,7 @@ struct membership {
 };
 
 #define AUDIENCE_KEY_MAX 512
-#define AUDIENCE_ALL "ALL" /* this is also its key: it has no targets */
+#define AUDIENCE_ALL "ALL" /* also the key, because ALL has no targets */
 
 static inline bool
 audience_is_all(struct bytes kind)
@@ -49,7 +49,7 @@ void audience_join(struct audience **all, struct membership **of_session, struct
 /* Ends a membership granted by clairon.member. */
 void audience_leave(struct audience **all, struct membership **of_session, const char *key,
                     size_t len);
-/* Ends all memberships of a session, or only those granted by clairon.member. */
+/* Ends all memberships of a session, or only the memberships granted by clairon.member. */
 void audience_leave_all(struct audience **all, struct membership **of_session, bool only_granted);
 
 /* True if clairon.member grants the session's user membership in this audience. */

@@ -62,7 +62,7 @@ void groups_leave(struct session_groups *groups, struct audience **all, const ch
 void groups_replace(struct session_groups *groups, struct audience **all, struct session *session,
                     const struct bytes *keys, size_t count);
 
-/* Ends all memberships, including those by token. */
+/* Ends all memberships, including memberships by token. */
 void groups_clear(struct session_groups *groups, struct audience **all);
 
 /* True if clairon.member has not granted one of these keys yet. */

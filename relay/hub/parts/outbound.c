@@ -140,7 +140,7 @@ cursor_before(const struct notification *notification, unsigned own)
     struct entry_id *at = cursor_in(&cursor, notification->shard);
 
     if (!entry_id_equal(*at, notification->id))
-        return cursor; /* it reports an earlier cursor */
+        return cursor; /* the notification reports an earlier cursor */
     *at = entry_id_before(*at);
     return cursor;
 }

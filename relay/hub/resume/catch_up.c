@@ -85,7 +85,7 @@ session_catch_up(struct session *session)
     struct hub *hub = session->hub;
 
     if (session_is_full(session) || !groups_are_current(&session->groups))
-        return; /* session_send or on_groups_reloaded marks it again */
+        return; /* session_send or on_groups_reloaded marks the session again */
     if (replay_buffer_follows(&hub->replay_buffer, session->client.own_shard, session->cursor))
         catch_up_from_replay_buffer(session);
     else

@@ -71,7 +71,7 @@ on_groups_reloaded(void *ctx, enum rc rc, const struct bytes *groups, size_t cou
         reread_inbox(session);
     if (groups_hash(&session->groups) != before)
         lists_reload(session, NULL, false);
-    session_mark(session, READY_ADVANCE); /* which requests them again if they were STALE */
+    session_mark(session, READY_ADVANCE); /* session_advance repeats a STALE request */
 }
 
 void

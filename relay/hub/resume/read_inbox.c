@@ -57,7 +57,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         if (resume_is_continued(&session->resume) && !is_new_to_poll(session, entry))
             continue;
         if (is_read_in_order(session, entry)) {
-            inbox_miss(&session->inbox); /* if CATCHING_UP does not find it, the next pass does */
+            inbox_miss(&session->inbox); /* found in CATCHING_UP or the next pass */
             continue;
         }
         notification =

@@ -9,7 +9,7 @@
 
 #define CLOSE_RESTART 4201
 #define WAIT_US (5 * INT64_C(1000000)) /* a client waits for 10 s */
-#define RECONNECT_MS 15000             /* at most; at least half of it */
+#define RECONNECT_MS 15000             /* maximum; the minimum is half */
 
 static bool
 is_unserved(const struct session *session, int64_t now_us)

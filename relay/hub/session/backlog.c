@@ -115,7 +115,7 @@ backlog_remove(struct session *session, const struct notification *notification)
     *cursor_in(&backlog->behind, notification->shard) = entry_id_of_score(notification->score);
     if (backlog->waiting.count > 0 || backlog->waiting.sum == 0)
         return;
-    /* A removed notification was not in the tally, so another one that is in it remains. */
+    /* The tally lacks a removed notification, and still contains one that was not removed. */
     backlog->waiting.sum = 0;
     backlog->is_lost = true;
 }

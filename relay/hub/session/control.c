@@ -19,8 +19,7 @@ session_send_control(struct session *session, const char *line, size_t len)
         buffer_add(&session->control.frames, line, len) != RC_OK ||
         buffer_add(&session->control.frames, "\n", 1) != RC_OK) {
         /*
-         * Happens only with a client that sends requests without reading; the ping timeout closes
-         * it.
+         * The client sends requests without reading; the ping timeout closes the connection.
          */
         log_debug("hub", "control queue is full: frame dropped", LOG_SESSION(session));
         return;

@@ -23,7 +23,7 @@ mark_frames(struct session *session)
 {
     session->control.lists->has_frames = true;
     if (!lists_have_frames(session))
-        return; /* it is sent after `connected` */
+        return; /* frames are sent after `connected` */
     session->has_control = true;
     session_mark(session, READY_SEND);
 }

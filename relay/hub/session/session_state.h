@@ -119,7 +119,7 @@ struct session { /* from a pool; aligned to a cache line */
     bool has_control; /* see control */
     bool has_topics;  /* subscribed to some topics only (subscription) */
     bool has_backlog; /* see order */
-    bool is_poll;     /* it ends with one response */
+    bool is_poll;     /* the session ends with one response */
     struct session *ready_next;
     struct session_socket socket;
     /* all earlier notifications were queued, or do not address this session */

@@ -16,8 +16,8 @@ struct fault {
 const struct fault *fault_find(const char *error);
 
 /*
- * The server does not have the shard or all of it, or is not a primary: a slot migration or
- * failover is in progress. The request had no effect.
+ * The server lacks the shard or a part of it, or is not a primary: a slot migration or failover is
+ * in progress. The request had no effect.
  */
 bool fault_is_redirection(const char *error);
 

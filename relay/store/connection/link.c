@@ -122,11 +122,11 @@ link_fail(struct link *link, const char *reason)
 
     if (link->state == LINK_DOWN)
         return;
-    link->was_silent_s = silent_s(link); /* pending requests end later and would change it */
+    link->was_silent_s = silent_s(link); /* the end of pending requests would change it */
     snprintf(kept, sizeof(kept), "%s",
              reason != NULL ? reason : ""); /* `reason` may point into the context */
     if (!link->is_usable)
-        link->connect.failures++; /* also after connecting to a replica, which rejects writes */
+        link->connect.failures++; /* a replica, which rejects writes, also counts */
     link->state = LINK_DOWN;
     link->redis = NULL;
     connect_stop(&link->connect);
@@ -423,7 +423,7 @@ on_disconnected(const redisAsyncContext *redis, int status)
     struct link *link = redis->data;
 
     if (link == NULL)
-        return; /* link_fail closed it */
+        return; /* link_fail closed the connection */
     link->redis = NULL;
     link_fail(link, status == REDIS_OK || redis->errstr == NULL ? "closed" : redis->errstr);
 }

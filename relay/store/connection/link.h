@@ -17,7 +17,7 @@ struct servers;
 
 struct link_events {
     void (*on_up)(void *ctx); /* ready: the dataset is loaded, and the scripts are loaded */
-    /* Pending replies were called with NULL, or will be when the running callback returns. */
+    /* Pending callbacks were called with NULL, or will be when the running callback returns. */
     void (*on_down)(void *ctx, const char *reason);
     bool (*ignores_timeout)(void *ctx); /* true: ignore an overdue reply; may be NULL */
     void *ctx;
@@ -44,7 +44,7 @@ struct link_target {
 struct link *link_open(struct ev_loop *loop, const struct config *config,
                        const struct link_target *target, double timeout_s,
                        const struct link_events *events);
-void link_close(struct link *link); /* calls pending replies with NULL; accepts NULL */
+void link_close(struct link *link); /* calls pending callbacks with NULL; accepts NULL */
 
 bool link_is_up(const struct link *link);
 

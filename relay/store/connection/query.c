@@ -18,7 +18,7 @@ struct query {
     struct ev_loop *loop;
     struct url address;
     struct connect connect;
-    redisAsyncContext *redis; /* its `data` is the query; NULL: not connected */
+    redisAsyncContext *redis; /* `data` is the query; NULL: not connected */
     struct send_queue *queue;
     ev_timer timer; /* starts the query, then serves as its reply timeout */
     bool has_started;

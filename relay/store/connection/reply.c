@@ -193,7 +193,7 @@ reply_entry(const struct redisReply *reply, struct entry *ret_entry)
         return RC_BAD;
     entry.is_late = (entry.frame.flags & FRAME_LATE) != 0;
     read_delivery(reply->element[1], &entry);
-    entry.shard = 0; /* the caller sets it */
+    entry.shard = 0; /* set by the caller */
     *ret_entry = entry;
     return RC_OK;
 }

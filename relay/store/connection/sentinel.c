@@ -86,8 +86,7 @@ on_message(void *ctx, const struct redisReply *reply, const char *error)
     } else if (reply_is_integer(reply_at(reply, 2)) ||
                is_of_primary(servers, reply_bytes(reply_at(reply, 2)))) {
         /*
-         * A failover was announced, or the subscription has started: earlier failovers were not
-         * announced to it.
+         * A failover was announced, or the subscription has started and may have missed failovers.
          */
         servers->sentinels->announced(servers, subscription->number);
     }

@@ -20,11 +20,11 @@ struct servers_user {
     /*
      * Called from the loop: servers_find may return another server. `is_final`: drop the connection
      * to the former server even if it works. With sentinels, a former primary does not detect that
-     * it was replaced. A cluster node does, and the reply may be outdated.
+     * it was replaced. A cluster node detects this, but the reply may be outdated.
      */
     void (*on_found)(void *ctx, bool is_final);
     void *ctx;
-    bool searches; /* it searches for another server (servers_recheck) */
+    bool searches; /* the user searches for another server (servers_recheck) */
     struct servers_user *next;
 };
 
@@ -32,7 +32,7 @@ struct servers_user {
 struct servers *servers_open(struct ev_loop *loop, const struct config *config);
 void servers_close(struct servers *servers); /* accepts NULL; call it after all users have left */
 
-/* `user` must live until servers_leave. It starts in a search. */
+/* `user` must live until servers_leave, and starts with a search. */
 void servers_join(struct servers *servers, struct servers_user *user);
 void servers_leave(struct servers *servers, struct servers_user *user);
 

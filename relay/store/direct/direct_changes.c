@@ -16,7 +16,7 @@ struct direct_change {
     struct direct_change *next;
     unsigned shard;
     bool is_redrive;
-    bool needs_repeat; /* it was not sent, or the server could not execute it */
+    bool needs_repeat; /* not sent, or the server could not execute the command */
     struct node_command command;
 };
 

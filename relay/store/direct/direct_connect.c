@@ -124,7 +124,7 @@ direct_run(struct direct *direct, unsigned shard, const struct node_command *com
     const struct redisReply *reply = NULL;
     long pause_ms = RETRY_MIN_MS;
 
-    trace_free(&direct->trace); /* its strings point into the last reply */
+    trace_free(&direct->trace); /* the trace points into the last reply */
     while (try_command(direct, shard, command, &reply) == RC_AGAIN &&
            clock_monotonic_us() < end_us) {
         disconnect(direct, shard);

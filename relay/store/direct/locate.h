@@ -24,8 +24,8 @@ void locator_init(struct locator *locator, const struct config *config);
 void locator_invalidate(struct locator *locator); /* query again */
 
 /*
- * Returns the server of a connection's shards. RC_AGAIN: it has none at the moment. RC_IO: no
- * server in store.url replies. In both cases `error` is the reason.
+ * Returns the server of a connection's shards. RC_AGAIN: no server has the shards at the moment.
+ * RC_IO: no server in store.url replies. In both cases `error` is the reason.
  */
 MUST_CHECK enum rc locator_find(struct locator *locator, unsigned connection,
                                 struct url *ret_address, char error[NODE_ERROR_MAX]);

@@ -54,9 +54,9 @@ int order_skip_overdue(struct order *order, int64_t before_us);
 
 /* All notifications of the shard up to here were added or skipped after a timeout. */
 struct position order_seen(const struct order *order, unsigned shard);
-/* The shard has enough stream entries in memory. Do not read more of its entries ... */
+/* Enough entries of the shard are in memory: read more only if order_is_awaited. */
 bool order_is_full(const struct order *order, unsigned shard);
-/* ... unless a notification waits for an entry of this shard that was not added yet. */
+/* A notification waits for an entry of this shard that was not added yet. */
 bool order_is_awaited(const struct order *order, unsigned shard);
 /* A notification waits for another shard. */
 bool order_waits(const struct order *order);

@@ -57,7 +57,7 @@ on_read(void *ctx, const struct redisReply *reply)
 
     server->reading = server->is_stale = false;
     if (reply == NULL)
-        return; /* the link has logged it and reconnects */
+        return; /* the link has logged the error and reconnects */
     if (reply_is_error(reply)) {
         if (!link_is_redirected(server->link, reply_text(reply)))
             stats_add(reader->stats, STAT_STORE_ERRORS, 1);
@@ -206,7 +206,7 @@ on_down(void *ctx, const char *reason)
 {
     struct server_reader *server = ctx;
 
-    (void)reason; /* the link has logged it */
+    (void)reason; /* the link has logged the reason */
     server->reading = server->is_stale = false;
     update_store(server);
 }

@@ -38,8 +38,8 @@ enum lag {
 /* The shards of a cluster are followed while a session needs them (follow.h). */
 enum follow_state {
     FOLLOW_NONE,    /* no connection */
-    FOLLOW_OPENING, /* its start position is not known yet */
-    FOLLOW_MERGING, /* it is read, but commit order does not apply yet */
+    FOLLOW_OPENING, /* the shard's start position is not known yet */
+    FOLLOW_MERGING, /* the shard is read, but commit order does not apply yet */
     FOLLOW_DONE
 };
 

@@ -224,7 +224,7 @@ on_link_down(void *ctx, const char *reason)
 {
     struct shard *shard = ctx;
 
-    (void)reason; /* the link has logged it */
+    (void)reason; /* the link has logged the reason */
     if (!shard->is_up)
         return;
     shard->is_up = false;

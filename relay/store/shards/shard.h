@@ -50,7 +50,7 @@ struct shard {
     struct link *link;
     struct maintenance *maintenance;
     bool is_up;
-    bool is_unavailable; /* the store works without it (regroup.h) */
+    bool is_unavailable; /* the store works without the shard (regroup.h) */
     bool lacks_reader;   /* the reader's connection that starts with this shard is not up */
     char name[16];       /* for the log */
     char prefix[STORE_PREFIX_MAX];
