@@ -97,7 +97,7 @@ class Storage:
 
 
 class Account:
-    """One account in memory. Its balance is that of its own last operation.
+    """One account in memory. The balance is the result of this object's last operation.
 
     Use one object for each account. Several are safe, because the database decides, but their balances
     may be out of date.

@@ -31,7 +31,7 @@ fuzz:
 	@$(MAKE) --no-print-directory $(fuzz_programs)
 	@tests/fuzz/run.sh $(FUZZ_SECONDS) $(fuzz_programs)
 
-# Reads notifications, checks them strictly, and reports invalid ones.
+# Reads notifications, checks them strictly, and reports invalid notifications.
 $(BUILD)/strict_lines: $(BUILD)/obj/tests/fuzz/strict_lines.o $(BUILD)/obj/tests/fuzz/strict_json.o
 	$(call step,LD   $@,$(CC) $(release_flags) $(release_link) -o $@ $^)
 

@@ -49,7 +49,7 @@ check(const struct token *token)
     }
 }
 
-/* True for a valid token. An invalid one sets an error message and no claims. */
+/* True for a valid token. An invalid token sets an error message and no claims. */
 static bool
 is_good(const struct token_rules *rules, const char *text, size_t len)
 {

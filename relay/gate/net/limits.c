@@ -220,9 +220,9 @@ gate_waiting_remove(struct gate *gate, struct waiting_client *client)
 }
 
 /*
- * Evicts a connection that has not sent "connect", so that idle connections cannot block others.
- * Among the oldest, selects a connection of the address with the most waiting connections. False:
- * none.
+ * Evicts a connection that has not sent "connect", so that idle connections cannot block other
+ * clients. Among the oldest, selects a connection of the address with the most waiting connections.
+ * False: none.
  */
 static bool
 evict_waiting(struct gate *gate)

@@ -48,7 +48,7 @@ struct recent_xids {
 
 /*
  * Adds a transaction unless it is known. An xid of 0 is ignored. If the ring is full, its oldest
- * transaction becomes an earlier one.
+ * transaction becomes an earlier transaction.
  */
 void recent_xids_add(struct recent_xids *recent, const struct recent_xid *item);
 

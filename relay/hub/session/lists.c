@@ -299,7 +299,7 @@ settle_list(struct session_lists *lists, struct session_list *list, enum rows_st
 {
     list->is_unverified = last == ROWS_DENIED;
     if (list->is_unverified) {
-        free(list->audience); /* after the next allowed request, the rule may be a different one */
+        free(list->audience); /* after the next allowed request, the rule may be a different rule */
         list->audience = NULL;
         limit_unverified(lists);
     } else if (!needs_reloads(list, last)) {

@@ -1,4 +1,4 @@
--- A rule on a root applies to all partitions, including later ones; a rule on a leaf applies only to the leaf.
+-- A rule on a root applies to all partitions, including later partitions; a rule on a leaf applies only to the leaf.
 CREATE TABLE root (region text, id int, who text, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
 CREATE TABLE leaf_a PARTITION OF root FOR VALUES IN ('a');
 SELECT clairon.watch('root', 'USER', 'who');

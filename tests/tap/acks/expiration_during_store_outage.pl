@@ -41,7 +41,7 @@ is(scalar(grep { defined $_->{retry_users} } $store->entries), 0,
     'no retry is created while the store waits for delivery reports');
 is_deeply([errors()], [], 'the error log is empty');
 
-# The wait for delivery reports is over.
+# The wait for delivery reports has ended.
 $store->execute('ZADD', $due, '1.5', "$id:");
 end();
 is_deeply([errors()], ['forgets'], 'exactly the users without an ack are in the error log');

@@ -28,7 +28,7 @@ my @acked = map { "a$_" } 1 .. 1250;
 $store->execute('HSET', $acks, (map { ($_, 0) } @missing), map { ($_, 1_700_000_000_000) } @acked);
 my ($entry, $left, @rest) = split / /, $store->execute('HGET', $pending, $id);
 $store->execute('HSET', $pending, $id, join ' ', $entry, $left + @missing, @rest);
-$store->execute('ZADD', $due, 1.5, "$id:"); # expired, and the wait for delivery reports is over
+$store->execute('ZADD', $due, 1.5, "$id:"); # expired, and the wait for delivery reports has ended
 
 is(end()->[4], 1, 'one call does not process all pairs');
 my @processed = grep { !$store->execute('HEXISTS', $acks, $_) } @missing, @acked;

@@ -64,7 +64,7 @@ test_all_types_are_read(void **state)
     reply_arena_free(arena);
 }
 
-/* Replies larger than a block; each reuses the memory of the previous one. */
+/* Replies larger than a block; each reuses the memory of the previous reply. */
 static void
 test_long_replies_reuse_memory(void **state)
 {

@@ -122,7 +122,7 @@ test_primary_of_an_older_epoch_is_ignored(void **state)
     assert_server(0, "b", 7002);
 }
 
-/* The leading sentinel reports the former primary with the epoch of the new one. */
+/* The leading sentinel reports the former primary with the epoch of the new primary. */
 static void
 test_primary_is_ignored_during_a_failover(void **state)
 {

@@ -5,7 +5,7 @@
 #   my $relay = Clairon::Test::relay(undef, $late, roles => 'gate');
 #   $late->hold(groups => '^SMEMBERS clairon:groups:u1$');   # delays the reply of the next matching command
 #   $late->wait_held('groups');                              # waits until this reply is delayed
-#   $late->release('groups');                                # forwards the reply and the later ones
+#   $late->release('groups');                                # forwards the reply and all later replies
 #   $late->cut_link('^XREAD ');                              # closes connections with a pending XREAD
 #
 # A pattern is matched against the words of the command, joined by spaces. script('report') is the pattern for calls of

@@ -113,7 +113,7 @@ sub common_faults
         'the walsender is paused' => sub { $self->pause($walsender->()) });
 }
 
-# Runs this many random faults. Sometimes a fault starts before the recovery from the previous one.
+# Runs this many random faults. Sometimes a fault starts before the recovery from the previous fault.
 sub run
 {
     my ($self, $count, %faults) = @_;

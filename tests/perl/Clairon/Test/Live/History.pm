@@ -136,8 +136,8 @@ sub includes
     return $other->{length} <= $point->{length} && all { $_ < $point->{length} || $point->{extra}{$_} } keys %{ $other->{extra} };
 }
 
-# A snapshot that lacks a transaction but contains a later one adds points: all changes up to the later transaction,
-# except those of the missing transaction.
+# A snapshot that lacks a transaction but contains a later transaction adds points: all changes up to the later
+# transaction, except those of the missing transaction.
 sub add_snapshot
 {
     my ($self, $snapshot) = @_;
