@@ -23,7 +23,7 @@ static _Noreturn void
 option_reject(const char *name, const char *value, const char *valid)
 {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("invalid value \"%s\" for option \"%s\"", value, name),
+                    errmsg("invalid value for option \"%s\": \"%s\"", name, value),
                     errhint("The value must be %s.", valid)));
 }
 

@@ -29,7 +29,7 @@ BEGIN
             USING HINT = 'Use a literal with ids, such as ''=id1,id2''.';
     END IF;
     IF (rule.target_column || rule.target_columns) <> '{NULL}' AND rule.operations & 8 <> 0 THEN
-        RAISE NOTICE 'operation truncate is not sent to targets from a column'
+        RAISE NOTICE 'operation "truncate" is not sent to targets from a column'
             USING HINT = 'Add a rule with audience ALL or with literal targets.';
     END IF;
     -- Updates and deletes have an old row.
@@ -47,6 +47,6 @@ BEGIN
     END IF;
     IF (SELECT relrowsecurity FROM pg_class WHERE oid = rule.relation) THEN
         RAISE NOTICE 'row-level security of % does not apply to notifications', rule.relation
-            USING HINT = 'Only the rule determines which users are notified.';
+            USING DETAIL = 'Only the rule determines which users are notified.';
     END IF;
 END $$;

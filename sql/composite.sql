@@ -47,8 +47,8 @@ BEGIN
     IF cardinality(clairon.split_parts(expression)) <> cardinality(string_to_array(audience, '+')) THEN
         RAISE EXCEPTION 'invalid value for parameter "targets": "%" for audience %', expression, audience
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = format('The value must be %s columns joined by +, where =word after the first + '
-                                'is a constant, or a literal such as ''=s1+admin,s2+admin''.',
+                  HINT = format('The value must be %s columns joined by +, or a literal such as '
+                                '''=s1+admin,s2+admin''. After the first +, =word is a constant.',
                                 cardinality(string_to_array(audience, '+')));
     END IF;
     columns := '{}';

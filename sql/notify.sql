@@ -41,7 +41,8 @@ BEGIN
     END IF;
     IF cardinality(targets) > 100000 THEN
         RAISE EXCEPTION 'parameter "targets" has too many values'
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'The maximum is 100000.';
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('The array has %s values; the maximum is 100000.', cardinality(targets));
     END IF;
 END $$;
 

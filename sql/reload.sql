@@ -57,5 +57,5 @@ BEGIN
     DELETE FROM clairon.reload;
 EXCEPTION WHEN OTHERS THEN
     RAISE WARNING 'could not reload the lists of live rules: %', SQLERRM
-        USING HINT = 'Clients may show old rows of the table until they reconnect.';
+        USING DETAIL = 'Clients may show old rows of the table until they reconnect.';
 END $$;

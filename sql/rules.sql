@@ -36,7 +36,7 @@ CREATE FUNCTION clairon.check_text(parameter text, given text, max_bytes int) RE
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF given = '' OR clairon.utf8_length(given) > max_bytes THEN
-        RAISE EXCEPTION 'invalid length of parameter "%"', parameter
+        RAISE EXCEPTION 'invalid length of parameter "%": % bytes', parameter, clairon.utf8_length(given)
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = format('The value must have 1 to %s bytes in UTF-8.', max_bytes);
     END IF;
@@ -157,7 +157,7 @@ BEGIN
     WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped
       AND attgenerated <> 'v';
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'invalid value for parameter "%": column "%" of % does not exist',
+        RAISE EXCEPTION 'invalid value for parameter "%": column "%" of relation % does not exist',
                 parameter, wanted, relation
             USING ERRCODE = 'undefined_column',
                   HINT = format('Valid values are %s%s.',
@@ -199,8 +199,8 @@ BEGIN
     IF json IS NOT NULL THEN
         RAISE EXCEPTION 'invalid value for parameter "targets": column "%" has type %', wanted, json
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'The column must have one id, or an array of ids as text[]. A generated column '
-                         'can convert it.';
+                  HINT = 'The column must contain one id, or an array of ids as text[]. To convert the '
+                         'value, use a generated column.';
     END IF;
     RETURN number;
 END $$;
@@ -297,12 +297,13 @@ BEGIN
     IF octet_length(stored) > 100000 THEN
         RAISE EXCEPTION 'parameter "only_when" is too long'
             USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The stored condition has %s bytes, the maximum is 100000.',
+                  DETAIL = format('The stored condition has %s bytes; the maximum is 100000.',
                                   octet_length(stored));
     END IF;
     IF cardinality(targets) > 100000 THEN
         RAISE EXCEPTION 'parameter "targets" has too many values'
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'The maximum is 100000.';
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('The literal has %s values; the maximum is 100000.', cardinality(targets));
     END IF;
     rule.part := 0;
     IF coalesce(octet_length(stored), 0) + coalesce(pg_column_size(targets), 0) < 3000 THEN
@@ -343,7 +344,8 @@ BEGIN
     IF bytes > 1000000 THEN
         RAISE EXCEPTION 'parameter "only_when" is too long for the rules on %', relation
             USING ERRCODE = 'program_limit_exceeded',
-                  DETAIL = format('Their conditions have %s bytes, the maximum is 1000000.', bytes);
+                  DETAIL = format('The conditions of the rules have %s bytes; the maximum is 1000000.',
+                                  bytes);
     END IF;
     -- The query reads the rules of all tables, so it is skipped for short conditions.
     IF bytes > 10000 THEN
@@ -354,7 +356,8 @@ BEGIN
             RAISE EXCEPTION 'parameter "only_when" is too long for the rules on tables of %',
                     owner::regrole
                 USING ERRCODE = 'program_limit_exceeded',
-                      DETAIL = format('Their conditions have %s bytes, the maximum is 8000000.', bytes);
+                      DETAIL = format('The conditions of the rules have %s bytes; the maximum is 8000000.',
+                                      bytes);
         END IF;
     END IF;
 END $$;
@@ -392,7 +395,7 @@ BEGIN
         RAISE EXCEPTION 'relation % cannot have rules: its name contains a dot', relation
             USING ERRCODE = 'invalid_name',
                   DETAIL = format('A table in schema %I can have the same metadata.source.', conflict),
-                  HINT = 'Rename the table or its schema. Before that, remove existing rules with clairon.unwatch.';
+                  HINT = 'Remove existing rules with clairon.unwatch(), then rename the table or its schema.';
     END IF;
 END $$;
 
@@ -480,7 +483,7 @@ BEGIN
     IF (SELECT count(*) FROM clairon.rule AS other
         WHERE other.relation = rule.relation AND part = 0) >= 2000 THEN
         RAISE EXCEPTION 'relation % has too many rules', relation
-            USING ERRCODE = 'program_limit_exceeded', HINT = 'The maximum is 2000.';
+            USING ERRCODE = 'program_limit_exceeded', DETAIL = 'The maximum is 2000 rules.';
     END IF;
     PERFORM clairon.insert_rule(rule);
     PERFORM clairon.limit_conditions(relation);

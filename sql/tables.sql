@@ -15,9 +15,9 @@ BEGIN
        OR EXISTS (SELECT FROM pg_catalog.pg_class WHERE relnamespace = schema.oid)
        OR EXISTS (SELECT FROM pg_catalog.pg_type WHERE typnamespace = schema.oid)
        OR EXISTS (SELECT FROM pg_catalog.pg_operator WHERE oprnamespace = schema.oid) THEN
-        RAISE EXCEPTION 'schema "clairon" exists, but is not empty or not reserved for superusers'
+        RAISE EXCEPTION 'schema "clairon" already exists and is not empty, or is not reserved for superusers'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'Drop or rename the schema. CREATE EXTENSION creates its own.';
+                  HINT = 'Drop or rename the schema; CREATE EXTENSION creates it again.';
     END IF;
 END $$;
 
@@ -73,7 +73,7 @@ ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER rule_written;
 CREATE FUNCTION clairon.reject_truncate() RETURNS trigger
     LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'cannot truncate %', TG_RELID::regclass
+    RAISE EXCEPTION 'cannot truncate table "%"', TG_RELID::regclass
         USING ERRCODE = 'feature_not_supported', HINT = 'Use DELETE.';
 END $$;
 CREATE TRIGGER reject_truncate BEFORE TRUNCATE ON clairon.rule

@@ -62,14 +62,16 @@ put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc 
         int at = entry->members[field].index;
 
         if (at < 0) {
-            warning_count(decoder, 0, "member",
-                          "ignored: clairon.member does not have the columns of the extension");
+            warning_count(
+                decoder, 0, "member",
+                "ignored: table \"clairon.member\" does not have the columns of the extension");
             return;
         }
         if (image->nulls[at])
             return;
         if (!read_member_text(entry->members[field].encoder, image, at, &texts[field])) {
-            warning_count(decoder, 0, "member", "ignored: a value longer than 255 bytes of UTF-8");
+            warning_count(decoder, 0, "member",
+                          "ignored: a value is longer than 255 bytes in UTF-8");
             return;
         }
     }
@@ -88,7 +90,7 @@ member_change(LogicalDecodingContext *ctx, struct relation_entry *entry, Relatio
         put_member(ctx, entry, desc, old, '-');
     else if (!entry->has_key && change->action != REORDER_BUFFER_CHANGE_INSERT)
         warning_count(ctx->output_plugin_private, 0, "member",
-                      "removed member unknown: clairon.member has no replica identity");
+                      "removed member unknown: table \"clairon.member\" has no replica identity");
     if (new != NULL)
         put_member(ctx, entry, desc, new, '+');
 }

@@ -120,7 +120,7 @@ notify_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *con
     if (bytes == NULL || !decoder->rules->has_secret ||
         !message_parse(&message, bytes, size, txn->xid, decoder->rules->secret)) {
         warning_count(decoder, 0, "notify",
-                      "rejected: the message was not created by clairon.notify");
+                      "rejected: the message was not created by clairon.notify()");
         return;
     }
     topic = topic_of(decoder, &message);

@@ -80,5 +80,5 @@ reload_change(LogicalDecodingContext *ctx, Relation relation, const ReorderBuffe
         reload_write(ctx, 0, &source, &rule);
     else
         warning_count(ctx->output_plugin_private, 0, "reload",
-                      "ignored: an invalid row in table clairon.reload");
+                      "ignored: invalid row in table \"clairon.reload\"");
 }

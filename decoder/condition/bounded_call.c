@@ -23,6 +23,7 @@
 #include "nodes/nodeFuncs.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/regproc.h"
 
 #if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
 #error "bounded_call.c uses internals of PostgreSQL that were checked for versions 15 to 18"
@@ -100,8 +101,8 @@ raise_too_large(const struct bounded_call *call, int64 max)
 {
     ereport(ERROR,
             (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-             errmsg("arguments of function %s are too large", get_func_name(call->info.fn_oid)),
-             errdetail("The largest one has %lld bytes.", (long long)max)));
+             errmsg("arguments of function %s are too large", format_procedure(call->info.fn_oid)),
+             errdetail("The largest argument has %lld bytes.", (long long)max)));
 }
 
 static void

@@ -16,6 +16,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/regproc.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
@@ -164,15 +165,13 @@ check_extension_function(Oid function)
     ReleaseSysCache(tuple);
     if (returns_domain)
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("function %s is not allowed", get_func_name(function)),
-                        errdetail("Its result may contain a value of a domain.")));
+                        errmsg("function %s is not allowed", format_procedure(function)),
+                        errdetail("The function may return a value of a domain.")));
     if (!owner_is_trusted())
-        ereport(
-            ERROR,
-            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-             errmsg("function %s is not allowed", get_func_name(function)),
-             errdetail(
-                 "Functions of extensions require a table owner with membership in clairon_app.")));
+        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                        errmsg("function %s is not allowed", format_procedure(function)),
+                        errdetail("Only table owners who are members of \"clairon_app\" can use "
+                                  "functions of extensions.")));
 }
 
 static bool
@@ -183,12 +182,12 @@ reject_function(Oid function, void *context)
     if (is_foreign_language(function, context))
         ereport(ERROR,
                 (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                 errmsg("function %s is not allowed", get_func_name(function)),
+                 errmsg("function %s is not allowed", format_procedure(function)),
                  errdetail("The function is neither a C function nor an inlinable SQL function.")));
     if (ranks_text(function))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("function %s is not allowed", get_func_name(function)),
-                        errdetail("Its execution time cannot be limited.")));
+                        errmsg("function %s is not allowed", format_procedure(function)),
+                        errdetail("The execution time of the function cannot be limited.")));
     if (function >= FirstNormalObjectId)
         check_extension_function(function);
     return false;
@@ -202,7 +201,7 @@ reject_constant_of(Oid type)
     if (may_contain_domain(getBaseType(type)))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                         errmsg("value of type %s is not allowed", format_type_be(type)),
-                        errdetail("It may contain a value of a domain.")));
+                        errdetail("The type may contain values of a domain.")));
 }
 
 /* True for a node that calls an input function when it is evaluated or parsed. */
@@ -256,8 +255,9 @@ check_node(Node *node, void *context)
         reject_constant_of(exprType(node));
     if (is_text_search(node))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("text search configurations and dictionaries must be in pg_catalog"),
-                        errdetail("Other ones would remain in memory until the session ends.")));
+                        errmsg("text search configurations and dictionaries outside schema "
+                               "\"pg_catalog\" are not allowed"),
+                        errdetail("A loaded dictionary stays in memory until the session ends.")));
     (void)check_functions_in_node(node, reject_function, context);
     return expression_tree_walker(node, check_node, context);
 }

@@ -152,9 +152,10 @@ number_columns(Node *node, void *context)
 #ifdef ATTRIBUTE_GENERATED_VIRTUAL
     if (TupleDescAttr((TupleDesc)context, var->varattno - 1)->attgenerated ==
         ATTRIBUTE_GENERATED_VIRTUAL)
-        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("virtual generated columns are not allowed"),
-                        errdetail("The WAL does not contain them.")));
+        ereport(ERROR,
+                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                 errmsg("virtual generated columns are not allowed"),
+                 errdetail("The WAL does not contain the values of virtual generated columns.")));
 #endif
     param = makeNode(Param);
     param->paramkind = PARAM_EXTERN;

@@ -307,16 +307,16 @@ rethrow_limited(struct run *run, bool was_limited)
 
     if (code == ERRCODE_QUERY_CANCELED && expired && !statement_timed_out(run)) {
         FlushErrorState();
-        ereport(ERROR,
-                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                 errmsg("evaluation exceeded condition_timeout, %d ms", run->sandbox->timeout_ms)));
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("evaluation exceeded condition_timeout (%d ms)",
+                               run->sandbox->timeout_ms)));
     }
     if (code == ERRCODE_OUT_OF_MEMORY && was_limited) {
         run->out_of_memory = true;
         FlushErrorState();
-        ereport(ERROR,
-                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                 errmsg("evaluation exceeded %d MB of memory", SANDBOX_MEMORY / (1024 * 1024))));
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("evaluation exceeded the memory limit (%d MB)",
+                               SANDBOX_MEMORY / (1024 * 1024))));
     }
     if (is_reserved_error(code))
         raise_as_ordinary_error();

@@ -63,15 +63,21 @@ static void
 count(struct throttled_warning *throttled_warning, const char *subject, const char *what,
       const char *reason)
 {
-    if (!is_power_of_ten(++throttled_warning->count))
+    unsigned long long times = ++throttled_warning->count;
+
+    if (!is_power_of_ten(times))
         return;
     /* Clients of a walsender ignore warnings: log them on the server. */
     ereport(am_walsender ? LOG : WARNING,
             (errmsg("clairon %s: %s", subject, what),
              reason == NULL
-                 ? errdetail("Changes so far: %llu.", (unsigned long long)throttled_warning->count)
-                 : errdetail("Changes so far: %llu. Last error: %s",
-                             (unsigned long long)throttled_warning->count, reason)));
+                 ? errdetail_plural("The warning applies to %llu change so far.",
+                                    "The warning applies to %llu changes so far.",
+                                    (unsigned long)times, times)
+                 : errdetail_plural(
+                       "The warning applies to %llu change so far. The last error was: %s",
+                       "The warning applies to %llu changes so far. The last error was: %s",
+                       (unsigned long)times, times, reason)));
 }
 
 /* Successive rows often cause the same warning: cache the last lookup. */

@@ -262,8 +262,8 @@ find_table(const char *name, Oid schema)
     table_close(classes, AccessShareLock);
     if (is_committed)
         return table;
-    ereport(LOG, (errmsg("cannot read table clairon.%s", name),
-                  errdetail("The table was dropped. Earlier changes are not sent.")));
+    ereport(LOG, (errmsg("cannot read table \"clairon.%s\"", name),
+                  errdetail("The table was dropped; changes from before that are not sent.")));
     return InvalidOid;
 }
 
@@ -316,9 +316,11 @@ open_table(Oid table, const Oid *types, int count, int *ret_columns)
     if (RelationIsUsedAsCatalogTable(relation) &&
         (*ret_columns == count || (types == rule_types && is_older(relation, *ret_columns))))
         return relation;
-    ereport(LOG, (errmsg("cannot read table clairon.%s", RelationGetRelationName(relation)),
-                  errdetail("The table was altered. Changes are not sent."),
-                  errhint("Restore its columns and user_catalog_table = true.")));
+    ereport(
+        LOG,
+        (errmsg("cannot read table \"clairon.%s\"", RelationGetRelationName(relation)),
+         errdetail("The table was altered; no changes are sent."),
+         errhint("Restore the columns of the table and its option user_catalog_table = true.")));
     table_close(relation, AccessShareLock);
     return NULL;
 }
@@ -398,8 +400,10 @@ read_rows(struct rule_set *set, Relation relation, SysScanDesc scan, int columns
         if (is_valid_row(values, nulls))
             rules = lappend(rules, read_rule(values, nulls));
         else
-            ereport(LOG, (errmsg("invalid row in table clairon.rule"),
-                          errdetail("The row is ignored.")));
+            ereport(LOG, (errmsg("invalid row in table \"clairon.rule\""),
+                          errdetail("The row at ctid (%u,%u) is ignored.",
+                                    ItemPointerGetBlockNumber(&row->t_self),
+                                    ItemPointerGetOffsetNumber(&row->t_self))));
     }
     systable_endscan(scan);
     list_sort(rules, compare_rules);

@@ -82,7 +82,7 @@ clairon_rule_written(PG_FUNCTION_ARGS)
             ERROR,
             (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
              errmsg(
-                 "function \"clairon.rule_written\" must be called by a row-level AFTER trigger")));
+                 "function clairon.rule_written() must be called by a row-level AFTER trigger")));
     desc = RelationGetDescr(trigger->tg_relation);
     invalidate(trigger->tg_trigtuple, desc);
     if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
@@ -275,7 +275,7 @@ write_message(const struct message *message)
 
     if (!rules_read_secret(get_namespace_oid("clairon", false), secret))
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("table clairon.secret is empty")));
+                        errmsg("table \"clairon.secret\" is empty")));
     initStringInfo(&bytes);
     message_build(&bytes, message, xid, secret);
 #if PG_VERSION_NUM >= 170000
@@ -291,12 +291,13 @@ check_arguments(FunctionCallInfo fcinfo)
 {
     for (int i = 0; i < PG_NARGS(); i++)
         if (PG_ARGISNULL(i) && i != EMIT_TOPIC && i != EMIT_TTL && i != EMIT_ACK_TIMEOUT)
-            ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-                            errmsg("argument %d of clairon.emit must not be null", i + 1)));
+            ereport(ERROR,
+                    (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+                     errmsg("argument %d of function clairon.emit() must not be null", i + 1)));
     if (!frame_values_are_valid(PG_GETARG_INT16(4), PG_GETARG_INT16(5), PG_GETARG_INT16(12)))
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                 errmsg("type, priority and backoff of clairon.emit must be between 0 and 2")));
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("arguments type, priority and backoff of function clairon.emit() "
+                               "must be between 0 and 2")));
 }
 
 /*

@@ -95,7 +95,7 @@ BEGIN
 
     SELECT balance INTO held FROM account WHERE id = $2;
     IF held < $4 THEN
-        RAISE EXCEPTION 'transfer: account % holds %, not enough for %', $2, held, $4
+        RAISE EXCEPTION 'transfer: balance % of account % is less than %', held, $2, $4
             USING ERRCODE = 'check_violation', HINT = 'Nothing changed; the key can be used again.';
     END IF;
 

@@ -106,14 +106,14 @@ as_attacker(q{
     CREATE TABLE own.w (id int PRIMARY KEY, s text);
     SELECT clairon.watch('own.w', 'USER', '=x', only_when => $$ s ~ '^(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)\8\7\6\5\4\3\2\1(.)\9$' $$);
     INSERT INTO own.w VALUES (1, repeat('a', 140))});
-check_denied('a regular expression', $mark, 'evaluation exceeded condition_timeout, 100 ms');
+check_denied('a regular expression', $mark, 'evaluation exceeded condition_timeout (100 ms)');
 $mark = log_mark();
 as_attacker(q{
     SELECT clairon.unwatch('own.w');
     SELECT clairon.watch('own.w', 'USER', '=x', name => 'memory',
         only_when => $$ repeat(s, 900000) <> repeat(s, 900001) AND repeat(s, 900002) <> repeat(s, 900003) $$);
     INSERT INTO own.w VALUES (2, repeat('a', 1000))});
-check_denied('memory', $mark, 'evaluation exceeded 64 MB of memory');
+check_denied('memory', $mark, 'evaluation exceeded the memory limit (64 MB)');
 my $walsender = sql('SELECT active_pid FROM pg_replication_slots WHERE active');
 open my $status, '<', "/proc/$walsender/status" or die $!;
 my ($peak) = join('', <$status>) =~ /^VmHWM:\s+(\d+)/m;

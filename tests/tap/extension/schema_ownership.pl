@@ -23,7 +23,7 @@ my $create = 'CREATE EXTENSION clairon';
 check_rejected('hers', "SET ROLE alice; $create", qr/permission denied to create extension/, "CREATE EXTENSION by a database's owner");
 
 $pg->safe_psql('hers', 'SET ROLE alice; CREATE SCHEMA clairon');
-check_rejected('hers', $create, qr/schema "clairon" exists, but is not empty or not reserved for superusers/, 'CREATE EXTENSION into a schema of another role');
+check_rejected('hers', $create, qr/schema "clairon" already exists and is not empty, or is not reserved for superusers/, 'CREATE EXTENSION into a schema of another role');
 
 $pg->safe_psql('shared', 'CREATE SCHEMA clairon; GRANT CREATE ON SCHEMA clairon TO alice');
 check_rejected('shared', $create, qr/not reserved for superusers/, 'CREATE EXTENSION into a schema that others can modify');
