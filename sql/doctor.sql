@@ -1,4 +1,7 @@
-/* doctor: checks the requirements of notifications; hints contain the commands to fix problems. */
+/*
+ * doctor: checks the requirements of notifications; hints contain the commands to fix problems. The
+ * last sentence of a hint has no full stop, so that a command at its end can be copied.
+ */
 
 -- Only superusers can read this setting. NULL in minor releases without it.
 CREATE FUNCTION clairon.allowed_plugins() RETURNS text
@@ -12,12 +15,12 @@ CREATE FUNCTION clairon.doctor_settings()
     SELECT 'server', NOT pg_is_in_recovery() OR setting::int >= 160000,
            format('PostgreSQL %s, %s', current_setting('server_version'),
                   CASE WHEN pg_is_in_recovery() THEN 'a standby' ELSE 'a primary' END),
-           'PostgreSQL before 16 cannot decode on a standby: name its primary in [feed] conninfo.'
+           'PostgreSQL before 16 cannot decode on a standby: name its primary in [feed] conninfo'
     FROM pg_settings WHERE name = 'server_version_num'
     UNION ALL
     SELECT 'wal_level', setting = 'logical', 'wal_level is ' || setting,
            'ALTER SYSTEM SET wal_level = ''logical''; then restart the server (the primary too, '
-           'for a standby).'
+           'for a standby)'
     FROM pg_settings WHERE name = 'wal_level'
     UNION ALL
     SELECT 'output_plugin_libraries',
@@ -40,12 +43,12 @@ CREATE FUNCTION clairon.doctor_settings()
            OR EXISTS (SELECT FROM clairon.status WHERE database = current_database()),
            format('%s of %s are used', (SELECT count(*) FROM pg_replication_slots), setting),
            format('ALTER SYSTEM SET max_replication_slots = %s; then restart the server, or drop unused '
-                  'slots.', setting::int + 10)
+                  'slots', setting::int + 10)
     FROM pg_settings WHERE name = 'max_replication_slots'
     UNION ALL
     SELECT 'walsenders left', setting::int > count(sender.pid),
            format('%s of %s are used', count(sender.pid), setting),
-           format('ALTER SYSTEM SET max_wal_senders = %s; then restart the server.', setting::int + 10)
+           format('ALTER SYSTEM SET max_wal_senders = %s; then restart the server', setting::int + 10)
     FROM pg_settings LEFT JOIN pg_stat_replication AS sender ON true
     WHERE name = 'max_wal_senders' GROUP BY setting
     UNION ALL
@@ -58,7 +61,7 @@ CREATE FUNCTION clairon.doctor_settings()
     SELECT 'idle_replication_slot_timeout', setting = '0',
            format('inactive slots are invalidated after %s s', setting),
            'ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf(); '
-           'Use max_slot_wal_keep_size to protect the disk.'
+           'Use max_slot_wal_keep_size to protect the disk'
     FROM pg_settings WHERE name = 'idle_replication_slot_timeout' AND setting <> '0'
 $$;
 
@@ -93,8 +96,8 @@ CREATE FUNCTION clairon.doctor_standby()
                CASE WHEN NOT current_setting('hot_standby_feedback')::boolean
                     THEN 'ALTER SYSTEM SET hot_standby_feedback = on;' END,
                CASE WHEN current_setting('primary_slot_name') = ''
-                    THEN 'on the primary SELECT pg_create_physical_replication_slot(''standby'', '
-                         'true); on this standby ALTER SYSTEM SET primary_slot_name = ''standby'';' END,
+                    THEN 'on the primary, run SELECT pg_create_physical_replication_slot(''standby'', '
+                         'true); on this standby, run ALTER SYSTEM SET primary_slot_name = ''standby'';' END,
                CASE WHEN current_setting('wal_receiver_status_interval') = '0'
                     THEN 'ALTER SYSTEM SET wal_receiver_status_interval = ''10s'';' END,
                'SELECT pg_reload_conf();')
@@ -103,7 +106,7 @@ CREATE FUNCTION clairon.doctor_standby()
            CASE WHEN EXISTS (SELECT FROM pg_stat_wal_receiver WHERE pid IS NOT NULL)
                 THEN 'the WAL receiver is running' ELSE 'the WAL receiver is not running' END,
            'Read the server log. Usual causes are primary_conninfo, pg_hba.conf of the primary, or a dropped '
-           'primary_slot_name.'
+           'primary_slot_name'
     UNION ALL
     SELECT 'replay', NOT is_paused AND NOT is_stalled,
            CASE WHEN is_paused THEN 'replay is paused: nothing is decoded'
@@ -113,7 +116,7 @@ CREATE FUNCTION clairon.doctor_standby()
            CASE WHEN is_paused THEN 'SELECT pg_wal_replay_resume();'
                 ELSE 'A query on this standby blocks it: SELECT pid, xact_start, query FROM pg_stat_activity '
                      'WHERE xact_start IS NOT NULL ORDER BY 2; then SELECT pg_terminate_backend(..) of the '
-                     'oldest, or lower max_standby_streaming_delay.' END
+                     'oldest, or lower max_standby_streaming_delay' END
     FROM clairon.doctor_replay()
 $$;
 
@@ -130,7 +133,7 @@ CREATE FUNCTION clairon.doctor_physical_slots()
                   CASE WHEN catalog_xmin IS NULL THEN 'no slot of a standby depends on it'
                        ELSE 'slots of its standby depend on it' END),
            CASE WHEN wal_status = 'lost'
-                THEN 'Create its standby again with pg_basebackup.'
+                THEN 'Create its standby again with pg_basebackup'
                 ELSE format('Start its standby. If it no longer exists: SELECT '
                             'pg_drop_replication_slot(%L);', slot_name) END
     FROM pg_replication_slots
@@ -165,7 +168,7 @@ CREATE FUNCTION clairon.doctor_slots()
                                                  'remove required WAL' END) END,
            CASE WHEN lost_because IS NOT NULL
                 THEN format('%s: then SELECT pg_drop_replication_slot(%L); the relay creates it again '
-                            '(feed.create_slot) and sends a gap to its clients.',
+                            '(feed.create_slot) and sends a gap to its clients',
                             CASE lost_because
                                 WHEN 'wal_removed' THEN 'Raise max_slot_wal_keep_size'
                                 WHEN 'wal_level_insufficient' THEN 'Set wal_level = logical on the primary'
@@ -174,7 +177,7 @@ CREATE FUNCTION clairon.doctor_slots()
                             END, slot_name)
                 WHEN failover AND NOT active AND pg_is_in_recovery()
                 THEN 'Synchronization from the primary takes up to two minutes. If it takes longer, read the '
-                     'log of this server.'
+                     'log of this server'
                 WHEN NOT active AND retained_wal_bytes <= coalesce(0.8 * kept.bytes, 'Infinity')
                 THEN format('Start the relay (systemctl start clairon-relay), or read the log of a '
                             'running relay. If the slot is no longer used: '
@@ -207,8 +210,8 @@ CREATE FUNCTION clairon.doctor_extension()
                   clairon.version()),
            CASE WHEN default_version IS DISTINCT FROM clairon.version()
                 THEN 'The plugin and the files of the extension have different versions. Install the '
-                     'same version of both, then reconnect.'
-                ELSE 'ALTER EXTENSION clairon UPDATE; on the primary.' END
+                     'same version of both, then reconnect'
+                ELSE 'On the primary, run ALTER EXTENSION clairon UPDATE;' END
     FROM pg_extension LEFT JOIN pg_available_extensions ON name = extname
     WHERE extname = 'clairon'
     UNION ALL
@@ -230,7 +233,8 @@ CREATE FUNCTION clairon.doctor_extension()
     SELECT 'table clairon.rule', 'user_catalog_table=true' = ANY (reloptions) AND toasted.columns IS NULL,
            coalesce('may be toasted: ' || toasted.columns, array_to_string(reloptions, ', '),
                     'it is not a user catalog table'),
-           concat_ws(' ', 'Slots fail without it: ALTER TABLE clairon.rule SET (user_catalog_table = true);',
+           concat_ws(' ', 'Slots fail if the decoder cannot read the table: ALTER TABLE clairon.rule SET '
+                     '(user_catalog_table = true);',
                      (SELECT string_agg(format('ALTER TABLE clairon.rule ALTER %I SET STORAGE PLAIN;',
                                                name), ' ')
                       FROM unnest(string_to_array(toasted.columns, ', ')) AS t (name)))
@@ -245,7 +249,7 @@ CREATE FUNCTION clairon.doctor_extension()
                 WHEN NOT has_identity THEN 'removed members are not in the WAL and still receive notifications'
                 ELSE 'its changes are in the WAL' END,
            'ALTER TABLE clairon.member SET LOGGED, REPLICA IDENTITY FULL; then stop the relay, '
-           'SELECT pg_drop_replication_slot(..), and start the relay, which creates a new slot.'
+           'SELECT pg_drop_replication_slot(..), and start the relay, which creates a new slot'
     FROM pg_class
     CROSS JOIN LATERAL (SELECT relreplident = 'f' OR EXISTS (
         SELECT FROM pg_index WHERE indrelid = pg_class.oid
@@ -266,7 +270,7 @@ CREATE FUNCTION clairon.doctor_roles()
     SELECT 'role ' || wanted, count(rolname) > 0,
            CASE WHEN count(rolname) > 0 THEN 'exists' ELSE 'does not exist' END,
            format('CREATE ROLE %I NOLOGIN; then restore its grants: see roles.sql of the '
-                  'extension.', wanted)
+                  'extension', wanted)
     FROM unnest('{clairon_app,clairon_relay}'::name[]) AS wanted
     LEFT JOIN pg_roles ON rolname = wanted GROUP BY wanted
     UNION ALL
@@ -321,7 +325,7 @@ CREATE FUNCTION clairon.doctor_rules()
     WHERE part = 0 AND leaf.relpersistence = 'u'
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           'its target column was dropped: nothing is sent', 'Set it again with clairon.watch().'
+           'its target column was dropped: nothing is sent', 'Set it again with clairon.watch()'
     FROM clairon.rule
     WHERE part = 0 AND EXISTS (SELECT FROM pg_class WHERE oid = relation)
       AND EXISTS (SELECT FROM unnest(target_column || target_columns) AS bound (number)
@@ -330,7 +334,7 @@ CREATE FUNCTION clairon.doctor_rules()
                                     AND attnum = number AND NOT attisdropped))
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           'its emitter column was dropped: nothing is sent', 'Set it again with clairon.watch().'
+           'its emitter column was dropped: nothing is sent', 'Set it again with clairon.watch()'
     FROM clairon.rule
     WHERE part = 0 AND emitter_column IS NOT NULL
       AND EXISTS (SELECT FROM pg_class WHERE oid = relation)
@@ -339,7 +343,7 @@ CREATE FUNCTION clairon.doctor_rules()
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
            format('its target column "%s" has type %s: nothing is sent', attname, json),
-           'Change its type to text or text[], or set the rule again with clairon.watch().'
+           'Change its type to text or text[], or set the rule again with clairon.watch()'
     FROM clairon.rule
     JOIN pg_attribute ON attrelid = relation AND attnum > 0
         AND attnum = ANY (target_column || target_columns) AND NOT attisdropped
@@ -347,7 +351,7 @@ CREATE FUNCTION clairon.doctor_rules()
     WHERE part = 0 AND json IS NOT NULL
     UNION ALL
     SELECT format('rule %s on %s', name, relation), false, 'its only_when is ' || only_when,
-           'An object in it was renamed, changed or dropped. Set the rule again with clairon.watch().'
+           'An object in it was renamed, changed or dropped. Set the rule again with clairon.watch()'
     FROM clairon.rules WHERE only_when LIKE '%(denies: %)'
     UNION ALL
     SELECT format('key of %s', leaf.oid::regclass), false,
@@ -359,7 +363,7 @@ CREATE FUNCTION clairon.doctor_rules()
            || ': updates and deletes do not identify the row',
            CASE WHEN EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisprimary) THEN ''
                 ELSE format('ALTER TABLE %s ADD PRIMARY KEY (..), or ', leaf.oid::regclass) END
-           || format('ALTER TABLE %s REPLICA IDENTITY FULL.', leaf.oid::regclass)
+           || format('ALTER TABLE %s REPLICA IDENTITY FULL;', leaf.oid::regclass)
     FROM (SELECT DISTINCT relation FROM clairon.rule
           WHERE operations & 6 <> 0) AS watched
     CROSS JOIN LATERAL clairon.doctor_leaves(watched.relation) AS tree (relid)
@@ -376,7 +380,7 @@ CREATE FUNCTION clairon.doctor_rules()
                || CASE WHEN missing IS NULL THEN ''
                        ELSE format(', without target column "%s"', missing[1]) END,
            format('ALTER TABLE %s REPLICA IDENTITY FULL; without it deletes are not delivered, and '
-                  'users who lose a row are not notified.', leaf.oid::regclass)
+                  'users who lose a row are not notified', leaf.oid::regclass)
     FROM clairon.rule
     JOIN pg_attribute ON part = 0 AND attrelid = relation AND attnum > 0
         AND attnum = ANY (target_column || target_columns) AND NOT attisdropped
@@ -387,7 +391,7 @@ CREATE FUNCTION clairon.doctor_rules()
     UNION ALL
     -- Finds changes of the key, the replica identity or the child tables since the rule was set.
     SELECT format('live rule %s on %s', rule.name, rule.relation), false,
-           'lists of its rows may become stale: ' || faults.fault, faults.hint
+           'lists of its rows may become stale: ' || faults.fault, rtrim(faults.hint, '.')
     FROM clairon.rule
     JOIN pg_class AS class ON class.oid = rule.relation
     CROSS JOIN LATERAL clairon.live_faults(rule.relation, rule.name) AS faults
@@ -407,13 +411,13 @@ CREATE FUNCTION clairon.doctor_rules()
     UNION ALL
     SELECT format('source of rule %s on %s', rule.name, rule.relation), false,
            format('a table in schema %I can have the same metadata.source', conflict),
-           format('SELECT clairon.unwatch(%L, %L); then rename the table or its schema.',
+           format('SELECT clairon.unwatch(%L, %L); then rename the table or its schema',
                   rule.relation, rule.name)
     FROM clairon.rule CROSS JOIN LATERAL clairon.source_conflict(rule.relation) AS t (conflict)
     WHERE part = 0 AND conflict IS NOT NULL
     UNION ALL
     SELECT format('live rule %s on %s', rule.name, rule.relation), false,
-           'its rows cannot be read: ' || leaf.fault, leaf.hint
+           'its rows cannot be read: ' || leaf.fault, rtrim(leaf.hint, '.')
     FROM clairon.rule
     CROSS JOIN LATERAL clairon.live_foreign_leaves(rule.relation) AS leaf
     WHERE part = 0 AND rule.live

@@ -16,7 +16,7 @@ struct finding {
     bool ok;
     bool is_warning; /* `ok` is true, but there is a hint */
     char *detail;    /* never a secret */
-    char *hint;      /* "" if no action is needed */
+    char *hint;      /* "" if no action is needed; no full stop, since it may end in a command */
 };
 
 /* A zeroed struct is empty. */

@@ -30,7 +30,7 @@ struct postgresql_probe {
 static const char bare_checks[] =
     "SELECT name, ok, detail, CASE WHEN NOT ok THEN hint END FROM ("
     "SELECT 'wal_level', setting = 'logical', 'wal_level is ' || setting,"
-    " 'ALTER SYSTEM SET wal_level = ''logical''; then restart the server.'"
+    " 'ALTER SYSTEM SET wal_level = ''logical''; then restart the server'"
     " FROM pg_catalog.pg_settings WHERE name = 'wal_level' UNION ALL "
     "SELECT 'output_plugin_libraries', setting ~ '(^|,)\\s*clairon\\s*(,|$)',"
     " 'output_plugin_libraries is ' || setting,"
@@ -39,7 +39,7 @@ static const char bare_checks[] =
     " FROM pg_catalog.pg_settings WHERE name = 'output_plugin_libraries' UNION ALL "
     "SELECT 'extension files', EXISTS (SELECT FROM pg_catalog.pg_available_extensions"
     " WHERE name = 'clairon'), 'required by CREATE EXTENSION clairon',"
-    " 'Install the plugin on this server: the package postgresql-NN-clairon, or make install.')"
+    " 'Install the plugin on this server: the package postgresql-NN-clairon, or make install')"
     " AS checks (name, ok, detail, hint)";
 
 /* Returns the likely cause of a server error, or the error itself. */
@@ -198,12 +198,12 @@ check_feed_slot(struct postgresql_probe *probe)
         findings_add(probe->findings, POSTGRESQL, "feed.slot", false, hint, "%s does not exist",
                      slot);
     else if (!is_true(result, 0, 0))
-        findings_add(probe->findings, POSTGRESQL, "feed.slot", false, "Choose another [feed] slot.",
+        findings_add(probe->findings, POSTGRESQL, "feed.slot", false, "Choose another [feed] slot",
                      "%s belongs to plugin %s", slot,
                      PQgetisnull(result, 0, 2) ? "none" : PQgetvalue(result, 0, 2));
     else
         findings_add(probe->findings, POSTGRESQL, "feed.slot", is_true(result, 0, 1),
-                     "Name its database in [feed] conninfo, or choose another [feed] slot.",
+                     "Name its database in [feed] conninfo, or choose another [feed] slot",
                      "%s belongs to %s database", slot, is_true(result, 0, 1) ? "this" : "another");
     PQclear(result);
 }
@@ -243,7 +243,7 @@ check_schema(struct postgresql_probe *probe)
     if (!PQgetisnull(result, 0, 0))
         findings_warn(probe->findings, POSTGRESQL, "extension's SQL",
                       "See Upgrade in docker/OPERATIONS.md: pg_dump the extension's tables, "
-                      "DROP EXTENSION clairon, CREATE EXTENSION clairon, restore the dump.",
+                      "DROP EXTENSION clairon, CREATE EXTENSION clairon, restore the dump",
                       "installed SQL is older than the library: clairon.rule lacks %s",
                       PQgetvalue(result, 0, 0));
     PQclear(result);
@@ -278,14 +278,14 @@ check_primary_settings(const struct postgresql_probe *probe, const PGresult *res
 
     findings_add(findings, PRIMARY, "system",
                  strcmp(PQgetvalue(result, 0, 1), probe->origin.system) == 0,
-                 "--primary must be the primary of the standby in [feed] conninfo.",
-                 "identifier %s", PQgetvalue(result, 0, 1));
+                 "--primary must be the primary of the standby in [feed] conninfo", "identifier %s",
+                 PQgetvalue(result, 0, 1));
     findings_add(findings, PRIMARY, "wal_level", strcmp(PQgetvalue(result, 0, 0), "logical") == 0,
-                 "ALTER SYSTEM SET wal_level = 'logical'; then restart the primary.",
+                 "ALTER SYSTEM SET wal_level = 'logical'; then restart the primary",
                  "wal_level is %s", PQgetvalue(result, 0, 0));
     snprintf(hint, sizeof(hint),
              "Run SELECT pg_create_physical_replication_slot('%.64s', true) on the primary; the "
-             "standby then reconnects.",
+             "standby then reconnects",
              slot);
     if (slot[0] == '\0')
         return; /* clairon.doctor() reports the missing name */
@@ -295,7 +295,7 @@ check_primary_settings(const struct postgresql_probe *probe, const PGresult *res
         findings_add(
             findings, PRIMARY, "physical slot",
             is_true(result, 0, 2) && strcmp(PQgetvalue(result, 0, 3), "lost") != 0,
-            "The standby does not stream from it: see the standby's log.", "%s is %s, %s%s", slot,
+            "The standby does not stream from it: see the standby's log", "%s is %s, %s%s", slot,
             is_true(result, 0, 2) ? "active" : "not active", PQgetvalue(result, 0, 3),
             PQgetisnull(result, 0, 4) ? "" : ", retains catalog rows for the standby's slots");
 }
