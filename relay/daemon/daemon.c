@@ -129,7 +129,7 @@ reload_auth_key(struct relay *relay)
         log_warn("relay", "auth key is not in a file: restart to change it");
         break;
     case CONFIG_KEY_BAD:
-        log_error("relay", "could not reload the auth key: previous one still in use",
+        log_error("relay", "could not reload the auth key: previous key still in use",
                   LOG_TEXT("error", error));
         break;
     case CONFIG_KEY_UNCHANGED:

@@ -64,13 +64,13 @@ on_timeout(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop;
     (void)events;
     if (feed->state == FEED_CREATING)
-        feed_restart(feed, "slot not created within [feed] create_timeout",
+        feed_restart(feed, "could not create the replication slot within [feed] create_timeout",
                      LOG_TEXT("slot", feed->config->feed.slot),
                      LOG_SECONDS("timeout_s", timer->repeat),
                      LOG_TEXT("hint", "run SELECT pg_log_standby_snapshot() on the primary, and "
                                       "end its long-running transactions"));
     else if (postgres_connect_is_resolving(&feed->link.connect))
-        feed_restart(feed, "hosts of [feed] conninfo not resolved in time",
+        feed_restart(feed, "could not resolve the hosts of [feed] conninfo in time",
                      LOG_SECONDS("timeout_s", timer->repeat));
     else
         feed_restart(feed, "PostgreSQL did not respond in time",

@@ -65,7 +65,7 @@ feed_acquire(struct feed *feed, enum feed_state state)
     if (store_acquire(feed->store, feed->config->feed.slot, &feed->slot.origin, feed->slot.timeline,
                       on_acquired, ticket) != RC_OK) {
         free(ticket);
-        feed_restart(feed, "store not available");
+        feed_restart(feed, "store is unavailable");
     }
 }
 

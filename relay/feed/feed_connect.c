@@ -42,7 +42,7 @@ on_link_connected(void *ctx, enum rc rc, PGconn *conn, const char *error)
     ev_io_set(&feed->link.readable, PQsocket(conn), EV_READ);
     ev_io_set(&feed->link.writable, PQsocket(conn), EV_WRITE);
     if (PQsetnonblocking(conn, 1) != 0)
-        feed_restart(feed, "could not set the connection to non-blocking");
+        feed_restart(feed, "could not make the PostgreSQL connection non-blocking");
     else
         feed_send_command(feed, FEED_SETTING, postgres_session_command(conn));
 }
@@ -92,7 +92,7 @@ on_progress(struct feed *feed)
     else if (feed_reset_if_slot_advanced(feed))
         return;
     else if (feed_needs_members(feed) && !store_is_complete(feed->store))
-        feed_restart(feed, "memberships cannot be copied while shards are unavailable");
+        feed_restart(feed, "could not copy memberships: shards of the store are unavailable");
     else if (feed_needs_members(feed))
         feed_copy_members(feed);
     else

@@ -18,7 +18,7 @@ reset(struct feed *feed, struct store_rewind rewind)
         feed->copy.to[0] = '\0';
     feed_set_state(feed, FEED_RESETTING);
     if (store_rewind(feed->store, feed->config->feed.slot, &rewind) != RC_OK)
-        feed_restart(feed, "store not available");
+        feed_restart(feed, "store is unavailable");
 }
 
 bool

@@ -229,12 +229,12 @@ feed_on_slot(struct feed *feed, const PGresult *result)
     }
     feed->slot.lsn = feed_lsn_read(PQgetvalue(result, 0, SLOT_LSN));
     if (strcmp(PQgetvalue(result, 0, SLOT_PLUGIN), "clairon") != 0)
-        feed_restart(feed, "slot belongs to another plugin: choose another [feed] slot",
-                     LOG_TEXT("slot", slot),
-                     LOG_TEXT("plugin", PQgetvalue(result, 0, SLOT_PLUGIN)));
+        feed_restart(feed, "slot uses another plugin", LOG_TEXT("slot", slot),
+                     LOG_TEXT("plugin", PQgetvalue(result, 0, SLOT_PLUGIN)),
+                     LOG_TEXT("hint", "choose another [feed] slot"));
     else if (!is_true(result, SLOT_IS_OF_DATABASE))
-        feed_restart(feed, "slot belongs to another database than [feed] conninfo",
-                     LOG_TEXT("slot", slot));
+        feed_restart(feed, "slot belongs to another database", LOG_TEXT("slot", slot),
+                     LOG_TEXT("hint", "correct [feed] conninfo, or choose another [feed] slot"));
     else if (is_true(result, SLOT_IS_ACTIVE))
         feed_enter_standby(feed);
     else if (is_true(result, SLOT_IS_LOST))

@@ -55,7 +55,7 @@ send_batch(struct feed *feed)
     if (store_ingest(feed->store, feed->config->feed.slot, after, feed->batch.sent_position,
                      feed->batch.confirm_lsn, feed->batch.frames, on_ingested, ticket) != RC_OK) {
         free(ticket);
-        feed_restart(feed, "store not available");
+        feed_restart(feed, "store is unavailable");
         return;
     }
     feed_flights_add(&feed->flights,

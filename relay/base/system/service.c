@@ -46,7 +46,8 @@ service_notify(const char *lines)
         return;
     len = read_notify_address(name, &address);
     if (len == 0) {
-        log_warn("service", SOCKET_VARIABLE " must be a path or @name");
+        log_warn("service", SOCKET_VARIABLE " must be an absolute path or @name",
+                 LOG_TEXT("value", name));
         return;
     }
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -118,7 +118,7 @@ open_context(struct gate *gate, char *reason, size_t size)
     workaround_set_allocator();
     if (gate->server->context != NULL)
         return RC_OK;
-    snprintf(reason, size, "could not start libwebsockets (is its libev plugin installed?)");
+    snprintf(reason, size, "could not start libwebsockets: its libev plugin may be missing");
     return RC_IO;
 }
 

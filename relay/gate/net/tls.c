@@ -35,7 +35,7 @@ use_files(SSL_CTX *tls, const struct config *config, char fault[FAULT_MAX])
     if (SSL_CTX_use_PrivateKey_file(tls, config->gate.tls_key, SSL_FILETYPE_PEM) != 1)
         return fail(fault, "read", config->gate.tls_key);
     if (SSL_CTX_check_private_key(tls) != 1)
-        return fail(fault, "use it with", config->gate.tls_key);
+        return fail(fault, "use the certificate with", config->gate.tls_key);
     return RC_OK;
 }
 
@@ -130,7 +130,7 @@ gate_tls_reload(struct gate *gate)
         log_info("gate", "certificate reloaded for new connections");
         gate_tls_report_expiry(gate);
     } else {
-        log_error("gate", "could not reload the certificate: previous one still in use",
+        log_error("gate", "could not reload the certificate: previous certificate still in use",
                   LOG_TEXT("error", fault));
     }
 }

@@ -43,8 +43,8 @@ static const struct fault faults[] = {
     {"without any password", NO_PASSWORD_HINT, true},
     {"no password is set", NO_PASSWORD_HINT, true},
     {"NOPERM",
-     "the relay's ACL user needs ~<prefix>:* and +@all -@dangerous +info +keys +config|get, and "
-     "+cluster|slots in a cluster",
+     "the relay's ACL user needs ~<prefix>:* and +@all -@dangerous +info +keys +config|get; in a "
+     "cluster also +cluster|slots +cluster|info +cluster|nodes",
      false},
     {"certificate verify failed",
      "[store] tls_ca must name the CA of the store's certificate; the certificate must match the "

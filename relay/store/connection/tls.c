@@ -52,7 +52,7 @@ set_certificate(SSL_CTX *tls, const char *cert, const char *key, char error[TLS_
         return fail(error, "could not read store.tls_cert", cert);
     if (SSL_CTX_use_PrivateKey_file(tls, key, SSL_FILETYPE_PEM) != 1 ||
         SSL_CTX_check_private_key(tls) != 1)
-        return fail(error, "could not use store.tls_key", key);
+        return fail(error, "could not load store.tls_key", key);
     return RC_OK;
 }
 

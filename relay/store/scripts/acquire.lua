@@ -18,13 +18,13 @@ local function rejection_by(key)
     local difference
     if is_other_system then
         difference = 'OTHERSYSTEM ' .. key .. ' belongs to the PostgreSQL cluster ' .. kept[1] ..
-            ', this is cluster ' .. ARGV[2] .. ' (database ' .. stored_name .. ' in the store, ' .. own_name .. ' here)'
+            ', this is cluster ' .. ARGV[2] .. ' (database ' .. stored_name .. ' in the store, ' .. own_name .. ' on this server)'
     else
         difference = 'OTHERDATABASE ' .. key .. ' belongs to database ' .. stored_name .. ' (oid ' .. kept[2] ..
             '), this is database ' .. own_name .. ' (oid ' .. ARGV[5] .. ') of the same PostgreSQL cluster'
     end
-    return redis.error_reply(difference .. ': set another [store] prefix; if this database replaces that one ' ..
-        '(pg_upgrade, a restored dump), DEL that key, in every shard; clients receive one gap')
+    return redis.error_reply(difference .. ': set another [store] prefix; if this database replaces the stored one ' ..
+        '(pg_upgrade, a restored dump), DEL that key in every shard: clients receive a gap')
 end
 local rejected = rejection_by(progress) or rejection_by(redis.call('HGET', meta, 'progress') or progress)
 if rejected then return rejected end
@@ -32,9 +32,9 @@ if rejected then return rejected end
 -- Relays with different slots would rewind each other's progress.
 local current = redis.call('HGET', meta, 'progress')
 if current and current ~= progress and redis.call('EXISTS', current) == 1 then
-    return redis.error_reply('OTHERSLOT this store holds the progress of another slot of this database, ' .. current ..
+    return redis.error_reply('OTHERSLOT this store contains the progress of another slot of this database, ' .. current ..
         ', not ' .. progress .. ': set [feed] slot to that slot, or set another [store] prefix; to replace the ' ..
-        'slot, stop its relay and DEL ' .. current .. ', in every shard; clients receive one gap')
+        'slot, stop its relay and DEL ' .. current .. ' in every shard: clients receive a gap')
 end
 
 -- A failover or a restore raises the timeline. A lower timeline means that a former primary has
@@ -44,7 +44,7 @@ local followed = redis.call('HGET', progress, 'timeline')
 if followed and tonumber(followed) > tonumber(ARGV[3]) then
     return redis.error_reply('OLDTIMELINE this server is on timeline ' .. ARGV[3] .. ', but the store has ' ..
         'followed a failover to timeline ' .. followed .. ': set [feed] conninfo to the new primary; to keep ' ..
-        'this server, DEL ' .. progress .. ', in every shard; clients receive one gap')
+        'this server, DEL ' .. progress .. ' in every shard: clients receive a gap')
 end
 local known = redis.call('HGET', progress, 'owner') or ''
 -- If the store has data but no progress of this slot, WAL was lost. The memberships may belong to

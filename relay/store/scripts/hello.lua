@@ -23,7 +23,7 @@ if ARGV[6] == '1' then
 end
 if created_with and created_with ~= shards then
     return redis.error_reply('SHARDS ' .. base .. ' was created with [store] shards = ' .. created_with ..
-        ', not ' .. shards .. ': set it back; or, after all notifications are acknowledged, ' ..
+        ', not ' .. shards .. ': restore the old number; or, after all notifications are acknowledged, ' ..
         'set another [store] prefix and drop the slot')
 end
 

@@ -55,11 +55,11 @@ static const struct {
     const char *hint;
 } unsafe_settings[] = {
     {"appendonly", "yes", "append-only file disabled: notifications are lost when the store stops",
-     "run CONFIG SET appendonly yes"},
+     "run CONFIG SET appendonly yes, then CONFIG REWRITE"},
     {"maxmemory-policy", "noeviction", "eviction enabled: a full store deletes notifications",
-     "run CONFIG SET maxmemory-policy noeviction"},
+     "run CONFIG SET maxmemory-policy noeviction, then CONFIG REWRITE"},
     {"active-replica", "no", "active-replica enabled: two writable primaries lose notifications",
-     "set active-replica no in keydb.conf, then restart"},
+     "set active-replica no in keydb.conf, then restart KeyDB"},
 };
 
 /* If the server does not have this setting, it returns an empty array. */

@@ -38,7 +38,7 @@ $relay->stop;
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
 
 $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'test_decoding')});
-$relay = expect_reason('foreign slot', qr/slot belongs to another plugin.*test_decoding/);
+$relay = expect_reason('foreign slot', qr/slot uses another plugin.*test_decoding/);
 $relay->stop;
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
 

@@ -52,7 +52,7 @@ my $store = Clairon::Test::store(fsync => 'always');
 $relay =
   Clairon::Test::relay($standby, $store, wait => 0, conf => { 'feed.create_timeout' => '1s' });
 $relay->wait_for_log(qr/creating slot on a standby.*pg_log_standby_snapshot\(\).*primary_conninfo/);
-$relay->wait_for_log(qr/slot not created within .*timeout_s=1\.0.*retry_s=/);
+$relay->wait_for_log(qr/could not create the replication slot within .*timeout_s=1\.0.*retry_s=/);
 pass('without the primary\'s help, slot creation ends at its timeout');
 $relay->stop;
 wait_until('no slot remains', sub {

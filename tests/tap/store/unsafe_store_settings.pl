@@ -17,8 +17,8 @@ sub warned
 }
 
 is_deeply(warned(), [], 'safe settings cause no warning');
-like("@{ warned('--appendonly', 'no') }", qr/^"append-only file disabled: .*" hint="run CONFIG SET appendonly yes"$/, 'a store without an append-only file causes a warning');
-like("@{ warned('--maxmemory-policy', 'allkeys-lru') }", qr/^"eviction enabled: .*" hint="run CONFIG SET maxmemory-policy noeviction"$/,
+like("@{ warned('--appendonly', 'no') }", qr/^"append-only file disabled: .*" hint="run CONFIG SET appendonly yes, then CONFIG REWRITE"$/, 'a store without an append-only file causes a warning');
+like("@{ warned('--maxmemory-policy', 'allkeys-lru') }", qr/^"eviction enabled: .*" hint="run CONFIG SET maxmemory-policy noeviction, then CONFIG REWRITE"$/,
     'a store with an eviction policy causes a warning');
 SKIP: {
     skip 'only KeyDB has active-replica', 1 unless $ENV{STORE_SERVER} =~ /keydb/;
