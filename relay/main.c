@@ -35,12 +35,12 @@ static const char usage[] =
 static const char relay_usage[] =
     "Usage: clairon relay [-c FILE] [--check] [--section.key=value ...]\n"
     "\n"
-    "  -c FILE         settings file (INI); without it, only arguments and environment\n"
+    "  -c FILE         configuration file (INI); without it, only arguments and environment\n"
     "  --check         check the settings, list all errors and exit: 0 valid, 2 invalid\n"
     "  --help SECTION  only the settings of feed, store, auth, gate, delivery, rows or relay\n"
     "\n"
-    "The first of these sources that sets a key is used: the argument --section.key=value, the\n"
-    "environment variable CLAIRON_SECTION_KEY, the file, the default.\n"
+    "Each setting is read from the first of these sources that has it: the argument\n"
+    "--section.key=value, the environment variable CLAIRON_SECTION_KEY, the file, the default.\n"
     "\n";
 
 struct relay_options {

@@ -86,7 +86,7 @@ struct config {
         int window; /* unacknowledged notifications per connection */
         int64_t expiring_ms;
         int64_t shed_lag_ms; /* queueing delay at which load shedding starts; 0: never */
-        int64_t shed_bytes;  /* bytes in send queues at which load shedding starts; 0: never */
+        int64_t shed_bytes;  /* bytes in outbound queues at which load shedding starts; 0: never */
         bool hide_targets;   /* recipients do not receive an audience's targets */
         int resume_pages;    /* pages read from the store per second and user; 0: no limit */
     } delivery;
@@ -118,7 +118,7 @@ struct config {
     } rows;
     /* indexed by key: the secret was passed as an argument */
     bool secret_arguments[CONFIG_KEYS_MAX];
-    bool file_is_secret; /* the settings file itself contains a secret */
+    bool file_is_secret; /* the configuration file itself contains a secret */
 };
 
 #define CONFIG_ERROR_MAX 16384
@@ -163,8 +163,8 @@ struct config_secret_file {
 #define CONFIG_SECRET_FILES_MAX 5
 
 /*
- * Lists the files with secrets that the settings name, and the settings file if it contains one
- * (section NULL). Returns their number.
+ * Lists the files with secrets that the settings name, and the configuration file (section NULL) if
+ * it contains one. Returns their number.
  */
 size_t config_secret_files(const struct config *config,
                            struct config_secret_file files[CONFIG_SECRET_FILES_MAX]);

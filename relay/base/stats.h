@@ -95,7 +95,7 @@ enum stats_kind {
     X(HUB_RESUME_WAITS, "clairon_resume_waits_total", COUNTER,                                     \
       "Stream page reads delayed by delivery.resume_pages")                                        \
     X(HUB_LAG, "clairon_hub_lag_seconds", GAUGE, "Queueing delay of notifications")                \
-    X(HUB_QUEUED, "clairon_hub_queued_bytes", GAUGE_SUM, "Bytes in send queues")                   \
+    X(HUB_QUEUED, "clairon_hub_queued_bytes", GAUGE_SUM, "Bytes in outbound queues")               \
     X(ROWS_WAITING, "clairon_rows_waiting_requests", GAUGE_SUM,                                    \
       "Requests for the rows of live rules that wait for a query")                                 \
     X(ROWS_HELD, "clairon_rows_held_bytes", GAUGE_SUM,                                             \

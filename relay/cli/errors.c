@@ -36,10 +36,10 @@ static const char errors_usage[] =
     "  --all           redrive or drop all entries; required without a filter\n"
     "  --dry-run       redrive or drop: only list what would be changed\n"
     "  --json          one JSON object per line, with the notification\n"
-    "  -c FILE         settings file of the relay; only [store] is used\n"
+    "  -c FILE         configuration file of the relay; only [store] is used\n"
     "  --store.url=V   one setting\n"
     "\n"
-    "Exit code: 0 success, 1 an ID was not redriven or dropped, or the store failed,\n"
+    "Exit status: 0 success, 1 an ID was not redriven or dropped, or the store failed,\n"
     "2 wrong usage.\n";
 
 enum verb { VERB_LIST, VERB_REDRIVE, VERB_DROP, VERB_COUNT };

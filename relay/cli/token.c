@@ -36,7 +36,7 @@ static const char token_usage[] =
     "  --ttl DURATION     lifetime (default: 1h)\n"
     "  --publish          allow POST /v1/notifications\n"
     "  --admin            allow the console and POST /v1/push, which turns push off and on\n"
-    "  -c FILE            settings file of the relay\n"
+    "  -c FILE            configuration file of the relay\n"
     "  --section.key=V    one setting, such as --auth.hs256_secret_file=FILE\n";
 
 /* Parses the groups, an object of arrays of strings. Returns NULL if they are invalid. */

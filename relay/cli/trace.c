@@ -14,12 +14,12 @@
 
 static const char trace_usage[] =
     "Usage: clairon trace ID [options]\n"
-    "Prints the trace of one notification: when it was committed, stored, sent to which user,\n"
-    "acknowledged, retried or moved to the error log, which users have not acknowledged it, and\n"
-    "its traceparent.\n"
+    "Prints the trace of one notification: the times at which it was committed, stored, sent to\n"
+    "each user, acknowledged, retried or moved to the error log. Also prints its traceparent and\n"
+    "the users who have not acknowledged it.\n"
     "\n"
     "  --json          print the JSON of GET /v1/notifications/ID\n"
-    "  -c FILE         settings file of the relay; only [store] is used\n"
+    "  -c FILE         configuration file of the relay; only [store] is used\n"
     "  --store.url=V   one setting\n";
 
 static void

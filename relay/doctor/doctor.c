@@ -22,7 +22,7 @@ static const char doctor_usage[] =
     "Checks the settings, this machine, the running relay, PostgreSQL and the store, and prints\n"
     "each problem with the command that fixes it. Changes nothing.\n"
     "\n"
-    "  -c FILE               settings file of the relay\n"
+    "  -c FILE               configuration file of the relay\n"
     "  --section.key=V       one setting, such as --store.url=redis://10.0.0.5\n"
     "  --primary=CONNINFO    primary of the standby in [feed] conninfo\n"
     "                        (default: feed.primary_conninfo)\n"
@@ -30,7 +30,7 @@ static const char doctor_usage[] =
     "  --json                one object: {\"ok\":..,\"errors\":N,\"warnings\":N,\"checks\":[..]}\n"
     "\n"
     "ERROR: a failed check. WARN: a risk, or a setting that may be intended.\n"
-    "Exit code: 0 no check failed, 1 a check failed, 2 invalid settings or arguments.\n"
+    "Exit status: 0 no check failed, 1 a check failed, 2 invalid settings or arguments.\n"
     "Run it on the relay's machine, as the relay's user. In the database,\n"
     "SELECT * FROM clairon.doctor() runs the PostgreSQL checks.\n";
 

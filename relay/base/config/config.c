@@ -241,7 +241,7 @@ contains_secret(const struct config_key *key, const char *value)
            (strcmp(key->section, "auth") == 0 || contains_password(value));
 }
 
-/* Marks secrets in arguments and in the settings file, for config_warn_exposed. */
+/* Marks secrets in arguments and in the configuration file, for config_warn_exposed. */
 static void
 mark_secrets(const struct config_load *load)
 {
@@ -281,7 +281,7 @@ config_secret_files(const struct config *config,
     size_t count = 0;
 
     if (config->file_is_secret)
-        count = add_secret_file(files, count, NULL, "the settings file", config->path);
+        count = add_secret_file(files, count, NULL, "the configuration file", config->path);
     count =
         add_secret_file(files, count, "auth", "hs256_secret_file", config->auth.hs256_secret_file);
     count = add_secret_file(files, count, "gate", "tls_key", config->gate.tls_key);
@@ -317,11 +317,12 @@ config_warn_exposed(const struct config *config)
             continue;
         config_variable_name(config_keys[i].section, config_keys[i].name, variable,
                              sizeof variable);
-        log_warn("config",
-                 "secret in an argument is visible to all users in ps: set it in the settings file "
-                 "or the environment",
-                 LOG_TEXT("section", config_keys[i].section),
-                 LOG_TEXT("setting", config_keys[i].name), LOG_TEXT("variable", variable));
+        log_warn(
+            "config",
+            "secret in an argument is visible to all users in ps: set it in the configuration file "
+            "or the environment",
+            LOG_TEXT("section", config_keys[i].section), LOG_TEXT("setting", config_keys[i].name),
+            LOG_TEXT("variable", variable));
     }
     warn_files(config);
 }

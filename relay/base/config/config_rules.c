@@ -61,11 +61,11 @@ is_invalid(const struct config_load *load, const char *section, const char *name
     return load->is_invalid[number_of_key(section, name)];
 }
 
-/* A missing key has no line, so the message starts with the file. */
+/* A missing setting has no line, so the message starts with the file. */
 static enum rc
 fail_missing(struct config_load *load, const char *what)
 {
-    return config_fail(load, "%.384s%smissing key %s",
+    return config_fail(load, "%.384s%smissing setting %s",
                        load->config->path != NULL ? load->config->path : "",
                        load->config->path != NULL ? ": " : "", what);
 }
@@ -268,7 +268,7 @@ check_certificate(struct config_load *load, const char *section, const char *cer
 
     if ((cert == NULL) != (key == NULL)) {
         config_where(load->config, section, cert != NULL ? "tls_cert" : "tls_key", where);
-        return config_fail(load, "missing key [%s] %s: required by %s", section,
+        return config_fail(load, "missing setting [%s] %s: required by %s", section,
                            cert != NULL ? "tls_key" : "tls_cert", where);
     }
     if (check_readable(load, section, "tls_cert", cert) != RC_OK)
@@ -340,7 +340,7 @@ check_sentinel(struct config_load *load)
     if (urls_kind(config->store.url) != URLS_SENTINEL)
         return config_fail(load, "%s requires [store] url = redis+sentinel://..", where);
     if (path == NULL)
-        return config_fail(load, "missing key [store] sentinel_password_file: required by %s",
+        return config_fail(load, "missing setting [store] sentinel_password_file: required by %s",
                            where);
     return load_sentinel_password(load, path);
 }

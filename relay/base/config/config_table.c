@@ -33,7 +33,7 @@ const struct config_key config_keys[] = {
 
     { "delivery", "ack_timeout", CONFIG_DURATION, false, "30s", 100, DAY, NULL,
       FIELD(delivery.ack_timeout_ms),
-      "time to wait for an acknowledgement before a retry is scheduled" },
+      "timeout for an acknowledgement, after which a retry is scheduled" },
     { "delivery", "backoff_base", CONFIG_DURATION, false, "1s", 10, DAY, NULL,
       FIELD(delivery.backoff_base_ms),
       "base delay before a retry, added to ack_timeout; grows with the notification's "
@@ -46,14 +46,14 @@ const struct config_key config_keys[] = {
       "token's lifetime" },
     { "delivery", "hide_targets", CONFIG_BOOL, false, "off", 0, 0, NULL,
       FIELD(delivery.hide_targets),
-      "send routing.audience.targets as an empty list" },
+      "empty routing.audience.targets in delivered notifications" },
     { "delivery", "resume_pages", CONFIG_INT, false, "100", 0, 100000, NULL,
       FIELD(delivery.resume_pages),
       "maximum pages (256 kB) read from the store per second by one user's resuming sessions; "
       "0: no limit" },
     { "delivery", "shed_bytes", CONFIG_SIZE, false, "256MB", 0, 1024 * 1024 * MB, NULL,
       FIELD(delivery.shed_bytes),
-      "bytes in all send queues at which REALTIME notifications of LOW, then NORMAL priority "
+      "bytes in all outbound queues at which REALTIME notifications of LOW, then NORMAL priority "
       "are dropped; 0: never" },
     { "delivery", "shed_lag", CONFIG_DURATION, false, "5s", 0, HOUR, NULL,
       FIELD(delivery.shed_lag_ms),
@@ -66,7 +66,7 @@ const struct config_key config_keys[] = {
       FIELD(feed.conninfo), "libpq connection string of the server to decode on, a standby or "
       "primary" },
     { "feed", "create_slot", CONFIG_BOOL, false, "true", 0, 0, NULL, FIELD(feed.create_slot),
-      "create the replication slot if it does not exist" },
+      "automatic creation of a missing replication slot" },
     { "feed", "create_timeout", CONFIG_DURATION, false, "5m", SECOND, DAY, NULL,
       FIELD(feed.create_timeout_ms),
       "time limit for creating the slot on a standby, before a retry" },
@@ -84,17 +84,17 @@ const struct config_key config_keys[] = {
       "separate listen address for /metrics, /console and /v1/push, which are then not served on "
       "gate.listen; also without the role gate; host:port, [v6]:port or unix:/path" },
     { "gate", "connect_rate", CONFIG_INT, false, "2000", 0, 1000000, NULL, FIELD(gate.connect_rate),
-      "maximum new WebSocket and SSE connections per second of this process; the default "
-      "exempts proxies; 0: no limit" },
+      "maximum new WebSocket and SSE connections per second of this process; by default not "
+      "applied to proxies; 0: no limit" },
     { "gate", "connect_timeout", CONFIG_DURATION, false, "10s", 100, 600 * SECOND, NULL,
       FIELD(gate.connect_timeout_ms),
       "time limit for a client's connect frame, or for a request body" },
     { "gate", "console", CONFIG_BOOL, false, "off", 0, 0, NULL, FIELD(gate.console),
-      "serve /console; its data requires a token with the claim admin" },
+      "status page at /console; its data requires a token with the claim admin" },
     { "gate", "drain", CONFIG_DURATION, false, "30s", 0, 600 * SECOND, NULL, FIELD(gate.drain_ms),
       "graceful shutdown period" },
     { "gate", "listen", CONFIG_TEXT, false, "127.0.0.1:8080", 1, 255, config_check_listen,
-      FIELD(gate.listen), "host:port, [v6]:port or unix:/path" },
+      FIELD(gate.listen), "listen address: host:port, [v6]:port or unix:/path" },
     { "gate", "max_connections", CONFIG_INT, false, "19000", 1, 1000000, NULL,
       FIELD(gate.max_connections), "maximum client connections of this process" },
     { "gate", "max_frame_bytes", CONFIG_SIZE, false, "64kB", 256, MB, NULL,
@@ -102,8 +102,8 @@ const struct config_key config_keys[] = {
       "before connect" },
     { "gate", "max_per_address", CONFIG_INT, false, "5000", 0, 1000000, NULL,
       FIELD(gate.max_per_address),
-      "maximum client connections of this process per address, or per /64 of IPv6; the default "
-      "exempts loopback, private addresses and proxies; 0: no limit" },
+      "maximum client connections of this process per address, or per /64 of IPv6; by default "
+      "not applied to loopback, private addresses and proxies; 0: no limit" },
     { "gate", "max_per_user", CONFIG_INT, false, "1000", 0, 1000000, NULL, FIELD(gate.max_per_user),
       "maximum client connections of this process per user; 0: no limit" },
     { "gate", "message_rate", CONFIG_INT, false, "1000", 0, 1000000, NULL, FIELD(gate.message_rate),
@@ -117,11 +117,11 @@ const struct config_key config_keys[] = {
       FIELD(gate.pong_timeout_ms), "time limit for the reply to a ping" },
     { "gate", "request_rate", CONFIG_INT, false, "5000", 0, 1000000, NULL, FIELD(gate.request_rate),
       "maximum HTTP requests per second of this process per user; for upgrades and requests "
-      "without a valid token, per address, which by default exempts proxies; 0: no limit" },
+      "without a valid token, per address, by default not applied to proxies; 0: no limit" },
     { "gate", "slow_age", CONFIG_DURATION, false, "30s", 100, HOUR, NULL, FIELD(gate.slow_age_ms),
       "age of the oldest unsent notification at which a slow client is disconnected" },
     { "gate", "slow_bytes", CONFIG_SIZE, false, "1MB", KB, 1024 * MB, NULL, FIELD(gate.slow_bytes),
-      "unsent bytes at which a slow client is disconnected" },
+      "unsent bytes at which a client that reads nothing for 1 s is disconnected" },
     { "gate", "tls_cert", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(gate.tls_cert),
       "PEM file with the certificate chain; requires tls_key" },
     { "gate", "tls_ciphers", CONFIG_TEXT, false, "ECDHE+AESGCM:ECDHE+CHACHA20", 1, TEXT_MAX, NULL,
@@ -162,8 +162,8 @@ const struct config_key config_keys[] = {
     { "store", "prefix", CONFIG_TEXT, false, "clairon", 1, 64, config_check_prefix,
       FIELD(store.prefix), "prefix of the store's keys" },
     { "store", "publish_sync", CONFIG_BOOL, false, "off", 0, 0, NULL, FIELD(store.publish_sync),
-      "make POST /v1/notifications wait until the notification is on the store's disk (2 s, or "
-      "none with appendfsync always)" },
+      "delay of the response to POST /v1/notifications until the notification is on the store's "
+      "disk: 2 s, or none with appendfsync always" },
     { "store", "retention", CONFIG_DURATION, false, "7d", SECOND, 3650 * DAY, NULL,
       FIELD(store.retention_ms), "retention time of the stream" },
     { "store", "sentinel_password_file", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL,

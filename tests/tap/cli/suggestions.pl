@@ -37,10 +37,10 @@ unlike((clairon('errors', 'list', '-x'))[2], qr/did you mean/, 'an unknown optio
 for my $command ('relay', 'doctor')
 {
     (undef, undef, $err) = clairon($command);
-    like($err, qr/^clairon $command: missing key \[feed\] conninfo.*; no -c FILE: settings come from arguments, CLAIRON_\* variables and defaults$/s,
+    like($err, qr/^clairon $command: missing setting \[feed\] conninfo.*; no -c FILE: settings come from arguments, CLAIRON_\* variables and defaults$/s,
         "$command without -c reports that no file was read");
 }
-like((clairon('token', '--sub', 'u1'))[2], qr/missing key \[auth\].*; no -c FILE/s, 'token without -c reports that no file was read');
+like((clairon('token', '--sub', 'u1'))[2], qr/missing setting \[auth\].*; no -c FILE/s, 'token without -c reports that no file was read');
 (undef, undef, $err) = clairon('errors', 'list');
 like($err, qr{^clairon errors: no -c FILE: reading the default store, redis://127\.0\.0\.1:6379$}m, 'the default store is reported');
 unlike((clairon('errors', 'list', '--store.url=unix:///nonexistent'))[2], qr/default/, 'a store given as an argument is not reported as the default');

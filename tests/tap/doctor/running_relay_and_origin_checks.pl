@@ -42,7 +42,7 @@ is($code, 0, 'the doctor exits with 0 if it reports only warnings');
 like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nno check failed, 1 warning\n\z}, '--quiet prints warnings and the summary');
 warns('origins of all sites', 'gate: gate.origins', qr/^\*: /, qr/Name the origins/, '--gate.origins=*');
 
-# The running relay accepts other origins than the settings file.
+# The running relay accepts other origins than the configuration file.
 finds('an origin added after its start', 'gate: gate.origins', qr{rejects origin https://new\.example$}, qr/restart/,
     '--gate.origins=https://app.example,https://new.example');
 

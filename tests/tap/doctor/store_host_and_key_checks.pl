@@ -142,7 +142,7 @@ for my $conninfo ('host=x password=hush', 'postgresql://me:hush@x/db')
 {
     $relay->configure('feed.primary_conninfo' => $conninfo);
     chmod 0644, $relay->{file};
-    check_exposed('a password of the primary', 'the settings file', $relay->{file});
+    check_exposed('a password of the primary', 'the configuration file', $relay->{file});
 }
 
 # Without its check, a missing permission would be noticed only at run time.

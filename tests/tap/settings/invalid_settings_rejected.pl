@@ -79,7 +79,7 @@ check_rejected('an unknown section', valid_settings('[gates]'), qr{\Q$file\E:7: 
 check_rejected('a repeated key', valid_settings('[gate]', 'ping = 1s', 'ping = 2s'), qr{\Q$file\E:9: .*ping is already set on line 8});
 check_rejected('a key without its section', "ping = 1s\npong = 1s\n" . valid_settings(), qr{\Q$file\E:1: a setting must follow a \[section\]});
 check_rejected('a section in capitals', valid_settings('[Auth]', 'leeway = 1s'), qr{\Q$file\E:7: \[Auth\] is not a section; did you mean \[auth\]\?});
-check_rejected('an empty [auth]', "[feed]\nconninfo = dbname=x\n[auth]\n", qr{missing key \[auth\] hs256_secret_file .*head -c 32 /dev/urandom});
+check_rejected('an empty [auth]', "[feed]\nconninfo = dbname=x\n[auth]\n", qr{missing setting \[auth\] hs256_secret_file .*head -c 32 /dev/urandom});
 check_rejected('a line without a setting', valid_settings('[gate]', 'ping'), qr{\Q$file\E:8: a line must be \[section\], name = value, or a comment});
 check_rejected('a broken section', valid_settings('[gate'), qr{\Q$file\E:7: a section must be \[name\] on a separate line});
 check_rejected('a zero byte', valid_settings("[gate]\0"), qr{\Q$file\E:7: a line must not contain a NUL byte});
@@ -125,8 +125,8 @@ check_rejected("a conninfo with $_->[0]", "[auth]\nhs256_secret_file = $folder/s
 
 # Missing settings, and files with invalid contents, are rejected.
 my $feed = "[feed]\nconninfo = dbname=x\n";
-check_rejected('a missing secret', $feed, qr{\Q$file\E: missing key \[auth\] hs256_secret_file \(or hs256_secret, or public_key_file\)});
-check_rejected('a missing conninfo', "[auth]\nhs256_secret_file = $folder/secret\n", qr{\Q$file\E: missing key \[feed\] conninfo});
+check_rejected('a missing secret', $feed, qr{\Q$file\E: missing setting \[auth\] hs256_secret_file \(or hs256_secret, or public_key_file\)});
+check_rejected('a missing conninfo', "[auth]\nhs256_secret_file = $folder/secret\n", qr{\Q$file\E: missing setting \[feed\] conninfo});
 check_rejected('a missing secret file', "$feed\[auth]\nhs256_secret_file = $folder/none\n",
     qr{\Q$file\E:4: \[auth\] hs256_secret_file: could not read "\Q$folder\E/none": No such file or directory});
 check_rejected('a directory as the secret file', "$feed\[auth]\nhs256_secret_file = $folder/folder\n", qr{:4: .*not a regular file});
@@ -143,7 +143,7 @@ for my $case ([ 'garbage', 'MCowBQ==', 'not a public key in PEM' ],
     write_text("$folder/public", "-----BEGIN PUBLIC KEY-----\n$case->[1]\n-----END PUBLIC KEY-----\n");
     check_rejected("a public key: $case->[0]", "$feed\[auth]\npublic_key_file = $folder/public\n", qr{:4: .*\Q$case->[2]\E.*RSA, or EC on P-256$});
 }
-check_rejected('a certificate without a key', valid_settings('[gate]', "tls_cert = $folder/secret"), qr{missing key \[gate] tls_key: required by \Q$file\E:8});
+check_rejected('a certificate without a key', valid_settings('[gate]', "tls_cert = $folder/secret"), qr{missing setting \[gate] tls_key: required by \Q$file\E:8});
 
 my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
 my $pem = 'tls_cert and tls_key must be a PEM certificate and its key: could not';
@@ -171,7 +171,7 @@ for my $command ([ 'errors', 'list' ], [ 'trace', '01890a5d-ac96-774b-bcce-b3020
 for my $case ([ "$folder/none.conf", 'No such file or directory' ], [ "$folder/folder", 'Is a directory' ])
 {
     my ($code, $out, $err) = clairon([ 'relay', '-c', $case->[0] ]);
-    is($code, 2, "the relay exits with 2 if its settings file fails with \"$case->[1]\"");
+    is($code, 2, "the relay exits with 2 if its configuration file fails with \"$case->[1]\"");
     is($err, qq(clairon relay: could not read "$case->[0]": $case->[1]\n), "$case->[1] is reported with the path of the file");
 }
 
@@ -233,14 +233,14 @@ write_text($file, join "\n", '[feed', 'conninfo = dbname=x', '[gate]', 'ping', "
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check' ]);
 is($code, 2, '--check exits with 2 for mistakes of all kinds');
 @wrong = split /\n/, $err;
-my @kinds = ("$file:1: a section must be", "$file:4: a line must be", "$file:7: [gate] drain must be", "$file: missing key [feed] conninfo",
+my @kinds = ("$file:1: a section must be", "$file:4: a line must be", "$file:7: [gate] drain must be", "$file: missing setting [feed] conninfo",
     "$file:9: [auth] hs256_secret_file: could not read", "$file:5: [gate] tls_cert and tls_key must be a PEM certificate and its key");
 is(scalar(@wrong), scalar(@kinds), 'all errors are reported in one run') or diag($err);
 is(index($wrong[$_] // '', "clairon relay: $kinds[$_]"), 0, "mistakes of all kinds include $kinds[$_]") for 0 .. $#kinds;
 write_text($file, "[relay]\nroles = gat\n[feed]\nconninfo = x\n[auth]\nhs256_secret = SECRET+\n");
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--auth.leeway=x' ]);
 is(scalar(() = $err =~ /\n/g), 3, 'an invalid setting is reported once') or diag($err);
-unlike($err, qr/missing key/, 'an invalid setting is not reported as missing');
+unlike($err, qr/missing setting/, 'an invalid setting is not reported as missing');
 
 # A relative path is reported with its folder.
 for my $case ([ [ '--auth.hs256_secret_file=no-secret' ], 'no-secret' ], [ [ '--auth.public_key_file=no-key', '--auth.hs256_secret_file=' ], 'no-key' ],
@@ -260,7 +260,7 @@ chmod 0644, $file, "$folder/secret" or die "could not chmod: $!\n";
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://me:hunter2@127.0.0.1:1' ]);
 is($code, 0, 'a secret that other users can read is not an error');
 like($err, qr/level=warn .*secret in an argument .*section="store" setting="url" variable="CLAIRON_STORE_URL"/, 'an argument with a password causes a warning');
-like($err, qr/level=warn .*with a secret is accessible to all users: run chmod o=" path="\Q$file\E/, 'a settings file with a password that other users can read causes a warning');
+like($err, qr/level=warn .*with a secret is accessible to all users: run chmod o=" path="\Q$file\E/, 'a configuration file with a password that other users can read causes a warning');
 like($err, qr/level=warn .*accessible to all users.*section="auth" setting="hs256_secret_file"/, 'a secret file that other users can read causes a warning');
 unlike($err, qr/hunter2|SECRET/, 'the warnings do not contain the secret');
 chmod 0600, $file, "$folder/secret" or die "could not chmod: $!\n";

@@ -441,15 +441,15 @@ dependent_keys_are_checked(void **state)
 {
     (void)state;
     assert_int_equal(load("[feed]\nconninfo=dbname=x\n", NULL), RC_BAD);
-    expect_error("relay.conf: missing key [auth] hs256_secret_file");
+    expect_error("relay.conf: missing setting [auth] hs256_secret_file");
     assert_int_equal(load(NULL, "--auth.hs256_secret=" SECRET, NULL), RC_BAD);
-    expect_error("missing key [feed] conninfo");
+    expect_error("missing setting [feed] conninfo");
     expect_line_rejected(GOOD "hs256_secret_file = /etc/hostname\n", 4, "cannot be combined");
     expect_error("relay.conf:5: [auth] hs256_secret_file");
     assert_int_equal(load(GOOD, "--gate.tls_cert=/etc/hostname", NULL), RC_BAD);
-    expect_error("missing key [gate] tls_key: required by argument --gate.tls_cert");
+    expect_error("missing setting [gate] tls_key: required by argument --gate.tls_cert");
     assert_int_equal(load(GOOD, "--gate.tls_key=/etc/hostname", NULL), RC_BAD);
-    expect_error("missing key [gate] tls_cert");
+    expect_error("missing setting [gate] tls_cert");
     expect_line_rejected(GOOD "[gate]\ntls_cert=/nowhere\ntls_key=/etc/hostname\n", 6,
                          "No such file");
     expect_line_rejected(GOOD "[delivery]\nbackoff_cap=10ms\n", 6,

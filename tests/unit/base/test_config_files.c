@@ -194,7 +194,7 @@ sentinel_password_is_read(void **state)
     assert_int_equal(load("--feed.conninfo=dbname=x", "--relay.roles=feed",
                           "--store.sentinel_user=u", "--store.url=redis+sentinel://h:1/main", NULL),
                      RC_BAD);
-    expect_error("missing key [store] sentinel_password_file");
+    expect_error("missing setting [store] sentinel_password_file");
     write_file("\n");
     assert_int_equal(load("--feed.conninfo=dbname=x", "--relay.roles=feed", file_argument,
                           "--store.url=redis+sentinel://h:1/main", NULL),

@@ -112,7 +112,7 @@ invalid_arguments_are_rejected(void **state)
     assert_int_equal(RUN("--sub", "\xff", WITH_SECRET), 2);
     expect_output("--sub must be UTF-8");
     assert_int_equal(RUN("--sub", "u1"), 2);
-    expect_output("missing key [auth] hs256_secret_file");
+    expect_output("missing setting [auth] hs256_secret_file");
     assert_int_equal(RUN("--sub", "u1", "--ttl", "soon", WITH_SECRET), 2);
     expect_output("--ttl must be a duration");
     assert_int_equal(RUN("--sub", "u1", "--ttl", "0s", WITH_SECRET), 2);
