@@ -10,7 +10,9 @@ export interface Notification<Row = Record<string, unknown>> {
     id: string;
     priority: Priority;
     type: MessageType;
+    /** Originator of the notification. */
     emitter: string;
+    /** Table, or `schema.table` outside of schema public. */
     source: string;
     topic: string;
     operation: Operation;
@@ -20,7 +22,7 @@ export interface Notification<Row = Record<string, unknown>> {
     /** W3C trace context, if the notification was sent with one. */
     traceparent?: string;
   };
-  /** For a row change: `before` and `after`. For `clairon.notify`: the object passed to it. */
+  /** The old and new row of a change, or the object passed to `clairon.notify`. */
   payload: {
     before?: Partial<Row> | null;
     after?: Row | null;
@@ -39,6 +41,7 @@ export interface Notification<Row = Record<string, unknown>> {
     retry: {
       ack_required: boolean;
       enabled: boolean;
+      /** Number of this delivery: 0 for the first one, then 1 for the first retry. */
       attempts: number;
       limit: number;
       backoff: 'EXPONENTIAL' | 'LINEAR' | 'FIXED';
@@ -143,9 +146,9 @@ export interface LiveOptions<Row> {
   /** Name of the live rule. Default: `default`; with `load`, changes of all rules are applied. */
   rule?: string;
   /**
-   * Returns all current rows, instead of the rows of the live rule. Called at the start, and when notifications were
-   * lost or incomplete. Retried when it fails. A plain array, without a snapshot, is compared with notifications by
-   * time.
+   * Loads all current rows instead of the live rule. The list calls it at the start and after lost or incomplete
+   * notifications, and calls it again if it fails. If it returns only an array, without a snapshot, the list compares
+   * commit times to find the changes that the rows do not contain yet.
    */
   load?: () => Loaded<Row> | Row[] | Promise<Loaded<Row> | Row[]>;
   /**
@@ -161,7 +164,7 @@ export type LiveArguments<Row> = LiveOptions<Row> & ({ load?: undefined } | { ke
 /** `code`: error code of the relay, for example 103 (not addressed, or no such live rule) or 113 (too many rows). */
 export type LiveError = Error & { code?: number | string };
 
-/** Rows that are kept equal to a table; also a Svelte store. */
+/** A list of rows that follows the changes of a table. It is also a Svelte store. */
 export interface LiveRows<Row> {
   /** A new array after each change. */
   readonly rows: Row[];
@@ -169,7 +172,10 @@ export interface LiveRows<Row> {
   readonly loading: boolean;
   /** Error of the last load; undefined after a success. */
   readonly error: LiveError | undefined;
-  /** The listener is called immediately and after changes, at most once per tick. Returns a function that removes it. */
+  /**
+   * Calls the listener immediately, then after changes, at most once per tick. Returns a function that removes the
+   * listener.
+   */
   subscribe(listener: (rows: Row[]) => void): () => void;
   /** Loads the rows now. */
   reload(): Promise<void>;
