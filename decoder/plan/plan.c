@@ -56,7 +56,7 @@ source_open(struct source *source, Oid relid, Relation decoded)
     source->relid = relid;
     source->relation = RelationIdGetRelation(relid);
     if (!RelationIsValid(source->relation))
-        elog(ERROR, "could not open relation %u", relid);
+        elog(ERROR, "could not open relation with OID %u", relid);
     source->schema = get_namespace_name(RelationGetNamespace(source->relation));
     desc = RelationGetDescr(source->relation);
     source->map = palloc(sizeof(int) * Max(desc->natts, 1));
