@@ -9,7 +9,7 @@
 int cli_token(int argc, char **argv);
 
 /*
- * `clairon errors list|redrive|drop` and `clairon trace ID`. Return the exit code: 0, 1 if the
+ * `clairon errors list|redrive|drop` and `clairon trace ID`. Return the exit status: 0, 1 if the
  * command failed for an id or the store failed, 2 for wrong usage.
  */
 int cli_errors(int argc, char **argv);

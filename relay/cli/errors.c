@@ -330,7 +330,7 @@ check_limits(const struct errors_request *request, struct entry_id *ret_since, l
     return 0;
 }
 
-/* Returns 0, or an exit code after printing the error. */
+/* Returns 0, or an exit status after printing the error. */
 static int
 check_request(const struct errors_request *request)
 {

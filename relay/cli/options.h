@@ -8,7 +8,7 @@
 #include "base/config.h"
 #include "store/direct.h"
 
-#define CLI_USAGE_ERROR 2 /* exit code: wrong usage, or an invalid setting */
+#define CLI_USAGE_ERROR 2 /* exit status: wrong usage, or an invalid setting */
 
 struct cli_option {
     const char *name;   /* "--user" */
@@ -34,7 +34,7 @@ MUST_CHECK enum rc cli_settings_load(struct config *ret_config, const char *path
 
 /*
  * Loads the settings and connects to the store. Returns NULL after printing the error; *ret_code is
- * then the exit code. In both cases the caller frees the connection, then the settings.
+ * then the exit status. In both cases the caller frees the connection, then the settings.
  */
 struct direct *cli_store_open(const char *command, const char *path, int argc, char **argv,
                               struct config *ret_config, int *ret_code);
@@ -48,7 +48,7 @@ int cli_usage_error(const char *command, const char *what, const char *about);
  */
 int cli_settings_error(const char *command, const char *path, const char *error);
 
-/* Returns the exit code: 1 if the text could not be printed. */
+/* Returns the exit status: 1 if the text could not be printed. */
 int cli_print(const char *text);
 
 /* Prints untrusted text, such as a name. Control characters become ? or a blank. */

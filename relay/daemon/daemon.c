@@ -103,7 +103,8 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
 
     (void)events;
     if (is_second_stop(relay, signal->signum)) {
-        log_warn("relay", "second signal, stopping immediately", LOG_INT("signal", signal->signum));
+        log_warn("relay", "second signal received, stopping immediately",
+                 LOG_INT("signal", signal->signum));
         ev_break(loop, EVBREAK_ALL);
     }
     if (relay->is_draining)
@@ -332,7 +333,7 @@ close_modules(struct relay *relay)
     hub_free(relay->hub);
 }
 
-/* From now on, a signal must not change the exit code. */
+/* From now on, a signal must not change the exit status. */
 static void
 block_signals(void)
 {

@@ -19,16 +19,15 @@
  * are absent if no role or setting requires them. `supervisor`: the parent of several workers,
  * which sends SIGINT for an immediate stop; 0: none. *is_push_off is the requested state of the
  * kill switch, which supervisor and workers share. The caller may have blocked signals; this
- * function unblocks them. Returns the exit code.
+ * function unblocks them. Returns the exit status.
  */
 int relay_run(struct config *config, struct stats *stats, struct gate_sockets sockets,
               pid_t supervisor, bool *is_push_off);
 
 /*
- * Runs config->gate.workers processes that share the listening socket; the first process runs the
- * feed. A worker that dies is restarted. If a worker fails at its first start, or the store belongs
- * to another database or slot, all workers are stopped. Returns the exit code after all have
- * exited.
+ * Runs config->gate.workers processes that share the listening socket; the first runs the feed.
+ * A worker that dies is restarted. If a worker fails at its first start, or the store belongs to
+ * another database or slot, all workers are stopped. Returns the exit status after all have exited.
  */
 int workers_run(struct config *config);
 

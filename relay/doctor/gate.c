@@ -191,11 +191,10 @@ check_ready(struct gate_probe *probe, struct findings *findings)
     int status;
 
     if (!exchange(probe, "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")) {
-        findings_warn(
-            findings, GATE, "relay",
-            "Start it: systemctl start clairon-relay; if it uses another configuration file, "
-            "pass that file with -c",
-            "no relay found at %s: %s", listen, probe->reason);
+        findings_warn(findings, GATE, "relay",
+                      "Start the relay: systemctl start clairon-relay; if it uses another "
+                      "configuration file, pass that file with -c",
+                      "no relay found at %s: %s", listen, probe->reason);
         return false;
     }
     status = read_ready(probe, feed, store);

@@ -344,7 +344,7 @@ hub_close(struct hub *hub)
     turn_stop(hub);
     acks = hub->acks.queued.count + hub->acks.sent.count + hub->acks.waiting.count;
     if (acks > 0)
-        log_info("hub", "acks not stored: their notifications remain pending",
+        log_info("hub", "could not store acks: their notifications remain pending",
                  LOG_UINT("count", acks));
 }
 

@@ -78,8 +78,8 @@ static const struct hint hints[] = {
     {NULL, "connection slots are reserved", "raise max_connections"},
     {NULL, "exceeds max_wal_senders", "raise max_wal_senders"},
     {NULL, "FATAL:  role \"",
-     "user in [feed] conninfo must name the relay's role: on the primary CREATE ROLE relay LOGIN "
-     "REPLICATION PASSWORD '...' IN ROLE clairon_relay"},
+     "user in [feed] conninfo must name the relay's role: on the primary, run CREATE ROLE relay "
+     "LOGIN REPLICATION PASSWORD '...' IN ROLE clairon_relay"},
     {NULL, "FATAL:  database \"", "dbname in [feed] conninfo must name the database of the rules"},
     {NULL, "pg_hba.conf", "allow the relay's role to connect to this database in pg_hba.conf"},
     {"53400", "replication slots", "raise max_replication_slots or drop an unused slot"},

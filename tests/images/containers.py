@@ -103,7 +103,7 @@ class Service:
         return done.returncode, done.stdout.strip()
 
     def stop(self):
-        """Stops it with its stop signal; returns the exit code."""
+        """Stops it with its stop signal; returns the exit status."""
         if self.process is None or self.process.poll() is not None:
             return None
         name = self.settings.get("stop_signal", "SIGTERM")

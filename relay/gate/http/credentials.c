@@ -160,9 +160,9 @@ hint_of(const struct gate *gate, const char *error)
     if (gate->config->auth.public_key_file != NULL)
         return "sign tokens with the private key of auth.public_key_file";
     if (gate->config->auth.hs256_secret_file != NULL)
-        return "the HS256 key is the text of auth.hs256_secret_file without its final newline, "
+        return "the HS256 key is the content of auth.hs256_secret_file without its final newline, "
                "not decoded";
-    return "the HS256 key is the text of auth.hs256_secret, not decoded";
+    return "the HS256 key is the value of auth.hs256_secret, not decoded";
 }
 
 void

@@ -120,7 +120,7 @@ gate_conn_reply_close(struct gate_conn *conn, int code)
     if (conn->state >= GATE_CONN_CLOSING)
         return;
     conn->close_code = code;
-    log_debug("gate", "client closes the connection", LOG_INT("code", code), LOG_CONN(conn));
+    log_debug("gate", "client closed the connection", LOG_INT("code", code), LOG_CONN(conn));
     gate_conn_set_state(conn, GATE_CONN_CLOSING);
     buffer_free(&conn->in);
     conn_want_write(conn);

@@ -43,5 +43,5 @@ store_set_topic_prefix(struct store *store, const char *prefix)
     argument(&arguments, prefix);
     if (link_send(store->shards[0].link, on_stored, &store->shards[0], (int)arguments.argc,
                   arguments.argv, arguments.lens) != RC_OK)
-        log_debug("store", "topic prefix not stored: the feed retries at its next start");
+        log_debug("store", "could not store the topic prefix: the feed retries at its next start");
 }

@@ -31,7 +31,7 @@ unlike($out, qr/of 0 MB|\b1 (?:rules|days|replicas|fsyncs)\b/, 'no line has a li
 like($out, qr/^ok +store +memory: \d+ MB used, no limit$/m, 'a store without a memory limit is reported as unlimited');
 unlike($out, qr/\e/, 'output to a pipe has no colors');
 
-# A warning causes exit code 0 and is included in the summary, --quiet output and JSON.
+# A warning causes exit status 0 and is included in the summary, --quiet output and JSON.
 sub slot_limit { my ($value) = @_; sql("ALTER SYSTEM SET max_slot_wal_keep_size = '$value'"); $pg->reload;
     wait_until('the setting is in effect', sub { sql('SHOW max_slot_wal_keep_size') eq $value }); return }
 slot_limit('-1');

@@ -112,7 +112,7 @@ my @connections = map { user("stay$_") } 1 .. 3;
 my $mark = $relay->log_mark;
 kill $_ => $relay->pid for qw(STOP TERM INT CONT);
 is($relay->wait_end, 0, 'a second signal ends the relay');
-like($relay->log_text($mark), qr/draining connections" count=3.*second signal, stopping immediately/s, 'the second signal ends the relay immediately');
+like($relay->log_text($mark), qr/draining connections" count=3.*second signal received, stopping immediately/s, 'the second signal ends the relay immediately');
 unlike($relay->log_text($mark), qr/drain finished/, 'the second signal skips the drain');
 $relay->configure('gate.drain' => '2s');
 

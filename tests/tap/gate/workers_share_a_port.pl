@@ -128,7 +128,7 @@ kill TERM => $relay->pid;
 $relay->wait_for_log(qr/(?:signal received, draining.*){3}/s, from => $mark);
 kill INT => $relay->pid;
 is($relay->wait_end, 0, 'a second signal ends the relay');
-like($relay->log_text($mark), qr/second signal, stopping immediately/, 'the second signal ends the relay immediately');
+like($relay->log_text($mark), qr/second signal received, stopping immediately/, 'the second signal ends the relay immediately');
 
 # The supervisor is killed during a POST /v1/push, before it is notified: the process that adopts the workers must not
 # receive a signal. In this test, the test process adopts the workers by prctl(PR_SET_CHILD_SUBREAPER).

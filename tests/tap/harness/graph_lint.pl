@@ -33,7 +33,7 @@ sub compile
     return;
 }
 
-# Returns the exit code and the output of the lint in the tree, with this allow-list.
+# Returns the exit status and the output of the lint in the tree, with this allow-list.
 sub lint
 {
     my ($allowed, @arguments) = @_;

@@ -21,7 +21,7 @@ sub write_text
     return;
 }
 
-# Returns the exit code and the output of the lint, with this content in docs/ARCHITECTURE.md.
+# Returns the exit status and the output of the lint, with this content in docs/ARCHITECTURE.md.
 sub lint
 {
     my ($text) = @_;

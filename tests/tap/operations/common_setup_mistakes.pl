@@ -23,7 +23,7 @@ like($listed->log_text, qr/origin not allowed" origin="?http:\/\/other\.example"
 # The token is signed with a wrong key, or has an invalid claim.
 my $wrong = token(sub => 'u1', secret => "$Clairon::Test::SECRET\n");
 is(request($relay, GET => '/v1/poll', Authorization => "Bearer $wrong")->{status}, 401, 'a token signed with the key\'s trailing newline is rejected') for 1 .. 5;
-like($relay->log_text, qr/level=info .*token rejected" path="?\/v1\/poll"? error=".*invalid signature".*hint="the HS256 key is the text of auth\.hs256_secret_file without its final newline/, 'the log explains that the key is used without its newline');
+like($relay->log_text, qr/level=info .*token rejected" path="?\/v1\/poll"? error=".*invalid signature".*hint="the HS256 key is the content of auth\.hs256_secret_file without its final newline/, 'the log explains that the key is used without its newline');
 is(count_lines($relay, 'token rejected'), 1, 'the message about the newline is logged once');
 unlike($relay->log_text, qr/\Q$wrong\E|\Q$Clairon::Test::SECRET\E/, 'the log contains neither token nor key');
 unlike(request($relay, GET => '/v1/poll', Authorization => "Bearer $wrong")->{body}, qr/newline|secret/, 'the response does not mention the key');

@@ -75,7 +75,7 @@ my @nodes = map { node($_) } 0 .. NODES - 1;
 
 sub start { for my $i (@_) { $nodes[$i]{command} = [ 'env', environment($i), 'sh', "$folder/scripts/start.sh" ]; $nodes[$i]->start } return }
 
-# Returns the exit code of a script, run as by Kubernetes in the pod of that node.
+# Returns the exit status of a script, run as by Kubernetes in the pod of that node.
 sub run { my ($i, $script) = @_; return PostgreSQL::Test::Utils::system_log('env', environment($i), 'sh', "$folder/scripts/$script") >> 8 }
 
 sub cli

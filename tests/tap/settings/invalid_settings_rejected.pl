@@ -26,7 +26,7 @@ sub write_text
     return;
 }
 
-# Runs `clairon @$arguments` with these variables; returns the exit code, stdout and stderr.
+# Runs `clairon @$arguments` with these variables; returns the exit status, stdout and stderr.
 sub clairon
 {
     my ($arguments, %variables) = @_;

@@ -22,7 +22,7 @@ static const struct cli_option options[] = {
     {"--json", NULL, &json},
 };
 
-/* Returns the exit code; `left` receives the remaining arguments, each followed by a space. */
+/* Returns the exit status; `left` receives the remaining arguments, each followed by a space. */
 static int
 parse(int argc, char **argv, char left[64])
 {

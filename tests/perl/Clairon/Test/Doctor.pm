@@ -13,10 +13,10 @@ our @EXPORT_OK = qw(doctor failed_checks finds warns repaired);
 # The relay with the checked settings; a test sets it.
 our $relay;
 
-# Returns the command's exit code, stdout and stderr.
+# Returns the command's exit status, stdout and stderr.
 sub doctor { return $relay->run('doctor', @_) }
 
-# Returns the failed checks by area and name, and asserts that exit code and count agree with them.
+# Returns the failed checks by area and name, and asserts that exit status and count agree with them.
 sub failed_checks
 {
     my ($code, $out, $err) = doctor('--json', @_);
@@ -24,7 +24,7 @@ sub failed_checks
     my %wrong = map { ("$_->{area}: $_->{check}" => $_) } grep { !$_->{ok} } @{ $report->{checks} };
     my $count = grep { !$_->{ok} } @{ $report->{checks} };
     is_deeply([ $code, $report->{errors}, $report->{ok} ? 1 : 0 ], [ $count ? 1 : 0, $count, $count ? 0 : 1 ],
-        'exit code and count agree with the checks');
+        'exit status and count agree with the checks');
     return \%wrong;
 }
 

@@ -66,7 +66,7 @@ sub configure
     return;
 }
 
-# run('errors', 'list'): runs that clairon command with the same settings. Returns its exit code (-1: killed by a
+# run('errors', 'list'): runs that clairon command with the same settings. Returns its exit status (-1: killed by a
 # signal), stdout and stderr.
 sub run
 {
