@@ -232,7 +232,7 @@ CREATE FUNCTION clairon.doctor_extension()
     UNION ALL
     SELECT 'table clairon.rule', 'user_catalog_table=true' = ANY (reloptions) AND toasted.columns IS NULL,
            coalesce('may be toasted: ' || toasted.columns, array_to_string(reloptions, ', '),
-                    'it is not a user catalog table'),
+                    'not a user catalog table'),
            concat_ws(' ', 'Slots fail if the decoder cannot read the table: ALTER TABLE clairon.rule SET '
                      '(user_catalog_table = true);',
                      (SELECT string_agg(format('ALTER TABLE clairon.rule ALTER %I SET STORAGE PLAIN;',
@@ -245,9 +245,9 @@ CREATE FUNCTION clairon.doctor_extension()
     WHERE oid = 'clairon.rule'::regclass
     UNION ALL
     SELECT 'table clairon.member', relpersistence = 'p' AND has_identity,
-           CASE WHEN relpersistence <> 'p' THEN 'it is unlogged: memberships are not in the WAL'
+           CASE WHEN relpersistence <> 'p' THEN 'unlogged: memberships are not in the WAL'
                 WHEN NOT has_identity THEN 'removed members are not in the WAL and still receive notifications'
-                ELSE 'its changes are in the WAL' END,
+                ELSE 'changes are in the WAL' END,
            'ALTER TABLE clairon.member SET LOGGED, REPLICA IDENTITY FULL; then stop the relay, '
            'SELECT pg_drop_replication_slot(..), and start the relay, which creates a new slot'
     FROM pg_class
@@ -258,8 +258,8 @@ CREATE FUNCTION clairon.doctor_extension()
     WHERE oid = 'clairon.member'::regclass
     UNION ALL
     SELECT 'table clairon.reload', relpersistence = 'p',
-           CASE WHEN relpersistence = 'p' THEN 'its changes are in the WAL'
-                ELSE 'it is unlogged: clients keep old rows of live rules after DDL' END,
+           CASE WHEN relpersistence = 'p' THEN 'changes are in the WAL'
+                ELSE 'unlogged: clients keep old rows of live rules after DDL' END,
            'ALTER TABLE clairon.reload SET LOGGED;'
     FROM pg_class WHERE oid = 'clairon.reload'::regclass
 $$;
@@ -311,13 +311,13 @@ CREATE FUNCTION clairon.doctor_rules()
     FROM clairon.rule WHERE part = 0
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           'its table no longer exists',
+           'the table no longer exists',
            format('DELETE FROM clairon.rule WHERE relation = %s;', rule.relation::oid)
     FROM clairon.rule
     WHERE part = 0 AND NOT EXISTS (SELECT FROM pg_class WHERE oid = rule.relation)
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           format('%s is unlogged: its changes are not in the WAL', leaf.oid::regclass),
+           format('%s is unlogged: changes are not in the WAL', leaf.oid::regclass),
            format('ALTER TABLE %s SET LOGGED;', leaf.oid::regclass)
     FROM clairon.rule
     CROSS JOIN LATERAL clairon.doctor_leaves(rule.relation) AS tree (relid)
@@ -325,7 +325,7 @@ CREATE FUNCTION clairon.doctor_rules()
     WHERE part = 0 AND leaf.relpersistence = 'u'
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           'its target column was dropped: nothing is sent', 'Set it again with clairon.watch()'
+           'the target column was dropped: nothing is sent', 'Set the rule again with clairon.watch()'
     FROM clairon.rule
     WHERE part = 0 AND EXISTS (SELECT FROM pg_class WHERE oid = relation)
       AND EXISTS (SELECT FROM unnest(target_column || target_columns) AS bound (number)
@@ -334,7 +334,7 @@ CREATE FUNCTION clairon.doctor_rules()
                                     AND attnum = number AND NOT attisdropped))
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           'its emitter column was dropped: nothing is sent', 'Set it again with clairon.watch()'
+           'the emitter column was dropped: nothing is sent', 'Set the rule again with clairon.watch()'
     FROM clairon.rule
     WHERE part = 0 AND emitter_column IS NOT NULL
       AND EXISTS (SELECT FROM pg_class WHERE oid = relation)
@@ -342,24 +342,24 @@ CREATE FUNCTION clairon.doctor_rules()
                       AND attnum = emitter_column AND NOT attisdropped)
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           format('its target column "%s" has type %s: nothing is sent', attname, json),
-           'Change its type to text or text[], or set the rule again with clairon.watch()'
+           format('target column "%s" has type %s: nothing is sent', attname, json),
+           'Change the type of the column to text or text[], or set the rule again with clairon.watch()'
     FROM clairon.rule
     JOIN pg_attribute ON attrelid = relation AND attnum > 0
         AND attnum = ANY (target_column || target_columns) AND NOT attisdropped
     CROSS JOIN LATERAL clairon.json_within(atttypid) AS t (json)
     WHERE part = 0 AND json IS NOT NULL
     UNION ALL
-    SELECT format('rule %s on %s', name, relation), false, 'its only_when is ' || only_when,
-           'An object in it was renamed, changed or dropped. Set the rule again with clairon.watch()'
+    SELECT format('rule %s on %s', name, relation), false, 'only_when is ' || only_when,
+           'An object in the condition was renamed, changed or dropped. Set the rule again with clairon.watch()'
     FROM clairon.rules WHERE only_when LIKE '%(denies: %)'
     UNION ALL
     SELECT format('key of %s', leaf.oid::regclass), false,
            CASE leaf.relreplident
                 WHEN 'd' THEN CASE WHEN EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisprimary)
-                                   THEN 'its primary key is deferrable' ELSE 'it has no primary key' END
-                WHEN 'i' THEN 'the index of its replica identity was dropped'
-                ELSE 'its replica identity is nothing' END
+                                   THEN 'the primary key is deferrable' ELSE 'no primary key' END
+                WHEN 'i' THEN 'the index of the replica identity was dropped'
+                ELSE 'the replica identity is nothing' END
            || ': updates and deletes do not identify the row',
            CASE WHEN EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisprimary) THEN ''
                 ELSE format('ALTER TABLE %s ADD PRIMARY KEY (..), or ', leaf.oid::regclass) END
@@ -391,14 +391,14 @@ CREATE FUNCTION clairon.doctor_rules()
     UNION ALL
     -- Finds changes of the key, the replica identity or the child tables since the rule was set.
     SELECT format('live rule %s on %s', rule.name, rule.relation), false,
-           'lists of its rows may become stale: ' || faults.fault, rtrim(faults.hint, '.')
+           'lists of the rows may become stale: ' || faults.fault, rtrim(faults.hint, '.')
     FROM clairon.rule
     JOIN pg_class AS class ON class.oid = rule.relation
     CROSS JOIN LATERAL clairon.live_faults(rule.relation, rule.name) AS faults
     WHERE part = 0 AND rule.live
     UNION ALL
     SELECT format('live rule %s on %s', rule.name, rule.relation), false,
-           format('its rows cannot be read: owner %s lacks privileges', quote_ident(owner.rolname)),
+           format('the rows cannot be read: owner %s lacks privileges', quote_ident(owner.rolname)),
            format('GRANT USAGE ON SCHEMA %I TO %I; GRANT SELECT ON %s TO %2$I;', nspname,
                   owner.rolname, rule.relation)
     FROM clairon.rule
@@ -417,7 +417,7 @@ CREATE FUNCTION clairon.doctor_rules()
     WHERE part = 0 AND conflict IS NOT NULL
     UNION ALL
     SELECT format('live rule %s on %s', rule.name, rule.relation), false,
-           'its rows cannot be read: ' || leaf.fault, rtrim(leaf.hint, '.')
+           'the rows cannot be read: ' || leaf.fault, rtrim(leaf.hint, '.')
     FROM clairon.rule
     CROSS JOIN LATERAL clairon.live_foreign_leaves(rule.relation) AS leaf
     WHERE part = 0 AND rule.live
@@ -438,7 +438,7 @@ CREATE FUNCTION clairon.doctor_rules()
     -- The owner may have lost membership, or the table may have a new owner.
     SELECT format('privileges of rule %s on %s', rule.name, rule.relation), false,
            format('owner %s is not a member of clairon_app', owner.rolname),
-           format('Remove it: SELECT clairon.unwatch(%L, %L); or allow it: GRANT clairon_app '
+           format('Remove the rule: SELECT clairon.unwatch(%L, %L); or allow it: GRANT clairon_app '
                   'TO %I;', rule.relation, rule.name, owner.rolname)
     FROM clairon.rule
     JOIN pg_class AS class ON class.oid = rule.relation

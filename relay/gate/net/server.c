@@ -157,7 +157,7 @@ open_vhost(struct gate *gate, char *reason, size_t size)
     gate->server->vhost = lws_create_vhost(gate->server->context, &info);
     if (gate->server->vhost != NULL)
         return RC_OK;
-    snprintf(reason, size, "invalid certificate or key");
+    snprintf(reason, size, "could not load gate.tls_cert or gate.tls_key");
     return RC_IO;
 }
 
