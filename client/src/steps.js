@@ -1,7 +1,7 @@
 // steps.js: shows the changes of a transaction together.
 
 const HOLD_MS = 5;
-const BURST_CHANGES = 16; // more no longer fit into the first packets of a connection
+const BURST_CHANGES = 16; // more exceed the initial congestion window of a connection
 const BURST_HOLD_MS = 200;
 
 /**

@@ -304,10 +304,10 @@ test('late timers delay a transaction only once', async (t) => {
   const { tick, socket, states } = await loaded(t, '10:10:', []);
   states.length = 0;
   socket.sends(create(10, { id: 1 }));
-  for (const shown of [0, 1]) {
+  for (const count of [0, 1]) {
     tick.block(10 * HOLD_MS);
     tick(0);
-    assert.equal(states.length, shown);
+    assert.equal(states.length, count);
   }
 });
 
