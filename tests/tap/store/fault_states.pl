@@ -11,8 +11,7 @@ my $pg = Clairon::Test::postgresql('main', conf => "wal_sender_timeout = 2s\n");
 $pg->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner')});
-my $store = Clairon::Test::store(fsync => 'always',
-    options => [ '--loading-process-events-interval-bytes', 1024 ]);
+my $store = Clairon::Test::store(fsync => 'always', options => [ '--rdbcompression', 'no' ]);
 my $proxy = Clairon::Test::proxy($store->{socket});    # this relay uses TCP
 my $relay = Clairon::Test::relay($pg, $store, conf => {
     'store.url' => $proxy->url('redis'),
@@ -95,8 +94,8 @@ check_survives('still', qr/component=store(?:-\d)? level.*reply timed out/,
 
 check_survives('restarted, with a slow load', qr/store is loading its dataset/,
     sub {
-        # The server pauses after loading each of these unrelated keys.
-        $store->execute('EVAL', q{for i = 1, 1500 do redis.call('SET', 'other:' .. i, 'x') end}, 0);
+        # The server pauses after loading each of these unrelated keys, and replies to clients after every 2 MB.
+        $store->execute('EVAL', q{for i = 1, 1500 do redis.call('SET', 'other:' .. i, string.rep('x', 8192)) end}, 0);
         $store->execute('BGREWRITEAOF');
         wait_until('the file is rewritten', sub {
             my $info = $store->execute('INFO', 'persistence');
