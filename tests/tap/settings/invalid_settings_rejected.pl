@@ -226,7 +226,7 @@ for my $nth ([ 0, ':7: [gates] is not a section' ], [ 1, ':10: [gate] ping must 
 write_text($file, "[gate]\ntls_cert = $folder/none\n[delivery]\nbackoff_base = 1m\nbackoff_cap = 1s\n");
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check' ]);
 is(scalar(() = $err =~ /\n/g), 4, 'each conflicting setting has a line') or diag($err);
-like($err, qr/missing key \[feed\] conninfo.*backoff_cap must not be less.*missing key \[gate\] tls_key.*missing key \[auth\]/s, 'each conflicting setting is reported');
+like($err, qr/missing setting \[feed\] conninfo.*backoff_cap must not be less.*missing setting \[gate\] tls_key.*missing setting \[auth\]/s, 'each conflicting setting is reported');
 
 # One run reports errors of syntax, values, missing settings, referenced files, and files that OpenSSL rejects.
 write_text($file, join "\n", '[feed', 'conninfo = dbname=x', '[gate]', 'ping', "tls_cert = $cert", "tls_key = $folder/short", 'drain = x', '[auth]', "hs256_secret_file = $folder/none", '');

@@ -22,7 +22,7 @@ wait_until('the first row is stored', sub { $store->entries == 1 });
 
 sub command { return '*' . @_ . "\r\n" . join '', map { '$' . length . "\r\n$_\r\n" } @_ }
 
-# While the store is stopped, the relay fills its send queue, and the test queues the commands that set and clear the
+# While the store is stopped, the relay fills its outbound queue to the store, and the test queues the commands that set and clear the
 # memory limit.
 sub reject_one_batch
 {
