@@ -356,6 +356,26 @@ test_the_replay_buffer_evicts_each_shard(void **state)
     close_replay_buffer(buffer);
 }
 
+/* A shard that is read from entry 50 on, while the buffer contains its earlier entry 20. */
+static void
+test_the_replay_buffer_contains_only_the_newer_entries_of_a_shard_read_later(void **state)
+{
+    struct replay_buffer *buffer = open_replay_buffer(3, 10);
+
+    (void)state;
+    add(buffer, 1, 20);
+    add(buffer, 0, 21);
+    replay_buffer_begin(buffer, 1, id(50, 0));
+    assert_true(cursor_equal(replay_buffer_base(buffer, 1), at(21, 50)));
+    assert_false(replay_buffer_follows(buffer, 1, at(21, 49)));
+    assert_false(replay_buffer_follows(buffer, 1, at(20, 50)));
+    assert_true(replay_buffer_covers(buffer, 1, at(21, 50)));
+    add(buffer, 1, 51);
+    assert_string_equal(follow(buffer, 1, at(21, 50)), "1:51 ");
+    assert_true(replay_buffer_follows(buffer, 2, at(10, 10)));
+    close_replay_buffer(buffer);
+}
+
 int
 main(void)
 {
@@ -371,6 +391,8 @@ main(void)
         cmocka_unit_test(test_the_replay_buffer_is_bounded),
         cmocka_unit_test(test_the_replay_buffer_merges_shards),
         cmocka_unit_test(test_the_replay_buffer_evicts_each_shard),
+        cmocka_unit_test(
+            test_the_replay_buffer_contains_only_the_newer_entries_of_a_shard_read_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
