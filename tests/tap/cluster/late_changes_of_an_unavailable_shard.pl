@@ -1,6 +1,6 @@
 # Tests row changes that arrive late because the node of their shard was unavailable: a change that arrives after a
-# newer change of the same row has `attempts` above 0, both on the connection that received the newer change and after a
-# reconnect.
+# newer change of the same row has `attempts` above 0: on the connection that received the newer change, after a
+# reconnect, and on another relay, which has read none of the changes before.
 use strict;
 use warnings;
 
@@ -98,6 +98,12 @@ my $again = $relay->client($away, pos => $pos);
 ok($again->wait_for('connected')->{resumed}, 'the client resumes');
 wait_versions('after the reconnect', $again, $id, 1, 2);
 is_deeply(unmarked($client, $again), [], 'late changes are marked as retries after a reconnect');
+
+my $gate = Clairon::Test::relay(undef, $cluster, roles => 'gate', conf => { 'store.min_replicas' => 0, 'gate.ping' => '1h' });
+my $elsewhere = $gate->client($away, pos => $pos);
+ok($elsewhere->wait_for('connected')->{resumed}, 'the client resumes at another relay');
+wait_versions('at another relay', $elsewhere, $id, 1, 2);
+is_deeply(unmarked($client, $elsewhere), [], 'late changes are marked as retries by another relay');
 
 $id = change_row();
 wait_versions('the end', $again, $id, 1, 2, 3);
