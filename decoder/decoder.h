@@ -17,15 +17,15 @@ struct decoder {
     struct options options;
     struct encode_settings settings;
     MemoryContext context;           /* deleted with the decoder */
-    MemoryContextCallback on_delete; /* when `context` is deleted */
+    MemoryContextCallback on_delete; /* called when `context` is deleted */
     MemoryContext change_context;    /* reset for each change */
-    MemoryContext rules_context;     /* of `rules` */
-    MemoryContext spare_context;     /* for the next `rules` */
+    MemoryContext rules_context;     /* contains `rules` */
+    MemoryContext spare_context;     /* will contain the next `rules` */
     HTAB *relations;
     struct relation_entry *last_entry; /* result of the last lookup, or NULL */
     struct rule_set *rules;
-    struct sandbox *sandbox;     /* of conditions */
-    struct snapshot_stamp stamp; /* of the snapshot in which `rules` was read */
+    struct sandbox *sandbox;     /* evaluates conditions */
+    struct snapshot_stamp stamp; /* the snapshot in which `rules` was read */
     uint64 system_identifier;
     int guc_level;  /* 0: settings apply to the whole session */
     HTAB *warnings; /* counters of warning_throttle.c */
@@ -35,11 +35,11 @@ struct decoder {
         struct throttled_warning *throttled_warning;
     } last_warning;
     struct spooler *spooler;
-    struct spool *spool; /* of the streamed transaction; NULL: decoding at the commit */
+    struct spool *spool; /* spool of the streamed transaction; NULL: decoding at the commit */
 
-    /* of the transaction being decoded */
-    int repeats;          /* of idempotency keys */
-    uint64 change_number; /* with a spool: since its last record */
+    /* State of the transaction being decoded. */
+    int repeats;          /* number of repeated idempotency keys */
+    uint64 change_number; /* number of changes; with a spool, since the last record */
     uint64 skipped;       /* changes since the last write or progress message */
     uint64 seeds[2];
     uint64 xid; /* 64-bit id of the top-level transaction */
@@ -52,7 +52,7 @@ struct decoder {
     bool write_open;
     XLogPageReadCB read_page; /* the server's page reader */
     bool buffers_frames;      /* frames are buffered across transactions */
-    TimeLineID timeline;      /* of the server, at the start of the stream */
+    TimeLineID timeline;      /* the server's timeline when the stream started */
 };
 
 #endif

@@ -149,7 +149,7 @@ read_exclude_tables(struct options *options, const char *value)
     options->exclude_tables = read_patterns("exclude_tables", value);
 }
 
-/* In the order of the hint. */
+/* In the same order as in the hint. */
 static const struct option_kind kinds[] = {
     {"condition_timeout", read_condition_timeout},
     {"exclude_tables", read_exclude_tables},

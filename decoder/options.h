@@ -10,7 +10,7 @@ struct options {
     bool framed;
     bool numeric_as_number;
     bool pretty;
-    bool streaming;       /* of large transactions before their commit */
+    bool streaming;       /* streams large transactions before their commit */
     char *topic_prefix;   /* in the server's encoding; "" for none */
     List *include_tables; /* of struct table_pattern */
     List *exclude_tables;

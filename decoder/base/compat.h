@@ -6,10 +6,10 @@
 
 #include "replication/reorderbuffer.h"
 #if PG_VERSION_NUM >= 160000
-#include "varatt.h" /* postgres.h has its macros in 15 */
+#include "varatt.h" /* in 15, postgres.h contains the macros of varatt.h */
 #endif
 
-/* The tuples of a change, or NULL. Before 17 they are members of a buffer struct. */
+/* The tuples of a change, or NULL. Before 17 the tuples are members of a buffer struct. */
 static inline HeapTuple
 compat_old_tuple(const ReorderBufferChange *change)
 {

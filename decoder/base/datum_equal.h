@@ -5,8 +5,8 @@
 #include "postgres.h"
 
 /*
- * True when two varlena values have the same bytes. One of them is compressed, or is an indirect
- * pointer from the reorder buffer; neither is an on-disk TOAST pointer.
+ * True when two varlena values have the same bytes. At least one value is compressed, or is an
+ * indirect pointer from the reorder buffer; neither value is an on-disk TOAST pointer.
  */
 extern bool datum_equal_packed(Datum a, Datum b);
 

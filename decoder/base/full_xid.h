@@ -8,7 +8,7 @@
 
 /*
  * The 64-bit form of an id, as pg_current_xact_id() returns it. `next` is the next id that will be
- * assigned, from ReadNextFullTransactionId(). It must be less than 2^31 ahead of the id.
+ * assigned, from ReadNextFullTransactionId(). `next` must be less than 2^31 ahead of the id.
  */
 static inline uint64
 full_xid(TransactionId xid, FullTransactionId next)

@@ -10,16 +10,16 @@
 #include "postgres.h"
 
 /*
- * Runs work(arg) in a subtransaction, within a transaction. Returns false when it raised an error;
- * *ret_reason is then its message and detail, in the current memory context. Errors that report a
- * shutdown or a lack of resources are re-thrown: a later attempt may succeed. Restores memory
- * context and resource owner in both cases.
+ * Runs work(arg) in a subtransaction, within a transaction. Returns false when work() raised an
+ * error; *ret_reason is then the error's message and detail, in the current memory context. Errors
+ * that report a shutdown or a lack of resources are re-thrown: a later attempt may succeed.
+ * Restores memory context and resource owner in both cases.
  */
 extern bool guard_run(void (*work)(void *arg), void *arg, char **ret_reason);
 
 /*
- * As guard_run, but cheap: without a subtransaction. For work whose errors leave no resources, or
- * only resources of the decoded transaction, which always aborts.
+ * Like guard_run, but cheaper, because it starts no subtransaction. Use it only for work whose
+ * errors leak no resources, or only resources of the decoded transaction, which always aborts.
  */
 extern bool guard_try(void (*work)(void *arg), void *arg, char **ret_reason);
 

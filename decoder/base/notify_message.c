@@ -128,7 +128,7 @@ message_build(StringInfo out, const struct message *message, TransactionId xid,
     pfree(bytes.data);
 }
 
-/* In constant time: the duration must not depend on the number of correct bytes in a guess. */
+/* Constant time: the duration must not depend on the number of correct bytes in a guess. */
 static bool
 mac_equal(const uint8 *a, const uint8 *b)
 {
@@ -139,7 +139,7 @@ mac_equal(const uint8 *a, const uint8 *b)
     return difference == 0;
 }
 
-/* The signed bytes are from message_build. pq_getmsg* raise an error past the end. */
+/* message_build wrote the signed bytes. pq_getmsg* raise an error past the end. */
 static void
 parse_signed(struct message *message, StringInfo in)
 {

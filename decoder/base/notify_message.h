@@ -48,7 +48,7 @@
 /* An empty message for each repeated key. It only increments a counter, so it is not signed. */
 #define MESSAGE_REPEAT_PREFIX "clairon.repeat"
 #define MESSAGE_VERSION 1
-#define MESSAGE_VERSION_TRACED 2 /* an older plugin must reject it */
+#define MESSAGE_VERSION_TRACED 2 /* older plugins must reject these messages */
 #define MESSAGE_VERSION_TIMED 3  /* optional */
 #define MESSAGE_MAC_AT 1
 #define MESSAGE_MAC_BYTES 16
@@ -85,8 +85,8 @@ extern void message_build(StringInfo out, const struct message *message, Transac
                           const uint8 secret[SECRET_BYTES]);
 
 /*
- * Decodes the content of a logical message, in the current memory context if necessary. NULL when
- * it is not base64, and not the binary form of an older version.
+ * Decodes the content of a logical message, in the current memory context if necessary. Returns
+ * NULL when the content is neither base64 nor the binary form of an older version.
  */
 extern const char *message_unpack(const char *content, Size size, Size *ret_size);
 
@@ -97,7 +97,7 @@ extern const char *message_unpack(const char *content, Size size, Size *ret_size
 extern bool message_parse(struct message *ret_message, const char *bytes, Size size,
                           TransactionId xid, const uint8 secret[SECRET_BYTES]);
 
-/* As message_parse, for a message that it has verified before. */
+/* Like message_parse, for a message that message_parse has already verified. */
 extern void message_read(struct message *ret_message, const char *bytes, Size size);
 
 #endif

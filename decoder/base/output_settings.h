@@ -7,7 +7,7 @@
 #include "utils/guc.h"
 
 /*
- * Sets them to constants: the output must not depend on the session or the database. With
+ * Sets these settings to constants: the output must not depend on the session or the database. With
  * GUC_ACTION_SAVE the caller has called NewGUCNestLevel(), and AtEOXact_GUC() restores them.
  */
 extern void output_settings_fix(GucAction action);

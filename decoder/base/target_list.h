@@ -10,7 +10,7 @@
 /* The largest number of targets of one notification. */
 #define TARGETS_MAX 100000
 
-/* A larger column value is rejected before it is detoasted: it exceeds a limit in any case. */
+/* A larger column value exceeds a limit in any case, so it is rejected before it is detoasted. */
 #define TARGETS_RAW_BYTES_MAX (32 * 1024 * 1024)
 
 struct target_list {

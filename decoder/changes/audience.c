@@ -123,7 +123,7 @@ targets_of_value(struct encoder *encoder, Datum value)
 {
     struct target_list *list;
 
-    /* Reject it before it is detoasted. */
+    /* Rejects a large value before it is detoasted. */
     if (encode_raw_size(encoder, value) > TARGETS_RAW_BYTES_MAX) {
         list = list_new(0);
         list->too_many = true;

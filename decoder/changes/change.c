@@ -126,7 +126,7 @@ targets_equal(const struct row_change *change, const struct plan *plan)
     return true;
 }
 
-/* A user in several groups may lose a row in one of them and still be addressed by another. */
+/* A user in several groups may lose a row in one group and still be addressed by another group. */
 static bool
 has_live_groups(const struct rule *rule)
 {
@@ -158,7 +158,7 @@ update_column_targets(const struct row_change *change, const struct plan *plan, 
     }
     if (!audience_read_targets(change->decoder, plan, change->old, &lost))
         return;
-    /* The delete is sent first: a user in two groups may lose the row in only one of them. */
+    /* The delete is sent first: a user in two groups may lose the row in only one group. */
     losers = audience_difference(lost, gained);
     send_notification(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS, losers);
     if (touched || (losers->count > 0 && has_live_groups(plan->rule)))
@@ -253,7 +253,7 @@ deform(struct image *image, HeapTuple tuple, TupleDesc desc, bool whole)
         heap_deform_tuple(tuple, desc, image->values, image->nulls);
 }
 
-/* Cheaper than deforming the tuple again. */
+/* This is cheaper than deforming the tuple again. */
 static void
 copy_image(struct image *to, const struct image *from, TupleDesc desc)
 {
@@ -264,8 +264,8 @@ copy_image(struct image *to, const struct image *from, TupleDesc desc)
 }
 
 /*
- * Copies untouched TOASTed values from the old row to the new one: all of them under FULL, else
- * those in the key. In an old key all other columns are null.
+ * Copies unchanged TOASTed values from the old row to the new row: all such values under FULL,
+ * otherwise only key columns. In an old key all other columns are null.
  */
 static void
 fill_from_old(struct row_change *row, TupleDesc desc)

@@ -44,7 +44,7 @@ read_emitter_text(struct decoder *decoder, const struct plan *plan, const struct
         return false;
     args->value = image->values[args->column->index];
     if (encode_raw_size(args->column->encoder, args->value) > TARGETS_RAW_BYTES_MAX) {
-        args->len = EMITTER_BYTES_MAX + 1; /* too long: do not detoast it */
+        args->len = EMITTER_BYTES_MAX + 1; /* too long, so it is not detoasted */
     } else if (!encode_try(args->column->encoder, read_emitter_guarded, args, &fault)) {
         warning_count_reason(
             decoder, plan->seed, plan->label,

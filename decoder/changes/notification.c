@@ -15,7 +15,7 @@
 #define PART_DAYS_MAX 366000
 #define PART_HOURS_MAX 8784000
 
-/* A notification that grows beyond this is rendered again with small values only. */
+/* A larger notification is rendered again with small values only. */
 #define LINE_BYTES_MAX (32 * 1024 * 1024)
 
 /* The value limit of that second rendering. */
@@ -53,7 +53,7 @@ make_id(const struct decoder *decoder, const struct notification *notification, 
     ret_id->data[8] = (ret_id->data[8] & 0x3F) | 0x80;
 }
 
-/* A single field may exceed the range of a timestamp even where the sum does not. */
+/* A single field may exceed the range of a timestamp even if the sum does not. */
 static bool
 can_be_added(const Interval *ttl)
 {

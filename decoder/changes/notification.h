@@ -17,8 +17,8 @@ struct notification {
     const struct image *after;
     const struct target_list *targets;
     struct fragment emitter; /* as JSON; bytes NULL: the plan's constant emitter */
-    struct fragment payload; /* from a spool; bytes NULL: render it from the images */
-    bool undecodable;        /* of a spooled payload */
+    struct fragment payload; /* from a spool; bytes NULL: rendered from the images */
+    bool undecodable;        /* the spooled payload contains an undecodable value */
 };
 
 /* Writes the notification, or spools it while its transaction is open. */

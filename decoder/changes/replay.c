@@ -39,7 +39,7 @@ compare_xids(const void *a, const void *b)
 
 /*
  * The server removes a subtransaction from the list when it decodes its rollback
- * (ReorderBufferAbort): the remaining ones are committed.
+ * (ReorderBufferAbort), so the remaining subtransactions are committed.
  */
 static void
 list_committed(struct replay *replay, ReorderBufferTXN *txn)
@@ -233,7 +233,7 @@ replay_all(struct replay *replay, struct spool_reader *reader)
         if (!is_applied)
             continue;
         /*
-         * This is the location of the original change. The location of the commit would mark the
+         * Writes use the location of the original change. The location of the commit would mark the
          * end of the transaction.
          */
         replay->ctx->write_location = record.lsn;

@@ -31,9 +31,9 @@
 
 /* How a call's work grows with the sizes of its variable-length arguments. */
 enum growth {
-    GROWTH_LINEAR,  /* also for functions that check for interrupts */
-    GROWTH_PRODUCT, /* of the two largest sizes */
-    GROWTH_SQUARE   /* of the largest size */
+    GROWTH_LINEAR,  /* includes functions that check for interrupts */
+    GROWTH_PRODUCT, /* the product of the two largest sizes */
+    GROWTH_SQUARE   /* the square of the largest size */
 };
 
 /* Replaces the FmgrInfo of a call. FmgrInfo is the first member. */
@@ -42,7 +42,7 @@ struct bounded_call {
     PGFunction function;
     enum growth growth;
     bool slow_collation; /* nondeterministic: compares each substring */
-    int count;           /* of variable-length arguments */
+    int count;           /* number of variable-length arguments */
     int arguments[FUNC_MAX_ARGS];
 };
 

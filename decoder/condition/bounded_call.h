@@ -8,14 +8,15 @@
 #include "nodes/primnodes.h"
 
 /*
- * The limit for one call or one plain condition: a product of sizes in bytes. About half a second.
+ * The work limit of one call or plain condition, a product of sizes in bytes: about half a second.
  */
 #define CONDITION_WORK_MAX (INT64CONST(1) << 28)
 
 /*
- * As ExecInitExpr, in the current memory context. Each call then checks for interrupts first, and
- * raises an error when its arguments allow more work than CONDITION_WORK_MAX. The run time of many
- * functions is proportional to the product of two sizes, and they do not check for interrupts.
+ * Like ExecInitExpr, in the current memory context. Each call of the expression first checks for
+ * interrupts, and raises an error when its arguments allow more work than CONDITION_WORK_MAX. The
+ * run time of many functions is proportional to the product of two sizes, and they do not check for
+ * interrupts.
  */
 extern ExprState *condition_init_bounded(Expr *expression);
 

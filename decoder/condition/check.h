@@ -18,10 +18,10 @@ extern void condition_check_raw(Node *raw);
  */
 extern void condition_check(Node *expression);
 
-/* True when it calls functions that are not written in C. */
+/* True when the expression calls functions that are not written in C. */
 extern bool condition_calls_foreign_language(Node *expression);
 
-/* Raises an error unless all its functions are immutable. */
+/* Raises an error unless all functions of the expression are immutable. */
 extern void condition_reject_mutable(Node *expression);
 
 #endif

@@ -26,7 +26,7 @@ struct condition {
     ExprContext *context;
     TupleTableSlot *slot;
     bool plain;
-    int64 weight; /* of a plain condition: work per byte of its columns */
+    int64 weight; /* work of a plain condition per byte of its columns */
     int column_count;
     struct {
         int index; /* in the decoded relation */

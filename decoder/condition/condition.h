@@ -1,9 +1,9 @@
 /*
  * condition.h: only_when, a boolean expression on one row.
  *
- * It is stored as SQL text in which $n refers to a column by number. So it follows renames, keeps
- * the values that constants had when the rule was set, and does not depend on the internal form of
- * a PostgreSQL version.
+ * The expression is stored as SQL text in which $n refers to a column by number. So the stored form
+ * survives renames, keeps the values that constants had when the rule was set, and does not depend
+ * on the internal format of a PostgreSQL version.
  */
 #ifndef CLAIRON_CONDITION_H
 #define CLAIRON_CONDITION_H
@@ -33,7 +33,7 @@ enum condition_result {
 extern struct condition *condition_new(struct sandbox *sandbox, const struct rule *rule,
                                        const int *map, int map_count, Relation decoded, Oid owner);
 
-/* The owner to whom its memory is charged. */
+/* The owner to whom the condition's memory is charged. */
 extern Oid condition_owner(const struct condition *condition);
 
 /*

@@ -118,7 +118,7 @@ condition_parse_stored(const char *stored, const int *map, int map_count, Relati
     state->p_paramref_hook = resolve_number;
     state->p_ref_hook_state = &numbering;
     expression = analyze(state, stored);
-    /* Check again: names may now refer to other functions, types and domains. */
+    /* Checks again, because names may now refer to other functions, types and domains. */
     condition_check(expression);
     return expression;
 }
@@ -204,7 +204,7 @@ check_new(Node *expression)
 }
 
 /*
- * Names are looked up in the caller's search_path, also those in inlined functions. Constant
+ * Names are looked up in the caller's search_path, including names in inlined functions. Constant
  * folding may run the owner's functions: settings that these change are reverted, since the
  * following code has more privileges.
  */

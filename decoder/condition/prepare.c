@@ -21,10 +21,10 @@
 #include "condition/bounded_call.h"
 #include "condition/check.h"
 
-/* A larger constant is computed at each evaluation, to limit the memory of rules. */
+/* A larger constant is computed again at each evaluation, which limits the memory of rules. */
 #define FOLDED_BYTES_MAX (64 * 1024)
 
-/* Converts named and default arguments to positional ones, as the executor requires. */
+/* Converts named and default arguments to positional arguments, as the executor requires. */
 static Node *
 complete_calls(Node *node, void *context)
 {
@@ -130,7 +130,7 @@ Node *
 condition_prepare(Node *expression)
 {
     expression = complete_calls(expression, NULL);
-    /* Check again: default arguments were added. */
+    /* Checks again, because default arguments were added. */
     condition_check(expression);
     fix_opfuncids(expression);
     return fold(expression, NULL);

@@ -13,9 +13,9 @@
 extern Node *condition_prepare(Node *expression);
 
 /*
- * True for a plain condition, as most are: comparisons of columns with constants by PostgreSQL's
- * own operators, IN, LIKE, boolean logic. Time and memory of its evaluation are at most *ret_weight
- * times the size of its columns.
+ * True for a plain condition: only IN, LIKE, boolean logic, and comparisons of columns with
+ * constants by PostgreSQL's own operators. Most conditions are plain. The time and memory of its
+ * evaluation are at most *ret_weight times the size of its columns.
  */
 extern bool condition_is_plain(Node *expression, int64 *ret_weight);
 

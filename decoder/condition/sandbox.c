@@ -28,7 +28,7 @@
 /* The maximum length of an error message, which may contain a value of the row. */
 #define REASON_BYTES_MAX 500
 
-/* The size of the process is read again after this number of runs. */
+/* Number of runs after which the size of the process is read again. */
 #define RUNS_PER_MEMORY_CHECK 1024
 
 /*
@@ -67,11 +67,11 @@ struct tracked_memory {
     MemoryContext context;
     struct sandbox *sandbox;
     struct account *account;
-    int64 bytes; /* as last counted */
+    int64 bytes; /* size at the last count */
 };
 
 struct sandbox {
-    MemoryContext context; /* of the sandbox itself */
+    MemoryContext context; /* allocations of the sandbox itself */
     int timeout_ms;
     HTAB *accounts;
     Oid over_budget_owner;
@@ -120,8 +120,8 @@ used_us(const struct run *run)
 }
 
 /*
- * Ends the run like a query cancel, for code that checks QueryCancelPending only. A cancel request
- * that is already pending is still handled as such.
+ * Ends the run like a query cancel, for code that checks QueryCancelPending only. A pending cancel
+ * request is still handled as a cancel request.
  */
 static void
 on_timer(void)
@@ -207,7 +207,7 @@ limit_memory(struct sandbox *sandbox)
 }
 #endif
 
-/* The session must not be limited while it exits. */
+/* The memory limit must not apply while the session exits. */
 static void
 on_process_exit(int code, Datum arg)
 {
@@ -263,7 +263,7 @@ end_limits(void)
         QueryCancelPending = false;
 }
 
-/* True when statement_timeout expired during the run: its error code is the same. */
+/* True when statement_timeout expired during the run, which raises the same error code. */
 static bool
 statement_timed_out(const struct run *run)
 {

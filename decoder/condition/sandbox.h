@@ -26,10 +26,10 @@ extern struct sandbox *sandbox_new(int timeout_ms);
 
 /*
  * Runs work(arg) as `user`, in a security-restricted and read-only subtransaction, with the
- * snapshot of the decoded change. Returns false when it raised an error, or exceeded the timeout or
- * SANDBOX_MEMORY; *ret_reason is then the message, in the current memory context. The timeout is
- * CPU time, so that load of the machine does not deny rows; ten times as much real time also ends a
- * run. Errors that end a session are re-thrown, as by guard_run.
+ * snapshot of the decoded change. Returns false when work() raised an error, or exceeded the
+ * timeout or SANDBOX_MEMORY; *ret_reason is then the message, in the current memory context. The
+ * timeout is CPU time, so that load of the machine does not deny rows; ten times that in real time
+ * also ends a run. Like guard_run, it re-throws errors that end a session.
  */
 extern bool sandbox_run(struct sandbox *sandbox, Oid user, void (*work)(void *arg), void *arg,
                         char **ret_reason);

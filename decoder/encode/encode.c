@@ -250,7 +250,7 @@ put_digits(char *dst, uint32 value)
     spread = ((spread << 16) | spread) & UINT64CONST(0x0000FFFF0000FFFF);
     spread = ((spread << 8) | spread) & UINT64CONST(0x00FF00FF00FF00FF);
     spread = ((spread << 4) | spread) & UINT64CONST(0x0F0F0F0F0F0F0F0F);
-    /* 1 where the digit is above 9 */
+    /* 1 in each byte whose digit is above 9 */
     letters = ((spread + UINT64CONST(0x0606060606060606)) >> 4) & UINT64CONST(0x0101010101010101);
     spread += UINT64CONST(0x3030303030303030) + letters * ('a' - '0' - 10);
     spread = pg_hton64(spread);

@@ -16,7 +16,7 @@
 struct encoder;
 
 /*
- * The damage that an error in an output function can do. Errors in PostgreSQL's own functions, such
+ * The possible damage of an error in an output function. Errors in PostgreSQL's own functions, such
  * as a deleted enum label or a string above 1 GB, leak no resources.
  */
 enum encode_risk {
@@ -29,7 +29,7 @@ enum encode_risk {
 struct encode_settings {
     bool ascii;             /* ASCII output, with \u escapes */
     bool numeric_as_number; /* otherwise as a string */
-    int limit;              /* encoders stop when the buffer is longer, in bytes */
+    int limit;              /* in bytes; encoders stop when the buffer is longer */
 };
 
 typedef void (*encode_function)(struct encoder *encoder, StringInfo out, Datum value);
@@ -45,16 +45,16 @@ struct encode_member {
 struct encoder {
     encode_function write;
     const struct encode_settings *settings;
-    MemoryContext context; /* for members below */
+    MemoryContext context; /* contains the members below */
     Oid type;              /* base type */
     FmgrInfo output;       /* of the base type */
     int16 typlen;
     bool typbyval;
     char typalign;
-    struct encoder *element; /* of an array */
+    struct encoder *element; /* encoder of an array's elements */
     enum encode_risk risk;   /* see encode_guarded */
     char *fault;             /* message of the last error */
-    /* of a composite: cached for the last row type */
+    /* For a composite: the members of the last row type. */
     Oid row_type;
     int32 row_typmod;
     uint64 row_identifier;
@@ -65,7 +65,7 @@ struct encoder {
 /* Creates an encoder for the type, in the current memory context. */
 extern struct encoder *encode_new(const struct encode_settings *settings, Oid type);
 
-/* True when the buffer exceeds the limit: every loop then ends. */
+/* True when the buffer exceeds the limit. Every encoding loop must then end. */
 static inline bool
 encode_is_over(const struct encoder *encoder, StringInfo out)
 {
@@ -78,11 +78,11 @@ extern bool encode_is_native(Oid type);
 /* A varlena's size before compression and TOAST; 0 for other types. */
 extern Size encode_raw_size(const struct encoder *encoder, Datum value);
 
-/* Appends a JSON string, with quotes, from text in the server's encoding. */
+/* Appends a JSON string, with quotes, for a string in the server's encoding. */
 extern void encode_text(const struct encode_settings *settings, StringInfo out, const char *text,
                         int len);
 
-/* As encode_text, for text in UTF-8. */
+/* Like encode_text, for a UTF-8 string. */
 extern void encode_utf8_text(const struct encode_settings *settings, StringInfo out,
                              const char *utf8, int len);
 
@@ -96,14 +96,14 @@ extern char *encode_to_utf8(char *text, int len, int *ret_len);
 extern void encode_put_uuid(StringInfo out, const pg_uuid_t *id);
 
 /*
- * The value as a target: its output in UTF-8, without quotes. Not zero-terminated; may point into
- * the value.
+ * Returns the value as a target: its output in UTF-8, without quotes. The result is not
+ * zero-terminated and may point into the value.
  */
 extern char *encode_plain(struct encoder *encoder, Datum value, int *ret_len);
 
 /* output_function.c */
 extern enum encode_risk encode_risk_of(Oid type);
-/* As fmgr_info, but if the function cannot be loaded, calling *ret_info raises the error. */
+/* Like fmgr_info, but if the function cannot be loaded, calling *ret_info raises the error. */
 extern void encode_load_output(Oid function, FmgrInfo *ret_info);
 /* True for the output function of type text, which types such as citext share. */
 extern bool encode_is_text(const FmgrInfo *output);

@@ -36,8 +36,8 @@ copy_plain(char *dst, const char *src, size_t len)
     for (; at + 16 <= len; at += 16) {
         __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(src + at));
         /*
-         * Signed comparison: bytes from 0x80 are negative, and found together with control
-         * characters.
+         * The comparison is signed: bytes from 0x80 are negative, so it finds them together with
+         * control characters.
          */
         __m128i special = _mm_or_si128(
             _mm_cmplt_epi8(bytes, space),
@@ -57,8 +57,8 @@ copy_plain(char *dst, const char *src, size_t len)
 }
 
 /*
- * The length of the UTF-8 sequence at `src`, and its code point. 0: too short, overlong, a
- * surrogate, or beyond U+10FFFF.
+ * Returns the length and the code point of the UTF-8 sequence at `src`. Returns 0 for a sequence
+ * that is too short, overlong, a surrogate, or beyond U+10FFFF.
  */
 static size_t
 utf8_read(const unsigned char *src, size_t len, uint32_t *ret_code)
@@ -102,7 +102,7 @@ write_u(char *dst, uint32_t unit)
 static char *
 write_control(char *dst, unsigned char c)
 {
-    static const char letters[] = "btn\0fr"; /* 8..13, without 11 */
+    static const char letters[] = "btn\0fr"; /* 8 to 13 except 11 */
 
     if (c == '"' || c == '\\') {
         *dst++ = '\\';

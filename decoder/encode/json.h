@@ -37,7 +37,7 @@ char *json_pretty(char *dst, const char *src, size_t len);
  */
 char *json_clean(char *dst, const char *src, size_t len);
 
-/* Base64 with padding; `dst` has room for 4 * ((len + 2) / 3) bytes. Returns the end. */
+/* Writes base64 with padding; `dst` has room for 4 * ((len + 2) / 3) bytes. Returns the end. */
 char *json_base64(char *dst, const unsigned char *src, size_t len);
 
 /* The largest cut <= len that does not split a UTF-8 sequence of `src`. */

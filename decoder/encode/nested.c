@@ -133,7 +133,7 @@ encode_composite(struct encoder *encoder, StringInfo out, Datum value)
         encoder->row_identifier != identifier)
         cache_row_type(encoder, desc, type, typmod, identifier);
     heap_deform_tuple(&tuple, desc, values, nulls);
-    /* Release it first: an error in a member's output function would leak it. */
+    /* The row type is released first: an error in a member's output function would leak it. */
     ReleaseTupleDesc(desc);
     write_members(encoder, out, values, nulls);
 }
@@ -185,7 +185,7 @@ encode_jsonb(struct encoder *encoder, StringInfo out, Datum value)
     JsonbIterator *iterator = JsonbIteratorInit(&jsonb->root);
     JsonbValue item;
     JsonbIteratorToken token;
-    bool comma = false; /* the next item is not the first of its container */
+    bool comma = false; /* the next item needs a comma */
     bool bare = false;  /* a scalar, which jsonb stores in an array of one element */
 
     while ((token = JsonbIteratorNext(&iterator, &item, false)) != WJB_DONE) {

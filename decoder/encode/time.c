@@ -7,10 +7,10 @@
 #include "utils/datetime.h"
 #include "utils/timestamp.h"
 
-/* From the PostgreSQL epoch, 2000: 20 cycles of 400 years. */
+/* 20 cycles of 400 years after the PostgreSQL epoch, 2000. */
 #define DAYS_UP_TO_YEAR_10000 (INT64CONST(20) * 146097)
 
-/* Enough for "-infinity", and for a year of six digits with µs, Z and BC. */
+/* Room for "-infinity", or for a year of six digits with µs, Z and BC. */
 #define TIME_TEXT_MAX 48
 
 /* `number`: 0 to 99. */
@@ -44,7 +44,7 @@ put_date(char *dst, int year, int month, int day)
     return put_two(dst, day);
 }
 
-/* `digits`: of the fraction; -1: without trailing zeros. */
+/* `digits`: digits of the fraction; -1: no trailing zeros. */
 static char *
 put_clock(char *dst, int64 time_us, int digits)
 {

@@ -19,7 +19,7 @@
 /* Frames are written when they exceed this size. */
 #define WRITE_BYTES (64 * 1024)
 
-/* A transaction with more changes starts with a flush. */
+/* A transaction with more changes than this starts with a flush. */
 #define BUFFERED_CHANGES_MAX 64
 
 static void

@@ -16,7 +16,7 @@
 #include "base/target_list.h"
 #include "protocol/frame.h"
 
-#define MEMBER_FIELDS 3 /* of clairon.member: audience, target, user */
+#define MEMBER_FIELDS 3 /* columns of clairon.member: audience, target, user */
 
 struct decoder;
 

@@ -25,11 +25,11 @@ struct spool {
     File file;
     bool open;
     off_t size;
-    TransactionId xid; /* of the last change; initially the transaction's own */
-    uint64 uncounted;  /* its changes since the last record */
+    TransactionId xid; /* subtransaction of the last change; initially the top transaction */
+    uint64 uncounted;  /* changes of `xid` since the last record */
 };
 
-/* One per decoder: stream blocks do not overlap. */
+/* One spooler per decoder is enough, because stream blocks do not overlap. */
 struct spooler {
     dlist_head spools;
     LogicalDecodingContext *ctx;
@@ -177,7 +177,7 @@ spool_open(struct decoder *decoder, enum spool_kind kind, uint32 number,
 {
     StringInfo out = &decoder->spooler->buffer;
 
-    /* Drop an incomplete record of a change that raised an error. */
+    /* Drops the incomplete record of a change that raised an error. */
     out->len = decoder->spooler->closed;
     *ret_record = (struct spool_record){.kind = kind,
                                         .number = number,

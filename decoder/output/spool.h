@@ -19,7 +19,7 @@ struct decoder;
 enum spool_kind {
     SPOOL_XACT,         /* switches to subtransaction `number`; starts with the top transaction */
     SPOOL_TEMPLATE,     /* template `number`: the common parts of a plan's notifications */
-    SPOOL_NOTIFICATION, /* of template `number`: emitter, targets, then the payload */
+    SPOOL_NOTIFICATION, /* uses template `number`: emitter, targets, then the payload */
     SPOOL_MEMBER,       /* three zero-terminated strings; `operation` is '+' or '-' */
     SPOOL_RELOAD,       /* sub-ordinal `number`, zero-terminated source and rule */
     SPOOL_MESSAGE,      /* a topic of `number` bytes, then the message */
@@ -28,7 +28,7 @@ enum spool_kind {
 };
 
 struct spool_record {
-    uint32 size; /* of the whole record */
+    uint32 size; /* size of the whole record */
     uint32 number;
     uint64 advance; /* changes since the previous record, within its subtransaction */
     XLogRecPtr lsn;
@@ -39,7 +39,7 @@ struct spool_record {
     uint8 flags;
 };
 
-/* Flags of a notification. */
+/* Flags of a notification record. */
 #define SPOOL_LITERAL 0x01     /* the template contains the targets */
 #define SPOOL_UNDECODABLE 0x02 /* a value could not be output */
 #define SPOOL_EMITTER 0x04     /* the record has an emitter */
@@ -68,7 +68,7 @@ struct template_mark {
 
 /* True when the spool of the current block contains the template. */
 extern bool spool_has_template(struct decoder *decoder, const struct template_mark *mark);
-/* As spool_open and spool_close, for the next template; fills in the mark. */
+/* Like spool_open and spool_close, for the next template. Closing fills in the mark. */
 extern StringInfo spool_open_template(struct decoder *decoder, struct spool_record *ret_record);
 extern void spool_close_template(struct decoder *decoder, struct spool_record *record,
                                  struct template_mark *ret_mark);

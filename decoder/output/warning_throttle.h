@@ -9,13 +9,13 @@ struct decoder;
 extern void warning_setup(struct decoder *decoder);
 
 /*
- * Counts one event, and warns at the first, tenth, hundredth .. of its kind. `what` is a string
- * literal, which identifies the kind. `seed` is the seed of a rule's plan, or 0.
+ * Counts one event, and warns at the first, tenth, hundredth .. event of this kind. The string
+ * literal `what` identifies the kind. `seed` is the seed of a rule's plan, or 0.
  */
 extern void warning_count(struct decoder *decoder, uint64 seed, const char *subject,
                           const char *what);
 
-/* As warning_count; a warning includes the reason of its event. */
+/* Like warning_count, but a warning includes the reason of its event. */
 extern void warning_count_reason(struct decoder *decoder, uint64 seed, const char *subject,
                                  const char *what, const char *reason);
 

@@ -18,7 +18,7 @@
 #include "output/warning_throttle.h"
 #include "rules/inheritance.h"
 
-/* A relation with rules: the decoded one or an ancestor. */
+/* A relation with rules: the decoded relation or an ancestor. */
 struct source {
     Oid relid;
     Relation relation;
@@ -295,7 +295,7 @@ plan_routing(struct decoder *decoder, struct plan *plan)
     StringInfoData text;
 
     initStringInfo(&text);
-    encode_literal(&text, "}"); /* of the payload */
+    encode_literal(&text, "}"); /* closes the payload */
     encode_envelope(&decoder->settings, &text, &envelope, ENVELOPE_AUDIENCE, ENVELOPE_TARGETS);
     plan->routing = fragment_of(&text);
     initStringInfo(&text);

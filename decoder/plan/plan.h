@@ -27,7 +27,7 @@ struct column {
     int index;            /* attribute number - 1 in the decoded relation */
     bool is_key;          /* in the replica identity */
     struct fragment name; /* as JSON, with the colon */
-    uint8 state;          /* COLUMN_*, of the change that is rendered */
+    uint8 state;          /* COLUMN_*, for the change that is rendered */
     int rendered_at;      /* offset of the last rendered name and value in the output buffer */
     int rendered_len;
     int16 typlen;
@@ -65,7 +65,7 @@ struct plan {
     int part_count;   /* number of parts of a target; above 1 for a composite audience */
     struct target_part parts[LIMIT_PARTS];
     int emitter_state;              /* TARGET_COLUMNS, _DROPPED or _NONE */
-    struct bound_column emitter;    /* with TARGET_COLUMNS */
+    struct bound_column emitter;    /* valid with TARGET_COLUMNS */
     struct fragment metadata_start; /* with an emitter column: the JSON before the emitter */
     struct condition *condition;    /* NULL: none */
     struct fragment
@@ -121,8 +121,8 @@ extern void plan_live(struct decoder *decoder, struct plan *plan, const struct r
 
 /*
  * Drops the plans of relations that have conditions of this owner, except `except` (which may be
- * NULL). They are prepared again at the next change of the relation. Returns false when there are
- * none.
+ * NULL). The plans are prepared again at the next change of their relation. Returns false when no
+ * such plans exist.
  */
 extern bool plan_release(struct decoder *decoder, const struct relation_entry *except, Oid owner);
 

@@ -7,7 +7,7 @@
 /* Creates the cache and registers the invalidation callbacks. */
 extern void relation_setup(struct decoder *decoder);
 
-/* Reads the rules again unless the catalog snapshot equals the one they were read in. */
+/* Reads the rules again unless they were read in an equal catalog snapshot. */
 extern void relation_refresh_rules(struct decoder *decoder, TransactionId xid);
 
 /* Returns the cache entry of the relation, with valid plans. */

@@ -56,7 +56,7 @@ put_template(StringInfo out, const struct plan *plan)
     for (int i = 0; i < PIECE_COUNT; i++)
         stored.lengths[i] = pieces[i].len;
     encode_raw(out, (const char *)&stored, sizeof(stored));
-    if (literal->count > 0) /* otherwise `lengths` is NULL */
+    if (literal->count > 0) /* without targets `lengths` is NULL */
         encode_raw(out, (const char *)literal->lengths, sizeof(int) * literal->count);
     for (int i = 0; i < PIECE_COUNT; i++)
         encode_raw(out, pieces[i].bytes, pieces[i].len);

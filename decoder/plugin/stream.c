@@ -48,7 +48,7 @@ rollback_prepared(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr
 
 /*
  * Rules that were read under an equal snapshot may include rows of a subtransaction that was rolled
- * back later. The stamp does not reveal that, so it is reset.
+ * back later. The stamp cannot detect such a rollback, so it is reset.
  */
 static void
 stream_start(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)

@@ -31,8 +31,8 @@ traceparent_is_hex(const char *text, size_t len, bool may_be_zero)
 }
 
 /*
- * Copies a valid traceparent, zero-terminated. A later version may append fields after a dash: they
- * are cut off, and the version becomes 00.
+ * Copies a valid traceparent, zero-terminated. A later version may append fields after a dash:
+ * these are removed, and the version becomes 00.
  */
 static inline bool
 traceparent_read(const char *text, size_t len, char ret_text[TRACEPARENT_LEN + 1])

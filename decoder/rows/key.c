@@ -18,7 +18,7 @@ is_key(Relation relation, const FormData_pg_index *index)
                                                                     : index->indisprimary;
 }
 
-/* Uses the default order of each type: the index of a WITHOUT OVERLAPS key has no order. */
+/* Uses the default order of each type, because the index of a WITHOUT OVERLAPS key has no order. */
 static void
 read_index(struct row_key *key, Relation relation, Relation index)
 {

@@ -11,13 +11,13 @@
 struct row_key {
     int count;
     AttrNumber numbers[INDEX_MAX_KEYS];
-    Oid less_than[INDEX_MAX_KEYS]; /* operators */
+    Oid less_than[INDEX_MAX_KEYS]; /* sort operators */
     Oid collations[INDEX_MAX_KEYS];
 };
 
 /*
  * Reads the columns of the replica identity index, else of the primary key, as clairon.live_key
- * does. Raises an error when the table has none.
+ * does. Raises an error when the table has neither.
  */
 extern void row_key_read(struct row_key *key, Relation relation);
 

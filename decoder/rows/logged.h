@@ -11,9 +11,9 @@
 #include "rules/rule.h"
 
 /*
- * Raises an error if an ALTER TABLE since clairon.watch() has made a table of the tree unlogged, or
- * its old rows incomplete: a list would then keep rows that its user has lost. The same conditions
- * as clairon.live_faults. `tree`: see tree_check.
+ * Raises an error if ALTER TABLE has made a table of the tree unlogged, or its old rows incomplete,
+ * since clairon.watch(): a list would then keep rows that its user has lost. Checks the same
+ * conditions as clairon.live_faults. `tree`: see tree_check.
  */
 extern void logged_check(const struct rule *rule, Relation relation, const struct row_key *key,
                          const List *tree);

@@ -7,7 +7,7 @@
 #include "tcop/tcopprot.h"
 #include "utils/timeout.h"
 
-/* Longer than the relay waits, so that the relay reports a timeout, not a lost connection. */
+/* Longer than the relay waits: the relay then reports a timeout, not a lost connection. */
 #define GRACE_MS 2000
 
 static TimeoutId timer = MAX_TIMEOUTS; /* not registered */

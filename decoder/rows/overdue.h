@@ -14,6 +14,6 @@
  * false without statement_timeout, or if an outer call has set the timer.
  */
 extern bool overdue_begin(void);
-extern void overdue_end(void); /* call it after a begin that returned true, also on an error */
+extern void overdue_end(void); /* only after overdue_begin returned true, even on an error */
 
 #endif

@@ -15,8 +15,8 @@ struct row_query {
     int parameter_count;
     Oid types[LIMIT_PARTS];
     Datum values[LIMIT_PARTS];
-    int column_count; /* of the result */
-    int *indexes;     /* of each result column: attribute number - 1 */
+    int column_count; /* columns of the result */
+    int *indexes;     /* attribute number - 1 of each result column */
     bool is_empty;    /* no row can be addressed to the user: skip the query */
 };
 

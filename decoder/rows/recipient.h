@@ -20,7 +20,7 @@ struct recipient_part {
 };
 
 struct recipient {
-    int part_count; /* of the audience; 0 for ALL */
+    int part_count; /* parts of the audience; 0 for ALL */
     struct recipient_part parts[LIMIT_PARTS];
 };
 

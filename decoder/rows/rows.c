@@ -156,7 +156,7 @@ put_header(struct call *call)
     put_result(call, (struct fragment){header.data, header.len});
 }
 
-/* The code common to both functions. */
+/* Implements both functions. */
 static void
 run_call(FunctionCallInfo fcinfo, struct call *call, void (*run)(FunctionCallInfo, struct call *))
 {

@@ -36,7 +36,7 @@ struct reading {
     struct row_query query;
     struct image row;
     MemoryContext row_context; /* reset for each row */
-    StringInfoData json;       /* of the last row */
+    StringInfoData json;       /* JSON of the last row */
     int row_count;
     int64 bytes;
     Tuplesortstate *sort;
@@ -214,9 +214,7 @@ read_row(struct reading *reading, HeapTuple tuple, TupleDesc desc)
     sort_row(reading, row);
 }
 
-/*
- * After the table was locked, its schema may have been renamed and another schema given its name.
- */
+/* The lock on the table does not prevent a rename of its schema, whose name may then be reused. */
 static void
 check_relation(SPIPlanPtr statement, Relation relation)
 {

@@ -17,7 +17,7 @@ struct row_scan {
     const struct row_key *key;
     const struct recipient *recipient;
     int max_rows;
-    int64 max_bytes; /* of JSON */
+    int64 max_bytes; /* bytes of JSON */
     void (*put)(void *arg, struct fragment row);
     void *arg;
 };

@@ -17,10 +17,10 @@
 extern List *tree_check(Relation relation);
 
 /*
- * A lock on the relation does not prevent others from adding a partition or child table. Both
- * functions raise a serialization failure if the tree has changed. Call the first one directly
- * before a query is planned, when all locks are held, and the second one with the plan. Between
- * them the planner may run code of an added table's owner, but no row is read.
+ * A lock on the relation does not prevent other sessions from adding a partition or child table.
+ * Both functions raise a serialization failure if the tree has changed. Call the first function
+ * directly before a query is planned, when all locks are held, and the second with the plan.
+ * Between them the planner may run code of an added table's owner, but no row is read.
  */
 extern void tree_check_again(Relation relation, const List *tree);
 extern void tree_check_plan(Relation relation, const List *tree, const PlannedStmt *plan);

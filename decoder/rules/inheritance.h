@@ -9,7 +9,7 @@
 
 /* The OIDs of all tables of which the relation is a partition or child, nearest first. */
 extern List *ancestors_of(Oid relid);
-/* As ancestors_of, under a registered snapshot; NULL: the current catalog snapshot. */
+/* Like ancestors_of, under a registered snapshot; NULL: the current catalog snapshot. */
 extern List *ancestors_as_of(Oid relid, Snapshot snapshot);
 
 #endif

@@ -20,7 +20,7 @@ struct rule {
     int16 target_column;        /* attribute number; 0: `literal` or all users */
     struct target_list literal; /* constant targets */
     int part_count;             /* above 0 only for a composite audience with target columns */
-    int16 *target_columns;      /* one for each part; 0: the next string of `literal` */
+    int16 *target_columns;      /* by part, attribute number; 0: the next string of `literal` */
     enum frame_type type;
     enum frame_priority priority;
     int operations;

@@ -326,8 +326,8 @@ open_table(Oid table, const Oid *types, int count, int *ret_columns)
 }
 
 /*
- * A row that is older than a column has the column's default, which may change, so it is never
- * equal.
+ * A row that is older than a column uses the column's default, which may change. Such a row is
+ * never considered equal.
  */
 static bool
 row_equal(HeapTuple a, HeapTuple b, int columns)

@@ -40,9 +40,9 @@ enum rule_attribute {
 };
 
 struct rule_set {
-    List *rules; /* of struct rule, sorted by name, then relation; they point into `rows` */
-    List *rows;  /* of HeapTuple, in the order of the scan */
-    Oid schema;  /* of the extension; InvalidOid: not installed */
+    List *rules; /* struct rule, sorted by name, then relation; each points into `rows` */
+    List *rows;  /* list of HeapTuple, in the order of the scan */
+    Oid schema;  /* schema of the extension; InvalidOid: not installed */
     Oid member;
     bool has_secret;
     uint8 secret[SECRET_BYTES];

@@ -7,7 +7,7 @@
  * (XidInMVCCSnapshot). On a primary, `xip` contains the running top-level transactions. On a
  * standby, `subxip` contains all running ids, and `xip` is empty, so pg_current_snapshot() shows
  * these transactions as finished. An overflow never removes a top-level id: KnownAssignedXids drops
- * only subtransactions, whose parents are then found in pg_subtrans. The ids of subtransactions in
+ * only subtransactions, whose parents are then found in pg_subtrans. The subtransaction ids in
  * `subxip` are harmless.
  */
 #include "sql/snapshot.h"
@@ -76,7 +76,7 @@ flush_finished_transactions(void)
     if (RecoveryInProgress())
         return;
     end = GetXLogInsertRecPtr();
-    XLogFlush(end - empty_page_bytes(end)); /* it rejects a position after the last record */
+    XLogFlush(end - empty_page_bytes(end)); /* XLogFlush rejects a position after the last record */
 }
 
 char *

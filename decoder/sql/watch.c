@@ -108,9 +108,9 @@ is_literal_list(FunctionCallInfo fcinfo)
 }
 
 /*
- * Returns the parameter that requires clairon_app, or NULL. A rule of other table owners only sends
- * rows of the table, under the table's name, to the users in the rows. Members of clairon_app can
- * also reach other users, set emitter and topic, and let a rule overtake other notifications.
+ * Returns the parameter that requires clairon_app, or NULL. A rule of any other table owner only
+ * sends rows of the table, under the table's name, to the users in the rows. Members of clairon_app
+ * can also reach other users, set emitter and topic, and let a rule overtake other notifications.
  * ack_required, ack_timeout, retry_limit, backoff and ttl are allowed for all owners: they affect
  * only the rule's own notifications, and types other than REALTIME would be of little use without
  * them.
@@ -215,7 +215,7 @@ call_inner(FunctionCallInfo inner, FunctionCallInfo outer, const char *name)
     return result;
 }
 
-/* As call_inner, with the arguments of `outer`. */
+/* Like call_inner, with the arguments of `outer`. */
 static Datum
 call_with_arguments(FunctionCallInfo fcinfo, const char *name)
 {
@@ -226,7 +226,7 @@ call_with_arguments(FunctionCallInfo fcinfo, const char *name)
     return call_inner(inner, fcinfo, name);
 }
 
-/* watch(relation regclass, ...): see sql/rules.sql. set_rule gets the caller's search_path. */
+/* watch(relation regclass, ...): see sql/rules.sql. set_rule receives the caller's search_path. */
 Datum
 clairon_watch(PG_FUNCTION_ARGS)
 {
@@ -277,7 +277,7 @@ clairon_show_condition(PG_FUNCTION_ARGS)
     return call_with_arguments(fcinfo, "condition_text");
 }
 
-/* See sql/notify.sql. */
+/* notify, once, prune: see sql/notify.sql. */
 Datum
 clairon_notify(PG_FUNCTION_ARGS)
 {
