@@ -13,7 +13,7 @@
 #define FEED_BACKOFF_BASE_MS 100
 #define FEED_BACKOFF_CAP_MS 5000
 #define FEED_FEEDBACK_S 0.5
-#define STATUS_EVERY_US 10000000 /* if the server has no wal_sender_timeout */
+#define STATUS_EVERY_US 10000000 /* used if the server has no wal_sender_timeout */
 
 const char *
 feed_state_name(const struct feed *feed)
@@ -78,7 +78,7 @@ on_timeout(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 /*
- * Detects a server that became unreachable without closing the connection: it has sent nothing for
+ * Detects a server that became unreachable without closing the connection: it sends nothing for
  * wal_sender_timeout. A reachable server requests a reply halfway through that timeout. The feed
  * must not request replies (decoder/FRAMES.md), so it sends its own status messages late enough for
  * the server to request one. Returns false if the feed was restarted.
@@ -89,7 +89,7 @@ server_is_alive(struct feed *feed)
     int64_t now_us = clock_monotonic_us();
 
     if (!feed_flights_have_room(&feed->flights))
-        feed->feedback.received_us = now_us; /* backpressure: the feed does not read */
+        feed->feedback.received_us = now_us; /* backpressure: the feed is not reading */
     if (feed->feedback.timeout_us == 0 ||
         now_us - feed->feedback.received_us <= feed->feedback.timeout_us)
         return true;
@@ -128,7 +128,7 @@ on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
     feed_confirm_update(feed);
     if (feed->confirm.confirmed_lsn != feed->feedback.reported_lsn)
         feed->feedback.received_us =
-            clock_monotonic_us(); /* the status message postpones the server's request for one */
+            clock_monotonic_us(); /* the status message postpones the server's reply request */
     if (status_is_due(feed) || feed->confirm.confirmed_lsn != feed->feedback.reported_lsn)
         feed_send_feedback(feed);
 }

@@ -26,14 +26,14 @@ struct feed_batch {
     size_t held_count;
     size_t held_room;
     size_t held_bytes;
-    uint64_t confirm_lsn; /* may be confirmed once the batch is stored; 0: nothing new */
-    int64_t commit_us;    /* commit time of its first transaction; 0: no transaction ended in it */
-    uint64_t lsn;         /* WAL position of its last frame */
+    uint64_t confirm_lsn; /* LSN to confirm once the batch is stored; 0: nothing new */
+    int64_t commit_us;    /* commit time of the first transaction that ends in the batch; 0: none */
+    uint64_t lsn;         /* WAL position of the last frame */
     uint64_t ordinal;
     char sent_position[FRAME_POSITION_TEXT + 1]; /* position of the last frame sent to the store */
 };
 
-/* A batch that the store has not yet acknowledged. */
+/* A batch in flight: the store has not yet acknowledged it. */
 struct flight {
     uint64_t confirm_lsn; /* as in struct feed_batch */
     size_t bytes;

@@ -13,8 +13,8 @@
 /*
  * A server that waits for new WAL sends keepalives without a reply request. A keepalive with a
  * reply request may arrive while the server is still reading WAL and the decoder buffers earlier
- * transactions. The decoder flushes them before it reads another WAL page. So everything up to the
- * previous keepalive has arrived if the server is now on another page or has not advanced.
+ * transactions. The decoder flushes them before it reads another WAL page. So all changes up to the
+ * previous keepalive have arrived if the server is now on another page or has not advanced.
  */
 uint64_t
 feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive)
@@ -60,7 +60,7 @@ update_synced(struct feed *feed)
 }
 
 /*
- * While a shard is unavailable, no WAL is confirmed: PostgreSQL sends the shard's notifications
+ * While a shard is unavailable, no WAL is confirmed, so PostgreSQL sends the shard's notifications
  * again.
  */
 void
@@ -101,7 +101,7 @@ feed_confirm_replicas(struct feed *feed)
     ticket = memory_new(sizeof(*ticket));
     *ticket = (struct feed_ticket){feed, feed->link.attempt};
     if (store_replicate(feed->store, on_replicated, ticket) != RC_OK)
-        free(ticket); /* the feedback timer retries it */
+        free(ticket); /* the feedback timer retries the request */
     else
         feed->confirm.replicating_lsn = feed->confirm.stored_lsn;
 }

@@ -19,12 +19,12 @@ struct feed_mark {
 
 struct feed_confirm {
     uint64_t received_lsn;
-    uint64_t idle_lsn;        /* a keepalive reported that all changes before it were sent */
-    uint64_t stored_lsn;      /* the store has acknowledged everything before it */
-    uint64_t synced_lsn;      /* safe on the store's disk */
-    uint64_t replicated_lsn;  /* on enough replicas */
-    uint64_t confirmed_lsn;   /* PostgreSQL may recycle WAL before it */
-    uint64_t replicating_lsn; /* requested from the replicas; 0: no request */
+    uint64_t idle_lsn;        /* all changes before this LSN were sent, as a keepalive reported */
+    uint64_t stored_lsn;      /* the store has acknowledged all WAL before this LSN */
+    uint64_t synced_lsn;      /* all WAL before this LSN is on the store's disk */
+    uint64_t replicated_lsn;  /* all WAL before this LSN is on enough replicas */
+    uint64_t confirmed_lsn;   /* PostgreSQL may recycle WAL before this LSN */
+    uint64_t replicating_lsn; /* LSN that the replicas must reach; 0: no request */
     uint64_t marked_lsn;
     uint64_t keepalive_lsn;                 /* end of WAL in the last keepalive */
     struct feed_mark marks[FEED_MARKS_MAX]; /* ring, oldest first */
@@ -38,9 +38,9 @@ struct feed_feedback {
     int64_t sent_us;            /* time of the last status message */
     int64_t received_us;        /* time of the last message from the server */
     int64_t timeout_us;         /* the server's wal_sender_timeout; 0: disabled */
-    uint64_t reported_lsn;      /* confirmed by the last status message */
+    uint64_t reported_lsn;      /* LSN confirmed by the last status message */
     int64_t last_commit_us;     /* arrival of the last transaction's commit frame; monotonic */
-    int64_t last_commit_lag_us; /* delay between its commit and that arrival */
+    int64_t last_commit_lag_us; /* delay between that transaction's commit and the arrival */
 };
 
 /* Advances confirmed_lsn as far as is safe. */

@@ -163,7 +163,7 @@ collect_result(struct feed *feed)
         PQclear(feed->link.result);
         feed->link.result = result;
         if (PQresultStatus(result) == PGRES_COPY_BOTH)
-            return true; /* the stream follows */
+            return true; /* the server starts to stream */
     }
     return false;
 }

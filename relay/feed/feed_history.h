@@ -10,7 +10,10 @@ struct feed;
  * Resets the progress and returns true if the store has progress, but the slot is missing or lost.
  */
 bool feed_reset_if_slot_lost(struct feed *feed);
-/* The same if the slot starts beyond the WAL position recorded in the store. */
+/*
+ * Like feed_reset_if_slot_lost, for a slot that starts beyond the WAL position recorded in the
+ * store.
+ */
 bool feed_reset_if_slot_advanced(struct feed *feed);
 /* Compares the progress with the server's timeline history and resets the store's progress. */
 void feed_on_history(struct feed *feed, const char *history);

@@ -39,8 +39,8 @@ query(const struct feed *feed)
 
 /*
  * The copy starts after the slot exists, so every later change arrives through the slot. Changes
- * between the slot's start and the copy arrive twice, which is harmless: each sets a membership,
- * and the last change of a row agrees with the copy.
+ * between the slot's start and the copy arrive twice, which is harmless: each change sets a
+ * membership, and the last change of a row agrees with the copy.
  */
 void
 feed_copy_members(struct feed *feed)
@@ -67,7 +67,7 @@ feed_copy_members(struct feed *feed)
     feed_flush_socket(feed);
 }
 
-/* Does not set the LSN: it stays 0, so that copied members sort before all WAL. */
+/* Leaves the LSN at 0, so that copied members sort before all WAL. */
 static void
 put_common(unsigned char *frame, char kind, size_t len, uint64_t ordinal)
 {

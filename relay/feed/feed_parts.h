@@ -1,7 +1,7 @@
 /*
- * feed_parts.h: struct feed. Each of its parts has separate state: the connection, the slot, the
- * batch, the batches in flight, the copy of memberships, confirmation, feedback, and side queries.
- * The header of each part declares its struct and its functions.
+ * feed_parts.h: struct feed. Each part has separate state: the connection, the slot, the batch, the
+ * batches in flight, the copy of memberships, confirmation, feedback, and side queries. The header
+ * of each part declares its struct and its functions.
  *
  * Calls go in one direction: feed.c (events), feed_connect.c (next step), then feed_slot.c,
  * feed_history.c and feed_members.c (the steps), then feed_stream.c and feed_command.c, then
@@ -43,7 +43,7 @@ struct feed_link {
     struct postgres_connect connect;
     PGconn *conn;     /* NULL: not connected */
     PGresult *result; /* result of the running command, until it is complete */
-    unsigned attempt; /* connection number, to detect late replies of the store */
+    unsigned attempt; /* number of this connection; detects late replies of the store */
 };
 
 struct feed {
@@ -76,7 +76,10 @@ struct feed_ticket {
     unsigned attempt;
 };
 
-/* Frees the ticket. NULL: the reply belongs to an earlier connection or a closed feed. */
+/*
+ * Frees the ticket and returns its feed. NULL: the reply belongs to an earlier connection or a
+ * closed feed.
+ */
 static inline struct feed *
 feed_ticket_redeem(struct feed_ticket *ticket)
 {

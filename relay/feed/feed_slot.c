@@ -104,7 +104,7 @@ feed_on_slot_created(struct feed *feed, const PGresult *result)
     feed_acquire(feed, FEED_ACQUIRING);
 }
 
-/* This is not an error: retries until the other relay stops. */
+/* A slot in use is not an error: the feed retries until the other relay stops. */
 void
 feed_enter_standby(struct feed *feed)
 {
@@ -199,7 +199,7 @@ on_missing(struct feed *feed)
 {
     if (feed->config->feed.create_slot) {
         feed->slot.must_create = true;
-        /* acquire first: if the store rejects this database, no slot remains */
+        /* the feed acquires first: if the store rejects this database, no slot remains */
         feed_acquire(feed, FEED_ACQUIRING);
         return;
     }

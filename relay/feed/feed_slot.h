@@ -20,8 +20,8 @@ struct feed_slot {
     uint32_t timeline;
     uint32_t stored_timeline; /* timeline of the store's progress */
     uint64_t lsn;             /* confirmed_flush_lsn, or the start of the new slot */
-    uint64_t read_lsn;        /* all WAL before it is stored or irrelevant; 0: unknown */
-    char furthest[FRAME_POSITION_TEXT + 1]; /* position of the newest frame on that timeline */
+    uint64_t read_lsn;        /* all WAL before this LSN is stored or irrelevant; 0: unknown */
+    char furthest[FRAME_POSITION_TEXT + 1]; /* position of the newest frame on stored_timeline */
     uint64_t acquired_lsn;                  /* the store has all frames up to this position */
     uint64_t acquired_ordinal;
     void (*on_acquired)(struct feed *feed); /* called after the reply: starts the next step */

@@ -9,7 +9,7 @@
 
 #define SNAPSHOT_EVERY_S 1.0
 #define CHECK_EVERY_S 10.0
-#define STALLED_AFTER 2 /* failed checks; after one, the WAL receiver may just be starting */
+#define STALLED_AFTER 2 /* failed checks; after the first, the WAL receiver may just be starting */
 
 /*
  * A slot starts at a record of running transactions, which an idle primary does not write. While

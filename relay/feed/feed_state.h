@@ -18,8 +18,8 @@ struct feed;
  *
  * IDENTIFYING: the server reports its system identifier and timeline. Next: FINDING.
  *
- * FINDING: the slot is queried. If another relay reads it, this feed is on standby and restarts.
- * Next: ACQUIRING, or DROPPING if the slot is lost and create_slot is on.
+ * FINDING: the slot is queried. If another relay reads the slot, this feed is on standby and
+ * restarts. Next: ACQUIRING, or DROPPING if the slot is lost and create_slot is on.
  *
  * DROPPING: the lost slot is dropped. Next: ACQUIRING.
  *
@@ -70,7 +70,7 @@ void feed_set_state(struct feed *feed, enum feed_state state);
     feed_restart_with((feed), LOG_FIRST(__VA_ARGS__, LOG_END),                                     \
                       (const struct log_field[]){LOG_REST(__VA_ARGS__, LOG_END)})
 void feed_restart_with(struct feed *feed, const char *reason, const struct log_field *fields);
-/* The same for an error of libpq or of the server. `hint` may be "". */
+/* Like feed_restart, for an error of libpq or of the server. `hint` may be "". */
 void feed_fail(struct feed *feed, const char *what, const char *message, const char *hint);
 void feed_drop_connection(struct feed *feed);
 /* Flushes libpq's output buffer, immediately or when the socket is writable. */

@@ -109,7 +109,10 @@ reject_notification(struct feed *feed, const struct frame *frame)
     stats_add(feed->stats, STAT_FEED_REJECTED, 1);
 }
 
-/* Logs the trace id with the notification's id, which all later log messages contain. */
+/*
+ * Logs the trace id together with the notification's id. Later log messages contain only the
+ * notification's id.
+ */
 static void
 log_trace(const struct frame *frame)
 {
@@ -124,7 +127,7 @@ log_trace(const struct frame *frame)
               "notification decoded", LOG_TEXT("id", id), LOG_TEXT("traceparent", traceparent));
 }
 
-/* May restart the feed and drop the frame. */
+/* Adds a frame to the batch. May restart the feed and drop the frame. */
 static void
 handle_frame(struct feed *feed, const struct frame *frame)
 {
@@ -155,7 +158,7 @@ handle_frame(struct feed *feed, const struct frame *frame)
         return;
     feed->batch.confirm_lsn = frame->as.commit.end_lsn;
     if (commit_us == 0)
-        return; /* does not end a transaction */
+        return; /* this commit frame does not end a transaction */
     if (feed->batch.commit_us == 0)
         feed->batch.commit_us = commit_us;
     feed->feedback.last_commit_us = feed->feedback.received_us;

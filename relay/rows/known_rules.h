@@ -20,7 +20,7 @@ struct known_rule {
 /* Returns the length of the rule's key at the start of a longer key. */
 size_t known_rule_len(const char *key);
 
-/* NULL: the rule is unknown. */
+/* Returns the audience of the rule; NULL: the rule is unknown. */
 struct known_rule *known_rule_find(const struct known_rule *rules, const char *key, size_t len);
 
 /* `key` starts with the rule's key. True if the audience is new or has changed. */

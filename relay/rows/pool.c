@@ -55,7 +55,7 @@ detach_query(struct rows_connection *connection, enum rows_connection_state next
     return query;
 }
 
-/* The query has ended with connection->status. */
+/* The query has ended; its result is connection->status. */
 static void
 finish_query(struct rows_connection *connection)
 {
@@ -154,7 +154,7 @@ on_query_error(struct rows_connection *connection, const PGresult *result)
     connection->status = rows_status_of(sqlstate);
     if (connection->status == ROWS_DENIED)
         log_debug("rows", "request rejected", LOG_TEXT("error", error));
-    else if (connection->status != ROWS_LOST) /* which is retried */
+    else if (connection->status != ROWS_LOST) /* a lost connection is retried */
         warn(connection, "could not read rows", sqlstate, error);
 }
 
@@ -261,7 +261,7 @@ delay_retry(struct rows_pool *pool, const char *what, const char *error)
              LOG_TEXT("hint", hint_of(NULL, error)));
 }
 
-/* May be called during run_query and open_connection. */
+/* Also called during run_query and open_connection. */
 static void
 on_session_lost(void *ctx, const char *message)
 {
@@ -270,7 +270,7 @@ on_session_lost(void *ctx, const char *message)
     struct rows_result *result;
     struct rows_query *query;
 
-    /* the server restarted, or the server or a proxy closes idle sessions */
+    /* the server restarted, or the server or a proxy closed the idle session */
     if (was == ROWS_CONNECTION_IDLE) {
         set_state(connection, ROWS_CONNECTION_CLOSED);
         log_debug("rows", "server closed an idle connection", LOG_TEXT("error", message));
@@ -440,7 +440,7 @@ rows_pool_close(struct rows_pool *pool)
 
         postgres_session_free(&connection->session);
         if (connection->query != NULL)
-            rows_queue_release(pool->queue, connection->query); /* without requests */
+            rows_queue_release(pool->queue, connection->query); /* the query has no requests left */
         rows_result_unref(connection->result);
     }
     free(pool->connections);

@@ -33,7 +33,7 @@ waits_for(const struct rows_query *query, const struct rows_query *running)
     return running->key_len >= len && memcmp(query->key, running->key, len) == 0;
 }
 
-/* A client that does not read must not delay other users who share the query. */
+/* A client that does not read its results must not delay other users who share the query. */
 static bool
 has_receiver(const struct rows_queue *queue, const struct rows_query *query)
 {
@@ -58,7 +58,7 @@ query_order_is_stuck(const struct rows_queue *queue, const char *source)
     return false;
 }
 
-/* One connection remains for other tables if all queries of a table get stuck. */
+/* One connection remains for other tables even if all queries of a table are stuck. */
 static bool
 source_may_run(const struct rows_queue *queue, const char *source)
 {

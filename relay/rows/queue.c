@@ -224,7 +224,7 @@ set_aside(struct rows_request *request, struct rows_query *aside)
     DL_APPEND(aside->requests, request);
 }
 
-/* The audience has become known: rebuilds the keys of the rule's waiting requests. */
+/* Rebuilds the keys of the rule's waiting requests, once the audience is known. */
 static void
 renew_keys(struct rows_queue *queue, const struct rows_query *of_rule)
 {
@@ -399,7 +399,7 @@ rows_queue_repeat(struct rows_queue *queue, struct rows_query *query, int64_t no
     DL_FOREACH_SAFE (query->requests, request, next) {
         leave_query(request);
         if (request->was_lost)
-            request->deadline_us = now_us; /* rows_queue_expire ends it */
+            request->deadline_us = now_us; /* rows_queue_expire ends the request */
         request->was_lost = true;
         wait_for_query(request, now_us);
     }

@@ -37,14 +37,14 @@ enum rows_query_state {
 };
 
 struct rows_query {
-    UT_hash_handle hh; /* in WAITING: by key */
+    UT_hash_handle hh; /* in WAITING: hash by key */
     enum rows_query_state state;
     /* links; in WAITING: of its owner's list; in RUNNING, STUCK: of the queue's list */
     struct rows_query *prev;
     struct rows_query *next;
     struct rows_user *owner;              /* in WAITING: the user in whose turn it runs */
     struct rows_request *requests;        /* utlist; the first request is the requester */
-    const struct rows_request *requester; /* in RUNNING: NULL if it has ended */
+    const struct rows_request *requester; /* in RUNNING: NULL once this request has ended */
     int64_t not_before_us;
     bool is_known;   /* the audience was known when the key was built */
     bool is_of_user; /* the key names a user and the groups of the token */
@@ -55,11 +55,11 @@ struct rows_query {
 /* A user with requests, or with a query that other users joined. */
 struct rows_user {
     UT_hash_handle hh;
-    struct rows_user *prev; /* links in turn order, while it has waiting queries */
+    struct rows_user *prev; /* links in turn order, while the user has waiting queries */
     struct rows_user *next;
     struct rows_query *waiting;   /* utlist, oldest first */
     struct rows_request *holding; /* utlist, requests with a result */
-    size_t held_bytes;            /* size of their results, each counted once, and of copies */
+    size_t held_bytes;            /* size of results, each counted once, and of copies */
     size_t request_count;
     char name[];
 };
@@ -67,7 +67,7 @@ struct rows_user {
 struct rows_limits {
     size_t waiting;  /* maximum waiting requests */
     int64_t wait_us; /* maximum wait for a connection */
-    /* maximum running queries; one less for a single source, but at least one */
+    /* maximum running queries; for a single source one less, but at least one */
     size_t connections;
     /* maximum result bytes in memory; beyond it, a user receives no further result */
     size_t user_bytes;

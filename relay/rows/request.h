@@ -23,7 +23,8 @@ struct rows_wanted {
 struct rows_events {
     /*
      * Adds the client's memberships in the groups of this audience, in a canonical form: the same
-     * rows address clients with equal strings. RC_AGAIN: unknown, so the result is not shared.
+     * rows address clients with equal strings. RC_AGAIN: the memberships are unknown, so the result
+     * is not shared.
      */
     enum rc (*add_groups)(void *ctx, const char *audience, struct buffer *out);
     /* True if the snapshot contains all changes of which the client was notified. */
@@ -40,8 +41,8 @@ struct rows_events {
 void rows_request_hold(struct rows_request *request, size_t bytes);
 
 /*
- * Ends and frees a request. Before `done` this cancels it; afterwards it releases the result. Until
- * this call the request counts towards its user's limit.
+ * Ends and frees a request. Before `done`, the call cancels the request; afterwards it releases the
+ * result. Until this call the request counts towards its user's limit.
  */
 void rows_request_end(struct rows_request *request);
 

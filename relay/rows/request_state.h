@@ -8,14 +8,14 @@ struct rows_request {
     struct rows_queue *queue;
     struct rows_user *user;
     struct rows_query *query;  /* NULL after completion */
-    struct rows_request *prev; /* links of its query's list; with a result, of its user's list */
+    struct rows_request *prev; /* links of the query's list; with a result, of the user's list */
     struct rows_request *next;
     struct rows_wanted wanted; /* owns source, rule and groups; the user's name belongs to `user` */
     const struct rows_events *events;
     void *ctx;
-    struct rows_result *result; /* a reference, set at completion */
-    size_t copied_bytes;        /* counted as result memory */
-    int64_t deadline_us;        /* time limit for the start of its query */
+    struct rows_result *result; /* a reference; set when the request completes */
+    size_t copied_bytes;        /* size of the client's copy, counted as result memory */
+    int64_t deadline_us;        /* time limit for the start of the query */
     int64_t not_before_us;
     int64_t delay_us; /* delay before the next query, if a snapshot was too old */
     bool was_lost;

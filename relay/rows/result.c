@@ -62,7 +62,7 @@ grow_ends(struct rows_result *result)
     result->room = room;
 }
 
-/* Counts as clairon.live_rows() does: without the comma after each row. */
+/* Counts bytes as clairon.live_rows() does, without the comma after each row. */
 static size_t
 row_bytes(const struct rows_result *result)
 {

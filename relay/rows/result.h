@@ -39,8 +39,8 @@ struct rows_result *rows_result_ref(struct rows_result *result);
 void rows_result_unref(struct rows_result *result); /* accepts NULL */
 
 /*
- * Adds the next result of the query: first the header, then rows. RC_LIMIT: too many rows or bytes.
- * RC_BAD: invalid header, or a row that is not one line.
+ * Adds the next row that the query returns: first the header, then rows. RC_LIMIT: too many rows or
+ * bytes. RC_BAD: invalid header, or a row that is not one line.
  */
 MUST_CHECK enum rc rows_result_add(struct rows_result *result, const char *text, size_t len);
 

@@ -104,7 +104,7 @@ rows_request_start(struct rows *rows, const struct rows_wanted *wanted,
         return ROWS_OFF;
     status = rows_queue_add(&rows->queue, wanted, events, ctx, clock_monotonic_us(), ret_request);
     if (status == ROWS_OK)
-        /* identical requests of this iteration then share a query */
+        /* identical requests of this loop iteration then share a query */
         rows_pool_run_soon(&rows->pool);
     else
         *ret_after_ms = rows_queue_after_ms(&rows->queue, status);

@@ -29,7 +29,7 @@ struct rows_error {
     enum gate_err code;
     int http_status;
     const char *text;
-    bool is_retryable; /* with a delay */
+    bool is_retryable; /* the client may retry after a delay */
     enum metric stat;
 };
 

@@ -190,7 +190,7 @@ read_nothing(const json_t *root, struct client_message *message,
     return RC_OK;
 }
 
-/* Returns a name of 1 to `max` bytes, or `fallback` if it is absent. NULL: invalid. */
+/* Returns a name of 1 to `max` bytes, or `fallback` if the field is absent. NULL: invalid. */
 static char *
 name_copy(const json_t *value, size_t max, const char *fallback)
 {
@@ -284,7 +284,7 @@ check_fields(const struct client_message_form *form, json_t *root,
 
     json_object_foreach(root, name, value)
     {
-        /* an error repeats only a short field name */
+        /* the error message repeats only a short field name */
         if (!form_has_field(form, name))
             return strlen(name) <= 32
                        ? reject_message(error, "unknown field \"%s\" in \"%s\"", name, form->name)

@@ -14,7 +14,7 @@
 #define CLIENT_MESSAGE_WINDOW_MAX 65536 /* larger values are reduced to this */
 #define CLIENT_MESSAGE_POS_MAX 511
 #define CLIENT_MESSAGE_ERROR_MAX 192
-#define CLIENT_MESSAGE_TOPICS_MAX 256 /* maximum per message */
+#define CLIENT_MESSAGE_TOPICS_MAX 256 /* maximum number of topics in a message */
 #define CLIENT_MESSAGE_TOPIC_MAX 255  /* maximum bytes */
 #define CLIENT_MESSAGE_TOPICS_BYTES_MAX 8192
 #define CLIENT_MESSAGE_DELAY_MAX 86400000 /* larger values are reduced to this */
@@ -54,23 +54,23 @@ struct client_message {
 };
 
 /*
- * Parses one message. RC_OK: the caller frees *ret_message with client_message_free. RC_CLOSED:
- * not JSON; the caller closes the connection (4000). RC_BAD: JSON but not a valid message (err
- * 107); *ret_message then has only the request id, if present. `error` names the invalid field.
+ * Parses one message. RC_OK: the caller frees *ret_message with client_message_free. RC_CLOSED: not
+ * JSON; the caller closes the connection (4000). RC_BAD: JSON, but not a valid message (err 107);
+ * *ret_message then contains only the request id, if present. `error` names the invalid field.
  */
 MUST_CHECK enum rc client_message_parse(const char *line, size_t len,
                                         struct client_message *ret_message,
                                         char error[CLIENT_MESSAGE_ERROR_MAX]);
 
-/* Parses the body of POST /v1/ack, {"ids":[...]}. As above, but RC_BAD instead of RC_CLOSED. */
+/*
+ * Like client_message_parse, for the body of POST /v1/ack, {"ids":[...]}. Returns RC_BAD instead of
+ * RC_CLOSED.
+ */
 MUST_CHECK enum rc client_message_parse_ack(const char *text, size_t len,
                                             struct client_message *ret_message,
                                             char error[CLIENT_MESSAGE_ERROR_MAX]);
 
-/*
- * Parses the body of POST /v1/nack, {"ids":[...],"delay":30000}. As above, but RC_BAD instead of
- * RC_CLOSED.
- */
+/* Like client_message_parse_ack, for the body of POST /v1/nack, {"ids":[...],"delay":30000}. */
 MUST_CHECK enum rc client_message_parse_nack(const char *text, size_t len,
                                              struct client_message *ret_message,
                                              char error[CLIENT_MESSAGE_ERROR_MAX]);

@@ -67,7 +67,7 @@ parse_texts(struct bytes whole, size_t head_size, struct frame_notification *not
     return RC_OK;
 }
 
-/* `whole` may be only the header: then data is empty. */
+/* `whole` may contain only the header: then data is empty. */
 static enum rc
 parse_notification(struct bytes whole, const struct frame *frame,
                    struct frame_notification *notification)

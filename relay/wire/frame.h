@@ -12,7 +12,7 @@
 #include "wire/bytes.h"
 
 #define FRAME_UUID_TEXT 36 /* without the terminating zero */
-/* 16 hex digits of LSN, 16 of ordinal; without the terminating zero */
+/* 16 hex digits of the LSN and 16 of the ordinal; without the terminating zero */
 #define FRAME_POSITION_TEXT 32
 #define FRAME_TARGETS_MAX 1000000
 #define FRAME_MEMBER_TEXT_MAX 255
@@ -90,7 +90,7 @@ void frame_id_text(const unsigned char id[16], char ret_text[FRAME_UUID_TEXT + 1
 /* Parses the output of frame_id_text, in upper or lower case. False: invalid. */
 MUST_CHECK bool frame_id_parse(const char *text, size_t len, unsigned char ret_id[16]);
 
-/* True if `text` (any bytes) is a UUID in its 36-character form. */
+/* True if `text` (any bytes) is a UUID of 36 characters. */
 bool frame_is_uuid(const char *text, size_t len);
 
 /* Copies a UUID in lower case, the canonical form of ids. False: not a UUID. */

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Headers that must be unique: parsers differ in which duplicate they use. */
+/* Headers that must be unique, because parsers differ in which duplicate they use. */
 static const char *const SINGLE[] = {
     "host",    "content-length",    "transfer-encoding",     "authorization",   "origin",
     "upgrade", "sec-websocket-key", "sec-websocket-version", "idempotency-key", "last-event-id",
@@ -13,7 +13,7 @@ enum { SINGLE_HOST = 0, SINGLE_LENGTH = 1, SINGLE_ENCODING = 2, SINGLE_ORIGIN = 
 
 struct head_scan {
     struct http_head head;
-    unsigned seen; /* one bit per SINGLE */
+    unsigned seen; /* bitmap of the headers found in SINGLE */
     bool is_1_1;
     const char *upgrade; /* start of the header's line; NULL: absent */
     bool is_websocket;
@@ -28,7 +28,7 @@ reject_head(struct head_scan *scan, const char *why)
     return RC_BAD;
 }
 
-/* Whether the text is a token (RFC 9110). */
+/* True if the text is a token (RFC 9110). */
 static bool
 is_token(const char *text, size_t len)
 {
@@ -180,7 +180,7 @@ is_number(const char *at, const char *end)
     return at == end;
 }
 
-/* Whether the value equals `word`, case-insensitively. */
+/* True if the value equals `word`, case-insensitively. */
 static bool
 is_word(const char *at, const char *end, const char *word)
 {
@@ -188,7 +188,7 @@ is_word(const char *at, const char *end, const char *word)
     return (size_t)(end - at) == strlen(word) && strncasecmp(at, word, strlen(word)) == 0;
 }
 
-/* Whether the comma-separated value contains `word`, case-insensitively. */
+/* True if the comma-separated value contains `word`, case-insensitively. */
 static bool
 contains_token(const char *at, const char *end, const char *word)
 {

@@ -19,10 +19,10 @@ struct http_head {
     const char *target; /* starts with a slash */
     size_t target_len;
     size_t len;        /* length of the whole header */
-    bool is_websocket; /* a WebSocket upgrade that Connection also names */
+    bool is_websocket; /* a WebSocket upgrade; Connection contains "upgrade" too */
     /*
-     * Start of the line of an Upgrade header that does not upgrade to WebSocket, and may be ignored
-     * (RFC 9110, 7.8). NULL: none.
+     * Start of the line with an Upgrade header for another protocol, which may be ignored (RFC
+     * 9110, 7.8). NULL: no such header.
      */
     const char *idle_upgrade;
 };

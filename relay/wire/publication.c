@@ -448,7 +448,7 @@ read_publication(struct publication_draft *draft, json_t *root)
     return read_retry(draft, routing);
 }
 
-/* Omits the traceparent: a repeated request has a different span of the same trace. */
+/* Omits the traceparent, because a repeated request has a different span of the same trace. */
 static enum rc
 write_canonical(struct publication_draft *draft, const json_t *root)
 {

@@ -18,7 +18,7 @@
 struct publication_origin {
     const char *emitter;
     const char *topic_prefix; /* NULL: the topic is only the source */
-    /* from the header; NULL: none. A value in the body takes precedence */
+    /* from the HTTP header; NULL: none. A value in the body takes precedence */
     const char *traceparent;
     int64_t now_us; /* Unix time */
     unsigned char random[10];
@@ -27,7 +27,7 @@ struct publication_origin {
 struct publication {
     char id[FRAME_UUID_TEXT + 1]; /* version 7 */
     bool needs_ack;
-    bool is_expired; /* the expiration has passed: valid only as a duplicate */
+    bool is_expired; /* the expiration has passed: accepted only as a duplicate */
     char traceparent[TRACEPARENT_LEN + 1]; /* "": none */
     char *audience;
     char **targets;

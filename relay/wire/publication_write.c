@@ -85,7 +85,7 @@ is_json_blank(char byte)
     return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
 }
 
-/* +1 for an opening bracket, -1 for a closing one. */
+/* Returns +1 for an opening bracket and -1 for a closing bracket. */
 static int
 step_of(char byte)
 {
@@ -94,7 +94,7 @@ step_of(char byte)
     return byte == '}' || byte == ']' ? -1 : 0;
 }
 
-/* Returns the position of the payload's `{`. NULL: its name is written with escapes. */
+/* Returns the position of the payload's `{`. NULL: the name "payload" is written with escapes. */
 static const char *
 find_payload(const char *at, const char *end)
 {

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 
-/* Parses digits without a leading zero, above 0 and below 2^64. Advances *at. */
+/* Parses a number above 0 and below 2^64, without leading zeros. Advances *at. */
 static bool
 read_xid(const char **at, const char *end, uint64_t *ret_xid)
 {

@@ -21,7 +21,7 @@ token_reject(char error[TOKEN_ERROR_MAX], const char *sentence)
     return RC_BAD;
 }
 
-/* Cheaper than libjwt's decoder, and independent of it. */
+/* This check is cheaper than libjwt's decoder, and independent of libjwt. */
 static bool
 token_has_shape(const char *text, size_t len)
 {
@@ -44,7 +44,7 @@ token_has_shape(const char *text, size_t len)
     return dots == 2 && part_len > 0;
 }
 
-/* Case-sensitive, as in RFC 7515: libjwt ignores the case. */
+/* Compares case-sensitively, as RFC 7515 requires; libjwt ignores the case. */
 static bool
 token_alg_allowed(const struct token_rules *rules, jwt_t *jwt)
 {

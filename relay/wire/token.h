@@ -29,7 +29,7 @@ struct token_rules {
     const char *issuer;   /* NULL: not checked */
     const char *audience; /* NULL: tokens with aud are rejected */
     int64_t leeway_s;
-    const char *previous; /* a previous key of the same type, still accepted; NULL: none */
+    const char *previous; /* previous key of the same type, still accepted; NULL: none */
     size_t previous_len;
 };
 
@@ -56,7 +56,7 @@ MUST_CHECK enum rc token_verify(const struct token_rules *rules, const char *tex
                                 int64_t now_s, struct token *ret_token,
                                 char error[TOKEN_ERROR_MAX]);
 
-/* Adds the claims as a JSON object, only for trusted storage. */
+/* Adds the claims as a JSON object. Use it only for trusted storage. */
 MUST_CHECK enum rc token_write(const struct token *token, struct buffer *out);
 
 /* Adds the groups as a JSON object of arrays. */

@@ -36,5 +36,5 @@ walmsg_status(unsigned char ret_status[WALMSG_STATUS_SIZE], uint64_t received, u
     bytes_put_u64(ret_status + 9, stored);
     bytes_put_u64(ret_status + 17, stored);
     bytes_put_u64(ret_status + 25, (uint64_t)(now_us - POSTGRES_EPOCH_US));
-    ret_status[33] = 0; /* requests no reply: see decoder/FRAMES.md */
+    ret_status[33] = 0; /* 0: do not request a reply (decoder/FRAMES.md) */
 }

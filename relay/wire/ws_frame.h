@@ -17,7 +17,7 @@ size_t ws_text_header(size_t len, unsigned char *end);
 /* Returns the length of a frame that starts with the output of ws_text_header. */
 size_t ws_frame_len(const unsigned char *frame);
 
-/* Returns the length of its header. */
+/* Returns the header length of such a frame. */
 size_t ws_frame_header_len(const unsigned char *frame);
 
 #define WS_CONTROL_MAX 125
@@ -30,7 +30,7 @@ struct ws_event {
     enum ws_event_kind kind;
     bool is_binary;          /* WS_DATA: the message's type */
     bool is_last;            /* WS_DATA: last piece of the message */
-    uint64_t left;           /* WS_DATA: bytes of this frame that were not received yet */
+    uint64_t left;           /* WS_DATA: bytes of this frame that have not arrived yet */
     const unsigned char *at; /* unmasked payload, or a piece of it */
     size_t len;
     const char *why; /* WS_BROKEN: the reason */
@@ -41,7 +41,7 @@ struct ws_reader {
     unsigned char head[WS_HEAD_MAX];
     unsigned char head_len;
     unsigned char control_len;
-    bool has_head;   /* reading the payload */
+    bool has_head;   /* the header is complete: reading the payload */
     bool in_message; /* reading a fragmented message */
     bool is_binary;
     unsigned mask_at;
@@ -51,9 +51,9 @@ struct ws_reader {
 
 /*
  * Parses `bytes` up to the next event and unmasks them in place; *ret_used bytes are consumed. A
- * message is returned in pieces. The first one, which may be empty, is returned as soon as the
- * length is known, so that the caller can reject it. Pointers are valid until the next call, and
- * only while `bytes` is valid. WS_NOTHING: all bytes are consumed. WS_BROKEN is final.
+ * message is returned in pieces. The first piece, which may be empty, is returned as soon as the
+ * length is known, so that the caller can reject a long message. Pointers are valid until the next
+ * call, and only while `bytes` is valid. WS_NOTHING: all bytes are consumed. WS_BROKEN is final.
  */
 struct ws_event ws_reader_next(struct ws_reader *reader, unsigned char *bytes, size_t len,
                                size_t *ret_used);
