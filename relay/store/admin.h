@@ -4,7 +4,7 @@
 
 #include "store/store.h"
 
-/* RC_OK and RC_AGAIN as in store.h. */
+/* RC_OK and RC_AGAIN have the same meaning as in store.h. */
 
 /*
  * A JSON string, valid during the callback; overview.lua, errors.lua, latest.lua and user.lua
@@ -25,9 +25,9 @@ MUST_CHECK enum rc store_user(struct store *store, const char *user, store_descr
 enum store_error_change {
     STORE_ERROR_CHANGED,
     STORE_ERROR_NOT_FOUND, /* the dead letter does not exist */
-    STORE_ERROR_NO_USERS   /* without users or invalid: can only be dropped */
+    STORE_ERROR_NO_USERS   /* it has no users or is invalid, so it can only be dropped */
 };
-/* `users`: the number of users to whom the notification is sent again. */
+/* `users`: number of users to whom the notification is sent again. */
 typedef void store_error_changed(void *ctx, enum rc rc, enum store_error_change outcome,
                                  long long users);
 /* Like direct_redrive, for all users of the dead letter. */

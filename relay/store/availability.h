@@ -25,22 +25,28 @@ bool store_is_up(const struct store *store);
  */
 bool store_is_complete(const struct store *store);
 /*
- * Shard 0 has memberships, tickets and idempotency keys: without it, only live sessions continue,
- * with the notifications of their users' shards.
+ * Shard 0 stores memberships, tickets and idempotency keys. Without shard 0, only live sessions
+ * continue, and they receive only notifications of their users' shards.
  */
 bool store_has_shared(const struct store *store);
-/* The store is up, including shard 0 and this user's shard. */
+/* True if the store is up, including shard 0 and this user's shard. */
 bool store_serves(const struct store *store, const char *user);
 
 /*
- * The store is up with shard 0, and so is this process's reader, if any: clients can connect and
- * receive notifications.
+ * True if the store is up with shard 0, and so is this process's reader, if any. Clients can then
+ * connect and receive notifications.
  */
 bool store_is_serving(const struct store *store);
-/* Called by the reader: whether one of its connections follows its shards (topology.h). */
+/*
+ * Called by the reader when one of its connections starts or stops following its shards
+ * (topology.h).
+ */
 void store_set_reader_follows(struct store *store, unsigned connection, bool follows);
 
-/* The store replies but rejects heartbeats, because it is full: blocked readers receive no data. */
+/*
+ * True if the store replies but rejects heartbeats, because it is full: blocked readers then
+ * receive no data.
+ */
 bool store_rejects_heartbeats(const struct store *store);
 
 #endif

@@ -9,8 +9,8 @@
  * zero.
  */
 struct cursor {
-    struct entry_id shared; /* in shard 0 */
-    struct entry_id own;    /* in the user's own shard */
+    struct entry_id shared; /* cursor in shard 0 */
+    struct entry_id own;    /* cursor in the user's own shard */
 };
 
 /*
@@ -23,7 +23,7 @@ cursor_in(struct cursor *cursor, unsigned shard)
     return shard == 0 ? &cursor->shared : &cursor->own;
 }
 
-/* Whether the stream entry is unread. */
+/* True if the stream entry is unread. */
 static inline bool
 cursor_is_before(const struct cursor *cursor, unsigned shard, struct entry_id id)
 {
@@ -40,7 +40,7 @@ cursor_advance(struct cursor *cursor, unsigned shard, struct entry_id id)
         *at = id;
 }
 
-/* Whether every stream entry read at `from` is also read at `cursor`. */
+/* True if every stream entry read at `from` is also read at `cursor`. */
 static inline bool
 cursor_reaches(struct cursor cursor, struct cursor from)
 {
@@ -76,7 +76,7 @@ cursor_from_heads(const struct entry_id *heads, unsigned own)
     return (struct cursor){heads[0], own > 0 ? heads[own] : (struct entry_id){0, 0}};
 }
 
-/* Reverses cursor_from_heads. A shard that the user does not read gets 0-0: nothing was read. */
+/* Reverses cursor_from_heads. The id is 0-0 for a shard that the user does not read. */
 static inline void
 cursor_to_heads(struct cursor cursor, unsigned own, struct entry_id *ret_heads, unsigned shards)
 {

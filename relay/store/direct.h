@@ -13,7 +13,7 @@ struct direct;
 /* NULL: `error` is set. `config` must outlive the result. Free it with direct_close. */
 struct direct *direct_open(const struct config *config, char error[DIRECT_ERROR_MAX]);
 void direct_close(struct direct *direct); /* accepts NULL */
-/* The error of the last failed request. */
+/* Returns the error of the last failed request. */
 const char *direct_error(const struct direct *direct);
 
 /*
@@ -34,21 +34,21 @@ long long direct_error_count(struct direct *direct);
 
 /*
  * Sends the notification again to `users`, a subset of the dead letter's users, from attempt 0 and
- * with a renewed lifetime, and removes the dead letter. RC_BAD: direct_can_redrive is false;
+ * with a renewed lifetime, and removes the dead letter. RC_BAD: direct_can_redrive is false, and
  * nothing was changed.
  */
 MUST_CHECK enum rc direct_redrive(struct direct *direct, unsigned shard,
                                   const struct error_entry *entry, const char *const *users,
                                   size_t count);
 void direct_drop(struct direct *direct, unsigned shard, struct entry_id entry);
-/* Whether the dead letter contains all data that a redrive needs. */
+/* True if the dead letter contains all data that a redrive needs. */
 bool direct_can_redrive(const struct error_entry *entry);
 
 /* Totals of the redrives and drops of this connection. */
 struct direct_changes {
     bool is_redrive;
     long long entries;
-    long long users; /* users with a notification that is pending again */
+    long long users; /* number of users for whom a notification is pending again */
 };
 const struct direct_changes *direct_changed(const struct direct *direct);
 

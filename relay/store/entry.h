@@ -20,17 +20,17 @@ struct entry_id {
 /* A stream entry. Points into the store's reply. */
 struct entry {
     struct entry_id id;
-    unsigned char shard; /* shard of its stream */
+    unsigned char shard; /* shard of the stream */
     struct frame frame;  /* from the field `route`, without the data */
     struct bytes uuid;
     struct bytes data;
-    /* newer notifications of another shard may have been delivered before */
+    /* newer notifications of another shard may have been delivered first */
     bool is_late;
     bool is_retry;            /* delivered only to `retry_users` */
     struct bytes retry_users; /* packed like targets: iterate with frame_next_target */
     bool is_open_ended;       /* every recipient must acknowledge it */
     int64_t expires_us;       /* expiration; 0: does not expire */
-    uint64_t score;           /* in an inbox: entry_id_score of the first stream entry */
+    uint64_t score;           /* in an inbox: entry_id_score of its first stream entry */
 };
 
 /* Returns the id as a score of a sorted set, as in the scripts: 1024 scores per millisecond. */

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* (0, 0): not from a commit; lower than all other positions. */
+/* (0, 0): no commit position; lower than all other positions. */
 struct position {
     uint64_t lsn;
     uint64_t ordinal;

@@ -10,7 +10,7 @@ enum store_publish {
     STORE_PUBLISHED,
     STORE_PUBLISHED_BEFORE,    /* a repeat of an earlier request: nothing was stored */
     STORE_PUBLISHED_DIFFERENT, /* the key belongs to a different notification: nothing was stored */
-    STORE_PUBLISHED_EXPIRED    /* unknown key and expired notification: nothing was stored */
+    STORE_PUBLISHED_EXPIRED    /* unknown key but expired notification: nothing was stored */
 };
 
 #define STORE_DIGEST_TEXT 64                    /* hexadecimal digits */

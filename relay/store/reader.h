@@ -13,7 +13,7 @@ struct store;
 
 struct reader_member {
     bool added;
-    uint64_t xid; /* transaction that changed it; 0: unknown */
+    uint64_t xid; /* transaction of the change; 0: unknown */
     struct bytes audience;
     struct bytes target;
     struct bytes user;

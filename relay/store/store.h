@@ -32,7 +32,8 @@ const char *store_epoch(const struct store *store);
 
 /*
  * A store has one or more shards, each with a stream. Notifications for a single user are in that
- * user's shard, all other notifications in shard 0. With one shard all are in shard 0.
+ * user's shard, all other notifications in shard 0. With one shard all notifications are in shard
+ * 0.
  */
 unsigned store_shards(const struct store *store);
 unsigned store_shard_of(const struct store *store, const char *user);
@@ -51,15 +52,15 @@ const struct transactions *store_newest_transactions(const struct store *store, 
  * higher ids, so that sessions do not miss any.
  */
 void store_record_entry(struct store *store, unsigned shard, struct entry_id id);
-/* With several shards: the stream up to this entry covers the WAL up to `to`. */
+/* Records that the stream up to this entry covers the WAL up to `to`. For several shards. */
 void store_record_position(struct store *store, unsigned shard, struct entry_id id,
                            struct position to);
-/* With several shards: the stream up to store_newest covers the WAL up to this position. */
+/* Returns the WAL position that the stream, up to store_newest, covers. For several shards. */
 struct position store_newest_position(const struct store *store, unsigned shard);
 
 /*
- * Time after the reply in which an operating system crash may still lose a stream entry, in
- * microseconds: 0 with appendfsync always, otherwise two intervals of everysec.
+ * Returns the time after the reply in which an operating system crash may still lose a stream
+ * entry, in microseconds: 0 with appendfsync always, otherwise two intervals of everysec.
  */
 int64_t store_fsync_delay_us(const struct store *store);
 
@@ -81,10 +82,10 @@ MUST_CHECK enum rc store_replicate(struct store *store, store_replicated *done, 
 
 /* The slot's progress in the store. */
 struct store_progress {
-    const char *position; /* all frames up to it are stored; "": no frame */
+    const char *position; /* all frames up to this position are stored; "": no frame */
     /* position of the newest frame that a shard of that timeline has stored */
     const char *furthest;
-    uint64_t read_lsn; /* all WAL before it is processed; 0: unknown */
+    uint64_t read_lsn; /* all WAL before this LSN is processed; 0: unknown */
     uint32_t timeline; /* the lowest timeline of all shards */
 };
 /*
@@ -118,7 +119,7 @@ struct store_batch;
 struct store_batch *store_batch_new(struct store *store); /* the store must outlive it */
 void store_batch_free(struct store_batch *batch);         /* accepts NULL */
 void store_batch_add(struct store_batch *batch, const struct frame *frame);
-/* False: the notification is larger than the store accepts. */
+/* False if the notification is larger than the store accepts. */
 bool store_accepts(const struct store *store, const struct frame *frame);
 /* Adds the header of such a notification to the error log as `rejected`, in batch order. */
 void store_batch_reject(struct store_batch *batch, const struct frame *frame);
@@ -128,18 +129,18 @@ size_t store_batch_count(const struct store_batch *batch);
 #define STORE_BATCH_FRAMES_MAX 256 /* frames in a batch */
 
 /*
- * True: the frame must start the next batch. Either the batch is full; or it is large enough, and
- * the frame is stored by the other method (script or transaction); or the frame is a membership and
- * the batch contains notifications: relays must read a membership before the notifications that
- * follow it.
+ * True if the frame must start the next batch. Possible reasons: the batch is full; the batch is
+ * large enough, and the frame is stored by the other method (script or transaction); or the frame
+ * is a membership and the batch contains notifications, because relays must read a membership
+ * before the notifications that follow it.
  */
 bool store_batch_is_full(const struct store_batch *batch, const struct frame *frame);
 
 /*
- * Stores the batch, which may be empty, in one step, and clears it. `after` is the position that it
- * must follow: a store that is behind rejects the batch. `position` is the position of its last
- * frame, or `after`. All frames are beyond the progress of store_acquire. After this batch all WAL
- * before `read_lsn` is processed; 0: unchanged.
+ * Stores the batch, which may be empty, in one step, and clears it. The batch must follow the
+ * position `after`: a store that is behind rejects the batch. `position` is the position of the
+ * batch's last frame, or `after`. All frames are beyond the progress of store_acquire. After this
+ * batch all WAL before `read_lsn` is processed; 0: unchanged.
  */
 typedef void store_ingested(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ingest(struct store *store, const char *slot, const char *after,
@@ -156,7 +157,7 @@ typedef void store_acked(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ack(struct store *store, const struct store_ack *acks, size_t count,
                              store_acked *done, void *ctx);
 
-/* Its shard, or a possible shard, is unavailable: store_ack would fail. */
+/* True if the ack's shard, or a possible shard, is unavailable: store_ack would then fail. */
 bool store_acks_wait(const struct store *store, const struct store_ack *ack);
 
 /* A delivery report: a notification that needs an ack was written to a socket. */
@@ -169,7 +170,7 @@ struct store_report {
     bool is_retried;
     bool is_open_ended; /* every recipient must acknowledge it */
     bool is_deferred;   /* not delivered: the in-flight window is full */
-    bool is_renewal;    /* repeats an earlier report, which a store that lost data may lack */
+    bool is_renewal;    /* repeats an earlier report, because the store may have lost it */
 };
 /*
  * `not_pending`: indexes of reports whose notification is not pending. Valid during the callback.
@@ -198,14 +199,14 @@ MUST_CHECK enum rc store_presence(struct store *store, enum store_presence_chang
                                   const char *const *users, size_t count,
                                   store_presence_stored *done, void *ctx);
 
-/* Negative acknowledgement: retry these after delay_ms or later. */
+/* Negative acknowledgement: the notifications are retried after delay_ms or later. */
 MUST_CHECK enum rc store_nack(struct store *store, const char *user, const char *const *ids,
                               size_t count, int64_t delay_ms, store_acked *done, void *ctx);
 
 /* Whether the streams still contain all stream entries after a cursor. */
 enum store_range_state {
-    STORE_RANGE_WHOLE,   /* none were trimmed */
-    STORE_RANGE_TRIMMED, /* the oldest were trimmed */
+    STORE_RANGE_WHOLE,   /* no entry was trimmed */
+    STORE_RANGE_TRIMMED, /* the oldest entries were trimmed */
     STORE_RANGE_UNKNOWN  /* the store has never reached that cursor */
 };
 
@@ -214,10 +215,10 @@ struct store_page {
     const struct entry *entries;
     size_t count;
     size_t seen;                  /* number of entries read, including foreign entries */
-    struct cursor first;          /* of a range: its start, after the trimmed entries */
+    struct cursor first;          /* start of a range, after the trimmed entries */
     struct cursor last;           /* start of the next page, if any entries were read */
-    enum store_range_state state; /* of a range */
-    const char *next;             /* of an inbox: start of the next page; "": no further page */
+    enum store_range_state state; /* state of a range */
+    const char *next;             /* start of the next inbox page; "": no further page */
 };
 typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
 /*

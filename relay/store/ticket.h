@@ -14,7 +14,10 @@ typedef void store_ticket_saved(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ticket_save(struct store *store, const char *ticket, const char *claims,
                                      store_ticket_saved *done, void *ctx);
 
-/* Redeems a ticket; this succeeds only once. claims.at is NULL if the ticket does not exist. */
+/*
+ * Redeems a ticket. Only the first attempt succeeds. claims.at is NULL if the ticket does not
+ * exist.
+ */
 typedef void store_redeemed(void *ctx, enum rc rc, struct bytes claims);
 MUST_CHECK enum rc store_ticket_redeem(struct store *store, const char *ticket,
                                        store_redeemed *done, void *ctx);

@@ -4,12 +4,12 @@
 
 #include "store/store.h"
 
-#define STORE_TOPIC_PREFIX_MAX 256 /* with the zero byte */
+#define STORE_TOPIC_PREFIX_MAX 256 /* including the zero byte */
 
 /* Stores the feed's topic prefix for relays without a feed, unless it is too long. */
 void store_set_topic_prefix(struct store *store, const char *prefix);
 
-/* "" if no feed has stored a prefix. */
+/* Returns "" if no feed has stored a prefix. */
 const char *store_topic_prefix(const struct store *store);
 
 /* Copies the prefix from the store; if the store has none, the old prefix is kept. */

@@ -38,7 +38,7 @@ struct redisReply;
 MUST_CHECK enum rc trace_read(const struct redisReply *reply, const char *id,
                               struct trace *ret_trace);
 void trace_free(struct trace *trace);
-/* True: unknown id. */
+/* True if the id is unknown. */
 bool trace_is_empty(const struct trace *trace);
 
 /* Returns the commit time from the first 48 bits of an id. `id`: a UUID. */

@@ -11,7 +11,7 @@ struct publication_draft {
     struct publication *publication;
     const struct publication_origin *origin;
     char *error;
-    const char *text; /* the parsed body, without duplicate keys */
+    const char *text; /* the body as received; it has no duplicate keys */
     size_t len;
     int priority;
     int type;

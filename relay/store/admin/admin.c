@@ -132,7 +132,7 @@ struct change {
     store_error_changed *done;
     void *ctx;
     bool is_drop;
-    bool is_sent; /* the dead letter was read, and its redrive was sent */
+    bool is_sent; /* the dead letter was read, and a redrive was sent */
     enum store_error_change outcome;
     long long users;
 };

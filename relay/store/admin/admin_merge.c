@@ -104,7 +104,7 @@ merge_overviews(json_t *const *overviews, size_t count)
     json_t *merged;
 
     for (size_t i = 0; i < count; i++)
-        oldest[i] = json_object_get(overviews[i], "oldest"); /* ignored unless it is an array */
+        oldest[i] = json_object_get(overviews[i], "oldest"); /* ignored unless an array */
     /* Shard 0 stores all relays and users. */
     merged = json_pack(
         "{sI sO* sI sI sI sI sI sO so}", "at", number_of(overviews[0], "at"), "server",

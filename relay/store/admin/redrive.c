@@ -25,7 +25,7 @@ patch_expiration(unsigned char *data, size_t len, int64_t expires_us)
         memcpy(data + (found.at - data), text, found.len);
 }
 
-/* The commit time changes too, so that another redrive computes the same lifetime. */
+/* The commit time changes too, so that a second redrive computes the same lifetime. */
 static void
 patch_route(unsigned char *route, int64_t now_us, int64_t expires_us)
 {

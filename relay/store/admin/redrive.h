@@ -14,7 +14,7 @@ struct redrive {
     unsigned char *data;
     size_t data_len;
     int64_t expires_ms; /* new expiration; 0: does not expire */
-    char expires[24];   /* the same as a string */
+    char expires[24];   /* expires_ms as a string */
     char entry[ENTRY_ID_TEXT_MAX];
 };
 

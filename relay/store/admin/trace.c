@@ -99,9 +99,9 @@ read_stored(struct bytes entry, struct trace_event *event)
 }
 
 /*
- * Used when the notification was trimmed from the stream. The id of a row's notification is a UUID
- * of version 8, which begins with the commit time. Other ids have version 7 and begin with the
- * request time.
+ * Used if the notification was trimmed from the stream. The id of a row's notification is a UUID of
+ * version 8, which begins with the commit time. Other ids have version 7 and begin with the request
+ * time.
  */
 static bool
 read_commit_of_id(const char *id, struct trace_event *event)

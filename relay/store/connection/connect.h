@@ -9,7 +9,10 @@ struct ev_loop;
 struct redisAsyncContext;
 struct resolve;
 
-/* A connection in progress, owned by the callee. NULL: `reason` is the error. */
+/*
+ * A connection in progress, owned by the callee. NULL: the connection failed, and `reason` is the
+ * error.
+ */
 typedef void connect_done(void *ctx, struct redisAsyncContext *redis, const char *reason);
 
 struct connect {

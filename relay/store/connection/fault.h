@@ -8,7 +8,7 @@
 struct fault {
     const char *word; /* substring of the reply */
     const char *hint;
-    /* reconnect: the next attempt may reach another server, or the repaired server */
+    /* reconnect, because the next attempt may reach another server or the repaired server */
     bool is_of_server;
 };
 
@@ -24,9 +24,9 @@ bool fault_is_redirection(const char *error);
 /* Returns a constant hint on how to fix `error`; NULL if unknown. */
 const char *fault_hint(const char *error);
 
-#define FAULT_KINDS 16 /* a full store rejects ten kinds of requests */
+#define FAULT_KINDS 16 /* enough for a full store, which rejects ten kinds of requests */
 
-/* Rate limit: one message per request and fault within 10 s. Must be initialized to zero. */
+/* Limits the log to one message per request and fault within 10 s. Must be initialized to zero. */
 struct fault_log {
     struct fault_seen {
         const char *failure;

@@ -31,7 +31,7 @@
 #define LINK_REASON_MAX 256
 #define SHA_TEXT 40
 
-/* DOWN -> CONNECTING -> HANDSHAKE -> UP; each of the last three may fall back to DOWN. */
+/* DOWN -> CONNECTING -> HANDSHAKE -> UP. Each of the last three states may return to DOWN. */
 enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_HANDSHAKE, LINK_UP };
 
 struct link {
@@ -53,7 +53,7 @@ struct link {
     double timeout_s;
     unsigned pending;    /* commands in flight */
     int64_t received_us; /* time of the last reply, or start of the wait */
-    double was_silent_s; /* seconds without a reply when it last went down */
+    double was_silent_s; /* seconds without a reply when the link last went down */
     int scripts_loaded;
     bool is_loading;
     bool is_usable; /* the connection works: the backoff is reset */
@@ -111,7 +111,7 @@ silent_s(const struct link *link)
     return (double)(clock_monotonic_us() - link->received_us) / 1e6;
 }
 
-/* The only transition to LINK_DOWN, from every other state. */
+/* The only transition to LINK_DOWN; used in every other state. */
 static void
 link_fail(struct link *link, const char *reason)
 {
@@ -122,11 +122,11 @@ link_fail(struct link *link, const char *reason)
 
     if (link->state == LINK_DOWN)
         return;
-    link->was_silent_s = silent_s(link); /* the end of pending requests would change it */
+    link->was_silent_s = silent_s(link); /* the callbacks of pending requests would change it */
     snprintf(kept, sizeof(kept), "%s",
              reason != NULL ? reason : ""); /* `reason` may point into the context */
     if (!link->is_usable)
-        link->connect.failures++; /* a replica, which rejects writes, also counts */
+        link->connect.failures++; /* a replica, which rejects writes, also counts as a failure */
     link->state = LINK_DOWN;
     link->redis = NULL;
     connect_stop(&link->connect);
@@ -362,7 +362,7 @@ on_info(void *ctx, const struct redisReply *reply)
         send_command(link, on_script, 3, "SCRIPT", "LOAD", script_texts[i]);
 }
 
-/* KeyDB replies to PING while it loads its dataset, so only INFO detects this. */
+/* KeyDB replies to PING while it loads its dataset, so only INFO detects the load. */
 static void
 send_info(struct link *link)
 {
@@ -462,7 +462,7 @@ is_waiting(const struct link *link)
     return link->pending > 0 || link->state == LINK_CONNECTING;
 }
 
-/* The servers were queried. A working connection is kept unless the result is final. */
+/* The servers have replied. A working connection is kept unless the result is final. */
 static void
 on_found(void *ctx, bool is_final)
 {

@@ -16,10 +16,10 @@ struct redisReply;
 struct servers;
 
 struct link_events {
-    void (*on_up)(void *ctx); /* ready: the dataset is loaded, and the scripts are loaded */
+    void (*on_up)(void *ctx); /* called when the server has loaded its dataset and the scripts */
     /* Pending callbacks were called with NULL, or will be when the running callback returns. */
     void (*on_down)(void *ctx, const char *reason);
-    bool (*ignores_timeout)(void *ctx); /* true: ignore an overdue reply; may be NULL */
+    bool (*ignores_timeout)(void *ctx); /* returns true to ignore an overdue reply; may be NULL */
     void *ctx;
 };
 
@@ -64,9 +64,9 @@ void link_set_usable(struct link *link);
 void link_restart(struct link *link, const char *reason);
 
 /*
- * Whether the error means that the shard is moving or has moved to another server. The request had
- * no effect; after link_restart the link searches for the server. This is expected, and not logged
- * as an error. Always false with a store of one server.
+ * True if the error means that the shard is moving or has moved to another server. The request had
+ * no effect; after link_restart the link searches for the server. Such an error is expected, and
+ * not logged. Always false with a store of one server.
  */
 bool link_is_redirected(const struct link *link, const char *error);
 

@@ -18,7 +18,7 @@ struct query {
     struct ev_loop *loop;
     struct url address;
     struct connect connect;
-    redisAsyncContext *redis; /* `data` is the query; NULL: not connected */
+    redisAsyncContext *redis; /* its `data` is this query; NULL: not connected */
     struct send_queue *queue;
     ev_timer timer; /* starts the query, then serves as its reply timeout */
     bool has_started;
@@ -69,7 +69,7 @@ on_query_reply(redisAsyncContext *redis, void *reply, void *ctx)
 
     (void)ctx;
     if (query == NULL || reply == NULL)
-        return; /* stopped, or on_query_disconnected reports the reason */
+        return; /* the query was stopped, or on_query_disconnected reports the reason */
     ev_timer_stop(query->loop, &query->timer);
     if (reply_is_error(reply))
         fail_query(query, reply_text(reply));

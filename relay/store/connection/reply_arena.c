@@ -9,7 +9,7 @@
 
 #define BLOCK_BYTES (128u * 1024)
 #define ALIGN 16u
-/* far above any legitimate size; the array is allocated before its elements arrive */
+/* far above any legitimate size, because an array is allocated before its elements arrive */
 #define ELEMENTS_MAX (1u << 20)
 
 #if HIREDIS_MAJOR >= 1
@@ -28,8 +28,8 @@ struct block {
 struct reply_arena {
     struct block *block; /* the current block; the first block is kept */
     const unsigned *expected;
-    bool is_held;   /* hiredis has a reply, complete or not, and will call free_object */
-    bool is_orphan; /* free_object of that reply frees the arena */
+    bool is_held;   /* hiredis owns a complete or partial reply, and will call free_object */
+    bool is_orphan; /* free_object frees the arena together with that reply */
 };
 
 /* freeObject receives only the reply, so the arena pointer is stored before it. */
@@ -157,7 +157,7 @@ create_nil(const redisReadTask *task)
 
     if (reply == NULL)
         return NULL;
-    reply->type = REDIS_REPLY_NIL; /* the task's type is the type of the missing value */
+    reply->type = REDIS_REPLY_NIL; /* task->type is the type of the missing value */
     return attach_reply(task, reply);
 }
 

@@ -9,9 +9,9 @@ struct reply_arena;
 struct reply_arena *reply_arena_new(void);
 
 /*
- * Allocates this reader's replies in the arena; one reader at a time. `expected` is the number of
- * outstanding replies, and must outlive the reader. An unexpected reply other than an error closes
- * the connection.
+ * Allocates the replies of this reader in the arena, which serves one reader at a time. `expected`
+ * is the number of outstanding replies, and must outlive the reader. An unexpected reply other than
+ * an error closes the connection.
  */
 void reply_arena_use(struct reply_arena *arena, redisReader *reader, const unsigned *expected);
 

@@ -56,7 +56,7 @@ drop_first(struct send_queue *queue)
 
 /*
  * Passes the first pipeline to hiredis, which needs one call per command to expect its reply. The
- * first call passes all bytes. The other calls pass none, but hiredis parses the start of each
+ * first call passes all bytes. The other calls pass no bytes, but hiredis parses the start of each
  * command.
  */
 static enum rc
@@ -71,7 +71,7 @@ pass_to_hiredis(struct send_queue *queue)
                                        i == 0 ? pipeline->len : 0) == REDIS_OK)
             continue;
         if (i > 0)
-            abort(); /* the first call succeeded, so only memory can be missing */
+            abort(); /* the first call succeeded, so the only possible error is a lack of memory */
         return RC_AGAIN;
     }
     drop_first(queue);

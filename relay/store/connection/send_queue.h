@@ -11,7 +11,7 @@ struct ev_loop;
 struct send_queue;
 
 struct send_queue *send_queue_new(struct ev_loop *loop);
-void send_queue_free(struct send_queue *queue); /* only after send_queue_end; accepts NULL */
+void send_queue_free(struct send_queue *queue); /* requires send_queue_end; accepts NULL */
 
 /* Attaches the queue and the loop to this connection. */
 void send_queue_use(struct send_queue *queue, redisAsyncContext *redis);

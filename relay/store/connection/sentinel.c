@@ -29,7 +29,7 @@ struct sentinels {
 
 /*
  * Each failover raises the epoch, so a sentinel that missed a failover has a lower epoch. If all
- * sentinels have a lower epoch, they were reset.
+ * sentinels have a lower epoch, the sentinels were reset.
  */
 static bool
 is_outdated(struct servers *servers, long long epoch)

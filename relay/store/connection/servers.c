@@ -32,7 +32,7 @@ is_searching(const struct servers *servers)
     return false;
 }
 
-/* Retries soon, while a connection searches for its server. */
+/* Retries quickly while a connection searches for its server. */
 static void
 schedule(struct servers *servers)
 {
@@ -115,7 +115,7 @@ hint_of(const struct servers *servers, const char *error)
     return hint;
 }
 
-/* Logged after no node has replied. */
+/* Logged if no node has replied. */
 static void
 log_search_failure(struct servers *servers, const char *error)
 {
@@ -180,7 +180,7 @@ query_now(struct servers *servers, size_t node)
     start_query(servers);
 }
 
-/* Queries another node each time: one may be outdated or unreachable. */
+/* Queries a different node each time, because a node may be outdated or unreachable. */
 static void
 on_again(struct ev_loop *loop, ev_timer *timer, int events)
 {

@@ -20,7 +20,7 @@ struct servers_user {
     /*
      * Called from the loop: servers_find may return another server. `is_final`: drop the connection
      * to the former server even if it works. With sentinels, a former primary does not detect that
-     * it was replaced. A cluster node detects this, but the reply may be outdated.
+     * it was replaced. A cluster node detects its replacement, but the reply may be outdated.
      */
     void (*on_found)(void *ctx, bool is_final);
     void *ctx;
@@ -49,12 +49,12 @@ void servers_recheck(struct servers *servers, struct servers_user *user);
 void servers_confirm(struct servers *servers, struct servers_user *user);
 
 /*
- * Whether a failure of that server must be logged: false if any connection had a failure within the
+ * True if a failure of that server must be logged. False if any connection to it failed within the
  * last seconds. Always true with a store of one server.
  */
 bool servers_is_new_failure(struct servers *servers, const struct url *address);
 
-/* False: all shards stay on the same server. */
+/* False if all shards stay on the same server. */
 bool servers_can_move(const struct servers *servers);
 
 #endif

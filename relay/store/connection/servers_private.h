@@ -20,7 +20,10 @@ struct sentinels;
 struct servers_kind {
     const char *source; /* for messages, such as "cluster" */
     bool is_final;      /* see on_found */
-    /* Reads a reply into servers->found. RC_BAD: it is not valid; RC_AGAIN: outdated. */
+    /*
+     * Reads a reply into servers->found. RC_BAD: the reply is invalid; RC_AGAIN: the reply is
+     * outdated.
+     */
     enum rc (*read)(struct servers *servers, const struct redisReply *reply);
 };
 
@@ -41,8 +44,8 @@ struct servers {
     const struct config *config;
     const struct servers_kind *kind; /* NULL: one server, `single` */
     struct url single;
-    struct url as_server;  /* user, password and TLS of the shards' servers */
-    struct url as_queried; /* credentials of the queried servers: the sentinels', or the same */
+    struct url as_server;  /* user, password and TLS settings of the shards' servers */
+    struct url as_queried; /* credentials of the queried servers: the sentinels' or as_server */
     struct servers_user *users;
     unsigned shard_count;
     struct servers_shard shards[STORE_SHARDS_MAX];
@@ -53,16 +56,16 @@ struct servers {
     size_t node_count;
     size_t at; /* the queried node; the next query uses the next node */
     const char *words[QUERY_WORDS_MAX];
-    struct query *query; /* NULL: none in flight */
+    struct query *query; /* NULL: no query in flight */
     ev_timer again;      /* starts the next query */
     struct backoff backoff;
     size_t failures;                                 /* queries since the last valid reply */
-    int64_t warned_us;                               /* 0: not logged since then */
+    int64_t warned_us;                               /* 0: not logged since the last valid reply */
     struct servers_failure failed[SERVERS_FAILURES]; /* the newest failures, as a ring */
     unsigned next_failed;
     struct sentinels *sentinels;
     long long epoch; /* epoch of the sentinels' newest reply */
-    size_t outdated; /* replies of an older epoch since the last newer reply */
+    size_t outdated; /* replies with an older epoch since the last newer reply */
 };
 
 extern const struct servers_kind servers_cluster;

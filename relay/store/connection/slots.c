@@ -35,7 +35,7 @@ slots_of_key(const char *key)
     return crc16(open + 1, (size_t)(end - open - 1)) % SLOTS_COUNT;
 }
 
-/* A node that prefers host names but has none sends "?", followed by its address. */
+/* A node that prefers host names but has no host name sends "?", followed by its address. */
 static struct bytes
 host_of(const struct redisReply *node)
 {

@@ -17,7 +17,7 @@ struct slots_node {
     int port;
 };
 
-/* The slot of a key; only the part in its first braces counts, if any. */
+/* Returns the slot of a key. If the key contains braces, only the text in the first pair counts. */
 unsigned slots_of_key(const char *key);
 
 /*
@@ -29,7 +29,7 @@ MUST_CHECK enum rc slots_primary(const struct redisReply *reply, unsigned slot, 
 
 bool slots_is_same_node(const struct slots_node *a, const struct slots_node *b);
 
-/* Adds a node unless it is a duplicate or there are `max` nodes. Returns the new count. */
+/* Adds a node unless it is a duplicate or the list has `max` nodes. Returns the new count. */
 size_t slots_add_node(struct slots_node *nodes, size_t count, size_t max,
                       const struct slots_node *node);
 

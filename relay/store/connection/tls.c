@@ -56,7 +56,7 @@ set_certificate(SSL_CTX *tls, const char *cert, const char *key, char error[TLS_
     return RC_OK;
 }
 
-/* hiredis verifies only the chain; the host name check must be enabled. */
+/* hiredis verifies only the certificate chain, so the host name check must be enabled. */
 static enum rc
 expect_host(SSL *tls, const char *host, char error[TLS_ERROR_MAX])
 {

@@ -21,16 +21,16 @@ struct topology {
 
 struct topology topology_of(const struct config *config);
 
-/* The prefix of a shard's keys; `of_all` is [store] prefix. */
+/* Writes the prefix of a shard's keys; `of_all` is [store] prefix. */
 void topology_shard_prefix(const struct topology *topology, const char *of_all, unsigned shard,
                            char ret_prefix[STORE_PREFIX_MAX]);
 
-/* The slot of the shard's keys; only in a cluster. */
+/* Returns the slot of the shard's keys; only in a cluster. */
 unsigned topology_slot(const struct topology *topology, const char *of_all, unsigned shard);
 
 unsigned topology_connection_of(const struct topology *topology, unsigned shard);
 
-/* Iterate over the shards of a connection; the end is at or above topology->shards. */
+/* Iterate over the shards of a connection; the end value is at least topology->shards. */
 unsigned topology_first_shard(const struct topology *topology, unsigned connection);
 unsigned topology_next_shard(const struct topology *topology, unsigned shard);
 /* The maximum number of shards of a connection. */

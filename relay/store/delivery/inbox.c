@@ -12,7 +12,7 @@
 
 #define PAGE_MAX 1024
 #define PARTS_MAX 2
-#define PART_CURSOR_MAX 24 /* of one inbox: a score */
+#define PART_CURSOR_MAX 24 /* cursor of one part: a score */
 #define INBOX_ENDED "-"
 #define INBOX_AND ','
 
@@ -21,7 +21,7 @@ struct inbox_part {
     struct shard *shard;
     char after[PART_CURSOR_MAX]; /* INBOX_ENDED: no notifications left */
     const char *last;
-    const struct redisReply *entries; /* stream entries of notifications */
+    const struct redisReply *entries; /* stream entries of the notifications */
     const struct redisReply *scores;  /* inbox scores of these notifications */
     bool is_requested;
     struct shard_page page;
@@ -185,7 +185,7 @@ request_part(struct inbox *inbox, struct inbox_part *part, const char *user, con
     shard_request_send_script(&inbox->request, part->shard, STORE_SCRIPT_inbox, 1, &arguments);
 }
 
-/* A single score applies to both parts. */
+/* A cursor that is a single score applies to both parts. */
 static void
 parse_cursor(struct inbox *inbox, const char *after)
 {

@@ -9,7 +9,7 @@ struct presence {
     struct shard_request request;
     store_presence_stored *done;
     void *ctx;
-    bool is_unknown; /* some shard does not have this relay's presence */
+    bool is_unknown; /* at least one shard lacks this relay's presence */
 };
 
 static bool

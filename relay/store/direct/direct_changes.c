@@ -10,13 +10,13 @@
 #include "store/direct/direct_private.h"
 #include "store/scripts/scripts.h"
 
-#define ATTEMPTS_MAX 3 /* attempts of a redrive: each server must load the script first */
+#define ATTEMPTS_MAX 3 /* attempts of a redrive, because each server must load the script */
 
 struct direct_change {
     struct direct_change *next;
     unsigned shard;
     bool is_redrive;
-    bool needs_repeat; /* not sent, or the server could not execute the command */
+    bool needs_repeat; /* the command was not sent, or the server could not execute it */
     struct node_command command;
 };
 
@@ -87,8 +87,8 @@ repeat_change(struct direct *direct, const struct direct_change *change)
 }
 
 /*
- * All replies are read before a change is repeated, because that may close a connection. Reading
- * continues after an error reply, so that replies stay in step with commands.
+ * All replies are read before a change is repeated, because a repeat may close a connection.
+ * Reading continues after an error reply, so that replies stay in step with commands.
  */
 enum rc
 direct_read_changes(struct direct *direct)

@@ -36,7 +36,7 @@ disconnect(struct direct *direct, unsigned shard)
     *connection = (struct direct_connection){.node = NULL};
 }
 
-/* Whether the last request of `node` may succeed later or on another server. */
+/* True if the last request of `node` may succeed later or on another server. */
 bool
 direct_may_retry(const struct direct *direct, const struct node *node)
 {

@@ -6,7 +6,10 @@
 #include "store/connection/reply.h"
 #include "store/direct/direct_private.h"
 
-/* A dead letter may have a megabyte, and a page of each shard is kept in memory. */
+/*
+ * The page is small, because a dead letter may have a megabyte and a page of each shard is in
+ * memory.
+ */
 #define PAGE_OF_ALL 50
 #define PAGE_MIN 8
 

@@ -19,7 +19,7 @@ struct direct_shard {
 
 struct direct_connection {
     struct node *node; /* NULL: not connected */
-    bool has_redrive;  /* redrive.lua is loaded on its server */
+    bool has_redrive;  /* the server has loaded redrive.lua */
 };
 
 struct direct {
@@ -29,7 +29,7 @@ struct direct {
     unsigned shard_count;
     struct direct_connection connections[STORE_SHARDS_MAX]; /* by connection (topology.h) */
     char redrive_hash[SCRIPT_HASH_TEXT + 1];
-    struct direct_change *queue; /* changes whose reply was not read */
+    struct direct_change *queue; /* queued changes whose replies were not read yet */
     struct direct_change **queue_end;
     struct direct_changes changes;
     struct trace trace;
@@ -42,10 +42,10 @@ enum rc direct_fail(struct direct *direct, const char *error);
 
 struct direct_connection *direct_connection(struct direct *direct, unsigned shard);
 
-/* Whether the last request of `node` may succeed later or on another server. */
+/* True if the last request of `node` may succeed later or on another server. */
 bool direct_may_retry(const struct direct *direct, const struct node *node);
 
-/* Connects to the shard's server unless connected. RC_AGAIN: it may succeed later. */
+/* Connects to the shard's server unless connected. RC_AGAIN: a later attempt may succeed. */
 MUST_CHECK enum rc direct_connect(struct direct *direct, unsigned shard);
 
 /* Like direct_request, but ignores the queue. */

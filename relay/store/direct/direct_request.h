@@ -6,10 +6,10 @@
 
 struct redisReply;
 
-/* Like direct_open, but checks nothing and does not connect yet. */
+/* Like direct_open, but without a connection and without checks. */
 struct direct *direct_new(const struct config *config);
 
-/* False: the store has another number of shards, or a request failed (direct_error). */
+/* Returns false if the store has another number of shards, or a request failed (direct_error). */
 bool direct_check_shards(struct direct *direct);
 
 /*

@@ -111,8 +111,8 @@ query_cluster(struct locator *locator, char error[NODE_ERROR_MAX])
 }
 
 /*
- * Each failover raises the epoch: a sentinel with a lower epoch has missed one. During a failover
- * the result is uncertain: the former primary may still accept writes that will be lost.
+ * Each failover raises the epoch, so a sentinel with a lower epoch has missed a failover. During a
+ * failover the result is uncertain: the former primary may still accept writes that will be lost.
  */
 static enum rc
 choose_primary(struct locator *locator, const struct sentinel_primary *replies, size_t count,

@@ -9,7 +9,7 @@
 #include "store/direct/node.h"
 #include "store/scripts/constants.h"
 
-#define LOCATE_TIMEOUT_S 3 /* per queried sentinel or node */
+#define LOCATE_TIMEOUT_S 3 /* timeout per queried sentinel or node */
 
 /* The last replies of the cluster or the sentinels. */
 struct locator {
@@ -21,7 +21,7 @@ struct locator {
 };
 
 void locator_init(struct locator *locator, const struct config *config);
-void locator_invalidate(struct locator *locator); /* query again */
+void locator_invalidate(struct locator *locator); /* query the nodes again */
 
 /*
  * Returns the server of a connection's shards. RC_AGAIN: no server has the shards at the moment.

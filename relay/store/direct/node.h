@@ -24,12 +24,12 @@ MUST_CHECK enum rc node_open(const struct config *config, const struct url *addr
                              struct node **ret_node, char error[NODE_ERROR_MAX]);
 void node_close(struct node *node); /* accepts NULL */
 
-/* The error of the last failed request. */
+/* Returns the error of the last failed request. */
 const char *node_error(const struct node *node);
 bool node_is_lost(const struct node *node); /* the connection failed */
-/* The server cannot serve the request at the moment, or another server has the shard. */
+/* True if the server cannot serve the request at the moment, or another server has the shard. */
 bool node_is_redirected(const struct node *node);
-bool node_lacks_script(const struct node *node); /* for the script of EVALSHA */
+bool node_lacks_script(const struct node *node); /* the server lacks the script of EVALSHA */
 
 /* `lens` may be NULL. The reply is valid until the next request. NULL: see node_error. */
 const struct redisReply *node_request(struct node *node, int argc, const char **argv,

@@ -267,7 +267,7 @@ add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
     }
 }
 
-/* After a crash one shard may be ahead: it already contains frames that are sent again. */
+/* After a crash one shard may be ahead, and already contain frames that are sent again. */
 static bool
 is_stored(const struct shard *shard, const struct frame *frame)
 {
@@ -318,14 +318,13 @@ add(struct store_batch *batch, const struct frame *frame, bool is_rejected)
 
     batch->count++;
     /*
-     * A shard that is unavailable stores nothing: notifications of other shards must not wait for
-     * it.
+     * An unavailable shard stores nothing, so notifications of other shards must not wait for it.
      */
     if (store->shard_count > 1 && !is_rejected && !store->shards[k].is_unavailable)
         record_position(&store->shards[k], frame);
     if (is_again && frame->kind != FRAME_KIND_COMMIT)
         stats_add(store->stats, STAT_STORE_REPLAYED, 1);
-    /* With several shards each batch advances the progress of all. */
+    /* With several shards each batch advances the progress of every shard. */
     if (is_again || (store->shard_count > 1 && frame->kind == FRAME_KIND_COMMIT)) {
         batch->bytes += POSITION_BYTES;
         return;

@@ -7,7 +7,7 @@
 
 #include "store/store.h"
 
-/* The caller sets the first arguments; the frames follow. */
+/* Number of leading arguments, which the caller sets. The frames follow. */
 #define BATCH_RESERVED 8
 
 /* The part of a batch for one shard. */
@@ -16,9 +16,9 @@ struct batch {
     size_t *lens;
     size_t argc;
     size_t room;
-    size_t count;         /* frames */
-    size_t notifications; /* notifications */
-    /* contains only commits and notifications without acks: no script is needed */
+    size_t count;         /* number of frames */
+    size_t notifications; /* number of notifications */
+    /* contains only commits and notifications without acks, so no script is needed */
     bool is_simple;
     const char *position; /* position of the last frame; NULL: no frame */
     size_t bytes;         /* sum of the arguments' lengths */
@@ -31,7 +31,7 @@ struct batch {
 
 struct store_batch {
     struct store *store;
-    size_t count; /* frames, including stored ones and frames that only advance the progress */
+    size_t count; /* frames, including stored frames and those that only advance progress */
     size_t bytes;
     unsigned part_count;
     struct batch parts[]; /* by shard */

@@ -299,7 +299,7 @@ ingest_at_once(struct ingest *ingest, struct shard *shard, const struct ingest_o
                                 commands.len, commands.count);
 }
 
-/* The batch is complete at this point, so the text also covers its frames in other shards. */
+/* The batch is complete at this point, so the string covers frames of all shards. */
 static void
 write_dependency(const struct shard *shard, char ret_text[SHARD_DEPENDENCY_MAX])
 {
@@ -322,7 +322,7 @@ send_part(struct ingest *ingest, struct shard *shard, const struct ingest_order 
     const struct ingest_fields fields = {key, read, after};
 
     if (batch->count > STORE_BATCH_FRAMES_MAX)
-        abort(); /* the caller checks the limit */
+        abort(); /* the caller has checked the limit */
     ingest_progress_key(shard, order->slot, key);
     ingest_lsn_text(advances ? order->read_lsn : 0, read);
     if (shard->store->shard_count > 1 && batch->notifications > 0)

@@ -4,7 +4,7 @@
 
 #include "store/shards/store_private.h"
 
-#define INGEST_LSN_TEXT 16 /* hex digits */
+#define INGEST_LSN_TEXT 16 /* length in hex digits */
 
 /* Writes an LSN of fixed width, so that the strings sort like LSNs; "" for 0. */
 void ingest_lsn_text(uint64_t lsn, char ret_text[INGEST_LSN_TEXT + 1]);

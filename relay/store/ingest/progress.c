@@ -163,7 +163,7 @@ first_available(const struct store *store)
 
 /*
  * Shard 0 is acquired first, if it is available. So if two databases acquire an empty store
- * simultaneously, one of them gets all shards.
+ * simultaneously, one of the two acquires all shards.
  */
 static bool
 on_acquire_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)

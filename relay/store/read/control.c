@@ -97,7 +97,10 @@ control_handle_changes(const struct reader_events *events, const struct redisRep
     }
 }
 
-/* Counts the control stream's entries after `at`. ret_is_complete: the reply contains them all. */
+/*
+ * Counts the control stream's entries after `at`. ret_is_complete: the reply contains all of these
+ * entries.
+ */
 static size_t
 count_unread(const struct redisReply *newest, const char *at, bool *ret_is_complete)
 {

@@ -73,8 +73,8 @@ follow_seek(struct server_reader *server)
 
 /*
  * A notification waits at most READER_ORDER_WAIT_S for another shard. The stream entries that the
- * merge needs may come after such a notification in their stream. So while a notification waits,
- * the merge has twice that time, plus one check.
+ * merge needs may follow such a notification in their stream. So while a notification waits, the
+ * merge may take twice that time, plus one check.
  */
 static bool
 is_overdue(const struct server_reader *server)

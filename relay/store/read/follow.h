@@ -9,13 +9,13 @@
  * A relay reads shard 0. In a cluster it also reads the shards of its connected users. A shard that
  * is followed later is read and ordered from its newest stream entry on. Earlier deliveries from
  * shard 0 may depend on entries of the shard that are not stored yet. The newest entry may depend
- * on entries of shard 0 that were not read yet. Once all of these are delivered, sessions can
- * continue from this point (events.on_followed). They read everything before it from the store.
+ * on entries of shard 0 that were not read yet. Once all of these entries are delivered, sessions
+ * can continue from this point (events.on_followed). They read all earlier entries from the store.
  */
 
 /* Requests the start position. RC_AGAIN: the link is down. */
 MUST_CHECK enum rc follow_request(struct server_reader *server, link_reply *reply);
-/* Starts at that position. Returns NULL or an error message. */
+/* Starts at the position in the reply. Returns NULL or an error message. */
 const char *follow_begin(struct server_reader *server, const struct redisReply *reply);
 /*
  * Part of reader_seek: the shard starts at its position. Only the first reader_seek has a position

@@ -8,7 +8,7 @@ skip_foreign(struct shard_page *page, const struct redisReply *element)
     (void)!reply_entry_id(element, &page->reached);
 }
 
-/* Whether the stream entry is newer than the end: the stream grows while it is read. */
+/* True if the stream entry is newer than the end: the stream grows while it is read. */
 static bool
 is_beyond(const struct shard_page *page, const struct redisReply *element)
 {
@@ -69,7 +69,7 @@ look_ahead(struct shard_page *page)
     struct entry entry;
 
     if (page->ahead >= page->next)
-        return; /* the last match is still ahead, or no match is left */
+        return; /* the previous match is still ahead, or no match is left */
     page->has_position = false;
     for (page->ahead = page->next; page->ahead <= page->count; page->ahead++) {
         if (reply_entry(reply_at(page->entries, page->ahead - 1), &entry) != RC_OK ||
@@ -81,7 +81,7 @@ look_ahead(struct shard_page *page)
     }
 }
 
-/* The next notification of `a` is, or may be, older than the next notification of `b`. */
+/* True if the next notification of `a` is, or may be, older than the next notification of `b`. */
 static bool
 precedes(const struct shard_page *a, const struct shard_page *b)
 {

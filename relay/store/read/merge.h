@@ -20,7 +20,7 @@ struct shard_page {
     bool is_truncated;   /* the stream may contain more entries after them */
     struct entry_id end; /* later entries are ignored */
     size_t next;
-    size_t foreign_entries;  /* skipped */
+    size_t foreign_entries;  /* number of skipped foreign entries */
     struct entry_id reached; /* all entries up to this id were merged or skipped */
     bool has_entry;
     struct entry entry; /* the next entry to merge */
@@ -39,7 +39,7 @@ void shard_page_begin(struct shard_page *page, unsigned shard, struct entry_id a
 /*
  * Returns the page with the next stream entry. Notifications are in commit order. Entries without a
  * commit are ordered by id, as far as commit order allows. NULL: all pages are used up, or a
- * truncated page is used up, and its stream may contain the next entry.
+ * truncated page is used up whose stream may contain the next entry.
  */
 struct shard_page *shard_pages_next(struct shard_page *pages, unsigned count);
 void shard_page_advance(struct shard_page *page);

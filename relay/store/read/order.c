@@ -25,13 +25,13 @@ struct queue {
     struct position needs[STORE_SHARDS_MAX]; /* the head waits for these positions */
     struct position seen;                    /* newest notification that was added */
     struct position delivered;               /* newest notification that was delivered */
-    /* the same, without notifications stored before order_begin or order_join */
+    /* like `delivered`, without notifications stored before order_begin or order_join */
     struct position sent;
     /* highest position named by delivered notifications of shard 0 */
     struct position needed;
     /* order_join: positions in shard 0 and in this shard */
     struct position joins_after[2];
-    bool has_left;   /* the shard is not read */
+    bool has_left;   /* order_leave was called: the shard is not read */
     bool is_skipped; /* other shards no longer wait for this shard */
     /* monotonic time when another shard began to wait; 0: none */
     int64_t awaited_us;
@@ -213,7 +213,7 @@ load_head(struct order *order, unsigned k)
     }
 }
 
-/* Whether the head of queue k waits for a notification of shard j that was not added yet. */
+/* True if the head of queue k waits for a notification of shard j that was not added yet. */
 static bool
 lacks(const struct order *order, unsigned k, unsigned j)
 {
@@ -249,7 +249,7 @@ is_ready(const struct order *order, unsigned k)
     return true;
 }
 
-/* Returns the queue with the oldest head that is ready; -1: none. */
+/* Returns the index of the queue whose head is the oldest ready head; -1: none. */
 static int
 next_queue(const struct order *order)
 {
@@ -285,7 +285,7 @@ count_unordered(struct order *order, struct queue *queue)
     order->unordered += is_unordered;
 }
 
-/* Whether users may have received newer notifications than the head of queue k. */
+/* True if users may have received newer notifications than the head of queue k. */
 static bool
 is_late(const struct order *order, unsigned k)
 {

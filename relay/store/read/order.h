@@ -53,7 +53,10 @@ void order_release(struct order *order, int64_t now_us);
  */
 int order_skip_overdue(struct order *order, int64_t before_us);
 
-/* All notifications of the shard up to this position were added, or skipped after a timeout. */
+/*
+ * Returns the position up to which all notifications of the shard were added, or skipped after a
+ * timeout.
+ */
 struct position order_seen(const struct order *order, unsigned shard);
 /* True if the shard has enough stream entries in memory, so no more should be read. */
 bool order_is_full(const struct order *order, unsigned shard);
@@ -64,7 +67,7 @@ bool order_waits(const struct order *order);
 
 /* Counts the shard's foreign entries, which are not notifications, since the last call. */
 size_t order_foreign_entries(struct order *order, unsigned shard);
-/* Counts the notifications since the last call that were delivered without their dependencies. */
+/* Counts the notifications that were delivered without their dependencies since the last call. */
 size_t order_unordered(struct order *order);
 
 #endif

@@ -21,7 +21,7 @@
 #include "store/store.h"
 
 #define READER_ENTRIES 64     /* stream entries in one reply */
-#define READER_ENTRIES_MIN 16 /* entries of each stream, if there are many streams */
+#define READER_ENTRIES_MIN 16 /* entries of each stream, with many streams */
 #define READER_TIMEOUT_S (4 * MAINTENANCE_HEARTBEAT_S)
 
 static void on_read(void *ctx, const struct redisReply *reply);
@@ -211,7 +211,7 @@ on_down(void *ctx, const char *reason)
     update_store(server);
 }
 
-/* No timeout: a full store rejects heartbeats, and an idle one sends nothing else. */
+/* No timeout, because a full store rejects heartbeats, and an idle store sends nothing else. */
 static bool
 ignores_timeout(void *ctx)
 {
@@ -380,7 +380,7 @@ reader_unfollow(struct reader *reader, unsigned shard)
     reader->streams[shard].ack_events.link = NULL;
     tail_reset(&reader->streams[shard].ack_events);
     order_leave(reader->order, shard);
-    update_store(server); /* the store does not need its connection any longer */
+    update_store(server); /* the store no longer needs this connection */
     count_followed(reader);
 }
 

@@ -21,7 +21,7 @@
 struct shard_stream {
     struct entry_id at; /* id of the last stream entry read */
     char stream_key[STORE_KEY_MAX];
-    char epoch[STORE_EPOCH_TEXT + 1]; /* of the shard at the last reader_seek */
+    char epoch[STORE_EPOCH_TEXT + 1]; /* epoch of the shard at the last reader_seek */
     struct tail ack_events;           /* keeps its position across a reconnect */
 };
 
@@ -37,7 +37,7 @@ enum lag {
 
 /* The shards of a cluster are followed while a session needs them (follow.h). */
 enum follow_state {
-    FOLLOW_NONE,    /* no connection */
+    FOLLOW_NONE,    /* not followed: no connection */
     FOLLOW_OPENING, /* the shard's start position is not known yet */
     FOLLOW_MERGING, /* the shard is read, but commit order does not apply yet */
     FOLLOW_DONE
@@ -50,14 +50,14 @@ struct server_reader {
     struct link *link;
     enum follow_state follow;
     struct reader_followed begin; /* start position of a merge in progress */
-    int64_t merging_us;           /* monotonic time at which it started */
+    int64_t merging_us;           /* monotonic time at which the merge started */
     bool is_positioned; /* the control stream's newest id is known: XREAD misses no later entry */
     bool reading;       /* an XREAD is in flight */
     /* the XREAD in flight uses positions from before the last reader_seek */
     bool is_stale;
-    size_t entries_requested; /* COUNT of that XREAD */
+    size_t entries_requested; /* COUNT of the XREAD in flight */
     enum lag lag;
-    char name[24]; /* for the log */
+    char name[24]; /* name in the log */
     char heartbeat_key[STORE_KEY_MAX];
 };
 

@@ -43,7 +43,10 @@ report_missed_control(struct server_reader *server)
         reader->events.on_reload(reader->events.ctx, NULL);
 }
 
-/* One reply's entries by shard; NULL: none. Memberships are handled while the reply is sorted. */
+/*
+ * The entries of one reply by shard; NULL: no entries. Memberships are handled while the reply is
+ * sorted.
+ */
 struct reply_parts {
     const struct redisReply *notifications[STORE_SHARDS_MAX];
     const struct redisReply *ack_events[STORE_SHARDS_MAX];

@@ -67,7 +67,8 @@ add_streams(const struct server_reader *server, struct stream_list *list,
     const struct topology *topology = &reader->topology;
 
     /*
-     * Memberships first: a reply may contain memberships and notifications that depend on them.
+     * The control stream is first: a reply may contain memberships and notifications that depend on
+     * them.
      */
     if (server->number == 0)
         add_stream(list, reader->control.key, reader->control.at);

@@ -12,7 +12,7 @@
 struct link;
 
 struct tail {
-    struct link *link; /* reads the stream */
+    struct link *link; /* link that reads the stream */
     char key[STORE_KEY_MAX];
     char at[ENTRY_ID_TEXT_MAX];     /* id of the last entry read */
     char before[ENTRY_ID_TEXT_MAX]; /* `at` before the last full reply */
@@ -29,7 +29,9 @@ bool tail_begin(struct tail *tail, const struct redisReply *entries, size_t max)
 /* The next reader of the stream starts at its end. */
 void tail_reset(struct tail *tail);
 
-/* Whether entries were missed since the last call. Call it after a reply that was not full. */
+/*
+ * Returns whether entries were missed since the last call. Call it after a reply that was not full.
+ */
 bool tail_has_missed(struct tail *tail);
 
 #endif

@@ -15,7 +15,7 @@
 
 /*
  * With several shards, and in a cluster, the shard's number in braces follows store.prefix: a
- * cluster places a key by the text in its first braces.
+ * cluster selects the slot of a key by the text in its first braces.
  */
 #define KEY_SHARD_BEGIN ":{"
 #define KEY_SHARD_END "}"

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#define ARGUMENTS_FEW 12 /* up to this number, no allocation */
+#define ARGUMENTS_FEW 12 /* number of arguments without an allocation */
 
 /* Initialize with {.argc = 0}. Arguments are not copied and must live until the command is sent. */
 struct arguments {
@@ -20,6 +20,6 @@ struct arguments {
 void argument(struct arguments *arguments, const char *text);
 /* Adds bytes, which may include zero bytes. */
 void argument_bytes(struct arguments *arguments, const void *bytes, size_t len);
-void arguments_free(struct arguments *arguments); /* and makes them empty */
+void arguments_free(struct arguments *arguments); /* the arguments are then empty */
 
 #endif

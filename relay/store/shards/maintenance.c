@@ -16,8 +16,8 @@
 
 #define MAINTENANCE_TRIM_S 60.0
 #define MAINTENANCE_DUE_S 0.25
-#define MAINTENANCE_DUE_MAX_S 2.0 /* upper bound with many relays, as some may have crashed */
-#define MAINTENANCE_DUE_RELAYS 4  /* with at least this number, each relay does it less often */
+#define MAINTENANCE_DUE_MAX_S 2.0 /* upper bound of the interval, because relays may have crashed */
+#define MAINTENANCE_DUE_RELAYS 4  /* from this number of relays, each works less often */
 #define DEAD_LETTER_LOG_US 10000000
 
 struct maintenance {

@@ -9,7 +9,7 @@
 #define PLACEMENT_HASH_START UINT64_C(0xcbf29ce484222325)
 uint64_t placement_hash(uint64_t hash, const char *bytes, size_t len);
 
-/* The shard of notifications to this user alone. `user` may be any bytes. */
+/* Returns the shard of notifications to this user alone. `user` may contain any bytes. */
 unsigned shard_of_user(unsigned shard_count, const char *user, size_t len);
 
 #endif

@@ -132,7 +132,7 @@ on_regroup(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)events;
     ev_timer_stop(loop, timer);
-    /* If all shards are down, the return of one restarts the timer. */
+    /* If all shards are down, the return of a shard restarts the timer. */
     if (count_down(store) < store->shard_count && !is_grouped(store))
         regroup(store);
 }

@@ -1,4 +1,4 @@
-/* replicas.h: waits until enough replicas have all acknowledged writes. */
+/* replicas.h: waits until enough replicas have received all acknowledged writes. */
 #ifndef CLAIRON_STORE_REPLICAS_H
 #define CLAIRON_STORE_REPLICAS_H
 
@@ -13,10 +13,13 @@ void replicas_down(struct store *store);
 
 #define REPLICAS_OFFSET_NONE (-1)
 
-/* The primary's replication offset in the output of INFO replication, or REPLICAS_OFFSET_NONE. */
+/*
+ * Returns the primary's replication offset in the output of INFO replication, or
+ * REPLICAS_OFFSET_NONE.
+ */
 long long replicas_end(const char *info);
 
-/* The number of online replicas in that output that have acknowledged `offset`. */
+/* Returns the number of online replicas in that output that have acknowledged `offset`. */
 int replicas_beyond(const char *info, long long offset);
 
 #endif

@@ -35,7 +35,7 @@ shard_arguments(const struct shard *shard, struct arguments *arguments)
     argument(arguments, shard->prefix);
 }
 
-/* If the ACL user may not run CONFIG, everysec is assumed. */
+/* If the ACL user is not allowed to run CONFIG, everysec is assumed. */
 static void
 on_fsync_mode(void *ctx, const struct redisReply *reply)
 {
@@ -47,7 +47,7 @@ on_fsync_mode(void *ctx, const struct redisReply *reply)
     shard->syncs_always = mode.at != NULL && bytes_equal_text(mode, "always");
 }
 
-/* Settings that lose notifications silently. */
+/* Settings with which the server loses notifications silently. */
 static const struct {
     const char *setting;
     const char *safe;
@@ -131,7 +131,8 @@ update_seen_position(struct shard *shard, struct bytes epoch, struct bytes posit
 }
 
 /*
- * A change has no commit time: it is stored shortly after. A reply's strings end with a zero byte.
+ * A change has no commit time, so the time when it was stored is used. A reply's strings end with a
+ * zero byte.
  */
 static void
 add_change(struct transactions *transactions, struct bytes id, struct bytes xid)

@@ -61,13 +61,13 @@ struct shard {
     struct transactions newest_transactions; /* the newest transactions when the shard went up */
     /* with several shards: the stream up to `seen` covers the WAL up to this position */
     struct position seen_position;
-    struct position newest_sent; /* newest notification sent to the shard; with several shards */
+    struct position newest_sent; /* with several shards: newest notification sent to the shard */
     struct position newest_acquired; /* newest_sent when the slot was acquired */
     struct position late_before;     /* notifications before this position get FRAME_LATE */
     uint64_t notification_max;       /* proto-max-bulk-len of the server */
     bool syncs_always;               /* appendfsync always: acknowledged writes are on disk */
     bool has_first_entry;            /* `meta` contains the first stream entry */
-    uint64_t read_lsn;               /* read position of the feed, including batches in flight */
+    uint64_t read_lsn;               /* read_lsn of the feed, including batches in flight */
     uint64_t acquired_lsn;           /* position of the newest frame when the slot was acquired */
     uint64_t acquired_ordinal;
     uint32_t acquired_timeline;

@@ -186,7 +186,7 @@ shard_check_reply(struct shard *shard, const struct redisReply *reply, const cha
         return false;
     }
     if (strncmp(reply_text(reply), "FENCED", 6) == 0) {
-        /* Expected after another relay has acquired the slot. */
+        /* Such a rejection is expected after another relay has acquired the slot. */
         log_warn(shard->name, failure, LOG_TEXT("error", reply_text(reply)));
         return false;
     }
@@ -197,7 +197,7 @@ shard_check_reply(struct shard *shard, const struct redisReply *reply, const cha
     else if (strncmp(reply_text(reply), "NOSCRIPT", 8) == 0)
         link_restart(shard->link, "scripts were flushed");
     else if (strncmp(reply_text(reply), "EPOCH", 5) == 0 ||
-             /* KeyDB puts it after the script's name */
+             /* KeyDB writes the error code after the script's name */
              strstr(reply_text(reply), "NOGROUP ") != NULL)
         link_restart(shard->link,
                      /* hello.lua repairs the store, or reports why it cannot */

@@ -43,7 +43,7 @@ struct shard_request {
 void *shard_request_new(size_t size, struct store *store, const struct shard_request_kind *kind);
 
 /*
- * Send to a further shard: a script, whose first `keys` arguments are keys, or a command. The
+ * Send a script, whose first `keys` arguments are keys, or a command to a further shard. The
  * arguments are freed. A shard whose connection is down counts as failed.
  */
 void shard_request_send_script(struct shard_request *request, struct shard *shard,
@@ -51,7 +51,7 @@ void shard_request_send_script(struct shard_request *request, struct shard *shar
 void shard_request_send_script_argv(struct shard_request *request, struct shard *shard,
                                     enum store_script script, int keys, size_t argc,
                                     const char **argv,
-                                    const size_t *lens); /* the caller keeps the arguments */
+                                    const size_t *lens); /* the caller still owns the arguments */
 void shard_request_send_command(struct shard_request *request, struct shard *shard,
                                 struct arguments *arguments);
 /*
@@ -67,11 +67,14 @@ void shard_request_send_commands(struct shard_request *request, struct shard *sh
  */
 MUST_CHECK enum rc shard_request_await(struct shard_request *request);
 
-/* In on_reply: the reply, or a copy if more replies are expected. Valid until `finish` returns. */
+/*
+ * Call it in on_reply. Returns the reply, or a copy if more replies are expected. Valid until
+ * `finish` returns.
+ */
 const struct redisReply *shard_request_keep_reply(struct shard_request *request,
                                                   const struct redisReply *reply);
 
-/* Whether the reply is not an error. Logs an error, and reconnects if that may fix the cause. */
+/* True if the reply is not an error. Logs an error, and reconnects if that may fix the cause. */
 bool shard_check_reply(struct shard *shard, const struct redisReply *reply, const char *failure);
 
 #endif

@@ -32,7 +32,10 @@ min_of(const struct store *store)
     return min;
 }
 
-/* After an error a shard keeps its position. If a connection is lost, the store goes up later. */
+/*
+ * If the search fails in a shard, the shard keeps its position. If a connection is lost, the store
+ * goes up later.
+ */
 static void
 finish_start_position(struct shard_request *request, enum rc rc)
 {

@@ -38,7 +38,7 @@ struct store {
     int min_replicas;
     store_replicated *replicated; /* callback of store_replicate; NULL: none pending */
     void *replicated_ctx;
-    char epoch[STORE_EPOCH_TEXT + 1]; /* covers the epochs of all shards */
+    char epoch[STORE_EPOCH_TEXT + 1]; /* derived from the epochs of all shards */
     char topic_prefix[STORE_TOPIC_PREFIX_MAX];
     struct entry_id newest[STORE_SHARDS_MAX];
     /* With several shards: the WAL position of each shard's `newest`. */
