@@ -14,20 +14,23 @@ struct session_request {
     int64_t expires_s;   /* the token's exp, Unix seconds */
     bool has_request_id; /* the client's "r" */
     int64_t request_id;
-    struct session_topics topics; /* empty: all */
+    struct session_topics topics; /* empty: all topics */
     /* with pos: notifications that were already sent are not repeated before their ack timeout */
     bool is_poll;
 };
 
 /*
- * Starts a session. It reads the user's memberships, sends `connected`, then the inbox, then the
- * notifications after pos, then new notifications. Waits while the store is down. Never NULL. End
- * it with session_detach.
+ * Starts a session. The session reads the user's memberships, sends `connected`, then the inbox,
+ * then the notifications after pos, then new notifications. Waits while the store is down. Never
+ * returns NULL. End the session with session_detach.
  */
 struct session *hub_attach(struct hub *hub, const struct session_request *request,
                            const struct session_transport *transport, void *socket);
 
-/* The socket is closed. Frees the session, immediately or when the last pending reply arrives. */
+/*
+ * Call it when the socket is closed. Frees the session, immediately or when the last pending reply
+ * arrives.
+ */
 void session_detach(struct session *session);
 
 #endif

@@ -17,10 +17,10 @@ struct store;
 struct hub *hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
                      struct rows *rows, struct stats *stats);
 
-/* The store from which it reads. */
+/* Returns the store from which the hub reads. */
 struct store *hub_store(const struct hub *hub);
 
-/* The number of sessions of a user on this relay. */
+/* Returns the number of sessions of a user on this relay. */
 size_t hub_user_sessions(struct hub *hub, const char *user);
 
 /* Stops reading. All sessions must have been detached. Accepts NULL. */

@@ -22,19 +22,19 @@ MUST_CHECK bool session_request_rows(struct session *session, const char *source
                                      int64_t request_id);
 
 /*
- * The client has read rows of this rule elsewhere. Changes of these rows without notifications send
- * `reload`.
+ * The client has read rows of this rule elsewhere. From now on, changes of these rows without
+ * notifications send `reload`.
  */
 void session_watch_rows(struct session *session, const char *source, const char *rule);
 
 /*
- * For rows of this rule that the application has read: true if the snapshot contains all
- * transactions that have a notification before the cursor. Watches the rows.
+ * For rows of this rule that the application has read. True if the snapshot contains all
+ * transactions that have a notification before the cursor. Also watches the rows.
  */
 bool session_accepts_snapshot(struct session *session, const char *source, const char *rule,
                               const struct snapshot *snapshot);
 
-/* The position up to which the relay has read the streams of a user. */
+/* The cursor up to which the relay has read the streams of a user. */
 struct hub_cursor {
     bool is_known; /* the store has been up */
     unsigned own_shard;
@@ -42,8 +42,8 @@ struct hub_cursor {
 };
 
 /*
- * For a client without a session: its `pos`, which another relay may have sent. If `pos` is NULL or
- * cannot be read: up to where this relay has read.
+ * Returns the cursor of a client without a session: its `pos`, which another relay may have sent.
+ * If `pos` is NULL or invalid, the cursor up to which this relay has read.
  */
 struct hub_cursor hub_cursor_of(const struct hub *hub, const char *user, const char *pos);
 bool hub_accepts_snapshot(const struct hub *hub, const struct hub_cursor *reached,

@@ -4,7 +4,7 @@
 
 struct hub;
 
-/* The user's first session on this relay started, or the last session ended. */
+/* Reports that the user's first session on this relay started, or the last session ended. */
 void presence_arrived(struct hub *hub, const char *user);
 void presence_left(struct hub *hub, const char *user);
 

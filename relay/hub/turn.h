@@ -16,12 +16,14 @@ void turn_stop(struct hub *hub);
 void hub_publish(struct hub *hub);
 
 /*
- * Processes the ready list. Sends for at most `max` sessions. Frees closed sessions. True: sessions
- * are left.
+ * Processes the ready list. Sends for at most `max` sessions. Frees closed sessions. Returns true
+ * if sessions are left.
  */
 bool hub_send_some(struct hub *hub, unsigned max);
 
-/* Refills all sessions that have room; on a heartbeat, any room is sufficient. */
+/*
+ * Refills all sessions whose in-flight windows have room; on a heartbeat, any room is sufficient.
+ */
 void hub_refill(struct hub *hub, bool is_heartbeat);
 
 #endif

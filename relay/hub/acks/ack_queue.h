@@ -13,7 +13,9 @@ void acks_add(struct hub *hub, const char *user, const char *id, int shard);
 /* Sends delivery reports, then one batch of acks, unless one is in flight. */
 void acks_flush(struct hub *hub);
 
-/* Called when the store is up: also sends the acks that waited for an unavailable shard. */
+/*
+ * Called when the store is up. Sends all acks, including acks that waited for an unavailable shard.
+ */
 void acks_resume(struct hub *hub);
 
 void acks_free(struct hub *hub);

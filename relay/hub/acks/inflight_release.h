@@ -11,8 +11,8 @@
 int members_remove_inflight(struct membership *members, const char *id);
 
 /*
- * The notification's retries have ended. Queued retries are still sent, because it may have been
- * redriven since; the reply to the delivery report decides.
+ * Call it when the notification's retries have ended. Queued retries are still sent, because the
+ * notification may have been redriven since; the reply to the delivery report decides.
  */
 void members_end_retries(struct membership *members, const char *id);
 

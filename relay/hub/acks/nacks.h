@@ -10,7 +10,7 @@
 struct hub;
 struct session;
 
-/* The user rejected these notifications: they are retried after delay_ms at the earliest. */
+/* The user rejected these notifications: the store retries them after delay_ms at the earliest. */
 void session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms);
 
 /* Like session_nack, without a connection. RC_AGAIN: the store is down; nothing was sent. */

@@ -9,7 +9,7 @@ struct hub;
 struct session;
 
 /*
- * The user acknowledged notifications. `ids` are lower case UUIDs, as client_message.h returns
+ * Applies acknowledgements of the user. `ids` are lower case UUIDs, as client_message.h returns
  * them; count <= SESSION_ACKS_MAX.
  */
 void session_ack(struct session *session, const char *const *ids, size_t count);
@@ -18,8 +18,8 @@ void session_ack(struct session *session, const char *const *ids, size_t count);
 void hub_ack(struct hub *hub, const char *user, const char *const *ids, size_t count);
 
 /*
- * Another relay stored these acks, or the retries of these notifications have ended. `ids` are
- * lower case UUIDs.
+ * Call it when another relay has stored these acks, or the retries of these notifications have
+ * ended. `ids` are lower case UUIDs.
  */
 void hub_end_acks(struct hub *hub, const char *user, const char *const *ids, size_t count,
                   bool was_acked);

@@ -15,14 +15,14 @@ struct delivery_report {
     bool retry_enabled;
     bool is_open_ended;
     bool is_renewal;     /* repeats an earlier report that the store may have lost */
-    bool is_not_pending; /* reply of the store: no ack is pending */
+    bool is_not_pending; /* the store replied that no ack is pending */
     char *user;
-    /* the session for which it is held back; NULL: it was written */
+    /* the session for which the notification is held back; NULL: it was written */
     struct session *deferred;
-    struct notification *notification; /* the held back notification; a reference */
+    struct notification *notification; /* a reference to the held back notification */
 };
 
-/* The notification was written to the socket. */
+/* Reports that the notification was written to the socket. */
 void delivery_report_add(struct session *session, const struct notification *notification);
 
 /*

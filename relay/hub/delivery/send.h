@@ -5,7 +5,9 @@
 struct hub;
 struct session;
 
-/* Writes as many bytes as the socket accepts. Marks the session again if bytes are left. */
+/*
+ * Writes as many bytes as the socket accepts. Marks the session READY_SEND again if bytes are left.
+ */
 void session_send(struct hub *hub, struct session *session);
 
 #endif

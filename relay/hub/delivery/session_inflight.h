@@ -14,15 +14,18 @@ bool session_inflight_add(struct session *session, struct notification *notifica
 /* Like session_inflight_add, for a notification that is already in the inbox. */
 bool session_inflight_add_from_inbox(struct session *session, struct notification *notification);
 
-/* The notification is outside the session's topics. It still counts in the backlog. */
+/* Handles a notification outside the session's topics, which still counts in the backlog. */
 void session_inflight_hide(struct session *session, struct notification *notification);
 void session_inflight_hide_from_inbox(struct session *session,
                                       const struct notification *notification);
 
-/* The notification was written to the socket: starts the ack timeout. */
+/* Call it when the notification was written to the socket. Starts the ack timeout. */
 void session_inflight_written(struct session *session, struct notification *notification);
 
-/* A retry arrived; session_inflight_add queues it, now or when the inbox is read again. */
+/*
+ * Call it when a retry arrives. session_inflight_add queues the retry, immediately or when the
+ * inbox is read again.
+ */
 void session_inflight_missed(struct session *session, const struct notification *notification);
 
 /* Reads the inbox again once the in-flight window has room. */
@@ -34,7 +37,9 @@ int session_inflight_remove(struct session *session, const unsigned char id[16])
 /* Removes a notification that left the outbound queue unwritten. */
 void session_inflight_drop(struct session *session, const struct notification *notification);
 
-/* The notification's retries have ended: removes it if it was written. */
+/*
+ * Call it when the notification's retries have ended. Removes the notification if it was written.
+ */
 void session_inflight_end_retries(struct session *session, const unsigned char id[16]);
 
 /*

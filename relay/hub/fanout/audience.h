@@ -25,11 +25,11 @@ struct membership {
     struct membership *next;
     struct membership *prev;
     struct membership *next_of_session;
-    bool is_granted; /* granted by clairon.member; otherwise by the token, until the session ends */
+    bool is_granted; /* granted by clairon.member; otherwise from the token */
 };
 
 #define AUDIENCE_KEY_MAX 512
-#define AUDIENCE_ALL "ALL" /* also the key, because ALL has no targets */
+#define AUDIENCE_ALL "ALL" /* also the audience's key, because ALL has no targets */
 
 static inline bool
 audience_is_all(struct bytes kind)
@@ -43,7 +43,7 @@ bool audience_key(struct bytes kind, struct bytes target, char ret_key[AUDIENCE_
 
 struct audience *audience_find(struct audience *all, const char *key, size_t len);
 
-/* Adds the session unless it is already a member. A membership by token is unchanged. */
+/* Adds the session unless it is already a member. A membership from the token does not change. */
 void audience_join(struct audience **all, struct membership **of_session, struct session *session,
                    const char *key, size_t len, bool is_granted);
 /* Ends a membership granted by clairon.member. */

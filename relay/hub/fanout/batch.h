@@ -11,20 +11,20 @@
 #define BATCH_FILE_BYTES_MIN (8u * 1024)
 #define BATCH_FILE_SENDS 16
 #define BATCH_FILES_MAX 16 /* maximum number of open files */
-/* Two batches are merged if the first is queued for this many sessions ... */
+/* Two batches are merged if the first batch is queued for this many sessions ... */
 #define MERGED_BATCH_SHARES 16
 #define MERGED_BATCHES_MAX 4 /* ... up to this number of times per batch */
 
 /*
  * Consecutive notifications for the same recipients, as one block of bytes. A session with an empty
- * queue sends it in one call, without work per notification. Reference-counted; notifications and
- * bytes are immutable.
+ * queue sends the batch in one call, without work per notification. Reference-counted;
+ * notifications and bytes are immutable.
  */
 struct fanout_batch {
     unsigned refs;
     unsigned count;
     unsigned sends;     /* number of calls of fanout_batch_file */
-    int file;           /* -1: none */
+    int file;           /* -1: no file */
     int64_t expires_us; /* expiration of the first notification that expires; 0: never */
     size_t len;
     unsigned char *bytes;                 /* one whole WebSocket frame per notification */

@@ -7,18 +7,18 @@
 #include "store/cursor.h"
 
 /*
- * Notifications that need an ack and did not fit into a session's in-flight window. They are sent
- * from the inbox later, unless another session acknowledges them first. A notification that
- * overtakes the backlog reports it together with its cursor.
+ * Notifications that need an ack and did not fit into a session's in-flight window. These
+ * notifications are sent from the inbox later, unless another session acknowledges them first. A
+ * notification that overtakes the backlog reports the backlog together with its cursor.
  */
 struct backlog {
-    struct cursor behind; /* a cursor before all of them */
+    struct cursor behind; /* a cursor before all of these notifications */
     struct tally waiting;
     /* the notifications in `waiting` whose ack state was requested from the store */
     struct tally queried;
     struct tally found; /* after a resume, the notifications that were read from the inbox */
-    bool is_checked;    /* all of them were found in the inbox */
-    bool is_lost;       /* some may be lost, which was not announced yet */
+    bool is_checked;    /* all notifications of the backlog were found in the inbox */
+    bool is_lost;       /* some notifications may be lost, which was not announced yet */
 };
 
 /*
@@ -29,12 +29,12 @@ struct backlog {
  *
  * A backlog adds `~`, its count, `-`, its sum, and its start in the shared shard and in the user's
  * shard, written like other shards: `00ff.1700000000000-3~2-1njchs~-5s`. A `~` without a count
- * means that part of the backlog may be lost. A missing sum means the same; earlier versions wrote
- * none.
+ * means that part of the backlog may be lost. A missing sum means the same; earlier versions did
+ * not write the sum.
  */
 #define CLIENT_POS_MAX 512
 #define CLIENT_POS_EPOCH_MAX 32
-/* `backlog` may be NULL. It covers only the shards of the user. */
+/* `backlog` may be NULL. The string covers only the shards of the user. */
 void client_pos_text(const char *epoch, const struct entry_id *heads, unsigned shards,
                      const struct backlog *backlog, char ret_text[CLIENT_POS_MAX]);
 /*

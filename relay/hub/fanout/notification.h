@@ -17,14 +17,14 @@ struct notification {
     unsigned char shard;
     unsigned char shards; /* number of `heads` */
     struct entry_id id;
-    uint64_t score;           /* if read from an inbox: the score of its first stream entry */
+    uint64_t score;           /* in an inbox: the score of its first stream entry */
     struct frame frame;       /* points into this allocation */
-    struct bytes retry_users; /* also points into it; iterate with frame_next_target */
+    struct bytes retry_users; /* points into this allocation; iterate with frame_next_target */
     int64_t made_us;          /* creation time; monotonic */
     size_t text_len;
     unsigned char *text; /* {"t":"msg",...} (client/PROTOCOL.md) */
     size_t ws_len;
-    unsigned char *ws;             /* the same as a whole WebSocket frame */
+    unsigned char *ws;             /* `text` as a whole WebSocket frame */
     struct bytes data;             /* the JSON document in `text` */
     const struct backlog *backlog; /* the backlog that its `pos` reports; NULL: none */
     struct entry_id heads[];       /* cursor of `pos` in `text`, by shard */
@@ -41,20 +41,20 @@ struct notification *notification_new(const struct entry *entry, const char *epo
 struct notification *notification_new_without_targets(const struct entry *entry, const char *epoch,
                                                       const struct entry_id *heads,
                                                       unsigned shards);
-/* A copy with another cursor; `backlog` may be NULL. */
+/* Returns a copy with another cursor; `backlog` may be NULL. */
 struct notification *notification_new_at(const struct notification *notification, const char *epoch,
                                          const struct entry_id *heads,
                                          const struct backlog *backlog);
 /*
- * A copy that is marked as a retry: `attempts` is 1 instead of 0. NULL: the end of the document has
- * an unknown format.
+ * Returns a copy that is marked as a retry: `attempts` is 1 instead of 0. NULL: the end of the
+ * document has an unknown format.
  */
 struct notification *notification_new_late(const struct notification *notification,
                                            const char *epoch);
 struct notification *notification_ref(struct notification *notification);
 void notification_unref(struct notification *notification); /* accepts NULL */
 
-/* Compares with the wall clock. */
+/* True if the notification has expired by the wall clock. */
 bool notification_is_expired(const struct notification *notification);
 
 /* Returns the cursor in the serialized notification, for a user whose shard is `own`. */

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PRESSURE_EVERY_MS 200 /* interval of measurements */
+#define PRESSURE_EVERY_MS 200 /* interval between measurements */
 
 /* The priorities that are dropped: none, LOW, or LOW and NORMAL. */
 enum pressure_level { PRESSURE_NONE, PRESSURE_LOW, PRESSURE_NORMAL };
@@ -14,16 +14,16 @@ enum pressure_level { PRESSURE_NONE, PRESSURE_LOW, PRESSURE_NORMAL };
 /* 0: no limit. */
 struct pressure_limits {
     int64_t delay_us; /* queueing delay */
-    size_t bytes;     /* queued for slow sockets */
+    size_t bytes;     /* bytes queued for slow sockets */
 };
 
 /*
  * Above a limit, the level becomes LOW, and after another second NORMAL. After a second below half
- * of both limits it is lowered by one. In between it is unchanged.
+ * of both limits, the level drops by one. Between these thresholds it does not change.
  */
 struct pressure {
     enum pressure_level level;
-    int64_t delay_us; /* smoothed */
+    int64_t delay_us; /* smoothed queueing delay */
     bool was_over;
     bool was_calm;
     int64_t since_us; /* start of the period above or below the limits; monotonic */

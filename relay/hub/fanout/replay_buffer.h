@@ -27,8 +27,8 @@ void replay_buffer_close(struct replay_buffer *buffer);
 /* Empties the buffer. The next notification follows `head`. */
 void replay_buffer_reset(struct replay_buffer *buffer, const struct entry_id *head);
 /*
- * Further notifications of the shard follow `newest`. The shard's users receive only these from the
- * buffer: cursors of earlier notifications do not include the shard.
+ * Further notifications of the shard follow `newest`. The shard's users receive only these
+ * notifications from the buffer, because cursors of earlier notifications do not include the shard.
  */
 void replay_buffer_begin(struct replay_buffer *buffer, unsigned shard, struct entry_id newest);
 void replay_buffer_add(struct replay_buffer *buffer,
@@ -40,7 +40,9 @@ struct cursor replay_buffer_head(const struct replay_buffer *buffer, unsigned ow
 
 /* True if the buffer contains all notifications read after `after`. */
 bool replay_buffer_follows(const struct replay_buffer *buffer, unsigned own, struct cursor after);
-/* Like replay_buffer_follows, and the streams were read at least up to `after`. */
+/*
+ * Like replay_buffer_follows, but also requires that the streams were read at least up to `after`.
+ */
 bool replay_buffer_covers(const struct replay_buffer *buffer, unsigned own, struct cursor after);
 
 /* The first notification after `after`; NULL: none. Requires replay_buffer_follows. */

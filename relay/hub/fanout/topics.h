@@ -9,20 +9,20 @@
 #include "wire/bytes.h"
 
 #define TOPICS_MAX 256
-#define TOPICS_BYTES_MAX 8192 /* maximum in total */
+#define TOPICS_BYTES_MAX 8192 /* maximum bytes of all topics */
 
 /* A set of exact topics and of prefixes with a trailing '*'. NULL means all topics. */
 struct topics;
 
 /*
- * Adds to the set; a set of all topics is replaced. RC_LIMIT: too many or too long names; the set
- * is unchanged. Copies the names.
+ * Adds topics to the set; a set of all topics is replaced. RC_LIMIT: too many or too long names;
+ * the set is unchanged. Copies the names.
  */
 MUST_CHECK enum rc topics_add(struct topics **topics, const char *const *names, size_t count);
 
 /*
- * Removes names, which must be spelled as they were added. An empty set matches nothing. "*" stands
- * for all topics.
+ * Removes names, which must be spelled as they were added. An empty set matches nothing. "*" means
+ * all topics.
  */
 void topics_remove(struct topics **topics, const char *const *names, size_t count);
 

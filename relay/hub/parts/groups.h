@@ -20,7 +20,7 @@
  */
 enum groups_state { GROUPS_CURRENT, GROUPS_WANTED, GROUPS_REQUESTED, GROUPS_STALE };
 
-/* Initially zeroed: no membership. `all` below are the audiences of the hub. */
+/* Initially zeroed: no membership. The parameter `all` below contains the audiences of the hub. */
 struct session_groups {
     struct membership *memberships; /* linked by next_of_session; includes groups of the token */
     enum groups_state state;
@@ -44,13 +44,16 @@ void groups_want(struct session_groups *groups);
 /* The request was sent. */
 void groups_begin_request(struct session_groups *groups);
 
-/* True if a request is pending: its reply may predate a change, so the memberships become STALE. */
+/*
+ * Returns true if a request is pending. Its reply may predate a change, so the memberships become
+ * STALE.
+ */
 bool groups_outdate(struct session_groups *groups);
 
 /* The store replied, or the request failed. The state becomes CURRENT or WANTED. */
 void groups_end_request(struct session_groups *groups, bool has_succeeded);
 
-/* Adds the session to an audience. A membership by token is unchanged. */
+/* Adds the session to an audience. A membership from the token does not change. */
 void groups_join(struct session_groups *groups, struct audience **all, struct session *session,
                  const char *key, size_t len, bool is_granted);
 
@@ -62,7 +65,7 @@ void groups_leave(struct session_groups *groups, struct audience **all, const ch
 void groups_replace(struct session_groups *groups, struct audience **all, struct session *session,
                     const struct bytes *keys, size_t count);
 
-/* Ends all memberships, including memberships by token. */
+/* Ends all memberships, including memberships from the token. */
 void groups_clear(struct session_groups *groups, struct audience **all);
 
 /* True if clairon.member has not granted one of these keys yet. */
@@ -84,7 +87,7 @@ MUST_CHECK enum rc groups_write_token(const struct session_groups *groups, struc
 MUST_CHECK enum rc groups_write_keys(const struct session_groups *groups, const char *audience,
                                      struct buffer *out);
 
-/* Equal for equal sets of groups, in any order. */
+/* Returns a hash that is equal for equal sets of groups, in any order. */
 uint64_t groups_hash(const struct session_groups *groups);
 
 /* True if the session belongs to all parts of a composite audience, which are already split. */

@@ -10,7 +10,7 @@
 /*
  * Whether and when a session reads the inbox again, from its beginning.
  *
- * NONE: it was read to its end. WHEN_LIVE: a retry was skipped while the session was behind;
+ * NONE: the inbox was read to its end. WHEN_LIVE: a retry was skipped while the session was behind;
  * becomes NOW when the session is LIVE. WHEN_ROOM: notifications wait until half of the in-flight
  * window is free. NOW: the inbox contains a notification that does not need room, such as a retry.
  */
@@ -26,7 +26,7 @@ enum inbox_refill {
  * missed. This takes one pass over the whole inbox.
  *
  * NONE: not needed. WANTED: in the next pass. RUNNING: in this pass. RUNNING_WANTED: in this pass
- * and the next pass, because more was missed meanwhile.
+ * and the next pass, because further acknowledgements may have been missed.
  */
 enum inbox_reconcile {
     INBOX_RECONCILE_NONE,
@@ -42,7 +42,7 @@ struct inbox {
     bool is_full;    /* the in-flight window was full in this pass */
     bool has_unread; /* the inbox may contain notifications that were not sent to this session */
     unsigned acked_count;
-    unsigned char (*acked)[16]; /* acknowledged during this pass: pages may be older */
+    unsigned char (*acked)[16]; /* ids acknowledged during this pass, because pages may be older */
     /* Notifications held back until the store reports whether their ack is pending. */
     unsigned held_count;
     size_t held_bytes;
@@ -62,9 +62,12 @@ inbox_is_deferred(const struct inbox *inbox)
     return inbox->refill >= INBOX_REFILL_WHEN_ROOM;
 }
 
-/* Defers the inbox until there is room. Returns true unless it was deferred before. */
+/*
+ * Defers the inbox until the in-flight window has room. Returns true unless the inbox was already
+ * deferred.
+ */
 bool inbox_defer(struct inbox *inbox);
-/* A notification in the inbox does not wait for room: a deferred refill is due NOW. */
+/* The inbox contains a notification that does not need room: a deferred refill becomes NOW. */
 void inbox_miss(struct inbox *inbox);
 static inline bool
 inbox_has_missed(const struct inbox *inbox)

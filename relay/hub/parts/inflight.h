@@ -4,7 +4,7 @@
 
 #include "hub/fanout/notification.h"
 
-/* A notification, from queueing to acknowledgement. */
+/* A notification between queueing and acknowledgement. */
 struct inflight_entry {
     unsigned char id[16];
     unsigned char shard;
@@ -31,7 +31,7 @@ inflight_is_full(const struct inflight *inflight)
     return inflight->count >= inflight->size;
 }
 
-/* NULL: not in flight. Valid until the next change. */
+/* Returns NULL if the notification is not in flight. Valid until the next change. */
 struct inflight_entry *inflight_find(const struct inflight *inflight, const unsigned char id[16]);
 
 /* The window must not be full and must not contain this notification. */
@@ -39,8 +39,8 @@ void inflight_add(struct inflight *inflight, const struct notification *notifica
 void inflight_remove(struct inflight *inflight, struct inflight_entry *entry);
 
 /*
- * A notification that is in flight arrived again. True if it must be queued again, because a retry
- * was missed since it was written. Otherwise it is already queued or delivered.
+ * Handles another arrival of a notification in flight. True if it must be queued again, because a
+ * retry was not queued after it was written. Otherwise it is already queued or delivered.
  */
 bool inflight_repeat(struct inflight_entry *entry);
 

@@ -11,8 +11,8 @@
  * nothing while it is empty, because most sessions are idle. Functions update `queued_bytes`, a
  * total over all sessions in which a notification in several queues counts once.
  *
- * The fields that a fan-out reads are last, so that they share a cache line with such fields of the
- * session.
+ * The fields that a fan-out reads are last, so that they share a cache line with the session's
+ * fields that it reads.
  */
 struct outbound {
     struct notification **notifications; /* ring of references */
@@ -34,7 +34,7 @@ outbound_is_empty(const struct outbound *outbound)
 unsigned outbound_count(const struct outbound *outbound);
 size_t outbound_bytes(const struct outbound *outbound);
 
-/* Returns the nth single notification, from 0; NULL: there are fewer. */
+/* Returns the nth single notification, starting from 0; NULL: the queue has fewer notifications. */
 struct notification *outbound_nth(const struct outbound *outbound, unsigned nth);
 
 /*
@@ -44,8 +44,8 @@ struct notification *outbound_nth(const struct outbound *outbound, unsigned nth)
 unsigned outbound_index_for(const struct outbound *outbound, uint8_t priority);
 
 /*
- * Inserts before the nth notification, and takes ownership of the reference. Requires that there is
- * no batch.
+ * Inserts before the nth notification, and takes ownership of the reference. The queue must not
+ * contain a batch.
  */
 void outbound_insert(struct outbound *outbound, unsigned nth, struct notification *notification,
                      size_t *queued_bytes);

@@ -66,7 +66,7 @@ bool page_budget_allows(const struct page_budget *budget);
 /* A page was requested. */
 void page_budget_begin(struct page_budget *budget);
 
-/* The page was read, or the request failed. */
+/* Call it when the page was read, or the request failed. */
 void page_budget_end(struct page_budget *budget);
 
 /* Appends the turn to the queue. */
@@ -75,10 +75,10 @@ void page_turn_wait(struct page_turn *turn, struct page_budget *budget);
 /* Grants and returns the turn that has waited longest. NULL: no session waits, or none may read. */
 struct page_turn *page_turn_grant(struct page_budget *budget);
 
-/* Ends a GRANTED turn, used or not. False: it was not granted. */
+/* Ends a GRANTED turn, used or not. False if the turn was not granted. */
 bool page_turn_end(struct page_turn *turn, struct page_budget *budget);
 
-/* Removes a WAITING turn from the queue. False: it was not waiting. */
+/* Removes a WAITING turn from the queue. False if the turn was not waiting. */
 bool page_turn_leave(struct page_turn *turn, struct page_budget *budget);
 
 #endif

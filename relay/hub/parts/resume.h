@@ -24,14 +24,14 @@ enum resume_state { RESUME_CHECKING, RESUME_STARTED, RESUME_CAUGHT_UP };
 
 /* Initially zeroed. */
 struct session_resume {
-    char *pos; /* from the client; NULL: none, or after CHECKING */
+    char *pos; /* cursor from the client; NULL: none, or after CHECKING */
     union {
         struct cursor checked;    /* in CHECKING: nothing was lost up to this cursor */
-        struct cursor started_at; /* after CHECKING */
+        struct cursor started_at; /* after CHECKING: start of the session */
     };
     enum resume_state state;
     unsigned checked_pages;
-    bool is_continued; /* a poll that continues from the cursor of the previous poll */
+    bool is_continued; /* this poll continues from the cursor of the previous poll */
 };
 
 /* Sets the client's cursor, which is copied. NULL or empty: only new notifications are sent. */
@@ -83,7 +83,7 @@ resume_has_caught_up(const struct session_resume *resume)
     return resume->state == RESUME_CAUGHT_UP;
 }
 
-/* Also valid in CHECKING. */
+/* Allowed in CHECKING too. */
 void resume_free(struct session_resume *resume);
 
 #endif

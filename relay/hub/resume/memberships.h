@@ -7,7 +7,7 @@
 /* In the state GROUPING: requests the memberships for the first time. */
 void session_load_groups(struct session *session);
 
-/* Requests the memberships again; after the pending request, if any. */
+/* Requests the memberships again, after any pending request. */
 void session_reload_groups(struct session *session);
 
 /* A row of clairon.member that assigns the user to this audience was added or removed. */

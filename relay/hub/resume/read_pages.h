@@ -10,12 +10,12 @@ struct hub;
 struct session;
 
 void resumes_open(struct hub *hub);
-/* No further turn is granted. */
+/* After this call no further turn is granted. */
 void resumes_stop(struct hub *hub);
 /* Requires that no session is left. */
 void resumes_close(struct hub *hub);
 
-/* True if the budget of its user is spent. */
+/* True if the budget of the session's user is spent. */
 bool session_budget_is_spent(struct session *session);
 
 /*
@@ -25,7 +25,10 @@ bool session_budget_is_spent(struct session *session);
 void session_read_page(struct session *session, struct cursor after, size_t max, store_paged *done);
 void session_end_page(struct session *session);
 
-/* The session advanced. If it did not use its turn, the next session receives it. */
+/*
+ * Call it when the session has advanced. If it did not use its turn, the next session receives the
+ * turn.
+ */
 void session_pass_turn(struct session *session);
 
 /* Removes a session that is being closed. */

@@ -7,7 +7,10 @@
 /* Compares the in-flight window with the inbox: acknowledgements may have been missed. */
 void session_reconcile(struct session *session);
 
-/* True if acks have freed half of the in-flight window; on a heartbeat, any part of it. */
+/*
+ * True if acks have freed half of the in-flight window. On a heartbeat, any free part is
+ * sufficient.
+ */
 bool session_wants_refill(const struct session *session, bool is_heartbeat);
 
 /*
@@ -16,7 +19,7 @@ bool session_wants_refill(const struct session *session, bool is_heartbeat);
  */
 void session_refill(struct session *session);
 
-/* The store was emptied: no stream entry before the hub's head exists. */
+/* Call it when the store was emptied: no stream entry before the hub's head exists. */
 void session_change_epoch(struct session *session);
 
 #endif

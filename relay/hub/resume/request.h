@@ -8,8 +8,8 @@
 #define SESSION_PAGE 256 /* stream entries in one page */
 
 /*
- * Counts a request. If it was sent, its reply marks the session to advance; otherwise the store
- * does so when it is up again.
+ * Counts a request. If the request was sent, its reply marks the session to advance. Otherwise the
+ * session advances when the store is up again.
  */
 void session_await(struct session *session, enum rc sent);
 

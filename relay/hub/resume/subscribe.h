@@ -20,7 +20,8 @@ MUST_CHECK enum rc session_subscribe(struct session *session, const struct sessi
                                      bool has_request_id, int64_t request_id);
 
 /*
- * Removes topics, which must be spelled as in `subscribe`; sends `subscribed`. RC_AGAIN: as above.
+ * Removes topics, which must be spelled as in `subscribe`; sends `subscribed`. RC_AGAIN: too many
+ * queued replies.
  */
 MUST_CHECK enum rc session_unsubscribe(struct session *session, const struct session_topics *topics,
                                        bool has_request_id, int64_t request_id);

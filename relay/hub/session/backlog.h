@@ -17,15 +17,15 @@ void backlog_restore(struct session *session, const struct backlog *reported);
 void backlog_add(struct session *session, const struct notification *notification,
                  struct cursor behind);
 
-/* The store was queried whether an ack of this notification is still pending. */
+/* A query to the store checks whether an ack of this notification is still pending. */
 void backlog_query(struct session *session, const struct notification *notification);
 
 bool backlog_is_pending(const struct session *session);
 
 /*
- * The store replied about a notification that was held back. True if it is sent now: its ack is not
- * pending, and no older notification waits in the backlog or unread in the inbox. Otherwise it is
- * dropped, and a gap follows the older notifications.
+ * The store replied about a notification that was held back. True if the notification is sent now:
+ * its ack is not pending, and no older notification waits in the backlog or unread in the inbox.
+ * Otherwise the notification is dropped, and a gap follows the older notifications.
  */
 bool backlog_decide(struct session *session, const struct notification *notification,
                     bool is_not_pending);
@@ -41,8 +41,8 @@ void backlog_clear(struct session *session);
 
 /*
  * Returns the backlog that a notification with this cursor reports; NULL: none. If it overtakes
- * others, it reports the same as the first of them (`overtaken`, may be NULL). Valid while both
- * exist.
+ * other notifications, it reports the same backlog as the first of them (`overtaken`, may be NULL).
+ * Valid while both notifications exist.
  */
 const struct backlog *backlog_reported(const struct session *session, struct cursor cursor,
                                        const struct notification *overtaken);

@@ -7,7 +7,7 @@
 
 struct session;
 
-#define SESSION_CONTROL_MAX 65536 /* maximum bytes queued for the socket */
+#define SESSION_CONTROL_MAX 65536 /* maximum bytes of the control queue */
 
 /* True if the control queue has room for a frame of this length. */
 bool session_can_send_control(const struct session *session, size_t len);

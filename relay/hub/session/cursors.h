@@ -7,12 +7,15 @@
 
 /*
  * The hub's cursor in the two streams of this session: the shared stream and the user's shard.
- * Pages are read from the store only up to this cursor: memberships are known up to it, and the
- * store does not read two streams at the same moment.
+ * Pages are read from the store only up to this cursor, because memberships are known up to it, and
+ * the store does not read two streams at the same moment.
  */
 struct cursor session_head(const struct session *session);
 
-/* All notifications before it were sent to this session, or do not address it. */
+/*
+ * Returns the cursor before which all notifications were sent to this session, or do not address
+ * it.
+ */
 struct cursor session_reached(const struct session *session);
 
 /*

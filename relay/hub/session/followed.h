@@ -6,7 +6,7 @@
 
 struct hub;
 
-/* A session of a user in the shard started or ended. */
+/* Call these when a session of a user in the shard starts or ends. */
 void followed_add_session(struct hub *hub, unsigned shard);
 void followed_remove_session(struct hub *hub, unsigned shard);
 

@@ -27,7 +27,7 @@ void session_gap_of(struct session *session, const struct notification *notifica
 /* Announces that part of the backlog is lost, once the outbound queue is empty. */
 void session_gap_of_backlog(struct session *session);
 
-/* The inbox was read to its end: the remaining backlog is lost. */
+/* Call it when the inbox was read to its end: the remaining backlog is lost. */
 void session_lose_backlog(struct session *session);
 
 #endif

@@ -24,15 +24,15 @@ struct acks {
     size_t room;
 };
 
-/* All acks in this relay, by the event that they wait for. */
+/* All acks in this relay, by the event for which they wait. */
 struct ack_queue {
-    struct acks queued;  /* sending of the next batch */
-    struct acks sent;    /* the reply to the current batch */
-    struct acks waiting; /* the return of an unavailable shard */
+    struct acks queued;  /* acks that wait for the next batch */
+    struct acks sent;    /* acks that wait for the reply to the current batch */
+    struct acks waiting; /* acks that wait for an unavailable shard */
 };
 
 struct rejections {
-    uint64_t count; /* count since the last log message */
+    uint64_t count; /* rejections since the last log message */
     int64_t logged_us;
 };
 
@@ -40,7 +40,7 @@ struct delivery_report; /* delivery/report_queue.h */
 struct report_call;     /* acks/delivery_reports.c */
 
 struct delivery_reports {
-    struct delivery_report *items; /* queued for the store */
+    struct delivery_report *items; /* reports queued for the store */
     size_t count;
     size_t room;
     struct report_call *calls; /* utlist, in order: pending, or to be repeated */
@@ -109,15 +109,15 @@ struct hub {
     struct entry_id newest[STORE_SHARDS_MAX]; /* id of the last stream entry read, by shard */
     struct ready_list ready;
     int64_t sending_us;      /* time at which this turn began to send; wall clock */
-    ev_prepare turn;         /* ends a turn: offers the batch, processes the ready list */
+    ev_prepare turn;         /* end of a turn: offers the batch, processes the ready list */
     ev_idle more;            /* active while the ready list is not empty */
     unsigned char *scratch;  /* buffer for a session's control queue as a frame */
     unsigned list_frames;    /* number of list frames sent in this turn */
     unsigned deferred_count; /* number of sessions with inbox_is_deferred */
-    bool refill_is_pending;  /* some of them wait until acks and reports are stored */
+    bool refill_is_pending;  /* a deferred refill waits until acks and reports are stored */
     struct ack_queue acks;
     struct delivery_reports reports;
-    size_t nack_count; /* number of pending ids */
+    size_t nack_count; /* number of pending ids of nacks */
     struct rejections acks_rejected;
     struct rejections nacks_rejected;
     ev_timer retry;

@@ -20,7 +20,7 @@ struct session;
  * changed, or the table was truncated.
  *
  * NONE: no reload is needed. DUE: send a reload, unless a pending request returns the change.
- * CERTAIN: always send one, because the transaction of the change is unknown.
+ * CERTAIN: always send a reload, because the transaction of the change is unknown.
  */
 enum list_reload { LIST_RELOAD_NONE, LIST_RELOAD_DUE, LIST_RELOAD_CERTAIN };
 
@@ -37,22 +37,22 @@ struct session_list {
     char *source;
     char *rule;
     char *audience; /* audience of the last result; NULL: no result yet, or denied */
-    /* the rule may not exist: the last request was denied, or there was none */
+    /* the rule may not exist: the last request was denied, or no request was sent */
     bool is_unverified;
     unsigned pending;        /* number of requests whose last page was not sent */
     enum list_reload reload; /* sent once no request waits */
 };
 
-/* One `rows` request of a client. It waits for a result, then until its pages are sent. */
+/* One `rows` request of a client. The request waits for a result, then until its pages are sent. */
 struct list_request {
     struct list_request *prev; /* links of `waiting` or `sending` */
     struct list_request *next;
     struct session *session;
     struct session_list *list;
     int64_t request_id;
-    struct rows_request *request; /* NULL: it was rejected */
+    struct rows_request *request; /* NULL: the request was rejected */
     bool has_cursor;
-    struct cursor cursor; /* at the time of the request; the result contains all earlier changes */
+    struct cursor cursor; /* cursor when requested; the result contains all earlier changes */
     enum rows_status status;
     int64_t after_ms;
     const struct rows_result *result; /* used while sending with ROWS_OK */
@@ -64,7 +64,7 @@ struct list_request {
 struct session_lists {
     struct session_list *lists; /* utlist; lists of live rules, and a few unverified lists */
     unsigned request_count;
-    bool has_frames;              /* there may be frames (lists_write_frame) */
+    bool has_frames;              /* frames may be ready (lists_write_frame) */
     struct list_request *waiting; /* utlist */
     struct list_request *sending; /* utlist, in the order of the results */
 };
@@ -77,8 +77,8 @@ void lists_rows_received(struct list_request *request, enum rows_status status,
                          const struct rows_result *result, int64_t after_ms);
 
 /*
- * The client has read rows of this rule elsewhere. The client also needs `reload`, even if the rule
- * is not live: its rows may depend on memberships.
+ * The client has read rows of this rule elsewhere. The client needs `reload` even if the rule is
+ * not live, because its rows may depend on memberships.
  */
 void lists_add_own(struct session *session, const char *source, const char *rule);
 
@@ -89,7 +89,8 @@ void lists_add_own(struct session *session, const char *source, const char *rule
 void lists_reload(struct session *session, const struct bytes *kind, bool is_known);
 
 /*
- * The rows of this rule changed. NULL: the rows of any rule may have changed. is_known: as above.
+ * The rows of this rule changed. NULL: the rows of any rule may have changed. is_known: as for
+ * lists_reload.
  */
 void lists_reload_rule(struct session *session, const struct list_name *name, bool is_known);
 

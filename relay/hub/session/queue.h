@@ -18,8 +18,8 @@ const struct notification *session_next_queued(const struct session *session);
 void session_queue(struct session *session, struct notification *notification);
 
 /*
- * Queues a whole batch. False: queue its notifications individually, because others are queued or
- * the socket is full.
+ * Queues a whole batch. False if the notifications must be queued individually, because other
+ * notifications are queued or the socket is full.
  */
 bool session_queue_batch(struct hub *hub, struct session *session, struct fanout_batch *batch);
 

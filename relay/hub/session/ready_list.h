@@ -9,8 +9,8 @@ struct hub;
 struct session;
 
 /*
- * Code called by the turn never calls upwards. It marks a session, or the hub, with its pending
- * work, which hub/turn.c does before the loop sleeps. A marked session is not freed.
+ * Code called by the turn never calls upwards. Such code marks a session, or the hub, with its
+ * pending work, which hub/turn.c does before the loop sleeps. A marked session is not freed.
  */
 enum ready_reason {
     READY_SEND = 1,   /* write its queues to the socket */
@@ -29,20 +29,20 @@ enum hub_work {
  * notifications are offered, because they decide whether a session is offered any. Sending is last.
  */
 struct ready_list {
-    struct session *first; /* READY_SEND */
+    struct session *first; /* sessions marked READY_SEND */
     struct session *last;
-    struct session *first_step; /* READY_REFILL or READY_ADVANCE */
+    struct session *first_step; /* sessions marked READY_REFILL or READY_ADVANCE */
     struct session *last_step;
     const struct session *probe; /* the session whose wait is measured, since probe_us */
-    int64_t probe_us;            /* monotonic */
+    int64_t probe_us;            /* monotonic time at which the wait of `probe` began */
     int64_t delay_us;            /* longest queueing delay since the last measurement */
-    unsigned work;               /* enum hub_work */
+    unsigned work;               /* bits of enum hub_work */
 };
 
 /* Marks a session READY_SEND, unless its socket is full. Does not read session->hub. */
 void ready_list_send(struct hub *hub, struct session *session);
 
-/* `reason` is one enum ready_reason. The session must not be closed. */
+/* Marks a session. `reason` is one enum ready_reason. The session must not be closed. */
 void session_mark(struct session *session, unsigned reason);
 void hub_mark(struct hub *hub, unsigned work);
 

@@ -10,12 +10,13 @@
  * user returns to a group or topic, or they are redriven. Two functions enforce the order:
  *
  * - backlog_decide: a notification that left the inbox because another session acknowledged it must
- *   not overtake notifications that wait in the inbox. It is dropped, and a gap follows them.
+ *   not overtake notifications that wait in the inbox. The notification is dropped, and a gap
+ *   follows the waiting notifications.
  * - row_order_pass, which session_queue calls for every notification: if a newer notification of
  *   the same topic was sent to this session, the older notification is sent with `attempts` above
  *   0, so that the client does not overwrite the newer row.
  *
- * A rule has one topic; a replaced rule is another rule. Returns a reference.
+ * A rule has one topic; a replaced rule counts as another rule. Returns a reference.
  */
 struct notification *row_order_pass(struct session *session, struct notification *notification);
 

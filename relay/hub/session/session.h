@@ -51,21 +51,22 @@ struct session_transport {
 };
 
 /*
- * The id of this connection, as in log messages and in `connected`. Valid as long as the session.
+ * Returns the id of this connection, as in log messages and in `connected`. Valid as long as the
+ * session.
  */
 #define SESSION_CONN_SIZE 32
 const char *session_conn(const struct session *session);
 
-/* The socket is writable again: writes the queued frames. */
+/* Call it when the socket is writable again. Writes the queued frames. */
 void session_writable(struct session *session);
 
 /*
- * Returns the reason to close this client as too slow; NULL: it is not too slow. now_us is
+ * Returns the reason to close this client as too slow; NULL: the client is not too slow. now_us is
  * monotonic.
  */
 const char *session_slow(const struct session *session, int64_t now_us);
 
-/* Queues a control frame (`ping`, `err`, `bye`) ahead of notifications. Copies. */
+/* Queues a copy of a control frame (`ping`, `err`, `bye`) ahead of notifications. */
 void session_send_control(struct session *session, const char *line, size_t len);
 
 /*

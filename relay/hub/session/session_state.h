@@ -36,7 +36,7 @@ struct row_order; /* row_order.c */
  * are not offered, because they follow the cursor. Next: CATCHING_UP.
  *
  * CATCHING_UP: reads the notifications after the cursor, from the replay buffer or from the store.
- * A full outbound queue suspends this until the socket is writable. Next: LIVE.
+ * A full outbound queue suspends the reading until the socket is writable. Next: LIVE.
  *
  * LIVE: the hub offers new notifications. Next: CATCHING_UP when the outbound queue is full, or
  * INBOX when notifications in the inbox can be sent (enum inbox_refill).
@@ -60,7 +60,7 @@ struct session_client {
     int64_t request_id;
     bool has_request_id;
     unsigned char own_shard; /* shard of the user */
-    int64_t attached_us;     /* monotonic */
+    int64_t attached_us;     /* monotonic time of hub_attach */
 };
 
 /* The log fields that identify a session. */
@@ -68,13 +68,13 @@ struct session_client {
     LOG_TEXT("conn", (session)->client.conn), LOG_TEXT("user", (session)->client.user)
 
 /*
- * The control queue, which is sent before notifications; gaps to be added to it; and replies to
- * requests for rows. has_control: one of these can be sent.
+ * The control queue, which is sent before notifications; gaps to be added to that queue; and
+ * replies to requests for rows. has_control: at least one of these can be sent.
  */
 struct session_control {
     struct buffer frames;   /* frames, each with a final '\n' */
     struct cursor gap_from; /* start of a gap to be announced ... */
-    const char *gap_why;    /* ... and its reason; NULL: none */
+    const char *gap_why;    /* ... and its reason; NULL: no gap */
     /* load shedding dropped notifications and has not announced it yet */
     bool has_dropped;
     struct session_lists *lists; /* NULL: the client has not requested rows */
@@ -89,7 +89,7 @@ struct session_socket {
 /* Valid while the socket is full. */
 struct session_stall {
     size_t skipped_bytes; /* bytes offered while the session was paused */
-    int64_t accepted_us;  /* time at which it last accepted bytes; monotonic */
+    int64_t accepted_us;  /* time at which the socket last accepted bytes; monotonic */
 };
 
 /* Requests to the store. */
@@ -97,7 +97,7 @@ struct session_requests {
     unsigned count;        /* pending requests; their replies refer to the session */
     bool is_awaited;       /* a reply or a page turn will mark the session to advance */
     bool has_failed;       /* the last request failed */
-    struct page_turn turn; /* turn to read a page */
+    struct page_turn turn; /* the session's turn to read a page */
 };
 
 struct session_order {
@@ -116,9 +116,9 @@ struct session { /* from a pool; aligned to a cache line */
     enum session_state state;
     bool is_blocked;  /* the socket is full; session_writable will be called */
     uint8_t ready;    /* enum ready_reason; nonzero while the session is in the ready list */
-    bool has_control; /* see control */
+    bool has_control; /* see session_control */
     bool has_topics;  /* subscribed to some topics only (subscription) */
-    bool has_backlog; /* see order */
+    bool has_backlog; /* see session_order */
     bool is_poll;     /* the session ends with one response */
     struct session *ready_next;
     struct session_socket socket;

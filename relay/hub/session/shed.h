@@ -21,7 +21,7 @@ struct cursor shed_cursor(const struct session *session, struct cursor cursor);
 /* Like shed_cursor, with all shards, for a notification that was just read. */
 const struct entry_id *shed_reported_heads(const struct hub *hub);
 
-/* This notification was dropped for this session; the gap is announced later. */
+/* Records that this notification was dropped for this session; the gap is announced later. */
 void session_count_shed(struct session *session, const struct notification *notification);
 
 #endif
