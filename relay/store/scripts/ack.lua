@@ -1,7 +1,7 @@
 -- ack.lua: stores acknowledgements. The last acknowledgement completes its notification.
 -- KEYS: stream. ARGV: prefix, relay id, retention of traces in ms, number of users, each user with
--- the user's number of ids, then all ids in the order of the users. A user may occur several times;
--- each occurrence costs a command.
+-- the user's number of ids, then all ids in the order of the users. A user may occur several times,
+-- at the cost of one command each.
 -- Returns {new acknowledgements, completed notifications}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -15,15 +15,15 @@ local acked_key = prefix .. KEY_ACKED
 local now_text = integer_text(now_ms())
 local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(FRAME_UUID_TEXT)):sub(1, 2)
 local due_pairs, acked = {}, 0
--- Only other relays read ack events, so a single relay writes none. An unregistered relay reloads
--- its state when it returns.
+-- Only other relays read ack events, so a single relay does not write them. An unregistered relay
+-- reloads its state when it returns.
 local ack_events = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix .. KEY_RELAYS, name) and 1 or 0) and {}
 
--- The current user, the user's trace event, and the start of the user's ack events.
+-- The current user, and the constant parts of the user's trace event and ack events.
 local user, event, packed
 
--- Acks that are not written yet, by notification: the first user, and the list of
--- further users, which is rare.
+-- Acks that are not written yet, by notification. `firsts` contains the first user, `others` the
+-- further users, which are rare.
 local firsts, others = {}, {}
 local values, values_len = {}, 0 -- ids and values of notifications that remain pending
 
@@ -53,7 +53,7 @@ local function write_states(key, first, more)
     call_chunked(states, 'HMSET', key)
 end
 
--- Completes a notification. Its last acks are added to the kept state, or become trace events.
+-- Completes a notification. The last acks are added to the kept state, or become trace events.
 local function complete_acked(id, first, more)
     if notification_of(id).acked and keep_acks(id) then
         write_states(acked_key .. id, first, more)
@@ -111,10 +111,10 @@ local function acknowledge(id)
     if more then more[#more + 1] = user else others[id] = {user} end
 end
 
--- Handles an id that may be missing from the user's inbox. There are four causes: the user
--- acknowledged the id before, possibly in this call; the notification is complete; the user is not
--- a recipient; the audience is open-ended and another relay has not yet reported the delivery. In
--- the last case the ack is kept until the report.
+-- Handles an id that may be missing from the user's inbox. Possible causes: the user acknowledged
+-- the id before, perhaps in this call; the notification is complete; the user is not a recipient;
+-- the audience is open-ended and another relay has not yet reported the delivery. In the last case
+-- the ack is stored until the report arrives.
 local function acknowledge_unlisted(id)
     if firsts[id] then apply_acks(id) end
     local value = notifications[id]
@@ -126,10 +126,10 @@ local function acknowledge_unlisted(id)
         call('HSET', unreported_ack_key(id), user, now_text)
         call('PEXPIRE', unreported_ack_key(id), UNREPORTED_ACK_MS)
     end
-    notifications[id] = value -- keep the unparsed value
+    notifications[id] = value -- restores the unparsed value
 end
 
--- One ZREM checks all ids: the ids that it removes from the user's inbox were pending.
+-- One ZREM checks all ids, because exactly the pending ids are in the user's inbox.
 local function acknowledge_chunk(from, to)
     local removed
     if from == to then

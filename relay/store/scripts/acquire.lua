@@ -8,8 +8,8 @@
 local progress, prefix = KEYS[1], KEYS[1]:match('^(.*)' .. KEY_PROGRESS)
 local meta = prefix .. KEY_META
 
--- A store serves one database. The slot name is checked below. An older store contains only the cluster's
--- identifier, and accepts the first database of that cluster.
+-- A store serves one database. The slot name is checked below. A store of an older version contains
+-- only the cluster's identifier, and accepts the first database of that cluster.
 local function rejection_by(key)
     local kept = redis.call('HMGET', key, 'system', 'database', 'database_name')
     local is_other_system = kept[1] and kept[1] ~= ARGV[2]
@@ -29,7 +29,7 @@ end
 local rejected = rejection_by(progress) or rejection_by(redis.call('HGET', meta, 'progress') or progress)
 if rejected then return rejected end
 
--- Relays with different slots would rewind each other's progress.
+-- A store serves one slot: relays with different slots would rewind each other's progress.
 local current = redis.call('HGET', meta, 'progress')
 if current and current ~= progress and redis.call('EXISTS', current) == 1 then
     return redis.error_reply('OTHERSLOT this store contains the progress of another slot of this database, ' .. current ..
@@ -38,8 +38,8 @@ if current and current ~= progress and redis.call('EXISTS', current) == 1 then
 end
 
 -- A failover or a restore raises the timeline. A lower timeline means that a former primary has
--- returned, or that the host in conninfo is wrong. Its feed must not rewind or fence the feed of
--- the current primary.
+-- returned, or that the host in conninfo is wrong. The feed of that server must not rewind or fence
+-- the feed of the current primary.
 local followed = redis.call('HGET', progress, 'timeline')
 if followed and tonumber(followed) > tonumber(ARGV[3]) then
     return redis.error_reply('OLDTIMELINE this server is on timeline ' .. ARGV[3] .. ', but the store has ' ..
@@ -63,18 +63,18 @@ local read = redis.call('HGET', progress, 'read:' .. known) or ''
 local owner = ARGV[1]
 redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'database', ARGV[5], 'database_name', ARGV[6],
     'position:' .. owner, position, 'read:' .. owner, read)
--- The next acquire.lua reads this field. With several shards, hello.lua also reads it.
+-- The next acquire.lua reads this field. With several shards, hello.lua reads it too.
 redis.call('HSET', meta, 'progress', progress)
 -- If the timeline differs, the feed decides whether to call rewind.lua.
 redis.call('HSETNX', progress, 'timeline', ARGV[3])
--- Remove the fields of earlier owners, including late writes of a fenced feed.
+-- Removes the fields of earlier owners, including late writes of a fenced feed.
 for _, field in ipairs(redis.call('HKEYS', progress)) do
     local field_owner = field:match('^position:(.*)$') or field:match('^read:(.*)$')
     if field_owner and field_owner ~= owner then redis.call('HDEL', progress, field) end
 end
 if ARGV[4] == '' then return {position, timeline, read} end
 
--- Only the newest pages are searched: relays do not wait for an older notification.
+-- Only the newest pages are searched, because relays do not wait for older notifications.
 -- include: reverse_scan.lua
 local found, newest_route = newest_notification(prefix .. KEY_STREAM, '+', 32, function() return true end)
 return {position, timeline, read, newest_route or found == nil and '' or '-'}

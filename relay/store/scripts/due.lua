@@ -9,7 +9,7 @@ local call = redis.call
 
 local PAIRS_MAX, BYTES_MAX = 1000, 4 * 1024 * 1024
 -- Users of a notification who become due within this time share the stream entry of a retry. The
--- first user waits for the others: no user receives a retry before the due time.
+-- first user waits for the other users, since no user receives a retry before the due time.
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local slack_ms = math.min(500, timeout / 4)
 local now = now_ms()
@@ -36,7 +36,7 @@ local function mark_dead_lettered(id, users)
     mark_changed(id)
 end
 
--- Handles up to PAIRS_MAX users of a large audience. The next call continues after them.
+-- Handles up to PAIRS_MAX users of a large audience. The next call continues with the next users.
 local function expire(id)
     local key = prefix .. KEY_ACK .. id
     local found, cursor = read_entry(id), '0'
@@ -71,7 +71,8 @@ end
 
 -- The users of an open-ended audience are known only from delivery reports. A late expiration means
 -- that the store or all relays were down, and reports and acks may still arrive. So the expiration
--- and all due times are deferred once. Half a millisecond in the score marks a deferred time.
+-- and all due times are deferred once. A score that ends in half a millisecond marks a deferred
+-- time.
 local LATE_MS, REPORTS_MS = 2000, 10000 -- relays reconnect within 5 s
 local function defer_expiration(id, ends, users)
     local notification, was_deferred = notification_of(id), ends % 1 == 0.5
@@ -116,7 +117,7 @@ local function retry_users(id, found, retries, users)
     retried, retry_entries, bytes_left = retried + #users, retry_entries + 1, bytes_left - #found.data
 end
 
--- An absent user must not use up an attempt, so the retry is deferred.
+-- An absent user must not use up an attempt, so the user's retry is deferred.
 local PRESENCE_MS = 10000 -- relays send a heartbeat every 2 s
 local relays = call('ZRANGEBYSCORE', prefix .. KEY_RELAYS, integer_text(now - PRESENCE_MS), '+inf')
 local function is_present(user)
@@ -164,7 +165,7 @@ local function retry(id, users)
     pairs_left = pairs_left - #users
 end
 
--- Group the due pairs by notification, oldest first.
+-- Groups the due pairs by notification, oldest first.
 local rows = call('ZRANGEBYSCORE', prefix .. KEY_DUE, '-inf', integer_text(now), 'WITHSCORES',
     'LIMIT', 0, PAIRS_MAX)
 local order, users_of, due = {}, {}, {}

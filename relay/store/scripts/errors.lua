@@ -1,7 +1,7 @@
 -- errors.lua: returns a page of a shard's error log for the console, newest first.
--- KEYS: stream. ARGV: prefix, '+' for the first page, otherwise '(' and an entry of the error log:
--- the page begins with the next older entry.
--- Returns a JSON array. A notification longer than DATA_MAX is null.
+-- KEYS: stream. ARGV: prefix, '+' for the first page; otherwise '(' and an error log entry, after
+-- which the page begins.
+-- Returns a JSON array. A notification longer than DATA_MAX is returned as null.
 -- include: json.lua
 local errors, before = ARGV[1] .. KEY_ERRORS, ARGV[2]
 

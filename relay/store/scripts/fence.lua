@@ -14,17 +14,18 @@ elseif position < ARGV[5] then
     rejection = 'BEHIND ' .. position
 end
 if not rejection then return 1 end
--- In a transaction, the added stream entries are the newest. Without a stream, no entry was added.
+-- Inside the transaction, the added stream entries are the newest. Without a stream, no entry was
+-- added.
 if is_stream then
     for _, entry in ipairs(call('XREVRANGE', stream, '+', '-', 'COUNT', ARGV[4]) or {}) do
         call('XDEL', stream, entry[1])
     end
 end
--- This transaction and others in flight will still write `position:<owner>`. After the owner has
--- changed, that field is never read.
+-- This transaction and others in flight will still write `position:<owner>`. After a change of
+-- owner, that field is never read.
 if state[1] == owner then
     local kept = owner .. '-'
-    call('HDEL', progress, 'position:' .. kept) -- when memory is full, the first write must not allocate
+    call('HDEL', progress, 'position:' .. kept) -- a full store rejects a first write that allocates
     call('HMSET', progress, 'owner', kept, 'position:' .. kept, position, 'read:' .. kept, state[3] or '')
 end
 return redis.error_reply(rejection)

@@ -31,8 +31,8 @@ end
 if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. KEY_META, 'first') == 1 then
     redis.call('HSET', prefix .. KEY_META, 'epoch', ARGV[2])
 end
--- A store that is full or cannot write to disk can still be read: a failed write matters only if no
--- epoch exists yet. A replica is rejected, although it can be read.
+-- A store that is full or cannot write to disk can still be read, so a failed write matters only if
+-- no epoch exists yet. A replica is rejected, although reads would succeed.
 local created = redis.pcall('HSETNX', prefix .. KEY_META, 'epoch', ARGV[2])
 if type(created) == 'table' and created.err and
     (created.err:find('READONLY', 1, true) or not redis.call('HGET', prefix .. KEY_META, 'epoch')) then
@@ -54,7 +54,7 @@ local meta = prefix .. KEY_META
 local known = redis.call('HMGET', meta, 'epoch', 'run', 'gap_from', 'gap_to')
 local epoch, run = known[1], redis.call('INFO', 'server'):match('run_id:(%x+)')
 
--- Raises the last id to `id`. Returns false if the store rejects it.
+-- Raises the last id to `id`. Returns false if the store rejects the id.
 local function raise_last_id(id)
     local set = redis.pcall('XSETID', stream, id)
     if set.err then return false end
@@ -67,9 +67,9 @@ end
 if ARGV[3] == epoch and is_before(last, ARGV[4]) then raise_last_id(ARGV[4]) end
 
 -- If the append-only file ends inside a transaction, the server truncates it after the last
--- complete command, not before the transaction. The next load executes these commands with the
--- first transaction written after them. So each server start skips a range of ids, which includes
--- the ids of the stream entries that these commands add. Entries in a range that an earlier start
+-- complete command, not before the transaction. The next load executes these commands together with
+-- the first transaction after them. So each server start skips a range of ids, which includes the
+-- ids of the stream entries that these commands add. Entries in a range that an earlier start
 -- skipped are removed: the feed has stored their notifications again.
 if run and run ~= known[2] then
     if known[3] then

@@ -28,6 +28,6 @@ for i = 1, #rows, 2 do
         if bytes >= PAGE_BYTES then break end
     end
 end
--- Fewer rows than requested mark the end of the inbox.
+-- Fewer rows than requested mean the end of the inbox.
 if #rows < 2 * tonumber(ARGV[4]) and last == rows[#rows] then last = '' end
 return {last, entries, scores}

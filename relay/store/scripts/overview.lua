@@ -24,7 +24,7 @@ local function relays()
     return array_of(found)
 end
 
--- Stream entries are in storage order, but the age of a retry is counted from the commit.
+-- Stream entries are in storage order, but the age of a retry is measured from the commit.
 local function oldest_pending()
     local ids, commits, found = {}, {}, {}
     local function add(id, commit)

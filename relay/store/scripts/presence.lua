@@ -1,5 +1,6 @@
 -- presence.lua: stores a relay's heartbeat, and changes to its connected users.
--- KEYS: stream. ARGV: prefix, relay id, change: = all users, + joined, - left, . heartbeat only; users.
+-- KEYS: stream. ARGV: prefix, relay id, change (= all users, + added, - removed, . heartbeat only),
+-- users.
 -- Returns 1 if the relay was registered, 0 if it must send all of its users again.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call

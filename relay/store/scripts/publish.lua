@@ -14,7 +14,7 @@ local call = redis.call
 if call('HGET', prefix .. KEY_META, 'epoch') ~= ARGV[2] or not has_group() then
     return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
 end
--- A group audience cannot be resolved while the memberships are being copied.
+-- The users of a group audience are unknown while the memberships are being copied.
 if ARGV[10] ~= 'USER' and ARGV[10] ~= 'ALL' and call('HEXISTS', prefix .. KEY_META, 'copying') == 1 then
     return redis.error_reply('COPYING memberships are being copied: group audiences are not available yet')
 end

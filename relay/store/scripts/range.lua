@@ -32,7 +32,7 @@ local function state()
     if is_before(newest, after) then return UNKNOWN end
     local oldest = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
     local first = call('HGET', prefix .. KEY_META, 'first')
-    -- If no stream entry was ever added, none was trimmed, even if the last id was raised.
+    -- If no stream entry was ever added, no entry was trimmed, even if the last id was raised.
     if not first or (oldest and oldest[1] == first) then return WHOLE end
     if after == '0-0' then return TRIMMED end
     return is_before(after, oldest and id_before(oldest[1]) or newest) and TRIMMED or WHOLE

@@ -28,14 +28,14 @@ end
 
 local named = #ARGV > 7 and {unpack(ARGV, 8)} or users_of_entry()
 if #named == 0 then return -2 end
--- Omit users who have acknowledged the notification meanwhile.
+-- Omits users who have acknowledged the notification meanwhile.
 local users = {}
 for _, user in ipairs(named) do
     local state = call('HGET', prefix .. KEY_ACK .. id, user)
     if not state or state == '0' then users[#users + 1] = user end
 end
 if #users > 0 then
-    -- The notification may be pending for other users: then its stream entry is replaced.
+    -- If the notification is pending for other users, its stream entry is replaced.
     local found = read_entry(id) or {id = id}
     found.route, found.data = ARGV[4], ARGV[5]
     if found.open_ended and ends > 0 then found.open_ended = integer_text(ends) end

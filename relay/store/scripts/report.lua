@@ -1,7 +1,7 @@
 -- report.lua: stores delivery reports, which start the ack timeout.
 -- KEYS: stream. ARGV: prefix, ack timeout, backoff base, backoff cap, retention of traces (all in
 -- ms), then flags, user and id of each report. `flags` consists of:
---   S delivered, D deferred by a full in-flight window, or K delivered and reported before, because
+--   S delivered, D deferred by a full in-flight window, or K delivered and reported before, since
 --     a store that lost data may lack that report
 --   the backoff E, L or F, or - without retries
 --   O for an open-ended audience, C for a closed audience
@@ -55,7 +55,7 @@ local function report_delivered(kind, id, user, timeout)
     record_event(id, 'sent', now_text, retries, '-', user)
 end
 
--- Sets the due time only if it is missing: the store may have lost it.
+-- Sets the due time only if it is missing, because the store may have lost it.
 local function report_again(kind, id, user, timeout)
     local retries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
     local due = now + timeout + backoff_ms(kind, retries, id, base, cap)
@@ -81,7 +81,7 @@ if #ack_events > 0 then
     call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', ACK_EVENTS_MAX, '*', 'by', '-',
         'acked', table.concat(ack_events))
 end
-call_chunked(dues, 'ZADD', prefix .. KEY_DUE, 'GT') -- the latest delivery counts
+call_chunked(dues, 'ZADD', prefix .. KEY_DUE, 'GT') -- the latest delivery determines the due time
 save_notifications()
 write_events(ARGV[5])
 return not_pending

@@ -1,7 +1,7 @@
 -- rewind.lua: moves a slot's progress back to WAL that still exists, and reports the gap by a new
 -- epoch.
 -- KEYS: progress. ARGV: prefix, owner token, timeline, position, new epoch or '' without a gap,
--- read LSN or '' to keep it.
+-- read LSN or '' to keep the current LSN.
 -- An empty position also removes the memberships: the feed copies them again.
 local progress, prefix = KEYS[1], ARGV[1]
 local call = redis.call

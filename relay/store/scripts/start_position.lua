@@ -1,6 +1,6 @@
 -- start_position.lua: finds the newest stream entry that is not beyond a position.
 -- KEYS: stream. ARGV: position, the stream entry from which to search backwards.
--- Returns the found stream entry, or '' if it is not nearby.
+-- Returns that stream entry, or '' if it is not nearby.
 -- include: reverse_scan.lua
 
 local function is_at_or_before(route)

@@ -1,5 +1,5 @@
 -- ticket.lua: redeems a ticket, once.
--- KEYS: stream (for the slot). ARGV: prefix, ticket. Returns the ticket's claims, or nil.
+-- KEYS: stream (selects the slot). ARGV: prefix, ticket. Returns the ticket's claims, or nil.
 local key = ARGV[1] .. KEY_TICKET .. ARGV[2]
 local claims = redis.call('GET', key)
 if claims then redis.call('DEL', key) end

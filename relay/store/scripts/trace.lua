@@ -17,7 +17,7 @@ local function entry_at(entry_id)
     return entry and field(entry, 'id') == id and entry or nil
 end
 
--- Ids are not indexed. A notification is stored soon after its commit, so the search starts at the
+-- Ids have no index. A notification is stored soon after its commit, so the search starts at the
 -- commit time.
 local function search()
     local from = string.format('%.0f', math.max(tonumber(ARGV[3]) - CLOCK_SKEW_MS, 0)) .. '-0'

@@ -1,7 +1,7 @@
 -- trim.lua: trims stream entries that are older than the retention and not pending.
 -- KEYS: stream. ARGV: prefix, retention of entries in ms.
--- Older pending entries move to the end of the stream, as retries without users. XTRIM removes only
--- the oldest entries, so a pending entry would retain all later entries.
+-- Older pending entries move to the end of the stream, as retries without users. Otherwise a
+-- pending entry would retain all later entries, because XTRIM removes only the oldest entries.
 -- Returns {trimmed entries, 1 if more entries must be moved}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -18,7 +18,7 @@ local old = 0
 for _, row in ipairs(pending) do
     if ms_of(row[1]) < keep_ms then old = old + 1 end
 end
--- Trim first: a full store accepts XADD only after XTRIM has freed memory.
+-- XTRIM runs first, because a full store accepts XADD only after XTRIM has freed memory.
 local trimmed = old > 0 and call('XTRIM', stream, 'MINID', '~', pending[1][1]) or 0
 for i = 1, old do
     local entry = pending[i][1]

@@ -1,6 +1,6 @@
 -- add_notification.lua: adds notifications, and the users who must acknowledge them. Requires
 -- delivery.lua and stream_entry.lua.
--- The store does not roll back the writes of a failed script: check everything before the first
+-- The store does not roll back the writes of a failed script, so check everything before the first
 -- write.
 
 local added, now = 0, now_ms()

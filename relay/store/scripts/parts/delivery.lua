@@ -64,7 +64,7 @@ local due_to_remove, entries_to_ack, keys_to_delete, retried_to_remove = {}, {},
 local function read_notification(value)
     local entry, left, open, flags = value:match('^(%S+) (%-?%d+) (%S+) (%d)$')
     if not entry then return false end
-    local notification = {entry = entry, left = tonumber(left)} -- other fields are rarely set
+    local notification = {entry = entry, left = tonumber(left)} -- other fields are set rarely
     if open ~= '-' then notification.open_ended = tonumber(open) end
     if flags ~= '0' then
         local bits = tonumber(flags)
@@ -100,8 +100,8 @@ local function mark_changed(id) changed[id] = true end
 -- added but not yet delivered.
 local function delivered_retries(value) return tonumber((value or ''):match('^%d+') or '0') end
 
--- This string marks a dead-lettered user of an open-ended audience, so that a resume or a late ack
--- does not add the user again. It is stored, and other versions of the relay also use it.
+-- This string marks a dead-lettered user of an open-ended audience. A resume or a late ack must not
+-- add the user again. The string is stored, and other versions of the relay use it too.
 local DEAD_LETTERED = 'given up'
 local function is_dead_lettered(id, user)
     return notification_of(id).is_retried and call('HGET', prefix .. KEY_RETRIES .. id, user) == DEAD_LETTERED
@@ -112,8 +112,8 @@ end
 local UNREPORTED_ACK_MS = 60000
 local function unreported_ack_key(id) return prefix .. KEY_UNREPORTED_ACKS .. id end
 
--- The trace of a notification is a list of events: stage, ms, attempt, detail, user. It starts with
--- `stored`, and expires after `trace_ms`.
+-- The trace of a notification is a list of events: stage, ms, attempt, detail, user. The list
+-- starts with `stored`, and expires after `trace_ms`.
 local TRACE_EVENTS_MAX = 512
 local traces, trace_ids, trace_entries = {}, {}, {}
 local kept = {} -- whether a notification's acks are stored separately from its trace
@@ -173,8 +173,9 @@ local function write_events(trace_ms)
     end
 end
 
--- Renames the state of a completed notification and keeps it as long as the trace, which is cheaper
--- than events. The state of a large audience is not kept. After a redrive, the first state remains.
+-- Renames the state of a completed notification and keeps the state as long as the trace, which is
+-- cheaper than events. The state of a large audience is not kept. After a redrive, the first state
+-- remains.
 local function keep_acks(id)
     local key = prefix .. KEY_ACK .. id
     local count = call('HLEN', key)

@@ -7,7 +7,7 @@ local PAGE, PAGE_BYTES, FIRST_PAGE = 16, 256 * 1024, 4
 -- by its route and fields. Returns nil if the stream has no such notification, and false if it was
 -- not found in `pages` pages and `max_bytes` (default: PAGE_BYTES for each page). Skips retries and
 -- notifications published over HTTP. Pages of large stream entries are shorter, because the server
--- keeps a page in memory.
+-- builds each page in memory.
 local function newest_notification(stream, last, pages, is_wanted, max_bytes)
     local left, count, read, bytes = pages * PAGE, FIRST_PAGE, 0, 0
     max_bytes = max_bytes or pages * PAGE_BYTES

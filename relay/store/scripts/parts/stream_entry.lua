@@ -2,8 +2,8 @@
 -- delivery.lua.
 -- include: route.lua
 
--- Inbox scores distinguish 1024 stream entries of a millisecond. After the clock was set back, all
--- new entries have the same millisecond. Then an entry moves to the next millisecond, so that
+-- Inbox scores distinguish 1024 stream entries per millisecond. After the clock was set back, all
+-- new entries have the same millisecond. Further entries then move to the next millisecond, so that
 -- scores remain unique.
 local SEQ_MAX = 1000
 local function add_entry(...)

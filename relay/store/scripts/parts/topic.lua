@@ -3,7 +3,7 @@
 
 local HEAD_MAX = 4096
 
--- Matches a JSON string or null. The metadata are first and contain this key once.
+-- Matches a JSON string or null. The metadata is first and contains this key once.
 local TOPIC = '^' .. ENVELOPE_ID_TEXT .. '.-' .. ENVELOPE_TOPIC_TEXT .. '("[^"\\]*")'
 local function topic_of(data) return (data or ''):sub(1, HEAD_MAX):match(TOPIC) or 'null' end
 
