@@ -8,11 +8,11 @@ export const OTHER_USER = 'other user';
 
 export const TOKEN_EXPIRED = 4100;
 
-/** Classes of close codes, see closeClass(): do not reconnect; reconnect without delay. */
+/** Classes of close codes, as closeClass() returns them: do not reconnect; reconnect without delay. */
 export const STOP = 40;
 export const NOW = 42;
 
-/** 40 for 4001. After all other close codes the client backs off, including standard ones (1006, 1001 ...). */
+/** 40 for 4001. The client backs off after all other close codes, including standard codes (1006, 1001 ...). */
 export const closeClass = (code) => (code / 100) | 0;
 
 /**

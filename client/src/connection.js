@@ -11,7 +11,7 @@ import { subjectOf } from './token.js';
 const SUBPROTOCOL = 'clairon.v1.json';
 
 const CONNECT_MS = 10_000; // from opening the socket to `connected`
-const PROBE_MS = 5_000; // from our ping to the next frame, of any type
+const PROBE_MS = 5_000; // from a ping of this client to the next frame, of any type
 const DEFAULT_PING_S = 25;
 // After a shorter connection the client backs off, even if the close code allows an immediate reconnect:
 // otherwise a relay that closes each new connection would cause a reconnect loop.
@@ -27,9 +27,8 @@ const ALL = ['*'];
  *   closed: final, because close() was called, or the relay's close code forbids a reconnect
  *
  * `options`: the result of settingsOf().
- * `owner`: cursor(); wanted(), its topics or undefined; isUser(user), false for any user
- * but the first; onToken(token), which may suspend the connection; onFrame(frame, length);
- * onState(change); onError(error).
+ * `owner`: cursor(); wanted(), its topics or undefined; isUser(user), false for any user except the first;
+ * onToken(token), which may suspend the connection; onFrame(frame, length); onState(change); onError(error).
  */
 export function createConnection(options, owner) {
   const { url, backoff, now } = options;
@@ -40,7 +39,7 @@ export function createConnection(options, owner) {
   let socket;
   let attempts = 0; // number of the current attempt; asynchronous results of earlier attempts are ignored
   let bye; // the relay's `bye` frame
-  let tokenError; // reason of the last failed token fetch
+  let tokenError; // reason of the last failed token request
   let openedAt; // undefined until `connected`
   let lastFrameAt;
   let requests = 0;
@@ -86,7 +85,7 @@ export function createConnection(options, owner) {
     };
     socket.onmessage = receive;
     socket.onclose = onLost;
-    // The following 'close' event has the details. The package `ws` throws if 'error' has no listener.
+    // The 'close' event that follows has the details. The package `ws` throws if 'error' has no listener.
     socket.onerror = () => {};
   }
 
@@ -102,7 +101,7 @@ export function createConnection(options, owner) {
     socket.send(JSON.stringify(frame));
   }
 
-  /** The owner's topics changed. Unless the connection is open, the next `connect` contains them. */
+  /** Call it when the owner's topics have changed. Unless the connection is open, the next `connect` contains them. */
   function retopic() {
     if (state !== 'open') return;
     const before = topics;
@@ -115,7 +114,7 @@ export function createConnection(options, owner) {
     if (changed.length) request({ t, topics: changed });
   }
 
-  /** The network or the user is available again. `isChanged`: the network may be a different one. */
+  /** Call it when the network or the user is available again. `isChanged`: the network may have changed. */
   function wake(isChanged) {
     if (state === 'waiting' || (isChanged && state === 'connecting')) {
       reconnect();
@@ -174,13 +173,13 @@ export function createConnection(options, owner) {
       } catch (error) {
         owner.onError(error);
       }
-      if (socket !== ours) return; // a handler closed the connection: drop the other frames
+      if (socket !== ours) return; // a handler closed the connection: the remaining frames are dropped
     }
   }
 
   function handle(frame, length) {
     const { t } = frame;
-    if (t === 'ping') sendFrame({ t: 'pong' }); // also before `connected`
+    if (t === 'ping') sendFrame({ t: 'pong' }); // even before `connected`
     else if (t === 'connected') connected(frame);
     else if (t === 'refreshed') planRefresh(frame.exp);
     else if (t === 'expiring') refresh();
@@ -234,7 +233,7 @@ export function createConnection(options, owner) {
   function onLost({ code, reason }) {
     const life = now() - openedAt; // NaN if the connection was never open
     drop(4102);
-    // 1006 means that the close handshake is missing: use the code of the relay's `bye`.
+    // 1006 means that the close handshake is missing, so the code of the relay's `bye` is used.
     const why = bye && code === 1006 ? bye.code : code;
     const change = { code: why, reason: reason || `connection lost (${why})` };
     // A fixed token cannot be renewed.
@@ -273,11 +272,11 @@ export function createConnection(options, owner) {
     if (!canRefresh) return;
     const ours = socket;
     const token = await fetchToken();
-    // The socket may have changed meanwhile; a new connection fetches another token.
+    // The socket may have changed meanwhile. A new connection requests a new token.
     if (token && socket === ours && admits(subjectOf(token))) request({ t: 'refresh', token });
   }
 
-  /** Sets the timer of this name and cancels the previous one. */
+  /** Sets the timer of this name, and cancels the previous timer. */
   function after(name, ms, act) {
     clearTimeout(timers[name]);
     timers[name] = setTimeout(act, ms);

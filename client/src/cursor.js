@@ -2,17 +2,18 @@
 
 /**
  * There are two cursors. received() is for a reconnect of this page, whose handlers continue to run, so no notification
- * must be sent again. handled() is stored for the next page: all notifications up to it have been handled, so those
- * whose handlers were interrupted by a reload are sent again. `kept`: the stored cursor, see stored.js; optional.
+ * must be sent again. handled() is stored for the next page: all notifications up to it have been handled, so a
+ * notification whose handler was interrupted by a reload is sent again. `kept`: the stored cursor, see stored.js;
+ * optional.
  */
 export function createCursor(pos, kept) {
   let received = pos ?? kept?.() ?? undefined;
   let handled = received;
-  // Notifications that are being handled, in stream order. `pos`: the value of handled() after this notification and
-  // all earlier ones have been handled.
+  // Notifications that are being handled, in stream order. `pos`: the value of handled() after this and all earlier
+  // notifications have been handled.
   const open = [];
 
-  /** A notification arrived. Call the returned function when its handlers are done. */
+  /** Call it when a notification arrives. Call the returned function when the handlers have finished. */
   function arrive(at) {
     received = at;
     const entry = { pos: at };
@@ -29,7 +30,7 @@ export function createCursor(pos, kept) {
     };
   }
 
-  /** The relay sent a new start cursor: nothing before it will be delivered. */
+  /** Call it when the relay sends a new start cursor. No notification before that cursor will be delivered. */
   const restart = (at) => arrive(at)();
 
   return { received: () => received, handled: () => handled, arrive, restart };

@@ -18,7 +18,7 @@ export function createDedupe(limit = 4096) {
 
   /**
    * Adds the id and returns its previous state: undefined (new), null (had no handler), false (not acknowledged) or
-   * true. The id of a duplicate becomes the newest one, because it may be repeated again.
+   * true. The id of a duplicate becomes the newest id, because the notification may be repeated again.
    */
   function remember(id) {
     const before = acks.get(id);
@@ -33,10 +33,10 @@ export function createDedupe(limit = 4096) {
 
   const isAcked = (id) => acks.get(id);
 
-  /** The notification had no handler: deliver the retry. */
+  /** The notification had no handler, so the retry must be delivered. */
   const markUnhandled = (id) => acks.set(id, null);
 
-  /** A handler failed: deliver the retry as a new notification. */
+  /** A handler failed, so the retry must be delivered as a new notification. */
   const forget = (id) => acks.delete(id);
 
   function put(id, isDone) {

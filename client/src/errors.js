@@ -1,6 +1,6 @@
 // errors.js: errors with fields, and the codes of `err` frames.
 
-export const NOT_ADDRESSED = 103; // or no such live rule
+export const NOT_ADDRESSED = 103; // or the live rule does not exist
 export const UNKNOWN_FRAME = 107; // the relay has an older version
 export const BUSY = 111;
 export const TOO_MANY_ROWS = 113;

@@ -1,12 +1,12 @@
-// fallback.js: selects the transport of the next attempt: the best working one.
+// fallback.js: selects the transport of the next attempt: the best transport that works.
 
 const MAX_FAILURES = 2;
 const RETRY_BEST_MS = 15_000;
 const RETRY_BEST_CAP_MS = 1_800_000;
 
 /**
- * Selects the next transport after two consecutive failures, and schedules attempts with the best one.
- * `transports`: their names, the best first.
+ * Selects the next transport after two consecutive failures, and schedules attempts with the best transport.
+ * `transports`: the names of the transports, the best first.
  */
 export function createFallback(transports) {
   let at = 0;
@@ -14,8 +14,8 @@ export function createFallback(transports) {
   let retryMs = RETRY_BEST_MS;
 
   /**
-   * A connection is open. Returns the delay in milliseconds until the next attempt with the best transport, or
-   * 0 if it is in use. The delay doubles each time.
+   * Call it when a connection is open. Returns the delay in milliseconds until the next attempt with the best
+   * transport, or 0 if the best transport is in use. The delay doubles with each call.
    */
   function opened() {
     failures = 0;
@@ -24,7 +24,7 @@ export function createFallback(transports) {
     return wait;
   }
 
-  /** `isUnreachable`: there was no response at all, so the next transport is selected after one failure. */
+  /** `isUnreachable`: no response arrived, so the next transport is selected after one failure. */
   function failed(isUnreachable) {
     failures += 1;
     if (failures < MAX_FAILURES && !isUnreachable) return;

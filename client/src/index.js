@@ -24,7 +24,7 @@ export function connect(options) {
     options.storage && createStored('sessionStorage', options.storage),
   );
   const life = new AbortController();
-  let { topics } = settings; // undefined: all
+  let { topics } = settings; // undefined: all topics
   let change = { state: 'idle' }; // last reported state
   let user; // undefined until a token or the relay contains it
   let name; // common to the tabs of the user
@@ -42,12 +42,12 @@ export function connect(options) {
     onError,
   };
   const own = createConnection(settings, owner);
-  let link = own; // or tabs, with the same interface
+  let link = own; // or the shared connection of the tabs, with the same interface
   const transmit = (frame) => link.transmit(frame);
   const sendQueue = createSendQueue(transmit);
   onWake(life, (isChanged) => link.wake(isChanged), sendQueue.flush);
 
-  /** In a browser, tabs of the token's subject share a connection. Elsewhere nothing is shared or stored. */
+  /** In a browser, tabs of the token's subject share a connection. Otherwise nothing is shared or stored. */
   function onToken(token) {
     const subject = subjectOf(token);
     if (name || !globalThis.document || !subject) return;
@@ -81,7 +81,7 @@ export function connect(options) {
     });
   }
 
-  /** Restricts delivery to these and all previously subscribed topics. */
+  /** Restricts delivery to these topics and all topics subscribed before. */
   function subscribe(names) {
     topics = [...new Set([topics ?? [], names].flat())];
     link.retopic();
@@ -98,10 +98,10 @@ export function connect(options) {
   function onState(next) {
     change = next;
     if (change.state === 'open') {
-      failures = NaN; // URL and origin are valid: never warn
+      failures = NaN; // URL and origin are valid, so no warning is necessary
       sendQueue.flush();
     }
-    // Without a close code there was no token, which is reported as an error.
+    // Without a close code, the cause is a missing token, which is reported as an error.
     if (change.state === 'waiting' && change.code && (failures += 1) === 3) {
       import('./streams.js').then(({ warn }) => warn(settings.url, next.reason), () => {}); // offline: no warning
     }
@@ -122,7 +122,7 @@ export function connect(options) {
 
   function onMessage(frame) {
     const { pos, n, x } = frame;
-    // An incomplete notification throws here, before any state changes.
+    // An incomplete notification throws here, before any state has changed.
     const { metadata: { id, topic }, routing: { retry: { ack_required: needsAck } } } = n;
     const done = cursor.arrive(pos);
     transactions.remember(x);
@@ -141,7 +141,7 @@ export function connect(options) {
     }
   }
 
-  /** Acks when all handlers have resolved; nacks when one failed. */
+  /** Acks when all handlers have resolved; nacks when a handler has failed. */
   async function handle(frame, needsAck) {
     const { n } = frame;
     const handlers = router.handlersFor(n);
@@ -158,7 +158,7 @@ export function connect(options) {
     const { id, source } = n.metadata;
     if (failed.length) nack(id, { delay: failed[0]?.retryAfter });
     else if (handlers.length) ack(id);
-    else { // the retry may find a handler
+    else { // a handler may exist when the retry arrives
       dedupe.markUnhandled(id);
       onError(new Error(`no handler for ${source}, not acknowledged`), n);
     }
@@ -190,7 +190,7 @@ export function connect(options) {
     lists: new Set(),
     hasArrived: (x) => transactions.isAcked(x) === false,
   };
-  // Open it after the caller has registered its handlers.
+  // The connection opens after the caller has registered handlers.
   queueMicrotask(() => {
     if (change.state === 'idle') link.open();
   });

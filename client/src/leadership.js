@@ -6,7 +6,7 @@
  * another tab steals it.
  */
 export function createLeadership(name, elected, deposed) {
-  let turn; // an AbortController: cancels the lock request, or releases the lock
+  let turn; // an AbortController: aborting cancels the lock request, or releases the lock
 
   /** Requests the lock. `steal`: acquires it even if another tab holds it. */
   async function enter(steal) {

@@ -3,7 +3,7 @@
 import { demandFor } from './demand.js';
 
 /**
- * rows.js maintains the rows. It is imported with the first list; changes wait for the import.
+ * rows.js maintains the rows. The module is imported with the first list; changes wait for the import.
  *
  * `access`: `client`; `transmit(frame)`; `listen(listener)` for relay frames; `clock()` in relay milliseconds;
  * `report(error)` for load and listener errors; `lists`, the client's set of lists.

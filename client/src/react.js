@@ -9,9 +9,9 @@ const Context = createContext(undefined);
 const NOTHING = { rows: [], loading: true, error: undefined };
 
 /**
- * One client for all components below, with the options of connect() as props. It is replaced when `url` changes. The
- * `token` function of the latest render is used. A client never changes its user: `key={userId}` on the provider
- * creates a new client for another user.
+ * One client for all components below, with the options of connect() as props. The client is replaced when `url`
+ * changes. The `token` function of the latest render is used. A client never changes its user: `key={userId}` on the
+ * provider creates a new client for another user.
  */
 export function ClaironProvider({ children, ...options }) {
   const newest = useRef(options);

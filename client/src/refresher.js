@@ -1,8 +1,8 @@
 // refresher.js: schedules the renewal of a token before it expires.
 
 const LEAD_MS = 30_000;
-// A device's clock may be wrong by hours. If it is fast, each token appears expired, and this interval prevents a
-// renewal loop. If it is slow, the relay's `expiring` frame triggers the renewal.
+// A device's clock may be wrong by hours. If the clock is fast, each token appears expired, and this interval prevents
+// a renewal loop. If the clock is slow, the relay's `expiring` frame triggers the renewal.
 const MIN_INTERVAL_MS = 10_000;
 const MAX_TIMER_MS = 2e9; // setTimeout() is limited to 2 ** 31 ms
 

@@ -15,7 +15,7 @@ export function createRequests({ source, transmit, listen }) {
 
   /**
    * Sends a `rows` frame with these fields. Resolves to the reply, with the rows of all pages. Rejects with LOST or the
-   * `err`.
+   * `err` frame.
    */
   function send(fields) {
     cancel();

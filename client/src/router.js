@@ -12,7 +12,7 @@ const EVENTS = ['message', 'repeat', 'gap', 'state', 'acked', 'error', FRAME];
 
 const KINDS = 'topic source type'.split(' ');
 
-/** Whether `value` equals `wanted`, or starts with it if `wanted` ends with `*`. */
+/** True if `value` equals `wanted`, or if `wanted` ends with `*` and `value` starts with the part before it. */
 export function matchesName(wanted, value) {
   return wanted.endsWith('*') ? !!value?.startsWith(wanted.slice(0, -1)) : value === wanted;
 }
@@ -41,8 +41,8 @@ export function createRouter() {
   const handlersFor = (what) => [...entries].filter((e) => e.accepts(what)).map((e) => e.handler);
 
   /**
-   * Returns the number of listeners. A listener that throws must not stop the connection: its
-   * error is logged to the console.
+   * Returns the number of listeners. A listener that throws must not stop the connection, so the error is logged to the
+   * console.
    */
   function emit(event, detail) {
     const listeners = handlersFor(event);

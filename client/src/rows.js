@@ -14,18 +14,20 @@ import { createTable } from './table.js';
 
 export { seen } from './seen.js';
 
-const SPREAD_MS = 1_000; // so that the clients of a relay do not load simultaneously
+const SPREAD_MS = 1_000; // maximum random delay, so that the clients of a relay do not load simultaneously
 
 const REFUSALS = [NOT_ADDRESSED, TOO_MANY_ROWS];
 
-/** The loaded rows are older than the rows of the list, or than a change that has arrived. */
+/**
+ * The reason of a failed load: the loaded rows are older than the rows of the list, or than a change that has arrived.
+ */
 const STALE = 'stale';
 
 const random = (ms) => Math.random() * ms;
 
 /**
- * `list`: see createLiveRows(). Without snapshots, rows and changes can only be compared by time. Then timed_rows.js is
- * used instead, with the first result of load() and the changes since the start of the list.
+ * `list`: see createLiveRows(). Without snapshots, rows and changes can only be compared by time. In that case
+ * timed_rows.js is used instead, with the first result of load() and the changes since the start of the list.
  */
 export function createRows(list) {
   const { load } = list;
@@ -44,7 +46,7 @@ export function createRows(list) {
         return result;
       };
       rows = createTimedRows({ ...list, load: load && loadNext, error });
-      loaded = first && rows.reload(); // also without a connection
+      loaded = first && rows.reload(); // even without a connection
       await undefined; // the load has started, so the changes may be newer
       changes.forEach(({ n }) => rows.handleChange(n).catch(list.report));
     }, () => {});
@@ -71,7 +73,7 @@ export function createRows(list) {
  * After a gap, a `reload`, or an incomplete or late change (`attempts` > 0), the rows do not change until newer rows
  * are loaded.
  *
- * `useTimes(first, error)`: replaces this object, because there are no snapshots.
+ * `useTimes(first, error)`: replaces this object, because snapshots are not available.
  */
 function createSnapshotRows(list, useTimes) {
   const {
@@ -138,7 +140,7 @@ function createSnapshotRows(list, useTimes) {
     if (client.state !== 'closed' && !isClosed) timer = setTimeout(start, ms);
   }
 
-  /** Called by the application. A call during a load causes another load. */
+  /** The application calls it. A call during a load causes another load. */
   function reload() {
     mustLoad = true;
     return start();
@@ -193,15 +195,15 @@ function createSnapshotRows(list, useTimes) {
   }
 
   /**
-   * True if the snapshot contains the transactions of all notifications of this connection, including those before the
-   * page loaded.
+   * True if the snapshot contains the transactions of all notifications of this connection, including notifications
+   * from before the page loaded.
    */
   async function isNewEnough(text) {
     try {
       const { ok, snapshot: known } = await requests.send({ rule, snapshot: text });
-      return ok ?? !isOlder(parseSnapshot(text), parseSnapshot(known)); // HTTP: compare with the rows' snapshot
+      return ok ?? !isOlder(parseSnapshot(text), parseSnapshot(known)); // over HTTP the check uses the rows' snapshot
     } catch (error) {
-      if (error.code === NOT_ADDRESSED) return true; // over HTTP, and the rule is not live
+      if (error.code === NOT_ADDRESSED) return true; // response over HTTP, and the rule is not live
       throw error;
     }
   }
@@ -259,7 +261,7 @@ function createSnapshotRows(list, useTimes) {
     }
   }
 
-  /** The user is addressed again, or has fewer rows. */
+  /** The change means that the user is addressed again, or has fewer rows. */
   const mayEndRejection = (operation) => {
     const { code } = current.error ?? {};
     return code === NOT_ADDRESSED || (code === TOO_MANY_ROWS && operation === 'delete');
@@ -267,7 +269,7 @@ function createSnapshotRows(list, useTimes) {
 
   /**
    * Until the response, the rows may have changed without notifications: the relay does not send a `reload` for changes
-   * during a disconnect, and defers others while it reads the rows.
+   * during a disconnect, and defers any other `reload` while it reads the rows.
    */
   const mayMissReload = () => mustLoad || isRequested;
 
@@ -275,8 +277,8 @@ function createSnapshotRows(list, useTimes) {
   const isOurs = (change) => (rule || !load ? change.rule === (rule ?? 'default') : true);
 
   /**
-   * Applies the change. It appears with all others of its transaction, some of which may not have arrived. Returns
-   * false if newer rows must be loaded instead.
+   * Applies the change. The list shows it together with all other changes of its transaction, some of which may not
+   * have arrived. Returns false if newer rows must be loaded instead.
    */
   function follow(change) {
     change.isLate ||= !table.apply(change.n, change.x);

@@ -6,7 +6,7 @@ const IDS_PER_FRAME = 500;
 /**
  * Sends the ids of one task together: one frame per delay and 500 ids. Without a connection the ids are queued. An ack
  * that is lost with its socket is not repeated: the relay retries the notification, and the page drops the duplicate
- * and acks it again. `send(frame)` returns false if no connection is open.
+ * and sends the ack again. `send(frame)` returns false if no connection is open.
  */
 export function createSendQueue(send) {
   const delays = new Map(); // id -> delay of its nack, undefined for an ack; the last call wins

@@ -14,7 +14,7 @@ export function shardOf(user, shards) {
 }
 
 /**
- * `url` with the parameter `shard`. With a wrong value everything works, but an additional relay reads the user's
+ * `url` with the parameter `shard`. With a wrong value delivery still works, but an additional relay reads the user's
  * shard.
  */
 export function shardUrl(url, user, shards) {

@@ -9,15 +9,15 @@ export function parseSnapshot(text) {
   return xmin && { xmin: BigInt(xmin), xmax: BigInt(xmax), running: running.split(',').filter(Boolean) };
 }
 
-/** Whether the changes of transaction `x` are visible to this snapshot. */
+/** True if the changes of transaction `x` are visible to this snapshot. */
 export function contains({ xmin, xmax, running }, x) {
   const id = BigInt(x);
   return id < xmin || (id < xmax && !running.includes(x));
 }
 
 /**
- * True if `other` contains a transaction that `snapshot` does not. Snapshots of one server are ordered; of a primary
- * and a replica, each may be older than the other.
+ * True if `other` contains a transaction that `snapshot` does not contain. Snapshots of one server are ordered. Of two
+ * snapshots from a primary and a replica, each may lack transactions of the other.
  */
 export function isOlder(snapshot, other) {
   const { xmax, running } = snapshot;

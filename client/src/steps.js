@@ -1,22 +1,23 @@
 // steps.js: shows the changes of a transaction together.
 
 const HOLD_MS = 5;
-const BURST_CHANGES = 16; // more exceed the initial congestion window of a connection
+const BURST_CHANGES = 16; // further changes exceed the initial congestion window of a connection
 const BURST_HOLD_MS = 200;
 
 /**
- * The relay sends each change of a transaction in a separate frame, and does not mark the last one. So show() is called
- * when no other change has arrived for HOLD_MS; after a burst of changes for BURST_HOLD_MS, because further changes may
- * wait for the network. In a steady stream it is called between two transactions, at most every HOLD_MS.
+ * The relay sends each change of a transaction in a separate frame, and does not mark the last change. So show() is
+ * called when no other change has arrived for HOLD_MS; after a burst of changes for BURST_HOLD_MS, because further
+ * changes may wait for the network. In a steady stream, show() is called between two transactions, at most every
+ * HOLD_MS.
  */
 export function createSteps(show) {
   let last; // the transaction of the last change
-  let count = 0; // changes of the burst
+  let count = 0; // number of changes in the burst
   let heldSince; // time of the first change that is not shown
   let hasMore = false; // a change has arrived since the timer was started
-  let wasLate = false; // a timer since heldSince
+  let wasLate = false; // a timer was late since heldSince
   let timer; // undefined: all changes are shown
-  let dueAt; // time of the timer
+  let dueAt; // time at which the timer is due
 
   /** Call it before a change of transaction `x` is applied. */
   function begin(x) {
@@ -40,7 +41,7 @@ export function createSteps(show) {
     dueAt = performance.now() + ms;
   }
 
-  /** A timer is late if the event loop was blocked. Then changes may have arrived that are not handled yet. */
+  /** A timer is late if the event loop was blocked. In that case, changes may have arrived that are not handled yet. */
   function onTimer() {
     const isLate = !wasLate && performance.now() > dueAt + HOLD_MS;
     if (hasMore || isLate) {

@@ -8,7 +8,7 @@ export { warn } from './hint.js';
 const POLL_WAIT_S = 25;
 const POST_AGAIN_MS = 5_000;
 const RELOAD_MS = 60_000; // polls receive no `reload`
-const LISTS_MAX = 32; // of an event stream
+const LISTS_MAX = 32; // maximum number of lists in an event stream
 
 /** The `err` frame for a rejected request for rows. */
 function errorOf({ status, headers }, { code, detail, after }) {
@@ -27,7 +27,7 @@ function errorOf({ status, headers }, { code, detail, after }) {
  */
 export function openStream(transport, fetch, url) {
   const base = url.replace(/^ws/, 'http');
-  const shard = new URL(base).searchParams.get('shard'); // for a proxy: shard.js
+  const shard = new URL(base).searchParams.get('shard'); // the user's shard, for a proxy: see shard.js
   const socket = { send, close };
   const topics = new Set();
   const lists = new Map(); // the live lists that have requested rows: name in ?rows= -> { source, rule }
@@ -42,7 +42,7 @@ export function openStream(transport, fetch, url) {
       post(t, JSON.stringify(frame));
     } else if (t === 'rows') {
       requestRows(frame);
-    } else { // also for a ping: the next response serves as the pong
+    } else { // a ping restarts the request too: the next response serves as the pong
       token = frame.token ?? token;
       pos = frame.pos ?? pos;
       frame.topics?.forEach((topic) => topics[t === 'unsubscribe' ? 'delete' : 'add'](topic));
@@ -72,7 +72,7 @@ export function openStream(transport, fetch, url) {
   /** An ack lost with the connection is repeated when the notification is delivered again. */
   async function post(path, body) {
     const { status } = await request(path, { method: 'POST', body, keepalive: true }).catch(() => ({}));
-    // Do not repeat permanent errors, for example for an unknown id.
+    // Permanent errors, for example for an unknown id, are not repeated.
     if (attempt && !(status < 429)) setTimeout(post, POST_AGAIN_MS, path, body);
   }
 
@@ -92,12 +92,12 @@ export function openStream(transport, fetch, url) {
   /** Requests the rows of a live list. The reply is a frame, as on a WebSocket. */
   async function fetchRows({ r, ...query }) {
     let reply;
-    if (pos) query.pos = pos; // another relay, which has not read as far, may reply
+    if (pos) query.pos = pos; // the reply may come from another relay, which has not read as far
     try {
       const response = await request(`rows?${new URLSearchParams(query)}`);
       const body = await response.json();
       reply = response.ok ? { t: 'rows', ...body } : errorOf(response, body);
-    } catch ({ message }) { // network failure, or not a relay
+    } catch ({ message }) { // network failure, or the server is not a relay
       reply = { t: 'err', msg: message };
     }
     emit(JSON.stringify({ ...reply, r }));
@@ -144,13 +144,13 @@ export function openStream(transport, fetch, url) {
       const lines = await response.text();
       if (signal.aborted) return;
       pos = response.headers.get('Clairon-Pos');
-      if (!pos) throw { code: UNREACHABLE }; // not a relay, for example a captive portal
+      if (!pos) throw { code: UNREACHABLE }; // the server is not a relay, for example a captive portal
       if (!wait) {
         emit(JSON.stringify({
           t: 'connected',
           resumed: before && !/^{"t":"gap"/m.test(lines),
           ping: POLL_WAIT_S,
-          pos: lines ? undefined : pos, // if there are notifications, the last one advances the cursor
+          pos: lines ? undefined : pos, // if the response has notifications, the last notification advances the cursor
         }));
       }
       emit(lines);

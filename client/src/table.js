@@ -9,7 +9,7 @@ export function createTable(columns, keepsOmitted) {
   const byKey = new Map();
   const times = new Map(); // key -> commit time of the newest applied change, oldest first
   let floor = ''; // the newest commit time that was dropped from `times`
-  let transaction; // of the last applied change
+  let transaction; // transaction of the last applied change
 
   function replace(rows, key = columns) {
     columns = key;

@@ -1,4 +1,5 @@
-// tabs.js: one connection for all tabs of one user. The leader owns it, and forwards frames to the followers.
+// tabs.js: one connection for all tabs of one user. The leader owns the connection, and forwards frames to the
+// followers.
 //
 // Messages on the channel, each with the sender `from`, and with `leads` if the sender is a leader:
 //   topics     to the leader: the follower's `topics`
@@ -19,12 +20,12 @@ import { isVisible } from './wake.js';
 
 const PING_MS = 5_000;
 const WAKE_DELAY_MS = 1_000;
-const MAX_UNANSWERED = 3; // unanswered pings before another tab becomes the leader
+const MAX_UNANSWERED = 3; // unanswered pings after which another tab becomes the leader
 const MAX_PENDING = 1_000;
 
 /**
- * Has the interface of a connection. `name`: common to all tabs of one user. `owner`: as
- * for a connection, and isAcked(id). `settings`: as for a connection.
+ * Returns an object with the interface of a connection. `name`: common to all tabs of one user. `owner`: as for a
+ * connection, and isAcked(id). `settings`: as for a connection.
  */
 export function createTabs(name, settings, owner) {
   const id = Math.random();
@@ -61,7 +62,7 @@ export function createTabs(name, settings, owner) {
     document.addEventListener('resume', join, life);
   }
 
-  /** Returns false if there is no leader that can send it. */
+  /** Returns false if no leader can send the frame. */
   function transmit(frame) {
     if (leads) return sendFrom(id, frame);
     if (change.state !== 'open') return false;
@@ -168,7 +169,7 @@ export function createTabs(name, settings, owner) {
   function welcome(to, pos) {
     const cursor = owner.cursor();
     const missed = replay.since(pos);
-    // From the cursor in the request, because frames that the tab received since then have advanced its cursor.
+    // Replays from the cursor in the request, because later frames have advanced the tab's cursor.
     const loss = pos ? { t: 'gap', from: pos, to: cursor, why: 'shed' } : { t: 'connected', pos: cursor };
     // Pending frames are old, so their cursors must not reset that tab's cursor.
     const frames = [...pending.values()].filter((frame) => !missed?.includes(frame))
@@ -184,13 +185,13 @@ export function createTabs(name, settings, owner) {
 
   function onTabState(message) {
     setState(message.change);
-    // Timers of a hidden leader may be a minute late, so a visible tab wakes it when its delay is over.
+    // Timers of a hidden leader may be a minute late, so a visible tab wakes the leader when its delay has ended.
     const { retryIn } = change;
     clearTimeout(wakeTimer);
     if (retryIn >= 0 && isVisible()) wakeTimer = setTimeout(wake, retryIn + WAKE_DELAY_MS);
   }
 
-  /** A former leader may have received frames that the new leader has not, so accept them too. */
+  /** A former leader may have received frames that the new leader has not, so these frames are accepted too. */
   function onTabFrames({ frames, pos, from }) {
     if (from === id) return;
     const cursor = owner.cursor();
@@ -221,7 +222,7 @@ export function createTabs(name, settings, owner) {
     }
     if (frame.t === 'acked') removePending(frame.ids);
     if (frame.t === 'gap') replay = createReplayBuffer(frame.to);
-    if (frame.conn) pending.clear(); // connected: the relay delivers pending notifications again, except to polls
+    if (frame.conn) pending.clear(); // on `connected` the relay delivers pending notifications again, except to polls
     if (frame.t === 'connected' && !frame.resumed) replay = createReplayBuffer(frame.pos);
     forward(frame);
     owner.onFrame(frame);
@@ -262,7 +263,7 @@ export function createTabs(name, settings, owner) {
     return connection.transmit(frame);
   }
 
-  /** Sends an ack or nack of any tab. The first ack counts and is announced to the other tabs. */
+  /** Sends an ack or nack of any tab. Only the first ack counts, and is announced to the other tabs. */
   function sendAcks(from, frame) {
     const isOurs = from === id;
     const ids = frame.ids.filter((one) => isOurs || !owner.isAcked(one));

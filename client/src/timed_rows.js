@@ -13,7 +13,7 @@ const timeText = (ms) => new Date(ms).toISOString();
 
 const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
 
-/** Whether `row` has the values of `image`. A deleted row has no image. */
+/** True if `row` has the values of `image`. A deleted row has no image. */
 const hasValues = (row, image) => (row && image
   ? Object.keys(image).every((column) => same(row[column], image[column]))
   : !row === !image);
@@ -37,7 +37,7 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
   const publish = oncePerTask(() => show({ rows: [...byKey.values()], loading: !isLoaded, error: failure }));
   let floor = ''; // the rows may contain all commits up to this time
   let newest = ''; // newest known commit time
-  let unseen = []; // [key, change] that the result of load() may not contain yet
+  let unseen = []; // list of [key, change]: changes that the result of load() may not contain yet
   let loading; // a promise, during a load
   let mustLoad = true;
   let isLoaded = !load;
@@ -99,7 +99,7 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
 
   /**
    * load() may return rows from before a recent change: with synchronous replication, a commit may become visible long
-   * after its notification, and load() may query a replica. In that case, loads again.
+   * after its notification, and load() may query a replica. In that case, the rows are loaded again.
    */
   function confirm() {
     const recent = timeText(clock() - RECENT_MS);
@@ -130,8 +130,8 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
     const was = keyOf(before, columns) ?? is;
     demand(load || was !== undefined, `no column ${columns} in a change`);
     const held = byKey.get(was);
-    // Changes of one transaction share a commit time. This change is the next one if its `before` matches the current
-    // row.
+    // Changes of one transaction share a commit time. This change is the next change of the row if its `before` matches
+    // the current row.
     const isNext = changed && held && hasValues(held, before);
     const isNewer = (id) => {
       const known = changes.get(id)?.at;
@@ -155,7 +155,7 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
   /**
    * Applies a change to one row. Without an `image` (its columns and values) the row is deleted. Columns that the image
    * omits keep their value: unchanged large values, and columns that only load() returns. `isLate`: among changes with
-   * the same time, this is the older one.
+   * the same time, this change is older.
    */
   function put(id, base, at, isLate, image) {
     const known = changes.get(id) ?? { at: floor, times: {} };
