@@ -37,8 +37,9 @@ CREATE FUNCTION clairon.deciding_columns(relation regclass, name text) RETURNS i
                                   AS found (match))) AS deciding (number)
 $$;
 
--- The reasons why a rule cannot be live, with the SQLSTATE for clairon.watch; no rows if it can be
--- live. If the old row lacks columns, the list of a user would keep rows that the user has lost.
+-- Returns the reasons why a rule cannot be live, with the SQLSTATE for clairon.watch. Returns no
+-- rows if the rule can be live. If old rows lacked columns, a user's list would keep rows that the
+-- user has lost.
 CREATE FUNCTION clairon.live_faults(relation regclass, name text)
     RETURNS TABLE (state text, fault text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -104,8 +105,8 @@ CREATE FUNCTION clairon.live_faults(relation regclass, name text)
     WHERE relpersistence = 'u'
 $$;
 
--- The tables of a live rule without an index on its target column; for a composite audience, on any
--- of its target columns. Each clairon.live_rows then reads the whole table.
+-- Returns the tables of a live rule without an index on the target column or, for a composite
+-- audience, on any target column. Each clairon.live_rows then reads the whole table.
 CREATE FUNCTION clairon.live_unindexed(relation regclass, name text)
     RETURNS TABLE (leaf regclass, target text, is_array boolean)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -131,8 +132,8 @@ CREATE FUNCTION clairon.live_unindexed(relation regclass, name text)
                                  ELSE '{btree,hash}' END)))
 $$;
 
--- The partitions and child tables with another owner. Rows are read as the owner of the rule's
--- table, and index and constraint expressions of other owners must not run as that role.
+-- Returns the partitions and child tables with another owner. Rows are read as the owner of the
+-- rule's table, and index and constraint expressions of other owners must not run as that role.
 CREATE FUNCTION clairon.live_foreign_leaves(relation regclass)
     RETURNS TABLE (fault text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$

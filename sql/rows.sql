@@ -1,20 +1,21 @@
 /* rows: the rows that live rules address to a user, and the snapshot they are read in. */
 
--- xmin:xmax:xip,xip.. of the calling statement's snapshot, also on a standby: see
+-- Returns xmin:xmax:xip,xip.. of the calling statement's snapshot, even on a standby. See
 -- decoder/sql/snapshot.c.
 CREATE FUNCTION clairon.snapshot() RETURNS text
     LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_snapshot';
 
--- The rows that a live rule addresses to a user under the statement's snapshot, in the form of
--- payload.after. They are read with the privileges of the table's owner: see decoder/rows/scan.h.
+-- Returns the rows that a live rule addresses to a user under the statement's snapshot, in the form
+-- of payload.after. The rows are read with the privileges of the table's owner (see
+-- decoder/rows/scan.h).
 CREATE FUNCTION clairon.rows(relation regclass, user_id text, name text DEFAULT 'default',
     groups jsonb DEFAULT '{}', max_rows int DEFAULT 10000)
     RETURNS SETOF json LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_rows';
 
--- The relay's form of clairon.rows(). `source` is the metadata.source of the rule's notifications. The
--- first row is a header: the columns of the key, the snapshot, the audience, and a digest of the
--- groups that select the rows (see decoder/rows/recipient.h). There is no header if no live rule
--- with this name can address the user.
+-- The variant of clairon.rows() for the relay. `source` is the metadata.source of the rule's
+-- notifications. The first row is a header: the columns of the key, the snapshot, the audience, and
+-- a digest of the groups that select the rows (see decoder/rows/recipient.h). The header is missing
+-- if no live rule with this name can address the user.
 CREATE FUNCTION clairon.live_rows(source text, name text, user_id text, groups jsonb, max_rows int,
     max_bytes bigint)
     RETURNS SETOF text LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_live_rows';
