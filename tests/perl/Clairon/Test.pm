@@ -105,16 +105,16 @@ sub writer
     return IPC::Run::start([ 'psql', '-qAtX', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-d', $pg->connstr('postgres'), '-f', $file ]);
 }
 
-# A client's notifications with that `mark` in the payload.
+# Returns a client's notifications with that `mark` in the payload.
 sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notifications }
 
-# A Lua script of the relay, as the build expands it.
+# Returns a Lua script of the relay, as the build expands it.
 sub script_text { my ($name) = @_; return slurp_file(top() . "/build/gen/scripts/$name.lua") }
 
 # Returns `$long` under `make check-long`, which sets CLAIRON_LONG, otherwise `$short`.
 sub amount { my ($short, $long) = @_; return $ENV{CLAIRON_LONG} ? $long : $short }
 
-# The lines of the file that are not strict JSON, with their errors; '' if all lines are valid.
+# Returns the lines of the file that are not strict JSON, with their errors; '' if all lines are valid.
 sub strict_faults
 {
     my ($file) = @_;
@@ -122,11 +122,11 @@ sub strict_faults
     return $errors . ($? == 0 ? '' : "status $?");
 }
 
-# A TCP port of 127.0.0.1 that no other test of this checkout uses. It is below the ephemeral range, so that no
-# outgoing connection can occupy it.
+# Returns a TCP port of 127.0.0.1 that no other test of this checkout uses. The port is below the ephemeral range, so
+# that no outgoing connection can occupy it.
 sub free_port { return PostgreSQL::Test::Cluster::get_free_port() }
 
-# The child processes of `$pid`, for example a supervisor's workers.
+# Returns the child processes of `$pid`, for example a supervisor's workers.
 sub children
 {
     my ($pid) = @_;
@@ -135,7 +135,7 @@ sub children
     return @found;
 }
 
-# Returns whether this process is alive. A zombie is not.
+# Returns whether this process is alive. A zombie is not alive.
 sub is_running
 {
     my ($pid) = @_;
@@ -143,8 +143,8 @@ sub is_running
     return (<$file> // ') Z') !~ /.*\) Z/;
 }
 
-# token(sub => 'u1', groups => {..}, ..): an HS256 token for the relay. It expires in an hour unless `exp` is set.
-# `secret` replaces the signing key. A claim with the value undef is omitted.
+# token(sub => 'u1', groups => {..}, ..): returns an HS256 token for the relay. The token expires in an hour unless
+# `exp` is set. `secret` replaces the signing key. A claim with the value undef is omitted.
 sub token
 {
     my %claims = (exp => int(time()) + 3600, @_);
@@ -156,9 +156,9 @@ sub token
     return $text . '.' . encode_base64url(hmac_sha256($text, $secret));
 }
 
-# A started PostgreSQL with the plugin, the database `postgres` and the usual superuser. The role `relay` has the
-# privileges that a relay needs; see relay(). Options: conf => additional lines of postgresql.conf; extension => 0: without
-# CREATE EXTENSION.
+# Returns a started PostgreSQL with the plugin, the database `postgres` and the usual superuser. The role `relay` has
+# the privileges that a relay needs; see relay(). Options: conf => additional lines of postgresql.conf;
+# extension => 0 omits CREATE EXTENSION.
 sub postgresql
 {
     my ($name, %options) = @_;
@@ -171,7 +171,7 @@ sub postgresql
     return $node;
 }
 
-# A started standby of `$primary`, configured for logical decoding on the standby. conf => additional lines of
+# Returns a started standby of `$primary`, configured for logical decoding on the standby. conf => additional lines of
 # its postgresql.conf.
 sub standby
 {
@@ -187,7 +187,7 @@ sub standby
     return $node;
 }
 
-# Major version of the PostgreSQL that postgresql() starts.
+# Returns the major version of the PostgreSQL that postgresql() starts.
 sub pg_major { return qx{postgres --version} =~ / (\d+)/ ? $1 : die "no postgres on PATH\n" }
 
 sub make_extension
@@ -208,7 +208,7 @@ sub server_settings
     return $text;
 }
 
-# A started store. Options: see Clairon::Test::Store->new.
+# Returns a started store. Options: see Clairon::Test::Store->new.
 sub store
 {
     my $store = Clairon::Test::Store->new(folder => new_folder('store'), @_);
@@ -217,7 +217,7 @@ sub store
     return $store;
 }
 
-# A started cluster of stores. Options: see Clairon::Test::StoreCluster->new.
+# Returns a started cluster of stores. Options: see Clairon::Test::StoreCluster->new.
 sub store_cluster
 {
     my $cluster = Clairon::Test::StoreCluster->new(folder => new_folder('cluster'), @_);
@@ -226,7 +226,7 @@ sub store_cluster
     return $cluster;
 }
 
-# A started store with replicas and sentinels. Options: see Clairon::Test::Sentinels->new.
+# Returns a started store with replicas and sentinels. Options: see Clairon::Test::Sentinels->new.
 sub sentinels
 {
     my $sentinels = Clairon::Test::Sentinels->new(folder => new_folder('sentinels'), @_);
@@ -235,7 +235,7 @@ sub sentinels
     return $sentinels;
 }
 
-# A started proxy in front of host:port or of a Unix socket. Options: see Clairon::Test::Proxy.
+# Returns a started proxy in front of host:port or of a Unix socket. Options: see Clairon::Test::Proxy.
 sub proxy
 {
     my ($target, %options) = @_;
@@ -245,7 +245,7 @@ sub proxy
     return $proxy;
 }
 
-# A started proxy in front of a store that can delay selected replies: see Clairon::Test::DelayedReplies.
+# Returns a started proxy in front of a store that can delay selected replies: see Clairon::Test::DelayedReplies.
 sub delayed_replies
 {
     my ($target) = @_;
@@ -255,7 +255,7 @@ sub delayed_replies
     return $proxy;
 }
 
-# The JavaScript client in a started node process. Options of Clairon::Test::Page->new: url, token, websocket.
+# Returns the JavaScript client in a started node process. Options of Clairon::Test::Page->new: url, token, websocket.
 sub page
 {
     my (%options) = @_;
@@ -265,8 +265,8 @@ sub page
     return $page;
 }
 
-# A relay between PostgreSQL and the store, started and ready. Options: roles; conf => { 'gate.ping' => '1s' };
-# start => 0: do not start it; wait => 0: do not wait until it is ready.
+# Returns a relay between PostgreSQL and the store, started and ready. Options: roles; conf => { 'gate.ping' => '1s' };
+# start => 0 does not start the relay; wait => 0 does not wait until the relay is ready.
 sub relay
 {
     my ($pg, $store, %options) = @_;

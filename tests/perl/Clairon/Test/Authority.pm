@@ -33,8 +33,8 @@ sub certificate
     return \%paths;
 }
 
-# Directives (names and values) for a store or sentinel that uses this certificate and requires certificates from
-# clients and other nodes.
+# Returns directives (names and values) for a store or sentinel that uses this certificate and requires certificates
+# from clients and other nodes.
 sub directives
 {
     my ($paths, $port) = @_;
@@ -42,7 +42,7 @@ sub directives
         'tls-auth-clients' => 'yes', 'tls-replication' => 'yes');
 }
 
-# Settings of a relay with this certificate.
+# Returns the settings of a relay with this certificate.
 sub settings { my ($paths) = @_; return map { ("store.tls_$_" => $paths->{$_}) } qw(cert key ca) }
 
 1;

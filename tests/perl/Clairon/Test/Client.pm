@@ -1,4 +1,4 @@
-# Clairon::Test::Client: a WebSocket client. It does not use the project's client, so that tests verify the protocol.
+# Clairon::Test::Client: a WebSocket client, independent of the project's client, so that tests verify the protocol.
 package Clairon::Test::Client;
 
 use strict;
@@ -47,7 +47,7 @@ sub attach
         {
             my $message = $json->decode($line);
             push @{ $self->{messages} }, $message;
-            # send() would run the event loop, but this callback already runs in it.
+            # send() would run the event loop again, although this callback already runs in the loop.
             $tx->send([ 1, 0, 0, 0, 1, '{"t":"pong"}' ])
               if $message->{t} eq 'ping' && !$self->{mute};
         }
@@ -91,7 +91,7 @@ sub connect
     return $self->wait_for(sub { $_[0]{t} =~ /^(connected|err|bye)$/ });
 }
 
-# send({t => ..}, ..): one WebSocket frame with one protocol frame per line. send_text sends any string.
+# send({t => ..}, ..) sends one WebSocket frame with one protocol frame per line. send_text sends any string.
 sub send
 {
     my ($self, @messages) = @_;
@@ -107,11 +107,11 @@ sub send_text
     return;
 }
 
-# An empty list is an error in the test, which did not wait for the notifications.
+# An empty list means that the test did not wait for the notifications.
 sub ack { my ($self, @ids) = @_; @ids or croak('no ids to acknowledge'); return $self->send({ t => 'ack', ids => \@ids }) }
 
 # Waits for the first frame of a type, or the first frame for which a code reference returns true. Earlier frames
-# count.
+# match too.
 sub wait_for
 {
     my ($self, $wanted, $seconds) = @_;
@@ -133,7 +133,7 @@ sub wait_for
     return $found;
 }
 
-# Waits for the notification of the row with this id. Earlier frames count.
+# Waits for the notification of the row with this id. Earlier frames match too.
 sub wait_row
 {
     my ($self, $id) = @_;
@@ -150,10 +150,10 @@ sub wait_notifications
 
 sub notifications { return map { $_->{n} } grep { $_->{t} eq 'msg' } @{ $_[0]{messages} } }
 
-# The reasons of all announced gaps, separated by a space; '' without a gap.
+# Returns the reasons of all announced gaps, separated by spaces; '' without a gap.
 sub gaps { return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $_[0]{messages} } }
 
-# The cursor (`pos`) of the last notification, or of the connected frame.
+# Returns the cursor (`pos`) of the last notification, or of the connected frame.
 sub pos
 {
     my ($self) = @_;

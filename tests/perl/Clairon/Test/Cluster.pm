@@ -13,8 +13,8 @@ use PostgreSQL::Test::Utils ();
 my @INITDB = ('--locale=C', '--encoding=UTF8');    # independent of the locale of the user who runs the tests
 my $copies = 0;
 
-# A cluster configured for logical decoding. A test's first cluster is a copy of a template, with the same system
-# identifier, so further clusters run initdb.
+# Returns a cluster configured for logical decoding. A test's first cluster is a copy of a template, with the same
+# system identifier, so further clusters run initdb.
 sub init
 {
     my ($self) = @_;
@@ -23,7 +23,7 @@ sub init
     my $template = template();
     my $run      = \&PostgreSQL::Test::Utils::system_or_bail;
     no warnings 'redefine';
-    # PostgreSQL 15's method has no template; PostgreSQL 16's has none with initdb options.
+    # The method of PostgreSQL 15 has no template; the method of PostgreSQL 16 ignores its template with initdb options.
     local *PostgreSQL::Test::Utils::system_or_bail = sub {
         return $run->(@_) unless $_[0] eq 'initdb';
         $run->('cp', '-a', $template, $self->data_dir);
@@ -35,7 +35,7 @@ sub init
     return $self->SUPER::init(@options);
 }
 
-# The folder of an initialized cluster that has never run. Later test runs reuse it.
+# Returns the folder of an initialized cluster that has never run. Later test runs reuse it.
 sub template
 {
     my $version = qx{initdb --version};
@@ -50,9 +50,9 @@ sub template
     return $folder;
 }
 
-# A session for these statements. Harmless statements share a session, because a new backend costs more CPU time than
-# most of the tests' queries. Other statements end the shared session: they may change the settings or privileges of new
-# sessions.
+# Returns a session for these statements. Harmless statements share a session, because a new backend costs more CPU time
+# than most of the tests' queries. Other statements end the shared session: they may change the settings or privileges
+# of new sessions.
 sub session
 {
     my ($self, $database, @statements) = @_;
@@ -74,7 +74,7 @@ sub reload
     return $self->SUPER::reload(@options);
 }
 
-# As in PostgreSQL::Test::Cluster; safe_psql() calls this method too.
+# Like psql() of PostgreSQL::Test::Cluster; safe_psql() calls this method too.
 sub psql
 {
     my ($self, $database, $sql, %params) = @_;

@@ -36,7 +36,7 @@ sub loop_class { return 'Clairon::Test::DelayedReplies::Loop' }
 sub url    { return $_[0]->SUPER::url($_[1] // 'redis') }
 sub shards { return $ENV{CLAIRON_TEST_SHARDS} || 1 }
 
-# A pattern for the command that calls this script, up to its arguments.
+# Returns a pattern for the command that calls this script, up to its arguments.
 sub script { my ($self, $name) = @_; return '^EVALSHA ' . sha1_hex(Clairon::Test::script_text($name)) . ' ' }
 
 sub hold    { my ($self, $name, $pattern) = @_; delete $self->{held}{$name}; return $self->done('hold', $name, $pattern) }
@@ -124,7 +124,7 @@ sub cut_link
     return;
 }
 
-# Handles the bytes of one side: requests are recorded and forwarded, replies are forwarded one by one.
+# Handles the bytes of one side: records and forwards requests, and forwards replies one by one.
 sub pass
 {
     my ($self, $key, $bytes) = @_;
@@ -170,7 +170,7 @@ sub drop
     return $self->SUPER::drop($key);
 }
 
-# The end of the RESP value at that offset; undef if the value is incomplete.
+# Returns the end of the RESP value at that offset; undef if the value is incomplete.
 sub value_end
 {
     my ($text, $at) = @_;

@@ -10,7 +10,7 @@ use Test::More;
 
 our @EXPORT_OK = qw(doctor failed_checks finds warns repaired);
 
-# The relay with the checked settings; a test sets it.
+# The relay with the checked settings, which the test sets.
 our $relay;
 
 # Returns the command's exit status, stdout and stderr.
@@ -54,7 +54,7 @@ sub warns
     return $found;
 }
 
-# Expects no failed check, once the restarting relay is ready.
+# Expects no failed check, once the relay is ready after a restart.
 sub repaired
 {
     my ($what, @arguments) = @_;

@@ -33,7 +33,7 @@ sub open
     return $self;
 }
 
-# The decoded data of the next event; undef at the end. `id` and `retry` keep their last value.
+# Returns the decoded data of the next event; undef at the end. `id` and `retry` keep their last values.
 sub event
 {
     my ($self) = @_;
@@ -68,7 +68,7 @@ sub parse
     return @data ? join "\n", @data : undef;
 }
 
-# The next frame of this type; dies at the end of the stream.
+# Returns the next frame of this type; dies at the end of the stream.
 sub wait_message
 {
     my ($self, $type) = @_;
@@ -81,7 +81,7 @@ sub wait_message
     return;
 }
 
-# The next notification.
+# Returns the next notification.
 sub next_notification { my ($self) = @_; return $self->wait_message('msg')->{n} }
 
 # Reads to the end; returns the remaining frames.

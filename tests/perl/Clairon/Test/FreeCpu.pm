@@ -13,7 +13,7 @@ use Time::HiRes qw(sleep);
 
 use constant { SAMPLES => 5, PAUSE => 0.06, SECONDS => 30 };
 
-# The mean number of other runnable processes (proc_loadavg(5)).
+# Returns the mean number of other runnable processes (proc_loadavg(5)).
 sub runnable
 {
     my $sum = 0;

@@ -28,7 +28,7 @@ client.on('error', ({ error }) => emit({ error: error.message }));
 END
 }
 
-# Node 20 needs a flag for WebSocket, node 22 does not.
+# Node 20 needs a flag for WebSocket; node 22 does not.
 sub node
 {
     my $flag = '--experimental-websocket';

@@ -31,7 +31,7 @@ sub start
 
 sub pid { return $_[0]{pid} }
 
-# True while the process is alive; keeps its exit status afterwards.
+# Returns whether the process is alive; stores the exit status when it has ended.
 sub is_alive
 {
     my ($self) = @_;
@@ -90,7 +90,7 @@ sub log_text
     return <$file> // '';
 }
 
-# The current size of the log, as an offset for wait_for_log().
+# Returns the current size of the log, as an offset for wait_for_log().
 sub log_mark { return -s $_[0]{log} || 0 }
 
 # Waits until the log matches; returns the log from the offset `from` on.

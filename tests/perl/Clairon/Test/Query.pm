@@ -49,7 +49,7 @@ sub split_statements
     return @statements, length $statement ? $statement : ();
 }
 
-# Returns whether a later statement of the session cannot notice these statements, except in the data.
+# Returns whether these statements affect later statements of the session only through the data.
 sub are_harmless
 {
     for my $statement (@_)
@@ -61,7 +61,7 @@ sub are_harmless
     return 1;
 }
 
-# A session on this server; undef if the server rejects it.
+# Returns a session on this server; undef if the server rejects the connection.
 sub connect
 {
     my ($class, $host, $port, $database) = @_;
@@ -92,7 +92,7 @@ sub message
     return ($type, $body);
 }
 
-# Returns whether the server has sent nothing since the last statement, such as the end of the connection.
+# Returns false if the server has sent data, or closed the connection, since the last statement.
 sub is_idle { return !IO::Select->new($_[0]{socket})->can_read(0) }
 
 # Runs the statements up to the first error. Returns psql's exit status, the output, the errors and the notices.
@@ -112,7 +112,7 @@ sub run
     return ($status, @{$self}{qw(out err)});
 }
 
-# The server ends the session. A forked child must not end its parent's session.
+# Ends the session on the server. A forked child must not end its parent's session.
 sub DESTROY
 {
     my ($self) = @_;
@@ -155,7 +155,7 @@ sub row
     return join('|', @columns) . "\n";
 }
 
-# An error or a notice as psql prints it.
+# Returns an error or a notice as psql prints it.
 sub report
 {
     my ($body) = @_;

@@ -65,7 +65,8 @@ sub user
 
 sub request { my ($self, @arguments) = @_; $self->begin(@arguments); return $self->read_response }
 
-# Headers as for open(); ':body' is a string, or data to encode as JSON. The caller reads the response later.
+# Sends a request. Headers as for open(); ':body' is a string, or data to encode as JSON. The caller reads the response
+# later.
 sub begin
 {
     my ($self, $method, $path, %headers) = @_;
@@ -154,11 +155,11 @@ sub frame
     return $self->write($head . $mask . ($payload ^ $key));
 }
 
-# One text frame with one protocol frame per line.
+# Sends one text frame with one protocol frame per line.
 sub send_json { my ($self, @messages) = @_; return $self->text(join "\n", map { $json->encode($_) } @messages) }
 sub text { my ($self, $bytes) = @_; return $self->frame(TEXT, $bytes) }
 
-# The next frame: { opcode, payload }; undef at the end of the connection.
+# Returns the next WebSocket frame: { opcode, payload }; undef at the end of the connection.
 sub next_frame
 {
     my ($self) = @_;
@@ -185,7 +186,7 @@ sub next_frame
     return;
 }
 
-# The relay's next frame of the protocol; dies if the connection ends first.
+# Returns the relay's next protocol frame; dies if the connection ends first.
 sub next_message
 {
     my ($self) = @_;

@@ -89,7 +89,7 @@ sub restart
 
 sub url { return "http://127.0.0.1:$_[0]{port}" . ($_[1] // '') }
 
-# get('/metrics'): status and body; status 0 if the request fails.
+# get('/metrics') returns status and body; the status is 0 if the request fails.
 sub get
 {
     my ($self, $path, %headers) = @_;
@@ -98,7 +98,7 @@ sub get
     return $result ? ($result->code, $result->body) : (0, $@);
 }
 
-# The value of a metric without labels; undef if it is absent.
+# Returns the value of a metric without labels; undef if the metric is absent.
 sub metric
 {
     my ($self, $name) = @_;
@@ -106,9 +106,9 @@ sub metric
     return $status == 200 && $body =~ /^\Q$name\E (\S+)$/m ? $1 : undef;
 }
 
-# A relay with only the feed role has no port, but logs when streaming starts. With several workers, any of them may
-# respond to /readyz, but only one runs the feed. Rows that are written before the feed has created the slot are never
-# delivered.
+# A relay with only the feed role has no port, but logs when streaming starts. With several workers, any worker may
+# respond to /readyz, but only one worker runs the feed. Rows that are written before the feed has created the slot are
+# never delivered.
 sub wait_ready
 {
     my ($self, $seconds) = @_;
@@ -125,8 +125,8 @@ sub wait_ready
     return;
 }
 
-# A connected WebSocket of this user. Options: pos, win, topics, claims of the token (groups, publish, exp), or token
-# => a complete token.
+# Returns a connected WebSocket of this user. Options: pos, win, topics, claims of the token (groups, publish, exp), or
+# token => a complete token.
 sub client
 {
     my ($self, $user, %options) = @_;

@@ -92,7 +92,7 @@ sub print_log { my ($self) = @_; $_->print_log for @{ $self->{sentinels} }, @{ $
 
 sub url { return ($_[0]{tls} ? 'rediss' : 'redis') . '+sentinel://' . join(',', map { "127.0.0.1:$_->{port}" } @{ $_[0]{sentinels} }) . "/$_[0]{primary_name}" }
 
-# The primary that a running sentinel reports.
+# Returns the primary that a running sentinel reports.
 sub primary
 {
     my ($self) = @_;
@@ -114,7 +114,8 @@ sub wait_failover
     });
 }
 
-# The servers that were promoted, in order. The sentinel that leads a failover logs the promotion after a new epoch.
+# Returns the servers that were promoted, in order. The sentinel that leads a failover logs the promotion after a new
+# epoch.
 sub promoted
 {
     my ($self) = @_;
@@ -145,7 +146,7 @@ use parent -norequire, 'Clairon::Test::Store';
 
 sub command { return ($_[0]{server}, "$_[0]{folder}/sentinel.conf", '--sentinel') }
 
-# The sentinel's attributes of the primary with this name, as a hash.
+# Returns the sentinel's attributes of the primary with this name, as a hash.
 sub state { my ($self, $name) = @_; return { @{ $self->execute('SENTINEL', 'MASTER', $name) } } }
 
 1;

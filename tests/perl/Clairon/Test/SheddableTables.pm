@@ -40,7 +40,7 @@ sub insert
     return $id;
 }
 
-# The rows that a client received, sorted: `low 1 normal 1 ..`; has() returns whether a row is among them.
+# Returns the rows that a client received, sorted: `low 1 normal 1 ..`. has() returns whether the client received a row.
 sub names { return join ' ', sort map { "$_->{metadata}{source} $_->{payload}{after}{id}" } $_[0]->notifications }
 sub has { my ($client, $name) = @_; return grep { $_ eq $name } split / (?=[a-z])/, names($client) }
 

@@ -37,7 +37,7 @@ sub command
         ($self->{server} =~ /keydb/ ? ('--server-threads', 1) : ()), @{ $self->{options} });
 }
 
-# Directives of a configuration file, names and values, as arguments.
+# Returns directives of a configuration file, names and values, as arguments.
 sub as_arguments { my (@directives) = @_; return map { $_ % 2 ? $directives[$_] : "--$directives[$_]" } 0 .. $#directives }
 
 # Starts the server and waits until its dataset is loaded.
@@ -79,8 +79,8 @@ sub restart
 
 sub url { return "unix://$_[0]{socket}" }
 
-# execute('XLEN', 'clairon:stream'): the reply of the command, with arrays as references and nil as undef. Dies with
-# the message of an error reply.
+# execute('XLEN', 'clairon:stream') returns the reply of the command, with arrays as references and nil as undef. Dies
+# with the message of an error reply.
 sub execute
 {
     my ($self, @arguments) = @_;
@@ -141,17 +141,18 @@ sub read_reply
 # CLAIRON_TEST_SHARDS: the number of shards that relays use.
 sub shards { return $ENV{CLAIRON_TEST_SHARDS} || 1 }
 
-# The keys of all shards, for example keys('stream').
+# Returns the keys of all shards, for example keys('stream').
 sub keys
 {
     my ($self, $name) = @_;
     return $self->shards == 1 ? "clairon:$name" : map { "clairon:{$_}:$name" } 0 .. $self->shards - 1;
 }
 
-# The key in the shared shard: memberships, state of the feed.
+# Returns the key in the shared shard: memberships, state of the feed.
 sub shared { return ($_[0]->keys($_[1]))[0] }
 
-# The key that exists in one of the shards, for example key("ack:$id"); the key of shard 0 if none exists.
+# Returns the key that exists in one of the shards, for example key("ack:$id"); the key of shard 0 if no such key
+# exists.
 sub key
 {
     my ($self, $name) = @_;
@@ -159,7 +160,7 @@ sub key
     return (grep { $self->execute('EXISTS', $_) } @others)[0] // $first;
 }
 
-# The key in the shard that stores a notification, for example of($id, 'pending').
+# Returns the key in the shard that stores a notification, for example of($id, 'pending').
 sub of
 {
     my ($self, $id, $name) = @_;
@@ -169,8 +170,8 @@ sub of
     return $entry ? $entry->{stream} =~ s/stream$/$name/r : $first;
 }
 
-# Waits until the delivery of this pair is reported, then makes its next retry due immediately. Tests use it instead of
-# a short ack timeout, which could expire before an ack on a busy machine.
+# Waits until the delivery of this pair is reported, then makes its next retry due immediately. Tests call it instead of
+# setting a short ack timeout, which could expire before an ack on a busy machine.
 sub make_due
 {
     my ($self, $id, $user) = @_;
@@ -185,8 +186,8 @@ sub by_id
     return $one->[0] <=> $other->[0] || $one->[1] <=> $other->[1];
 }
 
-# The stream entries of one stream, or of all: references to hashes of the fields, with the entry id as `entry` and the
-# key of the stream as `stream`.
+# Returns the stream entries of one stream, or of all streams: references to hashes of the fields, with the entry id as
+# `entry` and the key of the stream as `stream`.
 sub entries
 {
     my ($self, $key) = @_;
@@ -199,7 +200,7 @@ sub entries
     return @all;    # in scalar context, the number of entries
 }
 
-# The number of stream entries in all streams.
+# Returns the number of stream entries in all streams.
 sub stored
 {
     my ($self) = @_;
@@ -208,7 +209,7 @@ sub stored
     return $count;
 }
 
-# The error log entries of all shards, oldest first, and their number.
+# Return the error log entries of all shards, oldest first, and their number.
 sub errors { my ($self) = @_; return sort { by_id($a, $b) } map { $self->entries($_) } $self->keys('errors') }
 
 sub error_count
@@ -219,7 +220,7 @@ sub error_count
     return $count;
 }
 
-# The number of unacknowledged stream entries.
+# Returns the number of unacknowledged stream entries.
 sub pending
 {
     my ($self, $key) = @_;

@@ -39,8 +39,8 @@ sub new
 my $has_bus_port;
 sub has_bus_port { return $has_bus_port //= (qx{$ENV{STORE_SERVER} --version} =~ /\bv=(\d+)/)[0] >= 7 }
 
-# The ports of a node and of its cluster bus. If the latter cannot be set, it is 10000 higher. Both are below 32768, the
-# first port of outgoing connections.
+# The ports of a node and of its cluster bus. If the bus port cannot be set, it is 10000 above the node's port. Both are
+# below 32768, the first port of outgoing connections.
 sub free_ports
 {
     my $bus = Clairon::Test::free_port();
@@ -49,7 +49,7 @@ sub free_ports
     return ($bus - 10_000, $bus);
 }
 
-# A started node that is not connected to other nodes. `$tls` is its certificate.
+# Returns a started node that is not connected to other nodes. `$tls` is its certificate.
 sub new_node
 {
     my ($self, $tls) = @_;
@@ -108,7 +108,7 @@ sub replicate
     return;
 }
 
-# The running nodes that reply.
+# Returns the running nodes that reply.
 sub alive { return grep { $_->is_alive && !$_->{is_paused} } @{ $_[0]{nodes} } }
 
 sub pause { my (undef, $node) = @_; $node->{is_paused} = 1; kill STOP => $node->pid; return }
@@ -161,7 +161,7 @@ sub end   { return $_[0]->kill9 }
 
 sub print_log { my ($self) = @_; $_->print_log for @{ $self->{nodes} }; return }
 
-# The setting store.url, with the first nodes as seeds.
+# Returns the setting store.url, with the first nodes as seeds.
 sub url
 {
     my ($self) = @_;
@@ -171,7 +171,7 @@ sub url
 
 sub shards { return $_[0]{shards} }
 
-# The shard of a user: FNV-1a with 64 bits, as in docs/STORE.md.
+# Returns the shard of a user: FNV-1a with 64 bits, as in docs/STORE.md.
 sub shard_of
 {
     my ($self, $user) = @_;
@@ -196,7 +196,7 @@ sub slot_of_key
 
 sub slot { my ($self, $shard) = @_; return $self->slot_of_key("clairon:{$shard}:stream") }
 
-# The primary of a shard according to a running node; undef if there is none.
+# Returns the primary of a shard according to a running node; undef if the shard has no primary.
 sub primary_of { my ($self, $shard) = @_; return $self->primary_of_slot($self->slot($shard)) }
 
 sub primary_of_slot
@@ -312,7 +312,7 @@ sub wait_failover
     });
 }
 
-# Starts and resumes all nodes, and waits until each has discovered the others and all replicas are in sync.
+# Starts and resumes all nodes, and waits until each node has discovered all other nodes and all replicas are in sync.
 sub heal
 {
     my ($self) = @_;

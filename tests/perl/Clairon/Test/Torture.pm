@@ -34,7 +34,7 @@ sub fork_until_stop
 }
 
 # A writer commits the transactions that `$next->()` returns as SQL. A failed psql is ignored, because the test compares
-# the stored rows with those that were committed.
+# the stored rows with the committed rows.
 sub start_writer
 {
     my ($self, $number, $next) = @_;
@@ -92,7 +92,7 @@ sub pause
 
 sub stored { my ($self) = @_; return eval { $self->{stored}->() } // 0 }
 
-# The faults of relays and PostgreSQL, by name.
+# Returns the faults of relays and PostgreSQL, by name.
 sub common_faults
 {
     my ($self, @relays) = @_;
@@ -132,7 +132,7 @@ sub run
     return;
 }
 
-# The table and id of the row of a stream entry.
+# Returns table and id of the row of a stream entry.
 sub row_of
 {
     my ($entry) = @_;
@@ -141,7 +141,7 @@ sub row_of
     return "$table $id";
 }
 
-# Each committed row has one stream entry with a unique id.
+# Checks that each committed row has one stream entry with a unique id.
 sub check_stored_once
 {
     my ($self, @entries) = @_;

@@ -25,7 +25,7 @@ sub new
     return bless { %options, tables => {}, waiting => [], last => {}, count => {} }, $class;
 }
 
-# The name that a quoted identifier denotes.
+# Returns the name that a quoted identifier denotes.
 sub plain
 {
     my ($text) = @_;
@@ -210,7 +210,7 @@ sub wal2json
     return substr($kind, 0, 1) . " $schema $table";
 }
 
-# ---- a rule with targets and a condition, as the contract defines it
+# ---- rules with targets and a condition
 
 my %condition = (
     positive => sub { defined $_[0] && $_[0] > 0 },
@@ -248,7 +248,7 @@ sub emit
         $self->payload($rule->{columns}, $old, $change->{whole}, $new, $operation), $routing);
 }
 
-# Whether a visible column may have changed.
+# Returns whether a visible column may have changed.
 sub is_affected_by
 {
     my ($rule, $change) = @_;

@@ -8,7 +8,7 @@ use warnings;
 
 use Clairon::Test::Differential::Values qw(pick chance whole literal ident unquoted);
 
-# A common or an unusual name.
+# Returns a common or an unusual name.
 sub fresh_name
 {
     my ($self, $stem) = @_;
@@ -219,7 +219,7 @@ sub rename_table
     return $self->run($session, "ALTER TABLE $old RENAME TO $new", log_shape_sql($table));
 }
 
-# A rule with targets, a condition and some of the columns; no rule if no column is suitable.
+# Creates a rule with targets, a condition and some of the columns, unless no column is suitable.
 sub watch_target_sql
 {
     my ($table, $name) = @_;

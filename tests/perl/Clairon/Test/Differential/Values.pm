@@ -16,7 +16,7 @@ use MIME::Base64 qw(encode_base64);
 
 our @EXPORT_OK = qw(pick chance whole json_string literal ident unquoted);
 
-# The parts of strings: everything that quoting, escaping or counting could handle incorrectly.
+# The parts of strings: all cases that quoting, escaping or counting could handle incorrectly.
 my @pieces = (
     'a', 'Zz', '0', ' ', '  ', "\n", "\t", "\r\n", "\\", "\\n", '"', "'", "''", ',', ';', '{', '}',
     '(', ')', '[', ']', ':', '$1', 'NULL', 'null', '%', "\x01", "\x1f", "\x7f", '/', '</script>',
@@ -284,7 +284,8 @@ my %write = (
     string => \&json_string,
 );
 
-# The JSON of a value. `$type` is the output of format_type(). A row type has the attributes that were recorded last.
+# Returns the JSON of a value. `$type` is the output of format_type(). A row type has the attributes that were recorded
+# last.
 sub json
 {
     my ($self, $type, $text) = @_;

@@ -56,7 +56,7 @@ sub run
         "SELECT dblink_exec('$session->{name}', \$$tag\$" . join('; ', @statements) . "\$$tag\$);");
 }
 
-# Few users, so that rows move between them, and small numbers for conditions.
+# Returns one of few users, so that rows move between users, or a small number for conditions.
 sub role_value
 {
     my ($column) = @_;

@@ -3,7 +3,7 @@ CREATE EXTENSION dblink;
 CREATE SCHEMA work;
 CREATE SCHEMA "Odd ""schema""";
 
--- The definition of one table, for a WAL reader, in the format of test_decoding.
+-- Returns the definition of one table for a WAL reader, in the format of test_decoding.
 CREATE FUNCTION work.shape(r regclass) RETURNS jsonb LANGUAGE sql SET search_path = pg_catalog AS $$
     SELECT jsonb_build_object('oid', c.oid,
         'table', format('%I.%I', n.nspname, c.relname),
@@ -52,7 +52,7 @@ CREATE PROCEDURE work.watch_target(r regclass, target text, n text, kind text, o
                                WHEN 'small' THEN format('%I IS NOT NULL AND %1$I < 2', n) END)
 $$;
 
--- Every value of every table, in the form of row_to_json.
+-- Returns every value of every table, in the format of row_to_json.
 CREATE FUNCTION work.contents() RETURNS TABLE (relation text, id text, name text, type text, value text)
     LANGUAGE plpgsql AS $$
 DECLARE

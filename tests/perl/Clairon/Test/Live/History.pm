@@ -7,9 +7,9 @@
 #   $history->newest('name');                       # the state after all transactions
 #
 # The state of a list is a string. A client's list shows the state at a point: all changes up to an index in commit
-# order, and the changes of later transactions in a snapshot. Commits may become visible in another order than they were
-# written, so a snapshot may lack a transaction that precedes others in it. Each point of a client includes its previous
-# point.
+# order, and the changes of later transactions in a snapshot. Commits may become visible in a different order than they
+# were written, so a snapshot may lack a transaction that precedes transactions in the snapshot. Each point of a client
+# includes its previous point.
 package Clairon::Test::Live::History;
 
 use strict;
@@ -80,7 +80,8 @@ sub apply
     return;
 }
 
-# Reads the transactions that have committed since the last call. After a crash the slot returns some of them again.
+# Reads the transactions that have committed since the last call. After a crash the slot returns some transactions
+# again.
 sub extend
 {
     my ($self) = @_;
@@ -137,7 +138,7 @@ sub includes
 }
 
 # A snapshot that lacks a transaction but contains a later transaction adds points: all changes up to the later
-# transaction, except those of the missing transaction.
+# transaction, except changes of the missing transaction.
 sub add_snapshot
 {
     my ($self, $snapshot) = @_;
@@ -176,7 +177,7 @@ sub add_points
     return;
 }
 
-# The string of a list at a point with extra changes.
+# Returns the string of a list at a point with extra changes.
 sub text_at
 {
     my ($self, $point, $list) = @_;
@@ -188,7 +189,7 @@ sub text_at
     return $self->{lists}{$list}->($point->{tables});
 }
 
-# The first point with this string that includes `$from`.
+# Returns the first point with this string that includes `$from`.
 sub first_point
 {
     my ($self, $from, $list, $text) = @_;
@@ -202,7 +203,7 @@ sub first_point
 }
 
 # Records that a client's list now shows this string; returns '' or an error. `$progress` contains the points that its
-# earlier strings allow; it is {} initially.
+# earlier strings allow; initially it is {}.
 sub follow
 {
     my ($self, $progress, $list, $text) = @_;
@@ -230,10 +231,10 @@ sub follow
       $known ? 'the state of earlier points: ' . join ', ', map { $_->[0] . '-' . ($_->[1] // '') } @$known : 'no state of the table';
 }
 
-# Whether the string existed only at points of a snapshot, not in commit order.
+# Returns whether the string existed only at points of a snapshot, not in commit order.
 sub is_of_snapshot { my ($self, $progress) = @_; return !grep { $_->{range} } @{ $progress->{points} } }
 
-# Whether the client showed part of a transaction: no point with this string is between two transactions.
+# Returns whether the client showed part of a transaction: no point with this string is between two transactions.
 sub is_within_transaction
 {
     my ($self, $progress) = @_;

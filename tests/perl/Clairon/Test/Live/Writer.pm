@@ -6,7 +6,7 @@
 #   $writers->finish;                        # all transactions, including prepared transactions, have ended
 #
 # tests/tap/rows/live_lists_against_model.pl creates the tables. A transaction may fail, because two writers may use the
-# same rows, and servers crash. It is then rolled back.
+# same rows, and servers crash. Such a transaction is rolled back.
 package Clairon::Test::Live::Writer;
 
 use strict;

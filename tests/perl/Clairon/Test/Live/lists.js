@@ -14,7 +14,7 @@ const LISTS = {
 
 const textOf = (rows, columns) => rows.map((row) => columns(row).map((value) => value ?? '').join('|')).sort().join(' ');
 
-// The snapshots of replies, which determine the possible states.
+// Records the snapshots of replies, which determine the possible states.
 function emitSnapshots(text) {
   for (const [, snapshot] of text.matchAll(/"snapshot":"(\d+:\d+:[\d,]*)"/g)) emit({ snapshot });
 }
