@@ -13,7 +13,7 @@ our @EXPORT_OK = qw(figure median cpu users_of_shards);
 sub figure { note(sprintf "bench: %-60s %s", @_); return }
 sub median { my @sorted = sort { $a <=> $b } @_; return $sorted[ $#sorted / 2 ] }
 
-# CPU time of the processes in µs since they started.
+# Returns the CPU time of the processes in µs since their start.
 sub cpu
 {
     my $ns = 0;
@@ -21,8 +21,8 @@ sub cpu
     return $ns / 1000;
 }
 
-# Returns at least five users of each shard except shard 0. The table `owner` contains four of each shard, without the
-# first.
+# Returns at least five users of each shard except shard 0. The table `owner` contains four users of each shard, without
+# the first user.
 sub users_of_shards
 {
     my ($pg, $cluster) = @_;

@@ -12,7 +12,7 @@ use Test::More;
 
 my $SCRIPT  = top() . '/tests/bench/herd_clients.js';
 my $CLIENTS = $ENV{BENCH_HERD_CLIENTS} // 5000;
-my $LISTS   = 1000;    # of 100 rows
+my $LISTS   = 1000;    # lists of 100 rows
 sub figure { note('bench: ' . sprintf shift, @_); return }
 
 my $pg = Clairon::Test::postgresql('main');
@@ -44,7 +44,7 @@ sub cpu
     return $ticks / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
 
-# The relay's database connections for rows.
+# Returns the number of the relay's database connections for rows.
 sub backends { return split /\n/, $pg->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE query LIKE '%live_rows%' AND pid <> pg_backend_pid()}) }
 
 sub write_probes

@@ -18,7 +18,7 @@ function frameOf(text) {
   return Buffer.concat([header, Buffer.alloc(4), body]); // the mask is 0
 }
 
-// Parsing the rows would cost more CPU than the relay needs for them.
+// The rows are not parsed, because that would cost more CPU than the relay needs.
 function parse(line) {
   return line.startsWith('{"t":"rows"') ? { t: 'rows', more: line.endsWith('"more":true}') } : JSON.parse(line);
 }

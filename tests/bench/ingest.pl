@@ -44,7 +44,7 @@ sub is_read
     return $pg->safe_psql('postgres', "SELECT count(*) FROM pg_replication_slots WHERE active AND slot_name = '$slot'");
 }
 
-# The folder where npm installed the node pipeline; undef, with a logged reason, if the installation failed.
+# Returns the folder where npm installed the node pipeline; undef, with a logged reason, if the installation failed.
 sub peer_modules
 {
     my $folder = Clairon::Test::scratch() . '/peer';
@@ -78,7 +78,7 @@ sub drop_slot
 
 sub length_of { return $store->execute('XLEN', $_[0]) }
 
-# CPU time of a process, in seconds.
+# Returns the CPU time of a process, in seconds.
 sub cpu_of
 {
     my ($pid) = @_;
@@ -87,7 +87,7 @@ sub cpu_of
     return ($fields[11] + $fields[12]) / POSIX::sysconf(POSIX::_SC_CLK_TCK());
 }
 
-# Entries per second from the first one after `before` to the last one, by the store's clock.
+# Returns the entries per second, from the first entry after `before` to the last entry, by the store's clock.
 sub pace_of
 {
     my ($stream, $before, $rows) = @_;
@@ -114,18 +114,18 @@ sub measure_ours
     length_of($STREAM) == $length + $rows or die "more entries were stored than written\n";
     my $cpu = cpu_of($relay->pid);
     my $pace = pace_of($STREAM, $before, $rows);
-    # Otherwise the relay would read this WAL again at its next start.
+    # Without this wait, the relay would read this WAL again at its next start.
     wait_until('the slot is confirmed', sub {
         $pg->safe_psql('postgres',
             "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots WHERE slot_name = 'clairon'") eq 't' });
     $relay->stop;
-    # Removes the entries, as after the other contenders, so that each contender writes to memory that the store has
+    # Removes the entries, as after all other contenders, so that each contender writes to memory that the store has
     # used before.
     $store->execute('XTRIM', $STREAM, 'MAXLEN', 1);
     return (ours => $pace, cpu => 1e6 * $cpu / $rows);
 }
 
-# The decoder alone, with a client that discards its output.
+# Measures the decoder alone, with a client that discards the output.
 sub measure_decoder
 {
     my ($rows, $end) = @_;
@@ -137,7 +137,7 @@ sub measure_decoder
     return (decoder => $rows / $elapsed);
 }
 
-# The same entries, added by redis-benchmark.
+# Measures redis-benchmark, which adds the same entries.
 sub measure_bare
 {
     my ($rows) = @_;

@@ -2,9 +2,9 @@
 //
 //     node ingest_peer.js MODULES SOCKET_FOLDER PORT USER SLOT STORE_SOCKET STREAM COUNT
 //
-// It stores the same notification, but does less: it has no rules and no routing fields, and ids differ on every read.
-// ioredis may pipeline commands. The pipeline never waits for a reply, and confirms the slot before the store has
-// replied. It ends when COUNT entries are stored.
+// The pipeline stores the same notification, but does less work: it has no rules and no routing fields, and ids differ
+// on every read. ioredis may pipeline commands. The pipeline never waits for a reply, and confirms the slot before the
+// store has replied. It ends when COUNT entries are stored.
 'use strict';
 
 const { randomUUID } = require('crypto');

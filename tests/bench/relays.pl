@@ -23,7 +23,7 @@ my $cluster = Clairon::Test::store_cluster(replicas => 0, shards => SHARDS, opti
 my %conf    = ('store.min_replicas' => 0, 'relay.log_level' => 'info');
 my $feed    = Clairon::Test::relay($pg, $cluster, roles => 'feed', conf => {%conf});
 
-# Only the first user of each shard is connected. The rows are for the other users.
+# Only the first user of each shard is connected. The rows address the other users.
 my %users = users_of_shards($pg, $cluster);
 
 # Returns the CPU of the store and of the relays per notification, from before the rows are written until all gates have
@@ -41,7 +41,7 @@ sub measure
     wait_until('the gates read the shards of their users', sub { $followed = 0; $followed += $_->metric('clairon_store_followed_shards') for @gates; return $followed == @clients + @gates });
     my ($since, $idle) = (time, cpu($cluster->alive));
     wait_until('some seconds have passed', sub { time >= $since + IDLE_S });
-    $idle = (cpu($cluster->alive) - $idle) / 1e4 / (time - $since);    # % of a core
+    $idle = (cpu($cluster->alive) - $idle) / 1e4 / (time - $since);    # percent of a core
     my @before = map { $_->metric('clairon_hub_notifications_total') } @gates;
     my ($of_store, $of_gates) = (cpu($cluster->alive), cpu(@gates));
     my $stored = $cluster->stored;

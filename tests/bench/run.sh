@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh: runs the benchmarks on private servers, prints their figures and then their targets.
-# Called by `make bench`, through tests/tools/unprivileged.sh. BENCH=full runs all of them at full
+# Called by `make bench`, through tests/tools/unprivileged.sh. BENCH=full runs all benches at full
 # size.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -1,7 +1,7 @@
 # Measures the CPU time that decoding costs the primary: with a slot on the primary, and with a slot on a standby.
 #
 # Needs PostgreSQL 16. All servers run on this machine, so wall times depend on the number of cores. The CPU time of the
-# primary's processes does not.
+# primary's processes does not depend on it.
 use strict;
 use warnings;
 
@@ -41,7 +41,7 @@ my %relay = map {
             ($_ == $standby ? ('feed.primary_conninfo' => $connection) : ()) })
 } $primary, $standby;
 
-# CPU of the primary: the postmaster, its children, and ended children.
+# Returns the CPU time of the primary: the postmaster, its children, and ended children.
 sub primary_seconds
 {
     my $postmaster = (split /\n/, PostgreSQL::Test::Utils::slurp_file($primary->data_dir . '/postmaster.pid'))[0];
@@ -55,7 +55,8 @@ sub primary_seconds
     return $sum / $ticks;
 }
 
-# Writes rows while the relay of `$source` decodes, until it has stored them and the standby has replayed them.
+# Writes rows while the relay of `$source` decodes, until the relay has stored all rows and the standby has replayed
+# them.
 sub run_once
 {
     my ($source) = @_;

@@ -135,7 +135,7 @@ verify_signed(const uint8_t *data, size_t size)
         if (is_good(&STRICT, text, len) && memmem(claims, claims_len, "us", 2) == NULL &&
             memchr(claims, '\\', claims_len) == NULL)
             __builtin_trap();
-        /* A public key is not a secret: it must not verify an HMAC. */
+        /* A public key is not a secret, so it must not verify an HMAC. */
         len = sign(text, data, head_len, claims, claims_len, PEM);
         if (is_good(&PUBLIC, text, len) || is_good(&SHARED, text, len))
             __builtin_trap();

@@ -23,7 +23,7 @@ replay_file(const char *path)
     }
     size = fread(data, 1, INPUT_BYTES_MAX, file);
     (void)fclose(file);
-    exact = malloc(size + (size == 0)); /* ASan reports a read beyond it */
+    exact = malloc(size + (size == 0)); /* ASan reports a read beyond the end */
     if (exact != NULL)
         memcpy(exact, data, size);
     free(data);

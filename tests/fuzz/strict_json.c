@@ -279,7 +279,10 @@ read_members(struct reader *reader, struct key *keys, int *ret_count)
     }
 }
 
-/* Keys are compared only at the notification's own levels: json columns may repeat theirs. */
+/*
+ * Keys are compared only at the levels of the notification, because json columns may have duplicate
+ * keys.
+ */
 static bool
 read_named_object(struct reader *reader)
 {

@@ -6,7 +6,7 @@
 
 #include "tests/fuzz/strict_json.h"
 
-/* `strict_lines` reads notifications, `strict_lines any` reads lines of any JSON. */
+/* `strict_lines` reads notifications; `strict_lines any` reads lines of any JSON. */
 int
 main(int argc, char **argv)
 {

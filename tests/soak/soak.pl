@@ -1,8 +1,8 @@
 # Tests that a relay under constant connection churn leaks no memory or descriptors, and loses no notification.
 # SECONDS sets the duration.
 #
-# There are two relays: one is restarted repeatedly, the other is measured. Users connect, disconnect cleanly or
-# abruptly, and acknowledge early or late. Each must have received all of the user's rows at the end.
+# One of two relays is restarted repeatedly; the other relay is measured. Users connect, disconnect cleanly or abruptly,
+# and acknowledge early or late. At the end, each user must have received all rows.
 use strict;
 use warnings;
 
@@ -30,7 +30,7 @@ my $other  = Clairon::Test::relay($pg, $store, %common);
 my (%client, %cursor, %received, %samples);
 my ($row, $restarts, $connections, $kills) = (0, 0, 0, 0);
 
-# Resident memory in kB and open descriptors of a process.
+# Returns the resident memory in kB and the open descriptors of a process.
 sub resources_of
 {
     my ($pid) = @_;
@@ -74,7 +74,7 @@ sub disconnect_user
     return;
 }
 
-# Short-lived connections without notifications, which must not leak resources.
+# Opens short-lived connections without notifications, which must not leak resources.
 sub open_short_connections
 {
     my @all = map { eval { $steady->client("stranger$_") } // () } 1 .. 10;

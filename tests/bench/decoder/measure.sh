@@ -72,7 +72,7 @@ describe() {
 
 # ---- clusters: one per workload and rule set, so that the WAL contains only this workload
 
-# The size of a workload.
+# Prints the size of a workload.
 scale_of() {
     if [ "$1" = spill ]; then awk "BEGIN { print $scale * $spill_scale }"; else echo "$scale"; fi
 }
@@ -86,7 +86,7 @@ locate() {
 
 start() {
     [ ! -S "$sockets/.s.PGSQL.$port" ] || return 0
-    stop "$cluster" # left by a killed run
+    stop "$cluster" # a killed run may have left a server
     pg_ctl -D "$cluster/data" -l "$cluster/log" -w -s -o "-k $sockets -p $port" start 9>&- ||
         die "the server did not start; its log is $cluster/log"
 }
@@ -164,7 +164,7 @@ await_server() {
 
 declare -A failed
 
-# One measurement. A contender that failed is not run again on this workload.
+# Runs one measurement. A contender that failed is not run again on this workload.
 measure() {
     local workload=$1 round=$2 name=$3 line status=0
     [ -z "${failed[$workload/$name]:-}" ] || return 0
@@ -182,7 +182,7 @@ measure() {
     fi
 }
 
-# The profile of the walsender: perf follows the postmaster's children.
+# Prints a profile of the walsender. perf follows the postmaster's children.
 profile() {
     local workload=$1 name=$2 data=$home/perf-$1-$2.data columns
     read_wal perf record -q -g -o "$data" -p "$(head -1 "$cluster/data/postmaster.pid")" -- >/dev/null

@@ -6,7 +6,7 @@
  * CONNINFO contains replication=database. SLOT is copied to a temporary slot of PLUGIN, so the same
  * WAL can be read any number of times. OPTIONS is the string between the parentheses of
  * START_REPLICATION. Prints one line for the WAL up to END_LSN: CPU of the walsender in ns, wall
- * time in ns, its peak RSS in kB, messages, their bytes.
+ * time in ns, peak RSS of the walsender in kB, messages, and the bytes of messages.
  */
 #include <endian.h>
 #include <inttypes.h>
@@ -28,7 +28,7 @@ struct receiver {
     PGconn *connection;
     uint64_t end_lsn;
     uint64_t received_lsn;
-    int64_t feedback_ns; /* time of the last one */
+    int64_t feedback_ns; /* time of the last status update */
     uint64_t messages;
     uint64_t bytes;
     bool done;
@@ -69,7 +69,7 @@ store_u64(char *at, uint64_t value)
     memcpy(at, &value, sizeof(value));
 }
 
-/* The number that follows `key` in a file of /proc/PID. */
+/* Returns the number that follows `key` in a file of /proc/PID. */
 static uint64_t
 proc_number(int pid, const char *file, const char *key)
 {

@@ -38,7 +38,7 @@ sub read_results
     return;
 }
 
-# The median; undef without a run.
+# Returns the median; undef without a run.
 sub median
 {
     my ($workload, $name, $of) = @_;
@@ -94,7 +94,7 @@ sub print_table
     return;
 }
 
-# Prints one row per target and workload; none if a contender is missing.
+# Prints one row per target and workload; no row if a contender is missing.
 sub print_ratio_verdict
 {
     my ($workload, $to, $most) = @_;

@@ -1,7 +1,7 @@
 # Measures the CPU time of the store for an acknowledgement, in batches as a relay sends them.
 #
 # Calls the scripts as the relay does, on a private store. Only the server's CPU time during the acknowledgements
-# counts. Notifications are delivered first, as in production, so each has a due time and a trace.
+# counts. As in production, notifications are delivered first, so each notification has a due time and a trace.
 use strict;
 use warnings;
 
@@ -16,7 +16,7 @@ my ($aim, $aim_alone) = (100_000, 90_000);
 
 my %texts = map { $_ => Clairon::Test::script_text($_) } qw(hello publish report ack);
 
-# The CPU seconds that the server has used.
+# Returns the CPU seconds that the server has used.
 sub cpu
 {
     my ($store) = @_;
@@ -40,7 +40,7 @@ sub measure
     my @acks;
     for my $number (1 .. $pairs / $users)
     {
-        # Like the decoder's ids: a timestamp, then random bits.
+        # Returns an id like the decoder's ids: a timestamp, then random bits.
         my $id = sprintf '0190f5c8-%04x-8%03x-%04x-%06x%06x', $number >> 4 & 0xffff, rand 4096, 0x8000 | rand 0x4000,
           rand 1 << 24, rand 1 << 24;
         my @of = map { $names[ ($number / $row * $users + $_) % @names ] } 1 .. $users;
@@ -72,7 +72,7 @@ sub measure
     return;
 }
 
-# The arguments of the script: each user, the number of the user's acknowledgements, and their ids.
+# Returns the arguments of the script: each user, the number of the user's acknowledgements, and their ids.
 sub in_rows
 {
     my @acks = sort { $a->[0] cmp $b->[0] } @_;

@@ -76,7 +76,7 @@ sub load
 
 my $store = Clairon::Test::store(options => [ '--appendonly', 'no' ]);
 
-# For each server, a sub that starts it; it returns its options for load, and a sub that stops it.
+# For each server, a sub that starts the server. The sub returns options for load, and a sub that stops the server.
 my %servers = (
     floor => sub {
         my @ports = (free_port(), free_port());
@@ -142,7 +142,7 @@ END
 }
 
 # The number of bursts in flight that keeps a server busy. With two bursts, a relay that falls behind sends both in one
-# call. With one burst, it sends each separately, after a round trip.
+# call. With one burst, the relay sends each burst separately, after a round trip.
 sub window
 {
     my ($clients, $shape) = @_;
@@ -153,7 +153,7 @@ sub window
 my %shapes = (single => {}, alone => {}, each => { each => undef }, burst => { burst => 16 });
 my @table;
 
-# One run of one server; undef when it is not installed or failed.
+# Runs one server once; returns undef when the server is not installed or has failed.
 sub run_once
 {
     my ($kind, $clients, $bytes, $shape) = @_;
@@ -168,7 +168,7 @@ sub run_once
     return $got;
 }
 
-# The median run, by rate.
+# Returns the median run, by rate.
 sub middle { my @runs = sort { $a->{rate} <=> $b->{rate} } @_; return $runs[ @runs / 2 ] }
 
 # The compared servers run alternately, so that noise affects all of them.
@@ -265,7 +265,7 @@ sub measure_simultaneous
     $end->();
     my $bytes = $got ? sprintf '%.0f', ($got->{rss_after_kb} - $before) * 1024 / $clients : 'failed';
     my $what = "memory of an idle connection, connected simultaneously, $times times, $clients of them";
-    Targets::record($what, 'at most 3277 B', "$bytes B", $got && $bytes <= 3277); # 3.2 kB: all connect before the first one authenticates
+    Targets::record($what, 'at most 3277 B', "$bytes B", $got && $bytes <= 3277); # 3.2 kB: all connect before any client authenticates
     figure(sprintf 'idle   N=%-5d clairon  %s bytes resident per connection, connected simultaneously, %d times', $clients, $bytes, $times);
     return;
 }
@@ -288,7 +288,7 @@ sub measure_idle
     return;
 }
 
-# Latency from PostgreSQL's commit to the client, at a steady rate.
+# Measures the latency from PostgreSQL's commit to the client, at a steady rate.
 sub measure_commit
 {
     my ($audience, $clients, $rate, $seconds) = @_;

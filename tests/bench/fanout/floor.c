@@ -1,10 +1,11 @@
 /*
  * floor.c: an epoll server that only calls send(2), to measure the limit of the kernel.
  *
- * floor PORT CONTROL_PORT: clients connect to the first port. On the second, `all COUNT BYTES`
+ * floor PORT CONTROL_PORT: clients connect to the first port. On the second port, `all COUNT BYTES`
  * sends COUNT messages to all clients, in one send each; `each` sends one message to each client.
- * floor PORT STORE_SOCKET: messages are read from the store's stream, as by a relay. Each reply is
- * sent in one call to all clients, or to an entry's target. This is the minimum cost with a store.
+ * floor PORT STORE_SOCKET: messages are read from the store's stream, as a relay reads them. Each
+ * reply is sent in one call to all clients, or to an entry's target. The result is the minimum cost
+ * with a store.
  */
 #include <errno.h>
 #include <hiredis.h>
@@ -51,7 +52,7 @@ open_port(int port)
     return fd;
 }
 
-/* Blocks while the socket is full, so it drops nothing and needs no queue. */
+/* Blocks while the socket is full, so the server drops nothing and needs no queue. */
 static void
 send_whole(int fd, const char *bytes, size_t len)
 {
@@ -141,7 +142,7 @@ field_of(const redisReply *fields, const char *name)
     return NULL;
 }
 
-/* The index of the entry's target, -1 for all clients, which connect in the order u0, u1, .. */
+/* Returns the index of the entry's target, by the client order u0, u1, ..; -1 for all clients. */
 static int
 client_of(const redisReply *route)
 {

@@ -3,7 +3,7 @@
  *
  * Publishing is closed-loop: a burst is published while fewer than `window` bursts are in flight.
  * This prevents overload and makes each server's queue visible.
- * Prints one line: deliveries per second, and the CPU seconds of the server per million of them.
+ * Prints one line: deliveries per second, and the CPU seconds of the server per million deliveries.
  */
 #include "load.h"
 
@@ -154,7 +154,7 @@ run(const struct options *options, int epoll, double seconds)
         }
         read_some(epoll, 20);
     }
-    /* Bursts that are still in flight count too. */
+    /* The total includes bursts that are still in flight. */
     until += 10;
     while (!options->listen && messages_seen - before < published) {
         read_some(epoll, 100);

@@ -9,7 +9,7 @@
 #define USER_TEXT_MAX 16
 
 struct options {
-    const char *kind; /* clairon, floor, stored, nchan, ws, socketio */
+    const char *kind; /* type of server: clairon, floor, stored, nchan, ws, socketio */
     int port;
     int control_port;  /* floor, ws, socketio: the port to publish on */
     const char *store; /* clairon, stored: the store's unix socket */
@@ -20,7 +20,7 @@ struct options {
     int window;        /* bursts in flight */
     bool each;         /* one message for each client instead of one for all */
     bool listen;       /* only count messages, do not publish */
-    bool latency;      /* also measure the age of messages */
+    bool latency;      /* measure the age of messages too */
     bool idle;         /* only connect, and stay connected for `seconds` */
     bool simultaneous; /* connect simultaneously; clairon only */
     bool patient;      /* nchan: wait for each reply before the next post */
@@ -29,10 +29,10 @@ struct options {
     int pid_count;
 };
 
-/* One client. It counts messages by their WebSocket frame headers. */
+/* One client. The client counts messages by their WebSocket frame headers. */
 struct client {
     int fd;
-    bool sent_connect; /* only of clients that connect simultaneously */
+    bool sent_connect; /* used only by clients that connect simultaneously */
     uint64_t skip;     /* payload bytes not yet received */
     bool skip_counts;
     unsigned char header[10];
@@ -41,9 +41,9 @@ struct client {
 
 /* ws.c */
 void client_open(struct client *client, const struct options *options, int number);
-/* clairon only: all clients connect before the first one authenticates. */
+/* clairon only: all clients connect before the first client authenticates. */
 void clients_open_at_once(struct client *clients, const struct options *options);
-/* Reads available bytes: 0, or -1 when the server closed the connection. */
+/* Reads available bytes. Returns 0, or -1 when the server closed the connection. */
 int client_read(struct client *client);
 extern uint64_t messages_seen;
 extern uint64_t bytes_seen;

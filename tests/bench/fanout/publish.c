@@ -39,8 +39,8 @@ put_u16(unsigned char *at, size_t value)
 }
 
 /*
- * The route of a stream entry, in the format of decoder/protocol/frame.h: priority NORMAL, one
- * target or none.
+ * Writes the route of a stream entry, in the format of decoder/protocol/frame.h: priority NORMAL,
+ * one target or none.
  */
 static size_t
 make_route(const char *user)
@@ -70,7 +70,7 @@ make_route(const char *user)
     return (size_t)(at - route);
 }
 
-/* The JSON, `len` bytes, with the current time. */
+/* Writes the JSON, `len` bytes, with the current time. */
 static size_t
 make_data(size_t len)
 {
@@ -135,7 +135,7 @@ trim_store(int added)
     freeReplyObject(reply);
 }
 
-/* Sent in one transaction without waiting for the reply, as the feed does. */
+/* Sends one transaction without waiting for the reply, as the feed does. */
 static int
 append_burst(const struct options *options)
 {
@@ -177,7 +177,7 @@ read_responses(int count)
     static char bytes[65536];
     int seen = 0;
 
-    /* Each reply ends with its body {"messages": ..}, so count the closing braces. */
+    /* Counts closing braces, because each reply ends with its body {"messages": ..}. */
     while (seen < count) {
         ssize_t n = recv(control, bytes, sizeof(bytes), 0);
 

@@ -26,8 +26,8 @@ uint32_t *ages;
 size_t age_count;
 
 /*
- * Blocks; used only while connecting. Returns the payload of the next WebSocket frame, zero-
- * terminated.
+ * Blocks, so it is used only while connecting. Returns the payload of the next WebSocket frame,
+ * zero-terminated.
  */
 static size_t
 read_frame(int fd, char *payload, size_t size)
@@ -49,7 +49,7 @@ read_frame(int fd, char *payload, size_t size)
     return len;
 }
 
-/* A masked text frame. The mask is 0, so the bytes are unchanged. */
+/* Sends a masked text frame. The mask is 0, so the bytes are unchanged. */
 static void
 write_frame(int fd, const char *text)
 {
@@ -302,7 +302,7 @@ client_read(struct client *client)
     if (n == 0 || (n < 0 && errno != EAGAIN))
         return -1;
     if (n > 0) {
-        bytes[n] = '\0'; /* for parse_time */
+        bytes[n] = '\0'; /* parse_time needs the zero byte */
         bytes_seen += (uint64_t)n;
         count_frames(client, bytes, bytes + n);
     }
