@@ -208,7 +208,7 @@ options_read(struct options *ret_options, List *given, const char *database)
     *ret_options = options;
 }
 
-/* '*' matches any characters; a backslash escapes the next one. */
+/* '*' matches any characters; a backslash escapes the next character. */
 static bool
 pattern_matches(const char *pattern, const char *text)
 {

@@ -9,7 +9,7 @@
 #include "varatt.h" /* in 15, postgres.h contains the macros of varatt.h */
 #endif
 
-/* The tuples of a change, or NULL. Before 17 the tuples are members of a buffer struct. */
+/* Return the tuples of a change, or NULL. Before 17 the tuples are members of a buffer struct. */
 static inline HeapTuple
 compat_old_tuple(const ReorderBufferChange *change)
 {

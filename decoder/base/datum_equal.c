@@ -8,7 +8,10 @@
 /* The first slice to detoast and compare; each further slice is 16 times as long. */
 #define FIRST_LOOK_BYTES (64 * 1024)
 
-/* The stored value: the reorder buffer replaces a TOAST pointer by an indirect pointer. */
+/*
+ * Returns the stored value, because the reorder buffer replaces a TOAST pointer by an indirect
+ * pointer.
+ */
 static struct varlena *
 follow(Datum value)
 {

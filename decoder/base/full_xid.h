@@ -7,8 +7,8 @@
 #include "access/transam.h"
 
 /*
- * The 64-bit form of an id, as pg_current_xact_id() returns it. `next` is the next id that will be
- * assigned, from ReadNextFullTransactionId(). `next` must be less than 2^31 ahead of the id.
+ * Returns the 64-bit form of an id, as pg_current_xact_id() does. `next` is the next id that will
+ * be assigned, from ReadNextFullTransactionId(). `next` must be less than 2^31 ahead of the id.
  */
 static inline uint64
 full_xid(TransactionId xid, FullTransactionId next)

@@ -1,7 +1,7 @@
 /*
  * guard.h: runs code of extensions and recovers from its errors.
  *
- * An error while decoding stops a slot, and the next reader gets the same error again. A single
+ * An error while decoding stops a slot, and the next reader fails with the same error. A single
  * value that its output function rejects would stop the slot permanently.
  */
 #ifndef CLAIRON_GUARD_H

@@ -13,7 +13,10 @@ struct image {
     bool whole; /* all columns, not only the replica identity */
 };
 
-/* True when the WAL does not contain the value: it is TOASTed, and the change did not touch it. */
+/*
+ * True when the WAL does not contain the value, because it is TOASTed and the change did not touch
+ * it.
+ */
 static inline bool
 image_lacks(const struct image *image, int index, int16 typlen)
 {

@@ -32,7 +32,10 @@ version_of(uint16 flags)
     return (flags & FRAME_TRACED) != 0 ? MESSAGE_VERSION_TRACED : MESSAGE_VERSION;
 }
 
-/* The binary form starts with a version number below this; base64 contains no such characters. */
+/*
+ * The binary form starts with a version number below this value; base64 contains no such
+ * characters.
+ */
 #define FIRST_PRINTABLE 0x20
 
 /* The pointer types differ between versions of PostgreSQL: the casts to void avoid a warning. */

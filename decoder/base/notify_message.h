@@ -45,7 +45,10 @@
 #define SECRET_BYTES 32 /* of clairon.secret */
 
 #define MESSAGE_PREFIX "clairon"
-/* An empty message for each repeated key. It only increments a counter, so it is not signed. */
+/*
+ * An empty message for each repeated key. The message only increments a counter, so it is not
+ * signed.
+ */
 #define MESSAGE_REPEAT_PREFIX "clairon.repeat"
 #define MESSAGE_VERSION 1
 #define MESSAGE_VERSION_TRACED 2 /* older plugins must reject these messages */

@@ -39,7 +39,7 @@ hash_seed(void)
     return seed;
 }
 
-/* The slot of the string, or the empty slot for it. */
+/* Returns the slot that contains the string, or the empty slot for the string. */
 static uint32 *
 set_find(const struct text_set *set, const char *text, int len)
 {

@@ -4,7 +4,7 @@
 
 #include "plan/plan.h"
 
-/* The emitter as JSON, in the current memory context. `image` is NULL if there is no row. */
+/* Returns the emitter as JSON, in the current memory context. `image` is NULL without a row. */
 extern struct fragment emitter_of_row(struct decoder *decoder, const struct plan *plan,
                                       const struct image *image);
 

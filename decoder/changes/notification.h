@@ -36,7 +36,7 @@ extern void notification_set_expiration(struct decoder *decoder, struct notifica
 /* Indents the minified line that begins at `start`, unless it would exceed PRETTY_BYTES_MAX. */
 extern void notification_indent(StringInfo out, int start);
 
-/* Appends the timestamp, without its opening quote, and everything between it and the payload. */
+/* Appends the timestamp, without its opening quote, and all text up to the payload. */
 extern void notification_put_times(struct decoder *decoder, StringInfo out,
                                    const struct notification_header *header);
 

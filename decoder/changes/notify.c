@@ -9,7 +9,7 @@
 #include "output/warning_throttle.h"
 #include "plan/relation.h"
 
-/* Derived like the topic of a rule, with this reader's topic_prefix. */
+/* Derives the topic like the topic of a rule, with the topic_prefix of this decoding session. */
 static struct fragment
 topic_of(struct decoder *decoder, const struct message *message)
 {

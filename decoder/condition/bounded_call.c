@@ -155,7 +155,7 @@ bound_call(FmgrInfo **finfo, FunctionCallInfo fcinfo)
 
     call->info = **finfo;
     call->function = call->info.fn_addr;
-    /* Some steps call fn_addr, others their own copy of the address. */
+    /* Some steps call fn_addr; other steps call a separate copy of the address. */
     call->info.fn_addr = call_bounded;
     call->growth = growth_of(&call->info);
     find_arguments(call, fcinfo->nargs);

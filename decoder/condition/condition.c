@@ -93,7 +93,7 @@ read_expression(struct build *build)
     return copyObject(expression);
 }
 
-/* Repeatable: sandbox_run may call it twice. */
+/* Must be repeatable, because sandbox_run may call this function twice. */
 static void
 build_condition(void *arg)
 {

@@ -43,7 +43,7 @@ extern Oid condition_owner(const struct condition *condition);
 extern enum condition_result condition_evaluate(struct condition *condition,
                                                 const struct image *image);
 
-/* The error message after CONDITION_FAILED; valid until the next evaluation or change. */
+/* Returns the error message after CONDITION_FAILED; valid until the next evaluation or change. */
 extern const char *condition_error(const struct condition *condition);
 
 #endif

@@ -35,12 +35,12 @@
  * The time account of an owner. Some calls cannot be interrupted, and each row may take slightly
  * less than the timeout. So the owner is charged the time of a run above UNCHARGED_US. The account
  * starts with CREDIT_TIMEOUTS timeouts and refills at 1/REFILL_SHARE of the real time between runs.
- * Time within runs does not refill it: on a busy machine, long runs would refill the account as
- * fast as they are charged, and it would never be empty. So no owner can stop decoding for the
- * others. A new connection starts with full accounts. An owner cannot force a reconnect, since no
- * error of an expression ends the session. Confirmed rows are not evaluated again, so even short
- * connections advance. Starting with empty accounts would be worse: a condition that cannot be
- * prepared for lack of time denies all rows until the relation changes.
+ * Time within runs does not refill the account: on a busy machine, long runs would refill the
+ * account as fast as they are charged, and it would never be empty. So no owner can stop decoding
+ * for other owners. A new connection starts with full accounts. An owner cannot force a reconnect,
+ * since no error of an expression ends the session. Confirmed rows are not evaluated again, so even
+ * short connections advance. Starting with empty accounts would be worse: a condition that cannot
+ * be prepared for lack of time denies all rows until the relation changes.
  */
 #define UNCHARGED_US 1000
 #define REFILL_SHARE 10
@@ -54,7 +54,7 @@ struct account {
 };
 
 /*
- * Accounts are allocated in the memory context of the sandbox, not in the hash table. They must
+ * Accounts are allocated in the memory context of the sandbox, not in the hash table. Accounts must
  * outlive each child context, whose reset callback returns tracked memory to the account.
  */
 struct account_entry {
@@ -79,14 +79,14 @@ struct sandbox {
     int runs;            /* since process_bytes was read */
 };
 
-/* A run; the signal handler reads the current one. */
+/* A run; the signal handler reads the current run. */
 struct run {
     struct sandbox *sandbox;
     Oid user;
     void (*work)(void *arg);
     void *arg;
     TimestampTz start;
-    int64 ticks;       /* timer ticks; most runs end before the first one */
+    int64 ticks;       /* timer ticks; most runs end before the first tick */
     int64 cpu_tick_us; /* CPU time at the first tick */
     bool out_of_memory;
 };
@@ -405,7 +405,10 @@ charge_account(struct account *account, const struct run *run)
     account->refilled = now;
 }
 
-/* True when the process has grown since its size was read: the run could not use its full limit. */
+/*
+ * True when the process has grown since its size was read, so that the run could not use its full
+ * limit.
+ */
 static bool
 has_grown(struct sandbox *sandbox)
 {

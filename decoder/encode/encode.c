@@ -343,7 +343,9 @@ encode_is_native(Oid type)
     return find_native(type) != NULL;
 }
 
-/* Prefers the native encoder, then the one for arrays or composites, then the output function. */
+/*
+ * Prefers the native encoder, then the encoder for arrays or composites, then the output function.
+ */
 static encode_function
 choose(Oid type, Oid element)
 {

@@ -72,10 +72,10 @@ encode_is_over(const struct encoder *encoder, StringInfo out)
     return out->len > encoder->settings->limit;
 }
 
-/* True for a type that needs no output function: its encoder raises no errors. */
+/* True for a type that needs no output function, so that its encoder raises no errors. */
 extern bool encode_is_native(Oid type);
 
-/* A varlena's size before compression and TOAST; 0 for other types. */
+/* Returns a varlena's size before compression and TOAST; 0 for other types. */
 extern Size encode_raw_size(const struct encoder *encoder, Datum value);
 
 /* Appends a JSON string, with quotes, for a string in the server's encoding. */
@@ -86,7 +86,7 @@ extern void encode_text(const struct encode_settings *settings, StringInfo out, 
 extern void encode_utf8_text(const struct encode_settings *settings, StringInfo out,
                              const char *utf8, int len);
 
-/* `"name":`, allocated in the current context. */
+/* Returns `"name":`, allocated in the current context. */
 extern char *encode_name(const struct encode_settings *settings, const char *name, int *ret_len);
 
 /* Converts from the server's encoding to valid UTF-8; may return `text` itself. */

@@ -36,7 +36,7 @@ copy_plain(char *dst, const char *src, size_t len)
     for (; at + 16 <= len; at += 16) {
         __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(src + at));
         /*
-         * The comparison is signed: bytes from 0x80 are negative, so it finds them together with
+         * The comparison is signed: bytes from 0x80 are negative and are found together with
          * control characters.
          */
         __m128i special = _mm_or_si128(

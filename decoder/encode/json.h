@@ -26,7 +26,7 @@ char *json_escape(char *dst, const char *src, size_t len, bool ascii);
  */
 char *json_compact(char *dst, const char *src, size_t len, bool ascii);
 
-/* The output size of json_pretty for minified JSON. */
+/* Returns the output size of json_pretty for minified JSON. */
 size_t json_pretty_len(const char *src, size_t len);
 
 /* Indents minified JSON by two spaces a level; returns the end. */

@@ -16,7 +16,7 @@
 #include "decoder.h"
 #include "encode/encode.h"
 
-/* Frames are written when they exceed this size. */
+/* Buffered frames are written when they exceed this size. */
 #define WRITE_BYTES (64 * 1024)
 
 /* A transaction with more changes than this starts with a flush. */
@@ -43,7 +43,7 @@ put64(char *at, uint64 value)
     memcpy(at, &value, sizeof(value));
 }
 
-/* The seeds of all ids in a transaction, the same on every timeline. */
+/* Computes the seeds of all ids in a transaction, which are the same on every timeline. */
 static void
 seed_transaction(struct decoder *decoder, ReorderBufferTXN *txn)
 {

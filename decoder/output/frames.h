@@ -42,7 +42,7 @@ struct notification_header {
 /* Resets the state of the decoded transaction. */
 extern void frames_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
 
-/* Writes the commit frame, if the transaction needs one. */
+/* Writes the commit frame, if the transaction needs a commit frame. */
 extern void frames_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
 
 /* Prepares ctx->out for the next line or frame, which frames_close ends. */

@@ -16,7 +16,9 @@
 /* A buffer larger than this is freed after use. */
 #define SPOOL_KEEP_BYTES (1024 * 1024)
 
-/* The maximum size of all valid templates, approximately. Beyond it a new generation starts. */
+/*
+ * The maximum size of all valid templates, approximately. Beyond this size a new generation starts.
+ */
 #define TEMPLATE_BYTES (4 * 1024 * 1024)
 
 /* The spool of one transaction. */

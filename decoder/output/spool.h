@@ -1,9 +1,9 @@
 /*
  * spool.h: the notifications of an open transaction, in a temporary file.
  *
- * A large transaction is rendered while it is open, which saves the server writing its changes to
- * disk and decoding them from there. The spool contains the payloads and all data that depends on
- * the WAL position. At the commit the records are read once, and get LSN, time, ids and ordinals.
+ * A large transaction is rendered while it is open, so the server does not write its changes to
+ * disk and decode them from there. The spool contains the payloads and all data that depends on the
+ * WAL position. At the commit the records are read once, and receive LSN, time, ids and ordinals.
  * Each record belongs to a subtransaction; records of rolled back subtransactions are skipped. Only
  * one process uses the file, so records are C structs, unaligned.
  */
@@ -75,7 +75,7 @@ extern void spool_close_template(struct decoder *decoder, struct spool_record *r
 
 struct spool_reader;
 
-/* Allocated in the current memory context; NULL when the transaction has no records. */
+/* Returns a reader in the current memory context; NULL when the transaction has no records. */
 extern struct spool_reader *spool_read_begin(ReorderBufferTXN *txn);
 /* Returns false at the end. *ret_body is valid until the next call. */
 extern bool spool_read(struct spool_reader *reader, struct spool_record *ret_record,

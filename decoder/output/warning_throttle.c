@@ -67,7 +67,7 @@ count(struct throttled_warning *throttled_warning, const char *subject, const ch
 
     if (!is_power_of_ten(times))
         return;
-    /* Clients of a walsender ignore warnings: log them on the server. */
+    /* Clients of a walsender ignore warnings, so warnings are logged on the server. */
     ereport(am_walsender ? LOG : WARNING,
             (errmsg("clairon %s: %s", subject, what),
              reason == NULL

@@ -108,7 +108,7 @@ plan_columns(struct decoder *decoder, struct plan *plan, const struct source *so
     }
 }
 
-/* Also looks inside domains and arrays, as clairon.target_column does. */
+/* Looks inside domains and arrays too, as clairon.target_column does. */
 static bool
 contains_json(Oid type)
 {
@@ -223,7 +223,7 @@ plan_topic(struct decoder *decoder, struct plan *plan, const char *source)
     plan->topic.len = len;
 }
 
-/* clairon.watch rejects a longer name, but a superuser may insert one. */
+/* A superuser may insert a longer name, which clairon.watch would reject. */
 static void
 plan_live_rule(struct plan *plan)
 {
@@ -407,7 +407,9 @@ plan_live(struct decoder *decoder, struct plan *plan, const struct rule *rule, R
     RelationClose(source.relation);
 }
 
-/* Patterns match a partition by its own name or an ancestor's, a child table by its own. */
+/*
+ * Patterns match a partition by its name or by an ancestor's name, and a child table by its name.
+ */
 static int
 count_names(const struct source *sources, int count)
 {
@@ -415,8 +417,8 @@ count_names(const struct source *sources, int count)
 }
 
 /*
- * The source of the ad hoc rule: the relation, else the first ancestor that matches; -1: none. The
- * WAL also contains changes of materialized views, which are not watched.
+ * Returns the source of the ad hoc rule: the relation, else the first ancestor that matches; -1: no
+ * match. The WAL also contains changes of materialized views, which are not watched.
  */
 static int
 match_ad_hoc(const struct options *options, const struct source *sources, int count)
@@ -500,7 +502,10 @@ plan_images(struct relation_entry *entry, TupleDesc desc)
     entry->new.nulls = palloc(sizeof(bool) * natts);
 }
 
-/* True when a rule or a pattern may apply to the relation. Cheap: most have none. */
+/*
+ * True when a rule or a pattern may apply to the relation. This check is cheap, because most
+ * relations have no rule.
+ */
 static bool
 has_rules(struct decoder *decoder, const List *relids)
 {

@@ -32,7 +32,7 @@
  */
 #define PAGE_CHANGES_BYTES (16 * XLOG_BLCKSZ)
 
-/* The timeline that this server writes or replays now. */
+/* Returns the timeline that this server writes or replays now. */
 static TimeLineID
 server_timeline(void)
 {

@@ -60,7 +60,7 @@ stream_start(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     spool_begin_block(decoder, txn);
 }
 
-/* Also called after an error: a transaction may abort while it is decoded. */
+/* Called even after an error, because a transaction may abort while it is decoded. */
 static void
 stream_stop(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 {
@@ -70,7 +70,9 @@ stream_stop(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     spool_end_block(decoder);
 }
 
-/* Subtransactions need no action: the commit lists the committed ones. */
+/*
+ * Aborted subtransactions need no action, because the commit lists the committed subtransactions.
+ */
 static void
 stream_abort(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
 {

@@ -34,7 +34,7 @@ report_progress(LogicalDecodingContext *ctx)
     decoder->skipped = 0;
     frames_flush(ctx);
 #if PG_VERSION_NUM < 160000
-    /* Since 16 the server sends it. */
+    /* Since PostgreSQL 16 the server sends progress messages. */
     OutputPluginUpdateProgress(ctx, false);
 #endif
 }

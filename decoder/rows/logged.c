@@ -25,7 +25,7 @@ has_parameter(const char *only_when, int number)
     return false;
 }
 
-/* Adds a column of the rule. 0: none. */
+/* Adds a column of the rule. 0: no column. */
 static Bitmapset *
 add_column(Bitmapset *columns, int number)
 {

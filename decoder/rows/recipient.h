@@ -34,8 +34,9 @@ extern void recipient_load(struct recipient *recipient, const struct rule *rule,
                            const char *user_id, Jsonb *groups);
 
 /*
- * The SHA-256 digest, as hex digits, of the groups that select the rows: "KIND:target" strings in
- * UTF-8, each with its NUL, sorted by bytes, without duplicates. NULL for audience USER or ALL.
+ * Returns the SHA-256 digest, as hex digits, of the groups that select the rows: "KIND:target"
+ * strings in UTF-8, each with its NUL, sorted by bytes, without duplicates. NULL for audience USER
+ * or ALL.
  */
 extern char *recipient_digest_groups(const struct recipient *recipient);
 

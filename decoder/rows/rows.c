@@ -129,7 +129,7 @@ put_rows(struct call *call)
     row_scan_run(&scan);
 }
 
-/* The first row of live_rows: the header for the relay. */
+/* Returns the first row of live_rows, which is the header for the relay. */
 static void
 put_header(struct call *call)
 {

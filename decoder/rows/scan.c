@@ -69,8 +69,8 @@ describe_sorted(const struct row_key *key, TupleDesc table)
 }
 
 /*
- * Rows are sorted here rather than in the query, so that the scan can stop at the row limit, and
- * only rows that are addressed to the user are sorted.
+ * The scan sorts the rows instead of the query, so that it can stop at the row limit and sorts only
+ * rows that are addressed to the user.
  */
 static void
 begin_sort(struct reading *reading)
@@ -108,7 +108,7 @@ set_up(struct reading *reading)
 }
 
 /*
- * Wraps an on-disk pointer in an indirect one, as decoded rows have. A bare on-disk pointer would
+ * Wraps an on-disk pointer in an indirect pointer, as in decoded rows. A bare on-disk pointer would
  * mean that the value is not in the WAL.
  */
 static Datum

@@ -4,9 +4,9 @@
  * The historic snapshot determines which rules apply to a change. It stays the same object until a
  * transaction that wrote catalogs, or a user catalog table such as clairon.rule, commits or starts
  * a new command. So rules that were read under one snapshot apply to all changes under an equal
- * snapshot, and to no others. Invalidations do not matter. Each DDL command creates a new snapshot,
- * but few change a rule. The rows are compared with the previous rows, and deformed only when they
- * differ. A rule depends only on the bytes of its row.
+ * snapshot, and to no other changes. Invalidations do not matter. Each DDL command creates a new
+ * snapshot, but few change a rule. The rows are compared with the previous rows, and deformed only
+ * when they differ. A rule depends only on the bytes of its row.
  */
 #include "rules/rules.h"
 
@@ -300,7 +300,7 @@ is_older(Relation relation, int columns)
     TupleDesc desc = RelationGetDescr(relation);
 
     return columns >= RULE_COLUMN_NUMBERS && desc->natts == columns + 1 &&
-           has_type(desc, columns, TEXTARRAYOID); /* column_names, the last one in each release */
+           has_type(desc, columns, TEXTARRAYOID); /* column_names, always the last column */
 }
 
 /*

@@ -58,7 +58,7 @@ struct snapshot_stamp {
     TransactionId own; /* the transaction of `command`, unless that is the first */
 };
 
-/* The stamp of the current snapshot. Call it inside a decoding callback only. */
+/* Returns the stamp of the current snapshot. Call it only inside a decoding callback. */
 extern struct snapshot_stamp rules_stamp(TransactionId xid);
 extern bool rules_stamp_equal(const struct snapshot_stamp *a, const struct snapshot_stamp *b);
 
@@ -78,10 +78,10 @@ extern List *rules_find(Oid relid, const char *name, Snapshot snapshot);
 /* Returns metadata.source of a table, in the server's encoding: its name for clients. */
 extern const char *rule_source(const char *schema, const char *table);
 
-/* The rule of the option include_tables. */
+/* Returns the rule of the option include_tables. */
 extern struct rule *rules_ad_hoc(void);
 
-/* Reads clairon.secret under the current snapshot. Returns false if there is none. */
+/* Reads clairon.secret under the current snapshot. Returns false if the table has no row. */
 extern bool rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES]);
 
 #endif

@@ -58,7 +58,7 @@ clairon_tables_above(PG_FUNCTION_ARGS)
     PG_RETURN_DATUM(makeArrayResult(result, CurrentMemoryContext));
 }
 
-/* A copy of the catalog row with this OID, or NULL. */
+/* Returns a copy of the catalog row with this OID, or NULL. */
 static HeapTuple
 read_row(Oid catalog, Oid index, AttrNumber attribute, Oid object, Snapshot snapshot)
 {
@@ -77,7 +77,7 @@ read_row(Oid catalog, Oid index, AttrNumber attribute, Oid object, Snapshot snap
     return row;
 }
 
-/* NULL when the table does not exist. */
+/* Returns NULL when the table does not exist. */
 static const char *
 source_as_of(Oid relid, Snapshot snapshot)
 {

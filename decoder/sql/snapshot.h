@@ -6,7 +6,7 @@
 
 #include "utils/snapshot.h"
 
-/* xmin:xmax:xip,xip.. with 64-bit ids in decimal; allocated in the current memory context. */
+/* Returns xmin:xmax:xip,xip.. with 64-bit ids in decimal, in the current memory context. */
 extern char *snapshot_text(Snapshot snapshot);
 
 #endif
