@@ -43,7 +43,7 @@ struct feed_feedback {
     int64_t last_commit_lag_us; /* delay between that transaction's commit and the arrival */
 };
 
-/* Advances confirmed_lsn as far as is safe. */
+/* Advances confirmed_lsn as far as possible. */
 void feed_confirm_update(struct feed *feed);
 void feed_confirm_reset(struct feed *feed);
 /* Waits for replicas if store.min_replicas is set. */

@@ -110,7 +110,7 @@ on_identified(struct feed *feed, const PGresult *result)
     feed_query_slot(feed);
 }
 
-/* The server returned an error. */
+/* Handles an error from the server. */
 static void
 on_error_result(struct feed *feed, const PGresult *result)
 {

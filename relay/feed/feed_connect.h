@@ -6,7 +6,10 @@ struct feed;
 
 /* Starts the first step. Call it in state WAITING. */
 void feed_connect(struct feed *feed);
-/* The server sent data before STREAMING: starts the next step once a result is complete. */
+/*
+ * Handles data that the server sent before STREAMING. Starts the next step once a result is
+ * complete.
+ */
 void feed_on_result(struct feed *feed);
 
 #endif

@@ -9,7 +9,7 @@
 struct feed;
 
 void feed_stream_start(struct feed *feed);
-/* Reads messages until libpq has none, or too many batches are in flight. */
+/* Reads messages until libpq has no more messages, or too many batches are in flight. */
 void feed_stream_pump(struct feed *feed);
 void feed_stream_flush(struct feed *feed); /* sends the batch unless it is empty */
 /* if nothing is in flight, confirms all WAL that the server has read */

@@ -107,7 +107,7 @@ end_stuck_query(struct rows_connection *connection, enum rows_connection_state n
 
 /* ---- results */
 
-/* Returns the hint for an error; NULL: none. Both arguments may be NULL. */
+/* Returns the hint for an error; NULL: no hint. Both arguments may be NULL. */
 static const char *
 hint_of(const char *sqlstate, const char *error)
 {

@@ -7,7 +7,7 @@
 #include "wire/audience.h"
 
 #define KEY_MAX 65536
-#define GROUPS_MAX 32768 /* a client with longer groups does not share results */
+#define GROUPS_MAX 32768 /* longer groups: the client does not share results */
 
 static enum rc
 add_text(struct buffer *out, const char *text)

@@ -127,11 +127,11 @@ void rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum ro
 void rows_queue_repeat(struct rows_queue *queue, struct rows_query *query, int64_t now_us);
 
 /*
- * The server did not cancel the query in time: ends the query's requests with ROWS_TIMED_OUT. The
- * query is stuck until rows_queue_release.
+ * Call it when the server did not cancel the query in time. Ends the query's requests with
+ * ROWS_TIMED_OUT. The query is stuck until rows_queue_release.
  */
 void rows_queue_abandon(struct rows_queue *queue, struct rows_query *query);
-/* A stuck query has ended on the server. */
+/* Call it when a stuck query has ended on the server. */
 void rows_queue_release(struct rows_queue *queue, struct rows_query *query);
 
 /* Ends requests that have waited too long, with this status or ROWS_STALE. */

@@ -69,7 +69,10 @@ read_window(const json_t *root, struct client_message *message,
     return RC_OK;
 }
 
-/* At most CLIENT_MESSAGE_TOPIC_MAX bytes, no control characters, and '*' only at the end. */
+/*
+ * A topic has at most CLIENT_MESSAGE_TOPIC_MAX bytes, no control characters, and '*' only at the
+ * end.
+ */
 static bool
 is_topic(const json_t *value)
 {

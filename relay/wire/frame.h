@@ -82,7 +82,7 @@ MUST_CHECK enum rc frame_parse(struct bytes bytes, struct frame *ret_frame, size
 /* Parses a notification's frame header from the store; `data` is empty. */
 MUST_CHECK enum rc frame_parse_header(struct bytes head, struct frame *ret_frame);
 
-/* Removes the next target from *targets. RC_CLOSED after the last one. */
+/* Removes the next target from *targets. RC_CLOSED after the last target. */
 MUST_CHECK enum rc frame_next_target(struct bytes *targets, struct bytes *ret_target);
 
 void frame_id_text(const unsigned char id[16], char ret_text[FRAME_UUID_TEXT + 1]);

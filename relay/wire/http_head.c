@@ -240,7 +240,7 @@ read_field(struct head_scan *scan, const char *line, size_t len)
         return reject_head(scan, "Content-Length is not a number");
     /*
      * RFC 6454, 7.1: a page without an origin sends "null". An empty Origin would look like an
-     * absent one.
+     * absent Origin.
      */
     if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_ORIGIN &&
         is_word(colon + 1, line + len, ""))

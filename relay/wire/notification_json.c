@@ -15,7 +15,7 @@
 static const char TARGETS[] = ENVELOPE_TARGETS_TEXT "[";
 static const char RETRY[] = "]" ENVELOPE_ACK_REQUIRED_TEXT;
 
-/* Finds the last occurrence of `text` in the first `len` bytes; NULL: none. */
+/* Finds the last occurrence of `text` in the first `len` bytes; NULL: not found. */
 static const unsigned char *
 find_last(struct bytes json, size_t len, const char *text, size_t text_len)
 {
