@@ -24,10 +24,13 @@ struct store;
 struct store *store_open(struct ev_loop *loop, const struct config *config, struct stats *stats);
 void store_close(struct store *store); /* accepts NULL; pending callbacks receive RC_IO */
 
-/* The random id of this process; constant while it runs. */
+/* Returns the random id of this process, which is constant while it runs. */
 const char *store_relay_id(const struct store *store);
 
-/* The store's identity, which changes when its data is lost. "" until the store is first up. */
+/*
+ * Returns the store's identity, which changes when its data is lost. "" until the store is first
+ * up.
+ */
 const char *store_epoch(const struct store *store);
 
 /*
@@ -38,18 +41,20 @@ const char *store_epoch(const struct store *store);
 unsigned store_shards(const struct store *store);
 unsigned store_shard_of(const struct store *store, const char *user);
 
-/* The newest stream entry of each shard when the store went up. Lives as long as the store. */
+/*
+ * Returns the newest stream entry of each shard when the store went up. Lives as long as the store.
+ */
 const struct entry_id *store_newest(const struct store *store);
 
 /*
- * The newest transactions when the store went up: with a notification in the shard, and with a
- * membership change or reload. Lives as long as the store.
+ * Returns the newest transactions when the store went up: transactions with a notification in the
+ * shard, and transactions with a membership change or reload. Lives as long as the store.
  */
 const struct transactions *store_newest_transactions(const struct store *store, unsigned shard);
 
 /*
- * Records a stream entry that was read. After a failover to an outdated replica, new entries get
- * higher ids, so that sessions do not miss any.
+ * Records a stream entry that was read. After a failover to an outdated replica, new entries
+ * receive higher ids, so that sessions miss no entry.
  */
 void store_record_entry(struct store *store, unsigned shard, struct entry_id id);
 /* Records that the stream up to this entry covers the WAL up to `to`. For several shards. */
@@ -203,7 +208,7 @@ MUST_CHECK enum rc store_presence(struct store *store, enum store_presence_chang
 MUST_CHECK enum rc store_nack(struct store *store, const char *user, const char *const *ids,
                               size_t count, int64_t delay_ms, store_acked *done, void *ctx);
 
-/* Whether the streams still contain all stream entries after a cursor. */
+/* States whether the streams still contain all stream entries after a cursor. */
 enum store_range_state {
     STORE_RANGE_WHOLE,   /* no entry was trimmed */
     STORE_RANGE_TRIMMED, /* the oldest entries were trimmed */

@@ -12,7 +12,7 @@ void store_set_topic_prefix(struct store *store, const char *prefix);
 /* Returns "" if no feed has stored a prefix. */
 const char *store_topic_prefix(const struct store *store);
 
-/* Copies the prefix from the store; if the store has none, the old prefix is kept. */
+/* Copies the prefix from the store. If the store has no prefix, the old prefix is kept. */
 void topic_prefix_set(char prefix[STORE_TOPIC_PREFIX_MAX], struct bytes text);
 
 #endif

@@ -27,7 +27,10 @@ struct trace {
 
 /* An empty trace (no data, no events): unknown id. Its data is valid during the callback. */
 typedef void store_traced(void *ctx, enum rc rc, const struct trace *trace);
-/* `id`: a lower case UUID. RC_OK and RC_AGAIN as in store.h. */
+/*
+ * Requests the trace. `id`: a lower case UUID. RC_OK and RC_AGAIN have the same meaning as in
+ * store.h.
+ */
 MUST_CHECK enum rc store_trace(struct store *store, const char *id, store_traced *done, void *ctx);
 
 /* {"id":..,"notification":..,"events":[..],"waiting":[..]} */

@@ -54,7 +54,7 @@ double link_was_silent_s(const struct link *link);
 /* Measures the duration of scripts from now on. */
 void link_measure(struct link *link, struct stats *stats);
 
-/* The connection works: resets the backoff. */
+/* Call it when the connection works. Resets the backoff. */
 void link_set_usable(struct link *link);
 
 /*
@@ -84,7 +84,7 @@ MUST_CHECK enum rc link_send(struct link *link, link_reply *reply, void *ctx, in
 MUST_CHECK enum rc link_send_ready(struct link *link, enum time_of what, link_reply *reply,
                                    void *ctx, char *bytes, size_t len, size_t count);
 
-/* A key that never exists, for link_send_ready. */
+/* Returns a key that never exists, for link_send_ready. */
 const char *link_none_key(const struct link *link);
 
 /*

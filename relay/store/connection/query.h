@@ -24,7 +24,7 @@ typedef void query_reply(void *ctx, const struct redisReply *reply, const char *
 struct query *query_start(struct ev_loop *loop, const struct config *config,
                           const struct url *address, const char *const words[QUERY_WORDS_MAX],
                           double timeout_s, query_reply *reply, void *ctx);
-/* Stops all callbacks, and may be called by one. Accepts NULL. */
+/* Stops all callbacks, and may be called by a callback. Accepts NULL. */
 void query_stop(struct query *query);
 
 #endif

@@ -10,7 +10,7 @@ bool reply_is_error(const struct redisReply *reply);   /* NULL: false */
 bool reply_is_integer(const struct redisReply *reply); /* NULL: false */
 /* 0 if the reply is not an integer. */
 long long reply_integer(const struct redisReply *reply);
-/* A NUL-terminated string or error message; NULL if the reply is neither. */
+/* Returns a NUL-terminated string or error message; NULL if the reply is neither. */
 const char *reply_text(const struct redisReply *reply);
 
 /* Empty if the reply is not a string. */
@@ -19,14 +19,14 @@ struct bytes reply_bytes(const struct redisReply *reply);
 /* True for an array of at least `count` elements. */
 bool reply_is_array(const struct redisReply *reply, size_t count);
 
-/* The number of elements, and the element at `at` or NULL. */
+/* Return the number of elements, and the element at `at` or NULL. */
 size_t reply_count(const struct redisReply *reply);
 const struct redisReply *reply_at(const struct redisReply *reply, size_t at);
 
 /* Returns the value of a field in a stream entry's field list; empty if it is missing. */
 struct bytes reply_field(const struct redisReply *fields, const char *name);
 
-/* The total length of the reply's strings. */
+/* Returns the total length of the reply's strings. */
 size_t reply_size(const struct redisReply *reply);
 
 /* Copies the reply into one block that outlives it; the caller frees it. */

@@ -45,7 +45,7 @@ MUST_CHECK enum rc servers_find(const struct servers *servers, unsigned shard,
  * current server several times a second until servers_confirm. on_found is called after each query.
  */
 void servers_recheck(struct servers *servers, struct servers_user *user);
-/* The connection works. */
+/* Call it when the connection works. */
 void servers_confirm(struct servers *servers, struct servers_user *user);
 
 /*

@@ -33,7 +33,7 @@ unsigned topology_connection_of(const struct topology *topology, unsigned shard)
 /* Iterate over the shards of a connection; the end value is at least topology->shards. */
 unsigned topology_first_shard(const struct topology *topology, unsigned connection);
 unsigned topology_next_shard(const struct topology *topology, unsigned shard);
-/* The maximum number of shards of a connection. */
+/* Returns the maximum number of shards of a connection. */
 unsigned topology_max_shards(const struct topology *topology);
 
 /* Queries about a whole server use the connection of its first shard. */

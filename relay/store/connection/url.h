@@ -19,7 +19,10 @@ struct url {
     bool tls; /* rediss:// */
 };
 
-/* redis(s)://[user:pass@]host[:port][/db] or unix:///path. Returns RC_BAD for any other string. */
+/*
+ * Parses redis(s)://[user:pass@]host[:port][/db] or unix:///path. Returns RC_BAD for any other
+ * string.
+ */
 MUST_CHECK enum rc url_read(const char *url, struct url *ret_address);
 
 /* Formats the address for the log, without user and password. */

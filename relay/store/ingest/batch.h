@@ -31,7 +31,7 @@ struct batch {
 
 struct store_batch {
     struct store *store;
-    size_t count; /* frames, including stored frames and those that only advance progress */
+    size_t count; /* all frames, even stored frames and frames that only advance progress */
     size_t bytes;
     unsigned part_count;
     struct batch parts[]; /* by shard */

@@ -8,7 +8,10 @@
 /* Copies the id of an entry of any stream to `at`. Without an id, `at` is unchanged. */
 void control_read_cursor(const struct redisReply *entry, char at[ENTRY_ID_TEXT_MAX]);
 
-/* These deliver the entries and advance `at`. Ack events that `own_name` stored are skipped. */
+/*
+ * These functions deliver the entries and advance `at`. Ack events that `own_name` stored are
+ * skipped.
+ */
 void control_handle_ack_events(const struct reader_events *events, const char *own_name,
                                const struct redisReply *entries, char at[ENTRY_ID_TEXT_MAX]);
 void control_handle_changes(const struct reader_events *events, const struct redisReply *entries,

@@ -43,13 +43,13 @@ bool order_has_joined(const struct order *order, unsigned shard);
 /* Adds a reply with new entries of a shard's stream. The reply must live until order_release. */
 void order_add(struct order *order, unsigned shard, const struct redisReply *entries);
 
-/* Delivers all stream entries that are ready, and copies the others. */
+/* Delivers all stream entries that are ready, and copies all other entries. */
 void order_release(struct order *order, int64_t now_us);
 
 /*
- * Finds a shard for which other shards have been waiting since `before_us` or longer. They stop
- * waiting until the shard adds a notification; the next order_release delivers their notifications.
- * Returns the shard, or -1 if there is none. Call the function until it returns -1.
+ * Finds a shard for which other shards have been waiting since `before_us` or longer. These shards
+ * stop waiting until the shard adds a notification; the next order_release delivers their
+ * notifications. Returns the shard, or -1 if there is none. Call the function until it returns -1.
  */
 int order_skip_overdue(struct order *order, int64_t before_us);
 

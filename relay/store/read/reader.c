@@ -26,7 +26,7 @@
 
 static void on_read(void *ctx, const struct redisReply *reply);
 
-/* Sends the next XREAD, unless one is in flight or the server has to wait. */
+/* Sends the next XREAD, unless an XREAD is in flight or the server must wait. */
 static void
 read_server(struct server_reader *server)
 {

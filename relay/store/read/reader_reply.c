@@ -111,7 +111,9 @@ handle_ack_events(struct server_reader *server, const struct reply_parts *parts)
         (void)report_missed(server, &reader->streams[i].ack_events);
 }
 
-/* Entries that have to wait are dropped and read again: their stream's position is unchanged. */
+/*
+ * Entries that must wait are dropped and read again, because their stream's position is unchanged.
+ */
 static void
 handle_parts(struct server_reader *server, struct reply_parts *parts, bool is_stale)
 {

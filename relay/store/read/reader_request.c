@@ -9,7 +9,7 @@
 #include "store/shards/shard.h"
 
 /*
- * XREAD blocks without a timeout, because KeyDB 6.3.4 crashes if a client blocks with one,
+ * XREAD blocks without a timeout, because KeyDB 6.3.4 crashes if a client blocks with a timeout,
  * disconnects, and the timeout expires. The heartbeat stream (maintenance.h) shows whether the
  * store is alive.
  */

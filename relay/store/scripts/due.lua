@@ -133,7 +133,7 @@ local function defer(id, found, retries, user)
     call('ZADD', prefix .. KEY_DUE, string.format('%.2f', due + 0.25), id .. ':' .. user)
 end
 
--- Users with different numbers of retries get separate stream entries.
+-- Users with different numbers of retries receive separate stream entries.
 local function retry(id, users)
     local found = read_entry(id)
     if not found then return expire(id) end

@@ -21,8 +21,8 @@ if is_stream then
         call('XDEL', stream, entry[1])
     end
 end
--- This transaction and others in flight will still write `position:<owner>`. After a change of
--- owner, that field is never read.
+-- This transaction and other transactions in flight will still write `position:<owner>`. After a
+-- change of owner, that field is never read.
 if state[1] == owner then
     local kept = owner .. '-'
     call('HDEL', progress, 'position:' .. kept) -- a full store rejects a first write that allocates

@@ -77,7 +77,7 @@ on_setting(void *ctx, const struct redisReply *reply)
                      LOG_TEXT("hint", unsafe_settings[i].hint));
 }
 
-/* For a longer argument the server would close the connection. */
+/* Stores the maximum length of an argument: for more, the server would close the connection. */
 static void
 on_notification_max(void *ctx, const struct redisReply *reply)
 {

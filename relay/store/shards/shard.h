@@ -63,7 +63,7 @@ struct shard {
     struct position seen_position;
     struct position newest_sent; /* with several shards: newest notification sent to the shard */
     struct position newest_acquired; /* newest_sent when the slot was acquired */
-    struct position late_before;     /* notifications before this position get FRAME_LATE */
+    struct position late_before;     /* notifications before this position are flagged FRAME_LATE */
     uint64_t notification_max;       /* proto-max-bulk-len of the server */
     bool syncs_always;               /* appendfsync always: acknowledged writes are on disk */
     bool has_first_entry;            /* `meta` contains the first stream entry */

@@ -15,7 +15,7 @@
 
 /*
  * Writes the dependencies of a stream entry of `shard`. `newest_sent`: the newest notification of
- * each shard; (0, 0): none.
+ * each shard; (0, 0): no notification.
  */
 void shard_dependency_text(unsigned shard, const struct position *newest_sent, unsigned shards,
                            char ret_text[SHARD_DEPENDENCY_MAX]);

@@ -17,7 +17,7 @@ struct start_position {
     bool is_superseded; /* replaced by a later search */
 };
 
-/* Returns the lowest known position. An emptied shard has none. */
+/* Returns the lowest known position. An emptied shard has no position. */
 static struct position
 min_of(const struct store *store)
 {

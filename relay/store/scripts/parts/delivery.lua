@@ -145,7 +145,8 @@ local function record_event(id, stage, now_text, attempt, detail, user)
     add_event(id, stage .. ' ' .. now_text .. ' ' .. attempt .. ' ' .. detail .. ' ' .. user)
 end
 
--- Starts a new trace, or shortens a long one. `len` is its length after `count` events were added.
+-- Starts a new trace, or shortens a long trace. `len` is its length after `count` events were
+-- added.
 local function maintain_trace(key, len, count, entry, trace_ms)
     if len == count then
         if entry then

@@ -70,7 +70,7 @@ local function pack_users(users)
     return table.concat(packed)
 end
 
--- A user who joins an open-ended audience later gets the inbox score of the first stream entry.
+-- If a user joins an open-ended audience later, the inbox score is that of the first stream entry.
 -- That entry is stored with the retries under the empty name, which no user has.
 local function keep_first_entry(id, entry)
     call('HSETNX', prefix .. KEY_RETRIES .. id, '', entry)
