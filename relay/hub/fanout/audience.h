@@ -37,7 +37,7 @@ audience_is_all(struct bytes kind)
     return kind.len == sizeof(AUDIENCE_ALL) - 1 && memcmp(kind.at, AUDIENCE_ALL, kind.len) == 0;
 }
 
-/* Writes "kind:target". False if it is too long: such an audience has no members. */
+/* Writes "kind:target". False if the result is too long: such an audience has no members. */
 bool audience_key(struct bytes kind, struct bytes target, char ret_key[AUDIENCE_KEY_MAX],
                   size_t *ret_len);
 

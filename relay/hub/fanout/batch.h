@@ -7,7 +7,7 @@
 #define BATCH_COUNT_MAX 64
 #define BATCH_BYTES_MAX (256u * 1024)
 
-/* Minimum size and number of sockets for a batch to get a file (fanout_batch_file). */
+/* Minimum size and number of sockets of a batch for which a file is created (fanout_batch_file). */
 #define BATCH_FILE_BYTES_MIN (8u * 1024)
 #define BATCH_FILE_SENDS 16
 #define BATCH_FILES_MAX 16 /* maximum number of open files */

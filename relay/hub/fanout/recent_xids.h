@@ -28,7 +28,8 @@ struct recent_xid {
 /*
  * PostgreSQL sends a commit to the feed before new snapshots contain it. So a client may have
  * received a change that rows read afterwards do not contain. A client whose cursor is past the
- * notification never receives it again: its rows must contain the transaction. Initially zeroed.
+ * notification never receives it again, so the client's rows must contain the transaction.
+ * Initially zeroed.
  *
  * A full ring drops its oldest transaction. After a restart the ring is empty: then the last
  * transactions in the store are added as earlier transactions. All snapshots must contain the
@@ -65,7 +66,10 @@ void recent_xids_add_earlier(struct recent_xids *recent, uint64_t xid, int64_t c
 bool recent_xids_are_in(const struct recent_xids *recent, struct cursor cursor, unsigned own,
                         const struct snapshot *snapshot, int64_t now_us);
 
-/* In a new epoch the ids are invalid: all cursors are past these notifications. */
+/*
+ * Call it in a new epoch, in which the ids are invalid and all cursors are past these
+ * notifications.
+ */
 void recent_xids_clear_ids(struct recent_xids *recent);
 
 void recent_xids_free(struct recent_xids *recent);

@@ -45,7 +45,10 @@ bool replay_buffer_follows(const struct replay_buffer *buffer, unsigned own, str
  */
 bool replay_buffer_covers(const struct replay_buffer *buffer, unsigned own, struct cursor after);
 
-/* The first notification after `after`; NULL: none. Requires replay_buffer_follows. */
+/*
+ * Returns the first notification after `after`; NULL: no such notification. Requires
+ * replay_buffer_follows.
+ */
 struct notification *replay_buffer_next(const struct replay_buffer *buffer, unsigned own,
                                         struct cursor after);
 

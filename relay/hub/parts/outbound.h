@@ -30,7 +30,7 @@ outbound_is_empty(const struct outbound *outbound)
     return outbound->count == 0 && outbound->batch == NULL;
 }
 
-/* Includes the notifications of the batch. */
+/* Returns the number of notifications, including those of the batch. */
 unsigned outbound_count(const struct outbound *outbound);
 size_t outbound_bytes(const struct outbound *outbound);
 

@@ -40,7 +40,7 @@ subscription_has(const struct subscription *subscription, struct bytes topic)
 MUST_CHECK enum rc subscription_write(const struct subscription *subscription, bool has_request_id,
                                       int64_t request_id, struct buffer *out);
 
-/* Also resets the subscription to all topics. */
+/* Frees the topics, and resets the subscription to all topics. */
 void subscription_free(struct subscription *subscription);
 
 #endif

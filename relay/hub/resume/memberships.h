@@ -10,7 +10,9 @@ void session_load_groups(struct session *session);
 /* Requests the memberships again, after any pending request. */
 void session_reload_groups(struct session *session);
 
-/* A row of clairon.member that assigns the user to this audience was added or removed. */
+/*
+ * Call it when a row of clairon.member that assigns the user to this audience was added or removed.
+ */
 void session_change_group(struct session *session, const char *key, size_t len, bool is_added);
 
 #endif

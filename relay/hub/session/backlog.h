@@ -13,7 +13,10 @@ void backlog_end_if_empty(struct session *session);
 /* Restores the backlog that the client's cursor reported. */
 void backlog_restore(struct session *session, const struct backlog *reported);
 
-/* The in-flight window had no room for a new notification. `behind` is the session's cursor. */
+/*
+ * Adds a new notification for which the in-flight window had no room. `behind` is the session's
+ * cursor.
+ */
 void backlog_add(struct session *session, const struct notification *notification,
                  struct cursor behind);
 
@@ -33,7 +36,7 @@ bool backlog_decide(struct session *session, const struct notification *notifica
 /* True if a notification with this inbox score is part of the backlog. */
 bool backlog_has(const struct session *session, unsigned shard, uint64_t score);
 
-/* A notification from the inbox entered the in-flight window. */
+/* Removes a notification from the backlog when it enters the in-flight window. */
 void backlog_remove(struct session *session, const struct notification *notification);
 
 /* The whole backlog was announced as a gap. */

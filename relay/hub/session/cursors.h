@@ -6,9 +6,9 @@
 #include "hub/session/session_state.h"
 
 /*
- * The hub's cursor in the two streams of this session: the shared stream and the user's shard.
- * Pages are read from the store only up to this cursor, because memberships are known up to it, and
- * the store does not read two streams at the same moment.
+ * Returns the hub's cursor in the two streams of this session: the shared stream and the user's
+ * shard. Pages are read from the store only up to this cursor, because memberships are known up to
+ * it, and the store does not read two streams at the same moment.
  */
 struct cursor session_head(const struct session *session);
 

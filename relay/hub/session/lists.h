@@ -72,7 +72,7 @@ struct session_lists {
 /* Starts a request. NULL: too many replies are queued. */
 struct list_request *lists_request(struct session *session, const char *source, const char *rule,
                                    int64_t request_id);
-/* The result of the request arrived. Pages or an error are sent next. */
+/* Call it when the result of the request has arrived. Pages or an error are sent next. */
 void lists_rows_received(struct list_request *request, enum rows_status status,
                          const struct rows_result *result, int64_t after_ms);
 
