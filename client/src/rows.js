@@ -67,8 +67,8 @@ export function createRows(list) {
 
 /**
  * The rows equal one snapshot plus all changes up to one point in commit order, and never revert to an older version.
- * Changes in the snapshot are skipped; others are applied. A newer snapshot replaces the rows, and changes that it does
- * not contain are applied again.
+ * Changes in the snapshot are skipped; all other changes are applied. A newer snapshot replaces the rows, and changes
+ * that it does not contain are applied again.
  *
  * After a gap, a `reload`, or an incomplete or late change (`attempts` > 0), the rows do not change until newer rows
  * are loaded.
