@@ -7,7 +7,7 @@
 export function createBackoff({ base = 500, cap = 30_000, random = Math.random } = {}) {
   let failures = 0;
 
-  /** The next delay in milliseconds. Each call doubles the ceiling. */
+  /** Returns the next delay in milliseconds. Each call doubles the ceiling. */
   function nextWait() {
     // No overflow: 2 ** 1024 is Infinity, and min() returns the cap.
     const ceiling = Math.min(cap, base * 2 ** failures);

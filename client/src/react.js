@@ -32,10 +32,10 @@ export function ClaironProvider({ children, ...options }) {
   return createElement(Context.Provider, { value: client }, children);
 }
 
-/** The provider's client; undefined until the page has connected, and on a server. */
+/** Returns the provider's client; undefined until the page has connected, and on a server. */
 export const useClairon = () => useContext(Context);
 
-/** The current rows of a table, whether they are being loaded, and the error of the last load. */
+/** Returns the current rows of a table, whether they are being loaded, and the error of the last load. */
 export function useLiveList(client, source, { rule, key, load } = {}) {
   const [current, setCurrent] = useState(NOTHING);
   const newest = useRef(load); // an inline function differs at each render
@@ -61,7 +61,7 @@ export function useLiveList(client, source, { rule, key, load } = {}) {
   return { ...current, reload: () => list.current?.reload() };
 }
 
-/** Only the rows of useLiveList(). */
+/** Returns only the rows of useLiveList(). */
 export const useLive = (client, source, options) => useLiveList(client, source, options).rows;
 
 /** Calls the latest `handler` for each notification, like client.on(). */
@@ -74,7 +74,7 @@ export function useMessages(client, name, handler) {
   }, [client, name]);
 }
 
-/** The connection's state: 'idle', 'connecting', 'open', 'waiting' or 'closed'. */
+/** Returns the connection's state: 'idle', 'connecting', 'open', 'waiting' or 'closed'. */
 export function useConnectionState(client) {
   const [state, setState] = useState(client?.state ?? 'idle');
   useEffect(() => {

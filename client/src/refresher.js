@@ -7,8 +7,8 @@ const MIN_INTERVAL_MS = 10_000;
 const MAX_TIMER_MS = 2e9; // setTimeout() is limited to 2 ** 31 ms
 
 /**
- * Delay in milliseconds; `exp` in seconds since 1970. A short-lived token is renewed after 4/5 of its lifetime. If that
- * exceeds the range of a timer, the token is renewed early.
+ * Returns the delay in milliseconds; `exp` is in seconds since 1970. A short-lived token is renewed after 4/5 of its
+ * lifetime. If that exceeds the range of a timer, the token is renewed early.
  */
 export function refreshDelay(exp, now) {
   const left = exp * 1000 - now;

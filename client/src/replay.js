@@ -7,7 +7,7 @@ export function createReplayBuffer(start) {
   const entries = []; // [frame, length], oldest first
   let characters = 0;
 
-  /** `length`: characters of the frame. */
+  /** Adds a frame. `length`: number of characters of the frame. */
   function remember(frame, length) {
     entries.push([frame, length]);
     characters += length;
@@ -18,7 +18,7 @@ export function createReplayBuffer(start) {
     }
   }
 
-  /** The notifications after the cursor `pos`; undefined if the buffer starts later. */
+  /** Returns the notifications after the cursor `pos`; undefined if the buffer starts later. */
   function since(pos) {
     const at = [start, ...entries.map(([frame]) => frame.pos)].indexOf(pos);
     return at < 0 ? undefined : entries.slice(at).map(([frame]) => frame);

@@ -27,9 +27,9 @@ export function createRing(limit = MAX_CHANGES) {
   const isMissing = (snapshot) => ({ x }) => !contains(snapshot, x);
 
   /**
-   * The changes that the snapshot does not contain, in order. Undefined if one of these changes may have been evicted.
-   * This check compares the ids of evicted transactions instead of xmin, because one long transaction can delay xmin
-   * for hours.
+   * Returns the changes that the snapshot does not contain, in order. Undefined if one of these changes may have been
+   * evicted. This check compares the ids of evicted transactions instead of xmin, because one long transaction can
+   * delay xmin for hours.
    */
   function missingFrom(snapshot) {
     const isComplete = forgotten < snapshot.xmax && evicted.every((x) => contains(snapshot, x));

@@ -6,7 +6,7 @@
  */
 const textOf = (value) => (typeof value === 'object' ? JSON.stringify(value) : String(value));
 
-/** The key as a string. Undefined if a column is missing, and without a row or `columns`. */
+/** Returns the key as a string; undefined if a column is missing, and without a row or `columns`. */
 export function keyOf(row, columns) {
   const values = columns?.map((column) => row?.[column]) ?? [undefined];
   return values.includes(undefined) ? undefined : JSON.stringify(values.map(textOf));

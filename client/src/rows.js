@@ -140,7 +140,7 @@ function createSnapshotRows(list, useTimes) {
     if (client.state !== 'closed' && !isClosed) timer = setTimeout(start, ms);
   }
 
-  /** The application calls it. A call during a load causes another load. */
+  /** For the application. A call during a load causes another load. */
   function reload() {
     mustLoad = true;
     return start();

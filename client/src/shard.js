@@ -7,15 +7,15 @@ function hashOf(text) {
   return hash;
 }
 
-/** The shard of a user: `user` is the claim `sub` of the token, `shards` the relay's store.shards. */
+/** Returns the shard of a user: `user` is the claim `sub` of the token, `shards` the relay's store.shards. */
 export function shardOf(user, shards) {
   if (!Number.isInteger(shards) || shards < 1) throw new TypeError(`clairon: shards: ${shards} must be the relay's store.shards`);
   return shards === 1 ? 0 : 1 + Number(hashOf(user) % BigInt(shards - 1));
 }
 
 /**
- * `url` with the parameter `shard`. With a wrong value delivery still works, but an additional relay reads the user's
- * shard.
+ * Returns `url` with the parameter `shard`. With a wrong value delivery still works, but an additional relay reads the
+ * user's shard.
  */
 export function shardUrl(url, user, shards) {
   return `${url}${url.includes('?') ? '&' : '?'}shard=${shardOf(user, shards)}`;

@@ -10,7 +10,7 @@ const POST_AGAIN_MS = 5_000;
 const RELOAD_MS = 60_000; // polls receive no `reload`
 const LISTS_MAX = 32; // maximum number of lists in an event stream
 
-/** The `err` frame for a rejected request for rows. */
+/** Returns the `err` frame for a rejected request for rows. */
 function errorOf({ status, headers }, { code, detail, after }) {
   const delay = headers.get('Retry-After');
   return {

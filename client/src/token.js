@@ -1,8 +1,8 @@
 // token.js: reads the user from a token.
 
 /**
- * The `sub` of a JWT; undefined if the token is not a JWT. The relay verifies tokens; this function only distinguishes
- * users.
+ * Returns the `sub` of a JWT; undefined if the token is not a JWT. The relay verifies tokens; this function only
+ * distinguishes users.
  */
 export function subjectOf(token) {
   try {

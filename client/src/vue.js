@@ -3,9 +3,9 @@
 import { shallowRef, toValue, watch } from 'vue';
 
 /**
- * The rows of a live list, whether they are being loaded, and the error of the last load, as refs. Each argument may be
- * a ref or a getter: a change of client, table or rule opens a new list. The list closes when its component is
- * unmounted.
+ * Returns the rows of a live list, whether they are being loaded, and the error of the last load, as refs. Each
+ * argument may be a ref or a getter: a change of client, table or rule opens a new list. The list closes when its
+ * component is unmounted.
  */
 export function useLive(client, source, options) {
   const rows = shallowRef([]);
