@@ -11,8 +11,8 @@ struct options {
     bool numeric_as_number;
     bool pretty;
     bool streaming;       /* streams large transactions before their commit */
-    char *topic_prefix;   /* in the server's encoding; "" for none */
-    List *include_tables; /* of struct table_pattern */
+    char *topic_prefix;   /* prefix in the server's encoding; "": no prefix */
+    List *include_tables; /* list of struct table_pattern */
     List *exclude_tables;
     int64 max_value_bytes;
     int condition_timeout_ms;

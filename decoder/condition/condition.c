@@ -29,7 +29,7 @@ struct condition {
     int64 weight; /* work of a plain condition per byte of its columns */
     int column_count;
     struct {
-        int index; /* in the decoded relation */
+        int index; /* index in the decoded relation */
         int16 typlen;
         bool in_key;
     } * columns; /* read by the condition */

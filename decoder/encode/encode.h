@@ -47,7 +47,7 @@ struct encoder {
     const struct encode_settings *settings;
     MemoryContext context; /* contains the members below */
     Oid type;              /* base type */
-    FmgrInfo output;       /* of the base type */
+    FmgrInfo output;       /* output function of the base type */
     int16 typlen;
     bool typbyval;
     char typalign;

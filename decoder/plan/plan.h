@@ -25,7 +25,7 @@ struct condition;
 /* One column in a rule's payload. */
 struct column {
     int index;            /* attribute number - 1 in the decoded relation */
-    bool is_key;          /* in the replica identity */
+    bool is_key;          /* the column is in the replica identity */
     struct fragment name; /* as JSON, with the colon */
     uint8 state;          /* COLUMN_*, for the change that is rendered */
     int rendered_at;      /* offset of the last rendered name and value in the output buffer */
@@ -56,7 +56,7 @@ struct target_part {
 /* A rule, prepared for one relation. */
 struct plan {
     const struct rule *rule;
-    const char *label; /* for the log */
+    const char *label; /* description in the log */
     uint32 sub;        /* the rule's first sub-ordinal */
     uint64 seed;
     int column_count;

@@ -68,7 +68,7 @@ struct envelope_text {
 
 /* Only the fields to be written need values. */
 struct envelope {
-    const char *id; /* in its text form */
+    const char *id; /* UUID as a string */
     enum frame_priority priority;
     enum frame_type type;
     enum frame_operation operation;

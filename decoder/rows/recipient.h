@@ -15,8 +15,8 @@
 struct recipient_part {
     const char *kind; /* "STRUCTURE"; "" for a user */
     int count;
-    char **plain;           /* in the server's encoding */
-    struct fragment *texts; /* UTF-8, sorted */
+    char **plain;           /* targets in the server's encoding */
+    struct fragment *texts; /* targets in UTF-8, sorted */
 };
 
 struct recipient {
