@@ -53,7 +53,7 @@ struct feed {
     struct store *store;
     struct store_listener store_listener;
     struct stats *stats;
-    feed_rejected *rejected; /* with rejected_ctx */
+    feed_rejected *rejected; /* callback, called with rejected_ctx */
     void *rejected_ctx;
     bool closing;
     /* resumes reading in COPYING and STREAMING once the store has replied */

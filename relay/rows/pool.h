@@ -44,7 +44,7 @@ struct rows_connection {
     enum rows_connection_state state;
     int64_t since_us; /* start of the state; monotonic */
     struct postgres_session session;
-    struct rows_query *query;   /* in RUNNING and STUCK */
+    struct rows_query *query;   /* the query in RUNNING and STUCK */
     struct rows_result *result; /* in RUNNING: the rows received so far */
     enum rows_status status;    /* in RUNNING: status of the results so far */
 };

@@ -10,7 +10,7 @@
 /* A transaction of the database. */
 struct transaction {
     uint64_t xid;
-    int64_t commit_us; /* wall clock */
+    int64_t commit_us; /* commit time; wall clock */
 };
 
 /* The newest transactions when a relay started to read the shard. */

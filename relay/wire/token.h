@@ -41,7 +41,7 @@ struct token_group {
 struct token {
     char *user; /* "sub" */
     int64_t expires_s;
-    struct token_group *groups; /* in the order of the claim */
+    struct token_group *groups; /* groups in the order of the claim */
     size_t group_count;
     bool publish;
     bool admin; /* may use the console and the kill switch */

@@ -21,7 +21,7 @@
 struct recent_xid {
     uint64_t xid;
     struct entry_id id;  /* 0-0: no notification, but all clients depend on it */
-    int64_t commit_us;   /* wall clock */
+    int64_t commit_us;   /* commit time; wall clock */
     unsigned char shard; /* shard of the notification */
 };
 

@@ -39,7 +39,7 @@ page_turn_is_none(const struct page_turn *turn)
  */
 struct page_budget {
     double left;   /* pages left at `at_us` */
-    int64_t at_us; /* monotonic */
+    int64_t at_us; /* time at which `left` was computed; monotonic */
     bool is_busy;  /* a page was requested */
     bool is_granted;
     struct page_turn *waiting; /* utlist, in order */

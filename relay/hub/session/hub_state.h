@@ -57,7 +57,7 @@ struct delivery_reports {
 struct shed {
     struct pressure pressure;
     ev_timer measure;
-    int64_t measured_us;                    /* monotonic */
+    int64_t measured_us;                    /* time of the last measurement; monotonic */
     struct entry_id hold[STORE_SHARDS_MAX]; /* the cursor before the first dropped notification */
     int64_t began_us;
     uint64_t count; /* notifications dropped since began_us */

@@ -18,7 +18,7 @@ struct sentinels;
 
 /* How to find the servers with one kind of store.url. */
 struct servers_kind {
-    const char *source; /* for messages, such as "cluster" */
+    const char *source; /* name of the source in messages, such as "cluster" */
     bool is_final;      /* see on_found */
     /*
      * Reads a reply into servers->found. RC_BAD: the reply is invalid; RC_AGAIN: the reply is

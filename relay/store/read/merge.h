@@ -14,7 +14,7 @@
 
 /* A page of stream entries, and the progress of its merge. Points into the reply. */
 struct shard_page {
-    const struct redisReply *entries; /* in stream order */
+    const struct redisReply *entries; /* entries in stream order */
     unsigned char shard;
     size_t count;        /* number of entries up to `end` */
     bool is_truncated;   /* the stream may contain more entries after them */

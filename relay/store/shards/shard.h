@@ -52,7 +52,7 @@ struct shard {
     bool is_up;
     bool is_unavailable; /* the store works without the shard (regroup.h) */
     bool lacks_reader;   /* the reader's connection that starts with this shard is not up */
-    char name[16];       /* for the log */
+    char name[16];       /* name in the log */
     char prefix[STORE_PREFIX_MAX];
     char stream_key[STORE_KEY_MAX];
     /* changes when the shard's data is lost; "" until it is first up */
