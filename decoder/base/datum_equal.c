@@ -8,10 +8,7 @@
 /* The first slice to detoast and compare; each further slice is 16 times as long. */
 #define FIRST_LOOK_BYTES (64 * 1024)
 
-/*
- * Returns the stored value, because the reorder buffer replaces a TOAST pointer by an indirect
- * pointer.
- */
+/* Returns the stored value. The reorder buffer replaces TOAST pointers by indirect pointers. */
 static struct varlena *
 follow(Datum value)
 {

@@ -59,7 +59,9 @@ message_unpack(const char *content, Size size, Size *ret_size)
     void *bytes;
     int len;
 
-    /* Above the largest message of clairon.notify, and within the range of pg_b64_dec_len. */
+    /*
+     * A limit above the largest message of clairon.notify, and within the range of pg_b64_dec_len.
+     */
     if (size == 0 || size > MaxAllocSize / 4)
         return NULL;
     if ((uint8)content[0] < FIRST_PRINTABLE) {

@@ -42,7 +42,7 @@
 #include "protocol/frame.h"
 #include "protocol/traceparent.h"
 
-#define SECRET_BYTES 32 /* of clairon.secret */
+#define SECRET_BYTES 32 /* length of clairon.secret */
 
 #define MESSAGE_PREFIX "clairon"
 /*

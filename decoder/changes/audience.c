@@ -326,7 +326,7 @@ audience_meets_condition(struct decoder *decoder, const struct plan *plan,
     return result == CONDITION_TRUE || result == CONDITION_FALSE;
 }
 
-/* The targets in `a` that are (or are not) in `b`, in the order of `a`. */
+/* Returns the targets in `a` that are, or are not, in `b`, in the order of `a`. */
 static struct target_list *
 select_targets(const struct target_list *a, const struct target_list *b, bool in_b)
 {

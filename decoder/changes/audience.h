@@ -20,7 +20,7 @@ extern bool audience_read_targets(struct decoder *decoder, const struct plan *pl
 extern bool audience_meets_condition(struct decoder *decoder, const struct plan *plan,
                                      const struct image *image, bool *ret_met);
 
-/* The targets in `a` that are, or are not, in `b`; in the order of `a`. */
+/* Returns the targets in `a` that are, or are not, in `b`, in the order of `a`. */
 extern struct target_list *audience_intersection(const struct target_list *a,
                                                  const struct target_list *b);
 extern struct target_list *audience_difference(const struct target_list *a,

@@ -133,7 +133,7 @@ has_live_groups(const struct rule *rule)
     return rule->live && strcmp(rule->audience, "USER") != 0;
 }
 
-/* An update of a rule that reads its targets from columns. */
+/* Sends an update for a rule that reads its targets from columns. */
 static void
 update_column_targets(const struct row_change *change, const struct plan *plan, bool touched)
 {

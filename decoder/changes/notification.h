@@ -13,7 +13,7 @@ struct notification {
     const struct plan *plan;
     enum frame_operation operation;
     uint32 part;                /* PART_* */
-    const struct image *before; /* NULL: null */
+    const struct image *before; /* NULL: the JSON contains null */
     const struct image *after;
     const struct target_list *targets;
     struct fragment emitter; /* as JSON; bytes NULL: the plan's constant emitter */

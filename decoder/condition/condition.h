@@ -33,7 +33,7 @@ enum condition_result {
 extern struct condition *condition_new(struct sandbox *sandbox, const struct rule *rule,
                                        const int *map, int map_count, Relation decoded, Oid owner);
 
-/* The owner to whom the condition's memory is charged. */
+/* Returns the owner to whom the condition's memory is charged. */
 extern Oid condition_owner(const struct condition *condition);
 
 /*
