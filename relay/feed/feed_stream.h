@@ -15,8 +15,8 @@ void feed_stream_flush(struct feed *feed); /* sends the batch unless it is empty
 /* if nothing is in flight, confirms all WAL that the server has read */
 void feed_stream_idle(struct feed *feed);
 /*
- * Handles a message of frames and takes ownership of its bytes (malloc). False: the feed was
- * restarted.
+ * Handles a message of frames and takes ownership of its bytes (malloc). Returns false if the feed
+ * was restarted.
  */
 bool feed_stream_receive(struct feed *feed, char *owned, struct bytes frames);
 /* Sends a status message with the confirmed LSN. */

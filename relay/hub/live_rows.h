@@ -15,8 +15,8 @@ struct snapshot;
 
 /*
  * Sends the rows that the rule addresses to the session's user as `rows` frames, or an `err` frame.
- * Later changes of the user's memberships send `reload`. False: nothing is sent, because too many
- * replies are queued; the caller rejects the request.
+ * Later changes of the user's memberships send `reload`. Returns false and sends nothing if too
+ * many replies are queued; the caller rejects the request.
  */
 MUST_CHECK bool session_request_rows(struct session *session, const char *source, const char *rule,
                                      int64_t request_id);

@@ -15,7 +15,7 @@ add_text(struct buffer *out, const char *text)
     return buffer_add(out, text, strlen(text) + 1);
 }
 
-/* Follows the rule in a key whose rows are selected by groups. */
+/* In a key whose rows are selected by groups, this follows the rule. */
 #define GROUPS_MARK "groups"
 
 /* Adds the groups that select the rows. RC_AGAIN, RC_LIMIT: the key must name the user. */

@@ -21,7 +21,7 @@
 
 /* ---- waiting */
 
-/* The caller frees its text. */
+/* Returns a key; the caller frees its text. */
 static struct query_key
 key_of(const struct rows_request *request)
 {

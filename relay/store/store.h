@@ -195,7 +195,7 @@ MUST_CHECK enum rc store_report(struct store *store, const struct store_report *
  */
 enum store_presence_change {
     STORE_PRESENCE_ALL,    /* all users of this process */
-    STORE_PRESENCE_JOINED, /* users that connected */
+    STORE_PRESENCE_JOINED, /* users who connected */
     STORE_PRESENCE_LEFT,
     STORE_PRESENCE_HEARTBEAT /* no change */
 };

@@ -71,7 +71,7 @@ bytes_put_u64(unsigned char *at, uint64_t value)
     memcpy(at, &value, sizeof(value));
 }
 
-#define BYTES_DECIMAL_MAX 20 /* digits of 64 bits */
+#define BYTES_DECIMAL_MAX 20 /* maximum number of digits of a 64-bit integer */
 
 /*
  * Writes decimal digits and returns their end, without a terminating zero. printf is ten times

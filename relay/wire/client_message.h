@@ -15,7 +15,7 @@
 #define CLIENT_MESSAGE_POS_MAX 511
 #define CLIENT_MESSAGE_ERROR_MAX 192
 #define CLIENT_MESSAGE_TOPICS_MAX 256 /* maximum number of topics in a message */
-#define CLIENT_MESSAGE_TOPIC_MAX 255  /* maximum bytes */
+#define CLIENT_MESSAGE_TOPIC_MAX 255  /* maximum bytes of a topic */
 #define CLIENT_MESSAGE_TOPICS_BYTES_MAX 8192
 #define CLIENT_MESSAGE_DELAY_MAX 86400000 /* larger values are reduced to this */
 #define CLIENT_MESSAGE_SOURCE_MAX 255

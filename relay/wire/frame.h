@@ -87,13 +87,13 @@ MUST_CHECK enum rc frame_next_target(struct bytes *targets, struct bytes *ret_ta
 
 void frame_id_text(const unsigned char id[16], char ret_text[FRAME_UUID_TEXT + 1]);
 
-/* Parses the output of frame_id_text, in upper or lower case. False: invalid. */
+/* Parses the output of frame_id_text, in upper or lower case. False if the string is invalid. */
 MUST_CHECK bool frame_id_parse(const char *text, size_t len, unsigned char ret_id[16]);
 
 /* True if `text` (any bytes) is a UUID of 36 characters. */
 bool frame_is_uuid(const char *text, size_t len);
 
-/* Copies a UUID in lower case, the canonical form of ids. False: not a UUID. */
+/* Copies a UUID in lower case, the canonical form of ids. False if `text` is not a UUID. */
 bool frame_uuid_parse(const char *text, size_t len, char ret_text[FRAME_UUID_TEXT + 1]);
 
 /* Formats a position so that the strings sort like the positions. */

@@ -17,7 +17,7 @@ struct bytes notification_targets(struct bytes json);
  */
 struct bytes notification_metadata(struct bytes json, const char *before);
 
-/* Copies the traceparent from the metadata of a notification. False: absent. */
+/* Copies the traceparent from the metadata of a notification. False if it is absent. */
 bool notification_traceparent(struct bytes json, char ret_text[TRACEPARENT_LEN + 1]);
 
 #endif

@@ -5,9 +5,10 @@
 #include "hub/session/session_state.h"
 
 /*
- * Adds a notification that needs an ack to the in-flight window. False: do not queue it now. If the
- * in-flight window is full, the notification stays in the user's inbox. A query to the store checks
- * whether its ack is pending: a user who left a group may still be required to acknowledge it.
+ * Adds a notification that needs an ack to the in-flight window. False if it must not be queued
+ * now. If the in-flight window is full, the notification stays in the user's inbox. A query to the
+ * store checks whether its ack is pending: a user who left a group may still be required to
+ * acknowledge it.
  */
 bool session_inflight_add(struct session *session, struct notification *notification);
 

@@ -14,8 +14,8 @@
 void session_await(struct session *session, enum rc sent);
 
 /*
- * Must be called first in every reply callback. False: the session is closed, is being closed, or
- * waits until the store is up again.
+ * Must be called first in every reply callback. Returns false if the session is closed, is being
+ * closed, or waits until the store is up again.
  */
 bool session_reply_arrived(struct session *session, enum rc rc);
 

@@ -101,8 +101,8 @@ bool lists_have_frames(const struct session *session);
 bool lists_have_reload(const struct session *session);
 
 /*
- * Adds the next frame to `out`: `reload`, `err`, or a page of `rows`. False: no frame. Call
- * lists_frame_sent after sending it; otherwise the next call adds the same frame.
+ * Adds the next frame to `out`: `reload`, `err`, or a page of `rows`. Returns false if no frame is
+ * due. Call lists_frame_sent after sending it; otherwise the next call adds the same frame.
  */
 bool lists_write_frame(struct session *session, struct buffer *out);
 void lists_frame_sent(struct session *session);

@@ -119,8 +119,8 @@ merge_overviews(json_t *const *overviews, size_t count)
 }
 
 /*
- * Parses all replies. False: one is invalid. Sets each part, possibly to NULL; the caller frees
- * them.
+ * Parses all replies. Returns false if a reply is invalid. Sets each part, possibly to NULL; the
+ * caller frees them.
  */
 static bool
 parse_texts(const struct bytes *texts, size_t count, json_type type, json_t **ret_parts)
@@ -169,7 +169,7 @@ merge_users(json_t *const *users, size_t count)
 /* Merges the parsed replies, without freeing any of them. */
 typedef json_t *merge_parts(json_t *const *parts, size_t count);
 
-/* Parses the replies and returns the merged reply as a string; NULL: one is invalid. */
+/* Parses the replies and returns the merged reply as a string; NULL: a reply is invalid. */
 static char *
 merge_texts(const struct bytes *texts, size_t count, json_type type, merge_parts *merge)
 {

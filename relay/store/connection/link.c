@@ -305,7 +305,7 @@ send_command(struct link *link, link_reply *reply, int argc, const char *a, cons
         link_fail(link, "could not send a command");
 }
 
-/* False: the link has gone down. */
+/* Returns false if the link has gone down. */
 static bool
 handshake_accepted(struct link *link, const struct redisReply *reply)
 {

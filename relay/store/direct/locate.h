@@ -32,10 +32,13 @@ MUST_CHECK enum rc locator_find(struct locator *locator, unsigned connection,
 
 /*
  * Returns a server listed in store.url, by number: the single server, a node, or a sentinel with
- * the sentinels' password. False: invalid.
+ * the sentinels' password. Returns false if the number is invalid.
  */
 bool locate_named(const struct config *config, unsigned number, struct url *ret_address);
-/* Returns a node or a replica, with the credentials of store.url. False: invalid. */
+/*
+ * Returns a node or a replica, with the credentials of store.url. Returns false if the address is
+ * invalid.
+ */
 bool locate_node(const struct config *config, const struct slots_node *node,
                  struct url *ret_address);
 

@@ -20,7 +20,7 @@ struct reader_request {
     char at[STORE_SHARDS_MAX][ENTRY_ID_TEXT_MAX];
 };
 
-/* True: the server must not be read until reader_release has delivered some stream entries. */
+/* True if the server must not be read until reader_release has delivered some stream entries. */
 bool reader_request_is_held_back(const struct server_reader *server);
 void reader_request_write(const struct server_reader *server, struct reader_request *ret_request);
 

@@ -22,8 +22,8 @@ local ack_events = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix
 -- The current user, and the constant parts of the user's trace event and ack events.
 local user, event, packed
 
--- Acks that are not written yet, by notification. `firsts` contains the first user, `others` the
--- further users, which are rare.
+-- Acks that are not written yet, by notification. `firsts` contains the first user, `others` any
+-- further users.
 local firsts, others = {}, {}
 local values, values_len = {}, 0 -- ids and values of notifications that remain pending
 

@@ -18,7 +18,10 @@ struct store;
 /* The callbacks of one kind of request. */
 struct shard_request_kind {
     const char *failure; /* log message of a rejected request: "could not ..." */
-    /* Handles a reply that is not an error. False: invalid reply. It may send to further shards. */
+    /*
+     * Handles a reply that is not an error, and may send to further shards. False if the reply is
+     * invalid.
+     */
     bool (*on_reply)(struct shard_request *request, struct shard *shard,
                      const struct redisReply *reply);
     /* Handles an error reply, which is already logged. Optional. */
