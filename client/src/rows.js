@@ -95,7 +95,7 @@ function createSnapshotRows(list, useTimes) {
   let isClosed = false;
 
   const offs = [requests.off, listen(onFrame), client.on('state', onState)];
-  const entry = { contains: (x) => !!snapshot && contains(snapshot, x), isHolding: steps.isHolding };
+  const entry = { contains: (x) => !!snapshot && contains(snapshot, x), settle: steps.settle };
   lists.add(entry);
   if (client.state === 'open') start();
 

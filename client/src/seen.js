@@ -19,16 +19,16 @@ export function seen({ client, listen, lists, hasArrived }, xid, { timeout = TIM
     const fail = (code, text) => reject(failure(`transaction ${x}: ${text}`, { code }));
     if (!/^\d+$/.test(x)) throw new TypeError(`seen(): ${x} is not a transaction id`);
     // Resolves in a later task, because lists show changes after their task.
-    const checkLater = (ms) => {
-      check ??= setTimeout(() => {
+    const checkLater = () => {
+      check ??= setTimeout(async () => {
         check = undefined;
         if (!isKnown()) return;
-        if ([...lists].some((list) => list.isHolding())) checkLater(1);
-        else resolve();
-      }, ms);
+        await Promise.all([...lists].map((list) => list.settle()));
+        resolve();
+      });
     };
     timer = setTimeout(fail, timeout, 'timeout', `no change has arrived within ${timeout} ms`);
-    offs.push(listen(() => checkLater()), client.on('state', ({ state, reason }) => state === 'closed' && fail(state, reason)));
+    offs.push(listen(checkLater), client.on('state', ({ state, reason }) => state === 'closed' && fail(state, reason)));
     if (client.state === 'closed') fail('closed', 'the client is closed');
     checkLater();
   }).finally(() => {

@@ -17,7 +17,8 @@ export function createSteps(show) {
   let hasMore = false; // a change has arrived since the timer was started
   let wasLate = false; // a timer was late since heldSince
   let timer; // undefined: all changes are shown
-  let dueAt; // time at which the timer is due
+  let dueAt; // time of the timer
+  let waiters = []; // of settle()
 
   /** Call it before a change of transaction `x` is applied. */
   function begin(x) {
@@ -62,7 +63,14 @@ export function createSteps(show) {
   function close() {
     clearTimeout(timer);
     timer = undefined;
+    waiters.forEach((resolve) => resolve());
+    waiters = [];
   }
 
-  return { begin, hold, isHolding: () => !!timer, close };
+  /** Resolves when the changes up to now are shown. In a steady stream later changes may be held then. */
+  async function settle() {
+    if (timer) await new Promise((resolve) => { waiters.push(resolve); });
+  }
+
+  return { begin, hold, isHolding: () => !!timer, settle, close };
 }

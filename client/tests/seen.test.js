@@ -83,6 +83,19 @@ test('seen() resolves after lists show the change', async (t) => {
   assert.equal(contained, 2);
 });
 
+test('seen() resolves while later changes arrive without a pause', async (t) => {
+  const { socket, wait, pass } = await start(t, (its) => { its.live('t'); });
+  await turn();
+  respond(socket, socket.frames('rows')[0].r, '10:10:');
+  await turn();
+  const result = await wait('10');
+  for (let x = 10; x < 20; x += 1) {
+    socket.sends(change(String(x)));
+    await pass(3);
+  }
+  assert.equal(result.value, 'resolved');
+});
+
 test('seen() resolves when the rows of all lists contain a transaction whose notification was lost', async (t) => {
   const { socket, wait, pass } = await start(t, (client) => { client.live('t'); client.live('u'); });
   await turn();
