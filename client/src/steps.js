@@ -3,16 +3,18 @@
 const HOLD_MS = 5;
 const BURST_CHANGES = 16; // further changes exceed the initial congestion window of a connection
 const BURST_HOLD_MS = 200;
+const DECAY_MS = 10; // time after which a burst counts one change less
 
 /**
- * The relay sends each change of a transaction in a separate frame, and does not mark the last change. So show() is
- * called when no other change has arrived for HOLD_MS; after a burst of changes for BURST_HOLD_MS, because further
- * changes may wait for the network. In a steady stream, show() is called between two transactions, at most every
- * HOLD_MS.
+ * The relay sends each change of a transaction in a separate frame, and does not mark the last one. So show() is called
+ * when no other change has arrived for HOLD_MS; after a burst of changes for BURST_HOLD_MS, because further changes may
+ * wait for the network. In a steady stream it is called between two transactions, at most every HOLD_MS. A burst lasts
+ * as long as its transaction, and then decays, so that single changes are not delayed.
  */
 export function createSteps(show) {
   let last; // the transaction of the last change
-  let count = 0; // number of changes in the burst
+  let lastAt = 0; // its time
+  let count = 0; // changes of the burst
   let heldSince; // time of the first change that is not shown
   let hasMore = false; // a change has arrived since the timer was started
   let wasLate = false; // a timer was late since heldSince
@@ -22,16 +24,20 @@ export function createSteps(show) {
 
   /** Call it before a change of transaction `x` is applied. */
   function begin(x) {
-    if (timer && x !== last && performance.now() >= heldSince + HOLD_MS) end();
+    if (x === last) return;
+    const now = performance.now();
+    if (timer && now >= heldSince + HOLD_MS) end();
+    count = Math.max(0, Math.min(count, 2 * BURST_CHANGES) - (now - lastAt) / DECAY_MS);
   }
 
   /** Call it when the change has been applied. */
   function hold(x) {
     last = x;
+    lastAt = performance.now();
     count += 1;
     hasMore = !!timer;
     if (timer) return;
-    heldSince = performance.now();
+    heldSince = lastAt;
     wasLate = false;
     startTimer();
   }
@@ -51,7 +57,6 @@ export function createSteps(show) {
       startTimer();
       return;
     }
-    count = 0;
     end();
   }
 

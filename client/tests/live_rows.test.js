@@ -277,6 +277,29 @@ test('in a burst, short interruptions do not split the next transaction either',
   assert.equal(states.length, 3, 'the burst has ended');
 });
 
+test('after a burst, single changes are shown without delay again, even if they continue to arrive', async (t) => {
+  const { tick, socket, list } = await loaded(t, '10:10:', []);
+  for (let id = 0; id < 100; id += 1) socket.sends(create(10, { id }));
+  for (let x = 11; x < 21; x += 1) {
+    tick(BURST_HOLD_MS / 2);
+    socket.sends(create(x, { id: x + 100 }));
+  }
+  tick(HOLD_MS);
+  assert.equal(list.rows.at(-1).id, 120);
+});
+
+test('a slow network splits a long transaction only at its beginning', async (t) => {
+  const { tick, socket, states } = await loaded(t, '10:10:', []);
+  states.length = 0;
+  for (let id = 0; id < 10 * BURST_CHANGES; id += 1) {
+    socket.sends(create(10, { id }));
+    if (id % 4 === 3) tick(4 * HOLD_MS);
+  }
+  tick(2 * BURST_HOLD_MS);
+  assert.ok(states.length <= BURST_CHANGES / 4 + 1, `${states.length} states`);
+  assert.equal(states.at(-1).length, 10 * BURST_CHANGES);
+});
+
 test('changes that arrive during a load appear with later changes of their transaction', async (t) => {
   const { tick, socket, list, states } = await start(t);
   socket.sends(create(10, { id: 1 }));
