@@ -92,10 +92,11 @@ function createSnapshotRows(list, useTimes) {
   let isRequested = false; // a request is pending
   let loading; // a promise, during a load
   let timer;
+  let waiters = []; // of settle()
   let isClosed = false;
 
   const offs = [requests.off, listen(onFrame), client.on('state', onState)];
-  const entry = { contains: (x) => !!snapshot && contains(snapshot, x), settle: steps.settle };
+  const entry = { contains: (x) => !!snapshot && contains(snapshot, x), settle };
   lists.add(entry);
   if (client.state === 'open') start();
 
@@ -294,6 +295,20 @@ function createSnapshotRows(list, useTimes) {
   function showRows() {
     if (!isPaused) current = { ...current, rows: table.rows(), loading: false };
     if (!isClosed) show(current);
+    if (!isBehind()) release();
+  }
+
+  /** The rows lack changes that have arrived, and will contain them soon. */
+  const isBehind = () => steps.isHolding() || (isPaused && mayMissReload() && !current.error && !isClosed);
+
+  /** Resolves when the changes up to now are shown. In a steady stream, later changes may be held then. */
+  async function settle() {
+    if (isBehind()) await new Promise((resolve) => { waiters.push(resolve); });
+  }
+
+  function release() {
+    waiters.forEach((resolve) => resolve());
+    waiters = [];
   }
 
   /** Closes the list. Returns the changes that its rows may not contain. */
@@ -304,6 +319,7 @@ function createSnapshotRows(list, useTimes) {
     clearTimeout(timer);
     steps.close();
     requests.cancel();
+    release();
     return ring.all();
   }
 

@@ -14,6 +14,7 @@ export function seen({ client, listen, lists, hasArrived }, xid, { timeout = TIM
   const offs = [];
   let timer;
   let check;
+  let isFound = false;
   const isKnown = () => hasArrived(x) || (lists.size > 0 && [...lists].every((list) => list.contains(x)));
   return new Promise((resolve, reject) => {
     const fail = (code, text) => reject(failure(`transaction ${x}: ${text}`, { code }));
@@ -22,7 +23,8 @@ export function seen({ client, listen, lists, hasArrived }, xid, { timeout = TIM
     const checkLater = () => {
       check ??= setTimeout(async () => {
         check = undefined;
-        if (!isKnown()) return;
+        if (isFound || !isKnown()) return;
+        isFound = true;
         await Promise.all([...lists].map((list) => list.settle()));
         resolve();
       });

@@ -20,7 +20,6 @@ export function createSteps(show) {
   let wasLate = false; // a timer was late since heldSince
   let timer; // undefined: all changes are shown
   let dueAt; // time of the timer
-  let waiters = []; // of settle()
 
   /** Call it before a change of transaction `x` is applied. */
   function begin(x) {
@@ -68,14 +67,7 @@ export function createSteps(show) {
   function close() {
     clearTimeout(timer);
     timer = undefined;
-    waiters.forEach((resolve) => resolve());
-    waiters = [];
   }
 
-  /** Resolves when the changes up to now are shown. In a steady stream later changes may be held then. */
-  async function settle() {
-    if (timer) await new Promise((resolve) => { waiters.push(resolve); });
-  }
-
-  return { begin, hold, isHolding: () => !!timer, settle, close };
+  return { begin, hold, isHolding: () => !!timer, close };
 }

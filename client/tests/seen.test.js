@@ -96,6 +96,35 @@ test('seen() resolves while later changes arrive without a pause', async (t) => 
   assert.equal(result.value, 'resolved');
 });
 
+test('seen() resolves after a list that loads its rows shows the change', async (t) => {
+  let list;
+  const { client, socket, pass } = await start(t, (its) => { list = its.live('t'); });
+  await turn();
+  respond(socket, socket.frames('rows')[0].r, '10:10:');
+  await turn();
+  list.reload();
+  await turn();
+  let contained;
+  client.seen('10').then(() => { contained = list.rows.length; });
+  socket.sends(change('10'));
+  await pass(10);
+  assert.equal(contained, undefined);
+  respond(socket, socket.frames('rows')[1].r, '11:11:', [{ id: 1 }]);
+  await pass(10);
+  assert.equal(contained, 1);
+});
+
+test('seen() does not wait for a list with an error', async (t) => {
+  const { client, socket, wait, pass } = await start(t, (its) => { its.live('t'); });
+  client.on('error', () => {});
+  await turn();
+  socket.sends({ t: 'err', r: socket.frames('rows')[0].r, code: 100, msg: 'no database', retry: true });
+  const result = await wait('10');
+  socket.sends(change('10'));
+  await pass(10);
+  assert.equal(result.value, 'resolved');
+});
+
 test('seen() resolves when the rows of all lists contain a transaction whose notification was lost', async (t) => {
   const { socket, wait, pass } = await start(t, (client) => { client.live('t'); client.live('u'); });
   await turn();
