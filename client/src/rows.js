@@ -90,6 +90,7 @@ function createSnapshotRows(list, useTimes) {
   let isPaused = true; // a change may be missing
   let mustLoad = true;
   let isRequested = false; // a request is pending
+  let isWanted = false; // the application called reload() during the request
   let loading; // a promise, during a load
   let timer;
   let waiters = []; // of settle()
@@ -141,10 +142,11 @@ function createSnapshotRows(list, useTimes) {
     if (client.state !== 'closed' && !isClosed) timer = setTimeout(start, ms);
   }
 
-  /** For the application. A call during a load causes another load. */
+  /** Called by the application. A call during a load causes another load, but the response of the first is accepted. */
   function reload() {
-    mustLoad = true;
-    return start();
+    if (isRequested) isWanted = true;
+    else mustLoad = true;
+    return loading ?? start();
   }
 
   // ---- loading
@@ -167,12 +169,14 @@ function createSnapshotRows(list, useTimes) {
 
   async function loadOnce() {
     mustLoad = false;
+    isWanted = false;
     isRequested = true;
     const response = await (load ? loadOwn() : loadFromRelay());
     isRequested = false;
     if (mustLoad || isClosed) return; // a gap or `reload` arrived during the load: the response may be stale
     if (!accept(response)) throw STALE;
     publish({ error: undefined });
+    mustLoad = isWanted;
   }
 
   async function loadFromRelay() {

@@ -614,6 +614,19 @@ test('a list loads again on a new connection, even if the connection resumed', a
   assert.equal(socket.frames('rows').length, 1);
 });
 
+test('reload() during a load accepts the response, and loads again', async (t) => {
+  const { socket, list } = await start(t);
+  list.reload();
+  respond(socket, '10:10:', [{ id: 1 }]);
+  await turn();
+  assert.deepEqual([list.rows, list.loading], [[{ id: 1 }], false]);
+  assert.equal(requestsOf(socket).length, 2);
+  respond(socket, '11:11:', [{ id: 2 }]);
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 2 }]);
+  assert.equal(requestsOf(socket).length, 2);
+});
+
 test('a request without a reply is repeated on the next connection', async (t) => {
   const { relay, tick, socket, list, errors } = await start(t);
   assert.equal(socket.frames('rows').length, 1);
