@@ -246,7 +246,7 @@ function createSnapshotRows(list, useTimes) {
 
   // ---- changes
 
-  /** Resolves when `rows` contains the change, or the load that it caused has ended. */
+  /** Resolves when the change has been applied, or the load that it caused has ended. */
   async function handleChange(n, { x, rule: its }) {
     const { metadata: { operation, id }, payload, routing: { retry: { attempts } } } = n;
     if (operation === 'notify' || (snapshot && x && contains(snapshot, x))) return;
