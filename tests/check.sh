@@ -411,7 +411,7 @@ run_layers() {
     done
 }
 
-# interrupted SIGNAL: stops the layers, which stop their servers, and exits by the signal.
+# interrupted SIGNAL: stops the layers, which stop their servers, and ends with the same signal.
 interrupted() {
     local layer waited=0
     trap '' INT TERM HUP

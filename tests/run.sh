@@ -36,7 +36,7 @@ finish() {
     rm -rf "$CLAIRON_RECORDED"
 }
 
-# interrupted SIGNAL: interrupts the tests, then exits by the signal.
+# interrupted SIGNAL: interrupts the tests, then ends with the same signal.
 # shellcheck disable=SC2317 # a trap calls it
 interrupted() {
     [ -z "$checks" ] || kill -s "$1" "$checks" 2>/dev/null || true

@@ -6,20 +6,20 @@ const BURST_HOLD_MS = 200;
 const DECAY_MS = 10; // time after which a burst counts one change less
 
 /**
- * The relay sends each change of a transaction in a separate frame, and does not mark the last one. So show() is called
- * when no other change has arrived for HOLD_MS; after a burst of changes for BURST_HOLD_MS, because further changes may
- * wait for the network. In a steady stream it is called between two transactions, at most every HOLD_MS. A burst lasts
- * as long as its transaction, and then decays, so that single changes are not delayed.
+ * The relay sends each change of a transaction in a separate frame, and does not mark the last change. So show() is
+ * called when no other change has arrived for HOLD_MS; after a burst of changes for BURST_HOLD_MS, because further
+ * changes may wait for the network. In a steady stream, show() is called between two transactions, at most every
+ * HOLD_MS. A burst lasts as long as its transaction, and then decays, so that single changes are not delayed.
  */
 export function createSteps(show) {
   let last; // the transaction of the last change
-  let lastAt = 0; // its time
-  let count = 0; // changes of the burst
+  let lastAt = 0; // time of the last change
+  let count = 0; // number of changes in the burst
   let heldSince; // time of the first change that is not shown
   let hasMore = false; // a change has arrived since the timer was started
   let wasLate = false; // a timer was late since heldSince
   let timer; // undefined: all changes are shown
-  let dueAt; // time of the timer
+  let dueAt; // time at which the timer is due
 
   /** Call it before a change of transaction `x` is applied. */
   function begin(x) {

@@ -28,7 +28,7 @@
 #define KEY_MAX 255
 #define TRACEPARENT_MAX 255 /* maximum bytes of the header */
 
-/* A publication in progress, which locks its idempotency key. */
+/* A publish request in progress, which locks its idempotency key. */
 struct gate_publish_pending {
     UT_hash_handle hh;
     struct gate *gate;                   /* NULL: the gate is closed */

@@ -14,7 +14,7 @@ struct redisReply;
 /* The reply to SENTINEL MASTER. */
 struct sentinel_primary {
     struct slots_node server;
-    long long epoch;   /* raised by each failover */
+    long long epoch;   /* incremented by each failover */
     bool is_down;      /* the sentinel cannot reach the primary */
     bool is_switching; /* a failover is in progress: the server may be the former primary */
 };

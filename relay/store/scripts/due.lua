@@ -71,7 +71,7 @@ end
 
 -- The users of an open-ended audience are known only from delivery reports. A late expiration means
 -- that the store or all relays were down, and reports and acks may still arrive. So the expiration
--- and all due times are deferred once. A score that ends in half a millisecond marks a deferred
+-- and all due times are deferred once. A score with a fraction of 0.5 ms marks a deferred
 -- time.
 local LATE_MS, REPORTS_MS = 2000, 10000 -- relays reconnect within 5 s
 local function defer_expiration(id, ends, users)

@@ -19,7 +19,7 @@ for at = 7, #ARGV do
     if found and route_flag(found.route, FRAME_RETRY_ENABLED) then
         local retries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
         local wait = math.max(delay, backoff_ms(backoff_of(found), retries, id, base, cap))
-        -- A due time set by a nack ends in half a millisecond. Only a later time replaces it.
+        -- A due time set by a nack has a fraction of 0.5 ms. Only a later time replaces it.
         if due % 1 ~= 0.5 or due < now + wait then
             call('ZADD', prefix .. KEY_DUE, string.format('%.1f', now + wait + 0.5), id .. ':' .. user)
         end

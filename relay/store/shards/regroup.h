@@ -5,7 +5,7 @@
 #include "store/shards/shard.h"
 
 /*
- * The store is up while all of its shards are up. In a cluster it goes up without shards that
+ * The store is up while all of its shards are up. In a cluster it comes up without shards that
  * have not replied for three seconds: PostgreSQL retains the WAL with their notifications
  * until they return. At the start all shards are required.
  */

@@ -91,7 +91,7 @@ wait_until('the notification expires', sub { errors($id) });
 $one = $relays[0]->client('u1', pos => $pos);
 $one->run_until('the other notification arrives', sub { of_mark($one, 'in time') });
 $one->ack($kept);
-is(scalar(of_mark($one, 'too late')), 0, 'a notification that expired during the absence is not delivered');
+is(scalar(of_mark($one, 'too late')), 0, 'a notification that expired while the user was disconnected is not delivered');
 is($one->wait_for('gap')->{why}, 'expired', 'a missed notification that expired causes a gap');
 
 # Deliveries to absent users do not count as attempts.

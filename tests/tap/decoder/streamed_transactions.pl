@@ -9,7 +9,7 @@ use JSON ();
 use PostgreSQL::Test::Utils qw(slurp_file run_log);
 use Test::More;
 
-# With this temp_file_limit, decoding would end if the limit applied to spool files.
+# With this temp_file_limit, decoding would fail if the limit applied to spool files.
 my $pg = Clairon::Test::postgresql('main', conf => <<'CONF');
 autovacuum = off
 logical_decoding_work_mem = 64kB

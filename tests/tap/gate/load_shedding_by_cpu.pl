@@ -13,7 +13,7 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store,
     conf => { 'gate.ping' => '10m', 'delivery.shed_lag' => '100ms', 'delivery.shed_bytes' => 0 });
 
-# Limits the relay to a tenth of the CPU: a separate process periodically stops the relay, until it is terminated.
+# Limits the relay to a tenth of the CPU: a separate process periodically pauses the relay, until that process is terminated.
 my $cpu_hog;
 sub limit_cpu
 {

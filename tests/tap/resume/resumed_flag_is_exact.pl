@@ -46,7 +46,7 @@ my $short = notify('u1', ttl => '300 milliseconds', topic => 'short');
 my $last  = notify('u1', topic => 'kept');
 wait_until('all notifications are stored', sub { $store->entries == 4 });
 wait_expired($short);
-is_deeply(resume($relay, 'u1', $pos, $last), [ 'not whole', 'expired' ], 'an expired notification of the user is a loss with a gap');
+is_deeply(resume($relay, 'u1', $pos, $last), [ 'not whole', 'expired' ], 'an expired notification of the user is reported as a gap');
 is_deeply(resume($relay, 'u1', $pos, $last, topics => ['kept']), [ 'whole', '' ], 'an expired notification of another topic is not a loss');
 my $stream = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => $pos);
 is($stream->wait_message('connected')->{resumed}, JSON::false, 'an expired notification of the user is a loss on SSE');

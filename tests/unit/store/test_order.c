@@ -53,7 +53,7 @@ reset(unsigned count)
         newest_sent[k] = (struct position){0, 0};
     }
     shards = count;
-    lsn = UINT64_C(0xfffffff0); /* after 16 entries it has another hexadecimal digit */
+    lsn = UINT64_C(0xfffffff0); /* after 16 entries it has one more hexadecimal digit */
 }
 
 static int

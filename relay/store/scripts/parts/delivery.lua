@@ -174,8 +174,8 @@ local function write_events(trace_ms)
     end
 end
 
--- Renames the state of a completed notification and keeps the state as long as the trace, which is
--- cheaper than events. The state of a large audience is not kept. After a redrive, the first state
+-- Renames the state of a completed notification and keeps the state as long as the trace. This is
+-- cheaper than separate events. The state of a large audience is not kept. After a redrive, the first state
 -- remains.
 local function keep_acks(id)
     local key = prefix .. KEY_ACK .. id
@@ -208,7 +208,7 @@ local function record_acks(id)
     if count > 0 then add_earlier(id, events) end
 end
 
--- Completes a notification: each of its users has acknowledged it, was dead-lettered or expired.
+-- Completes a notification: for each of its users, it was acknowledged, dead-lettered or expired.
 local function complete(id)
     local notification = notification_of(id)
     if notification then entries_to_ack[#entries_to_ack + 1] = notification.entry end
