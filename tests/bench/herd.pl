@@ -1,5 +1,6 @@
-# Measures the cost of 5000 clients that connect simultaneously and request their rows, and of a list of 100 rows: time,
-# queries, connections, CPU, memory, and the latency of notifications to another client.
+# Measures the cost of 5000 clients that connect simultaneously and request their rows, of the same clients that request
+# them again after the store was emptied (a new epoch), and of a list of 100 rows: time, queries, connections, CPU,
+# memory, and the latency of notifications to another client.
 use strict;
 use warnings;
 
@@ -73,41 +74,61 @@ sub start_probe
 
 sub latencies { my ($file, $from) = @_; my @lines = split /\n/, slurp_file($file); return sort { $a <=> $b } @lines[ $from .. $#lines ] }
 
+# Prints the figures of one phase: the reply of the clients, and the differences of the counters to those before it.
+sub report
+{
+    my ($phase, $rule, $herd, $used, $latencies) = @_;
+    figure('%s of %d, rule by %s: rows after %d ms (half: %d), %d queries, 111: %d, rejected: %d',
+        $phase, $CLIENTS, $rule, @$herd{qw(ms half)}, $used->{queries}, @$herd{qw(busy rejected)});
+    figure('  %d database connections; CPU %.1f s of the relay, %.1f s of the database', scalar(backends()), @$used{qw(relay database)});
+    figure('  latency of notifications: p50 %d ms, p99 %d ms', share(0.5, @$latencies), share(0.99, @$latencies));
+    Targets::record("$phase of $CLIENTS, rule by $rule: queries per client", $rule eq 'team' ? 'at most 0.5' : 'at most 1.1',
+        sprintf('%.2f', $used->{queries} / $CLIENTS), $used->{queries} / $CLIENTS <= ($rule eq 'team' ? 0.5 : 1.1));
+    return;
+}
+
+sub counters { my ($relay) = @_; return (queries => $relay->metric('clairon_rows_query_seconds_count'), relay => cpu($relay->pid), database => cpu(backends())) }
+
+sub report_list
+{
+    my ($herd, $used, $latencies) = @_;
+    figure('%d times 100 rows for one client: %.1f ms each; CPU %.2f ms of the relay, with the notifications of others, and %.2f ms of the database',
+        $LISTS, $herd->{ms} / $LISTS, map { $_ * 1000 / $LISTS } @$used{qw(relay database)});
+    figure('  latency of notifications: p50 %d ms, p99 %d ms', share(0.5, @$latencies), share(0.99, @$latencies));
+    return;
+}
+
 my @herd = map { token(sub => "u$_", groups => { TEAM => [ 't' . $_ % 50 ] }) } 0 .. $CLIENTS - 1;
 for my $case ([ 'team', 1, @herd ], [ 'user', 1, @herd ], [ 'user', $LISTS, token(sub => 'reader') ])
 {
     my ($rule, $lists, @tokens) = @$case;
-    my $relay = Clairon::Test::relay($pg, $store, conf => { 'relay.log_level' => 'info', 'gate.connect_timeout' => '1m' });
-    my $file   = write_json($rule, { rule => $rule, lists => $lists, tokens => \@tokens });
-    my $before = memory($relay->pid, 'VmRSS');
+    my @phases = $lists == 1 ? ('connection', 'new epoch') : ('list');
+    my $relay  = Clairon::Test::relay($pg, $store, conf => { 'relay.log_level' => 'info', 'gate.connect_timeout' => '1m' });
+    my $file   = write_json($rule, { rule => $rule, lists => $lists, epochs => $#phases, tokens => \@tokens });
     my $probed = scratch() . "/$rule-$lists.latencies";
     my @pids   = (start_probe($relay, $probed), write_probes());
     wait_until('notifications arrive', sub { -s $probed && 300 < (() = latencies($probed, 0)) });
-    my @rest = latencies($probed, 0);
-    my $idle = cpu($relay->pid);
-    my $herd = JSON::decode_json(qx{node $SCRIPT $relay->{port} $file});
-    my @under_load = latencies($probed, scalar @rest);
+    my @idle = latencies($probed, 0);
+    figure('rule by %s: %.0f MB of the relay; latency without the herd: p50 %d, p99 %d ms', $rule, memory($relay->pid, 'VmRSS'), share(0.5, @idle), share(0.99, @idle));
+    my ($seen, %before) = (scalar @idle, counters($relay));
+    open my $clients, '-|', 'node', $SCRIPT, $relay->{port}, $file or die "could not start node: $!";
+    for my $phase (@phases)
+    {
+        $store->execute('FLUSHALL') if $phase eq 'new epoch';
+        my $herd = JSON::decode_json(scalar(<$clients>));
+        my @latencies = latencies($probed, $seen);
+        my %after = counters($relay);
+        my %used = map { $_ => $after{$_} - $before{$_} } keys %after;
+        ok($herd->{ms}, "$phase: all clients of the rule \"$rule\" receive their rows") or diag(JSON::encode_json($herd));
+        last unless $herd->{ms};
+        $lists > 1 ? report_list($herd, \%used, \@latencies) : report($phase, $rule, $herd, \%used, \@latencies);
+        $seen += @latencies;
+        %before = %after;
+    }
+    close $clients;
     kill TERM => @pids;
     waitpid $_, 0 for @pids;
-    ok($herd->{ms}, "all clients of the rule \"$rule\" receive their rows") or diag(JSON::encode_json($herd));
-    next unless $herd->{ms};
-    my $queries  = $relay->metric('clairon_rows_query_seconds_count');
-    my @backends = backends();
-    my @cpu      = (cpu($relay->pid) - $idle, cpu(@backends));
-    if ($lists > 1)
-    {
-        figure('%d times 100 rows for one client: %.1f ms each; CPU %.2f ms of the relay, with the notifications of others, and %.2f ms of the database',
-            $lists, map { $_ / $lists } $herd->{ms}, map { $_ * 1000 } @cpu);
-        figure('  latency of notifications: p50 %d ms, p99 %d ms; without: p50 %d, p99 %d', map { share(0.5, @$_), share(0.99, @$_) } \@under_load, \@rest);
-        $relay->stop;
-        next;
-    }
-    figure('herd of %d, rule by %s: rows after %d ms (half: %d), %d queries, 111: %d, rejected: %d; relay %.0f MB, at most %.0f MB',
-        $CLIENTS, $rule, @$herd{qw(ms half)}, $queries, @$herd{qw(busy rejected)}, $before, memory($relay->pid, 'VmHWM'));
-    figure('  %d database connections; CPU %.1f s of the relay, %.1f s of the database', scalar(@backends), @cpu);
-    figure('  latency of notifications: p50 %d ms, p99 %d ms; without: p50 %d, p99 %d', map { share(0.5, @$_), share(0.99, @$_) } \@under_load, \@rest);
-    Targets::record("herd of $CLIENTS, rule by $rule: queries per client", $rule eq 'team' ? 'at most 0.5' : 'at most 1.1',
-        sprintf('%.2f', $queries / $CLIENTS), $queries / $CLIENTS <= ($rule eq 'team' ? 0.5 : 1.1));
+    figure('  at most %.0f MB of the relay', memory($relay->pid, 'VmHWM'));
     $relay->stop;
 }
 done_testing();

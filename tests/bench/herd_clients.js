@@ -1,8 +1,9 @@
 // herd_clients.js: many WebSocket clients for herd.pl, without a library. They connect simultaneously and request the
 // rows of a live rule.
 //
-//   node herd_clients.js PORT FILE     FILE: JSON { rule, tokens: [..], lists }. Prints a line of JSON when each client
-//                                      has received its rows `lists` times.
+//   node herd_clients.js PORT FILE     FILE: JSON { rule, tokens: [..], lists, epochs }. Prints a line of JSON when each
+//                                      client has received its rows `lists` times, and after each of `epochs` changes
+//                                      of the epoch, when each client has received its rows again.
 //   node herd_clients.js PORT FILE     FILE: JSON { probe: token }. Prints the latency of each notification.
 
 import { randomBytes } from 'node:crypto';
@@ -10,7 +11,7 @@ import { readFileSync } from 'node:fs';
 import net from 'node:net';
 
 const [port, file] = process.argv.slice(2);
-const { rule, tokens, lists, probe } = JSON.parse(readFileSync(file));
+const { rule, tokens, lists, epochs = 0, probe } = JSON.parse(readFileSync(file));
 
 function frameOf(text) {
   const body = Buffer.from(text);
@@ -57,23 +58,34 @@ function open(token, onFrame) {
   return socket;
 }
 
+const SPREAD_MS = 1000; // of the client package
+
 function herd() {
-  const began = Date.now();
-  const counts = { busy: 0, rejected: 0, errors: 0 };
-  const times = [];
+  let began = Date.now();
+  let counts;
+  let times;
   let half;
+  let isComplete; // all clients have their rows
+  let left = epochs;
+  const start = () => { counts = { busy: 0, rejected: 0, errors: 0 }; times = []; half = undefined; isComplete = false; };
+  start();
   const request = (send) => send({ t: 'rows', r: 2, source: 'tasks', rule });
   function one(token) {
-    let left = lists;
+    let count = lists;
     open(token, (frame, send) => {
       if (frame.t === 'connected') request(send);
       if (frame.t === 'ping') send({ t: 'pong' });
+      if (frame.t === 'gap' && frame.why === 'epoch') {
+        if (isComplete) { start(); began = Date.now(); }
+        count = lists;
+        setTimeout(request, SPREAD_MS * Math.random(), send);
+      }
       if (frame.t === 'rejected') { counts.rejected += 1; setTimeout(one, 500 + Math.random() * 500, token); }
       if (frame.t === 'err' && frame.code === 111) { counts.busy += 1; setTimeout(request, frame.after * (1 + Math.random()), send); }
       else if (frame.t === 'err') { counts.errors += 1; counts.text = frame.msg; }
       if (frame.t !== 'rows' || frame.more) return;
-      left -= 1;
-      if (left > 0) request(send);
+      count -= 1;
+      if (count > 0) request(send);
       else done();
     });
   }
@@ -82,9 +94,11 @@ function herd() {
     if (times.length === tokens.length / 2) half = times.at(-1);
     if (times.length < tokens.length) return;
     console.log(JSON.stringify({ ms: times.at(-1), half, ...counts }));
-    process.exit(0);
+    isComplete = true;
+    left -= 1;
+    if (left < 0) process.exit(0);
   }
-  setTimeout(() => { console.log(JSON.stringify({ served: times.length, ...counts })); process.exit(1); }, 120_000);
+  setTimeout(() => { console.log(JSON.stringify({ served: times.length, ...counts })); process.exit(1); }, 120_000 * (1 + epochs));
   tokens.forEach(one);
 }
 
