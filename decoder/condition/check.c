@@ -170,8 +170,8 @@ check_extension_function(Oid function)
     if (!owner_is_trusted())
         ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
                         errmsg("function %s is not allowed", format_procedure(function)),
-                        errdetail("Only table owners who are members of \"clairon_app\" can use "
-                                  "functions of extensions.")));
+                        errdetail("Functions of extensions require a table owner with membership "
+                                  "in \"clairon_app\".")));
 }
 
 static bool

@@ -34,7 +34,7 @@ void replay_buffer_begin(struct replay_buffer *buffer, unsigned shard, struct en
 void replay_buffer_add(struct replay_buffer *buffer,
                        struct notification *notification); /* takes a separate reference */
 
-/* The buffer's start and end for a user who reads the shared stream and shard `own`. */
+/* The buffer's start and end in the shared stream and in the user's shard, `own`. */
 struct cursor replay_buffer_base(const struct replay_buffer *buffer, unsigned own);
 struct cursor replay_buffer_head(const struct replay_buffer *buffer, unsigned own);
 
