@@ -71,7 +71,7 @@ export function createRows(list) {
  * that it does not contain are applied again.
  *
  * After a gap, a `reload`, or an incomplete or late change (`attempts` > 0), the rows do not change until newer rows
- * are loaded.
+ * are loaded. While the client polls, this applies to every change.
  *
  * `useTimes(first, error)`: replaces this object, because snapshots are not available.
  */
@@ -160,7 +160,6 @@ function createSnapshotRows(list, useTimes) {
     await clearTimeout(timer); // defers the load, so that `loading` is set even if load() throws synchronously
     try {
       while (mustLoad && !isClosed) await loadOnce();
-      backoff.reset();
     } catch (error) {
       onFailure(error);
     }
@@ -168,15 +167,17 @@ function createSnapshotRows(list, useTimes) {
   }
 
   async function loadOnce() {
-    mustLoad = false;
+    mustLoad = false; // may be set again during the load
     isWanted = false;
     isRequested = true;
     const response = await (load ? loadOwn() : loadFromRelay());
     isRequested = false;
     if (mustLoad || isClosed) return; // a gap or `reload` arrived during the load: the response may be stale
     if (!accept(response)) throw STALE;
+    backoff.reset();
     publish({ error: undefined });
     mustLoad = isWanted;
+    if (isWanted && isPolling()) throw STALE; // limits the rate of loads in a steady stream
   }
 
   async function loadFromRelay() {
@@ -218,15 +219,17 @@ function createSnapshotRows(list, useTimes) {
     const next = parseSnapshot(text);
     if (snapshot && isOlder(next, snapshot)) return false;
     const missing = ring.missingFrom(next)?.filter(isOurs);
-    if (!missing || missing.some(({ isLate }) => isLate)) return false;
+    if (!missing || missing.some(({ isLate, isApplied }) => isLate || (isApplied && isPolling()))) return false;
     table.replace(rows, key);
     snapshot = next;
     ring.dropContained(next);
-    isPaused = !missing.every(follow);
+    isWanted ||= isPolling() && missing.length > 0;
+    isPaused = !isPolling() && !missing.every(follow);
     return !isPaused;
   }
 
   function onFailure(error) {
+    const isOutdated = mustLoad || isWanted;
     isRequested = false;
     mustLoad = true;
     if (error === LOST) {
@@ -237,7 +240,7 @@ function createSnapshotRows(list, useTimes) {
       schedule(error.after + random(error.after));
     } else {
       report(error);
-      mustLoad = !REFUSALS.includes(error.code);
+      mustLoad = isOutdated || !REFUSALS.includes(error.code);
       isPaused ||= !mustLoad;
       publish({ error, ...(!mustLoad && { loading: false }), ...(error.code === NOT_ADDRESSED && { rows: [] }) });
       if (mustLoad) schedule(backoff.nextWait());
@@ -256,9 +259,9 @@ function createSnapshotRows(list, useTimes) {
     if (attempts && ring.all().some((held) => held.n.metadata.id === id)) return;
     steps.begin(x);
     ring.add(change);
-    isPaused ||= mayMissReload();
+    isPaused ||= mayMissReload() || isPolling();
     if (isPaused) {
-      if (mayEndRejection(operation) && !mustLoad && isOurs(change)) invalidate();
+      if (needsLoad(operation) && isOurs(change)) loadAgain();
       await loading;
     } else if (!follow(change)) {
       isPaused = true;
@@ -266,11 +269,20 @@ function createSnapshotRows(list, useTimes) {
     }
   }
 
-  /** The change means that the user is addressed again, or has fewer rows. */
-  const mayEndRejection = (operation) => {
+  /** After a rejection, the change means that the user is addressed again, or has fewer rows. */
+  const needsLoad = (operation) => {
     const { code } = current.error ?? {};
-    return code === NOT_ADDRESSED || (code === TOO_MANY_ROWS && operation === 'delete');
+    return code === TOO_MANY_ROWS ? operation === 'delete' : code === NOT_ADDRESSED || isPolling();
   };
+
+  /** While the client polls, the response of a pending request is shown too. */
+  function loadAgain() {
+    if (isRequested && isPolling()) isWanted = true;
+    else if (!mustLoad) invalidate();
+  }
+
+  /** Polls receive no `reload`, so the rows may have changed without notifications at any time. */
+  const isPolling = () => client.transport === 'poll';
 
   /**
    * Until the response, the rows may have changed without notifications: the relay does not send a `reload` for changes
@@ -287,8 +299,9 @@ function createSnapshotRows(list, useTimes) {
    */
   function follow(change) {
     change.isLate ||= !table.apply(change.n, change.x);
-    if (!change.isLate) steps.hold(change.x);
-    return !change.isLate;
+    change.isApplied = !change.isLate;
+    if (change.isApplied) steps.hold(change.x);
+    return change.isApplied;
   }
 
   function publish(fields) {
@@ -303,7 +316,7 @@ function createSnapshotRows(list, useTimes) {
   }
 
   /** The rows lack changes that have arrived, and will contain them soon. */
-  const isBehind = () => steps.isHolding() || (isPaused && mayMissReload() && !current.error && !isClosed);
+  const isBehind = () => steps.isHolding() || ((isPaused || isPolling()) && mayMissReload() && !current.error && !isClosed);
 
   /** Resolves when the changes up to now are shown. In a steady stream, later changes may be held then. */
   async function settle() {

@@ -266,6 +266,8 @@ async function createPage(t, db, chances, kind, describe) {
   const load = () => new Promise((resolve, reject) => { loads.push({ resolve, reject }); });
   const list = client.live('t', kind.hasLoad ? { key: 'id', load } : undefined);
   checker.watch(list);
+  let isPolling = false;
+  if (kind.polls) Object.defineProperty(client, 'transport', { get: () => (isPolling ? 'poll' : 'ws') });
   const failures = [];
   list.subscribe((rows) => {
     try {
@@ -288,9 +290,9 @@ async function createPage(t, db, chances, kind, describe) {
 
   /**
    * The relay sends `reload` only to connections that have requested rows, and not if a pending response will contain
-   * the change.
+   * the change. Polls receive no `reload`.
    */
-  const isAnnounced = () => kind.hasLoad || (hasRequested && requests.every(({ reply }) => reply));
+  const isAnnounced = () => !isPolling && (kind.hasLoad || (hasRequested && requests.every(({ reply }) => reply)));
 
   function deliver() {
     const frames = [];
@@ -376,6 +378,7 @@ async function createPage(t, db, chances, kind, describe) {
     socket?.closes();
     tick(1);
     socket = await next;
+    isPolling = kind.polls && chance(0.7);
     if (!resumed) {
       position = db.commits.length;
       floor = position;
@@ -431,6 +434,7 @@ async function play(t, seed, kind) {
   }
   db.finish();
   kind.isAtRest = true;
+  if (kind.polls) page.act.reload(); // a client that polls loads again every minute
   for (let i = 0; i < 20 || (i < 100 && !page.isIdle()); i += 1) {
     page.act.deliver();
     page.act.finishLoad();
@@ -448,7 +452,9 @@ async function play(t, seed, kind) {
 const KINDS = {
   'rows of the relay': { isExact: true },
   'rows of a relay that may lag behind the session': { isExact: false },
+  'rows of the relay while the client polls, or uses a WebSocket': { isExact: false, polls: true },
   'rows of load()': { hasLoad: true },
+  'rows of load() while the client polls, or uses a WebSocket': { hasLoad: true, polls: true },
 };
 
 for (const [name, kind] of Object.entries(KINDS)) {

@@ -695,6 +695,27 @@ test('a user who is no longer addressed loses the rows, and the list requests th
   assert.deepEqual([list.rows, list.error], [[{ id: 1 }, { id: 2 }], undefined]);
 });
 
+test('a change during a request that is rejected causes another request', async (t) => {
+  const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
+  socket.sends({ t: 'reload', source: 't', rule: 'default' });
+  tick(1000);
+  await turn();
+  rejectRows(socket, 103);
+  await turn();
+  socket.sends(create(11, { id: 2 }));
+  tick(1000);
+  await turn();
+  socket.sends(create(12, { id: 3 }));
+  rejectRows(socket, 103);
+  await turn();
+  tick(1000);
+  await turn();
+  assert.equal(socket.frames('rows').length, 4);
+  respond(socket, '13:13:', [{ id: 2 }, { id: 3 }]);
+  await turn();
+  assert.deepEqual([list.rows, list.error], [[{ id: 2 }, { id: 3 }], undefined]);
+});
+
 test('after an error for too many rows, the list requests the rows again when a row is deleted', async (t) => {
   const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }, { id: 2 }]);
   socket.sends({ t: 'reload', source: 't', rule: 'default' });
@@ -782,6 +803,27 @@ test('a truncated value causes a load', async (t) => {
   assert.deepEqual([list.rows, calls.length], [[{ id: 1, a: 'x' }], 2]);
   await acceptLoad(socket, calls, '11:11:', [{ id: 1, a: 'large' }]);
   assert.deepEqual(list.rows, [{ id: 1, a: 'large' }]);
+});
+
+test('rows without a change that the list has applied before the client polls are requested again', async (t) => {
+  const { tick, relay, client, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
+  socket.sends(create(11, { id: 2 }));
+  await turn();
+  socket.closes();
+  Object.defineProperty(client, 'transport', { get: () => 'poll' });
+  tick(1);
+  const next = await relay.socket();
+  next.accept({ resumed: true, ping: 1e6 });
+  tick(1000);
+  await turn();
+  respond(next, '11:11:', [{ id: 1 }]);
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1 }, { id: 2 }]);
+  tick(1000);
+  await turn();
+  respond(next, '12:12:', [{ id: 2 }]);
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 2 }]);
 });
 
 test('after a resumed connection, changes are shown only with the response', async (t) => {

@@ -414,6 +414,57 @@ test('while the client polls, a list loads its rows again every minute', async (
   await rows('b');
 });
 
+/** A client that polls, with a live list whose rows are loaded, and its pending poll. */
+async function pollingList(t) {
+  t.mock.method(Math, 'random', () => 0); // no delay before another load
+  const { client, http } = start(t, { transports: ['poll'] });
+  const list = client.live('assignments', { rule: 'mine' });
+  const polls = [];
+  (await http.next()).respond(204, null, { [POS]: '1' });
+  const nextLoad = async () => {
+    let request = await http.next();
+    for (; request.path === '/v1/poll'; request = await http.next()) polls.push(request);
+    return (snapshot, ...ids) => request.respond(200, JSON.stringify({ key: ['id'], snapshot, rows: ids.map((id) => ({ id })) }));
+  };
+  const load = () => within('a request for rows', nextLoad(), 20_000); // the client sends polls all the time
+  const poll = async (...frames) => {
+    if (!polls.length) polls.push(await http.next());
+    polls.pop().respond(200, frames.map((frame) => JSON.stringify(frame)).join('\n'), { [POS]: '2' });
+    await new Promise(setImmediate);
+  };
+  const shows = (...ids) => until(`rows ${ids}`, () => !list.loading && list.rows.map(({ id }) => id).join() === ids.join());
+  (await load())('10:10:', 'a', 'b');
+  await shows('a', 'b');
+  return { client, http, list, load, poll, shows };
+}
+
+test('while the client polls, a list loads the rows after a change, because it may have missed a TRUNCATE', async (t) => {
+  const { list, load, poll, shows } = await pollingList(t);
+  await poll(change('12', { id: 'c' }));
+  const respond = await load();
+  assert.deepEqual(list.rows, [{ id: 'a' }, { id: 'b' }]);
+  respond('13:13:', 'c');
+  await shows('c');
+});
+
+test('while the client polls, changes during a load cause one more load, and seen() waits for it', async (t) => {
+  const { client, list, load, poll, shows } = await pollingList(t);
+  let isSeen = false;
+  client.seen('14').then(() => { isSeen = true; });
+  await poll(change('12', { id: 'c' }));
+  const first = await load();
+  await poll(change('14', { id: 'd' }), change('15', { id: 'e' }));
+  first('13:13:', 'c');
+  const second = await load();
+  await shows('c');
+  assert.equal(isSeen, false);
+  second('16:16:', 'c', 'd', 'e');
+  await shows('c', 'd', 'e');
+  await until('seen()', () => isSeen);
+  await poll(change('15', { id: 'e' }));
+  assert.equal(list.loading, false);
+});
+
 test('over SSE a request to a busy relay is repeated after `Retry-After`, and a lost request with growing delays', async (t) => {
   const { http, list, events } = await listOverSse(t);
   (await http.next()).respond(503, '{"code":111,"detail":"too many requests for rows"}', { 'Retry-After': '0' });
