@@ -2,11 +2,11 @@
 # last change, with random transactions and faults.
 #
 # Writers commit random transactions on a primary. Two relays share a store; each reads rows from the primary or from a
-# standby whose replay is paused and resumed. Clients use both relays, over WebSocket and SSE; one client loads its rows
-# from the primary, the standby and the relay in turn. Relays, the store and both servers are paused and killed, and
-# connections are cut. With PostgreSQL 16 and later, the relays may also read their notifications from the standby.
-# Every second round has synchronous replication. Commits then become visible on the primary long after relays have read
-# them, perhaps in another order.
+# standby whose replay is paused and resumed. Clients use both relays, over WebSocket, SSE and polling; one client loads
+# its rows from the primary, the standby and the relay in turn. Relays, the store and both servers are paused and
+# killed, and connections are cut. With PostgreSQL 16 and later, the relays may also read their notifications from the
+# standby. Every second round has synchronous replication. Commits then become visible on the primary long after relays
+# have read them, perhaps in another order.
 #
 # The long form has a random seed. CLAIRON_LIVE_SEED=n repeats a run; CLAIRON_LIVE_ROUNDS=n and CLAIRON_LIVE_FAULTS=n
 # per round make it longer.
@@ -89,12 +89,11 @@ my @relays = map { Clairon::Test::relay($feed, $store, %$_) }
 my @to_relays = map { Clairon::Test::proxy("127.0.0.1:$_->{port}") } @relays;
 
 my @clients = map {
-    my ($user, $relay, $is_stream) = @$_;
-    { name => "$user $relay" . ($is_stream ? ' stream' : ''), user => $user, isStream => $is_stream ? JSON::true : JSON::false,
-        url => $to_relays[$relay]->url('http') . '/v1/ws',
+    my ($user, $relay, $transport) = @$_;
+    { name => "$user $relay $transport", user => $user, transport => $transport, url => $to_relays[$relay]->url('http') . '/v1/ws',
         token => token(sub => $user, $TOKEN_GROUPS{$user} ? (groups => $TOKEN_GROUPS{$user}) : ()) } }
-  [ 'u1', 0, 0 ], [ 'u1', 1, 0 ], [ 'u2', 0, 0 ], [ 'u2', 1, 1 ], [ 'u3', 1, 0 ];
-push @clients, { %{ $clients[-1] }, name => 'u3 1 load', queries => { map { $_ => load_query('u3', $_) } qw(own team open docs) } };
+  [ 'u1', 0, 'ws' ], [ 'u1', 1, 'poll' ], [ 'u2', 0, 'ws' ], [ 'u2', 1, 'sse' ], [ 'u3', 1, 'ws' ];
+push @clients, { %{ $clients[-1] }, name => 'u3 1 ws load', queries => { map { $_ => load_query('u3', $_) } qw(own team open docs) } };
 my %user_of = map { $_->{name} => $_->{user} } @clients;
 my $page = Clairon::Test::page(name => 'lists', websocket => 1, url => $relays[0]->url . '/v1/ws', token => token(sub => 'none'),
     script => 'const CLIENTS = ' . JSON->new->canonical->encode(\@clients) . ";\nconst DATABASES = "

@@ -1,5 +1,5 @@
 // lists.js: the live lists of several clients; prints each state of a list. Appended to the script of
-// Clairon::Test::Page, after `const CLIENTS = [{ name, url, token, isStream, queries }, ..];`. A client with `queries`
+// Clairon::Test::Page, after `const CLIENTS = [{ name, url, token, transport, queries }, ..];`. A client with `queries`
 // (one per list) loads rows in turn from each of DATABASES, with psql, and from the relay.
 
 import { execFile } from 'node:child_process';
@@ -11,6 +11,9 @@ const LISTS = {
   open: ['tasks', 'open', ({ id, n }) => [id, n]],
   docs: ['docs', undefined, ({ part, id, n, body }) => [part, id, n, body.length, body.slice(0, 12)]],
 };
+
+// Polls receive no `reload`, so the client loads the rows every minute. The test does not wait a minute.
+const POLLED_RELOAD_MS = 5_000;
 
 const textOf = (rows, columns) => rows.map((row) => columns(row).map((value) => value ?? '').join('|')).sort().join(' ');
 
@@ -53,11 +56,11 @@ async function load({ url, token, queries }, list) {
 }
 
 for (const client of CLIENTS) {
-  const { name, url, token, isStream, queries } = client;
+  const { name, url, token, transport, queries } = client;
   const its = connect({
     url,
     token,
-    transports: [isStream ? 'sse' : 'ws'],
+    transports: [transport],
     fetch: notedFetch,
     WebSocket: NotedSocket,
     backoff: { base: 50, cap: 500 },
@@ -69,6 +72,7 @@ for (const client of CLIENTS) {
     const live = its.live(source, queries
       ? { rule: rule ?? 'default', key: source === 'docs' ? ['part', 'id'] : 'id', load: () => noted(load(client, list)) }
       : rule && { rule });
+    if (transport === 'poll') setInterval(() => live.reload(), POLLED_RELOAD_MS);
     let published;
     live.subscribe((rows) => {
       const text = live.loading ? undefined : textOf(rows, columns);
