@@ -28,8 +28,7 @@ export function createLiveRows(access, source, { rule, key, load } = {}) {
     show({ ...current, error });
     report(error);
   });
-  // Resolves when the list has applied the change, and shows it now or with the rest of its transaction. Does not delay
-  // later notifications.
+  // See handleChange() in rows.js. Does not delay later notifications.
   const off = client.on(`source:${source}`, async (n, frame) => {
     if (!rowStore) await imported;
     return rowStore?.handleChange(n, frame);

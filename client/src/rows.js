@@ -91,6 +91,7 @@ function createSnapshotRows(list, useTimes) {
   let mustLoad = true;
   let isRequested = false; // a request is pending
   let isWanted = false; // the application called reload() during the request
+  let arrived = new Set(); // operations of the changes during the request
   let loading; // a promise, during a load
   let timer;
   let waiters = []; // of settle()
@@ -169,15 +170,17 @@ function createSnapshotRows(list, useTimes) {
   async function loadOnce() {
     mustLoad = false; // may be set again during the load
     isWanted = false;
+    arrived = new Set();
     isRequested = true;
     const response = await (load ? loadOwn() : loadFromRelay());
     isRequested = false;
     if (mustLoad || isClosed) return; // a gap or `reload` arrived during the load: the response may be stale
     if (!accept(response)) throw STALE;
-    backoff.reset();
     publish({ error: undefined });
-    mustLoad = isWanted;
-    if (isWanted && isPolling()) throw STALE; // limits the rate of loads in a steady stream
+    const lacksChanges = isPolling() && ring.all().some(isOurs);
+    mustLoad = isWanted || lacksChanges;
+    if (lacksChanges && !isWanted) throw STALE; // limits the rate of loads in a steady stream
+    backoff.reset();
   }
 
   async function loadFromRelay() {
@@ -221,15 +224,15 @@ function createSnapshotRows(list, useTimes) {
     const missing = ring.missingFrom(next)?.filter(isOurs);
     if (!missing || missing.some(({ isLate, isApplied }) => isLate || (isApplied && isPolling()))) return false;
     table.replace(rows, key);
+    if (!snapshot || isOlder(snapshot, next)) backoff.reset(); // not if a replica lags
     snapshot = next;
     ring.dropContained(next);
-    isWanted ||= isPolling() && missing.length > 0;
     isPaused = !isPolling() && !missing.every(follow);
     return !isPaused;
   }
 
   function onFailure(error) {
-    const isOutdated = mustLoad || isWanted;
+    const isOutdated = mustLoad || isWanted || [...arrived].some((operation) => needsLoad(operation, error));
     isRequested = false;
     mustLoad = true;
     if (error === LOST) {
@@ -241,7 +244,7 @@ function createSnapshotRows(list, useTimes) {
     } else {
       report(error);
       mustLoad = isOutdated || !REFUSALS.includes(error.code);
-      isPaused ||= !mustLoad;
+      isPaused ||= REFUSALS.includes(error.code);
       publish({ error, ...(!mustLoad && { loading: false }), ...(error.code === NOT_ADDRESSED && { rows: [] }) });
       if (mustLoad) schedule(backoff.nextWait());
     }
@@ -249,7 +252,7 @@ function createSnapshotRows(list, useTimes) {
 
   // ---- changes
 
-  /** Resolves when the change has been applied, or the load that it caused has ended. */
+  /** Resolves when the change has been applied, or when a pending load, which may not contain it, has ended. */
   async function handleChange(n, { x, rule: its }) {
     const { metadata: { operation, id }, payload, routing: { retry: { attempts } } } = n;
     if (operation === 'notify' || (snapshot && x && contains(snapshot, x))) return;
@@ -261,7 +264,10 @@ function createSnapshotRows(list, useTimes) {
     ring.add(change);
     isPaused ||= mayMissReload() || isPolling();
     if (isPaused) {
-      if (needsLoad(operation) && isOurs(change)) loadAgain();
+      if (isOurs(change)) {
+        if (isRequested) arrived.add(operation);
+        else if (!mustLoad && needsLoad(operation, current.error)) invalidate();
+      }
       await loading;
     } else if (!follow(change)) {
       isPaused = true;
@@ -269,17 +275,11 @@ function createSnapshotRows(list, useTimes) {
     }
   }
 
-  /** After a rejection, the change means that the user is addressed again, or has fewer rows. */
-  const needsLoad = (operation) => {
-    const { code } = current.error ?? {};
+  /** After a rejection (`error`), the change means that the user is addressed again, or has fewer rows. */
+  const needsLoad = (operation, error) => {
+    const { code } = error ?? {};
     return code === TOO_MANY_ROWS ? operation === 'delete' : code === NOT_ADDRESSED || isPolling();
   };
-
-  /** While the client polls, the response of a pending request is shown too. */
-  function loadAgain() {
-    if (isRequested && isPolling()) isWanted = true;
-    else if (!mustLoad) invalidate();
-  }
 
   /** Polls receive no `reload`, so the rows may have changed without notifications at any time. */
   const isPolling = () => client.transport === 'poll';
@@ -312,21 +312,26 @@ function createSnapshotRows(list, useTimes) {
   function showRows() {
     if (!isPaused) current = { ...current, rows: table.rows(), loading: false };
     if (!isClosed) show(current);
-    if (!isBehind()) release();
+    release();
   }
-
-  /** The rows lack changes that have arrived, and will contain them soon. */
-  const isBehind = () => steps.isHolding() || ((isPaused || isPolling()) && mayMissReload() && !current.error && !isClosed);
 
   /** Resolves when the changes up to now are shown. In a steady stream, later changes may be held then. */
   async function settle() {
-    if (isBehind()) await new Promise((resolve) => { waiters.push(resolve); });
+    const changes = ring.all().filter(isOurs);
+    if (isBehind(changes)) await new Promise((resolve) => { waiters.push({ changes, resolve }); });
   }
 
   function release() {
-    waiters.forEach((resolve) => resolve());
-    waiters = [];
+    const ready = waiters.filter(({ changes }) => !isBehind(changes));
+    waiters = waiters.filter((waiter) => !ready.includes(waiter));
+    ready.forEach(({ resolve }) => resolve());
   }
+
+  /** The displayed rows lack some of these changes, and will contain them soon. */
+  const isBehind = (changes) => steps.isHolding()
+    || ((isPaused || (isPolling() && changes.some(isMissing))) && mayMissReload() && !current.error && !isClosed);
+
+  const isMissing = ({ x }) => !contains(snapshot, x);
 
   /** Closes the list. Returns the changes that its rows may not contain. */
   function close() {

@@ -7,7 +7,8 @@ export { warn } from './hint.js';
 
 const POLL_WAIT_S = 25;
 const POST_AGAIN_MS = 5_000;
-const RELOAD_MS = 60_000; // polls receive no `reload`
+const ROWS_TIMEOUT_MS = 30_000;
+const RELOAD_MS = 50_000; // polls receive no `reload`; checked after each poll, so about every minute
 const LISTS_MAX = 32; // maximum number of lists in an event stream
 
 /** Returns the `err` frame for a rejected request for rows. */
@@ -94,7 +95,8 @@ export function openStream(transport, fetch, url) {
     let reply;
     if (pos) query.pos = pos; // the reply may come from another relay, which has not read as far
     try {
-      const response = await request(`rows?${new URLSearchParams(query)}`);
+      const signal = AbortSignal.timeout?.(ROWS_TIMEOUT_MS); // older browsers lack timeout()
+      const response = await request(`rows?${new URLSearchParams(query)}`, { signal });
       const body = await response.json();
       reply = response.ok ? { t: 'rows', ...body } : errorOf(response, body);
     } catch ({ message }) { // network failure, or the server is not a relay

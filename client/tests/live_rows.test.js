@@ -695,7 +695,26 @@ test('a user who is no longer addressed loses the rows, and the list requests th
   assert.deepEqual([list.rows, list.error], [[{ id: 1 }, { id: 2 }], undefined]);
 });
 
-test('a change during a request that is rejected causes another request', async (t) => {
+for (const [code, change, rows] of [[103, create(11, { id: 2 }), [{ id: 2 }]], [113, remove(11, { id: 1 }), []]]) {
+  test(`a change during a request that is rejected with ${code} causes another request`, async (t) => {
+    const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
+    socket.sends({ t: 'reload', source: 't', rule: 'default' });
+    tick(1000);
+    await turn();
+    socket.sends(change);
+    rejectRows(socket, code);
+    await turn();
+    assert.equal(list.error.code, code);
+    tick(1000);
+    await turn();
+    assert.equal(socket.frames('rows').length, 3);
+    respond(socket, '12:12:', rows);
+    await turn();
+    assert.deepEqual([list.rows, list.error], [rows, undefined]);
+  });
+}
+
+test('after a rejection, the list shows the rows although changes arrive during each request', async (t) => {
   const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
   socket.sends({ t: 'reload', source: 't', rule: 'default' });
   tick(1000);
@@ -706,14 +725,19 @@ test('a change during a request that is rejected causes another request', async 
   tick(1000);
   await turn();
   socket.sends(create(12, { id: 3 }));
-  rejectRows(socket, 103);
-  await turn();
-  tick(1000);
-  await turn();
-  assert.equal(socket.frames('rows').length, 4);
-  respond(socket, '13:13:', [{ id: 2 }, { id: 3 }]);
+  respond(socket, '12:12:', [{ id: 2 }]);
   await turn();
   assert.deepEqual([list.rows, list.error], [[{ id: 2 }, { id: 3 }], undefined]);
+});
+
+test('a user who is no longer addressed loses the rows, even if the application calls reload() meanwhile', async (t) => {
+  const { socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
+  list.reload();
+  await turn();
+  list.reload();
+  rejectRows(socket, 103);
+  await turn();
+  assert.deepEqual([list.rows, list.error.code], [[], 103]);
 });
 
 test('after an error for too many rows, the list requests the rows again when a row is deleted', async (t) => {
@@ -824,6 +848,29 @@ test('rows without a change that the list has applied before the client polls ar
   respond(next, '12:12:', [{ id: 2 }]);
   await turn();
   assert.deepEqual(list.rows, [{ id: 2 }]);
+});
+
+test('while the client polls, a response without a change delays further loads by growing times', async (t) => {
+  const { tick, client, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
+  t.mock.method(Math, 'random', () => 0.999);
+  Object.defineProperty(client, 'transport', { get: () => 'poll' });
+  socket.sends(create(11, { id: 2 }));
+  tick(1000);
+  await turn();
+  for (const ms of [500, 1000, 2000]) {
+    respond(socket, '10:10:', [{ id: 1 }]);
+    await turn();
+    const { length } = socket.frames('rows');
+    tick(ms * 0.9);
+    await turn();
+    assert.equal(socket.frames('rows').length, length);
+    tick(ms * 0.2);
+    await turn();
+    assert.equal(socket.frames('rows').length, length + 1);
+  }
+  respond(socket, '12:12:', [{ id: 1 }, { id: 2 }]);
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1 }, { id: 2 }]);
 });
 
 test('after a resumed connection, changes are shown only with the response', async (t) => {

@@ -174,3 +174,24 @@ test('seen() rejects values that are not transaction ids', async (t) => {
     assert.match((await wait(xid)).value.message, /^seen\(\): .* is not a transaction id$/);
   }
 });
+
+test('while the client polls, seen() resolves when the list shows the change, although newer changes have arrived', async (t) => {
+  let list;
+  const { socket, wait, pass } = await start(t, (client) => {
+    list = client.live('t');
+    Object.defineProperty(client, 'transport', { get: () => 'poll' });
+  });
+  await turn();
+  const requests = () => socket.frames('rows');
+  respond(socket, requests()[0].r, '10:10:');
+  socket.sends(change('10'));
+  await pass(1000);
+  const result = await wait('10');
+  await pass(1);
+  socket.sends(change('11'));
+  await pass();
+  assert.equal(result.value, undefined);
+  respond(socket, requests()[1].r, '11:11:', [{ id: 1 }]);
+  await pass();
+  assert.deepEqual([list.rows.length, result.value], [1, 'resolved']);
+});

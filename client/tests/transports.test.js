@@ -465,6 +465,20 @@ test('while the client polls, changes during a load cause one more load, and see
   assert.equal(list.loading, false);
 });
 
+test('while the client polls, reload() during a load resolves after another load', async (t) => {
+  const { list, load, poll, shows } = await pollingList(t);
+  await poll(change('12', { id: 'c' }));
+  const first = await load();
+  let isReloaded = false;
+  list.reload().then(() => { isReloaded = true; });
+  first('13:13:', 'c');
+  await shows('c');
+  const second = await load();
+  assert.equal(isReloaded, false);
+  second('13:13:', 'c');
+  await until('the end of reload()', () => isReloaded);
+});
+
 test('over SSE a request to a busy relay is repeated after `Retry-After`, and a lost request with growing delays', async (t) => {
   const { http, list, events } = await listOverSse(t);
   (await http.next()).respond(503, '{"code":111,"detail":"too many requests for rows"}', { 'Retry-After': '0' });
