@@ -28,7 +28,6 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More ();
 use Time::HiRes qw(time);
 
-use Clairon::Test::Client;
 use Clairon::Test::Cluster;
 use Clairon::Test::DelayedReplies;
 use Clairon::Test::Page;
@@ -163,11 +162,10 @@ sub postgresql
 {
     my ($name, %options) = @_;
     my $node = Clairon::Test::Cluster->new($name);
-    $node->init;
+    $node->init(extension => $options{extension} // 1);
     $node->append_conf('postgresql.conf', server_settings($node) . "\n" . ($options{conf} // ''));
     $node->start;
     remember($node);
-    make_extension($node) if $options{extension} // 1;
     return $node;
 }
 
@@ -189,14 +187,6 @@ sub standby
 
 # Returns the major version of the PostgreSQL that postgresql() starts.
 sub pg_major { return qx{postgres --version} =~ / (\d+)/ ? $1 : die "no postgres on PATH\n" }
-
-sub make_extension
-{
-    my ($node) = @_;
-    $node->safe_psql('postgres',
-        'CREATE EXTENSION clairon; CREATE ROLE relay LOGIN REPLICATION IN ROLE clairon_relay');
-    return;
-}
 
 sub server_settings
 {

@@ -4,6 +4,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until of_mark);
+use Clairon::Test::Client;
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');

@@ -4,6 +4,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until wait_confirmed);
+use Clairon::Test::Client;
 use Test::More;
 
 my $SHARDS = 4;

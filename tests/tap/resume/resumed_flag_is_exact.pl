@@ -4,6 +4,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
+use Clairon::Test::Client;
 use Clairon::Test::EventStream;
 use JSON ();
 use Test::More;

@@ -7,6 +7,7 @@ BEGIN { $ENV{CLAIRON_TEST_SHARDS} = 4 }
 use Clairon::Test qw(wait_until scratch token);
 use Clairon::Test::RawSocket;
 use JSON ();
+use Mojo::IOLoop;
 use Test::More;
 
 use constant { ROWS => 50, ROUNDS => 6, SHARDS => 4 };

@@ -6,27 +6,33 @@ use warnings;
 
 use parent -norequire, 'PostgreSQL::Test::Cluster';
 use Clairon::Test::Query;
+use Digest::SHA;
 use Fcntl qw(:flock);
+use IPC::Run ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils ();
 
 my @INITDB = ('--locale=C', '--encoding=UTF8');    # independent of the locale of the user who runs the tests
 my $copies = 0;
 
-# Returns a cluster configured for logical decoding. A test's first cluster is a copy of a template, with the same
-# system identifier, so further clusters run initdb.
+# The extension, and the role of relays, in the database `postgres`.
+my @EXTENSION = ('CREATE EXTENSION clairon', 'CREATE ROLE relay LOGIN REPLICATION IN ROLE clairon_relay');
+
+# Initializes a cluster for logical decoding. extension => 1: start() also creates the extension and the role `relay`.
+# A test's first cluster is a copy of a template, with the same system identifier, so further clusters run initdb.
 sub init
 {
-    my ($self) = @_;
+    my ($self, %params) = @_;
     my @options = (allows_streaming => 'logical', extra => [@INITDB]);
+    $self->{needs_extension} = $params{extension} && $copies;
     return $self->SUPER::init(@options) if $copies++;
-    my $template = template();
-    my $run      = \&PostgreSQL::Test::Utils::system_or_bail;
+    my $template = near($params{extension} ? template_with_extension() : template());
+    my $original = \&PostgreSQL::Test::Utils::system_or_bail;
     no warnings 'redefine';
     # The method of PostgreSQL 15 has no template; the method of PostgreSQL 16 ignores its template with initdb options.
     local *PostgreSQL::Test::Utils::system_or_bail = sub {
-        return $run->(@_) unless $_[0] eq 'initdb';
-        $run->('cp', '-a', $template, $self->data_dir);
+        return $original->(@_) unless $_[0] eq 'initdb';
+        $original->('cp', '-a', $template, $self->data_dir);
         # A recursive chmod of the checkout may have made the template readable for other users; PostgreSQL requires
         # 0700.
         chmod 0700, $self->data_dir or die 'could not chmod ' . $self->data_dir . ": $!";
@@ -35,17 +41,59 @@ sub init
     return $self->SUPER::init(@options);
 }
 
+sub start
+{
+    my ($self, @options) = @_;
+    my $result = $self->SUPER::start(@options);
+    $self->safe_psql('postgres', join ';', @EXTENSION) if delete $self->{needs_extension};
+    return $result;
+}
+
 # Returns the folder of an initialized cluster that has never run. Later test runs reuse it.
 sub template
 {
-    my $version = qx{initdb --version};
-    my $folder  = "$ENV{CLAIRON_WORK}/initdb-" . ($version =~ s/[^\w.+~-]+/-/gr);
+    return folder("$ENV{CLAIRON_WORK}/initdb-" . version(), sub { run('initdb', '-D', $_[0], '-A', 'trust', '-N', @INITDB) });
+}
+
+# Returns the folder of a cluster with the extension. Its name depends on the installed files of the extension.
+sub template_with_extension
+{
+    my $bare   = template();
+    my $digest = Digest::SHA->new(1);
+    chomp(my $share = qx{pg_config --sharedir});
+    $digest->addfile($_) for sort glob "$share/extension/clairon*";
+    return folder("$ENV{CLAIRON_WORK}/extension-" . version() . '-' . $digest->hexdigest, sub {
+        my ($folder) = @_;
+        run('cp', '-a', $bare, $folder);
+        my $statements = join '', map { "$_\n" } @EXTENSION;
+        IPC::Run::run([ qw(postgres --single -D), $folder, 'postgres' ], '<', \$statements, '>&', \my $output);
+        die "could not create the extension:\n$output" if $? || $output =~ /ERROR|FATAL|PANIC/;
+    });
+}
+
+# Returns a copy of the template next to the clusters. If they are in memory, further copies need less CPU time than
+# copies from a disk.
+sub near
+{
+    my ($template) = @_;
+    my $name = $template =~ s{.*/}{}r;
+    return folder("$PostgreSQL::Test::Utils::tmp_check/$name", sub { run('cp', '-a', $template, $_[0]) });
+}
+
+sub run { return PostgreSQL::Test::Utils::system_or_bail(@_) }
+
+sub version { return qx{initdb --version} =~ s/[^\w.+~-]+/-/gr }
+
+# Returns $folder. If it does not exist, $make->(..) makes it under another name.
+sub folder
+{
+    my ($folder, $make) = @_;
     return $folder if -d $folder;
-    open my $lock, '>', "$ENV{CLAIRON_WORK}/initdb.lock" or die "could not write $ENV{CLAIRON_WORK}/initdb.lock: $!";
-    flock $lock, LOCK_EX or die "could not lock $ENV{CLAIRON_WORK}/initdb.lock: $!";
+    open my $lock, '>', "$folder.lock" or die "could not write $folder.lock: $!";
+    flock $lock, LOCK_EX or die "could not lock $folder.lock: $!";
     return $folder if -d $folder;
-    PostgreSQL::Test::Utils::system_or_bail('rm', '-rf', "$folder.new");
-    PostgreSQL::Test::Utils::system_or_bail('initdb', '-D', "$folder.new", '-A', 'trust', '-N', @INITDB);
+    run('rm', '-rf', "$folder.new");
+    $make->("$folder.new");
     rename "$folder.new", $folder or die "could not rename $folder.new: $!";
     return $folder;
 }

@@ -6,7 +6,7 @@ use warnings;
 
 use parent -norequire, 'Clairon::Test::Process';
 use Clairon::Test::Process;
-use Mojo::UserAgent;
+use HTTP::Tiny;
 use PostgreSQL::Test::Utils ();
 
 # Options: folder, program, port, database, roles, conf => { 'section.key' => value or undef }.
@@ -93,9 +93,9 @@ sub url { return "http://127.0.0.1:$_[0]{port}" . ($_[1] // '') }
 sub get
 {
     my ($self, $path, %headers) = @_;
-    my $agent = $self->{agent} //= Mojo::UserAgent->new(connect_timeout => 60, request_timeout => 60);
-    my $result = eval { $agent->get($self->url($path) => \%headers)->result };
-    return $result ? ($result->code, $result->body) : (0, $@);
+    my $agent = $self->{agent} //= HTTP::Tiny->new(timeout => 60, max_redirect => 0);
+    my $result = $agent->get($self->url($path), { headers => \%headers });
+    return ($result->{status} == 599 ? 0 : $result->{status}, $result->{content});
 }
 
 # Returns the value of a metric without labels; undef if the metric is absent.
@@ -132,6 +132,7 @@ sub client
     my ($self, $user, %options) = @_;
     my %connect = map { $_ => delete $options{$_} } grep { defined $options{$_} } qw(pos win topics);
     my $token   = delete $options{token} // Clairon::Test::token(sub => $user, %options);
+    require Clairon::Test::Client;    # its library loads slowly, and many tests do not need it
     my $client  = Clairon::Test::Client->new($self->url('/v1/ws'));
     $client->connect($token, %connect);
     return $client;
