@@ -101,7 +101,9 @@ logged_check(const struct rule *rule, Relation relation, const struct row_key *k
     foreach (cell, tree) {
         Relation leaf = relation_open(lfirst_oid(cell), NoLock);
 
-        if (leaf->rd_rel->relkind == RELKIND_RELATION)
+        /* The query does not read temporary child tables of other sessions. */
+        if (leaf->rd_rel->relkind == RELKIND_RELATION &&
+            leaf->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
             check_changes(relation, leaf, needed);
         relation_close(leaf, NoLock);
     }

@@ -416,6 +416,14 @@ SELECT row FROM clairon.rows('w', 'u1') AS row;
 ALTER TABLE w_1 SET LOGGED;
 SELECT row FROM clairon.rows('w', 'u1') AS row;
 DROP TABLE w;
+-- the rows of a table with a temporary child table, whose changes are not in the WAL
+CREATE TABLE v (id int PRIMARY KEY, owner text NOT NULL);
+ALTER TABLE v REPLICA IDENTITY FULL;
+INSERT INTO v VALUES (1, 'u1');
+SELECT clairon.watch('v', 'USER', 'owner', live => true);
+CREATE TEMPORARY TABLE v_1 () INHERITS (v);
+SELECT row FROM clairon.rows('v', 'u1') AS row;
+DROP TABLE v CASCADE;
 DROP FUNCTION receive(), differences(regclass, text, text, jsonb), found(text, text[]), ids(text, text, jsonb);
 DROP TABLE sent;
 DROP TYPE pair, mood, amount;
