@@ -22,6 +22,7 @@ use Exporter qw(import);
 use File::Temp ();
 use IPC::Run ();
 use JSON ();
+use List::Util qw(max min);
 use MIME::Base64 qw(encode_base64url);
 use POSIX ();
 use PostgreSQL::Test::Utils qw(slurp_file);
@@ -71,17 +72,20 @@ sub scratch
     return "$scratch";
 }
 
-# Polls `$condition` until it is true and returns its value. Dies with `$what` at the deadline.
+# Polls `$condition` until it is true and returns its value. Dies with `$what` at the deadline. In long waits the
+# intervals grow, because conditions query servers.
 sub wait_until
 {
     my ($what, $condition, $seconds) = @_;
-    my $deadline = time() + ($seconds // $SECONDS);
+    $seconds //= $SECONDS;
+    my $begin = time();
     while (1)
     {
         my $result = $condition->();
         return $result if $result;
-        croak sprintf('not within %s s: %s', $seconds // $SECONDS, $what) if time() > $deadline;
-        select(undef, undef, undef, 0.02);
+        my $waited = time() - $begin;
+        croak "not within $seconds s: $what" if $waited > $seconds;
+        select(undef, undef, undef, min(0.1, max(0.02, $waited / 20)));
     }
     return;
 }

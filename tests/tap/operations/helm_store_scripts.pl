@@ -86,7 +86,16 @@ sub cli
     return $out;
 }
 
-sub wait_ready { for my $i (@_) { wait_until("node $i is ready", sub { run($i, 'ready.sh') == 0 }) } return }
+# A poll starts several processes, so it is limited to one per second.
+sub wait_ready
+{
+    for my $i (@_)
+    {
+        my $next = 0;
+        wait_until("node $i is ready", sub { time >= $next && ($next = time + 1) && run($i, 'ready.sh') == 0 });
+    }
+    return;
+}
 
 sub check_cluster
 {
