@@ -4,6 +4,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until token scratch free_port top);
+use Mojo::IOLoop;
 use Mojo::UserAgent;
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;

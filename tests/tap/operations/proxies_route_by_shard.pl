@@ -4,6 +4,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until scratch free_port top token);
+use Clairon::Test::Client;
 use Mojo::UserAgent;
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;

@@ -8,7 +8,7 @@ use parent -norequire, 'PostgreSQL::Test::Cluster';
 use Clairon::Test::Query;
 use Digest::SHA;
 use Fcntl qw(:flock);
-use IPC::Run ();
+use File::Temp ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils ();
 
@@ -32,11 +32,7 @@ sub init
     # The method of PostgreSQL 15 has no template; the method of PostgreSQL 16 ignores its template with initdb options.
     local *PostgreSQL::Test::Utils::system_or_bail = sub {
         return $original->(@_) unless $_[0] eq 'initdb';
-        $original->('cp', '-a', $template, $self->data_dir);
-        # A recursive chmod of the checkout may have made the template readable for other users; PostgreSQL requires
-        # 0700.
-        chmod 0700, $self->data_dir or die 'could not chmod ' . $self->data_dir . ": $!";
-        return;
+        return copy($template, $self->data_dir);
     };
     return $self->SUPER::init(@options);
 }
@@ -55,19 +51,25 @@ sub template
     return folder("$ENV{CLAIRON_WORK}/initdb-" . version(), sub { run('initdb', '-D', $_[0], '-A', 'trust', '-N', @INITDB) });
 }
 
-# Returns the folder of a cluster with the extension. Its name depends on the installed files of the extension.
+# Returns the folder of a cluster with the extension. Its name depends on the installed files of the extension, and on
+# this file.
 sub template_with_extension
 {
     my $bare   = template();
     my $digest = Digest::SHA->new(1);
     chomp(my $share = qx{pg_config --sharedir});
-    $digest->addfile($_) for sort glob "$share/extension/clairon*";
+    $digest->addfile($_) for __FILE__, sort glob "$share/extension/clairon*";
     return folder("$ENV{CLAIRON_WORK}/extension-" . version() . '-' . $digest->hexdigest, sub {
         my ($folder) = @_;
-        run('cp', '-a', $bare, $folder);
-        my $statements = join '', map { "$_\n" } @EXTENSION;
-        IPC::Run::run([ qw(postgres --single -D), $folder, 'postgres' ], '<', \$statements, '>&', \my $output);
-        die "could not create the extension:\n$output" if $? || $output =~ /ERROR|FATAL|PANIC/;
+        run('rm', '-rf', grep { -d } glob "$ENV{CLAIRON_WORK}/extension-*");    # of earlier versions
+        copy($bare, $folder);
+        my $sockets = File::Temp->newdir('clairon-XXXXXX', TMPDIR => 1);
+        # Not single-user mode, which assigns object ids of the system.
+        run('pg_ctl', '-D', $folder, '-w', '-l', "$folder.log", '-o', "-F -c listen_addresses= -k $sockets -p 5432", 'start');
+        my $status = PostgreSQL::Test::Utils::system_log('psql', '-Xq', '-v', 'ON_ERROR_STOP=1', '-h', "$sockets", '-p', 5432, '-d', 'postgres',
+            map { ('-c', $_) } @EXTENSION);
+        run('pg_ctl', '-D', $folder, '-w', 'stop');
+        $status == 0 or die "could not create the extension in $folder\n";
     });
 }
 
@@ -77,7 +79,16 @@ sub near
 {
     my ($template) = @_;
     my $name = $template =~ s{.*/}{}r;
-    return folder("$PostgreSQL::Test::Utils::tmp_check/$name", sub { run('cp', '-a', $template, $_[0]) });
+    return folder("$PostgreSQL::Test::Utils::tmp_check/$name", sub { copy($template, $_[0]) });
+}
+
+# A recursive chmod of the checkout may have made the template readable for other users; PostgreSQL requires 0700.
+sub copy
+{
+    my ($template, $folder) = @_;
+    run('cp', '-a', $template, $folder);
+    chmod 0700, $folder or die "could not chmod $folder: $!";
+    return;
 }
 
 sub run { return PostgreSQL::Test::Utils::system_or_bail(@_) }
