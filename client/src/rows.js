@@ -1,11 +1,9 @@
 // rows.js: keeps the rows of a list in sync with a table. Imported with the first list, see live.js.
 
-import { createBackoff } from './backoff.js';
-import {
-  BUSY, NOT_ADDRESSED, TOO_MANY_ROWS, UNKNOWN_FRAME,
-} from './errors.js';
+import { NOT_ADDRESSED, UNKNOWN_FRAME } from './errors.js';
+import { STALE, createLoads } from './loads.js';
 import { oncePerTask } from './once.js';
-import { LOST, createRequests } from './requests.js';
+import { createRequests } from './requests.js';
 import { createRing } from './ring.js';
 import { keyOf } from './row_key.js';
 import { contains, isOlder, parseSnapshot } from './snapshot.js';
@@ -13,17 +11,6 @@ import { createSteps } from './steps.js';
 import { createTable } from './table.js';
 
 export { seen } from './seen.js';
-
-const SPREAD_MS = 1_000; // maximum random delay, so that the clients of a relay do not load simultaneously
-
-const REFUSALS = [NOT_ADDRESSED, TOO_MANY_ROWS];
-
-/**
- * The reason of a failed load: the loaded rows are older than the rows of the list, or than a change that has arrived.
- */
-const STALE = 'stale';
-
-const random = (ms) => Math.random() * ms;
 
 /**
  * `list`: see createLiveRows(). Without snapshots, rows and changes can only be compared by time. In that case
@@ -80,7 +67,6 @@ function createSnapshotRows(list, useTimes) {
     client, source, rule, columns, load, demand, listen, lists, report, show,
   } = list;
   const requests = createRequests(list);
-  const backoff = createBackoff();
   const table = createTable(columns, !!load);
   const showLater = oncePerTask(showRows);
   const steps = createSteps(showRows);
@@ -88,33 +74,35 @@ function createSnapshotRows(list, useTimes) {
   let snapshot; // snapshot of the rows; undefined before the first load
   let current = { rows: [], loading: true };
   let isPaused = true; // a change may be missing
-  let mustLoad = true;
-  let isRequested = false; // a request is pending
-  let isWanted = false; // the application called reload() during the request
-  let arrived = new Set(); // operations of the changes during the request
-  let loading; // a promise, during a load
-  let timer;
   let waiters = []; // of settle()
   let isClosed = false;
 
+  /** Polls receive no `reload`, so the rows may have changed without notifications at any time. */
+  const isPolling = () => client.transport === 'poll';
+
+  const loads = createLoads({
+    client, isFirst: () => current.loading, isPolling, load: load ? loadOwn : loadFromRelay, accept, onError,
+  });
   const offs = [requests.off, listen(onFrame), client.on('state', onState)];
   const entry = { contains: (x) => !!snapshot && contains(snapshot, x), settle };
   lists.add(entry);
-  if (client.state === 'open') start();
+  if (client.state === 'open') loads.start();
 
-  // ---- reasons to load
+  // ---- events of the connection
 
   function onState({ state }) {
     requests.cancel(); // the reply is lost
     if (state !== 'open') return;
     table.startSession();
-    mustLoad = true; // the relay sends `reload` only to connections that have requested the rows
-    startLater();
+    loads.invalidate(); // the relay sends `reload` only to connections that have requested the rows
   }
 
   function onFrame(frame) {
     if (frame.t === 'gap' && frame.why === 'epoch') forget();
-    if (frame.t === 'gap' || frame.t === 'topics' || isReload(frame)) invalidate();
+    if (frame.t === 'gap' || frame.t === 'topics' || isReload(frame)) {
+      isPaused = true; // changes were lost, or the set of visible rows has changed
+      loads.invalidate();
+    }
   }
 
   const isReload = (frame) => frame.t === 'reload' && frame.source === source && frame.rule === (rule ?? 'default');
@@ -125,63 +113,7 @@ function createSnapshotRows(list, useTimes) {
     ring = createRing();
   }
 
-  /** Changes were lost, or the set of visible rows has changed. */
-  function invalidate() {
-    isPaused = true;
-    mustLoad = true;
-    startLater();
-  }
-
-  /** Only the first load is immediate. */
-  function startLater() {
-    if (current.loading) start();
-    else if (mustLoad) schedule(random(SPREAD_MS));
-  }
-
-  function schedule(ms) {
-    clearTimeout(timer);
-    if (client.state !== 'closed' && !isClosed) timer = setTimeout(start, ms);
-  }
-
-  /** Called by the application. A call during a load causes another load, but the response of the first is accepted. */
-  function reload() {
-    if (isRequested) isWanted = true;
-    else mustLoad = true;
-    return loading ?? start();
-  }
-
-  // ---- loading
-
-  function start() {
-    if (mustLoad && !isClosed) loading ??= loadAll();
-    return loading;
-  }
-
-  async function loadAll() {
-    await clearTimeout(timer); // defers the load, so that `loading` is set even if load() throws synchronously
-    try {
-      while (mustLoad && !isClosed) await loadOnce();
-    } catch (error) {
-      onFailure(error);
-    }
-    loading = undefined;
-  }
-
-  async function loadOnce() {
-    mustLoad = false; // may be set again during the load
-    isWanted = false;
-    arrived = new Set();
-    isRequested = true;
-    const response = await (load ? loadOwn() : loadFromRelay());
-    isRequested = false;
-    if (mustLoad || isClosed) return; // a gap or `reload` arrived during the load: the response may be stale
-    if (!accept(response)) throw STALE;
-    publish({ error: undefined });
-    const lacksChanges = isPolling() && ring.all().some(isOurs);
-    mustLoad = isWanted || lacksChanges;
-    if (lacksChanges && !isWanted) throw STALE; // limits the rate of loads in a steady stream
-    backoff.reset();
-  }
+  // ---- loads
 
   async function loadFromRelay() {
     try {
@@ -194,7 +126,7 @@ function createSnapshotRows(list, useTimes) {
 
   async function loadOwn() {
     const response = await load();
-    if (mustLoad || isClosed) return undefined;
+    if (loads.isOutdated() || isClosed) return undefined;
     if (Array.isArray(response)) return useTimes(response);
     const { rows, snapshot: text } = response ?? {};
     demand(Array.isArray(rows) && parseSnapshot(text), 'load() must return { rows, snapshot } or an array');
@@ -217,37 +149,27 @@ function createSnapshotRows(list, useTimes) {
     }
   }
 
-  /** Returns false if the response is older than the rows, or than a change that has arrived. */
+  /** Throws STALE if the response is older than the rows, or than a change that has arrived. See createLoads(). */
   function accept({ rows, snapshot: text, key }) {
     const next = parseSnapshot(text);
-    if (snapshot && isOlder(next, snapshot)) return false;
+    if (snapshot && isOlder(next, snapshot)) throw STALE;
     const missing = ring.missingFrom(next)?.filter(isOurs);
-    if (!missing || missing.some(({ isLate, isApplied }) => isLate || (isApplied && isPolling()))) return false;
+    if (!missing || missing.some(({ isLate, isApplied }) => isLate || (isApplied && isPolling()))) throw STALE;
+    const isNewer = !snapshot || isOlder(snapshot, next);
     table.replace(rows, key);
-    if (!snapshot || isOlder(snapshot, next)) backoff.reset(); // not if a replica lags
     snapshot = next;
     ring.dropContained(next);
     isPaused = !isPolling() && !missing.every(follow);
-    return !isPaused;
+    if (isPaused) throw STALE;
+    publish({ error: undefined });
+    return { isNewer, lacksChanges: isPolling() && missing.length > 0 };
   }
 
-  function onFailure(error) {
-    const isOutdated = mustLoad || isWanted || [...arrived].some((operation) => needsLoad(operation, error));
-    isRequested = false;
-    mustLoad = true;
-    if (error === LOST) {
-      if (client.state === 'open') schedule(current.loading ? 0 : random(SPREAD_MS)); // otherwise the next connection loads
-    } else if (error === STALE) {
-      schedule(backoff.nextWait());
-    } else if (error.code === BUSY) {
-      schedule(error.after + random(error.after));
-    } else {
-      report(error);
-      mustLoad = isOutdated || !REFUSALS.includes(error.code);
-      isPaused ||= REFUSALS.includes(error.code);
-      publish({ error, ...(!mustLoad && { loading: false }), ...(error.code === NOT_ADDRESSED && { rows: [] }) });
-      if (mustLoad) schedule(backoff.nextWait());
-    }
+  /** `isRejected`: newer rows will not be loaded, or only because of a change. */
+  function onError(error, isRejected, isFinal) {
+    report(error);
+    isPaused ||= isRejected;
+    publish({ error, ...(isFinal && { loading: false }), ...(error.code === NOT_ADDRESSED && { rows: [] }) });
   }
 
   // ---- changes
@@ -262,33 +184,15 @@ function createSnapshotRows(list, useTimes) {
     if (attempts && ring.all().some((held) => held.n.metadata.id === id)) return;
     steps.begin(x);
     ring.add(change);
-    isPaused ||= mayMissReload() || isPolling();
+    isPaused ||= loads.mayMissReload() || isPolling();
     if (isPaused) {
-      if (isOurs(change)) {
-        if (isRequested) arrived.add(operation);
-        else if (!mustLoad && needsLoad(operation, current.error)) invalidate();
-      }
-      await loading;
+      if (isOurs(change)) loads.note(operation);
+      await loads.pending();
     } else if (!follow(change)) {
       isPaused = true;
-      await reload();
+      await loads.reload();
     }
   }
-
-  /** After a rejection (`error`), the change means that the user is addressed again, or has fewer rows. */
-  const needsLoad = (operation, error) => {
-    const { code } = error ?? {};
-    return code === TOO_MANY_ROWS ? operation === 'delete' : code === NOT_ADDRESSED || isPolling();
-  };
-
-  /** Polls receive no `reload`, so the rows may have changed without notifications at any time. */
-  const isPolling = () => client.transport === 'poll';
-
-  /**
-   * Until the response, the rows may have changed without notifications: the relay does not send a `reload` for changes
-   * during a disconnect, and defers any other `reload` while it reads the rows.
-   */
-  const mayMissReload = () => mustLoad || isRequested;
 
   /** Other rules of the table may address other rows to this user. */
   const isOurs = (change) => (rule || !load ? change.rule === (rule ?? 'default') : true);
@@ -329,7 +233,7 @@ function createSnapshotRows(list, useTimes) {
 
   /** The displayed rows lack some of these changes, and will contain them soon. */
   const isBehind = (changes) => steps.isHolding()
-    || ((isPaused || (isPolling() && changes.some(isMissing))) && mayMissReload() && !current.error && !isClosed);
+    || ((isPaused || (isPolling() && changes.some(isMissing))) && loads.mayMissReload() && !current.error && !isClosed);
 
   const isMissing = ({ x }) => !contains(snapshot, x);
 
@@ -338,12 +242,12 @@ function createSnapshotRows(list, useTimes) {
     isClosed = true;
     lists.delete(entry);
     offs.forEach((off) => off());
-    clearTimeout(timer);
+    loads.close();
     steps.close();
     requests.cancel();
     release();
     return ring.all();
   }
 
-  return { handleChange, reload, close };
+  return { handleChange, reload: loads.reload, close };
 }
