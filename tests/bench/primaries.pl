@@ -12,7 +12,7 @@ use List::Util qw(max sum);
 use Test::More;
 
 use constant SHARDS => 16;
-my $rows   = $ENV{BENCH_PRIMARY_ROWS}   // 20_000;
+my $rows   = $ENV{BENCH_PRIMARY_ROWS}   // 100_000;
 my $rounds = $ENV{BENCH_PRIMARY_ROUNDS} // 3;
 
 my $pg = Clairon::Test::postgresql('main');
@@ -29,7 +29,11 @@ users_of_shards($pg, $stores{'three primaries'});
 
 # Each primary has a third of the shards of users.
 my @primaries = $stores{'three primaries'}->alive;
-$stores{'three primaries'}->move($_, $primaries[ $_ % 3 ]) for 1 .. SHARDS - 1;
+for my $shard (1 .. SHARDS - 1)
+{
+    $stores{'three primaries'}->move($shard, $primaries[ $shard % 3 ]);
+    $stores{'three primaries'}->wait_agreed;
+}
 
 # Each store has a feed with a slot. All feeds read the same WAL.
 my %feeds = map {

@@ -302,6 +302,25 @@ sub end_move
     return;
 }
 
+# Waits until all nodes know the same slots and epochs. If a slot moves while older epochs are still on the way, nodes may
+# disagree permanently on its owner (`redis-cli --cluster fix` repairs this).
+sub wait_agreed
+{
+    my ($self) = @_;
+    return Clairon::Test::wait_until('all nodes agree on the slots', sub {
+        my %views = map { view($_) => 1 } $self->alive;
+        return keys %views == 1;
+    });
+}
+
+# Returns the ids, epochs and slots of all nodes as this node knows them.
+sub view
+{
+    my ($node) = @_;
+    my @fields = map { [ split / / ] } split /\n/, $node->execute('CLUSTER', 'NODES');
+    return join "\n", sort map { join ' ', @{$_}[ 0, 6, 8 .. $#$_ ] } @fields;
+}
+
 # Waits until another node is the primary of the shard.
 sub wait_failover
 {
