@@ -87,7 +87,7 @@ sub read_response
     my ($first, @lines) = split /\r\n/, $head // '';
     my ($status) = ($first // '') =~ m{^HTTP/1\.1 (\d+)};
     my %response = (status => $status // 0, headers => { map { /^(.*?): *(.*)$/ ? (lc $1, $2) : () } @lines });
-    if ($response{status} == 101)
+    if ($response{status} =~ /^1/)    # no body
     {
         $self->{bytes} = $rest;
     }
