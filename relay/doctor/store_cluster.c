@@ -154,8 +154,8 @@ check_cluster_moves(const struct cluster *cluster, const struct store_probe *pro
                       node_error(probe->node));
     else if (moves != NULL)
         findings_warn(cluster->findings, STORE, "moving slots",
-                      "The shards in these slots wait. If no redis-cli moves them: redis-cli "
-                      "--cluster fix HOST:PORT",
+                      "The shards in these slots wait. If no redis-cli moves them, stop all "
+                      "relays, then: redis-cli --cluster fix HOST:PORT",
                       "%s%.*s", probe->where, (int)strcspn(moves, "\n"), moves);
 }
 
