@@ -761,11 +761,10 @@ test('after an error for too many rows, the list requests the rows again when a 
   assert.deepEqual([list.rows, list.error], [[{ id: 1 }, { id: 3 }], undefined]);
 });
 
-test('error 100 is reported, and the request is repeated with growing delays', async (t) => {
-  t.mock.method(Math, 'random', () => 0.999);
-  const { tick, socket, list, errors } = await start(t);
+/** Checks that each failed request is repeated after a longer delay. Math.random() must return almost 1. */
+async function growingDelays(tick, socket, fail) {
   for (const ms of [500, 1000, 2000]) {
-    rejectRows(socket, 100);
+    fail();
     await turn();
     const { length } = socket.frames('rows');
     tick(ms * 0.9);
@@ -775,6 +774,12 @@ test('error 100 is reported, and the request is repeated with growing delays', a
     await turn();
     assert.equal(socket.frames('rows').length, length + 1);
   }
+}
+
+test('error 100 is reported, and the request is repeated with growing delays', async (t) => {
+  t.mock.method(Math, 'random', () => 0.999);
+  const { tick, socket, list, errors } = await start(t);
+  await growingDelays(tick, socket, () => rejectRows(socket, 100));
   assert.deepEqual([list.loading, list.error.code, errors.length], [true, 100, 3]);
 });
 
@@ -857,17 +862,7 @@ test('while the client polls, a response without a change delays further loads b
   socket.sends(create(11, { id: 2 }));
   tick(1000);
   await turn();
-  for (const ms of [500, 1000, 2000]) {
-    respond(socket, '10:10:', [{ id: 1 }]);
-    await turn();
-    const { length } = socket.frames('rows');
-    tick(ms * 0.9);
-    await turn();
-    assert.equal(socket.frames('rows').length, length);
-    tick(ms * 0.2);
-    await turn();
-    assert.equal(socket.frames('rows').length, length + 1);
-  }
+  await growingDelays(tick, socket, () => respond(socket, '10:10:', [{ id: 1 }]));
   respond(socket, '12:12:', [{ id: 1 }, { id: 2 }]);
   await turn();
   assert.deepEqual(list.rows, [{ id: 1 }, { id: 2 }]);

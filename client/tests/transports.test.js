@@ -479,6 +479,16 @@ test('while the client polls, reload() during a load resolves after another load
   await until('the end of reload()', () => isReloaded);
 });
 
+test('over SSE a request for rows without a response ends at a timeout, and is repeated', async (t) => {
+  const limit = new AbortController();
+  t.mock.method(AbortSignal, 'timeout', () => limit.signal);
+  const { http, list } = await listOverSse(t);
+  await http.next();
+  limit.abort();
+  (await http.next()).respond(200, '{"key":["id"],"snapshot":"10:10:","rows":[{"id":0}]}');
+  await until('the rows', () => list.rows.length === 1);
+});
+
 test('over SSE a request to a busy relay is repeated after `Retry-After`, and a lost request with growing delays', async (t) => {
   const { http, list, events } = await listOverSse(t);
   (await http.next()).respond(503, '{"code":111,"detail":"too many requests for rows"}', { 'Retry-After': '0' });
