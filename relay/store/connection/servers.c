@@ -20,8 +20,6 @@
 #define SEARCH_BASE_MS 100
 #define SEARCH_CAP_MS 500
 #define QUERY_TIMEOUT_S 1.0
-#define WARN_EVERY_US 10000000
-#define SHARD_LIST_MAX 64
 
 static bool
 is_searching(const struct servers *servers)
@@ -45,50 +43,6 @@ schedule(struct servers *servers)
     ev_timer_stop(servers->loop, &servers->again);
     ev_timer_set(&servers->again, delay_s, 0.0);
     ev_timer_start(servers->loop, &servers->again);
-}
-
-static bool
-is_same_server(const struct servers_shard *a, const struct servers_shard *b)
-{
-    return a->is_known == b->is_known && slots_is_same_node(&a->server, &b->server);
-}
-
-/* One message per server: a failover moves all of its shards. */
-static void
-log_moved(const struct servers *servers, const struct servers_shard *to, const bool *is_moved)
-{
-    char list[SHARD_LIST_MAX] = "", server[URL_FORMAT_MAX];
-    size_t len = 0;
-
-    for (unsigned k = 0; k < servers->shard_count; k++)
-        if (is_moved[k] && is_same_server(&servers->shards[k], to) && len < sizeof(list))
-            len += (size_t)snprintf(list + len, sizeof(list) - len, len > 0 ? ",%u" : "%u", k);
-    snprintf(server, sizeof(server), "%s:%d", to->server.host, to->server.port);
-    log_info("store", "shards moved to another server", LOG_TEXT("shards", list),
-             LOG_TEXT("server", server));
-}
-
-/* The initial servers are not logged as moves. */
-static bool
-adopt_found(struct servers *servers)
-{
-    bool is_moved[STORE_SHARDS_MAX] = {false}, has_moved = false;
-
-    for (unsigned k = 0; k < servers->shard_count; k++) {
-        is_moved[k] =
-            servers->shards[k].is_known && !is_same_server(&servers->shards[k], &servers->found[k]);
-        has_moved |= is_moved[k];
-    }
-    memcpy(servers->shards, servers->found, sizeof(servers->shards));
-    for (unsigned k = 0; k < servers->shard_count; k++) {
-        bool is_logged = !is_moved[k];
-
-        for (unsigned i = 0; i < k; i++)
-            is_logged |= is_moved[i] && is_same_server(&servers->shards[i], &servers->shards[k]);
-        if (!is_logged)
-            log_moved(servers, &servers->shards[k], is_moved);
-    }
-    return has_moved;
 }
 
 static void
@@ -123,7 +77,7 @@ log_search_failure(struct servers *servers, const char *error)
     const struct slots_node *node = &servers->nodes[servers->at];
 
     if (servers->failures < servers->node_count ||
-        (servers->warned_us != 0 && now_us - servers->warned_us < WARN_EVERY_US))
+        (servers->warned_us != 0 && now_us - servers->warned_us < SERVERS_WARN_EVERY_US))
         return;
     servers->warned_us = now_us;
     log_warn("store", "could not find the primaries of the store",
@@ -149,7 +103,7 @@ on_query(void *ctx, const struct redisReply *reply, const char *error)
     if (rc == RC_OK) {
         servers->failures = 0;
         servers->warned_us = 0;
-        notify_users(servers, adopt_found(servers));
+        notify_users(servers, servers_adopt_found(servers));
     } else if (rc == RC_BAD) {
         servers->failures++;
         log_search_failure(servers, error);
@@ -257,7 +211,7 @@ servers_is_new_failure(struct servers *servers, const struct url *address)
     for (size_t i = 0; i < SERVERS_FAILURES; i++) {
         const struct servers_failure *failed = &servers->failed[i];
 
-        if (failed->at_us != 0 && now_us - failed->at_us < WARN_EVERY_US &&
+        if (failed->at_us != 0 && now_us - failed->at_us < SERVERS_WARN_EVERY_US &&
             strcmp(failed->server, server) == 0)
             return false;
     }

@@ -12,6 +12,7 @@
 
 #define SERVERS_NODES_MAX 64
 #define SERVERS_FAILURES 16
+#define SERVERS_WARN_EVERY_US 10000000
 
 struct redisReply;
 struct sentinels;
@@ -31,6 +32,8 @@ struct servers_shard {
     unsigned slot;
     bool is_known;
     struct slots_node server;
+    struct slots_node former; /* the server before the last move */
+    int64_t moved_us;         /* 0: never moved */
 };
 
 /* A failed server, for the rate limit of log messages. */
@@ -59,14 +62,21 @@ struct servers {
     struct query *query; /* NULL: no query in flight */
     ev_timer again;      /* starts the next query */
     struct backoff backoff;
-    size_t failures;                                 /* queries since the last valid reply */
-    int64_t warned_us;                               /* 0: not logged since the last valid reply */
+    size_t failures;      /* queries since the last valid reply */
+    int64_t warned_us;    /* 0: not logged since the last valid reply */
+    int64_t disagreed_us; /* time of the last message about nodes that disagree; 0: none */
     struct servers_failure failed[SERVERS_FAILURES]; /* the newest failures, as a ring */
     unsigned next_failed;
     struct sentinels *sentinels;
     long long epoch; /* epoch of the sentinels' newest reply */
     size_t outdated; /* replies with an older epoch since the last newer reply */
 };
+
+/*
+ * servers_found.c: uses servers->found, and logs the moves. True if a shard has moved; the initial
+ * servers are not moves.
+ */
+bool servers_adopt_found(struct servers *servers);
 
 extern const struct servers_kind servers_cluster;
 extern const struct servers_kind servers_sentinel;
