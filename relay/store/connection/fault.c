@@ -44,7 +44,7 @@ static const struct fault faults[] = {
     {"no password is set", NO_PASSWORD_HINT, true},
     {"NOPERM",
      "the relay's ACL user needs ~<prefix>:* and +@all -@dangerous +info +keys +config|get; in a "
-     "cluster also +cluster|slots +cluster|info +cluster|nodes",
+     "cluster also +cluster|slots +cluster|info +cluster|nodes +cluster|countkeysinslot",
      false},
     {"certificate verify failed",
      "[store] tls_ca must name the CA of the store's certificate; the certificate must match the "

@@ -11,6 +11,7 @@
 #include "store/shards/maintenance.h"
 #include "store/shards/replicas.h"
 #include "store/shards/shard_request.h"
+#include "store/shards/slot_check.h"
 #include "store/shards/store_private.h"
 
 #define STORE_TIMEOUT_S 10.0
@@ -191,20 +192,20 @@ on_hello(void *ctx, const struct redisReply *reply)
 }
 
 static void
-on_link_up(void *ctx)
+stop_slot_check(struct shard *shard)
 {
-    struct shard *shard = ctx;
+    slot_check_stop(shard->slot_check);
+    shard->slot_check = NULL;
+}
+
+/* Prepares the shard by hello.lua, and stops the check of its slot. */
+static void
+send_hello(struct shard *shard)
+{
     struct arguments arguments = {.argc = 0};
     char fresh_epoch[STORE_EPOCH_TEXT + 1], seen[ENTRY_ID_TEXT_MAX], count[16];
 
-    shard->syncs_always = false;
-    shard->notification_max = STORE_NOTIFICATION_MAX;
-    if (!send_config_get(shard, "appendfsync", on_fsync_mode) ||
-        !send_config_get(shard, "proto-max-bulk-len", on_notification_max) ||
-        !send_setting_checks(shard)) {
-        link_restart(shard->link, "could not send a command");
-        return;
-    }
+    stop_slot_check(shard);
     shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     entry_id_text(shard->seen, seen);
     snprintf(count, sizeof(count), "%u", shard->store->shard_count);
@@ -221,11 +222,34 @@ on_link_up(void *ctx)
 }
 
 static void
+on_link_up(void *ctx)
+{
+    struct shard *shard = ctx;
+
+    shard->syncs_always = false;
+    shard->notification_max = STORE_NOTIFICATION_MAX;
+    if (!send_config_get(shard, "appendfsync", on_fsync_mode) ||
+        !send_config_get(shard, "proto-max-bulk-len", on_notification_max) ||
+        !send_setting_checks(shard)) {
+        link_restart(shard->link, "could not send a command");
+        return;
+    }
+    if (!shard->store->topology.is_cluster) {
+        send_hello(shard);
+        return;
+    }
+    shard->slot_check = slot_check_start(shard, send_hello);
+    if (shard->slot_check == NULL)
+        link_restart(shard->link, "could not send a command");
+}
+
+static void
 on_link_down(void *ctx, const char *reason)
 {
     struct shard *shard = ctx;
 
     (void)reason; /* the link has logged the reason */
+    stop_slot_check(shard);
     if (!shard->is_up)
         return;
     shard->is_up = false;
@@ -260,6 +284,7 @@ shard_close(struct shard *shard)
 {
     maintenance_close(shard->maintenance);
     replicas_close(shard);
+    stop_slot_check(shard);
     link_close(shard->link);
     shard->link = NULL; /* a failed callback may call link_restart for all shards */
 }

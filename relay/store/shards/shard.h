@@ -18,6 +18,7 @@ struct link;
 struct shard;
 struct store;
 struct maintenance;
+struct slot_check;
 
 /* A wait for the replicas of a shard's server. */
 struct replicas_wait {
@@ -49,6 +50,7 @@ struct shard {
     unsigned number;
     struct link *link;
     struct maintenance *maintenance;
+    struct slot_check *slot_check; /* NULL: no check in progress */
     bool is_up;
     bool is_unavailable; /* the store works without the shard (regroup.h) */
     bool lacks_reader;   /* the reader's connection that starts with this shard is not up */

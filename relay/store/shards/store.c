@@ -55,6 +55,7 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
     struct store *store = memory_new(sizeof(*store));
 
     store->loop = loop;
+    store->config = config;
     store->stats = stats;
     store->min_replicas = config->store.min_replicas;
     shard_random_hex(store->owner, STORE_TOKEN_TEXT);

@@ -26,6 +26,7 @@ void delivery_settings(const struct config *config, struct delivery *ret_deliver
 
 struct store {
     struct ev_loop *loop;
+    const struct config *config;
     struct servers *servers;
     struct stats *stats;
     struct store_listener *listeners;

@@ -1,0 +1,113 @@
+/* cluster_nodes.c: reads the reply to CLUSTER NODES. */
+#include "store/connection/cluster_nodes.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire/bytes.h"
+
+/* A node is a line: "ID IP:PORT@BUSPORT,HOSTNAME FLAG,FLAG PRIMARY ...". */
+struct line {
+    const char *address;
+    const char *flags;
+};
+
+/* Returns the start of the word after the next blank. */
+static const char *
+after_blank(const char *at)
+{
+    at += strcspn(at, " \n");
+    return *at == ' ' ? at + 1 : at;
+}
+
+/* Advances *at to the next line. */
+static struct line
+read_line(const char **at)
+{
+    struct line line;
+
+    line.address = after_blank(*at);
+    line.flags = after_blank(line.address);
+    *at += strcspn(*at, "\n");
+    *at += **at == '\n';
+    return line;
+}
+
+static bool
+has_flag(const struct line *line, const char *flag)
+{
+    const char *at = line->flags;
+    size_t len;
+
+    for (;; at += len + 1) {
+        len = strcspn(at, ", \n");
+        if (len == strlen(flag) && memcmp(at, flag, len) == 0)
+            return true;
+        if (at[len] != ',')
+            return false;
+    }
+}
+
+/* Returns the announced host name; empty if the node announces none. */
+static struct bytes
+host_name(const struct line *line)
+{
+    const char *at = line->address + strcspn(line->address, ", \n");
+
+    at += *at == ',';
+    return (struct bytes){(const unsigned char *)at, *at == ' ' ? 0 : strcspn(at, ", \n")};
+}
+
+/* The port follows the last colon before "@", because an IPv6 address contains colons. */
+static bool
+node_of_line(const struct line *line, bool uses_names, struct slots_node *ret_node)
+{
+    const size_t end = strcspn(line->address, "@ \n");
+    struct bytes host = host_name(line);
+    const char *port = NULL;
+
+    for (size_t i = 0; i < end; i++)
+        if (line->address[i] == ':')
+            port = line->address + i + 1;
+    if (port == NULL)
+        return false;
+    if (!uses_names || host.len == 0)
+        host = (struct bytes){(const unsigned char *)line->address,
+                              (size_t)(port - 1 - line->address)};
+    if (host.len == 0 || host.len >= SLOTS_HOST_MAX)
+        return false;
+    snprintf(ret_node->host, SLOTS_HOST_MAX, "%.*s", (int)host.len, (const char *)host.at);
+    ret_node->port = (int)strtol(port, NULL, 10);
+    return true;
+}
+
+struct cluster_nodes
+cluster_nodes_begin(const char *text, const char *queried)
+{
+    const char *at = text;
+    bool uses_names = false;
+
+    while (*at != '\0') {
+        const struct line line = read_line(&at);
+
+        if (has_flag(&line, "myself"))
+            uses_names = bytes_equal_text(host_name(&line), queried);
+    }
+    return (struct cluster_nodes){text, uses_names};
+}
+
+bool
+cluster_nodes_next_primary(struct cluster_nodes *nodes, struct slots_node *ret_node)
+{
+    while (*nodes->at != '\0') {
+        const struct line line = read_line(&nodes->at);
+
+        if (has_flag(&line, "master") && !has_flag(&line, "myself") && !has_flag(&line, "fail") &&
+            !has_flag(&line, "handshake") && !has_flag(&line, "noaddr") &&
+            node_of_line(&line, nodes->uses_names, ret_node))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,152 @@
+/* slot_check.c: counts the keys of a shard's slot on the other primaries, one after another. */
+#include "store/shards/slot_check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "store/connection/cluster_nodes.h"
+#include "store/connection/link.h"
+#include "store/connection/query.h"
+#include "store/connection/reply.h"
+#include "store/shards/shard.h"
+#include "store/shards/store_private.h"
+
+#define COUNT_TIMEOUT_S 1.0
+
+struct slot_check {
+    struct shard *shard;
+    void (*done)(struct shard *shard);
+    char *text; /* reply to CLUSTER NODES */
+    struct cluster_nodes nodes;
+    struct url address; /* of the node in `query` */
+    char slot[8];
+    const char *words[QUERY_WORDS_MAX];
+    struct query *query;
+};
+
+static void count_on_next(struct slot_check *check);
+
+/* Logs one message per node; the link stops the check when it goes down. */
+static void
+fail(struct slot_check *check, const char *failure, const char *error, const char *hint)
+{
+    struct shard *shard = check->shard;
+    char server[URL_FORMAT_MAX];
+
+    url_format(&check->address, server);
+    if (servers_is_new_failure(shard->store->servers, &check->address))
+        log_warn(shard->name, failure, LOG_TEXT("error", error), LOG_TEXT("hint", hint),
+                 LOG_TEXT("slot", check->slot), LOG_TEXT("server", server));
+    link_restart(shard->link, NULL);
+}
+
+static void
+on_count(void *ctx, const struct redisReply *reply, const char *error)
+{
+    struct slot_check *check = ctx;
+    struct query *query = check->query;
+    const long long count = reply_integer(reply);
+    char text[32];
+
+    check->query = NULL;
+    if (reply == NULL) {
+        fail(check, "could not count the keys of a shard on another node", error,
+             fault_hint(error));
+        return;
+    }
+    query_stop(query);
+    if (count == 0) {
+        count_on_next(check);
+        return;
+    }
+    snprintf(text, sizeof(text), "%lld keys", count);
+    fail(check, "keys of a shard are on several nodes: waiting", text,
+         "unless redis-cli moves this slot, run redis-cli --cluster fix HOST:PORT");
+}
+
+static void
+count_on_next(struct slot_check *check)
+{
+    struct store *store = check->shard->store;
+    struct slots_node node;
+
+    if (!cluster_nodes_next_primary(&check->nodes, &node)) {
+        check->done(check->shard);
+        return;
+    }
+    snprintf(check->address.host, sizeof(check->address.host), "%s", node.host);
+    check->address.port = node.port;
+    check->query = query_start(store->loop, store->config, &check->address, check->words,
+                               COUNT_TIMEOUT_S, on_count, check);
+}
+
+/* While the slot moves, this request is rejected, because its second key does not exist. */
+static void
+on_probe(void *ctx, const struct redisReply *reply)
+{
+    struct shard *shard = ctx;
+
+    if (reply != NULL && reply_is_error(reply))
+        link_restart(shard->link, reply_text(reply));
+}
+
+static void
+on_nodes(void *ctx, const struct redisReply *reply)
+{
+    struct slot_check *check = ((struct shard *)ctx)->slot_check;
+
+    if (reply == NULL || check == NULL)
+        return;
+    if (reply_is_error(reply) || reply_text(reply) == NULL) {
+        const char *error = reply_is_error(reply) ? reply_text(reply) : "invalid reply";
+
+        fail(check, "could not read the nodes of the cluster", error, fault_hint(error));
+        return;
+    }
+    check->text = memory_text(reply_text(reply), strlen(reply_text(reply)));
+    check->nodes = cluster_nodes_begin(check->text, check->address.host);
+    count_on_next(check);
+}
+
+static bool
+send_requests(struct shard *shard)
+{
+    const char *probe[] = {"EXISTS", shard->stream_key, link_none_key(shard->link)};
+    const char *nodes[] = {"CLUSTER", "NODES"};
+
+    return link_send(shard->link, on_probe, shard, 3, probe, NULL) == RC_OK &&
+           link_send(shard->link, on_nodes, shard, 2, nodes, NULL) == RC_OK;
+}
+
+struct slot_check *
+slot_check_start(struct shard *shard, void (*done)(struct shard *shard))
+{
+    struct slot_check *check = memory_new(sizeof(*check));
+
+    check->shard = shard;
+    check->done = done;
+    snprintf(check->slot, sizeof(check->slot), "%u", slots_of_key(shard->prefix));
+    check->words[0] = "CLUSTER";
+    check->words[1] = "COUNTKEYSINSLOT";
+    check->words[2] = check->slot;
+    if (servers_find(shard->store->servers, shard->number, &check->address) != RC_OK ||
+        !send_requests(shard)) {
+        slot_check_stop(check);
+        return NULL;
+    }
+    return check;
+}
+
+void
+slot_check_stop(struct slot_check *check)
+{
+    if (check == NULL)
+        return;
+    query_stop(check->query);
+    explicit_bzero(&check->address, sizeof(check->address));
+    free(check->text);
+    free(check);
+}

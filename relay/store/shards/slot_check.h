@@ -1,0 +1,20 @@
+/*
+ * slot_check.h: checks that no other node of a cluster has keys of a shard. `redis-cli --cluster
+ * fix` may assign the slot of an interrupted move to a node before it moves the remaining keys
+ * there. Scripts on that node would create the missing keys again.
+ */
+#ifndef CLAIRON_STORE_SLOT_CHECK_H
+#define CLAIRON_STORE_SLOT_CHECK_H
+
+struct shard;
+struct slot_check;
+
+/*
+ * Calls `done` from the loop if all keys of the shard are on its server. Otherwise, and after a
+ * failure, it restarts the shard's link. The link must be up; stop the check when it goes down.
+ * Returns NULL if it could not send a command.
+ */
+struct slot_check *slot_check_start(struct shard *shard, void (*done)(struct shard *shard));
+void slot_check_stop(struct slot_check *check); /* may be called by `done`; accepts NULL */
+
+#endif
