@@ -264,9 +264,10 @@ for my $case (@cases)
     check_received($when);
     check_stored($when);
     is(epochs(), $epochs, "$when: no epoch changes");
-    is(join(' ', map { $clients{$_}->gaps } @USERS), join(' ', ('') x @USERS), "$when: no client receives a gap");
-    my $new = $second->client('u1', pos => $clients{u1}->pos);
-    ok($new->wait_for('connected')->{resumed}, "$when: a new session of a user resumes");
+    # A client that became a member later may receive a gap (shed) for notifications that it was not sent.
+    is_deeply([ grep { $_ ne 'shed' } map { split / /, $clients{$_}->gaps } @USERS ], [], "$when: no client receives a gap (epoch)");
+    my $new = $second->client($OUTSIDER, pos => $clients{$OUTSIDER}->pos);
+    ok($new->wait_for('connected')->{resumed}, "$when: a new session of a user who is in no team resumes");
     $new->close;
     note sprintf '%s: %.1f s', $when, time - $begin;
     last unless Test::More->builder->is_passing;    # the next cases would fail too
