@@ -20,7 +20,7 @@ struct cluster_nodes cluster_nodes_begin(const char *text, const char *queried);
 
 /*
  * Reads the next primary except the node that replied. Failed nodes, and nodes whose address is
- * unknown, are skipped. False: there are no more primaries.
+ * unknown, are skipped. Returns false at the end.
  */
 bool cluster_nodes_next_primary(struct cluster_nodes *nodes, struct slots_node *ret_node);
 

@@ -42,7 +42,7 @@ log_moves(const struct servers *servers, const bool *is_moved)
     }
 }
 
-/* The shard has returned to its former server: the nodes disagree, so each reply would be a move. */
+/* True if the shard has returned to its former server, because the nodes disagree. */
 static bool
 has_returned(const struct servers_shard *from, const struct servers_shard *to, int64_t now_us)
 {
