@@ -16,6 +16,10 @@ enum store_publish {
 #define STORE_DIGEST_TEXT 64                    /* hexadecimal digits */
 #define STORE_IDEMPOTENCY_RETENTION_MS 86400000 /* how long a key is stored */
 
+/* Returns the shard in which the notification is stored. */
+unsigned store_publish_shard(const struct store *store, const struct publication *publication,
+                             const char *key);
+
 /*
  * Stores the notification, once per idempotency `key` (any bytes; NULL: no key). `digest`
  * identifies the request. `id`: the id of the stored notification, new or old. The arguments are

@@ -25,13 +25,18 @@ struct trace {
     size_t waiting_count;
 };
 
-/* An empty trace (no data, no events): unknown id. Its data is valid during the callback. */
-typedef void store_traced(void *ctx, enum rc rc, const struct trace *trace);
 /*
- * Requests the trace. `id`: a lower case UUID. RC_OK and RC_AGAIN have the same meaning as in
- * store.h.
+ * An empty trace (no data, no events): unknown id. Its data is valid during the callback. RC_IO:
+ * the notification was not found, and a shard that may have it did not reply.
  */
-MUST_CHECK enum rc store_trace(struct store *store, const char *id, store_traced *done, void *ctx);
+typedef void store_traced(void *ctx, enum rc rc, const struct trace *trace);
+#define STORE_SHARD_UNKNOWN (-1)
+/*
+ * Requests the trace. `shard`: the notification's shard, or STORE_SHARD_UNKNOWN. `id`: a lower case
+ * UUID. RC_OK and RC_AGAIN have the same meaning as in store.h.
+ */
+MUST_CHECK enum rc store_trace(struct store *store, int shard, const char *id, store_traced *done,
+                               void *ctx);
 
 /* {"id":..,"notification":..,"events":[..],"waiting":[..]} */
 MUST_CHECK enum rc trace_write_json(const struct trace *trace, const char *id, struct buffer *out);

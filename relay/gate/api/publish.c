@@ -223,6 +223,8 @@ publish(struct gate_request *request, const struct publication *publication)
         return;
     }
     make_digest(&publication->canonical, digest);
+    gate_publication_of(request)->shard =
+        store_publish_shard(hub_store(request->gate->hub), publication, key);
     if (respond_from_cache(request, key, digest)) {
         free(key);
         return;
@@ -301,7 +303,9 @@ on_trace_read(void *ctx, enum rc rc, const struct trace *trace)
 
     if (request == NULL)
         return;
-    if (rc != RC_OK) {
+    if (rc != RC_OK && !store_is_complete(hub_store(request->gate->hub))) {
+        gate_request_problem(request, 503, 0, "not found, and a part of the store is unavailable");
+    } else if (rc != RC_OK) {
         gate_request_no_store(request);
     } else if (trace_is_empty(trace)) {
         gate_request_problem(request, 404, 0, "no such notification");
@@ -317,7 +321,7 @@ gate_publish_trace(struct gate_request *request)
 {
     struct store_request *store_request = store_request_new(request);
 
-    if (store_trace(hub_store(request->gate->hub), request->id, on_trace_read, store_request) !=
-        RC_OK)
+    if (store_trace(hub_store(request->gate->hub), STORE_SHARD_UNKNOWN, request->id, on_trace_read,
+                    store_request) != RC_OK)
         store_request_failed(store_request);
 }

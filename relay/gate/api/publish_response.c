@@ -36,6 +36,7 @@ struct gate_publish_sync {
     struct store_request *store_request;
     struct ev_timer due;
     bool is_repeated;
+    int shard;
     char *key; /* key in the idempotency cache; NULL: none */
     char *user;
     char id[FRAME_UUID_TEXT + 1];
@@ -103,7 +104,8 @@ on_due(struct ev_loop *loop, struct ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    if (store_trace(hub_store(syncing->gate->hub), syncing->id, on_sync_traced, syncing) != RC_OK)
+    if (store_trace(hub_store(syncing->gate->hub), syncing->shard, syncing->id, on_sync_traced,
+                    syncing) != RC_OK)
         on_sync_traced(syncing, RC_IO, NULL);
 }
 
@@ -118,6 +120,7 @@ begin_sync(struct gate_request *request, const char *key, bool is_repeated, cons
     *syncing = (struct gate_publish_sync){.gate = gate,
                                           .store_request = store_request_new(request),
                                           .is_repeated = is_repeated,
+                                          .shard = (int)gate_publication_of(request)->shard,
                                           .key = key != NULL ? memory_text(key, strlen(key)) : NULL,
                                           .user = memory_text(user, strlen(user))};
     memcpy(syncing->id, id, sizeof(syncing->id));

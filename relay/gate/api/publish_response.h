@@ -19,6 +19,7 @@ struct gate_publication {
     char *key;         /* Idempotency-Key; NULL: none */
     char *traceparent; /* unvalidated; NULL: none */
     int wait_s;        /* Prefer: wait; 0: none */
+    unsigned shard;    /* the notification's shard in the store */
 };
 
 static inline struct gate_publication *

@@ -211,47 +211,49 @@ trace_write_json(const struct trace *trace, const char *id, struct buffer *out)
     return rc == RC_OK ? write_waiting(trace, out) : rc;
 }
 
-/* Only one shard has the notification, so the shards are queried one after another. */
-struct trace_request {
-    struct shard_request request;
+/*
+ * A search for a notification. Only one shard has it, so the shards are queried one after another.
+ * A shard that does not reply does not end the search.
+ */
+struct trace_search {
+    struct store *store;
     store_traced *done;
     void *ctx;
     char id[FRAME_UUID_TEXT + 1];
-    struct trace trace;
+    unsigned next; /* the next shard */
+    unsigned end;
+    bool is_incomplete; /* a shard did not reply */
 };
 
-static void
-send_trace(struct trace_request *trace, struct shard *shard)
-{
-    struct arguments arguments = {.argc = 0};
-    char from[24];
-
-    snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(trace->id));
-    shard_arguments(shard, &arguments);
-    argument(&arguments, trace->id);
-    argument(&arguments, from);
-    shard_request_send_script(&trace->request, shard, STORE_SCRIPT_trace, 1, &arguments);
-}
+struct trace_request {
+    struct shard_request request;
+    struct trace_search *search;
+    struct trace trace;
+};
 
 static bool
 on_trace_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     struct trace_request *trace = (struct trace_request *)request;
 
-    trace_free(&trace->trace);
-    if (trace_read(reply, trace->id, &trace->trace) != RC_OK)
-        return false;
-    if (trace_is_empty(&trace->trace) && shard->number + 1 < request->store->shard_count)
-        send_trace(trace, shard + 1);
-    return true;
+    (void)shard;
+    return trace_read(reply, trace->search->id, &trace->trace) == RC_OK;
 }
+
+static bool search_next(struct trace_search *search);
 
 static void
 finish(struct shard_request *request, enum rc rc)
 {
-    const struct trace_request *trace = (struct trace_request *)request;
+    struct trace_request *trace = (struct trace_request *)request;
+    struct trace_search *search = trace->search;
+    const bool is_found = rc == RC_OK && !trace_is_empty(&trace->trace);
 
-    trace->done(trace->ctx, rc, &trace->trace);
+    search->is_incomplete |= rc != RC_OK;
+    if (!is_found && search_next(search))
+        return;
+    search->done(search->ctx, is_found || !search->is_incomplete ? RC_OK : RC_IO, &trace->trace);
+    free(search);
 }
 
 static void
@@ -265,17 +267,50 @@ static const struct shard_request_kind trace_kind = {.failure = "could not trace
                                                      .finish = finish,
                                                      .release = release};
 
-enum rc
-store_trace(struct store *store, const char *id, store_traced *done, void *ctx)
+static enum rc
+send_trace(struct trace_search *search, struct shard *shard)
 {
-    struct trace_request *trace;
+    struct trace_request *trace = shard_request_new(sizeof(*trace), search->store, &trace_kind);
+    struct arguments arguments = {.argc = 0};
+    char from[24];
 
-    if (!store->is_up)
-        return RC_AGAIN;
-    trace = shard_request_new(sizeof(*trace), store, &trace_kind);
-    trace->done = done;
-    trace->ctx = ctx;
-    snprintf(trace->id, sizeof(trace->id), "%s", id);
-    send_trace(trace, &store->shards[0]);
+    trace->search = search;
+    snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(search->id));
+    shard_arguments(shard, &arguments);
+    argument(&arguments, search->id);
+    argument(&arguments, from);
+    shard_request_send_script(&trace->request, shard, STORE_SCRIPT_trace, 1, &arguments);
     return shard_request_await(&trace->request);
+}
+
+/* Queries the next shard that is up. False: none is left. */
+static bool
+search_next(struct trace_search *search)
+{
+    while (search->next < search->end) {
+        struct shard *shard = &search->store->shards[search->next++];
+
+        if (shard->is_up && send_trace(search, shard) == RC_OK)
+            return true;
+        search->is_incomplete = true;
+    }
+    return false;
+}
+
+enum rc
+store_trace(struct store *store, int shard, const char *id, store_traced *done, void *ctx)
+{
+    struct trace_search *search = memory_new(sizeof(*search));
+
+    *search = (struct trace_search){.store = store,
+                                    .done = done,
+                                    .ctx = ctx,
+                                    .next = shard == STORE_SHARD_UNKNOWN ? 0 : (unsigned)shard,
+                                    .end = shard == STORE_SHARD_UNKNOWN ? store->shard_count
+                                                                        : (unsigned)shard + 1};
+    snprintf(search->id, sizeof(search->id), "%s", id);
+    if (search_next(search))
+        return RC_OK;
+    free(search);
+    return RC_AGAIN;
 }

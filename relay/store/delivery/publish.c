@@ -50,13 +50,13 @@ static const struct shard_request_kind publish_kind = {.failure = "could not sto
                                                        .finish = finish_publish};
 
 /* Idempotency keys and their notifications are in shard 0. */
-static struct shard *
-shard_of(struct store *store, const struct publication *publication, const char *key)
+unsigned
+store_publish_shard(const struct store *store, const struct publication *publication,
+                    const char *key)
 {
     bool is_for_one = strcmp(publication->audience, "USER") == 0 && publication->target_count == 1;
 
-    return &store->shards[is_for_one && key == NULL ? store_shard_of(store, publication->targets[0])
-                                                    : 0];
+    return is_for_one && key == NULL ? store_shard_of(store, publication->targets[0]) : 0;
 }
 
 static const char *
@@ -72,7 +72,7 @@ store_publish(struct store *store, const struct publication *publication, const 
               const char digest[STORE_DIGEST_TEXT + 1], store_published *done, void *ctx)
 {
     struct arguments arguments = {.argc = 0};
-    struct shard *shard = shard_of(store, publication, key);
+    struct shard *shard = &store->shards[store_publish_shard(store, publication, key)];
     struct publish *publish;
     char kept_ms[24];
 
