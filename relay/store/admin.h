@@ -8,9 +8,11 @@
 
 /*
  * A JSON string, valid during the callback; overview.lua, errors.lua, latest.lua and user.lua
- * define its form.
+ * define its form. `missing` lists the shards that did not reply, such as "3,7": the JSON lacks
+ * their data. Without shard 0 the `relays` of an overview and of a user are null. RC_IO: no shard
+ * replied.
  */
-typedef void store_described(void *ctx, enum rc rc, struct bytes json);
+typedef void store_described(void *ctx, enum rc rc, struct bytes json, const char *missing);
 MUST_CHECK enum rc store_overview(struct store *store, store_described *done, void *ctx);
 /* Returns a page of the error log, newest first: dead letters before `before`; NULL: the newest. */
 MUST_CHECK enum rc store_errors(struct store *store, const struct entry_id *before,

@@ -87,6 +87,29 @@ class Console(ConsoleCase):
         self.stack.store.execute("HDEL", f"{self.stack.store.prefix}:pending", "not-a-message")
         self.assertEqual(self.browser.errors(), [])
 
+    def test_missing_shards_are_named(self):
+        self.sign_in_and_wait()
+        self.browser.js(
+            "const real = window.fetch; window.fetch = async (...request) => {"
+            "  const response = await real(...request), body = await response.json();"
+            "  Object.assign(body, { missing: [0, 7] });"
+            "  for (const part of [body.store, body.user]) if (part) part.relays = null;"
+            "  return new Response(JSON.stringify(body), { status: response.status }); }"
+        )
+        wait_for("the page names the shards", lambda: self.text("#notice").startswith("Shards 0, 7 do not reply:"))
+        self.assertIn("store: 2 shards missing", self.text("#state"))
+        self.assertEqual(self.text("#relays"), "Unknown: shard 0 does not reply.")
+        self.assertNotIn("Nothing is pending.", self.text("#pending"))
+        self.browser.find("#errors-refresh").click()
+        wait_for("the error log names the shards", lambda: "Shards 0, 7 do not reply:" in self.text("#errors-status"))
+        self.browser.find("#tail-watch").click()
+        wait_for("the tail names the shards", lambda: "Shards 0, 7 do not reply:" in self.text("#tail-status"))
+        self.browser.find("#user-id").send_keys("somebody", Keys.ENTER)
+        wait_for("the user's page names the shards", lambda: "Shards 0, 7 do not reply:" in self.text("#user-status"))
+        self.assertIn("relays unknown", self.text("#user-status"))
+        self.screenshot("missing-shards")
+        self.assertEqual(self.browser.errors(), [])
+
     def test_names_are_escaped(self):
         name = "<img src=x onerror=alert(1)>"
         self.expire(1, name)

@@ -62,9 +62,18 @@ add_slot(struct gate *gate, struct buffer *out)
                        gate->config->feed.slot, received > confirmed ? received - confirmed : 0);
 }
 
+/* Adds the shards that did not reply, if any, and ends the JSON object. */
+static enum rc
+add_missing(struct buffer *out, const char *missing)
+{
+    if (missing[0] == '\0')
+        return buffer_addf(out, "}\n");
+    return buffer_addf(out, ",\"missing\":[%s]}\n", missing);
+}
+
 /* `store`: the store's overview as JSON; empty if the store is down. */
 static void
-respond_overview(struct gate_request *request, struct bytes store)
+respond_overview(struct gate_request *request, struct bytes store, const char *missing)
 {
     struct response response;
     enum rc rc;
@@ -78,20 +87,22 @@ respond_overview(struct gate_request *request, struct bytes store)
     if (rc == RC_OK)
         rc = stats_write_json(request->gate->stats, &response.body);
     if (rc == RC_OK)
-        rc =
-            buffer_addf(&response.body, ",\"store\":%.*s}\n", store.at != NULL ? (int)store.len : 4,
-                        store.at != NULL ? (const char *)store.at : "null");
+        rc = buffer_addf(&response.body, ",\"store\":%.*s", store.at != NULL ? (int)store.len : 4,
+                         store.at != NULL ? (const char *)store.at : "null");
+    if (rc == RC_OK)
+        rc = add_missing(&response.body, missing);
     gate_request_respond_whole(request, &response, rc);
 }
 
 static void
-on_overview(void *ctx, enum rc rc, struct bytes json)
+on_overview(void *ctx, enum rc rc, struct bytes json, const char *missing)
 {
     struct gate_request *request = store_request_done(ctx);
-    struct bytes none = {NULL, 0};
 
-    if (request != NULL)
-        respond_overview(request, rc == RC_OK ? json : none);
+    if (request != NULL && rc == RC_OK)
+        respond_overview(request, json, missing);
+    else if (request != NULL)
+        respond_overview(request, (struct bytes){NULL, 0}, "");
 }
 
 void
@@ -101,12 +112,13 @@ gate_console_overview(struct gate_request *request)
 
     store_request = store_request_new(request);
     if (store_overview(store_of(request), on_overview, store_request) != RC_OK)
-        on_overview(store_request, RC_IO, (struct bytes){NULL, 0});
+        on_overview(store_request, RC_IO, (struct bytes){NULL, 0}, "");
 }
 
 /* Responds with {"`name`": json}. */
 static void
-respond_json(struct gate_request *request, enum rc rc, const char *name, struct bytes json)
+respond_json(struct gate_request *request, enum rc rc, const char *name, struct bytes json,
+             const char *missing)
 {
     struct response response;
 
@@ -115,26 +127,28 @@ respond_json(struct gate_request *request, enum rc rc, const char *name, struct 
         return;
     }
     response_init(&response, 200, GATE_JSON);
-    rc = buffer_addf(&response.body, "{\"%s\":%.*s}\n", name, (int)json.len, (const char *)json.at);
+    rc = buffer_addf(&response.body, "{\"%s\":%.*s", name, (int)json.len, (const char *)json.at);
+    if (rc == RC_OK)
+        rc = add_missing(&response.body, missing);
     gate_request_respond_whole(request, &response, rc);
 }
 
 static void
-on_errors(void *ctx, enum rc rc, struct bytes json)
+on_errors(void *ctx, enum rc rc, struct bytes json, const char *missing)
 {
     struct gate_request *request = store_request_done(ctx);
 
     if (request != NULL)
-        respond_json(request, rc, "errors", json);
+        respond_json(request, rc, "errors", json, missing);
 }
 
 static void
-on_latest(void *ctx, enum rc rc, struct bytes json)
+on_latest(void *ctx, enum rc rc, struct bytes json, const char *missing)
 {
     struct gate_request *request = store_request_done(ctx);
 
     if (request != NULL)
-        respond_json(request, rc, "latest", json);
+        respond_json(request, rc, "latest", json, missing);
 }
 
 static struct gate_console_user *
@@ -144,7 +158,7 @@ user_of(struct gate_request *request)
 }
 
 static void
-on_user(void *ctx, enum rc rc, struct bytes json)
+on_user(void *ctx, enum rc rc, struct bytes json, const char *missing)
 {
     struct gate_request *request = store_request_done(ctx);
     struct response response;
@@ -156,8 +170,10 @@ on_user(void *ctx, enum rc rc, struct bytes json)
         return;
     }
     response_init(&response, 200, GATE_JSON);
-    rc = buffer_addf(&response.body, "{\"connections\":%zu,\"user\":%.*s}\n",
+    rc = buffer_addf(&response.body, "{\"connections\":%zu,\"user\":%.*s",
                      user_of(request)->sessions, (int)json.len, (const char *)json.at);
+    if (rc == RC_OK)
+        rc = add_missing(&response.body, missing);
     gate_request_respond_whole(request, &response, rc);
 }
 

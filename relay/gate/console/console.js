@@ -46,7 +46,10 @@ function show(list, items, key, build, fill, empty) {
     fill(row, item);
     return row;
   });
-  if (rows.length === 0) rows.push(old.get('none') ?? make('li', { class: 'empty', 'data-key': 'none', text: empty }));
+  if (rows.length === 0) {
+    rows.push(old.get('none') ?? make('li', { class: 'empty', 'data-key': 'none' }));
+    set(rows[0], empty);
+  }
   const same = rows.length === list.children.length && rows.every((row, i) => row === list.children[i]);
   if (!same) list.replaceChildren(...rows);
 }
@@ -70,6 +73,12 @@ function span(ms) {
   if (s < 3600) return `${Math.floor(s / 60)} min`;
   if (s < 86400) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+}
+
+// A sentence about shards of the store that did not reply; empty if all did.
+function without(missing = [], effect) {
+  if (missing.length === 0) return '';
+  return `${missing.length === 1 ? `Shard ${missing[0]} does` : `Shards ${missing.join(', ')} do`} not reply: ${effect}.`;
 }
 
 const clock = (ms) => new Date(ms).toISOString().replace('T', ' ').replace('Z', '');
@@ -246,10 +255,10 @@ function age() {
 setInterval(age, 1000);
 
 function badges(overview) {
-  const { relay, store, stats } = overview;
+  const { relay, store, stats, missing } = overview;
   const found = isStale() ? [['bad', 'stale: the relay does not reply']] : [
     relay.ready ? ['good', 'ready'] : ['bad', relay.draining ? 'draining' : 'not ready'],
-    store ? ['good', 'store up'] : ['bad', 'store down'],
+    !store ? ['bad', 'store down'] : missing ? ['bad', `store: ${plural(missing.length, 'shard')} missing`] : ['good', 'store up'],
     stats.clairon_feed_connected ? ['good', 'feed streaming']
       : relay.feed === 'off' || relay.feed === 'standby' ? ['good', `feed ${relay.feed}`] : ['bad', `feed ${relay.feed}`],
   ];
@@ -282,12 +291,12 @@ function lists(overview) {
     const recipients = p.open ? 'its recipients' : plural(p.users, 'user');
     set(item.querySelector('.facts'), `${p.topic ? `${p.topic} · ` : ''}waits for ${recipients} · for ${span(now - p.since)}`
       + (p.ends ? ` · ends in ${span(p.ends - now)}` : ''));
-  }, overview.store ? 'Nothing is pending.' : 'The store does not reply.');
+  }, overview.missing ? 'Nothing is pending in the other shards.' : overview.store ? 'Nothing is pending.' : 'The store does not reply.');
   show($('relays'), overview.store?.relays ?? [], (r) => r.name, () => row(), (item, r) => {
     set(item.querySelector('.what'), r.name === overview.relay.name ? `${r.name} (this relay)` : r.name);
     item.querySelector('.what').classList.add('id');
     set(item.querySelector('.facts'), `${plural(r.users, 'user')} connected · ${r.silent < 10000 ? 'alive' : `no heartbeat for ${span(r.silent)}`}`);
-  }, overview.store ? 'No relay has reported yet.' : 'The store does not reply.');
+  }, overview.store?.relays === null ? 'Unknown: shard 0 does not reply.' : overview.store ? 'No relay has reported yet.' : 'The store does not reply.');
 }
 
 async function refresh() {
@@ -299,7 +308,8 @@ async function refresh() {
     if (mine !== round) return;
     const first = last === null;
     $('main').hidden = $('tools').hidden = false;
-    $('notice').hidden = true;
+    set($('notice'), without(overview.missing, 'the figures and lists do not include them'));
+    $('notice').hidden = !overview.missing;
     figures(overview);
     lists(overview);
     // The count may miss a change that this page made meanwhile: keep the expected count.
@@ -367,23 +377,27 @@ function errorRow(entry) {
   return item;
 }
 
+let errorsMissing; // shards that are not in the list
+
 const listedErrors = () => [...$('errors').children].map((e) => e.entry).filter(Boolean);
 
 function updateErrors() {
   if (listedErrors().length === 0 && $('errors-older').hidden)
-    $('errors').replaceChildren(make('li', { class: 'empty', 'data-key': 'none', text: 'The error log is empty.' }));
+    $('errors').replaceChildren(make('li', { class: 'empty', 'data-key': 'none',
+      text: errorsMissing ? 'The error logs of the other shards are empty.' : 'The error log is empty.' }));
   $('errors-redrive').hidden = listedErrors().filter((e) => e.user_count > 0).length < 2;
 }
 
 async function errors(before) {
   const mine = round;
   try {
-    const page = (await request(`console/errors${before ? `?before=${before}` : ''}`)).errors;
+    const { errors: page, missing } = await request(`console/errors${before ? `?before=${before}` : ''}`);
     if (mine !== round) return;
+    errorsMissing = missing;
     if (!before) $('errors').replaceChildren();
     $('errors').append(...page.map(errorRow));
     $('errors-older').hidden = page.length < 20;
-    set($('errors-status'), '');
+    set($('errors-status'), without(missing, 'the list does not include them'));
     updateErrors();
     if (before && page.length > 0) $('errors').children[$('errors').children.length - page.length].querySelector('button').focus();
   } catch (error) {
@@ -530,7 +544,7 @@ if (linked) {
 }
 // ---- the live tail: polls only while it is watched
 
-const tail = { on: false, paused: false, rows: [], timer: 0 };
+const tail = { on: false, paused: false, rows: [], missing: undefined, timer: 0 };
 
 function tailText(row) {
   const recipients = row.audience === 'ALL' ? 'ALL' : `${row.audience ?? '?'} ${row.targets.join(', ')}`;
@@ -551,7 +565,8 @@ function showTail() {
   const wanted = $('tail-filter').value.trim().toLowerCase();
   const rows = tail.rows.filter((row) => tailWords(row).includes(wanted));
   show($('tail'), rows, (row) => row.entry + row.id, tailItem, () => {}, tail.rows.length ? 'Nothing matches the filter.' : 'No notification yet.');
-  set($('tail-status'), `${plural(rows.length, 'notification')}${wanted ? ` of ${tail.rows.length}` : ''}${tail.paused ? ', paused' : ''}`);
+  set($('tail-status'), `${plural(rows.length, 'notification')}${wanted ? ` of ${tail.rows.length}` : ''}${tail.paused ? ', paused' : ''}`
+    + `${tail.missing ? `. ${without(tail.missing, 'the tail does not include them')}` : ''}`);
 }
 
 // Overlaps with the last poll, because another shard may add stream entries with an earlier time.
@@ -564,8 +579,9 @@ async function followTail() {
   const mine = round;
   clearTimeout(tail.timer);
   try {
-    const { latest } = await request(`console/latest${tailStart()}`);
+    const { latest, missing } = await request(`console/latest${tailStart()}`);
     if (mine !== round || !tail.on || tail.paused) return;
+    tail.missing = missing;
     const known = new Set(tail.rows.map((row) => row.entry + row.id));
     const fresh = latest.filter((row) => !known.has(row.entry + row.id));
     tail.rows = [...fresh, ...tail.rows].sort((a, b) => b.at - a.at).slice(0, TAIL_ROWS);
@@ -656,17 +672,18 @@ $('user').addEventListener('submit', async (event) => {
   const mine = round;
   const id = $('user-id').value;
   try {
-    const { connections, user } = await request(`console/user?id=${encodeURIComponent(id)}`);
+    const { connections, user, missing } = await request(`console/user?id=${encodeURIComponent(id)}`);
     if (mine !== round) return;
-    const where = user.relays.length ? `connected on ${plural(user.relays.length, 'relay')} (${user.relays.join(', ')})` : 'not connected';
-    set($('user-status'), `${id}: ${where} · ${plural(connections, 'connection')} on this process · ${number.format(user.pending)} pending`);
+    const where = user.relays === null ? 'relays unknown' : user.relays.length ? `connected on ${plural(user.relays.length, 'relay')} (${user.relays.join(', ')})` : 'not connected';
+    set($('user-status'), `${id}: ${where} · ${plural(connections, 'connection')} on this process · ${number.format(user.pending)} pending`
+      + `${missing ? `. ${without(missing, 'more may be pending')}` : ''}`);
     $('user-pending').hidden = false;
     show($('user-pending'), user.oldest, (p) => p.id, (p) => {
       const item = row();
       item.querySelector('.what').append(idButton(p.id));
       return item;
     }, (item, p) => set(item.querySelector('.facts'), `${p.topic ? `${p.topic} · ` : ''}for ${span(user.at - p.since)}`
-      + (p.due ? ` · next attempt in ${span(p.due - user.at)}` : '')), 'Nothing is pending for this user.');
+      + (p.due ? ` · next attempt in ${span(p.due - user.at)}` : '')), missing ? 'Nothing is pending in the other shards.' : 'Nothing is pending for this user.');
   } catch (error) {
     if (mine !== round) return;
     $('user-pending').hidden = true;

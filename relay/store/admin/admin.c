@@ -8,16 +8,18 @@
 #include "store/admin/admin_merge.h"
 #include "store/admin/redrive.h"
 #include "store/connection/reply.h"
+#include "store/shards/shard_list.h"
 #include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
-/* A query to all shards. */
+/* A query to several shards. */
 struct description {
     struct shard_request request;
     store_described *done;
     void *ctx;
     enum store_script script;
-    struct bytes parts[STORE_SHARDS_MAX]; /* JSON, by shard */
+    bool is_queried[STORE_SHARDS_MAX];
+    struct bytes parts[STORE_SHARDS_MAX]; /* JSON, by shard; empty: no reply */
 };
 
 static bool
@@ -52,17 +54,21 @@ static void
 finish_description(struct shard_request *request, enum rc rc)
 {
     const struct description *description = (struct description *)request;
-    struct bytes json = {NULL, 0};
+    const unsigned count = request->store->shard_count;
+    struct bytes json = description->parts[0];
+    char missing[SHARD_LIST_MAX] = "";
     char *text = NULL;
 
-    if (rc == RC_OK && request->store->shard_count == 1) {
-        json = description->parts[0];
-    } else if (rc == RC_OK) {
-        text = merge_replies(description);
-        if (text != NULL)
-            json = (struct bytes){(const unsigned char *)text, strlen(text)};
+    (void)rc; /* the reply lacks the shards that failed */
+    for (unsigned k = 0; k < count; k++) {
+        if (description->is_queried[k] && description->parts[k].at == NULL)
+            shard_list_add(missing, k);
     }
-    description->done(description->ctx, json.at != NULL ? RC_OK : RC_IO, json);
+    if (count > 1) {
+        text = merge_replies(description);
+        json = (struct bytes){(const unsigned char *)text, text != NULL ? strlen(text) : 0};
+    }
+    description->done(description->ctx, json.at != NULL ? RC_OK : RC_IO, json, missing);
     free(text);
 }
 
@@ -71,25 +77,42 @@ static const struct shard_request_kind description_kind = {.failure =
                                                            .on_reply = on_description_reply,
                                                            .finish = finish_description};
 
+/* The notifications of a user are in shard 0 and in the user's shard. */
+static bool
+has_part(const struct store *store, enum store_script script, const char *argument_text,
+         unsigned shard)
+{
+    return script != STORE_SCRIPT_user || shard == 0 ||
+           shard == store_shard_of(store, argument_text);
+}
+
+static void
+query_shard(struct description *description, struct shard *shard, const char *argument_text)
+{
+    struct arguments arguments = {.argc = 0};
+
+    description->is_queried[shard->number] = true;
+    if (!shard->is_up)
+        return;
+    shard_arguments(shard, &arguments);
+    if (argument_text != NULL)
+        argument(&arguments, argument_text);
+    shard_request_send_script(&description->request, shard, description->script, 1, &arguments);
+}
+
 static enum rc
 describe(struct store *store, enum store_script script, const char *argument_text,
          store_described *done, void *ctx)
 {
-    struct description *description;
+    struct description *description =
+        shard_request_new(sizeof(*description), store, &description_kind);
 
-    if (!store->is_up)
-        return RC_AGAIN;
-    description = shard_request_new(sizeof(*description), store, &description_kind);
     description->done = done;
     description->ctx = ctx;
     description->script = script;
     for (unsigned k = 0; k < store->shard_count; k++) {
-        struct arguments arguments = {.argc = 0};
-
-        shard_arguments(&store->shards[k], &arguments);
-        if (argument_text != NULL)
-            argument(&arguments, argument_text);
-        shard_request_send_script(&description->request, &store->shards[k], script, 1, &arguments);
+        if (has_part(store, script, argument_text, k))
+            query_shard(description, &store->shards[k], argument_text);
     }
     return shard_request_await(&description->request);
 }

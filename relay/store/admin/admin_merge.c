@@ -97,6 +97,17 @@ merge_rows(json_t *const *lists, size_t count, row_order *order, size_t max)
     return merged;
 }
 
+/* Returns the reply of the first shard that replied. */
+static const json_t *
+first_of(json_t *const *parts, size_t count)
+{
+    size_t i = 0;
+
+    while (i + 1 < count && parts[i] == NULL)
+        i++;
+    return parts[i];
+}
+
 static json_t *
 merge_overviews(json_t *const *overviews, size_t count)
 {
@@ -107,11 +118,12 @@ merge_overviews(json_t *const *overviews, size_t count)
         oldest[i] = json_object_get(overviews[i], "oldest"); /* ignored unless an array */
     /* Shard 0 stores all relays and users. */
     merged = json_pack(
-        "{sI sO* sI sI sI sI sI sO so}", "at", number_of(overviews[0], "at"), "server",
-        json_object_get(overviews[0], "server"), "entries", sum_of(overviews, count, "entries"),
-        "pending", sum_of(overviews, count, "pending"), "errors",
-        sum_of(overviews, count, "errors"), "memory", sum_of_servers(overviews, count, "memory"),
-        "memory_max", sum_of_servers(overviews, count, "memory_max"), "relays",
+        "{sI sO* sI sI sI sI sI sO? so}", "at", number_of(first_of(overviews, count), "at"),
+        "server", json_object_get(overviews[0], "server"), "entries",
+        sum_of(overviews, count, "entries"), "pending", sum_of(overviews, count, "pending"),
+        "errors", sum_of(overviews, count, "errors"), "memory",
+        sum_of_servers(overviews, count, "memory"), "memory_max",
+        sum_of_servers(overviews, count, "memory_max"), "relays",
         json_object_get(overviews[0], "relays"), "oldest",
         merge_rows(oldest, count, by_since, STORE_OVERVIEW_ROWS));
     free(oldest);
@@ -119,22 +131,24 @@ merge_overviews(json_t *const *overviews, size_t count)
 }
 
 /*
- * Parses all replies. Returns false if a reply is invalid. Sets each part, possibly to NULL; the
- * caller frees them.
+ * Parses all replies. Returns false if a reply is invalid, or there is none. Sets the parts, NULL
+ * for a shard without a reply; the caller frees them.
  */
 static bool
 parse_texts(const struct bytes *texts, size_t count, json_type type, json_t **ret_parts)
 {
-    bool is_good = true;
+    bool is_good = true, has_reply = false;
 
     for (size_t i = 0; i < count; i++) {
-        ret_parts[i] = texts[i].at != NULL
-                           ? json_loadb((const char *)texts[i].at, texts[i].len, 0, NULL)
-                           : NULL;
+        ret_parts[i] = NULL;
+        if (texts[i].at == NULL)
+            continue;
+        has_reply = true;
+        ret_parts[i] = json_loadb((const char *)texts[i].at, texts[i].len, 0, NULL);
         if (ret_parts[i] == NULL || json_typeof(ret_parts[i]) != type)
             is_good = false;
     }
-    return is_good;
+    return is_good && has_reply;
 }
 
 static json_t *
@@ -159,7 +173,7 @@ merge_users(json_t *const *users, size_t count)
     for (size_t i = 0; i < count; i++)
         oldest[i] = json_object_get(users[i], "oldest");
     merged =
-        json_pack("{sI sI sO so}", "at", number_of(users[0], "at"), "pending",
+        json_pack("{sI sI sO? so}", "at", number_of(first_of(users, count), "at"), "pending",
                   sum_of(users, count, "pending"), "relays", json_object_get(users[0], "relays"),
                   "oldest", merge_rows(oldest, count, by_since, STORE_INBOX_ROWS));
     free(oldest);

@@ -7,8 +7,9 @@
 #include "wire/bytes.h"
 
 /*
- * Merges replies of overview.lua, by shard. The result has the same form, and the caller frees it.
- * NULL: a reply is invalid.
+ * Merges replies of overview.lua, by shard; an empty text is a shard without a reply. The result
+ * has the same form, except that `relays` is null without shard 0, and the caller frees it. NULL:
+ * a reply is invalid, or there is none.
  */
 char *admin_merge_overviews(const struct bytes *texts, size_t count);
 

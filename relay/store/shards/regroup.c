@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "store/shards/placement.h"
 #include "store/shards/replicas.h"
+#include "store/shards/shard_list.h"
 #include "store/shards/start_position.h"
 #include "store/shards/store_private.h"
 
@@ -17,8 +18,6 @@
  */
 #define REGROUP_AFTER_S 3.0
 #define REGROUP_TOGETHER_S 0.5 /* the shards of a node fail and return together */
-
-#define SHARD_LIST_MAX (3 * STORE_SHARDS_MAX)
 
 static void
 notify_listeners(struct store *store)
@@ -62,13 +61,12 @@ static void
 log_unavailable(const struct store *store)
 {
     char list[SHARD_LIST_MAX] = "";
-    size_t len = 0;
 
     for (unsigned k = 0; k < store->shard_count; k++) {
-        if (store->shards[k].is_unavailable && len < sizeof(list))
-            len += (size_t)snprintf(list + len, sizeof(list) - len, len > 0 ? ",%u" : "%u", k);
+        if (store->shards[k].is_unavailable)
+            shard_list_add(list, k);
     }
-    if (len > 0)
+    if (list[0] != '\0')
         log_warn("store", "shards are unavailable: storing and delivering without them",
                  LOG_TEXT("shards", list),
                  LOG_TEXT("hint", "PostgreSQL retains WAL until they are available again"));

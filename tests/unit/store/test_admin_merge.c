@@ -77,7 +77,7 @@ test_errors_are_one_page_newest_first(void **state)
 static void
 test_invalid_reply_is_rejected(void **state)
 {
-    const char *const pages[] = {"[]", "{}"}, *const missing[] = {"[]", NULL},
+    const char *const pages[] = {"[]", "{}"}, *const missing[] = {NULL, NULL},
                       *const broken[] = {"["};
 
     (void)state;
@@ -125,6 +125,32 @@ test_user_is_merged_from_all_shards(void **state)
     assert_null(admin_merge_users(views(bad, 2), 2));
 }
 
+static void
+test_shard_without_a_reply_is_omitted(void **state)
+{
+    const char *const pages[] = {"[{\"entry\":\"2-0\"}]", NULL, "[{\"entry\":\"3-2\"}]"};
+    const char *const overviews[] = {
+        NULL, "{\"at\":8,\"server\":\"b\",\"entries\":2,\"pending\":2,\"errors\":7,\"memory\":20,"
+              "\"memory_max\":1,\"relays\":[],\"oldest\":[]}"};
+    const char *const users[] = {
+        NULL, "{\"at\":8,\"pending\":2,\"relays\":[],\"oldest\":[{\"id\":\"a\",\"since\":1}]}"};
+    char *errors = admin_merge_errors(views(pages, 3), 3);
+    char *overview = admin_merge_overviews(views(overviews, 2), 2);
+    char *user = admin_merge_users(views(users, 2), 2);
+
+    (void)state;
+    assert_string_equal(errors, "[{\"entry\":\"3-2\"},{\"entry\":\"2-0\"}]");
+    /* without shard 0 the relays are unknown */
+    assert_string_equal(overview,
+                        "{\"at\":8,\"entries\":2,\"pending\":2,\"errors\":7,\"memory\":20,"
+                        "\"memory_max\":1,\"relays\":null,\"oldest\":[]}");
+    assert_string_equal(user, "{\"at\":8,\"pending\":2,\"relays\":null,"
+                              "\"oldest\":[{\"id\":\"a\",\"since\":1}]}");
+    free(errors);
+    free(overview);
+    free(user);
+}
+
 int
 main(void)
 {
@@ -134,6 +160,7 @@ main(void)
         cmocka_unit_test(test_overviews_are_summed),
         cmocka_unit_test(test_errors_are_one_page_newest_first),
         cmocka_unit_test(test_invalid_reply_is_rejected),
+        cmocka_unit_test(test_shard_without_a_reply_is_omitted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
