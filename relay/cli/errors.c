@@ -39,8 +39,8 @@ static const char errors_usage[] =
     "  -c FILE         configuration file of the relay; only [store] is used\n"
     "  --store.url=V   one setting\n"
     "\n"
-    "Exit status: 0 success, 1 an ID was not redriven or dropped, or the store failed,\n"
-    "2 wrong usage.\n";
+    "Exit status: 0 success, 1 an ID was not redriven or dropped, or the store or a shard of it\n"
+    "is unavailable, 2 wrong usage.\n";
 
 enum verb { VERB_LIST, VERB_REDRIVE, VERB_DROP, VERB_COUNT };
 static const char *const verbs[VERB_COUNT] = {"list", "redrive", "drop"};
@@ -259,21 +259,34 @@ print_sum(const struct errors_walk *walk)
                walk->skipped, cli_entries(walk->skipped), walk->skipped == 1 ? "it" : "them");
 }
 
+static void
+warn_missing(const char *missing)
+{
+    fprintf(stderr, "clairon " ERRORS ": shards unavailable: %s; their entries are not included\n",
+            missing);
+}
+
 static int
 finish(const struct errors_walk *walk, enum rc rc)
 {
     const struct errors_request *request = walk->request;
-    bool is_good = rc == RC_OK && !walk->failed;
+    const char *missing = direct_missing(walk->direct);
+    bool is_good = rc == RC_OK && !walk->failed, has_ids;
 
     cli_progress_end();
     if (!is_good)
         fprintf(stderr, "clairon " ERRORS ": %s\n", direct_error(walk->direct));
     else if (request->verb == VERB_LIST && walk->entries == 0 && request->id_count == 0)
-        fprintf(stderr, walk->scanned == 0 && request->since == NULL
+        fprintf(stderr, walk->scanned == 0 && request->since == NULL && missing[0] == '\0'
                             ? "the error log is empty\n"
                             : "no entry of the error log matches\n");
     print_sum(walk);
-    if (is_good && !found_all(walk) && request->verb != VERB_LIST)
+    has_ids = is_good && found_all(walk);
+    if (is_good && missing[0] != '\0' && (request->id_count == 0 || !has_ids)) {
+        warn_missing(missing);
+        is_good = false;
+    }
+    if (!has_ids && request->verb != VERB_LIST)
         is_good = false;
     if (request->id_count > 0 && walk->skipped > 0)
         is_good = false;

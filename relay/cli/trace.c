@@ -111,7 +111,10 @@ trace_print(struct direct *direct, const char *id, bool json)
         return 1;
     }
     if (trace_is_empty(trace)) {
-        fprintf(stderr, "clairon " TRACE ": no notification in the store has id %s\n", id);
+        const char *missing = direct_missing(direct);
+
+        fprintf(stderr, "clairon " TRACE ": no notification in the store has id %s%s%s\n", id,
+                missing[0] != '\0' ? "; shards unavailable: " : "", missing);
         return 1;
     }
     return json ? print_json(trace, id) : print_table(trace);

@@ -10,20 +10,29 @@
 
 struct direct;
 
-/* NULL: `error` is set. `config` must outlive the result. Free it with direct_close. */
+/*
+ * In a cluster, shards may be unavailable (direct_missing). NULL: `error` is set. `config` must
+ * outlive the result. Free it with direct_close.
+ */
 struct direct *direct_open(const struct config *config, char error[DIRECT_ERROR_MAX]);
 void direct_close(struct direct *direct); /* accepts NULL */
 /* Returns the error of the last failed request. */
 const char *direct_error(const struct direct *direct);
+/*
+ * Returns the shards of a cluster that the last request could not reach, such as "3,7"; "": none.
+ * Valid until the next call.
+ */
+const char *direct_missing(struct direct *direct);
 
 /*
- * Visits the entries of all shards' error logs from `since`, oldest first, until a visit returns
- * false. An entry is valid during its visit. Only a visit may call direct_redrive and direct_drop.
+ * Visits the entries of all available shards' error logs from `since`, oldest first, until a visit
+ * returns false. In a cluster, waits several seconds for missing shards first. An entry is valid
+ * during its visit. Only a visit may call direct_redrive and direct_drop.
  */
 typedef bool direct_visit(void *ctx, unsigned shard, const struct error_entry *entry);
 MUST_CHECK enum rc direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit,
                                  void *ctx);
-/* Returns the number of error log entries in all shards, or -1 if it is unknown. */
+/* Returns the number of error log entries in the available shards, or -1 if it is unknown. */
 long long direct_error_count(struct direct *direct);
 
 /*
@@ -52,7 +61,10 @@ struct direct_changes {
 };
 const struct direct_changes *direct_changed(const struct direct *direct);
 
-/* Returns the trace of a notification, valid until the next request. `id`: a lower case UUID. */
+/*
+ * Returns the trace of a notification, valid until the next request. `id`: a lower case UUID. Waits
+ * several seconds for missing shards unless an available shard has the notification.
+ */
 MUST_CHECK enum rc direct_trace(struct direct *direct, const char *id,
                                 const struct trace **ret_trace);
 

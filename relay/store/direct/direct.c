@@ -54,18 +54,32 @@ direct_new(const struct config *config)
     return direct;
 }
 
-/* Shard 0 stores the number, unless the store is a single server with one shard. */
+const char *
+direct_missing(struct direct *direct)
+{
+    direct->missing_list[0] = '\0';
+    for (unsigned k = 0; k < direct->shard_count; k++) {
+        if (direct->is_missing[k])
+            shard_list_add(direct->missing_list, k);
+    }
+    return direct->missing_list;
+}
+
+/* Each shard stores the number, unless the store is a single server with one shard. */
 bool
 direct_check_shards(struct direct *direct)
 {
+    unsigned shard = 0;
     char prefix[STORE_PREFIX_MAX], key[STORE_KEY_MAX];
     const char *argv[] = {"HGET", key, "shards"};
     const struct redisReply *reply;
     long created_with;
 
-    key_shard_prefix(prefix, direct->config->store.prefix, 0);
+    while (shard + 1 < direct->shard_count && direct->is_missing[shard])
+        shard++;
+    key_shard_prefix(prefix, direct->config->store.prefix, shard);
     key_write(key, prefix, KEY_META);
-    reply = direct_request(direct, 0, 3, argv);
+    reply = direct_request(direct, shard, 3, argv);
     if (reply == NULL)
         return false;
     created_with = reply_text(reply) != NULL ? strtol(reply_text(reply), NULL, 10) : 0;
@@ -83,7 +97,9 @@ direct_open(const struct config *config, char error[DIRECT_ERROR_MAX])
 {
     struct direct *direct = direct_new(config);
 
-    if (direct_check_shards(direct))
+    for (unsigned k = 0; k < direct->shard_count; k++)
+        direct->is_missing[k] = direct->locator.topology.is_cluster;
+    if (direct_reach(direct, false) == RC_OK && direct_check_shards(direct))
         return direct;
     snprintf(error, DIRECT_ERROR_MAX, "%s", direct->error);
     direct_close(direct);
@@ -120,15 +136,33 @@ trace_in(struct direct *direct, unsigned number, const char *id)
     return direct_fail(direct, "invalid reply to trace.lua");
 }
 
-enum rc
-direct_trace(struct direct *direct, const char *id, const struct trace **ret_trace)
+/* Queries the available shards that were not queried yet, until one has the notification. */
+static enum rc
+trace_available(struct direct *direct, const char *id, bool is_queried[STORE_SHARDS_MAX])
 {
-    for (unsigned k = 0; k < direct->shard_count; k++) {
-        if (trace_in(direct, k, id) != RC_OK)
-            return RC_IO;
+    enum rc rc = RC_OK;
+
+    for (unsigned k = 0; k < direct->shard_count && rc == RC_OK; k++) {
+        if (direct->is_missing[k] || is_queried[k])
+            continue;
+        is_queried[k] = true;
+        rc = trace_in(direct, k, id);
         if (!trace_is_empty(&direct->trace))
             break;
     }
+    return rc;
+}
+
+enum rc
+direct_trace(struct direct *direct, const char *id, const struct trace **ret_trace)
+{
+    bool is_queried[STORE_SHARDS_MAX] = {false};
+    enum rc rc = trace_available(direct, id, is_queried);
+
+    if (rc == RC_OK && trace_is_empty(&direct->trace))
+        rc = direct_reach(direct, true);
+    if (rc == RC_OK && trace_is_empty(&direct->trace))
+        rc = trace_available(direct, id, is_queried);
     *ret_trace = &direct->trace;
-    return RC_OK;
+    return rc;
 }

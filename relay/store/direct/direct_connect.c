@@ -92,6 +92,42 @@ direct_connect(struct direct *direct, unsigned shard)
     return rc;
 }
 
+/* True if an earlier missing shard has the same server, which did not reply. */
+static bool
+shares_lost_server(const struct direct *direct, unsigned shard)
+{
+    const struct locator *locator = &direct->locator;
+
+    for (unsigned k = 0; k < shard; k++) {
+        if (direct->is_missing[k] && locator->is_known[k] && locator->is_known[shard] &&
+            slots_is_same_node(&locator->servers[k], &locator->servers[shard]))
+            return true;
+    }
+    return false;
+}
+
+/* Returns RC_AGAIN if shards are still missing. */
+static enum rc
+connect_missing(struct direct *direct)
+{
+    enum rc rc = RC_OK;
+
+    for (unsigned k = 0; k < direct->shard_count; k++) {
+        if (!direct->is_missing[k])
+            continue;
+        if (!shares_lost_server(direct, k)) {
+            enum rc connected = direct_connect(direct, k);
+
+            if (connected == RC_IO)
+                return RC_IO;
+            direct->is_missing[k] = connected != RC_OK;
+        }
+        if (direct->is_missing[k])
+            rc = RC_AGAIN;
+    }
+    return rc;
+}
+
 static enum rc
 try_command(struct direct *direct, unsigned shard, const struct node_command *command,
             const struct redisReply **ret_reply)
@@ -117,6 +153,27 @@ sleep_ms(long ms)
     (void)nanosleep(&pause, NULL);
 }
 
+/* Before another attempt: the servers of the shards may have changed. */
+static void
+pause_attempts(struct direct *direct, long *pause_ms)
+{
+    locator_invalidate(&direct->locator);
+    sleep_ms(*pause_ms);
+    *pause_ms = *pause_ms * 2 < RETRY_MAX_MS ? *pause_ms * 2 : RETRY_MAX_MS;
+}
+
+enum rc
+direct_reach(struct direct *direct, bool waits)
+{
+    const int64_t end_us = clock_monotonic_us() + (waits ? RETRY_FOR_US : 0);
+    long pause_ms = RETRY_MIN_MS;
+    enum rc rc;
+
+    while ((rc = connect_missing(direct)) == RC_AGAIN && clock_monotonic_us() < end_us)
+        pause_attempts(direct, &pause_ms);
+    return rc == RC_IO ? RC_IO : RC_OK;
+}
+
 const struct redisReply *
 direct_run(struct direct *direct, unsigned shard, const struct node_command *command)
 {
@@ -128,9 +185,7 @@ direct_run(struct direct *direct, unsigned shard, const struct node_command *com
     while (try_command(direct, shard, command, &reply) == RC_AGAIN &&
            clock_monotonic_us() < end_us) {
         disconnect(direct, shard);
-        locator_invalidate(&direct->locator);
-        sleep_ms(pause_ms);
-        pause_ms = pause_ms * 2 < RETRY_MAX_MS ? pause_ms * 2 : RETRY_MAX_MS;
+        pause_attempts(direct, &pause_ms);
     }
     return reply;
 }

@@ -34,8 +34,11 @@ direct_error_count(struct direct *direct)
 
     for (unsigned k = 0; k < direct->shard_count; k++) {
         const char *argv[] = {"XLEN", direct->shards[k].errors};
-        const struct redisReply *reply = direct_request(direct, k, 2, argv);
+        const struct redisReply *reply;
 
+        if (direct->is_missing[k])
+            continue;
+        reply = direct_request(direct, k, 2, argv);
         if (!reply_is_integer(reply))
             return -1;
         count += reply_integer(reply);
@@ -111,11 +114,13 @@ walk(struct log_merge *merge, struct entry_id since, direct_visit *visit, void *
 {
     const unsigned count = merge->direct->shard_count;
     char from[ENTRY_ID_TEXT_MAX];
-    enum rc rc = RC_OK;
+    enum rc rc = direct_reach(merge->direct, true);
 
     entry_id_text(since, from);
-    for (unsigned k = 0; k < count && rc == RC_OK; k++)
-        rc = find_newest(merge, k) == RC_OK ? read_page(merge, k, from) : RC_IO;
+    for (unsigned k = 0; k < count && rc == RC_OK; k++) {
+        if (!merge->direct->is_missing[k])
+            rc = find_newest(merge, k) == RC_OK ? read_page(merge, k, from) : RC_IO;
+    }
     for (unsigned k = find_oldest(merge); k < count && rc == RC_OK; k = find_oldest(merge)) {
         if (!visit(ctx, k, &merge->pages[k].entry))
             break;

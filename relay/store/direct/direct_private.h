@@ -4,6 +4,7 @@
 
 #include "store/direct/direct_request.h"
 #include "store/direct/locate.h"
+#include "store/shards/shard_list.h"
 #include "store/shards/store_private.h"
 
 #define SCRIPT_HASH_TEXT 40
@@ -27,6 +28,8 @@ struct direct {
     struct locator locator;
     struct direct_shard shards[STORE_SHARDS_MAX];
     unsigned shard_count;
+    bool is_missing[STORE_SHARDS_MAX]; /* in a cluster: direct_reach did not reach the shard */
+    char missing_list[SHARD_LIST_MAX]; /* the result of direct_missing */
     struct direct_connection connections[STORE_SHARDS_MAX]; /* by connection (topology.h) */
     char redrive_hash[SCRIPT_HASH_TEXT + 1];
     struct direct_change *queue; /* queued changes whose replies were not read yet */
@@ -47,6 +50,13 @@ bool direct_may_retry(const struct direct *direct, const struct node *node);
 
 /* Connects to the shard's server unless connected. RC_AGAIN: a later attempt may succeed. */
 MUST_CHECK enum rc direct_connect(struct direct *direct, unsigned shard);
+
+/*
+ * In a cluster: connects to the servers of the shards that are missing, and updates is_missing.
+ * `waits`: waits several seconds for a failover. RC_IO: no node replies, or one rejects the
+ * connection.
+ */
+MUST_CHECK enum rc direct_reach(struct direct *direct, bool waits);
 
 /* Like direct_request, but ignores the queue. */
 const struct redisReply *direct_run(struct direct *direct, unsigned shard,

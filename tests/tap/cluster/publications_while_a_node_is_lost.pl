@@ -36,7 +36,7 @@ my $held = begin_publish($user, 'during', Prefer => 'wait=8');
 wait_until('the notification is stored', sub { stored('during') });
 $lost->kill9;
 wait_until('the relay has lost shards', sub { $relay->metric('clairon_store_unavailable_shards') > 0 });
-is(trace($kept_id)->{status}, 200, 'a trace from another node is returned at once');
+is(trace($kept_id)->{status}, 200, 'a trace from another node is returned immediately');
 is_deeply([ @{ $held->read_response }{qw(status)}, scalar stored('during') ], [ 201, 1 ],
     'a publication to a user of another node is confirmed although a node is lost during the wait');
 
