@@ -30,4 +30,11 @@ MUST_CHECK enum rc store_publish(struct store *store, const struct publication *
                                  const char *key, const char digest[STORE_DIGEST_TEXT + 1],
                                  store_published *done, void *ctx);
 
+/*
+ * Like store_replicate, for the writes of one shard, and any number of calls at a time. The
+ * callback receives RC_AGAIN after the timeout.
+ */
+MUST_CHECK enum rc store_replicate_shard(struct store *store, unsigned shard, int64_t timeout_us,
+                                         store_replicated *done, void *ctx);
+
 #endif

@@ -163,7 +163,7 @@ const struct config_key config_keys[] = {
       FIELD(store.prefix), "prefix of the store's keys" },
     { "store", "publish_sync", CONFIG_BOOL, false, "off", 0, 0, NULL, FIELD(store.publish_sync),
       "delay of the response to POST /v1/notifications until the notification is on the store's "
-      "disk: 2 s, or none with appendfsync always" },
+      "disk and on min_replicas replicas: 2 s, or up to 1 s with appendfsync always" },
     { "store", "retention", CONFIG_DURATION, false, "7d", SECOND, 3650 * DAY, NULL,
       FIELD(store.retention_ms), "retention time of the stream" },
     { "store", "sentinel_password_file", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL,

@@ -1,6 +1,9 @@
 /*
- * publish_response.c: delays the response of POST /v1/notifications until the store has synced to
- * disk.
+ * publish_response.c: delays the response of POST /v1/notifications until enough replicas have the
+ * notification, and the store has synced it to disk.
+ *
+ * A notification published over HTTP is not in WAL, so a failover to a replica that lacks it loses
+ * it. Replicas report what they have received every second; meanwhile the store syncs.
  *
  * A store with appendfsync everysec may lose more than the last second of acknowledged writes when
  * it is killed. KeyDB has no WAITAOF. So, as in feed_confirm.c, the gate waits for
@@ -15,6 +18,7 @@
 
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "gate/http/response.h"
 #include "gate/http/response_writer.h"
@@ -23,17 +27,22 @@
 #include "gate/net/request_field.h"
 #include "gate/api/idempotency_cache.h"
 #include "hub/hub.h"
+#include "store/publish.h"
 #include "store/trace.h"
 
-#define SECOND_US 1000000
+#define SECOND_US INT64_C(1000000)
+#define UNCONFIRMED "notification not confirmed by the store"
 #define SPACES " \t"
 #define PREFER_WAIT_MAX 3600
+#define REPLICAS_REPORT_US (2 * SECOND_US) /* replicas report within this time */
+#define REPLICAS_TIMEOUT_S 8 /* less than the time limit for a reply of the store (requests.c) */
 
 struct gate_publish_sync {
     struct gate *gate;              /* NULL: the gate is closed */
     struct gate_publish_sync *prev; /* link of publisher->syncing */
     struct gate_publish_sync *next;
     struct store_request *store_request;
+    int64_t synced_us; /* monotonic; the store has synced the notification */
     struct ev_timer due;
     bool is_repeated;
     int shard;
@@ -80,21 +89,28 @@ respond(struct gate_request *request, bool is_repeated, const char *id, bool is_
 }
 
 static void
+end_sync(struct gate_publish_sync *syncing, const char *problem)
+{
+    struct gate_request *request = store_request_done(syncing->store_request);
+
+    if (request != NULL && problem == NULL)
+        respond(request, syncing->is_repeated, syncing->id, true);
+    else if (request != NULL)
+        gate_request_problem(request, 503, 0, problem);
+    syncing_free(syncing);
+}
+
+static void
 on_sync_traced(void *ctx, enum rc rc, const struct trace *trace)
 {
     struct gate_publish_sync *syncing = ctx;
-    struct gate_request *request = store_request_done(syncing->store_request);
-    bool is_lost = trace != NULL && rc == RC_OK && trace_is_empty(trace);
 
-    if (is_lost)
+    if (rc == RC_OK && trace_is_empty(trace)) {
         remove_key(syncing);
-    if (request != NULL && rc == RC_OK && !is_lost)
-        respond(request, syncing->is_repeated, syncing->id, true);
-    else if (request != NULL)
-        gate_request_problem(request, 503, 0,
-                             is_lost ? "store lost the notification before it was synced to disk"
-                                     : "notification not confirmed by the store");
-    syncing_free(syncing);
+        end_sync(syncing, "store lost the notification before it was synced to disk");
+    } else {
+        end_sync(syncing, rc == RC_OK ? NULL : UNCONFIRMED);
+    }
 }
 
 static void
@@ -106,7 +122,42 @@ on_due(struct ev_loop *loop, struct ev_timer *timer, int events)
     (void)events;
     if (store_trace(hub_store(syncing->gate->hub), syncing->shard, syncing->id, on_sync_traced,
                     syncing) != RC_OK)
-        on_sync_traced(syncing, RC_IO, NULL);
+        end_sync(syncing, UNCONFIRMED);
+}
+
+static void
+wait_for_sync(struct gate_publish_sync *syncing)
+{
+    int64_t left_us = syncing->synced_us - clock_monotonic_us();
+
+    ev_timer_set(&syncing->due, left_us > 0 ? (double)left_us / SECOND_US : 0., 0.);
+    ev_timer_start(syncing->gate->loop, &syncing->due);
+}
+
+static void
+on_replicated(void *ctx, enum rc rc)
+{
+    struct gate_publish_sync *syncing = ctx;
+
+    if (rc == RC_OK && syncing->gate != NULL)
+        wait_for_sync(syncing);
+    else
+        end_sync(syncing,
+                 rc == RC_AGAIN ? "notification stored, but on too few replicas" : UNCONFIRMED);
+}
+
+/* The replicas and the disk receive the notification at the same time. */
+static void
+wait_for_replicas(struct gate_publish_sync *syncing, int wait_s)
+{
+    const int timeout_s = wait_s > 0 && wait_s < REPLICAS_TIMEOUT_S ? wait_s : REPLICAS_TIMEOUT_S;
+    struct store *store = hub_store(syncing->gate->hub);
+
+    if (store_min_replicas(store) == 0)
+        wait_for_sync(syncing);
+    else if (store_replicate_shard(store, (unsigned)syncing->shard, timeout_s * SECOND_US,
+                                   on_replicated, syncing) != RC_OK)
+        end_sync(syncing, UNCONFIRMED);
 }
 
 static void
@@ -124,21 +175,26 @@ begin_sync(struct gate_request *request, const char *key, bool is_repeated, cons
                                           .key = key != NULL ? memory_text(key, strlen(key)) : NULL,
                                           .user = memory_text(user, strlen(user))};
     memcpy(syncing->id, id, sizeof(syncing->id));
-    ev_timer_init(&syncing->due, on_due, (double)delay_us / SECOND_US, 0.);
+    ev_timer_init(&syncing->due, on_due, 0., 0.);
     syncing->due.data = syncing;
+    syncing->synced_us = clock_monotonic_us() + delay_us;
     DL_APPEND(gate->publisher->syncing, syncing);
-    ev_timer_start(gate->loop, &syncing->due);
+    wait_for_replicas(syncing, gate_publication_of(request)->wait_s);
 }
 
+/* A wait that is too short for a confirmation is ignored. */
 static bool
 is_sync_wanted(struct gate_request *request)
 {
     const struct gate_publication *own = gate_publication_of(request);
     const struct gate *gate = request->gate;
-    int64_t delay_us = store_fsync_delay_us(hub_store(gate->hub));
+    const struct store *store = hub_store(gate->hub);
+    int64_t least_us = store_min_replicas(store) > 0 ? REPLICAS_REPORT_US : 0;
 
+    if (least_us < store_fsync_delay_us(store))
+        least_us = store_fsync_delay_us(store);
     return gate->config->store.publish_sync ||
-           (own->wait_s > 0 && own->wait_s * SECOND_US >= delay_us);
+           (own->wait_s > 0 && own->wait_s * SECOND_US >= least_us);
 }
 
 void
@@ -219,7 +275,7 @@ gate_publish_respond_stop(struct gate *gate)
     DL_FOREACH_SAFE (gate->publisher->syncing, syncing, next) {
         bool is_requested = !ev_is_active(&syncing->due);
 
-        if (is_requested) { /* on_sync_traced frees `syncing` */
+        if (is_requested) { /* on_replicated or on_sync_traced frees `syncing` */
             DL_DELETE(gate->publisher->syncing, syncing);
             syncing->gate = NULL;
             continue;

@@ -5,15 +5,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <utlist.h>
+
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "store/connection/reply.h"
+#include "store/publish.h"
 #include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 #define POLL_INTERVAL_S 0.1
 #define WARN_AFTER_US 5000000
 #define WARN_EVERY_US 60000000
+
+/* A wait for the replicas of one server. */
+struct replicas_waiter {
+    struct replicas_waiter *prev;
+    struct replicas_waiter *next;
+    store_replicated *done;
+    void *ctx;
+    int64_t since_us;
+    int64_t end_us;
+    long long offset; /* replication offset that the replicas must reach */
+    bool is_queried;  /* a query was sent after the wait began */
+};
 
 /*
  * WAIT would block the later commands of its connection, and KeyDB 6.3.4 crashes on a client that
@@ -54,43 +70,54 @@ store_min_replicas(const struct store *store)
     return store->min_replicas;
 }
 
-/* RC_OK once all servers have enough replicas; the first failure ends the wait. */
 static void
-finish_replicated(struct store *store, enum rc rc)
+end_waiter(struct shard *shard, struct replicas_waiter *waiter, enum rc rc)
 {
-    store_replicated *done = store->replicated;
-
-    store->replicated = NULL;
-    for (unsigned k = 0; k < store->shard_count; k++)
-        replicas_close(&store->shards[k]);
-    if (done != NULL)
-        done(store->replicated_ctx, rc);
+    DL_DELETE(shard->replicas.waiters, waiter);
+    waiter->done(waiter->ctx, rc);
+    free(waiter);
 }
 
 static void
-finish_one(struct shard *shard)
+end_all(struct shard *shard, enum rc rc)
 {
-    struct store *store = shard->store;
+    while (shard->replicas.waiters != NULL)
+        end_waiter(shard, shard->replicas.waiters, rc);
+}
 
-    replicas_close(shard);
-    for (unsigned k = 0; k < store->shard_count; k++) {
-        if (store->shards[k].replicas.is_waiting)
-            return;
+/* The primary's offset in the first reply to a query that follows the wait's begin is the goal. */
+static void
+check_waiters(struct shard *shard, const char *info)
+{
+    const int64_t now_us = clock_monotonic_us();
+    struct replicas_waiter *waiter, *next;
+
+    DL_FOREACH_SAFE (shard->replicas.waiters, waiter, next) {
+        if (waiter->is_queried && waiter->offset == REPLICAS_OFFSET_NONE)
+            waiter->offset = replicas_end(info);
+        if (waiter->offset != REPLICAS_OFFSET_NONE &&
+            replicas_beyond(info, waiter->offset) >= shard->store->min_replicas) {
+            shard->replicas.warned_us = -WARN_EVERY_US;
+            end_waiter(shard, waiter, RC_OK);
+        } else if (now_us >= waiter->end_us) {
+            end_waiter(shard, waiter, RC_AGAIN);
+        }
     }
-    finish_replicated(store, RC_OK);
 }
 
 static void
-warn(struct shard *shard, int count)
+warn(struct shard *shard, const char *info)
 {
     struct replicas_wait *wait = &shard->replicas;
     int64_t now_us = clock_monotonic_us();
 
-    if (now_us - wait->since_us < WARN_AFTER_US || now_us - wait->warned_us < WARN_EVERY_US)
+    if (now_us - wait->waiters->since_us < WARN_AFTER_US ||
+        now_us - wait->warned_us < WARN_EVERY_US)
         return;
     wait->warned_us = now_us;
-    log_warn(shard->name, "too few replicas in sync: WAL is not confirmed to PostgreSQL",
-             LOG_INT("replicas", count), LOG_INT("min_replicas", shard->store->min_replicas));
+    log_warn(shard->name, "too few replicas in sync: notifications are not confirmed",
+             LOG_INT("replicas", replicas_beyond(info, wait->waiters->offset)),
+             LOG_INT("min_replicas", shard->store->min_replicas));
 }
 
 static void
@@ -98,38 +125,35 @@ on_info(void *ctx, const struct redisReply *reply)
 {
     struct shard *shard = ctx;
     struct replicas_wait *wait = &shard->replicas;
-    int count;
 
-    wait->replies_left--;
-    if (!wait->is_waiting || wait->replies_left > 0)
+    wait->is_queried = false;
+    if (wait->waiters == NULL)
         return;
-    if (reply == NULL || reply_text(reply) == NULL ||
-        !shard_check_reply(shard, reply, "could not query the replicas")) {
-        finish_replicated(shard->store, RC_IO);
-        return;
-    }
-    if (wait->offset == REPLICAS_OFFSET_NONE)
-        wait->offset = replicas_end(reply_text(reply));
-    count = replicas_beyond(reply_text(reply), wait->offset);
-    if (wait->offset != REPLICAS_OFFSET_NONE && count >= shard->store->min_replicas) {
-        wait->warned_us = -WARN_EVERY_US;
-        finish_one(shard);
+    if (!shard_check_reply(shard, reply, "could not query the replicas") ||
+        reply_text(reply) == NULL) {
+        end_all(shard, RC_IO);
         return;
     }
-    warn(shard, count);
+    check_waiters(shard, reply_text(reply));
+    if (wait->waiters == NULL)
+        return;
+    warn(shard, reply_text(reply));
     ev_timer_set(&wait->again, POLL_INTERVAL_S, 0.0);
     ev_timer_start(shard->store->loop, &wait->again);
 }
 
 static enum rc
-send_info(struct shard *shard)
+send_query(struct shard *shard)
 {
     const char *argv[] = {"INFO", "replication"};
+    struct replicas_waiter *waiter;
 
-    enum rc rc = link_send(shard->link, on_info, shard, 2, argv, NULL);
-
-    shard->replicas.replies_left += rc == RC_OK;
-    return rc;
+    if (link_send(shard->link, on_info, shard, 2, argv, NULL) != RC_OK)
+        return RC_AGAIN;
+    shard->replicas.is_queried = true;
+    DL_FOREACH (shard->replicas.waiters, waiter)
+        waiter->is_queried = true;
+    return RC_OK;
 }
 
 static void
@@ -139,8 +163,8 @@ on_again(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    if (send_info(shard) != RC_OK)
-        finish_replicated(shard->store, RC_IO);
+    if (send_query(shard) != RC_OK)
+        end_all(shard, RC_IO);
 }
 
 void
@@ -154,41 +178,90 @@ replicas_open(struct shard *shard)
 void
 replicas_close(struct shard *shard)
 {
-    shard->replicas.is_waiting = false;
+    end_all(shard, RC_IO);
     ev_timer_stop(shard->store->loop, &shard->replicas.again);
+}
+
+/* While others wait, the next query is sent at the end of the interval. */
+static enum rc
+begin(struct shard *shard, int64_t end_us, store_replicated *done, void *ctx)
+{
+    const bool is_idle = !shard->replicas.is_queried && !ev_is_active(&shard->replicas.again);
+    struct replicas_waiter *waiter;
+
+    if (is_idle && send_query(shard) != RC_OK)
+        return RC_AGAIN;
+    waiter = memory_new(sizeof(*waiter));
+    *waiter = (struct replicas_waiter){.done = done,
+                                       .ctx = ctx,
+                                       .since_us = clock_monotonic_us(),
+                                       .end_us = end_us,
+                                       .offset = REPLICAS_OFFSET_NONE,
+                                       .is_queried = is_idle};
+    DL_APPEND(shard->replicas.waiters, waiter);
+    return RC_OK;
+}
+
+enum rc
+store_replicate_shard(struct store *store, unsigned shard, int64_t timeout_us,
+                      store_replicated *done, void *ctx)
+{
+    return begin(&store->shards[topology_connection_of(&store->topology, shard)],
+                 clock_monotonic_us() + timeout_us, done, ctx);
+}
+
+static void on_server_replicated(void *ctx, enum rc rc);
+
+static void
+cancel_all(struct store *store)
+{
+    struct replicas_waiter *waiter, *next;
+
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        DL_FOREACH_SAFE (store->shards[k].replicas.waiters, waiter, next) {
+            if (waiter->done != on_server_replicated)
+                continue;
+            DL_DELETE(store->shards[k].replicas.waiters, waiter);
+            free(waiter);
+        }
+    }
+}
+
+/* RC_OK once all servers have enough replicas; the first failure ends the wait. */
+static void
+on_server_replicated(void *ctx, enum rc rc)
+{
+    struct store *store = ctx;
+    store_replicated *done = store->replicated;
+
+    if (rc == RC_OK && --store->replicating > 0)
+        return;
+    cancel_all(store);
+    store->replicated = NULL;
+    done(store->replicated_ctx, rc);
 }
 
 void
 replicas_down(struct store *store)
 {
-    finish_replicated(store, RC_IO);
+    if (store->replicated != NULL)
+        on_server_replicated(store, RC_IO);
 }
 
 /* One link per server is enough: its replication offset covers all of its shards. */
-static bool
-begin(struct shard *shard)
-{
-    struct replicas_wait *wait = &shard->replicas;
-
-    if (send_info(shard) != RC_OK)
-        return false;
-    wait->is_waiting = true;
-    wait->offset = REPLICAS_OFFSET_NONE;
-    wait->since_us = clock_monotonic_us();
-    return true;
-}
-
 enum rc
 store_replicate(struct store *store, store_replicated *done, void *ctx)
 {
     if (store->replicated != NULL || !store->is_up)
         return RC_AGAIN;
     for (unsigned s = 0; s < store->topology.connections; s++) {
-        if (!begin(&store->shards[topology_first_shard(&store->topology, s)])) {
-            finish_replicated(store, RC_IO); /* no callback is set yet */
+        if (begin(&store->shards[topology_first_shard(&store->topology, s)], INT64_MAX,
+                  on_server_replicated, store) != RC_OK) {
+            cancel_all(store);
             return RC_AGAIN;
         }
     }
+    store->replicating = store->topology.connections;
     store->replicated = done;
     store->replicated_ctx = ctx;
     return RC_OK;

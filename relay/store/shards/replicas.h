@@ -6,9 +6,9 @@ struct shard;
 struct store;
 
 void replicas_open(struct shard *shard);
-void replicas_close(struct shard *shard);
+void replicas_close(struct shard *shard); /* ends all waits with RC_IO */
 
-/* Ends the current wait, if any, with RC_IO. */
+/* Ends the current wait of store_replicate, if any, with RC_IO. */
 void replicas_down(struct store *store);
 
 #define REPLICAS_OFFSET_NONE (-1)

@@ -20,14 +20,14 @@ struct store;
 struct maintenance;
 struct slot_check;
 
-/* A wait for the replicas of a shard's server. */
+struct replicas_waiter;
+
+/* The waits for the replicas of a server, in the first shard of the server's connection. */
 struct replicas_wait {
-    bool is_waiting;
-    unsigned replies_left; /* outstanding replies; only the last reply counts */
-    long long offset;      /* replication offset that the replicas must reach */
-    int64_t since_us;
+    struct replicas_waiter *waiters; /* oldest first */
+    bool is_queried;                 /* a query is in flight */
     int64_t warned_us;
-    ev_timer again;
+    ev_timer again; /* sends the next query */
 };
 
 /* Totals at the last heartbeat. */

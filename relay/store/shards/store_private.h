@@ -39,6 +39,7 @@ struct store {
     int min_replicas;
     store_replicated *replicated; /* callback of store_replicate; NULL: none pending */
     void *replicated_ctx;
+    unsigned replicating;             /* servers for which store_replicate still waits */
     char epoch[STORE_EPOCH_TEXT + 1]; /* derived from the epochs of all shards */
     char topic_prefix[STORE_TOPIC_PREFIX_MAX];
     struct entry_id newest[STORE_SHARDS_MAX];
