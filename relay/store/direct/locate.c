@@ -76,38 +76,48 @@ query_named(const struct locator *locator, unsigned number, int argc, const char
     return reply;
 }
 
-static void
+/* Returns the number of shards that have a primary. */
+static unsigned
 read_slots(struct locator *locator, const struct redisReply *reply, const char *queried)
 {
     const struct topology *topology = &locator->topology;
+    unsigned known = 0;
 
     for (unsigned k = 0; k < topology->shards; k++) {
         const unsigned slot = topology_slot(topology, locator->config->store.prefix, k);
 
         locator->is_known[k] = slots_primary(reply, slot, queried, &locator->servers[k]) == RC_OK;
+        known += locator->is_known[k];
     }
+    return known;
 }
 
-/* Uses the first node that replies. */
+/* Uses the reply with the most shards: a node that was removed from the cluster has none. */
 static enum rc
 query_cluster(struct locator *locator, char error[NODE_ERROR_MAX])
 {
     const char *argv[] = {"CLUSTER", "SLOTS"};
     const unsigned count = urls_count(locator->config->store.url);
+    struct locator read = *locator;
+    unsigned most = 0;
+    enum rc rc = RC_IO;
 
-    for (unsigned i = 0; i < count; i++) {
+    for (unsigned i = 0; i < count && most < locator->topology.shards; i++) {
         struct node *node;
         struct url address;
         const struct redisReply *reply = query_named(locator, i, 2, argv, &node, &address, error);
+        const unsigned known = reply != NULL ? read_slots(&read, reply, address.host) : 0;
 
         if (reply != NULL)
-            read_slots(locator, reply, address.host);
+            rc = RC_OK;
+        if (known > most) {
+            most = known;
+            *locator = read;
+        }
         node_close(node);
         explicit_bzero(&address, sizeof(address));
-        if (reply != NULL)
-            return RC_OK;
     }
-    return RC_IO;
+    return rc;
 }
 
 /*

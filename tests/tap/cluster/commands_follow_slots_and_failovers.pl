@@ -61,6 +61,13 @@ $relay->wait_ready if $relay->can('wait_ready');
 my @ids = check_commands($relay, $cluster, 'cluster');
 my $left = @ids - 2;
 
+# A node in the URL was removed from the cluster, but still runs.
+my $removed = $cluster->add_node;
+$cluster->delete_node($removed);
+my $mixed = '--store.url=redis+cluster://' . join ',', map { "127.0.0.1:$_->{port}" } $removed, $cluster->alive;
+is_deeply([ ($relay->run('trace', $ids[-1], $mixed))[ 0, 2 ] ], [ 0, '' ], 'commands ignore a node that was removed from the cluster');
+$removed->kill9;
+
 # While a slot moves, a redrive waits, and is applied once. The relay is stopped, so only the command uses the slot.
 $relay->stop;
 my ($shard) = grep { $cluster->execute('XLEN', "clairon:{$_}:errors") } 1 .. $SHARDS - 1;

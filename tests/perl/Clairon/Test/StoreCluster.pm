@@ -248,7 +248,18 @@ sub add_node
     return $node;
 }
 
-# Removes a node without slots.
+# Removes a node without slots with the commands that redis-cli --cluster del-node sends. The node still runs, but it is
+# empty and knows no other node.
+sub delete_node
+{
+    my ($self, $node) = @_;
+    $self->{nodes} = [ grep { $_ != $node } @{ $self->{nodes} } ];
+    eval { $_->execute('CLUSTER', 'FORGET', $node->{id}) } for $self->alive;
+    $node->execute('CLUSTER', 'RESET', 'SOFT');
+    return;
+}
+
+# Removes and stops a node without slots.
 sub remove_node
 {
     my ($self, $node) = @_;
