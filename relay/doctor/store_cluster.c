@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "doctor/store_probe.h"
 #include "store/connection/reply.h"
 #include "store/connection/topology.h"
@@ -12,16 +13,30 @@
 #include "store/scripts/constants.h"
 
 #define NODES_MAX 64
+#define NODE_ID_LEN 40
 #define SHARDS_TEXT_MAX (3 * STORE_SHARDS_MAX)
 
 #define SEED_HINT "Start this node, or name other nodes of the cluster in [store] url"
+#define FOREIGN_HINT "The nodes of the cluster do not know this node: remove it from [store] url"
+#define NO_SLOTS_HINT "Name nodes of the cluster in [store] url: these nodes have no slots"
+#define SLOTS_HINT                                                                                 \
+    "Start the nodes with the other slots; if they are lost: redis-cli --cluster fix HOST:PORT"
 #define COVERAGE_HINT                                                                              \
     "A failed primary without a replica stops all shards: CONFIG SET "                             \
     "cluster-require-full-coverage no; CONFIG REWRITE, on each node"
 
+/* A node in [store] url. */
+struct seed {
+    char where[URL_FORMAT_MAX];
+    char id[NODE_ID_LEN + 1]; /* "": unknown */
+    long long covered;        /* number of slots with a primary in its reply; -1: no reply */
+};
+
 struct cluster {
     const struct config *config;
     struct findings *findings;
+    long long covered; /* the most that a seed reported, as the following members; -1: no reply */
+    char *members;     /* NULL: CLUSTER NODES is not permitted */
     struct slots_node nodes[NODES_MAX];
     size_t count;
     struct slots_node primaries[STORE_SHARDS_MAX]; /* indexed by shard */
@@ -43,19 +58,15 @@ list_shards(const struct cluster *cluster, const struct slots_node *node,
                                     len > 0 ? "," : "", k);
 }
 
-static void
-check_cluster_slots(const struct cluster *cluster, const struct redisReply *slots)
+static long long
+count_slots(const struct redisReply *slots)
 {
     long long covered = 0;
-    size_t ranges = reply_count(slots);
 
-    for (size_t i = 0; i < ranges; i++)
+    for (size_t i = 0; i < reply_count(slots); i++)
         covered += reply_integer(reply_at(reply_at(slots, i), 1)) -
                    reply_integer(reply_at(reply_at(slots, i), 0)) + 1;
-    findings_add(cluster->findings, STORE, "slots", covered == SLOTS_COUNT,
-                 "Start the nodes with the other slots; if they are lost: redis-cli --cluster "
-                 "fix HOST:PORT",
-                 "%lld of %d covered, %zu nodes", covered, SLOTS_COUNT, cluster->count);
+    return covered;
 }
 
 static void
@@ -70,37 +81,104 @@ read_cluster_primaries(struct cluster *cluster, const struct redisReply *slots, 
     }
 }
 
-/* Returns false if the node does not reply: an error for the last node, a warning for others. */
-static bool
-read_cluster_slots(struct cluster *cluster, unsigned number, bool is_last)
+/* The line of the node itself is "ID ADDRESS myself,..". */
+static void
+read_members(struct cluster *cluster, struct seed *seed, struct node *node, bool is_best)
+{
+    const char *argv[] = {"CLUSTER", "NODES"};
+    const char *nodes = reply_text(node_request(node, 2, argv, NULL));
+    const char *own = nodes != NULL ? strstr(nodes, "myself") : NULL;
+
+    while (own != NULL && own > nodes && own[-1] != '\n')
+        own--;
+    if (own != NULL)
+        snprintf(seed->id, sizeof(seed->id), "%s", own);
+    if (is_best) {
+        free(cluster->members);
+        cluster->members = nodes != NULL ? strdup(nodes) : NULL;
+    }
+}
+
+/* The reply with the most slots is used: a node that was removed from the cluster has none. */
+static void
+read_seed(struct cluster *cluster, struct seed *seed, struct node *node, const char *queried)
 {
     const char *argv[] = {"CLUSTER", "SLOTS"};
+    const struct redisReply *slots = node_request(node, 2, argv, NULL);
+    bool is_best;
+
+    if (slots == NULL)
+        return;
+    seed->covered = count_slots(slots);
+    is_best = seed->covered > cluster->covered;
+    if (is_best) {
+        cluster->covered = seed->covered;
+        cluster->count = slots_nodes(slots, queried, cluster->nodes, NODES_MAX);
+        read_cluster_primaries(cluster, slots, queried);
+    }
+    read_members(cluster, seed, node, is_best);
+}
+
+static void
+report_no_reply(const struct cluster *cluster, const struct seed *seed, bool is_error,
+                const char *error)
+{
+    const char *hint = store_probe_hint(error);
+
+    if (is_error)
+        findings_add(cluster->findings, STORE, "connection", false,
+                     hint[0] != '\0' ? hint : SEED_HINT, "%s: %s", seed->where, error);
+    else
+        findings_warn(cluster->findings, STORE, "connection", SEED_HINT, "%s: %s", seed->where,
+                      error);
+}
+
+/* It is an error if no seed replies. */
+static void
+query_seed(struct cluster *cluster, struct seed *seed, unsigned number, bool is_last)
+{
     struct node *node = NULL;
     struct url address;
-    char error[NODE_ERROR_MAX] = "invalid store.url", where[URL_FORMAT_MAX];
-    const struct redisReply *slots = NULL;
+    char error[NODE_ERROR_MAX];
 
+    seed->covered = -1;
     if (!locate_named(cluster->config, number, &address))
-        return false;
-    url_format(&address, where);
-    if (node_open(cluster->config, &address, LOCATE_TIMEOUT_S, &node, error) == RC_OK &&
-        (slots = node_request(node, 2, argv, NULL)) == NULL)
+        return;
+    url_format(&address, seed->where);
+    if (node_open(cluster->config, &address, LOCATE_TIMEOUT_S, &node, error) == RC_OK) {
+        read_seed(cluster, seed, node, address.host);
         snprintf(error, sizeof(error), "%s", node_error(node));
-    if (slots != NULL) {
-        cluster->count = slots_nodes(slots, address.host, cluster->nodes, NODES_MAX);
-        read_cluster_primaries(cluster, slots, address.host);
-        check_cluster_slots(cluster, slots);
-    } else if (is_last) {
-        const char *hint = store_probe_hint(error);
-
-        findings_add(cluster->findings, STORE, "connection", false,
-                     hint[0] != '\0' ? hint : SEED_HINT, "%s: %s", where, error);
-    } else {
-        findings_warn(cluster->findings, STORE, "connection", SEED_HINT, "%s: %s", where, error);
     }
+    if (seed->covered < 0)
+        report_no_reply(cluster, seed, is_last && cluster->covered < 0, error);
     node_close(node);
     explicit_bzero(&address, sizeof(address));
-    return slots != NULL;
+}
+
+static bool
+is_member(const struct cluster *cluster, const struct seed *seed)
+{
+    if (cluster->members == NULL || seed->id[0] == '\0')
+        return seed->covered > 0;
+    return strstr(cluster->members, seed->id) != NULL;
+}
+
+/* A member may know fewer slots than another one. */
+static void
+check_cluster_slots(const struct cluster *cluster, const struct seed *seeds, unsigned count)
+{
+    long long covered = cluster->covered;
+
+    for (unsigned i = 0; i < count; i++) {
+        if (seeds[i].covered >= 0 && cluster->covered > 0 && !is_member(cluster, &seeds[i]))
+            findings_warn(cluster->findings, STORE, "store.url", FOREIGN_HINT,
+                          "%s: not a node of the cluster", seeds[i].where);
+        else if (seeds[i].covered >= 0 && seeds[i].covered < covered)
+            covered = seeds[i].covered;
+    }
+    findings_add(cluster->findings, STORE, "slots", covered == SLOTS_COUNT,
+                 cluster->covered > 0 ? SLOTS_HINT : NO_SLOTS_HINT, "%lld of %d covered, %zu nodes",
+                 covered, SLOTS_COUNT, cluster->count);
 }
 
 /* Checks the replicas of each primary: the relay waits for min_replicas of each. */
@@ -210,13 +288,17 @@ check_cluster_nodes(struct cluster *cluster)
 bool
 store_cluster_check(const struct config *config, struct findings *findings)
 {
-    struct cluster cluster = {.config = config, .findings = findings, .is_up = true};
+    struct cluster cluster = {.config = config, .findings = findings, .covered = -1, .is_up = true};
     const unsigned count = urls_count(config->store.url);
-    bool is_read = false;
+    struct seed *seeds = memory_new(count * sizeof(*seeds));
 
-    for (unsigned i = 0; i < count && !is_read; i++)
-        is_read = read_cluster_slots(&cluster, i, i + 1 == count);
-    if (is_read)
+    for (unsigned i = 0; i < count; i++)
+        query_seed(&cluster, &seeds[i], i, i + 1 == count);
+    if (cluster.covered >= 0) {
+        check_cluster_slots(&cluster, seeds, count);
         check_cluster_nodes(&cluster);
-    return is_read && cluster.is_up;
+    }
+    free(cluster.members);
+    free(seeds);
+    return cluster.covered >= 0 && cluster.is_up;
 }

@@ -3,7 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
-use Clairon::Test::Doctor qw(doctor failed_checks finds repaired);
+use Clairon::Test::Doctor qw(doctor failed_checks finds repaired warns);
 use JSON ();
 use Test::More;
 
@@ -69,6 +69,18 @@ finds('a missing permission on a replica', 'store: commands', qr/^$at$replica->{
 # The number of shards differs, and the URL is of another kind.
 finds('another number of shards', 'store: store.shards', qr/created with \[store\] shards = 16, not 8/, qr/Restore the old number/, '--store.shards=8');
 finds('a node as the only server', 'store: cluster mode', qr/^on$/, qr/redis\+cluster:/, "--store.url=redis://127.0.0.1:$primary->{port}", '--store.shards=16');
+
+# A node in the URL was removed from the cluster, but still runs.
+my $removed = $cluster->add_node;
+$cluster->delete_node($removed);
+for my $ports ([ $removed, $primary ], [ $primary, $removed ])
+{
+    my $mixed = '--store.url=redis+cluster://' . join ',', map { "127.0.0.1:$_->{port}" } @$ports;
+    warns('a removed node in the URL', 'store: store.url', qr/^$at$removed->{port}: not a node of the cluster$/, qr/remove it from \[store\] url/, $mixed);
+    is(join(' ', details('slots', $mixed)), '16384 of 16384 covered, 6 nodes', 'the slots of the other nodes count');
+}
+finds('a URL with only a removed node', 'store: slots', qr/^0 of 16384 covered/, qr/^Name nodes of the cluster/, "--store.url=redis+cluster://127.0.0.1:$removed->{port}");
+$removed->kill9;
 
 # The first node lists slots without an owner; then a node does not reply.
 my ($seed) = @{ $cluster->{nodes} };
