@@ -1,5 +1,6 @@
-# Tests the scripts of the Helm chart's store with real servers: six nodes join once, and form a cluster again after a
-# rolling restart and after a restart of all nodes, each time with new addresses, like pods.
+# Tests the scripts of the Helm chart's store with real servers: six nodes on three machines join once, each replica on
+# another machine than its primary, and form a cluster again after a rolling restart and after a restart of all nodes,
+# each time with new addresses, like pods.
 use strict;
 use warnings;
 
@@ -8,8 +9,9 @@ use JSON ();
 use PostgreSQL::Test::Utils ();
 use Test::More;
 
-use constant NODES => 6;
-my ($version) = qx{$ENV{STORE_SERVER} --version} =~ /\bv=(\d+)/;
+use constant NODES    => 6;
+use constant MACHINES => qw(a a b b c c);
+my ($version) = qx{$ENV{STORE_SERVER} --version} =~ /\bv=(\d+\.\d+)/;
 plan skip_all => 'the scripts need Valkey, or Redis 7' if $ENV{STORE_SERVER} =~ /keydb/ || $version < 7;
 
 package Node
@@ -34,12 +36,12 @@ sub write_file
 }
 
 # The scripts use paths and a port of this test. getent finds the nodes in a file, instead of the name server of
-# Kubernetes.
+# Kubernetes. Redis 7.0 has no name for humans, so that another setting with a free text contains the machine.
 my $scripts = JSON::decode_json(scalar qx{cd '${\ top()}' && python3 tests/lint/chart.py --scripts});
 for my $name (keys %$scripts)
 {
     write_file("scripts/$name", $scripts->{$name} =~ s{/scripts/}{$folder/scripts/}gr =~ s{/run/secrets/}{$folder/}gr =~ s{/data\b}{\$DATA}gr
-          =~ s{\b6379\b}{$port}gr =~ s{(cluster-node-timeout) \d+}{$1 1500}r);
+          =~ s{\b6379\b}{$port}gr =~ s{(cluster-node-timeout) \d+}{$1 1500}r =~ s{cluster-announce-human-nodename}{$version < 7.2 ? 'syslog-ident' : $&}egr);
 }
 write_file('store_password', "secret$$\n");
 write_file('bin/getent', qq{#!/bin/sh\n[ "\$1" = hosts ] && grep -F " \$2" '$folder/hosts'\n});
@@ -60,7 +62,8 @@ sub renew
 sub environment
 {
     my ($i) = @_;
-    return ("PATH=$folder/bin:$ENV{PATH}", 'NAMESPACE=space', "HOSTNAME=test-store-$i", "POD_IP=$address[$i]", "DATA=$folder/data$i");
+    return ("PATH=$folder/bin:$ENV{PATH}", 'NAMESPACE=space', "HOSTNAME=test-store-$i", "POD_IP=$address[$i]", "DATA=$folder/data$i",
+        "MACHINE=@{[ (MACHINES)[$i] ]}", 'MEMORY_LIMIT=1073741825');
 }
 
 sub node
@@ -107,15 +110,46 @@ sub check_cluster
     return is(cli(0, '-c', 'get', 'kept'), 'yes', "$when: the key still exists");
 }
 
+# Returns the machines of each primary and its replica.
+sub pairs
+{
+    my %machine = map { ($address[$_] => (MACHINES)[$_]) } 0 .. NODES - 1;
+    my (%primary, %replica);
+    for (split /\n/, cli(0, 'cluster', 'nodes'))
+    {
+        my ($id, $address, $flags, $primary) = /^(\w+) ([\d.]+):\S+ (\S+) (\S+)/;
+        if ($flags =~ /slave/) { $replica{$primary} = $machine{$address} }
+        else                   { $primary{$id} = $machine{$address} }
+    }
+    return map { $primary{$_} . ($replica{$_} // '') } sort keys %primary;
+}
+
+# place.sh places the replicas of any distribution of nodes over machines that has a solution. The first replica is last.
+for my $machines (qw(aaabbb ababab abcabc abcdab aaabcd abcdef))
+{
+    my $n = 0;
+    write_file('placed', join '', map { "$_ $_" . $n++ . "\n" } split //, $machines);
+    my ($out, $err) = PostgreSQL::Test::Utils::run_command([ 'sh', '-c', "sh '$folder/scripts/place.sh' <'$folder/placed'" ]);
+    my @nodes = split /\n/, $out;
+    is_deeply([ sort map { /(\d)/ } @nodes ], [ 0 .. NODES - 1 ], "$machines: each node is placed once");
+    is((grep { substr($nodes[$_], 0, 1) eq substr($nodes[ (4, 5, 3)[$_] ], 0, 1) } 0 .. 2), 0, "$machines: no replica is on the machine of its primary");
+    is($err, '', "$machines: no warning is printed");
+}
+
 renew(0 .. NODES - 1);
 start(0 .. NODES - 1);
 wait_ready(0 .. NODES - 1);
+is_deeply([ map { (split /\n/, cli(0, 'config', 'get', $_))[1] } qw(maxmemory maxmemory-policy) ], [ 644245095, 'noeviction' ],
+    'a node rejects writes below the memory limit of its container');
 pass('a node is ready before it joins the cluster');
 unlike(PostgreSQL::Test::Utils::slurp_file('/proc/' . $_->pid . '/cmdline'), qr/secret$$/, "$_->{name} has no password in its arguments") for @nodes;
 is(run(0, 'join.sh'), 0, 'the nodes join');
 wait_ready(0 .. NODES - 1);
 wait_until('a key can be written', sub { cli(0, '-c', 'set', 'kept', 'yes') eq 'OK' });
 check_cluster('after join.sh');
+my @pairs = pairs();
+is(join(' ', sort map { substr $_, 0, 1 } @pairs), 'a b c', 'each primary is on another machine');
+is((grep { /^(.)\1?$/ } @pairs), 0, 'each replica is on another machine than its primary') or diag "@pairs";
 is(run(0, 'join.sh'), 0, 'a second join.sh succeeds');
 check_cluster('after a second join.sh');
 
