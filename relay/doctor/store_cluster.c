@@ -217,7 +217,10 @@ check_cluster_state(const struct cluster *cluster, const struct store_probe *pro
                       node_error(probe->node));
 }
 
-/* A node lists only slots that it is migrating, "[93->-ID]", or importing, "[93-<-ID]". */
+/*
+ * A node lists only slots that it is migrating, "[93->-ID]", or importing, "[93-<-ID]". With Valkey
+ * a replica repeats those of its primary.
+ */
 static void
 check_cluster_moves(const struct cluster *cluster, const struct store_probe *probe)
 {
@@ -230,7 +233,7 @@ check_cluster_moves(const struct cluster *cluster, const struct store_probe *pro
         findings_warn(cluster->findings, STORE, "moving slots",
                       "The relay's ACL user needs +cluster|nodes", "%s%s", probe->where,
                       node_error(probe->node));
-    else if (moves != NULL)
+    else if (moves != NULL && store_probe_is_primary(probe))
         findings_warn(cluster->findings, STORE, "moving slots",
                       "The shards in these slots wait. If no redis-cli moves them, stop all "
                       "relays, then: redis-cli --cluster fix HOST:PORT",
