@@ -74,7 +74,8 @@ hint_of_rejection(const char *error)
     if (strstr(error, "No such master") != NULL)
         return "[store] url must end in the primary's name, as in sentinel monitor";
     if (strstr(error, "NOPERM") != NULL)
-        return "The sentinels' user needs +sentinel|master, +sentinel|replicas and +subscribe";
+        return "The sentinels' user needs +sentinel|master, +sentinel|replicas, +subscribe and "
+               "&+switch-master";
     return SENTINEL_HINT;
 }
 
@@ -84,6 +85,7 @@ query_sentinel(struct sentinels *sentinels, struct node *node, const char *where
     const char *name = urls_rest(sentinels->config->store.url);
     const char *master[] = {"SENTINEL", "MASTER", name};
     const char *replicas[] = {"SENTINEL", "REPLICAS", name};
+    const char *subscribe[] = {"SUBSCRIBE", "+switch-master"};
     const struct redisReply *reply = node_request(node, 3, master, NULL);
 
     if (reply == NULL) {
@@ -96,6 +98,9 @@ query_sentinel(struct sentinels *sentinels, struct node *node, const char *where
     reply = node_request(node, 3, replicas, NULL);
     if (reply != NULL)
         read_known_replicas(sentinels, reply);
+    if (reply == NULL || node_request(node, 2, subscribe, NULL) == NULL)
+        findings_warn(sentinels->findings, STORE, "sentinel user",
+                      hint_of_rejection(node_error(node)), "%s: %s", where, node_error(node));
 }
 
 static void

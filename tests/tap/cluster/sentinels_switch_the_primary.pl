@@ -1,4 +1,5 @@
-# Tests a store with sentinels: the relay follows each failover, and does not write to a former primary.
+# Tests a store with sentinels: the relay follows each failover, with the least permissions for the sentinels, and does not
+# write to a former primary.
 use strict;
 use warnings;
 
@@ -11,14 +12,25 @@ $pg->safe_psql('postgres', q{
     CREATE TABLE t (id serial PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
 my $sentinels = Clairon::Test::sentinels();
-my $relay     = Clairon::Test::relay($pg, $sentinels, conf => { 'delivery.ack_timeout' => '1h', 'gate.ping' => '1h' });
-my $client    = $relay->client('u1');
-my $rows      = 0;
+for my $sentinel (@{ $sentinels->{sentinels} })
+{
+    # The rules of docker/OPERATIONS.md.
+    $sentinel->execute('ACL', 'SETUSER', 'watcher', 'on', '>word', qw(resetchannels &+switch-master +sentinel|master +sentinel|replicas +subscribe));
+    $sentinel->execute('SENTINEL', 'FLUSHCONFIG');
+}
+my $word = Clairon::Test::scratch() . '/word';
+Clairon::Test::Relay->write_file($word, "word\n");
+my $relay = Clairon::Test::relay($pg, $sentinels, conf => { 'delivery.ack_timeout' => '1h', 'gate.ping' => '1h',
+    'store.sentinel_user' => 'watcher', 'store.sentinel_password_file' => $word });
+my $client = $relay->client('u1');
+my $rows   = 0;
 
 sub insert { my ($count) = @_; $pg->safe_psql('postgres', q{INSERT INTO t (owner) VALUES ('u1')}) for 1 .. $count; return $rows += $count }
 sub newest { my ($node) = @_; return $node->execute('XREVRANGE', 'clairon:stream', '+', '-', 'COUNT', 1)->[0][0] }
 
 $client->wait_row(insert(10));
+wait_until('the relay subscribes to the failovers of each sentinel', sub {
+    !grep { $_->execute('CLIENT', 'LIST') !~ /^(?=.* sub=1 )(?=.* user=watcher\b)/m } @{ $sentinels->{sentinels} } });
 for my $how (qw(killed paused))
 {
     my $former = $sentinels->primary;

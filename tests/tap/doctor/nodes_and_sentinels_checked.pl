@@ -11,7 +11,7 @@ my $pg = Clairon::Test::postgresql('main', conf => "max_slot_wal_keep_size = 1GB
 $pg->safe_psql('postgres', q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDENTITY FULL;
     SELECT clairon.watch('t', 'USER', 'owner')});
 
-sub all_checks { my ($name, @arguments) = @_; return grep { $_->{check} eq $name && $_->{area} eq 'store' } @{ JSON::decode_json((doctor('--json', @arguments))[1])->{checks} } }
+sub all_checks { my ($name, @arguments) = @_; return grep { (!$name || $_->{check} eq $name) && $_->{area} eq 'store' } @{ JSON::decode_json((doctor('--json', @arguments))[1])->{checks} } }
 sub details { return map { $_->{detail} } all_checks(@_) }
 sub hinted { return map { "$_->{detail}: $_->{hint}" } grep { $_->{level} eq 'warn' } all_checks(@_) }
 
@@ -113,6 +113,20 @@ $replica->execute('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
 finds('eviction on a replica', 'store: maxmemory-policy', qr/^$at$replica->{port}: allkeys-lru$/, qr/noeviction/);
 $replica->execute('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
 finds('a primary with few replicas', 'store: store.min_replicas', qr/2 replicas, 3 required$/, qr/lower/, '--store.min_replicas=3');
+# The sentinels' user, with the rules of docker/OPERATIONS.md, and without one of them.
+$relay->write_file(my $word = Clairon::Test::scratch() . '/word', "word\n");
+chmod 0600, $word;
+my @user = ('--store.sentinel_user=watcher', "--store.sentinel_password_file=$word");
+my @rules = qw(resetchannels &+switch-master +sentinel|master +sentinel|replicas +subscribe);
+for my $missing (1 .. $#rules)
+{
+    $_->execute('ACL', 'SETUSER', 'watcher', 'reset', 'on', '>word', @rules[ grep { $_ != $missing } 0 .. $#rules ]) for @{ $sentinels->{sentinels} };
+    my ($found) = grep { $_->{check} =~ /^sentinel/ && $_->{hint} =~ /\Q$rules[$missing]\E/ } all_checks(undef, @user);
+    like($found ? $found->{detail} : 'not found', qr/^$at\d+: .*NOPERM/, "a sentinels' user without $rules[$missing] is reported");
+}
+$_->execute('ACL', 'SETUSER', 'watcher', @rules) for @{ $sentinels->{sentinels} };
+repaired('the rules in the hint are sufficient', @user);
+is_deeply([ hinted('sentinel user', @user) ], [], 'the rules in the hint remove the warning');
 finds('an unknown primary', 'store: sentinel', qr/No such master/, qr/sentinel monitor/, '--store.url=' . $sentinels->url =~ s{/\w+$}{/other}r);
 my $switching = Clairon::Test::proxy($sentinels->{sentinels}[0]{socket}, edit => sub { $_[0] =~ s/\$6\r\nmaster\r\n/\$27\r\nmaster,failover_in_progress\r\n/ });
 finds('a failover', 'store: sentinel', qr/primary $at\d+, failover in progress/, qr/wait for the failover/, '--store.url=redis+sentinel://127.0.0.1:' . $switching->port . '/clairon');
