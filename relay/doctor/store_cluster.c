@@ -224,19 +224,22 @@ check_cluster_state(const struct cluster *cluster, const struct store_probe *pro
 static void
 check_cluster_moves(const struct cluster *cluster, const struct store_probe *probe)
 {
-    const char *argv[] = {"CLUSTER", "NODES"};
-    const char *nodes = reply_text(node_request(probe->node, 2, argv, NULL));
+    const char *count_argv[] = {"CLUSTER", "COUNTKEYSINSLOT", "0"};
+    const char *nodes_argv[] = {"CLUSTER", "NODES"};
+    const bool can_count = reply_is_integer(node_request(probe->node, 3, count_argv, NULL));
+    const char *nodes =
+        can_count ? reply_text(node_request(probe->node, 2, nodes_argv, NULL)) : NULL;
     const char *own = nodes != NULL ? strstr(nodes, "myself") : NULL;
     const char *moves = own != NULL ? memchr(own, '[', strcspn(own, "\n")) : NULL;
 
     if (nodes == NULL)
-        findings_warn(cluster->findings, STORE, "moving slots",
-                      "The relay's ACL user needs +cluster|nodes", "%s%s", probe->where,
-                      node_error(probe->node));
+        store_probe_report(probe, "moving slots", false,
+                           "The relay's ACL user needs +cluster|nodes +cluster|countkeysinslot",
+                           "%s", node_error(probe->node));
     else if (moves != NULL && store_probe_is_primary(probe))
         findings_warn(cluster->findings, STORE, "moving slots",
-                      "The shards in these slots wait. If no redis-cli moves them, stop all "
-                      "relays, then: redis-cli --cluster fix HOST:PORT",
+                      "The shards in these slots wait. If no redis-cli moves them: redis-cli "
+                      "--cluster fix HOST:PORT",
                       "%s%.*s", probe->where, (int)strcspn(moves, "\n"), moves);
 }
 

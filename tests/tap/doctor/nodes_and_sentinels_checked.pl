@@ -59,12 +59,17 @@ is_deeply([ hinted('moving slots') ], [], 'a slot that has moved is not reported
 # Permissions are checked on every node.
 for my $node (@{ $cluster->{nodes} })
 {
-    $node->execute('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '+info', '+keys', '+config|get', '+cluster|slots', '+cluster|info', '+cluster|nodes');
+    $node->execute('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '+info', '+keys', '+config|get', '+cluster|slots', '+cluster|info', '+cluster|nodes', '+cluster|countkeysinslot');
 }
 my $url = '--store.url=' . $cluster->url =~ s{//}{//half:pw@}r;
 repaired('the permissions in the hint are sufficient', $url);
 $replica->execute('ACL', 'SETUSER', 'half', '-xadd');
 finds('a missing permission on a replica', 'store: commands', qr/^$at$replica->{port}: .*not XADD/, qr/ACL user needs/, $url);
+SKIP: {
+    Clairon::Test::StoreCluster::has_bus_port() or skip 'this store cannot deny a subcommand', 2;
+    $replica->execute('ACL', 'SETUSER', 'half', '+xadd', '-cluster|countkeysinslot');
+    finds('a user that cannot count keys', 'store: moving slots', qr/^$at$replica->{port}: .*NOPERM/, qr/countkeysinslot/, $url);
+}
 
 # The number of shards differs, and the URL is of another kind.
 finds('another number of shards', 'store: store.shards', qr/created with \[store\] shards = 16, not 8/, qr/Restore the old number/, '--store.shards=8');
