@@ -12,8 +12,8 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $SHARDS   = 4;
-my $FILLERS  = 8000;    # keys, so that redis-cli needs some time
-my $CHANCE_S = 5;       # after which a relay that has written nothing is considered waiting
+my $FILLERS  = 5000;    # keys, so that redis-cli needs some time
+my $CHANCE_S = 3;       # after which a relay that has written nothing is considered waiting
 my @USERS    = map { "u$_" } 1 .. 5;
 my $OUTSIDER = 'u5';    # never a member of the team
 my $REMAINS  = 'u4';    # always a member
@@ -181,7 +181,7 @@ sub reunite_keys
 # Waits until a relay has had the chance to use the slot of its new owner.
 sub wait_chance
 {
-    my ($shard, $owner, @marks) = @_;
+    my ($shard, $owner) = @_;
     my ($count, $until) = (keys_on($owner, $shard), time + $CHANCE_S);
     my $length = sub { eval { $owner->execute('XLEN', "clairon:{$shard}:stream") } // 0 };
     my $stored = $length->();
@@ -230,16 +230,13 @@ my ($user) = map { $cluster->shard_of($_) } 'u1';
 
 my @cases = (
     [ 'stream and meta of the shared shard moved', 0, qr/:(stream|meta)$/, \&fix_by_hand, 'source' ],
-    [ 'stream and meta of a user shard moved', $user, qr/:(stream|meta)$/, \&fix_by_hand, 'source' ],
     [ 'memberships moved', 0, qr/:(members|groups)/, \&fix_by_hand, 'source' ],
     [ 'pending acknowledgements moved', $user, qr/:(pending|due|inbox|ack:)/, \&fix_by_hand, 'source' ],
-    [ 'all but the stream moved', 0, qr/}:(?!stream)/, \&fix_by_hand, 'target' ],
     [ 'all but the stream of a user shard moved', $user, qr/}:(?!stream)/, \&fix_by_hand, 'target' ],
 );
 push @cases, (
-    [ 'stream and meta moved, redis-cli', 0, qr/:(stream|meta)$/, \&fix_by_cli, 'source' ],
-    [ 'most keys of a user shard moved, redis-cli', $user, qr/}:(?!stream|filler)/, \&fix_by_cli, 'target' ]) if cli();
-@cases = @cases[ split /,/, $ENV{CASES} ] if $ENV{CASES};
+    [ 'stream and meta of a user shard moved, redis-cli', $user, qr/:(stream|meta)$/, \&fix_by_cli, 'source' ],
+    [ 'all but the stream of the shared shard moved, redis-cli', 0, qr/}:(?!stream|filler)/, \&fix_by_cli, 'target' ]) if cli();
 for my $case (@cases)
 {
     my ($when, $shard, $which, $fix, $expected) = @$case;
@@ -256,7 +253,7 @@ for my $case (@cases)
     is($owner == $source ? 'source' : 'target', $expected, "$when: the $expected has most keys");
     $is_silent = 0;
     insert(3);    # the feed and acknowledgements meet the moving slot
-    run_until("$when: both relays wait for the shard", sub { 2 == grep { $_->log_text($_->{mark}) =~ /shard is moving|$SEVERAL/ } $relay, $second });
+    run_until("$when: both relays wait for the shard", sub { 2 == grep { $_->log_text($_->{mark}) =~ /(error|reason)="(TRYAGAIN|[A-Z]+ \d+) |$SEVERAL/ } $relay, $second });
     $fix->($when, $shard, $owner, $other);
     last unless Test::More->builder->is_passing;
     insert(3);
@@ -264,8 +261,9 @@ for my $case (@cases)
     check_received($when);
     check_stored($when);
     is(epochs(), $epochs, "$when: no epoch changes");
-    # A client that became a member later may receive a gap (shed) for notifications that it was not sent.
-    is_deeply([ grep { $_ ne 'shed' } map { split / /, $clients{$_}->gaps } @USERS ], [], "$when: no client receives a gap (epoch)");
+    # A user who leaves the team while notifications wait in the inbox receives a gap (`shed`).
+    my @gaps = map { my $user = $_; map { "$user $_" } grep { $user =~ /^u[45]$/ || $_ ne 'shed' } split / /, $clients{$user}->gaps } @USERS;
+    is("@gaps", '', "$when: no client receives a gap");
     my $new = $second->client($OUTSIDER, pos => $clients{$OUTSIDER}->pos);
     ok($new->wait_for('connected')->{resumed}, "$when: a new session of a user who is in no team resumes");
     $new->close;
