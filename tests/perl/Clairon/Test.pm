@@ -31,6 +31,7 @@ use Time::HiRes qw(time);
 
 use Clairon::Test::Cluster;
 use Clairon::Test::DelayedReplies;
+use Clairon::Test::Network;
 use Clairon::Test::Page;
 use Clairon::Test::Proxy;
 use Clairon::Test::Relay;
@@ -227,6 +228,16 @@ sub sentinels
     remember($sentinels);
     $sentinels->start;
     return $sentinels;
+}
+
+# Returns the started network of a cluster with this many nodes: see Clairon::Test::Network.
+sub network
+{
+    my ($nodes) = @_;
+    my $network = Clairon::Test::Network->new(nodes => $nodes, folder => new_folder('network'));
+    remember($network);
+    $network->start;
+    return $network;
 }
 
 # Returns a started proxy in front of host:port or of a Unix socket. Options: see Clairon::Test::Proxy.

@@ -17,7 +17,8 @@ my $NODE_TIMEOUT = 2000;    # ms without a reply after which a node is considere
 my $TEMPORARY = qr/^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN|LOADING|READONLY|MASTERDOWN)|connect|the store closed|not write/;
 
 # Options: folder, primaries => 3, replicas => 1 (of each primary), shards => 16, tls => a certificate of
-# Clairon::Test::Authority, and the options of Clairon::Test::Store. With tls, nodes and relays use only TLS.
+# Clairon::Test::Authority, network => a Clairon::Test::Network with as many nodes, and the options of
+# Clairon::Test::Store. With tls, nodes and relays use only TLS.
 sub new
 {
     my ($class, %options) = @_;
@@ -28,6 +29,7 @@ sub new
         counts  => [ $options{primaries} // 3, $options{replicas} // 1 ],
         node    => { fsync => $options{fsync}, options => $options{options} // [] },
         tls     => $options{tls},
+        network => $options{network},
         count   => 0,
         nodes   => [],
         slot_of => {},
@@ -57,13 +59,20 @@ sub new_node
     my $folder = sprintf '%s/%d', $self->{folder}, ++$self->{count};
     mkdir $folder or die "could not make $folder: $!";
     my $tls_port = $tls ? Clairon::Test::free_port() : undef;
+    my ($network, $number) = ($self->{network}, $self->{count});
+    my ($announced, $announced_bus) = $network ? $network->announce($number, $port, $bus) : ($tls_port // $port, has_bus_port() ? $bus : undef);
+    my $address = $network ? $network->address($number) : undef;
     my $node = Clairon::Test::Store->new(folder => $folder, fsync => $self->{node}{fsync}, options => [
-        '--port', $port, '--bind', '127.0.0.1', '--cluster-enabled', 'yes', '--cluster-node-timeout', $NODE_TIMEOUT,
+        '--port', $port, '--bind', $address // (), '127.0.0.1', '--cluster-enabled', 'yes', '--cluster-node-timeout', $NODE_TIMEOUT,
         '--cluster-require-full-coverage', 'no', '--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1,
         (has_bus_port() ? ('--cluster-port', $bus) : ()),
         ($tls ? Clairon::Test::Store::as_arguments(Clairon::Test::Authority::directives($tls, $tls_port), 'tls-cluster' => 'yes') : ()),
+        # Before version 7, a node connects from the first address of `bind`.
+        ($network ? ('--cluster-announce-ip', '127.0.0.1', '--cluster-announce-port', $announced, '--cluster-announce-bus-port', $announced_bus) : ()),
+        ($network && has_bus_port() ? ('--bind-source-addr', $address) : ()),
         @{ $self->{node}{options} } ]);
-    @$node{qw(name port bus announced)} = ("node $port", $port, $bus, $tls_port // $port);
+    @$node{qw(name number port announced announced_bus listed)} =
+      ("node $port", $number, $port, $announced, $announced_bus, $network ? $announced : $port);
     $node->launch;
     push @{ $self->{nodes} }, $node;
     return $node;
@@ -95,7 +104,7 @@ sub meet
     my ($self, $node) = @_;
     for my $other (grep { $_ != $node } $self->alive)
     {
-        $node->execute('CLUSTER', 'MEET', '127.0.0.1', $other->{announced}, (has_bus_port() ? $other->{bus} : ()));
+        $node->execute('CLUSTER', 'MEET', '127.0.0.1', $other->{announced}, $other->{announced_bus} // ());
     }
     return;
 }
@@ -206,7 +215,7 @@ sub primary_of_slot
     {
         my $ranges = eval { $node->execute('CLUSTER', 'SLOTS') } or next;
         my ($range) = grep { $slot >= $_->[0] && $slot <= $_->[1] } @$ranges or next;
-        my ($primary) = grep { $_->{port} == $range->[2][1] } @{ $self->{nodes} };
+        my ($primary) = grep { $_->{listed} == $range->[2][1] } @{ $self->{nodes} };
         return $primary if $primary && $primary->is_alive && !$primary->{is_paused};
     }
     return;
