@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "doctor/store_probe.h"
 #include "store/connection/reply.h"
-#include "store/connection/topology.h"
+#include "store/servers/topology.h"
 #include "store/direct/locate.h"
 #include "store/scripts/constants.h"
 

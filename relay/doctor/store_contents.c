@@ -6,7 +6,7 @@
 
 #include "doctor/store_probe.h"
 #include "store/connection/reply.h"
-#include "store/connection/topology.h"
+#include "store/servers/topology.h"
 #include "store/direct/direct_request.h"
 
 #define DATABASE_HINT                                                                              \

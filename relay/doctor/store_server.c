@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "store/connection/fault.h"
 #include "store/connection/reply.h"
-#include "store/connection/topology.h"
+#include "store/servers/topology.h"
 #include "store/scripts/keys.h"
 
 #define COMMAND_WORDS_MAX 16

@@ -4,8 +4,8 @@
 
 #include "base/config.h"
 #include "base/urls.h"
-#include "store/connection/slots.h"
-#include "store/connection/topology.h"
+#include "store/servers/slots.h"
+#include "store/servers/topology.h"
 #include "store/direct/node.h"
 #include "store/scripts/constants.h"
 

@@ -2,7 +2,7 @@
 #ifndef CLAIRON_STORE_FOLLOW_H
 #define CLAIRON_STORE_FOLLOW_H
 
-#include "store/connection/link.h"
+#include "store/servers/link.h"
 #include "store/read/reader_private.h"
 
 /*

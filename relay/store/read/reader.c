@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/connection/link.h"
+#include "store/servers/link.h"
 #include "store/connection/reply.h"
 #include "store/read/control.h"
 #include "store/read/follow.h"

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "store/connection/topology.h"
+#include "store/servers/topology.h"
 #include "store/read/order.h"
 #include "store/read/tail.h"
 #include "store/reader.h"

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/connection/link.h"
+#include "store/servers/link.h"
 #include "store/read/control.h"
 
 /* Entries between `before` and the oldest entry were missed: this process was paused. */

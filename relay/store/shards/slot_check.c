@@ -7,8 +7,8 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "store/connection/cluster_nodes.h"
-#include "store/connection/link.h"
+#include "store/servers/cluster_nodes.h"
+#include "store/servers/link.h"
 #include "store/connection/query.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"

@@ -5,9 +5,9 @@
 #include <ev.h>
 
 #include "store/connection/fault.h"
-#include "store/connection/link.h"
-#include "store/connection/servers.h"
-#include "store/connection/topology.h"
+#include "store/servers/link.h"
+#include "store/servers/servers.h"
+#include "store/servers/topology.h"
 #include "store/shards/arguments.h"
 #include "store/shards/shard.h"
 #include "store/store.h"

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "store/connection/cluster_nodes.h"
+#include "store/servers/cluster_nodes.h"
 
 static void
 assert_next(struct cluster_nodes *nodes, const char *host, int port)

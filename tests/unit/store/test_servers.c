@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "replies.h"
-#include "store/connection/servers_private.h"
+#include "store/servers/servers_private.h"
 
 static struct servers servers;
 

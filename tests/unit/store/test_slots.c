@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "replies.h"
-#include "store/connection/slots.h"
+#include "store/servers/slots.h"
 
 #define NODES_MAX 8
 

@@ -6,7 +6,7 @@
 
 #include "base/config.h"
 #include "base/rc.h"
-#include "store/connection/slots.h"
+#include "store/servers/slots.h"
 #include "store/connection/url.h"
 
 struct redisReply;

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "store/connection/slots.h"
+#include "store/servers/slots.h"
 
 /* A position in the reply. */
 struct cluster_nodes {

@@ -6,8 +6,8 @@
 
 #include "base/backoff.h"
 #include "store/connection/query.h"
-#include "store/connection/servers.h"
-#include "store/connection/slots.h"
+#include "store/servers/servers.h"
+#include "store/servers/slots.h"
 #include "store/scripts/constants.h"
 
 #define SERVERS_NODES_MAX 64

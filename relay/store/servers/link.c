@@ -1,5 +1,5 @@
 /* link.c: one connection to the store: connect, authenticate, load scripts, reconnect. */
-#include "store/connection/link.h"
+#include "store/servers/link.h"
 
 #include <ev.h>
 #include <hiredis/async.h>
@@ -16,8 +16,8 @@
 #include "store/connection/reply.h"
 #include "store/connection/reply_arena.h"
 #include "store/connection/send_queue.h"
-#include "store/connection/servers.h"
-#include "store/connection/topology.h"
+#include "store/servers/servers.h"
+#include "store/servers/topology.h"
 #include "store/connection/url.h"
 
 #define LINK_BACKOFF_BASE_MS 100

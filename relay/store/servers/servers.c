@@ -1,5 +1,5 @@
 /* servers.c: the server of each shard, updated by queries to the nodes in turn. */
-#include "store/connection/servers.h"
+#include "store/servers/servers.h"
 
 #include <ev.h>
 #include <stdio.h>
@@ -12,9 +12,9 @@
 #include "base/memory.h"
 #include "base/urls.h"
 #include "store/connection/fault.h"
-#include "store/connection/sentinel_reply.h"
-#include "store/connection/servers_private.h"
-#include "store/connection/topology.h"
+#include "store/servers/sentinel_reply.h"
+#include "store/servers/servers_private.h"
+#include "store/servers/topology.h"
 
 #define REFRESH_S 10.0
 #define SEARCH_BASE_MS 100

@@ -7,8 +7,8 @@
 #include "base/memory.h"
 #include "base/urls.h"
 #include "store/connection/reply.h"
-#include "store/connection/sentinel_reply.h"
-#include "store/connection/servers_private.h"
+#include "store/servers/sentinel_reply.h"
+#include "store/servers/servers_private.h"
 
 #define RECONNECT_S 1.0
 #define SUBSCRIBE_TIMEOUT_S 3.0

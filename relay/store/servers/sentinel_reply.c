@@ -1,5 +1,5 @@
 /* sentinel_reply.c: reads the replies of sentinels. */
-#include "store/connection/sentinel_reply.h"
+#include "store/servers/sentinel_reply.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "store/connection/reply.h"
-#include "store/connection/servers_private.h"
+#include "store/servers/servers_private.h"
 
 /* The nodes in the reply precede the seeds, which may have left the cluster. */
 static void

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "store/connection/servers_private.h"
+#include "store/servers/servers_private.h"
 
 #define SHARD_LIST_MAX 64
 

@@ -1,9 +1,9 @@
 /* topology.c: maps shards to connections. */
-#include "store/connection/topology.h"
+#include "store/servers/topology.h"
 
 #include "base/config.h"
 #include "base/urls.h"
-#include "store/connection/slots.h"
+#include "store/servers/slots.h"
 
 struct topology
 topology_of(const struct config *config)

@@ -1,5 +1,5 @@
 /* cluster_nodes.c: reads the reply to CLUSTER NODES. */
-#include "store/connection/cluster_nodes.h"
+#include "store/servers/cluster_nodes.h"
 
 #include <stddef.h>
 #include <stdio.h>

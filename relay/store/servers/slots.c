@@ -1,5 +1,5 @@
 /* slots.c: computes the slot of a key, and reads the servers of each slot. */
-#include "store/connection/slots.h"
+#include "store/servers/slots.h"
 
 #include <stdint.h>
 #include <stdio.h>
