@@ -8,13 +8,13 @@
 #include "base/memory.h"
 #include "doctor/store_probe.h"
 #include "store/connection/reply.h"
+#include "store/servers/shard_list.h"
 #include "store/servers/topology.h"
 #include "store/direct/locate.h"
 #include "store/scripts/constants.h"
 
 #define NODES_MAX 64
 #define NODE_ID_LEN 40
-#define SHARDS_TEXT_MAX (3 * STORE_SHARDS_MAX)
 
 #define SEED_HINT "Start this node, or name other nodes of the cluster in [store] url"
 #define FOREIGN_HINT "The nodes of the cluster do not know this node: remove it from [store] url"
@@ -47,15 +47,12 @@ struct cluster {
 /* Writes the numbers of the node's shards, comma-separated. */
 static void
 list_shards(const struct cluster *cluster, const struct slots_node *node,
-            char ret_text[SHARDS_TEXT_MAX])
+            char ret_list[SHARD_LIST_MAX])
 {
-    size_t len = 0;
-
-    ret_text[0] = '\0';
-    for (int k = 0; k < cluster->config->store.shards; k++)
+    ret_list[0] = '\0';
+    for (unsigned k = 0; k < (unsigned)cluster->config->store.shards; k++)
         if (cluster->is_known[k] && slots_is_same_node(&cluster->primaries[k], node))
-            len += (size_t)snprintf(ret_text + len, SHARDS_TEXT_MAX - len, "%s%d",
-                                    len > 0 ? "," : "", k);
+            shard_list_add(ret_list, k);
 }
 
 static long long
@@ -187,7 +184,7 @@ check_cluster_primary(const struct cluster *cluster, const struct store_probe *p
                       const struct slots_node *node)
 {
     const long long replicas = store_probe_number(probe, "connected_slaves");
-    char shards[SHARDS_TEXT_MAX];
+    char shards[SHARD_LIST_MAX];
 
     list_shards(cluster, node, shards);
     store_probe_report(probe, "shards", true, NULL, "primary of %s%s",
@@ -262,7 +259,7 @@ check_cluster_node(struct cluster *cluster, const struct slots_node *node)
 {
     struct store_probe probe = {
         .config = cluster->config, .findings = cluster->findings, .is_replica = true};
-    char shards[SHARDS_TEXT_MAX];
+    char shards[SHARD_LIST_MAX];
     struct url address;
     bool is_up;
 

@@ -5,8 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/servers/servers_private.h"
-
-#define SHARD_LIST_MAX 64
+#include "store/servers/shard_list.h"
 
 static bool
 is_same_server(const struct servers_shard *a, const struct servers_shard *b)
@@ -18,11 +17,10 @@ static void
 log_moved(const struct servers *servers, const struct servers_shard *to, const bool *is_moved)
 {
     char list[SHARD_LIST_MAX] = "", server[URL_FORMAT_MAX];
-    size_t len = 0;
 
     for (unsigned k = 0; k < servers->shard_count; k++)
-        if (is_moved[k] && is_same_server(&servers->shards[k], to) && len < sizeof(list))
-            len += (size_t)snprintf(list + len, sizeof(list) - len, len > 0 ? ",%u" : "%u", k);
+        if (is_moved[k] && is_same_server(&servers->shards[k], to))
+            shard_list_add(list, k);
     snprintf(server, sizeof(server), "%s:%d", to->server.host, to->server.port);
     log_info("store", "shards moved to another server", LOG_TEXT("shards", list),
              LOG_TEXT("server", server));

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "store/shards/placement.h"
 #include "store/shards/replicas.h"
-#include "store/shards/shard_list.h"
+#include "store/servers/shard_list.h"
 #include "store/shards/start_position.h"
 #include "store/shards/store_private.h"
 
