@@ -230,9 +230,9 @@ check_cluster_moves(const struct cluster *cluster, const struct store_probe *pro
     const char *moves = own != NULL ? memchr(own, '[', strcspn(own, "\n")) : NULL;
 
     if (nodes == NULL)
-        store_probe_report(probe, "moving slots", false,
-                           "The relay's ACL user needs +cluster|nodes +cluster|countkeysinslot",
-                           "%s", node_error(probe->node));
+        findings_warn(cluster->findings, STORE, "moving slots",
+                      "The relay's ACL user needs +cluster|nodes +cluster|countkeysinslot", "%s%s",
+                      probe->where, node_error(probe->node));
     else if (moves != NULL && store_probe_is_primary(probe))
         findings_warn(cluster->findings, STORE, "moving slots",
                       "The shards in these slots wait. If no redis-cli moves them: redis-cli "

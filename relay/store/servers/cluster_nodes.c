@@ -99,14 +99,15 @@ cluster_nodes_begin(const char *text, const char *queried)
 }
 
 bool
-cluster_nodes_next_primary(struct cluster_nodes *nodes, struct slots_node *ret_node)
+cluster_nodes_next_primary(struct cluster_nodes *nodes, bool includes_failed,
+                           struct slots_node *ret_node)
 {
     while (*nodes->at != '\0') {
         const struct line line = read_line(&nodes->at);
 
-        if (has_flag(&line, "master") && !has_flag(&line, "myself") && !has_flag(&line, "fail") &&
-            !has_flag(&line, "handshake") && !has_flag(&line, "noaddr") &&
-            node_of_line(&line, nodes->uses_names, ret_node))
+        if (has_flag(&line, "master") && !has_flag(&line, "myself") &&
+            (includes_failed || !has_flag(&line, "fail")) && !has_flag(&line, "handshake") &&
+            !has_flag(&line, "noaddr") && node_of_line(&line, nodes->uses_names, ret_node))
             return true;
     }
     return false;

@@ -19,9 +19,10 @@ struct cluster_nodes {
 struct cluster_nodes cluster_nodes_begin(const char *text, const char *queried);
 
 /*
- * Reads the next primary except the node that replied. Failed nodes, and nodes whose address is
- * unknown, are skipped. Returns false at the end.
+ * Reads the next primary except the node that replied, with or without failed primaries. Nodes
+ * whose address is unknown are skipped. Returns false at the end.
  */
-bool cluster_nodes_next_primary(struct cluster_nodes *nodes, struct slots_node *ret_node);
+bool cluster_nodes_next_primary(struct cluster_nodes *nodes, bool includes_failed,
+                                struct slots_node *ret_node);
 
 #endif

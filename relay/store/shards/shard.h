@@ -53,6 +53,7 @@ struct shard {
     struct slot_check *slot_check; /* NULL: no check in progress */
     bool is_up;
     bool is_unavailable; /* the store works without the shard (regroup.h) */
+    bool is_scattered;   /* another node of the cluster had keys of the shard (slot_check.h) */
     bool lacks_reader;   /* the reader's connection that starts with this shard is not up */
     char name[16];       /* name in the log */
     char prefix[STORE_PREFIX_MAX];

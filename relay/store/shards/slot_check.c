@@ -29,18 +29,32 @@ struct slot_check {
 
 static void count_on_next(struct slot_check *check);
 
-/* Logs one message per node; the link stops the check when it goes down. */
+/* Logs one message per node in several seconds. */
 static void
-fail(struct slot_check *check, const char *failure, const char *error, const char *hint)
+warn_of_node(const struct slot_check *check, const char *message, const char *error,
+             const char *hint)
 {
-    struct shard *shard = check->shard;
+    const struct shard *shard = check->shard;
     char server[URL_FORMAT_MAX];
 
     url_format(&check->address, server);
     if (servers_is_new_failure(shard->store->servers, &check->address))
-        log_warn(shard->name, failure, LOG_TEXT("error", error), LOG_TEXT("hint", hint),
+        log_warn(shard->name, message, LOG_TEXT("error", error), LOG_TEXT("hint", hint),
                  LOG_TEXT("slot", check->slot), LOG_TEXT("server", server));
-    link_restart(shard->link, NULL);
+}
+
+/*
+ * An unreachable node must not delay other shards, so it is ignored, unless the keys of this shard
+ * are known to be on several nodes. The link stops the check when it goes down.
+ */
+static void
+on_failure(struct slot_check *check, const char *message, const char *error)
+{
+    warn_of_node(check, message, error, fault_hint(error));
+    if (check->shard->is_scattered)
+        link_restart(check->shard->link, NULL);
+    else
+        count_on_next(check);
 }
 
 static void
@@ -53,8 +67,7 @@ on_count(void *ctx, const struct redisReply *reply, const char *error)
 
     check->query = NULL;
     if (reply == NULL) {
-        fail(check, "could not count the keys of a shard on another node", error,
-             fault_hint(error));
+        on_failure(check, "could not count the keys of a shard on another node", error);
         return;
     }
     query_stop(query);
@@ -62,9 +75,11 @@ on_count(void *ctx, const struct redisReply *reply, const char *error)
         count_on_next(check);
         return;
     }
+    check->shard->is_scattered = true;
     snprintf(text, sizeof(text), "%lld keys", count);
-    fail(check, "keys of a shard are on several nodes: waiting", text,
-         "unless redis-cli moves this slot, run redis-cli --cluster fix HOST:PORT");
+    warn_of_node(check, "keys of a shard are on several nodes: waiting", text,
+                 "unless redis-cli moves this slot, run redis-cli --cluster fix HOST:PORT");
+    link_restart(check->shard->link, NULL);
 }
 
 static void
@@ -73,7 +88,8 @@ count_on_next(struct slot_check *check)
     struct store *store = check->shard->store;
     struct slots_node node;
 
-    if (!cluster_nodes_next_primary(&check->nodes, &node)) {
+    if (!cluster_nodes_next_primary(&check->nodes, check->shard->is_scattered, &node)) {
+        check->shard->is_scattered = false;
         check->done(check->shard);
         return;
     }
@@ -101,9 +117,8 @@ on_nodes(void *ctx, const struct redisReply *reply)
     if (reply == NULL || check == NULL)
         return;
     if (reply_is_error(reply) || reply_text(reply) == NULL) {
-        const char *error = reply_is_error(reply) ? reply_text(reply) : "invalid reply";
-
-        fail(check, "could not read the nodes of the cluster", error, fault_hint(error));
+        on_failure(check, "could not read the nodes of the cluster",
+                   reply_is_error(reply) ? reply_text(reply) : "invalid reply");
         return;
     }
     check->text = memory_text(reply_text(reply), strlen(reply_text(reply)));
@@ -128,6 +143,7 @@ slot_check_start(struct shard *shard, void (*done)(struct shard *shard))
 
     check->shard = shard;
     check->done = done;
+    check->nodes = cluster_nodes_begin("", "");
     snprintf(check->slot, sizeof(check->slot), "%u", slots_of_key(shard->prefix));
     check->words[0] = "CLUSTER";
     check->words[1] = "COUNTKEYSINSLOT";

@@ -10,9 +10,10 @@ struct shard;
 struct slot_check;
 
 /*
- * Calls `done` from the loop if all keys of the shard are on its server. Otherwise, and after a
- * failure, it restarts the shard's link. The link must be up; stop the check when it goes down.
- * Returns NULL if it could not send a command.
+ * Calls `done` from the loop if no other primary has keys of the shard; while some have keys, it
+ * restarts the shard's link instead. A primary that does not reply is ignored, unless an earlier
+ * check of this shard has found keys on another node. The link must be up; stop the check when it
+ * goes down. Returns NULL if it could not send a command.
  */
 struct slot_check *slot_check_start(struct shard *shard, void (*done)(struct shard *shard));
 void slot_check_stop(struct slot_check *check); /* may be called by `done`; accepts NULL */

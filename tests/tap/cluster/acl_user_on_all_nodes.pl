@@ -81,4 +81,12 @@ check_delivered('after a failover');
 check_users('after a failover', $cluster->primary_of(9));
 unlike($relay->log_text, qr/NOPERM|NOAUTH/, 'the permissions in docker/OPERATIONS.md are sufficient');
 
+# An operator has added a node without the user. Until it has slots, it does not affect the shards.
+my $mark = $relay->log_mark;
+$cluster->add_node;
+$relay->restart;
+check_delivered('with a node that lacks the user');
+my @warnings = $relay->log_text($mark) =~ /level=warn .*"could not count the keys.*error="(?:WRONGPASS|NOAUTH)/g;
+is(scalar @warnings, 1, 'the relay warns that it could not check the node');
+
 done_testing();

@@ -12,7 +12,7 @@ assert_next(struct cluster_nodes *nodes, const char *host, int port)
 {
     struct slots_node node;
 
-    assert_true(cluster_nodes_next_primary(nodes, &node));
+    assert_true(cluster_nodes_next_primary(nodes, false, &node));
     assert_string_equal(node.host, host);
     assert_int_equal(node.port, port);
 }
@@ -22,7 +22,7 @@ assert_end(struct cluster_nodes *nodes)
 {
     struct slots_node node;
 
-    assert_false(cluster_nodes_next_primary(nodes, &node));
+    assert_false(cluster_nodes_next_primary(nodes, false, &node));
 }
 
 static void
@@ -45,16 +45,21 @@ test_other_primaries_are_read(void **state)
 }
 
 static void
-test_nodes_that_cannot_reply_are_skipped(void **state)
+test_failed_primaries_are_skipped_unless_included(void **state)
 {
-    struct cluster_nodes nodes =
-        cluster_nodes_begin("a 10.0.0.1:6379@16379 master,fail - 0 0 1 disconnected 0-99\n"
-                            "b 10.0.0.2:6379@16379 handshake - 0 0 0 connected\n"
-                            "c :0@0 master,noaddr - 0 0 0 disconnected\n"
-                            "d 10.0.0.4:6379@16379 myself,master - 0 0 1 connected\n",
-                            "10.0.0.4");
+    const char *text = "a 10.0.0.1:6379@16379 master,fail - 0 0 1 disconnected 0-99\n"
+                       "b 10.0.0.2:6379@16379 handshake - 0 0 0 connected\n"
+                       "c :0@0 master,noaddr - 0 0 0 disconnected\n"
+                       "d 10.0.0.4:6379@16379 myself,master - 0 0 1 connected\n";
+    struct cluster_nodes nodes = cluster_nodes_begin(text, "10.0.0.4");
+
+    struct slots_node failed;
 
     (void)state;
+    assert_end(&nodes);
+    nodes = cluster_nodes_begin(text, "10.0.0.4");
+    assert_true(cluster_nodes_next_primary(&nodes, true, &failed));
+    assert_string_equal(failed.host, "10.0.0.1");
     assert_end(&nodes);
 }
 
@@ -98,7 +103,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_other_primaries_are_read),
-        cmocka_unit_test(test_nodes_that_cannot_reply_are_skipped),
+        cmocka_unit_test(test_failed_primaries_are_skipped_unless_included),
         cmocka_unit_test(test_host_names_are_used_if_the_relay_uses_them),
         cmocka_unit_test(test_invalid_lines_are_skipped),
     };
