@@ -85,6 +85,7 @@ unlike($relay->log_text, qr/NOPERM|NOAUTH/, 'the permissions in docker/OPERATION
 my $mark = $relay->log_mark;
 $cluster->add_node;
 $relay->restart;
+%clients = map { $_ => $relay->client("u$_") } 1 .. 8;
 check_delivered('with a node that lacks the user');
 my @warnings = $relay->log_text($mark) =~ /level=warn .*"could not count the keys.*error="(?:WRONGPASS|NOAUTH)/g;
 is(scalar @warnings, 1, 'the relay warns that it could not check the node');
