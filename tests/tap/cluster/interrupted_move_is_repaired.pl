@@ -6,7 +6,6 @@ use warnings;
 
 use Clairon::Test qw(wait_until wait_confirmed scratch);
 use IPC::Run ();
-use JSON ();
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 use Time::HiRes qw(time);
@@ -31,7 +30,7 @@ my %conf    = ('store.min_replicas' => 0, 'delivery.ack_timeout' => '1h', 'gate.
 my $relay   = Clairon::Test::relay($pg, $cluster, conf => {%conf});
 my $second  = Clairon::Test::relay($pg, $cluster, conf => {%conf});
 my %clients = map { $USERS[$_] => ($_ % 2 ? $second : $relay)->client($USERS[$_]) } 0 .. $#USERS;
-my (%acked, $is_silent);
+my $is_silent;
 my $last = 0;
 
 # Each transaction inserts rows for all users and one row for the team, whose members change.
@@ -60,23 +59,11 @@ sub rows_of
 
 sub received { my ($user) = @_; return map { "$_->{metadata}{source} $_->{payload}{after}{id}" } $clients{$user}->notifications }
 
-# Acknowledges all notifications that a client has received; must be called while the client's loop runs.
-sub ack_received
-{
-    my ($user) = @_;
-    my @ids = map { $_->{metadata}{id} } $clients{$user}->notifications;
-    my $from = $acked{$user} // 0;
-    return if $is_silent || @ids == $from;
-    $clients{$user}{tx}->send([ 1, 0, 0, 0, 1, JSON::encode_json({ t => 'ack', ids => [ @ids[ $from .. $#ids ] ] }) ]);
-    $acked{$user} = @ids;
-    return;
-}
-
-# Polls a condition while all clients receive and acknowledge notifications.
+# Polls a condition while all clients receive notifications, and acknowledge them unless $is_silent is set.
 sub run_until
 {
     my ($what, $condition) = @_;
-    return $clients{u1}->run_until($what, sub { ack_received($_) for @USERS; $condition->() });
+    return $clients{u1}->run_until($what, sub { $is_silent or $_->ack_received for values %clients; $condition->() });
 }
 
 # A notification for the team is delivered to those who are members when it is sent, so a user who left and joined again
@@ -102,17 +89,6 @@ sub check_received
     return;
 }
 
-# Returns the users who had to acknowledge this notification.
-sub audience_of
-{
-    my ($entry) = @_;
-    my ($ack, $acked, $trace) = map { $entry->{stream} =~ s/stream$/$_:$entry->{id}/r } qw(ack acked trace);
-    my %users = map { @{ $cluster->execute('HGETALL', $_) } } $ack, $acked;
-    # After the last user has acknowledged, only the trace remains.
-    if (!%users) { $users{$_} = 1 for map { /^acked \S+ \S+ \S+ (.*)/ } @{ $cluster->execute('LRANGE', $trace, 0, -1) } }
-    return join ' ', sort keys %users;
-}
-
 sub check_stored
 {
     my ($when) = @_;
@@ -122,7 +98,7 @@ sub check_stored
     my @rows = map { $_->{data} =~ /"source":"(\w+)".*"after":\{"id":(\d+)/ ? "$1 $2" : 'none' } @entries;
     is_deeply([ sort @rows ], [ sort split /\n/, $pg->safe_psql('postgres', q{SELECT 'one ' || id FROM one UNION ALL SELECT 'many ' || id FROM many}) ],
         "$when: each row is stored once");
-    my %is = map { $_->{data} =~ /"source":"many".*"after":\{"id":(\d+)/ ? ($1 => audience_of($_)) : () } @entries;
+    my %is = map { $_->{data} =~ /"source":"many".*"after":\{"id":(\d+)/ ? ($1 => join ' ', $cluster->audience_of($_)) : () } @entries;
     my %expected = split /[|\n]/, $pg->safe_psql('postgres', 'SELECT id, members FROM many');
     return is_deeply(\%is, \%expected, "$when: each audience has the members at the commit");
 }

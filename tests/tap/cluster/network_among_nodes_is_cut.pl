@@ -6,7 +6,6 @@ use warnings;
 
 use Clairon::Test qw(wait_until wait_confirmed);
 use Clairon::Test::Torture;
-use JSON ();
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -22,7 +21,6 @@ my $network = Clairon::Test::network(6);
 my $cluster = Clairon::Test::store_cluster(network => $network, shards => 8);
 my $relay   = Clairon::Test::relay($pg, $cluster, conf => { 'delivery.ack_timeout' => '1h', 'delivery.shed_lag' => '1h', 'gate.ping' => '1h' });
 my %clients = map { $_ => $relay->client($_) } @USERS;
-my %acked;
 
 # One writer: the members in the snapshot of a row are those at its commit. u5 remains a member.
 my $torture = Clairon::Test::Torture->new(pg => $pg, seed => 1, tables => [qw(one many)], stored => sub { $cluster->stored });
@@ -41,22 +39,11 @@ sub received
     return map { "$_->{metadata}{source} $_->{payload}{after}{id}" } grep { !$had{ $_->{metadata}{id} }++ } $clients{$user}->notifications;
 }
 
-# Acknowledges all notifications that the client has received; must be called while the client's loop runs.
-sub ack_received
-{
-    my ($client) = @_;
-    my @ids = map { $_->{metadata}{id} } $client->notifications;
-    my $from = $acked{$client} // 0;
-    $client->{tx}->send([ 1, 0, 0, 0, 1, JSON::encode_json({ t => 'ack', ids => [ @ids[ $from .. $#ids ] ] }) ]) if @ids > $from;
-    $acked{$client} = @ids;
-    return;
-}
-
 # Polls a condition while all clients receive and acknowledge notifications.
 sub run_until
 {
     my ($what, $condition) = @_;
-    return $clients{u5}->run_until($what, sub { ack_received($_) for values %clients; $condition->() });
+    return $clients{u5}->run_until($what, sub { $_->ack_received for values %clients; $condition->() });
 }
 
 # Waits until each user has received a row that was inserted after this call.
@@ -114,18 +101,7 @@ wait_until("all $rows rows are stored", sub { $torture->stored >= $rows });
 $torture->check_stored_once($cluster->entries);
 $torture->check_commit_order($_, $cluster->entries($_)) for grep { $cluster->execute('EXISTS', $_) } $cluster->keys('stream');
 
-# Returns the users who had to acknowledge this notification.
-sub audience_of
-{
-    my ($entry) = @_;
-    my ($ack, $acked, $trace) = map { $entry->{stream} =~ s/stream$/$_:$entry->{id}/r } qw(ack acked trace);
-    my %users = map { @{ $cluster->execute('HGETALL', $_) } } $ack, $acked;
-    # After the last user has acknowledged, only the trace remains.
-    if (!%users) { $users{$_} = 1 for map { /^acked \S+ \S+ \S+ (.*)/ } @{ $cluster->execute('LRANGE', $trace, 0, -1) } }
-    return join ' ', sort keys %users;
-}
-
-my %is = map { $_->{data} =~ /"source":"many".*"after":\{"id":(\d+)/ ? ($1 => audience_of($_)) : () } $cluster->entries;
+my %is = map { $_->{data} =~ /"source":"many".*"after":\{"id":(\d+)/ ? ($1 => join ' ', $cluster->audience_of($_)) : () } $cluster->entries;
 my %expected = split /[|\n]/, $pg->safe_psql('postgres', 'SELECT id, members FROM many');
 is_deeply(\%is, \%expected, 'each audience has the members at the commit');
 
@@ -148,7 +124,7 @@ $_->close for values %clients;
 for my $user (@USERS)
 {
     my $client = $clients{$user} = $relay->client($user);
-    $client->run_until("$user has acknowledged all notifications", sub { ack_received($client); !grep { $cluster->execute('EXISTS', $_) } $cluster->keys("inbox:$user") });
+    $client->run_until("$user has acknowledged all notifications", sub { $client->ack_received; !grep { $cluster->execute('EXISTS', $_) } $cluster->keys("inbox:$user") });
 }
 is($cluster->pending, 0, 'all acknowledgements are stored');
 wait_confirmed($pg);

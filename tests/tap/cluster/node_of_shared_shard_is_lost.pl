@@ -7,7 +7,6 @@ use warnings;
 use Clairon::Test qw(wait_until wait_confirmed token);
 use Clairon::Test::RawSocket;
 use Clairon::Test::Torture;
-use JSON ();
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
@@ -26,19 +25,8 @@ my @others  = grep { $cluster->primary_of($cluster->shard_of($_)) != $lost } @us
 my @away    = grep { $cluster->primary_of($cluster->shard_of($_)) == $lost } @users;
 my ($leaver) = @others;
 ok(@others && @away, scalar(@others) . ' users of other nodes, ' . @away . ' of the lost node');
-my %acked;
 
-sub ack_received
-{
-    for my $client (values %clients)
-    {
-        my @ids = map { $_->{metadata}{id} } $client->notifications;
-        my $from = $acked{$client} // 0;
-        $client->{tx}->send([ 1, 0, 0, 0, 1, JSON::encode_json({ t => 'ack', ids => [ @ids[ $from .. $#ids ] ] }) ]) if @ids > $from;
-        $acked{$client} = @ids;
-    }
-    return;
-}
+sub ack_received { $_->ack_received for values %clients; return }
 
 # Returns the rows of a table that a user received, in the order received and without duplicates.
 sub received { my ($user, $table) = @_; my %had;

@@ -23,17 +23,13 @@ my ($relay, $second) = map { Clairon::Test::relay($pg, $cluster, conf => { 'stor
 my @users   = map { "u$_" } 0 .. 11;
 # The in-flight window of u1 is refilled only while no acknowledgement waits for the store.
 my %clients = map { $_ => $relay->client($_, $_ eq 'u1' ? (win => 1) : ()) } @users;
-my (%acked, %is_silent, @others, @away);
+my (%is_silent, @others, @away);
 
 # Acknowledges all notifications that a client has received; must be called while the client's loop runs.
 sub ack_received
 {
     my ($client) = @_;
-    return if $is_silent{$client};
-    my @ids = map { $_->{metadata}{id} } $client->notifications;
-    my $from = $acked{$client} // 0;
-    $client->{tx}->send([ 1, 0, 0, 0, 1, JSON::encode_json({ t => 'ack', ids => [ @ids[ $from .. $#ids ] ] }) ]) if @ids > $from;
-    $acked{$client} = @ids;
+    $client->ack_received if !$is_silent{$client};
     return;
 }
 

@@ -5,7 +5,6 @@ use warnings;
 
 use Clairon::Test qw(wait_until wait_confirmed);
 use Clairon::Test::Torture;
-use JSON ();
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -33,19 +32,6 @@ sub received
     return map { "$_->{metadata}{source} $_->{payload}{after}{id}" } grep { !$had{ $_->{metadata}{id} }++ } $clients{$user}->notifications;
 }
 
-my %acked;
-
-# Acknowledges all notifications that the client has received; must be called while the client's loop runs.
-sub ack_received
-{
-    my ($client) = @_;
-    my @ids = map { $_->{metadata}{id} } $client->notifications;
-    my $from = $acked{$client} // 0;
-    $client->{tx}->send([ 1, 0, 0, 0, 1, JSON::encode_json({ t => 'ack', ids => [ @ids[ $from .. $#ids ] ] }) ]) if @ids > $from;
-    $acked{$client} = @ids;
-    return;
-}
-
 # Waits until each user has received a notification that was committed after this call.
 sub wait_delivered
 {
@@ -55,7 +41,7 @@ sub wait_delivered
     for my $user (sort keys %clients)
     {
         $clients{$user}->run_until("$what: $user receives later notifications", sub {
-            ack_received($_) for values %clients;
+            $_->ack_received for values %clients;
             return 2 == grep { my ($table, $last) = @$_; grep { $_->{metadata}{source} eq $table && $_->{payload}{after}{id} > $last } $clients{$user}->notifications }
               [ 'one', $one ], [ 'many', $many ] });
     }
@@ -87,7 +73,7 @@ $torture->check_commit_order($_, $cluster->entries($_)) for grep { $cluster->exe
 for my $user (sort keys %clients)
 {
     my @expected = split /\n/, $pg->safe_psql('postgres', qq{SELECT 'many ' || id FROM many UNION ALL SELECT 'one ' || id FROM one WHERE owner = '$user'});
-    $clients{$user}->run_until('all notifications arrive', sub { ack_received($clients{$user}); received($user) >= @expected });
+    $clients{$user}->run_until('all notifications arrive', sub { $clients{$user}->ack_received; received($user) >= @expected });
     my @received = received($user);
     is_deeply([ sort @received ], [ sort @expected ], "$user receives each notification");
     is($clients{$user}->gaps, '', "$user receives no gap");
@@ -102,7 +88,7 @@ $_->close for values %clients;
 for my $user (sort keys %clients)
 {
     my $client = $clients{$user} = $relay->client($user);
-    $client->run_until('all notifications are acknowledged', sub { ack_received($client); !grep { $cluster->execute('EXISTS', $_) } $cluster->keys("inbox:$user") });
+    $client->run_until('all notifications are acknowledged', sub { $client->ack_received; !grep { $cluster->execute('EXISTS', $_) } $cluster->keys("inbox:$user") });
 }
 is($cluster->pending, 0, 'all notifications are acknowledged');
 wait_confirmed($pg);

@@ -216,19 +216,14 @@ for my $stream ($cluster->keys('stream'))
     $torture->check_commit_order($stream, grep { $_->{stream} eq $stream } @entries);
 }
 
-my %id_of = map { Clairon::Test::Torture::row_of($_) => $_->{id} } @entries;
-my %stream_of = map { $_->{id} => $_->{stream} } @entries;
+my %entry_of = map { Clairon::Test::Torture::row_of($_) => $_ } @entries;
 my %members = map { my ($id, $list) = split /\|/; ("acked $id" => [ split /,/, $list ]) }
   split /\n/, $pg->safe_psql('postgres', q{SELECT id || '|' || array_to_string(members, ',') FROM acked});
 my @wrong;
 for my $row (sort keys %members)
 {
-    my $id    = $id_of{$row} // next;
-    my @keys  = map { $stream_of{$id} =~ s/stream$/$_:$id/r } qw(ack acked);
-    my %users = map { @{ $cluster->execute('HGETALL', $_) } } @keys;
-    # After the last user has acknowledged, only the trace remains.
-    if (!%users) { $users{$_} = 1 for map { /^acked \S+ \S+ \S+ (.*)/ } @{ $cluster->execute('LRANGE', $stream_of{$id} =~ s/stream$/trace:$id/r, 0, -1) } }
-    push @wrong, "$row: @{[ sort keys %users ]} instead of @{ $members{$row} }" if "@{[ sort keys %users ]}" ne "@{ $members{$row} }";
+    my @users = $cluster->audience_of($entry_of{$row} // next);
+    push @wrong, "$row: @users instead of @{ $members{$row} }" if "@users" ne "@{ $members{$row} }";
 }
 is_deeply(\@wrong, [], scalar(keys %members) . ' audiences contain the members at the commit');
 
@@ -246,7 +241,7 @@ for my $user (@DEVICES)
         %received = map { /^row \S+ (.*)/ ? ($1 => 1) : () } lines_of($user);
         !grep { !$received{$_} } @expected; }) };
     my @lacks = grep { !$received{$_} } @expected;
-    is_deeply(\@lacks, [], "$user receives each of " . @expected . ' notifications') or diag join ' ', map { "$_ $id_of{$_} $stream_of{$id_of{$_}}" } @lacks[ 0 .. ($#lacks > 9 ? 9 : $#lacks) ];
+    is_deeply(\@lacks, [], "$user receives each of " . @expected . ' notifications') or diag join ' ', map { "$_ $entry_of{$_}{id} $entry_of{$_}{stream}" } @lacks[ 0 .. ($#lacks > 9 ? 9 : $#lacks) ];
     is_deeply([ grep { /^acked/ && !grep { $_ ne $OUTSIDER } $user } keys %received ], [], "$user receives no notification of a team") if $user eq $OUTSIDER;
     my %own = map { $_ => 1 } @expected;
     is_deeply([ grep { !/^acked/ && !$own{$_} } keys %received ], [], "$user receives no notification of another user");
@@ -266,11 +261,8 @@ waitpid $_, 0 for @devices;
 for my $user (@USERS)
 {
     my $client = $relays[ rand @relays ]->client($user);
-    my $acked  = 0;
     my $ended = eval { $client->run_until("$user has acknowledged all notifications", sub {
-        my @ids = map { $_->{metadata}{id} } $client->notifications;
-        $client->{tx}->send([ 1, 0, 0, 0, 1, JSON::encode_json({ t => 'ack', ids => [ @ids[ $acked .. $#ids ] ] }) ]) if @ids > $acked;
-        $acked = @ids;
+        $client->ack_received;
         return !grep { $cluster->execute('EXISTS', $_) } $cluster->keys("inbox:$user");
     }) };
     ok($ended, "$user has acknowledged all notifications") or diag $@;

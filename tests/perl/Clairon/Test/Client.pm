@@ -107,6 +107,18 @@ sub send_text
     return;
 }
 
+# Acknowledges all received notifications that it has not acknowledged yet. Unlike ack, it does not run the client's
+# loop, so a condition of run_until may call it.
+sub ack_received
+{
+    my ($self) = @_;
+    my @ids = map { $_->{metadata}{id} } $self->notifications;
+    my $from = $self->{ack_count} // 0;
+    $self->{tx}->send([ 1, 0, 0, 0, 1, $json->encode({ t => 'ack', ids => [ @ids[ $from .. $#ids ] ] }) ]) if @ids > $from;
+    $self->{ack_count} = @ids;
+    return;
+}
+
 # An empty list means that the test did not wait for the notifications.
 sub ack { my ($self, @ids) = @_; @ids or croak('no ids to acknowledge'); return $self->send({ t => 'ack', ids => \@ids }) }
 

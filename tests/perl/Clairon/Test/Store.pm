@@ -220,6 +220,17 @@ sub error_count
     return $count;
 }
 
+# Returns the users who had to acknowledge the notification with this stream entry.
+sub audience_of
+{
+    my ($self, $entry) = @_;
+    my ($ack, $acked, $trace) = map { $entry->{stream} =~ s/stream$/$_:$entry->{id}/r } qw(ack acked trace);
+    my %users = map { @{ $self->execute('HGETALL', $_) } } $ack, $acked;
+    # After the last user has acknowledged, only the trace remains.
+    if (!%users) { $users{$_} = 1 for map { /^acked \S+ \S+ \S+ (.*)/ } @{ $self->execute('LRANGE', $trace, 0, -1) } }
+    return sort { $a cmp $b } CORE::keys %users;
+}
+
 # Returns the number of unacknowledged stream entries.
 sub pending
 {
