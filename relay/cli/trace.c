@@ -113,8 +113,12 @@ trace_print(struct direct *direct, const char *id, bool json)
     if (trace_is_empty(trace)) {
         const char *missing = direct_missing(direct);
 
-        fprintf(stderr, "clairon " TRACE ": no notification in the store has id %s%s%s\n", id,
-                missing[0] != '\0' ? "; shards unavailable: " : "", missing);
+        if (missing[0] == '\0')
+            fprintf(stderr, "clairon " TRACE ": no notification in the store has id %s\n", id);
+        else
+            fprintf(stderr,
+                    "clairon " TRACE ": no available shard has id %s; shards unavailable: %s\n", id,
+                    missing);
         return 1;
     }
     return json ? print_json(trace, id) : print_table(trace);

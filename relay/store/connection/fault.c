@@ -85,6 +85,12 @@ fault_is_redirection(const char *error)
     return false;
 }
 
+bool
+fault_is_permission(const char *error)
+{
+    return strstr(error, "NOPERM") != NULL;
+}
+
 static struct fault_seen *
 find_or_replace(struct fault_log *log, const char *failure, const struct fault *fault)
 {

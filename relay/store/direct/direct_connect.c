@@ -71,6 +71,8 @@ open_node(struct direct *direct, unsigned shard, const struct url *address)
         return rc == RC_IO && can_move ? RC_AGAIN : RC_IO;
     if (can_move)
         rc = check_role(direct, connection->node);
+    if (rc == RC_OK && direct->locator.kind == URLS_CLUSTER)
+        rc = direct_check_slot(direct, shard, connection->node, address->host);
     if (rc != RC_OK)
         disconnect(direct, shard);
     return rc;
@@ -99,7 +101,8 @@ shares_lost_server(const struct direct *direct, unsigned shard)
     const struct locator *locator = &direct->locator;
 
     for (unsigned k = 0; k < shard; k++) {
-        if (direct->is_missing[k] && locator->is_known[k] && locator->is_known[shard] &&
+        if (direct->is_missing[k] && !direct->is_scattered[k] && locator->is_known[k] &&
+            locator->is_known[shard] &&
             slots_is_same_node(&locator->servers[k], &locator->servers[shard]))
             return true;
     }

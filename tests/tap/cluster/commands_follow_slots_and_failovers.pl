@@ -73,6 +73,19 @@ $relay->stop;
 my ($shard) = grep { $cluster->execute('XLEN', "clairon:{$_}:errors") } 1 .. $SHARDS - 1;
 my $to   = (grep { $_ != $cluster->primary_of($shard) } $cluster->primaries)[0];
 my $from = $cluster->begin_move($shard, $to);
+
+# A move that was interrupted and closed: the owner lacks the stream. A redrive would create another one.
+my ($dead) = map { $_->{id} } grep { $_->{stream} eq "clairon:{$shard}:errors" } $cluster->errors;
+$cluster->move_keys($shard, $from, $to, 0, qr/:(stream|meta)$/);
+$_->execute('CLUSTER', 'SETSLOT', $cluster->slot($shard), 'STABLE') for $from, $to;
+my ($status, undef, $reason) = $relay->run('errors', 'redrive', $dead);
+is_deeply([ $status, $from->execute('EXISTS', "clairon:{$shard}:stream") ], [ 1, 0 ], 'a redrive does not use a shard whose keys are on two nodes');
+like($reason, qr/shards unavailable: $shard;/, 'the error names the shard');
+$to->execute('CLUSTER', 'SETSLOT', $cluster->slot($shard), 'IMPORTING', $from->{id});
+1 while $cluster->move_keys($shard, $to, $from, 10);
+$cluster->begin_move($shard, $to);
+
+# The slot moves again.
 $from->execute('CONFIG', 'RESETSTAT');
 my $redrive = IPC::Run::start([ $relay->{program}, 'errors', 'redrive', '--all', '-c', $relay->{file} ], '>', \my $out, '2>', \my $err);
 wait_until('the redrive is rejected', sub { $from->execute('INFO', 'errorstats') =~ /errorstat_/ });

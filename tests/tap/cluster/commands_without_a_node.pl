@@ -66,7 +66,7 @@ for my $case ([ 'a node', (grep { $_ != $cluster->primary_of(0) } $cluster->prim
     is((run('trace', $id{$_}))[0], 0, "$what: the trace of a notification on another node is printed") for @others[ 0, -1 ];
     for ($UNKNOWN, $id{$away})
     {
-        is_deeply([ shift(@started)->() ], [ 1, '', "clairon trace: no notification in the store has id $_; shards unavailable: $list\n" ],
+        is_deeply([ shift(@started)->() ], [ 1, '', "clairon trace: no available shard has id $_; shards unavailable: $list\n" ],
             "$what: trace reports the missing shards, if they may have the notification");
     }
     my $warning = "clairon errors: shards unavailable: $list; their entries are not included\n";
