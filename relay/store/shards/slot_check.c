@@ -41,17 +41,20 @@ warn_of_node(const struct slot_check *check, const char *message, const char *er
     if (servers_is_new_failure(shard->store->servers, &check->address))
         log_warn(shard->name, message, LOG_TEXT("error", error), LOG_TEXT("hint", hint),
                  LOG_TEXT("slot", check->slot), LOG_TEXT("server", server));
+    else
+        log_debug(shard->name, message, LOG_TEXT("error", error), LOG_TEXT("slot", check->slot),
+                  LOG_TEXT("server", server));
 }
 
 /*
- * An unreachable node must not delay other shards, so it is ignored, unless the keys of this shard
- * are known to be on several nodes. The link stops the check when it goes down.
+ * An unreachable node must not stop the shards of other nodes, so it is ignored, unless the keys of
+ * this shard are known to be on several nodes. The link stops the check when it goes down.
  */
 static void
 on_failure(struct slot_check *check, const char *message, const char *error)
 {
     warn_of_node(check, message, error, fault_hint(error));
-    if (check->shard->is_scattered)
+    if (check->shard->is_scattered || fault_is_permission(error))
         link_restart(check->shard->link, NULL);
     else
         count_on_next(check);
@@ -78,7 +81,7 @@ on_count(void *ctx, const struct redisReply *reply, const char *error)
     check->shard->is_scattered = true;
     snprintf(text, sizeof(text), "%lld keys", count);
     warn_of_node(check, "keys of a shard are on several nodes: waiting", text,
-                 "unless redis-cli moves this slot, run redis-cli --cluster fix HOST:PORT");
+                 "unless redis-cli moves this slot, complete its move: see OPERATIONS.md");
     link_restart(check->shard->link, NULL);
 }
 

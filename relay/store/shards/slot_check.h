@@ -12,8 +12,8 @@ struct slot_check;
 /*
  * Calls `done` from the loop if no other primary has keys of the shard; while some have keys, it
  * restarts the shard's link instead. A primary that does not reply is ignored, unless an earlier
- * check of this shard has found keys on another node. The link must be up; stop the check when it
- * goes down. Returns NULL if it could not send a command.
+ * check of this shard has found keys on another node; a missing permission is not ignored. The link
+ * must be up; stop the check when it goes down. Returns NULL if it could not send a command.
  */
 struct slot_check *slot_check_start(struct shard *shard, void (*done)(struct shard *shard));
 void slot_check_stop(struct slot_check *check); /* may be called by `done`; accepts NULL */
