@@ -221,23 +221,59 @@ check_cluster_state(const struct cluster *cluster, const struct store_probe *pro
 static void
 check_cluster_moves(const struct cluster *cluster, const struct store_probe *probe)
 {
-    const char *count_argv[] = {"CLUSTER", "COUNTKEYSINSLOT", "0"};
-    const char *nodes_argv[] = {"CLUSTER", "NODES"};
-    const bool can_count = reply_is_integer(node_request(probe->node, 3, count_argv, NULL));
-    const char *nodes =
-        can_count ? reply_text(node_request(probe->node, 2, nodes_argv, NULL)) : NULL;
+    const char *argv[] = {"CLUSTER", "NODES"};
+    const char *nodes = reply_text(node_request(probe->node, 2, argv, NULL));
     const char *own = nodes != NULL ? strstr(nodes, "myself") : NULL;
     const char *moves = own != NULL ? memchr(own, '[', strcspn(own, "\n")) : NULL;
 
     if (nodes == NULL)
-        findings_warn(cluster->findings, STORE, "moving slots",
-                      "The relay's ACL user needs +cluster|nodes +cluster|countkeysinslot", "%s%s",
-                      probe->where, node_error(probe->node));
+        store_probe_report(probe, "moving slots", false,
+                           "The relay's ACL user needs +cluster|nodes", "%s",
+                           node_error(probe->node));
     else if (moves != NULL && store_probe_is_primary(probe))
         findings_warn(cluster->findings, STORE, "moving slots",
-                      "The shards in these slots wait. If no redis-cli moves them: redis-cli "
-                      "--cluster fix HOST:PORT",
+                      "The shards in these slots wait. If no redis-cli moves them, complete the "
+                      "moves: see OPERATIONS.md",
                       "%s%.*s", probe->where, (int)strcspn(moves, "\n"), moves);
+}
+
+/* Returns -1 if the node does not count them. */
+static long long
+count_keys(const struct store_probe *probe, unsigned slot)
+{
+    char text[8];
+    const char *argv[] = {"CLUSTER", "COUNTKEYSINSLOT", text};
+    const struct redisReply *reply;
+
+    snprintf(text, sizeof(text), "%u", slot);
+    reply = node_request(probe->node, 3, argv, NULL);
+    return reply_is_integer(reply) ? reply_integer(reply) : -1;
+}
+
+/* A relay does not use a shard while a primary other than its own has keys of it. */
+static void
+check_cluster_keys(const struct cluster *cluster, const struct store_probe *probe,
+                   const struct slots_node *node)
+{
+    const struct topology topology = topology_of(cluster->config);
+
+    for (unsigned k = 0; k < topology.shards; k++) {
+        const unsigned slot = topology_slot(&topology, cluster->config->store.prefix, k);
+        const long long count = count_keys(probe, slot);
+
+        if (count < 0) {
+            store_probe_report(probe, "keys of shards", false,
+                               "The relay's ACL user needs +cluster|countkeysinslot", "%s",
+                               node_error(probe->node));
+            return;
+        }
+        if (count > 0 && cluster->is_known[k] && !slots_is_same_node(&cluster->primaries[k], node))
+            findings_warn(cluster->findings, STORE, "keys of shards",
+                          "The shard waits. If no redis-cli moves this slot, complete its move: "
+                          "see OPERATIONS.md",
+                          "%s%lld keys of slot %u (shard %u), which %s:%d has", probe->where, count,
+                          slot, k, cluster->primaries[k].host, cluster->primaries[k].port);
+    }
 }
 
 static void
@@ -270,8 +306,10 @@ check_cluster_node(struct cluster *cluster, const struct slots_node *node)
         check_cluster_state(cluster, &probe);
         check_cluster_moves(cluster, &probe);
         check_cluster_coverage(cluster, &probe);
-        if (store_probe_is_primary(&probe))
+        if (store_probe_is_primary(&probe)) {
             check_cluster_primary(cluster, &probe, node);
+            check_cluster_keys(cluster, &probe, node);
+        }
     }
     list_shards(cluster, node, shards);
     cluster->is_up &= is_up || shards[0] == '\0';

@@ -51,10 +51,15 @@ my $source = $cluster->begin_move(3, $target);
 my $moving = $cluster->slot(3);
 is_deeply([ sort map { /^$at(\d+: \[$moving-[<>]-)/ } hinted('moving slots') ], [ sort "$source->{port}: [$moving->-", "$target->{port}: [$moving-<-" ],
     'both nodes report a slot that moves');
-like((hinted('moving slots'))[0], qr/--cluster fix/, 'the hint contains the command that completes the move');
+like((hinted('moving slots'))[0], qr/OPERATIONS/, 'the hint names the page');
+$cluster->move_keys(3, $source, $target, 2);
+$_->execute('CLUSTER', 'SETSLOT', $moving, 'STABLE') for $source, $target;
+is_deeply([ hinted('moving slots') ], [], 'a move that was closed is not reported');
+like(join("\n", hinted('keys of shards')), qr/^$at$target->{port}: 2 keys of slot $moving \(shard 3\), which 127\.0\.0\.1:$source->{port} has: The shard waits/, 'keys on another node are reported');
+$cluster->begin_move(3, $target);
 1 while $cluster->move_keys(3, $source, $target, 10);
 $cluster->end_move(3, $source, $target);
-is_deeply([ hinted('moving slots') ], [], 'a slot that has moved is not reported');
+is_deeply([ hinted('moving slots'), hinted('keys of shards') ], [], 'a slot that has moved is not reported');
 
 # Permissions are checked on every node.
 for my $node (@{ $cluster->{nodes} })
@@ -67,8 +72,9 @@ $replica->execute('ACL', 'SETUSER', 'half', '-xadd');
 finds('a missing permission on a replica', 'store: commands', qr/^$at$replica->{port}: .*not XADD/, qr/ACL user needs/, $url);
 SKIP: {
     Clairon::Test::StoreCluster::has_bus_port() or skip 'this store cannot deny a subcommand', 2;
-    $replica->execute('ACL', 'SETUSER', 'half', '+xadd', '-cluster|countkeysinslot');
-    warns('a user that cannot count keys', 'store: moving slots', qr/^$at$replica->{port}: .*NOPERM/, qr/countkeysinslot/, $url);
+    $replica->execute('ACL', 'SETUSER', 'half', '+xadd');
+    $primary->execute('ACL', 'SETUSER', 'half', '-cluster|countkeysinslot');
+    finds('a user that cannot count keys', 'store: keys of shards', qr/^$at$primary->{port}: .*NOPERM/, qr/countkeysinslot/, $url);
 }
 
 # The number of shards differs, and the URL is of another kind.
