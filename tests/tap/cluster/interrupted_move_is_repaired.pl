@@ -133,10 +133,11 @@ sub assign_slot
     my ($shard, $owner, $other) = @_;
     my $slot = $cluster->slot($shard);
     $owner->execute('CLUSTER', 'SETSLOT', $slot, 'STABLE');
+    # A node that still is the owner when it learns of another owner deletes the keys.
+    eval { $other->execute('CLUSTER', 'DELSLOTS', $slot) };
     eval { $owner->execute('CLUSTER', 'DELSLOTS', $slot) };
     $owner->execute('CLUSTER', 'ADDSLOTS', $slot);
     $owner->execute('CLUSTER', 'BUMPEPOCH');
-    eval { $other->execute('CLUSTER', 'DELSLOTS', $slot) };
     $other->execute('CLUSTER', 'SETSLOT', $slot, 'NODE', $owner->{id});
     $other->execute('CLUSTER', 'SETSLOT', $slot, 'IMPORTING', $owner->{id});
     return;
@@ -184,6 +185,23 @@ sub cli
     return $found;
 }
 
+# Completes the move, with the commands of docker/OPERATIONS.md.
+sub complete_by_hand
+{
+    my ($when, $shard, $target, $source) = @_;
+    my ($commands) = slurp_file(Clairon::Test::top() . '/docker/OPERATIONS.md') =~ /^(  redis-cli -h SOURCE cluster getkeysinslot.*?)^  ```/ms or die 'no commands in the page';
+    my ($slot, $cli) = ($cluster->slot($shard), cli());
+    my %is = (SOURCE => "127.0.0.1 -p $source->{port}", TARGET => "127.0.0.1 -p $target->{port}", SLOT => $slot, 'TARGET-ID' => $target->{id});
+    $commands =~ s/migrate TARGET 6379/migrate 127.0.0.1 $target->{port}/;
+    $commands =~ s/redis-cli/$cli/g;
+    $commands =~ s/(TARGET-ID|SOURCE|TARGET|SLOT)\b/$is{$1}/g;
+    my ($output, $ended) = (scratch() . '/complete');
+    my $run = IPC::Run::start([ 'sh', '-c', "$commands\necho ended" ], '>', $output, '2>&1');
+    run_until("$when: the commands end", sub { insert(1) if rand() < 0.1; slurp_file($output) =~ /^ended$/m });
+    eval { $run->finish };
+    return unlike(slurp_file($output), qr/ERR|BUSYKEY/, "$when: the commands succeed");
+}
+
 sub fix_by_cli
 {
     my ($when, $shard, $owner) = @_;
@@ -212,7 +230,7 @@ my @cases = (
 );
 push @cases, (
     [ 'stream and meta of a user shard moved, redis-cli', $user, qr/:(stream|meta)$/, \&fix_by_cli, 'source' ],
-    [ 'all but the stream of the shared shard moved, redis-cli', 0, qr/}:(?!stream|filler)/, \&fix_by_cli, 'target' ]) if cli();
+    [ 'all but the stream of the shared shard moved, completed by hand', 0, qr/}:(?!stream)/, \&complete_by_hand, 'target' ]) if cli();
 for my $case (@cases)
 {
     my ($when, $shard, $which, $fix, $expected) = @$case;
