@@ -28,6 +28,7 @@
 /* after this time without a reply, checks whether the shard has moved */
 #define LINK_SLOW_S 1.0
 #define LINK_SEARCH_S 3.0 /* longer than the store's heartbeat interval */
+#define LINK_PAUSED_US 5000000 /* the process did not run, so it missed heartbeats */
 #define LINK_REASON_MAX 256
 #define SHA_TEXT 40
 
@@ -50,6 +51,7 @@ struct link {
     struct backoff backoff;
     ev_timer retry; /* LINK_DOWN: runs the next attempt; LINK_HANDSHAKE: repeats INFO */
     ev_timer watchdog;
+    int64_t watchdog_us; /* time of the last watchdog */
     double timeout_s;
     unsigned pending;    /* commands in flight */
     int64_t received_us; /* time of the last reply, or start of the wait */
@@ -519,15 +521,30 @@ check_overdue(struct link *link)
         servers_recheck(link->servers, &link->user);
 }
 
+/* Meanwhile a shard may have moved, and its move may have been repaired only in part. */
+static bool
+was_paused(struct link *link)
+{
+    const int64_t now_us = clock_monotonic_us(), since_us = link->watchdog_us;
+
+    link->watchdog_us = now_us;
+    return servers_can_move(link->servers) && now_us - since_us > LINK_PAUSED_US;
+}
+
 static void
 on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct link *link = timer->data;
+    const bool is_outdated = was_paused(link);
 
     (void)loop;
     (void)events;
     if (link->state == LINK_DOWN)
         return;
+    if (is_outdated) {
+        link_fail(link, "the relay was paused");
+        return;
+    }
     if (is_waiting(link) && silent_s(link) > LINK_SEARCH_S) {
         check_overdue(link);
         return;
@@ -575,6 +592,7 @@ link_open(struct ev_loop *loop, const struct config *config, const struct link_t
     link->retry.data = link;
     ev_timer_init(&link->watchdog, on_watchdog, LINK_WATCHDOG_S, LINK_WATCHDOG_S);
     link->watchdog.data = link;
+    link->watchdog_us = clock_monotonic_us();
     ev_timer_start(loop, &link->watchdog);
     servers_join(link->servers, &link->user);
     /* Connects from the loop: no callback runs before link_open returns. */
