@@ -204,8 +204,10 @@ sub is_for
     return 0;
 }
 
+# Recipients are the members at the time of sending, so all earlier notifications must be sent before.
 sub change_member
 {
+    all_read(@live) if @live;
     my $word = any_of(sort keys %PARTS);
     my ($part, $user) = (any_of(@{ $PARTS{$word} }), any_of(@USERS));
     if (delete $rows{$word}{$part}{$user})
