@@ -27,7 +27,7 @@
 #define LINK_WATCHDOG_S 1.0
 /* after this time without a reply, checks whether the shard has moved */
 #define LINK_SLOW_S 1.0
-#define LINK_SEARCH_S 3.0 /* longer than the store's heartbeat interval */
+#define LINK_SEARCH_S 3.0      /* longer than the store's heartbeat interval */
 #define LINK_PAUSED_US 5000000 /* the process did not run, so it missed heartbeats */
 #define LINK_REASON_MAX 256
 #define SHA_TEXT 40
