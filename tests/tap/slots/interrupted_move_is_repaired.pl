@@ -66,7 +66,7 @@ sub run_until
     return $clients{u1}->run_until($what, sub { $is_silent or $_->ack_received for values %clients; $condition->() });
 }
 
-# A notification for the team is delivered to those who are members when it is sent, so a user who left and joined again
+# A notification for the team is delivered to the members at the time of sending, so a user who left and joined again
 # may receive it later, and a user who joined after the commit may receive it too.
 sub check_received
 {
@@ -259,7 +259,7 @@ for my $case (@cases)
     my @gaps = map { my $user = $_; map { "$user $_" } grep { $user =~ /^u[45]$/ || $_ ne 'shed' } split / /, $clients{$user}->gaps } @USERS;
     is("@gaps", '', "$when: no client receives a gap");
     my $new = $second->client($OUTSIDER, pos => $clients{$OUTSIDER}->pos);
-    ok($new->wait_for('connected')->{resumed}, "$when: a new session of a user who is in no team resumes");
+    ok($new->wait_for('connected')->{resumed}, "$when: a new session of a user without a team resumes");
     $new->close;
     note sprintf '%s: %.1f s', $when, time - $begin;
     last unless Test::More->builder->is_passing;    # the next cases would fail too
