@@ -97,14 +97,14 @@ $torture->check_stored_once($cluster->entries);
 $torture->check_commit_order($_, $cluster->entries($_)) for grep { $cluster->execute('EXISTS', $_) } $cluster->keys('stream');
 for my $user (@users)
 {
-    is($clients{$user}->gaps, '', "$user receives no gap");
+    # The user who left and rejoined while notifications waited may receive a gap, but loses nothing.
+    is($clients{$user}->gaps, '', "$user receives no gap") if $user ne $leaver;
     # The user who left and rejoined may also receive the row committed in between, because membership is checked at
     # delivery.
     is_deeply([ received($user, $_) ], [ rows($user, $_) ], "$user receives its rows of $_, in order") for 'one', $user eq $leaver ? () : 'many';
 }
 my %members = map { split /\|/ } split /\n/, $pg->safe_psql('postgres', q{SELECT id || '|' || members FROM many});
-my %acked_by = map { my ($id) = $_->{data} =~ /"after":\{"id":(\d+)/; ($id => join ' ', sort keys %{ { @{ $cluster->execute('HGETALL', "clairon:{0}:acked:$_->{id}") } } }) }
-  grep { $_->{data} =~ /"source":"many"/ } $cluster->entries;
+my %acked_by = map { my ($id) = $_->{data} =~ /"after":\{"id":(\d+)/; ($id => join ' ', $cluster->audience_of($_)) } grep { $_->{data} =~ /"source":"many"/ } $cluster->entries;
 is_deeply(\%acked_by, { map { $_ => join ' ', sort split / /, $members{$_} } keys %members }, 'exactly the members at the commit have acknowledged');
 is($relay->log_text =~ /level=error/ ? 1 : 0, 0, 'no error is logged');
 
