@@ -9,22 +9,19 @@
 #include "base/memory.h"
 #include "store/servers/cluster_nodes.h"
 #include "store/servers/link.h"
-#include "store/connection/query.h"
+#include "store/servers/slot_counts.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
 #include "store/shards/store_private.h"
-
-#define COUNT_TIMEOUT_S 1.0
 
 struct slot_check {
     struct shard *shard;
     void (*done)(struct shard *shard);
     char *text; /* reply to CLUSTER NODES */
     struct cluster_nodes nodes;
-    struct url address; /* of the node in `query` */
-    char slot[8];
-    const char *words[QUERY_WORDS_MAX];
-    struct query *query;
+    struct url address; /* of the node in `count` */
+    unsigned slot;
+    struct slot_count *count; /* NULL: none in progress */
 };
 
 static void count_on_next(struct slot_check *check);
@@ -40,9 +37,9 @@ warn_of_node(const struct slot_check *check, const char *message, const char *er
     url_format(&check->address, server);
     if (servers_is_new_failure(shard->store->servers, &check->address))
         log_warn(shard->name, message, LOG_TEXT("error", error), LOG_TEXT("hint", hint),
-                 LOG_TEXT("slot", check->slot), LOG_TEXT("server", server));
+                 LOG_UINT("slot", check->slot), LOG_TEXT("server", server));
     else
-        log_debug(shard->name, message, LOG_TEXT("error", error), LOG_TEXT("slot", check->slot),
+        log_debug(shard->name, message, LOG_TEXT("error", error), LOG_UINT("slot", check->slot),
                   LOG_TEXT("server", server));
 }
 
@@ -61,25 +58,22 @@ on_failure(struct slot_check *check, const char *message, const char *error)
 }
 
 static void
-on_count(void *ctx, const struct redisReply *reply, const char *error)
+on_count(void *ctx, long long keys, const char *error)
 {
     struct slot_check *check = ctx;
-    struct query *query = check->query;
-    const long long count = reply_integer(reply);
     char text[32];
 
-    check->query = NULL;
-    if (reply == NULL) {
+    check->count = NULL;
+    if (error != NULL) {
         on_failure(check, "could not count the keys of a shard on another node", error);
         return;
     }
-    query_stop(query);
-    if (count == 0) {
+    if (keys == 0) {
         count_on_next(check);
         return;
     }
     check->shard->is_scattered = true;
-    snprintf(text, sizeof(text), "%lld keys", count);
+    snprintf(text, sizeof(text), "%lld keys", keys);
     warn_of_node(check, "keys of a shard are on several nodes: waiting", text,
                  "unless redis-cli moves this slot, complete its move: see OPERATIONS.md");
     link_restart(check->shard->link, NULL);
@@ -98,8 +92,8 @@ count_on_next(struct slot_check *check)
     }
     snprintf(check->address.host, sizeof(check->address.host), "%s", node.host);
     check->address.port = node.port;
-    check->query = query_start(store->loop, store->config, &check->address, check->words,
-                               COUNT_TIMEOUT_S, on_count, check);
+    check->count =
+        slot_count_start(store->slot_counts, &check->address, check->slot, on_count, check);
 }
 
 /* While the slot moves, this request is rejected, because its second key does not exist. */
@@ -147,10 +141,7 @@ slot_check_start(struct shard *shard, void (*done)(struct shard *shard))
     check->shard = shard;
     check->done = done;
     check->nodes = cluster_nodes_begin("", "");
-    snprintf(check->slot, sizeof(check->slot), "%u", slots_of_key(shard->prefix));
-    check->words[0] = "CLUSTER";
-    check->words[1] = "COUNTKEYSINSLOT";
-    check->words[2] = check->slot;
+    check->slot = slots_of_key(shard->prefix);
     if (servers_find(shard->store->servers, shard->number, &check->address) != RC_OK ||
         !send_requests(shard)) {
         slot_check_stop(check);
@@ -164,7 +155,7 @@ slot_check_stop(struct slot_check *check)
 {
     if (check == NULL)
         return;
-    query_stop(check->query);
+    slot_count_stop(check->count);
     explicit_bzero(&check->address, sizeof(check->address));
     free(check->text);
     free(check);
