@@ -1,4 +1,4 @@
-/* link.c: one connection to the store: connect, authenticate, load scripts, reconnect. */
+/* link.c: one connection to the store: connects, supervises, reconnects. */
 #include "store/servers/link.h"
 
 #include <ev.h>
@@ -11,145 +11,20 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "store/connection/connect.h"
 #include "store/connection/fault.h"
-#include "store/connection/reply.h"
 #include "store/connection/reply_arena.h"
 #include "store/connection/send_queue.h"
-#include "store/servers/servers.h"
+#include "store/servers/link_private.h"
 #include "store/servers/topology.h"
-#include "store/connection/url.h"
 
 #define LINK_BACKOFF_BASE_MS 100
 #define LINK_BACKOFF_CAP_MS 5000
 #define LINK_MOVE_CAP_MS 1000 /* upper bound of the backoff if failovers are automatic */
-#define LINK_LOADING_RETRY_S 0.2
 #define LINK_WATCHDOG_S 1.0
 /* after this time without a reply, checks whether the shard has moved */
 #define LINK_SLOW_S 1.0
 #define LINK_SEARCH_S 3.0      /* longer than the store's heartbeat interval */
 #define LINK_PAUSED_US 5000000 /* the process did not run, so it missed heartbeats */
-#define LINK_REASON_MAX 256
-#define SHA_TEXT 40
-
-/* DOWN -> CONNECTING -> HANDSHAKE -> UP. Each of the last three states may return to DOWN. */
-enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_HANDSHAKE, LINK_UP };
-
-struct link {
-    enum link_state state;
-    struct ev_loop *loop;
-    const char *name;
-    struct link_events events;
-    struct stats *stats; /* NULL: scripts are not measured */
-    struct servers *servers;
-    struct servers_user user;
-    struct url address; /* host "" and path "": unknown */
-    struct connect connect;
-    redisAsyncContext *redis; /* NULL while down */
-    struct reply_arena *arena;
-    struct send_queue *queue;
-    struct backoff backoff;
-    ev_timer retry; /* LINK_DOWN: runs the next attempt; LINK_HANDSHAKE: repeats INFO */
-    ev_timer watchdog;
-    int64_t watchdog_us; /* time of the last watchdog */
-    double timeout_s;
-    unsigned pending;    /* commands in flight */
-    int64_t received_us; /* time of the last reply, or start of the wait */
-    double was_silent_s; /* seconds without a reply when the link last went down */
-    int scripts_loaded;
-    bool is_loading;
-    bool is_usable; /* the connection works: the backoff is reset */
-    char none_key[STORE_KEY_MAX];
-    bool closing;
-    char shas[STORE_SCRIPT_COUNT][SHA_TEXT + 1];
-};
-
-struct request {
-    struct link *link;
-    link_reply *reply;
-    void *ctx;
-    size_t left;       /* commands without a reply */
-    enum time_of what; /* TIME_COUNT: not a script */
-    int64_t sent_us;
-};
-
-static const char *const script_texts[] = {
-#define STORE_SCRIPT_ENTRY(name) store_script_##name,
-    STORE_SCRIPTS(STORE_SCRIPT_ENTRY)
-#undef STORE_SCRIPT_ENTRY
-};
-
-static void link_connect(struct link *link);
-static void send_info(struct link *link);
-
-bool
-link_is_redirected(const struct link *link, const char *error)
-{
-    return servers_can_move(link->servers) && fault_is_redirection(error);
-}
-
-/* A failover breaks many connections, and each is retried: log one message per server. */
-static void
-log_failure(struct link *link, const char *reason, int64_t delay_ms)
-{
-    char where[URL_FORMAT_MAX];
-
-    url_format(&link->address, where);
-    if (!servers_is_new_failure(link->servers, &link->address))
-        log_debug(link->name, "store connection failed", LOG_TEXT("error", reason),
-                  LOG_TEXT("server", where), LOG_INT("retry_ms", delay_ms));
-    else if (link_is_redirected(link, reason))
-        log_info(link->name, "shard is moving to another server: waiting",
-                 LOG_TEXT("reason", reason), LOG_TEXT("server", where));
-    else
-        log_warn(link->name, "store connection failed", LOG_TEXT("error", reason),
-                 LOG_TEXT("hint", fault_hint(reason)), LOG_TEXT("server", where),
-                 LOG_INT("retry_ms", delay_ms));
-}
-
-static double
-silent_s(const struct link *link)
-{
-    return (double)(clock_monotonic_us() - link->received_us) / 1e6;
-}
-
-/* The only transition to LINK_DOWN; used in every other state. */
-static void
-link_fail(struct link *link, const char *reason)
-{
-    redisAsyncContext *redis = link->redis;
-    bool was_up = link->state == LINK_UP;
-    char kept[LINK_REASON_MAX];
-    int64_t delay_ms;
-
-    if (link->state == LINK_DOWN)
-        return;
-    link->was_silent_s = silent_s(link); /* the callbacks of pending requests would change it */
-    snprintf(kept, sizeof(kept), "%s",
-             reason != NULL ? reason : ""); /* `reason` may point into the context */
-    if (!link->is_usable)
-        link->connect.failures++; /* a replica, which rejects writes, also counts as a failure */
-    link->state = LINK_DOWN;
-    link->redis = NULL;
-    connect_stop(&link->connect);
-    if (redis != NULL) {
-        redis->data = NULL;
-        redisAsyncFree(redis);
-    }
-    send_queue_end(link->queue);
-    if (link->closing)
-        return;
-    delay_ms = backoff_next_ms(&link->backoff);
-    if (reason != NULL) {
-        log_failure(link, kept, delay_ms);
-        servers_recheck(link->servers, &link->user);
-    }
-    ev_timer_stop(link->loop, &link->retry);
-    ev_timer_set(&link->retry, (double)delay_ms / 1000.0, 0.0);
-    ev_timer_start(link->loop, &link->retry);
-    if (was_up)
-        link->events.on_down(link->events.ctx, kept);
-}
 
 bool
 link_is_up(const struct link *link)
@@ -179,226 +54,6 @@ link_restart(struct link *link, const char *reason)
 }
 
 static void
-on_redis_reply(redisAsyncContext *redis, void *reply, void *ctx)
-{
-    struct request *request = ctx;
-    struct link *link = request->link;
-
-    (void)redis;
-    link->pending--;
-    link->received_us = clock_monotonic_us();
-    if (link->stats != NULL && request->what != TIME_COUNT && reply != NULL && request->left == 1)
-        stats_time(link->stats, request->what, link->received_us - request->sent_us);
-    request->reply(request->ctx, reply);
-    if (--request->left == 0)
-        free(request);
-}
-
-static struct request *
-new_request(struct link *link, link_reply *reply, void *ctx, size_t count, enum time_of what)
-{
-    struct request *request = memory_new(sizeof(*request));
-    int64_t now_us = clock_monotonic_us();
-
-    *request = (struct request){link, reply, ctx, count, what, now_us};
-    if (link->pending == 0)
-        link->received_us = now_us;
-    return request;
-}
-
-static enum rc
-send_now(struct link *link, enum time_of what, link_reply *reply, void *ctx, int argc,
-         const char **argv, const size_t *lens)
-{
-    struct request *request = new_request(link, reply, ctx, 1, what);
-
-    if (send_queue_send(link->queue, on_redis_reply, request, argc, argv, lens) != RC_OK) {
-        free(request);
-        return RC_AGAIN;
-    }
-    link->pending++;
-    return RC_OK;
-}
-
-enum rc
-link_send(struct link *link, link_reply *reply, void *ctx, int argc, const char **argv,
-          const size_t *lens)
-{
-    if (link->state != LINK_UP)
-        return RC_AGAIN;
-    return send_now(link, TIME_COUNT, reply, ctx, argc, argv, lens);
-}
-
-void
-link_measure(struct link *link, struct stats *stats)
-{
-    link->stats = stats;
-}
-
-static enum time_of
-time_of_script(enum store_script script)
-{
-    return script == STORE_SCRIPT_ingest   ? TIME_SCRIPT_INGEST
-           : script == STORE_SCRIPT_report ? TIME_SCRIPT_REPORT
-           : script == STORE_SCRIPT_ack    ? TIME_SCRIPT_ACK
-           : script == STORE_SCRIPT_due    ? TIME_SCRIPT_DUE
-                                           : TIME_SCRIPT_OTHER;
-}
-
-enum rc
-link_send_ready(struct link *link, enum time_of what, link_reply *reply, void *ctx, char *bytes,
-                size_t len, size_t count)
-{
-    if (link->state != LINK_UP) {
-        free(bytes);
-        return RC_AGAIN;
-    }
-    send_queue_send_ready(link->queue, on_redis_reply, new_request(link, reply, ctx, count, what),
-                          bytes, len, count);
-    link->pending += (unsigned)count;
-    return RC_OK;
-}
-
-const char *
-link_none_key(const struct link *link)
-{
-    return link->none_key;
-}
-
-enum rc
-link_call(struct link *link, enum store_script script, int key_count, link_reply *reply, void *ctx,
-          int argc, const char **argv, const size_t *lens)
-{
-    const size_t none_at = 3 + (size_t)key_count, rest = (size_t)(argc - key_count);
-    const char **all = memory_new(sizeof(*all) * (size_t)(argc + 4));
-    size_t *all_lens = lens == NULL ? NULL : memory_new(sizeof(*all_lens) * (size_t)(argc + 4));
-    char keys[16];
-    enum rc rc = RC_AGAIN;
-
-    snprintf(keys, sizeof(keys), "%d", key_count + 1);
-    all[0] = "EVALSHA";
-    all[1] = link->shas[script];
-    all[2] = keys;
-    memcpy(all + 3, argv, sizeof(*all) * (size_t)key_count);
-    all[none_at] = link->none_key;
-    memcpy(all + none_at + 1, argv + key_count, sizeof(*all) * rest);
-    if (lens != NULL) {
-        for (int i = 0; i < 3; i++)
-            all_lens[i] = strlen(all[i]);
-        memcpy(all_lens + 3, lens, sizeof(*all_lens) * (size_t)key_count);
-        all_lens[none_at] = strlen(link->none_key);
-        memcpy(all_lens + none_at + 1, lens + key_count, sizeof(*all_lens) * rest);
-    }
-    if (link->state == LINK_UP)
-        rc = send_now(link, time_of_script(script), reply, ctx, argc + 4, all, all_lens);
-    free(all);
-    free(all_lens);
-    return rc;
-}
-
-/* Sends a command of the connection setup. */
-static void
-send_command(struct link *link, link_reply *reply, int argc, const char *a, const char *b,
-             const char *c)
-{
-    const char *argv[] = {a, b, c};
-
-    if (send_now(link, TIME_COUNT, reply, link, argc, argv, NULL) != RC_OK)
-        link_fail(link, "could not send a command");
-}
-
-/* Returns false if the link has gone down. */
-static bool
-handshake_accepted(struct link *link, const struct redisReply *reply)
-{
-    if (link->state != LINK_HANDSHAKE || reply == NULL)
-        return false; /* the disconnect callback logs the reason */
-    if (!reply_is_error(reply))
-        return true;
-    link_fail(link, reply_text(reply));
-    return false;
-}
-
-static void
-on_script(void *ctx, const struct redisReply *reply)
-{
-    struct link *link = ctx;
-    const struct bytes sha = reply_bytes(reply);
-
-    if (!handshake_accepted(link, reply))
-        return;
-    if (sha.len != SHA_TEXT) {
-        link_fail(link, "invalid reply to SCRIPT LOAD");
-        return;
-    }
-    memcpy(link->shas[link->scripts_loaded++], sha.at, SHA_TEXT);
-    if (link->scripts_loaded < STORE_SCRIPT_COUNT)
-        return;
-    link->state = LINK_UP;
-    link->events.on_up(link->events.ctx);
-}
-
-static void
-on_info(void *ctx, const struct redisReply *reply)
-{
-    struct link *link = ctx;
-    const char *info = reply_text(reply);
-
-    if (!handshake_accepted(link, reply))
-        return;
-    if (info != NULL && strstr(info, "\nrole:slave") != NULL && servers_can_move(link->servers)) {
-        link_fail(link, "READONLY this server is a replica");
-        return;
-    }
-    if (info != NULL && strstr(info, "\nloading:1") != NULL) {
-        if (!link->is_loading)
-            log_warn(link->name, "store is loading its dataset");
-        link->is_loading = true;
-        ev_timer_set(&link->retry, LINK_LOADING_RETRY_S, 0.0);
-        ev_timer_start(link->loop, &link->retry);
-        return;
-    }
-    link->is_loading = false;
-    link->scripts_loaded = 0;
-    for (int i = 0; i < STORE_SCRIPT_COUNT && link->state == LINK_HANDSHAKE; i++)
-        send_command(link, on_script, 3, "SCRIPT", "LOAD", script_texts[i]);
-}
-
-/* KeyDB replies to PING while it loads its dataset, so only INFO detects the load. */
-static void
-send_info(struct link *link)
-{
-    send_command(link, on_info, 1, "INFO", NULL, NULL);
-}
-
-static void
-on_selected(void *ctx, const struct redisReply *reply)
-{
-    struct link *link = ctx;
-
-    if (handshake_accepted(link, reply))
-        send_info(link);
-}
-
-static void
-send_select(struct link *link)
-{
-    char database[16];
-
-    snprintf(database, sizeof(database), "%d", link->address.database);
-    send_command(link, on_selected, 2, "SELECT", database, NULL);
-}
-
-static void
-on_authenticated(void *ctx, const struct redisReply *reply)
-{
-    struct link *link = ctx;
-
-    if (handshake_accepted(link, reply))
-        send_select(link);
-}
-
-static void
 on_connected(const redisAsyncContext *redis, int status)
 {
     struct link *link = redis->data;
@@ -411,12 +66,7 @@ on_connected(const redisAsyncContext *redis, int status)
         return;
     }
     link->state = LINK_HANDSHAKE;
-    if (link->address.password[0] == '\0')
-        send_select(link);
-    else if (link->address.user[0] == '\0')
-        send_command(link, on_authenticated, 2, "AUTH", link->address.password, NULL);
-    else
-        send_command(link, on_authenticated, 3, "AUTH", link->address.user, link->address.password);
+    link_begin_handshake(link);
 }
 
 static void
@@ -470,7 +120,7 @@ on_found(void *ctx, bool is_final)
 {
     struct link *link = ctx;
     bool works = link->state == LINK_UP && !link->user.searches &&
-                 (!is_waiting(link) || silent_s(link) < LINK_SLOW_S);
+                 (!is_waiting(link) || link_silent_s(link) < LINK_SLOW_S);
     struct url address;
     char where[URL_FORMAT_MAX], reason[LINK_REASON_MAX];
     bool has_moved =
@@ -497,7 +147,7 @@ on_retry(struct ev_loop *loop, ev_timer *timer, int events)
     if (link->state == LINK_DOWN)
         link_connect(link);
     else if (link->state == LINK_HANDSHAKE)
-        send_info(link);
+        link_continue_handshake(link);
 }
 
 static void
@@ -515,7 +165,7 @@ check_overdue(struct link *link)
 
     if (events->ignores_timeout != NULL && events->ignores_timeout(events->ctx))
         return;
-    if (silent_s(link) > link->timeout_s)
+    if (link_silent_s(link) > link->timeout_s)
         link_fail(link, "reply timed out");
     else
         servers_recheck(link->servers, &link->user);
@@ -545,14 +195,14 @@ on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
         link_fail(link, "the relay was paused");
         return;
     }
-    if (is_waiting(link) && silent_s(link) > LINK_SEARCH_S) {
+    if (is_waiting(link) && link_silent_s(link) > LINK_SEARCH_S) {
         check_overdue(link);
         return;
     }
     if (link->is_usable)
         servers_confirm(link->servers, &link->user);
     if (link->pending == 0 && link->state == LINK_UP)
-        send_command(link, on_ping, 1, "PING", NULL, NULL);
+        link_send_setup(link, on_ping, 1, "PING", NULL, NULL);
 }
 
 static void

@@ -1,0 +1,146 @@
+/* link_requests.c: sends the commands and scripts of a link. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "store/connection/send_queue.h"
+#include "store/servers/link_private.h"
+
+struct request {
+    struct link *link;
+    link_reply *reply;
+    void *ctx;
+    size_t left;       /* commands without a reply */
+    enum time_of what; /* TIME_COUNT: not a script */
+    int64_t sent_us;
+};
+
+static void
+on_redis_reply(redisAsyncContext *redis, void *reply, void *ctx)
+{
+    struct request *request = ctx;
+    struct link *link = request->link;
+
+    (void)redis;
+    link->pending--;
+    link->received_us = clock_monotonic_us();
+    if (link->stats != NULL && request->what != TIME_COUNT && reply != NULL && request->left == 1)
+        stats_time(link->stats, request->what, link->received_us - request->sent_us);
+    request->reply(request->ctx, reply);
+    if (--request->left == 0)
+        free(request);
+}
+
+static struct request *
+new_request(struct link *link, link_reply *reply, void *ctx, size_t count, enum time_of what)
+{
+    struct request *request = memory_new(sizeof(*request));
+    int64_t now_us = clock_monotonic_us();
+
+    *request = (struct request){link, reply, ctx, count, what, now_us};
+    if (link->pending == 0)
+        link->received_us = now_us;
+    return request;
+}
+
+static enum rc
+send_now(struct link *link, enum time_of what, link_reply *reply, void *ctx, int argc,
+         const char **argv, const size_t *lens)
+{
+    struct request *request = new_request(link, reply, ctx, 1, what);
+
+    if (send_queue_send(link->queue, on_redis_reply, request, argc, argv, lens) != RC_OK) {
+        free(request);
+        return RC_AGAIN;
+    }
+    link->pending++;
+    return RC_OK;
+}
+
+enum rc
+link_send(struct link *link, link_reply *reply, void *ctx, int argc, const char **argv,
+          const size_t *lens)
+{
+    if (link->state != LINK_UP)
+        return RC_AGAIN;
+    return send_now(link, TIME_COUNT, reply, ctx, argc, argv, lens);
+}
+
+void
+link_measure(struct link *link, struct stats *stats)
+{
+    link->stats = stats;
+}
+
+static enum time_of
+time_of_script(enum store_script script)
+{
+    return script == STORE_SCRIPT_ingest   ? TIME_SCRIPT_INGEST
+           : script == STORE_SCRIPT_report ? TIME_SCRIPT_REPORT
+           : script == STORE_SCRIPT_ack    ? TIME_SCRIPT_ACK
+           : script == STORE_SCRIPT_due    ? TIME_SCRIPT_DUE
+                                           : TIME_SCRIPT_OTHER;
+}
+
+enum rc
+link_send_ready(struct link *link, enum time_of what, link_reply *reply, void *ctx, char *bytes,
+                size_t len, size_t count)
+{
+    if (link->state != LINK_UP) {
+        free(bytes);
+        return RC_AGAIN;
+    }
+    send_queue_send_ready(link->queue, on_redis_reply, new_request(link, reply, ctx, count, what),
+                          bytes, len, count);
+    link->pending += (unsigned)count;
+    return RC_OK;
+}
+
+const char *
+link_none_key(const struct link *link)
+{
+    return link->none_key;
+}
+
+enum rc
+link_call(struct link *link, enum store_script script, int key_count, link_reply *reply, void *ctx,
+          int argc, const char **argv, const size_t *lens)
+{
+    const size_t none_at = 3 + (size_t)key_count, rest = (size_t)(argc - key_count);
+    const char **all = memory_new(sizeof(*all) * (size_t)(argc + 4));
+    size_t *all_lens = lens == NULL ? NULL : memory_new(sizeof(*all_lens) * (size_t)(argc + 4));
+    char keys[16];
+    enum rc rc = RC_AGAIN;
+
+    snprintf(keys, sizeof(keys), "%d", key_count + 1);
+    all[0] = "EVALSHA";
+    all[1] = link->shas[script];
+    all[2] = keys;
+    memcpy(all + 3, argv, sizeof(*all) * (size_t)key_count);
+    all[none_at] = link->none_key;
+    memcpy(all + none_at + 1, argv + key_count, sizeof(*all) * rest);
+    if (lens != NULL) {
+        for (int i = 0; i < 3; i++)
+            all_lens[i] = strlen(all[i]);
+        memcpy(all_lens + 3, lens, sizeof(*all_lens) * (size_t)key_count);
+        all_lens[none_at] = strlen(link->none_key);
+        memcpy(all_lens + none_at + 1, lens + key_count, sizeof(*all_lens) * rest);
+    }
+    if (link->state == LINK_UP)
+        rc = send_now(link, time_of_script(script), reply, ctx, argc + 4, all, all_lens);
+    free(all);
+    free(all_lens);
+    return rc;
+}
+
+void
+link_send_setup(struct link *link, link_reply *reply, int argc, const char *a, const char *b,
+                const char *c)
+{
+    const char *argv[] = {a, b, c};
+
+    if (send_now(link, TIME_COUNT, reply, link, argc, argv, NULL) != RC_OK)
+        link_fail(link, "could not send a command");
+}
