@@ -32,6 +32,7 @@ sub new
         ($store ? ('store.url' => $store->url) : ()),
         'gate.listen'            => "127.0.0.1:$self->{port}",
         'gate.drain'             => '100ms',
+        'gate.ping'              => '1h',    # clients reply only while the test runs their loop
         'auth.hs256_secret_file' => "$folder/secret",
         'relay.log_level'        => 'debug',
         ($store && $store->shards > 1 ? ('store.shards' => $store->shards) : ()),
