@@ -97,7 +97,9 @@ $one->ack($waits);
 wait_until('the notification is pending for one user', sub { overview()->{store}{oldest}[0]{users} == 1 });
 
 # Error log pages list entries from newest to oldest and omit long values.
-my @ids = map { notify($_ % 2 ? 'u1' : 'u1,u2', "no $_", 'retry_limit => 0') } 1 .. 25;
+my %users = map { $_ => $_ % 2 ? 'u1' : 'u1,u2' } 1 .. 25;
+my @ids = map { notify($users{$_}, "no $_", q{retry_limit => 0, ack_timeout => '1 hour'}) } 1 .. 25;
+$store->make_due($ids[ $_ - 1 ], split /,/, $users{$_}) for 1 .. 25;
 wait_until('all notifications are exhausted', sub { overview()->{store}{errors} == 25 });
 my @first = errors();
 is(scalar @first, 20, 'the first page of the error log has 20 entries');

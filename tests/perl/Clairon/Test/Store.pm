@@ -170,13 +170,14 @@ sub of
     return $entry ? $entry->{stream} =~ s/stream$/$name/r : $first;
 }
 
-# Waits until the delivery of this pair is reported, then makes its next retry due immediately. Tests call it instead of
-# setting a short ack timeout, which could expire before an ack on a busy machine.
+# Waits until the deliveries to these users are reported, then makes their next retries due immediately. Tests call it
+# instead of setting a short ack timeout, which could expire before an ack on a busy machine.
 sub make_due
 {
-    my ($self, $id, $user) = @_;
-    Clairon::Test::wait_until('the delivery is reported', sub { defined $self->execute('ZSCORE', $self->of($id, 'due'), "$id:$user") });
-    $self->execute('ZADD', $self->of($id, 'due'), 1, "$id:$user");
+    my ($self, $id, @users) = @_;
+    my @pairs = map { "$id:$_" } @users;
+    Clairon::Test::wait_until('the delivery is reported', sub { !grep { !defined $self->execute('ZSCORE', $self->of($id, 'due'), $_) } @pairs });
+    $self->execute('ZADD', $self->of($id, 'due'), map { (1, $_) } @pairs);
     return;
 }
 
