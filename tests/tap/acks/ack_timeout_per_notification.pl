@@ -43,7 +43,8 @@ $client->run_until('a retry arrives', sub { attempts_by_source($client) =~ /:1/ 
 like(attempts_by_source($client), qr/^usual:0 slow:0 quick:0 quick:1/,
     'each notification has the ack timeout of its rule');
 my ($quick, $slow, $usual) = map { id_of($client, $_) } qw(quick slow usual);
-$client->run_until('the notification with the shorter timeout is exhausted', sub { errors($quick) });
+wait_until('the notification with the shorter timeout is exhausted', sub { errors($quick) });
+$client->run_until('the last retry arrives', sub { attempts_by_source($client) =~ /quick:2/ });
 is(scalar(() = attempts_by_source($client) =~ /quick:2/g), 1, 'retries use the ack timeout of the rule');
 wait_until('the other deliveries are reported', sub { due_in($slow, 'u1') && due_in($usual, 'u1') });
 ok(due_in($slow, 'u1') <= $HOUR, 'the longer ack timeout of a rule applies');
