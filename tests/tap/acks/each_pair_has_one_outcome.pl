@@ -179,6 +179,15 @@ sub in_transit
 }
 wait_until('the acks are stored', sub { run_loop_for(0.3); return !in_transit() });
 is_deeply([ map { $_->metric('clairon_store_errors_total') } @relays ], [ 0, 0 ], 'the store returns no errors');
+# A relay stores its delivery reports before the acks that it receives later.
+for my $i (0, 1)
+{
+    my $last = $relays[$i]->client("last$i");
+    my $id   = $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{last$i}', '{}', ack_required => true)");
+    $last->run_until('a last notification arrives', sub { $last->notifications });
+    $last->ack($id);
+    wait_until('its ack is stored', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) && !$store->execute('EXISTS', $store->key("inbox:last$i")) });
+}
 $_->kill9 for @relays;    # stops all state changes
 
 sub has_access
