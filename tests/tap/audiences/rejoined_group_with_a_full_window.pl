@@ -58,6 +58,8 @@ sub with_a_full_window
     sql($_) for @{ $commits->{sql} };
     $desktop->run_until('all notifications arrive', sub { rows($desktop, 'own', 'team') == 1 + @{ $commits->{sql} } });
     leave($user);
+    # Otherwise the user leaves while notifications wait, which may cause a gap.
+    wait_until('the store has the change', sub { !$store->execute('SISMEMBER', $store->shared("members:TEAM:t-$user"), $user) });
     $phone = $relays[0]->client($user, win => 1, pos => $pos);
     overtake($phone);
     is_deeply([ rows($phone, 'own', 'team') ], [ $commits->{first} ], 'the in-flight window contains one notification');
