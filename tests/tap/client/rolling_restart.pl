@@ -15,7 +15,7 @@ $pg->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
 my $store  = Clairon::Test::store();
-my @relays = map { Clairon::Test::relay($pg, $store, conf => { 'gate.drain' => '500ms' }) } 1, 2;
+my @relays = map { Clairon::Test::relay($pg, $store, conf => { 'gate.drain' => '500ms', 'delivery.ack_timeout' => '1h' }) } 1, 2;
 # Simulates a load balancer: one address that leads only to running relays.
 my $proxy = Clairon::Test::proxy("127.0.0.1:$relays[0]{port}");
 
