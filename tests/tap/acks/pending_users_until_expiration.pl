@@ -119,7 +119,7 @@ $leaving->run_until('the notification arrives', sub { of_mark($leaving, 'left') 
 $leaving->close;
 wait_until('the user is absent', sub { !is_present('leaver') });
 $store->make_due($id, 'leaver');
-wait_until('the retry is deferred', sub { $store->execute('ZSCORE', $store->of($id, 'due'), "$id:leaver") > 1 });
+wait_until('the due pair is processed', sub { ($store->execute('ZSCORE', $store->of($id, 'due'), "$id:leaver") // 0) != 1 });
 is(scalar(entries_of($id)), 1, 'no retry is created for a disconnected user');
 is(scalar(errors($id)), 0, 'a disconnected user causes no error log entry');
 $leaving = $relays[1]->client('leaver');
