@@ -85,7 +85,7 @@ class InFirefox(StackCase):
         titles.append(self.retitle())
         for tab in tabs:
             self.each_once(tab, titles)
-        self.assertTrue(self.has_one_connection())
+        wait_for("the relay has one connection again", self.has_one_connection)
         for tab in tabs:
             self.browser.close_tab(tab)
 
