@@ -154,7 +154,7 @@ class Tour(unittest.TestCase):
 
         (self.checkout / "relay.conf").write_text(self.with_test_ports(conf))
         log = self.start("bash", "-ec", self.with_test_ports(relay))
-        wait_for("the relay streams", lambda: "streaming" in Path(log).read_text(), 30)
+        wait_for("the relay streams", lambda: "streaming" in Path(log).read_text())
         self.assertNotIn("level=error", Path(log).read_text())
         self.assertEqual(os.stat(self.checkout / "relay.secret").st_mode & 0o077, 0)
         self.assertEqual(os.stat(self.checkout / "relay.conf").st_mode & 0o007, 0)
