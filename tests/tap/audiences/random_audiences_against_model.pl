@@ -150,7 +150,7 @@ sub ack_some
         $session->{client}->ack(@ids);
         $ack_pending{ $session->{user} }{$_} = 0 for @ids;
         Clairon::Test::wait_until('the acks are stored', sub {
-            !grep { my $id = $_; grep { defined $store->execute('ZSCORE', $_, $id) } $store->keys("inbox:$session->{user}") } @ids });
+            !grep { my $id = $_; grep { defined $store->execute_bytes('ZSCORE', $_, $id) } $store->keys("inbox:$session->{user}") } @ids });
         $count{acked} += @ids;
     }
     return;
@@ -173,6 +173,18 @@ sub received_in_round { my ($session) = @_; my @all = $session->{client}->notifi
 
 sub name_of { my ($session) = @_;
     return join ' ', $session->{user}, $json->encode($session->{groups}), 'topics', map { $json->encode($_ // []) } $session->{topics} }
+
+# A new connection receives the pending notifications of its user whose deliveries are reported.
+sub wait_reported
+{
+    for my $user (sort keys %ack_pending)
+    {
+        my @ids = grep { $ack_pending{$user}{$_} } keys %{ $ack_pending{$user} };
+        Clairon::Test::wait_until('the deliveries are reported', sub {
+            !grep { my $id = $_; !grep { defined $store->execute_bytes('ZSCORE', $_, $id) } $store->keys("inbox:$user") } @ids });
+    }
+    return;
+}
 
 my @wrong;
 sub compare
@@ -197,6 +209,7 @@ sub compare
         $session->{wanted} = [];
         $session->{at}     = () = $session->{client}->notifications;
     }
+    wait_reported() unless @wrong;
     push @starts, { pos => $sessions[0]{client}->pos, nth => scalar @messages } if @sessions;
     return;
 }
