@@ -40,6 +40,12 @@ wait_until('both notifications are due', sub {
     2 == map { my $id = $_; grep { defined } map { $store->execute('ZSCORE', $store->of($id, 'due'), "$id:$_") } qw(u2 u3) } $pending, $open });
 
 $store->kill9;
+# Reads the retries from before the failure.
+for my $client ($one, $two, $three)
+{
+    $client->send({ t => 'ping' });
+    $client->wait_for('pong');
+}
 system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not restore the store';
 $store->start;
 $relay->wait_ready;
