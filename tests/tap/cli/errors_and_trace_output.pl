@@ -90,7 +90,7 @@ my $away = $relay->client('away');
 $away->run_until('the third notification arrives', sub { of_mark($away, 'third') });
 $away->ack($third);
 wait_until('the notification is complete', sub { !$store->execute('HEXISTS', $store->of($third, 'pending'), $third) });
-is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'the store has deleted all state of the notification');
+is_deeply([ grep { /:(ack:|inbox|retries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'the store has deleted all state of the notification');
 
 # A redriven notification of an absent user is delivered in commit order with the pending notifications.
 my $late = $relay->client('late');
