@@ -14,7 +14,7 @@ my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres',
     "CREATE TABLE news (id int PRIMARY KEY, body text); SELECT clairon.watch('news', 'ALL')");
 my $store = Clairon::Test::store();
-my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '10m', 'gate.slow_bytes' => '100MB' });
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '10m', 'gate.slow_age' => '10m', 'gate.slow_bytes' => '100MB' });
 
 # With a fixed receive buffer, the unread socket buffers several bursts and part of another.
 sub reader

@@ -18,7 +18,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('high', 'USER', 'owner', priority => 'HIGH');
     SELECT clairon.watch('low', 'USER', 'owner', priority => 'LOW')});
 my $store = Clairon::Test::store();
-my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '10m', 'gate.slow_bytes' => '100MB' });
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '10m', 'gate.slow_age' => '10m', 'gate.slow_bytes' => '100MB' });
 my $json  = JSON->new->utf8;
 my ($rows, $notifications) = (0, 0);
 
