@@ -22,7 +22,7 @@ sub connected
 }
 
 # The first frame must not exceed 20 kB.
-my $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.max_connections' => SLOTS);
+my $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.max_connections' => SLOTS, 'gate.connect_timeout' => '10m');
 for my $case ([ 'announced', sub { $_[0]->frame(TEXT, '{"t":', length => 20 * 1024 + 1) } ],
     [ 'in chunks', sub { $_[0]->frame(TEXT, '{' . ' ' x 16_000, final => 0); $_[0]->frame(CONTINUATION, ' ' x 6000, final => 0) } ])
 {

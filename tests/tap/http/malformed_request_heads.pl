@@ -14,13 +14,14 @@ use Test::More;
 
 my $store  = Clairon::Test::store();
 my $folder = Clairon::Test::scratch();
-my $relay  = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.connect_timeout' => '1s', 'gate.max_per_address' => 3, 'gate.trusted_proxies' => '192.0.2.0/24' });
+my $relay  = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.connect_timeout' => '10m', 'gate.max_per_address' => 3, 'gate.trusted_proxies' => '192.0.2.0/24' });
+my $hasty  = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.connect_timeout' => '1s' });
 
 # Sends raw bytes; returns the response.
 sub send_raw
 {
-    my ($bytes) = @_;
-    my $raw = Clairon::Test::RawSocket->new($relay);
+    my ($bytes, $to) = @_;
+    my $raw = Clairon::Test::RawSocket->new($to // $relay);
     $raw->write($bytes);
     return $raw->read_response;
 }
@@ -106,9 +107,9 @@ $raw->write("GET /v1/poll?wait=0 HTTP/1.1\r\n$host");
 is(send_raw($inner)->{status}, 200, 'another client is still served');
 $raw->write("$auth\r\n");
 is($raw->read_response->{status}, 204, 'the first client is served after it sends the remaining bytes');
-my @slow = map { my $socket = Clairon::Test::RawSocket->new($relay); $socket->write("GET /healthz HTTP/1.1\r\nX-$_: "); $socket } 1 .. 300;
-my $silent = Clairon::Test::RawSocket->new($relay);
-is(send_raw($inner)->{status}, 200, 'hundreds of incomplete heads block no other client');
+my @slow = map { my $socket = Clairon::Test::RawSocket->new($hasty); $socket->write("GET /healthz HTTP/1.1\r\nX-$_: "); $socket } 1 .. 300;
+my $silent = Clairon::Test::RawSocket->new($hasty);
+is(send_raw($inner, $hasty)->{status}, 200, 'hundreds of incomplete heads block no other client');
 is_deeply([ grep { $_->read_response->{status} != 408 } @slow ], [], 'each incomplete head receives 408 at its timeout');
 is_deeply([ @{ $silent->read_response }{qw(status)} ], [0], 'a client that sent nothing receives no response');
 $raw = Clairon::Test::RawSocket->new($relay);
@@ -184,6 +185,6 @@ my $good = made({ alg => 'HS256' }, $Clairon::Test::SECRET);
 is(token_status($_->[1]), 401, "$_->[0] is rejected") for [ 'an additional part' => "$good.x" ], [ 'a missing part' => $good =~ s/\.[^.]*\z//r ], [ 'padding' => "$good=" ], [ 'a byte before' => ".$good" ], [ 'no signature' => $good =~ s/[^.]*\z//r ];
 
 unlike($relay->log_text, qr/eyJ/, 'the log has no token');
-is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
+is($_->stop, 0, 'SIGTERM ends the relay with status 0') for $relay, $hasty;
 
 done_testing();
