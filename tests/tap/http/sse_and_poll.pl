@@ -19,7 +19,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('grp', 'TEAM', 'team')});
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store,
-    conf => { 'gate.ping' => '400ms', 'gate.drain' => '1s', 'feed.topic_prefix' => 'p' });
+    conf => { 'gate.ping' => '400ms', 'gate.drain' => '1s', 'feed.topic_prefix' => 'p', 'delivery.ack_timeout' => '1h' });
 my $second = Clairon::Test::relay(undef, $store, roles => 'gate');
 my $next   = 0;
 
@@ -329,7 +329,7 @@ kill TERM => $relay->pid;
 is($bye->{code}, 4201, 'a drain sends bye on SSE');
 ok(defined $bye->{in}, 'the bye contains a reconnect delay');
 is($polling->read_response->{status}, 503, 'a drain ends a waiting poll with 503');
-is($relay->wait_end(10), 0, 'SIGTERM ends the relay with status 0');
+is($relay->wait_end, 0, 'SIGTERM ends the relay with status 0');
 
 # The store is unreachable.
 $store->stop;
