@@ -29,7 +29,10 @@ sub rows
     return join ' ', $status, $reply->{snapshot} // $reply->{code} // ($reply->{ok} ? 'ok' : 'too old');
 }
 
-is(rows('') =~ s/ .*//r, 200, 'the second relay returns rows');
+# Repeats a request that exceeded rows.timeout on a busy machine.
+sub rows_in_time { my ($query) = @_; return wait_until('rows are read in time', sub { my $reply = rows($query); $reply ne '503 111' && $reply }) }
+
+is(rows_in_time('') =~ s/ .*//r, 200, 'the second relay returns rows');
 my $stream = Clairon::Test::EventStream->open($first, 'u1', ':path' => '/v1/sse');
 $stream->wait_message('connected');
 $proxy->freeze;
@@ -39,7 +42,7 @@ my ($without, $with) = ("$x:@{[ $x + 1 ]}:$x", "@{[ $x + 1 ]}:@{[ $x + 1 ]}:");
 $stub->set('t', snapshot => $without);
 is(rows("&pos=$stream->{id}"), '503 111', 'rows without a change before the cursor are not returned');
 is(rows("&pos=$stream->{id}&snapshot=$without"), '200 too old', 'a snapshot without the change is too old');
-is(rows($_), "200 $without",
+is(rows_in_time($_), "200 $without",
     'without a valid cursor of this store, rows without the change are returned')
     for '', '&pos=nonsense', '&pos=00ff.1-1', '&pos=' . 'x' x 600;
 $proxy->thaw;
@@ -47,7 +50,7 @@ wait_until('the second relay has read the change', sub { $second->metric('clairo
 is(rows("&pos=$stream->{id}"), '503 111',
     'rows without the change are not returned after the second relay has read the change');
 $stub->set('t', snapshot => $with);
-is(rows("&pos=$stream->{id}"), "200 $with", 'rows with the change are returned');
+is(rows_in_time("&pos=$stream->{id}"), "200 $with", 'rows with the change are returned');
 is(rows("&pos=$stream->{id}&snapshot=$with"), '200 ok', 'a snapshot with the change is new enough');
 
 done_testing();
