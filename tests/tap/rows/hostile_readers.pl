@@ -17,7 +17,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('t', 'USER', 'owner')});
 my $stub = Clairon::Test::StubRows->new($pg);
 my $relay = Clairon::Test::relay($pg, Clairon::Test::store(),
-    conf => { 'rows.connections' => CONNECTIONS, 'rows.max_bytes' => '16MB', 'gate.ping' => '10m' });
+    conf => { 'rows.connections' => CONNECTIONS, 'rows.max_bytes' => '16MB', 'rows.timeout' => '60s', 'gate.ping' => '10m' });
 $stub->set('large', audience => 'ALL', row_count => 1500, width => 5000);
 $stub->set('small');
 my $client = $relay->client('u1');

@@ -15,7 +15,7 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store();
 my $stub  = Clairon::Test::StubRows->new($pg);
 my $relay = Clairon::Test::relay($pg, $store,
-    conf => { 'rows.max_bytes' => '16MB', 'gate.slow_age' => '3s', 'gate.ping' => '10m' });
+    conf => { 'rows.max_bytes' => '16MB', 'rows.timeout' => '60s', 'gate.slow_age' => '3s', 'gate.ping' => '10m' });
 $stub->set('large', audience => 'ALL', row_count => 1500, width => 10000);
 $stub->set('small');
 

@@ -58,7 +58,7 @@ sub lists_equal_tables
     for my $list (@LISTS)
     {
         my ($name, $expected) = ("@$list[0]/@$list[1]", table(@$list));
-        my $ok = eval { wait_until("$name equals its table", sub { displayed($page, $name) eq $expected }, 20); 1 };
+        my $ok = eval { wait_until("$name equals its table", sub { displayed($page, $name) eq $expected }); 1 };
         ok($ok, "$what: $name equals its table") or diag('displayed: ' . displayed($page, $name) . "\ntable: $expected");
     }
     return;
