@@ -23,7 +23,19 @@ my $next  = 10;
 
 sub request { my ($client, %fields) = @_; $client->send({ t => 'rows', r => ++$next, %fields }); return $next }
 sub reply { my ($client, $r) = @_; return $client->wait_for(sub { ($_[0]{r} // 0) == $r }) }
-sub has_reply { my ($client, $r) = @_; return scalar grep { ($_->{r} // 0) == $r } @{ $client->{messages} } }
+sub has_received { my ($client, $r) = @_; return scalar grep { ($_->{r} // 0) == $r } @{ $client->{messages} } }
+
+# Returns whether the relay has replied, after the client has received all earlier frames.
+sub has_reply
+{
+    my ($client, $r) = @_;
+    my $pongs = sub { scalar grep { $_->{t} eq 'pong' } @{ $client->{messages} } };
+    my $before = $pongs->();
+    $client->send({ t => 'ping' });
+    $client->run_until('the pong arrives', sub { $pongs->() > $before });
+    return has_received($client, $r);
+}
+
 sub repeated { return $relay->metric('clairon_rows_repeated_total') }
 
 # Waits until the relay has repeated its query this many times.
@@ -86,9 +98,8 @@ ok(!has_reply($client, $r), 'rows are not sent from a snapshot without a transac
 ok(!has_reply($late, $of_late),
     'rows for a connection that starts after the change are not sent from a snapshot without it');
 $stub->set('t', snapshot => snapshot_with($other));
-reply($client, $r);
-reply($late, $of_late);
-pass('both clients receive rows from a snapshot that contains the change');
+is_deeply([ map { $_->{snapshot} } reply($client, $r), reply($late, $of_late) ], [ (snapshot_with($other)) x 2 ],
+    'both clients receive rows from a snapshot that contains the change');
 is(($relay->get($path, Authorization => 'Bearer ' . token(sub => 'u9')))[0], 200,
     'a request over HTTP receives rows from a snapshot that contains the change');
 
@@ -106,7 +117,7 @@ $stub->set('t', snapshot => sprintf '%s:%s:%s', $member, $behind + 1, $member);
 my $new_member = $relay->client('u5');
 my $repeated = repeated();
 $r = request($new_member, source => 't');
-$new_member->run_until('the relay has queried the database', sub { has_reply($new_member, $r) || repeated() >= $repeated + 2 });
+$new_member->run_until('the relay has queried the database', sub { has_received($new_member, $r) || repeated() >= $repeated + 2 });
 ok(!has_reply($new_member, $r), 'rows are not sent from a snapshot without the last membership of the user');
 $stub->set('t', snapshot => snapshot_with($behind));
 is(reply($new_member, $r)->{snapshot}, snapshot_with($behind), 'rows are sent from a snapshot that contains the membership');
