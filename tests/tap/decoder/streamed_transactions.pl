@@ -105,7 +105,8 @@ sub await_no_spool
     return;
 }
 
-sub lines { return -e $file ? split /\n/, slurp_file($file) : () }
+# The complete lines: the client may be writing another one.
+sub lines { my @lines = -e $file ? slurp_file($file) =~ /^(.*)\n/mg : (); return @lines }
 
 sub await_lines
 {

@@ -81,7 +81,7 @@ $reader = start_reader();
 my $stopper = fork // die "fork: $!";
 if ($stopper == 0)
 {
-    exec 'pg_ctl', '-D', $pg->data_dir, '-m', 'fast', '-w', '-t', '60', '-s', 'stop';
+    exec 'pg_ctl', '-D', $pg->data_dir, '-m', 'fast', '-w', '-t', $Clairon::Test::SECONDS, '-s', 'stop';
     die "pg_ctl: $!";
 }
 end_reader($reader);
