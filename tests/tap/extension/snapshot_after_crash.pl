@@ -5,7 +5,7 @@ use warnings;
 use Test::More;
 use Clairon::Test;
 
-my $pg = Clairon::Test::postgresql('main', conf => "wal_writer_delay = 10s\n");
+my $pg = Clairon::Test::postgresql('main', conf => "wal_writer_delay = 10s\nautovacuum = off\n");
 
 # The transaction is rolled back, so no other write flushes its WAL.
 my ($id, $snapshot) = split /\n/, $pg->safe_psql('postgres', 'BEGIN; SELECT pg_current_xact_id(); ROLLBACK; SELECT clairon.snapshot()');
