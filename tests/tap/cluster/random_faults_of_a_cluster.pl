@@ -182,8 +182,13 @@ sub node_leaves
 sub planned_failover
 {
     my $replica = any_of(grep { $_->execute('ROLE')->[0] eq 'slave' } $cluster->alive) or return;
-    eval { $replica->execute('CLUSTER', 'FAILOVER') };
-    wait_until('the replica is the primary', sub { $replica->execute('ROLE')->[0] eq 'master' });
+    my $next = 0;
+    wait_until('the replica is the primary', sub {
+        return 1 if $replica->execute('ROLE')->[0] eq 'master';
+        return 0 if time < $next;
+        $next = time + 6;    # a node abandons a failover on request after five seconds
+        eval { $replica->execute('CLUSTER', 'FAILOVER') };
+        return 0 });
     return $cluster->heal;
 }
 
