@@ -107,7 +107,7 @@ $cluster->end;
 
 # Commands also follow the sentinels of a store.
 my $sentinels = Clairon::Test::sentinels();
-$pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots});
+$pg->drop_slot('clairon');
 my $other = Clairon::Test::relay($pg, $sentinels);
 check_commands($other, $sentinels, 'sentinels');
 $other->stop;

@@ -86,7 +86,7 @@ sub check_cluster
 check_cluster(16);
 # The next run starts with an empty store and a new slot.
 $_->execute('FLUSHALL') for $cluster->alive;
-$pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
+$pg->drop_slot('clairon');
 check_cluster(1);
 
 done_testing();

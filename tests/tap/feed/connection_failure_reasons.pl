@@ -27,7 +27,7 @@ $pg->safe_psql('postgres', 'CREATE EXTENSION clairon; GRANT clairon_relay TO rel
 $relay->wait_ready;
 pass('no extension: the relay recovers after the extension is created');
 $relay->stop;
-$pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
+$pg->drop_slot('clairon');
 
 $relay = expect_reason('no slot', qr/slot does not exist" slot="clairon".*create_slot = on/,
     'feed.create_slot' => 'off');
@@ -35,12 +35,12 @@ $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon'
 $relay->wait_ready;
 pass('no slot: the relay recovers after the slot is created');
 $relay->stop;
-$pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
+$pg->drop_slot('clairon');
 
 $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'test_decoding')});
 $relay = expect_reason('foreign slot', qr/slot uses another plugin.*test_decoding/);
 $relay->stop;
-$pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
+$pg->drop_slot('clairon');
 
 SKIP:
 {

@@ -37,7 +37,7 @@ for my $case (@cases)
     $client->wait_row(1);
     pass("$database: the converted members receive rows");
     $relay->stop;
-    $pg->safe_psql('postgres', "SELECT pg_drop_replication_slot('$database')");
+    $pg->drop_slot($database);
     $store->execute('FLUSHALL');
 }
 

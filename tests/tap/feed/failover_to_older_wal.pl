@@ -40,8 +40,8 @@ is($store->execute('HGET', $store->shared('progress:clairon'), 'timeline'), 2, '
 
 # The slot is dropped while no relay is connected, and the relay recreates it.
 $relay->stop;
-$standby->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon');
-    DELETE FROM clairon.member WHERE user_id = 'gone'; INSERT INTO t VALUES (9004, 'u1')});
+$standby->drop_slot('clairon');
+$standby->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'gone'; INSERT INTO t VALUES (9004, 'u1')});
 $relay->start;
 $relay->wait_for_log(qr/changes lost with the slot.*slot does not exist/);
 $relay->wait_ready;

@@ -125,6 +125,14 @@ sub session
     return $query;
 }
 
+# Drops a replication slot. The walsender of a relay that has just been stopped may still use it.
+sub drop_slot
+{
+    my ($self, $name) = @_;
+    Clairon::Test::wait_until("slot $name is dropped", sub { ($self->psql('postgres', "SELECT pg_drop_replication_slot('$name')"))[0] == 0 });
+    return;
+}
+
 # A shared session may read new settings later than a new session.
 sub reload
 {
