@@ -100,7 +100,7 @@ $to_store->freeze;
 insert(500);
 my $end = sql('SELECT pg_current_wal_lsn()');
 $relay->wait_for_log(qr/component=store(?:-\d)? level.*reply timed out/, from => $mark);
-is(walsenders(), 0, 'no store: the slot is released');
+wait_until('no store: the slot is released', sub { walsenders() == 0 });
 is(sql("SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots"), 't', 'no store: no LSN is confirmed');
 is(timeouts(), 0, 'no store: the connection does not end by wal_sender_timeout');
 $to_store->thaw;
