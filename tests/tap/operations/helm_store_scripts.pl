@@ -103,9 +103,10 @@ sub wait_ready
 sub check_cluster
 {
     my ($when) = @_;
-    my @lines = split /\n/, cli(0, 'cluster', 'nodes');
-    is(scalar(grep { /\bmaster\b/ && !/fail/ && /connected \d/ } @lines), 3, "$when: three primaries have slots");
-    is(scalar(grep { /\bslave\b/  && !/fail/ } @lines), 3, "$when: three nodes are replicas");
+    # A node is ready before it is connected to all other nodes again.
+    wait_until("$when: three primaries have slots, and three nodes are replicas", sub {
+        my @lines = grep { !/fail/ } split /\n/, cli(0, 'cluster', 'nodes');
+        return 3 == grep({ /\bmaster\b/ && /connected \d/ } @lines) && 3 == grep { /\bslave\b/ } @lines });
     for my $i (0 .. NODES - 1) { like(cli($i, 'cluster', 'slots'), qr/test-store-\d\.test-store\.space\.svc/, "$when: node $i reports host names") }
     return is(cli(0, '-c', 'get', 'kept'), 'yes', "$when: the key still exists");
 }
