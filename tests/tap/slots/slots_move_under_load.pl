@@ -17,7 +17,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('one', 'USER', 'owner', ack_required => true);
     SELECT clairon.watch('many', 'TEAM', 'team', ack_required => true)});
 my $cluster = Clairon::Test::store_cluster(shards => $SHARDS, replicas => 0);
-my $relay   = Clairon::Test::relay($pg, $cluster, conf => { 'store.min_replicas' => 0, 'delivery.ack_timeout' => '10m' });
+my $relay   = Clairon::Test::relay($pg, $cluster, conf => { 'store.min_replicas' => 0, 'delivery.ack_timeout' => '10m', 'gate.ping' => '1h' });
 my %clients = map { $_ => $relay->client($_) } qw(u1 u2 u3);
 my $last    = 0;
 
