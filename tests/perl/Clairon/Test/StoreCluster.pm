@@ -327,7 +327,7 @@ sub end_move
 sub wait_agreed
 {
     my ($self) = @_;
-    return Clairon::Test::wait_until('all nodes agree on the slots', sub {
+    return $self->wait_nodes('all nodes agree on the slots', sub {
         my ($first, @others) = map { view($_) } $self->alive;
         return !grep { $_ ne $first } @others;
     });
