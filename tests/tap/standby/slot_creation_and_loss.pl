@@ -79,8 +79,8 @@ pass('the relay repeatedly requests a snapshot record from the primary');
 $open_transaction->query_safe('ROLLBACK');
 $open_transaction->quit;
 $relay->wait_ready;
-is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'relay'}), 0,
-    'the relay stops the requests after the slot is created');
+wait_until('the relay stops the requests after the slot is created', sub {
+    sql(q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'relay'}) == 0 });
 my $client = $relay->client('u1');
 $client->wait_row(insert());
 pass('the slot is read');
@@ -88,6 +88,8 @@ pass('the slot is read');
 # Without hot_standby_feedback, the primary removes rows that the slot requires.
 $mark = $relay->log_mark;
 set_standby(hot_standby_feedback => 'off');
+wait_until('the primary retains no rows for the standby', sub {
+    sql(q{SELECT catalog_xmin IS NULL FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 't' });
 sql(q{SELECT clairon.unwatch('t'); VACUUM FULL clairon.rule; VACUUM FULL pg_class;
     SELECT clairon.watch('t', 'USER', 'owner'); CREATE TABLE later (id int); DROP TABLE later;
     VACUUM FREEZE clairon.rule; VACUUM FREEZE pg_class; VACUUM FREEZE pg_attribute});
