@@ -112,7 +112,7 @@ like(failed_checks()->{'store: connection'}{hint}, qr/Start this node/, 'a clust
 
 # The sentinels, their primary and its replicas are checked.
 my $sentinels = Clairon::Test::sentinels();
-$pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots});
+$pg->drop_slot('clairon');
 $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $sentinels, conf => { 'gate.max_connections' => 100 });
 chmod 0600, $relay->{file};
 repaired('a healthy primary with sentinels passes all checks');

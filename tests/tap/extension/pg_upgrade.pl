@@ -29,7 +29,7 @@ my $end = $old->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 wait_until('all changes are confirmed', sub {
     $old->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM clairon.status") eq 't' });
 $relay->stop;
-$old->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')}) unless $keeps_slots;
+$old->drop_slot('clairon') unless $keeps_slots;
 $old->stop;
 my $folder = scratch();    # short enough for a socket path
 chdir $folder or die "could not change to $folder: $!";

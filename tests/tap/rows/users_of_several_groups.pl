@@ -123,7 +123,7 @@ for my $shards (1, 4)
     lists_equal_tables($page, "$shards shards, several changes in one transaction");
     is(join(' ', $page->problems), '', "$shards shards: the page reports no gap and no error");
     $_->stop for $page, $relay;
-    execute("SELECT pg_drop_replication_slot('slot_$shards')");
+    $pg->drop_slot("slot_$shards");
 }
 
 done_testing();

@@ -118,7 +118,7 @@ $pg->safe_psql('postgres', "INSERT INTO task SELECT i, '{nobody}', 0 FROM genera
 my $one = Clairon::Test::store();
 try_changes('one server', 1, $one);
 $one->stop;
-$pg->safe_psql('postgres', "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots");
+$pg->drop_slot('clairon');
 # The node timeout is long, so that a node that is paused for some seconds is not treated as failed.
 my $cluster = Clairon::Test::store_cluster(replicas => 0, shards => SHARDS, options => [ '--cluster-node-timeout', 60_000 ]);
 try_changes('cluster', 1 + 3 * ROUNDS, $cluster);
