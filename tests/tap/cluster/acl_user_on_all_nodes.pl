@@ -88,6 +88,6 @@ $relay->restart;
 %clients = map { $_ => $relay->client("u$_") } 1 .. 8;
 check_delivered('with a node that lacks the user');
 my @warnings = $relay->log_text($mark) =~ /level=warn .*"could not count the keys.*error="(?:WRONGPASS|NOAUTH)/g;
-is(scalar @warnings, 1, 'the relay warns that it could not check the node');
+ok(scalar @warnings, 'the relay warns that it could not check the node');
 
 done_testing();

@@ -19,7 +19,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('many', 'TEAM', 'team', ack_required => true)});
 my $network = Clairon::Test::network(6);
 my $cluster = Clairon::Test::store_cluster(network => $network, shards => 8);
-my $relay   = Clairon::Test::relay($pg, $cluster, conf => { 'delivery.ack_timeout' => '1h', 'delivery.shed_lag' => '1h', 'gate.ping' => '1h' });
+my $relay   = Clairon::Test::relay($pg, $cluster, conf => { 'delivery.ack_timeout' => '1h', 'gate.ping' => '1h' });
 my %clients = map { $_ => $relay->client($_) } @USERS;
 
 # One writer: the members in the snapshot of a row are those at its commit. u5 remains a member.

@@ -35,7 +35,7 @@ $pg->safe_psql('postgres', q{
 my $cluster = Clairon::Test::store_cluster();
 # Retries are disabled, so that a session that starts at the end receives all pending notifications. Load shedding is
 # disabled, because pauses would trigger it.
-my @relays = map { Clairon::Test::relay($pg, $cluster, conf => { 'delivery.ack_timeout' => '1h', 'delivery.shed_lag' => '1h' }) } 1 .. 2;
+my @relays = map { Clairon::Test::relay($pg, $cluster, conf => { 'delivery.ack_timeout' => '1h' }) } 1 .. 2;
 my $torture = Clairon::Test::Torture->new(pg => $pg, seed => $SEED, tables => [qw(plain direct acked)], stored => sub { $cluster->stored });
 
 # ---- devices: clients in separate processes, which reconnect with their cursor and acknowledge all notifications

@@ -33,6 +33,7 @@ sub new
         'gate.listen'            => "127.0.0.1:$self->{port}",
         'gate.drain'             => '100ms',
         'gate.ping'              => '1h',    # clients reply only while the test runs their loop
+        'delivery.shed_lag'      => '1h',    # a busy machine must not drop notifications
         'auth.hs256_secret_file' => "$folder/secret",
         'relay.log_level'        => 'debug',
         ($store && $store->shards > 1 ? ('store.shards' => $store->shards) : ()),
