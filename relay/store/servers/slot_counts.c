@@ -144,8 +144,10 @@ on_reply(void *ctx, const struct redisReply *reply, const char *error)
     end_count(node, reply_integer(reply), NULL);
     if (!node->has_replied)
         send_others(node);
-    if (node->waiting == NULL)
+    if (node->waiting == NULL) {
+        ev_timer_set(&node->idle, COUNT_IDLE_S, 0.0); /* a stopped timer keeps only its rest */
         ev_timer_start(node->counts->loop, &node->idle);
+    }
 }
 
 static struct counting_node *
@@ -155,7 +157,7 @@ new_node(struct slot_counts *counts, const struct url *address)
 
     node->counts = counts;
     node->address = *address;
-    ev_timer_init(&node->idle, on_idle, COUNT_IDLE_S, 0.0);
+    ev_timer_init(&node->idle, on_idle, 0.0, 0.0);
     node->idle.data = node;
     DL_APPEND(counts->nodes, node);
     return node;
