@@ -7,6 +7,7 @@ use Clairon::Test::EventStream;
 use Clairon::Test::RawSocket;
 use JSON ();
 use Test::More;
+use Time::HiRes ();
 
 my $store = Clairon::Test::store();
 
@@ -57,11 +58,13 @@ is($relay->stop, 0, 'the relay with max_connections exits with status 0 on SIGTE
 # connect_rate limits the rate of new connections.
 $relay = relay_with('gate.connect_rate' => 5);
 my @burst = map { Clairon::Test::RawSocket->new($relay) } 1 .. 40;
+my $begin = Time::HiRes::time();
 $_->begin(GET => '/v1/ws', Upgrade => 'websocket', Connection => 'Upgrade', 'Sec-WebSocket-Key' => 'dGhlIHNhbXBsZSBub25jZQ==', 'Sec-WebSocket-Version' => 13) for @burst;
 my @got = map { $_->read_response } @burst;
 my @accepted = grep { $_->{status} == 101 } @got;
 my ($rejected) = grep { $_->{status} == 503 } @got;
 cmp_ok(scalar(@accepted), '>=', 5, 'connections up to the rate are accepted immediately');
+cmp_ok(scalar(@accepted), '<=', 5 + 5 * (Time::HiRes::time() - $begin), 'no more connections are accepted than the rate allows');
 ok($rejected, 'connections beyond the rate are rejected');
 is($rejected->{headers}{'retry-after'}, 1, 'the rejection has a short Retry-After');
 is(poll($relay, 'u1')->{status}, 204, 'polls are not limited by connect_rate');
