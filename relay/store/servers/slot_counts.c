@@ -19,6 +19,7 @@ struct slot_count {
     char slot[8];
     slot_counted *done; /* NULL: stopped */
     void *ctx;
+    bool is_late; /* started after its connection: repeated once if the connection fails */
 };
 
 struct counting_node {
@@ -77,7 +78,10 @@ connect_to(struct counting_node *node)
 {
     const struct slot_counts *counts = node->counts;
     const char *words[QUERY_WORDS_MAX];
+    struct slot_count *count;
 
+    DL_FOREACH (node->waiting, count)
+        count->is_late = false;
     set_words(node->waiting, words);
     node->has_replied = false;
     node->query = query_start(counts->loop, counts->config, &node->address, words, COUNT_TIMEOUT_S,
@@ -111,38 +115,62 @@ send_others(struct counting_node *node)
 }
 
 static void
-end_count(struct counting_node *node, long long keys, const char *error)
+end_count(struct slot_count *count, long long keys, const char *error)
 {
-    struct slot_count *count = node->waiting;
-
-    DL_DELETE(node->waiting, count);
     if (count->done != NULL)
         count->done(count->ctx, keys, error);
     free(count);
 }
 
-/* A count that is started meanwhile uses another connection. */
+/* Removes the counts that are not late. */
+static struct slot_count *
+pop_failed(struct counting_node *node)
+{
+    struct slot_count *failed = NULL, *count, *next;
+
+    DL_FOREACH_SAFE (node->waiting, count, next) {
+        if (!count->is_late) {
+            DL_DELETE(node->waiting, count);
+            DL_APPEND(failed, count);
+        }
+    }
+    return failed;
+}
+
+/*
+ * Late counts had less time than the timeout, or a connection that the node had closed. A count
+ * that is started meanwhile may use another connection.
+ */
 static void
 fail_node(struct counting_node *node, const char *error)
 {
+    struct slot_count *failed = pop_failed(node), *count, *next;
+
     node->query = NULL; /* freed by the caller */
-    DL_DELETE(node->counts->nodes, node);
-    while (node->waiting != NULL)
-        end_count(node, 0, error);
-    free_node(node);
+    if (node->waiting != NULL) {
+        connect_to(node);
+    } else {
+        DL_DELETE(node->counts->nodes, node);
+        free_node(node);
+    }
+    DL_FOREACH_SAFE (failed, count, next)
+        end_count(count, 0, error);
 }
 
 static void
 on_reply(void *ctx, const struct redisReply *reply, const char *error)
 {
     struct counting_node *node = ctx;
+    struct slot_count *count = node->waiting;
+    const bool is_first = !node->has_replied;
 
     if (reply == NULL) {
         fail_node(node, error);
         return;
     }
-    end_count(node, reply_integer(reply), NULL);
-    if (!node->has_replied)
+    DL_DELETE(node->waiting, count);
+    end_count(count, reply_integer(reply), NULL);
+    if (is_first)
         send_others(node);
     if (node->waiting == NULL) {
         ev_timer_set(&node->idle, COUNT_IDLE_S, 0.0); /* a stopped timer keeps only its rest */
@@ -185,6 +213,7 @@ slot_count_start(struct slot_counts *counts, const struct url *address, unsigned
     snprintf(count->slot, sizeof(count->slot), "%u", slot);
     count->done = done;
     count->ctx = ctx;
+    count->is_late = true;
     if (node == NULL)
         node = new_node(counts, address);
     ev_timer_stop(counts->loop, &node->idle);

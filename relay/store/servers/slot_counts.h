@@ -18,7 +18,8 @@ void slot_counts_close(struct slot_counts *counts);
 
 /*
  * Called once, from the loop. `error` NULL: the node has `keys` keys of the slot. Otherwise the
- * node did not reply with a number. The count is freed after the call.
+ * node rejected the command or did not reply within a second; a count that was started on an
+ * existing connection was then repeated on another one. The count is freed after the call.
  */
 typedef void slot_counted(void *ctx, long long keys, const char *error);
 

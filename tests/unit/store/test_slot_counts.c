@@ -205,6 +205,25 @@ test_all_counts_fail_with_their_connection(void **state)
     (void)start_count(&address, 2);
     run_until_ended(3);
     assert_counted(2);
+    assert_int_equal(node.connections, 3); /* the second count was repeated */
+    stop_node();
+}
+
+static void
+test_late_count_is_repeated_on_another_connection(void **state)
+{
+    struct url address;
+
+    (void)state;
+    start_node(&address);
+    node.is_silent = true;
+    (void)start_count(&address, 0);
+    (void)start_count(&address, 1);
+    run_until_ended(1);
+    assert_string_equal(results[0].error, "failed");
+    node.is_silent = false;
+    run_until_ended(2);
+    assert_counted(1);
     assert_int_equal(node.connections, 2);
     stop_node();
 }
@@ -232,6 +251,7 @@ main(void)
         cmocka_unit_test(test_counts_share_a_connection),
         cmocka_unit_test(test_reply_of_a_stopped_count_is_skipped),
         cmocka_unit_test(test_all_counts_fail_with_their_connection),
+        cmocka_unit_test(test_late_count_is_repeated_on_another_connection),
         cmocka_unit_test(test_later_count_without_a_reply_fails),
     };
 
