@@ -449,15 +449,16 @@ print_failures() {
         [[ "${result[$layer]}" != *" 0 failed"* ]] || continue
         awk -v layer="$layer" '
             function show(line) { if (++count <= 60) printf "failed: %s %s %s\n", layer, file, substr(line, 1, 300) }
-            /^tests\/[^ ]+ \.\.+ *$/ { file = $1; died = "" }
+            /^tests\/[^ ]+ \.\.+ *$/ { file = $1; lines = 0 }
             /^# build\/asan\// { file = $2 }
             /^not ok .*# *TODO/ { next }
             /^not ok |^(FAIL|ERROR): |\.\.\. FAILED/ { show($0); reasons = 8; next }
-            # The message of `die`, which precedes the server logs.
-            /^[^#].* at tests\/[^ ]+ line [0-9]+/ && died == "" { died = $0 }
-            /^Dubious, test returned/ { show($0); if (died != "") show(died); next }
+            # Clairon::Test prints the end of the output of a test that died.
+            /^# end of its output:/ { lines = 0; in_end = 1; next }
+            in_end && /^#   / { end[++lines] = $0; next }
+            /^Dubious, test returned/ { show($0); for (i = 1; i <= lines; i++) show(end[i]); next }
             reasons > 0 && /^(#|  )/ { show($0); reasons--; next }
-            { reasons = 0 }
+            { reasons = 0; in_end = 0 }
             END { if (count == 0) printf "failed: %s, see its output\n", layer }' "$logs/$layer.log"
     done
 }
