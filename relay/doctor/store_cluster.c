@@ -80,28 +80,24 @@ read_cluster_primaries(struct cluster *cluster, const struct redisReply *slots, 
 
 /* The line of the node itself is "ID ADDRESS myself,..". */
 static void
-read_members(struct cluster *cluster, struct seed *seed, struct node *node, bool is_best)
+read_own_id(struct seed *seed, const char *members)
 {
-    const char *argv[] = {"CLUSTER", "NODES"};
-    const char *nodes = reply_text(node_request(node, 2, argv, NULL));
-    const char *own = nodes != NULL ? strstr(nodes, "myself") : NULL;
+    const char *own = members != NULL ? strstr(members, "myself") : NULL;
 
-    while (own != NULL && own > nodes && own[-1] != '\n')
+    while (own != NULL && own > members && own[-1] != '\n')
         own--;
     if (own != NULL)
         snprintf(seed->id, sizeof(seed->id), "%s", own);
-    if (is_best) {
-        free(cluster->members);
-        cluster->members = nodes != NULL ? strdup(nodes) : NULL;
-    }
 }
 
 /* The reply with the most slots is used: a node that was removed from the cluster has none. */
 static void
 read_seed(struct cluster *cluster, struct seed *seed, struct node *node, const char *queried)
 {
-    const char *argv[] = {"CLUSTER", "SLOTS"};
-    const struct redisReply *slots = node_request(node, 2, argv, NULL);
+    const char *slots_argv[] = {"CLUSTER", "SLOTS"};
+    const char *members_argv[] = {"CLUSTER", "NODES"};
+    const struct redisReply *slots = node_request(node, 2, slots_argv, NULL);
+    const char *members;
     bool is_best;
 
     if (slots == NULL)
@@ -113,7 +109,12 @@ read_seed(struct cluster *cluster, struct seed *seed, struct node *node, const c
         cluster->count = slots_nodes(slots, queried, cluster->nodes, NODES_MAX);
         read_cluster_primaries(cluster, slots, queried);
     }
-    read_members(cluster, seed, node, is_best);
+    members = reply_text(node_request(node, 2, members_argv, NULL));
+    read_own_id(seed, members);
+    if (is_best) {
+        free(cluster->members);
+        cluster->members = members != NULL ? memory_text(members, strlen(members)) : NULL;
+    }
 }
 
 static void

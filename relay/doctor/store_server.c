@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "store/connection/fault.h"
 #include "store/connection/reply.h"
 #include "store/servers/topology.h"
@@ -390,8 +391,8 @@ save_store_info(struct store_probe *probe)
                            reply == NULL ? node_error(probe->node) : "invalid reply to INFO");
         return false;
     }
-    probe->info = strdup(reply_text(reply));
-    return probe->info != NULL;
+    probe->info = memory_text(reply_text(reply), strlen(reply_text(reply)));
+    return true;
 }
 
 static void
