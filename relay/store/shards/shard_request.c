@@ -119,7 +119,10 @@ shard_request_send_script_argv(struct shard_request *request, struct shard *shar
 {
     struct shard_request_part *part = part_new(request, shard, 1);
 
-    part_sent(part, link_call(shard->link, script, keys, on_reply, part, (int)argc, argv, lens));
+    /* before the shard is up, its node may have only some of its keys (slot_check.h) */
+    part_sent(part, shard->is_up ? link_call(shard->link, script, keys, on_reply, part, (int)argc,
+                                             argv, lens)
+                                 : RC_AGAIN);
 }
 
 void
@@ -137,8 +140,9 @@ shard_request_send_command(struct shard_request *request, struct shard *shard,
 {
     struct shard_request_part *part = part_new(request, shard, 1);
 
-    part_sent(part, link_send(shard->link, on_reply, part, (int)arguments->argc, arguments->argv,
-                              arguments->lens));
+    part_sent(part, shard->is_up ? link_send(shard->link, on_reply, part, (int)arguments->argc,
+                                             arguments->argv, arguments->lens)
+                                 : RC_AGAIN);
     arguments_free(arguments);
 }
 
