@@ -48,7 +48,7 @@ is($from->execute('EXISTS', key('heartbeat')), 0, 'no heartbeat is written');
 $cluster->begin_move($shard, $to);
 $cluster->move_keys($shard, $from, $to, 0, qr/./);
 $cluster->end_move($shard, $from, $to);
-$client->run_until('a retry arrives', sub { grep { $_->{routing}{retry}{attempts} } $client->notifications });
+# Retries arrive, or the relay starts the ack timeouts again because the user is still connected.
 my %seen = map { $_->{metadata}{id} => 1 } $client->notifications;
 $client->ack(CORE::keys %seen);
 wait_until('all notifications are acknowledged', sub { $cluster->pending == 0 });
