@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard_request.h"
+#include "store/shards/shard_send.h"
 #include "store/shards/store_private.h"
 
 #define MAINTENANCE_TRIM_S 60.0
@@ -49,17 +50,11 @@ succeeded(const struct maintenance *maintenance, const struct redisReply *reply,
     return shard_check_reply(maintenance->shard, reply, failure);
 }
 
-/*
- * The link is up before the shard is: meanwhile the node may have only some of the shard's keys
- * (slot_check.h), and due.lua would treat the notifications of the others as expired.
- */
 static enum rc
 call_script(struct maintenance *maintenance, enum store_script script, link_reply *reply,
             const char **argv, int argc)
 {
-    if (!maintenance->shard->is_up)
-        return RC_AGAIN;
-    return link_call(maintenance->shard->link, script, 1, reply, maintenance, argc, argv, NULL);
+    return shard_call(maintenance->shard, script, 1, reply, maintenance, argc, argv, NULL);
 }
 
 static void
@@ -205,9 +200,7 @@ on_epoch(void *ctx, const struct redisReply *reply)
 static enum rc
 send(struct maintenance *maintenance, link_reply *reply, const char **argv, int argc)
 {
-    if (!maintenance->shard->is_up)
-        return RC_AGAIN;
-    return link_send(maintenance->shard->link, reply, maintenance, argc, argv, NULL);
+    return shard_send(maintenance->shard, reply, maintenance, argc, argv, NULL);
 }
 
 /* Publishes the totals of all shards. */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/reply.h"
+#include "store/shards/shard_send.h"
 #include "store/shards/store_private.h"
 
 /* One shard's part of the request. */
@@ -119,10 +120,7 @@ shard_request_send_script_argv(struct shard_request *request, struct shard *shar
 {
     struct shard_request_part *part = part_new(request, shard, 1);
 
-    /* before the shard is up, its node may have only some of its keys (slot_check.h) */
-    part_sent(part, shard->is_up ? link_call(shard->link, script, keys, on_reply, part, (int)argc,
-                                             argv, lens)
-                                 : RC_AGAIN);
+    part_sent(part, shard_call(shard, script, keys, on_reply, part, (int)argc, argv, lens));
 }
 
 void
@@ -140,9 +138,8 @@ shard_request_send_command(struct shard_request *request, struct shard *shard,
 {
     struct shard_request_part *part = part_new(request, shard, 1);
 
-    part_sent(part, shard->is_up ? link_send(shard->link, on_reply, part, (int)arguments->argc,
-                                             arguments->argv, arguments->lens)
-                                 : RC_AGAIN);
+    part_sent(part, shard_send(shard, on_reply, part, (int)arguments->argc, arguments->argv,
+                               arguments->lens));
     arguments_free(arguments);
 }
 
@@ -152,7 +149,7 @@ shard_request_send_commands(struct shard_request *request, struct shard *shard, 
 {
     struct shard_request_part *part = part_new(request, shard, count);
 
-    part_sent(part, link_send_ready(shard->link, time, on_one_of_several, part, bytes, len, count));
+    part_sent(part, shard_send_ready(shard, time, on_one_of_several, part, bytes, len, count));
 }
 
 enum rc

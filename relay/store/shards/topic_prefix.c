@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "store/shards/shard_request.h"
+#include "store/shards/shard_send.h"
 #include "store/shards/store_private.h"
 
 void
@@ -41,7 +42,7 @@ store_set_topic_prefix(struct store *store, const char *prefix)
     argument(&arguments, key);
     argument(&arguments, "topic_prefix");
     argument(&arguments, prefix);
-    if (link_send(store->shards[0].link, on_stored, &store->shards[0], (int)arguments.argc,
-                  arguments.argv, arguments.lens) != RC_OK)
+    if (shard_send(&store->shards[0], on_stored, &store->shards[0], (int)arguments.argc,
+                   arguments.argv, arguments.lens) != RC_OK)
         log_debug("store", "could not store the topic prefix: the feed retries at its next start");
 }
