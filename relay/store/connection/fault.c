@@ -46,6 +46,8 @@ static const struct fault faults[] = {
      "the relay's ACL user needs ~<prefix>:* and +@all -@dangerous +info +keys +config|get; in a "
      "cluster also +cluster|slots +cluster|info +cluster|nodes +cluster|countkeysinslot",
      false},
+    {"BUSY ", "a script on the store does not end: SCRIPT KILL; its SLOWLOG names the script",
+     false},
     {"certificate verify failed",
      "[store] tls_ca must name the CA of the store's certificate; the certificate must match the "
      "host of [store] url and must not have expired",
@@ -83,12 +85,6 @@ fault_is_redirection(const char *error)
         if (strstr(error, words[i]) != NULL)
             return true;
     return false;
-}
-
-bool
-fault_is_permission(const char *error)
-{
-    return strstr(error, "NOPERM") != NULL;
 }
 
 static struct fault_seen *

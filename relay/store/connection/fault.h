@@ -21,9 +21,6 @@ const struct fault *fault_find(const char *error);
  */
 bool fault_is_redirection(const char *error);
 
-/* The ACL user lacks a permission, so another attempt fails too. `error` may be wrapped. */
-bool fault_is_permission(const char *error);
-
 /* Returns a constant hint on how to fix `error`; NULL if unknown. */
 const char *fault_hint(const char *error);
 

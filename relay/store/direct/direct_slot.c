@@ -9,47 +9,57 @@
 #include "store/direct/direct_private.h"
 #include "store/servers/cluster_nodes.h"
 
-/* Returns the number of keys. A node that does not reply is ignored; -1: no permission. */
-static long long
-count_keys(struct direct *direct, unsigned shard, const struct slots_node *other)
+/*
+ * A node that does not reply is ignored, as by the relay (slot_check.c). RC_AGAIN: it is loading
+ * its dataset; RC_IO: it rejects the request. `error` is then the reason.
+ */
+static enum rc
+count_keys(struct direct *direct, const struct url *address, const char *slot, long long *ret_count,
+           char error[NODE_ERROR_MAX])
 {
-    char slot[8], error[NODE_ERROR_MAX];
     const char *argv[] = {"CLUSTER", "COUNTKEYSINSLOT", slot};
-    const struct redisReply *reply = NULL;
+    const struct redisReply *reply;
     struct node *node = NULL;
-    struct url address;
-    long long count;
+    enum rc rc = node_open(direct->config, address, LOCATE_TIMEOUT_S, &node, error);
 
-    snprintf(slot, sizeof(slot), "%u", slots_of_key(direct->shards[shard].prefix));
-    if (slots_is_same_node(other, &direct->unreachable) ||
-        !locate_node(direct->config, other, &address))
-        return 0;
-    if (node_open(direct->config, &address, LOCATE_TIMEOUT_S, &node, error) == RC_OK)
-        reply = node_request(node, 3, argv, NULL);
-    else
-        direct->unreachable = *other; /* each attempt would take seconds */
-    count = reply_integer(reply);
-    if (node != NULL && reply == NULL && fault_is_permission(node_error(node)))
-        count = -1;
+    if (rc != RC_OK)
+        return rc == RC_BAD ? RC_IO : fault_is_redirection(error) ? RC_AGAIN : RC_OK;
+    reply = node_request(node, 3, argv, NULL);
+    snprintf(error, NODE_ERROR_MAX, "%s", node_error(node));
+    if (reply != NULL)
+        *ret_count = reply_integer(reply);
+    else if (!node_is_lost(node))
+        rc = node_is_redirected(node) ? RC_AGAIN : RC_IO;
     node_close(node);
-    explicit_bzero(&address, sizeof(address));
-    return count;
+    return rc;
 }
 
 static enum rc
 check_other(struct direct *direct, unsigned shard, const struct slots_node *other)
 {
-    const long long count = count_keys(direct, shard, other);
+    char slot[8], error[NODE_ERROR_MAX];
+    struct url address;
+    long long count = -1;
+    enum rc rc;
 
-    direct->is_scattered[shard] = count > 0;
-    if (count == 0)
+    if (slots_is_same_node(other, &direct->unreachable) ||
+        !locate_node(direct->config, other, &address))
         return RC_OK;
-    if (count > 0)
+    snprintf(slot, sizeof(slot), "%u", slots_of_key(direct->shards[shard].prefix));
+    rc = count_keys(direct, &address, slot, &count, error);
+    explicit_bzero(&address, sizeof(address));
+    direct->is_scattered[shard] = count > 0;
+    if (count > 0) {
         snprintf(direct->error, DIRECT_ERROR_MAX, "shard %u has keys on %s:%d too", shard,
                  other->host, other->port);
-    else
-        snprintf(direct->error, DIRECT_ERROR_MAX, "the ACL user needs +cluster|countkeysinslot");
-    return count > 0 ? RC_AGAIN : RC_IO;
+        return RC_AGAIN;
+    }
+    if (rc != RC_OK)
+        snprintf(direct->error, DIRECT_ERROR_MAX,
+                 "could not count the keys of shard %u on another node: %.400s", shard, error);
+    else if (count < 0)
+        direct->unreachable = *other; /* each attempt would take seconds */
+    return rc;
 }
 
 enum rc
@@ -58,7 +68,7 @@ direct_check_slot(struct direct *direct, unsigned shard, struct node *node, cons
     const char *argv[] = {"CLUSTER", "NODES"};
     const char *reply = reply_text(node_request(node, 2, argv, NULL));
     struct cluster_nodes nodes;
-    struct slots_node other;
+    struct cluster_primary other;
     enum rc rc = RC_OK;
     char *text;
 
@@ -68,8 +78,9 @@ direct_check_slot(struct direct *direct, unsigned shard, struct node *node, cons
     }
     text = memory_text(reply, strlen(reply));
     nodes = cluster_nodes_begin(text, host);
-    while (rc == RC_OK && cluster_nodes_next_primary(&nodes, false, &other))
-        rc = check_other(direct, shard, &other);
+    while (rc == RC_OK && cluster_nodes_next_primary(&nodes, &other))
+        if (!other.is_failed)
+            rc = check_other(direct, shard, &other.node);
     free(text);
     return rc;
 }

@@ -8,8 +8,12 @@
 
 #include "wire/bytes.h"
 
-/* A node is a line: "ID IP:PORT@BUSPORT,HOSTNAME FLAG,FLAG PRIMARY ...". */
+/*
+ * A node is a line: "ID IP:PORT@BUSPORT,HOSTNAME FLAG,FLAG PRIMARY PING PONG EPOCH STATE SLOTS..".
+ * The node that replied also lists its moving slots: "[SLOT->-ID]".
+ */
 struct line {
+    const char *id;
     const char *address;
     const char *flags;
 };
@@ -28,7 +32,8 @@ read_line(const char **at)
 {
     struct line line;
 
-    line.address = after_blank(*at);
+    line.id = *at;
+    line.address = after_blank(line.id);
     line.flags = after_blank(line.address);
     *at += strcspn(*at, "\n");
     *at += **at == '\n';
@@ -83,6 +88,22 @@ node_of_line(const struct line *line, bool uses_names, struct slots_node *ret_no
     return true;
 }
 
+static bool
+has_slots(const struct line *line)
+{
+    const char *at = line->flags;
+
+    for (int fields = 0; fields < 6; fields++)
+        at = after_blank(at);
+    return *at >= '0' && *at <= '9';
+}
+
+static void
+read_id(const char *id, char ret_id[CLUSTER_ID_MAX])
+{
+    snprintf(ret_id, CLUSTER_ID_MAX, "%.*s", (int)strcspn(id, " ]\n"), id);
+}
+
 struct cluster_nodes
 cluster_nodes_begin(const char *text, const char *queried)
 {
@@ -99,16 +120,32 @@ cluster_nodes_begin(const char *text, const char *queried)
 }
 
 bool
-cluster_nodes_next_primary(struct cluster_nodes *nodes, bool includes_failed,
-                           struct slots_node *ret_node)
+cluster_nodes_next_primary(struct cluster_nodes *nodes, struct cluster_primary *ret_primary)
 {
     while (*nodes->at != '\0') {
         const struct line line = read_line(&nodes->at);
 
-        if (has_flag(&line, "master") && !has_flag(&line, "myself") &&
-            (includes_failed || !has_flag(&line, "fail")) && !has_flag(&line, "handshake") &&
-            !has_flag(&line, "noaddr") && node_of_line(&line, nodes->uses_names, ret_node))
-            return true;
+        if (!has_flag(&line, "master") || has_flag(&line, "myself") ||
+            has_flag(&line, "handshake") || has_flag(&line, "noaddr") ||
+            !node_of_line(&line, nodes->uses_names, &ret_primary->node))
+            continue;
+        read_id(line.id, ret_primary->id);
+        ret_primary->is_failed = has_flag(&line, "fail");
+        ret_primary->has_slots = has_slots(&line);
+        return true;
     }
     return false;
+}
+
+bool
+cluster_nodes_target(const char *text, unsigned slot, char ret_id[CLUSTER_ID_MAX])
+{
+    char move[16];
+    const char *at;
+
+    snprintf(move, sizeof(move), "[%u->-", slot);
+    at = strstr(text, move);
+    if (at != NULL)
+        read_id(at + strlen(move), ret_id);
+    return at != NULL;
 }

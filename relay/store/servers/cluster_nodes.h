@@ -6,6 +6,15 @@
 
 #include "store/servers/slots.h"
 
+#define CLUSTER_ID_MAX 48 /* an ID has 40 digits */
+
+struct cluster_primary {
+    struct slots_node node;
+    char id[CLUSTER_ID_MAX];
+    bool is_failed; /* most primaries consider it failed */
+    bool has_slots; /* false after a replica has taken them over */
+};
+
 /* A position in the reply. */
 struct cluster_nodes {
     const char *at;
@@ -19,10 +28,12 @@ struct cluster_nodes {
 struct cluster_nodes cluster_nodes_begin(const char *text, const char *queried);
 
 /*
- * Reads the next primary except the node that replied, with or without failed primaries. Nodes
- * whose address is unknown are skipped. Returns false at the end.
+ * Reads the next primary except the node that replied. Nodes whose address is unknown are skipped.
+ * Returns false at the end.
  */
-bool cluster_nodes_next_primary(struct cluster_nodes *nodes, bool includes_failed,
-                                struct slots_node *ret_node);
+bool cluster_nodes_next_primary(struct cluster_nodes *nodes, struct cluster_primary *ret_primary);
+
+/* Returns true if the node that replied is moving this slot, and to which node. */
+bool cluster_nodes_target(const char *text, unsigned slot, char ret_id[CLUSTER_ID_MAX]);
 
 #endif

@@ -10,6 +10,7 @@
 #include "store/entry.h"
 #include "store/position.h"
 #include "store/scripts/keys.h"
+#include "store/servers/cluster_nodes.h"
 #include "store/transactions.h"
 
 #define STORE_EPOCH_TEXT 16
@@ -53,9 +54,11 @@ struct shard {
     struct slot_check *slot_check; /* NULL: no check in progress */
     bool is_up;
     bool is_unavailable; /* the store works without the shard (regroup.h) */
-    bool is_scattered;   /* another node of the cluster had keys of the shard (slot_check.h) */
+    bool is_scattered;   /* other nodes of the cluster may have keys of the shard (slot_check.h) */
     bool lacks_reader;   /* the reader's connection that starts with this shard is not up */
     char name[16];       /* name in the log */
+    /* the ID of a primary without slots that may have keys of the shard; "": none */
+    char slotless_node[CLUSTER_ID_MAX];
     char prefix[STORE_PREFIX_MAX];
     char stream_key[STORE_KEY_MAX];
     /* changes when the shard's data is lost; "" until it is first up */

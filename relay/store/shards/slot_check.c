@@ -19,7 +19,8 @@ struct slot_check {
     void (*done)(struct shard *shard);
     char *text; /* reply to CLUSTER NODES */
     struct cluster_nodes nodes;
-    struct url address; /* of the node in `count` */
+    struct cluster_primary primary; /* the node in `count` */
+    struct url address;             /* of this node; at first of the node that replied */
     unsigned slot;
     struct slot_count *count; /* NULL: none in progress */
 };
@@ -43,15 +44,33 @@ warn_of_node(const struct slot_check *check, const char *message, const char *er
                   LOG_TEXT("server", server));
 }
 
+/* `primary` may have keys of the shard. */
+static void
+remember(struct shard *shard, const struct cluster_primary *primary)
+{
+    shard->is_scattered = true;
+    if (!primary->has_slots)
+        snprintf(shard->slotless_node, sizeof(shard->slotless_node), "%s", primary->id);
+}
+
+static void
+forget(struct shard *shard)
+{
+    shard->is_scattered = false;
+    shard->slotless_node[0] = '\0';
+}
+
 /*
- * An unreachable node must not stop the shards of other nodes, so it is ignored, unless the keys of
- * this shard are known to be on several nodes. The link stops the check when it goes down.
+ * A primary that does not reply must not stop the shards of other nodes, so it is ignored, unless
+ * the keys of this shard may be on several nodes, or its reply explains the error: then it works
+ * soon, or its configuration is wrong. The link stops the check when it goes down.
  */
 static void
-on_failure(struct slot_check *check, const char *message, const char *error)
+on_count_failure(struct slot_check *check, const char *error)
 {
-    warn_of_node(check, message, error, fault_hint(error));
-    if (check->shard->is_scattered || fault_is_permission(error))
+    warn_of_node(check, "could not count the keys of a shard on another node", error,
+                 fault_hint(error));
+    if (check->shard->is_scattered || fault_hint(error) != NULL)
         link_restart(check->shard->link, NULL);
     else
         count_on_next(check);
@@ -65,35 +84,67 @@ on_count(void *ctx, long long keys, const char *error)
 
     check->count = NULL;
     if (error != NULL) {
-        on_failure(check, "could not count the keys of a shard on another node", error);
+        on_count_failure(check, error);
         return;
     }
     if (keys == 0) {
         count_on_next(check);
         return;
     }
-    check->shard->is_scattered = true;
+    remember(check->shard, &check->primary);
     snprintf(text, sizeof(text), "%lld keys", keys);
     warn_of_node(check, "keys of a shard are on several nodes: waiting", text,
                  "unless redis-cli moves this slot, complete its move: see OPERATIONS.md");
     link_restart(check->shard->link, NULL);
 }
 
+/*
+ * A failed primary with slots returns, or a replica takes over its slots. Without slots, a replica
+ * has taken them over, unless the primary never had slots.
+ */
+static bool
+may_have_keys(struct shard *shard, const struct cluster_primary *primary)
+{
+    const bool is_remembered = strcmp(primary->id, shard->slotless_node) == 0;
+
+    if (is_remembered && primary->has_slots)
+        shard->slotless_node[0] = '\0';
+    return !primary->is_failed || (shard->is_scattered && (primary->has_slots || is_remembered));
+}
+
 static void
 count_on_next(struct slot_check *check)
 {
-    struct store *store = check->shard->store;
-    struct slots_node node;
+    const struct slots_node *node = &check->primary.node;
+    struct shard *shard = check->shard;
 
-    if (!cluster_nodes_next_primary(&check->nodes, check->shard->is_scattered, &node)) {
-        check->shard->is_scattered = false;
-        check->done(check->shard);
-        return;
-    }
-    snprintf(check->address.host, sizeof(check->address.host), "%s", node.host);
-    check->address.port = node.port;
+    do {
+        if (!cluster_nodes_next_primary(&check->nodes, &check->primary)) {
+            forget(shard);
+            check->done(shard);
+            return;
+        }
+    } while (!may_have_keys(shard, &check->primary));
+    snprintf(check->address.host, sizeof(check->address.host), "%s", node->host);
+    check->address.port = node->port;
     check->count =
-        slot_count_start(store->slot_counts, &check->address, check->slot, on_count, check);
+        slot_count_start(shard->store->slot_counts, &check->address, check->slot, on_count, check);
+}
+
+/* While the slot moves, the other node has a part of the keys. */
+static void
+remember_target(const struct slot_check *check)
+{
+    struct cluster_nodes nodes = check->nodes;
+    struct cluster_primary primary;
+    char target[CLUSTER_ID_MAX];
+
+    if (!cluster_nodes_target(check->text, check->slot, target))
+        return;
+    check->shard->is_scattered = true;
+    while (cluster_nodes_next_primary(&nodes, &primary))
+        if (strcmp(primary.id, target) == 0)
+            remember(check->shard, &primary);
 }
 
 /* While the slot moves, this request is rejected, because its second key does not exist. */
@@ -110,16 +161,19 @@ static void
 on_nodes(void *ctx, const struct redisReply *reply)
 {
     struct slot_check *check = ((struct shard *)ctx)->slot_check;
+    const char *error;
 
     if (reply == NULL || check == NULL)
         return;
     if (reply_is_error(reply) || reply_text(reply) == NULL) {
-        on_failure(check, "could not read the nodes of the cluster",
-                   reply_is_error(reply) ? reply_text(reply) : "invalid reply");
+        error = reply_is_error(reply) ? reply_text(reply) : "invalid reply";
+        warn_of_node(check, "could not read the nodes of the cluster", error, fault_hint(error));
+        link_restart(check->shard->link, NULL);
         return;
     }
     check->text = memory_text(reply_text(reply), strlen(reply_text(reply)));
     check->nodes = cluster_nodes_begin(check->text, check->address.host);
+    remember_target(check);
     count_on_next(check);
 }
 
@@ -129,8 +183,9 @@ send_requests(struct shard *shard)
     const char *probe[] = {"EXISTS", shard->stream_key, link_none_key(shard->link)};
     const char *nodes[] = {"CLUSTER", "NODES"};
 
-    return link_send(shard->link, on_probe, shard, 3, probe, NULL) == RC_OK &&
-           link_send(shard->link, on_nodes, shard, 2, nodes, NULL) == RC_OK;
+    /* the nodes first: a rejected probe ends the check */
+    return link_send(shard->link, on_nodes, shard, 2, nodes, NULL) == RC_OK &&
+           link_send(shard->link, on_probe, shard, 3, probe, NULL) == RC_OK;
 }
 
 struct slot_check *

@@ -1,7 +1,8 @@
 /*
  * slot_check.h: checks that no other node of a cluster has keys of a shard. `redis-cli --cluster
  * fix` may assign the slot of an interrupted move to a node before it moves the remaining keys
- * there. Scripts on that node would create the missing keys again.
+ * there, and a replica that takes over the slot does not know of the move. Scripts on that node
+ * would create the missing keys again.
  */
 #ifndef CLAIRON_STORE_SLOT_CHECK_H
 #define CLAIRON_STORE_SLOT_CHECK_H
@@ -11,9 +12,9 @@ struct slot_check;
 
 /*
  * Calls `done` from the loop if no other primary has keys of the shard; while some have keys, it
- * restarts the shard's link instead. A primary that does not reply is ignored, unless an earlier
- * check of this shard has found keys on another node; a missing permission is not ignored. The link
- * must be up; stop the check when it goes down. Returns NULL if it could not send a command.
+ * restarts the shard's link instead. A primary that does not reply is ignored, unless the shard has
+ * been found moving or on several nodes since its last complete check. The link must be up; stop
+ * the check when it goes down. Returns NULL if it could not send a command.
  */
 struct slot_check *slot_check_start(struct shard *shard, void (*done)(struct shard *shard));
 void slot_check_stop(struct slot_check *check); /* may be called by `done`; accepts NULL */
