@@ -193,7 +193,9 @@ on_up(void *ctx)
         send_newest(server, reader->streams[i].ack_events.key, 1, on_ack_events_newest,
                     &reader->streams[i].ack_events);
     if (server->follow == FOLLOW_OPENING && reader->has_start) {
-        if (follow_request(server, on_follow_reply) != RC_OK)
+        if (!reader->store->shards[server->number].is_up)
+            link_restart(server->link, NULL); /* the node may lack the stream (slot_check.h) */
+        else if (follow_request(server, on_follow_reply) != RC_OK)
             link_restart(server->link, "could not send a command");
     } else if (server->number == 0)
         send_newest(server, reader->control.key, CONTROL_NEWEST_MAX, on_positioned, server);
@@ -211,13 +213,18 @@ on_down(void *ctx, const char *reason)
     update_store(server);
 }
 
-/* No timeout, because a full store rejects heartbeats, and an idle store sends nothing else. */
+/*
+ * An idle store sends nothing but heartbeats, and there are none while the store is full, or while
+ * the shard is not up.
+ */
 static bool
 ignores_timeout(void *ctx)
 {
     const struct server_reader *server = ctx;
+    const struct store *store = server->reader->store;
 
-    return link_is_up(server->link) && store_rejects_heartbeats(server->reader->store);
+    return link_is_up(server->link) &&
+           (store_rejects_heartbeats(store) || !store->shards[server->number].is_up);
 }
 
 static void
