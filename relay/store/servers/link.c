@@ -242,7 +242,7 @@ link_open(struct ev_loop *loop, const struct config *config, const struct link_t
     link->retry.data = link;
     ev_timer_init(&link->watchdog, on_watchdog, LINK_WATCHDOG_S, LINK_WATCHDOG_S);
     link->watchdog.data = link;
-    link->watchdog_us = clock_monotonic_us();
+    link->watchdog_us = link->usable_us = clock_monotonic_us();
     ev_timer_start(loop, &link->watchdog);
     servers_join(link->servers, &link->user);
     /* Connects from the loop: no callback runs before link_open returns. */

@@ -7,10 +7,26 @@
 #include "store/connection/send_queue.h"
 #include "store/servers/link_private.h"
 
+#define LASTING_S 5 /* longer than most moves and failovers */
+
 bool
 link_is_redirected(const struct link *link, const char *error)
 {
     return servers_can_move(link->servers) && fault_is_redirection(error);
+}
+
+static void
+log_redirection(const struct link *link, const char *reason, const char *where)
+{
+    const int64_t waited_s = (clock_monotonic_us() - link->usable_us) / 1000000;
+
+    if (waited_s < LASTING_S)
+        log_info(link->name, "shard is moving to another server: waiting",
+                 LOG_TEXT("reason", reason), LOG_TEXT("server", where));
+    else
+        log_warn(link->name, "shard is unavailable: waiting", LOG_TEXT("reason", reason),
+                 LOG_TEXT("hint", "check the nodes: clairon doctor"), LOG_TEXT("server", where),
+                 LOG_INT("waited_s", waited_s));
 }
 
 /* A failover breaks many connections, and each is retried: log one message per server. */
@@ -24,8 +40,7 @@ log_failure(struct link *link, const char *reason, int64_t delay_ms)
         log_debug(link->name, "store connection failed", LOG_TEXT("error", reason),
                   LOG_TEXT("server", where), LOG_INT("retry_ms", delay_ms));
     else if (link_is_redirected(link, reason))
-        log_info(link->name, "shard is moving to another server: waiting",
-                 LOG_TEXT("reason", reason), LOG_TEXT("server", where));
+        log_redirection(link, reason, where);
     else
         log_warn(link->name, "store connection failed", LOG_TEXT("error", reason),
                  LOG_TEXT("hint", fault_hint(reason)), LOG_TEXT("server", where),
@@ -52,7 +67,9 @@ link_fail(struct link *link, const char *reason)
         link_silent_s(link); /* the callbacks of pending requests would change it */
     snprintf(kept, sizeof(kept), "%s",
              reason != NULL ? reason : ""); /* `reason` may point into the context */
-    if (!link->is_usable)
+    if (link->is_usable)
+        link->usable_us = clock_monotonic_us();
+    else
         link->connect.failures++; /* a replica, which rejects writes, also counts as a failure */
     link->state = LINK_DOWN;
     link->redis = NULL;

@@ -46,7 +46,8 @@ struct link {
     double was_silent_s; /* seconds without a reply when the link last went down */
     int scripts_loaded;
     bool is_loading;
-    bool is_usable; /* the connection works: the backoff is reset */
+    bool is_usable;    /* the connection works: the backoff is reset */
+    int64_t usable_us; /* end of the last usable connection; at first the time of link_open */
     char none_key[STORE_KEY_MAX];
     bool closing;
     char shas[STORE_SCRIPT_COUNT][SHA_TEXT + 1];

@@ -1,4 +1,4 @@
-/* servers_found.c: uses the servers in a reply, and logs the shards that have moved. */
+/* servers_found.c: uses the servers in a reply; logs the shards that moved or have none. */
 #include <stdio.h>
 #include <string.h>
 
@@ -65,6 +65,22 @@ log_disagreement(struct servers *servers, unsigned shard, int64_t now_us)
                               "HOST:PORT"));
 }
 
+static void
+log_uncovered(struct servers *servers, int64_t now_us)
+{
+    char list[SHARD_LIST_MAX] = "";
+
+    for (unsigned k = 0; k < servers->shard_count; k++)
+        if (!servers->shards[k].is_known)
+            shard_list_add(list, k);
+    if (list[0] == '\0' ||
+        (servers->uncovered_us != 0 && now_us - servers->uncovered_us < SERVERS_WARN_EVERY_US))
+        return;
+    servers->uncovered_us = now_us;
+    log_warn("store", "shards have no primary: waiting", LOG_TEXT("shards", list),
+             LOG_TEXT("hint", "no node has their slots: redis-cli --cluster check HOST:PORT"));
+}
+
 bool
 servers_adopt_found(struct servers *servers)
 {
@@ -87,5 +103,6 @@ servers_adopt_found(struct servers *servers)
     }
     memcpy(servers->shards, servers->found, sizeof(servers->shards));
     log_moves(servers, is_moved);
+    log_uncovered(servers, now_us);
     return has_moved;
 }

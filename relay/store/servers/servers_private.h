@@ -65,6 +65,7 @@ struct servers {
     size_t failures;      /* queries since the last valid reply */
     int64_t warned_us;    /* 0: not logged since the last valid reply */
     int64_t disagreed_us; /* time of the last message about nodes that disagree; 0: none */
+    int64_t uncovered_us; /* time of the last message about shards without a primary; 0: none */
     struct servers_failure failed[SERVERS_FAILURES]; /* the newest failures, as a ring */
     unsigned next_failed;
     struct sentinels *sentinels;
@@ -73,8 +74,8 @@ struct servers {
 };
 
 /*
- * servers_found.c: uses servers->found, and logs the moves. True if a shard has moved; the initial
- * servers are not moves.
+ * servers_found.c: uses servers->found, and logs moves and shards without a server. True if a shard
+ * has moved; the initial servers are not moves.
  */
 bool servers_adopt_found(struct servers *servers);
 
