@@ -59,6 +59,7 @@ struct shard {
     char name[16];       /* name in the log */
     /* the ID of a primary without slots that may have keys of the shard; "": none */
     char slotless_node[CLUSTER_ID_MAX];
+    int64_t scattered_us; /* time of the last message that nodes have its keys; 0: none */
     char prefix[STORE_PREFIX_MAX];
     char stream_key[STORE_KEY_MAX];
     /* changes when the shard's data is lost; "" until it is first up */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/servers/cluster_nodes.h"
@@ -13,6 +14,8 @@
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
 #include "store/shards/store_private.h"
+
+#define SCATTERED_EVERY_US 10000000
 
 struct slot_check {
     struct shard *shard;
@@ -27,21 +30,44 @@ struct slot_check {
 
 static void count_on_next(struct slot_check *check);
 
-/* Logs one message per node in several seconds. */
 static void
-warn_of_node(const struct slot_check *check, const char *message, const char *error,
-             const char *hint)
+log_problem(const struct slot_check *check, bool is_new, const char *message, const char *error,
+            const char *hint)
 {
     const struct shard *shard = check->shard;
     char server[URL_FORMAT_MAX];
 
     url_format(&check->address, server);
-    if (servers_is_new_failure(shard->store->servers, &check->address))
+    if (is_new)
         log_warn(shard->name, message, LOG_TEXT("error", error), LOG_TEXT("hint", hint),
                  LOG_UINT("slot", check->slot), LOG_TEXT("server", server));
     else
         log_debug(shard->name, message, LOG_TEXT("error", error), LOG_UINT("slot", check->slot),
                   LOG_TEXT("server", server));
+}
+
+/* Logs one message per node in several seconds, because a node fails for all shards. */
+static void
+warn_of_node(const struct slot_check *check, const char *message, const char *error)
+{
+    log_problem(check, servers_is_new_failure(check->shard->store->servers, &check->address),
+                message, error, fault_hint(error));
+}
+
+static void
+warn_of_keys(const struct slot_check *check, long long keys)
+{
+    struct shard *shard = check->shard;
+    const int64_t now_us = clock_monotonic_us();
+    const bool is_new =
+        shard->scattered_us == 0 || now_us - shard->scattered_us >= SCATTERED_EVERY_US;
+    char text[32];
+
+    if (is_new)
+        shard->scattered_us = now_us;
+    snprintf(text, sizeof(text), "%lld keys", keys);
+    log_problem(check, is_new, "keys of a shard are on several nodes: waiting", text,
+                "unless redis-cli moves this slot, complete its move: see OPERATIONS.md");
 }
 
 /* `primary` may have keys of the shard. */
@@ -68,8 +94,7 @@ forget(struct shard *shard)
 static void
 on_count_failure(struct slot_check *check, const char *error)
 {
-    warn_of_node(check, "could not count the keys of a shard on another node", error,
-                 fault_hint(error));
+    warn_of_node(check, "could not count the keys of a shard on another node", error);
     if (check->shard->is_scattered || fault_hint(error) != NULL)
         link_restart(check->shard->link, NULL);
     else
@@ -80,7 +105,6 @@ static void
 on_count(void *ctx, long long keys, const char *error)
 {
     struct slot_check *check = ctx;
-    char text[32];
 
     check->count = NULL;
     if (error != NULL) {
@@ -92,9 +116,7 @@ on_count(void *ctx, long long keys, const char *error)
         return;
     }
     remember(check->shard, &check->primary);
-    snprintf(text, sizeof(text), "%lld keys", keys);
-    warn_of_node(check, "keys of a shard are on several nodes: waiting", text,
-                 "unless redis-cli moves this slot, complete its move: see OPERATIONS.md");
+    warn_of_keys(check, keys);
     link_restart(check->shard->link, NULL);
 }
 
@@ -167,7 +189,7 @@ on_nodes(void *ctx, const struct redisReply *reply)
         return;
     if (reply_is_error(reply) || reply_text(reply) == NULL) {
         error = reply_is_error(reply) ? reply_text(reply) : "invalid reply";
-        warn_of_node(check, "could not read the nodes of the cluster", error, fault_hint(error));
+        warn_of_node(check, "could not read the nodes of the cluster", error);
         link_restart(check->shard->link, NULL);
         return;
     }

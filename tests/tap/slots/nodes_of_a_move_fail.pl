@@ -149,7 +149,7 @@ $relay->start;
 $relay->wait_for_log(qr/$NOT_YET.*error="NOAUTH.*hint="add user and password.*server=\S*:$empty->{port}\b/, from => $mark);
 my ($status, undef, $error) = $relay->run('errors', 'list');
 isnt($status, 0, 'no errors are listed');
-like($error, qr/could not count the keys of shard \d on another node: .*NOAUTH/, 'the message says why');
+like($error, qr/could not count the keys of shard \d on another node: .*NOAUTH/, 'the message contains the reason');
 is(exists_on($next_replica, 'stream'), 0, 'the relay waits for the node that rejects the count');
 $empty->execute('CONFIG', 'SET', 'requirepass', '');
 $relay->wait_for_log($SEVERAL, from => $mark);

@@ -6,7 +6,7 @@ use warnings;
 use Clairon::Test qw(wait_until);
 use Test::More;
 
-use constant { ROWS => 50, RELAYS => 4 };
+use constant { ROWS => 50, CHECKS => 6, PAUSE_MS => 14_000 };
 
 my $cluster = Clairon::Test::store_cluster(replicas => 0, shards => 3);
 my $pg      = Clairon::Test::postgresql('main');
@@ -15,7 +15,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
 my %conf  = ('store.min_replicas' => 0, 'delivery.ack_timeout' => '1h', 'gate.ping' => '1h');
 my $relay = Clairon::Test::relay($pg, $cluster, conf => {%conf});
-my @gates = map { Clairon::Test::relay(undef, $cluster, roles => 'gate', conf => {%conf}) } 2 .. RELAYS;
+my @relays = ($relay, Clairon::Test::relay(undef, $cluster, roles => 'gate', conf => {%conf}));
 my $shard = $cluster->shard_of('u1');
 my ($slot, $from) = ($cluster->slot($shard), $cluster->primary_of($shard));
 my ($to) = grep { $_ != $from } $cluster->primaries;
@@ -29,20 +29,27 @@ wait_until('the ack timeouts run', sub { $from->execute('ZCARD', key('due')) == 
 # A move is interrupted after the stream, and the former node owns the slot again.
 $cluster->begin_move($shard, $to);
 $cluster->move_keys($shard, $from, $to, 0, qr/:(?:stream|meta|heartbeat)$/);
-$_->wait_for_log(qr/shard is moving/) for $relay, @gates;
+$_->wait_for_log(qr/shard is moving/) for @relays;
 $_->execute('CLUSTER', 'SETSLOT', $slot, 'STABLE') for $from, $to;
-$_->wait_for_log(qr/keys of a shard are on several nodes/) for $relay, @gates;
+$_->wait_for_log(qr/keys of a shard are on several nodes/) for @relays;
 my @due = @{ $from->execute('ZRANGE', key('due'), 0, -1) };
 $from->execute('ZADD', key('due'), map { (0, $_) } @due);
 
-# The relays connect about once a second to check the keys.
-sub connections { return $from->execute('INFO', 'stats') =~ /^total_connections_received:(\d+)/m ? $1 : 0 }
-my $wanted = connections() + 30 * RELAYS;
-wait_until('the relays have checked the keys repeatedly', sub { connections() >= $wanted });
+# While the other node does not reply, each connection to this node is open for a second, longer than the interval of
+# the due retries. All together is longer than the interval of the heartbeats, and than the timeout of the reader.
+my $checked = qr/could not count the keys of a shard on another node.*timed out/;
+my @marks = map { $_->log_mark } @relays;
+$to->execute('CLIENT', 'PAUSE', PAUSE_MS);
+for my $k (0 .. $#relays)
+{
+    wait_until('the relay has checked the keys repeatedly', sub { (() = $relays[$k]->log_text($marks[$k]) =~ /$checked/g) >= CHECKS });
+}
 is($from->execute('HLEN', key('pending')), ROWS, 'all notifications are pending');
 is($from->execute('ZCARD', key('due')), ROWS, 'all retries are due');
 is($from->execute('EXISTS', key('errors')), 0, 'no notification is in the error log');
 is($from->execute('EXISTS', key('heartbeat')), 0, 'no heartbeat is written');
+
+unlike($relay->log_text, qr/component=store-reader-$shard .*timed out/, 'the wait is not logged as a timeout of the reader');
 
 # The move is continued.
 $cluster->begin_move($shard, $to);
