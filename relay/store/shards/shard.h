@@ -39,6 +39,13 @@ struct shard_holdings {
     uint64_t errors;    /* entries of the error log */
 };
 
+/* Where the keys of the shard may be, besides its node, since its last complete slot check. */
+struct shard_elsewhere {
+    bool is_possible;                   /* on other nodes of the cluster (slot_check.h) */
+    char slotless_node[CLUSTER_ID_MAX]; /* ID of such a primary without slots; "": none */
+    int64_t warned_us;                  /* time of the last message about such keys; 0: none */
+};
+
 /* The shard went up (shard->epoch is current) or down. Called from the loop. */
 struct shard_events {
     void (*on_up)(struct shard *shard);
@@ -52,14 +59,11 @@ struct shard {
     struct link *link;
     struct maintenance *maintenance;
     struct slot_check *slot_check; /* NULL: no check in progress */
+    struct shard_elsewhere elsewhere;
     bool is_up;
     bool is_unavailable; /* the store works without the shard (regroup.h) */
-    bool is_scattered;   /* other nodes of the cluster may have keys of the shard (slot_check.h) */
     bool lacks_reader;   /* the reader's connection that starts with this shard is not up */
     char name[16];       /* name in the log */
-    /* the ID of a primary without slots that may have keys of the shard; "": none */
-    char slotless_node[CLUSTER_ID_MAX];
-    int64_t scattered_us; /* time of the last message that nodes have its keys; 0: none */
     char prefix[STORE_PREFIX_MAX];
     char stream_key[STORE_KEY_MAX];
     /* changes when the shard's data is lost; "" until it is first up */

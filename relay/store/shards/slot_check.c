@@ -15,7 +15,7 @@
 #include "store/shards/shard.h"
 #include "store/shards/store_private.h"
 
-#define SCATTERED_EVERY_US 10000000
+#define KEYS_WARN_EVERY_US 10000000
 
 struct slot_check {
     struct shard *shard;
@@ -57,14 +57,14 @@ warn_of_node(const struct slot_check *check, const char *message, const char *er
 static void
 warn_of_keys(const struct slot_check *check, long long keys)
 {
-    struct shard *shard = check->shard;
+    struct shard_elsewhere *elsewhere = &check->shard->elsewhere;
     const int64_t now_us = clock_monotonic_us();
     const bool is_new =
-        shard->scattered_us == 0 || now_us - shard->scattered_us >= SCATTERED_EVERY_US;
+        elsewhere->warned_us == 0 || now_us - elsewhere->warned_us >= KEYS_WARN_EVERY_US;
     char text[32];
 
     if (is_new)
-        shard->scattered_us = now_us;
+        elsewhere->warned_us = now_us;
     snprintf(text, sizeof(text), "%lld keys", keys);
     log_problem(check, is_new, "keys of a shard are on several nodes: waiting", text,
                 "unless redis-cli moves this slot, complete its move: see OPERATIONS.md");
@@ -72,18 +72,18 @@ warn_of_keys(const struct slot_check *check, long long keys)
 
 /* `primary` may have keys of the shard. */
 static void
-remember(struct shard *shard, const struct cluster_primary *primary)
+remember(struct shard_elsewhere *elsewhere, const struct cluster_primary *primary)
 {
-    shard->is_scattered = true;
+    elsewhere->is_possible = true;
     if (!primary->has_slots)
-        snprintf(shard->slotless_node, sizeof(shard->slotless_node), "%s", primary->id);
+        snprintf(elsewhere->slotless_node, CLUSTER_ID_MAX, "%s", primary->id);
 }
 
 static void
-forget(struct shard *shard)
+forget(struct shard_elsewhere *elsewhere)
 {
-    shard->is_scattered = false;
-    shard->slotless_node[0] = '\0';
+    elsewhere->is_possible = false;
+    elsewhere->slotless_node[0] = '\0';
 }
 
 /*
@@ -95,7 +95,7 @@ static void
 on_count_failure(struct slot_check *check, const char *error)
 {
     warn_of_node(check, "could not count the keys of a shard on another node", error);
-    if (check->shard->is_scattered || fault_hint(error) != NULL)
+    if (check->shard->elsewhere.is_possible || fault_hint(error) != NULL)
         link_restart(check->shard->link, NULL);
     else
         count_on_next(check);
@@ -115,7 +115,7 @@ on_count(void *ctx, long long keys, const char *error)
         count_on_next(check);
         return;
     }
-    remember(check->shard, &check->primary);
+    remember(&check->shard->elsewhere, &check->primary);
     warn_of_keys(check, keys);
     link_restart(check->shard->link, NULL);
 }
@@ -125,13 +125,15 @@ on_count(void *ctx, long long keys, const char *error)
  * has taken them over, unless the primary never had slots.
  */
 static bool
-may_have_keys(struct shard *shard, const struct cluster_primary *primary)
+may_have_keys(struct shard_elsewhere *elsewhere, const struct cluster_primary *primary)
 {
-    const bool is_remembered = strcmp(primary->id, shard->slotless_node) == 0;
+    const bool is_remembered = strcmp(primary->id, elsewhere->slotless_node) == 0;
 
     if (is_remembered && primary->has_slots)
-        shard->slotless_node[0] = '\0';
-    return !primary->is_failed || (shard->is_scattered && (primary->has_slots || is_remembered));
+        elsewhere->slotless_node[0] = '\0';
+    if (!primary->is_failed)
+        return true;
+    return elsewhere->is_possible && (primary->has_slots || is_remembered);
 }
 
 static void
@@ -142,11 +144,11 @@ count_on_next(struct slot_check *check)
 
     do {
         if (!cluster_nodes_next_primary(&check->nodes, &check->primary)) {
-            forget(shard);
+            forget(&shard->elsewhere);
             check->done(shard);
             return;
         }
-    } while (!may_have_keys(shard, &check->primary));
+    } while (!may_have_keys(&shard->elsewhere, &check->primary));
     snprintf(check->address.host, sizeof(check->address.host), "%s", node->host);
     check->address.port = node->port;
     check->count =
@@ -163,10 +165,10 @@ remember_target(const struct slot_check *check)
 
     if (!cluster_nodes_target(check->text, check->slot, target))
         return;
-    check->shard->is_scattered = true;
+    check->shard->elsewhere.is_possible = true;
     while (cluster_nodes_next_primary(&nodes, &primary))
         if (strcmp(primary.id, target) == 0)
-            remember(check->shard, &primary);
+            remember(&check->shard->elsewhere, &primary);
 }
 
 /* While the slot moves, this request is rejected, because its second key does not exist. */

@@ -23,6 +23,8 @@ test_error_within_a_script_has_a_hint(void **state)
     assert_true(fault_find("READONLY You can't write against a read only replica.")->is_of_server);
     assert_non_null(strstr(fault_hint("MOVED 7638 10.0.0.2:6379"), "redis+cluster://"));
     assert_non_null(strstr(fault_hint("CLUSTERDOWN Hash slot not served"), "redis+cluster://"));
+    assert_non_null(strstr(fault_hint("BUSY Redis is busy running a script."), "SCRIPT KILL"));
+    assert_null(fault_hint("BUSYKEY Target key name already exists."));
     assert_null(fault_find("ERR no such key"));
     assert_null(fault_hint("ERR no such key"));
 }
