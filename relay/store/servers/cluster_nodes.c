@@ -138,6 +138,18 @@ cluster_nodes_next_primary(struct cluster_nodes *nodes, struct cluster_primary *
 }
 
 bool
+cluster_nodes_is_slotless(const char *text)
+{
+    while (*text != '\0') {
+        const struct line line = read_line(&text);
+
+        if (has_flag(&line, "myself"))
+            return has_flag(&line, "master") && !has_slots(&line);
+    }
+    return false;
+}
+
+bool
 cluster_nodes_target(const char *text, unsigned slot, char ret_id[CLUSTER_ID_MAX])
 {
     char move[16];

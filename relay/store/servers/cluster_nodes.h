@@ -33,6 +33,9 @@ struct cluster_nodes cluster_nodes_begin(const char *text, const char *queried);
  */
 bool cluster_nodes_next_primary(struct cluster_nodes *nodes, struct cluster_primary *ret_primary);
 
+/* Returns true if the node that replied is a primary without slots. */
+bool cluster_nodes_is_slotless(const char *text);
+
 /* Returns true if the node that replied is moving this slot, and to which node. */
 bool cluster_nodes_target(const char *text, unsigned slot, char ret_id[CLUSTER_ID_MAX]);
 

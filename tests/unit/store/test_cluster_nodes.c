@@ -91,6 +91,21 @@ test_the_target_of_a_moving_slot_is_read(void **state)
 }
 
 static void
+test_the_slots_of_the_node_that_replied_are_read(void **state)
+{
+    (void)state;
+    assert_true(cluster_nodes_is_slotless("a 10.0.0.1:6379@16379 master - 0 0 1 connected 0-99\n"
+                                          "b :6379@16379 myself,master - 0 0 2 connected\n"
+                                          "c 10.0.0.3:6379@16379 master - 0 0 3 connected 100"));
+    assert_true(cluster_nodes_is_slotless("b :0@0 myself,master - 0 0 2 connected [93-<-a]"));
+    assert_false(cluster_nodes_is_slotless("a :0@0 master - 0 0 1 connected\n"
+                                           "b :0@0 myself,master - 0 0 2 connected 93\n"));
+    assert_false(cluster_nodes_is_slotless("b :0@0 myself,slave a 0 0 2 connected\n"));
+    assert_false(cluster_nodes_is_slotless("b :0@0 master - 0 0 2 connected"));
+    assert_false(cluster_nodes_is_slotless(""));
+}
+
+static void
 test_host_names_are_used_if_the_relay_uses_them(void **state)
 {
     const char *text = "a 10.0.0.1:6379@16379,one.example,shard-id=x master - 0 0 1 connected\n"
@@ -132,6 +147,7 @@ main(void)
         cmocka_unit_test(test_other_primaries_are_read),
         cmocka_unit_test(test_failed_primaries_and_slots_are_read),
         cmocka_unit_test(test_the_target_of_a_moving_slot_is_read),
+        cmocka_unit_test(test_the_slots_of_the_node_that_replied_are_read),
         cmocka_unit_test(test_host_names_are_used_if_the_relay_uses_them),
         cmocka_unit_test(test_invalid_lines_are_skipped),
     };
