@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "doctor/store_probe.h"
 #include "store/connection/reply.h"
+#include "store/servers/cluster_nodes.h"
 #include "store/servers/shard_list.h"
 #include "store/servers/topology.h"
 #include "store/direct/locate.h"
@@ -24,6 +25,9 @@
 #define COVERAGE_HINT                                                                              \
     "A failed primary without a replica stops all shards: CONFIG SET "                             \
     "cluster-require-full-coverage no; CONFIG REWRITE, on each node"
+#define LOST_HINT                                                                                  \
+    "Start this node: if it has keys of an interrupted move, their shard waits. If it is lost, "   \
+    "so are these keys: CLUSTER FORGET on all other nodes within 60 s"
 
 /* A node in [store] url. */
 struct seed {
@@ -36,8 +40,9 @@ struct cluster {
     const struct config *config;
     struct findings *findings;
     long long covered; /* the most that a seed reported, as the following members; -1: no reply */
-    char *members;     /* NULL: CLUSTER NODES is not permitted */
-    struct slots_node nodes[NODES_MAX];
+    struct slots_node queried;          /* this seed */
+    char *members;                      /* NULL: CLUSTER NODES is not permitted */
+    struct slots_node nodes[NODES_MAX]; /* in CLUSTER SLOTS */
     size_t count;
     struct slots_node primaries[STORE_SHARDS_MAX]; /* indexed by shard */
     bool is_known[STORE_SHARDS_MAX];               /* the shard has a primary */
@@ -92,7 +97,7 @@ read_own_id(struct seed *seed, const char *members)
 
 /* The reply with the most slots is used: a node that was removed from the cluster has none. */
 static void
-read_seed(struct cluster *cluster, struct seed *seed, struct node *node, const char *queried)
+read_seed(struct cluster *cluster, struct seed *seed, struct node *node, const struct url *address)
 {
     const char *slots_argv[] = {"CLUSTER", "SLOTS"};
     const char *members_argv[] = {"CLUSTER", "NODES"};
@@ -106,8 +111,10 @@ read_seed(struct cluster *cluster, struct seed *seed, struct node *node, const c
     is_best = seed->covered > cluster->covered;
     if (is_best) {
         cluster->covered = seed->covered;
-        cluster->count = slots_nodes(slots, queried, cluster->nodes, NODES_MAX);
-        read_cluster_primaries(cluster, slots, queried);
+        snprintf(cluster->queried.host, SLOTS_HOST_MAX, "%.*s", SLOTS_HOST_MAX - 1, address->host);
+        cluster->queried.port = address->port;
+        cluster->count = slots_nodes(slots, address->host, cluster->nodes, NODES_MAX);
+        read_cluster_primaries(cluster, slots, address->host);
     }
     members = reply_text(node_request(node, 2, members_argv, NULL));
     read_own_id(seed, members);
@@ -144,7 +151,7 @@ query_seed(struct cluster *cluster, struct seed *seed, unsigned number, bool is_
         return;
     url_format(&address, seed->where);
     if (node_open(cluster->config, &address, LOCATE_TIMEOUT_S, &node, error) == RC_OK) {
-        read_seed(cluster, seed, node, address.host);
+        read_seed(cluster, seed, node, &address);
         snprintf(error, sizeof(error), "%s", node_error(node));
     }
     if (seed->covered < 0)
@@ -182,17 +189,20 @@ check_cluster_slots(const struct cluster *cluster, const struct seed *seeds, uns
 /* Checks the replicas of each primary: the relay waits for min_replicas of each. */
 static void
 check_cluster_primary(const struct cluster *cluster, const struct store_probe *probe,
-                      const struct slots_node *node)
+                      const struct slots_node *node, bool has_slots)
 {
     const long long replicas = store_probe_number(probe, "connected_slaves");
     char shards[SHARD_LIST_MAX];
 
     list_shards(cluster, node, shards);
-    store_probe_report(probe, "shards", true, NULL, "primary of %s%s",
-                       shards[0] != '\0' ? "shards " : "no shard", shards);
+    if (has_slots)
+        store_probe_report(probe, "shards", true, NULL, "primary of %s%s",
+                           shards[0] != '\0' ? "shards " : "no shard", shards);
+    else
+        store_probe_report(probe, "shards", true, NULL, "primary without slots");
     if (shards[0] != '\0')
         store_probe_check_replicas(probe);
-    else if (replicas == 0)
+    else if (has_slots && replicas == 0)
         findings_warn(cluster->findings, STORE, "replicas",
                       "Add a replica: if the node fails, its slots are unavailable", "%sno replica",
                       probe->where);
@@ -291,11 +301,14 @@ check_cluster_coverage(const struct cluster *cluster, struct store_probe *probe)
                       "%s%s", probe->where, value);
 }
 
+/* The relay usually ignores a primary without slots that does not reply, so this is a warning. */
 static void
-check_cluster_node(struct cluster *cluster, const struct slots_node *node)
+check_cluster_node(struct cluster *cluster, const struct slots_node *node, bool has_slots)
 {
-    struct store_probe probe = {
-        .config = cluster->config, .findings = cluster->findings, .is_replica = true};
+    struct store_probe probe = {.config = cluster->config,
+                                .findings = cluster->findings,
+                                .is_replica = true,
+                                .lost_hint = has_slots ? NULL : LOST_HINT};
     char shards[SHARD_LIST_MAX];
     struct url address;
     bool is_up;
@@ -308,7 +321,7 @@ check_cluster_node(struct cluster *cluster, const struct slots_node *node)
         check_cluster_moves(cluster, &probe);
         check_cluster_coverage(cluster, &probe);
         if (store_probe_is_primary(&probe)) {
-            check_cluster_primary(cluster, &probe, node);
+            check_cluster_primary(cluster, &probe, node, has_slots);
             check_cluster_keys(cluster, &probe, node);
         }
     }
@@ -324,7 +337,29 @@ check_cluster_nodes(struct cluster *cluster)
     for (int k = 0; k < cluster->config->store.shards; k++)
         cluster->is_up &= cluster->is_known[k];
     for (size_t i = 0; i < cluster->count; i++)
-        check_cluster_node(cluster, &cluster->nodes[i]);
+        check_cluster_node(cluster, &cluster->nodes[i], true);
+}
+
+/*
+ * CLUSTER SLOTS does not list a primary without slots, but it may have keys of an interrupted move.
+ * A failed one is not queried: it may have outdated keys, because a replica replaced it.
+ */
+static void
+check_slotless_primaries(struct cluster *cluster)
+{
+    struct cluster_nodes nodes = cluster_nodes_begin(cluster->members, cluster->queried.host);
+    struct cluster_primary primary;
+
+    if (cluster_nodes_is_slotless(cluster->members))
+        check_cluster_node(cluster, &cluster->queried, false);
+    while (cluster_nodes_next_primary(&nodes, &primary)) {
+        if (!primary.has_slots && !primary.is_failed)
+            check_cluster_node(cluster, &primary.node, false);
+        else if (!primary.has_slots)
+            findings_warn(cluster->findings, STORE, "connection", LOST_HINT,
+                          "%s:%d: failed primary without slots, ID %s", primary.node.host,
+                          primary.node.port, primary.id);
+    }
 }
 
 bool
@@ -340,6 +375,8 @@ store_cluster_check(const struct config *config, struct findings *findings)
         check_cluster_slots(&cluster, seeds, count);
         check_cluster_nodes(&cluster);
     }
+    if (cluster.covered > 0 && cluster.members != NULL)
+        check_slotless_primaries(&cluster);
     free(cluster.members);
     free(seeds);
     return cluster.covered >= 0 && cluster.is_up;

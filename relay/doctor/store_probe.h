@@ -21,6 +21,7 @@ struct store_probe {
     char where[URL_FORMAT_MAX]; /* "host:port: " with several servers, otherwise "" */
     char key[STORE_KEY_MAX];    /* KEY_DOCTOR */
     bool is_replica;            /* the server may be a replica */
+    const char *lost_hint;      /* if not NULL, a server that does not reply is only a warning */
 };
 
 /*

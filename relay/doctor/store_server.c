@@ -405,11 +405,27 @@ write_key(struct store_probe *probe)
     key_write(probe->key, prefix, KEY_DOCTOR);
 }
 
+/* A server that replies with an error is not lost; such errors have a hint. */
+static void
+report_no_connection(const struct store_probe *probe, const char *where, const char *error)
+{
+    const char *hint = store_probe_hint(error);
+
+    if (hint[0] == '\0' && probe->lost_hint != NULL)
+        findings_warn(probe->findings, STORE, "connection", probe->lost_hint, "%s: %s", where,
+                      error);
+    else
+        findings_add(probe->findings, STORE, "connection", false,
+                     hint[0] != '\0' ? hint
+                                     : "Start the store (systemctl start redis-server, "
+                                       "keydb-server or valkey-server), or correct [store] url",
+                     "%s: %s", where, error);
+}
+
 bool
 store_probe_open(struct store_probe *probe, const struct url *address)
 {
     char error[NODE_ERROR_MAX], where[URL_FORMAT_MAX];
-    const char *hint;
 
     write_key(probe);
     url_format(address, where);
@@ -417,12 +433,7 @@ store_probe_open(struct store_probe *probe, const struct url *address)
         findings_add(probe->findings, STORE, "connection", true, NULL, "%s", where);
         return save_store_info(probe);
     }
-    hint = store_probe_hint(error);
-    findings_add(probe->findings, STORE, "connection", false,
-                 hint[0] != '\0' ? hint
-                                 : "Start the store (systemctl start redis-server, "
-                                   "keydb-server or valkey-server), or correct [store] url",
-                 "%s: %s", where, error);
+    report_no_connection(probe, where, error);
     return false;
 }
 
