@@ -60,6 +60,9 @@ $cluster->begin_move(3, $target);
 1 while $cluster->move_keys(3, $source, $target, 10);
 $cluster->end_move(3, $source, $target);
 is_deeply([ hinted('moving slots'), hinted('keys of shards') ], [], 'a slot that has moved is not reported');
+# Until the relay uses the shard on its new node, its slot in PostgreSQL is inactive, which the doctor reports too.
+$relay->wait_for_log(qr/shards moved to another server/);
+wait_until('the feed continues', sub { ($relay->get('/readyz'))[0] == 200 && $relay->metric('clairon_feed_connected') == 1 });
 
 # Permissions are checked on every node.
 for my $node (@{ $cluster->{nodes} })
