@@ -1,4 +1,5 @@
 /* sentinel.c: queries the sentinels for the primary, and follows their failovers. */
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 
 #define RECONNECT_S 1.0
 #define SUBSCRIBE_TIMEOUT_S 3.0
+
+_Static_assert(SERVERS_NODES_MAX <= 64, "outdated_sentinels has a bit for each sentinel");
 
 /* A subscription to the failovers that one sentinel announces. */
 struct subscription {
@@ -27,19 +30,34 @@ struct sentinels {
     struct subscription subscriptions[];
 };
 
+static unsigned
+count_bits(uint64_t bits)
+{
+    unsigned count = 0;
+
+    for (; bits != 0; bits &= bits - 1)
+        count++;
+    return count;
+}
+
 /*
- * Each failover raises the epoch, so a sentinel that missed a failover has a lower epoch. If all
- * sentinels have a lower epoch, the sentinels were reset.
+ * Each failover raises the epoch, and needs the votes of a majority. So a sentinel with a lower
+ * epoch missed a failover; if a majority has lower epochs, the sentinels were reset, even if one of
+ * them never replies. With one seed, such as the name of a service with several sentinels, every
+ * reply is a majority. A reply with the current epoch clears the bits of all sentinels, because it
+ * shows that not all of them were reset.
  */
 static bool
-is_outdated(struct servers *servers, long long epoch)
+is_outdated(struct servers *servers, const struct sentinel_primary *primary)
 {
-    if (epoch >= servers->epoch || ++servers->outdated >= servers->seed_count) {
-        servers->outdated = 0;
-        servers->epoch = epoch;
-        return false;
+    if (primary->epoch < servers->epoch) {
+        servers->outdated_sentinels |= UINT64_C(1) << servers->at;
+        if (primary->is_down || count_bits(servers->outdated_sentinels) <= servers->seed_count / 2)
+            return true;
     }
-    return true;
+    servers->outdated_sentinels = 0;
+    servers->epoch = primary->epoch;
+    return false;
 }
 
 /* Before it announces its failover, a sentinel returns the former primary with the new epoch. */
@@ -50,7 +68,7 @@ read_primary(struct servers *servers, const struct redisReply *reply)
 
     if (sentinel_read_primary(reply, &primary) != RC_OK)
         return RC_BAD;
-    if (primary.is_switching || is_outdated(servers, primary.epoch))
+    if (primary.is_switching || is_outdated(servers, &primary))
         return RC_AGAIN;
     for (unsigned k = 0; k < servers->shard_count; k++) {
         servers->found[k].is_known = true;

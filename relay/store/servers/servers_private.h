@@ -70,7 +70,8 @@ struct servers {
     unsigned next_failed;
     struct sentinels *sentinels;
     long long epoch; /* epoch of the sentinels' newest reply */
-    size_t outdated; /* replies with an older epoch since the last newer reply */
+    /* bit i: since the newest accepted reply, the sentinel seeds[i] has reported a lower epoch */
+    uint64_t outdated_sentinels;
 };
 
 /*

@@ -60,6 +60,14 @@ primary(const char *host, const char *port, const char *epoch)
     return primary_with(host, port, epoch, "master");
 }
 
+/* Reads the reply of this sentinel. */
+static enum rc
+read_from(size_t sentinel, redisReply *reply)
+{
+    servers.at = sentinel;
+    return read_with(&servers_sentinel, reply);
+}
+
 static void
 assert_server(unsigned shard, const char *host, int port)
 {
@@ -111,15 +119,14 @@ test_primary_of_an_older_epoch_is_ignored(void **state)
 {
     (void)state;
     begin(2, 3);
-    assert_int_equal(read_with(&servers_sentinel, primary("a", "7001", "4")), RC_OK);
-    assert_int_equal(read_with(&servers_sentinel, primary("b", "7002", "5")), RC_OK);
+    assert_int_equal(read_from(0, primary("a", "7001", "4")), RC_OK);
+    assert_int_equal(read_from(1, primary("b", "7002", "5")), RC_OK);
     assert_server(0, "b", 7002);
     assert_server(1, "b", 7002);
-    for (int i = 0; i < 6; i++) { /* one of three sentinels missed the failover */
-        assert_int_equal(read_with(&servers_sentinel, primary("a", "7001", "4")), RC_AGAIN);
-        assert_int_equal(read_with(&servers_sentinel, primary("b", "7002", "5")), RC_OK);
+    for (int i = 0; i < 6; i++) { /* the other sentinels are dead */
+        assert_int_equal(read_from(0, primary("a", "7001", "4")), RC_AGAIN);
+        assert_server(0, "b", 7002);
     }
-    assert_server(0, "b", 7002);
 }
 
 /* The leading sentinel reports the former primary with the epoch of the new primary. */
@@ -137,14 +144,76 @@ test_primary_is_ignored_during_a_failover(void **state)
 }
 
 static void
-test_lower_epoch_of_all_sentinels_is_accepted(void **state)
+test_lower_epoch_of_a_majority_is_accepted(void **state)
 {
     (void)state;
     begin(1, 3);
-    assert_int_equal(read_with(&servers_sentinel, primary("a", "7001", "7")), RC_OK);
-    assert_int_equal(read_with(&servers_sentinel, primary("b", "7002", "0")), RC_AGAIN);
-    assert_int_equal(read_with(&servers_sentinel, primary("b", "7002", "0")), RC_AGAIN);
-    assert_int_equal(read_with(&servers_sentinel, primary("b", "7002", "0")), RC_OK);
+    assert_int_equal(read_from(0, primary("a", "7001", "7")), RC_OK);
+    assert_int_equal(read_from(0, primary("b", "7002", "0")), RC_AGAIN);
+    assert_server(0, "a", 7001);
+    assert_int_equal(read_from(2, primary("b", "7002", "0")), RC_OK); /* one stays dead */
+    assert_server(0, "b", 7002);
+    assert_int_equal(read_from(0, primary("c", "7003", "1")), RC_OK);
+    assert_server(0, "c", 7003);
+    assert_int_equal(read_from(0, primary("b", "7002", "0")), RC_AGAIN);
+    assert_server(0, "c", 7003);
+}
+
+static void
+test_half_of_the_sentinels_is_no_majority(void **state)
+{
+    (void)state;
+    begin(1, SERVERS_NODES_MAX);
+    assert_int_equal(read_from(0, primary("a", "7001", "7")), RC_OK);
+    for (size_t i = SERVERS_NODES_MAX / 2; i < SERVERS_NODES_MAX; i++)
+        assert_int_equal(read_from(i, primary("b", "7002", "0")), RC_AGAIN);
+    assert_server(0, "a", 7001);
+    assert_int_equal(read_from(0, primary("b", "7002", "0")), RC_OK);
+    assert_server(0, "b", 7002);
+}
+
+/* At the start the primary may be down. */
+static void
+test_lower_epoch_of_a_primary_that_is_down_is_ignored(void **state)
+{
+    (void)state;
+    begin(1, 3);
+    assert_int_equal(read_from(0, primary_with("a", "7001", "7", "s_down,master")), RC_OK);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(read_from(i, primary_with("b", "7002", "6", "s_down,o_down,master")),
+                         RC_AGAIN);
+    assert_server(0, "a", 7001);
+    assert_int_equal(read_from(0, primary("b", "7002", "6")), RC_OK);
+    assert_server(0, "b", 7002);
+}
+
+static void
+test_reply_of_the_current_epoch_resets_the_majority(void **state)
+{
+    static const char *const epochs[] = {"7", "8"};
+
+    (void)state;
+    begin(1, 5);
+    assert_int_equal(read_from(0, primary("a", "7001", "7")), RC_OK);
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(read_from(0, primary("b", "7002", "6")), RC_AGAIN);
+        assert_int_equal(read_from(1, primary("b", "7002", "6")), RC_AGAIN);
+        assert_int_equal(read_from(2, primary("a", "7001", epochs[i])), RC_OK);
+        assert_int_equal(read_from(3, primary("b", "7002", "6")), RC_AGAIN);
+        assert_int_equal(read_from(4, primary("b", "7002", "6")), RC_AGAIN);
+        assert_int_equal(read_from(2, primary("a", "7001", epochs[i])), RC_OK);
+    }
+    assert_server(0, "a", 7001);
+}
+
+/* The seed may be the name of a service with several sentinels. */
+static void
+test_lower_epoch_of_a_single_seed_is_accepted(void **state)
+{
+    (void)state;
+    begin(1, 1);
+    assert_int_equal(read_from(0, primary("a", "7001", "7")), RC_OK);
+    assert_int_equal(read_from(0, primary("b", "7002", "0")), RC_OK);
     assert_server(0, "b", 7002);
 }
 
@@ -170,7 +239,11 @@ main(void)
         cmocka_unit_test(test_slot_without_a_primary_keeps_its_server),
         cmocka_unit_test(test_primary_of_an_older_epoch_is_ignored),
         cmocka_unit_test(test_primary_is_ignored_during_a_failover),
-        cmocka_unit_test(test_lower_epoch_of_all_sentinels_is_accepted),
+        cmocka_unit_test(test_lower_epoch_of_a_majority_is_accepted),
+        cmocka_unit_test(test_half_of_the_sentinels_is_no_majority),
+        cmocka_unit_test(test_lower_epoch_of_a_primary_that_is_down_is_ignored),
+        cmocka_unit_test(test_reply_of_the_current_epoch_resets_the_majority),
+        cmocka_unit_test(test_lower_epoch_of_a_single_seed_is_accepted),
         cmocka_unit_test(test_invalid_replies_are_rejected),
     };
 
