@@ -53,12 +53,21 @@ sub new_node
     return $node;
 }
 
-# Sentinels rewrite their configuration file.
 sub new_sentinel
 {
-    my ($self, $primary, $quorum) = @_;
-    my $sentinel = $self->new_server('sentinel', options => []);
-    my $file = "$sentinel->{folder}/sentinel.conf";
+    my ($self, $primary) = @_;
+    my $sentinel = bless $self->new_server('sentinel', options => []), 'Clairon::Test::Sentinel';
+    push @{ $self->{sentinels} }, $sentinel;
+    $self->launch_new_sentinel($sentinel, $primary);
+    return;
+}
+
+# Launches the sentinel without the state of earlier runs, which is in its configuration file.
+sub launch_new_sentinel
+{
+    my ($self, $sentinel, $primary) = @_;
+    my $quorum = int($self->{counts}[1] / 2) + 1;
+    my $file   = "$sentinel->{folder}/sentinel.conf";
     open my $out, '>', $file or die "could not write $file: $!";
     my @listen = @{ $sentinel->{listen} };
     print {$out} map { "$_\n" } (map { "$listen[ 2 * $_ ] $listen[ 2 * $_ + 1 ]" } 0 .. $#listen / 2),
@@ -66,8 +75,6 @@ sub new_sentinel
       "sentinel monitor $self->{primary_name} 127.0.0.1 $primary->{port} $quorum",
       "sentinel down-after-milliseconds $self->{primary_name} $DOWN_AFTER", "sentinel failover-timeout $self->{primary_name} 5000";
     close $out or die "could not write $file: $!";
-    bless $sentinel, 'Clairon::Test::Sentinel';
-    push @{ $self->{sentinels} }, $sentinel;
     $sentinel->launch;
     return;
 }
@@ -79,7 +86,7 @@ sub start
     my $primary = $self->new_node;
     $self->new_node($primary) for 1 .. $replicas;
     Clairon::Test::wait_until('the replicas are in sync', sub { @{ $primary->execute('ROLE')->[2] } == $replicas });
-    $self->new_sentinel($primary, int($sentinels / 2) + 1) for 1 .. $sentinels;
+    $self->new_sentinel($primary) for 1 .. $sentinels;
     Clairon::Test::wait_until('each sentinel has discovered the other sentinels and the replicas', sub {
         !grep { my $state = eval { $_->state($self->{primary_name}) } // {};
             ($state->{'num-slaves'} // 0) < $replicas || ($state->{'num-other-sentinels'} // 0) < $sentinels - 1 } @{ $self->{sentinels} } });
