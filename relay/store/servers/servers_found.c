@@ -40,11 +40,16 @@ log_moves(const struct servers *servers, const bool *is_moved)
     }
 }
 
-/* True if the shard has returned to its former server, because the nodes disagree. */
+/*
+ * True if the shard has returned to its former server, because the nodes of a cluster disagree.
+ * Sentinels do not: their epochs order their replies.
+ */
 static bool
-has_returned(const struct servers_shard *from, const struct servers_shard *to, int64_t now_us)
+has_returned(const struct servers *servers, const struct servers_shard *from,
+             const struct servers_shard *to, int64_t now_us)
 {
-    return from->moved_us != 0 && now_us - from->moved_us < SERVERS_WARN_EVERY_US &&
+    return !servers->kind->is_final && from->moved_us != 0 &&
+           now_us - from->moved_us < SERVERS_WARN_EVERY_US &&
            slots_is_same_node(&from->former, &to->server);
 }
 
@@ -95,7 +100,7 @@ servers_adopt_found(struct servers *servers)
         if (!from->is_known || is_same_server(from, to))
             continue;
         has_moved = true;
-        is_moved[k] = !has_returned(from, to, now_us);
+        is_moved[k] = !has_returned(servers, from, to, now_us);
         if (!is_moved[k])
             log_disagreement(servers, k, now_us);
         to->former = from->server;
