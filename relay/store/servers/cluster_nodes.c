@@ -125,13 +125,15 @@ cluster_nodes_next_primary(struct cluster_nodes *nodes, struct cluster_primary *
     while (*nodes->at != '\0') {
         const struct line line = read_line(&nodes->at);
 
-        if (!has_flag(&line, "master") || has_flag(&line, "myself") ||
-            has_flag(&line, "handshake") || has_flag(&line, "noaddr") ||
-            !node_of_line(&line, nodes->uses_names, &ret_primary->node))
+        if (!has_flag(&line, "master") || has_flag(&line, "myself") || has_flag(&line, "handshake"))
+            continue;
+        *ret_primary = (struct cluster_primary){.is_failed = has_flag(&line, "fail"),
+                                                .has_slots = has_slots(&line)};
+        if (has_flag(&line, "noaddr"))
+            ret_primary->is_failed = true;
+        else if (!node_of_line(&line, nodes->uses_names, &ret_primary->node))
             continue;
         read_id(line.id, ret_primary->id);
-        ret_primary->is_failed = has_flag(&line, "fail");
-        ret_primary->has_slots = has_slots(&line);
         return true;
     }
     return false;

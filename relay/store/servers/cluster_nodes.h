@@ -9,9 +9,9 @@
 #define CLUSTER_ID_MAX 48 /* an ID has 40 digits */
 
 struct cluster_primary {
-    struct slots_node node;
+    struct slots_node node; /* port 0: its address is unknown */
     char id[CLUSTER_ID_MAX];
-    bool is_failed; /* most primaries consider it failed */
+    bool is_failed; /* most primaries consider it failed, or its address is unknown */
     bool has_slots; /* false after a replica has taken them over */
 };
 
@@ -27,10 +27,7 @@ struct cluster_nodes {
  */
 struct cluster_nodes cluster_nodes_begin(const char *text, const char *queried);
 
-/*
- * Reads the next primary except the node that replied. Nodes whose address is unknown are skipped.
- * Returns false at the end.
- */
+/* Reads the next primary except the node that replied. Returns false at the end. */
 bool cluster_nodes_next_primary(struct cluster_nodes *nodes, struct cluster_primary *ret_primary);
 
 /* Returns true if the node that replied is a primary without slots. */

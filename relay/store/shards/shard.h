@@ -39,11 +39,11 @@ struct shard_holdings {
     uint64_t errors;    /* entries of the error log */
 };
 
-/* Where the keys of the shard may be, besides its node, since its last complete slot check. */
+/* Another node of the cluster that may have keys of the shard (slot_check.h). */
 struct shard_elsewhere {
-    bool is_possible;                   /* on other nodes of the cluster (slot_check.h) */
-    char slotless_node[CLUSTER_ID_MAX]; /* ID of such a primary without slots; "": none */
-    int64_t warned_us;                  /* time of the last message about such keys; 0: none */
+    char node[CLUSTER_ID_MAX]; /* its ID; "": none */
+    bool had_slots;
+    int64_t warned_us; /* time of the last message about such keys; 0: none */
 };
 
 /* The shard went up (shard->epoch is current) or down. Called from the loop. */

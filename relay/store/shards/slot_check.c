@@ -22,6 +22,7 @@ struct slot_check {
     void (*done)(struct shard *shard);
     char *text; /* reply to CLUSTER NODES */
     struct cluster_nodes nodes;
+    bool lists_elsewhere;           /* the node in shard->elsewhere is a primary, and not failed */
     struct cluster_primary primary; /* the node in `count` */
     struct url address;             /* of this node; at first of the node that replied */
     unsigned slot;
@@ -70,32 +71,41 @@ warn_of_keys(const struct slot_check *check, long long keys)
                 "unless redis-cli moves this slot, complete its move: see OPERATIONS.md");
 }
 
-/* `primary` may have keys of the shard. */
 static void
-remember(struct shard_elsewhere *elsewhere, const struct cluster_primary *primary)
+remember(struct shard_elsewhere *elsewhere, const char *node, bool had_slots)
 {
-    elsewhere->is_possible = true;
-    if (!primary->has_slots)
-        snprintf(elsewhere->slotless_node, CLUSTER_ID_MAX, "%s", primary->id);
+    if (strcmp(elsewhere->node, node) != 0)
+        elsewhere->had_slots = false;
+    elsewhere->had_slots |= had_slots;
+    snprintf(elsewhere->node, CLUSTER_ID_MAX, "%s", node);
 }
 
-static void
-forget(struct shard_elsewhere *elsewhere)
+static bool
+is_remembered(const struct slot_check *check)
 {
-    elsewhere->is_possible = false;
-    elsewhere->slotless_node[0] = '\0';
+    return strcmp(check->primary.id, check->shard->elsewhere.node) == 0;
 }
 
 /*
  * A primary that does not reply must not stop the shards of other nodes, so it is ignored, unless
- * the keys of this shard may be on several nodes, or its reply explains the error: then it works
- * soon, or its configuration is wrong. The link stops the check when it goes down.
+ * it may have keys of this shard. If the node that may have keys is away, its replica may have
+ * taken over. An error that has a hint is a reply: the node works soon, or must be configured.
  */
+static bool
+must_reply(const struct slot_check *check, const char *error)
+{
+    if (fault_hint(error) != NULL)
+        return true;
+    return check->shard->elsewhere.node[0] != '\0' &&
+           (is_remembered(check) || !check->lists_elsewhere);
+}
+
+/* The link stops the check when it goes down. */
 static void
 on_count_failure(struct slot_check *check, const char *error)
 {
     warn_of_node(check, "could not count the keys of a shard on another node", error);
-    if (check->shard->elsewhere.is_possible || fault_hint(error) != NULL)
+    if (must_reply(check, error))
         link_restart(check->shard->link, NULL);
     else
         count_on_next(check);
@@ -115,25 +125,23 @@ on_count(void *ctx, long long keys, const char *error)
         count_on_next(check);
         return;
     }
-    remember(&check->shard->elsewhere, &check->primary);
+    remember(&check->shard->elsewhere, check->primary.id, check->primary.has_slots);
     warn_of_keys(check, keys);
     link_restart(check->shard->link, NULL);
 }
 
 /*
- * A failed primary with slots returns, or a replica takes over its slots. Without slots, a replica
- * has taken them over, unless the primary never had slots.
+ * A failed primary that may have keys is waited for: it returns, or a replica takes over its slots.
+ * If it has lost its slots, a replica has taken them over.
  */
 static bool
-may_have_keys(struct shard_elsewhere *elsewhere, const struct cluster_primary *primary)
+is_skipped(const struct slot_check *check)
 {
-    const bool is_remembered = strcmp(primary->id, elsewhere->slotless_node) == 0;
+    const struct cluster_primary *primary = &check->primary;
 
-    if (is_remembered && primary->has_slots)
-        elsewhere->slotless_node[0] = '\0';
     if (!primary->is_failed)
-        return true;
-    return elsewhere->is_possible && (primary->has_slots || is_remembered);
+        return false;
+    return !is_remembered(check) || (check->shard->elsewhere.had_slots && !primary->has_slots);
 }
 
 static void
@@ -144,11 +152,15 @@ count_on_next(struct slot_check *check)
 
     do {
         if (!cluster_nodes_next_primary(&check->nodes, &check->primary)) {
-            forget(&shard->elsewhere);
+            remember(&shard->elsewhere, "", false);
             check->done(shard);
             return;
         }
-    } while (!may_have_keys(&shard->elsewhere, &check->primary));
+    } while (is_skipped(check));
+    if (node->port == 0) {
+        on_count_failure(check, "unknown address");
+        return;
+    }
     snprintf(check->address.host, sizeof(check->address.host), "%s", node->host);
     check->address.port = node->port;
     check->count =
@@ -157,18 +169,20 @@ count_on_next(struct slot_check *check)
 
 /* While the slot moves, the other node has a part of the keys. */
 static void
-remember_target(const struct slot_check *check)
+read_elsewhere(struct slot_check *check)
 {
+    struct shard_elsewhere *elsewhere = &check->shard->elsewhere;
     struct cluster_nodes nodes = check->nodes;
-    struct cluster_primary primary;
     char target[CLUSTER_ID_MAX];
 
-    if (!cluster_nodes_target(check->text, check->slot, target))
-        return;
-    check->shard->elsewhere.is_possible = true;
-    while (cluster_nodes_next_primary(&nodes, &primary))
-        if (strcmp(primary.id, target) == 0)
-            remember(&check->shard->elsewhere, &primary);
+    if (cluster_nodes_target(check->text, check->slot, target))
+        remember(elsewhere, target, false);
+    while (cluster_nodes_next_primary(&nodes, &check->primary)) {
+        if (is_remembered(check)) {
+            remember(elsewhere, check->primary.id, check->primary.has_slots);
+            check->lists_elsewhere = !check->primary.is_failed;
+        }
+    }
 }
 
 /* While the slot moves, this request is rejected, because its second key does not exist. */
@@ -197,7 +211,7 @@ on_nodes(void *ctx, const struct redisReply *reply)
     }
     check->text = memory_text(reply_text(reply), strlen(reply_text(reply)));
     check->nodes = cluster_nodes_begin(check->text, check->address.host);
-    remember_target(check);
+    read_elsewhere(check);
     count_on_next(check);
 }
 

@@ -1,6 +1,6 @@
 # Tests that relays wait for the whole shard if both nodes of an interrupted move fail: the replica of the source does not
-# know of the move, and takes over while the target is away. A failed primary whose slots were taken over is not waited
-# for. A node that rejects the count of its keys, for example because of its password, may have some.
+# know of the move, and takes over while the target is away. Other failed primaries are not waited for. A node that rejects
+# the count of its keys, for example because of its password, may have some.
 use strict;
 use warnings;
 
@@ -31,7 +31,7 @@ sub replica_of
 
 my $source = $cluster->primary_of($shard);
 my %used = map { $_->{port} => 1 } $cluster->primaries;
-my ($target) = grep { !$used{ $_->{port} } } @{ $cluster->{nodes} };
+my ($target, $unrelated) = grep { !$used{ $_->{port} } } @{ $cluster->{nodes} };
 my ($source_replica, $target_replica) = map { replica_of($_) } $source, $target;
 my $relay = Clairon::Test::relay($pg, $cluster, conf => { 'store.min_replicas' => 0, 'delivery.ack_timeout' => '1h', 'gate.ping' => '1h' });
 my $client = $relay->client('u1');
@@ -114,8 +114,10 @@ complete_move($source_replica, $target_replica);
 $cluster->wait_agreed;
 check('both nodes have failed');
 
-# ---- both failed nodes are still listed as failed primaries, without slots
+# ---- both nodes are still listed as failed primaries, without slots; another failed primary has slots
 
+$unrelated->kill9;
+wait_until('the cluster considers it failed', sub { $target_replica->execute('CLUSTER', 'NODES') =~ /^$unrelated->{id} \S+ master,fail /m });
 my ($next) = grep { $_ != $target_replica } $cluster->primaries;
 $mark = $relay->log_mark;
 interrupt_move($target_replica, $next);
@@ -123,7 +125,9 @@ insert(5);
 complete_move($target_replica, $next);
 $cluster->wait_agreed;
 check('a slot moves while failed primaries are listed');
-unlike($relay->log_text($mark), $NOT_YET, 'the relay does not wait for primaries without slots');
+unlike($relay->log_text($mark), $NOT_YET, 'the relay does not wait for failed primaries that cannot have keys');
+$unrelated->launch;
+$unrelated->wait_loaded;
 
 # ---- the target has neither slots nor a replica: it is not replaced
 

@@ -58,6 +58,7 @@ test_failed_primaries_and_slots_are_read(void **state)
                             "g 10.0.0.7:6379@16379 master - 0 0 1 connected 151",
                             "10.0.0.5");
     const struct cluster_primary failed = assert_next(&nodes, "10.0.0.1", 6379);
+    const struct cluster_primary moved = assert_next(&nodes, "", 0);
     const struct cluster_primary suspected = assert_next(&nodes, "10.0.0.4", 6379);
     const struct cluster_primary importing = assert_next(&nodes, "10.0.0.6", 6379);
     const struct cluster_primary last = assert_next(&nodes, "10.0.0.7", 6379);
@@ -65,6 +66,8 @@ test_failed_primaries_and_slots_are_read(void **state)
     (void)state;
     assert_true(failed.is_failed && failed.has_slots);
     assert_string_equal(failed.id, "a");
+    assert_true(moved.is_failed);
+    assert_string_equal(moved.id, "c");
     assert_false(suspected.is_failed || suspected.has_slots);
     assert_false(importing.is_failed || importing.has_slots);
     assert_true(!last.is_failed && last.has_slots);
