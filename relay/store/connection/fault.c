@@ -87,6 +87,12 @@ fault_is_redirection(const char *error)
     return false;
 }
 
+bool
+fault_requires_count(const char *error)
+{
+    return strstr(error, "NOPERM") != NULL || strstr(error, "LOADING ") != NULL;
+}
+
 static struct fault_seen *
 find_or_replace(struct fault_log *log, const char *failure, const struct fault *fault)
 {

@@ -10,28 +10,28 @@
 #include "store/servers/cluster_nodes.h"
 
 /*
- * A node that does not reply is ignored, as by the relay (slot_check.c). RC_AGAIN: it is loading
- * its dataset; RC_IO: it rejects the request. `error` is then the reason.
+ * Some nodes that do not reply are ignored, as by the relay (slot_check.c); *ret_count is then
+ * unchanged. RC_AGAIN: the node is loading its dataset; RC_IO: it denies the command. `error` is
+ * then the reason.
  */
 static enum rc
 count_keys(struct direct *direct, const struct url *address, const char *slot, long long *ret_count,
            char error[NODE_ERROR_MAX])
 {
     const char *argv[] = {"CLUSTER", "COUNTKEYSINSLOT", slot};
-    const struct redisReply *reply;
+    const struct redisReply *reply = NULL;
     struct node *node = NULL;
-    enum rc rc = node_open(direct->config, address, LOCATE_TIMEOUT_S, &node, error);
 
-    if (rc != RC_OK)
-        return rc == RC_BAD ? RC_IO : fault_is_redirection(error) ? RC_AGAIN : RC_OK;
-    reply = node_request(node, 3, argv, NULL);
-    snprintf(error, NODE_ERROR_MAX, "%s", node_error(node));
+    if (node_open(direct->config, address, LOCATE_TIMEOUT_S, &node, error) == RC_OK) {
+        reply = node_request(node, 3, argv, NULL);
+        snprintf(error, NODE_ERROR_MAX, "%s", node_error(node));
+    }
     if (reply != NULL)
         *ret_count = reply_integer(reply);
-    else if (!node_is_lost(node))
-        rc = node_is_redirected(node) ? RC_AGAIN : RC_IO;
     node_close(node);
-    return rc;
+    if (reply != NULL || !fault_requires_count(error))
+        return RC_OK;
+    return fault_is_redirection(error) ? RC_AGAIN : RC_IO;
 }
 
 static enum rc

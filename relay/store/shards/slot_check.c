@@ -89,12 +89,12 @@ is_remembered(const struct slot_check *check)
 /*
  * A primary that does not reply must not stop the shards of other nodes, so it is ignored, unless
  * it may have keys of this shard. If the node that may have keys is away, its replica may have
- * taken over. An error that has a hint is a reply: the node works soon, or must be configured.
+ * taken over.
  */
 static bool
 must_reply(const struct slot_check *check, const char *error)
 {
-    if (fault_hint(error) != NULL)
+    if (fault_requires_count(error))
         return true;
     return check->shard->elsewhere.node[0] != '\0' &&
            (is_remembered(check) || !check->lists_elsewhere);
