@@ -7,7 +7,12 @@ local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
+-- include: group.lua
 
+-- In a cluster, this node may have only some of the shard's keys.
+if call('EXISTS', prefix .. KEY_META) == 0 or not has_group() then
+    return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
+end
 local id, ends, now = ARGV[3], tonumber(ARGV[6]), now_ms()
 local logged = call('XRANGE', errors, ARGV[2], ARGV[2])[1]
 if not logged then return -1 end

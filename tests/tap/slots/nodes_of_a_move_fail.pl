@@ -137,6 +137,8 @@ $unrelated->wait_loaded;
 
 my $empty = $cluster->add_node;
 my $next_replica = replica_of($next);
+my ($stored) = $cluster->entries(key('stream'));
+$cluster->execute_bytes('XADD', key('errors'), '*', id => $stored->{id}, reason => 'exhausted', attempts => 0, users => '["u1"]', map { $_ => $stored->{$_} } qw(data route));
 interrupt_move($next, $empty);
 wait_in_sync($next, $next_replica);
 $mark = $relay->log_mark;
@@ -146,6 +148,8 @@ cancel_move($next_replica);
 insert(5);
 $relay->wait_for_log(qr/$NOT_YET.*server=\S*:$empty->{port}\b/, from => $mark);
 is(exists_on($next_replica, 'stream'), 0, 'the relay waits for the target without slots');
+isnt(($relay->run('errors', 'redrive', '--all'))[0], 0, 'a command does not redrive a notification of this shard');
+is(exists_on($next_replica, 'stream'), 0, 'it creates no keys');
 
 # ---- it starts again, but rejects the relay
 
