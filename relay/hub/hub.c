@@ -246,6 +246,7 @@ on_store_up(void *ctx)
 
     if (!hub->has_head || strcmp(hub->epoch, store_epoch(hub->store)) != 0)
         set_epoch(hub);
+    reader_resume(hub->reader);
     presence_announce(hub); /* before retries become due */
     acks_resume(hub);
     advance_all(hub);

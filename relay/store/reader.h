@@ -64,6 +64,9 @@ void reader_close(struct reader *reader); /* accepts NULL */
 /* Reads the stream entries after `after`, which contains an id for each shard. */
 void reader_seek(struct reader *reader, const struct entry_id *after);
 
+/* Call it when the store has gone up: reads the followed shards that were not up before. */
+void reader_resume(struct reader *reader);
+
 /*
  * In a cluster, shards other than shard 0 are read only while they are followed; on a single server
  * all are read. A reader_follow before the first reader_seek takes effect after it.

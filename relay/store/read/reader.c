@@ -145,6 +145,15 @@ on_follow_reply(void *ctx, const struct redisReply *reply)
     read_server(server);
 }
 
+/* Until the shard is up, its node may lack the stream (slot_check.h). See reader_resume. */
+static void
+open_stream(struct server_reader *server)
+{
+    if (server->reader->store->shards[server->number].is_up &&
+        follow_request(server, on_follow_reply) != RC_OK)
+        link_restart(server->link, "could not send a command");
+}
+
 /* An id above the newest id dates from before the store was emptied. */
 static void
 on_ack_events_newest(void *ctx, const struct redisReply *reply)
@@ -193,10 +202,7 @@ on_up(void *ctx)
         send_newest(server, reader->streams[i].ack_events.key, 1, on_ack_events_newest,
                     &reader->streams[i].ack_events);
     if (server->follow == FOLLOW_OPENING && reader->has_start) {
-        if (!reader->store->shards[server->number].is_up)
-            link_restart(server->link, NULL); /* the node may lack the stream (slot_check.h) */
-        else if (follow_request(server, on_follow_reply) != RC_OK)
-            link_restart(server->link, "could not send a command");
+        open_stream(server);
     } else if (server->number == 0)
         send_newest(server, reader->control.key, CONTROL_NEWEST_MAX, on_positioned, server);
     else
@@ -357,6 +363,17 @@ reader_seek(struct reader *reader, const struct entry_id *after)
         update_store(&reader->servers[i]);
         reader->servers[i].is_stale = reader->servers[i].reading;
         read_server(&reader->servers[i]);
+    }
+}
+
+void
+reader_resume(struct reader *reader)
+{
+    for (unsigned i = 0; i < reader->server_count; i++) {
+        struct server_reader *server = &reader->servers[i];
+
+        if (server->follow == FOLLOW_OPENING && link_is_up(server->link) && !server->is_positioned)
+            open_stream(server);
     }
 }
 
