@@ -43,7 +43,7 @@ struct shard_holdings {
 struct shard_elsewhere {
     char node[CLUSTER_ID_MAX]; /* its ID; "": none */
     bool had_slots;
-    int64_t warned_us; /* time of the last message about such keys; 0: none */
+    int64_t warned_us; /* time of the last message that the shard waits for a node; 0: none */
 };
 
 /* The shard went up (shard->epoch is current) or down. Called from the loop. */

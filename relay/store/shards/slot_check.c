@@ -15,7 +15,7 @@
 #include "store/shards/shard.h"
 #include "store/shards/store_private.h"
 
-#define KEYS_WARN_EVERY_US 10000000
+#define WAIT_WARN_EVERY_US 10000000
 
 struct slot_check {
     struct shard *shard;
@@ -55,20 +55,20 @@ warn_of_node(const struct slot_check *check, const char *message, const char *er
                 message, error, fault_hint(error));
 }
 
+/* Logs why this shard waits, and repeats the check later. */
 static void
-warn_of_keys(const struct slot_check *check, long long keys)
+wait_for_node(const struct slot_check *check, const char *message, const char *error,
+              const char *hint)
 {
     struct shard_elsewhere *elsewhere = &check->shard->elsewhere;
     const int64_t now_us = clock_monotonic_us();
     const bool is_new =
-        elsewhere->warned_us == 0 || now_us - elsewhere->warned_us >= KEYS_WARN_EVERY_US;
-    char text[32];
+        elsewhere->warned_us == 0 || now_us - elsewhere->warned_us >= WAIT_WARN_EVERY_US;
 
     if (is_new)
         elsewhere->warned_us = now_us;
-    snprintf(text, sizeof(text), "%lld keys", keys);
-    log_problem(check, is_new, "keys of a shard are on several nodes: waiting", text,
-                "unless redis-cli moves this slot, complete its move: see OPERATIONS.md");
+    log_problem(check, is_new, message, error, hint);
+    link_restart(check->shard->link, NULL);
 }
 
 static void
@@ -104,17 +104,22 @@ must_reply(const struct slot_check *check, const char *error)
 static void
 on_count_failure(struct slot_check *check, const char *error)
 {
-    warn_of_node(check, "could not count the keys of a shard on another node", error);
-    if (must_reply(check, error))
-        link_restart(check->shard->link, NULL);
-    else
-        count_on_next(check);
+    const char *hint = fault_hint(error);
+
+    if (must_reply(check, error)) {
+        wait_for_node(check, "could not count the keys of a shard on another node: waiting", error,
+                      hint != NULL ? hint : "start this node; if it is lost: see OPERATIONS.md");
+        return;
+    }
+    warn_of_node(check, "could not count the keys of a shard on another node: ignored", error);
+    count_on_next(check);
 }
 
 static void
 on_count(void *ctx, long long keys, const char *error)
 {
     struct slot_check *check = ctx;
+    char text[32];
 
     check->count = NULL;
     if (error != NULL) {
@@ -126,8 +131,9 @@ on_count(void *ctx, long long keys, const char *error)
         return;
     }
     remember(&check->shard->elsewhere, check->primary.id, check->primary.has_slots);
-    warn_of_keys(check, keys);
-    link_restart(check->shard->link, NULL);
+    snprintf(text, sizeof(text), "%lld keys", keys);
+    wait_for_node(check, "keys of a shard are on several nodes: waiting", text,
+                  "unless redis-cli moves this slot, complete its move: see OPERATIONS.md");
 }
 
 /*
