@@ -162,10 +162,9 @@ static void
 check_overdue(struct link *link)
 {
     const struct link_events *events = &link->events;
+    const bool is_ignored = events->ignores_timeout != NULL && events->ignores_timeout(events->ctx);
 
-    if (events->ignores_timeout != NULL && events->ignores_timeout(events->ctx))
-        return;
-    if (link_silent_s(link) > link->timeout_s)
+    if (link_silent_s(link) > link->timeout_s && !is_ignored)
         link_fail(link, "reply timed out");
     else
         servers_recheck(link->servers, &link->user);
