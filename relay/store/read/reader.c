@@ -221,7 +221,7 @@ on_down(void *ctx, const char *reason)
 
 /*
  * An idle store sends nothing but heartbeats, and there are none while the store is full, or while
- * the shard is not up.
+ * the shard waits for keys that another node may have.
  */
 static bool
 ignores_timeout(void *ctx)
@@ -229,8 +229,8 @@ ignores_timeout(void *ctx)
     const struct server_reader *server = ctx;
     const struct store *store = server->reader->store;
 
-    return link_is_up(server->link) &&
-           (store_rejects_heartbeats(store) || !store->shards[server->number].is_up);
+    return link_is_up(server->link) && (store_rejects_heartbeats(store) ||
+                                        store->shards[server->number].elsewhere.node[0] != '\0');
 }
 
 static void
