@@ -10,9 +10,9 @@
 #include "store/servers/cluster_nodes.h"
 
 /*
- * Some nodes that do not reply are ignored, as by the relay (slot_check.c); *ret_count is then
- * unchanged. RC_AGAIN: the node is loading its dataset; RC_IO: it denies the command. `error` is
- * then the reason.
+ * A node that does not reply, or rejects the connection, is ignored: *ret_count is unchanged. A
+ * command cannot know whether it may have keys, as a relay does (slot_check.h). RC_AGAIN: the node
+ * is loading its dataset; RC_IO: it denies the command. `error` is then the reason.
  */
 static enum rc
 count_keys(struct direct *direct, const struct url *address, const char *slot, long long *ret_count,
