@@ -169,6 +169,7 @@ bool store_acks_wait(const struct store *store, const struct store_ack *ack);
 struct store_report {
     const char *user;
     const unsigned char *id; /* 16 bytes */
+    struct entry_id entry;   /* its stream entry; read only if is_deferred */
     uint8_t backoff;         /* enum frame_backoff */
     uint32_t ack_timeout_ms; /* 0: use delivery.ack_timeout */
     unsigned char shard;     /* shard of the notification */
@@ -177,10 +178,13 @@ struct store_report {
     bool is_deferred;   /* not delivered: the in-flight window is full */
     bool is_renewal;    /* repeats an earlier report, because the store may have lost it */
 };
-/*
- * `not_pending`: indexes of reports whose notification is not pending. Valid during the callback.
- */
-typedef void store_reported(void *ctx, enum rc rc, const size_t *not_pending, size_t count);
+enum store_pending {
+    STORE_PENDING,     /* or unknown: the report was omitted */
+    STORE_NOT_PENDING, /* another session acknowledged it, or the user became a member later */
+    STORE_LOST         /* deferred, and the store has lost its stream entry */
+};
+/* `states` contains one state per report; NULL on failure. Valid during the callback. */
+typedef void store_reported(void *ctx, enum rc rc, const enum store_pending *states, size_t count);
 /*
  * Starts the ack timeout. The reports must live only during the call. Reports of unavailable shards
  * are omitted: sessions read the inbox again when these shards return. RC_CLOSED: all were omitted,

@@ -87,9 +87,8 @@ static void
 apply_reply(struct hub *hub, const struct delivery_report *item)
 {
     end_deferral(item);
-    if (item->deferred != NULL
-            ? backlog_decide(item->deferred, item->notification, item->is_not_pending)
-            : item->is_not_pending)
+    if (item->deferred != NULL ? backlog_decide(item->deferred, item->notification, item->state)
+                               : item->state == STORE_NOT_PENDING)
         release_held(hub, item);
 }
 
@@ -116,15 +115,13 @@ delivery_reports_apply(struct hub *hub)
 }
 
 static void
-on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
+on_reported(void *ctx, enum rc rc, const enum store_pending *states, size_t count)
 {
     struct report_call *call = ctx;
     struct hub *hub = call->hub;
 
-    for (size_t i = 0; i < unowed_count; i++) {
-        if (unowed[i] < call->count)
-            call->items[unowed[i]].is_not_pending = true;
-    }
+    for (size_t i = 0; rc == RC_OK && i < count; i++)
+        call->items[i].state = states[i];
     call->state = rc == RC_OK ? REPORT_STORED : REPORT_FAILED;
     hub->reports.failed += rc != RC_OK;
     delivery_reports_apply(hub);
@@ -149,6 +146,7 @@ send_call(struct hub *hub, struct report_call *call)
         reports[i] = (struct store_report){
             .user = item->user,
             .id = item->id,
+            .entry = item->deferred != NULL ? item->notification->id : (struct entry_id){0, 0},
             .shard = item->shard,
             .backoff = item->backoff,
             .ack_timeout_ms = item->ack_timeout_ms,

@@ -3,6 +3,7 @@
 #define CLAIRON_HUB_DELIVERY_REPORT_QUEUE_H
 
 #include "hub/session/session_state.h"
+#include "store/store.h"
 
 #define REPORTS_PER_CALL 500
 
@@ -14,8 +15,8 @@ struct delivery_report {
     uint32_t ack_timeout_ms; /* 0: use the configured timeout */
     bool retry_enabled;
     bool is_open_ended;
-    bool is_renewal;     /* repeats an earlier report that the store may have lost */
-    bool is_not_pending; /* the store replied that no ack is pending */
+    bool is_renewal;          /* repeats an earlier report that the store may have lost */
+    enum store_pending state; /* as the store replied */
     char *user;
     /* the session for which the notification is held back; NULL: it was written */
     struct session *deferred;

@@ -14,26 +14,36 @@ struct report {
     void *ctx;
     size_t *indexes;                    /* indexes of the reports, sorted by shard */
     size_t first[STORE_SHARDS_MAX + 1]; /* first element of each shard in `indexes` */
-    size_t *not_pending;
-    size_t not_pending_count;
+    enum store_pending *states;
+    size_t count;
 };
+
+static bool
+set_states(struct report *report, unsigned shard, const struct redisReply *found,
+           enum store_pending state)
+{
+    const size_t *indexes = report->indexes + report->first[shard];
+    const size_t count = report->first[shard + 1] - report->first[shard];
+
+    if (!reply_is_array(found, 0) || reply_count(found) > count)
+        return false;
+    for (size_t i = 0; i < reply_count(found); i++) {
+        size_t index = (size_t)reply_integer(reply_at(found, i));
+
+        if (index < count)
+            report->states[indexes[index]] = state;
+    }
+    return true;
+}
 
 static bool
 on_report_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     struct report *report = (struct report *)request;
-    const size_t *indexes = report->indexes + report->first[shard->number];
-    const size_t count = report->first[shard->number + 1] - report->first[shard->number];
 
-    if (!reply_is_array(reply, 0) || reply_count(reply) > count)
-        return false;
-    for (size_t i = 0; i < reply_count(reply); i++) {
-        size_t index = (size_t)reply_integer(reply_at(reply, i));
-
-        if (index < count)
-            report->not_pending[report->not_pending_count++] = indexes[index];
-    }
-    return true;
+    return reply_is_array(reply, 2) &&
+           set_states(report, shard->number, reply_at(reply, 0), STORE_NOT_PENDING) &&
+           set_states(report, shard->number, reply_at(reply, 1), STORE_LOST);
 }
 
 static void
@@ -41,7 +51,7 @@ finish_reports(struct shard_request *request, enum rc rc)
 {
     const struct report *report = (struct report *)request;
 
-    report->done(report->ctx, rc, report->not_pending, rc == RC_OK ? report->not_pending_count : 0);
+    report->done(report->ctx, rc, rc == RC_OK ? report->states : NULL, report->count);
 }
 
 static void
@@ -50,7 +60,7 @@ release(struct shard_request *request)
     struct report *report = (struct report *)request;
 
     free(report->indexes);
-    free(report->not_pending);
+    free(report->states);
 }
 
 static const struct shard_request_kind report_kind = {.failure = "could not store delivery reports",
@@ -61,7 +71,7 @@ static const struct shard_request_kind report_kind = {.failure = "could not stor
 /* Buffers for the arguments of report.lua. */
 struct texts {
     char id[FRAME_UUID_TEXT + 1];
-    char flags[16]; /* three letters and a time */
+    char flags[3 + ENTRY_ID_TEXT_MAX]; /* three letters, then a stream entry or a time */
 };
 
 static void
@@ -75,7 +85,9 @@ write_texts(const struct store_report *report, struct texts *texts)
     texts->flags[0] = kind;
     texts->flags[1] = letter;
     texts->flags[2] = report->is_open_ended ? 'O' : 'C';
-    if (report->ack_timeout_ms != 0)
+    if (report->is_deferred)
+        entry_id_text(report->entry, texts->flags + 3);
+    else if (report->ack_timeout_ms != 0)
         snprintf(texts->flags + 3, sizeof(texts->flags) - 3, "%" PRIu32, report->ack_timeout_ms);
     else
         texts->flags[3] = '\0';
@@ -124,7 +136,8 @@ store_report(struct store *store, const struct store_report *reports, size_t cou
     report->done = done;
     report->ctx = ctx;
     report->indexes = memory_new((count + 1) * sizeof(*report->indexes));
-    report->not_pending = memory_new((count + 1) * sizeof(*report->not_pending));
+    report->states = memory_new((count + 1) * sizeof(*report->states));
+    report->count = count;
     texts = memory_new((count + 1) * sizeof(*texts));
     for (size_t i = 0; i < count; i++)
         write_texts(&reports[i], &texts[i]);

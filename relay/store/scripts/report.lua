@@ -5,8 +5,9 @@
 --     a store that lost data may lack that report
 --   the backoff E, L or F, or - without retries
 --   O for an open-ended audience, C for a closed audience
---   the notification's ack timeout, if set
--- Returns the indexes, from 0, of reports whose notification is not pending.
+--   the notification's ack timeout, if set; after D the notification's stream entry
+-- Returns the indexes, from 0, of reports whose notification is not pending, and of those with D
+-- whose stream entry was lost.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -14,7 +15,7 @@ local call = redis.call
 
 local FIRST = 6
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local now, not_pending, ids, dues, ack_events = now_ms(), {}, {}, {}, {}
+local now, not_pending, lost, ids, dues, ack_events = now_ms(), {}, {}, {}, {}, {}
 local now_text = integer_text(now)
 
 -- Adds a user of an open-ended audience to the pending users.
@@ -62,6 +63,11 @@ local function report_again(kind, id, user, timeout)
     call('ZADD', prefix .. KEY_DUE, 'NX', integer_text(due), id .. ':' .. user)
 end
 
+-- Only the oldest entries are trimmed, so an entry that is missing behind an older one was lost.
+local function is_lost(entry)
+    return not call('XRANGE', stream, entry, entry)[1] and call('XRANGE', stream, '-', entry, 'COUNT', 1)[1]
+end
+
 for at = FIRST, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 2] end
 load_notifications(ids, 1)
 for at = FIRST, #ARGV, 3 do
@@ -73,6 +79,8 @@ for at = FIRST, #ARGV, 3 do
         report_delivered(kind, id, user, own)
     elseif state == '0' and what == 'K' and kind ~= '-' then
         report_again(kind, id, user, own)
+    elseif state ~= '0' and what == 'D' and is_lost(flags:sub(4)) then
+        lost[#lost + 1] = (at - FIRST) / 3
     elseif state ~= '0' then
         not_pending[#not_pending + 1] = (at - FIRST) / 3
     end
@@ -84,4 +92,4 @@ end
 call_chunked(dues, 'ZADD', prefix .. KEY_DUE, 'GT') -- the latest delivery determines the due time
 save_notifications()
 write_events(ARGV[5])
-return not_pending
+return {not_pending, lost}

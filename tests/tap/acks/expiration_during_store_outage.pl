@@ -20,7 +20,7 @@ my ($stream, $pending, $due) = map { $store->of($id, $_) } qw(stream pending due
 my $prefix = $stream =~ s/:stream$//r;
 sub script { my ($name, @arguments) = @_; return $store->execute('EVAL', script_text($name), 1, $stream, $prefix, @arguments) }
 sub end { return script('due', 1000, 3_600_000, 100, 1000) }
-sub report { my ($how, $user, $message) = @_; return script('report', 1000, 100, 1000, 3_600_000, $how, $user, $message // $id) }
+sub report { my ($how, $user, $message) = @_; return script('report', 1000, 100, 1000, 3_600_000, $how, $user, $message // $id)->[0] }
 sub ack { my ($user) = @_; return script('ack', 'relay', 3_600_000, 1, $user, 1, $id)->[0] }
 sub errors { return map { @{ JSON::decode_json($_->{users}) } } $store->errors }
 sub now_ms { my ($s, $us) = @{ $store->execute('TIME') }; return 1000 * $s + $us / 1000 }

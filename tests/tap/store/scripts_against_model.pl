@@ -252,20 +252,23 @@ my %steps  = (
         same('ack', run_script('ack', [$STREAM], 'c', 'me', 60000, @users / 2, @users, @ids), [ $new, $done ]);
     },
     report => sub {
-        my (@reports, @not_pending);
+        my (@reports, @not_pending, @lost);
+        my ($newest) = map { $_->[0] } @{ $store->execute('XREVRANGE', $STREAM, '+', '-', 'COUNT', 1) };
         for my $i (0 .. int rand 4)
         {
             my ($id, $user) = (one_of((map { $_->{id} // () } @wal), 'ffffffff-0000-8000-8000-000000000000'), one_of(@USERS));
-            push @reports, 'SE' . ($model{open}{$id} ? 'O' : 'C'), $user, $id;
+            # A deferred notification whose stream entry was trimmed, exists, or was lost.
+            my $entry = one_of('', '1-1', $newest ? ($newest, "${newest}999") : ());
+            push @reports, ($entry ? 'D' : 'S') . 'E' . ($model{open}{$id} ? 'O' : 'C') . $entry, $user, $id;
             my $wait = $model{wait}{$id};
             if ($model{open}{$id} && $wait && !$model{was}{$id}{$user})
             {
                 if (delete $model{early}{$id}{$user}) { $model{was}{$id}{$user} = 1 }
                 else                                  { $wait->{$user} = 1 }
             }
-            push @not_pending, $i unless $wait && $wait->{$user};
+            push @{ $entry =~ /999$/ ? \@lost : \@not_pending }, $i unless $wait && $wait->{$user};
         }
-        same('report', run_script('report', [$STREAM], 'c', 60000, 1000, 60000, 60000, @reports), \@not_pending);
+        same('report', [ map { "@$_" } @{ run_script('report', [$STREAM], 'c', 60000, 1000, 60000, 60000, @reports) } ], [ "@not_pending", "@lost" ]);
     },
     hello => \&hello,
     flush => sub { $store->execute('FLUSHALL'); empty_model(); @wal = (); ($lsn) = (0); hello() },

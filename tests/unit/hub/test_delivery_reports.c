@@ -15,6 +15,7 @@
 #include "hub/delivery/report_queue.h"
 #include "hub/delivery/session_inflight.h"
 #include "hub/session/backlog.h"
+#include "hub/session/gap.h"
 #include "hub/session/queue.h"
 #include "hub/session/row_order.h"
 #include "hub/turn.h"
@@ -81,9 +82,9 @@ __wrap_store_report(struct store *store, const struct store_report *reports, siz
 }
 
 static void
-reply_to(unsigned nth, enum rc rc, bool is_not_pending)
+reply_to(unsigned nth, enum rc rc, enum store_pending state)
 {
-    calls[nth].done(calls[nth].ctx, rc, (const size_t[]){0}, is_not_pending ? 1 : 0);
+    calls[nth].done(calls[nth].ctx, rc, rc == RC_OK ? &state : NULL, 1);
 }
 
 static struct config config = {.gate = {.slow_bytes = 65536}};
@@ -134,7 +135,7 @@ tear_down(void **state)
     hub.closing = true;
     for (unsigned i = 0; i < call_count; i++)
         if (calls[i].done != NULL)
-            reply_to(i, RC_IO, false);
+            reply_to(i, RC_IO, STORE_PENDING);
     delivery_reports_free(&hub);
     groups_clear(&session.groups, &hub.audiences);
     session_clear_queue(&session);
@@ -145,9 +146,9 @@ tear_down(void **state)
 }
 
 static void
-complete_report(unsigned nth, enum rc rc, bool is_not_pending)
+complete_report(unsigned nth, enum rc rc, enum store_pending state)
 {
-    reply_to(nth, rc, is_not_pending);
+    reply_to(nth, rc, state);
     calls[nth].done = NULL;
 }
 
@@ -155,9 +156,9 @@ static void
 test_notifications_without_a_pending_ack_are_sent_in_order(void **state)
 {
     (void)state;
-    complete_report(1, RC_OK, true);
+    complete_report(1, RC_OK, STORE_NOT_PENDING);
     assert_int_equal(session.outbound.count, 0);
-    complete_report(0, RC_OK, true);
+    complete_report(0, RC_OK, STORE_NOT_PENDING);
     assert_int_equal(session.outbound.count, 2);
     assert_int_equal(session.outbound.notifications[0]->id.ms, 1);
     assert_int_equal(session.outbound.notifications[1]->id.ms, 2);
@@ -167,10 +168,41 @@ static void
 test_replies_out_of_order_do_not_reorder_notifications(void **state)
 {
     (void)state;
-    complete_report(1, RC_OK, true);
-    complete_report(0, RC_OK, false);
+    complete_report(1, RC_OK, STORE_NOT_PENDING);
+    complete_report(0, RC_OK, STORE_PENDING);
     assert_int_equal(session.outbound.count, 0);
     assert_int_equal(session.requests.count, 0);
+}
+
+/* The feed stores lost notifications again, so sending some of them now would reorder them. */
+static void
+test_lost_notifications_are_dropped_without_a_gap(void **state)
+{
+    (void)state;
+    complete_report(0, RC_OK, STORE_LOST);
+    complete_report(1, RC_OK, STORE_LOST);
+    assert_int_equal(session.outbound.count, 0);
+    assert_false(backlog_is_pending(&session));
+    session_lose_backlog(&session);
+    assert_null(session.order.backlog);
+    assert_false(session.has_control);
+}
+
+/* PostgreSQL does not send it again. */
+static void
+test_a_lost_published_notification_is_sent(void **state)
+{
+    struct notification *notification = ack_pending_notification(3);
+
+    (void)state;
+    complete_report(0, RC_OK, STORE_NOT_PENDING);
+    complete_report(1, RC_OK, STORE_NOT_PENDING);
+    notification->frame.commit_lsn = 0;
+    session_enqueue(&session, notification);
+    notification_unref(notification);
+    delivery_reports_flush(&hub);
+    complete_report(2, RC_OK, STORE_LOST);
+    assert_int_equal(session.outbound.count, 3);
 }
 
 /* The notification became a dead letter and was redriven before this relay read either event. */
@@ -203,13 +235,13 @@ static void
 test_a_failed_report_is_sent_again_in_order(void **state)
 {
     (void)state;
-    complete_report(0, RC_IO, false);
+    complete_report(0, RC_IO, STORE_PENDING);
     assert_true(delivery_reports_wait(&hub)); /* acks wait for the report */
-    complete_report(1, RC_OK, true);
+    complete_report(1, RC_OK, STORE_NOT_PENDING);
     assert_int_equal(session.outbound.count, 0);
     (void)hub_send_some(&hub, 0);
     assert_int_equal(call_count, 3);
-    complete_report(2, RC_OK, true);
+    complete_report(2, RC_OK, STORE_NOT_PENDING);
     assert_int_equal(session.outbound.count, 2);
     assert_int_equal(session.outbound.notifications[0]->id.ms, 1);
 }
@@ -245,6 +277,10 @@ main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_replies_out_of_order_do_not_reorder_notifications,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_lost_notifications_are_dropped_without_a_gap, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_a_lost_published_notification_is_sent, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_a_redriven_dead_letter_is_reported, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_failed_report_is_sent_again_in_order, set_up,
                                         tear_down),
