@@ -165,34 +165,6 @@ MUST_CHECK enum rc store_ack(struct store *store, const struct store_ack *acks, 
 /* True if the ack's shard, or a possible shard, is unavailable: store_ack would then fail. */
 bool store_acks_wait(const struct store *store, const struct store_ack *ack);
 
-/* A delivery report: a notification that needs an ack was written to a socket. */
-struct store_report {
-    const char *user;
-    const unsigned char *id; /* 16 bytes */
-    struct entry_id entry;   /* its stream entry; read only if is_deferred */
-    uint8_t backoff;         /* enum frame_backoff */
-    uint32_t ack_timeout_ms; /* 0: use delivery.ack_timeout */
-    unsigned char shard;     /* shard of the notification */
-    bool is_retried;
-    bool is_open_ended; /* every recipient must acknowledge it */
-    bool is_deferred;   /* not delivered: the in-flight window is full */
-    bool is_renewal;    /* repeats an earlier report, because the store may have lost it */
-};
-enum store_pending {
-    STORE_PENDING,     /* or unknown: the report was omitted */
-    STORE_NOT_PENDING, /* another session acknowledged it, or the user became a member later */
-    STORE_LOST         /* deferred, and the store has lost its stream entry */
-};
-/* `states` contains one state per report; NULL on failure. Valid during the callback. */
-typedef void store_reported(void *ctx, enum rc rc, const enum store_pending *states, size_t count);
-/*
- * Starts the ack timeout. The reports must live only during the call. Reports of unavailable shards
- * are omitted: sessions read the inbox again when these shards return. RC_CLOSED: all were omitted,
- * and the callback is not called.
- */
-MUST_CHECK enum rc store_report(struct store *store, const struct store_report *reports,
-                                size_t count, store_reported *done, void *ctx);
-
 /*
  * Presence: the users who are connected to this process. Only present users receive retries. A
  * heartbeat is required every few seconds. `was_registered` false: send all users again.

@@ -4,7 +4,7 @@
 
 #include "hub/fanout/client_pos.h"
 #include "hub/session/session_state.h"
-#include "store/store.h"
+#include "store/report.h"
 
 void backlog_free(struct session *session);
 

@@ -19,7 +19,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('many', 'TEAM', 'team', ack_required => true)});
 my $network = Clairon::Test::network(6);
 my $cluster = Clairon::Test::store_cluster(network => $network, shards => 8);
-my $relay   = Clairon::Test::relay($pg, $cluster, conf => { 'delivery.ack_timeout' => '1h', 'gate.ping' => '1h' });
+my $relay   = Clairon::Test::relay($pg, $cluster, conf => { 'delivery.ack_timeout' => '1h', 'gate.ping' => '1h', 'delivery.window' => 8 });
 my %clients = map { $_ => $relay->client($_) } @USERS;
 
 # One writer: the members in the snapshot of a row are those at its commit. u5 remains a member.
@@ -111,8 +111,9 @@ for my $user (@USERS)
 {
     my @expected = split /\n/, $pg->safe_psql('postgres', qq{SELECT 'one ' || id FROM one WHERE owner = '$user' UNION ALL SELECT 'many ' || id FROM many WHERE members ~ '$user'});
     run_until("$user receives all rows", sub { my %had = map { $_ => 1 } received($user); !grep { !$had{$_} } @expected });
-    # A user who leaves the team while notifications wait in the inbox receives a gap (`shed`).
-    is(join(' ', grep { $user eq 'u5' || $_ ne 'shed' } split / /, $clients{$user}->gaps), '', "$user receives no gap");
+    # A user receives a gap (`shed`) who leaves the team while notifications wait in the inbox, or if waiting
+    # notifications were lost with a primary, although these are delivered when they are stored again.
+    is(join(' ', grep { $_ ne 'shed' } split / /, $clients{$user}->gaps), '', "$user receives no other gap");
     for my $table ('one', $user eq 'u5' ? 'many' : ())
     {
         my @ids = map { /^$table (\d+)/ ? $1 : () } received($user);
