@@ -188,7 +188,7 @@ $(BUILD)/asan/%.o: %.c | check-libraries
 $(BUILD)/asan/tests/unit/%: $(BUILD)/asan/tests/unit/%.o $(asan_objects)
 	$(call step,LD   $@,$(CC) $(asan_flags) -o $@ $^ $(pkg_libs) -lcmocka $(mocks:%=-Wl,--wrap=%))
 
-$(BUILD)/asan/tests/unit/hub/test_delivery_reports: mocks = store_is_up store_report store_ack store_acks_wait
+$(BUILD)/asan/tests/unit/hub/test_delivery_reports: mocks = store_is_up store_report store_ack store_acks_wait reader_read_before
 
 .SECONDARY: $(unit_programs:%=%.o) $(expanded_scripts) $(script_source) $(page_source)
 

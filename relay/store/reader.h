@@ -75,4 +75,10 @@ void reader_follow(struct reader *reader, unsigned shard);
 void reader_unfollow(struct reader *reader, unsigned shard);
 bool reader_follows(const struct reader *reader, unsigned shard);
 
+/*
+ * Returns the id up to which the shard's stream was read before the current connection. A failover
+ * may have lost the end of that part.
+ */
+struct entry_id reader_read_before(const struct reader *reader, unsigned shard);
+
 #endif

@@ -79,6 +79,27 @@ release_held(struct hub *hub, const struct delivery_report *item)
         members_refill(members);
 }
 
+/* WAL is confirmed late, so the feed stores a lost notification again, unless it is not in WAL. */
+static bool
+is_stored_again(const struct delivery_report *item)
+{
+    return item->deferred != NULL && item->state == STORE_LOST &&
+           item->notification->frame.commit_lsn != 0;
+}
+
+/*
+ * A failover loses the end of a stream: all later notifications that were read before are lost too.
+ * The session must not receive them before the one that is dropped here.
+ */
+static void
+skip_lost(struct hub *hub, const struct delivery_report *item)
+{
+    const unsigned shard = item->notification->shard;
+
+    backlog_forget(item->deferred, item->notification);
+    cursor_advance(&item->deferred->cursor, shard, reader_read_before(hub->reader, shard));
+}
+
 /*
  * A held back notification whose ack is not pending must not overtake older notifications that wait
  * for room: it is dropped, and a gap follows them.
@@ -86,9 +107,14 @@ release_held(struct hub *hub, const struct delivery_report *item)
 static void
 apply_reply(struct hub *hub, const struct delivery_report *item)
 {
+    const bool is_not_pending = item->state != STORE_PENDING;
+
     end_deferral(item);
-    if (item->deferred != NULL ? backlog_decide(item->deferred, item->notification, item->state)
-                               : item->state == STORE_NOT_PENDING)
+    if (is_stored_again(item))
+        skip_lost(hub, item);
+    else if (item->deferred != NULL
+                 ? backlog_decide(item->deferred, item->notification, is_not_pending)
+                 : is_not_pending)
         release_held(hub, item);
 }
 

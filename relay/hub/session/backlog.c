@@ -76,29 +76,32 @@ has_older(const struct session *session)
     return backlog != NULL && !tally_equal(backlog->waiting, backlog->queried);
 }
 
-/* WAL is confirmed late, so a lost notification from WAL is stored again. */
-static bool
-is_stored_again(const struct notification *notification, enum store_pending state)
-{
-    return state == STORE_LOST && notification->frame.commit_lsn != 0;
-}
-
 bool
 backlog_decide(struct session *session, const struct notification *notification,
-               enum store_pending state)
+               bool is_not_pending)
 {
     struct backlog *backlog = session->order.backlog;
     bool is_hidden =
         !subscription_has(&session->subscription, notification->frame.as.notification.topic);
-    bool is_again = is_stored_again(notification, state);
-    bool is_sent = state != STORE_PENDING && !is_again && (is_hidden || !has_older(session));
+    bool is_sent = is_not_pending && (is_hidden || !has_older(session));
 
     if (backlog != NULL && !notification->is_retry) {
         tally_remove(&backlog->queried, notification->frame.as.notification.id);
-        if (is_sent || is_again)
+        if (is_sent)
             tally_remove(&backlog->waiting, notification->frame.as.notification.id);
     }
     return is_sent;
+}
+
+void
+backlog_forget(struct session *session, const struct notification *notification)
+{
+    struct backlog *backlog = session->order.backlog;
+
+    if (backlog == NULL || notification->is_retry)
+        return;
+    tally_remove(&backlog->queried, notification->frame.as.notification.id);
+    tally_remove(&backlog->waiting, notification->frame.as.notification.id);
 }
 
 bool

@@ -4,7 +4,6 @@
 
 #include "hub/fanout/client_pos.h"
 #include "hub/session/session_state.h"
-#include "store/report.h"
 
 void backlog_free(struct session *session);
 
@@ -29,11 +28,13 @@ bool backlog_is_pending(const struct session *session);
 /*
  * The store replied about a notification that was held back. True if the notification is sent now:
  * its ack is not pending, and no older notification waits in the backlog or unread in the inbox.
- * Otherwise the notification is dropped, and a gap follows the older notifications. If the store
- * has lost it, it is dropped without a gap: the feed stores it again, behind the older ones.
+ * Otherwise the notification is dropped, and a gap follows the older notifications.
  */
 bool backlog_decide(struct session *session, const struct notification *notification,
-                    enum store_pending state);
+                    bool is_not_pending);
+
+/* A notification that was held back is dropped without a gap, because it will be stored again. */
+void backlog_forget(struct session *session, const struct notification *notification);
 
 /* True if a notification with this inbox score is part of the backlog. */
 bool backlog_has(const struct session *session, unsigned shard, uint64_t score);

@@ -198,9 +198,11 @@ on_up(void *ctx)
     server->is_positioned = false;
     server->lag = LAG_NONE;
     for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
-         i = topology_next_shard(topology, i))
+         i = topology_next_shard(topology, i)) {
+        reader->streams[i].before = reader->streams[i].at;
         send_newest(server, reader->streams[i].ack_events.key, 1, on_ack_events_newest,
                     &reader->streams[i].ack_events);
+    }
     if (server->follow == FOLLOW_OPENING && reader->has_start) {
         open_stream(server);
     } else if (server->number == 0)
@@ -349,7 +351,7 @@ reader_seek(struct reader *reader, const struct entry_id *after)
         struct shard_stream *stream = &reader->streams[i];
         const char *epoch = reader->store->shards[i].epoch;
 
-        stream->at = after[i];
+        stream->at = stream->before = after[i];
         newest_positions[i] = store_newest_position(reader->store, i);
         has_changed[i] = strcmp(stream->epoch, epoch) != 0;
         snprintf(stream->epoch, sizeof(stream->epoch), "%s", epoch);
@@ -412,4 +414,14 @@ bool
 reader_follows(const struct reader *reader, unsigned shard)
 {
     return reader->servers[topology_connection_of(&reader->topology, shard)].follow == FOLLOW_DONE;
+}
+
+struct entry_id
+reader_read_before(const struct reader *reader, unsigned shard)
+{
+    const struct shard_stream *stream = &reader->streams[shard];
+    const unsigned connection = topology_connection_of(&reader->topology, shard);
+    const struct link *link = reader->servers[connection].link;
+
+    return link != NULL && link_is_up(link) ? stream->before : stream->at;
 }

@@ -188,15 +188,15 @@ check('the target without slots has failed');
 # ---- the target is permanently lost, and removed from the cluster
 
 my $lost = $cluster->add_node;
-my $heir = replica_of($empty);
+my $successor = replica_of($empty);
 interrupt_move($empty, $lost);
-wait_in_sync($empty, $heir);
+wait_in_sync($empty, $successor);
 $mark = $relay->log_mark;
 $_->kill9 for $empty, $lost;
-wait_takeover($heir);
-cancel_move($heir);
+wait_takeover($successor);
+cancel_move($successor);
 $relay->wait_for_log(qr/$NOT_YET.*server=\S*:$lost->{port}\b/, from => $mark);
-is(exists_on($heir, 'meta'), 0, 'the relay waits for the lost target');
+is(exists_on($successor, 'meta'), 0, 'the relay waits for the lost target');
 insert(5);
 $cluster->remove_node($lost);
 $client->run_until('the rows after the loss arrive', sub { (ids())[-1] == $last });

@@ -28,6 +28,17 @@ bool __wrap_store_acks_wait(const struct store *store, const struct store_ack *a
 enum rc __wrap_store_report(struct store *store, const struct store_report *reports, size_t count,
                             store_reported *done, void *ctx);
 
+struct entry_id __wrap_reader_read_before(const struct reader *reader, unsigned shard);
+
+/* Everything that was read before the store lost the end of the stream. */
+struct entry_id
+__wrap_reader_read_before(const struct reader *reader, unsigned shard)
+{
+    (void)reader;
+    (void)shard;
+    return (struct entry_id){4, 0};
+}
+
 /* Pending calls, which the test completes in any order, like independent shards. */
 static struct {
     store_reported *done;
@@ -188,6 +199,30 @@ test_lost_notifications_are_dropped_without_a_gap(void **state)
     assert_false(session.has_control);
 }
 
+static void
+offer(unsigned char number)
+{
+    struct notification *notification = ack_pending_notification(number);
+
+    session_offer(&session, notification);
+    notification_unref(notification);
+    delivery_reports_flush(&hub);
+}
+
+/* They were read from the former primary, but not offered yet. */
+static void
+test_later_lost_notifications_are_skipped(void **state)
+{
+    (void)state;
+    complete_report(0, RC_OK, STORE_PENDING);
+    complete_report(1, RC_OK, STORE_LOST);
+    offer(3);
+    offer(4);
+    assert_int_equal(call_count, 2);
+    offer(5);
+    assert_int_equal(call_count, 3);
+}
+
 /* PostgreSQL does not send it again. */
 static void
 test_a_lost_published_notification_is_sent(void **state)
@@ -278,6 +313,8 @@ main(void)
         cmocka_unit_test_setup_teardown(test_replies_out_of_order_do_not_reorder_notifications,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_lost_notifications_are_dropped_without_a_gap, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_later_lost_notifications_are_skipped, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_published_notification_is_sent, set_up,
                                         tear_down),
