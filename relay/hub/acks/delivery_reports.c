@@ -79,12 +79,15 @@ release_held(struct hub *hub, const struct delivery_report *item)
         members_refill(members);
 }
 
-/* WAL is confirmed late, so the feed stores a lost notification again, unless it is not in WAL. */
+/*
+ * WAL is confirmed late, so the feed stores a lost notification again, except one that was
+ * published over HTTP. A lost redrive is not repeated: its notification is in the error log again.
+ */
 static bool
 is_stored_again(const struct delivery_report *item)
 {
     return item->deferred != NULL && item->state == STORE_LOST &&
-           item->notification->frame.commit_lsn != 0;
+           item->notification->frame.commit_lsn != 0 && !item->notification->is_retry;
 }
 
 /*

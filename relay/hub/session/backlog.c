@@ -101,7 +101,9 @@ backlog_forget(struct session *session, const struct notification *notification)
     if (backlog == NULL || notification->is_retry)
         return;
     tally_remove(&backlog->queried, notification->frame.as.notification.id);
-    tally_remove(&backlog->waiting, notification->frame.as.notification.id);
+    /* otherwise it was read from the inbox and sent meanwhile */
+    if (backlog_has(session, notification->shard, entry_id_score(notification->id)))
+        tally_remove(&backlog->waiting, notification->frame.as.notification.id);
 }
 
 bool

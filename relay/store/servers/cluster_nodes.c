@@ -151,6 +151,18 @@ cluster_nodes_is_slotless(const char *text)
     return false;
 }
 
+void
+cluster_nodes_own_id(const char *text, char ret_id[CLUSTER_ID_MAX])
+{
+    ret_id[0] = '\0';
+    while (*text != '\0') {
+        const struct line line = read_line(&text);
+
+        if (has_flag(&line, "myself"))
+            read_id(line.id, ret_id);
+    }
+}
+
 bool
 cluster_nodes_target(const char *text, unsigned slot, char ret_id[CLUSTER_ID_MAX])
 {

@@ -33,6 +33,9 @@ bool cluster_nodes_next_primary(struct cluster_nodes *nodes, struct cluster_prim
 /* Returns true if the node that replied is a primary without slots. */
 bool cluster_nodes_is_slotless(const char *text);
 
+/* Reads the ID of the node that replied; "" if the reply lacks it. */
+void cluster_nodes_own_id(const char *text, char ret_id[CLUSTER_ID_MAX]);
+
 /* Returns true if the node that replied is moving this slot, and to which node. */
 bool cluster_nodes_target(const char *text, unsigned slot, char ret_id[CLUSTER_ID_MAX]);
 

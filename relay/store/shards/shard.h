@@ -41,7 +41,8 @@ struct shard_holdings {
 
 /* Another node of the cluster that may have keys of the shard (slot_check.h). */
 struct shard_elsewhere {
-    char node[CLUSTER_ID_MAX]; /* its ID; "": none */
+    char node[CLUSTER_ID_MAX];   /* its ID; "": none */
+    char source[CLUSTER_ID_MAX]; /* `node` is the target of a move from this node; "": unknown */
     bool had_slots;
     int64_t warned_us; /* time of the last message that the shard waits for a node; 0: none */
 };

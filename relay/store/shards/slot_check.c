@@ -22,7 +22,7 @@ struct slot_check {
     void (*done)(struct shard *shard);
     char *text; /* reply to CLUSTER NODES */
     struct cluster_nodes nodes;
-    bool lists_elsewhere;           /* the node in shard->elsewhere is a primary, and not failed */
+    bool lists_elsewhere; /* the node in shard->elsewhere replied, or is a working primary */
     struct cluster_primary primary; /* the node in `count` */
     struct url address;             /* of this node; at first of the node that replied */
     unsigned slot;
@@ -74,8 +74,10 @@ wait_for_node(const struct slot_check *check, const char *message, const char *e
 static void
 remember(struct shard_elsewhere *elsewhere, const char *node, bool had_slots)
 {
-    if (strcmp(elsewhere->node, node) != 0)
+    if (strcmp(elsewhere->node, node) != 0) {
         elsewhere->had_slots = false;
+        elsewhere->source[0] = '\0';
+    }
     elsewhere->had_slots |= had_slots;
     snprintf(elsewhere->node, CLUSTER_ID_MAX, "%s", node);
 }
@@ -88,16 +90,20 @@ is_remembered(const struct slot_check *check)
 
 /*
  * A primary that does not reply must not stop the shards of other nodes, so it is ignored, unless
- * it may have keys of this shard. If the node that may have keys is away, its replica may have
- * taken over.
+ * it may have keys of this shard. If the node that may have keys does not work, a replica may have
+ * taken over its slots.
  */
 static bool
 must_reply(const struct slot_check *check, const char *error)
 {
+    const struct shard_elsewhere *elsewhere = &check->shard->elsewhere;
+
     if (fault_requires_count(error))
         return true;
-    return check->shard->elsewhere.node[0] != '\0' &&
-           (is_remembered(check) || !check->lists_elsewhere);
+    if (elsewhere->node[0] == '\0')
+        return false;
+    return is_remembered(check) || strcmp(check->primary.id, elsewhere->source) == 0 ||
+           (!check->lists_elsewhere && check->primary.has_slots);
 }
 
 /* The link stops the check when it goes down. */
@@ -179,10 +185,14 @@ read_elsewhere(struct slot_check *check)
 {
     struct shard_elsewhere *elsewhere = &check->shard->elsewhere;
     struct cluster_nodes nodes = check->nodes;
-    char target[CLUSTER_ID_MAX];
+    char own_id[CLUSTER_ID_MAX], target[CLUSTER_ID_MAX];
 
-    if (cluster_nodes_target(check->text, check->slot, target))
+    cluster_nodes_own_id(check->text, own_id);
+    if (cluster_nodes_target(check->text, check->slot, target)) {
         remember(elsewhere, target, false);
+        memcpy(elsewhere->source, own_id, sizeof(own_id));
+    }
+    check->lists_elsewhere = strcmp(own_id, elsewhere->node) == 0;
     while (cluster_nodes_next_primary(&nodes, &check->primary)) {
         if (is_remembered(check)) {
             remember(elsewhere, check->primary.id, check->primary.has_slots);

@@ -13,8 +13,9 @@ struct slot_check;
 /*
  * Calls `done` from the loop if no other primary has keys of the shard; while some have keys, it
  * restarts the shard's link instead. A primary that does not reply, or rejects the connection, is
- * ignored, unless it may have keys: since the last complete check, the slot was moving to it, or it
- * has had keys. The link must be up; stop the check when it goes down. Returns NULL if it could not
+ * ignored, unless it may have keys: since the last complete check, the slot was moving to it or
+ * from it, or it has had keys. If that node does not work, a primary with slots may have taken over
+ * its keys. The link must be up; stop the check when it goes down. Returns NULL if it could not
  * send a command.
  */
 struct slot_check *slot_check_start(struct shard *shard, void (*done)(struct shard *shard));

@@ -199,6 +199,21 @@ test_lost_notifications_are_dropped_without_a_gap(void **state)
     assert_false(session.has_control);
 }
 
+/* It was read from the inbox and sent while its report waited. */
+static void
+test_a_lost_notification_leaves_the_backlog_once(void **state)
+{
+    struct notification *notification = ack_pending_notification(1);
+
+    (void)state;
+    notification->score = entry_id_score(notification->id);
+    backlog_remove(&session, notification);
+    notification_unref(notification);
+    complete_report(0, RC_OK, STORE_LOST);
+    complete_report(1, RC_OK, STORE_PENDING);
+    assert_true(backlog_is_pending(&session));
+}
+
 static void
 offer(unsigned char number)
 {
@@ -313,6 +328,8 @@ main(void)
         cmocka_unit_test_setup_teardown(test_replies_out_of_order_do_not_reorder_notifications,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_lost_notifications_are_dropped_without_a_gap, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_a_lost_notification_leaves_the_backlog_once, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_later_lost_notifications_are_skipped, set_up,
                                         tear_down),
