@@ -128,6 +128,7 @@ cluster_nodes_next_primary(struct cluster_nodes *nodes, struct cluster_primary *
         if (!has_flag(&line, "master") || has_flag(&line, "myself") || has_flag(&line, "handshake"))
             continue;
         *ret_primary = (struct cluster_primary){.is_failed = has_flag(&line, "fail"),
+                                                .is_suspected = has_flag(&line, "fail?"),
                                                 .has_slots = has_slots(&line)};
         if (has_flag(&line, "noaddr"))
             ret_primary->is_failed = true;

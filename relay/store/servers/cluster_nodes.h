@@ -11,8 +11,9 @@
 struct cluster_primary {
     struct slots_node node; /* port 0: its address is unknown */
     char id[CLUSTER_ID_MAX];
-    bool is_failed; /* most primaries consider it failed, or its address is unknown */
-    bool has_slots; /* false after a replica has taken them over */
+    bool is_failed;    /* most primaries consider it failed, or its address is unknown */
+    bool is_suspected; /* the node that replied cannot reach it */
+    bool has_slots;    /* false after a replica has taken them over */
 };
 
 /* A position in the reply. */

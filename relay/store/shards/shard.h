@@ -43,7 +43,7 @@ struct shard_holdings {
 struct shard_elsewhere {
     char node[CLUSTER_ID_MAX];   /* its ID; "": none */
     char source[CLUSTER_ID_MAX]; /* `node` is the target of a move from this node; "": unknown */
-    bool had_slots;
+    bool had_slots;              /* when it worked */
     int64_t warned_us; /* time of the last message that the shard waits for a node; 0: none */
 };
 

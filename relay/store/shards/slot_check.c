@@ -23,6 +23,7 @@ struct slot_check {
     char *text; /* reply to CLUSTER NODES */
     struct cluster_nodes nodes;
     bool lists_elsewhere; /* the node in shard->elsewhere replied, or is a working primary */
+    bool has_successor;   /* that node has failed, and a replica has taken over its slots */
     struct cluster_primary primary; /* the node in `count` */
     struct url address;             /* of this node; at first of the node that replied */
     unsigned slot;
@@ -72,14 +73,22 @@ wait_for_node(const struct slot_check *check, const char *message, const char *e
 }
 
 static void
-remember(struct shard_elsewhere *elsewhere, const char *node, bool had_slots)
+remember(struct shard_elsewhere *elsewhere, const char *node)
 {
     if (strcmp(elsewhere->node, node) != 0) {
         elsewhere->had_slots = false;
         elsewhere->source[0] = '\0';
     }
-    elsewhere->had_slots |= had_slots;
     snprintf(elsewhere->node, CLUSTER_ID_MAX, "%s", node);
+}
+
+/* While the node is suspected, a replica may already have taken over its slots. */
+static void
+remember_slots(struct shard_elsewhere *elsewhere, const struct cluster_primary *primary)
+{
+    const bool works = !primary->is_failed && !primary->is_suspected;
+
+    elsewhere->had_slots = primary->has_slots || (elsewhere->had_slots && !works);
 }
 
 static bool
@@ -136,7 +145,8 @@ on_count(void *ctx, long long keys, const char *error)
         count_on_next(check);
         return;
     }
-    remember(&check->shard->elsewhere, check->primary.id, check->primary.has_slots);
+    remember(&check->shard->elsewhere, check->primary.id);
+    remember_slots(&check->shard->elsewhere, &check->primary);
     snprintf(text, sizeof(text), "%lld keys", keys);
     wait_for_node(check, "keys of a shard are on several nodes: waiting", text,
                   "unless redis-cli moves this slot, complete its move: see OPERATIONS.md");
@@ -144,7 +154,7 @@ on_count(void *ctx, long long keys, const char *error)
 
 /*
  * A failed primary that may have keys is waited for: it returns, or a replica takes over its slots.
- * If it has lost its slots, a replica has taken them over.
+ * Then any failed primary with slots may be that replica.
  */
 static bool
 is_skipped(const struct slot_check *check)
@@ -153,7 +163,7 @@ is_skipped(const struct slot_check *check)
 
     if (!primary->is_failed)
         return false;
-    return !is_remembered(check) || (check->shard->elsewhere.had_slots && !primary->has_slots);
+    return check->has_successor ? !primary->has_slots : !is_remembered(check);
 }
 
 static void
@@ -164,7 +174,7 @@ count_on_next(struct slot_check *check)
 
     do {
         if (!cluster_nodes_next_primary(&check->nodes, &check->primary)) {
-            remember(&shard->elsewhere, "", false);
+            remember(&shard->elsewhere, "");
             check->done(shard);
             return;
         }
@@ -189,15 +199,17 @@ read_elsewhere(struct slot_check *check)
 
     cluster_nodes_own_id(check->text, own_id);
     if (cluster_nodes_target(check->text, check->slot, target)) {
-        remember(elsewhere, target, false);
+        remember(elsewhere, target);
         memcpy(elsewhere->source, own_id, sizeof(own_id));
     }
     check->lists_elsewhere = strcmp(own_id, elsewhere->node) == 0;
     while (cluster_nodes_next_primary(&nodes, &check->primary)) {
-        if (is_remembered(check)) {
-            remember(elsewhere, check->primary.id, check->primary.has_slots);
-            check->lists_elsewhere = !check->primary.is_failed;
-        }
+        if (!is_remembered(check))
+            continue;
+        remember_slots(elsewhere, &check->primary);
+        check->lists_elsewhere = !check->primary.is_failed;
+        check->has_successor =
+            check->primary.is_failed && elsewhere->had_slots && !check->primary.has_slots;
     }
 }
 
