@@ -5,16 +5,17 @@ use warnings;
 use Clairon::Test;
 use Test::More;
 
-my $cluster = Clairon::Test::store_cluster(primaries => 3, replicas => 0, shards => 3);
+my $cluster = Clairon::Test::store_cluster(primaries => 5, replicas => 0, shards => 3);
 my $pg      = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
 my $shard = $cluster->shard_of('u1');
-my $unrelated = $cluster->add_node;
-$unrelated->execute('CONFIG', 'SET', 'requirepass', 'secret');
 my $source = $cluster->primary_of($shard);
-my ($target) = grep { $_ != $source && $_ != $unrelated } @{ $cluster->{nodes} };
+my %used = map { $_->{port} => 1 } $cluster->primaries;
+# It has slots, but no shard.
+my ($target, $unrelated) = grep { !$used{ $_->{port} } } @{ $cluster->{nodes} };
+$unrelated->execute('CONFIG', 'SET', 'requirepass', 'secret');
 my $relay = Clairon::Test::relay($pg, $cluster, conf => { 'store.min_replicas' => 0, 'gate.ping' => '1h' });
 my $client = $relay->client('u1');
 my $last = 0;
