@@ -10,8 +10,8 @@ struct buffer;
 
 struct gate_process {
     /*
-     * Returns whether the relay can serve its clients; needs_feed: and it has a feed that streams or
-     * stands by. Appends the members of a JSON object, such as "feed":"streaming","store":"up".
+     * Returns whether the relay can serve its clients; needs_feed: and its feed is streaming or
+     * in standby. Appends the members of a JSON object, such as "feed":"streaming","store":"up".
      */
     bool (*ready)(void *ctx, bool needs_feed, struct buffer *detail);
     /* Switches push on or off in all processes that serve this port. */

@@ -122,7 +122,7 @@ for my $turn (1 .. TURNS)
         $relay->wait_ready;
         wait_until('the WebSockets are open again', \&reopen_sockets);
         wait_until('more rows arrive', sub { $pages[0]->rows > $seen });
-        is_deeply(\%failures, {}, "turn $turn: all WebSockets reconnect at once");
+        is_deeply(\%failures, {}, "turn $turn: all WebSockets reconnect immediately");
     }
 }
 $pg->safe_psql('postgres', 'INSERT INTO enough VALUES (true)');

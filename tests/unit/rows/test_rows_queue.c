@@ -63,7 +63,7 @@ all_users_share_a_query_for_all(void **state)
     expect_done(2, ROWS_OK);
 }
 
-/* Only the snapshot of a query tells which groups its user is in. */
+/* Only the snapshot of a query shows which groups its user is in. */
 static void
 users_of_a_group_rule_share_no_query(void **state)
 {

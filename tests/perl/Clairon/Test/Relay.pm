@@ -108,10 +108,10 @@ sub metric
     return $status == 200 && $body =~ /^\Q$name\E (\S+)$/m ? $1 : undef;
 }
 
-# The request to which a relay responds with 200 when it is ready and its feed, if any, streams or stands by.
+# The request to which a relay responds with 200 when it is ready and its feed, if any, streams or is in standby.
 sub readiness { my $roles = $_[0]{settings}{'relay.roles'} // ''; return $roles eq '' || $roles =~ /feed/ ? '/readyz?need=feed' : '/readyz' }
 
-# Waits until the relay is ready and its feed streams or stands by. A relay with only the feed role has no port, but logs
+# Waits until the relay is ready and its feed streams or is in standby. A relay with only the feed role has no port, but logs
 # when streaming starts.
 sub wait_ready
 {
