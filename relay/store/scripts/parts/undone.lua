@@ -30,8 +30,7 @@ local function add_undone(prefix, lsn)
     end
     lines[#lines + 1] = newest(prefix .. KEY_STREAM) .. ' ' .. newest(prefix .. KEY_CONTROL) .. ' ' .. lsn
     if #lines > UNDONE_LINES then table.remove(lines, 1) end
-    redis.call('HSET', meta, 'undone', table.concat(lines, '\n'))
-    redis.call('HINCRBY', meta, 'undone_count', 1)
+    redis.call('HSET', meta, 'undone', table.concat(lines, '\n'), 'undone_count', undone_count(meta) + 1)
 end
 
 -- Returns the start of the control stream for XREVRANGE. Its entries have no LSN, so the function
