@@ -13,9 +13,8 @@ CREATE FUNCTION clairon.rows(relation regclass, user_id text, name text DEFAULT 
     RETURNS SETOF json LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_rows';
 
 -- The variant of clairon.rows() for the relay. `source` is the metadata.source of the rule's
--- notifications. The first row is a header: the columns of the key, the snapshot, the audience, and
--- a digest of the groups that select the rows (see decoder/rows/recipient.h). The header is missing
--- if no live rule with this name can address the user.
+-- notifications. The first row is a header: the columns of the key, the snapshot, and the audience.
+-- The header is missing if no live rule with this name can address the user.
 CREATE FUNCTION clairon.live_rows(source text, name text, user_id text, groups jsonb, max_rows int,
     max_bytes bigint)
     RETURNS SETOF text LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_live_rows';

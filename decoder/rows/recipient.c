@@ -5,7 +5,6 @@
 #include "executor/spi.h"
 #include "nodes/pg_list.h"
 #include "utils/builtins.h"
-#include "utils/fmgrprotos.h"
 
 #include "encode/encode.h"
 
@@ -150,63 +149,6 @@ recipient_load(struct recipient *recipient, const struct rule *rule, const char 
         recipient->parts[i].kind = collected.kinds[i];
         sort_targets(&recipient->parts[i], collected.targets[i]);
     }
-}
-
-static int
-compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* All groups of the user whose kind is in the audience, sorted. */
-static char **
-group_texts(const struct recipient *recipient, int *ret_count)
-{
-    char **texts;
-    int count = 0;
-
-    for (int i = 0; i < recipient->part_count; i++)
-        count += recipient->parts[i].count;
-    texts = palloc(sizeof(char *) * Max(count, 1));
-    count = 0;
-    for (int i = 0; i < recipient->part_count; i++) {
-        const struct recipient_part *part = &recipient->parts[i];
-
-        for (int j = 0; j < part->count; j++)
-            texts[count++] =
-                psprintf("%s:%.*s", part->kind, part->texts[j].len, part->texts[j].bytes);
-    }
-    qsort(texts, count, sizeof(char *), compare_texts);
-    *ret_count = count;
-    return texts;
-}
-
-static char *
-sha256_hex(const StringInfoData *data)
-{
-    Datum plain = PointerGetDatum(cstring_to_text_with_len(data->data, data->len));
-    bytea *digest = DatumGetByteaPP(DirectFunctionCall1(sha256_bytea, plain));
-    char *hex = palloc0(2 * VARSIZE_ANY_EXHDR(digest) + 1);
-
-    hex_encode(VARDATA_ANY(digest), VARSIZE_ANY_EXHDR(digest), hex);
-    return hex;
-}
-
-char *
-recipient_digest_groups(const struct recipient *recipient)
-{
-    StringInfoData sorted;
-    char **texts;
-    int count;
-
-    if (recipient->part_count == 0 || recipient->parts[0].kind[0] == '\0')
-        return NULL;
-    texts = group_texts(recipient, &count);
-    initStringInfo(&sorted);
-    for (int i = 0; i < count; i++)
-        if (i == 0 || strcmp(texts[i], texts[i - 1]) != 0)
-            appendBinaryStringInfo(&sorted, texts[i], strlen(texts[i]) + 1);
-    return sha256_hex(&sorted);
 }
 
 static bool

@@ -33,13 +33,6 @@ struct recipient {
 extern void recipient_load(struct recipient *recipient, const struct rule *rule,
                            const char *user_id, Jsonb *groups);
 
-/*
- * Returns the SHA-256 digest, as hex digits, of the groups that select the rows: "KIND:target"
- * strings in UTF-8, each with its NUL, sorted by bytes, without duplicates. NULL for audience USER
- * or ALL.
- */
-extern char *recipient_digest_groups(const struct recipient *recipient);
-
 /* True when one of the targets, in the form of a notification, addresses the user. */
 extern bool recipient_is_addressed(const struct recipient *recipient,
                                    const struct target_list *targets);

@@ -136,7 +136,6 @@ put_header(struct call *call)
     const struct encode_settings settings = {.ascii = GetDatabaseEncoding() != PG_UTF8,
                                              .limit = PG_INT32_MAX};
     TupleDesc desc = RelationGetDescr(call->relation);
-    char *groups = recipient_digest_groups(&call->recipient);
     StringInfoData header;
 
     initStringInfo(&header);
@@ -148,11 +147,8 @@ put_header(struct call *call)
             encode_literal(&header, ",");
         encode_text(&settings, &header, name, strlen(name));
     }
-    appendStringInfo(&header, "],\"snapshot\":\"%s\",\"audience\":\"%s\"",
+    appendStringInfo(&header, "],\"snapshot\":\"%s\",\"audience\":\"%s\"}",
                      snapshot_text(GetActiveSnapshot()), call->rule->audience);
-    if (groups != NULL)
-        appendStringInfo(&header, ",\"groups\":\"%s\"", groups);
-    encode_literal(&header, "}");
     put_result(call, (struct fragment){header.data, header.len});
 }
 

@@ -26,8 +26,9 @@ struct relay {
     struct stats *stats;
     struct gate_sockets sockets;
     pid_t supervisor; /* 0: a single process */
-    bool *is_push_off;
+    struct relay_shared *shared;
     struct store *store;
+    struct store_listener store_listener;
     struct feed *feed; /* NULL without the role */
     struct rows *rows; /* NULL without the role gate, or without a connection string */
     struct hub *hub;   /* NULL without the role */
@@ -40,22 +41,32 @@ struct relay {
     ev_signal push_on;
     ev_timer heartbeat;
     bool is_draining;
+    bool is_failed;   /* the address to listen on is in use */
     bool is_rejected; /* the store belongs to another database or slot */
 };
 
+/*
+ * Clients are served from the store, so a relay is ready without PostgreSQL: a proxy that takes
+ * every relay out would disconnect clients that the store still serves. But before the first slot
+ * exists, changes are lost without a gap.
+ */
 static bool
-is_ready(void *ctx, struct buffer *detail)
+is_ready(void *ctx, bool needs_feed, struct buffer *detail)
 {
-    struct relay *relay = ctx;
-    const char *feed = relay->feed != NULL ? feed_state_name(relay->feed) : "off";
-    bool feed_works =
-        relay->feed == NULL || strcmp(feed, "streaming") == 0 || strcmp(feed, "standby") == 0;
+    const struct relay *relay = ctx;
+    const struct feed_report feed = relay->shared->feed;
+    bool has_feed = feed.availability == FEED_AVAILABLE || feed.availability == FEED_STANDBY;
+    bool has_slot =
+        feed.availability == FEED_OFF || feed.has_slot || store_has_progress(relay->store);
     bool store_works = store_is_serving(relay->store);
 
-    if (buffer_addf(detail, "\"feed\":\"%s\",\"store\":\"%s\",\"draining\":%s", feed,
-                    store_works ? "up" : "down", relay->is_draining ? "true" : "false") != RC_OK)
+    if (buffer_addf(detail, "\"feed\":\"%s\",\"store\":\"%s\",\"draining\":%s",
+                    feed_availability_name(feed.availability), store_works ? "up" : "down",
+                    relay->is_draining ? "true" : "false") != RC_OK)
         return false;
-    return feed_works && store_works && !relay->is_draining;
+    if ((needs_feed || relay->hub == NULL) && !has_feed)
+        return false;
+    return has_slot && store_works && !relay->is_draining;
 }
 
 static enum rc
@@ -171,12 +182,12 @@ static void
 apply_push(struct relay *relay)
 {
     if (relay->gate != NULL)
-        gate_push_set(relay->gate, !*relay->is_push_off);
+        gate_push_set(relay->gate, !relay->shared->is_push_off);
 }
 
 /*
  * The kill switch: SIGUSR1 turns push off, SIGUSR2 turns it on. The order of two pending signals is
- * unknown, so off, the safe choice, wins. For a worker, either signal means that *is_push_off has
+ * unknown, so off, the safe choice, wins. For a worker, either signal means that is_push_off has
  * changed.
  */
 static void
@@ -186,7 +197,7 @@ on_push(struct ev_loop *loop, ev_signal *signal, int events)
 
     (void)events;
     if (relay->supervisor == 0)
-        *relay->is_push_off = signal->signum == SIGUSR1;
+        relay->shared->is_push_off = signal->signum == SIGUSR1;
     if (signal->signum == SIGUSR1)
         ev_clear_pending(loop, &relay->push_on);
     apply_push(relay);
@@ -204,7 +215,7 @@ request_push_switch(void *ctx, bool on)
 
     if (relay->supervisor != 0 && getppid() != relay->supervisor)
         return;
-    *relay->is_push_off = !on;
+    relay->shared->is_push_off = !on;
     if (relay->supervisor == 0)
         apply_push(relay);
     else
@@ -293,6 +304,24 @@ on_rejected(void *ctx)
     ev_break(relay->loop, EVBREAK_ALL);
 }
 
+/* Accepts clients once they can be served. */
+static void
+on_store_up(void *ctx)
+{
+    struct relay *relay = ctx;
+
+    if (relay->hub == NULL || relay->is_draining || gate_accept(relay->gate) == RC_OK)
+        return;
+    relay->is_failed = true;
+    ev_break(relay->loop, EVBREAK_ALL);
+}
+
+static void
+on_store_down(void *ctx)
+{
+    (void)ctx; /* clients stay connected, and wait */
+}
+
 static bool
 open_modules(struct relay *relay)
 {
@@ -315,8 +344,10 @@ open_modules(struct relay *relay)
             return false;
     }
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0)
-        relay->feed =
-            feed_open(relay->loop, config, relay->store, relay->stats, on_rejected, relay);
+        relay->feed = feed_open(relay->loop, config, relay->store, relay->stats,
+                                &relay->shared->feed, on_rejected, relay);
+    relay->store_listener = (struct store_listener){on_store_up, on_store_down, relay, NULL};
+    store_listen(relay->store, &relay->store_listener);
     return true;
 }
 
@@ -345,13 +376,13 @@ block_signals(void)
 
 int
 relay_run(struct config *config, struct stats *stats, struct gate_sockets sockets, pid_t supervisor,
-          bool *is_push_off)
+          struct relay_shared *shared)
 {
     struct relay relay = {.config = config,
                           .stats = stats,
                           .sockets = sockets,
                           .supervisor = supervisor,
-                          .is_push_off = is_push_off};
+                          .shared = shared};
     bool is_open;
 
     log_count_lost(&stats->values[STAT_LOG_LOST]);
@@ -382,5 +413,5 @@ relay_run(struct config *config, struct stats *stats, struct gate_sockets socket
     ev_loop_destroy(relay.loop);
     if (relay.is_rejected)
         return RELAY_EXIT_REJECTED;
-    return is_open ? 0 : RELAY_EXIT_FAILED;
+    return is_open && !relay.is_failed ? 0 : RELAY_EXIT_FAILED;
 }

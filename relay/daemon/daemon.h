@@ -8,21 +8,27 @@
 
 #include "base/config.h"
 #include "base/stats.h"
+#include "feed/feed.h"
 #include "gate/gate.h"
 
 #define RELAY_EXIT_FAILED 1            /* the process failed to start */
 #define RELAY_EXIT_REJECTED 3          /* the store belongs to another database or slot */
-#define RELAY_SIGNAL_SWITCHED SIGRTMIN /* worker to supervisor: *is_push_off has changed */
+#define RELAY_SIGNAL_SWITCHED SIGRTMIN /* worker to supervisor: is_push_off has changed */
+
+/* State of the relay, in memory that the supervisor and its workers share. */
+struct relay_shared {
+    bool is_push_off; /* the requested state of the kill switch */
+    struct feed_report feed;
+};
 
 /*
  * Runs one process until SIGTERM or SIGINT has drained it. Takes ownership of the sockets, which
  * are absent if no role or setting requires them. `supervisor`: the parent of several workers,
- * which sends SIGINT for an immediate stop; 0: none. *is_push_off is the requested state of the
- * kill switch, which supervisor and workers share. The caller may have blocked signals; this
+ * which sends SIGINT for an immediate stop; 0: none. The caller may have blocked signals; this
  * function unblocks them. Returns the exit status.
  */
 int relay_run(struct config *config, struct stats *stats, struct gate_sockets sockets,
-              pid_t supervisor, bool *is_push_off);
+              pid_t supervisor, struct relay_shared *shared);
 
 /*
  * Runs config->gate.workers processes that share the listening socket; the first runs the feed.

@@ -27,7 +27,7 @@ struct worker {
 
 /* Memory that the supervisor and its workers share. */
 struct shared {
-    bool is_push_off; /* the requested state; workers are signaled after a change */
+    struct relay_shared relay; /* workers are signaled after a change of is_push_off */
     struct stats stats[CONFIG_WORKERS_MAX];
 };
 
@@ -45,6 +45,13 @@ struct workers {
     int64_t checked_us;  /* time of the last check for stuck workers */
 };
 
+/* Only the first worker reads the slot. */
+static bool
+runs_feed(const struct workers *workers, const struct worker *worker)
+{
+    return worker == &workers->each[0] && (workers->config->relay.roles & CONFIG_ROLE_FEED) != 0;
+}
+
 static int
 run_worker(const struct workers *workers, const struct worker *worker)
 {
@@ -56,11 +63,10 @@ run_worker(const struct workers *workers, const struct worker *worker)
     service_detach();
     stats_reset_gauges(worker->stats);
     worker->stats->is_dead = false;
-    /* Only the first worker reads the slot. */
-    if (worker != &workers->each[0])
+    if (!runs_feed(workers, worker))
         config.relay.roles &= ~(unsigned)CONFIG_ROLE_FEED;
     return relay_run(&config, worker->stats, workers->sockets, workers->supervisor,
-                     &workers->shared->is_push_off);
+                     &workers->shared->relay);
 }
 
 static void
@@ -119,6 +125,8 @@ on_ended(struct workers *workers, struct worker *worker, int status)
     worker->pid = 0;
     worker->is_restart = true;
     worker->stats->is_dead = true;
+    if (runs_feed(workers, worker))
+        workers->shared->relay.feed.availability = FEED_DOWN;
     if (workers->is_stopping)
         return;
     if (is_rejected) {
@@ -182,7 +190,7 @@ signal_push_switch(struct workers *workers, int signal)
     if (signal == SIGUSR1)
         (void)sigtimedwait(&on, NULL, &now);
     if (signal != RELAY_SIGNAL_SWITCHED)
-        workers->shared->is_push_off = signal == SIGUSR1;
+        workers->shared->relay.is_push_off = signal == SIGUSR1;
     signal_all(workers, SIGUSR1);
 }
 
@@ -249,14 +257,24 @@ supervise(struct workers *workers)
     }
 }
 
-static struct shared *
-share(int count)
+static struct relay_shared
+new_relay_shared(const struct config *config)
 {
+    bool has_feed = (config->relay.roles & CONFIG_ROLE_FEED) != 0;
+
+    return (struct relay_shared){.feed.availability = has_feed ? FEED_DOWN : FEED_OFF};
+}
+
+static struct shared *
+share(const struct config *config)
+{
+    const int count = config->gate.workers;
     struct shared *shared =
         mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (shared == MAP_FAILED)
         return NULL;
+    shared->relay = new_relay_shared(config);
     for (int i = 0; i < count; i++) {
         shared->stats[i].all = shared->stats;
         shared->stats[i].all_count = count;
@@ -272,7 +290,7 @@ run_several(struct config *config, struct gate_sockets sockets)
                               .supervisor = getpid(),
                               .sockets = sockets,
                               .count = config->gate.workers,
-                              .shared = share(config->gate.workers),
+                              .shared = share(config),
                               .watchdog_us = service_watchdog_us()};
     const int watched[] = {
         SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD, RELAY_SIGNAL_SWITCHED};
@@ -319,7 +337,7 @@ int
 workers_run(struct config *config)
 {
     bool has_gate = (config->relay.roles & CONFIG_ROLE_GATE) != 0;
-    bool is_push_off = false;
+    struct relay_shared shared = new_relay_shared(config);
     struct stats stats = {0};
     struct gate_sockets sockets = GATE_NO_SOCKETS;
 
@@ -328,5 +346,5 @@ workers_run(struct config *config)
         return RELAY_EXIT_FAILED;
     if (has_gate && config->gate.workers > 1)
         return run_several(config, sockets);
-    return relay_run(config, &stats, sockets, 0, &is_push_off);
+    return relay_run(config, &stats, sockets, 0, &shared);
 }

@@ -191,10 +191,11 @@ check_ready(struct gate_probe *probe, struct findings *findings)
     int status;
 
     if (!exchange(probe, "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")) {
-        findings_warn(findings, GATE, "relay",
-                      "Start the relay: systemctl start clairon-relay; if it uses another "
-                      "configuration file, pass that file with -c",
-                      "no relay found at %s: %s", listen, probe->reason);
+        findings_warn(
+            findings, GATE, "relay",
+            "Start the relay: systemctl start clairon-relay; it listens once its store is "
+            "connected; if it uses another configuration file, pass that file with -c",
+            "no relay found at %s: %s", listen, probe->reason);
         return false;
     }
     status = read_ready(probe, feed, store);
@@ -204,9 +205,10 @@ check_ready(struct gate_probe *probe, struct findings *findings)
                      "the program that listens on %s is not a relay", listen);
         return false;
     }
-    findings_add(findings, GATE, "relay", status == 200, unready_hint(feed, store),
-                 "%s on %s, feed %s, store %s", status == 200 ? "ready" : "not ready", listen, feed,
-                 store);
+    /* Without PostgreSQL the relay is ready, because it serves its clients from the store. */
+    findings_add(findings, GATE, "relay", status == 200 && strcmp(feed, "down") != 0,
+                 unready_hint(feed, store), "%s on %s, feed %s, store %s",
+                 status == 200 ? "ready" : "not ready", listen, feed, store);
     return true;
 }
 

@@ -16,13 +16,16 @@
 #define STATUS_EVERY_US 10000000 /* used if the server has no wal_sender_timeout */
 
 const char *
-feed_state_name(const struct feed *feed)
+feed_availability_name(enum feed_availability availability)
 {
-    if (feed->state == FEED_STREAMING)
-        return "streaming";
-    if (feed->slot.is_standby)
-        return "standby";
-    return feed->state == FEED_WAITING ? "waiting" : "connecting";
+    static const char *const names[] = {
+        [FEED_OFF] = "off",
+        [FEED_DOWN] = "down",
+        [FEED_STANDBY] = "standby",
+        [FEED_AVAILABLE] = "streaming",
+    };
+
+    return names[availability];
 }
 
 static void
@@ -153,7 +156,7 @@ on_store_down(void *ctx)
 
 struct feed *
 feed_open(struct ev_loop *loop, const struct config *config, struct store *store,
-          struct stats *stats, feed_rejected *rejected, void *ctx)
+          struct stats *stats, struct feed_report *report, feed_rejected *rejected, void *ctx)
 {
     struct feed *feed = memory_new(sizeof(*feed));
 
@@ -161,6 +164,7 @@ feed_open(struct ev_loop *loop, const struct config *config, struct store *store
     feed->config = config;
     feed->store = store;
     feed->stats = stats;
+    feed->report = report;
     feed->rejected = rejected;
     feed->rejected_ctx = ctx;
     feed->link.backoff = (struct backoff){FEED_BACKOFF_BASE_MS, FEED_BACKOFF_CAP_MS, 0};

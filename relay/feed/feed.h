@@ -2,6 +2,8 @@
 #ifndef CLAIRON_FEED_FEED_H
 #define CLAIRON_FEED_FEED_H
 
+#include <stdbool.h>
+
 #include "base/buffer.h"
 #include "base/config.h"
 #include "base/rc.h"
@@ -11,15 +13,34 @@ struct ev_loop;
 struct feed;
 struct store;
 
+/*
+ * What /readyz reports of the feed. In memory that all workers share: one of them runs the feed, and
+ * each of them answers for the relay.
+ */
+enum feed_availability {
+    FEED_OFF,      /* the relay lacks the role */
+    FEED_DOWN,     /* not connected to PostgreSQL, or preparing to stream */
+    FEED_STANDBY,  /* another relay reads the slot */
+    FEED_AVAILABLE /* streaming */
+};
+struct feed_report {
+    enum feed_availability availability;
+    bool has_slot; /* since some time the slot exists, so that no later change is lost; not reset */
+};
+
+/* "off", "down", "standby" or "streaming". */
+const char *feed_availability_name(enum feed_availability availability);
+
 /* The store belongs to another database or slot. Already logged; a retry cannot succeed. */
 typedef void feed_rejected(void *ctx);
 
 /*
- * Connects, streams, and reconnects with backoff until feed_close. config and stats must outlive
- * the feed.
+ * Connects, streams, and reconnects with backoff until feed_close. config, stats and report must
+ * outlive the feed.
  */
 struct feed *feed_open(struct ev_loop *loop, const struct config *config, struct store *store,
-                       struct stats *stats, feed_rejected *rejected, void *ctx);
+                       struct stats *stats, struct feed_report *report, feed_rejected *rejected,
+                       void *ctx);
 
 /* Confirms the stored WAL position and closes the replication connection. Accepts NULL. */
 void feed_close(struct feed *feed);
@@ -33,8 +54,5 @@ void feed_free(struct feed *feed);
  * slot.
  */
 MUST_CHECK enum rc feed_rules(struct feed *feed, struct buffer *out);
-
-/* "waiting", "connecting", "standby" (another relay reads the slot) or "streaming". */
-const char *feed_state_name(const struct feed *feed);
 
 #endif

@@ -81,12 +81,12 @@ on_progress(struct feed *feed)
 {
     if (feed->state == FEED_REACQUIRING)
         feed_stream_start(feed);
-    else if (feed_reset_if_slot_lost(feed))
+    else if (feed->slot.stored_timeline != feed->slot.timeline)
+        request_history(feed);
+    else if (feed_reset_if_wal_went_back(feed) || feed_reset_if_slot_lost(feed))
         return; /* RESETTING: the store closes its connections, which restarts the feed */
     else if (feed->slot.is_lost)
         feed_fail_lost_slot(feed);
-    else if (feed->slot.stored_timeline != feed->slot.timeline)
-        request_history(feed);
     else if (feed->slot.must_create)
         feed_create_slot(feed);
     else if (feed_reset_if_slot_advanced(feed))
@@ -107,6 +107,7 @@ on_identified(struct feed *feed, const PGresult *result)
     snprintf(feed->slot.origin.name, sizeof(feed->slot.origin.name), "%s",
              PQgetvalue(result, 0, 3));
     feed->slot.timeline = (uint32_t)strtoul(PQgetvalue(result, 0, 1), NULL, 10);
+    feed->slot.wal_lsn = feed_lsn_read(PQgetvalue(result, 0, 2));
     feed_query_slot(feed);
 }
 

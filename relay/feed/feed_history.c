@@ -21,17 +21,67 @@ reset(struct feed *feed, struct store_rewind rewind)
         feed_restart(feed, "store is unavailable");
 }
 
+/*
+ * The read LSN of a slot that must be created: the new slot starts beyond it, so its clients receive
+ * another gap. A higher LSN could be that of WAL which was undone.
+ */
+#define READ_NOTHING 1
+
+static bool
+lacks_slot(const struct feed *feed)
+{
+    return feed->slot.must_create || feed->slot.is_lost;
+}
+
 bool
 feed_reset_if_slot_lost(struct feed *feed)
 {
-    if ((!feed->slot.must_create && !feed->slot.is_lost) || feed->slot.furthest[0] == '\0')
+    if (!lacks_slot(feed) || feed->slot.furthest[0] == '\0')
         return false;
     log_error("feed",
               "changes lost with the slot: clients receive a gap, memberships are copied again",
               LOG_TEXT("slot", feed->config->feed.slot),
               LOG_TEXT("reason", feed->slot.is_lost ? "slot is lost" : "slot does not exist"),
               LOG_BYTES("since_lsn", feed->slot.furthest, strnlen(feed->slot.furthest, 16)));
-    reset(feed, (struct store_rewind){.position = "", .is_gap = true});
+    /*
+     * Two restores may lead to timelines of the same number. Then the WAL may already have passed
+     * the store's progress, so it is not known whether changes were undone. A server that was never
+     * promoted has no other history.
+     */
+    reset(feed,
+          (struct store_rewind){.position = "",
+                                .read_lsn = READ_NOTHING,
+                                .is_gap = true,
+                                .is_undone = feed->slot.must_create && feed->slot.timeline > 1});
+    return true;
+}
+
+/*
+ * On a primary, the progress never passes the end of the WAL. If it does, the server was restored
+ * from an older copy, and writes other changes at the LSNs that the store has already processed.
+ */
+bool
+feed_reset_if_wal_went_back(struct feed *feed)
+{
+    char end[FRAME_POSITION_TEXT + 1];
+    bool has_slot = !lacks_slot(feed);
+
+    frame_position_text(feed->slot.wal_lsn, 0, end);
+    if (feed->slot.in_recovery || feed->slot.furthest[0] == '\0' ||
+        strcmp(feed->slot.furthest, end) <= 0)
+        return false;
+    log_error("feed",
+              "WAL ends before the store's progress: clients receive a gap, memberships are copied "
+              "again",
+              LOG_TEXT("slot", feed->config->feed.slot), LOG_BYTES("wal_lsn", end, 16),
+              LOG_BYTES("store_lsn", feed->slot.furthest, strnlen(feed->slot.furthest, 16)),
+              LOG_TEXT("detail", "the server was restored from an older copy"));
+    snprintf(feed->copy.to, sizeof(feed->copy.to), "%s", has_slot ? end : "");
+    reset(feed, (struct store_rewind){.position = has_slot ? end : "",
+                                      .read_lsn = has_slot ? feed->slot.wal_lsn : READ_NOTHING,
+                                      .is_gap = true,
+                                      .is_undone = true,
+                                      .resets_members = has_slot});
     return true;
 }
 
@@ -85,37 +135,62 @@ switch_point(const char *history, uint32_t timeline)
     return 0;
 }
 
-void
-feed_on_history(struct feed *feed, const char *history)
+static void
+log_switch(const struct feed *feed, uint64_t fork, bool is_gap)
 {
-    uint64_t fork = switch_point(history, feed->slot.stored_timeline);
-    char position[FRAME_POSITION_TEXT + 1];
-    struct store_rewind rewind = {.position = position,
-                                  .read_lsn =
-                                      feed->slot.read_lsn < fork ? feed->slot.read_lsn : fork,
-                                  .of_timeline = feed->slot.stored_timeline};
+    char fork_text[32];
 
-    frame_position_text(fork, 0, position);
-    rewind.is_gap = fork == 0 || strcmp(feed->slot.furthest, position) > 0;
-    if (fork == 0) {
+    snprintf(fork_text, sizeof(fork_text), "%016" PRIx64, fork);
+    if (fork == 0)
         log_error("feed",
                   "timeline of the store's progress is not an ancestor: clients receive a gap",
                   LOG_UINT("timeline", feed->slot.timeline),
                   LOG_UINT("stored_timeline", feed->slot.stored_timeline));
-        rewind.position = "";
-        rewind.read_lsn = feed->slot.lsn;
-    } else if (!rewind.is_gap) {
+    else if (!is_gap)
         log_info("feed", "following new timeline", LOG_UINT("timeline", feed->slot.timeline));
-    } else {
+    else
         log_warn("feed",
                  "timeline forked before the store's progress: clients receive a gap, memberships "
                  "are copied again",
-                 LOG_UINT("timeline", feed->slot.timeline), LOG_BYTES("fork_lsn", position, 16),
+                 LOG_UINT("timeline", feed->slot.timeline), LOG_TEXT("fork_lsn", fork_text),
                  LOG_TEXT("reason", "the failover undid changes after fork_lsn"));
-        rewind.resets_members = true;
-        snprintf(feed->copy.to, sizeof(feed->copy.to), "%s",
-                 strcmp(feed->batch.sent_position, position) < 0 ? feed->batch.sent_position
-                                                                 : position);
+}
+
+/* The new timeline contains the progress up to the fork, unless the slot is lost. */
+void
+feed_on_history(struct feed *feed, const char *history)
+{
+    uint64_t fork = switch_point(history, feed->slot.stored_timeline);
+    uint64_t read_lsn = feed->slot.read_lsn < fork ? feed->slot.read_lsn : fork;
+    char position[FRAME_POSITION_TEXT + 1];
+    bool is_undone;
+
+    frame_position_text(fork, 0, position);
+    is_undone = strcmp(feed->slot.furthest, position) > 0;
+    log_switch(feed, fork, is_undone);
+    if (lacks_slot(feed) && feed->slot.furthest[0] != '\0')
+        reset(feed, (struct store_rewind){.position = "",
+                                          .read_lsn = READ_NOTHING,
+                                          .is_gap = true,
+                                          .is_undone = is_undone,
+                                          .undone_lsn = fork});
+    else if (fork == 0)
+        reset(feed, (struct store_rewind){.position = "",
+                                          .read_lsn = feed->slot.lsn,
+                                          .of_timeline = feed->slot.stored_timeline,
+                                          .is_gap = true,
+                                          .is_undone = true});
+    else {
+        if (is_undone)
+            snprintf(feed->copy.to, sizeof(feed->copy.to), "%s",
+                     strcmp(feed->batch.sent_position, position) < 0 ? feed->batch.sent_position
+                                                                     : position);
+        reset(feed, (struct store_rewind){.position = position,
+                                          .read_lsn = read_lsn,
+                                          .of_timeline = feed->slot.stored_timeline,
+                                          .is_gap = is_undone,
+                                          .is_undone = is_undone,
+                                          .undone_lsn = fork,
+                                          .resets_members = is_undone});
     }
-    reset(feed, rewind);
 }

@@ -10,6 +10,8 @@ struct feed;
  * Resets the progress and returns true if the store has progress, but the slot is missing or lost.
  */
 bool feed_reset_if_slot_lost(struct feed *feed);
+/* Like feed_reset_if_slot_lost, for a primary whose WAL ends before the store's progress. */
+bool feed_reset_if_wal_went_back(struct feed *feed);
 /*
  * Like feed_reset_if_slot_lost, for a slot that starts beyond the WAL position recorded in the
  * store.

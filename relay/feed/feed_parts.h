@@ -53,6 +53,7 @@ struct feed {
     struct store *store;
     struct store_listener store_listener;
     struct stats *stats;
+    struct feed_report *report;
     feed_rejected *rejected; /* callback, called with rejected_ctx */
     void *rejected_ctx;
     bool closing;

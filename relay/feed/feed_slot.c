@@ -101,6 +101,7 @@ feed_on_slot_created(struct feed *feed, const PGresult *result)
     ev_timer_again(feed->loop, &feed->link.timeout);
     feed->slot.must_create = false;
     feed->slot.lsn = feed_lsn_read(PQgetvalue(result, 0, 1));
+    feed->report->has_slot = true;
     feed_acquire(feed, FEED_ACQUIRING);
 }
 
@@ -212,6 +213,14 @@ is_true(const PGresult *result, enum slot_column column)
     return strcmp(PQgetvalue(result, 0, column), "t") == 0;
 }
 
+/* While another relay creates the slot, it has no LSN yet. */
+static bool
+is_usable(const PGresult *result)
+{
+    return strcmp(PQgetvalue(result, 0, SLOT_PLUGIN), "clairon") == 0 &&
+           is_true(result, SLOT_IS_OF_DATABASE) && !is_true(result, SLOT_IS_LOST);
+}
+
 void
 feed_on_slot(struct feed *feed, const PGresult *result)
 {
@@ -228,6 +237,8 @@ feed_on_slot(struct feed *feed, const PGresult *result)
         return;
     }
     feed->slot.lsn = feed_lsn_read(PQgetvalue(result, 0, SLOT_LSN));
+    if (is_usable(result) && feed->slot.lsn != 0)
+        feed->report->has_slot = true;
     if (strcmp(PQgetvalue(result, 0, SLOT_PLUGIN), "clairon") != 0)
         feed_restart(feed, "slot uses another plugin", LOG_TEXT("slot", slot),
                      LOG_TEXT("plugin", PQgetvalue(result, 0, SLOT_PLUGIN)),

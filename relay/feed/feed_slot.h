@@ -19,6 +19,7 @@ struct feed_slot {
     struct origin origin;
     uint32_t timeline;
     uint32_t stored_timeline; /* timeline of the store's progress */
+    uint64_t wal_lsn;         /* end of the server's WAL when it was identified */
     uint64_t lsn;             /* confirmed_flush_lsn, or the start of the new slot */
     uint64_t read_lsn;        /* all WAL before this LSN is stored or irrelevant; 0: unknown */
     char furthest[FRAME_POSITION_TEXT + 1]; /* position of the newest frame on stored_timeline */

@@ -33,6 +33,9 @@ feed_set_state(struct feed *feed, enum feed_state state)
     if ((before[state] & 1u << feed->state) == 0)
         abort();
     feed->state = state;
+    feed->report->availability = state == FEED_STREAMING ? FEED_AVAILABLE
+                                 : feed->slot.is_standby ? FEED_STANDBY
+                                                         : FEED_DOWN;
 }
 
 void

@@ -96,6 +96,12 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
     return NULL;
 }
 
+enum rc
+gate_accept(struct gate *gate)
+{
+    return gate_accept_clients(gate);
+}
+
 /*
  * Spreads the closes over the drain period, so that clients do not reconnect simultaneously. Polls
  * are closed only at shutdown.

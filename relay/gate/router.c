@@ -135,7 +135,7 @@ respond_without_token(struct gate *gate, struct lws *wsi, const struct gate_rout
     else if (route == NULL)
         response_problem(ret_response, 404, 0, not_found_hint(gate, conn_io_of(wsi).fd, path));
     else if (route->respond != NULL && (method == REQUEST_GET || is_head))
-        route->respond(gate, ret_response);
+        route->respond(gate, wsi, ret_response);
     else if (route->respond == NULL && method == REQUEST_OPTIONS)
         make_preflight(gate, wsi, route, ret_response);
     else

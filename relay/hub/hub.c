@@ -217,6 +217,10 @@ set_epoch(struct hub *hub)
                   LOG_TEXT("old_epoch", hub->epoch), LOG_TEXT("epoch", store_epoch(hub->store)));
     snprintf(hub->epoch, sizeof(hub->epoch), "%s", store_epoch(hub->store));
     replay_buffer_reset(&hub->replay_buffer, head);
+    /* No snapshot contains an undone transaction. The store returns the others below. */
+    if (hub->undone_count != store_undone_count(hub->store))
+        recent_xids_free(&hub->recent_xids);
+    hub->undone_count = store_undone_count(hub->store);
     recent_xids_clear_ids(&hub->recent_xids);
     for (unsigned shard = 0; shard < hub->shards; shard++)
         add_earlier_xids(hub, store_newest_transactions(hub->store, shard));

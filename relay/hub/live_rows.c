@@ -66,17 +66,6 @@ on_accepts(void *ctx, const struct snapshot *snapshot)
            contains_all(session->hub, request->cursor, session->client.own_shard, snapshot);
 }
 
-static enum rc
-on_add_groups(void *ctx, const char *audience, struct buffer *out)
-{
-    const struct list_request *request = ctx;
-    const struct session *session = request->session;
-
-    if (session->state < SESSION_CHECKING || !groups_are_current(&session->groups))
-        return RC_AGAIN;
-    return groups_write_keys(&session->groups, audience, out);
-}
-
 static void
 on_rows(void *ctx, enum rows_status status, const struct rows_result *result, int64_t after_ms)
 {
@@ -84,7 +73,6 @@ on_rows(void *ctx, enum rows_status status, const struct rows_result *result, in
 }
 
 static const struct rows_events ROWS_EVENTS = {
-    .add_groups = on_add_groups,
     .accepts = on_accepts,
     .done = on_rows,
 };

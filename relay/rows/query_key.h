@@ -14,15 +14,11 @@ struct query_key {
     bool is_of_user;    /* the key contains the user and the groups of the token */
 };
 
-/* The caller frees `text`. */
-struct query_key query_key_new(const struct rows_wanted *wanted, const struct rows_events *events,
-                               void *ctx, const struct known_rule *rules);
-
 /*
- * True if the query selected the rows by the groups in the key. The query reads the requester's
- * groups from the database, which may be ahead of this relay. If false, the result must not be
- * shared: users of other requests with this key might not be members of the same groups.
+ * Only a rule for ALL has a key without the user. The groups of clairon.member, and literal
+ * targets, are those of the query's snapshot. The relay cannot compare two users by them: what it
+ * has read from the WAL may be older. The caller frees `text`.
  */
-bool query_key_has_groups(const char *key, size_t len, const struct rows_header *header);
+struct query_key query_key_new(const struct rows_wanted *wanted, const struct known_rule *rules);
 
 #endif

@@ -25,7 +25,7 @@
 static struct query_key
 key_of(const struct rows_request *request)
 {
-    return query_key_new(&request->wanted, request->events, request->ctx, request->queue->rules);
+    return query_key_new(&request->wanted, request->queue->rules);
 }
 
 static void
@@ -317,18 +317,6 @@ count_stuck(struct rows_queue *queue)
     stats_set(queue->stats, STAT_ROWS_STUCK, count);
 }
 
-/* True if the request may receive this result, although another request ran the query. */
-static bool
-shares(const struct rows_request *request, const struct rows_query *query)
-{
-    struct query_key key = key_of(request);
-    bool is_same =
-        key.text.len == query->key_len && memcmp(key.text.bytes, query->key, query->key_len) == 0;
-
-    buffer_free(&key.text);
-    return is_same;
-}
-
 static void
 wait_again(struct rows_request *request, int64_t now_us)
 {
@@ -343,15 +331,15 @@ rows_queue_complete(struct rows_queue *queue, struct rows_query *query, struct r
                     int64_t now_us)
 {
     const struct rows_request *requester = query->requester;
-    bool is_shared = query_key_has_groups(query->key, query->key_len, &result->header);
+    /* false for another user: the rule had another audience than in the key */
+    bool is_shared = query->is_of_user || strcmp(result->header.audience, "ALL") == 0;
     struct rows_request *request;
 
     end_query(queue, query);
     if (known_rule_set(&queue->rules, query->key, result->header.audience))
         renew_keys(queue, query);
     while ((request = query->requests) != NULL) {
-        bool may_have =
-            query->is_of_user || request == requester || (is_shared && shares(request, query));
+        bool may_have = is_shared || request == requester;
 
         leave_query(request);
         if (!may_have)

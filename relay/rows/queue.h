@@ -9,10 +9,10 @@
 #define ROWS_PER_USER_MAX 16 /* maximum requests in progress per user */
 
 /*
- * A query serves all requests with its key. The key names the rule and all values that select its
- * rows. USER audience: the user, and the groups of the token. Group audience: only the user's
- * groups of that kind. ALL: nothing else. The audience is known from the rule's last result. If a
- * result has another audience or other groups than its key, only the requester receives it.
+ * A query serves all requests with its key. The key names the rule, the user, and the groups of the
+ * token; for a rule with audience ALL only the rule. The audience is known from the rule's last
+ * result. If the result of a query without a user has another audience than ALL, only the requester
+ * receives it.
  *
  * WAITING: a new request with the same key joins the query. The query waits for a connection; for
  * another query with its key; for the first query of a rule whose audience is unknown; for

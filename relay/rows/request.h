@@ -21,12 +21,6 @@ struct rows_wanted {
 
 /* Callbacks of a request. Only `done` may start or end another request. */
 struct rows_events {
-    /*
-     * Adds the client's memberships in the groups of this audience, in a canonical form: the same
-     * rows address clients with equal strings. RC_AGAIN: the memberships are unknown, so the result
-     * is not shared.
-     */
-    enum rc (*add_groups)(void *ctx, const char *audience, struct buffer *out);
     /* True if the snapshot contains all changes of which the client was notified. */
     bool (*accepts)(void *ctx, const struct snapshot *snapshot);
     /*

@@ -37,6 +37,8 @@ bool store_serves(const struct store *store, const char *user);
  * connect and receive notifications.
  */
 bool store_is_serving(const struct store *store);
+/* True if the store has contained the progress of a slot since a shard was prepared. */
+bool store_has_progress(const struct store *store);
 /*
  * Called by the reader when one of its connections starts or stops following its shards
  * (topology.h).

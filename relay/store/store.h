@@ -53,6 +53,12 @@ const struct entry_id *store_newest(const struct store *store);
 const struct transactions *store_newest_transactions(const struct store *store, unsigned shard);
 
 /*
+ * Returns how often transactions of stored notifications were undone (struct store_rewind), when the
+ * store went up. If the number has changed, transactions known from before may be undone.
+ */
+uint64_t store_undone_count(const struct store *store);
+
+/*
  * Records a stream entry that was read. After a failover to an outdated replica, new entries
  * receive higher ids, so that sessions miss no entry.
  */
@@ -113,7 +119,13 @@ struct store_rewind {
     uint32_t of_timeline;    /* only shards on this timeline; 0: all */
     uint64_t read_lsn_below; /* only shards with a lower read_lsn; 0: all */
     bool is_gap;             /* the epoch changes */
-    bool resets_members;     /* resets shard 0, which stores the memberships */
+    /*
+     * Transactions of the stored notifications from undone_lsn on are not in the database any more:
+     * no snapshot will contain them.
+     */
+    bool is_undone;
+    uint64_t undone_lsn;
+    bool resets_members; /* resets shard 0, which stores the memberships */
 };
 /* No callback: the store goes down and up again. */
 MUST_CHECK enum rc store_rewind(struct store *store, const char *slot,

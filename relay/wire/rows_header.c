@@ -5,13 +5,9 @@
 #include <string.h>
 
 #include <jansson.h>
-#include <openssl/sha.h>
 
 #include "base/memory.h"
 #include "wire/audience.h"
-#include "wire/bytes.h"
-
-#define DIGEST_TEXT ((size_t)2 * SHA256_DIGEST_LENGTH)
 
 /* NULL: not an array of 1 to ROWS_KEY_COLUMNS_MAX names. */
 static char *
@@ -43,7 +39,6 @@ rows_header_parse(const char *text, size_t len, struct rows_header *ret_header)
         .key = header_key(json_object_get(root, "key")),
         .snapshot_text = header_text(json_object_get(root, "snapshot"), SNAPSHOT_TEXT_MAX),
         .audience = header_text(json_object_get(root, "audience"), AUDIENCE_COMPOSITE_MAX),
-        .groups = header_text(json_object_get(root, "groups"), DIGEST_TEXT),
     };
 
     json_decref(root);
@@ -57,24 +52,12 @@ rows_header_parse(const char *text, size_t len, struct rows_header *ret_header)
     return RC_OK;
 }
 
-bool
-rows_header_has_groups(const struct rows_header *header, const char *groups, size_t len)
-{
-    unsigned char digest[SHA256_DIGEST_LENGTH];
-    char text[DIGEST_TEXT + 1];
-
-    SHA256((const unsigned char *)groups, len, digest);
-    bytes_hex(digest, sizeof(digest), text);
-    return header->groups != NULL && strcmp(header->groups, text) == 0;
-}
-
 void
 rows_header_free(struct rows_header *header)
 {
     free(header->key);
     free(header->snapshot_text);
     free(header->audience);
-    free(header->groups);
     snapshot_free(&header->snapshot);
     *header = (struct rows_header){0};
 }

@@ -10,12 +10,11 @@
 
 #define ROWS_KEY_COLUMNS_MAX 32 /* INDEX_MAX_KEYS */
 
-/* {"key":["id"],"snapshot":"xmin:xmax:xip","audience":"STRUCTURE","groups":"<64 hex digits>"} */
+/* {"key":["id"],"snapshot":"xmin:xmax:xip","audience":"STRUCTURE"} */
 struct rows_header {
     char *key;           /* names of the key columns, as a JSON array */
     char *snapshot_text; /* snapshot of the rows that follow */
     char *audience;      /* audience of the rule */
-    char *groups;        /* digest of the groups that selected the rows; NULL for USER and ALL */
     struct snapshot snapshot;
 };
 
@@ -24,12 +23,6 @@ struct rows_header {
  * Other fields are ignored.
  */
 MUST_CHECK enum rc rows_header_parse(const char *text, size_t len, struct rows_header *ret_header);
-
-/*
- * True if the rows were selected by these groups: "KIND:target" strings, each with its terminating
- * zero, sorted bytewise, without duplicates.
- */
-bool rows_header_has_groups(const struct rows_header *header, const char *groups, size_t len);
 
 /* Frees and resets. Accepts a zeroed header. */
 void rows_header_free(struct rows_header *header);

@@ -37,7 +37,7 @@ add_relay(struct gate *gate, struct buffer *out)
     enum rc rc;
 
     buffer_init(&detail, HEALTH_DETAIL_MAX);
-    is_ready = gate->process->ready(gate->process->ctx, &detail);
+    is_ready = gate->process->ready(gate->process->ctx, false, &detail);
     rc = buffer_addf(out,
                      "{\"at\":%" PRId64 ",\"relay\":{\"name\":\"%s\",\"version\":\"" CLAIRON_VERSION
                      "\",\"uptime\":%" PRId64 ",\"ready\":%s,\"push\":%s%s%s}",

@@ -9,8 +9,11 @@
 struct buffer;
 
 struct gate_process {
-    /* Appends the members of a JSON object, such as "feed":"streaming","store":"up". */
-    bool (*ready)(void *ctx, struct buffer *detail);
+    /*
+     * Returns whether the relay can serve its clients; needs_feed: and its feed is streaming or
+     * in standby. Appends the members of a JSON object, such as "feed":"streaming","store":"up".
+     */
+    bool (*ready)(void *ctx, bool needs_feed, struct buffer *detail);
     /* Switches push on or off in all processes that serve this port. */
     void (*switch_push)(void *ctx, bool on);
     /* Appends the rules as JSON (feed.h). RC_AGAIN: another process reads the slot. */

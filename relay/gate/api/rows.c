@@ -24,16 +24,6 @@ rows_of(struct gate_request *request)
     return (struct gate_rows *)request->route_state;
 }
 
-/* The relay does not have all groups of a user without a connection. */
-static enum rc
-on_add_groups(void *ctx, const char *audience, struct buffer *out)
-{
-    (void)ctx;
-    (void)audience;
-    (void)out;
-    return RC_AGAIN;
-}
-
 /* The rows must contain every change of which the client may have been notified. */
 static bool
 on_accepts(void *ctx, const struct snapshot *snapshot)
@@ -84,7 +74,6 @@ on_done(void *ctx, enum rows_status status, const struct rows_result *result, in
 }
 
 static const struct rows_events EVENTS = {
-    .add_groups = on_add_groups,
     .accepts = on_accepts,
     .done = on_done,
 };

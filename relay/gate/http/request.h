@@ -43,7 +43,7 @@ struct gate_route {
     bool serves_any_role; /* served without the role gate */
     const char *methods;  /* value of the Allow header */
     /* Responds immediately, without a token. NULL: a token is required, and `handle` responds. */
-    void (*respond)(struct gate *gate, struct response *ret_response);
+    void (*respond)(struct gate *gate, struct lws *wsi, struct response *ret_response);
     enum gate_claim claim;
     /* maximum bytes; 0: a GET, whose body is discarded */
     size_t body_max;

@@ -24,6 +24,7 @@ struct acceptor {
     struct gate *gate;
     const struct accept_handler *handler;
     struct ev_io acceptable;       /* gate.listen; fd -1: not open */
+    bool accepts_clients;          /* gate_accept_clients was called */
     struct ev_io admin_acceptable; /* gate.admin_listen; fd -1: not open */
     struct ev_timer pause;
     /* bitmap by descriptor: the connection was accepted from gate.admin_listen */
@@ -116,7 +117,7 @@ log_full(struct acceptor *acceptor, int error)
 static void
 resume_accept(struct acceptor *acceptor)
 {
-    if (acceptor->acceptable.fd >= 0)
+    if (acceptor->accepts_clients && acceptor->acceptable.fd >= 0)
         ev_io_start(acceptor->gate->loop, &acceptor->acceptable);
     if (acceptor->admin_acceptable.fd >= 0)
         ev_io_start(acceptor->gate->loop, &acceptor->admin_acceptable);
@@ -181,6 +182,20 @@ gate_accept_start(struct gate *gate, struct gate_sockets sockets,
     ev_io_set(&acceptor->admin_acceptable, sockets.admin, EV_READ);
     acceptor->pause.data = acceptor->acceptable.data = acceptor->admin_acceptable.data = acceptor;
     resume_accept(acceptor);
+}
+
+enum rc
+gate_accept_clients(struct gate *gate)
+{
+    struct acceptor *acceptor = gate->acceptor;
+
+    if (acceptor->accepts_clients)
+        return RC_OK;
+    if (gate_listen_start(gate->config->gate.listen, acceptor->acceptable.fd) != RC_OK)
+        return RC_IO;
+    acceptor->accepts_clients = true;
+    resume_accept(acceptor);
+    return RC_OK;
 }
 
 void

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "base/rc.h"
 #include "gate/net/listen.h"
 
 struct gate;
@@ -17,8 +18,11 @@ struct accept_handler {
     bool (*evict_oldest)(struct gate *gate);
 };
 
+/* Accepts connections of gate.admin_listen. */
 void gate_accept_start(struct gate *gate, struct gate_sockets sockets,
                        const struct accept_handler *handler);
+/* Accepts connections of gate.listen, too. Logs a failure. */
+MUST_CHECK enum rc gate_accept_clients(struct gate *gate);
 /* Both functions accept a gate that was never started. */
 void gate_accept_stop(struct gate *gate);
 void gate_accept_free(struct gate *gate);

@@ -42,9 +42,9 @@ split_listen(const char *listen, char host[HOST_MAX], const char **ret_port)
     return true;
 }
 
-/* Returns a listening descriptor, or -1 with errno. */
+/* Returns a bound descriptor, or -1 with errno. */
 static int
-bind_and_listen(int family, const struct sockaddr *address, socklen_t len)
+open_bound(int family, const struct sockaddr *address, socklen_t len)
 {
     int one = 1;
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -53,7 +53,7 @@ bind_and_listen(int family, const struct sockaddr *address, socklen_t len)
     if (fd < 0)
         return -1;
     if ((family == AF_UNIX || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) == 0) &&
-        bind(fd, address, len) == 0 && listen(fd, BACKLOG) == 0)
+        bind(fd, address, len) == 0)
         return fd;
     error = errno;
     close(fd);
@@ -63,7 +63,7 @@ bind_and_listen(int family, const struct sockaddr *address, socklen_t len)
 
 /* RC_AGAIN: the address is in use. */
 static enum rc
-listen_on_port(const char *listen, int *ret_fd, char *reason, size_t size)
+bind_port(const char *listen, int *ret_fd, char *reason, size_t size)
 {
     enum rc rc = RC_OK;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
@@ -83,7 +83,7 @@ listen_on_port(const char *listen, int *ret_fd, char *reason, size_t size)
         snprintf(reason, size, "%s", gai_strerror(failure));
         return RC_BAD;
     }
-    fd = bind_and_listen(found->ai_family, found->ai_addr, found->ai_addrlen);
+    fd = open_bound(found->ai_family, found->ai_addr, found->ai_addrlen);
     if (fd < 0) {
         rc = errno == EADDRINUSE ? RC_AGAIN : RC_IO;
         snprintf(reason, size, "%s", strerror(errno));
@@ -108,7 +108,7 @@ is_socket_in_use(const struct sockaddr_un *address)
 
 /* RC_AGAIN: the socket is in use. Removes a stale socket, but no other file. */
 static enum rc
-listen_on_path(const char *path, int *ret_fd, char *reason, size_t size)
+bind_path(const char *path, int *ret_fd, char *reason, size_t size)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct stat status;
@@ -131,7 +131,7 @@ listen_on_path(const char *path, int *ret_fd, char *reason, size_t size)
         }
         unlink(path);
     }
-    fd = bind_and_listen(AF_UNIX, (struct sockaddr *)&address, sizeof(address));
+    fd = open_bound(AF_UNIX, (struct sockaddr *)&address, sizeof(address));
     if (fd < 0) {
         snprintf(reason, size, "%s", strerror(errno));
         return RC_IO;
@@ -156,20 +156,20 @@ gate_listens_on_unix(const char *listen)
 }
 
 static enum rc
-listen_once(const char *listen, int *ret_fd, char *reason, size_t size)
+bind_once(const char *listen, int *ret_fd, char *reason, size_t size)
 {
     const char *path = unix_path(listen);
 
-    return path != NULL ? listen_on_path(path, ret_fd, reason, size)
-                        : listen_on_port(listen, ret_fd, reason, size);
+    return path != NULL ? bind_path(path, ret_fd, reason, size)
+                        : bind_port(listen, ret_fd, reason, size);
 }
 
 static enum rc
-listen_with_retry(const char *listen, int *ret_fd)
+bind_with_retry(const char *listen, int *ret_fd)
 {
     const struct timespec pause = {.tv_nsec = BIND_RETRY_MS * 1000000L};
     char reason[REASON_MAX];
-    enum rc rc = listen_once(listen, ret_fd, reason, sizeof(reason));
+    enum rc rc = bind_once(listen, ret_fd, reason, sizeof(reason));
 
     /* The workers of a killed relay need some time to exit. */
     if (rc == RC_AGAIN)
@@ -177,14 +177,35 @@ listen_with_retry(const char *listen, int *ret_fd)
                  LOG_INT("timeout_ms", BIND_RETRIES * BIND_RETRY_MS));
     for (int i = 0; i < BIND_RETRIES && rc == RC_AGAIN; i++) {
         nanosleep(&pause, NULL);
-        rc = listen_once(listen, ret_fd, reason, sizeof(reason));
+        rc = bind_once(listen, ret_fd, reason, sizeof(reason));
     }
     if (rc != RC_OK)
         log_error("gate", "could not listen", LOG_TEXT("listen", listen),
                   LOG_TEXT("error", reason));
-    else
-        log_info("gate", "listening", LOG_TEXT("listen", listen));
     return rc;
+}
+
+static bool
+is_listening(int fd)
+{
+    int value = 0;
+    socklen_t len = sizeof(value);
+
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &len) == 0 && value != 0;
+}
+
+enum rc
+gate_listen_start(const char *address, int fd)
+{
+    if (is_listening(fd)) /* another worker was faster */
+        return RC_OK;
+    if (listen(fd, BACKLOG) != 0) {
+        log_error("gate", "could not listen", LOG_TEXT("listen", address),
+                  LOG_TEXT("error", strerror(errno)));
+        return RC_IO;
+    }
+    log_info("gate", "listening", LOG_TEXT("listen", address));
+    return RC_OK;
 }
 
 bool
@@ -200,9 +221,11 @@ gate_listen(const struct config *config, struct gate_sockets *ret_sockets)
     enum rc rc = RC_OK;
 
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0)
-        rc = listen_with_retry(config->gate.listen, &sockets.clients);
+        rc = bind_with_retry(config->gate.listen, &sockets.clients);
     if (rc == RC_OK && config->gate.admin_listen != NULL)
-        rc = listen_with_retry(config->gate.admin_listen, &sockets.admin);
+        rc = bind_with_retry(config->gate.admin_listen, &sockets.admin);
+    if (rc == RC_OK && config->gate.admin_listen != NULL)
+        rc = gate_listen_start(config->gate.admin_listen, sockets.admin);
     if (rc != RC_OK)
         gate_unlisten(config, sockets);
     else

@@ -9,7 +9,7 @@
 #define GATE_DESCRIPTORS_SPARE 64     /* descriptors reserved for uses other than clients */
 #define GATE_DESCRIPTORS_PASSING 8192 /* maximum descriptors of requests without a session */
 
-/* Listening descriptors; -1: not open. */
+/* Bound descriptors; -1: not open. */
 struct gate_sockets {
     int clients; /* gate.listen */
     int admin;   /* gate.admin_listen */
@@ -17,11 +17,13 @@ struct gate_sockets {
 #define GATE_NO_SOCKETS ((struct gate_sockets){-1, -1})
 
 /*
- * Opens gate.listen (role gate only) and gate.admin_listen (if set). The caller owns the
- * descriptors, which several processes may share. Retries for two seconds while another process
- * uses the address. Logs a failure.
+ * Binds gate.listen (role gate only) and gate.admin_listen (if set), and listens at the latter. The
+ * caller owns the descriptors, which several processes may share. Retries for two seconds while
+ * another process uses the address. Logs a failure.
  */
 MUST_CHECK enum rc gate_listen(const struct config *config, struct gate_sockets *ret_sockets);
+/* Listens at a bound address, unless another process that shares it has. Logs the result. */
+MUST_CHECK enum rc gate_listen_start(const char *address, int fd);
 /* Whether an address to listen on is set. Without the role gate, only admin_listen is used. */
 bool gate_has_socket(const struct config *config);
 /*

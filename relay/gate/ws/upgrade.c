@@ -110,8 +110,9 @@ gate_ws_check_upgrade(struct gate *gate, struct lws *wsi)
 }
 
 void
-gate_ws_upgrade_required(struct gate *gate, struct response *ret_response)
+gate_ws_upgrade_required(struct gate *gate, struct lws *wsi, struct response *ret_response)
 {
+    (void)wsi;
     (void)gate;
     response_problem(ret_response, 426, 0,
                      "WebSocket only, send Upgrade: websocket and Connection: Upgrade");

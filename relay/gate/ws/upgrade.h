@@ -9,6 +9,6 @@ struct lws;
 /* Returns the lws callback result. 0: accept the upgrade; -1: rejected with a response. */
 int gate_ws_check_upgrade(struct gate *gate, struct lws *wsi);
 /* Builds the response to a request for /v1/ws without an upgrade. */
-void gate_ws_upgrade_required(struct gate *gate, struct response *ret_response);
+void gate_ws_upgrade_required(struct gate *gate, struct lws *wsi, struct response *ret_response);
 
 #endif

@@ -177,35 +177,6 @@ groups_write_token(const struct session_groups *groups, struct buffer *out)
     return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
 }
 
-static int
-compare_keys(const void *a, const void *b)
-{
-    return strcmp((*(const struct audience *const *)a)->key,
-                  (*(const struct audience *const *)b)->key);
-}
-
-enum rc
-groups_write_keys(const struct session_groups *groups, const char *audience, struct buffer *out)
-{
-    const struct audience **found;
-    size_t count = 0;
-    enum rc rc = RC_OK;
-
-    for (const struct membership *at = groups->memberships; at != NULL; at = at->next_of_session)
-        count++;
-    found = memory_new((count + 1) * sizeof(struct audience *));
-    count = 0;
-    for (const struct membership *at = groups->memberships; at != NULL; at = at->next_of_session) {
-        if (audience_has_part(audience, kind_of(at)))
-            found[count++] = at->audience;
-    }
-    qsort(found, count, sizeof(struct audience *), compare_keys);
-    for (size_t i = 0; i < count && rc == RC_OK; i++)
-        rc = buffer_add(out, found[i]->key, found[i]->key_len + 1);
-    free(found);
-    return rc;
-}
-
 uint64_t
 groups_hash(const struct session_groups *groups)
 {

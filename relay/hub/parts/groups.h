@@ -80,13 +80,6 @@ bool groups_have(const struct session_groups *groups, struct bytes kind, struct 
  */
 MUST_CHECK enum rc groups_write_token(const struct session_groups *groups, struct buffer *out);
 
-/*
- * Writes the sorted groups of these kinds: sessions with equal strings belong to the same groups.
- * The audience may be composite.
- */
-MUST_CHECK enum rc groups_write_keys(const struct session_groups *groups, const char *audience,
-                                     struct buffer *out);
-
 /* Returns a hash that is equal for equal sets of groups, in any order. */
 uint64_t groups_hash(const struct session_groups *groups);
 

@@ -102,6 +102,7 @@ struct hub {
     char epoch[CLIENT_POS_EPOCH_MAX + 1];
     struct replay_buffer replay_buffer;
     struct recent_xids recent_xids;
+    uint64_t undone_count; /* store_undone_count when the store went up */
     struct notification
         *unpublished[HUB_UNPUBLISHED_MAX]; /* read in this iteration and not yet offered */
     unsigned unpublished_count;

@@ -257,11 +257,13 @@ send_rewind(struct shard_request *request, struct shard *shard, const char *slot
             const struct store_rewind *rewind, const char *fresh_epoch)
 {
     struct arguments arguments = {.argc = 0};
-    char key[STORE_KEY_MAX], timeline_text[16];
+    char key[STORE_KEY_MAX], timeline_text[16], undone[INGEST_LSN_TEXT + 1] = "";
     char read[INGEST_LSN_TEXT + 1], own[FRAME_POSITION_TEXT + 1] = "";
 
     ingest_progress_key(shard, slot, key);
     ingest_lsn_text(rewind->read_lsn, read);
+    if (rewind->is_undone)
+        snprintf(undone, sizeof(undone), "%016" PRIx64, rewind->undone_lsn);
     snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, rewind->timeline);
     if (shard->acquired_lsn != 0 || shard->acquired_ordinal != 0)
         frame_position_text(shard->acquired_lsn, shard->acquired_ordinal, own);
@@ -272,6 +274,7 @@ send_rewind(struct shard_request *request, struct shard *shard, const char *slot
     argument(&arguments, position_after(rewind, shard, own));
     argument(&arguments, fresh_epoch);
     argument(&arguments, read);
+    argument(&arguments, undone);
     shard_request_send_script(request, shard, STORE_SCRIPT_rewind, 1, &arguments);
 }
 

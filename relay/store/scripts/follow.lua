@@ -19,4 +19,4 @@ local function has_after(route, field)
 end
 newest_notification(stream, '+', PAGES, has_after)
 return {redis.call('HGET', meta, 'epoch') or '', last_generated_id(stream), stored_position(meta),
-    newest_route or '', newest_after, newest_transactions(stream)}
+    newest_route or '', newest_after, newest_transactions(stream, meta)}

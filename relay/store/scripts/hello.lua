@@ -3,7 +3,8 @@
 -- relay, number of shards, '1' if all shards are on one server, otherwise ''.
 -- Returns {epoch, newest id ever, 1 if the first stream entry is known, otherwise 0, topic prefix
 -- or '', stored position of the slot or '' (always '' with one shard), newest transactions, {entry
--- of the control stream and transaction id of each of the newest membership changes and reloads}}.
+-- of the control stream and transaction id of each of the newest membership changes and reloads},
+-- 1 with the progress of a slot, otherwise 0, how often transactions were undone}.
 local stream, prefix = KEYS[1], ARGV[1]
 -- include: keys.lua
 -- include: last_id.lua
@@ -91,7 +92,7 @@ end
 -- Clients may have received these membership changes and reloads, so rows must contain their
 -- transactions.
 local changes = {}
-for _, change in ipairs(redis.call('XREVRANGE', prefix .. KEY_CONTROL, '+', '-', 'COUNT', STORE_NEWEST_CHANGES)) do
+for _, change in ipairs(redis.call('XREVRANGE', prefix .. KEY_CONTROL, '+', undone_control(meta), 'COUNT', STORE_NEWEST_CHANGES)) do
     for i = 1, #change[2], 2 do
         if change[2][i] == 'xid' then
             changes[#changes + 1] = change[1]
@@ -101,4 +102,5 @@ for _, change in ipairs(redis.call('XREVRANGE', prefix .. KEY_CONTROL, '+', '-',
 end
 local has_first, topic_prefix = redis.call('HEXISTS', meta, 'first'), redis.call('HGET', meta, 'topic_prefix')
 return {epoch, last, has_first, topic_prefix or '',
-    shards ~= '1' and stored_position(meta) or '', newest_transactions(stream), changes}
+    shards ~= '1' and stored_position(meta) or '', newest_transactions(stream, meta), changes,
+    has_progress(meta) and 1 or 0, undone_count(meta)}

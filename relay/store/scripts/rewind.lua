@@ -1,8 +1,9 @@
 -- rewind.lua: moves a slot's progress back to WAL that still exists, and reports the gap by a new
 -- epoch.
 -- KEYS: progress. ARGV: prefix, owner token, timeline, position, new epoch or '' without a gap,
--- read LSN or '' to keep the current LSN.
+-- read LSN or '' to keep the current LSN, the LSN from which on stored transactions were undone or ''.
 -- An empty position also removes the memberships: the feed copies them again.
+-- include: undone.lua
 local progress, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 local owner = ARGV[2]
@@ -17,6 +18,9 @@ if ARGV[4] == '' then
     end
     call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', 10000, '*', 'change', '=')
     call('HSET', prefix .. KEY_META, 'copying', 1)
+end
+if ARGV[7] ~= '' then
+    add_undone(prefix, ARGV[7])
 end
 if ARGV[5] ~= '' then call('HSET', prefix .. KEY_META, 'epoch', ARGV[5]) end
 return 1

@@ -70,6 +70,12 @@ store_is_serving(const struct store *store)
     return store_is_up(store) && store_has_shared(store) && has_reader(store);
 }
 
+bool
+store_has_progress(const struct store *store)
+{
+    return store->has_progress;
+}
+
 void
 store_set_reader_follows(struct store *store, unsigned connection, bool follows)
 {

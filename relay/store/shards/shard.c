@@ -170,7 +170,7 @@ on_hello(void *ctx, const struct redisReply *reply)
             link_restart(shard->link, "could not prepare the stream");
         return;
     }
-    if (reply_is_array(reply, 7)) {
+    if (reply_is_array(reply, 9)) {
         epoch = reply_bytes(reply_at(reply, 0));
         newest = reply_bytes(reply_at(reply, 1));
     }
@@ -184,6 +184,9 @@ on_hello(void *ctx, const struct redisReply *reply)
     shard->seen = at;
     set_newest_transactions(shard, reply);
     shard->has_first_entry = reply_integer(reply_at(reply, 2)) == 1;
+    shard->undone_count = (uint64_t)reply_integer(reply_at(reply, 8));
+    if (reply_integer(reply_at(reply, 7)) == 1)
+        shard->store->has_progress = true;
     if (shard->number == 0)
         topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply_at(reply, 3)));
     link_set_usable(shard->link);

@@ -71,6 +71,7 @@ struct shard {
     char epoch[STORE_EPOCH_TEXT + 1];
     struct entry_id seen;                    /* the newest known stream entry of this epoch */
     struct transactions newest_transactions; /* the newest transactions when the shard went up */
+    uint64_t undone_count;                   /* of store_undone_count, when the shard went up */
     /* with several shards: the stream up to `seen` covers the WAL up to this position */
     struct position seen_position;
     struct position newest_sent; /* with several shards: newest notification sent to the shard */

@@ -138,6 +138,16 @@ store_newest(const struct store *store)
     return store->newest;
 }
 
+uint64_t
+store_undone_count(const struct store *store)
+{
+    uint64_t sum = 0;
+
+    for (unsigned k = 0; k < store->shard_count; k++)
+        sum += store->shards[k].undone_count;
+    return sum;
+}
+
 const struct transactions *
 store_newest_transactions(const struct store *store, unsigned shard)
 {

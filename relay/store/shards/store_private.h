@@ -47,6 +47,7 @@ struct store {
     /* With several shards: the WAL position of each shard's `newest`. */
     struct position newest_position[STORE_SHARDS_MAX];
     struct start_position *start; /* search in progress (start_position.h) */
+    bool has_progress;            /* a shard has contained the progress of a slot */
     bool has_begun;               /* the start position was found */
     struct shard *shards;
     unsigned shard_count;

@@ -255,13 +255,10 @@ SELECT count(*) AS lines FROM clairon.live_rows('g', 'not live', 'u9', '{}', 10,
 SELECT count(*) AS lines FROM clairon.live_rows('g', 'group', 'u9', '{}', 10, 1000);
 SELECT count(*) AS lines FROM clairon.live_rows('public.g', 'all', 'u9', '{}', 10, 1000);
 SELECT count(*) - 1 AS rows FROM clairon.live_rows('g', 'column', 'u9', '{}', 10, 1000);
--- the header contains a digest of the groups that select the rows, ordered by their bytes
-SELECT name, line::json ->> 'audience' AS audience, (line::json ->> 'groups') IS NULL AS no_groups
+-- the header contains the audience
+SELECT name, line::json ->> 'audience' AS audience
 FROM unnest('{all,users,column}'::text[]) AS name, clairon.live_rows('g', name, 'u1', '{}', 10, 1000) AS line
 WHERE line LIKE '{"key"%';
-SELECT line::json ->> 'groups' = encode(sha256('STRUCTURE:a' || '\000'::bytea || 'STRUCTURE:s1' || '\000'::bytea
-    || 'STRUCTURE:\303\251'::bytea || '\000'::bytea), 'hex') AS digest
-FROM clairon.live_rows('g', 'group', 'u1', '{"STRUCTURE": ["s1", "\u00e9", "a"], "ROLE": ["x"]}', 10, 1000) AS line LIMIT 1;
 -- a group without a kind does not match the user
 SELECT count(*) AS lines FROM clairon.live_rows('g', 'users', 'u9', '{"": ["u1"]}', 10, 1000);
 SELECT * FROM clairon.live_rows('g', 'all', 'u1', '{}', 3, 1000);

@@ -15,8 +15,7 @@ sub expect_reason
     my $relay = Clairon::Test::relay($pg, $store, wait => 0, conf => { 'relay.roles' => 'feed,gate', %conf });
     $relay->wait_for_log($wanted);
     pass("$name: the log has the cause and a hint");
-    my ($status, $body) = $relay->get('/readyz');
-    is($status, 503, "$name: /readyz returns 503");
+    is(($relay->get('/readyz?need=feed'))[0], 503, "$name: /readyz?need=feed returns 503");
     is(($relay->get('/healthz'))[0], 200, "$name: /healthz returns 200");
     return $relay;
 }

@@ -124,7 +124,8 @@ check_recovered('a restart');
 # A row is confirmed two seconds after it is stored.
 wait_until('a row is not confirmed', sub { insert(); $relay->metric('clairon_feed_unconfirmed_bytes') > 0 });
 $pg->stop('immediate');
-wait_until('the relay is not ready', sub { ($relay->get('/readyz'))[0] == 503 });
+wait_until('the feed is down', sub { ($relay->get('/readyz?need=feed'))[0] == 503 });
+is(($relay->get('/readyz'))[0], 200, 'without PostgreSQL, the relay stays ready');
 is($relay->metric('clairon_feed_unconfirmed_bytes'), 0, 'without a connection, clairon_feed_unconfirmed_bytes is 0');
 $pg->start;
 check_recovered('a crash');

@@ -103,7 +103,7 @@ $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/pg_drop_replication_slot\('clairon'\).*pg_create_logical_replication_slot/,
     from => $mark);
-is(($relay->get('/readyz'))[0], 503, 'with create_slot off, the relay is not ready');
+is(($relay->get('/readyz?need=feed'))[0], 503, 'with create_slot off, the relay has no feed');
 my $waits = $relay->client('u1', pos => $client->pos);
 is($waits->wait_for('gap')->{why}, 'epoch', 'with create_slot off, the loss is announced while the relay waits');
 is(sql('SELECT wal_status FROM pg_replication_slots'), 'lost', 'with create_slot off the slot is unchanged');

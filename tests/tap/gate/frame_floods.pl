@@ -86,7 +86,7 @@ SKIP:
 {
     eval { require IO::Socket::SSL; 1 } or skip 'IO::Socket::SSL is not installed', 2;
     $relay = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.tls_cert' => $cert, 'gate.tls_key' => $key });
-    $relay->wait_for_log(qr/store.*connected/);
+    $relay->wait_for_log(qr/listening/);
     my $raw = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
     $raw->write(frame_bytes(PING, 'p') x 2500) for 1 .. 2;
     $raw->text('{"t":"ping"}');

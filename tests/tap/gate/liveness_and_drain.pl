@@ -68,7 +68,7 @@ for my $address ('127.0.0.1:' . Clairon::Test::free_port(), "unix:$folder/s")
 
 # A draining relay releases the path of its Unix socket for the next relay, and does not remove the next relay's socket.
 my $first = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => "unix:$folder/next", 'gate.drain' => '10m' });
-$first->wait_for_log(qr/msg="started" pid=/);
+$first->wait_for_log(qr/msg="?listening"? listen=/);
 my $reads = IO::Socket::UNIX->new(Peer => "$folder/next") or die "no listener: $!\n";
 $reads->syswrite("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'u1') . "\r\nContent-Length: 20\r\nExpect: 100-continue\r\n\r\n");
 $reads->sysread(my $word, 100);
@@ -76,7 +76,7 @@ like($word, qr/100 Continue/, 'a request is in progress');
 kill TERM => $first->pid;
 $first->wait_for_log(qr/draining/);
 my $next = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => "unix:$folder/next" });
-$next->wait_for_log(qr/msg="started" pid=/);
+$next->wait_for_log(qr/msg="?listening"? listen=/);
 ok($first->is_alive, 'the first relay drains');
 $reads->close;
 is($first->wait_end, 0, 'the first relay exits with status 0');

@@ -16,7 +16,7 @@ my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
 my %conf    = ('gate.ping' => '10m', 'gate.connect_timeout' => '2s', 'store.url' => $proxy->url('redis'));
 my $relay   = Clairon::Test::relay(undef, $store, roles => 'gate', conf => {%conf});
 my $secure  = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { %conf, 'gate.tls_cert' => $cert, 'gate.tls_key' => $key });
-$secure->wait_for_log(qr/store.*connected/);
+$secure->wait_for_log(qr/listening/);
 
 my $none = '00000000-0000-0000-0000-000000000000';
 my $notification = '{"payload":{"n":1},"routing":{"audience":{"type":"USER","targets":["nobody"]}}}';

@@ -37,14 +37,15 @@ sub start_proxy
     return $proxy;
 }
 
-# Uses docker/nginx.conf with the change that its comment and docker/OPERATIONS.md describe.
+# Uses docker/nginx.conf with the upstream of docker/OPERATIONS.md.
 sub start_nginx
 {
     my ($folder, %ports) = @_;
     my $conf = slurp_file(top() . '/docker/nginx.conf');
-    is($conf =~ s/127\.0\.0\.1:(808[012])/127.0.0.1:$ports{$1}/g, 3, 'the configuration names two relays');
-    my ($line) = $conf =~ /`(hash .*?;)`/;
-    is($conf =~ s/^    least_conn;$/    $line/m, 1, "the configuration has the line that routes: $line");
+    my ($upstream) = slurp_file(top() . '/docker/OPERATIONS.md') =~ /^```\n(upstream clairon \{\n.*?^\}\n)```$/ms;
+    is($conf =~ s/^upstream clairon \{\n.*?^\}\n/$upstream/ms, 1, 'the configuration has an upstream');
+    is($conf =~ s/10\.0\.0\.1([12]):8080/"127.0.0.1:" . $ports{ 8080 + $1 }/ge, 2, 'the configuration names two relays');
+    is($conf =~ s/127\.0\.0\.1:8080/127.0.0.1:$ports{8080}/g, 1, 'the configuration contains an address of the proxy');
     return start_proxy('nginx', $folder,
         "daemon off;\npid $folder/nginx.pid;\nevents { worker_connections 512; }\nhttp {\naccess_log off;\n" .
         join('', map { "${_}_temp_path $folder/$_;\n" } qw(client_body proxy fastcgi uwsgi scgi)) . "$conf}\n",

@@ -41,7 +41,8 @@ $ENV{WATCHDOG_USEC} = 4_000_000;
 my $relay = Clairon::Test::relay($pg, $store, wait => 0, conf => { 'gate.drain' => '2s' });
 
 is_deeply([ datagrams_until(qr/READY/) ], ['READY=1'], 'READY=1 is sent once');
-is(($relay->get('/healthz'))[0], 200, 'the ready relay serves requests');
+wait_until('the relay serves requests once its store is connected', sub { ($relay->get('/healthz'))[0] == 200 });
+pass('the relay serves requests once its store is connected');
 datagrams_until(qr/^WATCHDOG=1$/);
 datagrams_until(qr/^WATCHDOG=1$/);
 pass('watchdog datagrams arrive repeatedly');

@@ -38,7 +38,7 @@ sub check_survives
     insert() for 1 .. 3;
     my $written = sql('SELECT pg_current_wal_lsn()');
     $relay->wait_for_log($message, from => $mark);
-    is(($relay->get('/readyz'))[0], 503, "$name: /readyz returns 503");
+    is(($relay->get("/readyz?need=feed"))[0], 503, "$name: /readyz?need=feed returns 503");
     ok(!confirmed_since($written), "$name: rows that are not stored are not confirmed");
     $repair->();
     my $last = insert();
@@ -49,7 +49,7 @@ sub check_survives
         "$name: each row is delivered once to a live client");
     is($client->gaps, '', "$name: the client receives no gap");
     wait_until("$name: all changes are confirmed at the end", sub { confirmed_since($written) });
-    wait_until("$name: the relay is ready again", sub { ($relay->get('/readyz'))[0] == 200 });
+    wait_until("$name: the feed streams again", sub { ($relay->get("/readyz?need=feed"))[0] == 200 });
     return;
 }
 

@@ -16,7 +16,7 @@ my $store = Clairon::Test::store();
 my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0,
     conf => { 'gate.tls_cert' => $cert, 'gate.tls_key' => $key, 'gate.connect_timeout' => '10m', 'gate.max_connections' => 3 * MANY });
-$relay->wait_for_log(qr/store.*connected/);
+$relay->wait_for_log(qr/listening/);
 
 sub kilobytes
 {

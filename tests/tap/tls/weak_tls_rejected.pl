@@ -16,7 +16,7 @@ sub gate
 {
     my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0,
         conf => { 'gate.tls_cert' => "$folder/cert.pem", 'gate.tls_key' => "$folder/key.pem", @_ });
-    $relay->wait_for_log(qr/msg="started" pid=/);
+    $relay->wait_for_log(qr/store connected.*listening/s);
     return $relay;
 }
 

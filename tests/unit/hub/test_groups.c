@@ -168,40 +168,6 @@ test_token_groups_are_written_as_json(void **state)
 }
 
 static void
-assert_keys(const struct session_groups *groups, const char *audience, const char *expected,
-            size_t len)
-{
-    struct buffer text;
-
-    buffer_init(&text, 1000);
-    assert_int_equal(groups_write_keys(groups, audience, &text), RC_OK);
-    assert_int_equal(text.len, len);
-    assert_memory_equal(text.bytes, expected, len);
-    buffer_free(&text);
-}
-
-/* Users with the same string receive the same rows. */
-static void
-test_keys_match_the_audience_in_order(void **state)
-{
-    static const char BOTH[] = "ROLE:admin\0STRUCTURE:s1\0STRUCTURE:s2";
-    static const char ONE[] = "ROLE:admin";
-    struct session_groups groups = {.memberships = NULL};
-    struct audience *all = NULL;
-
-    (void)state;
-    groups_join(&groups, &all, SESSION, KEY("ALL"), false);
-    groups_join(&groups, &all, SESSION, KEY("USER:u1"), false);
-    groups_join(&groups, &all, SESSION, KEY("STRUCTURE:s2"), true);
-    groups_join(&groups, &all, SESSION, KEY("ROLE:admin"), true);
-    groups_join(&groups, &all, SESSION, KEY("STRUCTURE:s1"), false);
-    groups_join(&groups, &all, SESSION, KEY("STRUCTURES:s1"), false);
-    assert_keys(&groups, "STRUCTURE+ROLE", BOTH, sizeof(BOTH));
-    assert_keys(&groups, "ROLE", ONE, sizeof(ONE));
-    groups_clear(&groups, &all);
-}
-
-static void
 test_hash_depends_only_on_the_set(void **state)
 {
     struct session_groups groups = {.memberships = NULL}, same = {.memberships = NULL};
@@ -230,7 +196,6 @@ main(void)
         cmocka_unit_test(test_a_new_membership_is_detected),
         cmocka_unit_test(test_a_composite_audience_requires_every_part),
         cmocka_unit_test(test_token_groups_are_written_as_json),
-        cmocka_unit_test(test_keys_match_the_audience_in_order),
         cmocka_unit_test(test_hash_depends_only_on_the_set),
     };
 

@@ -2,11 +2,8 @@
 #ifndef CLAIRON_TESTS_UNIT_ROWS_CLIENTS_H
 #define CLAIRON_TESTS_UNIT_ROWS_CLIENTS_H
 
-#include <openssl/sha.h>
-
 #include "rows/known_rules.h"
 #include "rows/queue.h"
-#include "wire/bytes.h"
 
 #define CLIENTS_MAX 40
 #define WAIT_US 5000000
@@ -19,26 +16,14 @@ struct client {
     enum rows_status status;
     int64_t after_ms;
     unsigned results;
-    const char *groups; /* NULL: unknown */
-    uint64_t needs;     /* the transaction that the snapshot must contain; 0: none */
-    size_t ends;        /* the client whose request is ended after this one; NO_CLIENT if none */
+    uint64_t needs; /* the transaction that the snapshot must contain; 0: none */
+    size_t ends;    /* the client whose request is ended after this one; NO_CLIENT if none */
 };
 
 static struct stats stats;
 static struct rows_queue queue;
 static struct client clients[CLIENTS_MAX];
 static size_t held;
-static const char *groups_in_database; /* the requester's; NULL: as in the query's key */
-
-static inline enum rc
-on_add_groups(void *ctx, const char *audience, struct buffer *out)
-{
-    const struct client *client = ctx;
-
-    assert_string_equal(audience, "STRUCTURE");
-    return client->groups != NULL ? buffer_add(out, client->groups, strlen(client->groups))
-                                  : RC_AGAIN;
-}
 
 static inline bool
 on_accepts(void *ctx, const struct snapshot *snapshot)
@@ -69,7 +54,7 @@ on_done(void *ctx, enum rows_status status, const struct rows_result *result, in
         end(&clients[client->ends]);
 }
 
-static const struct rows_events EVENTS = {on_add_groups, on_accepts, on_done};
+static const struct rows_events EVENTS = {on_accepts, on_done};
 
 static inline int
 set_up(void **state)
@@ -134,44 +119,14 @@ expect_none(void)
     assert_false(rows_queue_has_next(&queue, 0));
 }
 
-/* The groups at the end of a key, after source, rule, "groups" and audience. */
-static inline const char *
-groups_of_key(const struct rows_query *query, size_t *ret_len)
-{
-    const char *at = query->key;
-
-    for (int i = 0; i < 4 && at < query->key + query->key_len; i++)
-        at += strlen(at) + 1;
-    *ret_len = (size_t)(query->key + query->key_len - at);
-    return at;
-}
-
-static inline void
-write_digest(const struct rows_query *query, char ret_text[2 * SHA256_DIGEST_LENGTH + 1])
-{
-    unsigned char digest[SHA256_DIGEST_LENGTH];
-    const char *groups = groups_in_database;
-    size_t len = 0;
-
-    if (groups == NULL)
-        groups = groups_of_key(query, &len);
-    else
-        len = strlen(groups);
-    SHA256((const unsigned char *)groups, len, digest);
-    bytes_hex(digest, sizeof(digest), ret_text);
-}
-
 static inline struct rows_result *
-new_result(const struct rows_query *query, const char *audience, const char *snapshot)
+new_result(const char *audience, const char *snapshot)
 {
     struct rows_result *result = rows_result_new(10, USER_BYTES, &held);
-    char digest[2 * SHA256_DIGEST_LENGTH + 1];
     char header[300];
 
-    write_digest(query, digest);
-    snprintf(header, sizeof(header),
-             "{\"key\":[\"id\"],\"snapshot\":\"%s\",\"audience\":\"%s\",\"groups\":\"%s\"}",
-             snapshot, audience, digest);
+    snprintf(header, sizeof(header), "{\"key\":[\"id\"],\"snapshot\":\"%s\",\"audience\":\"%s\"}",
+             snapshot, audience);
     assert_int_equal(rows_result_add(result, header, strlen(header)), RC_OK);
     return result;
 }
@@ -179,7 +134,7 @@ new_result(const struct rows_query *query, const char *audience, const char *sna
 static inline void
 result_at(struct rows_query *query, const char *audience, const char *snapshot, int64_t now_us)
 {
-    struct rows_result *result = new_result(query, audience, snapshot);
+    struct rows_result *result = new_result(audience, snapshot);
 
     rows_queue_complete(&queue, query, result, now_us);
     rows_result_unref(result);
@@ -190,7 +145,7 @@ static inline void
 large_result(struct rows_query *query, const char *audience)
 {
     static const char ROW[USER_BYTES * 2 / 5] = {'1'};
-    struct rows_result *result = new_result(query, audience, "5:5:");
+    struct rows_result *result = new_result(audience, "5:5:");
 
     assert_int_equal(rows_result_add(result, ROW, sizeof(ROW)), RC_OK);
     rows_queue_complete(&queue, query, result, 0);

@@ -23,8 +23,6 @@ fields_are_read(void **state)
     assert_string_equal(header.audience, "STRUCTURE+ROLE");
     assert_false(snapshot_contains(&header.snapshot, 7));
     assert_true(snapshot_contains(&header.snapshot, 8));
-    assert_null(header.groups);
-    assert_false(rows_header_has_groups(&header, "", 0));
     rows_header_free(&header);
     assert_null(header.key);
 }

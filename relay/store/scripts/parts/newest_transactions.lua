@@ -1,13 +1,15 @@
 -- newest_transactions.lua: finds the transactions whose notifications clients may have received.
 -- include: reverse_scan.lua
+-- include: undone.lua
 
 -- Returns commit time and id, 8 bytes each, of the newest transactions with a notification in the
--- stream. Retries and notifications published over HTTP may follow them.
-local function newest_transactions(stream)
+-- stream. Retries and notifications published over HTTP may follow them. Omits undone transactions.
+local function newest_transactions(stream, meta)
     local PAGES, MAX_BYTES = 64, 4 * 1024 * 1024
     local seen, found = {}, {}
-    newest_notification(stream, '+', PAGES, function(route)
-        local xid = route_number(route, FRAME_AT_VERSION, FRAME_AT_FLAGS) >= FRAME_VERSION and
+    local is_undone = undone_filter(meta)
+    newest_notification(stream, '+', PAGES, function(route, _, id)
+        local xid = route_number(route, FRAME_AT_VERSION, FRAME_AT_FLAGS) >= FRAME_VERSION and not is_undone(route, id) and
             route_bytes(route, FRAME_NOTIFICATION_AT_XID, FRAME_NOTIFICATION_AT_RULE_LEN)
         if xid and not seen[xid] then
             seen[xid] = true

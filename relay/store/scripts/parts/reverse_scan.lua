@@ -4,7 +4,7 @@
 local PAGE, PAGE_BYTES, FIRST_PAGE = 16, 256 * 1024, 4
 
 -- Returns stream entry and route of the newest notification with a commit that `is_wanted` accepts
--- by its route and fields. Returns nil if the stream has no such notification, and false if it was
+-- by its route, fields and id. Returns nil if the stream has no such notification, and false if it was
 -- not found in `pages` pages and `max_bytes` (default: PAGE_BYTES for each page). Skips retries and
 -- notifications published over HTTP. Pages of large stream entries are shorter, because the server
 -- builds each page in memory.
@@ -21,7 +21,7 @@ local function newest_notification(stream, last, pages, is_wanted, max_bytes)
                 bytes = bytes + #entry[2][i + 1]
             end
             local route = not field.retry_users and field.route or ''
-            if #route >= FRAME_COMMON_SIZE and is_from_commit(route) and is_wanted(route, field) then
+            if #route >= FRAME_COMMON_SIZE and is_from_commit(route) and is_wanted(route, field, entry[1]) then
                 return entry[1], route
             end
         end

@@ -58,7 +58,8 @@ sub warns
 sub repaired
 {
     my ($what, @arguments) = @_;
-    Clairon::Test::wait_until('the relay is ready', sub { ($relay->get('/readyz'))[0] != 503 });
+    my $is_tls = $relay->{settings}{'gate.tls_cert'};    # then this request has no response
+    Clairon::Test::wait_until('the relay is ready', sub { ($relay->get($relay->readiness))[0] == ($is_tls ? 0 : 200) });
     is_deeply(failed_checks(@arguments), {}, $what) or BAIL_OUT('the previous fault is not repaired');
     return;
 }

@@ -108,21 +108,22 @@ sub metric
     return $status == 200 && $body =~ /^\Q$name\E (\S+)$/m ? $1 : undef;
 }
 
-# A relay with only the feed role has no port, but logs when streaming starts. With several workers, any worker may
-# respond to /readyz, but only one worker runs the feed. Rows that are written before the feed has created the slot are
-# never delivered.
+# The request to which a relay responds with 200 when it is ready and its feed, if any, streams or is in standby.
+sub readiness { my $roles = $_[0]{settings}{'relay.roles'} // ''; return $roles eq '' || $roles =~ /feed/ ? '/readyz?need=feed' : '/readyz' }
+
+# Waits until the relay is ready and its feed streams or is in standby. A relay with only the feed role has no port, but logs
+# when streaming starts.
 sub wait_ready
 {
     my ($self, $seconds) = @_;
-    my ($roles, $workers) = map { $self->{settings}{$_} // '' } 'relay.roles', 'gate.workers';
+    my $roles = $self->{settings}{'relay.roles'} // '';
     if ($roles eq 'feed')
     {
         return $self->wait_for_log(qr/streaming from slot/, from => $self->{start_mark}, seconds => $seconds);
     }
-    my $is_shared = $roles ne 'gate' && $workers ne '' && $workers > 1;
     Clairon::Test::wait_until('the relay is ready', sub {
         $self->is_alive or die "the relay ended:\n" . $self->log_text . "\n";
-        return ($self->get('/readyz'))[0] == 200 && (!$is_shared || ($self->metric('clairon_feed_connected') // 0) == 1);
+        return ($self->get($self->readiness))[0] == 200;
     }, $seconds);
     return;
 }

@@ -28,14 +28,6 @@ sub new
         CREATE TABLE stub (source text PRIMARY KEY, audience text DEFAULT 'USER', row_count integer DEFAULT 1, width integer DEFAULT 0,
                            delay float8 DEFAULT 0, snapshot text, denied text[] DEFAULT '{}')});
     $pg->safe_psql('postgres', q{
-        CREATE FUNCTION digest_groups(audience text, of_user text, of_token jsonb) RETURNS text LANGUAGE sql AS $function$
-            WITH kinds AS (SELECT unnest(string_to_array(audience, '+')) AS kind), texts AS (
-                SELECT kind || ':' || target AS name FROM kinds JOIN clairon.member m ON m.audience = kind AND m.user_id = of_user
-                UNION
-                SELECT kind || ':' || target FROM kinds, jsonb_array_elements_text(of_token -> kind) target)
-            SELECT encode(sha256(coalesce(string_agg(convert_to(name, 'UTF8') || '\x00', '' ORDER BY name COLLATE "C"), '')), 'hex')
-                FROM texts WHERE audience NOT IN ('USER', 'ALL') HAVING audience NOT IN ('USER', 'ALL')
-        $function$;
         CREATE FUNCTION clairon.live_rows(source text, name text, user_id text, groups jsonb, max_rows integer, max_bytes bigint)
             RETURNS SETOF text LANGUAGE plpgsql SECURITY DEFINER AS $function$
         DECLARE
@@ -50,8 +42,8 @@ sub new
                 RAISE EXCEPTION 'too many rows' USING ERRCODE = '54000';
             END IF;
             PERFORM pg_sleep(result.delay);
-            RETURN NEXT json_strip_nulls(json_build_object('key', array['id'], 'snapshot', coalesce(result.snapshot, clairon.snapshot()),
-                                         'audience', result.audience, 'groups', public.digest_groups(result.audience, user_id, groups)));
+            RETURN NEXT json_build_object('key', array['id'], 'snapshot', coalesce(result.snapshot, clairon.snapshot()),
+                                          'audience', result.audience);
             RETURN QUERY SELECT json_build_object('id', i, 'user', user_id, 'text', repeat('x', result.width))::text
                 FROM generate_series(1, result.row_count) i;
         END $function$;
