@@ -122,6 +122,19 @@ CREATE FUNCTION clairon.altered_tables() RETURNS oid[]
                         AND refobjid = altered.objid AND pg_depend.classid = 'pg_class'::regclass
                     WHERE altered.classid = 'pg_namespace'::regclass)
 $$;
+-- The altered tables, and the tables of an altered type (CREATE TABLE .. OF): only their columns may
+-- have new names. Tables that merely have a column of the type are not among them.
+CREATE FUNCTION clairon.renamed_tables() RETURNS oid[]
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH altered AS (SELECT DISTINCT classid, objid FROM pg_event_trigger_ddl_commands()),
+    types AS (SELECT objid AS type FROM altered WHERE classid = 'pg_type'::regclass
+              UNION SELECT reltype FROM altered JOIN pg_class ON pg_class.oid = objid
+              WHERE classid = 'pg_class'::regclass AND reltype <> 0)
+    SELECT ARRAY(SELECT objid FROM altered WHERE classid = 'pg_class'::regclass
+                 UNION SELECT objid FROM types JOIN pg_depend
+                     ON refclassid = 'pg_type'::regclass AND refobjid = type
+                        AND classid = 'pg_class'::regclass AND objsubid = 0)
+$$;
 -- A rule stays in effect, as triggers and policies do, even if the new owner of its table could not
 -- set it. So ALTER TABLE .. OWNER TO raises a NOTICE.
 --
@@ -138,7 +151,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM clairon.rule WHERE relation = ANY (related)) THEN
         RETURN;
     END IF;
-    PERFORM clairon.update_column_names(related);
+    PERFORM clairon.update_column_names(clairon.related_tables(clairon.renamed_tables()));
     -- After a rename to "app.t", the notifications must not have the source of app.t.
     PERFORM clairon.check_source(oid)
     FROM pg_class

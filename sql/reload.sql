@@ -54,8 +54,10 @@ DECLARE
 BEGIN
     WITH new AS (INSERT INTO clairon.reload (source, rule)
                      SELECT DISTINCT source, name
-                     FROM clairon.rule, unnest(clairon.sources_of(relation)) AS source
-                     WHERE relation = ANY (related) AND live AND part = 0
+                     FROM (SELECT relation, array_agg(name) AS names FROM clairon.rule
+                           WHERE relation = ANY (related) AND live AND part = 0
+                           GROUP BY relation) AS watched,
+                          unnest(clairon.sources_of(relation)) AS source, unnest(names) AS name
                      ORDER BY source, name
                      RETURNING ctid)
     SELECT array_agg(ctid) INTO added FROM new;

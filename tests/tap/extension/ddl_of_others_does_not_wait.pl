@@ -80,6 +80,11 @@ for my $command (@commands) {
     cmp_ok($beside->{seconds}, '<', $alone{$name}{seconds} + $SLACK_S, "$name takes no longer beside the rules of another owner");
     is($beside->{rows}, $alone{$name}{rows}, "$name reads no rules of another owner");
 }
+# The other owner's tables may use a type of alice: clients load their rows again, but no column has a new name.
+execute(q{SET ROLE alice; CREATE TYPE ali.used AS ENUM ('a'); GRANT USAGE ON SCHEMA ali TO mallory});
+execute("SET ROLE mallory; SET client_min_messages = error; ALTER TABLE mal.t$_ ADD COLUMN used ali.used") for 1 .. $TABLES;
+my $used = measure('SELECT 1', q{DO $$BEGIN EXECUTE format('ALTER TYPE ali.used ADD VALUE %L', clock_timestamp()); END$$});
+cmp_ok($used->{seconds}, '<', $alone{'ALTER TYPE'}{seconds} + $SLACK_S, 'ALTER TYPE takes no longer if the other owner uses the type');
 cmp_ok(doctor_seconds(), '<', 1 + 0.01 * $TABLES * $RULES, 'doctor takes less than 10 ms for each rule');
 
 # What the event triggers do for the rules of the altered table itself.
@@ -87,6 +92,22 @@ execute('SET ROLE mallory; ALTER TABLE mal.t1 RENAME c1 TO renamed; ALTER TABLE 
 is(execute(q{SELECT DISTINCT column_names @> '{renamed}', column_names @> '{c1}', column_names @> '{c2}' FROM clairon.rule
     WHERE relation = 'mal.t1'::regclass}), 't|f|f', 'the rules of the altered table have its new column names');
 is(execute(q{SELECT DISTINCT column_names @> '{c1,c2}' FROM clairon.rule WHERE relation = 'mal.t2'::regclass}), 't', 'other rules are not changed');
+
+# A column is renamed in partitions, child tables and tables of a type, without a command on them.
+execute(q{SET ROLE mallory; CREATE TABLE mal.root (id int, who text, PRIMARY KEY (id)) PARTITION BY RANGE (id);
+    CREATE TABLE mal.leaf PARTITION OF mal.root FOR VALUES FROM (1) TO (9);
+    CREATE TABLE mal.parent (id int PRIMARY KEY, who text); CREATE TABLE mal.child () INHERITS (mal.parent);
+    CREATE TABLE mal.grandchild () INHERITS (mal.child); CREATE TYPE mal.shape AS (id int, who text); CREATE TABLE mal.typed OF mal.shape;
+    SET client_min_messages = error;
+    SELECT clairon.watch(relation, 'USER', 'who') FROM unnest('{mal.leaf,mal.grandchild,mal.typed}'::regclass[]) AS relation;
+    ALTER TABLE mal.root RENAME who TO owner; ALTER TABLE mal.parent RENAME who TO owner;
+    ALTER TYPE mal.shape RENAME ATTRIBUTE who TO owner CASCADE});
+is(execute(q{SELECT string_agg(relation || ' ' || column_names::text, ', ' ORDER BY relation::text) FROM clairon.rule
+    WHERE relation = ANY ('{mal.leaf,mal.grandchild,mal.typed}'::regclass[])}),
+    'mal.grandchild {owner}, mal.leaf {owner}, mal.typed {owner}', 'a rule follows a rename through partitions, child tables and types');
+execute('SET ROLE mallory; ALTER TABLE mal.root DROP owner; ALTER TABLE mal.parent DROP owner; ALTER TYPE mal.shape DROP ATTRIBUTE owner CASCADE');
+is(execute(q{SELECT string_agg(DISTINCT column_names::text, ', ') FROM clairon.rule
+    WHERE relation = ANY ('{mal.leaf,mal.grandchild,mal.typed}'::regclass[])}), '{NULL}', 'a dropped column is dropped there too');
 execute('SET ROLE mallory; SET client_min_messages = error; DROP SCHEMA mal CASCADE');
 is(execute('SELECT DISTINCT relation FROM clairon.rule'), 'ali.t', 'the rules of dropped tables are deleted');
 
