@@ -18,7 +18,7 @@ struct target_list {
     int bytes;     /* the sum of the lengths; set while the list is built */
     bool too_many; /* over LIMIT_TARGETS or LIMIT_TARGETS_BYTES */
     bool too_long; /* a target over LIMIT_TARGET was left out */
-    char *fault; /* why the targets cannot be read; NULL: no error */
+    char *fault;   /* why the targets cannot be read; NULL: no error */
 };
 
 /* Allocates the arrays in the current memory context. The caller sets `count`. */

@@ -326,8 +326,7 @@ audience_read_targets(struct decoder *decoder, const struct plan *plan, const st
         return false;
     }
     if (targets->too_long)
-        warning_count(decoder, plan->seed, plan->label,
-                      "left out a target longer than 255 bytes");
+        warning_count(decoder, plan->seed, plan->label, "left out a target longer than 255 bytes");
     *ret_targets = targets;
     return true;
 }

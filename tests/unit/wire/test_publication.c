@@ -191,9 +191,9 @@ recipients_are_sent_a_long_list_as_its_length(void **state)
     assert_null(strstr(publication.data.bytes, "\"recipients\""));
     publication_free(&publication);
     assert_int_equal(parse_targets(101, 3, &publication), RC_OK);
-    assert_non_null(strstr(
-        publication.data.bytes,
-        "\"audience\":{\"type\":\"USER\",\"targets\":[],\"recipients\":101},\"retry\""));
+    assert_non_null(
+        strstr(publication.data.bytes,
+               "\"audience\":{\"type\":\"USER\",\"targets\":[],\"recipients\":101},\"retry\""));
     assert_int_equal(
         frame_parse_header(
             (struct bytes){(const unsigned char *)publication.head.bytes, publication.head.len},
