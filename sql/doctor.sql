@@ -321,7 +321,7 @@ CREATE FUNCTION clairon.doctor_rules()
         JOIN pg_attribute ON attrelid = rule.relation AND attnum > 0
             AND attnum = ANY (target_column || target_columns) AND NOT attisdropped
         WHERE part = 0),
-    -- The checks of a live rule take milliseconds: so many rules of one owner are not all checked.
+    -- Checking a live rule takes milliseconds, so the number of checked rules of an owner is limited.
     live_rules AS MATERIALIZED (
         SELECT rule.relation, rule.name, owner,
                row_number() OVER (PARTITION BY owner ORDER BY rule.relation::oid, rule.name) <= 1000

@@ -13,7 +13,7 @@ CREATE FUNCTION clairon.related_tables(tables oid[]) RETURNS oid[]
 CREATE FUNCTION clairon.sources_of(relation oid) RETURNS text[]
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_sources_of';
 
--- Deletes only its own rows, by their place: a scan would also read the deleted rows of others.
+-- Deletes only its own rows, by ctid: a scan would also read deleted rows of other transactions.
 CREATE FUNCTION clairon.reload_list(relation oid, name text) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

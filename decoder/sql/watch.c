@@ -232,8 +232,8 @@ call_with_arguments(FunctionCallInfo fcinfo, const char *name)
 }
 
 /*
- * watch(relation regclass, ...): see sql/rules.sql. set_rule also receives the caller's search_path,
- * and whether the limits of a caller outside clairon_app apply.
+ * watch(relation regclass, ...): see sql/rules.sql. set_rule also receives the caller's
+ * search_path, and whether the limits of a caller outside clairon_app apply.
  */
 Datum
 clairon_watch(PG_FUNCTION_ARGS)

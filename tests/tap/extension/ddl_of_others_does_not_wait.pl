@@ -76,9 +76,9 @@ is($watched, $TABLES * $RULES, 'another owner sets the largest number of rules o
 
 for my $command (@commands) {
     my $name   = $command->[0];
-    my $beside = measure(@$command[ 1, 2 ]);
-    cmp_ok($beside->{seconds}, '<', $alone{$name}{seconds} + $SLACK_S, "$name takes no longer beside the rules of another owner");
-    is($beside->{rows}, $alone{$name}{rows}, "$name reads no rules of another owner");
+    my $with_rules = measure(@$command[ 1, 2 ]);
+    cmp_ok($with_rules->{seconds}, '<', $alone{$name}{seconds} + $SLACK_S, "$name takes no longer with the rules of another owner");
+    is($with_rules->{rows}, $alone{$name}{rows}, "$name reads no rules of another owner");
 }
 # The other owner's tables may use a type of alice: clients load their rows again, but no column has a new name.
 execute(q{SET ROLE alice; CREATE TYPE ali.used AS ENUM ('a'); GRANT USAGE ON SCHEMA ali TO mallory});
