@@ -94,11 +94,12 @@ CREATE TRIGGER bind_columns BEFORE INSERT OR UPDATE ON clairon.rule
     FOR EACH ROW EXECUTE FUNCTION clairon.bind_columns();
 ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER bind_columns;
 
--- Updates the stored names after a column was renamed or dropped.
-CREATE FUNCTION clairon.update_column_names() RETURNS void
+-- Updates the stored names after columns of these tables were renamed or dropped.
+CREATE FUNCTION clairon.update_column_names(tables oid[]) RETURNS void
     LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UPDATE clairon.rule SET column_names = NULL
-    WHERE EXISTS (SELECT FROM unnest(column_numbers, column_names) AS kept (number, name)
+    WHERE relation = ANY (tables)
+      AND EXISTS (SELECT FROM unnest(column_numbers, column_names) AS kept (number, name)
                   WHERE name IS NOT NULL
                     AND NOT EXISTS (SELECT FROM pg_attribute
                                     WHERE attrelid = relation AND attnum = number
@@ -116,28 +117,49 @@ CREATE FUNCTION clairon.altered_tables() RETURNS oid[]
                UNION SELECT reltype FROM altered JOIN pg_class ON pg_class.oid = objid
                WHERE classid = 'pg_class'::regclass AND reltype <> 0))
            || ARRAY(SELECT objid FROM altered WHERE classid = 'pg_class'::regclass
-                    UNION SELECT relation FROM clairon.rule JOIN pg_class ON pg_class.oid = relation
-                    WHERE relnamespace IN (SELECT objid FROM altered
-                                           WHERE classid = 'pg_namespace'::regclass))
+                    UNION SELECT pg_depend.objid
+                    FROM altered JOIN pg_depend ON refclassid = altered.classid
+                        AND refobjid = altered.objid AND pg_depend.classid = 'pg_class'::regclass
+                    WHERE altered.classid = 'pg_namespace'::regclass)
+$$;
+-- The altered tables, and the tables of an altered type (CREATE TABLE .. OF): only their columns may
+-- have new names. Tables that merely have a column of the type are not among them.
+CREATE FUNCTION clairon.renamed_tables() RETURNS oid[]
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH altered AS (SELECT DISTINCT classid, objid FROM pg_event_trigger_ddl_commands()),
+    types AS (SELECT objid AS type FROM altered WHERE classid = 'pg_type'::regclass
+              UNION SELECT reltype FROM altered JOIN pg_class ON pg_class.oid = objid
+              WHERE classid = 'pg_class'::regclass AND reltype <> 0)
+    SELECT ARRAY(SELECT objid FROM altered WHERE classid = 'pg_class'::regclass
+                 UNION SELECT objid FROM types JOIN pg_depend
+                     ON refclassid = 'pg_type'::regclass AND refobjid = type
+                        AND classid = 'pg_class'::regclass AND objsubid = 0)
 $$;
 -- A rule stays in effect, as triggers and policies do, even if the new owner of its table could not
 -- set it. So ALTER TABLE .. OWNER TO raises a NOTICE.
+--
+-- Event triggers run in the commands of all users, while the command locks its table. So they read
+-- only the rules of tables that are related to the command's tables, by an index, whatever the
+-- number of other rules, and whatever the planner knows of it.
 CREATE FUNCTION clairon.update_renamed() RETURNS event_trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET jit = off AS $$
 DECLARE
+    related constant oid[] := clairon.related_tables(clairon.altered_tables());
     changed regclass;
 BEGIN
-    PERFORM clairon.update_column_names();
+    IF NOT EXISTS (SELECT FROM clairon.rule WHERE relation = ANY (related)) THEN
+        RETURN;
+    END IF;
+    PERFORM clairon.update_column_names(clairon.related_tables(clairon.renamed_tables()));
     -- After a rename to "app.t", the notifications must not have the source of app.t.
     PERFORM clairon.check_source(oid)
     FROM pg_class
-    WHERE relnamespace = to_regnamespace('public') AND strpos(relname, '.') > 0
-      AND oid IN (SELECT objid FROM pg_event_trigger_ddl_commands()
-                  WHERE classid = 'pg_class'::regclass)
+    WHERE oid = ANY (ARRAY(SELECT objid FROM pg_event_trigger_ddl_commands()
+                           WHERE classid = 'pg_class'::regclass))
+      AND relnamespace = to_regnamespace('public') AND strpos(relname, '.') > 0
       AND EXISTS (SELECT FROM clairon.rule WHERE relation = oid);
-    IF EXISTS (SELECT FROM clairon.rule WHERE live) THEN
-        PERFORM clairon.reload_lists(clairon.altered_tables());
-    END IF;
+    PERFORM clairon.reload_lists(related);
     FOR changed IN SELECT DISTINCT objid FROM pg_event_trigger_ddl_commands()
                    WHERE classid = 'pg_class'::regclass AND clairon.changes_owner(command)
                      AND EXISTS (SELECT FROM clairon.rule WHERE relation = objid) LOOP

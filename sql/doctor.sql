@@ -306,6 +306,34 @@ $$;
 CREATE FUNCTION clairon.doctor_rules()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH watched AS MATERIALIZED (
+        SELECT relation, bool_or(operations & 6 <> 0) AS needs_old, bool_or(live) AS is_live
+        FROM clairon.rule WHERE part = 0 GROUP BY relation),
+    leaves AS MATERIALIZED (
+        SELECT watched.relation, needs_old, leaf.oid AS leaf, relpersistence, relreplident
+        FROM watched
+        CROSS JOIN LATERAL clairon.doctor_leaves(watched.relation) AS tree (relid)
+        JOIN pg_class AS leaf ON leaf.oid = tree.relid),
+    -- the existing target columns of all rules
+    targets AS MATERIALIZED (
+        SELECT DISTINCT rule.relation, attnum, attname, atttypid
+        FROM clairon.rule
+        JOIN pg_attribute ON attrelid = rule.relation AND attnum > 0
+            AND attnum = ANY (target_column || target_columns) AND NOT attisdropped
+        WHERE part = 0),
+    -- Checking a live rule takes milliseconds, so the number of checked rules of an owner is limited.
+    live_rules AS MATERIALIZED (
+        SELECT rule.relation, rule.name, owner,
+               row_number() OVER (PARTITION BY owner ORDER BY rule.relation::oid, rule.name) <= 1000
+                   AS is_checked
+        FROM clairon.rule
+        CROSS JOIN LATERAL (SELECT relowner FROM pg_class WHERE oid = rule.relation) AS t (owner)
+        WHERE part = 0 AND live),
+    -- one rule for all that read the same target columns
+    live_targets AS MATERIALIZED (
+        SELECT relation, target_column, target_columns, min(name) AS name
+        FROM clairon.rule WHERE part = 0 AND live
+        GROUP BY relation, target_column, target_columns)
     SELECT 'rules', count(*) > 0, format('%s %s', count(*), CASE count(*) WHEN 1 THEN 'rule' ELSE 'rules' END),
            'No table sends notifications: SELECT clairon.watch(''a_table'', ''USER'', ''a_column'');'
     FROM clairon.rule WHERE part = 0
@@ -317,12 +345,10 @@ CREATE FUNCTION clairon.doctor_rules()
     WHERE part = 0 AND NOT EXISTS (SELECT FROM pg_class WHERE oid = rule.relation)
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           format('%s is unlogged: changes are not in the WAL', leaf.oid::regclass),
-           format('ALTER TABLE %s SET LOGGED;', leaf.oid::regclass)
-    FROM clairon.rule
-    CROSS JOIN LATERAL clairon.doctor_leaves(rule.relation) AS tree (relid)
-    JOIN pg_class AS leaf ON leaf.oid = tree.relid
-    WHERE part = 0 AND leaf.relpersistence = 'u'
+           format('%s is unlogged: changes are not in the WAL', leaf::regclass),
+           format('ALTER TABLE %s SET LOGGED;', leaf::regclass)
+    FROM clairon.rule JOIN leaves ON leaves.relation = rule.relation
+    WHERE part = 0 AND relpersistence = 'u'
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
            'the target column was dropped: nothing is sent', 'Set the rule again with clairon.watch()'
@@ -344,58 +370,59 @@ CREATE FUNCTION clairon.doctor_rules()
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
            format('target column "%s" has type %s: nothing is sent', attname, json),
            'Change the type of the column to text or text[], or set the rule again with clairon.watch()'
-    FROM clairon.rule
-    JOIN pg_attribute ON attrelid = relation AND attnum > 0
-        AND attnum = ANY (target_column || target_columns) AND NOT attisdropped
-    CROSS JOIN LATERAL clairon.json_within(atttypid) AS t (json)
+    FROM (SELECT atttypid AS type, clairon.json_within(atttypid) AS json
+          FROM (SELECT DISTINCT atttypid FROM targets) AS types) AS documents
+    JOIN targets ON atttypid = type
+    JOIN clairon.rule ON rule.relation = targets.relation
+        AND attnum = ANY (target_column || target_columns)
     WHERE part = 0 AND json IS NOT NULL
     UNION ALL
-    SELECT format('rule %s on %s', name, relation), false, 'only_when is ' || only_when,
+    SELECT format('rule %s on %s', name, relation), false, 'only_when is ' || shown,
            'An object in the condition was renamed, changed or dropped. Set the rule again with clairon.watch()'
-    FROM clairon.rules WHERE only_when LIKE '%(denies: %)'
+    FROM clairon.rule CROSS JOIN LATERAL clairon.show_condition(relation, name) AS t (shown)
+    WHERE part = 0 AND only_when IS NOT NULL AND shown LIKE '%(denies: %)'
     UNION ALL
-    SELECT format('key of %s', leaf.oid::regclass), false,
-           CASE leaf.relreplident
-                WHEN 'd' THEN CASE WHEN EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisprimary)
+    SELECT format('key of %s', leaf::regclass), false,
+           CASE relreplident
+                WHEN 'd' THEN CASE WHEN EXISTS (SELECT FROM pg_index WHERE indrelid = leaf AND indisprimary)
                                    THEN 'the primary key is deferrable' ELSE 'no primary key' END
                 WHEN 'i' THEN 'the index of the replica identity was dropped'
                 ELSE 'the replica identity is nothing' END
            || ': updates and deletes do not identify the row',
-           CASE WHEN EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisprimary) THEN ''
-                ELSE format('ALTER TABLE %s ADD PRIMARY KEY (..), or ', leaf.oid::regclass) END
-           || format('ALTER TABLE %s REPLICA IDENTITY FULL;', leaf.oid::regclass)
-    FROM (SELECT DISTINCT relation FROM clairon.rule
-          WHERE operations & 6 <> 0) AS watched
-    CROSS JOIN LATERAL clairon.doctor_leaves(watched.relation) AS tree (relid)
-    JOIN pg_class AS leaf ON leaf.oid = tree.relid
-    WHERE leaf.relreplident = 'n'
-       OR leaf.relreplident = 'd'
-          AND NOT EXISTS (SELECT FROM pg_index
-                          WHERE indrelid = leaf.oid AND indisprimary AND indimmediate)
-       OR leaf.relreplident = 'i'
-          AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisreplident)
+           CASE WHEN EXISTS (SELECT FROM pg_index WHERE indrelid = leaf AND indisprimary) THEN ''
+                ELSE format('ALTER TABLE %s ADD PRIMARY KEY (..), or ', leaf::regclass) END
+           || format('ALTER TABLE %s REPLICA IDENTITY FULL;', leaf::regclass)
+    FROM leaves
+    WHERE needs_old
+      AND (relreplident = 'n'
+           OR relreplident = 'd'
+              AND NOT EXISTS (SELECT FROM pg_index
+                              WHERE indrelid = leaf AND indisprimary AND indimmediate)
+           OR relreplident = 'i'
+              AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = leaf AND indisreplident))
     UNION ALL
-    SELECT format('replica identity of %s', leaf.oid::regclass), missing IS NULL,
-           CASE leaf.relreplident WHEN 'f' THEN 'full' WHEN 'n' THEN 'nothing' ELSE 'by key' END
-               || CASE WHEN missing IS NULL THEN ''
-                       ELSE format(', without target column "%s"', missing[1]) END,
+    SELECT format('replica identity of %s', leaf::regclass), lacking IS NULL,
+           CASE relreplident WHEN 'f' THEN 'full' WHEN 'n' THEN 'nothing' ELSE 'by key' END
+               || CASE WHEN lacking IS NULL THEN ''
+                       ELSE format(', without target column "%s"', lacking) END,
            format('ALTER TABLE %s REPLICA IDENTITY FULL; without it deletes are not delivered, and '
-                  'users who lose a row are not notified', leaf.oid::regclass)
-    FROM clairon.rule
-    JOIN pg_attribute ON part = 0 AND attrelid = relation AND attnum > 0
-        AND attnum = ANY (target_column || target_columns) AND NOT attisdropped
-    CROSS JOIN LATERAL clairon.doctor_leaves(rule.relation) AS tree (relid)
-    JOIN pg_class AS leaf ON leaf.oid = tree.relid
-    CROSS JOIN LATERAL clairon.missing_in_old_row(rule.relation, ARRAY[attnum], leaf.oid)
-        AS key (missing)
+                  'users who lose a row are not notified', leaf::regclass)
+    FROM (SELECT relation, array_agg(attnum) AS numbers FROM targets GROUP BY relation) AS wanted
+    JOIN leaves ON leaves.relation = wanted.relation
+    CROSS JOIN LATERAL clairon.missing_in_old_row(wanted.relation, numbers, leaf) AS old (missing)
+    LEFT JOIN LATERAL unnest(missing) AS t (lacking) ON true
     UNION ALL
     -- Finds changes of the key, the replica identity or the child tables since the rule was set.
-    SELECT format('live rule %s on %s', rule.name, rule.relation), false,
+    SELECT format('live rule %s on %s', name, relation), false,
            'lists of the rows may become stale: ' || faults.fault, rtrim(faults.hint, '.')
-    FROM clairon.rule
-    JOIN pg_class AS class ON class.oid = rule.relation
-    CROSS JOIN LATERAL clairon.live_faults(rule.relation, rule.name) AS faults
-    WHERE part = 0 AND rule.live
+    FROM live_rules
+    CROSS JOIN LATERAL clairon.live_faults(relation, name) AS faults
+    WHERE is_checked
+    UNION ALL
+    SELECT format('live rule checks of %s', owner::regrole), false,
+           format('%s live rules were not checked: the owner has more than 1000', count(*)),
+           'Remove rules with clairon.unwatch()'
+    FROM live_rules WHERE NOT is_checked GROUP BY owner
     UNION ALL
     SELECT format('live rule %s on %s', rule.name, rule.relation), false,
            format('the rows cannot be read: owner %s lacks privileges', quote_ident(owner.rolname)),
@@ -413,14 +440,16 @@ CREATE FUNCTION clairon.doctor_rules()
            format('a table in schema %I can have the same metadata.source', conflict),
            format('SELECT clairon.unwatch(%L, %L); then rename the table or its schema',
                   rule.relation, rule.name)
-    FROM clairon.rule CROSS JOIN LATERAL clairon.source_conflict(rule.relation) AS t (conflict)
+    FROM (SELECT relation, clairon.source_conflict(relation) AS conflict FROM watched) AS sources
+    JOIN clairon.rule ON rule.relation = sources.relation
     WHERE part = 0 AND conflict IS NOT NULL
     UNION ALL
     SELECT format('live rule %s on %s', rule.name, rule.relation), false,
            'the rows cannot be read: ' || leaf.fault, rtrim(leaf.hint, '.')
-    FROM clairon.rule
-    CROSS JOIN LATERAL clairon.live_foreign_leaves(rule.relation) AS leaf
-    WHERE part = 0 AND rule.live
+    FROM watched
+    CROSS JOIN LATERAL clairon.live_foreign_leaves(watched.relation) AS leaf
+    JOIN clairon.rule ON rule.relation = watched.relation
+    WHERE is_live AND part = 0 AND rule.live
     UNION ALL
     -- An index on a partitioned table also exists on all partitions.
     SELECT DISTINCT format('index of live rule %s on %s', rule.name, rule.relation), false,
@@ -428,11 +457,14 @@ CREATE FUNCTION clairon.doctor_rules()
                   indexed, target),
            format('CREATE INDEX ON %s%s (%I);', indexed,
                   CASE WHEN is_array THEN ' USING gin' ELSE '' END, target)
-    FROM clairon.rule
-    JOIN pg_class AS class ON class.oid = rule.relation
-    CROSS JOIN LATERAL clairon.live_unindexed(rule.relation, rule.name)
-    CROSS JOIN LATERAL (SELECT CASE relkind WHEN 'p' THEN rule.relation ELSE leaf END)
+    FROM live_targets
+    JOIN pg_class AS class ON class.oid = live_targets.relation
+    CROSS JOIN LATERAL clairon.live_unindexed(live_targets.relation, live_targets.name)
+    CROSS JOIN LATERAL (SELECT CASE relkind WHEN 'p' THEN live_targets.relation ELSE leaf END)
         AS created (indexed)
+    JOIN clairon.rule ON rule.relation = live_targets.relation
+        AND rule.target_column IS NOT DISTINCT FROM live_targets.target_column
+        AND rule.target_columns IS NOT DISTINCT FROM live_targets.target_columns
     WHERE part = 0 AND rule.live
     UNION ALL
     -- The owner may have lost membership, or the table may have a new owner.
@@ -446,8 +478,8 @@ CREATE FUNCTION clairon.doctor_rules()
     JOIN pg_roles AS app ON app.rolname = 'clairon_app'
     WHERE part = 0 AND NOT pg_has_role(owner.oid, app.oid, 'USAGE')
       AND (target_column IS NULL AND target_columns IS NULL OR type = 2 OR priority = 0
-           OR emitter <> 'clairon' OR emitter_column IS NOT NULL
-           OR topic IS NOT NULL)
+           OR emitter <> 'clairon' OR emitter_column IS NOT NULL OR topic IS NOT NULL
+           OR ttl < interval '1 second' OR retry_limit > 100 OR ack_timeout < 1000)
 $$;
 
 -- A prefix for hints with commands that a standby rejects.

@@ -18,23 +18,24 @@ $$;
 -- only_when.
 CREATE FUNCTION clairon.deciding_columns(relation regclass, name text) RETURNS int2[]
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH condition AS MATERIALIZED (
+        SELECT string_agg(only_when, '' ORDER BY part) AS stored FROM clairon.rule
+        WHERE rule.relation = deciding_columns.relation AND rule.name = deciding_columns.name),
+    used AS MATERIALIZED (
+        SELECT match[1] AS parameter
+        FROM condition, regexp_matches(stored, '[$][0-9]+', 'g') AS found (match))
     SELECT array_agg(number) FILTER (WHERE number > 0)
     FROM (SELECT unnest(target_column || target_columns)
           FROM clairon.rule AS first
           WHERE first.relation = deciding_columns.relation
             AND first.name = deciding_columns.name AND part = 0
           UNION
-          SELECT used.number
+          SELECT bound.number
           FROM clairon.rule AS first
-          CROSS JOIN LATERAL unnest(column_origins, column_numbers) AS used (origin, number)
-          CROSS JOIN LATERAL (
-              SELECT string_agg(piece.only_when, '' ORDER BY piece.part) AS stored
-              FROM clairon.rule AS piece
-              WHERE piece.relation = first.relation AND piece.name = first.name) AS condition
+          CROSS JOIN LATERAL unnest(column_origins, column_numbers) AS bound (origin, number)
           WHERE first.relation = deciding_columns.relation
             AND first.name = deciding_columns.name AND part = 0
-            AND '$' || origin IN (SELECT match[1] FROM regexp_matches(stored, '[$][0-9]+', 'g')
-                                  AS found (match))) AS deciding (number)
+            AND '$' || origin IN (SELECT parameter FROM used)) AS deciding (number)
 $$;
 
 -- Returns the reasons why a rule cannot be live, with the SQLSTATE for clairon.watch. Returns no
@@ -43,14 +44,21 @@ $$;
 CREATE FUNCTION clairon.live_faults(relation regclass, name text)
     RETURNS TABLE (state text, fault text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH key AS MATERIALIZED (SELECT clairon.live_key(relation) AS names),
+    leaves AS MATERIALIZED (SELECT leaf FROM clairon.doctor_leaves(relation) AS leaf),
+    needed AS MATERIALIZED (
+        SELECT clairon.deciding_columns(relation, name) || ARRAY(
+            SELECT attnum FROM pg_attribute, key
+            WHERE attrelid = relation AND attname = ANY (names)) AS numbers)
     SELECT 'object_not_in_prerequisite_state',
            CASE WHEN is_deferrable THEN 'its primary key is deferrable'
                 ELSE 'the table has neither a primary key nor a replica identity index' END,
            CASE WHEN is_deferrable THEN 'Use a key that is not deferrable.'
                 ELSE format('Run ALTER TABLE %s ADD PRIMARY KEY (..).', relation) END
     FROM (SELECT EXISTS (SELECT FROM pg_index WHERE indrelid = relation AND indisprimary
-                         AND NOT indimmediate)) AS key (is_deferrable)
-    WHERE clairon.live_key(relation) IS NULL
+                         AND NOT indimmediate)) AS kind (is_deferrable)
+    CROSS JOIN key
+    WHERE names IS NULL
     UNION ALL
     SELECT 'invalid_parameter_value', 'parameter "operations" does not include ' ||
            (SELECT string_agg(operation, ', ' ORDER BY bit)
@@ -66,41 +74,38 @@ CREATE FUNCTION clairon.live_faults(relation regclass, name text)
                   string_agg(attname, '", "' ORDER BY attnum)),
            'Add the columns of the key, or use NULL for all columns.'
     FROM clairon.rule
+    CROSS JOIN key
     JOIN pg_attribute ON attrelid = rule.relation AND attnum > 0
-        AND attname = ANY (clairon.live_key(rule.relation)) AND attnum <> ALL (rule.columns)
+        AND attname = ANY (names) AND attnum <> ALL (rule.columns)
     WHERE rule.relation = live_faults.relation AND rule.name = live_faults.name AND part = 0
     HAVING count(*) > 0
     UNION ALL
     SELECT 'object_not_in_prerequisite_state',
            format('child table %s has no unique index on "%s"', leaf,
-                  array_to_string(clairon.live_key(relation), '", "')),
+                  array_to_string(names, '", "')),
            format('Run ALTER TABLE %s ADD PRIMARY KEY (..).', leaf)
-    FROM clairon.doctor_leaves(relation) AS leaf
-    WHERE clairon.live_key(relation) IS NOT NULL AND NOT EXISTS (
+    FROM leaves CROSS JOIN key
+    WHERE names IS NOT NULL AND NOT EXISTS (
         SELECT FROM pg_index
         WHERE indrelid = leaf AND indisunique AND indimmediate AND indisvalid
           AND indpred IS NULL AND indexprs IS NULL
           AND ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = leaf
                     AND attnum = ANY ((indkey::int2[])[0:indnkeyatts - 1]))
-              <@ clairon.live_key(relation))
+              <@ names)
     UNION ALL
     SELECT 'object_not_in_prerequisite_state',
            format('the WAL does not contain "%s" of the old rows of %s',
                   array_to_string(missing, '", "'), leaf),
            format('Run ALTER TABLE %s REPLICA IDENTITY FULL.', leaf)
-    FROM clairon.doctor_leaves(relation) AS leaf
-    CROSS JOIN LATERAL clairon.missing_in_old_row(
-        relation,
-        clairon.deciding_columns(relation, name) || ARRAY(
-            SELECT attnum FROM pg_attribute
-            WHERE attrelid = relation AND attname = ANY (clairon.live_key(relation))),
-        leaf) AS old (missing)
+    FROM leaves
+    CROSS JOIN needed
+    CROSS JOIN LATERAL clairon.missing_in_old_row(relation, numbers, leaf) AS old (missing)
     WHERE missing IS NOT NULL
     UNION ALL
     SELECT 'object_not_in_prerequisite_state',
            format('the WAL does not contain changes of the unlogged table %s', leaf),
            format('Run ALTER TABLE %s SET LOGGED.', leaf)
-    FROM clairon.doctor_leaves(relation) AS leaf
+    FROM leaves
     JOIN pg_class AS class ON class.oid = leaf
     WHERE relpersistence = 'u'
 $$;

@@ -39,11 +39,6 @@ BEGIN
         RAISE EXCEPTION 'parameter "targets" must be null for audience ALL'
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid values are NULL and {}.';
     END IF;
-    IF cardinality(targets) > 100000 THEN
-        RAISE EXCEPTION 'parameter "targets" has too many values'
-            USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The array has %s values; the maximum is 100000.', cardinality(targets));
-    END IF;
 END $$;
 
 -- The public functions are written in C. Each calls the function below it as that function's owner,
@@ -73,6 +68,11 @@ BEGIN
     PERFORM clairon.check_delivery(audience, ttl, ack_required, retry_limit);
     PERFORM clairon.check_notify(audience, targets, payload, source, topic, emitter,
                                  idempotency_key);
+    PERFORM clairon.check_targets(receivers);
+    IF audience LIKE '%+%' THEN
+        receivers := clairon.composite_targets(audience, receivers, '');
+        PERFORM clairon.check_targets(receivers);
+    END IF;
     LOOP
         EXIT WHEN idempotency_key IS NULL;
         INSERT INTO clairon.notify_key (key, id) VALUES (idempotency_key, new_id)
@@ -87,9 +87,6 @@ BEGIN
             RETURN first_id;
         END IF;
     END LOOP;
-    IF audience LIKE '%+%' THEN
-        receivers := clairon.composite_targets(audience, receivers, '');
-    END IF;
     IF audience <> 'ALL' AND receivers = '{}' THEN
         RAISE NOTICE 'notification has no targets and is not sent';
     ELSE

@@ -94,6 +94,28 @@ BEGIN
     RETURN floor(extract(epoch FROM ack_timeout) * 1000);
 END $$;
 
+-- What a table's owner without clairon_app may not multiply without limit: short lives and many
+-- retries cost the store more than the notifications.
+CREATE FUNCTION clairon.check_owner_delivery(ttl interval, retry_limit int, ack_timeout interval)
+    RETURNS void LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF timestamp '2001-02-01' + ttl < timestamp '2001-02-01 00:00:01' THEN
+        RAISE EXCEPTION 'invalid value for parameter "ttl": %', ttl
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Without membership in clairon_app, valid values are NULL, or 1 second to 100 years.';
+    END IF;
+    IF retry_limit > 100 THEN
+        RAISE EXCEPTION 'invalid value for parameter "retry_limit": %', retry_limit
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Without membership in clairon_app, valid values are 0 to 100.';
+    END IF;
+    IF extract(epoch FROM ack_timeout) < 1 THEN
+        RAISE EXCEPTION 'invalid value for parameter "ack_timeout": %', ack_timeout
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Without membership in clairon_app, valid values are NULL, or 1 second to 30 days.';
+    END IF;
+END $$;
+
 -- The non-empty strings without duplicates, in the given order.
 CREATE FUNCTION clairon.distinct_targets(targets text[]) RETURNS text[]
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -102,6 +124,28 @@ CREATE FUNCTION clairon.distinct_targets(targets text[]) RETURNS text[]
           FROM unnest(targets) WITH ORDINALITY AS given (target, place)
           WHERE target <> '' GROUP BY target) AS distinct_target
 $$;
+
+-- The bounds of decoder/protocol/limits.h, for targets without duplicates.
+CREATE FUNCTION clairon.check_targets(targets text[]) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    bytes bigint;
+BEGIN
+    IF cardinality(targets) > 10000 THEN
+        RAISE EXCEPTION 'parameter "targets" has too many values'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('There are %s different values; the maximum is 10000.',
+                                  cardinality(targets)),
+                  HINT = 'Use a group of clairon.member, or several notifications.';
+    END IF;
+    bytes := (SELECT sum(clairon.utf8_length(target)) FROM unnest(targets) AS t (target));
+    IF bytes > 262144 THEN
+        RAISE EXCEPTION 'parameter "targets" is too long'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('The values have %s bytes in UTF-8; the maximum is 262144 (256 kB).', bytes),
+                  HINT = 'Use a group of clairon.member, or several notifications.';
+    END IF;
+END $$;
 
 -- 'a, b\,c' is {a,"b,c"}.
 CREATE FUNCTION clairon.parse_targets(literal text) RETURNS text[]
@@ -300,11 +344,6 @@ BEGIN
                   DETAIL = format('The stored condition has %s bytes; the maximum is 100000.',
                                   octet_length(stored));
     END IF;
-    IF cardinality(targets) > 100000 THEN
-        RAISE EXCEPTION 'parameter "targets" has too many values'
-            USING ERRCODE = 'invalid_parameter_value',
-                  DETAIL = format('The literal has %s values; the maximum is 100000.', cardinality(targets));
-    END IF;
     rule.part := 0;
     IF coalesce(octet_length(stored), 0) + coalesce(pg_column_size(targets), 0) < 3000 THEN
         INSERT INTO clairon.rule VALUES (rule.*);
@@ -362,6 +401,41 @@ BEGIN
     END IF;
 END $$;
 
+-- The rules that a table's owner without clairon_app may have. Each decoding session reads and keeps
+-- all of them, and clairon.doctor() checks them. Reads only the owner's objects and their rules, so
+-- the rules of others do not slow down watch.
+CREATE FUNCTION clairon.limit_rules(relation regclass) RETURNS void
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    owner constant oid := (SELECT relowner FROM pg_class WHERE oid = relation);
+    rules bigint := (SELECT count(*) FROM clairon.rule
+                     WHERE rule.relation = limit_rules.relation AND part = 0);
+    bytes bigint;
+BEGIN
+    IF rules > 100 THEN
+        RAISE EXCEPTION 'relation % has too many rules', relation
+            USING ERRCODE = 'program_limit_exceeded',
+                  DETAIL = 'Without membership in clairon_app, the maximum is 100 rules for a table.',
+                  HINT = format('Remove rules with clairon.unwatch(), or run GRANT clairon_app TO %s.',
+                                owner::regrole);
+    END IF;
+    SELECT count(*) FILTER (WHERE rule.part = 0), sum(pg_column_size(rule)) INTO rules, bytes
+    FROM pg_shdepend JOIN clairon.rule ON rule.relation = objid
+    WHERE refclassid = 'pg_authid'::regclass AND refobjid = owner AND deptype = 'o'
+      AND classid = 'pg_class'::regclass
+      AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database());
+    IF rules > 10000 OR bytes > 16777216 THEN
+        RAISE EXCEPTION 'the tables of % have too many rules', owner::regrole
+            USING ERRCODE = 'program_limit_exceeded',
+                  DETAIL = format('The tables have %s rules with %s bytes. Without membership in clairon_app, '
+                                  'the maximum is 10000 rules for all tables of an owner, and 16777216 '
+                                  'bytes of columns, conditions and names in them.', rules, bytes),
+                  HINT = format('Remove rules with clairon.unwatch(), or run GRANT clairon_app TO %s.',
+                                owner::regrole);
+    END IF;
+END $$;
+
 -- All rows of a rule; NULL if the rule does not exist.
 CREATE FUNCTION clairon.rule_rows(relation regclass, name text) RETURNS clairon.rule[]
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -399,8 +473,9 @@ BEGIN
     END IF;
 END $$;
 
--- The internal function of watch. `path` is the caller's search_path.
-CREATE FUNCTION clairon.set_rule(path text, relation regclass, audience text, targets text,
+-- The internal function of watch. `path` is the caller's search_path; `is_limited` is true if the
+-- caller is not a member of clairon_app.
+CREATE FUNCTION clairon.set_rule(path text, is_limited boolean, relation regclass, audience text, targets text,
     name text, type text, priority text, operations text[], columns text[], only_when text,
     emitter text, topic text, ttl interval, ack_required boolean, retry_limit int, backoff text,
     ack_timeout interval, live boolean)
@@ -416,6 +491,9 @@ BEGIN
     PERFORM clairon.check_relation(relation);
     PERFORM clairon.check_source(relation);
     PERFORM clairon.check_delivery(audience, ttl, ack_required, retry_limit);
+    IF is_limited THEN
+        PERFORM clairon.check_owner_delivery(ttl, retry_limit, ack_timeout);
+    END IF;
     IF name IS NULL THEN
         PERFORM clairon.reject_null('name', 'Leave it out for the name ''default''.');
     END IF;
@@ -450,6 +528,7 @@ BEGIN
     ELSIF targets IS NOT NULL THEN
         rule.target_column := clairon.target_column(relation, targets);
     END IF;
+    PERFORM clairon.check_targets(rule.target_list);
     rule.type := clairon.choice('type', type, '{REALTIME,NOTIFICATION,SYSTEM}');
     rule.priority := clairon.choice('priority', priority, '{HIGH,NORMAL,LOW}');
     rule.operations := clairon.operation_bits(operations);
@@ -487,6 +566,9 @@ BEGIN
     END IF;
     PERFORM clairon.insert_rule(rule);
     PERFORM clairon.limit_conditions(relation);
+    IF is_limited THEN
+        PERFORM clairon.limit_rules(relation);
+    END IF;
     IF live THEN
         PERFORM clairon.check_live(relation, name);
     END IF;

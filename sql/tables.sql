@@ -80,24 +80,28 @@ CREATE TRIGGER reject_truncate BEFORE TRUNCATE ON clairon.rule
     FOR EACH STATEMENT EXECUTE FUNCTION clairon.reject_truncate();
 ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER reject_truncate;
 
--- A rule is deleted with its table: the OID of a dropped table may be reused.
+-- A rule is deleted with its table: the OID of a dropped table may be reused. See update_renamed for
+-- the settings.
 CREATE FUNCTION clairon.delete_dropped() RETURNS event_trigger
-    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    tables oid[];
+    with_columns oid[];
 BEGIN
-    IF EXISTS (SELECT FROM clairon.rule WHERE live) THEN
-        -- For columns dropped by ALTER TABLE, the other event trigger sends the reload.
-        PERFORM clairon.reload_lists(ARRAY(
-            SELECT DISTINCT objid FROM pg_event_trigger_dropped_objects()
-            WHERE classid = 'pg_class'::regclass AND NOT is_temporary
-              AND (objsubid = 0 OR TG_TAG <> 'ALTER TABLE')));
-    END IF;
-    DELETE FROM clairon.rule WHERE relation IN (
-        SELECT objid FROM pg_event_trigger_dropped_objects()
-        WHERE classid = 'pg_class'::regclass AND objsubid = 0);
-    IF EXISTS (SELECT FROM pg_event_trigger_dropped_objects()
-               WHERE classid = 'pg_class'::regclass AND objsubid > 0) THEN
-        PERFORM clairon.update_column_names();
-    END IF;
+    SELECT array_agg(DISTINCT objid) FILTER (WHERE objsubid = 0),
+           array_agg(DISTINCT objid) FILTER (WHERE objsubid > 0)
+    INTO tables, with_columns
+    FROM pg_event_trigger_dropped_objects()
+    WHERE classid = 'pg_class'::regclass AND NOT is_temporary
+      AND object_type IN ('table', 'foreign table', 'table column', 'foreign table column');
+    tables := coalesce(tables, '{}');
+    with_columns := coalesce(with_columns, '{}');
+    -- For columns dropped by ALTER TABLE, the other event trigger sends the reload.
+    PERFORM clairon.reload_lists(clairon.related_tables(
+        CASE TG_TAG WHEN 'ALTER TABLE' THEN tables ELSE tables || with_columns END));
+    DELETE FROM clairon.rule WHERE relation = ANY (tables);
+    PERFORM clairon.update_column_names(clairon.related_tables(with_columns));
 END $$;
 CREATE EVENT TRIGGER clairon_delete_dropped ON sql_drop
     EXECUTE FUNCTION clairon.delete_dropped();

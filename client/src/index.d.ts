@@ -37,7 +37,8 @@ export interface Notification<Row = Record<string, unknown>> {
     [key: string]: unknown;
   };
   routing: {
-    audience: { type: string; targets: string[] };
+    /** A list of more than 100 targets is empty, and `recipients` is their number. */
+    audience: { type: string; targets: string[]; recipients?: number };
     retry: {
       ack_required: boolean;
       enabled: boolean;

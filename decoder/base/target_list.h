@@ -4,21 +4,21 @@
 
 #include "postgres.h"
 
-/* The largest number of combinations of a composite audience's arrays. */
-#define COMBINATIONS_MAX 10000
-
-/* The largest number of targets of one notification. */
-#define TARGETS_MAX 100000
-
-/* A larger column value exceeds a limit in any case, so it is rejected before it is detoasted. */
-#define TARGETS_RAW_BYTES_MAX (32 * 1024 * 1024)
+/*
+ * The largest array of targets that is read, with its nulls and duplicates, and its largest size. A
+ * larger value is rejected before it is detoasted.
+ */
+#define TARGETS_ELEMENTS_MAX 100000
+#define TARGETS_RAW_BYTES_MAX (4 * 1024 * 1024)
 
 struct target_list {
     int count;
     char **texts; /* UTF-8, not zero-terminated */
     int *lengths;
-    bool too_many;
-    char *fault; /* why the targets cannot be read; NULL: no error */
+    int bytes;     /* the sum of the lengths; set while the list is built */
+    bool too_many; /* over LIMIT_TARGETS or LIMIT_TARGETS_BYTES */
+    bool too_long; /* a target over LIMIT_TARGET was left out */
+    char *fault;   /* why the targets cannot be read; NULL: no error */
 };
 
 /* Allocates the arrays in the current memory context. The caller sets `count`. */

@@ -67,15 +67,21 @@ list_new(int capacity)
     return list;
 }
 
-/* Appends the string unless it is empty or a duplicate. */
+/* Appends the string unless it is empty, too long or a duplicate. */
 static void
 list_add(struct target_list *list, const struct text_set *set, char *text, int len)
 {
-    uint32 *slot = set_find(set, text, len);
+    uint32 *slot;
 
-    if (len == 0 || *slot != 0)
+    if (len > LIMIT_TARGET)
+        list->too_long = true;
+    if (len == 0 || len > LIMIT_TARGET)
         return;
-    if (len > LIMIT_TARGET) {
+    slot = set_find(set, text, len);
+    if (*slot != 0)
+        return;
+    list->bytes += len;
+    if (list->count == LIMIT_TARGETS || list->bytes > LIMIT_TARGETS_BYTES) {
         list->too_many = true;
         return;
     }
@@ -96,15 +102,15 @@ targets_of_array(struct encoder *encoder, Datum value)
     bool *nulls;
     int count;
 
-    list = list_new(Min(total, TARGETS_MAX));
-    if (total > TARGETS_MAX) {
+    list = list_new(Min(total, LIMIT_TARGETS));
+    if (total > TARGETS_ELEMENTS_MAX) {
         list->too_many = true;
         return list;
     }
-    set_create(&set, list, total);
+    set_create(&set, list, Min(total, LIMIT_TARGETS));
     deconstruct_array(array, ARR_ELEMTYPE(array), element->typlen, element->typbyval,
                       element->typalign, &elements, &nulls, &count);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && !list->too_many; i++) {
         int len;
         char *text;
 
@@ -112,8 +118,6 @@ targets_of_array(struct encoder *encoder, Datum value)
             continue;
         text = encode_plain(element, elements[i], &len);
         list_add(list, &set, text, len);
-        if (list->too_many)
-            break;
     }
     return list;
 }
@@ -133,8 +137,8 @@ targets_of_value(struct encoder *encoder, Datum value)
         return targets_of_array(encoder, value);
     list = list_new(1);
     list->texts[0] = encode_plain(encoder, value, &list->lengths[0]);
-    list->too_many = list->lengths[0] > LIMIT_TARGET;
-    list->count = list->lengths[0] > 0 && !list->too_many;
+    list->too_long = list->lengths[0] > LIMIT_TARGET;
+    list->count = list->lengths[0] > 0 && !list->too_long;
     return list;
 }
 
@@ -218,23 +222,41 @@ put_combination(struct target_list *list, struct target_list *const *parts, int 
     list->count++;
 }
 
+/* The bytes of a part's strings with their escapes. */
+static int64
+escaped_bytes(const struct target_list *list)
+{
+    int64 bytes = 0;
+
+    for (int i = 0; i < list->count; i++)
+        for (int j = 0; j < list->lengths[i]; j++)
+            bytes += list->texts[i][j] == '+' || list->texts[i][j] == '\\' ? 2 : 1;
+    return bytes;
+}
+
+/* Counts the combinations and their bytes before it builds them. */
 static struct target_list *
 combine(struct target_list *const *parts, int count)
 {
     struct target_list *list;
     int64 total = 1;
+    int64 bytes;
 
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && total <= LIMIT_TARGETS; i++)
         total *= parts[i]->count;
-        if (total > COMBINATIONS_MAX) {
-            list = list_new(0);
-            list->too_many = true;
-            return list;
-        }
+    bytes = total * (count - 1);
+    for (int i = 0; i < count && total > 0 && total <= LIMIT_TARGETS; i++)
+        bytes += total / parts[i]->count * escaped_bytes(parts[i]);
+    if (total > LIMIT_TARGETS || bytes > LIMIT_TARGETS_BYTES) {
+        list = list_new(0);
+        list->too_many = true;
+        return list;
     }
     list = list_new(total);
     for (int nth = 0; nth < total; nth++)
         put_combination(list, parts, count, nth);
+    for (int i = 0; i < count; i++)
+        list->too_long |= parts[i]->too_long;
     return list;
 }
 
@@ -300,10 +322,11 @@ audience_read_targets(struct decoder *decoder, const struct plan *plan, const st
     }
     if (targets->too_many) {
         warning_count(decoder, plan->seed, plan->label,
-                      "denied: more than 100000 targets (10000 for a composite audience), or a "
-                      "target longer than 255 bytes");
+                      "denied: more than 10000 targets, or more than 256 kB of targets");
         return false;
     }
+    if (targets->too_long)
+        warning_count(decoder, plan->seed, plan->label, "left out a target longer than 255 bytes");
     *ret_targets = targets;
     return true;
 }

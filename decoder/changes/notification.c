@@ -260,7 +260,7 @@ put_notification_line(struct decoder *decoder, StringInfo out,
     else
         undecodable = put_payload(decoder, out, notification);
     put_fragment(out, &notification->plan->routing);
-    encode_targets(&decoder->settings, out, notification->targets);
+    encode_targets(&decoder->settings, out, notification->targets, decoder->options.framed);
     put_fragment(out, &notification->plan->retry);
     return undecodable;
 }

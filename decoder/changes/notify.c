@@ -59,7 +59,7 @@ put_message_line(struct decoder *decoder, StringInfo out, const struct message *
     out->len = json_compact(dst, message->payload, message->payload_len, decoder->settings.ascii) -
                out->data;
     encode_envelope(&decoder->settings, out, &envelope, ENVELOPE_AUDIENCE, ENVELOPE_TARGETS);
-    encode_targets(&decoder->settings, out, &message->targets);
+    encode_targets(&decoder->settings, out, &message->targets, decoder->options.framed);
     encode_envelope(&decoder->settings, out, &envelope, ENVELOPE_ACK_REQUIRED, ENVELOPE_END);
 }
 

@@ -1,6 +1,8 @@
 /* envelope_json.c: append parts of an envelope, as protocol/envelope.h describes it. */
 #include "encode/envelope_json.h"
 
+#include "protocol/limits.h"
+
 /* The destination of envelope_write. */
 struct envelope_target {
     const struct encode_settings *settings;
@@ -34,8 +36,13 @@ encode_envelope(const struct encode_settings *settings, StringInfo out,
 
 void
 encode_targets(const struct encode_settings *settings, StringInfo out,
-               const struct target_list *targets)
+               const struct target_list *targets, bool for_recipients)
 {
+    if (for_recipients && targets->count > LIMIT_TARGETS_SENT) {
+        encode_literal(out, "[]" ENVELOPE_RECIPIENTS_TEXT);
+        appendStringInfo(out, "%d", targets->count);
+        return;
+    }
     encode_literal(out, "[");
     for (int i = 0; i < targets->count; i++) {
         if (i > 0)

@@ -11,8 +11,11 @@ extern void encode_envelope(const struct encode_settings *settings, StringInfo o
                             const struct envelope *envelope, enum envelope_field first,
                             enum envelope_field last);
 
-/* Appends the targets as a JSON array of strings. */
+/*
+ * Appends the targets as a JSON array of strings. With `for_recipients`, a list of more than
+ * LIMIT_TARGETS_SENT is replaced by an empty array and the number of targets.
+ */
 extern void encode_targets(const struct encode_settings *settings, StringInfo out,
-                           const struct target_list *targets);
+                           const struct target_list *targets, bool for_recipients);
 
 #endif

@@ -54,6 +54,8 @@ enum envelope_field {
 #define ENVELOPE_PAYLOAD_TEXT "},\"payload\":"
 #define ENVELOPE_AUDIENCE_TEXT ",\"routing\":{\"audience\":{\"type\":"
 #define ENVELOPE_TARGETS_TEXT ",\"targets\":"
+/* After the empty array of targets, if there are more than LIMIT_TARGETS_SENT: their number. */
+#define ENVELOPE_RECIPIENTS_TEXT ",\"recipients\":"
 #define ENVELOPE_ACK_REQUIRED_TEXT "},\"retry\":{\"ack_required\":"
 #define ENVELOPE_RETRY_ENABLED_TEXT ",\"enabled\":"
 #define ENVELOPE_ATTEMPTS_TEXT ",\"attempts\":"

@@ -8,6 +8,13 @@
 /* A user, a group, or one part of a target, in bytes of UTF-8. */
 #define LIMIT_TARGET 255
 
+/* The targets of a notification, without duplicates, and their bytes of UTF-8. */
+#define LIMIT_TARGETS 10000
+#define LIMIT_TARGETS_BYTES (256 * 1024)
+
+/* Recipients are not sent a longer list of targets, but its length. */
+#define LIMIT_TARGETS_SENT 100
+
 /* The name of a rule, in bytes of UTF-8. */
 #define LIMIT_RULE 255
 

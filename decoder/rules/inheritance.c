@@ -9,7 +9,7 @@
 
 /* Appends the parents of a partition or child table, without duplicates. */
 static List *
-add_parents(List *above, Relation inherits, Oid relid, Snapshot snapshot)
+add_parents(List *above, Relation inherits, Oid relid)
 {
     SysScanDesc scan;
     ScanKeyData key;
@@ -17,7 +17,7 @@ add_parents(List *above, Relation inherits, Oid relid, Snapshot snapshot)
 
     ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber, F_OIDEQ,
                 ObjectIdGetDatum(relid));
-    scan = systable_beginscan(inherits, InheritsRelidSeqnoIndexId, true, snapshot, 1, &key);
+    scan = systable_beginscan(inherits, InheritsRelidSeqnoIndexId, true, NULL, 1, &key);
     while ((tuple = systable_getnext(scan)) != NULL) {
         Form_pg_inherits link = (Form_pg_inherits)GETSTRUCT(tuple);
 
@@ -30,20 +30,14 @@ add_parents(List *above, Relation inherits, Oid relid, Snapshot snapshot)
 }
 
 List *
-ancestors_as_of(Oid relid, Snapshot snapshot)
+ancestors_of(Oid relid)
 {
     Relation inherits = table_open(InheritsRelationId, AccessShareLock);
-    List *above = add_parents(NIL, inherits, relid, snapshot);
+    List *above = add_parents(NIL, inherits, relid);
 
     /* The loop appends to the list. */
     for (int i = 0; i < list_length(above); i++)
-        above = add_parents(above, inherits, list_nth_oid(above, i), snapshot);
+        above = add_parents(above, inherits, list_nth_oid(above, i));
     table_close(inherits, AccessShareLock);
     return above;
-}
-
-List *
-ancestors_of(Oid relid)
-{
-    return ancestors_as_of(relid, NULL);
 }

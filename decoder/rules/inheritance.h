@@ -5,11 +5,8 @@
 #include "postgres.h"
 
 #include "nodes/pg_list.h"
-#include "utils/snapshot.h"
 
 /* The OIDs of all tables of which the relation is a partition or child, nearest first. */
 extern List *ancestors_of(Oid relid);
-/* Like ancestors_of, under a registered snapshot; NULL: the current catalog snapshot. */
-extern List *ancestors_as_of(Oid relid, Snapshot snapshot);
 
 #endif

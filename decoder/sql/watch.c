@@ -111,9 +111,9 @@ is_literal_list(FunctionCallInfo fcinfo)
  * Returns the parameter that requires clairon_app, or NULL. A rule of any other table owner only
  * sends rows of the table, under the table's name, to the users in the rows. Members of clairon_app
  * can also reach other users, set emitter and topic, and let a rule overtake other notifications.
- * ack_required, ack_timeout, retry_limit, backoff and ttl are allowed for all owners: they affect
- * only the rule's own notifications, and types other than REALTIME would be of little use without
- * them.
+ * ack_required, ack_timeout, retry_limit, backoff and ttl are allowed for all owners, within the
+ * limits of check_owner_delivery: they affect only the rule's own notifications, and types other
+ * than REALTIME would be of little use without them.
  */
 static const char *
 privileged_parameter(FunctionCallInfo fcinfo)
@@ -133,15 +133,20 @@ privileged_parameter(FunctionCallInfo fcinfo)
     return NULL;
 }
 
+static bool
+is_app_member(void)
+{
+    Oid app = get_role_oid("clairon_app", true);
+
+    return OidIsValid(app) ? has_privs_of_role(GetUserId(), app) : superuser();
+}
+
 static void
 check_privileged(FunctionCallInfo fcinfo)
 {
     const char *parameter = privileged_parameter(fcinfo);
-    Oid app = get_role_oid("clairon_app", true);
 
     if (parameter == NULL)
-        return;
-    if (OidIsValid(app) ? has_privs_of_role(GetUserId(), app) : superuser())
         return;
     ereport(
         ERROR,
@@ -226,21 +231,28 @@ call_with_arguments(FunctionCallInfo fcinfo, const char *name)
     return call_inner(inner, fcinfo, name);
 }
 
-/* watch(relation regclass, ...): see sql/rules.sql. set_rule receives the caller's search_path. */
+/*
+ * watch(relation regclass, ...): see sql/rules.sql. set_rule also receives the caller's
+ * search_path, and whether the limits of a caller outside clairon_app apply.
+ */
 Datum
 clairon_watch(PG_FUNCTION_ARGS)
 {
     LOCAL_FCINFO(inner, FUNC_MAX_ARGS);
+    bool is_limited = !is_app_member();
 
     PreventCommandDuringRecovery("clairon.watch()");
     if (!PG_ARGISNULL(WATCH_RELATION))
         check_owner(PG_GETARG_OID(WATCH_RELATION));
-    check_privileged(fcinfo);
-    InitFunctionCallInfoData(*inner, NULL, PG_NARGS() + 1, PG_GET_COLLATION(), NULL, NULL);
+    if (is_limited)
+        check_privileged(fcinfo);
+    InitFunctionCallInfoData(*inner, NULL, PG_NARGS() + 2, PG_GET_COLLATION(), NULL, NULL);
     inner->args[0].value = CStringGetTextDatum(GetConfigOption("search_path", false, false));
     inner->args[0].isnull = false;
+    inner->args[1].value = BoolGetDatum(is_limited);
+    inner->args[1].isnull = false;
     for (int i = 0; i < PG_NARGS(); i++)
-        inner->args[i + 1] = fcinfo->args[i];
+        inner->args[i + 2] = fcinfo->args[i];
     (void)call_inner(inner, fcinfo, "set_rule");
     if (!XLogLogicalInfoActive())
         ereport(WARNING,

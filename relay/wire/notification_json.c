@@ -10,10 +10,11 @@
 /*
  * routing is the last member of a notification, retry is the last member of routing, and retry
  * contains no user text. So the last RETRY in the document is that member, for any payload. The
- * last TARGETS before it is in routing.audience.
+ * last TARGETS before it is in routing.audience. A long list was replaced by an empty one and its
+ * length (ENVELOPE_RECIPIENTS_TEXT), so there is nothing to find if RETRY does not follow an array.
  */
 static const char TARGETS[] = ENVELOPE_TARGETS_TEXT "[";
-static const char RETRY[] = "]" ENVELOPE_ACK_REQUIRED_TEXT;
+static const char RETRY[] = ENVELOPE_ACK_REQUIRED_TEXT;
 
 /* Finds the last occurrence of `text` in the first `len` bytes; NULL: not found. */
 static const unsigned char *
@@ -32,9 +33,10 @@ struct bytes
 notification_targets(struct bytes json)
 {
     const unsigned char *end = find_last(json, json.len, RETRY, sizeof(RETRY) - 1);
-    const unsigned char *start =
-        end != NULL ? find_last(json, (size_t)(end - json.at), TARGETS, sizeof(TARGETS) - 1) : NULL;
+    const unsigned char *start = NULL;
 
+    if (end != NULL && end > json.at && end[-1] == ']')
+        start = find_last(json, (size_t)(--end - json.at), TARGETS, sizeof(TARGETS) - 1);
     if (start == NULL)
         return (struct bytes){json.at, 0};
     start += sizeof(TARGETS) - 1;

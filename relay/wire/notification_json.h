@@ -7,7 +7,7 @@
 
 /*
  * Returns the content of the array routing.audience.targets. It points into `json`, which the
- * decoder or publication_parse wrote. Empty: no targets.
+ * decoder or publication_parse wrote. Empty: no targets, or only their number.
  */
 struct bytes notification_targets(struct bytes json);
 

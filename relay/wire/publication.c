@@ -317,10 +317,11 @@ read_targets(struct publication_draft *draft, const json_t *targets)
     struct publication *publication = draft->publication;
     size_t count = json_array_size(targets);
     bool are_few = count <= FEW_TARGETS;
+    size_t bytes = 0;
 
-    if (!json_is_array(targets) || count == 0 || count > PUBLICATION_TARGETS_MAX)
+    if (!json_is_array(targets) || count == 0 || count > LIMIT_TARGETS)
         return reject(draft, "routing.audience.targets must be an array of 1 to %d targets",
-                      PUBLICATION_TARGETS_MAX);
+                      LIMIT_TARGETS);
     publication->targets = memory_new(count * sizeof(char *));
     for (size_t i = 0; i < count; i++) {
         char *target = NULL;
@@ -334,6 +335,11 @@ read_targets(struct publication_draft *draft, const json_t *targets)
     }
     if (!are_few)
         drop_repeated(publication);
+    for (size_t i = 0; i < publication->target_count; i++)
+        bytes += strlen(publication->targets[i]);
+    if (bytes > LIMIT_TARGETS_BYTES)
+        return reject(draft, "routing.audience.targets has %zu bytes; the maximum is %d", bytes,
+                      LIMIT_TARGETS_BYTES);
     return RC_OK;
 }
 

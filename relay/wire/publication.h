@@ -10,7 +10,6 @@
 #include "decoder/protocol/traceparent.h"
 #include "wire/frame.h"
 
-#define PUBLICATION_TARGETS_MAX 10000
 #define PUBLICATION_ERROR_MAX 192
 #define PUBLICATION_LINE_MAX (8 * 1024 * 1024) /* a body of 1 MB with every character escaped */
 

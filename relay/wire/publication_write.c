@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "decoder/protocol/envelope.h"
+#include "decoder/protocol/limits.h"
 #include "wire/bytes.h"
 #include "wire/frame.h"
 #include "wire/publication_private.h"
@@ -54,9 +55,18 @@ text_of(const char *text)
     return (struct envelope_text){text, strlen(text)};
 }
 
+/* As encode_targets of the decoder: recipients are sent the number of targets of a long list. */
 static void
 add_targets(struct line *line, const struct publication *publication)
 {
+    if (publication->target_count > LIMIT_TARGETS_SENT) {
+        static const char EMPTY[] = "[]" ENVELOPE_RECIPIENTS_TEXT;
+
+        line_add(line, EMPTY, strlen(EMPTY));
+        if (line->rc == RC_OK)
+            line->rc = buffer_addf(line->out, "%zu", publication->target_count);
+        return;
+    }
     line_add(line, "[", 1);
     for (size_t i = 0; i < publication->target_count; i++) {
         const char *target = publication->targets[i];

@@ -549,6 +549,7 @@ const tail = { on: false, paused: false, rows: [], missing: undefined, timer: 0 
 function tailText(row) {
   const recipients = row.audience === 'ALL' ? 'ALL' : `${row.audience ?? '?'} ${row.targets.join(', ')}`;
   const more = row.target_count - row.targets.length;
+  if (more > 0 && row.targets.length === 0) return `${recipients}${number.format(more)} targets`; // a long list has only a number
   return more > 0 ? `${recipients} and ${number.format(more)} more` : recipients;
 }
 

@@ -30,7 +30,7 @@ local function row_of(entry)
         ',"id":', text_of(fields.id), ',"topic":', text_or_null(metadata.topic),
         ',"operation":', text_or_null(metadata.operation), ',"priority":', text_or_null(metadata.priority),
         ',"audience":', text_or_null(audience.type), ',"targets":', array_of(first),
-        ',"target_count":', number_of(#targets), ',"ack":', tostring(retry.ack_required == true),
+        ',"target_count":', number_of(audience.recipients or #targets), ',"ack":', tostring(retry.ack_required == true),
         ',"attempt":', number_of(retry.attempts), '}'})
 end
 

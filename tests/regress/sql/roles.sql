@@ -14,7 +14,7 @@ SET ROLE a_stranger;
 SELECT clairon.watch('owned', 'ALL', name => 'mine');
 SELECT clairon.unwatch('owned');
 SELECT clairon.once('a', 'b');
-SELECT clairon.set_rule('public', 'owned', 'ALL', NULL, 'mine', 'REALTIME', 'NORMAL', '{create}', NULL, NULL,
+SELECT clairon.set_rule('public', false, 'owned', 'ALL', NULL, 'mine', 'REALTIME', 'NORMAL', '{create}', NULL, NULL,
                         NULL, NULL, NULL, false, 0, 'FIXED', NULL, false);
 SELECT clairon.remove_rules('owned', NULL);
 SELECT clairon.show_condition('owned', 'default');

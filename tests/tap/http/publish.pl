@@ -157,6 +157,7 @@ for my $case (
     [ 'a body without routing', { payload => {} }, 'routing' ], [ 'a body without audience', { payload => {}, routing => {} }, 'routing.audience.type' ],
     [ 'a body without targets', to('USER'), 'targets' ], [ 'ALL with a target', to('ALL', 'x'), 'targets' ],
     [ 'a target that is empty', to('USER', 'a', ''), 'index 1' ], [ 'a target that is too long', to('USER', 'x' x 256), 'index 0' ],
+    [ 'targets of more than 256 kB', to('USER', map { sprintf '%0255d', $_ } 1 .. 1029), 'routing.audience.targets' ],
     [ 'a target that is a number', with('routing.audience.targets' => [7]), 'index 0' ],
     [ 'an invalid audience', to('A B', 'x'), 'type' ], [ 'the audience user in lower case', to('user', 'x'), 'type' ],
     [ 'an invalid priority', with('metadata.priority' => 'URGENT'), 'priority must be one of HIGH, NORMAL, LOW' ],

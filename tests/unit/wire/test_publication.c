@@ -144,6 +144,65 @@ payload_values_are_kept_verbatim(void **state)
 #undef TO_ALL
 }
 
+/* Parses a publication to `count` users with ids of `len` bytes, and as many repeats. */
+static enum rc
+parse_targets(unsigned count, unsigned len, struct publication *ret_publication)
+{
+    struct buffer body;
+    enum rc rc;
+
+    buffer_init(&body, 8 * 1024 * 1024);
+    assert_int_equal(buffer_addf(&body, "{\"payload\":{},\"routing\":{\"audience\":"
+                                        "{\"type\":\"USER\",\"targets\":["),
+                     RC_OK);
+    for (unsigned i = 0; i < count; i++)
+        assert_int_equal(buffer_addf(&body, "%s\"%0*u\"", i > 0 ? "," : "", (int)len, i), RC_OK);
+    assert_int_equal(buffer_addf(&body, ",\"%0*u\"]}}}", (int)len, 0), RC_OK);
+    rc = parse(body.bytes, ret_publication);
+    buffer_free(&body);
+    return rc;
+}
+
+static void
+targets_have_a_largest_size(void **state)
+{
+    struct publication publication = {0};
+
+    (void)state;
+    assert_int_equal(parse_targets(1028, 255, &publication), RC_OK); /* 262 140 bytes */
+    publication_free(&publication);
+    assert_int_equal(parse_targets(1029, 255, &publication), RC_BAD);
+    assert_string_equal(error, "routing.audience.targets has 262395 bytes; the maximum is 262144");
+    assert_int_equal(parse_targets(10000, 5, &publication), RC_BAD);
+    assert_string_equal(error, "routing.audience.targets must be an array of 1 to 10000 targets");
+    assert_int_equal(parse_targets(9999, 5, &publication), RC_OK);
+    publication_free(&publication);
+}
+
+static void
+recipients_are_sent_a_long_list_as_its_length(void **state)
+{
+    struct publication publication = {0};
+    struct frame frame;
+
+    (void)state;
+    assert_int_equal(parse_targets(100, 3, &publication), RC_OK);
+    assert_non_null(strstr(publication.data.bytes, "\"targets\":[\"000\",\"001\","));
+    assert_null(strstr(publication.data.bytes, "\"recipients\""));
+    publication_free(&publication);
+    assert_int_equal(parse_targets(101, 3, &publication), RC_OK);
+    assert_non_null(
+        strstr(publication.data.bytes,
+               "\"audience\":{\"type\":\"USER\",\"targets\":[],\"recipients\":101},\"retry\""));
+    assert_int_equal(
+        frame_parse_header(
+            (struct bytes){(const unsigned char *)publication.head.bytes, publication.head.len},
+            &frame),
+        RC_OK);
+    assert_int_equal(frame.as.notification.target_count, 101);
+    publication_free(&publication);
+}
+
 static void
 invalid_requests_are_rejected_without_leaks(void **state)
 {
@@ -174,6 +233,8 @@ main(void)
         cmocka_unit_test(frame_and_document_can_be_parsed),
         cmocka_unit_test(equal_requests_have_the_same_canonical_form),
         cmocka_unit_test(payload_values_are_kept_verbatim),
+        cmocka_unit_test(targets_have_a_largest_size),
+        cmocka_unit_test(recipients_are_sent_a_long_list_as_its_length),
         cmocka_unit_test(invalid_requests_are_rejected_without_leaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

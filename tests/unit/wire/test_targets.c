@@ -53,6 +53,28 @@ targets_with_json_syntax_are_found(void **state)
     assert_targets("{}", "\"]},\",\"targets\",\":[\"");
 }
 
+/* A payload that looks like routing must not be cut where the notification has only a number. */
+static void
+a_number_of_recipients_has_no_targets(void **state)
+{
+    static const char *const PAYLOADS[] = {
+        "{}",
+        "{\"routing\":{\"audience\":{\"type\":\"X\",\"targets\":[\"a\"]},\"retry\":"
+        "{\"ack_required\":true}}}",
+    };
+    char json[1024];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof PAYLOADS / sizeof PAYLOADS[0]; i++) {
+        snprintf(json, sizeof(json),
+                 "{\"metadata\":{},\"payload\":%s,\"routing\":{\"audience\":{\"type\":\"USER\","
+                 "\"targets\":[],\"recipients\":101}," RETRY,
+                 PAYLOADS[i]);
+        assert_int_equal(
+            notification_targets((struct bytes){(const unsigned char *)json, strlen(json)}).len, 0);
+    }
+}
+
 static void
 other_json_has_no_targets(void **state)
 {
@@ -78,6 +100,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(routing_targets_are_found),
         cmocka_unit_test(targets_with_json_syntax_are_found),
+        cmocka_unit_test(a_number_of_recipients_has_no_targets),
         cmocka_unit_test(other_json_has_no_targets),
     };
 

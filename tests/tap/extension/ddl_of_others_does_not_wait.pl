@@ -1,0 +1,114 @@
+# Tests that the DDL of one table owner, and clairon.doctor(), do not become slower with the rules of another owner.
+# CLAIRON_DDL_TABLES sets the number of tables on which the other owner sets as many rules as watch allows.
+use strict;
+use warnings;
+
+use Clairon::Test qw(amount);
+use List::Util qw(min);
+use Test::More;
+use Time::HiRes qw(time);
+
+my $TABLES  = $ENV{CLAIRON_DDL_TABLES} // amount(2, 20);
+my $RULES   = 100;
+my $COLUMNS = 400;                                         # all of their names are stored in the rules
+my $SLACK_S = 0.1;
+my $pg      = Clairon::Test::postgresql('main');
+my $columns = join ',', map { "c$_" } 1 .. $COLUMNS;
+
+sub execute { my ($sql) = @_; return $pg->safe_psql('postgres', $sql) }
+
+# Alice's commands. The first of each pair prepares the second, which is measured.
+my @commands = (
+    [ 'ADD COLUMN',        'ALTER TABLE ali.t DROP COLUMN IF EXISTS added',             'ALTER TABLE ali.t ADD COLUMN added int' ],
+    [ 'DROP COLUMN',       'ALTER TABLE ali.t ADD COLUMN IF NOT EXISTS added int',      'ALTER TABLE ali.t DROP COLUMN added' ],
+    [ 'RENAME COLUMN',     'DROP TABLE IF EXISTS ali.r; CREATE TABLE ali.r (a int)',    'ALTER TABLE ali.r RENAME a TO b' ],
+    [ 'CREATE TABLE',      'DROP TABLE IF EXISTS ali.n',                                'CREATE TABLE ali.n (id int PRIMARY KEY)' ],
+    [ 'DROP TABLE',        'CREATE TABLE IF NOT EXISTS ali.n (id int PRIMARY KEY)',     'DROP TABLE ali.n' ],
+    [ 'DROP SCHEMA',       'CREATE SCHEMA IF NOT EXISTS ali2; CREATE TABLE ali2.a (); CREATE TABLE ali2.b ()', 'DROP SCHEMA ali2 CASCADE' ],
+    [ 'ALTER SCHEMA',      'DROP SCHEMA IF EXISTS ali3, ali4; CREATE SCHEMA ali3',      'ALTER SCHEMA ali3 RENAME TO ali4' ],
+    [ 'ALTER TYPE',        'DROP TYPE IF EXISTS ali.e; CREATE TYPE ali.e AS ENUM (\'a\')', 'ALTER TYPE ali.e ADD VALUE \'b\'' ],
+    [ 'GRANT',             'REVOKE ALL ON ali.t FROM PUBLIC',                           'GRANT SELECT ON ali.t TO PUBLIC' ],
+    [ 'GRANT ON ALL TABLES', 'REVOKE ALL ON ALL TABLES IN SCHEMA ali FROM PUBLIC',      'GRANT SELECT ON ALL TABLES IN SCHEMA ali TO PUBLIC' ],
+    [ 'the DDL of a table with rules', q{SELECT clairon.watch('ali.t', 'USER', 'who', live => true)}, 'ALTER TABLE ali.t ALTER who SET DEFAULT 1' ],
+);
+
+# Returns the shortest time of three runs, and the rows of the tables of rules and inheritance that the command read.
+sub measure
+{
+    my ($prepare, $command) = @_;
+    my ($seconds, $rows) = (9e9, 0);
+    for (1 .. 3) {
+        execute("SET ROLE alice; SET client_min_messages = error; $prepare");
+        my $start = time;
+        my $read  = execute(qq{SET ROLE alice; SET client_min_messages = error; BEGIN; $command;
+            SELECT coalesce(sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), 0) FROM pg_stat_xact_all_tables
+            WHERE relid IN ('clairon.rule'::regclass, 'clairon.reload'::regclass, 'pg_inherits'::regclass); COMMIT});
+        $seconds = min($seconds, time - $start);
+        ($rows) = $read =~ /(\d+)\s*\z/;
+    }
+    return { seconds => $seconds, rows => $rows };
+}
+
+sub doctor_seconds
+{
+    my $start = time;
+    execute(q{SELECT count(*) FROM clairon.doctor()});
+    return time - $start;
+}
+
+execute(q{CREATE ROLE mallory LOGIN; CREATE ROLE alice LOGIN; GRANT CREATE ON DATABASE postgres TO mallory, alice;
+    CREATE SCHEMA mal AUTHORIZATION mallory; CREATE SCHEMA ali AUTHORIZATION alice; SET ROLE alice;
+    CREATE TABLE ali.t (id int PRIMARY KEY, who int); ALTER TABLE ali.t REPLICA IDENTITY FULL});
+my %alone = map { $_->[0] => measure(@$_[ 1, 2 ]) } @commands;
+execute(q{SELECT clairon.unwatch('ali.t')});
+
+# Half of the rules are live.
+my $watched = 0;
+for my $table (map { "mal.t$_" } 1 .. $TABLES) {
+    execute(qq{SET ROLE mallory; CREATE TABLE $table (id int PRIMARY KEY, who text, }
+          . join(',', map { "c$_ int" } 1 .. $COLUMNS)
+          . "); ALTER TABLE $table REPLICA IDENTITY FULL");
+    $watched += execute(qq{SET ROLE mallory; SET client_min_messages = error;
+        SELECT count(clairon.watch('$table', 'USER', 'who', name => 'rule ' || i, columns => '{id,who,$columns}', live => i % 2 = 0))
+        FROM generate_series(1, $RULES) AS i});
+}
+is($watched, $TABLES * $RULES, 'another owner sets the largest number of rules on each table');
+
+for my $command (@commands) {
+    my $name   = $command->[0];
+    my $with_rules = measure(@$command[ 1, 2 ]);
+    cmp_ok($with_rules->{seconds}, '<', $alone{$name}{seconds} + $SLACK_S, "$name takes no longer with the rules of another owner");
+    is($with_rules->{rows}, $alone{$name}{rows}, "$name reads no rules of another owner");
+}
+# The other owner's tables may use a type of alice: clients load their rows again, but no column has a new name.
+execute(q{SET ROLE alice; CREATE TYPE ali.used AS ENUM ('a'); GRANT USAGE ON SCHEMA ali TO mallory});
+execute("SET ROLE mallory; SET client_min_messages = error; ALTER TABLE mal.t$_ ADD COLUMN used ali.used") for 1 .. $TABLES;
+my $used = measure('SELECT 1', q{DO $$BEGIN EXECUTE format('ALTER TYPE ali.used ADD VALUE %L', clock_timestamp()); END$$});
+cmp_ok($used->{seconds}, '<', $alone{'ALTER TYPE'}{seconds} + $SLACK_S, 'ALTER TYPE takes no longer if the other owner uses the type');
+cmp_ok(doctor_seconds(), '<', 1 + 0.01 * $TABLES * $RULES, 'doctor takes less than 10 ms for each rule');
+
+# What the event triggers do for the rules of the altered table itself.
+execute('SET ROLE mallory; ALTER TABLE mal.t1 RENAME c1 TO renamed; ALTER TABLE mal.t1 DROP c2');
+is(execute(q{SELECT DISTINCT column_names @> '{renamed}', column_names @> '{c1}', column_names @> '{c2}' FROM clairon.rule
+    WHERE relation = 'mal.t1'::regclass}), 't|f|f', 'the rules of the altered table have its new column names');
+is(execute(q{SELECT DISTINCT column_names @> '{c1,c2}' FROM clairon.rule WHERE relation = 'mal.t2'::regclass}), 't', 'other rules are not changed');
+
+# A column is renamed in partitions, child tables and tables of a type, without a command on them.
+execute(q{SET ROLE mallory; CREATE TABLE mal.root (id int, who text, PRIMARY KEY (id)) PARTITION BY RANGE (id);
+    CREATE TABLE mal.leaf PARTITION OF mal.root FOR VALUES FROM (1) TO (9);
+    CREATE TABLE mal.parent (id int PRIMARY KEY, who text); CREATE TABLE mal.child () INHERITS (mal.parent);
+    CREATE TABLE mal.grandchild () INHERITS (mal.child); CREATE TYPE mal.shape AS (id int, who text); CREATE TABLE mal.typed OF mal.shape;
+    SET client_min_messages = error;
+    SELECT clairon.watch(relation, 'USER', 'who') FROM unnest('{mal.leaf,mal.grandchild,mal.typed}'::regclass[]) AS relation;
+    ALTER TABLE mal.root RENAME who TO owner; ALTER TABLE mal.parent RENAME who TO owner;
+    ALTER TYPE mal.shape RENAME ATTRIBUTE who TO owner CASCADE});
+is(execute(q{SELECT string_agg(relation || ' ' || column_names::text, ', ' ORDER BY relation::text) FROM clairon.rule
+    WHERE relation = ANY ('{mal.leaf,mal.grandchild,mal.typed}'::regclass[])}),
+    'mal.grandchild {owner}, mal.leaf {owner}, mal.typed {owner}', 'a rule follows a rename through partitions, child tables and types');
+execute('SET ROLE mallory; ALTER TABLE mal.root DROP owner; ALTER TABLE mal.parent DROP owner; ALTER TYPE mal.shape DROP ATTRIBUTE owner CASCADE');
+is(execute(q{SELECT string_agg(DISTINCT column_names::text, ', ') FROM clairon.rule
+    WHERE relation = ANY ('{mal.leaf,mal.grandchild,mal.typed}'::regclass[])}), '{NULL}', 'a dropped column is dropped there too');
+execute('SET ROLE mallory; SET client_min_messages = error; DROP SCHEMA mal CASCADE');
+is(execute('SELECT DISTINCT relation FROM clairon.rule'), 'ali.t', 'the rules of dropped tables are deleted');
+
+done_testing();
