@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include "access/sysattr.h"
+#include "access/transam.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
@@ -18,12 +19,33 @@
 #include "output/warning_throttle.h"
 #include "rules/inheritance.h"
 
-/* A relation with rules: the decoded relation or an ancestor. */
-struct source {
+/* More plans than this in a set are worth the time of reading the clock for each change. */
+#define UNTIMED_PLANS 16
+
+/* A source while its rules are prepared. */
+struct open_source {
     Oid relid;
     Relation relation;
-    char *schema;
-    int *map; /* from its attribute number - 1 to an index in the decoded relation; -1: none */
+    const char *schema;
+    bool has_rules;
+};
+
+/* A rule that applies to the relation, and its source. */
+struct applied_rule {
+    const struct rule *rule;
+    int source;
+    uint32 sub;
+};
+
+/* The preparation of a relation. */
+struct planning {
+    struct decoder *decoder;
+    Relation relation;
+    int source_count;
+    struct open_source *sources;
+    int rule_count;
+    struct applied_rule *rules;
+    bool is_ad_hoc; /* the first rule is that of include_tables */
 };
 
 static int
@@ -48,64 +70,77 @@ plan_can_read(Form_pg_attribute attribute)
     return !attribute->attisdropped;
 }
 
-static void
-source_open(struct source *source, Oid relid, Relation decoded)
+/* Columns of one type share an encoder. */
+static struct encoder *
+encoder_of(struct decoder *decoder, struct source *source, int count, Oid type, const Oid *types)
 {
-    TupleDesc desc;
+    for (int i = count - 1; i >= 0; i--)
+        if (types[i] == type)
+            return source->columns[i].encoder;
+    return encode_new(&decoder->settings, type);
+}
 
-    source->relid = relid;
-    source->relation = RelationIdGetRelation(relid);
-    if (!RelationIsValid(source->relation))
-        elog(ERROR, "could not open relation with OID %u", relid);
-    source->schema = get_namespace_name(RelationGetNamespace(source->relation));
-    desc = RelationGetDescr(source->relation);
-    source->map = palloc(sizeof(int) * Max(desc->natts, 1));
+/* Prepares all columns of the source, in the source's memory context. */
+static void
+source_columns(struct decoder *decoder, struct source *source, Relation relation, Relation decoded,
+               const Bitmapset *key)
+{
+    MemoryContext old = MemoryContextSwitchTo(source->context);
+    TupleDesc desc = RelationGetDescr(relation);
+    int room = Max(desc->natts, 1);
+    Oid *types = palloc0(sizeof(Oid) * room);
+
+    source->natts = desc->natts;
+    source->columns = palloc0(sizeof(struct column) * room);
+    source->map = palloc(sizeof(int) * room);
+    source->readable = palloc(sizeof(int16) * room);
     for (int i = 0; i < desc->natts; i++) {
+        struct column *column = &source->columns[i];
         Form_pg_attribute attribute = TupleDescAttr(desc, i);
 
-        if (!plan_can_read(attribute))
-            source->map[i] = -1;
-        else if (relid == RelationGetRelid(decoded))
-            source->map[i] = i;
-        else
-            source->map[i] = find_attribute(RelationGetDescr(decoded), NameStr(attribute->attname));
-    }
-}
-
-static bool
-rule_includes(const struct rule *rule, int attribute_number)
-{
-    if (rule->column_count < 0)
-        return true;
-    for (int i = 0; i < rule->column_count; i++)
-        if (rule->columns[i] == attribute_number)
-            return true;
-    return false;
-}
-
-static void
-plan_columns(struct decoder *decoder, struct plan *plan, const struct source *source,
-             TupleDesc decoded, const Bitmapset *key)
-{
-    TupleDesc desc = RelationGetDescr(source->relation);
-
-    plan->columns = palloc0(sizeof(struct column) * Max(desc->natts, 1));
-    for (int i = 0; i < desc->natts; i++) {
-        struct column *column = &plan->columns[plan->column_count];
-        Form_pg_attribute attribute;
-
-        if (source->map[i] < 0 || !rule_includes(plan->rule, i + 1))
+        column->index = -1;
+        if (plan_can_read(attribute))
+            column->index = relation == decoded ? i
+                                                : find_attribute(RelationGetDescr(decoded),
+                                                                 NameStr(attribute->attname));
+        source->map[i] = column->index;
+        if (column->index < 0)
             continue;
-        attribute = TupleDescAttr(decoded, source->map[i]);
-        column->index = source->map[i];
+        attribute = TupleDescAttr(RelationGetDescr(decoded), column->index);
         column->is_key = bms_is_member(attribute->attnum - FirstLowInvalidHeapAttributeNumber, key);
         column->name.bytes =
             encode_name(&decoder->settings, NameStr(attribute->attname), &column->name.len);
         column->typlen = attribute->attlen;
         column->typbyval = attribute->attbyval;
-        column->encoder = encode_new(&decoder->settings, attribute->atttypid);
-        plan->column_count++;
+        column->encoder = encoder_of(decoder, source, i, attribute->atttypid, types);
+        types[i] = attribute->atttypid;
+        source->readable[source->readable_count++] = i;
     }
+    pfree(types);
+    MemoryContextSwitchTo(old);
+}
+
+/* A rule for all columns shares the list of the source. */
+static void
+plan_columns(struct plan *plan, const struct source *source)
+{
+    const struct rule *rule = plan->rule;
+    int16 *picks;
+
+    plan->columns = source->columns;
+    plan->picks = source->readable;
+    plan->pick_count = source->readable_count;
+    if (rule->column_count < 0)
+        return;
+    picks = palloc(sizeof(int16) * Max(rule->column_count, 1));
+    plan->pick_count = 0;
+    for (int i = 0; i < rule->column_count; i++) {
+        int at = rule->columns[i] - 1;
+
+        if (at >= 0 && at < source->natts && source->columns[at].index >= 0)
+            picks[plan->pick_count++] = at;
+    }
+    plan->picks = picks;
 }
 
 /* Looks inside domains and arrays too, as clairon.target_column does. */
@@ -125,18 +160,15 @@ contains_json(Oid type)
 
 /* Returns TARGET_COLUMNS, or the reason why the column cannot be read. */
 static int
-bind_column(struct decoder *decoder, const struct source *source, TupleDesc decoded,
-            const Bitmapset *key, int number, struct bound_column *ret_column)
+bind_column(const struct source *source, int number, struct bound_column *ret_column)
 {
-    Form_pg_attribute attribute;
+    const struct column *column;
 
-    if (number > RelationGetDescr(source->relation)->natts || source->map[number - 1] < 0)
+    if (number < 1 || number > source->natts || source->columns[number - 1].index < 0)
         return TARGET_DROPPED;
-    attribute = TupleDescAttr(decoded, source->map[number - 1]);
-    ret_column->index = source->map[number - 1];
-    ret_column->is_key = bms_is_member(attribute->attnum - FirstLowInvalidHeapAttributeNumber, key);
-    ret_column->encoder = encode_new(&decoder->settings, attribute->atttypid);
-    return contains_json(attribute->atttypid) ? TARGET_JSON : TARGET_COLUMNS;
+    column = &source->columns[number - 1];
+    *ret_column = (struct bound_column){column->index, column->is_key, column->encoder};
+    return contains_json(column->encoder->type) ? TARGET_JSON : TARGET_COLUMNS;
 }
 
 static struct fragment
@@ -148,12 +180,10 @@ constant_part(const struct rule *rule, int nth)
 }
 
 static void
-plan_targets(struct decoder *decoder, struct plan *plan, const struct source *source,
-             TupleDesc decoded, const Bitmapset *key)
+plan_targets(struct plan *plan, const struct source *source)
 {
     const struct rule *rule = plan->rule;
     const int16 *numbers = rule->part_count > 0 ? rule->target_columns : &rule->target_column;
-    int constants = 0;
 
     plan->target_state = TARGET_NONE;
     if (rule->part_count == 0 && rule->target_column == 0)
@@ -164,24 +194,31 @@ plan_targets(struct decoder *decoder, struct plan *plan, const struct source *so
         struct target_part *part = &plan->parts[i];
 
         part->column.index = TARGET_NONE;
-        if (numbers[i] == 0)
-            part->constant = constant_part(rule, constants++);
-        else
-            plan->target_state =
-                bind_column(decoder, source, decoded, key, numbers[i], &part->column);
+        if (numbers[i] != 0)
+            plan->target_state = bind_column(source, numbers[i], &part->column);
     }
+}
+
+/* The rule and its constants are allocated with the rules, which are read again after changes. */
+static void
+bind_rule(struct plan *plan, const struct rule *rule)
+{
+    int constants = 0;
+
+    plan->rule = rule;
+    for (int i = 0; i < plan->part_count; i++)
+        if (plan->parts[i].column.index == TARGET_NONE)
+            plan->parts[i].constant = constant_part(rule, constants++);
 }
 
 /* All types are allowed: a value that cannot be output is replaced. */
 static void
-plan_emitter(struct decoder *decoder, struct plan *plan, const struct source *source,
-             TupleDesc decoded, const Bitmapset *key)
+plan_emitter(struct plan *plan, const struct source *source)
 {
     plan->emitter_state = TARGET_NONE;
     if (plan->rule->emitter_column == 0)
         return;
-    plan->emitter_state =
-        bind_column(decoder, source, decoded, key, plan->rule->emitter_column, &plan->emitter);
+    plan->emitter_state = bind_column(source, plan->rule->emitter_column, &plan->emitter);
     if (plan->emitter_state == TARGET_JSON)
         plan->emitter_state = TARGET_COLUMNS;
 }
@@ -212,7 +249,7 @@ plan_topic(struct decoder *decoder, struct plan *plan, const char *source)
     int len;
 
     if (plan->rule->topic != NULL) {
-        plan->topic = (struct fragment){plan->rule->topic, strlen(plan->rule->topic)};
+        plan->topic = (struct fragment){pstrdup(plan->rule->topic), strlen(plan->rule->topic)};
         return;
     }
     initStringInfo(&text);
@@ -303,117 +340,144 @@ plan_routing(struct decoder *decoder, struct plan *plan)
     plan->retry = fragment_of(&text);
 }
 
+/* An estimate of the texts of a plan, apart from strings that are known. */
+#define TEXTS_BYTES 2048
+
 static bool
-has_condition_of(const struct relation_entry *entry, Oid owner)
+has_memory(const struct decoder *decoder, const struct account *account, Size more)
 {
-    for (int i = 0; i < entry->plan_count; i++)
-        if (entry->plans[i].condition != NULL &&
-            condition_owner(entry->plans[i].condition) == owner)
-            return true;
-    return false;
+    return account->memory_bytes + (int64)more <= decoder->accounts->limits.memory_bytes;
+}
+
+/* Drops other sets of the owner until there is memory. Returns false if that is not enough. */
+static bool
+make_room(struct decoder *decoder, const struct plan_set *set, const struct account *account,
+          Size more)
+{
+    while (!has_memory(decoder, account, more))
+        if (!plan_release(decoder, set, account))
+            return false;
+    return true;
 }
 
 bool
-plan_release(struct decoder *decoder, const struct relation_entry *except, Oid owner)
+plan_texts(struct decoder *decoder, struct plan_set *set, struct plan *plan)
 {
-    HASH_SEQ_STATUS sequence;
-    struct relation_entry *entry;
-    bool found = false;
+    const struct rule *rule = plan->rule;
+    const char *source;
+    MemoryContext old;
 
-    hash_seq_init(&sequence, decoder->relations);
-    while ((entry = hash_seq_search(&sequence)) != NULL) {
-        if (entry == except || !has_condition_of(entry, owner))
-            continue;
-        entry->valid = false;
-        entry->plan_count = 0;
-        MemoryContextReset(entry->context);
-        found = true;
-    }
-    return found;
+    if (plan->has_texts)
+        return true;
+    if (!make_room(decoder, set, set->account,
+                   TEXTS_BYTES + 4 * (strlen(rule->emitter) +
+                                      (rule->topic == NULL ? 0 : strlen(rule->topic)))))
+        return false;
+    old = MemoryContextSwitchTo(set->context);
+    plan_topic(decoder, plan, plan->source_plan->name);
+    plan_live_rule(plan);
+    source = utf8_name(plan->source_plan->name);
+    plan->source = (struct fragment){source, strlen(source)};
+    plan_metadata_start(decoder, plan, source);
+    plan_metadata(decoder, plan, source);
+    plan_routing(decoder, plan);
+    plan->has_texts = true;
+    MemoryContextSwitchTo(old);
+    (void)sandbox_recount(set->kept);
+    return true;
+}
+
+static bool
+condition_is_valid(const struct decoder *decoder, const struct plan *plan)
+{
+    enum account_kind kind;
+
+    if (plan->condition == NULL)
+        return false;
+    if (condition_is_lasting(plan->condition))
+        return true;
+    /* Without time nothing was tried. */
+    return plan->condition_number == decoder->catalog_number &&
+           !(condition_is_over(plan->condition, &kind) && kind == ACCOUNT_TIME);
 }
 
 /*
- * When the owner's conditions exceed their memory limit, conditions of other relations are freed.
+ * When the owner's conditions and plans exceed the memory of its account, those of other relations
+ * are freed.
  */
-static struct condition *
-plan_condition(struct decoder *decoder, const struct relation_entry *entry, const struct rule *rule,
-               Relation source, const int *map, Relation decoded)
+bool
+plan_condition(struct decoder *decoder, struct plan_set *set, struct plan *plan, Relation decoded,
+               enum account_kind *ret_kind)
 {
-    Oid owner = source->rd_rel->relowner;
-    int natts = RelationGetDescr(source)->natts;
-    struct condition *condition;
+    const struct source *source = plan->source_plan;
+    MemoryContext old;
 
+    if (condition_is_valid(decoder, plan))
+        return !condition_is_over(plan->condition, ret_kind);
+    old = MemoryContextSwitchTo(set->context);
+    if (set->row == NULL)
+        set->row = condition_row_new(decoded);
     do {
-        condition = condition_new(decoder->sandbox, rule, map, natts, decoded, owner);
-    } while (sandbox_over_budget_owner(decoder->sandbox) == owner &&
-             plan_release(decoder, entry, owner));
-    return condition;
+        if (plan->condition != NULL)
+            condition_free(plan->condition);
+        plan->condition = NULL;
+        plan->condition = condition_new(decoder->sandbox, plan->rule, source->map, source->natts,
+                                        decoded, set->row, plan->account);
+    } while (sandbox_over_budget_owner(decoder->sandbox) == plan->account->owner &&
+             plan_release(decoder, set, plan->account));
+    plan->condition_number = decoder->catalog_number;
+    set->is_timed |= !condition_is_cheap(plan->condition);
+    MemoryContextSwitchTo(old);
+    return !condition_is_over(plan->condition, ret_kind);
 }
 
-static const char *
-name_of_source(const struct source *source)
-{
-    return rule_source(source->schema, RelationGetRelationName(source->relation));
-}
-
-/* Prepares the members that do not depend on the options of a slot, except the condition. */
+/* Prepares the members that do not depend on the columns. */
 static void
-plan_row(struct decoder *decoder, struct plan *plan, const struct rule *rule,
-         const struct source *source, TupleDesc decoded, const Bitmapset *key)
+plan_name(struct plan *plan, const struct rule *rule, struct source *source)
 {
     plan->rule = rule;
-    plan->label = psprintf("rule \"%s\" on \"%s\"", rule->name, name_of_source(source));
+    plan->source_plan = source;
+    plan->account = source->account;
+    plan->label = psprintf("rule \"%s\" on \"%s\"", rule->name, source->name);
     plan->seed = hash_bytes_extended((const unsigned char *)rule->name, strlen(rule->name),
                                      (uint64)rule->relid);
-    plan_columns(decoder, plan, source, decoded, key);
-    plan_targets(decoder, plan, source, decoded, key);
-    plan_emitter(decoder, plan, source, decoded, key);
+    plan->mark = palloc0(sizeof(*plan->mark));
 }
 
 static void
-plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct rule *rule,
-          const struct source *source, Relation decoded, const Bitmapset *key)
+plan_row(struct plan *plan, const struct source *source)
 {
-    struct plan *plan = &entry->plans[entry->plan_count];
-    const char *name = name_of_source(source);
-    const char *source_name;
-
-    plan->mark = palloc0(sizeof(*plan->mark));
-    plan_row(decoder, plan, rule, source, RelationGetDescr(decoded), key);
-    if (rule->only_when != NULL)
-        plan->condition =
-            plan_condition(decoder, entry, rule, source->relation, source->map, decoded);
-    plan_topic(decoder, plan, name);
-    plan_live_rule(plan);
-    source_name = utf8_name(name);
-    plan->source = (struct fragment){source_name, strlen(source_name)};
-    plan_metadata_start(decoder, plan, source_name);
-    plan_metadata(decoder, plan, source_name);
-    plan_routing(decoder, plan);
-    entry->plan_count++;
+    plan_columns(plan, source);
+    plan_targets(plan, source);
+    bind_rule(plan, plan->rule);
+    plan_emitter(plan, source);
 }
 
 void
 plan_live(struct decoder *decoder, struct plan *plan, const struct rule *rule, Relation relation)
 {
-    struct source source;
+    struct source *source = palloc0(sizeof(*source));
 
-    source_open(&source, RelationGetRelid(relation), relation);
-    plan_row(decoder, plan, rule, &source, RelationGetDescr(relation), NULL);
+    source->relid = RelationGetRelid(relation);
+    source->name = rule_source(get_namespace_name(RelationGetNamespace(relation)),
+                               RelationGetRelationName(relation));
+    source->context = CurrentMemoryContext;
+    source_columns(decoder, source, relation, relation, NULL);
+    plan_name(plan, rule, source);
+    plan_row(plan, source);
     if (rule->only_when != NULL)
-        plan->condition =
-            condition_new(decoder->sandbox, rule, source.map, RelationGetDescr(relation)->natts,
-                          relation, relation->rd_rel->relowner);
-    RelationClose(source.relation);
+        plan->condition = condition_new(decoder->sandbox, rule, source->map, source->natts,
+                                        relation, condition_row_new(relation),
+                                        account_of(decoder->accounts, relation->rd_rel->relowner));
 }
 
 /*
  * Patterns match a partition by its name or by an ancestor's name, and a child table by its name.
  */
 static int
-count_names(const struct source *sources, int count)
+count_names(const struct planning *planning)
 {
-    return sources[0].relation->rd_rel->relispartition ? count : 1;
+    return planning->relation->rd_rel->relispartition ? planning->source_count : 1;
 }
 
 /*
@@ -421,85 +485,319 @@ count_names(const struct source *sources, int count)
  * match. The WAL also contains changes of materialized views, which are not watched.
  */
 static int
-match_ad_hoc(const struct options *options, const struct source *sources, int count)
+match_ad_hoc(const struct planning *planning)
 {
-    if (sources[0].relation->rd_rel->relkind == RELKIND_MATVIEW)
+    const struct options *options = &planning->decoder->options;
+
+    if (planning->relation->rd_rel->relkind == RELKIND_MATVIEW)
         return -1;
-    for (int i = 0; i < count; i++)
-        if (options_match(options->include_tables, sources[i].schema,
-                          RelationGetRelationName(sources[i].relation)))
+    for (int i = 0; i < count_names(planning); i++)
+        if (options_match(options->include_tables, planning->sources[i].schema,
+                          RelationGetRelationName(planning->sources[i].relation)))
             return i;
     return -1;
 }
 
 static bool
-is_excluded(const struct options *options, const struct source *sources, int count)
+is_excluded(const struct planning *planning, int first, int count)
 {
-    for (int i = 0; i < count; i++)
-        if (options_match(options->exclude_tables, sources[i].schema,
-                          RelationGetRelationName(sources[i].relation)))
+    for (int i = first; i < first + count; i++)
+        if (options_match(planning->decoder->options.exclude_tables, planning->sources[i].schema,
+                          RelationGetRelationName(planning->sources[i].relation)))
             return true;
     return false;
 }
 
-static int
-count_rules(const List *rules, const struct source *sources, int count)
+static void
+apply_rule_of(struct planning *planning, const struct rule *rule, int source, uint32 sub)
 {
-    ListCell *cell;
-    int found = 0;
-
-    foreach (cell, rules)
-        for (int i = 0; i < count; i++)
-            found += ((struct rule *)lfirst(cell))->relid == sources[i].relid;
-    return found;
+    planning->sources[source].has_rules = true;
+    planning->rules[planning->rule_count++] = (struct applied_rule){rule, source, sub};
 }
 
+/* Lists the rules that apply, with their sub-ordinals. */
 static void
-plan_sources(struct decoder *decoder, struct relation_entry *entry, const struct source *sources,
-             int count, Relation decoded)
+list_rules(struct planning *planning)
 {
-    List *rules = decoder->rules->rules;
-    const Bitmapset *key = RelationGetIdentityKeyBitmap(decoded);
-    int names = count_names(sources, count);
-    int ad_hoc = match_ad_hoc(&decoder->options, sources, names);
+    List *rules = planning->decoder->rules->rules;
+    int ad_hoc = match_ad_hoc(planning);
     uint32 sub = 0;
     ListCell *cell;
 
-    entry->has_key = key != NULL;
-    if (is_excluded(&decoder->options, sources, names))
+    if (is_excluded(planning, 0, count_names(planning)))
         return;
-    entry->plans = palloc0(sizeof(struct plan) * (count_rules(rules, sources, count) + 1));
-    if (ad_hoc >= 0)
-        plan_rule(decoder, entry, rules_ad_hoc(), &sources[ad_hoc], decoded, key);
+    planning->rules = palloc(sizeof(struct applied_rule) * (list_length(rules) * (Size)1 + 1));
+    planning->is_ad_hoc = ad_hoc >= 0;
+    if (planning->is_ad_hoc)
+        apply_rule_of(planning, rules_ad_hoc(), ad_hoc, 0);
     foreach (cell, rules) {
         const struct rule *rule = lfirst(cell);
 
-        for (int i = 0; i < count; i++) {
-            if (rule->relid != sources[i].relid)
+        for (int i = 0; i < planning->source_count; i++) {
+            if (rule->relid != planning->sources[i].relid)
                 continue;
             sub += SUBS_PER_RULE;
             if (sub > FRAME_SUB_MAX) {
-                warning_count(decoder, 0, "rules",
+                warning_count(planning->decoder, 0, "rules",
                               "ignored: more than 16383 rules on a table and its ancestors");
                 return;
             }
-            if (is_excluded(&decoder->options, &sources[i], 1))
-                continue;
-            entry->plans[entry->plan_count].sub = sub;
-            plan_rule(decoder, entry, rule, &sources[i], decoded, key);
+            if (!is_excluded(planning, i, 1))
+                apply_rule_of(planning, rule, i, sub);
         }
     }
 }
 
 static void
-plan_images(struct relation_entry *entry, TupleDesc desc)
+add_name(StringInfo text, const char *name)
+{
+    appendBinaryStringInfo(text, name, strlen(name) + 1);
+}
+
+/*
+ * Adds the columns. Types outside PostgreSQL itself may change, so plans that use them are valid
+ * only for one catalog state.
+ */
+static void
+digest_columns(struct digest *digest, TupleDesc desc, uint64 catalog_number)
+{
+    StringInfoData text;
+    bool has_foreign_type = false;
+
+    initStringInfo(&text);
+    for (int i = 0; i < desc->natts; i++) {
+        Form_pg_attribute attribute = TupleDescAttr(desc, i);
+        const struct {
+            Oid type;
+            Oid collation;
+            int32 typmod;
+            int16 len;
+            bool byval;
+            bool readable;
+        } column = {.type = attribute->atttypid,
+                    .collation = attribute->attcollation,
+                    .typmod = attribute->atttypmod,
+                    .len = attribute->attlen,
+                    .byval = attribute->attbyval,
+                    .readable = plan_can_read(attribute)};
+
+        appendBinaryStringInfo(&text, (const char *)&column, sizeof(column));
+        add_name(&text, NameStr(attribute->attname));
+        has_foreign_type |= attribute->atttypid >= FirstNormalObjectId;
+    }
+    digest_add(digest, text.data, text.len);
+    digest_add_value(digest, desc->natts);
+    if (has_foreign_type)
+        digest_add_value(digest, catalog_number);
+    pfree(text.data);
+}
+
+static void
+digest_key(struct digest *digest, Relation relation)
+{
+    const Bitmapset *key = RelationGetIdentityKeyBitmap(relation);
+    int member = -1;
+
+    while ((member = bms_next_member(key, member)) >= 0)
+        digest_add_value(digest, member);
+}
+
+/* Covers all input of the plans of plan_set_new. */
+static struct digest
+digest_of(const struct planning *planning)
+{
+    const uint64 catalog_number = planning->decoder->catalog_number;
+    struct digest digest = {{0, 0}};
+
+    digest_add_value(&digest, planning->is_ad_hoc);
+    digest_columns(&digest, RelationGetDescr(planning->relation), catalog_number);
+    digest_key(&digest, planning->relation);
+    for (int i = 0; i < planning->source_count; i++) {
+        const struct open_source *source = &planning->sources[i];
+
+        if (!source->has_rules)
+            continue;
+        digest_add_value(&digest, i);
+        digest_add_value(&digest, source->relid);
+        digest_add_value(&digest, source->relation->rd_rel->relowner);
+        digest_add(&digest, source->schema, strlen(source->schema));
+        digest_add(&digest, RelationGetRelationName(source->relation),
+                   strlen(RelationGetRelationName(source->relation)));
+        if (source->relation != planning->relation)
+            digest_columns(&digest, RelationGetDescr(source->relation), catalog_number);
+    }
+    for (int i = 0; i < planning->rule_count; i++) {
+        const struct applied_rule *applied = &planning->rules[i];
+
+        digest_add_value(&digest, applied->rule->digest);
+        digest_add_value(&digest, applied->source);
+        digest_add_value(&digest, applied->sub);
+    }
+    return digest;
+}
+
+static void
+plan_images(struct plan_set *set, TupleDesc desc)
 {
     int natts = Max(desc->natts, 1);
 
-    entry->old.values = palloc(sizeof(Datum) * natts);
-    entry->old.nulls = palloc(sizeof(bool) * natts);
-    entry->new.values = palloc(sizeof(Datum) * natts);
-    entry->new.nulls = palloc(sizeof(bool) * natts);
+    set->old.values = palloc(sizeof(Datum) * natts);
+    set->old.nulls = palloc(sizeof(bool) * natts);
+    set->new.values = palloc(sizeof(Datum) * natts);
+    set->new.nulls = palloc(sizeof(bool) * natts);
+}
+
+/* An estimate of the memory of a source's columns. */
+static Size
+columns_bytes(Relation relation)
+{
+    return RelationGetDescr(relation)->natts * (sizeof(struct column) + sizeof(int) + 64);
+}
+
+static void
+plan_set_rules(struct plan_set *set, struct planning *planning, bool is_out_of_time)
+{
+    struct decoder *decoder = planning->decoder;
+    const Bitmapset *key = RelationGetIdentityKeyBitmap(planning->relation);
+
+    set->has_key = key != NULL;
+    set->plans = palloc0(sizeof(struct plan) * planning->rule_count);
+    for (int i = 0; i < planning->rule_count; i++) {
+        const struct applied_rule *applied = &planning->rules[i];
+        const struct open_source *open = &planning->sources[applied->source];
+        struct source *source = &set->sources[applied->source];
+        struct plan *plan = &set->plans[set->plan_count++];
+        const struct rule *rule = applied->rule;
+
+        if (planning->is_ad_hoc && i == 0)
+            rule = rules_ad_hoc();
+        plan_name(plan, rule, source);
+        plan->sub = applied->sub;
+        if (is_out_of_time) {
+            plan->is_denied = true;
+            plan->denied = ACCOUNT_TIME;
+            continue;
+        }
+        if (source->columns == NULL &&
+            make_room(decoder, set, source->account, columns_bytes(open->relation)))
+            source_columns(decoder, source, open->relation, planning->relation, key);
+        if (source->columns == NULL) {
+            plan->is_denied = true;
+            plan->denied = ACCOUNT_MEMORY;
+            continue;
+        }
+        plan_row(plan, source);
+        (void)sandbox_recount(set->kept);
+    }
+}
+
+static void
+plan_set_sources(struct plan_set *set, const struct planning *planning)
+{
+    set->source_count = planning->source_count;
+    set->sources = palloc0(sizeof(struct source) * planning->source_count);
+    for (int i = 0; i < planning->source_count; i++) {
+        const struct open_source *open = &planning->sources[i];
+        struct source *source = &set->sources[i];
+
+        source->relid = open->relid;
+        source->context = set->context;
+        if (!open->has_rules)
+            continue;
+        source->name = rule_source(pstrdup(open->schema), RelationGetRelationName(open->relation));
+        source->name = pstrdup(source->name);
+        source->account = account_of(planning->decoder->accounts, open->relation->rd_rel->relowner);
+        account_refresh(source->account);
+    }
+}
+
+static struct plan_set *
+plan_set_new(struct decoder *decoder)
+{
+    MemoryContext context =
+        AllocSetContextCreate(decoder->context, "clairon plans", ALLOCSET_SMALL_SIZES);
+    struct plan_set *set = MemoryContextAllocZero(context, sizeof(*set));
+
+    set->context = context;
+    set->bound = decoder->catalog_number;
+    dlist_push_head(&decoder->plan_sets_used, &set->used);
+    return set;
+}
+
+static void
+plan_set_delete(struct decoder *decoder, struct plan_set *set)
+{
+    if (set->is_kept)
+        (void)hash_search(decoder->plan_sets, &set->digest, HASH_REMOVE, NULL);
+    dlist_delete(&set->used);
+    MemoryContextDelete(set->context);
+}
+
+void
+plan_set_release(struct decoder *decoder, struct plan_set *set)
+{
+    if (--set->entry_count == 0)
+        plan_set_delete(decoder, set);
+}
+
+bool
+plan_release(struct decoder *decoder, const struct plan_set *except, const struct account *account)
+{
+    struct plan_set *found = NULL;
+    HASH_SEQ_STATUS sequence;
+    struct relation_entry *entry;
+    dlist_iter iter;
+
+    dlist_foreach(iter, &decoder->plan_sets_used)
+    {
+        struct plan_set *set = dlist_container(struct plan_set, used, iter.cur);
+
+        if (set != except && set->account == account)
+            found = set;
+    }
+    if (found == NULL)
+        return false;
+    hash_seq_init(&sequence, decoder->relations);
+    while ((entry = hash_seq_search(&sequence)) != NULL)
+        if (entry->set == found) {
+            entry->set = NULL;
+            entry->checked = 0;
+        }
+    plan_set_delete(decoder, found);
+    return true;
+}
+
+/* Reads the rules of the set again, if they were read for another catalog state. */
+static void
+plan_set_bind(struct plan_set *set, const struct planning *planning)
+{
+    if (set->bound == planning->decoder->catalog_number)
+        return;
+    for (int i = 0; i < set->plan_count; i++)
+        if (!(planning->is_ad_hoc && i == 0))
+            bind_rule(&set->plans[i], planning->rules[i].rule);
+    set->bound = planning->decoder->catalog_number;
+}
+
+/* A set that lacks time or memory is prepared again at the next change. */
+static bool
+is_complete(const struct plan_set *set)
+{
+    for (int i = 0; i < set->plan_count; i++)
+        if (set->plans[i].is_denied)
+            return false;
+    return true;
+}
+
+static void
+plan_set_keep(struct decoder *decoder, struct plan_set *set)
+{
+    bool found;
+    struct plan_set_entry *entry =
+        hash_search(decoder->plan_sets, &set->digest, HASH_ENTER, &found);
+
+    entry->set = set;
+    set->is_kept = true;
 }
 
 /*
@@ -521,49 +819,128 @@ has_rules(struct decoder *decoder, const List *relids)
 
 static const char *const member_columns[MEMBER_FIELDS] = {"audience", "target", "user_id"};
 
-static void
-plan_member(struct decoder *decoder, struct relation_entry *entry, Relation relation)
+/* The set of clairon.member, prepared again for each catalog state. */
+static struct plan_set *
+plan_member(struct decoder *decoder, Relation relation)
 {
     TupleDesc desc = RelationGetDescr(relation);
+    struct plan_set *set = plan_set_new(decoder);
+    MemoryContext old = MemoryContextSwitchTo(set->context);
 
-    entry->has_key = RelationGetIdentityKeyBitmap(relation) != NULL;
+    set->kind = RELATION_MEMBER;
+    set->has_key = RelationGetIdentityKeyBitmap(relation) != NULL;
+    plan_images(set, desc);
     for (int field = 0; field < MEMBER_FIELDS; field++) {
-        entry->members[field].index = -1;
+        set->members[field].index = -1;
         for (int i = 0; i < desc->natts; i++)
             if (strcmp(NameStr(TupleDescAttr(desc, i)->attname), member_columns[field]) == 0 &&
                 TupleDescAttr(desc, i)->atttypid == TEXTOID)
-                entry->members[field].index = i;
-        entry->members[field].encoder = encode_new(&decoder->settings, TEXTOID);
-    }
-}
-
-void
-plan_relation(struct decoder *decoder, struct relation_entry *entry, Relation relation)
-{
-    MemoryContext old = MemoryContextSwitchTo(entry->context);
-    List *relids = list_make1_oid(RelationGetRelid(relation));
-    struct source *sources;
-    ListCell *cell;
-    int count = 0;
-
-    entry->plan_count = 0;
-    entry->kind = RELATION_ORDINARY;
-    relids = list_concat(relids, ancestors_of(RelationGetRelid(relation)));
-    entry->has_ancestors = list_length(relids) > 1;
-    if (RelationGetNamespace(relation) == decoder->rules->schema) {
-        if (RelationGetRelid(relation) == decoder->rules->member && decoder->options.framed) {
-            entry->kind = RELATION_MEMBER;
-            plan_images(entry, RelationGetDescr(relation));
-            plan_member(decoder, entry, relation);
-        }
-    } else if (has_rules(decoder, relids)) {
-        sources = palloc0(sizeof(*sources) * list_length(relids));
-        foreach (cell, relids)
-            source_open(&sources[count++], lfirst_oid(cell), relation);
-        plan_images(entry, RelationGetDescr(relation));
-        plan_sources(decoder, entry, sources, count, relation);
-        for (int i = 0; i < count; i++)
-            RelationClose(sources[i].relation);
+                set->members[field].index = i;
+        set->members[field].encoder = encode_new(&decoder->settings, TEXTOID);
     }
     MemoryContextSwitchTo(old);
+    return set;
+}
+
+static struct plan_set *
+plan_set_build(struct planning *planning, const struct digest *digest, struct account *account)
+{
+    struct decoder *decoder = planning->decoder;
+    struct plan_set *set = plan_set_new(decoder);
+    MemoryContext old = MemoryContextSwitchTo(set->context);
+    bool is_out_of_time = !account_has_time(decoder->accounts, account);
+
+    set->digest = *digest;
+    set->account = account;
+    set->kept = sandbox_track(decoder->sandbox, account, set->context, false);
+    set->is_timed = planning->rule_count > UNTIMED_PLANS;
+    plan_images(set, RelationGetDescr(planning->relation));
+    plan_set_sources(set, planning);
+    plan_set_rules(set, planning, is_out_of_time);
+    MemoryContextSwitchTo(old);
+    (void)sandbox_recount(set->kept);
+    if (!is_out_of_time)
+        plan_set_keep(decoder, set);
+    return set;
+}
+
+/*
+ * Finds the set by its digest, or prepares it. A set that lacks memory is prepared again for the
+ * next catalog state.
+ */
+static struct plan_set *
+plan_set_look_up(struct planning *planning, struct account *account)
+{
+    struct decoder *decoder = planning->decoder;
+    struct digest digest = digest_of(planning);
+    struct plan_set_entry *entry = hash_search(decoder->plan_sets, &digest, HASH_FIND, NULL);
+    struct plan_set *set = entry == NULL ? NULL : entry->set;
+
+    if (set != NULL && set->bound != decoder->catalog_number && !is_complete(set)) {
+        (void)hash_search(decoder->plan_sets, &digest, HASH_REMOVE, NULL);
+        set->is_kept = false;
+        set = NULL;
+    }
+    if (set == NULL)
+        return plan_set_build(planning, &digest, account);
+    for (int i = 0; i < set->source_count; i++)
+        if (set->sources[i].account != NULL)
+            account_refresh(set->sources[i].account);
+    plan_set_bind(set, planning);
+    dlist_move_head(&decoder->plan_sets_used, &set->used);
+    return set;
+}
+
+/* The owner is charged the whole time of the preparation. */
+static struct plan_set *
+plan_sources(struct planning *planning)
+{
+    struct decoder *decoder = planning->decoder;
+    int64 start_us = account_cpu_us();
+    struct plan_set *set = NULL;
+
+    list_rules(planning);
+    if (planning->rule_count > 0) {
+        Oid owner = planning->sources[planning->rules[0].source].relation->rd_rel->relowner;
+        struct account *account = account_of(decoder->accounts, owner);
+
+        set = plan_set_look_up(planning, account);
+        account_charge_time(account, account_cpu_us() - start_us);
+    }
+    return set;
+}
+
+struct plan_set *
+plan_relation(struct decoder *decoder, Relation relation, bool *ret_has_ancestors)
+{
+    List *relids = list_make1_oid(RelationGetRelid(relation));
+    struct planning planning = {.decoder = decoder, .relation = relation};
+    struct plan_set *set = NULL;
+    ListCell *cell;
+
+    relids = list_concat(relids, ancestors_of(RelationGetRelid(relation)));
+    *ret_has_ancestors = list_length(relids) > 1;
+    if (RelationGetNamespace(relation) == decoder->rules->schema) {
+        if (RelationGetRelid(relation) == decoder->rules->member && decoder->options.framed)
+            set = plan_member(decoder, relation);
+        return set;
+    }
+    if (!has_rules(decoder, relids))
+        return NULL;
+    planning.sources = palloc0(sizeof(*planning.sources) * list_length(relids));
+    foreach (cell, relids) {
+        struct open_source *source = &planning.sources[planning.source_count++];
+
+        source->relid = lfirst_oid(cell);
+        source->relation = source->relid == RelationGetRelid(relation)
+                               ? relation
+                               : RelationIdGetRelation(source->relid);
+        if (!RelationIsValid(source->relation))
+            elog(ERROR, "could not open relation with OID %u", source->relid);
+        source->schema = get_namespace_name(RelationGetNamespace(source->relation));
+    }
+    set = plan_sources(&planning);
+    for (int i = 1; i < planning.source_count; i++)
+        RelationClose(planning.sources[i].relation);
+    return set;
 }
