@@ -131,14 +131,31 @@ write_report(struct accounts *accounts, FILE *file)
 {
     HASH_SEQ_STATUS sequence;
     struct account_entry *entry;
+    int bytes = 0;
 
     hash_seq_init(&sequence, accounts->by_owner);
     while ((entry = hash_seq_search(&sequence)) != NULL)
-        for (int kind = 0; kind < ACCOUNT_KINDS; kind++)
-            if (entry->account->denied[kind].count > 0)
-                fprintf(file, ACCOUNT_REPORT_LINE "\n", entry->owner, kind_names[kind],
-                        (unsigned long long)entry->account->denied[kind].count,
-                        (long long)entry->account->denied[kind].last);
+        for (int kind = 0; kind < ACCOUNT_KINDS; kind++) {
+            char line[100];
+            int len =
+                snprintf(line, sizeof(line), ACCOUNT_REPORT_LINE "\n", entry->owner,
+                         kind_names[kind], (unsigned long long)entry->account->denied[kind].count,
+                         (long long)entry->account->denied[kind].last);
+
+            if (entry->account->denied[kind].count == 0 || bytes + len > ACCOUNT_REPORT_BYTES_MAX)
+                continue;
+            fputs(line, file);
+            bytes += len;
+        }
+}
+
+void
+accounts_forget_report(const char *slot)
+{
+    char path[MAXPGPATH];
+
+    snprintf(path, sizeof(path), ACCOUNT_REPORT_PATH, slot);
+    (void)unlink(path);
 }
 
 /* A report that cannot be written is not worth an error: the server's log has the denials too. */

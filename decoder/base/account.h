@@ -90,7 +90,11 @@ extern void account_count_denied(struct accounts *accounts, struct account *acco
 
 /* The report of a slot, relative to the data directory: a line for each owner and kind. */
 #define ACCOUNT_REPORT_PATH PG_STAT_TMP_DIR "/clairon.%s"
-#define ACCOUNT_REPORT_LINE "%u %15s %llu %lld" /* owner, kind, changes, time of the last one */
+#define ACCOUNT_REPORT_BYTES_MAX 8192         /* further owners are left out */
+#define ACCOUNT_REPORT_LINE "%u %s %llu %lld" /* owner, kind, changes, time of the last one */
+
+/* Removes the report of an earlier slot of this name. */
+extern void accounts_forget_report(const char *slot);
 
 /*
  * Writes the denials of this session to a file that clairon.status reads, at most ten times a

@@ -89,7 +89,9 @@ clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool i
     warning_setup(decoder);
     denial_setup(decoder);
     MemoryContextSwitchTo(old);
-    if (!is_init)
+    if (is_init)
+        accounts_forget_report(decoder->slot);
+    else
         fix_settings(decoder);
     ctx->output_plugin_private = decoder;
     spool_setup(ctx);

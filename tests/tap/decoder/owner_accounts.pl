@@ -153,8 +153,112 @@ sub long_numbers
     return;
 }
 
+# Conditions that must be prepared again for each change, because a type of the owner is used.
+sub time_account
+{
+    my $terms = join ' AND ', map { "s <> 'x$_'" } 1 .. 249;
+    start_reader();
+    as_mallory(q{CREATE TYPE own.mood AS ENUM ('y', 'n'); CREATE TABLE own.cond (id int PRIMARY KEY, s text, m own.mood)});
+    sql(qq{SELECT clairon.watch('own.cond', 'USER', 's', name => 'r' || i, only_when => \$\$ m = 'y' AND $terms \$\$)
+        FROM generate_series(1, 100) AS i});
+    read_to_alice();
+    new_log();
+    my $start = cpu();
+    my $rounds = amount(60, 200);
+    as_mallory("ANALYZE own.cond; INSERT INTO own.cond VALUES ($_, 'n', 'n')") for 1 .. $rounds;
+    cmp_ok(read_to_alice($start)->{cpu}, '<', 2.5, 'the time of preparing conditions is limited');
+    like(new_log(), qr/owner "mallory": denied: the decoding time of the owner's rules is used up/,
+        'a denial for lack of time is logged with the owner');
+    my ($denied) = denials('time');
+    cmp_ok($denied->{changes}, '>', 0, 'clairon.status counts the denied changes');
+    is($denied->{owner}, 'mallory', 'clairon.status names the owner');
+    sql(q{DELETE FROM clairon.rule WHERE relation = 'own.cond'::regclass AND name <> 'r1'});
+    my $id = $rounds;
+    wait_until('with one rule, its changes are sent again', sub {
+        as_mallory('INSERT INTO own.cond VALUES (' . ++$id . ", 'u', 'y')");
+        return read_to_alice()->{count}{'own.cond'};
+    });
+    as_mallory(q{DROP TABLE own.cond; DROP TYPE own.mood});
+    return;
+}
+
+# Returns the denials of the account in clairon.status.
+sub denials
+{
+    my ($account) = @_;
+    my @rows = split /\n/, sql(qq{SELECT owner || ' ' || changes FROM clairon.status,
+        jsonb_to_recordset(denied) AS d (owner name, account text, changes bigint)
+        WHERE slot_name = 'slot' AND account = '$account'});
+    return map { my ($owner, $changes) = split / /; { owner => $owner, changes => $changes } } @rows;
+}
+
+# Changes above the bytes of the account are denied and counted. Later ones are sent again.
+sub bytes_account
+{
+    start_reader('owner_bytes=2MB');
+    as_mallory(q{CREATE TABLE own.wordy (id int PRIMARY KEY, u text, n numeric);
+        SELECT clairon.watch('own.wordy', 'USER', 'u', name => 'r' || i) FROM generate_series(1, 20) AS i});
+    new_log();
+    as_mallory(q{INSERT INTO own.wordy SELECT i, 'u', 1e100000 FROM generate_series(1, 10) AS i});
+    my $read = read_to_alice();
+    my $sent = $read->{count}{'own.wordy'};
+    cmp_ok($read->{bytes}{'own.wordy'}, '>', 2_000_000, 'the bytes of the account are sent');
+    cmp_ok($read->{bytes}{'own.wordy'}, '<', 2_500_000, 'the bytes above the account are not');
+    like(new_log(), qr/owner "mallory": denied: notifications of the owner's tables exceed owner_bytes/,
+        'a denial for lack of bytes is logged with the owner');
+    my ($denied) = denials('bytes');
+    is_deeply($denied, { owner => 'mallory', changes => 200 - $sent }, 'clairon.status counts each denied change of each rule');
+    like(sql(q{SELECT check_name || ': ' || ok || ' ' || detail || ' ' || hint FROM clairon.doctor() WHERE check_name LIKE 'account%'}),
+        qr/account of mallory: true @{[200 - $sent]} changes were denied by slot slot, for lack of bytes.*GRANT clairon_app TO mallory/,
+        'doctor names the owner and the remedy');
+    my $id = 100;
+    wait_until('later changes are sent again', sub {
+        as_mallory('INSERT INTO own.wordy VALUES (' . ++$id . ", 'u', 1)");
+        return read_to_alice()->{count}{'own.wordy'};
+    });
+    sql('GRANT clairon_app TO mallory');
+    as_mallory(q{INSERT INTO own.wordy SELECT i, 'u', 1e100000 FROM generate_series(1001, 1010) AS i});
+    is(read_to_alice()->{count}{'own.wordy'}, 200, 'the bytes of a member of clairon_app are not limited');
+    sql('REVOKE clairon_app FROM mallory');
+    as_mallory('DROP TABLE own.wordy');
+    return;
+}
+
+# Work that is as large as an attack, but honest.
+sub honest_work
+{
+    start_reader();
+    new_log();
+    my ($rules, $leaves, $rows) = (50, 200, amount(20_000, 300_000));
+    as_mallory(qq{CREATE TABLE own.parted (id int, u text, s text) PARTITION BY LIST (id);
+        SELECT clairon.watch('own.parted', 'USER', 'u', name => 'r' || i, only_when => 'id >= 0') FROM generate_series(1, $rules) AS i});
+    as_mallory("CREATE TABLE own.part$_ PARTITION OF own.parted FOR VALUES IN ($_)") for 1 .. $leaves;
+    as_mallory("INSERT INTO own.parted SELECT i, 'u', 'text' FROM generate_series(1, $leaves) AS i");
+    my $start = cpu();
+    is(read_to_alice($start)->{count}{'own.parted'}, $rules * $leaves, "$rules rules on $leaves partitions send everything");
+    as_mallory(q{DROP TABLE own.parted});
+    as_mallory(q{CREATE TABLE own.doc (id int PRIMARY KEY, users text[], body text);
+        SELECT clairon.watch('own.doc', 'USER', 'users');
+        INSERT INTO own.doc SELECT i, (SELECT array_agg('user' || j) FROM generate_series(1, 5000) AS j), repeat('b', 1048000)
+        FROM generate_series(1, 10) AS i});
+    is(read_to_alice()->{count}{'own.doc'}, 10, 'documents of 1 MB to 5000 targets are sent');
+    as_mallory(qq{CREATE TABLE own.bulk (id int PRIMARY KEY, u text, s text); ALTER TABLE own.bulk REPLICA IDENTITY FULL;
+        SELECT clairon.watch('own.bulk', 'USER', 'u');
+        INSERT INTO own.bulk SELECT i, 'u' || i, repeat('s', 1000) FROM generate_series(1, $rows) AS i});
+    is(read_to_alice()->{count}{'own.bulk'}, $rows, "$rows rows of 1 kB in one statement are sent");
+    as_mallory(qq{DELETE FROM own.bulk; INSERT INTO own.bulk SELECT i, 'u', 's' FROM generate_series(1, $rows) AS i});
+    is(read_to_alice()->{count}{'own.bulk'}, 2 * $rows, "as many short rows, and deletes, are sent");
+    unlike(new_log(), qr/: denied/, 'honest work is not denied');
+    is(sql('SELECT count(denied) FROM clairon.status'), 0, 'clairon.status has no denials');
+    as_mallory('DROP TABLE own.doc, own.bulk');
+    return;
+}
+
 memory_and_time_of_plans();
 conditions_survive();
+time_account();
 long_numbers();
+bytes_account();
+honest_work();
 kill 'INT', $reader;
 done_testing();
