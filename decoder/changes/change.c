@@ -1,6 +1,7 @@
 /* change.c: apply the rules of a relation to one change. */
 #include "changes/change.h"
 
+#include "access/detoast.h"
 #include "access/htup_details.h"
 #include "catalog/pg_class.h"
 #include "utils/datum.h"

@@ -1,4 +1,4 @@
-/* denial.c: deny changes when an account of the owner is used up, and reload the lists of live rules. */
+/* denial.c: deny changes when an account of the owner is used up, and reload live lists. */
 #include "changes/denial.h"
 
 #include "miscadmin.h"
@@ -133,7 +133,7 @@ denial_count(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *pla
         reload(ctx, set, plan);
 }
 
-/* The reloads follow the changes of the transaction, with an ordinal of their own. */
+/* The reloads follow the changes of the transaction, with a separate change number. */
 void
 denial_end_transaction(LogicalDecodingContext *ctx)
 {

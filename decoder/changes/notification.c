@@ -109,9 +109,9 @@ struct row_json {
     int limit;
 };
 
-/* True for a column that the image shows. */
+/* True for a column that the image contains. */
 static bool
-is_shown(const struct row_json *row, const struct column *column)
+has_value(const struct row_json *row, const struct column *column)
 {
     return (row->image->whole || column->is_key) &&
            !image_lacks(row->image, column->index, column->typlen);
@@ -128,7 +128,7 @@ remove_dropped(StringInfo out, struct row_json *row, int count)
         struct column *column = &plan->columns[plan->picks[i]];
         char *dst;
 
-        if (!is_shown(row, column))
+        if (!has_value(row, column))
             continue;
         if (end > row->start)
             out->data[end++] = ',';
@@ -159,7 +159,7 @@ find_longest(const struct row_json *row, int count)
         struct column *column = &plan->columns[plan->picks[i]];
         int len = column->rendered_len - column->name.len;
 
-        if (len > max && !(column->state & COLUMN_DROPPED) && is_shown(row, column)) {
+        if (len > max && !(column->state & COLUMN_DROPPED) && has_value(row, column)) {
             max = len;
             longest = column;
         }

@@ -365,7 +365,7 @@ uses_other_objects(Node *node, void *context)
             is_foreign(exprInputCollation(node)) || is_name_type(exprType(node)))
             return true;
         break;
-    default: /* not examined */
+    default: /* unknown */
         return true;
     }
     if (IsA(node, OpExpr) || IsA(node, DistinctExpr) || IsA(node, NullIfExpr)) {

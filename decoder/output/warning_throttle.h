@@ -15,7 +15,7 @@ extern void warning_setup(struct decoder *decoder);
 extern void warning_count(struct decoder *decoder, uint64 seed, const char *subject,
                           const char *what);
 
-/* Like warning_count, but counts at once, even if the transaction may still be rolled back. */
+/* Like warning_count, but counts immediately, even if the transaction may still be rolled back. */
 extern void warning_count_now(struct decoder *decoder, uint64 seed, const char *subject,
                               const char *what);
 

@@ -175,6 +175,21 @@ extern bool plan_texts(struct decoder *decoder, struct plan_set *set, struct pla
 extern bool plan_condition(struct decoder *decoder, struct plan_set *set, struct plan *plan,
                            Relation decoded, enum account_kind *ret_kind);
 
+/* Prepares all columns of the source, in the source's memory context. */
+extern void source_columns(struct decoder *decoder, struct source *source, Relation relation,
+                           Relation decoded, const Bitmapset *key);
+
+/*
+ * The steps of a plan: the members that do not depend on columns, those that do, and the texts. The
+ * memory is that of the current context.
+ */
+extern void plan_name(struct plan *plan, const struct rule *rule, struct source *source);
+extern void plan_row(struct plan *plan, const struct source *source);
+extern void plan_render_texts(struct decoder *decoder, struct plan *plan);
+
+/* Sets the rule again, which is allocated with all rules. Those are read again after changes. */
+extern void plan_bind_rule(struct plan *plan, const struct rule *rule);
+
 /* False for a column that is dropped, or not in the WAL. */
 extern bool plan_can_read(Form_pg_attribute attribute);
 

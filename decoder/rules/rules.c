@@ -390,8 +390,7 @@ rows_equal(Relation relation, const List *known, int columns)
 }
 
 /*
- * The same bytes as row_equal compares. A row that is older than a column has a digest that no other
- * row has.
+ * The same bytes as row_equal compares. The digest of a row that is older than a column is unique.
  */
 static struct digest
 digest_of_row(HeapTuple row, int columns)

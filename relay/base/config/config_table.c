@@ -76,7 +76,8 @@ const struct config_key config_keys[] = {
       "owner_wal_factor" },
     { "feed", "owner_memory", CONFIG_SIZE, false, "64MB", MB, 1024 * MB, NULL,
       FIELD(feed.owner_memory), "walsender's memory for the prepared rules of one table owner" },
-    { "feed", "owner_time", CONFIG_DURATION, false, "1s", 100, HOUR, NULL, FIELD(feed.owner_time_ms),
+    { "feed", "owner_time", CONFIG_DURATION, false, "1s", 100, HOUR, NULL,
+      FIELD(feed.owner_time_ms),
       "walsender's CPU time in reserve for the rules of one table owner, beyond a tenth of the "
       "elapsed time" },
     { "feed", "owner_wal_factor", CONFIG_INT, false, "4", 1, 1000, NULL,
