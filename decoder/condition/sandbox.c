@@ -54,8 +54,7 @@ struct run {
     void (*work)(void *arg);
     void *arg;
     TimestampTz start;
-    int64 ticks;       /* timer ticks; most runs end before the first tick */
-    int64 cpu_tick_us; /* CPU time at the first tick */
+    int64 cpu_start_us;
     bool out_of_memory;
 };
 
@@ -69,13 +68,11 @@ tick_us(const struct run *run)
     return run->sandbox->timeout_ms * INT64CONST(1000) / TICKS_PER_TIMEOUT;
 }
 
-/* Reading the CPU clock is a system call, so short runs are measured in real time. */
+/* CPU time: on a busy machine, real time includes the time of other processes. */
 static int64
 used_us(const struct run *run)
 {
-    if (run->ticks == 0)
-        return GetCurrentTimestamp() - run->start;
-    return tick_us(run) + account_cpu_us() - run->cpu_tick_us;
+    return account_cpu_us() - run->cpu_start_us;
 }
 
 /*
@@ -90,8 +87,6 @@ on_timer(void)
 
     if (run == NULL || expired || QueryCancelPending)
         return;
-    if (++run->ticks == 1)
-        run->cpu_tick_us = account_cpu_us();
     limit_us = tick_us(run) * TICKS_PER_TIMEOUT;
     /* The clocks and the timer differ by microseconds. */
     if (used_us(run) < limit_us - tick_us(run) / 4 &&
@@ -199,8 +194,8 @@ begin_limits(struct run *run)
 
     expired = false;
     run->out_of_memory = false;
-    run->ticks = 0;
     run->start = GetCurrentTimestamp();
+    run->cpu_start_us = account_cpu_us();
     current = run;
     enable_timeout_every(timer, TimestampTzPlusMilliseconds(run->start, ms), ms);
     limit_memory(run->sandbox);
@@ -323,15 +318,6 @@ sandbox_memory_limit(const struct sandbox *sandbox)
     return sandbox->accounts->limits.memory_bytes;
 }
 
-/* Real time is charged too, at 1/ELAPSED_TIMEOUTS. */
-static int64
-charged_us(const struct run *run)
-{
-    int64 real_us = GetCurrentTimestamp() - run->start;
-
-    return Max(used_us(run), real_us / ELAPSED_TIMEOUTS);
-}
-
 /*
  * True when the process has grown since its size was read, so that the run could not use its full
  * limit.
@@ -353,16 +339,22 @@ sandbox_run(struct sandbox *sandbox, Oid user, int64 free_us, void (*work)(void 
 {
     struct run run = {.sandbox = sandbox, .user = user, .work = work, .arg = arg};
     struct account *account = account_of(sandbox->accounts, user);
+    TimestampTz start = GetCurrentTimestamp();
+    int64 start_us;
     bool done;
 
     if (!account_has_time(sandbox->accounts, account)) {
         *ret_reason = sandbox_no_time;
         return false;
     }
+    start_us = account_cpu_us();
     done = guard_run(run_limited, &run, ret_reason);
     if (!done && run.out_of_memory && has_grown(sandbox))
         done = guard_run(run_limited, &run, ret_reason);
-    account_charge_time(account, charged_us(&run) - free_us);
+    /* Real time, which may be spent waiting, is charged at 1/ELAPSED_TIMEOUTS. */
+    account_charge_time(account, Max(account_cpu_us() - start_us,
+                                     (GetCurrentTimestamp() - start) / ELAPSED_TIMEOUTS) -
+                                     free_us);
     if (!done)
         (*ret_reason)[pg_mbcliplen(*ret_reason, strlen(*ret_reason), REASON_BYTES_MAX)] = '\0';
     return done;

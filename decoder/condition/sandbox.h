@@ -15,10 +15,7 @@
 /* The memory that one run may add to the process. */
 #define SANDBOX_MEMORY (64 * 1024 * 1024)
 
-/*
- * The time of one evaluation that the owner is not charged. Short evaluations are measured in real
- * time, which on a busy machine includes the time of other processes.
- */
+/* The CPU time of one evaluation that the owner is not charged. */
 #define SANDBOX_FREE_US 1000
 
 struct account;
