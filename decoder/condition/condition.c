@@ -17,6 +17,12 @@
 #include "condition/sandbox.h"
 #include "rules/rule.h"
 
+struct condition_column {
+    int index; /* index in the decoded relation */
+    int16 typlen;
+    bool in_key;
+};
+
 struct condition {
     struct sandbox *sandbox;
     Oid owner;
@@ -28,12 +34,8 @@ struct condition {
     bool plain;
     int64 weight; /* work of a plain condition per byte of its columns */
     int column_count;
-    struct {
-        int index; /* index in the decoded relation */
-        int16 typlen;
-        bool in_key;
-    } * columns; /* read by the condition */
-    char *fault; /* message of the last error */
+    struct condition_column *columns; /* read by the condition */
+    char *fault;                      /* message of the last error */
 };
 
 /* A plain condition with less work than this, in bytes, runs without limits. */
