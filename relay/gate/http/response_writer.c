@@ -100,7 +100,7 @@ gate_request_respond(struct gate_request *request, struct response *response)
     response_allow_origin(response, request->origin);
     out_free(&request->out);
     if (response_build(response, &built) == RC_OK) {
-        out_take(&request->out, &built);
+        out_add_buffer(&request->out, &built);
         out_move(&request->out, &response->lines);
     } else {
         log_error("gate", "response exceeds its buffer limit", LOG_REQUEST(request));

@@ -59,7 +59,7 @@ out_add_shared(struct out *out, const void *bytes, size_t len, struct shared *ow
 }
 
 void
-out_take(struct out *out, struct buffer *bytes)
+out_add_buffer(struct out *out, struct buffer *bytes)
 {
     struct out_part *part;
 

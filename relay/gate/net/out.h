@@ -38,7 +38,7 @@ void out_add(struct out *out, const void *bytes, size_t len);
 /* Refers to the bytes if they are long; owner NULL: always copies them. */
 void out_add_shared(struct out *out, const void *bytes, size_t len, struct shared *owner);
 /* Takes ownership of the buffer's bytes. */
-void out_take(struct out *out, struct buffer *bytes);
+void out_add_buffer(struct out *out, struct buffer *bytes);
 /* Moves all parts of `from` to the end of `out`. */
 void out_move(struct out *out, struct out *from);
 /*

@@ -202,7 +202,7 @@ write_unsent(struct gate_conn *conn)
     enum rc rc;
 
     if (conn->unsent.len == 0 && conn->control.len > 0)
-        out_take(&conn->unsent, &conn->control);
+        out_add_buffer(&conn->unsent, &conn->control);
     if (conn->unsent.len == 0 && conn->out.len > 0)
         add_own(conn);
     before = conn->unsent.len;

@@ -25,7 +25,7 @@ static const char MIDDLE[] = "\",\"n\":";
 static const struct bytes NOTHING = {NULL, 0};
 
 static struct notification
-    *large; /* utlist: all notifications with a large document of their own */
+    *large; /* utlist: all large notifications without a source */
 
 #define RULE_JSON_MAX (6 * LIMIT_RULE + 2) /* each byte as \\u00xx, and the quotes */
 #define START_MAX                                                                                  \

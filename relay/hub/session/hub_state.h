@@ -72,9 +72,9 @@ struct resume_user; /* resume/read_pages.c */
  * simultaneously share the store fairly, regardless of their number of sessions. A session that has
  * to wait continues from its cursor later: nothing is lost.
  *
- * All users together read only so many pages of streams and inboxes at a time that their bytes,
- * estimated by the size of the last page, are bounded: in the store, on the way, and in this
- * process, where unsent notifications wait for slow clients.
+ * The number of pages of streams and inboxes that all users read at a time is limited, and so are
+ * their bytes, estimated by the size of the last page. They need memory in the store, on the way,
+ * and in this process, where unsent notifications wait for slow clients.
  */
 struct resumes {
     struct resume_user *users; /* uthash */

@@ -14,6 +14,7 @@ use Test::More;
 
 my $has_tls = eval { require IO::Socket::SSL; 1 };
 my $clients = amount(60, 200);
+my $owners  = 8;
 my $columns = 15;
 my $value   = 500_000;                                # bytes of a column, in `before` and in `after`
 my $line_kb = 2 * $columns * $value / 1024;
@@ -25,10 +26,12 @@ $pg->safe_psql('postgres', qq{
     CREATE TABLE large (id int PRIMARY KEY, @{[ join ', ', map { "$_ text" } @names ]});
     ALTER TABLE large REPLICA IDENTITY FULL;
     INSERT INTO large SELECT 1, @{[ join ', ', map { "repeat(md5('$_ 0'), $value / 32)" } @names ]};
-    CREATE TABLE own (id int PRIMARY KEY, owner text, @{[ join ', ', map { "$_ text" } @names ]});
+    CREATE TABLE own (LIKE large, owner text);
+    ALTER TABLE own REPLICA IDENTITY FULL;
+    INSERT INTO own SELECT large.*, 'own' || i FROM large, generate_series(1, $owners) i;
     SELECT clairon.watch('own', 'USER', 'owner');
     CREATE TABLE small (id int PRIMARY KEY, owner text);
-    SELECT clairon.watch('large', 'ALL'); SELECT clairon.watch('small', 'USER', 'owner')});
+    SELECT clairon.watch('large', 'ALL'); SELECT clairon.watch('small', 'USER', 'owner', type => 'NOTIFICATION')});
 my $store  = Clairon::Test::store();
 my $feed   = Clairon::Test::relay($pg, $store, roles => 'feed');
 my ($cert, $key) = $has_tls ? Clairon::Test::SecureSocket::certificate() : ();
@@ -195,7 +198,7 @@ ok(has_version($response->{body}, $versions), 'polls: a slow client receives the
 disconnect(@slow);
 
 # A resume reads the same entries from the store for each session.
-my $resumed = amount(16, 200);
+my $resumed = amount(12, 200);
 $relay->stop;
 $relay = start_relay();
 my $alice = websocket('alice', topics => ['postgres.small']);
@@ -213,11 +216,10 @@ disconnect(@slow);
 # Many large notifications, each for one client: the unsent bytes of all clients are limited.
 $relay->stop;
 $relay = start_relay('delivery.shed_bytes' => '16MB');    # so that the limit is its minimum, 64 MB
-my $many = 10;
-my %slow = map { $_ => websocket("own$_") } 1 .. $many;
+my @own = map { websocket("own$_") } 1 .. $owners;
 $alice = websocket('alice', topics => ['postgres.small']);
 my $before = start_peak();
-$pg->safe_psql('postgres', join ';', map { "INSERT INTO own SELECT $_, 'own$_', " . join ', ', map { "repeat(md5('$_'), $value / 32)" } @names } 1 .. $many);
+$pg->safe_psql('postgres', "UPDATE own SET c1 = repeat(md5(owner), $value / 32)");
 wait_until('clients that accept nothing are closed', sub { $relay->log_text =~ /code=4101 reason="unsent bytes of all clients exceed twice shed_bytes"/ });
 wait_until('the bytes for the closed clients are freed', sub { metric('clairon_hub_queued_bytes') < 64_000_000 });
 alice_receives($alice, 'while the unsent bytes of other clients exceed their limit');
