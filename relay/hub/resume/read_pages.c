@@ -18,7 +18,8 @@
 #define TURNS_EVERY_S 0.02
 #define PAGES_MAX 16 /* enough to keep the store busy */
 #define PAGES_BYTES_MAX (64u * 1024 * 1024)
-#define PAGE_BYTES (256u * 1024) /* as in range.lua and inbox.lua */
+#define PAGE_BYTES (256u * 1024)                 /* as in range.lua and inbox.lua */
+#define PAGE_BYTES_UNKNOWN (PAGES_BYTES_MAX / 4) /* estimate for the first page */
 
 struct resume_user {
     struct page_budget budget;
@@ -230,13 +231,17 @@ void
 session_end_page(struct session *session, const struct store_page *page)
 {
     struct resumes *resumes = &session->hub->resumes;
+    size_t bytes = 0;
 
     session->requests.page = PAGE_NONE;
     resumes->pages--;
-    if (page != NULL)
-        resumes->page_bytes = 0;
     for (size_t i = 0; page != NULL && i < page->count; i++)
-        resumes->page_bytes += page->entries[i].data.len;
+        bytes += page->entries[i].data.len;
+    if (bytes > 0) /* smaller pages lower the estimate slowly */
+        resumes->page_bytes =
+            bytes > resumes->page_bytes ? bytes : (3 * resumes->page_bytes + bytes) / 4;
+    if (resumes->pages == 0)
+        resumes->page_bytes = PAGE_BYTES_UNKNOWN;
     if (!session->hub->closing)
         grant_pages(session->hub);
 }
@@ -352,6 +357,7 @@ resumes_open(struct hub *hub)
     ev_init(&hub->resumes.turns, on_turns);
     hub->resumes.turns.repeat = TURNS_EVERY_S;
     hub->resumes.turns.data = hub;
+    hub->resumes.page_bytes = PAGE_BYTES_UNKNOWN;
 }
 
 void
