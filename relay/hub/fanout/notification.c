@@ -24,8 +24,7 @@ static const char BEFORE_RULE[] = "\",\"rule\":\"";
 static const char MIDDLE[] = "\",\"n\":";
 static const struct bytes NOTHING = {NULL, 0};
 
-static struct notification
-    *large; /* utlist: all large notifications without a source */
+static struct notification *large; /* utlist: all large notifications without a source */
 
 #define RULE_JSON_MAX (6 * LIMIT_RULE + 2) /* each byte as \\u00xx, and the quotes */
 #define START_MAX                                                                                  \
