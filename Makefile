@@ -10,7 +10,7 @@
 #   make check-images    test the container images, without a container engine
 #   make check-long      all tests in their long form, and the relay under ASan (hours)
 #   make check TIMES=1   also print the durations of layers and of the twenty slowest files
-#   make fmt lint bench asan clean deps help check-unit check-regress check-isolation check-tap ..
+#   make fmt lint lint-fast bench asan clean deps help check-unit check-regress check-isolation check-tap ..
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
@@ -111,7 +111,7 @@ endif
 # ---- targets
 .PHONY: all help deps plugin check check-build check-parts check-unit check-regress check-isolation check-tap \
     check-client check-e2e check-root check-replica check-packages check-operations check-images check-sanitized check-asan check-long check-long-build soak \
-    asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint lint-objects mutants private-root sanitized-root
+    asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint lint-fast lint-objects mutants private-root sanitized-root
 
 all: plugin $(BUILD)/clairon
 
@@ -263,6 +263,10 @@ $(BUILD)/lint/%.o: %.c | check-libraries
 	@$(CCACHE) $(CC) $(if $(filter decoder/protocol/% relay/%,$<),$(common_flags),$(plugin_lint_flags)) -Werror -c -o $@ $<
 
 lint-objects: $(lint_objects)
+
+# Only the rules that neither compile nor run clang-tidy: at most two minutes.
+lint-fast:
+	@tests/lint/lint.sh fast
 
 lint:
 	@BUILD='$(BUILD)' CLANG_FLAGS='$(filter-out -MMD -MP,$(common_flags))' PG_CONFIG='$(PG_CONFIG)' tests/lint/lint.sh

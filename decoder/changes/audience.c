@@ -203,7 +203,7 @@ put_part(char *out, const char *text, int len)
 static void
 put_combination(struct target_list *list, struct target_list *const *parts, int count, int nth)
 {
-    int picks[LIMIT_PARTS];
+    int picks[LIMIT_PARTS] = {0};
     int room = count;
     char *out;
 
@@ -276,7 +276,7 @@ lacks_column(const struct plan *plan, const struct image *image)
 static struct target_list *
 targets_of_image(const struct plan *plan, const struct image *image)
 {
-    struct target_list *parts[LIMIT_PARTS];
+    struct target_list *parts[LIMIT_PARTS] = {NULL};
 
     for (int i = 0; i < plan->part_count; i++) {
         parts[i] = targets_of_part(&plan->parts[i], image);

@@ -22,6 +22,12 @@ struct condition_row {
     TupleTableSlot *slot;
 };
 
+struct condition_column {
+    int index; /* index in the decoded relation */
+    int16 typlen;
+    bool in_key;
+};
+
 struct condition {
     struct sandbox *sandbox;
     struct account *account;
@@ -34,12 +40,8 @@ struct condition {
     bool is_over_memory;
     int64 weight; /* work of a plain condition per byte of its columns */
     int column_count;
-    struct {
-        int index; /* index in the decoded relation */
-        int16 typlen;
-        bool in_key;
-    } * columns; /* read by the condition */
-    char *fault; /* message of the last error */
+    struct condition_column *columns; /* read by the condition */
+    char *fault;                      /* message of the last error */
 };
 
 /* A plain condition with less work than this, in bytes, runs without limits. */

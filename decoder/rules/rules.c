@@ -137,8 +137,8 @@ read_rule(const Datum *values, const bool *nulls)
 {
     struct rule *rule = palloc0(sizeof(*rule));
 
-#define VALUE(attribute) values[(attribute)-1]
-#define IS_NULL(attribute) nulls[(attribute)-1]
+#define VALUE(attribute) values[-1 + (attribute)]
+#define IS_NULL(attribute) nulls[-1 + (attribute)]
     rule->relid = DatumGetObjectId(VALUE(RULE_RELATION));
     rule->name = TextDatumGetCString(VALUE(RULE_NAME));
     rule->audience = text_utf8(VALUE(RULE_AUDIENCE));

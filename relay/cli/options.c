@@ -106,7 +106,7 @@ static int
 reject_argument(const char *command, const char *argument, const struct cli_option *options,
                 size_t count)
 {
-    const char *names[OPTIONS_MAX], *nearest;
+    const char *names[OPTIONS_MAX] = {NULL}, *nearest;
     char name[SUGGEST_WORD_MAX + 1];
 
     for (size_t i = 0; i < count && i < OPTIONS_MAX; i++)

@@ -332,6 +332,12 @@ hub_store(const struct hub *hub)
     return hub->store;
 }
 
+size_t *
+hub_waiting_bytes(struct hub *hub)
+{
+    return &hub->queued_bytes;
+}
+
 void
 hub_close(struct hub *hub)
 {

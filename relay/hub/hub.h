@@ -20,6 +20,12 @@ struct hub *hub_open(struct ev_loop *loop, const struct config *config, struct s
 /* Returns the store from which the hub reads. */
 struct store *hub_store(const struct hub *hub);
 
+/*
+ * Returns the total of the bytes that wait for sockets. A transport adds the blocks that it keeps
+ * (shared_wait).
+ */
+size_t *hub_waiting_bytes(struct hub *hub);
+
 /* Returns the number of sessions of a user on this relay. */
 size_t hub_user_sessions(struct hub *hub, const char *user);
 

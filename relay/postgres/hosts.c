@@ -27,13 +27,10 @@ split_list(char *text, const char **ret_parts, size_t *ret_count)
 {
     size_t count = 0;
 
-    for (char *comma; text != NULL; text = comma != NULL ? comma + 1 : NULL) {
+    for (char *rest = text, *part; (part = strsep(&rest, ",")) != NULL;) {
         if (count == RESOLVE_HOSTS_MAX)
             return false;
-        ret_parts[count++] = text;
-        comma = strchr(text, ',');
-        if (comma != NULL)
-            *comma = '\0';
+        ret_parts[count++] = part;
     }
     *ret_count = count;
     return true;

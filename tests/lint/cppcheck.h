@@ -1,7 +1,8 @@
 /*
- * cppcheck.h: loop macros of uthash and PostgreSQL for cppcheck, which does not read system
- * headers.
+ * cppcheck.h: macros of uthash and PostgreSQL for cppcheck, which does not read system headers.
  */
+#define PG_VERSION_NUM 170000
+#define UINT64_FORMAT "%lu"
 #define DL_FOREACH(head, el) for (el = head; el; el = (el)->next)
 #define DL_FOREACH2(head, el, next) for (el = head; el; el = (el)->next)
 #define DL_FOREACH_SAFE(head, el, tmp)                                                             \

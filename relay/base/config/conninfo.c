@@ -24,7 +24,7 @@ static const char *
 nearest_keyword(const char *word)
 {
     PQconninfoOption *options = PQconndefaults();
-    const char *names[KEYWORDS_MAX], *nearest;
+    const char *names[KEYWORDS_MAX] = {NULL}, *nearest;
     static char keyword[64];
     size_t count = 0;
 

@@ -181,7 +181,7 @@ static void
 line_add_field(struct log_line *line, const struct log_field *field)
 {
     size_t room = LOG_LINE_MAX - LOG_TAIL_MAX, start = line->len;
-    char key[64], number[384];
+    char key[64], number[384] = "";
     bool is_text = field->type == LOG_FIELD_TEXT;
     int len =
         snprintf(key, sizeof key, log_style == LOG_FORMAT_JSON ? ",\"%s\":" : " %s=", field->key);

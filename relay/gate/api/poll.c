@@ -18,8 +18,7 @@
 #define WAIT_MAX_S 60
 #define LINES 64
 #define LINES_MAX 1024
-#define TARGET_BYTES (1024 * 1024) /* size that ends the poll */
-#define BYTES_MAX (64 * 1024 * 1024)
+#define TARGET_BYTES (1024 * 1024)   /* size that ends the poll */
 #define STORE_GRACE_US (5 * 1000000) /* maximum time after the wait for the store to reply */
 /* intervals of the checks for the store's reply, after the wait: first, later */
 #define RECHECK_FIRST_S 0.005
@@ -87,7 +86,7 @@ begin(struct gate_request *request, const char *pos, char *topics)
     poll->max = max < config->delivery.window ? (int)max : config->delivery.window;
     wanted.window = poll->max;
     poll->deadline_us = clock_monotonic_us() + wait_s * 1000000;
-    buffer_init(&request->body, BYTES_MAX);
+    poll->lines.waiting_bytes = request->out.waiting_bytes;
     gate_request_attach(request, &wanted);
     ev_timer_init(&poll->recheck, on_recheck, (double)wait_s + RECHECK_FIRST_S, RECHECK_S);
     poll->recheck.data = request;
@@ -111,68 +110,62 @@ finish(struct gate_request *request)
     struct gate_poll *poll = poll_of(request);
     struct response response;
 
-    response_init(&response, request->body.len > 0 ? 200 : 204, "application/x-ndjson");
+    response_init(&response, poll->lines.len > 0 ? 200 : 204, "application/x-ndjson");
     response_header(&response, "Clairon-Pos: %s", poll->pos);
-    response.body = request->body;
-    buffer_init(&request->body, 0);
+    response.lines.waiting_bytes = poll->lines.waiting_bytes;
+    out_move(&response.lines, &poll->lines);
     gate_request_respond(request, &response);
 }
 
 static bool
-has_prefix(const char *line, size_t len, const char *with)
+has_prefix(struct bytes line, const char *with)
 {
-    return len >= strlen(with) && memcmp(line, with, strlen(with)) == 0;
+    return line.len >= strlen(with) && memcmp(line.at, with, strlen(with)) == 0;
 }
 
 /* `connected` and `ping` are only for streams. */
 static bool
-is_polled(const char *line, size_t len)
+is_polled(struct bytes line)
 {
-    return has_prefix(line, len, "{\"t\":\"msg\"") || has_prefix(line, len, "{\"t\":\"gap\"") ||
-           has_prefix(line, len, "{\"t\":\"acked\"");
+    return has_prefix(line, "{\"t\":\"msg\"") || has_prefix(line, "{\"t\":\"gap\"") ||
+           has_prefix(line, "{\"t\":\"acked\"");
 }
 
 static void
-save_pos(struct gate_request *request, const char *line, size_t len)
+save_pos(struct gate_poll *poll, struct bytes line)
 {
-    struct gate_poll *poll = poll_of(request);
-    struct bytes pos = stream_line_pos(line, len);
+    struct bytes pos = stream_line_pos((const char *)line.at, line.len);
 
     if (pos.at != NULL)
         snprintf(poll->pos, sizeof(poll->pos), "%.*s", (int)pos.len, (const char *)pos.at);
 }
 
-/* False: the response has no room. */
-static bool
-add_line(struct gate_request *request, const char *line, size_t len)
+static void
+add_line(struct gate_poll *poll, struct bytes line, const struct gate_frame *frame)
 {
-    struct gate_poll *poll = poll_of(request);
-    if (buffer_add(&request->body, line, len) != RC_OK ||
-        buffer_add(&request->body, "\n", 1) != RC_OK)
-        return false;
-    save_pos(request, line, len);
-    poll->line_count += has_prefix(line, len, "{\"t\":\"msg\"");
-    poll->has_lines |= !has_prefix(line, len, "{\"t\":\"acked\"");
-    return true;
+    out_add_shared(&poll->lines, line.at, line.len, frame->owner);
+    out_add_shared(&poll->lines, frame->rest.at, frame->rest.len, frame->rest_owner);
+    out_add(&poll->lines, "\n", 1);
+    save_pos(poll, line);
+    poll->line_count += has_prefix(line, "{\"t\":\"msg\"");
+    poll->has_lines |= !has_prefix(line, "{\"t\":\"acked\"");
 }
 
 /* A frame is accepted as a whole or left for the next poll. */
 bool
-gate_poll_lines(struct gate_request *request, const char *text, size_t len)
+gate_poll_lines(struct gate_request *request, const struct gate_frame *frame)
 {
     struct gate_poll *poll = poll_of(request);
+    struct bytes text = frame->text;
     struct bytes line;
 
-    if (poll->line_count >= poll->max || request->body.len >= TARGET_BYTES) {
+    if (poll->line_count >= poll->max || poll->lines.len >= TARGET_BYTES) {
         poll->is_full = true;
         return false;
     }
-    while (stream_next_line(&text, &len, &line)) {
-        if (is_polled((const char *)line.at, line.len) &&
-            !add_line(request, (const char *)line.at, line.len)) {
-            gate_request_kill(request);
-            return false;
-        }
+    while (stream_next_line(&text, &line)) {
+        if (is_polled(line))
+            add_line(poll, line, frame);
     }
     return true;
 }
@@ -228,4 +221,5 @@ void
 gate_poll_free(struct gate_request *request)
 {
     ev_timer_stop(request->gate->loop, &poll_of(request)->recheck);
+    out_free(&poll_of(request)->lines);
 }

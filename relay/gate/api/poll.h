@@ -15,6 +15,7 @@
 struct gate_poll {
     int64_t deadline_us;
     struct ev_timer recheck; /* runs after the wait, until the store has replied */
+    struct out lines;        /* the body of the response */
     int max;                 /* maximum number of notifications */
     int line_count;
     bool has_lines;            /* contains a line that ends the poll */
@@ -23,7 +24,7 @@ struct gate_poll {
 };
 
 void gate_poll_begin(struct gate_request *request);
-bool gate_poll_lines(struct gate_request *request, const char *text, size_t len);
+bool gate_poll_lines(struct gate_request *request, const struct gate_frame *frame);
 void gate_poll_writable(struct gate_request *request);
 void gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
 /* The client half-closed: ends the wait. */

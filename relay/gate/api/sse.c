@@ -17,7 +17,6 @@
 
 #define RETRY_MS 2000
 #define OUT_TARGET_BYTES (256 * 1024)
-#define OUT_MAX (64 * 1024 * 1024) /* a notification may be large */
 
 static struct gate_sse *
 sse_of(struct gate_request *request)
@@ -29,45 +28,38 @@ sse_of(struct gate_request *request)
 static void
 send_own(struct gate_request *request, const char *text, size_t len)
 {
-    if (request->out.len == 0)
-        buffer_init(&request->out, OUT_MAX);
-    if (buffer_add(&request->out, text, len) != RC_OK)
-        gate_request_kill(request);
-    else
-        gate_request_want_write(request);
+    out_add(&request->out, text, len);
+    gate_request_want_write(request);
 }
 
-static enum rc
-add_event(struct gate_request *request, const char *line, size_t len)
+static void
+add_event(struct gate_request *request, struct bytes line, const struct gate_frame *frame)
 {
-    struct bytes pos = stream_line_pos(line, len);
-    enum rc rc = buffer_add(&request->out, "data: ", 6);
+    struct bytes pos = stream_line_pos((const char *)line.at, line.len);
+    struct out *out = &request->out;
 
-    if (rc == RC_OK)
-        rc = buffer_add(&request->out, line, len);
-    if (rc == RC_OK && pos.at != NULL)
-        rc = buffer_add(&request->out, "\nid: ", 5);
-    if (rc == RC_OK && pos.at != NULL)
-        rc = buffer_add(&request->out, pos.at, pos.len);
-    return rc == RC_OK ? buffer_add(&request->out, "\n\n", 2) : rc;
+    out_add(out, "data: ", 6);
+    out_add_shared(out, line.at, line.len, frame->owner);
+    out_add_shared(out, frame->rest.at, frame->rest.len, frame->rest_owner);
+    if (pos.at != NULL) {
+        out_add(out, "\nid: ", 5);
+        out_add(out, pos.at, pos.len);
+    }
+    out_add(out, "\n\n", 2);
 }
 
 /* Limits `out`; the session keeps the remaining frames. */
 bool
-gate_sse_lines(struct gate_request *request, const char *text, size_t len)
+gate_sse_lines(struct gate_request *request, const struct gate_frame *frame)
 {
+    struct bytes text = frame->text;
     struct bytes line;
-    enum rc rc = RC_OK;
 
     if (request->out.len >= OUT_TARGET_BYTES)
         return false;
-    if (request->out.len == 0)
-        buffer_init(&request->out, OUT_MAX);
-    while (rc == RC_OK && stream_next_line(&text, &len, &line))
-        rc = add_event(request, (const char *)line.at, line.len);
-    if (rc != RC_OK)
-        gate_request_kill(request); /* a partial line must not be sent */
-    return rc == RC_OK;
+    while (stream_next_line(&text, &line))
+        add_event(request, line, frame);
+    return true;
 }
 
 static void
@@ -156,6 +148,7 @@ gate_sse_end(struct gate_request *request, int code, const char *reason, int64_t
     if (len > 0 && (size_t)len < sizeof(line))
         send_line(request, line, (size_t)len);
     gate_request_set_state(request, GATE_REQUEST_ENDING);
+    request->response_len = request->out.len;
     gate_request_want_write(request);
 }
 

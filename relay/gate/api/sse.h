@@ -20,7 +20,7 @@ struct gate_sse {
 
 void gate_sse_headers(struct gate_request *request);
 void gate_sse_begin(struct gate_request *request);
-bool gate_sse_lines(struct gate_request *request, const char *text, size_t len);
+bool gate_sse_lines(struct gate_request *request, const struct gate_frame *frame);
 void gate_sse_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
 void gate_sse_end(struct gate_request *request, int code, const char *reason, int64_t in_ms);
 void gate_sse_free(struct gate_request *request);

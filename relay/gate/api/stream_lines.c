@@ -60,17 +60,19 @@ stream_split_lists(char *list, struct stream_list lists[SESSION_UNVERIFIED_LISTS
 }
 
 bool
-stream_next_line(const char **text, size_t *len, struct bytes *ret_line)
+stream_next_line(struct bytes *text, struct bytes *ret_line)
 {
-    const char *end = memchr(*text, '\n', *len);
-    size_t line_len = end != NULL ? (size_t)(end - *text) : *len;
+    const unsigned char *end;
+    size_t len;
 
-    if (*len == 0)
+    if (text->len == 0)
         return false;
-    *ret_line = (struct bytes){(const unsigned char *)*text, line_len};
-    line_len += end != NULL;
-    *text += line_len;
-    *len -= line_len;
+    end = memchr(text->at, '\n', text->len);
+    len = end != NULL ? (size_t)(end - text->at) : text->len;
+    *ret_line = (struct bytes){text->at, len};
+    len += end != NULL;
+    text->at += len;
+    text->len -= len;
     return true;
 }
 

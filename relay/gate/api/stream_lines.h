@@ -30,7 +30,7 @@ bool stream_split_lists(char *list, struct stream_list lists[SESSION_UNVERIFIED_
                         size_t *ret_count);
 
 /* Removes the first line from *text. False: no line is left. */
-bool stream_next_line(const char **text, size_t *len, struct bytes *ret_line);
+bool stream_next_line(struct bytes *text, struct bytes *ret_line);
 
 /*
  * Returns the cursor from which a client resumes after this line. `at` is NULL if the line has

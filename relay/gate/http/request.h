@@ -11,6 +11,7 @@
 
 #include "base/buffer.h"
 #include "gate/net/conn_io.h"
+#include "gate/net/out.h"
 #include "hub/session/session.h"
 #include "wire/frame.h"
 #include "wire/token.h"
@@ -21,6 +22,14 @@ struct store_request;
 struct gate_peer;
 struct gate_redeem;
 struct gate_request;
+
+/* The text of a session's frame. */
+struct gate_frame {
+    struct bytes text;    /* one line; without an owner also several */
+    struct bytes rest;    /* the end of the line, after `text`; may be empty */
+    struct shared *owner; /* of `text`; NULL: it is valid only during the call */
+    struct shared *rest_owner;
+};
 
 /*
  * The listener that serves a route if gate.admin_listen is set; otherwise gate.listen serves all
@@ -63,7 +72,7 @@ struct gate_route {
     bool limits_its_wait;    /* no store timeout: the handler limits WAITING */
     bool is_stream;          /* counts as a connection, and has the callbacks below */
     /* Adds the lines of one frame. False: full; session_writable will be called. */
-    bool (*on_lines)(struct gate_request *request, const char *text, size_t len);
+    bool (*on_lines)(struct gate_request *request, const struct gate_frame *frame);
     /* called when `out` is empty; may be NULL */
     void (*on_writable)(struct gate_request *request);
     void (*on_half_closed)(struct gate_request *request); /* may be NULL */
@@ -117,6 +126,7 @@ struct requests {
     struct gate_request_list in_progress; /* requests in progress, except polls and streams */
     struct gate_request_list lingering;   /* requests whose response was written */
     size_t body_bytes;                    /* total bytes of the bodies in `in_progress` */
+    size_t response_bytes;                /* total bytes of the responses in `in_progress` */
 };
 
 /* Times are monotonic, in microseconds. */
@@ -149,8 +159,8 @@ struct gate_request {
     struct gate_peer *peer;
     struct session *session; /* set while OPEN */
     struct buffer body;
-    struct buffer out;
-    size_t out_sent;
+    struct out out;
+    size_t response_len; /* length of `out` when the state became ENDING */
     alignas(max_align_t) unsigned char route_state[]; /* state of the route */
 };
 

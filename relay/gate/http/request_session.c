@@ -13,37 +13,45 @@
 #include "hub/attach.h"
 #include "wire/ws_frame.h"
 
-/* Passes the lines of whole frames to the route. Returns the number of accepted bytes. */
+/*
+ * Passes one frame, from an offset of a piece, to the route. Returns its length, which may include
+ * the next piece; 0: the route is full.
+ */
 static size_t
-pass_frames(struct gate_request *request, const unsigned char *at, size_t len,
-            bool *ret_accepts_more)
+pass_frame(struct gate_request *request, const struct session_pieces *pieces, int i, size_t offset)
 {
-    const unsigned char *end = at + len;
-    size_t written = 0;
+    const unsigned char *at = (const unsigned char *)pieces->at[i].iov_base + offset;
+    size_t left = pieces->at[i].iov_len - offset;
+    size_t len = ws_frame_len(at);
+    size_t head_len = ws_frame_header_len(at);
+    struct gate_frame frame = {.text = {at + head_len, (len < left ? len : left) - head_len},
+                               .owner = pieces->owners[i]};
 
-    while (at < end && *ret_accepts_more) {
-        size_t frame_len = ws_frame_len(at);
-        size_t head_len = ws_frame_header_len(at);
-
-        *ret_accepts_more =
-            request->route->on_lines(request, (const char *)at + head_len, frame_len - head_len);
-        if (*ret_accepts_more)
-            written += frame_len;
-        at += frame_len;
+    if (len > left) {
+        frame.rest = (struct bytes){pieces->at[i + 1].iov_base, len - left};
+        frame.rest_owner = pieces->owners[i + 1];
     }
-    return written;
+    return request->route->on_lines(request, &frame) ? len : 0;
 }
 
 static enum rc
-on_session_send(void *socket, const struct iovec *pieces, int count, size_t *ret_written)
+on_session_send(void *socket, const struct session_pieces *pieces, size_t *ret_written)
 {
     struct gate_request *request = socket;
     bool accepts_more = request->state == GATE_REQUEST_OPEN;
-    size_t written = 0;
 
-    for (int i = 0; i < count && accepts_more; i++)
-        written += pass_frames(request, pieces[i].iov_base, pieces[i].iov_len, &accepts_more);
-    *ret_written = written;
+    for (int i = 0; i < pieces->count && accepts_more; i++) {
+        size_t offset = 0;
+
+        while (offset < pieces->at[i].iov_len && accepts_more) {
+            size_t len = pass_frame(request, pieces, i, offset);
+
+            offset += len;
+            *ret_written += len;
+            accepts_more = len > 0;
+        }
+        i += offset > pieces->at[i].iov_len;
+    }
     if (request->state == GATE_REQUEST_OPEN)
         gate_request_want_write(request);
     return accepts_more ? RC_OK : RC_AGAIN;

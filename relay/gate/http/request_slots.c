@@ -1,6 +1,6 @@
 /*
  * request_slots.c: limits the requests in progress, except polls and streams, and the memory of
- * their bodies.
+ * their bodies and responses.
  *
  * Slow clients must not occupy all slots. The oldest request has had the most time, so it is
  * evicted first.
@@ -9,13 +9,15 @@
 
 #include <utlist.h>
 
+#include "base/log.h"
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/request_field.h"
 
 #define IN_PROGRESS_MAX 512
 #define LINGERING_MAX 256
-#define BODIES_MAX (64 * 1024 * 1024) /* maximum bytes of all bodies */
+#define BODIES_MAX (64 * 1024 * 1024)    /* maximum bytes of all bodies */
+#define RESPONSES_MAX (64 * 1024 * 1024) /* maximum bytes of all unfinished responses */
 
 static void
 drop_body(struct gate_request *request)
@@ -42,8 +44,10 @@ gate_slot_release(struct gate_request *request)
     request->list = NULL;
     DL_DELETE2(list->first, request, list_prev, list_next);
     list->count--;
-    if (list == &request->gate->requests->in_progress)
+    if (list == &request->gate->requests->in_progress) {
         drop_body(request);
+        request->gate->requests->response_bytes -= request->response_len;
+    }
 }
 
 static void
@@ -113,4 +117,36 @@ gate_slot_add_body(struct gate_request *request, const char *bytes, size_t len)
         gate_request_body_too_large(request);
     else
         gate->requests->body_bytes += len;
+}
+
+/* Returns the oldest other request whose response is not written completely. NULL: none. */
+static struct gate_request *
+oldest_response(const struct gate_request *request)
+{
+    struct gate_request *each;
+
+    DL_FOREACH2(request->gate->requests->in_progress.first, each, list_next)
+    {
+        if (each != request && each->state == GATE_REQUEST_ENDING)
+            return each;
+    }
+    return NULL;
+}
+
+void
+gate_slot_add_response(struct gate_request *request)
+{
+    struct requests *requests = request->gate->requests;
+    struct gate_request *oldest;
+
+    if (request->list != &requests->in_progress)
+        return;
+    requests->response_bytes += request->response_len;
+    while (requests->response_bytes > RESPONSES_MAX &&
+           (oldest = oldest_response(request)) != NULL) {
+        log_debug("gate", "slow client closed: all responses exceed their limit",
+                  LOG_REQUEST(oldest));
+        gate_slot_release(oldest);
+        gate_request_kill(oldest);
+    }
 }

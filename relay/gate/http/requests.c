@@ -20,6 +20,7 @@
 #include "gate/http/response_writer.h"
 #include "gate/http/store_request.h"
 #include "gate/net/gate_shared.h"
+#include "hub/hub.h"
 
 #define STORE_TIMEOUT_US (10 * 1000000) /* maximum wait for a reply of the store */
 /* Time limit for writing a response: a minimum, plus its size divided by a rate (bytes/s). */
@@ -38,6 +39,8 @@ request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, 
     request->origin = origin;
     request->body_left = gate_body_len(wsi);
     buffer_init(&request->body, route->body_max);
+    if (gate->hub != NULL)
+        request->out.waiting_bytes = hub_waiting_bytes(gate->hub);
     request->since_us = clock_monotonic_us();
     DL_APPEND(gate->requests->first, request);
     gate_writer_start(request);
@@ -175,7 +178,7 @@ gate_request_closed(void *owner)
     log_debug("gate", "request finished", LOG_REQUEST(request));
     token_free(&request->token);
     buffer_free(&request->body);
-    buffer_free(&request->out);
+    out_free(&request->out);
     free(request->origin);
     free(request);
 }
@@ -198,7 +201,7 @@ sweep_one(struct gate_request *request, int64_t now_us, int64_t wall_us)
         request->route->on_sweep(request, now_us, wall_us);
         break;
     case GATE_REQUEST_ENDING:
-        if (age_us > ENDING_TIMEOUT_US + (int64_t)request->out.len * 1000000 / ENDING_RATE)
+        if (age_us > ENDING_TIMEOUT_US + (int64_t)request->response_len * 1000000 / ENDING_RATE)
             gate_request_kill(request);
         break;
     case GATE_REQUEST_LINGERING:

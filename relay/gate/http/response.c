@@ -126,7 +126,7 @@ add_head(const struct response *response, struct buffer *out)
 
     if (rc == RC_OK && response->status != 204)
         rc = buffer_addf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n", response->type,
-                         response->body.len);
+                         response->body.len + response->lines.len);
     if (rc == RC_OK)
         rc = buffer_addf(out,
                          "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s"

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/buffer.h"
+#include "gate/net/out.h"
 #include "wire/codes.h"
 
 #define GATE_JSON "application/json"
@@ -17,6 +18,7 @@ struct response {
     bool head; /* omit the body, but keep its length */
     struct buffer headers;
     struct buffer body;
+    struct out lines; /* the rest of the body, of a poll */
 };
 
 void response_init(struct response *response, int status, const char *type);
@@ -29,7 +31,7 @@ void response_problem_with(struct response *response, int status, int code, cons
 void response_header(struct response *response, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Adds CORS headers for pages of `origin`; NULL: no headers. */
 void response_allow_origin(struct response *response, const char *origin);
-/* Writes head and body to `out`. Frees the response. */
+/* Writes head and body to `out`. Frees the response, except `lines`, which the caller writes. */
 MUST_CHECK enum rc response_build(struct response *response, struct buffer *out);
 /*
  * Writes and frees the response in an lws callback. Always returns -1: a response closes the

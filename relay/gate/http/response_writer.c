@@ -1,39 +1,28 @@
 /* response_writer.c: writes to the client of an HTTP request, bypassing lws (lws_workarounds.h). */
 #include "gate/http/response_writer.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "gate/http/request_slots.h"
 #include "gate/http/response.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
 #include "hub/session/session.h"
 
-/* maximum bytes per connection and loop iteration, for fairness */
-#define TURN_BYTES (4 * 1024 * 1024L)
-
 /* Writes until the socket is full. False: the socket failed. */
 static bool
 write_out(struct gate_request *request)
 {
-    size_t max = request->out_sent + TURN_BYTES;
+    const size_t before = request->out.len;
+    const enum rc rc = out_write(&request->out, &request->io, GATE_TURN_BYTES);
 
-    while (request->out_sent < request->out.len && request->out_sent < max) {
-        const char *at = request->out.bytes + request->out_sent;
-        ssize_t sent = conn_io_write(&request->io, at, request->out.len - request->out_sent);
-
-        if (sent < 0)
-            return errno == EAGAIN || errno == EINTR || errno == ENOBUFS;
-        request->out_sent += (size_t)sent;
-    }
-    if (request->out_sent < request->out.len)
-        return true;
-    buffer_free(&request->out);
-    request->out_sent = 0;
-    request->unwritable_us = 0;
-    return true;
+    if (request->session != NULL && request->out.len < before)
+        session_accepted(request->session);
+    if (rc == RC_OK)
+        request->unwritable_us = 0;
+    return rc != RC_IO;
 }
 
 /* Fills `out` from the route and the session. */
@@ -106,13 +95,21 @@ gate_request_kill(struct gate_request *request)
 void
 gate_request_respond(struct gate_request *request, struct response *response)
 {
+    struct buffer built;
+
     response_allow_origin(response, request->origin);
-    buffer_free(&request->out);
-    if (response_build(response, &request->out) != RC_OK) {
+    out_free(&request->out);
+    if (response_build(response, &built) == RC_OK) {
+        out_add_buffer(&request->out, &built);
+        out_move(&request->out, &response->lines);
+    } else {
         log_error("gate", "response exceeds its buffer limit", LOG_REQUEST(request));
         gate_request_kill(request);
     }
+    out_free(&response->lines);
+    request->response_len = request->out.len;
     gate_request_set_state(request, GATE_REQUEST_ENDING);
+    gate_slot_add_response(request);
     gate_request_want_write(request);
 }
 

@@ -16,8 +16,6 @@
 
 #define RECORD_BYTES (16 * 1024) /* maximum TLS record */
 
-_Static_assert(CONN_IO_HEADROOM >= LWS_PRE, "libwebsockets writes the header before it");
-
 struct conn_io
 conn_io_of(struct lws *wsi)
 {
@@ -182,23 +180,11 @@ conn_io_unacked_bytes(const struct conn_io *io, int *ret_bytes)
     return true;
 }
 
-enum rc
-conn_io_write_text(const struct conn_io *io, unsigned char *text, size_t len)
-{
-    return lws_write(io->wsi, text, len, LWS_WRITE_TEXT) < (int)len ? RC_IO : RC_OK;
-}
-
 /* libwebsockets does not modify bytes that it writes raw. */
 enum rc
 conn_io_write_raw(const struct conn_io *io, const unsigned char *bytes, size_t len)
 {
     return lws_write(io->wsi, (unsigned char *)bytes, len, LWS_WRITE_RAW) < 0 ? RC_IO : RC_OK;
-}
-
-bool
-conn_io_is_backlogged(const struct conn_io *io)
-{
-    return lws_partial_buffered(io->wsi) != 0;
 }
 
 void

@@ -17,9 +17,6 @@
 struct lws;
 struct ssl_st;
 
-/* Bytes before the text of conn_io_write_text, where libwebsockets writes the frame header. */
-#define CONN_IO_HEADROOM 16
-
 struct conn_io {
     struct lws *wsi;    /* NULL: libwebsockets does not own the socket yet */
     struct ssl_st *ssl; /* NULL: plain */
@@ -75,14 +72,11 @@ void conn_io_set_ack_timeout(const struct conn_io *io, int64_t timeout_ms);
 bool conn_io_unacked_bytes(const struct conn_io *io, int *ret_bytes);
 
 /*
- * Writes through libwebsockets, which buffers unsent bytes and sends them first. The text is one
- * WebSocket frame, preceded by CONN_IO_HEADROOM bytes. RC_IO: the socket failed.
+ * Writes through libwebsockets, which buffers a copy of unsent bytes: only for short responses.
+ * RC_IO: the socket failed.
  */
-MUST_CHECK enum rc conn_io_write_text(const struct conn_io *io, unsigned char *text, size_t len);
 MUST_CHECK enum rc conn_io_write_raw(const struct conn_io *io, const unsigned char *bytes,
                                      size_t len);
-/* Whether libwebsockets buffers unsent bytes. */
-bool conn_io_is_backlogged(const struct conn_io *io);
 /* Requests a call of on_writable (server.h) when the socket accepts bytes. */
 void conn_io_want_writable(const struct conn_io *io);
 

@@ -46,9 +46,9 @@ conn_want_write(struct gate_conn *conn)
 static void
 conn_queue(struct gate_conn *conn, const char *line, size_t len)
 {
-    static const char HEADROOM[CONN_IO_HEADROOM];
+    static const char HEADROOM[WS_TEXT_HEAD_MAX];
     bool first = conn->out.len == 0;
-    enum rc rc = buffer_add(&conn->out, first ? HEADROOM : "\n", first ? CONN_IO_HEADROOM : 1);
+    enum rc rc = buffer_add(&conn->out, first ? HEADROOM : "\n", first ? WS_TEXT_HEAD_MAX : 1);
 
     if (rc == RC_OK)
         rc = buffer_add(&conn->out, line, len);
@@ -154,34 +154,20 @@ gate_conn_kill(struct gate_conn *conn)
     workaround_kill(&conn->io);
 }
 
-static int
-write_own(struct gate_conn *conn)
+/* Adds the control messages as one frame. */
+static void
+add_own(struct gate_conn *conn)
 {
-    enum rc rc = conn_io_write_text(&conn->io, (unsigned char *)conn->out.bytes + CONN_IO_HEADROOM,
-                                    conn->out.len - CONN_IO_HEADROOM);
+    char *text = conn->out.bytes + WS_TEXT_HEAD_MAX;
+    size_t len = conn->out.len - WS_TEXT_HEAD_MAX;
+    size_t head_len = ws_text_header(len, (unsigned char *)text);
 
+    out_add(&conn->unsent, text - head_len, head_len + len);
     buffer_free(&conn->out);
-    if (rc != RC_OK)
-        return -1;
-    conn_want_write(conn);
-    return 0;
-}
-
-static int
-write_control(struct gate_conn *conn)
-{
-    enum rc rc =
-        conn_io_write_raw(&conn->io, (const unsigned char *)conn->control.bytes, conn->control.len);
-
-    buffer_free(&conn->control);
-    if (rc != RC_OK)
-        return -1;
-    conn_want_write(conn);
-    return 0;
 }
 
 /* Writes the close frame. When the socket has accepted it, half-closes. */
-static int
+static void
 write_close(struct gate_conn *conn)
 {
     unsigned char payload[WS_CONTROL_MAX] = {(unsigned char)(conn->close_code >> 8),
@@ -193,12 +179,11 @@ write_close(struct gate_conn *conn)
         gate_conn_set_state(conn, GATE_CONN_CLOSED);
         if (!conn_io_half_close(&conn->io)) /* otherwise waits for the client to half-close */
             gate_conn_kill(conn);
-        return 0;
+        return;
     }
     conn->close_sent = true;
     memcpy(payload + 2, reason, reason_len);
     gate_conn_control(conn, WS_CLOSE, payload, conn->close_code == WS_NO_CODE ? 0 : 2 + reason_len);
-    return 0;
 }
 
 void
@@ -209,27 +194,43 @@ gate_conn_detach(struct gate_conn *conn)
     conn->session = NULL;
 }
 
+/* Writes the rest of a frame, then control frames, then control messages. */
+static enum rc
+write_unsent(struct gate_conn *conn)
+{
+    size_t before;
+    enum rc rc;
+
+    if (conn->unsent.len == 0 && conn->control.len > 0)
+        out_add_buffer(&conn->unsent, &conn->control);
+    if (conn->unsent.len == 0 && conn->out.len > 0)
+        add_own(conn);
+    before = conn->unsent.len;
+    rc = out_write(&conn->unsent, &conn->io, GATE_TURN_BYTES);
+    if (conn->session != NULL && conn->unsent.len < before)
+        session_accepted(conn->session);
+    return rc;
+}
+
 int
 gate_conn_writable(void *owner)
 {
     struct gate_conn *conn = owner;
 
     conn->unwritable_us = 0;
-    conn->must_wait_for_lws = conn_io_is_backlogged(&conn->io);
+    conn->must_wait_for_lws = false;
     if (conn->state == GATE_CONN_CLOSED)
         return conn->is_killed ? -1 : 0;
     if (conn->state == GATE_CONN_CLOSING)
         gate_conn_detach(conn);
-    if (conn->control.len > 0)
-        return write_control(conn);
-    if (conn->out.len > 0)
-        return write_own(conn);
-    if (conn->state == GATE_CONN_CLOSING)
-        return write_close(conn);
-    if (conn->session != NULL) {
-        conn->in_writable_callback = true;
+    if (conn->unsent.len > 0 || conn->control.len > 0 || conn->out.len > 0) {
+        if (write_unsent(conn) == RC_IO)
+            return -1;
+        conn_want_write(conn);
+    } else if (conn->state == GATE_CONN_CLOSING) {
+        write_close(conn);
+    } else if (conn->session != NULL) {
         session_writable(conn->session);
-        conn->in_writable_callback = false;
     }
     return 0;
 }

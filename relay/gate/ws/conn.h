@@ -14,6 +14,7 @@
 #include "gate/net/limits.h"
 #include "gate/http/token_expiry.h"
 #include "gate/net/conn_io.h"
+#include "gate/net/out.h"
 #include "hub/session/session.h"
 #include "wire/ws_frame.h"
 
@@ -69,9 +70,8 @@ struct gate_inbound {
 struct gate_conn {
     /* Fields that each send reads are adjacent. */
     enum gate_conn_state state;
-    bool in_writable_callback; /* in the lws callback for a writable socket */
-    bool must_wait_for_lws;    /* on_writable is pending: writes must not overtake it */
-    bool is_killed;            /* lws closes the socket in the next iteration */
+    bool must_wait_for_lws; /* on_writable is pending: writes must not overtake it */
+    bool is_killed;         /* lws closes the socket in the next iteration */
     struct ev_io readable;
     struct gate *gate;
     struct conn_io io;
@@ -91,14 +91,15 @@ struct gate_conn {
     int64_t state_since_us;
     int64_t ping_due_us;
     int64_t pinged_us;     /* 0: no ping is outstanding */
-    int unsent;            /* unacknowledged bytes in the socket while closing */
-    int64_t drained_us;    /* time of the last change of `unsent` */
+    int unacked;           /* unacknowledged bytes in the socket while closing */
+    int64_t drained_us;    /* time of the last change of `unacked` */
     int64_t unwritable_us; /* start of the wait for a writable socket; 0: not waiting */
     char *close_reason;    /* NULL while open */
     struct ws_reader reader;
     struct buffer in;      /* fragments of an incomplete message */
     size_t in_valid;       /* length of its valid UTF-8 prefix */
-    struct buffer out;     /* control messages, preceded by CONN_IO_HEADROOM bytes */
+    struct out unsent;     /* the rest of a partly written frame; nothing is written before it */
+    struct buffer out;     /* control messages */
     struct buffer control; /* control frames including their headers */
 };
 

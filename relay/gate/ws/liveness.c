@@ -70,8 +70,8 @@ is_client_reading(struct gate_conn *conn, int64_t now_us, int64_t age_us)
         return false;
     if (conn->state == GATE_CONN_CLOSED && left == 0)
         return false; /* all bytes were delivered */
-    if (left != conn->unsent) {
-        conn->unsent = left;
+    if (left != conn->unacked) {
+        conn->unacked = left;
         conn->drained_us = now_us;
     }
     return now_us - conn->drained_us <= BYE_GRACE_US;

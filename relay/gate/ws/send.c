@@ -1,8 +1,9 @@
 /*
- * send.c: sends a session's frames, directly to the socket if possible.
+ * send.c: sends a session's frames, directly to the socket.
  *
- * Frames bypass lws (lws_workarounds.h) while lws has no pending write. lws buffers the unsent part
- * of a frame and sends it first, so that no pong can split the frame.
+ * Frames bypass lws (lws_workarounds.h). The connection keeps the unsent part of a frame, by
+ * reference, and sends it before anything else (gate_conn_writable), so that no pong can split the
+ * frame.
  */
 #include "gate/ws/send.h"
 
@@ -14,26 +15,56 @@
 #include "hub/session/session.h"
 #include "wire/ws_frame.h"
 
-size_t
-gate_send_rest(const struct iovec *pieces, int count, size_t sent, const unsigned char **ret_rest)
+/*
+ * Returns the bytes of the frame at `offset` of a piece that are in this piece; *ret_after: those
+ * in the next piece.
+ */
+static size_t
+frame_part(const struct iovec *piece, size_t offset, size_t *ret_after)
 {
-    for (int i = 0; i < count; i++) {
-        const unsigned char *at = pieces[i].iov_base;
-        const unsigned char *end = at + pieces[i].iov_len;
+    size_t len = ws_frame_len((const unsigned char *)piece->iov_base + offset);
+    size_t left = piece->iov_len - offset;
 
-        if (sent >= pieces[i].iov_len) {
-            sent -= pieces[i].iov_len;
-            continue;
-        }
-        while (at < end) {
-            size_t len = ws_frame_len(at);
+    *ret_after = len > left ? len - left : 0;
+    return len - *ret_after;
+}
 
-            if (sent < len) {
-                *ret_rest = at + sent;
-                return sent > 0 ? len - sent : 0;
+/* Keeps the piece from an offset to an end. */
+static size_t
+keep(struct out *out, const struct session_pieces *pieces, int i, size_t from, size_t to)
+{
+    if (from >= to)
+        return 0;
+    out_add_shared(out, (const unsigned char *)pieces->at[i].iov_base + from, to - from,
+                   pieces->owners[i]);
+    return to - from;
+}
+
+size_t
+gate_send_rest(struct out *out, const struct session_pieces *pieces, size_t sent)
+{
+    for (int i = 0; i < pieces->count; i++) {
+        size_t offset = 0;
+
+        while (offset < pieces->at[i].iov_len) {
+            size_t after;
+            size_t len = frame_part(&pieces->at[i], offset, &after);
+            size_t kept;
+
+            if (sent == 0)
+                return 0; /* no frame is partly written */
+            if (sent >= len + after) {
+                sent -= len + after;
+                offset += len;
+                i += after > 0;
+                if (after > 0)
+                    break;
+                continue;
             }
-            sent -= len;
-            at += len;
+            kept = keep(out, pieces, i, offset + (sent < len ? sent : len), offset + len);
+            if (after > 0)
+                kept += keep(out, pieces, i + 1, sent > len ? sent - len : 0, after);
+            return kept;
         }
     }
     return 0;
@@ -47,90 +78,72 @@ wait_until_writable(struct gate_conn *conn)
     return RC_AGAIN;
 }
 
-/* lws buffers a part that the socket does not accept. */
 static enum rc
-write_by_lws(struct gate_conn *conn, const unsigned char *bytes, size_t len)
+socket_failed(struct gate_conn *conn)
 {
-    if (conn_io_write_raw(&conn->io, bytes, len) != RC_OK) {
-        gate_conn_kill(conn);
-        return RC_CLOSED;
-    }
-    return RC_OK;
+    log_debug("gate", "could not send to the client", LOG_TEXT("error", strerror(errno)),
+              LOG_CONN(conn));
+    gate_conn_kill(conn);
+    return RC_CLOSED;
 }
 
 /*
- * A TLS record must be written completely. So this function writes only within the lws callback,
- * and while lws buffers nothing.
+ * A TLS record must be written completely, with the same bytes in each attempt. So each frame is
+ * kept first, and then written from there.
  */
 static enum rc
-send_tls(struct gate_conn *conn, const struct iovec *pieces, int count, size_t *ret_written)
+send_tls(struct gate_conn *conn, const struct session_pieces *pieces, size_t *ret_written)
 {
-    size_t written = 0;
+    enum rc rc = RC_OK;
 
-    for (int i = 0; i < count && conn->in_writable_callback && !conn_io_is_backlogged(&conn->io);
-         i++) {
-        if (write_by_lws(conn, pieces[i].iov_base, pieces[i].iov_len) != RC_OK)
-            return RC_CLOSED;
-        written += pieces[i].iov_len;
-        *ret_written = written;
+    for (int i = 0; i < pieces->count && rc == RC_OK; i++) {
+        size_t offset = 0, after = 0;
+
+        while (offset < pieces->at[i].iov_len)
+            offset += frame_part(&pieces->at[i], offset, &after);
+        *ret_written += keep(&conn->unsent, pieces, i, 0, pieces->at[i].iov_len);
+        if (after > 0) {
+            i++;
+            *ret_written += keep(&conn->unsent, pieces, i, 0, pieces->at[i].iov_len);
+        }
+        rc = out_write(&conn->unsent, &conn->io, GATE_TURN_BYTES);
     }
-    return count > 0 && written > 0 && !conn_io_is_backlogged(&conn->io)
-               ? RC_OK
-               : wait_until_writable(conn);
+    if (rc == RC_IO)
+        return socket_failed(conn);
+    return rc == RC_OK ? RC_OK : wait_until_writable(conn);
 }
 
 static enum rc
-send_plain(struct gate_conn *conn, const struct iovec *pieces, int count, int file,
-           size_t *ret_written)
+send_plain(struct gate_conn *conn, const struct session_pieces *pieces, size_t *ret_written)
 {
-    const unsigned char *rest = NULL;
     size_t len = 0;
-    size_t rest_len;
-    ssize_t sent = conn_io_send_pieces(&conn->io, pieces, count, file);
+    ssize_t sent = conn_io_send_pieces(&conn->io, pieces->at, pieces->count, pieces->file);
 
-    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ENOBUFS) {
-        log_debug("gate", "could not send to the client", LOG_TEXT("error", strerror(errno)),
-                  LOG_CONN(conn));
-        gate_conn_kill(conn);
-        return RC_CLOSED;
-    }
+    if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ENOBUFS)
+        return socket_failed(conn);
     if (sent < 0)
         return wait_until_writable(conn);
-    for (int i = 0; i < count; i++)
-        len += pieces[i].iov_len;
+    for (int i = 0; i < pieces->count; i++)
+        len += pieces->at[i].iov_len;
     *ret_written = (size_t)sent;
     if ((size_t)sent == len)
         return RC_OK;
-    rest_len = gate_send_rest(pieces, count, (size_t)sent, &rest);
-    *ret_written += rest_len;
-    if (rest_len > 0 && write_by_lws(conn, rest, rest_len) != RC_OK)
-        return RC_CLOSED;
+    *ret_written += gate_send_rest(&conn->unsent, pieces, (size_t)sent);
     return wait_until_writable(conn);
 }
 
 static enum rc
-send_by(struct gate_conn *conn, const struct iovec *pieces, int count, int file,
-        size_t *ret_written)
+on_send(void *socket, const struct session_pieces *pieces, size_t *ret_written)
 {
+    struct gate_conn *conn = socket;
+
     if (conn->state != GATE_CONN_OPEN)
         return RC_CLOSED;
     if (conn->must_wait_for_lws)
         return wait_until_writable(conn);
     if (conn_io_is_tls(&conn->io))
-        return send_tls(conn, pieces, count, ret_written);
-    return send_plain(conn, pieces, count, file, ret_written);
-}
-
-static enum rc
-on_send(void *socket, const struct iovec *pieces, int count, size_t *ret_written)
-{
-    return send_by(socket, pieces, count, -1, ret_written);
-}
-
-static enum rc
-on_send_file(void *socket, const struct iovec *piece, int file, size_t *ret_written)
-{
-    return send_by(socket, piece, 1, file, ret_written);
+        return send_tls(conn, pieces, ret_written);
+    return send_plain(conn, pieces, ret_written);
 }
 
 static void
@@ -140,8 +153,8 @@ on_close(void *socket, int code, const char *reason, int64_t in_ms)
 }
 
 static const struct session_transport PLAIN = {
+    .uses_files = true,
     .send = on_send,
-    .send_file = on_send_file,
     .close = on_close,
 };
 

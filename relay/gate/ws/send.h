@@ -2,18 +2,14 @@
 #ifndef CLAIRON_GATE_WS_SEND_H
 #define CLAIRON_GATE_WS_SEND_H
 
-#include <sys/uio.h>
-
 #include "gate/ws/conn.h"
 
+struct session_pieces;
 struct session_transport;
 
 const struct session_transport *gate_transport(const struct gate_conn *conn);
 
-/*
- * Returns the number of unsent bytes of the frame in which `sent` ends; *ret_rest points to them.
- */
-size_t gate_send_rest(const struct iovec *pieces, int count, size_t sent,
-                      const unsigned char **ret_rest);
+/* Keeps the unsent bytes of the frame in which `sent` ends. Returns their number. */
+size_t gate_send_rest(struct out *out, const struct session_pieces *pieces, size_t sent);
 
 #endif

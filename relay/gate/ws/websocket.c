@@ -15,6 +15,7 @@
 #include "gate/ws/backpressure.h"
 #include "gate/ws/message.h"
 #include "gate/ws/receive.h"
+#include "hub/hub.h"
 
 static struct pool conns = {.size = sizeof(struct gate_conn)};
 
@@ -56,6 +57,7 @@ gate_ws_connected(struct gate *gate, struct lws *wsi, void **ret_owner)
     conn->auth.ticket = gate_request_ticket(wsi);
     conn->waiting.owner = conn;
     buffer_init(&conn->in, (size_t)gate->config->gate.max_frame_bytes);
+    conn->unsent.waiting_bytes = hub_waiting_bytes(gate->hub);
     buffer_init(&conn->out, GATE_CONN_OUT_MAX);
     buffer_init(&conn->control, GATE_CONN_CONTROL_MAX);
     conn->state_since_us = clock_monotonic_us();
@@ -83,6 +85,7 @@ gate_ws_closed(void *owner)
     gate_message_cancel(conn);
     log_debug("gate", "connection closed", LOG_INT("code", conn->close_code), LOG_CONN(conn));
     buffer_free(&conn->in);
+    out_free(&conn->unsent);
     buffer_free(&conn->out);
     buffer_free(&conn->control);
     free(conn->close_reason);

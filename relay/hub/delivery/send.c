@@ -1,10 +1,12 @@
 /* send.c: writes a session's control queue and outbound queue to its socket. */
 #include "hub/delivery/send.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "hub/delivery/session_inflight.h"
 #include "hub/session/control.h"
 #include "hub/session/gap.h"
@@ -94,49 +96,56 @@ frame_control(struct session *session, unsigned char **ret_frame)
     return head_len + len;
 }
 
-static int
-gather_pieces(struct session *session, struct iovec pieces[PIECES_MAX], size_t *ret_control_len)
+/* The frames for one call of the transport. */
+struct gathered {
+    struct iovec at[PIECES_MAX];
+    struct shared *owners[PIECES_MAX];
+    int count;
+};
+
+static void
+add_piece(struct gathered *pieces, const void *at, size_t len, struct shared *owner)
+{
+    pieces->at[pieces->count] = (struct iovec){(void *)at, len};
+    pieces->owners[pieces->count++] = owner;
+}
+
+static void
+gather_pieces(struct session *session, struct gathered *pieces, size_t *ret_control_len)
 {
     unsigned char *control = NULL;
     size_t bytes = 0;
-    int count = 0;
 
     session_send_late_gap(session);
     drop_expired(session);
     *ret_control_len = frame_control(session, &control);
     if (*ret_control_len > 0)
-        pieces[count++] = (struct iovec){control, *ret_control_len};
-    for (unsigned i = 0; i < session->outbound.count && count < PIECES_MAX; i++) {
-        const struct notification *notification = outbound_nth(&session->outbound, i);
+        add_piece(pieces, control, *ret_control_len, NULL);
+    for (unsigned i = 0; i < session->outbound.count && pieces->count + 1 < PIECES_MAX; i++) {
+        struct notification *notification = outbound_nth(&session->outbound, i);
 
         if (bytes > 0 && bytes + notification->ws_len > PIECES_BYTES_MAX)
             break;
         if (i > 0 && notification_is_expired(notification))
             break; /* the next call drops the notification */
-        pieces[count++] = (struct iovec){notification->ws, notification->ws_len};
+        add_piece(pieces, notification->ws, notification->ws_len - notification->rest.len,
+                  &notification->shared);
+        if (notification->source != NULL)
+            add_piece(pieces, notification->rest.at, notification->rest.len,
+                      &notification->source->shared);
         bytes += notification->ws_len;
     }
-    return count;
 }
 
-static enum rc
-call_transport(struct session *session, const struct iovec *pieces, int count, int file,
-               size_t *ret_written)
-{
-    if (file >= 0)
-        return session->socket.transport->send_file(session->socket.handle, pieces, file,
-                                                    ret_written);
-    return session->socket.transport->send(session->socket.handle, pieces, count, ret_written);
-}
-
-/* Sends whole frames, and returns their bytes. `file`: contains the single piece; -1: none does. */
+/* Sends whole frames, and returns their bytes. */
 static size_t
-write_pieces(struct session *session, const struct iovec *pieces, int count, int file)
+write_pieces(struct session *session, const struct session_pieces *pieces)
 {
     bool was_blocked = session->is_blocked;
     size_t written = 0;
 
-    session->is_blocked = call_transport(session, pieces, count, file, &written) != RC_OK;
+    session->is_blocked =
+        session->socket.transport->send(session->socket.handle, pieces, &written) != RC_OK;
     if (session->is_blocked && (!was_blocked || written > 0))
         session->stall = (struct session_stall){.accepted_us = clock_monotonic_us()};
     return written;
@@ -146,9 +155,10 @@ static void
 send_batch(struct hub *hub, struct session *session)
 {
     struct fanout_batch *batch = session->outbound.batch;
-    struct iovec piece = {batch->bytes, batch->len};
-    int file = session->socket.transport->send_file != NULL ? fanout_batch_file(batch) : -1;
-    size_t written = write_pieces(session, &piece, 1, file);
+    const struct iovec piece = {batch->bytes, batch->len};
+    struct shared *owner = fanout_batch_owner(batch);
+    int file = session->socket.transport->uses_files ? fanout_batch_file(batch) : -1;
+    size_t written = write_pieces(session, &(struct session_pieces){&piece, &owner, 1, file});
 
     if (written < batch->len) {
         session_split_batch(session, written);
@@ -172,16 +182,18 @@ update_control(struct session *session)
 static void
 send_queue(struct session *session)
 {
-    struct iovec pieces[PIECES_MAX];
+    struct gathered pieces;
     size_t control_len = 0;
-    int count = gather_pieces(session, pieces, &control_len);
     size_t written;
 
-    if (count == 0) {
+    pieces.count = 0;
+    gather_pieces(session, &pieces, &control_len);
+    if (pieces.count == 0) {
         session->is_blocked = false;
         return;
     }
-    written = write_pieces(session, pieces, count, -1);
+    written =
+        write_pieces(session, &(struct session_pieces){pieces.at, pieces.owners, pieces.count, -1});
     if (control_len > 0 && written >= control_len) {
         written -= control_len;
         buffer_free(&session->control.frames);
@@ -194,29 +206,48 @@ send_queue(struct session *session)
     session_gap_of_backlog(session);
 }
 
+/* A frame of a `rows` reply. Its rest may wait for the socket. */
+struct list_frame {
+    struct shared shared;
+    struct buffer bytes;
+};
+
+static void
+free_list_frame(struct shared *shared)
+{
+    struct list_frame *frame = (struct list_frame *)shared;
+
+    buffer_free(&frame->bytes);
+    free(frame);
+}
+
 /* Sends only one frame of a `rows` reply at a time, so that notifications are sent in between. */
 static void
 send_list_frame(struct session *session)
 {
-    struct buffer frame;
+    struct list_frame *frame = memory_new(sizeof(*frame));
+    struct buffer *bytes = &frame->bytes;
+    struct shared *owner = &frame->shared;
     struct iovec piece;
     size_t head_len;
 
     session->hub->list_frames++;
-    buffer_init(&frame, LIST_FRAME_MAX);
-    if (buffer_add(&frame, (char[WS_TEXT_HEAD_MAX]){0}, WS_TEXT_HEAD_MAX) != RC_OK ||
-        !lists_write_frame(session, &frame)) {
-        buffer_free(&frame);
+    *owner = (struct shared){.refs = 1, .free = free_list_frame};
+    buffer_init(bytes, LIST_FRAME_MAX);
+    if (buffer_add(bytes, (char[WS_TEXT_HEAD_MAX]){0}, WS_TEXT_HEAD_MAX) != RC_OK ||
+        !lists_write_frame(session, bytes)) {
+        shared_unref(owner);
         update_control(session);
         return;
     }
-    head_len = ws_text_header(frame.len - WS_TEXT_HEAD_MAX,
-                              (unsigned char *)frame.bytes + WS_TEXT_HEAD_MAX);
-    piece.iov_base = frame.bytes + WS_TEXT_HEAD_MAX - head_len;
-    piece.iov_len = frame.len - WS_TEXT_HEAD_MAX + head_len;
-    if (write_pieces(session, &piece, 1, -1) > 0)
+    owner->size = bytes->room;
+    head_len = ws_text_header(bytes->len - WS_TEXT_HEAD_MAX,
+                              (unsigned char *)bytes->bytes + WS_TEXT_HEAD_MAX);
+    piece.iov_base = bytes->bytes + WS_TEXT_HEAD_MAX - head_len;
+    piece.iov_len = bytes->len - WS_TEXT_HEAD_MAX + head_len;
+    if (write_pieces(session, &(struct session_pieces){&piece, &owner, 1, -1}) > 0)
         lists_frame_sent(session);
-    buffer_free(&frame);
+    shared_unref(owner);
 }
 
 /*

@@ -1,9 +1,11 @@
 /* stall.c: detects clients that have read too slowly for too long. */
 #include "hub/delivery/stall.h"
 
+#include "base/clock.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/queue.h"
 #include "hub/session/session.h"
+#include "hub/session/shed.h"
 
 #define SLOW_GRACE_US                                                                              \
     1000000 /* a client that reads something every second is behind, but not stuck */
@@ -12,6 +14,12 @@ void
 session_count_skipped(struct session *session, size_t bytes)
 {
     session->stall.skipped_bytes += bytes;
+}
+
+void
+session_accepted(struct session *session)
+{
+    session->stall.accepted_us = clock_monotonic_us();
 }
 
 const char *
@@ -23,6 +31,8 @@ session_slow(const struct session *session, int64_t now_us)
 
     if (!session->is_blocked)
         return NULL;
+    if (hub_is_over_limit(session->hub) && now_us - session->stall.accepted_us >= SLOW_GRACE_US)
+        return "unsent bytes of all clients exceed twice shed_bytes";
     if (session->outbound.bytes + session->stall.skipped_bytes >= (size_t)config->gate.slow_bytes &&
         now_us - session->stall.accepted_us >= SLOW_GRACE_US)
         return "unsent bytes exceed slow_bytes";

@@ -46,13 +46,29 @@ fanout_batch_span(struct notification *const *notifications, unsigned count)
     return span;
 }
 
+static void
+free_batch(struct shared *shared)
+{
+    struct fanout_batch *batch = (struct fanout_batch *)shared;
+
+    if (batch->file >= 0) {
+        close(batch->file);
+        files--;
+    }
+    if (batch->count > 1)
+        free(batch->bytes);
+    for (unsigned i = 0; i < batch->count; i++)
+        notification_unref(batch->notifications[i]);
+    free(batch);
+}
+
 struct fanout_batch *
 fanout_batch_new(struct notification *const *notifications, unsigned count)
 {
     struct fanout_batch *batch = memory_new(sizeof(*batch) + count * sizeof(struct notification *));
     size_t at = 0;
 
-    batch->refs = 1;
+    batch->shared = (struct shared){.refs = 1, .free = free_batch};
     batch->count = count;
     batch->file = -1;
     for (unsigned i = 0; i < count; i++) {
@@ -66,6 +82,7 @@ fanout_batch_new(struct notification *const *notifications, unsigned count)
         batch->bytes = notifications[0]->ws;
         return batch;
     }
+    batch->shared.size = batch->len;
     batch->bytes = memory_grow(NULL, batch->len);
     for (unsigned i = 0; i < count; i++) {
         memcpy(batch->bytes + at, notifications[i]->ws, notifications[i]->ws_len);
@@ -74,18 +91,10 @@ fanout_batch_new(struct notification *const *notifications, unsigned count)
     return batch;
 }
 
-void
-fanout_batch_free(struct fanout_batch *batch)
+struct shared *
+fanout_batch_owner(struct fanout_batch *batch)
 {
-    if (batch->file >= 0) {
-        close(batch->file);
-        files--;
-    }
-    if (batch->count > 1)
-        free(batch->bytes);
-    for (unsigned i = 0; i < batch->count; i++)
-        notification_unref(batch->notifications[i]);
-    free(batch);
+    return batch->count == 1 ? &batch->notifications[0]->shared : &batch->shared;
 }
 
 /* Sockets keep its pages after the file is closed. */
@@ -135,7 +144,7 @@ merged_batch_of(struct merged_batch *merged, struct fanout_batch *waiting,
 {
     if (merged->waiting == waiting)
         return merged->whole;
-    if (waiting->refs < MERGED_BATCH_SHARES || merged->made == MERGED_BATCHES_MAX ||
+    if (waiting->shared.refs < MERGED_BATCH_SHARES || merged->made == MERGED_BATCHES_MAX ||
         priority_of(waiting) != priority_of(next) ||
         waiting->count + next->count > BATCH_COUNT_MAX ||
         waiting->len + next->len > BATCH_BYTES_MAX ||

@@ -21,7 +21,7 @@
  * notifications and bytes are immutable.
  */
 struct fanout_batch {
-    unsigned refs;
+    struct shared shared;
     unsigned count;
     unsigned sends;     /* number of calls of fanout_batch_file */
     int file;           /* -1: no file */
@@ -39,12 +39,13 @@ unsigned fanout_batch_span(struct notification *const *notifications, unsigned c
 
 /* The caller owns one reference. `count` is at most the result of fanout_batch_span. */
 struct fanout_batch *fanout_batch_new(struct notification *const *notifications, unsigned count);
-void fanout_batch_free(struct fanout_batch *batch); /* only for fanout_batch_unref */
+/* Returns the owner of `bytes`. */
+struct shared *fanout_batch_owner(struct fanout_batch *batch);
 
 static inline struct fanout_batch *
 fanout_batch_ref(struct fanout_batch *batch)
 {
-    batch->refs++;
+    shared_ref(&batch->shared);
     return batch;
 }
 
@@ -52,8 +53,8 @@ fanout_batch_ref(struct fanout_batch *batch)
 static inline void
 fanout_batch_unref(struct fanout_batch *batch)
 {
-    if (batch != NULL && --batch->refs == 0)
-        fanout_batch_free(batch);
+    if (batch != NULL)
+        shared_unref(&batch->shared);
 }
 
 /*

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <utlist.h>
+
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -13,12 +15,16 @@
 #include "wire/ws_frame.h"
 
 #define TAIL_MAX 128 /* maximum bytes of a notification from `attempts` on */
+/* Copies of a document of this size share it. Batches are smaller, so they have no such copies. */
+#define LARGE_MIN (256u * 1024)
 
 static const char START[] = "{\"t\":\"msg\",\"pos\":\"";
 static const char BEFORE_XID[] = "\",\"x\":\"";
 static const char BEFORE_RULE[] = "\",\"rule\":\"";
 static const char MIDDLE[] = "\",\"n\":";
 static const struct bytes NOTHING = {NULL, 0};
+
+static struct notification *large; /* utlist: all large notifications without a source */
 
 #define RULE_JSON_MAX (6 * LIMIT_RULE + 2) /* each byte as \\u00xx, and the quotes */
 #define START_MAX                                                                                  \
@@ -70,6 +76,18 @@ write_start(const struct frame_notification *frame, const char *epoch, const str
     return (size_t)(at - start);
 }
 
+static void
+free_notification(struct shared *shared)
+{
+    struct notification *notification = (struct notification *)shared;
+
+    if (notification->source != NULL)
+        notification_unref(notification->source);
+    else if (notification->data.len >= LARGE_MIN)
+        DL_DELETE2(large, notification, large_prev, large_next);
+    free(notification);
+}
+
 /*
  * Uses one allocation; the caller sets the other fields. Omits `hidden`, which points into `data`.
  */
@@ -83,17 +101,18 @@ make(const struct frame_notification *frame, struct bytes retry_users, struct by
     size_t behind = data.len - before - hidden.len;
     char start[START_MAX];
     size_t start_len = write_start(frame, epoch, heads, shards, backlog, start);
-    struct notification *notification;
+    size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct backlog) +
+                  route.len + retry_users.len + WS_TEXT_HEAD_MAX + start_len + before + behind + 1;
+    struct notification *notification = memory_grow(NULL, size);
     struct backlog *reported;
-    unsigned char *at;
+    unsigned char *at, *text;
 
-    notification = memory_grow(NULL, sizeof(*notification) + shards * sizeof(*heads) +
-                                         sizeof(*reported) + route.len + retry_users.len +
-                                         WS_TEXT_HEAD_MAX + start_len + before + behind + 1);
     reported = (struct backlog *)(notification->heads + shards);
     at = (unsigned char *)(reported + (backlog != NULL));
-    *notification = (struct notification){
-        .refs = 1, .shards = (unsigned char)shards, .made_us = clock_monotonic_us()};
+    *notification =
+        (struct notification){.shared = {.refs = 1, .size = size, .free = free_notification},
+                              .shards = (unsigned char)shards,
+                              .made_us = clock_monotonic_us()};
     memcpy(notification->heads, heads, shards * sizeof(*heads));
     if (backlog != NULL) {
         *reported = *backlog;
@@ -106,18 +125,69 @@ make(const struct frame_notification *frame, struct bytes retry_users, struct by
     if (retry_users.len > 0)
         memcpy(at, retry_users.at, retry_users.len);
     notification->retry_users = (struct bytes){at, retry_users.len};
-    notification->text = at + retry_users.len + WS_TEXT_HEAD_MAX;
-    memcpy(notification->text, start, start_len);
-    notification->data = (struct bytes){notification->text + start_len, before + behind};
-    memcpy(notification->text + start_len, data.at, before);
+    text = at + retry_users.len + WS_TEXT_HEAD_MAX;
+    memcpy(text, start, start_len);
+    notification->data = (struct bytes){text + start_len, before + behind};
+    memcpy(text + start_len, data.at, before);
     if (behind > 0)
-        memcpy(notification->text + start_len + before, hidden.at + hidden.len, behind);
-    notification->text[start_len + before + behind] = '}';
+        memcpy(text + start_len + before, hidden.at + hidden.len, behind);
+    text[start_len + before + behind] = '}';
     notification->text_len = start_len + before + behind + 1;
-    notification->ws_len =
-        notification->text_len + ws_text_header(notification->text_len, notification->text);
-    notification->ws = notification->text + notification->text_len - notification->ws_len;
+    notification->ws_len = notification->text_len + ws_text_header(notification->text_len, text);
+    notification->ws = text + notification->text_len - notification->ws_len;
+    if (notification->data.len >= LARGE_MIN)
+        DL_APPEND2(large, notification, large_prev, large_next);
     return notification;
+}
+
+/* Like `make`, for another cursor: the document, and all that is read from it, stay in `source`. */
+static struct notification *
+make_sharing(struct notification *source, const char *epoch, const struct entry_id *heads,
+             const struct backlog *backlog)
+{
+    const unsigned shards = source->shards;
+    char start[START_MAX];
+    size_t start_len =
+        write_start(&source->frame.as.notification, epoch, heads, shards, backlog, start);
+    size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct backlog) +
+                  WS_TEXT_HEAD_MAX + start_len;
+    struct notification *notification = memory_grow(NULL, size);
+    struct backlog *reported = (struct backlog *)(notification->heads + shards);
+    unsigned char *text = (unsigned char *)(reported + 1) + WS_TEXT_HEAD_MAX;
+
+    *notification = *source;
+    notification->shared = (struct shared){.refs = 1, .size = size, .free = free_notification};
+    notification->made_us = clock_monotonic_us();
+    notification->source = notification_ref(source);
+    memcpy(notification->heads, heads, shards * sizeof(*heads));
+    notification->backlog = NULL;
+    if (backlog != NULL) {
+        *reported = *backlog;
+        notification->backlog = reported;
+    }
+    memcpy(text, start, start_len);
+    notification->rest = (struct bytes){source->data.at, source->data.len + 1};
+    notification->text_len = start_len + notification->rest.len;
+    notification->ws = text - ws_text_header(notification->text_len, text);
+    notification->ws_len = (size_t)(text - notification->ws) + notification->text_len;
+    return notification;
+}
+
+/* Returns a large notification with this document, from the same stream entry. NULL: none. */
+static struct notification *
+find_large(unsigned char shard, struct entry_id id, const struct frame_notification *frame,
+           uint16_t attempts)
+{
+    struct notification *notification;
+
+    DL_FOREACH2(large, notification, large_next)
+    {
+        if (entry_id_equal(notification->id, id) && notification->shard == shard &&
+            memcmp(notification->frame.as.notification.id, frame->id, sizeof(frame->id)) == 0 &&
+            notification->frame.as.notification.attempts == attempts)
+            return notification;
+    }
+    return NULL;
 }
 
 /* The last match was written by the decoder: it follows the payload. */
@@ -127,7 +197,8 @@ find_attempts(const struct notification *notification)
     static const char tail[] = ENVELOPE_ATTEMPTS_TEXT "0" ENVELOPE_RETRY_LIMIT_TEXT;
     const size_t len = sizeof(tail) - 1;
     size_t min = notification->data.len > TAIL_MAX ? notification->data.len - TAIL_MAX : 0;
-    unsigned char *data = notification->text + (notification->data.at - notification->text);
+    unsigned char *data =
+        notification->ws + notification->ws_len - 1 - notification->data.len; /* writable */
 
     for (size_t at = notification->data.len; at >= min + len; at--) {
         if (memcmp(data + at - len, tail, len) == 0)
@@ -149,13 +220,28 @@ mark_late(struct notification *notification)
     return true;
 }
 
+/* A late change of a row, which gets `attempts` 1. */
+static bool
+is_marked_late(const struct entry *entry)
+{
+    return entry->is_late && !entry->is_retry &&
+           entry->frame.as.notification.operation != FRAME_OPERATION_NOTIFY;
+}
+
 static struct notification *
 notification_of_entry(const struct entry *entry, struct bytes hidden, const char *epoch,
                       const struct entry_id *heads, unsigned shards)
 {
-    struct notification *notification = make(&entry->frame.as.notification, entry->retry_users,
-                                             entry->data, hidden, epoch, heads, shards, NULL);
+    const struct frame_notification *frame = &entry->frame.as.notification;
+    struct notification *source = NULL;
+    struct notification *notification;
 
+    if (entry->data.len >= LARGE_MIN)
+        source =
+            find_large(entry->shard, entry->id, frame, is_marked_late(entry) ? 1 : frame->attempts);
+    notification = source != NULL ? make_sharing(source, epoch, heads, NULL)
+                                  : make(frame, entry->retry_users, entry->data, hidden, epoch,
+                                         heads, shards, NULL);
     notification->is_retry = entry->is_retry;
     notification->is_open_ended = entry->is_open_ended;
     notification->expires_us = entry->expires_us;
@@ -163,8 +249,7 @@ notification_of_entry(const struct entry *entry, struct bytes hidden, const char
     notification->id = entry->id;
     notification->score = entry->score;
     notification->needs_ack = (entry->frame.flags & FRAME_ACK_REQUIRED) != 0;
-    if (entry->is_late && !entry->is_retry &&
-        entry->frame.as.notification.operation != FRAME_OPERATION_NOTIFY)
+    if (source == NULL && is_marked_late(entry))
         (void)mark_late(notification);
     return notification;
 }
@@ -183,50 +268,57 @@ notification_new_without_targets(const struct entry *entry, const char *epoch,
     return notification_of_entry(entry, notification_targets(entry->data), epoch, heads, shards);
 }
 
-struct notification *
-notification_new_at(const struct notification *notification, const char *epoch,
-                    const struct entry_id *heads, const struct backlog *backlog)
+/* Copies all bytes. */
+static struct notification *
+copy(const struct notification *notification, const char *epoch, const struct entry_id *heads,
+     const struct backlog *backlog)
 {
-    struct notification *moved =
+    struct notification *copied =
         make(&notification->frame.as.notification, notification->retry_users, notification->data,
              NOTHING, epoch, heads, notification->shards, backlog);
 
-    moved->is_retry = notification->is_retry;
-    moved->is_open_ended = notification->is_open_ended;
-    moved->expires_us = notification->expires_us;
-    moved->shard = notification->shard;
-    moved->id = notification->id;
+    copied->is_retry = notification->is_retry;
+    copied->is_open_ended = notification->is_open_ended;
+    copied->expires_us = notification->expires_us;
+    copied->shard = notification->shard;
+    copied->id = notification->id;
+    copied->score = notification->score;
+    copied->needs_ack = notification->needs_ack;
+    copied->made_us = notification->made_us;
+    copied->frame.as.notification.attempts = notification->frame.as.notification.attempts;
+    return copied;
+}
+
+struct notification *
+notification_new_at(struct notification *notification, const char *epoch,
+                    const struct entry_id *heads, const struct backlog *backlog)
+{
+    struct notification *moved;
+
+    if (notification->data.len < LARGE_MIN)
+        return copy(notification, epoch, heads, backlog);
+    moved = make_sharing(notification->source != NULL ? notification->source : notification, epoch,
+                         heads, backlog);
     moved->score = notification->score;
-    moved->needs_ack = notification->needs_ack;
     moved->made_us = notification->made_us;
-    moved->frame.as.notification.attempts = notification->frame.as.notification.attempts;
     return moved;
 }
 
 struct notification *
 notification_new_late(const struct notification *notification, const char *epoch)
 {
-    struct notification *late =
-        notification_new_at(notification, epoch, notification->heads, notification->backlog);
+    const struct frame_notification *frame = &notification->frame.as.notification;
+    struct notification *late = NULL;
 
+    if (notification->data.len >= LARGE_MIN)
+        late = find_large(notification->shard, notification->id, frame, 1);
+    if (late != NULL)
+        return notification_new_at(late, epoch, notification->heads, notification->backlog);
+    late = copy(notification, epoch, notification->heads, notification->backlog);
     if (mark_late(late))
         return late;
     notification_unref(late);
     return NULL;
-}
-
-struct notification *
-notification_ref(struct notification *notification)
-{
-    notification->refs++;
-    return notification;
-}
-
-void
-notification_unref(struct notification *notification)
-{
-    if (notification != NULL && --notification->refs == 0)
-        free(notification);
 }
 
 bool

@@ -2,14 +2,19 @@
 #ifndef CLAIRON_HUB_FANOUT_NOTIFICATION_H
 #define CLAIRON_HUB_FANOUT_NOTIFICATION_H
 
+#include "base/shared.h"
 #include "store/cursor.h"
 
 struct backlog; /* client_pos.h */
 
-/* One allocation, immutable, reference-counted. Used only by the loop's thread. */
+/*
+ * One allocation, immutable, reference-counted. Used only by the loop's thread.
+ *
+ * A copy of a large notification with another cursor shares the document of its `source`: its frame
+ * consists of `ws`, up to the document, and `rest`.
+ */
 struct notification {
-    unsigned refs;
-    unsigned queues; /* number of outbound queues that contain it (hub->queued_bytes) */
+    struct shared shared; /* owns all bytes below, except those of `source` */
     bool needs_ack;
     bool is_open_ended; /* every recipient must acknowledge it */
     bool is_retry;      /* sent only to `retry_users` */
@@ -17,20 +22,25 @@ struct notification {
     unsigned char shard;
     unsigned char shards; /* number of `heads` */
     struct entry_id id;
-    uint64_t score;           /* in an inbox: the score of its first stream entry */
-    struct frame frame;       /* points into this allocation */
-    struct bytes retry_users; /* points into this allocation; iterate with frame_next_target */
-    int64_t made_us;          /* creation time; monotonic */
-    size_t text_len;
-    unsigned char *text; /* {"t":"msg",...} (client/PROTOCOL.md) */
-    size_t ws_len;
-    unsigned char *ws;             /* `text` as a whole WebSocket frame */
-    struct bytes data;             /* the JSON document in `text` */
+    uint64_t score;              /* in an inbox: the score of its first stream entry */
+    struct frame frame;          /* points into this allocation */
+    struct bytes retry_users;    /* points into this allocation; iterate with frame_next_target */
+    int64_t made_us;             /* creation time; monotonic */
+    size_t text_len;             /* {"t":"msg",...} (client/PROTOCOL.md), including `rest` */
+    size_t ws_len;               /* the text as a whole WebSocket frame */
+    unsigned char *ws;           /* the frame; with a source, only the bytes before `rest` */
+    struct bytes rest;           /* the end of the frame, in the source; empty without a source */
+    struct bytes data;           /* the JSON document in the frame */
+    struct notification *source; /* a reference; NULL: none */
+    struct notification *large_prev; /* links of the list of large notifications */
+    struct notification *large_next;
     const struct backlog *backlog; /* the backlog that its `pos` reports; NULL: none */
     struct entry_id heads[];       /* cursor of `pos` in `text`, by shard */
 };
 
 /*
+ * Shares the document with a large notification in memory of the same stream entry.
+ *
  * `heads` is the cursor in the serialized notification: a stream entry id for each shard, 0-0 for a
  * shard that no recipient reads. A late change of a row has `attempts` 1, so that no client applies
  * it over a newer change. The caller owns one reference.
@@ -42,7 +52,7 @@ struct notification *notification_new_without_targets(const struct entry *entry,
                                                       const struct entry_id *heads,
                                                       unsigned shards);
 /* Returns a copy with another cursor; `backlog` may be NULL. */
-struct notification *notification_new_at(const struct notification *notification, const char *epoch,
+struct notification *notification_new_at(struct notification *notification, const char *epoch,
                                          const struct entry_id *heads,
                                          const struct backlog *backlog);
 /*
@@ -51,8 +61,20 @@ struct notification *notification_new_at(const struct notification *notification
  */
 struct notification *notification_new_late(const struct notification *notification,
                                            const char *epoch);
-struct notification *notification_ref(struct notification *notification);
-void notification_unref(struct notification *notification); /* accepts NULL */
+static inline struct notification *
+notification_ref(struct notification *notification)
+{
+    shared_ref(&notification->shared);
+    return notification;
+}
+
+/* Accepts NULL. */
+static inline void
+notification_unref(struct notification *notification)
+{
+    if (notification != NULL)
+        shared_unref(&notification->shared);
+}
 
 /* True if the notification has expired by the wall clock. */
 bool notification_is_expired(const struct notification *notification);

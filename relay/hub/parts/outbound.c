@@ -75,15 +75,17 @@ free_room(struct outbound *outbound)
 static void
 count_in(struct notification *notification, size_t *queued_bytes)
 {
-    if (notification->queues++ == 0)
-        *queued_bytes += sizeof(*notification) + notification->text_len;
+    shared_wait(&notification->shared, queued_bytes);
+    if (notification->source != NULL)
+        shared_wait(&notification->source->shared, queued_bytes);
 }
 
 static void
 count_out(struct notification *notification, size_t *queued_bytes)
 {
-    if (--notification->queues == 0)
-        *queued_bytes -= sizeof(*notification) + notification->text_len;
+    shared_wait_end(&notification->shared, queued_bytes);
+    if (notification->source != NULL)
+        shared_wait_end(&notification->source->shared, queued_bytes);
 }
 
 void

@@ -5,6 +5,7 @@
 
 #include "hub/delivery/offer.h"
 #include "hub/delivery/session_inflight.h"
+#include "hub/resume/read_pages.h"
 #include "hub/resume/request.h"
 #include "hub/session/backlog.h"
 #include "hub/session/gap.h"
@@ -41,6 +42,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
 {
     struct session *session = ctx;
 
+    session_end_page(session, page);
     session->requests.is_awaited = false;
     if (!session_reply_arrived(session, rc) || !groups_are_current(&session->groups))
         return;
@@ -83,11 +85,15 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
 void
 session_read_inbox(struct session *session)
 {
-    if (groups_are_current(&session->groups) &&
-        session->outbound.count + session->inbox.held_count + SESSION_PAGE <= OUTBOUND_MAX &&
-        !session_is_full(session))
-        session_await(session,
-                      store_inbox(session->hub->store, session->client.user, session->inbox.at,
-                                  SESSION_PAGE, resume_is_continued(&session->resume), on_inbox,
-                                  session));
+    enum rc rc;
+
+    if (!groups_are_current(&session->groups) || session_is_full(session) ||
+        session->outbound.count + session->inbox.held_count + SESSION_PAGE > OUTBOUND_MAX ||
+        !session_begin_page(session))
+        return;
+    rc = store_inbox(session->hub->store, session->client.user, session->inbox.at, SESSION_PAGE,
+                     resume_is_continued(&session->resume), on_inbox, session);
+    session_await(session, rc);
+    if (rc != RC_OK)
+        session_end_page(session, NULL);
 }

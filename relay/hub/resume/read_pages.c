@@ -11,10 +11,15 @@
 #include "base/memory.h"
 #include "hub/resume/request.h"
 #include "hub/session/hub_state.h"
+#include "hub/session/shed.h"
 #include "hub/session/cursors.h"
 #include "hub/session/ready_list.h"
 
 #define TURNS_EVERY_S 0.02
+#define PAGES_MAX 16 /* enough to keep the store busy */
+#define PAGES_BYTES_MAX (64u * 1024 * 1024)
+#define PAGE_BYTES (256u * 1024)                 /* as in range.lua and inbox.lua */
+#define PAGE_BYTES_UNKNOWN (PAGES_BYTES_MAX / 4) /* estimate for the first page */
 
 struct resume_user {
     struct page_budget budget;
@@ -140,14 +145,119 @@ serve(struct hub *hub, struct resume_user *user)
         wait_for_budget(hub);
 }
 
+/* ---- the pages of all sessions */
+
+static bool
+may_read(const struct hub *hub)
+{
+    const struct resumes *resumes = &hub->resumes;
+    size_t page_bytes = resumes->page_bytes > PAGE_BYTES ? resumes->page_bytes : PAGE_BYTES;
+
+    if (hub_is_over_limit(hub))
+        return false; /* until slow clients were closed */
+    return resumes->pages == 0 ||
+           (resumes->pages < PAGES_MAX && (resumes->pages + 1) * page_bytes <= PAGES_BYTES_MAX);
+}
+
+static void
+grant_pages(struct hub *hub)
+{
+    struct resumes *resumes = &hub->resumes;
+
+    while (resumes->first != NULL && may_read(hub)) {
+        struct session *session = resumes->first;
+
+        resumes->first = session->requests.page_next;
+        if (resumes->first == NULL)
+            resumes->last = NULL;
+        resumes->pages++;
+        session->requests.page = PAGE_GRANTED;
+        session->requests.is_awaited = false;
+        session_mark(session, READY_ADVANCE);
+    }
+}
+
+static void
+wait_for_page(struct hub *hub, struct session *session)
+{
+    struct resumes *resumes = &hub->resumes;
+
+    session->requests.is_awaited = true;
+    session->requests.page = PAGE_WAITING;
+    session->requests.page_next = NULL;
+    if (resumes->last != NULL)
+        resumes->last->requests.page_next = session;
+    else
+        resumes->first = session;
+    resumes->last = session;
+    wait_for_budget(hub);
+}
+
+static void
+stop_waiting_for_page(struct hub *hub, struct session *session)
+{
+    struct session *before = NULL;
+
+    for (struct session *each = hub->resumes.first; each != session;
+         each = each->requests.page_next)
+        before = each;
+    if (before != NULL)
+        before->requests.page_next = session->requests.page_next;
+    else
+        hub->resumes.first = session->requests.page_next;
+    if (hub->resumes.last == session)
+        hub->resumes.last = before;
+    session->requests.page = PAGE_NONE;
+}
+
+bool
+session_begin_page(struct session *session)
+{
+    struct hub *hub = session->hub;
+
+    if (session->requests.page == PAGE_NONE && hub->resumes.first == NULL && may_read(hub)) {
+        hub->resumes.pages++;
+        session->requests.page = PAGE_GRANTED;
+    }
+    if (session->requests.page != PAGE_GRANTED) {
+        wait_for_page(hub, session);
+        return false;
+    }
+    session->requests.page = PAGE_READING;
+    return true;
+}
+
+void
+session_end_page(struct session *session, const struct store_page *page)
+{
+    struct resumes *resumes = &session->hub->resumes;
+    size_t bytes = 0;
+
+    session->requests.page = PAGE_NONE;
+    resumes->pages--;
+    for (size_t i = 0; page != NULL && i < page->count; i++)
+        bytes += page->entries[i].data.len;
+    if (bytes > 0) /* smaller pages lower the estimate slowly */
+        resumes->page_bytes =
+            bytes > resumes->page_bytes ? bytes : (3 * resumes->page_bytes + bytes) / 4;
+    if (resumes->pages == 0)
+        resumes->page_bytes = PAGE_BYTES_UNKNOWN;
+    if (!session->hub->closing)
+        grant_pages(session->hub);
+}
+
+/* ---- turns */
+
 static void
 on_turns(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct hub *hub = timer->data;
     struct resume_user *user, *next;
-    bool some_wait = false;
+    bool some_wait;
 
     (void)events;
+    grant_pages(hub);
+    some_wait = hub->resumes.first != NULL;
     HASH_ITER (hh, hub->resumes.users, user, next) {
         grant(hub, user);
         some_wait = some_wait || page_budget_is_awaited(&user->budget);
@@ -173,10 +283,13 @@ session_read_page(struct session *session, struct cursor after, size_t max, stor
     struct resume_user *user = NULL;
     enum rc rc;
 
+    if (!session_begin_page(session))
+        return;
     if (rate_of(hub) > 0) {
         evict_one(hub);
         user = find_or_add(hub, session->client.user);
         if (!has_turn(hub, user, session)) {
+            session_end_page(session, NULL);
             wait_for_turn(hub, user, session);
             return;
         }
@@ -185,18 +298,22 @@ session_read_page(struct session *session, struct cursor after, size_t max, stor
     rc = store_range(hub->store, session->client.own_shard, after, session_head(session), max, done,
                      session);
     session_await(session, rc);
-    if (rc == RC_OK)
+    if (rc == RC_OK) {
         stats_add(hub->stats, STAT_HUB_RESUME_PAGES, 1);
-    else if (user != NULL)
+        return;
+    }
+    session_end_page(session, NULL);
+    if (user != NULL)
         page_budget_end(&user->budget); /* all sessions retry when the store is available */
 }
 
 void
-session_end_page(struct session *session)
+session_end_stream_page(struct session *session, const struct store_page *page)
 {
     struct hub *hub = session->hub;
     struct resume_user *user = find(hub, session->client.user);
 
+    session_end_page(session, page);
     if (user == NULL)
         return;
     page_budget_end(&user->budget);
@@ -209,6 +326,8 @@ session_pass_turn(struct session *session)
 {
     struct resume_user *user;
 
+    if (session->requests.page == PAGE_GRANTED)
+        session_end_page(session, NULL);
     if (page_turn_is_none(&session->requests.turn))
         return;
     user = find(session->hub, session->client.user);
@@ -221,6 +340,10 @@ session_leave_turns(struct session *session)
 {
     struct resume_user *user;
 
+    if (session->requests.page == PAGE_WAITING)
+        stop_waiting_for_page(session->hub, session);
+    else if (session->requests.page == PAGE_GRANTED)
+        session_end_page(session, NULL);
     if (page_turn_is_none(&session->requests.turn))
         return;
     user = find(session->hub, session->client.user);
@@ -234,6 +357,7 @@ resumes_open(struct hub *hub)
     ev_init(&hub->resumes.turns, on_turns);
     hub->resumes.turns.repeat = TURNS_EVERY_S;
     hub->resumes.turns.data = hub;
+    hub->resumes.page_bytes = PAGE_BYTES_UNKNOWN;
 }
 
 void

@@ -19,11 +19,19 @@ void resumes_close(struct hub *hub);
 bool session_budget_is_spent(struct session *session);
 
 /*
+ * True if the session may read a page of the stream or of an inbox. Otherwise it waits, and will be
+ * advanced. session_end_page ends the page.
+ */
+MUST_CHECK bool session_begin_page(struct session *session);
+/* `page`: what was read; NULL: the request failed. */
+void session_end_page(struct session *session, const struct store_page *page);
+
+/*
  * Calls store_range for the stream entries after `after`, immediately or when the session's turn is
- * granted. `done` must call session_end_page first.
+ * granted. `done` must call session_end_stream_page first.
  */
 void session_read_page(struct session *session, struct cursor after, size_t max, store_paged *done);
-void session_end_page(struct session *session);
+void session_end_stream_page(struct session *session, const struct store_page *page);
 
 /*
  * Call it when the session has advanced. If it did not use its turn, the next session receives the

@@ -38,7 +38,7 @@ session_notification_new(const struct session *session, const struct entry *entr
 }
 
 struct notification *
-session_notification_at(const struct session *session, const struct notification *notification,
+session_notification_at(const struct session *session, struct notification *notification,
                         struct cursor cursor, const struct notification *overtaken)
 {
     struct entry_id heads[STORE_SHARDS_MAX];

@@ -36,7 +36,7 @@ struct notification *hub_notification_new(const struct hub *hub, const struct en
 struct notification *session_notification_new(const struct session *session,
                                               const struct entry *entry, struct cursor cursor);
 struct notification *session_notification_at(const struct session *session,
-                                             const struct notification *notification,
+                                             struct notification *notification,
                                              struct cursor cursor,
                                              const struct notification *overtaken);
 

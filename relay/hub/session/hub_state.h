@@ -71,10 +71,18 @@ struct resume_user; /* resume/read_pages.c */
  * second, with a burst of 60 seconds. A user reads one page at a time, so that users who resume
  * simultaneously share the store fairly, regardless of their number of sessions. A session that has
  * to wait continues from its cursor later: nothing is lost.
+ *
+ * The number of pages of streams and inboxes that all users read at a time is limited, and so are
+ * their bytes, estimated by the size of the last pages. They need memory in the store, on the way,
+ * and in this process, where unsent notifications wait for slow clients.
  */
 struct resumes {
     struct resume_user *users; /* uthash */
-    ev_timer turns;            /* active while users wait for their budget */
+    ev_timer turns;        /* active while users wait for their budget, or sessions for a page */
+    unsigned pages;        /* number of pages that are being read, or may be read */
+    size_t page_bytes;     /* estimated size of a page */
+    struct session *first; /* sessions that wait to read a page, in order */
+    struct session *last;
 };
 
 /* The sessions of a shard's users (followed.h). */

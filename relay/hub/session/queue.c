@@ -34,7 +34,7 @@ session_is_full(const struct session *session)
  * client that resumes would lose them. It also reports the backlog. NULL: no copy is needed.
  */
 static struct notification *
-own_copy(const struct session *session, const struct notification *notification, unsigned nth)
+own_copy(const struct session *session, struct notification *notification, unsigned nth)
 {
     const struct notification *overtaken = outbound_nth(&session->outbound, nth);
     const struct cursor reported = notification_cursor(notification, session->client.own_shard);

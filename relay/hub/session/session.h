@@ -31,18 +31,28 @@ struct session_topics {
 };
 
 struct iovec;
+struct shared;
+
+/*
+ * Whole WebSocket frames. The last frame of a piece may continue in the next piece. `owners`: for
+ * each piece, the owner of its bytes; NULL: they are valid only during the call.
+ */
+struct session_pieces {
+    const struct iovec *at;
+    struct shared *const *owners;
+    int count;
+    int file; /* has the content of the first piece; -1: none */
+};
 
 /* How a session writes to its socket. Called from the loop, never during hub_attach. */
 struct session_transport {
+    bool uses_files; /* of session_pieces */
     /*
-     * Writes as many bytes as the socket accepts. Each piece is a whole WebSocket frame; the
-     * unwritten part of a frame is buffered. *ret_written: bytes written or buffered, always whole
-     * frames. Unless RC_OK: the socket is full; session_writable is called when it is writable
-     * again.
+     * Writes as many bytes as the socket accepts, and keeps a reference to the unwritten part of a
+     * frame. *ret_written: bytes written or kept, always whole frames. Unless RC_OK: the socket is
+     * full; session_writable is called when it is writable again.
      */
-    enum rc (*send)(void *socket, const struct iovec *pieces, int count, size_t *ret_written);
-    /* Like send, for one piece that is also the content of `file`. NULL: not supported. */
-    enum rc (*send_file)(void *socket, const struct iovec *piece, int file, size_t *ret_written);
+    enum rc (*send)(void *socket, const struct session_pieces *pieces, size_t *ret_written);
     /*
      * The session failed: send `bye`, close with `code`, then call session_detach. in_ms: the delay
      * for the client's reconnect; -1: none.
@@ -59,6 +69,9 @@ const char *session_conn(const struct session *session);
 
 /* Call it when the socket is writable again. Writes the queued frames. */
 void session_writable(struct session *session);
+
+/* The socket accepted bytes of a frame that it had accepted partly. */
+void session_accepted(struct session *session);
 
 /*
  * Returns the reason to close this client as too slow; NULL: the client is not too slow. now_us is

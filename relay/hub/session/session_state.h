@@ -92,12 +92,27 @@ struct session_stall {
     int64_t accepted_us;  /* time at which the socket last accepted bytes; monotonic */
 };
 
+/*
+ * Whether the session may read a page, as one of all sessions. Only read_pages.c changes it.
+ *
+ * NONE: it reads none. Next: WAITING, READING.
+ *
+ * WAITING: too many pages are being read. Next: GRANTED, or NONE if the session ends.
+ *
+ * GRANTED: it may read a page. Next: READING, or NONE if it needs none.
+ *
+ * READING: a page was requested. Next: NONE.
+ */
+enum session_page { PAGE_NONE, PAGE_WAITING, PAGE_GRANTED, PAGE_READING };
+
 /* Requests to the store. */
 struct session_requests {
     unsigned count;        /* pending requests; their replies refer to the session */
     bool is_awaited;       /* a reply or a page turn will mark the session to advance */
     bool has_failed;       /* the last request failed */
     struct page_turn turn; /* the session's turn to read a page */
+    enum session_page page;
+    struct session *page_next; /* link of resumes.first */
 };
 
 struct session_order {

@@ -3,6 +3,8 @@
 
 #include "hub/session/hub_state.h"
 
+#define LIMIT_MIN (64u * 1024 * 1024) /* a few large notifications */
+
 /* Only REALTIME notifications that need no ack may be dropped. */
 static bool
 may_be_shed(const struct notification *notification, enum pressure_level level)
@@ -49,6 +51,14 @@ const struct entry_id *
 shed_reported_heads(const struct hub *hub)
 {
     return hub->shed.pressure.level == PRESSURE_NONE ? hub->newest : hub->shed.hold;
+}
+
+bool
+hub_is_over_limit(const struct hub *hub)
+{
+    const size_t shed_bytes = (size_t)hub->config->delivery.shed_bytes;
+
+    return shed_bytes > 0 && hub->queued_bytes > 2 * shed_bytes && hub->queued_bytes > LIMIT_MIN;
 }
 
 void

@@ -21,6 +21,13 @@ struct cursor shed_cursor(const struct session *session, struct cursor cursor);
 /* Like shed_cursor, with all shards, for a notification that was just read. */
 const struct entry_id *shed_reported_heads(const struct hub *hub);
 
+/*
+ * True if the bytes that wait for all sockets exceed twice delivery.shed_bytes, and 64 MB, although
+ * load shedding has dropped what it may. Then clients that accept nothing are closed
+ * (session_slow), and no page is read for others.
+ */
+bool hub_is_over_limit(const struct hub *hub);
+
 /* Records that this notification was dropped for this session; the gap is announced later. */
 void session_count_shed(struct session *session, const struct notification *notification);
 

@@ -34,7 +34,10 @@ struct receiver {
     bool done;
 };
 
-static _Noreturn void __attribute__((format(printf, 1, 2))) die(const char *format, ...)
+static void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+static void
+die(const char *format, ...)
 {
     va_list args;
 

@@ -10,7 +10,7 @@
 #include "tests/unit/hub/one_session.h"
 
 /*
- * Accepts `room` bytes per call and, like gate_send, buffers the remaining bytes of a partially
+ * Accepts `room` bytes per call and, like a WebSocket, keeps the remaining bytes of a partly
  * written frame.
  */
 struct fake {
@@ -23,30 +23,31 @@ struct fake {
 static struct fake fake;
 
 static inline enum rc
-fake_send(void *socket, const struct iovec *pieces, int count, size_t *ret_written)
+fake_send(void *socket, const struct session_pieces *pieces, size_t *ret_written)
 {
     struct fake *to = socket;
-    const unsigned char *rest = NULL;
+    struct out rest = {.waiting_bytes = &hub.queued_bytes};
     size_t total = 0;
     size_t left = to->room;
 
     to->calls++;
-    for (int i = 0; i < count; i++) {
-        size_t len = pieces[i].iov_len < left ? pieces[i].iov_len : left;
+    for (int i = 0; i < pieces->count; i++) {
+        size_t len = pieces->at[i].iov_len < left ? pieces->at[i].iov_len : left;
 
-        memcpy(to->got + to->len, pieces[i].iov_base, len);
+        memcpy(to->got + to->len, pieces->at[i].iov_base, len);
         to->len += len;
         left -= len;
-        total += pieces[i].iov_len;
+        total += pieces->at[i].iov_len;
     }
     *ret_written = to->room < total ? to->room : total;
     if (*ret_written == total)
         return RC_OK;
-    left = gate_send_rest(pieces, count, *ret_written, &rest);
-    if (left > 0)
-        memcpy(to->got + to->len, rest, left);
-    to->len += left;
-    *ret_written += left;
+    *ret_written += gate_send_rest(&rest, pieces, *ret_written);
+    for (const struct out_part *part = rest.first; part != NULL; part = part->next) {
+        memcpy(to->got + to->len, part->at, part->len);
+        to->len += part->len;
+    }
+    out_free(&rest);
     return RC_AGAIN;
 }
 

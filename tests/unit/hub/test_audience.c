@@ -27,6 +27,13 @@ make_notification(uint64_t ms, const char *data)
     return notification_new(&entry, "e", &entry.id, 1);
 }
 
+/* The text of a notification that has all its bytes. */
+static const unsigned char *
+text_of(const struct notification *notification)
+{
+    return notification->ws + notification->ws_len - notification->text_len;
+}
+
 static void
 test_a_notification_is_written_as_json(void **state)
 {
@@ -35,7 +42,7 @@ test_a_notification_is_written_as_json(void **state)
 
     (void)state;
     assert_int_equal(notification->text_len, strlen(line));
-    assert_memory_equal(notification->text, line, notification->text_len);
+    assert_memory_equal(text_of(notification), line, notification->text_len);
     assert_false(notification->needs_ack);
     notification_unref(notification);
 }
@@ -57,13 +64,48 @@ assert_line(uint64_t xid, const char *rule, const char *expected)
                      RC_OK);
     notification = notification_new(&entry, "e", &entry.id, 1);
     assert_int_equal(notification->text_len, strlen(expected));
-    assert_memory_equal(notification->text, expected, notification->text_len);
+    assert_memory_equal(text_of(notification), expected, notification->text_len);
     moved = notification_new_at(notification, "e", &entry.id, NULL);
     assert_int_equal(moved->text_len, notification->text_len);
-    assert_memory_equal(moved->text, expected, notification->text_len);
+    assert_memory_equal(text_of(moved), expected, notification->text_len);
     assert_memory_equal(moved->data.at, "1", 1);
     notification_unref(moved);
     notification_unref(notification);
+}
+
+/* Sessions that read the same entry, or report another cursor, need no memory for the document. */
+static void
+test_copies_of_a_large_notification_share_its_document(void **state)
+{
+    const size_t len = 300 * 1024;
+    const struct entry_id before = {6, 0};
+    char *data = calloc(1, len + 1);
+    struct notification *first, *again, *moved;
+
+    (void)state;
+    memset(data, '1', len);
+    first = make_notification(7, data);
+    again = make_notification(7, data);
+    moved = notification_new_at(again, "e", &before, NULL);
+    assert_ptr_equal(again->source, first);
+    assert_ptr_equal(moved->source, first);
+    assert_ptr_equal(again->rest.at, first->data.at);
+    assert_int_equal(moved->ws_len, first->ws_len);
+    assert_int_equal(moved->ws_len - moved->rest.len, first->ws_len - len - 1);
+    assert_memory_equal(again->ws, first->ws, again->ws_len - again->rest.len);
+    assert_true(memcmp(moved->ws, first->ws, moved->ws_len - moved->rest.len) < 0);
+    assert_true(moved->shared.size < 1024);
+    notification_unref(first); /* the copies keep it */
+    notification_unref(again);
+    assert_int_equal(moved->rest.at[len], '}');
+    notification_unref(moved);
+    first = make_notification(7, data);
+    assert_null(first->source);
+    moved = make_notification(8, data);
+    assert_null(moved->source);
+    notification_unref(moved);
+    notification_unref(first);
+    free(data);
 }
 
 static void
@@ -133,6 +175,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_notification_is_written_as_json),
+        cmocka_unit_test(test_copies_of_a_large_notification_share_its_document),
         cmocka_unit_test(test_the_json_names_transaction_and_live_rule),
         cmocka_unit_test(test_sessions_join_and_leave_audiences),
         cmocka_unit_test(test_a_session_receives_only_its_audiences),

@@ -102,7 +102,7 @@ test_a_notification_in_several_queues_counts_once(void **state)
 {
     struct outbound queues[3] = {{0}};
     struct notification *notification = make_notification(1, FRAME_PRIORITY_NORMAL);
-    const size_t bytes = sizeof(*notification) + notification->text_len;
+    const size_t bytes = notification->shared.size;
 
     (void)state;
     for (int i = 0; i < 3; i++)
@@ -114,7 +114,7 @@ test_a_notification_in_several_queues_counts_once(void **state)
     assert_int_equal(queued_bytes, bytes);
     outbound_clear(&queues[2], &queued_bytes);
     assert_int_equal(queued_bytes, 0);
-    assert_int_equal(notification->refs, 1);
+    assert_int_equal(notification->shared.refs, 1);
     notification_unref(notification);
 }
 

@@ -41,17 +41,17 @@ on_line(const char *line, size_t len)
 }
 
 static enum rc
-fake_send(void *socket, const struct iovec *pieces, int count, size_t *ret_written)
+fake_send(void *socket, const struct session_pieces *pieces, size_t *ret_written)
 {
     (void)socket;
     *ret_written = 0;
-    for (int i = 0; i < count; i++) {
-        const unsigned char *at = pieces[i].iov_base, *end = at + pieces[i].iov_len;
+    for (int i = 0; i < pieces->count; i++) {
+        const unsigned char *at = pieces->at[i].iov_base, *end = at + pieces->at[i].iov_len;
 
         for (; at < end; at += ws_frame_len(at))
             on_line((const char *)at + (at[1] < 126 ? 2 : 4),
                     ws_frame_len(at) - (at[1] < 126 ? 2 : 4));
-        *ret_written += pieces[i].iov_len;
+        *ret_written += pieces->at[i].iov_len;
     }
     return RC_OK;
 }

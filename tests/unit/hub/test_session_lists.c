@@ -123,19 +123,19 @@ struct large {
 };
 
 static enum rc
-large_send(void *socket, const struct iovec *pieces, int count, size_t *ret_written)
+large_send(void *socket, const struct session_pieces *pieces, size_t *ret_written)
 {
     struct large *to = socket;
 
     *ret_written = 0;
     if (to->is_full)
         return RC_AGAIN;
-    for (int i = 0; i < count; i++) {
-        *ret_written += pieces[i].iov_len;
-        to->bytes += pieces[i].iov_len;
+    for (int i = 0; i < pieces->count; i++) {
+        *ret_written += pieces->at[i].iov_len;
+        to->bytes += pieces->at[i].iov_len;
         to->frames++;
-        if (pieces[i].iov_len > to->longest)
-            to->longest = pieces[i].iov_len;
+        if (pieces->at[i].iov_len > to->longest)
+            to->longest = pieces->at[i].iov_len;
     }
     return RC_OK;
 }

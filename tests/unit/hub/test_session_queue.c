@@ -84,7 +84,7 @@ test_a_batch_is_sent_in_one_piece(void **state)
     assert_int_equal(stats.values[STAT_HUB_DELIVERED], 3);
     session_offer_batch(&hub, &session, batch); /* offered again for another audience */
     assert_true(session_queue_is_empty(&session));
-    assert_int_equal(batch->refs, 1);
+    assert_int_equal(batch->shared.refs, 1);
     fanout_batch_unref(batch);
 }
 
@@ -123,13 +123,13 @@ test_a_batch_can_be_written_in_parts(void **state)
 static void
 share_queued(struct fanout_batch *batch)
 {
-    batch->refs += MERGED_BATCH_SHARES;
+    batch->shared.refs += MERGED_BATCH_SHARES;
 }
 
 static void
 leave(struct fanout_batch *batch)
 {
-    batch->refs -= MERGED_BATCH_SHARES - 1;
+    batch->shared.refs -= MERGED_BATCH_SHARES - 1;
     fanout_batch_unref(batch);
 }
 
