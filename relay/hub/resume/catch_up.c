@@ -42,7 +42,7 @@ on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
     struct session *session = ctx;
     const struct cursor from = session->cursor;
 
-    session_end_page(session);
+    session_end_page(session, page);
     session->requests.is_awaited = false;
     if (!session_reply_arrived(session, rc) || !groups_are_current(&session->groups))
         return;

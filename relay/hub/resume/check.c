@@ -120,7 +120,7 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
 {
     struct session *session = ctx;
 
-    session_end_page(session);
+    session_end_page(session, page);
     session->requests.is_awaited = false;
     if (!session_reply_arrived(session, rc))
         return;

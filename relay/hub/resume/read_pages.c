@@ -188,18 +188,21 @@ session_read_page(struct session *session, struct cursor after, size_t max, stor
     if (rc == RC_OK)
         stats_add(hub->stats, STAT_HUB_RESUME_PAGES, 1);
     else if (user != NULL)
-        page_budget_end(&user->budget); /* all sessions retry when the store is available */
+        page_budget_end(&user->budget, 0); /* all sessions retry when the store is available */
 }
 
 void
-session_end_page(struct session *session)
+session_end_page(struct session *session, const struct store_page *page)
 {
     struct hub *hub = session->hub;
     struct resume_user *user = find(hub, session->client.user);
+    size_t bytes = 0;
 
     if (user == NULL)
         return;
-    page_budget_end(&user->budget);
+    for (size_t i = 0; page != NULL && i < page->count; i++)
+        bytes += page->entries[i].data.len;
+    page_budget_end(&user->budget, bytes);
     if (!hub->closing)
         serve(hub, user);
 }

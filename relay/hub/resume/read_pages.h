@@ -20,10 +20,10 @@ bool session_budget_is_spent(struct session *session);
 
 /*
  * Calls store_range for the stream entries after `after`, immediately or when the session's turn is
- * granted. `done` must call session_end_page first.
+ * granted. `done` must call session_end_page first, with its page or NULL.
  */
 void session_read_page(struct session *session, struct cursor after, size_t max, store_paged *done);
-void session_end_page(struct session *session);
+void session_end_page(struct session *session, const struct store_page *page);
 
 /*
  * Call it when the session has advanced. If it did not use its turn, the next session receives the

@@ -7,7 +7,7 @@ local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
 
-local PAIRS_MAX, BYTES_MAX = 1000, 4 * 1024 * 1024
+local PAIRS_MAX, BYTES_MAX = 1000, 1024 * 1024
 -- Users of a notification who become due within this time share the stream entry of a retry. The
 -- first user waits for the other users, since no user receives a retry before the due time.
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -17,6 +17,7 @@ local retried, retry_entries, exhausted, expired, more = 0, 0, 0, 0, 0
 local pairs_left, bytes_left, ended_pairs = PAIRS_MAX, BYTES_MAX, {}
 
 local function log_error(id, found, reason, attempts, users)
+    bytes_left = bytes_left - (found and #found.data or 0)
     log_entry(id, reason, attempts, cjson.encode(users), found and found.data or '',
         found and found.route or '')
     for _, user in ipairs(users) do
@@ -137,6 +138,7 @@ end
 local function retry(id, users)
     local found = read_entry(id)
     if not found then return expire(id) end
+    bytes_left = bytes_left - #found.data
     local states = call('HMGET', prefix .. KEY_ACK .. id, unpack(users))
     local counts_before = call('HMGET', prefix .. KEY_RETRIES .. id, unpack(users))
     local groups, order = {}, {}
@@ -145,8 +147,9 @@ local function retry(id, users)
         if states[i] == '0' and not is_present(user) then
             defer(id, found, retries, user)
         else
-            due_to_remove[#due_to_remove + 1] = id .. ':' .. user
-            if states[i] == '0' then
+            if states[i] ~= '0' then
+                due_to_remove[#due_to_remove + 1] = id .. ':' .. user
+            else
                 if not groups[retries] then
                     groups[retries] = {}
                     order[#order + 1] = retries
@@ -156,12 +159,23 @@ local function retry(id, users)
         end
     end
     table.sort(order)
-    for _, retries in ipairs(order) do
-        if retries < limit_of(found) then retry_users(id, found, retries, groups[retries]) end
+    local handled = false
+    -- Each group writes the notification. The groups beyond the limit of bytes remain due.
+    local function handle_groups(is_exhausted, handle)
+        for _, retries in ipairs(order) do
+            if (retries >= limit_of(found)) == is_exhausted then
+                if handled and bytes_left <= 0 then
+                    more = 1
+                    return
+                end
+                for _, user in ipairs(groups[retries]) do due_to_remove[#due_to_remove + 1] = id .. ':' .. user end
+                handle(id, found, retries, groups[retries])
+                handled = true
+            end
+        end
     end
-    for _, retries in ipairs(order) do
-        if retries >= limit_of(found) then dead_letter(id, found, retries, groups[retries]) end
-    end
+    handle_groups(false, retry_users)
+    handle_groups(true, dead_letter)
     pairs_left = pairs_left - #users
 end
 

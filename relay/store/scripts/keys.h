@@ -31,10 +31,12 @@
 #define KEY_ACK ":ack:"        /* hash of a notification: users, and 0 or the ack time */
 #define KEY_ACKED ":acked:"    /* hash of a completed notification: users and ack times */
 #define KEY_UNREPORTED_ACKS ":unreported_acks:" /* hash of a notification: acks before its report */
-#define KEY_RETRIES ":retries:"      /* hash of a notification: the retries of each user */
-#define KEY_RETRIED ":retried"       /* sorted set: notifications with a retry, by commit time */
-#define KEY_DUE ":due"               /* sorted set: pairs of notification and user, by time */
-#define KEY_INBOX ":inbox:"          /* sorted set of a user: notifications, by stream entry */
+#define KEY_RETRIES ":retries:" /* hash of a notification: the retries of each user */
+#define KEY_RETRIED ":retried"  /* sorted set: notifications with a retry, by commit time */
+#define KEY_DUE ":due"          /* sorted set: pairs of notification and user, by time */
+#define KEY_INBOX ":inbox:"     /* sorted set of a user: notifications, by stream entry */
+#define KEY_SHARED_INBOX                                                                           \
+    ":shared_inbox" /* sorted set: notifications to large audiences, by stream entry */
 #define KEY_ACK_EVENTS ":ack_events" /* stream: acknowledgements, for other relays */
 #define KEY_TRACE ":trace:"          /* list of a notification: its events */
 #define KEY_ERRORS ":errors"         /* stream: the error log */

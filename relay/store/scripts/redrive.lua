@@ -41,9 +41,11 @@ for _, user in ipairs(named) do
 end
 if #users > 0 then
     -- If the notification is pending for other users, its stream entry is replaced.
-    local found = read_entry(id) or {id = id}
-    found.route, found.data = ARGV[4], ARGV[5]
-    if found.open_ended and ends > 0 then found.open_ended = integer_text(ends) end
+    local pending = notification_of(id)
+    local found = {id = id, route = ARGV[4], data = ARGV[5], entry = pending and pending.entry}
+    if pending and pending.open_ended then
+        found.open_ended = integer_text(ends > 0 and ends or pending.open_ended)
+    end
     replace_entry(found, 0, users)
     local key, notification = prefix .. KEY_ACK .. id, notifications[id]
     local score = inbox_score(notification)

@@ -9,7 +9,7 @@ local call = redis.call
 -- include: json.lua
 -- include: topic.lua
 
-local RELAYS_MAX = 64
+local RELAYS_MAX, BYTES_MAX = 64, 1024 * 1024 -- beyond BYTES_MAX, topics are null
 local inbox = prefix .. KEY_INBOX .. user
 
 local function relays()
@@ -22,13 +22,16 @@ end
 
 local function pending()
     local found = {}
+    local bytes = 0
     for _, id in ipairs(call('ZRANGEBYSCORE', inbox, '-inf', '+inf', 'LIMIT', 0, STORE_INBOX_ROWS)) do
         local notification = notification_of(id)
         if notification then
             local due = call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user)
             local entry = notification.entry
+            local data = bytes < BYTES_MAX and fields_at(entry).data or ''
+            bytes = bytes + #data
             found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"due":%s}', text_of(id),
-                entry:match('^%d+'), topic_of(fields_at(entry).data), due and number_of(due) or 'null')
+                entry:match('^%d+'), topic_of(data), due and number_of(due) or 'null')
         end
     end
     return array_of(found)

@@ -27,8 +27,9 @@ struct maintenance {
     struct stats *stats;
     const struct delivery *delivery;
     bool is_due_pending;
-    long long relays; /* relays of this store that have sessions */
-    bool is_rejected; /* the last heartbeat was rejected */
+    bool is_count_pending; /* pending.lua is in flight */
+    long long relays;      /* relays of this store that have sessions */
+    bool is_rejected;      /* the last heartbeat was rejected */
     unsigned jitter;
     long long exhausted, expired; /* dead letters not logged yet */
     int64_t logged_us;            /* time of the last log message about them */
@@ -233,6 +234,7 @@ on_pending(void *ctx, const struct redisReply *reply)
     struct bytes text;
     int64_t oldest_ms, age_us;
 
+    maintenance->is_count_pending = false;
     if (!succeeded(maintenance, reply, "could not count pending notifications") ||
         !reply_is_array(reply, 2))
         return;
@@ -266,11 +268,17 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
+    /* A busy store receives no further heartbeat before it has replied to the last. */
+    if (maintenance->is_count_pending)
+        return;
     /* The link logs that the store is down. */
-    if (send(maintenance, on_heartbeat_written, add, 7) == RC_OK &&
-        (send(maintenance, on_epoch, read_epoch, 4) != RC_OK ||
-         call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 2) != RC_OK ||
-         send(maintenance, on_stream_length, length, 2) != RC_OK))
+    if (send(maintenance, on_heartbeat_written, add, 7) != RC_OK)
+        return;
+    if (send(maintenance, on_epoch, read_epoch, 4) == RC_OK &&
+        send(maintenance, on_stream_length, length, 2) == RC_OK)
+        maintenance->is_count_pending =
+            call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 2) == RC_OK;
+    if (!maintenance->is_count_pending)
         log_debug("store", "connection lost during the heartbeat");
 }
 

@@ -4,7 +4,7 @@
 -- write.
 
 local added, now = 0, now_ms()
-local claims, ending, fresh, last_entry = {}, {}, {}, ''
+local claims, commits, ending, fresh, last_entry = {}, {}, {}, {}, ''
 local after -- field of the first added notification; set by the including script
 
 -- Splits a composite audience, or its target, at each + that is not preceded by a backslash.
@@ -82,10 +82,15 @@ local function add_ack_required(id, route, data, users)
     else
         entry = add_notification(id, route, data)
     end
-    claims[#claims + 1] = entry
+    local commit = commit_ms(route)
+    if not claims[commit] then
+        claims[commit] = {}
+        commits[#commits + 1] = commit
+    end
+    claims[commit][#claims[commit] + 1] = entry
     fresh[#fresh + 1] = id
     fresh[#fresh + 1] = entry .. ' ' .. count_text(#users) .. (#users == 0 and ' ' .. integer_text(ends) or ' -') ..
-        (ends > 0 and ' 2' or ' 0')
+        ' ' .. flags_text((ends > 0 and 2 or 0) + backoff_flags(route))
     if ends > 0 then
         ending[#ending + 1] = integer_text(ends)
         ending[#ending + 1] = id .. ':'
@@ -106,12 +111,9 @@ end
 
 -- Writes the pending state of all added notifications, in few commands.
 local function write_pending()
-    for from = 1, #claims, CHUNK do
-        local words = {'XCLAIM', stream, 'clairon', 'relay', 0}
-        for i = from, math.min(from + CHUNK - 1, #claims) do words[#words + 1] = claims[i] end
-        words[#words + 1] = 'FORCE'
-        words[#words + 1] = 'JUSTID'
-        call(unpack(words))
+    for _, commit in ipairs(commits) do
+        local entries = claims[commit]
+        for from = 1, #entries, CHUNK do claim(entries, from, math.min(from + CHUNK - 1, #entries), commit) end
     end
     call_chunked(ending, 'ZADD', prefix .. KEY_DUE)
     call_chunked(fresh, 'HMSET', prefix .. KEY_PENDING)

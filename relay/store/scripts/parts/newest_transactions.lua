@@ -4,7 +4,7 @@
 -- Returns commit time and id, 8 bytes each, of the newest transactions with a notification in the
 -- stream. Retries and notifications published over HTTP may follow them.
 local function newest_transactions(stream)
-    local PAGES, MAX_BYTES = 64, 4 * 1024 * 1024
+    local PAGES = 64
     local seen, found = {}, {}
     newest_notification(stream, '+', PAGES, function(route)
         local xid = route_number(route, FRAME_AT_VERSION, FRAME_AT_FLAGS) >= FRAME_VERSION and
@@ -14,6 +14,6 @@ local function newest_transactions(stream)
             found[#found + 1] = route_bytes(route, FRAME_NOTIFICATION_AT_COMMIT_US, FRAME_NOTIFICATION_AT_EXPIRES_US) .. xid
         end
         return #found == STORE_NEWEST_NOTIFIED
-    end, MAX_BYTES)
+    end)
     return table.concat(found)
 end
