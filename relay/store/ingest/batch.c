@@ -31,6 +31,8 @@ clear_part(struct batch *part)
     part->count = 0;
     part->notifications = 0;
     part->is_simple = true;
+    part->users = 0;
+    part->has_groups = false;
     part->position = NULL;
     part->bytes = 0;
 }
@@ -157,6 +159,10 @@ add_notification(struct batch *batch, const struct frame *frame, const char *kin
         add_bytes(batch, notification->data);
     if (kind[0] == 'N')
         return;
+    if (bytes_equal_text(notification->audience, "USER"))
+        batch->users += notification->target_count;
+    else
+        batch->has_groups = true;
     add_bytes(batch, notification->audience);
     text = new_text(batch);
     snprintf(text, TEXT_SIZE, "%u", notification->target_count);

@@ -31,6 +31,12 @@
 #define STORE_LATEST_ROWS 50
 #define STORE_INBOX_ROWS 20
 
+/*
+ * Pairs of users and notifications that one call of a script adds. A larger audience is written in
+ * steps, by stage.lua, before its notification is added.
+ */
+#define STORE_PAIRS_MAX 4000
+
 /* A letter for each enum frame_backoff, in its order. */
 #define STORE_BACKOFF_LETTERS "ELF"
 _Static_assert(FRAME_BACKOFF_EXPONENTIAL == 0 && FRAME_BACKOFF_LINEAR == 1 &&

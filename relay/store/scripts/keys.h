@@ -36,7 +36,8 @@
 #define KEY_DUE ":due"          /* sorted set: pairs of notification and user, by time */
 #define KEY_INBOX ":inbox:"     /* sorted set of a user: notifications, by stream entry */
 #define KEY_SHARED_INBOX                                                                           \
-    ":shared_inbox" /* sorted set: notifications to large audiences, by stream entry */
+    ":shared_inbox"           /* sorted set: notifications to large audiences, by stream entry */
+#define KEY_STAGED ":staged:" /* hash of a notification that is not yet added: its users, and 0 */
 #define KEY_ACK_EVENTS ":ack_events" /* stream: acknowledgements, for other relays */
 #define KEY_TRACE ":trace:"          /* list of a notification: its events */
 #define KEY_ERRORS ":errors"         /* stream: the error log */

@@ -54,7 +54,7 @@ if #users > 0 then
         if call('HSET', key, user, '0') == 1 then notification.left = notification.left + 1 end
         call('HDEL', prefix .. KEY_RETRIES .. id, user)
         call('ZREM', prefix .. KEY_DUE, id .. ':' .. user)
-        call('ZADD', prefix .. KEY_INBOX .. user, 'NX', score, id)
+        if not notification.is_large then call('ZADD', prefix .. KEY_INBOX .. user, 'NX', score, id) end
         record_event(id, 'redriven', integer_text(now), 0, '-', user)
     end
     if ends > 0 then call('ZADD', prefix .. KEY_DUE, integer_text(ends), id .. ':') end

@@ -9,8 +9,9 @@ local call = redis.call
 -- include: json.lua
 -- include: topic.lua
 
-local RELAYS_MAX, BYTES_MAX = 64, 1024 * 1024 -- beyond BYTES_MAX, topics are null
-local inbox = prefix .. KEY_INBOX .. user
+local RELAYS_MAX, PENDING_MAX, BYTES_MAX = 64, 1000, 1024 * 1024 -- beyond BYTES_MAX, topics are null
+-- include: pending_list.lua
+local rows = pending_list('-inf', PENDING_MAX)
 
 local function relays()
     local found = {}
@@ -20,11 +21,17 @@ local function relays()
     return array_of(found)
 end
 
+-- The inbox may be longer than the list.
+local count, has_shared = 0, call('EXISTS', prefix .. KEY_SHARED_INBOX) == 1
+for _, row in ipairs(rows) do count = count + (row.id and 1 or 0) end
+if not has_shared then count = call('ZCARD', prefix .. KEY_INBOX .. user) end
+
 local function pending()
     local found = {}
     local bytes = 0
-    for _, id in ipairs(call('ZRANGEBYSCORE', inbox, '-inf', '+inf', 'LIMIT', 0, STORE_INBOX_ROWS)) do
-        local notification = notification_of(id)
+    for i = 1, math.min(#rows, STORE_INBOX_ROWS) do
+        local id = rows[i].id
+        local notification = id and notification_of(id)
         if notification then
             local due = call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user)
             local entry = notification.entry
@@ -38,4 +45,4 @@ local function pending()
 end
 
 return string.format('{"at":%s,"pending":%s,"relays":%s,"oldest":%s}', number_of(now_ms()),
-    number_of(call('ZCARD', inbox)), relays(), pending())
+    number_of(count), relays(), pending())
