@@ -37,6 +37,10 @@
  */
 #define STORE_PAIRS_MAX 4000
 
+/* The error log of a shard keeps its newest entries, up to about these limits. */
+#define STORE_ERRORS_MAX 100000
+#define STORE_ERRORS_BYTES_MAX 268435456
+
 /* A letter for each enum frame_backoff, in its order. */
 #define STORE_BACKOFF_LETTERS "ELF"
 _Static_assert(FRAME_BACKOFF_EXPONENTIAL == 0 && FRAME_BACKOFF_LINEAR == 1 &&

@@ -41,6 +41,9 @@
 #define KEY_ACK_EVENTS ":ack_events" /* stream: acknowledgements, for other relays */
 #define KEY_TRACE ":trace:"          /* list of a notification: its events */
 #define KEY_ERRORS ":errors"         /* stream: the error log */
+#define KEY_ERROR_PARTS                                                                            \
+    ":error_parts:" /* hash of a notification with several entries in the error log */
+#define KEY_ERROR_SPLIT ":error_split" /* sorted set: these notifications, by the last entry */
 
 #define KEY_RELAYS ":relays"       /* sorted set: relays, by the time of the last heartbeat */
 #define KEY_PRESENCE ":presence:"  /* set of a relay: the users connected to it */

@@ -8,6 +8,7 @@ local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
 -- include: group.lua
+-- include: error_log.lua
 
 -- In a cluster, this node may have only some of the shard's keys.
 if call('EXISTS', prefix .. KEY_META) == 0 or not has_group() then
@@ -59,7 +60,7 @@ if #users > 0 then
     end
     if ends > 0 then call('ZADD', prefix .. KEY_DUE, integer_text(ends), id .. ':') end
 end
-call('XDEL', errors, ARGV[2])
+remove_error(id, ARGV[2])
 save_notifications()
 write_events(ARGV[7])
 return #users

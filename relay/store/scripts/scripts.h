@@ -4,7 +4,8 @@
 
 #define STORE_SCRIPTS_OF_STREAM(X)                                                                 \
     X(hello) X(start_position) X(follow) X(acquire) X(rewind) X(ingest) X(stage) X(fence) X(range)
-#define STORE_SCRIPTS_OF_ACKS(X) X(presence) X(report) X(ack) X(nack) X(due) X(redrive) X(trace)
+#define STORE_SCRIPTS_OF_ACKS(X)                                                                   \
+    X(presence) X(report) X(ack) X(nack) X(due) X(redrive) X(error_entry) X(trace)
 #define STORE_SCRIPTS(X)                                                                           \
     STORE_SCRIPTS_OF_STREAM(X)                                                                     \
     STORE_SCRIPTS_OF_ACKS(X)                                                                       \

@@ -274,7 +274,6 @@ end
 -- The stream of ack events is short, because relays read it promptly.
 local ACK_EVENTS_MAX = 256
 
-local ERRORS_MAX = 100000
 local errors = prefix .. KEY_ERRORS
 local shard = shard_number(prefix)
 
@@ -297,8 +296,9 @@ local function error_id()
     return integer_text(error_ms) .. '-' .. integer_text(error_seq)
 end
 
--- Adds an entry to the error log. `users` is a JSON array.
+-- Adds an entry to the error log, and returns its id. `users` is a JSON array. trim_errors limits
+-- the log.
 local function log_entry(id, reason, attempts, users, data, route)
-    call('XADD', errors, 'MAXLEN', '~', ERRORS_MAX, error_id(), 'id', id, 'reason', reason,
+    return call('XADD', errors, error_id(), 'id', id, 'reason', reason,
         'attempts', attempts, 'users', users, 'data', data, 'route', route)
 end
