@@ -217,7 +217,8 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
      */
     if (is_for_control_stream(frame) && part->notifications > 0)
         return true;
-    if (!part->is_simple)
+    /* Membership changes are quick, and a transaction may have a hundred thousand of them. */
+    if (!part->is_simple && (part->notifications > 0 || !is_for_control_stream(frame)))
         max = SCRIPT_FRAMES;
     return part->count >= (switches ? SWITCH_FRAMES_MIN : max);
 }

@@ -54,7 +54,7 @@ if known == '' and redis.call('HEXISTS', meta, 'topic_prefix') == 1 then
         for _, key in ipairs(redis.call('KEYS', prefix .. kind .. '*')) do redis.call('DEL', key) end
     end
     redis.call('HSET', meta, 'epoch', ARGV[1]:sub(1, 16))
-    redis.call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', 10000, '*', 'change', '=')
+    redis.call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', STORE_CONTROL_MAX, '*', 'change', '=')
 end
 if known == '' then redis.call('HSET', meta, 'copying', 1) end
 local position = redis.call('HGET', progress, 'position:' .. known) or ''

@@ -43,17 +43,31 @@ local FIRST = 7
 local at, skipped = FIRST, 0
 if ARGV[6] ~= '' then after = ARGV[6] end
 
+-- The changes for relays. Many share an entry of the control stream, because the stream is trimmed
+-- by its number of entries, and a relay that finds it trimmed reads all of its state again.
+local CHANGES_MAX = 100
+local changes, change_count = {}, 0
+local function write_changes()
+    if change_count == 0 then return end
+    call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', STORE_CONTROL_MAX, '*', unpack(changes))
+    changes, change_count = {}, 0
+end
+
+local function add_change(...)
+    for _, text in ipairs({...}) do changes[#changes + 1] = text end
+    change_count = change_count + 1
+    if change_count == CHANGES_MAX then write_changes() end
+end
+
 local function change_member(kind, audience, target, user, xid)
     local verb = kind == '+' and 'SADD' or 'SREM'
     call(verb, prefix .. KEY_MEMBERS .. audience .. ':' .. target, user)
     call(verb, prefix .. KEY_GROUPS .. user, audience .. ':' .. target)
-    call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', 10000, '*',
-        'change', kind, 'audience', audience, 'target', target, 'user', user, 'xid', xid)
+    add_change('change', kind, 'audience', audience, 'target', target, 'user', user, 'xid', xid)
 end
 
 local function add_reload(source, rule, xid)
-    call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', 10000, '*',
-        'change', 'reload', 'source', source, 'rule', rule, 'xid', xid)
+    add_change('change', 'reload', 'source', source, 'rule', rule, 'xid', xid)
 end
 
 local function targets_at(from, count)
@@ -74,6 +88,8 @@ end
 
 while ARGV[at] do
     local kind, fresh = ARGV[at], ARGV[at + 1] > position
+    -- Relays must read the changes before the notifications that depend on them.
+    if kind == 'N' or kind == 'A' or kind == 'S' then write_changes() end
     local targets = fresh and kind == 'A' and targets_at(at + 7, tonumber(ARGV[at + 6]))
     if targets and is_beyond_limit(targets) then break end
     if fresh and kind == 'S' and not add_staged(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) then
@@ -112,6 +128,7 @@ while ARGV[at] do
         at = at + 6
     end
 end
+write_changes()
 write_pending()
 call('HSET', progress, 'position:' .. owner, position)
 if is_partial then
