@@ -88,6 +88,8 @@ my @scripts = grep { /: EVAL/ } @slow;
 note for @slow;
 ok(!(grep { /^(\d+)/ && $1 > 400 } @scripts), 'no script runs long');
 
+unlike($relay->log_text, qr/rejected a batch|could not store a batch/, 'later batches wait until the steps are complete');
+
 # A member who was away reads the notification from the store; another user does not.
 my $away = $relay->client('m8');
 $away->run_until('a member who was away receives it', sub { $away->notifications });
