@@ -160,12 +160,19 @@ redrive(struct errors_walk *walk, unsigned shard, const struct error_entry *entr
 }
 
 static void
-handle(struct errors_walk *walk, unsigned shard, const struct error_entry *entry,
+handle(struct errors_walk *walk, unsigned shard, const struct error_entry *visited,
        const json_t *users)
 {
     const struct errors_request *request = walk->request;
+    struct error_entry completed = *visited;
+    const struct error_entry *entry = &completed;
     enum rc rc = RC_OK;
 
+    if ((request->json || request->verb == VERB_REDRIVE) &&
+        direct_complete(walk->direct, shard, &completed) != RC_OK) {
+        walk->failed = true;
+        return;
+    }
     if (request->verb == VERB_REDRIVE && !can_redrive(entry, users)) {
         walk->skipped++; /* does not count towards --limit */
         return;

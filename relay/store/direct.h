@@ -32,6 +32,12 @@ const char *direct_missing(struct direct *direct);
 typedef bool direct_visit(void *ctx, unsigned shard, const struct error_entry *entry);
 MUST_CHECK enum rc direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit,
                                  void *ctx);
+/*
+ * If another entry contains the notification's data, sets `data` and `route` of the visited entry.
+ * Valid until the next call.
+ */
+MUST_CHECK enum rc direct_complete(struct direct *direct, unsigned shard,
+                                   struct error_entry *entry);
 /* Returns the number of error log entries in the available shards, or -1 if it is unknown. */
 long long direct_error_count(struct direct *direct);
 

@@ -84,8 +84,10 @@ page_budget_begin(struct page_budget *budget)
 }
 
 void
-page_budget_end(struct page_budget *budget)
+page_budget_end(struct page_budget *budget, size_t bytes)
 {
+    if (bytes > PAGE_BUDGET_BYTES)
+        budget->left -= (double)(bytes - PAGE_BUDGET_BYTES) / PAGE_BUDGET_BYTES;
     budget->is_busy = false;
 }
 

@@ -5,6 +5,7 @@
 #define CLAIRON_HUB_PARTS_PAGE_TURN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /*
@@ -66,8 +67,12 @@ bool page_budget_allows(const struct page_budget *budget);
 /* A page was requested. */
 void page_budget_begin(struct page_budget *budget);
 
-/* Call it when the page was read, or the request failed. */
-void page_budget_end(struct page_budget *budget);
+/*
+ * Call it when the page of `bytes` was read, or the request failed (0). A page with a large
+ * notification costs as much as the pages of PAGE_BUDGET_BYTES that it is worth.
+ */
+#define PAGE_BUDGET_BYTES (256u * 1024)
+void page_budget_end(struct page_budget *budget, size_t bytes);
 
 /* Appends the turn to the queue. */
 void page_turn_wait(struct page_turn *turn, struct page_budget *budget);

@@ -227,16 +227,24 @@ session_begin_page(struct session *session)
     return true;
 }
 
+static size_t
+bytes_of(const struct store_page *page)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; page != NULL && i < page->count; i++)
+        bytes += page->entries[i].data.len;
+    return bytes;
+}
+
 void
 session_end_page(struct session *session, const struct store_page *page)
 {
     struct resumes *resumes = &session->hub->resumes;
-    size_t bytes = 0;
+    const size_t bytes = bytes_of(page);
 
     session->requests.page = PAGE_NONE;
     resumes->pages--;
-    for (size_t i = 0; page != NULL && i < page->count; i++)
-        bytes += page->entries[i].data.len;
     if (bytes > 0) /* smaller pages lower the estimate slowly */
         resumes->page_bytes =
             bytes > resumes->page_bytes ? bytes : (3 * resumes->page_bytes + bytes) / 4;
@@ -304,7 +312,7 @@ session_read_page(struct session *session, struct cursor after, size_t max, stor
     }
     session_end_page(session, NULL);
     if (user != NULL)
-        page_budget_end(&user->budget); /* all sessions retry when the store is available */
+        page_budget_end(&user->budget, 0); /* all sessions retry when the store is available */
 }
 
 void
@@ -316,7 +324,7 @@ session_end_stream_page(struct session *session, const struct store_page *page)
     session_end_page(session, page);
     if (user == NULL)
         return;
-    page_budget_end(&user->budget);
+    page_budget_end(&user->budget, bytes_of(page));
     if (!hub->closing)
         serve(hub, user);
 }

@@ -28,7 +28,7 @@ void session_end_page(struct session *session, const struct store_page *page);
 
 /*
  * Calls store_range for the stream entries after `after`, immediately or when the session's turn is
- * granted. `done` must call session_end_stream_page first.
+ * granted. `done` must call session_end_stream_page first, with its page or NULL.
  */
 void session_read_page(struct session *session, struct cursor after, size_t max, store_paged *done);
 void session_end_stream_page(struct session *session, const struct store_page *page);

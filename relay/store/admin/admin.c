@@ -234,24 +234,21 @@ change_entry(struct store *store, struct entry_id entry, bool is_drop, store_err
 {
     struct shard *shard;
     struct arguments arguments = {.argc = 0};
-    char key[STORE_KEY_MAX], id[ENTRY_ID_TEXT_MAX];
+    char id[ENTRY_ID_TEXT_MAX];
     struct change *change;
 
     if (!store->is_up)
         return RC_AGAIN;
     shard = &store->shards[error_entry_shard(entry, store->shard_count)];
-    key_write(key, shard->prefix, KEY_ERRORS);
     change = shard_request_new(sizeof(*change), store, is_drop ? &drop_kind : &redrive_kind);
     change->done = done;
     change->ctx = ctx;
     change->is_drop = is_drop;
     entry_id_text(entry, id);
-    argument(&arguments, is_drop ? "XDEL" : "XRANGE");
-    argument(&arguments, key);
+    shard_arguments(shard, &arguments);
     argument(&arguments, id);
-    if (!is_drop)
-        argument(&arguments, id);
-    shard_request_send_command(&change->request, shard, &arguments);
+    argument(&arguments, is_drop ? "drop" : "read");
+    shard_request_send_script(&change->request, shard, STORE_SCRIPT_error_entry, 1, &arguments);
     return shard_request_await(&change->request);
 }
 

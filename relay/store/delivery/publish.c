@@ -2,10 +2,12 @@
 #include "store/publish.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "store/connection/reply.h"
 #include "store/shards/shard_request.h"
+#include "store/shards/staging.h"
 #include "store/shards/store_private.h"
 #include "wire/publication.h"
 
@@ -14,8 +16,40 @@ struct publish {
     store_published *done;
     void *ctx;
     enum store_publish outcome;
-    const char *id; /* points into the reply */
+    const char *id;              /* points into the reply */
+    struct kept_arguments *kept; /* if the audience may be large; otherwise NULL */
+    struct staging staging;
+    bool is_staging; /* a step is in flight */
 };
+
+/* Positions of the script's arguments. */
+enum { PUBLISH_MODE = 6, PUBLISH_ID, PUBLISH_AUDIENCE = 10, PUBLISH_TARGETS };
+
+/* The users of a large audience are staged in steps, and then the notification is sent again. */
+static bool
+send_next_step(struct publish *publish, struct shard *shard, const struct redisReply *reply)
+{
+    struct kept_arguments *kept = publish->kept;
+    enum rc rc = publish->is_staging ? staging_read(&publish->staging, reply) : RC_AGAIN;
+
+    if (!publish->is_staging)
+        publish->staging = (struct staging){.progress = "",
+                                            .owner = "",
+                                            .id = kept->argv[PUBLISH_ID],
+                                            .audience = kept->argv[PUBLISH_AUDIENCE],
+                                            .targets = kept->argv + PUBLISH_TARGETS,
+                                            .target_lens = kept->lens + PUBLISH_TARGETS,
+                                            .target_count = kept->argc - PUBLISH_TARGETS,
+                                            .target = 1};
+    publish->is_staging = rc == RC_AGAIN;
+    kept->argv[PUBLISH_MODE] = "S";
+    if (rc == RC_AGAIN)
+        staging_send(&publish->staging, &publish->request, shard);
+    else if (rc == RC_OK)
+        shard_request_send_script_argv(&publish->request, shard, STORE_SCRIPT_publish, 1,
+                                       kept->argc, kept->argv, kept->lens);
+    return rc != RC_BAD;
+}
 
 static bool
 on_publish_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
@@ -24,7 +58,9 @@ on_publish_reply(struct shard_request *request, struct shard *shard, const struc
     struct publish *publish = (struct publish *)request;
     const char *word = reply_text(reply_at(reply, 1));
 
-    (void)shard;
+    if (publish->kept != NULL &&
+        (publish->is_staging || (word != NULL && strcmp(word, "large") == 0)))
+        return send_next_step(publish, shard, reply);
     publish->id = reply_text(reply_at(reply, 0));
     if (publish->id == NULL || word == NULL)
         return false;
@@ -45,9 +81,16 @@ finish_publish(struct shard_request *request, enum rc rc)
     publish->done(publish->ctx, rc, publish->outcome, rc == RC_OK ? publish->id : "");
 }
 
+static void
+release_publish(struct shard_request *request)
+{
+    free(((struct publish *)request)->kept);
+}
+
 static const struct shard_request_kind publish_kind = {.failure = "could not store a notification",
                                                        .on_reply = on_publish_reply,
-                                                       .finish = finish_publish};
+                                                       .finish = finish_publish,
+                                                       .release = release_publish};
 
 /* Idempotency keys and their notifications are in shard 0. */
 unsigned
@@ -94,6 +137,9 @@ store_publish(struct store *store, const struct publication *publication, const 
     argument(&arguments, publication->audience);
     for (size_t i = 0; i < publication->target_count; i++)
         argument(&arguments, publication->targets[i]);
+    if (publication->needs_ack && !publication->is_expired &&
+        (strcmp(publication->audience, "USER") != 0 || publication->target_count > STORE_PAIRS_MAX))
+        publish->kept = arguments_keep(arguments.argc, arguments.argv, arguments.lens);
     shard_request_send_script(&publish->request, shard, STORE_SCRIPT_publish, 1, &arguments);
     return shard_request_await(&publish->request);
 }

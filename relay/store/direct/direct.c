@@ -112,6 +112,7 @@ direct_close(struct direct *direct)
     if (direct == NULL)
         return;
     trace_free(&direct->trace);
+    node_free_reply(direct->completed);
     direct_free_queue(direct);
     for (unsigned i = 0; i < STORE_SHARDS_MAX; i++)
         node_close(direct->connections[i].node);

@@ -199,11 +199,14 @@ direct_redrive(struct direct *direct, unsigned shard, const struct error_entry *
 void
 direct_drop(struct direct *direct, unsigned shard, struct entry_id entry)
 {
+    const struct direct_shard *keys = &direct->shards[shard];
     char entry_text[ENTRY_ID_TEXT_MAX];
-    const char *argv[] = {"XDEL", direct->shards[shard].errors, entry_text};
+    const char *argv[] = {
+        "EVAL", store_script_error_entry, "2", keys->stream, keys->none, keys->prefix, entry_text,
+        "drop"};
 
     entry_id_text(entry, entry_text);
-    direct_queue_change(direct, shard, false, node_command_new(3, argv, NULL));
+    direct_queue_change(direct, shard, false, node_command_new(8, argv, NULL));
 }
 
 const struct direct_changes *

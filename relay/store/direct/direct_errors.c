@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/direct/direct_private.h"
+#include "store/scripts/scripts.h"
 
 /*
  * The page is small, because a dead letter may have a megabyte and a page of each shard is in
@@ -12,18 +13,20 @@
  */
 #define PAGE_OF_ALL 50
 #define PAGE_MIN 8
+#define PAGE_LARGE_BYTES (1024u * 1024)
 
 /* A page of one shard's log. */
 struct log_page {
     struct redisReply *rows;  /* NULL: end of the log */
     size_t at;                /* index of the current row */
+    unsigned count;           /* number of rows to request */
     struct error_entry entry; /* the current row */
     char to[ENTRY_ID_TEXT_MAX];
 };
 
 struct log_merge {
     struct direct *direct;
-    char count[16]; /* number of rows in a page */
+    unsigned max; /* number of rows in a page */
     struct log_page pages[STORE_SHARDS_MAX];
 };
 
@@ -46,6 +49,31 @@ direct_error_count(struct direct *direct)
     return count;
 }
 
+enum rc
+direct_complete(struct direct *direct, unsigned shard, struct error_entry *entry)
+{
+    const struct direct_shard *keys = &direct->shards[shard];
+    char entry_text[ENTRY_ID_TEXT_MAX];
+    const char *argv[] = {
+        "EVAL", store_script_error_entry, "2", keys->stream, keys->none, keys->prefix, entry_text,
+        "read"};
+    const struct redisReply *reply;
+    struct error_entry completed;
+
+    if (entry->data.len > 0 || bytes_equal_text(entry->reason, "rejected"))
+        return RC_OK;
+    entry_id_text(entry->entry, entry_text);
+    reply = direct_request(direct, shard, 8, argv);
+    if (!reply_is_array(reply, 0))
+        return RC_IO;
+    node_free_reply(direct->completed);
+    direct->completed = node_keep_reply(direct_connection(direct, shard)->node);
+    if (reply_count(direct->completed) > 0 &&
+        error_entry_read(reply_at(direct->completed, 0), &completed) == RC_OK)
+        *entry = completed;
+    return RC_OK;
+}
+
 /* A redriven notification may return to the log, so the initially newest entry is the end. */
 static enum rc
 find_newest(struct log_merge *merge, unsigned shard)
@@ -62,15 +90,36 @@ find_newest(struct log_merge *merge, unsigned shard)
     return RC_OK;
 }
 
+/* Large entries are read one by one, small ones in growing pages: sizes are unknown before. */
+static unsigned
+next_count(struct log_page *page, unsigned max)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < reply_count(page->rows); i++) {
+        struct error_entry entry;
+
+        if (error_entry_read(reply_at(page->rows, i), &entry) == RC_OK)
+            bytes += entry.data.len + entry.users.len;
+    }
+    page->count = bytes > PAGE_LARGE_BYTES ? 1 : 2 * page->count;
+    if (page->count == 0 || page->count > max)
+        page->count = page->count == 0 ? 1 : max;
+    return page->count;
+}
+
 /* Requests during a visit would free the reply, so the page takes ownership of it. */
 static enum rc
 read_page(struct log_merge *merge, unsigned shard, const char *from)
 {
     struct log_page *page = &merge->pages[shard];
-    const char *argv[] = {"XRANGE",    merge->direct->shards[shard].errors, from, page->to, "COUNT",
-                          merge->count};
-    const struct redisReply *reply = direct_request(merge->direct, shard, 6, argv);
+    char count[16];
+    const char *argv[] = {"XRANGE", merge->direct->shards[shard].errors, from, page->to, "COUNT",
+                          count};
+    const struct redisReply *reply;
 
+    snprintf(count, sizeof(count), "%u", next_count(page, merge->max));
+    reply = direct_request(merge->direct, shard, 6, argv);
     node_free_reply(page->rows);
     page->rows = NULL;
     page->at = 0;
@@ -137,7 +186,7 @@ direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit,
     enum rc rc;
 
     merge->direct = direct;
-    snprintf(merge->count, sizeof(merge->count), "%u", share > PAGE_MIN ? share : PAGE_MIN);
+    merge->max = share > PAGE_MIN ? share : PAGE_MIN;
     rc = walk(merge, since, visit, ctx);
     for (unsigned k = 0; k < direct->shard_count; k++)
         node_free_reply(merge->pages[k].rows);

@@ -38,6 +38,7 @@ struct direct {
     struct direct_change **queue_end;
     struct direct_changes changes;
     struct trace trace;
+    struct redisReply *completed; /* the reply of direct_complete; NULL: none */
     struct delivery delivery;
     char error[DIRECT_ERROR_MAX];
 };

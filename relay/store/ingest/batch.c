@@ -31,6 +31,8 @@ clear_part(struct batch *part)
     part->count = 0;
     part->notifications = 0;
     part->is_simple = true;
+    part->users = 0;
+    part->has_groups = false;
     part->position = NULL;
     part->bytes = 0;
 }
@@ -157,6 +159,10 @@ add_notification(struct batch *batch, const struct frame *frame, const char *kin
         add_bytes(batch, notification->data);
     if (kind[0] == 'N')
         return;
+    if (bytes_equal_text(notification->audience, "USER"))
+        batch->users += notification->target_count;
+    else
+        batch->has_groups = true;
     add_bytes(batch, notification->audience);
     text = new_text(batch);
     snprintf(text, TEXT_SIZE, "%u", notification->target_count);
@@ -211,7 +217,8 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
      */
     if (is_for_control_stream(frame) && part->notifications > 0)
         return true;
-    if (!part->is_simple)
+    /* Membership changes are quick, and a transaction may have a hundred thousand of them. */
+    if (!part->is_simple && (part->notifications > 0 || !is_for_control_stream(frame)))
         max = SCRIPT_FRAMES;
     return part->count >= (switches ? SWITCH_FRAMES_MIN : max);
 }

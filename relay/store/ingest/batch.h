@@ -10,6 +10,10 @@
 /* Number of leading arguments, which the caller sets. The frames follow. */
 #define BATCH_RESERVED 8
 
+/* Kind of a notification with acks whose users are staged, and the offset of its targets. */
+#define BATCH_STAGED "S"
+#define BATCH_ACK_TARGETS 7
+
 /* The part of a batch for one shard. */
 struct batch {
     const char **argv;
@@ -20,6 +24,8 @@ struct batch {
     size_t notifications; /* number of notifications */
     /* contains only commits and notifications without acks, so no script is needed */
     bool is_simple;
+    size_t users;         /* pairs of notifications for named users that need acks */
+    bool has_groups;      /* contains notifications for groups that need acks */
     const char *position; /* position of the last frame; NULL: no frame */
     size_t bytes;         /* sum of the arguments' lengths */
     char **blocks;        /* positions, ids and counts as strings; reused */

@@ -6,11 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <utlist.h>
+
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/ingest/batch.h"
 #include "store/shards/shard_request.h"
 #include "store/shards/shard_dependency.h"
+#include "store/shards/staging.h"
 
 #define EXTRA_REPLIES 2 /* replies to EVAL and HMSET in EXEC's reply, after the XADD replies */
 #define COUNT_TEXT 24
@@ -47,6 +50,16 @@ store_accepts(const struct store *store, const struct frame *frame)
  */
 struct ingest_part {
     bool is_transaction;
+    bool is_staging; /* a step of `staging` is in flight */
+    bool was_counted;
+    struct ingest *ingest;
+    struct ingest_part *prev, *next; /* in shard->ingests.waiting */
+    /*
+     * The script's arguments, if the batch may have to be sent again: its audiences may be large, or
+     * it follows such a batch. Otherwise NULL.
+     */
+    struct kept_arguments *kept;
+    struct staging staging;
     size_t notifications;
     /* newest notification that was sent to the shard, up to this batch */
     struct position newest_sent;
@@ -85,28 +98,139 @@ record_entry(const struct ingest_part *part, struct shard *shard, const struct r
     store_record_position(shard->store, shard->number, entry, part->newest_sent);
 }
 
+static void
+send_kept(struct ingest_part *part, struct shard *shard)
+{
+    shard_request_send_script_argv(&part->ingest->request, shard, STORE_SCRIPT_ingest, 2,
+                                   part->kept->argc, part->kept->argv, part->kept->lens);
+}
+
+/* The batch waits until the batches before it are complete. */
+static void
+wait_for_holder(struct ingest_part *part, struct shard *shard)
+{
+    shard_request_hold(&part->ingest->request);
+    DL_APPEND(shard->ingests.waiting, part);
+}
+
+/* The batch is complete, or it failed: then later batches fail too, because they follow it. */
+static void
+end_part(struct ingest_part *part, struct shard *shard)
+{
+    struct ingest_queue *queue = &shard->ingests;
+    struct ingest_part *waiting = queue->waiting;
+
+    if (part->kept == NULL)
+        return;
+    free(part->kept);
+    part->kept = NULL;
+    queue->kept--;
+    if (queue->holder != part)
+        return;
+    queue->holder = NULL;
+    queue->waiting = NULL;
+    while (waiting != NULL) {
+        struct ingest_part *next = waiting->next;
+
+        send_kept(waiting, shard);
+        shard_request_release(&waiting->ingest->request);
+        waiting = next;
+    }
+}
+
+/*
+ * Sends the next step of a batch that is not complete. `index`: its next record; must_stage: the
+ * record's audience is large.
+ */
+static bool
+continue_part(struct ingest_part *part, struct shard *shard, size_t index, bool must_stage)
+{
+    struct kept_arguments *kept = part->kept;
+    const size_t at = BATCH_RESERVED + index;
+
+    if (kept == NULL || at + BATCH_ACK_TARGETS > kept->argc)
+        return false;
+    shard->ingests.holder = part;
+    if (!must_stage) {
+        send_kept(part, shard);
+        return true;
+    }
+    kept->argv[at] = BATCH_STAGED;
+    part->staging = (struct staging){
+        .progress = kept->argv[1],
+        .owner = kept->argv[4],
+        .id = kept->argv[at + 2],
+        .audience = kept->argv[at + 5],
+        .targets = kept->argv + at + BATCH_ACK_TARGETS,
+        .target_lens = kept->lens + at + BATCH_ACK_TARGETS,
+        .target_count = strtoul(kept->argv[at + BATCH_ACK_TARGETS - 1], NULL, 10),
+        .target = 1,
+    };
+    if (part->staging.target_count > kept->argc - at - BATCH_ACK_TARGETS)
+        return false;
+    part->is_staging = true;
+    staging_send(&part->staging, &part->ingest->request, shard);
+    return true;
+}
+
+static bool
+read_staging_reply(struct ingest_part *part, struct shard *shard, const struct redisReply *reply)
+{
+    const enum rc rc = staging_read(&part->staging, reply);
+
+    if (rc == RC_AGAIN) {
+        staging_send(&part->staging, &part->ingest->request, shard);
+    } else {
+        part->is_staging = false;
+        if (rc == RC_OK)
+            send_kept(part, shard);
+    }
+    return rc != RC_BAD;
+}
+
 /* A script stores batches that change more than the stream and the progress. */
 static bool
-read_script_reply(const struct ingest_part *part, struct shard *shard,
-                  const struct redisReply *reply)
+read_script_reply(struct ingest_part *part, struct shard *shard, const struct redisReply *reply)
 {
     struct stats *stats = shard->store->stats;
     long long added = reply_integer(reply_at(reply, 1));
+    const bool is_partial = reply_is_array(reply, 6);
 
+    if (part->is_staging)
+        return read_staging_reply(part, shard, reply);
+    if (part->kept != NULL && shard->ingests.holder != NULL &&
+        bytes_equal_text(reply_bytes(reply), "WAIT")) {
+        wait_for_holder(part, shard);
+        return true;
+    }
     if (!reply_is_array(reply, 4))
         return false;
-    record_entry(part, shard, reply_at(reply, 3));
     if (added > 0)
         shard->has_first_entry = true;
     stats_add(stats, STAT_STORE_NOTIFICATIONS, (uint64_t)added);
-    stats_add(stats, STAT_STORE_REPLAYED, (uint64_t)reply_integer(reply_at(reply, 2)));
+    if (!part->was_counted) /* later calls skip what the first has added */
+        stats_add(stats, STAT_STORE_REPLAYED, (uint64_t)reply_integer(reply_at(reply, 2)));
+    part->was_counted = true;
+    if (is_partial)
+        return continue_part(part, shard, (size_t)reply_integer(reply_at(reply, 4)),
+                             reply_integer(reply_at(reply, 5)) != 0);
+    record_entry(part, shard, reply_at(reply, 3));
+    end_part(part, shard);
     return true;
+}
+
+/* True if a call of the script may not add all notifications of the batch, or not yet. */
+static bool
+may_be_sent_again(const struct shard *shard, const struct batch *batch)
+{
+    return batch->has_groups || batch->users > STORE_PAIRS_MAX || shard->ingests.kept > 0;
 }
 
 static void
 ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
                  const struct ingest_fields *fields, struct batch *batch)
 {
+    struct ingest_part *part = &ingest->parts[shard->number];
     const char *fixed[BATCH_RESERVED] = {
         shard->stream_key,        fields->key,  shard->prefix, shard->epoch,
         shard->store->feed_token, order->after, fields->read,  fields->after};
@@ -120,8 +244,17 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
         batch->argv[i] = fixed[i];
         batch->lens[i] = strlen(fixed[i]);
     }
-    shard_request_send_script_argv(&ingest->request, shard, STORE_SCRIPT_ingest, 2, batch->argc,
-                                   batch->argv, batch->lens);
+    if (!may_be_sent_again(shard, batch)) {
+        shard_request_send_script_argv(&ingest->request, shard, STORE_SCRIPT_ingest, 2, batch->argc,
+                                       batch->argv, batch->lens);
+        return;
+    }
+    part->kept = arguments_keep(batch->argc, batch->argv, batch->lens);
+    shard->ingests.kept++;
+    if (shard->ingests.holder != NULL)
+        wait_for_holder(part, shard);
+    else
+        send_kept(part, shard);
 }
 
 /*
@@ -259,8 +392,8 @@ read_transaction_reply(const struct ingest *ingest, struct shard *shard,
 static bool
 on_ingest_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
-    const struct ingest *ingest = (struct ingest *)request;
-    const struct ingest_part *part = &ingest->parts[shard->number];
+    struct ingest *ingest = (struct ingest *)request;
+    struct ingest_part *part = &ingest->parts[shard->number];
 
     return part->is_transaction ? read_transaction_reply(ingest, shard, reply)
                                 : read_script_reply(part, shard, reply);
@@ -269,9 +402,11 @@ on_ingest_reply(struct shard_request *request, struct shard *shard, const struct
 static void
 finish(struct shard_request *request, enum rc rc)
 {
-    const struct ingest *ingest = (struct ingest *)request;
+    struct ingest *ingest = (struct ingest *)request;
 
     ingest->done(ingest->ctx, rc);
+    for (unsigned k = 0; k < request->store->shard_count; k++)
+        end_part(&ingest->parts[k], &request->store->shards[k]);
 }
 
 static const struct shard_request_kind ingest_kind = {
@@ -327,10 +462,12 @@ send_part(struct ingest *ingest, struct shard *shard, const struct ingest_order 
     ingest_lsn_text(advances ? order->read_lsn : 0, read);
     if (shard->store->shard_count > 1 && batch->notifications > 0)
         write_dependency(shard, after);
-    *part = (struct ingest_part){.is_transaction = batch->is_simple && batch->notifications > 0 &&
-                                                   shard->has_first_entry,
-                                 .notifications = batch->notifications,
-                                 .newest_sent = shard->newest_sent};
+    *part =
+        (struct ingest_part){.is_transaction = batch->is_simple && batch->notifications > 0 &&
+                                               shard->has_first_entry && shard->ingests.kept == 0,
+                             .ingest = ingest,
+                             .notifications = batch->notifications,
+                             .newest_sent = shard->newest_sent};
     if (part->is_transaction)
         ingest_at_once(ingest, shard, order, &fields, batch);
     else

@@ -43,20 +43,53 @@ read_xid(struct bytes text)
     return text.at != NULL ? strtoull((const char *)text.at, NULL, 10) : 0;
 }
 
+/* One of the changes of a control stream entry: a range of its fields. */
+struct change {
+    const struct redisReply *fields;
+    size_t from;
+    size_t to;
+};
+
+/* Advances to the next change; start with {fields, 0, 0}. Each change begins with `change`. */
 static bool
-is_change(const struct redisReply *entry, const char *change)
+next_change(struct change *change)
 {
-    return bytes_equal_text(reply_field(reply_at(entry, 1), "change"), change);
+    const size_t count = reply_count(change->fields);
+
+    change->from = change->to;
+    if (change->from + 1 >= count)
+        return false;
+    for (change->to = change->from + 2; change->to + 1 < count; change->to += 2) {
+        if (bytes_equal_text(reply_bytes(reply_at(change->fields, change->to)), "change"))
+            break;
+    }
+    return true;
+}
+
+static struct bytes
+field_of(const struct change *change, const char *name)
+{
+    for (size_t i = change->from; i < change->to && i + 1 < reply_count(change->fields); i += 2) {
+        if (bytes_equal_text(reply_bytes(reply_at(change->fields, i)), name))
+            return reply_bytes(reply_at(change->fields, i + 1));
+    }
+    return (struct bytes){NULL, 0};
+}
+
+static bool
+is_change(const struct change *change, const char *kind)
+{
+    return bytes_equal_text(field_of(change, "change"), kind);
 }
 
 static void
-handle_reload(const struct reader_events *events, const struct redisReply *entry)
+handle_reload(const struct reader_events *events, const struct redisReply *entry,
+              const struct change *change)
 {
-    const struct redisReply *fields = reply_at(entry, 1);
     struct entry_id id = {0, 0};
-    struct reader_reload reload = {.source = reply_field(fields, "source"),
-                                   .rule = reply_field(fields, "rule"),
-                                   .xid = read_xid(reply_field(fields, "xid"))};
+    struct reader_reload reload = {.source = field_of(change, "source"),
+                                   .rule = field_of(change, "rule"),
+                                   .xid = read_xid(field_of(change, "xid"))};
 
     if (reload.source.at == NULL || reload.rule.at == NULL || reply_entry_id(entry, &id) != RC_OK)
         return;
@@ -65,14 +98,13 @@ handle_reload(const struct reader_events *events, const struct redisReply *entry
 }
 
 static void
-handle_member(const struct reader_events *events, const struct redisReply *entry)
+handle_member(const struct reader_events *events, const struct change *change)
 {
-    const struct redisReply *fields = reply_at(entry, 1);
-    const struct reader_member member = {.added = is_change(entry, "+"),
-                                         .audience = reply_field(fields, "audience"),
-                                         .target = reply_field(fields, "target"),
-                                         .user = reply_field(fields, "user"),
-                                         .xid = read_xid(reply_field(fields, "xid"))};
+    const struct reader_member member = {.added = is_change(change, "+"),
+                                         .audience = field_of(change, "audience"),
+                                         .target = field_of(change, "target"),
+                                         .user = field_of(change, "user"),
+                                         .xid = read_xid(field_of(change, "xid"))};
 
     if (member.user.at != NULL && member.target.at != NULL)
         events->on_member(events->ctx, &member);
@@ -84,16 +116,20 @@ control_handle_changes(const struct reader_events *events, const struct redisRep
 {
     for (size_t i = 0; i < reply_count(entries); i++) {
         const struct redisReply *entry = reply_at(entries, i);
+        struct change change = {.from = 0};
 
         if (!reply_is_array(entry, 2))
             continue;
         control_read_cursor(entry, at);
-        if (is_change(entry, "="))
-            events->on_resumed(events->ctx); /* earlier removals may be missing from the queue */
-        else if (is_change(entry, "reload"))
-            handle_reload(events, entry);
-        else
-            handle_member(events, entry);
+        change.fields = reply_at(entry, 1);
+        while (next_change(&change)) {
+            if (is_change(&change, "="))
+                events->on_resumed(events->ctx); /* earlier removals may be missing */
+            else if (is_change(&change, "reload"))
+                handle_reload(events, entry, &change);
+            else
+                handle_member(events, &change);
+        }
     }
 }
 
@@ -130,9 +166,15 @@ control_handle_newest(const struct reader_events *events, const struct redisRepl
     control_read_cursor(reply_at(newest, 0), at);
     for (; unread > 0; unread--) {
         const struct redisReply *entry = reply_at(newest, unread - 1);
+        struct change change = {.from = 0};
 
-        if (reply_is_array(entry, 2) && is_change(entry, "reload"))
-            handle_reload(events, entry);
+        if (!reply_is_array(entry, 2))
+            continue;
+        change.fields = reply_at(entry, 1);
+        while (next_change(&change)) {
+            if (is_change(&change, "reload"))
+                handle_reload(events, entry, &change);
+        }
     }
     if (!is_complete)
         events->on_reload(events->ctx, NULL);

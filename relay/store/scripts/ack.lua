@@ -31,14 +31,15 @@ local values, values_len = {}, 0 -- ids and values of notifications that remain 
 -- once. tails[text][n] is the part after n acknowledgements.
 local tails = {}
 local function read_tail(tail)
-    local left, open, flags = tail:match('^ (%-?%d+) (%S+) (%d)$')
-    local state = left and {left = tonumber(left), open_ended = open, flags = tonumber(flags) % 4 + 4}
+    local left, open, flags = tail:match('^ (%-?%d+) (%S+) (%S)$')
+    local bits = left and read_flags(flags)
+    local state = left and {left = tonumber(left), open_ended = open, flags = bits + (bits % 8 < 4 and 4 or 0)}
     tails[tail] = state or false
     return state
 end
 
 local function tail_after(state, count)
-    local tail = ' ' .. count_text(state.left - count) .. ' ' .. state.open_ended .. ' ' .. count_text(state.flags)
+    local tail = ' ' .. count_text(state.left - count) .. ' ' .. state.open_ended .. ' ' .. flags_text(state.flags)
     state[count] = tail
     return tail
 end
@@ -83,7 +84,8 @@ end
 
 -- A typical notification has one user, no expiration and one delivery. Its value contains all data
 -- that complete() and write_events() need.
-local LAST = ' 1 - 0'
+local LAST = {}
+for backoff = 0, #BACKOFFS - 1 do LAST[' 1 - ' .. flags_text(8 * backoff)] = true end
 local ended, ended_entries, ended_keys, ended_count = {}, {}, {}, 0
 local function acknowledge_last(id, value)
     local key, entry = trace_key .. id, sub(value, 1, -7)
@@ -102,7 +104,7 @@ local function acknowledge(id)
     acked = acked + 1
     due_pairs[acked] = id .. ':' .. user
     if ack_events then ack_events[acked] = packed .. id end
-    if sub(value, -6) == LAST then return acknowledge_last(id, value) end
+    if LAST[sub(value, -6)] then return acknowledge_last(id, value) end
     if not firsts[id] then
         firsts[id] = user
         return

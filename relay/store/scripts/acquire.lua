@@ -54,7 +54,7 @@ if known == '' and redis.call('HEXISTS', meta, 'topic_prefix') == 1 then
         for _, key in ipairs(redis.call('KEYS', prefix .. kind .. '*')) do redis.call('DEL', key) end
     end
     redis.call('HSET', meta, 'epoch', ARGV[1]:sub(1, 16))
-    redis.call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', 10000, '*', 'change', '=')
+    redis.call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', STORE_CONTROL_MAX, '*', 'change', '=')
 end
 if known == '' then redis.call('HSET', meta, 'copying', 1) end
 local position = redis.call('HGET', progress, 'position:' .. known) or ''
@@ -63,13 +63,14 @@ local read = redis.call('HGET', progress, 'read:' .. known) or ''
 local owner = ARGV[1]
 redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'database', ARGV[5], 'database_name', ARGV[6],
     'position:' .. owner, position, 'read:' .. owner, read)
+redis.call('HDEL', progress, 'partial:' .. owner)
 -- The next acquire.lua reads this field. With several shards, hello.lua reads it too.
 redis.call('HSET', meta, 'progress', progress)
 -- If the timeline differs, the feed decides whether to call rewind.lua.
 redis.call('HSETNX', progress, 'timeline', ARGV[3])
 -- Removes the fields of earlier owners, including late writes of a fenced feed.
 for _, field in ipairs(redis.call('HKEYS', progress)) do
-    local field_owner = field:match('^position:(.*)$') or field:match('^read:(.*)$')
+    local field_owner = field:match('^position:(.*)$') or field:match('^read:(.*)$') or field:match('^partial:(.*)$')
     if field_owner and field_owner ~= owner then redis.call('HDEL', progress, field) end
 end
 if ARGV[4] == '' then return {position, timeline, read} end

@@ -31,6 +31,19 @@
 #define STORE_LATEST_ROWS 50
 #define STORE_INBOX_ROWS 20
 
+/*
+ * Pairs of users and notifications that one call of a script adds. A larger audience is written in
+ * steps, by stage.lua, before its notification is added.
+ */
+#define STORE_PAIRS_MAX 4000
+
+/* Entries of the control stream, each with up to 100 changes. */
+#define STORE_CONTROL_MAX 10000
+
+/* The error log of a shard keeps its newest entries, up to about these limits. */
+#define STORE_ERRORS_MAX 100000
+#define STORE_ERRORS_BYTES_MAX 268435456
+
 /* A letter for each enum frame_backoff, in its order. */
 #define STORE_BACKOFF_LETTERS "ELF"
 _Static_assert(FRAME_BACKOFF_EXPONENTIAL == 0 && FRAME_BACKOFF_LINEAR == 1 &&

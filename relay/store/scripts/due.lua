@@ -1,13 +1,15 @@
 -- due.lua: processes due pairs in one step: retries, dead-letters or expires them.
 -- KEYS: stream. ARGV: prefix, ack timeout, retention of traces, backoff base, backoff cap (all in ms).
 -- Returns {retried pairs, stream entries added for them, exhausted pairs, expired pairs, 1 if more
--- pairs are due, entries in the error log, relays with sessions}.
+-- pairs are due, entries in the error log, relays with sessions, entries trimmed from the error
+-- log}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
+-- include: error_log.lua
 
-local PAIRS_MAX, BYTES_MAX = 1000, 4 * 1024 * 1024
+local PAIRS_MAX, BYTES_MAX = 1000, 1024 * 1024
 -- Users of a notification who become due within this time share the stream entry of a retry. The
 -- first user waits for the other users, since no user receives a retry before the due time.
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -16,9 +18,15 @@ local now = now_ms()
 local retried, retry_entries, exhausted, expired, more = 0, 0, 0, 0, 0
 local pairs_left, bytes_left, ended_pairs = PAIRS_MAX, BYTES_MAX, {}
 
+-- The error log contains the notification's data once. After its first entry, `found` may be nil.
+local first_parts = {}
 local function log_error(id, found, reason, attempts, users)
-    log_entry(id, reason, attempts, cjson.encode(users), found and found.data or '',
-        found and found.route or '')
+    local has_data = found and not logged_attempts(id)
+    if has_data then bytes_left = bytes_left - #found.data end
+    local entry = log_entry(id, reason, attempts, cjson.encode(users), has_data and found.data or '',
+        has_data and found.route or '')
+    add_part(id, entry, attempts, has_data)
+    if has_data then first_parts[#first_parts + 1] = id end
     for _, user in ipairs(users) do
         ended_pairs[#ended_pairs + 1] = pack_text(user) .. pack_text(id)
         record_event(id, 'errored', integer_text(now), attempts, reason, user)
@@ -39,7 +47,8 @@ end
 -- Handles up to PAIRS_MAX users of a large audience. The next call continues with the next users.
 local function expire(id)
     local key = prefix .. KEY_ACK .. id
-    local found, cursor = read_entry(id), '0'
+    local logged, cursor = logged_attempts(id), '0'
+    local found = not logged and read_entry(id) or nil
     local seen, missing = {}, {}
     repeat
         local page = call('HSCAN', key, cursor, 'COUNT', 500)
@@ -56,7 +65,7 @@ local function expire(id)
         end
     until cursor == '0' or #seen >= PAIRS_MAX
     if #missing > 0 then
-        log_error(id, found, 'expired', found and attempts_of(found) or 0, missing)
+        log_error(id, found, 'expired', found and attempts_of(found) or logged or 0, missing)
         if notification_of(id) then
             notification_of(id).left = notification_of(id).left - #missing
             mark_changed(id)
@@ -137,6 +146,7 @@ end
 local function retry(id, users)
     local found = read_entry(id)
     if not found then return expire(id) end
+    bytes_left = bytes_left - #found.data
     local states = call('HMGET', prefix .. KEY_ACK .. id, unpack(users))
     local counts_before = call('HMGET', prefix .. KEY_RETRIES .. id, unpack(users))
     local groups, order = {}, {}
@@ -145,8 +155,9 @@ local function retry(id, users)
         if states[i] == '0' and not is_present(user) then
             defer(id, found, retries, user)
         else
-            due_to_remove[#due_to_remove + 1] = id .. ':' .. user
-            if states[i] == '0' then
+            if states[i] ~= '0' then
+                due_to_remove[#due_to_remove + 1] = id .. ':' .. user
+            else
                 if not groups[retries] then
                     groups[retries] = {}
                     order[#order + 1] = retries
@@ -156,12 +167,23 @@ local function retry(id, users)
         end
     end
     table.sort(order)
-    for _, retries in ipairs(order) do
-        if retries < limit_of(found) then retry_users(id, found, retries, groups[retries]) end
+    local handled = false
+    -- Each group writes the notification. The groups beyond the limit of bytes remain due.
+    local function handle_groups(is_exhausted, handle)
+        for _, retries in ipairs(order) do
+            if (retries >= limit_of(found)) == is_exhausted then
+                if handled and bytes_left <= 0 then
+                    more = 1
+                    return
+                end
+                for _, user in ipairs(groups[retries]) do due_to_remove[#due_to_remove + 1] = id .. ':' .. user end
+                handle(id, found, retries, groups[retries])
+                handled = true
+            end
+        end
     end
-    for _, retries in ipairs(order) do
-        if retries >= limit_of(found) then dead_letter(id, found, retries, groups[retries]) end
-    end
+    handle_groups(false, retry_users)
+    handle_groups(true, dead_letter)
     pairs_left = pairs_left - #users
 end
 
@@ -202,4 +224,12 @@ if #ended_pairs > 0 then
 end
 save_notifications()
 write_events(ARGV[3])
-return {retried, retry_entries, exhausted, expired, more, call('XLEN', errors), #relays}
+-- Most notifications end at once, with a single entry.
+for _, id in ipairs(first_parts) do
+    if not notifications[id] and call('HLEN', parts_key(id)) == 2 then
+        call('UNLINK', parts_key(id))
+        call('ZREM', prefix .. KEY_ERROR_SPLIT, id)
+    end
+end
+local trimmed = trim_errors(false)
+return {retried, retry_entries, exhausted, expired, more, call('XLEN', errors), #relays, trimmed}

@@ -3,9 +3,12 @@
 -- which the page begins.
 -- Returns a JSON array. A notification longer than DATA_MAX is returned as null.
 -- include: json.lua
-local errors, before = ARGV[1] .. KEY_ERRORS, ARGV[2]
+local prefix, before = ARGV[1], ARGV[2]
+local call, errors = redis.call, prefix .. KEY_ERRORS
+-- include: error_log.lua
 
-local DATA_MAX, USERS_MAX = 8192, 20
+-- The size of an entry is known only after it was copied, so one entry is read at a time.
+local DATA_MAX, USERS_MAX, BYTES_MAX = 8192, 20, 4 * 1024 * 1024
 
 -- Returns the number of users of an error log entry, and the first USERS_MAX users.
 local function users_of(text)
@@ -16,11 +19,18 @@ local function users_of(text)
     return #users, first
 end
 
-local rows = {}
-local page = redis.call('XREVRANGE', errors, before, '-', 'COUNT', STORE_ERRORS_ROWS)
-for i, entry in ipairs(page) do
-    local fields = {data = '', users = '[]', id = '', reason = ''}
-    for k = 1, #entry[2], 2 do fields[entry[2][k]] = entry[2][k + 1] end
+local rows, bytes = {}, 0
+for i = 1, STORE_ERRORS_ROWS do
+    local entry = call('XREVRANGE', errors, before, '-', 'COUNT', 1)[1]
+    if not entry or bytes >= BYTES_MAX then break end
+    before = '(' .. entry[1]
+    local fields = fields_of(entry)
+    fields.data, fields.users, fields.id, fields.reason = fields.data or '', fields.users or '[]', fields.id or '', fields.reason or ''
+    bytes = bytes + #fields.data + #fields.users
+    if fields.data == '' and bytes < BYTES_MAX then
+        fields.data = data_of_part(fields.id)
+        bytes = bytes + #fields.data
+    end
     local count, users = users_of(fields.users)
     local is_included = fields.data ~= '' and #fields.data <= DATA_MAX
     rows[i] = table.concat({'{"entry":', text_of(entry[1]), ',"at":', entry[1]:match('^%d+'),

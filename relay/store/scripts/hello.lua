@@ -92,11 +92,12 @@ end
 -- Clients may have received these membership changes and reloads, so rows must contain their
 -- transactions.
 local changes = {}
-for _, change in ipairs(redis.call('XREVRANGE', prefix .. KEY_CONTROL, '+', undone_control(meta), 'COUNT', STORE_NEWEST_CHANGES)) do
-    for i = 1, #change[2], 2 do
-        if change[2][i] == 'xid' then
-            changes[#changes + 1] = change[1]
-            changes[#changes + 1] = change[2][i + 1]
+for _, entry in ipairs(redis.call('XREVRANGE', prefix .. KEY_CONTROL, '+', undone_control(meta), 'COUNT', STORE_NEWEST_CHANGES)) do
+    -- An entry has many changes, oldest first, and most are of one transaction.
+    for i = #entry[2] - 1, 1, -2 do
+        if entry[2][i] == 'xid' and entry[2][i + 1] ~= changes[#changes] and #changes < 2 * STORE_NEWEST_CHANGES then
+            changes[#changes + 1] = entry[1]
+            changes[#changes + 1] = entry[2][i + 1]
         end
     end
 end

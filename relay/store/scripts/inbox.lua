@@ -5,6 +5,7 @@
 -- Scores are unique (add_entry in stream_entry.lua).
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
+-- include: pending_list.lua
 local PAGE_BYTES = 256 * 1024
 
 -- A retry that due.lua deferred while the user was absent has no running ack timeout.
@@ -13,21 +14,21 @@ local function has_running_timeout(id)
     return due and tonumber(due) % 1 ~= 0.25
 end
 
-local rows = call('ZRANGEBYSCORE', prefix .. KEY_INBOX .. user, '(' .. ARGV[3], '+inf',
-    'WITHSCORES', 'LIMIT', 0, ARGV[4])
+local rows, more = pending_list(ARGV[3], tonumber(ARGV[4]))
 local entries, scores, last, bytes = {}, {}, '', 0
-for i = 1, #rows, 2 do
-    last = rows[i + 1]
-    local is_excluded = ARGV[5] == 'undelivered' and has_running_timeout(rows[i])
-    local entry = not is_excluded and (call('HGET', prefix .. KEY_PENDING, rows[i]) or ''):match('^%S+')
+for i, row in ipairs(rows) do
+    last = row.score
+    local is_excluded = not row.id or ARGV[5] == 'undelivered' and has_running_timeout(row.id)
+    local entry = not is_excluded and (call('HGET', prefix .. KEY_PENDING, row.id) or ''):match('^%S+')
     local found = entry and call('XRANGE', stream, entry, entry)[1]
     if found then
         entries[#entries + 1] = found
-        scores[#scores + 1] = rows[i + 1]
+        scores[#scores + 1] = row.score
         for _, text in ipairs(found[2]) do bytes = bytes + #text end
-        if bytes >= PAGE_BYTES then break end
+        if bytes >= PAGE_BYTES then
+            more = more or i < #rows
+            break
+        end
     end
 end
--- Fewer rows than requested mean the end of the inbox.
-if #rows < 2 * tonumber(ARGV[4]) and last == rows[#rows] then last = '' end
-return {last, entries, scores}
+return {more and last or '', entries, scores}

@@ -10,7 +10,12 @@
 --   L: source, rule, transaction id or 0                   the rows of a live rule changed, without notifications
 --   C: nothing                                             the end of a transaction
 -- Records at or below the progress are already stored and are skipped.
--- Returns {position, added notifications, skipped records, last added stream entry or ''}.
+-- A call adds STORE_PAIRS_MAX pairs at most. If the audience of a record A is larger, the caller
+-- stages its users (stage.lua) and sends the batch again with the kind S:
+--   S: as A                                                a notification whose users are staged
+-- Returns {position, added notifications, skipped records, last added stream entry or ''}. If the
+-- batch is not complete, also the index of the next record, from 0, and 1 if its users must be
+-- staged; until then, later batches are answered with WAIT.
 local stream, progress = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 local call = redis.call
@@ -20,7 +25,7 @@ local call = redis.call
 -- include: add_notification.lua
 
 local owner = ARGV[3]
-local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner)
+local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner, 'partial:' .. owner)
 local position = state[2] or ''
 local meta = call('HMGET', prefix .. KEY_META, 'epoch', 'copying')
 if meta[1] ~= ARGV[2] or not has_group() then
@@ -29,24 +34,40 @@ end
 if state[1] ~= owner then
     return redis.error_reply('FENCED another feed owns this slot now')
 end
+if position < ARGV[4] and state[4] then return 'WAIT' end
 if position < ARGV[4] then
     return redis.error_reply('BEHIND ' .. position)
 end
 
-local at, skipped = 7, 0
+local FIRST = 7
+local at, skipped = FIRST, 0
 if ARGV[6] ~= '' then after = ARGV[6] end
+
+-- The changes for relays. Many share an entry of the control stream, because the stream is trimmed
+-- by its number of entries, and a relay that finds it trimmed reads all of its state again.
+local CHANGES_MAX = 100
+local changes, change_count = {}, 0
+local function write_changes()
+    if change_count == 0 then return end
+    call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', STORE_CONTROL_MAX, '*', unpack(changes))
+    changes, change_count = {}, 0
+end
+
+local function add_change(...)
+    for _, text in ipairs({...}) do changes[#changes + 1] = text end
+    change_count = change_count + 1
+    if change_count == CHANGES_MAX then write_changes() end
+end
 
 local function change_member(kind, audience, target, user, xid)
     local verb = kind == '+' and 'SADD' or 'SREM'
     call(verb, prefix .. KEY_MEMBERS .. audience .. ':' .. target, user)
     call(verb, prefix .. KEY_GROUPS .. user, audience .. ':' .. target)
-    call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', 10000, '*',
-        'change', kind, 'audience', audience, 'target', target, 'user', user, 'xid', xid)
+    add_change('change', kind, 'audience', audience, 'target', target, 'user', user, 'xid', xid)
 end
 
 local function add_reload(source, rule, xid)
-    call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', 10000, '*',
-        'change', 'reload', 'source', source, 'rule', rule, 'xid', xid)
+    add_change('change', 'reload', 'source', source, 'rule', rule, 'xid', xid)
 end
 
 local function targets_at(from, count)
@@ -55,23 +76,42 @@ local function targets_at(from, count)
     return targets
 end
 
+local pairs_left, is_partial, must_stage = STORE_PAIRS_MAX, false, 0
+-- True if the notification must be left to the next call.
+local function is_beyond_limit(targets)
+    local size = audience_size(ARGV[at + 5], targets)
+    if size > STORE_PAIRS_MAX then must_stage = 1 end
+    is_partial = size > pairs_left
+    pairs_left = pairs_left - size
+    return is_partial
+end
+
 while ARGV[at] do
     local kind, fresh = ARGV[at], ARGV[at + 1] > position
+    -- Relays must read the changes before the notifications that depend on them.
+    if kind == 'N' or kind == 'A' or kind == 'S' then write_changes() end
+    local targets = fresh and kind == 'A' and targets_at(at + 7, tonumber(ARGV[at + 6]))
+    if targets and is_beyond_limit(targets) then break end
+    if fresh and kind == 'S' and not add_staged(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) then
+        is_partial, must_stage = true, 1
+        break
+    end
     if fresh then position = ARGV[at + 1] else skipped = skipped + 1 end
     if kind == 'N' then
         if fresh then add_notification(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) end
         at = at + 5
-    elseif kind == 'A' then
-        local count = tonumber(ARGV[at + 6])
-        if fresh then
-            add_ack_required(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4],
-                users_of(ARGV[at + 5], targets_at(at + 7, count)))
+    elseif kind == 'A' or kind == 'S' then
+        if targets then
+            add_ack_required(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], users_of(ARGV[at + 5], targets))
         end
-        at = at + 7 + count
+        at = at + 7 + tonumber(ARGV[at + 6])
     elseif kind == 'R' then
         local count = tonumber(ARGV[at + 5])
         if fresh then
-            local users = users_of(ARGV[at + 4], targets_at(at + 6, count))
+            local targets = targets_at(at + 6, count)
+            -- Without the JSON, nobody can send the notification again to a large audience.
+            local is_large = audience_size(ARGV[at + 4], targets) > STORE_PAIRS_MAX
+            local users = is_large and {} or users_of(ARGV[at + 4], targets)
             log_entry(ARGV[at + 2], 'rejected', 0, #users > 0 and cjson.encode(users) or '[]', '',
                 ARGV[at + 3])
         end
@@ -88,7 +128,13 @@ while ARGV[at] do
         at = at + 6
     end
 end
+write_changes()
 write_pending()
 call('HSET', progress, 'position:' .. owner, position)
+if is_partial then
+    call('HSET', progress, 'partial:' .. owner, 1)
+    return {position, added, skipped, last_entry, at - FIRST, must_stage}
+end
+if state[4] then call('HDEL', progress, 'partial:' .. owner) end
 if ARGV[5] > (state[3] or '') then call('HSET', progress, 'read:' .. owner, ARGV[5]) end
 return {position, added, skipped, last_entry}

@@ -31,13 +31,19 @@
 #define KEY_ACK ":ack:"        /* hash of a notification: users, and 0 or the ack time */
 #define KEY_ACKED ":acked:"    /* hash of a completed notification: users and ack times */
 #define KEY_UNREPORTED_ACKS ":unreported_acks:" /* hash of a notification: acks before its report */
-#define KEY_RETRIES ":retries:"      /* hash of a notification: the retries of each user */
-#define KEY_RETRIED ":retried"       /* sorted set: notifications with a retry, by commit time */
-#define KEY_DUE ":due"               /* sorted set: pairs of notification and user, by time */
-#define KEY_INBOX ":inbox:"          /* sorted set of a user: notifications, by stream entry */
+#define KEY_RETRIES ":retries:" /* hash of a notification: the retries of each user */
+#define KEY_RETRIED ":retried"  /* sorted set: notifications with a retry, by commit time */
+#define KEY_DUE ":due"          /* sorted set: pairs of notification and user, by time */
+#define KEY_INBOX ":inbox:"     /* sorted set of a user: notifications, by stream entry */
+#define KEY_SHARED_INBOX                                                                           \
+    ":shared_inbox"           /* sorted set: notifications to large audiences, by stream entry */
+#define KEY_STAGED ":staged:" /* hash of a notification that is not yet added: its users, and 0 */
 #define KEY_ACK_EVENTS ":ack_events" /* stream: acknowledgements, for other relays */
 #define KEY_TRACE ":trace:"          /* list of a notification: its events */
 #define KEY_ERRORS ":errors"         /* stream: the error log */
+#define KEY_ERROR_PARTS                                                                            \
+    ":error_parts:" /* hash of a notification with several entries in the error log */
+#define KEY_ERROR_SPLIT ":error_split" /* sorted set: these notifications, by the last entry */
 
 #define KEY_RELAYS ":relays"       /* sorted set: relays, by the time of the last heartbeat */
 #define KEY_PRESENCE ":presence:"  /* set of a relay: the users connected to it */

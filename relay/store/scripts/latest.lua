@@ -4,6 +4,7 @@
 -- Returns a JSON array, newest first.
 local stream, after = KEYS[1], ARGV[2]
 -- include: json.lua
+-- include: has_entry.lua
 
 local DATA_MAX, TARGETS_MAX = 65536, 3
 
@@ -34,8 +35,12 @@ local function row_of(entry)
         ',"attempt":', number_of(retry.attempts), '}'})
 end
 
-local rows = {}
-for i, entry in ipairs(redis.call('XREVRANGE', stream, '+', after, 'COUNT', STORE_LATEST_ROWS)) do
-    rows[i] = row_of(entry)
+-- The size of an entry is known only after it was copied, so one entry is read at a time.
+local BYTES_MAX = 1024 * 1024
+local rows, bytes, last = {}, 0, '+'
+while #rows < STORE_LATEST_ROWS and bytes < BYTES_MAX do
+    local entry = redis.call('XREVRANGE', stream, last, after, 'COUNT', 1)[1]
+    if not entry then break end
+    rows[#rows + 1], bytes, last = row_of(entry), bytes + bytes_of(entry), '(' .. entry[1]
 end
 return array_of(rows)

@@ -15,10 +15,10 @@ for at = 7, #ARGV do
     -- Only a delivered notification has a due time.
     local due = call('HGET', prefix .. KEY_ACK .. id, user) == '0'
         and tonumber(call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user) or nil)
-    local found = due and read_entry(id)
-    if found and route_flag(found.route, FRAME_RETRY_ENABLED) then
+    local notification = due and notification_of(id)
+    if notification and notification.backoff ~= '-' then
         local retries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
-        local wait = math.max(delay, backoff_ms(backoff_of(found), retries, id, base, cap))
+        local wait = math.max(delay, backoff_ms(notification.backoff, retries, id, base, cap))
         -- A due time set by a nack has a fraction of 0.5 ms. Only a later time replaces it.
         if due % 1 ~= 0.5 or due < now + wait then
             call('ZADD', prefix .. KEY_DUE, string.format('%.1f', now + wait + 0.5), id .. ':' .. user)

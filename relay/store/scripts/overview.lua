@@ -24,6 +24,18 @@ local function relays()
     return array_of(found)
 end
 
+-- Reads an entry once, and no further entry after BYTES_MAX.
+local BYTES_MAX = 1024 * 1024
+local read, bytes = {}, 0
+local function fields_of(entry)
+    if not read[entry] and bytes < BYTES_MAX then
+        local fields = fields_at(entry)
+        bytes = bytes + #(fields.data or '')
+        read[entry] = {id = fields.id, route = fields.route, data = (fields.data or ''):sub(1, HEAD_MAX)}
+    end
+    return read[entry] or {}
+end
+
 -- Stream entries are in storage order, but the age of a retry is measured from the commit.
 local function oldest_pending()
     local ids, commits, found = {}, {}, {}
@@ -32,7 +44,7 @@ local function oldest_pending()
     end
     for _, retried in ipairs(oldest_retried(STORE_OVERVIEW_ROWS)) do add(retried.id, retried.commit) end
     for _, row in ipairs(call('XPENDING', stream, 'clairon', '-', '+', STORE_OVERVIEW_ROWS)) do
-        local fields = fields_at(row[1])
+        local fields = fields_of(row[1])
         if fields.id and fields.route then add(fields.id, commit_ms(fields.route)) end
     end
     table.sort(ids, function(a, b) return commits[a] < commits[b] end)
@@ -41,7 +53,7 @@ local function oldest_pending()
         if notification then
             local ends = call('ZSCORE', prefix .. KEY_DUE, id .. ':')
             found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"users":%s,"open":%s,"ends":%s}',
-                text_of(id), integer_text(commits[id]), topic_of(fields_at(notification.entry).data),
+                text_of(id), integer_text(commits[id]), topic_of(fields_of(notification.entry).data),
                 number_of(notification.left), notification.open_ended and 'true' or 'false',
                 ends and number_of(ends) or 'null')
         end

@@ -1,9 +1,10 @@
 -- publish.lua: stores a notification published over HTTP, once per idempotency key.
 -- KEYS: stream. ARGV: prefix, epoch, idempotency key ('': none), digest of the request, retention
--- of keys in ms, N or A (needs acks) or E (expired: only looks up the key), id, route, data,
--- audience, targets.
+-- of keys in ms, N, A (needs acks), S (needs acks, and its users are staged) or E (expired: only
+-- looks up the key), id, route, data, audience, targets.
 -- Returns {id, 'stored'}; or, with the id of the first request with that key, {id, 'repeated'} or
--- {id, 'different'}; or {id, 'expired'} if nothing was stored.
+-- {id, 'different'}; or {id, 'expired'} if nothing was stored; or {id, 'large'} if nothing was
+-- stored because the users must be staged first (stage.lua).
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -30,15 +31,17 @@ end
 if ARGV[6] == 'E' then
     return {id, 'expired'}
 end
+local targets = {}
+for i = 11, #ARGV do targets[i - 10] = ARGV[i] end
+if ARGV[6] == 'A' and audience_size(ARGV[10], targets) > STORE_PAIRS_MAX then return {id, 'large'} end
+if ARGV[6] == 'S' and not add_staged(id, ARGV[8], ARGV[9]) then return {id, 'large'} end
 if key ~= '' then
     call('SET', key, digest .. ' ' .. id, 'PX', ARGV[5])
 end
 if ARGV[6] == 'A' then
-    local targets = {}
-    for i = 11, #ARGV do targets[i - 10] = ARGV[i] end
     add_ack_required(id, ARGV[8], ARGV[9], users_of(ARGV[10], targets))
-    write_pending()
-else
+elseif ARGV[6] == 'N' then
     add_notification(id, ARGV[8], ARGV[9])
 end
+write_pending()
 return {id, 'stored'}

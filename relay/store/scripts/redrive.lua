@@ -8,6 +8,7 @@ local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
 -- include: group.lua
+-- include: error_log.lua
 
 -- In a cluster, this node may have only some of the shard's keys.
 if call('EXISTS', prefix .. KEY_META) == 0 or not has_group() then
@@ -41,9 +42,11 @@ for _, user in ipairs(named) do
 end
 if #users > 0 then
     -- If the notification is pending for other users, its stream entry is replaced.
-    local found = read_entry(id) or {id = id}
-    found.route, found.data = ARGV[4], ARGV[5]
-    if found.open_ended and ends > 0 then found.open_ended = integer_text(ends) end
+    local pending = notification_of(id)
+    local found = {id = id, route = ARGV[4], data = ARGV[5], entry = pending and pending.entry}
+    if pending and pending.open_ended then
+        found.open_ended = integer_text(ends > 0 and ends or pending.open_ended)
+    end
     replace_entry(found, 0, users)
     local key, notification = prefix .. KEY_ACK .. id, notifications[id]
     local score = inbox_score(notification)
@@ -52,12 +55,12 @@ if #users > 0 then
         if call('HSET', key, user, '0') == 1 then notification.left = notification.left + 1 end
         call('HDEL', prefix .. KEY_RETRIES .. id, user)
         call('ZREM', prefix .. KEY_DUE, id .. ':' .. user)
-        call('ZADD', prefix .. KEY_INBOX .. user, 'NX', score, id)
+        if not notification.is_large then call('ZADD', prefix .. KEY_INBOX .. user, 'NX', score, id) end
         record_event(id, 'redriven', integer_text(now), 0, '-', user)
     end
     if ends > 0 then call('ZADD', prefix .. KEY_DUE, integer_text(ends), id .. ':') end
 end
-call('XDEL', errors, ARGV[2])
+remove_error(id, ARGV[2])
 save_notifications()
 write_events(ARGV[7])
 return #users

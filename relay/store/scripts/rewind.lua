@@ -16,7 +16,7 @@ if ARGV[4] == '' then
     for _, kind in ipairs({KEY_MEMBERS, KEY_GROUPS}) do
         for _, key in ipairs(call('KEYS', prefix .. kind .. '*')) do call('DEL', key) end
     end
-    call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', 10000, '*', 'change', '=')
+    call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', STORE_CONTROL_MAX, '*', 'change', '=')
     call('HSET', prefix .. KEY_META, 'copying', 1)
 end
 if ARGV[7] ~= '' then

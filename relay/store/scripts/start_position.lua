@@ -1,12 +1,15 @@
 -- start_position.lua: finds the newest stream entry that is not beyond a position.
 -- KEYS: stream. ARGV: position, the stream entry from which to search backwards.
--- Returns that stream entry, or '' if it is not nearby.
+-- Returns that stream entry, or '' if it is not nearby. After many bytes it returns '(' and the
+-- entry before which the search continues: the relay must read all shards in commit order from the
+-- found entry, so there is no limit of bytes.
 -- include: reverse_scan.lua
 
 local function is_at_or_before(route)
     local position = route_bytes(route, FRAME_AT_COMMIT_LSN, FRAME_COMMON_SIZE)
     return position:gsub('.', function(byte) return string.format('%02x', byte:byte()) end) <= ARGV[1]
 end
--- There is no size limit, because the relay must read all shards in commit order from the found
--- stream entry.
-return newest_notification(KEYS[1], ARGV[2], 64, is_at_or_before, math.huge) or ''
+local PAGES = 64
+local found, _, last = newest_notification(KEYS[1], ARGV[2], PAGES, is_at_or_before)
+if found == false and #newest_rows < PAGES * PAGE then return '(' .. last end
+return found or ''

@@ -4,7 +4,8 @@
 local stream, prefix, id = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 
-local SCAN_MAX, STEP, CLOCK_SKEW_MS, WAITING_MAX = 5000, 100, 5000, 1000
+local SCAN_MAX, SCAN_BYTES, CLOCK_SKEW_MS, WAITING_MAX = 5000, 8 * 1024 * 1024, 5000, 1000
+-- include: has_entry.lua
 
 local function field(entry, name)
     for i = 1, #entry[2], 2 do
@@ -18,16 +19,16 @@ local function entry_at(entry_id)
 end
 
 -- Ids have no index. A notification is stored soon after its commit, so the search starts at the
--- commit time.
+-- commit time. One entry is read at a time, because its size is unknown.
 local function search()
     local from = string.format('%.0f', math.max(tonumber(ARGV[3]) - CLOCK_SKEW_MS, 0)) .. '-0'
-    for _ = 1, SCAN_MAX / STEP do
-        local page = call('XRANGE', stream, from, '+', 'COUNT', STEP)
-        for _, entry in ipairs(page) do
-            if field(entry, 'id') == id then return entry end
-        end
-        if #page < STEP then return nil end
-        from = '(' .. page[#page][1]
+    local bytes = 0
+    for _ = 1, SCAN_MAX do
+        local entry = call('XRANGE', stream, from, '+', 'COUNT', 1)[1]
+        if not entry or field(entry, 'id') == id then return entry end
+        bytes = bytes + bytes_of(entry)
+        if bytes >= SCAN_BYTES then return nil end
+        from = '(' .. entry[1]
     end
 end
 

@@ -9,8 +9,9 @@ local call = redis.call
 -- include: json.lua
 -- include: topic.lua
 
-local RELAYS_MAX = 64
-local inbox = prefix .. KEY_INBOX .. user
+local RELAYS_MAX, PENDING_MAX, BYTES_MAX = 64, 1000, 1024 * 1024 -- beyond BYTES_MAX, topics are null
+-- include: pending_list.lua
+local rows = pending_list('-inf', PENDING_MAX)
 
 local function relays()
     local found = {}
@@ -20,19 +21,28 @@ local function relays()
     return array_of(found)
 end
 
+-- The inbox may be longer than the list.
+local count, has_shared = 0, call('EXISTS', prefix .. KEY_SHARED_INBOX) == 1
+for _, row in ipairs(rows) do count = count + (row.id and 1 or 0) end
+if not has_shared then count = call('ZCARD', prefix .. KEY_INBOX .. user) end
+
 local function pending()
     local found = {}
-    for _, id in ipairs(call('ZRANGEBYSCORE', inbox, '-inf', '+inf', 'LIMIT', 0, STORE_INBOX_ROWS)) do
-        local notification = notification_of(id)
+    local bytes = 0
+    for i = 1, math.min(#rows, STORE_INBOX_ROWS) do
+        local id = rows[i].id
+        local notification = id and notification_of(id)
         if notification then
             local due = call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user)
             local entry = notification.entry
+            local data = bytes < BYTES_MAX and fields_at(entry).data or ''
+            bytes = bytes + #data
             found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"due":%s}', text_of(id),
-                entry:match('^%d+'), topic_of(fields_at(entry).data), due and number_of(due) or 'null')
+                entry:match('^%d+'), topic_of(data), due and number_of(due) or 'null')
         end
     end
     return array_of(found)
 end
 
 return string.format('{"at":%s,"pending":%s,"relays":%s,"oldest":%s}', number_of(now_ms()),
-    number_of(call('ZCARD', inbox)), relays(), pending())
+    number_of(count), relays(), pending())

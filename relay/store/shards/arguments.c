@@ -56,3 +56,27 @@ arguments_free(struct arguments *arguments)
     arguments->argv = NULL;
     arguments->lens = NULL;
 }
+
+struct kept_arguments *
+arguments_keep(size_t argc, const char *const *argv, const size_t *lens)
+{
+    struct kept_arguments *kept;
+    size_t bytes = 0;
+    char *at;
+
+    for (size_t i = 0; i < argc; i++)
+        bytes += lens[i] + 1;
+    kept = memory_new(sizeof(*kept) + argc * (sizeof(*kept->argv) + sizeof(*kept->lens)) + bytes);
+    kept->argc = argc;
+    kept->argv = (const char **)(kept + 1);
+    kept->lens = (size_t *)(kept->argv + argc);
+    at = (char *)(kept->lens + argc);
+    for (size_t i = 0; i < argc; i++) {
+        memcpy(at, argv[i], lens[i]);
+        at[lens[i]] = '\0';
+        kept->argv[i] = at;
+        kept->lens[i] = lens[i];
+        at += lens[i] + 1;
+    }
+    return kept;
+}

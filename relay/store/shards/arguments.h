@@ -20,6 +20,15 @@ struct arguments {
 void argument(struct arguments *arguments, const char *text);
 /* Adds bytes, which may include zero bytes. */
 void argument_bytes(struct arguments *arguments, const void *bytes, size_t len);
+
+/* A copy of arguments with their bytes, in one allocation: free it with free(). */
+struct kept_arguments {
+    size_t argc;
+    const char **argv;
+    size_t *lens;
+};
+struct kept_arguments *arguments_keep(size_t argc, const char *const *argv, const size_t *lens);
+
 void arguments_free(struct arguments *arguments); /* the arguments are then empty */
 
 #endif

@@ -27,8 +27,9 @@ struct maintenance {
     struct stats *stats;
     const struct delivery *delivery;
     bool is_due_pending;
-    long long relays; /* relays of this store that have sessions */
-    bool is_rejected; /* the last heartbeat was rejected */
+    bool is_count_pending; /* pending.lua is in flight */
+    long long relays;      /* relays of this store that have sessions */
+    bool is_rejected;      /* the last heartbeat was rejected */
     unsigned jitter;
     long long exhausted, expired; /* dead letters not logged yet */
     int64_t logged_us;            /* time of the last log message about them */
@@ -57,13 +58,26 @@ call_script(struct maintenance *maintenance, enum store_script script, link_repl
     return shard_call(maintenance->shard, script, 1, reply, maintenance, argc, argv, NULL);
 }
 
+/* The error log keeps its newest entries; what it loses is never removed silently. */
+static void
+count_trimmed_errors(const struct maintenance *maintenance, long long count)
+{
+    if (count <= 0)
+        return;
+    stats_add(maintenance->stats, STAT_STORE_ERROR_LOG_TRIMMED, (uint64_t)count);
+    log_warn(maintenance->shard->name, "error log is full: trimmed its oldest entries",
+             LOG_INT("count", count),
+             LOG_TEXT("hint", "redrive or drop entries with clairon errors"));
+}
+
 static void
 on_trimmed(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
 
-    if (!succeeded(maintenance, reply, "could not trim the stream") || !reply_is_array(reply, 2))
+    if (!succeeded(maintenance, reply, "could not trim the stream") || !reply_is_array(reply, 3))
         return;
+    count_trimmed_errors(maintenance, reply_integer(reply_at(reply, 2)));
     stats_add(maintenance->stats, STAT_STORE_TRIMMED, (uint64_t)reply_integer(reply_at(reply, 0)));
     if (reply_integer(reply_at(reply, 0)) > 0)
         log_info(maintenance->shard->name, "trimmed stream entries older than store.retention",
@@ -111,18 +125,19 @@ static void
 on_due_done(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
-    long long counts[7];
+    long long counts[8];
 
     maintenance->is_due_pending = false;
     if (!succeeded(maintenance, reply, "could not process due retries") ||
-        !reply_is_array(reply, 7))
+        !reply_is_array(reply, 8))
         return;
-    for (size_t i = 0; i < 7; i++)
+    for (size_t i = 0; i < 8; i++)
         counts[i] = reply_integer(reply_at(reply, i));
     stats_add(maintenance->stats, STAT_STORE_RETRIES, (uint64_t)counts[0]);
     stats_add(maintenance->stats, STAT_STORE_COPIES, (uint64_t)counts[1]);
     stats_add(maintenance->stats, STAT_STORE_EXHAUSTED, (uint64_t)counts[2]);
     stats_add(maintenance->stats, STAT_STORE_EXPIRED, (uint64_t)counts[3]);
+    count_trimmed_errors(maintenance, counts[7]);
     maintenance->shard->holdings.errors = (uint64_t)counts[5];
     maintenance->relays = counts[6];
     maintenance->exhausted += counts[2];
@@ -233,6 +248,7 @@ on_pending(void *ctx, const struct redisReply *reply)
     struct bytes text;
     int64_t oldest_ms, age_us;
 
+    maintenance->is_count_pending = false;
     if (!succeeded(maintenance, reply, "could not count pending notifications") ||
         !reply_is_array(reply, 2))
         return;
@@ -266,11 +282,17 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
+    /* A busy store receives no further heartbeat before it has replied to the last. */
+    if (maintenance->is_count_pending)
+        return;
     /* The link logs that the store is down. */
-    if (send(maintenance, on_heartbeat_written, add, 7) == RC_OK &&
-        (send(maintenance, on_epoch, read_epoch, 4) != RC_OK ||
-         call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 2) != RC_OK ||
-         send(maintenance, on_stream_length, length, 2) != RC_OK))
+    if (send(maintenance, on_heartbeat_written, add, 7) != RC_OK)
+        return;
+    if (send(maintenance, on_epoch, read_epoch, 4) == RC_OK &&
+        send(maintenance, on_stream_length, length, 2) == RC_OK)
+        maintenance->is_count_pending =
+            call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 2) == RC_OK;
+    if (!maintenance->is_count_pending)
         log_debug("store", "connection lost during the heartbeat");
 }
 

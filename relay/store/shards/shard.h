@@ -31,6 +31,13 @@ struct replicas_wait {
     ev_timer again; /* sends the next query */
 };
 
+/* The batches of a feed that wait until a batch with a large audience is complete (ingest.c). */
+struct ingest_queue {
+    struct ingest_part *holder;  /* this batch is stored in steps; NULL: none */
+    struct ingest_part *waiting; /* later batches, in order */
+    unsigned kept;               /* batches whose arguments are kept, sent or waiting */
+};
+
 /* Totals at the last heartbeat. */
 struct shard_holdings {
     uint64_t entries;
@@ -84,6 +91,7 @@ struct shard {
     uint64_t acquired_lsn;           /* position of the newest frame when the slot was acquired */
     uint64_t acquired_ordinal;
     uint32_t acquired_timeline;
+    struct ingest_queue ingests;
     struct replicas_wait replicas;
     struct shard_holdings holdings;
 };

@@ -84,6 +84,21 @@ handle_reply(const struct shard_request_part *part, const struct redisReply *rep
     return false;
 }
 
+void
+shard_request_hold(struct shard_request *request)
+{
+    request->left++;
+}
+
+void
+shard_request_release(struct shard_request *request)
+{
+    if (--request->left > 0)
+        return;
+    request->kind->finish(request, request->has_failed ? RC_IO : RC_OK);
+    shard_request_free(request);
+}
+
 static void
 on_reply(void *ctx, const struct redisReply *reply)
 {
@@ -93,10 +108,7 @@ on_reply(void *ctx, const struct redisReply *reply)
     if (!handle_reply(part, reply))
         request->has_failed = true;
     free(part);
-    if (--request->left > 0)
-        return;
-    request->kind->finish(request, request->has_failed ? RC_IO : RC_OK);
-    shard_request_free(request);
+    shard_request_release(request);
 }
 
 /* Only the first error is logged: later replies fail because of it. */

@@ -71,6 +71,13 @@ void shard_request_send_commands(struct shard_request *request, struct shard *sh
 MUST_CHECK enum rc shard_request_await(struct shard_request *request);
 
 /*
+ * Delays `finish` until shard_request_release: a part is sent later. If nothing is sent before the
+ * release, or it cannot be sent, the request may finish in that call.
+ */
+void shard_request_hold(struct shard_request *request);
+void shard_request_release(struct shard_request *request);
+
+/*
  * Call it in on_reply. Returns the reply, or a copy if more replies are expected. Valid until
  * `finish` returns.
  */

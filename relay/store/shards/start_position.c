@@ -53,14 +53,31 @@ finish_start_position(struct shard_request *request, enum rc rc)
     start->found(store);
 }
 
+static void
+send_start_position(struct start_position *start, struct shard *shard, const char *last)
+{
+    struct arguments arguments = {.argc = 0};
+    char position[FRAME_POSITION_TEXT + 1];
+
+    frame_position_text(start->min.lsn, start->min.ordinal, position);
+    argument(&arguments, shard->stream_key);
+    argument(&arguments, position);
+    argument(&arguments, last);
+    shard_request_send_script(&start->request, shard, STORE_SCRIPT_start_position, 1, &arguments);
+}
+
 static bool
 on_start_position_reply(struct shard_request *request, struct shard *shard,
                         const struct redisReply *reply)
 {
-    const struct start_position *start = (struct start_position *)request;
+    struct start_position *start = (struct start_position *)request;
     const struct bytes found = reply_bytes(reply);
     struct entry_id id;
 
+    if (!start->is_superseded && found.len > 0 && found.at[0] == '(') {
+        send_start_position(start, shard, (const char *)found.at); /* continues after many bytes */
+        return true;
+    }
     if (start->is_superseded || found.at == NULL ||
         entry_id_read((const char *)found.at, found.len, &id) != RC_OK)
         return true;
@@ -72,20 +89,6 @@ on_start_position_reply(struct shard_request *request, struct shard *shard,
 static const struct shard_request_kind start_kind = {.failure = "could not find the start position",
                                                      .on_reply = on_start_position_reply,
                                                      .finish = finish_start_position};
-
-static void
-send_start_position(struct start_position *start, struct shard *shard)
-{
-    struct arguments arguments = {.argc = 0};
-    char position[FRAME_POSITION_TEXT + 1], newest[ENTRY_ID_TEXT_MAX];
-
-    frame_position_text(start->min.lsn, start->min.ordinal, position);
-    entry_id_text(shard->seen, newest);
-    argument(&arguments, shard->stream_key);
-    argument(&arguments, position);
-    argument(&arguments, newest);
-    shard_request_send_script(&start->request, shard, STORE_SCRIPT_start_position, 1, &arguments);
-}
 
 void
 start_position_find(struct store *store, start_position_found *found)
@@ -99,8 +102,11 @@ start_position_find(struct store *store, start_position_found *found)
     start->found = found;
     start->min = min_of(store);
     for (unsigned k = 0; k < store->shard_count; k++) {
+        char newest[ENTRY_ID_TEXT_MAX];
+
+        entry_id_text(store->shards[k].seen, newest);
         if (position_less(start->min, store->newest_position[k]))
-            send_start_position(start, &store->shards[k]);
+            send_start_position(start, &store->shards[k], newest);
     }
     has_failed = start->request.has_failed; /* a shard went down */
     start->is_superseded = has_failed;

@@ -9,14 +9,22 @@ use warnings;
 use Clairon::Test qw(script_text amount);
 use Test::More;
 
-my $STEPS = $ENV{CLAIRON_SCRIPTS_STEPS} // amount(1000, 5000);
+my $STEPS = $ENV{CLAIRON_SCRIPTS_STEPS} // amount(400, 5000);
 my $SEED  = $ENV{CLAIRON_SCRIPTS_SEED} // int(rand(1_000_000));
 srand $SEED;
 note "seed $SEED, $STEPS steps";
 
 my $store = Clairon::Test::store();
+my %model;
+my %replies;    # the number of occurrences of each reply
 
-my %script = map { $_ => script_text($_) } qw(hello start_position acquire ingest fence rewind report ack);
+# With this limit of pairs in a call, most batches take several calls, and audiences of more users are staged.
+my $PAIRS_MAX = 3;
+my %script = map { $_ => script_text($_) =~ s/\b4000\b/$PAIRS_MAX/gr } qw(hello start_position acquire ingest stage fence rewind report ack inbox);
+
+my @TARGETS  = qw(t1 t2);
+my $STREAM   = 'c:stream';
+my $PROGRESS = 'c:progress:s';
 
 # Returns the reply of a script, or the first word of its error.
 sub run_script
@@ -26,12 +34,58 @@ sub run_script
     return $reply // error_code($@);
 }
 
+# Stores a batch in as many calls as it needs, like ingest.c. Returns the reply to the last call, and true if the feed
+# died before the last call: then only the records up to the reply's position are stored.
+sub ingest
+{
+    my ($epoch, $owner, $after, $read, @records) = @_;
+    my $calls = 0;
+    while (1)
+    {
+        my $reply = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read, q{}, map { @$_ } @records);
+        return ($reply, 0) unless ref $reply && @$reply == 6;
+        die 'endless' if $calls++ > 100;
+        $replies{partial}++;
+        return ($reply, 1) if rand() < 0.1;
+        # A later batch waits.
+        $replies{WAIT}++ if run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, 'g', '', q{}) eq 'WAIT';
+        my ($at, $index) = (0, $reply->[4]);
+        next unless $reply->[5];
+        while ($index > 0) { $index -= @{ $records[ $at++ ] } }
+        my ($id, $audience, $count, @targets) = @{ $records[$at] }[ 2, 5 .. $#{ $records[$at] } ];
+        my ($target, $cursor) = (1, '');
+        while ($target)
+        {
+            my $step = run_script('stage', [$STREAM], 'c', $epoch, $PROGRESS, $owner, $id, $target, $cursor, $audience, @targets);
+            ref $step or die "stage: $step";
+            ($target, $cursor) = @$step;
+            $replies{staged}++;
+            return ($reply, 1) if rand() < 0.05;
+        }
+        $records[$at] = [ 'S', @{ $records[$at] }[ 1 .. $#{ $records[$at] } ] ];
+    }
+}
+
+# Returns the ids of a user's pending notifications, read page by page.
+sub inbox
+{
+    my ($user) = @_;
+    my ($after, @ids) = (0);
+    # Without its stream entry, a notification is still pending.
+    return (@{ $store->execute('ZRANGE', "c:inbox:$user", 0, -1) },
+        grep { ($store->execute('HGET', "c:ack:$_", $user) // '') eq '0' } @{ $store->execute('ZRANGE', 'c:shared_inbox', 0, -1) })
+      if $model{has_lost};
+    while ($after ne '')
+    {
+        ($after, my $entries) = @{ run_script('inbox', [$STREAM], 'c', $user, $after, 3, 'all') };
+        push @ids, map { my %field = @{ $_->[1] }; $field{id} } @$entries;
+    }
+    return @ids;
+}
+
 sub error_code { my ($error) = @_; return $error =~ /\b(FENCED|BEHIND|EPOCH|OTHERSYSTEM|OTHERDATABASE|OLDTIMELINE)\b/ ? $1 : $error }
 
-my @USERS    = map { "u$_" } 1 .. 4;
-my @TARGETS  = qw(t1 t2);
-my $STREAM   = 'c:stream';
-my $PROGRESS = 'c:progress:s';
+my @USERS    = map { "u$_" } 1 .. 6;
 
 # Simulates the WAL: records in LSN order. After a fork, all records are new.
 my (@wal, $ids, $lsn);
@@ -53,7 +107,7 @@ sub write_wal
         }
         elsif ($record->{kind} eq 'A')
         {
-            @$record{qw(audience targets)} = ('USER', [ map { one_of(@USERS) } 1 .. 1 + int rand 3 ]);
+            @$record{qw(audience targets)} = ('USER', [ map { one_of(@USERS) } 1 .. 1 + int rand 5 ]);
         }
         @$record{qw(target user)} = (one_of(@TARGETS), one_of(@USERS)) if $record->{kind} =~ /[+-]/;
         push @wal, $record;
@@ -73,8 +127,6 @@ sub arguments
 }
 
 # ---- the model
-
-my %model;
 
 sub empty_model { %model = (stream => [], members => {}, wait => {}, open => {}, epoch => $model{epoch}); return }
 
@@ -129,7 +181,6 @@ sub model_transaction
 
 my $step = 0;
 my $good = 1;
-my %replies;    # the number of occurrences of each reply
 
 sub same
 {
@@ -155,7 +206,7 @@ sub hello
     return;
 }
 
-sub missing_replies { return grep { !$replies{$_} } qw(stored FENCED BEHIND EPOCH OTHERSYSTEM OTHERDATABASE OLDTIMELINE) }
+sub missing_replies { return grep { !$replies{$_} } qw(stored partial staged WAIT FENCED BEHIND EPOCH OTHERSYSTEM OTHERDATABASE OLDTIMELINE) }
 
 my @owners = qw(one two);
 my %steps  = (
@@ -184,11 +235,21 @@ my %steps  = (
         my $read  = @records && rand() < 0.7 ? $records[-1]{lsn} : '';
         my $epoch = rand() < 0.05 ? 'another' : $model{epoch};
         my $owner = rand() < 0.9 ? $model{owner} // 'one' : one_of(@owners);
-        my $wanted = model_ingest($owner, $epoch, $after, $read, @records);
-        my $reply = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read, q{},
-            map { arguments($_) } @records);
-        pop @$reply if ref $reply;    # the store chooses the id of the last entry
-        same('ingest', $reply, $wanted);
+        my $start = $model{position} // '';
+        my ($reply, $died) = ingest($epoch, $owner, $after, $read, map { [ arguments($_) ] } @records);
+        # A feed that dies stores a part of the batch.
+        my ($stored, $stored_read) = $died ? ([ grep { $_->{at} le $reply->[0] } @records ], '') : (\@records, $read);
+        my $wanted = model_ingest($owner, $epoch, $after, $stored_read, @$stored);
+        # The store chooses the id of the last entry. Later calls skip what the first has added.
+        $reply = $reply->[0] if ref $reply;
+        same('ingest', $reply, ref $wanted ? $wanted->[0] : $wanted);
+        $replies{stored}++ if ref $wanted;
+        return unless $died;
+        # The next feed repeats the batch from the start. The dead feed can no longer stage users.
+        my $next = one_of(grep { $_ ne $owner } @owners);
+        run_script('acquire', [$PROGRESS], $next, $model{system}, $model{timeline}, '', $model{database}, 'db');
+        $model{owner} = $next;
+        same('stage', run_script('stage', [$STREAM], 'c', $epoch, $PROGRESS, $owner, 'late', 1, '', 'USER', 'u1'), 'FENCED');
     },
     transaction => sub {
         write_wal(1 + int rand 20);
@@ -276,7 +337,7 @@ my %steps  = (
         # If only the stream was removed, batches are rejected until hello detects the removal.
         $store->execute('DEL', $STREAM);
         $model{stream} = [];
-        $model{gone} = 1;
+        $model{gone} = $model{has_lost} = 1;
     },
 );
 my @names = (('ingest') x 16, ('transaction') x 12, ('ack') x 8, ('report') x 4, ('acquire') x 4, 'reset', 'hello');
@@ -292,7 +353,7 @@ sub compare_all
     }
     for my $user (@USERS)
     {
-        my @inbox = sort @{ $store->execute('ZRANGE', "c:inbox:$user", 0, -1) };
+        my @inbox = sort(inbox($user));
         same("inbox of $user", \@inbox, [ sort grep { $model{wait}{$_}{$user} } keys %{ $model{wait} } ]);
     }
     same('the pending notifications', [ sort @{ $store->execute('HKEYS', 'c:pending') } ], [ sort keys %{ $model{wait} } ]);

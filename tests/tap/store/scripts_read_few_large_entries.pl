@@ -1,5 +1,5 @@
-# Tests that scripts that search a stream backwards read a limited number of bytes, page by page. Only the search for
-# the start position may read all entries.
+# Tests that each call of a script copies a limited number of bytes from the streams, and at most one large stream entry
+# beyond that limit.
 use strict;
 use warnings;
 
@@ -9,28 +9,35 @@ use Test::More;
 my $STREAM = 'c:{1}:stream';
 my $store  = Clairon::Test::store();
 
-# Replaces `redis` with a table that sums the bytes that XREVRANGE returns, and keeps the maximum of one call.
+# Replaces `redis` with a table that sums the bytes of all replies, and keeps the maximum of one reply.
 my $METER = <<'LUA';
 local real, read, most = redis, 0, 0
-local redis = setmetatable({call = function(...)
-    local reply, bytes = real.call(...), 0
-    if (...) ~= 'XREVRANGE' then return reply end
-    for _, entry in ipairs(reply) do
-        for _, text in ipairs(entry[2]) do bytes = bytes + #text end
+local function bytes_of(reply)
+    if type(reply) == 'string' then return #reply end
+    local bytes = 0
+    for _, part in ipairs(type(reply) == 'table' and reply or {}) do bytes = bytes + bytes_of(part) end
+    return bytes
+end
+local function metered(call)
+    return function(...)
+        local reply = call(...)
+        local bytes = bytes_of(reply)
+        read, most = read + bytes, math.max(most, bytes)
+        real.call('MSET', KEYS[1] .. ':read', read, KEYS[1] .. ':most', most)
+        return reply
     end
-    read, most = read + bytes, math.max(most, bytes)
-    real.call('MSET', 'read', read, 'most', most)
-    return reply
-end}, {__index = real})
+end
+local redis = setmetatable({call = metered(real.call), pcall = metered(real.pcall)}, {__index = real})
 LUA
 
-# Returns the reply of the script, the number of kB that it read, and the kB of its largest page.
+# Returns the reply of the script, the number of kB that it read, and the kB of its largest read.
 sub run_script
 {
     my ($name, $keys, @args) = @_;
-    $store->execute('MSET', read => 0, most => 0);
+    my @meters = map { "$keys->[0]:$_" } qw(read most);
+    $store->execute('MSET', map { $_ => 0 } @meters);
     my $reply = $store->execute('EVAL', $METER . script_text($name), scalar @$keys, @$keys, @args);
-    return ($reply, map { int($_ / 1024) } @{ $store->execute('MGET', 'read', 'most') });
+    return ($reply, map { int($_ / 1024) } @{ $store->execute('MGET', @meters) });
 }
 
 # Adds a notification, followed by retries of earlier notifications.
@@ -38,6 +45,7 @@ sub fill
 {
     my ($count, $kb) = @_;
     $store->execute('DEL', $STREAM);
+    $store->execute('XGROUP', 'CREATE', $STREAM, 'clairon', 0, 'MKSTREAM');
     my $data = 'x' x ($kb * 1024);
     my $route = "\0" x 7 . "\1" x 57;
     my $id = $store->execute('XADD', $STREAM, '*', id => 'a notification', route => $route, after => '0:1.1', data => $data);
@@ -55,10 +63,12 @@ for my $name (sort keys %calls)
     my ($pages, @arguments) = @{ $calls{$name} };
     fill(150, 100);
     my (undef, $read, $most) = run_script($name, @arguments);
-    note "$name reads $read kB, $most kB per page";
-    my $transactions = $name eq 'acquire' ? 0 : 4096 + 512; # hello and follow also search for the newest transactions
-    cmp_ok($read, '<=', ($pages + 2) * 256 + $transactions, "$name reads a limited number of bytes");
-    cmp_ok($most, '<=', 512, "$name reads few large entries per page");
+    note "$name reads $read kB, at most $most kB at once";
+    cmp_ok($read, '<=', 4096 + 128, "$name reads a limited number of bytes");
+    cmp_ok($most, '<=', 128, "$name reads one large entry at a time");
+    fill(3, 3000);
+    (undef, $read) = run_script($name, @arguments);
+    cmp_ok($read, '<=', 4096 + 3008, "$name reads at most one entry beyond the limit");
     next if $name eq 'hello';    # this script only searches for transactions
     fill($pages * 16 - 1, 0);
     my ($reply) = run_script($name, @arguments);
@@ -66,9 +76,74 @@ for my $name (sort keys %calls)
 }
 
 my $first = fill(1000, 20);
-my ($found, $read, $most) = run_script('start_position', [$STREAM], 'f' x 32, '+');
-note "start_position reads $read kB, $most kB per page";
+my ($found, $steps, $worst) = ('+', 0, 0);
+do
+{
+    ($found, my ($read)) = run_script('start_position', [$STREAM], 'f' x 32, $found);
+    $steps++;
+    $worst = $read if $read > $worst;
+} while ($found =~ /^\(/);
+note "start_position reads $worst kB a step, in $steps steps";
 is($found, $first, 'the start position is found before many large entries');
-cmp_ok($most, '<=', 512, 'start_position reads few large entries per page');
+cmp_ok($worst, '<=', 4096 + 32, 'start_position reads a limited number of bytes a step');
+
+# ---- Large notifications, of which every script reads one beyond its limit at most.
+my $COMMIT = "\0\5\x50\x10\x10\x10\x10\x10"; # in 2017, in us, without bytes that UTF-8 would change
+my ($P, $STEP_KB, $COMMIT_MS) = ('d', 1000, int(unpack('Q>', $COMMIT) / 1000));
+$store->execute('FLUSHALL');
+my ($epoch) = @{ (run_script('hello', ["$P:stream"], $P, 'e' x 16, '', '0-0', 1, 1))[0] };
+run_script('acquire', ["$P:progress:s"], 'one', 'ours', 1, '', 16, 'db');
+my @ids = map { sprintf '%08x-0000-8000-8000-000000000000', $_ } 1 .. 8;
+my $data = 'x' x ($STEP_KB * 1024);
+run_script('ingest', [ "$P:stream", "$P:progress:s" ], $P, $epoch, 'one', '', '', '', 'A', sprintf('%032x', 0 + substr $_, 0, 8), $_,
+    "\0" x 7 . "\x7f" . "\0" x 32 . $COMMIT . "\0" x 40, $data, 'USER', 2, 'u1', 'u2') for @ids;
+my @entries = map { $_->{entry} } $store->entries("$P:stream");
+is(@entries, 8, 'the stream has large entries');
+
+# The first call also copies the oldest entry, and remembers that it is large.
+run_script('range', ["$P:stream"], $P, $entries[1], 256);
+my ($reply, $page, $read, $most);
+($page, $read, $most) = run_script('range', ["$P:stream"], $P, $entries[1], 256);
+is(scalar @{ $page->[1] }, 1, 'a page has one large entry');
+is($page->[0], 0, 'nothing was trimmed');
+is($page->[3], 1, 'more entries follow');
+cmp_ok($read, '<=', $STEP_KB + 16, "range reads one large entry: $read kB");
+($page, $read) = run_script('range', ["$P:stream"], $P, $entries[-1], 256);
+is_deeply([ @$page[0, 2, 3], scalar @{ $page->[1] } ], [ 0, $entries[-1], 0, 0 ], 'the end of the stream is found');
+cmp_ok($read, '<=', 16, "the end of the stream is found without large entries: $read kB");
+is((run_script('range', ["$P:stream"], $P, '9999999999999-0', 256))[0][0], 2, 'an id beyond the end of the stream is unknown');
+($reply, $read) = run_script('pending', ["$P:stream"], $P);
+cmp_ok($read, '<=', 1, "pending reads no large entry: $read kB");
+cmp_ok(abs($reply->[1] - $COMMIT_MS), '<=', 50, 'the commit time of the oldest pending notification is known');
+$store->execute('XDEL', "$P:stream", $entries[0]);
+is((run_script('range', ["$P:stream"], $P, '5-0', 256))[0][0], 1, 'the loss of the remembered oldest entry is found');
+is((run_script('range', ["$P:stream"], $P, $entries[1], 256))[0][0], 0, 'nothing after the new oldest entry was trimmed');
+
+my %small = (
+    nack => [ $P, 1000, 60000, 0, 60000, 'u1', @ids ],
+    report => [ $P, 60000, 1000, 60000, 60000, map { ("DEC$_->[0]", 'u3', $_->[1]) } map { [ $entries[$_], $ids[$_] ] } 1 .. 7 ],
+    redrive => [ $P, '5-0', $ids[1], '', '', 0, 60000 ],
+);
+run_script('report', ["$P:stream"], $P, 60000, 1000, 60000, 60000, map { ('SEC', 'u1', $_) } @ids);
+for my $name (sort keys %small)
+{
+    my ($reply, $kb) = run_script($name, ["$P:stream"], @{ $small{$name} });
+    cmp_ok($kb, '<=', 16, "$name reads no large entry: $kb kB");
+}
+is((run_script('nack', ["$P:stream"], $P, 1000, 60000, 0, 60000, 'u1', @ids))[0], 8, 'nack defers notifications without reading them');
+my %one = (inbox => [ $P, 'u1', 0, 64, 'all' ], user => [ $P, 'u1' ], overview => [$P], latest => [ $P, '-' ],
+    trace => [ $P, 'ffffffff-0000-8000-8000-000000000000', 0 ]);
+for my $name (sort keys %one)
+{
+    my (undef, $kb) = run_script($name, ["$P:stream"], @{ $one{$name} });
+    cmp_ok($kb, '<=', $name eq 'trace' ? 8192 + $STEP_KB : 1024 + $STEP_KB + 64, "$name reads at most one large entry beyond its limit: $kb kB");
+}
+$store->execute('ZADD', "$P:due", map { (1, "$_:u1") } @ids);
+($reply, $read) = run_script('due', ["$P:stream"], $P, 60000, 60000, 1000, 60000);
+cmp_ok($read, '<=', 1024 + $STEP_KB + 64, "due reads at most one large entry beyond its limit: $read kB");
+is($reply->[4], 1, 'the next call continues');
+($reply, $read) = run_script('trim', ["$P:stream"], $P, -60000);
+cmp_ok($read, '<=', 1024 + $STEP_KB + 64, "trim reads at most one large entry beyond its limit: $read kB");
+is($reply->[1], 1, 'the next call continues');
 
 done_testing();

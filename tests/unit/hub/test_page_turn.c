@@ -17,7 +17,7 @@ spend(struct page_budget *budget)
 {
     while (page_budget_allows(budget)) {
         page_budget_begin(budget);
-        page_budget_end(budget);
+        page_budget_end(budget, 0);
     }
 }
 
@@ -32,11 +32,29 @@ test_the_budget_is_a_minute_of_the_rate(void **state)
     assert_true(page_budget_is_idle(&budget, RATE));
     for (; page_budget_allows(&budget); pages++) {
         page_budget_begin(&budget);
-        page_budget_end(&budget);
+        page_budget_end(&budget, 0);
     }
     assert_int_equal(pages, BURST);
     assert_true(page_budget_is_spent(&budget));
     assert_false(page_budget_is_idle(&budget, RATE));
+}
+
+static void
+test_a_large_page_costs_several_pages(void **state)
+{
+    struct page_budget budget;
+
+    (void)state;
+    page_budget_open(&budget, RATE, 0);
+    page_budget_begin(&budget);
+    page_budget_end(&budget, PAGE_BUDGET_BYTES);
+    assert_int_equal((int)budget.left, BURST - 1);
+    page_budget_begin(&budget);
+    page_budget_end(&budget, (size_t)5 * PAGE_BUDGET_BYTES);
+    assert_int_equal((int)budget.left, BURST - 6);
+    page_budget_begin(&budget);
+    page_budget_end(&budget, (size_t)BURST * PAGE_BUDGET_BYTES);
+    assert_true(page_budget_is_spent(&budget));
 }
 
 static void
@@ -71,7 +89,7 @@ test_a_user_reads_one_page_at_a_time(void **state)
     page_turn_wait(&turn, &budget);
     assert_null(page_turn_grant(&budget));
     assert_false(page_budget_is_awaited(&budget)); /* the session waits for the page */
-    page_budget_end(&budget);
+    page_budget_end(&budget, 0);
     assert_ptr_equal(page_turn_grant(&budget), &turn);
     assert_false(page_budget_allows(&budget)); /* the page is reserved for `turn` */
     assert_true(page_turn_end(&turn, &budget));
@@ -139,7 +157,7 @@ test_a_budget_with_turns_is_not_idle(void **state)
     page_budget_begin(&budget);
     page_budget_refill(&budget, RATE, SECOND_US);
     assert_false(page_budget_is_idle(&budget, RATE));
-    page_budget_end(&budget);
+    page_budget_end(&budget, 0);
     assert_true(page_budget_is_idle(&budget, RATE));
 }
 
@@ -148,6 +166,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_budget_is_a_minute_of_the_rate),
+        cmocka_unit_test(test_a_large_page_costs_several_pages),
         cmocka_unit_test(test_the_budget_is_refilled_at_the_rate),
         cmocka_unit_test(test_a_user_reads_one_page_at_a_time),
         cmocka_unit_test(test_turns_wait_while_the_budget_is_spent),

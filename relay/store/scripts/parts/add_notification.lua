@@ -1,60 +1,13 @@
 -- add_notification.lua: adds notifications, and the users who must acknowledge them. Requires
 -- delivery.lua and stream_entry.lua.
+-- include: audience.lua
+-- include: staged.lua
 -- The store does not roll back the writes of a failed script, so check everything before the first
 -- write.
 
 local added, now = 0, now_ms()
-local claims, ending, fresh, last_entry = {}, {}, {}, ''
+local claims, commits, ending, fresh, last_entry = {}, {}, {}, {}, ''
 local after -- field of the first added notification; set by the including script
-
--- Splits a composite audience, or its target, at each + that is not preceded by a backslash.
-local function parts_of(text)
-    local parts, part, from = {}, '', 1
-    while true do
-        local at = text:find('[+\\]', from)
-        part = part .. text:sub(from, (at or 0) - 1)
-        if not at then break end
-        if text:sub(at, at) == '+' then
-            parts[#parts + 1], part, from = part, '', at + 1
-        else
-            part, from = part .. text:sub(at + 1, at + 1), at + 2
-        end
-    end
-    parts[#parts + 1] = part
-    return parts
-end
-
--- Returns the users who are members of all parts.
-local function users_of_parts(kinds, target)
-    local keys, parts = {}, parts_of(target)
-    if #parts ~= #kinds then return {} end
-    for i, kind in ipairs(kinds) do keys[i] = prefix .. KEY_MEMBERS .. kind .. ':' .. parts[i] end
-    return call('SINTER', unpack(keys))
-end
-
-local function users_of(audience, targets)
-    if audience == 'USER' and #targets == 1 then return targets end -- the typical case
-    local users, seen = {}, {}
-    local function add(user)
-        if not seen[user] then
-            seen[user] = true
-            users[#users + 1] = user
-        end
-    end
-    local kinds = audience:find('+', 1, true) and parts_of(audience)
-    for _, target in ipairs(targets) do
-        if audience == 'USER' then
-            add(target)
-        elseif kinds then
-            for _, user in ipairs(users_of_parts(kinds, target)) do add(user) end
-        else
-            for _, user in ipairs(call('SMEMBERS', prefix .. KEY_MEMBERS .. audience .. ':' .. target)) do
-                add(user)
-            end
-        end
-    end
-    return users
-end
 
 local function add_notification(id, route, data, ...)
     local entry
@@ -73,7 +26,24 @@ local function add_notification(id, route, data, ...)
     return entry
 end
 
--- Adds a notification that these users must acknowledge. An audience without users is open-ended.
+-- Makes an added notification pending for `count` users. Without users, its audience is open-ended.
+local function add_pending(id, route, entry, ends, count, flags)
+    local commit = commit_ms(route)
+    if not claims[commit] then
+        claims[commit] = {}
+        commits[#commits + 1] = commit
+    end
+    claims[commit][#claims[commit] + 1] = entry
+    fresh[#fresh + 1] = id
+    fresh[#fresh + 1] = entry .. ' ' .. count_text(count) .. (count == 0 and ' ' .. integer_text(ends) or ' -') ..
+        ' ' .. flags_text(flags + (ends > 0 and 2 or 0) + backoff_flags(route))
+    if ends > 0 then
+        ending[#ending + 1] = integer_text(ends)
+        ending[#ending + 1] = id .. ':'
+    end
+end
+
+-- Adds a notification that these users must acknowledge.
 local function add_ack_required(id, route, data, users)
     local ends, entry = expires_ms(route)
     if #users == 0 then
@@ -82,14 +52,7 @@ local function add_ack_required(id, route, data, users)
     else
         entry = add_notification(id, route, data)
     end
-    claims[#claims + 1] = entry
-    fresh[#fresh + 1] = id
-    fresh[#fresh + 1] = entry .. ' ' .. count_text(#users) .. (#users == 0 and ' ' .. integer_text(ends) or ' -') ..
-        (ends > 0 and ' 2' or ' 0')
-    if ends > 0 then
-        ending[#ending + 1] = integer_text(ends)
-        ending[#ending + 1] = id .. ':'
-    end
+    add_pending(id, route, entry, ends, #users, 0)
     local score, key = score_of(entry), prefix .. KEY_ACK .. id
     if #users == 1 then
         call('ZADD', prefix .. KEY_INBOX .. users[1], score, id)
@@ -104,14 +67,30 @@ local function add_ack_required(id, route, data, users)
     call_chunked(states, 'HMSET', key)
 end
 
+-- Adds a notification whose users stage.lua has written, in a few commands: the hash of its users is
+-- renamed, and the notification is in one inbox for all. Returns false if the users are not staged.
+local function add_staged(id, route, data)
+    local staged = prefix .. KEY_STAGED .. id
+    if call('HDEL', staged, STAGED_ALL) == 0 then return false end
+    local count = call('HLEN', staged)
+    if count == 0 then
+        add_ack_required(id, route, data, {})
+        return true
+    end
+    local entry, key = add_notification(id, route, data), prefix .. KEY_ACK .. id
+    add_pending(id, route, entry, expires_ms(route), count, 32)
+    call('UNLINK', key)
+    call('RENAME', staged, key)
+    call('PERSIST', key)
+    call('ZADD', prefix .. KEY_SHARED_INBOX, score_of(entry), id)
+    return true
+end
+
 -- Writes the pending state of all added notifications, in few commands.
 local function write_pending()
-    for from = 1, #claims, CHUNK do
-        local words = {'XCLAIM', stream, 'clairon', 'relay', 0}
-        for i = from, math.min(from + CHUNK - 1, #claims) do words[#words + 1] = claims[i] end
-        words[#words + 1] = 'FORCE'
-        words[#words + 1] = 'JUSTID'
-        call(unpack(words))
+    for _, commit in ipairs(commits) do
+        local entries = claims[commit]
+        for from = 1, #entries, CHUNK do claim(entries, from, math.min(from + CHUNK - 1, #entries), commit) end
     end
     call_chunked(ending, 'ZADD', prefix .. KEY_DUE)
     call_chunked(fresh, 'HMSET', prefix .. KEY_PENDING)

@@ -53,22 +53,32 @@ end
 -- `notifications` contains by id:
 --   a pending notification: {entry = its stream entry, left = users without an ack, open_ended =
 --     expiration of an open-ended audience in ms or nil, ends = whether it expires, is_retried =
---     whether it was retried, acked = whether its state contains acks}
+--     whether it was retried, acked = whether its state contains acks, backoff = its letter, or '-'
+--     without retries, is_large = whether it is in
+--     KEY_SHARED_INBOX instead of the inboxes of its users}
 --   a string: the stored value, which notification_of() parses on first use
 --   false: the notification is not pending
 -- save_notifications() writes all changes at the end, because many acks of a call change the same
 -- keys.
 local notifications, changed, completed = {}, {}, {}
-local due_to_remove, entries_to_ack, keys_to_delete, retried_to_remove = {}, {}, {}, {}
+local due_to_remove, entries_to_ack, keys_to_delete, retried_to_remove, large_to_remove = {}, {}, {}, {}, {}
+
+-- The flags are one character, '0' plus their sum: 1 retried, 2 expires, 4 acked, 8 the number of
+-- the backoff (BACKOFFS), 32 large.
+local BACKOFFS = STORE_BACKOFF_LETTERS .. '-'
+local function read_flags(text) return text:byte() - 48 end
+local function flags_text(flags) return string.char(48 + flags) end
 
 local function read_notification(value)
-    local entry, left, open, flags = value:match('^(%S+) (%-?%d+) (%S+) (%d)$')
+    local entry, left, open, flags = value:match('^(%S+) (%-?%d+) (%S+) (%S)$')
     if not entry then return false end
-    local notification = {entry = entry, left = tonumber(left)} -- other fields are set rarely
+    local notification = {entry = entry, left = tonumber(left), backoff = 'E'} -- others are set rarely
     if open ~= '-' then notification.open_ended = tonumber(open) end
     if flags ~= '0' then
-        local bits = tonumber(flags)
-        notification.is_retried, notification.ends, notification.acked = bits % 2 == 1, bits % 4 >= 2, bits >= 4
+        local bits = read_flags(flags)
+        local backoff = math.floor(bits / 8) % 4
+        notification.is_retried, notification.ends, notification.acked = bits % 2 == 1, bits % 4 >= 2, bits % 8 >= 4
+        notification.backoff, notification.is_large = BACKOFFS:sub(backoff + 1, backoff + 1), bits >= 32
     end
     return notification
 end
@@ -216,6 +226,7 @@ local function complete(id)
     notifications[id] = false
     completed[#completed + 1] = id
     if not kept[id] then keys_to_delete[#keys_to_delete + 1] = prefix .. KEY_ACK .. id end
+    if not notification or notification.is_large then large_to_remove[#large_to_remove + 1] = id end
     if not notification or notification.ends then due_to_remove[#due_to_remove + 1] = id .. ':' end
     if not notification or notification.is_retried then
         keys_to_delete[#keys_to_delete + 1] = prefix .. KEY_RETRIES .. id
@@ -240,27 +251,29 @@ local function save_notifications()
         local notification = notifications[id]
         if notification then
             local flags = (notification.acked and 4 or 0) + (notification.ends and 2 or 0) +
-                (notification.is_retried and 1 or 0)
+                (notification.is_retried and 1 or 0) + (notification.is_large and 32 or 0) +
+                8 * ((BACKOFFS:find(notification.backoff, 1, true) or 1) - 1)
             values[len + 1] = id
             values[len + 2] = notification.entry .. ' ' .. count_text(notification.left) .. ' ' ..
-                (notification.open_ended and integer_text(notification.open_ended) or '-') .. ' ' .. count_text(flags)
+                (notification.open_ended and integer_text(notification.open_ended) or '-') .. ' ' .. flags_text(flags)
             len = len + 2
         end
     end
     call_chunked(values, 'HMSET', prefix .. KEY_PENDING)
     call_chunked(completed, 'HDEL', prefix .. KEY_PENDING)
     call_chunked(entries_to_ack, 'XACK', stream, 'clairon')
+    -- The hash of a large audience is freed in the background.
     for from = 1, #keys_to_delete, CHUNK do
-        call('DEL', unpack(keys_to_delete, from, math.min(from + CHUNK - 1, #keys_to_delete)))
+        call('UNLINK', unpack(keys_to_delete, from, math.min(from + CHUNK - 1, #keys_to_delete)))
     end
     call_chunked(due_to_remove, 'ZREM', prefix .. KEY_DUE)
     call_chunked(retried_to_remove, 'ZREM', prefix .. KEY_RETRIED)
+    call_chunked(large_to_remove, 'ZREM', prefix .. KEY_SHARED_INBOX)
 end
 
 -- The stream of ack events is short, because relays read it promptly.
 local ACK_EVENTS_MAX = 256
 
-local ERRORS_MAX = 100000
 local errors = prefix .. KEY_ERRORS
 local shard = shard_number(prefix)
 
@@ -283,8 +296,9 @@ local function error_id()
     return integer_text(error_ms) .. '-' .. integer_text(error_seq)
 end
 
--- Adds an entry to the error log. `users` is a JSON array.
+-- Adds an entry to the error log, and returns its id. `users` is a JSON array. trim_errors limits
+-- the log.
 local function log_entry(id, reason, attempts, users, data, route)
-    call('XADD', errors, 'MAXLEN', '~', ERRORS_MAX, error_id(), 'id', id, 'reason', reason,
+    return call('XADD', errors, error_id(), 'id', id, 'reason', reason,
         'attempts', attempts, 'users', users, 'data', data, 'route', route)
 end

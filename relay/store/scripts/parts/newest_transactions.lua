@@ -5,17 +5,17 @@
 -- Returns commit time and id, 8 bytes each, of the newest transactions with a notification in the
 -- stream. Retries and notifications published over HTTP may follow them. Omits undone transactions.
 local function newest_transactions(stream, meta)
-    local PAGES, MAX_BYTES = 64, 4 * 1024 * 1024
+    local PAGES = 64
     local seen, found = {}, {}
     local is_undone = undone_filter(meta)
-    newest_notification(stream, '+', PAGES, function(route, _, id)
-        local xid = route_number(route, FRAME_AT_VERSION, FRAME_AT_FLAGS) >= FRAME_VERSION and not is_undone(route, id) and
+    newest_notification(stream, '+', PAGES, function(route, row)
+        local xid = route_number(route, FRAME_AT_VERSION, FRAME_AT_FLAGS) >= FRAME_VERSION and not is_undone(route, row.entry) and
             route_bytes(route, FRAME_NOTIFICATION_AT_XID, FRAME_NOTIFICATION_AT_RULE_LEN)
         if xid and not seen[xid] then
             seen[xid] = true
             found[#found + 1] = route_bytes(route, FRAME_NOTIFICATION_AT_COMMIT_US, FRAME_NOTIFICATION_AT_EXPIRES_US) .. xid
         end
         return #found == STORE_NEWEST_NOTIFIED
-    end, MAX_BYTES)
+    end)
     return table.concat(found)
 end

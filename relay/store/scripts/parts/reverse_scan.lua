@@ -1,33 +1,47 @@
 -- reverse_scan.lua: searches a stream backwards for a notification with a commit.
 -- include: route.lua
 
-local PAGE, PAGE_BYTES, FIRST_PAGE = 16, 256 * 1024, 4
+local PAGE, BYTES_MAX = 16, 4 * 1024 * 1024
+
+-- The newest entries, without their data: two searches in a script read them once. The size of an
+-- entry is known only after it was copied, so one entry is read at a time.
+local newest_rows, rows_bytes, is_whole = {}, 0, false
+local function read_row(stream, last)
+    local entry = redis.call('XREVRANGE', stream, last, '-', 'COUNT', 1)[1]
+    if not entry then return nil end
+    local row = {entry = entry[1]}
+    for i = 1, #entry[2], 2 do
+        local name, value = entry[2][i], entry[2][i + 1]
+        rows_bytes = rows_bytes + #value
+        if name == 'retry_users' then row.is_retry = true end
+        if name == 'route' or name == 'after' then row[name] = value end
+    end
+    return row
+end
+
+local function row_at(stream, last, at)
+    if not newest_rows[at] and not is_whole then
+        newest_rows[at] = read_row(stream, at == 1 and last or '(' .. newest_rows[at - 1].entry)
+        is_whole = not newest_rows[at]
+    end
+    return newest_rows[at]
+end
 
 -- Returns stream entry and route of the newest notification with a commit that `is_wanted` accepts
--- by its route, fields and id. Returns nil if the stream has no such notification, and false if it was
--- not found in `pages` pages and `max_bytes` (default: PAGE_BYTES for each page). Skips retries and
--- notifications published over HTTP. Pages of large stream entries are shorter, because the server
--- builds each page in memory.
-local function newest_notification(stream, last, pages, is_wanted, max_bytes)
-    local left, count, read, bytes = pages * PAGE, FIRST_PAGE, 0, 0
-    max_bytes = max_bytes or pages * PAGE_BYTES
-    while left > 0 and bytes < max_bytes do
-        count = math.min(count, left)
-        local page = redis.call('XREVRANGE', stream, last, '-', 'COUNT', count)
-        for _, entry in ipairs(page) do
-            local field = {}
-            for i = 1, #entry[2], 2 do
-                field[entry[2][i]] = entry[2][i + 1]
-                bytes = bytes + #entry[2][i + 1]
-            end
-            local route = not field.retry_users and field.route or ''
-            if #route >= FRAME_COMMON_SIZE and is_from_commit(route) and is_wanted(route, field, entry[1]) then
-                return entry[1], route
-            end
+-- by its route and fields. Returns nil if the stream has no such notification; false if it was not
+-- found in `pages` pages and BYTES_MAX bytes; the third result is then the last entry that was read.
+-- Skips retries and notifications published over HTTP. A script searches from one `last` only.
+local function newest_notification(stream, last, pages, is_wanted)
+    local row
+    for at = 1, pages * PAGE do
+        if not newest_rows[at] and rows_bytes >= BYTES_MAX then break end
+        local next_row = row_at(stream, last, at)
+        if not next_row then return nil end
+        row = next_row
+        local route = not row.is_retry and row.route or ''
+        if #route >= FRAME_COMMON_SIZE and is_from_commit(route) and is_wanted(route, row) then
+            return row.entry, route
         end
-        if #page < count then return nil end
-        last, left, read = '(' .. page[#page][1], left - count, read + count
-        count = math.max(1, math.min(PAGE, math.floor(PAGE_BYTES * read / math.max(1, bytes))))
     end
-    return false
+    return false, nil, row and row.entry
 end

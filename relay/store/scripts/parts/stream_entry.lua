@@ -16,15 +16,20 @@ local function add_entry(...)
     return call('XADD', stream, '*', ...)
 end
 
--- Returns a notification's pending stream entry as {entry =, id =, data =, route =, open_ended =},
--- or nil if it was deleted.
-local function read_entry(id)
-    local notification = notification_of(id)
-    local row = notification and call('XRANGE', stream, notification.entry, notification.entry)[1]
+-- Returns a stream entry as {entry =, id =, data =, route =, open_ended =}, or nil if it was
+-- deleted. This copies the entry, which may have megabytes.
+local function read_entry_at(entry)
+    local row = call('XRANGE', stream, entry, entry)[1]
     if not row then return nil end
-    local found = {entry = notification.entry}
+    local found = {entry = entry}
     for i = 1, #row[2], 2 do found[row[2][i]] = row[2][i + 1] end
     return found
+end
+
+-- Reads a notification's pending stream entry.
+local function read_entry(id)
+    local notification = notification_of(id)
+    return notification and read_entry_at(notification.entry)
 end
 
 -- Returns pending notifications whose stream entry is a retry, by commit time: {id =, commit =}.
@@ -54,10 +59,31 @@ local function ack_timeout_of(found, set)
     return route_number(found.route, FRAME_NOTIFICATION_AT_ACK_TIMEOUT, FRAME_NOTIFICATION_AT_XID)
 end
 local LETTERS = STORE_BACKOFF_LETTERS
+local function backoff_number(route)
+    local kind = route_number(route, FRAME_NOTIFICATION_AT_BACKOFF, FRAME_NOTIFICATION_AT_RETRY_LIMIT)
+    return kind < #LETTERS and kind or 0
+end
 local function backoff_of(found)
-    local kind = route_number(found.route, FRAME_NOTIFICATION_AT_BACKOFF, FRAME_NOTIFICATION_AT_RETRY_LIMIT)
-    if kind >= #LETTERS then kind = 0 end
+    local kind = backoff_number(found.route)
     return LETTERS:sub(kind + 1, kind + 1)
+end
+-- Returns the flags of the backoff (BACKOFFS).
+local function backoff_flags(route)
+    return 8 * (route_flag(route, FRAME_RETRY_ENABLED) and backoff_number(route) or #LETTERS)
+end
+
+-- Makes stream entries of one commit pending. Their delivery time in the group is the time of the
+-- commit, so XPENDING returns their age.
+local function claim(entries, from, last, commit)
+    local words = {'XCLAIM', stream, 'clairon', 'relay', 0}
+    for i = from, last do words[#words + 1] = entries[i] end
+    if commit > 0 then
+        words[#words + 1] = 'TIME'
+        words[#words + 1] = integer_text(commit)
+    end
+    words[#words + 1] = 'FORCE'
+    words[#words + 1] = 'JUSTID'
+    call(unpack(words))
 end
 
 local function pack_text(text)
@@ -82,11 +108,13 @@ local function first_entry(id, notification)
 end
 
 -- The decoder writes this string at the end of the JSON document. No payload can end with it.
+local TAIL_MAX = 512
 local ATTEMPTS = '^(.*' .. ENVELOPE_ATTEMPTS_TEXT .. ')%d+(' .. ENVELOPE_RETRY_LIMIT_TEXT .. '%d+' ..
     ENVELOPE_BACKOFF_TEXT .. '"%u+"' .. ENVELOPE_END_TEXT .. ')$'
 local function with_attempts(data, attempts)
-    local head, tail = data:match(ATTEMPTS)
-    return head and head .. attempts .. tail or data
+    local from = math.max(1, #data - TAIL_MAX)
+    local head, tail = data:sub(from):match(ATTEMPTS)
+    return head and data:sub(1, from - 1) .. head .. attempts .. tail or data
 end
 
 -- Replaces the pending stream entry by a retry for these users at the end of the stream.
@@ -103,11 +131,13 @@ local function replace_entry(found, attempts, users)
     end
     local entry = add_entry(unpack(fields))
     if found.entry then call('XACK', stream, 'clairon', found.entry) end
-    call('XCLAIM', stream, 'clairon', 'relay', 0, entry, 'FORCE', 'JUSTID')
-    notifications[id] = notification_of(id) or {left = 0, ends = false, is_retried = false}
+    local flags, commit = backoff_flags(route) / 8, commit_ms(route)
+    claim({entry}, 1, 1, commit)
+    notifications[id] = notification_of(id) or
+        {left = 0, ends = false, is_retried = false, backoff = BACKOFFS:sub(flags + 1, flags + 1)}
     if found.open_ended then keep_first_entry(id, found.entry) end
     notifications[id].is_retried = true
-    call('ZADD', prefix .. KEY_RETRIED, integer_text(commit_ms(route)), id)
+    call('ZADD', prefix .. KEY_RETRIED, integer_text(commit), id)
     notifications[id].entry = entry
     mark_changed(id)
     found.entry, found.route, found.data = entry, route, data

@@ -1,0 +1,19 @@
+-- error_entry.lua: reads or drops an entry of the error log.
+-- KEYS: stream. ARGV: prefix, entry of the error log, `read` or `drop`.
+-- `read` returns the row {entry, fields}, with the data of the notification even if another entry
+-- contains it, or an empty array if the entry does not exist. `drop` returns the number of removed
+-- entries.
+local stream, prefix = KEYS[1], ARGV[1]
+local call = redis.call
+-- include: delivery.lua
+-- include: error_log.lua
+
+local row = call('XRANGE', errors, ARGV[2], ARGV[2])[1]
+if ARGV[3] == 'drop' then return row and remove_error(fields_of(row).id or '', ARGV[2]) or 0 end
+if not row then return {} end
+local fields = fields_of(row)
+if fields.data ~= '' then return {row} end
+local data, route = data_of_part(fields.id)
+if data == '' then return {row} end
+return {{row[1], {'id', fields.id, 'reason', fields.reason, 'attempts', fields.attempts, 'users', fields.users,
+    'data', data, 'route', route}}}

@@ -1,0 +1,26 @@
+-- pending_list.lua: reads a user's pending notifications: those of the user's inbox, and those to
+-- large audiences, which are in one inbox for all users. Requires `call`, `prefix` and `user`.
+
+-- Returns up to about `count` rows {id, score} after a score, in order, and true if more may follow.
+-- The last row may have no id: it is not pending for the user.
+local function pending_list(after, count)
+    local own = call('ZRANGEBYSCORE', prefix .. KEY_INBOX .. user, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, count)
+    local shared = call('ZRANGEBYSCORE', prefix .. KEY_SHARED_INBOX, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, count)
+    local rows, more = {}, #own == 2 * count or #shared == 2 * count
+    for i = 1, #own, 2 do
+        rows[#rows + 1] = {id = own[i], score = own[i + 1]}
+    end
+    if #shared == 0 then return rows, more end
+    for i = 1, #shared, 2 do
+        local is_pending = call('HGET', prefix .. KEY_ACK .. shared[i], user) == '0'
+        if is_pending or i + 1 == #shared then
+            rows[#rows + 1] = {id = is_pending and shared[i] or nil, score = shared[i + 1]}
+        end
+    end
+    table.sort(rows, function(a, b) return tonumber(a.score) < tonumber(b.score) end)
+    -- Beyond the last score of a full list, rows of that list are missing.
+    local own_end = #own == 2 * count and tonumber(own[#own]) or math.huge
+    local shared_end = #shared == 2 * count and tonumber(shared[#shared]) or math.huge
+    while #rows > 0 and tonumber(rows[#rows].score) > math.min(own_end, shared_end) do rows[#rows] = nil end
+    return rows, more
+end

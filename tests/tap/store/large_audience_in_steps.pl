@@ -1,0 +1,153 @@
+# Tests notifications that need acknowledgements and have a large audience: no script of the store runs long, the pairs
+# become visible with the stream entry, and a feed that dies between the steps leaves nothing behind.
+use strict;
+use warnings;
+
+use Clairon::Test qw(amount script_text token wait_until);
+use HTTP::Tiny;
+use JSON ();
+use Test::More;
+use Time::HiRes qw(time);
+
+my $MEMBERS = amount(30_000, 100_000);
+
+# ---- One step adds a limited number of users, and scans a limited number of members.
+my $bare = Clairon::Test::store();
+my $STREAM = 'c:stream';
+sub run_script { my ($name, @args) = @_; return $bare->execute('EVAL', script_text($name), 1, $STREAM, @args) }
+my ($epoch) = @{ run_script('hello', 'c', 'e' x 16, '', '0-0', 1, 1) };
+for my $from (0 .. 19)
+{
+    $bare->execute('SADD', 'c:members:TEAM:all', map { "user$_" } $from * 1000 .. $from * 1000 + 999);
+    $bare->execute('SADD', 'c:members:ROLE:even', map { 'user' . 2 * $_ } $from * 1000 .. $from * 1000 + 999);
+}
+
+# Stages an audience. Returns the number of users, the number of steps, and the most users that a step added.
+sub stage
+{
+    my ($id, $audience, @targets) = @_;
+    my ($target, $cursor, $steps, $most, $before) = (1, '', 0, 0, 0);
+    while ($target)
+    {
+        ($target, $cursor) = @{ run_script('stage', 'c', $epoch, '', '', $id, $target, $cursor, $audience, @targets) };
+        my $now = $bare->execute('HLEN', "c:staged:$id");
+        $most = $now - $before if $now - $before > $most;
+        ($before, $steps) = ($now, $steps + 1);
+    }
+    return ($before - 1, $steps, $most);    # one field marks the end
+}
+my %audiences = (
+    'a group' => [ 'TEAM', ['all'], 20_000 ],
+    'two groups with common members' => [ 'TEAM', [ 'all', 'nobody', 'all' ], 20_000 ],
+    'a composite audience' => [ 'TEAM+ROLE', ['all+even'], 10_000 ],
+    'named users' => [ 'USER', [ map { "user$_" } 1 .. 10_000 ], 10_000 ],
+    'empty groups' => [ 'TEAM', [ map { "none$_" } 1 .. 10_000 ], 0 ],
+);
+for my $name (sort keys %audiences)
+{
+    my ($audience, $targets, $wanted) = @{ $audiences{$name} };
+    my ($users, $steps, $most) = stage("of $name", $audience, @$targets);
+    is($users, $wanted, "$name: all users are staged");
+    cmp_ok($most, '<=', 4600, "$name: a step adds a limited number of users: $most in one of $steps steps");
+}
+cmp_ok($bare->execute('PTTL', 'c:staged:of a group'), '>', 0, 'users that are left behind are removed');
+
+# ---- A row to a large group.
+my $pg = Clairon::Test::postgresql('main');
+my $store = Clairon::Test::store(options => [ '--slowlog-log-slower-than', 100_000, '--slowlog-max-len', 1000 ]);
+$pg->safe_psql('postgres', q{
+    CREATE TABLE news (id bigserial PRIMARY KEY, structure text NOT NULL, body text);
+    SELECT clairon.watch('news', 'STRUCTURE', 'structure', ack_required => true);
+    CREATE TABLE letters (id bigserial PRIMARY KEY, owner text NOT NULL, body text);
+    SELECT clairon.watch('letters', 'USER', 'owner');});
+$pg->safe_psql('postgres', "INSERT INTO clairon.member SELECT 'STRUCTURE', 's1', 'm' || i FROM generate_series(1, $MEMBERS) i");
+my $relay = Clairon::Test::relay($pg, $store);
+my $members = $store->shared('members:STRUCTURE:s1');
+wait_until('the memberships are copied', sub { $store->execute('SCARD', $members) == $MEMBERS });
+my ($member, $other) = ($relay->client('m7'), $relay->client('other'));
+
+sub add_news { my ($body) = @_; $pg->safe_psql('postgres', "INSERT INTO news (structure, body) VALUES ('s1', '$body')"); return }
+sub entry_of { my ($body) = @_; return grep { $_->{data} =~ /"body":"\Q$body\E"/ } $store->entries }
+
+$store->execute('CONFIG', 'RESETSTAT');
+$store->execute('SLOWLOG', 'RESET');
+my $began = time;
+add_news('first');
+$pg->safe_psql('postgres', q{INSERT INTO letters (owner, body) VALUES ('other', 'after the first')});
+$member->run_until('a member receives the notification', sub { grep { ($_->{payload}{after}{body} // '') eq 'first' } $member->notifications });
+$other->run_until('the next notification arrives', sub { $other->notifications });
+note sprintf '%d members: %.2f s until the next notification arrived', $MEMBERS, time - $began;
+my ($entry) = entry_of('first');
+my $id = $entry->{id};
+is($store->execute('HLEN', $store->of($id, "ack:$id")), $MEMBERS, 'the notification is pending for each member');
+is((split / /, $store->execute('HGET', $store->of($id, 'pending'), $id))[1], $MEMBERS, 'all members are counted');
+is_deeply([ map { $store->execute('KEYS', "*$_*") } ':staged:', ':inbox:m' ], [ [], [] ], 'no key per user or step remains');
+my @slow = map { int($_->[2] / 1000) . ' ms: ' . substr "@{ $_->[3] }", 0, 60 } @{ $store->execute('SLOWLOG', 'GET', 100) };
+# The limit has slack for a busy machine; a script for all members would take more than a second.
+my @scripts = grep { /: EVAL/ } @slow;
+note for @slow;
+ok(!(grep { /^(\d+)/ && $1 > 400 } @scripts), 'no script runs long');
+
+unlike($relay->log_text, qr/rejected a batch|could not store a batch/, 'later batches wait until the steps are complete');
+
+# A member who was away reads the notification from the store; another user does not.
+my $away = $relay->client('m8');
+$away->run_until('a member who was away receives it', sub { $away->notifications });
+my $stranger = $relay->client('stranger');
+$pg->safe_psql('postgres', q{INSERT INTO letters (owner, body) VALUES ('stranger', 'x')});
+$stranger->run_until('a notification arrives', sub { $stranger->notifications });
+is(scalar($stranger->notifications), 1, 'another user does not receive it');
+$_->ack($id) for $member, $away, $stranger;
+wait_until('two acknowledgements are stored',
+    sub { (split / /, $store->execute('HGET', $store->of($id, 'pending'), $id))[1] == $MEMBERS - 2 });
+my $again = $relay->client('m8');
+add_news('second');
+$again->run_until('the second notification arrives', sub { grep { $_->{payload}{after}{body} eq 'second' } $again->notifications });
+is(scalar($again->notifications), 1, 'an acknowledged notification is not delivered again');
+
+# A feed that dies between the steps: the next feed adds the notification once, to the members at its commit.
+sub staged { return scalar @{ $store->execute('KEYS', '*:staged:*') } }
+$relay->stop;
+$pg->safe_psql('postgres', q{
+    BEGIN; INSERT INTO news (structure, body) VALUES ('s1', 'third'); DELETE FROM clairon.member WHERE user_id = 'm1'; COMMIT;
+    INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'late');});
+my $died = 0;
+for my $attempt (1 .. 20)
+{
+    last if $died || entry_of('third');
+    $relay->start;
+    my $deadline = time + $Clairon::Test::SECONDS;
+    until (staged() || entry_of('third') || time > $deadline) { }    # the steps take less time than a pause of wait_until()
+    $relay->kill9;
+    $died = 1 if !entry_of('third');
+}
+ok($died, 'a feed dies between the steps');
+is_deeply([ map { $_->{id} } entry_of('third') ], [], 'nothing is visible');
+$relay->start;
+wait_until('the next feed adds the notification', sub { scalar entry_of('third') });
+my @third = entry_of('third');
+is(scalar(@third), 1, 'the notification is added once');
+my $ack = $store->of($third[0]{id}, "ack:$third[0]{id}");
+is($store->execute('HLEN', $ack), $MEMBERS, 'it is pending for the members at its commit');
+is_deeply([ map { $store->execute('HEXISTS', $ack, $_) } 'm1', 'late' ], [ 1, 0 ], 'later memberships do not count');
+wait_until('no steps remain', sub { !staged() });
+wait_until('the later memberships are stored', sub { $store->execute('SISMEMBER', $members, 'late') });
+
+# A notification that is published over HTTP.
+my $answer = HTTP::Tiny->new->post($relay->url('/v1/notifications'), {
+    headers => { Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true) },
+    content => '{"routing":{"audience":{"type":"STRUCTURE","targets":["s1"]},"retry":{"ack_required":true}},"payload":{"mark":"published"}}' });
+is($answer->{status}, 201, 'a notification is published') or diag $answer->{content};
+my $published = JSON::decode_json($answer->{content})->{id};
+is($store->execute('HLEN', $store->of($published, "ack:$published")), $MEMBERS, 'a published notification is pending for each member');
+
+# At the expiration, all pairs end in several steps.
+my @before = $store->errors;
+$store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
+wait_until('the notification expires', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
+my @users = map { @{ JSON::decode_json($_->{users}) } } grep { $_->{id} eq $id } $store->errors;
+is(scalar(@users), $MEMBERS - 2, 'the error log names each user once who has not acknowledged');
+is($store->execute('EXISTS', $store->of($id, "ack:$id")), 0, 'no pair of the notification remains');
+ok(!defined $store->execute('ZSCORE', $store->of($id, 'shared_inbox'), $id), 'it is in no inbox');
+
+done_testing();
