@@ -209,6 +209,17 @@ begin_with_loss(struct session *session)
     session_gap(session, session->cursor, session->cursor, "shed");
 }
 
+/* False if the cursor is of a history that this store does not have: anything may be unread. */
+static bool
+limit_cursor(const struct session *session, struct cursor *cursor)
+{
+    const struct store *store = session->hub->store;
+    const unsigned own = session->client.own_shard;
+
+    return store_limit(store, 0, &cursor->shared) == RC_OK &&
+           (own == 0 || store_limit(store, own, &cursor->own) == RC_OK);
+}
+
 void
 session_check(struct session *session)
 {
@@ -219,7 +230,9 @@ session_check(struct session *session)
         session->cursor = session_head(session);
         begin_delivery(session, false);
     } else if (client_pos_read(resume_pos(&session->resume), hub->epoch, hub->shards,
-                               session->client.own_shard, &session->cursor, &reported) != RC_OK) {
+                               session->client.own_shard, &session->cursor, &reported) != RC_OK ||
+               !limit_cursor(session, &session->cursor) ||
+               !limit_cursor(session, &reported.behind)) {
         begin_after_gap(session, "epoch");
     } else if (has_checked_backlog(session, &reported)) {
         resume_check_to(&session->resume, session->cursor);

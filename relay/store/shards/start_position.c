@@ -64,7 +64,7 @@ on_start_position_reply(struct shard_request *request, struct shard *shard,
     if (start->is_superseded || found.at == NULL ||
         entry_id_read((const char *)found.at, found.len, &id) != RC_OK)
         return true;
-    request->store->newest[shard->number] = id;
+    request->store->newest[shard->number] = history_label(&shard->history, id);
     request->store->newest_position[shard->number] = start->min;
     return true;
 }
@@ -80,7 +80,7 @@ send_start_position(struct start_position *start, struct shard *shard)
     char position[FRAME_POSITION_TEXT + 1], newest[ENTRY_ID_TEXT_MAX];
 
     frame_position_text(start->min.lsn, start->min.ordinal, position);
-    entry_id_text(shard->seen, newest);
+    entry_id_text(history_position(&shard->history, shard->seen), newest);
     argument(&arguments, shard->stream_key);
     argument(&arguments, position);
     argument(&arguments, newest);
