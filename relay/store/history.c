@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "store/scripts/constants.h"
+
 /* Returns the end of the next word of the text. */
 static const char *
 word_end(const char *at, const char *end)
@@ -83,15 +85,18 @@ history_limit(const struct history *history, struct entry_id *id)
             *id = entry_id_of(number, generation->end);
         return RC_OK;
     }
+    if (number / STORE_GENERATION_TAGS > history_current(history) / STORE_GENERATION_TAGS)
+        return RC_AGAIN;
     return RC_CLOSED;
 }
 
 enum rc
 history_translate(const struct history *former, const struct history *history, struct entry_id *id)
 {
+    const enum rc rc = history_limit(history, id);
     unsigned i = 0;
 
-    if (history_limit(history, id) == RC_OK)
+    if (rc == RC_OK)
         return RC_OK;
     while (i < former->count && former->generations[i].number != entry_id_generation(*id))
         i++;
@@ -104,7 +109,7 @@ history_translate(const struct history *former, const struct history *history, s
             return RC_OK;
         }
     }
-    return RC_CLOSED;
+    return rc;
 }
 
 struct entry_id

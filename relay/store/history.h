@@ -41,7 +41,8 @@ history_current(const struct history *history)
 struct entry_id history_label(const struct history *history, struct entry_id id);
 
 /*
- * Limits an id to the end of its generation, which it keeps. RC_CLOSED: the history does not contain the generation.
+ * Limits an id to the end of its generation, which it keeps. RC_AGAIN: the generation is later than those of the
+ * history: this connection has not followed a failover yet. RC_CLOSED: the history does not contain the generation.
  */
 MUST_CHECK enum rc history_limit(const struct history *history, struct entry_id *id);
 

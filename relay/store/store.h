@@ -56,7 +56,8 @@ const struct transactions *store_newest_transactions(const struct store *store, 
 void store_record_entry(struct store *store, unsigned shard, struct entry_id id);
 /*
  * Limits an id of the shard to the end of its generation (history.h), in the stream that the reader
- * reads. RC_CLOSED: the stream does not contain the generation.
+ * reads. RC_AGAIN: the reader may not have followed a failover yet. RC_CLOSED: the stream does not
+ * contain the generation.
  */
 MUST_CHECK enum rc store_limit(const struct store *store, unsigned shard, struct entry_id *id);
 /* False from a failover until the reader reads the new primary of the shard. */

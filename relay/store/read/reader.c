@@ -280,17 +280,19 @@ on_down(void *ctx, const char *reason)
 }
 
 /*
- * An idle store sends nothing but heartbeats, and there are none while the store is full, or while
- * the shard waits for keys that another node may have.
+ * An idle store sends nothing but heartbeats, and there are none while the store is full, runs a
+ * script, or while the shard waits for keys that another node may have.
  */
 static bool
 ignores_timeout(void *ctx)
 {
     const struct server_reader *server = ctx;
     const struct store *store = server->reader->store;
+    const struct shard *shard = &store->shards[server->number];
 
-    return link_is_up(server->link) && (store_rejects_heartbeats(store) ||
-                                        store->shards[server->number].elsewhere.node[0] != '\0');
+    return link_is_up(server->link) &&
+           (store_rejects_heartbeats(store) || link_is_busy(shard->link) ||
+            shard->elsewhere.node[0] != '\0');
 }
 
 static void
