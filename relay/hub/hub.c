@@ -97,8 +97,9 @@ limit_session(struct session *session, unsigned shard)
 }
 
 /*
- * The end of the former history was lost, or was added to a former primary after a failover. It does
- * not count: sessions continue where both histories are equal, and read the rest from the store.
+ * The end of the former history was lost, or was added to a former primary after a failover. It
+ * does not count: sessions continue where both histories are equal, and read the rest from the
+ * store.
  */
 static void
 on_history(void *ctx, unsigned shard)

@@ -224,8 +224,8 @@ limit_cursor(const struct session *session, struct cursor *cursor)
 }
 
 /*
- * Reads the client's cursor. RC_AGAIN: another relay has followed a failover before this one. RC_BAD
- * or RC_CLOSED: it is unknown what the client has read.
+ * Reads the client's cursor. RC_AGAIN: another relay has followed a failover before this one.
+ * RC_BAD or RC_CLOSED: it is unknown what the client has read.
  */
 static enum rc
 read_client_pos(struct session *session, struct backlog *ret_reported)

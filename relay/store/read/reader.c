@@ -226,7 +226,7 @@ on_history_reply(void *ctx, const struct redisReply *reply)
         return;
     }
     text = reply_bytes(reply_at(reply, 0));
-    if (text.len == 0) /* the reader tries again until the shard's own connection has sent hello */
+    if (text.len == 0) /* the reader reconnects until the shard's own connection has sent hello */
         link_restart(link, NULL);
     else if (history_read(text, &stream->history) != RC_OK)
         link_restart(link, "invalid reply to history.lua");

@@ -72,7 +72,7 @@ end
 -- the first transaction after them. So each server start skips a range of ids, which includes the
 -- ids of the stream entries that these commands add. Entries in a range that an earlier start
 -- skipped are removed: the feed has stored their notifications again.
-if run ~= known[2] then
+if run ~= known[2] or history == '' then
     -- The first write frees memory: a store that is full accepts the writes after it.
     local begun = redis.pcall('HDEL', meta, 'run')
     if type(begun) == 'table' and begun.err then return begun end

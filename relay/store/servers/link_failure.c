@@ -71,6 +71,7 @@ link_wait_while_busy(struct link *link)
     ev_timer_start(link->loop, &link->retry);
     if (!was_up)
         return;
+    link->was_silent_s = 0; /* it replies */
     link_cancel_requests(link);
     link->events.on_down(link->events.ctx, "busy");
 }

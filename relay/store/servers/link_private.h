@@ -23,8 +23,8 @@ struct reply_arena;
 struct send_queue;
 
 /*
- * DOWN -> CONNECTING -> HANDSHAKE -> UP. Each of the last three states may return to DOWN, and UP to
- * HANDSHAKE: a server that is busy with a script is polled like one that loads its dataset.
+ * DOWN -> CONNECTING -> HANDSHAKE -> UP. Each of the last three states may return to DOWN, and UP
+ * to HANDSHAKE: a server that is busy with a script is polled like one that loads its dataset.
  */
 enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_HANDSHAKE, LINK_UP };
 
@@ -72,8 +72,8 @@ void link_send_setup(struct link *link, link_reply *reply, int argc, const char 
 /* Authenticates, waits until the dataset is loaded, and loads the scripts; then on_up is called. */
 void link_begin_handshake(struct link *link);
 /*
- * The server is busy with a script: pending requests end as if the connection was lost, and the link
- * is down until the server replies again. The connection is kept.
+ * The server is busy with a script: pending requests end as if the connection was lost, and the
+ * link is down until the server replies again. The connection is kept.
  */
 void link_wait_while_busy(struct link *link);
 /* Calls the pending callbacks with NULL. Their replies are ignored. */

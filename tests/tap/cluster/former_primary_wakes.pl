@@ -176,7 +176,7 @@ sub run_once
         sleep $plan->{between};
     }
     # This relay may not have switched to the new primary yet, from which the cursor is.
-    my @at_once = $plan->{asleep} && !$plan->{early} ? resume(read_client($states[0]), $second, 'the second relay at once') : ();
+    my @immediate = $plan->{asleep} && !$plan->{early} ? resume(read_client($states[0]), $second, 'the second relay immediately') : ();
     # Cursors at some moments after the wake.
     for (1 .. 3)
     {
@@ -186,11 +186,11 @@ sub run_once
         push @resumed, map { { %$_, had => { %{ $_->{had} } } } } @states;
     }
     my %closed = map { $_ => $states{$_}{client}{closed} } keys %states;
-    check_rows($what, $plan->{min_replicas}, (grep { !$closed{ $_->{user} } } @states), grep { !$_->{client}{closed} } @at_once);
+    check_rows($what, $plan->{min_replicas}, (grep { !$closed{ $_->{user} } } @states), grep { !$_->{client}{closed} } @immediate);
     my @again = map { my $state = $_; (resume($state, $first, 'the first relay'), resume($state, $second, 'the second relay')) }
       (shuffle @resumed)[ 0 .. 3 ], grep { $closed{ $_->{user} } } @states;
     check_rows($what, $plan->{min_replicas}, @again);
-    $_->{client}->close for @again, @at_once, @states;
+    $_->{client}->close for @again, @immediate, @states;
     heal($store);
     return;
 }
