@@ -109,7 +109,7 @@ step = @echo '  $(1)'; $(2)
 endif
 
 # ---- targets
-.PHONY: all help deps plugin check check-build check-parts check-unit check-regress check-isolation check-tap \
+.PHONY: all help deps plugin check check-build check-parts check-model check-unit check-regress check-isolation check-tap \
     check-client check-e2e check-root check-replica check-packages check-operations check-images check-sanitized check-asan check-long check-long-build soak \
     asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint lint-fast lint-objects mutants private-root sanitized-root
 
@@ -188,7 +188,7 @@ $(BUILD)/asan/%.o: %.c | check-libraries
 $(BUILD)/asan/tests/unit/%: $(BUILD)/asan/tests/unit/%.o $(asan_objects)
 	$(call step,LD   $@,$(CC) $(asan_flags) -o $@ $^ $(pkg_libs) -lcmocka $(mocks:%=-Wl,--wrap=%))
 
-$(BUILD)/asan/tests/unit/hub/test_delivery_reports: mocks = store_is_up store_report store_ack store_acks_wait reader_read_before
+$(BUILD)/asan/tests/unit/hub/test_delivery_reports: mocks = store_is_up store_report store_ack store_acks_wait store_is_read
 
 .SECONDARY: $(unit_programs:%=%.o) $(expanded_scripts) $(script_source) $(page_source)
 
@@ -211,7 +211,7 @@ check-parts: all private-root sanitized-root $(unit_programs) $(replay_programs)
 	@:
 
 # In start order: the longest first.
-layers := root replica packages operations tap e2e sanitized client regress isolation unit
+layers := root replica packages operations tap e2e sanitized client regress isolation unit model
 
 check:
 	@relay/tools/install-packages.sh
@@ -232,6 +232,9 @@ check-root check-packages check-operations check-images: check-%:
 # Tests on a standby. They use Debian 13's PostgreSQL if this machine's version cannot decode on a standby.
 check-replica: $(BUILD)/clairon private-root
 	@tests/run.sh replica
+
+check-model:
+	@tests/tools/unprivileged.sh tests/check.sh model
 
 check-unit: $(unit_wanted)
 	@tests/tools/unprivileged.sh tests/check.sh unit

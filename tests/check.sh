@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # check.sh: runs layers of tests in parallel and counts the results.
 #
-#   tests/check.sh [unit] [regress] [isolation] [sanitized] [tap] [client] [e2e]
+#   tests/check.sh [unit] [model] [regress] [isolation] [sanitized] [tap] [client] [e2e]
 #                  [root] [replica] [packages] [operations] [images] [asan]
 #
 #   TESTS='FILE..'    runs only these files of the layers unit, tap, client and e2e:
@@ -81,6 +81,9 @@ unit_program() {
     fi
     return "$status"
 }
+
+# The models in Promela.
+layer_model() { bounded 900 tests/model/run.sh "$CLAIRON_WORK/model"; }
 
 layer_regress() {
     local out=$CLAIRON_WORK/regress names=()

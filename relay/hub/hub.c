@@ -76,6 +76,49 @@ on_entry(void *ctx, const struct entry *entry)
         hub_publish(hub);
 }
 
+/* An id of a history that shares nothing with the present one means that everything is unread. */
+static void
+limit_id(const struct hub *hub, unsigned shard, struct entry_id *id)
+{
+    if (store_limit(hub->store, shard, id) != RC_OK)
+        *id = (struct entry_id){0, 0};
+}
+
+static void
+limit_session(struct session *session, unsigned shard)
+{
+    const struct hub *hub = session->hub;
+
+    limit_id(hub, shard, cursor_in(&session->cursor, shard));
+    limit_id(hub, shard, cursor_in(&session->resume.checked, shard)); /* or started_at */
+    limit_id(hub, shard, cursor_in(&session->control.gap_from, shard));
+    if (session->order.backlog != NULL)
+        limit_id(hub, shard, cursor_in(&session->order.backlog->behind, shard));
+}
+
+/*
+ * The end of the former history was lost, or was added to a former primary after a failover. It
+ * does not count: sessions continue where both histories are equal, and read the rest from the
+ * store.
+ */
+static void
+on_history(void *ctx, unsigned shard)
+{
+    struct hub *hub = ctx;
+    struct session *session, *next;
+
+    hub_publish(hub);
+    limit_id(hub, shard, &hub->newest[shard]);
+    limit_id(hub, shard, &hub->shed.hold[shard]);
+    replay_buffer_reset(&hub->replay_buffer, hub->newest);
+    DL_FOREACH (hub->sessions, session) {
+        if (shard == 0 || session->client.own_shard == shard)
+            limit_session(session, shard);
+    }
+    DL_FOREACH_SAFE (hub->sessions, session, next)
+        session_advance(session); /* pages of this server count now (range.c) */
+}
+
 static void
 on_member(void *ctx, const struct reader_member *member)
 {
@@ -293,6 +336,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
                                          .on_member = on_member,
                                          .on_reload = on_reload,
                                          .on_ack_events = on_ack_events,
+                                         .on_history = on_history,
                                          .on_resumed = on_reader_resumed,
                                          .on_followed = on_followed,
                                          .ctx = hub};

@@ -28,13 +28,14 @@ entry_id_score(struct entry_id id)
 {
     const uint64_t last = STORE_SCORES_PER_MS - 1;
 
-    return id.ms * STORE_SCORES_PER_MS + (id.seq < last ? id.seq : last);
+    return entry_id_raw(id).ms * STORE_SCORES_PER_MS + (id.seq < last ? id.seq : last);
 }
 
 struct entry_id
-entry_id_of_score(uint64_t score)
+entry_id_of_score(uint64_t score, struct entry_id like)
 {
-    return (struct entry_id){score / STORE_SCORES_PER_MS, score % STORE_SCORES_PER_MS};
+    return entry_id_of(entry_id_generation(like),
+                       (struct entry_id){score / STORE_SCORES_PER_MS, score % STORE_SCORES_PER_MS});
 }
 
 enum rc

@@ -11,11 +11,44 @@
 
 #define ENTRY_ID_TEXT_MAX 42 /* two 64-bit numbers, a dash and the zero byte */
 
-/* The id of a stream entry. Ids increase along the stream. */
+/*
+ * The id of a stream entry. Ids increase along the stream. In the relay and in cursors, the highest
+ * bits of `ms` are the generation of the stream (history.h): ids of a later generation are higher.
+ * In the store, and in scripts, they are 0.
+ */
 struct entry_id {
     uint64_t ms;
     uint64_t seq;
 };
+
+#define ENTRY_MS_BITS 44 /* until the year 2527 */
+#define ENTRY_GENERATION_MAX ((UINT64_C(1) << (64 - ENTRY_MS_BITS)) - 1)
+
+static inline uint32_t
+entry_id_generation(struct entry_id id)
+{
+    return (uint32_t)(id.ms >> ENTRY_MS_BITS);
+}
+
+/* Returns the id in the store. */
+static inline struct entry_id
+entry_id_raw(struct entry_id id)
+{
+    return (struct entry_id){id.ms & ((UINT64_C(1) << ENTRY_MS_BITS) - 1), id.seq};
+}
+
+/* Returns the id of an entry of this generation, from the id in the store. */
+static inline struct entry_id
+entry_id_of(uint32_t generation, struct entry_id raw)
+{
+    return (struct entry_id){(uint64_t)generation << ENTRY_MS_BITS | entry_id_raw(raw).ms, raw.seq};
+}
+
+static inline bool
+entry_id_is_zero(struct entry_id id)
+{
+    return id.ms == 0 && id.seq == 0;
+}
 
 /* A stream entry. Points into the store's reply. */
 struct entry {
@@ -35,7 +68,8 @@ struct entry {
 
 /* Returns the id as a score of a sorted set, as in the scripts: 1024 scores per millisecond. */
 uint64_t entry_id_score(struct entry_id id);
-struct entry_id entry_id_of_score(uint64_t score); /* the lowest id with this score */
+/* Returns the lowest id with this score, of the same generation as `like`. */
+struct entry_id entry_id_of_score(uint64_t score, struct entry_id like);
 MUST_CHECK enum rc entry_id_read(const char *text, size_t len, struct entry_id *ret_id);
 void entry_id_text(struct entry_id id, char ret_text[ENTRY_ID_TEXT_MAX]);
 

@@ -47,6 +47,11 @@ struct reader_events {
      * Acks that other processes stored, or dead letters: user, id, user, id ... encoded as targets.
      */
     void (*on_ack_events)(void *ctx, struct bytes pairs, bool was_acked);
+    /*
+     * The shard has another history (history.h). Limit all ids of the shard by store_limit before
+     * its next stream entry.
+     */
+    void (*on_history)(void *ctx, unsigned shard);
     /* After a reconnect or a trimmed stream: memberships or acks may have been missed. */
     void (*on_resumed)(void *ctx);
     /* After reader_follow: later stream entries of the shard and of shard 0 are in commit order. */
@@ -74,11 +79,5 @@ void reader_resume(struct reader *reader);
 void reader_follow(struct reader *reader, unsigned shard);
 void reader_unfollow(struct reader *reader, unsigned shard);
 bool reader_follows(const struct reader *reader, unsigned shard);
-
-/*
- * Returns the id up to which the shard's stream was read before the current connection. A failover
- * may have lost the end of that part.
- */
-struct entry_id reader_read_before(const struct reader *reader, unsigned shard);
 
 #endif

@@ -58,11 +58,16 @@ const struct transactions *store_newest_transactions(const struct store *store, 
  */
 uint64_t store_undone_count(const struct store *store);
 
-/*
- * Records a stream entry that was read. After a failover to an outdated replica, new entries
- * receive higher ids, so that sessions miss no entry.
- */
+/* Records a stream entry that was read. */
 void store_record_entry(struct store *store, unsigned shard, struct entry_id id);
+/*
+ * Limits an id of the shard to the end of its generation (history.h), in the stream that the reader
+ * reads. RC_AGAIN: the reader may not have followed a failover yet. RC_CLOSED: the stream does not
+ * contain the generation.
+ */
+MUST_CHECK enum rc store_limit(const struct store *store, unsigned shard, struct entry_id *id);
+/* False from a failover until the reader reads the new primary of the shard. */
+bool store_is_read(const struct store *store, unsigned shard);
 /* Records that the stream up to this entry covers the WAL up to `to`. For several shards. */
 void store_record_position(struct store *store, unsigned shard, struct entry_id id,
                            struct position to);

@@ -92,7 +92,8 @@ is_stored_again(const struct delivery_report *item)
 
 /*
  * A failover loses the end of a stream: all later notifications that were read before are lost too.
- * The session must not receive them before the one that is dropped here.
+ * The session must not receive them before the one that is dropped here. Once the reader reads the
+ * new history, the hub has dropped them (on_history).
  */
 static void
 skip_lost(struct hub *hub, const struct delivery_report *item)
@@ -100,7 +101,8 @@ skip_lost(struct hub *hub, const struct delivery_report *item)
     const unsigned shard = item->notification->shard;
 
     backlog_forget(item->deferred, item->notification);
-    cursor_advance(&item->deferred->cursor, shard, reader_read_before(hub->reader, shard));
+    if (!store_is_read(hub->store, shard))
+        cursor_advance(&item->deferred->cursor, shard, hub->newest[shard]);
 }
 
 /*

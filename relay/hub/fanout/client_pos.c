@@ -9,8 +9,10 @@
 #define BASE 36
 #define MARK '~' /* starts a backlog */
 #define PART_ENDS ".~"
-#define DIGITS_MAX 13                   /* base 36 digits of 64 bits */
-#define BESIDE_MAX (2 * DIGITS_MAX + 3) /* including a dot and two dashes */
+#define GENERATION 'G'
+#define DIGITS_MAX 13 /* base 36 digits of 64 bits */
+/* a dot, a dash and a difference in ms, a dash and a number, and the generation */
+#define BESIDE_MAX (2 + 9 + 1 + DIGITS_MAX + 1 + 4)
 
 _Static_assert(CLIENT_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + (STORE_SHARDS_MAX - 1) * BESIDE_MAX <=
                    CLIENT_POS_MAX,
@@ -39,8 +41,10 @@ write_number(uint64_t number, char *at)
 
 /* The difference is short, because the stream entries of two shards are close in time. */
 static char *
-write_relative(struct entry_id shared, struct entry_id id, char *at)
+write_relative(struct entry_id of_shared, struct entry_id of_shard, char *at)
 {
+    const struct entry_id shared = entry_id_raw(of_shared), id = entry_id_raw(of_shard);
+    const uint32_t generation = entry_id_generation(of_shard);
     bool is_earlier = id.ms < shared.ms;
 
     if (is_earlier)
@@ -50,13 +54,11 @@ write_relative(struct entry_id shared, struct entry_id id, char *at)
         *at++ = '-';
         at = write_number(id.seq, at);
     }
+    if (generation != entry_id_generation(of_shared)) {
+        *at++ = GENERATION;
+        at = write_number(generation, at);
+    }
     return at;
-}
-
-static bool
-is_unknown(struct entry_id id)
-{
-    return id.ms == 0 && id.seq == 0;
 }
 
 static char *
@@ -70,7 +72,7 @@ write_backlog(struct entry_id shared, const struct backlog *backlog, char *at)
     at = write_number(backlog->waiting.sum, at);
     *at++ = MARK;
     at = write_relative(shared, backlog->behind.shared, at);
-    if (is_unknown(backlog->behind.own))
+    if (entry_id_is_zero(backlog->behind.own))
         return at;
     *at++ = MARK;
     return write_relative(shared, backlog->behind.own, at);
@@ -87,11 +89,11 @@ client_pos_text(const char *epoch, const struct entry_id *heads, unsigned shards
     ret_text[len] = '.';
     entry_id_text(heads[0], at);
     at += strlen(at);
-    while (shards > 1 && is_unknown(heads[shards - 1]))
+    while (shards > 1 && entry_id_is_zero(heads[shards - 1]))
         shards--;
     for (unsigned i = 1; i < shards; i++) {
         *at++ = '.';
-        if (!is_unknown(heads[i]))
+        if (!entry_id_is_zero(heads[i]))
             at = write_relative(heads[0], heads[i], at);
     }
     if (backlog != NULL)
@@ -116,9 +118,11 @@ read_number(const char **at, const char *end, uint64_t *ret_number)
 }
 
 static enum rc
-read_relative(struct entry_id shared, const char *at, const char *end, struct entry_id *ret_id)
+read_relative(struct entry_id of_shared, const char *at, const char *end, struct entry_id *ret_id)
 {
+    const struct entry_id shared = entry_id_raw(of_shared);
     struct entry_id id = {0, 0};
+    uint64_t generation = entry_id_generation(of_shared);
     bool is_earlier = at < end && *at == '-';
 
     if (at == end) {
@@ -131,11 +135,13 @@ read_relative(struct entry_id shared, const char *at, const char *end, struct en
     if (is_earlier ? __builtin_sub_overflow(shared.ms, id.ms, &id.ms)
                    : __builtin_add_overflow(shared.ms, id.ms, &id.ms))
         return RC_BAD;
-    if (at < end && (*at++ != '-' || read_number(&at, end, &id.seq) != RC_OK))
+    if (at < end && *at == '-' && (at++, read_number(&at, end, &id.seq)) != RC_OK)
         return RC_BAD;
-    if (at != end)
+    if (at < end && (*at++ != GENERATION || read_number(&at, end, &generation) != RC_OK))
         return RC_BAD;
-    *ret_id = id;
+    if (at != end || generation > ENTRY_GENERATION_MAX || id.ms >> ENTRY_MS_BITS != 0)
+        return RC_BAD;
+    *ret_id = entry_id_of((uint32_t)generation, id);
     return RC_OK;
 }
 

@@ -23,8 +23,9 @@ struct backlog {
 
 /*
  * A client's cursor, `pos` on the wire. It consists of the store's epoch, a dot, and a stream entry
- * id of the shared stream as `ms-seq`. Each other shard adds a dot and, if the shard is known, its
- * difference in ms in base 36 (`-` means earlier), and `-seq` unless that is 0. Example:
+ * id of the shared stream as `ms-seq`, with its generation in the high bits of `ms`. Each other
+ * shard adds a dot and, if the shard is known, its difference in ms in base 36 (`-` means earlier),
+ * `-seq` unless that is 0, and `G` and its generation if that differs. Example:
  * `00ff.1700000000000-3..-rs.2s-1`, where shard 1 is unknown.
  *
  * A backlog adds `~`, its count, `-`, its sum, and its start in the shared shard and in the user's
@@ -33,7 +34,7 @@ struct backlog {
  * not write the sum.
  */
 #define CLIENT_POS_MAX 512
-#define CLIENT_POS_EPOCH_MAX 32
+#define CLIENT_POS_EPOCH_MAX 16
 /* `backlog` may be NULL. The string covers only the shards of the user. */
 void client_pos_text(const char *epoch, const struct entry_id *heads, unsigned shards,
                      const struct backlog *backlog, char ret_text[CLIENT_POS_MAX]);

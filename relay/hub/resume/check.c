@@ -20,6 +20,9 @@
 #include "hub/session/session.h"
 #include "hub/session/state.h"
 
+/* longer than the switch of a relay to a new primary, shorter than the patience of clients */
+#define SWITCH_US (5 * INT64_C(1000000))
+
 static bool
 send_connected(struct session *session, bool resumed)
 {
@@ -209,17 +212,52 @@ begin_with_loss(struct session *session)
     session_gap(session, session->cursor, session->cursor, "shed");
 }
 
+/* Limits the ids to what the client can have read of the present streams. */
+static enum rc
+limit_cursor(const struct session *session, struct cursor *cursor)
+{
+    const struct store *store = session->hub->store;
+    const unsigned own = session->client.own_shard;
+    const enum rc rc = store_limit(store, 0, &cursor->shared);
+
+    return rc == RC_OK && own > 0 ? store_limit(store, own, &cursor->own) : rc;
+}
+
+/*
+ * Reads the client's cursor. RC_AGAIN: another relay has followed a failover before this one.
+ * RC_BAD or RC_CLOSED: it is unknown what the client has read.
+ */
+static enum rc
+read_client_pos(struct session *session, struct backlog *ret_reported)
+{
+    const struct hub *hub = session->hub;
+    enum rc rc = client_pos_read(resume_pos(&session->resume), hub->epoch, hub->shards,
+                                 session->client.own_shard, &session->cursor, ret_reported);
+
+    if (rc == RC_OK)
+        rc = limit_cursor(session, &session->cursor);
+    if (rc == RC_OK)
+        rc = limit_cursor(session, &ret_reported->behind);
+    if (rc == RC_AGAIN && clock_monotonic_us() - session->client.attached_us >= SWITCH_US)
+        return RC_CLOSED;
+    return rc;
+}
+
 void
 session_check(struct session *session)
 {
-    const struct hub *hub = session->hub;
     struct backlog reported;
+    enum rc rc = RC_OK;
 
     if (resume_pos(&session->resume) == NULL) {
         session->cursor = session_head(session);
         begin_delivery(session, false);
-    } else if (client_pos_read(resume_pos(&session->resume), hub->epoch, hub->shards,
-                               session->client.own_shard, &session->cursor, &reported) != RC_OK) {
+        return;
+    }
+    rc = read_client_pos(session, &reported);
+    if (rc == RC_AGAIN) {
+        hub_retry(session->hub);
+    } else if (rc != RC_OK) {
         begin_after_gap(session, "epoch");
     } else if (has_checked_backlog(session, &reported)) {
         resume_check_to(&session->resume, session->cursor);

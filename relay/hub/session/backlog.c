@@ -125,7 +125,8 @@ backlog_remove(struct session *session, const struct notification *notification)
     if (!backlog_has(session, notification->shard, notification->score))
         return;
     tally_remove(&backlog->waiting, notification->frame.as.notification.id);
-    *cursor_in(&backlog->behind, notification->shard) = entry_id_of_score(notification->score);
+    *cursor_in(&backlog->behind, notification->shard) =
+        entry_id_of_score(notification->score, notification->id);
     if (backlog->waiting.count > 0 || backlog->waiting.sum == 0)
         return;
     /* The tally lacks a removed notification, and still contains one that was not removed. */

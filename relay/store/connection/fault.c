@@ -88,6 +88,13 @@ fault_is_redirection(const char *error)
 }
 
 bool
+fault_is_busy(const char *error)
+{
+    return strncmp(error, "BUSY ", 5) == 0 ||
+           (strncmp(error, "EXECABORT ", 10) == 0 && strstr(error, ": BUSY ") != NULL);
+}
+
+bool
 fault_requires_count(const char *error)
 {
     return strstr(error, "NOPERM") != NULL || strstr(error, "LOADING ") != NULL;

@@ -22,6 +22,12 @@ const struct fault *fault_find(const char *error);
 bool fault_is_redirection(const char *error);
 
 /*
+ * The server runs a script that takes long, and rejects all requests until its end. `error` is a
+ * reply, or that of a transaction.
+ */
+bool fault_is_busy(const char *error);
+
+/*
  * True if a node of a cluster that could not count its keys must still count them: it is loading
  * its dataset, or denies only this command. False if it does not reply, or rejects the connection:
  * a node that was added without the relay's user must not stop the shards of other nodes.

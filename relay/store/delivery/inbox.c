@@ -85,8 +85,9 @@ merge_parts(struct inbox *inbox, struct entry *ret_entries)
 
         if (!part->is_requested)
             continue;
-        shard_page_begin(&pages[count], part->shard->number, (struct entry_id){0, 0},
-                         SHARD_PAGE_WHOLE, part->entries, part->last[0] != '\0');
+        shard_page_begin(&pages[count], part->shard->number, &part->shard->history,
+                         (struct entry_id){0, 0}, SHARD_PAGE_WHOLE, part->entries,
+                         part->last[0] != '\0');
         of[count++] = part;
     }
     while ((next = shard_pages_next(pages, count)) != NULL) {

@@ -87,7 +87,7 @@ write_texts(const struct store_report *report, struct texts *texts)
     texts->flags[1] = letter;
     texts->flags[2] = report->is_open_ended ? 'O' : 'C';
     if (report->is_deferred)
-        entry_id_text(report->entry, texts->flags + 3);
+        entry_id_text(entry_id_raw(report->entry), texts->flags + 3);
     else if (report->ack_timeout_ms != 0)
         snprintf(texts->flags + 3, sizeof(texts->flags) - 3, "%" PRIu32, report->ack_timeout_ms);
     else

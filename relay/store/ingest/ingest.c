@@ -95,7 +95,8 @@ record_entry(const struct ingest_part *part, struct shard *shard, const struct r
 
     if (text.at == NULL || entry_id_read((const char *)text.at, text.len, &entry) != RC_OK)
         return;
-    store_record_position(shard->store, shard->number, entry, part->newest_sent);
+    store_record_position(shard->store, shard->number, history_label(&shard->history, entry),
+                          part->newest_sent);
 }
 
 static void

@@ -48,7 +48,7 @@ follow_begin(struct server_reader *server, const struct redisReply *reply)
         return "invalid reply to follow.lua";
     if (!bytes_equal_text(reply_bytes(reply_at(reply, 0)), shard->epoch))
         return "store epoch changed";
-    stream->before = stream->at;
+    stream->at = stream->delivered = history_label(&stream->history, stream->at);
     stored = stored_position(reply);
     shard_dependency_read(reply_bytes(reply_at(reply, 4)), after, reader->stream_count);
     order_join(reader->order, server->number, stored, after[0]);

@@ -4,8 +4,11 @@
 static void
 skip_foreign(struct shard_page *page, const struct redisReply *element)
 {
+    struct entry_id id;
+
     page->foreign_entries++;
-    (void)!reply_entry_id(element, &page->reached);
+    if (reply_entry_id(element, &id) == RC_OK)
+        page->reached = history_label(page->history, id);
 }
 
 /* True if the stream entry is newer than the end: the stream grows while it is read. */
@@ -14,7 +17,8 @@ is_beyond(const struct shard_page *page, const struct redisReply *element)
 {
     struct entry_id id;
 
-    return reply_entry_id(element, &id) == RC_OK && entry_id_less(page->end, id);
+    return reply_entry_id(element, &id) == RC_OK &&
+           entry_id_less(page->end, history_label(page->history, id));
 }
 
 /* Drops the stream entries after the end. The page is then complete up to its end. */
@@ -38,14 +42,17 @@ next_entry(struct shard_page *page)
         if (!page->has_entry)
             skip_foreign(page, element);
     }
+    page->entry.id = history_label(page->history, page->entry.id);
     page->entry.shard = page->shard;
 }
 
 void
-shard_page_begin(struct shard_page *page, unsigned shard, struct entry_id after,
-                 struct entry_id end, const struct redisReply *entries, bool is_truncated)
+shard_page_begin(struct shard_page *page, unsigned shard, const struct history *history,
+                 struct entry_id after, struct entry_id end, const struct redisReply *entries,
+                 bool is_truncated)
 {
     *page = (struct shard_page){.entries = entries,
+                                .history = history,
                                 .count = reply_count(entries),
                                 .shard = (unsigned char)shard,
                                 .is_truncated = is_truncated,

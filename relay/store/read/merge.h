@@ -3,6 +3,7 @@
 #define CLAIRON_STORE_MERGE_H
 
 #include "store/connection/reply.h"
+#include "store/history.h"
 #include "store/position.h"
 
 /*
@@ -15,6 +16,7 @@
 /* A page of stream entries, and the progress of its merge. Points into the reply. */
 struct shard_page {
     const struct redisReply *entries; /* entries in stream order */
+    const struct history *history;    /* of the server that replied */
     unsigned char shard;
     size_t count;        /* number of entries up to `end` */
     bool is_truncated;   /* the stream may contain more entries after them */
@@ -32,9 +34,13 @@ struct shard_page {
 
 #define SHARD_PAGE_WHOLE ((struct entry_id){UINT64_MAX, UINT64_MAX}) /* no end */
 
-/* Begins a page of the stream entries after `after`, up to `end`. */
-void shard_page_begin(struct shard_page *page, unsigned shard, struct entry_id after,
-                      struct entry_id end, const struct redisReply *entries, bool is_truncated);
+/*
+ * Begins a page of the stream entries after `after`, up to `end`. `entries` is the reply, `history`
+ * that of the server.
+ */
+void shard_page_begin(struct shard_page *page, unsigned shard, const struct history *history,
+                      struct entry_id after, struct entry_id end, const struct redisReply *entries,
+                      bool is_truncated);
 
 /*
  * Returns the page with the next stream entry. Notifications are in commit order. Entries without a

@@ -106,6 +106,17 @@ order_begin(struct order *order, const struct position *stored, const bool *has_
 }
 
 void
+order_rewind(struct order *order, unsigned shard)
+{
+    struct queue *queue = &order->queues[shard];
+
+    empty(queue);
+    queue->has_head = false;
+    queue->count = 0;
+    queue->seen = queue->delivered;
+}
+
+void
 order_leave(struct order *order, unsigned shard)
 {
     struct queue *queue = &order->queues[shard];

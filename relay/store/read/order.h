@@ -27,6 +27,9 @@ void order_free(struct order *order); /* accepts NULL */
  */
 void order_begin(struct order *order, const struct position *stored, const bool *has_changed);
 
+/* Drops the shard's undelivered stream entries, which are read again. */
+void order_rewind(struct order *order, unsigned shard);
+
 /* Drops the shard's stream entries. Other shards no longer wait for it. Not for shard 0. */
 void order_leave(struct order *order, unsigned shard);
 /*

@@ -41,7 +41,7 @@ begin_of(const struct part *part, struct entry_id after)
         return part->newest;
     if (reply_entry_id(reply_at(part->entries, 0), &first) != RC_OK)
         return after;
-    return entry_id_before(first);
+    return entry_id_before(history_label(&part->shard->history, first));
 }
 
 /* Merges the pages. Returns the number of merged stream entries. */
@@ -71,8 +71,8 @@ deliver_range(struct range *range)
         struct entry_id *start = cursor_in(&page.first, i);
 
         *start = begin_of(part, *start);
-        shard_page_begin(&pages[i], part->shard->number, *start, *cursor_in(&range->end, i),
-                         part->entries, part->is_truncated);
+        shard_page_begin(&pages[i], part->shard->number, &part->shard->history, *start,
+                         *cursor_in(&range->end, i), part->entries, part->is_truncated);
         page.state = part->state > page.state ? part->state : page.state;
         room += reply_count(part->entries);
     }
@@ -88,6 +88,10 @@ deliver_range(struct range *range)
     free(entries);
 }
 
+/*
+ * A page counts only if its server is the one that the reader reads. Otherwise the session would
+ * continue with the reader's entries after a page of the former primary, which lacks earlier ones.
+ */
 static bool
 on_range_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
@@ -95,8 +99,10 @@ on_range_reply(struct shard_request *request, struct shard *shard, const struct 
     struct part *part = &range->parts[shard == range->parts[0].shard ? 0 : 1];
 
     if (!reply_is_array(reply, 4) || !reply_is_array(reply_at(reply, 1), 0) ||
-        reply_id(reply_at(reply, 2), &part->newest) != RC_OK)
+        reply_id(reply_at(reply, 2), &part->newest) != RC_OK ||
+        !store_is_read(shard->store, shard->number))
         return false;
+    part->newest = history_label(&shard->history, part->newest);
     part->state = (enum store_range_state)reply_integer(reply_at(reply, 0));
     part->is_truncated = reply_integer(reply_at(reply, 3)) != 0;
     part->entries = shard_request_keep_reply(request, reply_at(reply, 1));
@@ -123,7 +129,7 @@ request_part(struct range *range, struct shard *shard, struct entry_id after, si
     struct arguments arguments = {.argc = 0};
     char after_text[ENTRY_ID_TEXT_MAX], count[24];
 
-    entry_id_text(after, after_text);
+    entry_id_text(history_position(&shard->history, after), after_text);
     snprintf(count, sizeof(count), "%zu", max);
     shard_arguments(shard, &arguments);
     argument(&arguments, after_text);
@@ -138,7 +144,8 @@ store_range(struct store *store, unsigned own_shard, struct cursor after, struct
 {
     struct range *range;
 
-    if (!store_has_shared(store) || store->shards[own_shard].is_unavailable)
+    if (!store_has_shared(store) || store->shards[own_shard].is_unavailable ||
+        !store_is_read(store, 0) || !store_is_read(store, own_shard))
         return RC_AGAIN;
     range = shard_request_new(sizeof(*range), store, &range_kind);
     range->done = done;

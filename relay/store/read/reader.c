@@ -187,6 +187,64 @@ send_newest(struct server_reader *server, const char *key, unsigned count, link_
         link_restart(server->link, "could not send a command");
 }
 
+/*
+ * Begins to read a server. Entries that wait for other shards may be of a former primary that has
+ * added them after the failover: they are read again.
+ */
+static void
+begin_history(struct shard_stream *stream)
+{
+    struct reader *reader = stream->server->reader;
+    struct shard *shard = &reader->store->shards[stream->number];
+    const bool has_changed =
+        history_current(&shard->reader_history) != history_current(&stream->history);
+
+    if (has_changed)
+        shard->former_history = shard->reader_history;
+    shard->reader_history = stream->history;
+    if (!has_changed || !reader->has_start)
+        return;
+    if (reader->order != NULL)
+        order_rewind(reader->order, stream->number);
+    if (store_limit(reader->store, stream->number, &stream->delivered) != RC_OK)
+        stream->delivered = (struct entry_id){0, 0};
+    stream->at = stream->delivered;
+    reader->events.on_history(reader->events.ctx, stream->number);
+}
+
+static void
+on_history_reply(void *ctx, const struct redisReply *reply)
+{
+    struct shard_stream *stream = ctx;
+    struct link *link = stream->server->link;
+    struct bytes text;
+
+    if (reply == NULL)
+        return;
+    if (reply_is_error(reply)) {
+        link_restart(link, reply_text(reply));
+        return;
+    }
+    text = reply_bytes(reply_at(reply, 0));
+    if (text.len == 0) /* the reader reconnects until the shard's own connection has sent hello */
+        link_restart(link, NULL);
+    else if (history_read(text, &stream->history) != RC_OK)
+        link_restart(link, "invalid reply to history.lua");
+    else
+        begin_history(stream);
+}
+
+static void
+request_history(struct shard_stream *stream)
+{
+    const struct shard *shard = &stream->server->reader->store->shards[stream->number];
+    const char *argv[] = {shard->stream_key, shard->prefix};
+
+    if (link_call(stream->server->link, STORE_SCRIPT_history, 1, on_history_reply, stream, 2, argv,
+                  NULL) != RC_OK)
+        link_restart(stream->server->link, "could not send a command");
+}
+
 /* Replies arrive in order: after the last reply, all positions are known. */
 static void
 on_up(void *ctx)
@@ -199,7 +257,7 @@ on_up(void *ctx)
     server->lag = LAG_NONE;
     for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
          i = topology_next_shard(topology, i)) {
-        reader->streams[i].before = reader->streams[i].at;
+        request_history(&reader->streams[i]);
         send_newest(server, reader->streams[i].ack_events.key, 1, on_ack_events_newest,
                     &reader->streams[i].ack_events);
     }
@@ -222,17 +280,19 @@ on_down(void *ctx, const char *reason)
 }
 
 /*
- * An idle store sends nothing but heartbeats, and there are none while the store is full, or while
- * the shard waits for keys that another node may have.
+ * An idle store sends nothing but heartbeats, and there are none while the store is full, runs a
+ * script, or while the shard waits for keys that another node may have.
  */
 static bool
 ignores_timeout(void *ctx)
 {
     const struct server_reader *server = ctx;
     const struct store *store = server->reader->store;
+    const struct shard *shard = &store->shards[server->number];
 
-    return link_is_up(server->link) && (store_rejects_heartbeats(store) ||
-                                        store->shards[server->number].elsewhere.node[0] != '\0');
+    return link_is_up(server->link) &&
+           (store_rejects_heartbeats(store) || link_is_busy(shard->link) ||
+            shard->elsewhere.node[0] != '\0');
 }
 
 static void
@@ -274,6 +334,8 @@ name_keys(struct reader *reader, const struct config *config)
     for (unsigned i = 0; i < reader->stream_count; i++) {
         struct shard_stream *stream = &reader->streams[i];
 
+        stream->number = i;
+        stream->server = &reader->servers[topology_connection_of(&reader->topology, i)];
         topology_shard_prefix(&reader->topology, config->store.prefix, i, prefix);
         key_write(stream->stream_key, prefix, KEY_STREAM);
         key_write(stream->ack_events.key, prefix, KEY_ACK_EVENTS);
@@ -306,7 +368,7 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
     reader->stats = stats;
     reader->events = *events;
     if (count > 1)
-        reader->order = order_new(count, events->on_entry, events->ctx);
+        reader->order = order_new(count, reader_pass, reader);
     ev_init(&reader->order_timer, on_order_timer);
     reader->order_timer.repeat = READER_ORDER_CHECK_S;
     reader->order_timer.data = reader;
@@ -351,7 +413,7 @@ reader_seek(struct reader *reader, const struct entry_id *after)
         struct shard_stream *stream = &reader->streams[i];
         const char *epoch = reader->store->shards[i].epoch;
 
-        stream->at = stream->before = after[i];
+        stream->at = stream->delivered = after[i];
         newest_positions[i] = store_newest_position(reader->store, i);
         has_changed[i] = strcmp(stream->epoch, epoch) != 0;
         snprintf(stream->epoch, sizeof(stream->epoch), "%s", epoch);
@@ -414,14 +476,4 @@ bool
 reader_follows(const struct reader *reader, unsigned shard)
 {
     return reader->servers[topology_connection_of(&reader->topology, shard)].follow == FOLLOW_DONE;
-}
-
-struct entry_id
-reader_read_before(const struct reader *reader, unsigned shard)
-{
-    const struct shard_stream *stream = &reader->streams[shard];
-    const unsigned connection = topology_connection_of(&reader->topology, shard);
-    const struct link *link = reader->servers[connection].link;
-
-    return link != NULL && link_is_up(link) ? stream->before : stream->at;
 }

@@ -17,6 +17,17 @@ report_foreign_entries(struct reader *reader, const struct shard_stream *stream,
              LOG_UINT("count", count));
 }
 
+void
+reader_pass(void *ctx, const struct entry *entry)
+{
+    struct reader *reader = ctx;
+    struct shard_stream *stream = &reader->streams[entry->shard];
+    struct entry labelled = *entry;
+
+    labelled.id = stream->delivered = history_label(&stream->history, entry->id);
+    reader->events.on_entry(reader->events.ctx, &labelled);
+}
+
 /* Delivers directly, with a single shard. */
 static void
 deliver_entries(struct reader *reader, const struct shard_stream *stream,
@@ -27,7 +38,7 @@ deliver_entries(struct reader *reader, const struct shard_stream *stream,
 
     for (size_t i = 0; i < reply_count(entries); i++) {
         if (reply_entry(reply_at(entries, i), &entry) == RC_OK)
-            reader->events.on_entry(reader->events.ctx, &entry);
+            reader_pass(reader, &entry);
         else
             foreign_entries++;
     }
@@ -38,6 +49,7 @@ void
 reader_deliver(struct reader *reader, unsigned shard, const struct redisReply *entries)
 {
     struct shard_stream *stream = &reader->streams[shard];
+    struct entry_id last;
 
     if (reply_count(entries) == 0)
         return;
@@ -45,8 +57,10 @@ reader_deliver(struct reader *reader, unsigned shard, const struct redisReply *e
         deliver_entries(reader, stream, entries);
     else
         order_add(reader->order, shard, entries);
-    if (reply_entry_id(reply_at(entries, reply_count(entries) - 1), &stream->at) == RC_OK &&
-        reader->order != NULL)
+    if (reply_entry_id(reply_at(entries, reply_count(entries) - 1), &last) != RC_OK)
+        return;
+    stream->at = history_label(&stream->history, last);
+    if (reader->order != NULL)
         store_record_position(reader->store, shard, stream->at, order_seen(reader->order, shard));
 }
 

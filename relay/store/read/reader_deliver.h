@@ -9,6 +9,8 @@
  * delivers them.
  */
 void reader_deliver(struct reader *reader, unsigned shard, const struct redisReply *entries);
+/* An order_deliver: passes an entry to the hub, with its generation. */
+void reader_pass(void *ctx, const struct entry *entry);
 /* Delivers the notifications that are ready. For several shards. */
 void reader_release(struct reader *reader);
 /* Stops waiting for shards that have lagged for too long. */

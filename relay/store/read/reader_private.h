@@ -19,8 +19,11 @@
 
 /* The streams of one shard. */
 struct shard_stream {
-    struct entry_id at;     /* id of the last stream entry read */
-    struct entry_id before; /* the same, when the current connection was opened */
+    struct server_reader *server;
+    unsigned number;
+    struct entry_id at;        /* id of the last stream entry read */
+    struct entry_id delivered; /* id of the last one that was delivered: others wait in `order` */
+    struct history history;    /* of the server of this connection */
     char stream_key[STORE_KEY_MAX];
     char epoch[STORE_EPOCH_TEXT + 1]; /* epoch of the shard at the last reader_seek */
     struct tail ack_events;           /* keeps its position across a reconnect */

@@ -82,7 +82,7 @@ add_streams(const struct server_reader *server, struct stream_list *list,
             add_stream(list, stream->ack_events.key, stream->ack_events.at);
         if (!may_read_more(reader, i))
             continue;
-        entry_id_text(stream->at, at[i]);
+        entry_id_text(history_position(&stream->history, stream->at), at[i]);
         add_stream(list, stream->stream_key, at[i]);
     }
     add_stream(list, server->heartbeat_key, "$");

@@ -13,6 +13,14 @@
 #define STORE_SHARDS_MAX                                                                           \
     16 /* [store] shards; the shard is in the ids of the error log, modulo it */
 
+/*
+ * Number of a stream's generation (history.h): how many servers the stream has had, times TAGS, and
+ * a tag of the server, which distinguishes generations that two servers began independently.
+ */
+#define STORE_GENERATIONS 1024
+#define STORE_GENERATION_TAGS 1024
+#define STORE_HISTORY_WORDS 125 /* 62 earlier generations and their ends, and the current one */
+
 /* A stream entry id as the score of a sorted set: the number of scores per millisecond. */
 #define STORE_SCORES_PER_MS 1024
 

@@ -1,10 +1,11 @@
 -- hello.lua: prepares a shard for a relay, and returns its epoch and newest stream entry.
--- KEYS: stream. ARGV: prefix, a new epoch, the epoch and the newest stream entry known to the
--- relay, number of shards, '1' if all shards are on one server, otherwise ''.
+-- KEYS: stream. ARGV: prefix, a new epoch, number of shards, '1' if all shards are on one server,
+-- otherwise ''.
 -- Returns {epoch, newest id ever, 1 if the first stream entry is known, otherwise 0, topic prefix
 -- or '', stored position of the slot or '' (always '' with one shard), newest transactions, {entry
 -- of the control stream and transaction id of each of the newest membership changes and reloads},
--- 1 with the progress of a slot, otherwise 0, how often transactions were undone}.
+-- 1 with the progress of a slot, otherwise 0, how often transactions were undone, generations
+-- (history.h)}.
 local stream, prefix = KEYS[1], ARGV[1]
 -- include: keys.lua
 -- include: last_id.lua
@@ -14,10 +15,10 @@ local stream, prefix = KEYS[1], ARGV[1]
 -- A user's shard depends on the number of shards, so a different number would hide stored
 -- notifications. Keys with and without a shard number can coexist only on a single server; a
 -- cluster rejects access to keys of another slot.
-local shards, is_numbered = ARGV[5], shard_number(prefix) ~= nil
+local shards, is_numbered = ARGV[3], shard_number(prefix) ~= nil
 local base = base_prefix(prefix)
 local created_with = redis.call('HGET', prefix .. KEY_META, 'shards')
-if ARGV[6] == '1' then
+if ARGV[4] == '1' then
     local first = base .. KEY_SHARD_BEGIN .. '0' .. KEY_SHARD_END .. KEY_META
     created_with = created_with or redis.call('HGET', first, 'shards') or
         is_numbered and redis.call('XLEN', base .. KEY_STREAM) > 0 and '1'
@@ -45,48 +46,52 @@ if not has_group() then
     redis.call('XGROUP', 'CREATE', stream, 'clairon', '0', 'MKSTREAM')
 end
 local last = last_generated_id(stream)
-local function ms_of(id) return tonumber(id:match('^%d+')) end
-local function is_before(a, b)
-    if ms_of(a) ~= ms_of(b) then return ms_of(a) < ms_of(b) end
-    return tonumber(a:match('%d+$')) < tonumber(b:match('%d+$'))
-end
 
 local meta = prefix .. KEY_META
-local known = redis.call('HMGET', meta, 'epoch', 'run', 'gap_from', 'gap_to')
-local epoch, run = known[1], redis.call('INFO', 'server'):match('run_id:(%x+)')
+local known = redis.call('HMGET', meta, 'epoch', 'run', 'history', 'gap_to')
+local epoch, run, history = known[1], redis.call('INFO', 'server'):match('run_id:(%x+)'), known[3] or ''
 
--- Raises the last id to `id`. Returns false if the store rejects the id.
-local function raise_last_id(id)
-    local set = redis.pcall('XSETID', stream, id)
-    if set.err then return false end
-    last = id
-    return true
+-- Appends a generation that follows the id `from`.
+local function begin_generation(from)
+    local count = math.floor(tonumber(history:match('%d+$') or 0) / STORE_GENERATION_TAGS) + 1
+    if count == STORE_GENERATIONS then -- all numbers were used
+        epoch, count, history = ARGV[2], 1, ''
+    end
+    if history == '' then history = '0' end -- older cursors have generation 0
+    local tag = tonumber(run:sub(1, 4), 16) % STORE_GENERATION_TAGS
+    history = history .. ' ' .. from .. ' ' .. string.format('%d', count * STORE_GENERATION_TAGS + tag)
+    while select(2, history:gsub('%S+', '')) > STORE_HISTORY_WORDS do
+        history = history:match('^%S+ %S+ (.*)$')
+    end
 end
 
--- After a failover to an outdated replica, possibly with a slow clock, new ids must be higher than
--- all delivered ids: sessions read only the stream entries after their cursors.
-if ARGV[3] == epoch and is_before(last, ARGV[4]) then raise_last_id(ARGV[4]) end
-
+-- This server has started or was promoted. The stream may lack the end of the former generation, and
+-- may contain further entries of it soon, so the next generation begins here (history.h).
+--
 -- If the append-only file ends inside a transaction, the server truncates it after the last
 -- complete command, not before the transaction. The next load executes these commands together with
 -- the first transaction after them. So each server start skips a range of ids, which includes the
 -- ids of the stream entries that these commands add. Entries in a range that an earlier start
 -- skipped are removed: the feed has stored their notifications again.
-if run and run ~= known[2] then
-    if known[3] then
-        local found = redis.call('XRANGE', stream, known[3], known[4])
+if run ~= known[2] or history == '' then
+    -- The first write frees memory: a store that is full accepts the writes after it.
+    local begun = redis.pcall('HDEL', meta, 'run')
+    if type(begun) == 'table' and begun.err then return begun end
+    local skipped_from, skipped_to = history:match('(%S+) %S+$'), known[4]
+    if skipped_from and skipped_to then
+        local found = redis.call('XRANGE', stream, skipped_from, skipped_to)
         for _, entry in ipairs(found) do
-            if entry[1] ~= known[3] then
+            if entry[1] ~= skipped_from then
                 redis.call('XACK', stream, 'clairon', entry[1])
                 redis.call('XDEL', stream, entry[1])
             end
         end
     end
-    local from, now = last, redis.call('TIME')
-    local to = math.max(ms_of(last) + 1, now[1] * 1000 + math.floor(now[2] / 1000) + 1)
-    if raise_last_id(string.format('%.0f-0', to)) then
-        redis.call('HMSET', meta, 'run', run, 'gap_from', from, 'gap_to', last)
-    end
+    begin_generation(last)
+    local last_ms, now = tonumber(last:match('^%d+')), redis.call('TIME')
+    last = string.format('%.0f-0', math.max(last_ms + 1, now[1] * 1000 + math.floor(now[2] / 1000) + 1))
+    redis.call('XSETID', stream, last)
+    redis.call('HMSET', meta, 'run', run, 'history', history, 'gap_to', last, 'epoch', epoch)
 end
 
 -- Clients may have received these membership changes and reloads, so rows must contain their
@@ -104,4 +109,4 @@ end
 local has_first, topic_prefix = redis.call('HEXISTS', meta, 'first'), redis.call('HGET', meta, 'topic_prefix')
 return {epoch, last, has_first, topic_prefix or '',
     shards ~= '1' and stored_position(meta) or '', newest_transactions(stream, meta), changes,
-    has_progress(meta) and 1 or 0, undone_count(meta)}
+    has_progress(meta) and 1 or 0, undone_count(meta), history}

@@ -3,7 +3,9 @@
 #define CLAIRON_STORE_SCRIPTS_H
 
 #define STORE_SCRIPTS_OF_STREAM(X)                                                                 \
-    X(hello) X(start_position) X(follow) X(acquire) X(rewind) X(ingest) X(stage) X(fence) X(range)
+    X(hello)                                                                                       \
+    X(history) X(start_position) X(follow) X(acquire) X(rewind) X(ingest) X(stage) X(fence)        \
+        X(range)
 #define STORE_SCRIPTS_OF_ACKS(X)                                                                   \
     X(presence) X(report) X(ack) X(nack) X(due) X(redrive) X(error_entry) X(trace)
 #define STORE_SCRIPTS(X)                                                                           \

@@ -32,6 +32,12 @@ link_is_up(const struct link *link)
     return link->state == LINK_UP;
 }
 
+bool
+link_is_busy(const struct link *link)
+{
+    return link->is_busy;
+}
+
 double
 link_was_silent_s(const struct link *link)
 {
@@ -147,7 +153,7 @@ on_retry(struct ev_loop *loop, ev_timer *timer, int events)
     if (link->state == LINK_DOWN)
         link_connect(link);
     else if (link->state == LINK_HANDSHAKE)
-        link_continue_handshake(link);
+        link_begin_handshake(link);
 }
 
 static void
@@ -164,7 +170,9 @@ check_overdue(struct link *link)
     const struct link_events *events = &link->events;
     const bool is_ignored = events->ignores_timeout != NULL && events->ignores_timeout(events->ctx);
 
-    if (link_silent_s(link) > link->timeout_s && !is_ignored)
+    if (is_ignored)
+        link->received_us = clock_monotonic_us(); /* the wait begins when replies are expected */
+    else if (link_silent_s(link) > link->timeout_s)
         link_fail(link, "reply timed out");
     else
         servers_recheck(link->servers, &link->user);

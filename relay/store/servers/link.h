@@ -47,6 +47,8 @@ struct link *link_open(struct ev_loop *loop, const struct config *config,
 void link_close(struct link *link); /* calls pending callbacks with NULL; accepts NULL */
 
 bool link_is_up(const struct link *link);
+/* The server runs a script that takes long. */
+bool link_is_busy(const struct link *link);
 
 /* Seconds without a reply when the link last went down. */
 double link_was_silent_s(const struct link *link);

@@ -3,10 +3,9 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "store/connection/fault.h"
 #include "store/connection/reply.h"
 #include "store/servers/link_private.h"
-
-#define LINK_LOADING_RETRY_S 0.2
 
 static const char *const script_texts[] = {
 #define STORE_SCRIPT_ENTRY(name) store_script_##name,
@@ -22,7 +21,10 @@ handshake_accepted(struct link *link, const struct redisReply *reply)
         return false; /* the disconnect callback logs the reason */
     if (!reply_is_error(reply))
         return true;
-    link_fail(link, reply_text(reply));
+    if (fault_is_busy(reply_text(reply)))
+        link_wait_while_busy(link);
+    else
+        link_fail(link, reply_text(reply));
     return false;
 }
 
@@ -32,8 +34,8 @@ on_script(void *ctx, const struct redisReply *reply)
     struct link *link = ctx;
     const struct bytes sha = reply_bytes(reply);
 
-    if (!handshake_accepted(link, reply))
-        return;
+    if (link->is_busy || !handshake_accepted(link, reply))
+        return; /* the handshake begins again */
     if (sha.len != SHA_TEXT) {
         link_fail(link, "invalid reply to SCRIPT LOAD");
         return;
@@ -61,19 +63,19 @@ on_info(void *ctx, const struct redisReply *reply)
         if (!link->is_loading)
             log_warn(link->name, "store is loading its dataset");
         link->is_loading = true;
-        ev_timer_set(&link->retry, LINK_LOADING_RETRY_S, 0.0);
+        ev_timer_set(&link->retry, LINK_POLL_S, 0.0);
         ev_timer_start(link->loop, &link->retry);
         return;
     }
-    link->is_loading = false;
+    link->is_loading = link->is_busy = false;
     link->scripts_loaded = 0;
     for (int i = 0; i < STORE_SCRIPT_COUNT && link->state == LINK_HANDSHAKE; i++)
         link_send_setup(link, on_script, 3, "SCRIPT", "LOAD", script_texts[i]);
 }
 
 /* KeyDB replies to PING while it loads its dataset, so only INFO detects the load. */
-void
-link_continue_handshake(struct link *link)
+static void
+wait_until_loaded(struct link *link)
 {
     link_send_setup(link, on_info, 1, "INFO", NULL, NULL);
 }
@@ -84,7 +86,7 @@ on_selected(void *ctx, const struct redisReply *reply)
     struct link *link = ctx;
 
     if (handshake_accepted(link, reply))
-        link_continue_handshake(link);
+        wait_until_loaded(link);
 }
 
 static void

@@ -15,12 +15,17 @@
 
 #define LINK_REASON_MAX 256
 #define SHA_TEXT 40
+#define LINK_POLL_S 0.2 /* interval while the server loads its dataset or runs a script */
 
 struct redisAsyncContext;
+struct request; /* link_requests.c */
 struct reply_arena;
 struct send_queue;
 
-/* DOWN -> CONNECTING -> HANDSHAKE -> UP. Each of the last three states may return to DOWN. */
+/*
+ * DOWN -> CONNECTING -> HANDSHAKE -> UP. Each of the last three states may return to DOWN, and UP
+ * to HANDSHAKE: a server that is busy with a script is polled like one that loads its dataset.
+ */
 enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_HANDSHAKE, LINK_UP };
 
 struct link {
@@ -41,11 +46,13 @@ struct link {
     ev_timer watchdog;
     int64_t watchdog_us; /* time of the last watchdog */
     double timeout_s;
-    unsigned pending;    /* commands in flight */
-    int64_t received_us; /* time of the last reply, or start of the wait */
-    double was_silent_s; /* seconds without a reply when the link last went down */
+    struct request *requests; /* utlist, in flight */
+    unsigned pending;         /* commands in flight */
+    int64_t received_us;      /* time of the last reply, or start of the wait */
+    double was_silent_s;      /* seconds without a reply when the link last went down */
     int scripts_loaded;
     bool is_loading;
+    bool is_busy;      /* the server runs a script (fault_is_busy) */
     bool is_usable;    /* the connection works: the backoff is reset */
     int64_t usable_us; /* end of the last usable connection; at first the time of link_open */
     char none_key[STORE_KEY_MAX];
@@ -64,7 +71,12 @@ void link_send_setup(struct link *link, link_reply *reply, int argc, const char 
 
 /* Authenticates, waits until the dataset is loaded, and loads the scripts; then on_up is called. */
 void link_begin_handshake(struct link *link);
-/* Checks again whether the dataset is loaded. */
-void link_continue_handshake(struct link *link);
+/*
+ * The server is busy with a script: pending requests end as if the connection was lost, and the
+ * link is down until the server replies again. The connection is kept.
+ */
+void link_wait_while_busy(struct link *link);
+/* Calls the pending callbacks with NULL. Their replies are ignored. */
+void link_cancel_requests(struct link *link);
 
 #endif

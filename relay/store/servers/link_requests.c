@@ -2,13 +2,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "store/connection/fault.h"
+#include "store/connection/reply.h"
 #include "store/connection/send_queue.h"
 #include "store/servers/link_private.h"
 
 struct request {
+    struct request *prev, *next;
     struct link *link;
     link_reply *reply;
     void *ctx;
@@ -22,15 +26,43 @@ on_redis_reply(redisAsyncContext *redis, void *reply, void *ctx)
 {
     struct request *request = ctx;
     struct link *link = request->link;
+    const bool is_last = --request->left == 0;
+    const bool is_busy =
+        link->state == LINK_UP && reply_is_error(reply) && fault_is_busy(reply_text(reply));
 
     (void)redis;
     link->pending--;
     link->received_us = clock_monotonic_us();
-    if (link->stats != NULL && request->what != TIME_COUNT && reply != NULL && request->left == 1)
+    if (link->stats != NULL && request->what != TIME_COUNT && reply != NULL && is_last)
         stats_time(link->stats, request->what, link->received_us - request->sent_us);
-    request->reply(request->ctx, reply);
-    if (--request->left == 0)
+    if (is_last)
+        DL_DELETE(link->requests, request);
+    request->reply(request->ctx, is_busy ? NULL : reply);
+    if (is_busy && link->state == LINK_UP)
+        link_wait_while_busy(link);
+    if (is_last)
         free(request);
+}
+
+static void
+ignore_reply(void *ctx, const struct redisReply *reply)
+{
+    (void)ctx;
+    (void)reply;
+}
+
+void
+link_cancel_requests(struct link *link)
+{
+    struct request *request;
+
+    DL_FOREACH (link->requests, request) {
+        link_reply *reply = request->reply;
+
+        request->reply = ignore_reply;
+        for (size_t left = request->left; left > 0; left--)
+            reply(request->ctx, NULL);
+    }
 }
 
 static struct request *
@@ -39,7 +71,9 @@ new_request(struct link *link, link_reply *reply, void *ctx, size_t count, enum 
     struct request *request = memory_new(sizeof(*request));
     int64_t now_us = clock_monotonic_us();
 
-    *request = (struct request){link, reply, ctx, count, what, now_us};
+    *request = (struct request){
+        .link = link, .reply = reply, .ctx = ctx, .left = count, .what = what, .sent_us = now_us};
+    DL_APPEND(link->requests, request);
     if (link->pending == 0)
         link->received_us = now_us;
     return request;
@@ -52,6 +86,7 @@ send_now(struct link *link, enum time_of what, link_reply *reply, void *ctx, int
     struct request *request = new_request(link, reply, ctx, 1, what);
 
     if (send_queue_send(link->queue, on_redis_reply, request, argc, argv, lens) != RC_OK) {
+        DL_DELETE(link->requests, request);
         free(request);
         return RC_AGAIN;
     }

@@ -163,6 +163,7 @@ on_hello(void *ctx, const struct redisReply *reply)
 {
     struct shard *shard = ctx;
     struct bytes epoch = {NULL, 0}, newest = {NULL, 0};
+    struct history history;
     struct entry_id at;
 
     if (!shard_check_reply(shard, reply, "could not prepare the stream")) {
@@ -170,18 +171,22 @@ on_hello(void *ctx, const struct redisReply *reply)
             link_restart(shard->link, "could not prepare the stream");
         return;
     }
-    if (reply_is_array(reply, 9)) {
+    if (reply_is_array(reply, 10)) {
         epoch = reply_bytes(reply_at(reply, 0));
         newest = reply_bytes(reply_at(reply, 1));
     }
     if (epoch.len == 0 || epoch.len >= sizeof(shard->epoch) || newest.at == NULL ||
-        entry_id_read((const char *)newest.at, newest.len, &at) != RC_OK) {
+        entry_id_read((const char *)newest.at, newest.len, &at) != RC_OK ||
+        history_read(reply_bytes(reply_at(reply, 9)), &history) != RC_OK) {
         link_restart(shard->link, "invalid reply to hello.lua");
         return;
     }
     update_seen_position(shard, epoch, reply_bytes(reply_at(reply, 4)));
     snprintf(shard->epoch, sizeof(shard->epoch), "%.*s", (int)epoch.len, (const char *)epoch.at);
-    shard->seen = at;
+    shard->history = history;
+    if (shard->reader_history.count == 0)
+        shard->reader_history = history;
+    shard->seen = history_label(&history, at);
     set_newest_transactions(shard, reply);
     shard->has_first_entry = reply_integer(reply_at(reply, 2)) == 1;
     shard->undone_count = (uint64_t)reply_integer(reply_at(reply, 8));
@@ -206,17 +211,14 @@ static void
 send_hello(struct shard *shard)
 {
     struct arguments arguments = {.argc = 0};
-    char fresh_epoch[STORE_EPOCH_TEXT + 1], seen[ENTRY_ID_TEXT_MAX], count[16];
+    char fresh_epoch[STORE_EPOCH_TEXT + 1], count[16];
 
     stop_slot_check(shard);
     shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
-    entry_id_text(shard->seen, seen);
     snprintf(count, sizeof(count), "%u", shard->store->shard_count);
     argument(&arguments, shard->stream_key);
     argument(&arguments, shard->prefix);
     argument(&arguments, fresh_epoch);
-    argument(&arguments, shard->epoch);
-    argument(&arguments, seen);
     argument(&arguments, count);
     argument(&arguments, shard->store->topology.is_cluster ? "" : "1");
     if (link_call(shard->link, STORE_SCRIPT_hello, 1, on_hello, shard, (int)arguments.argc,

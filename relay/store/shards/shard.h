@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "store/entry.h"
+#include "store/history.h"
 #include "store/position.h"
 #include "store/scripts/keys.h"
 #include "store/servers/cluster_nodes.h"
@@ -76,6 +77,9 @@ struct shard {
     char stream_key[STORE_KEY_MAX];
     /* changes when the shard's data is lost; "" until it is first up */
     char epoch[STORE_EPOCH_TEXT + 1];
+    struct history history;                  /* of the server of this connection */
+    struct history reader_history;           /* of the server that the reader reads */
+    struct history former_history;           /* what the reader read before reader_history */
     struct entry_id seen;                    /* the newest known stream entry of this epoch */
     struct transactions newest_transactions; /* the newest transactions when the shard went up */
     uint64_t undone_count;                   /* of store_undone_count, when the shard went up */

@@ -81,7 +81,7 @@ on_start_position_reply(struct shard_request *request, struct shard *shard,
     if (start->is_superseded || found.at == NULL ||
         entry_id_read((const char *)found.at, found.len, &id) != RC_OK)
         return true;
-    request->store->newest[shard->number] = id;
+    request->store->newest[shard->number] = history_label(&shard->history, id);
     request->store->newest_position[shard->number] = start->min;
     return true;
 }
@@ -104,7 +104,7 @@ start_position_find(struct store *store, start_position_found *found)
     for (unsigned k = 0; k < store->shard_count; k++) {
         char newest[ENTRY_ID_TEXT_MAX];
 
-        entry_id_text(store->shards[k].seen, newest);
+        entry_id_text(history_position(&store->shards[k].history, store->shards[k].seen), newest);
         if (position_less(start->min, store->newest_position[k]))
             send_start_position(start, &store->shards[k], newest);
     }

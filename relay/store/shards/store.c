@@ -108,6 +108,22 @@ store_record_entry(struct store *store, unsigned shard, struct entry_id id)
         store->shards[shard].seen = id;
 }
 
+enum rc
+store_limit(const struct store *store, unsigned shard, struct entry_id *id)
+{
+    const struct shard *of = &store->shards[shard];
+
+    return history_translate(&of->former_history, &of->reader_history, id);
+}
+
+bool
+store_is_read(const struct store *store, unsigned shard)
+{
+    const struct shard *of = &store->shards[shard];
+
+    return history_current(&of->history) == history_current(&of->reader_history);
+}
+
 void
 store_record_position(struct store *store, unsigned shard, struct entry_id id, struct position to)
 {

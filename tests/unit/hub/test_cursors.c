@@ -91,10 +91,22 @@ test_cursor_strings_are_parsed_as_written(void **state)
     check_text((struct entry_id[]){id(100, 7), id(0, 0), id(0, 0), id(0, 0)}, "00ff.100-7");
     check_text((struct entry_id[]){id(100, 7), id(0, 0), id(100, 1), id(0, 0)}, "00ff.100-7..0-1");
     check_text((struct entry_id[]){id(0, 0), id(max, max), id(0, 1), id(0, 0)},
-               "00ff.0-0.3w5e11264sgsf-3w5e11264sgsf.0-1");
+               "00ff.0-0.68hqlcqv3-3w5e11264sgsfGmh33.0-1");
     check_text((struct entry_id[]){id(max, max), id(0, max), id(1, 0), id(0, 1)},
-               "00ff.18446744073709551615-18446744073709551615.-3w5e11264sgsf-3w5e11264sgsf"
-               ".-3w5e11264sgse.-3w5e11264sgsf-1");
+               "00ff.18446744073709551615-18446744073709551615.-68hqlcqv3-3w5e11264sgsfG0.-"
+               "68hqlcqv2G0.-68hqlcqv3-1G0");
+}
+
+/* The generation of a shard is written if it differs from that of the shared stream. */
+static void
+test_cursor_strings_contain_generations(void **state)
+{
+    const uint64_t five = UINT64_C(5) << ENTRY_MS_BITS, six = UINT64_C(6) << ENTRY_MS_BITS;
+
+    (void)state;
+    check_text(
+        (struct entry_id[]){id(five + 100, 7), id(five + 136, 0), id(six + 100, 1), id(0, 3)},
+        "00ff.87960930222180-7.10.0-1G6.-2s-3G0");
 }
 
 static void
@@ -108,12 +120,11 @@ test_the_longest_cursor_fits(void **state)
     (void)state;
     heads[0] = id(UINT64_MAX, UINT64_MAX);
     for (unsigned i = 1; i < STORE_SHARDS_MAX; i++)
-        heads[i] = id(0, UINT64_MAX - i);
-    client_pos_text("0123456789abcdef0123456789abcdef", heads, STORE_SHARDS_MAX, NULL, text);
+        heads[i] = id((ENTRY_GENERATION_MAX - 1) << ENTRY_MS_BITS, UINT64_MAX - i);
+    client_pos_text("0123456789abcdef", heads, STORE_SHARDS_MAX, NULL, text);
     assert_in_range(strlen(text), 480, CLIENT_POS_MAX - 1);
-    assert_int_equal(client_pos_read(text, "0123456789abcdef0123456789abcdef", STORE_SHARDS_MAX, 15,
-                                     &cursor, &backlog),
-                     RC_OK);
+    assert_int_equal(
+        client_pos_read(text, "0123456789abcdef", STORE_SHARDS_MAX, 15, &cursor, &backlog), RC_OK);
     assert_true(cursor_equal(cursor, cursor_from_heads(heads, 15)));
 }
 
@@ -383,6 +394,7 @@ main(void)
         cmocka_unit_test(test_cursors_are_compared_and_advanced_by_shard),
         cmocka_unit_test(test_a_users_cursor_is_derived_from_all_heads),
         cmocka_unit_test(test_cursor_strings_are_parsed_as_written),
+        cmocka_unit_test(test_cursor_strings_contain_generations),
         cmocka_unit_test(test_the_longest_cursor_fits),
         cmocka_unit_test(test_cursor_strings_contain_the_backlog),
         cmocka_unit_test(test_a_backlog_without_its_sum_may_be_lost),

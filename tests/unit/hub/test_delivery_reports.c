@@ -28,15 +28,16 @@ bool __wrap_store_acks_wait(const struct store *store, const struct store_ack *a
 enum rc __wrap_store_report(struct store *store, const struct store_report *reports, size_t count,
                             store_reported *done, void *ctx);
 
-struct entry_id __wrap_reader_read_before(const struct reader *reader, unsigned shard);
+bool __wrap_store_is_read(const struct store *store, unsigned shard);
+static bool is_read;
 
-/* Everything that was read before the store lost the end of the stream. */
-struct entry_id
-__wrap_reader_read_before(const struct reader *reader, unsigned shard)
+/* Whether the reader reads the server that replies. */
+bool
+__wrap_store_is_read(const struct store *store, unsigned shard)
 {
-    (void)reader;
+    (void)store;
     (void)shard;
-    return (struct entry_id){4, 0};
+    return is_read;
 }
 
 /* Pending calls, which the test completes in any order, like independent shards. */
@@ -229,12 +230,27 @@ static void
 test_later_lost_notifications_are_skipped(void **state)
 {
     (void)state;
+    hub.newest[0] = (struct entry_id){4, 0};
     complete_report(0, RC_OK, STORE_PENDING);
     complete_report(1, RC_OK, STORE_LOST);
     offer(3);
     offer(4);
     assert_int_equal(call_count, 2);
     offer(5);
+    assert_int_equal(call_count, 3);
+}
+
+/* The newest notification was read from the new primary, and may follow unread ones. */
+static void
+test_nothing_of_the_new_primary_is_skipped(void **state)
+{
+    (void)state;
+    hub.newest[0] = (struct entry_id){4, 0};
+    is_read = true;
+    complete_report(0, RC_OK, STORE_PENDING);
+    complete_report(1, RC_OK, STORE_LOST);
+    is_read = false;
+    offer(3);
     assert_int_equal(call_count, 3);
 }
 
@@ -332,6 +348,8 @@ main(void)
         cmocka_unit_test_setup_teardown(test_a_lost_notification_leaves_the_backlog_once, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_later_lost_notifications_are_skipped, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_nothing_of_the_new_primary_is_skipped, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_a_lost_published_notification_is_sent, set_up,
                                         tear_down),

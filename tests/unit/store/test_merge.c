@@ -54,6 +54,9 @@ make_foreign(unsigned ms)
     return entry;
 }
 
+/* Without generations: the ids are those of the store. */
+static const struct history history;
+
 /* `entries` are pairs of ms and commit, in order; commit 255 is a foreign entry. */
 static void
 add_reply_until(unsigned end, unsigned stream, bool is_truncated, size_t count,
@@ -64,8 +67,8 @@ add_reply_until(unsigned end, unsigned stream, bool is_truncated, size_t count,
         replies[stream]->element[i] = entries[i][1] == 255
                                           ? make_foreign(entries[i][0])
                                           : make_entry(entries[i][0], entries[i][1]);
-    shard_page_begin(&pages[stream], stream, (struct entry_id){1, 0}, (struct entry_id){end, 0},
-                     replies[stream], is_truncated);
+    shard_page_begin(&pages[stream], stream, &history, (struct entry_id){1, 0},
+                     (struct entry_id){end, 0}, replies[stream], is_truncated);
 }
 
 static void
@@ -213,7 +216,8 @@ test_copied_reply_is_equal(void **state)
     add_reply(0, false, 2, (const unsigned char[][2]){{10, 1}, {11, 255}});
     kept = reply_keep(replies[0]);
     tear_down(NULL);
-    shard_page_begin(&pages[0], 0, (struct entry_id){1, 0}, SHARD_PAGE_WHOLE, kept, false);
+    shard_page_begin(&pages[0], 0, &history, (struct entry_id){1, 0}, SHARD_PAGE_WHOLE, kept,
+                     false);
     assert_string_equal(merged(1), "0:10 ");
     assert_int_equal(pages[0].foreign_entries, 1);
     free(kept);
