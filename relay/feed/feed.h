@@ -14,8 +14,8 @@ struct feed;
 struct store;
 
 /*
- * What /readyz reports of the feed. In memory that all workers share: one of them runs the feed, and
- * each of them answers for the relay.
+ * The state of the feed for /readyz, in memory that all workers share: one of them runs the feed,
+ * and any of them responds for the relay.
  */
 enum feed_availability {
     FEED_OFF,      /* the relay lacks the role */
@@ -25,7 +25,7 @@ enum feed_availability {
 };
 struct feed_report {
     enum feed_availability availability;
-    bool has_slot; /* since some time the slot exists, so that no later change is lost; not reset */
+    bool has_slot; /* the slot has existed, so that no change is lost without a gap */
 };
 
 /* "off", "down", "standby" or "streaming". */

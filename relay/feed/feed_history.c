@@ -22,8 +22,8 @@ reset(struct feed *feed, struct store_rewind rewind)
 }
 
 /*
- * The read LSN of a slot that must be created: the new slot starts beyond it, so its clients receive
- * another gap. A higher LSN could be that of WAL which was undone.
+ * The read LSN until a slot is created. The slot starts beyond it, so clients receive another gap.
+ * The former read LSN may be higher than that of the slot, on WAL that was undone.
  */
 #define READ_NOTHING 1
 

@@ -15,16 +15,16 @@ struct gate;
 struct hub;
 
 /*
- * Serves the connections of the sockets on the loop: those of gate.admin_listen, and from gate_accept
- * on those of clients. Returns NULL after logging the reason. config, hub, stats and process must outlive the gate. The caller still owns the
- * descriptors. hub is NULL in a process without the role gate, which serves only health probes and
- * metrics.
+ * Accepts connections from gate.admin_listen, and serves them on the loop. Returns NULL after
+ * logging the reason. config, hub, stats and process must outlive the gate. The caller still owns
+ * the descriptors. hub is NULL in a process without the role gate, which serves only health probes
+ * and metrics.
  */
 struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub,
                        struct stats *stats, const struct gate_process *process,
                        struct gate_sockets sockets);
 
-/* Accepts clients from now on. RC_IO: the address is in use (logged). */
+/* Also accepts connections from gate.listen. RC_IO: the address is in use (logged). */
 MUST_CHECK enum rc gate_accept(struct gate *gate);
 
 /*

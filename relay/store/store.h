@@ -53,8 +53,8 @@ const struct entry_id *store_newest(const struct store *store);
 const struct transactions *store_newest_transactions(const struct store *store, unsigned shard);
 
 /*
- * Returns how often transactions of stored notifications were undone (struct store_rewind), when the
- * store went up. If the number has changed, transactions known from before may be undone.
+ * Returns how often stored transactions were undone (struct store_rewind) when the store went up.
+ * If the number has changed, a transaction that was known before may be undone.
  */
 uint64_t store_undone_count(const struct store *store);
 
@@ -124,10 +124,7 @@ struct store_rewind {
     uint32_t of_timeline;    /* only shards on this timeline; 0: all */
     uint64_t read_lsn_below; /* only shards with a lower read_lsn; 0: all */
     bool is_gap;             /* the epoch changes */
-    /*
-     * Transactions of the stored notifications from undone_lsn on are not in the database any more:
-     * no snapshot will contain them.
-     */
+    /* The stored transactions from undone_lsn on are undone: no snapshot will contain them. */
     bool is_undone;
     uint64_t undone_lsn;
     bool resets_members; /* resets shard 0, which stores the memberships */

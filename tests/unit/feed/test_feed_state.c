@@ -5,7 +5,8 @@
 static int
 set_feed(int from, int to)
 {
-    struct feed feed = {.state = (enum feed_state)from};
+    struct feed_report report = {.availability = FEED_DOWN};
+    struct feed feed = {.state = (enum feed_state)from, .report = &report};
 
     feed_set_state(&feed, (enum feed_state)to);
     return (int)feed.state;

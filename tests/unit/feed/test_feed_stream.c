@@ -36,11 +36,13 @@ test_store_loss_drops_the_other_frames_of_the_message(void **state)
     struct store store = {.shards = &shard, .shard_count = 1}; /* unavailable */
     struct config config = {.feed.slot = NULL};
     struct stats stats = {.heartbeat_us = 0};
+    struct feed_report report = {.availability = FEED_AVAILABLE};
     struct feed feed = {.state = FEED_STREAMING,
                         .loop = ev_loop_new(EVFLAG_AUTO),
                         .config = &config,
                         .store = &store,
-                        .stats = &stats};
+                        .stats = &stats,
+                        .report = &report};
 
     (void)state;
     for (size_t i = 0; i < count; i++)
@@ -48,6 +50,7 @@ test_store_loss_drops_the_other_frames_of_the_message(void **state)
     feed_batch_reset(&feed.batch, &store);
     assert_false(feed_stream_receive(&feed, (char *)packet, (struct bytes){packet, len}));
     assert_int_equal(feed.state, FEED_WAITING);
+    assert_int_equal(report.availability, FEED_DOWN);
     assert_int_equal(store_batch_count(feed.batch.frames),
                      0); /* frames would point into freed memory */
     store_batch_free(feed.batch.frames);

@@ -1,5 +1,5 @@
--- undone.lua: records which stored transactions a restore or a failover has undone. Their ids are
--- used again, so a snapshot of the database says nothing about them.
+-- undone.lua: records which stored transactions a restore or a failover has undone. The database
+-- assigns their ids again, and no snapshot contains them.
 -- include: route.lua
 
 -- The field `undone` of `meta` has a line for each such event, oldest first: the newest stream entry
