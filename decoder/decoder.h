@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "access/xlogreader.h"
+#include "lib/ilist.h"
 #include "replication/logical.h"
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
@@ -16,13 +17,21 @@
 struct decoder {
     struct options options;
     struct encode_settings settings;
-    MemoryContext context;           /* deleted with the decoder */
-    MemoryContextCallback on_delete; /* called when `context` is deleted */
-    MemoryContext change_context;    /* reset for each change */
-    MemoryContext rules_context;     /* contains `rules` */
-    MemoryContext spare_context;     /* will contain the next `rules` */
-    HTAB *relations;
+    MemoryContext context;             /* deleted with the decoder */
+    MemoryContextCallback on_delete;   /* called when `context` is deleted */
+    MemoryContext change_context;      /* reset for each change */
+    MemoryContext rules_context;       /* contains `rules` */
+    MemoryContext spare_context;       /* will contain the next `rules` */
+    HTAB *relations;                   /* struct relation_entry, by OID */
     struct relation_entry *last_entry; /* result of the last lookup, or NULL */
+    HTAB *plan_sets;                   /* struct plan_set *, by digest */
+    dlist_head plan_sets_used;         /* the same, most recently used first */
+    uint64 catalog_number;             /* changes with each catalog state */
+    struct accounts *accounts;
+    HTAB *denied_rules;        /* struct denied_rule, by seed */
+    bool has_waiting_reloads;  /* one of them waits for a reload */
+    uint64 transaction_number; /* counts decoded transactions and blocks of streamed ones */
+    const char *slot;
     struct rule_set *rules;
     struct sandbox *sandbox;     /* evaluates conditions */
     struct snapshot_stamp stamp; /* the snapshot in which `rules` was read */

@@ -83,6 +83,62 @@ read_max_value_bytes(struct options *options, const char *value)
 }
 
 static void
+read_max_row_bytes(struct options *options, const char *value)
+{
+    int bytes;
+
+    if (!parse_int(value, &bytes, GUC_UNIT_BYTE, NULL) || bytes < MAX_ROW_BYTES_FLOOR ||
+        bytes > MAX_ROW_BYTES_CEILING)
+        option_reject("max_row_bytes", value, "1kB to 16MB, with or without B, kB or MB");
+    options->max_row_bytes = bytes;
+}
+
+/* The limits of the accounts have a floor: an account that denies everything is a mistake. */
+#define OWNER_SIZE_FLOOR (1024 * 1024)
+
+static int64
+read_owner_size(const char *name, const char *value)
+{
+    int kilobytes;
+
+    if (!parse_int(value, &kilobytes, GUC_UNIT_KB, NULL) || kilobytes < OWNER_SIZE_FLOOR / 1024)
+        option_reject(name, value, "1MB to 2047GB, in kB, MB or GB; without a unit, in kB");
+    return kilobytes * INT64CONST(1024);
+}
+
+static void
+read_owner_bytes(struct options *options, const char *value)
+{
+    options->owner.minute_bytes = read_owner_size("owner_bytes", value);
+}
+
+static void
+read_owner_memory(struct options *options, const char *value)
+{
+    options->owner.memory_bytes = read_owner_size("owner_memory", value);
+}
+
+static void
+read_owner_time(struct options *options, const char *value)
+{
+    int ms;
+
+    if (!parse_int(value, &ms, GUC_UNIT_MS, NULL) || ms < 100)
+        option_reject("owner_time", value, "100 ms or more, with or without ms, s or min");
+    options->owner.time_us = ms * INT64CONST(1000);
+}
+
+static void
+read_owner_wal_factor(struct options *options, const char *value)
+{
+    int factor;
+
+    if (!parse_int(value, &factor, 0, NULL) || factor < 1 || factor > 1000)
+        option_reject("owner_wal_factor", value, "1 to 1000");
+    options->owner.wal_factor = factor;
+}
+
+static void
 read_condition_timeout(struct options *options, const char *value)
 {
     int ms;
@@ -154,9 +210,14 @@ static const struct option_kind kinds[] = {
     {"condition_timeout", read_condition_timeout},
     {"exclude_tables", read_exclude_tables},
     {"include_tables", read_include_tables},
+    {"max_row_bytes", read_max_row_bytes},
     {"max_value_bytes", read_max_value_bytes},
     {"mode", read_mode},
     {"numeric", read_numeric},
+    {"owner_bytes", read_owner_bytes},
+    {"owner_memory", read_owner_memory},
+    {"owner_time", read_owner_time},
+    {"owner_wal_factor", read_owner_wal_factor},
     {"pretty", read_pretty},
     {"streaming", read_streaming},
     {"topic_prefix", read_topic_prefix},
@@ -195,7 +256,12 @@ void
 options_read(struct options *ret_options, List *given, const char *database)
 {
     struct options options = {.max_value_bytes = MAX_VALUE_BYTES_DEFAULT,
+                              .max_row_bytes = MAX_ROW_BYTES_DEFAULT,
                               .condition_timeout_ms = CONDITION_TIMEOUT_DEFAULT,
+                              .owner = {.time_us = OWNER_TIME_DEFAULT_US,
+                                        .memory_bytes = OWNER_MEMORY_DEFAULT,
+                                        .minute_bytes = OWNER_BYTES_DEFAULT,
+                                        .wal_factor = OWNER_WAL_FACTOR_DEFAULT},
                               .streaming = true};
     ListCell *cell;
 

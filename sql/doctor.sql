@@ -202,6 +202,28 @@ CREATE FUNCTION clairon.doctor_slots()
     WHERE NOT EXISTS (SELECT FROM clairon.status WHERE database = current_database())
 $$;
 
+-- A warning for a minute after the last denial.
+CREATE FUNCTION clairon.doctor_accounts()
+    RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('account of %s', owner), last_at < now() - interval '1 minute',
+           format('%s %s denied by slot %s, for lack of %s, last at %s', changes,
+                  CASE changes WHEN 1 THEN 'change was' ELSE 'changes were' END, slot_name, account,
+                  date_trunc('second', last_at)),
+           format(CASE account
+               WHEN 'bytes' THEN 'The rules of %1$s send more than feed.owner_bytes a minute and '
+                                 'feed.owner_wal_factor times the WAL of their changes. Remove rules, targets or '
+                                 'columns, or raise the settings, or GRANT clairon_app TO %1$I'
+               WHEN 'memory' THEN 'Plans and conditions of the rules of %1$s need more than '
+                                  'feed.owner_memory. Remove rules or conditions, or raise the setting'
+               ELSE 'The rules of %1$s need more decoding time than feed.owner_time and a tenth of the elapsed '
+                    'time. Remove rules or conditions, or raise the setting' END, owner)
+    FROM clairon.status
+    CROSS JOIN LATERAL jsonb_to_recordset(denied)
+        AS denial (owner name, account text, changes bigint, last_at timestamptz)
+    WHERE database = current_database()
+$$;
+
 CREATE FUNCTION clairon.doctor_extension()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -493,6 +515,7 @@ $$;
 CREATE FUNCTION clairon.is_warning(check_name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT check_name = 'max_slot_wal_keep_size' OR check_name LIKE 'privileges of rule %'
+        OR check_name LIKE 'account of %'
         OR check_name LIKE 'source of rule %'
         OR check_name LIKE 'live rule %' OR check_name LIKE 'index of live rule %'
 $$;
@@ -510,6 +533,7 @@ CREATE FUNCTION clairon.doctor()
           UNION ALL SELECT check_name, ok, detail, clairon.where_written() || hint
                     FROM clairon.doctor_roles()
           UNION ALL SELECT * FROM clairon.doctor_slots()
+          UNION ALL SELECT * FROM clairon.doctor_accounts()
           UNION ALL SELECT check_name, ok, detail, clairon.where_written() || hint
                     FROM clairon.doctor_rules()) AS checks (check_name, ok, detail, hint)
 $$;

@@ -34,6 +34,7 @@ GRANT EXECUTE ON FUNCTION clairon.notify, clairon.once TO clairon_app;
 GRANT EXECUTE ON FUNCTION clairon.utf8, clairon.rows, clairon.live_rows TO clairon_relay;
 GRANT SELECT ON clairon.rule, clairon.rules, clairon.status, clairon.member TO clairon_relay;
 GRANT EXECUTE ON FUNCTION
+    clairon.denial_report, clairon.denials, clairon.doctor_accounts,
     clairon.doctor, clairon.doctor_settings, clairon.doctor_standby, clairon.doctor_replay,
     clairon.doctor_physical_slots, clairon.doctor_extension, clairon.doctor_roles,
     clairon.allowed_plugins, clairon.doctor_awaited, clairon.doctor_slots,

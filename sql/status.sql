@@ -1,5 +1,21 @@
 /* status: the slots with the plugin clairon, their retained WAL and their lag. */
 
+CREATE FUNCTION clairon.denial_report(slot name) RETURNS text
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_denial_report';
+
+-- What the decoder has denied since the last connection to the slot: by the owner of the tables,
+-- and by account.
+CREATE FUNCTION clairon.denials(slot name)
+    RETURNS TABLE (owner name, account text, changes bigint, last_at timestamptz)
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(rolname, format('role %s', part[1])::name), part[2], part[3]::bigint,
+           timestamptz '2000-01-01 00:00:00+00' + part[4]::bigint * interval '1 microsecond'
+    FROM regexp_split_to_table(clairon.denial_report(slot), E'\n') AS line
+    CROSS JOIN LATERAL string_to_array(line, ' ') AS fields (part)
+    LEFT JOIN pg_roles ON oid::text = part[1]
+    WHERE line <> '' ORDER BY 1, 2
+$$;
+
 -- Columns of pg_replication_slots that do not exist in older servers are read from the row as JSON:
 -- conflicting since 16; invalidation_reason, inactive_since, failover and synced since 17.
 CREATE VIEW clairon.status AS
@@ -16,7 +32,9 @@ CREATE VIEW clairon.status AS
            (details.slot ->> 'inactive_since')::pg_catalog.timestamptz AS inactive_since,
            coalesce((details.slot ->> 'failover')::boolean, false) AS failover,
            -- A synchronized copy that is still temporary is dropped at a promotion.
-           coalesce((details.slot ->> 'synced')::boolean, false) AND NOT temporary AS synced
+           coalesce((details.slot ->> 'synced')::boolean, false) AND NOT temporary AS synced,
+           (SELECT pg_catalog.jsonb_agg(pg_catalog.to_jsonb(denial))
+            FROM clairon.denials(slot_name) AS denial) AS denied
     FROM pg_catalog.pg_replication_slots AS slot
     LEFT JOIN pg_catalog.pg_stat_replication AS sender ON sender.pid = slot.active_pid
     CROSS JOIN LATERAL (SELECT pg_catalog.to_jsonb(slot) AS slot) AS details

@@ -1,6 +1,7 @@
 /* change.c: apply the rules of a relation to one change. */
 #include "changes/change.h"
 
+#include "access/detoast.h"
 #include "access/htup_details.h"
 #include "catalog/pg_class.h"
 #include "utils/datum.h"
@@ -8,6 +9,7 @@
 
 #include "base/datum_equal.h"
 #include "changes/audience.h"
+#include "changes/denial.h"
 #include "changes/emitter.h"
 #include "changes/notification.h"
 #include "changes/reload.h"
@@ -22,6 +24,8 @@ static const struct target_list no_targets = {0};
 struct row_change {
     LogicalDecodingContext *ctx;
     struct decoder *decoder;
+    struct plan_set *set;
+    Relation relation;
     enum frame_operation operation;
     struct image *old; /* NULL: no old value is known */
     struct image *new;
@@ -35,13 +39,13 @@ includes_operation(const struct plan *plan, enum frame_operation operation)
 }
 
 static void
-warn(const struct row_change *change, const struct plan *plan, const char *what)
+warn(const struct row_change *change, struct plan *plan, const char *what)
 {
     warning_count(change->decoder, plan->seed, plan->label, what);
 }
 
 static void
-send_notification(const struct row_change *change, const struct plan *plan,
+send_notification(const struct row_change *change, struct plan *plan,
                   enum frame_operation operation, uint32 part, const struct target_list *targets)
 {
     struct notification notification = {
@@ -49,6 +53,10 @@ send_notification(const struct row_change *change, const struct plan *plan,
 
     if (!includes_operation(plan, operation) || (targets->count == 0 && !plan->rule->to_all))
         return;
+    if (!plan_texts(change->decoder, change->set, plan)) {
+        denial_count(change->ctx, change->set, plan, ACCOUNT_MEMORY);
+        return;
+    }
     if (plan->emitter_state != TARGET_NONE)
         notification.emitter =
             emitter_of_row(change->decoder, plan,
@@ -61,7 +69,7 @@ send_notification(const struct row_change *change, const struct plan *plan,
 }
 
 static bool
-old_has_target(const struct row_change *change, const struct plan *plan)
+old_has_target(const struct row_change *change, struct plan *plan)
 {
     bool has_target = change->old->present;
 
@@ -92,12 +100,12 @@ values_equal(const struct image *old, const struct image *new, int at, bool typb
 
 /* Marks changed columns. Returns false when provably no column of the rule changed. */
 static bool
-compare_images(const struct row_change *change, const struct plan *plan)
+compare_images(const struct row_change *change, struct plan *plan)
 {
     bool touched = false;
 
-    for (int i = 0; i < plan->column_count; i++) {
-        struct column *column = &plan->columns[i];
+    for (int i = 0; i < plan->pick_count; i++) {
+        struct column *column = &plan->columns[plan->picks[i]];
         bool known = change->old->present && (change->whole || column->is_key);
         bool same;
 
@@ -114,7 +122,7 @@ compare_images(const struct row_change *change, const struct plan *plan)
 }
 
 static bool
-targets_equal(const struct row_change *change, const struct plan *plan)
+targets_equal(const struct row_change *change, struct plan *plan)
 {
     for (int i = 0; i < plan->part_count; i++) {
         const struct bound_column *column = &plan->parts[i].column;
@@ -135,7 +143,7 @@ has_live_groups(const struct rule *rule)
 
 /* Sends an update for a rule that reads its targets from columns. */
 static void
-update_column_targets(const struct row_change *change, const struct plan *plan, bool touched)
+update_column_targets(const struct row_change *change, struct plan *plan, bool touched)
 {
     struct target_list *gained;
     struct target_list *lost;
@@ -169,7 +177,7 @@ update_column_targets(const struct row_change *change, const struct plan *plan, 
 }
 
 static void
-apply_to_update(const struct row_change *change, const struct plan *plan)
+apply_to_update(const struct row_change *change, struct plan *plan)
 {
     bool touched = compare_images(change, plan) || plan->rule->column_count < 0;
 
@@ -181,8 +189,8 @@ apply_to_update(const struct row_change *change, const struct plan *plan)
 
 /* Sends a create or delete: of the row itself, or because only_when became true or false. */
 static void
-apply_to_image(const struct row_change *change, const struct plan *plan,
-               enum frame_operation operation, uint32 part)
+apply_to_image(const struct row_change *change, struct plan *plan, enum frame_operation operation,
+               uint32 part)
 {
     bool leaves = operation == FRAME_OPERATION_DELETE;
     struct target_list *targets;
@@ -198,20 +206,40 @@ apply_to_image(const struct row_change *change, const struct plan *plan,
         send_notification(change, plan, operation, part, targets);
 }
 
+/* Evaluates only_when for the image. Returns false when the row is denied. */
+static bool
+meets_condition(const struct row_change *change, struct plan *plan, const struct image *image,
+                bool *ret_met)
+{
+    enum account_kind kind;
+
+    if (!plan_condition(change->decoder, change->set, plan, change->relation, &kind)) {
+        denial_count(change->ctx, change->set, plan, kind);
+        /* Also logs the reason. */
+        (void)audience_meets_condition(change->decoder, plan, image, ret_met);
+        return false;
+    }
+    if (audience_meets_condition(change->decoder, plan, image, ret_met))
+        return true;
+    if (condition_is_over(plan->condition, &kind))
+        denial_count(change->ctx, change->set, plan, kind);
+    return false;
+}
+
 static void
-apply_to_conditional_update(const struct row_change *change, const struct plan *plan)
+apply_to_conditional_update(const struct row_change *change, struct plan *plan)
 {
     bool before;
     bool after;
 
-    if (!audience_meets_condition(change->decoder, plan, change->new, &after))
+    if (!meets_condition(change, plan, change->new, &after))
         return;
     if (condition_evaluate(plan->condition, change->old) == CONDITION_UNKNOWN) {
         warn(change, plan,
              "old row unknown: only_when is evaluated for the new row only (REPLICA IDENTITY FULL "
              "logs both)");
         before = after;
-    } else if (!audience_meets_condition(change->decoder, plan, change->old, &before)) {
+    } else if (!meets_condition(change, plan, change->old, &before)) {
         return;
     }
     if (before && after)
@@ -222,24 +250,38 @@ apply_to_conditional_update(const struct row_change *change, const struct plan *
         apply_to_image(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS);
 }
 
+/* True when the rule sends nothing for this kind of change. */
+static bool
+ignores_change(const struct row_change *change, const struct plan *plan)
+{
+    const int rows = RULE_OPERATION(FRAME_OPERATION_CREATE) |
+                     RULE_OPERATION(FRAME_OPERATION_UPDATE) |
+                     RULE_OPERATION(FRAME_OPERATION_DELETE);
+
+    if (change->operation == FRAME_OPERATION_UPDATE)
+        return (plan->rule->operations & rows) == 0;
+    return !includes_operation(plan, change->operation);
+}
+
 static void
-apply_rule(const struct row_change *change, const struct plan *plan)
+apply_rule(const struct row_change *change, struct plan *plan)
 {
     bool conditional = plan->rule->only_when != NULL;
     bool met = true;
 
-    if (audience_is_denied(change->decoder, plan))
+    if (ignores_change(change, plan) || denial_is_due(change->ctx, change->set, plan) ||
+        audience_is_denied(change->decoder, plan))
         return;
     if (change->operation == FRAME_OPERATION_UPDATE) {
         if (conditional)
             apply_to_conditional_update(change, plan);
         else
             apply_to_update(change, plan);
-    } else if (includes_operation(plan, change->operation)) {
+    } else {
         const struct image *image =
             change->operation == FRAME_OPERATION_DELETE ? change->old : change->new;
 
-        if (!conditional || (audience_meets_condition(change->decoder, plan, image, &met) && met))
+        if (!conditional || (meets_condition(change, plan, image, &met) && met))
             apply_to_image(change, plan, change->operation, PART_MAIN);
     }
 }
@@ -279,17 +321,16 @@ fill_from_old(struct row_change *row, TupleDesc desc)
 
 /* An update without an old tuple did not change the key, so the new row contains the old key. */
 static void
-load_images(struct row_change *row, struct relation_entry *entry, Relation relation, HeapTuple old,
-            HeapTuple new)
+load_images(struct row_change *row, HeapTuple old, HeapTuple new)
 {
-    TupleDesc desc = RelationGetDescr(relation);
-    char identity = relation->rd_rel->relreplident;
+    TupleDesc desc = RelationGetDescr(row->relation);
+    char identity = row->relation->rd_rel->relreplident;
 
-    row->old = &entry->old;
-    row->new = &entry->new;
+    row->old = &row->set->old;
+    row->new = &row->set->new;
     row->whole = identity == REPLICA_IDENTITY_FULL && old != NULL;
     deform(row->new, new, desc, true);
-    if (old == NULL && row->operation == FRAME_OPERATION_UPDATE && entry->has_key) {
+    if (old == NULL && row->operation == FRAME_OPERATION_UPDATE && row->set->has_key) {
         copy_image(row->old, row->new, desc);
         return;
     }
@@ -298,11 +339,85 @@ load_images(struct row_change *row, struct relation_entry *entry, Relation relat
         fill_from_old(row, desc);
 }
 
+/* The bytes of the tuple in the WAL, with its compressed values that are stored out of line. */
+static Size
+wal_bytes(HeapTuple tuple, const struct image *image, TupleDesc desc)
+{
+    Size bytes;
+
+    if (tuple == NULL)
+        return 0;
+    bytes = tuple->t_len;
+    if (!HeapTupleHasExternal(tuple))
+        return bytes;
+    for (int i = 0; i < desc->natts; i++) {
+        struct varlena *value = (struct varlena *)DatumGetPointer(image->values[i]);
+        struct varatt_indirect indirect;
+
+        if (TupleDescAttr(desc, i)->attlen != -1 || image->nulls[i] ||
+            !VARATT_IS_EXTERNAL_INDIRECT(value))
+            continue;
+        VARATT_EXTERNAL_GET_POINTER(indirect, value);
+        bytes += VARSIZE_ANY(indirect.pointer);
+    }
+    return bytes;
+}
+
+/*
+ * What a change has in the WAL besides its tuples: headers, entries of indexes, its share of the
+ * commit. Such a row in a transaction of its own takes about as much.
+ */
+#define CHANGE_WAL_BYTES 512
+
+/* Each owner of a source earns the bytes. */
+static void
+earn_bytes(const struct row_change *row, HeapTuple old, HeapTuple new)
+{
+    struct decoder *decoder = row->decoder;
+    TupleDesc desc = RelationGetDescr(row->relation);
+    struct account *account = row->set->account;
+    Size bytes;
+
+    if (account->is_trusted && row->set->source_count == 1)
+        return;
+    bytes = CHANGE_WAL_BYTES + wal_bytes(old, row->old, desc) + wal_bytes(new, row->new, desc);
+    account_earn_bytes(decoder->accounts, account, decoder->commit_time, bytes);
+    for (int i = 0; i < row->set->source_count; i++) {
+        struct account *other = row->set->sources[i].account;
+
+        if (other != NULL && other != account)
+            account_earn_bytes(decoder->accounts, other, decoder->commit_time, bytes);
+    }
+}
+
+/*
+ * The CPU time of a change that the owner is not charged, if it is measured. Only changes with many
+ * rules or costly conditions are.
+ */
+#define CHANGE_FREE_US 200
+
+static void
+apply_timed(const struct row_change *row)
+{
+    struct account *account = row->set->account;
+    int64 left_us = account->left_us;
+    int64 start_us = account_cpu_us();
+    int64 charged_us;
+
+    for (int i = 0; i < row->set->plan_count; i++)
+        apply_rule(row, &row->set->plans[i]);
+    charged_us = left_us - account->left_us;
+    account_charge_time(account, account_cpu_us() - start_us - CHANGE_FREE_US - Max(charged_us, 0));
+}
+
 void
-change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation relation,
+change_row(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
            ReorderBufferChange *change)
 {
-    struct row_change row = {.ctx = ctx, .decoder = ctx->output_plugin_private};
+    struct row_change row = {
+        .ctx = ctx, .decoder = ctx->output_plugin_private, .set = set, .relation = relation};
+    HeapTuple old = compat_old_tuple(change);
+    HeapTuple new = compat_new_tuple(change);
 
     switch (change->action) {
     case REORDER_BUFFER_CHANGE_INSERT:
@@ -317,9 +432,14 @@ change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation r
     default:
         elog(ERROR, "unexpected row change %d", (int)change->action);
     }
-    load_images(&row, entry, relation, compat_old_tuple(change), compat_new_tuple(change));
-    for (int i = 0; i < entry->plan_count; i++)
-        apply_rule(&row, &entry->plans[i]);
+    load_images(&row, old, new);
+    earn_bytes(&row, old, new);
+    if (set->is_timed) {
+        apply_timed(&row);
+        return;
+    }
+    for (int i = 0; i < set->plan_count; i++)
+        apply_rule(&row, &set->plans[i]);
 }
 
 /*
@@ -346,7 +466,7 @@ is_below_truncated(const struct plan *plan, Oid relid, const ReorderBufferChange
 
 /* Returns false when the rule does not send the TRUNCATE. */
 static bool
-send_truncate(LogicalDecodingContext *ctx, const struct plan *plan, Oid relid)
+send_truncate(LogicalDecodingContext *ctx, struct plan *plan, Oid relid)
 {
     struct decoder *decoder = ctx->output_plugin_private;
     struct notification notification = {.plan = plan,
@@ -383,17 +503,24 @@ may_keep_rows(Relation relation)
 }
 
 void
-change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation relation,
+change_truncate(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
                 const ReorderBufferChange *change)
 {
-    for (int i = 0; i < entry->plan_count; i++) {
-        const struct plan *plan = &entry->plans[i];
-        bool is_live = plan->live_rule.len > 0;
+    Oid relid = RelationGetRelid(relation);
+
+    for (int i = 0; i < set->plan_count; i++) {
+        struct plan *plan = &set->plans[i];
+        bool is_live = plan->rule->live;
 
         if ((!is_live && !includes_operation(plan, FRAME_OPERATION_TRUNCATE)) ||
-            is_below_truncated(plan, entry->relid, change))
+            is_below_truncated(plan, relid, change) || denial_is_due(ctx, set, plan))
             continue;
-        if ((!send_truncate(ctx, plan, entry->relid) || may_keep_rows(relation)) && is_live)
+        if (!plan_texts(ctx->output_plugin_private, set, plan)) {
+            denial_count(ctx, set, plan, ACCOUNT_MEMORY);
+            continue;
+        }
+        if ((!send_truncate(ctx, plan, relid) || may_keep_rows(relation)) &&
+            plan->live_rule.len > 0)
             reload_write(ctx, plan->sub + PART_RELOAD, &plan->source, &plan->live_rule);
     }
 }

@@ -8,10 +8,10 @@
 
 #include "plan/plan.h"
 
-extern void change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation relation,
+extern void change_row(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
                        ReorderBufferChange *change);
 /* `relation` is one of the truncated tables. */
-extern void change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry,
-                            Relation relation, const ReorderBufferChange *change);
+extern void change_truncate(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
+                            const ReorderBufferChange *change);
 
 #endif

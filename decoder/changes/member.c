@@ -50,16 +50,16 @@ read_member_text(struct encoder *encoder, const struct image *image, int at, cha
 }
 
 static void
-put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc desc,
-           HeapTuple tuple, char change)
+put_member(LogicalDecodingContext *ctx, struct plan_set *set, TupleDesc desc, HeapTuple tuple,
+           char change)
 {
     struct decoder *decoder = ctx->output_plugin_private;
-    struct image *image = &entry->new;
+    struct image *image = &set->new;
     char *texts[MEMBER_FIELDS];
 
     heap_deform_tuple(tuple, desc, image->values, image->nulls);
     for (int field = 0; field < MEMBER_FIELDS; field++) {
-        int at = entry->members[field].index;
+        int at = set->members[field].index;
 
         if (at < 0) {
             warning_count(
@@ -69,7 +69,7 @@ put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc 
         }
         if (image->nulls[at])
             return;
-        if (!read_member_text(entry->members[field].encoder, image, at, &texts[field])) {
+        if (!read_member_text(set->members[field].encoder, image, at, &texts[field])) {
             warning_count(decoder, 0, "member",
                           "ignored: a value is longer than 255 bytes in UTF-8");
             return;
@@ -79,7 +79,7 @@ put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc 
 }
 
 void
-member_change(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation relation,
+member_change(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
               ReorderBufferChange *change)
 {
     TupleDesc desc = RelationGetDescr(relation);
@@ -87,10 +87,10 @@ member_change(LogicalDecodingContext *ctx, struct relation_entry *entry, Relatio
     HeapTuple new = compat_new_tuple(change);
 
     if (old != NULL)
-        put_member(ctx, entry, desc, old, '-');
-    else if (!entry->has_key && change->action != REORDER_BUFFER_CHANGE_INSERT)
+        put_member(ctx, set, desc, old, '-');
+    else if (!set->has_key && change->action != REORDER_BUFFER_CHANGE_INSERT)
         warning_count(ctx->output_plugin_private, 0, "member",
                       "removed member unknown: table \"clairon.member\" has no replica identity");
     if (new != NULL)
-        put_member(ctx, entry, desc, new, '+');
+        put_member(ctx, set, desc, new, '+');
 }

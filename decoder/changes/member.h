@@ -8,8 +8,8 @@
 
 #include "plan/plan.h"
 
-extern void member_change(LogicalDecodingContext *ctx, struct relation_entry *entry,
-                          Relation relation, ReorderBufferChange *change);
+extern void member_change(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
+                          ReorderBufferChange *change);
 
 /* Writes, or spools, one member frame; `change` is '+' or '-'. */
 extern void member_write(LogicalDecodingContext *ctx, char change,

@@ -15,12 +15,6 @@
 #define PART_DAYS_MAX 366000
 #define PART_HOURS_MAX 8784000
 
-/* A larger notification is rendered again with small values only. */
-#define LINE_BYTES_MAX (32 * 1024 * 1024)
-
-/* The value limit of that second rendering. */
-#define STUB_VALUE_BYTES 512
-
 /* A longer line stays minified: indentation grows with the depth. */
 #define PRETTY_BYTES_MAX (256 * 1024 * 1024)
 
@@ -97,29 +91,132 @@ put_value(StringInfo out, struct column *column, Datum value, bool is_null, Size
 
 /* Copies the column from the rendered `before`: copying is cheaper than rendering. */
 static void
-put_copy(StringInfo out, const struct column *column)
+put_copy(StringInfo out, struct column *column)
 {
     char *dst = encode_reserve(out, column->rendered_len);
 
     memcpy(dst, out->data + column->rendered_at, column->rendered_len);
+    column->rendered_at = out->len;
     out->len += column->rendered_len;
 }
 
-/* With `repeats`, copies unchanged columns from the first image in `out`. */
-static void
-put_image(StringInfo out, const struct plan *plan, const struct image *image, Size value_limit,
-          bool repeats)
-{
+/* An image while it is rendered, from `start` in the buffer. */
+struct row_json {
+    const struct plan *plan;
+    const struct image *image;
     int start;
+    int dropped; /* bytes of values that fit_row will remove */
+    int limit;
+};
+
+/* True for a column that the image contains. */
+static bool
+has_value(const struct row_json *row, const struct column *column)
+{
+    return (row->image->whole || column->is_key) &&
+           !image_lacks(row->image, column->index, column->typlen);
+}
+
+/* Removes the dropped values, up to the column `count`, from the buffer. */
+static void
+remove_dropped(StringInfo out, struct row_json *row, int count)
+{
+    const struct plan *plan = row->plan;
+    int end = row->start;
+
+    for (int i = 0; i < count; i++) {
+        struct column *column = &plan->columns[plan->picks[i]];
+        char *dst;
+
+        if (!has_value(row, column))
+            continue;
+        if (end > row->start)
+            out->data[end++] = ',';
+        dst = out->data + end;
+        if (column->state & COLUMN_DROPPED && column->rendered_len > column->name.len + 4) {
+            memmove(dst, out->data + column->rendered_at, column->name.len);
+            memcpy(dst + column->name.len, "null", 4);
+            column->rendered_len = column->name.len + 4;
+        } else {
+            memmove(dst, out->data + column->rendered_at, column->rendered_len);
+        }
+        column->rendered_at = end;
+        end += column->rendered_len;
+    }
+    out->len = end;
+    row->dropped = 0;
+}
+
+/* Returns the first of the longest values up to the column `count`; NULL: all are short. */
+static struct column *
+find_longest(const struct row_json *row, int count)
+{
+    const struct plan *plan = row->plan;
+    struct column *longest = NULL;
+    int max = 4; /* the length of null */
+
+    for (int i = 0; i < count; i++) {
+        struct column *column = &plan->columns[plan->picks[i]];
+        int len = column->rendered_len - column->name.len;
+
+        if (len > max && !(column->state & COLUMN_DROPPED) && has_value(row, column)) {
+            max = len;
+            longest = column;
+        }
+    }
+    return longest;
+}
+
+/*
+ * Drops the longest values rendered so far until the rest fits. The result is the same as if all
+ * values had been rendered first: after each drop the free space is less than the dropped value. So
+ * a later value that fits is shorter than all dropped values. The buffer never contains more than
+ * three times the limit: dropped values are removed when they take as much as the limit, and at the
+ * end of the row. Returns the bytes of the newly dropped values.
+ */
+static int
+fit_row(StringInfo out, struct row_json *row, int count)
+{
+    int start = row->dropped;
+    int added;
+
+    while (out->len - row->start - row->dropped > row->limit) {
+        struct column *longest = find_longest(row, count);
+
+        if (longest == NULL)
+            break;
+        longest->state |= COLUMN_TRUNCATED | COLUMN_DROPPED;
+        row->dropped += longest->rendered_len - longest->name.len - 4;
+    }
+    added = row->dropped - start;
+    if (row->dropped > row->limit)
+        remove_dropped(out, row, count);
+    return added;
+}
+
+/*
+ * With `repeats`, copies unchanged columns from the first image in `out`. Adds the bytes of dropped
+ * values to *dropped_bytes.
+ */
+static void
+put_image(struct decoder *decoder, StringInfo out, const struct plan *plan,
+          const struct image *image, bool repeats, int64 *dropped_bytes)
+{
+    const Size value_limit = decoder->options.max_value_bytes;
+    struct row_json row = {plan, image, 0, 0, 0};
+    int max = decoder->options.max_row_bytes;
 
     if (image == NULL) {
         encode_literal(out, "null");
         return;
     }
     encode_literal(out, "{");
-    start = out->len;
-    for (int i = 0; i < plan->column_count; i++) {
-        struct column *column = &plan->columns[i];
+    row.start = out->len;
+    row.limit = max - 2; /* braces */
+    /* A value above the limit may be cut off here, since it will be dropped. */
+    decoder->settings.limit = out->len + 3 * max;
+    for (int i = 0; i < plan->pick_count; i++) {
+        struct column *column = &plan->columns[plan->picks[i]];
 
         if (!image->whole && !column->is_key)
             continue;
@@ -127,20 +224,23 @@ put_image(StringInfo out, const struct plan *plan, const struct image *image, Si
             column->state |= COLUMN_UNCHANGED;
             continue;
         }
-        if (out->len > start)
+        if (out->len > row.start)
             encode_literal(out, ",");
-        if (repeats && !(column->state & COLUMN_CHANGED)) {
+        if (repeats && !(column->state & (COLUMN_CHANGED | COLUMN_DROPPED))) {
             put_copy(out, column);
         } else {
+            column->state &= ~COLUMN_DROPPED;
             column->rendered_at = out->len;
             put_fragment(out, &column->name);
             put_value(out, column, image->values[column->index], image->nulls[column->index],
                       value_limit);
             column->rendered_len = out->len - column->rendered_at;
         }
-        if (encode_is_over(column->encoder, out))
-            return;
+        if (unlikely(out->len - row.start - row.dropped > row.limit))
+            *dropped_bytes += fit_row(out, &row, i + 1);
     }
+    if (row.dropped > 0)
+        remove_dropped(out, &row, plan->pick_count);
     encode_literal(out, "}");
 }
 
@@ -151,8 +251,8 @@ put_names(StringInfo out, const struct plan *plan, const char *key, uint8 state)
     bool first = true;
 
     encode_raw(out, key, strlen(key));
-    for (int i = 0; i < plan->column_count; i++) {
-        const struct column *column = &plan->columns[i];
+    for (int i = 0; i < plan->pick_count; i++) {
+        const struct column *column = &plan->columns[plan->picks[i]];
 
         if (!(column->state & state))
             continue;
@@ -169,26 +269,29 @@ struct rendering {
     uint8 states; /* the union of the column states */
     int after;    /* offsets of `after` and of its end in the buffer */
     int after_end;
+    int64 dropped_bytes; /* of values that were rendered, but are not in the buffer */
 };
 
+/* Renders the payload, except its closing brace. */
 static struct rendering
-put_images(StringInfo out, const struct notification *notification, Size value_limit)
+put_payload(struct decoder *decoder, StringInfo out, const struct notification *notification)
 {
     const struct plan *plan = notification->plan;
     bool compared = notification->operation == FRAME_OPERATION_UPDATE &&
                     notification->before != NULL && notification->before->whole;
     struct rendering rendering = {0};
 
-    for (int i = 0; i < plan->column_count; i++)
-        plan->columns[i].state &= COLUMN_CHANGED;
+    for (int i = 0; i < plan->pick_count; i++)
+        plan->columns[plan->picks[i]].state &= COLUMN_CHANGED;
     encode_literal(out, "{\"before\":");
-    put_image(out, plan, notification->before, value_limit, false);
+    put_image(decoder, out, plan, notification->before, false, &rendering.dropped_bytes);
     encode_literal(out, ",\"after\":");
     rendering.after = out->len;
-    put_image(out, plan, notification->after, value_limit, compared);
+    put_image(decoder, out, plan, notification->after, compared, &rendering.dropped_bytes);
     rendering.after_end = out->len;
-    for (int i = 0; i < plan->column_count; i++)
-        rendering.states |= plan->columns[i].state;
+    decoder->settings.limit = PG_INT32_MAX;
+    for (int i = 0; i < plan->pick_count; i++)
+        rendering.states |= plan->columns[plan->picks[i]].state;
     if (rendering.states & COLUMN_UNCHANGED)
         put_names(out, plan, ",\"unchanged\":[", COLUMN_UNCHANGED);
     if (compared)
@@ -198,33 +301,6 @@ put_images(StringInfo out, const struct notification *notification, Size value_l
     if (rendering.states & COLUMN_UNDECODABLE)
         put_names(out, plan, ",\"undecodable\":[", COLUMN_UNDECODABLE);
     return rendering;
-}
-
-/* Renders the payload, except its closing brace. */
-static struct rendering
-render_payload(struct decoder *decoder, StringInfo out, const struct notification *notification)
-{
-    const Size limits[] = {decoder->options.max_value_bytes,
-                           Min(STUB_VALUE_BYTES, decoder->options.max_value_bytes), 0};
-    int start = out->len;
-    struct rendering rendering = {0};
-
-    decoder->settings.limit = start + LINE_BYTES_MAX;
-    for (size_t i = 0; i < lengthof(limits); i++) {
-        out->len = start;
-        rendering = put_images(out, notification, limits[i]);
-        if (out->len <= decoder->settings.limit)
-            break;
-    }
-    decoder->settings.limit = PG_INT32_MAX;
-    return rendering;
-}
-
-/* Calls render_payload. Returns true when a value could not be output. */
-static bool
-put_payload(struct decoder *decoder, StringInfo out, const struct notification *notification)
-{
-    return (render_payload(decoder, out, notification).states & COLUMN_UNDECODABLE) != 0;
 }
 
 void
@@ -239,13 +315,12 @@ notification_put_times(struct decoder *decoder, StringInfo out,
     encode_literal(out, "\"" ENVELOPE_PAYLOAD_TEXT);
 }
 
-/* Returns true when a value could not be output. */
-static bool
+static struct rendering
 put_notification_line(struct decoder *decoder, StringInfo out,
                       const struct notification *notification,
                       const struct notification_header *header)
 {
-    bool undecodable = notification->undecodable;
+    struct rendering rendering = {.states = notification->undecodable ? COLUMN_UNDECODABLE : 0};
 
     encode_literal(out, ENVELOPE_ID_TEXT "\"");
     encode_put_uuid(out, &header->id);
@@ -258,11 +333,11 @@ put_notification_line(struct decoder *decoder, StringInfo out,
     if (notification->payload.bytes != NULL)
         put_fragment(out, &notification->payload);
     else
-        undecodable = put_payload(decoder, out, notification);
+        rendering = put_payload(decoder, out, notification);
     put_fragment(out, &notification->plan->routing);
     encode_targets(&decoder->settings, out, notification->targets, decoder->options.framed);
     put_fragment(out, &notification->plan->retry);
-    return undecodable;
+    return rendering;
 }
 
 /* Sub-ordinals follow the order of update_column_targets. */
@@ -300,8 +375,8 @@ fill_header(struct decoder *decoder, const struct notification *notification,
 static void
 warn_undecodable(struct decoder *decoder, const struct plan *plan)
 {
-    for (int i = 0; i < plan->column_count; i++) {
-        const struct column *column = &plan->columns[i];
+    for (int i = 0; i < plan->pick_count; i++) {
+        const struct column *column = &plan->columns[plan->picks[i]];
 
         if (column->state & COLUMN_UNDECODABLE)
             warning_count_reason(
@@ -320,7 +395,7 @@ notification_render_row(struct decoder *decoder, StringInfo out, const struct pl
     struct rendering rendering;
 
     resetStringInfo(out);
-    rendering = render_payload(decoder, out, &create);
+    rendering = put_payload(decoder, out, &create);
     if (rendering.states & COLUMN_UNDECODABLE)
         warn_undecodable(decoder, plan);
     return (struct fragment){out->data + rendering.after, rendering.after_end - rendering.after};
@@ -346,11 +421,20 @@ put_spool_emitter(StringInfo out, const struct fragment *emitter)
     encode_raw(out, emitter->bytes, length);
 }
 
+/* A notification from a spool was charged when it was rendered. */
+static void
+spend_bytes(const struct notification *notification, int64 bytes)
+{
+    if (notification->payload.bytes == NULL)
+        notification->plan->account->left_bytes -= bytes;
+}
+
 static void
 spool_notification(struct decoder *decoder, const struct notification *notification)
 {
     uint32 template = spool_template(decoder, notification->plan);
     struct spool_record record;
+    struct rendering rendering;
     StringInfo out = spool_open(decoder, SPOOL_NOTIFICATION, template, &record);
 
     record.operation = notification->operation;
@@ -364,9 +448,11 @@ spool_notification(struct decoder *decoder, const struct notification *notificat
         record.flags |= SPOOL_LITERAL;
     else
         put_spool_targets(out, notification->targets);
-    if (put_payload(decoder, out, notification))
+    rendering = put_payload(decoder, out, notification);
+    if (rendering.states & COLUMN_UNDECODABLE)
         record.flags |= SPOOL_UNDECODABLE;
     spool_close(decoder, &record);
+    spend_bytes(notification, record.size + rendering.dropped_bytes);
     if (record.flags & SPOOL_UNDECODABLE)
         warn_undecodable(decoder, notification->plan);
 }
@@ -377,9 +463,11 @@ notification_write(LogicalDecodingContext *ctx, const struct notification *notif
     struct decoder *decoder = ctx->output_plugin_private;
     const struct options *options = &decoder->options;
     struct notification_header header = {0};
+    struct rendering rendering;
     bool undecodable;
     StringInfo out;
     int frame = 0;
+    int start;
     int line;
 
     if (decoder->spool != NULL) {
@@ -387,11 +475,14 @@ notification_write(LogicalDecodingContext *ctx, const struct notification *notif
         return;
     }
     out = frames_open(ctx);
+    start = out->len;
     fill_header(decoder, notification, &header);
     if (options->framed)
         frame = frames_put_header(decoder, out, &header);
     line = out->len;
-    undecodable = put_notification_line(decoder, out, notification, &header);
+    rendering = put_notification_line(decoder, out, notification, &header);
+    undecodable = (rendering.states & COLUMN_UNDECODABLE) != 0;
+    spend_bytes(notification, out->len - start + rendering.dropped_bytes);
     /* The warning of a replayed notification is a separate record. */
     if (undecodable && notification->payload.bytes == NULL)
         warn_undecodable(decoder, notification->plan);

@@ -17,15 +17,21 @@
 #include "condition/sandbox.h"
 #include "rules/rule.h"
 
+struct condition_row {
+    ExprContext *context;
+    TupleTableSlot *slot;
+};
+
 struct condition {
     struct sandbox *sandbox;
-    Oid owner;
+    struct account *account;
+    struct condition_row *row;
     MemoryContext memory;        /* contains all members below except `fault` */
     struct tracked_memory *kept; /* allocated in `memory` */
     ExprState *state;            /* NULL: could not be prepared */
-    ExprContext *context;
-    TupleTableSlot *slot;
     bool plain;
+    bool lasting;
+    bool is_over_memory;
     int64 weight; /* work of a plain condition per byte of its columns */
     int column_count;
     struct {
@@ -76,6 +82,17 @@ struct build {
     MemoryContext scratch;
 };
 
+struct condition_row *
+condition_row_new(Relation decoded)
+{
+    struct condition_row *row = palloc(sizeof(*row));
+
+    row->slot = MakeTupleTableSlot(CreateTupleDescCopy(RelationGetDescr(decoded)), &TTSOpsVirtual);
+    row->context = CreateStandaloneExprContext();
+    row->context->ecxt_scantuple = row->slot;
+    return row;
+}
+
 static Node *
 read_expression(struct build *build)
 {
@@ -87,8 +104,10 @@ read_expression(struct build *build)
 
     map = condition_map(rule->origins, rule->numbers, rule->origin_count, build->map,
                         build->map_count, &map_count);
-    expression =
-        condition_prepare(condition_parse_stored(rule->only_when, map, map_count, build->decoded));
+    expression = condition_parse_stored(rule->only_when, map, map_count, build->decoded);
+    /* Before constants are folded: their text may name an object. */
+    build->condition->lasting = condition_uses_only_system_objects(expression);
+    expression = condition_prepare(expression);
     MemoryContextSwitchTo(keep);
     return copyObject(expression);
 }
@@ -108,10 +127,6 @@ build_condition(void *arg)
     expression = read_expression(build);
     list_columns(condition, expression, decoded, identity_key(decoded));
     condition->plain = condition_is_plain(expression, &condition->weight);
-    condition->slot =
-        MakeTupleTableSlot(CreateTupleDescCopy(RelationGetDescr(decoded)), &TTSOpsVirtual);
-    condition->context = CreateStandaloneExprContext();
-    condition->context->ecxt_scantuple = condition->slot;
     condition->state = condition->plain ? ExecInitExpr((Expr *)expression, NULL)
                                         : condition_init_bounded((Expr *)expression);
     MemoryContextSwitchTo(outer);
@@ -126,41 +141,70 @@ discard(struct condition *condition)
 }
 
 static void
-track_memory(struct condition *condition)
+track_memory(struct condition *condition, int64 limit)
 {
-    condition->kept = sandbox_track(condition->sandbox, condition->owner, condition->memory);
+    condition->kept =
+        sandbox_track(condition->sandbox, condition->account, condition->memory, true);
     if (sandbox_recount(condition->kept))
         return;
     discard(condition);
-    condition->fault = psprintf("conditions of the table's owner exceed %d MB",
-                                SANDBOX_KEPT_MEMORY / (1024 * 1024));
+    condition->is_over_memory = true;
+    condition->fault = psprintf("conditions of the table's owner exceed %lld MB",
+                                (long long)(limit / (1024 * 1024)));
 }
 
 struct condition *
 condition_new(struct sandbox *sandbox, const struct rule *rule, const int *map, int map_count,
-              Relation decoded, Oid owner)
+              Relation decoded, struct condition_row *row, struct account *account)
 {
     struct condition *condition = palloc0(sizeof(*condition));
     struct build build = {rule, map, map_count, decoded, condition, NULL};
 
     condition->sandbox = sandbox;
-    condition->owner = owner;
+    condition->account = account;
+    condition->row = row;
     condition->memory =
         AllocSetContextCreate(CurrentMemoryContext, "clairon condition", ALLOCSET_SMALL_SIZES);
     build.scratch = AllocSetContextCreate(CurrentMemoryContext, "clairon condition build",
                                           ALLOCSET_DEFAULT_SIZES);
-    if (sandbox_run(sandbox, owner, build_condition, &build, &condition->fault))
-        track_memory(condition);
+    if (sandbox_run(sandbox, account->owner, 0, build_condition, &build, &condition->fault))
+        track_memory(condition, sandbox_memory_limit(sandbox));
     else
         discard(condition);
     MemoryContextDelete(build.scratch);
     return condition;
 }
 
-Oid
-condition_owner(const struct condition *condition)
+void
+condition_free(struct condition *condition)
 {
-    return condition->owner;
+    if (condition->memory != NULL)
+        MemoryContextDelete(condition->memory);
+    /* The message of a failed preparation has the lifetime of the condition. */
+    if (condition->state == NULL && condition->fault != sandbox_no_time)
+        pfree(condition->fault);
+    pfree(condition);
+}
+
+bool
+condition_is_lasting(const struct condition *condition)
+{
+    return condition->state != NULL && condition->lasting;
+}
+
+bool
+condition_is_cheap(const struct condition *condition)
+{
+    return condition->state == NULL || condition->plain;
+}
+
+bool
+condition_is_over(const struct condition *condition, enum account_kind *ret_kind)
+{
+    if (!condition->is_over_memory && condition->fault != sandbox_no_time)
+        return false;
+    *ret_kind = condition->is_over_memory ? ACCOUNT_MEMORY : ACCOUNT_TIME;
+    return true;
 }
 
 const char *
@@ -212,7 +256,7 @@ evaluate(void *arg)
     struct evaluation *evaluation = arg;
     bool is_null;
     Datum value = ExecEvalExprSwitchContext(evaluation->condition->state,
-                                            evaluation->condition->context, &is_null);
+                                            evaluation->condition->row->context, &is_null);
 
     evaluation->met = !is_null && DatumGetBool(value);
 }
@@ -230,8 +274,8 @@ evaluate_limited(struct evaluation *evaluation, int64 bytes)
         condition->fault = pstrdup("column values are too large");
         return false;
     }
-    return sandbox_run(condition->sandbox, condition->owner, evaluate, evaluation,
-                       &condition->fault);
+    return sandbox_run(condition->sandbox, condition->account->owner, SANDBOX_FREE_US, evaluate,
+                       evaluation, &condition->fault);
 }
 
 enum condition_result
@@ -245,9 +289,10 @@ condition_evaluate(struct condition *condition, const struct image *image)
         return CONDITION_FAILED;
     if (!image_has_columns(condition, image, &bytes))
         return CONDITION_UNKNOWN;
-    store_row(condition->slot, image);
+    condition->fault = NULL;
+    store_row(condition->row->slot, image);
     done = evaluate_limited(&evaluation, bytes);
-    ResetExprContext(condition->context);
+    ResetExprContext(condition->row->context);
     /* Functions cache lookups at their first call. The caches of plain conditions are small. */
     if (!condition->plain)
         (void)sandbox_recount(condition->kept);

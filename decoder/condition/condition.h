@@ -12,6 +12,8 @@
 
 #include "utils/rel.h"
 
+#include "base/account.h"
+
 struct sandbox;
 struct condition;
 struct image;
@@ -24,17 +26,37 @@ enum condition_result {
     CONDITION_FAILED   /* an error, or a limit of sandbox.h */
 };
 
+struct condition_row;
+
+/* The row that conditions on relations like this one evaluate, in the current memory context. */
+extern struct condition_row *condition_row_new(Relation decoded);
+
 /*
- * Prepares a rule's condition, in the current memory context. `map` contains, for each column of
+ * Prepares a rule's condition, below the current memory context. `map` contains, for each column of
  * the rule's relation, its index in `decoded`, or -1. The condition runs with the privileges of
  * `owner`, the relation's owner, not of the decoding role. A condition that can no longer be
  * prepared, for example after a type was changed, always fails.
  */
 extern struct condition *condition_new(struct sandbox *sandbox, const struct rule *rule,
-                                       const int *map, int map_count, Relation decoded, Oid owner);
+                                       const int *map, int map_count, Relation decoded,
+                                       struct condition_row *row, struct account *account);
+extern void condition_free(struct condition *condition);
 
-/* Returns the owner to whom the condition's memory is charged. */
-extern Oid condition_owner(const struct condition *condition);
+/*
+ * True for a condition that uses only PostgreSQL's own functions, operators and types. It stays
+ * valid until its rule or its columns change. Any other condition is valid only for the catalog
+ * state in which it was prepared: its owner may have replaced the functions.
+ */
+extern bool condition_is_lasting(const struct condition *condition);
+
+/* True when evaluations on small rows are cheap: the condition is plain, or always fails. */
+extern bool condition_is_cheap(const struct condition *condition);
+
+/*
+ * True when an account of the owner is used up: of its memory, so that the condition could not be
+ * prepared, or of its time, at the last evaluation or preparation.
+ */
+extern bool condition_is_over(const struct condition *condition, enum account_kind *ret_kind);
 
 /*
  * Evaluates the condition for one image. Only the error message is allocated in the current memory

@@ -19,4 +19,10 @@ extern Node *condition_prepare(Node *expression);
  */
 extern bool condition_is_plain(Node *expression, int64 *ret_weight);
 
+/*
+ * True when the expression uses no function, operator, type or collation outside PostgreSQL itself,
+ * and no constant that names an object.
+ */
+extern bool condition_uses_only_system_objects(Node *expression);
+
 #endif

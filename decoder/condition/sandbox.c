@@ -7,16 +7,15 @@
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "utils/guc.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/account.h"
 #include "base/guard.h"
 
 /* The limit of real time, as a multiple of the timeout. */
@@ -31,49 +30,18 @@
 /* Number of runs after which the size of the process is read again. */
 #define RUNS_PER_MEMORY_CHECK 1024
 
-/*
- * The time account of an owner. Some calls cannot be interrupted, and each row may take slightly
- * less than the timeout. So the owner is charged the time of a run above UNCHARGED_US. The account
- * starts with CREDIT_TIMEOUTS timeouts and refills at 1/REFILL_SHARE of the real time between runs.
- * Time within runs does not refill the account: on a busy machine, long runs would refill the
- * account as fast as they are charged, and it would never be empty. So no owner can stop decoding
- * for other owners. A new connection starts with full accounts. An owner cannot force a reconnect,
- * since no error of an expression ends the session. Confirmed rows are not evaluated again, so even
- * short connections advance. Starting with empty accounts would be worse: a condition that cannot
- * be prepared for lack of time denies all rows until the relation changes.
- */
-#define UNCHARGED_US 1000
-#define REFILL_SHARE 10
-#define CREDIT_TIMEOUTS 50
-
-struct account {
-    Oid owner;
-    int64 left_us;
-    TimestampTz refilled;
-    int64 kept_bytes;
-};
-
-/*
- * Accounts are allocated in the memory context of the sandbox, not in the hash table. Accounts must
- * outlive each child context, whose reset callback returns tracked memory to the account.
- */
-struct account_entry {
-    Oid owner; /* hash key */
-    struct account *account;
-};
-
 struct tracked_memory {
     MemoryContextCallback on_reset;
     MemoryContext context;
     struct sandbox *sandbox;
     struct account *account;
+    bool recurse;
     int64 bytes; /* size at the last count */
 };
 
 struct sandbox {
-    MemoryContext context; /* allocations of the sandbox itself */
     int timeout_ms;
-    HTAB *accounts;
+    struct accounts *accounts;
     Oid over_budget_owner;
     int64 process_bytes; /* last known size of the process; 0: unknown */
     int runs;            /* since process_bytes was read */
@@ -96,15 +64,6 @@ static volatile sig_atomic_t expired;
 static TimeoutId timer = MAX_TIMEOUTS;
 
 static int64
-cpu_us(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return now.tv_sec * INT64CONST(1000000) + now.tv_nsec / 1000;
-}
-
-static int64
 tick_us(const struct run *run)
 {
     return run->sandbox->timeout_ms * INT64CONST(1000) / TICKS_PER_TIMEOUT;
@@ -116,7 +75,7 @@ used_us(const struct run *run)
 {
     if (run->ticks == 0)
         return GetCurrentTimestamp() - run->start;
-    return tick_us(run) + cpu_us() - run->cpu_tick_us;
+    return tick_us(run) + account_cpu_us() - run->cpu_tick_us;
 }
 
 /*
@@ -132,7 +91,7 @@ on_timer(void)
     if (run == NULL || expired || QueryCancelPending)
         return;
     if (++run->ticks == 1)
-        run->cpu_tick_us = cpu_us();
+        run->cpu_tick_us = account_cpu_us();
     limit_us = tick_us(run) * TICKS_PER_TIMEOUT;
     /* The clocks and the timer differ by microseconds. */
     if (used_us(run) < limit_us - tick_us(run) / 4 &&
@@ -216,21 +175,16 @@ on_process_exit(int code, Datum arg)
 }
 
 struct sandbox *
-sandbox_new(int timeout_ms)
+sandbox_new(int timeout_ms, struct accounts *accounts)
 {
-    HASHCTL control = {.keysize = sizeof(Oid),
-                       .entrysize = sizeof(struct account_entry),
-                       .hcxt = CurrentMemoryContext};
     struct sandbox *sandbox = palloc0(sizeof(*sandbox));
 
-    sandbox->context = CurrentMemoryContext;
+    sandbox->accounts = accounts;
     sandbox->timeout_ms = timeout_ms;
 #ifdef __linux__
     if (getrlimit(RLIMIT_DATA, &usual_limit) != 0)
         elog(ERROR, "could not read the memory limit: %m");
 #endif
-    sandbox->accounts =
-        hash_create("clairon accounts", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
     if (timer == MAX_TIMEOUTS) {
         timer = RegisterTimeout(USER_TIMEOUT, on_timer);
         before_shmem_exit(on_process_exit, (Datum)0);
@@ -361,48 +315,21 @@ run_limited(void *arg)
     SetUserIdAndSecContext(caller, security);
 }
 
-static int64
-max_credit_us(const struct sandbox *sandbox)
+char sandbox_no_time[] = "evaluation time limit of the table's owner is reached";
+
+int64
+sandbox_memory_limit(const struct sandbox *sandbox)
 {
-    return sandbox->timeout_ms * INT64CONST(1000) * CREDIT_TIMEOUTS;
-}
-
-static struct account *
-account_of(struct sandbox *sandbox, Oid owner)
-{
-    struct account_entry *entry = hash_search(sandbox->accounts, &owner, HASH_FIND, NULL);
-    struct account *account;
-
-    if (entry != NULL)
-        return entry->account;
-    account = MemoryContextAllocZero(sandbox->context, sizeof(*account));
-    account->owner = owner;
-    account->left_us = max_credit_us(sandbox);
-    account->refilled = GetCurrentTimestamp();
-    entry = hash_search(sandbox->accounts, &owner, HASH_ENTER, NULL);
-    entry->account = account;
-    return account;
-}
-
-static void
-refill(struct sandbox *sandbox, struct account *account)
-{
-    TimestampTz now = GetCurrentTimestamp();
-    int64 more_us = Max(now - account->refilled, 0) / REFILL_SHARE;
-
-    account->left_us = Min(account->left_us + more_us, max_credit_us(sandbox));
-    account->refilled = now;
+    return sandbox->accounts->limits.memory_bytes;
 }
 
 /* Real time is charged too, at 1/ELAPSED_TIMEOUTS. */
-static void
-charge_account(struct account *account, const struct run *run)
+static int64
+charged_us(const struct run *run)
 {
-    TimestampTz now = GetCurrentTimestamp();
-    int64 real_us = now - run->start;
+    int64 real_us = GetCurrentTimestamp() - run->start;
 
-    account->left_us -= Max(Max(used_us(run), real_us / ELAPSED_TIMEOUTS) - UNCHARGED_US, 0);
-    account->refilled = now;
+    return Max(used_us(run), real_us / ELAPSED_TIMEOUTS);
 }
 
 /*
@@ -421,22 +348,21 @@ has_grown(struct sandbox *sandbox)
 }
 
 bool
-sandbox_run(struct sandbox *sandbox, Oid user, void (*work)(void *arg), void *arg,
+sandbox_run(struct sandbox *sandbox, Oid user, int64 free_us, void (*work)(void *arg), void *arg,
             char **ret_reason)
 {
     struct run run = {.sandbox = sandbox, .user = user, .work = work, .arg = arg};
-    struct account *account = account_of(sandbox, user);
+    struct account *account = account_of(sandbox->accounts, user);
     bool done;
 
-    refill(sandbox, account);
-    if (account->left_us <= 0) {
-        *ret_reason = pstrdup("evaluation time limit of the table's owner is reached");
+    if (!account_has_time(sandbox->accounts, account)) {
+        *ret_reason = sandbox_no_time;
         return false;
     }
     done = guard_run(run_limited, &run, ret_reason);
     if (!done && run.out_of_memory && has_grown(sandbox))
         done = guard_run(run_limited, &run, ret_reason);
-    charge_account(account, &run);
+    account_charge_time(account, charged_us(&run) - free_us);
     if (!done)
         (*ret_reason)[pg_mbcliplen(*ret_reason, strlen(*ret_reason), REASON_BYTES_MAX)] = '\0';
     return done;
@@ -447,17 +373,18 @@ release_tracked(void *arg)
 {
     struct tracked_memory *kept = arg;
 
-    kept->account->kept_bytes -= kept->bytes;
+    kept->account->memory_bytes -= kept->bytes;
 }
 
 struct tracked_memory *
-sandbox_track(struct sandbox *sandbox, Oid owner, MemoryContext context)
+sandbox_track(struct sandbox *sandbox, struct account *account, MemoryContext context, bool recurse)
 {
     struct tracked_memory *kept = MemoryContextAllocZero(context, sizeof(*kept));
 
     kept->context = context;
     kept->sandbox = sandbox;
-    kept->account = account_of(sandbox, owner);
+    kept->account = account;
+    kept->recurse = recurse;
     kept->on_reset.func = release_tracked;
     kept->on_reset.arg = kept;
     MemoryContextRegisterResetCallback(context, &kept->on_reset);
@@ -468,13 +395,13 @@ bool
 sandbox_recount(struct tracked_memory *kept)
 {
     struct account *account = kept->account;
-    int64 bytes = (int64)MemoryContextMemAllocated(kept->context, true);
+    int64 bytes = (int64)MemoryContextMemAllocated(kept->context, kept->recurse);
 
     if (bytes != kept->bytes)
         kept->sandbox->process_bytes = 0;
-    account->kept_bytes += bytes - kept->bytes;
+    account->memory_bytes += bytes - kept->bytes;
     kept->bytes = bytes;
-    if (account->kept_bytes <= SANDBOX_KEPT_MEMORY)
+    if (account->memory_bytes <= kept->sandbox->accounts->limits.memory_bytes)
         return true;
     kept->sandbox->over_budget_owner = account->owner;
     return false;

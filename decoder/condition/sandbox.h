@@ -15,35 +15,47 @@
 /* The memory that one run may add to the process. */
 #define SANDBOX_MEMORY (64 * 1024 * 1024)
 
-/* The memory limit for all prepared expressions of one owner. */
-#define SANDBOX_KEPT_MEMORY (64 * 1024 * 1024)
+/*
+ * The time of one evaluation that the owner is not charged. Short evaluations are measured in real
+ * time, which on a busy machine includes the time of other processes.
+ */
+#define SANDBOX_FREE_US 1000
 
+struct account;
+struct accounts;
 struct sandbox;
 struct tracked_memory;
 
 /* Allocated in the current memory context. */
-extern struct sandbox *sandbox_new(int timeout_ms);
+extern struct sandbox *sandbox_new(int timeout_ms, struct accounts *accounts);
 
 /*
  * Runs work(arg) as `user`, in a security-restricted and read-only subtransaction, with the
  * snapshot of the decoded change. Returns false when work() raised an error, or exceeded the
  * timeout or SANDBOX_MEMORY; *ret_reason is then the message, in the current memory context. The
  * timeout is CPU time, so that load of the machine does not deny rows; ten times that in real time
- * also ends a run. Like guard_run, it re-throws errors that end a session.
+ * also ends a run. Like guard_run, it re-throws errors that end a session. The time above `free_us`
+ * is charged to the account of the user. When that is empty, nothing runs: *ret_reason is then
+ * sandbox_no_time.
  */
-extern bool sandbox_run(struct sandbox *sandbox, Oid user, void (*work)(void *arg), void *arg,
-                        char **ret_reason);
+extern bool sandbox_run(struct sandbox *sandbox, Oid user, int64 free_us, void (*work)(void *arg),
+                        void *arg, char **ret_reason);
+
+extern char sandbox_no_time[];
+
+/* The memory limit for all prepared expressions and plans of one owner. */
+extern int64 sandbox_memory_limit(const struct sandbox *sandbox);
 
 /*
- * Tracks the memory of a context and its children for `owner`, until the context is reset or
- * deleted. The context must be a descendant of the sandbox's context.
+ * Tracks the memory of a context, and of its children if `recurse`, for the account, until the
+ * context is reset or deleted. The context must be a descendant of the sandbox's context.
  */
-extern struct tracked_memory *sandbox_track(struct sandbox *sandbox, Oid owner,
-                                            MemoryContext context);
+extern struct tracked_memory *sandbox_track(struct sandbox *sandbox, struct account *account,
+                                            MemoryContext context, bool recurse);
 
 /*
  * Updates the tracked size of the context. Returns false when the owner's tracked memory exceeds
- * SANDBOX_KEPT_MEMORY; the caller then deletes contexts of the owner.
+ * the limit of the account; the caller then deletes contexts of the owner.
  */
 extern bool sandbox_recount(struct tracked_memory *kept);
 

@@ -74,6 +74,7 @@ frames_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     if (txn->nentries > BUFFERED_CHANGES_MAX || txn->nsubtxns > 0)
         frames_flush(ctx);
     decoder->change_number = 0;
+    decoder->transaction_number++;
     decoder->repeats = 0;
     decoder->wrote = false;
     decoder->xid = full_xid(txn->xid, ReadNextFullTransactionId());

@@ -121,6 +121,7 @@ spool_begin_block(struct decoder *decoder, ReorderBufferTXN *txn)
     spooler->closed = 0;
     new_generation(spooler);
     decoder->spool = spool;
+    decoder->transaction_number++;
     decoder->change_number = spool->uncounted;
 }
 

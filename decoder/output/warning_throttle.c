@@ -80,14 +80,19 @@ count(struct throttled_warning *throttled_warning, const char *subject, const ch
                        (unsigned long)times, times, reason)));
 }
 
-/* Successive rows often cause the same warning: cache the last lookup. */
 void
 warning_count(struct decoder *decoder, uint64 seed, const char *subject, const char *what)
 {
-    if (decoder->spool != NULL) {
+    if (decoder->spool != NULL)
         defer(decoder, seed, (const char *const[]){subject, what, NULL});
-        return;
-    }
+    else
+        warning_count_now(decoder, seed, subject, what);
+}
+
+/* Successive rows often cause the same warning: cache the last lookup. */
+void
+warning_count_now(struct decoder *decoder, uint64 seed, const char *subject, const char *what)
+{
     if (decoder->last_warning.what != what || decoder->last_warning.seed != seed) {
         decoder->last_warning.throttled_warning = find(decoder, seed, what);
         decoder->last_warning.what = what;

@@ -15,6 +15,10 @@ extern void warning_setup(struct decoder *decoder);
 extern void warning_count(struct decoder *decoder, uint64 seed, const char *subject,
                           const char *what);
 
+/* Like warning_count, but counts immediately, even if the transaction may still be rolled back. */
+extern void warning_count_now(struct decoder *decoder, uint64 seed, const char *subject,
+                              const char *what);
+
 /* Like warning_count, but a warning includes the reason of its event. */
 extern void warning_count_reason(struct decoder *decoder, uint64 seed, const char *subject,
                                  const char *what, const char *reason);

@@ -4,27 +4,13 @@
 #include "access/sysattr.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/relcache.h"
 
 #include "condition/condition.h"
-#include "condition/sandbox.h"
 #include "decoder.h"
 #include "encode/envelope_json.h"
-#include "output/warning_throttle.h"
-#include "rules/inheritance.h"
-
-/* A relation with rules: the decoded relation or an ancestor. */
-struct source {
-    Oid relid;
-    Relation relation;
-    char *schema;
-    int *map; /* from its attribute number - 1 to an index in the decoded relation; -1: none */
-};
 
 static int
 find_attribute(TupleDesc desc, const char *name)
@@ -48,64 +34,76 @@ plan_can_read(Form_pg_attribute attribute)
     return !attribute->attisdropped;
 }
 
-static void
-source_open(struct source *source, Oid relid, Relation decoded)
+/* Columns of one type share an encoder. */
+static struct encoder *
+encoder_of(struct decoder *decoder, struct source *source, int count, Oid type, const Oid *types)
 {
-    TupleDesc desc;
+    for (int i = count - 1; i >= 0; i--)
+        if (types[i] == type)
+            return source->columns[i].encoder;
+    return encode_new(&decoder->settings, type);
+}
 
-    source->relid = relid;
-    source->relation = RelationIdGetRelation(relid);
-    if (!RelationIsValid(source->relation))
-        elog(ERROR, "could not open relation with OID %u", relid);
-    source->schema = get_namespace_name(RelationGetNamespace(source->relation));
-    desc = RelationGetDescr(source->relation);
-    source->map = palloc(sizeof(int) * Max(desc->natts, 1));
+void
+source_columns(struct decoder *decoder, struct source *source, Relation relation, Relation decoded,
+               const Bitmapset *key)
+{
+    MemoryContext old = MemoryContextSwitchTo(source->context);
+    TupleDesc desc = RelationGetDescr(relation);
+    int room = Max(desc->natts, 1);
+    Oid *types = palloc0(sizeof(Oid) * room);
+
+    source->natts = desc->natts;
+    source->columns = palloc0(sizeof(struct column) * room);
+    source->map = palloc(sizeof(int) * room);
+    source->readable = palloc(sizeof(int16) * room);
     for (int i = 0; i < desc->natts; i++) {
+        struct column *column = &source->columns[i];
         Form_pg_attribute attribute = TupleDescAttr(desc, i);
 
-        if (!plan_can_read(attribute))
-            source->map[i] = -1;
-        else if (relid == RelationGetRelid(decoded))
-            source->map[i] = i;
-        else
-            source->map[i] = find_attribute(RelationGetDescr(decoded), NameStr(attribute->attname));
-    }
-}
-
-static bool
-rule_includes(const struct rule *rule, int attribute_number)
-{
-    if (rule->column_count < 0)
-        return true;
-    for (int i = 0; i < rule->column_count; i++)
-        if (rule->columns[i] == attribute_number)
-            return true;
-    return false;
-}
-
-static void
-plan_columns(struct decoder *decoder, struct plan *plan, const struct source *source,
-             TupleDesc decoded, const Bitmapset *key)
-{
-    TupleDesc desc = RelationGetDescr(source->relation);
-
-    plan->columns = palloc0(sizeof(struct column) * Max(desc->natts, 1));
-    for (int i = 0; i < desc->natts; i++) {
-        struct column *column = &plan->columns[plan->column_count];
-        Form_pg_attribute attribute;
-
-        if (source->map[i] < 0 || !rule_includes(plan->rule, i + 1))
+        column->index = -1;
+        if (plan_can_read(attribute))
+            column->index = relation == decoded ? i
+                                                : find_attribute(RelationGetDescr(decoded),
+                                                                 NameStr(attribute->attname));
+        source->map[i] = column->index;
+        if (column->index < 0)
             continue;
-        attribute = TupleDescAttr(decoded, source->map[i]);
-        column->index = source->map[i];
+        attribute = TupleDescAttr(RelationGetDescr(decoded), column->index);
         column->is_key = bms_is_member(attribute->attnum - FirstLowInvalidHeapAttributeNumber, key);
         column->name.bytes =
             encode_name(&decoder->settings, NameStr(attribute->attname), &column->name.len);
         column->typlen = attribute->attlen;
         column->typbyval = attribute->attbyval;
-        column->encoder = encode_new(&decoder->settings, attribute->atttypid);
-        plan->column_count++;
+        column->encoder = encoder_of(decoder, source, i, attribute->atttypid, types);
+        types[i] = attribute->atttypid;
+        source->readable[source->readable_count++] = i;
     }
+    pfree(types);
+    MemoryContextSwitchTo(old);
+}
+
+/* A rule for all columns shares the list of the source. */
+static void
+plan_columns(struct plan *plan, const struct source *source)
+{
+    const struct rule *rule = plan->rule;
+    int16 *picks;
+
+    plan->columns = source->columns;
+    plan->picks = source->readable;
+    plan->pick_count = source->readable_count;
+    if (rule->column_count < 0)
+        return;
+    picks = palloc(sizeof(int16) * Max(rule->column_count, 1));
+    plan->pick_count = 0;
+    for (int i = 0; i < rule->column_count; i++) {
+        int at = rule->columns[i] - 1;
+
+        if (at >= 0 && at < source->natts && source->columns[at].index >= 0)
+            picks[plan->pick_count++] = at;
+    }
+    plan->picks = picks;
 }
 
 /* Looks inside domains and arrays too, as clairon.target_column does. */
@@ -125,18 +123,15 @@ contains_json(Oid type)
 
 /* Returns TARGET_COLUMNS, or the reason why the column cannot be read. */
 static int
-bind_column(struct decoder *decoder, const struct source *source, TupleDesc decoded,
-            const Bitmapset *key, int number, struct bound_column *ret_column)
+bind_column(const struct source *source, int number, struct bound_column *ret_column)
 {
-    Form_pg_attribute attribute;
+    const struct column *column;
 
-    if (number > RelationGetDescr(source->relation)->natts || source->map[number - 1] < 0)
+    if (number < 1 || number > source->natts || source->columns[number - 1].index < 0)
         return TARGET_DROPPED;
-    attribute = TupleDescAttr(decoded, source->map[number - 1]);
-    ret_column->index = source->map[number - 1];
-    ret_column->is_key = bms_is_member(attribute->attnum - FirstLowInvalidHeapAttributeNumber, key);
-    ret_column->encoder = encode_new(&decoder->settings, attribute->atttypid);
-    return contains_json(attribute->atttypid) ? TARGET_JSON : TARGET_COLUMNS;
+    column = &source->columns[number - 1];
+    *ret_column = (struct bound_column){column->index, column->is_key, column->encoder};
+    return contains_json(column->encoder->type) ? TARGET_JSON : TARGET_COLUMNS;
 }
 
 static struct fragment
@@ -148,12 +143,10 @@ constant_part(const struct rule *rule, int nth)
 }
 
 static void
-plan_targets(struct decoder *decoder, struct plan *plan, const struct source *source,
-             TupleDesc decoded, const Bitmapset *key)
+plan_targets(struct plan *plan, const struct source *source)
 {
     const struct rule *rule = plan->rule;
     const int16 *numbers = rule->part_count > 0 ? rule->target_columns : &rule->target_column;
-    int constants = 0;
 
     plan->target_state = TARGET_NONE;
     if (rule->part_count == 0 && rule->target_column == 0)
@@ -164,24 +157,30 @@ plan_targets(struct decoder *decoder, struct plan *plan, const struct source *so
         struct target_part *part = &plan->parts[i];
 
         part->column.index = TARGET_NONE;
-        if (numbers[i] == 0)
-            part->constant = constant_part(rule, constants++);
-        else
-            plan->target_state =
-                bind_column(decoder, source, decoded, key, numbers[i], &part->column);
+        if (numbers[i] != 0)
+            plan->target_state = bind_column(source, numbers[i], &part->column);
     }
+}
+
+void
+plan_bind_rule(struct plan *plan, const struct rule *rule)
+{
+    int constants = 0;
+
+    plan->rule = rule;
+    for (int i = 0; i < plan->part_count; i++)
+        if (plan->parts[i].column.index == TARGET_NONE)
+            plan->parts[i].constant = constant_part(rule, constants++);
 }
 
 /* All types are allowed: a value that cannot be output is replaced. */
 static void
-plan_emitter(struct decoder *decoder, struct plan *plan, const struct source *source,
-             TupleDesc decoded, const Bitmapset *key)
+plan_emitter(struct plan *plan, const struct source *source)
 {
     plan->emitter_state = TARGET_NONE;
     if (plan->rule->emitter_column == 0)
         return;
-    plan->emitter_state =
-        bind_column(decoder, source, decoded, key, plan->rule->emitter_column, &plan->emitter);
+    plan->emitter_state = bind_column(source, plan->rule->emitter_column, &plan->emitter);
     if (plan->emitter_state == TARGET_JSON)
         plan->emitter_state = TARGET_COLUMNS;
 }
@@ -212,7 +211,7 @@ plan_topic(struct decoder *decoder, struct plan *plan, const char *source)
     int len;
 
     if (plan->rule->topic != NULL) {
-        plan->topic = (struct fragment){plan->rule->topic, strlen(plan->rule->topic)};
+        plan->topic = (struct fragment){pstrdup(plan->rule->topic), strlen(plan->rule->topic)};
         return;
     }
     initStringInfo(&text);
@@ -303,267 +302,56 @@ plan_routing(struct decoder *decoder, struct plan *plan)
     plan->retry = fragment_of(&text);
 }
 
-static bool
-has_condition_of(const struct relation_entry *entry, Oid owner)
+void
+plan_render_texts(struct decoder *decoder, struct plan *plan)
 {
-    for (int i = 0; i < entry->plan_count; i++)
-        if (entry->plans[i].condition != NULL &&
-            condition_owner(entry->plans[i].condition) == owner)
-            return true;
-    return false;
+    const char *source;
+
+    plan_topic(decoder, plan, plan->source_plan->name);
+    plan_live_rule(plan);
+    source = utf8_name(plan->source_plan->name);
+    plan->source = (struct fragment){source, strlen(source)};
+    plan_metadata_start(decoder, plan, source);
+    plan_metadata(decoder, plan, source);
+    plan_routing(decoder, plan);
+    plan->has_texts = true;
 }
 
-bool
-plan_release(struct decoder *decoder, const struct relation_entry *except, Oid owner)
-{
-    HASH_SEQ_STATUS sequence;
-    struct relation_entry *entry;
-    bool found = false;
-
-    hash_seq_init(&sequence, decoder->relations);
-    while ((entry = hash_seq_search(&sequence)) != NULL) {
-        if (entry == except || !has_condition_of(entry, owner))
-            continue;
-        entry->valid = false;
-        entry->plan_count = 0;
-        MemoryContextReset(entry->context);
-        found = true;
-    }
-    return found;
-}
-
-/*
- * When the owner's conditions exceed their memory limit, conditions of other relations are freed.
- */
-static struct condition *
-plan_condition(struct decoder *decoder, const struct relation_entry *entry, const struct rule *rule,
-               Relation source, const int *map, Relation decoded)
-{
-    Oid owner = source->rd_rel->relowner;
-    int natts = RelationGetDescr(source)->natts;
-    struct condition *condition;
-
-    do {
-        condition = condition_new(decoder->sandbox, rule, map, natts, decoded, owner);
-    } while (sandbox_over_budget_owner(decoder->sandbox) == owner &&
-             plan_release(decoder, entry, owner));
-    return condition;
-}
-
-static const char *
-name_of_source(const struct source *source)
-{
-    return rule_source(source->schema, RelationGetRelationName(source->relation));
-}
-
-/* Prepares the members that do not depend on the options of a slot, except the condition. */
-static void
-plan_row(struct decoder *decoder, struct plan *plan, const struct rule *rule,
-         const struct source *source, TupleDesc decoded, const Bitmapset *key)
+void
+plan_name(struct plan *plan, const struct rule *rule, struct source *source)
 {
     plan->rule = rule;
-    plan->label = psprintf("rule \"%s\" on \"%s\"", rule->name, name_of_source(source));
+    plan->source_plan = source;
+    plan->account = source->account;
+    plan->label = psprintf("rule \"%s\" on \"%s\"", rule->name, source->name);
     plan->seed = hash_bytes_extended((const unsigned char *)rule->name, strlen(rule->name),
                                      (uint64)rule->relid);
-    plan_columns(decoder, plan, source, decoded, key);
-    plan_targets(decoder, plan, source, decoded, key);
-    plan_emitter(decoder, plan, source, decoded, key);
+    plan->mark = palloc0(sizeof(*plan->mark));
 }
 
-static void
-plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct rule *rule,
-          const struct source *source, Relation decoded, const Bitmapset *key)
+void
+plan_row(struct plan *plan, const struct source *source)
 {
-    struct plan *plan = &entry->plans[entry->plan_count];
-    const char *name = name_of_source(source);
-    const char *source_name;
-
-    plan->mark = palloc0(sizeof(*plan->mark));
-    plan_row(decoder, plan, rule, source, RelationGetDescr(decoded), key);
-    if (rule->only_when != NULL)
-        plan->condition =
-            plan_condition(decoder, entry, rule, source->relation, source->map, decoded);
-    plan_topic(decoder, plan, name);
-    plan_live_rule(plan);
-    source_name = utf8_name(name);
-    plan->source = (struct fragment){source_name, strlen(source_name)};
-    plan_metadata_start(decoder, plan, source_name);
-    plan_metadata(decoder, plan, source_name);
-    plan_routing(decoder, plan);
-    entry->plan_count++;
+    plan_columns(plan, source);
+    plan_targets(plan, source);
+    plan_bind_rule(plan, plan->rule);
+    plan_emitter(plan, source);
 }
 
 void
 plan_live(struct decoder *decoder, struct plan *plan, const struct rule *rule, Relation relation)
 {
-    struct source source;
+    struct source *source = palloc0(sizeof(*source));
 
-    source_open(&source, RelationGetRelid(relation), relation);
-    plan_row(decoder, plan, rule, &source, RelationGetDescr(relation), NULL);
+    source->relid = RelationGetRelid(relation);
+    source->name = rule_source(get_namespace_name(RelationGetNamespace(relation)),
+                               RelationGetRelationName(relation));
+    source->context = CurrentMemoryContext;
+    source_columns(decoder, source, relation, relation, NULL);
+    plan_name(plan, rule, source);
+    plan_row(plan, source);
     if (rule->only_when != NULL)
-        plan->condition =
-            condition_new(decoder->sandbox, rule, source.map, RelationGetDescr(relation)->natts,
-                          relation, relation->rd_rel->relowner);
-    RelationClose(source.relation);
-}
-
-/*
- * Patterns match a partition by its name or by an ancestor's name, and a child table by its name.
- */
-static int
-count_names(const struct source *sources, int count)
-{
-    return sources[0].relation->rd_rel->relispartition ? count : 1;
-}
-
-/*
- * Returns the source of the ad hoc rule: the relation, else the first ancestor that matches; -1: no
- * match. The WAL also contains changes of materialized views, which are not watched.
- */
-static int
-match_ad_hoc(const struct options *options, const struct source *sources, int count)
-{
-    if (sources[0].relation->rd_rel->relkind == RELKIND_MATVIEW)
-        return -1;
-    for (int i = 0; i < count; i++)
-        if (options_match(options->include_tables, sources[i].schema,
-                          RelationGetRelationName(sources[i].relation)))
-            return i;
-    return -1;
-}
-
-static bool
-is_excluded(const struct options *options, const struct source *sources, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (options_match(options->exclude_tables, sources[i].schema,
-                          RelationGetRelationName(sources[i].relation)))
-            return true;
-    return false;
-}
-
-static int
-count_rules(const List *rules, const struct source *sources, int count)
-{
-    ListCell *cell;
-    int found = 0;
-
-    foreach (cell, rules)
-        for (int i = 0; i < count; i++)
-            found += ((struct rule *)lfirst(cell))->relid == sources[i].relid;
-    return found;
-}
-
-static void
-plan_sources(struct decoder *decoder, struct relation_entry *entry, const struct source *sources,
-             int count, Relation decoded)
-{
-    List *rules = decoder->rules->rules;
-    const Bitmapset *key = RelationGetIdentityKeyBitmap(decoded);
-    int names = count_names(sources, count);
-    int ad_hoc = match_ad_hoc(&decoder->options, sources, names);
-    uint32 sub = 0;
-    ListCell *cell;
-
-    entry->has_key = key != NULL;
-    if (is_excluded(&decoder->options, sources, names))
-        return;
-    entry->plans = palloc0(sizeof(struct plan) * (count_rules(rules, sources, count) + 1));
-    if (ad_hoc >= 0)
-        plan_rule(decoder, entry, rules_ad_hoc(), &sources[ad_hoc], decoded, key);
-    foreach (cell, rules) {
-        const struct rule *rule = lfirst(cell);
-
-        for (int i = 0; i < count; i++) {
-            if (rule->relid != sources[i].relid)
-                continue;
-            sub += SUBS_PER_RULE;
-            if (sub > FRAME_SUB_MAX) {
-                warning_count(decoder, 0, "rules",
-                              "ignored: more than 16383 rules on a table and its ancestors");
-                return;
-            }
-            if (is_excluded(&decoder->options, &sources[i], 1))
-                continue;
-            entry->plans[entry->plan_count].sub = sub;
-            plan_rule(decoder, entry, rule, &sources[i], decoded, key);
-        }
-    }
-}
-
-static void
-plan_images(struct relation_entry *entry, TupleDesc desc)
-{
-    int natts = Max(desc->natts, 1);
-
-    entry->old.values = palloc(sizeof(Datum) * natts);
-    entry->old.nulls = palloc(sizeof(bool) * natts);
-    entry->new.values = palloc(sizeof(Datum) * natts);
-    entry->new.nulls = palloc(sizeof(bool) * natts);
-}
-
-/*
- * True when a rule or a pattern may apply to the relation. This check is cheap, because most
- * relations have no rule.
- */
-static bool
-has_rules(struct decoder *decoder, const List *relids)
-{
-    ListCell *cell;
-
-    if (decoder->options.include_tables != NIL)
-        return true;
-    foreach (cell, decoder->rules->rules)
-        if (list_member_oid(relids, ((struct rule *)lfirst(cell))->relid))
-            return true;
-    return false;
-}
-
-static const char *const member_columns[MEMBER_FIELDS] = {"audience", "target", "user_id"};
-
-static void
-plan_member(struct decoder *decoder, struct relation_entry *entry, Relation relation)
-{
-    TupleDesc desc = RelationGetDescr(relation);
-
-    entry->has_key = RelationGetIdentityKeyBitmap(relation) != NULL;
-    for (int field = 0; field < MEMBER_FIELDS; field++) {
-        entry->members[field].index = -1;
-        for (int i = 0; i < desc->natts; i++)
-            if (strcmp(NameStr(TupleDescAttr(desc, i)->attname), member_columns[field]) == 0 &&
-                TupleDescAttr(desc, i)->atttypid == TEXTOID)
-                entry->members[field].index = i;
-        entry->members[field].encoder = encode_new(&decoder->settings, TEXTOID);
-    }
-}
-
-void
-plan_relation(struct decoder *decoder, struct relation_entry *entry, Relation relation)
-{
-    MemoryContext old = MemoryContextSwitchTo(entry->context);
-    List *relids = list_make1_oid(RelationGetRelid(relation));
-    struct source *sources;
-    ListCell *cell;
-    int count = 0;
-
-    entry->plan_count = 0;
-    entry->kind = RELATION_ORDINARY;
-    relids = list_concat(relids, ancestors_of(RelationGetRelid(relation)));
-    entry->has_ancestors = list_length(relids) > 1;
-    if (RelationGetNamespace(relation) == decoder->rules->schema) {
-        if (RelationGetRelid(relation) == decoder->rules->member && decoder->options.framed) {
-            entry->kind = RELATION_MEMBER;
-            plan_images(entry, RelationGetDescr(relation));
-            plan_member(decoder, entry, relation);
-        }
-    } else if (has_rules(decoder, relids)) {
-        sources = palloc0(sizeof(*sources) * list_length(relids));
-        foreach (cell, relids)
-            source_open(&sources[count++], lfirst_oid(cell), relation);
-        plan_images(entry, RelationGetDescr(relation));
-        plan_sources(decoder, entry, sources, count, relation);
-        for (int i = 0; i < count; i++)
-            RelationClose(sources[i].relation);
-    }
-    MemoryContextSwitchTo(old);
+        plan->condition = condition_new(decoder->sandbox, rule, source->map, source->natts,
+                                        relation, condition_row_new(relation),
+                                        account_of(decoder->accounts, relation->rd_rel->relowner));
 }

@@ -1,11 +1,14 @@
-/* plan.h: the rules of a relation, prepared: column indexes, encoders, and all constant JSON. */
+/* plan.h: the rules of a relation, prepared: columns, encoders, conditions and constant JSON. */
 #ifndef CLAIRON_PLAN_H
 #define CLAIRON_PLAN_H
 
 #include "postgres.h"
 
+#include "lib/ilist.h"
 #include "utils/rel.h"
 
+#include "base/account.h"
+#include "base/digest.h"
 #include "base/fragment.h"
 #include "base/image.h"
 #include "encode/encode.h"
@@ -15,6 +18,8 @@
 #include "rules/rule.h"
 
 struct condition;
+struct condition_row;
+struct tracked_memory;
 
 /* Whether a plan's targets, or its emitter, are read from columns, and if not, why. */
 #define TARGET_COLUMNS 0
@@ -22,16 +27,16 @@ struct condition;
 #define TARGET_DROPPED (-2)
 #define TARGET_JSON (-3) /* json or jsonb, which clairon.watch rejects for targets */
 
-/* One column in a rule's payload. */
+/* A column of a source, as it is in the decoded relation. Shared by all rules of the source. */
 struct column {
-    int index;            /* attribute number - 1 in the decoded relation */
-    bool is_key;          /* the column is in the replica identity */
-    struct fragment name; /* as JSON, with the colon */
-    uint8 state;          /* COLUMN_*, for the change that is rendered */
-    int rendered_at;      /* offset of the last rendered name and value in the output buffer */
-    int rendered_len;
-    int16 typlen;
+    int index;   /* attribute number - 1 in the decoded relation; -1: cannot be read */
+    bool is_key; /* the column is in the replica identity */
     bool typbyval;
+    uint8 state; /* COLUMN_*, for the change that is rendered */
+    int16 typlen;
+    int rendered_at; /* offset of the last rendered name and value in the output buffer */
+    int rendered_len;
+    struct fragment name; /* as JSON, with the colon */
     struct encoder *encoder;
 };
 
@@ -39,6 +44,20 @@ struct column {
 #define COLUMN_TRUNCATED 0x02
 #define COLUMN_CHANGED 0x04
 #define COLUMN_UNDECODABLE 0x08
+#define COLUMN_DROPPED 0x10 /* null in this image, because the row is too long */
+
+/* A relation whose rules apply: the decoded relation or an ancestor. */
+struct source {
+    Oid relid;
+    const char *name;        /* metadata.source in the server's encoding */
+    struct account *account; /* of its owner; NULL outside of decoding */
+    MemoryContext context;   /* contains the members below, and the texts of the plans */
+    int natts;
+    struct column *columns; /* by attribute number - 1; NULL: not prepared */
+    int *map;               /* by attribute number - 1, the index in `columns` */
+    int16 *readable;        /* the attribute numbers - 1 of all columns that can be read */
+    int readable_count;
+};
 
 /* A column that a rule reads for its targets or its emitter. */
 struct bound_column {
@@ -53,21 +72,30 @@ struct target_part {
     struct fragment constant; /* UTF-8; used if there is no column */
 };
 
-/* A rule, prepared for one relation. */
+/* A rule, prepared for the relations of a set. */
 struct plan {
     const struct rule *rule;
-    const char *label; /* description in the log */
-    uint32 sub;        /* the rule's first sub-ordinal */
+    struct source *source_plan;
+    struct account *account; /* of the source's owner; NULL outside of decoding */
+    const char *label;       /* description in the log */
+    uint32 sub;              /* the rule's first sub-ordinal */
+    bool is_denied;          /* preparing the rule would exceed the account `denied` */
+    enum account_kind denied;
     uint64 seed;
-    int column_count;
-    struct column *columns;
+    struct column *columns; /* of the source */
+    const int16 *picks;     /* the indexes in `columns` of the rule's columns */
+    int pick_count;
     int target_state; /* TARGET_* */
     int part_count;   /* number of parts of a target; above 1 for a composite audience */
     struct target_part parts[LIMIT_PARTS];
-    int emitter_state;              /* TARGET_COLUMNS, _DROPPED or _NONE */
-    struct bound_column emitter;    /* valid with TARGET_COLUMNS */
+    int emitter_state;           /* TARGET_COLUMNS, _DROPPED or _NONE */
+    struct bound_column emitter; /* valid with TARGET_COLUMNS */
+    struct condition *condition; /* NULL: none, or not prepared yet */
+    uint64 condition_number;     /* the catalog state in which it was prepared */
+    struct template_mark *mark;
+    /* Constant JSON and names, which plan_texts fills in before the rule's first notification. */
+    bool has_texts;
     struct fragment metadata_start; /* with an emitter column: the JSON before the emitter */
-    struct condition *condition;    /* NULL: none */
     struct fragment
         metadata[FRAME_OPERATION_NOTIFY]; /* metadata, from "priority" to the timestamp */
     struct fragment routing;              /* from the payload's end to the targets */
@@ -75,7 +103,6 @@ struct plan {
     struct fragment topic;                /* UTF-8 */
     struct fragment live_rule;            /* its name, UTF-8; empty unless it is live */
     struct fragment source;               /* metadata.source, UTF-8 */
-    struct template_mark *mark;
 };
 
 /* Each rule has four sub-ordinals, one for each PART_*. Ids are hashes that include PART_*. */
@@ -87,16 +114,28 @@ struct plan {
 
 enum relation_kind { RELATION_ORDINARY, RELATION_MEMBER };
 
-/* The plans of a relation; valid until its rules or its definition change. */
-struct relation_entry {
-    Oid relid; /* hash key */
-    bool valid;
-    bool has_ancestors;
-    enum relation_kind kind;
+/*
+ * The plans of all relations that are alike: partitions with the same columns share a set. The
+ * digest covers everything that the plans depend on, so that plans survive changes of catalogs and
+ * rules that do not concern them.
+ */
+struct plan_set {
+    struct digest digest; /* hash key */
+    dlist_node used;      /* in decoder->plan_sets_used */
+    bool is_kept;         /* found by its digest; otherwise only for one change */
+    int entry_count;      /* relations that use the set */
+    uint64 bound;         /* the catalog state of `rule` in the plans */
     MemoryContext context;
+    struct tracked_memory *kept;
+    struct account *account; /* of the owner of the first rule; NULL: clairon.member */
+    enum relation_kind kind;
+    bool has_key;  /* the replica identity is a key */
+    bool is_timed; /* the time of each change is measured */
+    int source_count;
+    struct source *sources; /* the decoded relation, and its ancestors */
     int plan_count;
     struct plan *plans;
-    bool has_key; /* the replica identity is a key */
+    struct condition_row *row; /* for all conditions; NULL: none was prepared */
     struct {
         int index; /* -1: clairon.member lacks the column */
         struct encoder *encoder;
@@ -105,8 +144,51 @@ struct relation_entry {
     struct image new;
 };
 
-/* Fills the cache entry with plans for all rules of the relation and its ancestors. */
-extern void plan_relation(struct decoder *decoder, struct relation_entry *entry, Relation relation);
+/* An entry of decoder->plan_sets. */
+struct plan_set_entry {
+    struct digest digest; /* hash key */
+    struct plan_set *set;
+};
+
+/* An entry of decoder->relations. */
+struct relation_entry {
+    Oid relid; /* hash key */
+    bool has_ancestors;
+    uint64 checked;       /* the catalog state for which `set` is right; 0: none */
+    struct plan_set *set; /* NULL: no rule applies */
+};
+
+/* Returns the set of the relation as of now, prepared if necessary; NULL: no rule applies. */
+extern struct plan_set *plan_relation(struct decoder *decoder, Relation relation,
+                                      bool *ret_has_ancestors);
+
+/* Drops an entry's reference to its set. */
+extern void plan_set_release(struct decoder *decoder, struct plan_set *set);
+
+/* Fills in the texts of the plan. Returns false when the owner's memory is used up. */
+extern bool plan_texts(struct decoder *decoder, struct plan_set *set, struct plan *plan);
+
+/*
+ * Prepares the plan's condition unless it is prepared and still valid. Returns false when an
+ * account of the owner is used up.
+ */
+extern bool plan_condition(struct decoder *decoder, struct plan_set *set, struct plan *plan,
+                           Relation decoded, enum account_kind *ret_kind);
+
+/* Prepares all columns of the source, in the source's memory context. */
+extern void source_columns(struct decoder *decoder, struct source *source, Relation relation,
+                           Relation decoded, const Bitmapset *key);
+
+/*
+ * The steps of a plan: the members that do not depend on columns, those that do, and the texts. The
+ * memory is that of the current context.
+ */
+extern void plan_name(struct plan *plan, const struct rule *rule, struct source *source);
+extern void plan_row(struct plan *plan, const struct source *source);
+extern void plan_render_texts(struct decoder *decoder, struct plan *plan);
+
+/* Sets the rule again, which is allocated with all rules. Those are read again after changes. */
+extern void plan_bind_rule(struct plan *plan, const struct rule *rule);
 
 /* False for a column that is dropped, or not in the WAL. */
 extern bool plan_can_read(Form_pg_attribute attribute);
@@ -120,10 +202,10 @@ extern void plan_live(struct decoder *decoder, struct plan *plan, const struct r
                       Relation relation);
 
 /*
- * Drops the plans of relations that have conditions of this owner, except `except` (which may be
- * NULL). The plans are prepared again at the next change of their relation. Returns false when no
- * such plans exist.
+ * Drops the least recently used set of the owner, except `except` (which may be NULL). It is
+ * prepared again at the next change of its relations. Returns false when no such set exists.
  */
-extern bool plan_release(struct decoder *decoder, const struct relation_entry *except, Oid owner);
+extern bool plan_release(struct decoder *decoder, const struct plan_set *except,
+                         const struct account *account);
 
 #endif

@@ -19,15 +19,11 @@ static bool registered;
 /* The cache is emptied above this size: each entry takes a few kB, even for a dropped table. */
 #define RELATIONS_MAX 4096
 
+/* Entries of another catalog state are checked at their next use. */
 static void
 drop_all(struct decoder *decoder)
 {
-    HASH_SEQ_STATUS sequence;
-    struct relation_entry *entry;
-
-    hash_seq_init(&sequence, decoder->relations);
-    while ((entry = hash_seq_search(&sequence)) != NULL)
-        entry->valid = false;
+    decoder->catalog_number++;
 }
 
 /* The plan of a partition depends on its ancestors, whose OIDs the entry does not contain. */
@@ -45,11 +41,11 @@ on_relation(Datum arg, Oid relid)
     }
     entry = hash_search(current->relations, &relid, HASH_FIND, NULL);
     if (entry != NULL)
-        entry->valid = false;
+        entry->checked = 0;
     hash_seq_init(&sequence, current->relations);
     while ((entry = hash_seq_search(&sequence)) != NULL)
         if (entry->has_ancestors)
-            entry->valid = false;
+            entry->checked = 0;
 }
 
 static void
@@ -73,9 +69,16 @@ relation_setup(struct decoder *decoder)
     HASHCTL control = {.keysize = sizeof(Oid),
                        .entrysize = sizeof(struct relation_entry),
                        .hcxt = decoder->context};
+    HASHCTL sets = {.keysize = sizeof(struct digest),
+                    .entrysize = sizeof(struct plan_set_entry),
+                    .hcxt = decoder->context};
 
     decoder->relations =
         hash_create("clairon relations", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+    decoder->plan_sets =
+        hash_create("clairon plans", 64, &sets, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+    dlist_init(&decoder->plan_sets_used);
+    decoder->catalog_number = 1;
     current = decoder;
     decoder->on_delete.func = on_delete;
     decoder->on_delete.arg = decoder;
@@ -115,6 +118,17 @@ relation_refresh_rules(struct decoder *decoder, TransactionId xid)
 }
 
 static void
+forget_set(struct decoder *decoder, struct relation_entry *entry)
+{
+    struct plan_set *set = entry->set;
+
+    entry->set = NULL;
+    entry->checked = 0;
+    if (set != NULL)
+        plan_set_release(decoder, set);
+}
+
+static void
 limit_entries(struct decoder *decoder)
 {
     HASH_SEQ_STATUS sequence;
@@ -125,65 +139,92 @@ limit_entries(struct decoder *decoder)
     decoder->last_entry = NULL;
     hash_seq_init(&sequence, decoder->relations);
     while ((entry = hash_seq_search(&sequence)) != NULL) {
-        if (entry->context != NULL)
-            MemoryContextDelete(entry->context);
+        forget_set(decoder, entry);
         hash_search(decoder->relations, &entry->relid, HASH_REMOVE, NULL);
     }
 }
 
-/*
- * Evaluation may add to tracked memory. Above the limit, the owner's conditions are freed and
- * prepared again.
- */
+/* Evaluation may add to tracked memory. Above the limit, the owner's plans are prepared again. */
 static void
 release_over_budget(struct decoder *decoder)
 {
     Oid owner = sandbox_over_budget_owner(decoder->sandbox);
+    struct account *account;
 
-    if (OidIsValid(owner))
-        (void)plan_release(decoder, NULL, owner);
+    if (!OidIsValid(owner))
+        return;
+    account = account_of(decoder->accounts, owner);
+    while (account->memory_bytes > decoder->accounts->limits.memory_bytes)
+        if (!plan_release(decoder, NULL, account))
+            break;
 }
 
-struct relation_entry *
+static struct relation_entry *
+find_entry(struct decoder *decoder, Oid relid)
+{
+    struct relation_entry *entry = hash_search(decoder->relations, &relid, HASH_FIND, NULL);
+    bool found;
+
+    if (entry != NULL)
+        return entry;
+    limit_entries(decoder);
+    entry = hash_search(decoder->relations, &relid, HASH_ENTER, &found);
+    MemSet(entry, 0, sizeof(*entry));
+    entry->relid = relid;
+    return entry;
+}
+
+static bool
+lacks_time(const struct plan_set *set)
+{
+    return set != NULL && set->plan_count > 0 && set->plans[0].is_denied &&
+           set->plans[0].denied == ACCOUNT_TIME;
+}
+
+/*
+ * Finds or prepares the plans. The old set is released last: it is usually the new one.
+ *
+ * `checked` is set first: an invalidation while the plans are prepared must reset it.
+ */
+static void
+check_entry(struct decoder *decoder, struct relation_entry *entry, Relation relation)
+{
+    struct plan_set *old = entry->set;
+    struct plan_set *set;
+
+    entry->checked = decoder->catalog_number;
+    PG_TRY();
+    {
+        set = plan_relation(decoder, relation, &entry->has_ancestors);
+    }
+    PG_CATCH();
+    {
+        entry->checked = 0;
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
+    if (set != NULL)
+        set->entry_count++;
+    /* Preparing may have evicted the old set. */
+    if (old != NULL && entry->set == old)
+        plan_set_release(decoder, old);
+    entry->set = set;
+    if (lacks_time(set))
+        entry->checked = 0;
+}
+
+struct plan_set *
 relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
 {
     Oid relid = RelationGetRelid(relation);
     struct relation_entry *entry;
-    bool found;
 
     relation_refresh_rules(decoder, xid);
     release_over_budget(decoder);
     entry = decoder->last_entry;
     if (entry == NULL || entry->relid != relid)
-        entry = hash_search(decoder->relations, &relid, HASH_FIND, NULL);
-    if (entry != NULL && entry->valid) {
-        decoder->last_entry = entry;
-        return entry;
-    }
-    if (entry == NULL)
-        limit_entries(decoder);
-    entry = hash_search(decoder->relations, &relid, HASH_ENTER, &found);
-    if (!found) {
-        MemSet(entry, 0, sizeof(*entry));
-        entry->relid = relid;
-    }
-    if (entry->context == NULL)
-        entry->context =
-            AllocSetContextCreate(decoder->context, "clairon relation", ALLOCSET_SMALL_SIZES);
-    else
-        MemoryContextReset(entry->context);
-    entry->plan_count = 0;
-    /* Set `valid` first: an invalidation during plan_relation must reset it. */
-    entry->valid = true;
-    PG_TRY();
-    {
-        plan_relation(decoder, entry, relation);
-    }
-    PG_CATCH();
-    {
-        entry->valid = false;
-        PG_RE_THROW();
-    }
-    PG_END_TRY();
-    return entry;
+        entry = decoder->last_entry = find_entry(decoder, relid);
+    if (entry->checked != decoder->catalog_number)
+        check_entry(decoder, entry, relation);
+    return entry->set;
 }

@@ -10,8 +10,8 @@ extern void relation_setup(struct decoder *decoder);
 /* Reads the rules again unless they were read in an equal catalog snapshot. */
 extern void relation_refresh_rules(struct decoder *decoder, TransactionId xid);
 
-/* Returns the cache entry of the relation, with valid plans. */
-extern struct relation_entry *relation_look_up(struct decoder *decoder, Relation relation,
-                                               TransactionId xid);
+/* Returns the plans of the relation; NULL: no rule applies. */
+extern struct plan_set *relation_look_up(struct decoder *decoder, Relation relation,
+                                         TransactionId xid);
 
 #endif

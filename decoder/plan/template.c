@@ -126,6 +126,7 @@ spool_get_template(const char *body)
     rule->literal.count = stored.target_count;
     get_literal(&rule->literal, lengths, at);
     plan->rule = rule;
+    plan->has_texts = true;
     plan->sub = stored.sub;
     plan->seed = stored.seed;
     memcpy(plan->metadata, pieces, sizeof(plan->metadata));

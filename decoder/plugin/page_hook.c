@@ -44,6 +44,13 @@ server_timeline(void)
     return timeline;
 }
 
+/* The end of the WAL that can be read without waiting. */
+static XLogRecPtr
+available_wal(void)
+{
+    return RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetFlushRecPtr(NULL);
+}
+
 /*
  * A client's LSNs belong to the timeline that it requested at its start. After its promotion, a
  * standby decodes on a new timeline. The stream ends before the first page of that timeline. When
@@ -120,6 +127,7 @@ read_page(XLogReaderState *reader, XLogRecPtr page, int bytes, XLogRecPtr target
     struct decoder *decoder = ctx->output_plugin_private;
 
     frames_flush(ctx);
+    accounts_report(decoder->accounts, decoder->slot, page + bytes > available_wal());
     decide_streaming(ctx);
     bytes = decoder->read_page(reader, page, bytes, target, buffer);
     if (decoder->buffers_frames)

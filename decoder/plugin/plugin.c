@@ -10,6 +10,7 @@
 #include "utils/memutils.h"
 
 #include "base/output_settings.h"
+#include "changes/denial.h"
 #include "condition/sandbox.h"
 #include "decoder.h"
 #include "output/spool.h"
@@ -81,11 +82,16 @@ clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool i
     decoder->settings.numeric_as_number = decoder->options.numeric_as_number;
     decoder->settings.limit = PG_INT32_MAX;
     decoder->system_identifier = GetSystemIdentifier();
-    decoder->sandbox = sandbox_new(decoder->options.condition_timeout_ms);
+    decoder->slot = NameStr(ctx->slot->data.name);
+    decoder->accounts = accounts_new(&decoder->options.owner);
+    decoder->sandbox = sandbox_new(decoder->options.condition_timeout_ms, decoder->accounts);
     relation_setup(decoder);
     warning_setup(decoder);
+    denial_setup(decoder);
     MemoryContextSwitchTo(old);
-    if (!is_init)
+    if (is_init)
+        accounts_forget_report(decoder->slot);
+    else
         fix_settings(decoder);
     ctx->output_plugin_private = decoder;
     spool_setup(ctx);
@@ -104,6 +110,7 @@ clairon_shutdown(LogicalDecodingContext *ctx)
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
+    accounts_report(decoder->accounts, decoder->slot, true);
     if (decoder->guc_level > 0)
         AtEOXact_GUC(false, decoder->guc_level);
     MemoryContextDelete(decoder->context);

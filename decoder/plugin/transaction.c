@@ -7,6 +7,7 @@
 
 #include "base/notify_message.h"
 #include "changes/change.h"
+#include "changes/denial.h"
 #include "changes/member.h"
 #include "changes/notify.h"
 #include "changes/reload.h"
@@ -67,17 +68,17 @@ clairon_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation rela
                ReorderBufferChange *change)
 {
     struct decoder *decoder = ctx->output_plugin_private;
-    struct relation_entry *entry;
+    struct plan_set *set;
     MemoryContext old;
 
     decoder->change_number++;
     old = MemoryContextSwitchTo(decoder->change_context);
     if (!change_own_table(ctx, relation, change)) {
-        entry = relation_look_up(decoder, relation, txn->xid);
-        if (entry->kind == RELATION_MEMBER)
-            member_change(ctx, entry, relation, change);
-        else if (entry->plan_count > 0)
-            change_row(ctx, entry, relation, change);
+        set = relation_look_up(decoder, relation, txn->xid);
+        if (set != NULL && set->kind == RELATION_MEMBER)
+            member_change(ctx, set, relation, change);
+        else if (set != NULL)
+            change_row(ctx, set, relation, change);
     }
     MemoryContextSwitchTo(old);
     MemoryContextReset(decoder->change_context);
@@ -92,10 +93,13 @@ clairon_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count,
     MemoryContext old = MemoryContextSwitchTo(decoder->change_context);
 
     for (int i = 0; i < count; i++) {
+        struct plan_set *set;
+
         /* Each table needs a separate change number. */
         decoder->change_number++;
-        change_truncate(ctx, relation_look_up(decoder, relations[i], txn->xid), relations[i],
-                        change);
+        set = relation_look_up(decoder, relations[i], txn->xid);
+        if (set != NULL)
+            change_truncate(ctx, set, relations[i], change);
     }
     MemoryContextSwitchTo(old);
     MemoryContextReset(decoder->change_context);
@@ -128,6 +132,8 @@ clairon_commit(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr ls
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
+    denial_end_transaction(ctx);
     frames_end_transaction(ctx, txn);
+    accounts_report(decoder->accounts, decoder->slot, false);
     OutputPluginUpdateProgress(ctx, !decoder->wrote);
 }

@@ -53,7 +53,8 @@ set_up_decoder(struct decoder *decoder)
     decoder->settings.ascii = GetDatabaseEncoding() != PG_UTF8;
     decoder->settings.numeric_as_number = decoder->options.numeric_as_number;
     decoder->settings.limit = PG_INT32_MAX;
-    decoder->sandbox = sandbox_new(decoder->options.condition_timeout_ms);
+    decoder->accounts = accounts_new(&decoder->options.owner);
+    decoder->sandbox = sandbox_new(decoder->options.condition_timeout_ms, decoder->accounts);
     warning_setup(decoder);
 }
 

@@ -6,6 +6,7 @@
 
 #include "utils/timestamp.h"
 
+#include "base/digest.h"
 #include "base/target_list.h"
 #include "protocol/frame.h"
 
@@ -13,7 +14,8 @@
 #define RULE_OPERATION(operation) (1 << (operation))
 
 struct rule {
-    Oid relid; /* InvalidOid: the ad hoc rule of include_tables */
+    struct digest digest; /* of its rows: rules with equal digests are equal */
+    Oid relid;            /* InvalidOid: the ad hoc rule of include_tables */
     char *name;
     char *audience;
     bool to_all;
@@ -25,7 +27,7 @@ struct rule {
     enum frame_priority priority;
     int operations;
     int column_count; /* -1: all */
-    int16 *columns;
+    int16 *columns;   /* attribute numbers, sorted, without duplicates */
     char *emitter;
     int16 emitter_column; /* attribute number; 0: none */
     char *topic;          /* NULL: prefix and source */

@@ -94,6 +94,25 @@ read_numbers(Datum value, int *ret_count)
     return numbers;
 }
 
+static int
+compare_numbers(const void *a, const void *b)
+{
+    return *(const int16 *)a - *(const int16 *)b;
+}
+
+/* Sorts the numbers and removes duplicates. Returns their new count. */
+static int
+sort_numbers(int16 *numbers, int count)
+{
+    int kept = 0;
+
+    qsort(numbers, count, sizeof(int16), compare_numbers);
+    for (int i = 0; i < count; i++)
+        if (kept == 0 || numbers[kept - 1] != numbers[i])
+            numbers[kept++] = numbers[i];
+    return kept;
+}
+
 /* Attributes that must not be null. */
 static const uint8 required[] = {
     RULE_RELATION,    RULE_NAME,       RULE_AUDIENCE, RULE_TYPE,
@@ -135,8 +154,10 @@ read_rule(const Datum *values, const bool *nulls)
     rule->priority = DatumGetInt16(VALUE(RULE_PRIORITY));
     rule->operations = DatumGetInt16(VALUE(RULE_OPERATIONS));
     rule->column_count = -1;
-    if (!IS_NULL(RULE_COLUMNS))
+    if (!IS_NULL(RULE_COLUMNS)) {
         rule->columns = read_numbers(VALUE(RULE_COLUMNS), &rule->column_count);
+        rule->column_count = sort_numbers(rule->columns, rule->column_count);
+    }
     rule->emitter = text_utf8(VALUE(RULE_EMITTER));
     if (!IS_NULL(RULE_EMITTER_COLUMN))
         rule->emitter_column = DatumGetInt16(VALUE(RULE_EMITTER_COLUMN));
@@ -203,6 +224,7 @@ append_part(struct rule *rule, const struct rule *part)
     struct target_list *list = &rule->literal;
     int count = list->count + part->literal.count;
 
+    digest_add_value(&rule->digest, part->digest);
     if (part->only_when != NULL)
         append_condition(rule, part->only_when);
     if (part->literal.count == 0)
@@ -367,6 +389,28 @@ rows_equal(Relation relation, const List *known, int columns)
     return same && count == list_length(known);
 }
 
+/*
+ * The same bytes as row_equal compares. The digest of a row that is older than a column is unique.
+ */
+static struct digest
+digest_of_row(HeapTuple row, int columns)
+{
+    const int start = offsetof(HeapTupleHeaderData, t_bits);
+    const struct {
+        int natts, has_nulls, hoff;
+    } shape = {HeapTupleHeaderGetNatts(row->t_data), HeapTupleHasNulls(row), row->t_data->t_hoff};
+    static uint64 unique;
+    struct digest digest = {{0, 0}};
+
+    digest_add_value(&digest, shape);
+    digest_add(&digest, (char *)row->t_data + start, row->t_len - start);
+    if (shape.natts < columns) {
+        unique++;
+        digest_add_value(&digest, unique);
+    }
+    return digest;
+}
+
 static bool
 has_name(HeapTuple row, TupleDesc desc, const char *name)
 {
@@ -397,9 +441,12 @@ read_rows(struct rule_set *set, Relation relation, SysScanDesc scan, int columns
         for (int i = columns; i < RULE_ATTRIBUTE_COUNT; i++)
             nulls[i] = true;
         set->rows = lappend(set->rows, row);
-        if (is_valid_row(values, nulls))
-            rules = lappend(rules, read_rule(values, nulls));
-        else
+        if (is_valid_row(values, nulls)) {
+            struct rule *rule = read_rule(values, nulls);
+
+            rule->digest = digest_of_row(row, columns);
+            rules = lappend(rules, rule);
+        } else
             ereport(LOG, (errmsg("invalid row in table \"clairon.rule\""),
                           errdetail("The row at ctid (%u,%u) is ignored.",
                                     ItemPointerGetBlockNumber(&row->t_self),

@@ -10,7 +10,9 @@
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "pgstat.h"
 #include "replication/message.h"
+#include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -19,6 +21,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "base/account.h"
 #include "base/notify_message.h"
 #include "encode/encode.h"
 #include "protocol/limits.h"
@@ -41,12 +44,34 @@ PG_FUNCTION_INFO_V1(clairon_utf8);
 PG_FUNCTION_INFO_V1(clairon_utf8_length);
 PG_FUNCTION_INFO_V1(clairon_split_parts);
 PG_FUNCTION_INFO_V1(clairon_emit);
+PG_FUNCTION_INFO_V1(clairon_denial_report);
 
 /* Returns the version of the loaded library, to compare with the version of the extension. */
 Datum
 clairon_version(PG_FUNCTION_ARGS)
 {
     PG_RETURN_TEXT_P(cstring_to_text(CLAIRON_VERSION));
+}
+
+/*
+ * denial_report(slot name) -> text: the report of accounts_report, or NULL if the slot has denied
+ * nothing.
+ */
+Datum
+clairon_denial_report(PG_FUNCTION_ARGS)
+{
+    char path[MAXPGPATH];
+    char text[ACCOUNT_REPORT_BYTES_MAX];
+    size_t len;
+    FILE *file;
+
+    snprintf(path, sizeof(path), ACCOUNT_REPORT_PATH, NameStr(*PG_GETARG_NAME(0)));
+    file = strchr(NameStr(*PG_GETARG_NAME(0)), '/') != NULL ? NULL : AllocateFile(path, "r");
+    if (file == NULL)
+        PG_RETURN_NULL();
+    len = fread(text, 1, sizeof(text), file);
+    FreeFile(file);
+    PG_RETURN_TEXT_P(cstring_to_text_with_len(text, len));
 }
 
 static void

@@ -33,6 +33,11 @@ struct config {
         /* connection string of a standby's primary; NULL: the primary is not contacted */
         char *primary_conninfo;
         char *topic_prefix; /* NULL: the plugin's default, the database name */
+        /* limits of one table owner in the plugin */
+        int64_t owner_bytes;
+        int64_t owner_memory;
+        int64_t owner_time_ms;
+        int owner_wal_factor;
     } feed;
     struct {
         char *url;      /* default redis://127.0.0.1:6379; for other forms see urls.h */

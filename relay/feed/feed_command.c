@@ -88,9 +88,14 @@ feed_start_replication(struct feed *feed)
 {
     char command[FEED_COMMAND_MAX];
     char prefix[FEED_COMMAND_MAX / 2];
-    int len = snprintf(command, sizeof(command),
-                       "START_REPLICATION SLOT \"%s\" LOGICAL 0/0 (mode 'framed'",
-                       feed->config->feed.slot);
+    int len =
+        snprintf(command, sizeof(command),
+                 "START_REPLICATION SLOT \"%s\" LOGICAL 0/0 (mode 'framed', "
+                 "owner_bytes '%lld B', owner_memory '%lld B', owner_time '%lld ms', "
+                 "owner_wal_factor '%d'",
+                 feed->config->feed.slot, (long long)feed->config->feed.owner_bytes,
+                 (long long)feed->config->feed.owner_memory,
+                 (long long)feed->config->feed.owner_time_ms, feed->config->feed.owner_wal_factor);
 
     if (feed->config->feed.topic_prefix != NULL) {
         quote_literal(prefix, sizeof(prefix), feed->config->feed.topic_prefix);

@@ -70,6 +70,19 @@ const struct config_key config_keys[] = {
     { "feed", "create_timeout", CONFIG_DURATION, false, "5m", SECOND, DAY, NULL,
       FIELD(feed.create_timeout_ms),
       "time limit for creating the slot on a standby, before a retry" },
+    { "feed", "owner_bytes", CONFIG_SIZE, false, "64MB", MB, 1024 * MB, NULL,
+      FIELD(feed.owner_bytes),
+      "notifications per minute of one table owner without clairon_app, in addition to "
+      "owner_wal_factor" },
+    { "feed", "owner_memory", CONFIG_SIZE, false, "64MB", MB, 1024 * MB, NULL,
+      FIELD(feed.owner_memory), "walsender's memory for the prepared rules of one table owner" },
+    { "feed", "owner_time", CONFIG_DURATION, false, "1s", 100, HOUR, NULL,
+      FIELD(feed.owner_time_ms),
+      "walsender's CPU time in reserve for the rules of one table owner, beyond a tenth of the "
+      "elapsed time" },
+    { "feed", "owner_wal_factor", CONFIG_INT, false, "4", 1, 1000, NULL,
+      FIELD(feed.owner_wal_factor),
+      "bytes of notifications of one table owner without clairon_app, per byte of WAL" },
     { "feed", "primary_conninfo", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, config_check_conninfo,
       FIELD(feed.primary_conninfo),
       "libpq connection string of the standby's primary, to request the snapshot for a new "

@@ -68,7 +68,7 @@ make_table('tenant', 'large', 10, $condition);
 sql(q{SELECT pg_create_logical_replication_slot('slot', 'clairon')});
 
 my $reader = open $out, '-|', 'pg_recvlogical', '-d', $connection, '--slot', 'slot', '--start', '--no-loop',
-    '-f', '-', '-o', 'condition_timeout=60s'
+    '-f', '-', '-o', 'condition_timeout=60s', '-o', 'owner_time=600s'
     or die "pg_recvlogical: $!";
 
 my $count = deliver(qw(a near b c d near e f a b near));

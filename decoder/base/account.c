@@ -1,0 +1,185 @@
+/* account.c: the time, memory and bytes of one table owner, and the report about denials. */
+#include "base/account.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/fd.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+
+/*
+ * The time refills at 1/REFILL_SHARE of the real time between runs. Time within runs does not
+ * refill the account: on a busy machine, long runs would refill the account as fast as they are
+ * charged, and it would never be empty. A new connection starts with full accounts. An owner cannot
+ * force a reconnect, since no error of an expression ends the session. Confirmed rows are not
+ * evaluated again, so even short connections advance.
+ */
+#define REFILL_SHARE 10
+
+#define REPORT_EVERY_US (100 * INT64CONST(1000))
+
+/*
+ * Accounts are allocated in the memory context of the session, not in the hash table. Accounts must
+ * outlive each child context, whose reset callback returns tracked memory to the account.
+ */
+struct account_entry {
+    Oid owner; /* hash key */
+    struct account *account;
+};
+
+struct accounts *
+accounts_new(const struct account_limits *limits)
+{
+    HASHCTL control = {.keysize = sizeof(Oid),
+                       .entrysize = sizeof(struct account_entry),
+                       .hcxt = CurrentMemoryContext};
+    struct accounts *accounts = palloc0(sizeof(*accounts));
+
+    accounts->context = CurrentMemoryContext;
+    accounts->limits = *limits;
+    accounts->by_owner =
+        hash_create("clairon accounts", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+    return accounts;
+}
+
+struct account *
+account_of(struct accounts *accounts, Oid owner)
+{
+    struct account_entry *entry = hash_search(accounts->by_owner, &owner, HASH_FIND, NULL);
+    struct account *account;
+
+    if (entry != NULL)
+        return entry->account;
+    account = MemoryContextAllocZero(accounts->context, sizeof(*account));
+    account->owner = owner;
+    account->left_us = accounts->limits.time_us;
+    account->refilled = GetCurrentTimestamp();
+    account->left_bytes = accounts->limits.minute_bytes;
+    entry = hash_search(accounts->by_owner, &owner, HASH_ENTER, NULL);
+    entry->account = account;
+    return account;
+}
+
+void
+account_refresh(struct account *account)
+{
+    Oid app = get_role_oid("clairon_app", true);
+
+    account->is_trusted =
+        OidIsValid(app) ? has_privs_of_role(account->owner, app) : superuser_arg(account->owner);
+}
+
+bool
+account_has_time(struct accounts *accounts, struct account *account)
+{
+    TimestampTz now = GetCurrentTimestamp();
+    int64 more_us = Max(now - account->refilled, 0) / REFILL_SHARE;
+
+    account->left_us = Min(account->left_us + more_us, accounts->limits.time_us);
+    account->refilled = now;
+    return account->left_us > 0;
+}
+
+void
+account_charge_time(struct account *account, int64 us)
+{
+    account->left_us -= Max(us, 0);
+    account->refilled = GetCurrentTimestamp();
+}
+
+int64
+account_cpu_us(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return now.tv_sec * INT64CONST(1000000) + now.tv_nsec / 1000;
+}
+
+void
+account_earn_bytes(struct accounts *accounts, struct account *account, TimestampTz commit_time,
+                   Size wal_bytes)
+{
+    const struct account_limits *limits = &accounts->limits;
+    int64 more = (int64)wal_bytes * limits->wal_factor;
+
+    if (commit_time > account->filled) {
+        int64 passed_us = Min(commit_time - account->filled, USECS_PER_MINUTE);
+
+        more += passed_us * (limits->minute_bytes / SECS_PER_MINUTE) / USECS_PER_SEC;
+        account->filled = commit_time;
+    }
+    account->left_bytes = Min(account->left_bytes + more, limits->minute_bytes);
+}
+
+void
+account_count_denied(struct accounts *accounts, struct account *account, enum account_kind kind)
+{
+    account->denied[kind].count++;
+    account->denied[kind].last = GetCurrentTimestamp();
+    accounts->is_unreported = true;
+}
+
+static const char *const kind_names[] = {
+    [ACCOUNT_TIME] = "time", [ACCOUNT_MEMORY] = "memory", [ACCOUNT_BYTES] = "bytes"};
+
+static void
+write_report(struct accounts *accounts, FILE *file)
+{
+    HASH_SEQ_STATUS sequence;
+    struct account_entry *entry;
+    int bytes = 0;
+
+    hash_seq_init(&sequence, accounts->by_owner);
+    while ((entry = hash_seq_search(&sequence)) != NULL)
+        for (int kind = 0; kind < ACCOUNT_KINDS; kind++) {
+            char line[100];
+            int len =
+                snprintf(line, sizeof(line), ACCOUNT_REPORT_LINE "\n", entry->owner,
+                         kind_names[kind], (unsigned long long)entry->account->denied[kind].count,
+                         (long long)entry->account->denied[kind].last);
+
+            if (entry->account->denied[kind].count == 0 || bytes + len > ACCOUNT_REPORT_BYTES_MAX)
+                continue;
+            fputs(line, file);
+            bytes += len;
+        }
+}
+
+void
+accounts_forget_report(const char *slot)
+{
+    char path[MAXPGPATH];
+
+    snprintf(path, sizeof(path), ACCOUNT_REPORT_PATH, slot);
+    (void)unlink(path);
+}
+
+/* A report that cannot be written is not worth an error: the server's log has the denials too. */
+void
+accounts_report(struct accounts *accounts, const char *slot, bool now)
+{
+    char path[MAXPGPATH];
+    char temporary[MAXPGPATH + 8];
+    TimestampTz time;
+    FILE *file;
+
+    if (!accounts->is_unreported)
+        return;
+    time = GetCurrentTimestamp();
+    if (!now && time - accounts->reported < REPORT_EVERY_US)
+        return;
+    accounts->reported = time;
+    accounts->is_unreported = false;
+    snprintf(path, sizeof(path), ACCOUNT_REPORT_PATH, slot);
+    snprintf(temporary, sizeof(temporary), "%s.new", path);
+    file = AllocateFile(temporary, "w");
+    if (file == NULL)
+        return;
+    write_report(accounts, file);
+    if (FreeFile(file) != 0 || rename(temporary, path) != 0)
+        (void)unlink(temporary);
+}

@@ -1,0 +1,105 @@
+/*
+ * account.h: the share of the decoding session that the rules of one table owner may use.
+ *
+ * An owner can multiply rules, columns, partitions, conditions and long values. Each of them costs
+ * the session time, memory or bytes of output, which an account limits per owner. A change over a
+ * limit is denied before the work, counted, and reported to clairon.status. Denial ends by itself:
+ * time and bytes refill, and memory is returned with the rules that used it.
+ */
+#ifndef CLAIRON_ACCOUNT_H
+#define CLAIRON_ACCOUNT_H
+
+#include "postgres.h"
+
+#include "utils/hsearch.h"
+#include "utils/timestamp.h"
+
+enum account_kind { ACCOUNT_TIME, ACCOUNT_MEMORY, ACCOUNT_BYTES, ACCOUNT_KINDS };
+
+/* The limits of each account; slot options of the same names. */
+struct account_limits {
+    int64 time_us;      /* owner_time: CPU time in reserve */
+    int64 memory_bytes; /* owner_memory: of plans and conditions */
+    int64 minute_bytes; /* owner_bytes: of notifications, per minute */
+    int wal_factor;     /* owner_wal_factor: bytes of notifications per byte of WAL, in addition */
+};
+
+#define OWNER_TIME_DEFAULT_US (INT64CONST(1000) * 1000)
+#define OWNER_MEMORY_DEFAULT (INT64CONST(64) * 1024 * 1024)
+#define OWNER_BYTES_DEFAULT (INT64CONST(64) * 1024 * 1024)
+#define OWNER_WAL_FACTOR_DEFAULT 4
+
+struct account {
+    Oid owner;
+    /* A member of clairon_app, whose bytes are not limited. As of the last account_refresh. */
+    bool is_trusted;
+    int64 left_us;
+    TimestampTz refilled; /* when `left_us` was refilled */
+    int64 memory_bytes;   /* in use */
+    int64 left_bytes;     /* below 0 after a notification that was larger than the rest */
+    TimestampTz filled;   /* the commit time at which `left_bytes` was refilled */
+    int64 reload_second;  /* of commit time */
+    int reloads;          /* reloads for denied changes in that second */
+    struct {
+        uint64 count; /* changes denied, once for each rule */
+        TimestampTz last;
+    } denied[ACCOUNT_KINDS];
+};
+
+struct accounts {
+    MemoryContext context;
+    struct account_limits limits;
+    HTAB *by_owner;
+    TimestampTz reported; /* when the report was written */
+    bool is_unreported;   /* a denial is not in the report yet */
+};
+
+/* Allocated in the current memory context. */
+extern struct accounts *accounts_new(const struct account_limits *limits);
+
+/* Valid until the accounts' memory context is deleted. */
+extern struct account *account_of(struct accounts *accounts, Oid owner);
+
+/* Reads again whether the owner is a member of clairon_app. */
+extern void account_refresh(struct account *account);
+
+/* Returns false when the owner has no time left. Refills the time first. */
+extern bool account_has_time(struct accounts *accounts, struct account *account);
+/* Charges the time. Time within charged work does not refill the account. */
+extern void account_charge_time(struct account *account, int64 us);
+
+/* CPU time of the process. A system call. */
+extern int64 account_cpu_us(void);
+
+/*
+ * Refills the bytes up to the commit time, and by the bytes of one change in the WAL. The clock is
+ * that of the commits, so that catching up after an outage denies no more than live decoding.
+ */
+extern void account_earn_bytes(struct accounts *accounts, struct account *account,
+                               TimestampTz commit_time, Size wal_bytes);
+
+static inline bool
+account_has_bytes(const struct account *account)
+{
+    return account->left_bytes > 0 || account->is_trusted;
+}
+
+/* Counts a denied change. */
+extern void account_count_denied(struct accounts *accounts, struct account *account,
+                                 enum account_kind kind);
+
+/* The report of a slot, relative to the data directory: a line for each owner and kind. */
+#define ACCOUNT_REPORT_PATH PG_STAT_TMP_DIR "/clairon.%s"
+#define ACCOUNT_REPORT_BYTES_MAX 8192         /* further owners are left out */
+#define ACCOUNT_REPORT_LINE "%u %s %llu %lld" /* owner, kind, changes, time of the last one */
+
+/* Removes the report of an earlier slot of this name. */
+extern void accounts_forget_report(const char *slot);
+
+/*
+ * Writes the denials of this session to a file that clairon.status reads, at most ten times a
+ * second unless `now`.
+ */
+extern void accounts_report(struct accounts *accounts, const char *slot, bool now);
+
+#endif

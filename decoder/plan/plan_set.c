@@ -1,0 +1,602 @@
+/* plan_set.c: plans of relations that are alike: found by a digest, shared, limited, evicted. */
+#include "plan/plan.h"
+
+#include "access/sysattr.h"
+#include "access/transam.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/relcache.h"
+
+#include "condition/condition.h"
+#include "condition/sandbox.h"
+#include "decoder.h"
+#include "output/warning_throttle.h"
+#include "rules/inheritance.h"
+
+/* More plans than this in a set are worth the time of reading the clock for each change. */
+#define UNTIMED_PLANS 16
+
+/* A source while its rules are prepared. */
+struct open_source {
+    Oid relid;
+    Relation relation;
+    const char *schema;
+    bool has_rules;
+};
+
+/* A rule that applies to the relation, and its source. */
+struct applied_rule {
+    const struct rule *rule;
+    int source;
+    uint32 sub;
+};
+
+/* The preparation of a relation. */
+struct planning {
+    struct decoder *decoder;
+    Relation relation;
+    int source_count;
+    struct open_source *sources;
+    int rule_count;
+    struct applied_rule *rules;
+    bool is_ad_hoc; /* the first rule is that of include_tables */
+};
+
+/* An estimate of the texts of a plan, apart from strings that are known. */
+#define TEXTS_BYTES 2048
+
+static bool
+has_memory(const struct decoder *decoder, const struct account *account, Size more)
+{
+    return account->memory_bytes + (int64)more <= decoder->accounts->limits.memory_bytes;
+}
+
+/* Drops other sets of the owner until there is memory. Returns false if that is not enough. */
+static bool
+make_room(struct decoder *decoder, const struct plan_set *set, const struct account *account,
+          Size more)
+{
+    while (!has_memory(decoder, account, more))
+        if (!plan_release(decoder, set, account))
+            return false;
+    return true;
+}
+
+bool
+plan_texts(struct decoder *decoder, struct plan_set *set, struct plan *plan)
+{
+    const struct rule *rule = plan->rule;
+    MemoryContext old;
+
+    if (plan->has_texts)
+        return true;
+    if (!make_room(decoder, set, set->account,
+                   TEXTS_BYTES + 4 * (strlen(rule->emitter) +
+                                      (rule->topic == NULL ? 0 : strlen(rule->topic)))))
+        return false;
+    old = MemoryContextSwitchTo(set->context);
+    plan_render_texts(decoder, plan);
+    MemoryContextSwitchTo(old);
+    (void)sandbox_recount(set->kept);
+    return true;
+}
+
+static bool
+condition_is_valid(const struct decoder *decoder, const struct plan *plan)
+{
+    enum account_kind kind;
+
+    if (plan->condition == NULL)
+        return false;
+    if (condition_is_lasting(plan->condition))
+        return true;
+    /* Without time nothing was tried. */
+    return plan->condition_number == decoder->catalog_number &&
+           !(condition_is_over(plan->condition, &kind) && kind == ACCOUNT_TIME);
+}
+
+/*
+ * When the owner's conditions and plans exceed the memory of its account, those of other relations
+ * are freed.
+ */
+bool
+plan_condition(struct decoder *decoder, struct plan_set *set, struct plan *plan, Relation decoded,
+               enum account_kind *ret_kind)
+{
+    const struct source *source = plan->source_plan;
+    MemoryContext old;
+
+    if (condition_is_valid(decoder, plan))
+        return !condition_is_over(plan->condition, ret_kind);
+    old = MemoryContextSwitchTo(set->context);
+    if (set->row == NULL)
+        set->row = condition_row_new(decoded);
+    do {
+        if (plan->condition != NULL)
+            condition_free(plan->condition);
+        plan->condition = NULL;
+        plan->condition = condition_new(decoder->sandbox, plan->rule, source->map, source->natts,
+                                        decoded, set->row, plan->account);
+    } while (sandbox_over_budget_owner(decoder->sandbox) == plan->account->owner &&
+             plan_release(decoder, set, plan->account));
+    plan->condition_number = decoder->catalog_number;
+    set->is_timed |= !condition_is_cheap(plan->condition);
+    MemoryContextSwitchTo(old);
+    return !condition_is_over(plan->condition, ret_kind);
+}
+
+/*
+ * Patterns match a partition by its name or by an ancestor's name, and a child table by its name.
+ */
+static int
+count_names(const struct planning *planning)
+{
+    return planning->relation->rd_rel->relispartition ? planning->source_count : 1;
+}
+
+/*
+ * Returns the source of the ad hoc rule: the relation, else the first ancestor that matches; -1: no
+ * match. The WAL also contains changes of materialized views, which are not watched.
+ */
+static int
+match_ad_hoc(const struct planning *planning)
+{
+    const struct options *options = &planning->decoder->options;
+
+    if (planning->relation->rd_rel->relkind == RELKIND_MATVIEW)
+        return -1;
+    for (int i = 0; i < count_names(planning); i++)
+        if (options_match(options->include_tables, planning->sources[i].schema,
+                          RelationGetRelationName(planning->sources[i].relation)))
+            return i;
+    return -1;
+}
+
+static bool
+is_excluded(const struct planning *planning, int first, int count)
+{
+    for (int i = first; i < first + count; i++)
+        if (options_match(planning->decoder->options.exclude_tables, planning->sources[i].schema,
+                          RelationGetRelationName(planning->sources[i].relation)))
+            return true;
+    return false;
+}
+
+static void
+apply_rule_of(struct planning *planning, const struct rule *rule, int source, uint32 sub)
+{
+    planning->sources[source].has_rules = true;
+    planning->rules[planning->rule_count++] = (struct applied_rule){rule, source, sub};
+}
+
+/* Lists the rules that apply, with their sub-ordinals. */
+static void
+list_rules(struct planning *planning)
+{
+    List *rules = planning->decoder->rules->rules;
+    int ad_hoc = match_ad_hoc(planning);
+    uint32 sub = 0;
+    ListCell *cell;
+
+    if (is_excluded(planning, 0, count_names(planning)))
+        return;
+    planning->rules = palloc(sizeof(struct applied_rule) * (list_length(rules) * (Size)1 + 1));
+    planning->is_ad_hoc = ad_hoc >= 0;
+    if (planning->is_ad_hoc)
+        apply_rule_of(planning, rules_ad_hoc(), ad_hoc, 0);
+    foreach (cell, rules) {
+        const struct rule *rule = lfirst(cell);
+
+        for (int i = 0; i < planning->source_count; i++) {
+            if (rule->relid != planning->sources[i].relid)
+                continue;
+            sub += SUBS_PER_RULE;
+            if (sub > FRAME_SUB_MAX) {
+                warning_count(planning->decoder, 0, "rules",
+                              "ignored: more than 16383 rules on a table and its ancestors");
+                return;
+            }
+            if (!is_excluded(planning, i, 1))
+                apply_rule_of(planning, rule, i, sub);
+        }
+    }
+}
+
+static void
+add_name(StringInfo text, const char *name)
+{
+    appendBinaryStringInfo(text, name, strlen(name) + 1);
+}
+
+/*
+ * Adds the columns. Types outside PostgreSQL itself may change, so plans that use them are valid
+ * only for one catalog state.
+ */
+static void
+digest_columns(struct digest *digest, TupleDesc desc, uint64 catalog_number)
+{
+    StringInfoData text;
+    bool has_foreign_type = false;
+
+    initStringInfo(&text);
+    for (int i = 0; i < desc->natts; i++) {
+        Form_pg_attribute attribute = TupleDescAttr(desc, i);
+        const struct {
+            Oid type;
+            Oid collation;
+            int32 typmod;
+            int16 len;
+            bool byval;
+            bool readable;
+        } column = {.type = attribute->atttypid,
+                    .collation = attribute->attcollation,
+                    .typmod = attribute->atttypmod,
+                    .len = attribute->attlen,
+                    .byval = attribute->attbyval,
+                    .readable = plan_can_read(attribute)};
+
+        appendBinaryStringInfo(&text, (const char *)&column, sizeof(column));
+        add_name(&text, NameStr(attribute->attname));
+        has_foreign_type |= attribute->atttypid >= FirstNormalObjectId;
+    }
+    digest_add(digest, text.data, text.len);
+    digest_add_value(digest, desc->natts);
+    if (has_foreign_type)
+        digest_add_value(digest, catalog_number);
+    pfree(text.data);
+}
+
+static void
+digest_key(struct digest *digest, Relation relation)
+{
+    const Bitmapset *key = RelationGetIdentityKeyBitmap(relation);
+    int member = -1;
+
+    while ((member = bms_next_member(key, member)) >= 0)
+        digest_add_value(digest, member);
+}
+
+/* Covers all input of the plans of plan_set_new. */
+static struct digest
+digest_of(const struct planning *planning)
+{
+    const uint64 catalog_number = planning->decoder->catalog_number;
+    struct digest digest = {{0, 0}};
+
+    digest_add_value(&digest, planning->is_ad_hoc);
+    digest_columns(&digest, RelationGetDescr(planning->relation), catalog_number);
+    digest_key(&digest, planning->relation);
+    for (int i = 0; i < planning->source_count; i++) {
+        const struct open_source *source = &planning->sources[i];
+
+        if (!source->has_rules)
+            continue;
+        digest_add_value(&digest, i);
+        digest_add_value(&digest, source->relid);
+        digest_add_value(&digest, source->relation->rd_rel->relowner);
+        digest_add(&digest, source->schema, strlen(source->schema));
+        digest_add(&digest, RelationGetRelationName(source->relation),
+                   strlen(RelationGetRelationName(source->relation)));
+        if (source->relation != planning->relation)
+            digest_columns(&digest, RelationGetDescr(source->relation), catalog_number);
+    }
+    for (int i = 0; i < planning->rule_count; i++) {
+        const struct applied_rule *applied = &planning->rules[i];
+
+        digest_add_value(&digest, applied->rule->digest);
+        digest_add_value(&digest, applied->source);
+        digest_add_value(&digest, applied->sub);
+    }
+    return digest;
+}
+
+static void
+plan_images(struct plan_set *set, TupleDesc desc)
+{
+    int natts = Max(desc->natts, 1);
+
+    set->old.values = palloc(sizeof(Datum) * natts);
+    set->old.nulls = palloc(sizeof(bool) * natts);
+    set->new.values = palloc(sizeof(Datum) * natts);
+    set->new.nulls = palloc(sizeof(bool) * natts);
+}
+
+/* An estimate of the memory of a source's columns. */
+static Size
+columns_bytes(Relation relation)
+{
+    return RelationGetDescr(relation)->natts * (sizeof(struct column) + sizeof(int) + 64);
+}
+
+static void
+plan_set_rules(struct plan_set *set, struct planning *planning, bool is_out_of_time)
+{
+    struct decoder *decoder = planning->decoder;
+    const Bitmapset *key = RelationGetIdentityKeyBitmap(planning->relation);
+
+    set->has_key = key != NULL;
+    set->plans = palloc0(sizeof(struct plan) * planning->rule_count);
+    for (int i = 0; i < planning->rule_count; i++) {
+        const struct applied_rule *applied = &planning->rules[i];
+        const struct open_source *open = &planning->sources[applied->source];
+        struct source *source = &set->sources[applied->source];
+        struct plan *plan = &set->plans[set->plan_count++];
+        const struct rule *rule = applied->rule;
+
+        if (planning->is_ad_hoc && i == 0)
+            rule = rules_ad_hoc();
+        plan_name(plan, rule, source);
+        plan->sub = applied->sub;
+        if (is_out_of_time) {
+            plan->is_denied = true;
+            plan->denied = ACCOUNT_TIME;
+            continue;
+        }
+        if (source->columns == NULL &&
+            make_room(decoder, set, source->account, columns_bytes(open->relation)))
+            source_columns(decoder, source, open->relation, planning->relation, key);
+        if (source->columns == NULL) {
+            plan->is_denied = true;
+            plan->denied = ACCOUNT_MEMORY;
+            continue;
+        }
+        plan_row(plan, source);
+        (void)sandbox_recount(set->kept);
+    }
+}
+
+static void
+plan_set_sources(struct plan_set *set, const struct planning *planning)
+{
+    set->source_count = planning->source_count;
+    set->sources = palloc0(sizeof(struct source) * planning->source_count);
+    for (int i = 0; i < planning->source_count; i++) {
+        const struct open_source *open = &planning->sources[i];
+        struct source *source = &set->sources[i];
+
+        source->relid = open->relid;
+        source->context = set->context;
+        if (!open->has_rules)
+            continue;
+        source->name = rule_source(pstrdup(open->schema), RelationGetRelationName(open->relation));
+        source->name = pstrdup(source->name);
+        source->account = account_of(planning->decoder->accounts, open->relation->rd_rel->relowner);
+        account_refresh(source->account);
+    }
+}
+
+static struct plan_set *
+plan_set_new(struct decoder *decoder)
+{
+    MemoryContext context =
+        AllocSetContextCreate(decoder->context, "clairon plans", ALLOCSET_SMALL_SIZES);
+    struct plan_set *set = MemoryContextAllocZero(context, sizeof(*set));
+
+    set->context = context;
+    set->bound = decoder->catalog_number;
+    dlist_push_head(&decoder->plan_sets_used, &set->used);
+    return set;
+}
+
+static void
+plan_set_delete(struct decoder *decoder, struct plan_set *set)
+{
+    if (set->is_kept)
+        (void)hash_search(decoder->plan_sets, &set->digest, HASH_REMOVE, NULL);
+    dlist_delete(&set->used);
+    MemoryContextDelete(set->context);
+}
+
+void
+plan_set_release(struct decoder *decoder, struct plan_set *set)
+{
+    if (--set->entry_count == 0)
+        plan_set_delete(decoder, set);
+}
+
+bool
+plan_release(struct decoder *decoder, const struct plan_set *except, const struct account *account)
+{
+    struct plan_set *found = NULL;
+    HASH_SEQ_STATUS sequence;
+    struct relation_entry *entry;
+    dlist_iter iter;
+
+    dlist_foreach(iter, &decoder->plan_sets_used)
+    {
+        struct plan_set *set = dlist_container(struct plan_set, used, iter.cur);
+
+        if (set != except && set->account == account)
+            found = set;
+    }
+    if (found == NULL)
+        return false;
+    hash_seq_init(&sequence, decoder->relations);
+    while ((entry = hash_seq_search(&sequence)) != NULL)
+        if (entry->set == found) {
+            entry->set = NULL;
+            entry->checked = 0;
+        }
+    plan_set_delete(decoder, found);
+    return true;
+}
+
+/* Reads the rules of the set again, if they were read for another catalog state. */
+static void
+plan_set_bind(struct plan_set *set, const struct planning *planning)
+{
+    if (set->bound == planning->decoder->catalog_number)
+        return;
+    for (int i = 0; i < set->plan_count; i++)
+        if (!(planning->is_ad_hoc && i == 0))
+            plan_bind_rule(&set->plans[i], planning->rules[i].rule);
+    set->bound = planning->decoder->catalog_number;
+}
+
+/* A set that lacks time or memory is prepared again at the next change. */
+static bool
+is_complete(const struct plan_set *set)
+{
+    for (int i = 0; i < set->plan_count; i++)
+        if (set->plans[i].is_denied)
+            return false;
+    return true;
+}
+
+static void
+plan_set_keep(struct decoder *decoder, struct plan_set *set)
+{
+    bool found;
+    struct plan_set_entry *entry =
+        hash_search(decoder->plan_sets, &set->digest, HASH_ENTER, &found);
+
+    entry->set = set;
+    set->is_kept = true;
+}
+
+/*
+ * True when a rule or a pattern may apply to the relation. This check is cheap, because most
+ * relations have no rule.
+ */
+static bool
+has_rules(struct decoder *decoder, const List *relids)
+{
+    ListCell *cell;
+
+    if (decoder->options.include_tables != NIL)
+        return true;
+    foreach (cell, decoder->rules->rules)
+        if (list_member_oid(relids, ((struct rule *)lfirst(cell))->relid))
+            return true;
+    return false;
+}
+
+static const char *const member_columns[MEMBER_FIELDS] = {"audience", "target", "user_id"};
+
+/* The set of clairon.member, prepared again for each catalog state. */
+static struct plan_set *
+plan_member(struct decoder *decoder, Relation relation)
+{
+    TupleDesc desc = RelationGetDescr(relation);
+    struct plan_set *set = plan_set_new(decoder);
+    MemoryContext old = MemoryContextSwitchTo(set->context);
+
+    set->kind = RELATION_MEMBER;
+    set->has_key = RelationGetIdentityKeyBitmap(relation) != NULL;
+    plan_images(set, desc);
+    for (int field = 0; field < MEMBER_FIELDS; field++) {
+        set->members[field].index = -1;
+        for (int i = 0; i < desc->natts; i++)
+            if (strcmp(NameStr(TupleDescAttr(desc, i)->attname), member_columns[field]) == 0 &&
+                TupleDescAttr(desc, i)->atttypid == TEXTOID)
+                set->members[field].index = i;
+        set->members[field].encoder = encode_new(&decoder->settings, TEXTOID);
+    }
+    MemoryContextSwitchTo(old);
+    return set;
+}
+
+static struct plan_set *
+plan_set_build(struct planning *planning, const struct digest *digest, struct account *account)
+{
+    struct decoder *decoder = planning->decoder;
+    struct plan_set *set = plan_set_new(decoder);
+    MemoryContext old = MemoryContextSwitchTo(set->context);
+    bool is_out_of_time = !account_has_time(decoder->accounts, account);
+
+    set->digest = *digest;
+    set->account = account;
+    set->kept = sandbox_track(decoder->sandbox, account, set->context, false);
+    set->is_timed = planning->rule_count > UNTIMED_PLANS;
+    plan_images(set, RelationGetDescr(planning->relation));
+    plan_set_sources(set, planning);
+    plan_set_rules(set, planning, is_out_of_time);
+    MemoryContextSwitchTo(old);
+    (void)sandbox_recount(set->kept);
+    if (!is_out_of_time)
+        plan_set_keep(decoder, set);
+    return set;
+}
+
+/*
+ * Finds the set by its digest, or prepares it. A set that lacks memory is prepared again for the
+ * next catalog state.
+ */
+static struct plan_set *
+plan_set_look_up(struct planning *planning, struct account *account)
+{
+    struct decoder *decoder = planning->decoder;
+    struct digest digest = digest_of(planning);
+    struct plan_set_entry *entry = hash_search(decoder->plan_sets, &digest, HASH_FIND, NULL);
+    struct plan_set *set = entry == NULL ? NULL : entry->set;
+
+    if (set != NULL && set->bound != decoder->catalog_number && !is_complete(set)) {
+        (void)hash_search(decoder->plan_sets, &digest, HASH_REMOVE, NULL);
+        set->is_kept = false;
+        set = NULL;
+    }
+    if (set == NULL)
+        return plan_set_build(planning, &digest, account);
+    for (int i = 0; i < set->source_count; i++)
+        if (set->sources[i].account != NULL)
+            account_refresh(set->sources[i].account);
+    plan_set_bind(set, planning);
+    dlist_move_head(&decoder->plan_sets_used, &set->used);
+    return set;
+}
+
+/* The owner is charged the whole time of the preparation. */
+static struct plan_set *
+plan_sources(struct planning *planning)
+{
+    struct decoder *decoder = planning->decoder;
+    int64 start_us = account_cpu_us();
+    struct plan_set *set = NULL;
+
+    list_rules(planning);
+    if (planning->rule_count > 0) {
+        Oid owner = planning->sources[planning->rules[0].source].relation->rd_rel->relowner;
+        struct account *account = account_of(decoder->accounts, owner);
+
+        set = plan_set_look_up(planning, account);
+        account_charge_time(account, account_cpu_us() - start_us);
+    }
+    return set;
+}
+
+struct plan_set *
+plan_relation(struct decoder *decoder, Relation relation, bool *ret_has_ancestors)
+{
+    List *relids = list_make1_oid(RelationGetRelid(relation));
+    struct planning planning = {.decoder = decoder, .relation = relation};
+    struct plan_set *set = NULL;
+    ListCell *cell;
+
+    relids = list_concat(relids, ancestors_of(RelationGetRelid(relation)));
+    *ret_has_ancestors = list_length(relids) > 1;
+    if (RelationGetNamespace(relation) == decoder->rules->schema) {
+        if (RelationGetRelid(relation) == decoder->rules->member && decoder->options.framed)
+            set = plan_member(decoder, relation);
+        return set;
+    }
+    if (!has_rules(decoder, relids))
+        return NULL;
+    planning.sources = palloc0(sizeof(*planning.sources) * list_length(relids));
+    foreach (cell, relids) {
+        struct open_source *source = &planning.sources[planning.source_count++];
+
+        source->relid = lfirst_oid(cell);
+        source->relation = source->relid == RelationGetRelid(relation)
+                               ? relation
+                               : RelationIdGetRelation(source->relid);
+        if (!RelationIsValid(source->relation))
+            elog(ERROR, "could not open relation with OID %u", source->relid);
+        source->schema = get_namespace_name(RelationGetNamespace(source->relation));
+    }
+    set = plan_sources(&planning);
+    for (int i = 1; i < planning.source_count; i++)
+        RelationClose(planning.sources[i].relation);
+    return set;
+}

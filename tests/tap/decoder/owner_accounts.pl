@@ -1,0 +1,266 @@
+# Tests that the rules of one table owner cannot exhaust or delay decoding for other owners, and that honest work of the
+# same size is not denied.
+use strict;
+use warnings;
+
+use Clairon::Test qw(amount wait_until);
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main', conf => 'autovacuum = off');
+my $connection = $pg->connstr('postgres');
+
+sub sql { return $pg->safe_psql('postgres', $_[0]) }
+
+sub as_mallory { return sql("SET ROLE mallory;\n$_[0]") }
+
+# Returns the log text since the last call.
+my $mark = 0;
+sub new_log
+{
+    open my $log, '<', $pg->logfile or die $!;
+    seek $log, $mark, 0;
+    my $text = join '', <$log>;
+    $mark += length $text;
+    return $text;
+}
+
+sql(q{CREATE ROLE mallory LOGIN; CREATE SCHEMA own; GRANT CREATE, USAGE ON SCHEMA own TO mallory;
+    CREATE ROLE alice LOGIN; CREATE SCHEMA near AUTHORIZATION alice;
+    SET ROLE alice; CREATE TABLE near.t (id int PRIMARY KEY, s text);
+    SELECT clairon.watch('near.t', 'USER', 's')});
+
+my ($out, $reader, $walsender, $rows) = (undef, undef, undef, 0);
+
+# Starts a reader of a new slot; the options are those of the slot.
+sub start_reader
+{
+    my (@options) = @_;
+    if ($reader)
+    {
+        kill 'INT', $reader;
+        close $out;
+        wait_until('the slot is free', sub { sql('SELECT count(*) FROM pg_replication_slots WHERE active') == 0 });
+        sql(q{SELECT pg_drop_replication_slot('slot')});
+    }
+    sql(q{SELECT pg_create_logical_replication_slot('slot', 'clairon')});
+    $reader = open $out, '-|', 'pg_recvlogical', '-d', $connection, '--slot', 'slot', '--start', '--no-loop',
+        '-f', '-', map { ('-o', $_) } @options
+        or die "pg_recvlogical: $!";
+    $walsender = wait_until('the slot is active',
+        sub { sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'slot' AND active}) });
+    return;
+}
+
+# Commits a row of alice, and reads all lines up to hers. Returns the counts and bytes by source, and the CPU seconds of
+# the walsender since the given reading of its clock.
+sub read_to_alice
+{
+    my ($since) = @_;
+    sql('INSERT INTO near.t VALUES (' . ++$rows . ", 'a')");
+    my (%count, %bytes);
+    while (my $line = <$out>)
+    {
+        my ($source) = $line =~ /"source":"(\w+\.\w+)"/ or die "unexpected line: $line";
+        if ($source eq 'near.t')
+        {
+            return { count => \%count, bytes => \%bytes, cpu => cpu() - ($since // 0) };
+        }
+        $count{$source}++;
+        $bytes{$source} += length $line;
+    }
+    die 'the walsender ended';
+}
+
+# Returns the CPU time of the walsender, in seconds.
+sub cpu
+{
+    open my $stat, '<', "/proc/$walsender/stat" or die $!;
+    my @fields = split ' ', (<$stat> =~ s/^.*\) //r);
+    return ($fields[11] + $fields[12]) / 100;
+}
+
+# Returns the peak memory of the walsender in MB.
+sub peak
+{
+    open my $status, '<', "/proc/$walsender/status" or die $!;
+    my ($peak) = join('', <$status>) =~ /^VmHWM:\s+(\d+)/m;
+    return $peak / 1024;
+}
+
+sub memory_and_time_of_plans
+{
+    my ($columns, $rules, $leaves) = (amount(600, 1500), amount(400, 2000), amount(20, 100));
+    my $list = join ', ', map { "c$_ int" } 1 .. $columns;
+    start_reader();
+    read_to_alice();
+    # The same columns in another order in each second partition.
+    my $other = join ', ', map { "c$_ int" } reverse 1 .. $columns;
+    as_mallory(qq{CREATE TABLE own.wide (id int, u text, $list) PARTITION BY LIST (id)});
+    as_mallory($_ % 2
+        ? "CREATE TABLE own.wide$_ PARTITION OF own.wide FOR VALUES IN ($_)"
+        : "CREATE TABLE own.wide$_ ($other, u text, id int); ALTER TABLE own.wide ATTACH PARTITION own.wide$_ FOR VALUES IN ($_)")
+        for 1 .. $leaves;
+    sql(qq{SELECT clairon.watch('own.wide', 'USER', 'u', name => 'r' || i, operations => '{delete}')
+        FROM generate_series(1, $rules) AS i});
+    read_to_alice();
+    my $start = cpu();
+    as_mallory("INSERT INTO own.wide (id) SELECT i FROM generate_series(1, $leaves) AS i");
+    my $read = read_to_alice($start);
+    note(sprintf '%.0f MB, %.2f s of CPU', peak(), $read->{cpu});
+    cmp_ok(peak(), '<', 200, "the plans of $rules rules, $columns columns and $leaves partitions are bounded");
+    cmp_ok($read->{cpu}, '<', 1, 'a row for each of the partitions is decoded quickly');
+    $start = cpu();
+    for my $i (1 .. 30)
+    {
+        as_mallory("GRANT SELECT ON own.wide1 TO alice; INSERT INTO own.wide (id) VALUES (1);
+            REVOKE SELECT ON own.wide1 FROM alice");
+    }
+    $read = read_to_alice($start);
+    note(sprintf '%.2f s of CPU', $read->{cpu});
+    cmp_ok($read->{cpu}, '<', 1, 'GRANT and REVOKE on a partition do not prepare its rules again');
+    as_mallory('DROP TABLE own.wide');
+    return;
+}
+
+sub conditions_survive
+{
+    my $terms = join ' AND ', map { "s <> 'x$_'" } 1 .. 249;
+    start_reader();
+    as_mallory(q{CREATE TABLE own.cond (id int PRIMARY KEY, s text)});
+    sql(qq{SELECT clairon.watch('own.cond', 'USER', 's', name => 'r' || i, only_when => \$\$ s = 'y' AND $terms \$\$)
+        FROM generate_series(1, 100) AS i});
+    as_mallory(q{INSERT INTO own.cond VALUES (0, 'y')});
+    my $read = read_to_alice();
+    is($read->{count}{'own.cond'}, 100, 'each condition is met');
+    my $start = cpu();
+    as_mallory("ANALYZE own.cond; INSERT INTO own.cond VALUES ($_, 'n')") for 1 .. amount(30, 80);
+    cmp_ok(read_to_alice($start)->{cpu}, '<', 1, 'ANALYZE does not prepare conditions again');
+    as_mallory(q{DROP TABLE own.cond});
+    return;
+}
+
+sub long_numbers
+{
+    start_reader();
+    read_to_alice();
+    my $list = join ', ', map { "n$_ numeric" } 1 .. 40;
+    my $values = join ', ', ('1e131071') x 40;
+    as_mallory(qq{CREATE TABLE own.num (id int PRIMARY KEY, u text DEFAULT 'u', $list)});
+    as_mallory(q{SELECT clairon.watch('own.num', 'USER', 'u', name => 'r' || i) FROM generate_series(1, 4) AS i});
+    my $start = cpu();
+    as_mallory("INSERT INTO own.num SELECT i, 'u', $values FROM generate_series(1, 20) AS i");
+    my $read = read_to_alice($start);
+    cmp_ok($read->{bytes}{'own.num'}, '<', 80_000_000, 'numbers that print long are bounded by the account of bytes');
+    as_mallory('DROP TABLE own.num');
+    return;
+}
+
+# Conditions that must be prepared again for each change, because a type of the owner is used.
+sub time_account
+{
+    my $terms = join ' AND ', map { "s <> 'x$_'" } 1 .. 249;
+    start_reader();
+    as_mallory(q{CREATE TYPE own.mood AS ENUM ('y', 'n'); CREATE TABLE own.cond (id int PRIMARY KEY, s text, m own.mood)});
+    sql(qq{SELECT clairon.watch('own.cond', 'USER', 's', name => 'r' || i, only_when => \$\$ m = 'y' AND $terms \$\$)
+        FROM generate_series(1, 100) AS i});
+    read_to_alice();
+    new_log();
+    my $start = cpu();
+    my $rounds = amount(60, 200);
+    as_mallory("ANALYZE own.cond; INSERT INTO own.cond VALUES ($_, 'n', 'n')") for 1 .. $rounds;
+    cmp_ok(read_to_alice($start)->{cpu}, '<', 2.5, 'the time of preparing conditions is limited');
+    like(new_log(), qr/owner "mallory": denied: the decoding time of the owner's rules is used up/,
+        'a denial for lack of time is logged with the owner');
+    my ($denied) = denials('time');
+    cmp_ok($denied->{changes}, '>', 0, 'clairon.status counts the denied changes');
+    is($denied->{owner}, 'mallory', 'clairon.status names the owner');
+    sql(q{DELETE FROM clairon.rule WHERE relation = 'own.cond'::regclass AND name <> 'r1'});
+    my $id = $rounds;
+    wait_until('with one rule, its changes are sent again', sub {
+        as_mallory('INSERT INTO own.cond VALUES (' . ++$id . ", 'u', 'y')");
+        return read_to_alice()->{count}{'own.cond'};
+    });
+    as_mallory(q{DROP TABLE own.cond; DROP TYPE own.mood});
+    return;
+}
+
+# Returns the denials of the account in clairon.status.
+sub denials
+{
+    my ($account) = @_;
+    my @rows = split /\n/, sql(qq{SELECT owner || ' ' || changes FROM clairon.status,
+        jsonb_to_recordset(denied) AS d (owner name, account text, changes bigint)
+        WHERE slot_name = 'slot' AND account = '$account'});
+    return map { my ($owner, $changes) = split / /; { owner => $owner, changes => $changes } } @rows;
+}
+
+# Changes above the bytes of the account are denied and counted. Later ones are sent again.
+sub bytes_account
+{
+    start_reader('owner_bytes=2MB');
+    as_mallory(q{CREATE TABLE own.wordy (id int PRIMARY KEY, u text, n numeric);
+        SELECT clairon.watch('own.wordy', 'USER', 'u', name => 'r' || i) FROM generate_series(1, 20) AS i});
+    new_log();
+    as_mallory(q{INSERT INTO own.wordy SELECT i, 'u', 1e100000 FROM generate_series(1, 10) AS i});
+    my $read = read_to_alice();
+    my $sent = $read->{count}{'own.wordy'};
+    cmp_ok($read->{bytes}{'own.wordy'}, '>', 2_000_000, 'the bytes of the account are sent');
+    cmp_ok($read->{bytes}{'own.wordy'}, '<', 2_500_000, 'the bytes above the account are not');
+    like(new_log(), qr/owner "mallory": denied: notifications of the owner's tables exceed owner_bytes/,
+        'a denial for lack of bytes is logged with the owner');
+    my ($denied) = denials('bytes');
+    is_deeply($denied, { owner => 'mallory', changes => 200 - $sent }, 'clairon.status counts each denied change of each rule');
+    like(sql(q{SELECT check_name || ': ' || ok || ' ' || detail || ' ' || hint FROM clairon.doctor() WHERE check_name LIKE 'account%'}),
+        qr/account of mallory: true @{[200 - $sent]} changes were denied by slot slot, for lack of bytes.*GRANT clairon_app TO mallory/,
+        'doctor names the owner and the remedy');
+    my $id = 100;
+    wait_until('later changes are sent again', sub {
+        as_mallory('INSERT INTO own.wordy VALUES (' . ++$id . ", 'u', 1)");
+        return read_to_alice()->{count}{'own.wordy'};
+    });
+    sql('GRANT clairon_app TO mallory');
+    as_mallory(q{INSERT INTO own.wordy SELECT i, 'u', 1e100000 FROM generate_series(1001, 1010) AS i});
+    is(read_to_alice()->{count}{'own.wordy'}, 200, 'the bytes of a member of clairon_app are not limited');
+    sql('REVOKE clairon_app FROM mallory');
+    as_mallory('DROP TABLE own.wordy');
+    return;
+}
+
+# Work that is as large as an attack, but honest.
+sub honest_work
+{
+    start_reader();
+    new_log();
+    my ($rules, $leaves, $rows) = (50, 200, amount(20_000, 300_000));
+    as_mallory(qq{CREATE TABLE own.parted (id int, u text, s text) PARTITION BY LIST (id);
+        SELECT clairon.watch('own.parted', 'USER', 'u', name => 'r' || i, only_when => 'id >= 0') FROM generate_series(1, $rules) AS i});
+    as_mallory("CREATE TABLE own.part$_ PARTITION OF own.parted FOR VALUES IN ($_)") for 1 .. $leaves;
+    as_mallory("INSERT INTO own.parted SELECT i, 'u', 'text' FROM generate_series(1, $leaves) AS i");
+    my $start = cpu();
+    is(read_to_alice($start)->{count}{'own.parted'}, $rules * $leaves, "$rules rules on $leaves partitions send everything");
+    as_mallory(q{DROP TABLE own.parted});
+    as_mallory(q{CREATE TABLE own.doc (id int PRIMARY KEY, users text[], body text);
+        SELECT clairon.watch('own.doc', 'USER', 'users');
+        INSERT INTO own.doc SELECT i, (SELECT array_agg('user' || j) FROM generate_series(1, 5000) AS j), repeat('b', 1048000)
+        FROM generate_series(1, 10) AS i});
+    is(read_to_alice()->{count}{'own.doc'}, 10, 'documents of 1 MB to 5000 targets are sent');
+    as_mallory(qq{CREATE TABLE own.bulk (id int PRIMARY KEY, u text, s text); ALTER TABLE own.bulk REPLICA IDENTITY FULL;
+        SELECT clairon.watch('own.bulk', 'USER', 'u');
+        INSERT INTO own.bulk SELECT i, 'u' || i, repeat('s', 1000) FROM generate_series(1, $rows) AS i});
+    is(read_to_alice()->{count}{'own.bulk'}, $rows, "$rows rows of 1 kB in one statement are sent");
+    as_mallory(qq{DELETE FROM own.bulk; INSERT INTO own.bulk SELECT i, 'u', 's' FROM generate_series(1, $rows) AS i});
+    is(read_to_alice()->{count}{'own.bulk'}, 2 * $rows, "as many short rows, and deletes, are sent");
+    unlike(new_log(), qr/: denied/, 'honest work is not denied');
+    is(sql('SELECT count(denied) FROM clairon.status'), 0, 'clairon.status has no denials');
+    as_mallory('DROP TABLE own.doc, own.bulk');
+    return;
+}
+
+memory_and_time_of_plans();
+conditions_survive();
+time_account();
+long_numbers();
+bytes_account();
+honest_work();
+kill 'INT', $reader;
+done_testing();
