@@ -91,18 +91,17 @@ SET ROLE limited;
 CREATE TABLE limited.u (id int PRIMARY KEY, who text);
 ALTER TABLE limited.u REPLICA IDENTITY FULL;
 RESET ROLE;
+-- without the triggers, which bind columns and invalidate plans
 BEGIN;
-SELECT multiply(9900, 1);
+ALTER TABLE clairon.rule DISABLE TRIGGER USER;
+SELECT multiply(9899, 1);
 SET ROLE limited;
 \set VERBOSITY terse
 SELECT clairon.watch('limited.u', 'USER', 'who');
+SELECT clairon.watch('limited.u', 'USER', 'who', name => 'one more');
 ROLLBACK;
 BEGIN;
-SELECT multiply(9899, 1);
-SET ROLE limited;
-SELECT clairon.watch('limited.u', 'USER', 'who');
-ROLLBACK;
-BEGIN;
+ALTER TABLE clairon.rule DISABLE TRIGGER USER;
 SELECT multiply(9800, 1024);
 SELECT pg_size_pretty(sum(pg_column_size(rule))) AS size FROM clairon.rule;
 SET ROLE limited;
