@@ -214,6 +214,8 @@ CREATE FUNCTION clairon.doctor_accounts()
                WHEN 'bytes' THEN 'The rules of %1$s send more than feed.owner_bytes a minute and '
                                  'feed.owner_wal_factor times the WAL of their changes. Remove rules, targets or '
                                  'columns, or raise the settings, or GRANT clairon_app TO %1$I'
+               WHEN 'targets' THEN 'Rows of the tables of %1$s have more than 10000 targets, or 256 kB of them. '
+                                   'Address a group of clairon.member'
                WHEN 'memory' THEN 'Plans and conditions of the rules of %1$s need more than '
                                   'feed.owner_memory. Remove rules or conditions, or raise the setting'
                ELSE 'The rules of %1$s need more decoding time than feed.owner_time and a tenth of the elapsed '

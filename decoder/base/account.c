@@ -123,8 +123,10 @@ account_count_denied(struct accounts *accounts, struct account *account, enum ac
     accounts->is_unreported = true;
 }
 
-static const char *const kind_names[] = {
-    [ACCOUNT_TIME] = "time", [ACCOUNT_MEMORY] = "memory", [ACCOUNT_BYTES] = "bytes"};
+static const char *const kind_names[] = {[ACCOUNT_TIME] = "time",
+                                         [ACCOUNT_MEMORY] = "memory",
+                                         [ACCOUNT_BYTES] = "bytes",
+                                         [ACCOUNT_TARGETS] = "targets"};
 
 static void
 write_report(struct accounts *accounts, FILE *file)

@@ -14,7 +14,8 @@
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
 
-enum account_kind { ACCOUNT_TIME, ACCOUNT_MEMORY, ACCOUNT_BYTES, ACCOUNT_KINDS };
+/* ACCOUNT_TARGETS has no account: it counts changes with too many targets for one notification. */
+enum account_kind { ACCOUNT_TIME, ACCOUNT_MEMORY, ACCOUNT_BYTES, ACCOUNT_TARGETS, ACCOUNT_KINDS };
 
 /* The limits of each account; slot options of the same names. */
 struct account_limits {

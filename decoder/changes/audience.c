@@ -304,10 +304,11 @@ audience_is_denied(struct decoder *decoder, const struct plan *plan)
 
 bool
 audience_read_targets(struct decoder *decoder, const struct plan *plan, const struct image *image,
-                      struct target_list **ret_targets)
+                      struct target_list **ret_targets, bool *ret_too_many)
 {
     struct target_list *targets;
 
+    *ret_too_many = false;
     if (lacks_column(plan, image)) {
         warning_count(decoder, plan->seed, plan->label,
                       "denied: the WAL does not contain the target column");
@@ -323,6 +324,7 @@ audience_read_targets(struct decoder *decoder, const struct plan *plan, const st
     if (targets->too_many) {
         warning_count(decoder, plan->seed, plan->label,
                       "denied: more than 10000 targets, or more than 256 kB of targets");
+        *ret_too_many = true;
         return false;
     }
     if (targets->too_long)

@@ -12,9 +12,13 @@
 /* True when the rule denies all rows, because one of its columns was dropped. */
 extern bool audience_is_denied(struct decoder *decoder, const struct plan *plan);
 
-/* Reads the targets in the image's columns. Returns false when the row is denied. */
+/*
+ * Reads the targets in the image's columns. Returns false when the row is denied; then *ret_too_many
+ * reports whether it has too many targets.
+ */
 extern bool audience_read_targets(struct decoder *decoder, const struct plan *plan,
-                                  const struct image *image, struct target_list **ret_targets);
+                                  const struct image *image, struct target_list **ret_targets,
+                                  bool *ret_too_many);
 
 /* Evaluates the rule's only_when, which must exist. Returns false when the row is denied. */
 extern bool audience_meets_condition(struct decoder *decoder, const struct plan *plan,

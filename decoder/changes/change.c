@@ -141,6 +141,20 @@ has_live_groups(const struct rule *rule)
     return rule->live && strcmp(rule->audience, "USER") != 0;
 }
 
+/* Returns false when the row is denied. */
+static bool
+read_targets(const struct row_change *change, struct plan *plan, const struct image *image,
+             struct target_list **ret_targets)
+{
+    bool too_many;
+
+    if (audience_read_targets(change->decoder, plan, image, ret_targets, &too_many))
+        return true;
+    if (too_many)
+        denial_count(change->ctx, change->set, plan, ACCOUNT_TARGETS);
+    return false;
+}
+
 /* Sends an update for a rule that reads its targets from columns. */
 static void
 update_column_targets(const struct row_change *change, struct plan *plan, bool touched)
@@ -149,7 +163,7 @@ update_column_targets(const struct row_change *change, struct plan *plan, bool t
     struct target_list *lost;
     struct target_list *losers;
 
-    if (!audience_read_targets(change->decoder, plan, change->new, &gained))
+    if (!read_targets(change, plan, change->new, &gained))
         return;
     if (!old_has_target(change, plan)) {
         warn(change, plan,
@@ -164,7 +178,7 @@ update_column_targets(const struct row_change *change, struct plan *plan, bool t
             send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
         return;
     }
-    if (!audience_read_targets(change->decoder, plan, change->old, &lost))
+    if (!read_targets(change, plan, change->old, &lost))
         return;
     /* The delete is sent first: a user in two groups may lose the row in only one group. */
     losers = audience_difference(lost, gained);
@@ -201,8 +215,7 @@ apply_to_image(const struct row_change *change, struct plan *plan, enum frame_op
         send_notification(change, plan, operation, part, &plan->rule->literal);
     else if (leaves && !old_has_target(change, plan))
         warn(change, plan, "denied: the WAL does not contain the target column");
-    else if (audience_read_targets(change->decoder, plan, leaves ? change->old : change->new,
-                                   &targets))
+    else if (read_targets(change, plan, leaves ? change->old : change->new, &targets))
         send_notification(change, plan, operation, part, targets);
 }
 

@@ -41,6 +41,7 @@ static const char *const reasons[] = {
     [ACCOUNT_BYTES] =
         "denied: notifications of the owner's tables exceed owner_bytes a minute, and "
         "owner_wal_factor times their WAL",
+    [ACCOUNT_TARGETS] = NULL, /* audience.c logs these changes by rule */
 };
 
 static void
@@ -48,6 +49,8 @@ log_denial(struct decoder *decoder, const struct account *account, enum account_
 {
     char *name = GetUserNameFromId(account->owner, true);
 
+    if (reasons[kind] == NULL)
+        return;
     warning_count_now(decoder, account->owner, psprintf("owner \"%s\"", name == NULL ? "?" : name),
                       reasons[kind]);
 }

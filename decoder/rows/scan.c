@@ -149,10 +149,11 @@ is_addressed(struct reading *reading)
     struct decoder *decoder = &reading->decoder;
     const struct plan *plan = &reading->plan;
     struct target_list *targets;
+    bool too_many;
     bool met = true;
 
     if (plan->target_state == TARGET_COLUMNS &&
-        !(audience_read_targets(decoder, plan, &reading->row, &targets) &&
+        !(audience_read_targets(decoder, plan, &reading->row, &targets, &too_many) &&
           recipient_is_addressed(reading->scan->recipient, targets)))
         return false;
     return plan->condition == NULL ||
