@@ -63,10 +63,11 @@ check_modules() {
     ! grep -rnE '^#include "([^"]*/|postgres)' decoder/protocol || report "decoder/protocol includes only itself"
 }
 
-# folder_of PATH-BELOW-relay/: the folder within the module, "." for none.
+# folder_of PATH-BELOW-relay/: sets `folder`, the folder within the module, "." for none.
 folder_of() {
     local rest=${1#*/}
-    [[ $rest == */* ]] && echo "${rest%%/*}" || echo .
+    folder=.
+    [[ $rest != */* ]] || folder=${rest%%/*}
 }
 
 check_folders() {
@@ -74,7 +75,10 @@ check_folders() {
     while IFS=: read -r file line target; do
         module=${file#relay/}
         [[ $module == */* && ${module%%/*} == "${target%%/*}" ]] || continue
-        from=$(folder_of "$module") to=$(folder_of "$target") module=${module%%/*}
+        folder_of "$module"
+        from=$folder module=${module%%/*}
+        folder_of "$target"
+        to=$folder
         [ "$from" != "$to" ] || continue
         [[ " ${folders[$module]-} " =~ " $to "(.*" ")?"$from " ]] ||
             report "$file:$line: $module/$from must not include $target"
@@ -85,7 +89,10 @@ check_folders() {
 check_decoder() {
     local file line target from to
     while IFS=: read -r file line target; do
-        from=$(folder_of "$file") to=$(folder_of "decoder/$target")
+        folder_of "$file"
+        from=$folder
+        folder_of "decoder/$target"
+        to=$folder
         if [ ! -e "decoder/$target" ] || [ "$from" = "$to" ]; then continue; fi
         [[ " ${folders[decoder]} " =~ " $to "(.*" ")?"$from " ]] ||
             report "$file:$line: decoder/$from must not include $target"

@@ -116,8 +116,9 @@ struct gate_request_list {
 
 /* Callbacks into requests.c. */
 struct request_handler {
-    void (*on_body)(struct gate_request *request);    /* the body is complete */
-    void (*on_written)(struct gate_request *request); /* the response was written to the socket */
+    void (*on_body)(struct gate_request *request);     /* the body is complete */
+    void (*on_response)(struct gate_request *request); /* a response was queued */
+    void (*on_written)(struct gate_request *request);  /* the response was written to the socket */
 };
 
 struct requests {

@@ -141,7 +141,8 @@ on_written(struct gate_request *request)
 void
 gate_requests_open(struct gate *gate)
 {
-    static const struct request_handler HANDLER = {.on_body = on_body, .on_written = on_written};
+    static const struct request_handler HANDLER = {
+        .on_body = on_body, .on_response = gate_slot_add_response, .on_written = on_written};
 
     gate->requests = memory_new(sizeof(*gate->requests));
     gate->requests->handler = &HANDLER;

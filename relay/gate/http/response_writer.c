@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "gate/http/request_slots.h"
 #include "gate/http/response.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
@@ -109,7 +108,7 @@ gate_request_respond(struct gate_request *request, struct response *response)
     out_free(&response->lines);
     request->response_len = request->out.len;
     gate_request_set_state(request, GATE_REQUEST_ENDING);
-    gate_slot_add_response(request);
+    request->gate->requests->handler->on_response(request);
     gate_request_want_write(request);
 }
 

@@ -136,7 +136,7 @@ sub check_peak
     my $served = delivered() + $count;
     my $before = start_peak();
     my $result = $act->();
-    wait_until("$what: the notification is written to all sockets or kept for them", sub { delivered() >= $served });
+    wait_until("$what: the notification is written to all sockets or kept for them", sub { delivered() >= $served }, amount(120, 600));
     my $lines = (memory('VmHWM') - $before) / $line_kb;
     cmp_ok($lines, '<', $limit, sprintf '%s: %d slow clients need the memory of few notifications', $what, $count);
     note(sprintf '%s: %d clients, %.1f notifications', $what, $count, $lines);
