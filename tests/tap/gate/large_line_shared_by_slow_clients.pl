@@ -198,7 +198,7 @@ ok(has_version($response->{body}, $versions), 'polls: a slow client receives the
 disconnect(@slow);
 
 # A resume reads the same entries from the store for each session.
-my $resumed = amount(12, 200);
+my $resumed = amount(12, 60);
 sub store_memory { my ($name) = @_; return ($store->execute('INFO', 'memory') =~ /^$name:(\d+)/m)[0] / 1024 }
 
 $relay->stop;

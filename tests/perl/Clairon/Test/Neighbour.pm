@@ -32,8 +32,8 @@ sub new
         CREATE ROLE mallory LOGIN; CREATE SCHEMA mallory AUTHORIZATION mallory;
         CREATE ROLE alice LOGIN; CREATE SCHEMA alice AUTHORIZATION alice});
     $self->run_as('alice', q{
-        CREATE TABLE alice.notes (id int PRIMARY KEY, owner text);
-        SELECT clairon.watch('alice.notes', 'USER', 'owner')});
+        CREATE TABLE alice.orders (id int PRIMARY KEY, owner text);
+        SELECT clairon.watch('alice.orders', 'USER', 'owner')});
     $self->{client} = $relay->client($self->{user});
     $self->delay_of_row;
     return $self;
@@ -60,7 +60,7 @@ sub delay_of_row
 {
     my ($self) = @_;
     my $id = ++$self->{next};
-    $self->run_as('alice', "INSERT INTO alice.notes VALUES ($id, '$self->{user}')");
+    $self->run_as('alice', "INSERT INTO alice.orders VALUES ($id, '$self->{user}')");
     my $committed = time();
     my $client    = $self->{client};
     my $checked   = $self->{checked} //= 0;
