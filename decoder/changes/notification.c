@@ -196,19 +196,20 @@ fit_row(StringInfo out, struct row_json *row, int count)
 
 /*
  * With `repeats`, copies unchanged columns from the first image in `out`. Adds the bytes of dropped
- * values to *dropped_bytes.
+ * values to *dropped_bytes. Returns the union of the columns' states.
  */
-static void
+static uint8
 put_image(struct decoder *decoder, StringInfo out, const struct plan *plan,
           const struct image *image, bool repeats, int64 *dropped_bytes)
 {
     const Size value_limit = decoder->options.max_value_bytes;
     struct row_json row = {plan, image, 0, 0, 0};
     int max = decoder->options.max_row_bytes;
+    uint8 states = 0;
 
     if (image == NULL) {
         encode_literal(out, "null");
-        return;
+        return 0;
     }
     encode_literal(out, "{");
     row.start = out->len;
@@ -222,6 +223,7 @@ put_image(struct decoder *decoder, StringInfo out, const struct plan *plan,
             continue;
         if (image_lacks(image, column->index, column->typlen)) {
             column->state |= COLUMN_UNCHANGED;
+            states |= COLUMN_UNCHANGED;
             continue;
         }
         if (out->len > row.start)
@@ -229,19 +231,27 @@ put_image(struct decoder *decoder, StringInfo out, const struct plan *plan,
         if (repeats && !(column->state & (COLUMN_CHANGED | COLUMN_DROPPED))) {
             put_copy(out, column);
         } else {
-            column->state &= ~COLUMN_DROPPED;
+            if (unlikely(column->state & COLUMN_DROPPED))
+                column->state &= ~COLUMN_DROPPED;
             column->rendered_at = out->len;
             put_fragment(out, &column->name);
             put_value(out, column, image->values[column->index], image->nulls[column->index],
                       value_limit);
             column->rendered_len = out->len - column->rendered_at;
+            states |= column->state;
         }
-        if (unlikely(out->len - row.start - row.dropped > row.limit))
-            *dropped_bytes += fit_row(out, &row, i + 1);
+        if (unlikely(out->len - row.start - row.dropped > row.limit)) {
+            int added = fit_row(out, &row, i + 1);
+
+            *dropped_bytes += added;
+            if (added > 0)
+                states |= COLUMN_TRUNCATED;
+        }
     }
     if (row.dropped > 0)
         remove_dropped(out, &row, plan->pick_count);
     encode_literal(out, "}");
+    return states;
 }
 
 /* Writes the names of the columns that have the state. */
@@ -284,14 +294,14 @@ put_payload(struct decoder *decoder, StringInfo out, const struct notification *
     for (int i = 0; i < plan->pick_count; i++)
         plan->columns[plan->picks[i]].state &= COLUMN_CHANGED;
     encode_literal(out, "{\"before\":");
-    put_image(decoder, out, plan, notification->before, false, &rendering.dropped_bytes);
+    rendering.states =
+        put_image(decoder, out, plan, notification->before, false, &rendering.dropped_bytes);
     encode_literal(out, ",\"after\":");
     rendering.after = out->len;
-    put_image(decoder, out, plan, notification->after, compared, &rendering.dropped_bytes);
+    rendering.states |=
+        put_image(decoder, out, plan, notification->after, compared, &rendering.dropped_bytes);
     rendering.after_end = out->len;
     decoder->settings.limit = PG_INT32_MAX;
-    for (int i = 0; i < plan->pick_count; i++)
-        rendering.states |= plan->columns[plan->picks[i]].state;
     if (rendering.states & COLUMN_UNCHANGED)
         put_names(out, plan, ",\"unchanged\":[", COLUMN_UNCHANGED);
     if (compared)

@@ -122,7 +122,8 @@ enum relation_kind { RELATION_ORDINARY, RELATION_MEMBER };
 struct plan_set {
     struct digest digest; /* hash key */
     dlist_node used;      /* in decoder->plan_sets_used */
-    bool is_kept;         /* found by its digest; otherwise only for one change */
+    bool is_kept;         /* found by its digest */
+    bool lacks_time;      /* not prepared: the owner has no time left */
     int entry_count;      /* relations that use the set */
     uint64 bound;         /* the catalog state of `rule` in the plans */
     MemoryContext context;

@@ -311,7 +311,7 @@ columns_bytes(Relation relation)
 }
 
 static void
-plan_set_rules(struct plan_set *set, struct planning *planning, bool is_out_of_time)
+plan_set_rules(struct plan_set *set, struct planning *planning)
 {
     struct decoder *decoder = planning->decoder;
     const Bitmapset *key = RelationGetIdentityKeyBitmap(planning->relation);
@@ -329,7 +329,7 @@ plan_set_rules(struct plan_set *set, struct planning *planning, bool is_out_of_t
             rule = rules_ad_hoc();
         plan_name(plan, rule, source);
         plan->sub = applied->sub;
-        if (is_out_of_time) {
+        if (set->lacks_time) {
             plan->is_denied = true;
             plan->denied = ACCOUNT_TIME;
             continue;
@@ -504,18 +504,18 @@ plan_set_build(struct planning *planning, const struct digest *digest, struct ac
     struct decoder *decoder = planning->decoder;
     struct plan_set *set = plan_set_new(decoder);
     MemoryContext old = MemoryContextSwitchTo(set->context);
-    bool is_out_of_time = !account_has_time(decoder->accounts, account);
 
+    set->lacks_time = !account_has_time(decoder->accounts, account);
     set->digest = *digest;
     set->account = account;
     set->kept = sandbox_track(decoder->sandbox, account, set->context, false);
     set->is_timed = planning->rule_count > UNTIMED_PLANS;
     plan_images(set, RelationGetDescr(planning->relation));
     plan_set_sources(set, planning);
-    plan_set_rules(set, planning, is_out_of_time);
+    plan_set_rules(set, planning);
     MemoryContextSwitchTo(old);
     (void)sandbox_recount(set->kept);
-    if (!is_out_of_time)
+    if (!set->lacks_time)
         plan_set_keep(decoder, set);
     return set;
 }

@@ -174,11 +174,11 @@ find_entry(struct decoder *decoder, Oid relid)
     return entry;
 }
 
+/* True for plans that were not prepared for lack of time, which the owner has again. */
 static bool
-lacks_time(const struct plan_set *set)
+has_time_again(struct decoder *decoder, const struct plan_set *set)
 {
-    return set != NULL && set->plan_count > 0 && set->plans[0].is_denied &&
-           set->plans[0].denied == ACCOUNT_TIME;
+    return set != NULL && set->lacks_time && account_has_time(decoder->accounts, set->account);
 }
 
 /*
@@ -209,8 +209,6 @@ check_entry(struct decoder *decoder, struct relation_entry *entry, Relation rela
     if (old != NULL && entry->set == old)
         plan_set_release(decoder, old);
     entry->set = set;
-    if (lacks_time(set))
-        entry->checked = 0;
 }
 
 struct plan_set *
@@ -224,7 +222,7 @@ relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
     entry = decoder->last_entry;
     if (entry == NULL || entry->relid != relid)
         entry = decoder->last_entry = find_entry(decoder, relid);
-    if (entry->checked != decoder->catalog_number)
+    if (entry->checked != decoder->catalog_number || has_time_again(decoder, entry->set))
         check_entry(decoder, entry, relation);
     return entry->set;
 }

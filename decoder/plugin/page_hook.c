@@ -127,7 +127,8 @@ read_page(XLogReaderState *reader, XLogRecPtr page, int bytes, XLogRecPtr target
     struct decoder *decoder = ctx->output_plugin_private;
 
     frames_flush(ctx);
-    accounts_report(decoder->accounts, decoder->slot, page + bytes > available_wal());
+    if (decoder->accounts->is_unreported)
+        accounts_report(decoder->accounts, decoder->slot, page + bytes > available_wal());
     decide_streaming(ctx);
     bytes = decoder->read_page(reader, page, bytes, target, buffer);
     if (decoder->buffers_frames)

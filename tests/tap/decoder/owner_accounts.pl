@@ -132,9 +132,13 @@ sub conditions_survive
     as_mallory(q{INSERT INTO own.cond VALUES (0, 'y')});
     my $read = read_to_alice();
     is($read->{count}{'own.cond'}, 100, 'each condition is met');
+    new_log();
     my $start = cpu();
     as_mallory("ANALYZE own.cond; INSERT INTO own.cond VALUES ($_, 'n')") for 1 .. amount(30, 80);
-    cmp_ok(read_to_alice($start)->{cpu}, '<', 1, 'ANALYZE does not prepare conditions again');
+    $read = read_to_alice($start);
+    note(sprintf '%.2f s of CPU', $read->{cpu});
+    cmp_ok($read->{cpu}, '<', 1, 'ANALYZE does not prepare conditions again');
+    unlike(new_log(), qr/: denied/, 'no condition is denied');
     as_mallory(q{DROP TABLE own.cond});
     return;
 }
@@ -158,11 +162,11 @@ sub long_numbers
 # Conditions that must be prepared again for each change, because a type of the owner is used.
 sub time_account
 {
-    my $terms = join ' AND ', map { "s <> 'x$_'" } 1 .. 249;
+    my $terms = join ' AND ', map { "s <> 'x$_'" } 1 .. 2000;
     start_reader();
     as_mallory(q{CREATE TYPE own.mood AS ENUM ('y', 'n'); CREATE TABLE own.cond (id int PRIMARY KEY, s text, m own.mood)});
     sql(qq{SELECT clairon.watch('own.cond', 'USER', 's', name => 'r' || i, only_when => \$\$ m = 'y' AND $terms \$\$)
-        FROM generate_series(1, 100) AS i});
+        FROM generate_series(1, 12) AS i});
     read_to_alice();
     new_log();
     my $start = cpu();
