@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# sizes.sh: limits C files to 700 lines, C functions to 60 lines, and C lines to 100 columns.
+# sizes.sh: limits C files to 900 lines, C functions to 80 lines, and C lines to 100 columns.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-most_file_lines=700
-most_function_lines=60
+most_file_lines=900
+most_function_lines=80
 most_columns=100 # clang-format limits only code, not comments and strings
 
 mapfile -t files < <(find relay decoder tests/unit -name '*.[ch]' | sort)
