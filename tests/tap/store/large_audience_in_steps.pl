@@ -72,8 +72,9 @@ sub entry_of { my ($body) = @_; return grep { $_->{data} =~ /"body":"\Q$body\E"/
 $store->execute('CONFIG', 'RESETSTAT');
 $store->execute('SLOWLOG', 'RESET');
 my $began = time;
-add_news('first');
-$pg->safe_psql('postgres', q{INSERT INTO letters (owner, body) VALUES ('other', 'after the first')});
+# Transactions that follow during the steps.
+$pg->safe_psql('postgres', join ' ', q{INSERT INTO news (structure, body) VALUES ('s1', 'first');},
+    map { "INSERT INTO letters (owner, body) VALUES ('other', 'after the first'); SELECT pg_sleep(0.005);" } 1 .. 10);
 $member->run_until('a member receives the notification', sub { grep { ($_->{payload}{after}{body} // '') eq 'first' } $member->notifications });
 $other->run_until('the next notification arrives', sub { $other->notifications });
 note sprintf '%d members: %.2f s until the next notification arrived', $MEMBERS, time - $began;
