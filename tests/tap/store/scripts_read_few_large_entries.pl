@@ -63,7 +63,7 @@ for my $name (sort keys %calls)
     my ($pages, @arguments) = @{ $calls{$name} };
     fill(150, 100);
     my (undef, $read, $most) = run_script($name, @arguments);
-    note "$name reads $read kB, at most $most kB at once";
+    note "$name reads $read kB, at most $most kB in one reply";
     cmp_ok($read, '<=', 4096 + 128, "$name reads a limited number of bytes");
     cmp_ok($most, '<=', 128, "$name reads one large entry at a time");
     fill(3, 3000);
