@@ -396,7 +396,8 @@ async function errors(before) {
     errorsMissing = missing;
     if (!before) $('errors').replaceChildren();
     $('errors').append(...page.map(errorRow));
-    $('errors-older').hidden = page.length < 20;
+    // A page of large notifications, which it does not contain, is shorter.
+    $('errors-older').hidden = page.length < 20 && page.every((e) => e.notification);
     set($('errors-status'), without(missing, 'the list does not include them'));
     updateErrors();
     if (before && page.length > 0) $('errors').children[$('errors').children.length - page.length].querySelector('button').focus();

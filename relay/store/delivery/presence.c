@@ -5,6 +5,8 @@
 #include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
+#define USERS_MAX 10000 /* users of one script, which blocks the store */
+
 struct presence {
     struct shard_request request;
     store_presence_stored *done;
@@ -37,6 +39,14 @@ static const struct shard_request_kind presence_kind = {.failure = "could not st
                                                         .on_reply = on_presence_reply,
                                                         .finish = finish_presence};
 
+static void
+begin_arguments(struct arguments *arguments, const struct shard *shard, const char *word)
+{
+    shard_arguments(shard, arguments);
+    argument(arguments, shard->store->owner);
+    argument(arguments, word);
+}
+
 enum rc
 store_presence(struct store *store, enum store_presence_change what, const char *const *users,
                size_t count, store_presence_stored *done, void *ctx)
@@ -55,13 +65,19 @@ store_presence(struct store *store, enum store_presence_change what, const char 
 
         if (store->shards[k].is_unavailable)
             continue; /* all users are registered again when the shard returns */
-        shard_arguments(&store->shards[k], &arguments);
-        argument(&arguments, store->owner);
-        argument(&arguments, words[what]);
+        begin_arguments(&arguments, &store->shards[k], words[what]);
         fixed = arguments.argc;
         for (size_t i = 0; i < count; i++) {
-            if (k == 0 || store_shard_of(store, users[i]) == k)
-                argument(&arguments, users[i]);
+            if (k != 0 && store_shard_of(store, users[i]) != k)
+                continue;
+            if (arguments.argc == fixed + USERS_MAX) {
+                shard_request_send_script(&presence->request, &store->shards[k],
+                                          STORE_SCRIPT_presence, 1, &arguments);
+                begin_arguments(&arguments, &store->shards[k],
+                                what == STORE_PRESENCE_ALL ? words[STORE_PRESENCE_JOINED]
+                                                           : words[what]);
+            }
+            argument(&arguments, users[i]);
         }
         if (arguments.argc > fixed || what == STORE_PRESENCE_ALL ||
             what == STORE_PRESENCE_HEARTBEAT)

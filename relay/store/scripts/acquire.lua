@@ -51,7 +51,7 @@ local known = redis.call('HGET', progress, 'owner') or ''
 -- another cluster, so the feed copies them again. The new epoch announces a gap.
 if known == '' and redis.call('HEXISTS', meta, 'topic_prefix') == 1 then
     for _, kind in ipairs({KEY_MEMBERS, KEY_GROUPS}) do
-        for _, key in ipairs(redis.call('KEYS', prefix .. kind .. '*')) do redis.call('DEL', key) end
+        for _, key in ipairs(redis.call('KEYS', prefix .. kind .. '*')) do redis.call('UNLINK', key) end
     end
     redis.call('HSET', meta, 'epoch', ARGV[1]:sub(1, 16))
     redis.call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', STORE_CONTROL_MAX, '*', 'change', '=')

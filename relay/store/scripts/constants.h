@@ -45,6 +45,9 @@
  */
 #define STORE_PAIRS_MAX 4000
 
+/* A stream entry with this number of bytes of data is large: range.lua reads it alone. */
+#define STORE_LARGE_BYTES 65536
+
 /* Entries of the control stream, each with up to 100 changes. */
 #define STORE_CONTROL_MAX 10000
 

@@ -224,7 +224,7 @@ if #ended_pairs > 0 then
 end
 save_notifications()
 write_events(ARGV[3])
--- Most notifications end at once, with a single entry.
+-- Most notifications end for all users in one call, with a single entry.
 for _, id in ipairs(first_parts) do
     if not notifications[id] and call('HLEN', parts_key(id)) == 2 then
         call('UNLINK', parts_key(id))

@@ -7,7 +7,7 @@ local call = redis.call
 -- include: stream_entry.lua
 
 local count = call('XPENDING', stream, 'clairon')[1]
--- The delivery time of a pending entry is its commit time (claim), so the entry need not be read.
+-- The delivery time of a pending entry is its commit time (claim), so the entry is not read.
 local row = call('XPENDING', stream, 'clairon', '-', '+', 1)[1]
 local oldest = row and now_ms() - row[3]
 local retried = oldest and oldest_retried(1)[1]

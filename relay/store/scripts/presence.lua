@@ -13,10 +13,10 @@ local known = call('ZSCORE', relays, ARGV[2]) and 1 or 0
 
 for at = 4, #ARGV do users[at - 3] = ARGV[at] end
 call('ZADD', relays, integer_text(now), ARGV[2])
-if ARGV[3] == '=' then call('DEL', key) end
+if ARGV[3] == '=' then call('UNLINK', key) end
 call_chunked(users, ARGV[3] == '-' and 'SREM' or 'SADD', key)
 for _, dead in ipairs(call('ZRANGEBYSCORE', relays, '-inf', integer_text(now - DEAD_MS))) do
     call('ZREM', relays, dead)
-    call('DEL', prefix .. KEY_PRESENCE .. dead)
+    call('UNLINK', prefix .. KEY_PRESENCE .. dead)
 end
 return known

@@ -29,30 +29,34 @@ local WHOLE, TRIMMED, UNKNOWN = 0, 1, 2
 
 -- Returns the id of the oldest stream entry, or nil. Each resume needs it, so a large one is copied
 -- only once, and then remembered while it is the oldest.
-local LARGE = 64 * 1024
 local function oldest_id()
     local large = call('HGET', prefix .. KEY_META, 'oldest_large')
     if large and #call('XRANGE', stream, '-', '(' .. large, 'COUNT', 1) == 0 and has_entry(stream, large) then
         return large
     end
     local oldest = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
-    if oldest and bytes_of(oldest) >= LARGE then
+    if oldest and bytes_of(oldest) >= STORE_LARGE_BYTES then
         redis.pcall('HSET', prefix .. KEY_META, 'oldest_large', oldest[1])
     end
     return oldest and oldest[1]
 end
 
 -- A page is limited by its number of stream entries and by PAGE_BYTES. The size of an entry is known
--- only after it was copied, so one entry is read at a time: at most one is beyond PAGE_BYTES.
-local PAGE_BYTES = 256 * 1024
+-- only after it was copied, so one entry is read at a time up to the newest large one: at most one
+-- is beyond PAGE_BYTES. Small entries are read in steps.
+local PAGE_BYTES, STEP = 256 * 1024, 16
+local newest_large = call('HGET', prefix .. KEY_META, 'newest_large')
 local function page(from, count)
     local found, bytes = {}, 0
     while #found < count and bytes < PAGE_BYTES do
-        local entry = call('XRANGE', stream, '(' .. from, '+', 'COUNT', 1)[1]
-        if not entry then return found, 0 end
-        found[#found + 1] = entry
-        bytes = bytes + bytes_of(entry)
-        from = entry[1]
+        local step = newest_large and is_before(from, newest_large) and 1 or math.min(STEP, count - #found)
+        local some = call('XRANGE', stream, '(' .. from, '+', 'COUNT', step)
+        if #some == 0 then return found, 0 end
+        for _, entry in ipairs(some) do
+            found[#found + 1] = entry
+            bytes = bytes + bytes_of(entry)
+        end
+        from = found[#found][1]
     end
     return found, 1
 end

@@ -14,7 +14,7 @@ call('HSET', progress, 'timeline', ARGV[3], 'position:' .. owner, ARGV[4])
 if ARGV[6] ~= '' then call('HSET', progress, 'read:' .. owner, ARGV[6]) end
 if ARGV[4] == '' then
     for _, kind in ipairs({KEY_MEMBERS, KEY_GROUPS}) do
-        for _, key in ipairs(call('KEYS', prefix .. kind .. '*')) do call('DEL', key) end
+        for _, key in ipairs(call('KEYS', prefix .. kind .. '*')) do call('UNLINK', key) end
     end
     call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', STORE_CONTROL_MAX, '*', 'change', '=')
     call('HSET', prefix .. KEY_META, 'copying', 1)

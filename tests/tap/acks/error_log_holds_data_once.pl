@@ -22,7 +22,7 @@ sub errors_command
 sub of { my ($id) = @_; return grep { $_->{id} eq $id } $store->errors }
 sub users_of { return map { @{ JSON::decode_json($_->{users}) } } @_ }
 
-# Adds notifications that expire at once, with many targets. Returns their ids after they expired.
+# Adds notifications that expire immediately, with many targets. Returns their ids after they expired.
 sub expire
 {
     my ($count) = @_;

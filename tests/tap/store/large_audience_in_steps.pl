@@ -72,8 +72,9 @@ sub entry_of { my ($body) = @_; return grep { $_->{data} =~ /"body":"\Q$body\E"/
 $store->execute('CONFIG', 'RESETSTAT');
 $store->execute('SLOWLOG', 'RESET');
 my $began = time;
-add_news('first');
-$pg->safe_psql('postgres', q{INSERT INTO letters (owner, body) VALUES ('other', 'after the first')});
+# Transactions that follow during the steps.
+$pg->safe_psql('postgres', join ' ', q{INSERT INTO news (structure, body) VALUES ('s1', 'first');},
+    map { "INSERT INTO letters (owner, body) VALUES ('other', 'after the first'); SELECT pg_sleep(0.005);" } 1 .. 10);
 $member->run_until('a member receives the notification', sub { grep { ($_->{payload}{after}{body} // '') eq 'first' } $member->notifications });
 $other->run_until('the next notification arrives', sub { $other->notifications });
 note sprintf '%d members: %.2f s until the next notification arrived', $MEMBERS, time - $began;
@@ -134,11 +135,11 @@ wait_until('no steps remain', sub { !staged() });
 wait_until('the later memberships are stored', sub { $store->execute('SISMEMBER', $members, 'late') });
 
 # A notification that is published over HTTP.
-my $answer = HTTP::Tiny->new->post($relay->url('/v1/notifications'), {
+my $response = HTTP::Tiny->new->post($relay->url('/v1/notifications'), {
     headers => { Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true) },
     content => '{"routing":{"audience":{"type":"STRUCTURE","targets":["s1"]},"retry":{"ack_required":true}},"payload":{"mark":"published"}}' });
-is($answer->{status}, 201, 'a notification is published') or diag $answer->{content};
-my $published = JSON::decode_json($answer->{content})->{id};
+is($response->{status}, 201, 'a notification is published') or diag $response->{content};
+my $published = JSON::decode_json($response->{content})->{id};
 is($store->execute('HLEN', $store->of($published, "ack:$published")), $MEMBERS, 'a published notification is pending for each member');
 
 # At the expiration, all pairs end in several steps.
@@ -146,7 +147,7 @@ my @before = $store->errors;
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
 wait_until('the notification expires', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 my @users = map { @{ JSON::decode_json($_->{users}) } } grep { $_->{id} eq $id } $store->errors;
-is(scalar(@users), $MEMBERS - 2, 'the error log names each user once who has not acknowledged');
+is(scalar(@users), $MEMBERS - 2, 'the error log names each user without an ack once');
 is($store->execute('EXISTS', $store->of($id, "ack:$id")), 0, 'no pair of the notification remains');
 ok(!defined $store->execute('ZSCORE', $store->of($id, 'shared_inbox'), $id), 'it is in no inbox');
 

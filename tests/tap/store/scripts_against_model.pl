@@ -50,6 +50,7 @@ sub ingest
         # A later batch waits.
         $replies{WAIT}++ if run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, 'g', '', q{}) eq 'WAIT';
         my ($at, $index) = (0, $reply->[4]);
+        $replies{cut}++ unless $reply->[5];    # the next audience fits into the next call
         next unless $reply->[5];
         while ($index > 0) { $index -= @{ $records[ $at++ ] } }
         my ($id, $audience, $count, @targets) = @{ $records[$at] }[ 2, 5 .. $#{ $records[$at] } ];
@@ -206,7 +207,7 @@ sub hello
     return;
 }
 
-sub missing_replies { return grep { !$replies{$_} } qw(stored partial staged WAIT FENCED BEHIND EPOCH OTHERSYSTEM OTHERDATABASE OLDTIMELINE) }
+sub missing_replies { return grep { !$replies{$_} } qw(stored partial cut staged WAIT FENCED BEHIND EPOCH OTHERSYSTEM OTHERDATABASE OLDTIMELINE) }
 
 my @owners = qw(one two);
 my %steps  = (

@@ -63,7 +63,7 @@ for my $name (sort keys %calls)
     my ($pages, @arguments) = @{ $calls{$name} };
     fill(150, 100);
     my (undef, $read, $most) = run_script($name, @arguments);
-    note "$name reads $read kB, at most $most kB at once";
+    note "$name reads $read kB, at most $most kB in one reply";
     cmp_ok($read, '<=', 4096 + 128, "$name reads a limited number of bytes");
     cmp_ok($most, '<=', 128, "$name reads one large entry at a time");
     fill(3, 3000);
@@ -137,6 +137,14 @@ for my $name (sort keys %one)
 {
     my (undef, $kb) = run_script($name, ["$P:stream"], @{ $one{$name} });
     cmp_ok($kb, '<=', $name eq 'trace' ? 8192 + $STEP_KB : 1024 + $STEP_KB + 64, "$name reads at most one large entry beyond its limit: $kb kB");
+}
+# Batches without a script: the feed states whether an entry is large.
+for my $has_large ('', '1')
+{
+    $store->execute('HDEL', "$P:meta", 'newest_large');
+    my $id = $store->execute('XADD', "$P:stream", '*', id => 'x', route => '', data => 'x');
+    $store->execute('EVAL', script_text('fence'), 2, "$P:stream", "$P:progress:s", $P, $epoch, 'one', 1, '', $has_large);
+    is($store->execute('HGET', "$P:meta", 'newest_large'), $has_large ? $id : undef, 'fence records the newest large entry if there is one');
 }
 $store->execute('ZADD', "$P:due", map { (1, "$_:u1") } @ids);
 ($reply, $read) = run_script('due', ["$P:stream"], $P, 60000, 60000, 1000, 60000);

@@ -18,6 +18,7 @@ local function add_notification(id, route, data, ...)
         entry = add_entry('id', id, 'route', route, 'data', data, ...)
     end
     last_entry = entry
+    record_large(entry, data)
     if added == 0 then call('HSETNX', prefix .. KEY_META, 'first', entry) end
     added = added + 1
     if route_flag(route, FRAME_UNDECODABLE) then

@@ -16,6 +16,11 @@ local function add_entry(...)
     return call('XADD', stream, '*', ...)
 end
 
+-- Records that entries up to this one may be large (range.lua).
+local function record_large(entry, data)
+    if #data >= STORE_LARGE_BYTES then call('HSET', prefix .. KEY_META, 'newest_large', entry) end
+end
+
 -- Returns a stream entry as {entry =, id =, data =, route =, open_ended =}, or nil if it was
 -- deleted. This copies the entry, which may have megabytes.
 local function read_entry_at(entry)
@@ -130,6 +135,7 @@ local function replace_entry(found, attempts, users)
         fields[#fields + 1] = found.open_ended
     end
     local entry = add_entry(unpack(fields))
+    record_large(entry, data)
     if found.entry then call('XACK', stream, 'clairon', found.entry) end
     local flags, commit = backoff_flags(route) / 8, commit_ms(route)
     claim({entry}, 1, 1, commit)
