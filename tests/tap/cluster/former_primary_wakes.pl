@@ -196,7 +196,7 @@ sub run_once
 }
 
 # The first run of a setup is a primary that wakes before a paused relay, after its replica has delivered rows.
-sub plan
+sub schedule
 {
     my ($store, $shards, $min_replicas, $is_first) = @_;
     my %plan = (min_replicas => $min_replicas, asleep => $is_first || rand() < 0.6, order => [qw(primary relay)], before_relay => $is_first ? 0.9 : 0.2 + rand 1.2,
@@ -230,7 +230,7 @@ for my $i (0 .. $#SETUPS)
     }
     for my $nth (1 .. $runs)
     {
-        my $plan = plan($store, $shards, $min_replicas, $nth == 1);
+        my $plan = schedule($store, $shards, $min_replicas, $nth == 1);
         my $what = sprintf 'run %d, %s', ++$run, $SETUPS[$i];
         note join ' ', $what, map { "$_=" . (ref $plan->{$_} ? join('+', @{ $plan->{$_} }) : sprintf '%.3g', $plan->{$_}) } sort keys %$plan;
         run_once(\%world, $what, $plan);
