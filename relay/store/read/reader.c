@@ -225,7 +225,7 @@ on_history_reply(void *ctx, const struct redisReply *reply)
         link_restart(link, reply_text(reply));
         return;
     }
-    text = reply_bytes(reply_at(reply, 0));
+    text = reply_bytes(reply);
     if (text.len == 0) /* the reader reconnects until the shard's own connection has sent hello */
         link_restart(link, NULL);
     else if (history_read(text, &stream->history) != RC_OK)

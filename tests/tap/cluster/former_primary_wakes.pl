@@ -196,15 +196,15 @@ sub run_once
 }
 
 # The first run of a setup is a primary that wakes before a paused relay, after its replica has delivered rows.
-sub plan
+sub schedule
 {
-    my ($kind, $shards, $min_replicas, $is_first) = @_;
+    my ($store, $shards, $min_replicas, $is_first) = @_;
     my %plan = (min_replicas => $min_replicas, asleep => $is_first || rand() < 0.6, order => [qw(primary relay)], before_relay => $is_first ? 0.9 : 0.2 + rand 1.2,
         between => $is_first ? 0.3 : rand 0.4);
     return \%plan if $is_first;
     $plan{early}     = 0.8 + rand 3 if rand() < 0.3;
     $plan{own}       = 1 if $shards > 1 && rand() < 0.4;
-    $plan{separated} = 1 if $kind eq 'cluster' && $ENV{CLAIRON_WAKE_SEPARATE} && rand() < 0.3;
+    $plan{separated} = 1 if $store->{network} && rand() < 0.3;
     @{ $plan{order} } = reverse @{ $plan{order} } if rand() < 0.4;
     $plan{between}   = 0 if rand() < 0.3;
     return \%plan;
@@ -230,7 +230,7 @@ for my $i (0 .. $#SETUPS)
     }
     for my $nth (1 .. $runs)
     {
-        my $plan = plan($kind, $shards, $min_replicas, $nth == 1);
+        my $plan = schedule($store, $shards, $min_replicas, $nth == 1);
         my $what = sprintf 'run %d, %s', ++$run, $SETUPS[$i];
         note join ' ', $what, map { "$_=" . (ref $plan->{$_} ? join('+', @{ $plan->{$_} }) : sprintf '%.3g', $plan->{$_}) } sort keys %$plan;
         run_once(\%world, $what, $plan);

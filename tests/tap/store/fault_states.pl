@@ -64,6 +64,18 @@ check_survives('full', qr/OOM command not allowed.*raise maxmemory/,
     });
 unlike($relay->log_text($mark), qr/reply timed out/, 'the relay does not treat a full store as lost');
 
+check_survives('started full', qr/OOM command not allowed/,
+    sub {
+        push @{ $store->{options} }, '--maxmemory', 1;
+        $store->restart;
+        splice @{ $store->{options} }, -2;
+        $client->run_until('a client resumes', sub {
+            my $reader = $relay->client('u1', pos => $client->pos);
+            return $reader->{messages}[0]{resumed} });
+        pass('a store that is full when it starts can be read');
+    },
+    sub { config('maxmemory', 0) });
+
 check_survives('cannot save', qr/MISCONF.*check its log/,
     sub {
         config('save', '3600 1');

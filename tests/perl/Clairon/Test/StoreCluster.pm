@@ -39,7 +39,7 @@ sub new
 
 # Redis supports the setting cluster-port since 7.0; KeyDB 6 does not.
 my $has_bus_port;
-sub has_bus_port { return $has_bus_port //= (qx{$ENV{STORE_SERVER} --version} =~ /\bv=(\d+)/)[0] >= 7 }
+sub has_bus_port { return $has_bus_port //= qx{$ENV{STORE_SERVER} --version} =~ /^(?!KeyDB).*\bv=(\d+)/ && $1 >= 7 ? 1 : 0 }
 
 # The ports of a node and of its cluster bus. If the bus port cannot be set, it is 10000 above the node's port. Both are
 # below 32768, the first port of outgoing connections.
