@@ -55,8 +55,8 @@ struct ingest_part {
     struct ingest *ingest;
     struct ingest_part *prev, *next; /* in shard->ingests.waiting */
     /*
-     * The script's arguments, if the batch may have to be sent again: its audiences may be large, or
-     * it follows such a batch. Otherwise NULL.
+     * The script's arguments, if the batch may have to be sent again: its audiences may be large,
+     * or it follows such a batch. Otherwise NULL.
      */
     struct kept_arguments *kept;
     struct staging staging;

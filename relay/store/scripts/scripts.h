@@ -3,14 +3,13 @@
 #define CLAIRON_STORE_SCRIPTS_H
 
 #define STORE_SCRIPTS_OF_STREAM(X)                                                                 \
-    X(hello)                                                                                       \
-    X(history) X(start_position) X(follow) X(acquire) X(rewind) X(ingest) X(stage) X(fence)        \
-        X(range)
+    X(hello) X(start_position) X(follow) X(acquire) X(rewind) X(ingest) X(stage) X(fence) X(range)
 #define STORE_SCRIPTS_OF_ACKS(X)                                                                   \
     X(presence) X(report) X(ack) X(nack) X(due) X(redrive) X(error_entry) X(trace)
 #define STORE_SCRIPTS(X)                                                                           \
     STORE_SCRIPTS_OF_STREAM(X)                                                                     \
     STORE_SCRIPTS_OF_ACKS(X)                                                                       \
+    X(history)                                                                                     \
     X(inbox) X(trim) X(ticket) X(publish) X(overview) X(pending) X(errors) X(latest) X(user)
 
 enum store_script {

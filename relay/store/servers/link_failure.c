@@ -54,29 +54,6 @@ link_silent_s(const struct link *link)
 }
 
 void
-link_wait_while_busy(struct link *link)
-{
-    char where[URL_FORMAT_MAX];
-    const bool was_up = link->state == LINK_UP;
-
-    if (!link->is_busy && servers_is_new_failure(link->servers, &link->address)) {
-        url_format(&link->address, where);
-        log_warn(link->name, "store is busy with a script: waiting", LOG_TEXT("server", where),
-                 LOG_TEXT("hint", fault_hint("BUSY ")));
-    }
-    link->is_busy = true;
-    link->state = LINK_HANDSHAKE;
-    ev_timer_stop(link->loop, &link->retry);
-    ev_timer_set(&link->retry, LINK_POLL_S, 0.0);
-    ev_timer_start(link->loop, &link->retry);
-    if (!was_up)
-        return;
-    link->was_silent_s = 0; /* it replies */
-    link_cancel_requests(link);
-    link->events.on_down(link->events.ctx, "busy");
-}
-
-void
 link_fail(struct link *link, const char *reason)
 {
     redisAsyncContext *redis = link->redis;

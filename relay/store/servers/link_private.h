@@ -71,12 +71,11 @@ void link_send_setup(struct link *link, link_reply *reply, int argc, const char 
 
 /* Authenticates, waits until the dataset is loaded, and loads the scripts; then on_up is called. */
 void link_begin_handshake(struct link *link);
+
 /*
  * The server is busy with a script: pending requests end as if the connection was lost, and the
  * link is down until the server replies again. The connection is kept.
  */
 void link_wait_while_busy(struct link *link);
-/* Calls the pending callbacks with NULL. Their replies are ignored. */
-void link_cancel_requests(struct link *link);
 
 #endif

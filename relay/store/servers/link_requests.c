@@ -5,6 +5,7 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/fault.h"
 #include "store/connection/reply.h"
@@ -20,6 +21,51 @@ struct request {
     enum time_of what; /* TIME_COUNT: not a script */
     int64_t sent_us;
 };
+
+static void
+ignore_reply(void *ctx, const struct redisReply *reply)
+{
+    (void)ctx;
+    (void)reply;
+}
+
+/* Calls the pending callbacks with NULL. Their replies are ignored. */
+static void
+cancel_requests(struct link *link)
+{
+    struct request *request;
+
+    DL_FOREACH (link->requests, request) {
+        link_reply *reply = request->reply;
+
+        request->reply = ignore_reply;
+        for (size_t left = request->left; left > 0; left--)
+            reply(request->ctx, NULL);
+    }
+}
+
+void
+link_wait_while_busy(struct link *link)
+{
+    char where[URL_FORMAT_MAX];
+    const bool was_up = link->state == LINK_UP;
+
+    if (!link->is_busy && servers_is_new_failure(link->servers, &link->address)) {
+        url_format(&link->address, where);
+        log_warn(link->name, "store is busy with a script: waiting", LOG_TEXT("server", where),
+                 LOG_TEXT("hint", fault_hint("BUSY ")));
+    }
+    link->is_busy = true;
+    link->state = LINK_HANDSHAKE;
+    ev_timer_stop(link->loop, &link->retry);
+    ev_timer_set(&link->retry, LINK_POLL_S, 0.0);
+    ev_timer_start(link->loop, &link->retry);
+    if (!was_up)
+        return;
+    link->was_silent_s = 0; /* it replies */
+    cancel_requests(link);
+    link->events.on_down(link->events.ctx, "busy");
+}
 
 static void
 on_redis_reply(redisAsyncContext *redis, void *reply, void *ctx)
@@ -42,27 +88,6 @@ on_redis_reply(redisAsyncContext *redis, void *reply, void *ctx)
         link_wait_while_busy(link);
     if (is_last)
         free(request);
-}
-
-static void
-ignore_reply(void *ctx, const struct redisReply *reply)
-{
-    (void)ctx;
-    (void)reply;
-}
-
-void
-link_cancel_requests(struct link *link)
-{
-    struct request *request;
-
-    DL_FOREACH (link->requests, request) {
-        link_reply *reply = request->reply;
-
-        request->reply = ignore_reply;
-        for (size_t left = request->left; left > 0; left--)
-            reply(request->ctx, NULL);
-    }
 }
 
 static struct request *

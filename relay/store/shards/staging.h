@@ -1,8 +1,8 @@
 /*
  * staging.h: writes the users of a large audience in steps, before the notification is added.
  *
- * One script may add STORE_PAIRS_MAX pairs. Each step (stage.lua) adds that many users to a hash that
- * nothing reads yet. The script that adds the notification then only renames the hash.
+ * One script may add STORE_PAIRS_MAX pairs. Each step (stage.lua) adds that many users to a hash
+ * that nothing reads yet. The script that adds the notification then only renames the hash.
  */
 #ifndef CLAIRON_STORE_STAGING_H
 #define CLAIRON_STORE_STAGING_H
