@@ -69,6 +69,9 @@ my ($member, $other) = ($relay->client('m7'), $relay->client('other'));
 sub add_news { my ($body) = @_; $pg->safe_psql('postgres', "INSERT INTO news (structure, body) VALUES ('s1', '$body')"); return }
 sub entry_of { my ($body) = @_; return grep { $_->{data} =~ /"body":"\Q$body\E"/ } $store->entries }
 
+# The first notification of a store is stored by a script, later ones by a transaction.
+$pg->safe_psql('postgres', q{INSERT INTO letters (owner, body) VALUES ('nobody', 'the first of the store')});
+wait_until('a notification is stored', sub { $store->stored });
 $store->execute('CONFIG', 'RESETSTAT');
 $store->execute('SLOWLOG', 'RESET');
 my $began = time;
