@@ -324,9 +324,9 @@ audience_read_targets(struct decoder *decoder, const struct plan *plan, const st
     if (targets->too_many) {
         warning_count(decoder, plan->seed, plan->label,
                       "denied: more than 10000 targets, or more than 256 kB of targets");
-        *ret_too_many = true;
-        return false;
+        targets->count = 0;
     }
+    *ret_too_many = targets->too_many;
     if (targets->too_long)
         warning_count(decoder, plan->seed, plan->label, "left out a target longer than 255 bytes");
     *ret_targets = targets;

@@ -13,8 +13,8 @@
 extern bool audience_is_denied(struct decoder *decoder, const struct plan *plan);
 
 /*
- * Reads the targets in the image's columns. Returns false when the row is denied; then
- * *ret_too_many reports whether it has too many targets.
+ * Reads the targets in the image's columns. Returns false when the row is denied. A row with too
+ * many targets addresses nobody: the list is empty, and *ret_too_many is true.
  */
 extern bool audience_read_targets(struct decoder *decoder, const struct plan *plan,
                                   const struct image *image, struct target_list **ret_targets,

@@ -141,29 +141,38 @@ has_live_groups(const struct rule *rule)
     return rule->live && strcmp(rule->audience, "USER") != 0;
 }
 
-/* Returns false when the row is denied. */
+/*
+ * Returns false when the row is denied. Sets *too_many for a row with too many targets; then the
+ * caller calls count_too_many after the change's notifications, because a reload follows them.
+ */
 static bool
 read_targets(const struct row_change *change, struct plan *plan, const struct image *image,
-             struct target_list **ret_targets)
+             struct target_list **ret_targets, bool *too_many)
 {
-    bool too_many;
+    bool is_over = false;
+    bool is_read = audience_read_targets(change->decoder, plan, image, ret_targets, &is_over);
 
-    if (audience_read_targets(change->decoder, plan, image, ret_targets, &too_many))
-        return true;
+    *too_many |= is_over;
+    return is_read;
+}
+
+static void
+count_too_many(const struct row_change *change, struct plan *plan, bool too_many)
+{
     if (too_many)
         denial_count(change->ctx, change->set, plan, ACCOUNT_TARGETS);
-    return false;
 }
 
 /* Sends an update for a rule that reads its targets from columns. */
 static void
-update_column_targets(const struct row_change *change, struct plan *plan, bool touched)
+update_column_targets(const struct row_change *change, struct plan *plan, bool touched,
+                      bool *too_many)
 {
     struct target_list *gained;
     struct target_list *lost;
     struct target_list *losers;
 
-    if (!read_targets(change, plan, change->new, &gained))
+    if (!read_targets(change, plan, change->new, &gained, too_many))
         return;
     if (!old_has_target(change, plan)) {
         warn(change, plan,
@@ -178,7 +187,7 @@ update_column_targets(const struct row_change *change, struct plan *plan, bool t
             send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
         return;
     }
-    if (!read_targets(change, plan, change->old, &lost))
+    if (!read_targets(change, plan, change->old, &lost, too_many))
         return;
     /* The delete is sent first: a user in two groups may lose the row in only one group. */
     losers = audience_difference(lost, gained);
@@ -194,11 +203,13 @@ static void
 apply_to_update(const struct row_change *change, struct plan *plan)
 {
     bool touched = compare_images(change, plan) || plan->rule->column_count < 0;
+    bool too_many = false;
 
     if (plan->target_state == TARGET_COLUMNS)
-        update_column_targets(change, plan, touched);
+        update_column_targets(change, plan, touched, &too_many);
     else if (touched)
         send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, &plan->rule->literal);
+    count_too_many(change, plan, too_many);
 }
 
 /* Sends a create or delete: of the row itself, or because only_when became true or false. */
@@ -207,6 +218,7 @@ apply_to_image(const struct row_change *change, struct plan *plan, enum frame_op
                uint32 part)
 {
     bool leaves = operation == FRAME_OPERATION_DELETE;
+    bool too_many = false;
     struct target_list *targets;
 
     if (!includes_operation(plan, operation))
@@ -215,8 +227,9 @@ apply_to_image(const struct row_change *change, struct plan *plan, enum frame_op
         send_notification(change, plan, operation, part, &plan->rule->literal);
     else if (leaves && !old_has_target(change, plan))
         warn(change, plan, "denied: the WAL does not contain the target column");
-    else if (read_targets(change, plan, leaves ? change->old : change->new, &targets))
+    else if (read_targets(change, plan, leaves ? change->old : change->new, &targets, &too_many))
         send_notification(change, plan, operation, part, targets);
+    count_too_many(change, plan, too_many);
 }
 
 /* Evaluates only_when for the image. Returns false when the row is denied. */

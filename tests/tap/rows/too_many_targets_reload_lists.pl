@@ -38,6 +38,11 @@ wait_until('the denials are reported', sub { (sql('SELECT denied FROM clairon.st
 is(sql(q{SELECT denied -> 0 ->> 'owner', denied -> 0 ->> 'account', denied -> 0 ->> 'changes' FROM clairon.status}), 'mallory|targets|2',
     'clairon.status counts the changes by owner');
 like(sql(q{SELECT hint FROM clairon.doctor() WHERE check_name = 'account of mallory'}), qr/10000 targets/, 'doctor names the bound');
+is(join(' ', sort map { "$_->{metadata}{operation} $_->{payload}{before}{id}" } $client->notifications), 'delete 1 delete 2',
+    'a row that gets too many targets is deleted for its users');
+sql(q{SET ROLE mallory; UPDATE own.t SET who = '{u1}' WHERE id = 2});
+$client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{operation} eq 'create' && $_[0]{n}{payload}{after}{id} == 2 });
+is(list($client), '2', 'a row that has few targets again is created for them');
 like($pg->can('log_content') ? $pg->log_content : PostgreSQL::Test::Utils::slurp_file($pg->logfile),
     qr/rule "default" on "own\.t": denied: more than 10000 targets/, 'the log names the rule');
 done_testing();
