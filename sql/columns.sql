@@ -143,7 +143,7 @@ $$;
 -- number of other rules, and whatever the planner knows of it.
 CREATE FUNCTION clairon.update_renamed() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET jit = off AS $$
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     related constant oid[] := clairon.related_tables(clairon.altered_tables());
     changed regclass;

@@ -84,7 +84,7 @@ ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER reject_truncate;
 -- the settings.
 CREATE FUNCTION clairon.delete_dropped() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
-    SET enable_seqscan = off SET jit = off AS $$
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     tables oid[];
     with_columns oid[];
