@@ -15,5 +15,6 @@ local fields = fields_of(row)
 if fields.data ~= '' then return {row} end
 local data, route = data_of_part(fields.id)
 if data == '' then return {row} end
-return {{row[1], {'id', fields.id, 'reason', fields.reason, 'attempts', fields.attempts, 'users', fields.users,
-    'data', data, 'route', route}}}
+row[2] = {'id', fields.id, 'reason', fields.reason, 'attempts', fields.attempts, 'users', fields.users,
+    'data', data, 'route', route}
+return {row}

@@ -171,7 +171,8 @@ test_batch_ends_where_the_method_changes(void **state)
     assert_int_equal(count_until_full(&acked, &member), 1);
     assert_int_equal(count_until_full(&plain, &member), 1);
     assert_int_equal(count_until_full(&plain, &reload), 1);
-    assert_int_equal(count_until_full(&member, &member), count_until_full(&acked, &acked));
+    assert_int_equal(count_until_full(&member, &member), STORE_BATCH_FRAMES_MAX);
+    assert_int_equal(count_until_full(&member, &acked), count_until_full(&acked, &acked));
     assert_int_equal(count_until_full(&acked, &commit), count_until_full(&acked, &acked));
     assert_in_range(count_until_full(&plain, &acked), 2, count_until_full(&acked, &acked) - 1);
     assert_int_equal(count_until_full(&member, &plain), count_until_full(&plain, &acked));

@@ -266,7 +266,7 @@ test_values_match_the_headers(void **state)
     snprintf(text, sizeof(text), "route_number(found.route, %d, %d)",
              FRAME_NOTIFICATION_AT_ATTEMPTS, FRAME_NOTIFICATION_AT_AUDIENCE_LEN);
     assert_non_null(strstr(store_script_due, text));
-    snprintf(text, sizeof(text), "'COUNT', %d)", STORE_ERRORS_ROWS);
+    snprintf(text, sizeof(text), "for i = 1, %d do", STORE_ERRORS_ROWS);
     assert_non_null(strstr(store_script_errors, text));
     assert_non_null(strstr(store_script_due, "'" ENVELOPE_ATTEMPTS_TEXT "'"));
     assert_non_null(strstr(store_script_overview, "'" ENVELOPE_ID_TEXT "'"));

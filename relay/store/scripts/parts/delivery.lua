@@ -78,7 +78,8 @@ local function read_notification(value)
         local bits = read_flags(flags)
         local backoff = math.floor(bits / 8) % 4
         notification.is_retried, notification.ends, notification.acked = bits % 2 == 1, bits % 4 >= 2, bits % 8 >= 4
-        notification.backoff, notification.is_large = BACKOFFS:sub(backoff + 1, backoff + 1), bits >= 32
+        notification.backoff = BACKOFFS:sub(backoff + 1, backoff + 1)
+        notification.is_large = bits >= 32
     end
     return notification
 end
