@@ -5,9 +5,13 @@
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/array.h"
+#include "utils/memutils.h"
 
 #include "condition/condition.h"
 #include "output/warning_throttle.h"
+
+/* The speed at which values are assumed to be printed, without reading a clock for each row. */
+#define PRINTED_BYTES_PER_US 200
 
 /* The strings of a list as a set, with open addressing. Slots contain index + 1. */
 struct text_set {
@@ -67,16 +71,26 @@ list_new(int capacity)
     return list;
 }
 
-/* Appends the string unless it is empty, too long or a duplicate. */
+/* Counts the output of a value. Returns false for a target that is empty or too long. */
+static bool
+list_accepts(struct target_list *list, int len)
+{
+    if (len <= LIMIT_TARGET)
+        return len > 0;
+    list->too_long = true;
+    list->printed += len;
+    if (list->printed > TARGETS_PRINTED_MAX)
+        list->too_many = true;
+    return false;
+}
+
+/* Appends a copy of the string unless it is a duplicate. */
 static void
-list_add(struct target_list *list, const struct text_set *set, char *text, int len)
+list_add(struct target_list *list, const struct text_set *set, const char *text, int len)
 {
     uint32 *slot;
+    char *kept;
 
-    if (len > LIMIT_TARGET)
-        list->too_long = true;
-    if (len == 0 || len > LIMIT_TARGET)
-        return;
     slot = set_find(set, text, len);
     if (*slot != 0)
         return;
@@ -85,40 +99,60 @@ list_add(struct target_list *list, const struct text_set *set, char *text, int l
         list->too_many = true;
         return;
     }
-    list->texts[list->count] = text;
+    kept = MemoryContextAlloc(GetMemoryChunkContext(list), len);
+    list->texts[list->count] = memcpy(kept, text, len);
     list->lengths[list->count] = len;
     *slot = ++list->count;
 }
 
+/*
+ * A short element may print long, as numeric 1e131071 does, and other rules read the same column: so
+ * nothing but the accepted targets stays in memory.
+ */
 static struct target_list *
 targets_of_array(struct encoder *encoder, Datum value)
 {
     struct encoder *element = encoder->element;
-    ArrayType *array = DatumGetArrayTypeP(value);
-    int total = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+    MemoryContext caller = CurrentMemoryContext;
+    MemoryContext array_context =
+        AllocSetContextCreate(caller, "clairon target array", ALLOCSET_SMALL_SIZES);
+    MemoryContext text_context =
+        AllocSetContextCreate(array_context, "clairon target", ALLOCSET_SMALL_SIZES);
+    ArrayType *array;
     struct target_list *list;
     struct text_set set;
     Datum *elements;
     bool *nulls;
+    int total;
     int count;
 
+    MemoryContextSwitchTo(array_context);
+    array = DatumGetArrayTypeP(value);
+    total = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+    MemoryContextSwitchTo(caller);
     list = list_new(Min(total, LIMIT_TARGETS));
-    if (total > TARGETS_ELEMENTS_MAX) {
-        list->too_many = true;
-        return list;
-    }
-    set_create(&set, list, Min(total, LIMIT_TARGETS));
-    deconstruct_array(array, ARR_ELEMTYPE(array), element->typlen, element->typbyval,
-                      element->typalign, &elements, &nulls, &count);
-    for (int i = 0; i < count && !list->too_many; i++) {
-        int len;
-        char *text;
+    list->too_many = total > TARGETS_ELEMENTS_MAX;
+    MemoryContextSwitchTo(array_context);
+    if (!list->too_many) {
+        set_create(&set, list, Min(total, LIMIT_TARGETS));
+        deconstruct_array(array, ARR_ELEMTYPE(array), element->typlen, element->typbyval,
+                          element->typalign, &elements, &nulls, &count);
+        MemoryContextSwitchTo(text_context);
+        for (int i = 0; i < count && !list->too_many; i++) {
+            int len;
+            char *text;
 
-        if (nulls[i])
-            continue;
-        text = encode_plain(element, elements[i], &len);
-        list_add(list, &set, text, len);
+            CHECK_FOR_INTERRUPTS();
+            if (nulls[i])
+                continue;
+            text = encode_plain(element, elements[i], &len);
+            if (list_accepts(list, len))
+                list_add(list, &set, text, len);
+            MemoryContextReset(text_context);
+        }
     }
+    MemoryContextSwitchTo(caller);
+    MemoryContextDelete(array_context);
     return list;
 }
 
@@ -137,8 +171,7 @@ targets_of_value(struct encoder *encoder, Datum value)
         return targets_of_array(encoder, value);
     list = list_new(1);
     list->texts[0] = encode_plain(encoder, value, &list->lengths[0]);
-    list->too_long = list->lengths[0] > LIMIT_TARGET;
-    list->count = list->lengths[0] > 0 && !list->too_long;
+    list->count = list_accepts(list, list->lengths[0]);
     return list;
 }
 
@@ -280,6 +313,8 @@ targets_of_image(const struct plan *plan, const struct image *image)
 
     for (int i = 0; i < plan->part_count; i++) {
         parts[i] = targets_of_part(&plan->parts[i], image);
+        if (plan->account != NULL && parts[i]->printed > 0)
+            account_charge_time(plan->account, parts[i]->printed / PRINTED_BYTES_PER_US);
         if (plan->part_count == 1 || parts[i]->too_many || parts[i]->fault != NULL)
             return parts[i];
     }
