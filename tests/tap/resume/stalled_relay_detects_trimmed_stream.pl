@@ -5,7 +5,8 @@ use warnings;
 use Clairon::Test qw(wait_until);
 use Test::More;
 
-# More events than the store retains for relays, even if the reply that the relay waits for contains the first events.
+# More events than the store retains for relays, even if the reply that the relay waits for contains the first events. The
+# store retains 10 000 entries of up to 100 membership changes, so the test adds entries of one change.
 use constant { RECEIPTS => 600, MEMBERS => 12_000, FIRST => 200 };
 
 my $pg     = Clairon::Test::postgresql('main');
@@ -55,6 +56,8 @@ wait_until('all notifications are complete', sub { $store->pending == 0 });
 # the changes one by one, or detects that they were trimmed.
 sub class_members { my ($class, $count) = @_;
     return "INSERT INTO clairon.member SELECT 'CLASS', '$class', 'pupil' || i FROM generate_series(1, $count) i;" }
+sub add_changes { return $store->execute('EVAL', q{for i = 1, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], 'MAXLEN', '~', 10000, '*',
+    'change', '+', 'audience', 'CLASS', 'target', 'more', 'user', 'pupil', 'xid', '1') end}, 1, 'clairon:control', $_[0]) }
 for my $others (FIRST, MEMBERS)
 {
     $pg->safe_psql('postgres', "INSERT INTO clairon.member VALUES ('TEAM', 't1', 'leaves$others')");
@@ -66,10 +69,11 @@ for my $others (FIRST, MEMBERS)
     $mark = while_relay_is_stopped($second, sub {
         $pg->safe_psql('postgres', 'BEGIN;' . class_members("first$others", FIRST) . "
             DELETE FROM clairon.member WHERE user_id = 'leaves$others';
-            INSERT INTO clairon.member VALUES ('TEAM', 't1', 'joins$others');" . class_members("then$others", $others) . 'COMMIT');
+            INSERT INTO clairon.member VALUES ('TEAM', 't1', 'joins$others');" . class_members("then$others", FIRST) . 'COMMIT');
         $secret = notify('TEAM', 't1');
         $last   = notify('USER', "leaves$others,joins$others");
         wait_until('all notifications are stored', sub { grep { $_->{id} eq $last } $store->entries });
+        add_changes($others) if $others == MEMBERS;
     });
     wait_detected($second, $mark) if $others == MEMBERS;
     $_->run_until('the last notification arrives', sub { has($leaves, $last) && has($joins, $last) }) for $leaves, $joins;

@@ -281,7 +281,8 @@ my %steps  = (
         my $rewound_to = rand() < 0.3 ? '' : @wal ? one_of(@wal)->{at} : '';
         my $read  = rand() < 0.5 ? substr($rewound_to, 0, 16) : '';
         my $epoch = rand() < 0.5 ? sprintf('%016x', rand 2**32) : '';
-        my $reply = run_script('rewind', [$PROGRESS], 'c', $owner, 2, $rewound_to, $epoch, $read);
+        my $undone = rand() < 0.5 ? sprintf('%016x', $lsn) : '';
+        my $reply = run_script('rewind', [$PROGRESS], 'c', $owner, 2, $rewound_to, $epoch, $read, $undone);
         my $is_ours = ($model{owner} // '') eq $owner;
         same('reset', $reply, $is_ours ? 1 : 'FENCED');
         return unless $is_ours;

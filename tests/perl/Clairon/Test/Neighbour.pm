@@ -7,7 +7,7 @@
 #   $neighbour->is_unnoticed('large rows', $attack, $honest);
 #
 # Delays are in seconds. They depend on the machine, so tests compare them with honest work of as many rows and bytes in
-# the same run.
+# the same run. The time for which a server waits for a CPU, because other tests run, does not count.
 package Clairon::Test::Neighbour;
 
 use strict;
@@ -16,7 +16,7 @@ use warnings;
 use Clairon::Test;
 use IO::Select ();
 use IPC::Run ();
-use List::Util qw(max);
+use List::Util qw(max sum);
 use Test::More ();
 use Time::HiRes qw(time);
 
@@ -61,6 +61,8 @@ sub delay_of_row
     my ($self) = @_;
     my $id = ++$self->{next};
     $self->run_as('alice', "INSERT INTO alice.orders VALUES ($id, '$self->{user}')");
+    my @servers   = $self->servers;
+    my @before    = map { cpu_times($_) } @servers;
     my $committed = time();
     my $client    = $self->{client};
     my $checked   = $self->{checked} //= 0;
@@ -74,7 +76,32 @@ sub delay_of_row
         return 0;
     }, 3 * $Clairon::Test::SECONDS);
     $self->{checked} = $checked;
-    return time() - $committed;
+    my $delay = time() - $committed;
+    my @after = map { cpu_times($_) } @servers;
+    my @used  = map { { run => $after[$_]{run} - $before[$_]{run}, wait => $after[$_]{wait} - $before[$_]{wait} } } 0 .. $#servers;
+    return max $delay - sum(map { $_->{wait} } @used), map { $_->{run} } @used;
+}
+
+# The processes through which a row passes.
+sub servers
+{
+    my ($self) = @_;
+    return ($$, grep { $_ } $self->walsenders, $self->{relay}->pid, $self->{store} ? $self->{store}->pid : 0);
+}
+
+sub walsenders
+{
+    my ($self) = @_;
+    return split /\n/, $self->{pg}->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'});
+}
+
+# The seconds for which a process has run, and for which it was ready to run, but waited for a CPU.
+sub cpu_times
+{
+    my ($pid) = @_;
+    my ($run, $wait) = (0, 0);
+    if (open my $file, '<', "/proc/$pid/schedstat") { ($run, $wait) = split ' ', <$file> // '0 0' }
+    return { run => $run / 1e9, wait => $wait / 1e9 };
 }
 
 # Runs the statements as mallory in the background. Meanwhile commits rows of alice, one at a time, and at least one
@@ -119,8 +146,7 @@ sub command_seconds
 sub walsender_memory
 {
     my ($self) = @_;
-    my @pids = split /\n/, $self->{pg}->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'});
-    return max 0, map { memory_of($_) } @pids;
+    return max 0, map { memory_of($_) } $self->walsenders;
 }
 
 sub relay_memory { return memory_of($_[0]{relay}->pid) }
