@@ -106,8 +106,8 @@ list_add(struct target_list *list, const struct text_set *set, const char *text,
 }
 
 /*
- * A short element may print long, as numeric 1e131071 does, and other rules read the same column: so
- * nothing but the accepted targets stays in memory.
+ * A short element may print long, as numeric 1e131071 does, and other rules read the same column.
+ * So nothing but the accepted targets stays in memory.
  */
 static struct target_list *
 targets_of_array(struct encoder *encoder, Datum value)
