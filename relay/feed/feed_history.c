@@ -33,6 +33,31 @@ lacks_slot(const struct feed *feed)
     return feed->slot.must_create || feed->slot.is_lost;
 }
 
+/* Whether the WAL ends before the store's progress. `end` receives the position of its end. */
+static bool
+wal_ends_early(const struct feed *feed, char end[FRAME_POSITION_TEXT + 1])
+{
+    frame_position_text(feed->slot.wal_lsn, 0, end);
+    return strcmp(feed->slot.furthest, end) > 0;
+}
+
+/*
+ * Whether the server may lack transactions that the store has processed. Two restores may lead to
+ * timelines of the same number. Then the WAL may already have passed the store's progress, so it is
+ * not known whether changes were undone. A server that was never promoted has no other history, but
+ * a restore that still recovers is not promoted yet: its WAL ends before the store's progress. So
+ * may that of a standby with replication lag, whose clients receive another gap for the new slot.
+ */
+static bool
+may_have_undone(const struct feed *feed)
+{
+    char end[FRAME_POSITION_TEXT + 1];
+
+    if (!feed->slot.must_create)
+        return false;
+    return feed->slot.timeline > 1 || wal_ends_early(feed, end);
+}
+
 bool
 feed_reset_if_slot_lost(struct feed *feed)
 {
@@ -43,16 +68,10 @@ feed_reset_if_slot_lost(struct feed *feed)
               LOG_TEXT("slot", feed->config->feed.slot),
               LOG_TEXT("reason", feed->slot.is_lost ? "slot is lost" : "slot does not exist"),
               LOG_BYTES("since_lsn", feed->slot.furthest, strnlen(feed->slot.furthest, 16)));
-    /*
-     * Two restores may lead to timelines of the same number. Then the WAL may already have passed
-     * the store's progress, so it is not known whether changes were undone. A server that was never
-     * promoted has no other history.
-     */
-    reset(feed,
-          (struct store_rewind){.position = "",
-                                .read_lsn = READ_NOTHING,
-                                .is_gap = true,
-                                .is_undone = feed->slot.must_create && feed->slot.timeline > 1});
+    reset(feed, (struct store_rewind){.position = "",
+                                      .read_lsn = READ_NOTHING,
+                                      .is_gap = true,
+                                      .is_undone = may_have_undone(feed)});
     return true;
 }
 
@@ -66,9 +85,7 @@ feed_reset_if_wal_went_back(struct feed *feed)
     char end[FRAME_POSITION_TEXT + 1];
     bool has_slot = !lacks_slot(feed);
 
-    frame_position_text(feed->slot.wal_lsn, 0, end);
-    if (feed->slot.in_recovery || feed->slot.furthest[0] == '\0' ||
-        strcmp(feed->slot.furthest, end) <= 0)
+    if (feed->slot.in_recovery || !wal_ends_early(feed, end))
         return false;
     log_error("feed",
               "WAL ends before the store's progress: clients receive a gap, memberships are copied "

@@ -43,7 +43,8 @@ $server->wait_for_catchup($standby);
 $standby->stop;
 
 # Returns a server at the address of the former one that recovers from the archive to the restore point. It knows the
-# later timelines unless `history` is false. Its WAL is archived if `archive` is true.
+# later timelines unless `history` is false. Its WAL is archived if `archive` is true. It pauses at the restore point, in
+# recovery, if `pause` is true.
 sub restored
 {
     my ($name, %options) = @_;
@@ -51,7 +52,8 @@ sub restored
     my $base = $server->{base} // $server;
     $node->init_from_backup($base, 'base');
     my $skip = $options{history} ? '' : 'case %f in *.history) exit 1;; esac; ';
-    $node->append_conf('postgresql.conf', "restore_command = '${skip}cp \"$archive/%f\" \"%p\"'\nrecovery_target_name = 'point'\nrecovery_target_action = promote\n"
+    $node->append_conf('postgresql.conf', "restore_command = '${skip}cp \"$archive/%f\" \"%p\"'\nrecovery_target_name = 'point'\n"
+          . 'recovery_target_action = ' . ($options{pause} ? 'pause' : 'promote') . "\n"
           . 'archive_mode = ' . ($options{archive} ? 'on' : 'off') . "\n");
     open my $signal, '>', $node->data_dir . '/recovery.signal' or die "could not create the file: $!";
     close $signal;
@@ -74,7 +76,14 @@ sub check_replaced
     my $end = sql('SELECT pg_current_wal_lsn()');
     $server->stop('immediate');
     $server = $node;
+    my $before = $relay->log_mark;
     $server->start;
+    if ($options{is_paused})
+    {
+        $relay->wait_for_log(qr/changes lost with the slot/, from => $before);
+        wait_until('recovery is paused', sub { sql('SELECT pg_get_wal_replay_pause_state()') eq 'paused' });
+        sql('SELECT pg_promote()');
+    }
     wait_until('the server is promoted', sub { sql('SELECT pg_is_in_recovery()') eq 'f' });
     $rows = sql('CHECKPOINT; SELECT max(id) FROM t');
     is(sql('SELECT timeline_id FROM pg_control_checkpoint()'), $timeline, "$name: the server is on timeline $timeline");
@@ -139,12 +148,12 @@ sub promoted
     open my $signal, '>', $standby->data_dir . '/recovery.signal' or die "could not create the file: $!";
     close $signal;
     $standby->append_conf('postgresql.conf', "restore_command = 'false'\n");
-    $standby->{base} = $server;
+    $standby->{base} = $server->{base} // $server;
     return $standby;
 }
 
-check_replaced('promotion',                                        2, promoted());
-check_replaced('restore, to a timeline of the same number',        2, restored('first'));
+check_replaced('restore, while the relay connects in recovery',    2, restored('first', pause => 1), is_paused => 1);
+check_replaced('promotion, to a timeline of the same number',      2, promoted());
 check_replaced('restore, whose WAL has passed the undone changes', 2, restored('second', archive => 1), is_late => 1);
 wait_until('the history is archived', sub { -e "$archive/00000002.history" });
 check_replaced('restore, to a later timeline', 3, restored('third', history => 1));
