@@ -32,7 +32,10 @@ struct account_limits {
 
 struct account {
     Oid owner;
-    /* A member of clairon_app, whose bytes are not limited. As of the last account_refresh. */
+    /*
+     * A member of clairon_app: its bytes are not limited, and its time only for preparing rules and
+     * for conditions. As of the last account_refresh.
+     */
     bool is_trusted;
     int64 left_us;
     TimestampTz refilled; /* when `left_us` was refilled */

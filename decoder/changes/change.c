@@ -395,8 +395,8 @@ wal_bytes(HeapTuple tuple, const struct image *image, TupleDesc desc)
  */
 #define CHANGE_WAL_BYTES 512
 
-/* Each owner of a source earns the bytes. */
-static void
+/* Each owner of a source earns the bytes. Returns 0 if nobody's bytes are limited. */
+static Size
 earn_bytes(const struct row_change *row, HeapTuple old, HeapTuple new)
 {
     struct decoder *decoder = row->decoder;
@@ -405,7 +405,7 @@ earn_bytes(const struct row_change *row, HeapTuple old, HeapTuple new)
     Size bytes;
 
     if (account->is_trusted && row->set->source_count == 1)
-        return;
+        return 0;
     bytes = CHANGE_WAL_BYTES + wal_bytes(old, row->old, desc) + wal_bytes(new, row->new, desc);
     account_earn_bytes(decoder->accounts, account, decoder->commit_time, bytes);
     for (int i = 0; i < row->set->source_count; i++) {
@@ -414,26 +414,69 @@ earn_bytes(const struct row_change *row, HeapTuple old, HeapTuple new)
         if (other != NULL && other != account)
             account_earn_bytes(decoder->accounts, other, decoder->commit_time, bytes);
     }
+    return bytes;
 }
 
 /*
- * The CPU time of a change that the owner is not charged, if it is measured. Only changes with many
- * rules or costly conditions are.
+ * The CPU time of a change that the owner is not charged. It grows with the bytes in the WAL, so
+ * that a long value may be rendered, but a short one that expands to a long one costs time.
  */
 #define CHANGE_FREE_US 200
+#define CHANGE_FREE_NS_PER_BYTE 20
 
+/* The time of a larger change is measured from its start. */
+#define CHANGE_LARGE_BYTES 8192
+
+/* Charges the time since the start, as far as it is neither free nor charged already. */
 static void
-apply_timed(const struct row_change *row)
+charge_time(struct account *account, int64 start_us, int64 free_us, int64 left_us)
 {
-    struct account *account = row->set->account;
-    int64 left_us = account->left_us;
-    int64 start_us = account_cpu_us();
-    int64 charged_us;
+    int64 charged_us = Max(left_us - account->left_us, 0);
 
-    for (int i = 0; i < row->set->plan_count; i++)
-        apply_rule(row, &row->set->plans[i]);
-    charged_us = left_us - account->left_us;
-    account_charge_time(account, account_cpu_us() - start_us - CHANGE_FREE_US - Max(charged_us, 0));
+    account_charge_time(account, account_cpu_us() - start_us - free_us - charged_us);
+}
+
+/*
+ * The time of a change is measured if the change is large, or the set has many rules, costly
+ * conditions or a slow change. It is charged between rules, so that further rules are denied when
+ * it is used up. A change that is not measured reads only the real time, without a system call.
+ * Trusted owners are measured only because of rules and conditions.
+ */
+static void
+apply_rules(const struct row_change *row, Size bytes)
+{
+    struct plan_set *set = row->set;
+    struct account *account = set->account;
+    bool is_measured = set->is_timed || bytes > CHANGE_LARGE_BYTES;
+    int64 free_us = CHANGE_FREE_US + bytes * CHANGE_FREE_NS_PER_BYTE / 1000;
+    TimestampTz looked = GetCurrentTimestamp();
+    int64 start_us = 0;
+    int64 left_us;
+
+    if (is_measured) {
+        (void)account_has_time(row->decoder->accounts, account);
+        start_us = account_cpu_us();
+    }
+    left_us = account->left_us;
+    for (int i = 0; i < set->plan_count; i++) {
+        TimestampTz now;
+
+        apply_rule(row, &set->plans[i]);
+        now = GetCurrentTimestamp();
+        if (now - looked < CHANGE_FREE_US)
+            continue;
+        looked = now;
+        if (is_measured) {
+            charge_time(account, start_us, free_us, left_us);
+            continue;
+        }
+        /* Slow: measured from here on. Real time is not charged, since it may be spent waiting. */
+        set->is_timed = is_measured = true;
+        start_us = account_cpu_us();
+        left_us = account->left_us;
+    }
+    if (is_measured)
+        charge_time(account, start_us, free_us, left_us);
 }
 
 void
@@ -444,6 +487,7 @@ change_row(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
         .ctx = ctx, .decoder = ctx->output_plugin_private, .set = set, .relation = relation};
     HeapTuple old = compat_old_tuple(change);
     HeapTuple new = compat_new_tuple(change);
+    Size bytes;
 
     switch (change->action) {
     case REORDER_BUFFER_CHANGE_INSERT:
@@ -459,9 +503,9 @@ change_row(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
         elog(ERROR, "unexpected row change %d", (int)change->action);
     }
     load_images(&row, old, new);
-    earn_bytes(&row, old, new);
-    if (set->is_timed) {
-        apply_timed(&row);
+    bytes = earn_bytes(&row, old, new);
+    if (set->is_timed || !set->account->is_trusted) {
+        apply_rules(&row, bytes);
         return;
     }
     for (int i = 0; i < set->plan_count; i++)

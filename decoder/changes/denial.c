@@ -58,11 +58,20 @@ log_denial(struct decoder *decoder, const struct account *account, enum account_
 bool
 denial_is_due(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan)
 {
+    struct decoder *decoder = ctx->output_plugin_private;
     struct account *account = plan->account;
+    enum account_kind kind;
 
-    if (likely(account_has_bytes(account) && !plan->is_denied))
+    if (unlikely(plan->is_denied))
+        kind = plan->denied;
+    else if (unlikely(!account_has_bytes(account)))
+        kind = ACCOUNT_BYTES;
+    else if (unlikely(account->left_us <= 0 && !account->is_trusted &&
+                      !account_has_time(decoder->accounts, account)))
+        kind = ACCOUNT_TIME;
+    else
         return false;
-    denial_count(ctx, set, plan, plan->is_denied ? plan->denied : ACCOUNT_BYTES);
+    denial_count(ctx, set, plan, kind);
     return true;
 }
 

@@ -439,6 +439,28 @@ spend_bytes(const struct notification *notification, int64 bytes)
         notification->plan->account->left_bytes -= bytes;
 }
 
+/*
+ * Returns the bytes that the replay will write besides the payload. Rendered at the end of the
+ * buffer and removed again: names and targets may be much longer than what is spooled.
+ */
+static int64
+envelope_bytes(struct decoder *decoder, StringInfo out, const struct notification *notification)
+{
+    struct notification envelope = *notification;
+    struct notification_header header = {0};
+    int start = out->len;
+    int64 bytes;
+
+    envelope.payload = (struct fragment){"", 0};
+    fill_header(decoder, &envelope, &header);
+    if (decoder->options.framed)
+        (void)frames_put_header(decoder, out, &header);
+    (void)put_notification_line(decoder, out, &envelope, &header);
+    bytes = out->len - start;
+    out->len = start;
+    return bytes;
+}
+
 static void
 spool_notification(struct decoder *decoder, const struct notification *notification)
 {
@@ -446,6 +468,8 @@ spool_notification(struct decoder *decoder, const struct notification *notificat
     struct spool_record record;
     struct rendering rendering;
     StringInfo out = spool_open(decoder, SPOOL_NOTIFICATION, template, &record);
+    int64 bytes;
+    int start;
 
     record.operation = notification->operation;
     record.part = notification->part;
@@ -458,11 +482,15 @@ spool_notification(struct decoder *decoder, const struct notification *notificat
         record.flags |= SPOOL_LITERAL;
     else
         put_spool_targets(out, notification->targets);
+    start = out->len;
     rendering = put_payload(decoder, out, notification);
+    bytes = out->len - start + rendering.dropped_bytes;
+    if (!notification->plan->account->is_trusted)
+        bytes += envelope_bytes(decoder, out, notification);
     if (rendering.states & COLUMN_UNDECODABLE)
         record.flags |= SPOOL_UNDECODABLE;
     spool_close(decoder, &record);
-    spend_bytes(notification, record.size + rendering.dropped_bytes);
+    spend_bytes(notification, bytes);
     if (record.flags & SPOOL_UNDECODABLE)
         warn_undecodable(decoder, notification->plan);
 }

@@ -31,6 +31,9 @@ sql(q{CREATE ROLE mallory LOGIN; CREATE SCHEMA own; GRANT CREATE, USAGE ON SCHEM
 
 my ($out, $reader, $walsender, $rows) = (undef, undef, undef, 0);
 
+# The settings of the server process that decodes.
+our $settings = '';
+
 # Starts a reader of a new slot; the options are those of the slot.
 sub start_reader
 {
@@ -43,7 +46,7 @@ sub start_reader
         sql(q{SELECT pg_drop_replication_slot('slot')});
     }
     sql(q{SELECT pg_create_logical_replication_slot('slot', 'clairon')});
-    $reader = open $out, '-|', 'pg_recvlogical', '-d', $connection, '--slot', 'slot', '--start', '--no-loop',
+    $reader = open $out, '-|', 'pg_recvlogical', '-d', "$connection options='$settings'", '--slot', 'slot', '--start', '--no-loop',
         '-f', '-', map { ('-o', $_) } @options
         or die "pg_recvlogical: $!";
     $walsender = wait_until('the slot is active',
@@ -230,6 +233,70 @@ sub bytes_account
     return;
 }
 
+# A transaction that is streamed is charged what its commit writes, not what its spool contains.
+sub bytes_of_streamed_transactions
+{
+    my %sent;
+    for my $work_mem ('64MB', '64kB')
+    {
+        local $settings = "-c logical_decoding_work_mem=$work_mem";
+        start_reader('owner_bytes=2MB');
+        as_mallory(q{CREATE TABLE own.short (id int PRIMARY KEY, u text);
+            SELECT clairon.watch('own.short', 'USER', 'u', name => 'r' || i, columns => '{id}') FROM generate_series(1, 20) AS i});
+        as_mallory(q{INSERT INTO own.short SELECT i, 'u' FROM generate_series(1, 2000) AS i});
+        $sent{$work_mem} = read_to_alice()->{bytes}{'own.short'};
+        as_mallory('DROP TABLE own.short');
+    }
+    note("$sent{'64MB'} bytes sent of a plain transaction, $sent{'64kB'} of a streamed one");
+    my ($streamed) = wait_until('the slot counts a streamed transaction',
+        sub { sql(q{SELECT stream_txns FROM pg_stat_replication_slots WHERE slot_name = 'slot'}) });
+    cmp_ok($streamed, '>', 0, 'the second transaction was streamed');
+    cmp_ok($sent{'64MB'}, '<', 9_000_000, 'the bytes of many short rows are limited');
+    cmp_ok($sent{'64kB'}, '<', $sent{'64MB'} * 1.05, 'the bytes of a streamed transaction are limited alike');
+    cmp_ok($sent{'64kB'}, '>', $sent{'64MB'} * 0.95, 'a streamed transaction may send as much as a plain one');
+    return;
+}
+
+# Changes that are short in the WAL but long in memory.
+sub time_of_changes
+{
+    my ($arrays, $mb) = (amount(40, 150), amount(4, 10));
+    start_reader('owner_time=100ms');
+    as_mallory(q{CREATE TABLE own.arrays (id int PRIMARY KEY, users text[]);
+        SELECT clairon.watch('own.arrays', 'USER', 'users', name => 'r' || i, columns => '{id}') FROM generate_series(1, 16) AS i});
+    read_to_alice();
+    my $start = cpu();
+    as_mallory(qq{INSERT INTO own.arrays SELECT i, array_fill('a'::text, '{100000}') FROM generate_series(1, $arrays) AS i});
+    my $read = read_to_alice($start);
+    note(sprintf '%.2f s of CPU', $read->{cpu});
+    cmp_ok($read->{cpu}, '<', 1, 'the time of reading long arrays of targets with 16 rules is limited');
+    my ($denied) = denials('time');
+    is_deeply($denied, { owner => 'mallory', changes => 16 * $arrays - $read->{count}{'own.arrays'} },
+        'clairon.status counts the denied changes of each rule');
+    as_mallory('DROP TABLE own.arrays');
+    start_reader('owner_time=100ms');
+    my $columns = join ', ', map { "c$_" } 1 .. 4;
+    my $types = join ', ', map { "c$_ text" } 1 .. 4;
+    my $values = join ', ', ("repeat('a', ${mb}000000) || 'x'") x 4;
+    my $changes = join ', ', map { "c$_ = repeat('a', ${mb}000000) || 'y'" } 1 .. 4;
+    as_mallory(qq{CREATE TABLE own.long (id int PRIMARY KEY, u text DEFAULT 'u', $types); ALTER TABLE own.long REPLICA IDENTITY FULL;
+        INSERT INTO own.long SELECT 1, 'u', $values});
+    sql(qq{SELECT clairon.watch('own.long', 'USER', 'u', name => 'r' || i, columns => '{$columns}') FROM generate_series(1, 100) AS i});
+    read_to_alice();
+    $start = cpu();
+    as_mallory("UPDATE own.long SET $changes");
+    $read = read_to_alice($start);
+    note(sprintf '%.2f s of CPU', $read->{cpu});
+    cmp_ok($read->{cpu}, '<', 1, 'the time of one change of long values with 100 rules is limited');
+    cmp_ok($read->{count}{'own.long'}, '>', 0, 'the first rules send it');
+    wait_until('small changes are sent again when the time is refilled', sub {
+        as_mallory("UPDATE own.long SET u = 'v'; INSERT INTO own.long (id) SELECT max(id) + 1 FROM own.long");
+        return read_to_alice()->{count}{'own.long'};
+    });
+    as_mallory('DROP TABLE own.long');
+    return;
+}
+
 # Work that is as large as an attack, but honest.
 sub honest_work
 {
@@ -265,6 +332,8 @@ conditions_survive();
 time_account();
 long_numbers();
 bytes_account();
+bytes_of_streamed_transactions();
+time_of_changes();
 honest_work();
 kill 'INT', $reader;
 done_testing();
