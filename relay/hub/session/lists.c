@@ -126,6 +126,14 @@ set_audience(struct session_list *list, const char *audience)
     list->audience = memory_text(audience, strlen(audience));
 }
 
+/* The result contains the change. */
+static void
+cancel_if_due(enum list_reload *reload)
+{
+    if (*reload == LIST_RELOAD_DUE)
+        *reload = LIST_RELOAD_NONE;
+}
+
 void
 lists_rows_received(struct list_request *request, enum rows_status status,
                     const struct rows_result *result, int64_t after_ms)
@@ -138,8 +146,10 @@ lists_rows_received(struct list_request *request, enum rows_status status,
     request->after_ms = after_ms;
     if (result != NULL)
         set_audience(list, result->header.audience);
-    if (result != NULL && list->pending == 1 && list->reload == LIST_RELOAD_DUE)
-        list->reload = LIST_RELOAD_NONE;
+    if (result != NULL && list->pending == 1) {
+        cancel_if_due(&list->reload);
+        cancel_if_due(&list->rule_reload);
+    }
     DL_DELETE(lists->waiting, request);
     DL_APPEND(lists->sending, request);
     mark_frames(request->session);
@@ -159,12 +169,12 @@ depends_on(const struct session_list *list, const struct bytes *kind)
 }
 
 static void
-require_reload(struct session *session, struct session_list *list, bool is_known)
+require_reload(struct session *session, enum list_reload *reload, bool is_known)
 {
-    const enum list_reload reload = is_known ? LIST_RELOAD_DUE : LIST_RELOAD_CERTAIN;
+    const enum list_reload required = is_known ? LIST_RELOAD_DUE : LIST_RELOAD_CERTAIN;
 
-    if (list->reload < reload)
-        list->reload = reload;
+    if (*reload < required)
+        *reload = required;
     mark_frames(session);
 }
 
@@ -177,7 +187,7 @@ lists_reload(struct session *session, const struct bytes *kind, bool is_known)
         return;
     DL_FOREACH (session->control.lists->lists, list) {
         if (depends_on(list, kind))
-            require_reload(session, list, is_known);
+            require_reload(session, &list->reload, is_known);
     }
 }
 
@@ -189,9 +199,12 @@ lists_reload_rule(struct session *session, const struct list_name *name, bool is
     if (session->control.lists == NULL)
         return;
     DL_FOREACH (session->control.lists->lists, list) {
-        if (name == NULL || (bytes_equal_text(name->source, list->source) &&
-                             bytes_equal_text(name->rule, list->rule)))
-            require_reload(session, list, is_known);
+        if (name == NULL)
+            require_reload(session, &list->reload, is_known);
+        else if ((!list->is_denied || list->pending > 0) &&
+                 bytes_equal_text(name->source, list->source) &&
+                 bytes_equal_text(name->rule, list->rule))
+            require_reload(session, &list->rule_reload, is_known);
     }
 }
 
@@ -219,7 +232,7 @@ find_reload(const struct session_lists *lists)
     struct session_list *list;
 
     DL_FOREACH (lists->lists, list) {
-        if (list->reload != LIST_RELOAD_NONE &&
+        if ((list->reload != LIST_RELOAD_NONE || list->rule_reload != LIST_RELOAD_NONE) &&
             (list->pending == 0 || is_sending_rows(lists, list)))
             return list;
     }
@@ -297,8 +310,9 @@ needs_reloads(const struct session_list *list, enum rows_status last)
 static void
 settle_list(struct session_lists *lists, struct session_list *list, enum rows_status last)
 {
-    list->is_unverified = last == ROWS_DENIED;
-    if (list->is_unverified) {
+    list->is_unverified = list->is_denied = last == ROWS_DENIED;
+    if (list->is_denied) {
+        list->rule_reload = LIST_RELOAD_NONE;
         free(list->audience); /* after the next allowed request, the rule may be a different rule */
         list->audience = NULL;
         limit_unverified(lists);
@@ -330,7 +344,7 @@ lists_frame_sent(struct session *session)
     struct list_request *request = lists->sending;
 
     if (list != NULL) {
-        list->reload = LIST_RELOAD_NONE;
+        list->reload = list->rule_reload = LIST_RELOAD_NONE;
         return;
     }
     request->next_row = request->page_end;

@@ -39,8 +39,11 @@ struct session_list {
     char *audience; /* audience of the last result; NULL: no result yet, or denied */
     /* the rule may not exist: the last request was denied, or no request was sent */
     bool is_unverified;
+    bool is_denied;          /* the last request was denied */
     unsigned pending;        /* number of requests whose last page was not sent */
     enum list_reload reload; /* sent once no request waits */
+    /* the same for changes of the rule or its table, which a denied user must not learn of */
+    enum list_reload rule_reload;
 };
 
 /* One `rows` request of a client. The request waits for a result, then until its pages are sent. */

@@ -79,4 +79,22 @@ check('ALTER TABLE t ATTACH PARTITION t_b FOR VALUES FROM (10) TO (20)', partiti
 check('ALTER TABLE t DETACH PARTITION t_a; DROP TABLE t_a',              partitioned => 1);
 check('DROP TABLE t_a',                                                  partitioned => 1);
 
+# A user whom a rule does not address does not learn from a reload that the rule exists. The reload of another list, which
+# the same command causes, shows that it would have arrived.
+execute(q{CREATE TABLE secret (id int PRIMARY KEY, team text); ALTER TABLE secret REPLICA IDENTITY FULL;
+    SELECT clairon.watch('secret', 'TEAM', '=hr', name => 'hidden', live => true), clairon.watch('secret', 'TEAM', 'team', name => 'own', live => true)});
+my $outsider = $first->client('u9');
+for my $rule (qw(hidden own))
+{
+    $outsider->send({ t => 'rows', r => 900, source => 'secret', rule => $rule });
+    my $reply = $outsider->wait_for(sub { ($_[0]{r} // 0) == 900 });
+    is($reply->{code}, $rule eq 'hidden' ? 103 : undef, "the reply for the rule $rule");
+    $outsider->{messages} = [];
+}
+execute('ALTER TABLE secret ADD salary int');
+$outsider->run_until('the reload of the other list arrives', sub { reloads($outsider, 'secret') });
+execute(q{SELECT clairon.watch('secret', 'TEAM', 'team', name => 'own', live => true, columns => '{id,team}')});
+$outsider->run_until('its second reload arrives', sub { 2 <= grep { ($_->{rule} // '') eq 'own' } @{ $outsider->{messages} } });
+is_deeply([ grep { ($_->{rule} // '') eq 'hidden' } @{ $outsider->{messages} } ], [], 'a denied user receives no reload after DDL');
+
 done_testing();

@@ -400,6 +400,26 @@ only_the_newest_denied_lists_are_kept(void **state)
     assert_int_equal(count, SESSION_UNVERIFIED_LISTS_MAX);
 }
 
+/* A reload would tell a user whom the rule does not address that the rule exists. */
+static void
+denied_list_is_not_reloaded_after_a_change_of_its_rule(void **state)
+{
+    struct list_request *request = add_request(1);
+
+    (void)state;
+    lists_reload_rule(&session, &NAME, false); /* before the result */
+    lists_rows_received(request, ROWS_DENIED, NULL, 0);
+    assert_null(strstr(sent(), "reload"));
+    lists_reload_rule(&session, &NAME, false);
+    assert_string_equal(sent(), "");
+    lists_add_own(&session, "t", "a\"b");
+    lists_reload_rule(&session, &NAME, true);
+    assert_string_equal(sent(), "");
+    give(add_request(3), "STRUCTURE");
+    lists_reload_rule(&session, &NAME, true);
+    assert_string_equal(sent(), RELOAD);
+}
+
 static void
 rows_of_the_application_are_reloaded(void **state)
 {
@@ -448,6 +468,7 @@ main(void)
         CASE(list_with_too_many_rows_is_reloaded),
         CASE(list_that_was_denied_is_reloaded_after_a_change_of_memberships),
         CASE(membership_that_changes_before_a_denial_causes_a_reload),
+        CASE(denied_list_is_not_reloaded_after_a_change_of_its_rule),
         CASE(only_the_newest_denied_lists_are_kept),
         CASE(rows_of_the_application_are_reloaded),
     };
