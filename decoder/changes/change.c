@@ -427,6 +427,12 @@ earn_bytes(const struct row_change *row, HeapTuple old, HeapTuple new)
 /* The time of a larger change is measured from its start. */
 #define CHANGE_LARGE_BYTES 8192
 
+/*
+ * After a change that took long, so many changes of the set are measured, although they may be
+ * quick: a busy machine interrupts any change, and reading its CPU time costs a third of it.
+ */
+#define TIMED_CHANGES 50
+
 /* Charges the time since the start, as far as it is neither free nor charged already. */
 static void
 charge_time(struct account *account, int64 start_us, int64 free_us, int64 left_us)
@@ -447,7 +453,7 @@ apply_rules(const struct row_change *row, Size bytes)
 {
     struct plan_set *set = row->set;
     struct account *account = set->account;
-    bool is_measured = set->is_timed || bytes > CHANGE_LARGE_BYTES;
+    bool is_measured = set->is_timed || set->timed_changes > 0 || bytes > CHANGE_LARGE_BYTES;
     int64 free_us = CHANGE_FREE_US + bytes * CHANGE_FREE_NS_PER_BYTE / 1000;
     TimestampTz looked = GetCurrentTimestamp();
     int64 start_us = 0;
@@ -466,17 +472,20 @@ apply_rules(const struct row_change *row, Size bytes)
         if (now - looked < CHANGE_FREE_US)
             continue;
         looked = now;
+        set->timed_changes = TIMED_CHANGES;
         if (is_measured) {
             charge_time(account, start_us, free_us, left_us);
             continue;
         }
-        /* Slow: measured from here on. Real time is not charged, since it may be spent waiting. */
-        set->is_timed = is_measured = true;
+        /* Measured from here on. Real time is not charged, since it may be spent waiting. */
+        is_measured = true;
         start_us = account_cpu_us();
         left_us = account->left_us;
     }
-    if (is_measured)
+    if (is_measured) {
         charge_time(account, start_us, free_us, left_us);
+        set->timed_changes = Max(set->timed_changes - 1, 0);
+    }
 }
 
 void

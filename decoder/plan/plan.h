@@ -130,8 +130,9 @@ struct plan_set {
     struct tracked_memory *kept;
     struct account *account; /* of the owner of the first rule; NULL: clairon.member */
     enum relation_kind kind;
-    bool has_key;  /* the replica identity is a key */
-    bool is_timed; /* the time of each change is measured */
+    bool has_key;      /* the replica identity is a key */
+    bool is_timed;     /* the time of each change is measured */
+    int timed_changes; /* otherwise, of so many next changes, after one that took long */
     int source_count;
     struct source *sources; /* the decoded relation, and its ancestors */
     int plan_count;
