@@ -95,13 +95,19 @@ sub walsenders
     return split /\n/, $self->{pg}->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'});
 }
 
-# The seconds for which a process has run, and for which it was ready to run, but waited for a CPU.
+# The seconds for which the threads of a process have run, and for which they were ready to run, but waited for a CPU.
 sub cpu_times
 {
     my ($pid) = @_;
-    my ($run, $wait) = (0, 0);
-    if (open my $file, '<', "/proc/$pid/schedstat") { ($run, $wait) = split ' ', <$file> // '0 0' }
-    return { run => $run / 1e9, wait => $wait / 1e9 };
+    my %times = (run => 0, wait => 0);
+    for my $path (glob "/proc/$pid/task/*/schedstat")
+    {
+        open my $file, '<', $path or next;
+        my ($run, $wait) = split ' ', <$file> // '0 0';
+        $times{run}  += $run / 1e9;
+        $times{wait} += $wait / 1e9;
+    }
+    return \%times;
 }
 
 # Runs the statements as mallory in the background. Meanwhile commits rows of alice, one at a time, and at least one
