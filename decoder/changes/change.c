@@ -428,7 +428,7 @@ earn_bytes(const struct row_change *row, HeapTuple old, HeapTuple new)
 #define CHANGE_LARGE_BYTES 8192
 
 /*
- * After a change that took long, so many changes of the set are measured, although they may be
+ * The number of changes of the set that are measured after one that took long, although they may be
  * quick: a busy machine interrupts any change, and reading its CPU time costs a third of it.
  */
 #define TIMED_CHANGES 50

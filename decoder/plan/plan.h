@@ -132,7 +132,7 @@ struct plan_set {
     enum relation_kind kind;
     bool has_key;      /* the replica identity is a key */
     bool is_timed;     /* the time of each change is measured */
-    int timed_changes; /* otherwise, of so many next changes, after one that took long */
+    int timed_changes; /* otherwise, that of this number of next changes */
     int source_count;
     struct source *sources; /* the decoded relation, and its ancestors */
     int plan_count;

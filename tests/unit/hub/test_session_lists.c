@@ -400,7 +400,7 @@ only_the_newest_denied_lists_are_kept(void **state)
     assert_int_equal(count, SESSION_UNVERIFIED_LISTS_MAX);
 }
 
-/* A reload would tell a user whom the rule does not address that the rule exists. */
+/* Otherwise a user whom the rule does not address would learn that the rule exists. */
 static void
 denied_list_is_not_reloaded_after_a_change_of_its_rule(void **state)
 {
