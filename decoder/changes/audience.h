@@ -14,7 +14,7 @@ extern bool audience_is_denied(struct decoder *decoder, const struct plan *plan)
 
 /*
  * Reads the targets in the image's columns. Returns false when the row is denied. A row with too
- * many targets addresses nobody: the list is empty, and *ret_too_many is true.
+ * many targets has no recipients: the list is empty, and *ret_too_many is true.
  */
 extern bool audience_read_targets(struct decoder *decoder, const struct plan *plan,
                                   const struct image *image, struct target_list **ret_targets,

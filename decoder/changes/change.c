@@ -395,7 +395,7 @@ wal_bytes(HeapTuple tuple, const struct image *image, TupleDesc desc)
  */
 #define CHANGE_WAL_BYTES 512
 
-/* Each owner of a source earns the bytes. Returns 0 if nobody's bytes are limited. */
+/* Each owner of a source earns the bytes. Returns 0 if no owner's bytes are limited. */
 static Size
 earn_bytes(const struct row_change *row, HeapTuple old, HeapTuple new)
 {

@@ -21,7 +21,7 @@ SELECT * FROM counts();
 INSERT INTO t VALUES (5, names(1, 9999) || names(1, 9999) || array_fill(NULL::text, '{9999}') || '{"",x}'::text[]),
                      (6, ARRAY['u1', repeat('x', 256), 'u2']), (7, ARRAY[repeat('x', 256)]);
 SELECT * FROM counts();
--- a row with too many targets addresses nobody: its former users receive a delete
+-- a row with too many targets has no recipients: its former users receive a delete
 UPDATE t SET who = names(1, 10001) WHERE id = 6;
 SELECT * FROM counts();
 -- combinations of a composite audience, with the bytes of their escapes
