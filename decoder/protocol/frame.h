@@ -26,9 +26,10 @@
  *                 72  4  target_count
  *                 76  4  ack_timeout  in ms, with FRAME_ACK_TIMED; else 0
  *                 80  8  xid          of the top-level transaction, 64 bits; 0: not from WAL
- *                 88  2  rule_len     0 unless the rule is live
- *                 90  2  zero
- *                 92     audience, topic, rule (at most LIMIT_RULE bytes), then each target
+ *                 88  4  owner        of the table, which has an account of pairs; else 0
+ *                 92  2  rule_len     0 unless the rule is live
+ *                 94  2  zero
+ *                 96     audience, topic, rule (at most LIMIT_RULE bytes), then each target
  *                        as length (2) + bytes
  *                        data: the JSON line, to the frame's end
  *
@@ -49,8 +50,7 @@
  *                 32  8  commit_us
  *
  * A reload frame names a live rule whose rows changed without notifications, by a TRUNCATE, DDL or
- * clairon.watch. Its source is the metadata.source of the rule's notifications. An older relay
- * rejects this kind.
+ * clairon.watch. Its source is the metadata.source of the rule's notifications.
  *
  * The upper byte of a commit's flags is the number of repeated idempotency keys of clairon.once
  * and clairon.notify in the transaction, at most 255.
@@ -61,17 +61,12 @@
  *
  * The bytes of a notification from 0 up to its data are its header. The store keeps them next to
  * the JSON, as the route of the stream entry, so that the relay routes without parsing JSON.
- *
- * Stores contain entries of older versions, so the relay reads them too. FRAME_VERSION_PLAIN has no
- * fields from offset 76 on; FRAME_VERSION_TIMED has only ack_timeout. In a member frame of version
- * FRAME_VERSION_PLAIN the xid is missing.
+ * A relay rejects other versions than FRAME_VERSION.
  */
 #ifndef CLAIRON_FRAME_H
 #define CLAIRON_FRAME_H
 
-#define FRAME_VERSION 3
-#define FRAME_VERSION_PLAIN 1
-#define FRAME_VERSION_TIMED 2 /* a notification with FRAME_ACK_TIMED */
+#define FRAME_VERSION 1
 
 #define FRAME_KIND_NOTIFICATION 'N'
 #define FRAME_KIND_MEMBER 'M'
@@ -113,10 +108,9 @@
 #define FRAME_NOTIFICATION_AT_TARGET_COUNT 72
 #define FRAME_NOTIFICATION_AT_ACK_TIMEOUT 76
 #define FRAME_NOTIFICATION_AT_XID 80
-#define FRAME_NOTIFICATION_AT_RULE_LEN 88
-#define FRAME_NOTIFICATION_HEAD_SIZE 92
-#define FRAME_NOTIFICATION_HEAD_SIZE_PLAIN 76
-#define FRAME_NOTIFICATION_HEAD_SIZE_TIMED 80
+#define FRAME_NOTIFICATION_AT_OWNER 88
+#define FRAME_NOTIFICATION_AT_RULE_LEN 92
+#define FRAME_NOTIFICATION_HEAD_SIZE 96
 
 #define FRAME_MEMBER_AT_CHANGE 24
 #define FRAME_MEMBER_AT_AUDIENCE_LEN 26
@@ -124,7 +118,6 @@
 #define FRAME_MEMBER_AT_USER_LEN 30
 #define FRAME_MEMBER_AT_XID 32
 #define FRAME_MEMBER_HEAD_SIZE 40
-#define FRAME_MEMBER_HEAD_SIZE_PLAIN 32
 
 #define FRAME_RELOAD_AT_XID 24
 #define FRAME_RELOAD_AT_SOURCE_LEN 32

@@ -25,40 +25,20 @@ targets_fit(struct bytes targets, uint32_t count)
     return seen == count;
 }
 
-static size_t
-head_size_of(const struct frame *frame)
-{
-    if (frame->version == FRAME_VERSION)
-        return FRAME_NOTIFICATION_HEAD_SIZE;
-    return frame->version == FRAME_VERSION_TIMED ? FRAME_NOTIFICATION_HEAD_SIZE_TIMED
-                                                 : FRAME_NOTIFICATION_HEAD_SIZE_PLAIN;
-}
-
-/* Before FRAME_VERSION, exactly the frames with an ack_timeout have FRAME_VERSION_TIMED. */
-static bool
-flags_fit_version(const struct frame *frame)
-{
-    const bool is_timed = (frame->flags & FRAME_ACK_TIMED) != 0;
-
-    return frame->version == FRAME_VERSION || is_timed == (frame->version == FRAME_VERSION_TIMED);
-}
-
 /* Parses the names and targets after the header. */
 static enum rc
-parse_texts(struct bytes whole, size_t head_size, struct frame_notification *notification)
+parse_texts(struct bytes whole, struct frame_notification *notification)
 {
     const unsigned char *at = whole.at;
     size_t audience_len = bytes_get_u16(at + FRAME_NOTIFICATION_AT_AUDIENCE_LEN);
     size_t topic_len = bytes_get_u16(at + FRAME_NOTIFICATION_AT_TOPIC_LEN);
     size_t targets_len = bytes_get_u32(at + FRAME_NOTIFICATION_AT_TARGETS_LEN);
-    size_t rule_len = head_size > FRAME_NOTIFICATION_AT_RULE_LEN
-                          ? bytes_get_u16(at + FRAME_NOTIFICATION_AT_RULE_LEN)
-                          : 0;
-    size_t len = head_size + audience_len + topic_len + rule_len + targets_len;
+    size_t rule_len = bytes_get_u16(at + FRAME_NOTIFICATION_AT_RULE_LEN);
+    size_t len = FRAME_NOTIFICATION_HEAD_SIZE + audience_len + topic_len + rule_len + targets_len;
 
     if (audience_len == 0 || rule_len > LIMIT_RULE || len > whole.len)
         return RC_BAD;
-    notification->audience = bytes_slice(at + head_size, audience_len);
+    notification->audience = bytes_slice(at + FRAME_NOTIFICATION_HEAD_SIZE, audience_len);
     notification->topic = bytes_slice(notification->audience.at + audience_len, topic_len);
     notification->rule = bytes_slice(notification->topic.at + topic_len, rule_len);
     notification->targets = bytes_slice(notification->rule.at + rule_len, targets_len);
@@ -73,10 +53,8 @@ parse_notification(struct bytes whole, const struct frame *frame,
                    struct frame_notification *notification)
 {
     const unsigned char *at = whole.at;
-    const size_t head_size = head_size_of(frame);
 
-    if (!flags_fit_version(frame) || whole.len < head_size ||
-        parse_texts(whole, head_size, notification) != RC_OK)
+    if (whole.len < FRAME_NOTIFICATION_HEAD_SIZE || parse_texts(whole, notification) != RC_OK)
         return RC_BAD;
     memcpy(notification->id, at + FRAME_NOTIFICATION_AT_ID, sizeof(notification->id));
     notification->commit_us = (int64_t)bytes_get_u64(at + FRAME_NOTIFICATION_AT_COMMIT_US);
@@ -90,8 +68,7 @@ parse_notification(struct bytes whole, const struct frame *frame,
     notification->ack_timeout_ms = (frame->flags & FRAME_ACK_TIMED) != 0
                                        ? bytes_get_u32(at + FRAME_NOTIFICATION_AT_ACK_TIMEOUT)
                                        : 0;
-    notification->xid =
-        head_size > FRAME_NOTIFICATION_AT_XID ? bytes_get_u64(at + FRAME_NOTIFICATION_AT_XID) : 0;
+    notification->xid = bytes_get_u64(at + FRAME_NOTIFICATION_AT_XID);
     notification->target_count = bytes_get_u32(at + FRAME_NOTIFICATION_AT_TARGET_COUNT);
     if (notification->priority > FRAME_PRIORITY_LOW || notification->type > FRAME_TYPE_SYSTEM ||
         notification->operation > FRAME_OPERATION_NOTIFY ||
@@ -103,25 +80,23 @@ parse_notification(struct bytes whole, const struct frame *frame,
 }
 
 static enum rc
-parse_member(struct bytes whole, const struct frame *frame, struct frame_member *member)
+parse_member(struct bytes whole, struct frame_member *member)
 {
     const unsigned char *at = whole.at;
-    const size_t head_size = frame->version == FRAME_VERSION_PLAIN ? FRAME_MEMBER_HEAD_SIZE_PLAIN
-                                                                   : FRAME_MEMBER_HEAD_SIZE;
     size_t audience_len, target_len, user_len;
 
-    if (whole.len < head_size)
+    if (whole.len < FRAME_MEMBER_HEAD_SIZE)
         return RC_BAD;
     audience_len = bytes_get_u16(at + FRAME_MEMBER_AT_AUDIENCE_LEN);
     target_len = bytes_get_u16(at + FRAME_MEMBER_AT_TARGET_LEN);
     user_len = bytes_get_u16(at + FRAME_MEMBER_AT_USER_LEN);
-    if (head_size + audience_len + target_len + user_len != whole.len)
+    if (FRAME_MEMBER_HEAD_SIZE + audience_len + target_len + user_len != whole.len)
         return RC_BAD;
     if (at[FRAME_MEMBER_AT_CHANGE] != '+' && at[FRAME_MEMBER_AT_CHANGE] != '-')
         return RC_BAD;
     member->added = at[FRAME_MEMBER_AT_CHANGE] == '+';
-    member->xid = head_size > FRAME_MEMBER_AT_XID ? bytes_get_u64(at + FRAME_MEMBER_AT_XID) : 0;
-    member->audience = bytes_slice(at + head_size, audience_len);
+    member->xid = bytes_get_u64(at + FRAME_MEMBER_AT_XID);
+    member->audience = bytes_slice(at + FRAME_MEMBER_HEAD_SIZE, audience_len);
     member->target = bytes_slice(member->audience.at + audience_len, target_len);
     member->user = bytes_slice(member->target.at + target_len, user_len);
     return RC_OK;
@@ -155,30 +130,14 @@ parse_commit(struct bytes whole, struct frame_commit *commit)
     return RC_OK;
 }
 
-static bool
-is_known_version(const struct frame *frame)
-{
-    switch (frame->version) {
-    case FRAME_VERSION:
-        return true;
-    case FRAME_VERSION_TIMED:
-        return frame->kind == FRAME_KIND_NOTIFICATION;
-    case FRAME_VERSION_PLAIN:
-        return frame->kind != FRAME_KIND_RELOAD;
-    default:
-        return false;
-    }
-}
-
 static enum rc
 parse_common(struct bytes whole, struct frame *frame)
 {
     if (whole.len < FRAME_COMMON_SIZE)
         return RC_BAD;
     frame->kind = (char)whole.at[FRAME_AT_KIND];
-    frame->version = whole.at[FRAME_AT_VERSION];
     frame->flags = bytes_get_u16(whole.at + FRAME_AT_FLAGS);
-    if (!is_known_version(frame))
+    if (whole.at[FRAME_AT_VERSION] != FRAME_VERSION)
         return RC_BAD;
     frame->commit_lsn = bytes_get_u64(whole.at + FRAME_AT_COMMIT_LSN);
     frame->ordinal = bytes_get_u64(whole.at + FRAME_AT_ORDINAL);
@@ -186,7 +145,7 @@ parse_common(struct bytes whole, struct frame *frame)
     case FRAME_KIND_NOTIFICATION:
         return parse_notification(whole, frame, &frame->as.notification);
     case FRAME_KIND_MEMBER:
-        return parse_member(whole, frame, &frame->as.member);
+        return parse_member(whole, &frame->as.member);
     case FRAME_KIND_RELOAD:
         return parse_reload(whole, &frame->as.reload);
     case FRAME_KIND_COMMIT:

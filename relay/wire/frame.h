@@ -28,7 +28,7 @@ struct frame_notification {
     uint16_t retry_limit;
     uint16_t attempts;
     uint32_t ack_timeout_ms; /* 0: use the relay's setting */
-    uint64_t xid;            /* top-level transaction; 0: unknown */
+    uint64_t xid;            /* top-level transaction; 0: not from WAL */
     struct bytes audience;
     struct bytes topic;
     struct bytes rule;    /* the rule's name if it is live, otherwise empty */
@@ -61,7 +61,6 @@ struct frame_commit {
 /* Points into the bytes from which it was parsed. */
 struct frame {
     char kind;
-    unsigned char version;
     uint16_t flags;
     uint64_t commit_lsn;
     uint64_t ordinal;
@@ -74,8 +73,8 @@ struct frame {
 };
 
 /*
- * Parses the frame at the start of `bytes`; *ret_len is its length. RC_BAD: not a frame of a
- * known version. Safe for any bytes.
+ * Parses the frame at the start of `bytes`; *ret_len is its length. RC_BAD: not a frame of
+ * FRAME_VERSION. Safe for any bytes.
  */
 MUST_CHECK enum rc frame_parse(struct bytes bytes, struct frame *ret_frame, size_t *ret_len);
 

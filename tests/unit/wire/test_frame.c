@@ -116,54 +116,6 @@ test_notification_is_parsed(void **state)
     assert_int_equal(frame_next_target(&targets, &target), RC_CLOSED);
 }
 
-/* A notification of FRAME_VERSION_PLAIN or _TIMED, as stores of older releases contain them. */
-static struct packet
-older_notification_packet(unsigned char version)
-{
-    struct packet packet = notification_packet();
-    const size_t head = version == FRAME_VERSION_TIMED ? FRAME_NOTIFICATION_HEAD_SIZE_TIMED
-                                                       : FRAME_NOTIFICATION_HEAD_SIZE_PLAIN;
-    const size_t rest = packet.len - FRAME_NOTIFICATION_HEAD_SIZE - RULE_LEN;
-
-    memmove(packet.bytes + head, packet.bytes + FRAME_NOTIFICATION_HEAD_SIZE, 9);
-    memmove(packet.bytes + head + 9, packet.bytes + FRAME_NOTIFICATION_HEAD_SIZE + 9 + RULE_LEN,
-            rest - 9);
-    packet.len = head + rest;
-    put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
-    packet.bytes[FRAME_AT_VERSION] = version;
-    if (version == FRAME_VERSION_TIMED)
-        put_u16(packet.bytes + FRAME_AT_FLAGS, FRAME_ACK_REQUIRED | FRAME_ACK_TIMED);
-    return packet;
-}
-
-static void
-test_older_notifications_are_parsed(void **state)
-{
-    static const struct {
-        unsigned char version;
-        uint32_t ack_timeout_ms;
-    } versions[] = {{FRAME_VERSION_PLAIN, 0}, {FRAME_VERSION_TIMED, 2592000000u}};
-
-    (void)state;
-    for (size_t i = 0; i < 2; i++) {
-        struct packet packet = older_notification_packet(versions[i].version);
-        struct frame frame, head;
-        size_t len;
-
-        assert_int_equal(frame_parse((struct bytes){packet.bytes, packet.len}, &frame, &len),
-                         RC_OK);
-        assert_int_equal(frame.as.notification.ack_timeout_ms, versions[i].ack_timeout_ms);
-        assert_int_equal(frame.as.notification.xid, 0);
-        assert_int_equal(frame.as.notification.rule.len, 0);
-        assert_memory_equal(frame.as.notification.audience.at, "USER", 4);
-        assert_memory_equal(frame.as.notification.topic.at, "app.t", 5);
-        assert_int_equal(frame.as.notification.target_count, 2);
-        assert_int_equal(frame.as.notification.data.len, 7);
-        assert_int_equal(frame_parse_header(frame.as.notification.head, &head), RC_OK);
-        assert_int_equal(head.as.notification.ack_timeout_ms, versions[i].ack_timeout_ms);
-    }
-}
-
 static void
 test_ack_timeout_needs_its_flag(void **state)
 {
@@ -180,23 +132,13 @@ test_ack_timeout_needs_its_flag(void **state)
 }
 
 static void
-test_version_and_flag_must_agree(void **state)
+test_short_header_is_rejected(void **state)
 {
-    struct packet packet = older_notification_packet(FRAME_VERSION_TIMED);
+    struct packet packet = notification_packet();
     struct frame frame;
     size_t len;
 
     (void)state;
-    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_PLAIN;
-    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
-    packet = older_notification_packet(FRAME_VERSION_PLAIN);
-    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
-    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
-    packet = older_notification_packet(FRAME_VERSION_TIMED);
-    packet.len = FRAME_NOTIFICATION_HEAD_SIZE_TIMED - 1;
-    put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
-    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
-    packet = notification_packet();
     packet.len = FRAME_NOTIFICATION_HEAD_SIZE - 1;
     put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
@@ -340,9 +282,6 @@ test_reload_is_parsed(void **state)
     assert_memory_equal(frame.as.reload.source.at, "s.tasks", 7);
     assert_int_equal(frame.as.reload.rule.len, 4);
     assert_memory_equal(frame.as.reload.rule.at, "mine", 4);
-    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_PLAIN; /* older versions had no reload frames */
-    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
-    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION;
     put_u16(packet.bytes + FRAME_RELOAD_AT_RULE_LEN, 5);
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
     put_u16(packet.bytes + FRAME_RELOAD_AT_SOURCE_LEN, 11);
@@ -352,36 +291,6 @@ test_reload_is_parsed(void **state)
     put_u16(packet.bytes + FRAME_RELOAD_AT_RULE_LEN, 11);
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
     put_common_header(&packet, FRAME_KIND_RELOAD, FRAME_RELOAD_HEAD_SIZE - 1);
-    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
-}
-
-static void
-test_older_members_and_commits_are_parsed(void **state)
-{
-    struct packet packet = {.len = 0};
-    struct frame frame;
-    size_t len;
-
-    (void)state;
-    memcpy(packet.bytes + FRAME_MEMBER_HEAD_SIZE_PLAIN, "ROLEadminu1", 11);
-    put_common_header(&packet, FRAME_KIND_MEMBER, FRAME_MEMBER_HEAD_SIZE_PLAIN + 11);
-    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_PLAIN;
-    packet.bytes[FRAME_MEMBER_AT_CHANGE] = '+';
-    put_u16(packet.bytes + FRAME_MEMBER_AT_AUDIENCE_LEN, 4);
-    put_u16(packet.bytes + FRAME_MEMBER_AT_TARGET_LEN, 5);
-    put_u16(packet.bytes + FRAME_MEMBER_AT_USER_LEN, 2);
-    assert_int_equal(frame_parse((struct bytes){packet.bytes, packet.len}, &frame, &len), RC_OK);
-    assert_memory_equal(frame.as.member.user.at, "u1", 2);
-    assert_int_equal(frame.as.member.xid, 0);
-    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
-    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
-    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION;
-    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
-
-    put_common_header(&packet, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE);
-    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_PLAIN;
-    assert_int_equal(parse(&packet, &frame, &len), RC_OK);
-    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
 }
 
@@ -482,16 +391,14 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_notification_is_parsed),
-        cmocka_unit_test(test_older_notifications_are_parsed),
         cmocka_unit_test(test_ack_timeout_needs_its_flag),
-        cmocka_unit_test(test_version_and_flag_must_agree),
+        cmocka_unit_test(test_short_header_is_rejected),
         cmocka_unit_test(test_rule_names_have_a_limit),
         cmocka_unit_test(test_header_without_data_is_parsed),
         cmocka_unit_test(test_truncated_frames_are_rejected),
         cmocka_unit_test(test_invalid_header_bytes_are_rejected),
         cmocka_unit_test(test_member_and_commit_are_parsed),
         cmocka_unit_test(test_reload_is_parsed),
-        cmocka_unit_test(test_older_members_and_commits_are_parsed),
         cmocka_unit_test(test_random_bytes_are_safe),
         cmocka_unit_test(test_position_text_sorts_by_lsn),
         cmocka_unit_test(test_uuid_is_validated_and_lower_cased),

@@ -9,8 +9,8 @@ local function newest_transactions(stream, meta)
     local seen, found = {}, {}
     local is_undone = undone_filter(meta)
     newest_notification(stream, '+', PAGES, function(route, row)
-        local xid = route_number(route, FRAME_AT_VERSION, FRAME_AT_FLAGS) >= FRAME_VERSION and not is_undone(route, row.entry) and
-            route_bytes(route, FRAME_NOTIFICATION_AT_XID, FRAME_NOTIFICATION_AT_RULE_LEN)
+        local xid = not is_undone(route, row.entry) and
+            route_bytes(route, FRAME_NOTIFICATION_AT_XID, FRAME_NOTIFICATION_AT_OWNER)
         if xid and not seen[xid] then
             seen[xid] = true
             found[#found + 1] = route_bytes(route, FRAME_NOTIFICATION_AT_COMMIT_US, FRAME_NOTIFICATION_AT_EXPIRES_US) .. xid
