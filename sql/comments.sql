@@ -56,7 +56,7 @@ COMMENT ON COLUMN clairon.status.lost_because IS 'reason why the slot is invalid
 COMMENT ON COLUMN clairon.status.inactive_since IS 'time of the last disconnect of the client, since PostgreSQL 17';
 COMMENT ON COLUMN clairon.status.failover IS 'whether the slot is synchronized to standbys, since PostgreSQL 17';
 COMMENT ON COLUMN clairon.status.synced IS 'whether the slot is a synchronized copy on a standby';
-COMMENT ON COLUMN clairon.status.denied IS 'changes that were denied since the last connection, by owner and account';
+COMMENT ON COLUMN clairon.status.denied IS 'changes that were denied since the last connection or start of the relay, by owner and account';
 
 COMMENT ON TABLE clairon.member IS 'members of groups: user_id receives notifications to target of audience';
 COMMENT ON COLUMN clairon.member.audience IS 'kind of group, as in clairon.watch(audience => ..)';

@@ -216,6 +216,8 @@ CREATE FUNCTION clairon.doctor_accounts()
                                  'columns, or raise the settings, or GRANT clairon_app TO %1$I'
                WHEN 'targets' THEN 'Rows of the tables of %1$s have more than 10000 targets, or 256 kB of them. '
                                    'Address a group of clairon.member'
+               WHEN 'pairs' THEN 'Rules of %1$s with ack_required address groups with more members a minute than '
+                                 'feed.owner_pairs. Address smaller groups, or raise the setting, or GRANT clairon_app TO %1$I'
                WHEN 'memory' THEN 'Plans and conditions of the rules of %1$s need more than '
                                   'feed.owner_memory. Remove rules or conditions, or raise the setting'
                ELSE 'The rules of %1$s need more decoding time than feed.owner_time and a tenth of the elapsed '

@@ -3,8 +3,11 @@
 CREATE FUNCTION clairon.denial_report(slot name) RETURNS text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_denial_report';
 
--- What the decoder has denied since the last connection to the slot: by the owner of the tables,
--- and by account.
+CREATE FUNCTION clairon.report_pairs(slot name, owners oid[], changes bigint[], last_us bigint[]) RETURNS text
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_report_pairs';
+
+-- What the decoder and the relay have denied since their last start: by the owner of the tables, and
+-- by account.
 CREATE FUNCTION clairon.denials(slot name)
     RETURNS TABLE (owner name, account text, changes bigint, last_at timestamptz)
     LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$

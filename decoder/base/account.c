@@ -129,25 +129,25 @@ static const char *const kind_names[] = {[ACCOUNT_TIME] = "time",
                                          [ACCOUNT_TARGETS] = "targets"};
 
 static void
-write_report(struct accounts *accounts, FILE *file)
+put_report(struct accounts *accounts, StringInfo out)
 {
     HASH_SEQ_STATUS sequence;
     struct account_entry *entry;
-    int bytes = 0;
 
     hash_seq_init(&sequence, accounts->by_owner);
     while ((entry = hash_seq_search(&sequence)) != NULL)
         for (int kind = 0; kind < ACCOUNT_KINDS; kind++) {
-            char line[100];
-            int len =
-                snprintf(line, sizeof(line), ACCOUNT_REPORT_LINE "\n", entry->owner,
-                         kind_names[kind], (unsigned long long)entry->account->denied[kind].count,
-                         (long long)entry->account->denied[kind].last);
+            int before = out->len;
 
-            if (entry->account->denied[kind].count == 0 || bytes + len > ACCOUNT_REPORT_BYTES_MAX)
+            if (entry->account->denied[kind].count == 0)
                 continue;
-            fputs(line, file);
-            bytes += len;
+            appendStringInfo(out, ACCOUNT_REPORT_LINE "\n", entry->owner, kind_names[kind],
+                             (unsigned long long)entry->account->denied[kind].count,
+                             (long long)entry->account->denied[kind].last);
+            if (out->len > ACCOUNT_REPORT_BYTES_MAX) {
+                out->len = before;
+                out->data[before] = '\0';
+            }
         }
 }
 
@@ -158,16 +158,32 @@ accounts_forget_report(const char *slot)
 
     snprintf(path, sizeof(path), ACCOUNT_REPORT_PATH, slot);
     (void)unlink(path);
+    snprintf(path, sizeof(path), ACCOUNT_PAIRS_REPORT_PATH, slot);
+    (void)unlink(path);
 }
 
-/* A report that cannot be written is not worth an error: the server's log has the denials too. */
+/* A report that cannot be written is not worth an error: the logs have the denials too. */
+void
+account_write_report(const char *path, const char *text)
+{
+    char temporary[MAXPGPATH + 8];
+    FILE *file;
+
+    snprintf(temporary, sizeof(temporary), "%s.new", path);
+    file = AllocateFile(temporary, "w");
+    if (file == NULL)
+        return;
+    fputs(text, file);
+    if (FreeFile(file) != 0 || rename(temporary, path) != 0)
+        (void)unlink(temporary);
+}
+
 void
 accounts_report(struct accounts *accounts, const char *slot, bool now)
 {
     char path[MAXPGPATH];
-    char temporary[MAXPGPATH + 8];
+    StringInfoData text;
     TimestampTz time;
-    FILE *file;
 
     if (!accounts->is_unreported)
         return;
@@ -176,12 +192,9 @@ accounts_report(struct accounts *accounts, const char *slot, bool now)
         return;
     accounts->reported = time;
     accounts->is_unreported = false;
+    initStringInfo(&text);
+    put_report(accounts, &text);
     snprintf(path, sizeof(path), ACCOUNT_REPORT_PATH, slot);
-    snprintf(temporary, sizeof(temporary), "%s.new", path);
-    file = AllocateFile(temporary, "w");
-    if (file == NULL)
-        return;
-    write_report(accounts, file);
-    if (FreeFile(file) != 0 || rename(temporary, path) != 0)
-        (void)unlink(temporary);
+    account_write_report(path, text.data);
+    pfree(text.data);
 }

@@ -30,6 +30,9 @@ struct account_limits {
 #define OWNER_BYTES_DEFAULT (INT64CONST(64) * 1024 * 1024)
 #define OWNER_WAL_FACTOR_DEFAULT 4
 
+/* What the store needs for a user who must acknowledge a notification. */
+#define ACCOUNT_PAIR_BYTES 64
+
 struct account {
     Oid owner;
     /*
@@ -92,12 +95,16 @@ account_has_bytes(const struct account *account)
 extern void account_count_denied(struct accounts *accounts, struct account *account,
                                  enum account_kind kind);
 
-/* The report of a slot, relative to the data directory: a line for each owner and kind. */
+/*
+ * The reports of a slot, relative to the data directory: a line for each owner and kind. The relay
+ * reports the pairs that its store has denied.
+ */
 #define ACCOUNT_REPORT_PATH PG_STAT_TMP_DIR "/clairon.%s"
+#define ACCOUNT_PAIRS_REPORT_PATH ACCOUNT_REPORT_PATH ".pairs"
 #define ACCOUNT_REPORT_BYTES_MAX 8192         /* further owners are left out */
 #define ACCOUNT_REPORT_LINE "%u %s %llu %lld" /* owner, kind, changes, time of the last one */
 
-/* Removes the report of an earlier slot of this name. */
+/* Removes the reports of an earlier slot of this name. */
 extern void accounts_forget_report(const char *slot);
 
 /*
@@ -105,5 +112,8 @@ extern void accounts_forget_report(const char *slot);
  * second unless `now`.
  */
 extern void accounts_report(struct accounts *accounts, const char *slot, bool now);
+
+/* Replaces a report, so that readers see the old one or the new one. */
+extern void account_write_report(const char *path, const char *text);
 
 #endif

@@ -172,6 +172,7 @@ frames_put_header(struct decoder *decoder, StringInfo out, const struct notifica
     if ((header->flags & FRAME_ACK_TIMED) != 0)
         put32(at + FRAME_NOTIFICATION_AT_ACK_TIMEOUT, header->ack_timeout);
     put64(at + FRAME_NOTIFICATION_AT_XID, decoder->xid);
+    put32(at + FRAME_NOTIFICATION_AT_OWNER, header->owner);
     put16(at + FRAME_NOTIFICATION_AT_RULE_LEN, header->rule.len);
     encode_raw(out, header->audience.bytes, header->audience.len);
     encode_raw(out, header->topic.bytes, header->topic.len);

@@ -29,6 +29,7 @@ struct notification_header {
     uint16 flags;
     uint16 retry_limit;
     uint32 ack_timeout; /* in ms, with FRAME_ACK_TIMED */
+    Oid owner;          /* of the table, if its pairs are limited; else 0 */
     enum frame_priority priority;
     enum frame_type type;
     enum frame_operation operation;

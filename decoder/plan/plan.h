@@ -77,6 +77,7 @@ struct plan {
     const struct rule *rule;
     struct source *source_plan;
     struct account *account; /* of the source's owner; NULL outside of decoding */
+    Oid limited_owner;       /* of a template (plan_limited_owner) */
     const char *label;       /* description in the log */
     uint32 sub;              /* the rule's first sub-ordinal */
     bool is_denied;          /* preparing the rule would exceed the account `denied` */
@@ -104,6 +105,15 @@ struct plan {
     struct fragment live_rule;            /* its name, UTF-8; empty unless it is live */
     struct fragment source;               /* metadata.source, UTF-8 */
 };
+
+/* Returns the owner of the table if the owner's bytes and pairs are limited; else 0. */
+static inline Oid
+plan_limited_owner(const struct plan *plan)
+{
+    if (plan->account == NULL)
+        return plan->limited_owner;
+    return plan->account->is_trusted ? InvalidOid : plan->account->owner;
+}
 
 /* Each rule has four sub-ordinals, one for each PART_*. Ids are hashes that include PART_*. */
 #define SUBS_PER_RULE 4

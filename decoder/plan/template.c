@@ -19,6 +19,7 @@ struct stored_plan {
     int target_count;
     int lengths[PIECE_COUNT];
     uint32 ack_timeout;
+    Oid limited_owner;
     uint16 retry_limit;
     uint8 priority;
     uint8 type;
@@ -36,6 +37,7 @@ put_template(StringInfo out, const struct plan *plan)
                                  .sub = plan->sub,
                                  .target_count = literal->count,
                                  .ack_timeout = rule->ack_timeout,
+                                 .limited_owner = plan_limited_owner(plan),
                                  .retry_limit = rule->retry_limit,
                                  .priority = rule->priority,
                                  .type = rule->type,
@@ -129,6 +131,7 @@ spool_get_template(const char *body)
     plan->has_texts = true;
     plan->sub = stored.sub;
     plan->seed = stored.seed;
+    plan->limited_owner = stored.limited_owner;
     memcpy(plan->metadata, pieces, sizeof(plan->metadata));
     plan->topic = pieces[PIECE_TOPIC];
     plan->metadata_start = pieces[PIECE_FRONT];

@@ -12,6 +12,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "replication/message.h"
+#include "replication/slot.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
 #include "utils/array.h"
@@ -30,6 +31,7 @@
 
 #define PAYLOAD_BYTES_MAX (1024 * 1024)
 #define TEXT_BYTES_MAX 1024
+#define REPORT_LINE_MAX 100
 
 /* Arguments of clairon_emit that may be NULL. */
 #define EMIT_TOPIC 7
@@ -45,6 +47,7 @@ PG_FUNCTION_INFO_V1(clairon_utf8_length);
 PG_FUNCTION_INFO_V1(clairon_split_parts);
 PG_FUNCTION_INFO_V1(clairon_emit);
 PG_FUNCTION_INFO_V1(clairon_denial_report);
+PG_FUNCTION_INFO_V1(clairon_report_pairs);
 
 /* Returns the version of the loaded library, to compare with the version of the extension. */
 Datum
@@ -53,25 +56,79 @@ clairon_version(PG_FUNCTION_ARGS)
     PG_RETURN_TEXT_P(cstring_to_text(CLAIRON_VERSION));
 }
 
+static void
+put_file(StringInfo out, const char *path)
+{
+    char text[ACCOUNT_REPORT_BYTES_MAX];
+    FILE *file = AllocateFile(path, "r");
+
+    if (file == NULL)
+        return;
+    appendBinaryStringInfo(out, text, fread(text, 1, sizeof(text), file));
+    FreeFile(file);
+}
+
 /*
- * denial_report(slot name) -> text: the report of accounts_report, or NULL if the slot has denied
- * nothing.
+ * denial_report(slot name) -> text: the reports of the slot, or NULL if nothing was denied.
  */
 Datum
 clairon_denial_report(PG_FUNCTION_ARGS)
 {
+    const char *slot = NameStr(*PG_GETARG_NAME(0));
     char path[MAXPGPATH];
-    char text[ACCOUNT_REPORT_BYTES_MAX];
-    size_t len;
-    FILE *file;
+    StringInfoData text;
 
-    snprintf(path, sizeof(path), ACCOUNT_REPORT_PATH, NameStr(*PG_GETARG_NAME(0)));
-    file = strchr(NameStr(*PG_GETARG_NAME(0)), '/') != NULL ? NULL : AllocateFile(path, "r");
-    if (file == NULL)
+    if (strchr(slot, '/') != NULL)
         PG_RETURN_NULL();
-    len = fread(text, 1, sizeof(text), file);
-    FreeFile(file);
-    PG_RETURN_TEXT_P(cstring_to_text_with_len(text, len));
+    initStringInfo(&text);
+    snprintf(path, sizeof(path), ACCOUNT_REPORT_PATH, slot);
+    put_file(&text, path);
+    snprintf(path, sizeof(path), ACCOUNT_PAIRS_REPORT_PATH, slot);
+    put_file(&text, path);
+    if (text.len == 0)
+        PG_RETURN_NULL();
+    PG_RETURN_TEXT_P(cstring_to_text_with_len(text.data, text.len));
+}
+
+/*
+ * report_pairs(slot name, owners oid[], changes bigint[], last_us bigint[]) -> text: replaces the
+ * relay's report about denied pairs. The times are in us since 1970. Returns the names of the
+ * owners.
+ */
+Datum
+clairon_report_pairs(PG_FUNCTION_ARGS)
+{
+    const char *slot = NameStr(*PG_GETARG_NAME(0));
+    char path[MAXPGPATH];
+    StringInfoData text;
+    StringInfoData names;
+    Datum *values[3];
+    int counts[3];
+
+    if (SearchNamedReplicationSlot(slot, true) == NULL)
+        ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT),
+                errmsg("replication slot \"%s\" does not exist", slot));
+    for (int i = 0; i < 3; i++)
+        deconstruct_array(PG_GETARG_ARRAYTYPE_P(1 + i), i == 0 ? OIDOID : INT8OID,
+                          i == 0 ? sizeof(Oid) : sizeof(int64), i == 0 || FLOAT8PASSBYVAL,
+                          i == 0 ? TYPALIGN_INT : TYPALIGN_DOUBLE, &values[i], NULL, &counts[i]);
+    if (counts[1] != counts[0] || counts[2] != counts[0])
+        ereport(ERROR, errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+                errmsg("the arrays must have the same length"));
+    initStringInfo(&text);
+    initStringInfo(&names);
+    for (int i = 0; i < counts[0] && text.len < ACCOUNT_REPORT_BYTES_MAX - REPORT_LINE_MAX; i++) {
+        Oid owner = DatumGetObjectId(values[0][i]);
+        char *name = GetUserNameFromId(owner, true);
+
+        appendStringInfo(&text, ACCOUNT_REPORT_LINE "\n", owner, "pairs",
+                         (unsigned long long)DatumGetInt64(values[1][i]),
+                         (long long)(DatumGetInt64(values[2][i]) - POSTGRES_EPOCH_US));
+        appendStringInfo(&names, "%s%s", i > 0 ? ", " : "", name == NULL ? "?" : name);
+    }
+    snprintf(path, sizeof(path), ACCOUNT_PAIRS_REPORT_PATH, slot);
+    account_write_report(path, text.data);
+    PG_RETURN_TEXT_P(cstring_to_text_with_len(names.data, names.len));
 }
 
 static void

@@ -37,6 +37,7 @@ struct config {
         int64_t owner_bytes;
         int64_t owner_memory;
         int64_t owner_time_ms;
+        int owner_pairs;
         int owner_wal_factor;
     } feed;
     struct {

@@ -60,6 +60,7 @@ enum stats_kind {
     X(STORE_EXHAUSTED, "clairon_errors_total{reason=\"exhausted\"}", COUNTER, STATS_ERRORS)        \
     X(STORE_EXPIRED, "clairon_errors_total{reason=\"expired\"}", COUNTER, STATS_ERRORS)            \
     X(FEED_REJECTED, "clairon_errors_total{reason=\"rejected\"}", COUNTER, STATS_ERRORS)           \
+    X(FEED_DENIED, "clairon_errors_total{reason=\"denied\"}", COUNTER, STATS_ERRORS)               \
     X(FEED_UNDECODABLE, "clairon_errors_total{reason=\"undecodable\"}", COUNTER, STATS_ERRORS)     \
     X(STORE_ERROR_LOG, "clairon_errors_entries", GAUGE, "Entries in the error log")                \
     X(STORE_ERROR_LOG_TRIMMED, "clairon_errors_trimmed_total", COUNTER,                            \

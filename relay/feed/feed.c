@@ -122,6 +122,7 @@ on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
     if (feed->state != FEED_STREAMING)
         return;
     feed_update_lag(feed);
+    feed_denials_report(feed);
     if (!server_is_alive(feed))
         return;
     feed_stream_idle(feed);

@@ -22,6 +22,7 @@
 #include "feed/feed.h"
 #include "feed/feed_batch.h"
 #include "feed/feed_confirm.h"
+#include "feed/feed_denials.h"
 #include "feed/feed_members.h"
 #include "feed/feed_rules.h"
 #include "feed/feed_slot.h"
@@ -69,6 +70,7 @@ struct feed {
     struct feed_primary primary;
     struct feed_standby standby;
     struct feed_rules rules;
+    struct feed_denials denials;
 };
 
 /* Context of a store request: the feed, and its connection number when the request was sent. */

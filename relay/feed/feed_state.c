@@ -48,6 +48,7 @@ feed_drop_connection(struct feed *feed)
     feed_primary_end(feed);
     feed_standby_end(feed);
     feed_rules_end(feed);
+    feed_denials_end(feed);
     postgres_connect_end(&feed->link.connect);
     PQclear(feed->link.result);
     feed->link.result = NULL;

@@ -8,7 +8,7 @@
 #include "store/store.h"
 
 /* Number of leading arguments, which the caller sets. The frames follow. */
-#define BATCH_RESERVED 8
+#define BATCH_RESERVED 9
 
 /* Kind of a notification with acks whose users are staged, and the offset of its targets. */
 #define BATCH_STAGED "S"

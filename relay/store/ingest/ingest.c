@@ -8,8 +8,10 @@
 
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "store/connection/reply.h"
+#include "store/denials.h"
 #include "store/ingest/batch.h"
 #include "store/shards/shard_request.h"
 #include "store/shards/shard_dependency.h"
@@ -97,6 +99,49 @@ record_entry(const struct ingest_part *part, struct shard *shard, const struct r
         return;
     store_record_position(shard->store, shard->number, history_label(&shard->history, entry),
                           part->newest_sent);
+}
+
+const struct store_denials *
+store_denials(const struct store *store)
+{
+    return &store->denials;
+}
+
+static void
+count_denied(struct store *store, uint32_t owner, uint64_t notifications)
+{
+    struct store_denials *denials = &store->denials;
+    size_t i = 0;
+
+    denials->total += notifications;
+    while (i < denials->count && denials->owners[i].owner != owner)
+        i++;
+    if (i == STORE_DENIALS_MAX)
+        return;
+    if (i == denials->count)
+        denials->owners[denials->count++] = (struct store_denial){.owner = owner};
+    denials->owners[i].notifications += notifications;
+    denials->owners[i].last_us = clock_wall_us();
+}
+
+/* Reads pairs of an owner and its number of denied notifications. */
+static void
+read_denied(struct store *store, const struct redisReply *reply)
+{
+    const struct bytes text = reply_bytes(reply);
+    const char *at = text.at != NULL ? (const char *)text.at : "";
+    char *end;
+
+    while (*at != '\0') {
+        const unsigned long owner = strtoul(at, &end, 10);
+        const unsigned long long notifications = strtoull(end, &end, 10);
+
+        if (end == at)
+            return;
+        count_denied(store, (uint32_t)owner, notifications);
+        stats_add(store->stats, STAT_FEED_DENIED, notifications);
+        at = end;
+    }
 }
 
 static void
@@ -195,7 +240,7 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
 {
     struct stats *stats = shard->store->stats;
     long long added = reply_integer(reply_at(reply, 1));
-    const bool is_partial = reply_is_array(reply, 6);
+    const bool is_partial = reply_is_array(reply, 7);
 
     if (part->is_staging)
         return read_staging_reply(part, shard, reply);
@@ -204,8 +249,9 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
         wait_for_holder(part, shard);
         return true;
     }
-    if (!reply_is_array(reply, 4))
+    if (!reply_is_array(reply, 5))
         return false;
+    read_denied(shard->store, reply_at(reply, 4));
     if (added > 0)
         shard->has_first_entry = true;
     stats_add(stats, STAT_STORE_NOTIFICATIONS, (uint64_t)added);
@@ -213,8 +259,8 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
         stats_add(stats, STAT_STORE_REPLAYED, (uint64_t)reply_integer(reply_at(reply, 2)));
     part->was_counted = true;
     if (is_partial)
-        return continue_part(part, shard, (size_t)reply_integer(reply_at(reply, 4)),
-                             reply_integer(reply_at(reply, 5)) != 0);
+        return continue_part(part, shard, (size_t)reply_integer(reply_at(reply, 5)),
+                             reply_integer(reply_at(reply, 6)) != 0);
     record_entry(part, shard, reply_at(reply, 3));
     end_part(part, shard);
     return true;
@@ -232,9 +278,15 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
                  const struct ingest_fields *fields, struct batch *batch)
 {
     struct ingest_part *part = &ingest->parts[shard->number];
-    const char *fixed[BATCH_RESERVED] = {
-        shard->stream_key,        fields->key,  shard->prefix, shard->epoch,
-        shard->store->feed_token, order->after, fields->read,  fields->after};
+    const char *fixed[BATCH_RESERVED] = {shard->stream_key,
+                                         fields->key,
+                                         shard->prefix,
+                                         shard->epoch,
+                                         shard->store->feed_token,
+                                         order->after,
+                                         fields->read,
+                                         fields->after,
+                                         shard->store->delivery.owner_pairs};
 
     /* Other shards' frames also advance this shard's progress, unless the last frame does. */
     if (shard->store->shard_count > 1 && strcmp(order->after, order->position) != 0 &&

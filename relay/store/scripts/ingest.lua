@@ -1,7 +1,7 @@
 -- ingest.lua: stores a batch of frames and advances the slot's progress, in one step.
 -- KEYS: stream, progress. ARGV: prefix, epoch, owner token, the position that this batch follows,
 -- the LSN before which all WAL is processed ('': unchanged), dependencies on other shards for the
--- first added stream entry ('': none), records.
+-- first added stream entry ('': none), pairs that a table owner may add per minute, records.
 -- A record contains its kind, its position, and:
 --   N: id, route, data                                     a notification without acks
 --   A: id, route, data, audience, target count, targets    a notification with acks
@@ -13,9 +13,9 @@
 -- A call adds STORE_PAIRS_MAX pairs at most. If the audience of a record A is larger, the caller
 -- stages its users (stage.lua) and sends the batch again with the kind S:
 --   S: as A                                                a notification whose users are staged
--- Returns {position, added notifications, skipped records, last added stream entry or ''}. If the
--- batch is not complete, also the index of the next record, from 0, and 1 if its users must be
--- staged; until then, later batches are answered with WAIT.
+-- Returns {position, added notifications, skipped records, last added stream entry or '', owners and
+-- the numbers of their denied notifications}. If the batch is not complete, also the index of the next
+-- record, from 0, and 1 if its users must be staged; until then, later batches are answered with WAIT.
 local stream, progress = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 local call = redis.call
@@ -23,6 +23,8 @@ local call = redis.call
 -- include: stream_entry.lua
 -- include: group.lua
 -- include: add_notification.lua
+local OWNER_PAIRS = tonumber(ARGV[7])
+-- include: owner_pairs.lua
 
 local owner = ARGV[3]
 local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner, 'partial:' .. owner)
@@ -39,35 +41,17 @@ if position < ARGV[4] then
     return redis.error_reply('BEHIND ' .. position)
 end
 
-local FIRST = 7
+local FIRST = 8
 local at, skipped = FIRST, 0
 if ARGV[6] ~= '' then after = ARGV[6] end
 
--- The changes for relays. Many share an entry of the control stream, because the stream is trimmed
--- by its number of entries, and a relay that finds it trimmed reads all of its state again.
-local CHANGES_MAX = 100
-local changes, change_count = {}, 0
-local function write_changes()
-    if change_count == 0 then return end
-    call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', STORE_CONTROL_MAX, '*', unpack(changes))
-    changes, change_count = {}, 0
-end
-
-local function add_change(...)
-    for _, text in ipairs({...}) do changes[#changes + 1] = text end
-    change_count = change_count + 1
-    if change_count == CHANGES_MAX then write_changes() end
-end
+-- include: control_stream.lua
 
 local function change_member(kind, audience, target, user, xid)
     local verb = kind == '+' and 'SADD' or 'SREM'
     call(verb, prefix .. KEY_MEMBERS .. audience .. ':' .. target, user)
     call(verb, prefix .. KEY_GROUPS .. user, audience .. ':' .. target)
     add_change('change', kind, 'audience', audience, 'target', target, 'user', user, 'xid', xid)
-end
-
-local function add_reload(source, rule, xid)
-    add_change('change', 'reload', 'source', source, 'rule', rule, 'xid', xid)
 end
 
 local function targets_at(from, count)
@@ -78,8 +62,7 @@ end
 
 local pairs_left, is_partial, must_stage = STORE_PAIRS_MAX, false, 0
 -- True if the notification must be left to the next call.
-local function is_beyond_limit(targets)
-    local size = audience_size(ARGV[at + 5], targets)
+local function is_beyond_limit(size)
     if size > STORE_PAIRS_MAX then must_stage = 1 end
     is_partial = size > pairs_left
     pairs_left = pairs_left - size
@@ -91,10 +74,23 @@ while ARGV[at] do
     -- Relays must read the changes before the notifications that depend on them.
     if kind == 'N' or kind == 'A' or kind == 'S' then write_changes() end
     local targets = fresh and kind == 'A' and targets_at(at + 7, tonumber(ARGV[at + 6]))
-    if targets and is_beyond_limit(targets) then break end
-    if fresh and kind == 'S' and not add_staged(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) then
-        is_partial, must_stage = true, 1
-        break
+    if targets then
+        local size = audience_size(ARGV[at + 5], targets)
+        if is_denied(ARGV[at + 3], ARGV[at + 4], ARGV[at + 5], size) then
+            targets = nil
+        elseif is_beyond_limit(size) then
+            break
+        else
+            charge_pairs(ARGV[at + 3], ARGV[at + 5], size)
+        end
+    end
+    if fresh and kind == 'S' then
+        local count = add_staged(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+        if not count then
+            is_partial, must_stage = true, 1
+            break
+        end
+        charge_pairs(ARGV[at + 3], ARGV[at + 5], count)
     end
     if fresh then position = ARGV[at + 1] else skipped = skipped + 1 end
     if kind == 'N' then
@@ -131,10 +127,11 @@ end
 write_changes()
 write_pending()
 call('HSET', progress, 'position:' .. owner, position)
+local denied = write_accounts()
 if is_partial then
     call('HSET', progress, 'partial:' .. owner, 1)
-    return {position, added, skipped, last_entry, at - FIRST, must_stage}
+    return {position, added, skipped, last_entry, denied, at - FIRST, must_stage}
 end
 if state[4] then call('HDEL', progress, 'partial:' .. owner) end
 if ARGV[5] > (state[3] or '') then call('HSET', progress, 'read:' .. owner, ARGV[5]) end
-return {position, added, skipped, last_entry}
+return {position, added, skipped, last_entry, denied}

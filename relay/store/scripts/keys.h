@@ -26,6 +26,9 @@
 #define KEY_CONTROL ":control"    /* stream: memberships and reloads, for readers */
 #define KEY_MEMBERS ":members:"   /* set of an audience and target: its users */
 #define KEY_GROUPS ":groups:"     /* set of a user: audiences and targets */
+/* hash of table owners: the pairs that their rules may add, and when they were refilled */
+#define KEY_OWNER_PAIRS ":owner_pairs"
+#define KEY_RELOADS ":reloads" /* hash: live rules to reload, and a transaction */
 
 #define KEY_PENDING ":pending" /* hash: notifications with a pending acknowledgement */
 #define KEY_ACK ":ack:"        /* hash of a notification: users, and 0 or the ack time */

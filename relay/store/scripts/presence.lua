@@ -1,10 +1,11 @@
--- presence.lua: stores a relay's heartbeat, and changes to its connected users.
+-- presence.lua: stores a relay's heartbeat, and changes to its connected users. Also writes reloads.
 -- KEYS: stream. ARGV: prefix, relay id, change (= all users, + added, - removed, . heartbeat only),
 -- users.
 -- Returns 1 if the relay was registered, 0 if it must send all of its users again.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
+-- include: control_stream.lua
 
 local DEAD_MS = 60000 -- a relay without a heartbeat within this time is removed
 local relays, key = prefix .. KEY_RELAYS, prefix .. KEY_PRESENCE .. ARGV[2]
@@ -19,4 +20,12 @@ for _, dead in ipairs(call('ZRANGEBYSCORE', relays, '-inf', integer_text(now - D
     call('ZREM', relays, dead)
     call('UNLINK', prefix .. KEY_PRESENCE .. dead)
 end
+-- The lists of live rules whose changes ingest.lua has denied: at most one reload per heartbeat.
+local reloads = call('HGETALL', prefix .. KEY_RELOADS)
+for i = 1, #reloads, 2 do
+    local names = cjson.decode(reloads[i])
+    add_reload(names[1], names[2], reloads[i + 1])
+end
+write_changes()
+call('DEL', prefix .. KEY_RELOADS)
 return known

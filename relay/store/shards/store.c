@@ -37,6 +37,7 @@ delivery_settings(const struct config *config, struct delivery *ret_delivery)
              config->delivery.backoff_base_ms);
     snprintf(d->backoff_cap, sizeof(d->backoff_cap), "%" PRId64, config->delivery.backoff_cap_ms);
     snprintf(d->retention, sizeof(d->retention), "%" PRId64, config->store.retention_ms);
+    snprintf(d->owner_pairs, sizeof(d->owner_pairs), "%d", config->feed.owner_pairs);
 }
 
 static void

@@ -5,6 +5,7 @@
 #include <ev.h>
 
 #include "store/connection/fault.h"
+#include "store/denials.h"
 #include "store/servers/link.h"
 #include "store/servers/servers.h"
 #include "store/servers/topology.h"
@@ -21,6 +22,7 @@ struct delivery {
     char backoff_base[24];
     char backoff_cap[24];
     char retention[24];
+    char owner_pairs[24]; /* [feed] owner_pairs */
 };
 void delivery_settings(const struct config *config, struct delivery *ret_delivery);
 
@@ -49,6 +51,7 @@ struct store {
     struct start_position *start; /* search in progress (start_position.h) */
     bool has_progress;            /* a shard has contained the progress of a slot */
     bool has_begun;               /* the start position was found */
+    struct store_denials denials;
     struct shard *shards;
     unsigned shard_count;
     struct topology topology;

@@ -25,6 +25,7 @@ my %script = map { $_ => script_text($_) =~ s/\b4000\b/$PAIRS_MAX/gr } qw(hello 
 my @TARGETS  = qw(t1 t2);
 my $STREAM   = 'c:stream';
 my $PROGRESS = 'c:progress:s';
+my $PAIRS    = 1000;    # of an owner per minute
 
 # Returns the reply of a script, or the first word of its error.
 sub run_script
@@ -42,16 +43,16 @@ sub ingest
     my $calls = 0;
     while (1)
     {
-        my $reply = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read, q{}, map { @$_ } @records);
-        return ($reply, 0) unless ref $reply && @$reply == 6;
+        my $reply = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read, q{}, $PAIRS, map { @$_ } @records);
+        return ($reply, 0) unless ref $reply && @$reply == 7;
         die 'endless' if $calls++ > 100;
         $replies{partial}++;
         return ($reply, 1) if rand() < 0.1;
         # A later batch waits.
-        $replies{WAIT}++ if run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, 'g', '', q{}) eq 'WAIT';
-        my ($at, $index) = (0, $reply->[4]);
-        $replies{cut}++ unless $reply->[5];    # the next audience fits into the next call
-        next unless $reply->[5];
+        $replies{WAIT}++ if run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, 'g', '', q{}, $PAIRS) eq 'WAIT';
+        my ($at, $index) = (0, $reply->[5]);
+        $replies{cut}++ unless $reply->[6];    # the next audience fits into the next call
+        next unless $reply->[6];
         while ($index > 0) { $index -= @{ $records[ $at++ ] } }
         my ($id, $audience, $count, @targets) = @{ $records[$at] }[ 2, 5 .. $#{ $records[$at] } ];
         my ($target, $cursor) = (1, '');
@@ -122,7 +123,7 @@ sub arguments
     my @start = @$record{qw(kind at)};
     return @start if $record->{kind} eq 'C';
     return (@start, 'TEAM', @$record{qw(target user)}, 7421) if $record->{kind} =~ /[+-]/;
-    my @frame = (@start, $record->{id}, "\0" x 64, "{\"id\":\"$record->{id}\"}");
+    my @frame = (@start, $record->{id}, "\0" x 96, "{\"id\":\"$record->{id}\"}");
     return @frame if $record->{kind} eq 'N';
     return (@frame, $record->{audience}, scalar @{ $record->{targets} }, @{ $record->{targets} });
 }
@@ -385,7 +386,7 @@ $store->execute('FLUSHALL');
 my ($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 1, 1) };
 run_script('acquire', [$PROGRESS], 'three', 'ours', 1, '', 16, 'db');
 my @notifications = map { [ 'N', position($_, 1), sprintf('%08x-0000-8000-8000-000000000000', $_), "\0" x 7 . "\1" x 57, '{}' ] } 1 .. 4;
-run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'three', '', '', @$_) for [ '', @{ $notifications[0] } ], [ '1:2.3', map { @$_ } @notifications[ 0 .. 2 ] ], ['0:9.9'];
+run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'three', '', '', @$_) for [ '', $PAIRS, @{ $notifications[0] } ], [ '1:2.3', $PAIRS, map { @$_ } @notifications[ 0 .. 2 ] ], [ '0:9.9', $PAIRS ];
 is_deeply([ map { $_->{after} } $store->entries($STREAM) ], [ undef, '1:2.3', undef ], 'the first new entry records the state of the other shards');
 
 # With several shards, acquire returns the newest notification that has a commit, hello returns the shard's position,

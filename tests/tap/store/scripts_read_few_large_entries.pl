@@ -95,8 +95,8 @@ my ($epoch) = @{ (run_script('hello', ["$P:stream"], $P, 'e' x 16, '', '0-0', 1,
 run_script('acquire', ["$P:progress:s"], 'one', 'ours', 1, '', 16, 'db');
 my @ids = map { sprintf '%08x-0000-8000-8000-000000000000', $_ } 1 .. 8;
 my $data = 'x' x ($STEP_KB * 1024);
-run_script('ingest', [ "$P:stream", "$P:progress:s" ], $P, $epoch, 'one', '', '', '', 'A', sprintf('%032x', 0 + substr $_, 0, 8), $_,
-    "\0" x 7 . "\x7f" . "\0" x 32 . $COMMIT . "\0" x 40, $data, 'USER', 2, 'u1', 'u2') for @ids;
+run_script('ingest', [ "$P:stream", "$P:progress:s" ], $P, $epoch, 'one', '', '', '', 1000, 'A', sprintf('%032x', 0 + substr $_, 0, 8), $_,
+    "\0" x 7 . "\x7f" . "\0" x 32 . $COMMIT . "\0" x 48, $data, 'USER', 2, 'u1', 'u2') for @ids;
 my @entries = map { $_->{entry} } $store->entries("$P:stream");
 is(@entries, 8, 'the stream has large entries');
 

@@ -69,14 +69,15 @@ local function add_ack_required(id, route, data, users)
 end
 
 -- Adds a notification whose users stage.lua has written, in a few commands: the hash of its users is
--- renamed, and the notification is in one inbox for all. Returns false if the users are not staged.
+-- renamed, and the notification is in one inbox for all. Returns the number of users, or nil if they
+-- are not staged.
 local function add_staged(id, route, data)
     local staged = prefix .. KEY_STAGED .. id
-    if call('HDEL', staged, STAGED_ALL) == 0 then return false end
+    if call('HDEL', staged, STAGED_ALL) == 0 then return nil end
     local count = call('HLEN', staged)
     if count == 0 then
         add_ack_required(id, route, data, {})
-        return true
+        return 0
     end
     local entry, key = add_notification(id, route, data), prefix .. KEY_ACK .. id
     add_pending(id, route, entry, expires_ms(route), count, 32)
@@ -84,7 +85,7 @@ local function add_staged(id, route, data)
     call('RENAME', staged, key)
     call('PERSIST', key)
     call('ZADD', prefix .. KEY_SHARED_INBOX, score_of(entry), id)
-    return true
+    return count
 end
 
 -- Writes the pending state of all added notifications, in few commands.

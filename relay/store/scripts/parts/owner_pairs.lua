@@ -1,0 +1,72 @@
+-- owner_pairs.lua: limits the pairs of users and notifications that the rules of one table owner add
+-- for groups: OWNER_PAIRS a minute, and as many in reserve. Requires `call`, `prefix`, `integer_text`
+-- and OWNER_PAIRS. The accounts refill by the clock of the commits, so that catching up denies no more
+-- than live decoding.
+
+-- A notification to a small group costs little more than one to a single user.
+local FREE_PAIRS, MINUTE_MS = 16, 60000
+local accounts = {}
+
+-- Returns the account of the owner who is named in the header; nil for an owner without limits.
+local function account_of(route)
+    local owner = route_number(route, FRAME_NOTIFICATION_AT_OWNER, FRAME_NOTIFICATION_AT_RULE_LEN)
+    if owner == 0 then return nil end
+    local account, commit = accounts[owner], commit_ms(route)
+    if not account then
+        local stored = call('HGET', prefix .. KEY_OWNER_PAIRS, integer_text(owner))
+        local left, filled = (stored or ''):match('^(%S+) (%S+)$')
+        account = {left = tonumber(left or OWNER_PAIRS), filled = tonumber(filled or commit)}
+        accounts[owner] = account
+    end
+    local passed = commit - account.filled
+    if passed > 0 then
+        account.left = math.min(OWNER_PAIRS, account.left + passed * OWNER_PAIRS / MINUTE_MS)
+    end
+    -- The clock of the commits may have been set back.
+    if passed > 0 or passed < -MINUTE_MS then account.filled = commit end
+    return account
+end
+
+-- Charges the pairs of a notification. The decoder has charged those of named users.
+local function charge_pairs(route, audience, count)
+    local account = audience ~= 'USER' and account_of(route)
+    if account then account.left = account.left - math.max(0, count - FREE_PAIRS) end
+end
+
+-- A live rule whose change was denied: the relays reload its lists (presence.lua).
+local function keep_reload(route, data)
+    local rule_len = route_number(route, FRAME_NOTIFICATION_AT_RULE_LEN, FRAME_NOTIFICATION_AT_RULE_LEN + 2)
+    if rule_len == 0 then return end
+    local rule_at = FRAME_NOTIFICATION_HEAD_SIZE +
+        route_number(route, FRAME_NOTIFICATION_AT_AUDIENCE_LEN, FRAME_NOTIFICATION_AT_AUDIENCE_LEN + 2) +
+        route_number(route, FRAME_NOTIFICATION_AT_TOPIC_LEN, FRAME_NOTIFICATION_AT_TOPIC_LEN + 2)
+    local rule = route_bytes(route, rule_at, rule_at + rule_len)
+    local from = select(2, data:find(ENVELOPE_SOURCE_TEXT, 1, true)) + 1
+    local source = cjson.decode('[' .. data:sub(from, data:find(ENVELOPE_TOPIC_TEXT, from, true) - 1) .. ']')[1]
+    local xid = route_number(route, FRAME_NOTIFICATION_AT_XID, FRAME_NOTIFICATION_AT_OWNER)
+    call('HSET', prefix .. KEY_RELOADS, cjson.encode({source, rule}), integer_text(xid))
+end
+
+-- Returns true, after counting the denial, if the owner has no pairs left for a group of this size.
+local function is_denied(route, data, audience, count)
+    if audience == 'USER' or count <= FREE_PAIRS then return false end
+    local account = account_of(route)
+    if not account or account.left > 0 then return false end
+    account.denied = (account.denied or 0) + 1
+    keep_reload(route, data)
+    return true
+end
+
+-- Writes the accounts. Returns owners and the numbers of their denied notifications.
+local function write_accounts()
+    local report = {}
+    for owner, account in pairs(accounts) do
+        call('HSET', prefix .. KEY_OWNER_PAIRS, integer_text(owner),
+            string.format('%.3f %.0f', account.left, account.filled))
+        if account.denied then
+            report[#report + 1] = integer_text(owner)
+            report[#report + 1] = integer_text(account.denied)
+        end
+    end
+    return table.concat(report, ' ')
+end
