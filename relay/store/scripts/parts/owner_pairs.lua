@@ -7,7 +7,7 @@
 local FREE_PAIRS, MINUTE_MS = 16, 60000
 local accounts = {}
 
--- Returns the account of the owner who is named in the header; nil for an owner without limits.
+-- Returns the account of the owner in the header; nil for an owner without limits.
 local function account_of(route)
     local owner = route_number(route, FRAME_NOTIFICATION_AT_OWNER, FRAME_NOTIFICATION_AT_RULE_LEN)
     if owner == 0 then return nil end
