@@ -90,7 +90,7 @@ while ARGV[at] do
             is_partial, must_stage = true, 1
             break
         end
-        charge_pairs(ARGV[at + 3], ARGV[at + 5], count)
+        charge_pairs(ARGV[at + 3], ARGV[at + 5], count + group_count(ARGV[at + 5], tonumber(ARGV[at + 6])))
     end
     if fresh then position = ARGV[at + 1] else skipped = skipped + 1 end
     if kind == 'N' then

@@ -60,7 +60,7 @@ while ARGV[FIRST + target] and budget > 0 do
         local keys = member_keys(audience, kinds, ARGV[FIRST + target])
         if cursor == '' then cursor = '0' end
         if keys then scan_members(keys) end
-        budget = budget - 1
+        budget = budget - (kinds and #kinds or 1)
     end
     if cursor ~= '0' then break end
     target = target + 1

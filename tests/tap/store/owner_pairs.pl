@@ -15,9 +15,9 @@ sub run_script { my ($name, $keys, @args) = @_; return $bare->execute_bytes('EVA
 my ($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 1, 1) };
 run_script('acquire', [$PROGRESS], 'one', 'ours', 1, '', 16, 'db');
 $bare->execute('SADD', 'c:members:TEAM:all', map { "u$_" } 1 .. 416);
-$bare->execute('SADD', 'c:members:TEAM:few', map { "u$_" } 1 .. 16);
+$bare->execute('SADD', 'c:members:TEAM:few', map { "u$_" } 1 .. 15);
 $bare->execute('SADD', 'c:members:TEAM:many', map { "u$_" } 1 .. 5000);
-my ($number, $position) = (0, '');
+my ($number, $position, $steps) = (0, '', 0);
 
 sub route
 {
@@ -36,15 +36,16 @@ sub route
 sub add
 {
     my ($owner, $seconds, $audience, $target, $rule) = @_;
+    my @targets = ref $target ? @$target : $target;
     my ($after, $id) = ($position, sprintf '%08x-0000-8000-8000-000000000000', ++$number);
     $position = sprintf '%032x', $number;
     my @record = ($position, $id, route($owner, $START_MS + 1000 * $seconds, $rule // ''),
-        '{"metadata":{"id":"x","source":"own.\"t","topic":"x"}}', $audience, 1, $target);
+        '{"metadata":{"id":"x","source":"own.\"t","topic":"x"}}', $audience, scalar @targets, @targets);
     my @arguments = ('c', $epoch, 'one', $after, '', '', $LIMIT);
     my $reply = run_script('ingest', [ $STREAM, $PROGRESS ], @arguments, 'A', @record);
     return $reply->[1] == 1 && $reply->[4] eq '' ? 'added' : $reply->[1] == 0 && $reply->[4] eq "$owner 1" ? 'denied' : "@$reply" unless @$reply == 7;
     my ($at, $cursor) = (1, '');
-    ($at, $cursor) = @{ run_script('stage', [$STREAM], 'c', $epoch, $PROGRESS, 'one', $id, $at, $cursor, $audience, $target) } while $at;
+    ($at, $cursor) = @{ run_script('stage', [$STREAM], 'c', $epoch, $PROGRESS, 'one', $id, $at, $cursor, $audience, @targets) } and $steps++ while $at;
     $reply = run_script('ingest', [ $STREAM, $PROGRESS ], @arguments, 'S', @record);
     return $reply->[1] == 1 && $reply->[4] eq '' ? 'staged' : "@$reply";
 }
@@ -61,6 +62,9 @@ is(adds(([ 7, 500, 'TEAM', 'all' ]) x 4), 'added added added denied', 'after min
 is(add(7, 499, 'TEAM', 'all'), 'denied', 'an earlier commit does not refill it');
 is(adds(map { [ 7, $_, 'TEAM', 'all' ] } 300, 330), 'denied added', 'a clock that was set back does not deny for longer');
 is(adds(([ 9, 0, 'TEAM', 'many' ]) x 2), 'staged denied', 'a large group is charged too, and denied before the work');
+$steps = 0;
+is(adds(map { [ $_, 0, 'TEAM+ROLE', [ map { "none$_+none" } 1 .. 10_000 ] ] } 10, 10), 'staged denied', 'groups without members are charged too');
+cmp_ok($steps, '>=', 5, "a step looks up a limited number of groups: $steps steps for 10000 targets");
 is_deeply($bare->execute('KEYS', 'c:staged:*'), [], 'no users are staged for a denied notification');
 is_deeply($bare->execute('HGETALL', 'c:reloads'), [], 'rules that are not live need no reload');
 is(adds(([ 9, 0, 'TEAM', 'all', 'mine' ]) x 2), 'denied denied', 'a live rule is denied');
@@ -109,7 +113,7 @@ $relay->wait_for_log(qr/denied notifications.*owners="mallory"/);
 
 # The account refills, so a few more rows may be added. The decoder renders a large transaction before its commit.
 my $denied = $relay->metric('clairon_errors_total{reason="denied"}');
-$neighbour->run_as('mallory', q{INSERT INTO mallory.news (team, body) SELECT 'all', repeat(md5(i::text), 300) FROM generate_series(1, 30) i});
+$neighbour->run_as('mallory', q{INSERT INTO mallory.news (team, body) SELECT 'all', (SELECT string_agg(md5(i || 'x' || j), '') FROM generate_series(1, 300) j) FROM generate_series(1, 30) i});
 $neighbour->delay_of_row;
 cmp_ok($relay->metric('clairon_errors_total{reason="denied"}'), '>', $denied + 10, 'most rows of a large transaction are denied too');
 $pending = $store->pending;

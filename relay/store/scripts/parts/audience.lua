@@ -29,16 +29,26 @@ local function member_keys(audience, kinds, target)
     return keys
 end
 
--- Returns an upper bound of the number of users, in few commands.
+-- Returns the number of groups that must be looked up.
+local function group_count(audience, target_count)
+    if audience == 'USER' then return 0 end
+    local kinds = kinds_of(audience)
+    return target_count * (kinds and #kinds or 1)
+end
+
+-- Returns the groups to look up and an upper bound of the users, in few commands: both cost time,
+-- even if the groups are empty.
 local function audience_size(audience, targets)
     if audience == 'USER' then return #targets end
-    local kinds, size = kinds_of(audience), 0
+    local kinds, size = kinds_of(audience), group_count(audience, #targets)
+    if size > STORE_PAIRS_MAX then return size end
     for _, target in ipairs(targets) do
-        local least
+        local least = math.huge
         for _, key in ipairs(member_keys(audience, kinds, target) or {}) do
-            least = math.min(least or math.huge, call('SCARD', key))
+            least = math.min(least, call('SCARD', key))
+            if least == 0 then break end
         end
-        size = size + (least or 0)
+        size = size + (least < math.huge and least or 0)
     end
     return size
 end

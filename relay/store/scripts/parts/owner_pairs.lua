@@ -1,5 +1,6 @@
 -- owner_pairs.lua: limits the pairs of users and notifications that the rules of one table owner add
--- for groups: OWNER_PAIRS a minute, and as many in reserve. Requires `call`, `prefix`, `integer_text`
+-- for groups: OWNER_PAIRS a minute, and as many in reserve. A group counts as a pair too, because its
+-- members must be looked up. Requires `call`, `prefix`, `integer_text`
 -- and OWNER_PAIRS. The accounts refill by the clock of the commits, so that catching up denies no more
 -- than live decoding.
 
