@@ -24,20 +24,6 @@ sign(uint8 ret_mac[MESSAGE_MAC_BYTES], TransactionId xid, const char *bytes, Siz
     memcpy(ret_mac, digest, MESSAGE_MAC_BYTES);
 }
 
-static uint8
-version_of(uint16 flags)
-{
-    if ((flags & FRAME_ACK_TIMED) != 0)
-        return MESSAGE_VERSION_TIMED;
-    return (flags & FRAME_TRACED) != 0 ? MESSAGE_VERSION_TRACED : MESSAGE_VERSION;
-}
-
-/*
- * The binary form starts with a version number below this value; base64 contains no such
- * characters.
- */
-#define FIRST_PRINTABLE 0x20
-
 /* The pointer types differ between versions of PostgreSQL: the casts to void avoid a warning. */
 static void
 append_base64(StringInfo out, const StringInfoData *bytes)
@@ -64,10 +50,6 @@ message_unpack(const char *content, Size size, Size *ret_size)
      */
     if (size == 0 || size > MaxAllocSize / 4)
         return NULL;
-    if ((uint8)content[0] < FIRST_PRINTABLE) {
-        *ret_size = size;
-        return content;
-    }
     bytes = palloc(pg_b64_dec_len((int)size) + 1);
     len = pg_b64_decode(content, (int)size, bytes, pg_b64_dec_len((int)size));
     if (len < 0)
@@ -85,7 +67,7 @@ build_bytes(StringInfo out, const struct message *message, TransactionId xid,
 
     for (int i = 0; i < message->targets.count; i++)
         targets_len += message->targets.lengths[i] + 2;
-    pq_sendbyte(out, version_of(message->flags));
+    pq_sendbyte(out, MESSAGE_VERSION);
     appendBinaryStringInfo(out, no_mac, MESSAGE_MAC_BYTES);
     appendBinaryStringInfo(out, (const char *)message->id.data, UUID_LEN);
     pq_sendint16(out, message->flags);
@@ -204,11 +186,11 @@ message_parse(struct message *ret_message, const char *bytes, Size size, Transac
 {
     uint8 mac[MESSAGE_MAC_BYTES];
 
-    if (size < MESSAGE_HEAD_SIZE)
+    if (size < MESSAGE_HEAD_SIZE || (uint8)bytes[0] != MESSAGE_VERSION)
         return false;
     sign(mac, xid, bytes + MESSAGE_SIGNED_AT, size - MESSAGE_SIGNED_AT, secret);
     if (!mac_equal(mac, (const uint8 *)bytes + MESSAGE_MAC_AT))
         return false;
     message_read(ret_message, bytes, size);
-    return (uint8)bytes[0] == version_of(ret_message->flags);
+    return true;
 }

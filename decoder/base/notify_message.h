@@ -2,15 +2,13 @@
  * notify_message.h: the logical message that clairon.notify writes and the plugin reads.
  *
  * The content is base64, since other output plugins print messages as text. The layout below
- * describes the decoded bytes. Older versions wrote the bytes without base64. Those messages start
- * with their version, a control character, and can still be read.
+ * describes the decoded bytes. Other versions than MESSAGE_VERSION are rejected.
  *
  * Any user can call pg_logical_emit_message with any prefix, so the content is signed by an HMAC
  * over the transaction's id and all bytes after the MAC, with a secret that only C code reads. The
  * id prevents a replay in another transaction. Integers are big-endian, strings UTF-8.
  *
- *    0  1  version        MESSAGE_VERSION, MESSAGE_VERSION_TRACED with FRAME_TRACED alone,
- *                         MESSAGE_VERSION_TIMED with FRAME_ACK_TIMED
+ *    0  1  version        MESSAGE_VERSION
  *    1 16  mac            HMAC-SHA256, truncated
  *   17 16  id
  *   33  2  flags          FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | FRAME_TRACED |
@@ -51,8 +49,6 @@
  */
 #define MESSAGE_REPEAT_PREFIX "clairon.repeat"
 #define MESSAGE_VERSION 1
-#define MESSAGE_VERSION_TRACED 2 /* older plugins must reject these messages */
-#define MESSAGE_VERSION_TIMED 3  /* optional */
 #define MESSAGE_MAC_AT 1
 #define MESSAGE_MAC_BYTES 16
 #define MESSAGE_SIGNED_AT (MESSAGE_MAC_AT + MESSAGE_MAC_BYTES)
@@ -88,8 +84,8 @@ extern void message_build(StringInfo out, const struct message *message, Transac
                           const uint8 secret[SECRET_BYTES]);
 
 /*
- * Decodes the content of a logical message, in the current memory context if necessary. Returns
- * NULL when the content is neither base64 nor the binary form of an older version.
+ * Decodes the content of a logical message, in the current memory context. Returns NULL when the
+ * content is not base64.
  */
 extern const char *message_unpack(const char *content, Size size, Size *ret_size);
 

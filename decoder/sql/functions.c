@@ -385,8 +385,7 @@ check_arguments(FunctionCallInfo fcinfo)
 /*
  * emit(id uuid, audience text, targets text[], payload jsonb, type int2, priority int2, source
  * text, topic text, emitter text, ttl interval, ack_required bool, retry_limit int4, backoff int2,
- * ack_timeout int8). Only topic, ttl and ack_timeout may be NULL. The SQL of an older release
- * declares emit without ack_timeout.
+ * ack_timeout int8). Only topic, ttl and ack_timeout may be NULL.
  */
 Datum
 clairon_emit(PG_FUNCTION_ARGS)
@@ -410,7 +409,7 @@ clairon_emit(PG_FUNCTION_ARGS)
     if (message.has_ttl)
         message.ttl = *PG_GETARG_INTERVAL_P(EMIT_TTL);
     message.flags = PG_GETARG_BOOL(10) ? FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED : 0;
-    if (PG_GETARG_BOOL(10) && PG_NARGS() > EMIT_ACK_TIMEOUT && !PG_ARGISNULL(EMIT_ACK_TIMEOUT)) {
+    if (PG_GETARG_BOOL(10) && !PG_ARGISNULL(EMIT_ACK_TIMEOUT)) {
         message.ack_timeout = (uint32)PG_GETARG_INT64(EMIT_ACK_TIMEOUT);
         message.flags |= FRAME_ACK_TIMED;
     }

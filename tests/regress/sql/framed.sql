@@ -17,7 +17,7 @@ BEGIN
         WHILE length(bytes) > 0 LOOP
             frame := substr(bytes, 1, number(bytes, 0, 4)::int);
             kind := texts(bytes, 4, 1);
-            IF length(frame) < 24 OR number(frame, 5, 1) <> 3 THEN
+            IF length(frame) < 24 OR number(frame, 5, 1) <> 1 THEN
                 RAISE EXCEPTION 'broken frame';
             END IF;
             RETURN NEXT;
@@ -40,12 +40,12 @@ CREATE VIEW shown AS
                texts(frame, 40 + number(frame, 26, 2)::int, number(frame, 28, 2)::int) || ' ' ||
                texts(frame, (40 + number(frame, 26, 2) + number(frame, 28, 2))::int, number(frame, 30, 2)::int)
            END AS head,
-           CASE kind WHEN 'N' THEN texts(frame, 92, number(frame, 64, 2)::int) END AS audience,
+           CASE kind WHEN 'N' THEN texts(frame, 96, number(frame, 64, 2)::int) END AS audience,
            CASE kind WHEN 'N' THEN
-               texts(frame, (92 + number(frame, 64, 2))::int, number(frame, 66, 2)::int) END AS topic,
+               texts(frame, (96 + number(frame, 64, 2))::int, number(frame, 66, 2)::int) END AS topic,
            CASE kind WHEN 'N' THEN number(frame, 72, 4) END AS targets,
            CASE kind WHEN 'N' THEN
-               texts(frame, (92 + number(frame, 64, 2) + number(frame, 66, 2) + number(frame, 88, 2) + number(frame, 68, 4))::int,
+               texts(frame, (96 + number(frame, 64, 2) + number(frame, 66, 2) + number(frame, 92, 2) + number(frame, 68, 4))::int,
                      2000000)::json END AS line,
            CASE kind WHEN 'N' THEN encode(substr(frame, 25, 16), 'hex')::uuid END AS id
     FROM frames();

@@ -40,7 +40,7 @@ SELECT json_array_length(data::json #> '{routing,audience,targets}') AS targets,
 FROM pg_logical_slot_peek_changes('regress', NULL, NULL);
 SELECT number(frame, 72, 4) AS routed, left(line #>> '{routing,audience}', 48) AS audience,
        json_array_length(line #> '{routing,audience,targets}') AS targets, line #>> '{routing,audience,recipients}' AS recipients
-FROM (SELECT frame, texts(frame, (92 + number(frame, 64, 2) + number(frame, 66, 2) + number(frame, 88, 2) + number(frame, 68, 4))::int,
+FROM (SELECT frame, texts(frame, (96 + number(frame, 64, 2) + number(frame, 66, 2) + number(frame, 92, 2) + number(frame, 68, 4))::int,
                           2000000)::json AS line
       FROM frames() WHERE kind = 'N') AS notifications;
 SELECT clairon.unwatch('t');

@@ -1,4 +1,4 @@
--- Other output plugins can print the message of notify. A message in the older, binary format is still sent.
+-- Other output plugins can print the message of notify. A message of another version is rejected.
 \set SHOW_CONTEXT never
 SELECT slot_name FROM pg_create_logical_replication_slot('spy', 'test_decoding');
 SELECT clairon.notify('USER', '{é,u1}', '{"text": "é"}', topic => 'a.b', ttl => '1 day') IS NOT NULL;
@@ -12,13 +12,13 @@ FROM pg_logical_slot_get_changes('spy', NULL, NULL) WHERE data LIKE 'message:%';
 SELECT pg_drop_replication_slot('spy');
 SELECT targets, payload FROM notes();
 
--- messages of older versions: the same bytes without base64
+-- messages of this version and of the next one
 CREATE EXTENSION pgcrypto;
-CREATE FUNCTION signed_bytes(rest bytea) RETURNS bytea LANGUAGE sql AS $$
-    SELECT '\x01' || substr(hmac(int4send(txid_current()::int) || rest, secret, 'sha256'), 1, 16) || rest
+CREATE FUNCTION signed(version bytea, rest bytea) RETURNS text LANGUAGE sql AS $$
+    SELECT translate(encode(version || substr(hmac(int4send(txid_current()::int) || rest, secret, 'sha256'), 1, 16) || rest, 'base64'), E'\n', '')
     FROM clairon.secret
 $$;
-CREATE FUNCTION old_message(payload text) RETURNS bytea LANGUAGE sql AS $$
+CREATE FUNCTION message(payload text) RETURNS bytea LANGUAGE sql AS $$
     SELECT '\x0123456789ab7def8123456789abcdef'                      -- id
         || int2send(0::int2) || '\x000100' || int2send(5::int2)      -- flags, type, priority, backoff, retry_limit
         || '\x00' || int4send(0) || int4send(0) || int8send(0)       -- no ttl
@@ -27,11 +27,12 @@ CREATE FUNCTION old_message(payload text) RETURNS bytea LANGUAGE sql AS $$
         || convert_to('USER' || 'notify' || 'me', 'UTF8') || int2send(2::int2) || convert_to('u1', 'UTF8')
         || convert_to(payload, 'UTF8')
 $$;
-SELECT pg_logical_emit_message(true, 'clairon', signed_bytes(old_message('{"old":"é"}'))) IS NOT NULL;
-SELECT pg_logical_emit_message(true, 'clairon', '\x01' || decode(repeat('00', 16), 'hex') || old_message('{"forged":1}')) IS NOT NULL;
--- messages in neither format are rejected
+SELECT pg_logical_emit_message(true, 'clairon', signed('\x01', message('{"version":"é"}'))) IS NOT NULL;
+SELECT pg_logical_emit_message(true, 'clairon', signed('\x02', message('{"next":1}'))) IS NOT NULL;
+SELECT pg_logical_emit_message(true, 'clairon', translate(encode('\x01' || decode(repeat('00', 16), 'hex') || message('{"forged":1}'), 'base64'), E'\n', '')) IS NOT NULL;
+-- messages in another format are rejected
 SELECT pg_logical_emit_message(true, 'clairon', '') IS NOT NULL, pg_logical_emit_message(true, 'clairon', 'AQ') IS NOT NULL,
        pg_logical_emit_message(true, 'clairon', 'é not base64') IS NOT NULL;
 SELECT targets, payload FROM notes();
-DROP FUNCTION signed_bytes(bytea), old_message(text);
+DROP FUNCTION signed(bytea, bytea), message(text);
 DROP EXTENSION pgcrypto;

@@ -1,4 +1,4 @@
--- Tables and functions of an older release work with a newer library, and rules are unchanged.
+-- Tables of an older release work with a newer library, and rules are unchanged.
 \set SHOW_CONTEXT never
 CREATE TABLE t (id int PRIMARY KEY, owner text, v text);
 SELECT clairon.watch('t', 'USER', 'owner', operations => '{create}', only_when => 'id < 10', topic => 'older', ack_required => true);
@@ -51,11 +51,5 @@ SELECT * FROM lines();
 ALTER EVENT TRIGGER clairon_update_renamed ENABLE ALWAYS;
 ALTER EVENT TRIGGER clairon_delete_dropped ENABLE ALWAYS;
 
--- emit is declared without ack_timeout
-CREATE FUNCTION older_emit(id uuid, audience text, targets text[], payload jsonb, type int2, priority int2, source text,
-    topic text, emitter text, ttl interval, ack_required boolean, retry_limit int, backoff int2) RETURNS void
-    LANGUAGE c VOLATILE AS '$libdir/clairon', 'clairon_emit';
-SELECT older_emit(clairon.uuid_v7(), 'USER', '{u1}', '{"n": 1}', 0::int2, 0::int2, 's', NULL, 'e', NULL, true, 3, 0::int2);
-SELECT * FROM lines();
-DROP FUNCTION older_emit, without, restored;
+DROP FUNCTION without, restored;
 DROP TABLE t;

@@ -5,9 +5,9 @@ CREATE VIEW live_frames AS
     SELECT kind, frame,
            number(frame, CASE kind WHEN 'M' THEN 32 ELSE 80 END, 8) AS xid,
            CASE kind WHEN 'N' THEN
-               texts(frame, (92 + number(frame, 64, 2) + number(frame, 66, 2))::int, number(frame, 88, 2)::int) END AS rule,
+               texts(frame, (96 + number(frame, 64, 2) + number(frame, 66, 2))::int, number(frame, 92, 2)::int) END AS rule,
            CASE kind WHEN 'N' THEN
-               texts(frame, (92 + number(frame, 64, 2) + number(frame, 66, 2) + number(frame, 88, 2) + number(frame, 68, 4))::int,
+               texts(frame, (96 + number(frame, 64, 2) + number(frame, 66, 2) + number(frame, 92, 2) + number(frame, 68, 4))::int,
                      2000000)::json #> '{payload,after}' END AS after
     FROM frames() WHERE kind NOT IN ('C', 'R');
 CREATE TABLE xids (id serial, xid text);
