@@ -14,6 +14,8 @@ feed_batch_reset(struct feed_batch *batch, struct store *store)
     feed_batch_release(batch);
     batch->confirm_lsn = 0;
     batch->commit_us = 0;
+    batch->lsn = 0;
+    batch->ordinal = 0;
 }
 
 void

@@ -28,7 +28,7 @@ struct feed_batch {
     size_t held_bytes;
     uint64_t confirm_lsn; /* LSN to confirm once the batch is stored; 0: nothing new */
     int64_t commit_us;    /* commit time of the first transaction that ends in the batch; 0: none */
-    uint64_t lsn;         /* WAL position of the last frame */
+    uint64_t lsn;         /* WAL position of the last received frame; (0, 0): none */
     uint64_t ordinal;
     char sent_position[FRAME_POSITION_TEXT + 1]; /* position of the last frame sent to the store */
 };
@@ -47,7 +47,7 @@ struct feed_flights {
     size_t bytes;
 };
 
-/* Drops the collected frames, and keeps the last position. */
+/* Drops the collected frames and the position of the last one. Keeps the position that was sent. */
 void feed_batch_reset(struct feed_batch *batch, struct store *store);
 
 /* Takes ownership of the message's bytes (malloc) until the batch that points into them is sent. */

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "feed/feed_parts.h"
+#include "store/position.h"
 #include "wire/notification_json.h"
 
 #define LAG_IDLE_US 2000000 /* after this time without transactions the lag is 0 */
@@ -95,6 +96,26 @@ is_stored(const struct feed *feed, const struct frame *frame)
             frame->ordinal <= feed->slot.acquired_ordinal);
 }
 
+/* A frame that is not after the previous one would be skipped as stored. */
+static bool
+is_in_order(const struct feed *feed, const struct frame *frame)
+{
+    const struct position previous = {feed->batch.lsn, feed->batch.ordinal};
+
+    return position_less(previous, (struct position){frame->commit_lsn, frame->ordinal});
+}
+
+static void
+restart_out_of_order(struct feed *feed, const struct frame *frame)
+{
+    char position[FRAME_POSITION_TEXT + 1], previous[FRAME_POSITION_TEXT + 1];
+
+    frame_position_text(frame->commit_lsn, frame->ordinal, position);
+    frame_position_text(feed->batch.lsn, feed->batch.ordinal, previous);
+    feed_restart(feed, "frame out of order from the plugin", LOG_TEXT("position", position),
+                 LOG_TEXT("previous_position", previous));
+}
+
 static void
 reject_notification(struct feed *feed, const struct frame *frame)
 {
@@ -151,9 +172,9 @@ handle_frame(struct feed *feed, const struct frame *frame)
             log_trace(frame);
         if (frame->kind == FRAME_KIND_COMMIT)
             stats_add(feed->stats, STAT_REPEATS_DATABASE, frame->flags >> FRAME_REPEATS_SHIFT);
-        feed->batch.lsn = frame->commit_lsn;
-        feed->batch.ordinal = frame->ordinal;
     }
+    feed->batch.lsn = frame->commit_lsn;
+    feed->batch.ordinal = frame->ordinal;
     if (frame->kind != FRAME_KIND_COMMIT)
         return;
     feed->batch.confirm_lsn = frame->as.commit.end_lsn;
@@ -178,6 +199,8 @@ feed_stream_receive(struct feed *feed, char *owned, struct bytes frames)
         if (frame_parse(frames, &frame, &len) != RC_OK)
             feed_restart(
                 feed, "invalid frame from the plugin: relay and plugin must have the same version");
+        else if (!is_in_order(feed, &frame))
+            restart_out_of_order(feed, &frame);
         else
             handle_frame(feed, &frame);
         if (feed->state == FEED_WAITING) {
@@ -303,6 +326,7 @@ feed_stream_start(struct feed *feed)
     feed->resume_reading = feed_stream_pump;
     ev_timer_stop(feed->loop, &feed->link.timeout);
     feed->slot.is_standby = false;
+    feed->batch.lsn = feed->batch.ordinal = 0; /* the slot may start before the end of the copy */
     feed->feedback.received_us = clock_monotonic_us();
     stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
     if (feed->slot.in_recovery)

@@ -252,6 +252,29 @@ sub bytes_account
     return;
 }
 
+# The bytes refill with the time between commits, not only by the WAL of the changes, which are too few here.
+sub bytes_refill
+{
+    my $list   = join ', ', map { "n$_ numeric" } 1 .. 50;
+    my $values = join ', ', ('1e131071') x 50;
+    start_reader('owner_bytes=30MB', 'owner_wal_factor=1');
+    as_mallory(qq{CREATE TABLE own.refill (id int PRIMARY KEY, u text DEFAULT 'u', $list);
+        SELECT clairon.watch('own.refill', 'USER', 'u');
+        INSERT INTO own.refill SELECT i, 'u', $values FROM generate_series(1, 6) AS i});
+    my $read = read_to_alice();
+    is($read->{count}{'own.refill'}, 5, 'changes are sent until the bytes of the account are used up');
+    my $over = $read->{bytes}{'own.refill'} - 30 * 1024 * 1024;
+    cmp_ok($over, '>', 1_000_000, 'the last one exceeds the account by more than 1 MB');
+    my $id = 100;
+    wait_until('later changes are sent again', sub {
+        as_mallory('INSERT INTO own.refill (id) VALUES (' . ++$id . ')');
+        return read_to_alice()->{count}{'own.refill'};
+    });
+    cmp_ok(($id - 100) * 1000, '<', $over, 'after changes with less WAL than that');
+    as_mallory('DROP TABLE own.refill');
+    return;
+}
+
 # A transaction that is streamed is charged what its commit writes, not what its spool contains.
 sub bytes_of_streamed_transactions
 {
@@ -352,6 +375,7 @@ time_account();
 long_numbers();
 users_who_must_acknowledge();
 bytes_account();
+bytes_refill();
 bytes_of_streamed_transactions();
 time_of_changes();
 honest_work();

@@ -83,9 +83,14 @@ for my $rule (qw(default both literal group))
     is_deeply(rows_of($rule, qw(a b c)), $expected, "$rule: rows follow the memberships in their snapshot");
     is_deeply(rows_of($rule, qw(b a c)), $expected, "$rule: rows follow the memberships in their snapshot, in another order of requests");
 }
-$pg->safe_psql('postgres', q{SELECT clairon.watch('tasks', 'USER', '=b', name => 'all', live => true)});
-is_deeply(rows_of('all', qw(a b c)), { a => 'error 103', b => '1,2', c => 'error 103' },
-    'rows of a rule that was for ALL are not shared once it is for a user');
+for my $order ([qw(a b c)], [qw(b a c)])
+{
+    $pg->safe_psql('postgres', q{SELECT clairon.watch('tasks', 'ALL', name => 'all', live => true)});
+    is(ids('busy', request('busy', rule => 'all')), '1,2', 'a rule for ALL, whose audience the relay has now cached');
+    $pg->safe_psql('postgres', q{SELECT clairon.watch('tasks', 'USER', '=b', name => 'all', live => true)});
+    is_deeply(rows_of('all', @$order), { a => 'error 103', b => '1,2', c => 'error 103' },
+        "rows of a rule that was for ALL are not shared once it is for a user, who is number @{[ $order->[0] eq 'b' ? 1 : 2 ]} in the query");
+}
 kill 'CONT', $walsender;
 
 done_testing();

@@ -7,6 +7,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(script_text amount);
+use List::Util qw(sum);
 use Test::More;
 
 my $STEPS = $ENV{CLAIRON_SCRIPTS_STEPS} // amount(400, 5000);
@@ -35,6 +36,9 @@ sub run_script
     return $reply // error_code($@);
 }
 
+# Returns the number of pairs of the records whose users were not staged.
+sub pairs { return sum(0, map { $store->execute('HLEN', "c:ack:$_->[2]") } grep { $_->[0] eq 'A' } @_) }
+
 # Stores a batch in as many calls as it needs, like ingest.c. Returns the reply to the last call, and true if the feed
 # died before the last call: then only the records up to the reply's position are stored.
 sub ingest
@@ -43,13 +47,15 @@ sub ingest
     my $calls = 0;
     while (1)
     {
+        my $pairs = pairs(@records);
         my $reply = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read, q{}, $PAIRS, map { @$_ } @records);
+        my $added = pairs(@records) - $pairs;
+        same('the number of pairs in a call', $added > $PAIRS_MAX ? $added : 'limited', 'limited');
         return ($reply, 0) unless ref $reply && @$reply == 7;
         die 'endless' if $calls++ > 100;
         $replies{partial}++;
         return ($reply, 1) if rand() < 0.1;
-        # A later batch waits.
-        $replies{WAIT}++ if run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, 'g', '', q{}, $PAIRS) eq 'WAIT';
+        same('a later batch', run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, 'g', '', q{}, $PAIRS), 'WAIT');
         my ($at, $index) = (0, $reply->[5]);
         $replies{cut}++ unless $reply->[6];    # the next audience fits into the next call
         next unless $reply->[6];

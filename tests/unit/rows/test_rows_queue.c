@@ -70,14 +70,18 @@ users_of_a_group_rule_share_no_query(void **state)
     static const char *const audiences[] = {"USER", "STRUCTURE", "STRUCTURE+ROLE"};
 
     for (size_t i = 0; i < sizeof(audiences) / sizeof(audiences[0]); i++) {
+        struct rows_query *queries[2];
+
         set_up(state);
         make_audience_known(audiences[i]);
         add_request(0, "u1", "t");
         add_request(1, "u2", "t");
-        result(next("u1"), audiences[i]);
+        queries[0] = next("u1");
+        queries[1] = next("u2");
+        result(queries[0], audiences[i]);
         expect_done(0, ROWS_OK);
         assert_int_equal(clients[1].results, 0);
-        result(next("u2"), audiences[i]);
+        result(queries[1], audiences[i]);
         expect_done(1, ROWS_OK);
         tear_down(state);
     }
