@@ -12,6 +12,7 @@ use List::Util ();
 
 my $SLOTS        = 16384;
 my $NODE_TIMEOUT = 2000;    # ms without a reply after which a node is considered failed
+my $HANDSHAKE_SECONDS = 3;  # seconds until nodes that are not known meet again
 
 # Errors of a slot that is moving or has no primary.
 my $TEMPORARY = qr/^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN|LOADING|READONLY|MASTERDOWN)|connect|the store closed|not write/;
@@ -51,7 +52,8 @@ sub free_ports
     return ($bus - 10_000, $bus);
 }
 
-# Returns a started node that is not connected to other nodes. `$tls` is its certificate.
+# Returns a started node that is not connected to other nodes. A replica takes over even if a busy machine has delayed the
+# first votes for more than twenty seconds. `$tls` is its certificate.
 sub new_node
 {
     my ($self, $tls) = @_;
@@ -64,7 +66,7 @@ sub new_node
     my $address = $network ? $network->address($number) : undef;
     my $node = Clairon::Test::Store->new(folder => $folder, fsync => $self->{node}{fsync}, options => [
         '--port', $port, '--bind', $address // (), '127.0.0.1', '--cluster-enabled', 'yes', '--cluster-node-timeout', $NODE_TIMEOUT,
-        '--cluster-require-full-coverage', 'no', '--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1,
+        '--cluster-require-full-coverage', 'no', '--cluster-replica-validity-factor', 0, '--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1,
         (has_bus_port() ? ('--cluster-port', $bus) : ()),
         ($tls ? Clairon::Test::Store::as_arguments(Clairon::Test::Authority::directives($tls, $tls_port), 'tls-cluster' => 'yes') : ()),
         # Before version 7, a node connects from the first address of `bind`.
@@ -102,10 +104,13 @@ sub start
 sub meet
 {
     my ($self, $node) = @_;
-    for my $other (grep { $_ != $node } $self->alive)
-    {
-        $node->execute('CLUSTER', 'MEET', '127.0.0.1', $other->{announced}, $other->{announced_bus} // ());
-    }
+    return meet_nodes($node, grep { $_ != $node } $self->alive);
+}
+
+sub meet_nodes
+{
+    my ($node, @others) = @_;
+    $node->execute('CLUSTER', 'MEET', '127.0.0.1', $_->{announced}, $_->{announced_bus} // ()) for @others;
     return;
 }
 
@@ -135,18 +140,40 @@ sub wait_nodes
     });
 }
 
-# Waits until all running nodes have discovered each other and the owners of all slots.
+# Waits until all running nodes have discovered each other and the owners of all slots. A node forgets a handshake without
+# a reply after the node timeout, which a busy machine can exceed. Nodes that are still unknown then meet again.
 sub wait_discovered
 {
     my ($self) = @_;
-    my $count = $self->alive;
+    my $next = time + $HANDSHAKE_SECONDS;
     $self->wait_nodes('the nodes of the cluster have discovered each other', sub {
-        !grep { my $info = $_->execute('CLUSTER', 'INFO');
-            $info !~ /cluster_state:ok/ || $info !~ /cluster_slots_ok:$SLOTS\b/ || known_nodes($_) < $count } $self->alive });
+        my @nodes   = $self->alive;
+        my %unknown = map { ($_->{port} => [ unknown_to($_, @nodes) ]) } @nodes;
+        return 1 unless grep { @{ $unknown{ $_->{port} } } || !knows_slots($_) } @nodes;
+        return 0 if time < $next;
+        meet_nodes($_, @{ $unknown{ $_->{port} } }) for @nodes;
+        $next = time + $HANDSHAKE_SECONDS;
+        return 0 });
     return;
 }
 
-sub known_nodes { return scalar grep { !/handshake|fail|noaddr/ } split /\n/, $_[0]->execute('CLUSTER', 'NODES') }
+# Returns the nodes that `$node` does not know, or cannot reach.
+sub unknown_to
+{
+    my ($node, @others) = @_;
+    my %known = map { (split / /)[0] => 1 } grep { !/handshake|fail|noaddr/ } split /\n/, $node->execute('CLUSTER', 'NODES');
+    return grep { !$known{ $_->{id} //= $_->execute('CLUSTER', 'MYID') } } @others;
+}
+
+# Returns whether the node knows a running owner of each slot, apart from those that it imports: it never discovers a new
+# owner of such a slot, for example the replica that takes over from the failed source of the move.
+sub knows_slots
+{
+    my ($node) = @_;
+    my $info      = $node->execute('CLUSTER', 'INFO');
+    my $importing = () = $node->execute('CLUSTER', 'NODES') =~ /\[\d+-<-/g;
+    return $info =~ /cluster_state:ok/ && $info =~ /cluster_slots_ok:(\d+)/ && $1 + $importing >= $SLOTS;
+}
 
 # Waits until each replica has all data of its primary, and all nodes have discovered all replicas.
 sub wait_replicated
@@ -293,7 +320,7 @@ sub begin_move
 {
     my ($self, $shard, $to) = @_;
     my $slot = $self->slot($shard);
-    my $from = $self->primary_of($shard) // croak "shard $shard has no primary";
+    my $from = Clairon::Test::wait_until("shard $shard has a primary", sub { $self->primary_of($shard) });
     return if $from == $to;
     $to->execute('CLUSTER', 'SETSLOT', $slot, 'IMPORTING', $from->{id});
     $from->execute('CLUSTER', 'SETSLOT', $slot, 'MIGRATING', $to->{id});
@@ -314,6 +341,8 @@ sub end_move
 {
     my ($self, $shard, $from, $to) = @_;
     my $slot = $self->slot($shard);
+    # With an epoch below that of the former owner, the new owner would not be discovered by replicas.
+    $self->wait_nodes("$to->{name} knows the latest epoch", sub { my $epoch = epoch($to); !grep { epoch($_) > $epoch } $self->alive });
     for my $node ($to, $from, grep { $_ != $from && $_ != $to && $_->execute('ROLE')->[0] eq 'master' } $self->alive)
     {
         # A node that has lost its last slot becomes a replica.
@@ -321,6 +350,8 @@ sub end_move
     }
     return;
 }
+
+sub epoch { my ($node) = @_; return $node->execute('CLUSTER', 'INFO') =~ /cluster_current_epoch:(\d+)/ ? $1 : 0 }
 
 # Waits until all nodes know the same slots and epochs. If a slot moves while older epochs are still on the way, nodes may
 # disagree permanently on its owner (`redis-cli --cluster fix` repairs this).
