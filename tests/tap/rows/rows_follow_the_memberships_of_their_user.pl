@@ -89,7 +89,7 @@ for my $order ([qw(a b c)], [qw(b a c)])
     is(ids('busy', request('busy', rule => 'all')), '1,2', 'a rule for ALL, whose audience the relay has now cached');
     $pg->safe_psql('postgres', q{SELECT clairon.watch('tasks', 'USER', '=b', name => 'all', live => true)});
     is_deeply(rows_of('all', @$order), { a => 'error 103', b => '1,2', c => 'error 103' },
-        "rows of a rule that was for ALL are not shared once it is for a user, who is number @{[ $order->[0] eq 'b' ? 1 : 2 ]} in the query");
+        "rows of a rule that was for ALL are not shared once it is for a user, that is number @{[ $order->[0] eq 'b' ? 1 : 2 ]} in the query");
 }
 kill 'CONT', $walsender;
 
