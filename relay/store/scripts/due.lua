@@ -114,7 +114,8 @@ local function dead_letter(id, found, attempts, users)
 end
 
 local function retry_users(id, found, retries, users)
-    replace_entry(found, retries + 1, users)
+    local before = found.entry
+    local entry = replace_entry(found, retries + 1, users)
     notification_of(id).is_retried = true
     local counts = {}
     for _, user in ipairs(users) do
@@ -123,6 +124,7 @@ local function retry_users(id, found, retries, users)
         record_event(id, 'retried', integer_text(now), retries + 1, '-', user)
     end
     call('HMSET', prefix .. KEY_RETRIES .. id, unpack(counts))
+    add_copy(id, before, entry, retries, users)
     retried, retry_entries, bytes_left = retried + #users, retry_entries + 1, bytes_left - #found.data
 end
 

@@ -35,6 +35,7 @@
 #define KEY_ACKED ":acked:"    /* hash of a completed notification: users and ack times */
 #define KEY_UNREPORTED_ACKS ":unreported_acks:" /* hash of a notification: acks before its report */
 #define KEY_RETRIES ":retries:" /* hash of a notification: the retries of each user */
+#define KEY_COPIES ":copies:"   /* list of a notification: the stream entries of its retries */
 #define KEY_RETRIED ":retried"  /* sorted set: notifications with a retry, by commit time */
 #define KEY_DUE ":due"          /* sorted set: pairs of notification and user, by time */
 #define KEY_INBOX ":inbox:"     /* sorted set of a user: notifications, by stream entry */

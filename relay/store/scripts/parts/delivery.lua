@@ -62,6 +62,7 @@ end
 -- keys.
 local notifications, changed, completed = {}, {}, {}
 local due_to_remove, entries_to_ack, keys_to_delete, retried_to_remove, large_to_remove = {}, {}, {}, {}, {}
+-- include: copies.lua
 
 -- The flags are one character, '0' plus their sum: 1 retried, 2 expires, 4 acked, 8 the number of
 -- the backoff (BACKOFFS), 32 large.
@@ -269,6 +270,7 @@ local function save_notifications()
     end
     call_chunked(due_to_remove, 'ZREM', prefix .. KEY_DUE)
     call_chunked(retried_to_remove, 'ZREM', prefix .. KEY_RETRIED)
+    for _, id in ipairs(retried_to_remove) do delete_copies(id) end
     call_chunked(large_to_remove, 'ZREM', prefix .. KEY_SHARED_INBOX)
 end
 
