@@ -34,6 +34,20 @@ is($cluster->execute('GET', 'clairon:{7}:name'), 7, 'a replica has the data of a
 $former->start;
 wait_until('the former primary is a replica', sub { $former->execute('ROLE')->[0] eq 'slave' });
 
+# ---- nodes without a handshake, and the target of a move whose source has failed
+
+my $late = $cluster->new_node;
+$late->wait_loaded;
+$cluster->wait_discovered;
+is(scalar(map { Clairon::Test::StoreCluster::unknown_to($_, $cluster->alive) } $cluster->alive), 0, 'nodes whose handshakes were forgotten discover each other');
+
+$former = $cluster->begin_move(7, $late);
+$former->kill9;
+$cluster->wait_failover(7, $former);
+wait_until('the target considers the source failed', sub { $late->execute('CLUSTER', 'NODES') =~ /^$former->{id} \S+ \S*\bfail\b/m });
+$cluster->wait_discovered;
+pass('the wait for all nodes ends while a node imports a slot from a failed one');
+
 my $sentinels = Clairon::Test::sentinels();
 $sentinels->execute('SET', 'name', 1);
 my $primary = $sentinels->primary;

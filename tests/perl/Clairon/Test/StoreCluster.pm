@@ -12,6 +12,7 @@ use List::Util ();
 
 my $SLOTS        = 16384;
 my $NODE_TIMEOUT = 2000;    # ms without a reply after which a node is considered failed
+my $HANDSHAKE_SECONDS = 3;  # seconds until nodes that are not known meet again
 
 # Errors of a slot that is moving or has no primary.
 my $TEMPORARY = qr/^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN|LOADING|READONLY|MASTERDOWN)|connect|the store closed|not write/;
@@ -102,10 +103,13 @@ sub start
 sub meet
 {
     my ($self, $node) = @_;
-    for my $other (grep { $_ != $node } $self->alive)
-    {
-        $node->execute('CLUSTER', 'MEET', '127.0.0.1', $other->{announced}, $other->{announced_bus} // ());
-    }
+    return meet_nodes($node, grep { $_ != $node } $self->alive);
+}
+
+sub meet_nodes
+{
+    my ($node, @others) = @_;
+    $node->execute('CLUSTER', 'MEET', '127.0.0.1', $_->{announced}, $_->{announced_bus} // ()) for @others;
     return;
 }
 
@@ -135,18 +139,40 @@ sub wait_nodes
     });
 }
 
-# Waits until all running nodes have discovered each other and the owners of all slots.
+# Waits until all running nodes have discovered each other and the owners of all slots. A node forgets a handshake without
+# a reply after the node timeout, which a busy machine can exceed. Nodes that are still unknown then meet again.
 sub wait_discovered
 {
     my ($self) = @_;
-    my $count = $self->alive;
+    my $next = time + $HANDSHAKE_SECONDS;
     $self->wait_nodes('the nodes of the cluster have discovered each other', sub {
-        !grep { my $info = $_->execute('CLUSTER', 'INFO');
-            $info !~ /cluster_state:ok/ || $info !~ /cluster_slots_ok:$SLOTS\b/ || known_nodes($_) < $count } $self->alive });
+        my @nodes   = $self->alive;
+        my %unknown = map { ($_->{port} => [ unknown_to($_, @nodes) ]) } @nodes;
+        return 1 unless grep { @{ $unknown{ $_->{port} } } || !knows_slots($_) } @nodes;
+        return 0 if time < $next;
+        meet_nodes($_, @{ $unknown{ $_->{port} } }) for @nodes;
+        $next = time + $HANDSHAKE_SECONDS;
+        return 0 });
     return;
 }
 
-sub known_nodes { return scalar grep { !/handshake|fail|noaddr/ } split /\n/, $_[0]->execute('CLUSTER', 'NODES') }
+# Returns the nodes that `$node` does not know, or cannot reach.
+sub unknown_to
+{
+    my ($node, @others) = @_;
+    my %known = map { (split / /)[0] => 1 } grep { !/handshake|fail|noaddr/ } split /\n/, $node->execute('CLUSTER', 'NODES');
+    return grep { !$known{ $_->{id} //= $_->execute('CLUSTER', 'MYID') } } @others;
+}
+
+# Returns whether the node knows a running owner of each slot, apart from those that it imports: it never discovers a new
+# owner of such a slot, for example the replica that takes over from the failed source of the move.
+sub knows_slots
+{
+    my ($node) = @_;
+    my $info      = $node->execute('CLUSTER', 'INFO');
+    my $importing = () = $node->execute('CLUSTER', 'NODES') =~ /\[\d+-<-/g;
+    return $info =~ /cluster_state:ok/ && $info =~ /cluster_slots_ok:(\d+)/ && $1 + $importing >= $SLOTS;
+}
 
 # Waits until each replica has all data of its primary, and all nodes have discovered all replicas.
 sub wait_replicated
