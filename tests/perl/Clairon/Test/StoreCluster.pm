@@ -52,7 +52,8 @@ sub free_ports
     return ($bus - 10_000, $bus);
 }
 
-# Returns a started node that is not connected to other nodes. `$tls` is its certificate.
+# Returns a started node that is not connected to other nodes. A replica takes over even if a busy machine has delayed the
+# first votes for more than twenty seconds. `$tls` is its certificate.
 sub new_node
 {
     my ($self, $tls) = @_;
@@ -65,7 +66,7 @@ sub new_node
     my $address = $network ? $network->address($number) : undef;
     my $node = Clairon::Test::Store->new(folder => $folder, fsync => $self->{node}{fsync}, options => [
         '--port', $port, '--bind', $address // (), '127.0.0.1', '--cluster-enabled', 'yes', '--cluster-node-timeout', $NODE_TIMEOUT,
-        '--cluster-require-full-coverage', 'no', '--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1,
+        '--cluster-require-full-coverage', 'no', '--cluster-replica-validity-factor', 0, '--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1,
         (has_bus_port() ? ('--cluster-port', $bus) : ()),
         ($tls ? Clairon::Test::Store::as_arguments(Clairon::Test::Authority::directives($tls, $tls_port), 'tls-cluster' => 'yes') : ()),
         # Before version 7, a node connects from the first address of `bind`.
@@ -340,6 +341,8 @@ sub end_move
 {
     my ($self, $shard, $from, $to) = @_;
     my $slot = $self->slot($shard);
+    # With an epoch below that of the former owner, the new owner would not be discovered by replicas.
+    $self->wait_nodes("$to->{name} knows the latest epoch", sub { my $epoch = epoch($to); !grep { epoch($_) > $epoch } $self->alive });
     for my $node ($to, $from, grep { $_ != $from && $_ != $to && $_->execute('ROLE')->[0] eq 'master' } $self->alive)
     {
         # A node that has lost its last slot becomes a replica.
@@ -347,6 +350,8 @@ sub end_move
     }
     return;
 }
+
+sub epoch { my ($node) = @_; return $node->execute('CLUSTER', 'INFO') =~ /cluster_current_epoch:(\d+)/ ? $1 : 0 }
 
 # Waits until all nodes know the same slots and epochs. If a slot moves while older epochs are still on the way, nodes may
 # disagree permanently on its owner (`redis-cli --cluster fix` repairs this).
