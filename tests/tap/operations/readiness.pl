@@ -20,7 +20,7 @@ sub replies
 {
     my ($relay, $path) = @_;
     my %replies;
-    for (1 .. ($relay->{settings}{'gate.workers'} // 1) > 1 ? 24 : 2)
+    for (1 .. (($relay->{settings}{'gate.workers'} // 1) > 1 ? 24 : 2))
     {
         my ($status, $body) = $relay->get($path // '/readyz');
         $replies{ $status ? "$status " . JSON::decode_json($body)->{feed} : 'refused' } = 1;
@@ -28,11 +28,12 @@ sub replies
     return join ', ', sort keys %replies;
 }
 
+# A failure takes one minute, because the transaction of a psql in the background must not last longer than the default.
 sub wait_replies
 {
     my ($relay, $path, $expected, $what) = @_;
     my $replies;
-    ok(eval { wait_until($what, sub { ($replies = replies($relay, $path)) eq $expected }); 1 }, $what) or diag("replies: $replies");
+    ok(eval { wait_until($what, sub { ($replies = replies($relay, $path)) eq $expected }, 60); 1 }, $what) or diag("replies: $replies");
     return;
 }
 
