@@ -4,6 +4,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(program script_text wait_until);
+use Clairon::Test::Neighbour;
 use IPC::Run qw(run);
 use JSON ();
 use Test::More;
@@ -104,5 +105,16 @@ my $count = $store->error_count;
 cmp_ok(my $trimmed = trim_errors(2 * $BYTES), '>', 0, 'an error log with too many bytes is trimmed');
 is($store->error_count, $count - $trimmed, 'and the removed entries are counted');
 cmp_ok($store->error_count, '>', 0, 'the newest entries remain');
+
+# A neighbour's rows, while large rows of a table owner expire immediately, and while as many small rows do.
+my $neighbour = Clairon::Test::Neighbour->new($pg, $relay, store => $store);
+$pg->safe_psql('postgres', 'GRANT clairon_app TO mallory');    # permits the ttl
+$neighbour->run_as('mallory', q{
+    CREATE TABLE mallory.t (id serial PRIMARY KEY, owners text[], body text);
+    SELECT clairon.watch('mallory.t', 'USER', 'owners', ack_required => true, ttl => '1 ms')});
+sub rows_of_bytes { my ($size) = @_; return "INSERT INTO mallory.t (owners, body) SELECT (SELECT array_agg('u' || n) FROM generate_series(1, 10000) n), repeat('x', $size) FROM generate_series(1, 20)" }
+my $honest = $neighbour->worst_delay('small rows expire', rows_of_bytes(100));
+my $attack = $neighbour->worst_delay('large rows expire', rows_of_bytes(1_000_000));
+$neighbour->is_unnoticed('large rows that expire', $attack, $honest);
 
 done_testing();

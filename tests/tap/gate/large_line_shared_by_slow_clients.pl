@@ -5,6 +5,7 @@ use warnings;
 
 use Clairon::Test qw(wait_until token amount);
 use Clairon::Test::EventStream;
+use Clairon::Test::Neighbour;
 use Clairon::Test::RawSocket qw(TEXT PING PONG);
 use Clairon::Test::SecureSocket;
 use Digest::MD5 qw(md5_hex);
@@ -175,6 +176,21 @@ sub disconnect
     wait_until('the connections are closed', sub { metric('clairon_gate_connections') <= 1 });
     return;
 }
+
+# A neighbour's row, while a table owner writes large rows to one slow client, and to many.
+my $neighbour = Clairon::Test::Neighbour->new($pg, $relay, topics => ['postgres.alice.orders']);
+$pg->safe_psql('postgres', 'GRANT SELECT ON large TO mallory');
+$neighbour->run_as('mallory', "CREATE TABLE mallory.large (LIKE public.large); ALTER TABLE mallory.large REPLICA IDENTITY FULL;
+    SELECT clairon.watch('mallory.large', 'TEAM', 'id'); INSERT INTO mallory.large (id) VALUES (1), (2)");
+$pg->safe_psql('postgres', q{INSERT INTO clairon.member SELECT 'TEAM', '2', 'u' || i FROM generate_series(1, 1000) i UNION ALL VALUES ('TEAM', '1', 'reader')});
+sub large_row { my ($id) = @_; return 'UPDATE mallory.large SET ' . join(', ', map { "$_ = repeat('x', $value)" } @names) . " WHERE id = $id;\n" }
+my @crowd = websocket('reader');
+my $honest = $neighbour->worst_delay('large rows to one slow client', large_row(1) x 2);
+push @crowd, map { websocket("u$_") } 1 .. $clients;
+my $attack = $neighbour->worst_delay("large rows to $clients slow clients", large_row(2) x 2);
+$neighbour->is_unnoticed('large rows to slow clients', $attack, $honest);
+$neighbour->{client}->close;
+disconnect(@crowd);
 
 # WebSocket
 my @slow = check_live('WebSocket', \&websocket);

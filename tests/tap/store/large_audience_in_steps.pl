@@ -112,7 +112,20 @@ add_news('second');
 $again->run_until('the second notification arrives', sub { grep { $_->{payload}{after}{body} eq 'second' } $again->notifications });
 is(scalar($again->notifications), 1, 'an acknowledged notification is not delivered again');
 
-# A feed that dies between the steps: the next feed adds the notification once, to the members at its commit.
+# ---- A neighbour's rows, while a table owner addresses the group with several rules, and a group of five thousand.
+my ($RULES, $SMALL) = (amount(10, 3), 5000);
+my $neighbour = Clairon::Test::Neighbour->new($pg, $relay, store => $store);
+$neighbour->run_as('mallory', 'CREATE TABLE mallory.t (id serial PRIMARY KEY, structure text)');
+$pg->safe_psql('postgres', qq{
+    INSERT INTO clairon.member SELECT 'STRUCTURE', 'small', 'm' || i FROM generate_series(1, $SMALL) i;
+    SELECT clairon.watch('mallory.t', 'STRUCTURE', 'structure', name => 'r' || i, ack_required => true) FROM generate_series(1, $RULES) i});
+wait_until('the small group is copied', sub { $store->execute('SCARD', $store->shared('members:STRUCTURE:small')) == $SMALL });
+sub row_to { my ($group) = @_; return "INSERT INTO mallory.t (structure) VALUES ('$group')" }
+my $honest = $neighbour->worst_delay("a row to $SMALL users by $RULES rules", row_to('small'));
+my $attack = $neighbour->worst_delay("a row to $MEMBERS users by $RULES rules", row_to('s1'));
+$neighbour->is_unnoticed('a row to a large group', $attack, $honest);
+
+# ---- A feed that dies between the steps: the next feed adds the notification once, to the members at its commit.
 sub staged { return scalar @{ $store->execute('KEYS', '*:staged:*') } }
 $relay->stop;
 $pg->safe_psql('postgres', q{

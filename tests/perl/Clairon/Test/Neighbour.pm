@@ -23,7 +23,8 @@ use Time::HiRes qw(time);
 # How much longer an attack may delay the neighbour than honest work does, in seconds.
 our $SLACK = 1;
 
-# Options: store => the relay's store, for store_longest_ms(); user => the recipient of alice's rows.
+# Options: store => the relay's store, for store_longest(); user => the recipient of alice's rows; topics => those that
+# this user's client receives.
 sub new
 {
     my ($class, $pg, $relay, %options) = @_;
@@ -34,7 +35,7 @@ sub new
     $self->run_as('alice', q{
         CREATE TABLE alice.orders (id int PRIMARY KEY, owner text);
         SELECT clairon.watch('alice.orders', 'USER', 'owner')});
-    $self->{client} = $relay->client($self->{user});
+    $self->{client} = $relay->client($self->{user}, topics => $options{topics});
     $self->delay_of_row;
     return $self;
 }
