@@ -17,7 +17,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('many', 'TEAM', 'team', ack_required => true)});
 my $cluster = Clairon::Test::store_cluster();
 my $relay   = Clairon::Test::relay($pg, $cluster, conf => { 'delivery.ack_timeout' => '1h', 'gate.ping' => '1h' });
-my %clients = map { $_ => $relay->client($_) } map { "u$_" } 0 .. 4;
+my %clients = map { $_ => $relay->client($_, win => 10_000) } map { "u$_" } 0 .. 4;
 # Inserts rows for each user, and one row for all users.
 my $torture = Clairon::Test::Torture->new(pg => $pg, seed => 1, tables => [qw(one many)], stored => sub { $cluster->stored });
 $torture->start_writer(1, sub {
