@@ -191,7 +191,6 @@ sub run_once
       (shuffle @resumed)[ 0 .. 3 ], grep { $closed{ $_->{user} } } @states;
     check_rows($what, $plan->{min_replicas}, @again);
     $_->{client}->close for @again, @immediate, @states;
-    heal($store);
     return;
 }
 
@@ -234,6 +233,7 @@ for my $i (0 .. $#SETUPS)
         my $what = sprintf 'run %d, %s', ++$run, $SETUPS[$i];
         note join ' ', $what, map { "$_=" . (ref $plan->{$_} ? join('+', @{ $plan->{$_} }) : sprintf '%.3g', $plan->{$_}) } sort keys %$plan;
         run_once(\%world, $what, $plan);
+        heal($store) if $nth < $runs;
     }
     $_->close for grep { !$_->{closed} } @holders;
     $_->stop for @world{qw(second first)};
