@@ -320,7 +320,7 @@ sub begin_move
 {
     my ($self, $shard, $to) = @_;
     my $slot = $self->slot($shard);
-    my $from = $self->primary_of($shard) // croak "shard $shard has no primary";
+    my $from = Clairon::Test::wait_until("shard $shard has a primary", sub { $self->primary_of($shard) });
     return if $from == $to;
     $to->execute('CLUSTER', 'SETSLOT', $slot, 'IMPORTING', $from->{id});
     $from->execute('CLUSTER', 'SETSLOT', $slot, 'MIGRATING', $to->{id});
