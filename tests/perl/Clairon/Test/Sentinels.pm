@@ -153,6 +153,16 @@ use parent -norequire, 'Clairon::Test::Store';
 
 sub command { return ($_[0]{server}, "$_[0]{folder}/sentinel.conf", '--sentinel') }
 
+# By default, sentinels query the role of a server every ten seconds, and wait eight seconds before a former primary
+# becomes a replica. Stores without this command keep that.
+sub launch
+{
+    my ($self) = @_;
+    $self->SUPER::launch;
+    Clairon::Test::wait_until('the sentinel replies', sub { eval { $self->execute(qw(SENTINEL DEBUG INFO-PERIOD 1000 PUBLISH-PERIOD 500)) } || $@ =~ /^ERR/ });
+    return;
+}
+
 # Returns the sentinel's attributes of the primary with this name, as a hash.
 sub state { my ($self, $name) = @_; return { @{ $self->execute('SENTINEL', 'MASTER', $name) } } }
 
