@@ -12,7 +12,7 @@ my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, version int);
     CREATE TABLE hurry (id int PRIMARY KEY, version int);
-    SELECT clairon.watch('t', 'ALL', ack_required => true, retry_limit => 2);
+    SELECT clairon.watch('t', 'ALL', ack_required => true, retry_limit => 100);    -- a slow machine must not exhaust them
     SELECT clairon.watch('hurry', 'ALL', priority => 'HIGH')});
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.ack_timeout' => '100ms', 'delivery.backoff_base' => '10ms' });
