@@ -50,18 +50,18 @@ sub changes
     return $text . ($around[1] // '');
 }
 
-# Polls all notifications after a cursor, page by page; returns them and the last cursor. The other clients also read
+# Polls all notifications after a cursor, in pages of `$max`; returns them and the last cursor. The other clients also read
 # between the pages, because a client that does not read for long is disconnected.
 sub poll
 {
-    my ($user, $pos, $at) = @_;
+    my ($user, $pos, $at, $max) = @_;
     my @notifications;
     while (1)
     {
         Mojo::IOLoop->next_tick(sub { });    # one_tick does not wait
         Mojo::IOLoop->one_tick;
         my $raw = Clairon::Test::RawSocket->new($at);
-        $raw->write("GET /v1/poll?wait=0&max=7&pos=$pos HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => $user) . "\r\n\r\n");
+        $raw->write("GET /v1/poll?wait=0&max=$max&pos=$pos HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => $user) . "\r\n\r\n");
         my $response = $raw->read_response;
         $pos = $response->{headers}{'clairon-pos'} if $response->{headers}{'clairon-pos'};
         my @lines = map { JSON::decode_json($_) } split /\n/, $response->{body} // '';
@@ -89,7 +89,7 @@ sub try_changes
     my $wanted = 2 * 3 * ROUNDS * ROWS;
     wait_until('all notifications have arrived', sub {
         $live->run_until('the live client has processed its input', sub { 1 });
-        my ($some, $to) = poll('u1', $polled, $second);
+        my ($some, $to) = poll('u1', $polled, $second, 7);
         push @polled, @$some;
         $polled = $to;
         my $reconnected = $second->client('u1', pos => $pos);
@@ -108,7 +108,7 @@ sub try_changes
     is_deeply(backward_versions(@resumed), [], "$what: reconnecting clients receive versions in commit order");
     is($_->metric('clairon_store_unordered_total'), 0, "$what: no notification was out of order") for $relay, $second;
     $second->restart;
-    is_deeply(backward_versions(@{ (poll('u1', $begin, $second))[0] }), [], "$what: a poll from the beginning returns versions in commit order");
+    is_deeply(backward_versions(@{ (poll('u1', $begin, $second, 41))[0] }), [], "$what: a poll from the beginning returns versions in commit order");
     $live->close;
     $_->stop for $relay, $second;
     return;

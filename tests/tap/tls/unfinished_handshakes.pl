@@ -29,6 +29,7 @@ sub send_raw { my ($bytes) = @_; my $raw = Clairon::Test::RawSocket->new($relay)
 sub https_status { my $raw = Clairon::Test::SecureSocket->new($relay, $cert); return $raw->request(GET => '/healthz')->{status} }
 
 is(https_status(), 200, 'a client that completes its handshake is served');
+wait_until('both connections of the relay to the store are open', sub { (() = $store->execute('CLIENT', 'LIST') =~ /^id=/mg) >= 3 });
 my $before = kilobytes();
 my $idle   = descriptors();    # may include the connection that is about to be closed
 
