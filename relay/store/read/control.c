@@ -36,7 +36,7 @@ control_handle_ack_events(const struct reader_events *events, const char *own_na
     }
 }
 
-/* Control queue entries of older relays have no xid. A reply's strings end with a zero byte. */
+/* Some changes have no xid. A reply's strings end with a zero byte. */
 static uint64_t
 read_xid(struct bytes text)
 {

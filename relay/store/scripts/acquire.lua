@@ -8,12 +8,11 @@
 local progress, prefix = KEYS[1], KEYS[1]:match('^(.*)' .. KEY_PROGRESS)
 local meta = prefix .. KEY_META
 
--- A store serves one database. The slot name is checked below. A store of an older version contains
--- only the cluster's identifier, and accepts the first database of that cluster.
+-- A store serves one database. The slot name is checked below.
 local function rejection_by(key)
     local kept = redis.call('HMGET', key, 'system', 'database', 'database_name')
     local is_other_system = kept[1] and kept[1] ~= ARGV[2]
-    if not is_other_system and (not kept[2] or kept[2] == ARGV[5]) then return nil end
+    if not is_other_system and (not kept[1] or kept[2] == ARGV[5]) then return nil end
     local stored_name, own_name = cjson.encode(kept[3] or 'unknown'), cjson.encode(ARGV[6])
     local difference
     if is_other_system then

@@ -57,7 +57,7 @@ local function begin_generation(from)
     if count == STORE_GENERATIONS then -- all numbers were used
         epoch, count, history = ARGV[2], 1, ''
     end
-    if history == '' then history = '0' end -- older cursors have generation 0
+    if history == '' then history = '0' end
     local tag = tonumber(run:sub(1, 4), 16) % STORE_GENERATION_TAGS
     history = history .. ' ' .. from .. ' ' .. string.format('%d', count * STORE_GENERATION_TAGS + tag)
     while select(2, history:gsub('%S+', '')) > STORE_HISTORY_WORDS do

@@ -113,7 +113,7 @@ local function mark_changed(id) changed[id] = true end
 local function delivered_retries(value) return tonumber((value or ''):match('^%d+') or '0') end
 
 -- This string marks a dead-lettered user of an open-ended audience. A resume or a late ack must not
--- add the user again. The string is stored, and other versions of the relay use it too.
+-- add the user again.
 local DEAD_LETTERED = 'given up'
 local function is_dead_lettered(id, user)
     return notification_of(id).is_retried and call('HGET', prefix .. KEY_RETRIES .. id, user) == DEAD_LETTERED
