@@ -9,7 +9,8 @@ local call = redis.call
 -- include: stream_entry.lua
 -- include: error_log.lua
 
-local PAIRS_MAX, BYTES_MAX = 1000, 1024 * 1024
+-- A notification costs as much as NOTIFICATION_PAIRS pairs of a large audience.
+local PAIRS_MAX, NOTIFICATION_PAIRS, BYTES_MAX = 1000, 10, 1024 * 1024
 -- Users of a notification who become due within this time share the stream entry of a retry. The
 -- first user waits for the other users, since no user receives a retry before the due time.
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -72,7 +73,7 @@ local function expire(id)
         end
     end
     call_chunked(seen, 'HDEL', key)
-    expired, pairs_left = expired + #missing, pairs_left - #seen
+    expired, pairs_left = expired + #missing, pairs_left - #seen - NOTIFICATION_PAIRS
     if call('EXISTS', key) == 0 then return complete(id) end
     more = 1
     mark_dead_lettered(id, seen)
@@ -186,7 +187,7 @@ local function retry(id, users)
     end
     handle_groups(false, retry_users)
     handle_groups(true, dead_letter)
-    pairs_left = pairs_left - #users
+    pairs_left = pairs_left - #users - NOTIFICATION_PAIRS
 end
 
 -- Groups the due pairs by notification, oldest first.

@@ -27,6 +27,7 @@ struct maintenance {
     struct stats *stats;
     const struct delivery *delivery;
     bool is_due_pending;
+    int64_t due_sent_us;
     bool is_count_pending; /* pending.lua is in flight */
     long long relays;      /* relays of this store that have sessions */
     bool is_rejected;      /* the last heartbeat was rejected */
@@ -41,7 +42,6 @@ struct maintenance {
 };
 
 static void trim(struct maintenance *maintenance);
-static void send_due(struct maintenance *maintenance);
 
 /* Reconnects if the store was emptied, even on relays without a feed. */
 static bool
@@ -121,6 +121,14 @@ log_dead_letters(struct maintenance *maintenance, bool is_last)
     maintenance->logged_us = now_us;
 }
 
+/* More pairs are due. Other clients of the store have it for as long as this call took. */
+static void
+pause_due(struct maintenance *maintenance)
+{
+    maintenance->due.repeat = (double)(clock_monotonic_us() - maintenance->due_sent_us) / 1e6;
+    ev_timer_again(maintenance->loop, &maintenance->due);
+}
+
 static void
 on_due_done(void *ctx, const struct redisReply *reply)
 {
@@ -144,7 +152,7 @@ on_due_done(void *ctx, const struct redisReply *reply)
     maintenance->expired += counts[3];
     log_dead_letters(maintenance, false);
     if (counts[4] != 0)
-        send_due(maintenance);
+        pause_due(maintenance);
 }
 
 static void
@@ -154,9 +162,11 @@ send_due(struct maintenance *maintenance)
                           maintenance->delivery->ack_timeout,  maintenance->delivery->retention,
                           maintenance->delivery->backoff_base, maintenance->delivery->backoff_cap};
 
-    if (!maintenance->is_due_pending)
-        maintenance->is_due_pending =
-            call_script(maintenance, STORE_SCRIPT_due, on_due_done, argv, 6) == RC_OK;
+    if (maintenance->is_due_pending)
+        return;
+    maintenance->due_sent_us = clock_monotonic_us();
+    maintenance->is_due_pending =
+        call_script(maintenance, STORE_SCRIPT_due, on_due_done, argv, 6) == RC_OK;
 }
 
 static double

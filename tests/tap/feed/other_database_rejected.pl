@@ -85,15 +85,6 @@ $pg->safe_psql('other', 'ALTER DATABASE renamed RENAME TO postgres');
 set_database($relay, 'postgres', 'clairon');
 $relay->restart;
 
-# Progress without a database name receives the name of the current database.
-$relay->stop;
-$store->execute('HDEL', progress('clairon'), 'database', 'database_name');
-$store->execute('HDEL', $store->key('meta'), 'progress') if $shards == 1;
-$relay->start;
-$relay->wait_ready;
-is($store->execute('HGET', progress('clairon'), 'database_name'), 'postgres', 'progress without a database name receives the name of the current database');
-check_rejected($second, 'another database after a name is recorded');
-
 # A requested takeover deletes the old state.
 $relay->stop;
 $store->execute('DEL', $store->keys('progress:clairon'));
