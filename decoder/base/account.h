@@ -25,7 +25,7 @@ struct account_limits {
     int wal_factor;     /* owner_wal_factor: bytes of notifications per byte of WAL, in addition */
 };
 
-#define OWNER_TIME_DEFAULT_US (INT64CONST(1000) * 1000)
+#define OWNER_TIME_DEFAULT_US (INT64CONST(500) * 1000)
 #define OWNER_MEMORY_DEFAULT (INT64CONST(64) * 1024 * 1024)
 #define OWNER_BYTES_DEFAULT (INT64CONST(64) * 1024 * 1024)
 #define OWNER_WAL_FACTOR_DEFAULT 4

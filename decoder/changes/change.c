@@ -395,7 +395,7 @@ earn(struct decoder *decoder, const struct plan_set *set, TimestampTz now, Size 
 }
 
 /*
- * Denies a change for all rules at once when their owner's account is used up. So a denied change
+ * Denies a change for all rules together when their owner's account is used up. So a denied change
  * costs as little as any, however many rules apply. In a transaction, lists are reloaded once.
  */
 static bool

@@ -299,7 +299,7 @@ plan_images(struct plan_set *set, TupleDesc desc)
     set->new.nulls = palloc(sizeof(bool) * natts);
 }
 
-/* Counts what a denial of all plans at once must know. */
+/* Counts what the denial of all plans together needs. */
 static void
 count_plan(struct plan_set *set, const struct plan *plan)
 {
