@@ -72,14 +72,19 @@ account_refresh(struct account *account)
         OidIsValid(app) ? has_privs_of_role(account->owner, app) : superuser_arg(account->owner);
 }
 
+static void
+add_time(struct accounts *accounts, struct account *account, TimestampTz now, int64 earned_us)
+{
+    int64 more_us = Max(now - account->refilled, 0) / REFILL_SHARE;
+
+    account->left_us = Min(account->left_us + more_us + earned_us, accounts->limits.time_us);
+    account->refilled += more_us * REFILL_SHARE;
+}
+
 bool
 account_has_time(struct accounts *accounts, struct account *account)
 {
-    TimestampTz now = GetCurrentTimestamp();
-    int64 more_us = Max(now - account->refilled, 0) / REFILL_SHARE;
-
-    account->left_us = Min(account->left_us + more_us, accounts->limits.time_us);
-    account->refilled = now;
+    add_time(accounts, account, GetCurrentTimestamp(), 0);
     return account->left_us > 0;
 }
 
@@ -88,6 +93,7 @@ account_charge_time(struct account *account, int64 us)
 {
     account->left_us -= Max(us, 0);
     account->refilled = GetCurrentTimestamp();
+    account->charged_us += Max(us, 0);
 }
 
 int64
@@ -99,9 +105,45 @@ account_cpu_us(void)
     return now.tv_sec * INT64CONST(1000000) + now.tv_nsec / 1000;
 }
 
+static void
+look(struct accounts *accounts, TimestampTz now)
+{
+    accounts->looked = now;
+    accounts->cpu_us = account_cpu_us();
+}
+
+TimestampTz
+account_start_clock(struct accounts *accounts)
+{
+    TimestampTz now = GetCurrentTimestamp();
+
+    if (now - accounts->looked >= ACCOUNT_LOOK_US)
+        look(accounts, now);
+    return now;
+}
+
+TimestampTz
+account_spend(struct accounts *accounts, struct account *account, TimestampTz start)
+{
+    TimestampTz now = GetCurrentTimestamp();
+    int64 us = now - start;
+
+    if (now - accounts->looked >= ACCOUNT_LOOK_US) {
+        int64 before_us = accounts->cpu_us;
+
+        look(accounts, now);
+        us = Min(us, accounts->cpu_us - before_us);
+    }
+    if (!account->is_trusted)
+        account->left_us -= Max(us - account->charged_us, 0);
+    account->refilled = Min(account->refilled + (now - start), now);
+    account->charged_us = 0;
+    return now;
+}
+
 void
-account_earn_bytes(struct accounts *accounts, struct account *account, TimestampTz commit_time,
-                   Size wal_bytes)
+account_earn(struct accounts *accounts, struct account *account, TimestampTz now,
+             TimestampTz commit_time, Size wal_bytes)
 {
     const struct account_limits *limits = &accounts->limits;
     int64 more = (int64)wal_bytes * limits->wal_factor;
@@ -113,6 +155,8 @@ account_earn_bytes(struct accounts *accounts, struct account *account, Timestamp
         account->filled = commit_time;
     }
     account->left_bytes = Min(account->left_bytes + more, limits->minute_bytes);
+    account->charged_us = 0;
+    add_time(accounts, account, now, wal_bytes / ACCOUNT_WAL_BYTES_PER_US);
 }
 
 void

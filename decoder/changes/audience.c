@@ -10,9 +10,6 @@
 #include "condition/condition.h"
 #include "output/warning_throttle.h"
 
-/* The speed at which values are assumed to be printed, without reading a clock for each row. */
-#define PRINTED_BYTES_PER_US 200
-
 /* The strings of a list as a set, with open addressing. Slots contain index + 1. */
 struct text_set {
     const struct target_list *list;
@@ -313,8 +310,6 @@ targets_of_image(const struct plan *plan, const struct image *image)
 
     for (int i = 0; i < plan->part_count; i++) {
         parts[i] = targets_of_part(&plan->parts[i], image);
-        if (plan->account != NULL && parts[i]->printed > 0)
-            account_charge_time(plan->account, parts[i]->printed / PRINTED_BYTES_PER_US);
         if (plan->part_count == 1 || parts[i]->too_many || parts[i]->fault != NULL)
             return parts[i];
     }

@@ -276,27 +276,13 @@ apply_to_conditional_update(const struct row_change *change, struct plan *plan)
         apply_to_image(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS);
 }
 
-/* True when the rule sends nothing for this kind of change. */
-static bool
-ignores_change(const struct row_change *change, const struct plan *plan)
-{
-    const int rows = RULE_OPERATION(FRAME_OPERATION_CREATE) |
-                     RULE_OPERATION(FRAME_OPERATION_UPDATE) |
-                     RULE_OPERATION(FRAME_OPERATION_DELETE);
-
-    if (change->operation == FRAME_OPERATION_UPDATE)
-        return (plan->rule->operations & rows) == 0;
-    return !includes_operation(plan, change->operation);
-}
-
 static void
 apply_rule(const struct row_change *change, struct plan *plan)
 {
     bool conditional = plan->rule->only_when != NULL;
     bool met = true;
 
-    if (ignores_change(change, plan) || denial_is_due(change->ctx, change->set, plan) ||
-        audience_is_denied(change->decoder, plan))
+    if (denial_is_due(change->ctx, change->set, plan) || audience_is_denied(change->decoder, plan))
         return;
     if (change->operation == FRAME_OPERATION_UPDATE) {
         if (conditional)
@@ -395,97 +381,80 @@ wal_bytes(HeapTuple tuple, const struct image *image, TupleDesc desc)
  */
 #define CHANGE_WAL_BYTES 512
 
-/* Each owner of a source earns the bytes. Returns 0 if no owner's bytes are limited. */
-static Size
-earn_bytes(const struct row_change *row, HeapTuple old, HeapTuple new)
+/* Each owner of a source earns the bytes in the WAL. */
+static void
+earn(struct decoder *decoder, const struct plan_set *set, TimestampTz now, Size bytes)
 {
-    struct decoder *decoder = row->decoder;
-    TupleDesc desc = RelationGetDescr(row->relation);
+    account_earn(decoder->accounts, set->account, now, decoder->commit_time, bytes);
+    for (int i = 0; i < set->source_count; i++) {
+        struct account *other = set->sources[i].account;
+
+        if (other != NULL && other != set->account)
+            account_earn(decoder->accounts, other, now, decoder->commit_time, bytes);
+    }
+}
+
+/*
+ * Denies a change for all rules together when their owner's account is used up. So a denied change
+ * costs as little as any, however many rules apply. In a transaction, lists are reloaded once.
+ */
+static bool
+deny_all(LogicalDecodingContext *ctx, struct plan_set *set, enum frame_operation operation)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    enum account_kind kind;
+    uint64 others;
+
+    if (!set->has_one_owner || !account_is_used_up(decoder->accounts, set->account, &kind))
+        return false;
+    if (set->applied[operation] == 0)
+        return true;
+    if (set->has_live_rules && set->denied_transaction != decoder->transaction_number) {
+        set->denied_transaction = decoder->transaction_number;
+        for (int i = 0; i < set->plan_count; i++)
+            if (plan_applies(&set->plans[i], operation))
+                denial_count(ctx, set, &set->plans[i], kind);
+        return true;
+    }
+    others = set->applied[operation] - 1;
+    denial_count(ctx, set, &set->plans[0], kind);
+    set->account->denied[kind].count += others;
+    return true;
+}
+
+/* Charges each owner the time of its rules. Between rules, because further ones may be denied. */
+static void
+apply_rules(const struct row_change *row, TimestampTz start)
+{
+    struct accounts *accounts = row->decoder->accounts;
     struct account *account = row->set->account;
-    Size bytes;
 
-    if (account->is_trusted && row->set->source_count == 1)
-        return 0;
-    bytes = CHANGE_WAL_BYTES + wal_bytes(old, row->old, desc) + wal_bytes(new, row->new, desc);
-    account_earn_bytes(decoder->accounts, account, decoder->commit_time, bytes);
-    for (int i = 0; i < row->set->source_count; i++) {
-        struct account *other = row->set->sources[i].account;
+    for (int i = 0; i < row->set->plan_count; i++) {
+        struct plan *plan = &row->set->plans[i];
 
-        if (other != NULL && other != account)
-            account_earn_bytes(decoder->accounts, other, decoder->commit_time, bytes);
+        if (!plan_applies(plan, row->operation))
+            continue;
+        if (i > 0)
+            start = account_spend(accounts, account, start);
+        account = plan->account;
+        apply_rule(row, plan);
     }
-    return bytes;
+    (void)account_spend(accounts, account, start);
 }
 
-/*
- * The CPU time of a change that the owner is not charged. It grows with the bytes in the WAL, so
- * that a long value may be rendered, but a short one that expands to a long one costs time.
- */
-#define CHANGE_FREE_US 200
-#define CHANGE_FREE_NS_PER_BYTE 20
-
-/* The time of a larger change is measured from its start. */
-#define CHANGE_LARGE_BYTES 8192
-
-/*
- * The number of changes of the set that are measured after one that took long, although they may be
- * quick: a busy machine interrupts any change, and reading its CPU time costs a third of it.
- */
-#define TIMED_CHANGES 50
-
-/* Charges the time since the start, as far as it is neither free nor charged already. */
-static void
-charge_time(struct account *account, int64 start_us, int64 free_us, int64 left_us)
+/* True when all rules are of members of clairon_app, whose changes have no account. */
+static bool
+is_trusted(const struct plan_set *set)
 {
-    int64 charged_us = Max(left_us - account->left_us, 0);
-
-    account_charge_time(account, account_cpu_us() - start_us - free_us - charged_us);
+    return set->account->is_trusted && set->source_count == 1;
 }
 
-/*
- * The time of a change is measured if the change is large, or the set has many rules, costly
- * conditions or a slow change. It is charged between rules, so that further rules are denied when
- * it is used up. A change that is not measured reads only the real time, without a system call.
- * Trusted owners are measured only because of rules and conditions.
- */
 static void
-apply_rules(const struct row_change *row, Size bytes)
+apply_trusted_rules(const struct row_change *row)
 {
-    struct plan_set *set = row->set;
-    struct account *account = set->account;
-    bool is_measured = set->is_timed || set->timed_changes > 0 || bytes > CHANGE_LARGE_BYTES;
-    int64 free_us = CHANGE_FREE_US + bytes * CHANGE_FREE_NS_PER_BYTE / 1000;
-    TimestampTz looked = GetCurrentTimestamp();
-    int64 start_us = 0;
-    int64 left_us;
-
-    if (is_measured) {
-        (void)account_has_time(row->decoder->accounts, account);
-        start_us = account_cpu_us();
-    }
-    left_us = account->left_us;
-    for (int i = 0; i < set->plan_count; i++) {
-        TimestampTz now;
-
-        apply_rule(row, &set->plans[i]);
-        now = GetCurrentTimestamp();
-        if (now - looked < CHANGE_FREE_US)
-            continue;
-        looked = now;
-        set->timed_changes = TIMED_CHANGES;
-        if (is_measured) {
-            charge_time(account, start_us, free_us, left_us);
-            continue;
-        }
-        /* Measured from here on. Real time is not charged, since it may be spent waiting. */
-        is_measured = true;
-        start_us = account_cpu_us();
-        left_us = account->left_us;
-    }
-    if (is_measured) {
-        charge_time(account, start_us, free_us, left_us);
-        set->timed_changes = Max(set->timed_changes - 1, 0);
-    }
+    for (int i = 0; i < row->set->plan_count; i++)
+        if (plan_applies(&row->set->plans[i], row->operation))
+            apply_rule(row, &row->set->plans[i]);
 }
 
 void
@@ -496,7 +465,8 @@ change_row(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
         .ctx = ctx, .decoder = ctx->output_plugin_private, .set = set, .relation = relation};
     HeapTuple old = compat_old_tuple(change);
     HeapTuple new = compat_new_tuple(change);
-    Size bytes;
+    TupleDesc desc = RelationGetDescr(relation);
+    TimestampTz start;
 
     switch (change->action) {
     case REORDER_BUFFER_CHANGE_INSERT:
@@ -511,36 +481,66 @@ change_row(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
     default:
         elog(ERROR, "unexpected row change %d", (int)change->action);
     }
-    load_images(&row, old, new);
-    bytes = earn_bytes(&row, old, new);
-    if (set->is_timed || !set->account->is_trusted) {
-        apply_rules(&row, bytes);
+    if (is_trusted(set)) {
+        load_images(&row, old, new);
+        apply_trusted_rules(&row);
         return;
     }
-    for (int i = 0; i < set->plan_count; i++)
-        apply_rule(&row, &set->plans[i]);
+    start = account_start_clock(row.decoder->accounts);
+    load_images(&row, old, new);
+    earn(row.decoder, set, start,
+         CHANGE_WAL_BYTES + wal_bytes(old, row.old, desc) + wal_bytes(new, row.new, desc));
+    if (deny_all(ctx, set, row.operation))
+        (void)account_spend(row.decoder->accounts, set->account, start);
+    else
+        apply_rules(&row, start);
+}
+
+static bool
+is_listed(const ReorderBufferChange *change, Oid relid)
+{
+    for (Size i = 0; i < change->data.truncate.nrelids; i++)
+        if (change->data.truncate.relids[i] == relid)
+            return true;
+    return false;
 }
 
 /*
  * TRUNCATE lists the named table and its descendants. A rule is applied only once: to the topmost
- * of the listed tables that it covers.
+ * of the listed tables that it covers. Returns the tables whose rules are applied above `relid`:
+ * its ancestors that are listed, and the ancestors of those.
  */
-static bool
-is_below_truncated(const struct plan *plan, Oid relid, const ReorderBufferChange *change)
+static List *
+tables_applied_above(Oid relid, const ReorderBufferChange *change)
 {
-    List *above;
+    List *applied = NIL;
+    ListCell *cell;
 
-    if (plan->rule->relid == relid)
-        return false;
-    above = ancestors_of(relid);
-    for (Size i = 0; i < change->data.truncate.nrelids; i++) {
-        Oid other = change->data.truncate.relids[i];
+    if (change->data.truncate.nrelids == 1)
+        return NIL;
+    foreach (cell, ancestors_of(relid)) {
+        Oid other = lfirst_oid(cell);
 
-        if (list_member_oid(above, other) &&
-            (other == plan->rule->relid || list_member_oid(ancestors_of(other), plan->rule->relid)))
-            return true;
+        if (!is_listed(change, other) || list_member_oid(applied, other))
+            continue;
+        applied = list_concat_unique_oid(lappend_oid(applied, other), ancestors_of(other));
     }
-    return false;
+    return applied;
+}
+
+/* Returns, for each source of the set, whether its rules are applied above `relid`; NULL: none. */
+static const bool *
+sources_applied_above(const struct plan_set *set, Oid relid, const ReorderBufferChange *change)
+{
+    List *applied = tables_applied_above(relid, change);
+    bool *is_above;
+
+    if (applied == NIL)
+        return NULL;
+    is_above = palloc(sizeof(bool) * set->source_count);
+    for (int i = 0; i < set->source_count; i++)
+        is_above[i] = list_member_oid(applied, set->sources[i].relid);
+    return is_above;
 }
 
 /* Returns false when the rule does not send the TRUNCATE. */
@@ -581,25 +581,46 @@ may_keep_rows(Relation relation)
     return relation->rd_rel->relkind == RELKIND_RELATION && relation->rd_rel->relhassubclass;
 }
 
+/* Applies one rule to a truncated table. */
+static void
+apply_truncate(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan,
+               Relation relation)
+{
+    if (denial_is_due(ctx, set, plan))
+        return;
+    if (!plan_texts(ctx->output_plugin_private, set, plan)) {
+        denial_count(ctx, set, plan, ACCOUNT_MEMORY);
+        return;
+    }
+    if ((!send_truncate(ctx, plan, RelationGetRelid(relation)) || may_keep_rows(relation)) &&
+        plan->live_rule.len > 0)
+        reload_write(ctx, plan->sub + PART_RELOAD, &plan->source, &plan->live_rule);
+}
+
+static void
+truncate_rules(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
+               const ReorderBufferChange *change)
+{
+    const bool *is_above = sources_applied_above(set, RelationGetRelid(relation), change);
+
+    for (int i = 0; i < set->plan_count; i++) {
+        struct plan *plan = &set->plans[i];
+
+        if (plan_applies(plan, FRAME_OPERATION_TRUNCATE) &&
+            (is_above == NULL || !is_above[plan->source_plan - set->sources]))
+            apply_truncate(ctx, set, plan, relation);
+    }
+}
+
 void
 change_truncate(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
                 const ReorderBufferChange *change)
 {
-    Oid relid = RelationGetRelid(relation);
+    struct decoder *decoder = ctx->output_plugin_private;
+    TimestampTz start = account_start_clock(decoder->accounts);
 
-    for (int i = 0; i < set->plan_count; i++) {
-        struct plan *plan = &set->plans[i];
-        bool is_live = plan->rule->live;
-
-        if ((!is_live && !includes_operation(plan, FRAME_OPERATION_TRUNCATE)) ||
-            is_below_truncated(plan, relid, change) || denial_is_due(ctx, set, plan))
-            continue;
-        if (!plan_texts(ctx->output_plugin_private, set, plan)) {
-            denial_count(ctx, set, plan, ACCOUNT_MEMORY);
-            continue;
-        }
-        if ((!send_truncate(ctx, plan, relid) || may_keep_rows(relation)) &&
-            plan->live_rule.len > 0)
-            reload_write(ctx, plan->sub + PART_RELOAD, &plan->source, &plan->live_rule);
-    }
+    earn(decoder, set, start, CHANGE_WAL_BYTES);
+    if (!deny_all(ctx, set, FRAME_OPERATION_TRUNCATE))
+        truncate_rules(ctx, set, relation, change);
+    (void)account_spend(decoder->accounts, set->account, start);
 }

@@ -59,17 +59,11 @@ bool
 denial_is_due(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan)
 {
     struct decoder *decoder = ctx->output_plugin_private;
-    struct account *account = plan->account;
     enum account_kind kind;
 
     if (unlikely(plan->is_denied))
         kind = plan->denied;
-    else if (unlikely(!account_has_bytes(account)))
-        kind = ACCOUNT_BYTES;
-    else if (unlikely(account->left_us <= 0 && !account->is_trusted &&
-                      !account_has_time(decoder->accounts, account)))
-        kind = ACCOUNT_TIME;
-    else
+    else if (!account_is_used_up(decoder->accounts, plan->account, &kind))
         return false;
     denial_count(ctx, set, plan, kind);
     return true;

@@ -195,12 +195,6 @@ condition_is_lasting(const struct condition *condition)
 }
 
 bool
-condition_is_cheap(const struct condition *condition)
-{
-    return condition->state == NULL || condition->plain;
-}
-
-bool
 condition_is_over(const struct condition *condition, enum account_kind *ret_kind)
 {
     if (!condition->is_over_memory && condition->fault != sandbox_no_time)

@@ -49,9 +49,6 @@ extern void condition_free(struct condition *condition);
  */
 extern bool condition_is_lasting(const struct condition *condition);
 
-/* True when evaluations on small rows are cheap: the condition is plain, or always fails. */
-extern bool condition_is_cheap(const struct condition *condition);
-
 /*
  * True when an account of the owner is used up: of its memory, so that the condition could not be
  * prepared, or of its time, at the last evaluation or preparation.

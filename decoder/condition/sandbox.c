@@ -340,6 +340,7 @@ sandbox_run(struct sandbox *sandbox, Oid user, int64 free_us, void (*work)(void 
     struct run run = {.sandbox = sandbox, .user = user, .work = work, .arg = arg};
     struct account *account = account_of(sandbox->accounts, user);
     TimestampTz start = GetCurrentTimestamp();
+    int64 elapsed_us;
     int64 start_us;
     bool done;
 
@@ -351,10 +352,11 @@ sandbox_run(struct sandbox *sandbox, Oid user, int64 free_us, void (*work)(void 
     done = guard_run(run_limited, &run, ret_reason);
     if (!done && run.out_of_memory && has_grown(sandbox))
         done = guard_run(run_limited, &run, ret_reason);
+    elapsed_us = GetCurrentTimestamp() - start;
     /* Real time, which may be spent waiting, is charged at 1/ELAPSED_TIMEOUTS. */
-    account_charge_time(account, Max(account_cpu_us() - start_us,
-                                     (GetCurrentTimestamp() - start) / ELAPSED_TIMEOUTS) -
-                                     free_us);
+    if (elapsed_us > free_us)
+        account_charge_time(
+            account, Max(account_cpu_us() - start_us, elapsed_us / ELAPSED_TIMEOUTS) - free_us);
     if (!done)
         (*ret_reason)[pg_mbcliplen(*ret_reason, strlen(*ret_reason), REASON_BYTES_MAX)] = '\0';
     return done;

@@ -115,6 +115,20 @@ plan_limited_owner(const struct plan *plan)
     return plan->account->is_trusted ? InvalidOid : plan->account->owner;
 }
 
+/* True when the rule sends a notification, or its lists are reloaded, for this kind of change. */
+static inline bool
+plan_applies(const struct plan *plan, enum frame_operation operation)
+{
+    const int rows = RULE_OPERATION(FRAME_OPERATION_CREATE) |
+                     RULE_OPERATION(FRAME_OPERATION_UPDATE) |
+                     RULE_OPERATION(FRAME_OPERATION_DELETE);
+
+    if (operation == FRAME_OPERATION_UPDATE)
+        return (plan->rule->operations & rows) != 0;
+    return (plan->rule->operations & RULE_OPERATION(operation)) != 0 ||
+           (operation == FRAME_OPERATION_TRUNCATE && plan->rule->live);
+}
+
 /* Each rule has four sub-ordinals, one for each PART_*. Ids are hashes that include PART_*. */
 #define SUBS_PER_RULE 4
 #define PART_MAIN 0
@@ -140,14 +154,16 @@ struct plan_set {
     struct tracked_memory *kept;
     struct account *account; /* of the owner of the first rule; NULL: clairon.member */
     enum relation_kind kind;
-    bool has_key;      /* the replica identity is a key */
-    bool is_timed;     /* the time of each change is measured */
-    int timed_changes; /* otherwise, that of this number of next changes */
+    bool has_key; /* the replica identity is a key */
     int source_count;
     struct source *sources; /* the decoded relation, and its ancestors */
     int plan_count;
     struct plan *plans;
-    struct condition_row *row; /* for all conditions; NULL: none was prepared */
+    bool has_one_owner;                        /* all plans have the account `account` */
+    bool has_live_rules;                       /* one of the plans is of a live rule */
+    int applied[FRAME_OPERATION_TRUNCATE + 1]; /* number of plans to which the operation applies */
+    uint64 denied_transaction;                 /* the last that was denied for all live rules */
+    struct condition_row *row;                 /* for all conditions; NULL: none was prepared */
     struct {
         int index; /* -1: clairon.member lacks the column */
         struct encoder *encoder;

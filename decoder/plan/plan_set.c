@@ -15,9 +15,6 @@
 #include "output/warning_throttle.h"
 #include "rules/inheritance.h"
 
-/* More plans than this in a set are worth the time of reading the clock for each change. */
-#define UNTIMED_PLANS 16
-
 /* A source while its rules are prepared. */
 struct open_source {
     Oid relid;
@@ -122,7 +119,6 @@ plan_condition(struct decoder *decoder, struct plan_set *set, struct plan *plan,
     } while (sandbox_over_budget_owner(decoder->sandbox) == plan->account->owner &&
              plan_release(decoder, set, plan->account));
     plan->condition_number = decoder->catalog_number;
-    set->is_timed |= !condition_is_cheap(plan->condition);
     MemoryContextSwitchTo(old);
     return !condition_is_over(plan->condition, ret_kind);
 }
@@ -303,6 +299,16 @@ plan_images(struct plan_set *set, TupleDesc desc)
     set->new.nulls = palloc(sizeof(bool) * natts);
 }
 
+/* Counts what the denial of all plans together needs. */
+static void
+count_plan(struct plan_set *set, const struct plan *plan)
+{
+    set->has_one_owner &= plan->account == set->account;
+    set->has_live_rules |= plan->rule->live;
+    for (int operation = 0; operation < (int)lengthof(set->applied); operation++)
+        set->applied[operation] += plan_applies(plan, operation);
+}
+
 /* An estimate of the memory of a source's columns. */
 static Size
 columns_bytes(Relation relation)
@@ -317,6 +323,7 @@ plan_set_rules(struct plan_set *set, struct planning *planning)
     const Bitmapset *key = RelationGetIdentityKeyBitmap(planning->relation);
 
     set->has_key = key != NULL;
+    set->has_one_owner = true;
     set->plans = palloc0(sizeof(struct plan) * planning->rule_count);
     for (int i = 0; i < planning->rule_count; i++) {
         const struct applied_rule *applied = &planning->rules[i];
@@ -329,6 +336,7 @@ plan_set_rules(struct plan_set *set, struct planning *planning)
             rule = rules_ad_hoc();
         plan_name(plan, rule, source);
         plan->sub = applied->sub;
+        count_plan(set, plan);
         if (set->lacks_time) {
             plan->is_denied = true;
             plan->denied = ACCOUNT_TIME;
@@ -509,7 +517,6 @@ plan_set_build(struct planning *planning, const struct digest *digest, struct ac
     set->digest = *digest;
     set->account = account;
     set->kept = sandbox_track(decoder->sandbox, account, set->context, false);
-    set->is_timed = planning->rule_count > UNTIMED_PLANS;
     plan_images(set, RelationGetDescr(planning->relation));
     plan_set_sources(set, planning);
     plan_set_rules(set, planning);

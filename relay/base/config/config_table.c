@@ -80,7 +80,7 @@ const struct config_key config_keys[] = {
       FIELD(feed.owner_pairs),
       "pairs of notification and user per minute of one table owner without clairon_app, for "
       "groups whose members must acknowledge" },
-    { "feed", "owner_time", CONFIG_DURATION, false, "1s", 100, HOUR, NULL,
+    { "feed", "owner_time", CONFIG_DURATION, false, "500ms", 100, HOUR, NULL,
       FIELD(feed.owner_time_ms),
       "walsender's CPU time in reserve for the rules of one table owner, beyond a tenth of the "
       "elapsed time" },

@@ -339,6 +339,42 @@ sub time_of_changes
     return;
 }
 
+# TRUNCATE applies each rule without rows.
+sub time_of_truncates
+{
+    my $rules = 1000;
+    start_reader('owner_time=100ms', 'owner_bytes=10GB');
+    as_mallory('CREATE TABLE own.short (id int, u text)');
+    sql(qq{SELECT clairon.watch('own.short', 'ALL', name => 'r' || i, operations => '{truncate}') FROM generate_series(1, $rules) AS i});
+    read_to_alice();
+    my $turns = amount(300, 600);
+    as_mallory("TRUNCATE own.short;\n" x $turns);
+    my $sent = read_to_alice()->{count}{'own.short'};
+    my ($denied) = denials('time');
+    cmp_ok($sent, '>=', $rules, 'TRUNCATE is sent for each rule');
+    is_deeply($denied, { owner => 'mallory', changes => $rules * $turns - $sent }, 'TRUNCATE is denied when the time is used up');
+    as_mallory('DROP TABLE own.short');
+    return;
+}
+
+# While its reader does not read, the walsender waits within a change.
+sub waiting_is_not_charged
+{
+    my $rows = 2000;
+    start_reader('owner_time=100ms');
+    as_mallory(q{CREATE TABLE own.long (id int PRIMARY KEY, u text, s text); SELECT clairon.watch('own.long', 'USER', 'u')});
+    read_to_alice();
+    kill 'STOP', $reader;
+    as_mallory(qq{INSERT INTO own.long SELECT i, 'u', repeat('s', 5000) FROM generate_series(1, $rows) AS i});
+    wait_until('the walsender waits for the reader', sub { sql(q{SELECT wait_event FROM pg_stat_replication JOIN pg_stat_activity USING (pid)}) eq 'WalSenderWriteData' });
+    my $until = sql(q{SELECT clock_timestamp() + '2 s'});
+    wait_until('it has waited longer than its owner may decode', sub { sql("SELECT clock_timestamp() > '$until'") eq 't' });
+    kill 'CONT', $reader;
+    is(read_to_alice()->{count}{'own.long'}, $rows, 'the time for which the walsender waits is not charged');
+    as_mallory('DROP TABLE own.long');
+    return;
+}
+
 # Work that is as large as an attack, but honest.
 sub honest_work
 {
@@ -378,6 +414,8 @@ bytes_account();
 bytes_refill();
 bytes_of_streamed_transactions();
 time_of_changes();
+time_of_truncates();
+waiting_is_not_charged();
 honest_work();
 kill 'INT', $reader;
 done_testing();
