@@ -92,7 +92,7 @@ sub notifications_of_frames
         if ($kind eq 'N')
         {
             my ($audience, $topic, $targets) = unpack 'n n N', substr $bytes, $at + 64, 8;
-            my $head = 92 + $audience + $topic + $targets;
+            my $head = 96 + $audience + $topic + $targets;
             push @notifications,
                 [substr($bytes, $at + 8, 16), substr($bytes, $at + $head, $length - $head)];
         }
