@@ -28,8 +28,6 @@ struct decoder {
     dlist_head plan_sets_used;         /* the same, most recently used first */
     uint64 catalog_number;             /* changes with each catalog state */
     struct accounts *accounts;
-    HTAB *denied_rules;        /* struct denied_rule, by seed */
-    bool has_waiting_reloads;  /* one of them waits for a reload */
     uint64 transaction_number; /* counts decoded transactions and blocks of streamed ones */
     const char *slot;
     struct rule_set *rules;

@@ -7,7 +7,6 @@
 
 #include "base/notify_message.h"
 #include "changes/change.h"
-#include "changes/denial.h"
 #include "changes/member.h"
 #include "changes/notify.h"
 #include "changes/reload.h"
@@ -132,7 +131,6 @@ clairon_commit(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr ls
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
-    denial_end_transaction(ctx);
     frames_end_transaction(ctx, txn);
     accounts_report(decoder->accounts, decoder->slot, false);
     OutputPluginUpdateProgress(ctx, !decoder->wrote);
