@@ -91,7 +91,8 @@ reload(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan)
     if (plan->reloaded == decoder->transaction_number ||
         plan->source_plan->reloaded == decoder->transaction_number)
         return;
-    if (!may_reload(decoder, plan->account) || !plan_texts(decoder, set, plan)) {
+    if (plan->rule->is_unread || !may_reload(decoder, plan->account) ||
+        !plan_texts(decoder, set, plan)) {
         reload_source(ctx, plan);
         return;
     }
