@@ -28,11 +28,12 @@ struct decoder {
     dlist_head plan_sets_used;         /* the same, most recently used first */
     uint64 catalog_number;             /* changes with each catalog state */
     struct accounts *accounts;
-    HTAB *denied_rules;        /* struct denied_rule, by seed */
-    bool has_waiting_reloads;  /* one of them waits for a reload */
-    uint64 transaction_number; /* counts decoded transactions and blocks of streamed ones */
+    uint64 transaction_number; /* counts decoded transactions, and parts of streamed ones */
     const char *slot;
-    struct rule_set *rules;
+    struct rule_set *rules; /* NULL: not read yet */
+    struct rule_writes rule_writes;
+    TransactionId own_xid; /* the transaction that wrote the rules of `own_relids` */
+    List *own_relids;
     struct sandbox *sandbox;     /* evaluates conditions */
     struct snapshot_stamp stamp; /* the snapshot in which `rules` was read */
     uint64 system_identifier;

@@ -8,32 +8,8 @@
 #include "decoder.h"
 #include "output/warning_throttle.h"
 
-/* Reloads of one owner within a second of commit time. Each makes all readers query the rows. */
+/* Reloads of single rules of one owner, in a second of commit time. */
 #define RELOADS_PER_SECOND 100
-
-/* Rules that may wait for a reload at a time. */
-#define WAITING_MAX 4096
-
-/* A live rule with a denied change. Outlives its plan. */
-struct denied_rule {
-    uint64 seed; /* hash key: the seed of its plan */
-    struct account *account;
-    uint64 transaction; /* that wrote the last reload */
-    bool is_waiting;    /* a change was denied after the last reload */
-    struct fragment source;
-    struct fragment rule;
-};
-
-void
-denial_setup(struct decoder *decoder)
-{
-    HASHCTL control = {.keysize = sizeof(uint64),
-                       .entrysize = sizeof(struct denied_rule),
-                       .hcxt = decoder->context};
-
-    decoder->denied_rules =
-        hash_create("clairon denials", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
 
 static const char *const reasons[] = {
     [ACCOUNT_TIME] = "denied: the decoding time of the owner's rules is used up (owner_time)",
@@ -82,49 +58,41 @@ may_reload(struct decoder *decoder, struct account *account)
     return account->reloads++ < RELOADS_PER_SECOND;
 }
 
-static struct fragment
-copy(MemoryContext context, const struct fragment *text)
+/* Reloads the lists of all live rules of the table. */
+static void
+reload_source(LogicalDecodingContext *ctx, struct plan *plan)
 {
-    char *bytes = MemoryContextAlloc(context, text->len + 1);
+    struct decoder *decoder = ctx->output_plugin_private;
+    struct source *source = plan->source_plan;
+    struct fragment name = {.bytes = pstrdup(source->name)};
+    int len;
 
-    memcpy(bytes, text->bytes, text->len);
-    return (struct fragment){bytes, text->len};
+    name.bytes = encode_to_utf8((char *)name.bytes, strlen(name.bytes), &len);
+    name.len = len;
+    source->reloaded = decoder->transaction_number;
+    reload_write(ctx, plan->sub + PART_RELOAD, &name, &(struct fragment){"", 0});
 }
 
-static struct denied_rule *
-find_rule(struct decoder *decoder, const struct plan *plan)
-{
-    struct denied_rule *denied = hash_search(decoder->denied_rules, &plan->seed, HASH_FIND, NULL);
-    bool found;
-
-    if (denied != NULL || hash_get_num_entries(decoder->denied_rules) >= WAITING_MAX)
-        return denied;
-    denied = hash_search(decoder->denied_rules, &plan->seed, HASH_ENTER, &found);
-    denied->account = plan->account;
-    denied->transaction = 0;
-    denied->is_waiting = false;
-    denied->source = copy(decoder->context, &plan->source);
-    denied->rule = copy(decoder->context, &plan->live_rule);
-    return denied;
-}
-
+/*
+ * A reload that waited for a later transaction would be lost with the connection. So the reload of
+ * each denied change is in its transaction, and above the limit a table has one for all its rules.
+ */
 static void
 reload(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan)
 {
     struct decoder *decoder = ctx->output_plugin_private;
-    struct denied_rule *denied;
 
-    if (!plan_texts(decoder, set, plan) || plan->live_rule.len == 0 ||
-        (denied = find_rule(decoder, plan)) == NULL ||
-        denied->transaction == decoder->transaction_number)
+    if (plan->reloaded == decoder->transaction_number ||
+        plan->source_plan->reloaded == decoder->transaction_number)
         return;
-    denied->is_waiting = !may_reload(decoder, plan->account);
-    if (denied->is_waiting) {
-        decoder->has_waiting_reloads = true;
+    if (plan->rule->is_unread || !may_reload(decoder, plan->account) ||
+        !plan_texts(decoder, set, plan)) {
+        reload_source(ctx, plan);
         return;
     }
-    denied->transaction = decoder->transaction_number;
-    reload_write(ctx, plan->sub + PART_RELOAD, &plan->source, &plan->live_rule);
+    plan->reloaded = decoder->transaction_number;
+    if (plan->live_rule.len > 0)
+        reload_write(ctx, plan->sub + PART_RELOAD, &plan->source, &plan->live_rule);
 }
 
 void
@@ -137,33 +105,4 @@ denial_count(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *pla
     log_denial(decoder, plan->account, kind);
     if (plan->rule->live && decoder->options.framed)
         reload(ctx, set, plan);
-}
-
-/* The reloads follow the changes of the transaction, with a separate change number. */
-void
-denial_end_transaction(LogicalDecodingContext *ctx)
-{
-    struct decoder *decoder = ctx->output_plugin_private;
-    HASH_SEQ_STATUS sequence;
-    struct denied_rule *denied;
-    uint32 sub = 0;
-
-    if (!decoder->has_waiting_reloads)
-        return;
-    decoder->has_waiting_reloads = false;
-    decoder->change_number++;
-    hash_seq_init(&sequence, decoder->denied_rules);
-    while ((denied = hash_seq_search(&sequence)) != NULL) {
-        bool is_written = denied->is_waiting && may_reload(decoder, denied->account);
-
-        if (is_written)
-            reload_write(ctx, sub++, &denied->source, &denied->rule);
-        denied->is_waiting &= !is_written;
-        decoder->has_waiting_reloads |= denied->is_waiting;
-        if (!denied->is_waiting && denied->transaction != decoder->transaction_number) {
-            pfree((char *)denied->source.bytes);
-            pfree((char *)denied->rule.bytes);
-            (void)hash_search(decoder->denied_rules, &denied->seed, HASH_REMOVE, NULL);
-        }
-    }
 }

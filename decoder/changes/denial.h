@@ -8,22 +8,14 @@
 
 #include "plan/plan.h"
 
-struct decoder;
-
-extern void denial_setup(struct decoder *decoder);
-
 /* Returns true, after counting the denial, when the rule may not process the change. */
 extern bool denial_is_due(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan);
 
 /*
  * Counts a denied change of the rule, and logs it at powers of ten. The lists of a live rule are
- * reloaded: once a transaction, but at most RELOADS_PER_SECOND of the owner. Later ones are written
- * by a later transaction.
+ * reloaded once a transaction. Above RELOADS_PER_SECOND of the owner, all lists of the table are.
  */
 extern void denial_count(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan,
                          enum account_kind kind);
-
-/* Writes the reloads that earlier transactions have left. */
-extern void denial_end_transaction(LogicalDecodingContext *ctx);
 
 #endif

@@ -57,6 +57,7 @@ struct source {
     int *map;               /* by attribute number - 1, the index in `columns` */
     int16 *readable;        /* the attribute numbers - 1 of all columns that can be read */
     int readable_count;
+    uint64 reloaded; /* the transaction that last reloaded all its lists */
 };
 
 /* A column that a rule reads for its targets or its emitter. */
@@ -80,6 +81,7 @@ struct plan {
     Oid limited_owner;       /* of a template (plan_limited_owner) */
     const char *label;       /* description in the log */
     uint32 sub;              /* the rule's first sub-ordinal */
+    uint64 reloaded;         /* the transaction that last reloaded its lists */
     bool is_denied;          /* preparing the rule would exceed the account `denied` */
     enum account_kind denied;
     uint64 seed;

@@ -21,6 +21,7 @@ struct open_source {
     Relation relation;
     const char *schema;
     bool has_rules;
+    bool is_unread; /* its rules may have changed, and the owner has no time to read them */
 };
 
 /* A rule that applies to the relation, and its source. */
@@ -39,6 +40,7 @@ struct planning {
     int rule_count;
     struct applied_rule *rules;
     bool is_ad_hoc; /* the first rule is that of include_tables */
+    bool is_unread; /* the rules of a source are unread */
 };
 
 /* An estimate of the texts of a plan, apart from strings that are known. */
@@ -167,36 +169,82 @@ apply_rule_of(struct planning *planning, const struct rule *rule, int source, ui
     planning->rules[planning->rule_count++] = (struct applied_rule){rule, source, sub};
 }
 
+/* A rule that applies to the source. */
+struct source_rule {
+    const struct rule *rule;
+    int source;
+};
+
+/* Sorts by name, then relation. */
+static int
+compare_source_rules(const void *a, const void *b)
+{
+    const struct rule *left = ((const struct source_rule *)a)->rule;
+    const struct rule *right = ((const struct source_rule *)b)->rule;
+    int order = strcmp(left->name, right->name);
+
+    return order != 0 ? order : (left->relid > right->relid) - (left->relid < right->relid);
+}
+
+/*
+ * A rule that stands for unread ones comes first: the set belongs to the account that lacks time.
+ */
+static struct source_rule *
+collect_rules(const struct planning *planning, int *ret_count)
+{
+    const struct rule_set *set = planning->decoder->rules;
+    struct source_rule *rules;
+    int room = 0;
+    int count = 0;
+    ListCell *cell;
+
+    for (int i = 0; i < planning->source_count; i++) {
+        const struct relation_rules *of_source = rules_of(set, planning->sources[i].relid);
+
+        room += 1 + (of_source == NULL ? 0 : list_length(of_source->rules));
+    }
+    rules = palloc(sizeof(*rules) * (Size)room);
+    for (int i = 0; i < planning->source_count; i++)
+        if (planning->sources[i].is_unread)
+            rules[count++] = (struct source_rule){rules_unread(planning->sources[i].relid), i};
+    *ret_count = count;
+    for (int i = 0; i < planning->source_count; i++) {
+        const struct relation_rules *of_source = rules_of(set, planning->sources[i].relid);
+
+        if (of_source == NULL || planning->sources[i].is_unread)
+            continue;
+        foreach (cell, of_source->rules)
+            rules[(*ret_count)++] = (struct source_rule){lfirst(cell), i};
+    }
+    qsort(rules + count, *ret_count - count, sizeof(*rules), compare_source_rules);
+    return rules;
+}
+
 /* Lists the rules that apply, with their sub-ordinals. */
 static void
 list_rules(struct planning *planning)
 {
-    List *rules = planning->decoder->rules->rules;
     int ad_hoc = match_ad_hoc(planning);
+    struct source_rule *rules;
     uint32 sub = 0;
-    ListCell *cell;
+    int count;
 
     if (is_excluded(planning, 0, count_names(planning)))
         return;
-    planning->rules = palloc(sizeof(struct applied_rule) * (list_length(rules) * (Size)1 + 1));
-    planning->is_ad_hoc = ad_hoc >= 0;
+    rules = collect_rules(planning, &count);
+    planning->rules = palloc(sizeof(struct applied_rule) * (count + (Size)1));
+    planning->is_ad_hoc = ad_hoc >= 0 && !planning->is_unread;
     if (planning->is_ad_hoc)
         apply_rule_of(planning, rules_ad_hoc(), ad_hoc, 0);
-    foreach (cell, rules) {
-        const struct rule *rule = lfirst(cell);
-
-        for (int i = 0; i < planning->source_count; i++) {
-            if (rule->relid != planning->sources[i].relid)
-                continue;
-            sub += SUBS_PER_RULE;
-            if (sub > FRAME_SUB_MAX) {
-                warning_count(planning->decoder, 0, "rules",
-                              "ignored: more than 16383 rules on a table and its ancestors");
-                return;
-            }
-            if (!is_excluded(planning, i, 1))
-                apply_rule_of(planning, rule, i, sub);
+    for (int i = 0; i < count; i++) {
+        sub += SUBS_PER_RULE;
+        if (sub > FRAME_SUB_MAX) {
+            warning_count(planning->decoder, 0, "rules",
+                          "ignored: more than 16383 rules on a table and its ancestors");
+            return;
         }
+        if (!is_excluded(planning, rules[i].source, 1))
+            apply_rule_of(planning, rules[i].rule, rules[i].source, sub);
     }
 }
 
@@ -334,6 +382,8 @@ plan_set_rules(struct plan_set *set, struct planning *planning)
 
         if (planning->is_ad_hoc && i == 0)
             rule = rules_ad_hoc();
+        else if (rule->is_unread)
+            rule = rules_unread(rule->relid);
         plan_name(plan, rule, source);
         plan->sub = applied->sub;
         count_plan(set, plan);
@@ -475,9 +525,12 @@ has_rules(struct decoder *decoder, const List *relids)
 
     if (decoder->options.include_tables != NIL)
         return true;
-    foreach (cell, decoder->rules->rules)
-        if (list_member_oid(relids, ((struct rule *)lfirst(cell))->relid))
+    foreach (cell, relids) {
+        const struct relation_rules *rules = rules_of(decoder->rules, lfirst_oid(cell));
+
+        if (rules != NULL && (rules->rules != NIL || rules->is_outdated))
             return true;
+    }
     return false;
 }
 
@@ -513,7 +566,7 @@ plan_set_build(struct planning *planning, const struct digest *digest, struct ac
     struct plan_set *set = plan_set_new(decoder);
     MemoryContext old = MemoryContextSwitchTo(set->context);
 
-    set->lacks_time = !account_has_time(decoder->accounts, account);
+    set->lacks_time = planning->is_unread || !account_has_time(decoder->accounts, account);
     set->digest = *digest;
     set->account = account;
     set->kept = sandbox_track(decoder->sandbox, account, set->context, false);
@@ -554,14 +607,41 @@ plan_set_look_up(struct planning *planning, struct account *account)
     return set;
 }
 
+/* Reads rules that may have changed. Their owner is charged the time. */
+static void
+read_rules(struct planning *planning)
+{
+    struct decoder *decoder = planning->decoder;
+
+    for (int i = 0; i < planning->source_count; i++) {
+        struct open_source *source = &planning->sources[i];
+        struct relation_rules *rules = rules_of(decoder->rules, source->relid);
+        struct account *account;
+        int64 start_us;
+
+        if (rules == NULL || !rules->is_outdated)
+            continue;
+        account = account_of(decoder->accounts, source->relation->rd_rel->relowner);
+        source->is_unread = !account_has_time(decoder->accounts, account);
+        planning->is_unread |= source->is_unread;
+        if (source->is_unread)
+            continue;
+        start_us = account_cpu_us();
+        rules_read_again(decoder->rules, rules);
+        account_charge_time(account, account_cpu_us() - start_us);
+    }
+}
+
 /* The owner is charged the whole time of the preparation. */
 static struct plan_set *
 plan_sources(struct planning *planning)
 {
     struct decoder *decoder = planning->decoder;
-    int64 start_us = account_cpu_us();
     struct plan_set *set = NULL;
+    int64 start_us;
 
+    read_rules(planning);
+    start_us = account_cpu_us();
     list_rules(planning);
     if (planning->rule_count > 0) {
         Oid owner = planning->sources[planning->rules[0].source].relation->rd_rel->relowner;

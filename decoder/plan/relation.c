@@ -1,11 +1,16 @@
 /* relation.c: cache the plans of each relation, and invalidate them. */
 #include "plan/relation.h"
 
+#include "access/sysattr.h"
+#include "replication/slot.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
+#include "utils/relcache.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "base/compat.h"
 #include "condition/sandbox.h"
 #include "decoder.h"
 
@@ -79,6 +84,7 @@ relation_setup(struct decoder *decoder)
         hash_create("clairon plans", 64, &sets, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
     dlist_init(&decoder->plan_sets_used);
     decoder->catalog_number = 1;
+    decoder->rule_writes.context = decoder->context;
     current = decoder;
     decoder->on_delete.func = on_delete;
     decoder->on_delete.arg = decoder;
@@ -91,20 +97,131 @@ relation_setup(struct decoder *decoder)
     registered = true;
 }
 
+/* The rules may differ: the next lookup determines which. */
+static void
+outdate(struct decoder *decoder, Oid relid)
+{
+    decoder->stamp.valid = false;
+    if (decoder->rules != NULL)
+        rules_outdate(decoder->rules, relid);
+}
+
+static void
+outdate_rules(void *decoder, Oid relid)
+{
+    outdate(decoder, relid);
+}
+
+static void
+ignore_rules(void *decoder, Oid relid)
+{
+}
+
+void
+relation_forget_rules(struct decoder *decoder)
+{
+    outdate(decoder, InvalidOid);
+}
+
+/*
+ * A transaction sees its own rules. The snapshot of the next one includes them, or not if it is
+ * from before.
+ */
+static void
+outdate_own(struct decoder *decoder)
+{
+    ListCell *cell;
+
+    foreach (cell, decoder->own_relids) {
+        struct relation_rules *rules =
+            decoder->rules == NULL ? NULL : rules_of(decoder->rules, lfirst_oid(cell));
+
+        outdate(decoder, lfirst_oid(cell));
+        if (rules != NULL)
+            rules->is_own = false;
+    }
+    list_free(decoder->own_relids);
+    decoder->own_relids = NIL;
+    decoder->own_xid = InvalidTransactionId;
+}
+
+static void
+add_own(struct decoder *decoder, TransactionId xid, Oid relid)
+{
+    struct relation_rules *rules = NULL;
+    MemoryContext old;
+
+    if (decoder->own_xid != xid)
+        outdate_own(decoder);
+    decoder->own_xid = xid;
+    outdate(decoder, relid);
+    if (decoder->rules != NULL)
+        rules = rules_of(decoder->rules, relid);
+    if (rules != NULL && rules->is_own)
+        return;
+    if (rules != NULL)
+        rules->is_own = true;
+    old = MemoryContextSwitchTo(decoder->context);
+    decoder->own_relids = lappend_oid(decoder->own_relids, relid);
+    MemoryContextSwitchTo(old);
+}
+
+/*
+ * Returns the relation of the rule before the change; InvalidOid: not known. An update without an
+ * old row did not change the replica identity.
+ */
+static Oid
+old_relation(Relation table, const ReorderBufferChange *change)
+{
+    HeapTuple old = compat_old_tuple(change);
+
+    if (old != NULL)
+        return rules_relation_of(old, table);
+    if (change->action == REORDER_BUFFER_CHANGE_UPDATE &&
+        bms_is_member(RULE_RELATION - FirstLowInvalidHeapAttributeNumber,
+                      RelationGetIdentityKeyBitmap(table)))
+        return rules_relation_of(compat_new_tuple(change), table);
+    return InvalidOid;
+}
+
+static void
+note_write(struct decoder *decoder, TransactionId xid, const ReorderBufferChange *change, Oid relid)
+{
+    rule_writes_add(&decoder->rule_writes, change->txn->xid, relid);
+    add_own(decoder, xid, relid);
+}
+
+void
+relation_rule_written(struct decoder *decoder, TransactionId xid, Relation table,
+                      const ReorderBufferChange *change)
+{
+    HeapTuple new = compat_new_tuple(change);
+
+    if (new != NULL)
+        note_write(decoder, xid, change, rules_relation_of(new, table));
+    if (change->action != REORDER_BUFFER_CHANGE_INSERT)
+        note_write(decoder, xid, change, old_relation(table, change));
+}
+
 void
 relation_refresh_rules(struct decoder *decoder, TransactionId xid)
 {
     struct snapshot_stamp stamp = rules_stamp(xid);
+    Snapshot snapshot = GetCatalogSnapshot(InvalidOid);
     struct rule_set *rules;
     MemoryContext old;
 
+    if (TransactionIdIsValid(decoder->own_xid) && decoder->own_xid != xid)
+        outdate_own(decoder);
     if (rules_stamp_equal(&decoder->stamp, &stamp))
         return;
     drop_all(decoder);
     decoder->stamp.valid = false;
+    decoder->rule_writes.horizon = MyReplicationSlot->effective_catalog_xmin;
+    rule_writes_look(&decoder->rule_writes, snapshot, outdate_rules, decoder);
     old = MemoryContextSwitchTo(decoder->spare_context);
     MemoryContextReset(decoder->spare_context);
-    rules = rules_read(decoder->rules);
+    rules = rules_read(decoder->rules, &decoder->rule_writes);
     MemoryContextSwitchTo(old);
     if (rules != decoder->rules) {
         MemoryContext outdated = decoder->rules_context;
@@ -113,6 +230,7 @@ relation_refresh_rules(struct decoder *decoder, TransactionId xid)
         decoder->rules_context = decoder->spare_context;
         decoder->spare_context = outdated;
         MemoryContextReset(outdated);
+        rule_writes_look(&decoder->rule_writes, snapshot, ignore_rules, NULL);
     }
     decoder->stamp = stamp;
 }

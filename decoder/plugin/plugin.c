@@ -10,7 +10,6 @@
 #include "utils/memutils.h"
 
 #include "base/output_settings.h"
-#include "changes/denial.h"
 #include "condition/sandbox.h"
 #include "decoder.h"
 #include "output/spool.h"
@@ -87,7 +86,6 @@ clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool i
     decoder->sandbox = sandbox_new(decoder->options.condition_timeout_ms, decoder->accounts);
     relation_setup(decoder);
     warning_setup(decoder);
-    denial_setup(decoder);
     MemoryContextSwitchTo(old);
     if (is_init)
         accounts_forget_report(decoder->slot);

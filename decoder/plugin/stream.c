@@ -13,6 +13,7 @@
 #include "decoder.h"
 #include "output/frames.h"
 #include "output/spool.h"
+#include "plan/relation.h"
 #include "plugin/transaction.h"
 
 static _Noreturn void
@@ -47,16 +48,23 @@ rollback_prepared(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr
 }
 
 /*
- * Rules that were read under an equal snapshot may include rows of a subtransaction that was rolled
- * back later. The stamp cannot detect such a rollback, so it is reset.
+ * Rules that were read in a block of a transaction that changed catalogs may include rows of a
+ * subtransaction that is rolled back later, or rows whose changes are not decoded yet.
  */
+static void
+forget_own_rules(struct decoder *decoder, const ReorderBufferTXN *txn)
+{
+    if (txn->ntuplecids > 0)
+        relation_forget_rules(decoder);
+}
+
 static void
 stream_start(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
     frames_flush(ctx);
-    decoder->stamp.valid = false;
+    forget_own_rules(decoder, txn);
     spool_begin_block(decoder, txn);
 }
 
@@ -67,6 +75,7 @@ stream_stop(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     struct decoder *decoder = ctx->output_plugin_private;
 
     decoder->settings.limit = PG_INT32_MAX;
+    forget_own_rules(decoder, txn);
     spool_end_block(decoder);
 }
 

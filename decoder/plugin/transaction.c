@@ -7,7 +7,6 @@
 
 #include "base/notify_message.h"
 #include "changes/change.h"
-#include "changes/denial.h"
 #include "changes/member.h"
 #include "changes/notify.h"
 #include "changes/reload.h"
@@ -49,14 +48,18 @@ has_own_name(Relation relation, const char *name)
 
 /*
  * Handles changes of clairon.rule and clairon.reload, to which no rule applies. Each such row has a
- * new snapshot, so the rules would be read once per row: quadratic time for many rules in one
- * transaction. Returns false for other tables.
+ * new snapshot, so rules would be looked up once per row. Returns false for other tables.
  */
 static bool
-change_own_table(LogicalDecodingContext *ctx, Relation relation, ReorderBufferChange *change)
+change_own_table(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation relation,
+                 ReorderBufferChange *change)
 {
-    if (RelationIsUsedAsCatalogTable(relation))
-        return has_own_name(relation, "rule");
+    if (RelationIsUsedAsCatalogTable(relation)) {
+        if (!has_own_name(relation, "rule"))
+            return false;
+        relation_rule_written(ctx->output_plugin_private, txn->xid, relation, change);
+        return true;
+    }
     if (!has_own_name(relation, "reload"))
         return false;
     reload_change(ctx, relation, change);
@@ -73,7 +76,7 @@ clairon_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation rela
 
     decoder->change_number++;
     old = MemoryContextSwitchTo(decoder->change_context);
-    if (!change_own_table(ctx, relation, change)) {
+    if (!change_own_table(ctx, txn, relation, change)) {
         set = relation_look_up(decoder, relation, txn->xid);
         if (set != NULL && set->kind == RELATION_MEMBER)
             member_change(ctx, set, relation, change);
@@ -97,6 +100,8 @@ clairon_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count,
 
         /* Each table needs a separate change number. */
         decoder->change_number++;
+        if (has_own_name(relations[i], "rule"))
+            relation_forget_rules(decoder);
         set = relation_look_up(decoder, relations[i], txn->xid);
         if (set != NULL)
             change_truncate(ctx, set, relations[i], change);
@@ -132,7 +137,6 @@ clairon_commit(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr ls
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
-    denial_end_transaction(ctx);
     frames_end_transaction(ctx, txn);
     accounts_report(decoder->accounts, decoder->slot, false);
     OutputPluginUpdateProgress(ctx, !decoder->wrote);

@@ -4,9 +4,10 @@
  * The historic snapshot determines which rules apply to a change. It stays the same object until a
  * transaction that wrote catalogs, or a user catalog table such as clairon.rule, commits or starts
  * a new command. So rules that were read under one snapshot apply to all changes under an equal
- * snapshot, and to no other changes. Invalidations do not matter. Each DDL command creates a new
- * snapshot, but few change a rule. The rows are compared with the previous rows, and deformed only
- * when they differ. A rule depends only on the bytes of its row.
+ * snapshot. Each DDL command creates a new snapshot, but few change a rule: writes.c determines
+ * the relations whose rules may differ. Only those are read again, one relation at a time, when a
+ * row of it changes. Invalidations do not matter: a transaction may be decoded after one that
+ * committed later, in a snapshot from before. A rule depends only on the bytes of its row.
  */
 #include "rules/rules.h"
 
@@ -20,6 +21,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -347,22 +349,6 @@ open_table(Oid table, const Oid *types, int count, int *ret_columns)
     return NULL;
 }
 
-/*
- * A row that is older than a column uses the column's default, which may change. Such a row is
- * never considered equal.
- */
-static bool
-row_equal(HeapTuple a, HeapTuple b, int columns)
-{
-    const int start = offsetof(HeapTupleHeaderData, t_bits);
-    int held = HeapTupleHeaderGetNatts(a->t_data);
-
-    return held >= columns && HeapTupleHeaderGetNatts(b->t_data) == held &&
-           HeapTupleHasNulls(a) == HeapTupleHasNulls(b) && a->t_data->t_hoff == b->t_data->t_hoff &&
-           a->t_len == b->t_len &&
-           memcmp((char *)a->t_data + start, (char *)b->t_data + start, a->t_len - start) == 0;
-}
-
 /* Scans the heap: VACUUM FULL deletes the old index, while heap tuples are mapped. */
 static SysScanDesc
 scan_rows(Relation relation)
@@ -370,27 +356,9 @@ scan_rows(Relation relation)
     return systable_beginscan(relation, InvalidOid, false, NULL, 0, NULL);
 }
 
-static bool
-rows_equal(Relation relation, const List *known, int columns)
-{
-    SysScanDesc scan = scan_rows(relation);
-    bool same = true;
-    int count = 0;
-
-    while (same) {
-        HeapTuple tuple = systable_getnext(scan);
-
-        if (tuple == NULL)
-            break;
-        same = count < list_length(known) && row_equal(tuple, list_nth(known, count), columns);
-        count++;
-    }
-    systable_endscan(scan);
-    return same && count == list_length(known);
-}
-
 /*
- * The same bytes as row_equal compares. The digest of a row that is older than a column is unique.
+ * A row that is older than a column uses the column's default, which may change. The digest of such
+ * a row is unique.
  */
 static struct digest
 digest_of_row(HeapTuple row, int columns)
@@ -420,9 +388,24 @@ has_name(HeapTuple row, TupleDesc desc, const char *name)
     return !is_null && strcmp(TextDatumGetCString(value), name) == 0;
 }
 
-/* Reads the rows, or only those with this name, and ends the scan. */
-static void
-read_rows(struct rule_set *set, Relation relation, SysScanDesc scan, int columns, const char *name)
+Oid
+rules_relation_of(HeapTuple row, Relation table)
+{
+    bool is_null;
+    Datum value = heap_getattr(row, RULE_RELATION, RelationGetDescr(table), &is_null);
+
+    return is_null ? InvalidOid : DatumGetObjectId(value);
+}
+
+/* The rows to read. */
+struct row_filter {
+    Oid relid;        /* InvalidOid: of all relations */
+    const char *name; /* NULL: with any name */
+};
+
+/* Reads the rows into the current memory context, and ends the scan. */
+static List *
+read_rows(Relation relation, SysScanDesc scan, int columns, const struct row_filter *filter)
 {
     TupleDesc desc = RelationGetDescr(relation);
     int columns_max = Max(desc->natts, RULE_ATTRIBUTE_COUNT);
@@ -434,13 +417,13 @@ read_rows(struct rule_set *set, Relation relation, SysScanDesc scan, int columns
     while ((tuple = systable_getnext(scan)) != NULL) {
         HeapTuple row;
 
-        if (name != NULL && !has_name(tuple, desc, name))
+        if ((OidIsValid(filter->relid) && rules_relation_of(tuple, relation) != filter->relid) ||
+            (filter->name != NULL && !has_name(tuple, desc, filter->name)))
             continue;
-        row = heap_copytuple(tuple);
+        row = heap_copytuple(tuple); /* the rule points into it */
         heap_deform_tuple(row, desc, values, nulls);
         for (int i = columns; i < RULE_ATTRIBUTE_COUNT; i++)
             nulls[i] = true;
-        set->rows = lappend(set->rows, row);
         if (is_valid_row(values, nulls)) {
             struct rule *rule = read_rule(values, nulls);
 
@@ -454,7 +437,7 @@ read_rows(struct rule_set *set, Relation relation, SysScanDesc scan, int columns
     }
     systable_endscan(scan);
     list_sort(rules, compare_rules);
-    set->rules = join_parts(rules);
+    return join_parts(rules);
 }
 
 bool
@@ -489,48 +472,159 @@ rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES])
     return found;
 }
 
-static bool
-set_header_equal(const struct rule_set *a, const struct rule_set *b)
+/* Adds the transactions that wrote the rows, whether or not the snapshot includes them. */
+static void
+list_writers(struct rule_writes *writes, Relation relation)
 {
-    return a->schema == b->schema && a->member == b->member && a->has_secret == b->has_secret &&
+    SysScanDesc scan = systable_beginscan(relation, InvalidOid, false, SnapshotAny, 0, NULL);
+    HeapTuple row;
+
+    while ((row = systable_getnext(scan)) != NULL) {
+        Oid relid = rules_relation_of(row, relation);
+
+        rule_writes_add(writes, HeapTupleHeaderGetXmin(row->t_data), relid);
+        if ((row->t_data->t_infomask & (HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI)) == 0)
+            rule_writes_add(writes, HeapTupleHeaderGetRawXmax(row->t_data), relid);
+        else if ((row->t_data->t_infomask & HEAP_XMAX_INVALID) == 0 &&
+                 !HEAP_XMAX_IS_LOCKED_ONLY(row->t_data->t_infomask))
+            rule_writes_add(writes, HeapTupleGetUpdateXid(row->t_data), relid);
+    }
+    systable_endscan(scan);
+}
+
+struct relation_rules *
+rules_of(const struct rule_set *set, Oid relid)
+{
+    return hash_search(set->relations, &relid, HASH_FIND, NULL);
+}
+
+static struct relation_rules *
+add_relation(struct rule_set *set, Oid relid)
+{
+    bool found;
+    struct relation_rules *relation = hash_search(set->relations, &relid, HASH_ENTER, &found);
+
+    if (!found)
+        *relation = (struct relation_rules){.relid = relid};
+    return relation;
+}
+
+/* Relations, such as dropped ones, that may be outdated after all rules were read. */
+#define OUTDATED_MAX 20000
+
+void
+rules_outdate(struct rule_set *set, Oid relid)
+{
+    if (OidIsValid(relid) && hash_get_num_entries(set->relations) < set->relations_max)
+        add_relation(set, relid)->is_outdated = true;
+    else
+        set->is_outdated = true;
+}
+
+/* Opens clairon.rule; NULL: it cannot be read. */
+static Relation
+open_rules(const struct rule_set *set, int *ret_columns)
+{
+    Oid table = OidIsValid(set->schema) ? find_table("rule", set->schema) : InvalidOid;
+
+    return OidIsValid(table) ? open_table(table, rule_types, lengthof(rule_types), ret_columns)
+                             : NULL;
+}
+
+void
+rules_read_again(struct rule_set *set, struct relation_rules *relation)
+{
+    const struct row_filter filter = {.relid = relation->relid};
+    MemoryContext context =
+        AllocSetContextCreate(set->context, "clairon rules of a table", ALLOCSET_SMALL_SIZES);
+    MemoryContext old = MemoryContextSwitchTo(context);
+    List *rules = NIL;
+    int columns;
+    Relation table = open_rules(set, &columns);
+
+    if (table != NULL) {
+        rules = read_rows(table, scan_rows(table), columns, &filter);
+        table_close(table, AccessShareLock);
+    }
+    MemoryContextSwitchTo(old);
+    if (relation->context != NULL)
+        MemoryContextDelete(relation->context);
+    relation->context = context;
+    relation->rules = rules;
+    relation->is_outdated = false;
+}
+
+static bool
+headers_equal(const struct rule_set *a, const struct rule_set *b)
+{
+    return a->schema == b->schema && a->member == b->member && a->table == b->table &&
+           a->file == b->file && a->natts == b->natts && a->has_secret == b->has_secret &&
            memcmp(a->secret, b->secret, SECRET_BYTES) == 0;
 }
 
-struct rule_set *
-rules_read(struct rule_set *known)
+static void
+read_all(struct rule_set *set, Relation table, int columns)
 {
+    const struct row_filter filter = {.relid = InvalidOid};
+    List *rules = read_rows(table, scan_rows(table), columns, &filter);
+    ListCell *cell;
+
+    foreach (cell, rules) {
+        struct rule *rule = lfirst(cell);
+        struct relation_rules *relation = add_relation(set, rule->relid);
+
+        relation->rules = lappend(relation->rules, rule);
+    }
+}
+
+struct rule_set *
+rules_read(struct rule_set *known, struct rule_writes *writes)
+{
+    HASHCTL control = {.keysize = sizeof(Oid),
+                       .entrysize = sizeof(struct relation_rules),
+                       .hcxt = CurrentMemoryContext};
     struct rule_set *set = palloc0(sizeof(*set));
-    Relation relation = NULL;
+    Relation table;
     int columns = 0;
 
+    set->context = CurrentMemoryContext;
     set->schema = get_namespace_oid("clairon", true);
     if (OidIsValid(set->schema)) {
-        Oid table = find_table("rule", set->schema);
-
         set->member = get_relname_relid("member", set->schema);
         set->has_secret = rules_read_secret(set->schema, set->secret);
-        if (OidIsValid(table))
-            relation = open_table(table, rule_types, lengthof(rule_types), &columns);
     }
-    if (relation == NULL)
-        return set;
-    if (known != NULL && set_header_equal(known, set) && rows_equal(relation, known->rows, columns))
-        set = known;
-    else
-        read_rows(set, relation, scan_rows(relation), columns, NULL);
-    table_close(relation, AccessShareLock);
-    return set;
+    table = open_rules(set, &columns);
+    if (table != NULL) {
+        set->table = RelationGetRelid(table);
+        set->file = table->rd_rel->relfilenode;
+        set->natts = RelationGetDescr(table)->natts;
+    }
+    if (known == NULL || known->is_outdated || !headers_equal(known, set)) {
+        set->relations =
+            hash_create("clairon rules", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+        known = set;
+        if (table != NULL) {
+            list_writers(writes, table);
+            read_all(set, table, columns);
+        }
+        set->relations_max = hash_get_num_entries(set->relations) + OUTDATED_MAX;
+    }
+    if (table != NULL)
+        table_close(table, AccessShareLock);
+    return known;
 }
 
 List *
 rules_find(Oid relid, const char *name, Snapshot snapshot)
 {
-    struct rule_set set = {.schema = get_namespace_oid("clairon", false)};
-    Oid index = OidIsValid(relid) ? get_relname_relid("rule_pkey", set.schema) : InvalidOid;
-    Oid table = find_table("rule", set.schema);
+    Oid schema = get_namespace_oid("clairon", false);
+    Oid index = OidIsValid(relid) ? get_relname_relid("rule_pkey", schema) : InvalidOid;
+    Oid table = find_table("rule", schema);
     Relation relation;
     SysScanDesc scan;
     ScanKeyData key;
+    const struct row_filter filter = {.relid = relid, .name = name};
+    List *rules;
     int columns;
 
     if (!OidIsValid(table) ||
@@ -539,9 +633,9 @@ rules_find(Oid relid, const char *name, Snapshot snapshot)
     ScanKeyInit(&key, RULE_RELATION, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
     scan =
         systable_beginscan(relation, index, OidIsValid(index), snapshot, OidIsValid(relid), &key);
-    read_rows(&set, relation, scan, columns, name);
+    rules = read_rows(relation, scan, columns, &filter);
     table_close(relation, AccessShareLock);
-    return set.rules;
+    return rules;
 }
 
 const char *
@@ -567,5 +661,18 @@ rules_ad_hoc(void)
     rule->emitter = pstrdup("clairon");
     rule->retry_limit = 5;
     rule->backoff = FRAME_BACKOFF_EXPONENTIAL;
+    return rule;
+}
+
+struct rule *
+rules_unread(Oid relid)
+{
+    struct rule *rule = rules_ad_hoc();
+
+    rule->relid = relid;
+    rule->name = pstrdup("*");
+    rule->operations |= RULE_OPERATION(FRAME_OPERATION_TRUNCATE);
+    rule->live = true;
+    rule->is_unread = true;
     return rule;
 }

@@ -4,12 +4,16 @@
 
 #include "postgres.h"
 
+#include "access/htup.h"
 #include "nodes/pg_list.h"
+#include "utils/hsearch.h"
+#include "utils/rel.h"
 #include "utils/snapshot.h"
 #include "utils/timestamp.h"
 
 #include "base/notify_message.h"
 #include "rules/rule.h"
+#include "rules/writes.h"
 
 /* Attributes of clairon.rule, in the order of its CREATE TABLE. */
 enum rule_attribute {
@@ -39,11 +43,26 @@ enum rule_attribute {
     RULE_ATTRIBUTE_COUNT = RULE_LIVE
 };
 
+/* The rules of one relation. */
+struct relation_rules {
+    Oid relid;             /* hash key */
+    bool is_outdated;      /* other rules may apply in the current snapshot */
+    bool is_own;           /* the current transaction wrote them */
+    MemoryContext context; /* contains `rules`; NULL: they were read together with all others */
+    List *rules;           /* struct rule, sorted by name */
+};
+
+/* All rules, and what else is read with them. */
 struct rule_set {
-    List *rules; /* struct rule, sorted by name, then relation; each points into `rows` */
-    List *rows;  /* list of HeapTuple, in the order of the scan */
-    Oid schema;  /* schema of the extension; InvalidOid: not installed */
+    bool is_outdated; /* all rules must be read again */
+    MemoryContext context;
+    HTAB *relations;    /* struct relation_rules, by OID */
+    long relations_max; /* with more, all rules are read again */
+    Oid schema;         /* schema of the extension; InvalidOid: not installed */
     Oid member;
+    Oid table; /* clairon.rule; InvalidOid: it cannot be read */
+    Oid file;  /* of the table */
+    int natts; /* of the table */
     bool has_secret;
     uint8 secret[SECRET_BYTES];
 };
@@ -63,10 +82,26 @@ extern struct snapshot_stamp rules_stamp(TransactionId xid);
 extern bool rules_stamp_equal(const struct snapshot_stamp *a, const struct snapshot_stamp *b);
 
 /*
- * Reads all rules and the secret into the current memory context. Returns `known` (may be NULL)
- * when its contents are the same.
+ * Reads all rules and the secret into the current memory context, and adds the transactions that
+ * wrote the rows of the table. Returns `known` (may be NULL) unless it is outdated, or the secret
+ * or the table is a different one.
  */
-extern struct rule_set *rules_read(struct rule_set *known);
+extern struct rule_set *rules_read(struct rule_set *known, struct rule_writes *writes);
+
+/* Returns the rules of the relation, or NULL if it has none. */
+extern struct relation_rules *rules_of(const struct rule_set *set, Oid relid);
+
+/* The rules of the relation may have changed. InvalidOid: those of any relation. */
+extern void rules_outdate(struct rule_set *set, Oid relid);
+
+/* Reads the rules of one relation again. */
+extern void rules_read_again(struct rule_set *set, struct relation_rules *relation);
+
+/* Returns the relation of a row of clairon.rule; InvalidOid for an invalid row. */
+extern Oid rules_relation_of(HeapTuple row, Relation table);
+
+/* Returns a rule that stands for all rules of the table. */
+extern struct rule *rules_unread(Oid relid);
 
 /*
  * Reads the rules with this name under the snapshot, outside of decoding. `relid` is the relation

@@ -24,7 +24,7 @@ struct reader_reload {
     uint64_t xid;     /* transaction of the change; 0: unknown */
     int64_t added_us; /* time when it was added, by the store's wall clock */
     struct bytes source;
-    struct bytes rule;
+    struct bytes rule; /* empty: all rules of the source */
 };
 
 /* A shard whose following has started. */

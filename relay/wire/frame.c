@@ -111,7 +111,7 @@ parse_reload(struct bytes whole, struct frame_reload *reload)
         return RC_BAD;
     source_len = bytes_get_u16(whole.at + FRAME_RELOAD_AT_SOURCE_LEN);
     rule_len = bytes_get_u16(whole.at + FRAME_RELOAD_AT_RULE_LEN);
-    if (source_len == 0 || rule_len == 0 || rule_len > LIMIT_RULE ||
+    if (source_len == 0 || rule_len > LIMIT_RULE ||
         FRAME_RELOAD_HEAD_SIZE + source_len + rule_len != whole.len)
         return RC_BAD;
     reload->xid = bytes_get_u64(whole.at + FRAME_RELOAD_AT_XID);

@@ -50,7 +50,7 @@ struct frame_member {
 struct frame_reload {
     uint64_t xid; /* as in a notification */
     struct bytes source;
-    struct bytes rule;
+    struct bytes rule; /* empty: all live rules of the source */
 };
 
 struct frame_commit {

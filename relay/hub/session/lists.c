@@ -203,7 +203,7 @@ lists_reload_rule(struct session *session, const struct list_name *name, bool is
             require_reload(session, &list->reload, is_known);
         else if ((!list->is_denied || list->pending > 0) &&
                  bytes_equal_text(name->source, list->source) &&
-                 bytes_equal_text(name->rule, list->rule))
+                 (name->rule.len == 0 || bytes_equal_text(name->rule, list->rule)))
             require_reload(session, &list->rule_reload, is_known);
     }
 }

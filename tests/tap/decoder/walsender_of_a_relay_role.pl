@@ -44,14 +44,14 @@ sub frames
     {
         $bytes =~ s/^\n//, next if substr($bytes, 0, 1) eq "\n";
         my ($length, $kind, $version, $flags, $lsn, $ordinal) = unpack 'NaCnQ>Q>', $bytes;
-        die 'broken frame' if $version != 3 || $length > length $bytes;
+        die 'broken frame' if $version != 1 || $length > length $bytes;
         my %frame = (kind => $kind, flags => $flags, position => substr($bytes, 8, 16));
         if ($kind eq 'N')
         {
             my ($audience_len, $topic_len, $targets_len) = unpack '@64 n n N', $bytes;
-            my $at = 92 + $audience_len + $topic_len;
-            $frame{audience} = substr $bytes, 92, $audience_len;
-            $frame{topic}    = substr $bytes, 92 + $audience_len, $topic_len;
+            my $at = 96 + $audience_len + $topic_len;
+            $frame{audience} = substr $bytes, 96, $audience_len;
+            $frame{topic}    = substr $bytes, 96 + $audience_len, $topic_len;
             $frame{targets}  = [ unpack '(n/a)*', substr $bytes, $at, $targets_len ];
             $frame{note}     = JSON::decode_json(substr $bytes, $at + $targets_len,
                 $length - $at - $targets_len);

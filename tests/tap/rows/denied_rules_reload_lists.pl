@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test;
 use JSON ();
 use Test::More;
 
@@ -17,9 +17,9 @@ sub sql { my ($sql) = @_; return $pg->safe_psql('postgres', $sql) }
 # Returns the ids of the rows in the user's list.
 sub list
 {
-    my ($client) = @_;
+    my ($client, $rule) = @_;
     my $r = ++$next;
-    $client->send({ t => 'rows', r => $r, source => 'own.t', rule => 'r1' });
+    $client->send({ t => 'rows', r => $r, source => 'own.t', rule => $rule // 'r1' });
     $client->wait_for(sub { ($_[0]{r} // 0) == $r && !$_[0]{more} });
     return join ' ', sort { $a <=> $b } map { $_->{id} } map { @{ $_->{rows} } } grep { ($_->{r} // 0) == $r } @{ $client->{messages} };
 }
@@ -53,38 +53,58 @@ sql('SET ROLE mallory; ' . join ';', map { "INSERT INTO own.t VALUES ($_, 'u1', 
 $client->run_until('a later transaction causes another reload', sub { (reloads($client)->{r1} // 0) > $known + 1 });
 is(list($client), join(' ', 1 .. 22), 'that list has the rows of the later transaction');
 
+
+# More live rules than reloads by name in a second. The names sort in the order of their numbers.
+sql(qq{SELECT clairon.watch('own.t', 'USER', 'owner', name => 's' || i, live => true) FROM generate_series(1000, 999 + $rules) AS i});
+my $last = 's' . (999 + $rules);
+list($client, $last);
+$known = reloads($client)->{$last} // 0;
+sql(q{SET ROLE mallory; INSERT INTO own.t SELECT i, 'u1', 1e100000 FROM generate_series(101, 120) AS i});
+$client->run_until('the list of the last rule is reloaded, and no later transaction is necessary', sub { (reloads($client)->{$last} // 0) > $known });
 $client->close;
 
-# Returns the rules of the reload frames in the slot, by transaction in commit order.
+# Returns the rules of the reload frames in the slot by source, for each transaction with such frames, in commit order.
 sub reload_frames
 {
     my $hex = sql(q{SELECT string_agg(encode(data, 'hex'), '') FROM pg_logical_slot_get_binary_changes('frames', NULL, NULL,
         'mode', 'framed', 'owner_bytes', '1MB')});
-    my ($bytes, @transactions, @rules, $last) = (pack 'H*', $hex);
+    my ($bytes, @transactions, $rules, $last) = (pack 'H*', $hex);
     while (length $bytes)
     {
         my ($length, $kind, $ordinal) = unpack 'N a x11 Q>', $bytes;
         my $frame = substr $bytes, 0, $length, '';
-        die 'ordinals do not increase' if @rules && $ordinal <= $last;
+        die 'ordinals do not increase' if $rules && $ordinal <= $last;
         $last = $ordinal;
-        push @rules, substr $frame, 36 + unpack 'n', substr $frame, 32, 2 if $kind eq 'R';
+        my $source = unpack 'n', substr $frame, 32, 2;
+        push @{ $rules->{ substr $frame, 36, $source } }, substr $frame, 36 + $source if $kind eq 'R';
         next if $kind ne 'C';
-        push @transactions, [@rules] if @rules;
-        @rules = ();
+        push @transactions, $rules if $rules;
+        $rules = undef;
     }
     return @transactions;
 }
 
-# More live rules than reloads in a second.
-sql(qq{SELECT clairon.watch('own.t', 'USER', 'owner', name => 'r' || i, live => true) FROM generate_series(2, $rules) AS i;
-    SELECT pg_create_logical_replication_slot('frames', 'clairon');
-    SET ROLE mallory; INSERT INTO own.t SELECT i, 'u1', 1e100000 FROM generate_series(101, 120) AS i});
-my $since = sql('SELECT extract(epoch FROM now())::bigint');
-wait_until('a second of commit time has passed',
-    sub { sql('INSERT INTO other VALUES (1) RETURNING extract(epoch FROM now())::bigint') > $since + 1 });
+sql(q{SELECT pg_create_logical_replication_slot('frames', 'clairon');
+    SET ROLE mallory; INSERT INTO own.t SELECT i, 'u1', 1e100000 FROM generate_series(201, 220) AS i});
 my @transactions = reload_frames();
-is(scalar @{ $transactions[0] }, 100, 'one transaction of an owner causes 100 reloads at most');
-my %seen = map { $_ => 1 } map { @$_ } @transactions;
-is(scalar keys %seen, $rules, 'later transactions cause the reloads of the other rules');
-is(scalar(map { @$_ } @transactions), $rules, 'each rule is reloaded once');
+is(scalar @transactions, 1, 'the reloads are in the transaction of the changes');
+my @named = grep { $_ ne '' } @{ $transactions[0]{'own.t'} };
+is(scalar @named, 100, 'one transaction of an owner reloads 100 rules by name at most');
+is(scalar(@{ $transactions[0]{'own.t'} } - @named), 1, 'one frame reloads the other rules of the table');
+
+# Two owners, one with many denied rules.
+sql(q{CREATE ROLE alice; CREATE SCHEMA alice AUTHORIZATION alice; SET ROLE alice;
+    CREATE TABLE alice.t (id int PRIMARY KEY, owner text, v numeric);
+    ALTER TABLE alice.t REPLICA IDENTITY FULL;
+    SELECT clairon.watch('alice.t', 'USER', 'owner', live => true);
+    RESET ROLE;
+    INSERT INTO clairon.rule SELECT (jsonb_populate_record(rule, jsonb_build_object('name', 't' || i))).*
+        FROM clairon.rule, generate_series(1, 4200) AS i WHERE relation = 'own.t'::regclass AND name = 'r1'});
+reload_frames();
+sql(q{SET ROLE mallory; INSERT INTO own.t SELECT i, 'u1', 1e100000 FROM generate_series(301, 303) AS i});
+sql(q{SET ROLE alice; INSERT INTO alice.t SELECT i, 'u1', 1e100000 FROM generate_series(1, 20) AS i});
+@transactions = reload_frames();
+is(scalar @transactions, 2, 'both transactions have reloads');
+is($transactions[0]{'own.t'}[-1], '', 'all lists of a table with thousands of denied rules are reloaded');
+is_deeply($transactions[1], { 'alice.t' => ['default'] }, 'the denied rule of another owner is reloaded');
 done_testing();

@@ -286,7 +286,9 @@ test_reload_is_parsed(void **state)
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
     put_u16(packet.bytes + FRAME_RELOAD_AT_SOURCE_LEN, 11);
     put_u16(packet.bytes + FRAME_RELOAD_AT_RULE_LEN, 0);
-    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+    assert_int_equal(parse(&packet, &frame, &len), RC_OK);
+    assert_int_equal(frame.as.reload.source.len, 11);
+    assert_int_equal(frame.as.reload.rule.len, 0);
     put_u16(packet.bytes + FRAME_RELOAD_AT_SOURCE_LEN, 0);
     put_u16(packet.bytes + FRAME_RELOAD_AT_RULE_LEN, 11);
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
