@@ -5,8 +5,10 @@
 #include "access/tupdesc.h"
 #include "catalog/pg_type.h"
 #include "base/guard.h"
+#include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/typcache.h"
 
 /* Replaces an output function that could not be loaded; fn_extra is the error message. */
@@ -17,27 +19,60 @@ raise_load_error(PG_FUNCTION_ARGS)
                     errmsg("%s", (const char *)fcinfo->flinfo->fn_extra)));
 }
 
-static bool
-is_composite(Oid type)
+/*
+ * Returns the type within domains, arrays, ranges and multiranges. Sets the number of arrays and
+ * ranges, and whether one is a range. It is a loop, because they may be nested deeper than the
+ * stack allows.
+ */
+static Oid
+innermost(Oid type, int *ret_layers, bool *ret_is_range)
 {
-    Oid base = getBaseType(type);
-    Oid element = get_element_type(base);
+    *ret_is_range = false;
+    for (*ret_layers = 0;; (*ret_layers)++) {
+        Oid base = getBaseType(type);
+        char kind = get_typtype(base);
 
-    return OidIsValid(element) ? is_composite(element) : get_typtype(base) == TYPTYPE_COMPOSITE;
+        CHECK_FOR_INTERRUPTS();
+        type = get_element_type(base);
+        if (kind == TYPTYPE_RANGE)
+            type = get_range_subtype(base);
+        else if (kind == TYPTYPE_MULTIRANGE)
+            type = get_multirange_range(base);
+        *ret_is_range |= kind == TYPTYPE_RANGE;
+        if (!OidIsValid(type))
+            return base;
+    }
 }
 
-/* Does not recurse into nested composites: their depth may exceed the stack. */
+static enum encode_risk
+risk_of_scalar(Oid type)
+{
+    Oid output;
+    bool is_varlena;
+
+    if (encode_is_native(type))
+        return RISK_NONE;
+    getTypeOutputInfo(type, &output, &is_varlena);
+    return output >= FirstNormalObjectId ? RISK_ALL : RISK_VALUE;
+}
+
+/* Does not look into nested composites. */
 static enum encode_risk
 risk_of_composite(Oid type)
 {
     TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
-    enum encode_risk risk = RISK_NONE;
+    enum encode_risk risk = RISK_VALUE;
 
     for (int i = 0; i < desc->natts; i++) {
-        Oid member = TupleDescAttr(desc, i)->atttypid;
+        Oid inner;
+        int layers;
+        bool is_range;
 
-        if (!TupleDescAttr(desc, i)->attisdropped)
-            risk = Max(risk, is_composite(member) ? RISK_ALL : encode_risk_of(member));
+        if (TupleDescAttr(desc, i)->attisdropped)
+            continue;
+        inner = innermost(TupleDescAttr(desc, i)->atttypid, &layers, &is_range);
+        risk =
+            Max(risk, get_typtype(inner) == TYPTYPE_COMPOSITE ? RISK_ALL : risk_of_scalar(inner));
     }
     ReleaseTupleDesc(desc);
     return risk;
@@ -46,29 +81,79 @@ risk_of_composite(Oid type)
 enum encode_risk
 encode_risk_of(Oid type)
 {
-    Oid base = getBaseType(type);
-    Oid element = get_element_type(base);
-    Oid output;
-    bool is_varlena;
+    int layers;
+    bool is_range;
+    Oid inner = innermost(type, &layers, &is_range);
+    /* Nesting may exceed the stack, and the output of a range may be too long. */
+    enum encode_risk risk = layers > 1 || is_range ? RISK_VALUE : RISK_NONE;
 
-    if (OidIsValid(element))
-        return encode_risk_of(element);
-    switch (get_typtype(base)) {
-    case TYPTYPE_COMPOSITE:
-        return risk_of_composite(base);
-    case TYPTYPE_RANGE:
-        /* In older versions a row type may contain itself through a range. */
-        if (is_composite(get_range_subtype(base)))
-            return RISK_ALL;
-        return Max(encode_risk_of(get_range_subtype(base)), RISK_VALUE);
-    case TYPTYPE_MULTIRANGE:
-        return encode_risk_of(get_multirange_range(base));
-    default:
-        if (encode_is_native(base))
-            return RISK_NONE;
-        getTypeOutputInfo(base, &output, &is_varlena);
-        return output >= FirstNormalObjectId ? RISK_ALL : RISK_VALUE;
+    if (get_typtype(inner) != TYPTYPE_COMPOSITE)
+        return Max(risk, risk_of_scalar(inner));
+    /* In older versions a row type may contain itself through a range. */
+    return is_range ? RISK_ALL : risk_of_composite(inner);
+}
+
+/* jsonpath contains numbers, and a short number may print long. */
+bool
+encode_is_deep(Oid type)
+{
+    char kind = get_typtype(type);
+    Oid subtype;
+
+    if (kind == TYPTYPE_MULTIRANGE)
+        type = get_multirange_range(type);
+    if (kind != TYPTYPE_RANGE && kind != TYPTYPE_MULTIRANGE)
+        return kind == TYPTYPE_COMPOSITE || type == JSONPATHOID ||
+               OidIsValid(get_element_type(type));
+    subtype = getBaseType(get_range_subtype(type));
+    kind = get_typtype(subtype);
+    return kind == TYPTYPE_COMPOSITE || kind == TYPTYPE_RANGE || kind == TYPTYPE_MULTIRANGE ||
+           OidIsValid(get_element_type(subtype));
+}
+
+struct print_args {
+    struct encoder *encoder;
+    Datum value;
+    MemoryContext caller;
+    char *text;
+};
+
+/* Frees all memory except the text: also what the function keeps for its next call. */
+static void
+print(void *arg)
+{
+    struct print_args *args = arg;
+    MemoryContext context =
+        AllocSetContextCreate(args->caller, "clairon output", ALLOCSET_DEFAULT_SIZES);
+    MemoryContext old = MemoryContextSwitchTo(context);
+    FmgrInfo output = args->encoder->output;
+
+    output.fn_extra = NULL;
+    output.fn_mcxt = context;
+    PG_TRY();
+    {
+        args->text = MemoryContextStrdup(args->caller, OutputFunctionCall(&output, args->value));
     }
+    PG_FINALLY();
+    {
+        MemoryContextSwitchTo(old);
+        MemoryContextDelete(context);
+    }
+    PG_END_TRY();
+}
+
+char *
+encode_print(struct encoder *encoder, Datum value)
+{
+    struct print_args args = {encoder, value, CurrentMemoryContext, NULL};
+    const struct encoders *encoders = encoder->encoders;
+    char *reason;
+
+    if (!encoder->is_deep || encoders->limiter == NULL)
+        return OutputFunctionCall(&encoder->output, value);
+    if (!encoders->limiter(encoders->limiter_arg, print, &args, &reason))
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("%s", reason)));
+    return args.text;
 }
 
 struct load_args {
@@ -138,6 +223,7 @@ encode_guarded(struct encoder *encoder, StringInfo out, Datum value)
 
     if (encode_try(encoder, write_value, &write_args, &encoder->fault))
         return true;
+    MemoryContextReset(encoder->encoders->texts);
     out->len = start;
     encode_literal(out, "null");
     return false;
