@@ -38,11 +38,6 @@ struct decoder {
     uint64 system_identifier;
     int guc_level;             /* 0: settings apply to the whole session */
     struct warnings *warnings; /* counters of warning_throttle.c */
-    struct {
-        uint64 seed;
-        const char *what; /* NULL: no warning yet */
-        struct throttled_warning *throttled_warning;
-    } last_warning;
     struct spooler *spooler;
     struct spool *spool; /* spool of the streamed transaction; NULL: decoding at the commit */
 

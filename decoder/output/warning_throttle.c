@@ -21,6 +21,10 @@
 struct throttled_warning {
     uint64 key;
     uint64 count;
+    uint64 next_report; /* the next power of ten */
+    uint64 seed;
+    const char *what;
+    struct throttled_warning *next; /* the one counted after this one, the last time, or NULL */
     /* Used in stream blocks. The spool contains the warning if its generation is the current one. */
     uint64 generation;
     uint32 number;   /* in the generation */
@@ -28,7 +32,8 @@ struct throttled_warning {
 };
 
 struct warnings {
-    HTAB *counters; /* struct throttled_warning, by key */
+    HTAB *counters;                 /* struct throttled_warning, by key */
+    struct throttled_warning *last; /* the last one counted, or NULL */
     uint64 generation;
     uint32 spooled; /* number of warnings of the generation */
     Size spooled_bytes;
@@ -54,19 +59,38 @@ warning_setup(struct decoder *decoder)
 }
 
 static struct throttled_warning *
-find(struct decoder *decoder, uint64 seed, const char *what)
+look_up(struct warnings *warnings, uint64 seed, const char *what)
 {
     uint64 key = hash_bytes_extended((const unsigned char *)what, strlen(what), seed);
     struct throttled_warning *throttled_warning;
     bool found;
 
-    throttled_warning = hash_search(decoder->warnings->counters, &key, HASH_ENTER, &found);
-    if (!found) {
-        throttled_warning->count = 0;
-        throttled_warning->generation = 0;
-        throttled_warning->deferred = 0;
-    }
+    throttled_warning = hash_search(warnings->counters, &key, HASH_ENTER, &found);
+    if (!found)
+        *throttled_warning = (struct throttled_warning){.key = key, .next_report = 1};
     return throttled_warning;
+}
+
+/*
+ * Successive rows often cause the same warnings in the same order, so the next one is guessed.
+ * `what` is a string literal, so equal addresses are equal texts.
+ */
+static struct throttled_warning *
+find(struct decoder *decoder, uint64 seed, const char *what)
+{
+    struct warnings *warnings = decoder->warnings;
+    struct throttled_warning *last = warnings->last;
+    struct throttled_warning *next = last == NULL ? NULL : last->next;
+
+    if (next == NULL || next->what != what || next->seed != seed) {
+        next = look_up(warnings, seed, what);
+        next->seed = seed;
+        next->what = what;
+        if (last != NULL)
+            last->next = next;
+    }
+    warnings->last = next;
+    return next;
 }
 
 static void
@@ -94,12 +118,9 @@ count(struct throttled_warning *throttled_warning, uint64 changes, const char *s
       const char *what, const char *reason)
 {
     uint64 end = throttled_warning->count + changes;
-    uint64 next = 1;
 
-    while (next <= throttled_warning->count)
-        next *= 10;
-    for (; next <= end; next *= 10) {
-        throttled_warning->count = next;
+    for (; throttled_warning->next_report <= end; throttled_warning->next_report *= 10) {
+        throttled_warning->count = throttled_warning->next_report;
         report(throttled_warning, subject, what, reason);
     }
     throttled_warning->count = end;
@@ -208,16 +229,10 @@ warning_count(struct decoder *decoder, uint64 seed, const char *subject, const c
         warning_count_now(decoder, seed, subject, what);
 }
 
-/* Successive rows often cause the same warning: cache the last lookup. */
 void
 warning_count_now(struct decoder *decoder, uint64 seed, const char *subject, const char *what)
 {
-    if (decoder->last_warning.what != what || decoder->last_warning.seed != seed) {
-        decoder->last_warning.throttled_warning = find(decoder, seed, what);
-        decoder->last_warning.what = what;
-        decoder->last_warning.seed = seed;
-    }
-    count(decoder->last_warning.throttled_warning, 1, subject, what, NULL);
+    count(find(decoder, seed, what), 1, subject, what, NULL);
 }
 
 void
@@ -242,6 +257,6 @@ warning_replay(struct decoder *decoder, const char *body, uint32 changes)
         texts[i] = body;
         body += strlen(body) + 1;
     }
-    count(find(decoder, seed, texts[1]), changes, texts[0], texts[1],
+    count(look_up(decoder->warnings, seed, texts[1]), changes, texts[0], texts[1],
           texts[2][0] == '\0' ? NULL : texts[2]);
 }
