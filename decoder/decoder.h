@@ -37,13 +37,8 @@ struct decoder {
     struct sandbox *sandbox;     /* evaluates conditions */
     struct snapshot_stamp stamp; /* the snapshot in which `rules` was read */
     uint64 system_identifier;
-    int guc_level;  /* 0: settings apply to the whole session */
-    HTAB *warnings; /* counters of warning_throttle.c */
-    struct {
-        uint64 seed;
-        const char *what; /* NULL: no warning yet */
-        struct throttled_warning *throttled_warning;
-    } last_warning;
+    int guc_level;             /* 0: settings apply to the whole session */
+    struct warnings *warnings; /* counters of warning_throttle.c */
     struct spooler *spooler;
     struct spool *spool; /* spool of the streamed transaction; NULL: decoding at the commit */
 

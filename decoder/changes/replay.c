@@ -19,6 +19,8 @@ struct replay {
     struct plan **templates;
     uint32 template_count;
     uint32 template_room;
+    MemoryContext warnings_context;
+    List *warnings; /* bodies of warning records, by number */
     /* the committed subtransactions, sorted */
     TransactionId *committed;
     int committed_count;
@@ -172,15 +174,34 @@ replay_reload(struct replay *replay, const struct spool_record *record, const ch
     reload_write(replay->ctx, record->number, &source, &rule);
 }
 
+/* A number 0 starts a new generation, as with templates. */
 static void
-replay_warning(struct replay *replay, const struct spool_record *record, const char *body)
+load_warning(struct replay *replay, const struct spool_record *record, const char *body)
 {
-    char *texts[3] = {NULL, NULL, NULL};
-    uint64 seed;
+    Size size = record->size - sizeof(*record);
+    MemoryContext old;
 
-    memcpy(&seed, body, sizeof(seed));
-    split_texts(body + sizeof(seed), texts, record->number);
-    warning_count_reason(replay->decoder, seed, texts[0], texts[1], texts[2]);
+    if (record->number == 0) {
+        MemoryContextReset(replay->warnings_context);
+        replay->warnings = NIL;
+    }
+    old = MemoryContextSwitchTo(replay->warnings_context);
+    Assert(record->number == list_length(replay->warnings));
+    replay->warnings = lappend(replay->warnings, memcpy(palloc(size), body, size));
+    MemoryContextSwitchTo(old);
+}
+
+static void
+replay_counts(struct replay *replay, const struct spool_record *record, const char *body)
+{
+    for (uint32 i = 0; i < record->number; i++) {
+        struct spool_count run;
+
+        memcpy(&run, body + i * sizeof(run), sizeof(run));
+        for (uint32 at = 0; at < run.length; at++)
+            warning_replay(replay->decoder, list_nth(replay->warnings, run.first + at),
+                           run.changes);
+    }
 }
 
 static void
@@ -202,16 +223,17 @@ replay_record(struct replay *replay, const struct spool_record *record, const ch
     case SPOOL_REPEAT:
         replay->decoder->repeats++;
         break;
-    case SPOOL_WARNING:
-        replay_warning(replay, record, body);
+    case SPOOL_COUNTS:
+        replay_counts(replay, record, body);
         break;
     case SPOOL_XACT:
     case SPOOL_TEMPLATE:
+    case SPOOL_WARNING:
         break;
     }
 }
 
-/* Loads templates of rolled back changes too, since later records may use them. */
+/* Loads templates and warnings of rolled back changes too, since later records may use them. */
 static void
 replay_all(struct replay *replay, struct spool_reader *reader)
 {
@@ -228,6 +250,8 @@ replay_all(struct replay *replay, struct spool_reader *reader)
             decoder->change_number += record.advance;
         if (record.kind == SPOOL_TEMPLATE)
             load_template(replay, &record, body);
+        if (record.kind == SPOOL_WARNING)
+            load_warning(replay, &record, body);
         if (record.kind == SPOOL_XACT)
             is_applied = is_committed(replay, record.number);
         if (!is_applied)
@@ -258,6 +282,8 @@ replay_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     if (reader != NULL) {
         replay.templates_context =
             AllocSetContextCreate(context, "clairon templates", ALLOCSET_DEFAULT_SIZES);
+        replay.warnings_context =
+            AllocSetContextCreate(context, "clairon spooled warnings", ALLOCSET_DEFAULT_SIZES);
         list_committed(&replay, txn);
         replay_all(&replay, reader);
     }

@@ -204,13 +204,17 @@ spool_close(struct decoder *decoder, struct spool_record *record)
         write_out(spooler, decoder->spool);
 }
 
+bool
+spool_is_in_xact(struct decoder *decoder, TransactionId xid)
+{
+    return decoder->spool->xid == xid;
+}
+
 void
 spool_switch_xact(struct decoder *decoder, TransactionId xid)
 {
     struct spool_record record;
 
-    if (decoder->spool->xid == xid)
-        return;
     (void)spool_open(decoder, SPOOL_XACT, xid, &record);
     spool_close(decoder, &record);
     decoder->spool->xid = xid;

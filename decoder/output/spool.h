@@ -24,7 +24,15 @@ enum spool_kind {
     SPOOL_RELOAD,       /* sub-ordinal `number`, zero-terminated source and rule */
     SPOOL_MESSAGE,      /* a topic of `number` bytes, then the message */
     SPOOL_REPEAT,       /* a repeated idempotency key; no contents */
-    SPOOL_WARNING       /* the seed, then `number` zero-terminated strings */
+    SPOOL_WARNING,      /* warning `number`: the seed, then zero-terminated strings */
+    SPOOL_COUNTS        /* `number` of struct spool_count */
+};
+
+/* Each of `length` successive warnings applies to `changes` changes of the subtransaction. */
+struct spool_count {
+    uint32 first;
+    uint32 length;
+    uint32 changes;
 };
 
 struct spool_record {
@@ -51,6 +59,8 @@ extern void spool_setup(LogicalDecodingContext *ctx);
 extern void spool_begin_block(struct decoder *decoder, ReorderBufferTXN *txn);
 /* Writes the buffer. An incomplete record is dropped. */
 extern void spool_end_block(struct decoder *decoder);
+/* True when this is the subtransaction of the previous changes. */
+extern bool spool_is_in_xact(struct decoder *decoder, TransactionId xid);
 /* Sets the subtransaction of the next changes. */
 extern void spool_switch_xact(struct decoder *decoder, TransactionId xid);
 /* Deletes the transaction's spool, if any. */

@@ -9,9 +9,37 @@
 #include "encode/encode.h"
 #include "output/spool.h"
 
+/* subject, kind and reason; the reason may be empty */
+#define WARNING_TEXTS 3
+
+/*
+ * The maximum size of the warnings that replay keeps in memory, approximately. Beyond this size a
+ * new generation starts.
+ */
+#define GENERATION_BYTES (16 * 1024 * 1024)
+
 struct throttled_warning {
     uint64 key;
     uint64 count;
+    uint64 next_report; /* the next power of ten */
+    uint64 seed;
+    const char *what;
+    struct throttled_warning *next; /* the one counted after this one, the last time, or NULL */
+    /* Used in stream blocks. The spool contains the warning if its generation is the current one. */
+    uint64 generation;
+    uint32 number;   /* in the generation */
+    uint32 deferred; /* changes since the last record of counts */
+};
+
+struct warnings {
+    HTAB *counters;                 /* struct throttled_warning, by key */
+    struct throttled_warning *last; /* the last one counted, or NULL */
+    uint64 generation;
+    uint32 spooled; /* number of warnings of the generation */
+    Size spooled_bytes;
+    struct throttled_warning **deferred; /* those with deferred changes, in order */
+    int deferred_count;
+    int deferred_room;
 };
 
 void
@@ -20,53 +48,57 @@ warning_setup(struct decoder *decoder)
     HASHCTL control = {.keysize = sizeof(uint64),
                        .entrysize = sizeof(struct throttled_warning),
                        .hcxt = decoder->context};
+    struct warnings *warnings = MemoryContextAllocZero(decoder->context, sizeof(*warnings));
 
-    decoder->warnings =
+    warnings->counters =
         hash_create("clairon warnings", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
-static bool
-is_power_of_ten(uint64 count)
-{
-    while (count % 10 == 0)
-        count /= 10;
-    return count == 1;
-}
-
-/* Spools the warning: the transaction may still be rolled back. */
-static void
-defer(struct decoder *decoder, uint64 seed, const char *const texts[3])
-{
-    struct spool_record record;
-    StringInfo out = spool_open(decoder, SPOOL_WARNING, texts[2] == NULL ? 2 : 3, &record);
-
-    encode_raw(out, (const char *)&seed, sizeof(seed));
-    for (int i = 0; i < 3 && texts[i] != NULL; i++)
-        encode_raw(out, texts[i], strlen(texts[i]) + 1);
-    spool_close(decoder, &record);
+    warnings->deferred_room = 16;
+    warnings->deferred = MemoryContextAlloc(decoder->context, sizeof(struct throttled_warning *) *
+                                                                  warnings->deferred_room);
+    decoder->warnings = warnings;
 }
 
 static struct throttled_warning *
-find(struct decoder *decoder, uint64 seed, const char *what)
+look_up(struct warnings *warnings, uint64 seed, const char *what)
 {
     uint64 key = hash_bytes_extended((const unsigned char *)what, strlen(what), seed);
     struct throttled_warning *throttled_warning;
     bool found;
 
-    throttled_warning = hash_search(decoder->warnings, &key, HASH_ENTER, &found);
+    throttled_warning = hash_search(warnings->counters, &key, HASH_ENTER, &found);
     if (!found)
-        throttled_warning->count = 0;
+        *throttled_warning = (struct throttled_warning){.key = key, .next_report = 1};
     return throttled_warning;
 }
 
-static void
-count(struct throttled_warning *throttled_warning, const char *subject, const char *what,
-      const char *reason)
+/*
+ * Successive rows often cause the same warnings in the same order, so the next one is guessed.
+ * `what` is a string literal, so equal addresses are equal texts.
+ */
+static struct throttled_warning *
+find(struct decoder *decoder, uint64 seed, const char *what)
 {
-    unsigned long long times = ++throttled_warning->count;
+    struct warnings *warnings = decoder->warnings;
+    struct throttled_warning *last = warnings->last;
+    struct throttled_warning *next = last == NULL ? NULL : last->next;
 
-    if (!is_power_of_ten(times))
-        return;
+    if (next == NULL || next->what != what || next->seed != seed) {
+        next = look_up(warnings, seed, what);
+        next->seed = seed;
+        next->what = what;
+        if (last != NULL)
+            last->next = next;
+    }
+    warnings->last = next;
+    return next;
+}
+
+static void
+report(const struct throttled_warning *throttled_warning, const char *subject, const char *what,
+       const char *reason)
+{
+    unsigned long long times = throttled_warning->count;
+
     /* Clients of a walsender ignore warnings, so warnings are logged on the server. */
     ereport(am_walsender ? LOG : WARNING,
             (errmsg("clairon %s: %s", subject, what),
@@ -80,25 +112,127 @@ count(struct throttled_warning *throttled_warning, const char *subject, const ch
                        (unsigned long)times, times, reason)));
 }
 
+/* Reports each power of ten that the count reaches. */
+static void
+count(struct throttled_warning *throttled_warning, uint64 changes, const char *subject,
+      const char *what, const char *reason)
+{
+    uint64 end = throttled_warning->count + changes;
+
+    for (; throttled_warning->next_report <= end; throttled_warning->next_report *= 10) {
+        throttled_warning->count = throttled_warning->next_report;
+        report(throttled_warning, subject, what, reason);
+    }
+    throttled_warning->count = end;
+}
+
+void
+warning_begin_block(struct decoder *decoder)
+{
+    struct warnings *warnings = decoder->warnings;
+
+    warnings->generation++;
+    warnings->spooled = 0;
+    warnings->spooled_bytes = 0;
+}
+
+/* Most changes of a table cause the same warnings, so one run usually contains all counts. */
+static struct spool_count
+next_run(struct warnings *warnings, int at)
+{
+    const struct throttled_warning *first = warnings->deferred[at];
+    struct spool_count run = {.first = first->number, .changes = first->deferred};
+
+    for (; at < warnings->deferred_count; at++, run.length++) {
+        struct throttled_warning *throttled_warning = warnings->deferred[at];
+
+        if (throttled_warning->number != run.first + run.length ||
+            throttled_warning->deferred != run.changes)
+            break;
+    }
+    return run;
+}
+
+void
+warning_spool_counts(struct decoder *decoder)
+{
+    struct warnings *warnings = decoder->warnings;
+    struct spool_record record;
+    StringInfo out;
+
+    if (warnings->deferred_count == 0)
+        return;
+    out = spool_open(decoder, SPOOL_COUNTS, 0, &record);
+    for (int at = 0; at < warnings->deferred_count; record.number++) {
+        struct spool_count run = next_run(warnings, at);
+
+        encode_raw(out, (const char *)&run, sizeof(run));
+        at += (int)run.length;
+    }
+    spool_close(decoder, &record);
+    for (int i = 0; i < warnings->deferred_count; i++)
+        warnings->deferred[i]->deferred = 0;
+    warnings->deferred_count = 0;
+}
+
+static void
+spool_warning(struct decoder *decoder, struct throttled_warning *throttled_warning, uint64 seed,
+              const char *const texts[WARNING_TEXTS])
+{
+    struct warnings *warnings = decoder->warnings;
+    struct spool_record record;
+    StringInfo out;
+
+    if (warnings->spooled_bytes > GENERATION_BYTES) {
+        warning_spool_counts(decoder);
+        warning_begin_block(decoder);
+    }
+    out = spool_open(decoder, SPOOL_WARNING, warnings->spooled, &record);
+    encode_raw(out, (const char *)&seed, sizeof(seed));
+    for (int i = 0; i < WARNING_TEXTS; i++)
+        encode_raw(out, texts[i], strlen(texts[i]) + 1);
+    spool_close(decoder, &record);
+    warnings->spooled_bytes += record.size;
+    throttled_warning->generation = warnings->generation;
+    throttled_warning->number = warnings->spooled++;
+}
+
+/*
+ * The transaction may still be rolled back, so the spool gets the warning, once in a generation,
+ * and the number of its changes, once in a subtransaction or block: it does not grow with the
+ * denials of a change.
+ */
+static void
+defer(struct decoder *decoder, uint64 seed, const char *const texts[WARNING_TEXTS])
+{
+    struct warnings *warnings = decoder->warnings;
+    struct throttled_warning *throttled_warning = find(decoder, seed, texts[1]);
+
+    if (throttled_warning->generation != warnings->generation)
+        spool_warning(decoder, throttled_warning, seed, texts);
+    if (throttled_warning->deferred++ > 0)
+        return;
+    if (warnings->deferred_count == warnings->deferred_room) {
+        warnings->deferred_room *= 2;
+        warnings->deferred = repalloc(warnings->deferred,
+                                      sizeof(struct throttled_warning *) * warnings->deferred_room);
+    }
+    warnings->deferred[warnings->deferred_count++] = throttled_warning;
+}
+
 void
 warning_count(struct decoder *decoder, uint64 seed, const char *subject, const char *what)
 {
     if (decoder->spool != NULL)
-        defer(decoder, seed, (const char *const[]){subject, what, NULL});
+        defer(decoder, seed, (const char *const[]){subject, what, ""});
     else
         warning_count_now(decoder, seed, subject, what);
 }
 
-/* Successive rows often cause the same warning: cache the last lookup. */
 void
 warning_count_now(struct decoder *decoder, uint64 seed, const char *subject, const char *what)
 {
-    if (decoder->last_warning.what != what || decoder->last_warning.seed != seed) {
-        decoder->last_warning.throttled_warning = find(decoder, seed, what);
-        decoder->last_warning.what = what;
-        decoder->last_warning.seed = seed;
-    }
-    count(decoder->last_warning.throttled_warning, subject, what, NULL);
+    count(find(decoder, seed, what), 1, subject, what, NULL);
 }
 
 void
@@ -108,5 +242,21 @@ warning_count_reason(struct decoder *decoder, uint64 seed, const char *subject, 
     if (decoder->spool != NULL)
         defer(decoder, seed, (const char *const[]){subject, what, reason});
     else
-        count(find(decoder, seed, what), subject, what, reason);
+        count(find(decoder, seed, what), 1, subject, what, reason);
+}
+
+void
+warning_replay(struct decoder *decoder, const char *body, uint32 changes)
+{
+    const char *texts[WARNING_TEXTS];
+    uint64 seed;
+
+    memcpy(&seed, body, sizeof(seed));
+    body += sizeof(seed);
+    for (int i = 0; i < WARNING_TEXTS; i++) {
+        texts[i] = body;
+        body += strlen(body) + 1;
+    }
+    count(look_up(decoder->warnings, seed, texts[1]), changes, texts[0], texts[1],
+          texts[2][0] == '\0' ? NULL : texts[2]);
 }

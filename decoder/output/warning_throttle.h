@@ -19,8 +19,18 @@ extern void warning_count(struct decoder *decoder, uint64 seed, const char *subj
 extern void warning_count_now(struct decoder *decoder, uint64 seed, const char *subject,
                               const char *what);
 
-/* Like warning_count, but a warning includes the reason of its event. */
+/*
+ * Like warning_count, but a warning includes the reason of its event; in a streamed transaction,
+ * of the first such event in its block.
+ */
 extern void warning_count_reason(struct decoder *decoder, uint64 seed, const char *subject,
                                  const char *what, const char *reason);
+
+/* A new block starts in the spool. */
+extern void warning_begin_block(struct decoder *decoder);
+/* Spools the counts since the last call: they belong to the current subtransaction. */
+extern void warning_spool_counts(struct decoder *decoder);
+/* Counts changes with the warning of a spool record. */
+extern void warning_replay(struct decoder *decoder, const char *body, uint32 changes);
 
 #endif

@@ -13,6 +13,7 @@
 #include "decoder.h"
 #include "output/frames.h"
 #include "output/spool.h"
+#include "output/warning_throttle.h"
 #include "plan/relation.h"
 #include "plugin/transaction.h"
 
@@ -66,6 +67,7 @@ stream_start(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     frames_flush(ctx);
     forget_own_rules(decoder, txn);
     spool_begin_block(decoder, txn);
+    warning_begin_block(decoder);
 }
 
 /* Called even after an error, because a transaction may abort while it is decoded. */
@@ -75,6 +77,7 @@ stream_stop(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     struct decoder *decoder = ctx->output_plugin_private;
 
     decoder->settings.limit = PG_INT32_MAX;
+    warning_spool_counts(decoder);
     forget_own_rules(decoder, txn);
     spool_end_block(decoder);
 }
@@ -100,10 +103,19 @@ stream_commit(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn
 }
 
 static void
+switch_xact(struct decoder *decoder, TransactionId xid)
+{
+    if (spool_is_in_xact(decoder, xid))
+        return;
+    warning_spool_counts(decoder); /* of the previous subtransaction */
+    spool_switch_xact(decoder, xid);
+}
+
+static void
 stream_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation relation,
               ReorderBufferChange *change)
 {
-    spool_switch_xact(ctx->output_plugin_private, change->txn->xid);
+    switch_xact(ctx->output_plugin_private, change->txn->xid);
     clairon_change(ctx, txn, relation, change);
 }
 
@@ -117,8 +129,8 @@ stream_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr ls
 {
     if (!transactional)
         return;
-    spool_switch_xact(ctx->output_plugin_private,
-                      TransactionIdIsValid(CheckXidAlive) ? CheckXidAlive : txn->xid);
+    switch_xact(ctx->output_plugin_private,
+                TransactionIdIsValid(CheckXidAlive) ? CheckXidAlive : txn->xid);
     clairon_message(ctx, txn, lsn, transactional, prefix, size, message);
 }
 
@@ -126,7 +138,7 @@ static void
 stream_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count, Relation relations[],
                 ReorderBufferChange *change)
 {
-    spool_switch_xact(ctx->output_plugin_private, change->txn->xid);
+    switch_xact(ctx->output_plugin_private, change->txn->xid);
     clairon_truncate(ctx, txn, count, relations, change);
 }
 
