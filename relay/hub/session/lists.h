@@ -92,8 +92,8 @@ void lists_add_own(struct session *session, const char *source, const char *rule
 void lists_reload(struct session *session, const struct bytes *kind, bool is_known);
 
 /*
- * The rows of this rule changed; if its name is empty, of all rules of the source. NULL: the rows of
- * any rule may have changed. is_known: as for lists_reload.
+ * The rows of this rule changed; if its name is empty, of all rules of the source. NULL: the rows
+ * of any rule may have changed. is_known: as for lists_reload.
  */
 void lists_reload_rule(struct session *session, const struct list_name *name, bool is_known);
 
