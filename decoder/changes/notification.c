@@ -3,6 +3,7 @@
 
 #include "common/hashfn.h"
 #include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
 
 #include "decoder.h"
 #include "encode/envelope_json.h"
@@ -73,10 +74,16 @@ notification_set_expiration(struct decoder *decoder, struct notification_header 
     header->expires_us = decoder->commit_us + (header->expires - decoder->commit_time);
 }
 
-/* Writes a value, or null when it is too large or cannot be output. */
+/*
+ * Writes a value, or null when it is too large or cannot be output. A column may contain as much
+ * memory as a row: nothing but its JSON is kept.
+ */
 static void
 put_value(StringInfo out, struct column *column, Datum value, bool is_null, Size value_limit)
 {
+    MemoryContext values = column->encoder->encoders->values;
+    MemoryContext old = MemoryContextSwitchTo(values);
+
     if (is_null) {
         encode_literal(out, "null");
     } else if (encode_raw_size(column->encoder, value) > value_limit) {
@@ -86,7 +93,10 @@ put_value(StringInfo out, struct column *column, Datum value, bool is_null, Size
         column->encoder->write(column->encoder, out, value);
     } else if (!encode_guarded(column->encoder, out, value)) {
         column->state |= COLUMN_UNDECODABLE;
+        column->encoder->fault = MemoryContextStrdup(old, column->encoder->fault);
     }
+    MemoryContextSwitchTo(old);
+    MemoryContextReset(values);
 }
 
 /* Copies the column from the rendered `before`: copying is cheaper than rendering. */

@@ -11,6 +11,7 @@
 #include "port/pg_bswap.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/numeric.h"
 
 #include "base/compat.h"
@@ -21,6 +22,9 @@
 
 /* The largest integer that all JSON parsers represent exactly. */
 #define SAFE_INTEGER INT64CONST(9007199254740991)
+
+/* A nested value's output is cut there as a target: above LIMIT_TARGET it is ignored anyway. */
+#define DEEP_PLAIN_BYTES_MAX 65536
 
 static void
 escape_utf8(const struct encode_settings *settings, StringInfo out, const char *text, size_t len)
@@ -115,6 +119,19 @@ encode_text(const struct encode_settings *settings, StringInfo out, const char *
     char *utf8 = encode_to_utf8((char *)text, len, &utf8_len);
 
     encode_utf8_text(settings, out, utf8, utf8_len);
+    if (utf8 != text)
+        pfree(utf8);
+}
+
+void
+encode_text_part(const struct encode_settings *settings, StringInfo out, const char *text, int len)
+{
+    int utf8_len;
+    char *utf8 = encode_to_utf8((char *)text, len, &utf8_len);
+
+    escape_utf8(settings, out, utf8, utf8_len);
+    if (utf8 != text)
+        pfree(utf8);
 }
 
 char *
@@ -201,12 +218,17 @@ encode_float8(struct encoder *encoder, StringInfo out, Datum value)
             number, encode_reserve(out, DOUBLE_SHORTEST_DECIMAL_LEN));
 }
 
-static void
+/* An output function may keep memory, and an array may call it many times. */
+void
 encode_output(struct encoder *encoder, StringInfo out, Datum value)
 {
-    char *text = OutputFunctionCall(&encoder->output, value);
+    MemoryContext texts = encoder->encoders->texts;
+    MemoryContext old = MemoryContextSwitchTo(texts);
+    char *text = encode_print(encoder, value);
 
     encode_text(encoder->settings, out, text, strlen(text));
+    MemoryContextSwitchTo(old);
+    MemoryContextReset(texts);
 }
 
 static void
@@ -222,14 +244,17 @@ encode_numeric(struct encoder *encoder, StringInfo out, Datum value)
     encode_raw(out, text, strlen(text));
     if (quoted)
         encode_literal(out, "\"");
+    pfree(text);
+    encode_free_copy(number, value);
 }
 
-static void
+void
 encode_varlena_text(struct encoder *encoder, StringInfo out, Datum value)
 {
     struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
 
     encode_text(encoder->settings, out, VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text));
+    encode_free_copy(text, value);
 }
 
 static void
@@ -297,6 +322,7 @@ encode_bytea(struct encoder *encoder, StringInfo out, Datum value)
     dst = json_base64(dst, (unsigned char *)VARDATA_ANY(bytes), len);
     *dst++ = '"';
     out->len = dst - out->data;
+    encode_free_copy(bytes, value);
 }
 
 struct native {
@@ -343,11 +369,8 @@ encode_is_native(Oid type)
     return find_native(type) != NULL;
 }
 
-/*
- * Prefers the native encoder, then the encoder for arrays or composites, then the output function.
- */
-static encode_function
-choose(Oid type, Oid element)
+encode_function
+encode_choose(Oid type, Oid element)
 {
     const struct native *native = find_native(type);
 
@@ -355,43 +378,14 @@ choose(Oid type, Oid element)
         return native->write;
     if (OidIsValid(element))
         return encode_array;
-    if (get_typtype(type) == TYPTYPE_COMPOSITE || type == RECORDOID)
+    switch (get_typtype(type)) {
+    case TYPTYPE_COMPOSITE:
         return encode_composite;
-    return encode_output;
-}
-
-struct encoder *
-encode_new(const struct encode_settings *settings, Oid type)
-{
-    struct encoder *encoder = palloc0(sizeof(*encoder));
-    Oid base = getBaseType(type);
-    Oid element = get_element_type(base);
-    Oid output;
-    bool is_varlena;
-
-    encoder->settings = settings;
-    encoder->context = CurrentMemoryContext;
-    encoder->type = base;
-    encoder->write = choose(base, element);
-    get_typlenbyvalalign(base, &encoder->typlen, &encoder->typbyval, &encoder->typalign);
-    getTypeOutputInfo(base, &output, &is_varlena);
-    encode_load_output(output, &encoder->output);
-    if (base == INT2VECTOROID)
-        element = INT2OID;
-    else if (base == OIDVECTOROID)
-        element = OIDOID;
-    if (OidIsValid(element)) {
-        encoder->element = encode_new(settings, element);
-        encoder->risk = encoder->element->risk;
-        if (encoder->element->element != NULL) /* nesting may exceed the stack */
-            encoder->risk = Max(encoder->risk, RISK_VALUE);
-    } else if (encoder->write == encode_output && encoder->typlen == -1 &&
-               encode_is_text(&encoder->output)) {
-        encoder->write = encode_varlena_text;
-    } else {
-        encoder->risk = encode_risk_of(base);
+    case TYPTYPE_MULTIRANGE:
+        return encode_multirange;
+    default:
+        return type == RECORDOID ? encode_composite : encode_output;
     }
-    return encoder;
 }
 
 Size
@@ -418,8 +412,10 @@ encode_plain(struct encoder *encoder, Datum value, int *ret_len)
         plain = VARDATA_ANY(text);
         len = VARSIZE_ANY_EXHDR(text);
     } else {
-        plain = OutputFunctionCall(&encoder->output, value);
+        plain = encode_print(encoder, value);
         len = strlen(plain);
+        if (encoder->is_deep)
+            len = Min(len, DEEP_PLAIN_BYTES_MAX);
     }
     if (encoder->type == BPCHAROID)
         while (len > 0 && plain[len - 1] == ' ')

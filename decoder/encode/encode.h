@@ -14,6 +14,7 @@
 #define POSTGRES_EPOCH_US ((int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
 
 struct encoder;
+struct encoders;
 
 /*
  * The possible damage of an error in an output function. Errors in PostgreSQL's own functions, such
@@ -36,7 +37,7 @@ typedef void (*encode_function)(struct encoder *encoder, StringInfo out, Datum v
 
 /* One member of a composite. */
 struct encode_member {
-    char *name; /* "name": */
+    int name_at; /* of "name": in the encoder's names */
     int name_len;
     int index;
     struct encoder *encoder;
@@ -45,14 +46,16 @@ struct encode_member {
 struct encoder {
     encode_function write;
     const struct encode_settings *settings;
-    MemoryContext context; /* contains the members below */
-    Oid type;              /* base type */
-    FmgrInfo output;       /* output function of the base type */
+    struct encoders *encoders;
+    Oid type;        /* base type */
+    FmgrInfo output; /* output function of the base type */
     int16 typlen;
     bool typbyval;
     char typalign;
+    bool is_deep;            /* the output function prints values of other types: encode_print */
     struct encoder *element; /* encoder of an array's elements */
-    enum encode_risk risk;   /* see encode_guarded */
+    struct encoder *range;   /* encoder of a multirange's ranges */
+    enum encode_risk risk;   /* of a column, see encode_guarded */
     char *fault;             /* message of the last error */
     /* For a composite: the members of the last row type. */
     Oid row_type;
@@ -60,10 +63,60 @@ struct encoder {
     uint64 row_identifier;
     int member_count;
     struct encode_member *members;
+    char *names; /* of all members */
 };
 
-/* Creates an encoder for the type, in the current memory context. */
-extern struct encoder *encode_new(const struct encode_settings *settings, Oid type);
+/* Runs work(work_arg) with limits on time and memory. Returns false after an error. */
+typedef bool (*encode_limiter)(void *arg, void (*work)(void *work_arg), void *work_arg,
+                               char **ret_reason);
+
+/* Returns false when `more` bytes are too many. */
+typedef bool (*encode_has_room)(void *arg, Size more);
+
+/*
+ * One encoder for each type that values of some columns contain. A row type is prepared once,
+ * however often others contain it: a few types of 1600 members contain each other a million times.
+ */
+struct encoders {
+    const struct encode_settings *settings;
+    MemoryContext context; /* contains the encoders */
+    MemoryContext values;  /* for one value of a column */
+    MemoryContext texts;   /* for the output of one function */
+    encode_limiter limiter;
+    void *limiter_arg;
+    int count;
+    int prepared;          /* the elements and members of this number of encoders are prepared */
+    struct encoder **list; /* in the order of creation */
+    uint32 slot_count;
+    uint32 *slots; /* index in `list`, plus 1, by type */
+};
+
+/* encoders.c */
+/* `limiter` limits output functions of nested types. The memory is that of the current context. */
+extern struct encoders *encoders_new(const struct encode_settings *settings, encode_limiter limiter,
+                                     void *limiter_arg);
+/* Returns the encoder of the base type. Its elements and members may be prepared later. */
+extern struct encoder *encoders_get(struct encoders *encoders, Oid type);
+/* Returns the encoder for a column. */
+extern struct encoder *encoders_get_column(struct encoders *encoders, Oid type);
+/*
+ * Prepares the elements and members of all encoders, and theirs. Asks `has_room` before each type,
+ * unless it is NULL. Returns false when has_room() does.
+ */
+extern bool encoders_prepare(struct encoders *encoders, encode_has_room has_room, void *arg);
+/* Prepares the element of an array, or the range of a multirange. */
+extern void encoders_prepare_element(struct encoder *encoder);
+/* Prepares the members for the row type. Frees those of another row type. */
+extern void encoders_load_members(struct encoder *encoder, TupleDesc desc, Oid type, int32 typmod,
+                                  uint64 identifier);
+
+/*
+ * Prefers the native encoder, then the encoder for arrays or composites, then the output function.
+ */
+extern encode_function encode_choose(Oid type, Oid element);
+/* Writes strings for a type that shares the output function of text. */
+extern void encode_varlena_text(struct encoder *encoder, StringInfo out, Datum value);
+extern void encode_output(struct encoder *encoder, StringInfo out, Datum value);
 
 /* True when the buffer exceeds the limit. Every encoding loop must then end. */
 static inline bool
@@ -82,6 +135,10 @@ extern Size encode_raw_size(const struct encoder *encoder, Datum value);
 extern void encode_text(const struct encode_settings *settings, StringInfo out, const char *text,
                         int len);
 
+/* Appends the contents of a JSON string, without quotes. */
+extern void encode_text_part(const struct encode_settings *settings, StringInfo out,
+                             const char *text, int len);
+
 /* Like encode_text, for a UTF-8 string. */
 extern void encode_utf8_text(const struct encode_settings *settings, StringInfo out,
                              const char *utf8, int len);
@@ -97,12 +154,16 @@ extern void encode_put_uuid(StringInfo out, const pg_uuid_t *id);
 
 /*
  * Returns the value as a target: its output in UTF-8, without quotes. The result is not
- * zero-terminated and may point into the value.
+ * zero-terminated and may point into the value. The output of nested values ends after 64 kB.
  */
 extern char *encode_plain(struct encoder *encoder, Datum value, int *ret_len);
 
 /* output_function.c */
-extern enum encode_risk encode_risk_of(Oid type);
+/*
+ * Returns the output of the value. That of a nested type is limited: such a function keeps
+ * all parts of a value in memory, and prepares them for each place where they occur.
+ */
+extern char *encode_print(struct encoder *encoder, Datum value);
 /* Like fmgr_info, but if the function cannot be loaded, calling *ret_info raises the error. */
 extern void encode_load_output(Oid function, FmgrInfo *ret_info);
 /* True for the output function of type text, which types such as citext share. */
@@ -119,6 +180,7 @@ extern bool encode_guarded(struct encoder *encoder, StringInfo out, Datum value)
 /* nested.c */
 extern void encode_array(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_composite(struct encoder *encoder, StringInfo out, Datum value);
+extern void encode_multirange(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_json(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_jsonb(struct encoder *encoder, StringInfo out, Datum value);
 
@@ -134,6 +196,14 @@ extern void encode_timestamptz(struct encoder *encoder, StringInfo out, Datum va
 extern char *encode_instant(char *out, TimestampTz value);
 /* Limits the time to the years 1970 to 9999. */
 extern TimestampTz encode_clamp_time(TimestampTz time);
+
+/* Frees a detoasted value, unless it is the value itself. */
+static inline void
+encode_free_copy(void *detoasted, Datum value)
+{
+    if (detoasted != DatumGetPointer(value))
+        pfree(detoasted);
+}
 
 static inline char *
 encode_reserve(StringInfo out, int bytes)

@@ -1,4 +1,4 @@
-/* nested.c: encode arrays, composites, json and jsonb. */
+/* nested.c: encode arrays, composites, multiranges, json and jsonb. */
 #include "encode/encode.h"
 
 #include "access/htup_details.h"
@@ -8,7 +8,10 @@
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/jsonb.h"
+#include "utils/memutils.h"
+#include "utils/multirangetypes.h"
 #include "utils/numeric.h"
+#include "utils/rangetypes.h"
 #include "utils/typcache.h"
 
 #include "base/compat.h"
@@ -66,35 +69,42 @@ encode_array(struct encoder *encoder, StringInfo out, Datum value)
                               .sizes = ARR_DIMS(array)};
 
     check_stack_depth();
+    encoders_prepare_element(encoder);
     if (walk.dims == 0)
         encode_literal(out, "[]");
     else
         write_dimension(encoder->element, out, &walk, 0);
+    encode_free_copy(array, value);
 }
 
-static void
-cache_row_type(struct encoder *encoder, TupleDesc desc, Oid type, int32 typmod, uint64 identifier)
+/* Prints one range after the other, since all together may be very long. */
+void
+encode_multirange(struct encoder *encoder, StringInfo out, Datum value)
 {
-    MemoryContext old = MemoryContextSwitchTo(encoder->context);
+    MemoryContext texts = encoder->encoders->texts;
+    MultirangeType *multirange = DatumGetMultirangeTypeP(value);
+    RangeType **ranges;
+    int32 count;
 
-    encoder->members = palloc0(sizeof(struct encode_member) * Max(desc->natts, 1));
-    encoder->member_count = 0;
-    for (int i = 0; i < desc->natts; i++) {
-        Form_pg_attribute attribute = TupleDescAttr(desc, i);
-        struct encode_member *member = &encoder->members[encoder->member_count];
+    encoders_prepare_element(encoder);
+    multirange_deserialize(lookup_type_cache(encoder->range->type, TYPECACHE_RANGE_INFO),
+                           multirange, &count, &ranges);
+    encode_literal(out, "\"{");
+    for (int i = 0; i < count && !encode_is_over(encoder, out); i++) {
+        MemoryContext old = MemoryContextSwitchTo(texts);
+        char *text = encode_print(encoder->range, RangeTypePGetDatum(ranges[i]));
 
-        if (attribute->attisdropped)
-            continue;
-        member->name =
-            encode_name(encoder->settings, NameStr(attribute->attname), &member->name_len);
-        member->index = i;
-        member->encoder = encode_new(encoder->settings, attribute->atttypid);
-        encoder->member_count++;
+        if (i > 0)
+            encode_literal(out, ",");
+        encode_text_part(encoder->settings, out, text, strlen(text));
+        MemoryContextSwitchTo(old);
+        MemoryContextReset(texts);
+        pfree(ranges[i]);
     }
-    encoder->row_type = type;
-    encoder->row_typmod = typmod;
-    encoder->row_identifier = identifier;
-    MemoryContextSwitchTo(old);
+    encode_literal(out, "}\"");
+    if (count > 0)
+        pfree(ranges);
+    encode_free_copy(multirange, value);
 }
 
 static void
@@ -106,7 +116,7 @@ write_members(struct encoder *encoder, StringInfo out, const Datum *values, cons
 
         if (i > 0)
             encode_literal(out, ",");
-        encode_raw(out, member->name, member->name_len);
+        encode_raw(out, encoder->names + member->name_at, member->name_len);
         if (nulls[member->index])
             encode_literal(out, "null");
         else
@@ -131,11 +141,14 @@ encode_composite(struct encoder *encoder, StringInfo out, Datum value)
     ItemPointerSetInvalid(&tuple.t_self);
     if (encoder->row_type != type || encoder->row_typmod != typmod ||
         encoder->row_identifier != identifier)
-        cache_row_type(encoder, desc, type, typmod, identifier);
+        encoders_load_members(encoder, desc, type, typmod, identifier);
     heap_deform_tuple(&tuple, desc, values, nulls);
     /* The row type is released first: an error in a member's output function would leak it. */
     ReleaseTupleDesc(desc);
     write_members(encoder, out, values, nulls);
+    pfree(values);
+    pfree(nulls);
+    encode_free_copy(header, value);
 }
 
 void
@@ -147,6 +160,9 @@ encode_json(struct encoder *encoder, StringInfo out, Datum value)
     char *dst = encode_reserve(out, JSON_ESCAPE_GROWTH * len);
 
     out->len = json_compact(dst, text, len, encoder->settings->ascii) - out->data;
+    if (text != VARDATA_ANY(json))
+        pfree(text);
+    encode_free_copy(json, value);
 }
 
 static void
@@ -222,4 +238,5 @@ encode_jsonb(struct encoder *encoder, StringInfo out, Datum value)
             write_jsonb_scalar(encoder, out, &item);
         }
     }
+    encode_free_copy(jsonb, value);
 }

@@ -2,12 +2,10 @@
 #include "encode/encode.h"
 
 #include "access/transam.h"
-#include "access/tupdesc.h"
-#include "catalog/pg_type.h"
-#include "base/guard.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
-#include "utils/typcache.h"
+#include "utils/memutils.h"
+
+#include "base/guard.h"
 
 /* Replaces an output function that could not be loaded; fn_extra is the error message. */
 static Datum
@@ -17,58 +15,49 @@ raise_load_error(PG_FUNCTION_ARGS)
                     errmsg("%s", (const char *)fcinfo->flinfo->fn_extra)));
 }
 
-static bool
-is_composite(Oid type)
-{
-    Oid base = getBaseType(type);
-    Oid element = get_element_type(base);
+struct print_args {
+    struct encoder *encoder;
+    Datum value;
+    MemoryContext caller;
+    char *text;
+};
 
-    return OidIsValid(element) ? is_composite(element) : get_typtype(base) == TYPTYPE_COMPOSITE;
+/* Frees all memory except the text: also what the function keeps for its next call. */
+static void
+print(void *arg)
+{
+    struct print_args *args = arg;
+    MemoryContext context =
+        AllocSetContextCreate(args->caller, "clairon output", ALLOCSET_DEFAULT_SIZES);
+    MemoryContext old = MemoryContextSwitchTo(context);
+    FmgrInfo output = args->encoder->output;
+
+    output.fn_extra = NULL;
+    output.fn_mcxt = context;
+    PG_TRY();
+    {
+        args->text = MemoryContextStrdup(args->caller, OutputFunctionCall(&output, args->value));
+    }
+    PG_FINALLY();
+    {
+        MemoryContextSwitchTo(old);
+        MemoryContextDelete(context);
+    }
+    PG_END_TRY();
 }
 
-/* Does not recurse into nested composites: their depth may exceed the stack. */
-static enum encode_risk
-risk_of_composite(Oid type)
+char *
+encode_print(struct encoder *encoder, Datum value)
 {
-    TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
-    enum encode_risk risk = RISK_NONE;
+    struct print_args args = {encoder, value, CurrentMemoryContext, NULL};
+    const struct encoders *encoders = encoder->encoders;
+    char *reason;
 
-    for (int i = 0; i < desc->natts; i++) {
-        Oid member = TupleDescAttr(desc, i)->atttypid;
-
-        if (!TupleDescAttr(desc, i)->attisdropped)
-            risk = Max(risk, is_composite(member) ? RISK_ALL : encode_risk_of(member));
-    }
-    ReleaseTupleDesc(desc);
-    return risk;
-}
-
-enum encode_risk
-encode_risk_of(Oid type)
-{
-    Oid base = getBaseType(type);
-    Oid element = get_element_type(base);
-    Oid output;
-    bool is_varlena;
-
-    if (OidIsValid(element))
-        return encode_risk_of(element);
-    switch (get_typtype(base)) {
-    case TYPTYPE_COMPOSITE:
-        return risk_of_composite(base);
-    case TYPTYPE_RANGE:
-        /* In older versions a row type may contain itself through a range. */
-        if (is_composite(get_range_subtype(base)))
-            return RISK_ALL;
-        return Max(encode_risk_of(get_range_subtype(base)), RISK_VALUE);
-    case TYPTYPE_MULTIRANGE:
-        return encode_risk_of(get_multirange_range(base));
-    default:
-        if (encode_is_native(base))
-            return RISK_NONE;
-        getTypeOutputInfo(base, &output, &is_varlena);
-        return output >= FirstNormalObjectId ? RISK_ALL : RISK_VALUE;
-    }
+    if (!encoder->is_deep || encoders->limiter == NULL)
+        return OutputFunctionCall(&encoder->output, value);
+    if (!encoders->limiter(encoders->limiter_arg, print, &args, &reason))
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("%s", reason)));
+    return args.text;
 }
 
 struct load_args {
@@ -138,6 +127,7 @@ encode_guarded(struct encoder *encoder, StringInfo out, Datum value)
 
     if (encode_try(encoder, write_value, &write_args, &encoder->fault))
         return true;
+    MemoryContextReset(encoder->encoders->texts);
     out->len = start;
     encode_literal(out, "null");
     return false;

@@ -9,6 +9,7 @@
 #include "utils/lsyscache.h"
 
 #include "condition/condition.h"
+#include "condition/sandbox.h"
 #include "decoder.h"
 #include "encode/envelope_json.h"
 
@@ -34,29 +35,36 @@ plan_can_read(Form_pg_attribute attribute)
     return !attribute->attisdropped;
 }
 
-/* Columns of one type share an encoder. */
-static struct encoder *
-encoder_of(struct decoder *decoder, struct source *source, int count, Oid type, const Oid *types)
+/* The limits of nested output functions are those of conditions. */
+struct printing {
+    struct sandbox *sandbox;
+    Oid owner;
+};
+
+static bool
+print_limited(void *arg, void (*work)(void *work_arg), void *work_arg, char **ret_reason)
 {
-    for (int i = count - 1; i >= 0; i--)
-        if (types[i] == type)
-            return source->columns[i].encoder;
-    return encode_new(&decoder->settings, type);
+    const struct printing *printing = arg;
+
+    return sandbox_run(printing->sandbox, printing->owner, SANDBOX_FREE_US, work, work_arg,
+                       ret_reason);
 }
 
-void
-source_columns(struct decoder *decoder, struct source *source, Relation relation, Relation decoded,
-               const Bitmapset *key)
+static struct encoders *
+source_encoders(struct decoder *decoder, Relation relation)
 {
-    MemoryContext old = MemoryContextSwitchTo(source->context);
-    TupleDesc desc = RelationGetDescr(relation);
-    int room = Max(desc->natts, 1);
-    Oid *types = palloc0(sizeof(Oid) * room);
+    struct printing *printing = palloc(sizeof(*printing));
 
-    source->natts = desc->natts;
-    source->columns = palloc0(sizeof(struct column) * room);
-    source->map = palloc(sizeof(int) * room);
-    source->readable = palloc(sizeof(int16) * room);
+    *printing = (struct printing){decoder->sandbox, relation->rd_rel->relowner};
+    return encoders_new(&decoder->settings, print_limited, printing);
+}
+
+static void
+load_columns(struct decoder *decoder, struct source *source, Relation relation, Relation decoded,
+             const Bitmapset *key)
+{
+    TupleDesc desc = RelationGetDescr(relation);
+
     for (int i = 0; i < desc->natts; i++) {
         struct column *column = &source->columns[i];
         Form_pg_attribute attribute = TupleDescAttr(desc, i);
@@ -75,12 +83,30 @@ source_columns(struct decoder *decoder, struct source *source, Relation relation
             encode_name(&decoder->settings, NameStr(attribute->attname), &column->name.len);
         column->typlen = attribute->attlen;
         column->typbyval = attribute->attbyval;
-        column->encoder = encoder_of(decoder, source, i, attribute->atttypid, types);
-        types[i] = attribute->atttypid;
+        column->encoder = encoders_get_column(source->encoders, attribute->atttypid);
         source->readable[source->readable_count++] = i;
     }
-    pfree(types);
+}
+
+bool
+source_columns(struct decoder *decoder, struct source *source, Relation relation, Relation decoded,
+               const Bitmapset *key, encode_has_room has_room, void *arg)
+{
+    int natts = RelationGetDescr(relation)->natts;
+    int room = Max(natts, 1);
+    MemoryContext old;
+
+    source->encoders = source_encoders(decoder, relation);
+    old = MemoryContextSwitchTo(source->context);
+    source->natts = natts;
+    source->columns = palloc0(sizeof(struct column) * room);
+    source->map = palloc(sizeof(int) * room);
+    source->readable = palloc(sizeof(int16) * room);
+    load_columns(decoder, source, relation, decoded, key);
+    if (!encoders_prepare(source->encoders, has_room, arg))
+        source->columns = NULL;
     MemoryContextSwitchTo(old);
+    return source->columns != NULL;
 }
 
 /* A rule for all columns shares the list of the source. */
@@ -347,7 +373,7 @@ plan_live(struct decoder *decoder, struct plan *plan, const struct rule *rule, R
     source->name = rule_source(get_namespace_name(RelationGetNamespace(relation)),
                                RelationGetRelationName(relation));
     source->context = CurrentMemoryContext;
-    source_columns(decoder, source, relation, relation, NULL);
+    (void)source_columns(decoder, source, relation, relation, NULL, NULL, NULL);
     plan_name(plan, rule, source);
     plan_row(plan, source);
     if (rule->only_when != NULL)

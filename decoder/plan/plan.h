@@ -53,6 +53,9 @@ struct source {
     struct account *account; /* of its owner; NULL outside of decoding */
     MemoryContext context;   /* contains the members below, and the texts of the plans */
     int natts;
+    struct encoders *encoders;
+    bool is_denied; /* preparing the columns would exceed the account `denied` */
+    enum account_kind denied;
     struct column *columns; /* by attribute number - 1; NULL: not prepared */
     int *map;               /* by attribute number - 1, the index in `columns` */
     int16 *readable;        /* the attribute numbers - 1 of all columns that can be read */
@@ -203,9 +206,14 @@ extern bool plan_texts(struct decoder *decoder, struct plan_set *set, struct pla
 extern bool plan_condition(struct decoder *decoder, struct plan_set *set, struct plan *plan,
                            Relation decoded, enum account_kind *ret_kind);
 
-/* Prepares all columns of the source, in the source's memory context. */
-extern void source_columns(struct decoder *decoder, struct source *source, Relation relation,
-                           Relation decoded, const Bitmapset *key);
+/*
+ * Prepares all columns of the source, in the source's memory context, and their encoders in the
+ * current one. Asks `has_room` before each type, unless it is NULL. Returns false, and sets no
+ * columns, when has_room() does.
+ */
+extern bool source_columns(struct decoder *decoder, struct source *source, Relation relation,
+                           Relation decoded, const Bitmapset *key, encode_has_room has_room,
+                           void *arg);
 
 /*
  * The steps of a plan: the members that do not depend on columns, those that do, and the texts. The

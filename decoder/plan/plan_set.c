@@ -316,13 +316,62 @@ columns_bytes(Relation relation)
     return RelationGetDescr(relation)->natts * (sizeof(struct column) + sizeof(int) + 64);
 }
 
+/* The CPU time for the encoders of a source: the account is charged only afterwards. */
+#define ENCODERS_US_MAX (250 * 1000)
+
+/* The encoders of a source while they are prepared. */
+struct encoders_room {
+    struct decoder *decoder;
+    const struct plan_set *set;
+    struct source *source;
+    struct tracked_memory *kept;
+    int64 until_us; /* of CPU time */
+};
+
+static bool
+has_encoders_room(void *arg, Size more)
+{
+    const struct encoders_room *room = arg;
+    struct source *source = room->source;
+
+    (void)sandbox_recount(room->kept);
+    source->denied = account_cpu_us() > room->until_us ? ACCOUNT_TIME : ACCOUNT_MEMORY;
+    source->is_denied = source->denied == ACCOUNT_TIME ||
+                        !make_room(room->decoder, room->set, source->account, more);
+    return !source->is_denied;
+}
+
+/* Frees encoders that do not fit, since the set remains until the next catalog state. */
+static void
+prepare_source(struct decoder *decoder, struct plan_set *set, struct source *source,
+               Relation relation, Relation decoded)
+{
+    struct encoders_room room = {.decoder = decoder, .set = set, .source = source};
+    MemoryContext encoders;
+    MemoryContext old;
+
+    source->denied = ACCOUNT_MEMORY;
+    source->is_denied = !make_room(decoder, set, source->account, columns_bytes(relation));
+    if (source->is_denied)
+        return;
+    encoders = AllocSetContextCreate(set->context, "clairon encoders", ALLOCSET_SMALL_SIZES);
+    room.kept = sandbox_track(decoder->sandbox, source->account, encoders, true);
+    room.until_us = account_cpu_us() + ENCODERS_US_MAX;
+    old = MemoryContextSwitchTo(encoders);
+    if (source_columns(decoder, source, relation, decoded, RelationGetIdentityKeyBitmap(decoded),
+                       has_encoders_room, &room))
+        (void)sandbox_recount(room.kept);
+    MemoryContextSwitchTo(old);
+    if (source->is_denied)
+        MemoryContextDelete(encoders);
+}
+
 static void
 plan_set_rules(struct plan_set *set, struct planning *planning)
 {
     struct decoder *decoder = planning->decoder;
-    const Bitmapset *key = RelationGetIdentityKeyBitmap(planning->relation);
 
-    set->has_key = key != NULL;
+    set->has_key = RelationGetIdentityKeyBitmap(planning->relation) != NULL;
     set->has_one_owner = true;
     set->plans = palloc0(sizeof(struct plan) * planning->rule_count);
     for (int i = 0; i < planning->rule_count; i++) {
@@ -342,12 +391,11 @@ plan_set_rules(struct plan_set *set, struct planning *planning)
             plan->denied = ACCOUNT_TIME;
             continue;
         }
-        if (source->columns == NULL &&
-            make_room(decoder, set, source->account, columns_bytes(open->relation)))
-            source_columns(decoder, source, open->relation, planning->relation, key);
-        if (source->columns == NULL) {
+        if (source->columns == NULL && !source->is_denied)
+            prepare_source(decoder, set, source, open->relation, planning->relation);
+        if (source->is_denied) {
             plan->is_denied = true;
-            plan->denied = ACCOUNT_MEMORY;
+            plan->denied = source->denied;
             continue;
         }
         plan_row(plan, source);
@@ -490,6 +538,7 @@ plan_member(struct decoder *decoder, Relation relation)
     TupleDesc desc = RelationGetDescr(relation);
     struct plan_set *set = plan_set_new(decoder);
     MemoryContext old = MemoryContextSwitchTo(set->context);
+    struct encoders *encoders = encoders_new(&decoder->settings, NULL, NULL);
 
     set->kind = RELATION_MEMBER;
     set->has_key = RelationGetIdentityKeyBitmap(relation) != NULL;
@@ -500,7 +549,7 @@ plan_member(struct decoder *decoder, Relation relation)
             if (strcmp(NameStr(TupleDescAttr(desc, i)->attname), member_columns[field]) == 0 &&
                 TupleDescAttr(desc, i)->atttypid == TEXTOID)
                 set->members[field].index = i;
-        set->members[field].encoder = encode_new(&decoder->settings, TEXTOID);
+        set->members[field].encoder = encoders_get(encoders, TEXTOID);
     }
     MemoryContextSwitchTo(old);
     return set;
