@@ -205,6 +205,41 @@ fit_row(StringInfo out, struct row_json *row, int count)
 }
 
 /*
+ * After this number of rows of max_row_bytes was dropped from a notification, longer values than
+ * LATE_VALUE_BYTES are dropped without rendering the rest: a row of 8 kB may contain a hundred
+ * values that print several MB each.
+ */
+#define DROPPED_ROWS_MAX 8
+#define LATE_VALUE_BYTES 65536
+
+/* Renders a column. `limit` is that of its image. Returns the bytes of a value that is dropped. */
+static int
+put_column(struct decoder *decoder, StringInfo out, struct column *column, Datum value,
+           bool is_null, int limit, bool is_late)
+{
+    int start;
+
+    if (unlikely(column->state & COLUMN_DROPPED))
+        column->state &= ~COLUMN_DROPPED;
+    column->rendered_at = out->len;
+    put_fragment(out, &column->name);
+    start = out->len;
+    decoder->settings.limit = is_late ? Min(limit, start + LATE_VALUE_BYTES) : limit;
+    put_value(out, column, value, is_null, decoder->options.max_value_bytes);
+    if (unlikely(is_late && out->len > start + LATE_VALUE_BYTES)) {
+        int dropped = out->len - start;
+
+        out->len = start;
+        encode_literal(out, "null");
+        column->state |= COLUMN_TRUNCATED;
+        column->rendered_len = out->len - column->rendered_at;
+        return dropped;
+    }
+    column->rendered_len = out->len - column->rendered_at;
+    return 0;
+}
+
+/*
  * With `repeats`, copies unchanged columns from the first image in `out`. Adds the bytes of dropped
  * values to *dropped_bytes. Returns the union of the columns' states.
  */
@@ -212,10 +247,10 @@ static uint8
 put_image(struct decoder *decoder, StringInfo out, const struct plan *plan,
           const struct image *image, bool repeats, int64 *dropped_bytes)
 {
-    const Size value_limit = decoder->options.max_value_bytes;
     struct row_json row = {plan, image, 0, 0, 0};
     int max = decoder->options.max_row_bytes;
     uint8 states = 0;
+    int limit;
 
     if (image == NULL) {
         encode_literal(out, "null");
@@ -225,7 +260,7 @@ put_image(struct decoder *decoder, StringInfo out, const struct plan *plan,
     row.start = out->len;
     row.limit = max - 2; /* braces */
     /* A value above the limit may be cut off here, since it will be dropped. */
-    decoder->settings.limit = out->len + 3 * max;
+    limit = out->len + 3 * max;
     for (int i = 0; i < plan->pick_count; i++) {
         struct column *column = &plan->columns[plan->picks[i]];
 
@@ -241,13 +276,10 @@ put_image(struct decoder *decoder, StringInfo out, const struct plan *plan,
         if (repeats && !(column->state & (COLUMN_CHANGED | COLUMN_DROPPED))) {
             put_copy(out, column);
         } else {
-            if (unlikely(column->state & COLUMN_DROPPED))
-                column->state &= ~COLUMN_DROPPED;
-            column->rendered_at = out->len;
-            put_fragment(out, &column->name);
-            put_value(out, column, image->values[column->index], image->nulls[column->index],
-                      value_limit);
-            column->rendered_len = out->len - column->rendered_at;
+            bool is_late = *dropped_bytes > (int64)DROPPED_ROWS_MAX * max;
+
+            *dropped_bytes += put_column(decoder, out, column, image->values[column->index],
+                                         image->nulls[column->index], limit, is_late);
             states |= column->state;
         }
         if (unlikely(out->len - row.start - row.dropped > row.limit)) {
