@@ -40,7 +40,7 @@ sub framed_lines
             "pg_logical_slot_peek_binary_changes('$database', NULL, NULL, 'mode', 'framed')"))
     {
         my ($length, $audience, $topic, $targets) = unpack 'N @64 n n N', $bytes;
-        my $head = 92 + $audience + $topic + $targets;
+        my $head = 96 + $audience + $topic + $targets;
         push @lines, substr $bytes, $head, $length - $head;
     }
     return @lines;

@@ -97,7 +97,7 @@ sub notifications_of_frames
     {
         my ($length, $kind) = unpack 'Na', $bytes;
         my ($audience, $topic, $targets) = $kind eq 'N' ? unpack '@64 n n N', $bytes : ();
-        my $head = 92 + ($audience // 0) + ($topic // 0) + ($targets // 0);
+        my $head = 96 + ($audience // 0) + ($topic // 0) + ($targets // 0);
         push @notifications, substr $bytes, $head, $length - $head if $kind eq 'N';
         $bytes = substr $bytes, $length;
     }

@@ -49,9 +49,9 @@ sub frames
         if ($kind eq 'N')
         {
             my ($audience_len, $topic_len, $targets_len) = unpack '@64 n n N', $bytes;
-            my $at = 92 + $audience_len + $topic_len;
-            $frame{audience} = substr $bytes, 92, $audience_len;
-            $frame{topic}    = substr $bytes, 92 + $audience_len, $topic_len;
+            my $at = 96 + $audience_len + $topic_len;
+            $frame{audience} = substr $bytes, 96, $audience_len;
+            $frame{topic}    = substr $bytes, 96 + $audience_len, $topic_len;
             $frame{targets}  = [ unpack '(n/a)*', substr $bytes, $at, $targets_len ];
             $frame{note}     = JSON::decode_json(substr $bytes, $at + $targets_len,
                 $length - $at - $targets_len);
