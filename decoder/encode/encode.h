@@ -159,9 +159,6 @@ extern void encode_put_uuid(StringInfo out, const pg_uuid_t *id);
 extern char *encode_plain(struct encoder *encoder, Datum value, int *ret_len);
 
 /* output_function.c */
-extern enum encode_risk encode_risk_of(Oid type);
-/* True when PostgreSQL's output function of the base type prints values of other types. */
-extern bool encode_is_deep(Oid type);
 /*
  * Returns the output of the value. That of a nested type is limited: such a function keeps
  * all parts of a value in memory, and prepares them for each place where they occur.

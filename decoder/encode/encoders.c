@@ -1,6 +1,7 @@
 /* encoders.c: the encoders of all types that values contain, one for each type. */
 #include "encode/encode.h"
 
+#include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
@@ -75,6 +76,98 @@ element_of(Oid type)
     return type == OIDVECTOROID ? OIDOID : get_element_type(type);
 }
 
+/*
+ * Returns the type within domains, arrays, ranges and multiranges. Sets the number of arrays and
+ * ranges, and whether one is a range. It is a loop, because they may be nested deeper than the
+ * stack allows.
+ */
+static Oid
+innermost(Oid type, int *ret_layers, bool *ret_is_range)
+{
+    *ret_is_range = false;
+    for (*ret_layers = 0;; (*ret_layers)++) {
+        Oid base = getBaseType(type);
+        char kind = get_typtype(base);
+
+        CHECK_FOR_INTERRUPTS();
+        type = get_element_type(base);
+        if (kind == TYPTYPE_RANGE)
+            type = get_range_subtype(base);
+        else if (kind == TYPTYPE_MULTIRANGE)
+            type = get_multirange_range(base);
+        *ret_is_range |= kind == TYPTYPE_RANGE;
+        if (!OidIsValid(type))
+            return base;
+    }
+}
+
+static enum encode_risk
+risk_of_scalar(Oid type)
+{
+    Oid output;
+    bool is_varlena;
+
+    if (encode_is_native(type))
+        return RISK_NONE;
+    getTypeOutputInfo(type, &output, &is_varlena);
+    return output >= FirstNormalObjectId ? RISK_ALL : RISK_VALUE;
+}
+
+/* Does not look into nested composites. */
+static enum encode_risk
+risk_of_composite(Oid type)
+{
+    TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
+    enum encode_risk risk = RISK_VALUE;
+
+    for (int i = 0; i < desc->natts; i++) {
+        Oid inner;
+        int layers;
+        bool is_range;
+
+        if (TupleDescAttr(desc, i)->attisdropped)
+            continue;
+        inner = innermost(TupleDescAttr(desc, i)->atttypid, &layers, &is_range);
+        risk =
+            Max(risk, get_typtype(inner) == TYPTYPE_COMPOSITE ? RISK_ALL : risk_of_scalar(inner));
+    }
+    ReleaseTupleDesc(desc);
+    return risk;
+}
+
+static enum encode_risk
+risk_of(Oid type)
+{
+    int layers;
+    bool is_range;
+    Oid inner = innermost(type, &layers, &is_range);
+    /* Nesting may exceed the stack, and the output of a range may be too long. */
+    enum encode_risk risk = layers > 1 || is_range ? RISK_VALUE : RISK_NONE;
+
+    if (get_typtype(inner) != TYPTYPE_COMPOSITE)
+        return Max(risk, risk_of_scalar(inner));
+    /* In older versions a row type may contain itself through a range. */
+    return is_range ? RISK_ALL : risk_of_composite(inner);
+}
+
+/* jsonpath contains numbers, and a short number may print long. */
+static bool
+is_deep(Oid type)
+{
+    char kind = get_typtype(type);
+    Oid subtype;
+
+    if (kind == TYPTYPE_MULTIRANGE)
+        type = get_multirange_range(type);
+    if (kind != TYPTYPE_RANGE && kind != TYPTYPE_MULTIRANGE)
+        return kind == TYPTYPE_COMPOSITE || type == JSONPATHOID ||
+               OidIsValid(get_element_type(type));
+    subtype = getBaseType(get_range_subtype(type));
+    kind = get_typtype(subtype);
+    return kind == TYPTYPE_COMPOSITE || kind == TYPTYPE_RANGE || kind == TYPTYPE_MULTIRANGE ||
+           OidIsValid(get_element_type(subtype));
+}
+
 static struct encoder *
 encoder_new(struct encoders *encoders, Oid type)
 {
@@ -87,7 +180,7 @@ encoder_new(struct encoders *encoders, Oid type)
     encoder->encoders = encoders;
     encoder->type = type;
     encoder->write = encode_choose(type, element);
-    encoder->is_deep = encode_is_deep(type);
+    encoder->is_deep = is_deep(type);
     get_typlenbyvalalign(type, &encoder->typlen, &encoder->typbyval, &encoder->typalign);
     getTypeOutputInfo(type, &output, &is_varlena);
     encode_load_output(output, &encoder->output);
@@ -123,7 +216,7 @@ encoders_get_column(struct encoders *encoders, Oid type)
     const struct encoder *inner = OidIsValid(element) ? encoders_get(encoders, element) : encoder;
 
     if (inner->write != encode_varlena_text)
-        encoder->risk = encode_risk_of(encoder->type);
+        encoder->risk = risk_of(encoder->type);
     return encoder;
 }
 

@@ -2,14 +2,10 @@
 #include "encode/encode.h"
 
 #include "access/transam.h"
-#include "access/tupdesc.h"
-#include "catalog/pg_type.h"
-#include "base/guard.h"
-#include "miscadmin.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/typcache.h"
+
+#include "base/guard.h"
 
 /* Replaces an output function that could not be loaded; fn_extra is the error message. */
 static Datum
@@ -17,98 +13,6 @@ raise_load_error(PG_FUNCTION_ARGS)
 {
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
                     errmsg("%s", (const char *)fcinfo->flinfo->fn_extra)));
-}
-
-/*
- * Returns the type within domains, arrays, ranges and multiranges. Sets the number of arrays and
- * ranges, and whether one is a range. It is a loop, because they may be nested deeper than the
- * stack allows.
- */
-static Oid
-innermost(Oid type, int *ret_layers, bool *ret_is_range)
-{
-    *ret_is_range = false;
-    for (*ret_layers = 0;; (*ret_layers)++) {
-        Oid base = getBaseType(type);
-        char kind = get_typtype(base);
-
-        CHECK_FOR_INTERRUPTS();
-        type = get_element_type(base);
-        if (kind == TYPTYPE_RANGE)
-            type = get_range_subtype(base);
-        else if (kind == TYPTYPE_MULTIRANGE)
-            type = get_multirange_range(base);
-        *ret_is_range |= kind == TYPTYPE_RANGE;
-        if (!OidIsValid(type))
-            return base;
-    }
-}
-
-static enum encode_risk
-risk_of_scalar(Oid type)
-{
-    Oid output;
-    bool is_varlena;
-
-    if (encode_is_native(type))
-        return RISK_NONE;
-    getTypeOutputInfo(type, &output, &is_varlena);
-    return output >= FirstNormalObjectId ? RISK_ALL : RISK_VALUE;
-}
-
-/* Does not look into nested composites. */
-static enum encode_risk
-risk_of_composite(Oid type)
-{
-    TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
-    enum encode_risk risk = RISK_VALUE;
-
-    for (int i = 0; i < desc->natts; i++) {
-        Oid inner;
-        int layers;
-        bool is_range;
-
-        if (TupleDescAttr(desc, i)->attisdropped)
-            continue;
-        inner = innermost(TupleDescAttr(desc, i)->atttypid, &layers, &is_range);
-        risk =
-            Max(risk, get_typtype(inner) == TYPTYPE_COMPOSITE ? RISK_ALL : risk_of_scalar(inner));
-    }
-    ReleaseTupleDesc(desc);
-    return risk;
-}
-
-enum encode_risk
-encode_risk_of(Oid type)
-{
-    int layers;
-    bool is_range;
-    Oid inner = innermost(type, &layers, &is_range);
-    /* Nesting may exceed the stack, and the output of a range may be too long. */
-    enum encode_risk risk = layers > 1 || is_range ? RISK_VALUE : RISK_NONE;
-
-    if (get_typtype(inner) != TYPTYPE_COMPOSITE)
-        return Max(risk, risk_of_scalar(inner));
-    /* In older versions a row type may contain itself through a range. */
-    return is_range ? RISK_ALL : risk_of_composite(inner);
-}
-
-/* jsonpath contains numbers, and a short number may print long. */
-bool
-encode_is_deep(Oid type)
-{
-    char kind = get_typtype(type);
-    Oid subtype;
-
-    if (kind == TYPTYPE_MULTIRANGE)
-        type = get_multirange_range(type);
-    if (kind != TYPTYPE_RANGE && kind != TYPTYPE_MULTIRANGE)
-        return kind == TYPTYPE_COMPOSITE || type == JSONPATHOID ||
-               OidIsValid(get_element_type(type));
-    subtype = getBaseType(get_range_subtype(type));
-    kind = get_typtype(subtype);
-    return kind == TYPTYPE_COMPOSITE || kind == TYPTYPE_RANGE || kind == TYPTYPE_MULTIRANGE ||
-           OidIsValid(get_element_type(subtype));
 }
 
 struct print_args {

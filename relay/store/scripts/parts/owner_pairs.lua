@@ -36,11 +36,11 @@ end
 
 -- A live rule whose change was denied: the relays reload its lists (presence.lua).
 local function keep_reload(route, data)
-    local rule_len = route_number(route, FRAME_NOTIFICATION_AT_RULE_LEN, FRAME_NOTIFICATION_AT_RULE_LEN + 2)
+    local rule_len = route_number(route, FRAME_NOTIFICATION_AT_RULE_LEN, FRAME_NOTIFICATION_AT_ZERO)
     if rule_len == 0 then return end
     local rule_at = FRAME_NOTIFICATION_HEAD_SIZE +
-        route_number(route, FRAME_NOTIFICATION_AT_AUDIENCE_LEN, FRAME_NOTIFICATION_AT_AUDIENCE_LEN + 2) +
-        route_number(route, FRAME_NOTIFICATION_AT_TOPIC_LEN, FRAME_NOTIFICATION_AT_TOPIC_LEN + 2)
+        route_number(route, FRAME_NOTIFICATION_AT_AUDIENCE_LEN, FRAME_NOTIFICATION_AT_TOPIC_LEN) +
+        route_number(route, FRAME_NOTIFICATION_AT_TOPIC_LEN, FRAME_NOTIFICATION_AT_TARGETS_LEN)
     local rule = route_bytes(route, rule_at, rule_at + rule_len)
     local from = select(2, data:find(ENVELOPE_SOURCE_TEXT, 1, true)) + 1
     local source = cjson.decode('[' .. data:sub(from, data:find(ENVELOPE_TOPIC_TEXT, from, true) - 1) .. ']')[1]
