@@ -126,7 +126,7 @@ CREATE FUNCTION clairon.renamed_tables() RETURNS oid[]
                  FROM pg_type JOIN pg_class AS shape ON shape.oid = typrelid AND shape.relkind = 'c'
                  CROSS JOIN LATERAL (SELECT oid FROM pg_class WHERE reloftype = pg_type.oid
                                      OFFSET 0) AS typed
-                 WHERE pg_type.oid = ANY (clairon.altered_types()))
+                 WHERE pg_type.oid = ANY (ARRAY(SELECT unnest(clairon.altered_types()))))
 $$;
 -- The renamed tables, and those of an altered schema.
 CREATE FUNCTION clairon.altered_tables() RETURNS oid[]
@@ -153,7 +153,7 @@ BEGIN
                  OR relowner IN (SELECT typowner FROM pg_type WHERE pg_type.oid = ANY (types))
                  AS is_within
           FROM clairon.rule JOIN pg_class ON pg_class.oid = relation
-          WHERE relation = ANY (tables) AND live AND part = 0
+          WHERE live AND part = 0 AND relation = ANY (tables)
           GROUP BY relation, relowner) AS watched;
     IF is_beyond THEN
         RAISE WARNING 'could not reload all lists of live rules'
