@@ -107,34 +107,60 @@ CREATE FUNCTION clairon.update_column_names(tables oid[]) RETURNS void
 $$;
 CREATE FUNCTION clairon.changes_owner(command pg_ddl_command) RETURNS boolean
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_changes_owner';
--- The tables that the command of an event trigger altered, directly or through their schema or a
--- type.
-CREATE FUNCTION clairon.altered_tables() RETURNS oid[]
+-- The types that the command of an event trigger altered, and the row types of altered tables.
+CREATE FUNCTION clairon.altered_types() RETURNS oid[]
     LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH altered AS (SELECT DISTINCT classid, objid FROM pg_event_trigger_ddl_commands())
-    SELECT clairon.tables_with_type(ARRAY(
-               SELECT objid FROM altered WHERE classid = 'pg_type'::regclass
-               UNION SELECT reltype FROM altered JOIN pg_class ON pg_class.oid = objid
-               WHERE classid = 'pg_class'::regclass AND reltype <> 0))
-           || ARRAY(SELECT objid FROM altered WHERE classid = 'pg_class'::regclass
-                    UNION SELECT pg_depend.objid
-                    FROM altered JOIN pg_depend ON refclassid = altered.classid
-                        AND refobjid = altered.objid AND pg_depend.classid = 'pg_class'::regclass
-                    WHERE altered.classid = 'pg_namespace'::regclass)
+    SELECT ARRAY(SELECT objid FROM altered WHERE classid = 'pg_type'::regclass
+                 UNION SELECT reltype FROM altered JOIN pg_class ON pg_class.oid = objid
+                 WHERE classid = 'pg_class'::regclass AND reltype <> 0)
 $$;
 -- The altered tables, and the tables of an altered type (CREATE TABLE .. OF): only their columns may
--- have new names. Tables that merely have a column of the type are not among them.
+-- have new names. Tables that merely have a column of the type are not among them. If a composite type is
+-- altered, PostgreSQL scans pg_class for its tables too.
 CREATE FUNCTION clairon.renamed_tables() RETURNS oid[]
     LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    WITH altered AS (SELECT DISTINCT classid, objid FROM pg_event_trigger_ddl_commands()),
-    types AS (SELECT objid AS type FROM altered WHERE classid = 'pg_type'::regclass
-              UNION SELECT reltype FROM altered JOIN pg_class ON pg_class.oid = objid
-              WHERE classid = 'pg_class'::regclass AND reltype <> 0)
-    SELECT ARRAY(SELECT objid FROM altered WHERE classid = 'pg_class'::regclass
-                 UNION SELECT objid FROM types JOIN pg_depend
-                     ON refclassid = 'pg_type'::regclass AND refobjid = type
-                        AND classid = 'pg_class'::regclass AND objsubid = 0)
+    SELECT ARRAY(SELECT objid FROM pg_event_trigger_ddl_commands()
+                 WHERE classid = 'pg_class'::regclass
+                 UNION SELECT typed.oid
+                 FROM pg_type JOIN pg_class AS shape ON shape.oid = typrelid AND shape.relkind = 'c'
+                 CROSS JOIN LATERAL (SELECT oid FROM pg_class WHERE reloftype = pg_type.oid
+                                     OFFSET 0) AS typed
+                 WHERE pg_type.oid = ANY (ARRAY(SELECT unnest(clairon.altered_types()))))
 $$;
+-- The renamed tables, and those of an altered schema.
+CREATE FUNCTION clairon.altered_tables() RETURNS oid[]
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT clairon.renamed_tables()
+           || ARRAY(SELECT DISTINCT pg_depend.objid
+                    FROM pg_event_trigger_ddl_commands() AS altered
+                    JOIN pg_depend ON refclassid = altered.classid AND refobjid = altered.objid
+                        AND pg_depend.classid = 'pg_class'::regclass
+                    WHERE altered.classid = 'pg_namespace'::regclass)
+$$;
+-- Those of the given tables that have live rules. Of each owner that does not own one of the types, only
+-- tables with 2000 rules in total, since the owner of the types waits.
+CREATE FUNCTION clairon.tables_with_live_rules(tables oid[], types oid[]) RETURNS oid[]
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    within oid[];
+    is_beyond boolean;
+BEGIN
+    SELECT array_agg(relation) FILTER (WHERE is_within), bool_or(NOT is_within)
+    INTO within, is_beyond
+    FROM (SELECT relation,
+                 sum(count(*)) OVER (PARTITION BY relowner ORDER BY relation) <= 2000
+                 OR relowner IN (SELECT typowner FROM pg_type WHERE pg_type.oid = ANY (types))
+                 AS is_within
+          FROM clairon.rule JOIN pg_class ON pg_class.oid = relation
+          WHERE live AND part = 0 AND relation = ANY (tables)
+          GROUP BY relation, relowner) AS watched;
+    IF is_beyond THEN
+        RAISE WARNING 'could not reload all lists of live rules'
+            USING DETAIL = 'Another owner uses the altered type in tables with more than 2000 live rules.';
+    END IF;
+    RETURN coalesce(within, '{}');
+END $$;
 -- A rule stays in effect, as triggers and policies do, even if the new owner of its table could not
 -- set it. So ALTER TABLE .. OWNER TO raises a NOTICE.
 --
@@ -145,7 +171,9 @@ CREATE FUNCTION clairon.update_renamed() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
-    related constant oid[] := clairon.related_tables(clairon.altered_tables());
+    types constant oid[] := clairon.altered_types();
+    related constant oid[] := clairon.related_tables(clairon.altered_tables())
+        || clairon.tables_with_live_rules(clairon.tables_with_type(types), types);
     changed regclass;
 BEGIN
     IF NOT EXISTS (SELECT FROM clairon.rule WHERE relation = ANY (related)) THEN

@@ -26,23 +26,10 @@ BEGIN
     DELETE FROM clairon.reload WHERE ctid = ANY (added);
 END $$;
 
--- Tables with a column that contains one of these types. In pg_depend, the row type of a table
--- depends on the table.
+-- The tables with a column that contains one of these types, and the tables above them. If the types'
+-- owner does not own them, their number is limited.
 CREATE FUNCTION clairon.tables_with_type(types oid[]) RETURNS oid[]
-    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    WITH RECURSIVE used (class, object) AS (
-        SELECT 'pg_type'::regclass::oid, type FROM unnest(types) AS type
-        UNION
-        SELECT next.class, next.object FROM used CROSS JOIN LATERAL (
-            SELECT classid, objid FROM pg_depend
-            WHERE refclassid = used.class AND refobjid = used.object
-              AND classid IN ('pg_type'::regclass, 'pg_class'::regclass)
-            UNION ALL
-            SELECT 'pg_type'::regclass, reltype FROM pg_class
-            WHERE used.class = 'pg_class'::regclass AND pg_class.oid = used.object AND reltype <> 0
-        ) AS next (class, object))
-    SELECT coalesce(array_agg(object), '{}') FROM used WHERE class = 'pg_class'::regclass
-$$;
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_tables_with_type';
 
 -- Called by event triggers, so an error must not fail the user's command. A rule applies to
 -- partitions and child tables of its table, and a command on the table may also change them: so the

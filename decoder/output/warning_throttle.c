@@ -24,7 +24,7 @@ struct throttled_warning {
     uint64 next_report; /* the next power of ten */
     uint64 seed;
     const char *what;
-    struct throttled_warning *next; /* the one counted after this one, the last time, or NULL */
+    struct throttled_warning *next; /* counted after this one the last time, or NULL */
     /* Used in stream blocks. The spool contains the warning if its generation is the current one. */
     uint64 generation;
     uint32 number;   /* in the generation */

@@ -11,7 +11,10 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
@@ -22,11 +25,13 @@
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "rules/rules.h"
 
 PG_FUNCTION_INFO_V1(clairon_related_tables);
 PG_FUNCTION_INFO_V1(clairon_sources_of);
+PG_FUNCTION_INFO_V1(clairon_tables_with_type);
 
 /* Registering copies the snapshot, so that it may be changed. */
 static Snapshot
@@ -187,4 +192,198 @@ clairon_sources_of(PG_FUNCTION_ARGS)
     if (before != NULL && (now == NULL || strcmp(now, before) != 0))
         sources = add_source(sources, before);
     PG_RETURN_DATUM(makeArrayResult(sources, CurrentMemoryContext));
+}
+
+/*
+ * Anybody may use a type of another owner, and that owner's DDL waits for the search. So there are
+ * limits, except for objects that belong to an owner of the altered types.
+ */
+#define USERS_PER_OWNER_MAX 1000
+#define DEPENDENCIES_MAX 5000
+
+/* A table or a type that contains one of the types. */
+struct type_user {
+    Oid oid;
+    Oid owner;
+    bool is_limited;
+};
+
+struct type_search {
+    Relation depend;
+    const List *owners; /* of the altered types */
+    HTAB *users;        /* struct type_user, by OID */
+    HTAB *counts;       /* struct owner_count, by owner */
+    List *types;        /* struct type_user *; the search appends to it */
+    List *tables;
+    int dependencies; /* of limited users */
+    bool is_incomplete;
+};
+
+struct owner_count {
+    Oid owner;
+    int count;
+};
+
+static Oid
+owner_of_type(Oid type)
+{
+    HeapTuple row = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+    Oid owner = InvalidOid;
+
+    if (HeapTupleIsValid(row)) {
+        owner = ((Form_pg_type)GETSTRUCT(row))->typowner;
+        ReleaseSysCache(row);
+    }
+    return owner;
+}
+
+/* Counts an object of this owner. Returns false beyond the limit. */
+static bool
+is_within_limit(struct type_search *search, Oid owner)
+{
+    bool found;
+    struct owner_count *count = hash_search(search->counts, &owner, HASH_ENTER, &found);
+
+    if (!found)
+        count->count = 0;
+    return ++count->count <= USERS_PER_OWNER_MAX;
+}
+
+/* Returns the user, or NULL if it was found before or is beyond a limit. */
+static struct type_user *
+add_user(struct type_search *search, Oid oid, Oid owner)
+{
+    struct type_user *user = hash_search(search->users, &oid, HASH_ENTER, NULL);
+
+    user->owner = owner;
+    user->is_limited = !list_member_oid(search->owners, owner);
+    if (user->is_limited && !is_within_limit(search, owner)) {
+        search->is_incomplete = true;
+        return NULL;
+    }
+    return user;
+}
+
+static void
+add_type(struct type_search *search, Oid type, Oid owner)
+{
+    struct type_user *user = add_user(search, type, owner);
+
+    if (user != NULL)
+        search->types = lappend(search->types, user);
+}
+
+/* Also adds the row type, which has the same owner and does not count. */
+static void
+add_table(struct type_search *search, Oid relid)
+{
+    HeapTuple row = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+    struct type_user *user = NULL;
+    Oid row_type = InvalidOid;
+
+    if (!HeapTupleIsValid(row))
+        return;
+    user = add_user(search, relid, ((Form_pg_class)GETSTRUCT(row))->relowner);
+    row_type = ((Form_pg_class)GETSTRUCT(row))->reltype;
+    ReleaseSysCache(row);
+    if (user == NULL)
+        return;
+    search->tables = lappend_oid(search->tables, relid);
+    if (OidIsValid(row_type)) {
+        struct type_user *type = hash_search(search->users, &row_type, HASH_ENTER, NULL);
+
+        type->owner = user->owner;
+        type->is_limited = user->is_limited;
+        search->types = lappend(search->types, type);
+    }
+}
+
+/* Each column of a table is one dependency. Returns false at the limit. */
+static bool
+add_dependent(struct type_search *search, const struct type_user *type, Form_pg_depend depend)
+{
+    const struct type_user *known = hash_search(search->users, &depend->objid, HASH_FIND, NULL);
+
+    if (known == NULL && depend->classid == RelationRelationId)
+        add_table(search, depend->objid);
+    else if (known == NULL && depend->classid == TypeRelationId)
+        /* The array type of a type has the same owner. */
+        add_type(search, depend->objid,
+                 depend->deptype == DEPENDENCY_INTERNAL ? type->owner
+                                                        : owner_of_type(depend->objid));
+    known = hash_search(search->users, &depend->objid, HASH_FIND, NULL);
+    return known == NULL || !known->is_limited || ++search->dependencies < DEPENDENCIES_MAX;
+}
+
+/* Returns false at the limit. */
+static bool
+add_dependents(struct type_search *search, const struct type_user *type)
+{
+    SysScanDesc scan;
+    ScanKeyData keys[2];
+    HeapTuple tuple;
+    bool goes_on = true;
+
+    ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+                ObjectIdGetDatum(TypeRelationId));
+    ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+                ObjectIdGetDatum(type->oid));
+    scan = systable_beginscan(search->depend, DependReferenceIndexId, true, NULL, 2, keys);
+    while (goes_on && (tuple = systable_getnext(scan)) != NULL)
+        goes_on = add_dependent(search, type, (Form_pg_depend)GETSTRUCT(tuple));
+    systable_endscan(scan);
+    return goes_on;
+}
+
+static HTAB *
+create_table_of_oids(const char *name, Size entry_size)
+{
+    HASHCTL control = {
+        .keysize = sizeof(Oid), .entrysize = entry_size, .hcxt = CurrentMemoryContext};
+
+    return hash_create(name, 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+static void
+search_users(struct type_search *search, const List *types)
+{
+    List *owners = NIL;
+    ListCell *cell;
+
+    foreach (cell, types)
+        owners = list_append_unique_oid(owners, owner_of_type(lfirst_oid(cell)));
+    search->owners = owners;
+    foreach (cell, types)
+        add_type(search, lfirst_oid(cell), owner_of_type(lfirst_oid(cell)));
+    /* The loop appends to the list. */
+    for (int i = 0; i < list_length(search->types) && search->dependencies < DEPENDENCIES_MAX; i++)
+        if (!add_dependents(search, list_nth(search->types, i)))
+            search->is_incomplete = true;
+}
+
+/*
+ * tables_with_type(types oid[]) -> oid[]: the tables with a column that contains one of these
+ * types, and the tables above them.
+ */
+Datum
+clairon_tables_with_type(PG_FUNCTION_ARGS)
+{
+    List *types = oids_of_array(PG_GETARG_ARRAYTYPE_P(0));
+    ArrayBuildState *result = initArrayResult(OIDOID, CurrentMemoryContext, false);
+    struct type_search search = {
+        .depend = table_open(DependRelationId, AccessShareLock),
+        .users = create_table_of_oids("clairon type users", sizeof(struct type_user)),
+        .counts = create_table_of_oids("clairon type owners", sizeof(struct owner_count))};
+    ListCell *cell;
+
+    search_users(&search, types);
+    table_close(search.depend, AccessShareLock);
+    if (search.is_incomplete)
+        ereport(WARNING, (errmsg("could not reload all lists of live rules"),
+                          errdetail("Other owners use the altered type in too many tables."),
+                          errhint("Revoke USAGE on the type from PUBLIC.")));
+    foreach (cell, add_above_or_below(NIL, search.tables, true, NULL))
+        result = accumArrayResult(result, ObjectIdGetDatum(lfirst_oid(cell)), false, OIDOID,
+                                  CurrentMemoryContext);
+    PG_RETURN_DATUM(makeArrayResult(result, CurrentMemoryContext));
 }

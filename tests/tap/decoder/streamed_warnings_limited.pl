@@ -53,7 +53,7 @@ if ($reader == 0)
 
 sub insert { my ($table, $rows) = @_; return "INSERT INTO $table SELECT generate_series(1, $rows)" }
 
-# A subtransaction for each row; every fifth one is rolled back.
+# A subtransaction for each row; every fifth one is rolled back, beginning with the first.
 sub savepoints
 {
     my ($table, $rows) = @_;
@@ -61,7 +61,7 @@ sub savepoints
         FOR i IN 1 .. $rows LOOP
             BEGIN
                 INSERT INTO $table VALUES (i);
-                IF i % 5 = 0 THEN
+                IF i % 5 = 1 THEN
                     RAISE EXCEPTION 'undone';
                 END IF;
             EXCEPTION WHEN raise_exception THEN
