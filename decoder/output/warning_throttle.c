@@ -25,7 +25,7 @@ struct throttled_warning {
     uint64 seed;
     const char *what;
     struct throttled_warning *next; /* counted after this one the last time, or NULL */
-    /* For stream blocks: the spool has the warning if its generation is the current one. */
+    /* For stream blocks. The spool contains the warning if its generation is the current one. */
     uint64 generation;
     uint32 number;   /* in the generation */
     uint32 deferred; /* changes since the last record of counts */
