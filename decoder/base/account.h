@@ -30,9 +30,6 @@ struct account_limits {
 #define OWNER_BYTES_DEFAULT (INT64CONST(64) * 1024 * 1024)
 #define OWNER_WAL_FACTOR_DEFAULT 4
 
-/* What the store needs for a user who must acknowledge a notification. */
-#define ACCOUNT_PAIR_BYTES 64
-
 struct account {
     Oid owner;
     /*

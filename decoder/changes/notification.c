@@ -474,21 +474,12 @@ put_spool_emitter(StringInfo out, const struct fragment *emitter)
     encode_raw(out, emitter->bytes, length);
 }
 
-/*
- * Charges the bytes of a notification, and of the users who must acknowledge it if they are its
- * targets. The members of groups are charged by the store, which knows them. A notification from a
- * spool was charged when it was rendered.
- */
+/* A notification from a spool was charged when it was rendered. */
 static void
 spend_bytes(const struct notification *notification, int64 bytes)
 {
-    const struct rule *rule = notification->plan->rule;
-
-    if (notification->payload.bytes != NULL)
-        return;
-    if (rule->ack_required && strcmp(rule->audience, "USER") == 0)
-        bytes += (int64)notification->targets->count * ACCOUNT_PAIR_BYTES;
-    notification->plan->account->left_bytes -= bytes;
+    if (notification->payload.bytes == NULL)
+        notification->plan->account->left_bytes -= bytes;
 }
 
 /*

@@ -23,7 +23,7 @@ on_names(void *ctx, const PGresult *rows)
         log_warn("feed", "denied notifications: the rules of table owners use up owner_pairs",
                  LOG_TEXT("owners", PQgetvalue(rows, 0, 0)),
                  LOG_UINT("denied", feed->denials.reported),
-                 LOG_TEXT("hint", "address smaller groups, raise [feed] owner_pairs, or grant "
+                 LOG_TEXT("hint", "address fewer users, raise [feed] owner_pairs, or grant "
                                   "clairon_app to the owners"));
 }
 

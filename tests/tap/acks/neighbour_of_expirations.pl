@@ -6,7 +6,7 @@ use Clairon::Test qw(amount);
 use Clairon::Test::Neighbour;
 use Test::More;
 
-my $ROWS      = amount(20_000, 100_000);
+my $ROWS      = amount(10_000, 100_000);
 my $pg        = Clairon::Test::postgresql('main', conf => 'autovacuum = off');
 my $store     = Clairon::Test::store();
 my $relay     = Clairon::Test::relay($pg, $store);

@@ -162,25 +162,6 @@ sub long_numbers
     return;
 }
 
-# The store needs 64 bytes for each user who must acknowledge, which is more than the user's name in the WAL.
-sub users_who_must_acknowledge
-{
-    start_reader();
-    my $rows = 200;
-    for my $required ('false', 'true')
-    {
-        as_mallory(qq{CREATE TABLE own.many (id int PRIMARY KEY, users text[]);
-            SELECT clairon.watch('own.many', 'USER', 'users', ack_required => $required);
-            INSERT INTO own.many SELECT i, (SELECT array_agg('u' || j) FROM generate_series(1, 10000) AS j) FROM generate_series(1, $rows) AS i});
-        my $sent = read_to_alice()->{count}{'own.many'};
-        $required eq 'true'
-            ? cmp_ok($sent, '<', 0.8 * $rows, "of $rows rows to 10000 users who must acknowledge, $sent are sent")
-            : is($sent, $rows, "$rows rows to 10000 users without acknowledgement are sent");
-        as_mallory('DROP TABLE own.many');
-    }
-    return;
-}
-
 # Conditions that must be prepared again for each change, because a type of the owner is used.
 sub time_account
 {
@@ -409,7 +390,6 @@ memory_and_time_of_plans();
 conditions_survive();
 time_account();
 long_numbers();
-users_who_must_acknowledge();
 bytes_account();
 bytes_refill();
 bytes_of_streamed_transactions();

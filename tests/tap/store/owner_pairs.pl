@@ -55,7 +55,8 @@ is(adds(([ 7, 0, 'TEAM', 'all' ]) x 5), 'added added added denied denied', 'an o
 is(add(8, 0, 'TEAM', 'all'),   'added', 'another owner has its own account');
 is(adds(([ 0, 0, 'TEAM', 'all' ]) x 5), 'added added added added added', 'an owner without a limit is never denied');
 is(adds(([ 7, 0, 'TEAM', 'few' ]) x 5), 'added added added added added', 'small groups are not limited');
-is(adds(([ 7, 0, 'USER', 'u1' ]) x 3),  'added added added', 'named users are not limited');
+is(adds(([ 7, 0, 'USER', [ map { "u$_" } 1 .. 16 ] ]) x 3), 'added added added', 'few named users are not limited');
+is(add(7, 0, 'USER', [ map { "u$_" } 1 .. 17 ]), 'denied', 'more are');
 is(add(7, 12, 'TEAM', 'all'), 'denied', 'a fifth of a minute refills a fifth of the account, which was below 0');
 is(adds([ 7, 13, 'TEAM', 'all' ], [ 7, 13, 'TEAM', 'all' ]), 'added denied', 'the account refills by the time of the commits');
 is(adds(([ 7, 500, 'TEAM', 'all' ]) x 4), 'added added added denied', 'after minutes the account is full, and no more than full');

@@ -1,10 +1,10 @@
--- owner_pairs.lua: limits the pairs of users and notifications that the rules of one table owner add
--- for groups: OWNER_PAIRS a minute, and as many in reserve. A group counts as a pair too, because its
+-- owner_pairs.lua: limits the pairs of users and notifications that the rules of one table owner add:
+-- OWNER_PAIRS a minute, and as many in reserve. A group counts as a pair too, because its
 -- members must be looked up. Requires `call`, `prefix`, `integer_text`
 -- and OWNER_PAIRS. The accounts refill by the clock of the commits, so that catching up denies no more
 -- than live decoding.
 
--- A notification to a small group costs little more than one to a single user.
+-- A notification to a few users costs little more than one to a single user.
 local FREE_PAIRS, MINUTE_MS = 16, 60000
 local accounts = {}
 
@@ -28,10 +28,10 @@ local function account_of(route)
     return account
 end
 
--- Charges the pairs of a notification. The decoder has charged those of named users.
-local function charge_pairs(route, audience, count)
-    local account = audience ~= 'USER' and account_of(route)
-    if account then account.left = account.left - math.max(0, count - FREE_PAIRS) end
+-- Charges the pairs of a notification.
+local function charge_pairs(route, count)
+    local account = count > FREE_PAIRS and account_of(route)
+    if account then account.left = account.left - count + FREE_PAIRS end
 end
 
 -- A live rule whose change was denied: the relays reload its lists (presence.lua).
@@ -48,9 +48,9 @@ local function keep_reload(route, data)
     call('HSET', prefix .. KEY_RELOADS, cjson.encode({source, rule}), integer_text(xid))
 end
 
--- Returns true, after counting the denial, if the owner has no pairs left for a group of this size.
-local function is_denied(route, data, audience, count)
-    if audience == 'USER' or count <= FREE_PAIRS then return false end
+-- Returns true, after counting the denial, if the owner has no pairs left for an audience of this size.
+local function is_denied(route, data, count)
+    if count <= FREE_PAIRS then return false end
     local account = account_of(route)
     if not account or account.left > 0 then return false end
     account.denied = (account.denied or 0) + 1
