@@ -294,6 +294,7 @@ static const char *const required_commands[] = {
     "LINDEX % 0",
     "LPUSH % a",
     "LRANGE % 0 0",
+    "LREM % 0 a",
     "LTRIM % 0 0",
     "MEMORY USAGE %",
     "PERSIST %",
