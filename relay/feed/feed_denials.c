@@ -13,6 +13,7 @@
 
 #define DENIALS_IDLE_S 10.0 /* maximum idle time of the connection */
 #define REPORT_EVERY_US 1000000
+#define REPORT_AGAIN_US 60000000 /* after a failure */
 
 static void
 on_names(void *ctx, const PGresult *rows)
@@ -33,6 +34,7 @@ on_report_failure(void *ctx, const char *message)
     struct feed *feed = ctx;
 
     feed->denials.reported = 0; /* repeat the report */
+    feed->denials.next_us = clock_monotonic_us() + REPORT_AGAIN_US;
     log_warn("feed", "could not report denied notifications", LOG_TEXT("error", message));
 }
 
@@ -92,7 +94,7 @@ feed_denials_report(struct feed *feed)
     struct feed_denials *report = &feed->denials;
     const int64_t now_us = clock_monotonic_us();
 
-    if (denials->total == report->reported || now_us - report->sent_us < REPORT_EVERY_US ||
+    if (denials->total == report->reported || now_us < report->next_us ||
         report->query.session.is_busy)
         return;
     if (!ev_is_active(&report->idle)) {
@@ -108,7 +110,7 @@ feed_denials_report(struct feed *feed)
     }
     write_report_sql(report->sql, feed->config->feed.slot, denials);
     report->reported = denials->total;
-    report->sent_us = now_us;
+    report->next_us = now_us + REPORT_EVERY_US;
     ev_timer_again(feed->loop, &report->idle);
     postgres_query_send(&report->query);
 }
@@ -119,5 +121,7 @@ feed_denials_end(struct feed *feed)
     if (!ev_is_active(&feed->denials.idle))
         return;
     ev_timer_stop(feed->loop, &feed->denials.idle);
+    if (!feed->denials.query.session.is_ready || feed->denials.query.session.is_busy)
+        feed->denials.reported = 0; /* the report may be lost */
     postgres_query_end(&feed->denials.query);
 }

@@ -18,7 +18,7 @@ struct feed_denials {
     ev_timer idle;                  /* active: the connection is open */
     char sql[FEED_DENIALS_SQL_MAX]; /* the last report */
     uint64_t reported;              /* denied notifications in it */
-    int64_t sent_us;                /* when it was sent; monotonic clock */
+    int64_t next_us;                /* no report before; monotonic clock */
 };
 
 /* Sends a report if notifications were denied since the last one, at most once a second. */

@@ -125,7 +125,9 @@ log_dead_letters(struct maintenance *maintenance, bool is_last)
 static void
 pause_due(struct maintenance *maintenance)
 {
-    maintenance->due.repeat = (double)(clock_monotonic_us() - maintenance->due_sent_us) / 1e6;
+    const int64_t call_us = clock_monotonic_us() - maintenance->due_sent_us;
+
+    maintenance->due.repeat = (double)(call_us + 1) / 1e6; /* 0 would stop the timer */
     ev_timer_again(maintenance->loop, &maintenance->due);
 }
 
