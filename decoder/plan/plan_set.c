@@ -187,7 +187,7 @@ compare_source_rules(const void *a, const void *b)
 }
 
 /*
- * A rule in place of unread ones comes first: the set belongs to the account that lacks time.
+ * A rule instead of unread ones comes first: the set belongs to the account that lacks time.
  */
 static struct source_rule *
 collect_rules(const struct planning *planning, int *ret_count)

@@ -39,7 +39,7 @@ struct rule {
     bool live;          /* clients may read its rows; frames contain its name */
     char *only_when;    /* the stored form of condition.h; NULL: always */
     int16 part;         /* used only while rules are read; then 0 */
-    bool is_unread;     /* in place of all rules of the table, which the owner lacks time to read */
+    bool is_unread;     /* instead of all rules of the table, which the owner lacks time to read */
     /* $n in only_when is column numbers[i] where origins[i] is n */
     int origin_count;
     int16 *origins;

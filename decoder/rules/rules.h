@@ -100,7 +100,7 @@ extern void rules_read_again(struct rule_set *set, struct relation_rules *relati
 /* Returns the relation of a row of clairon.rule; InvalidOid for an invalid row. */
 extern Oid rules_relation_of(HeapTuple row, Relation table);
 
-/* Returns a rule in place of all rules of the table, which are not read. */
+/* Returns a rule instead of the rules of the table, which are not read. */
 extern struct rule *rules_unread(Oid relid);
 
 /*
