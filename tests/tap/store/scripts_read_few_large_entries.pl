@@ -131,7 +131,7 @@ for my $name (sort keys %small)
     cmp_ok($kb, '<=', 16, "$name reads no large entry: $kb kB");
 }
 is((run_script('nack', ["$P:stream"], $P, 1000, 60000, 0, 60000, 'u1', @ids))[0], 8, 'nack defers notifications without reading them');
-my %one = (inbox => [ $P, 'u1', 0, 64, 'all' ], user => [ $P, 'u1' ], overview => [$P], latest => [ $P, '-' ],
+my %one = (inbox => [ $P, 'u1', 0, '+inf', 64, '', 'all' ], user => [ $P, 'u1' ], overview => [$P], latest => [ $P, '-' ],
     trace => [ $P, 'ffffffff-0000-8000-8000-000000000000', 0 ]);
 for my $name (sort keys %one)
 {
