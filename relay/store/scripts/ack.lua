@@ -9,7 +9,7 @@ local call = redis.call
 -- include: stream_entry.lua
 -- include: ended.lua
 
-local args, sub, find = ARGV, string.sub, string.find
+local args = ARGV
 local name, trace_ms, first_id = args[2], args[3], 5 + 2 * tonumber(args[4])
 local inbox, state_key, trace_key = prefix .. KEY_INBOX, prefix .. KEY_ACK, prefix .. KEY_TRACE
 local acked_key = prefix .. KEY_ACKED
@@ -30,23 +30,6 @@ local first_entries = {}
 -- further users.
 local firsts, others = {}, {}
 local values, values_len = {}, 0 -- ids and values of notifications that remain pending
-
--- Many values have the same part after the stream entry, so this part is parsed only
--- once. tails[text][n] is the part after n acknowledgements.
-local tails = {}
-local function read_tail(tail)
-    local left, open, flags = tail:match('^ (%-?%d+) (%S+) (%S)$')
-    local bits = left and read_flags(flags)
-    local state = left and {left = tonumber(left), open_ended = open, flags = bits + (bits % 8 < 4 and 4 or 0)}
-    tails[tail] = state or false
-    return state
-end
-
-local function tail_after(state, count)
-    local tail = ' ' .. count_text(state.left - count) .. ' ' .. state.open_ended .. ' ' .. flags_text(state.flags)
-    state[count] = tail
-    return tail
-end
 
 local function write_states(key, first, more)
     if #more == 0 then
@@ -72,26 +55,21 @@ end
 local NONE = {}
 local function apply_acks(id)
     local value, first, more = notifications[id], firsts[id], others[id] or NONE
-    local blank = find(value, ' ', 1, true) or #value
-    local tail, count = sub(value, blank), #more + 1
-    local state = tails[tail] or read_tail(tail)
+    local left = value_after_acks(value, #more + 1)
     firsts[id] = false
     if more ~= NONE then others[id] = nil end
-    if not state then return end
-    if state.left <= count and state.open_ended == '-' then return complete_acked(id, first, more) end
+    if left == nil then return end
+    if not left then return complete_acked(id, first, more) end
     write_states(state_key .. id, first, more)
-    value = sub(value, 1, blank - 1) .. (state[count] or tail_after(state, count))
+    value = left
     notifications[id] = value
     values[values_len + 1], values[values_len + 2] = id, value
     values_len = values_len + 2
 end
 
--- A typical notification has one user, no expiration and one delivery. Its value contains all data
--- that complete() and write_events() need.
-local LAST = {}
-for backoff = 0, #BACKOFFS - 1 do LAST[' 1 - ' .. flags_text(8 * backoff)] = true end
+-- The value of a typical notification contains all data that complete() and write_events() need.
 local ended, ended_entries, ended_keys, ended_count = {}, {}, {}, 0
-local function acknowledge_last(id, value, entry)
+local function acknowledge_last(id, entry)
     local key = trace_key .. id
     notifications[id] = false
     ended_count = ended_count + 1
@@ -108,12 +86,9 @@ local function acknowledge(id)
     acked = acked + 1
     due_pairs[acked] = id .. ':' .. user
     if ack_events then ack_events[acked] = packed .. id end
-    if LAST[sub(value, -6)] then
-        local entry = sub(value, 1, -7)
-        mine[#mine + 1] = entry
-        return acknowledge_last(id, value, entry)
-    end
-    mine[#mine + 1] = first_entries[id] or sub(value, 1, find(value, ' ', 1, true) - 1)
+    local entry = entry_before_last_ack(value)
+    mine[#mine + 1] = entry or first_entries[id] or pending_entry(value)
+    if entry then return acknowledge_last(id, entry) end
     if not firsts[id] then
         firsts[id] = user
         return
@@ -149,7 +124,7 @@ end
 local function acknowledge_chunk(from, to)
     for i = from, to do
         local value = notifications[args[i]]
-        if value and value:byte(-1) % 2 == 1 then find_first_entry(args[i]) end
+        if value and is_retried_value(value) then find_first_entry(args[i]) end
     end
     local removed
     if from == to then

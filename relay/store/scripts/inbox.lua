@@ -11,6 +11,7 @@
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 -- include: pending_list.lua
+-- include: pending_value.lua
 local PAGE_BYTES = 256 * 1024
 local PENDING, ACKED, ENDED = 0, 1, 2
 
@@ -65,7 +66,7 @@ local entries, scores, states, last, bytes, lost = {}, {}, {}, '', 0, 0
 for i, row in ipairs(rows) do
     last = row.score
     local entry = row.entry
-    if row.id and not is_excluded(row) then entry = (call('HGET', prefix .. KEY_PENDING, row.id) or ''):match('^%S+') end
+    if row.id and not is_excluded(row) then entry = pending_entry(call('HGET', prefix .. KEY_PENDING, row.id) or '') end
     local found = entry and call('XRANGE', stream, entry, entry)[1]
     if found then
         entries[#entries + 1], scores[#scores + 1], states[#states + 1] = found, row.score, row.state or PENDING

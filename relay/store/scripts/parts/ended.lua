@@ -5,8 +5,8 @@
 -- A field contains stream entries: first one such that all later pairs that ended are listed, then
 -- the entries of these pairs, each with a trailing `!` unless the pair was acknowledged. trim.lua
 -- removes the fields of users without a recent pair: without a field, nothing is known.
-local ENDED_BYTES_MAX = 1024
-local ended, ended_users = {}, {}
+local ENDED_BYTES_MAX, ENDED_KEPT = 2048, 60
+local ended_text, ended_users = {}, {}
 
 local function entry_of_score(score)
     local seq = score % STORE_SCORES_PER_MS
@@ -16,20 +16,19 @@ end
 local function record_ended(user, entries)
     if #entries == 0 then return end
     local text = table.concat(entries, ' ')
-    if ended[user] then
-        ended[user] = ended[user] .. ' ' .. text
+    if ended_text[user] then
+        ended_text[user] = ended_text[user] .. ' ' .. text
     else
-        ended[user] = text
+        ended_text[user] = text
         ended_users[#ended_users + 1] = user
     end
 end
 
--- Keeps the newest half of a long list. Its first entry becomes the highest of the removed ones.
+-- Keeps the end of a long list. Its first entry becomes the highest of the removed ones.
 local function shorten_ended(text)
-    local entries, keep = {}, 0
+    local entries, highest, score = {}, nil, -1
     for entry in text:gmatch('%S+') do entries[#entries + 1] = entry end
-    keep = math.floor(#entries / 2)
-    local highest, score = nil, -1
+    local keep = math.min(ENDED_KEPT, math.floor(#entries / 2))
     for i = 1, #entries - keep do
         local entry = entries[i]:match('^[%d-]+')
         if score_of(entry) + 0 > score then highest, score = entry, score_of(entry) + 0 end
@@ -49,7 +48,7 @@ local function write_ended()
                 newest = newest or last_generated_id(stream)
                 known = newest
             end
-            local text = known .. ' ' .. ended[user]
+            local text = known .. ' ' .. ended_text[user]
             fields[#fields + 1] = user
             fields[#fields + 1] = #text > ENDED_BYTES_MAX and shorten_ended(text) or text
         end
