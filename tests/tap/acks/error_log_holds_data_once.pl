@@ -97,7 +97,7 @@ sub trim_errors
 {
     my ($limit) = @_;
     my $key = $store->of($fourth, 'stream');
-    return $store->execute('EVAL', script_text('trim') =~ s/\b268435456\b/$limit/gr, 1, $key, $key =~ s/:stream$//r, 86_400_000)->[2];
+    return $store->execute('EVAL', script_text('due') =~ s/\b268435456\b/$limit/gr, 1, $key, $key =~ s/:stream$//r, 1000, 3_600_000, 100, 1000)->[7];
 }
 expire(3);
 is(trim_errors(268435456), 0, 'a small error log is not trimmed');
