@@ -42,16 +42,22 @@ sub ingest { return run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'o
 sub position { return sprintf '%032x', $number }
 sub add_rejected { my ($owner) = @_; return ('R', sprintf('%032x', ++$number), id_of($number), route($owner), 'USER', 1, 'absent') }
 
+my @faults;
+sub fault { my ($step, @words) = @_; push @faults, "step $step: @words"; return }
+
 # Returns the state of the log: its entries, and those of each owner and their bytes by the index.
 my ($replaced, %moved) = (0);
 sub log_state
 {
-    my %state = (entries => [ map { $_->{entry} } $bare->entries('c:errors') ], of => {}, bytes => {});
+    my @rows  = $bare->entries('c:errors');
+    my %owner = map { length $_->{route} ? ($_->{entry} => unpack 'N', substr $_->{route}, 88, 4) : () } @rows;
+    my %state = (entries => [ map { $_->{entry} } @rows ], of => {}, bytes => {});
     for my $key (@{ $bare->execute('KEYS', 'c:error_index:*') })
     {
         my ($owner) = $key =~ /(\d+)$/;
         for my $entry ($bare->entries($key))
         {
+            fault($number, "entry $entry->{entry} of $owner{ $entry->{entry} } is charged to $owner") if ($owner{ $entry->{entry} } // $owner) != $owner;
             push @{ $state{of}{$owner} }, $entry->{entry};
             $state{bytes}{$owner} += $entry->{bytes};
         }
@@ -81,9 +87,6 @@ sub due
     } while $reply->[4];
     return @trimmed;
 }
-
-my @faults;
-sub fault { my ($step, @words) = @_; push @faults, "step $step: @words"; return }
 
 # Trims the log, and compares with what may be trimmed.
 sub check_trim
