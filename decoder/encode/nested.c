@@ -131,8 +131,8 @@ encode_composite(struct encoder *encoder, StringInfo out, Datum value)
     HeapTupleHeader header = DatumGetHeapTupleHeader(value);
     Oid type = HeapTupleHeaderGetTypeId(header);
     int32 typmod = HeapTupleHeaderGetTypMod(header);
-    TupleDesc desc = lookup_rowtype_tupdesc(type, typmod);
-    uint64 identifier = assign_record_type_identifier(type, typmod);
+    uint64 identifier;
+    TupleDesc desc = encoders_row_type(type, typmod, &identifier);
     Datum *values = palloc(sizeof(Datum) * Max(desc->natts, 1));
     bool *nulls = palloc(sizeof(bool) * Max(desc->natts, 1));
     HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(header), .t_data = header};
