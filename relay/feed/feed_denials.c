@@ -11,7 +11,6 @@
 #include "feed/feed_parts.h"
 #include "store/denials.h"
 
-#define DENIALS_IDLE_S 10.0 /* maximum idle time of the connection */
 #define REPORT_EVERY_US 1000000
 #define REPORT_AGAIN_US 60000000 /* after a failure */
 
@@ -36,14 +35,6 @@ on_report_failure(void *ctx, const char *message)
     feed->denials.reported = 0; /* repeat the report */
     feed->denials.next_us = clock_monotonic_us() + REPORT_AGAIN_US;
     log_warn("feed", "could not report denied notifications", LOG_TEXT("error", message));
-}
-
-static void
-on_denials_idle(struct ev_loop *loop, ev_timer *timer, int events)
-{
-    (void)loop;
-    (void)events;
-    feed_denials_end(timer->data);
 }
 
 enum column { COLUMN_OWNER, COLUMN_COUNT, COLUMN_LAST };
@@ -97,7 +88,7 @@ feed_denials_report(struct feed *feed)
     if (denials->total == report->reported || now_us < report->next_us ||
         report->query.session.is_busy)
         return;
-    if (!ev_is_active(&report->idle)) {
+    if (!postgres_query_is_open(&report->query))
         report->query = (struct postgres_query){.loop = feed->loop,
                                                 .conninfo = feed->config->feed.conninfo,
                                                 .same_server_as = feed->link.conn,
@@ -105,23 +96,18 @@ feed_denials_report(struct feed *feed)
                                                 .on_rows = on_names,
                                                 .on_failure = on_report_failure,
                                                 .ctx = feed};
-        ev_timer_init(&report->idle, on_denials_idle, DENIALS_IDLE_S, DENIALS_IDLE_S);
-        report->idle.data = feed;
-    }
     write_report_sql(report->sql, feed->config->feed.slot, denials);
     report->reported = denials->total;
     report->next_us = now_us + REPORT_EVERY_US;
-    ev_timer_again(feed->loop, &report->idle);
     postgres_query_send(&report->query);
 }
 
 void
 feed_denials_end(struct feed *feed)
 {
-    if (!ev_is_active(&feed->denials.idle))
-        return;
-    ev_timer_stop(feed->loop, &feed->denials.idle);
-    if (!feed->denials.query.session.is_ready || feed->denials.query.session.is_busy)
+    const struct postgres_query *query = &feed->denials.query;
+
+    if (postgres_query_is_open(query) && (!query->session.is_ready || query->session.is_busy))
         feed->denials.reported = 0; /* the report may be lost */
     postgres_query_end(&feed->denials.query);
 }

@@ -15,7 +15,6 @@ struct feed;
 
 struct feed_denials {
     struct postgres_query query;
-    ev_timer idle;                  /* active: the connection is open */
     char sql[FEED_DENIALS_SQL_MAX]; /* the last report */
     uint64_t reported;              /* denied notifications in it */
     int64_t next_us;                /* no report before; monotonic clock */
@@ -24,7 +23,6 @@ struct feed_denials {
 /* Sends a report if notifications were denied since the last one, at most once a second. */
 void feed_denials_report(struct feed *feed);
 
-/* Accepts a query that was not started. */
 void feed_denials_end(struct feed *feed);
 
 #endif
