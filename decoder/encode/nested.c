@@ -87,6 +87,7 @@ encode_multirange(struct encoder *encoder, StringInfo out, Datum value)
     int32 count;
 
     encoders_prepare_element(encoder);
+    encoders_load_row_types(encoder->encoders);
     multirange_deserialize(lookup_type_cache(encoder->range->type, TYPECACHE_RANGE_INFO),
                            multirange, &count, &ranges);
     encode_literal(out, "\"{");

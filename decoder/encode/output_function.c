@@ -53,8 +53,6 @@ encode_print(struct encoder *encoder, Datum value)
     const struct encoders *encoders = encoder->encoders;
     char *reason;
 
-    if (encoder->is_deep)
-        encoders_load_row_types(encoder->encoders);
     if (!encoder->is_deep || encoders->limiter == NULL)
         return OutputFunctionCall(&encoder->output, value);
     if (!encoders->limiter(encoders->limiter_arg, print, &args, &reason))

@@ -24,8 +24,8 @@ struct postgres_query {
 /* False before the first query, and after the end. */
 bool postgres_query_is_open(const struct postgres_query *query);
 /*
- * Sends the query, connecting first if needed. A no-op while a query is running. The query ends 10 s
- * after the last call; if it is still running then, it fails.
+ * Sends the query, connecting first if needed. A no-op while a query is running. The query ends
+ * 10 s after the last call; if it is still running then, it fails.
  */
 void postgres_query_send(struct postgres_query *query);
 /* Sends the query after this time and then at intervals, until postgres_query_end. */

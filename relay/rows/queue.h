@@ -99,7 +99,8 @@ bool rows_queue_has_next(const struct rows_queue *queue, int64_t now_us);
 
 /*
  * Returns the next query to run, one per user in turn. NULL: none may run now. The caller owns it
- * until rows_queue_complete, _fail, _repeat, _postpone or _release. Its first request is the requester.
+ * until rows_queue_complete, _fail, _repeat, _postpone or _release. Its first request is the
+ * requester.
  */
 struct rows_query *rows_queue_next(struct rows_queue *queue, int64_t now_us);
 
