@@ -208,8 +208,9 @@ static bool
 is_wanted(const struct session *session, unsigned shard, struct entry_id id,
           const struct frame *frame, bool is_retry)
 {
-    const bool is_deferred =
-        session->pending.is_reading_stream && (frame->flags & FRAME_ACK_REQUIRED) != 0;
+    const bool is_deferred = session->pending.is_reading_stream &&
+                             (frame->flags & FRAME_ACK_REQUIRED) != 0 &&
+                             cursor_is_before(&session->pending.deferral.from, shard, id);
 
     return !is_retry && (is_deferred || cursor_is_before(&session->cursor, shard, id)) &&
            session_is_recipient(session, frame);
@@ -381,7 +382,7 @@ leave_refills(struct session *session)
     if (!session->pending.is_waiting)
         return;
     DL_DELETE2(hub->refills, session, pending.refill_prev, pending.refill_next);
-    session->pending.is_waiting = false;
+    session->pending.is_waiting = session->pending.is_overdue = false;
     if (hub->refills == NULL)
         ev_timer_stop(hub->loop, &hub->refill);
 }
@@ -427,8 +428,11 @@ session_refill(struct session *session)
     struct session_pending *pending = &session->pending;
     const int room = inflight_free_slots(&session->inflight);
 
-    if (session->state != SESSION_LIVE || (!pending->is_rewound && (!pending->is_due || room <= 0)))
+    if (session->state != SESSION_LIVE ||
+        (!pending->is_rewound && (!pending->is_due || room <= 0))) {
+        leave_refills(session);
         return false;
+    }
     if (must_wait(session) ||
         (!pending->is_rewound && 2 * room < pending->filled && !pending->is_overdue)) {
         wait_for_refill(session); /* few places are free, and more may be soon */
@@ -439,7 +443,7 @@ session_refill(struct session *session)
     if (pending->is_rewound)
         pending->at = (struct cursor){.own = {0, 0}};
     pending->is_rereading = pending->is_rewound;
-    pending->is_rewound = pending->is_overdue = false;
+    pending->is_rewound = false;
     pending->filled = 0;
     session_set_state(session, SESSION_PENDING);
     return true;
