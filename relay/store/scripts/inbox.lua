@@ -7,6 +7,7 @@
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 -- include: pending_list.lua
+-- include: pending_value.lua
 -- include: large_entries.lua
 local PAGE_BYTES = 256 * 1024
 
@@ -20,7 +21,7 @@ local rows, more = pending_list(ARGV[3], tonumber(ARGV[4]))
 local entries, scores, last, bytes, large = {}, {}, '', 0, ''
 for i, row in ipairs(rows) do
     local is_excluded = not row.id or ARGV[5] == 'undelivered' and has_running_timeout(row.id)
-    local entry = not is_excluded and (call('HGET', prefix .. KEY_PENDING, row.id) or ''):match('^%S+')
+    local entry = not is_excluded and pending_entry(call('HGET', prefix .. KEY_PENDING, row.id) or '')
     local is_beyond = entry and bytes + large_bytes(stream, entry) > PAGE_BYTES
     if is_beyond and #entries > 0 then
         more = true
