@@ -27,6 +27,7 @@ struct decoder {
     HTAB *plan_sets;                   /* struct plan_set *, by digest */
     dlist_head plan_sets_used;         /* the same, most recently used first */
     uint64 catalog_number;             /* changes with each catalog state */
+    struct inheritance *inheritance;
     struct accounts *accounts;
     uint64 transaction_number; /* counts decoded transactions, and parts of streamed ones */
     const char *slot;

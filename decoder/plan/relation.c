@@ -13,6 +13,7 @@
 #include "base/compat.h"
 #include "condition/sandbox.h"
 #include "decoder.h"
+#include "rules/inheritance.h"
 
 /*
  * Invalidation callbacks cannot be unregistered, so they need a static pointer. A backend decodes
@@ -35,22 +36,15 @@ drop_all(struct decoder *decoder)
 static void
 on_relation(Datum arg, Oid relid)
 {
-    HASH_SEQ_STATUS sequence;
     struct relation_entry *entry;
 
     if (current == NULL)
         return;
-    if (!OidIsValid(relid)) {
+    if (inheritance_outdate(current->inheritance, relid))
         drop_all(current);
-        return;
-    }
     entry = hash_search(current->relations, &relid, HASH_FIND, NULL);
     if (entry != NULL)
         entry->checked = 0;
-    hash_seq_init(&sequence, current->relations);
-    while ((entry = hash_seq_search(&sequence)) != NULL)
-        if (entry->has_ancestors)
-            entry->checked = 0;
 }
 
 static void
@@ -84,6 +78,7 @@ relation_setup(struct decoder *decoder)
         hash_create("clairon plans", 64, &sets, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
     dlist_init(&decoder->plan_sets_used);
     decoder->catalog_number = 1;
+    decoder->inheritance = inheritance_new(decoder->context);
     decoder->rule_writes.context = decoder->context;
     current = decoder;
     decoder->on_delete.func = on_delete;
@@ -313,7 +308,7 @@ check_entry(struct decoder *decoder, struct relation_entry *entry, Relation rela
     entry->checked = decoder->catalog_number;
     PG_TRY();
     {
-        set = plan_relation(decoder, relation, &entry->has_ancestors);
+        set = plan_relation(decoder, relation);
     }
     PG_CATCH();
     {
@@ -337,6 +332,8 @@ relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
 
     relation_refresh_rules(decoder, xid);
     release_over_budget(decoder);
+    if (inheritance_limit(decoder->inheritance))
+        drop_all(decoder);
     entry = decoder->last_entry;
     if (entry == NULL || entry->relid != relid)
         entry = decoder->last_entry = find_entry(decoder, relid);
