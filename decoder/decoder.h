@@ -35,8 +35,11 @@ struct decoder {
     struct rule_writes rule_writes;
     TransactionId own_xid; /* the transaction that wrote the rules of `own_relids` */
     List *own_relids;
-    struct sandbox *sandbox;     /* evaluates conditions */
-    struct snapshot_stamp stamp; /* the snapshot in which `rules` was read */
+    struct sandbox *sandbox;      /* evaluates conditions */
+    struct snapshot_stamp stamp;  /* the snapshot in which `rules` was read */
+    struct snapshot_stamp newest; /* the newest one so far */
+    bool is_past;                 /* the current one is older */
+    uint64 past_number;           /* changes when PostgreSQL's caches may be of another state */
     uint64 system_identifier;
     int guc_level;             /* 0: settings apply to the whole session */
     struct warnings *warnings; /* counters of warning_throttle.c */

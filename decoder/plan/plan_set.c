@@ -724,13 +724,44 @@ plan_sources(struct planning *planning)
     return set;
 }
 
+/*
+ * Opens the sources. An ancestor may be cached as of another catalog state: the owner of
+ * the relation is charged the time to load it again, as far as half of the time remains.
+ */
+static void
+open_sources(struct planning *planning, const List *relids)
+{
+    struct decoder *decoder = planning->decoder;
+    struct account *account = account_of(decoder->accounts, planning->relation->rd_rel->relowner);
+    bool has_time = account_has_half_time(decoder->accounts, account);
+    int64 start_us = account_cpu_us();
+    ListCell *cell;
+
+    planning->sources = palloc0(sizeof(*planning->sources) * list_length(relids));
+    foreach (cell, relids) {
+        struct open_source *source = &planning->sources[planning->source_count++];
+
+        source->relid = lfirst_oid(cell);
+        source->relation = planning->relation;
+        if (source->relid != RelationGetRelid(planning->relation)) {
+            if (has_time &&
+                inheritance_is_past(decoder->inheritance, source->relid, decoder->past_number))
+                RelationCacheInvalidateEntry(source->relid);
+            source->relation = RelationIdGetRelation(source->relid);
+        }
+        if (!RelationIsValid(source->relation))
+            elog(ERROR, "could not open relation with OID %u", source->relid);
+        source->schema = get_namespace_name(RelationGetNamespace(source->relation));
+    }
+    account_charge_time(account, account_cpu_us() - start_us);
+}
+
 struct plan_set *
 plan_relation(struct decoder *decoder, Relation relation)
 {
     struct planning planning = {.decoder = decoder, .relation = relation};
     struct plan_set *set = NULL;
     List *relids;
-    ListCell *cell;
 
     if (RelationGetNamespace(relation) == decoder->rules->schema) {
         if (RelationGetRelid(relation) == decoder->rules->member && decoder->options.framed)
@@ -740,18 +771,7 @@ plan_relation(struct decoder *decoder, Relation relation)
     relids = list_sources(decoder, relation);
     if (relids == NIL)
         return NULL;
-    planning.sources = palloc0(sizeof(*planning.sources) * list_length(relids));
-    foreach (cell, relids) {
-        struct open_source *source = &planning.sources[planning.source_count++];
-
-        source->relid = lfirst_oid(cell);
-        source->relation = source->relid == RelationGetRelid(relation)
-                               ? relation
-                               : RelationIdGetRelation(source->relid);
-        if (!RelationIsValid(source->relation))
-            elog(ERROR, "could not open relation with OID %u", source->relid);
-        source->schema = get_namespace_name(RelationGetNamespace(source->relation));
-    }
+    open_sources(&planning, relids);
     set = plan_sources(&planning);
     for (int i = 1; i < planning.source_count; i++)
         RelationClose(planning.sources[i].relation);

@@ -3,6 +3,7 @@
 
 #include "access/sysattr.h"
 #include "replication/slot.h"
+#include "utils/catcache.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -198,6 +199,26 @@ relation_rule_written(struct decoder *decoder, TransactionId xid, Relation table
         note_write(decoder, xid, change, old_relation(table, change));
 }
 
+/*
+ * A transaction may be decoded after one that committed later, in an older catalog state.
+ * PostgreSQL's caches are then too new, and later too old. That does no harm to the table of a
+ * change, which the transaction has locked. Other objects, such as its ancestors and the labels of
+ * enums, may have changed meanwhile.
+ */
+static void
+note_past(struct decoder *decoder, const struct snapshot_stamp *stamp)
+{
+    bool is_past = rules_stamp_is_before(stamp, &decoder->newest);
+
+    if (is_past || decoder->is_past) {
+        decoder->past_number++;
+        ResetCatalogCaches();
+    }
+    if (!is_past)
+        decoder->newest = *stamp;
+    decoder->is_past = is_past;
+}
+
 void
 relation_refresh_rules(struct decoder *decoder, TransactionId xid)
 {
@@ -211,6 +232,7 @@ relation_refresh_rules(struct decoder *decoder, TransactionId xid)
     if (rules_stamp_equal(&decoder->stamp, &stamp))
         return;
     drop_all(decoder);
+    note_past(decoder, &stamp);
     decoder->stamp.valid = false;
     decoder->rule_writes.horizon = MyReplicationSlot->effective_catalog_xmin;
     rule_writes_look(&decoder->rule_writes, snapshot, outdate_rules, decoder);

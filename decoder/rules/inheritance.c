@@ -18,6 +18,7 @@ struct node {
     Oid relid;     /* hash key */
     uint64 state;  /* the catalog state for which the parents were read; 0: outdated */
     uint64 search; /* the last search that found the table */
+    uint64 past;   /* of inheritance_is_past */
     bool is_parent;
     List *parents;
 };
@@ -151,4 +152,14 @@ ancestors_of(struct inheritance *inheritance, Oid relid, uint64 state, bool agai
             return above;
         node = node_of(inheritance, list_nth_oid(above, i));
     }
+}
+
+bool
+inheritance_is_past(struct inheritance *inheritance, Oid relid, uint64 number)
+{
+    struct node *node = node_of(inheritance, relid);
+    bool is_past = node->past != number;
+
+    node->past = number;
+    return is_past;
 }

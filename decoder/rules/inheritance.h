@@ -37,4 +37,7 @@ extern bool inheritance_limit(struct inheritance *inheritance);
  */
 extern List *ancestors_of(struct inheritance *inheritance, Oid relid, uint64 state, bool again);
 
+/* True when the relation may be cached as of another catalog state: once for each `number`. */
+extern bool inheritance_is_past(struct inheritance *inheritance, Oid relid, uint64 number);
+
 #endif
