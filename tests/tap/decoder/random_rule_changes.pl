@@ -1,5 +1,5 @@
-# Tests that random changes of rules, tables and ancestors in concurrent transactions apply to each row as of its place in
-# the WAL. The rows are decoded in one session, which reads only rules that have changed, and in one session per
+# Tests that random changes of rules, tables and ancestors in concurrent transactions apply to each row as of its WAL
+# position. The rows are decoded in one session, which reads only rules that have changed, and in one session per
 # transaction, which reads all rules.
 #
 # CLAIRON_RULES_SEED (a number or "random") and CLAIRON_RULES_STEPS (1500; 12000 in the long form) set the workload.
@@ -291,7 +291,7 @@ sub by_row
 
 my @whole = split /\n/, sql(changes('whole', 'NULL'));
 my @got   = by_row(map { my $n = JSON::decode_json($_); "$n->{payload}{after}{n} $n->{metadata}{emitter}" } @whole);
-compare('each row is sent by the rules of its place in the WAL', \@got, \@expected);
+compare('each row is sent by the rules of its WAL position', \@got, \@expected);
 compare('a streamed read is the same', [ split /\n/, sql("SET logical_decoding_work_mem = '64kB'; " . changes('streamed', 'NULL')) ], \@whole);
 compare('a read in many sessions is the same', [ in_steps('steps') ], \@whole);
 compare('a framed read in many sessions is the same', [ join '', in_steps('framed_steps') ], [ join '', split /\n/, sql(changes('framed', 'NULL')) ]);
