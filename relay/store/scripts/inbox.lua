@@ -6,12 +6,14 @@
 -- notifications whose ack timeout is running, or `ended`, which omits all pending notifications.
 -- Returns {score of the last notification read, or '' at the end; stream entries; their scores; by
 -- entry: 0 pending, 1 acknowledged, 2 ended otherwise; 0, or 1 if not all that ended are known;
--- number of notifications that ended and that the stream no longer contains}.
+-- number of notifications that ended and that the stream no longer contains; a large entry or ''}.
+-- The caller reads a large entry: it is the only one of its page.
 -- Scores are unique (add_entry in stream_entry.lua).
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 -- include: pending_list.lua
 -- include: pending_value.lua
+-- include: large_entries.lua
 local PAGE_BYTES = 256 * 1024
 local PENDING, ACKED, ENDED = 0, 1, 2
 
@@ -62,15 +64,24 @@ local function is_excluded(row)
         has_running_timeout(row.id)
 end
 
-local entries, scores, states, last, bytes, lost = {}, {}, {}, '', 0, 0
+local entries, scores, states, last, bytes, lost, large = {}, {}, {}, '', 0, 0, ''
 for i, row in ipairs(rows) do
-    last = row.score
     local entry = row.entry
     if row.id and not is_excluded(row) then entry = pending_entry(call('HGET', prefix .. KEY_PENDING, row.id) or '') end
-    local found = entry and call('XRANGE', stream, entry, entry)[1]
+    local is_beyond = entry and bytes + large_bytes(stream, entry) > PAGE_BYTES
+    if is_beyond and #entries > 0 then
+        more = true
+        break
+    end
+    last = row.score
+    if is_beyond and has_entry(stream, entry) then
+        scores[1], states[1], large, more = row.score, row.state or PENDING, entry, more or i < #rows
+        break
+    end
+    local found = entry and not is_beyond and call('XRANGE', stream, entry, entry)[1]
     if found then
         entries[#entries + 1], scores[#scores + 1], states[#states + 1] = found, row.score, row.state or PENDING
-        for _, text in ipairs(found[2]) do bytes = bytes + #text end
+        bytes = bytes + bytes_of(found)
         if bytes >= PAGE_BYTES then
             more = more or i < #rows
             break
@@ -79,4 +90,4 @@ for i, row in ipairs(rows) do
         lost = lost + 1
     end
 end
-return {more and last or '', entries, scores, states, is_known and 0 or 1, lost}
+return {more and last or '', entries, scores, states, is_known and 0 or 1, lost, large}
