@@ -51,6 +51,13 @@ refill(const struct hub *hub, struct page_budget *budget)
     budget->at_us = now_us;
 }
 
+static void
+remove_budget(struct hub *hub, struct page_budget *budget)
+{
+    HASH_DEL(hub->resumes.budgets, budget);
+    free(budget);
+}
+
 /* Frees the first bucket if it is full; otherwise moves it to the end of the list. */
 static void
 evict_one(struct hub *hub)
@@ -60,11 +67,12 @@ evict_one(struct hub *hub)
     if (first == NULL)
         return;
     refill(hub, first);
+    if (first->tokens >= burst_of(hub)) {
+        remove_budget(hub, first);
+        return;
+    }
     HASH_DEL(hub->resumes.budgets, first);
-    if (first->tokens >= burst_of(hub))
-        free(first);
-    else
-        HASH_ADD_STR(hub->resumes.budgets, user, first);
+    HASH_ADD_STR(hub->resumes.budgets, user, first);
 }
 
 /* NULL: the bucket of this user is full. */
@@ -340,8 +348,6 @@ pages_close(struct hub *hub)
 {
     struct page_budget *budget, *next;
 
-    HASH_ITER (hh, hub->resumes.budgets, budget, next) {
-        HASH_DEL(hub->resumes.budgets, budget);
-        free(budget);
-    }
+    HASH_ITER (hh, hub->resumes.budgets, budget, next)
+        remove_budget(hub, budget);
 }

@@ -126,7 +126,7 @@ cmp_ok($read, '<=', 16, "the new oldest entry is found without large entries: $r
 is((run_script('range', ["$P:stream"], $P, $entries[1], 256))[0][0], 0, 'nothing after the new oldest entry was trimmed');
 
 my %small = (
-    inbox => [ $P, 'u1', 0, 64, 'all' ],
+    inbox => [ $P, 'u1', 0, '+inf', 64, '', 'all' ],
     nack => [ $P, 1000, 60000, 0, 60000, 'u1', @ids ],
     report => [ $P, 60000, 1000, 60000, 60000, map { ("DEC$_->[0]", 'u3', $_->[1]) } map { [ $entries[$_], $ids[$_] ] } grep { $_ != 3 } 1 .. 7 ],
     redrive => [ $P, '5-0', $ids[1], '', '', 0, 60000 ],
