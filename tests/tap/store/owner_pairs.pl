@@ -8,7 +8,7 @@ use Clairon::Test::Neighbour;
 use Test::More;
 
 # ---- The account, by the script alone.
-my ($LIMIT, $START_MS) = (2000, 1_800_000_000_000);
+my ($LIMIT, $START_MS) = (5000, 1_800_000_000_000);
 my $bare = Clairon::Test::store();
 my ($STREAM, $PROGRESS) = ('c:stream', 'c:progress:s');
 sub run_script { my ($name, $keys, @args) = @_; return $bare->execute_bytes('EVAL', script_text($name), scalar @$keys, @$keys, @args) }
@@ -57,8 +57,8 @@ is(adds(([ 0, 0, 'TEAM', 'all' ]) x 5), 'added added added added added', 'an own
 is(adds(([ 7, 0, 'TEAM', 'few' ]) x 5), 'added added added added added', 'small groups are not limited');
 is(adds(([ 7, 0, 'USER', [ map { "u$_" } 1 .. 16 ] ]) x 3), 'added added added', 'few named users are not limited');
 is(add(7, 0, 'USER', [ map { "u$_" } 1 .. 17 ]), 'denied', 'more are');
-is(add(7, 6, 'TEAM', 'all'), 'denied', 'a tenth of a minute refills a tenth of the limit, and the account was below 0');
-is(adds(([ 7, 6.5, 'TEAM', 'all' ]) x 2), 'added denied', 'the account refills by the time of the commits');
+is(add(7, 2.4, 'TEAM', 'all'), 'denied', 'the account refills by its share of a minute, and the account was below 0');
+is(adds(([ 7, 2.6, 'TEAM', 'all' ]) x 2), 'added denied', 'the account refills by the time of the commits');
 is(adds(([ 7, 500, 'TEAM', 'all' ]) x 4), 'added added added denied', 'after minutes the account is full, and no more than full');
 my $after = $position;
 my @records = map { $position = sprintf '%028x%04x', $number + 1 + int($_ / 3), $_;

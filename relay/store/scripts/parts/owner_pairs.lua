@@ -1,12 +1,12 @@
 -- owner_pairs.lua: limits the pairs of users and notifications that the rules of one table owner add:
--- OWNER_PAIRS a minute, and half as many in reserve. A group counts as a pair too, because its
+-- OWNER_PAIRS a minute, and a fifth of that in reserve. A group counts as a pair too, because its
 -- members must be looked up. Requires `call`, `prefix`, `integer_text`
 -- and OWNER_PAIRS. The accounts refill by the clock of the commits, so that catching up denies no more
 -- than live decoding.
 
 -- A row to a few users costs little more than one to a single user. An owner may have many rules, so
 -- all notifications of a change share its free pairs.
-local FREE_PAIRS, MINUTE_MS, RESERVE = 16, 60000, OWNER_PAIRS / 2
+local FREE_PAIRS, MINUTE_MS, RESERVE = 16, 60000, OWNER_PAIRS / 5
 local accounts = {}
 
 -- Returns the account of the owner in the header; nil for an owner without limits. The position has a
