@@ -70,7 +70,7 @@ struct shard {
     struct slot_check *slot_check; /* NULL: no check in progress */
     struct shard_elsewhere elsewhere;
     bool is_up;
-    bool is_unavailable; /* the store works without the shard (regroup.h) */
+    bool is_unavailable; /* the store works without the shard (availability.c) */
     bool lacks_reader;   /* the reader's connection that starts with this shard is not up */
     char name[16];       /* name in the log */
     char prefix[STORE_PREFIX_MAX];

@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "store/servers/slot_counts.h"
 #include "store/shards/placement.h"
-#include "store/shards/regroup.h"
 #include "store/shards/replicas.h"
 #include "store/shards/store_private.h"
 

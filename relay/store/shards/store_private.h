@@ -33,9 +33,9 @@ struct store {
     struct slot_counts *slot_counts;
     struct stats *stats;
     struct store_listener *listeners;
-    bool is_up;                       /* all shards are up, except unavailable ones (regroup.h) */
-    ev_timer regroup;                 /* runs after a shard went down or returned */
-    char owner[STORE_TOKEN_TEXT + 1]; /* identifies this process */
+    bool is_up;                            /* all shards are up, except unavailable ones */
+    ev_timer regroup;                      /* runs after a shard went down or returned */
+    char owner[STORE_TOKEN_TEXT + 1];      /* identifies this process */
     char feed_token[STORE_TOKEN_TEXT + 1]; /* random; identifies the owner of the slot's progress */
     struct delivery delivery;
     struct fault_log faults;
@@ -57,7 +57,10 @@ struct store {
     struct topology topology;
 };
 
-void store_update_connected(const struct store *store);
+/* availability.c: selects the shards that the store works with, as shards fail and return. */
+void regroup_open(struct store *store);
+void regroup_close(struct store *store);
+extern const struct shard_events regroup_events;
 
 /* Adds the first arguments of most scripts: the shard's stream and its key prefix. */
 void shard_arguments(const struct shard *shard, struct arguments *arguments);
