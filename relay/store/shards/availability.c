@@ -2,8 +2,8 @@
  * availability.c: whether the store is up, and with which of its shards.
  *
  * The store is up while all of its shards are up. In a cluster it comes up without shards that have
- * not replied for three seconds: PostgreSQL retains the WAL with their notifications until they
- * return. At the start all shards are required.
+ * not replied for three seconds, or wait for their keys (place.h): PostgreSQL retains the WAL with
+ * their notifications until they return. At the start all shards are required.
  */
 #include "store/availability.h"
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/servers/slot_counts.h"
 #include "store/shards/placement.h"
 #include "store/shards/replicas.h"
 #include "store/shards/store_private.h"
@@ -47,7 +46,6 @@ free_shards(struct store *store)
     for (unsigned k = 0; k < store->shard_count; k++)
         shard_free(&store->shards[k]);
     free(store->shards);
-    slot_counts_close(store->slot_counts);
     servers_close(store->servers);
 }
 
@@ -69,7 +67,6 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
         free(store);
         return NULL;
     }
-    store->slot_counts = slot_counts_open(loop, config);
     regroup_open(store);
     store->shards = memory_new(store->shard_count * sizeof(*store->shards));
     for (unsigned k = 0; k < store->shard_count; k++)

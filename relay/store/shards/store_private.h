@@ -30,7 +30,6 @@ struct store {
     struct ev_loop *loop;
     const struct config *config;
     struct servers *servers;
-    struct slot_counts *slot_counts;
     struct stats *stats;
     struct store_listener *listeners;
     bool is_up;                            /* all shards are up, except unavailable ones */
