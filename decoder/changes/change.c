@@ -239,6 +239,7 @@ meets_condition(const struct row_change *change, struct plan *plan, const struct
 {
     enum account_kind kind;
 
+    encoders_load_row_types(plan->source_plan->encoders);
     if (!plan_condition(change->decoder, change->set, plan, change->relation, &kind)) {
         denial_count(change->ctx, change->set, plan, kind);
         /* Also logs the reason. */
