@@ -184,8 +184,9 @@ set_split(struct place_check *check, const struct place_other *other)
 
     if (other->keys > 0 || place->holder[0] == '\0')
         memcpy(place->holder, other->primary->id, sizeof(place->holder));
-    if (other->keys > 0 && place->node[0] == '\0')
-        memcpy(place->node, check->nodes.own_id, sizeof(place->node));
+    if (place->node[0] == '\0')
+        memcpy(place->node, other->keys > 0 ? check->nodes.own_id : check->facts.verdict,
+               sizeof(place->node));
     if (check->facts.verdict[0] != '\0')
         drop_fields(shard, 1);
     snprintf(keys, sizeof(keys), "%lld keys", other->keys);
