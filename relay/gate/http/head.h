@@ -1,17 +1,17 @@
-/* head.h: new connections: validates the request head before libwebsockets reads it. */
+/* head.h: reads request heads. */
 #ifndef CLAIRON_GATE_HTTP_HEAD_H
 #define CLAIRON_GATE_HTTP_HEAD_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
-#include "gate/http/head_check.h"
+#include "gate/net/conn.h"
 
-void gate_heads_open(struct gate *gate, unknown_method_response *on_unknown_method);
-void gate_heads_close(struct gate *gate); /* after server_close */
-void gate_head_begin(struct gate *gate, int fd);
+/* The events of a connection in HANDSHAKE, HEAD and KEPT. */
+extern const struct conn_events GATE_HEAD_EVENTS;
+
+/* The response was written: waits for the next request, which may have arrived. */
+void gate_head_next(struct conn *conn);
+/* Responds with 408 to incomplete heads. */
 void gate_heads_sweep(struct gate *gate, int64_t now_us);
-/* Closes the oldest connection that has no request, or whose response was sent. False: none. */
-bool gate_heads_evict_oldest(struct gate *gate);
 
 #endif

@@ -8,12 +8,11 @@ void gate_requests_open(struct gate *gate);
 void gate_requests_close(struct gate *gate);
 void gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us);
 
-/* Starts a request. Returns the lws callback result 0. `id` is the UUID in the path, or empty. */
-int gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *route,
-                       const char *id, void **ret_owner);
-/* Sends and frees the response, and discards the request's body. Returns 0. */
-int gate_request_discard_body(struct gate *gate, struct lws *wsi, struct response *response,
-                              void **ret_owner);
-void gate_request_closed(void *owner); /* the socket is closed */
+/* Starts a request whose head is conn->head. `id` is the UUID in the path, or empty. */
+void gate_request_begin(struct conn *conn, const struct gate_route *route, const char *id);
+/* Sends and frees the response to a request that needs no token, and discards its body. */
+void gate_request_reply(struct conn *conn, struct response *response);
+/* Like gate_request_reply, for a request without a valid head; the connection ends. */
+void gate_request_reply_malformed(struct conn *conn, struct response *response);
 
 #endif
