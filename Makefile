@@ -93,7 +93,7 @@ common_flags := -std=gnu11 -D_GNU_SOURCE $(warnings) -Irelay -I. $(pkg_cflags) -
 release_flags := $(CFLAGS) $(hardening) $(common_flags)
 release_link := -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-asan_flags := -O1 -g $(sanitizers) $(common_flags)
+asan_flags := -O1 -g $(sanitizers) $(common_flags) -DCLAIRON_DEBUG
 
 # PGXS uses the compiler that built PostgreSQL.
 plugin_arguments = --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' \

@@ -305,40 +305,19 @@ has_type(TupleDesc desc, int column, Oid type)
     return column < desc->natts && TupleDescAttr(desc, column)->atttypid == type;
 }
 
-/* The number of leading columns that have the expected types. */
-static int
-count_columns(Relation relation, const Oid *types, int count)
-{
-    TupleDesc desc = RelationGetDescr(relation);
-    int columns = 0;
-
-    while (columns < count && has_type(desc, columns, types[columns]))
-        columns++;
-    return columns;
-}
-
-/* True for clairon.rule of an older release. Its missing columns count as NULL. */
-static bool
-is_older(Relation relation, int columns)
-{
-    TupleDesc desc = RelationGetDescr(relation);
-
-    return columns >= RULE_COLUMN_NUMBERS && desc->natts == columns + 1 &&
-           has_type(desc, columns, TEXTARRAYOID); /* column_names, always the last column */
-}
-
 /*
- * Opens a catalog table of the extension that has `count` columns, or an older clairon.rule. Logs
- * and returns NULL when the table was altered and cannot be read.
+ * Opens a catalog table of the extension. Its first columns must have these types; a newer release
+ * may have added others. Logs and returns NULL when the table was altered and cannot be read.
  */
 static Relation
-open_table(Oid table, const Oid *types, int count, int *ret_columns)
+open_table(Oid table, const Oid *types, int count)
 {
     Relation relation = table_open(table, AccessShareLock);
+    int columns = 0;
 
-    *ret_columns = count_columns(relation, types, count);
-    if (RelationIsUsedAsCatalogTable(relation) &&
-        (*ret_columns == count || (types == rule_types && is_older(relation, *ret_columns))))
+    while (columns < count && has_type(RelationGetDescr(relation), columns, types[columns]))
+        columns++;
+    if (columns == count && RelationIsUsedAsCatalogTable(relation))
         return relation;
     ereport(
         LOG,
@@ -361,7 +340,7 @@ scan_rows(Relation relation)
  * a row is unique.
  */
 static struct digest
-digest_of_row(HeapTuple row, int columns)
+digest_of_row(HeapTuple row)
 {
     const int start = offsetof(HeapTupleHeaderData, t_bits);
     const struct {
@@ -372,7 +351,7 @@ digest_of_row(HeapTuple row, int columns)
 
     digest_add_value(&digest, shape);
     digest_add(&digest, (char *)row->t_data + start, row->t_len - start);
-    if (shape.natts < columns) {
+    if (shape.natts < RULE_ATTRIBUTE_COUNT) {
         unique++;
         digest_add_value(&digest, unique);
     }
@@ -405,12 +384,11 @@ struct row_filter {
 
 /* Reads the rows into the current memory context, and ends the scan. */
 static List *
-read_rows(Relation relation, SysScanDesc scan, int columns, const struct row_filter *filter)
+read_rows(Relation relation, SysScanDesc scan, const struct row_filter *filter)
 {
     TupleDesc desc = RelationGetDescr(relation);
-    int columns_max = Max(desc->natts, RULE_ATTRIBUTE_COUNT);
-    Datum *values = palloc(sizeof(Datum) * columns_max);
-    bool *nulls = palloc(sizeof(bool) * columns_max);
+    Datum *values = palloc(sizeof(Datum) * desc->natts);
+    bool *nulls = palloc(sizeof(bool) * desc->natts);
     List *rules = NIL;
     HeapTuple tuple;
 
@@ -422,12 +400,10 @@ read_rows(Relation relation, SysScanDesc scan, int columns, const struct row_fil
             continue;
         row = heap_copytuple(tuple); /* the rule points into it */
         heap_deform_tuple(row, desc, values, nulls);
-        for (int i = columns; i < RULE_ATTRIBUTE_COUNT; i++)
-            nulls[i] = true;
         if (is_valid_row(values, nulls)) {
             struct rule *rule = read_rule(values, nulls);
 
-            rule->digest = digest_of_row(row, columns);
+            rule->digest = digest_of_row(row);
             rules = lappend(rules, rule);
         } else
             ereport(LOG, (errmsg("invalid row in table \"clairon.rule\""),
@@ -447,11 +423,10 @@ rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES])
     Relation relation;
     SysScanDesc scan;
     HeapTuple tuple;
-    int columns;
     bool found = false;
 
     if (!OidIsValid(table) ||
-        (relation = open_table(table, secret_types, lengthof(secret_types), &columns)) == NULL)
+        (relation = open_table(table, secret_types, lengthof(secret_types))) == NULL)
         return false;
     scan = scan_rows(relation);
     while ((tuple = systable_getnext(scan)) != NULL) {
@@ -523,12 +498,11 @@ rules_outdate(struct rule_set *set, Oid relid)
 
 /* Opens clairon.rule; NULL: it cannot be read. */
 static Relation
-open_rules(const struct rule_set *set, int *ret_columns)
+open_rules(const struct rule_set *set)
 {
     Oid table = OidIsValid(set->schema) ? find_table("rule", set->schema) : InvalidOid;
 
-    return OidIsValid(table) ? open_table(table, rule_types, lengthof(rule_types), ret_columns)
-                             : NULL;
+    return OidIsValid(table) ? open_table(table, rule_types, lengthof(rule_types)) : NULL;
 }
 
 void
@@ -539,11 +513,10 @@ rules_read_again(struct rule_set *set, struct relation_rules *relation)
         AllocSetContextCreate(set->context, "clairon rules of a table", ALLOCSET_SMALL_SIZES);
     MemoryContext old = MemoryContextSwitchTo(context);
     List *rules = NIL;
-    int columns;
-    Relation table = open_rules(set, &columns);
+    Relation table = open_rules(set);
 
     if (table != NULL) {
-        rules = read_rows(table, scan_rows(table), columns, &filter);
+        rules = read_rows(table, scan_rows(table), &filter);
         table_close(table, AccessShareLock);
     }
     MemoryContextSwitchTo(old);
@@ -563,10 +536,10 @@ headers_equal(const struct rule_set *a, const struct rule_set *b)
 }
 
 static void
-read_all(struct rule_set *set, Relation table, int columns)
+read_all(struct rule_set *set, Relation table)
 {
     const struct row_filter filter = {.relid = InvalidOid};
-    List *rules = read_rows(table, scan_rows(table), columns, &filter);
+    List *rules = read_rows(table, scan_rows(table), &filter);
     ListCell *cell;
 
     foreach (cell, rules) {
@@ -585,7 +558,6 @@ rules_read(struct rule_set *known, struct rule_writes *writes)
                        .hcxt = CurrentMemoryContext};
     struct rule_set *set = palloc0(sizeof(*set));
     Relation table;
-    int columns = 0;
 
     set->context = CurrentMemoryContext;
     set->schema = get_namespace_oid("clairon", true);
@@ -593,7 +565,7 @@ rules_read(struct rule_set *known, struct rule_writes *writes)
         set->member = get_relname_relid("member", set->schema);
         set->has_secret = rules_read_secret(set->schema, set->secret);
     }
-    table = open_rules(set, &columns);
+    table = open_rules(set);
     if (table != NULL) {
         set->table = RelationGetRelid(table);
         set->file = table->rd_rel->relfilenode;
@@ -605,7 +577,7 @@ rules_read(struct rule_set *known, struct rule_writes *writes)
         known = set;
         if (table != NULL) {
             list_writers(writes, table);
-            read_all(set, table, columns);
+            read_all(set, table);
         }
         set->relations_max = hash_get_num_entries(set->relations) + OUTDATED_MAX;
     }
@@ -625,15 +597,14 @@ rules_find(Oid relid, const char *name, Snapshot snapshot)
     ScanKeyData key;
     const struct row_filter filter = {.relid = relid, .name = name};
     List *rules;
-    int columns;
 
     if (!OidIsValid(table) ||
-        (relation = open_table(table, rule_types, lengthof(rule_types), &columns)) == NULL)
+        (relation = open_table(table, rule_types, lengthof(rule_types))) == NULL)
         return NIL;
     ScanKeyInit(&key, RULE_RELATION, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
     scan =
         systable_beginscan(relation, index, OidIsValid(index), snapshot, OidIsValid(relid), &key);
-    rules = read_rows(relation, scan, columns, &filter);
+    rules = read_rows(relation, scan, &filter);
     table_close(relation, AccessShareLock);
     return rules;
 }

@@ -130,6 +130,8 @@ enum stats_kind {
     X(GATE_TURNS, "clairon_loop_turns_total", COUNTER, "Iterations of the event loop")             \
     X(GATE_PROTOCOL_ERRORS, "clairon_gate_protocol_errors_total", COUNTER,                         \
       "Client messages that violated the protocol")                                                \
+    X(INTERNAL_ERRORS, "clairon_internal_errors_total", COUNTER,                                   \
+      "Sessions, connections and requests ended by an error in the relay's own logic")             \
     X(LOG_LOST, "clairon_log_lines_lost_total", COUNTER, "Log lines dropped")
 
 enum metric {

@@ -221,34 +221,6 @@ check_extension(struct postgresql_probe *probe)
     PQclear(result);
 }
 
-/*
- * Checks for columns that later releases added to clairon.rule. Without them the rules work, but
- * the functions of those releases are missing. The extension's version number is the same.
- */
-static void
-check_schema(struct postgresql_probe *probe)
-{
-    PGresult *result =
-        query(probe, "extension's SQL",
-              "SELECT pg_catalog.string_agg(name, ', ')"
-              " FROM pg_catalog.unnest('{ack_timeout,emitter_column,target_columns,live}'::text[])"
-              " AS name"
-              " WHERE pg_catalog.to_regclass('clairon.rule') IS NOT NULL AND NOT EXISTS"
-              " (SELECT FROM pg_catalog.pg_attribute WHERE attname = name"
-              " AND attrelid = pg_catalog.to_regclass('clairon.rule'))",
-              NULL);
-
-    if (result == NULL)
-        return;
-    if (!PQgetisnull(result, 0, 0))
-        findings_warn(probe->findings, POSTGRESQL, "extension's SQL",
-                      "See Upgrade in docker/OPERATIONS.md: pg_dump the extension's tables, "
-                      "DROP EXTENSION clairon, CREATE EXTENSION clairon, restore the dump",
-                      "installed SQL is older than the library: clairon.rule lacks %s",
-                      PQgetvalue(result, 0, 0));
-    PQclear(result);
-}
-
 /* Connects as the feed does: pg_hba.conf or max_wal_senders may reject it. */
 static void
 check_replication(struct postgresql_probe *probe)
@@ -346,7 +318,6 @@ doctor_check_postgresql(const struct config *config, const char *primary, struct
     check_replication(&probe);
     check_feed_slot(&probe);
     check_extension(&probe);
-    check_schema(&probe);
     PQfinish(probe.conn);
     if (probe.is_standby && primary != NULL)
         check_primary(&probe, primary);

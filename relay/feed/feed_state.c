@@ -1,19 +1,34 @@
 /* feed_state.c: changes the state, and restarts the feed after a failure. */
 #include "feed/feed_state.h"
 
-#include <stdlib.h>
-
 #include "base/log.h"
+#include "base/states.h"
 #include "feed/feed_parts.h"
 #include "postgres/libpq.h"
 
 #define FEED_STANDBY_RETRY_S 0.5
 #define RESTART_FIELDS_MAX 6
 
-void
-feed_set_state(struct feed *feed, enum feed_state state)
-{
-    static const unsigned before[] = {
+/* The transitions of feed_state.h. */
+static const struct states states = {
+    "feed",
+    {
+        [FEED_WAITING] = "waiting",
+        [FEED_CONNECTING] = "connecting",
+        [FEED_SETTING] = "setting",
+        [FEED_IDENTIFYING] = "identifying",
+        [FEED_FINDING] = "finding",
+        [FEED_DROPPING] = "dropping",
+        [FEED_CREATING] = "creating",
+        [FEED_ACQUIRING] = "acquiring",
+        [FEED_READING_HISTORY] = "reading history",
+        [FEED_RESETTING] = "resetting",
+        [FEED_COPYING] = "copying",
+        [FEED_STARTING] = "starting",
+        [FEED_REACQUIRING] = "reacquiring",
+        [FEED_STREAMING] = "streaming",
+    },
+    {
         [FEED_WAITING] = ~0u,
         [FEED_CONNECTING] = 1u << FEED_WAITING,
         [FEED_SETTING] = 1u << FEED_CONNECTING,
@@ -28,10 +43,16 @@ feed_set_state(struct feed *feed, enum feed_state state)
         [FEED_STARTING] = 1u << FEED_ACQUIRING | 1u << FEED_COPYING,
         [FEED_REACQUIRING] = 1u << FEED_STARTING,
         [FEED_STREAMING] = 1u << FEED_REACQUIRING,
-    };
+    },
+};
 
-    if ((before[state] & 1u << feed->state) == 0)
-        abort();
+void
+feed_set_state(struct feed *feed, enum feed_state state)
+{
+    if (!states_allow(&states, feed->state, state, feed->stats)) {
+        feed_restart(feed, "internal error");
+        return;
+    }
     feed->state = state;
     feed->report->availability = state == FEED_STREAMING ? FEED_AVAILABLE
                                  : feed->slot.is_standby ? FEED_STANDBY

@@ -62,7 +62,10 @@ enum feed_state {
     FEED_STREAMING
 };
 
-/* The only way to change the state. Aborts on a transition that is not listed above. */
+/*
+ * The only way to change the state. A transition that is not listed above restarts the feed, and
+ * aborts in a debug build (base/states.h).
+ */
 void feed_set_state(struct feed *feed, enum feed_state state);
 
 /* Logs the reason with fields, drops the connection and retries after the backoff. */

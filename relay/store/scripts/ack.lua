@@ -8,7 +8,7 @@ local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
 
-local args, sub, find = ARGV, string.sub, string.find
+local args = ARGV
 local name, trace_ms, first_id = args[2], args[3], 5 + 2 * tonumber(args[4])
 local inbox, state_key, trace_key = prefix .. KEY_INBOX, prefix .. KEY_ACK, prefix .. KEY_TRACE
 local acked_key = prefix .. KEY_ACKED
@@ -26,23 +26,6 @@ local user, event, packed
 -- further users.
 local firsts, others = {}, {}
 local values, values_len = {}, 0 -- ids and values of notifications that remain pending
-
--- Many values have the same part after the stream entry, so this part is parsed only
--- once. tails[text][n] is the part after n acknowledgements.
-local tails = {}
-local function read_tail(tail)
-    local left, open, flags = tail:match('^ (%-?%d+) (%S+) (%S)$')
-    local bits = left and read_flags(flags)
-    local state = left and {left = tonumber(left), open_ended = open, flags = bits + (bits % 8 < 4 and 4 or 0)}
-    tails[tail] = state or false
-    return state
-end
-
-local function tail_after(state, count)
-    local tail = ' ' .. count_text(state.left - count) .. ' ' .. state.open_ended .. ' ' .. flags_text(state.flags)
-    state[count] = tail
-    return tail
-end
 
 local function write_states(key, first, more)
     if #more == 0 then
@@ -68,27 +51,22 @@ end
 local NONE = {}
 local function apply_acks(id)
     local value, first, more = notifications[id], firsts[id], others[id] or NONE
-    local blank = find(value, ' ', 1, true) or #value
-    local tail, count = sub(value, blank), #more + 1
-    local state = tails[tail] or read_tail(tail)
+    local left = value_after_acks(value, #more + 1)
     firsts[id] = false
     if more ~= NONE then others[id] = nil end
-    if not state then return end
-    if state.left <= count and state.open_ended == '-' then return complete_acked(id, first, more) end
+    if left == nil then return end
+    if not left then return complete_acked(id, first, more) end
     write_states(state_key .. id, first, more)
-    value = sub(value, 1, blank - 1) .. (state[count] or tail_after(state, count))
+    value = left
     notifications[id] = value
     values[values_len + 1], values[values_len + 2] = id, value
     values_len = values_len + 2
 end
 
--- A typical notification has one user, no expiration and one delivery. Its value contains all data
--- that complete() and write_events() need.
-local LAST = {}
-for backoff = 0, #BACKOFFS - 1 do LAST[' 1 - ' .. flags_text(8 * backoff)] = true end
+-- The value of a typical notification contains all data that complete() and write_events() need.
 local ended, ended_entries, ended_keys, ended_count = {}, {}, {}, 0
-local function acknowledge_last(id, value)
-    local key, entry = trace_key .. id, sub(value, 1, -7)
+local function acknowledge_last(id, entry)
+    local key = trace_key .. id
     notifications[id] = false
     ended_count = ended_count + 1
     ended[ended_count], ended_entries[ended_count] = id, entry
@@ -104,7 +82,8 @@ local function acknowledge(id)
     acked = acked + 1
     due_pairs[acked] = id .. ':' .. user
     if ack_events then ack_events[acked] = packed .. id end
-    if LAST[sub(value, -6)] then return acknowledge_last(id, value) end
+    local entry = entry_before_last_ack(value)
+    if entry then return acknowledge_last(id, entry) end
     if not firsts[id] then
         firsts[id] = user
         return

@@ -6,6 +6,7 @@
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 -- include: pending_list.lua
+-- include: pending_value.lua
 local PAGE_BYTES = 256 * 1024
 
 -- A retry that due.lua deferred while the user was absent has no running ack timeout.
@@ -19,7 +20,7 @@ local entries, scores, last, bytes = {}, {}, '', 0
 for i, row in ipairs(rows) do
     last = row.score
     local is_excluded = not row.id or ARGV[5] == 'undelivered' and has_running_timeout(row.id)
-    local entry = not is_excluded and (call('HGET', prefix .. KEY_PENDING, row.id) or ''):match('^%S+')
+    local entry = not is_excluded and pending_entry(call('HGET', prefix .. KEY_PENDING, row.id) or '')
     local found = entry and call('XRANGE', stream, entry, entry)[1]
     if found then
         entries[#entries + 1] = found

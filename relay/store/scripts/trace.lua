@@ -6,6 +6,7 @@ local call = redis.call
 
 local SCAN_MAX, SCAN_BYTES, CLOCK_SKEW_MS, WAITING_MAX = 5000, 8 * 1024 * 1024, 5000, 1000
 -- include: has_entry.lua
+-- include: pending_value.lua
 
 local function field(entry, name)
     for i = 1, #entry[2], 2 do
@@ -34,7 +35,7 @@ end
 
 local trace = call('LRANGE', prefix .. KEY_TRACE .. id, 0, -1)
 local stored = trace[1] and trace[1]:match('^stored %d+ 0 (%d+%-%d+) ')
-local pending = (call('HGET', prefix .. KEY_PENDING, id) or ''):match('^%S+')
+local pending = pending_entry(call('HGET', prefix .. KEY_PENDING, id) or '')
 local entry = stored and entry_at(stored) or pending and entry_at(pending) or search()
 
 -- The acks of a pending notification are in its state. The acks of a completed notification are in

@@ -60,6 +60,22 @@ is_deeply([ sort @{ JSON::decode_json(($store->errors)[0]{users}) } ], [qw(u2 u3
 $two->ack($other);
 wait_until('no notification is pending', sub { $store->pending == 0 });
 
+# A relay of a newer release may add fields to the value of a pending notification.
+my $newer = notify('u1,u2,u3', 'newer');
+wait_until('the notification is pending', sub { pending_count($newer) eq '3' });
+my $key = $store->of($newer, 'pending');
+$store->execute('HSET', $key, $newer, $store->execute('HGET', $key, $newer) . ' Znewer q');
+$one->ack($newer);
+wait_until('the ack is stored', sub { pending_count($newer) eq '2' });
+like($store->execute('HGET', $key, $newer), qr/ Znewer q$/, 'an ack keeps unknown fields');
+$two->run_until('the notification is due', sub { $store->execute('ZSCORE', $store->of($newer, 'due'), "$newer:u2") });
+$store->execute('ZADD', $store->of($newer, 'due'), 1, "$newer:u2");
+$two->run_until('the notification is retried', sub { $store->execute('HGET', $key, $newer) =~ / r/ });
+like($store->execute('HGET', $key, $newer), qr/ Znewer q$/, 'a retry keeps unknown fields');
+$two->ack($newer);
+$relay->client('u3')->ack($newer);
+wait_until('the notification is complete', sub { pending_count($newer) eq 'done' });
+
 # An exhausted notification is redriven and completed: the acks from before and after the redrive are kept.
 my $twice = notify('u1,u2,u3,u4', 'twice', 'retry_limit => 0');
 my ($three, $four) = map { $relay->client($_) } qw(u3 u4);

@@ -72,7 +72,7 @@ my $entry_id = $store->execute('EVAL', q{
     local route = ARGV[2]:gsub('..', function(hex) return string.char(tonumber(hex, 16)) end)
     return redis.call('XADD', KEYS[1], '*', 'id', ARGV[1], 'route', route, 'data', ARGV[3])},
     1, $STREAM, $once, unpack('H*', do { my $bytes = $route; utf8::downgrade($bytes); $bytes }), $entry->{data});
-$store->execute('HSET', $store->of($once, 'pending'), $once, "$entry_id 1 - 2");
+$store->execute('HSET', $store->of($once, 'pending'), $once, "$entry_id 1 b- x");
 $store->execute('XCLAIM', $STREAM, 'clairon', 'relay', 0, $entry_id, 'FORCE', 'JUSTID');
 $store->execute('XACK', $STREAM, 'clairon', $entry->{entry});
 $one = $relay->client('u1');

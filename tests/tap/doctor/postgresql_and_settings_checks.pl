@@ -60,11 +60,6 @@ $found = finds('a changed rule table', 'postgresql: table clairon.rule', qr/topi
 my ($command) = $found->{'postgresql: table clairon.rule'}{hint} =~ /: (ALTER.*)/;
 sql($command);
 repaired('the hint\'s command fixes the problem');
-sql('ALTER TABLE clairon.rule RENAME target_columns TO of_no_release');
-my ($older) = grep { $_->{check} eq "extension's SQL" } @{ JSON::decode_json((doctor('--json'))[1])->{checks} };
-is_deeply([ @{ $older || {} }{qw(level detail)} ], [ 'warn', 'installed SQL is older than the library: clairon.rule lacks target_columns' ],
-    'SQL of an older release with this library causes a warning');
-sql('ALTER TABLE clairon.rule RENAME of_no_release TO target_columns');
 sql('CREATE TEMP TABLE kept AS TABLE clairon.rule; DELETE FROM clairon.rule');
 finds('a database without rules', 'postgresql: rules', qr/^0 rules/, qr/clairon\.watch/);
 sql(q{SELECT clairon.watch('t', 'USER', 'owner')});

@@ -28,7 +28,7 @@ local function add_notification(id, route, data, ...)
 end
 
 -- Makes an added notification pending for `count` users. Without users, its audience is open-ended.
-local function add_pending(id, route, entry, ends, count, flags)
+local function add_pending(id, route, entry, ends, count, is_large)
     local commit = commit_ms(route)
     if not claims[commit] then
         claims[commit] = {}
@@ -36,8 +36,8 @@ local function add_pending(id, route, entry, ends, count, flags)
     end
     claims[commit][#claims[commit] + 1] = entry
     fresh[#fresh + 1] = id
-    fresh[#fresh + 1] = entry .. ' ' .. count_text(count) .. (count == 0 and ' ' .. integer_text(ends) or ' -') ..
-        ' ' .. flags_text(flags + (ends > 0 and 2 or 0) + backoff_flags(route))
+    fresh[#fresh + 1] = pending_value({entry = entry, left = count, backoff = pending_backoff(route),
+        open_ended = count == 0 and ends, ends = ends > 0, is_large = is_large})
     if ends > 0 then
         ending[#ending + 1] = integer_text(ends)
         ending[#ending + 1] = id .. ':'
@@ -53,7 +53,7 @@ local function add_ack_required(id, route, data, users)
     else
         entry = add_notification(id, route, data)
     end
-    add_pending(id, route, entry, ends, #users, 0)
+    add_pending(id, route, entry, ends, #users, false)
     local score, key = score_of(entry), prefix .. KEY_ACK .. id
     if #users == 1 then
         call('ZADD', prefix .. KEY_INBOX .. users[1], score, id)
@@ -80,7 +80,7 @@ local function add_staged(id, route, data)
         return 0
     end
     local entry, key = add_notification(id, route, data), prefix .. KEY_ACK .. id
-    add_pending(id, route, entry, expires_ms(route), count, 32)
+    add_pending(id, route, entry, expires_ms(route), count, true)
     call('UNLINK', key)
     call('RENAME', staged, key)
     call('PERSIST', key)

@@ -8,6 +8,7 @@ local function now_ms()
 end
 
 local function integer_text(number) return string.format('%.0f', number) end
+-- include: pending_value.lua
 
 -- Passes many arguments to a command, CHUNK at a time because Lua's stack is limited. `option` may
 -- be nil.
@@ -51,11 +52,7 @@ local function backoff_ms(kind, retries, id, base, cap)
 end
 
 -- `notifications` contains by id:
---   a pending notification: {entry = its stream entry, left = users without an ack, open_ended =
---     expiration of an open-ended audience in ms or nil, ends = whether it expires, is_retried =
---     whether it was retried, acked = whether its state contains acks, backoff = its letter, or '-'
---     without retries, is_large = whether it is in
---     KEY_SHARED_INBOX instead of the inboxes of its users}
+--   a pending notification: a table of pending_value.lua
 --   a string: the stored value, which notification_of() parses on first use
 --   false: the notification is not pending
 -- save_notifications() writes all changes at the end, because many acks of a call change the same
@@ -63,27 +60,6 @@ end
 local notifications, changed, completed = {}, {}, {}
 local due_to_remove, entries_to_ack, keys_to_delete, retried_to_remove, large_to_remove = {}, {}, {}, {}, {}
 -- include: copies.lua
-
--- The flags are one character, '0' plus their sum: 1 retried, 2 expires, 4 acked, 8 the number of
--- the backoff (BACKOFFS), 32 large.
-local BACKOFFS = STORE_BACKOFF_LETTERS .. '-'
-local function read_flags(text) return text:byte() - 48 end
-local function flags_text(flags) return string.char(48 + flags) end
-
-local function read_notification(value)
-    local entry, left, open, flags = value:match('^(%S+) (%-?%d+) (%S+) (%S)$')
-    if not entry then return false end
-    local notification = {entry = entry, left = tonumber(left), backoff = 'E'} -- others are set rarely
-    if open ~= '-' then notification.open_ended = tonumber(open) end
-    if flags ~= '0' then
-        local bits = read_flags(flags)
-        local backoff = math.floor(bits / 8) % 4
-        notification.is_retried, notification.ends, notification.acked = bits % 2 == 1, bits % 4 >= 2, bits % 8 >= 4
-        notification.backoff = BACKOFFS:sub(backoff + 1, backoff + 1)
-        notification.is_large = bits >= 32
-    end
-    return notification
-end
 
 local function load_notifications(ids, first)
     for from = first, #ids, CHUNK do
@@ -100,7 +76,7 @@ local function notification_of(id)
         notification = notifications[id]
     end
     if type(notification) == 'string' then
-        notification = read_notification(notification)
+        notification = read_pending(notification)
         notifications[id] = notification
     end
     return notification
@@ -236,28 +212,12 @@ local function complete(id)
     end
 end
 
--- Lua formats numbers slowly, and only a few different counts occur.
-local count_texts = {}
-local function count_text(count)
-    local text = count_texts[count]
-    if not text then
-        text = integer_text(count)
-        count_texts[count] = text
-    end
-    return text
-end
-
 local function save_notifications()
     local values, len = {}, 0
     for id in pairs(changed) do
         local notification = notifications[id]
         if notification then
-            local flags = (notification.acked and 4 or 0) + (notification.ends and 2 or 0) +
-                (notification.is_retried and 1 or 0) + (notification.is_large and 32 or 0) +
-                8 * ((BACKOFFS:find(notification.backoff, 1, true) or 1) - 1)
-            values[len + 1] = id
-            values[len + 2] = notification.entry .. ' ' .. count_text(notification.left) .. ' ' ..
-                (notification.open_ended and integer_text(notification.open_ended) or '-') .. ' ' .. flags_text(flags)
+            values[len + 1], values[len + 2] = id, pending_value(notification)
             len = len + 2
         end
     end

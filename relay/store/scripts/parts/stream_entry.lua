@@ -72,9 +72,10 @@ local function backoff_of(found)
     local kind = backoff_number(found.route)
     return LETTERS:sub(kind + 1, kind + 1)
 end
--- Returns the flags of the backoff (BACKOFFS).
-local function backoff_flags(route)
-    return 8 * (route_flag(route, FRAME_RETRY_ENABLED) and backoff_number(route) or #LETTERS)
+-- Returns the letter of the backoff, or '-' without retries.
+local function pending_backoff(route)
+    local kind = backoff_number(route)
+    return route_flag(route, FRAME_RETRY_ENABLED) and LETTERS:sub(kind + 1, kind + 1) or '-'
 end
 
 -- Makes stream entries of one commit pending. Their delivery time in the group is the time of the
@@ -137,10 +138,9 @@ local function replace_entry(found, attempts, users)
     local entry = add_entry(unpack(fields))
     record_large(entry, data)
     if found.entry then call('XACK', stream, 'clairon', found.entry) end
-    local flags, commit = backoff_flags(route) / 8, commit_ms(route)
+    local commit = commit_ms(route)
     claim({entry}, 1, 1, commit)
-    notifications[id] = notification_of(id) or
-        {left = 0, ends = false, is_retried = false, backoff = BACKOFFS:sub(flags + 1, flags + 1)}
+    notifications[id] = notification_of(id) or {left = 0, backoff = pending_backoff(route)}
     if found.open_ended then keep_first_entry(id, found.entry) end
     notifications[id].is_retried = true
     call('ZADD', prefix .. KEY_RETRIED, integer_text(commit), id)
