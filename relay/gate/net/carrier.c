@@ -25,6 +25,7 @@
  *
  * logs.c: errors of clients are logged as errors of the library, to stderr.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <libwebsockets.h>
 #include <limits.h>
@@ -40,6 +41,7 @@
 #include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -316,7 +318,24 @@ conn_has_unread(const struct conn *conn)
 bool
 conn_address(const struct conn *conn, char *address, size_t size)
 {
-    return lws_get_peer_simple(conn->wsi, address, size) != NULL;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+        struct sockaddr_un local;
+    } peer = {.any = {.sa_family = AF_UNSPEC}};
+    socklen_t len = sizeof(peer);
+    const struct in6_addr *v6 = &peer.v6.sin6_addr;
+
+    if (getpeername(conn->fd, &peer.any, &len) != 0)
+        return false;
+    if (peer.any.sa_family == AF_INET)
+        return inet_ntop(AF_INET, &peer.v4.sin_addr, address, (socklen_t)size) != NULL;
+    if (peer.any.sa_family != AF_INET6)
+        return false;
+    if (IN6_IS_ADDR_V4MAPPED(v6))
+        return inet_ntop(AF_INET, &v6->s6_addr[12], address, (socklen_t)size) != NULL;
+    return inet_ntop(AF_INET6, v6, address, (socklen_t)size) != NULL;
 }
 
 void

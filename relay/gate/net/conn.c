@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "base/states.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
 #include "gate/net/listen.h"
@@ -52,29 +53,33 @@ limit_kept(struct gate *gate)
 void
 conn_enter(struct conn *conn, enum conn_phase phase, const struct conn_events *events, void *owner)
 {
-    static const unsigned before[CONN_PHASES] = {
-        [CONN_QUEUED] = 1u << CONN_HELLO,
-        [CONN_HANDSHAKE] = 1u << CONN_QUEUED,
-        [CONN_HEAD] = 1u << CONN_HANDSHAKE | 1u << CONN_REQUEST | 1u << CONN_KEPT,
-        [CONN_REQUEST] = 1u << CONN_HEAD,
-        [CONN_KEPT] = 1u << CONN_REQUEST,
-        [CONN_WEBSOCKET] = 1u << CONN_HEAD,
-        [CONN_LINGERING] = 1u << CONN_REQUEST,
+    static const struct states PHASES = {
+        .object = "connection",
+        .names = {"hello", "queued", "handshake", "head", "request", "kept", "websocket",
+                  "lingering", "closing"},
+        .before = {[CONN_QUEUED] = 1u << CONN_HELLO,
+                   [CONN_HANDSHAKE] = 1u << CONN_QUEUED,
+                   [CONN_HEAD] = 1u << CONN_HANDSHAKE | 1u << CONN_REQUEST | 1u << CONN_KEPT,
+                   [CONN_REQUEST] = 1u << CONN_HEAD,
+                   [CONN_KEPT] = 1u << CONN_REQUEST,
+                   [CONN_WEBSOCKET] = 1u << CONN_HEAD,
+                   [CONN_LINGERING] = 1u << CONN_REQUEST},
     };
     struct gate *gate = conn->gate;
-    bool makes_room = conn->phase == CONN_HANDSHAKE || conn->phase == CONN_HEAD;
 
     if (conn->phase == CONN_CLOSING)
         return;
-    if ((before[phase] & 1u << conn->phase) == 0)
-        abort();
-    list_remove(conn);
-    list_append(conn, phase);
     conn->events = events;
     conn->owner = owner;
-    if (makes_room && phase != CONN_HEAD)
-        hello_resume(gate);
-    if (phase == CONN_KEPT)
+    if (!states_allow(&PHASES, conn->phase, phase, gate->stats)) {
+        conn_close(conn);
+        return;
+    }
+    list_remove(conn);
+    list_append(conn, phase);
+    if (phase == CONN_REQUEST || phase == CONN_WEBSOCKET)
+        hello_end(conn);
+    else if (phase == CONN_KEPT)
         limit_kept(gate);
     else if (phase == CONN_LINGERING && gate->conns->in[CONN_LINGERING].count > LINGERING_MAX)
         conn_close(gate->conns->in[CONN_LINGERING].first);
@@ -84,36 +89,30 @@ void
 conn_close(struct conn *conn)
 {
     struct gate *gate = conn->gate;
-    bool makes_room = conn->phase == CONN_HANDSHAKE || conn->phase == CONN_HEAD;
 
     if (conn->phase == CONN_CLOSING)
         return;
     list_remove(conn);
     list_append(conn, CONN_CLOSING);
+    hello_end(conn);
     ev_feed_event(gate->loop, &gate->conns->reaper, EV_CUSTOM);
-    if (makes_room)
-        hello_resume(gate);
 }
 
 void
 conn_closed(struct conn *conn)
 {
-    struct gate *gate = conn->gate;
-    bool makes_room = conn->phase == CONN_HANDSHAKE || conn->phase == CONN_HEAD;
-
+    hello_end(conn);
     if (conn->events != NULL)
         conn->events->on_closed(conn);
     list_remove(conn);
     buffer_free(&conn->in);
     pool_release(&pool, conn);
-    if (makes_room)
-        hello_resume(gate);
 }
 
 void
 conn_close_now(struct conn *conn)
 {
-    hello_free(conn);
+    hello_end(conn);
     if (!conn_close_socket(conn))
         conn_closed(conn);
 }
@@ -169,6 +168,7 @@ conns_open(struct gate *gate, const struct conn_events *first_events)
 {
     gate->conns = memory_new(sizeof(*gate->conns));
     gate->conns->first_events = first_events;
+    hellos_open(gate);
     ev_init(&gate->conns->reaper, on_reap);
     gate->conns->reaper.data = gate;
 }
@@ -181,6 +181,7 @@ conns_close(struct gate *gate)
             conn_close_now(gate->conns->in[phase].first);
     }
     ev_clear_pending(gate->loop, &gate->conns->reaper);
+    hellos_close(gate);
     free(gate->conns);
     gate->conns = NULL;
 }

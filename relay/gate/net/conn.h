@@ -22,6 +22,8 @@
 
 struct gate;
 struct hello;
+struct hello_source;
+struct hellos;
 struct http_head;
 struct lws;
 struct ssl_st;
@@ -80,6 +82,7 @@ struct conn {
     const struct conn_events *events; /* NULL until HANDSHAKE or HEAD */
     void *owner;                      /* state of `events` */
     struct hello *hello;              /* hello.c; in HELLO and QUEUED */
+    struct hello_source *source;      /* hello.c; from QUEUED to the first request */
     struct lws *wsi;                  /* carrier.c; NULL: libwebsockets does not own the socket */
     struct ssl_st *ssl;               /* NULL: plain */
     struct conn *prev;                /* link of the phase's list; oldest first */
@@ -103,6 +106,7 @@ struct conns {
         int count;
     } in[CONN_PHASES];
     const struct conn_events *first_events; /* for HANDSHAKE and HEAD */
+    struct hellos *hellos;                  /* hello.c */
     struct ev_io reaper;                    /* closes the connections in CLOSING */
 };
 
@@ -120,7 +124,10 @@ bool conns_evict_kept(struct gate *gate);
 
 /* A connection was accepted. */
 void conn_begin(struct gate *gate, int fd, bool is_admin);
-/* The only way to change the phase, except conn_close. Aborts on a transition not listed above. */
+/*
+ * The only way to change the phase, except conn_close. A transition that is not listed above closes
+ * the connection.
+ */
 void conn_enter(struct conn *conn, enum conn_phase phase, const struct conn_events *events,
                 void *owner);
 /* Closes the connection later in this loop iteration. May be called from anywhere, repeatedly. */
@@ -132,10 +139,13 @@ void conn_keep_bytes(struct conn *conn, const void *bytes, size_t len);
 /* Whether it was accepted from a Unix socket. */
 bool conn_is_unix(const struct conn *conn);
 
-/* ---- hello.c: TLS connections before libwebsockets */
+/* ---- hello.c: TLS connections before their first request */
+void hellos_open(struct gate *gate);
+void hellos_close(struct gate *gate);
 void hello_begin(struct conn *conn);
-void hello_free(struct conn *conn);
-/* Starts the handshakes of the oldest clients in QUEUED, as far as there is room. */
+/* Its first request is complete, or it is closed. Accepts any connection. */
+void hello_end(struct conn *conn);
+/* Starts the handshakes of clients in QUEUED, as far as there is room. */
 void hello_resume(struct gate *gate);
 
 /* ---- carrier.c: sockets and libwebsockets */

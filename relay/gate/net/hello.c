@@ -7,14 +7,18 @@
  * first request.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 
+#include <uthash.h>
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/networks.h"
 #include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
 
@@ -23,14 +27,35 @@
 #define TLS_HELLO_MAX 4096 /* bytes; enough for any ClientHello */
 #define PEEK_RETRY_S 0.01
 #define HELLOS_PER_TURN 16
-#define HANDSHAKES_MAX 1024 /* maximum connections between ClientHello and first request */
+#define HANDSHAKES_MAX 1024 /* maximum connections between ClientHello and request */
+#define CANDIDATES 64
 /* Minimum age for eviction, so that the connections of a burst do not evict each other. */
 #define EVICTION_AGE_US (3 * INT64_C(1000000))
 
+/* The clients of one address that wait for a handshake, or are between ClientHello and request. */
+struct hello_source {
+    UT_hash_handle hh;
+    struct hello_source *prev; /* link of hellos->waiting, while the queue is not empty */
+    struct hello_source *next;
+    struct hello *queue; /* clients in QUEUED, oldest first */
+    int handshakes;      /* clients after QUEUED */
+    char address[NETWORKS_ADDRESS_MAX];
+};
+
+/* Allocated in HELLO and QUEUED. */
 struct hello {
+    struct conn *conn;
+    struct hello *prev; /* link of the queue of conn->source, in QUEUED */
+    struct hello *next;
     struct ev_io readable;
     struct ev_timer again; /* retries a peek when poll(2) cannot report new bytes */
     size_t len;            /* bytes peeked at */
+};
+
+struct hellos {
+    struct hello_source *sources; /* by address */
+    struct hello_source *waiting; /* the first has the next turn */
+    struct ev_timer turn;         /* runs in the next loop iteration */
 };
 
 static bool
@@ -41,72 +66,154 @@ set_low_water(const struct conn *conn, size_t len)
     return setsockopt(conn->fd, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof(mark)) == 0;
 }
 
-static struct conn *
-oldest_handshake(const struct gate *gate)
-{
-    struct conn *first = gate->conns->in[CONN_HANDSHAKE].first;
-    struct conn *head = gate->conns->in[CONN_HEAD].first;
-
-    return first == NULL || (head != NULL && head->since_us < first->since_us) ? head : first;
-}
-
-static bool
-has_room(const struct gate *gate)
-{
-    return gate->conns->in[CONN_HANDSHAKE].count + gate->conns->in[CONN_HEAD].count <
-               HANDSHAKES_MAX ||
-           clock_monotonic_us() - oldest_handshake(gate)->since_us > EVICTION_AGE_US;
-}
-
-/* In the next loop iteration. Their number is limited, because each handshake costs a signature. */
+/* Handshakes start in the next loop iteration: none may start in a callback of another. */
 void
 hello_resume(struct gate *gate)
 {
-    struct conn *conn = gate->conns->in[CONN_QUEUED].first;
+    struct hellos *hellos = gate->conns->hellos;
 
-    if (conn == NULL || !has_room(gate))
-        return;
-    for (int left = HELLOS_PER_TURN; conn != NULL && left > 0; conn = conn->next, left--)
-        ev_io_start(gate->loop, &conn->hello->readable);
+    if (hellos->waiting != NULL && !ev_is_active(&hellos->turn)) {
+        ev_timer_set(&hellos->turn, 0., 0.);
+        ev_timer_start(gate->loop, &hellos->turn);
+    }
+}
+
+static void
+join_source(struct conn *conn)
+{
+    struct hellos *hellos = conn->gate->conns->hellos;
+    struct hello_source *source = NULL;
+    char address[NETWORKS_ADDRESS_MAX];
+
+    if (!conn_address(conn, address, sizeof(address)))
+        snprintf(address, sizeof(address), "%s", NETWORKS_UNIX);
+    networks_aggregate(address);
+    HASH_FIND_STR(hellos->sources, address, source);
+    if (source == NULL) {
+        source = memory_new(sizeof(*source));
+        snprintf(source->address, sizeof(source->address), "%s", address);
+        HASH_ADD_STR(hellos->sources, address, source);
+    }
+    if (source->queue == NULL)
+        DL_APPEND(hellos->waiting, source);
+    DL_APPEND(source->queue, conn->hello);
+    conn->source = source;
+}
+
+/* The client leaves HELLO or QUEUED. */
+static void
+hello_free(struct conn *conn)
+{
+    struct hello *hello = conn->hello;
+
+    if (conn->source != NULL) {
+        DL_DELETE(conn->source->queue, hello);
+        if (conn->source->queue == NULL)
+            DL_DELETE(conn->gate->conns->hellos->waiting, conn->source);
+    }
+    ev_io_stop(conn->gate->loop, &hello->readable);
+    ev_timer_stop(conn->gate->loop, &hello->again);
+    free(hello);
+    conn->hello = NULL;
 }
 
 void
-hello_free(struct conn *conn)
+hello_end(struct conn *conn)
 {
-    if (conn->hello == NULL)
+    struct hello_source *source = conn->source;
+
+    if (conn->hello != NULL)
+        hello_free(conn);
+    else if (source != NULL)
+        source->handshakes--;
+    conn->source = NULL;
+    if (source == NULL)
         return;
-    ev_io_stop(conn->gate->loop, &conn->hello->readable);
-    ev_timer_stop(conn->gate->loop, &conn->hello->again);
-    free(conn->hello);
-    conn->hello = NULL;
+    if (source->queue == NULL && source->handshakes == 0) {
+        HASH_DEL(conn->gate->conns->hellos->sources, source);
+        free(source);
+    }
+    hello_resume(conn->gate);
+}
+
+/*
+ * Returns a client without a request that may be closed for a client of `source`: the oldest, if it
+ * had enough time; otherwise one of the address with the most such clients, so that no address can
+ * use all handshakes. NULL: none.
+ */
+static struct conn *
+find_victim(struct gate *gate, const struct hello_source *source)
+{
+    static const enum conn_phase PHASES[] = {CONN_HANDSHAKE, CONN_HEAD};
+    struct conn *oldest = NULL, *victim = NULL;
+
+    for (size_t i = 0; i < sizeof(PHASES) / sizeof(PHASES[0]); i++) {
+        struct conn *conn = gate->conns->in[PHASES[i]].first;
+
+        if (conn != NULL && (oldest == NULL || conn->since_us < oldest->since_us))
+            oldest = conn;
+        for (int left = CANDIDATES; conn != NULL && left > 0; conn = conn->next, left--) {
+            if (conn->source != NULL &&
+                (victim == NULL || conn->source->handshakes > victim->source->handshakes))
+                victim = conn;
+        }
+    }
+    if (oldest != NULL && clock_monotonic_us() - oldest->since_us > EVICTION_AGE_US)
+        return oldest;
+    return victim != NULL && victim->source->handshakes > source->handshakes + 1 ? victim : NULL;
+}
+
+/* False: the handshake must wait until another ends. */
+static bool
+make_room(struct gate *gate, const struct hello_source *source)
+{
+    struct conn *victim;
+
+    if (gate->conns->in[CONN_HANDSHAKE].count + gate->conns->in[CONN_HEAD].count < HANDSHAKES_MAX)
+        return true;
+    victim = find_victim(gate, source);
+    if (victim == NULL)
+        return false;
+    log_debug("gate", "closing a TLS connection without a request",
+              LOG_INT("count", HANDSHAKES_MAX));
+    conn_close(victim);
+    return true;
 }
 
 static void
 start_handshake(struct conn *conn)
 {
-    struct gate *gate = conn->gate;
-
-    if (gate->conns->in[CONN_HANDSHAKE].count + gate->conns->in[CONN_HEAD].count >=
-        HANDSHAKES_MAX) {
-        log_debug("gate", "closing the oldest TLS connection without a request",
-                  LOG_INT("count", HANDSHAKES_MAX));
-        conn_close(oldest_handshake(gate));
-    }
     hello_free(conn);
-    conn_enter(conn, CONN_HANDSHAKE, gate->conns->first_events, NULL);
+    conn->source->handshakes++;
+    conn_enter(conn, CONN_HANDSHAKE, conn->gate->conns->first_events, NULL);
     if (!conn_adopt(conn))
         conn_close_now(conn);
 }
 
+/* Each address has one turn. Their number is limited, because each handshake costs a signature. */
 static void
-on_queued(struct conn *conn)
+on_turn(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
-    if (conn_is_half_closed(conn))
-        conn_close(conn); /* the client has disconnected: no signature is needed */
-    else if (has_room(conn->gate))
+    struct gate *gate = timer->data;
+    struct hellos *hellos = gate->conns->hellos;
+
+    (void)loop;
+    (void)events;
+    for (int left = HELLOS_PER_TURN; left > 0 && hellos->waiting != NULL; left--) {
+        struct hello_source *source = hellos->waiting;
+        struct conn *conn = source->queue->conn;
+
+        if (conn_is_half_closed(conn)) { /* the client has disconnected: no signature is needed */
+            conn_close(conn);
+            continue;
+        }
+        if (!make_room(gate, source))
+            return;
+        DL_DELETE(hellos->waiting, source);
+        DL_APPEND(hellos->waiting, source);
         start_handshake(conn);
-    else
-        ev_io_stop(conn->gate->loop, &conn->hello->readable);
+    }
+    hello_resume(gate);
 }
 
 static void
@@ -115,6 +222,7 @@ queue(struct conn *conn)
     (void)set_low_water(conn, 1);
     ev_io_stop(conn->gate->loop, &conn->hello->readable);
     ev_timer_stop(conn->gate->loop, &conn->hello->again);
+    join_source(conn);
     conn_enter(conn, CONN_QUEUED, NULL, NULL);
     hello_resume(conn->gate);
 }
@@ -195,8 +303,6 @@ on_readable(struct ev_loop *loop, struct ev_io *io, int events)
     (void)events;
     if (conn->phase == CONN_HELLO)
         peek(conn);
-    else if (conn->phase == CONN_QUEUED)
-        on_queued(conn);
 }
 
 static void
@@ -216,9 +322,25 @@ hello_begin(struct conn *conn)
     struct hello *hello = memory_new(sizeof(*hello));
 
     conn->hello = hello;
+    hello->conn = conn;
     ev_io_init(&hello->readable, on_readable, conn->fd, EV_READ);
     ev_init(&hello->again, on_retry);
     hello->again.repeat = PEEK_RETRY_S;
     hello->readable.data = hello->again.data = conn;
     ev_io_start(conn->gate->loop, &hello->readable);
+}
+
+void
+hellos_open(struct gate *gate)
+{
+    gate->conns->hellos = memory_new(sizeof(*gate->conns->hellos));
+    ev_init(&gate->conns->hellos->turn, on_turn);
+    gate->conns->hellos->turn.data = gate;
+}
+
+void
+hellos_close(struct gate *gate)
+{
+    ev_timer_stop(gate->loop, &gate->conns->hellos->turn);
+    free(gate->conns->hellos);
 }
