@@ -15,8 +15,8 @@
  * first bytes; before them, the gate's own timeouts are shorter.
  *
  * service.c: bytes that remain in OpenSSL make the library walk all descriptors, so its buffer
- * takes a whole TLS record. Without NDEBUG, as Debian builds it, each close walks a table of all
- * descriptors that the process may open; daemon.c limits them.
+ * takes a whole TLS record (it reserves LWS_PRE). Without NDEBUG, as Debian builds it, each close
+ * walks a table of all descriptors that the process may open; daemon.c limits them.
  *
  * adopt.c: a failure closes the descriptor; 4.1.6 closes it twice if OpenSSL is out of memory.
  *
@@ -121,7 +121,7 @@ open_context(struct gate *gate, char *reason, size_t size)
         .foreign_loops = loops,
         .user = gate,
         .timeout_secs = NO_TIMEOUT_S,
-        .pt_serv_buf_size = RECORD_BYTES,
+        .pt_serv_buf_size = RECORD_BYTES + LWS_PRE,
         .options = LWS_SERVER_OPTION_LIBEV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS,
     };
 
