@@ -207,8 +207,10 @@ CREATE FUNCTION clairon.doctor_accounts()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('account of %s', owner), last_at < now() - interval '1 minute',
-           format('%s %s denied by slot %s, for lack of %s, last at %s', changes,
-                  CASE changes WHEN 1 THEN 'change was' ELSE 'changes were' END, slot_name, account,
+           format(CASE account WHEN 'errors' THEN '%s %s trimmed from the full error log, reported for slot %s as %s, last at %s'
+                               ELSE '%s %s denied by slot %s, for lack of %s, last at %s' END, changes,
+                  CASE WHEN account = 'errors' THEN CASE changes WHEN 1 THEN 'dead letter was' ELSE 'dead letters were' END
+                       WHEN changes = 1 THEN 'change was' ELSE 'changes were' END, slot_name, account,
                   date_trunc('second', last_at)),
            format(CASE account
                WHEN 'bytes' THEN 'The rules of %1$s send more than feed.owner_bytes a minute and '
@@ -218,6 +220,8 @@ CREATE FUNCTION clairon.doctor_accounts()
                                    'Address a group of clairon.member'
                WHEN 'pairs' THEN 'Rules of %1$s with ack_required address more users a minute than '
                                  'feed.owner_pairs. Address fewer, or raise the setting, or GRANT clairon_app TO %1$I'
+               WHEN 'errors' THEN 'No owner has more entries in the error log than %1$s. Redrive or drop them with '
+                                  'clairon errors, or use shorter texts, a longer ttl or no ack_required'
                WHEN 'memory' THEN 'Plans and conditions of the rules of %1$s need more than '
                                   'feed.owner_memory. Remove rules or conditions, or raise the setting'
                ELSE 'The rules of %1$s need more decoding time than feed.owner_time and a tenth of the elapsed '

@@ -31,7 +31,7 @@ GRANT EXECUTE ON FUNCTION clairon.snapshot TO PUBLIC;
 -- The view lists the rules on the current user's tables.
 GRANT SELECT ON clairon.rules TO PUBLIC;
 GRANT EXECUTE ON FUNCTION clairon.notify, clairon.once TO clairon_app;
-GRANT EXECUTE ON FUNCTION clairon.utf8, clairon.rows, clairon.live_rows, clairon.report_pairs TO clairon_relay;
+GRANT EXECUTE ON FUNCTION clairon.utf8, clairon.rows, clairon.live_rows, clairon.report_denials TO clairon_relay;
 GRANT SELECT ON clairon.rule, clairon.rules, clairon.status, clairon.member TO clairon_relay;
 GRANT EXECUTE ON FUNCTION
     clairon.denial_report, clairon.denials, clairon.doctor_accounts,

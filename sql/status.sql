@@ -3,15 +3,15 @@
 CREATE FUNCTION clairon.denial_report(slot name) RETURNS text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_denial_report';
 
-CREATE FUNCTION clairon.report_pairs(slot name, owners oid[], changes bigint[], last_us bigint[]) RETURNS text
-    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_report_pairs';
+CREATE FUNCTION clairon.report_denials(slot name, account text, owners oid[], changes bigint[], last_us bigint[])
+    RETURNS text LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_report_denials';
 
 -- What the decoder and the relay have denied since their last start: by the owner of the tables, and
--- by account.
+-- by account. Notifications without a limited owner share an account.
 CREATE FUNCTION clairon.denials(slot name)
     RETURNS TABLE (owner name, account text, changes bigint, last_at timestamptz)
     LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-    SELECT coalesce(rolname, format('role %s', part[1])::name), part[2], part[3]::bigint,
+    SELECT coalesce(rolname, CASE part[1] WHEN '0' THEN 'clairon_app' ELSE format('role %s', part[1]) END::name), part[2], part[3]::bigint,
            timestamptz '2000-01-01 00:00:00+00' + part[4]::bigint * interval '1 microsecond'
     FROM regexp_split_to_table(clairon.denial_report(slot), E'\n') AS line
     CROSS JOIN LATERAL string_to_array(line, ' ') AS fields (part)

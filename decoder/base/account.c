@@ -172,6 +172,8 @@ static const char *const kind_names[] = {[ACCOUNT_TIME] = "time",
                                          [ACCOUNT_BYTES] = "bytes",
                                          [ACCOUNT_TARGETS] = "targets"};
 
+const char *const account_store_kinds[ACCOUNT_STORE_KINDS] = {"pairs", "errors"};
+
 static void
 put_report(struct accounts *accounts, StringInfo out)
 {
@@ -202,8 +204,10 @@ accounts_forget_report(const char *slot)
 
     snprintf(path, sizeof(path), ACCOUNT_REPORT_PATH, slot);
     (void)unlink(path);
-    snprintf(path, sizeof(path), ACCOUNT_PAIRS_REPORT_PATH, slot);
-    (void)unlink(path);
+    for (int i = 0; i < ACCOUNT_STORE_KINDS; i++) {
+        snprintf(path, sizeof(path), ACCOUNT_STORE_REPORT_PATH, slot, account_store_kinds[i]);
+        (void)unlink(path);
+    }
 }
 
 /* A report that cannot be written is not worth an error: the logs have the denials too. */

@@ -133,12 +133,16 @@ extern void account_count_denied(struct accounts *accounts, struct account *acco
 
 /*
  * The reports of a slot, relative to the data directory: a line for each owner and kind. The relay
- * reports the pairs that its store has denied.
+ * reports the accounts of its store.
  */
 #define ACCOUNT_REPORT_PATH PG_STAT_TMP_DIR "/clairon.%s"
-#define ACCOUNT_PAIRS_REPORT_PATH ACCOUNT_REPORT_PATH ".pairs"
+#define ACCOUNT_STORE_REPORT_PATH ACCOUNT_REPORT_PATH ".%s"
 #define ACCOUNT_REPORT_BYTES_MAX 8192         /* further owners are left out */
 #define ACCOUNT_REPORT_LINE "%u %s %llu %lld" /* owner, kind, changes, time of the last one */
+
+/* Accounts in the store, which follow the slot in the path of their report. */
+#define ACCOUNT_STORE_KINDS 2
+extern const char *const account_store_kinds[ACCOUNT_STORE_KINDS];
 
 /* Removes the reports of an earlier slot of this name. */
 extern void accounts_forget_report(const char *slot);

@@ -47,7 +47,7 @@ PG_FUNCTION_INFO_V1(clairon_utf8_length);
 PG_FUNCTION_INFO_V1(clairon_split_parts);
 PG_FUNCTION_INFO_V1(clairon_emit);
 PG_FUNCTION_INFO_V1(clairon_denial_report);
-PG_FUNCTION_INFO_V1(clairon_report_pairs);
+PG_FUNCTION_INFO_V1(clairon_report_denials);
 
 /* Returns the version of the loaded library, to compare with the version of the extension. */
 Datum
@@ -83,22 +83,43 @@ clairon_denial_report(PG_FUNCTION_ARGS)
     initStringInfo(&text);
     snprintf(path, sizeof(path), ACCOUNT_REPORT_PATH, slot);
     put_file(&text, path);
-    snprintf(path, sizeof(path), ACCOUNT_PAIRS_REPORT_PATH, slot);
-    put_file(&text, path);
+    for (int i = 0; i < ACCOUNT_STORE_KINDS; i++) {
+        snprintf(path, sizeof(path), ACCOUNT_STORE_REPORT_PATH, slot, account_store_kinds[i]);
+        put_file(&text, path);
+    }
     if (text.len == 0)
         PG_RETURN_NULL();
     PG_RETURN_TEXT_P(cstring_to_text_with_len(text.data, text.len));
 }
 
+/* Returns an account of the store by its name. */
+static const char *
+store_kind_of(const char *name)
+{
+    for (int i = 0; i < ACCOUNT_STORE_KINDS; i++)
+        if (strcmp(account_store_kinds[i], name) == 0)
+            return account_store_kinds[i];
+    ereport(ERROR, errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+            errmsg("invalid account \"%s\", must be pairs or errors", name));
+}
+
+/* Returns NULL for a role that no longer exists. Owners without limits share an account. */
+static char *
+owner_name(Oid owner)
+{
+    return OidIsValid(owner) ? GetUserNameFromId(owner, true) : "clairon_app";
+}
+
 /*
- * report_pairs(slot name, owners oid[], changes bigint[], last_us bigint[]) -> text: replaces the
- * relay's report about denied pairs. The times are in us since 1970. Returns the names of the
- * owners.
+ * report_denials(slot name, account text, owners oid[], changes bigint[], last_us bigint[]) ->
+ * text: replaces the relay's report about an account of its store. The times are in us since 1970.
+ * Returns the names of the owners.
  */
 Datum
-clairon_report_pairs(PG_FUNCTION_ARGS)
+clairon_report_denials(PG_FUNCTION_ARGS)
 {
     const char *slot = NameStr(*PG_GETARG_NAME(0));
+    const char *kind = store_kind_of(text_to_cstring(PG_GETARG_TEXT_PP(1)));
     char path[MAXPGPATH];
     StringInfoData text;
     StringInfoData names;
@@ -109,7 +130,7 @@ clairon_report_pairs(PG_FUNCTION_ARGS)
         ereport(ERROR, errcode(ERRCODE_UNDEFINED_OBJECT),
                 errmsg("replication slot \"%s\" does not exist", slot));
     for (int i = 0; i < 3; i++)
-        deconstruct_array(PG_GETARG_ARRAYTYPE_P(1 + i), i == 0 ? OIDOID : INT8OID,
+        deconstruct_array(PG_GETARG_ARRAYTYPE_P(2 + i), i == 0 ? OIDOID : INT8OID,
                           i == 0 ? sizeof(Oid) : sizeof(int64), i == 0 || FLOAT8PASSBYVAL,
                           i == 0 ? TYPALIGN_INT : TYPALIGN_DOUBLE, &values[i], NULL, &counts[i]);
     if (counts[1] != counts[0] || counts[2] != counts[0])
@@ -119,14 +140,14 @@ clairon_report_pairs(PG_FUNCTION_ARGS)
     initStringInfo(&names);
     for (int i = 0; i < counts[0] && text.len < ACCOUNT_REPORT_BYTES_MAX - REPORT_LINE_MAX; i++) {
         Oid owner = DatumGetObjectId(values[0][i]);
-        char *name = GetUserNameFromId(owner, true);
+        char *name = owner_name(owner);
 
-        appendStringInfo(&text, ACCOUNT_REPORT_LINE "\n", owner, "pairs",
+        appendStringInfo(&text, ACCOUNT_REPORT_LINE "\n", owner, kind,
                          (unsigned long long)DatumGetInt64(values[1][i]),
                          (long long)(DatumGetInt64(values[2][i]) - POSTGRES_EPOCH_US));
         appendStringInfo(&names, "%s%s", i > 0 ? ", " : "", name == NULL ? "?" : name);
     }
-    snprintf(path, sizeof(path), ACCOUNT_PAIRS_REPORT_PATH, slot);
+    snprintf(path, sizeof(path), ACCOUNT_STORE_REPORT_PATH, slot, kind);
     account_write_report(path, text.data);
     PG_RETURN_TEXT_P(cstring_to_text_with_len(names.data, names.len));
 }

@@ -64,7 +64,7 @@ enum stats_kind {
     X(FEED_UNDECODABLE, "clairon_errors_total{reason=\"undecodable\"}", COUNTER, STATS_ERRORS)     \
     X(STORE_ERROR_LOG, "clairon_errors_entries", GAUGE, "Entries in the error log")                \
     X(STORE_ERROR_LOG_TRIMMED, "clairon_errors_trimmed_total", COUNTER,                            \
-      "Oldest entries removed from a full error log")                                              \
+      "Entries trimmed from a full error log, the oldest of the owner with the most")              \
     X(STORE_STREAM, "clairon_store_stream_entries", GAUGE, "Entries in the stream")                \
     X(STORE_PENDING, "clairon_pending_messages", GAUGE,                                            \
       "Notifications that lack an acknowledgement")                                                \

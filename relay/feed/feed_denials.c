@@ -1,4 +1,4 @@
-/* feed_denials.c: reports notifications that the store has denied to the server of the slot. */
+/* feed_denials.c: reports what the store has denied to table owners to the server of the slot. */
 #include "feed/feed_denials.h"
 
 #include <inttypes.h>
@@ -15,17 +15,45 @@
 #define REPORT_EVERY_US 1000000
 #define REPORT_AGAIN_US 60000000 /* after a failure */
 
+static const struct {
+    const char *name;
+    const char *message;
+    const char *hint;
+} ACCOUNTS[STORE_ACCOUNTS] = {
+    [STORE_ACCOUNT_PAIRS] = {"pairs",
+                             "denied notifications: the rules of table owners use up owner_pairs",
+                             "address fewer users, raise [feed] owner_pairs, or grant clairon_app "
+                             "to the owners"},
+    [STORE_ACCOUNT_ERRORS] = {"errors",
+                              "trimmed the error log: dead letters of table owners fill it",
+                              "redrive or drop entries with clairon errors"},
+};
+
 static void
 on_names(void *ctx, const PGresult *rows)
 {
-    const struct feed *feed = ctx;
+    struct feed *feed = ctx;
 
-    if (PQntuples(rows) == 1 && PQnfields(rows) == 1)
-        log_warn("feed", "denied notifications: the rules of table owners use up owner_pairs",
-                 LOG_TEXT("owners", PQgetvalue(rows, 0, 0)),
-                 LOG_UINT("denied", feed->denials.reported),
-                 LOG_TEXT("hint", "address fewer users, raise [feed] owner_pairs, or grant "
-                                  "clairon_app to the owners"));
+    if (PQntuples(rows) != 1 || PQnfields(rows) != STORE_ACCOUNTS)
+        return;
+    for (int i = 0; i < STORE_ACCOUNTS; i++) {
+        const uint64_t reported = feed->denials.accounts[i].reported;
+
+        if (reported == feed->denials.accounts[i].logged)
+            continue;
+        feed->denials.accounts[i].logged = reported;
+        log_warn("feed", ACCOUNTS[i].message, LOG_TEXT("owners", PQgetvalue(rows, 0, i)),
+                 LOG_UINT(i == STORE_ACCOUNT_PAIRS ? "denied" : "trimmed", reported),
+                 LOG_TEXT("hint", ACCOUNTS[i].hint));
+    }
+}
+
+/* Repeats the report. */
+static void
+forget_report(struct feed *feed)
+{
+    for (int i = 0; i < STORE_ACCOUNTS; i++)
+        feed->denials.accounts[i].reported = 0;
 }
 
 static void
@@ -33,9 +61,9 @@ on_report_failure(void *ctx, const char *message)
 {
     struct feed *feed = ctx;
 
-    feed->denials.reported = 0; /* repeat the report */
+    forget_report(feed);
     feed->denials.next_us = clock_monotonic_us() + REPORT_AGAIN_US;
-    log_warn("feed", "could not report denied notifications", LOG_TEXT("error", message));
+    log_warn("feed", "could not report denials", LOG_TEXT("error", message));
 }
 
 static void
@@ -67,7 +95,7 @@ append_sql_array(char sql[FEED_DENIALS_SQL_MAX], const struct store_denials *den
     for (size_t i = 0; i < denials->count; i++) {
         const struct store_denial *denial = &denials->owners[i];
         const int64_t value = column == COLUMN_OWNER   ? (int64_t)denial->owner
-                              : column == COLUMN_COUNT ? (int64_t)denial->notifications
+                              : column == COLUMN_COUNT ? (int64_t)denial->items
                                                        : denial->last_us;
 
         append_sql(sql, "%s%" PRId64, i > 0 ? "," : "", value);
@@ -77,25 +105,34 @@ append_sql_array(char sql[FEED_DENIALS_SQL_MAX], const struct store_denials *den
 
 /* The name of a slot consists of letters, digits and underscores. */
 static void
-write_report_sql(char sql[FEED_DENIALS_SQL_MAX], const char *slot,
-                 const struct store_denials *denials)
+write_report_sql(char sql[FEED_DENIALS_SQL_MAX], const struct feed *feed)
 {
-    sql[0] = '\0';
-    append_sql(sql, "SELECT clairon.report_pairs('%s'", slot);
-    for (enum column column = COLUMN_OWNER; column <= COLUMN_LAST; column++)
-        append_sql_array(sql, denials, column);
-    append_sql(sql, ")");
+    snprintf(sql, FEED_DENIALS_SQL_MAX, "SELECT ");
+    for (enum store_account i = 0; i < STORE_ACCOUNTS; i++) {
+        append_sql(sql, "%sclairon.report_denials('%s', '%s'", i > 0 ? ", " : "",
+                   feed->config->feed.slot, ACCOUNTS[i].name);
+        for (enum column column = COLUMN_OWNER; column <= COLUMN_LAST; column++)
+            append_sql_array(sql, store_denials(feed->store, i), column);
+        append_sql(sql, ")");
+    }
+}
+
+static bool
+is_reported(const struct feed *feed)
+{
+    for (enum store_account i = 0; i < STORE_ACCOUNTS; i++)
+        if (store_denials(feed->store, i)->total != feed->denials.accounts[i].reported)
+            return false;
+    return true;
 }
 
 void
 feed_denials_report(struct feed *feed)
 {
-    const struct store_denials *denials = store_denials(feed->store);
     struct feed_denials *report = &feed->denials;
     const int64_t now_us = clock_monotonic_us();
 
-    if (denials->total == report->reported || now_us < report->next_us ||
-        report->query.session.is_busy)
+    if (is_reported(feed) || now_us < report->next_us || report->query.session.is_busy)
         return;
     if (!ev_is_active(&report->idle)) {
         report->query = (struct postgres_query){.loop = feed->loop,
@@ -108,8 +145,9 @@ feed_denials_report(struct feed *feed)
         ev_timer_init(&report->idle, on_denials_idle, DENIALS_IDLE_S, DENIALS_IDLE_S);
         report->idle.data = feed;
     }
-    write_report_sql(report->sql, feed->config->feed.slot, denials);
-    report->reported = denials->total;
+    write_report_sql(report->sql, feed);
+    for (enum store_account i = 0; i < STORE_ACCOUNTS; i++)
+        report->accounts[i].reported = store_denials(feed->store, i)->total;
     report->next_us = now_us + REPORT_EVERY_US;
     ev_timer_again(feed->loop, &report->idle);
     postgres_query_send(&report->query);
@@ -122,6 +160,6 @@ feed_denials_end(struct feed *feed)
         return;
     ev_timer_stop(feed->loop, &feed->denials.idle);
     if (!feed->denials.query.session.is_ready || feed->denials.query.session.is_busy)
-        feed->denials.reported = 0; /* the report may be lost */
+        forget_report(feed); /* it may be lost */
     postgres_query_end(&feed->denials.query);
 }

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/denials.h"
 #include "store/ingest/batch.h"
 #include "store/shards/shard_request.h"
 #include "store/shards/shard_dependency.h"
@@ -99,49 +98,6 @@ record_entry(const struct ingest_part *part, struct shard *shard, const struct r
         return;
     store_record_position(shard->store, shard->number, history_label(&shard->history, entry),
                           part->newest_sent);
-}
-
-const struct store_denials *
-store_denials(const struct store *store)
-{
-    return &store->denials;
-}
-
-static void
-count_denied(struct store *store, uint32_t owner, uint64_t notifications)
-{
-    struct store_denials *denials = &store->denials;
-    size_t i = 0;
-
-    denials->total += notifications;
-    while (i < denials->count && denials->owners[i].owner != owner)
-        i++;
-    if (i == STORE_DENIALS_MAX)
-        return;
-    if (i == denials->count)
-        denials->owners[denials->count++] = (struct store_denial){.owner = owner};
-    denials->owners[i].notifications += notifications;
-    denials->owners[i].last_us = clock_wall_us();
-}
-
-/* Reads pairs of an owner and its number of denied notifications. */
-static void
-read_denied(struct store *store, const struct redisReply *reply)
-{
-    const struct bytes text = reply_bytes(reply);
-    const char *at = text.at != NULL ? (const char *)text.at : "";
-    char *end;
-
-    while (*at != '\0') {
-        const unsigned long owner = strtoul(at, &end, 10);
-        const unsigned long long notifications = strtoull(end, &end, 10);
-
-        if (end == at)
-            return;
-        count_denied(store, (uint32_t)owner, notifications);
-        stats_add(store->stats, STAT_FEED_DENIED, notifications);
-        at = end;
-    }
 }
 
 static void
@@ -251,7 +207,8 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
     }
     if (!reply_is_array(reply, 5))
         return false;
-    read_denied(shard->store, reply_at(reply, 4));
+    stats_add(stats, STAT_FEED_DENIED,
+              store_count_denied(shard->store, STORE_ACCOUNT_PAIRS, reply_at(reply, 4)));
     if (added > 0)
         shard->has_first_entry = true;
     stats_add(stats, STAT_STORE_NOTIFICATIONS, (uint64_t)added);

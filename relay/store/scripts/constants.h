@@ -51,7 +51,7 @@
 /* Entries of the control stream, each with up to 100 changes. */
 #define STORE_CONTROL_MAX 10000
 
-/* The error log of a shard keeps its newest entries, up to about these limits. */
+/* Limits of the error log of a shard; see parts/error_log.lua. */
 #define STORE_ERRORS_MAX 100000
 #define STORE_ERRORS_BYTES_MAX 268435456
 

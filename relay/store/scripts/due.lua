@@ -22,11 +22,13 @@ local pairs_left, bytes_left, ended_pairs = PAIRS_MAX, BYTES_MAX, {}
 -- The error log contains the notification's data once. After its first entry, `found` may be nil.
 local first_parts = {}
 local function log_error(id, found, reason, attempts, users)
-    local has_data = found and not logged_attempts(id)
+    local _, owner = logged_before(id)
+    local has_data = found and not owner
     if has_data then bytes_left = bytes_left - #found.data end
-    local entry = log_entry(id, reason, attempts, cjson.encode(users), has_data and found.data or '',
+    owner = owner or error_owner(found and found.route or '')
+    local entry = log_entry(id, owner, reason, attempts, cjson.encode(users), has_data and found.data or '',
         has_data and found.route or '')
-    add_part(id, entry, attempts, has_data)
+    add_part(id, owner, entry, attempts, has_data)
     if has_data then first_parts[#first_parts + 1] = id end
     for _, user in ipairs(users) do
         ended_pairs[#ended_pairs + 1] = pack_text(user) .. pack_text(id)
@@ -48,7 +50,7 @@ end
 -- Handles up to PAIRS_MAX users of a large audience. The next call continues with the next users.
 local function expire(id)
     local key = prefix .. KEY_ACK .. id
-    local logged, cursor = logged_attempts(id), '0'
+    local logged, cursor = logged_before(id), '0'
     local found = not logged and read_entry(id) or nil
     local seen, missing = {}, {}
     repeat
@@ -227,12 +229,9 @@ if #ended_pairs > 0 then
 end
 save_notifications()
 write_events(ARGV[3])
--- Most notifications end for all users in one call, with a single entry.
 for _, id in ipairs(first_parts) do
-    if not notifications[id] and call('HLEN', parts_key(id)) == 2 then
-        call('UNLINK', parts_key(id))
-        call('ZREM', prefix .. KEY_ERROR_SPLIT, id)
-    end
+    if not notifications[id] then forget_single_part(id) end
 end
-local trimmed = trim_errors(false)
+local trimmed, is_full = trim_errors()
+if is_full then more = 1 end
 return {retried, retry_entries, exhausted, expired, more, call('XLEN', errors), #relays, trimmed}

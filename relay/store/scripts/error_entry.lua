@@ -9,9 +9,9 @@ local call = redis.call
 -- include: error_log.lua
 
 local row = call('XRANGE', errors, ARGV[2], ARGV[2])[1]
-if ARGV[3] == 'drop' then return row and remove_error(fields_of(row).id or '', ARGV[2]) or 0 end
-if not row then return {} end
+if not row then return ARGV[3] == 'drop' and 0 or {} end
 local fields = fields_of(row)
+if ARGV[3] == 'drop' then return (remove_error(fields.id, owner_of(fields), ARGV[2])) end
 if fields.data ~= '' then return {row} end
 local data, route = data_of_part(fields.id)
 if data == '' then return {row} end

@@ -3,8 +3,9 @@
 -- which the page begins.
 -- Returns a JSON array. A notification longer than DATA_MAX is returned as null.
 -- include: json.lua
-local prefix, before = ARGV[1], ARGV[2]
-local call, errors = redis.call, prefix .. KEY_ERRORS
+local stream, prefix, before = KEYS[1], ARGV[1], ARGV[2]
+local call = redis.call
+-- include: delivery.lua
 -- include: error_log.lua
 
 -- The size of an entry is known only after it was copied, so one entry is read at a time.

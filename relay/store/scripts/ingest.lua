@@ -108,7 +108,7 @@ while ARGV[at] do
             -- Without the JSON, nobody can send the notification again to a large audience.
             local is_large = audience_size(ARGV[at + 4], targets) > STORE_PAIRS_MAX
             local users = is_large and {} or users_of(ARGV[at + 4], targets)
-            log_entry(ARGV[at + 2], 'rejected', 0, #users > 0 and cjson.encode(users) or '[]', '',
+            log_entry(ARGV[at + 2], error_owner(ARGV[at + 3]), 'rejected', 0, #users > 0 and cjson.encode(users) or '[]', '',
                 ARGV[at + 3])
         end
         at = at + 6 + count

@@ -47,7 +47,11 @@
 #define KEY_ERRORS ":errors"         /* stream: the error log */
 #define KEY_ERROR_PARTS                                                                            \
     ":error_parts:" /* hash of a notification with several entries in the error log */
-#define KEY_ERROR_SPLIT ":error_split" /* sorted set: these notifications, by the last entry */
+/* sorted set: table owners, by the bytes of their entries in the error log */
+#define KEY_ERROR_OWNERS ":error_owners"
+#define KEY_ERROR_INDEX ":error_index:" /* stream of a table owner: its entries of the error log */
+/* hash: trimmed entries of each owner, until a feed reports them */
+#define KEY_ERRORS_TRIMMED ":errors_trimmed"
 
 #define KEY_RELAYS ":relays"       /* sorted set: relays, by the time of the last heartbeat */
 #define KEY_PRESENCE ":presence:"  /* set of a relay: the users connected to it */

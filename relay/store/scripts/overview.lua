@@ -64,6 +64,6 @@ end
 local memory, server = call('INFO', 'memory'), call('INFO', 'server')
 return string.format('{"at":%s,"server":%s,"entries":%s,"pending":%s,"errors":%s,"memory":%s,"memory_max":%s,' ..
     '"relays":%s,"oldest":%s}', number_of(now), text_of(server:match('run_id:(%x+)') or ''), number_of(call('XLEN', stream)),
-    number_of(call('HLEN', prefix .. KEY_PENDING)), number_of(call('XLEN', errors)),
+    number_of(call('HLEN', prefix .. KEY_PENDING)), number_of(call('XLEN', prefix .. KEY_ERRORS)),
     number_of(memory:match('used_memory:(%d+)')), number_of(memory:match('maxmemory:(%d+)')),
     relays(), has_group() and oldest_pending() or '[]')

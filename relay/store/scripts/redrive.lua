@@ -18,12 +18,7 @@ local id, ends, now = ARGV[3], tonumber(ARGV[6]), now_ms()
 local logged = call('XRANGE', errors, ARGV[2], ARGV[2])[1]
 if not logged then return -1 end
 
-local function users_of_entry()
-    for i = 1, #logged[2], 2 do
-        if logged[2][i] == 'users' then return cjson.decode(logged[2][i + 1]) end
-    end
-    return {}
-end
+local fields = fields_of(logged)
 
 -- Returns the notification's score in inboxes: the score of its first stream entry, if known.
 local function inbox_score(notification)
@@ -32,7 +27,7 @@ local function inbox_score(notification)
     return score_of(entry or first_entry(id, notification))
 end
 
-local named = #ARGV > 7 and {unpack(ARGV, 8)} or users_of_entry()
+local named = #ARGV > 7 and {unpack(ARGV, 8)} or cjson.decode(fields.users or '[]')
 if #named == 0 then return -2 end
 -- Omits users who have acknowledged the notification meanwhile.
 local users = {}
@@ -60,7 +55,7 @@ if #users > 0 then
     end
     if ends > 0 then call('ZADD', prefix .. KEY_DUE, integer_text(ends), id .. ':') end
 end
-remove_error(id, ARGV[2])
+remove_error(id, owner_of(fields), ARGV[2])
 save_notifications()
 write_events(ARGV[7])
 return #users

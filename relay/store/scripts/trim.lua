@@ -2,13 +2,11 @@
 -- KEYS: stream. ARGV: prefix, retention of entries in ms.
 -- Older pending entries move to the end of the stream, as retries without users. Otherwise a
 -- pending entry would retain all later entries, because XTRIM removes only the oldest entries.
--- Also limits the bytes of the error log.
--- Returns {trimmed entries, 1 if more entries must be moved, entries trimmed from the error log}.
+-- Returns {trimmed entries, 1 if more entries must be moved}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
--- include: error_log.lua
 
 local MOVES_MAX, MOVED_BYTES = 100, 1024 * 1024
 local keep_ms = now_ms() - tonumber(ARGV[2])
@@ -36,5 +34,5 @@ while moved < old and bytes < MOVED_BYTES do
     end
 end
 save_notifications()
-if moved < old or old == MOVES_MAX then return {trimmed, 1, 0} end
-return {trimmed + call('XTRIM', stream, 'MINID', '~', integer_text(keep_ms) .. '-0'), 0, trim_errors(true)}
+if moved < old or old == MOVES_MAX then return {trimmed, 1} end
+return {trimmed + call('XTRIM', stream, 'MINID', '~', integer_text(keep_ms) .. '-0'), 0}

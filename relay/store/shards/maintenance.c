@@ -33,7 +33,8 @@ struct maintenance {
     bool is_rejected;      /* the last heartbeat was rejected */
     unsigned jitter;
     long long exhausted, expired; /* dead letters not logged yet */
-    int64_t logged_us;            /* time of the last log message about them */
+    long long trimmed;            /* entries of the error log, not logged yet */
+    int64_t logged_us;            /* time of the last log messages about them */
     ev_timer trim;
     ev_timer due;
     ev_timer heartbeat;
@@ -58,26 +59,13 @@ call_script(struct maintenance *maintenance, enum store_script script, link_repl
     return shard_call(maintenance->shard, script, 1, reply, maintenance, argc, argv, NULL);
 }
 
-/* The error log keeps its newest entries; what it loses is never removed silently. */
-static void
-count_trimmed_errors(const struct maintenance *maintenance, long long count)
-{
-    if (count <= 0)
-        return;
-    stats_add(maintenance->stats, STAT_STORE_ERROR_LOG_TRIMMED, (uint64_t)count);
-    log_warn(maintenance->shard->name, "error log is full: trimmed its oldest entries",
-             LOG_INT("count", count),
-             LOG_TEXT("hint", "redrive or drop entries with clairon errors"));
-}
-
 static void
 on_trimmed(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
 
-    if (!succeeded(maintenance, reply, "could not trim the stream") || !reply_is_array(reply, 3))
+    if (!succeeded(maintenance, reply, "could not trim the stream") || !reply_is_array(reply, 2))
         return;
-    count_trimmed_errors(maintenance, reply_integer(reply_at(reply, 2)));
     stats_add(maintenance->stats, STAT_STORE_TRIMMED, (uint64_t)reply_integer(reply_at(reply, 0)));
     if (reply_integer(reply_at(reply, 0)) > 0)
         log_info(maintenance->shard->name, "trimmed stream entries older than store.retention",
@@ -104,20 +92,28 @@ on_trim(struct ev_loop *loop, ev_timer *timer, int events)
     trim(timer->data);
 }
 
-/* Thousands may expire in many calls: one log message per 10 s contains the sum. */
+/* Thousands may expire in many calls: one log message per 10 s contains the sums. */
 static void
 log_dead_letters(struct maintenance *maintenance, bool is_last)
 {
     int64_t now_us = clock_monotonic_us();
     long long exhausted = maintenance->exhausted, expired = maintenance->expired;
+    long long trimmed = maintenance->trimmed;
 
-    if (exhausted + expired == 0 || (!is_last && maintenance->logged_us != 0 &&
-                                     now_us - maintenance->logged_us < DEAD_LETTER_LOG_US))
+    if (exhausted + expired + trimmed == 0 ||
+        (!is_last && maintenance->logged_us != 0 &&
+         now_us - maintenance->logged_us < DEAD_LETTER_LOG_US))
         return;
-    log_warn(maintenance->shard->name, "moved unacknowledged notifications to the error log",
-             LOG_INT("exhausted", exhausted), LOG_INT("expired", expired),
-             LOG_TEXT("hint", "run clairon errors list"));
-    maintenance->exhausted = maintenance->expired = 0;
+    if (exhausted + expired > 0)
+        log_warn(maintenance->shard->name, "moved unacknowledged notifications to the error log",
+                 LOG_INT("exhausted", exhausted), LOG_INT("expired", expired),
+                 LOG_TEXT("hint", "run clairon errors list"));
+    if (trimmed > 0)
+        log_warn(maintenance->shard->name,
+                 "error log is full: trimmed the oldest entries of the owner with the most",
+                 LOG_INT("count", trimmed),
+                 LOG_TEXT("hint", "redrive or drop entries with clairon errors"));
+    maintenance->exhausted = maintenance->expired = maintenance->trimmed = 0;
     maintenance->logged_us = now_us;
 }
 
@@ -147,11 +143,12 @@ on_due_done(void *ctx, const struct redisReply *reply)
     stats_add(maintenance->stats, STAT_STORE_COPIES, (uint64_t)counts[1]);
     stats_add(maintenance->stats, STAT_STORE_EXHAUSTED, (uint64_t)counts[2]);
     stats_add(maintenance->stats, STAT_STORE_EXPIRED, (uint64_t)counts[3]);
-    count_trimmed_errors(maintenance, counts[7]);
+    stats_add(maintenance->stats, STAT_STORE_ERROR_LOG_TRIMMED, (uint64_t)counts[7]);
     maintenance->shard->holdings.errors = (uint64_t)counts[5];
     maintenance->relays = counts[6];
     maintenance->exhausted += counts[2];
     maintenance->expired += counts[3];
+    maintenance->trimmed += counts[7];
     log_dead_letters(maintenance, false);
     if (counts[4] != 0)
         pause_due(maintenance);
@@ -252,7 +249,10 @@ publish_holdings(struct maintenance *maintenance)
     stats_set(maintenance->stats, STAT_STORE_ERROR_LOG, all.errors);
 }
 
-/* Reply: {number of pending notifications, commit time of the oldest in ms} */
+/*
+ * Reply: {number of pending notifications, commit time of the oldest in ms, trimmed entries of the
+ * error log, by their owners}
+ */
 static void
 on_pending(void *ctx, const struct redisReply *reply)
 {
@@ -262,8 +262,9 @@ on_pending(void *ctx, const struct redisReply *reply)
 
     maintenance->is_count_pending = false;
     if (!succeeded(maintenance, reply, "could not count pending notifications") ||
-        !reply_is_array(reply, 2))
+        !reply_is_array(reply, 3))
         return;
+    (void)store_count_denied(maintenance->shard->store, STORE_ACCOUNT_ERRORS, reply_at(reply, 2));
     text = reply_bytes(reply_at(reply, 1));
     oldest_ms = text.at != NULL ? strtoll((const char *)text.at, NULL, 10) : 0;
     age_us = oldest_ms > 0 ? clock_wall_us() - oldest_ms * 1000 : 0;
@@ -289,7 +290,8 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     struct maintenance *maintenance = timer->data;
     const char *add[] = {"XADD", maintenance->heartbeat_key, "MAXLEN", "1", "*", "beat", "1"};
     const char *read_epoch[] = {"HMGET", maintenance->meta_key, "epoch", "topic_prefix"};
-    const char *pending[] = {maintenance->shard->stream_key, maintenance->shard->prefix};
+    const char *pending[] = {maintenance->shard->stream_key, maintenance->shard->prefix,
+                             maintenance->shard->store->feed_token};
     const char *length[] = {"XLEN", maintenance->shard->stream_key};
 
     (void)loop;
@@ -303,7 +305,7 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     if (send(maintenance, on_epoch, read_epoch, 4) == RC_OK &&
         send(maintenance, on_stream_length, length, 2) == RC_OK)
         maintenance->is_count_pending =
-            call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 2) == RC_OK;
+            call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 3) == RC_OK;
     if (!maintenance->is_count_pending)
         log_debug("store", "connection lost during the heartbeat");
 }

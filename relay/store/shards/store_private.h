@@ -51,13 +51,17 @@ struct store {
     struct start_position *start; /* search in progress (start_position.h) */
     bool has_progress;            /* a shard has contained the progress of a slot */
     bool has_begun;               /* the start position was found */
-    struct store_denials denials;
+    struct store_denials denials[STORE_ACCOUNTS];
     struct shard *shards;
     unsigned shard_count;
     struct topology topology;
 };
 
 void store_update_connected(const struct store *store);
+
+/* Counts denials, from a script's reply: owners and their numbers. Returns the sum. */
+uint64_t store_count_denied(struct store *store, enum store_account account,
+                            const struct redisReply *reply);
 
 /* Adds the first arguments of most scripts: the shard's stream and its key prefix. */
 void shard_arguments(const struct shard *shard, struct arguments *arguments);

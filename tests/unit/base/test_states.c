@@ -9,7 +9,7 @@
 #include "base/stats.h"
 #include "tests/unit/state_changes.h"
 
-/* The release build of states.c, beside the debug build that the program is linked with. */
+/* The release build of states.c; the program is linked with the debug build. */
 #undef CLAIRON_DEBUG
 #define states_allow release_states_allow
 #include "base/core/states.c" /* NOLINT(bugprone-suspicious-include) */

@@ -1,5 +1,6 @@
 -- add_notification.lua: adds notifications, and the users who must acknowledge them. Requires
 -- delivery.lua and stream_entry.lua.
+-- include: error_log.lua
 -- include: audience.lua
 -- include: staged.lua
 -- The store does not roll back the writes of a failed script, so check everything before the first
@@ -22,7 +23,7 @@ local function add_notification(id, route, data, ...)
     if added == 0 then call('HSETNX', prefix .. KEY_META, 'first', entry) end
     added = added + 1
     if route_flag(route, FRAME_UNDECODABLE) then
-        log_entry(id, 'undecodable', 0, '[]', data, route)
+        log_entry(id, error_owner(route), 'undecodable', 0, '[]', data, route)
     end
     return entry
 end

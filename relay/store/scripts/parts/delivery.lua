@@ -1,6 +1,5 @@
--- delivery.lua: state of pending notifications, their traces and the error log. Requires `call`,
--- `stream` and `prefix`.
--- include: keys.lua
+-- delivery.lua: state of pending notifications, and their traces. Requires `call`, `stream` and
+-- `prefix`.
 
 local function now_ms()
     local time = call('TIME')
@@ -236,32 +235,3 @@ end
 
 -- The stream of ack events is short, because relays read it promptly.
 local ACK_EVENTS_MAX = 256
-
-local errors = prefix .. KEY_ERRORS
-local shard = shard_number(prefix)
-
--- The error logs of all shards are listed as one log, so an id contains the shard number to be
--- unique.
-local error_ms, error_seq
-local function error_id()
-    if not shard then return '*' end
-    if not error_ms then
-        error_ms, error_seq = now_ms(), -1
-        local info = redis.pcall('XINFO', 'STREAM', errors)
-        for i = 1, #info, 2 do
-            if info[i] == 'last-generated-id' then
-                local ms, seq = info[i + 1]:match('^(%d+)-(%d+)$')
-                if tonumber(ms) >= error_ms then error_ms, error_seq = tonumber(ms), tonumber(seq) end
-            end
-        end
-    end
-    error_seq = (math.floor(error_seq / STORE_SHARDS_MAX) + 1) * STORE_SHARDS_MAX + tonumber(shard)
-    return integer_text(error_ms) .. '-' .. integer_text(error_seq)
-end
-
--- Adds an entry to the error log, and returns its id. `users` is a JSON array. trim_errors limits
--- the log.
-local function log_entry(id, reason, attempts, users, data, route)
-    return call('XADD', errors, error_id(), 'id', id, 'reason', reason,
-        'attempts', attempts, 'users', users, 'data', data, 'route', route)
-end

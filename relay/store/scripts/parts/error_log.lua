@@ -1,38 +1,101 @@
--- error_log.lua: entries of the error log that belong to one notification. Requires `call`, `prefix`
--- and `errors`.
+-- error_log.lua: the error log, and what each table owner has in it. Requires delivery.lua.
+-- include: keys.lua
+-- include: route.lua
 --
 -- A notification may end for its users at different times, with one entry each time. Only the first
 -- entry contains the fields `data` and `route`. The hash KEY_ERROR_PARTS has these fields:
---   holder     the entry with the data
---   data, route  instead of `holder`: moved here when that entry was removed before the others
+--   owner      of the table
 --   attempts   of the first entry
+--   holder     the entry with the data
+--   data, route, bytes  instead of `holder`: moved here when that entry was removed before the
+--              others, and what it is charged
 --   an entry   each further entry, which has no data
+--
+-- An entry is charged its bytes, at least ENTRY_BYTES, to the owner in the header. Over ERRORS_BYTES,
+-- the oldest entries of the owner with the most bytes are trimmed. So an owner with less than an equal
+-- share loses nothing. Notifications without a limited owner share the account '0'. KEY_ERROR_OWNERS
+-- is a sorted set of owners by their bytes, and of ALL. KEY_ERROR_INDEX is a stream for each owner: its
+-- entries under the same ids, with the notification and the charged bytes.
+
+local errors, owners = prefix .. KEY_ERRORS, prefix .. KEY_ERROR_OWNERS
+local shard = shard_number(prefix)
+local ERRORS_BYTES = STORE_ERRORS_BYTES_MAX
+local ENTRY_BYTES = math.floor(ERRORS_BYTES / STORE_ERRORS_MAX)
+local ALL = 'all' -- sorts after the owners, which are numbers
+
+-- The error logs of all shards are listed as one log, so an id contains the shard number to be
+-- unique.
+local error_ms, error_seq
+local function error_id()
+    if not shard then return '*' end
+    if not error_ms then
+        error_ms, error_seq = now_ms(), -1
+        local info = redis.pcall('XINFO', 'STREAM', errors)
+        for i = 1, #info, 2 do
+            if info[i] == 'last-generated-id' then
+                local ms, seq = info[i + 1]:match('^(%d+)-(%d+)$')
+                if tonumber(ms) >= error_ms then error_ms, error_seq = tonumber(ms), tonumber(seq) end
+            end
+        end
+    end
+    error_seq = (math.floor(error_seq / STORE_SHARDS_MAX) + 1) * STORE_SHARDS_MAX + tonumber(shard)
+    return integer_text(error_ms) .. '-' .. integer_text(error_seq)
+end
+
+local function index_key(owner) return prefix .. KEY_ERROR_INDEX .. owner end
+
+local function charge(owner, bytes)
+    for _, name in ipairs({owner, ALL}) do
+        if tonumber(call('ZINCRBY', owners, bytes, name)) <= 0 then call('ZREM', owners, name) end
+    end
+end
+
+-- Returns the owner in the header, as text.
+local function error_owner(route)
+    if #route < FRAME_NOTIFICATION_HEAD_SIZE then return '0' end
+    return integer_text(route_number(route, FRAME_NOTIFICATION_AT_OWNER, FRAME_NOTIFICATION_AT_RULE_LEN))
+end
+
+-- Adds an entry, and returns its id. `users` is a JSON array. trim_errors limits the log.
+local function log_entry(id, owner, reason, attempts, users, data, route)
+    local entry = call('XADD', errors, error_id(), 'id', id, 'reason', reason,
+        'attempts', attempts, 'users', users, 'data', data, 'route', route)
+    local bytes = math.max(ENTRY_BYTES, #users + #data + #route)
+    -- After somebody has deleted the log, its ids may be older than those of the index.
+    local indexed = redis.pcall('XADD', index_key(owner), entry, 'id', id, 'bytes', bytes)
+    if type(indexed) == 'string' then charge(owner, bytes) end
+    return entry
+end
 
 local function parts_key(id) return prefix .. KEY_ERROR_PARTS .. id end
 
-local function is_trimmed(entry)
-    local from = call('HGET', prefix .. KEY_META, 'errors_from')
-    local ms, seq = entry:match('^(%d+)-(%d+)$')
-    local from_ms, from_seq = (from or '0-0'):match('^(%d+)-(%d+)$')
-    ms, from_ms = tonumber(ms), tonumber(from_ms)
-    return ms < from_ms or (ms == from_ms and tonumber(seq) < tonumber(from_seq))
-end
-
--- Returns the attempts of the holder if the error log still has it; otherwise nil.
-local function logged_attempts(id)
-    local parts = call('HMGET', parts_key(id), 'holder', 'attempts')
-    return parts[1] and not is_trimmed(parts[1]) and tonumber(parts[2]) or nil
+-- Returns attempts and owner if the error log has the data of the notification; otherwise nil.
+local function logged_before(id)
+    local parts = call('HMGET', parts_key(id), 'holder', 'attempts', 'owner')
+    if parts[1] then return tonumber(parts[2]), parts[3] end
 end
 
 -- Records a new entry of the notification. `has_data`: it contains the data.
-local function add_part(id, entry, attempts, has_data)
-    if has_data then
-        call('HMSET', parts_key(id), 'holder', entry, 'attempts', attempts)
-        call('HDEL', parts_key(id), 'data', 'route')
-    else
-        call('HSET', parts_key(id), entry, '')
+local function add_part(id, owner, entry, attempts, has_data)
+    local key = parts_key(id)
+    if not has_data then
+        call('HSET', key, entry, '')
+        return
     end
-    call('ZADD', prefix .. KEY_ERROR_SPLIT, entry:match('^%d+'), id)
+    local moved = call('HGET', key, 'bytes')
+    if moved then
+        charge(owner, -moved)
+        call('HDEL', key, 'data', 'route', 'bytes')
+    end
+    call('HMSET', key, 'holder', entry, 'attempts', attempts, 'owner', owner)
+end
+
+-- True if the hash has no entry without data. There are three fields with a holder, five without it.
+local function is_only_part(key, holder) return call('HLEN', key) == (holder and 3 or 5) end
+
+-- Most notifications end for all users in one call, with a single entry.
+local function forget_single_part(id)
+    if is_only_part(parts_key(id), true) then call('UNLINK', parts_key(id)) end
 end
 
 local function fields_of(row)
@@ -41,7 +104,7 @@ local function fields_of(row)
     return fields
 end
 
--- Returns data and route of an entry without data; '' if they were trimmed.
+-- Returns data and route of an entry without data.
 local function data_of_part(id)
     local parts = call('HMGET', parts_key(id), 'holder', 'data', 'route')
     if parts[3] then return parts[2], parts[3] end
@@ -51,47 +114,58 @@ local function data_of_part(id)
     return fields.data or '', fields.route or ''
 end
 
--- Removes an entry. If further entries of the notification have no data, its data is kept for them.
--- Returns the number of removed entries.
-local function remove_error(id, entry)
-    local key = parts_key(id)
-    local holder, count = call('HGET', key, 'holder'), call('HLEN', key)
-    if holder == entry and count > 2 then
-        local row = call('XRANGE', errors, entry, entry)[1]
-        local fields = row and fields_of(row) or {}
-        call('HDEL', key, 'holder')
-        call('HMSET', key, 'data', fields.data or '', 'route', fields.route or '')
-    elseif holder == entry then
-        call('UNLINK', key)
-        call('ZREM', prefix .. KEY_ERROR_SPLIT, id)
-    elseif call('HDEL', key, entry) == 1 and not holder and call('HLEN', key) == 3 then
-        call('UNLINK', key) -- only data, route and attempts were left
-        call('ZREM', prefix .. KEY_ERROR_SPLIT, id)
-    end
-    return call('XDEL', errors, entry)
+-- Returns the owner of an entry.
+local function owner_of(fields)
+    if fields.route ~= '' then return error_owner(fields.route or '') end
+    return call('HGET', parts_key(fields.id), 'owner') or '0'
 end
 
--- Limits the log to the newest ERRORS_MAX entries, and, if `with_bytes`, to about ERRORS_BYTES_MAX.
--- Returns the number of removed entries.
-local ERRORS_MAX, ERRORS_BYTES_MAX, SPLIT_MAX = STORE_ERRORS_MAX, STORE_ERRORS_BYTES_MAX, 1000
-local function trim_errors(with_bytes)
-    local count, keep = call('XLEN', errors), ERRORS_MAX
-    if with_bytes and count > 0 then
-        local bytes = redis.pcall('MEMORY', 'USAGE', errors, 'SAMPLES', 0)
-        if type(bytes) == 'number' and bytes > ERRORS_BYTES_MAX then
-            keep = math.min(keep, math.floor(count * ERRORS_BYTES_MAX / bytes))
+-- Removes an entry. If further entries of the notification have no data, its data is kept for them,
+-- and remains charged. Returns the number of removed entries, and the bytes that were moved. A full store
+-- accepts other writes only after XDEL.
+local function remove_error(id, owner, entry)
+    local key, index = parts_key(id), index_key(owner)
+    local indexed = call('XRANGE', index, entry, entry)[1]
+    local bytes, moved = indexed and tonumber(indexed[2][4]) or 0, 0
+    local holder = call('HGET', key, 'holder')
+    local row = holder == entry and not is_only_part(key, true) and call('XRANGE', errors, entry, entry)[1]
+    local removed = call('XDEL', errors, entry)
+    if row then
+        local fields = fields_of(row)
+        call('HDEL', key, 'holder')
+        call('HMSET', key, 'data', fields.data or '', 'route', fields.route or '', 'bytes', bytes)
+        bytes, moved = 0, bytes
+    elseif holder == entry then
+        call('UNLINK', key)
+    elseif call('HDEL', key, entry) == 1 and not holder and is_only_part(key, false) then
+        bytes = bytes + (call('HGET', key, 'bytes') or 0)
+        call('UNLINK', key)
+    end
+    call('XDEL', index, entry)
+    if call('XLEN', index) == 0 then call('DEL', index) end
+    charge(owner, -bytes)
+    return removed, moved
+end
+
+-- Trims the log to ERRORS_BYTES, TRIM_MAX entries and about TRIM_BYTES at a time. The numbers of each
+-- owner are kept until a feed reports them (pending.lua). Returns the number of removed entries, and
+-- whether the log is still too large.
+local TRIM_MAX, TRIM_BYTES = 500, 1024 * 1024
+local function trim_errors()
+    local trimmed, bytes = 0, 0
+    for _ = 1, TRIM_MAX do
+        local most = call('ZREVRANGE', owners, 0, 1, 'WITHSCORES')
+        if not most[3] or tonumber(most[2]) <= ERRORS_BYTES then return trimmed, false end
+        if bytes >= TRIM_BYTES then break end
+        local owner = most[3]
+        local oldest = call('XRANGE', index_key(owner), '-', '+', 'COUNT', 1)[1]
+        if oldest then
+            local removed, moved = remove_error(oldest[2][2], owner, oldest[1])
+            trimmed, bytes = trimmed + removed, bytes + moved
+            call('HINCRBY', prefix .. KEY_ERRORS_TRIMMED, owner, removed)
+        else
+            charge(owner, -most[4]) -- somebody has deleted the index
         end
     end
-    if count <= keep then return 0 end
-    local trimmed = call('XTRIM', errors, 'MAXLEN', '~', keep)
-    local oldest = trimmed > 0 and call('XRANGE', errors, '-', '+', 'COUNT', 1)[1]
-    if oldest then
-        call('HSET', prefix .. KEY_META, 'errors_from', oldest[1])
-        local split = prefix .. KEY_ERROR_SPLIT
-        for _, id in ipairs(call('ZRANGEBYSCORE', split, '-inf', '(' .. oldest[1]:match('^%d+'), 'LIMIT', 0, SPLIT_MAX)) do
-            call('UNLINK', parts_key(id))
-            call('ZREM', split, id)
-        end
-    end
-    return trimmed
+    return trimmed, true
 end

@@ -140,6 +140,21 @@ sub is_unnoticed
     return Test::More::cmp_ok($attack, '<=', $honest + $SLACK, "$what: rows of a neighbour are delayed no longer than by honest work");
 }
 
+# Tests the same of functions that do the work and return the neighbour's worst delay. A busy machine may stall a single
+# row, so the work is repeated up to twice: an attack that delays rows does so each time.
+sub remains_unnoticed
+{
+    my ($self, $what, $attack, $honest) = @_;
+    my ($attacked, $compared) = (0, 0);
+    for (1 .. 3)
+    {
+        $compared = max $compared, $honest->();
+        $attacked = $attack->();
+        last if $attacked <= $compared + $SLACK;
+    }
+    return $self->is_unnoticed($what, $attacked, $compared);
+}
+
 # Returns the seconds that alice waits for this command.
 sub command_seconds
 {
