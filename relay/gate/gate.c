@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/api/publish.h"
-#include "gate/http/head.h"
 #include "gate/http/requests.h"
 #include "gate/net/accept.h"
 #include "gate/net/conn.h"

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "gate/http/head.h"
 #include "gate/net/limits.h"
 #include "gate/http/requests.h"
 #include "gate/net/gate_shared.h"

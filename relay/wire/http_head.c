@@ -257,7 +257,7 @@ parse_field(struct http_head *head, const char *line, size_t len, const char **r
         *ret_why = "header without a name, or with whitespace before its colon";
     else if (has_control(colon, len - (size_t)(colon - line)))
         *ret_why = "control character in a header";
-    if (*ret_why != NULL)
+    if (*ret_why != NULL || colon == NULL)
         return RC_BAD;
     name = (struct bytes){(const unsigned char *)line, (size_t)(colon - line)};
     value = trim(colon + 1, line + len);

@@ -165,5 +165,16 @@ void gate_request_set_state(struct gate_request *request, enum gate_request_stat
  * sessions.
  */
 void gate_request_detach(struct gate_request *request);
+/* Leaves requests->in_progress (request_slots.h), and frees the body. Accepts any request. */
+void gate_slot_release(struct gate_request *request);
+/* Counts the response that was just queued. May close clients that are slow to read theirs. */
+void gate_slot_add_response(struct gate_request *request);
+
+/* Whether a part of the body was not read, or its end is unknown. */
+static inline bool
+gate_body_is_unread(const struct gate_request *request)
+{
+    return request->is_malformed || request->reader.part != HTTP_BODY_COMPLETE;
+}
 
 #endif

@@ -19,12 +19,6 @@
 #define LINGER_BYTES_MAX (8 * 1024 * 1024) /* maximum bytes that are discarded after a response */
 #define STREAM_BYTES_MAX (64 * 1024)       /* maximum bytes that a client sends on a stream */
 
-bool
-gate_body_is_unread(const struct gate_request *request)
-{
-    return request->is_malformed || request->reader.part != HTTP_BODY_COMPLETE;
-}
-
 /* RFC 9110, 10.1.1: the client waits for 100 Continue before it sends the body; HTTP/1.1 only. */
 static void
 send_continue(struct gate_request *request)

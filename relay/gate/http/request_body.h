@@ -8,8 +8,6 @@
 void gate_body_check(struct gate_request *request);
 /* The request was created and checked: handles a complete body, or reads it. */
 void gate_body_start(struct gate_request *request);
-/* Whether a part of the body was not read, or its end is unknown. */
-bool gate_body_is_unread(const struct gate_request *request);
 void gate_body_bytes(struct gate_request *request, const unsigned char *bytes, size_t len);
 /* Starts to discard the rest of the body. */
 void gate_body_linger(struct gate_request *request);

@@ -14,29 +14,7 @@
 #include "gate/net/gate_shared.h"
 
 #define IN_PROGRESS_MAX 512
-#define BODIES_MAX (64 * 1024 * 1024)    /* maximum bytes of all bodies */
-#define RESPONSES_MAX (64 * 1024 * 1024) /* maximum bytes of all unfinished responses */
-
-static void
-drop_body(struct gate_request *request)
-{
-    request->gate->requests->body_bytes -= request->body.len;
-    buffer_free(&request->body);
-}
-
-void
-gate_slot_release(struct gate_request *request)
-{
-    struct gate_request_list *list = &request->gate->requests->in_progress;
-
-    if (!request->has_slot)
-        return;
-    request->has_slot = false;
-    DL_DELETE2(list->first, request, list_prev, list_next);
-    list->count--;
-    drop_body(request);
-    request->gate->requests->response_bytes -= request->response_len;
-}
+#define BODIES_MAX (64 * 1024 * 1024) /* maximum bytes of all bodies */
 
 static void
 reject_overload(struct gate_request *request)
@@ -92,36 +70,4 @@ gate_slot_add_body(struct gate_request *request, const char *bytes, size_t len)
         gate_request_body_too_large(request);
     else
         gate->requests->body_bytes += len;
-}
-
-/* Returns the oldest other request whose response is not written completely. NULL: none. */
-static struct gate_request *
-oldest_response(const struct gate_request *request)
-{
-    struct gate_request *each;
-
-    DL_FOREACH2(request->gate->requests->in_progress.first, each, list_next)
-    {
-        if (each != request && each->state == GATE_REQUEST_ENDING)
-            return each;
-    }
-    return NULL;
-}
-
-void
-gate_slot_add_response(struct gate_request *request)
-{
-    struct requests *requests = request->gate->requests;
-    struct gate_request *oldest;
-
-    if (!request->has_slot)
-        return;
-    requests->response_bytes += request->response_len;
-    while (requests->response_bytes > RESPONSES_MAX &&
-           (oldest = oldest_response(request)) != NULL) {
-        log_debug("gate", "slow client closed: all responses exceed their limit",
-                  LOG_REQUEST(oldest));
-        gate_slot_release(oldest);
-        conn_close(oldest->conn);
-    }
 }

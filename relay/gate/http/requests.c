@@ -1,4 +1,4 @@
-/* requests.c: the life of a request: begin, body, response, timeouts, end. */
+/* requests.c: the requests of a connection: head, body, response, timeouts, and the next head. */
 #include "gate/http/requests.h"
 
 #include <stdio.h>
@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "gate/http/head.h"
 #include "gate/http/origin.h"
 #include "gate/http/request_auth.h"
 #include "gate/http/request_body.h"
@@ -21,6 +20,7 @@
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
 #include "hub/hub.h"
+#include "wire/http_head.h"
 
 #define STORE_TIMEOUT_US (10 * 1000000) /* maximum wait for a reply of the store */
 /* Time limit for writing a response: a minimum, plus its size divided by a rate (bytes/s). */
@@ -64,6 +64,7 @@ on_request_closed(struct conn *conn)
 }
 
 static void on_request_writable(struct conn *conn);
+static void head_next(struct conn *conn);
 
 static const struct conn_events REQUEST_EVENTS = {.on_bytes = on_request_bytes,
                                                   .on_writable = on_request_writable,
@@ -84,7 +85,7 @@ on_request_writable(struct conn *conn)
     if (!request->is_last) {
         conn->requests++;
         request_free(request);
-        gate_head_next(conn);
+        head_next(conn);
     } else if (gate_body_is_unread(request) || conn_has_unread(conn)) {
         gate_request_set_state(request, GATE_REQUEST_LINGERING);
         gate_slot_release(request);
@@ -177,13 +178,121 @@ gate_request_reply(struct conn *conn, struct response *response)
     gate_request_respond(request_new(conn, &NO_ROUTE), response);
 }
 
-void
-gate_request_reply_malformed(struct conn *conn, struct response *response)
+static void
+reply_malformed(struct conn *conn, struct response *response)
 {
     struct gate_request *request = request_new(conn, &NO_ROUTE);
 
     request->is_malformed = true;
     gate_request_respond(request, response);
+}
+
+static void
+head_reject(struct conn *conn, int status, const char *detail)
+{
+    struct response response;
+
+    log_debug("gate", "request rejected", LOG_INT("status", status), LOG_TEXT("detail", detail));
+    stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+    free(conn->owner);
+    conn->owner = NULL;
+    response_problem(&response, status, 0, detail);
+    reply_malformed(conn, &response);
+}
+
+/* The bytes after the head may be a body, or further requests. */
+static void
+head_begin(struct conn *conn, const struct http_head *head, unsigned char *rest, size_t rest_len)
+{
+    free(conn->owner);
+    conn->owner = NULL;
+    conn->head = head;
+    /* RFC 6455, 4.1: a client must wait for the response. */
+    if (http_head_is_websocket(head) && rest_len > 0)
+        head_reject(conn, 400, "data sent before the upgrade response");
+    else
+        conn->gate->serve(conn);
+    conn->head = NULL;
+    if (rest_len > 0 && conn->phase != CONN_CLOSING)
+        conn->events->on_bytes(conn, rest, rest_len);
+}
+
+/*
+ * Parses the head at the start of `bytes`. While it is incomplete, the bytes are kept in conn->in,
+ * and the state of the parser in conn->owner.
+ */
+static void
+head_parse(struct conn *conn, unsigned char *bytes, size_t len)
+{
+    const bool is_kept = (char *)bytes == conn->in.bytes;
+    struct http_head head = {0};
+    struct buffer kept;
+    const char *why = "";
+    enum rc rc;
+
+    if (conn->owner != NULL)
+        head = *(struct http_head *)conn->owner;
+    rc = http_head_parse(&head, (const char *)bytes, len, GATE_HEAD_BYTES_MAX, &why);
+    if (rc == RC_AGAIN) {
+        if (conn->owner == NULL)
+            conn->owner = memory_new(sizeof(head));
+        *(struct http_head *)conn->owner = head;
+        if (!is_kept)
+            conn_keep_bytes(conn, bytes, len);
+        return;
+    }
+    kept = conn->in; /* `bytes` must outlive the callbacks, which keep other bytes */
+    if (is_kept)
+        buffer_init(&conn->in, kept.limit);
+    if (rc == RC_OK)
+        head_begin(conn, &head, bytes + head.len, len - head.len);
+    else if (rc == RC_LIMIT)
+        head_reject(conn, 431, "request head too long, limits are 12 kB and 127 headers");
+    else
+        head_reject(conn, 400, why);
+    if (is_kept)
+        buffer_free(&kept);
+}
+
+static void
+on_head_bytes(struct conn *conn, unsigned char *bytes, size_t len)
+{
+    if (conn->phase != CONN_HEAD)
+        conn_enter(conn, CONN_HEAD, &GATE_HEAD_EVENTS, NULL);
+    if (conn->in.len > 0) {
+        conn_keep_bytes(conn, bytes, len);
+        bytes = (unsigned char *)conn->in.bytes;
+        len = conn->in.len;
+    }
+    if (conn->phase == CONN_HEAD)
+        head_parse(conn, bytes, len);
+}
+
+static void
+on_head_writable(struct conn *conn)
+{
+    (void)conn; /* the response was written completely */
+}
+
+static void
+on_head_closed(struct conn *conn)
+{
+    free(conn->owner);
+}
+
+const struct conn_events GATE_HEAD_EVENTS = {
+    .on_bytes = on_head_bytes, .on_writable = on_head_writable, .on_closed = on_head_closed};
+
+static void
+head_next(struct conn *conn)
+{
+    conn_enter(conn, conn->in.len == 0 ? CONN_KEPT : CONN_HEAD, &GATE_HEAD_EVENTS, NULL);
+    if (conn->in.len > 0)
+        head_parse(conn, (unsigned char *)conn->in.bytes, conn->in.len);
+    else
+        gate_limit_kept(conn->gate);
+    if (conn->events == &GATE_HEAD_EVENTS)
+        conn_resume(conn);
 }
 
 void
@@ -234,4 +343,19 @@ gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us)
 
     DL_FOREACH (gate->requests->first, request)
         sweep_one(request, now_us, wall_us);
+}
+
+void
+gate_heads_sweep(struct gate *gate, int64_t now_us)
+{
+    int64_t timeout_us = gate->config->gate.connect_timeout_ms * 1000;
+    struct conn *conn;
+
+    while ((conn = gate->conns->in[CONN_HEAD].first) != NULL &&
+           now_us - conn->since_us > timeout_us) {
+        if (conn->in.len == 0)
+            conn_close(conn); /* without a request, close without a response */
+        else
+            head_reject(conn, 408, "timeout waiting for the request header");
+    }
 }

@@ -5,8 +5,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "gate/http/request_body.h"
-#include "gate/http/request_slots.h"
 #include "gate/http/response.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"

@@ -81,8 +81,8 @@ struct conn {
     struct gate *gate;
     const struct conn_events *events; /* NULL until HANDSHAKE or HEAD */
     void *owner;                      /* state of `events` */
-    struct hello *hello;              /* hello.c; in HELLO and QUEUED */
-    struct hello_source *source;      /* hello.c; from QUEUED to the first request */
+    struct hello *hello;              /* in HELLO and QUEUED */
+    struct hello_source *source;      /* from QUEUED to the first request */
     struct lws *wsi;                  /* carrier.c; NULL: libwebsockets does not own the socket */
     struct ssl_st *ssl;               /* NULL: plain */
     struct conn *prev;                /* link of the phase's list; oldest first */
@@ -106,7 +106,8 @@ struct conns {
         int count;
     } in[CONN_PHASES];
     const struct conn_events *first_events; /* for HANDSHAKE and HEAD */
-    struct hellos *hellos;                  /* hello.c */
+    void (*on_closed)(struct conn *conn);   /* the socket is closed: frees conn */
+    struct hellos *hellos;                  /* TLS clients before their first request */
     struct ev_io reaper;                    /* closes the connections in CLOSING */
 };
 
@@ -139,15 +140,6 @@ void conn_keep_bytes(struct conn *conn, const void *bytes, size_t len);
 /* Whether it was accepted from a Unix socket. */
 bool conn_is_unix(const struct conn *conn);
 
-/* ---- hello.c: TLS connections before their first request */
-void hellos_open(struct gate *gate);
-void hellos_close(struct gate *gate);
-void hello_begin(struct conn *conn);
-/* Its first request is complete, or it is closed. Accepts any connection. */
-void hello_end(struct conn *conn);
-/* Starts the handshakes of clients in QUEUED, as far as there is room. */
-void hello_resume(struct gate *gate);
-
 /* ---- carrier.c: sockets and libwebsockets */
 
 /* Sets gate->carrier. On failure `reason` is the error. */
@@ -158,10 +150,8 @@ struct ssl_ctx_st *carrier_tls(const struct gate *gate);
 
 /* Passes the socket to libwebsockets. False: it rejected and closed it; the caller frees conn. */
 bool conn_adopt(struct conn *conn);
-/* Closes the socket. Returns whether libwebsockets has freed conn (conn_closed). */
+/* Closes the socket. Returns whether on_closed was called. */
 bool conn_close_socket(struct conn *conn);
-/* The socket is closed: frees conn. */
-void conn_closed(struct conn *conn);
 
 /*
  * Nothing is read while paused, so an end of input is not seen either: libwebsockets closes a

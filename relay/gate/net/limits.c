@@ -300,6 +300,14 @@ is_full(struct gate *gate)
            !conns_evict_kept(gate) && !evict_waiting(gate);
 }
 
+void
+gate_limit_kept(struct gate *gate)
+{
+    if (gate_limits_clients(gate) + gate->conns->in[CONN_KEPT].count >
+        gate->config->gate.max_connections)
+        (void)conns_evict_kept(gate);
+}
+
 bool
 gate_serves(const struct gate *gate, bool is_push, struct gate_rejection *ret_rejection)
 {

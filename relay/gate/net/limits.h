@@ -47,6 +47,9 @@ void gate_limits_remove_stream(struct gate *gate, struct gate_peer *peer);
  */
 void gate_waiting_remove(struct gate *gate, struct waiting_client *client);
 
+/* A connection waits for its next request: the oldest of them yields if there are too many. */
+void gate_limit_kept(struct gate *gate);
+
 /*
  * Whether streams are served now. is_push: WebSocket or SSE. False: *ret_rejection is the reason.
  */
