@@ -6,8 +6,8 @@ use Clairon::Test qw(wait_until);
 use Clairon::Test::RawSocket;
 use Clairon::Test::SecureSocket;
 use POSIX ();
-use Time::HiRes qw(time);
 use Test::More;
+use Time::HiRes qw(time);
 
 eval { require IO::Socket::SSL; 1 } or plan skip_all => 'IO::Socket::SSL is not installed';
 use constant MANY => 1500;    # more than the limit of unfinished handshakes
