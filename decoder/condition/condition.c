@@ -106,7 +106,8 @@ read_expression(struct build *build)
 
     map = condition_map(rule->origins, rule->numbers, rule->origin_count, build->map,
                         build->map_count, &map_count);
-    expression = condition_parse_stored(rule->only_when, map, map_count, build->decoded);
+    expression =
+        condition_parse_stored(rule->only_when, map, map_count, RelationGetDescr(build->decoded));
     /* Before constants are folded: their text may name an object. */
     build->condition->lasting = condition_uses_only_system_objects(expression);
     expression = condition_prepare(expression);

@@ -20,6 +20,7 @@
 #include "utils/ruleutils.h"
 
 #include "condition/check.h"
+#include "encode/encode.h"
 
 PG_FUNCTION_INFO_V1(clairon_condition_store);
 PG_FUNCTION_INFO_V1(clairon_condition_show);
@@ -109,9 +110,9 @@ condition_map(const int16 *origins, const int16 *numbers, int count, const int *
 }
 
 Node *
-condition_parse_stored(const char *stored, const int *map, int map_count, Relation relation)
+condition_parse_stored(const char *stored, const int *map, int map_count, TupleDesc desc)
 {
-    struct numbering numbering = {map, map_count, RelationGetDescr(relation)};
+    struct numbering numbering = {map, map_count, desc};
     ParseState *state = make_parsestate(NULL);
     Node *expression;
 
@@ -177,13 +178,12 @@ struct user_context {
  * as the table's owner, not as the superuser who owns the extension. An error restores the caller.
  */
 static struct user_context
-switch_to_owner(Relation relation)
+switch_to_owner(Oid owner)
 {
     struct user_context caller;
 
     GetUserIdAndSecContext(&caller.user, &caller.context);
-    SetUserIdAndSecContext(relation->rd_rel->relowner,
-                           caller.context | SECURITY_RESTRICTED_OPERATION);
+    SetUserIdAndSecContext(owner, caller.context | SECURITY_RESTRICTED_OPERATION);
     return caller;
 }
 
@@ -229,7 +229,7 @@ Datum
 clairon_condition_store(PG_FUNCTION_ARGS)
 {
     Relation relation = table_open(PG_GETARG_OID(0), AccessShareLock);
-    struct user_context caller = switch_to_owner(relation);
+    struct user_context caller = switch_to_owner(relation->rd_rel->relowner);
     Node *expression = parse_in_path(text_to_cstring(PG_GETARG_TEXT_PP(1)), relation,
                                      text_to_cstring(PG_GETARG_TEXT_PP(2)));
     char *stored;
@@ -252,33 +252,74 @@ numbers_argument(ArrayType *array, int *ret_count)
 }
 
 /*
+ * Returns a context for deparse_expression in which Vars are the columns. deparse_context_for would
+ * lock the relation.
+ */
+static List *
+columns_context(TupleDesc desc)
+{
+    RangeTblEntry *columns = makeNode(RangeTblEntry);
+    PlannedStmt *plan = makeNode(PlannedStmt);
+
+    columns->rtekind = RTE_VALUES;
+    columns->eref = makeAlias("columns", NIL);
+    for (int i = 0; i < desc->natts; i++) {
+        Form_pg_attribute attribute = TupleDescAttr(desc, i);
+        char *name = attribute->attisdropped ? "" : NameStr(attribute->attname);
+
+        columns->eref->colnames = lappend(columns->eref->colnames, makeString(pstrdup(name)));
+    }
+    plan->rtable = list_make1(columns);
+    return deparse_context_for_plan_tree(plan, list_make1(columns->eref->aliasname));
+}
+
+/* Loads the row types that an expression on these columns may use. */
+static void
+load_row_types(TupleDesc desc, const int *map, int map_count)
+{
+    const struct encode_settings settings = {0};
+    struct encoders *encoders = encoders_new(&settings, NULL, NULL);
+
+    for (int i = 0; i < map_count; i++)
+        if (map[i] >= 0)
+            (void)encoders_get(encoders, TupleDescAttr(desc, map[i])->atttypid);
+    encoders_load_row_types(encoders);
+}
+
+/*
  * condition_show(relation oid, stored text, origins int2[], numbers int2[]) -> text: the stored
- * form with the current column names.
+ * form with the current column names. It does not lock the relation: anybody reads the conditions
+ * of all owners, who may keep their tables locked.
  */
 Datum
 clairon_condition_show(PG_FUNCTION_ARGS)
 {
     Oid relid = PG_GETARG_OID(0);
-    Relation relation = table_open(relid, AccessShareLock);
-    TupleDesc desc = RelationGetDescr(relation);
-    int *columns = palloc(sizeof(int) * Max(desc->natts, 1));
-    struct user_context caller = switch_to_owner(relation);
+    Relation relation = RelationIdGetRelation(relid);
+    struct user_context caller;
     int count;
     int number_count;
     const int16 *origins = numbers_argument(PG_GETARG_ARRAYTYPE_P(2), &count);
     const int16 *numbers = numbers_argument(PG_GETARG_ARRAYTYPE_P(3), &number_count);
+    TupleDesc desc;
     Node *expression;
     char *deparsed;
+    int *columns;
     int *map;
 
+    if (!RelationIsValid(relation))
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+                        errmsg("relation with OID %u does not exist", relid)));
+    desc = CreateTupleDescCopy(RelationGetDescr(relation));
+    caller = switch_to_owner(relation->rd_rel->relowner);
+    RelationClose(relation);
+    columns = palloc(sizeof(int) * Max(desc->natts, 1));
     for (int i = 0; i < desc->natts; i++)
         columns[i] = TupleDescAttr(desc, i)->attisdropped ? -1 : i;
     map = condition_map(origins, numbers, Min(count, number_count), columns, desc->natts, &count);
-    expression =
-        condition_parse_stored(text_to_cstring(PG_GETARG_TEXT_PP(1)), map, count, relation);
-    deparsed = deparse_expression(
-        expression, deparse_context_for(RelationGetRelationName(relation), relid), false, false);
+    load_row_types(desc, map, count);
+    expression = condition_parse_stored(text_to_cstring(PG_GETARG_TEXT_PP(1)), map, count, desc);
+    deparsed = deparse_expression(expression, columns_context(desc), false, false);
     SetUserIdAndSecContext(caller.user, caller.context);
-    table_close(relation, AccessShareLock);
     PG_RETURN_TEXT_P(cstring_to_text(deparsed));
 }

@@ -12,7 +12,7 @@
  * when the expression is no longer valid for the columns.
  */
 extern Node *condition_parse_stored(const char *stored, const int *map, int map_count,
-                                    Relation relation);
+                                    TupleDesc desc);
 
 /*
  * The map for a stored form in which $n is column numbers[i] where origins[i] is n. `columns` is

@@ -218,13 +218,21 @@ encode_float8(struct encoder *encoder, StringInfo out, Datum value)
             number, encode_reserve(out, DOUBLE_SHORTEST_DECIMAL_LEN));
 }
 
+static char *
+print_value(struct encoder *encoder, Datum value)
+{
+    if (encoder->is_deep)
+        encoders_load_row_types(encoder->encoders);
+    return encode_print(encoder, value);
+}
+
 /* An output function may keep memory, and an array may call it many times. */
 void
 encode_output(struct encoder *encoder, StringInfo out, Datum value)
 {
     MemoryContext texts = encoder->encoders->texts;
     MemoryContext old = MemoryContextSwitchTo(texts);
-    char *text = encode_print(encoder, value);
+    char *text = print_value(encoder, value);
 
     encode_text(encoder->settings, out, text, strlen(text));
     MemoryContextSwitchTo(old);
@@ -412,7 +420,7 @@ encode_plain(struct encoder *encoder, Datum value, int *ret_len)
         plain = VARDATA_ANY(text);
         len = VARSIZE_ANY_EXHDR(text);
     } else {
-        plain = encode_print(encoder, value);
+        plain = print_value(encoder, value);
         len = strlen(plain);
         if (encoder->is_deep)
             len = Min(len, DEEP_PLAIN_BYTES_MAX);

@@ -53,7 +53,7 @@ struct encoder {
     bool typbyval;
     char typalign;
     bool is_deep;            /* the output function prints values of other types: encode_print */
-    struct encoder *element; /* encoder of an array's elements */
+    struct encoder *element; /* encoder of an array's elements, or of a range's bounds */
     struct encoder *range;   /* encoder of a multirange's ranges */
     enum encode_risk risk;   /* of a column, see encode_guarded */
     char *fault;             /* message of the last error */
@@ -85,7 +85,9 @@ struct encoders {
     encode_limiter limiter;
     void *limiter_arg;
     int count;
-    int prepared;          /* the elements and members of this number of encoders are prepared */
+    int prepared; /* the elements and members of this number of encoders are prepared */
+    bool has_row_types;
+    uint64 loaded;         /* the invalidations before the last encoders_load_row_types */
     struct encoder **list; /* in the order of creation */
     uint32 slot_count;
     uint32 *slots; /* index in `list`, plus 1, by type */
@@ -104,6 +106,10 @@ extern struct encoder *encoders_get_column(struct encoders *encoders, Oid type);
  * unless it is NULL. Returns false when has_room() does.
  */
 extern bool encoders_prepare(struct encoders *encoders, encode_has_room has_room, void *arg);
+/* Loads all row types, so that PostgreSQL's functions do not wait for locks of their tables. */
+extern void encoders_load_row_types(struct encoders *encoders);
+/* Like lookup_rowtype_tupdesc, without a lock. Also returns the identifier of the row type. */
+extern TupleDesc encoders_row_type(Oid type, int32 typmod, uint64 *ret_identifier);
 /* Prepares the element of an array, or the range of a multirange. */
 extern void encoders_prepare_element(struct encoder *encoder);
 /* Prepares the members for the row type. Frees those of another row type. */

@@ -5,8 +5,11 @@
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
 #include "utils/typcache.h"
 
 /* An estimate of the memory of an encoder, with its share of the list. */
@@ -17,11 +20,49 @@
 
 #define SLOTS_MIN 16
 
+/* Invalidations of tables in this process, from 1; 0: the callback is not registered. */
+static uint64 invalidations;
+
+static void
+on_invalidation(Datum arg, Oid relid)
+{
+    invalidations++;
+}
+
+/*
+ * PostgreSQL would lock the table of a row type to load it, and wait while its owner keeps the
+ * table locked. So decoding loads row types as it loads the relations of changes: without a lock.
+ * An invalidation discards them.
+ */
+TupleDesc
+encoders_row_type(Oid type, int32 typmod, uint64 *ret_identifier)
+{
+    TypeCacheEntry *entry = lookup_type_cache(type, 0);
+
+    if (entry->typtype == TYPTYPE_COMPOSITE && entry->tupDesc == NULL) {
+        Relation table = RelationIdGetRelation(entry->typrelid);
+
+        if (!RelationIsValid(table))
+            elog(ERROR, "could not open relation with OID %u", entry->typrelid);
+        entry->tupDesc = RelationGetDescr(table);
+        entry->tupDesc->tdrefcount++;
+        /* a new identifier */
+        entry->tupDesc_identifier = assign_record_type_identifier(RECORDOID, -1);
+        RelationClose(table);
+    }
+    *ret_identifier = assign_record_type_identifier(type, typmod);
+    return lookup_rowtype_tupdesc(type, typmod);
+}
+
 struct encoders *
 encoders_new(const struct encode_settings *settings, encode_limiter limiter, void *limiter_arg)
 {
     struct encoders *encoders = palloc0(sizeof(*encoders));
 
+    if (invalidations == 0) {
+        CacheRegisterRelcacheCallback(on_invalidation, (Datum)0);
+        invalidations = 1;
+    }
     encoders->settings = settings;
     encoders->context = CurrentMemoryContext;
     encoders->values =
@@ -117,7 +158,8 @@ risk_of_scalar(Oid type)
 static enum encode_risk
 risk_of_composite(Oid type)
 {
-    TupleDesc desc = lookup_rowtype_tupdesc(type, -1);
+    uint64 identifier;
+    TupleDesc desc = encoders_row_type(type, -1, &identifier);
     enum encode_risk risk = RISK_VALUE;
 
     for (int i = 0; i < desc->natts; i++) {
@@ -180,6 +222,7 @@ encoder_new(struct encoders *encoders, Oid type)
     encoder->encoders = encoders;
     encoder->type = type;
     encoder->write = encode_choose(type, element);
+    encoders->has_row_types |= encoder->write == encode_composite;
     encoder->is_deep = is_deep(type);
     get_typlenbyvalalign(type, &encoder->typlen, &encoder->typbyval, &encoder->typalign);
     getTypeOutputInfo(type, &output, &is_varlena);
@@ -229,6 +272,8 @@ encoders_prepare_element(struct encoder *encoder)
     } else if (encoder->element == NULL) {
         Oid element = element_of(encoder->type);
 
+        if (!OidIsValid(element) && encoder->is_deep)
+            element = get_range_subtype(encoder->type);
         if (OidIsValid(element))
             encoder->element = encoders_get(encoder->encoders, element);
     }
@@ -278,12 +323,12 @@ encoders_load_members(struct encoder *encoder, TupleDesc desc, Oid type, int32 t
 static bool
 prepare_members(struct encoder *encoder, encode_has_room has_room, void *arg)
 {
-    TupleDesc desc = lookup_rowtype_tupdesc(encoder->type, -1);
+    uint64 identifier;
+    TupleDesc desc = encoders_row_type(encoder->type, -1, &identifier);
     bool fits = has_room == NULL || has_room(arg, desc->natts * MEMBER_BYTES);
 
-    if (fits)
-        encoders_load_members(encoder, desc, encoder->type, -1,
-                              assign_record_type_identifier(encoder->type, -1));
+    if (fits && (encoder->row_type != encoder->type || encoder->row_identifier != identifier))
+        encoders_load_members(encoder, desc, encoder->type, -1, identifier);
     ReleaseTupleDesc(desc);
     return fits;
 }
@@ -306,4 +351,29 @@ encoders_prepare(struct encoders *encoders, encode_has_room has_room, void *arg)
         }
     }
     return true;
+}
+
+/* The members of an encoder may be in use, so those of an altered row type are replaced later. */
+void
+encoders_load_row_types(struct encoders *encoders)
+{
+    if (!encoders->has_row_types || encoders->loaded == invalidations)
+        return;
+    encoders->loaded = invalidations;
+    for (int i = 0; i < encoders->count; i++) {
+        struct encoder *encoder = encoders->list[i];
+        uint64 identifier;
+        TupleDesc desc;
+
+        CHECK_FOR_INTERRUPTS();
+        if (encoder->write != encode_composite || encoder->type == RECORDOID) {
+            encoders_prepare_element(encoder);
+            continue;
+        }
+        desc = encoders_row_type(encoder->type, -1, &identifier);
+        for (int at = 0; at < desc->natts && encoder->row_identifier != identifier; at++)
+            if (!TupleDescAttr(desc, at)->attisdropped)
+                (void)encoders_get(encoders, TupleDescAttr(desc, at)->atttypid);
+        ReleaseTupleDesc(desc);
+    }
 }

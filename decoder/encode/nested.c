@@ -87,6 +87,7 @@ encode_multirange(struct encoder *encoder, StringInfo out, Datum value)
     int32 count;
 
     encoders_prepare_element(encoder);
+    encoders_load_row_types(encoder->encoders);
     multirange_deserialize(lookup_type_cache(encoder->range->type, TYPECACHE_RANGE_INFO),
                            multirange, &count, &ranges);
     encode_literal(out, "\"{");
@@ -131,8 +132,8 @@ encode_composite(struct encoder *encoder, StringInfo out, Datum value)
     HeapTupleHeader header = DatumGetHeapTupleHeader(value);
     Oid type = HeapTupleHeaderGetTypeId(header);
     int32 typmod = HeapTupleHeaderGetTypMod(header);
-    TupleDesc desc = lookup_rowtype_tupdesc(type, typmod);
-    uint64 identifier = assign_record_type_identifier(type, typmod);
+    uint64 identifier;
+    TupleDesc desc = encoders_row_type(type, typmod, &identifier);
     Datum *values = palloc(sizeof(Datum) * Max(desc->natts, 1));
     bool *nulls = palloc(sizeof(bool) * Max(desc->natts, 1));
     HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(header), .t_data = header};

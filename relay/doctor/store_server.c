@@ -330,10 +330,12 @@ static const char *const required_commands[] = {
     "XTRIM % MAXLEN 9",
     "ZADD % 1 a",
     "ZCARD %",
+    "ZRANGEBYLEX % - +",
     "ZINCRBY % 1 a",
     "ZRANGEBYSCORE % 0 1",
     "ZREM % a",
     "ZREVRANGE % 0 0",
+    "ZREVRANGEBYLEX % + -",
     "ZSCORE % a",
 };
 

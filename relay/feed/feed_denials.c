@@ -11,7 +11,6 @@
 #include "feed/feed_parts.h"
 #include "store/denials.h"
 
-#define DENIALS_IDLE_S 10.0 /* maximum idle time of the connection */
 #define REPORT_EVERY_US 1000000
 #define REPORT_AGAIN_US 60000000 /* after a failure */
 
@@ -64,14 +63,6 @@ on_report_failure(void *ctx, const char *message)
     forget_report(feed);
     feed->denials.next_us = clock_monotonic_us() + REPORT_AGAIN_US;
     log_warn("feed", "could not report denials", LOG_TEXT("error", message));
-}
-
-static void
-on_denials_idle(struct ev_loop *loop, ev_timer *timer, int events)
-{
-    (void)loop;
-    (void)events;
-    feed_denials_end(timer->data);
 }
 
 enum column { COLUMN_OWNER, COLUMN_COUNT, COLUMN_LAST };
@@ -134,7 +125,7 @@ feed_denials_report(struct feed *feed)
 
     if (is_reported(feed) || now_us < report->next_us || report->query.session.is_busy)
         return;
-    if (!ev_is_active(&report->idle)) {
+    if (!postgres_query_is_open(&report->query))
         report->query = (struct postgres_query){.loop = feed->loop,
                                                 .conninfo = feed->config->feed.conninfo,
                                                 .same_server_as = feed->link.conn,
@@ -142,24 +133,19 @@ feed_denials_report(struct feed *feed)
                                                 .on_rows = on_names,
                                                 .on_failure = on_report_failure,
                                                 .ctx = feed};
-        ev_timer_init(&report->idle, on_denials_idle, DENIALS_IDLE_S, DENIALS_IDLE_S);
-        report->idle.data = feed;
-    }
     write_report_sql(report->sql, feed);
     for (enum store_account i = 0; i < STORE_ACCOUNTS; i++)
         report->accounts[i].reported = store_denials(feed->store, i)->total;
     report->next_us = now_us + REPORT_EVERY_US;
-    ev_timer_again(feed->loop, &report->idle);
     postgres_query_send(&report->query);
 }
 
 void
 feed_denials_end(struct feed *feed)
 {
-    if (!ev_is_active(&feed->denials.idle))
-        return;
-    ev_timer_stop(feed->loop, &feed->denials.idle);
-    if (!feed->denials.query.session.is_ready || feed->denials.query.session.is_busy)
+    const struct postgres_query *query = &feed->denials.query;
+
+    if (postgres_query_is_open(query) && (!query->session.is_ready || query->session.is_busy))
         forget_report(feed); /* it may be lost */
     postgres_query_end(&feed->denials.query);
 }

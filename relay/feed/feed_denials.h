@@ -16,7 +16,6 @@ struct feed;
 
 struct feed_denials {
     struct postgres_query query;
-    ev_timer idle;                  /* active: the connection is open */
     char sql[FEED_DENIALS_SQL_MAX]; /* the last report */
     struct {
         uint64_t reported; /* denials in it; 0: it failed */
@@ -28,7 +27,6 @@ struct feed_denials {
 /* Sends a report if there were denials since the last one, at most once a second. */
 void feed_denials_report(struct feed *feed);
 
-/* Accepts a query that was not started. */
 void feed_denials_end(struct feed *feed);
 
 #endif

@@ -10,7 +10,6 @@
 #include "base/memory.h"
 #include "feed/feed_parts.h"
 
-#define IDLE_S 10.0            /* maximum idle time of the connection */
 #define RULES_CACHE_US 1000000 /* maximum age of cached rules */
 #define TEXT_MAX (256 * 1024)
 
@@ -49,17 +48,9 @@ on_rules_failure(void *ctx, const char *message)
 }
 
 static void
-on_idle(struct ev_loop *loop, ev_timer *timer, int events)
-{
-    (void)loop;
-    (void)events;
-    feed_rules_end(timer->data);
-}
-
-static void
 query_rules(struct feed *feed)
 {
-    if (!ev_is_active(&feed->rules.idle)) {
+    if (!postgres_query_is_open(&feed->rules.query))
         feed->rules.query = (struct postgres_query){.loop = feed->loop,
                                                     .conninfo = feed->config->feed.conninfo,
                                                     .same_server_as = feed->link.conn,
@@ -67,10 +58,6 @@ query_rules(struct feed *feed)
                                                     .on_rows = on_rules,
                                                     .on_failure = on_rules_failure,
                                                     .ctx = feed};
-        ev_timer_init(&feed->rules.idle, on_idle, IDLE_S, IDLE_S);
-        feed->rules.idle.data = feed;
-    }
-    ev_timer_again(feed->loop, &feed->rules.idle);
     postgres_query_send(&feed->rules.query);
 }
 
@@ -85,13 +72,4 @@ feed_rules(struct feed *feed, struct buffer *out)
         query_rules(feed);
     return buffer_addf(out, "{\"at\":%" PRId64 ",\"rules\":%s}", feed->rules.read_us / 1000,
                        feed->rules.text != NULL && is_fresh ? feed->rules.text : "null");
-}
-
-void
-feed_rules_end(struct feed *feed)
-{
-    if (!ev_is_active(&feed->rules.idle))
-        return;
-    ev_timer_stop(feed->loop, &feed->rules.idle);
-    postgres_query_end(&feed->rules.query);
 }

@@ -10,12 +10,8 @@ struct feed;
 
 struct feed_rules {
     struct postgres_query query;
-    ev_timer idle;   /* active: the connection is open */
     char *text;      /* JSON; NULL: never read */
     int64_t read_us; /* time of the last read; wall clock */
 };
-
-/* Accepts a query that was not started. */
-void feed_rules_end(struct feed *feed);
 
 #endif

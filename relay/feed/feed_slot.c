@@ -96,7 +96,7 @@ void
 feed_on_slot_created(struct feed *feed, const PGresult *result)
 {
     log_info("feed", "slot created", LOG_TEXT("slot", feed->config->feed.slot));
-    feed_primary_end(feed);
+    postgres_query_end(&feed->primary.query);
     feed->link.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
     ev_timer_again(feed->loop, &feed->link.timeout);
     feed->slot.must_create = false;

@@ -27,16 +27,6 @@ on_snapshot_failure(void *ctx, const char *message)
     feed->primary.failure_logged = true;
 }
 
-static void
-on_snapshot_time(struct ev_loop *loop, ev_timer *timer, int events)
-{
-    struct feed *feed = timer->data;
-
-    (void)loop;
-    (void)events;
-    postgres_query_send(&feed->primary.query);
-}
-
 void
 feed_primary_start(struct feed *feed)
 {
@@ -47,18 +37,7 @@ feed_primary_start(struct feed *feed)
                                 .sql = "SELECT pg_catalog.pg_log_standby_snapshot()",
                                 .on_failure = on_snapshot_failure,
                                 .ctx = feed};
-    ev_timer_init(&feed->primary.time, on_snapshot_time, 0.0, SNAPSHOT_EVERY_S);
-    feed->primary.time.data = feed;
-    ev_timer_start(feed->loop, &feed->primary.time);
-}
-
-void
-feed_primary_end(struct feed *feed)
-{
-    if (!ev_is_active(&feed->primary.time))
-        return;
-    ev_timer_stop(feed->loop, &feed->primary.time);
-    postgres_query_end(&feed->primary.query);
+    postgres_query_repeat(&feed->primary.query, 0.0, SNAPSHOT_EVERY_S);
 }
 
 /*
@@ -114,16 +93,6 @@ on_standby_failure(void *ctx, const char *message)
     feed->standby.query_failed = true;
 }
 
-static void
-on_time(struct ev_loop *loop, ev_timer *timer, int events)
-{
-    struct feed *feed = timer->data;
-
-    (void)loop;
-    (void)events;
-    postgres_query_send(&feed->standby.query);
-}
-
 void
 feed_standby_start(struct feed *feed)
 {
@@ -135,17 +104,14 @@ feed_standby_start(struct feed *feed)
                                                   .on_failure = on_standby_failure,
                                                   .ctx = feed};
     feed->standby.query_failed = false;
-    ev_timer_init(&feed->standby.time, on_time, CHECK_EVERY_S, CHECK_EVERY_S);
-    feed->standby.time.data = feed;
-    ev_timer_start(feed->loop, &feed->standby.time);
+    postgres_query_repeat(&feed->standby.query, CHECK_EVERY_S, CHECK_EVERY_S);
 }
 
 void
 feed_standby_end(struct feed *feed)
 {
-    if (!ev_is_active(&feed->standby.time))
+    if (!postgres_query_is_open(&feed->standby.query))
         return;
-    ev_timer_stop(feed->loop, &feed->standby.time);
     postgres_query_end(&feed->standby.query);
     set_stalled(feed, false);
 }

@@ -13,21 +13,17 @@ struct feed;
 
 /*
  * While CREATING a slot on a standby: requests a snapshot of running transactions from the primary.
- * All _end functions of this file accept a query that was not started.
  */
 struct feed_primary {
     struct postgres_query query;
-    ev_timer time;
     bool failure_logged;
 };
 
 void feed_primary_start(struct feed *feed);
-void feed_primary_end(struct feed *feed);
 
 /* While STREAMING from a standby: checks that new WAL arrives. */
 struct feed_standby {
     struct postgres_query query;
-    ev_timer time;
     bool query_failed; /* the last status query failed and was logged */
     unsigned failures; /* consecutive failed checks, up to the threshold */
 };

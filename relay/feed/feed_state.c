@@ -66,9 +66,9 @@ feed_drop_connection(struct feed *feed)
     ev_io_stop(feed->loop, &feed->link.writable);
     ev_timer_stop(feed->loop, &feed->link.timeout);
     feed->link.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
-    feed_primary_end(feed);
+    postgres_query_end(&feed->primary.query);
     feed_standby_end(feed);
-    feed_rules_end(feed);
+    postgres_query_end(&feed->rules.query);
     feed_denials_end(feed);
     postgres_connect_end(&feed->link.connect);
     PQclear(feed->link.result);

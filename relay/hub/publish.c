@@ -61,24 +61,31 @@ offer_to(struct hub *hub, const char *key, size_t len, struct notification *noti
     }
 }
 
-/* Offers the notification to members of the smallest part who belong to all other parts. */
+/*
+ * Offers the notification to members of all parts of a target. A session is compared once, even if
+ * it belongs to the groups of many targets.
+ */
 static void
-offer_to_parts(struct hub *hub, struct bytes target, struct notification *notification,
-               struct fanout_batch *batch)
+offer_to_composite(struct hub *hub, struct notification *notification, struct fanout_batch *batch)
 {
-    const struct bytes kind = notification->frame.as.notification.audience;
-    struct audience_parts parts = {.count = 0};
-    struct audience *smallest;
+    const struct frame_notification *frame = &notification->frame.as.notification;
+    struct audience_match match;
     struct membership *member;
 
-    smallest =
-        audience_split(kind, target, &parts) ? audience_smallest(hub->audiences, &parts) : NULL;
-    if (smallest == NULL)
-        return;
-    DL_FOREACH (smallest->members, member) {
-        if (groups_have_parts(&member->session->groups, &parts))
-            offer_one(hub, member->session, notification, batch);
+    audience_match_begin(&match, hub->audiences, frame->audience, frame->targets,
+                         frame->target_count);
+    for (size_t i = 0; i < match.candidate_count; i++) {
+        DL_FOREACH (match.candidates[i]->members, member) {
+            struct session_groups *groups = &member->session->groups;
+
+            if (groups->compared == match.number)
+                continue;
+            groups->compared = match.number;
+            if (audience_match_has(&match, groups->memberships))
+                offer_one(hub, member->session, notification, batch);
+        }
     }
+    audience_match_end(&match);
 }
 
 static void
@@ -94,10 +101,12 @@ offer(struct hub *hub, struct notification *notification, struct fanout_batch *b
         offer_to(hub, AUDIENCE_ALL, sizeof(AUDIENCE_ALL) - 1, notification, batch);
         return;
     }
+    if (audience_is_composite(frame->audience)) {
+        offer_to_composite(hub, notification, batch);
+        return;
+    }
     while (frame_next_target(&targets, &target) == RC_OK) {
-        if (audience_is_composite(frame->audience))
-            offer_to_parts(hub, target, notification, batch);
-        else if (audience_key(frame->audience, target, key, &len))
+        if (audience_key(frame->audience, target, key, &len))
             offer_to(hub, key, len, notification, batch);
     }
 }

@@ -1,7 +1,9 @@
-/* query.c: repeats one query over a separate connection. */
+/* query.c: runs one query over a separate connection, at intervals or when it is needed. */
 #include "postgres/query.h"
 
 #include "postgres/libpq.h"
+
+#define IDLE_S 10.0
 
 static const char *
 query_setup(void *ctx, const PGconn *conn)
@@ -54,10 +56,48 @@ static const struct postgres_session_events QUERY_EVENTS = {
     .on_lost = on_query_lost,
 };
 
+static void
+on_timer(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct postgres_query *query = timer->data;
+
+    (void)loop;
+    (void)events;
+    if (query->is_repeated) {
+        postgres_query_send(query);
+        return;
+    }
+    if (!query->session.is_ready || query->session.is_busy)
+        query->on_failure(query->ctx, "timeout expired");
+    postgres_query_end(query);
+}
+
+bool
+postgres_query_is_open(const struct postgres_query *query)
+{
+    return ev_is_active(&query->timer);
+}
+
+void
+postgres_query_repeat(struct postgres_query *query, double after_s, double every_s)
+{
+    query->is_repeated = true;
+    ev_timer_init(&query->timer, on_timer, after_s, every_s);
+    query->timer.data = query;
+    ev_timer_start(query->loop, &query->timer);
+}
+
 void
 postgres_query_send(struct postgres_query *query)
 {
     struct postgres_session *session = &query->session;
+
+    if (!query->is_repeated) {
+        if (!postgres_query_is_open(query))
+            ev_timer_init(&query->timer, on_timer, IDLE_S, IDLE_S);
+        query->timer.data = query;
+        ev_timer_again(query->loop, &query->timer);
+    }
 
     session->connect.loop = query->loop;
     session->connect.conninfo = query->conninfo;
@@ -72,5 +112,8 @@ postgres_query_send(struct postgres_query *query)
 void
 postgres_query_end(struct postgres_query *query)
 {
+    if (!postgres_query_is_open(query))
+        return;
+    ev_timer_stop(query->loop, &query->timer);
     postgres_session_free(&query->session);
 }

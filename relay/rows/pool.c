@@ -17,6 +17,7 @@
 #define IDLE_US (60 * SECOND_US)
 #define OPENING_US (10 * SECOND_US)
 #define TIMEOUT_GRACE_US (1 * SECOND_US) /* extra time in which the server can cancel a query */
+#define LOCK_TIMEOUT_MS "10"
 #define SETUP_MAX 512
 
 static const char QUERY[] =
@@ -154,7 +155,7 @@ on_query_error(struct rows_connection *connection, const PGresult *result)
     connection->status = rows_status_of(sqlstate);
     if (connection->status == ROWS_DENIED)
         log_debug("rows", "request rejected", LOG_TEXT("error", error));
-    else if (connection->status != ROWS_LOST) /* a lost connection is retried */
+    else if (connection->status != ROWS_LOST && connection->status != ROWS_LOCKED) /* repeated */
         warn(connection, "could not read rows", sqlstate, error);
 }
 
@@ -182,18 +183,23 @@ on_session_done(void *ctx)
     struct rows_connection *connection = ctx;
     struct rows_result *result;
     struct rows_query *query;
+    bool is_locked;
 
     if (connection->state == ROWS_CONNECTION_STUCK) {
         end_stuck_query(connection, ROWS_CONNECTION_IDLE);
         return;
     }
-    if (connection->status != ROWS_LOST) {
+    if (connection->status != ROWS_LOST && connection->status != ROWS_LOCKED) {
         finish_query(connection);
         return;
     }
+    is_locked = connection->status == ROWS_LOCKED;
     query = detach_query(connection, ROWS_CONNECTION_IDLE, &result);
     rows_result_unref(result);
-    rows_queue_repeat(connection->pool->queue, query, clock_monotonic_us());
+    if (is_locked)
+        rows_queue_postpone(connection->pool->queue, query, clock_monotonic_us());
+    else
+        rows_queue_repeat(connection->pool->queue, query, clock_monotonic_us());
 }
 
 static void
@@ -220,7 +226,8 @@ run_query(struct rows_connection *connection, struct rows_query *query)
 /* ---- connections */
 
 /*
- * The server checks the connection every second, so that no query outlives the relay for long. The
+ * The server checks the connection every second, so that no query outlives the relay for long. A
+ * table owner may keep tables locked: then the query waits in the queue, not on the server. The
  * session is read-only.
  */
 static const char *
@@ -231,7 +238,7 @@ session_setup(void *ctx, const PGconn *conn)
 
     snprintf(setup, sizeof(setup),
              "%s; SET statement_timeout = %" PRId64 "; SET client_connection_check_interval = 1000;"
-             " SET default_transaction_read_only = on",
+             " SET lock_timeout = " LOCK_TIMEOUT_MS "; SET default_transaction_read_only = on",
              postgres_session_command(conn), connection->pool->config->rows.timeout_ms);
     return setup;
 }

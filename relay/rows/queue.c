@@ -317,10 +317,12 @@ count_stuck(struct rows_queue *queue)
     stats_set(queue->stats, STAT_ROWS_STUCK, count);
 }
 
+/* `status` is why the query must be repeated. */
 static void
-wait_again(struct rows_request *request, int64_t now_us)
+wait_again(struct rows_request *request, enum rows_status status, int64_t now_us)
 {
     stats_add(request->queue->stats, STAT_ROWS_REPEATED, 1);
+    request->repeated = status;
     wait_for_query(request, now_us + request->delay_us);
     if (request->delay_us < REPEAT_MAX_US)
         request->delay_us *= 2;
@@ -349,7 +351,7 @@ rows_queue_complete(struct rows_queue *queue, struct rows_query *query, struct r
         else if (now_us >= request->deadline_us)
             fail(request, ROWS_STALE);
         else
-            wait_again(request, now_us);
+            wait_again(request, ROWS_STALE, now_us);
     }
     free(query);
 }
@@ -390,6 +392,19 @@ rows_queue_repeat(struct rows_queue *queue, struct rows_query *query, int64_t no
             request->deadline_us = now_us; /* rows_queue_expire ends the request */
         request->was_lost = true;
         wait_for_query(request, now_us);
+    }
+    free(query);
+}
+
+void
+rows_queue_postpone(struct rows_queue *queue, struct rows_query *query, int64_t now_us)
+{
+    struct rows_request *request;
+
+    end_query(queue, query);
+    while ((request = query->requests) != NULL) {
+        leave_query(request);
+        wait_again(request, ROWS_LOCKED, now_us);
     }
     free(query);
 }
@@ -439,7 +454,7 @@ rows_queue_expire(struct rows_queue *queue, enum rows_status status, int64_t now
     collect_expired(queue, &ended, now_us);
     while ((request = ended.requests) != NULL) {
         leave_query(request);
-        fail(request, request->delay_us > REPEAT_FIRST_US ? ROWS_STALE : status);
+        fail(request, request->repeated != ROWS_OK ? request->repeated : status);
     }
 }
 

@@ -20,8 +20,8 @@
  * its last request has ended.
  *
  * RUNNING: the query runs on a connection. Its snapshot may be older than a new request, so no
- * request joins it. If the connection is lost or the snapshot is too old, its requests wait again
- * in a new query. Next: ENDED, STUCK.
+ * request joins it. If the connection is lost, the snapshot is too old or a table is locked, its
+ * requests wait again in a new query. Next: ENDED, STUCK.
  *
  * STUCK: the query exceeded its time limit, and its requests have ended, but the server still runs
  * it. Requests for this source are rejected: the owner of the table may have caused this, and each
@@ -99,7 +99,8 @@ bool rows_queue_has_next(const struct rows_queue *queue, int64_t now_us);
 
 /*
  * Returns the next query to run, one per user in turn. NULL: none may run now. The caller owns it
- * until rows_queue_complete, _fail, _repeat or _release. Its first request is the requester.
+ * until rows_queue_complete, _fail, _repeat, _postpone or _release. Its first request is the
+ * requester.
  */
 struct rows_query *rows_queue_next(struct rows_queue *queue, int64_t now_us);
 
@@ -127,6 +128,12 @@ void rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum ro
 void rows_queue_repeat(struct rows_queue *queue, struct rows_query *query, int64_t now_us);
 
 /*
+ * Requeues the requests of a query that did not get a lock: a query that waits on the server would
+ * occupy a connection.
+ */
+void rows_queue_postpone(struct rows_queue *queue, struct rows_query *query, int64_t now_us);
+
+/*
  * Call it when the server did not cancel the query in time. Ends the query's requests with
  * ROWS_TIMED_OUT. The query is stuck until rows_queue_release.
  */
@@ -134,7 +141,10 @@ void rows_queue_abandon(struct rows_queue *queue, struct rows_query *query);
 /* Call it when a stuck query has ended on the server. */
 void rows_queue_release(struct rows_queue *queue, struct rows_query *query);
 
-/* Ends requests that have waited too long, with this status or ROWS_STALE. */
+/*
+ * Ends requests that have waited too long: with ROWS_STALE or ROWS_LOCKED if that was why their
+ * queries were repeated, otherwise with this status.
+ */
 void rows_queue_expire(struct rows_queue *queue, enum rows_status status, int64_t now_us);
 
 /* Records the duration of a query, for rows_queue_after_ms. */

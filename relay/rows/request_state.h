@@ -17,7 +17,8 @@ struct rows_request {
     size_t copied_bytes;        /* size of the client's copy, counted as result memory */
     int64_t deadline_us;        /* time limit for the start of the query */
     int64_t not_before_us;
-    int64_t delay_us; /* delay before the next query, if a snapshot was too old */
+    int64_t delay_us;          /* delay before the next query, if this one must be repeated */
+    enum rows_status repeated; /* why a query was repeated with a delay; ROWS_OK: none was */
     bool was_lost;
 };
 

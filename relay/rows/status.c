@@ -16,6 +16,7 @@ static const struct rows_error ERRORS[] = {
     [ROWS_LOST] = {GATE_ERR_RATE, 503, "database does not reply", true, STAT_ROWS_LOST},
     [ROWS_STALE] = {GATE_ERR_RATE, 503, "a delivered change is not visible yet", true,
                     STAT_ROWS_STALE},
+    [ROWS_LOCKED] = {GATE_ERR_RATE, 503, "table is locked", true, STAT_ROWS_TIMED_OUT},
     [ROWS_FAILED] = {GATE_ERR_INTERNAL, 500, "could not read rows", false, STAT_ROWS_FAILED},
     [ROWS_OFF] = {GATE_ERR_INTERNAL, 500, "live rows need [rows] conninfo", false,
                   STAT_ROWS_FAILED},
@@ -53,7 +54,7 @@ static const struct {
     {"08", ROWS_LOST},         /* connection exception */
     {"40", ROWS_LOST},         /* recovery conflict on a standby */
     {"53", ROWS_BUSY},         /* insufficient resources */
-    {"55P03", ROWS_BUSY},      /* lock_not_available */
+    {"55P03", ROWS_LOCKED},    /* lock_not_available */
 };
 
 enum rows_status

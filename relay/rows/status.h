@@ -20,6 +20,7 @@ enum rows_status {
     ROWS_TIMED_OUT,  /* the query took longer than rows.timeout */
     ROWS_LOST,       /* no connection to the database */
     ROWS_STALE,      /* no snapshot was new enough before the timeout */
+    ROWS_LOCKED,     /* a transaction kept a table locked until the timeout */
     ROWS_FAILED,     /* another server error, which is logged */
     ROWS_OFF         /* no connection string is set */
 };

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "base/pool.h"
+#include "wire/frame.h"
 
 static struct pool memberships = {.size = sizeof(struct membership)};
 
@@ -85,6 +86,7 @@ audience_join(struct audience **all, struct membership **of_session, struct sess
     membership->is_granted = is_granted;
     membership->audience = find_or_add(all, key, len);
     DL_APPEND(membership->audience->members, membership);
+    membership->audience->member_count++;
     membership->next_of_session = *of_session;
     *of_session = membership;
 }
@@ -98,6 +100,7 @@ end_membership(struct audience **all, struct membership **link)
 
     *link = membership->next_of_session;
     DL_DELETE(audience->members, membership);
+    audience->member_count--;
     pool_release(&memberships, membership);
     if (audience->members == NULL) {
         HASH_DEL(*all, audience);
@@ -129,8 +132,8 @@ audience_leave_all(struct audience **all, struct membership **of_session, bool o
     }
 }
 
-bool
-audience_has_all(const struct membership *of_session, const struct audience_parts *parts)
+static bool
+has_all(const struct membership *of_session, const struct audience_parts *parts)
 {
     char key[AUDIENCE_KEY_MAX];
     size_t len;
@@ -148,31 +151,91 @@ audience_has_parts(const struct membership *of_session, struct bytes kind, struc
 {
     struct audience_parts parts = {.count = 0};
 
-    return audience_split(kind, target, &parts) && audience_has_all(of_session, &parts);
+    return audience_split(kind, target, &parts) && has_all(of_session, &parts);
 }
 
-/* Iterates over all lists in parallel: the list that ends first is the shortest. */
-struct audience *
-audience_smallest(struct audience *all, const struct audience_parts *parts)
+static void
+link_target(struct audience_match *match, struct audience *audience, uint32_t target)
 {
-    struct audience *found[AUDIENCE_PARTS_MAX];
-    const struct membership *at[AUDIENCE_PARTS_MAX];
+    if (audience->match_number != match->number) {
+        audience->match_number = match->number;
+        audience->last_link = 0;
+        audience->is_candidate = false;
+    }
+    match->links[match->link_count] =
+        (struct audience_match_link){.target = target, .before = audience->last_link};
+    audience->last_link = ++match->link_count;
+}
+
+/* A target has no recipients if one of its groups has no members. */
+static void
+add_target(struct audience_match *match, struct audience *all, struct bytes kind,
+           struct bytes target, uint32_t index)
+{
+    struct audience_parts parts = {.count = 0};
+    struct audience *found[AUDIENCE_PARTS_MAX], *smallest = NULL;
     char key[AUDIENCE_KEY_MAX];
     size_t len;
 
-    for (size_t i = 0; i < parts->count; i++) {
-        found[i] = audience_key(parts->kinds[i], parts->targets[i], key, &len)
+    if (!audience_split(kind, target, &parts))
+        return;
+    for (size_t i = 0; i < parts.count; i++) {
+        found[i] = audience_key(parts.kinds[i], parts.targets[i], key, &len)
                        ? audience_find(all, key, len)
                        : NULL;
         if (found[i] == NULL)
-            return NULL;
-        at[i] = found[i]->members;
+            return;
+        if (smallest == NULL || found[i]->member_count < smallest->member_count)
+            smallest = found[i];
     }
-    for (;;) {
-        for (size_t i = 0; i < parts->count; i++) {
-            at[i] = at[i]->next;
-            if (at[i] == NULL)
-                return found[i];
+    match->part_count = parts.count;
+    for (size_t i = 0; i < parts.count; i++)
+        link_target(match, found[i], index);
+    if (!smallest->is_candidate)
+        match->candidates[match->candidate_count++] = smallest;
+    smallest->is_candidate = true;
+}
+
+void
+audience_match_begin(struct audience_match *match, struct audience *all, struct bytes kind,
+                     struct bytes targets, size_t target_count)
+{
+    static uint64_t numbers;
+    struct bytes target;
+
+    *match = (struct audience_match){.number = ++numbers};
+    match->targets = memory_new((target_count + 1) * sizeof(*match->targets));
+    match->links = memory_new((target_count * AUDIENCE_PARTS_MAX + 1) * sizeof(*match->links));
+    match->candidates = memory_new((target_count + 1) * sizeof(struct audience *));
+    for (uint32_t i = 0; i < target_count && frame_next_target(&targets, &target) == RC_OK; i++)
+        add_target(match, all, kind, target, i);
+}
+
+bool
+audience_match_has(struct audience_match *match, const struct membership *of_session)
+{
+    const uint32_t session = ++match->session_count;
+
+    for (; of_session != NULL; of_session = of_session->next_of_session) {
+        const struct audience *audience = of_session->audience;
+        uint32_t at = audience->match_number == match->number ? audience->last_link : 0;
+
+        for (; at != 0; at = match->links[at - 1].before) {
+            struct audience_match_target *target = &match->targets[match->links[at - 1].target];
+
+            if (target->session != session)
+                *target = (struct audience_match_target){.session = session};
+            if (++target->parts == match->part_count)
+                return true;
         }
     }
+    return false;
+}
+
+void
+audience_match_end(struct audience_match *match)
+{
+    free(match->targets);
+    free(match->links);
+    free(match->candidates);
 }

@@ -3,6 +3,7 @@
 #define CLAIRON_HUB_FANOUT_AUDIENCE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 #include <uthash.h>
 
@@ -15,6 +16,11 @@ struct session;
 struct audience {
     UT_hash_handle hh;
     struct membership *members; /* utlist, linked by next and prev */
+    size_t member_count;
+    /* of the match with this number: the last of the links to targets, and a candidate */
+    uint64_t match_number;
+    uint32_t last_link;
+    bool is_candidate;
     size_t key_len;
     char key[];
 };
@@ -58,11 +64,35 @@ bool audience_is_granted(const struct membership *of_session, const char *key, s
 /* True if the session belongs to all parts of a target of a composite audience. */
 bool audience_has_parts(const struct membership *of_session, struct bytes kind,
                         struct bytes target);
-/* Like audience_has_parts, for parts that are already split. */
-bool audience_has_all(const struct membership *of_session, const struct audience_parts *parts);
 
-/* Returns the part with the fewest members; NULL: some part has no members. */
-struct audience *audience_smallest(struct audience *all, const struct audience_parts *parts);
+/*
+ * The targets of one notification for a composite audience, linked to the groups that they consist
+ * of. So a session is compared with the targets of its groups only, not with each target.
+ */
+struct audience_match {
+    uint64_t number; /* never 0 */
+    size_t part_count;
+    struct audience_match_target {
+        uint32_t session; /* `parts` is of this session, counted from 1 */
+        uint32_t parts;   /* number of parts that the session belongs to */
+    } * targets;
+    struct audience_match_link {
+        uint32_t target;
+        uint32_t before; /* previous link of the group: its index + 1; 0: none */
+    } * links;
+    uint32_t link_count;
+    uint32_t session_count;
+    /* the smallest group of each target: all recipients are members of these */
+    struct audience **candidates;
+    size_t candidate_count;
+};
+
+/* Call audience_match_end before the next match. */
+void audience_match_begin(struct audience_match *match, struct audience *all, struct bytes kind,
+                          struct bytes targets, size_t target_count);
+/* True if the session belongs to all parts of a target. */
+bool audience_match_has(struct audience_match *match, const struct membership *of_session);
+void audience_match_end(struct audience_match *match);
 
 /* True if the session is a member of the audience with this key. */
 bool audience_has(const struct membership *of_session, const char *key, size_t len);

@@ -24,6 +24,7 @@ enum groups_state { GROUPS_CURRENT, GROUPS_WANTED, GROUPS_REQUESTED, GROUPS_STAL
 struct session_groups {
     struct membership *memberships; /* linked by next_of_session; includes groups of the token */
     enum groups_state state;
+    uint64_t compared; /* number of the audience_match that was last compared with them */
 };
 
 static inline bool
@@ -82,12 +83,5 @@ MUST_CHECK enum rc groups_write_token(const struct session_groups *groups, struc
 
 /* Returns a hash that is equal for equal sets of groups, in any order. */
 uint64_t groups_hash(const struct session_groups *groups);
-
-/* True if the session belongs to all parts of a composite audience, which are already split. */
-static inline bool
-groups_have_parts(const struct session_groups *groups, const struct audience_parts *parts)
-{
-    return audience_has_all(groups->memberships, parts);
-}
 
 #endif

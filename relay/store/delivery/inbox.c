@@ -24,6 +24,7 @@ struct inbox_part {
     const struct redisReply *entries; /* stream entries of the notifications */
     const struct redisReply *scores;  /* inbox scores of these notifications */
     bool is_requested;
+    bool is_large; /* the only entry is large, and read by a command of its own */
     struct shard_page page;
 };
 
@@ -133,7 +134,7 @@ is_score(const struct redisReply *reply)
 static bool
 read_part(struct inbox_part *part, const struct redisReply *reply)
 {
-    if (!reply_is_array(reply, 3) || reply_text(reply_at(reply, 0)) == NULL ||
+    if (!reply_is_array(reply, 4) || reply_text(reply_at(reply, 0)) == NULL ||
         strlen(reply_text(reply_at(reply, 0))) >= PART_CURSOR_MAX ||
         !reply_is_array(reply_at(reply, 1), 0))
         return false;
@@ -152,9 +153,17 @@ static bool
 on_inbox_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     struct inbox *inbox = (struct inbox *)request;
+    struct inbox_part *part = &inbox->parts[shard == inbox->parts[0].shard ? 0 : 1];
+    const char *large = reply_text(reply_at(reply, 3));
 
-    return read_part(&inbox->parts[shard == inbox->parts[0].shard ? 0 : 1],
-                     shard_request_keep_reply(request, reply));
+    if (part->is_large) { /* without the entry if its notification ended meanwhile */
+        part->entries = shard_request_keep_reply(request, reply);
+        return reply_is_array(reply, 0);
+    }
+    part->is_large = large != NULL && large[0] != '\0';
+    if (part->is_large)
+        shard_request_read_entry(request, shard, large);
+    return read_part(part, shard_request_keep_reply(request, reply));
 }
 
 static void

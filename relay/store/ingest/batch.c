@@ -31,6 +31,7 @@ clear_part(struct batch *part)
     part->count = 0;
     part->notifications = 0;
     part->is_simple = true;
+    part->large = 0;
     part->users = 0;
     part->has_groups = false;
     part->position = NULL;
@@ -155,6 +156,9 @@ add_notification(struct batch *batch, const struct frame *frame, const char *kin
     frame_id_text(notification->id, text);
     add_text(batch, text);
     add_bytes(batch, notification->head);
+    batch->large = notification->head.len + notification->data.len;
+    if (kind[0] == 'R' || batch->large < STORE_LARGE_BYTES)
+        batch->large = 0;
     if (kind[0] != 'R')
         add_bytes(batch, notification->data);
     if (kind[0] == 'N')
@@ -209,6 +213,9 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
     bool switches = frame->kind != FRAME_KIND_COMMIT && part->is_simple != is_simple(frame);
     size_t max = STORE_BATCH_FRAMES_MAX;
 
+    /* A transaction records the id of its last notification if it is large. */
+    if (part->large > 0 && frame->kind == FRAME_KIND_NOTIFICATION)
+        return true;
     /*
      * A blocked XREAD returns only one stream: the first that the batch writes. If that is the
      * stream of notifications, a relay reads the notifications after this membership before the

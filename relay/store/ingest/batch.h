@@ -24,7 +24,8 @@ struct batch {
     size_t notifications; /* number of notifications */
     /* contains only commits and notifications without acks, so no script is needed */
     bool is_simple;
-    size_t users;         /* pairs of notifications for named users that need acks */
+    size_t large; /* bytes of the last notification, if it is large (STORE_LARGE_BYTES); else 0 */
+    size_t users; /* pairs of notifications for named users that need acks */
     bool has_groups;      /* contains notifications for groups that need acks */
     const char *position; /* position of the last frame; NULL: no frame */
     size_t bytes;         /* sum of the arguments' lengths */

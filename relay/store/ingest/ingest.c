@@ -353,10 +353,10 @@ put_notification(struct commands *commands, const char *stream,
 
 static void
 put_end(struct commands *commands, const struct shard *shard, const struct ingest_order *order,
-        const struct ingest_fields *fields, size_t notifications, bool has_large)
+        const struct ingest_fields *fields, const struct batch *batch)
 {
     char position_field[STORE_TOKEN_TEXT + 16], read_field[STORE_TOKEN_TEXT + 16];
-    char count[COUNT_TEXT];
+    char count[COUNT_TEXT], large[COUNT_TEXT];
     const char *const move[] = {"HMSET",         fields->key, position_field,
                                 order->position, read_field,  fields->read};
     /* EVALSHA would fail after SCRIPT FLUSH, and EXEC would then skip the check. */
@@ -371,12 +371,13 @@ put_end(struct commands *commands, const struct shard *shard, const struct inges
                                  shard->store->feed_token,
                                  count,
                                  order->after,
-                                 has_large ? "1" : ""};
+                                 batch->large > 0 ? large : ""};
     const char *const exec[] = {"EXEC"};
 
     snprintf(position_field, sizeof(position_field), "position:%s", shard->store->feed_token);
     snprintf(read_field, sizeof(read_field), "read:%s", shard->store->feed_token);
-    snprintf(count, sizeof(count), "%zu", notifications);
+    snprintf(count, sizeof(count), "%zu", batch->notifications);
+    snprintf(large, sizeof(large), "%zu", batch->large);
     put_command(commands, fence, 12);
     put_command(commands, move, fields->read[0] != '\0' ? 6 : 4);
     put_command(commands, exec, 1);
@@ -431,7 +432,6 @@ ingest_at_once(struct ingest *ingest, struct shard *shard, const struct ingest_o
     struct commands commands = {.count = 0};
     const char *after = fields->after;
     struct batch_notification found;
-    bool has_large = false;
     size_t at = 0;
 
     commands.room = batch->bytes + batch->notifications * 128 + strlen(store_script_fence) + 1024;
@@ -439,10 +439,9 @@ ingest_at_once(struct ingest *ingest, struct shard *shard, const struct ingest_o
     put_command(&commands, multi, 1);
     while (batch_next_notification(batch, &at, &found) == RC_OK) {
         put_notification(&commands, shard->stream_key, &found, after);
-        has_large = has_large || found.data.len >= STORE_LARGE_BYTES;
         after = "";
     }
-    put_end(&commands, shard, order, fields, batch->notifications, has_large);
+    put_end(&commands, shard, order, fields, batch);
     shard_request_send_commands(&ingest->request, shard, TIME_SCRIPT_INGEST, commands.bytes,
                                 commands.len, commands.count);
 }

@@ -45,7 +45,7 @@
  */
 #define STORE_PAIRS_MAX 4000
 
-/* A stream entry with this number of bytes of data is large: range.lua reads it alone. */
+/* A stream entry with this number of bytes is large: KEY_LARGE contains its size. */
 #define STORE_LARGE_BYTES 65536
 
 /* Entries of the control stream, each with up to 100 changes. */

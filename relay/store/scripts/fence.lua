@@ -1,8 +1,8 @@
 -- fence.lua: removes added stream entries again if ingest.lua would have rejected their batch. It
 -- runs in a transaction, after the entries are added and before the progress advances.
 -- KEYS: stream, progress, a key that never exists (keys.h). ARGV: prefix, epoch, owner token,
--- number of added entries, the position that the batch follows, '1' if an entry is large, otherwise
--- ''.
+-- number of added entries, the position that the batch follows, the bytes of the last entry if it is
+-- large, otherwise ''.
 local stream, progress, owner, call = KEYS[1], KEYS[2], ARGV[3], redis.call
 local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner)
 local is_stream = call('TYPE', stream).ok == 'stream'
@@ -15,8 +15,10 @@ elseif position < ARGV[5] then
     rejection = 'BEHIND ' .. position
 end
 -- include: last_id.lua
+-- include: large.lua
 if not rejection then
-    if ARGV[6] == '1' then call('HSET', ARGV[1] .. KEY_META, 'newest_large', last_generated_id(stream)) end
+    local bytes = tonumber(ARGV[6] or '')
+    if bytes then record_large(stream, last_generated_id(stream), bytes) end
     return 1
 end
 -- Inside the transaction, the added stream entries are the newest. Without a stream, no entry was

@@ -21,6 +21,7 @@
 #define KEY_SHARD_END "}"
 
 #define KEY_STREAM ":stream"      /* stream: an entry for each notification and retry */
+#define KEY_LARGE ":large"        /* sorted set: the large entries of the stream, and their bytes */
 #define KEY_META ":meta"          /* hash: epoch, topic_prefix, shards, first, progress, ... */
 #define KEY_PROGRESS ":progress:" /* hash of a slot: stored WAL position, owner, database */
 #define KEY_CONTROL ":control"    /* stream: memberships and reloads, for readers */

@@ -12,6 +12,7 @@ local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
+-- include: large_entries.lua
 
 local FIRST = 6
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -67,8 +68,8 @@ end
 local oldest -- the oldest stream entry, or false
 local function is_lost(entry)
     if has_entry(stream, entry) then return false end
-    if oldest == nil then oldest = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1] or false end
-    return oldest and score_of(oldest[1]) + 0 < score_of(entry) + 0
+    if oldest == nil then oldest = oldest_entry(stream) or false end
+    return oldest and score_of(oldest) + 0 < score_of(entry) + 0
 end
 
 for at = FIRST, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 2] end

@@ -2,13 +2,15 @@
 -- KEYS: stream. ARGV: prefix, retention of entries in ms.
 -- Older pending entries move to the end of the stream, as retries without users. Otherwise a
 -- pending entry would retain all later entries, because XTRIM removes only the oldest entries.
+-- Also removes trimmed entries from the index of large entries.
 -- Returns {trimmed entries, 1 if more entries must be moved}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
+-- include: large_entries.lua
 
-local MOVES_MAX, MOVED_BYTES = 100, 1024 * 1024
+local MOVES_MAX, MOVED_BYTES, LARGE_MAX = 100, 1024 * 1024, 1000
 local keep_ms = now_ms() - tonumber(ARGV[2])
 
 local function ms_of(entry) return tonumber(entry:match('^(%d+)-')) end
@@ -35,4 +37,10 @@ while moved < old and bytes < MOVED_BYTES do
 end
 save_notifications()
 if moved < old or old == MOVES_MAX then return {trimmed, 1} end
-return {trimmed + call('XTRIM', stream, 'MINID', '~', integer_text(keep_ms) .. '-0'), 0}
+trimmed = trimmed + call('XTRIM', stream, 'MINID', '~', integer_text(keep_ms) .. '-0')
+local large = next_large(stream, '0-0')
+for _ = 1, LARGE_MAX do
+    if not large or has_large(stream, large) then break end
+    large = next_large(stream, large.entry)
+end
+return {trimmed, 0}

@@ -23,6 +23,7 @@ struct maintenance;
 struct slot_check;
 
 struct replicas_waiter;
+struct shard_entry_read;
 
 /* The waits for the replicas of a server, in the first shard of the server's connection. */
 struct replicas_wait {
@@ -96,6 +97,7 @@ struct shard {
     uint64_t acquired_ordinal;
     uint32_t acquired_timeline;
     struct ingest_queue ingests;
+    struct shard_entry_read *entry_reads; /* in flight (shard_request.h) */
     struct replicas_wait replicas;
     struct shard_holdings holdings;
 };

@@ -1,8 +1,11 @@
 /* shard_request.c: sends a request to one or more shards, and finishes when all have replied. */
 #include "store/shards/shard_request.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <utlist.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -12,6 +15,7 @@
 
 /* One shard's part of the request. */
 struct shard_request_part {
+    struct shard_request_part *next; /* in a shard_entry_read */
     struct shard_request *request;
     struct shard *shard;
     size_t left; /* outstanding replies */
@@ -21,6 +25,14 @@ struct shard_request_part {
 struct shard_request_copy {
     struct shard_request_copy *next;
     struct redisReply *reply;
+};
+
+/* A command in flight that reads a stream entry. */
+struct shard_entry_read {
+    struct shard_entry_read *prev, *next; /* in shard->entry_reads */
+    struct shard *shard;
+    struct shard_request_part *parts; /* of the requests that wait for it */
+    char entry[ENTRY_ID_TEXT_MAX];
 };
 
 void *
@@ -162,6 +174,56 @@ shard_request_send_commands(struct shard_request *request, struct shard *shard, 
     struct shard_request_part *part = part_new(request, shard, count);
 
     part_sent(part, shard_send_ready(shard, time, on_one_of_several, part, bytes, len, count));
+}
+
+/* A request that reads the entry again sends a new command. */
+static void
+on_entry(void *ctx, const struct redisReply *reply)
+{
+    struct shard_entry_read *read = ctx;
+    struct shard_request_part *part;
+
+    DL_DELETE(read->shard->entry_reads, read);
+    while ((part = read->parts) != NULL) {
+        LL_DELETE(read->parts, part);
+        on_reply(part, reply);
+    }
+    free(read);
+}
+
+static struct shard_entry_read *
+find_entry_read(const struct shard *shard, const char *entry)
+{
+    struct shard_entry_read *read;
+
+    DL_FOREACH (shard->entry_reads, read)
+        if (strcmp(read->entry, entry) == 0)
+            return read;
+    return NULL;
+}
+
+void
+shard_request_read_entry(struct shard_request *request, struct shard *shard, const char *entry)
+{
+    struct shard_request_part *part = part_new(request, shard, 1);
+    struct shard_entry_read *read = find_entry_read(shard, entry);
+    enum rc rc = RC_OK;
+
+    if (read == NULL) {
+        const char *argv[] = {"XRANGE", shard->stream_key, entry, entry};
+
+        read = memory_new(sizeof(*read));
+        read->shard = shard;
+        snprintf(read->entry, sizeof(read->entry), "%s", entry);
+        rc = shard_send(shard, on_entry, read, 4, argv, NULL);
+        if (rc == RC_OK)
+            DL_APPEND(shard->entry_reads, read);
+        else
+            free(read);
+    }
+    if (rc == RC_OK)
+        LL_APPEND(read->parts, part);
+    part_sent(part, rc);
 }
 
 enum rc

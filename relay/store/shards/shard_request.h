@@ -65,6 +65,13 @@ void shard_request_send_commands(struct shard_request *request, struct shard *sh
                                  enum time_of time, char *bytes, size_t len, size_t count);
 
 /*
+ * Reads one stream entry. Requests that read the same entry at the same time share the command and
+ * its reply.
+ */
+void shard_request_read_entry(struct shard_request *request, struct shard *shard,
+                              const char *entry);
+
+/*
  * Call it after the last send. RC_OK: `finish` will be called. RC_AGAIN: nothing could be sent, and
  * the request is freed.
  */

@@ -100,14 +100,18 @@ run_script('ingest', [ "$P:stream", "$P:progress:s" ], $P, $epoch, 'one', '', ''
 my @entries = map { $_->{entry} } $store->entries("$P:stream");
 is(@entries, 8, 'the stream has large entries');
 
-# The first call also copies the oldest entry, and remembers that it is large.
-run_script('range', ["$P:stream"], $P, $entries[1], 256);
+is_deeply([ map { int($_ / 1024) } map { (split / /)[-1] } @{ $store->execute('ZRANGE', "$P:large", 0, -1) } ], [ ($STEP_KB) x 8 ],
+    'the sizes of large entries are recorded');
 my ($reply, $page, $read, $most);
 ($page, $read, $most) = run_script('range', ["$P:stream"], $P, $entries[1], 256);
-is(scalar @{ $page->[1] }, 1, 'a page has one large entry');
-is($page->[0], 0, 'nothing was trimmed');
-is($page->[3], 1, 'more entries follow');
-cmp_ok($read, '<=', $STEP_KB + 16, "range reads one large entry: $read kB");
+is_deeply([ @$page[ 0, 1, 3, 4 ] ], [ 0, [], 1, $entries[2] ], 'a page names the large entry that the caller must read');
+cmp_ok($read, '<=', 16, "range reads no large entry: $read kB");
+# A deleted entry is still in the index.
+$store->execute('XDEL', "$P:stream", $entries[3]);
+($page, $read) = run_script('range', ["$P:stream"], $P, $entries[2], 256);
+is_deeply([ @$page[ 1, 4 ] ], [ [], $entries[4] ], 'a deleted large entry is skipped');
+cmp_ok($read, '<=', 16, "it is found without large entries: $read kB");
+is($store->execute('ZCARD', "$P:large"), 7, 'it is removed from the index');
 ($page, $read) = run_script('range', ["$P:stream"], $P, $entries[-1], 256);
 is_deeply([ @$page[0, 2, 3], scalar @{ $page->[1] } ], [ 0, $entries[-1], 0, 0 ], 'the end of the stream is found');
 cmp_ok($read, '<=', 16, "the end of the stream is found without large entries: $read kB");
@@ -116,12 +120,15 @@ is((run_script('range', ["$P:stream"], $P, '9999999999999-0', 256))[0][0], 2, 'a
 cmp_ok($read, '<=', 1, "pending reads no large entry: $read kB");
 cmp_ok(abs($reply->[1] - $COMMIT_MS), '<=', 50, 'the commit time of the oldest pending notification is known');
 $store->execute('XDEL', "$P:stream", $entries[0]);
-is((run_script('range', ["$P:stream"], $P, '5-0', 256))[0][0], 1, 'the loss of the remembered oldest entry is found');
+($page, $read) = run_script('range', ["$P:stream"], $P, '5-0', 256);
+is($page->[0], 1, 'the loss of the oldest entry is found');
+cmp_ok($read, '<=', 16, "the new oldest entry is found without large entries: $read kB");
 is((run_script('range', ["$P:stream"], $P, $entries[1], 256))[0][0], 0, 'nothing after the new oldest entry was trimmed');
 
 my %small = (
+    inbox => [ $P, 'u1', 0, 64, 'all' ],
     nack => [ $P, 1000, 60000, 0, 60000, 'u1', @ids ],
-    report => [ $P, 60000, 1000, 60000, 60000, map { ("DEC$_->[0]", 'u3', $_->[1]) } map { [ $entries[$_], $ids[$_] ] } 1 .. 7 ],
+    report => [ $P, 60000, 1000, 60000, 60000, map { ("DEC$_->[0]", 'u3', $_->[1]) } map { [ $entries[$_], $ids[$_] ] } grep { $_ != 3 } 1 .. 7 ],
     redrive => [ $P, '5-0', $ids[1], '', '', 0, 60000 ],
 );
 run_script('report', ["$P:stream"], $P, 60000, 1000, 60000, 60000, map { ('SEC', 'u1', $_) } @ids);
@@ -131,21 +138,43 @@ for my $name (sort keys %small)
     cmp_ok($kb, '<=', 16, "$name reads no large entry: $kb kB");
 }
 is((run_script('nack', ["$P:stream"], $P, 1000, 60000, 0, 60000, 'u1', @ids))[0], 8, 'nack defers notifications without reading them');
-my %one = (inbox => [ $P, 'u1', 0, 64, 'all' ], user => [ $P, 'u1' ], overview => [$P], latest => [ $P, '-' ],
+my ($inbox) = run_script('inbox', ["$P:stream"], $P, 'u1', 0, 64, 'all');
+is_deeply([ @$inbox[ 1, 3 ] ], [ [], $entries[1] ], 'a page of an inbox names the large entry that the caller must read');
+my %one = (user => [ $P, 'u1' ], overview => [$P], latest => [ $P, '-' ],
     trace => [ $P, 'ffffffff-0000-8000-8000-000000000000', 0 ]);
 for my $name (sort keys %one)
 {
     my (undef, $kb) = run_script($name, ["$P:stream"], @{ $one{$name} });
     cmp_ok($kb, '<=', $name eq 'trace' ? 8192 + $STEP_KB : 1024 + $STEP_KB + 64, "$name reads at most one large entry beyond its limit: $kb kB");
 }
-# Batches without a script: the feed states whether an entry is large.
-for my $has_large ('', '1')
+# A mixture of sizes: medium entries share a page with small ones, in order.
+my @sizes = (1, 100, 100, 1, 100, 1, 300, 1, 1, 300, 300);
+my @mixed;
+for my $kb (@sizes)
 {
-    $store->execute('HDEL', "$P:meta", 'newest_large');
-    my $id = $store->execute('XADD', "$P:stream", '*', id => 'x', route => '', data => 'x');
-    $store->execute('EVAL', script_text('fence'), 2, "$P:stream", "$P:progress:s", $P, $epoch, 'one', 1, '', $has_large);
-    is($store->execute('HGET', "$P:meta", 'newest_large'), $has_large ? $id : undef, 'fence records the newest large entry if there is one');
+    my $id = $store->execute('XADD', "$P:stream", '*', id => 'x', route => '', data => 'x' x ($kb * 1024));
+    my $bytes = $kb >= 64 ? $kb * 1024 : '';
+    # A batch without a script: the feed states the bytes of its last entry if it is large.
+    $store->execute('EVAL', script_text('fence'), 2, "$P:stream", "$P:progress:s", $P, $epoch, 'one', 1, '', $bytes);
+    push @mixed, $id;
 }
+my $members = $store->execute('ZRANGE', "$P:large", 0, -1);
+is_deeply([ map { int((split / /)[-1] / 1024) } @$members[ -6 .. -1 ] ], [ grep { $_ >= 64 } @sizes ], 'fence records large entries');
+my ($at, @found, @pages) = ($entries[-1]);
+for (1 .. 20)
+{
+    my ($page, $kb) = run_script('range', ["$P:stream"], $P, $at, 256);
+    cmp_ok($kb, '<=', 256 + 2, "a page has few bytes: $kb kB");
+    my @ids = $page->[4] ? $page->[4] : map { $_->[0] } @{ $page->[1] };
+    last unless @ids;
+    push @found, @ids;
+    push @pages, scalar @ids;
+    $at = $ids[-1];
+}
+is_deeply(\@found, \@mixed, 'pages have all entries in order');
+is("@pages", '4 2 1 2 1 1', 'an entry that exceeds the rest of a page is on the next page');
+is((run_script('range', ["$P:stream"], $P, $mixed[-1], 256))[0][3], 0, 'the last page is complete');
+$store->execute('XDEL', "$P:stream", @mixed);
 $store->execute('ZADD', "$P:due", map { (1, "$_:u1") } @ids);
 ($reply, $read) = run_script('due', ["$P:stream"], $P, 60000, 60000, 1000, 60000);
 cmp_ok($read, '<=', 1024 + $STEP_KB + 64, "due reads at most one large entry beyond its limit: $read kB");
@@ -153,5 +182,9 @@ is($reply->[4], 1, 'the next call continues');
 ($reply, $read) = run_script('trim', ["$P:stream"], $P, -60000);
 cmp_ok($read, '<=', 1024 + $STEP_KB + 64, "trim reads at most one large entry beyond its limit: $read kB");
 is($reply->[1], 1, 'the next call continues');
+$store->execute('XTRIM', "$P:stream", 'MAXLEN', 0);
+$store->execute('XACK', "$P:stream", 'clairon', map { $_->[0] } @{ $store->execute('XPENDING', "$P:stream", 'clairon', '-', '+', 1000) });
+run_script('trim', ["$P:stream"], $P, -60000);
+is($store->execute('ZCARD', "$P:large"), 0, 'trimmed entries are removed from the index');
 
 done_testing();

@@ -288,6 +288,23 @@ other_errors_apply_to_all_requests(void **state)
 }
 
 static void
+locked_table_is_queried_again_until_the_deadline(void **state)
+{
+    struct rows_query *query;
+
+    (void)state;
+    add_request(0, "u1", "t");
+    rows_queue_postpone(&queue, next("u1"), 1000);
+    assert_null(rows_queue_next(&queue, 1000));
+    query = rows_queue_next(&queue, 1000 + 50000);
+    assert_non_null(query);
+    rows_queue_postpone(&queue, query, 51000);
+    assert_null(rows_queue_next(&queue, 51000 + 50000)); /* the delay is doubled */
+    rows_queue_expire(&queue, ROWS_BUSY, WAIT_US);
+    expect_done(0, ROWS_LOCKED);
+}
+
+static void
 lost_query_is_repeated_once(void **state)
 {
     (void)state;
@@ -450,7 +467,7 @@ errors_of_the_server_are_classified(void **state)
         enum rows_status status;
     } cases[] = {{"42501", ROWS_FAILED},    {"54000", ROWS_TOO_MANY}, {"54001", ROWS_FAILED},
                  {"57014", ROWS_TIMED_OUT}, {"57P01", ROWS_LOST},     {"40001", ROWS_LOST},
-                 {"53300", ROWS_BUSY},      {"55P03", ROWS_BUSY},     {"42883", ROWS_FAILED},
+                 {"53300", ROWS_BUSY},      {"55P03", ROWS_LOCKED},   {"42883", ROWS_FAILED},
                  {"42P01", ROWS_FAILED},    {"22P05", ROWS_DENIED},   {NULL, ROWS_LOST}};
 
     (void)state;
@@ -480,6 +497,7 @@ main(void)
         CASE(waiting_requests_expire),
         CASE(denial_applies_only_to_the_requester),
         CASE(other_errors_apply_to_all_requests),
+        CASE(locked_table_is_queried_again_until_the_deadline),
         CASE(lost_query_is_repeated_once),
         CASE(queries_of_one_source_leave_a_connection_to_others),
         CASE(only_connection_serves_any_source),

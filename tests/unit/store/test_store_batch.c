@@ -193,6 +193,29 @@ notification_for(const char *audience, struct bytes targets, uint32_t count, uns
 #define TARGETS_TWO ((struct bytes){(const unsigned char *)"\0\2u1\0\2u2", 8})
 
 static void
+test_large_notification_ends_a_batch(void **state)
+{
+    static unsigned char bytes[STORE_LARGE_BYTES];
+    struct store_batch *batch = store_batch_new(&single);
+    struct frame small = make_notification(1, 0), large = make_notification(2, 0);
+
+    (void)state;
+    large.as.notification.data = (struct bytes){bytes, sizeof(bytes) - strlen("head")};
+    store_batch_add(batch, &small);
+    assert_int_equal(batch->parts[0].large, 0);
+    assert_false(store_batch_is_full(batch, &large));
+    store_batch_add(batch, &large);
+    assert_int_equal(batch->parts[0].large, STORE_LARGE_BYTES);
+    assert_true(store_batch_is_full(batch, &small));
+    assert_false(store_batch_is_full(batch, &commit));
+    batch_clear(batch);
+    assert_false(store_batch_is_full(batch, &small));
+    store_batch_reject(batch, &large);
+    assert_int_equal(batch->parts[0].large, 0);
+    store_batch_free(batch);
+}
+
+static void
 test_notification_for_one_user_is_in_the_users_shard(void **state)
 {
     struct store four = {.shards = shards, .shard_count = 4};
@@ -325,6 +348,7 @@ main(void)
         cmocka_unit_test(test_a_reload_has_its_rule_and_transaction),
         cmocka_unit_test(test_iteration_is_in_order),
         cmocka_unit_test(test_batch_ends_where_the_method_changes),
+        cmocka_unit_test(test_large_notification_ends_a_batch),
         cmocka_unit_test(test_notification_for_one_user_is_in_the_users_shard),
         cmocka_unit_test(test_users_keep_their_shards),
         cmocka_unit_test(test_shard_receives_only_missing_frames),

@@ -19,7 +19,7 @@ local function add_notification(id, route, data, ...)
         entry = add_entry('id', id, 'route', route, 'data', data, ...)
     end
     last_entry = entry
-    record_large(entry, data)
+    record_large(stream, entry, #route + #data)
     if added == 0 then call('HSETNX', prefix .. KEY_META, 'first', entry) end
     added = added + 1
     if route_flag(route, FRAME_UNDECODABLE) then

@@ -1,6 +1,7 @@
 -- stream_entry.lua: stream entries of pending notifications, and their retries. Requires
 -- delivery.lua.
 -- include: route.lua
+-- include: large.lua
 
 -- Inbox scores distinguish 1024 stream entries per millisecond. After the clock was set back, all
 -- new entries have the same millisecond. Further entries then move to the next millisecond, so that
@@ -14,11 +15,6 @@ local function add_entry(...)
     call('XDEL', stream, entry)
     call('XSETID', stream, integer_text(tonumber(ms) + 1) .. '-0')
     return call('XADD', stream, '*', ...)
-end
-
--- Records that entries up to this one may be large (range.lua).
-local function record_large(entry, data)
-    if #data >= STORE_LARGE_BYTES then call('HSET', prefix .. KEY_META, 'newest_large', entry) end
 end
 
 -- Returns a stream entry as {entry =, id =, data =, route =, open_ended =}, or nil if it was
@@ -136,7 +132,7 @@ local function replace_entry(found, attempts, users)
         fields[#fields + 1] = found.open_ended
     end
     local entry = add_entry(unpack(fields))
-    record_large(entry, data)
+    record_large(stream, entry, #route + #data)
     if found.entry then call('XACK', stream, 'clairon', found.entry) end
     local commit = commit_ms(route)
     claim({entry}, 1, 1, commit)
