@@ -1,5 +1,5 @@
-/* rejections.c: logs rejected acks and nacks at a limited rate. */
-#include "hub/acks/rejections.h"
+/* rejections.c: logs rejected acks, nacks and delivery reports at a limited rate. */
+#include "hub/session/rejections.h"
 
 #include "base/clock.h"
 #include "base/log.h"

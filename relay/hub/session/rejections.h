@@ -1,6 +1,6 @@
-/* rejections.h: logs rejected acks and nacks at a limited rate. */
-#ifndef CLAIRON_HUB_ACKS_REJECTIONS_H
-#define CLAIRON_HUB_ACKS_REJECTIONS_H
+/* rejections.h: logs rejected acks, nacks and delivery reports at a limited rate. */
+#ifndef CLAIRON_HUB_SESSION_REJECTIONS_H
+#define CLAIRON_HUB_SESSION_REJECTIONS_H
 
 #include "hub/session/hub_state.h"
 
