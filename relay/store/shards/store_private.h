@@ -59,9 +59,8 @@ struct store {
 
 void store_update_connected(const struct store *store);
 
-/* Counts denials, from a script's reply: owners and their numbers. Returns the sum. */
-uint64_t store_count_denied(struct store *store, enum store_account account,
-                            const struct redisReply *reply);
+/* Counts denials, from the reply of pending.lua. */
+void store_count_denied(struct store *store, const struct redisReply *reply);
 
 /* Adds the first arguments of most scripts: the shard's stream and its key prefix. */
 void shard_arguments(const struct shard *shard, struct arguments *arguments);
