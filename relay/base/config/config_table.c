@@ -78,7 +78,7 @@ const struct config_key config_keys[] = {
       FIELD(feed.owner_memory), "walsender's memory for the prepared rules of one table owner" },
     { "feed", "owner_pairs", CONFIG_INT, false, "250000", 1000, 1000000000, NULL,
       FIELD(feed.owner_pairs),
-      "users who must acknowledge per minute, beyond 16 a notification, for one table owner "
+      "users who must acknowledge per minute, beyond 16 a change, for one table owner "
       "without clairon_app" },
     { "feed", "owner_time", CONFIG_DURATION, false, "500ms", 100, HOUR, NULL,
       FIELD(feed.owner_time_ms),
