@@ -1,5 +1,5 @@
 # Tests that walsender, relay and store return the memory that the rules of a table owner have used, within a minute after
-# the rules are gone: compared with the memory after honest work of another owner in the same processes.
+# the rules are removed: compared with the memory after honest work of another owner in the same processes.
 use strict;
 use warnings;
 
@@ -34,7 +34,7 @@ sql(q{INSERT INTO clairon.member SELECT 'TEAM', 'here', 'm' || i FROM generate_s
 my @clients = map { $relay->client("m$_") } 1 .. $CLIENTS;
 my @slow    = map { Clairon::Test::RawSocket->user($relay, "m$_") } $CLIENTS + 1 .. $CLIENTS + $SLOW;
 
-# Runs the statements as mallory beside rows of alice.
+# Runs the statements as mallory while rows of alice are timed.
 my %grown;
 sub attack
 {
