@@ -1,6 +1,7 @@
 /* main.c: parses the command line and runs the command. */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -155,6 +156,9 @@ int
 main(int argc, char **argv)
 {
     reserve_standard_descriptors();
+    /* Large buffers return to the system: glibc would keep up to 64 MB, once it has freed one. */
+    (void)mallopt(M_MMAP_THRESHOLD, 1024 * 1024);
+    (void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
     signal(SIGPIPE, SIG_IGN); /* EPIPE is handled as an ordinary write error */
     if (argc < 2) {
         fputs(usage, stderr);

@@ -18,6 +18,7 @@
 
 /* Buffered frames are written when they exceed this size. */
 #define WRITE_BYTES (64 * 1024)
+#define KEPT_BYTES (16 * WRITE_BYTES) /* a larger buffer is freed after its write */
 
 /* A transaction with more changes than this starts with a flush. */
 #define BUFFERED_CHANGES_MAX 64
@@ -108,6 +109,13 @@ frames_flush(LogicalDecodingContext *ctx)
         return;
     decoder->write_open = false;
     OutputPluginWrite(ctx, true);
+    if (ctx->out->maxlen > KEPT_BYTES) {
+        MemoryContext old = MemoryContextSwitchTo(ctx->context);
+
+        pfree(ctx->out->data);
+        initStringInfo(ctx->out);
+        MemoryContextSwitchTo(old);
+    }
 }
 
 void

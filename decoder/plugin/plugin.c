@@ -1,6 +1,10 @@
 /* plugin.c: the callbacks of the output plugin, startup and shutdown. */
 #include "postgres.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
@@ -62,6 +66,19 @@ database_name(void)
     return name;
 }
 
+/*
+ * Memory of large rows and plans returns to the system when it is freed: glibc would keep up to
+ * 64 MB, once it has freed a large block.
+ */
+static void
+limit_free_memory(void)
+{
+#ifdef __GLIBC__
+    (void)mallopt(M_MMAP_THRESHOLD, 1024 * 1024);
+    (void)mallopt(M_TRIM_THRESHOLD, 4 * 1024 * 1024);
+#endif
+}
+
 static void
 clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool is_init)
 {
@@ -75,6 +92,8 @@ clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool i
         AllocSetContextCreate(decoder->context, "clairon rules", ALLOCSET_DEFAULT_SIZES);
     decoder->spare_context =
         AllocSetContextCreate(decoder->context, "clairon rules", ALLOCSET_DEFAULT_SIZES);
+    if (MyBackendType == B_WAL_SENDER)
+        limit_free_memory();
     old = MemoryContextSwitchTo(decoder->context);
     options_read(&decoder->options, ctx->output_plugin_options, is_init ? "" : database_name());
     decoder->settings.ascii = !decoder->options.framed && GetDatabaseEncoding() != PG_UTF8;

@@ -196,7 +196,7 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
 {
     struct stats *stats = shard->store->stats;
     long long added = reply_integer(reply_at(reply, 1));
-    const bool is_partial = reply_is_array(reply, 7);
+    const bool is_partial = reply_is_array(reply, 6);
 
     if (part->is_staging)
         return read_staging_reply(part, shard, reply);
@@ -205,10 +205,8 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
         wait_for_holder(part, shard);
         return true;
     }
-    if (!reply_is_array(reply, 5))
+    if (!reply_is_array(reply, 4))
         return false;
-    stats_add(stats, STAT_FEED_DENIED,
-              store_count_denied(shard->store, STORE_ACCOUNT_PAIRS, reply_at(reply, 4)));
     if (added > 0)
         shard->has_first_entry = true;
     stats_add(stats, STAT_STORE_NOTIFICATIONS, (uint64_t)added);
@@ -216,8 +214,8 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
         stats_add(stats, STAT_STORE_REPLAYED, (uint64_t)reply_integer(reply_at(reply, 2)));
     part->was_counted = true;
     if (is_partial)
-        return continue_part(part, shard, (size_t)reply_integer(reply_at(reply, 5)),
-                             reply_integer(reply_at(reply, 6)) != 0);
+        return continue_part(part, shard, (size_t)reply_integer(reply_at(reply, 4)),
+                             reply_integer(reply_at(reply, 5)) != 0);
     record_entry(part, shard, reply_at(reply, 3));
     end_part(part, shard);
     return true;

@@ -13,9 +13,9 @@
 -- A call adds STORE_PAIRS_MAX pairs at most. If the audience of a record A is larger, the caller
 -- stages its users (stage.lua) and sends the batch again with the kind S:
 --   S: as A                                                a notification whose users are staged
--- Returns {position, added notifications, skipped records, last added stream entry or '', owners and
--- the numbers of their denied notifications}. If the batch is not complete, also the index of the next
--- record, from 0, and 1 if its users must be staged; until then, later batches are answered with WAIT.
+-- Returns {position, added notifications, skipped records, last added stream entry or ''}. If the
+-- batch is not complete, also the index of the next record, from 0, and 1 if its users must be
+-- staged; until then, later batches are answered with WAIT.
 local stream, progress = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 local call = redis.call
@@ -127,11 +127,11 @@ end
 write_changes()
 write_pending()
 call('HSET', progress, 'position:' .. owner, position)
-local denied = write_accounts()
+write_accounts()
 if is_partial then
     call('HSET', progress, 'partial:' .. owner, 1)
-    return {position, added, skipped, last_entry, denied, at - FIRST, must_stage}
+    return {position, added, skipped, last_entry, at - FIRST, must_stage}
 end
 if state[4] then call('HDEL', progress, 'partial:' .. owner) end
 if ARGV[5] > (state[3] or '') then call('HSET', progress, 'read:' .. owner, ARGV[5]) end
-return {position, added, skipped, last_entry, denied}
+return {position, added, skipped, last_entry}

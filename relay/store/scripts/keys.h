@@ -52,8 +52,9 @@
 /* sorted set: table owners, by the bytes of their entries in the error log */
 #define KEY_ERROR_OWNERS ":error_owners"
 #define KEY_ERROR_INDEX ":error_index:" /* stream of a table owner: its entries of the error log */
-/* hash: trimmed entries of each owner, until a feed reports them */
-#define KEY_ERRORS_TRIMMED ":errors_trimmed"
+/* hash: trimmed entries (e) and denied notifications (p) of each owner */
+#define KEY_DENIED ":denied"
+#define KEY_DENIED_READ ":denied_read" /* hash: those that a feed has read, until it confirms */
 
 #define KEY_RELAYS ":relays"       /* sorted set: relays, by the time of the last heartbeat */
 #define KEY_PRESENCE ":presence:"  /* set of a relay: the users connected to it */

@@ -2,8 +2,10 @@
 #include "store/denials.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
+#include "base/stats.h"
 #include "store/connection/reply.h"
 #include "store/shards/store_private.h"
 
@@ -29,23 +31,22 @@ count_denied(struct store_denials *denials, uint32_t owner, uint64_t items)
     denials->owners[i].last_us = clock_wall_us();
 }
 
-uint64_t
-store_count_denied(struct store *store, enum store_account account, const struct redisReply *reply)
+void
+store_count_denied(struct store *store, const struct redisReply *reply)
 {
     const struct bytes text = reply_bytes(reply);
     const char *at = text.at != NULL ? (const char *)text.at : "";
-    uint64_t sum = 0;
     char *end;
 
-    while (*at != '\0') {
-        const unsigned long owner = strtoul(at, &end, 10);
+    while (*at == ' ' || *at == 'p' || *at == 'e') {
+        const bool is_pairs = at[strspn(at, " ")] == 'p';
+        const unsigned long owner = strtoul(at + strspn(at, " pe"), &end, 10);
         const unsigned long long items = strtoull(end, &end, 10);
 
-        if (end == at)
-            break;
-        count_denied(&store->denials[account], (uint32_t)owner, items);
-        sum += items;
+        if (is_pairs)
+            stats_add(store->stats, STAT_FEED_DENIED, items);
+        count_denied(&store->denials[is_pairs ? STORE_ACCOUNT_PAIRS : STORE_ACCOUNT_ERRORS],
+                     (uint32_t)owner, items);
         at = end;
     }
-    return sum;
 }

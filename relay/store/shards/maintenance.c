@@ -37,6 +37,7 @@ struct maintenance {
     ev_timer trim;
     ev_timer due;
     ev_timer heartbeat;
+    char denied_number[24]; /* of the last denials that were counted */
     char heartbeat_key[STORE_KEY_MAX];
     char meta_key[STORE_KEY_MAX];
 };
@@ -248,10 +249,20 @@ publish_holdings(struct maintenance *maintenance)
     stats_set(maintenance->stats, STAT_STORE_ERROR_LOG, all.errors);
 }
 
-/*
- * Reply: {number of pending notifications, commit time of the oldest in ms, trimmed entries of the
- * error log, by their owners}
- */
+static void
+read_denied(struct maintenance *maintenance, const struct redisReply *number,
+            const struct redisReply *denials)
+{
+    const struct bytes text = reply_bytes(number);
+
+    if (text.at == NULL || bytes_equal_text(text, maintenance->denied_number))
+        return;
+    snprintf(maintenance->denied_number, sizeof(maintenance->denied_number), "%s",
+             (const char *)text.at);
+    store_count_denied(maintenance->shard->store, denials);
+}
+
+/* Reply: see pending.lua */
 static void
 on_pending(void *ctx, const struct redisReply *reply)
 {
@@ -261,9 +272,9 @@ on_pending(void *ctx, const struct redisReply *reply)
 
     maintenance->is_count_pending = false;
     if (!succeeded(maintenance, reply, "could not count pending notifications") ||
-        !reply_is_array(reply, 3))
+        !reply_is_array(reply, 4))
         return;
-    (void)store_count_denied(maintenance->shard->store, STORE_ACCOUNT_ERRORS, reply_at(reply, 2));
+    read_denied(maintenance, reply_at(reply, 2), reply_at(reply, 3));
     text = reply_bytes(reply_at(reply, 1));
     oldest_ms = text.at != NULL ? strtoll((const char *)text.at, NULL, 10) : 0;
     age_us = oldest_ms > 0 ? clock_wall_us() - oldest_ms * 1000 : 0;
@@ -290,7 +301,7 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     const char *add[] = {"XADD", maintenance->heartbeat_key, "MAXLEN", "1", "*", "beat", "1"};
     const char *read_epoch[] = {"HMGET", maintenance->meta_key, "epoch", "topic_prefix"};
     const char *pending[] = {maintenance->shard->stream_key, maintenance->shard->prefix,
-                             maintenance->shard->store->feed_token};
+                             maintenance->shard->store->feed_token, maintenance->denied_number};
     const char *length[] = {"XLEN", maintenance->shard->stream_key};
 
     (void)loop;
@@ -304,7 +315,7 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     if (send(maintenance, on_epoch, read_epoch, 4) == RC_OK &&
         send(maintenance, on_stream_length, length, 2) == RC_OK)
         maintenance->is_count_pending =
-            call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 3) == RC_OK;
+            call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 4) == RC_OK;
     if (!maintenance->is_count_pending)
         log_debug("store", "connection lost during the heartbeat");
 }

@@ -1,5 +1,5 @@
 # Tests that a store that is killed at a denial of too many users who must acknowledge loses no row, keeps the owner's
-# account, and counts no denial twice. Killed before the reply, it loses the count of that denial.
+# account, and counts each denial once, also when the store or the relay is killed before the reply.
 use strict;
 use warnings;
 
@@ -15,7 +15,7 @@ my $late      = Clairon::Test::delayed_replies($store->{socket});
 my $relay     = Clairon::Test::relay($pg, $late, conf => { 'feed.owner_pairs' => $LIMIT });
 my $neighbour = Clairon::Test::Neighbour->new($pg, $relay, store => $store);
 $pg->safe_psql('postgres', "INSERT INTO clairon.member SELECT 'TEAM', 'all', 'm' || i FROM generate_series(1, $MEMBERS) i");
-my %owner = map { $_ => $pg->safe_psql('postgres', "CREATE ROLE $_ LOGIN; CREATE SCHEMA $_ AUTHORIZATION $_; SELECT '$_'::regrole::oid") } qw(honest staging replying);
+my %owner = map { $_ => $pg->safe_psql('postgres', "CREATE ROLE $_ LOGIN; CREATE SCHEMA $_ AUTHORIZATION $_; SELECT '$_'::regrole::oid") } qw(honest staging replying relaying);
 for my $owner (sort keys %owner) {
     $neighbour->run_as($owner, "CREATE TABLE $owner.news (id int PRIMARY KEY, team text); SELECT clairon.watch('$owner.news', 'TEAM', 'team', ack_required => true)");
 }
@@ -60,10 +60,21 @@ $late->wait_held('replying');
 $store->kill9;
 $store->start;
 $late->release('replying');
-$neighbour->delay_of_row;
-insert('replying', 3);
-is_counted_once('replying', 'after a kill before the reply');
+is_counted_once('replying', 'killed before the reply');
 is($relay->metric('clairon_errors_total{reason="denied"}'), 3, 'no denial is counted twice');
 wait_until('the other row of each owner is pending', sub { $store->pending == 3 });
 pass('and stored once');
+
+insert('relaying', 1);
+wait_until('the first row is pending', sub { $store->pending == 4 });
+$late->hold(relaying => $late->script('ingest'));
+insert('relaying', 2);
+$late->wait_held('relaying');
+$relay->kill9;
+$late->release('relaying');
+$relay->start;
+$relay->wait_ready;
+$neighbour->{client} = $relay->client('alice');
+$neighbour->{checked} = 0;
+is_counted_once('relaying', 'the relay is killed before the reply');
 done_testing();

@@ -162,7 +162,7 @@ local function trim_errors()
         if oldest then
             local removed, moved = remove_error(oldest[2][2], owner, oldest[1])
             trimmed, bytes = trimmed + removed, bytes + moved
-            call('HINCRBY', prefix .. KEY_ERRORS_TRIMMED, owner, removed)
+            call('HINCRBY', prefix .. KEY_DENIED, 'e' .. owner, removed)
         else
             charge(owner, -most[4]) -- somebody has deleted the index
         end

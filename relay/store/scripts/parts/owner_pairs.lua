@@ -59,21 +59,15 @@ end
 local function is_denied(route, position, data, count)
     local account = account_of(route, position)
     if not account or count <= account.free or account.left > 0 then return false end
-    account.denied = (account.denied or 0) + 1
+    call('HINCRBY', prefix .. KEY_DENIED, 'p' .. integer_text(route_number(route,
+        FRAME_NOTIFICATION_AT_OWNER, FRAME_NOTIFICATION_AT_RULE_LEN)), 1)
     keep_reload(route, data)
     return true
 end
 
--- Writes the accounts. Returns owners and the numbers of their denied notifications.
 local function write_accounts()
-    local report = {}
     for owner, account in pairs(accounts) do
         call('HSET', prefix .. KEY_OWNER_PAIRS, integer_text(owner),
             string.format('%.3f %.0f', account.left, account.filled))
-        if account.denied then
-            report[#report + 1] = integer_text(owner)
-            report[#report + 1] = integer_text(account.denied)
-        end
     end
-    return table.concat(report, ' ')
 end
