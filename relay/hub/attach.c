@@ -62,7 +62,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
         log_error("hub", "topics exceed the limit: sending all topics", LOG_SESSION(session));
     DL_APPEND(hub->sessions, session);
     followed_add_session(hub, session->client.own_shard);
-    groups_want(&session->groups);
+    groups_want(&session->groups, hub->stats);
     groups_join(&session->groups, &hub->audiences, session, AUDIENCE_ALL, sizeof(AUDIENCE_ALL) - 1,
                 false);
     if (hub_user_sessions(hub, session->client.user) == 0)

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/states.h"
 #include "gate/net/gate_shared.h"
 #include "hub/attach.h"
 
@@ -15,17 +16,18 @@
 void
 gate_request_set_state(struct gate_request *request, enum gate_request_state state)
 {
-    static const unsigned before[] = {
-        [GATE_REQUEST_READING] = 0,
-        [GATE_REQUEST_WAITING] = 1u << GATE_REQUEST_READING | 1u << GATE_REQUEST_WAITING,
-        [GATE_REQUEST_OPEN] = 1u << GATE_REQUEST_READING | 1u << GATE_REQUEST_WAITING,
-        [GATE_REQUEST_ENDING] =
-            1u << GATE_REQUEST_READING | 1u << GATE_REQUEST_WAITING | 1u << GATE_REQUEST_OPEN,
-        [GATE_REQUEST_LINGERING] = 1u << GATE_REQUEST_ENDING,
+    static const struct states STATES = {
+        .object = "request",
+        .names = {"reading", "waiting", "open", "ending", "lingering"},
+        .before = {[GATE_REQUEST_WAITING] = 1u << GATE_REQUEST_READING | 1u << GATE_REQUEST_WAITING,
+                   [GATE_REQUEST_OPEN] = 1u << GATE_REQUEST_READING | 1u << GATE_REQUEST_WAITING,
+                   [GATE_REQUEST_ENDING] = 1u << GATE_REQUEST_READING | 1u << GATE_REQUEST_WAITING |
+                                           1u << GATE_REQUEST_OPEN,
+                   [GATE_REQUEST_LINGERING] = 1u << GATE_REQUEST_ENDING},
     };
 
-    if ((before[state] & 1u << request->state) == 0)
-        abort();
+    if (!states_allow(&STATES, request->state, state, request->gate->stats))
+        conn_close(request->conn);
     request->state = state;
     request->since_us = clock_monotonic_us();
 }

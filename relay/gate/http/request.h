@@ -158,7 +158,7 @@ struct gate_request {
         LOG_TEXT("conn", (request)->conn_id[0] != '\0' ? (request)->conn_id : NULL),               \
         LOG_TEXT("user", (request)->token.user)
 
-/* The only way to change the state. Aborts on a transition that is not listed above. */
+/* The only way to change the state. Ends the connection on a transition that is not listed. */
 void gate_request_set_state(struct gate_request *request, enum gate_request_state state);
 /*
  * Detaches the session. Call it from the loop, never from the hub, which may be iterating its

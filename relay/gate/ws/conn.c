@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/states.h"
 #include "gate/net/gate_shared.h"
 #include "gate/ws/backpressure.h"
 #include "hub/attach.h"
@@ -17,15 +18,16 @@
 void
 websocket_set_state(struct websocket *ws, enum websocket_state state)
 {
-    static const unsigned before[] = {
-        [WEBSOCKET_WAITING] = 0,
-        [WEBSOCKET_OPEN] = 1u << WEBSOCKET_WAITING,
-        [WEBSOCKET_CLOSING] = 1u << WEBSOCKET_WAITING | 1u << WEBSOCKET_OPEN,
-        [WEBSOCKET_CLOSED] = ~0u,
+    static const struct states STATES = {
+        .object = "websocket",
+        .names = {"waiting", "open", "closing", "closed"},
+        .before = {[WEBSOCKET_OPEN] = 1u << WEBSOCKET_WAITING,
+                   [WEBSOCKET_CLOSING] = 1u << WEBSOCKET_WAITING | 1u << WEBSOCKET_OPEN,
+                   [WEBSOCKET_CLOSED] = ~0u},
     };
 
-    if ((before[state] & 1u << ws->state) == 0)
-        abort();
+    if (!states_allow(&STATES, ws->state, state, ws->gate->stats))
+        conn_close(ws->conn);
     gate_waiting_remove(ws->gate, &ws->waiting);
     ws->state = state;
     ws->state_since_us = clock_monotonic_us();

@@ -108,7 +108,7 @@ struct websockets {
     struct ev_timer resume_timer;
 };
 
-/* The only way to change the state. Aborts on a transition that is not listed above. */
+/* The only way to change the state. Ends the connection on a transition that is not listed. */
 void websocket_set_state(struct websocket *ws, enum websocket_state state);
 /* Sends bye and closes. No effect if the connection is already closing. */
 void websocket_close(struct websocket *ws, int code, const char *reason);

@@ -4,50 +4,52 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/states.h"
 
-/* Aborts on a transition that groups.h does not list. */
+/* After a transition that groups.h does not list, the memberships are requested again. */
 static void
-groups_set_state(struct session_groups *groups, enum groups_state state)
+groups_set_state(struct session_groups *groups, enum groups_state state, struct stats *stats)
 {
-    static const unsigned before[] = {
-        [GROUPS_CURRENT] = 1u << GROUPS_REQUESTED,
-        [GROUPS_WANTED] = 1u << GROUPS_CURRENT | 1u << GROUPS_REQUESTED | 1u << GROUPS_STALE,
-        [GROUPS_REQUESTED] = 1u << GROUPS_WANTED,
-        [GROUPS_STALE] = 1u << GROUPS_REQUESTED,
+    static const struct states STATES = {
+        .object = "groups",
+        .names = {"current", "wanted", "requested", "stale"},
+        .before = {[GROUPS_CURRENT] = 1u << GROUPS_REQUESTED,
+                   [GROUPS_WANTED] =
+                       1u << GROUPS_CURRENT | 1u << GROUPS_REQUESTED | 1u << GROUPS_STALE,
+                   [GROUPS_REQUESTED] = 1u << GROUPS_WANTED,
+                   [GROUPS_STALE] = 1u << GROUPS_REQUESTED},
     };
 
-    if ((before[state] & 1u << groups->state) == 0)
-        abort();
-    groups->state = state;
+    groups->state = states_allow(&STATES, groups->state, state, stats) ? state : GROUPS_WANTED;
 }
 
 void
-groups_want(struct session_groups *groups)
+groups_want(struct session_groups *groups, struct stats *stats)
 {
     if (groups->state != GROUPS_WANTED)
-        groups_set_state(groups, GROUPS_WANTED);
+        groups_set_state(groups, GROUPS_WANTED, stats);
 }
 
 void
-groups_begin_request(struct session_groups *groups)
+groups_begin_request(struct session_groups *groups, struct stats *stats)
 {
-    groups_set_state(groups, GROUPS_REQUESTED);
+    groups_set_state(groups, GROUPS_REQUESTED, stats);
 }
 
 bool
-groups_outdate(struct session_groups *groups)
+groups_outdate(struct session_groups *groups, struct stats *stats)
 {
     if (groups->state == GROUPS_REQUESTED)
-        groups_set_state(groups, GROUPS_STALE);
+        groups_set_state(groups, GROUPS_STALE, stats);
     return groups->state == GROUPS_STALE;
 }
 
 void
-groups_end_request(struct session_groups *groups, bool has_succeeded)
+groups_end_request(struct session_groups *groups, bool has_succeeded, struct stats *stats)
 {
     bool is_current = has_succeeded && groups->state == GROUPS_REQUESTED;
 
-    groups_set_state(groups, is_current ? GROUPS_CURRENT : GROUPS_WANTED);
+    groups_set_state(groups, is_current ? GROUPS_CURRENT : GROUPS_WANTED, stats);
 }
 
 void

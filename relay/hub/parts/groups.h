@@ -3,6 +3,7 @@
 #define CLAIRON_HUB_PARTS_GROUPS_H
 
 #include "base/buffer.h"
+#include "base/stats.h"
 #include "hub/fanout/audience.h"
 
 /*
@@ -40,19 +41,19 @@ groups_are_wanted(const struct session_groups *groups)
 }
 
 /* The memberships must be requested. No request may be pending. */
-void groups_want(struct session_groups *groups);
+void groups_want(struct session_groups *groups, struct stats *stats);
 
 /* The request was sent. */
-void groups_begin_request(struct session_groups *groups);
+void groups_begin_request(struct session_groups *groups, struct stats *stats);
 
 /*
  * Returns true if a request is pending. Its reply may predate a change, so the memberships become
  * STALE.
  */
-bool groups_outdate(struct session_groups *groups);
+bool groups_outdate(struct session_groups *groups, struct stats *stats);
 
 /* The store replied, or the request failed. The state becomes CURRENT or WANTED. */
-void groups_end_request(struct session_groups *groups, bool has_succeeded);
+void groups_end_request(struct session_groups *groups, bool has_succeeded, struct stats *stats);
 
 /* Adds the session to an audience. A membership from the token does not change. */
 void groups_join(struct session_groups *groups, struct audience **all, struct session *session,

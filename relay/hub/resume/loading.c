@@ -32,7 +32,7 @@
 static bool
 will_load_groups(struct session *session)
 {
-    return groups_outdate(&session->groups) ||
+    return groups_outdate(&session->groups, session->hub->stats) ||
            (session->state == SESSION_LOADING && groups_are_wanted(&session->groups));
 }
 
@@ -43,7 +43,7 @@ on_groups(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
     const uint64_t before = groups_hash(&session->groups);
     bool has_gained;
 
-    groups_end_request(&session->groups, rc == RC_OK);
+    groups_end_request(&session->groups, rc == RC_OK, session->hub->stats);
     if (!session_reply_arrived(session, rc))
         return;
     session_mark(session, READY_ADVANCE); /* repeats a STALE request */
@@ -62,7 +62,7 @@ session_request_groups(struct session *session)
 {
     if (store_groups(session->hub->store, session->client.user, on_groups, session) != RC_OK)
         return; /* session_advance retries when the store is available again */
-    groups_begin_request(&session->groups);
+    groups_begin_request(&session->groups, session->hub->stats);
     session->requests.count++;
 }
 
@@ -71,7 +71,7 @@ session_reload_groups(struct session *session)
 {
     if (will_load_groups(session))
         return;
-    groups_want(&session->groups);
+    groups_want(&session->groups, session->hub->stats);
     session_request_groups(session);
 }
 

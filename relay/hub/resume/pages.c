@@ -15,6 +15,7 @@
 #include "hub/session/session.h"
 #include "hub/session/shed.h"
 #include "hub/session/state.h"
+#include "wire/codes.h"
 
 #define RETRY_EVERY_S 0.02
 #define PAGES_MAX 16 /* enough to keep the store busy */
@@ -22,7 +23,6 @@
 #define PAGE_BYTES (256u * 1024)                 /* as in range.lua and inbox.lua */
 #define PAGE_BYTES_UNKNOWN (PAGES_BYTES_MAX / 4) /* estimate for the first page */
 #define BURST_S 60
-#define CLOSE_RESTART 4201
 
 /* The token bucket of a user. */
 struct page_budget {
@@ -275,7 +275,7 @@ session_reply_arrived(struct session *session, enum rc rc)
     }
     /* The store may be about to go down: close the session only at the second error. */
     if (session->requests.has_failed && store_is_up(session->hub->store))
-        session->socket.transport->close(session->socket.handle, CLOSE_RESTART,
+        session->socket.transport->close(session->socket.handle, GATE_CLOSE_RESTART,
                                          "no reply from the store", -1);
     session->requests.has_failed = true;
     hub_retry(session->hub);

@@ -21,6 +21,7 @@
 #include "hub/session/row_order.h"
 #include "hub/session/shed.h"
 #include "hub/session/state.h"
+#include "wire/codes.h"
 
 #define PAGE_MIN 16
 #define REFILL_EVERY_S 0.05
@@ -351,6 +352,11 @@ session_advance(struct session *session)
     struct hub *hub = session->hub;
     const bool is_ready = followed_is_ready(hub, session->client.own_shard);
 
+    if (session->state == SESSION_FAILED) {
+        session->socket.transport->close(session->socket.handle, GATE_CLOSE_RESTART,
+                                         "internal error", 0);
+        return;
+    }
     if (groups_are_wanted(&session->groups) && store_is_up(hub->store) &&
         session->state != SESSION_CLOSED && (is_ready || session->state != SESSION_LOADING))
         session_request_groups(session);
@@ -367,6 +373,7 @@ session_advance(struct session *session)
         read_stream(session);
         return;
     case SESSION_LIVE:
+    case SESSION_FAILED:
     case SESSION_CLOSED:
         return;
     }

@@ -6,8 +6,8 @@
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "hub/session/hub_state.h"
+#include "wire/codes.h"
 
-#define CLOSE_RESTART 4201
 #define WAIT_US (5 * INT64_C(1000000)) /* a client waits for 10 s */
 #define RECONNECT_MS 15000             /* maximum; the minimum is half */
 
@@ -30,7 +30,7 @@ unserved_sweep(struct hub *hub)
         struct backoff reconnect = {.base_ms = RECONNECT_MS, .cap_ms = RECONNECT_MS};
 
         if (is_unserved(session, now_us))
-            session->socket.transport->close(session->socket.handle, CLOSE_RESTART,
+            session->socket.transport->close(session->socket.handle, GATE_CLOSE_RESTART,
                                              "store is unavailable", backoff_next_ms(&reconnect));
     }
 }

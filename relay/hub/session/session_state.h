@@ -36,6 +36,9 @@ struct row_order; /* row_order.c */
  * LIVE: the hub offers new notifications. Next: STREAM when the outbound queue is full, or to read
  * the pending list on (struct session_pending).
  *
+ * FAILED: an unlisted transition was attempted. The next step closes the client's connection. Next:
+ * CLOSED.
+ *
  * CLOSED: the socket is closed. The session is freed once no pending reply or list refers to it.
  */
 enum __attribute__((packed)) session_state {
@@ -43,6 +46,7 @@ enum __attribute__((packed)) session_state {
     SESSION_PENDING,
     SESSION_STREAM,
     SESSION_LIVE,
+    SESSION_FAILED,
     SESSION_CLOSED
 };
 

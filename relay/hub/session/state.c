@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "base/pool.h"
+#include "base/states.h"
 #include "hub/session/hub_state.h"
+#include "hub/session/ready_list.h"
 #include "hub/session/row_order.h"
 #include "hub/session/session.h"
 
@@ -13,16 +15,21 @@ static struct pool sessions = {.size = sizeof(struct session)};
 void
 session_set_state(struct session *session, enum session_state state)
 {
-    static const unsigned before[] = {
-        [SESSION_LOADING] = 0,
-        [SESSION_PENDING] = 1u << SESSION_LOADING | 1u << SESSION_STREAM,
-        [SESSION_STREAM] = 1u << SESSION_PENDING | 1u << SESSION_LIVE,
-        [SESSION_LIVE] = 1u << SESSION_STREAM,
-        [SESSION_CLOSED] = ~(1u << SESSION_CLOSED),
+    static const struct states STATES = {
+        .object = "session",
+        .names = {"loading", "pending", "stream", "live", "failed", "closed"},
+        .before = {[SESSION_PENDING] = 1u << SESSION_LOADING | 1u << SESSION_STREAM,
+                   [SESSION_STREAM] = 1u << SESSION_PENDING | 1u << SESSION_LIVE,
+                   [SESSION_LIVE] = 1u << SESSION_STREAM,
+                   [SESSION_CLOSED] = ~(1u << SESSION_CLOSED)},
     };
 
-    if ((before[state] & 1u << session->state) == 0)
-        abort();
+    if (!states_allow(&STATES, session->state, state, session->hub->stats)) {
+        if (session->state == SESSION_CLOSED)
+            return;
+        state = SESSION_FAILED;
+        session_mark(session, READY_ADVANCE);
+    }
     session->state = state;
 }
 

@@ -7,7 +7,7 @@
 /* Zeroed, from a pool; session_free_if_done returns it to the pool. */
 struct session *session_new(void);
 
-/* The only way to change the state. Aborts on a transition that session_state.h does not list. */
+/* The only way to change the state. An unlisted transition leads to FAILED. */
 void session_set_state(struct session *session, enum session_state state);
 
 /* Frees a CLOSED session, unless a pending reply of the store or the ready list refers to it. */

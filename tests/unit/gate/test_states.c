@@ -1,12 +1,14 @@
 /* test_states.c: a request and a WebSocket change only to states that their headers list. */
 #include "gate/http/request.h"
+#include "gate/net/gate_shared.h"
 #include "gate/ws/conn.h"
 #include "tests/unit/state_changes.h"
 
 static int
 set_request(int from, int to)
 {
-    struct gate_request request = {.state = (enum gate_request_state)from};
+    struct gate gate = {.stats = NULL};
+    struct gate_request request = {.gate = &gate, .state = (enum gate_request_state)from};
 
     gate_request_set_state(&request, (enum gate_request_state)to);
     return (int)request.state;
@@ -15,7 +17,8 @@ set_request(int from, int to)
 static int
 set_conn(int from, int to)
 {
-    struct websocket conn = {.state = (enum websocket_state)from};
+    struct gate gate = {.stats = NULL};
+    struct websocket conn = {.gate = &gate, .state = (enum websocket_state)from};
 
     websocket_set_state(&conn, (enum websocket_state)to);
     return (int)conn.state;

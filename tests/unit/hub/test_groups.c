@@ -20,13 +20,13 @@ test_a_reply_makes_memberships_current(void **state)
 
     (void)state;
     assert_true(groups_are_current(&groups));
-    groups_want(&groups);
-    groups_want(&groups);
+    groups_want(&groups, NULL);
+    groups_want(&groups, NULL);
     assert_true(groups_are_wanted(&groups));
-    groups_begin_request(&groups);
+    groups_begin_request(&groups, NULL);
     assert_false(groups_are_wanted(&groups));
     assert_false(groups_are_current(&groups));
-    groups_end_request(&groups, true);
+    groups_end_request(&groups, true, NULL);
     assert_true(groups_are_current(&groups));
 }
 
@@ -36,13 +36,13 @@ test_a_failed_request_is_repeated(void **state)
     struct session_groups groups = {.memberships = NULL};
 
     (void)state;
-    groups_want(&groups);
-    groups_begin_request(&groups);
-    groups_end_request(&groups, false);
+    groups_want(&groups, NULL);
+    groups_begin_request(&groups, NULL);
+    groups_end_request(&groups, false, NULL);
     assert_true(groups_are_wanted(&groups));
-    groups_begin_request(&groups);
-    assert_true(groups_outdate(&groups));
-    groups_end_request(&groups, false);
+    groups_begin_request(&groups, NULL);
+    assert_true(groups_outdate(&groups, NULL));
+    groups_end_request(&groups, false, NULL);
     assert_true(groups_are_wanted(&groups));
 }
 
@@ -52,15 +52,15 @@ test_a_reply_that_may_predate_a_change_is_repeated(void **state)
     struct session_groups groups = {.memberships = NULL};
 
     (void)state;
-    groups_want(&groups);
-    groups_begin_request(&groups);
-    assert_true(groups_outdate(&groups));
-    assert_true(groups_outdate(&groups));
+    groups_want(&groups, NULL);
+    groups_begin_request(&groups, NULL);
+    assert_true(groups_outdate(&groups, NULL));
+    assert_true(groups_outdate(&groups, NULL));
     assert_false(groups_are_current(&groups));
-    groups_end_request(&groups, true);
+    groups_end_request(&groups, true, NULL);
     assert_true(groups_are_wanted(&groups));
-    groups_begin_request(&groups);
-    groups_end_request(&groups, true);
+    groups_begin_request(&groups, NULL);
+    groups_end_request(&groups, true, NULL);
     assert_true(groups_are_current(&groups));
 }
 
@@ -70,10 +70,10 @@ test_only_a_pending_request_is_outdated(void **state)
     struct session_groups groups = {.memberships = NULL};
 
     (void)state;
-    assert_false(groups_outdate(&groups));
+    assert_false(groups_outdate(&groups, NULL));
     assert_true(groups_are_current(&groups));
-    groups_want(&groups);
-    assert_false(groups_outdate(&groups));
+    groups_want(&groups, NULL);
+    assert_false(groups_outdate(&groups, NULL));
     assert_true(groups_are_wanted(&groups));
 }
 
