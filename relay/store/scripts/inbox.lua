@@ -11,10 +11,11 @@ local call = redis.call
 -- include: large_entries.lua
 local PAGE_BYTES = 256 * 1024
 
--- A retry that due.lua deferred while the user was absent has no running ack timeout.
+-- A retry that due.lua deferred (the user was absent) or throttled has no running ack timeout.
 local function has_running_timeout(id)
     local due = call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user)
-    return due and tonumber(due) % 1 ~= 0.25
+    local fraction = due and tonumber(due) % 1
+    return due and fraction ~= 0.25 and fraction ~= 0.75
 end
 
 local rows, more = pending_list(ARGV[3], tonumber(ARGV[4]))

@@ -10,7 +10,7 @@ local accounts = {}
 
 -- Returns the account of the owner in the header; nil for an owner without limits.
 local function account_of(route)
-    local owner = route_number(route, FRAME_NOTIFICATION_AT_OWNER, FRAME_NOTIFICATION_AT_RULE_LEN)
+    local owner = table_owner(route)
     if owner == 0 then return nil end
     local account, commit = accounts[owner], commit_ms(route)
     if not account then
