@@ -14,7 +14,8 @@ use Time::HiRes qw(time);
 my ($MEMBERS, $ROWS, $RETRIES) = (200, amount(200, 1000), 3);
 my $pg        = Clairon::Test::postgresql('main', conf => 'autovacuum = off');
 my $store     = Clairon::Test::store();
-my $relay     = Clairon::Test::relay($pg, $store, conf => { 'delivery.window' => 10_000, 'delivery.backoff_base' => '100ms' });
+my $relay     = Clairon::Test::relay($pg, $store, conf => {
+    'delivery.window' => 10_000, 'delivery.backoff_base' => '100ms', 'feed.owner_pairs' => 1_000_000_000 });
 my $neighbour = Clairon::Test::Neighbour->new($pg, $relay, store => $store);
 
 $pg->safe_psql('postgres', "INSERT INTO clairon.member SELECT 'TEAM', 'all', 'm' || i FROM generate_series(1, $MEMBERS) i");
