@@ -56,6 +56,8 @@ enum stats_kind {
     X(STORE_NACKS, "clairon_nacks_total", COUNTER, "Retries deferred by a nack")                   \
     X(STORE_RETRIES, "clairon_retries_total", COUNTER,                                             \
       "Users for whom a notification was retried")                                                 \
+    X(STORE_THROTTLED, "clairon_retries_throttled_total", COUNTER,                                 \
+      "Retries moved to a later time because their table owner had many")                          \
     X(STORE_COPIES, "clairon_retry_copies_total", COUNTER, "Stream entries created for retries")   \
     X(STORE_EXHAUSTED, "clairon_errors_total{reason=\"exhausted\"}", COUNTER, STATS_ERRORS)        \
     X(STORE_EXPIRED, "clairon_errors_total{reason=\"expired\"}", COUNTER, STATS_ERRORS)            \

@@ -2,12 +2,13 @@
 -- KEYS: stream. ARGV: prefix, ack timeout, retention of traces, backoff base, backoff cap (all in ms).
 -- Returns {retried pairs, stream entries added for them, exhausted pairs, expired pairs, 1 if more
 -- pairs are due, entries in the error log, relays with sessions, entries trimmed from the error
--- log}.
+-- log, throttled pairs}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
 -- include: error_log.lua
+-- include: large_entries.lua
 -- include: ended.lua
 
 -- A notification costs as much as NOTIFICATION_PAIRS pairs of a large audience.
@@ -196,6 +197,45 @@ local function retry(id, users)
     pairs_left = pairs_left - #users - NOTIFICATION_PAIRS
 end
 
+-- The retries of one table owner with limits take as much as one call a second, and as much in reserve,
+-- so that they do not delay those of others. What is due earlier than that is throttled once: it moves to
+-- the next free time of the owner. A score with a fraction of 0.75 ms marks a throttled retry.
+local RESERVE_MS, THROTTLED = 1000, 0.75
+local free_times, was_throttled, moved, throttled = {}, {}, {}, 0
+
+-- Returns the next free time of an owner: it is in the past, by the reserve at most, until the owner has
+-- used the reserve up.
+local function free_time(owner)
+    if not free_times[owner] then
+        local stored = call('HGET', prefix .. KEY_OWNER_RETRIES, owner)
+        local free, used = (stored or ''):match('^(%S+) (%S+)$')
+        free, used = tonumber(free or 0), tonumber(used or 0)
+        if used > now then free = free - used + now end -- the clock was set back
+        free_times[owner] = math.max(free, now - RESERVE_MS)
+    end
+    return free_times[owner]
+end
+
+-- Returns those of a notification's due users who receive the retry now. The other users are throttled.
+local function admit(id, users)
+    local notification = notification_of(id)
+    local owner = notification and notification.owner
+    if not owner then return users end
+    local admitted, others = {}, {}
+    for _, user in ipairs(users) do table.insert(was_throttled[id .. ':' .. user] and admitted or others, user) end
+    if #others == 0 then return users end
+    local free = free_time(owner)
+    local work = (#others + NOTIFICATION_PAIRS) / PAIRS_MAX + large_bytes(stream, notification.entry) / BYTES_MAX
+    free_times[owner] = free + 1000 * work
+    if free <= now then return users end
+    local free_text = string.format('%.2f', math.floor(free) + THROTTLED)
+    for _, user in ipairs(others) do
+        moved[#moved + 1], moved[#moved + 2] = free_text, id .. ':' .. user
+    end
+    throttled = throttled + #others
+    return admitted
+end
+
 -- Groups the due pairs by notification, oldest first.
 local rows = call('ZRANGEBYSCORE', prefix .. KEY_DUE, '-inf', integer_text(now), 'WITHSCORES',
     'LIMIT', 0, PAIRS_MAX)
@@ -210,10 +250,12 @@ for i = 1, #rows, 2 do
     if user ~= '' then
         users_of[id] = users_of[id] or {}
         table.insert(users_of[id], user)
+        if at % 1 == THROTTLED then was_throttled[rows[i]] = true end
     end
 end
 if #rows == 2 * PAIRS_MAX and tonumber(rows[#rows]) <= now - slack_ms then more = 1 end
 
+load_notifications(order, 1)
 for _, id in ipairs(order) do
     if pairs_left <= 0 or bytes_left <= 0 then
         more = 1
@@ -224,9 +266,14 @@ for _, id in ipairs(order) do
         pairs_left = pairs_left - #users_of[id]
     elseif ends and ends <= now then
         expire(id)
-    elseif #users_of[id] > 0 then
-        retry(id, users_of[id])
+    else
+        local users = admit(id, users_of[id])
+        if #users > 0 then retry(id, users) end
     end
+end
+call_chunked(moved, 'ZADD', prefix .. KEY_DUE)
+for owner, free in pairs(free_times) do
+    call('HSET', prefix .. KEY_OWNER_RETRIES, owner, string.format('%.3f %.0f', free, now))
 end
 if #ended_pairs > 0 then
     call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', ACK_EVENTS_MAX, '*', 'gone', table.concat(ended_pairs))
@@ -239,4 +286,5 @@ for _, id in ipairs(first_parts) do
 end
 local trimmed, is_full = trim_errors()
 if is_full then more = 1 end
-return {retried, retry_entries, exhausted, expired, more, call('XLEN', errors), #relays, trimmed}
+return {retried, retry_entries, exhausted, expired, more, call('XLEN', errors), #relays, trimmed,
+    throttled}

@@ -17,10 +17,11 @@ local call = redis.call
 local PAGE_BYTES = 256 * 1024
 local PENDING, ACKED, ENDED = 0, 1, 2
 
--- A retry that due.lua deferred while the user was absent has no running ack timeout.
+-- A retry that due.lua deferred (the user was absent) or throttled has no running ack timeout.
 local function has_running_timeout(id)
     local due = call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user)
-    return due and tonumber(due) % 1 ~= 0.25
+    local fraction = due and tonumber(due) % 1
+    return due and fraction ~= 0.25 and fraction ~= 0.75
 end
 
 local function score_of(entry)

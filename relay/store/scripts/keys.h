@@ -29,6 +29,8 @@
 #define KEY_GROUPS ":groups:"     /* set of a user: audiences and targets */
 /* hash of table owners: the pairs that their rules may add, and when they were refilled */
 #define KEY_OWNER_PAIRS ":owner_pairs"
+/* hash of table owners: the next free time of their retries, and when it was last used (in ms) */
+#define KEY_OWNER_RETRIES ":owner_retries"
 #define KEY_RELOADS ":reloads" /* hash: live rules to reload, and a transaction */
 
 #define KEY_PENDING ":pending" /* hash: notifications with a pending acknowledgement */

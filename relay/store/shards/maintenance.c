@@ -131,19 +131,20 @@ static void
 on_due_done(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
-    long long counts[8];
+    long long counts[9];
 
     maintenance->is_due_pending = false;
     if (!succeeded(maintenance, reply, "could not process due retries") ||
-        !reply_is_array(reply, 8))
+        !reply_is_array(reply, 9))
         return;
-    for (size_t i = 0; i < 8; i++)
+    for (size_t i = 0; i < 9; i++)
         counts[i] = reply_integer(reply_at(reply, i));
     stats_add(maintenance->stats, STAT_STORE_RETRIES, (uint64_t)counts[0]);
     stats_add(maintenance->stats, STAT_STORE_COPIES, (uint64_t)counts[1]);
     stats_add(maintenance->stats, STAT_STORE_EXHAUSTED, (uint64_t)counts[2]);
     stats_add(maintenance->stats, STAT_STORE_EXPIRED, (uint64_t)counts[3]);
     stats_add(maintenance->stats, STAT_STORE_ERROR_LOG_TRIMMED, (uint64_t)counts[7]);
+    stats_add(maintenance->stats, STAT_STORE_THROTTLED, (uint64_t)counts[8]);
     maintenance->shard->holdings.errors = (uint64_t)counts[5];
     maintenance->relays = counts[6];
     maintenance->exhausted += counts[2];

@@ -38,7 +38,7 @@ local function add_pending(id, route, entry, ends, count, is_large)
     claims[commit][#claims[commit] + 1] = entry
     fresh[#fresh + 1] = id
     fresh[#fresh + 1] = pending_value({entry = entry, left = count, backoff = pending_backoff(route),
-        open_ended = count == 0 and ends, ends = ends > 0, is_large = is_large})
+        open_ended = count == 0 and ends, ends = ends > 0, is_large = is_large, owner = pending_owner(route)})
     if ends > 0 then
         ending[#ending + 1] = integer_text(ends)
         ending[#ending + 1] = id .. ':'

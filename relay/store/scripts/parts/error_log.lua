@@ -53,7 +53,7 @@ end
 -- Returns the owner in the header, as text.
 local function error_owner(route)
     if #route < FRAME_NOTIFICATION_HEAD_SIZE then return '0' end
-    return integer_text(route_number(route, FRAME_NOTIFICATION_AT_OWNER, FRAME_NOTIFICATION_AT_RULE_LEN))
+    return integer_text(table_owner(route))
 end
 
 -- Adds an entry, and returns its id. `users` is a JSON array. trim_errors limits the log.

@@ -12,7 +12,7 @@ local accounts = {}
 -- Returns the account of the owner in the header; nil for an owner without limits. The position has a
 -- number for the change, and ends with one for the notification.
 local function account_of(route, position)
-    local owner = route_number(route, FRAME_NOTIFICATION_AT_OWNER, FRAME_NOTIFICATION_AT_RULE_LEN)
+    local owner = table_owner(route)
     if owner == 0 then return nil end
     local account, commit = accounts[owner], commit_ms(route)
     if not account then

@@ -6,6 +6,7 @@
 --   l  it is in KEY_SHARED_INBOX instead of the inboxes of its users
 --   o  expiration of an open-ended audience in ms
 --   r  it was retried
+--   w  the owner of its table, if the owner has limits
 --   x  it expires
 -- Fields of a newer release are kept.
 local PENDING_FLAGS = {a = 'acked', l = 'is_large', r = 'is_retried', x = 'ends'}
@@ -23,7 +24,7 @@ local function count_text(count)
 end
 
 -- Returns {entry =, left = users without an ack, backoff =, open_ended =, acked =, is_large =,
--- is_retried =, ends =, unknown = fields of a newer release}, or false.
+-- is_retried =, ends =, owner =, unknown = fields of a newer release}, or false.
 local function read_pending(value)
     local entry, left, fields = value:match('^(%S+) (%-?%d+)(.*)$')
     if not entry then return false end
@@ -33,6 +34,8 @@ local function read_pending(value)
             notification.backoff = text
         elseif name == 'o' then
             notification.open_ended = tonumber(text)
+        elseif name == 'w' then
+            notification.owner = text
         elseif PENDING_FLAGS[name] then
             notification[PENDING_FLAGS[name]] = true
         else
@@ -48,6 +51,7 @@ local function pending_value(notification)
         if notification[PENDING_FLAGS[name]] then value = value .. ' ' .. name end
     end
     if notification.open_ended then value = value .. ' o' .. string.format('%d', notification.open_ended) end
+    if notification.owner then value = value .. ' w' .. notification.owner end
     return value .. (notification.unknown or '')
 end
 
@@ -59,7 +63,8 @@ local function is_retried_value(value) return value:find(' r', 1, true) ~= nil e
 local LAST_ACK = {}
 for letter in (STORE_BACKOFF_LETTERS .. '-'):gmatch('.') do LAST_ACK[' 1 b' .. letter] = true end
 local function entry_before_last_ack(value)
-    return LAST_ACK[value:sub(-5)] and value:sub(1, -6) or nil
+    if LAST_ACK[value:sub(-5)] then return value:sub(1, -6) end
+    return value:match('^(%S+) 1 b%S w%d+$')
 end
 
 -- Many values have the same part after the stream entry, so this part is parsed only once.

@@ -19,6 +19,10 @@ local function is_from_commit(route) return route_bytes(route, FRAME_AT_COMMIT_L
 local function commit_ms(route)
     return math.floor(route_number(route, FRAME_NOTIFICATION_AT_COMMIT_US, FRAME_NOTIFICATION_AT_EXPIRES_US) / 1000)
 end
+-- Returns the owner of the table; 0 for an owner without limits.
+local function table_owner(route)
+    return route_number(route, FRAME_NOTIFICATION_AT_OWNER, FRAME_NOTIFICATION_AT_RULE_LEN)
+end
 -- Returns 0 if the notification does not expire.
 local function expires_ms(route)
     if route_bytes(route, FRAME_NOTIFICATION_AT_EXPIRES_US, FRAME_NOTIFICATION_AT_PRIORITY) == NO_TIME then return 0 end

@@ -74,6 +74,12 @@ local function pending_backoff(route)
     return route_flag(route, FRAME_RETRY_ENABLED) and LETTERS:sub(kind + 1, kind + 1) or '-'
 end
 
+-- Returns the table owner as text, or nil without limits.
+local function pending_owner(route)
+    local owner = table_owner(route)
+    return owner ~= 0 and integer_text(owner) or nil
+end
+
 -- Makes stream entries of one commit pending. Their delivery time in the group is the time of the
 -- commit, so XPENDING returns their age.
 local function claim(entries, from, last, commit)
@@ -136,7 +142,7 @@ local function replace_entry(found, attempts, users)
     if found.entry then call('XACK', stream, 'clairon', found.entry) end
     local commit = commit_ms(route)
     claim({entry}, 1, 1, commit)
-    notifications[id] = notification_of(id) or {left = 0, backoff = pending_backoff(route)}
+    notifications[id] = notification_of(id) or {left = 0, backoff = pending_backoff(route), owner = pending_owner(route)}
     if found.open_ended then keep_first_entry(id, found.entry) end
     notifications[id].is_retried = true
     call('ZADD', prefix .. KEY_RETRIED, integer_text(commit), id)
