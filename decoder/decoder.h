@@ -27,6 +27,7 @@ struct decoder {
     HTAB *plan_sets;                   /* struct plan_set *, by digest */
     dlist_head plan_sets_used;         /* the same, most recently used first */
     uint64 catalog_number;             /* changes with each catalog state */
+    struct inheritance *inheritance;
     struct accounts *accounts;
     uint64 transaction_number; /* counts decoded transactions, and parts of streamed ones */
     const char *slot;
@@ -34,8 +35,11 @@ struct decoder {
     struct rule_writes rule_writes;
     TransactionId own_xid; /* the transaction that wrote the rules of `own_relids` */
     List *own_relids;
-    struct sandbox *sandbox;     /* evaluates conditions */
-    struct snapshot_stamp stamp; /* the snapshot in which `rules` was read */
+    struct sandbox *sandbox;      /* evaluates conditions */
+    struct snapshot_stamp stamp;  /* the snapshot in which `rules` was read */
+    struct snapshot_stamp newest; /* the newest one so far */
+    bool is_past;                 /* the current one is older */
+    uint64 past_number;           /* changes when PostgreSQL's caches may be of another state */
     uint64 system_identifier;
     int guc_level;             /* 0: settings apply to the whole session */
     struct warnings *warnings; /* counters of warning_throttle.c */

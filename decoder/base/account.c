@@ -88,6 +88,12 @@ account_has_time(struct accounts *accounts, struct account *account)
     return account->left_us > 0;
 }
 
+bool
+account_has_half_time(struct accounts *accounts, struct account *account)
+{
+    return account_has_time(accounts, account) && account->left_us > accounts->limits.time_us / 2;
+}
+
 void
 account_charge_time(struct account *account, int64 us)
 {

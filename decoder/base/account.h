@@ -72,6 +72,8 @@ extern void account_refresh(struct account *account);
 
 /* Returns false when the owner has no time left. Refills the time first. */
 extern bool account_has_time(struct accounts *accounts, struct account *account);
+/* Returns false when less than half of the owner's time is left. Refills the time first. */
+extern bool account_has_half_time(struct accounts *accounts, struct account *account);
 /* Charges the time. Time within charged work does not refill the account. */
 extern void account_charge_time(struct account *account, int64 us);
 

@@ -1,7 +1,8 @@
-/* guard.c: run code of extensions and recover from its errors. */
+/* guard.c: run code of extensions, recover from its errors, and limit the caches that it fills. */
 #include "base/guard.h"
 
 #include "access/xact.h"
+#include "utils/catcache.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
@@ -82,4 +83,28 @@ guard_try(void (*work)(void *arg), void *arg, char **ret_reason)
     }
     PG_END_TRY();
     return done;
+}
+
+/*
+ * The lookups and the growth after which the catalog caches are emptied. The result for an unknown
+ * object takes 150 bytes, the row of a function as much as its source. Filling the caches again
+ * costs few microseconds for each object in use.
+ */
+#define LOOKUPS_MAX 4096
+#define GROWTH_MAX (16 * 1024 * 1024)
+
+void
+guard_catalog_caches(Size lookups)
+{
+    static Size since;
+    static Size bytes;
+
+    if (since + lookups <= LOOKUPS_MAX &&
+        MemoryContextMemAllocated(CacheMemoryContext, false) <= bytes + GROWTH_MAX) {
+        since += lookups;
+        return;
+    }
+    ResetCatalogCaches();
+    since = lookups;
+    bytes = MemoryContextMemAllocated(CacheMemoryContext, false);
 }

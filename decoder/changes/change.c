@@ -512,28 +512,32 @@ is_listed(const ReorderBufferChange *change, Oid relid)
  * its ancestors that are listed, and the ancestors of those.
  */
 static List *
-tables_applied_above(Oid relid, const ReorderBufferChange *change)
+tables_applied_above(struct decoder *decoder, Oid relid, const ReorderBufferChange *change)
 {
+    struct inheritance *inheritance = decoder->inheritance;
     List *applied = NIL;
     ListCell *cell;
 
     if (change->data.truncate.nrelids == 1)
         return NIL;
-    foreach (cell, ancestors_of(relid)) {
+    foreach (cell, ancestors_of(inheritance, relid, decoder->catalog_number, false)) {
         Oid other = lfirst_oid(cell);
 
         if (!is_listed(change, other) || list_member_oid(applied, other))
             continue;
-        applied = list_concat_unique_oid(lappend_oid(applied, other), ancestors_of(other));
+        applied = list_concat_unique_oid(
+            lappend_oid(applied, other),
+            ancestors_of(inheritance, other, decoder->catalog_number, false));
     }
     return applied;
 }
 
 /* Returns, for each source of the set, whether its rules are applied above `relid`; NULL: none. */
 static const bool *
-sources_applied_above(const struct plan_set *set, Oid relid, const ReorderBufferChange *change)
+sources_applied_above(struct decoder *decoder, const struct plan_set *set, Oid relid,
+                      const ReorderBufferChange *change)
 {
-    List *applied = tables_applied_above(relid, change);
+    List *applied = tables_applied_above(decoder, relid, change);
     bool *is_above;
 
     if (applied == NIL)
@@ -602,7 +606,8 @@ static void
 truncate_rules(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
                const ReorderBufferChange *change)
 {
-    const bool *is_above = sources_applied_above(set, RelationGetRelid(relation), change);
+    const bool *is_above =
+        sources_applied_above(ctx->output_plugin_private, set, RelationGetRelid(relation), change);
 
     for (int i = 0; i < set->plan_count; i++) {
         struct plan *plan = &set->plans[i];

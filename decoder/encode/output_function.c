@@ -49,10 +49,13 @@ print(void *arg)
 char *
 encode_print(struct encoder *encoder, Datum value)
 {
+    /* A nested value contains at most one OID in four bytes. */
+    Size oids = encoder->is_deep ? encode_raw_size(encoder, value) / sizeof(Oid) : 0;
     struct print_args args = {encoder, value, CurrentMemoryContext, NULL};
     const struct encoders *encoders = encoder->encoders;
     char *reason;
 
+    guard_catalog_caches(1 + oids);
     if (!encoder->is_deep || encoders->limiter == NULL)
         return OutputFunctionCall(&encoder->output, value);
     if (!encoders->limiter(encoders->limiter_arg, print, &args, &reason))

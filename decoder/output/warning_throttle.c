@@ -4,6 +4,7 @@
 #include "common/hashfn.h"
 #include "replication/walsender.h"
 #include "utils/hsearch.h"
+#include "utils/timestamp.h"
 
 #include "decoder.h"
 #include "encode/encode.h"
@@ -17,6 +18,13 @@
  * new generation starts.
  */
 #define GENERATION_BYTES (16 * 1024 * 1024)
+
+/*
+ * The number of counters. Beyond it all warnings of a kind share a counter, until a warning of a
+ * new rule finds that the counters are older than this time, and restarts all of them.
+ */
+#define COUNTERS_MAX 10000
+#define COUNTERS_US (USECS_PER_SEC * SECS_PER_HOUR)
 
 struct throttled_warning {
     uint64 key;
@@ -33,6 +41,7 @@ struct throttled_warning {
 
 struct warnings {
     HTAB *counters;                 /* struct throttled_warning, by key */
+    TimestampTz started;            /* when the first of them was counted */
     struct throttled_warning *last; /* the last one counted, or NULL */
     uint64 generation;
     uint32 spooled; /* number of warnings of the generation */
@@ -42,29 +51,64 @@ struct warnings {
     int deferred_room;
 };
 
-void
-warning_setup(struct decoder *decoder)
+static void
+start_counters(struct warnings *warnings, MemoryContext context)
 {
-    HASHCTL control = {.keysize = sizeof(uint64),
-                       .entrysize = sizeof(struct throttled_warning),
-                       .hcxt = decoder->context};
-    struct warnings *warnings = MemoryContextAllocZero(decoder->context, sizeof(*warnings));
+    HASHCTL control = {
+        .keysize = sizeof(uint64), .entrysize = sizeof(struct throttled_warning), .hcxt = context};
 
     warnings->counters =
         hash_create("clairon warnings", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+    warnings->started = GetCurrentTimestamp();
+    warnings->last = NULL;
+}
+
+void
+warning_setup(struct decoder *decoder)
+{
+    struct warnings *warnings = MemoryContextAllocZero(decoder->context, sizeof(*warnings));
+
+    start_counters(warnings, decoder->context);
     warnings->deferred_room = 16;
     warnings->deferred = MemoryContextAlloc(decoder->context, sizeof(struct throttled_warning *) *
                                                                   warnings->deferred_room);
     decoder->warnings = warnings;
 }
 
-static struct throttled_warning *
-look_up(struct warnings *warnings, uint64 seed, const char *what)
+static uint64
+key_of(uint64 seed, const char *what)
 {
-    uint64 key = hash_bytes_extended((const unsigned char *)what, strlen(what), seed);
+    return hash_bytes_extended((const unsigned char *)what, strlen(what), seed);
+}
+
+/* Restarts old counters, to which no deferred warning refers. Returns false otherwise. */
+static bool
+make_room(struct decoder *decoder)
+{
+    struct warnings *warnings = decoder->warnings;
+
+    if (hash_get_num_entries(warnings->counters) < COUNTERS_MAX)
+        return true;
+    if (warnings->deferred_count > 0 || GetCurrentTimestamp() - warnings->started < COUNTERS_US)
+        return false;
+    hash_destroy(warnings->counters);
+    start_counters(warnings, decoder->context);
+    return true;
+}
+
+static struct throttled_warning *
+look_up(struct decoder *decoder, uint64 seed, const char *what)
+{
+    struct warnings *warnings = decoder->warnings;
+    uint64 key = key_of(seed, what);
     struct throttled_warning *throttled_warning;
     bool found;
 
+    throttled_warning = hash_search(warnings->counters, &key, HASH_FIND, NULL);
+    if (throttled_warning != NULL)
+        return throttled_warning;
+    if (!make_room(decoder))
+        key = key_of(0, what);
     throttled_warning = hash_search(warnings->counters, &key, HASH_ENTER, &found);
     if (!found)
         *throttled_warning = (struct throttled_warning){.key = key, .next_report = 1};
@@ -79,15 +123,14 @@ static struct throttled_warning *
 find(struct decoder *decoder, uint64 seed, const char *what)
 {
     struct warnings *warnings = decoder->warnings;
-    struct throttled_warning *last = warnings->last;
-    struct throttled_warning *next = last == NULL ? NULL : last->next;
+    struct throttled_warning *next = warnings->last == NULL ? NULL : warnings->last->next;
 
     if (next == NULL || next->what != what || next->seed != seed) {
-        next = look_up(warnings, seed, what);
+        next = look_up(decoder, seed, what);
         next->seed = seed;
         next->what = what;
-        if (last != NULL)
-            last->next = next;
+        if (warnings->last != NULL)
+            warnings->last->next = next;
     }
     warnings->last = next;
     return next;
@@ -257,6 +300,6 @@ warning_replay(struct decoder *decoder, const char *body, uint32 changes)
         texts[i] = body;
         body += strlen(body) + 1;
     }
-    count(look_up(decoder->warnings, seed, texts[1]), changes, texts[0], texts[1],
+    count(look_up(decoder, seed, texts[1]), changes, texts[0], texts[1],
           texts[2][0] == '\0' ? NULL : texts[2]);
 }

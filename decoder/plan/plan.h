@@ -185,15 +185,13 @@ struct plan_set_entry {
 
 /* An entry of decoder->relations. */
 struct relation_entry {
-    Oid relid; /* hash key */
-    bool has_ancestors;
+    Oid relid;            /* hash key */
     uint64 checked;       /* the catalog state for which `set` is right; 0: none */
     struct plan_set *set; /* NULL: no rule applies */
 };
 
 /* Returns the set of the relation as of now, prepared if necessary; NULL: no rule applies. */
-extern struct plan_set *plan_relation(struct decoder *decoder, Relation relation,
-                                      bool *ret_has_ancestors);
+extern struct plan_set *plan_relation(struct decoder *decoder, Relation relation);
 
 /* Drops an entry's reference to its set. */
 extern void plan_set_release(struct decoder *decoder, struct plan_set *set);

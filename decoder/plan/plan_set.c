@@ -562,24 +562,46 @@ plan_set_keep(struct decoder *decoder, struct plan_set *set)
     set->is_kept = true;
 }
 
-/*
- * True when a rule or a pattern may apply to the relation. This check is cheap, because most
- * relations have no rule.
- */
 static bool
-has_rules(struct decoder *decoder, const List *relids)
+has_rules(const struct decoder *decoder, Oid relid)
 {
+    const struct relation_rules *rules = rules_of(decoder->rules, relid);
+
+    return rules != NULL && (rules->rules != NIL || rules->is_outdated);
+}
+
+/*
+ * Returns the relation and its ancestors, without patterns only those with rules; NIL: no rule and
+ * no pattern may apply. The owner of the relation is charged the time, of which half remains for
+ * changes: with less, known parents are not read again.
+ */
+static List *
+list_sources(struct decoder *decoder, Relation relation)
+{
+    const struct options *options = &decoder->options;
+    Oid relid = RelationGetRelid(relation);
+    struct account *account = account_of(decoder->accounts, relation->rd_rel->relowner);
+    int64 start_us = account_cpu_us();
+    List *above = ancestors_of(decoder->inheritance, relid, decoder->catalog_number,
+                               account_has_half_time(decoder->accounts, account));
+    List *sources = list_make1_oid(relid);
+    bool has_patterns = options->include_tables != NIL || options->exclude_tables != NIL;
+    bool applies = options->include_tables != NIL || has_rules(decoder, relid);
     ListCell *cell;
 
-    if (decoder->options.include_tables != NIL)
-        return true;
-    foreach (cell, relids) {
-        const struct relation_rules *rules = rules_of(decoder->rules, lfirst_oid(cell));
-
-        if (rules != NULL && (rules->rules != NIL || rules->is_outdated))
-            return true;
+    if (list_length(above) > ANCESTORS_MAX) {
+        warning_count(decoder, 0, "rules", "ignored: more than 1000 ancestors of a table");
+        above = list_truncate(above, ANCESTORS_MAX);
     }
-    return false;
+    foreach (cell, above) {
+        bool is_ruled = has_rules(decoder, lfirst_oid(cell));
+
+        applies |= is_ruled;
+        if (is_ruled || has_patterns)
+            sources = lappend_oid(sources, lfirst_oid(cell));
+    }
+    account_charge_time(account, account_cpu_us() - start_us);
+    return applies ? sources : NIL;
 }
 
 static const char *const member_columns[MEMBER_FIELDS] = {"audience", "target", "user_id"};
@@ -702,35 +724,54 @@ plan_sources(struct planning *planning)
     return set;
 }
 
-struct plan_set *
-plan_relation(struct decoder *decoder, Relation relation, bool *ret_has_ancestors)
+/*
+ * Opens the sources. An ancestor may be cached as of another catalog state: the owner of
+ * the relation is charged the time to load it again, as far as half of the time remains.
+ */
+static void
+open_sources(struct planning *planning, const List *relids)
 {
-    List *relids = list_make1_oid(RelationGetRelid(relation));
-    struct planning planning = {.decoder = decoder, .relation = relation};
-    struct plan_set *set = NULL;
+    struct decoder *decoder = planning->decoder;
+    struct account *account = account_of(decoder->accounts, planning->relation->rd_rel->relowner);
+    bool has_time = account_has_half_time(decoder->accounts, account);
+    int64 start_us = account_cpu_us();
     ListCell *cell;
 
-    relids = list_concat(relids, ancestors_of(RelationGetRelid(relation)));
-    *ret_has_ancestors = list_length(relids) > 1;
+    planning->sources = palloc0(sizeof(*planning->sources) * list_length(relids));
+    foreach (cell, relids) {
+        struct open_source *source = &planning->sources[planning->source_count++];
+
+        source->relid = lfirst_oid(cell);
+        source->relation = planning->relation;
+        if (source->relid != RelationGetRelid(planning->relation)) {
+            if (has_time &&
+                inheritance_is_past(decoder->inheritance, source->relid, decoder->past_number))
+                RelationCacheInvalidateEntry(source->relid);
+            source->relation = RelationIdGetRelation(source->relid);
+        }
+        if (!RelationIsValid(source->relation))
+            elog(ERROR, "could not open relation with OID %u", source->relid);
+        source->schema = get_namespace_name(RelationGetNamespace(source->relation));
+    }
+    account_charge_time(account, account_cpu_us() - start_us);
+}
+
+struct plan_set *
+plan_relation(struct decoder *decoder, Relation relation)
+{
+    struct planning planning = {.decoder = decoder, .relation = relation};
+    struct plan_set *set = NULL;
+    List *relids;
+
     if (RelationGetNamespace(relation) == decoder->rules->schema) {
         if (RelationGetRelid(relation) == decoder->rules->member && decoder->options.framed)
             set = plan_member(decoder, relation);
         return set;
     }
-    if (!has_rules(decoder, relids))
+    relids = list_sources(decoder, relation);
+    if (relids == NIL)
         return NULL;
-    planning.sources = palloc0(sizeof(*planning.sources) * list_length(relids));
-    foreach (cell, relids) {
-        struct open_source *source = &planning.sources[planning.source_count++];
-
-        source->relid = lfirst_oid(cell);
-        source->relation = source->relid == RelationGetRelid(relation)
-                               ? relation
-                               : RelationIdGetRelation(source->relid);
-        if (!RelationIsValid(source->relation))
-            elog(ERROR, "could not open relation with OID %u", source->relid);
-        source->schema = get_namespace_name(RelationGetNamespace(source->relation));
-    }
+    open_sources(&planning, relids);
     set = plan_sources(&planning);
     for (int i = 1; i < planning.source_count; i++)
         RelationClose(planning.sources[i].relation);

@@ -3,6 +3,7 @@
 
 #include "access/sysattr.h"
 #include "replication/slot.h"
+#include "utils/catcache.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
@@ -13,6 +14,7 @@
 #include "base/compat.h"
 #include "condition/sandbox.h"
 #include "decoder.h"
+#include "rules/inheritance.h"
 
 /*
  * Invalidation callbacks cannot be unregistered, so they need a static pointer. A backend decodes
@@ -35,22 +37,15 @@ drop_all(struct decoder *decoder)
 static void
 on_relation(Datum arg, Oid relid)
 {
-    HASH_SEQ_STATUS sequence;
     struct relation_entry *entry;
 
     if (current == NULL)
         return;
-    if (!OidIsValid(relid)) {
+    if (inheritance_outdate(current->inheritance, relid))
         drop_all(current);
-        return;
-    }
     entry = hash_search(current->relations, &relid, HASH_FIND, NULL);
     if (entry != NULL)
         entry->checked = 0;
-    hash_seq_init(&sequence, current->relations);
-    while ((entry = hash_seq_search(&sequence)) != NULL)
-        if (entry->has_ancestors)
-            entry->checked = 0;
 }
 
 static void
@@ -84,6 +79,7 @@ relation_setup(struct decoder *decoder)
         hash_create("clairon plans", 64, &sets, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
     dlist_init(&decoder->plan_sets_used);
     decoder->catalog_number = 1;
+    decoder->inheritance = inheritance_new(decoder->context);
     decoder->rule_writes.context = decoder->context;
     current = decoder;
     decoder->on_delete.func = on_delete;
@@ -203,6 +199,26 @@ relation_rule_written(struct decoder *decoder, TransactionId xid, Relation table
         note_write(decoder, xid, change, old_relation(table, change));
 }
 
+/*
+ * A transaction may be decoded after one that committed later, in an older catalog state.
+ * PostgreSQL's caches are then too new, and later too old. That does no harm to the table of a
+ * change, which the transaction has locked. Other objects, such as its ancestors and the labels of
+ * enums, may have changed meanwhile.
+ */
+static void
+note_past(struct decoder *decoder, const struct snapshot_stamp *stamp)
+{
+    bool is_past = rules_stamp_is_before(stamp, &decoder->newest);
+
+    if (is_past || decoder->is_past) {
+        decoder->past_number++;
+        ResetCatalogCaches();
+    }
+    if (!is_past)
+        decoder->newest = *stamp;
+    decoder->is_past = is_past;
+}
+
 void
 relation_refresh_rules(struct decoder *decoder, TransactionId xid)
 {
@@ -216,6 +232,7 @@ relation_refresh_rules(struct decoder *decoder, TransactionId xid)
     if (rules_stamp_equal(&decoder->stamp, &stamp))
         return;
     drop_all(decoder);
+    note_past(decoder, &stamp);
     decoder->stamp.valid = false;
     decoder->rule_writes.horizon = MyReplicationSlot->effective_catalog_xmin;
     rule_writes_look(&decoder->rule_writes, snapshot, outdate_rules, decoder);
@@ -313,7 +330,7 @@ check_entry(struct decoder *decoder, struct relation_entry *entry, Relation rela
     entry->checked = decoder->catalog_number;
     PG_TRY();
     {
-        set = plan_relation(decoder, relation, &entry->has_ancestors);
+        set = plan_relation(decoder, relation);
     }
     PG_CATCH();
     {
@@ -337,6 +354,8 @@ relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
 
     relation_refresh_rules(decoder, xid);
     release_over_budget(decoder);
+    if (inheritance_limit(decoder->inheritance))
+        drop_all(decoder);
     entry = decoder->last_entry;
     if (entry == NULL || entry->relid != relid)
         entry = decoder->last_entry = find_entry(decoder, relid);

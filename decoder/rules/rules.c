@@ -14,6 +14,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/transam.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
@@ -49,6 +50,18 @@ rules_stamp_equal(const struct snapshot_stamp *a, const struct snapshot_stamp *b
 {
     return a->valid && b->valid && a->xmin == b->xmin && a->xmax == b->xmax &&
            a->committed == b->committed && a->command == b->command && a->own == b->own;
+}
+
+bool
+rules_stamp_is_before(const struct snapshot_stamp *a, const struct snapshot_stamp *b)
+{
+    if (!a->valid || !b->valid)
+        return false;
+    if (a->xmax != b->xmax)
+        return TransactionIdPrecedes(a->xmax, b->xmax);
+    if (a->xmin != b->xmin)
+        return TransactionIdPrecedes(a->xmin, b->xmin);
+    return a->committed < b->committed;
 }
 
 static char *

@@ -80,6 +80,8 @@ struct snapshot_stamp {
 /* Returns the stamp of the current snapshot. Call it only inside a decoding callback. */
 extern struct snapshot_stamp rules_stamp(TransactionId xid);
 extern bool rules_stamp_equal(const struct snapshot_stamp *a, const struct snapshot_stamp *b);
+/* True if more transactions have committed in b's catalog state. */
+extern bool rules_stamp_is_before(const struct snapshot_stamp *a, const struct snapshot_stamp *b);
 
 /*
  * Reads all rules and the secret into the current memory context, and adds the transactions that
