@@ -28,6 +28,7 @@ static const char usage[] =
     "  token --sub USER        print a development token\n"
     "  errors list             print the error log (redrive: send again; drop: remove)\n"
     "  trace ID                print the trace of one notification\n"
+    "  store accept SHARD      use a shard of a cluster without the keys on a lost node\n"
     "  --help, --version\n"
     "\n"
     "clairon COMMAND --help prints the options.\n";
@@ -139,14 +140,14 @@ reserve_standard_descriptors(void)
 static int
 reject_command(const char *word)
 {
-    static const char *const commands[] = {RELAY, "doctor", "token", "errors", "trace"};
+    static const char *const commands[] = {RELAY, "doctor", "token", "errors", "trace", "store"};
     const char *nearest = suggest_word(word, commands, sizeof(commands) / sizeof(commands[0]));
 
-    fprintf(
-        stderr,
-        "clairon: unknown command \"%s\", valid are relay, doctor, token, errors and trace%s%s%s\n",
-        word, nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
-        nearest != NULL ? "?" : "");
+    fprintf(stderr,
+            "clairon: unknown command \"%s\", valid are relay, doctor, token, errors, trace and "
+            "store%s%s%s\n",
+            word, nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
+            nearest != NULL ? "?" : "");
     return CLI_USAGE_ERROR;
 }
 
@@ -169,6 +170,8 @@ main(int argc, char **argv)
         return cli_errors(argc - 1, argv + 1);
     if (strcmp(argv[1], "trace") == 0)
         return cli_trace(argc - 1, argv + 1);
+    if (strcmp(argv[1], "store") == 0)
+        return cli_store(argc - 1, argv + 1);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return cli_print(usage);
     if (strcmp(argv[1], "--version") == 0)

@@ -72,7 +72,7 @@ extern void account_refresh(struct account *account);
 
 /* Returns false when the owner has no time left. Refills the time first. */
 extern bool account_has_time(struct accounts *accounts, struct account *account);
-/* The same for preparing rules, which needs no time of an owner who is trusted. */
+/* The same for preparing rules, for which trusted owners need no time. */
 extern bool account_may_prepare(struct accounts *accounts, struct account *account);
 /* Returns false when less than half of the owner's time is left. Refills the time first. */
 extern bool account_has_half_time(struct accounts *accounts, struct account *account);

@@ -18,7 +18,7 @@
 struct encoders;
 struct objects;
 
-/* Allocated in a child of the current memory context, which is returned in *ret_context. */
+/* Allocated in *ret_context, a child of the current memory context. */
 extern struct objects *objects_new(MemoryContext *ret_context);
 
 extern long objects_count(const struct objects *objects);
@@ -30,8 +30,8 @@ extern void objects_add_type(struct objects *objects, Oid type);
 extern void objects_add_encoders(struct objects *objects, const struct encoders *encoders);
 
 /*
- * Adds those of an expression, and the current role. Returns false when changes of other objects may also change it.
- * `objects` may be NULL: returns true if none would be added.
+ * Adds those of an expression, and the current role. Returns false when changes of other objects
+ * may also change it. `objects` may be NULL: returns true if none would be added.
  */
 extern bool objects_add_expression(struct objects *objects, Node *expression);
 

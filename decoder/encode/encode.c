@@ -3,7 +3,6 @@
 
 #include <math.h>
 
-#include "access/detoast.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "common/shortest_dec.h"
@@ -394,18 +393,6 @@ encode_choose(Oid type, Oid element)
     default:
         return type == RECORDOID ? encode_composite : encode_output;
     }
-}
-
-Size
-encode_raw_size(const struct encoder *encoder, Datum value)
-{
-    struct varlena *varlena = (struct varlena *)DatumGetPointer(value);
-
-    if (encoder->typlen != -1)
-        return 0;
-    if (!VARATT_IS_EXTENDED(varlena))
-        return VARSIZE(varlena) - VARHDRSZ;
-    return toast_raw_datum_size(value) - VARHDRSZ;
 }
 
 char *

@@ -1,6 +1,7 @@
 /* output_function.c: handle output functions that may raise errors. */
 #include "encode/encode.h"
 
+#include "access/detoast.h"
 #include "access/transam.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
@@ -13,6 +14,18 @@ raise_load_error(PG_FUNCTION_ARGS)
 {
     ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
                     errmsg("%s", (const char *)fcinfo->flinfo->fn_extra)));
+}
+
+Size
+encode_raw_size(const struct encoder *encoder, Datum value)
+{
+    struct varlena *varlena = (struct varlena *)DatumGetPointer(value);
+
+    if (encoder->typlen != -1)
+        return 0;
+    if (!VARATT_IS_EXTENDED(varlena))
+        return VARSIZE(varlena) - VARHDRSZ;
+    return toast_raw_datum_size(value) - VARHDRSZ;
 }
 
 struct print_args {

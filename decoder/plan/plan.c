@@ -377,8 +377,8 @@ plan_live(struct decoder *decoder, struct plan *plan, const struct rule *rule, R
     plan_name(plan, rule, source);
     plan_row(plan, source);
     if (rule->only_when != NULL)
-        plan->condition = condition_new(decoder->sandbox, rule, source->map, source->natts,
-                                        relation, condition_row_new(relation),
-                                        account_of(decoder->accounts, relation->rd_rel->relowner),
-                                        NULL);
+        plan->condition =
+            condition_new(decoder->sandbox, rule, source->map, source->natts, relation,
+                          condition_row_new(relation),
+                          account_of(decoder->accounts, relation->rd_rel->relowner), NULL);
 }

@@ -171,7 +171,7 @@ struct plan_set {
     uint64 denied_transaction;                 /* the last that was denied for all live rules */
     struct objects *objects;                   /* from which the plans were prepared */
     struct tracked_memory *objects_kept;
-    struct condition_row *row;                 /* for all conditions; NULL: none was prepared */
+    struct condition_row *row; /* for all conditions; NULL: none was prepared */
     struct {
         int index; /* -1: clairon.member lacks the column */
         struct encoder *encoder;

@@ -80,6 +80,7 @@ struct config {
         int64_t ping_ms;
         int64_t pong_timeout_ms;
         int64_t connect_timeout_ms;
+        int64_t keepalive_ms;
         int64_t slow_age_ms;
         int64_t slow_bytes;
         int64_t max_frame_bytes;

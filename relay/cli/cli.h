@@ -15,4 +15,10 @@ int cli_token(int argc, char **argv);
 int cli_errors(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 
+/*
+ * `clairon store accept SHARD --without NODE`. Returns the exit status: 0, 1 if the node is not
+ * lost or the store failed, 2 for wrong usage.
+ */
+int cli_store(int argc, char **argv);
+
 #endif

@@ -276,7 +276,7 @@ start_heartbeat(struct relay *relay)
 /*
  * Each client uses a descriptor, so raises the soft limit to the required number, or to the hard
  * limit if that is lower. It is not raised further: a container may allow 10^9, see
- * gate/net/lws_workarounds.h.
+ * gate/net/carrier.c.
  */
 static void
 set_descriptor_limit(const struct config *config)

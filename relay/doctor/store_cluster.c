@@ -11,6 +11,7 @@
 #include "store/servers/cluster_nodes.h"
 #include "store/servers/shard_list.h"
 #include "store/servers/topology.h"
+#include "store/shards/place.h"
 #include "store/direct/locate.h"
 #include "store/scripts/constants.h"
 
@@ -26,8 +27,16 @@
     "A failed primary without a replica stops all shards: CONFIG SET "                             \
     "cluster-require-full-coverage no; CONFIG REWRITE, on each node"
 #define LOST_HINT                                                                                  \
-    "Start this node: if it has keys of an interrupted move, their shard waits. If it is lost, "   \
-    "so are these keys: CLUSTER FORGET on all other nodes within 60 s"
+    "Start this node: if it has keys of an interrupted move, their shard waits. If it is lost "    \
+    "and "                                                                                         \
+    "no shard waits for it: CLUSTER FORGET on all other nodes within 60 s"
+
+#define WITHOUT_HINT                                                                               \
+    "A person accepted this loss. Remove the lost node: CLUSTER FORGET on all other nodes within " \
+    "60 s"
+#define PLACE_HINT                                                                                 \
+    "Start a relay. If it waits for the shard, its log names the node and the command: see "       \
+    "OPERATIONS.md"
 
 /* A node in [store] url. */
 struct seed {
@@ -287,6 +296,36 @@ check_cluster_keys(const struct cluster *cluster, const struct store_probe *prob
     }
 }
 
+/* A relay has stored that this node has all keys, and which nodes a person has abandoned. */
+static void
+check_cluster_places(const struct cluster *cluster, const struct store_probe *probe,
+                     const struct slots_node *node)
+{
+    const struct topology topology = topology_of(cluster->config);
+
+    for (unsigned k = 0; k < topology.shards; k++) {
+        char prefix[STORE_PREFIX_MAX], meta[STORE_KEY_MAX];
+        const char *argv[] = {"HMGET", meta, PLACE_FIELD, PLACE_WITHOUT_FIELD, "epoch"};
+        struct place_facts facts = {.count = 0};
+        const struct redisReply *reply;
+
+        if (!cluster->is_known[k] || !slots_is_same_node(&cluster->primaries[k], node))
+            continue;
+        topology_shard_prefix(&topology, cluster->config->store.prefix, k, prefix);
+        key_write(meta, prefix, KEY_META);
+        reply = node_request(probe->node, 5, argv, NULL);
+        place_read_meta(reply, &facts);
+        if (facts.without[0] != '\0')
+            findings_warn(cluster->findings, STORE, "abandoned keys", WITHOUT_HINT,
+                          "%sshard %u is used without the keys on %s", probe->where, k,
+                          facts.without);
+        if (facts.verdict[0] == '\0' && reply_bytes(reply_at(reply, 2)).len > 0)
+            findings_warn(cluster->findings, STORE, "waiting shards", PLACE_HINT,
+                          "%sno relay has found all keys of shard %u on this node", probe->where,
+                          k);
+    }
+}
+
 static void
 check_cluster_coverage(const struct cluster *cluster, struct store_probe *probe)
 {
@@ -323,6 +362,7 @@ check_cluster_node(struct cluster *cluster, const struct slots_node *node, bool 
         if (store_probe_is_primary(&probe)) {
             check_cluster_primary(cluster, &probe, node, has_slots);
             check_cluster_keys(cluster, &probe, node);
+            check_cluster_places(cluster, &probe, node);
         }
     }
     list_shards(cluster, node, shards);
@@ -347,19 +387,21 @@ check_cluster_nodes(struct cluster *cluster)
 static void
 check_slotless_primaries(struct cluster *cluster)
 {
-    struct cluster_nodes nodes = cluster_nodes_begin(cluster->members, cluster->queried.host);
-    struct cluster_primary primary;
+    struct cluster_nodes nodes = cluster_nodes_read(cluster->members, cluster->queried.host, 0);
 
-    if (cluster_nodes_is_slotless(cluster->members))
+    if (nodes.is_slotless)
         check_cluster_node(cluster, &cluster->queried, false);
-    while (cluster_nodes_next_primary(&nodes, &primary)) {
-        if (!primary.has_slots && !primary.is_failed)
-            check_cluster_node(cluster, &primary.node, false);
-        else if (!primary.has_slots)
+    for (size_t i = 0; i < nodes.count; i++) {
+        const struct cluster_primary *primary = &nodes.others[i];
+
+        if (!primary->has_slots && !primary->is_failed)
+            check_cluster_node(cluster, &primary->node, false);
+        else if (!primary->has_slots)
             findings_warn(cluster->findings, STORE, "connection", LOST_HINT,
-                          "%s:%d: failed primary without slots, ID %s", primary.node.host,
-                          primary.node.port, primary.id);
+                          "%s:%d: failed primary without slots, ID %s", primary->node.host,
+                          primary->node.port, primary->id);
     }
+    cluster_nodes_free(&nodes);
 }
 
 bool

@@ -9,42 +9,16 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/api/publish.h"
-#include "gate/http/head.h"
-#include "gate/net/limits.h"
-#include "gate/http/request_body.h"
 #include "gate/http/requests.h"
-#include "gate/http/tls_head.h"
 #include "gate/net/accept.h"
+#include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/server.h"
+#include "gate/net/limits.h"
 #include "gate/router.h"
 #include "gate/sweep.h"
-#include "gate/ws/upgrade.h"
 #include "gate/ws/websocket.h"
 
 #define REASON_MAX 256
-
-static void
-on_request_body(void *request, const char *bytes, size_t len)
-{
-    gate_body_received(request, bytes, len);
-}
-
-static const struct server_handler SERVER_HANDLER = {
-    .on_head_read = gate_tls_head_read,
-    .on_request = gate_router_request,
-    .on_request_body = on_request_body,
-    .on_request_closed = gate_request_closed,
-    .on_upgrade = gate_ws_check_upgrade,
-    .on_connected = gate_ws_connected,
-    .on_writable = gate_conn_writable,
-    .on_closed = gate_ws_closed,
-};
-
-static const struct accept_handler ACCEPT_HANDLER = {
-    .on_accepted = gate_head_begin,
-    .evict_oldest = gate_heads_evict_oldest,
-};
 
 static struct token_rules
 rules_of(const struct config *config)
@@ -78,14 +52,15 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
     if (hub != NULL)
         stats_set(stats, STAT_GATE_CONNECTIONS_MAX, (uint64_t)config->gate.max_connections);
     gate_limits_open(gate, gate_ws_evict);
-    gate_heads_open(gate, gate_router_unknown_method);
+    gate->serve = gate_router_serve;
+    conns_open(gate, &GATE_HEAD_EVENTS);
     gate_requests_open(gate);
     gate_ws_open(gate);
     gate_publish_open(gate);
     gate_sweep_start(gate);
-    if (server_open(gate, &SERVER_HANDLER, reason, sizeof(reason)) == RC_OK &&
+    if (carrier_open(gate, reason, sizeof(reason)) == RC_OK &&
         gate_tls_set_ciphers(gate, reason, sizeof(reason)) == RC_OK) {
-        gate_accept_start(gate, sockets, &ACCEPT_HANDLER);
+        gate_accept_start(gate, sockets);
         gate_tls_report_expiry(gate);
         return gate;
     }
@@ -110,12 +85,12 @@ static void
 end_all(struct gate *gate, int code, const char *reason, int64_t window_ms)
 {
     int64_t count = gate_limits_clients(gate);
-    struct gate_conn *conn;
+    struct websocket *ws;
     struct gate_request *request;
     int64_t nth = 0;
 
-    DL_FOREACH (gate->conns->first, conn)
-        gate_conn_close_retry(conn, code, reason, nth++ * window_ms / count);
+    DL_FOREACH (gate->websockets->first, ws)
+        websocket_close_retry(ws, code, reason, nth++ * window_ms / count);
     DL_FOREACH (gate->requests->first, request) {
         if (request->state == GATE_REQUEST_OPEN &&
             (gate->draining || request->route->accepts_ticket))
@@ -131,6 +106,8 @@ gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx)
     gate_accept_stop(gate);
     gate->draining = true;
     log_info("gate", "draining connections", LOG_INT("count", gate_limits_conns(gate)));
+    while (conns_evict_kept(gate))
+        ;
     end_all(gate, GATE_CLOSE_RESTART, "relay is restarting", window_ms);
     gate_sweep_drain(gate, window_ms, on_drained, ctx);
 }
@@ -164,9 +141,9 @@ gate_close(struct gate *gate)
         return;
     gate_accept_stop(gate);
     gate_sweep_stop(gate);
-    server_close(gate);
+    conns_close(gate);
+    carrier_close(gate);
     gate_accept_free(gate);
-    gate_heads_close(gate);
     gate_ws_close(gate);
     gate_requests_close(gate);
     gate_publish_close(gate);

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "gate/http/head.h"
 #include "gate/net/limits.h"
 #include "gate/http/requests.h"
 #include "gate/net/gate_shared.h"
@@ -35,7 +34,7 @@ smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Runs outside lws callbacks, so that on_drained may close the gate. */
+/* Runs outside callbacks of connections, so that on_drained may close the gate. */
 static void
 check_drained(struct gate *gate, int64_t now_us)
 {
@@ -88,6 +87,7 @@ on_sweep(struct ev_loop *loop, struct ev_timer *timer, int events)
     gate_ws_sweep(gate, now_us, wall_us);
     gate_requests_sweep(gate, now_us, wall_us);
     gate_heads_sweep(gate, now_us);
+    conns_sweep(gate, now_us);
     trim_memory(gate);
     count_loop_iterations(gate);
     check_drained(gate, now_us); /* may free the gate */
@@ -103,6 +103,7 @@ sweep_ms(const struct config *config)
     ms = smaller(ms, config->gate.pong_timeout_ms);
     ms = smaller(ms, config->gate.connect_timeout_ms);
     ms = smaller(ms, config->gate.slow_age_ms);
+    ms = smaller(ms, config->gate.keepalive_ms);
     ms /= 4;
     return ms < SWEEP_MIN_MS ? SWEEP_MIN_MS : ms;
 }

@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "hub/hub.h"
 #include "hub/presence.h"
-#include "hub/resume/read_pages.h"
+#include "hub/resume/resume.h"
 #include "hub/resume/subscribe.h"
 #include "hub/session/control.h"
 #include "hub/session/followed.h"
@@ -47,7 +47,8 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->socket.handle = socket;
     session->client.user = memory_text(request->user, strlen(request->user));
     session->client.own_shard = (unsigned char)store_shard_of(hub->store, request->user);
-    resume_set_pos(&session->resume, request->pos);
+    if (request->pos != NULL && request->pos[0] != '\0')
+        session->resume.pos = memory_text(request->pos, strlen(request->pos));
     session->client.attached_us = clock_monotonic_us();
     session->client.expires_s = request->expires_s;
     session->client.request_id = request->request_id;
@@ -82,9 +83,8 @@ session_detach(struct session *session)
     struct hub *hub = session->hub;
 
     session_set_state(session, SESSION_CLOSED);
-    session_leave_turns(session);
+    session_leave_resume(session);
     lists_free(session);
-    hub->deferred_count -= inbox_is_deferred(&session->inbox) ? 1 : 0;
     groups_clear(&session->groups, &hub->audiences);
     if (hub_user_sessions(hub, session->client.user) == 0)
         presence_left(hub, session->client.user);

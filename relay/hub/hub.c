@@ -16,10 +16,9 @@
 #include "hub/delivery/offer.h"
 #include "hub/load_shedding.h"
 #include "hub/presence.h"
-#include "hub/resume/advance.h"
-#include "hub/resume/memberships.h"
-#include "hub/resume/read_pages.h"
-#include "hub/resume/refill.h"
+#include "hub/resume/loading.h"
+#include "hub/resume/pages.h"
+#include "hub/resume/resume.h"
 #include "hub/resume/unserved.h"
 #include "hub/session/control.h"
 #include "hub/session/followed.h"
@@ -84,18 +83,6 @@ limit_id(const struct hub *hub, unsigned shard, struct entry_id *id)
         *id = (struct entry_id){0, 0};
 }
 
-static void
-limit_session(struct session *session, unsigned shard)
-{
-    const struct hub *hub = session->hub;
-
-    limit_id(hub, shard, cursor_in(&session->cursor, shard));
-    limit_id(hub, shard, cursor_in(&session->resume.checked, shard)); /* or started_at */
-    limit_id(hub, shard, cursor_in(&session->control.gap_from, shard));
-    if (session->order.backlog != NULL)
-        limit_id(hub, shard, cursor_in(&session->order.backlog->behind, shard));
-}
-
 /*
  * The end of the former history was lost, or was added to a former primary after a failover. It
  * does not count: sessions continue where both histories are equal, and read the rest from the
@@ -113,7 +100,7 @@ on_history(void *ctx, unsigned shard)
     replay_buffer_reset(&hub->replay_buffer, hub->newest);
     DL_FOREACH (hub->sessions, session) {
         if (shard == 0 || session->client.own_shard == shard)
-            limit_session(session, shard);
+            session_limit_ids(session, shard, limit_id);
     }
     DL_FOREACH_SAFE (hub->sessions, session, next)
         session_advance(session); /* pages of this server count now (range.c) */
@@ -324,7 +311,6 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     presence_heartbeat(timer->data);
     followed_sweep(timer->data);
     unserved_sweep(timer->data);
-    hub_refill(timer->data, true);
 }
 
 struct hub *
@@ -366,7 +352,8 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     hub->heartbeat.data = hub;
     ev_timer_start(loop, &hub->heartbeat);
     shed_start(hub);
-    resumes_open(hub);
+    pages_open(hub);
+    refills_open(hub);
     return hub;
 }
 
@@ -395,7 +382,8 @@ hub_close(struct hub *hub)
     ev_timer_stop(hub->loop, &hub->retry);
     ev_timer_stop(hub->loop, &hub->heartbeat);
     shed_stop(hub);
-    resumes_stop(hub);
+    pages_stop(hub);
+    refills_stop(hub);
     turn_stop(hub);
     acks = hub->acks.queued.count + hub->acks.sent.count + hub->acks.waiting.count;
     if (acks > 0)
@@ -415,7 +403,7 @@ hub_free(struct hub *hub)
         notification_unref(hub->unpublished[--hub->unpublished_count]);
     acks_free(hub);
     delivery_reports_free(hub);
-    resumes_close(hub);
+    pages_close(hub);
     free(hub->scratch);
     free(hub);
 }

@@ -24,7 +24,7 @@ contains_all(const struct hub *hub, struct cursor cursor, unsigned own,
 static bool
 has_cursor(const struct session *session)
 {
-    return session->state >= SESSION_INBOX;
+    return session->state >= SESSION_PENDING;
 }
 
 void
@@ -121,10 +121,10 @@ hub_cursor_of(const struct hub *hub, const char *user, const char *pos)
                                  .own_shard = own,
                                  .cursor = replay_buffer_head(&hub->replay_buffer, own)};
     struct cursor cursor;
-    struct backlog backlog;
+    struct deferral deferral;
 
     if (pos != NULL &&
-        client_pos_read(pos, hub->epoch, hub->shards, own, &cursor, &backlog) == RC_OK)
+        client_pos_read(pos, hub->epoch, hub->shards, own, &cursor, &deferral) == RC_OK)
         reached.cursor = cursor;
     return reached;
 }

@@ -6,7 +6,7 @@
 #include <utlist.h>
 
 #include "base/memory.h"
-#include "hub/resume/refill.h"
+#include "hub/delivery/offer.h"
 #include "hub/session/hub_state.h"
 
 #define PRESENCE_PER_CALL 1000

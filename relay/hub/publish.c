@@ -4,7 +4,6 @@
 #include <utlist.h>
 
 #include "hub/delivery/offer.h"
-#include "hub/delivery/session_inflight.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/members.h"
 #include "hub/session/shed.h"
@@ -27,7 +26,7 @@ publish_retry(struct hub *hub, struct notification *notification)
                 session_offer_retry(member->session, notification);
             else
                 /* sent if the user joins again */
-                session_inflight_missed(member->session, notification);
+                session_miss_retry(member->session, notification);
         }
     }
 }

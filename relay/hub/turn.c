@@ -8,8 +8,7 @@
 #include "hub/acks/delivery_reports.h"
 #include "hub/delivery/send.h"
 #include "hub/publish.h"
-#include "hub/resume/advance.h"
-#include "hub/resume/refill.h"
+#include "hub/resume/resume.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/ready_list.h"
 #include "hub/session/state.h"
@@ -27,48 +26,6 @@ prefetch_sessions(const struct session *next)
         __builtin_prefetch(&next->ready_next->outbound.batch);
 }
 
-/* While shards are missing, a session stays live: reading the inbox would suspend it. */
-static bool
-lacks_shards(const struct session *session)
-{
-    const struct store *store = session->hub->store;
-
-    return store_is_up(store) && !store_serves(store, session->client.user);
-}
-
-/*
- * The inbox does not reflect acks and delivery reports that are queued in this relay. A report to
- * another shard may be stored after the inbox was read: notifications that it releases would then
- * follow later notifications.
- */
-static bool
-refill(struct hub *hub, struct session *session, bool is_heartbeat)
-{
-    if (!session_wants_refill(session, is_heartbeat) || lacks_shards(session))
-        return false;
-    delivery_reports_flush(hub);
-    if (hub->acks.queued.count > 0 || delivery_reports_wait(hub) || session->inbox.held_count > 0) {
-        hub->refill_is_pending = true;
-        return false;
-    }
-    session_refill(session);
-    return true;
-}
-
-void
-hub_refill(struct hub *hub, bool is_heartbeat)
-{
-    struct session *session, *next;
-
-    hub->refill_is_pending = false;
-    if (hub->deferred_count == 0)
-        return;
-    DL_FOREACH_SAFE (hub->sessions, session, next) {
-        if (refill(hub, session, is_heartbeat))
-            session_advance(session);
-    }
-}
-
 static void
 run_hub_work(struct hub *hub)
 {
@@ -81,9 +38,8 @@ run_hub_work(struct hub *hub)
         delivery_reports_apply(hub);
         acks_flush(hub);
     }
-    if ((work & HUB_REFILL) != 0 && hub->refill_is_pending && hub->acks.queued.count == 0 &&
-        !delivery_reports_wait(hub))
-        hub_refill(hub, false);
+    if ((work & HUB_REFILL) != 0 && hub->acks.queued.count == 0)
+        refills_wake(hub);
 }
 
 static void
@@ -97,7 +53,7 @@ run_steps(struct hub *hub)
             session_free_if_done(session);
             continue;
         }
-        if ((reasons & READY_REFILL) != 0 && refill(hub, session, false))
+        if ((reasons & READY_REFILL) != 0 && session_refill(session))
             reasons |= READY_ADVANCE;
         if ((reasons & READY_ADVANCE) != 0)
             session_advance(session);

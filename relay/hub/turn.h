@@ -21,9 +21,4 @@ void hub_publish(struct hub *hub);
  */
 bool hub_send_some(struct hub *hub, unsigned max);
 
-/*
- * Refills all sessions whose in-flight windows have room; on a heartbeat, any room is sufficient.
- */
-void hub_refill(struct hub *hub, bool is_heartbeat);
-
 #endif

@@ -7,6 +7,7 @@
 #include "store/trace.h"
 
 #define DIRECT_ERROR_MAX 512
+#define DIRECT_NODE_MAX 48 /* ID of a node */
 
 struct direct;
 
@@ -73,5 +74,12 @@ const struct direct_changes *direct_changed(const struct direct *direct);
  */
 MUST_CHECK enum rc direct_trace(struct direct *direct, const char *id,
                                 const struct trace **ret_trace);
+
+/*
+ * Abandons the keys of a shard on a lost node, `name`: its ID or HOST:PORT. Relays then use the
+ * shard, and clients receive a gap. *ret_id: the node's ID.
+ */
+MUST_CHECK enum rc direct_accept(struct direct *direct, unsigned shard, const char *name,
+                                 char ret_id[DIRECT_NODE_MAX]);
 
 #endif

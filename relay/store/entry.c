@@ -32,10 +32,9 @@ entry_id_score(struct entry_id id)
 }
 
 struct entry_id
-entry_id_of_score(uint64_t score, struct entry_id like)
+entry_id_of_score(uint64_t score)
 {
-    return entry_id_of(entry_id_generation(like),
-                       (struct entry_id){score / STORE_SCORES_PER_MS, score % STORE_SCORES_PER_MS});
+    return (struct entry_id){score / STORE_SCORES_PER_MS, score % STORE_SCORES_PER_MS};
 }
 
 enum rc

@@ -63,13 +63,15 @@ struct entry {
     struct bytes retry_users; /* packed like targets: iterate with frame_next_target */
     bool is_open_ended;       /* every recipient must acknowledge it */
     int64_t expires_us;       /* expiration; 0: does not expire */
-    uint64_t score;           /* in an inbox: entry_id_score of its first stream entry */
+    struct entry_id first;    /* in an inbox: its first stream entry, before any retry */
+    bool is_ended;            /* in an inbox: it is not pending any more ... */
+    bool is_acked;            /* ... because another session acknowledged it */
 };
 
 /* Returns the id as a score of a sorted set, as in the scripts: 1024 scores per millisecond. */
 uint64_t entry_id_score(struct entry_id id);
-/* Returns the lowest id with this score, of the same generation as `like`. */
-struct entry_id entry_id_of_score(uint64_t score, struct entry_id like);
+/* Returns the lowest id with this score, as in the store. */
+struct entry_id entry_id_of_score(uint64_t score);
 MUST_CHECK enum rc entry_id_read(const char *text, size_t len, struct entry_id *ret_id);
 void entry_id_text(struct entry_id id, char ret_text[ENTRY_ID_TEXT_MAX]);
 

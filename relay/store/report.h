@@ -17,14 +17,17 @@ struct store_report {
     bool is_renewal;    /* repeats an earlier report, because the store may have lost it */
 };
 
-enum store_pending {
-    STORE_PENDING,     /* or unknown: the report was omitted */
-    STORE_NOT_PENDING, /* another session acknowledged it, or the user became a member later */
-    STORE_LOST         /* deferred, and the store has lost its stream entry */
+/* The state of a pair, as report.lua returns it. */
+enum store_pair {
+    STORE_PAIR_PENDING, /* or unknown: the report was omitted */
+    STORE_PAIR_NONE,    /* the user does not have to acknowledge it */
+    STORE_PAIR_ACKED,
+    STORE_PAIR_ENDED, /* it expired, or its retries are exhausted */
+    STORE_PAIR_LOST   /* deferred, and the store has lost its stream entry */
 };
 
 /* `states` contains one state per report; NULL on failure. Valid during the callback. */
-typedef void store_reported(void *ctx, enum rc rc, const enum store_pending *states, size_t count);
+typedef void store_reported(void *ctx, enum rc rc, const enum store_pair *states, size_t count);
 
 /*
  * Starts the ack timeout. The reports must live only during the call. Reports of unavailable shards

@@ -213,7 +213,10 @@ struct store_page {
     struct cursor first;          /* start of a range, after the trimmed entries */
     struct cursor last;           /* start of the next page, if any entries were read */
     enum store_range_state state; /* state of a range */
-    const char *next;             /* start of the next inbox page; "": no further page */
+    /* of an inbox: */
+    bool has_more;       /* `last` is the start of the next page */
+    bool lacks_ended;    /* not all notifications that ended after `received` are known */
+    unsigned lost_count; /* number of those that the stream no longer contains */
 };
 typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
 /*
@@ -222,15 +225,24 @@ typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
  */
 MUST_CHECK enum rc store_range(struct store *store, unsigned own_shard, struct cursor after,
                                struct cursor end, size_t max, store_paged *done, void *ctx);
-#define STORE_INBOX_CURSOR_MAX 48
-/* Returns the `after` of store_inbox for notifications that were first stored after this cursor. */
-void store_inbox_cursor_after(struct cursor cursor, char ret_after[STORE_INBOX_CURSOR_MAX]);
-/*
- * Returns the user's pending notifications of both shards, in order. `after`: "0" or a cursor, then
- * page->next. `undelivered_only`: omits notifications whose ack timeout is running.
- */
-MUST_CHECK enum rc store_inbox(struct store *store, const char *user, const char *after, size_t max,
-                               bool undelivered_only, store_paged *done, void *ctx);
+/* Which part of a user's inbox a page contains. Cursors are compared with first stream entries. */
+struct store_inbox_part {
+    struct cursor after;
+    struct cursor last;
+    size_t max;
+    /*
+     * has_received: the session has received all notifications up to `received`. The page also
+     * contains the later ones that ended meanwhile.
+     */
+    bool has_received;
+    struct cursor received;
+    bool ended_only;
+    /* without those up to `received` whose ack timeout is running */
+    bool undelivered_only;
+};
+/* Returns the user's pending notifications of both shards, in order. */
+MUST_CHECK enum rc store_inbox(struct store *store, const char *user,
+                               const struct store_inbox_part *part, store_paged *done, void *ctx);
 
 /* The user's memberships as "AUDIENCE:target" strings. */
 typedef void store_grouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count);

@@ -1,32 +1,26 @@
-/* http_head.c: validates the header of an HTTP request against request smuggling. */
+/* http_head.c: parses the head of an HTTP request, and guards against request smuggling. */
 #include "wire/http_head.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include "base/memory.h"
+#include "wire/bytes.h"
 
 /* Headers that must be unique, because parsers differ in which duplicate they use. */
 static const char *const SINGLE[] = {
     "host",    "content-length",    "transfer-encoding",     "authorization",   "origin",
     "upgrade", "sec-websocket-key", "sec-websocket-version", "idempotency-key", "last-event-id",
+    "expect",
 };
-enum { SINGLE_HOST = 0, SINGLE_LENGTH = 1, SINGLE_ENCODING = 2, SINGLE_ORIGIN = 4 };
-
-struct head_scan {
-    struct http_head head;
-    unsigned seen; /* bitmap of the headers found in SINGLE */
-    bool is_1_1;
-    const char *upgrade; /* start of the header's line; NULL: absent */
-    bool is_websocket;
-    bool is_connection_upgrade;
-    const char *why;
+enum {
+    SINGLE_HOST = 0,
+    SINGLE_LENGTH = 1,
+    SINGLE_ENCODING = 2,
+    SINGLE_ORIGIN = 4,
+    SINGLE_UPGRADE = 5,
 };
-
-static enum rc
-reject_head(struct head_scan *scan, const char *why)
-{
-    scan->why = why;
-    return RC_BAD;
-}
 
 /* True if the text is a token (RFC 9110). */
 static bool
@@ -68,30 +62,31 @@ is_hex_of_control(const char *hex)
 }
 
 /*
- * RFC 3986, 2.1. Decoded arguments are C strings, which %00 would terminate, and the library drops
- * line breaks (gate/net/lws_workarounds.h). No valid argument contains a control character.
+ * RFC 3986, 2.1. Decoded arguments are C strings, which %00 would terminate. No valid argument
+ * contains a control character.
  */
 static enum rc
-check_target(struct head_scan *scan)
+check_target(const char *target, size_t len, const char **ret_why)
 {
-    const char *at = scan->head.target, *end = at + scan->head.target_len;
+    const char *end = target + len;
     int arguments = 0;
 
-    if (*at != '/')
-        return reject_head(scan, "request target must be a path");
-    if (has_control(at, scan->head.target_len))
-        return reject_head(scan, "control character in the request target");
-    for (; at < end; at++) {
+    *ret_why = NULL;
+    if (*target != '/')
+        *ret_why = "request target must be a path";
+    else if (has_control(target, len))
+        *ret_why = "control character in the request target";
+    for (const char *at = target; at < end && *ret_why == NULL; at++) {
         if (*at == '%' && (end - at < 3 || !is_hex(at[1]) || !is_hex(at[2])))
-            return reject_head(scan, "% without two hexadecimal digits in the request target");
-        if (*at == '%' && at[1] == '0' && at[2] == '0')
-            return reject_head(scan, "%00 in the request target");
-        if (*at == '%' && is_hex_of_control(at + 1))
-            return reject_head(scan, "encoded control character in the request target");
-        if (*at == '&' && ++arguments == HTTP_HEAD_ARGUMENTS_MAX)
-            return reject_head(scan, "too many query arguments");
+            *ret_why = "% without two hexadecimal digits in the request target";
+        else if (*at == '%' && at[1] == '0' && at[2] == '0')
+            *ret_why = "%00 in the request target";
+        else if (*at == '%' && is_hex_of_control(at + 1))
+            *ret_why = "encoded control character in the request target";
+        else if (*at == '&' && ++arguments == HTTP_HEAD_ARGUMENTS_MAX)
+            *ret_why = "too many query arguments";
     }
-    return RC_OK;
+    return *ret_why == NULL ? RC_OK : RC_BAD;
 }
 
 static bool
@@ -104,12 +99,10 @@ is_path_letter(char c)
 bool
 http_head_has_plain_path(const struct http_head *head)
 {
-    const char *query = memchr(head->target, '?', head->target_len);
-    size_t len = query != NULL ? (size_t)(query - head->target) : head->target_len;
     char before = '\0';
 
-    for (size_t i = 0; i < len; i++) {
-        char c = head->target[i];
+    for (size_t i = 0; i < head->path_len; i++) {
+        char c = head->bytes[head->target + i];
 
         if (!is_path_letter(c) && ((c != '/' && c != '.') || before == '/'))
             return false;
@@ -118,39 +111,51 @@ http_head_has_plain_path(const struct http_head *head)
     return true;
 }
 
+bool
+http_head_is_websocket(const struct http_head *head)
+{
+    return head->offers_websocket && head->connects_upgrade;
+}
+
+static enum http_method
+method_of(const char *text, size_t len)
+{
+    static const char *const NAMES[] = {
+        [HTTP_GET] = "GET", [HTTP_HEAD] = "HEAD", [HTTP_POST] = "POST", [HTTP_OPTIONS] = "OPTIONS"};
+
+    for (int i = 0; i < HTTP_OTHER; i++) {
+        if (strlen(NAMES[i]) == len && memcmp(NAMES[i], text, len) == 0)
+            return (enum http_method)i;
+    }
+    return HTTP_OTHER;
+}
+
 /* Parses "GET /path HTTP/1.1". */
 static enum rc
-read_first_line(struct head_scan *scan, const char *line, size_t len)
+parse_first_line(struct http_head *head, const char *line, size_t len, const char **ret_why)
 {
     static const char VERSION[] = "HTTP/1.";
     const char *blank = memchr(line, ' ', len);
-    const char *end = line + len, *second;
+    const char *end = line + len, *second, *query;
 
-    if (blank == NULL || !is_token(line, (size_t)(blank - line)))
-        return reject_head(scan, "request line without a method");
+    if (blank == NULL || !is_token(line, (size_t)(blank - line))) {
+        *ret_why = "request line without a method";
+        return RC_BAD;
+    }
     second = memchr(blank + 1, ' ', (size_t)(end - blank - 1));
     if (second == NULL || end - second != (ptrdiff_t)sizeof(VERSION) + 1 ||
-        memcmp(second + 1, VERSION, sizeof(VERSION) - 1) != 0 || (end[-1] != '0' && end[-1] != '1'))
-        return reject_head(scan, "request line does not end with HTTP/1.1");
-    scan->is_1_1 = end[-1] == '1';
-    scan->head = (struct http_head){.method = line,
-                                    .method_len = (size_t)(blank - line),
-                                    .target = blank + 1,
-                                    .target_len = (size_t)(second - blank - 1)};
-    return check_target(scan);
-}
-
-static enum rc
-record_single(struct head_scan *scan, const char *name, size_t len)
-{
-    for (size_t i = 0; i < sizeof(SINGLE) / sizeof(SINGLE[0]); i++) {
-        if (strlen(SINGLE[i]) != len || strncasecmp(SINGLE[i], name, len) != 0)
-            continue;
-        if ((scan->seen & 1u << i) != 0)
-            return reject_head(scan, "duplicate header that must be unique");
-        scan->seen |= 1u << i;
+        memcmp(second + 1, VERSION, sizeof(VERSION) - 1) != 0 ||
+        (end[-1] != '0' && end[-1] != '1')) {
+        *ret_why = "request line does not end with HTTP/1.1";
+        return RC_BAD;
     }
-    return RC_OK;
+    head->is_1_1 = end[-1] == '1';
+    head->method = method_of(line, (size_t)(blank - line));
+    head->target = (uint16_t)(blank + 1 - line);
+    head->target_len = (uint16_t)(second - blank - 1);
+    query = memchr(blank + 1, '?', head->target_len);
+    head->path_len = query != NULL ? (uint16_t)(query - blank - 1) : head->target_len;
+    return check_target(blank + 1, head->target_len, ret_why);
 }
 
 static bool
@@ -159,151 +164,284 @@ is_header_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-static void
-trim(const char **at, const char **end)
+static struct bytes
+trim(const char *at, const char *end)
 {
-    while (*at < *end && is_header_blank(**at))
-        (*at)++;
-    while (*end > *at && is_header_blank((*end)[-1]))
-        (*end)--;
-}
-
-/* RFC 9112, 6.3: any other length would make the end of the request ambiguous. */
-static bool
-is_number(const char *at, const char *end)
-{
-    trim(&at, &end);
-    if (at == end)
-        return false;
-    while (at < end && *at >= '0' && *at <= '9')
+    while (at < end && is_header_blank(*at))
         at++;
-    return at == end;
+    while (end > at && is_header_blank(end[-1]))
+        end--;
+    return (struct bytes){(const unsigned char *)at, (size_t)(end - at)};
 }
 
-/* True if the value equals `word`, case-insensitively. */
 static bool
-is_word(const char *at, const char *end, const char *word)
+is_word(struct bytes text, const char *word)
 {
-    trim(&at, &end);
-    return (size_t)(end - at) == strlen(word) && strncasecmp(at, word, strlen(word)) == 0;
+    return text.len == strlen(word) && strncasecmp((const char *)text.at, word, text.len) == 0;
 }
 
 /* True if the comma-separated value contains `word`, case-insensitively. */
 static bool
-contains_token(const char *at, const char *end, const char *word)
+contains_token(struct bytes value, const char *word)
 {
-    size_t len = strlen(word);
+    const char *at = (const char *)value.at, *end = at + value.len;
 
     while (at < end) {
-        const char *begin = at;
+        const char *comma = memchr(at, ',', (size_t)(end - at));
+        const char *stop = comma != NULL ? comma : end;
 
-        while (at < end && !is_header_blank(*at) && *at != ',')
-            at++;
-        if ((size_t)(at - begin) == len && strncasecmp(begin, word, len) == 0)
+        if (is_word(trim(at, stop), word))
             return true;
-        at++;
+        at = stop + 1;
     }
     return false;
 }
 
-static void
-record_upgrade(struct head_scan *scan, const char *line, size_t name_len, const char *end)
+/*
+ * RFC 9112, 6.3: any other length would make the end of the request ambiguous. False: not a number.
+ */
+static bool
+parse_length(struct bytes value, int64_t *ret_length)
 {
-    static const char WEBSOCKET[] = "websocket", UPGRADE[] = "upgrade", CONNECTION[] = "connection";
-    const char *value = line + name_len + 1;
+    int64_t length = 0;
 
-    if (name_len == strlen(CONNECTION) && strncasecmp(line, CONNECTION, name_len) == 0)
-        scan->is_connection_upgrade |= contains_token(value, end, UPGRADE);
-    if (name_len != strlen(UPGRADE) || strncasecmp(line, UPGRADE, name_len) != 0)
-        return;
-    scan->upgrade = line;
-    scan->is_websocket = is_word(value, end, WEBSOCKET);
+    for (size_t i = 0; i < value.len; i++) {
+        int digit = value.at[i] - '0';
+
+        if (digit < 0 || digit > 9)
+            return false;
+        length = length > (INT64_MAX - digit) / 10 ? INT64_MAX : length * 10 + digit;
+    }
+    *ret_length = length;
+    return value.len > 0;
+}
+
+/* Parses a header that must be unique; `i` is its index in SINGLE. Returns an error or NULL. */
+static const char *
+parse_single(struct http_head *head, int i, struct bytes value)
+{
+    if ((head->seen & 1u << i) != 0)
+        return "duplicate header that must be unique";
+    head->seen |= 1u << i;
+    switch (i) {
+    case SINGLE_LENGTH:
+        head->has_length = true;
+        return parse_length(value, &head->content_length) ? NULL : "Content-Length is not a number";
+    case SINGLE_ENCODING:
+        head->is_chunked = is_word(value, "chunked");
+        return head->is_chunked && head->is_1_1 ? NULL : "Transfer-Encoding is not chunked";
+    case SINGLE_ORIGIN:
+        /*
+         * RFC 6454, 7.1: a page without an origin sends "null". An empty Origin would look like an
+         * absent Origin.
+         */
+        return value.len > 0 ? NULL : "empty Origin";
+    case SINGLE_UPGRADE:
+        head->offers_websocket = is_word(value, "websocket");
+        return NULL;
+    default:
+        return NULL;
+    }
 }
 
 static enum rc
-read_field(struct head_scan *scan, const char *line, size_t len)
+parse_field(struct http_head *head, const char *line, size_t len, const char **ret_why)
 {
     const char *colon = memchr(line, ':', len);
-    unsigned before;
-    enum rc rc;
+    struct bytes name, value;
 
+    *ret_why = NULL;
     if (is_header_blank(line[0]))
-        return reject_head(scan, "obsolete line folding in a header");
-    if (colon == NULL || !is_token(line, (size_t)(colon - line)))
-        return reject_head(scan, "header without a name, or with whitespace before its colon");
-    if (has_control(colon, len - (size_t)(colon - line)))
-        return reject_head(scan, "control character in a header");
-    before = scan->seen;
-    rc = record_single(scan, line, (size_t)(colon - line));
-    if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_LENGTH &&
-        !is_number(colon + 1, line + len))
-        return reject_head(scan, "Content-Length is not a number");
-    /*
-     * RFC 6454, 7.1: a page without an origin sends "null". An empty Origin would look like an
-     * absent Origin.
-     */
-    if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_ORIGIN &&
-        is_word(colon + 1, line + len, ""))
-        return reject_head(scan, "empty Origin");
-    record_upgrade(scan, line, (size_t)(colon - line), line + len);
-    return rc;
+        *ret_why = "obsolete line folding in a header";
+    else if (colon == NULL || !is_token(line, (size_t)(colon - line)))
+        *ret_why = "header without a name, or with whitespace before its colon";
+    else if (has_control(colon, len - (size_t)(colon - line)))
+        *ret_why = "control character in a header";
+    if (*ret_why != NULL || colon == NULL)
+        return RC_BAD;
+    name = (struct bytes){(const unsigned char *)line, (size_t)(colon - line)};
+    value = trim(colon + 1, line + len);
+    if (is_word(name, "connection")) {
+        head->is_last |= contains_token(value, "close");
+        head->connects_upgrade |= contains_token(value, "upgrade");
+    }
+    for (int i = 0; i < (int)(sizeof(SINGLE) / sizeof(SINGLE[0])) && *ret_why == NULL; i++) {
+        if (is_word(name, SINGLE[i]))
+            *ret_why = parse_single(head, i, value);
+    }
+    return *ret_why == NULL ? RC_OK : RC_BAD;
+}
+
+/* The head is complete. */
+static enum rc
+finish(struct http_head *head, const char *bytes, const char **ret_why)
+{
+    head->bytes = bytes;
+    head->len = head->parsed;
+    if (head->has_length && head->is_chunked)
+        *ret_why = "both Content-Length and Transfer-Encoding";
+    else if (head->is_1_1 && (head->seen & 1u << SINGLE_HOST) == 0)
+        *ret_why = "missing Host";
+    else
+        return RC_OK;
+    return RC_BAD;
 }
 
 static enum rc
-validate(struct head_scan *scan)
+parse_lines(struct http_head *head, const char *bytes, size_t len, const char **ret_why)
 {
-    const unsigned both = 1u << SINGLE_LENGTH | 1u << SINGLE_ENCODING;
-
-    if ((scan->seen & both) == both)
-        return reject_head(scan, "both Content-Length and Transfer-Encoding");
-    if (scan->is_1_1 && (scan->seen & 1u << SINGLE_HOST) == 0)
-        return reject_head(scan, "missing Host");
-    scan->head.is_websocket = scan->is_websocket && scan->is_connection_upgrade;
-    if (!scan->head.is_websocket)
-        scan->head.idle_upgrade = scan->upgrade;
-    return RC_OK;
-}
-
-/* RC_AGAIN: the header is incomplete. */
-static enum rc
-scan_lines(struct head_scan *scan, const char *bytes, size_t len)
-{
-    const char *at = bytes, *end = bytes + len;
-
-    for (int lines = 0; lines <= HTTP_HEAD_LINES_MAX; lines++) {
-        const char *feed = memchr(at, '\n', (size_t)(end - at));
+    while (head->lines <= HTTP_HEAD_LINES_MAX) {
+        const char *line = bytes + head->parsed;
+        const char *feed = memchr(line, '\n', len - head->parsed);
         size_t line_len;
         enum rc rc;
 
         if (feed == NULL)
             return RC_AGAIN;
-        if (feed == at || feed[-1] != '\r')
-            return reject_head(scan, "line without a carriage return");
-        line_len = (size_t)(feed - 1 - at);
-        if (line_len == 0) {
-            scan->head.len = (size_t)(feed + 1 - bytes);
-            return lines > 0 ? validate(scan) : reject_head(scan, "empty request line");
+        if (feed == line || feed[-1] != '\r') {
+            *ret_why = "line without a carriage return";
+            return RC_BAD;
         }
-        rc = lines == 0 ? read_first_line(scan, at, line_len) : read_field(scan, at, line_len);
+        line_len = (size_t)(feed - 1 - line);
+        head->parsed = (size_t)(feed + 1 - bytes);
+        if (line_len == 0 && head->lines == 0) {
+            *ret_why = "empty request line";
+            return RC_BAD;
+        }
+        if (line_len == 0)
+            return finish(head, bytes, ret_why);
+        rc = head->lines == 0 ? parse_first_line(head, line, line_len, ret_why)
+                              : parse_field(head, line, line_len, ret_why);
         if (rc != RC_OK)
             return rc;
-        at = feed + 1;
+        if (head->lines++ == 0)
+            head->fields = head->parsed;
     }
     return RC_LIMIT;
 }
 
 enum rc
-http_head_check(const char *bytes, size_t len, size_t max, struct http_head *ret_head,
+http_head_parse(struct http_head *head, const char *bytes, size_t len, size_t max,
                 const char **ret_why)
 {
-    struct head_scan scan = {.why = NULL};
-    enum rc rc = scan_lines(&scan, bytes, len < max ? len : max);
+    const char *why = NULL;
+    enum rc rc = parse_lines(head, bytes, len < max ? len : max, &why);
 
     if (rc == RC_AGAIN && len >= max)
         return RC_LIMIT;
-    if (rc == RC_OK)
-        *ret_head = scan.head;
     if (rc == RC_BAD)
-        *ret_why = scan.why;
+        *ret_why = why;
     return rc;
+}
+
+/* Finds the next line of a header, after *at. False: none is left. */
+static bool
+next_value(const struct http_head *head, const char *name, const char **at, struct bytes *ret_value)
+{
+    const char *end = head->bytes + head->len - strlen("\r\n");
+
+    while (*at < end) {
+        const char *line = *at;
+        const char *feed = memchr(line, '\n', (size_t)(end - line));
+        const char *colon = memchr(line, ':', (size_t)(feed - line));
+
+        *at = feed + 1;
+        if ((size_t)(colon - line) == strlen(name) &&
+            strncasecmp(line, name, (size_t)(colon - line)) == 0) {
+            *ret_value = trim(colon + 1, feed - 1);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool
+http_head_has(const struct http_head *head, const char *name)
+{
+    const char *at = head->bytes + head->fields;
+    struct bytes value;
+
+    return next_value(head, name, &at, &value);
+}
+
+bool
+http_head_is(const struct http_head *head, const char *name, const char *value)
+{
+    const char *at = head->bytes + head->fields;
+    struct bytes found;
+
+    return next_value(head, name, &at, &found) && is_word(found, value);
+}
+
+static char *
+bounded(char *text, size_t max)
+{
+    if (text == NULL || strlen(text) <= max)
+        return text;
+    free(text);
+    return memory_text(HTTP_TOO_LONG, strlen(HTTP_TOO_LONG));
+}
+
+char *
+http_head_text(const struct http_head *head, const char *name, size_t max)
+{
+    const char *at = head->bytes + head->fields;
+    struct bytes value;
+    char *text = NULL;
+    size_t len = 0;
+
+    while (next_value(head, name, &at, &value)) {
+        if (value.len == 0)
+            continue;
+        text = memory_grow(text, len + value.len + 2);
+        if (len > 0)
+            text[len++] = ',';
+        memcpy(text + len, value.at, value.len);
+        len += value.len;
+        text[len] = '\0';
+    }
+    return bounded(text, max);
+}
+
+static unsigned
+escape_value(char c)
+{
+    return (unsigned)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+}
+
+/* Decodes an argument, in which each % was validated. */
+static char *
+decode(const char *at, const char *end)
+{
+    char *text = memory_new((size_t)(end - at) + 1);
+    char *to = text;
+
+    for (; at < end; at++) {
+        if (*at == '%') {
+            *to++ = (char)(escape_value(at[1]) << 4 | escape_value(at[2]));
+            at += 2;
+        } else {
+            *to++ = *at == '+' ? ' ' : *at;
+        }
+    }
+    return text;
+}
+
+char *
+http_head_argument(const struct http_head *head, const char *name, size_t max)
+{
+    const char *at = head->bytes + head->target + head->path_len + 1;
+    const char *end = head->bytes + head->target + head->target_len;
+    size_t name_len = strlen(name);
+
+    while (at < end) {
+        const char *stop = memchr(at, '&', (size_t)(end - at));
+
+        if (stop == NULL)
+            stop = end;
+        if ((size_t)(stop - at) >= name_len && memcmp(at, name, name_len) == 0)
+            return bounded(decode(at + name_len, stop), max);
+        at = stop + 1;
+    }
+    return NULL;
 }

@@ -78,7 +78,7 @@ const struct config_key config_keys[] = {
       FIELD(feed.owner_memory), "walsender's memory for the prepared rules of one table owner" },
     { "feed", "owner_pairs", CONFIG_INT, false, "250000", 1000, 1000000000, NULL,
       FIELD(feed.owner_pairs),
-      "users who must acknowledge per minute, beyond 16 a notification, for one table owner "
+      "users who must acknowledge per minute, beyond 16 a change, for one table owner "
       "without clairon_app" },
     { "feed", "owner_time", CONFIG_DURATION, false, "500ms", 100, HOUR, NULL,
       FIELD(feed.owner_time_ms),
@@ -110,6 +110,8 @@ const struct config_key config_keys[] = {
       "status page at /console; its data requires a token with the claim admin" },
     { "gate", "drain", CONFIG_DURATION, false, "30s", 0, 600 * SECOND, NULL, FIELD(gate.drain_ms),
       "graceful shutdown period" },
+    { "gate", "keepalive", CONFIG_DURATION, false, "65s", 100, 600 * SECOND, NULL,
+      FIELD(gate.keepalive_ms), "time for which an HTTP connection waits for its next request" },
     { "gate", "listen", CONFIG_TEXT, false, "127.0.0.1:8080", 1, 255, config_check_listen,
       FIELD(gate.listen), "listen address: host:port, [v6]:port or unix:/path" },
     { "gate", "max_connections", CONFIG_INT, false, "19000", 1, 1000000, NULL,

@@ -15,7 +15,7 @@
 #include "gate/http/response_writer.h"
 #include "gate/http/store_request.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/request_field.h"
+#include "wire/http_head.h"
 #include "hub/hub.h"
 #include "store/admin.h"
 #include "wire/client_message.h"
@@ -183,7 +183,7 @@ read_entry_argument(struct gate_request *request, const char *name, bool *ret_ha
                     struct entry_id *ret_entry)
 {
     char detail[64];
-    char *text = request_argument(request->io.wsi, name, ENTRY_ID_TEXT_MAX);
+    char *text = http_head_argument(request->conn->head, name, ENTRY_ID_TEXT_MAX);
     bool is_good = text == NULL || entry_id_read(text, strlen(text), ret_entry) == RC_OK;
 
     *ret_has_bound = text != NULL;
@@ -234,8 +234,8 @@ gate_console_user(struct gate_request *request)
     struct store_request *store_request;
     char *user;
 
-    user = request_argument(request->io.wsi, "id=", TOKEN_USER_MAX);
-    if (user == NULL || user[0] == '\0' || strcmp(user, REQUEST_TOO_LONG) == 0) {
+    user = http_head_argument(request->conn->head, "id=", TOKEN_USER_MAX);
+    if (user == NULL || user[0] == '\0' || strcmp(user, HTTP_TOO_LONG) == 0) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "\"id\" must have 1 to 255 bytes");
     } else {
         user_of(request)->sessions = hub_user_sessions(request->gate->hub, user);

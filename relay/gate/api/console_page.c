@@ -23,35 +23,31 @@ respond_text(struct response *ret_response, const char *type, const char *text)
 }
 
 void
-gate_console_page(struct gate *gate, struct lws *wsi, struct response *ret_response)
+gate_console_page(struct conn *conn, struct response *ret_response)
 {
-    (void)wsi;
-    (void)gate;
+    (void)conn;
     respond_text(ret_response, "text/html; charset=utf-8", gate_console_index_html);
 }
 
 void
-gate_console_style(struct gate *gate, struct lws *wsi, struct response *ret_response)
+gate_console_style(struct conn *conn, struct response *ret_response)
 {
-    (void)wsi;
-    (void)gate;
+    (void)conn;
     respond_text(ret_response, "text/css; charset=utf-8", gate_console_console_css);
 }
 
 void
-gate_console_script(struct gate *gate, struct lws *wsi, struct response *ret_response)
+gate_console_script(struct conn *conn, struct response *ret_response)
 {
-    (void)wsi;
-    (void)gate;
+    (void)conn;
     respond_text(ret_response, "text/javascript; charset=utf-8", gate_console_console_js);
 }
 
 /* The page's relative links work only at /console. */
 void
-gate_console_folder(struct gate *gate, struct lws *wsi, struct response *ret_response)
+gate_console_folder(struct conn *conn, struct response *ret_response)
 {
-    (void)wsi;
-    (void)gate;
+    (void)conn;
     response_problem_with(ret_response, 308, 0, "Location: ../console",
                           "the console is at /console");
 }

@@ -11,7 +11,7 @@
 #include "gate/http/response.h"
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/request_field.h"
+#include "wire/http_head.h"
 #include "hub/attach.h"
 
 #define WAIT_S 25
@@ -34,7 +34,7 @@ poll_of(struct gate_request *request)
 static int64_t
 read_number(struct gate_request *request, const char *name, int64_t max, int64_t fallback)
 {
-    char *text = request_argument(request->io.wsi, name, 8);
+    char *text = http_head_argument(request->conn->head, name, 8);
     int64_t value = 0;
 
     if (text == NULL)
@@ -96,8 +96,8 @@ begin(struct gate_request *request, const char *pos, char *topics)
 void
 gate_poll_begin(struct gate_request *request)
 {
-    char *pos = request_argument(request->io.wsi, "pos=", SESSION_POS_MAX - 1);
-    char *topics = request_argument(request->io.wsi, "topics=", SESSION_TOPICS_BYTES_MAX);
+    char *pos = http_head_argument(request->conn->head, "pos=", SESSION_POS_MAX - 1);
+    char *topics = http_head_argument(request->conn->head, "topics=", SESSION_TOPICS_BYTES_MAX);
 
     begin(request, pos, topics);
     free(pos);

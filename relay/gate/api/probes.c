@@ -8,7 +8,7 @@
 #include "gate/api/process.h"
 #include "gate/http/response.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/request_field.h"
+#include "wire/http_head.h"
 
 #define READY_DETAIL_MAX 4096
 #define NEED_MAX 16
@@ -34,35 +34,33 @@ add_health(struct gate *gate, bool needs_feed, struct buffer *body, const char *
 }
 
 void
-gate_probe_healthz(struct gate *gate, struct lws *wsi, struct response *ret_response)
+gate_probe_healthz(struct conn *conn, struct response *ret_response)
 {
-    (void)wsi;
     response_init(ret_response, 200, GATE_JSON);
-    (void)add_health(gate, false, &ret_response->body, "ok", "ok");
+    (void)add_health(conn->gate, false, &ret_response->body, "ok", "ok");
 }
 
 void
-gate_probe_readyz(struct gate *gate, struct lws *wsi, struct response *ret_response)
+gate_probe_readyz(struct conn *conn, struct response *ret_response)
 {
-    char *need = request_argument(wsi, "need=", NEED_MAX);
+    char *need = http_head_argument(conn->head, "need=", NEED_MAX);
     bool needs_feed = need != NULL && strcmp(need, "feed") == 0;
 
     if (need != NULL && !needs_feed) {
         response_problem(ret_response, 400, 0, "need: expected feed");
     } else {
         response_init(ret_response, 200, GATE_JSON);
-        if (!add_health(gate, needs_feed, &ret_response->body, "ready", "not ready"))
+        if (!add_health(conn->gate, needs_feed, &ret_response->body, "ready", "not ready"))
             ret_response->status = 503;
     }
     free(need);
 }
 
 void
-gate_probe_metrics(struct gate *gate, struct lws *wsi, struct response *ret_response)
+gate_probe_metrics(struct conn *conn, struct response *ret_response)
 {
-    (void)wsi;
     response_init(ret_response, 200, "text/plain; version=0.0.4");
-    if (stats_write(gate->stats, &ret_response->body) == RC_OK)
+    if (stats_write(conn->gate->stats, &ret_response->body) == RC_OK)
         return;
     buffer_free(&ret_response->body);
     buffer_free(&ret_response->headers);

@@ -2,12 +2,11 @@
 #ifndef CLAIRON_GATE_API_PROBES_H
 #define CLAIRON_GATE_API_PROBES_H
 
-struct gate;
-struct lws;
+struct conn;
 struct response;
 
-void gate_probe_healthz(struct gate *gate, struct lws *wsi, struct response *ret_response);
-void gate_probe_readyz(struct gate *gate, struct lws *wsi, struct response *ret_response);
-void gate_probe_metrics(struct gate *gate, struct lws *wsi, struct response *ret_response);
+void gate_probe_healthz(struct conn *conn, struct response *ret_response);
+void gate_probe_readyz(struct conn *conn, struct response *ret_response);
+void gate_probe_metrics(struct conn *conn, struct response *ret_response);
 
 #endif

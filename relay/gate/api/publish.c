@@ -17,7 +17,7 @@
 #include "gate/http/response_writer.h"
 #include "gate/http/store_request.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/request_field.h"
+#include "wire/http_head.h"
 #include "gate/api/idempotency_cache.h"
 #include "hub/hub.h"
 #include "store/publish.h"
@@ -257,14 +257,15 @@ void
 gate_publish_headers(struct gate_request *request)
 {
     struct gate_publication *own = gate_publication_of(request);
-    static const char KEY[] = "idempotency-key:";
+    const struct http_head *head = request->conn->head;
+    static const char KEY[] = "idempotency-key";
 
-    own->key = request_header(request->io.wsi, KEY, KEY_MAX);
+    own->key = http_head_text(head, KEY, KEY_MAX);
     /* An empty key is a client error: if it were treated as absent, each repeat would be stored. */
-    if (own->key == NULL && request_header_is_empty(request->io.wsi, KEY))
-        own->key = memory_text(REQUEST_TOO_LONG, strlen(REQUEST_TOO_LONG));
-    own->wait_s = gate_publish_wait(request->io.wsi);
-    own->traceparent = request_header(request->io.wsi, "traceparent:", TRACEPARENT_MAX);
+    if (own->key == NULL && http_head_has(head, KEY))
+        own->key = memory_text(HTTP_TOO_LONG, strlen(HTTP_TOO_LONG));
+    own->wait_s = gate_publish_wait(head);
+    own->traceparent = http_head_text(request->conn->head, "traceparent", TRACEPARENT_MAX);
 }
 
 void
@@ -280,7 +281,7 @@ gate_publish(struct gate_request *request)
     struct publication publication = {0};
     char error[PUBLICATION_ERROR_MAX];
 
-    if (own->key != NULL && strcmp(own->key, REQUEST_TOO_LONG) == 0) {
+    if (own->key != NULL && strcmp(own->key, HTTP_TOO_LONG) == 0) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "Idempotency-Key must have 1 to 255 bytes");
     } else if (getrandom(origin.random, sizeof(origin.random), 0) !=

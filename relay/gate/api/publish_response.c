@@ -24,7 +24,7 @@
 #include "gate/http/response_writer.h"
 #include "gate/http/store_request.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/request_field.h"
+#include "wire/http_head.h"
 #include "gate/api/idempotency_cache.h"
 #include "hub/hub.h"
 #include "store/publish.h"
@@ -252,9 +252,9 @@ wait_of(const char *preference)
 
 /* RFC 7240: the first of duplicate preferences is used. */
 int
-gate_publish_wait(struct lws *wsi)
+gate_publish_wait(const struct http_head *head)
 {
-    char *prefer = request_header(wsi, "prefer:", 255);
+    char *prefer = http_head_text(head, "prefer", 255);
     const char *at = prefer;
     long seconds = 0;
 

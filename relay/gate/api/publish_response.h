@@ -29,7 +29,7 @@ gate_publication_of(struct gate_request *request)
 }
 
 /* Returns the seconds of "Prefer: wait=10"; 0: absent, or out of range. */
-int gate_publish_wait(struct lws *wsi);
+int gate_publish_wait(const struct http_head *head);
 
 /*
  * Responds with 201, or 200 for a repeat. Waits for the sync if store.publish_sync or the request

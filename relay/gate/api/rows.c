@@ -10,7 +10,7 @@
 #include "gate/http/response.h"
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/request_field.h"
+#include "wire/http_head.h"
 #include "rows/rows.h"
 #include "wire/client_message.h"
 
@@ -82,7 +82,7 @@ static const struct rows_events EVENTS = {
 static struct hub_cursor
 reached_by(const struct gate_request *request)
 {
-    char *pos = request_argument(request->io.wsi, "pos=", POS_ARGUMENT_MAX);
+    char *pos = http_head_argument(request->conn->head, "pos=", POS_ARGUMENT_MAX);
     struct hub_cursor reached = hub_cursor_of(request->gate->hub, request->token.user, pos);
 
     free(pos);
@@ -142,18 +142,18 @@ is_name(const char *text)
     size_t len = text != NULL ? strlen(text) : 0;
     size_t valid_len = 0;
 
-    return len > 0 && strcmp(text, REQUEST_TOO_LONG) != 0 &&
-           utf8_is_prefix(text, len, &valid_len) && valid_len == len;
+    return len > 0 && strcmp(text, HTTP_TOO_LONG) != 0 && utf8_is_prefix(text, len, &valid_len) &&
+           valid_len == len;
 }
 
 void
 gate_rows_begin(struct gate_request *request)
 {
     struct gate_rows *rows = rows_of(request);
-    char *snapshot = request_argument(request->io.wsi, "snapshot=", SNAPSHOT_ARGUMENT_MAX);
+    char *snapshot = http_head_argument(request->conn->head, "snapshot=", SNAPSHOT_ARGUMENT_MAX);
 
-    rows->source = request_argument(request->io.wsi, "source=", CLIENT_MESSAGE_SOURCE_MAX);
-    rows->rule = request_argument(request->io.wsi, "rule=", CLIENT_MESSAGE_RULE_MAX);
+    rows->source = http_head_argument(request->conn->head, "source=", CLIENT_MESSAGE_SOURCE_MAX);
+    rows->rule = http_head_argument(request->conn->head, "rule=", CLIENT_MESSAGE_RULE_MAX);
     if (rows->rule == NULL)
         rows->rule = memory_text("default", strlen("default"));
     if (!is_name(rows->source) || !is_name(rows->rule))

@@ -11,7 +11,7 @@
 #include "gate/http/response.h"
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/request_field.h"
+#include "wire/http_head.h"
 #include "hub/attach.h"
 #include "hub/live_rows.h"
 
@@ -80,7 +80,7 @@ send_head(struct gate_request *request)
     if (len > 0 && (size_t)len < sizeof(head))
         send_own(request, head, (size_t)len);
     else
-        gate_request_kill(request);
+        conn_close(request->conn);
 }
 
 void
@@ -88,11 +88,11 @@ gate_sse_headers(struct gate_request *request)
 {
     struct gate_sse *sse = sse_of(request);
 
-    sse->pos = request_header(request->io.wsi, "last-event-id:", SESSION_POS_MAX - 1);
+    sse->pos = http_head_text(request->conn->head, "last-event-id", SESSION_POS_MAX - 1);
     if (sse->pos == NULL)
-        sse->pos = request_argument(request->io.wsi, "pos=", SESSION_POS_MAX - 1);
-    sse->topics = request_argument(request->io.wsi, "topics=", SESSION_TOPICS_BYTES_MAX);
-    sse->lists = request_argument(request->io.wsi, "rows=", STREAM_LISTS_BYTES_MAX);
+        sse->pos = http_head_argument(request->conn->head, "pos=", SESSION_POS_MAX - 1);
+    sse->topics = http_head_argument(request->conn->head, "topics=", SESSION_TOPICS_BYTES_MAX);
+    sse->lists = http_head_argument(request->conn->head, "rows=", STREAM_LISTS_BYTES_MAX);
 }
 
 void
@@ -116,8 +116,11 @@ gate_sse_begin(struct gate_request *request)
     sse->ping_due_us = clock_monotonic_us() + config->gate.ping_ms * 1000;
     gate_expiry_begin(&sse->expiry, config, request->token.expires_s);
     /* SSE has no pong, so only TCP can detect a dead client. */
-    conn_io_set_ack_timeout(&request->io, config->gate.ping_ms + config->gate.pong_timeout_ms);
+    conn_set_ack_timeout(request->conn, config->gate.ping_ms + config->gate.pong_timeout_ms);
     gate_request_attach(request, &wanted);
+    buffer_free(&request->conn->in); /* a stream is the last request */
+    request->is_last = true;
+    conn_resume(request->conn);
     for (size_t i = 0; i < list_count; i++)
         session_watch_rows(request->session, lists[i].source, lists[i].rule);
     send_head(request);
@@ -174,7 +177,7 @@ gate_sse_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us)
     if (session_slow(request->session, now_us) != NULL ||
         (request->unwritable_us != 0 &&
          now_us - request->unwritable_us > config->gate.slow_age_ms * 1000)) {
-        gate_request_kill(request); /* a bye would not arrive */
+        conn_close(request->conn); /* a bye would not arrive */
         return;
     }
     check_expiry(request, wall_us);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "gate/net/request_field.h"
+#include "wire/http_head.h"
 #include "wire/client_message.h"
 
 bool
@@ -18,7 +18,7 @@ stream_split_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *r
         name = strsep(&rest, ",");
         len = strlen(name);
         if (len == 0 || len > CLIENT_MESSAGE_TOPIC_MAX || strcspn(name, "*") + 1 < len ||
-            strcmp(name, REQUEST_TOO_LONG) == 0 || count == SESSION_TOPICS_MAX)
+            strcmp(name, HTTP_TOO_LONG) == 0 || count == SESSION_TOPICS_MAX)
             return false;
         names[count++] = name;
     }
@@ -41,7 +41,7 @@ stream_split_lists(char *list, struct stream_list lists[SESSION_UNVERIFIED_LISTS
 {
     size_t count = 0;
 
-    if (list != NULL && strcmp(list, REQUEST_TOO_LONG) == 0)
+    if (list != NULL && strcmp(list, HTTP_TOO_LONG) == 0)
         return false;
     for (char *rest = list; rest != NULL; count++) {
         char *rule = strsep(&rest, ",");

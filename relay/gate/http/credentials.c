@@ -14,9 +14,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/request_field.h"
 #include "hub/hub.h"
 #include "store/ticket.h"
+#include "wire/http_head.h"
 
 #define AUTHORIZATION_MAX (TOKEN_BYTES_MAX + 64)
 #define TICKET_ARGUMENT_MAX 64
@@ -103,15 +103,14 @@ gate_token_verify(const struct gate *gate, const char *text, size_t len, struct 
 }
 
 char *
-gate_request_bearer(struct lws *wsi)
+gate_request_bearer(const struct http_head *head)
 {
     static const char SCHEME[] = "Bearer ";
-    char *header;
+    char *header = http_head_text(head, "authorization", AUTHORIZATION_MAX);
     char *token = NULL;
 
-    if (request_field_len(wsi, FIELD_AUTHORIZATION) > AUTHORIZATION_MAX)
-        return memory_text("too long", strlen("too long"));
-    header = request_field_text(wsi, FIELD_AUTHORIZATION);
+    if (header != NULL && strcmp(header, HTTP_TOO_LONG) == 0)
+        return header;
     if (header != NULL && strncasecmp(header, SCHEME, sizeof(SCHEME) - 1) == 0) {
         const char *text = header + sizeof(SCHEME) - 1;
 
@@ -123,16 +122,16 @@ gate_request_bearer(struct lws *wsi)
 }
 
 char *
-gate_request_ticket(struct lws *wsi)
+gate_request_ticket(const struct http_head *head)
 {
-    return request_argument(wsi, "ticket=", TICKET_ARGUMENT_MAX);
+    return http_head_argument(head, "ticket=", TICKET_ARGUMENT_MAX);
 }
 
 bool
-gate_request_has_both(struct lws *wsi)
+gate_request_has_both(const struct http_head *head)
 {
-    char *bearer = gate_request_bearer(wsi);
-    char *ticket = gate_request_ticket(wsi);
+    char *bearer = gate_request_bearer(head);
+    char *ticket = gate_request_ticket(head);
     bool has_both = bearer != NULL && ticket != NULL;
 
     free(bearer);

@@ -10,7 +10,7 @@
 
 struct gate;
 struct gate_redeem; /* a pending redemption in the store */
-struct lws;
+struct http_head;
 struct session_group;
 
 #define GATE_TWO_CREDENTIALS "both a ticket and a token"
@@ -19,11 +19,11 @@ struct session_group;
  * Returns the token of `Authorization: Bearer`; if it is too long, a string that is never valid;
  * NULL: none.
  */
-char *gate_request_bearer(struct lws *wsi);
+char *gate_request_bearer(const struct http_head *head);
 /* Returns the ticket in the query; NULL: none. */
-char *gate_request_ticket(struct lws *wsi);
+char *gate_request_ticket(const struct http_head *head);
 /* True if the request has both a ticket and a token, which could name different users. */
-bool gate_request_has_both(struct lws *wsi);
+bool gate_request_has_both(const struct http_head *head);
 
 /* Like token_verify, with the gate's keys and the current time. */
 MUST_CHECK enum rc gate_token_verify(const struct gate *gate, const char *text, size_t len,

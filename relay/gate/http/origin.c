@@ -1,14 +1,15 @@
 /* origin.c: checks the Origin header of web pages. */
 #include "gate/http/origin.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/memory.h"
+#include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/request_field.h"
+#include "wire/http_head.h"
 
 #define ORIGIN_MAX 512
 #define HOST_MAX 512
@@ -116,20 +117,20 @@ log_rejected(struct gate *gate, const char *origins, const char *origin, const c
 }
 
 bool
-gate_origin_read(struct gate *gate, const char *origins, struct lws *wsi, char **ret_origin)
+gate_origin_read(struct conn *conn, const char *origins, char **ret_origin)
 {
-    char origin[ORIGIN_MAX];
-    char host[HOST_MAX] = "";
-    int len = request_field_copy(wsi, FIELD_ORIGIN, origin, sizeof(origin));
+    char *origin = http_head_text(conn->head, "origin", ORIGIN_MAX);
+    char *host = http_head_text(conn->head, "host", HOST_MAX);
+    bool is_allowed =
+        origin == NULL || (host != NULL && gate_origin_allowed(origins, origin, host));
 
-    *ret_origin = NULL;
-    if (len <= 0)
-        return len == 0 && request_field_len(wsi, FIELD_ORIGIN) == 0;
-    if (request_field_copy(wsi, FIELD_HOST, host, sizeof(host)) <= 0 ||
-        !gate_origin_allowed(origins, origin, host)) {
-        log_rejected(gate, origins, origin, host);
-        return false;
+    if (!is_allowed)
+        log_rejected(conn->gate, origins, origin, host != NULL ? host : "");
+    free(host);
+    if (!is_allowed) {
+        free(origin);
+        origin = NULL;
     }
-    *ret_origin = memory_text(origin, (size_t)len);
-    return true;
+    *ret_origin = origin;
+    return is_allowed;
 }

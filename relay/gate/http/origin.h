@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 struct gate;
-struct lws;
+struct conn;
 
 /* Whether gate.origins (NULL: same host only) allows pages of `origin` to access `host`. Pure. */
 bool gate_origin_allowed(const char *origins, const char *origin, const char *host);
@@ -16,6 +16,6 @@ bool gate_origin_allowed(const char *origins, const char *origin, const char *ho
  * Reads the Origin header if it is allowed; NULL: absent. False: not allowed, which is logged at a
  * limited rate. `origins` NULL: same host only. The caller frees *ret_origin.
  */
-bool gate_origin_read(struct gate *gate, const char *origins, struct lws *wsi, char **ret_origin);
+bool gate_origin_read(struct conn *conn, const char *origins, char **ret_origin);
 
 #endif

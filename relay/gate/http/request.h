@@ -7,13 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <ev.h>
-
 #include "base/buffer.h"
-#include "gate/net/conn_io.h"
+#include "gate/net/conn.h"
 #include "gate/net/out.h"
 #include "hub/session/session.h"
 #include "wire/frame.h"
+#include "wire/http_body.h"
 #include "wire/token.h"
 
 struct gate;
@@ -52,7 +51,7 @@ struct gate_route {
     bool serves_any_role; /* served without the role gate */
     const char *methods;  /* value of the Allow header */
     /* Responds immediately, without a token. NULL: a token is required, and `handle` responds. */
-    void (*respond)(struct gate *gate, struct lws *wsi, struct response *ret_response);
+    void (*respond)(struct conn *conn, struct response *ret_response);
     enum gate_claim claim;
     /* maximum bytes; 0: a GET, whose body is discarded */
     size_t body_max;
@@ -68,7 +67,7 @@ struct gate_route {
     bool body_optional;
     bool accepts_ticket;
     bool is_console;         /* requires gate.console, and an Origin of the same host */
-    bool ends_on_half_close; /* a half-close cancels the request */
+    bool ends_on_half_close; /* a half-close cancels the request, and ends the connection */
     bool limits_its_wait;    /* no store timeout: the handler limits WAITING */
     bool is_stream;          /* counts as a connection, and has the callbacks below */
     /* Adds the lines of one frame. False: full; session_writable will be called. */
@@ -82,8 +81,8 @@ struct gate_route {
 };
 
 /*
- * The states of a request. Only gate_request_set_state changes the state. The socket may be closed
- * in any state, which frees the request (gate_request_closed).
+ * The states of a request. Only gate_request_set_state changes the state. The connection may be
+ * closed in any state, which frees the request.
  *
  * READING: the body is being received. A request without a body is handled in this state, as soon
  * as its token is verified. Next: WAITING, OPEN, ENDING.
@@ -95,10 +94,9 @@ struct gate_route {
  * OPEN: the request is a stream, and has a session. Next: ENDING.
  *
  * ENDING: the response is complete, and `out` contains the unwritten part. No further response is
- * possible. Next: LINGERING.
+ * possible. The request is freed, and the connection serves the next one, unless: Next: LINGERING.
  *
- * LINGERING: the response is written and the socket half-closed. Further input is discarded, so
- * that a client that is still sending can read the response.
+ * LINGERING: the connection is in CONN_LINGERING: the rest of the body is discarded.
  */
 enum gate_request_state {
     GATE_REQUEST_READING,
@@ -114,18 +112,9 @@ struct gate_request_list {
     int count;
 };
 
-/* Callbacks into requests.c. */
-struct request_handler {
-    void (*on_body)(struct gate_request *request);     /* the body is complete */
-    void (*on_response)(struct gate_request *request); /* a response was queued */
-    void (*on_written)(struct gate_request *request);  /* the response was written to the socket */
-};
-
 struct requests {
-    const struct request_handler *handler;
     struct gate_request *first;
     struct gate_request_list in_progress; /* requests in progress, except polls and streams */
-    struct gate_request_list lingering;   /* requests whose response was written */
     size_t body_bytes;                    /* total bytes of the bodies in `in_progress` */
     size_t response_bytes;                /* total bytes of the responses in `in_progress` */
 };
@@ -133,20 +122,18 @@ struct requests {
 /* Times are monotonic, in microseconds. */
 struct gate_request {
     struct gate *gate;
-    struct conn_io io;
+    struct conn *conn;
     struct gate_request *prev; /* link of requests->first */
     struct gate_request *next;
-    struct gate_request_list *list; /* the bounded list that contains it; NULL: none */
-    struct gate_request *list_prev;
+    struct gate_request *list_prev; /* link of requests->in_progress */
     struct gate_request *list_next;
-    struct ev_io readable; /* the socket's reads and writes bypass lws */
-    struct ev_io writable;
-    /* bytes of the body that were not received; GATE_BODY_LEN_UNKNOWN: chunked */
-    int64_t body_left;
-    size_t discarded; /* bytes received after the body */
-    bool half_closed; /* by the client */
-    bool is_counted;  /* counted as a connection */
-    bool has_ended;   /* the socket will be closed in this loop iteration */
+    struct http_body reader; /* of the body */
+    size_t discarded;        /* bytes that were read and not used */
+    bool has_slot;           /* in requests->in_progress */
+    bool half_closed;        /* by the client */
+    bool is_counted;         /* counted as a connection */
+    bool is_last;            /* the connection ends after the response */
+    bool is_malformed;       /* the end of the request is unknown */
     const struct gate_route *route;
     enum gate_request_state state;
     int64_t since_us; /* time at which the state started */
@@ -178,5 +165,16 @@ void gate_request_set_state(struct gate_request *request, enum gate_request_stat
  * sessions.
  */
 void gate_request_detach(struct gate_request *request);
+/* Leaves requests->in_progress (request_slots.h), and frees the body. Accepts any request. */
+void gate_slot_release(struct gate_request *request);
+/* Counts the response that was just queued. May close clients that are slow to read theirs. */
+void gate_slot_add_response(struct gate_request *request);
+
+/* Whether a part of the body was not read, or its end is unknown. */
+static inline bool
+gate_body_is_unread(const struct gate_request *request)
+{
+    return request->is_malformed || request->reader.part != HTTP_BODY_COMPLETE;
+}
 
 #endif

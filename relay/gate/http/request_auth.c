@@ -103,7 +103,7 @@ use_bearer(struct gate_request *request, const char *bearer)
 
     if (rc != RC_OK)
         reject_token(request, rc, error);
-    else if (!gate_admits_user_request(request->gate, request->io.wsi, request->token.user))
+    else if (!gate_admits_user_request(request->conn, request->token.user))
         reject_rate(request);
     else if (request->route->body_max == 0)
         gate_request_handle(request);
@@ -122,8 +122,8 @@ use_ticket(struct gate_request *request, const char *ticket)
 void
 gate_request_authenticate(struct gate_request *request)
 {
-    char *bearer = gate_request_bearer(request->io.wsi);
-    char *ticket = request->route->accepts_ticket ? gate_request_ticket(request->io.wsi) : NULL;
+    char *bearer = gate_request_bearer(request->conn->head);
+    char *ticket = request->route->accepts_ticket ? gate_request_ticket(request->conn->head) : NULL;
 
     if (bearer != NULL && ticket != NULL)
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_TWO_CREDENTIALS);

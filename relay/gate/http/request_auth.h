@@ -7,7 +7,7 @@
 /*
  * Verifies the token, or requests the token of a ticket from the store. If it is missing or
  * invalid, queues a response. A request without a body is handled as soon as its token is verified.
- * Call it while lws has the headers.
+ * Call it while conn->head is set.
  */
 void gate_request_authenticate(struct gate_request *request);
 /*

@@ -1,185 +1,171 @@
 /*
- * request_body.c: reads the body of a request, and detects a half-close or excess bytes.
+ * request_body.c: reads the body of a request.
  *
- * lws does not read the body (lws_workarounds.h). A client that half-closes (shutdown(2)) may still
- * wait for its response.
+ * Reading is paused from the end of a request to the end of its response: a client that half-closes
+ * (shutdown(2)) may still wait for its response (conn_pause). Bytes of the next request that have
+ * arrived are kept.
  */
 #include "gate/http/request_body.h"
 
-#include <errno.h>
+#include <string.h>
 
 #include "base/log.h"
-#include "gate/http/head_check.h"
+#include "gate/http/request_auth.h"
 #include "gate/http/request_slots.h"
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/lws_workarounds.h"
-#include "gate/net/request_field.h"
+#include "wire/http_head.h"
 
-#define LINGER_BODY_MAX (1024 * 1024) /* maximum bytes that are discarded after a response */
-#define TOO_LONG (INT64_MAX - 1)      /* exceeds any limit */
-
-static bool
-is_complete(const struct gate_request *request)
-{
-    return request->state == GATE_REQUEST_READING && request->body_left == 0;
-}
-
-static void
-handle_bytes(struct gate_request *request, const char *bytes, size_t len)
-{
-    size_t own = 0;
-
-    if (request->state == GATE_REQUEST_READING) {
-        own = (int64_t)len < request->body_left ? len : (size_t)request->body_left;
-        gate_slot_add_body(request, bytes, own);
-    }
-    request->body_left -= (int64_t)own;
-    request->discarded += len - own;
-    if (own > 0 && is_complete(request))
-        request->gate->requests->handler->on_body(request);
-}
-
-/*
- * Schedules on_body_readable, which clears the timer that lws starts for the remaining body
- * (workaround_clear_timer).
- */
-void
-gate_body_received(struct gate_request *request, const char *bytes, size_t len)
-{
-    handle_bytes(request, bytes, len);
-    ev_feed_event(request->gate->loop, &request->readable, EV_READ);
-}
-
-/*
- * A client that half-closed still receives a response, unless its body is incomplete or the route
- * cancels the request.
- */
-static void
-handle_half_close(struct gate_request *request)
-{
-    request->half_closed = true;
-    ev_io_stop(request->gate->loop, &request->readable);
-    if (request->state == GATE_REQUEST_READING || request->state == GATE_REQUEST_LINGERING ||
-        request->route->ends_on_half_close)
-        gate_request_kill(request);
-    else if (request->state == GATE_REQUEST_OPEN && request->route->on_half_closed != NULL)
-        request->route->on_half_closed(request);
-}
-
-static ssize_t
-read_some(struct gate_request *request)
-{
-    struct gate *gate = request->gate;
-
-    if (request->state == GATE_REQUEST_LINGERING)
-        return conn_io_discard(&request->io, gate->received, sizeof(gate->received));
-    return conn_io_read(&request->io, gate->received, sizeof(gate->received));
-}
-
-/* One read per iteration, for fairness. TLS may buffer more bytes than poll(2) reports. */
-static void
-on_body_readable(struct ev_loop *loop, struct ev_io *io, int events)
-{
-    struct gate_request *request = io->data;
-    ssize_t got;
-
-    (void)loop;
-    (void)events;
-    workaround_clear_timer(&request->io);
-    do {
-        size_t max = request->state == GATE_REQUEST_LINGERING ? LINGER_BODY_MAX : GATE_LINGER_BYTES;
-
-        got = read_some(request);
-        if (got < 0 && (errno == EAGAIN || errno == EINTR))
-            return;
-        if (got == 0) {
-            handle_half_close(request);
-            return;
-        }
-        if (got > 0)
-            handle_bytes(request, (const char *)request->gate->received, (size_t)got);
-        if (got < 0 || request->discarded > max) {
-            ev_io_stop(request->gate->loop, io);
-            gate_request_kill(request);
-            return;
-        }
-    } while (conn_io_has_buffered(&request->io) && request->state != GATE_REQUEST_LINGERING);
-}
-
-void
-gate_body_start(struct gate_request *request)
-{
-    workaround_release_head(&request->io);
-    workaround_read_past(&request->io);
-    ev_io_init(&request->readable, on_body_readable, request->io.fd, EV_READ);
-    request->readable.data = request;
-    ev_io_start(request->gate->loop, &request->readable);
-    if (conn_io_has_buffered(&request->io))
-        ev_feed_event(request->gate->loop, &request->readable, EV_READ);
-    if (is_complete(request))
-        request->gate->requests->handler->on_body(request);
-}
-
-void
-gate_body_stop(struct gate_request *request)
-{
-    ev_io_stop(request->gate->loop, &request->readable);
-}
+#define LINGER_BYTES_MAX (8 * 1024 * 1024) /* maximum bytes that are discarded after a response */
+#define STREAM_BYTES_MAX (64 * 1024)       /* maximum bytes that a client sends on a stream */
 
 /* RFC 9110, 10.1.1: the client waits for 100 Continue before it sends the body; HTTP/1.1 only. */
 static void
-send_continue(const struct gate_request *request)
+send_continue(struct gate_request *request)
 {
     static const char CONTINUE[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    struct lws *wsi = request->io.wsi;
+    const struct http_head *head = request->conn->head;
 
-    if (!request_field_is(wsi, FIELD_VERSION, "HTTP/1.1") ||
-        !request_field_is(wsi, FIELD_EXPECT, "100-continue"))
-        return;
-    if (conn_io_write_raw(&request->io, (const unsigned char *)CONTINUE, sizeof(CONTINUE) - 1) !=
-        RC_OK)
-        log_debug("gate", "could not write 100 Continue", LOG_REQUEST(request));
-}
-
-/* RFC 9112, 6.3: without one of the two headers there is no body. */
-static bool
-has_no_body(struct lws *wsi)
-{
-    return request_field_len(wsi, FIELD_CONTENT_LENGTH) <= 0 &&
-           request_field_len(wsi, FIELD_TRANSFER_ENCODING) <= 0;
+    if (head->is_1_1 && http_head_is(head, "expect", "100-continue") &&
+        conn_write(request->conn, CONTINUE, strlen(CONTINUE)) != (ssize_t)strlen(CONTINUE))
+        conn_close(request->conn);
 }
 
 void
 gate_body_check(struct gate_request *request)
 {
-    bool has_body = !has_no_body(request->io.wsi);
-    int64_t len = gate_body_len(request->io.wsi);
+    const struct http_head *head = request->conn->head;
 
-    if (!has_body && request->route->body_optional)
-        return;
-    if (!has_body || len == GATE_BODY_LEN_UNKNOWN)
-        gate_request_problem(request, 411, 0, "Content-Length required, chunked body rejected");
-    else if (len > (int64_t)request->route->body_max)
+    if (!head->has_length && !head->is_chunked) {
+        if (!request->route->body_optional)
+            gate_request_problem(request, 411, 0, "Content-Length or chunked body required");
+    } else if (head->content_length > (int64_t)request->route->body_max) {
         gate_request_body_too_large(request);
-    else if (len > 0)
+    } else if (gate_body_is_unread(request)) {
         send_continue(request);
+    }
 }
 
-int64_t
-gate_body_len(struct lws *wsi)
+static void
+handle_complete(struct gate_request *request)
 {
-    char text[16]; /* only digits, as http_head.c has checked */
-    int64_t len = 0;
-    int got = request_field_copy(wsi, FIELD_CONTENT_LENGTH, text, sizeof(text));
+    conn_pause(request->conn);
+    gate_request_set_state(request, GATE_REQUEST_WAITING);
+    gate_request_handle(request);
+}
 
-    if (has_no_body(wsi))
-        return 0;
-    if (got == 0 || request_field_len(wsi, FIELD_TRANSFER_ENCODING) > 0)
-        return GATE_BODY_LEN_UNKNOWN;
-    if (got < 0)
-        return TOO_LONG;
-    for (const char *at = text; *at >= '0' && *at <= '9'; at++)
-        len = len * 10 + (*at - '0');
-    return len;
+void
+gate_body_start(struct gate_request *request)
+{
+    if (request->state == GATE_REQUEST_READING && gate_body_is_unread(request))
+        conn_resume(request->conn);
+    else if (request->state == GATE_REQUEST_READING)
+        handle_complete(request);
+    else if (request->state != GATE_REQUEST_OPEN || !request->route->ends_on_half_close)
+        conn_pause(request->conn);
+}
+
+static void
+read_body(struct gate_request *request, const char *bytes, size_t len)
+{
+    while (len > 0 && request->state == GATE_REQUEST_READING && gate_body_is_unread(request)) {
+        const char *why = "";
+        struct bytes data;
+        size_t used = 0;
+
+        if (http_body_next(&request->reader, bytes, len, &used, &data, &why) != RC_OK) {
+            stats_add(request->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+            request->is_malformed = true;
+            gate_request_problem(request, 400, 0, why);
+            return;
+        }
+        if (data.len > 0)
+            gate_slot_add_body(request, (const char *)data.at, data.len);
+        bytes += used;
+        len -= used;
+    }
+    conn_keep_bytes(request->conn, bytes, len);
+    if (request->state == GATE_REQUEST_READING && !gate_body_is_unread(request))
+        handle_complete(request);
+}
+
+/*
+ * Discards the body, so that a client or gateway that is still sending can read the response. At
+ * its end, half-closes and waits for the client: a close with unread bytes would send a reset.
+ */
+static void
+discard(struct gate_request *request, const char *bytes, size_t len)
+{
+    const bool was_unread = gate_body_is_unread(request);
+    struct bytes data;
+    const char *why;
+    size_t used;
+
+    request->discarded += len;
+    while (len > 0 && !request->is_malformed && gate_body_is_unread(request)) {
+        request->is_malformed =
+            http_body_next(&request->reader, bytes, len, &used, &data, &why) != RC_OK;
+        if (!request->is_malformed) {
+            bytes += used;
+            len -= used;
+        }
+    }
+    if (request->discarded > LINGER_BYTES_MAX ||
+        (was_unread && !gate_body_is_unread(request) && !conn_half_close(request->conn)))
+        conn_close(request->conn);
+}
+
+void
+gate_body_linger(struct gate_request *request)
+{
+    struct conn *conn = request->conn;
+    struct buffer kept = conn->in;
+
+    buffer_init(&conn->in, kept.limit);
+    if (request->is_malformed || !gate_body_is_unread(request)) {
+        if (!conn_half_close(conn))
+            conn_close(conn);
+    }
+    discard(request, kept.bytes, kept.len);
+    buffer_free(&kept);
+    conn_resume(conn);
+}
+
+void
+gate_body_bytes(struct gate_request *request, const unsigned char *bytes, size_t len)
+{
+    switch (request->state) {
+    case GATE_REQUEST_READING:
+        read_body(request, (const char *)bytes, len);
+        break;
+    case GATE_REQUEST_LINGERING:
+        discard(request, (const char *)bytes, len);
+        break;
+    case GATE_REQUEST_OPEN:
+        if (request->route->ends_on_half_close) {
+            request->discarded += len;
+            if (request->discarded > STREAM_BYTES_MAX)
+                conn_close(request->conn);
+            break;
+        }
+        /* fallthrough */
+    case GATE_REQUEST_WAITING:
+    case GATE_REQUEST_ENDING:
+        conn_keep_bytes(request->conn, bytes, len);
+        break;
+    }
+}
+
+/*
+ * A client that half-closes still receives a response. But a poll does not wait for notifications
+ * of a client that may have disconnected.
+ */
+void
+gate_body_sweep(struct gate_request *request)
+{
+    if (request->half_closed || request->route->on_half_closed == NULL ||
+        !conn_is_half_closed(request->conn))
+        return;
+    request->half_closed = true;
+    request->route->on_half_closed(request);
 }

@@ -4,19 +4,14 @@
 
 #include "gate/http/request.h"
 
-/*
- * Reads the socket instead of lws, and frees the headers in lws. Handles a body that is already
- * complete.
- */
-void gate_body_start(struct gate_request *request);
-/* Adds body bytes that lws read together with the head. */
-void gate_body_received(struct gate_request *request, const char *bytes, size_t len);
-void gate_body_stop(struct gate_request *request);
-
-/* Rejects a body over the route's limit. Call it while lws has the request's headers. */
+/* Rejects a body over the route's limit. Call it while conn->head is set. */
 void gate_body_check(struct gate_request *request);
-#define GATE_BODY_LEN_UNKNOWN INT64_MAX /* chunked, or a POST without Content-Length */
-/* Returns the body length in bytes according to the headers. */
-int64_t gate_body_len(struct lws *wsi);
+/* The request was created and checked: handles a complete body, or reads it. */
+void gate_body_start(struct gate_request *request);
+void gate_body_bytes(struct gate_request *request, const unsigned char *bytes, size_t len);
+/* Starts to discard the rest of the body. */
+void gate_body_linger(struct gate_request *request);
+/* Detects that the client of a poll half-closed. */
+void gate_body_sweep(struct gate_request *request);
 
 #endif

@@ -12,43 +12,9 @@
 #include "base/log.h"
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/request_field.h"
 
 #define IN_PROGRESS_MAX 512
-#define LINGERING_MAX 256
-#define BODIES_MAX (64 * 1024 * 1024)    /* maximum bytes of all bodies */
-#define RESPONSES_MAX (64 * 1024 * 1024) /* maximum bytes of all unfinished responses */
-
-static void
-drop_body(struct gate_request *request)
-{
-    request->gate->requests->body_bytes -= request->body.len;
-    buffer_free(&request->body);
-}
-
-static void
-list_add(struct gate_request *request, struct gate_request_list *list)
-{
-    request->list = list;
-    DL_APPEND2(list->first, request, list_prev, list_next);
-    list->count++;
-}
-
-void
-gate_slot_release(struct gate_request *request)
-{
-    struct gate_request_list *list = request->list;
-
-    if (list == NULL)
-        return;
-    request->list = NULL;
-    DL_DELETE2(list->first, request, list_prev, list_next);
-    list->count--;
-    if (list == &request->gate->requests->in_progress) {
-        drop_body(request);
-        request->gate->requests->response_bytes -= request->response_len;
-    }
-}
+#define BODIES_MAX (64 * 1024 * 1024) /* maximum bytes of all bodies */
 
 static void
 reject_overload(struct gate_request *request)
@@ -77,29 +43,16 @@ make_room(struct gate *gate)
 bool
 gate_slot_acquire(struct gate_request *request)
 {
-    struct gate *gate = request->gate;
+    struct gate_request_list *list = &request->gate->requests->in_progress;
 
-    if (gate->requests->in_progress.count >= IN_PROGRESS_MAX && !make_room(gate)) {
+    if (list->count >= IN_PROGRESS_MAX && !make_room(request->gate)) {
         reject_overload(request);
         return false;
     }
-    list_add(request, &gate->requests->in_progress);
+    request->has_slot = true;
+    DL_APPEND2(list->first, request, list_prev, list_next);
+    list->count++;
     return true;
-}
-
-/* Uses a separate list, so that an evicted request does not evict another request. */
-void
-gate_slot_linger(struct gate_request *request)
-{
-    struct gate_request_list *lingering = &request->gate->requests->lingering;
-    struct gate_request *oldest = lingering->first;
-
-    gate_slot_release(request);
-    if (lingering->count >= LINGERING_MAX) {
-        gate_slot_release(oldest);
-        gate_request_kill(oldest);
-    }
-    list_add(request, lingering);
 }
 
 void
@@ -117,36 +70,4 @@ gate_slot_add_body(struct gate_request *request, const char *bytes, size_t len)
         gate_request_body_too_large(request);
     else
         gate->requests->body_bytes += len;
-}
-
-/* Returns the oldest other request whose response is not written completely. NULL: none. */
-static struct gate_request *
-oldest_response(const struct gate_request *request)
-{
-    struct gate_request *each;
-
-    DL_FOREACH2(request->gate->requests->in_progress.first, each, list_next)
-    {
-        if (each != request && each->state == GATE_REQUEST_ENDING)
-            return each;
-    }
-    return NULL;
-}
-
-void
-gate_slot_add_response(struct gate_request *request)
-{
-    struct requests *requests = request->gate->requests;
-    struct gate_request *oldest;
-
-    if (request->list != &requests->in_progress)
-        return;
-    requests->response_bytes += request->response_len;
-    while (requests->response_bytes > RESPONSES_MAX &&
-           (oldest = oldest_response(request)) != NULL) {
-        log_debug("gate", "slow client closed: all responses exceed their limit",
-                  LOG_REQUEST(oldest));
-        gate_slot_release(oldest);
-        gate_request_kill(oldest);
-    }
 }

@@ -13,13 +13,4 @@
 bool gate_slot_acquire(struct gate_request *request);
 /* Adds bytes to the body. May reject the request. */
 void gate_slot_add_body(struct gate_request *request, const char *bytes, size_t len);
-/* Counts the response that was just queued. May close clients that are slow to read theirs. */
-void gate_slot_add_response(struct gate_request *request);
-void gate_slot_release(struct gate_request *request); /* accepts a request without a slot */
-/*
- * Frees the body, and moves the request to the list of requests with a written response. If that
- * list is full, closes its oldest request.
- */
-void gate_slot_linger(struct gate_request *request);
-
 #endif

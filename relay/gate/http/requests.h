@@ -4,16 +4,18 @@
 
 #include "gate/http/request.h"
 
+/* The events of a connection in HANDSHAKE, HEAD and KEPT. */
+extern const struct conn_events GATE_HEAD_EVENTS;
+
 void gate_requests_open(struct gate *gate);
 void gate_requests_close(struct gate *gate);
 void gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us);
+/* Responds with 408 to incomplete heads. */
+void gate_heads_sweep(struct gate *gate, int64_t now_us);
 
-/* Starts a request. Returns the lws callback result 0. `id` is the UUID in the path, or empty. */
-int gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *route,
-                       const char *id, void **ret_owner);
-/* Sends and frees the response, and discards the request's body. Returns 0. */
-int gate_request_discard_body(struct gate *gate, struct lws *wsi, struct response *response,
-                              void **ret_owner);
-void gate_request_closed(void *owner); /* the socket is closed */
+/* Starts a request whose head is conn->head. `id` is the UUID in the path, or empty. */
+void gate_request_begin(struct conn *conn, const struct gate_route *route, const char *id);
+/* Sends and frees the response to a request that needs no token, and discards its body. */
+void gate_request_reply(struct conn *conn, struct response *response);
 
 #endif

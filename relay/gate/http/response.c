@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "gate/net/conn_io.h"
-
 #define BODY_MAX (64 * 1024 * 1024) /* a poll may return large notifications */
 #define HEADERS_MAX 2048
 
@@ -112,14 +109,15 @@ response_allow_origin(struct response *response, const char *origin)
 
 /* RFC 9110, 7.8: a sender of Upgrade also names it in Connection, and 426 requires Upgrade. */
 static const char *
-connection_of(const struct response *response)
+connection_of(const struct response *response, bool is_last)
 {
-    return response->status == 426 ? "Upgrade: websocket\r\nConnection: upgrade, close"
-                                   : "Connection: close";
+    if (response->status == 426)
+        return "Upgrade: websocket\r\nConnection: upgrade, close\r\n";
+    return is_last ? "Connection: close\r\n" : "";
 }
 
 static enum rc
-add_head(const struct response *response, struct buffer *out)
+add_head(const struct response *response, bool is_last, struct buffer *out)
 {
     enum rc rc =
         buffer_addf(out, "HTTP/1.1 %d %s\r\n", response->status, reason_phrase(response->status));
@@ -130,19 +128,19 @@ add_head(const struct response *response, struct buffer *out)
     if (rc == RC_OK)
         rc = buffer_addf(out,
                          "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s"
-                         "%s\r\n\r\n",
+                         "%s\r\n",
                          response->headers.len > 0 ? response->headers.bytes : "",
-                         connection_of(response));
+                         connection_of(response, is_last));
     return rc;
 }
 
 enum rc
-response_build(struct response *response, struct buffer *out)
+response_build(struct response *response, bool is_last, struct buffer *out)
 {
     enum rc rc;
 
     buffer_init(out, BODY_MAX + 2 * HEADERS_MAX);
-    rc = add_head(response, out);
+    rc = add_head(response, is_last, out);
     if (rc == RC_OK && !response->head && response->status != 204)
         rc = buffer_add(out, response->body.bytes, response->body.len);
     buffer_free(&response->headers);
@@ -150,18 +148,4 @@ response_build(struct response *response, struct buffer *out)
     if (rc != RC_OK)
         buffer_free(out);
     return rc;
-}
-
-int
-response_send(struct lws *wsi, struct response *response)
-{
-    const struct conn_io io = conn_io_of(wsi);
-    struct buffer out;
-
-    /* The connection is closed in either case. */
-    if (response_build(response, &out) == RC_OK &&
-        conn_io_write_raw(&io, (const unsigned char *)out.bytes, out.len) != RC_OK)
-        log_debug("gate", "could not write a response", LOG_INT("status", response->status));
-    buffer_free(&out);
-    return -1;
 }

@@ -10,8 +10,6 @@
 
 #define GATE_JSON "application/json"
 
-struct lws;
-
 struct response {
     int status;
     const char *type;
@@ -31,12 +29,10 @@ void response_problem_with(struct response *response, int status, int code, cons
 void response_header(struct response *response, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Adds CORS headers for pages of `origin`; NULL: no headers. */
 void response_allow_origin(struct response *response, const char *origin);
-/* Writes head and body to `out`. Frees the response, except `lines`, which the caller writes. */
-MUST_CHECK enum rc response_build(struct response *response, struct buffer *out);
 /*
- * Writes and frees the response in an lws callback. Always returns -1: a response closes the
- * connection.
+ * Writes head and body to `out`. Frees the response, except `lines`, which the caller writes.
+ * `is_last`: the connection ends after the response.
  */
-int response_send(struct lws *wsi, struct response *response);
+MUST_CHECK enum rc response_build(struct response *response, bool is_last, struct buffer *out);
 
 #endif

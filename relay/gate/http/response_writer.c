@@ -1,4 +1,4 @@
-/* response_writer.c: writes to the client of an HTTP request, bypassing lws (lws_workarounds.h). */
+/* response_writer.c: writes to the client of an HTTP request. */
 #include "gate/http/response_writer.h"
 
 #include <stdio.h>
@@ -10,12 +10,14 @@
 #include "gate/net/limits.h"
 #include "hub/session/session.h"
 
+#define REQUESTS_MAX 10000 /* on one connection */
+
 /* Writes until the socket is full. False: the socket failed. */
 static bool
 write_out(struct gate_request *request)
 {
     const size_t before = request->out.len;
-    const enum rc rc = out_write(&request->out, &request->io, GATE_TURN_BYTES);
+    const enum rc rc = out_write(&request->out, request->conn, GATE_TURN_BYTES);
 
     if (request->session != NULL && request->out.len < before)
         session_accepted(request->session);
@@ -34,18 +36,11 @@ fill(struct gate_request *request)
         session_writable(request->session);
 }
 
-static void
-on_writable(struct ev_loop *loop, struct ev_io *io, int events)
+bool
+gate_request_write(struct gate_request *request)
 {
-    struct gate_request *request = io->data;
     bool has_more = request->out.len > 0;
 
-    (void)events;
-    ev_io_stop(loop, io);
-    if (request->has_ended) {
-        conn_io_close(&request->io);
-        return; /* the request was freed */
-    }
     if (!has_more)
         request->unwritable_us = 0;
     if (request->state == GATE_REQUEST_OPEN && !has_more)
@@ -54,41 +49,30 @@ on_writable(struct ev_loop *loop, struct ev_io *io, int events)
         gate_request_detach(request);
     has_more = request->out.len > 0;
     if (has_more && !write_out(request))
-        gate_request_kill(request);
+        conn_close(request->conn);
     else if (request->state == GATE_REQUEST_ENDING && request->out.len == 0)
-        request->gate->requests->handler->on_written(request);
+        return true;
     else if (has_more)
         gate_request_want_write(request);
-}
-
-void
-gate_writer_start(struct gate_request *request)
-{
-    ev_io_init(&request->writable, on_writable, request->io.fd, EV_WRITE);
-    request->writable.data = request;
-}
-
-void
-gate_writer_stop(struct gate_request *request)
-{
-    ev_io_stop(request->gate->loop, &request->writable);
+    return false;
 }
 
 void
 gate_request_want_write(struct gate_request *request)
 {
-    if (request->has_ended)
+    if (request->conn->phase == CONN_CLOSING)
         return;
     if (request->unwritable_us == 0)
         request->unwritable_us = clock_monotonic_us();
-    ev_io_start(request->gate->loop, &request->writable);
+    conn_want_writable(request->conn);
 }
 
-void
-gate_request_kill(struct gate_request *request)
+/* Whether the connection can serve another request after this response. */
+static bool
+can_continue(const struct gate_request *request, const struct response *response)
 {
-    request->has_ended = true;
-    ev_feed_event(request->gate->loop, &request->writable, EV_WRITE);
+    return !request->is_last && !request->gate->draining && !gate_body_is_unread(request) &&
+           response->status != 426 && request->conn->requests < REQUESTS_MAX;
 }
 
 void
@@ -98,17 +82,19 @@ gate_request_respond(struct gate_request *request, struct response *response)
 
     response_allow_origin(response, request->origin);
     out_free(&request->out);
-    if (response_build(response, &built) == RC_OK) {
+    request->is_last = !can_continue(request, response);
+    if (response_build(response, request->is_last, &built) == RC_OK) {
         out_add_buffer(&request->out, &built);
         out_move(&request->out, &response->lines);
     } else {
         log_error("gate", "response exceeds its buffer limit", LOG_REQUEST(request));
-        gate_request_kill(request);
+        conn_close(request->conn);
     }
     out_free(&response->lines);
     request->response_len = request->out.len;
     gate_request_set_state(request, GATE_REQUEST_ENDING);
-    request->gate->requests->handler->on_response(request);
+    conn_pause(request->conn);
+    gate_slot_add_response(request);
     gate_request_want_write(request);
 }
 

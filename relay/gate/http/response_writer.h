@@ -7,11 +7,9 @@
 
 struct gate_rejection;
 
-void gate_writer_start(struct gate_request *request);
-void gate_writer_stop(struct gate_request *request);
 void gate_request_want_write(struct gate_request *request);
-/* Closes the socket later in this loop iteration. Safe to call from lws and hub callbacks. */
-void gate_request_kill(struct gate_request *request);
+/* Writes what is queued. True: the response is written completely. */
+MUST_CHECK bool gate_request_write(struct gate_request *request);
 
 /* Queues the final response and frees it. */
 void gate_request_respond(struct gate_request *request, struct response *response);

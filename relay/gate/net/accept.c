@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
 
 #define ACCEPTS_PER_TURN 16 /* another worker or the next iteration accepts more */
@@ -22,67 +23,23 @@
 
 struct acceptor {
     struct gate *gate;
-    const struct accept_handler *handler;
     struct ev_io acceptable;       /* gate.listen; fd -1: not open */
     bool accepts_clients;          /* gate_accept_clients was called */
     struct ev_io admin_acceptable; /* gate.admin_listen; fd -1: not open */
     struct ev_timer pause;
-    /* bitmap by descriptor: the connection was accepted from gate.admin_listen */
-    unsigned char *admin_fds;
-    size_t admin_fds_len;
     int eviction_threshold; /* from this descriptor number on, idle connections are evicted */
     int64_t full_logged_us; /* monotonic; last time that EMFILE was logged */
 };
 
-/* Updated at each accept, because the system reuses descriptor numbers. */
-static void
-mark_admin(struct acceptor *acceptor, int fd, bool is_admin)
-{
-    size_t at = (size_t)fd / 8;
-    unsigned char bit = (unsigned char)(1u << (unsigned)fd % 8);
-
-    if (at >= acceptor->admin_fds_len) {
-        size_t len = 2 * at + 64;
-
-        if (!is_admin)
-            return;
-        acceptor->admin_fds = memory_grow(acceptor->admin_fds, len);
-        memset(acceptor->admin_fds + acceptor->admin_fds_len, 0, len - acceptor->admin_fds_len);
-        acceptor->admin_fds_len = len;
-    }
-    if (is_admin)
-        acceptor->admin_fds[at] |= bit;
-    else
-        acceptor->admin_fds[at] &= (unsigned char)~bit;
-}
-
-bool
-gate_fd_is_admin(const struct gate *gate, int fd)
-{
-    const struct acceptor *acceptor = gate->acceptor;
-    size_t at = (size_t)fd / 8;
-
-    return at < acceptor->admin_fds_len && (acceptor->admin_fds[at] >> (unsigned)fd % 8 & 1) != 0;
-}
-
-bool
-gate_fd_is_unix(const struct gate *gate, int fd)
-{
-    return gate_listens_on_unix(gate_fd_is_admin(gate, fd) ? gate->config->gate.admin_listen
-                                                           : gate->config->gate.listen);
-}
-
 static void
 begin(struct acceptor *acceptor, int fd, bool is_admin)
 {
-    struct gate *gate = acceptor->gate;
     int one = 1;
 
-    mark_admin(acceptor, fd, is_admin);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* fails on a Unix socket */
     if (fd >= acceptor->eviction_threshold)
-        (void)acceptor->handler->evict_oldest(gate);
-    acceptor->handler->on_accepted(gate, fd);
+        (void)conns_evict_oldest(acceptor->gate);
+    conn_begin(acceptor->gate, fd, is_admin);
 }
 
 /*
@@ -146,7 +103,7 @@ on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
             if (i > 0)
                 return;
             log_full(acceptor, errno);
-            if (acceptor->handler->evict_oldest(acceptor->gate))
+            if (conns_evict_oldest(acceptor->gate))
                 continue;
             pause_accept(acceptor);
             ev_timer_again(loop, &acceptor->pause);
@@ -166,14 +123,12 @@ on_pause_over(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 void
-gate_accept_start(struct gate *gate, struct gate_sockets sockets,
-                  const struct accept_handler *handler)
+gate_accept_start(struct gate *gate, struct gate_sockets sockets)
 {
     struct acceptor *acceptor = memory_new(sizeof(*acceptor));
 
     gate->acceptor = acceptor;
     acceptor->gate = gate;
-    acceptor->handler = handler;
     acceptor->eviction_threshold = eviction_threshold();
     ev_timer_init(&acceptor->pause, on_pause_over, 0., PAUSE_S);
     ev_init(&acceptor->acceptable, on_acceptable);
@@ -213,7 +168,6 @@ gate_accept_free(struct gate *gate)
     if (gate->acceptor == NULL)
         return;
     gate_accept_stop(gate);
-    free(gate->acceptor->admin_fds);
     free(gate->acceptor);
     gate->acceptor = NULL;
 }

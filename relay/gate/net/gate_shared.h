@@ -16,21 +16,21 @@
 #include "wire/token.h"
 
 #define GATE_PROTOCOL "clairon.v1.json"
-#define GATE_RECEIVED_MAX (16 * 1024)
+#define GATE_RECEIVED_MAX (16 * 1024) /* bytes of one read */
 #define GATE_HEAD_BYTES_MAX                                                                        \
     (TOKEN_BYTES_MAX + 4096) /* maximum bytes of a request head: a token and the other headers */
 
 struct acceptor;
-struct gate_conns;
+struct carrier;
+struct conn;
+struct conns;
+struct websockets;
 struct gate_process;
-struct heads;
 struct hub;
 struct limits;
 struct publisher;
 struct requests;
-struct server;
 struct sweep;
-struct tls_heads;
 
 struct gate {
     struct ev_loop *loop;
@@ -39,21 +39,21 @@ struct gate {
     struct stats *stats;
     const struct gate_process *process; /* api/process.h */
     struct token_rules rules;
-    struct server *server;       /* net/server.c */
-    struct acceptor *acceptor;   /* net/accept.c */
-    struct limits *limits;       /* net/limits.c */
-    struct heads *heads;         /* http/head.c: connections without a complete request head */
-    struct tls_heads *tls_heads; /* http/tls_head.c: the same over TLS */
-    struct requests *requests;   /* http/request.h: HTTP requests */
-    struct gate_conns *conns;    /* ws/conn.h: WebSockets */
-    struct publisher *publisher; /* api/publish_response.h: publications in progress */
-    struct sweep *sweep;         /* sweep.c */
+    struct carrier *carrier;       /* net/carrier.c */
+    struct conns *conns;           /* net/conn.h: all connections */
+    struct acceptor *acceptor;     /* net/accept.c */
+    struct limits *limits;         /* net/limits.c */
+    struct requests *requests;     /* http/request.h: HTTP requests */
+    struct websockets *websockets; /* ws/conn.h */
+    struct publisher *publisher;   /* api/publish_response.h: publications in progress */
+    struct sweep *sweep;           /* sweep.c */
+    /* serves the request of conn->head, after which conn is in another phase (router.c) */
+    void (*serve)(struct conn *conn);
     struct throttle origin_rejected;
     struct throttle token_rejected;
     int64_t opened_us; /* monotonic */
     bool is_push_off;
     bool draining;
-    unsigned char received[GATE_RECEIVED_MAX]; /* buffer for reads */
 };
 
 #endif

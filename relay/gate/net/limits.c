@@ -13,11 +13,10 @@
 #include "base/memory.h"
 #include "base/networks.h"
 #include "base/rates.h"
-#include "gate/net/accept.h"
-#include "gate/net/conn_io.h"
+#include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/request_field.h"
 #include "hub/hub.h"
+#include "wire/http_head.h"
 
 #define TEXT_OF_(value) #value
 #define TEXT_OF(value) TEXT_OF_(value)
@@ -86,10 +85,10 @@ gate_limits_conns(const struct gate *gate)
 
 /* Returns the last address that is not a trusted proxy: clients can forge earlier addresses. */
 static void
-read_forwarded(const struct gate *gate, struct lws *wsi, char address[NETWORKS_ADDRESS_MAX])
+read_forwarded(const struct conn *conn, char address[NETWORKS_ADDRESS_MAX])
 {
-    const char *trusted = gate->config->gate.trusted_proxies;
-    char *list = request_field_text(wsi, FIELD_FORWARDED_FOR);
+    const char *trusted = conn->gate->config->gate.trusted_proxies;
+    char *list = http_head_text(conn->head, "x-forwarded-for", SIZE_MAX);
     bool has_more = list != NULL;
 
     while (has_more && networks_contain(trusted, address)) {
@@ -109,18 +108,17 @@ read_forwarded(const struct gate *gate, struct lws *wsi, char address[NETWORKS_A
 }
 
 static struct gate_source
-source_of(const struct gate *gate, struct lws *wsi)
+source_of(const struct conn *conn)
 {
-    const char *trusted = gate->config->gate.trusted_proxies;
-    const struct conn_io io = conn_io_of(wsi);
+    const char *trusted = conn->gate->config->gate.trusted_proxies;
     struct gate_source source = {0};
     char peer[NETWORKS_ADDRESS_MAX];
 
-    if (gate_fd_is_unix(gate, io.fd) || !conn_io_address(&io, source.address, NETWORKS_ADDRESS_MAX))
+    if (conn_is_unix(conn) || !conn_address(conn, source.address, NETWORKS_ADDRESS_MAX))
         snprintf(source.address, NETWORKS_ADDRESS_MAX, "%s", NETWORKS_UNIX);
     memcpy(peer, source.address, sizeof(peer));
     if (trusted != NULL)
-        read_forwarded(gate, wsi, source.address);
+        read_forwarded(conn, source.address);
     source.is_unix = strcmp(source.address, NETWORKS_UNIX) == 0;
     source.is_proxy =
         source.is_unix || networks_contain(trusted, source.address) ||
@@ -146,9 +144,10 @@ find_peer(const struct gate *gate, const char *address)
 }
 
 static struct gate_peer *
-peer_add(struct gate *gate, struct lws *wsi)
+peer_add(const struct conn *conn)
 {
-    const struct gate_source source = source_of(gate, wsi);
+    struct gate *gate = conn->gate;
+    const struct gate_source source = source_of(conn);
     struct gate_peer *peer = find_peer(gate, source.address);
 
     if (peer == NULL) {
@@ -250,9 +249,11 @@ gate_limits_clients(const struct gate *gate)
 }
 
 void
-gate_limits_add_conn(struct gate *gate, struct waiting_client *client, struct lws *wsi)
+gate_limits_add_conn(struct conn *conn, struct waiting_client *client)
 {
-    client->peer = peer_add(gate, wsi);
+    struct gate *gate = conn->gate;
+
+    client->peer = peer_add(conn);
     gate->limits->conn_count++;
     stats_set(gate->stats, STAT_GATE_CONNECTIONS, (uint64_t)gate->limits->conn_count);
     waiting_add(gate, client);
@@ -269,11 +270,13 @@ gate_limits_remove_conn(struct gate *gate, struct waiting_client *client)
 }
 
 struct gate_peer *
-gate_limits_add_stream(struct gate *gate, struct lws *wsi)
+gate_limits_add_stream(struct conn *conn)
 {
+    struct gate *gate = conn->gate;
+
     gate->limits->stream_count++;
     stats_set(gate->stats, STAT_GATE_STREAMS, (uint64_t)gate->limits->stream_count);
-    return peer_add(gate, wsi);
+    return peer_add(conn);
 }
 
 void
@@ -284,13 +287,25 @@ gate_limits_remove_stream(struct gate *gate, struct gate_peer *peer)
     peer_remove(gate, peer);
 }
 
-/* Evicted connections close in the next loop iteration and are not counted. */
+/*
+ * Evicted connections close in the next loop iteration and are not counted. Connections that wait
+ * for their next request are evicted first.
+ */
 static bool
 is_full(struct gate *gate)
 {
-    return gate_limits_clients(gate) - gate->limits->evicted_count >=
-               gate->config->gate.max_connections &&
-           !evict_waiting(gate);
+    int count = gate_limits_clients(gate) - gate->limits->evicted_count;
+
+    return count + gate->conns->in[CONN_KEPT].count >= gate->config->gate.max_connections &&
+           !conns_evict_kept(gate) && !evict_waiting(gate);
+}
+
+void
+gate_limit_kept(struct gate *gate)
+{
+    if (gate_limits_clients(gate) + gate->conns->in[CONN_KEPT].count >
+        gate->config->gate.max_connections)
+        (void)conns_evict_kept(gate);
 }
 
 bool
@@ -306,13 +321,14 @@ gate_serves(const struct gate *gate, bool is_push, struct gate_rejection *ret_re
 }
 
 bool
-gate_admits(struct gate *gate, struct lws *wsi, bool is_push, struct gate_rejection *ret_rejection)
+gate_admits(struct conn *conn, bool is_push, struct gate_rejection *ret_rejection)
 {
+    struct gate *gate = conn->gate;
     struct gate_source source;
 
     if (!gate_serves(gate, is_push, ret_rejection))
         return false;
-    source = source_of(gate, wsi);
+    source = source_of(conn);
     if (address_is_full(gate, &source))
         *ret_rejection = (struct gate_rejection){429, 0, RETRY_LATER, "max_per_address reached"};
     else if (is_push && !connect_rate_allows(gate, &source))
@@ -341,12 +357,12 @@ user_rate_key(const char *user, char name[RATE_KEY_MAX])
 
 /* False: the rate limit does not apply to this address. */
 static bool
-address_rate_key(const struct gate *gate, struct lws *wsi, char name[RATE_KEY_MAX])
+address_rate_key(const struct conn *conn, char name[RATE_KEY_MAX])
 {
-    const struct gate_source source = source_of(gate, wsi);
+    const struct gate_source source = source_of(conn);
 
     snprintf(name, RATE_KEY_MAX, "a%s", source.address);
-    return is_limited(&source, gate->config->gate.request_rate_is_set);
+    return is_limited(&source, conn->gate->config->gate.request_rate_is_set);
 }
 
 static bool
@@ -360,11 +376,12 @@ count_request(struct gate *gate, const char *name)
 }
 
 bool
-gate_admits_request(struct gate *gate, struct lws *wsi)
+gate_admits_request(struct conn *conn)
 {
+    struct gate *gate = conn->gate;
     char name[RATE_KEY_MAX];
 
-    if (gate->config->gate.request_rate == 0 || !address_rate_key(gate, wsi, name) ||
+    if (gate->config->gate.request_rate == 0 || !address_rate_key(conn, name) ||
         count_request(gate, name))
         return true;
     log_debug("gate", "request rejected: gate.request_rate exceeded",
@@ -373,13 +390,14 @@ gate_admits_request(struct gate *gate, struct lws *wsi)
 }
 
 bool
-gate_admits_user_request(struct gate *gate, struct lws *wsi, const char *user)
+gate_admits_user_request(struct conn *conn, const char *user)
 {
+    struct gate *gate = conn->gate;
     char name[RATE_KEY_MAX];
 
     if (gate->config->gate.request_rate == 0)
         return true;
-    if (address_rate_key(gate, wsi, name))
+    if (address_rate_key(conn, name))
         rates_refund(gate->limits->request_rates, name);
     user_rate_key(user, name);
     return count_request(gate, name);

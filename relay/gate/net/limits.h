@@ -6,7 +6,7 @@
 
 struct gate;
 struct gate_peer; /* the connections and streams of one address */
-struct lws;
+struct conn;
 
 #define GATE_RETRY_AFTER_S 5
 #define GATE_RETRY_SOON "Retry-After: 1"
@@ -37,36 +37,33 @@ void gate_limits_free(struct gate *gate); /* call it after the last connection h
 int gate_limits_conns(const struct gate *gate);
 int gate_limits_clients(const struct gate *gate);
 
-/*
- * Counts a connection or stream, in total and for its address. Call it while lws has the headers.
- */
-void gate_limits_add_conn(struct gate *gate, struct waiting_client *client, struct lws *wsi);
+/* Counts a WebSocket or stream, in total and for its address. Call it while conn->head is set. */
+void gate_limits_add_conn(struct conn *conn, struct waiting_client *client);
 void gate_limits_remove_conn(struct gate *gate, struct waiting_client *client);
-struct gate_peer *gate_limits_add_stream(struct gate *gate, struct lws *wsi);
+struct gate_peer *gate_limits_add_stream(struct conn *conn);
 void gate_limits_remove_stream(struct gate *gate, struct gate_peer *peer);
 /*
  * Removes a connection that has sent "connect" or is closing. No effect if it was already removed.
  */
 void gate_waiting_remove(struct gate *gate, struct waiting_client *client);
 
+/* A connection waits for its next request: the oldest of them yields if there are too many. */
+void gate_limit_kept(struct gate *gate);
+
 /*
  * Whether streams are served now. is_push: WebSocket or SSE. False: *ret_rejection is the reason.
  */
 bool gate_serves(const struct gate *gate, bool is_push, struct gate_rejection *ret_rejection);
-/*
- * Like gate_serves, and checks the limits for an additional connection. Call it while lws has the
- * headers.
- */
-bool gate_admits(struct gate *gate, struct lws *wsi, bool is_push,
-                 struct gate_rejection *ret_rejection);
+/* Like gate_serves, and checks the limits for a further client. Call it while conn->head is set. */
+bool gate_admits(struct conn *conn, bool is_push, struct gate_rejection *ret_rejection);
 bool gate_admits_user(const struct gate *gate, const char *user);
 
 /*
  * Applies gate.request_rate: charges an HTTP request to its address. After token verification it is
- * charged to the user instead. False: the rate is exceeded.
+ * charged to the user instead. False: the rate is exceeded. Call both while conn->head is set.
  */
-bool gate_admits_request(struct gate *gate, struct lws *wsi);
-bool gate_admits_user_request(struct gate *gate, struct lws *wsi, const char *user);
+bool gate_admits_request(struct conn *conn);
+bool gate_admits_user_request(struct conn *conn, const char *user);
 /* Refunds the upgrade request to the address after its token was verified. */
 void gate_refund_upgrade(struct gate *gate, const struct gate_peer *peer);
 #define GATE_RATE_EXCEEDED "request_rate exceeded"

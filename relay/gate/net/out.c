@@ -106,12 +106,12 @@ remove_first(struct out *out)
 }
 
 enum rc
-out_write(struct out *out, const struct conn_io *io, size_t max)
+out_write(struct out *out, struct conn *conn, size_t max)
 {
     struct out_part *part;
 
     while ((part = out->first) != NULL && max > 0) {
-        ssize_t sent = conn_io_write(io, part->at, part->len < max ? part->len : max);
+        ssize_t sent = conn_write(conn, part->at, part->len < max ? part->len : max);
 
         if (sent < 0)
             return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS

@@ -12,7 +12,7 @@
 
 #include "base/buffer.h"
 #include "base/shared.h"
-#include "gate/net/conn_io.h"
+#include "gate/net/conn.h"
 
 /* Maximum bytes written to one socket per loop iteration, for fairness. */
 #define GATE_TURN_BYTES (4u * 1024 * 1024)
@@ -45,7 +45,7 @@ void out_move(struct out *out, struct out *from);
  * Writes up to `max` bytes. RC_OK: all are written. RC_AGAIN: the socket is full, or `max` was
  * reached. RC_IO: the socket failed.
  */
-MUST_CHECK enum rc out_write(struct out *out, const struct conn_io *io, size_t max);
+MUST_CHECK enum rc out_write(struct out *out, struct conn *conn, size_t max);
 void out_free(struct out *out); /* also resets to empty */
 
 #endif

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/server.h"
 
 #define DAY_S 86400
 #define FAULT_MAX 700
@@ -89,7 +89,7 @@ gate_tls_set_ciphers(struct gate *gate, char *reason, size_t size)
 {
     char fault[FAULT_MAX];
 
-    if (server_tls(gate) == NULL || use_ciphers(server_tls(gate), gate->config, fault) == RC_OK)
+    if (carrier_tls(gate) == NULL || use_ciphers(carrier_tls(gate), gate->config, fault) == RC_OK)
         return RC_OK;
     snprintf(reason, size, "%s", fault);
     return RC_BAD;
@@ -98,7 +98,7 @@ gate_tls_set_ciphers(struct gate *gate, char *reason, size_t size)
 void
 gate_tls_report_expiry(struct gate *gate)
 {
-    SSL_CTX *tls = server_tls(gate);
+    SSL_CTX *tls = carrier_tls(gate);
     const X509 *certificate = tls != NULL ? SSL_CTX_get0_certificate(tls) : NULL;
     int64_t end_s, left_s;
     struct tm end;
@@ -120,7 +120,7 @@ gate_tls_report_expiry(struct gate *gate)
 void
 gate_tls_reload(struct gate *gate)
 {
-    SSL_CTX *tls = server_tls(gate);
+    SSL_CTX *tls = carrier_tls(gate);
     char fault[FAULT_MAX];
 
     if (tls == NULL)

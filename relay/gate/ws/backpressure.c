@@ -10,30 +10,30 @@
 #define RESUME_INTERVAL_S 0.02
 
 void
-gate_pause_reading(struct gate_conn *conn)
+gate_pause_reading(struct websocket *ws)
 {
-    struct gate *gate = conn->gate;
+    struct gate *gate = ws->gate;
 
-    ev_io_stop(gate->loop, &conn->readable);
-    conn->inbound.is_paused = true;
-    conn->inbound.next_paused = gate->conns->paused;
-    gate->conns->paused = conn;
-    if (!ev_is_active(&gate->conns->resume_timer))
-        ev_timer_again(gate->loop, &gate->conns->resume_timer);
+    conn_pause(ws->conn);
+    ws->inbound.is_paused = true;
+    ws->inbound.next_paused = gate->websockets->paused;
+    gate->websockets->paused = ws;
+    if (!ev_is_active(&gate->websockets->resume_timer))
+        ev_timer_again(gate->loop, &gate->websockets->resume_timer);
 }
 
-static void
-paused_remove(struct gate_conn *conn)
+void
+gate_backpressure_remove(struct websocket *ws)
 {
-    struct gate *gate = conn->gate;
-    struct gate_conn **at = &gate->conns->paused;
+    struct gate *gate = ws->gate;
+    struct websocket **at = &gate->websockets->paused;
 
-    if (!conn->inbound.is_paused)
+    if (!ws->inbound.is_paused)
         return;
-    while (*at != conn)
+    while (*at != ws)
         at = &(*at)->inbound.next_paused;
-    *at = conn->inbound.next_paused;
-    conn->inbound.is_paused = false;
+    *at = ws->inbound.next_paused;
+    ws->inbound.is_paused = false;
 }
 
 static void
@@ -43,36 +43,34 @@ on_resume_timer(struct ev_loop *loop, struct ev_timer *timer, int events)
     int64_t now_us = clock_monotonic_us();
 
     (void)events;
-    for (struct gate_conn *conn = gate->conns->paused, *next; conn != NULL; conn = next) {
-        next = conn->inbound.next_paused;
-        if (conn->inbound.budget_until_us > now_us + GATE_BURST_US)
+    for (struct websocket *ws = gate->websockets->paused, *next; ws != NULL; ws = next) {
+        next = ws->inbound.next_paused;
+        if (ws->inbound.budget_until_us > now_us + GATE_BURST_US)
             continue;
-        paused_remove(conn);
-        ev_io_start(loop, &conn->readable);
-        if (conn_io_is_tls(&conn->io)) /* poll(2) does not report bytes in OpenSSL's buffer */
-            ev_feed_event(loop, &conn->readable, EV_READ);
+        gate_backpressure_remove(ws);
+        conn_resume(ws->conn);
     }
-    if (gate->conns->paused == NULL)
+    if (gate->websockets->paused == NULL)
         ev_timer_stop(loop, timer);
 }
 
 void
 gate_backpressure_open(struct gate *gate)
 {
-    ev_init(&gate->conns->resume_timer, on_resume_timer);
-    gate->conns->resume_timer.repeat = RESUME_INTERVAL_S;
-    gate->conns->resume_timer.data = gate;
+    ev_init(&gate->websockets->resume_timer, on_resume_timer);
+    gate->websockets->resume_timer.repeat = RESUME_INTERVAL_S;
+    gate->websockets->resume_timer.data = gate;
 }
 
 void
 gate_backpressure_close(struct gate *gate)
 {
-    ev_timer_stop(gate->loop, &gate->conns->resume_timer);
+    ev_timer_stop(gate->loop, &gate->websockets->resume_timer);
 }
 
 void
-gate_stop_reading(struct gate_conn *conn)
+gate_stop_reading(struct websocket *ws)
 {
-    ev_io_stop(conn->gate->loop, &conn->readable);
-    paused_remove(conn);
+    conn_pause(ws->conn);
+    gate_backpressure_remove(ws);
 }

@@ -9,8 +9,10 @@
 void gate_backpressure_open(struct gate *gate);
 void gate_backpressure_close(struct gate *gate);
 /* Pauses reading until the client is less than GATE_BURST_US above its rate. */
-void gate_pause_reading(struct gate_conn *conn);
+void gate_pause_reading(struct websocket *ws);
 /* Stops reading permanently. */
-void gate_stop_reading(struct gate_conn *conn);
+void gate_stop_reading(struct websocket *ws);
+/* The WebSocket is freed. */
+void gate_backpressure_remove(struct websocket *ws);
 
 #endif

@@ -13,21 +13,21 @@
 #include "wire/codes.h"
 #include "gate/net/limits.h"
 #include "gate/http/token_expiry.h"
-#include "gate/net/conn_io.h"
+#include "gate/net/conn.h"
 #include "gate/net/out.h"
 #include "hub/session/session.h"
 #include "wire/ws_frame.h"
 
-#define GATE_CONN_OUT_MAX (64 * 1024) /* maximum bytes of unsent control messages */
-#define GATE_CONN_CONTROL_MAX (16 * 1024)
+#define WEBSOCKET_OUT_MAX (64 * 1024) /* maximum bytes of unsent control messages */
+#define WEBSOCKET_CONTROL_MAX (16 * 1024)
 
 struct client_message;
 struct gate;
 struct gate_redeem;
 
 /*
- * The states of a WebSocket. Only gate_conn_set_state changes the state. In any state,
- * libwebsockets may close the socket, which frees the connection (gate_ws_closed).
+ * The states of a WebSocket. Only websocket_set_state changes the state. In any state, the client
+ * may close the connection, which frees the WebSocket.
  *
  * WAITING: waits for "connect" and the verification of its token. The connection has no session,
  * and may be evicted. Next: OPEN, CLOSING, CLOSED.
@@ -38,10 +38,9 @@ struct gate_redeem;
  * at the next write, because the hub may be iterating its sessions. Next: CLOSED.
  *
  * CLOSED: nothing more is written. After the close frame, the connection waits for the client to
- * close. After gate_conn_kill, which is also allowed in this state, it waits for libwebsockets.
- * Next: CLOSED.
+ * close. websocket_kill is also allowed in this state. Next: CLOSED.
  */
-enum gate_conn_state { GATE_CONN_WAITING, GATE_CONN_OPEN, GATE_CONN_CLOSING, GATE_CONN_CLOSED };
+enum websocket_state { WEBSOCKET_WAITING, WEBSOCKET_OPEN, WEBSOCKET_CLOSING, WEBSOCKET_CLOSED };
 
 /* Credentials, until the token is verified. */
 struct gate_auth {
@@ -59,24 +58,19 @@ struct gate_inbound {
     int64_t budget_until_us;       /* the inbound budget is used up until this time */
     int64_t paused_us;             /* last time that reading was paused */
     int64_t flood_since_us;        /* start of the current series of pauses */
-    struct gate_conn *next_paused; /* link of conns->paused */
+    struct websocket *next_paused; /* link of conns->paused */
     bool is_paused;
 };
 
-/*
- * One WebSocket. Created in LWS_CALLBACK_ESTABLISHED, freed in LWS_CALLBACK_CLOSED. Times are
- * monotonic, in microseconds.
- */
-struct gate_conn {
+/* One WebSocket, the owner of its connection. Times are monotonic, in microseconds. */
+struct websocket {
     /* Fields that each send reads are adjacent. */
-    enum gate_conn_state state;
-    bool must_wait_for_lws; /* on_writable is pending: writes must not overtake it */
-    bool is_killed;         /* lws closes the socket in the next iteration */
-    struct ev_io readable;
+    enum websocket_state state;
+    bool must_wait; /* on_writable is pending: writes must not overtake it */
     struct gate *gate;
-    struct conn_io io;
-    struct gate_conn *prev; /* link of conns->first */
-    struct gate_conn *next;
+    struct conn *conn;
+    struct websocket *prev; /* link of conns->first */
+    struct websocket *next;
     /* set while OPEN, and while CLOSING until the bye is written */
     struct session *session;
     char conn_id[SESSION_CONN_SIZE]; /* set with `user` */
@@ -104,40 +98,37 @@ struct gate_conn {
 };
 
 /* The log fields that identify a connection; none until its token is verified. */
-#define LOG_CONN(conn)                                                                             \
-    LOG_TEXT("conn", (conn)->user != NULL ? (conn)->conn_id : NULL), LOG_TEXT("user", (conn)->user)
+#define LOG_CONN(ws)                                                                               \
+    LOG_TEXT("conn", (ws)->user != NULL ? (ws)->conn_id : NULL), LOG_TEXT("user", (ws)->user)
 
 /* All WebSockets of the gate. */
-struct gate_conns {
-    struct gate_conn *first;
-    struct gate_conn *paused; /* connections whose reading is paused */
+struct websockets {
+    struct websocket *first;
+    struct websocket *paused; /* connections whose reading is paused */
     struct ev_timer resume_timer;
 };
 
 /* The only way to change the state. Aborts on a transition that is not listed above. */
-void gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state);
+void websocket_set_state(struct websocket *ws, enum websocket_state state);
 /* Sends bye and closes. No effect if the connection is already closing. */
-void gate_conn_close(struct gate_conn *conn, int code, const char *reason);
-/* Like gate_conn_close, with a reconnect delay for the client. */
-void gate_conn_close_retry(struct gate_conn *conn, int code, const char *reason, int64_t in_ms);
+void websocket_close(struct websocket *ws, int code, const char *reason);
+/* Like websocket_close, with a reconnect delay for the client. */
+void websocket_close_retry(struct websocket *ws, int code, const char *reason, int64_t in_ms);
 /* Replies to the client's close frame, without a bye. */
-void gate_conn_reply_close(struct gate_conn *conn, int code);
+void websocket_reply_close(struct websocket *ws, int code);
 /* Closes the socket without a bye, such as a socket that accepts no bytes. */
-void gate_conn_kill(struct gate_conn *conn);
+void websocket_kill(struct websocket *ws);
 /* Queues a control frame (WS_PONG, WS_CLOSE) before all messages. len <= WS_CONTROL_MAX. */
-void gate_conn_control(struct gate_conn *conn, enum ws_event_kind kind,
-                       const unsigned char *payload, size_t len);
+void websocket_control(struct websocket *ws, enum ws_event_kind kind, const unsigned char *payload,
+                       size_t len);
 /* Queues a control message before the session's frames. */
-void gate_conn_send(struct gate_conn *conn, const char *line, size_t len);
+void websocket_send(struct websocket *ws, const char *line, size_t len);
 /*
  * Detaches the session. Call it from the loop, never from the hub, which may be iterating its
  * sessions.
  */
-void gate_conn_detach(struct gate_conn *conn);
-/*
- * Writes queued frames, then the session's frames; bye and close frame last. Returns the lws
- * callback result.
- */
-int gate_conn_writable(void *owner);
+void websocket_detach(struct websocket *ws);
+/* Writes queued frames, then the session's frames; bye and close frame last. */
+void websocket_writable(struct websocket *ws);
 
 #endif

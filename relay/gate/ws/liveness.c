@@ -10,49 +10,49 @@
 #define BYE_GRACE_US (2 * 1000000) /* time for a full socket to accept the bye */
 
 static void
-check_expiry(struct gate_conn *conn, int64_t wall_us)
+check_expiry(struct websocket *ws, int64_t wall_us)
 {
     char line[GATE_EXPIRING_MAX];
-    int len = gate_expiry_check(&conn->expiry, conn->gate->config, wall_us, line);
+    int len = gate_expiry_check(&ws->expiry, ws->gate->config, wall_us, line);
 
     if (len < 0)
-        gate_conn_close(conn, GATE_CLOSE_EXPIRED, "token expired");
+        websocket_close(ws, GATE_CLOSE_EXPIRED, "token expired");
     else if (len > 0)
-        gate_conn_send(conn, line, (size_t)len);
+        websocket_send(ws, line, (size_t)len);
 }
 
 static void
-check_life(struct gate_conn *conn, int64_t now_us)
+check_life(struct websocket *ws, int64_t now_us)
 {
     static const char PING[] = "{\"t\":\"ping\"}";
-    const struct config *config = conn->gate->config;
+    const struct config *config = ws->gate->config;
 
-    if (conn->pinged_us != 0) {
-        if (now_us - conn->pinged_us > config->gate.pong_timeout_ms * 1000)
-            gate_conn_close(conn, GATE_CLOSE_NO_PONG, "no pong");
+    if (ws->pinged_us != 0) {
+        if (now_us - ws->pinged_us > config->gate.pong_timeout_ms * 1000)
+            websocket_close(ws, GATE_CLOSE_NO_PONG, "no pong");
         return;
     }
-    if (now_us < conn->ping_due_us)
+    if (now_us < ws->ping_due_us)
         return;
-    conn->pinged_us = now_us;
-    conn->ping_due_us = now_us + config->gate.ping_ms * 1000;
-    gate_conn_send(conn, PING, sizeof(PING) - 1);
+    ws->pinged_us = now_us;
+    ws->ping_due_us = now_us + config->gate.ping_ms * 1000;
+    websocket_send(ws, PING, sizeof(PING) - 1);
 }
 
 static void
-check_open(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
+check_open(struct websocket *ws, int64_t now_us, int64_t wall_us)
 {
-    const struct config *config = conn->gate->config;
-    const char *slow = session_slow(conn->session, now_us);
+    const struct config *config = ws->gate->config;
+    const char *slow = session_slow(ws->session, now_us);
 
-    if (conn->unwritable_us != 0 && now_us - conn->unwritable_us > config->gate.slow_age_ms * 1000)
+    if (ws->unwritable_us != 0 && now_us - ws->unwritable_us > config->gate.slow_age_ms * 1000)
         slow = "client does not read";
     if (slow != NULL)
-        gate_conn_close(conn, GATE_CLOSE_SLOW, slow);
+        websocket_close(ws, GATE_CLOSE_SLOW, slow);
     else
-        check_expiry(conn, wall_us);
-    if (conn->state == GATE_CONN_OPEN)
-        check_life(conn, now_us);
+        check_expiry(ws, wall_us);
+    if (ws->state == WEBSOCKET_OPEN)
+        check_life(ws, now_us);
 }
 
 /*
@@ -60,44 +60,44 @@ check_open(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
  * would discard both.
  */
 static bool
-is_client_reading(struct gate_conn *conn, int64_t now_us, int64_t age_us)
+is_client_reading(struct websocket *ws, int64_t now_us, int64_t age_us)
 {
-    const struct gate *gate = conn->gate;
+    const struct gate *gate = ws->gate;
     int left = 0;
 
     if (gate->draining || age_us > gate->config->gate.slow_age_ms * 1000 ||
-        !conn_io_unacked_bytes(&conn->io, &left))
+        !conn_unacked_bytes(ws->conn, &left))
         return false;
-    if (conn->state == GATE_CONN_CLOSED && left == 0)
+    if (ws->state == WEBSOCKET_CLOSED && left == 0)
         return false; /* all bytes were delivered */
-    if (left != conn->unacked) {
-        conn->unacked = left;
-        conn->drained_us = now_us;
+    if (left != ws->unacked) {
+        ws->unacked = left;
+        ws->drained_us = now_us;
     }
-    return now_us - conn->drained_us <= BYE_GRACE_US;
+    return now_us - ws->drained_us <= BYE_GRACE_US;
 }
 
 static void
-check_conn(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
+check_conn(struct websocket *ws, int64_t now_us, int64_t wall_us)
 {
-    int64_t age_us = now_us - conn->state_since_us;
+    int64_t age_us = now_us - ws->state_since_us;
 
-    switch (conn->state) {
-    case GATE_CONN_WAITING:
-        if (age_us > conn->gate->config->gate.connect_timeout_ms * 1000)
-            gate_conn_close(conn, GATE_CLOSE_NO_CONNECT, "timeout waiting for \"connect\"");
+    switch (ws->state) {
+    case WEBSOCKET_WAITING:
+        if (age_us > ws->gate->config->gate.connect_timeout_ms * 1000)
+            websocket_close(ws, GATE_CLOSE_NO_CONNECT, "timeout waiting for \"connect\"");
         break;
-    case GATE_CONN_OPEN:
-        check_open(conn, now_us, wall_us);
+    case WEBSOCKET_OPEN:
+        check_open(ws, now_us, wall_us);
         break;
-    case GATE_CONN_CLOSING: /* the bye is not yet written */
-        gate_conn_detach(conn);
-        if (age_us > BYE_GRACE_US && !is_client_reading(conn, now_us, age_us))
-            gate_conn_kill(conn);
+    case WEBSOCKET_CLOSING: /* the bye is not yet written */
+        websocket_detach(ws);
+        if (age_us > BYE_GRACE_US && !is_client_reading(ws, now_us, age_us))
+            websocket_kill(ws);
         break;
-    case GATE_CONN_CLOSED: /* the client has not closed yet */
-        if (age_us > BYE_GRACE_US && !is_client_reading(conn, now_us, age_us))
-            gate_conn_kill(conn);
+    case WEBSOCKET_CLOSED: /* the client has not closed yet */
+        if (age_us > BYE_GRACE_US && !is_client_reading(ws, now_us, age_us))
+            websocket_kill(ws);
         break;
     }
 }
@@ -105,8 +105,8 @@ check_conn(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
 void
 gate_ws_sweep(struct gate *gate, int64_t now_us, int64_t wall_us)
 {
-    struct gate_conn *conn;
+    struct websocket *ws;
 
-    DL_FOREACH (gate->conns->first, conn)
-        check_conn(conn, now_us, wall_us);
+    DL_FOREACH (gate->websockets->first, ws)
+        check_conn(ws, now_us, wall_us);
 }

@@ -36,7 +36,7 @@ _Static_assert(CLIENT_MESSAGE_TOPICS_BYTES_MAX <= SESSION_TOPICS_BYTES_MAX,
 
 /* after_ms: retry delay; -1: do not retry. */
 static void
-send_err_after(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
+send_err_after(struct websocket *ws, const struct client_message *message, enum gate_err code,
                const char *sentence, int64_t after_ms)
 {
     const struct error_frame frame = {message->has_request_id, message->request_id, code, sentence,
@@ -45,27 +45,27 @@ send_err_after(struct gate_conn *conn, const struct client_message *message, enu
 
     buffer_init(&line, LINE_MAX_BYTES);
     if (error_frame_write(&line, &frame) == RC_OK)
-        gate_conn_send(conn, line.bytes, line.len);
+        websocket_send(ws, line.bytes, line.len);
     buffer_free(&line);
 }
 
 static void
-send_err(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
+send_err(struct websocket *ws, const struct client_message *message, enum gate_err code,
          const char *sentence)
 {
-    send_err_after(conn, message, code, sentence, -1);
+    send_err_after(ws, message, code, sentence, -1);
 }
 
 static void
-send_rate(struct gate_conn *conn, const struct client_message *message, const char *sentence,
+send_rate(struct websocket *ws, const struct client_message *message, const char *sentence,
           int64_t after_ms)
 {
-    send_err_after(conn, message, GATE_ERR_RATE, sentence, after_ms);
+    send_err_after(ws, message, GATE_ERR_RATE, sentence, after_ms);
 }
 
 /* Acks arrive in bursts: at most one `err` per second for all messages without a reply. */
 static bool
-is_warned_already(struct gate_conn *conn, const struct client_message *message, int64_t now_us)
+is_warned_already(struct websocket *ws, const struct client_message *message, int64_t now_us)
 {
     bool is_unanswered = !message->has_request_id && (message->kind == CLIENT_MESSAGE_ACK ||
                                                       message->kind == CLIENT_MESSAGE_NACK ||
@@ -73,21 +73,21 @@ is_warned_already(struct gate_conn *conn, const struct client_message *message, 
 
     if (!is_unanswered)
         return false;
-    if (now_us < conn->inbound.rate_warned_until_us)
+    if (now_us < ws->inbound.rate_warned_until_us)
         return true;
-    conn->inbound.rate_warned_until_us = now_us + RATE_RETRY_AFTER_MS * 1000;
+    ws->inbound.rate_warned_until_us = now_us + RATE_RETRY_AFTER_MS * 1000;
     return false;
 }
 
 static void
-reject_token(struct gate_conn *conn, const struct client_message *message, enum rc rc,
+reject_token(struct websocket *ws, const struct client_message *message, enum rc rc,
              const char *sentence)
 {
     bool expired = rc == RC_CLOSED;
 
-    gate_log_rejected_token(conn->gate, "/v1/ws", sentence);
-    send_err(conn, message, expired ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED, sentence);
-    gate_conn_close(conn, expired ? GATE_CLOSE_EXPIRED : GATE_CLOSE_TOKEN, sentence);
+    gate_log_rejected_token(ws->gate, "/v1/ws", sentence);
+    send_err(ws, message, expired ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED, sentence);
+    websocket_close(ws, expired ? GATE_CLOSE_EXPIRED : GATE_CLOSE_TOKEN, sentence);
 }
 
 /* FNV-1a of a name or target including its terminating zero: detects changed groups. */
@@ -122,7 +122,7 @@ topics_of(const struct client_message *message)
 }
 
 static void
-conn_attach(struct gate_conn *conn, const struct client_message *message, const struct token *token)
+ws_attach(struct websocket *ws, const struct client_message *message, const struct token *token)
 {
     struct session_group *groups = gate_groups_of(token);
     struct session_request request = {
@@ -137,107 +137,106 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
         .topics = topics_of(message),
     };
 
-    gate_conn_set_state(conn, GATE_CONN_OPEN);
-    conn->session = hub_attach(conn->gate->hub, &request, gate_transport(conn), conn);
+    websocket_set_state(ws, WEBSOCKET_OPEN);
+    ws->session = hub_attach(ws->gate->hub, &request, gate_transport(ws), ws);
     free(groups);
-    conn->user = memory_text(token->user, strlen(token->user));
-    snprintf(conn->conn_id, sizeof(conn->conn_id), "%s", session_conn(conn->session));
-    gate_expiry_begin(&conn->expiry, conn->gate->config, token->expires_s);
-    conn->groups_hash = hash_groups(token);
-    conn->ping_due_us = clock_monotonic_us() + conn->gate->config->gate.ping_ms * 1000;
+    ws->user = memory_text(token->user, strlen(token->user));
+    snprintf(ws->conn_id, sizeof(ws->conn_id), "%s", session_conn(ws->session));
+    gate_expiry_begin(&ws->expiry, ws->gate->config, token->expires_s);
+    ws->groups_hash = hash_groups(token);
+    ws->ping_due_us = clock_monotonic_us() + ws->gate->config->gate.ping_ms * 1000;
     log_debug("gate", "session connected", LOG_INT("token_expires_s", token->expires_s),
-              LOG_CONN(conn));
+              LOG_CONN(ws));
 }
 
 /* The token is valid: attaches a session unless the user has too many. */
 static void
-conn_admit(struct gate_conn *conn, const struct client_message *message, const struct token *token)
+ws_admit(struct websocket *ws, const struct client_message *message, const struct token *token)
 {
-    gate_refund_upgrade(conn->gate, conn->waiting.peer);
-    if (gate_admits_user(conn->gate, token->user)) {
-        conn_attach(conn, message, token);
+    gate_refund_upgrade(ws->gate, ws->waiting.peer);
+    if (gate_admits_user(ws->gate, token->user)) {
+        ws_attach(ws, message, token);
         return;
     }
-    send_rate(conn, message, "per-user connection limit reached", USER_FULL_MS);
-    gate_conn_close_retry(conn, GATE_CLOSE_OVERLOADED, "max_per_user reached", USER_FULL_MS);
+    send_rate(ws, message, "per-user connection limit reached", USER_FULL_MS);
+    websocket_close_retry(ws, GATE_CLOSE_OVERLOADED, "max_per_user reached", USER_FULL_MS);
 }
 
 static void
 on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
 {
-    struct gate_conn *conn = owner;
+    struct websocket *ws = owner;
 
-    conn->auth.redeem = NULL;
-    if (conn->state != GATE_CONN_WAITING)
+    ws->auth.redeem = NULL;
+    if (ws->state != WEBSOCKET_WAITING)
         return;
     if (rc == RC_OK)
-        conn_admit(conn, conn->auth.connect, token);
+        ws_admit(ws, ws->auth.connect, token);
     else if (rc == RC_IO)
-        gate_conn_close(conn, GATE_CLOSE_RESTART, error);
+        websocket_close(ws, GATE_CLOSE_RESTART, error);
     else
-        reject_token(conn, conn->auth.connect, rc, error);
-    gate_message_cancel(conn);
+        reject_token(ws, ws->auth.connect, rc, error);
+    gate_message_cancel(ws);
 }
 
 /* Saves the message until the store replies. */
 static void
-redeem_ticket(struct gate_conn *conn, struct client_message *message)
+redeem_ticket(struct websocket *ws, struct client_message *message)
 {
-    conn->auth.connect = memory_new(sizeof(*conn->auth.connect));
-    *conn->auth.connect = *message;
+    ws->auth.connect = memory_new(sizeof(*ws->auth.connect));
+    *ws->auth.connect = *message;
     *message = (struct client_message){0};
-    conn->auth.redeem = gate_ticket_redeem(conn->gate, conn->auth.ticket, on_redeemed, conn);
-    if (conn->auth.redeem == NULL)
-        gate_conn_close(conn, GATE_CLOSE_RESTART, "store does not reply");
+    ws->auth.redeem = gate_ticket_redeem(ws->gate, ws->auth.ticket, on_redeemed, ws);
+    if (ws->auth.redeem == NULL)
+        websocket_close(ws, GATE_CLOSE_RESTART, "store does not reply");
 }
 
 void
-gate_message_cancel(struct gate_conn *conn)
+gate_message_cancel(struct websocket *ws)
 {
-    if (conn->auth.redeem != NULL)
-        gate_ticket_cancel(conn->auth.redeem);
-    if (conn->auth.connect != NULL)
-        client_message_free(conn->auth.connect);
-    free(conn->auth.connect);
-    conn->auth.redeem = NULL;
-    conn->auth.connect = NULL;
+    if (ws->auth.redeem != NULL)
+        gate_ticket_cancel(ws->auth.redeem);
+    if (ws->auth.connect != NULL)
+        client_message_free(ws->auth.connect);
+    free(ws->auth.connect);
+    ws->auth.redeem = NULL;
+    ws->auth.connect = NULL;
 }
 
 static void
-handle_connect(struct gate_conn *conn, struct client_message *message)
+handle_connect(struct websocket *ws, struct client_message *message)
 {
-    const char *text = message->token != NULL ? message->token : conn->auth.bearer;
+    const char *text = message->token != NULL ? message->token : ws->auth.bearer;
     char error[TOKEN_ERROR_MAX];
     struct token token = {0};
     enum rc rc;
 
-    if (text == NULL && conn->auth.ticket != NULL) {
-        redeem_ticket(conn, message);
+    if (text == NULL && ws->auth.ticket != NULL) {
+        redeem_ticket(ws, message);
         return;
     }
-    if (conn->auth.ticket != NULL) {
-        reject_token(conn, message, RC_BAD, GATE_TWO_CREDENTIALS);
+    if (ws->auth.ticket != NULL) {
+        reject_token(ws, message, RC_BAD, GATE_TWO_CREDENTIALS);
         return;
     }
     if (text == NULL) {
-        reject_token(conn, message, RC_BAD, "missing token");
+        reject_token(ws, message, RC_BAD, "missing token");
         return;
     }
-    rc = gate_token_verify(conn->gate, text,
-                           message->token != NULL ? message->token_len : strlen(text), &token,
-                           error);
-    free(conn->auth.bearer);
-    conn->auth.bearer = NULL;
+    rc = gate_token_verify(
+        ws->gate, text, message->token != NULL ? message->token_len : strlen(text), &token, error);
+    free(ws->auth.bearer);
+    ws->auth.bearer = NULL;
     if (rc != RC_OK) {
-        reject_token(conn, message, rc, error);
+        reject_token(ws, message, rc, error);
         return;
     }
-    conn_admit(conn, message, &token);
+    ws_admit(ws, message, &token);
     token_free(&token);
 }
 
 static void
-send_refreshed(struct gate_conn *conn, const struct client_message *message)
+send_refreshed(struct websocket *ws, const struct client_message *message)
 {
     char line[128];
     char request_id[40] = "";
@@ -246,48 +245,48 @@ send_refreshed(struct gate_conn *conn, const struct client_message *message)
     if (message->has_request_id)
         snprintf(request_id, sizeof(request_id), "\"r\":%lld,", (long long)message->request_id);
     len = snprintf(line, sizeof(line), "{\"t\":\"refreshed\",%s\"exp\":%lld}", request_id,
-                   (long long)conn->expiry.expires_s);
-    gate_conn_send(conn, line, (size_t)len);
+                   (long long)ws->expiry.expires_s);
+    websocket_send(ws, line, (size_t)len);
 }
 
 static void
-handle_refresh(struct gate_conn *conn, const struct client_message *message)
+handle_refresh(struct websocket *ws, const struct client_message *message)
 {
     char error[TOKEN_ERROR_MAX];
     struct token token = {0};
-    enum rc rc = gate_token_verify(conn->gate, message->token, message->token_len, &token, error);
+    enum rc rc = gate_token_verify(ws->gate, message->token, message->token_len, &token, error);
 
     if (rc != RC_OK) {
-        reject_token(conn, message, rc, error);
+        reject_token(ws, message, rc, error);
         return;
     }
-    if (strcmp(token.user, conn->user) != 0) {
-        reject_token(conn, message, RC_BAD, "token of another user");
-    } else if (hash_groups(&token) != conn->groups_hash) {
+    if (strcmp(token.user, ws->user) != 0) {
+        reject_token(ws, message, RC_BAD, "token of another user");
+    } else if (hash_groups(&token) != ws->groups_hash) {
         /* a session's groups are fixed, so the client must reconnect */
-        gate_conn_close_retry(conn, GATE_CLOSE_RESTART, "token groups changed, reconnect", 0);
+        websocket_close_retry(ws, GATE_CLOSE_RESTART, "token groups changed, reconnect", 0);
     } else {
-        gate_expiry_begin(&conn->expiry, conn->gate->config, token.expires_s);
-        send_refreshed(conn, message);
+        gate_expiry_begin(&ws->expiry, ws->gate->config, token.expires_s);
+        send_refreshed(ws, message);
     }
     token_free(&token);
 }
 
 /* A reply lists all topics, so a burst of requests can fill the control queue. */
 static void
-handle_topics(struct gate_conn *conn, const struct client_message *message)
+handle_topics(struct websocket *ws, const struct client_message *message)
 {
     struct session_topics topics = topics_of(message);
-    enum rc rc = message->kind == CLIENT_MESSAGE_SUBSCRIBE
-                     ? session_subscribe(conn->session, &topics, message->has_request_id,
-                                         message->request_id)
-                     : session_unsubscribe(conn->session, &topics, message->has_request_id,
-                                           message->request_id);
+    enum rc rc =
+        message->kind == CLIENT_MESSAGE_SUBSCRIBE
+            ? session_subscribe(ws->session, &topics, message->has_request_id, message->request_id)
+            : session_unsubscribe(ws->session, &topics, message->has_request_id,
+                                  message->request_id);
 
     if (rc == RC_AGAIN)
-        send_rate(conn, message, "too many unsent replies", RATE_RETRY_AFTER_MS);
+        send_rate(ws, message, "too many unsent replies", RATE_RETRY_AFTER_MS);
     else if (rc != RC_OK)
-        send_err(conn, message, GATE_ERR_BAD_REQUEST,
+        send_err(ws, message, GATE_ERR_BAD_REQUEST,
                  "subscription limit reached: 256 topics or 8 kB");
 }
 
@@ -296,7 +295,7 @@ handle_topics(struct gate_conn *conn, const struct client_message *message)
  * the rows.
  */
 static void
-handle_rows(struct gate_conn *conn, const struct client_message *message)
+handle_rows(struct websocket *ws, const struct client_message *message)
 {
     char line[128];
     bool is_accepted;
@@ -306,48 +305,47 @@ handle_rows(struct gate_conn *conn, const struct client_message *message)
         /*
          * The rows bypass the control queue, but the gate closes a client that does not read them.
          */
-        if (!session_request_rows(conn->session, message->source, message->rule,
-                                  message->request_id))
-            send_rate(conn, message, "too many requests for rows by this connection",
+        if (!session_request_rows(ws->session, message->source, message->rule, message->request_id))
+            send_rate(ws, message, "too many requests for rows by this connection",
                       RATE_RETRY_AFTER_MS);
         return;
     }
     is_accepted =
-        session_accepts_snapshot(conn->session, message->source, message->rule, &message->snapshot);
+        session_accepts_snapshot(ws->session, message->source, message->rule, &message->snapshot);
     len = snprintf(line, sizeof(line), "{\"t\":\"rows\",\"r\":%lld,\"ok\":%s}",
                    (long long)message->request_id, is_accepted ? "true" : "false");
-    gate_conn_send(conn, line, (size_t)len);
+    websocket_send(ws, line, (size_t)len);
 }
 
 static void
-handle_open(struct gate_conn *conn, const struct client_message *message)
+handle_open(struct websocket *ws, const struct client_message *message)
 {
     static const char PONG[] = "{\"t\":\"pong\"}";
 
     switch (message->kind) {
     case CLIENT_MESSAGE_CONNECT:
-        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-        send_err(conn, message, GATE_ERR_BAD_REQUEST, "duplicate \"connect\"");
+        stats_add(ws->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        send_err(ws, message, GATE_ERR_BAD_REQUEST, "duplicate \"connect\"");
         break;
     case CLIENT_MESSAGE_ACK:
-        session_ack(conn->session, (const char *const *)message->ids, message->id_count);
+        session_ack(ws->session, (const char *const *)message->ids, message->id_count);
         break;
     case CLIENT_MESSAGE_NACK:
-        session_nack(conn->session, (const char *const *)message->ids, message->id_count,
+        session_nack(ws->session, (const char *const *)message->ids, message->id_count,
                      message->delay_ms);
         break;
     case CLIENT_MESSAGE_SUBSCRIBE:
     case CLIENT_MESSAGE_UNSUBSCRIBE:
-        handle_topics(conn, message);
+        handle_topics(ws, message);
         break;
     case CLIENT_MESSAGE_REFRESH:
-        handle_refresh(conn, message);
+        handle_refresh(ws, message);
         break;
     case CLIENT_MESSAGE_ROWS:
-        handle_rows(conn, message);
+        handle_rows(ws, message);
         break;
     case CLIENT_MESSAGE_PING:
-        gate_conn_send(conn, PONG, sizeof(PONG) - 1);
+        websocket_send(ws, PONG, sizeof(PONG) - 1);
         break;
     case CLIENT_MESSAGE_PONG: /* any frame proves that the client is alive */
         break;
@@ -355,42 +353,42 @@ handle_open(struct gate_conn *conn, const struct client_message *message)
 }
 
 static void
-handle_first(struct gate_conn *conn, struct client_message *message)
+handle_first(struct websocket *ws, struct client_message *message)
 {
-    if (conn->auth.connect != NULL) {
-        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-        send_err(conn, message, GATE_ERR_BAD_REQUEST, "\"connect\" in progress");
+    if (ws->auth.connect != NULL) {
+        stats_add(ws->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        send_err(ws, message, GATE_ERR_BAD_REQUEST, "\"connect\" in progress");
         return;
     }
     if (message->kind == CLIENT_MESSAGE_CONNECT) {
-        handle_connect(conn, message);
+        handle_connect(ws, message);
         return;
     }
-    stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-    gate_conn_close(conn, GATE_CLOSE_PROTOCOL, "first message must be \"connect\"");
+    stats_add(ws->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+    websocket_close(ws, GATE_CLOSE_PROTOCOL, "first message must be \"connect\"");
 }
 
 void
-gate_message_handle(struct gate_conn *conn, const char *line, size_t len)
+gate_message_handle(struct websocket *ws, const char *line, size_t len)
 {
     char error[CLIENT_MESSAGE_ERROR_MAX];
     struct client_message message = {0};
     enum rc rc = client_message_parse(line, len, &message, error);
     int64_t now_us = clock_monotonic_us();
 
-    if (!rate_bucket_consume(&conn->inbound.lines, conn->gate->config->gate.message_rate, now_us)) {
-        if (rc != RC_OK || !is_warned_already(conn, &message, now_us))
-            send_rate(conn, &message, "message_rate exceeded", RATE_RETRY_AFTER_MS);
-    } else if (rc == RC_OK && conn->state == GATE_CONN_OPEN) {
-        handle_open(conn, &message);
+    if (!rate_bucket_consume(&ws->inbound.lines, ws->gate->config->gate.message_rate, now_us)) {
+        if (rc != RC_OK || !is_warned_already(ws, &message, now_us))
+            send_rate(ws, &message, "message_rate exceeded", RATE_RETRY_AFTER_MS);
+    } else if (rc == RC_OK && ws->state == WEBSOCKET_OPEN) {
+        handle_open(ws, &message);
     } else if (rc == RC_OK) {
-        handle_first(conn, &message);
+        handle_first(ws, &message);
     } else {
-        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        stats_add(ws->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
         if (rc == RC_CLOSED)
-            gate_conn_close(conn, GATE_CLOSE_PROTOCOL, error);
+            websocket_close(ws, GATE_CLOSE_PROTOCOL, error);
         else
-            send_err(conn, &message, GATE_ERR_BAD_REQUEST, error);
+            send_err(ws, &message, GATE_ERR_BAD_REQUEST, error);
     }
     client_message_free(&message);
 }

@@ -4,8 +4,8 @@
 
 #include "gate/ws/conn.h"
 
-void gate_message_handle(struct gate_conn *conn, const char *line, size_t len);
+void gate_message_handle(struct websocket *ws, const char *line, size_t len);
 /* Cancels a pending ticket redemption, when the connection closes. */
-void gate_message_cancel(struct gate_conn *conn);
+void gate_message_cancel(struct websocket *ws);
 
 #endif

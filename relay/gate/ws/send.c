@@ -1,8 +1,8 @@
 /*
  * send.c: sends a session's frames, directly to the socket.
  *
- * Frames bypass lws (lws_workarounds.h). The connection keeps the unsent part of a frame, by
- * reference, and sends it before anything else (gate_conn_writable), so that no pong can split the
+ * The connection keeps the unsent part of a frame, by
+ * reference, and sends it before anything else (websocket_writable), so that no pong can split the
  * frame.
  */
 #include "gate/ws/send.h"
@@ -71,19 +71,19 @@ gate_send_rest(struct out *out, const struct session_pieces *pieces, size_t sent
 }
 
 static enum rc
-wait_until_writable(struct gate_conn *conn)
+wait_until_writable(struct websocket *ws)
 {
-    conn->must_wait_for_lws = true;
-    conn_io_want_writable(&conn->io);
+    ws->must_wait = true;
+    conn_want_writable(ws->conn);
     return RC_AGAIN;
 }
 
 static enum rc
-socket_failed(struct gate_conn *conn)
+socket_failed(struct websocket *ws)
 {
     log_debug("gate", "could not send to the client", LOG_TEXT("error", strerror(errno)),
-              LOG_CONN(conn));
-    gate_conn_kill(conn);
+              LOG_CONN(ws));
+    websocket_kill(ws);
     return RC_CLOSED;
 }
 
@@ -92,7 +92,7 @@ socket_failed(struct gate_conn *conn)
  * kept first, and then written from there.
  */
 static enum rc
-send_tls(struct gate_conn *conn, const struct session_pieces *pieces, size_t *ret_written)
+send_tls(struct websocket *ws, const struct session_pieces *pieces, size_t *ret_written)
 {
     enum rc rc = RC_OK;
 
@@ -101,55 +101,55 @@ send_tls(struct gate_conn *conn, const struct session_pieces *pieces, size_t *re
 
         while (offset < pieces->at[i].iov_len)
             offset += frame_part(&pieces->at[i], offset, &after);
-        *ret_written += keep(&conn->unsent, pieces, i, 0, pieces->at[i].iov_len);
+        *ret_written += keep(&ws->unsent, pieces, i, 0, pieces->at[i].iov_len);
         if (after > 0) {
             i++;
-            *ret_written += keep(&conn->unsent, pieces, i, 0, pieces->at[i].iov_len);
+            *ret_written += keep(&ws->unsent, pieces, i, 0, pieces->at[i].iov_len);
         }
-        rc = out_write(&conn->unsent, &conn->io, GATE_TURN_BYTES);
+        rc = out_write(&ws->unsent, ws->conn, GATE_TURN_BYTES);
     }
     if (rc == RC_IO)
-        return socket_failed(conn);
-    return rc == RC_OK ? RC_OK : wait_until_writable(conn);
+        return socket_failed(ws);
+    return rc == RC_OK ? RC_OK : wait_until_writable(ws);
 }
 
 static enum rc
-send_plain(struct gate_conn *conn, const struct session_pieces *pieces, size_t *ret_written)
+send_plain(struct websocket *ws, const struct session_pieces *pieces, size_t *ret_written)
 {
     size_t len = 0;
-    ssize_t sent = conn_io_send_pieces(&conn->io, pieces->at, pieces->count, pieces->file);
+    ssize_t sent = conn_send_pieces(ws->conn, pieces->at, pieces->count, pieces->file);
 
     if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ENOBUFS)
-        return socket_failed(conn);
+        return socket_failed(ws);
     if (sent < 0)
-        return wait_until_writable(conn);
+        return wait_until_writable(ws);
     for (int i = 0; i < pieces->count; i++)
         len += pieces->at[i].iov_len;
     *ret_written = (size_t)sent;
     if ((size_t)sent == len)
         return RC_OK;
-    *ret_written += gate_send_rest(&conn->unsent, pieces, (size_t)sent);
-    return wait_until_writable(conn);
+    *ret_written += gate_send_rest(&ws->unsent, pieces, (size_t)sent);
+    return wait_until_writable(ws);
 }
 
 static enum rc
 on_send(void *socket, const struct session_pieces *pieces, size_t *ret_written)
 {
-    struct gate_conn *conn = socket;
+    struct websocket *ws = socket;
 
-    if (conn->state != GATE_CONN_OPEN)
+    if (ws->state != WEBSOCKET_OPEN)
         return RC_CLOSED;
-    if (conn->must_wait_for_lws)
-        return wait_until_writable(conn);
-    if (conn_io_is_tls(&conn->io))
-        return send_tls(conn, pieces, ret_written);
-    return send_plain(conn, pieces, ret_written);
+    if (ws->must_wait)
+        return wait_until_writable(ws);
+    if (ws->conn->ssl != NULL)
+        return send_tls(ws, pieces, ret_written);
+    return send_plain(ws, pieces, ret_written);
 }
 
 static void
 on_close(void *socket, int code, const char *reason, int64_t in_ms)
 {
-    gate_conn_close_retry(socket, code, reason, in_ms);
+    websocket_close_retry(socket, code, reason, in_ms);
 }
 
 static const struct session_transport PLAIN = {
@@ -164,7 +164,7 @@ static const struct session_transport TLS = {
 };
 
 const struct session_transport *
-gate_transport(const struct gate_conn *conn)
+gate_transport(const struct websocket *ws)
 {
-    return conn_io_is_tls(&conn->io) ? &TLS : &PLAIN;
+    return ws->conn->ssl != NULL ? &TLS : &PLAIN;
 }

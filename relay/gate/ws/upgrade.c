@@ -1,119 +1,169 @@
-/* upgrade.c: validates WebSocket upgrade requests. */
+/* upgrade.c: accepts or rejects WebSocket upgrade requests. */
 #include "gate/ws/upgrade.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include <openssl/evp.h>
+#include <openssl/sha.h>
+
 #include "base/log.h"
 #include "gate/http/credentials.h"
-#include "gate/net/limits.h"
 #include "gate/http/origin.h"
+#include "gate/http/requests.h"
 #include "gate/http/response.h"
-#include "gate/net/accept.h"
-#include "gate/net/conn_io.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/lws_workarounds.h"
-#include "gate/net/request_field.h"
+#include "gate/net/limits.h"
+#include "gate/ws/websocket.h"
+#include "wire/http_head.h"
 
-static int
-reject(struct gate *gate, struct lws *wsi, int status, const char *header, const char *detail)
+#define KEY_LEN 24 /* 16 bytes in base64 */
+#define SPACES ", \t"
+
+static void
+reject(struct conn *conn, const struct gate_rejection *rejection)
 {
     struct response response;
 
-    stats_add(gate->stats, STAT_GATE_REJECTED, 1);
-    log_info("gate", "upgrade rejected", LOG_INT("status", status), LOG_TEXT("detail", detail));
-    response_problem_with(&response, status, 0, header, detail);
-    return response_send(wsi, &response);
+    stats_add(conn->gate->stats, STAT_GATE_REJECTED, 1);
+    log_info("gate", "upgrade rejected", LOG_INT("status", rejection->status),
+             LOG_TEXT("detail", rejection->detail));
+    response_problem_with(&response, rejection->status, 0, rejection->header, rejection->detail);
+    gate_request_reply(conn, &response);
 }
 
-/* A request without a subprotocol is accepted: only browsers require one. */
+/* Whether our subprotocol is in the list. */
 static bool
-offers_protocol(struct lws *wsi)
+names_protocol(const char *list)
 {
-    char list[LWS_PROTOCOLS_MAX];
-    int len = request_field_copy(wsi, FIELD_WEBSOCKET_PROTOCOL, list, sizeof(list));
+    for (const char *at = list + strspn(list, SPACES); *at != '\0'; at += strspn(at, SPACES)) {
+        size_t len = strcspn(at, SPACES);
 
-    if (len <= 0)
-        return len == 0;
-    for (const char *at = list; *at != '\0';) {
-        size_t name_len;
-
-        at += strspn(at, ", \t");
-        name_len = strcspn(at, ", \t");
-        if (name_len == strlen(GATE_PROTOCOL) && strncmp(at, GATE_PROTOCOL, name_len) == 0)
+        if (len == strlen(GATE_PROTOCOL) && strncmp(at, GATE_PROTOCOL, len) == 0)
             return true;
-        at += name_len;
+        at += len;
     }
     return false;
 }
 
+/* A request without a subprotocol is accepted: only browsers require one. */
+static bool
+offers_protocol(const struct http_head *head)
+{
+    char *list = http_head_text(head, "sec-websocket-protocol", SIZE_MAX);
+    bool is_offered = list == NULL || names_protocol(list);
+
+    free(list);
+    return is_offered;
+}
+
 /* 16 bytes in base64 (RFC 6455, 4.2.1). */
 static bool
-has_good_key(struct lws *wsi)
+read_key(const struct http_head *head, char ret_key[KEY_LEN + 1])
 {
     static const char ALPHABET[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char key[32];
+    char *key = http_head_text(head, "sec-websocket-key", KEY_LEN);
+    bool is_good = key != NULL && strlen(key) == KEY_LEN && strspn(key, ALPHABET) == KEY_LEN - 2 &&
+                   strcmp(key + KEY_LEN - 2, "==") == 0;
 
-    return request_field_copy(wsi, FIELD_WEBSOCKET_KEY, key, sizeof(key)) == 24 &&
-           strspn(key, ALPHABET) == 22 && strcmp(key + 22, "==") == 0;
+    if (is_good)
+        memcpy(ret_key, key, KEY_LEN + 1);
+    free(key);
+    return is_good;
 }
 
-/* Checks for a valid RFC 6455 upgrade to our subprotocol. Returns 0, or -1 after a response. */
-static int
-check_handshake(struct gate *gate, struct lws *wsi)
+/* Checks for a valid RFC 6455 upgrade to our subprotocol. False: *ret is the reason. */
+static bool
+check_handshake(const struct conn *conn, char ret_key[KEY_LEN + 1], struct gate_rejection *ret)
 {
-    const struct conn_io io = conn_io_of(wsi);
-    char path[REQUEST_PATH_MAX];
-    enum request_method method = REQUEST_OTHER;
+    static const char PATH[] = "/v1/ws";
+    const struct http_head *head = conn->head;
 
-    if (!request_field_is(wsi, FIELD_UPGRADE, "websocket"))
-        return reject(gate, wsi, 400, NULL, "unsupported upgrade, use websocket");
-    if (!request_path(wsi, &method, path) || strcmp(path, "/v1/ws") != 0)
-        return reject(gate, wsi, 404, NULL, "no WebSocket at this path, use /v1/ws");
-    if (gate_fd_is_admin(gate, io.fd))
-        return reject(gate, wsi, 404, NULL, "no WebSocket on gate.admin_listen");
-    if (method != REQUEST_GET)
-        return reject(gate, wsi, 405, "Allow: GET", "method not allowed, use GET");
-    if (!request_field_is(wsi, FIELD_VERSION, "HTTP/1.1"))
-        return reject(gate, wsi, 400, NULL, "upgrade requires HTTP/1.1");
-    if (!request_field_is(wsi, FIELD_WEBSOCKET_VERSION, "13"))
-        return reject(gate, wsi, 426, "Sec-WebSocket-Version: 13",
-                      "Sec-WebSocket-Version must be 13");
-    if (!has_good_key(wsi) || request_field_len(wsi, FIELD_HOST) <= 0)
-        return reject(gate, wsi, 400, NULL, "missing or invalid Host or Sec-WebSocket-Key");
-    if (!offers_protocol(wsi))
-        return reject(gate, wsi, 400, NULL, "missing subprotocol " GATE_PROTOCOL);
-    return 0;
+    if (head->path_len != strlen(PATH) ||
+        memcmp(head->bytes + head->target, PATH, head->path_len) != 0)
+        *ret = (struct gate_rejection){404, 0, NULL, "no WebSocket at this path, use /v1/ws"};
+    else if (conn->is_admin)
+        *ret = (struct gate_rejection){404, 0, NULL, "no WebSocket on gate.admin_listen"};
+    else if (head->method != HTTP_GET)
+        *ret = (struct gate_rejection){405, 0, "Allow: GET", "method not allowed, use GET"};
+    else if (!head->is_1_1)
+        *ret = (struct gate_rejection){400, 0, NULL, "upgrade requires HTTP/1.1"};
+    else if (!http_head_is(head, "sec-websocket-version", "13"))
+        *ret = (struct gate_rejection){426, 0, "Sec-WebSocket-Version: 13",
+                                       "Sec-WebSocket-Version must be 13"};
+    else if (!read_key(head, ret_key) || http_head_is(head, "host", ""))
+        *ret =
+            (struct gate_rejection){400, 0, NULL, "missing or invalid Host or Sec-WebSocket-Key"};
+    else if (!offers_protocol(head))
+        *ret = (struct gate_rejection){400, 0, NULL, "missing subprotocol " GATE_PROTOCOL};
+    else if (head->is_chunked || head->content_length > 0)
+        *ret = (struct gate_rejection){400, 0, NULL, "upgrade with a body"};
+    else
+        return true;
+    return false;
 }
 
-int
-gate_ws_check_upgrade(struct gate *gate, struct lws *wsi)
+/* Checks what a page and its user may do. False: *ret is the reason. */
+static bool
+check_client(struct conn *conn, struct gate_rejection *ret)
 {
     char *origin = NULL;
-    struct gate_rejection rejection;
-    bool is_allowed;
+    bool is_allowed = gate_origin_read(conn, conn->gate->config->gate.origins, &origin);
 
-    if (workaround_head_is_freed(wsi) || check_handshake(gate, wsi) != 0)
-        return -1;
-    is_allowed = gate_origin_read(gate, gate->config->gate.origins, wsi, &origin);
     free(origin);
     if (!is_allowed)
-        return reject(gate, wsi, 403, NULL, GATE_ORIGIN_NOT_ALLOWED);
-    if (gate_request_has_both(wsi))
-        return reject(gate, wsi, 400, NULL, GATE_TWO_CREDENTIALS);
-    if (!gate_admits_request(gate, wsi))
-        return reject(gate, wsi, 429, GATE_RETRY_SOON, GATE_RATE_EXCEEDED);
-    if (!gate_admits(gate, wsi, true, &rejection))
-        return reject(gate, wsi, rejection.status, rejection.header, rejection.detail);
-    return 0;
+        *ret = (struct gate_rejection){403, 0, NULL, GATE_ORIGIN_NOT_ALLOWED};
+    else if (gate_request_has_both(conn->head))
+        *ret = (struct gate_rejection){400, 0, NULL, GATE_TWO_CREDENTIALS};
+    else if (!gate_admits_request(conn))
+        *ret = (struct gate_rejection){429, 0, GATE_RETRY_SOON, GATE_RATE_EXCEEDED};
+    else
+        return gate_admits(conn, true, ret);
+    return false;
+}
+
+/* RFC 6455, 4.2.2. The socket has room: earlier responses are written. */
+static void
+accept_upgrade(struct conn *conn, const char *key)
+{
+    static const char GUID[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+    const bool has_protocol = http_head_has(conn->head, "sec-websocket-protocol");
+    unsigned char hash[SHA_DIGEST_LENGTH];
+    char accept_key[4 * SHA_DIGEST_LENGTH / 3 + 4];
+    char text[KEY_LEN + sizeof(GUID)];
+    char response[256];
+    int len;
+
+    memcpy(text, key, KEY_LEN);
+    memcpy(text + KEY_LEN, GUID, sizeof(GUID));
+    SHA1((const unsigned char *)text, strlen(text), hash);
+    EVP_EncodeBlock((unsigned char *)accept_key, hash, sizeof(hash));
+    len = snprintf(response, sizeof(response),
+                   "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n"
+                   "Connection: Upgrade\r\nSec-WebSocket-Accept: %s\r\n%s\r\n",
+                   accept_key, has_protocol ? "Sec-WebSocket-Protocol: " GATE_PROTOCOL "\r\n" : "");
+    gate_ws_begin(conn);
+    if (conn_write(conn, response, (size_t)len) != len)
+        conn_close(conn);
 }
 
 void
-gate_ws_upgrade_required(struct gate *gate, struct lws *wsi, struct response *ret_response)
+gate_ws_upgrade(struct conn *conn)
 {
-    (void)wsi;
-    (void)gate;
+    struct gate_rejection rejection;
+    char key[KEY_LEN + 1];
+
+    if (check_handshake(conn, key, &rejection) && check_client(conn, &rejection))
+        accept_upgrade(conn, key);
+    else
+        reject(conn, &rejection);
+}
+
+void
+gate_ws_upgrade_required(struct conn *conn, struct response *ret_response)
+{
+    (void)conn;
     response_problem(ret_response, 426, 0,
                      "WebSocket only, send Upgrade: websocket and Connection: Upgrade");
 }

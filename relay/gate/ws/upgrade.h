@@ -1,14 +1,13 @@
-/* upgrade.h: validates WebSocket upgrade requests. */
+/* upgrade.h: accepts or rejects WebSocket upgrade requests. */
 #ifndef CLAIRON_GATE_WS_UPGRADE_H
 #define CLAIRON_GATE_WS_UPGRADE_H
 
-struct gate;
+struct conn;
 struct response;
-struct lws;
 
-/* Returns the lws callback result. 0: accept the upgrade; -1: rejected with a response. */
-int gate_ws_check_upgrade(struct gate *gate, struct lws *wsi);
+/* conn becomes a WebSocket, or receives a response. Call it while conn->head is set. */
+void gate_ws_upgrade(struct conn *conn);
 /* Builds the response to a request for /v1/ws without an upgrade. */
-void gate_ws_upgrade_required(struct gate *gate, struct lws *wsi, struct response *ret_response);
+void gate_ws_upgrade_required(struct conn *conn, struct response *ret_response);
 
 #endif

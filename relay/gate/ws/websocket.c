@@ -17,12 +17,12 @@
 #include "gate/ws/receive.h"
 #include "hub/hub.h"
 
-static struct pool conns = {.size = sizeof(struct gate_conn)};
+static struct pool pool = {.size = sizeof(struct websocket)};
 
 void
 gate_ws_open(struct gate *gate)
 {
-    gate->conns = memory_new(sizeof(*gate->conns));
+    gate->websockets = memory_new(sizeof(*gate->websockets));
     gate_backpressure_open(gate);
 }
 
@@ -30,67 +30,80 @@ void
 gate_ws_close(struct gate *gate)
 {
     gate_backpressure_close(gate);
-    while (gate->conns->first != NULL)
-        gate_ws_closed(gate->conns->first);
-    free(gate->conns);
-    gate->conns = NULL;
+    free(gate->websockets);
+    gate->websockets = NULL;
 }
 
 void
 gate_ws_evict(void *owner)
 {
-    struct gate_conn *conn = owner;
+    struct websocket *ws = owner;
 
     log_debug("gate", "connection evicted before \"connect\": max_connections reached");
-    gate_conn_kill(conn);
+    websocket_kill(ws);
 }
 
-int
-gate_ws_connected(struct gate *gate, struct lws *wsi, void **ret_owner)
+static void
+on_bytes(struct conn *conn, unsigned char *bytes, size_t len)
 {
-    struct gate_conn *conn = pool_alloc(&conns);
-    char peer[64] = "";
-
-    conn->gate = gate;
-    conn->io = conn_io_of(wsi);
-    conn->auth.bearer = gate_request_bearer(wsi);
-    conn->auth.ticket = gate_request_ticket(wsi);
-    conn->waiting.owner = conn;
-    buffer_init(&conn->in, (size_t)gate->config->gate.max_frame_bytes);
-    conn->unsent.waiting_bytes = hub_waiting_bytes(gate->hub);
-    buffer_init(&conn->out, GATE_CONN_OUT_MAX);
-    buffer_init(&conn->control, GATE_CONN_CONTROL_MAX);
-    conn->state_since_us = clock_monotonic_us();
-    DL_APPEND(gate->conns->first, conn);
-    gate_limits_add_conn(gate, &conn->waiting, wsi);
-    stats_add(gate->stats, STAT_GATE_ACCEPTED, 1);
-    (void)conn_io_address(&conn->io, peer, sizeof(peer));
-    log_debug("gate", "connection opened", LOG_TEXT("peer", peer));
-    *ret_owner = conn;
-    gate_receive_start(conn);
-    return 0;
+    gate_receive(conn->owner, bytes, len);
 }
+
+static void
+on_writable(struct conn *conn)
+{
+    websocket_writable(conn->owner);
+}
+
+static void
+on_closed(struct conn *conn)
+{
+    struct websocket *ws = conn->owner;
+    struct gate *gate = ws->gate;
+
+    gate_backpressure_remove(ws);
+    websocket_set_state(ws, WEBSOCKET_CLOSED);
+    websocket_detach(ws);
+    DL_DELETE(gate->websockets->first, ws);
+    gate_limits_remove_conn(gate, &ws->waiting);
+    gate_message_cancel(ws);
+    log_debug("gate", "connection closed", LOG_INT("code", ws->close_code), LOG_CONN(ws));
+    buffer_free(&ws->in);
+    out_free(&ws->unsent);
+    buffer_free(&ws->out);
+    buffer_free(&ws->control);
+    free(ws->close_reason);
+    free(ws->auth.bearer);
+    free(ws->auth.ticket);
+    free(ws->user);
+    pool_release(&pool, ws);
+}
+
+static const struct conn_events EVENTS = {
+    .on_bytes = on_bytes, .on_writable = on_writable, .on_closed = on_closed};
 
 void
-gate_ws_closed(void *owner)
+gate_ws_begin(struct conn *conn)
 {
-    struct gate_conn *conn = owner;
     struct gate *gate = conn->gate;
+    struct websocket *ws = pool_alloc(&pool);
+    char peer[64] = "";
 
-    gate_stop_reading(conn);
-    gate_conn_set_state(conn, GATE_CONN_CLOSED);
-    gate_conn_detach(conn);
-    DL_DELETE(gate->conns->first, conn);
-    gate_limits_remove_conn(gate, &conn->waiting);
-    gate_message_cancel(conn);
-    log_debug("gate", "connection closed", LOG_INT("code", conn->close_code), LOG_CONN(conn));
-    buffer_free(&conn->in);
-    out_free(&conn->unsent);
-    buffer_free(&conn->out);
-    buffer_free(&conn->control);
-    free(conn->close_reason);
-    free(conn->auth.bearer);
-    free(conn->auth.ticket);
-    free(conn->user);
-    pool_release(&conns, conn);
+    ws->gate = gate;
+    ws->conn = conn;
+    ws->auth.bearer = gate_request_bearer(conn->head);
+    ws->auth.ticket = gate_request_ticket(conn->head);
+    ws->waiting.owner = ws;
+    buffer_init(&ws->in, (size_t)gate->config->gate.max_frame_bytes);
+    ws->unsent.waiting_bytes = hub_waiting_bytes(gate->hub);
+    buffer_init(&ws->out, WEBSOCKET_OUT_MAX);
+    buffer_init(&ws->control, WEBSOCKET_CONTROL_MAX);
+    ws->state_since_us = clock_monotonic_us();
+    DL_APPEND(gate->websockets->first, ws);
+    conn_enter(conn, CONN_WEBSOCKET, &EVENTS, ws);
+    conn_resume(conn);
+    gate_limits_add_conn(conn, &ws->waiting);
+    stats_add(gate->stats, STAT_GATE_ACCEPTED, 1);
+    (void)conn_address(conn, peer, sizeof(peer));
+    log_debug("gate", "connection opened", LOG_TEXT("peer", peer));
 }

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "hub/acks/delivery_reports.h"
-#include "hub/acks/rejections.h"
+#include "hub/session/rejections.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/ready_list.h"
 #include "store/trace.h"

@@ -9,7 +9,6 @@
 #include "hub/acks/inflight_release.h"
 #include "hub/delivery/offer.h"
 #include "hub/delivery/report_queue.h"
-#include "hub/session/backlog.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/members.h"
 #include "hub/session/ready_list.h"
@@ -21,7 +20,7 @@ enum report_state { REPORT_SENT, REPORT_STORED, REPORT_FAILED };
 
 /*
  * Several calls may be in flight, each to several shards. Their replies are applied in the order of
- * the calls, so that notifications are released in the order in which they were held back.
+ * the calls, so that held notifications are sent in their order.
  */
 struct report_call {
     struct report_call *prev, *next;
@@ -32,95 +31,72 @@ struct report_call {
 };
 
 static void
-end_deferral(const struct delivery_report *item)
-{
-    struct session *session = item->deferred;
-
-    if (session == NULL)
-        return;
-    session->inbox.held_count--;
-    session->inbox.held_bytes -= item->notification->text_len;
-}
-
-static void
 release(struct delivery_report *item)
 {
     struct session *session = item->deferred;
 
-    notification_unref(item->notification);
     free(item->user);
     if (session == NULL)
         return;
     session->requests.count--;
+    session->pending.held_count--;
+    session->pending.held_bytes -= item->notification->text_len;
+    notification_unref(item->notification);
     if (session->state == SESSION_CLOSED)
         session_free_if_done(session);
     else if (!session->hub->closing)
-        session_mark(session, READY_ADVANCE); /* the session may wait for this reply */
-}
-
-/*
- * Called if no ack is pending: another session acknowledged the notification, or the user became a
- * member later. If the notification was held back, it is sent; if it was sent, it leaves the
- * in-flight windows.
- */
-static void
-release_held(struct hub *hub, const struct delivery_report *item)
-{
-    struct membership *members;
-    char id[FRAME_UUID_TEXT + 1];
-
-    if (item->deferred != NULL) {
-        session_enqueue_held(item->deferred, item->notification);
-        return;
-    }
-    frame_id_text(item->id, id);
-    members = hub_user_members(hub, item->user);
-    if (members_remove_inflight(members, id) >= 0)
-        members_refill(members);
+        session_mark(session, READY_ADVANCE | READY_REFILL); /* it may wait for this reply */
 }
 
 /*
  * WAL is confirmed late, so the feed stores a lost notification again, except one that was
- * published over HTTP. A lost redrive is not repeated: its notification is in the error log again.
+ * published over HTTP.
  */
 static bool
 is_stored_again(const struct delivery_report *item)
 {
-    return item->deferred != NULL && item->state == STORE_LOST &&
-           item->notification->frame.commit_lsn != 0 && !item->notification->is_retry;
+    return item->state == STORE_PAIR_LOST && item->notification->frame.commit_lsn != 0;
 }
 
 /*
- * A failover loses the end of a stream: all later notifications that were read before are lost too.
- * The session must not receive them before the one that is dropped here. Once the reader reads the
- * new history, the hub has dropped them (on_history).
+ * Applies the reply about a deferred notification. If the user does not have to acknowledge it, it
+ * is in no list. A failover loses the end of a stream: all later notifications that were read
+ * before are lost too. Until the reader reads the new history, the session must not receive them
+ * before this one.
  */
 static void
-skip_lost(struct hub *hub, const struct delivery_report *item)
+apply_to_held(struct hub *hub, const struct delivery_report *item)
 {
     const unsigned shard = item->notification->shard;
 
-    backlog_forget(item->deferred, item->notification);
-    if (!store_is_read(hub->store, shard))
-        cursor_advance(&item->deferred->cursor, shard, hub->newest[shard]);
+    if (is_stored_again(item)) {
+        if (!store_is_read(hub->store, shard))
+            cursor_advance(&item->deferred->cursor, shard, hub->newest[shard]);
+    } else if (item->state == STORE_PAIR_NONE || item->state == STORE_PAIR_LOST) {
+        session_enqueue_held(item->deferred, item->notification);
+    }
 }
 
-/*
- * A held back notification whose ack is not pending must not overtake older notifications that wait
- * for room: it is dropped, and a gap follows them.
- */
+/* The notification was sent, and the user does not have to acknowledge it, or not any more. */
 static void
-apply_reply(struct hub *hub, const struct delivery_report *item)
+apply_to_sent(struct hub *hub, const struct delivery_report *item)
 {
-    const bool is_not_pending = item->state != STORE_PENDING;
+    struct membership *members = hub_user_members(hub, item->user), *member;
+    char text[FRAME_UUID_TEXT + 1];
 
-    end_deferral(item);
-    if (is_stored_again(item))
-        skip_lost(hub, item);
-    else if (item->deferred != NULL
-                 ? backlog_decide(item->deferred, item->notification, is_not_pending)
-                 : is_not_pending)
-        release_held(hub, item);
+    frame_id_text(item->id, text);
+    DL_FOREACH (members, member) {
+        struct inflight_entry *entry = inflight_find(&member->session->inflight, item->id);
+        const bool is_acked = item->state == STORE_PAIR_ACKED && entry != NULL &&
+                              entry->is_written && entry->end == INFLIGHT_OPEN;
+
+        (void)session_inflight_end(member->session, item->id,
+                                   item->state == STORE_PAIR_ACKED ? INFLIGHT_ACKED
+                                                                   : INFLIGHT_ENDED);
+        if (is_acked)
+            session_send_acked(member->session, &(const char *){text}, 1);
+    }
+    members_refill(members);
 }
 
 static void
@@ -129,7 +105,10 @@ end_call(struct hub *hub, struct report_call *call)
     DL_DELETE(hub->reports.calls, call);
     hub->reports.call_count--;
     for (size_t i = 0; i < call->count && !hub->closing; i++)
-        apply_reply(hub, &call->items[i]);
+        if (call->items[i].deferred != NULL)
+            apply_to_held(hub, &call->items[i]);
+        else if (call->items[i].state != STORE_PAIR_PENDING)
+            apply_to_sent(hub, &call->items[i]);
     for (size_t i = 0; i < call->count; i++)
         release(&call->items[i]);
     free(call);
@@ -146,7 +125,7 @@ delivery_reports_apply(struct hub *hub)
 }
 
 static void
-on_reported(void *ctx, enum rc rc, const enum store_pending *states, size_t count)
+on_reported(void *ctx, enum rc rc, const enum store_pair *states, size_t count)
 {
     struct report_call *call = ctx;
     struct hub *hub = call->hub;
@@ -162,7 +141,7 @@ on_reported(void *ctx, enum rc rc, const enum store_pending *states, size_t coun
         hub_retry(hub);
         return;
     }
-    hub_mark(hub, HUB_FLUSH | HUB_REFILL);
+    hub_mark(hub, HUB_FLUSH);
 }
 
 static enum rc
@@ -190,7 +169,7 @@ send_call(struct hub *hub, struct report_call *call)
     rc = store_report(hub->store, reports, call->count, on_reported, call);
     if (rc == RC_CLOSED) {
         call->state = REPORT_STORED;
-        hub_mark(hub, HUB_FLUSH | HUB_REFILL);
+        hub_mark(hub, HUB_FLUSH);
         return RC_OK;
     }
     if (rc == RC_OK)

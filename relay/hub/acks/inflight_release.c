@@ -1,15 +1,15 @@
-/* inflight_release.c: removes acknowledged notifications from the in-flight windows of a user. */
+/* inflight_release.c: ends notifications in the in-flight windows of a user's sessions. */
 #include "hub/acks/inflight_release.h"
 
 #include <string.h>
 #include <utlist.h>
 
-#include "hub/delivery/session_inflight.h"
+#include "hub/delivery/offer.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/ready_list.h"
 
 int
-members_remove_inflight(struct membership *members, const char *text)
+members_end_inflight(struct membership *members, const char *text, const struct session *by)
 {
     struct membership *member;
     unsigned char id[16];
@@ -18,7 +18,8 @@ members_remove_inflight(struct membership *members, const char *text)
     if (!frame_id_parse(text, strlen(text), id))
         return -1;
     DL_FOREACH (members, member) {
-        int known = session_inflight_remove(member->session, id);
+        int known = session_inflight_end(member->session, id,
+                                         member->session == by ? INFLIGHT_ENDED : INFLIGHT_ACKED);
 
         shard = known >= 0 ? known : shard;
     }

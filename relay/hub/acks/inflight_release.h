@@ -1,14 +1,16 @@
-/* inflight_release.h: removes acknowledged notifications from the in-flight windows of a user. */
+/* inflight_release.h: ends notifications in the in-flight windows of a user's sessions. */
 #ifndef CLAIRON_HUB_ACKS_INFLIGHT_RELEASE_H
 #define CLAIRON_HUB_ACKS_INFLIGHT_RELEASE_H
 
-#include "hub/session/session_state.h"
+#include "hub/fanout/audience.h"
+
+struct session;
 
 /*
- * Removes a notification from all sessions of `members`. Returns its shard, or -1 if it was not in
- * flight or the id is invalid.
+ * The user acknowledged a notification in the session `by` (NULL: elsewhere). Returns its shard, or
+ * -1 if it was not in flight or the id is invalid.
  */
-int members_remove_inflight(struct membership *members, const char *id);
+int members_end_inflight(struct membership *members, const char *id, const struct session *by);
 
 /*
  * Call it when the notification's retries have ended. Queued retries are still sent, because the
@@ -16,7 +18,7 @@ int members_remove_inflight(struct membership *members, const char *id);
  */
 void members_end_retries(struct membership *members, const char *id);
 
-/* Marks sessions with room in their in-flight windows to refill. */
+/* Marks sessions to refill their in-flight windows. */
 void members_refill(struct membership *members);
 
 #endif

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "hub/acks/delivery_reports.h"
-#include "hub/acks/rejections.h"
+#include "hub/session/rejections.h"
 #include "hub/session/hub_state.h"
 
 #define NACKS_MAX 8192 /* maximum pending ids */

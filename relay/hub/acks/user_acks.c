@@ -7,32 +7,24 @@
 
 #include "hub/acks/ack_queue.h"
 #include "hub/acks/inflight_release.h"
-#include "hub/session/control.h"
+#include "hub/delivery/offer.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/members.h"
 
-/* `except` may be NULL. */
+/*
+ * A session that has still to receive one of them gets `acked` again behind it. `except` may be
+ * NULL.
+ */
 static void
 send_acked(struct membership *members, const struct session *except, const char *const *ids,
            size_t count)
 {
     struct membership *member;
-    struct buffer frame;
-    bool is_whole;
 
-    if (members == NULL)
-        return;
-    buffer_init(&frame, SESSION_CONTROL_MAX);
-    is_whole = buffer_addf(&frame, "{\"t\":\"acked\",\"ids\":[") == RC_OK;
-    for (size_t i = 0; i < count && is_whole; i++)
-        is_whole = buffer_addf(&frame, "%s\"%s\"", i > 0 ? "," : "", ids[i]) == RC_OK;
-    is_whole = is_whole && buffer_addf(&frame, "]}") == RC_OK;
     DL_FOREACH (members, member) {
-        /* earlier states: `connected` must be the first frame */
-        if (is_whole && member->session != except && member->session->state >= SESSION_INBOX)
-            session_send_control(member->session, frame.bytes, frame.len);
+        if (member->session != except)
+            session_send_acked(member->session, ids, count);
     }
-    buffer_free(&frame);
 }
 
 void
@@ -43,7 +35,7 @@ hub_end_acks(struct hub *hub, const char *user, const char *const *ids, size_t c
 
     for (size_t i = 0; i < count; i++) {
         if (was_acked)
-            (void)members_remove_inflight(members, ids[i]);
+            (void)members_end_inflight(members, ids[i], NULL);
         else
             members_end_retries(members, ids[i]);
     }
@@ -88,7 +80,7 @@ apply_acks(struct hub *hub, const char *user, const struct session *session, con
 
     count = sort_ids(ids, count, sorted);
     for (size_t i = 0; i < count; i++)
-        acks_add(hub, user, sorted[i], members_remove_inflight(members, sorted[i]));
+        acks_add(hub, user, sorted[i], members_end_inflight(members, sorted[i], session));
     acks_flush(hub);
     send_acked(members, session, sorted, count);
     members_refill(members);

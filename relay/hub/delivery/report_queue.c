@@ -4,11 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/memory.h"
-#include "hub/session/backlog.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/ready_list.h"
+#include "hub/session/rejections.h"
 
 #define REPORTS_MAX 262144
 
@@ -29,8 +28,8 @@ has_room(const struct session *session)
     if (session->hub->reports.count < REPORTS_MAX)
         return true;
     /* The notification remains pending, and is sent when the user reconnects. */
-    log_warn("hub", "delivery report queue is full: report dropped", LOG_INT("limit", REPORTS_MAX),
-             LOG_SESSION(session));
+    rejections_add(&session->hub->reports_rejected, session->client.user,
+                   "delivery report queue is full: reports dropped");
     return false;
 }
 
@@ -84,19 +83,18 @@ delivery_report_renew(struct session *session, const struct inflight_entry *entr
         add(session, item);
 }
 
-void
+bool
 delivery_report_defer(struct session *session, struct notification *notification)
 {
     struct delivery_report item = item_of(notification);
 
     if (!has_room(session))
-        return;
+        return false;
     session->requests.count++;
-    session->inbox.held_count++;
-    session->inbox.held_bytes += notification->text_len;
-    if (!notification->is_retry)
-        backlog_query(session, notification);
+    session->pending.held_count++;
+    session->pending.held_bytes += notification->text_len;
     item.deferred = session;
     item.notification = notification_ref(notification);
     add(session, item);
+    return true;
 }

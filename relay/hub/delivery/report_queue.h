@@ -15,8 +15,8 @@ struct delivery_report {
     uint32_t ack_timeout_ms; /* 0: use the configured timeout */
     bool retry_enabled;
     bool is_open_ended;
-    bool is_renewal;          /* repeats an earlier report that the store may have lost */
-    enum store_pending state; /* as the store replied */
+    bool is_renewal;       /* repeats an earlier report that the store may have lost */
+    enum store_pair state; /* as the store replied */
     char *user;
     /* the session for which the notification is held back; NULL: it was written */
     struct session *deferred;
@@ -27,10 +27,10 @@ struct delivery_report {
 void delivery_report_add(struct session *session, const struct notification *notification);
 
 /*
- * The in-flight window is full, so the notification stays in the user's inbox. If its ack is not
- * pending, it is sent immediately after the store's reply.
+ * Asks the store whether the user must acknowledge a deferred notification, which is held until the
+ * reply. False if too many reports are queued.
  */
-void delivery_report_defer(struct session *session, struct notification *notification);
+MUST_CHECK bool delivery_report_defer(struct session *session, struct notification *notification);
 
 /* Repeats a report that the store may have lost. */
 void delivery_report_renew(struct session *session, const struct inflight_entry *entry);

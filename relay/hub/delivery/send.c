@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "hub/delivery/session_inflight.h"
+#include "hub/delivery/offer.h"
 #include "hub/session/control.h"
 #include "hub/session/gap.h"
 #include "hub/session/hub_state.h"
@@ -168,8 +168,6 @@ send_batch(struct hub *hub, struct session *session)
     stats_add(hub->stats, STAT_HUB_DELIVERED, batch->count);
     count_time(session, batch->notifications[0]);
     fanout_batch_unref(batch);
-    if (session->has_backlog)
-        session_gap_of_backlog(session);
 }
 
 static void
@@ -203,7 +201,6 @@ send_queue(struct session *session)
         written -= outbound_nth(&session->outbound, 0)->ws_len;
         notification_unref(dequeue_written(session));
     }
-    session_gap_of_backlog(session);
 }
 
 /* A frame of a `rows` reply. Its rest may wait for the socket. */

@@ -1,14 +1,14 @@
 /* client_pos.c: the cursor of a client as a string; client_pos.h describes the format. */
 #include "hub/fanout/client_pos.h"
 
-#include <limits.h>
 #include <string.h>
 
 #include "store/store.h"
 
 #define BASE 36
-#define MARK '~' /* starts a backlog */
-#define PART_ENDS ".~"
+#define MARK '~' /* starts a deferral, and its second shard */
+#define MARK_BY_STREAM '!'
+#define PART_ENDS ".~!"
 #define GENERATION 'G'
 #define DIGITS_MAX 13 /* base 36 digits of 64 bits */
 /* a dot, a dash and a difference in ms, a dash and a number, and the generation */
@@ -18,9 +18,9 @@ _Static_assert(CLIENT_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + (STORE_SHARDS_MAX 
                    CLIENT_POS_MAX,
                "the longest cursor fits");
 _Static_assert(CLIENT_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + STORE_SHARDS_MAX + BESIDE_MAX +
-                       (2 + 2 * DIGITS_MAX) + 2 * (1 + BESIDE_MAX) <=
+                       2 * (1 + BESIDE_MAX) <=
                    CLIENT_POS_MAX,
-               "the longest cursor of a user with a backlog fits");
+               "the longest cursor of a user with a deferral fits");
 
 static const char DIGITS[] = "0123456789abcdefghijklmnopqrstuvwxyz";
 
@@ -62,25 +62,19 @@ write_relative(struct entry_id of_shared, struct entry_id of_shard, char *at)
 }
 
 static char *
-write_backlog(struct entry_id shared, const struct backlog *backlog, char *at)
+write_deferral(struct entry_id shared, const struct deferral *deferral, char *at)
 {
-    *at++ = MARK;
-    if (backlog->is_lost)
-        return at;
-    at = write_number(backlog->waiting.count, at);
-    *at++ = '-';
-    at = write_number(backlog->waiting.sum, at);
-    *at++ = MARK;
-    at = write_relative(shared, backlog->behind.shared, at);
-    if (entry_id_is_zero(backlog->behind.own))
+    *at++ = deferral->by_stream ? MARK_BY_STREAM : MARK;
+    at = write_relative(shared, deferral->from.shared, at);
+    if (entry_id_is_zero(deferral->from.own))
         return at;
     *at++ = MARK;
-    return write_relative(shared, backlog->behind.own, at);
+    return write_relative(shared, deferral->from.own, at);
 }
 
 void
 client_pos_text(const char *epoch, const struct entry_id *heads, unsigned shards,
-                const struct backlog *backlog, char ret_text[CLIENT_POS_MAX])
+                const struct deferral *deferral, char ret_text[CLIENT_POS_MAX])
 {
     size_t len = strnlen(epoch, CLIENT_POS_EPOCH_MAX);
     char *at = ret_text + len + 1;
@@ -96,8 +90,8 @@ client_pos_text(const char *epoch, const struct entry_id *heads, unsigned shards
         if (!entry_id_is_zero(heads[i]))
             at = write_relative(heads[0], heads[i], at);
     }
-    if (backlog != NULL)
-        at = write_backlog(heads[0], backlog, at);
+    if (deferral != NULL)
+        at = write_deferral(heads[0], deferral, at);
     *at = '\0';
 }
 
@@ -145,49 +139,37 @@ read_relative(struct entry_id of_shared, const char *at, const char *end, struct
     return RC_OK;
 }
 
+/* Reads from the deferral's mark, or from the end of the string: no deferral. */
 static enum rc
-read_tally(const char *at, const char *end, struct backlog *backlog)
+read_deferral(struct cursor cursor, const char *at, struct deferral *ret_deferral)
 {
-    uint64_t count = 0, sum = 0;
+    struct deferral deferral = {.from = cursor, .by_stream = *at == MARK_BY_STREAM};
+    const char *own;
 
-    if (read_number(&at, end, &count) != RC_OK || count > UINT_MAX)
-        return RC_BAD;
-    if (at < end && (*at++ != '-' || read_number(&at, end, &sum) != RC_OK || sum > UINT32_MAX))
-        return RC_BAD;
-    backlog->waiting = (struct tally){(unsigned)count, (uint32_t)sum};
-    return at == end ? RC_OK : RC_BAD;
-}
-
-/* Reads up to the backlog's mark or the end of the string. */
-static enum rc
-read_backlog(struct entry_id shared, const char *at, struct backlog *ret_backlog)
-{
-    struct backlog backlog = {.is_lost = at[0] == MARK && at[1] == '\0'};
-    const char *cursor = *at == MARK ? strchr(at + 1, MARK) : NULL;
-    const char *own = cursor != NULL ? strchr(cursor + 1, MARK) : NULL;
-    const char *end = at + strlen(at);
-
-    if (*at == MARK && !backlog.is_lost) {
-        if (cursor == NULL || read_tally(at + 1, cursor, &backlog) != RC_OK ||
-            read_relative(shared, cursor + 1, own != NULL ? own : end, &backlog.behind.shared) !=
-                RC_OK ||
-            (own != NULL && read_relative(shared, own + 1, end, &backlog.behind.own) != RC_OK))
+    if (*at != '\0') {
+        own = strchr(at + 1, MARK);
+        if (own == at + 1 || at[1] == '\0' ||
+            read_relative(cursor.shared, at + 1, own != NULL ? own : at + strlen(at),
+                          &deferral.from.shared) != RC_OK)
             return RC_BAD;
-        backlog.is_lost = memchr(at, '-', (size_t)(cursor - at)) == NULL;
+        deferral.from.own = (struct entry_id){0, 0};
+        if (own != NULL && (own[1] == '\0' || read_relative(cursor.shared, own + 1, at + strlen(at),
+                                                            &deferral.from.own) != RC_OK))
+            return RC_BAD;
     }
-    *ret_backlog = backlog;
+    *ret_deferral = deferral;
     return RC_OK;
 }
 
 enum rc
 client_pos_read(const char *text, const char *epoch, unsigned shards, unsigned own,
-                struct cursor *ret_cursor, struct backlog *ret_backlog)
+                struct cursor *ret_cursor, struct deferral *ret_deferral)
 {
     const char *dot = strchr(text, '.');
     const char *at = dot != NULL ? dot + 1 : text;
     const char *end = at + strcspn(at, PART_ENDS);
     struct cursor cursor = {.own = {0, 0}};
-    struct backlog backlog;
+    struct deferral deferral;
 
     if (dot == NULL || entry_id_read(at, (size_t)(end - at), &cursor.shared) != RC_OK)
         return RC_BAD;
@@ -201,11 +183,11 @@ client_pos_read(const char *text, const char *epoch, unsigned shards, unsigned o
         if (i == own)
             cursor.own = id;
     }
-    if (read_backlog(cursor.shared, end, &backlog) != RC_OK)
+    if (read_deferral(cursor, end, &deferral) != RC_OK)
         return RC_BAD;
     if ((size_t)(dot - text) != strlen(epoch) || strncmp(text, epoch, strlen(epoch)) != 0)
         return RC_CLOSED;
     *ret_cursor = cursor;
-    *ret_backlog = backlog;
+    *ret_deferral = deferral;
     return RC_OK;
 }

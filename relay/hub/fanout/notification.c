@@ -62,11 +62,11 @@ write_rule(struct bytes rule, char *at)
  */
 static size_t
 write_start(const struct frame_notification *frame, const char *epoch, const struct entry_id *heads,
-            unsigned shards, const struct backlog *backlog, char start[START_MAX])
+            unsigned shards, const struct deferral *deferral, char start[START_MAX])
 {
     char *at = write_literal(start, START);
 
-    client_pos_text(epoch, heads, shards, backlog, at);
+    client_pos_text(epoch, heads, shards, deferral, at);
     at += strlen(at);
     if (frame->xid != 0)
         at = bytes_decimal(frame->xid, write_literal(at, BEFORE_XID));
@@ -94,29 +94,29 @@ free_notification(struct shared *shared)
 static struct notification *
 make(const struct frame_notification *frame, struct bytes retry_users, struct bytes data,
      struct bytes hidden, const char *epoch, const struct entry_id *heads, unsigned shards,
-     const struct backlog *backlog)
+     const struct deferral *deferral)
 {
     const struct bytes route = frame->head;
     size_t before = hidden.len > 0 ? (size_t)(hidden.at - data.at) : data.len;
     size_t behind = data.len - before - hidden.len;
     char start[START_MAX];
-    size_t start_len = write_start(frame, epoch, heads, shards, backlog, start);
-    size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct backlog) +
+    size_t start_len = write_start(frame, epoch, heads, shards, deferral, start);
+    size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct deferral) +
                   route.len + retry_users.len + WS_TEXT_HEAD_MAX + start_len + before + behind + 1;
     struct notification *notification = memory_grow(NULL, size);
-    struct backlog *reported;
+    struct deferral *reported;
     unsigned char *at, *text;
 
-    reported = (struct backlog *)(notification->heads + shards);
-    at = (unsigned char *)(reported + (backlog != NULL));
+    reported = (struct deferral *)(notification->heads + shards);
+    at = (unsigned char *)(reported + (deferral != NULL));
     *notification =
         (struct notification){.shared = {.refs = 1, .size = size, .free = free_notification},
                               .shards = (unsigned char)shards,
                               .made_us = clock_monotonic_us()};
     memcpy(notification->heads, heads, shards * sizeof(*heads));
-    if (backlog != NULL) {
-        *reported = *backlog;
-        notification->backlog = reported;
+    if (deferral != NULL) {
+        *reported = *deferral;
+        notification->deferral = reported;
     }
     memcpy(at, route.at, route.len);
     if (frame_parse_header((struct bytes){at, route.len}, &notification->frame) != RC_OK)
@@ -143,16 +143,16 @@ make(const struct frame_notification *frame, struct bytes retry_users, struct by
 /* Like `make`, for another cursor: the document, and all that is read from it, stay in `source`. */
 static struct notification *
 make_sharing(struct notification *source, const char *epoch, const struct entry_id *heads,
-             const struct backlog *backlog)
+             const struct deferral *deferral)
 {
     const unsigned shards = source->shards;
     char start[START_MAX];
     size_t start_len =
-        write_start(&source->frame.as.notification, epoch, heads, shards, backlog, start);
-    size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct backlog) +
+        write_start(&source->frame.as.notification, epoch, heads, shards, deferral, start);
+    size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct deferral) +
                   WS_TEXT_HEAD_MAX + start_len;
     struct notification *notification = memory_grow(NULL, size);
-    struct backlog *reported = (struct backlog *)(notification->heads + shards);
+    struct deferral *reported = (struct deferral *)(notification->heads + shards);
     unsigned char *text = (unsigned char *)(reported + 1) + WS_TEXT_HEAD_MAX;
 
     *notification = *source;
@@ -160,10 +160,10 @@ make_sharing(struct notification *source, const char *epoch, const struct entry_
     notification->made_us = clock_monotonic_us();
     notification->source = notification_ref(source);
     memcpy(notification->heads, heads, shards * sizeof(*heads));
-    notification->backlog = NULL;
-    if (backlog != NULL) {
-        *reported = *backlog;
-        notification->backlog = reported;
+    notification->deferral = NULL;
+    if (deferral != NULL) {
+        *reported = *deferral;
+        notification->deferral = reported;
     }
     memcpy(text, start, start_len);
     notification->rest = (struct bytes){source->data.at, source->data.len + 1};
@@ -247,7 +247,7 @@ notification_of_entry(const struct entry *entry, struct bytes hidden, const char
     notification->expires_us = entry->expires_us;
     notification->shard = entry->shard;
     notification->id = entry->id;
-    notification->score = entry->score;
+    notification->first = entry->first;
     notification->needs_ack = (entry->frame.flags & FRAME_ACK_REQUIRED) != 0;
     if (source == NULL && is_marked_late(entry))
         (void)mark_late(notification);
@@ -271,18 +271,18 @@ notification_new_without_targets(const struct entry *entry, const char *epoch,
 /* Copies all bytes. */
 static struct notification *
 copy(const struct notification *notification, const char *epoch, const struct entry_id *heads,
-     const struct backlog *backlog)
+     const struct deferral *deferral)
 {
     struct notification *copied =
         make(&notification->frame.as.notification, notification->retry_users, notification->data,
-             NOTHING, epoch, heads, notification->shards, backlog);
+             NOTHING, epoch, heads, notification->shards, deferral);
 
     copied->is_retry = notification->is_retry;
     copied->is_open_ended = notification->is_open_ended;
     copied->expires_us = notification->expires_us;
     copied->shard = notification->shard;
     copied->id = notification->id;
-    copied->score = notification->score;
+    copied->first = notification->first;
     copied->needs_ack = notification->needs_ack;
     copied->made_us = notification->made_us;
     copied->frame.as.notification.attempts = notification->frame.as.notification.attempts;
@@ -291,15 +291,15 @@ copy(const struct notification *notification, const char *epoch, const struct en
 
 struct notification *
 notification_new_at(struct notification *notification, const char *epoch,
-                    const struct entry_id *heads, const struct backlog *backlog)
+                    const struct entry_id *heads, const struct deferral *deferral)
 {
     struct notification *moved;
 
     if (notification->data.len < LARGE_MIN)
-        return copy(notification, epoch, heads, backlog);
+        return copy(notification, epoch, heads, deferral);
     moved = make_sharing(notification->source != NULL ? notification->source : notification, epoch,
-                         heads, backlog);
-    moved->score = notification->score;
+                         heads, deferral);
+    moved->first = notification->first;
     moved->made_us = notification->made_us;
     return moved;
 }
@@ -313,8 +313,8 @@ notification_new_late(const struct notification *notification, const char *epoch
     if (notification->data.len >= LARGE_MIN)
         late = find_large(notification->shard, notification->id, frame, 1);
     if (late != NULL)
-        return notification_new_at(late, epoch, notification->heads, notification->backlog);
-    late = copy(notification, epoch, notification->heads, notification->backlog);
+        return notification_new_at(late, epoch, notification->heads, notification->deferral);
+    late = copy(notification, epoch, notification->heads, notification->deferral);
     if (mark_late(late))
         return late;
     notification_unref(late);

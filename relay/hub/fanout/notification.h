@@ -5,7 +5,7 @@
 #include "base/shared.h"
 #include "store/cursor.h"
 
-struct backlog; /* client_pos.h */
+struct deferral; /* client_pos.h */
 
 /*
  * One allocation, immutable, reference-counted. Used only by the loop's thread.
@@ -22,7 +22,7 @@ struct notification {
     unsigned char shard;
     unsigned char shards; /* number of `heads` */
     struct entry_id id;
-    uint64_t score;              /* in an inbox: the score of its first stream entry */
+    struct entry_id first;       /* read from an inbox: its first stream entry; otherwise zero */
     struct frame frame;          /* points into this allocation */
     struct bytes retry_users;    /* points into this allocation; iterate with frame_next_target */
     int64_t made_us;             /* creation time; monotonic */
@@ -34,8 +34,8 @@ struct notification {
     struct notification *source; /* a reference; NULL: none */
     struct notification *large_prev; /* links of the list of large notifications */
     struct notification *large_next;
-    const struct backlog *backlog; /* the backlog that its `pos` reports; NULL: none */
-    struct entry_id heads[];       /* cursor of `pos` in `text`, by shard */
+    const struct deferral *deferral; /* the deferral that its `pos` reports; NULL: none */
+    struct entry_id heads[];         /* cursor of `pos` in `text`, by shard */
 };
 
 /*
@@ -51,10 +51,10 @@ struct notification *notification_new(const struct entry *entry, const char *epo
 struct notification *notification_new_without_targets(const struct entry *entry, const char *epoch,
                                                       const struct entry_id *heads,
                                                       unsigned shards);
-/* Returns a copy with another cursor; `backlog` may be NULL. */
+/* Returns a copy with another cursor; `deferral` may be NULL. */
 struct notification *notification_new_at(struct notification *notification, const char *epoch,
                                          const struct entry_id *heads,
-                                         const struct backlog *backlog);
+                                         const struct deferral *deferral);
 /*
  * Returns a copy that is marked as a retry: `attempts` is 1 instead of 0. NULL: the end of the
  * document has an unknown format.

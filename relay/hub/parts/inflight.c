@@ -21,17 +21,16 @@ inflight_find(const struct inflight *inflight, const unsigned char id[16])
 static void
 inflight_grow(struct inflight *inflight)
 {
-    int room = inflight->room == 0 ? INFLIGHT_FIRST_ROOM : inflight->room * 2;
-
     if (inflight->count < inflight->room)
         return;
-    inflight->room = room < inflight->size ? room : inflight->size;
+    inflight->room = inflight->room == 0 ? INFLIGHT_FIRST_ROOM : inflight->room * 2;
     inflight->entries =
         memory_grow(inflight->entries, (size_t)inflight->room * sizeof(*inflight->entries));
 }
 
 void
-inflight_add(struct inflight *inflight, const struct notification *notification)
+inflight_add(struct inflight *inflight, const struct notification *notification,
+             enum inflight_end end)
 {
     struct inflight_entry *entry;
 
@@ -39,50 +38,39 @@ inflight_add(struct inflight *inflight, const struct notification *notification)
     entry = &inflight->entries[inflight->count++];
     *entry = (struct inflight_entry){
         .shard = notification->shard,
+        .end = end,
         .backoff = notification->frame.as.notification.backoff,
         .ack_timeout_ms = notification->frame.as.notification.ack_timeout_ms,
         .retry_enabled = (notification->frame.flags & FRAME_RETRY_ENABLED) != 0,
         .is_open_ended = notification->is_open_ended,
     };
     memcpy(entry->id, notification->frame.as.notification.id, sizeof(entry->id));
+    inflight->ended += end != INFLIGHT_OPEN;
 }
 
 void
 inflight_remove(struct inflight *inflight, struct inflight_entry *entry)
 {
+    inflight->ended -= entry->end != INFLIGHT_OPEN;
     *entry = inflight->entries[--inflight->count];
 }
 
-bool
-inflight_repeat(struct inflight_entry *entry)
+void
+inflight_end(struct inflight *inflight, struct inflight_entry *entry, enum inflight_end end)
 {
-    bool again = entry->is_missed && entry->is_written;
-
-    entry->is_missed = false;
-    entry->is_written = entry->is_written && !again;
-    return again;
+    entry->end = (uint8_t)end;
+    inflight->ended++;
 }
 
 void
-inflight_recheck(struct inflight *inflight)
+inflight_sweep(struct inflight *inflight)
 {
-    for (int i = 0; i < inflight->count; i++)
-        inflight->entries[i].needs_recheck = inflight->entries[i].is_written;
-}
+    for (int i = inflight->count - 1; i >= 0 && inflight->ended > 0; i--) {
+        struct inflight_entry *entry = &inflight->entries[i];
 
-void
-inflight_confirm(struct inflight *inflight, const unsigned char id[16])
-{
-    struct inflight_entry *entry = inflight_find(inflight, id);
-
-    if (entry != NULL)
-        entry->needs_recheck = false;
-}
-
-bool
-inflight_is_refuted(const struct inflight_entry *entry)
-{
-    return entry->needs_recheck && !entry->is_open_ended;
+        if (entry->is_written && entry->end != INFLIGHT_OPEN)
+            inflight_remove(inflight, entry);
+    }
 }
 
 void

@@ -2,7 +2,7 @@
 #include "hub/resume/subscribe.h"
 
 #include "base/log.h"
-#include "hub/delivery/session_inflight.h"
+#include "hub/delivery/offer.h"
 #include "hub/session/control.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/ready_list.h"
@@ -50,10 +50,8 @@ session_subscribe(struct session *session, const struct session_topics *topics, 
     if (rc != RC_OK)
         return rc;
     send_subscribed(session, has_request_id, request_id);
-    /* Notifications outside the previous topics are in the inbox if their ack is pending. */
-    inbox_miss(&session->inbox);
-    session_defer_inbox(session);
-    session_mark(session, READY_REFILL);
+    /* Notifications outside the previous topics are in the pending list. */
+    session_rewind(session);
     return RC_OK;
 }
 

@@ -14,7 +14,7 @@
 static bool
 is_unserved(const struct session *session, int64_t now_us)
 {
-    return session->state < SESSION_INBOX && now_us - session->client.attached_us >= WAIT_US &&
+    return session->state < SESSION_PENDING && now_us - session->client.attached_us >= WAIT_US &&
            !store_serves(session->hub->store, session->client.user);
 }
 

@@ -1,7 +1,6 @@
 /* cursors.c: the cursors of a session, and the cursors that it reports to its client. */
 #include "hub/session/cursors.h"
 
-#include "hub/session/backlog.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/session.h"
 
@@ -37,26 +36,73 @@ session_notification_new(const struct session *session, const struct entry *entr
     return hub_notification_new(session->hub, entry, heads);
 }
 
+/* Returns a cursor before this notification, in the deferral that it reports. */
+static struct deferral
+deferral_before(const struct notification *notification)
+{
+    struct deferral deferral = *notification->deferral;
+    const struct entry_id first =
+        entry_id_is_zero(notification->first) ? notification->id : notification->first;
+    struct entry_id *from = cursor_in(&deferral.from, notification->shard);
+
+    if (!entry_id_less(*from, first))
+        *from = entry_id_before(first);
+    return deferral;
+}
+
+/*
+ * True if a notification with this cursor reports a deferral. If it overtakes another one
+ * (`overtaken`, may be NULL), the client needs the overtaken one too when it resumes.
+ */
+static bool
+deferral_reported(const struct session *session, struct cursor cursor,
+                  const struct notification *overtaken, struct deferral *ret_deferral)
+{
+    struct deferral deferral = session->pending.deferral;
+
+    if (overtaken != NULL && overtaken->deferral != NULL)
+        deferral = deferral_before(overtaken);
+    else if (!session->is_deferred)
+        return false;
+    /* A held notification is in no list yet. */
+    deferral.by_stream = deferral.by_stream || session->pending.held_count > 0;
+    *ret_deferral = deferral;
+    return !cursor_reaches(deferral.from, cursor);
+}
+
+bool
+session_reports_deferral(const struct session *session, struct cursor cursor,
+                         const struct notification *overtaken)
+{
+    struct deferral deferral;
+
+    return deferral_reported(session, cursor, overtaken, &deferral);
+}
+
 struct notification *
 session_notification_at(const struct session *session, struct notification *notification,
                         struct cursor cursor, const struct notification *overtaken)
 {
     struct entry_id heads[STORE_SHARDS_MAX];
+    struct deferral deferral;
+    const bool has_deferral = deferral_reported(session, cursor, overtaken, &deferral);
 
     cursor_to_heads(cursor, session->client.own_shard, heads, notification->shards);
     return notification_new_at(notification, session->hub->epoch, heads,
-                               backlog_reported(session, cursor, overtaken));
+                               has_deferral ? &deferral : NULL);
 }
 
 void
 session_pos_text(const struct session *session, struct cursor cursor, char ret_text[CLIENT_POS_MAX])
 {
     struct entry_id heads[STORE_SHARDS_MAX];
+    struct deferral deferral;
+    const bool has_deferral =
+        deferral_reported(session, cursor, outbound_nth(&session->outbound, 0), &deferral);
 
     cursor_to_heads(cursor, session->client.own_shard, heads, session->hub->shards);
     client_pos_text(session->hub->epoch, heads, session->hub->shards,
-                    backlog_reported(session, cursor, outbound_nth(&session->outbound, 0)),
-                    ret_text);
+                    has_deferral ? &deferral : NULL, ret_text);
 }
 
 struct cursor

@@ -40,6 +40,13 @@ struct notification *session_notification_at(const struct session *session,
                                              struct cursor cursor,
                                              const struct notification *overtaken);
 
+/*
+ * True if a notification of this session with this cursor reports a deferral. `overtaken`: the
+ * first queued notification that it overtakes; NULL: none.
+ */
+bool session_reports_deferral(const struct session *session, struct cursor cursor,
+                              const struct notification *overtaken);
+
 void session_pos_text(const struct session *session, struct cursor cursor,
                       char ret_text[CLIENT_POS_MAX]);
 

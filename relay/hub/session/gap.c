@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hub/session/backlog.h"
 #include "hub/session/control.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/cursors.h"
@@ -74,36 +73,4 @@ session_send_late_gap(struct session *session)
         return;
     session->control.gap_why = NULL;
     session_gap(session, session->control.gap_from, session_reached(session), why);
-}
-
-void
-session_gap_of(struct session *session, const struct notification *notification, const char *why)
-{
-    struct cursor cursor = session_cursor_behind(session, notification);
-
-    session_gap(session, cursor, cursor, why);
-}
-
-void
-session_gap_of_backlog(struct session *session)
-{
-    if (session->order.backlog == NULL || !outbound_is_empty(&session->outbound))
-        return;
-    if (session->order.backlog->is_lost) {
-        session->order.backlog->is_lost = false;
-        session_gap(session, session_reached(session), session_reached(session), "shed");
-    }
-    backlog_end_if_empty(session);
-}
-
-void
-session_lose_backlog(struct session *session)
-{
-    struct backlog *backlog = session->order.backlog;
-
-    if (backlog == NULL)
-        return;
-    backlog->is_lost = backlog->is_lost || !tally_equal(backlog->waiting, backlog->queried);
-    backlog->waiting = backlog->queried;
-    session_gap_of_backlog(session);
 }

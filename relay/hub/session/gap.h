@@ -20,14 +20,4 @@ void session_gap_later(struct session *session, struct cursor from, const char *
 /* Announces a deferred gap, if any. */
 void session_send_late_gap(struct session *session);
 
-/* Announces that this notification was dropped. */
-void session_gap_of(struct session *session, const struct notification *notification,
-                    const char *why);
-
-/* Announces that part of the backlog is lost, once the outbound queue is empty. */
-void session_gap_of_backlog(struct session *session);
-
-/* Call it when the inbox was read to its end: the remaining backlog is lost. */
-void session_lose_backlog(struct session *session);
-
 #endif

@@ -63,26 +63,25 @@ struct shed {
     uint64_t count; /* notifications dropped since began_us */
 };
 
-struct resume_user; /* resume/read_pages.c */
+struct page_budget; /* resume/pages.c */
 
 /*
  * A session that resumes from an old cursor makes the store read every later notification of all
- * audiences. All sessions of a user share a budget for such pages: `delivery.resume_pages` per
- * second, with a burst of 60 seconds. A user reads one page at a time, so that users who resume
- * simultaneously share the store fairly, regardless of their number of sessions. A session that has
- * to wait continues from its cursor later: nothing is lost.
+ * audiences. All sessions of a user share a token bucket for such pages: `delivery.resume_pages`
+ * per second, with a burst of 60 seconds. A session that has to wait continues from its cursor
+ * later: nothing is lost.
  *
- * The number of pages of streams and inboxes that all users read at a time is limited, and so are
- * their bytes, estimated by the size of the last pages. They need memory in the store, on the way,
- * and in this process, where unsent notifications wait for slow clients.
+ * The number of pages of streams and pending lists that all users read at a time is limited, and so
+ * are their bytes, estimated by the size of the last pages. They need memory in the store, on the
+ * way, and in this process, where unsent notifications wait for slow clients.
  */
 struct resumes {
-    struct resume_user *users; /* uthash */
-    ev_timer turns;        /* active while users wait for their budget, or sessions for a page */
-    unsigned pages;        /* number of pages that are being read, or may be read */
-    size_t page_bytes;     /* estimated size of a page */
-    struct session *first; /* sessions that wait to read a page, in order */
-    struct session *last;
+    struct page_budget *budgets; /* uthash: by user */
+    ev_timer timer;              /* active while sessions wait */
+    unsigned pages;              /* number of pages that are being read */
+    size_t page_bytes;           /* estimated size of a page */
+    struct session *waiting;     /* utlist: sessions that wait until fewer pages are read */
+    struct session *spent;       /* utlist: sessions whose user has spent its budget */
 };
 
 /* The sessions of a shard's users (followed.h). */
@@ -122,13 +121,14 @@ struct hub {
     ev_idle more;            /* active while the ready list is not empty */
     unsigned char *scratch;  /* buffer for a session's control queue as a frame */
     unsigned list_frames;    /* number of list frames sent in this turn */
-    unsigned deferred_count; /* number of sessions with inbox_is_deferred */
-    bool refill_is_pending;  /* a deferred refill waits until acks and reports are stored */
+    struct session *refills; /* utlist: sessions that must read their pending list on later */
+    ev_timer refill;         /* active while `refills` is not empty */
     struct ack_queue acks;
     struct delivery_reports reports;
     size_t nack_count; /* number of pending ids of nacks */
     struct rejections acks_rejected;
     struct rejections nacks_rejected;
+    struct rejections reports_rejected;
     ev_timer retry;
     ev_timer heartbeat;
     bool presence_is_stale; /* a change of presence was not stored */

@@ -15,7 +15,7 @@ bool
 lists_have_frames(const struct session *session)
 {
     return session->control.lists != NULL && session->control.lists->has_frames &&
-           session->state >= SESSION_INBOX;
+           session->state >= SESSION_PENDING;
 }
 
 static void

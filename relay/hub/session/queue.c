@@ -1,7 +1,6 @@
 /* queue.c: adds notifications and batches to a session's outbound queue. */
 #include "hub/session/queue.h"
 
-#include "hub/session/backlog.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/cursors.h"
 #include "hub/session/ready_list.h"
@@ -23,15 +22,15 @@ bool
 session_is_full(const struct session *session)
 {
     size_t max = (size_t)session->hub->config->gate.slow_bytes;
-    size_t bytes = outbound_bytes(&session->outbound) + session->inbox.held_bytes;
+    size_t bytes = outbound_bytes(&session->outbound) + session->pending.held_bytes;
 
-    return outbound_count(&session->outbound) + session->inbox.held_count >= OUTBOUND_MAX ||
+    return outbound_count(&session->outbound) + session->pending.held_count >= OUTBOUND_MAX ||
            bytes >= (max < SESSION_QUEUE_BYTES ? max : SESSION_QUEUE_BYTES);
 }
 
 /*
  * A notification that overtakes others must report a cursor before their cursors; otherwise a
- * client that resumes would lose them. It also reports the backlog. NULL: no copy is needed.
+ * client that resumes would lose them. It also reports a deferral. NULL: no copy is needed.
  */
 static struct notification *
 own_copy(const struct session *session, struct notification *notification, unsigned nth)
@@ -41,7 +40,7 @@ own_copy(const struct session *session, struct notification *notification, unsig
     const struct cursor cursor =
         outbound_before(&session->outbound, nth, session->client.own_shard, reported);
 
-    if (cursor_equal(cursor, reported) && backlog_reported(session, cursor, overtaken) == NULL)
+    if (cursor_equal(cursor, reported) && !session_reports_deferral(session, cursor, overtaken))
         return NULL;
     return session_notification_at(session, notification, cursor, overtaken);
 }
@@ -102,7 +101,7 @@ merge_batch(struct hub *hub, struct session *session, const struct fanout_batch 
 bool
 session_queue_batch(struct hub *hub, struct session *session, struct fanout_batch *batch)
 {
-    if (session->is_blocked || session->has_backlog || session->has_control || session->is_poll)
+    if (session->is_blocked || session->is_deferred || session->has_control || session->is_poll)
         return false;
     if (session->outbound.batch != NULL)
         return merge_batch(hub, session, batch);

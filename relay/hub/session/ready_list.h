@@ -14,14 +14,14 @@ struct session;
  */
 enum ready_reason {
     READY_SEND = 1,   /* write its queues to the socket */
-    READY_REFILL = 2, /* read the inbox again, if the in-flight window has room */
+    READY_REFILL = 2, /* read the pending list on, if the in-flight window has room */
     READY_ADVANCE = 4 /* do the next step of its state */
 };
 
 /* Pending work of the hub. */
 enum hub_work {
     HUB_FLUSH = 1, /* send delivery reports, then acks */
-    HUB_REFILL = 2 /* refill sessions that waited until reports and acks were stored */
+    HUB_REFILL = 2 /* refill sessions that waited until acks were stored */
 };
 
 /*

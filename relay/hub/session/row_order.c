@@ -67,14 +67,14 @@ static struct topic_newest *
 find(struct session *session, struct bytes topic)
 {
     uint64_t hash = hash_of(topic);
-    struct row_order *rows = session->order.rows;
+    struct row_order *rows = session->rows;
     struct topic_newest *found;
 
     for (unsigned i = 0; rows != NULL && i < rows->count; i++) {
         if (rows->topics[i].topic == hash)
             return &rows->topics[i];
     }
-    session->order.rows = rows = row_order_grow(rows);
+    session->rows = rows = row_order_grow(rows);
     found = rows->count < rows->room ? &rows->topics[rows->count++] : evict_oldest(rows);
     *found = (struct topic_newest){hash, rows->others};
     return found;
@@ -106,6 +106,6 @@ row_order_pass(struct session *session, struct notification *notification)
 void
 row_order_free(struct session *session)
 {
-    free(session->order.rows);
-    session->order.rows = NULL;
+    free(session->rows);
+    session->rows = NULL;
 }

@@ -6,15 +6,11 @@
 
 /*
  * The notifications of one rule about one row reach a session in commit order. Only notifications
- * that need an ack can be late: they wait in the inbox until the in-flight window has room, the
- * user returns to a group or topic, or they are redriven. Two functions enforce the order:
- *
- * - backlog_decide: a notification that left the inbox because another session acknowledged it must
- *   not overtake notifications that wait in the inbox. The notification is dropped, and a gap
- *   follows the waiting notifications.
- * - row_order_pass, which session_queue calls for every notification: if a newer notification of
- *   the same topic was sent to this session, the older notification is sent with `attempts` above
- *   0, so that the client does not overwrite the newer row.
+ * that need an ack can be late: they are deferred until the in-flight window has room, the user
+ * returns to a group or topic, or they are redriven. session_queue calls this function for every
+ * notification: if a newer notification of the same topic was sent to this session, the older
+ * notification is sent with `attempts` above 0, so that the client does not overwrite the newer
+ * row.
  *
  * A rule has one topic; a replaced rule counts as another rule. Returns a reference.
  */

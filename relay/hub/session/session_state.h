@@ -5,49 +5,43 @@
 #include <stddef.h>
 
 #include "base/buffer.h"
+#include "hub/fanout/client_pos.h"
 #include "hub/parts/groups.h"
-#include "hub/parts/inbox.h"
 #include "hub/parts/inflight.h"
 #include "hub/parts/outbound.h"
-#include "hub/parts/page_turn.h"
-#include "hub/parts/resume.h"
 #include "hub/parts/subscription.h"
 #include "hub/session/session.h"
+#include "store/cursor.h"
 
 struct hub;
 struct session_lists; /* lists.h */
 struct session_transport;
-struct backlog;   /* fanout/client_pos.h */
 struct row_order; /* row_order.c */
 
 /*
  * The states of a session. session_advance processes them; only session_set_state changes them.
- * Except in LIVE and CLOSED, at most one request of the session to the store is pending.
+ * Except in LIVE and CLOSED, at most one request of the session for a page is pending.
  *
- * GROUPING: requests the user's memberships. Nothing was sent, not even `connected`. Next:
- * CHECKING.
+ * LOADING: requests the user's memberships, then checks that all stream entries after the client's
+ * cursor still exist. Ends with `connected`, before which nothing is sent. Next: PENDING.
  *
- * CHECKING: checks that all stream entries after the client's cursor still exist, and that the
- * backlog reported with the cursor is still pending. Ends with `connected`, after a `gap` if
- * something was lost. Next: INBOX.
+ * PENDING: reads the user's pending list page by page: notifications up to the cursor that wait for
+ * an acknowledgement. Ends at the last page, or when the in-flight window is full. New
+ * notifications are not offered, because they follow the cursor. Next: STREAM.
  *
- * INBOX: reads the user's inbox page by page: notifications up to the cursor that wait for an
- * acknowledgement. Ends at the last page, or when the in-flight window is full. New notifications
- * are not offered, because they follow the cursor. Next: CATCHING_UP.
+ * STREAM: reads the notifications after the cursor, from the replay buffer or from the store. A
+ * full outbound queue suspends the reading until the socket is writable. Next: LIVE, or PENDING if
+ * the pending list must be read on.
  *
- * CATCHING_UP: reads the notifications after the cursor, from the replay buffer or from the store.
- * A full outbound queue suspends the reading until the socket is writable. Next: LIVE.
- *
- * LIVE: the hub offers new notifications. Next: CATCHING_UP when the outbound queue is full, or
- * INBOX when notifications in the inbox can be sent (enum inbox_refill).
+ * LIVE: the hub offers new notifications. Next: STREAM when the outbound queue is full, or to read
+ * the pending list on (struct session_pending).
  *
  * CLOSED: the socket is closed. The session is freed once no pending reply or list refers to it.
  */
 enum __attribute__((packed)) session_state {
-    SESSION_GROUPING,
-    SESSION_CHECKING,
-    SESSION_INBOX,
-    SESSION_CATCHING_UP,
+    SESSION_LOADING,
+    SESSION_PENDING,
+    SESSION_STREAM,
     SESSION_LIVE,
     SESSION_CLOSED
 };
@@ -93,32 +87,71 @@ struct session_stall {
 };
 
 /*
- * Whether the session may read a page, as one of all sessions. Only read_pages.c changes it.
+ * Whether the session reads a page, as one of all sessions. Only pages.c changes it.
  *
- * NONE: it reads none. Next: WAITING, READING.
+ * NONE: it reads none. Next: READING, or one of those below.
  *
- * WAITING: too many pages are being read. Next: GRANTED, or NONE if the session ends.
- *
- * GRANTED: it may read a page. Next: READING, or NONE if it needs none.
+ * WAITING: too many pages are being read. SPENT: the budget of its user is spent. Both repeat the
+ * request later. Next: NONE.
  *
  * READING: a page was requested. Next: NONE.
  */
-enum session_page { PAGE_NONE, PAGE_WAITING, PAGE_GRANTED, PAGE_READING };
+enum session_page { PAGE_NONE, PAGE_WAITING, PAGE_SPENT, PAGE_READING };
 
 /* Requests to the store. */
 struct session_requests {
-    unsigned count;        /* pending requests; their replies refer to the session */
-    bool is_awaited;       /* a reply or a page turn will mark the session to advance */
-    bool has_failed;       /* the last request failed */
-    struct page_turn turn; /* the session's turn to read a page */
+    unsigned count;  /* pending requests; their replies refer to the session */
+    bool is_awaited; /* a page, or the end of the wait for one, will mark the session to advance */
+    bool has_failed; /* the last request failed */
     enum session_page page;
-    struct session *page_next; /* link of resumes.first */
+    struct session *page_prev; /* links of resumes.waiting or resumes.spent */
+    struct session *page_next;
 };
 
-struct session_order {
-    struct backlog *backlog; /* NULL: none */
-    struct row_order *rows;  /* NULL: no row notification that needs an ack has been queued */
+/* How the session begins, until `connected` is sent. */
+struct session_resume {
+    char *pos; /* cursor from the client; NULL: none, or `connected` was sent */
+    union {
+        struct cursor checked;    /* in LOADING: nothing was lost up to this cursor */
+        struct cursor started_at; /* after LOADING: start of the session */
+    };
+    unsigned checked_pages;
+    bool is_read;           /* `pos` is read: the session has its cursor */
+    bool has_checked_ended; /* deferred notifications that ended were checked */
+    bool is_lost;           /* one of them is lost */
+    bool is_continued;      /* this poll continues from the cursor of the previous poll */
 };
+
+/*
+ * The user's pending list, and the notifications for which the in-flight window had no room.
+ *
+ * Without room nothing is held: the session is marked `is_due`, and its `deferral` begins. As soon
+ * as half of the slots that the last pass filled are free, a pass reads the pending list on from
+ * `at`. What ended in the list meanwhile, because another session acknowledged it, is in the list
+ * of the user's ended pairs, from which the pass sends it too. If the list of the ended pairs is
+ * too short, or the deferral is `by_stream`, the stream is read instead, from deferral.from.
+ */
+struct session_pending {
+    struct cursor at;         /* notifications up to it were sent, or are not for the session */
+    struct deferral deferral; /* valid if session->is_deferred */
+    bool is_due;              /* the list must be read on from `at` once there is room */
+    bool is_rewound;          /* it must be read from its start, for example after a missed retry */
+    bool is_rereading;        /* this pass began at the start of the list */
+    bool is_reading_stream;   /* in STREAM: reads the deferred notifications, from deferral.from */
+    bool is_waiting;          /* in hub->refills */
+    bool is_overdue;          /* ... for long: fills the slots that are free */
+    int filled;               /* slots that the last pass filled */
+    /* Notifications for groups, until the store states whether the user must acknowledge them. */
+    unsigned held_count;
+    size_t held_bytes;
+    /* Deferred notifications that were sent immediately: the user does not have to acknowledge. */
+    unsigned early_count;
+    unsigned char (*early)[16];
+    struct session *refill_prev; /* links of hub->refills */
+    struct session *refill_next;
+};
+
+#define EARLY_MAX 256 /* further ones wait until the deferred notifications are read */
 
 struct session { /* from a pool; aligned to a cache line */
     struct hub *hub;
@@ -133,7 +166,7 @@ struct session { /* from a pool; aligned to a cache line */
     uint8_t ready;    /* enum ready_reason; nonzero while the session is in the ready list */
     bool has_control; /* see session_control */
     bool has_topics;  /* subscribed to some topics only (subscription) */
-    bool has_backlog; /* see session_order */
+    bool is_deferred; /* see session_pending */
     bool is_poll;     /* the session ends with one response */
     struct session *ready_next;
     struct session_socket socket;
@@ -144,10 +177,10 @@ struct session { /* from a pool; aligned to a cache line */
     struct session_client client;
     struct session_control control;
     struct session_stall stall;
-    struct session_order order;
+    struct row_order *rows; /* NULL: no row notification that needs an ack has been queued */
     struct session_requests requests;
     struct session_resume resume;
-    struct inbox inbox;
+    struct session_pending pending;
     struct inflight inflight;
 };
 

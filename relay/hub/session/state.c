@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/pool.h"
-#include "hub/session/backlog.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/row_order.h"
 #include "hub/session/session.h"
@@ -15,11 +14,10 @@ void
 session_set_state(struct session *session, enum session_state state)
 {
     static const unsigned before[] = {
-        [SESSION_GROUPING] = 0,
-        [SESSION_CHECKING] = 1u << SESSION_GROUPING,
-        [SESSION_INBOX] = 1u << SESSION_CHECKING | 1u << SESSION_CATCHING_UP,
-        [SESSION_CATCHING_UP] = 1u << SESSION_INBOX | 1u << SESSION_LIVE,
-        [SESSION_LIVE] = 1u << SESSION_CATCHING_UP,
+        [SESSION_LOADING] = 0,
+        [SESSION_PENDING] = 1u << SESSION_LOADING | 1u << SESSION_STREAM,
+        [SESSION_STREAM] = 1u << SESSION_PENDING | 1u << SESSION_LIVE,
+        [SESSION_LIVE] = 1u << SESSION_STREAM,
         [SESSION_CLOSED] = ~(1u << SESSION_CLOSED),
     };
 
@@ -46,11 +44,10 @@ session_free_if_done(struct session *session)
     if (session->state != SESSION_CLOSED || session->requests.count > 0 || session->ready != 0)
         return;
     free(session->client.user);
-    resume_free(&session->resume);
+    free(session->resume.pos);
+    free(session->pending.early);
     subscription_free(&session->subscription);
     inflight_free(&session->inflight);
-    inbox_end(&session->inbox);
-    backlog_free(session);
     row_order_free(session);
     buffer_free(&session->control.frames);
     pool_release(&sessions, session);

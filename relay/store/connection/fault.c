@@ -94,12 +94,6 @@ fault_is_busy(const char *error)
            (strncmp(error, "EXECABORT ", 10) == 0 && strstr(error, ": BUSY ") != NULL);
 }
 
-bool
-fault_requires_count(const char *error)
-{
-    return strstr(error, "NOPERM") != NULL || strstr(error, "LOADING ") != NULL;
-}
-
 static struct fault_seen *
 find_or_replace(struct fault_log *log, const char *failure, const struct fault *fault)
 {

@@ -27,13 +27,6 @@ bool fault_is_redirection(const char *error);
  */
 bool fault_is_busy(const char *error);
 
-/*
- * True if a node of a cluster that could not count its keys must still count them: it is loading
- * its dataset, or denies only this command. False if it does not reply, or rejects the connection:
- * a node that was added without the relay's user must not stop the shards of other nodes.
- */
-bool fault_requires_count(const char *error);
-
 /* Returns a constant hint on how to fix `error`; NULL if unknown. */
 const char *fault_hint(const char *error);
 

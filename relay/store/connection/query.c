@@ -1,4 +1,4 @@
-/* query.c: sends commands to a server over a separate connection. */
+/* query.c: sends one command to a server over a separate connection. */
 #include "store/connection/query.h"
 
 #include <ev.h>
@@ -23,8 +23,8 @@ struct query {
     ev_timer timer; /* starts the query, then serves as its reply timeout */
     bool has_started;
     double timeout_s;
-    const char *words[QUERY_WORDS_MAX]; /* of the first command */
-    unsigned waiting;                   /* commands without a reply */
+    const char *words[QUERY_WORDS_MAX];
+    int word_count;
     query_reply *reply;
     void *ctx;
 };
@@ -63,14 +63,6 @@ fail_query(struct query *query, const char *error)
 }
 
 static void
-start_timeout(struct query *query)
-{
-    ev_timer_stop(query->loop, &query->timer);
-    ev_timer_set(&query->timer, query->timeout_s, 0.0);
-    ev_timer_start(query->loop, &query->timer);
-}
-
-static void
 on_query_reply(redisAsyncContext *redis, void *reply, void *ctx)
 {
     struct query *query = redis->data;
@@ -79,8 +71,6 @@ on_query_reply(redisAsyncContext *redis, void *reply, void *ctx)
     if (query == NULL || reply == NULL)
         return; /* the query was stopped, or on_query_disconnected reports the reason */
     ev_timer_stop(query->loop, &query->timer);
-    if (query->waiting > 0 && --query->waiting > 0)
-        start_timeout(query);
     if (reply_is_error(reply))
         fail_query(query, reply_text(reply));
     else
@@ -96,30 +86,7 @@ on_query_authenticated(redisAsyncContext *redis, void *reply, void *ctx)
 }
 
 static enum rc
-send_words(struct query *query, const char *const words[QUERY_WORDS_MAX])
-{
-    const char *sent[QUERY_WORDS_MAX];
-    int count = 0;
-
-    while (count < QUERY_WORDS_MAX && words[count] != NULL) {
-        sent[count] = words[count];
-        count++;
-    }
-    return send_queue_send(query->queue, on_query_reply, NULL, count, sent, NULL);
-}
-
-enum rc
-query_send(struct query *query, const char *const words[QUERY_WORDS_MAX])
-{
-    if (send_words(query, words) != RC_OK)
-        return RC_AGAIN;
-    if (query->waiting++ == 0)
-        start_timeout(query);
-    return RC_OK;
-}
-
-static enum rc
-send_first(struct query *query)
+send_words(struct query *query)
 {
     const struct url *address = &query->address;
     const char *auth[3] = {"AUTH", address->user, address->password};
@@ -130,8 +97,8 @@ send_first(struct query *query)
     if (address->password[0] != '\0' && send_queue_send(query->queue, on_query_authenticated, NULL,
                                                         has_user ? 3 : 2, auth, NULL) != RC_OK)
         return RC_AGAIN;
-    query->waiting = 1;
-    return send_words(query, query->words);
+    return send_queue_send(query->queue, on_query_reply, NULL, query->word_count, query->words,
+                           NULL);
 }
 
 static void
@@ -144,7 +111,7 @@ on_query_connected(const redisAsyncContext *redis, int status)
     if (status != REDIS_OK) {
         query->redis = NULL; /* hiredis frees it after this callback */
         fail_query(query, redis->errstr);
-    } else if (send_first(query) != RC_OK) {
+    } else if (send_words(query) != RC_OK) {
         fail_query(query, "could not send a command");
     }
 }
@@ -181,14 +148,14 @@ on_timer(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct query *query = timer->data;
 
-    (void)loop;
     (void)events;
     if (query->has_started) {
         fail_query(query, "reply timed out");
         return;
     }
     query->has_started = true;
-    start_timeout(query);
+    ev_timer_set(timer, query->timeout_s, 0.0);
+    ev_timer_start(loop, timer);
     connect_start(&query->connect);
 }
 
@@ -210,7 +177,10 @@ query_start(struct ev_loop *loop, const struct config *config, const struct url 
     query->timeout_s = timeout_s;
     query->reply = reply;
     query->ctx = ctx;
-    memcpy(query->words, words, sizeof(query->words));
+    while (query->word_count < QUERY_WORDS_MAX && words[query->word_count] != NULL) {
+        query->words[query->word_count] = words[query->word_count];
+        query->word_count++;
+    }
     ev_timer_init(&query->timer, on_timer, 0.0, 0.0);
     query->timer.data = query;
     ev_timer_start(loop, &query->timer);

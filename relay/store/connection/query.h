@@ -1,9 +1,8 @@
-/* query.h: sends commands to a server over a separate connection. */
+/* query.h: sends one command to a server over a separate connection. */
 #ifndef CLAIRON_STORE_QUERY_H
 #define CLAIRON_STORE_QUERY_H
 
 #include "base/config.h"
-#include "base/rc.h"
 #include "store/connection/url.h"
 
 #define QUERY_WORDS_MAX 3
@@ -25,13 +24,6 @@ typedef void query_reply(void *ctx, const struct redisReply *reply, const char *
 struct query *query_start(struct ev_loop *loop, const struct config *config,
                           const struct url *address, const char *const words[QUERY_WORDS_MAX],
                           double timeout_s, query_reply *reply, void *ctx);
-
-/*
- * Sends another command, which may have another reply within `timeout_s`. Call it only after the
- * first reply. RC_AGAIN: not sent.
- */
-MUST_CHECK enum rc query_send(struct query *query, const char *const words[QUERY_WORDS_MAX]);
-
 /* Stops all callbacks, and may be called by a callback. Accepts NULL. */
 void query_stop(struct query *query);
 

@@ -15,36 +15,29 @@ struct report {
     void *ctx;
     size_t *indexes;                    /* indexes of the reports, sorted by shard */
     size_t first[STORE_SHARDS_MAX + 1]; /* first element of each shard in `indexes` */
-    enum store_pending *states;
+    enum store_pair *states;
     size_t count;
 };
 
-static bool
-set_states(struct report *report, unsigned shard, const struct redisReply *found,
-           enum store_pending state)
-{
-    const size_t *indexes = report->indexes + report->first[shard];
-    const size_t count = report->first[shard + 1] - report->first[shard];
-
-    if (!reply_is_array(found, 0) || reply_count(found) > count)
-        return false;
-    for (size_t i = 0; i < reply_count(found); i++) {
-        size_t index = (size_t)reply_integer(reply_at(found, i));
-
-        if (index < count)
-            report->states[indexes[index]] = state;
-    }
-    return true;
-}
-
+/* The reply is a list of index and state. */
 static bool
 on_report_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     struct report *report = (struct report *)request;
+    const size_t *indexes = report->indexes + report->first[shard->number];
+    const size_t count = report->first[shard->number + 1] - report->first[shard->number];
 
-    return reply_is_array(reply, 2) &&
-           set_states(report, shard->number, reply_at(reply, 0), STORE_NOT_PENDING) &&
-           set_states(report, shard->number, reply_at(reply, 1), STORE_LOST);
+    if (!reply_is_array(reply, 0) || reply_count(reply) > 2 * count)
+        return false;
+    for (size_t i = 0; i + 1 < reply_count(reply); i += 2) {
+        const size_t index = (size_t)reply_integer(reply_at(reply, i));
+        const size_t state = (size_t)reply_integer(reply_at(reply, i + 1));
+
+        if (index >= count || state > STORE_PAIR_LOST)
+            return false;
+        report->states[indexes[index]] = (enum store_pair)state;
+    }
+    return true;
 }
 
 static void

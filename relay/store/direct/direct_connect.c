@@ -11,16 +11,6 @@
 #define RETRY_MIN_MS 50
 #define RETRY_MAX_MS 1000
 
-enum rc
-direct_fail(struct direct *direct, const char *error)
-{
-    const size_t len = strnlen(error, sizeof(direct->error) - 1);
-
-    memmove(direct->error, error, len);
-    direct->error[len] = '\0';
-    return RC_IO;
-}
-
 struct direct_connection *
 direct_connection(struct direct *direct, unsigned shard)
 {
@@ -72,7 +62,7 @@ open_node(struct direct *direct, unsigned shard, const struct url *address)
     if (can_move)
         rc = check_role(direct, connection->node);
     if (rc == RC_OK && direct->locator.kind == URLS_CLUSTER)
-        rc = direct_check_slot(direct, shard, connection->node, address->host);
+        rc = direct_check_place(direct, shard, connection->node, address->host);
     if (rc != RC_OK)
         disconnect(direct, shard);
     return rc;

@@ -30,8 +30,8 @@ struct direct {
     unsigned shard_count;
     bool is_missing[STORE_SHARDS_MAX];   /* in a cluster: direct_reach did not reach the shard */
     char missing_list[SHARD_LIST_MAX];   /* the result of direct_missing */
-    bool is_scattered[STORE_SHARDS_MAX]; /* the shard is missing because of direct_check_slot */
-    struct slots_node unreachable;       /* ignored by direct_check_slot; host "": none */
+    bool is_scattered[STORE_SHARDS_MAX]; /* the shard is missing because of direct_check_place */
+    struct slots_node unreachable;       /* ignored by direct_check_place; host "": none */
     struct direct_connection connections[STORE_SHARDS_MAX]; /* by connection (topology.h) */
     char redrive_hash[SCRIPT_HASH_TEXT + 1];
     struct direct_change *queue; /* queued changes whose replies were not read yet */
@@ -55,11 +55,11 @@ bool direct_may_retry(const struct direct *direct, const struct node *node);
 MUST_CHECK enum rc direct_connect(struct direct *direct, unsigned shard);
 
 /*
- * direct_slot.c: RC_AGAIN if other nodes have keys of the shard, RC_IO if it could not be checked.
+ * direct_place.c: RC_AGAIN if other nodes have keys of the shard, RC_IO if it could not be checked.
  * `node` is connected to the shard's server, `host`.
  */
-MUST_CHECK enum rc direct_check_slot(struct direct *direct, unsigned shard, struct node *node,
-                                     const char *host);
+MUST_CHECK enum rc direct_check_place(struct direct *direct, unsigned shard, struct node *node,
+                                      const char *host);
 
 /*
  * In a cluster: connects to the servers of the shards that are missing, and updates is_missing.

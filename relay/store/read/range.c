@@ -65,7 +65,7 @@ merge_pages(struct shard_page *pages, unsigned count, struct entry *ret_entries)
 static void
 deliver_range(struct range *range)
 {
-    struct store_page page = {.first = range->after, .last = range->after, .next = ""};
+    struct store_page page = {.first = range->after, .last = range->after};
     struct shard_page pages[PARTS_MAX];
     struct entry *entries;
     size_t room = 1;

@@ -145,7 +145,7 @@ on_follow_reply(void *ctx, const struct redisReply *reply)
     read_server(server);
 }
 
-/* Until the shard is up, its node may lack the stream (slot_check.h). See reader_resume. */
+/* Until the shard is up, its node may lack the stream (place.h). See reader_resume. */
 static void
 open_stream(struct server_reader *server)
 {
@@ -292,7 +292,7 @@ ignores_timeout(void *ctx)
 
     return link_is_up(server->link) &&
            (store_rejects_heartbeats(store) || link_is_busy(shard->link) ||
-            shard->elsewhere.node[0] != '\0');
+            shard->place.holder[0] != '\0');
 }
 
 static void

@@ -7,6 +7,7 @@ local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
+-- include: ended.lua
 
 local args = ARGV
 local name, trace_ms, first_id = args[2], args[3], 5 + 2 * tonumber(args[4])
@@ -19,8 +20,11 @@ local due_pairs, acked = {}, 0
 -- reloads its state when it returns.
 local ack_events = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix .. KEY_RELAYS, name) and 1 or 0) and {}
 
--- The current user, and the constant parts of the user's trace event and ack events.
-local user, event, packed
+-- The current user, the constant parts of the user's trace event and ack events, and the stream
+-- entries of the user's acks.
+local user, event, packed, mine
+-- By id, the first stream entry of a notification that was retried: its value has the last one.
+local first_entries = {}
 
 -- Acks that are not written yet, by notification. `firsts` contains the first user, `others` any
 -- further users.
@@ -83,6 +87,7 @@ local function acknowledge(id)
     due_pairs[acked] = id .. ':' .. user
     if ack_events then ack_events[acked] = packed .. id end
     local entry = entry_before_last_ack(value)
+    mine[#mine + 1] = entry or first_entries[id] or pending_entry(value)
     if entry then return acknowledge_last(id, entry) end
     if not firsts[id] then
         firsts[id] = user
@@ -110,8 +115,17 @@ local function acknowledge_unlisted(id)
     notifications[id] = value -- restores the unparsed value
 end
 
+local function find_first_entry(id)
+    local score = tonumber(call('ZSCORE', inbox .. user, id) or call('ZSCORE', prefix .. KEY_SHARED_INBOX, id) or nil)
+    first_entries[id] = score and entry_of_score(score)
+end
+
 -- One ZREM checks all ids, because exactly the pending ids are in the user's inbox.
 local function acknowledge_chunk(from, to)
+    for i = from, to do
+        local value = notifications[args[i]]
+        if value and is_retried_value(value) then find_first_entry(args[i]) end
+    end
     local removed
     if from == to then
         removed = call('ZREM', inbox .. user, args[from])
@@ -142,10 +156,11 @@ load_notifications(ids, 1)
 local at = first_id
 for i = 5, first_id - 1, 2 do
     user = args[i]
-    event, packed = nil, ack_events and pack_text(user) .. id_len
+    event, packed, mine = nil, ack_events and pack_text(user) .. id_len, {}
     local stop = at + number_of(args[i + 1])
     for from = at, stop - 1, CHUNK do acknowledge_chunk(from, math.min(from + CHUNK, stop) - 1) end
     at = stop
+    record_ended(user, mine)
 end
 for i = 1, count do
     if firsts[ids[i]] then apply_acks(ids[i]) end
@@ -162,5 +177,6 @@ for from = 1, ended_count, CHUNK do
     call('DEL', unpack(ended_keys, from, math.min(from + CHUNK - 1, ended_count)))
 end
 save_notifications()
+write_ended()
 write_events(trace_ms)
 return {acked, ended_count + #completed}

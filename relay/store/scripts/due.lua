@@ -8,6 +8,7 @@ local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
 -- include: error_log.lua
+-- include: ended.lua
 
 -- A notification costs as much as NOTIFICATION_PAIRS pairs of a large audience.
 local PAIRS_MAX, NOTIFICATION_PAIRS, BYTES_MAX = 1000, 10, 1024 * 1024
@@ -33,6 +34,9 @@ local function log_error(id, found, reason, attempts, users)
     for _, user in ipairs(users) do
         ended_pairs[#ended_pairs + 1] = pack_text(user) .. pack_text(id)
         record_event(id, 'errored', integer_text(now), attempts, reason, user)
+        local score = tonumber(call('ZSCORE', prefix .. KEY_INBOX .. user, id) or
+            call('ZSCORE', prefix .. KEY_SHARED_INBOX, id) or nil)
+        if score then record_ended(user, {entry_of_score(score) .. '!'}) end
         call('ZREM', prefix .. KEY_INBOX .. user, id)
     end
 end
@@ -228,6 +232,7 @@ if #ended_pairs > 0 then
     call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', ACK_EVENTS_MAX, '*', 'gone', table.concat(ended_pairs))
 end
 save_notifications()
+write_ended()
 write_events(ARGV[3])
 for _, id in ipairs(first_parts) do
     if not notifications[id] then forget_single_part(id) end

@@ -76,12 +76,12 @@ while ARGV[at] do
     local targets = fresh and kind == 'A' and targets_at(at + 7, tonumber(ARGV[at + 6]))
     if targets then
         local size = audience_size(ARGV[at + 5], targets)
-        if is_denied(ARGV[at + 3], ARGV[at + 4], size) then
+        if is_denied(ARGV[at + 3], ARGV[at + 1], ARGV[at + 4], size) then
             targets = nil
         elseif is_beyond_limit(size) then
             break
         else
-            charge_pairs(ARGV[at + 3], size)
+            charge_pairs(ARGV[at + 3], ARGV[at + 1], size)
         end
     end
     if fresh and kind == 'S' then
@@ -90,7 +90,7 @@ while ARGV[at] do
             is_partial, must_stage = true, 1
             break
         end
-        charge_pairs(ARGV[at + 3], count + group_count(ARGV[at + 5], tonumber(ARGV[at + 6])))
+        charge_pairs(ARGV[at + 3], ARGV[at + 1], count + group_count(ARGV[at + 5], tonumber(ARGV[at + 6])))
     end
     if fresh then position = ARGV[at + 1] else skipped = skipped + 1 end
     if kind == 'N' then

@@ -40,6 +40,7 @@
 #define KEY_RETRIED ":retried"  /* sorted set: notifications with a retry, by commit time */
 #define KEY_DUE ":due"          /* sorted set: pairs of notification and user, by time */
 #define KEY_INBOX ":inbox:"     /* sorted set of a user: notifications, by stream entry */
+#define KEY_ENDED ":ended" /* hash of users: the pairs that ended most recently, by stream entry */
 #define KEY_SHARED_INBOX                                                                           \
     ":shared_inbox"           /* sorted set: notifications to large audiences, by stream entry */
 #define KEY_STAGED ":staged:" /* hash of a notification that is not yet added: its users, and 0 */

@@ -21,11 +21,13 @@ for _, dead in ipairs(call('ZRANGEBYSCORE', relays, '-inf', integer_text(now - D
     call('UNLINK', prefix .. KEY_PRESENCE .. dead)
 end
 -- The lists of live rules whose changes ingest.lua has denied: at most one reload per heartbeat.
-local reloads = call('HGETALL', prefix .. KEY_RELOADS)
+local RELOADS_MAX = 1000
+local reloads, written = call('HSCAN', prefix .. KEY_RELOADS, 0, 'COUNT', RELOADS_MAX)[2], {}
 for i = 1, #reloads, 2 do
     local names = cjson.decode(reloads[i])
     add_reload(names[1], names[2], reloads[i + 1])
+    written[#written + 1] = reloads[i]
 end
 write_changes()
-call('DEL', prefix .. KEY_RELOADS)
+call_chunked(written, 'HDEL', prefix .. KEY_RELOADS)
 return known

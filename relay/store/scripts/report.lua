@@ -2,21 +2,23 @@
 -- KEYS: stream. ARGV: prefix, ack timeout, backoff base, backoff cap, retention of traces (all in
 -- ms), then flags, user and id of each report. `flags` consists of:
 --   S delivered, D deferred by a full in-flight window, or K delivered and reported before, since
---     a store that lost data may lack that report
+--     a store that lost data may lack that report, and the session may have missed an ack
 --   the backoff E, L or F, or - without retries
 --   O for an open-ended audience, C for a closed audience
 --   the notification's ack timeout, if set; after D the notification's stream entry
--- Returns the indexes, from 0, of reports whose notification is not pending, and of those with D
--- whose stream entry was lost.
+-- Returns a list of index, from 0, and state of the reports whose pair is not pending: 1 it never was,
+-- 2 acknowledged, 3 ended otherwise, 4 with D, its stream entry was lost.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
+-- include: ended.lua
 -- include: large_entries.lua
 
 local FIRST = 6
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local now, not_pending, lost, ids, dues, ack_events = now_ms(), {}, {}, {}, {}, {}
+local now, states, ids, dues, ack_events = now_ms(), {}, {}, {}, {}
+local NEVER_PENDING, ACKED, ENDED, LOST = 1, 2, 3, 4
 local now_text = integer_text(now)
 
 -- Adds a user of an open-ended audience to the pending users.
@@ -30,6 +32,7 @@ local function add_pending_user(id, user)
         record_event(id, 'sent', now_text, 0, '-', user)
         notification.acked = true
         mark_changed(id)
+        record_ended(user, {first_entry(id, notification)})
         ack_events[#ack_events + 1] = pack_text(user) .. pack_text(id)
         return acked_ms
     end
@@ -72,6 +75,17 @@ local function is_lost(entry)
     return oldest and score_of(oldest) + 0 < score_of(entry) + 0
 end
 
+-- The state of an ended pair is kept with that of the notification's other users, or in its trace.
+local function ended_state(id, user, state)
+    if state or call('HEXISTS', prefix .. KEY_ACKED .. id, user) == 1 then return ACKED end
+    local found = NEVER_PENDING
+    for _, event in ipairs(call('LRANGE', prefix .. KEY_TRACE .. id, 0, -1)) do
+        local stage, of = event:match('^(%a+) %S+ %S+ %S+ (.*)$')
+        if of == user then found = stage == 'acked' and ACKED or stage == 'errored' and ENDED or found end
+    end
+    return found
+end
+
 for at = FIRST, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 2] end
 load_notifications(ids, 1)
 for at = FIRST, #ARGV, 3 do
@@ -83,10 +97,9 @@ for at = FIRST, #ARGV, 3 do
         report_delivered(kind, id, user, own)
     elseif state == '0' and what == 'K' and kind ~= '-' then
         report_again(kind, id, user, own)
-    elseif state ~= '0' and what == 'D' and is_lost(flags:sub(4)) then
-        lost[#lost + 1] = (at - FIRST) / 3
     elseif state ~= '0' then
-        not_pending[#not_pending + 1] = (at - FIRST) / 3
+        states[#states + 1] = (at - FIRST) / 3
+        states[#states + 1] = what == 'D' and is_lost(flags:sub(4)) and LOST or ended_state(id, user, state)
     end
 end
 if #ack_events > 0 then
@@ -95,5 +108,6 @@ if #ack_events > 0 then
 end
 call_chunked(dues, 'ZADD', prefix .. KEY_DUE, 'GT') -- the latest delivery determines the due time
 save_notifications()
+write_ended()
 write_events(ARGV[5])
-return {not_pending, lost}
+return states

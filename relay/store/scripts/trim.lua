@@ -2,6 +2,7 @@
 -- KEYS: stream. ARGV: prefix, retention of entries in ms.
 -- Older pending entries move to the end of the stream, as retries without users. Otherwise a
 -- pending entry would retain all later entries, because XTRIM removes only the oldest entries.
+-- Also forgets the ended pairs of users (ended.lua).
 -- Also removes trimmed entries from the index of large entries.
 -- Returns {trimmed entries, 1 if more entries must be moved}.
 local stream, prefix = KEYS[1], ARGV[1]
@@ -12,6 +13,18 @@ local call = redis.call
 
 local MOVES_MAX, MOVED_BYTES, LARGE_MAX = 100, 1024 * 1024, 1000
 local keep_ms = now_ms() - tonumber(ARGV[2])
+
+-- Visits some users in each call, and removes those whose last pair was stored long before.
+local ENDED_KEEP_MS, ENDED_VISITS = 3600000, 1000
+local function forget_ended()
+    local page = call('HSCAN', prefix .. KEY_ENDED, call('HGET', prefix .. KEY_META, 'ended_cursor') or '0', 'COUNT', ENDED_VISITS)
+    local users = {}
+    for i = 1, #page[2], 2 do
+        if tonumber(page[2][i + 1]:match('(%d+)%-%d+!?$')) < now_ms() - ENDED_KEEP_MS then users[#users + 1] = page[2][i] end
+    end
+    call_chunked(users, 'HDEL', prefix .. KEY_ENDED)
+    redis.pcall('HSET', prefix .. KEY_META, 'ended_cursor', page[1])
+end
 
 local function ms_of(entry) return tonumber(entry:match('^(%d+)-')) end
 
@@ -36,6 +49,7 @@ while moved < old and bytes < MOVED_BYTES do
     end
 end
 save_notifications()
+forget_ended()
 if moved < old or old == MOVES_MAX then return {trimmed, 1} end
 trimmed = trimmed + call('XTRIM', stream, 'MINID', '~', integer_text(keep_ms) .. '-0')
 local large = next_large(stream, '0-0')

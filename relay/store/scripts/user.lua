@@ -11,7 +11,7 @@ local call = redis.call
 
 local RELAYS_MAX, PENDING_MAX, BYTES_MAX = 64, 1000, 1024 * 1024 -- beyond BYTES_MAX, topics are null
 -- include: pending_list.lua
-local rows = pending_list('-inf', PENDING_MAX)
+local rows = pending_list('-inf', '+inf', PENDING_MAX)
 
 local function relays()
     local found = {}

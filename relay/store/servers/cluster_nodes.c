@@ -1,178 +1,174 @@
 /* cluster_nodes.c: reads the reply to CLUSTER NODES. */
 #include "store/servers/cluster_nodes.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "wire/bytes.h"
 
 /*
  * A node is a line: "ID IP:PORT@BUSPORT,HOSTNAME FLAG,FLAG PRIMARY PING PONG EPOCH STATE SLOTS..".
- * The node that replied also lists its moving slots: "[SLOT->-ID]".
+ * The node that replied also lists its moving slots: "[SLOT->-ID]" to a node, "[SLOT-<-ID]" from
+ * it.
  */
 struct line {
-    const char *id;
-    const char *address;
-    const char *flags;
+    struct bytes id;
+    struct bytes address;
+    struct bytes flags;
+    struct bytes slots; /* the rest of the line */
 };
 
-/* Returns the start of the word after the next blank. */
-static const char *
-after_blank(const char *at)
+/* Reads up to a delimiter, and skips it. */
+static struct bytes
+cut(struct bytes *text, const char *delimiters)
 {
-    at += strcspn(at, " \n");
-    return *at == ' ' ? at + 1 : at;
+    struct bytes part = {text->at, 0};
+
+    while (part.len < text->len && strchr(delimiters, text->at[part.len]) == NULL)
+        part.len++;
+    text->at += part.len + (part.len < text->len);
+    text->len -= part.len + (part.len < text->len);
+    return part;
 }
 
-/* Advances *at to the next line. */
 static struct line
-read_line(const char **at)
+read_line(struct bytes *text)
 {
+    struct bytes rest = cut(text, "\n");
     struct line line;
 
-    line.id = *at;
-    line.address = after_blank(line.id);
-    line.flags = after_blank(line.address);
-    *at += strcspn(*at, "\n");
-    *at += **at == '\n';
+    line.id = cut(&rest, " ");
+    line.address = cut(&rest, " ");
+    line.flags = cut(&rest, " ");
+    for (int skipped = 0; skipped < 5; skipped++)
+        (void)cut(&rest, " ");
+    line.slots = rest;
     return line;
 }
 
 static bool
 has_flag(const struct line *line, const char *flag)
 {
-    const char *at = line->flags;
-    size_t len;
+    struct bytes flags = line->flags;
 
-    for (;; at += len + 1) {
-        len = strcspn(at, ", \n");
-        if (len == strlen(flag) && memcmp(at, flag, len) == 0)
+    while (flags.len > 0)
+        if (bytes_equal_text(cut(&flags, ","), flag))
             return true;
-        if (at[len] != ',')
-            return false;
-    }
+    return false;
+}
+
+static bool
+has_slots(const struct line *line)
+{
+    return line->slots.len > 0 && line->slots.at[0] >= '0' && line->slots.at[0] <= '9';
 }
 
 /* Returns the announced host name; empty if the node announces none. */
 static struct bytes
 host_name(const struct line *line)
 {
-    const char *at = line->address + strcspn(line->address, ", \n");
+    struct bytes address = line->address;
 
-    at += *at == ',';
-    return (struct bytes){(const unsigned char *)at, *at == ' ' ? 0 : strcspn(at, ", \n")};
+    (void)cut(&address, ",");
+    return cut(&address, ",");
 }
 
 /* The port follows the last colon before "@", because an IPv6 address contains colons. */
 static bool
-node_of_line(const struct line *line, bool uses_names, struct slots_node *ret_node)
+read_address(const struct line *line, bool uses_names, struct slots_node *ret_node)
 {
-    const size_t end = strcspn(line->address, "@ \n");
-    struct bytes host = host_name(line);
-    const char *port = NULL;
+    struct bytes address = line->address;
+    const struct bytes endpoint = cut(&address, "@,"), name = host_name(line);
+    struct bytes host = endpoint;
 
-    for (size_t i = 0; i < end; i++)
-        if (line->address[i] == ':')
-            port = line->address + i + 1;
-    if (port == NULL)
+    while (host.len > 0 && host.at[host.len - 1] != ':')
+        host.len--;
+    if (host.len == 0)
         return false;
-    if (!uses_names || host.len == 0)
-        host = (struct bytes){(const unsigned char *)line->address,
-                              (size_t)(port - 1 - line->address)};
+    ret_node->port = (int)strtol((const char *)host.at + host.len, NULL, 10);
+    host.len--;
+    if (uses_names && name.len > 0)
+        host = name;
     if (host.len == 0 || host.len >= SLOTS_HOST_MAX)
         return false;
     snprintf(ret_node->host, SLOTS_HOST_MAX, "%.*s", (int)host.len, (const char *)host.at);
-    ret_node->port = (int)strtol(port, NULL, 10);
     return true;
 }
 
-static bool
-has_slots(const struct line *line)
+static void
+read_id(struct bytes id, char ret_id[CLUSTER_ID_MAX])
 {
-    const char *at = line->flags;
+    snprintf(ret_id, CLUSTER_ID_MAX, "%.*s", (int)id.len, (const char *)id.at);
+}
 
-    for (int fields = 0; fields < 6; fields++)
-        at = after_blank(at);
-    return *at >= '0' && *at <= '9';
+/* Reads the line of the node that replied. */
+static void
+read_own(const struct line *line, unsigned slot, struct cluster_nodes *nodes)
+{
+    struct bytes slots = line->slots;
+    char to[16], from[16];
+
+    read_id(line->id, nodes->own_id);
+    nodes->is_slotless = has_flag(line, "master") && !has_slots(line);
+    snprintf(to, sizeof(to), "[%u->-", slot);
+    snprintf(from, sizeof(from), "[%u-<-", slot);
+    while (slots.len > 0) {
+        struct bytes move = cut(&slots, " ");
+        const size_t len = strlen(to);
+
+        if (move.len <= len || (memcmp(move.at, to, len) != 0 && memcmp(move.at, from, len) != 0))
+            continue;
+        move = (struct bytes){move.at + len, move.len - len};
+        read_id(cut(&move, "]"), nodes->moves_with);
+    }
 }
 
 static void
-read_id(const char *id, char ret_id[CLUSTER_ID_MAX])
+read_other(const struct line *line, bool uses_names, struct cluster_nodes *nodes)
 {
-    snprintf(ret_id, CLUSTER_ID_MAX, "%.*s", (int)strcspn(id, " ]\n"), id);
+    struct cluster_primary primary = {.is_failed = has_flag(line, "fail"),
+                                      .has_slots = has_slots(line)};
+
+    if (!has_flag(line, "master") || has_flag(line, "handshake"))
+        return;
+    if (has_flag(line, "noaddr"))
+        primary.is_failed = true;
+    else if (!read_address(line, uses_names, &primary.node))
+        return;
+    read_id(line->id, primary.id);
+    nodes->others = memory_grow(nodes->others, (nodes->count + 1) * sizeof(primary));
+    nodes->others[nodes->count++] = primary;
 }
 
 struct cluster_nodes
-cluster_nodes_begin(const char *text, const char *queried)
+cluster_nodes_read(const char *text, const char *queried, unsigned slot)
 {
-    const char *at = text;
+    const struct bytes whole = {(const unsigned char *)text, strlen(text)};
+    struct cluster_nodes nodes = {.count = 0};
     bool uses_names = false;
 
-    while (*at != '\0') {
-        const struct line line = read_line(&at);
+    for (struct bytes rest = whole; rest.len > 0;) {
+        const struct line line = read_line(&rest);
 
-        if (has_flag(&line, "myself"))
-            uses_names = bytes_equal_text(host_name(&line), queried);
-    }
-    return (struct cluster_nodes){text, uses_names};
-}
-
-bool
-cluster_nodes_next_primary(struct cluster_nodes *nodes, struct cluster_primary *ret_primary)
-{
-    while (*nodes->at != '\0') {
-        const struct line line = read_line(&nodes->at);
-
-        if (!has_flag(&line, "master") || has_flag(&line, "myself") || has_flag(&line, "handshake"))
+        if (!has_flag(&line, "myself"))
             continue;
-        *ret_primary = (struct cluster_primary){.is_failed = has_flag(&line, "fail"),
-                                                .is_suspected = has_flag(&line, "fail?"),
-                                                .has_slots = has_slots(&line)};
-        if (has_flag(&line, "noaddr"))
-            ret_primary->is_failed = true;
-        else if (!node_of_line(&line, nodes->uses_names, &ret_primary->node))
-            continue;
-        read_id(line.id, ret_primary->id);
-        return true;
+        read_own(&line, slot, &nodes);
+        uses_names = bytes_equal_text(host_name(&line), queried);
     }
-    return false;
-}
+    for (struct bytes rest = whole; rest.len > 0;) {
+        const struct line line = read_line(&rest);
 
-bool
-cluster_nodes_is_slotless(const char *text)
-{
-    while (*text != '\0') {
-        const struct line line = read_line(&text);
-
-        if (has_flag(&line, "myself"))
-            return has_flag(&line, "master") && !has_slots(&line);
+        if (!has_flag(&line, "myself"))
+            read_other(&line, uses_names, &nodes);
     }
-    return false;
+    return nodes;
 }
 
 void
-cluster_nodes_own_id(const char *text, char ret_id[CLUSTER_ID_MAX])
+cluster_nodes_free(struct cluster_nodes *nodes)
 {
-    ret_id[0] = '\0';
-    while (*text != '\0') {
-        const struct line line = read_line(&text);
-
-        if (has_flag(&line, "myself"))
-            read_id(line.id, ret_id);
-    }
-}
-
-bool
-cluster_nodes_target(const char *text, unsigned slot, char ret_id[CLUSTER_ID_MAX])
-{
-    char move[16];
-    const char *at;
-
-    snprintf(move, sizeof(move), "[%u->-", slot);
-    at = strstr(text, move);
-    if (at != NULL)
-        read_id(at + strlen(move), ret_id);
-    return at != NULL;
+    free(nodes->others);
+    *nodes = (struct cluster_nodes){.count = 0};
 }

@@ -11,33 +11,24 @@
 struct cluster_primary {
     struct slots_node node; /* port 0: its address is unknown */
     char id[CLUSTER_ID_MAX];
-    bool is_failed;    /* most primaries consider it failed, or its address is unknown */
-    bool is_suspected; /* the node that replied cannot reach it */
-    bool has_slots;    /* false after a replica has taken them over */
+    bool is_failed; /* most primaries consider it failed, or its address is unknown */
+    bool has_slots; /* false after a replica has taken them over */
 };
 
-/* A position in the reply. */
+/* The cluster, as the node that replied describes it. */
 struct cluster_nodes {
-    const char *at;
-    bool uses_names; /* connects to the host names that the nodes announce, not to addresses */
+    char own_id[CLUSTER_ID_MAX];     /* of the node that replied; "": invalid reply */
+    char moves_with[CLUSTER_ID_MAX]; /* it moves the slot to or from this node; "": no move */
+    bool is_slotless;                /* it is a primary without slots */
+    struct cluster_primary *others;  /* all other primaries */
+    size_t count;
 };
 
 /*
- * Starts at the first node. `text` must outlive the position. `queried`: the host that replied; if
- * the relay connected to its host name, the other nodes' host names are used too.
+ * `queried`: the host that replied; if the relay connected to its host name, the other nodes' host
+ * names are used too. `slot`: the slot of `moves_with`. Free the result.
  */
-struct cluster_nodes cluster_nodes_begin(const char *text, const char *queried);
-
-/* Reads the next primary except the node that replied. Returns false at the end. */
-bool cluster_nodes_next_primary(struct cluster_nodes *nodes, struct cluster_primary *ret_primary);
-
-/* Returns true if the node that replied is a primary without slots. */
-bool cluster_nodes_is_slotless(const char *text);
-
-/* Reads the ID of the node that replied; "" if the reply lacks it. */
-void cluster_nodes_own_id(const char *text, char ret_id[CLUSTER_ID_MAX]);
-
-/* Returns true if the node that replied is moving this slot, and to which node. */
-bool cluster_nodes_target(const char *text, unsigned slot, char ret_id[CLUSTER_ID_MAX]);
+struct cluster_nodes cluster_nodes_read(const char *text, const char *queried, unsigned slot);
+void cluster_nodes_free(struct cluster_nodes *nodes);
 
 #endif

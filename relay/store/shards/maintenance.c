@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard_request.h"
-#include "store/shards/shard_send.h"
 #include "store/shards/store_private.h"
 
 #define MAINTENANCE_TRIM_S 60.0

@@ -11,7 +11,6 @@
 #include "store/shards/maintenance.h"
 #include "store/shards/replicas.h"
 #include "store/shards/shard_request.h"
-#include "store/shards/slot_check.h"
 #include "store/shards/store_private.h"
 
 #define STORE_TIMEOUT_S 10.0
@@ -199,21 +198,13 @@ on_hello(void *ctx, const struct redisReply *reply)
     shard->events->on_up(shard);
 }
 
-static void
-stop_slot_check(struct shard *shard)
-{
-    slot_check_stop(shard->slot_check);
-    shard->slot_check = NULL;
-}
-
-/* Prepares the shard by hello.lua, and stops the check of its slot. */
+/* Prepares the shard by hello.lua, which also stores that this node has all keys. */
 static void
 send_hello(struct shard *shard)
 {
     struct arguments arguments = {.argc = 0};
     char fresh_epoch[STORE_EPOCH_TEXT + 1], count[16];
 
-    stop_slot_check(shard);
     shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     snprintf(count, sizeof(count), "%u", shard->store->shard_count);
     argument(&arguments, shard->stream_key);
@@ -221,6 +212,7 @@ send_hello(struct shard *shard)
     argument(&arguments, fresh_epoch);
     argument(&arguments, count);
     argument(&arguments, shard->store->topology.is_cluster ? "" : "1");
+    argument(&arguments, shard->place.node);
     if (link_call(shard->link, STORE_SCRIPT_hello, 1, on_hello, shard, (int)arguments.argc,
                   arguments.argv, arguments.lens) != RC_OK)
         link_restart(shard->link, "could not send a command");
@@ -239,13 +231,7 @@ on_link_up(void *ctx)
         link_restart(shard->link, "could not send a command");
         return;
     }
-    if (!shard->store->topology.is_cluster) {
-        send_hello(shard);
-        return;
-    }
-    shard->slot_check = slot_check_start(shard, send_hello);
-    if (shard->slot_check == NULL)
-        link_restart(shard->link, "could not send a command");
+    place_verify(shard, send_hello);
 }
 
 static void
@@ -253,8 +239,7 @@ on_link_down(void *ctx, const char *reason)
 {
     struct shard *shard = ctx;
 
-    (void)reason; /* the link has logged the reason */
-    stop_slot_check(shard);
+    place_stop(shard, reason);
     if (!shard->is_up)
         return;
     shard->is_up = false;
@@ -274,6 +259,7 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
         snprintf(shard->name, sizeof(shard->name), "store-%u", number);
     else
         snprintf(shard->name, sizeof(shard->name), "store");
+    place_open(shard);
     replicas_open(shard);
     topology_shard_prefix(&store->topology, config->store.prefix, number, shard->prefix);
     key_write(shard->stream_key, shard->prefix, KEY_STREAM);
@@ -289,7 +275,7 @@ shard_close(struct shard *shard)
 {
     maintenance_close(shard->maintenance);
     replicas_close(shard);
-    stop_slot_check(shard);
+    place_close(shard);
     link_close(shard->link);
     shard->link = NULL; /* a failed callback may call link_restart for all shards */
 }

@@ -11,7 +11,7 @@
 #include "store/history.h"
 #include "store/position.h"
 #include "store/scripts/keys.h"
-#include "store/servers/cluster_nodes.h"
+#include "store/shards/place.h"
 #include "store/transactions.h"
 
 #define STORE_EPOCH_TEXT 16
@@ -20,7 +20,6 @@ struct link;
 struct shard;
 struct store;
 struct maintenance;
-struct slot_check;
 
 struct replicas_waiter;
 struct shard_entry_read;
@@ -48,14 +47,6 @@ struct shard_holdings {
     uint64_t errors;    /* entries of the error log */
 };
 
-/* Another node of the cluster that may have keys of the shard (slot_check.h). */
-struct shard_elsewhere {
-    char node[CLUSTER_ID_MAX];   /* its ID; "": none */
-    char source[CLUSTER_ID_MAX]; /* `node` is the target of a move from this node; "": unknown */
-    bool had_slots;              /* when it worked */
-    int64_t warned_us; /* time of the last message that the shard waits for a node; 0: none */
-};
-
 /* The shard went up (shard->epoch is current) or down. Called from the loop. */
 struct shard_events {
     void (*on_up)(struct shard *shard);
@@ -68,10 +59,9 @@ struct shard {
     unsigned number;
     struct link *link;
     struct maintenance *maintenance;
-    struct slot_check *slot_check; /* NULL: no check in progress */
-    struct shard_elsewhere elsewhere;
-    bool is_up;
-    bool is_unavailable; /* the store works without the shard (regroup.h) */
+    struct shard_place place;
+    bool is_up;          /* may be used: place.state is SOLE, and hello.lua has prepared it */
+    bool is_unavailable; /* the store works without the shard (availability.c) */
     bool lacks_reader;   /* the reader's connection that starts with this shard is not up */
     char name[16];       /* name in the log */
     char prefix[STORE_PREFIX_MAX];

@@ -6,12 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/memory.h"
-#include "store/connection/reply.h"
-#include "store/servers/slot_counts.h"
 #include "store/shards/placement.h"
-#include "store/shards/regroup.h"
 #include "store/shards/replicas.h"
 #include "store/shards/store_private.h"
 
@@ -42,49 +38,6 @@ delivery_settings(const struct config *config, struct delivery *ret_delivery)
     snprintf(d->owner_pairs, sizeof(d->owner_pairs), "%d", config->feed.owner_pairs);
 }
 
-const struct store_denials *
-store_denials(const struct store *store, enum store_account account)
-{
-    return &store->denials[account];
-}
-
-static void
-count_denied(struct store_denials *denials, uint32_t owner, uint64_t items)
-{
-    size_t i = 0;
-
-    denials->total += items;
-    while (i < denials->count && denials->owners[i].owner != owner)
-        i++;
-    if (i == STORE_DENIALS_MAX)
-        return;
-    if (i == denials->count)
-        denials->owners[denials->count++] = (struct store_denial){.owner = owner};
-    denials->owners[i].items += items;
-    denials->owners[i].last_us = clock_wall_us();
-}
-
-uint64_t
-store_count_denied(struct store *store, enum store_account account, const struct redisReply *reply)
-{
-    const struct bytes text = reply_bytes(reply);
-    const char *at = text.at != NULL ? (const char *)text.at : "";
-    uint64_t sum = 0;
-    char *end;
-
-    while (*at != '\0') {
-        const unsigned long owner = strtoul(at, &end, 10);
-        const unsigned long long items = strtoull(end, &end, 10);
-
-        if (end == at)
-            break;
-        count_denied(&store->denials[account], (uint32_t)owner, items);
-        sum += items;
-        at = end;
-    }
-    return sum;
-}
-
 static void
 free_shards(struct store *store)
 {
@@ -93,7 +46,6 @@ free_shards(struct store *store)
     for (unsigned k = 0; k < store->shard_count; k++)
         shard_free(&store->shards[k]);
     free(store->shards);
-    slot_counts_close(store->slot_counts);
     servers_close(store->servers);
 }
 
@@ -115,7 +67,6 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
         free(store);
         return NULL;
     }
-    store->slot_counts = slot_counts_open(loop, config);
     regroup_open(store);
     store->shards = memory_new(store->shard_count * sizeof(*store->shards));
     for (unsigned k = 0; k < store->shard_count; k++)

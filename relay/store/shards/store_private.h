@@ -30,12 +30,11 @@ struct store {
     struct ev_loop *loop;
     const struct config *config;
     struct servers *servers;
-    struct slot_counts *slot_counts;
     struct stats *stats;
     struct store_listener *listeners;
-    bool is_up;                       /* all shards are up, except unavailable ones (regroup.h) */
-    ev_timer regroup;                 /* runs after a shard went down or returned */
-    char owner[STORE_TOKEN_TEXT + 1]; /* identifies this process */
+    bool is_up;                            /* all shards are up, except unavailable ones */
+    ev_timer regroup;                      /* runs after a shard went down or returned */
+    char owner[STORE_TOKEN_TEXT + 1];      /* identifies this process */
     char feed_token[STORE_TOKEN_TEXT + 1]; /* random; identifies the owner of the slot's progress */
     struct delivery delivery;
     struct fault_log faults;
@@ -57,7 +56,10 @@ struct store {
     struct topology topology;
 };
 
-void store_update_connected(const struct store *store);
+/* availability.c: selects the shards that the store works with, as shards fail and return. */
+void regroup_open(struct store *store);
+void regroup_close(struct store *store);
+extern const struct shard_events regroup_events;
 
 /* Counts denials, from a script's reply: owners and their numbers. Returns the sum. */
 uint64_t store_count_denied(struct store *store, enum store_account account,

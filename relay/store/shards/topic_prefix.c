@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "store/shards/shard_request.h"
-#include "store/shards/shard_send.h"
 #include "store/shards/store_private.h"
 
 void

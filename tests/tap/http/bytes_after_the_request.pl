@@ -86,7 +86,7 @@ for my $head (head(POST => '/v1/ack', Authorization => 'Bearer x', 'Content-Leng
     head(POST => '/v1/nothing', 'Transfer-Encoding' => 'chunked'), head(GET => '/metrics', 'Content-Length' => 400_000), head(OPTIONS => '/v1/ack', 'Content-Length' => 400_000))
 {
     my $raw = send_pieces(0, $head);
-    1 until $raw->{bytes} =~ /\r\n\r\n.*\}/s || !$raw->more;
+    1 until $raw->{bytes} =~ /\r\n\r\n/ || !$raw->more;
     my ($status) = $raw->{bytes} =~ /^HTTP\/1\.1 (\d+)/;
     is(scalar(grep { $raw->write('x' x 10_000) } 1 .. 40), 40, "a client with $status can continue to send");
     half_close($raw);

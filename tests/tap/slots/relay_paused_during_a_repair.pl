@@ -1,5 +1,5 @@
-# Tests a relay that is paused while the move of a shard's slot is interrupted, and its repair begins: when it continues,
-# it does not use the shard before all keys are on one node.
+# Tests a relay that is paused or stopped while the move of a shard's slot is interrupted, and its repair begins: when it
+# continues or starts, it does not use the shard before all keys are on one node.
 use strict;
 use warnings;
 
@@ -50,5 +50,21 @@ $client->wait_notifications(10);
 is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], [ 1 .. 10 ], 'the user receives all rows in order');
 wait_confirmed($pg);
 pass('the slot advances');
+
+$relay->stop;
+is($cluster->execute('HGET', "clairon:{$shard}:meta", 'place'), $to->{id}, 'the store contains the node with all keys');
+$cluster->begin_move($shard, $from);
+$cluster->move_keys($shard, $to, $from, 0, qr/:(members|groups)/);
+$_->execute('CLUSTER', 'SETSLOT', $slot, 'STABLE') for $from, $to;
+insert(11, 15);
+$mark = $relay->log_mark;
+$relay->start;
+$relay->wait_for_log(qr/keys of a shard are on several nodes/, from => $mark);
+is($to->execute('XLEN', "clairon:{$shard}:stream"), 10, 'a relay that starts stores nothing without the memberships');
+$cluster->begin_move($shard, $from);
+1 while $cluster->move_keys($shard, $to, $from, 10);
+$cluster->end_move($shard, $to, $from);
+wait_until('all rows are stored', sub { $cluster->stored >= 15 });
+is(join(' ', map { $cluster->audience_of($_) } grep { $_->{data} =~ /"id":1[1-5]\b/ } $cluster->entries), join(' ', ('u1') x 5), 'each later audience contains the member');
 
 done_testing();

@@ -6,7 +6,7 @@ use warnings;
 use Clairon::Test qw(wait_until);
 use Test::More;
 
-use constant { ROWS => 50, CHECKS => 6, PAUSE_MS => 14_000 };
+use constant { ROWS => 50, CHECKS => 3, PAUSE_MS => 14_000 };
 
 my $cluster = Clairon::Test::store_cluster(replicas => 0, shards => 3);
 my $pg      = Clairon::Test::postgresql('main');

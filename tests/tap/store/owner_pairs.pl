@@ -8,7 +8,7 @@ use Clairon::Test::Neighbour;
 use Test::More;
 
 # ---- The account, by the script alone.
-my ($LIMIT, $START_MS) = (1000, 1_800_000_000_000);
+my ($LIMIT, $START_MS) = (5000, 1_800_000_000_000);
 my $bare = Clairon::Test::store();
 my ($STREAM, $PROGRESS) = ('c:stream', 'c:progress:s');
 sub run_script { my ($name, $keys, @args) = @_; return $bare->execute_bytes('EVAL', script_text($name), scalar @$keys, @$keys, @args) }
@@ -38,7 +38,7 @@ sub add
     my ($owner, $seconds, $audience, $target, $rule) = @_;
     my @targets = ref $target ? @$target : $target;
     my ($after, $id) = ($position, sprintf '%08x-0000-8000-8000-000000000000', ++$number);
-    $position = sprintf '%032x', $number;
+    $position = sprintf '%028x%04x', $number, 0;
     my @record = ($position, $id, route($owner, $START_MS + 1000 * $seconds, $rule // ''),
         '{"metadata":{"id":"x","source":"own.\"t","topic":"x"}}', $audience, scalar @targets, @targets);
     my @arguments = ('c', $epoch, 'one', $after, '', '', $LIMIT);
@@ -57,9 +57,15 @@ is(adds(([ 0, 0, 'TEAM', 'all' ]) x 5), 'added added added added added', 'an own
 is(adds(([ 7, 0, 'TEAM', 'few' ]) x 5), 'added added added added added', 'small groups are not limited');
 is(adds(([ 7, 0, 'USER', [ map { "u$_" } 1 .. 16 ] ]) x 3), 'added added added', 'few named users are not limited');
 is(add(7, 0, 'USER', [ map { "u$_" } 1 .. 17 ]), 'denied', 'more are');
-is(add(7, 12, 'TEAM', 'all'), 'denied', 'a fifth of a minute refills a fifth of the account, which was below 0');
-is(adds([ 7, 13, 'TEAM', 'all' ], [ 7, 13, 'TEAM', 'all' ]), 'added denied', 'the account refills by the time of the commits');
+is(add(7, 2.4, 'TEAM', 'all'), 'denied', 'the account refills by its share of a minute, and the account was below 0');
+is(adds(([ 7, 2.6, 'TEAM', 'all' ]) x 2), 'added denied', 'the account refills by the time of the commits');
 is(adds(([ 7, 500, 'TEAM', 'all' ]) x 4), 'added added added denied', 'after minutes the account is full, and no more than full');
+my $after = $position;
+my @records = map { $position = sprintf '%028x%04x', $number + 1 + int($_ / 3), $_;
+    ('A', $position, sprintf('%08x-0000-8000-8000-000000000001', $_), route(7, $START_MS + 501_000, ''), '{}', 'USER', 8, map { "u$_" } 1 .. 8) } 0 .. 3;
+is_deeply([ @{ run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'one', $after, '', '', $LIMIT, @records) }[ 1, 4 ] ], [ 3, '7 1' ],
+    'the notifications of a change share its free pairs');
+$number += 2;
 is(add(7, 499, 'TEAM', 'all'), 'denied', 'an earlier commit does not refill it');
 is(adds(map { [ 7, $_, 'TEAM', 'all' ] } 300, 330), 'denied added', 'a clock that was set back does not deny for longer');
 is(adds(([ 9, 0, 'TEAM', 'many' ]) x 2), 'staged denied', 'a large group is charged too, and denied before the work');
@@ -72,6 +78,11 @@ is(adds(([ 9, 0, 'TEAM', 'all', 'mine' ]) x 2), 'denied denied', 'a live rule is
 run_script('presence', [$STREAM], 'c', 'relay', '.') for 1, 2;
 is_deeply([ map { $_->[1] } @{ $bare->execute('XRANGE', 'c:control', '-', '+') } ],
     [ [ change => 'reload', source => 'own."t', rule => 'mine', xid => 777 ] ], 'its lists are reloaded once, with the next heartbeat');
+$bare->execute('HSET', 'c:reloads', map { ("[\"own.t\",\"rule$_\"]", 777) } 1 .. 5000);
+run_script('presence', [$STREAM], 'c', 'relay', '.');
+cmp_ok($bare->execute('HLEN', 'c:reloads'), '>', 3000, 'a call of presence.lua writes a limited number of reloads');
+$bare->execute('HLEN', 'c:reloads') == 0 or run_script('presence', [$STREAM], 'c', 'relay', '.') for 1 .. 9;
+is($bare->execute('HLEN', 'c:reloads'), 0, 'and the next calls write the others');
 $bare->stop;
 
 # ---- A neighbour.

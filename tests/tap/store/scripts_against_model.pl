@@ -85,7 +85,7 @@ sub inbox
       if $model{has_lost};
     while ($after ne '')
     {
-        ($after, my $entries) = @{ run_script('inbox', [$STREAM], 'c', $user, $after, 3, 'all') };
+        ($after, my $entries) = @{ run_script('inbox', [$STREAM], 'c', $user, $after, '+inf', 3, '', 'all') };
         push @ids, map { my %field = @{ $_->[1] }; $field{id} } @$entries;
     }
     return @ids;
@@ -338,7 +338,9 @@ my %steps  = (
             }
             push @{ $entry =~ /999$/ ? \@lost : \@not_pending }, $i unless $wait && $wait->{$user};
         }
-        same('report', [ map { "@$_" } @{ run_script('report', [$STREAM], 'c', 60000, 1000, 60000, 60000, @reports) } ], [ "@not_pending", "@lost" ]);
+        my @reply = @{ run_script('report', [$STREAM], 'c', 60000, 1000, 60000, 60000, @reports) };
+        my @states = map { [ @reply[ 2 * $_, 2 * $_ + 1 ] ] } 0 .. $#reply / 2;
+        same('report', [ map { my $is_lost = $_; join ' ', map { $_->[0] } grep { ($_->[1] == 4 ? 1 : 0) == $is_lost } @states } 0, 1 ], [ "@not_pending", "@lost" ]);
     },
     hello => \&hello,
     flush => sub { $store->execute('FLUSHALL'); empty_model(); @wal = (); ($lsn) = (0); hello() },

@@ -43,13 +43,11 @@ check_rejected(431, [ $_->[0] ], $_->[1], qr/too long/) for Clairon::Test::Malfo
 for my $other ("Upgrade: foo\r\nConnection: Upgrade\r\n", "Upgrade: h2c\r\nConnection: Upgrade\r\n", "Upgrade: websocket\r\n")
 {
     my $head = "GET /healthz HTTP/1.1\r\n$host$other\r\n";
-    check_rejected(400, $_, 'an upgrade to another protocol', qr/unsupported Upgrade/) for [$head], [ split //, $head ];
+    is(send_records(@$_)->{status}, 200, 'an upgrade to another protocol is ignored') for [$head], [ split //, $head ];
 }
-is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n$host$auth$_\r\n")->{status}, 204, 'a prefix of another header name is accepted if it hides no other header')
-  for "X-Auth: b\r\nX-Other: c\r\n", "A: b:c\r\n", "A: b\r\nX-Auth: c\r\nUser-Agent: d\r\n", "Accept: b\r\n";
-check_rejected(400, [ "GET /v1/poll?wait=0 HTTP/1.1\r\n$host$_\r\n" ], 'a prefix that hides another header', qr/ambiguous header name/)
-  for "${auth}X-Auth: b\r\n", "X-Auth: b\r\n$auth", "${auth}A: b\r\nX-A: c\r\nX-A: d\r\nOrigin: http://evil.example\r\n", "A: b\r\nLast-Event-ID: c\r\n$auth";
-check_rejected(405, [ "PATCH /v1/ack HTTP/1.1\r\n$host$auth\r\n" ], 'an unknown method', qr/use POST/);
+is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n$host$_\r\n")->{status}, 204, 'a prefix of another header name hides no header') for "${auth}X-Auth: b\r\n", "X-Auth: b\r\n$auth", "A: b\r\nLast-Event-ID: c\r\n$auth";
+is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n$host${auth}A: b\r\nOrigin: http://evil.example\r\n\r\n")->{status}, 403, 'a prefix of another header name does not hide an origin');
+is(send_records("PATCH /v1/ack HTTP/1.1\r\n$host$auth\r\n")->{headers}{allow}, 'POST', 'an unknown method is rejected with Allow');
 is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a long token is accepted');
 
 # Heads arrive in chunks, each of which is a well-formed TLS record.

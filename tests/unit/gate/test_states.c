@@ -15,9 +15,9 @@ set_request(int from, int to)
 static int
 set_conn(int from, int to)
 {
-    struct gate_conn conn = {.state = (enum gate_conn_state)from};
+    struct websocket conn = {.state = (enum websocket_state)from};
 
-    gate_conn_set_state(&conn, (enum gate_conn_state)to);
+    websocket_set_state(&conn, (enum websocket_state)to);
     return (int)conn.state;
 }
 
@@ -49,19 +49,19 @@ static void
 websocket_can_skip_states(void **state)
 {
     (void)state;
-    for (int from = GATE_CONN_WAITING; from <= GATE_CONN_CLOSED; from++)
-        assert_true(is_legal(set_conn, from, GATE_CONN_CLOSED));
-    assert_true(is_legal(set_conn, GATE_CONN_WAITING, GATE_CONN_OPEN));
-    assert_true(is_legal(set_conn, GATE_CONN_WAITING, GATE_CONN_CLOSING));
-    assert_true(is_legal(set_conn, GATE_CONN_OPEN, GATE_CONN_CLOSING));
+    for (int from = WEBSOCKET_WAITING; from <= WEBSOCKET_CLOSED; from++)
+        assert_true(is_legal(set_conn, from, WEBSOCKET_CLOSED));
+    assert_true(is_legal(set_conn, WEBSOCKET_WAITING, WEBSOCKET_OPEN));
+    assert_true(is_legal(set_conn, WEBSOCKET_WAITING, WEBSOCKET_CLOSING));
+    assert_true(is_legal(set_conn, WEBSOCKET_OPEN, WEBSOCKET_CLOSING));
 }
 
 static void
 websocket_never_returns_to_an_earlier_state(void **state)
 {
     (void)state;
-    for (int from = GATE_CONN_WAITING; from <= GATE_CONN_CLOSED; from++) {
-        for (int to = GATE_CONN_WAITING; to <= from && to < GATE_CONN_CLOSED; to++)
+    for (int from = WEBSOCKET_WAITING; from <= WEBSOCKET_CLOSED; from++) {
+        for (int to = WEBSOCKET_WAITING; to <= from && to < WEBSOCKET_CLOSED; to++)
             assert_false(is_legal(set_conn, from, to));
     }
 }

@@ -29,7 +29,6 @@ open_session(const struct session_transport *transport, void *socket, unsigned s
     replay_buffer_open(&hub.replay_buffer, shards);
     session = (struct session){.state = SESSION_LIVE, .hub = &hub, .socket = {socket, transport}};
     buffer_init(&session.control.frames, SESSION_CONTROL_MAX);
-    resume_start(&session.resume, session.cursor, false);
 }
 
 static inline void

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <limits.h>
 #include <string.h>
 
 #include "tests/unit/heads.h"
@@ -71,12 +70,12 @@ check_text(const struct entry_id heads[4], const char *text)
     assert_string_equal(made, text);
     for (unsigned own = 1; own < 4; own++) {
         struct cursor cursor = at(77, 77);
-        struct backlog backlog = {.waiting = {7, 7}, .is_lost = true};
+        struct deferral deferral = {.by_stream = true};
 
-        assert_int_equal(client_pos_read(text, "00ff", 4, own, &cursor, &backlog), RC_OK);
+        assert_int_equal(client_pos_read(text, "00ff", 4, own, &cursor, &deferral), RC_OK);
         assert_true(cursor_equal(cursor, cursor_from_heads(heads, own)));
-        assert_int_equal(backlog.waiting.count, 0);
-        assert_false(backlog.is_lost);
+        assert_true(cursor_equal(deferral.from, cursor));
+        assert_false(deferral.by_stream);
     }
 }
 
@@ -115,7 +114,7 @@ test_the_longest_cursor_fits(void **state)
     struct entry_id heads[STORE_SHARDS_MAX];
     char text[CLIENT_POS_MAX];
     struct cursor cursor;
-    struct backlog backlog;
+    struct deferral deferral;
 
     (void)state;
     heads[0] = id(UINT64_MAX, UINT64_MAX);
@@ -124,52 +123,36 @@ test_the_longest_cursor_fits(void **state)
     client_pos_text("0123456789abcdef", heads, STORE_SHARDS_MAX, NULL, text);
     assert_in_range(strlen(text), 480, CLIENT_POS_MAX - 1);
     assert_int_equal(
-        client_pos_read(text, "0123456789abcdef", STORE_SHARDS_MAX, 15, &cursor, &backlog), RC_OK);
+        client_pos_read(text, "0123456789abcdef", STORE_SHARDS_MAX, 15, &cursor, &deferral), RC_OK);
     assert_true(cursor_equal(cursor, cursor_from_heads(heads, 15)));
 }
 
 static void
-check_backlog(struct entry_id own, const struct backlog *backlog, const char *text)
+check_deferral(struct entry_id own, const struct deferral *deferral, const char *text)
 {
     const struct entry_id heads[] = {id(100, 7), own};
     char made[CLIENT_POS_MAX];
     struct cursor cursor;
-    struct backlog read;
+    struct deferral read;
 
-    client_pos_text("00ff", heads, 2, backlog, made);
+    client_pos_text("00ff", heads, 2, deferral, made);
     assert_string_equal(made, text);
     assert_int_equal(client_pos_read(text, "00ff", 2, 1, &cursor, &read), RC_OK);
     assert_true(cursor_equal(cursor, cursor_from_heads(heads, 1)));
-    assert_true(cursor_equal(read.behind, backlog->behind));
-    assert_true(tally_equal(read.waiting, backlog->waiting));
-    assert_int_equal(read.is_lost, backlog->is_lost);
+    assert_true(cursor_equal(read.from, deferral->from));
+    assert_int_equal(read.by_stream, deferral->by_stream);
 }
 
 static void
-test_cursor_strings_contain_the_backlog(void **state)
+test_cursor_strings_contain_the_deferral(void **state)
 {
     (void)state;
-    check_backlog(id(0, 0), &(struct backlog){.is_lost = true}, "00ff.100-7~");
-    check_backlog(id(64, 0), &(struct backlog){.is_lost = true}, "00ff.100-7.-10~");
-    check_backlog(id(0, 0), &(struct backlog){.behind = {.shared = {99, 3}}, .waiting = {38, 0}},
-                  "00ff.100-7~12-0~-1-3");
-    check_backlog(
-        id(110, 0),
-        &(struct backlog){.behind = {{64, 0}, {101, 0}}, .waiting = {UINT_MAX, UINT32_MAX}},
-        "00ff.100-7.a~1z141z3-1z141z3~-10~1");
-    check_backlog(id(110, 0), &(struct backlog){.behind = {{0, 0}, {0, 0}}, .waiting = {1, 36}},
-                  "00ff.100-7.a~1-10~-2s");
-}
-
-static void
-test_a_backlog_without_its_sum_may_be_lost(void **state)
-{
-    struct cursor cursor;
-    struct backlog backlog;
-
-    (void)state;
-    assert_int_equal(client_pos_read("00ff.100-7~12~-1-3", "00ff", 1, 0, &cursor, &backlog), RC_OK);
-    assert_true(backlog.is_lost);
+    check_deferral(id(0, 0), &(struct deferral){.from = {.shared = {99, 3}}}, "00ff.100-7~-1-3");
+    check_deferral(id(0, 0), &(struct deferral){.from = {.shared = {99, 3}}, .by_stream = true},
+                   "00ff.100-7!-1-3");
+    check_deferral(id(110, 0), &(struct deferral){.from = {{64, 0}, {101, 0}}, .by_stream = true},
+                   "00ff.100-7.a!-10~1");
+    check_deferral(id(110, 0), &(struct deferral){.from = {{0, 0}, {0, 0}}}, "00ff.100-7.a~-2s");
 }
 
 static void
@@ -201,30 +184,30 @@ test_invalid_cursors_are_rejected(void **state)
         "00ff.1-2....",                                 /* one shard too many */
         "00ff.1-2.1.1.1.1",                             /* one shard too many */
         "00ff.1-2.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1", /* many more shards */
-        "00ff.1-2~1",
-        "00ff.1-2~~",
+        "00ff.1-2~",
+        "00ff.1-2!",
         "00ff.1-2~~0",
-        "00ff.1-2~-1~0",
-        "00ff.1-2~1~0~0~0",
-        "00ff.1-2~1~-2",        /* below zero */
-        "00ff.1-2~1z141z4-0~0", /* 32 bits exceeded by one */
-        "00ff.1-2~1-1z141z4~0", /* 32 bits exceeded by one */
-        "00ff.1-2~1-~0",
-        "00ff.1-2~1-1-1~0",
-        "00ff.1-2~1~0.1",
+        "00ff.1-2~0~",
+        "00ff.1-2~0!0",
+        "00ff.1-2!0!0",
+        "00ff.1-2~0~0~0",
+        "00ff.1-2~-2", /* below zero */
+        "00ff.1-2~0.1",
+        "00ff.1-2^1", /* a version that does not exist */
         "00ff~1~0",
     };
     struct cursor cursor = at(77, 77);
-    struct backlog backlog;
+    struct deferral deferral;
 
     (void)state;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
-        assert_int_equal(client_pos_read(wrong[i], "00ff", 4, 1, &cursor, &backlog), RC_BAD);
-    assert_int_equal(client_pos_read("00fe.1-2.1", "00ff", 4, 1, &cursor, &backlog), RC_CLOSED);
-    assert_int_equal(client_pos_read("00f.1-2.1", "00ff", 4, 1, &cursor, &backlog), RC_CLOSED);
-    assert_int_equal(client_pos_read("00ff.1-2.1", "00ff", 1, 0, &cursor, &backlog), RC_BAD);
+        assert_int_equal(client_pos_read(wrong[i], "00ff", 4, 1, &cursor, &deferral), RC_BAD);
+    assert_int_equal(client_pos_read("00fe.1-2.1", "00ff", 4, 1, &cursor, &deferral), RC_CLOSED);
+    assert_int_equal(client_pos_read("2/00ff.1-2", "00ff", 4, 1, &cursor, &deferral), RC_CLOSED);
+    assert_int_equal(client_pos_read("00f.1-2.1", "00ff", 4, 1, &cursor, &deferral), RC_CLOSED);
+    assert_int_equal(client_pos_read("00ff.1-2.1", "00ff", 1, 0, &cursor, &deferral), RC_BAD);
     assert_true(cursor_equal(cursor, at(77, 77)));
-    assert_int_equal(client_pos_read("00ff.1-2...", "00ff", 4, 3, &cursor, &backlog), RC_OK);
+    assert_int_equal(client_pos_read("00ff.1-2...", "00ff", 4, 3, &cursor, &deferral), RC_OK);
     assert_true(cursor_equal(cursor, (struct cursor){.shared = {1, 2}}));
 }
 
@@ -396,8 +379,7 @@ main(void)
         cmocka_unit_test(test_cursor_strings_are_parsed_as_written),
         cmocka_unit_test(test_cursor_strings_contain_generations),
         cmocka_unit_test(test_the_longest_cursor_fits),
-        cmocka_unit_test(test_cursor_strings_contain_the_backlog),
-        cmocka_unit_test(test_a_backlog_without_its_sum_may_be_lost),
+        cmocka_unit_test(test_cursor_strings_contain_the_deferral),
         cmocka_unit_test(test_invalid_cursors_are_rejected),
         cmocka_unit_test(test_the_replay_buffer_finds_later_entries),
         cmocka_unit_test(test_the_replay_buffer_is_bounded),

@@ -13,13 +13,12 @@
 #include "hub/acks/user_acks.h"
 #include "hub/delivery/offer.h"
 #include "hub/delivery/report_queue.h"
-#include "hub/delivery/session_inflight.h"
-#include "hub/session/backlog.h"
 #include "hub/session/gap.h"
 #include "hub/session/queue.h"
 #include "hub/session/row_order.h"
 #include "hub/turn.h"
-#include "tests/unit/hub/ack_pending_notification.h"
+#include "hub/session/hub_state.h"
+#include "tests/unit/heads.h"
 
 #define CALLS_MAX 8
 
@@ -94,7 +93,7 @@ __wrap_store_report(struct store *store, const struct store_report *reports, siz
 }
 
 static void
-reply_to(unsigned nth, enum rc rc, enum store_pending state)
+reply_to(unsigned nth, enum rc rc, enum store_pair state)
 {
     calls[nth].done(calls[nth].ctx, rc, rc == RC_OK ? &state : NULL, 1);
 }
@@ -105,17 +104,34 @@ static struct hub hub;
 static struct session session;
 
 static void
-join_user(void)
+join(const char *kind, const char *target)
 {
     char key[AUDIENCE_KEY_MAX];
     size_t len;
 
-    assert_true(audience_key((struct bytes){(const unsigned char *)"USER", 4},
-                             (struct bytes){(const unsigned char *)"u1", 2}, key, &len));
+    assert_true(audience_key((struct bytes){(const unsigned char *)kind, 4},
+                             (struct bytes){(const unsigned char *)target, 2}, key, &len));
     groups_join(&session.groups, &hub.audiences, &session, key, len, false);
 }
 
-/* A session with a full in-flight window, and two queued notifications. */
+/* A notification that needs an ack, for a group: the store knows whether the user is a target. */
+static struct notification *
+group_notification(unsigned char number)
+{
+    unsigned char head[HEAD_FOR_U1];
+    struct entry entry = {.id = {number, 0}};
+
+    head_for_u1(head);
+    memcpy(head + FRAME_NOTIFICATION_HEAD_SIZE, "TEAM\0\2t1", 8);
+    head[FRAME_AT_FLAGS + 1] = FRAME_ACK_REQUIRED;
+    head[FRAME_NOTIFICATION_AT_ID + 15] = number;
+    head[FRAME_AT_COMMIT_LSN + 7] = number;
+    assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
+    entry.data = (struct bytes){(const unsigned char *)"{}", 2};
+    return notification_new(&entry, "e", &entry.id, 1);
+}
+
+/* A session with a full in-flight window, and two deferred notifications. */
 static int
 set_up(void **state)
 {
@@ -128,9 +144,10 @@ set_up(void **state)
                                .is_blocked = true,
                                .inflight = {.size = 0},
                                .client = {.user = "u1", .conn = "test"}};
-    join_user();
+    join("USER", "u1");
+    join("TEAM", "t1");
     for (unsigned char i = 1; i <= 2; i++) {
-        struct notification *notification = ack_pending_notification(i);
+        struct notification *notification = group_notification(i);
 
         session_enqueue(&session, notification);
         notification_unref(notification);
@@ -147,18 +164,18 @@ tear_down(void **state)
     hub.closing = true;
     for (unsigned i = 0; i < call_count; i++)
         if (calls[i].done != NULL)
-            reply_to(i, RC_IO, STORE_PENDING);
+            reply_to(i, RC_IO, STORE_PAIR_PENDING);
     delivery_reports_free(&hub);
     groups_clear(&session.groups, &hub.audiences);
     session_clear_queue(&session);
-    backlog_free(&session);
+    free(session.pending.early);
     row_order_free(&session);
     ev_loop_destroy(hub.loop);
     return 0;
 }
 
 static void
-complete_report(unsigned nth, enum rc rc, enum store_pending state)
+complete_report(unsigned nth, enum rc rc, enum store_pair state)
 {
     reply_to(nth, rc, state);
     calls[nth].done = NULL;
@@ -168,22 +185,37 @@ static void
 test_notifications_without_a_pending_ack_are_sent_in_order(void **state)
 {
     (void)state;
-    complete_report(1, RC_OK, STORE_NOT_PENDING);
+    complete_report(1, RC_OK, STORE_PAIR_NONE);
     assert_int_equal(session.outbound.count, 0);
-    complete_report(0, RC_OK, STORE_NOT_PENDING);
+    complete_report(0, RC_OK, STORE_PAIR_NONE);
     assert_int_equal(session.outbound.count, 2);
     assert_int_equal(session.outbound.notifications[0]->id.ms, 1);
     assert_int_equal(session.outbound.notifications[1]->id.ms, 2);
 }
 
+/* The user does not have to acknowledge the second one, which is in no list: it does not wait. */
 static void
-test_replies_out_of_order_do_not_reorder_notifications(void **state)
+test_a_pending_notification_stays_deferred(void **state)
 {
     (void)state;
-    complete_report(1, RC_OK, STORE_NOT_PENDING);
-    complete_report(0, RC_OK, STORE_PENDING);
-    assert_int_equal(session.outbound.count, 0);
+    complete_report(1, RC_OK, STORE_PAIR_NONE);
+    complete_report(0, RC_OK, STORE_PAIR_PENDING);
+    assert_int_equal(session.outbound.count, 1);
+    assert_int_equal(session.outbound.notifications[session.outbound.first]->id.ms, 2);
     assert_int_equal(session.requests.count, 0);
+    assert_true(session.is_deferred && session.pending.is_due);
+    assert_int_equal(session.pending.early_count, 1);
+}
+
+/* Another device acknowledged it, so it is in the list of ended pairs. */
+static void
+test_an_acknowledged_notification_stays_deferred(void **state)
+{
+    (void)state;
+    complete_report(0, RC_OK, STORE_PAIR_ACKED);
+    complete_report(1, RC_OK, STORE_PAIR_ENDED);
+    assert_int_equal(session.outbound.count, 0);
+    assert_true(session.is_deferred && session.pending.is_due);
 }
 
 /* The feed stores lost notifications again, so sending some of them now would reorder them. */
@@ -191,34 +223,17 @@ static void
 test_lost_notifications_are_dropped_without_a_gap(void **state)
 {
     (void)state;
-    complete_report(0, RC_OK, STORE_LOST);
-    complete_report(1, RC_OK, STORE_LOST);
+    complete_report(0, RC_OK, STORE_PAIR_LOST);
+    complete_report(1, RC_OK, STORE_PAIR_LOST);
     assert_int_equal(session.outbound.count, 0);
-    assert_false(backlog_is_pending(&session));
-    session_lose_backlog(&session);
-    assert_null(session.order.backlog);
+    assert_int_equal(session.pending.held_count, 0);
     assert_false(session.has_control);
-}
-
-/* It was read from the inbox and sent while its report waited. */
-static void
-test_a_lost_notification_leaves_the_backlog_once(void **state)
-{
-    struct notification *notification = ack_pending_notification(1);
-
-    (void)state;
-    notification->score = entry_id_score(notification->id);
-    backlog_remove(&session, notification);
-    notification_unref(notification);
-    complete_report(0, RC_OK, STORE_LOST);
-    complete_report(1, RC_OK, STORE_PENDING);
-    assert_true(backlog_is_pending(&session));
 }
 
 static void
 offer(unsigned char number)
 {
-    struct notification *notification = ack_pending_notification(number);
+    struct notification *notification = group_notification(number);
 
     session_offer(&session, notification);
     notification_unref(notification);
@@ -231,8 +246,8 @@ test_later_lost_notifications_are_skipped(void **state)
 {
     (void)state;
     hub.newest[0] = (struct entry_id){4, 0};
-    complete_report(0, RC_OK, STORE_PENDING);
-    complete_report(1, RC_OK, STORE_LOST);
+    complete_report(0, RC_OK, STORE_PAIR_PENDING);
+    complete_report(1, RC_OK, STORE_PAIR_LOST);
     offer(3);
     offer(4);
     assert_int_equal(call_count, 2);
@@ -247,8 +262,8 @@ test_nothing_of_the_new_primary_is_skipped(void **state)
     (void)state;
     hub.newest[0] = (struct entry_id){4, 0};
     is_read = true;
-    complete_report(0, RC_OK, STORE_PENDING);
-    complete_report(1, RC_OK, STORE_LOST);
+    complete_report(0, RC_OK, STORE_PAIR_PENDING);
+    complete_report(1, RC_OK, STORE_PAIR_LOST);
     is_read = false;
     offer(3);
     assert_int_equal(call_count, 3);
@@ -258,16 +273,16 @@ test_nothing_of_the_new_primary_is_skipped(void **state)
 static void
 test_a_lost_published_notification_is_sent(void **state)
 {
-    struct notification *notification = ack_pending_notification(3);
+    struct notification *notification = group_notification(3);
 
     (void)state;
-    complete_report(0, RC_OK, STORE_NOT_PENDING);
-    complete_report(1, RC_OK, STORE_NOT_PENDING);
+    complete_report(0, RC_OK, STORE_PAIR_NONE);
+    complete_report(1, RC_OK, STORE_PAIR_NONE);
     notification->frame.commit_lsn = 0;
     session_enqueue(&session, notification);
     notification_unref(notification);
     delivery_reports_flush(&hub);
-    complete_report(2, RC_OK, STORE_LOST);
+    complete_report(2, RC_OK, STORE_PAIR_LOST);
     assert_int_equal(session.outbound.count, 3);
 }
 
@@ -276,10 +291,10 @@ static void
 test_a_redriven_dead_letter_is_reported(void **state)
 {
     const char *const ids[] = {"00000000-0000-0000-0000-000000000003"};
-    struct notification *notification = ack_pending_notification(3);
+    struct notification *notification = group_notification(3);
 
     (void)state;
-    session.inbox.refill = INBOX_REFILL_NONE;
+    session.pending.is_due = false;
     session.inflight.size = 1;
     session_enqueue(&session, notification);
     session_inflight_written(&session, notification);
@@ -301,13 +316,13 @@ static void
 test_a_failed_report_is_sent_again_in_order(void **state)
 {
     (void)state;
-    complete_report(0, RC_IO, STORE_PENDING);
+    complete_report(0, RC_IO, STORE_PAIR_PENDING);
     assert_true(delivery_reports_wait(&hub)); /* acks wait for the report */
-    complete_report(1, RC_OK, STORE_NOT_PENDING);
+    complete_report(1, RC_OK, STORE_PAIR_NONE);
     assert_int_equal(session.outbound.count, 0);
     (void)hub_send_some(&hub, 0);
     assert_int_equal(call_count, 3);
-    complete_report(2, RC_OK, STORE_NOT_PENDING);
+    complete_report(2, RC_OK, STORE_PAIR_NONE);
     assert_int_equal(session.outbound.count, 2);
     assert_int_equal(session.outbound.notifications[0]->id.ms, 1);
 }
@@ -316,7 +331,7 @@ test_a_failed_report_is_sent_again_in_order(void **state)
 static void
 test_acks_wait_for_reports(void **state)
 {
-    struct notification *notification = ack_pending_notification(3);
+    struct notification *notification = group_notification(3);
 
     (void)state;
     ack_calls = 0;
@@ -341,11 +356,11 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_notifications_without_a_pending_ack_are_sent_in_order,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_replies_out_of_order_do_not_reorder_notifications,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_lost_notifications_are_dropped_without_a_gap, set_up,
+        cmocka_unit_test_setup_teardown(test_a_pending_notification_stays_deferred, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_a_lost_notification_leaves_the_backlog_once, set_up,
+        cmocka_unit_test_setup_teardown(test_an_acknowledged_notification_stays_deferred, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_lost_notifications_are_dropped_without_a_gap, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_later_lost_notifications_are_skipped, set_up,
                                         tear_down),

@@ -1,4 +1,4 @@
-/* test_inflight.c: the in-flight window is limited, and a recheck removes unconfirmed entries. */
+/* test_inflight.c: the in-flight window is limited, and ended entries occupy no slot. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ add(struct inflight *inflight, unsigned char number, bool is_open_ended)
 {
     struct notification *notification = make_notification(number, is_open_ended);
 
-    inflight_add(inflight, notification);
+    inflight_add(inflight, notification, INFLIGHT_OPEN);
     notification_unref(notification);
     return &inflight->entries[inflight->count - 1];
 }
@@ -48,11 +48,10 @@ test_the_window_is_limited_to_the_granted_size(void **state)
 
     (void)state;
     for (unsigned char i = 0; i < 5; i++) {
-        assert_false(inflight_is_full(&inflight));
+        assert_int_equal(inflight_free_slots(&inflight), 5 - i);
         assert_int_equal(add(&inflight, i, false)->shard, i);
     }
-    assert_true(inflight_is_full(&inflight));
-    assert_int_equal(inflight.room, 5);
+    assert_int_equal(inflight_free_slots(&inflight), 0);
     inflight_remove(&inflight, find(&inflight, 2));
     assert_null(find(&inflight, 2));
     for (unsigned char i = 0; i < 5; i++)
@@ -63,42 +62,23 @@ test_the_window_is_limited_to_the_granted_size(void **state)
 }
 
 static void
-test_only_a_missed_retry_of_a_written_entry_is_repeated(void **state)
+test_ended_entries_occupy_no_slot(void **state)
 {
-    struct inflight inflight = {.size = 1};
-    struct inflight_entry *entry = add(&inflight, 1, false);
+    struct inflight inflight = {.size = 2};
 
     (void)state;
-    assert_false(inflight_repeat(entry));
-    entry->is_missed = true; /* still queued */
-    assert_false(inflight_repeat(entry));
-    entry->is_written = true;
-    assert_false(inflight_repeat(entry));
-    entry->is_missed = true;
-    assert_true(inflight_repeat(entry));
-    assert_false(entry->is_written);
-    assert_false(inflight_repeat(entry));
-    inflight_free(&inflight);
-}
-
-static void
-test_a_recheck_removes_unconfirmed_entries(void **state)
-{
-    struct inflight inflight = {.size = 4};
-    const unsigned char confirmed[16] = {[15] = 2}, unknown[16] = {[15] = 9};
-
-    (void)state;
-    (void)add(&inflight, 0, false);
-    add(&inflight, 1, false)->is_written = true;
-    add(&inflight, 2, false)->is_written = true;
-    add(&inflight, 3, true)->is_written = true;
-    inflight_recheck(&inflight);
-    inflight_confirm(&inflight, confirmed);
-    inflight_confirm(&inflight, unknown);
-    assert_false(inflight_is_refuted(find(&inflight, 0)));
-    assert_true(inflight_is_refuted(find(&inflight, 1)));
-    assert_false(inflight_is_refuted(find(&inflight, 2)));
-    assert_false(inflight_is_refuted(find(&inflight, 3))); /* its audience is open-ended */
+    for (unsigned char i = 0; i < 2; i++)
+        (void)add(&inflight, i, false);
+    inflight_end(&inflight, find(&inflight, 0), INFLIGHT_ACKED);
+    assert_int_equal(inflight_free_slots(&inflight), 1);
+    (void)add(&inflight, 2, false);
+    inflight_sweep(&inflight); /* the ended one is not written yet */
+    assert_non_null(find(&inflight, 0));
+    find(&inflight, 0)->is_written = find(&inflight, 1)->is_written = true;
+    inflight_sweep(&inflight);
+    assert_null(find(&inflight, 0));
+    assert_non_null(find(&inflight, 1));
+    assert_int_equal(inflight_free_slots(&inflight), 0);
     inflight_free(&inflight);
 }
 
@@ -107,8 +87,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_window_is_limited_to_the_granted_size),
-        cmocka_unit_test(test_only_a_missed_retry_of_a_written_entry_is_repeated),
-        cmocka_unit_test(test_a_recheck_removes_unconfirmed_entries),
+        cmocka_unit_test(test_ended_entries_occupy_no_slot),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

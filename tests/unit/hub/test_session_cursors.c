@@ -10,8 +10,8 @@
 #include <sys/uio.h>
 
 #include "tests/unit/heads.h"
+#include "hub/acks/delivery_reports.h"
 #include "hub/delivery/offer.h"
-#include "hub/session/backlog.h"
 #include "hub/session/gap.h"
 #include "hub/session/shed.h"
 #include "tests/unit/hub/one_session.h"
@@ -194,37 +194,40 @@ test_a_gap_passes_no_queued_notification(void **state)
                                 "3-0.-2.-2 3-0.-2.1 4-0.-3.0 ");
 }
 
-/* Otherwise the client would resume from entries that may be trimmed. */
+/* Reads a notification that needs an ack, for which the in-flight window has no room. */
 static void
-test_a_gap_ends_at_the_last_entry_of_other_users(void **state)
+offer_deferred(unsigned char shard, uint64_t ms)
 {
-    const struct backlog lost = {.is_lost = true};
-    struct notification *notification;
+    struct notification *notification = read_notification(shard, ms, FRAME_PRIORITY_NORMAL);
 
-    (void)state;
-    offer(0, 100, FRAME_PRIORITY_NORMAL);
-    (void)sent();
-    notification = read_notification(OWN, 95, FRAME_PRIORITY_NORMAL);
+    notification->needs_ack = true;
+    session_offer(&session, notification);
     replay_buffer_add(&hub.replay_buffer, notification);
     notification_unref(notification);
-    backlog_restore(&session, &lost);
-    session_gap_of_backlog(&session);
-    assert_string_equal(sent(), "100-0.-2r.-2r 100-0..-5..100-0..-5 ");
 }
 
-/* The entry is read but does not advance the session's cursor, as if the user left the group. */
+/* The deferred notification follows all that was read, also what does not address the session. */
 static void
-test_a_backlog_starts_after_the_last_entry_read(void **state)
+test_later_notifications_report_the_deferral(void **state)
 {
     struct notification *notification = read_notification(0, 100, FRAME_PRIORITY_NORMAL);
 
     (void)state;
+    session.client.user = (char *)"u1";
+    hub.reports.call_count = 1; /* no report is sent */
     replay_buffer_add(&hub.replay_buffer, notification);
-    assert_true(cursor_equal(session.cursor, at(0, 0)));
-    backlog_add(&session, notification, session_reached(&session));
     notification_unref(notification);
-    assert_true(cursor_equal(session.order.backlog->behind, at(100, 1)));
-    backlog_free(&session);
+    offer_deferred(OWN, 95);
+    assert_true(session.is_deferred && session.pending.is_due);
+    assert_true(cursor_equal(session.pending.deferral.from, at(100, 1)));
+    assert_true(cursor_equal(session.pending.at, at(100, 1)));
+    offer(0, 101, FRAME_PRIORITY_NORMAL);
+    session.pending.held_count--; /* the store has replied: it is pending */
+    offer(0, 102, FRAME_PRIORITY_NORMAL);
+    assert_string_equal(sent(), "101-0..-6!-1~-2s 102-0..-7~-2~-2t ");
+    session.pending.held_count++;
+    hub.closing = true;
+    delivery_reports_free(&hub);
 }
 
 static void
@@ -237,7 +240,7 @@ test_a_paused_session_keeps_its_cursor(void **state)
     session.outbound.bytes += 4096;
     offer(0, 11, FRAME_PRIORITY_NORMAL);
     session.outbound.bytes -= 4096;
-    assert_int_equal(session.state, SESSION_CATCHING_UP);
+    assert_int_equal(session.state, SESSION_STREAM);
     assert_true(cursor_equal(session.cursor, at(10, 20)));
 }
 
@@ -253,8 +256,7 @@ main(void)
         TEST(test_a_poll_never_moves_its_cursor_back),
         TEST(test_no_cursor_passes_dropped_notifications),
         TEST(test_a_gap_passes_no_queued_notification),
-        TEST(test_a_gap_ends_at_the_last_entry_of_other_users),
-        TEST(test_a_backlog_starts_after_the_last_entry_read),
+        TEST(test_later_notifications_report_the_deferral),
         TEST(test_a_paused_session_keeps_its_cursor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

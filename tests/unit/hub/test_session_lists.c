@@ -103,11 +103,11 @@ nothing_is_sent_before_connected(void **state)
     struct list_request *request = add_request(1);
 
     (void)state;
-    session.state = SESSION_CHECKING;
+    session.state = SESSION_LOADING;
     session.requests.is_awaited = true; /* prevents the session from advancing */
     lists_rows_received(request, ROWS_DENIED, NULL, 0);
     assert_string_equal(sent(), "");
-    session.state = SESSION_INBOX;
+    session.state = SESSION_PENDING;
     session_send_control(&session, "{}", 2); /* the connected message */
     assert_string_equal(sent(),
                         "{} {\"t\":\"err\",\"r\":1,\"code\":103,\"msg\":\"no such live "

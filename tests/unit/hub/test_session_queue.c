@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "hub/delivery/offer.h"
-#include "hub/session/backlog.h"
 #include "hub/session/gap.h"
 #include "hub/session/shed.h"
 #include "tests/unit/hub/queued_notifications.h"
@@ -191,25 +190,6 @@ test_a_poll_receives_no_batches(void **state)
 }
 
 static void
-test_a_gap_of_the_backlog_follows_a_batch(void **state)
-{
-    struct notification *notification = make_notification(3, FRAME_PRIORITY_NORMAL);
-
-    (void)state;
-    offer_batch(make_batch(1, 2));
-    backlog_add(&session, notification, session_reached(&session));
-    notification_unref(notification);
-    session_lose_backlog(&session);
-    while (hub_send_some(&hub, 10))
-        continue;
-    assert_string_equal(
-        sent_text(),
-        MSG("1-0", "1") MSG(
-            "2-0", "2") "{\"t\":\"gap\",\"from\":\"e.2-0\",\"to\":\"e.2-0\",\"why\":\"shed\"} ");
-    assert_null(session.order.backlog);
-}
-
-static void
 test_a_merged_batch_is_shared(void **state)
 {
     struct fanout_batch *waiting[] = {make_batch(1, 2), make_batch(3, 1),
@@ -345,7 +325,7 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
         replay_buffer_add(&hub.replay_buffer, notification);
         notification_unref(notification);
     }
-    assert_int_equal(session.state, SESSION_CATCHING_UP);
+    assert_int_equal(session.state, SESSION_STREAM);
     assert_int_equal(session.cursor.shared.ms, ms - 1); /* the last notification is read later */
     assert_int_equal(session.outbound.count, ms - 1);
     assert_null(session_slow(&session, session.stall.accepted_us));
@@ -473,7 +453,6 @@ main(void)
         TEST(test_queued_batches_are_merged),
         TEST(test_batches_of_one_session_are_not_merged),
         TEST(test_a_poll_receives_no_batches),
-        TEST(test_a_gap_of_the_backlog_follows_a_batch),
         TEST(test_a_merged_batch_is_shared),
         TEST(test_a_higher_priority_is_not_merged),
         TEST(test_an_expired_batch_is_not_merged),

@@ -75,17 +75,17 @@ test_client_cursors_are_parsed(void **state)
     char text[CLIENT_POS_MAX];
     const struct entry_id pos = {12, 3};
     struct cursor cursor = {.shared = {0, 0}};
-    struct backlog backlog;
+    struct deferral deferral;
 
     (void)state;
     client_pos_text("00ff", &pos, 1, NULL, text);
     assert_string_equal(text, "00ff.12-3");
-    assert_int_equal(client_pos_read(text, "00ff", 1, 0, &cursor, &backlog), RC_OK);
+    assert_int_equal(client_pos_read(text, "00ff", 1, 0, &cursor, &deferral), RC_OK);
     assert_int_equal(cursor.shared.seq, 3);
-    assert_int_equal(client_pos_read(text, "00fe", 1, 0, &cursor, &backlog), RC_CLOSED);
-    assert_int_equal(client_pos_read(text, "00ff1", 1, 0, &cursor, &backlog), RC_CLOSED);
-    assert_int_equal(client_pos_read("00ff12-3", "00ff", 1, 0, &cursor, &backlog), RC_BAD);
-    assert_int_equal(client_pos_read("00ff.12", "00ff", 1, 0, &cursor, &backlog), RC_BAD);
+    assert_int_equal(client_pos_read(text, "00fe", 1, 0, &cursor, &deferral), RC_CLOSED);
+    assert_int_equal(client_pos_read(text, "00ff1", 1, 0, &cursor, &deferral), RC_CLOSED);
+    assert_int_equal(client_pos_read("00ff12-3", "00ff", 1, 0, &cursor, &deferral), RC_BAD);
+    assert_int_equal(client_pos_read("00ff.12", "00ff", 1, 0, &cursor, &deferral), RC_BAD);
 }
 
 int

@@ -1,4 +1,4 @@
-/* test_http_head.c: ambiguous request heads are rejected. */
+/* test_http_head.c: request heads are parsed, and ambiguous heads are rejected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -16,6 +16,13 @@
 #define MAX 4096
 
 static enum rc
+parse(const char *text, size_t len, size_t max, struct http_head *ret_head, const char **ret_why)
+{
+    *ret_head = (struct http_head){0};
+    return http_head_parse(ret_head, text, len, max, ret_why);
+}
+
+static enum rc
 check(const char *text, struct http_head *ret_head, const char **ret_why)
 {
     size_t len = strlen(text);
@@ -24,11 +31,8 @@ check(const char *text, struct http_head *ret_head, const char **ret_why)
 
     assert_non_null(exact);
     memcpy(exact, text, len);
-    rc = http_head_check(exact, len, MAX, ret_head, ret_why);
-    if (rc == RC_OK) { /* method and target point into `exact` */
-        ret_head->method = text + (ret_head->method - exact);
-        ret_head->target = text + (ret_head->target - exact);
-    }
+    rc = parse(exact, len, MAX, ret_head, ret_why);
+    ret_head->bytes = text;
     free(exact);
     return rc;
 }
@@ -53,43 +57,141 @@ valid_heads_are_accepted(void **state)
         assert_int_equal(check(good[i], &head, &why), RC_OK);
     assert_null(why);
     assert_int_equal(check(good[2], &head, &why), RC_OK);
-    assert_memory_equal(head.method, "POST", head.method_len);
-    assert_int_equal(head.method_len, 4);
+    assert_int_equal(head.method, HTTP_POST);
     assert_int_equal(head.target_len, strlen("/v1/ack?x=y"));
-    assert_memory_equal(head.target, "/v1/ack?x=y", head.target_len);
+    assert_int_equal(head.path_len, strlen("/v1/ack"));
+    assert_memory_equal(head.bytes + head.target, "/v1/ack?x=y", head.target_len);
+    assert_int_equal(head.content_length, 3);
+    assert_true(head.is_1_1);
+    assert_int_equal(check(good[1], &head, &why), RC_OK);
+    assert_false(head.is_1_1);
+    assert_int_equal(check(good[3], &head, &why), RC_OK);
+    assert_int_equal(head.method, HTTP_OTHER);
+}
+
+/* Parses a head with these headers. */
+static void
+parse_fields(const char *fields, char text[512], struct http_head *ret_head)
+{
+    const char *why = NULL;
+
+    snprintf(text, 512, "GET /?a=b HTTP/1.1\r\nHost: x\r\n%s\r\n", fields);
+    assert_int_equal(parse(text, strlen(text), MAX, ret_head, &why), RC_OK);
 }
 
 static bool
-has_idle_upgrade(const char *fields)
+is_websocket(const char *fields)
 {
-    struct http_head head = {.len = 0};
-    const char *why = NULL;
-    char text[256];
+    struct http_head head;
+    char text[512];
 
-    snprintf(text, sizeof(text), "GET / HTTP/1.1\r\nHost: x\r\n%s\r\n", fields);
-    assert_int_equal(http_head_check(text, strlen(text), MAX, &head, &why), RC_OK);
-    if (head.idle_upgrade != NULL)
-        assert_int_equal(strncasecmp(head.idle_upgrade, "upgrade:", 8), 0);
-    return head.idle_upgrade != NULL;
+    parse_fields(fields, text, &head);
+    return http_head_is_websocket(&head);
+}
+
+static bool
+is_last(const char *fields)
+{
+    struct http_head head;
+    char text[512];
+
+    parse_fields(fields, text, &head);
+    return head.is_last;
 }
 
 static void
-upgrade_other_than_websocket_is_reported(void **state)
+connection_options_are_recognized(void **state)
 {
     (void)state;
-    assert_false(has_idle_upgrade(""));
-    assert_false(has_idle_upgrade("Connection: Upgrade\r\n"));
-    assert_false(has_idle_upgrade("Upgrade: websocket\r\nConnection: Upgrade\r\n"));
-    assert_false(has_idle_upgrade("connection:keep-alive,upgrade\r\nUPGRADE:\tWebSocket \r\n"));
-    assert_false(
-        has_idle_upgrade("Connection: a\r\nConnection: x, Upgrade\r\nUpgrade: websocket\r\n"));
-    assert_true(has_idle_upgrade("Upgrade: websocket\r\n"));
-    assert_true(has_idle_upgrade("Upgrade: websocket\r\nConnection: upgraded, keep-alive\r\n"));
-    assert_true(has_idle_upgrade("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"));
-    assert_true(has_idle_upgrade("upgrade: TLS/1.2\r\nConnection: Upgrade\r\n"));
-    assert_true(has_idle_upgrade("Upgrade: websocket, h2c\r\nConnection: Upgrade\r\n"));
-    assert_true(has_idle_upgrade("Upgrade: foo websocket\r\nConnection: Upgrade\r\n"));
-    assert_true(has_idle_upgrade("Upgrade:\r\nConnection: Upgrade\r\n"));
+    assert_false(is_last(""));
+    assert_false(is_last("Connection: keep-alive\r\n"));
+    assert_false(is_last("Connection: closed, a close\r\n"));
+    assert_true(is_last("Connection: close\r\n"));
+    assert_true(is_last("CONNECTION: keep-alive ,\tClose\r\n"));
+    assert_true(is_last("Connection: a\r\nConnection: close\r\n"));
+}
+
+static void
+check_text(const struct http_head *head, const char *name, size_t max, const char *expected)
+{
+    char *text = http_head_text(head, name, max);
+
+    if (expected == NULL)
+        assert_null(text);
+    else
+        assert_string_equal(text, expected);
+    free(text);
+}
+
+static void
+headers_are_found(void **state)
+{
+    struct http_head head;
+    char text[512];
+
+    (void)state;
+    parse_fields("X-Forwarded-For: a, b\r\nA:\r\nx-forwarded-for:\t c \r\nX-Forwarded: d\r\n", text,
+                 &head);
+    check_text(&head, "x-forwarded-for", 100, "a, b,c");
+    check_text(&head, "x-forwarded-for", 6, "a, b,c");
+    check_text(&head, "x-forwarded-for", 5, HTTP_TOO_LONG);
+    check_text(&head, "x-forwarded", 100, "d");
+    check_text(&head, "a", 100, NULL);
+    check_text(&head, "b", 100, NULL);
+    assert_true(http_head_has(&head, "a"));
+    assert_false(http_head_has(&head, "b"));
+    assert_true(http_head_is(&head, "host", "X"));
+    assert_false(http_head_is(&head, "host", "x1"));
+}
+
+static void
+check_argument(const char *query, const char *name, const char *expected)
+{
+    struct http_head head;
+    const char *why = NULL;
+    char text[512];
+    char *value;
+
+    snprintf(text, sizeof(text), "GET /a%s HTTP/1.1\r\nHost: x\r\n\r\n", query);
+    assert_int_equal(parse(text, strlen(text), MAX, &head, &why), RC_OK);
+    value = http_head_argument(&head, name, 8);
+    if (expected == NULL)
+        assert_null(value);
+    else
+        assert_string_equal(value, expected);
+    free(value);
+}
+
+static void
+arguments_are_decoded(void **state)
+{
+    (void)state;
+    check_argument("", "a=", NULL);
+    check_argument("?", "a=", NULL);
+    check_argument("?a", "a=", NULL);
+    check_argument("?a=", "a=", "");
+    check_argument("?b=1&a=2&a=3", "a=", "2");
+    check_argument("?&&a=x%2c+%C3%a9%26", "a=", "x, \xc3\xa9&");
+    check_argument("?a=1?2", "a=", "1?2");
+    check_argument("?ba=1", "a=", NULL);
+    check_argument("?a=123456789", "a=", HTTP_TOO_LONG);
+}
+
+static void
+upgrades_to_websocket_are_recognized(void **state)
+{
+    (void)state;
+    assert_true(is_websocket("Upgrade: websocket\r\nConnection: Upgrade\r\n"));
+    assert_true(is_websocket("connection:keep-alive,upgrade\r\nUPGRADE:\tWebSocket \r\n"));
+    assert_true(is_websocket("Connection: a\r\nConnection: x, Upgrade\r\nUpgrade: websocket\r\n"));
+    assert_false(is_websocket(""));
+    assert_false(is_websocket("Connection: Upgrade\r\n"));
+    assert_false(is_websocket("Upgrade: websocket\r\n"));
+    assert_false(is_websocket("Upgrade: websocket\r\nConnection: upgraded, keep-alive\r\n"));
+    assert_false(is_websocket("Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"));
+    assert_false(is_websocket("Upgrade: websocket, h2c\r\nConnection: Upgrade\r\n"));
+    assert_false(is_websocket("Upgrade: foo websocket\r\nConnection: Upgrade\r\n"));
+    assert_false(is_websocket("Upgrade:\r\nConnection: Upgrade\r\n"));
 }
 
 static bool
@@ -100,7 +202,7 @@ has_plain_path(const char *target)
     char text[256];
 
     snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target);
-    assert_int_equal(http_head_check(text, strlen(text), MAX, &head, &why), RC_OK);
+    assert_int_equal(parse(text, strlen(text), MAX, &head, &why), RC_OK);
     return http_head_has_plain_path(&head);
 }
 
@@ -164,6 +266,9 @@ ambiguous_heads_are_rejected(void **state)
         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +5\r\n\r\n", "not a number"},
         {"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1 2\r\n\r\n", "not a number"},
         {"GET / HTTP/1.1\r\nHost: x\r\ncontent-length:\r\n\r\n", "not a number"},
+        {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "not chunked"},
+        {"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding:\r\n\r\n", "not chunked"},
+        {"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", "not chunked"},
         {"GET / HTTP/1.1\r\n\r\n", "Host"},
         {"GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n", "path"},
         {"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", "path"},
@@ -197,15 +302,18 @@ incomplete_heads_require_more_bytes(void **state)
     static const char more[] = "GET / HTTP/1.1\r\nHost: x\r\nX-Y: z\r\n\r\nGET /";
 
     (void)state;
-    assert_int_equal(http_head_check(more, sizeof(more) - 1, MAX, &head, &why), RC_OK);
+    assert_int_equal(parse(more, sizeof(more) - 1, MAX, &head, &why), RC_OK);
     assert_int_equal(head.len, sizeof(text) - 1); /* the bytes after the head are not counted */
     for (size_t len = 0; len < sizeof(text) - 1; len++)
-        assert_int_equal(http_head_check(text, len, MAX, &head, &why), RC_AGAIN);
-    assert_int_equal(http_head_check(text, sizeof(text) - 1, MAX, &head, &why), RC_OK);
+        assert_int_equal(parse(text, len, MAX, &head, &why), RC_AGAIN);
+    head = (struct http_head){0}; /* complete lines are not parsed again */
+    for (size_t len = 0; len < sizeof(text) - 1; len++)
+        assert_int_equal(http_head_parse(&head, text, len, MAX, &why), RC_AGAIN);
+    assert_int_equal(http_head_parse(&head, text, sizeof(text) - 1, MAX, &why), RC_OK);
+    assert_int_equal(parse(text, sizeof(text) - 1, MAX, &head, &why), RC_OK);
     /* a head of exactly `max` bytes is valid, even if a body follows */
-    assert_int_equal(http_head_check(text, sizeof(text) - 1, sizeof(text) - 1, &head, &why), RC_OK);
-    assert_int_equal(http_head_check(text, sizeof(text) - 1, sizeof(text) - 2, &head, &why),
-                     RC_LIMIT);
+    assert_int_equal(parse(text, sizeof(text) - 1, sizeof(text) - 1, &head, &why), RC_OK);
+    assert_int_equal(parse(text, sizeof(text) - 1, sizeof(text) - 2, &head, &why), RC_LIMIT);
 }
 
 static void
@@ -219,9 +327,9 @@ bytes_and_lines_of_a_head_are_limited(void **state)
     (void)state;
     memset(text, 'x', sizeof(text));
     memcpy(text, "GET /", 5);
-    assert_int_equal(http_head_check(text, MAX - 1, MAX, &head, &why), RC_AGAIN);
-    assert_int_equal(http_head_check(text, MAX, MAX, &head, &why), RC_LIMIT);
-    assert_int_equal(http_head_check(text, sizeof(text), MAX, &head, &why), RC_LIMIT);
+    assert_int_equal(parse(text, MAX - 1, MAX, &head, &why), RC_AGAIN);
+    assert_int_equal(parse(text, MAX, MAX, &head, &why), RC_LIMIT);
+    assert_int_equal(parse(text, sizeof(text), MAX, &head, &why), RC_LIMIT);
     at = stpcpy(at, "GET / HTTP/1.1\r\nHost: x\r\n");
     for (int i = 0; i < HTTP_HEAD_LINES_MAX - 2; i++)
         at = stpcpy(at, "X: y\r\n");
@@ -236,7 +344,10 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(valid_heads_are_accepted),
-        cmocka_unit_test(upgrade_other_than_websocket_is_reported),
+        cmocka_unit_test(upgrades_to_websocket_are_recognized),
+        cmocka_unit_test(connection_options_are_recognized),
+        cmocka_unit_test(headers_are_found),
+        cmocka_unit_test(arguments_are_decoded),
         cmocka_unit_test(paths_that_parsers_normalize_are_not_plain),
         cmocka_unit_test(ambiguous_heads_are_rejected),
         cmocka_unit_test(incomplete_heads_require_more_bytes),

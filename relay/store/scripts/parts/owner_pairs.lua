@@ -1,37 +1,44 @@
 -- owner_pairs.lua: limits the pairs of users and notifications that the rules of one table owner add:
--- OWNER_PAIRS a minute, and as many in reserve. A group counts as a pair too, because its
+-- OWNER_PAIRS a minute, and a fifth of that in reserve. A group counts as a pair too, because its
 -- members must be looked up. Requires `call`, `prefix`, `integer_text`
 -- and OWNER_PAIRS. The accounts refill by the clock of the commits, so that catching up denies no more
 -- than live decoding.
 
--- A notification to a few users costs little more than one to a single user.
-local FREE_PAIRS, MINUTE_MS = 16, 60000
+-- A row to a few users costs little more than one to a single user. An owner may have many rules, so
+-- all notifications of a change share its free pairs.
+local FREE_PAIRS, MINUTE_MS, RESERVE = 16, 60000, OWNER_PAIRS / 5
 local accounts = {}
 
--- Returns the account of the owner in the header; nil for an owner without limits.
-local function account_of(route)
+-- Returns the account of the owner in the header; nil for an owner without limits. The position has a
+-- number for the change, and ends with one for the notification.
+local function account_of(route, position)
     local owner = route_number(route, FRAME_NOTIFICATION_AT_OWNER, FRAME_NOTIFICATION_AT_RULE_LEN)
     if owner == 0 then return nil end
     local account, commit = accounts[owner], commit_ms(route)
     if not account then
         local stored = call('HGET', prefix .. KEY_OWNER_PAIRS, integer_text(owner))
         local left, filled = (stored or ''):match('^(%S+) (%S+)$')
-        account = {left = tonumber(left or OWNER_PAIRS), filled = tonumber(filled or commit)}
+        account = {left = tonumber(left or RESERVE), filled = tonumber(filled or commit)}
         accounts[owner] = account
     end
     local passed = commit - account.filled
     if passed > 0 then
-        account.left = math.min(OWNER_PAIRS, account.left + passed * OWNER_PAIRS / MINUTE_MS)
+        account.left = math.min(RESERVE, account.left + passed * OWNER_PAIRS / MINUTE_MS)
     end
     -- The clock of the commits may have been set back.
     if passed > 0 or passed < -MINUTE_MS then account.filled = commit end
+    local change = position:sub(1, -5)
+    if account.change ~= change then account.change, account.free = change, FREE_PAIRS end
     return account
 end
 
 -- Charges the pairs of a notification.
-local function charge_pairs(route, count)
-    local account = count > FREE_PAIRS and account_of(route)
-    if account then account.left = account.left - count + FREE_PAIRS end
+local function charge_pairs(route, position, count)
+    local account = account_of(route, position)
+    if not account then return end
+    local free = math.min(account.free, count)
+    account.free = account.free - free
+    account.left = account.left - count + free
 end
 
 -- A live rule whose change was denied: the relays reload its lists (presence.lua).
@@ -49,10 +56,9 @@ local function keep_reload(route, data)
 end
 
 -- Returns true, after counting the denial, if the owner has no pairs left for an audience of this size.
-local function is_denied(route, data, count)
-    if count <= FREE_PAIRS then return false end
-    local account = account_of(route)
-    if not account or account.left > 0 then return false end
+local function is_denied(route, position, data, count)
+    local account = account_of(route, position)
+    if not account or count <= account.free or account.left > 0 then return false end
     account.denied = (account.denied or 0) + 1
     keep_reload(route, data)
     return true

@@ -52,6 +52,7 @@ local function pending_value(notification)
 end
 
 local function pending_entry(value) return value:match('^%S+') end
+local function is_retried_value(value) return value:find(' r', 1, true) ~= nil end
 
 -- A typical notification has one user, no expiration and one delivery. Returns the stream entry of
 -- such a value, else nil.

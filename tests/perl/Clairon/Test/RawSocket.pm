@@ -74,11 +74,12 @@ sub begin
     $body = $json->encode($body) if ref $body;
     %headers = (Host => $self->{host}, (defined $body ? ('Content-Length' => length $body) : ()), %headers);
     my $text = join '', map { "$_: $headers{$_}\r\n" } grep { defined $headers{$_} } sort keys %headers;
+    $self->{is_head} = $method eq 'HEAD';
     $self->write("$method $path HTTP/1.1\r\n$text\r\n" . ($body // ''));
     return;
 }
 
-# Reads the response. After an upgrade the connection stays open, otherwise it is read to the end.
+# Reads the next response, and leaves the bytes after it in {bytes}. A response without a length is read to the end.
 sub read_response
 {
     my ($self) = @_;
@@ -87,15 +88,12 @@ sub read_response
     my ($first, @lines) = split /\r\n/, $head // '';
     my ($status) = ($first // '') =~ m{^HTTP/1\.1 (\d+)};
     my %response = (status => $status // 0, headers => { map { /^(.*?): *(.*)$/ ? (lc $1, $2) : () } @lines });
-    if ($response{status} =~ /^1/)    # no body
+    my $len = $self->{is_head} || $response{status} =~ /^1|204/ ? 0 : $response{headers}{'content-length'};
+    $self->{bytes} = $rest // '';
+    1 until defined $len && length $self->{bytes} >= $len || !$self->more;
+    if ($response{status} !~ /^1/)
     {
-        $self->{bytes} = $rest;
-    }
-    else
-    {
-        1 while $self->more;
-        $response{body} = (split /\r\n\r\n/, $self->{bytes}, 2)[1] // '';
-        $self->{bytes} = '';
+        $response{body} = substr $self->{bytes}, 0, $len // length $self->{bytes}, '';
         $response{json}  = $json->decode($response{body})
           if length $response{body} && ($response{headers}{'content-type'} // '') =~ m{^application/(problem\+)?json$};
     }

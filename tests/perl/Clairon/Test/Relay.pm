@@ -95,7 +95,7 @@ sub url { return "http://127.0.0.1:$_[0]{port}" . ($_[1] // '') }
 sub get
 {
     my ($self, $path, %headers) = @_;
-    my $agent = $self->{agent} //= HTTP::Tiny->new(timeout => 60, max_redirect => 0);
+    my $agent = $self->{agent} //= HTTP::Tiny->new(timeout => 60, max_redirect => 0, keep_alive => 0);
     my $result = $agent->get($self->url($path), { headers => \%headers });
     return ($result->{status} == 599 ? 0 : $result->{status}, $result->{content});
 }
