@@ -89,6 +89,12 @@ account_has_time(struct accounts *accounts, struct account *account)
 }
 
 bool
+account_may_prepare(struct accounts *accounts, struct account *account)
+{
+    return account->is_trusted || account_has_time(accounts, account);
+}
+
+bool
 account_has_half_time(struct accounts *accounts, struct account *account)
 {
     return account_has_time(accounts, account) && account->left_us > accounts->limits.time_us / 2;

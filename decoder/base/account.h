@@ -33,8 +33,8 @@ struct account_limits {
 struct account {
     Oid owner;
     /*
-     * A member of clairon_app: its bytes are not limited, and its time only for preparing rules and
-     * for conditions. As of the last account_refresh.
+     * A member of clairon_app: its bytes are not limited, and its time only for evaluations. As of
+     * the last account_refresh.
      */
     bool is_trusted;
     int64 left_us;        /* below 0 after a rule that took longer than the rest */
@@ -72,6 +72,8 @@ extern void account_refresh(struct account *account);
 
 /* Returns false when the owner has no time left. Refills the time first. */
 extern bool account_has_time(struct accounts *accounts, struct account *account);
+/* The same for preparing rules, for which trusted owners need no time. */
+extern bool account_may_prepare(struct accounts *accounts, struct account *account);
 /* Returns false when less than half of the owner's time is left. Refills the time first. */
 extern bool account_has_half_time(struct accounts *accounts, struct account *account);
 /* Charges the time. Time within charged work does not refill the account. */

@@ -82,6 +82,7 @@ struct build {
     Relation decoded;
     struct condition *condition;
     MemoryContext scratch;
+    struct objects *objects;
 };
 
 struct condition_row *
@@ -108,9 +109,7 @@ read_expression(struct build *build)
                         build->map_count, &map_count);
     expression =
         condition_parse_stored(rule->only_when, map, map_count, RelationGetDescr(build->decoded));
-    /* Before constants are folded: their text may name an object. */
-    build->condition->lasting = condition_uses_only_system_objects(expression);
-    expression = condition_prepare(expression);
+    expression = condition_prepare(expression, build->objects, &build->condition->lasting);
     MemoryContextSwitchTo(keep);
     return copyObject(expression);
 }
@@ -158,10 +157,11 @@ track_memory(struct condition *condition, int64 limit)
 
 struct condition *
 condition_new(struct sandbox *sandbox, const struct rule *rule, const int *map, int map_count,
-              Relation decoded, struct condition_row *row, struct account *account)
+              Relation decoded, struct condition_row *row, struct account *account,
+              struct objects *objects)
 {
     struct condition *condition = palloc0(sizeof(*condition));
-    struct build build = {rule, map, map_count, decoded, condition, NULL};
+    struct build build = {rule, map, map_count, decoded, condition, NULL, objects};
 
     condition->sandbox = sandbox;
     condition->account = account;
@@ -170,7 +170,8 @@ condition_new(struct sandbox *sandbox, const struct rule *rule, const int *map, 
         AllocSetContextCreate(CurrentMemoryContext, "clairon condition", ALLOCSET_SMALL_SIZES);
     build.scratch = AllocSetContextCreate(CurrentMemoryContext, "clairon condition build",
                                           ALLOCSET_DEFAULT_SIZES);
-    if (sandbox_run(sandbox, account->owner, 0, build_condition, &build, &condition->fault))
+    if (sandbox_run(sandbox, account->owner, SANDBOX_PREPARE, build_condition, &build,
+                    &condition->fault))
         track_memory(condition, sandbox_memory_limit(sandbox));
     else
         discard(condition);
@@ -271,7 +272,7 @@ evaluate_limited(struct evaluation *evaluation, int64 bytes)
         condition->fault = pstrdup("column values are too large");
         return false;
     }
-    return sandbox_run(condition->sandbox, condition->account->owner, SANDBOX_FREE_US, evaluate,
+    return sandbox_run(condition->sandbox, condition->account->owner, SANDBOX_EVALUATE, evaluate,
                        evaluation, &condition->fault);
 }
 

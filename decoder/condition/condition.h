@@ -17,6 +17,7 @@
 struct sandbox;
 struct condition;
 struct image;
+struct objects;
 struct rule;
 
 enum condition_result {
@@ -35,17 +36,18 @@ extern struct condition_row *condition_row_new(Relation decoded);
  * Prepares a rule's condition, below the current memory context. `map` contains, for each column of
  * the rule's relation, its index in `decoded`, or -1. The condition runs with the privileges of
  * `owner`, the relation's owner, not of the decoding role. A condition that can no longer be
- * prepared, for example after a type was changed, always fails.
+ * prepared, for example after a type was changed, always fails. The objects that it uses are added
+ * to `objects`, unless that is NULL.
  */
 extern struct condition *condition_new(struct sandbox *sandbox, const struct rule *rule,
                                        const int *map, int map_count, Relation decoded,
-                                       struct condition_row *row, struct account *account);
+                                       struct condition_row *row, struct account *account,
+                                       struct objects *objects);
 extern void condition_free(struct condition *condition);
 
 /*
- * True for a condition that uses only PostgreSQL's own functions, operators and types. It stays
- * valid until its rule or its columns change. Any other condition is valid only for the catalog
- * state in which it was prepared: its owner may have replaced the functions.
+ * True for a condition that is valid until its rule, its columns or the objects of condition_new
+ * change. Any other condition is valid only for the catalog state in which it was prepared.
  */
 extern bool condition_is_lasting(const struct condition *condition);
 

@@ -20,6 +20,7 @@
 #include "base/compat.h"
 #include "condition/bounded_call.h"
 #include "condition/check.h"
+#include "condition/objects.h"
 
 /* A larger constant is computed again at each evaluation, which limits the memory of rules. */
 #define FOLDED_BYTES_MAX (64 * 1024)
@@ -127,10 +128,13 @@ fold(Node *node, void *context)
 }
 
 Node *
-condition_prepare(Node *expression)
+condition_prepare(Node *expression, struct objects *objects, bool *ret_is_lasting)
 {
+    bool is_lasting = objects_add_expression(objects, expression);
+
     expression = complete_calls(expression, NULL);
-    /* Checks again, because default arguments were added. */
+    /* Default arguments were added. The texts of constants, which are folded, may name objects. */
+    *ret_is_lasting = objects_add_expression(objects, expression) && is_lasting;
     condition_check(expression);
     fix_opfuncids(expression);
     return fold(expression, NULL);
@@ -296,91 +300,4 @@ condition_is_plain(Node *expression, int64 *ret_weight)
 {
     *ret_weight = 0;
     return !is_costly(expression, ret_weight);
-}
-
-static bool
-is_foreign(Oid object)
-{
-    return object >= FirstNormalObjectId;
-}
-
-static bool
-is_foreign_function(Oid function, void *context)
-{
-    return is_foreign(function);
-}
-
-/* Types whose values are names of objects in a stored condition. */
-static bool
-is_name_type(Oid type)
-{
-    switch (type) {
-    case REGPROCOID:
-    case REGPROCEDUREOID:
-    case REGOPEROID:
-    case REGOPERATOROID:
-    case REGCLASSOID:
-    case REGCOLLATIONOID:
-    case REGTYPEOID:
-    case REGCONFIGOID:
-    case REGDICTIONARYOID:
-    case REGNAMESPACEOID:
-    case REGROLEOID:
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool
-uses_other_objects(Node *node, void *context)
-{
-    if (node == NULL)
-        return false;
-    switch (nodeTag(node)) {
-    case T_List:
-    case T_CaseWhen:
-        break;
-    case T_Var:
-    case T_Const:
-    case T_FuncExpr:
-    case T_NamedArgExpr:
-    case T_OpExpr:
-    case T_DistinctExpr:
-    case T_NullIfExpr:
-    case T_ScalarArrayOpExpr:
-    case T_BoolExpr:
-    case T_NullTest:
-    case T_BooleanTest:
-    case T_CaseExpr:
-    case T_CaseTestExpr:
-    case T_CoalesceExpr:
-    case T_MinMaxExpr:
-    case T_RelabelType:
-    case T_CollateExpr:
-    case T_CoerceViaIO:
-    case T_ArrayCoerceExpr:
-    case T_ArrayExpr:
-        if (is_foreign(exprType(node)) || is_foreign(exprCollation(node)) ||
-            is_foreign(exprInputCollation(node)) || is_name_type(exprType(node)))
-            return true;
-        break;
-    default: /* unknown */
-        return true;
-    }
-    if (IsA(node, OpExpr) || IsA(node, DistinctExpr) || IsA(node, NullIfExpr)) {
-        if (is_foreign(((OpExpr *)node)->opno))
-            return true;
-    } else if (IsA(node, ScalarArrayOpExpr)) {
-        if (is_foreign(((ScalarArrayOpExpr *)node)->opno))
-            return true;
-    }
-    return check_functions_in_node(node, is_foreign_function, NULL) ||
-           expression_tree_walker(node, uses_other_objects, context);
-}
-
-bool
-condition_uses_only_system_objects(Node *expression)
-{
-    return !uses_other_objects(expression, NULL);
 }

@@ -6,11 +6,14 @@
 
 #include "nodes/nodes.h"
 
+struct objects;
+
 /*
  * Completes the calls and folds constants, in the current memory context. The planner also inlines
- * functions, calls support functions, and folds constants without a limit.
+ * functions, calls support functions, and folds constants without a limit. Adds the objects that
+ * the expression uses: with *ret_is_lasting it is the same until one of them changes.
  */
-extern Node *condition_prepare(Node *expression);
+extern Node *condition_prepare(Node *expression, struct objects *objects, bool *ret_is_lasting);
 
 /*
  * True for a plain condition: only IN, LIKE, boolean logic, and comparisons of columns with
@@ -18,11 +21,5 @@ extern Node *condition_prepare(Node *expression);
  * evaluation are at most *ret_weight times the size of its columns.
  */
 extern bool condition_is_plain(Node *expression, int64 *ret_weight);
-
-/*
- * True when the expression uses no function, operator, type or collation outside PostgreSQL itself,
- * and no constant that names an object.
- */
-extern bool condition_uses_only_system_objects(Node *expression);
 
 #endif

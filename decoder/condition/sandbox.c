@@ -334,9 +334,10 @@ has_grown(struct sandbox *sandbox)
 }
 
 bool
-sandbox_run(struct sandbox *sandbox, Oid user, int64 free_us, void (*work)(void *arg), void *arg,
-            char **ret_reason)
+sandbox_run(struct sandbox *sandbox, Oid user, enum sandbox_work kind, void (*work)(void *arg),
+            void *arg, char **ret_reason)
 {
+    const int64 free_us = kind == SANDBOX_EVALUATE ? SANDBOX_FREE_US : 0;
     struct run run = {.sandbox = sandbox, .user = user, .work = work, .arg = arg};
     struct account *account = account_of(sandbox->accounts, user);
     TimestampTz start = GetCurrentTimestamp();
@@ -344,7 +345,8 @@ sandbox_run(struct sandbox *sandbox, Oid user, int64 free_us, void (*work)(void 
     int64 start_us;
     bool done;
 
-    if (!account_has_time(sandbox->accounts, account)) {
+    if (kind == SANDBOX_PREPARE ? !account_may_prepare(sandbox->accounts, account)
+                                : !account_has_time(sandbox->accounts, account)) {
         *ret_reason = sandbox_no_time;
         return false;
     }
@@ -354,7 +356,7 @@ sandbox_run(struct sandbox *sandbox, Oid user, int64 free_us, void (*work)(void 
         done = guard_run(run_limited, &run, ret_reason);
     elapsed_us = GetCurrentTimestamp() - start;
     /* Real time, which may be spent waiting, is charged at 1/ELAPSED_TIMEOUTS. */
-    if (elapsed_us > free_us)
+    if (elapsed_us > free_us && !(kind == SANDBOX_PREPARE && account->is_trusted))
         account_charge_time(
             account, Max(account_cpu_us() - start_us, elapsed_us / ELAPSED_TIMEOUTS) - free_us);
     if (!done)

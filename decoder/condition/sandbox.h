@@ -18,6 +18,8 @@
 /* The CPU time of one evaluation that the owner is not charged. */
 #define SANDBOX_FREE_US 1000
 
+enum sandbox_work { SANDBOX_PREPARE, SANDBOX_EVALUATE };
+
 struct account;
 struct accounts;
 struct sandbox;
@@ -31,12 +33,13 @@ extern struct sandbox *sandbox_new(int timeout_ms, struct accounts *accounts);
  * snapshot of the decoded change. Returns false when work() raised an error, or exceeded the
  * timeout or SANDBOX_MEMORY; *ret_reason is then the message, in the current memory context. The
  * timeout is CPU time, so that load of the machine does not deny rows; ten times that in real time
- * also ends a run. Like guard_run, it re-throws errors that end a session. The time above `free_us`
- * is charged to the account of the user. When that is empty, nothing runs: *ret_reason is then
- * sandbox_no_time.
+ * also ends a run. Like guard_run, it re-throws errors that end a session. The time of
+ * SANDBOX_PREPARE, and that of SANDBOX_EVALUATE above SANDBOX_FREE_US, is charged to the account of
+ * the user. When that is empty, nothing runs: *ret_reason is then sandbox_no_time. A trusted owner
+ * prepares free of charge.
  */
-extern bool sandbox_run(struct sandbox *sandbox, Oid user, int64 free_us, void (*work)(void *arg),
-                        void *arg, char **ret_reason);
+extern bool sandbox_run(struct sandbox *sandbox, Oid user, enum sandbox_work kind,
+                        void (*work)(void *arg), void *arg, char **ret_reason);
 
 extern char sandbox_no_time[];
 

@@ -172,6 +172,7 @@ extern char *encode_plain(struct encoder *encoder, Datum value, int *ret_len);
 extern char *encode_print(struct encoder *encoder, Datum value);
 /* Like fmgr_info, but if the function cannot be loaded, calling *ret_info raises the error. */
 extern void encode_load_output(Oid function, FmgrInfo *ret_info);
+extern bool encode_is_loaded(const FmgrInfo *output);
 /* True for the output function of type text, which types such as citext share. */
 extern bool encode_is_text(const FmgrInfo *output);
 /*

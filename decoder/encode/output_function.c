@@ -109,6 +109,12 @@ encode_load_output(Oid function, FmgrInfo *ret_info)
 }
 
 bool
+encode_is_loaded(const FmgrInfo *output)
+{
+    return output->fn_addr != raise_load_error;
+}
+
+bool
 encode_is_text(const FmgrInfo *output)
 {
     return output->fn_addr == textout;

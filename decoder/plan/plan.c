@@ -46,7 +46,7 @@ print_limited(void *arg, void (*work)(void *work_arg), void *work_arg, char **re
 {
     const struct printing *printing = arg;
 
-    return sandbox_run(printing->sandbox, printing->owner, SANDBOX_FREE_US, work, work_arg,
+    return sandbox_run(printing->sandbox, printing->owner, SANDBOX_EVALUATE, work, work_arg,
                        ret_reason);
 }
 
@@ -377,7 +377,8 @@ plan_live(struct decoder *decoder, struct plan *plan, const struct rule *rule, R
     plan_name(plan, rule, source);
     plan_row(plan, source);
     if (rule->only_when != NULL)
-        plan->condition = condition_new(decoder->sandbox, rule, source->map, source->natts,
-                                        relation, condition_row_new(relation),
-                                        account_of(decoder->accounts, relation->rd_rel->relowner));
+        plan->condition =
+            condition_new(decoder->sandbox, rule, source->map, source->natts, relation,
+                          condition_row_new(relation),
+                          account_of(decoder->accounts, relation->rd_rel->relowner), NULL);
 }

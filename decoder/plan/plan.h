@@ -19,6 +19,7 @@
 
 struct condition;
 struct condition_row;
+struct objects;
 struct tracked_memory;
 
 /* Whether a plan's targets, or its emitter, are read from columns, and if not, why. */
@@ -145,8 +146,8 @@ enum relation_kind { RELATION_ORDINARY, RELATION_MEMBER };
 
 /*
  * The plans of all relations that are alike: partitions with the same columns share a set. The
- * digest covers everything that the plans depend on, so that plans survive changes of catalogs and
- * rules that do not concern them.
+ * digest and the objects cover everything that the plans depend on, so that plans survive changes
+ * of catalogs and rules that do not concern them.
  */
 struct plan_set {
     struct digest digest; /* hash key */
@@ -168,7 +169,9 @@ struct plan_set {
     bool has_live_rules;                       /* one of the plans is of a live rule */
     int applied[FRAME_OPERATION_TRUNCATE + 1]; /* number of plans to which the operation applies */
     uint64 denied_transaction;                 /* the last that was denied for all live rules */
-    struct condition_row *row;                 /* for all conditions; NULL: none was prepared */
+    struct objects *objects;                   /* from which the plans were prepared */
+    struct tracked_memory *objects_kept;
+    struct condition_row *row; /* for all conditions; NULL: none was prepared */
     struct {
         int index; /* -1: clairon.member lacks the column */
         struct encoder *encoder;

@@ -2,7 +2,6 @@
 #include "plan/plan.h"
 
 #include "access/sysattr.h"
-#include "access/transam.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "utils/lsyscache.h"
@@ -10,6 +9,7 @@
 #include "utils/relcache.h"
 
 #include "condition/condition.h"
+#include "condition/objects.h"
 #include "condition/sandbox.h"
 #include "decoder.h"
 #include "output/warning_throttle.h"
@@ -97,6 +97,9 @@ condition_is_valid(const struct decoder *decoder, const struct plan *plan)
 }
 
 /*
+ * New objects of a condition are known after it was prepared. If there were invalidations
+ * meanwhile, it may be older than its objects, so it is prepared again.
+ *
  * When the owner's conditions and plans exceed the memory of its account, those of other relations
  * are freed.
  */
@@ -105,6 +108,8 @@ plan_condition(struct decoder *decoder, struct plan_set *set, struct plan *plan,
                enum account_kind *ret_kind)
 {
     const struct source *source = plan->source_plan;
+    uint64 number;
+    long known;
     MemoryContext old;
 
     if (condition_is_valid(decoder, plan))
@@ -116,11 +121,15 @@ plan_condition(struct decoder *decoder, struct plan_set *set, struct plan *plan,
         if (plan->condition != NULL)
             condition_free(plan->condition);
         plan->condition = NULL;
+        number = decoder->catalog_number;
+        known = objects_count(set->objects);
         plan->condition = condition_new(decoder->sandbox, plan->rule, source->map, source->natts,
-                                        decoded, set->row, plan->account);
-    } while (sandbox_over_budget_owner(decoder->sandbox) == plan->account->owner &&
-             plan_release(decoder, set, plan->account));
-    plan->condition_number = decoder->catalog_number;
+                                        decoded, set->row, plan->account, set->objects);
+        (void)sandbox_recount(set->objects_kept);
+    } while ((sandbox_over_budget_owner(decoder->sandbox) == plan->account->owner &&
+              plan_release(decoder, set, plan->account)) ||
+             (number != decoder->catalog_number && objects_count(set->objects) != known));
+    plan->condition_number = number;
     MemoryContextSwitchTo(old);
     return !condition_is_over(plan->condition, ret_kind);
 }
@@ -254,15 +263,10 @@ add_name(StringInfo text, const char *name)
     appendBinaryStringInfo(text, name, strlen(name) + 1);
 }
 
-/*
- * Adds the columns. Types outside PostgreSQL itself may change, so plans that use them are valid
- * only for one catalog state.
- */
 static void
-digest_columns(struct digest *digest, TupleDesc desc, uint64 catalog_number)
+digest_columns(struct digest *digest, TupleDesc desc)
 {
     StringInfoData text;
-    bool has_foreign_type = false;
 
     initStringInfo(&text);
     for (int i = 0; i < desc->natts; i++) {
@@ -283,12 +287,9 @@ digest_columns(struct digest *digest, TupleDesc desc, uint64 catalog_number)
 
         appendBinaryStringInfo(&text, (const char *)&column, sizeof(column));
         add_name(&text, NameStr(attribute->attname));
-        has_foreign_type |= attribute->atttypid >= FirstNormalObjectId;
     }
     digest_add(digest, text.data, text.len);
     digest_add_value(digest, desc->natts);
-    if (has_foreign_type)
-        digest_add_value(digest, catalog_number);
     pfree(text.data);
 }
 
@@ -302,15 +303,14 @@ digest_key(struct digest *digest, Relation relation)
         digest_add_value(digest, member);
 }
 
-/* Covers all input of the plans of plan_set_new. */
+/* Covers all input of the plans of plan_set_new, except their objects. */
 static struct digest
 digest_of(const struct planning *planning)
 {
-    const uint64 catalog_number = planning->decoder->catalog_number;
     struct digest digest = {{0, 0}};
 
     digest_add_value(&digest, planning->is_ad_hoc);
-    digest_columns(&digest, RelationGetDescr(planning->relation), catalog_number);
+    digest_columns(&digest, RelationGetDescr(planning->relation));
     digest_key(&digest, planning->relation);
     for (int i = 0; i < planning->source_count; i++) {
         const struct open_source *source = &planning->sources[i];
@@ -324,7 +324,7 @@ digest_of(const struct planning *planning)
         digest_add(&digest, RelationGetRelationName(source->relation),
                    strlen(RelationGetRelationName(source->relation)));
         if (source->relation != planning->relation)
-            digest_columns(&digest, RelationGetDescr(source->relation), catalog_number);
+            digest_columns(&digest, RelationGetDescr(source->relation));
     }
     for (int i = 0; i < planning->rule_count; i++) {
         const struct applied_rule *applied = &planning->rules[i];
@@ -383,7 +383,9 @@ has_encoders_room(void *arg, Size more)
     struct source *source = room->source;
 
     (void)sandbox_recount(room->kept);
-    source->denied = account_cpu_us() > room->until_us ? ACCOUNT_TIME : ACCOUNT_MEMORY;
+    source->denied = account_cpu_us() > room->until_us && !source->account->is_trusted
+                         ? ACCOUNT_TIME
+                         : ACCOUNT_MEMORY;
     source->is_denied = source->denied == ACCOUNT_TIME ||
                         !make_room(room->decoder, room->set, source->account, more);
     return !source->is_denied;
@@ -395,6 +397,9 @@ prepare_source(struct decoder *decoder, struct plan_set *set, struct source *sou
                Relation relation, Relation decoded)
 {
     struct encoders_room room = {.decoder = decoder, .set = set, .source = source};
+    const uint64 number = decoder->catalog_number;
+    TupleDesc desc = RelationGetDescr(decoded);
+    long known;
     MemoryContext encoders;
     MemoryContext old;
 
@@ -402,13 +407,22 @@ prepare_source(struct decoder *decoder, struct plan_set *set, struct source *sou
     source->is_denied = !make_room(decoder, set, source->account, columns_bytes(relation));
     if (source->is_denied)
         return;
+    for (int i = 0; i < desc->natts; i++)
+        objects_add_type(set->objects, TupleDescAttr(desc, i)->atttypid);
+    known = objects_count(set->objects);
     encoders = AllocSetContextCreate(set->context, "clairon encoders", ALLOCSET_SMALL_SIZES);
     room.kept = sandbox_track(decoder->sandbox, source->account, encoders, true);
     room.until_us = account_cpu_us() + ENCODERS_US_MAX;
     old = MemoryContextSwitchTo(encoders);
     if (source_columns(decoder, source, relation, decoded, RelationGetIdentityKeyBitmap(decoded),
-                       has_encoders_room, &room))
+                       has_encoders_room, &room)) {
         (void)sandbox_recount(room.kept);
+        objects_add_encoders(set->objects, source->encoders);
+        (void)sandbox_recount(set->objects_kept);
+        /* The encoders of the members of row types may be older than these objects. */
+        if (number != decoder->catalog_number && objects_count(set->objects) != known)
+            objects_outdate(set->objects);
+    }
     MemoryContextSwitchTo(old);
     if (source->is_denied)
         MemoryContextDelete(encoders);
@@ -529,16 +543,16 @@ plan_release(struct decoder *decoder, const struct plan_set *except, const struc
     return true;
 }
 
-/* Reads the rules of the set again, if they were read for another catalog state. */
+/* Reads the rules of the set again, if they were read for another catalog state than `number`. */
 static void
-plan_set_bind(struct plan_set *set, const struct planning *planning)
+plan_set_bind(struct plan_set *set, const struct planning *planning, uint64 number)
 {
-    if (set->bound == planning->decoder->catalog_number)
+    if (set->bound == number)
         return;
     for (int i = 0; i < set->plan_count; i++)
         if (!(planning->is_ad_hoc && i == 0))
             plan_bind_rule(&set->plans[i], planning->rules[i].rule);
-    set->bound = planning->decoder->catalog_number;
+    set->bound = number;
 }
 
 /* A set that lacks time or memory is prepared again at the next change. */
@@ -636,8 +650,12 @@ plan_set_build(struct planning *planning, const struct digest *digest, struct ac
     struct decoder *decoder = planning->decoder;
     struct plan_set *set = plan_set_new(decoder);
     MemoryContext old = MemoryContextSwitchTo(set->context);
+    MemoryContext objects;
 
-    set->lacks_time = planning->is_unread || !account_has_time(decoder->accounts, account);
+    account_refresh(account);
+    set->lacks_time = planning->is_unread || !account_may_prepare(decoder->accounts, account);
+    set->objects = objects_new(&objects);
+    set->objects_kept = sandbox_track(decoder->sandbox, account, objects, true);
     set->digest = *digest;
     set->account = account;
     set->kept = sandbox_track(decoder->sandbox, account, set->context, false);
@@ -651,31 +669,51 @@ plan_set_build(struct planning *planning, const struct digest *digest, struct ac
     return set;
 }
 
+/* Returns false for a set of another catalog state that differs in this one, or lacks memory. */
+static bool
+is_current(const struct decoder *decoder, const struct plan_set *set)
+{
+    return set->bound == decoder->catalog_number ||
+           (is_complete(set) && !objects_changed(set->objects));
+}
+
 /*
- * Finds the set by its digest, or prepares it. A set that lacks memory is prepared again for the
- * next catalog state.
+ * Finds the set by its digest, or prepares it. An invalidation while objects are compared begins
+ * another catalog state.
  */
 static struct plan_set *
-plan_set_look_up(struct planning *planning, struct account *account)
+plan_set_look_up(struct planning *planning, struct account *account, bool *ret_is_new)
 {
     struct decoder *decoder = planning->decoder;
+    const uint64 number = decoder->catalog_number;
     struct digest digest = digest_of(planning);
     struct plan_set_entry *entry = hash_search(decoder->plan_sets, &digest, HASH_FIND, NULL);
     struct plan_set *set = entry == NULL ? NULL : entry->set;
 
-    if (set != NULL && set->bound != decoder->catalog_number && !is_complete(set)) {
+    if (set != NULL && !is_current(decoder, set)) {
         (void)hash_search(decoder->plan_sets, &digest, HASH_REMOVE, NULL);
         set->is_kept = false;
         set = NULL;
     }
+    *ret_is_new = set == NULL;
     if (set == NULL)
         return plan_set_build(planning, &digest, account);
     for (int i = 0; i < set->source_count; i++)
         if (set->sources[i].account != NULL)
             account_refresh(set->sources[i].account);
-    plan_set_bind(set, planning);
+    plan_set_bind(set, planning, number);
     dlist_move_head(&decoder->plan_sets_used, &set->used);
     return set;
+}
+
+/* Trusted owners prepare free of charge. */
+static void
+charge_preparation(struct account *account, int64 start_us, int64 free_us)
+{
+    int64 us = account_cpu_us() - start_us - free_us;
+
+    if (us > 0 && !account->is_trusted)
+        account_charge_time(account, us);
 }
 
 /* Reads rules that may have changed. Their owner is charged the time. */
@@ -693,15 +731,21 @@ read_rules(struct planning *planning)
         if (rules == NULL || !rules->is_outdated)
             continue;
         account = account_of(decoder->accounts, source->relation->rd_rel->relowner);
-        source->is_unread = !account_has_time(decoder->accounts, account);
+        source->is_unread = !account_may_prepare(decoder->accounts, account);
         planning->is_unread |= source->is_unread;
         if (source->is_unread)
             continue;
         start_us = account_cpu_us();
         rules_read_again(decoder->rules, rules);
-        account_charge_time(account, account_cpu_us() - start_us);
+        charge_preparation(account, start_us, 0);
     }
 }
+
+/*
+ * The CPU time for finding plans that are as before, of which the owner is not charged: changes of
+ * others are the reason.
+ */
+#define LOOK_UP_FREE_US 200
 
 /* The owner is charged the whole time of the preparation. */
 static struct plan_set *
@@ -717,9 +761,10 @@ plan_sources(struct planning *planning)
     if (planning->rule_count > 0) {
         Oid owner = planning->sources[planning->rules[0].source].relation->rd_rel->relowner;
         struct account *account = account_of(decoder->accounts, owner);
+        bool is_new;
 
-        set = plan_set_look_up(planning, account);
-        account_charge_time(account, account_cpu_us() - start_us);
+        set = plan_set_look_up(planning, account, &is_new);
+        charge_preparation(account, start_us, is_new ? 0 : LOOK_UP_FREE_US);
     }
     return set;
 }

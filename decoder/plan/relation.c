@@ -90,6 +90,11 @@ relation_setup(struct decoder *decoder)
     CacheRegisterRelcacheCallback(on_relation, (Datum)0);
     CacheRegisterSyscacheCallback(TYPEOID, on_catalog, (Datum)0);
     CacheRegisterSyscacheCallback(NAMESPACEOID, on_catalog, (Datum)0);
+    CacheRegisterSyscacheCallback(PROCOID, on_catalog, (Datum)0);
+    CacheRegisterSyscacheCallback(OPEROID, on_catalog, (Datum)0);
+    CacheRegisterSyscacheCallback(ENUMOID, on_catalog, (Datum)0);
+    CacheRegisterSyscacheCallback(COLLOID, on_catalog, (Datum)0);
+    CacheRegisterSyscacheCallback(CASTSOURCETARGET, on_catalog, (Datum)0);
     registered = true;
 }
 
@@ -313,7 +318,7 @@ find_entry(struct decoder *decoder, Oid relid)
 static bool
 has_time_again(struct decoder *decoder, const struct plan_set *set)
 {
-    return set != NULL && set->lacks_time && account_has_time(decoder->accounts, set->account);
+    return set != NULL && set->lacks_time && account_may_prepare(decoder->accounts, set->account);
 }
 
 /*
