@@ -65,6 +65,16 @@ bool audience_is_granted(const struct membership *of_session, const char *key, s
 bool audience_has_parts(const struct membership *of_session, struct bytes kind,
                         struct bytes target);
 
+struct audience_match_target {
+    uint32_t session; /* `parts` is of this session, counted from 1 */
+    uint32_t parts;   /* number of parts that the session belongs to */
+};
+
+struct audience_match_link {
+    uint32_t target;
+    uint32_t before; /* previous link of the group: its index + 1; 0: none */
+};
+
 /*
  * The targets of one notification for a composite audience, linked to the groups that they consist
  * of. So a session is compared with the targets of its groups only, not with each target.
@@ -72,14 +82,8 @@ bool audience_has_parts(const struct membership *of_session, struct bytes kind,
 struct audience_match {
     uint64_t number; /* never 0 */
     size_t part_count;
-    struct audience_match_target {
-        uint32_t session; /* `parts` is of this session, counted from 1 */
-        uint32_t parts;   /* number of parts that the session belongs to */
-    } * targets;
-    struct audience_match_link {
-        uint32_t target;
-        uint32_t before; /* previous link of the group: its index + 1; 0: none */
-    } * links;
+    struct audience_match_target *targets;
+    struct audience_match_link *links;
     uint32_t link_count;
     uint32_t session_count;
     /* the smallest group of each target: all recipients are members of these */
