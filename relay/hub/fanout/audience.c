@@ -191,6 +191,8 @@ add_target(struct audience_match *match, struct audience *all, struct bytes kind
     match->part_count = parts.count;
     for (size_t i = 0; i < parts.count; i++)
         link_target(match, found[i], index);
+    if (smallest == NULL)
+        return;
     if (!smallest->is_candidate)
         match->candidates[match->candidate_count++] = smallest;
     smallest->is_candidate = true;
