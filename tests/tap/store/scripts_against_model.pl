@@ -51,14 +51,14 @@ sub ingest
         my $reply = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read, q{}, $PAIRS, map { @$_ } @records);
         my $added = pairs(@records) - $pairs;
         same('the number of pairs in a call', $added > $PAIRS_MAX ? $added : 'limited', 'limited');
-        return ($reply, 0) unless ref $reply && @$reply == 7;
+        return ($reply, 0) unless ref $reply && @$reply == 6;
         die 'endless' if $calls++ > 100;
         $replies{partial}++;
         return ($reply, 1) if rand() < 0.1;
         same('a later batch', run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, 'g', '', q{}, $PAIRS), 'WAIT');
-        my ($at, $index) = (0, $reply->[5]);
-        $replies{cut}++ unless $reply->[6];    # the next audience fits into the next call
-        next unless $reply->[6];
+        my ($at, $index) = (0, $reply->[4]);
+        $replies{cut}++ unless $reply->[5];    # the next audience fits into the next call
+        next unless $reply->[5];
         while ($index > 0) { $index -= @{ $records[ $at++ ] } }
         my ($id, $audience, $count, @targets) = @{ $records[$at] }[ 2, 5 .. $#{ $records[$at] } ];
         my ($target, $cursor) = (1, '');
