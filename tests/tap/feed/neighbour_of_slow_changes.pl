@@ -21,7 +21,7 @@ my ($rows, $truncates, $parents, $rules) = (amount(50_000, 300_000), amount(20, 
 my %statement = (
     conditions => "INSERT INTO mallory.cond SELECT i, 'u', 'x' FROM generate_series(1, $rows) AS i",
     truncates  => "TRUNCATE mallory.child;\n" x $truncates,
-    rules      => "INSERT INTO mallory.child SELECT i, 'u' FROM generate_series(1, 20000) AS i",
+    rules      => "INSERT INTO mallory.child SELECT i, 'u' FROM generate_series(1, 12000) AS i",
 );
 my %honest;
 
@@ -48,5 +48,5 @@ $neighbour->delay_of_row;
 my $all = $rules * $parents;
 $neighbour->is_unnoticed("$truncates times TRUNCATE of a child with $all rules of its parents",
     $neighbour->worst_delay('truncates', $statement{truncates}), $honest{truncates});
-$neighbour->is_unnoticed("20000 rows with $all rules", $neighbour->worst_delay('rules', $statement{rules}), $honest{rules});
+$neighbour->is_unnoticed("12000 rows with $all rules", $neighbour->worst_delay('rules', $statement{rules}), $honest{rules});
 done_testing();
