@@ -357,6 +357,9 @@ sub waiting_is_not_charged
 }
 
 # Work that is as large as an attack, but honest.
+# A tenth of the elapsed time refills the 500 ms of an owner. A busy machine takes more time for the same work.
+sub refill_time { return sleep 5 }
+
 sub honest_work
 {
     start_reader();
@@ -374,12 +377,17 @@ sub honest_work
         INSERT INTO own.doc SELECT i, (SELECT array_agg('user' || j) FROM generate_series(1, 5000) AS j), repeat('b', 1048000)
         FROM generate_series(1, 10) AS i});
     is(read_to_alice()->{count}{'own.doc'}, 10, 'documents of 1 MB to 5000 targets are sent');
+    refill_time();
     as_mallory(qq{CREATE TABLE own.bulk (id int PRIMARY KEY, u text, s text); ALTER TABLE own.bulk REPLICA IDENTITY FULL;
         SELECT clairon.watch('own.bulk', 'USER', 'u');
         INSERT INTO own.bulk SELECT i, 'u' || i, repeat('s', 1000) FROM generate_series(1, $rows) AS i});
     is(read_to_alice()->{count}{'own.bulk'}, $rows, "$rows rows of 1 kB in one statement are sent");
-    as_mallory(qq{DELETE FROM own.bulk; INSERT INTO own.bulk SELECT i, 'u', 's' FROM generate_series(1, $rows) AS i});
-    is(read_to_alice()->{count}{'own.bulk'}, 2 * $rows, "as many short rows, and deletes, are sent");
+    refill_time();
+    as_mallory('DELETE FROM own.bulk');
+    is(read_to_alice()->{count}{'own.bulk'}, $rows, 'as many deletes are sent');
+    refill_time();
+    as_mallory(qq{INSERT INTO own.bulk SELECT i, 'u', 's' FROM generate_series(1, $rows) AS i});
+    is(read_to_alice()->{count}{'own.bulk'}, $rows, 'as many short rows are sent');
     unlike(new_log(), qr/: denied/, 'honest work is not denied');
     is(sql('SELECT count(denied) FROM clairon.status'), 0, 'clairon.status has no denials');
     as_mallory('DROP TABLE own.doc, own.bulk');
