@@ -10,7 +10,7 @@ void session_offer_batch(struct hub *hub, struct session *session, struct fanout
 
 /* Offers a retry to a session of a user who has not acknowledged the notification. */
 void session_offer_retry(struct session *session, struct notification *notification);
-/* A retry arrived for a user who has left the audience: it is sent if the user joins again. */
+/* Skips a retry for a user who has left the audience. It is sent if the user joins again. */
 void session_miss_retry(struct session *session, const struct notification *notification);
 
 /*
