@@ -2,16 +2,18 @@
  * loading.c: the state LOADING: a session's memberships, its client's cursor, and the check for
  * losses after it.
  */
-#include "hub/resume/loading.h"
+#include "hub/resume/resume.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <utlist.h>
+
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "hub/delivery/offer.h"
-#include "hub/resume/pages.h"
 #include "hub/session/control.h"
 #include "hub/session/cursors.h"
 #include "hub/session/gap.h"
@@ -21,6 +23,7 @@
 #include "hub/session/ready_list.h"
 #include "hub/session/session.h"
 #include "hub/session/state.h"
+#include "wire/codes.h"
 
 #define CHECKED_PAGES_MAX 64
 /* longer than the switch of a relay to a new primary, shorter than the patience of clients */
@@ -331,5 +334,34 @@ session_load(struct session *session)
         check_ended_pairs(session);
     } else {
         check_stream(session);
+    }
+}
+
+/* ---- sessions that cannot start, because the store is unavailable */
+
+#define WAIT_US (5 * INT64_C(1000000)) /* a client waits for 10 s */
+#define RECONNECT_MS 15000             /* maximum; the minimum is half */
+
+static bool
+is_unserved(const struct session *session, int64_t now_us)
+{
+    return session->state < SESSION_PENDING && now_us - session->client.attached_us >= WAIT_US &&
+           !store_serves(session->hub->store, session->client.user);
+}
+
+void
+unserved_sweep(struct hub *hub)
+{
+    const int64_t now_us = clock_monotonic_us();
+    struct session *session, *next;
+
+    if (store_is_up(hub->store) && store_is_complete(hub->store))
+        return;
+    DL_FOREACH_SAFE (hub->sessions, session, next) {
+        struct backoff reconnect = {.base_ms = RECONNECT_MS, .cap_ms = RECONNECT_MS};
+
+        if (is_unserved(session, now_us))
+            session->socket.transport->close(session->socket.handle, GATE_CLOSE_RESTART,
+                                             "store is unavailable", backoff_next_ms(&reconnect));
     }
 }

@@ -1,5 +1,5 @@
 /* pages.c: reads pages for sessions, within the limits of all users and of each user. */
-#include "hub/resume/pages.h"
+#include "hub/resume/resume.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,8 +9,6 @@
 #include <utlist.h>
 
 #include "hub/delivery/offer.h"
-#include "hub/resume/loading.h"
-#include "hub/resume/pages.h"
 #include "hub/session/cursors.h"
 #include "hub/session/followed.h"
 #include "hub/session/gap.h"

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/reply.h"
+#include "store/denials.h"
 #include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
@@ -250,6 +251,49 @@ publish_holdings(struct maintenance *maintenance)
     stats_set(maintenance->stats, STAT_STORE_ERROR_LOG, all.errors);
 }
 
+const struct store_denials *
+store_denials(const struct store *store, enum store_account account)
+{
+    return &store->denials[account];
+}
+
+static void
+count_denied(struct store_denials *denials, uint32_t owner, uint64_t items)
+{
+    size_t i = 0;
+
+    denials->total += items;
+    while (i < denials->count && denials->owners[i].owner != owner)
+        i++;
+    if (i == STORE_DENIALS_MAX)
+        return;
+    if (i == denials->count)
+        denials->owners[denials->count++] = (struct store_denial){.owner = owner};
+    denials->owners[i].items += items;
+    denials->owners[i].last_us = clock_wall_us();
+}
+
+/* Reads owners and numbers, each with `p` for pairs or `e` for entries of the error log. */
+static void
+count_denials(struct store *store, const struct redisReply *reply)
+{
+    const struct bytes text = reply_bytes(reply);
+    const char *at = text.at != NULL ? (const char *)text.at : "";
+    char *end;
+
+    while (*at == ' ' || *at == 'p' || *at == 'e') {
+        const bool is_pairs = at[strspn(at, " ")] == 'p';
+        const unsigned long owner = strtoul(at + strspn(at, " pe"), &end, 10);
+        const unsigned long long items = strtoull(end, &end, 10);
+
+        if (is_pairs)
+            stats_add(store->stats, STAT_FEED_DENIED, items);
+        count_denied(&store->denials[is_pairs ? STORE_ACCOUNT_PAIRS : STORE_ACCOUNT_ERRORS],
+                     (uint32_t)owner, items);
+        at = end;
+    }
+}
+
 static void
 read_denied(struct maintenance *maintenance, const struct redisReply *number,
             const struct redisReply *denials)
@@ -260,7 +304,7 @@ read_denied(struct maintenance *maintenance, const struct redisReply *number,
         return;
     snprintf(maintenance->denied_number, sizeof(maintenance->denied_number), "%s",
              (const char *)text.at);
-    store_count_denied(maintenance->shard->store, denials);
+    count_denials(maintenance->shard->store, denials);
 }
 
 /* Reply: see pending.lua */

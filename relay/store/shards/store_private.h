@@ -61,9 +61,6 @@ void regroup_open(struct store *store);
 void regroup_close(struct store *store);
 extern const struct shard_events regroup_events;
 
-/* Counts denials, from the reply of pending.lua. */
-void store_count_denied(struct store *store, const struct redisReply *reply);
-
 /* Adds the first arguments of most scripts: the shard's stream and its key prefix. */
 void shard_arguments(const struct shard *shard, struct arguments *arguments);
 

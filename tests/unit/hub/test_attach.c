@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "hub/attach.h"
-#include "hub/resume/unserved.h"
+#include "hub/resume/resume.h"
 #include "hub/session/control.h"
 #include "hub/session/hub_state.h"
 #include "hub/turn.h"
