@@ -598,8 +598,8 @@ apply_truncate(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *p
         return;
     }
     if ((!send_truncate(ctx, plan, RelationGetRelid(relation)) || may_keep_rows(relation)) &&
-        plan->live_rule.len > 0)
-        reload_write(ctx, plan->sub + PART_RELOAD, &plan->source, &plan->live_rule);
+        plan->rule->live)
+        reload_lists(ctx, set, plan);
 }
 
 static void

@@ -11,10 +11,7 @@
 /* Returns true, after counting the denial, when the rule may not process the change. */
 extern bool denial_is_due(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan);
 
-/*
- * Counts a denied change of the rule, and logs it at powers of ten. The lists of a live rule are
- * reloaded once a transaction. Above RELOADS_PER_SECOND of the owner, all lists of the table are.
- */
+/* Counts a denied change, logs it at powers of ten, and reloads the lists of a live rule. */
 extern void denial_count(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan,
                          enum account_kind kind);
 

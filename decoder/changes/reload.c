@@ -16,6 +16,9 @@
 /* Two names of up to NAMEDATALEN bytes may be longer in UTF-8. */
 #define SOURCE_BYTES_MAX 1024
 
+/* Reloads of single rules of one owner, in a second of commit time. */
+#define RELOADS_PER_SECOND 100
+
 static void
 spool_reload(struct decoder *decoder, uint32 sub, const struct fragment *source,
              const struct fragment *rule)
@@ -44,6 +47,52 @@ reload_write(LogicalDecodingContext *ctx, uint32 sub, const struct fragment *sou
     }
     frames_put_reload(decoder, frames_open(ctx), sub, source, rule);
     frames_close(ctx);
+}
+
+/* Refills the reloads at each second of commit time. Returns false when they are used up. */
+static bool
+may_reload(struct decoder *decoder, struct account *account)
+{
+    int64 second = decoder->commit_time / USECS_PER_SEC;
+
+    if (account->reload_second != second) {
+        account->reload_second = second;
+        account->reloads = 0;
+    }
+    return account->reloads++ < RELOADS_PER_SECOND;
+}
+
+/* Reloads the lists of all live rules of the table. */
+static void
+reload_source(LogicalDecodingContext *ctx, struct plan *plan)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    struct source *source = plan->source_plan;
+    struct fragment name = {.bytes = pstrdup(source->name)};
+    int len;
+
+    name.bytes = encode_to_utf8((char *)name.bytes, strlen(name.bytes), &len);
+    name.len = len;
+    source->reloaded = decoder->transaction_number;
+    reload_write(ctx, plan->sub + PART_RELOAD, &name, &(struct fragment){"", 0});
+}
+
+void
+reload_lists(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    if (!decoder->options.framed || plan->reloaded == decoder->transaction_number ||
+        plan->source_plan->reloaded == decoder->transaction_number)
+        return;
+    if (plan->rule->is_unread || !may_reload(decoder, plan->account) ||
+        !plan_texts(decoder, set, plan)) {
+        reload_source(ctx, plan);
+        return;
+    }
+    plan->reloaded = decoder->transaction_number;
+    if (plan->live_rule.len > 0)
+        reload_write(ctx, plan->sub + PART_RELOAD, &plan->source, &plan->live_rule);
 }
 
 /* Returns false for a value that is null, too long, compressed or stored out of line. */

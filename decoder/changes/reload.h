@@ -8,6 +8,7 @@
 #include "utils/rel.h"
 
 #include "base/fragment.h"
+#include "plan/plan.h"
 
 /*
  * Writes, or spools, one reload frame, except in text mode. The strings are UTF-8. `sub`: the
@@ -15,6 +16,13 @@
  */
 extern void reload_write(LogicalDecodingContext *ctx, uint32 sub, const struct fragment *source,
                          const struct fragment *rule);
+
+/*
+ * Reloads the lists of the live rule once a transaction. Above RELOADS_PER_SECOND of the owner, one
+ * frame reloads the lists of all rules of the table. The frame is in the transaction of the change:
+ * a reload that waited for a later one would be lost with the connection.
+ */
+extern void reload_lists(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan);
 
 /* Writes a reload frame for a row that was inserted into clairon.reload. */
 extern void reload_change(LogicalDecodingContext *ctx, Relation relation,

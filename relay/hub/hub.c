@@ -133,7 +133,7 @@ on_reload(void *ctx, const struct reader_reload *reload)
 {
     struct hub *hub = ctx;
     struct list_name name;
-    struct session *session;
+    struct session_lists *lists;
 
     hub_publish(hub);
     if (reload != NULL) {
@@ -141,8 +141,8 @@ on_reload(void *ctx, const struct reader_reload *reload)
         recent_xids_add(&hub->recent_xids,
                         &(struct recent_xid){.xid = reload->xid, .commit_us = reload->added_us});
     }
-    DL_FOREACH (hub->sessions, session)
-        lists_reload_rule(session, reload != NULL ? &name : NULL,
+    DL_FOREACH (hub->lists, lists)
+        lists_reload_rule(lists->session, reload != NULL ? &name : NULL,
                           reload != NULL && reload->xid != 0);
 }
 

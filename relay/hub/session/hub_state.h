@@ -103,7 +103,8 @@ struct hub {
     struct followed followed[STORE_SHARDS_MAX];
     struct store_listener store_listener;
     struct audience *audiences;
-    struct session *sessions; /* utlist */
+    struct session *sessions;    /* utlist */
+    struct session_lists *lists; /* utlist; of the sessions that have lists */
     uint64_t session_count_ever;
     bool has_head; /* the store has been up: replay_buffer.head is valid */
     char epoch[CLIENT_POS_EPOCH_MAX + 1];

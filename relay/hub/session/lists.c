@@ -6,6 +6,7 @@
 #include <utlist.h>
 
 #include "base/memory.h"
+#include "hub/session/hub_state.h"
 #include "hub/session/ready_list.h"
 #include "hub/session/session_state.h"
 #include "wire/audience.h"
@@ -64,9 +65,14 @@ free_list(struct session_lists *lists, struct session_list *list)
 static struct session_lists *
 lists_of(struct session *session)
 {
-    if (session->control.lists == NULL)
-        session->control.lists = memory_new(sizeof(*session->control.lists));
-    return session->control.lists;
+    struct session_lists *lists = session->control.lists;
+
+    if (lists == NULL) {
+        lists = session->control.lists = memory_new(sizeof(*lists));
+        lists->session = session;
+        DL_APPEND(session->hub->lists, lists);
+    }
+    return lists;
 }
 
 struct list_request *
@@ -364,6 +370,7 @@ lists_free(struct session *session)
         end_request(lists, lists->sending);
     while (lists->lists != NULL)
         free_list(lists, lists->lists);
+    DL_DELETE(session->hub->lists, lists);
     free(lists);
     session->control.lists = NULL;
 }

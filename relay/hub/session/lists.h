@@ -65,6 +65,9 @@ struct list_request {
 
 /* Allocated with the first request. */
 struct session_lists {
+    struct session *session;
+    struct session_lists *prev; /* links of hub->lists */
+    struct session_lists *next;
     struct session_list *lists; /* utlist; lists of live rules, and a few unverified lists */
     unsigned request_count;
     bool has_frames;              /* frames may be ready (lists_write_frame) */

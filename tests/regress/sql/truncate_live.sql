@@ -67,6 +67,13 @@ SELECT stream_txns > 0 AS streamed FROM pg_stat_replication_slots WHERE slot_nam
 SELECT count(*) AS lines FROM pg_logical_slot_peek_changes('regress', NULL, NULL);
 SELECT kind, count(*), min(rule) AS rule, min(change) AS first, max(change) AS last FROM reloads GROUP BY kind ORDER BY kind;
 RESET logical_decoding_work_mem;
+-- once a transaction; above 100 rules of an owner in a second, one frame for all rules of the table
+SELECT count(clairon.watch('s."é l"', 'USER', 'owner', name => 'r' || i, live => true)) FROM generate_series(1, 149) AS i;
+BEGIN;
+TRUNCATE s."é l";
+TRUNCATE s."é l";
+COMMIT;
+SELECT kind, count(*), count(DISTINCT rule) AS rules, count(*) FILTER (WHERE rule = '') AS of_all FROM reloads GROUP BY kind;
 DROP TABLE s."é l", xids;
 
 -- partitions: the rows leave the list of the root
