@@ -39,7 +39,6 @@ endif
 # A module of relay/ may have one level of folders; the include lint checks their order.
 # decoder/protocol/ is shared: compiled into plugin and relay.
 folder_sources := $(wildcard relay/*/*.c relay/*/*/*.c decoder/protocol/*.c)
-units := $(patsubst %/,$(BUILD)/gen/units/%.c,$(sort $(dir $(folder_sources))))
 scripts := $(sort $(wildcard relay/store/scripts/*.lua))
 script_parts := $(wildcard relay/store/scripts/parts/*.lua)
 script_constants := $(BUILD)/gen/script_constants
@@ -47,16 +46,16 @@ expanded_scripts := $(scripts:relay/store/scripts/%=$(BUILD)/gen/scripts/%)
 script_source := $(BUILD)/gen/store_scripts.c
 page_parts := $(sort $(wildcard relay/gate/console/*))
 page_source := $(BUILD)/gen/gate_console_page_parts.c
-generated := $(units) $(script_source) $(page_source)
+generated := $(script_source) $(page_source)
 unit_sources := $(wildcard tests/unit/*/test_*.c)
 # The part of the decoder that needs no server, linked into unit tests.
 pure_sources := decoder/encode/json.c
 c_files := $(wildcard relay/*.[ch] relay/*/*.[ch] relay/*/*/*.[ch] decoder/*.[ch] decoder/*/*.[ch] tests/unit/*.[ch] tests/unit/*/*.[ch] tests/fuzz/*.[ch] \
     tests/bench/*/*.c)
 
-relay_objects := $(BUILD)/obj/relay/main.o $(generated:$(BUILD)/%.c=$(BUILD)/obj/%.o)
+relay_objects := $(BUILD)/obj/relay/main.o $(folder_sources:%.c=$(BUILD)/obj/%.o) $(generated:$(BUILD)/%.c=$(BUILD)/obj/%.o)
 asan_main := $(BUILD)/asan/relay/main.o
-asan_objects := $(generated:$(BUILD)/%.c=$(BUILD)/asan/%.o) $(pure_sources:%.c=$(BUILD)/asan/%.o)
+asan_objects := $(folder_sources:%.c=$(BUILD)/asan/%.o) $(generated:$(BUILD)/%.c=$(BUILD)/asan/%.o) $(pure_sources:%.c=$(BUILD)/asan/%.o)
 lint_objects := $(patsubst %.c,$(BUILD)/lint/%.o,$(wildcard relay/*.c decoder/*.c decoder/*/*.c) $(filter relay/%,$(folder_sources)))
 unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
 # TESTS selects unit tests.
@@ -134,15 +133,9 @@ $(BUILD)/obj/%.o: %.c | check-libraries
 	@mkdir -p $(@D)
 	$(call step,CC   $<,$(CCACHE) $(CC) $(release_flags) -c -o $@ $<)
 
-# A folder is compiled as one unit, which saves a third of the compile time, because the compiler starts once and reads
-# headers once. It also inlines across files. The time of a directory changes when a file is added or removed.
-$(units): $(BUILD)/gen/units/%.c: %
-	@mkdir -p $(@D)
-	@printf '#include "%s"\n' $(sort $(wildcard $</*.c)) >$@
-
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c | check-libraries
 	@mkdir -p $(@D)
-	$(call step,CC   $(*:units/%=%),$(CCACHE) $(CC) $(release_flags) -c -o $@ $<)
+	$(call step,CC   $*,$(CCACHE) $(CC) $(release_flags) -c -o $@ $<)
 
 # Constants shared by C and the scripts: see relay/store/scripts/constants.h.
 $(script_constants): relay/store/scripts/constants.h
@@ -179,7 +172,7 @@ $(BUILD)/asan/clairon: $(asan_main) $(asan_objects)
 
 $(BUILD)/asan/gen/%.o: $(BUILD)/gen/%.c | check-libraries
 	@mkdir -p $(@D)
-	$(call step,ASAN $(*:units/%=%),$(CCACHE) $(CC) $(asan_flags) -c -o $@ $<)
+	$(call step,ASAN $*,$(CCACHE) $(CC) $(asan_flags) -c -o $@ $<)
 
 $(BUILD)/asan/%.o: %.c | check-libraries
 	@mkdir -p $(@D)
