@@ -3,9 +3,9 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(amount token);
+use Clairon::Test qw(amount);
+use Clairon::Test::EventStream;
 use Clairon::Test::Neighbour;
-use IO::Socket::INET ();
 use Test::More;
 
 my ($GROUPS, $USERS, $ROWS) = (100, amount(60, 100), 4);
@@ -23,18 +23,7 @@ $pg->safe_psql('postgres', qq{
     INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1')});
 my $relay  = Clairon::Test::relay($pg, $store);
 my $client = $relay->client('u1');
-my @sockets = map { connect_events("u$_"), connect_events("v$_") } 2 .. $USERS;
-
-# Returns a socket with an event stream of this user.
-sub connect_events
-{
-    my ($user) = @_;
-    my $socket = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $relay->{port}) // die "could not connect: $!";
-    print $socket "GET /v1/sse HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ", token(sub => $user), "\r\n\r\n";
-    $socket->flush;
-    defined $socket->getline or die 'no response';
-    return $socket;
-}
+my @streams = map { my $name = $_; map { Clairon::Test::EventStream->open($relay, "$name$_") } 2 .. $USERS } qw(u v);
 
 # Waits for a row that follows all others.
 my $marker = 5000;
