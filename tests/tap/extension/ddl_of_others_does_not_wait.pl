@@ -4,9 +4,9 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(amount);
+use Clairon::Test::Neighbour;
 use List::Util qw(min);
 use Test::More;
-use Time::HiRes qw(time);
 
 my $TABLES  = $ENV{CLAIRON_DDL_TABLES} // amount(2, 20);
 my $RULES   = 100;
@@ -32,6 +32,21 @@ my @commands = (
     [ 'the DDL of a table with rules', q{SELECT clairon.watch('ali.t', 'USER', 'who', live => true)}, 'ALTER TABLE ali.t ALTER who SET DEFAULT 1' ],
 );
 
+# The time for which the backend was ready to run, but waited for a CPU, does not count.
+my $session = $pg->background_psql('postgres', on_error_stop => 1);
+my $backend = $session->query_safe('SELECT pg_backend_pid()');
+
+# Runs the statements in the session, and returns their last row and their seconds.
+sub timed
+{
+    my ($sql) = @_;
+    my ($last, $end);
+    my $waited = Clairon::Test::Neighbour::cpu_times($backend)->{wait};
+    my $start  = $session->query_safe('SELECT extract(epoch FROM clock_timestamp())');
+    ($last, $end) = (split /\n/, $session->query_safe("$sql; SELECT extract(epoch FROM clock_timestamp())"))[ -2, -1 ];
+    return ($last, $end - $start - (Clairon::Test::Neighbour::cpu_times($backend)->{wait} - $waited));
+}
+
 # Returns the shortest time of five runs, and the rows of the tables of rules and inheritance that the command read. On a
 # busy machine further runs follow, until one takes less than `$limit_s`.
 sub measure
@@ -40,13 +55,11 @@ sub measure
     my ($seconds, $rows) = (9e9, 0);
     for my $run (1 .. 30) {
         last if $run > 5 && $seconds < ($limit_s // 9e9);
-        execute("SET ROLE alice; SET client_min_messages = error; $prepare");
-        my $start = time;
-        my $read  = execute(qq{SET ROLE alice; SET client_min_messages = error; BEGIN; $command;
+        $session->query_safe("SET ROLE alice; SET client_min_messages = error; $prepare");
+        my ($read, $used) = timed(qq{BEGIN; $command;
             SELECT coalesce(sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), 0) FROM pg_stat_xact_all_tables
             WHERE relid IN ('clairon.rule'::regclass, 'clairon.reload'::regclass, 'pg_inherits'::regclass); COMMIT});
-        $seconds = min($seconds, time - $start);
-        ($rows) = $read =~ /(\d+)\s*\z/;
+        ($seconds, $rows) = (min($seconds, $used), $read);
     }
     return { seconds => $seconds, rows => $rows };
 }
@@ -73,16 +86,16 @@ for my $command (@commands) {
     my $name   = $command->[0];
     my $with_rules = measure(@$command[ 1, 2 ], $alone{$name}{seconds} + $SLACK_S);
     cmp_ok($with_rules->{seconds}, '<', $alone{$name}{seconds} + $SLACK_S, "$name takes no longer with the rules of another owner");
-    is($with_rules->{rows}, $alone{$name}{rows}, "$name reads no rules of another owner");
+    cmp_ok($with_rules->{rows}, '<=', $alone{$name}{rows}, "$name reads no rules of another owner");
 }
 # The other owner's tables may use a type of alice: clients load their rows again, but no column has a new name.
 execute(q{SET ROLE alice; CREATE TYPE ali.used AS ENUM ('a'); GRANT USAGE ON SCHEMA ali TO mallory});
 execute("SET ROLE mallory; SET client_min_messages = error; ALTER TABLE mal.t$_ ADD COLUMN used ali.used") for 1 .. $TABLES;
 my ($unused, $used) = map { measure('SELECT 1', qq{DO \$\$BEGIN EXECUTE format('ALTER TYPE ali.$_ ADD VALUE %L', clock_timestamp()); END\$\$}) } 'e', 'used';
 cmp_ok($used->{seconds}, '<', $unused->{seconds} + $SLACK_S, 'ALTER TYPE takes no longer if the other owner uses the type');
-my $start = time;
-execute(q{SELECT count(*) FROM clairon.doctor()});
-cmp_ok(time - $start, '<', 1 + 0.05 * $TABLES * $RULES, 'doctor takes less than 50 ms for each rule');
+$session->query_safe('RESET ROLE');
+my (undef, $seconds) = timed('SELECT count(*) FROM clairon.doctor()');
+cmp_ok($seconds, '<', 1 + 0.05 * $TABLES * $RULES, 'doctor takes less than 50 ms for each rule');
 
 # What the event triggers do for the rules of the altered table itself.
 execute('SET ROLE mallory; ALTER TABLE mal.t1 RENAME c1 TO renamed; ALTER TABLE mal.t1 DROP c2');
