@@ -75,12 +75,34 @@ request_history(struct feed *feed)
     feed_send_command(feed, FEED_READING_HISTORY, command);
 }
 
+static void
+identify(struct feed *feed)
+{
+    feed_send_command(feed, FEED_IDENTIFYING, "IDENTIFY_SYSTEM");
+}
+
+/*
+ * The server was queried before the store. If it lacks what the store has, another relay may have
+ * created the slot or stored rows in between: the queries are repeated, until their results are newer
+ * than the progress that they are compared with.
+ */
+static bool
+must_query_again(struct feed *feed)
+{
+    const bool is_known = strcmp(feed->slot.known, feed->slot.furthest) == 0;
+
+    memcpy(feed->slot.known, feed->slot.furthest, sizeof(feed->slot.known));
+    return !is_known && feed_server_lacks_progress(feed);
+}
+
 /* The store has returned the progress: enters the next state. */
 static void
 on_progress(struct feed *feed)
 {
     if (feed->state == FEED_REACQUIRING)
         feed_stream_start(feed);
+    else if (must_query_again(feed))
+        identify(feed);
     else if (feed->slot.stored_timeline != feed->slot.timeline)
         request_history(feed);
     else if (feed_reset_if_wal_went_back(feed) || feed_reset_if_slot_lost(feed))
@@ -194,7 +216,7 @@ feed_on_result(struct feed *feed)
         ev_io_stop(feed->loop, &feed->link.readable);
         feed_acquire(feed, FEED_REACQUIRING);
     } else if (feed->state == FEED_SETTING && status == PGRES_COMMAND_OK) {
-        feed_send_command(feed, FEED_IDENTIFYING, "IDENTIFY_SYSTEM");
+        identify(feed);
     } else if (feed->state == FEED_DROPPING && status == PGRES_COMMAND_OK) {
         feed_on_slot_dropped(feed);
     } else if (status == PGRES_TUPLES_OK) {

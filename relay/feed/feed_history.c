@@ -59,6 +59,14 @@ may_have_undone(const struct feed *feed)
 }
 
 bool
+feed_server_lacks_progress(const struct feed *feed)
+{
+    char end[FRAME_POSITION_TEXT + 1];
+
+    return (lacks_slot(feed) && feed->slot.furthest[0] != '\0') || wal_ends_early(feed, end);
+}
+
+bool
 feed_reset_if_slot_lost(struct feed *feed)
 {
     if (!lacks_slot(feed) || feed->slot.furthest[0] == '\0')

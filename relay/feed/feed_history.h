@@ -6,6 +6,8 @@
 
 struct feed;
 
+/* True if the slot is missing or lost, or if the WAL ends early, although the store has progress. */
+bool feed_server_lacks_progress(const struct feed *feed);
 /*
  * Resets the progress and returns true if the store has progress, but the slot is missing or lost.
  */

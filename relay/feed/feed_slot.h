@@ -23,6 +23,7 @@ struct feed_slot {
     uint64_t lsn;             /* confirmed_flush_lsn, or the start of the new slot */
     uint64_t read_lsn;        /* all WAL before this LSN is stored or irrelevant; 0: unknown */
     char furthest[FRAME_POSITION_TEXT + 1]; /* position of the newest frame on stored_timeline */
+    char known[FRAME_POSITION_TEXT + 1];    /* `furthest` before the server was queried */
     uint64_t acquired_lsn;                  /* the store has all frames up to this position */
     uint64_t acquired_ordinal;
     void (*on_acquired)(struct feed *feed); /* called after the reply: starts the next step */
