@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/config/config_check.h"
+#include "base/config_check.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/urls.h"

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/config.h"
-#include "base/config/config_check.h"
-#include "base/config/config_key.h"
+#include "base/config_check.h"
+#include "base/config_key.h"
 
 #define SECRET "0123456789abcdef0123456789abcdef"
 #define GOOD "[feed]\nconninfo = host=/tmp\n[auth]\nhs256_secret = " SECRET "\n"

@@ -1,9 +1,9 @@
 /* config_load.h: the state of loading the settings, with the origin of each value. */
-#ifndef CLAIRON_BASE_CONFIG_CONFIG_LOAD_H
-#define CLAIRON_BASE_CONFIG_CONFIG_LOAD_H
+#ifndef CLAIRON_BASE_CONFIG_LOAD_H
+#define CLAIRON_BASE_CONFIG_LOAD_H
 
 #include "base/config.h"
-#include "base/config/config_key.h"
+#include "base/config_key.h"
 
 struct config_load {
     struct config *config;

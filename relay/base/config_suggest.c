@@ -4,7 +4,7 @@
 #include <strings.h>
 
 #include "base/config.h"
-#include "base/config/config_key.h"
+#include "base/config_key.h"
 #include "base/suggest.h"
 
 static void

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/config.h"
-#include "base/config/config_check.h"
-#include "base/config/config_load.h"
-#include "base/config/config_value.h"
+#include "base/config_check.h"
+#include "base/config_load.h"
+#include "base/config_value.h"
 
 #define FIELD(field) offsetof(struct config, field)
 #define SECOND ((int64_t)1000)

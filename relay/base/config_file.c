@@ -4,7 +4,7 @@
  * otherwise, report no line number to the caller, and accept "a: b" and indented lines. A
  * truncated setting must be an error.
  */
-#include "base/config/config_file.h"
+#include "base/config_file.h"
 
 #include <ctype.h>
 #include <errno.h>

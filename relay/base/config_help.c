@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/config.h"
-#include "base/config/config_key.h"
-#include "base/config/config_value.h"
+#include "base/config_key.h"
+#include "base/config_value.h"
 
 /* tests/tap/settings/invalid_settings_rejected.pl checks that every key is listed once. */
 static const char *const SECTIONS[] = {"feed",     "store", "auth", "gate",

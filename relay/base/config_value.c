@@ -1,5 +1,5 @@
 /* config_value.c: parses the values of settings by type. */
-#include "base/config/config_value.h"
+#include "base/config_value.h"
 
 #include <inttypes.h>
 #include <stdio.h>

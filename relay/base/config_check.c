@@ -1,5 +1,5 @@
 /* config_check.c: checks the form of strings: names, addresses, URLs. */
-#include "base/config/config_check.h"
+#include "base/config_check.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* config_check.h: validates the form of setting values. */
-#ifndef CLAIRON_BASE_CONFIG_CONFIG_CHECK_H
-#define CLAIRON_BASE_CONFIG_CONFIG_CHECK_H
+#ifndef CLAIRON_BASE_CONFIG_CHECK_H
+#define CLAIRON_BASE_CONFIG_CHECK_H
 
 #include "base/urls.h"
 

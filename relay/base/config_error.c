@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/config/config_load.h"
+#include "base/config_load.h"
 
 const char *
 config_folder(const char *path, char text[CONFIG_FOLDER_MAX])

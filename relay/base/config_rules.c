@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/config/config_load.h"
+#include "base/config_load.h"
 #include "base/conninfo.h"
 #include "base/memory.h"
 #include "base/public_key.h"

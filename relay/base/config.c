@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/config/config_file.h"
-#include "base/config/config_load.h"
-#include "base/config/config_value.h"
+#include "base/config_file.h"
+#include "base/config_load.h"
+#include "base/config_value.h"
 
 #define NAME_PRINTED_MAX 60
 

@@ -1,6 +1,6 @@
 /* config_file.h: reads an INI file line by line. */
-#ifndef CLAIRON_BASE_CONFIG_CONFIG_FILE_H
-#define CLAIRON_BASE_CONFIG_CONFIG_FILE_H
+#ifndef CLAIRON_BASE_CONFIG_FILE_H
+#define CLAIRON_BASE_CONFIG_FILE_H
 
 #define CONFIG_FILE_MAX (1024 * 1024) /* maximum bytes */
 

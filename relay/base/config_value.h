@@ -1,9 +1,9 @@
 /* config_value.h: parses a value into its field. */
-#ifndef CLAIRON_BASE_CONFIG_CONFIG_VALUE_H
-#define CLAIRON_BASE_CONFIG_CONFIG_VALUE_H
+#ifndef CLAIRON_BASE_CONFIG_VALUE_H
+#define CLAIRON_BASE_CONFIG_VALUE_H
 
 #include "base/config.h"
-#include "base/config/config_key.h"
+#include "base/config_key.h"
 
 #define CONFIG_REASON_MAX 512
 

@@ -1,6 +1,6 @@
 /* config_key.h: the table of settings shared by file, environment and help. */
-#ifndef CLAIRON_BASE_CONFIG_CONFIG_KEY_H
-#define CLAIRON_BASE_CONFIG_CONFIG_KEY_H
+#ifndef CLAIRON_BASE_CONFIG_KEY_H
+#define CLAIRON_BASE_CONFIG_KEY_H
 
 #include <stdbool.h>
 #include <stddef.h>
