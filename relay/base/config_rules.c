@@ -1,19 +1,23 @@
 /* config_rules.c: checks dependencies between settings, and the files that they name. */
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/config_load.h"
+#include "base/config_private.h"
 #include "base/conninfo.h"
 #include "base/memory.h"
-#include "base/public_key.h"
 #include "base/urls.h"
 
 #define KEY_FILE_MAX 16384
 #define HS256_KEY_MIN 32 /* RFC 7518, section 3.2: at least as long as the hash */
+#define PUBLIC_KEY_KINDS "RSA, or EC on P-256"
+#define PUBLIC_KEY_FAULT_MAX 160
 
 #define CLUSTER_SHARDS 16       /* default of [store] shards with redis+cluster:// */
 #define FAILOVER_MIN_REPLICAS 1 /* default of [store] min_replicas if failovers are automatic */
@@ -82,11 +86,69 @@ check_secret(struct config_load *load, const char *name, size_t len)
                        HS256_KEY_MIN);
 }
 
+/* Returns NID_undef if the curve has no name. */
+static int
+curve_of(EVP_PKEY *key)
+{
+    X509_PUBKEY *encoded = NULL;
+    X509_ALGOR *algorithm = NULL;
+    const void *curve = NULL;
+    int type = V_ASN1_UNDEF, nid = NID_undef;
+
+    if (X509_PUBKEY_set(&encoded, key) == 1 &&
+        X509_PUBKEY_get0_param(NULL, NULL, NULL, &algorithm, encoded) == 1)
+        X509_ALGOR_get0(NULL, &type, &curve, algorithm);
+    if (type == V_ASN1_OBJECT)
+        nid = OBJ_obj2nid(curve);
+    X509_PUBKEY_free(encoded);
+    return nid;
+}
+
+/* RS256 needs RSA and ES256 needs P-256 (RFC 7518, section 3.1). */
+static const char *
+public_key_kind_fault(EVP_PKEY *key, char fault[PUBLIC_KEY_FAULT_MAX])
+{
+    int kind = EVP_PKEY_base_id(key);
+    bool is_ec = kind == EVP_PKEY_EC;
+    int curve = is_ec ? curve_of(key) : NID_undef;
+
+    if (kind == EVP_PKEY_RSA || curve == NID_X9_62_prime256v1)
+        return NULL;
+    (void)snprintf(fault, PUBLIC_KEY_FAULT_MAX,
+                   "has an unsupported key type (%s%.40s), must be " PUBLIC_KEY_KINDS,
+                   is_ec ? "EC on " : "", OBJ_nid2sn(is_ec ? curve : kind));
+    return fault;
+}
+
+/* Returns NULL for a valid key, otherwise the problem: "must ...", "has ..." or "is ...". */
+static const char *
+public_key_fault(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX])
+{
+    static char no_passphrase[] = ""; /* prevents a prompt of OpenSSL on the terminal */
+    const char *wrong = "is not a public key in PEM, must be " PUBLIC_KEY_KINDS;
+
+    if (memmem(pem, len, "PRIVATE KEY-----", 16) != NULL)
+        return "is a private key: the relay needs only the public key";
+    if (memmem(pem, len, "-----BEGIN PUBLIC KEY-----", 26) == NULL ||
+        memmem(pem, len, "-----END PUBLIC KEY-----", 24) == NULL)
+        return "must name a PEM file with -----BEGIN PUBLIC KEY-----";
+
+    BIO *bio = BIO_new_mem_buf(pem, (int)len);
+    EVP_PKEY *key = PEM_read_bio_PUBKEY(bio, NULL, NULL, no_passphrase);
+
+    if (key != NULL)
+        wrong = public_key_kind_fault(key, fault);
+    EVP_PKEY_free(key);
+    BIO_free(bio);
+    ERR_clear_error(); /* a TLS connection would report a leftover error as its own */
+    return wrong;
+}
+
 static enum rc
 check_public_key(struct config_load *load, const char *pem, size_t len)
 {
     char where[CONFIG_WHERE_MAX], fault[PUBLIC_KEY_FAULT_MAX];
-    const char *wrong = public_key_error(pem, len, fault);
+    const char *wrong = public_key_fault(pem, len, fault);
 
     config_where(load->config, "auth", "public_key_file", where);
     return wrong == NULL ? RC_OK : config_fail(load, "%s %s", where, wrong);
@@ -311,8 +373,7 @@ is_default(const struct config *config, const char *section, const char *key)
 
 /*
  * A cluster distributes the shards over its primaries, and the number of shards is fixed once it
- * has data. If a
- * failover is possible, PostgreSQL must retain the WAL of changes that no replica has stored: a
+ * has data. If a failover is possible, PostgreSQL must retain the WAL of changes that no replica has stored: a
  * primary may reply and then hang, or be disconnected from its replicas but not from this relay.
  */
 static void
