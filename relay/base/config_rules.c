@@ -373,8 +373,9 @@ is_default(const struct config *config, const char *section, const char *key)
 
 /*
  * A cluster distributes the shards over its primaries, and the number of shards is fixed once it
- * has data. If a failover is possible, PostgreSQL must retain the WAL of changes that no replica has stored: a
- * primary may reply and then hang, or be disconnected from its replicas but not from this relay.
+ * has data. If a failover is possible, PostgreSQL must retain the WAL of changes that no replica
+ * has stored: a primary may reply and then hang, or be disconnected from its replicas but not from
+ * this relay.
  */
 static void
 set_defaults_of_several_servers(struct config *config)
