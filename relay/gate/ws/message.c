@@ -18,7 +18,7 @@
 #include "hub/live_rows.h"
 #include "hub/resume/subscribe.h"
 #include "wire/client_message.h"
-#include "wire/error_frame.h"
+#include "wire/codes.h"
 
 _Static_assert(TOKEN_USER_MAX == SESSION_USER_MAX, "a token's user fits a session");
 _Static_assert(TOKEN_AUDIENCE_MAX == SESSION_AUDIENCE_MAX, "a token's audience fits a session");
