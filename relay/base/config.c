@@ -325,23 +325,21 @@ load_arguments(struct config_load *load, int argc, char **argv)
     }
 }
 
-/* scheme://user:password@host, scheme://host?password=... or password=... */
-static bool
-contains_password(const char *value)
-{
-    const char *scheme = strstr(value, "://");
-    const char *at = scheme != NULL ? strrchr(scheme, '@') : NULL;
-
-    return strcasestr(value, "password") != NULL ||
-           (at != NULL && memchr(scheme + 3, ':', (size_t)(at - scheme - 3)) != NULL);
-}
-
-/* A URL or connection string without a password is not a secret. */
+/*
+ * A URL or connection string is a secret if it has a password: scheme://user:password@host,
+ * scheme://host?password=... or password=...
+ */
 static bool
 contains_secret(const struct config_key *key, const char *value)
 {
-    return key->secret && value != NULL &&
-           (strcmp(key->section, "auth") == 0 || contains_password(value));
+    const char *scheme, *at;
+
+    if (!key->secret || value == NULL)
+        return false;
+    scheme = strstr(value, "://");
+    at = scheme != NULL ? strrchr(scheme, '@') : NULL;
+    return strcmp(key->section, "auth") == 0 || strcasestr(value, "password") != NULL ||
+           (at != NULL && memchr(scheme + 3, ':', (size_t)(at - scheme - 3)) != NULL);
 }
 
 /* Marks secrets in arguments and in the configuration file, for config_warn_exposed. */

@@ -75,6 +75,17 @@ fail_missing(struct config_load *load, const char *what)
 }
 
 static enum rc
+fail_unreadable(struct config_load *load, const char *section, const char *name, const char *path,
+                const char *reason)
+{
+    char where[CONFIG_WHERE_MAX], folder[CONFIG_FOLDER_MAX];
+
+    config_where(load->config, section, name, where);
+    return config_fail(load, "%s: could not read \"%.256s\"%s: %s", where, path,
+                       config_folder(path, folder), reason);
+}
+
+static enum rc
 check_secret(struct config_load *load, const char *name, size_t len)
 {
     char where[CONFIG_WHERE_MAX];
@@ -179,18 +190,12 @@ static enum rc
 key_load_file(struct config_load *load, const char *name, const char *path)
 {
     char *bytes = memory_new(KEY_FILE_MAX + 1);
-    char where[CONFIG_WHERE_MAX], folder[CONFIG_FOLDER_MAX];
     size_t len = 0;
     int64_t written = 0;
     const char *reason = key_file_read(path, bytes, &len, &written);
-    enum rc rc;
+    enum rc rc = reason != NULL ? fail_unreadable(load, "auth", name, path, reason)
+                                : set_key(load, name, bytes, len);
 
-    config_where(load->config, "auth", name, where);
-    if (reason != NULL)
-        rc = config_fail(load, "%s: could not read \"%.256s\"%s: %s", where, path,
-                         config_folder(path, folder), reason);
-    else
-        rc = set_key(load, name, bytes, len);
     if (rc == RC_OK)
         load->config->auth.key_written = written;
     explicit_bzero(bytes, KEY_FILE_MAX + 1);
@@ -201,8 +206,7 @@ key_load_file(struct config_load *load, const char *name, const char *path)
 static enum rc
 load_sentinel_password(struct config_load *load, const char *path)
 {
-    char *bytes = memory_new(KEY_FILE_MAX + 1);
-    char where[CONFIG_WHERE_MAX], folder[CONFIG_FOLDER_MAX];
+    char *bytes = memory_new(KEY_FILE_MAX + 1), where[CONFIG_WHERE_MAX];
     size_t len = 0;
     int64_t written;
     const char *reason = key_file_read(path, bytes, &len, &written);
@@ -211,8 +215,7 @@ load_sentinel_password(struct config_load *load, const char *path)
     config_where(load->config, "store", "sentinel_password_file", where);
     len -= len > 0 && bytes[len - 1] == '\n';
     if (reason != NULL)
-        rc = config_fail(load, "%s: could not read \"%.256s\"%s: %s", where, path,
-                         config_folder(path, folder), reason);
+        rc = fail_unreadable(load, "store", "sentinel_password_file", path, reason);
     else if (len == 0)
         rc = config_fail(load, "%s: \"%.256s\" is empty", where, path);
     else
@@ -306,21 +309,13 @@ config_reload_key(struct config *config, char error[CONFIG_ERROR_MAX])
 static enum rc
 check_readable(struct config_load *load, const char *section, const char *name, const char *path)
 {
-    char where[CONFIG_WHERE_MAX], folder[CONFIG_FOLDER_MAX];
     int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
 
-    if (path == NULL)
-        return RC_OK;
-    if (fd >= 0) {
+    if (path != NULL && fd < 0)
+        return fail_unreadable(load, section, name, path, strerror(errno));
+    if (fd >= 0)
         (void)close(fd);
-        return RC_OK;
-    }
-
-    const char *reason = strerror(errno);
-
-    config_where(load->config, section, name, where);
-    return config_fail(load, "%s: could not read \"%.256s\"%s: %s", where, path,
-                       config_folder(path, folder), reason);
+    return RC_OK;
 }
 
 static enum rc
@@ -407,22 +402,6 @@ check_sentinel(struct config_load *load)
     return load_sentinel_password(load, path);
 }
 
-static bool
-is_set(const struct config_load *load, const char *name)
-{
-    return load->config->origins[number_of_key("gate", name)].from != ORIGIN_DEFAULT;
-}
-
-static void
-mark_limits(struct config_load *load)
-{
-    struct config *config = load->config;
-
-    config->gate.max_per_address_is_set = is_set(load, "max_per_address");
-    config->gate.connect_rate_is_set = is_set(load, "connect_rate");
-    config->gate.request_rate_is_set = is_set(load, "request_rate");
-}
-
 static enum rc
 check_admin_listen(struct config_load *load)
 {
@@ -486,12 +465,15 @@ config_rules(struct config_load *load)
         check_feed,    check_passfiles, check_admin_listen, check_sentinel,
         check_backoff, check_tls,       check_auth,
     };
+    struct config *config = load->config;
     enum rc rc = RC_OK;
 
-    mark_limits(load);
-    set_defaults_of_several_servers(load->config);
+    config->gate.max_per_address_is_set = !is_default(config, "gate", "max_per_address");
+    config->gate.connect_rate_is_set = !is_default(config, "gate", "connect_rate");
+    config->gate.request_rate_is_set = !is_default(config, "gate", "request_rate");
+    set_defaults_of_several_servers(config);
     if (is_invalid(load, "relay", "roles"))
-        load->config->relay.roles = 0; /* the roles determine the required settings */
+        config->relay.roles = 0; /* the roles determine the required settings */
     for (size_t i = 0; i < sizeof CHECKS / sizeof CHECKS[0]; i++)
         if (CHECKS[i](load) != RC_OK)
             rc = RC_BAD;

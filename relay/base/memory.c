@@ -6,6 +6,8 @@
 
 #include "base/log.h"
 
+#define CACHE_LINE 64 /* bytes */
+
 static void *
 memory_checked(void *memory, size_t size)
 {
@@ -20,16 +22,6 @@ void *
 memory_new(size_t size)
 {
     return memory_checked(calloc(1, size > 0 ? size : 1), size);
-}
-
-void *
-memory_new_cache_line(size_t size)
-{
-    void *new = NULL;
-
-    if (posix_memalign(&new, MEMORY_CACHE_LINE, size) != 0)
-        new = NULL;
-    return memset(memory_checked(new, size), 0, size);
 }
 
 void *
@@ -57,12 +49,23 @@ struct pool_item {
     struct pool_item *next;
 };
 
+/* Zeroed and aligned to a cache line. */
+static void *
+new_cache_line(size_t size)
+{
+    void *new = NULL;
+
+    if (posix_memalign(&new, CACHE_LINE, size) != 0)
+        new = NULL;
+    return memset(memory_checked(new, size), 0, size);
+}
+
 /* With a sanitizer each item is a separate allocation, so that use after free is detected. */
 #if defined(__SANITIZE_ADDRESS__)
 void *
 pool_alloc(struct pool *pool)
 {
-    return memory_new_cache_line(pool->size);
+    return new_cache_line(pool->size);
 }
 
 void
@@ -77,7 +80,7 @@ pool_release(struct pool *pool, void *item)
 static void
 grow(struct pool *pool, size_t size)
 {
-    char *items = memory_new_cache_line(ITEMS_PER_BLOCK * size);
+    char *items = new_cache_line(ITEMS_PER_BLOCK * size);
 
     for (size_t i = ITEMS_PER_BLOCK; i-- > 0;)
         /* in reverse, so that pool_alloc returns the items in order of address */
@@ -87,7 +90,7 @@ grow(struct pool *pool, size_t size)
 void *
 pool_alloc(struct pool *pool)
 {
-    size_t size = (pool->size + MEMORY_CACHE_LINE - 1) & ~(size_t)(MEMORY_CACHE_LINE - 1);
+    size_t size = (pool->size + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
     struct pool_item *item;
 
     if (pool->free_list == NULL)

@@ -51,14 +51,6 @@ histogram_add(struct histogram *histogram, int64_t elapsed_us)
     histogram->sum_us += (uint64_t)elapsed_us;
 }
 
-static void
-histogram_sum(struct histogram *histogram, const struct histogram *other)
-{
-    for (size_t i = 0; i <= HISTOGRAM_STEP_COUNT; i++)
-        histogram->counts[i] += other->counts[i];
-    histogram->sum_us += other->sum_us;
-}
-
 /* The labels of name{a="b"} without braces; without labels both pointers are equal. */
 struct labels {
     int name_len;
@@ -191,8 +183,13 @@ write_times(const struct stats *stats, enum time_of what, struct buffer *out)
 
     if (stats->all != NULL)
         total = (struct histogram){0};
-    for (int i = 0; i < stats->all_count; i++)
-        histogram_sum(&total, &stats->all[i].times[what]);
+    for (int i = 0; i < stats->all_count; i++) {
+        const struct histogram *one = &stats->all[i].times[what];
+
+        for (size_t step = 0; step <= HISTOGRAM_STEP_COUNT; step++)
+            total.counts[step] += one->counts[step];
+        total.sum_us += one->sum_us;
+    }
     return histogram_write(&total, times_names[what].metric, out);
 }
 
