@@ -144,6 +144,9 @@ void config_where(const struct config *config, const char *section, const char *
 MUST_CHECK enum rc config_load(struct config *ret_config, const char *path, int argc, char **argv,
                                char error[CONFIG_ERROR_MAX]);
 
+/* Parses "25s", "500 ms", "7d" or "0" into milliseconds. */
+MUST_CHECK enum rc config_value_duration(const char *text, int64_t *ret_ms);
+
 /* The result of reloading the auth key file. */
 enum config_key_change {
     CONFIG_KEY_FIXED,            /* the key is not in a file */

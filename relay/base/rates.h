@@ -1,4 +1,4 @@
-/* rates.h: token buckets, single or one per name. Pure. */
+/* rates.h: token buckets, single or one per name, and the throttle of a warning. Pure. */
 #ifndef CLAIRON_BASE_RATES_H
 #define CLAIRON_BASE_RATES_H
 
@@ -29,5 +29,27 @@ bool rates_consume(struct rates *rates, const char *name, int64_t rate, int64_t 
 
 /* Refunds a token that was charged to the wrong name. */
 void rates_refund(struct rates *rates, const char *name);
+
+/* The rate limit of a warning that a client can trigger repeatedly. */
+
+#define THROTTLE_EVERY_US (10 * INT64_C(1000000))
+
+struct throttle {
+    int64_t next_us;  /* time of the next allowed warning; monotonic */
+    unsigned skipped; /* warnings suppressed since the last warning */
+};
+
+/* True if the warning is due. *ret_skipped: warnings suppressed since the last warning. */
+static inline bool
+throttle_allows(struct throttle *throttle, int64_t now_us, unsigned *ret_skipped)
+{
+    if (now_us < throttle->next_us) {
+        throttle->skipped++;
+        return false;
+    }
+    *ret_skipped = throttle->skipped;
+    *throttle = (struct throttle){.next_us = now_us + THROTTLE_EVERY_US};
+    return true;
+}
 
 #endif

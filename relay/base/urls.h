@@ -4,6 +4,15 @@
 
 #define URLS_SENTINEL_FORM "redis+sentinel://[user:pass@]host:port,host:port/<primary name>"
 #define URLS_CLUSTER_FORM "redis+cluster://[user:pass@]host:port,host:port"
+/* hiredis has TLS since 1.0; the Makefile checks for it. */
+#ifdef CLAIRON_STORE_TLS
+#define URLS_TLS ", rediss with TLS"
+#else
+#define URLS_TLS ""
+#endif
+#define URLS_FORM                                                                                  \
+    "redis://[user:pass@]host:port[/db], unix:///path, " URLS_SENTINEL_FORM                        \
+    " or " URLS_CLUSTER_FORM URLS_TLS
 
 enum urls_kind {
     URLS_SINGLE,   /* redis://, rediss://, unix://: one server */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/config/config_value.h"
+#include "base/config.h"
 #include "base/memory.h"
 #include "base/suggest.h"
 #include "cli/errors_print.h"

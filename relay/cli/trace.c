@@ -7,7 +7,6 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "wire/frame.h"
-#include "wire/notification_json.h"
 
 #define TRACE "trace"
 #define TIME_WIDEST "2026-11-22T14:03:50.178151Z"

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/service.h"
+#include "daemon/service.h"
 #include "feed/feed.h"
 #include "gate/gate.h"
 #include "hub/hub.h"

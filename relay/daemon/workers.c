@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/service.h"
+#include "daemon/service.h"
 #include "gate/gate.h"
 
 #define RESTART_PAUSE_S 1 /* prevents a busy loop if a worker dies immediately */

@@ -5,7 +5,7 @@
 #include <ev.h>
 #include <stdint.h>
 
-#include "wire/walmsg.h"
+#include "wire/frame.h"
 
 #define FEED_MARKS_MAX 64
 

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "feed/feed_parts.h"
 #include "store/position.h"
-#include "wire/notification_json.h"
+#include "wire/frame.h"
 
 #define LAG_IDLE_US 2000000 /* after this time without transactions the lag is 0 */
 

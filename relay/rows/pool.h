@@ -8,7 +8,7 @@
 
 #include "base/backoff.h"
 #include "base/config.h"
-#include "base/throttle.h"
+#include "base/rates.h"
 #include "postgres/session.h"
 #include "rows/queue.h"
 

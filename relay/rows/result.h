@@ -8,7 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/rc.h"
-#include "wire/rows_header.h"
+#include "wire/snapshot.h"
 
 #define ROWS_PAGE_MAX (256 * 1024) /* maximum bytes of a page; a longer row is a separate page */
 

@@ -89,12 +89,6 @@ is_escape(struct bytes target, size_t at)
            (target.at[at + 1] == '+' || target.at[at + 1] == '\\');
 }
 
-static bool
-is_valid_part(struct bytes part)
-{
-    return part.len > 0 && part.len <= AUDIENCE_TARGET_MAX;
-}
-
 bool
 audience_split(struct bytes kind, struct bytes target, struct audience_parts *ret_parts)
 {
@@ -111,9 +105,9 @@ audience_split(struct bytes kind, struct bytes target, struct audience_parts *re
         } else {
             if (count == ret_parts->count)
                 return false;
-            ret_parts->targets[count] = (struct bytes){from, (size_t)(out - from)};
-            if (!is_valid_part(ret_parts->targets[count++]))
+            if (out == from || out - from > AUDIENCE_TARGET_MAX)
                 return false;
+            ret_parts->targets[count++] = (struct bytes){from, (size_t)(out - from)};
             from = out;
         }
     }

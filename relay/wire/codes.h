@@ -1,6 +1,11 @@
-/* codes.h: the codes of client/PROTOCOL.md, for all transports. */
+/* codes.h: the codes of client/PROTOCOL.md, and its `err` frame, for all transports. Pure. */
 #ifndef CLAIRON_WIRE_CODES_H
 #define CLAIRON_WIRE_CODES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
 
 #define GATE_CLOSE_REASON_MAX 160
 
@@ -28,5 +33,16 @@ enum gate_err { /* `code` of an HTTP problem and of an `err` frame */
                 GATE_ERR_RATE = 111,
                 GATE_ERR_TOO_MANY_ROWS = 113,
 };
+
+struct error_frame {
+    bool has_request_id;
+    int64_t request_id;
+    enum gate_err code;
+    const char *text;
+    int64_t after_ms; /* delay before a retry; -1: do not retry */
+};
+
+/* Adds the frame, without a line break. */
+MUST_CHECK enum rc error_frame_write(struct buffer *out, const struct error_frame *frame);
 
 #endif

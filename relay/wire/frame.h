@@ -1,4 +1,7 @@
-/* frame.h: parses the decoder's frames; decoder/protocol/frame.h describes the format. */
+/*
+ * frame.h: parses the messages of a replication stream, the decoder's frames in them, and the JSON
+ * of notifications. decoder/protocol/frame.h describes the format of the frames. Pure.
+ */
 #ifndef CLAIRON_WIRE_FRAME_H
 #define CLAIRON_WIRE_FRAME_H
 
@@ -9,6 +12,7 @@
 #include "base/rc.h"
 #include "decoder/protocol/frame.h"
 #include "decoder/protocol/limits.h"
+#include "decoder/protocol/traceparent.h"
 #include "wire/bytes.h"
 
 #define FRAME_UUID_TEXT 36 /* without the terminating zero */
@@ -101,5 +105,39 @@ void frame_position_text(uint64_t lsn, uint64_t ordinal, char ret_text[FRAME_POS
 /* Parses the output of frame_position_text. */
 MUST_CHECK enum rc frame_position_parse(const char *text, size_t len, uint64_t *ret_lsn,
                                         uint64_t *ret_ordinal);
+
+/*
+ * Returns the content of the array routing.audience.targets. It points into `json`, which the
+ * decoder or publication_parse wrote. Empty: no targets, or only their number.
+ */
+struct bytes notification_targets(struct bytes json);
+
+/*
+ * Returns a string in the metadata of a notification, without the quotes. It points into `json` and
+ * has no escapes. `before` is its ENVELOPE_..._TEXT. Empty: absent.
+ */
+struct bytes notification_metadata(struct bytes json, const char *before);
+
+/* Copies the traceparent from the metadata of a notification. False if it is absent. */
+bool notification_traceparent(struct bytes json, char ret_text[TRACEPARENT_LEN + 1]);
+
+/* PostgreSQL documentation, "Streaming Replication Protocol": XLogData, Primary keepalive. */
+enum walmsg_kind { WALMSG_DATA, WALMSG_KEEPALIVE };
+
+struct walmsg {
+    enum walmsg_kind kind;
+    uint64_t wal_end; /* keepalive: the server's end of WAL */
+    bool reply_requested;
+    struct bytes data; /* WALMSG_DATA: the output of the plugin; points into the message */
+};
+
+#define WALMSG_STATUS_SIZE 34
+
+/* Parses one CopyData payload. RC_BAD: any other message. */
+MUST_CHECK enum rc walmsg_parse(struct bytes message, struct walmsg *ret_message);
+
+/* Builds a standby status update that confirms everything up to `stored`. */
+void walmsg_status(unsigned char ret_status[WALMSG_STATUS_SIZE], uint64_t received, uint64_t stored,
+                   int64_t now_us);
 
 #endif

@@ -1,4 +1,7 @@
-/* snapshot.h: parses a snapshot as clairon.snapshot() returns it. Pure: no clock, no log. */
+/*
+ * snapshot.h: parses a snapshot as clairon.snapshot() returns it, and the first row of
+ * clairon.live_rows(), which contains one. Pure: no clock, no log.
+ */
 #ifndef CLAIRON_WIRE_SNAPSHOT_H
 #define CLAIRON_WIRE_SNAPSHOT_H
 
@@ -29,5 +32,24 @@ bool snapshot_contains(const struct snapshot *snapshot, uint64_t xid);
 
 /* Frees and resets. Accepts a zeroed snapshot. */
 void snapshot_free(struct snapshot *snapshot);
+
+#define ROWS_KEY_COLUMNS_MAX 32 /* INDEX_MAX_KEYS */
+
+/* {"key":["id"],"snapshot":"xmin:xmax:xip","audience":"STRUCTURE"} */
+struct rows_header {
+    char *key;           /* names of the key columns, as a JSON array */
+    char *snapshot_text; /* snapshot of the rows that follow */
+    char *audience;      /* audience of the rule */
+    struct snapshot snapshot;
+};
+
+/*
+ * RC_OK: the caller frees *ret_header with rows_header_free. RC_BAD: a field is missing or invalid.
+ * Other fields are ignored.
+ */
+MUST_CHECK enum rc rows_header_parse(const char *text, size_t len, struct rows_header *ret_header);
+
+/* Frees and resets. Accepts a zeroed header. */
+void rows_header_free(struct rows_header *header);
 
 #endif

@@ -3,7 +3,6 @@
 #include <stdint.h>
 
 #include "wire/frame.h"
-#include "wire/walmsg.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "wire/ws_frame.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -14,7 +15,7 @@ read_in_steps(const uint8_t *data, size_t size, size_t step)
 {
     struct ws_reader reader = {0};
     unsigned char *copy = malloc(size + 1);
-    uint64_t digest = UINT64_C(14695981039346656037);
+    uint64_t digest = HASH_START;
     size_t at = 0;
 
     memcpy(copy, data, size);
@@ -26,10 +27,9 @@ read_in_steps(const uint8_t *data, size_t size, size_t step)
         if (used > chunk_len || used == 0 || (event.len > 0 && event.at == NULL) ||
             (event.kind > WS_DATA && event.kind < WS_BROKEN && event.len > WS_CONTROL_MAX))
             __builtin_trap();
-        for (size_t i = 0; i < event.len; i++)
-            digest = (digest ^ event.at[i]) * UINT64_C(1099511628211);
+        digest = hash_bytes(digest, event.at, event.len);
         if (event.kind != WS_NOTHING && (event.kind != WS_DATA || event.is_last))
-            digest = (digest ^ (uint64_t)event.kind) * UINT64_C(1099511628211);
+            digest = hash_bytes(digest, &event.kind, sizeof(event.kind));
         if (event.kind == WS_BROKEN)
             break;
         at += used;

@@ -20,7 +20,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/networks.h"
-#include "base/pool.h"
 #include "base/states.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/listen.h"

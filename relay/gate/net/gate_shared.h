@@ -12,7 +12,7 @@
 
 #include "base/config.h"
 #include "base/stats.h"
-#include "base/throttle.h"
+#include "base/rates.h"
 #include "wire/token.h"
 
 #define GATE_PROTOCOL "clairon.v1.json"

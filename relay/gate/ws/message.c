@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/http/credentials.h"
@@ -18,7 +19,7 @@
 #include "hub/live_rows.h"
 #include "hub/resume/subscribe.h"
 #include "wire/client_message.h"
-#include "wire/error_frame.h"
+#include "wire/codes.h"
 
 _Static_assert(TOKEN_USER_MAX == SESSION_USER_MAX, "a token's user fits a session");
 _Static_assert(TOKEN_AUDIENCE_MAX == SESSION_AUDIENCE_MAX, "a token's audience fits a session");
@@ -90,27 +91,17 @@ reject_token(struct websocket *ws, const struct client_message *message, enum rc
     websocket_close(ws, expired ? GATE_CLOSE_EXPIRED : GATE_CLOSE_TOKEN, sentence);
 }
 
-/* FNV-1a of a name or target including its terminating zero: detects changed groups. */
-static uint64_t
-hash_text(uint64_t hash, const char *text)
-{
-    do {
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(1099511628211);
-    } while (*text++ != '\0');
-    return hash;
-}
-
-/* Independent of the order, which may differ between tokens. */
+/* Detects changed groups. Independent of the order, which may differ between tokens. */
 static uint64_t
 hash_groups(const struct token *token)
 {
     uint64_t sum = 0;
 
     for (size_t i = 0; i < token->group_count; i++) {
-        uint64_t hash = UINT64_C(14695981039346656037);
+        const struct token_group *group = &token->groups[i];
+        uint64_t hash = hash_bytes(HASH_START, group->audience, strlen(group->audience) + 1);
 
-        hash = hash_text(hash, token->groups[i].audience);
-        sum += hash_text(hash, token->groups[i].target);
+        sum += hash_bytes(hash, group->target, strlen(group->target) + 1);
     }
     return sum;
 }

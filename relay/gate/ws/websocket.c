@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/pool.h"
 #include "gate/http/credentials.h"
 #include "gate/net/gate_shared.h"
 #include "gate/ws/backpressure.h"

@@ -5,7 +5,6 @@
 #include <utlist.h>
 
 #include "base/memory.h"
-#include "base/pool.h"
 #include "wire/frame.h"
 
 static struct pool memberships = {.size = sizeof(struct membership)};

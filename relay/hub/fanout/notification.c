@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "decoder/protocol/envelope.h"
 #include "hub/fanout/client_pos.h"
-#include "wire/notification_json.h"
+#include "wire/frame.h"
 #include "wire/ws_frame.h"
 
 #define TAIL_MAX 128 /* maximum bytes of a notification from `attempts` on */

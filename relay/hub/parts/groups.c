@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "base/states.h"
 
@@ -184,12 +185,7 @@ groups_hash(const struct session_groups *groups)
 {
     uint64_t sum = 0;
 
-    for (const struct membership *at = groups->memberships; at != NULL; at = at->next_of_session) {
-        uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-
-        for (size_t i = 0; i < at->audience->key_len; i++)
-            hash = (hash ^ (unsigned char)at->audience->key[i]) * UINT64_C(1099511628211);
-        sum += hash;
-    }
+    for (const struct membership *at = groups->memberships; at != NULL; at = at->next_of_session)
+        sum += hash_bytes(HASH_START, at->audience->key, at->audience->key_len);
     return sum;
 }

@@ -10,7 +10,7 @@
 #include "hub/session/ready_list.h"
 #include "hub/session/session_state.h"
 #include "wire/audience.h"
-#include "wire/error_frame.h"
+#include "wire/codes.h"
 
 bool
 lists_have_frames(const struct session *session)

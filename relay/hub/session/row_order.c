@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "hub/session/hub_state.h"
@@ -22,17 +23,6 @@ struct row_order {
     struct position others; /* highest position of merged topics */
     struct topic_newest topics[];
 };
-
-/* FNV-1a. */
-static uint64_t
-hash_of(struct bytes topic)
-{
-    uint64_t hash = UINT64_C(14695981039346656037);
-
-    for (size_t i = 0; i < topic.len; i++)
-        hash = (hash ^ topic.at[i]) * UINT64_C(1099511628211);
-    return hash;
-}
 
 static struct row_order *
 row_order_grow(struct row_order *rows)
@@ -66,7 +56,7 @@ evict_oldest(struct row_order *rows)
 static struct topic_newest *
 find(struct session *session, struct bytes topic)
 {
-    uint64_t hash = hash_of(topic);
+    uint64_t hash = hash_bytes(HASH_START, topic.at, topic.len);
     struct row_order *rows = session->rows;
     struct topic_newest *found;
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "base/pool.h"
+#include "base/memory.h"
 #include "base/states.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/ready_list.h"

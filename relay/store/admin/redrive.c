@@ -11,7 +11,6 @@
 #include "decoder/protocol/envelope.h"
 #include "store/shards/arguments.h"
 #include "wire/frame.h"
-#include "wire/notification_json.h"
 
 /* Overwrites the expiration in the metadata. Its length is constant until the year 9999. */
 static void

@@ -11,7 +11,7 @@
 #include "store/connection/reply.h"
 #include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
-#include "wire/notification_json.h"
+#include "wire/frame.h"
 
 int64_t
 trace_commit_ms(const char *id)

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/config/config_check.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/urls.h"
@@ -293,7 +292,7 @@ servers_open(struct ev_loop *loop, const struct config *config)
     ev_timer_init(&servers->again, on_again, 0.0, 0.0);
     servers->again.data = servers;
     if (read_seeds(servers, config->store.url) != RC_OK) {
-        log_error("store", "invalid store.url", LOG_TEXT("expected", CONFIG_URL_FORM));
+        log_error("store", "invalid store.url", LOG_TEXT("expected", URLS_FORM));
         servers_close(servers);
         return NULL;
     }

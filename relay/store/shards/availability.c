@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "store/servers/shard_list.h"
 #include "store/shards/maintenance.h"
@@ -74,15 +75,15 @@ count_down(const struct store *store)
 static void
 make_epoch(struct store *store)
 {
-    uint64_t hash = PLACEMENT_HASH_START ^ store->shard_count;
+    uint64_t hash = HASH_START ^ store->shard_count;
 
     if (store->shard_count == 1) {
         memcpy(store->epoch, store->shards[0].epoch, sizeof(store->epoch));
         return;
     }
     for (unsigned k = 0; k < store->shard_count; k++) {
-        hash = placement_hash(hash, store->shards[k].epoch, strlen(store->shards[k].epoch));
-        hash = placement_hash(hash, ":", 1);
+        hash = hash_bytes(hash, store->shards[k].epoch, strlen(store->shards[k].epoch));
+        hash = hash_bytes(hash, ":", 1);
     }
     snprintf(store->epoch, sizeof(store->epoch), "%016" PRIx64, hash);
 }

@@ -292,7 +292,7 @@ like($out, qr/^\[feed\]\n  --feed\.conninfo=.*^\[gate\]\n  --gate\.listen=.*\n.*
 my ($gate) = $out =~ /^(\[gate\]\n.*?)\n\[/ms;
 is_deeply([ clairon([ 'relay', '--help', 'gate' ]) ], [ 0, $gate, '' ], '--help gate prints one section');
 is((clairon([ 'relay', '--help', 'gates' ]))[0], 2, 'an unknown section is rejected');
-open my $table, '<', top() . '/relay/base/config/config_table.c' or die "could not read the table: $!\n";
+open my $table, '<', top() . '/relay/base/config_table.c' or die "could not read the table: $!\n";
 my %in_table = map { /^    \{ "(\w+)", "/ ? ($1 => 1) : () } <$table>;
 is_deeply([ sort keys %in_table ], [ sort @sections ], 'all sections are in the help');
 is((clairon(['--help']))[0], 0, 'clairon --help exits with 0');

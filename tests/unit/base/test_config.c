@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "base/config.h"
-#include "base/config/config_check.h"
-#include "base/config/config_key.h"
+#include "base/config_private.h"
+#include "base/urls.h"
 
 #define SECRET "0123456789abcdef0123456789abcdef"
 #define GOOD "[feed]\nconninfo = host=/tmp\n[auth]\nhs256_secret = " SECRET "\n"
@@ -322,11 +322,11 @@ store_urls_are_validated(void **state)
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         (void)snprintf(argument, sizeof argument, "--store.url=%s", bad[i]);
-        expect_argument_rejected(argument, "must be " CONFIG_URL_FORM);
+        expect_argument_rejected(argument, "must be " URLS_FORM);
     }
 #ifdef CLAIRON_STORE_TLS
     assert_int_equal(load(NULL, BOTH, "--store.url=rediss://u:p@h:1/2", NULL), RC_OK);
-    expect_argument_rejected("--store.url=rediss://h", "must be " CONFIG_URL_FORM);
+    expect_argument_rejected("--store.url=rediss://h", "must be " URLS_FORM);
 #else
     expect_argument_rejected("--store.url=rediss://h:1", "TLS requires hiredis 1.0");
 #endif
@@ -364,12 +364,12 @@ sentinel_and_cluster_urls_are_validated(void **state)
     assert_int_equal(load(NULL, BOTH, "--store.url=redis+sentinel://h:1,i:2/main", NULL), RC_OK);
     expect_url_rejected("redis+cluster://h:1/0", "must have no database number");
     expect_url_rejected("redis+cluster://h:1/", "must have no database number");
-    expect_url_rejected("redis+cluster://h:1,", "must be " CONFIG_URL_FORM);
+    expect_url_rejected("redis+cluster://h:1,", "must be " URLS_FORM);
     expect_url_rejected("redis+cluster://h,i:1", "the port is missing");
-    expect_url_rejected("redis+cluster://", "must be " CONFIG_URL_FORM);
+    expect_url_rejected("redis+cluster://", "must be " URLS_FORM);
     expect_url_rejected("redis+sentinel://h:1", "must end in /<primary name>");
     expect_url_rejected("redis+sentinel://h:1/a/b", "must end in /<primary name>");
-    expect_url_rejected("unix+cluster:///a", "must be " CONFIG_URL_FORM);
+    expect_url_rejected("unix+cluster:///a", "must be " URLS_FORM);
 #ifdef CLAIRON_STORE_TLS
     assert_int_equal(load(NULL, BOTH, "--store.url=rediss+cluster://h:1,i:1", NULL), RC_OK);
 #else

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "base/pool.h"
+#include "base/memory.h"
 
 #define ITEMS 200
 #define ITEM_BYTES 100

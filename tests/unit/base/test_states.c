@@ -12,7 +12,7 @@
 /* The release build of states.c; the program is linked with the debug build. */
 #undef CLAIRON_DEBUG
 #define states_allow release_states_allow
-#include "base/core/states.c" /* NOLINT(bugprone-suspicious-include) */
+#include "base/states.c" /* NOLINT(bugprone-suspicious-include) */
 #undef states_allow
 bool states_allow(const struct states *states, unsigned from, unsigned to, struct stats *stats);
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "base/config/config_check.h"
+#include "base/config_private.h"
 #include "gate/http/origin.h"
 
 static void

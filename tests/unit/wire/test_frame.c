@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "wire/frame.h"
-#include "wire/walmsg.h"
 
 #define PACKET_ROOM 512
 #define XID UINT64_C(0x300000007)

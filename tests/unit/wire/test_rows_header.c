@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "wire/rows_header.h"
+#include "wire/snapshot.h"
 
 static void
 fields_are_read(void **state)

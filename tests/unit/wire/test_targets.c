@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "wire/notification_json.h"
+#include "wire/frame.h"
 
 #define RETRY "\"retry\":{\"ack_required\":false,\"attempts\":0,\"backoff\":\"FIXED\"}}}"
 

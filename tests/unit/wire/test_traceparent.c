@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "wire/notification_json.h"
+#include "wire/frame.h"
 
 #define TRACE "4bf92f3577b34da6a3ce929d0e0e4736"
 #define PARENT "00f067aa0ba902b7"

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/stats.h"
-#include "base/throttle.h"
+#include "base/rates.h"
 
 static struct throttle errors;
 

@@ -1,5 +1,5 @@
-/* error_frame.c: writes the `err` frame of the protocol. */
-#include "wire/error_frame.h"
+/* codes.c: writes the `err` frame of the protocol. */
+#include "wire/codes.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* service.h: notifications to the service manager that started this process. */
-#ifndef CLAIRON_BASE_SERVICE_H
-#define CLAIRON_BASE_SERVICE_H
+#ifndef CLAIRON_DAEMON_SERVICE_H
+#define CLAIRON_DAEMON_SERVICE_H
 
 #include <stdint.h>
 

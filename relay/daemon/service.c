@@ -1,5 +1,5 @@
 /* service.c: sends sd_notify(3) datagrams to the service manager. */
-#include "base/service.h"
+#include "daemon/service.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,15 +1,17 @@
 /* config.c: loads the settings: default, then file, then environment, then argument. */
-#include "base/config.h"
-
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/config/config_file.h"
-#include "base/config/config_load.h"
-#include "base/config/config_value.h"
+#include "base/config_private.h"
+#include "base/log.h"
+#include "base/memory.h"
 
+#define CONFIG_FILE_MAX (1024 * 1024) /* maximum bytes */
 #define NAME_PRINTED_MAX 60
 
 /* Sets the key from `origin`. An error message contains `text` only if the key is not secret. */
@@ -62,77 +64,178 @@ fail_unknown(struct config_load *load, const char *where, const char *section, c
     return config_fail(load, "%s: [%s] %s is not a setting; %s", where, section, name, suggestion);
 }
 
-static enum rc
-load_section(struct config_load *load, const char *where, const char *section)
-{
-    char suggestion[512];
+/*
+ * The file is INI: a line is a [section], a name = value, a comment or empty. It is read to the end
+ * despite errors, so that one run reports all of them.
+ *
+ * Why not inih: upstream and Debian truncate lines at 200 bytes and names at 50 unless compiled
+ * otherwise, report no line number to the caller, and accept "a: b" and indented lines. A
+ * truncated setting must be an error.
+ */
+struct file_reading {
+    struct config_load *load; /* takes the errors */
+    unsigned line;
+    char where[CONFIG_WHERE_MAX]; /* file and line, for errors */
+    const char *section;          /* NULL: no section yet */
+    bool is_unknown;              /* the section is unknown, which has been reported */
+    bool is_skipping;             /* settings below an invalid section line are skipped */
+};
 
+static char *
+trim(char *text)
+{
+    while (isspace((unsigned char)*text))
+        text++;
+
+    size_t len = strlen(text);
+
+    while (len > 0 && isspace((unsigned char)text[len - 1]))
+        len--;
+    text[len] = '\0';
+    return text;
+}
+
+static bool
+section_exists(const char *section)
+{
     for (size_t i = 0; i < config_key_count; i++)
         if (strcmp(config_keys[i].section, section) == 0)
-            return RC_OK;
-    if (!is_name(section))
-        return config_fail(load, "%s: a name may contain only letters, digits and _", where);
-    config_key_suggest(section, "", suggestion, sizeof suggestion);
-    return config_fail(load, "%s: [%s] is not a section; %s", where, section, suggestion);
+            return true;
+    return false;
 }
 
 static enum rc
-load_line(struct config_load *load, unsigned line, const char *section, const char *name,
-          const char *value)
+load_section(struct file_reading *reading, char *line)
 {
-    struct config_origin origin = {.from = ORIGIN_FILE, .line = line};
-    char where[CONFIG_WHERE_MAX];
+    size_t len = strlen(line);
+    char suggestion[512];
 
-    (void)snprintf(where, sizeof where, "%.384s:%u", load->config->path, line);
-    if (name == NULL) {
-        load->in_unknown_section = load_section(load, where, section) != RC_OK;
+    reading->is_skipping = len < 2 || line[len - 1] != ']';
+    if (reading->is_skipping)
+        return config_fail(reading->load, "%s: a section must be [name] on a separate line",
+                           reading->where);
+    line[len - 1] = '\0';
+    reading->section = trim(line + 1);
+    reading->is_unknown = !section_exists(reading->section);
+    if (!reading->is_unknown)
         return RC_OK;
-    }
-
-    const struct config_key *key = config_key_find(section, name);
-
-    if (key == NULL && load->in_unknown_section)
-        return RC_OK; /* the unknown section has been reported */
-    if (key == NULL)
-        return fail_unknown(load, where, section, name);
-    if (load->config->origins[key - config_keys].line != 0)
-        return config_fail(load, "%s: [%s] %s is already set on line %u: keep one", where, section,
-                           name, load->config->origins[key - config_keys].line);
-    return load_value(load, key, origin, value);
-}
-
-/* load_line adds the errors to `load`. */
-static void
-load_file_value(void *user, unsigned line, const char *section, const char *name, const char *value)
-{
-    (void)load_line(user, line, section, name, value);
+    if (!is_name(reading->section))
+        return config_fail(reading->load, "%s: a name may contain only letters, digits and _",
+                           reading->where);
+    config_key_suggest(reading->section, "", suggestion, sizeof suggestion);
+    return config_fail(reading->load, "%s: [%s] is not a section; %s", reading->where,
+                       reading->section, suggestion);
 }
 
 static enum rc
-fail_line(struct config_load *load, unsigned line, const char *reason)
+load_setting(struct file_reading *reading, const char *name, const char *value)
 {
-    return config_fail(load, "%.384s:%u: %s", load->config->path, line, reason);
+    const struct config_key *key = config_key_find(reading->section, name);
+    struct config_origin origin = {.from = ORIGIN_FILE, .line = reading->line};
+    unsigned before;
+
+    if (key == NULL && reading->is_unknown)
+        return RC_OK;
+    if (key == NULL)
+        return fail_unknown(reading->load, reading->where, reading->section, name);
+    before = reading->load->config->origins[key - config_keys].line;
+    if (before != 0)
+        return config_fail(reading->load, "%s: [%s] %s is already set on line %u: keep one",
+                           reading->where, reading->section, name, before);
+    return load_value(reading->load, key, origin, value);
+}
+
+/* Trims `line` in place. */
+static enum rc
+load_line(struct file_reading *reading, char *line, size_t len)
+{
+    char *equals;
+
+    if (strlen(line) != len)
+        return config_fail(reading->load, "%s: a line must not contain a NUL byte", reading->where);
+    line = trim(line);
+    if (*line == '\0' || *line == '#' || *line == ';')
+        return RC_OK;
+    if (*line == '[')
+        return load_section(reading, line);
+    if (reading->is_skipping)
+        return RC_OK;
+    equals = strchr(line, '=');
+    if (equals == NULL)
+        return config_fail(reading->load,
+                           "%s: a line must be [section], name = value, or a comment after # or ;",
+                           reading->where);
+    if (reading->section == NULL) {
+        reading->is_skipping = true;
+        return config_fail(reading->load, "%s: a setting must follow a [section]", reading->where);
+    }
+    *equals = '\0';
+    return load_setting(reading, trim(line), trim(equals + 1));
 }
 
 static void
-load_file_fault(void *user, unsigned line, const char *reason)
+load_lines(struct config_load *load, char *text, size_t len)
 {
-    (void)fail_line(user, line, reason);
+    struct file_reading reading = {.load = load, .line = 1};
+    char *end = text + len;
+
+    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
+        text += 3;
+    for (char *next; text < end; text = next, reading.line++) {
+        char *stop = memchr(text, '\n', (size_t)(end - text));
+
+        if (stop == NULL)
+            stop = end;
+        *stop = '\0';
+        next = stop + 1;
+        (void)snprintf(reading.where, sizeof reading.where, "%.384s:%u", load->config->path,
+                       reading.line);
+        (void)load_line(&reading, text, (size_t)(stop - text)); /* the error is in `load` */
+    }
+}
+
+/* Returns NULL, or the reason why the file could not be read. */
+static const char *
+read_file(const char *path, char **ret_text, size_t *ret_len)
+{
+    FILE *file = fopen(path, "re");
+
+    if (file == NULL)
+        return strerror(errno);
+
+    char *text = memory_new(CONFIG_FILE_MAX + 2);
+    size_t len = fread(text, 1, CONFIG_FILE_MAX + 1, file);
+    const char *reason = ferror(file) ? strerror(errno) : NULL;
+
+    (void)fclose(file);
+    if (reason == NULL && len > CONFIG_FILE_MAX)
+        reason = "file is larger than 1 MB";
+    if (reason != NULL) {
+        free(text);
+        return reason;
+    }
+    *ret_text = text;
+    *ret_len = len;
+    return NULL;
 }
 
 static enum rc
 load_file(struct config_load *load)
 {
-    char folder[CONFIG_FOLDER_MAX];
-    const char *reason;
+    char folder[CONFIG_FOLDER_MAX], *text = NULL;
+    const char *path = load->config->path, *reason;
+    size_t len = 0;
 
-    if (load->config->path == NULL)
+    if (path == NULL)
         return RC_OK;
-    reason = config_file_read(load->config->path, load_file_value, load_file_fault, load);
-    if (reason == NULL)
-        return RC_OK;
-    return config_fail(load, "could not read \"%.384s\"%s: %s", load->config->path,
-                       config_folder(load->config->path, folder), reason);
+    reason = read_file(path, &text, &len);
+    if (reason != NULL)
+        return config_fail(load, "could not read \"%.384s\"%s: %s", path,
+                           config_folder(path, folder), reason);
+    load_lines(load, text, len);
+    explicit_bzero(text, len);
+    free(text);
+    return RC_OK;
 }
 
 /* The variable may belong to another program, so it causes a warning and not an error. */
@@ -222,23 +325,21 @@ load_arguments(struct config_load *load, int argc, char **argv)
     }
 }
 
-/* scheme://user:password@host, scheme://host?password=... or password=... */
-static bool
-contains_password(const char *value)
-{
-    const char *scheme = strstr(value, "://");
-    const char *at = scheme != NULL ? strrchr(scheme, '@') : NULL;
-
-    return strcasestr(value, "password") != NULL ||
-           (at != NULL && memchr(scheme + 3, ':', (size_t)(at - scheme - 3)) != NULL);
-}
-
-/* A URL or connection string without a password is not a secret. */
+/*
+ * A URL or connection string is a secret if it has a password: scheme://user:password@host,
+ * scheme://host?password=... or password=...
+ */
 static bool
 contains_secret(const struct config_key *key, const char *value)
 {
-    return key->secret && value != NULL &&
-           (strcmp(key->section, "auth") == 0 || contains_password(value));
+    const char *scheme, *at;
+
+    if (!key->secret || value == NULL)
+        return false;
+    scheme = strstr(value, "://");
+    at = scheme != NULL ? strrchr(scheme, '@') : NULL;
+    return strcmp(key->section, "auth") == 0 || strcasestr(value, "password") != NULL ||
+           (at != NULL && memchr(scheme + 3, ':', (size_t)(at - scheme - 3)) != NULL);
 }
 
 /* Marks secrets in arguments and in the configuration file, for config_warn_exposed. */

@@ -1,19 +1,23 @@
 /* config_rules.c: checks dependencies between settings, and the files that they name. */
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/config/config_load.h"
+#include "base/config_private.h"
 #include "base/conninfo.h"
 #include "base/memory.h"
-#include "base/public_key.h"
 #include "base/urls.h"
 
 #define KEY_FILE_MAX 16384
 #define HS256_KEY_MIN 32 /* RFC 7518, section 3.2: at least as long as the hash */
+#define PUBLIC_KEY_KINDS "RSA, or EC on P-256"
+#define PUBLIC_KEY_FAULT_MAX 160
 
 #define CLUSTER_SHARDS 16       /* default of [store] shards with redis+cluster:// */
 #define FAILOVER_MIN_REPLICAS 1 /* default of [store] min_replicas if failovers are automatic */
@@ -71,6 +75,17 @@ fail_missing(struct config_load *load, const char *what)
 }
 
 static enum rc
+fail_unreadable(struct config_load *load, const char *section, const char *name, const char *path,
+                const char *reason)
+{
+    char where[CONFIG_WHERE_MAX], folder[CONFIG_FOLDER_MAX];
+
+    config_where(load->config, section, name, where);
+    return config_fail(load, "%s: could not read \"%.256s\"%s: %s", where, path,
+                       config_folder(path, folder), reason);
+}
+
+static enum rc
 check_secret(struct config_load *load, const char *name, size_t len)
 {
     char where[CONFIG_WHERE_MAX];
@@ -82,11 +97,69 @@ check_secret(struct config_load *load, const char *name, size_t len)
                        HS256_KEY_MIN);
 }
 
+/* Returns NID_undef if the curve has no name. */
+static int
+curve_of(EVP_PKEY *key)
+{
+    X509_PUBKEY *encoded = NULL;
+    X509_ALGOR *algorithm = NULL;
+    const void *curve = NULL;
+    int type = V_ASN1_UNDEF, nid = NID_undef;
+
+    if (X509_PUBKEY_set(&encoded, key) == 1 &&
+        X509_PUBKEY_get0_param(NULL, NULL, NULL, &algorithm, encoded) == 1)
+        X509_ALGOR_get0(NULL, &type, &curve, algorithm);
+    if (type == V_ASN1_OBJECT)
+        nid = OBJ_obj2nid(curve);
+    X509_PUBKEY_free(encoded);
+    return nid;
+}
+
+/* RS256 needs RSA and ES256 needs P-256 (RFC 7518, section 3.1). */
+static const char *
+public_key_kind_fault(EVP_PKEY *key, char fault[PUBLIC_KEY_FAULT_MAX])
+{
+    int kind = EVP_PKEY_base_id(key);
+    bool is_ec = kind == EVP_PKEY_EC;
+    int curve = is_ec ? curve_of(key) : NID_undef;
+
+    if (kind == EVP_PKEY_RSA || curve == NID_X9_62_prime256v1)
+        return NULL;
+    (void)snprintf(fault, PUBLIC_KEY_FAULT_MAX,
+                   "has an unsupported key type (%s%.40s), must be " PUBLIC_KEY_KINDS,
+                   is_ec ? "EC on " : "", OBJ_nid2sn(is_ec ? curve : kind));
+    return fault;
+}
+
+/* Returns NULL for a valid key, otherwise the problem: "must ...", "has ..." or "is ...". */
+static const char *
+public_key_fault(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX])
+{
+    static char no_passphrase[] = ""; /* prevents a prompt of OpenSSL on the terminal */
+    const char *wrong = "is not a public key in PEM, must be " PUBLIC_KEY_KINDS;
+
+    if (memmem(pem, len, "PRIVATE KEY-----", 16) != NULL)
+        return "is a private key: the relay needs only the public key";
+    if (memmem(pem, len, "-----BEGIN PUBLIC KEY-----", 26) == NULL ||
+        memmem(pem, len, "-----END PUBLIC KEY-----", 24) == NULL)
+        return "must name a PEM file with -----BEGIN PUBLIC KEY-----";
+
+    BIO *bio = BIO_new_mem_buf(pem, (int)len);
+    EVP_PKEY *key = PEM_read_bio_PUBKEY(bio, NULL, NULL, no_passphrase);
+
+    if (key != NULL)
+        wrong = public_key_kind_fault(key, fault);
+    EVP_PKEY_free(key);
+    BIO_free(bio);
+    ERR_clear_error(); /* a TLS connection would report a leftover error as its own */
+    return wrong;
+}
+
 static enum rc
 check_public_key(struct config_load *load, const char *pem, size_t len)
 {
     char where[CONFIG_WHERE_MAX], fault[PUBLIC_KEY_FAULT_MAX];
-    const char *wrong = public_key_error(pem, len, fault);
+    const char *wrong = public_key_fault(pem, len, fault);
 
     config_where(load->config, "auth", "public_key_file", where);
     return wrong == NULL ? RC_OK : config_fail(load, "%s %s", where, wrong);
@@ -117,18 +190,12 @@ static enum rc
 key_load_file(struct config_load *load, const char *name, const char *path)
 {
     char *bytes = memory_new(KEY_FILE_MAX + 1);
-    char where[CONFIG_WHERE_MAX], folder[CONFIG_FOLDER_MAX];
     size_t len = 0;
     int64_t written = 0;
     const char *reason = key_file_read(path, bytes, &len, &written);
-    enum rc rc;
+    enum rc rc = reason != NULL ? fail_unreadable(load, "auth", name, path, reason)
+                                : set_key(load, name, bytes, len);
 
-    config_where(load->config, "auth", name, where);
-    if (reason != NULL)
-        rc = config_fail(load, "%s: could not read \"%.256s\"%s: %s", where, path,
-                         config_folder(path, folder), reason);
-    else
-        rc = set_key(load, name, bytes, len);
     if (rc == RC_OK)
         load->config->auth.key_written = written;
     explicit_bzero(bytes, KEY_FILE_MAX + 1);
@@ -139,8 +206,7 @@ key_load_file(struct config_load *load, const char *name, const char *path)
 static enum rc
 load_sentinel_password(struct config_load *load, const char *path)
 {
-    char *bytes = memory_new(KEY_FILE_MAX + 1);
-    char where[CONFIG_WHERE_MAX], folder[CONFIG_FOLDER_MAX];
+    char *bytes = memory_new(KEY_FILE_MAX + 1), where[CONFIG_WHERE_MAX];
     size_t len = 0;
     int64_t written;
     const char *reason = key_file_read(path, bytes, &len, &written);
@@ -149,8 +215,7 @@ load_sentinel_password(struct config_load *load, const char *path)
     config_where(load->config, "store", "sentinel_password_file", where);
     len -= len > 0 && bytes[len - 1] == '\n';
     if (reason != NULL)
-        rc = config_fail(load, "%s: could not read \"%.256s\"%s: %s", where, path,
-                         config_folder(path, folder), reason);
+        rc = fail_unreadable(load, "store", "sentinel_password_file", path, reason);
     else if (len == 0)
         rc = config_fail(load, "%s: \"%.256s\" is empty", where, path);
     else
@@ -244,21 +309,13 @@ config_reload_key(struct config *config, char error[CONFIG_ERROR_MAX])
 static enum rc
 check_readable(struct config_load *load, const char *section, const char *name, const char *path)
 {
-    char where[CONFIG_WHERE_MAX], folder[CONFIG_FOLDER_MAX];
     int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
 
-    if (path == NULL)
-        return RC_OK;
-    if (fd >= 0) {
+    if (path != NULL && fd < 0)
+        return fail_unreadable(load, section, name, path, strerror(errno));
+    if (fd >= 0)
         (void)close(fd);
-        return RC_OK;
-    }
-
-    const char *reason = strerror(errno);
-
-    config_where(load->config, section, name, where);
-    return config_fail(load, "%s: could not read \"%.256s\"%s: %s", where, path,
-                       config_folder(path, folder), reason);
+    return RC_OK;
 }
 
 static enum rc
@@ -311,9 +368,9 @@ is_default(const struct config *config, const char *section, const char *key)
 
 /*
  * A cluster distributes the shards over its primaries, and the number of shards is fixed once it
- * has data. If a
- * failover is possible, PostgreSQL must retain the WAL of changes that no replica has stored: a
- * primary may reply and then hang, or be disconnected from its replicas but not from this relay.
+ * has data. If a failover is possible, PostgreSQL must retain the WAL of changes that no replica
+ * has stored: a primary may reply and then hang, or be disconnected from its replicas but not from
+ * this relay.
  */
 static void
 set_defaults_of_several_servers(struct config *config)
@@ -343,22 +400,6 @@ check_sentinel(struct config_load *load)
         return config_fail(load, "missing setting [store] sentinel_password_file: required by %s",
                            where);
     return load_sentinel_password(load, path);
-}
-
-static bool
-is_set(const struct config_load *load, const char *name)
-{
-    return load->config->origins[number_of_key("gate", name)].from != ORIGIN_DEFAULT;
-}
-
-static void
-mark_limits(struct config_load *load)
-{
-    struct config *config = load->config;
-
-    config->gate.max_per_address_is_set = is_set(load, "max_per_address");
-    config->gate.connect_rate_is_set = is_set(load, "connect_rate");
-    config->gate.request_rate_is_set = is_set(load, "request_rate");
 }
 
 static enum rc
@@ -424,12 +465,15 @@ config_rules(struct config_load *load)
         check_feed,    check_passfiles, check_admin_listen, check_sentinel,
         check_backoff, check_tls,       check_auth,
     };
+    struct config *config = load->config;
     enum rc rc = RC_OK;
 
-    mark_limits(load);
-    set_defaults_of_several_servers(load->config);
+    config->gate.max_per_address_is_set = !is_default(config, "gate", "max_per_address");
+    config->gate.connect_rate_is_set = !is_default(config, "gate", "connect_rate");
+    config->gate.request_rate_is_set = !is_default(config, "gate", "request_rate");
+    set_defaults_of_several_servers(config);
     if (is_invalid(load, "relay", "roles"))
-        load->config->relay.roles = 0; /* the roles determine the required settings */
+        config->relay.roles = 0; /* the roles determine the required settings */
     for (size_t i = 0; i < sizeof CHECKS / sizeof CHECKS[0]; i++)
         if (CHECKS[i](load) != RC_OK)
             rc = RC_BAD;

@@ -1,0 +1,89 @@
+/* config_private.h: the table of settings, their values, and the state of loading them. */
+#ifndef CLAIRON_BASE_CONFIG_PRIVATE_H
+#define CLAIRON_BASE_CONFIG_PRIVATE_H
+
+#include "base/config.h"
+
+/* config_table.c */
+
+enum config_type {
+    CONFIG_TEXT,
+    CONFIG_BOOL,
+    CONFIG_INT,
+    CONFIG_DURATION, /* int64_t, milliseconds */
+    CONFIG_SIZE,     /* int64_t, bytes */
+    CONFIG_ROLES,    /* unsigned, CONFIG_ROLE_* */
+    CONFIG_LEVEL,    /* enum log_level */
+    CONFIG_FORMAT,   /* enum log_format */
+};
+
+struct config_key {
+    const char *section;
+    const char *name;
+    enum config_type type;
+    bool secret;              /* the value is never printed */
+    const char *default_text; /* NULL: unset */
+    int64_t min, max;         /* of a number, in the field's unit; of a string's length */
+    /* returns NULL if the value is valid, otherwise "must be ..." */
+    const char *(*check)(const char *value);
+    size_t offset; /* offset in struct config */
+    const char *help;
+};
+
+/* Sorted by section, then by name. */
+extern const struct config_key config_keys[];
+extern const size_t config_key_count;
+
+/* Returns NULL if the key does not exist. */
+const struct config_key *config_key_find(const char *section, const char *name);
+
+/* config_value.c */
+
+#define CONFIG_REASON_MAX 512
+
+/* Each returns NULL if the value is valid, otherwise "must be ...", valid until the next call. */
+const char *config_check_slot(const char *value);
+const char *config_check_prefix(const char *value);
+const char *config_check_url(const char *value);
+const char *config_check_listen(const char *value);
+const char *config_check_conninfo(const char *value);
+const char *config_check_networks(const char *value);
+const char *config_check_origins(const char *value);
+
+/*
+ * Sets the field. An empty string unsets a key that has no default. RC_BAD: `reason` describes
+ * valid values; it does not quote the invalid value, which may be a secret.
+ */
+MUST_CHECK enum rc config_value_set(struct config *config, const struct config_key *key,
+                                    const char *text, char reason[CONFIG_REASON_MAX]);
+
+/* Describes a valid value: "a duration from 1s to 1h in ms, s, m, h or d". */
+void config_value_describe(const struct config_key *key, char *text, size_t room);
+
+/* config_error.c */
+
+struct config_load {
+    struct config *config;
+    char *error; /* CONFIG_ERROR_MAX bytes; one line per error */
+    bool has_failed;
+    bool is_invalid[CONFIG_KEYS_MAX]; /* the setting has an invalid value */
+};
+
+/* Adds a line to load->error and returns RC_BAD. */
+MUST_CHECK enum rc config_fail(struct config_load *load, const char *format, ...) PRINTF_LIKE(2, 3);
+
+#define CONFIG_FOLDER_MAX 512
+
+/* ` in folder "/..."` for a relative path, "" for an absolute one. */
+const char *config_folder(const char *path, char text[CONFIG_FOLDER_MAX]);
+
+/* CLAIRON_SECTION_NAME */
+void config_variable_name(const char *section, const char *name, char *variable, size_t room);
+
+/* Writes "did you mean ...; [section] has ..." for an unknown key. */
+void config_key_suggest(const char *section, const char *name, char *text, size_t room);
+
+/* config_rules.c: checks the dependencies between settings, and reads auth.key. */
+MUST_CHECK enum rc config_rules(struct config_load *load);
+
+#endif
