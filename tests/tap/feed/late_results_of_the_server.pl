@@ -30,7 +30,7 @@ sub hold
     return close $file;
 }
 
-sub wait_held { my ($column) = @_; return wait_until('the answer is held', sub { -e $held{$column} }) }
+sub wait_held { my ($column) = @_; return wait_until('the result is held', sub { -e $held{$column} }) }
 sub release   { my ($column) = @_; return unlink "$held{$column}.hold" }
 
 my $client;
