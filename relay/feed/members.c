@@ -1,14 +1,10 @@
-/* feed_members.c: the initial copy of clairon.member, for a store without progress. */
-#include "feed/feed_members.h"
+/* members.c: the initial copy of clairon.member, for a store without progress. */
+#include "feed/feed_private.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/memory.h"
-#include "feed/feed_command.h"
-#include "feed/feed_parts.h"
-#include "feed/feed_stream.h"
 
 /* After a completed copy, the progress is at least (0, FRAME_ORDINAL_COMMIT). */
 bool
