@@ -143,31 +143,6 @@ on_error_result(struct feed *feed, const PGresult *result)
               postgres_error_hint(sqlstate, message));
 }
 
-static void
-on_good_result(struct feed *feed, const PGresult *result)
-{
-    if (PQntuples(result) == 0) { /* protocol violation */
-        feed_restart(feed, "PostgreSQL returned no row");
-        return;
-    }
-    switch (feed->state) {
-    case FEED_IDENTIFYING:
-        on_identified(feed, result);
-        return;
-    case FEED_FINDING:
-        feed_on_slot(feed, result);
-        return;
-    case FEED_READING_HISTORY:
-        feed_on_history(feed, PQgetvalue(result, 0, 1));
-        return;
-    case FEED_CREATING:
-        feed_on_slot_created(feed, result);
-        return;
-    default:
-        feed_restart(feed, "unexpected result from PostgreSQL");
-    }
-}
-
 /* Collects the results of one command. Returns true once complete; the last result is kept. */
 static bool
 collect_result(struct feed *feed)
@@ -185,38 +160,45 @@ collect_result(struct feed *feed)
     return false;
 }
 
+/* Handles data that the server sent before STREAMING, and starts the next step. */
 static void
 handle_result(struct feed *feed)
 {
-    PGresult *result;
+    enum feed_state state = feed->state;
     ExecStatusType status;
+    PGresult *result;
 
-    if (PQconsumeInput(feed->link.conn) == 0) {
-        feed_restart(feed, "PostgreSQL connection lost",
-                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
-        return;
-    }
-    if (feed->state == FEED_COPYING) {
+    if (state == FEED_COPYING) {
         feed_on_member_rows(feed);
         return;
     }
-    if (feed->state == FEED_ACQUIRING || feed->state == FEED_REACQUIRING ||
-        feed->state == FEED_RESETTING || !collect_result(feed))
+    if (state == FEED_ACQUIRING || state == FEED_REACQUIRING || state == FEED_RESETTING ||
+        !collect_result(feed))
         return;
     result = feed->link.result;
     feed->link.result = NULL;
     status = PQresultStatus(result);
-    if (feed->state == FEED_STARTING && status == PGRES_COPY_BOTH) {
+    if (state == FEED_STARTING && status == PGRES_COPY_BOTH) {
         ev_io_stop(feed->loop, &feed->link.readable);
         feed_acquire(feed, FEED_REACQUIRING);
-    } else if (feed->state == FEED_SETTING && status == PGRES_COMMAND_OK) {
+    } else if (state == FEED_SETTING && status == PGRES_COMMAND_OK) {
         feed_send_command(feed, FEED_IDENTIFYING, "IDENTIFY_SYSTEM");
-    } else if (feed->state == FEED_DROPPING && status == PGRES_COMMAND_OK) {
+    } else if (state == FEED_DROPPING && status == PGRES_COMMAND_OK) {
         feed_on_slot_dropped(feed);
-    } else if (status == PGRES_TUPLES_OK) {
-        on_good_result(feed, result);
-    } else {
+    } else if (status != PGRES_TUPLES_OK) {
         on_error_result(feed, result);
+    } else if (PQntuples(result) == 0) { /* protocol violation */
+        feed_restart(feed, "PostgreSQL returned no row");
+    } else if (state == FEED_IDENTIFYING) {
+        on_identified(feed, result);
+    } else if (state == FEED_FINDING) {
+        feed_on_slot(feed, result);
+    } else if (state == FEED_READING_HISTORY) {
+        feed_on_history(feed, PQgetvalue(result, 0, 1));
+    } else if (state == FEED_CREATING) {
+        feed_on_slot_created(feed, result);
+    } else {
+        feed_restart(feed, "unexpected result from PostgreSQL");
     }
     PQclear(result);
 }
@@ -233,14 +215,13 @@ on_link_socket(struct ev_loop *loop, ev_io *watcher, int events)
         feed_flush_socket(feed);
     if ((events & EV_READ) == 0 || feed->state == FEED_WAITING)
         return;
-    if (feed->state != FEED_STREAMING) {
-        handle_result(feed);
-    } else if (PQconsumeInput(feed->link.conn) == 0) {
+    if (PQconsumeInput(feed->link.conn) == 0)
         feed_restart(feed, "PostgreSQL connection lost",
                      LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
-    } else {
+    else if (feed->state == FEED_STREAMING)
         feed_stream_pump(feed);
-    }
+    else
+        handle_result(feed);
 }
 
 static void

@@ -93,7 +93,7 @@ put_text(unsigned char *out, const char *text, size_t len, bool is_hex)
 }
 
 /* Encodes a row as a member frame, so that copy and stream share one code path. */
-static bool
+static void
 handle_row(struct feed *feed, const PGresult *row)
 {
     size_t lens[3];
@@ -106,7 +106,7 @@ handle_row(struct feed *feed, const PGresult *row)
         if (lens[i] > FRAME_MEMBER_TEXT_MAX) {
             log_warn("feed", "row of clairon.member too long, skipped",
                      LOG_INT("limit_bytes", FRAME_MEMBER_TEXT_MAX));
-            return true;
+            return;
         }
         total += lens[i];
     }
@@ -120,13 +120,14 @@ handle_row(struct feed *feed, const PGresult *row)
     out = frame + FRAME_MEMBER_HEAD_SIZE;
     for (int i = 0; i < 3; i++)
         out = put_text(out, PQgetvalue(row, 0, i), lens[i], is_hex);
-    return feed_stream_receive(feed, (char *)frame, (struct bytes){frame, total});
+    (void)feed_stream_receive(feed, (char *)frame, (struct bytes){frame, total});
 }
 
 /* Ends the copy: sets the initial progress, or restores the progress after a repeated copy. */
 static void
-put_end(struct feed *feed, unsigned char *end)
+copy_done(struct feed *feed)
 {
+    unsigned char *end = memory_new(FRAME_COMMIT_SIZE);
     uint64_t lsn = 0, ordinal = 0;
 
     if (frame_position_parse(feed->copy.to, strlen(feed->copy.to), &lsn, &ordinal) != RC_OK ||
@@ -135,14 +136,6 @@ put_end(struct feed *feed, unsigned char *end)
     put_common(end, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE, ordinal);
     bytes_put_u64(end + FRAME_AT_COMMIT_LSN, lsn);
     feed->copy.to[0] = '\0';
-}
-
-static void
-copy_done(struct feed *feed)
-{
-    unsigned char *end = memory_new(FRAME_COMMIT_SIZE);
-
-    put_end(feed, end);
     if (!feed_stream_receive(feed, (char *)end, (struct bytes){end, FRAME_COMMIT_SIZE}))
         return;
     feed->batch.confirm_lsn = feed->slot.lsn; /* the copy contains every change before the slot */
@@ -176,7 +169,7 @@ feed_on_member_rows(struct feed *feed)
         if (result == NULL)
             copy_done(feed);
         else if (status == PGRES_SINGLE_TUPLE)
-            (void)handle_row(feed, result);
+            handle_row(feed, result);
         else if (status != PGRES_TUPLES_OK) /* after the last row */
             copy_failed(feed, result);
         PQclear(result);

@@ -163,20 +163,6 @@ on_rules_failure(void *ctx, const char *message)
     log_warn("feed", "could not read the rules for the console", LOG_TEXT("error", message));
 }
 
-static void
-query_rules(struct feed *feed)
-{
-    if (!postgres_query_is_open(&feed->rules.query))
-        feed->rules.query = (struct postgres_query){.loop = feed->loop,
-                                                    .conninfo = feed->config->feed.conninfo,
-                                                    .same_server_as = feed->link.conn,
-                                                    .sql = RULES_QUERY,
-                                                    .on_rows = on_rules,
-                                                    .on_failure = on_rules_failure,
-                                                    .ctx = feed};
-    postgres_query_send(&feed->rules.query);
-}
-
 enum rc
 feed_rules(struct feed *feed, struct buffer *out)
 {
@@ -184,8 +170,17 @@ feed_rules(struct feed *feed, struct buffer *out)
 
     if (feed->state != FEED_STREAMING)
         return RC_AGAIN;
-    if (!is_fresh)
-        query_rules(feed);
+    if (!is_fresh) {
+        if (!postgres_query_is_open(&feed->rules.query))
+            feed->rules.query = (struct postgres_query){.loop = feed->loop,
+                                                        .conninfo = feed->config->feed.conninfo,
+                                                        .same_server_as = feed->link.conn,
+                                                        .sql = RULES_QUERY,
+                                                        .on_rows = on_rules,
+                                                        .on_failure = on_rules_failure,
+                                                        .ctx = feed};
+        postgres_query_send(&feed->rules.query);
+    }
     return buffer_addf(out, "{\"at\":%" PRId64 ",\"rules\":%s}", feed->rules.read_us / 1000,
                        feed->rules.text != NULL && is_fresh ? feed->rules.text : "null");
 }

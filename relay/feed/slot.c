@@ -52,43 +52,35 @@ feed_query_slot(struct feed *feed)
     feed_send_command(feed, FEED_FINDING, command);
 }
 
-/*
- * Logs the condition for slot creation, and sets the timeout. On a primary there is no timeout,
- * because running transactions may last arbitrarily long.
- */
-static void
-log_and_set_timeout(struct feed *feed)
-{
-    const struct config *config = feed->config;
-
-    if (!feed->slot.in_recovery) {
-        log_info("feed", "creating slot: waiting for running transactions to end",
-                 LOG_TEXT("slot", config->feed.slot));
-        ev_timer_stop(feed->loop, &feed->link.timeout);
-        return;
-    }
-    feed->link.timeout.repeat = (double)config->feed.create_timeout_ms / 1000.0;
-    ev_timer_again(feed->loop, &feed->link.timeout);
-    if (config->feed.primary_conninfo == NULL) {
-        log_info("feed", "creating slot on a standby", LOG_TEXT("slot", config->feed.slot),
-                 LOG_TEXT("hint", "if the primary is idle, run SELECT pg_log_standby_snapshot() "
-                                  "on it, or set [feed] primary_conninfo"));
-        return;
-    }
-    log_info("feed", "creating slot on a standby: calling pg_log_standby_snapshot() on its primary",
-             LOG_TEXT("slot", config->feed.slot));
-    feed_primary_start(feed);
-}
-
+/* On a primary there is no timeout, because running transactions may last arbitrarily long. */
 void
 feed_create_slot(struct feed *feed)
 {
+    const struct config *config = feed->config;
+    const char *slot = config->feed.slot;
     char command[FEED_COMMAND_MAX];
 
-    log_and_set_timeout(feed);
+    if (!feed->slot.in_recovery) {
+        ev_timer_stop(feed->loop, &feed->link.timeout);
+        log_info("feed", "creating slot: waiting for running transactions to end",
+                 LOG_TEXT("slot", slot));
+    } else {
+        feed->link.timeout.repeat = (double)config->feed.create_timeout_ms / 1000.0;
+        ev_timer_again(feed->loop, &feed->link.timeout);
+        if (config->feed.primary_conninfo != NULL) {
+            log_info("feed",
+                     "creating slot on a standby: calling pg_log_standby_snapshot() on its primary",
+                     LOG_TEXT("slot", slot));
+            feed_primary_start(feed);
+        } else {
+            log_info("feed", "creating slot on a standby", LOG_TEXT("slot", slot),
+                     LOG_TEXT("hint",
+                              "if the primary is idle, run SELECT pg_log_standby_snapshot() "
+                              "on it, or set [feed] primary_conninfo"));
+        }
+    }
     snprintf(command, sizeof(command),
-             "CREATE_REPLICATION_SLOT \"%s\" LOGICAL clairon NOEXPORT_SNAPSHOT",
-             feed->config->feed.slot);
+             "CREATE_REPLICATION_SLOT \"%s\" LOGICAL clairon NOEXPORT_SNAPSHOT", slot);
     feed_send_command(feed, FEED_CREATING, command);
 }
 
@@ -139,24 +131,17 @@ static const struct loss losses[] = {
 };
 
 static void
-log_loss(const char *slot, const char *code)
+on_lost(struct feed *feed, const char *code)
 {
+    const char *slot = feed->config->feed.slot;
     struct loss loss = {code, code, NULL};
+    char command[FEED_COMMAND_MAX];
 
     for (size_t i = 0; i < sizeof(losses) / sizeof(losses[0]); i++)
         if (strcmp(losses[i].code, code) == 0)
             loss = losses[i];
     log_error("feed", "slot is lost with its unsent changes", LOG_TEXT("slot", slot),
               LOG_TEXT("reason", loss.reason), LOG_TEXT("hint", loss.hint));
-}
-
-static void
-on_lost(struct feed *feed, const char *reason)
-{
-    const char *slot = feed->config->feed.slot;
-    char command[FEED_COMMAND_MAX];
-
-    log_loss(slot, reason);
     if (!feed->config->feed.create_slot) {
         feed->slot.is_lost = true;
         feed_acquire(feed, FEED_ACQUIRING); /* clients receive a gap, then the operator must act */
@@ -213,18 +198,14 @@ is_true(const PGresult *result, enum slot_column column)
     return strcmp(PQgetvalue(result, 0, column), "t") == 0;
 }
 
-/* While another relay creates the slot, it has no LSN yet. */
-static bool
-is_usable(const PGresult *result)
-{
-    return strcmp(PQgetvalue(result, 0, SLOT_PLUGIN), "clairon") == 0 &&
-           is_true(result, SLOT_IS_OF_DATABASE) && !is_true(result, SLOT_IS_LOST);
-}
-
 void
 feed_on_slot(struct feed *feed, const PGresult *result)
 {
     const char *slot = feed->config->feed.slot;
+    const char *plugin = PQgetvalue(result, 0, SLOT_PLUGIN);
+    bool is_ours = strcmp(plugin, "clairon") == 0;
+    bool is_of_database = is_true(result, SLOT_IS_OF_DATABASE);
+    bool is_lost = is_true(result, SLOT_IS_LOST);
 
     feed->slot.must_create = feed->slot.is_lost = false;
     feed->slot.lsn = 0;
@@ -237,18 +218,18 @@ feed_on_slot(struct feed *feed, const PGresult *result)
         return;
     }
     feed->slot.lsn = feed_lsn_read(PQgetvalue(result, 0, SLOT_LSN));
-    if (is_usable(result) && feed->slot.lsn != 0)
+    /* while another relay creates the slot, it has no LSN yet */
+    if (is_ours && is_of_database && !is_lost && feed->slot.lsn != 0)
         feed->report->has_slot = true;
-    if (strcmp(PQgetvalue(result, 0, SLOT_PLUGIN), "clairon") != 0)
+    if (!is_ours)
         feed_restart(feed, "slot uses another plugin", LOG_TEXT("slot", slot),
-                     LOG_TEXT("plugin", PQgetvalue(result, 0, SLOT_PLUGIN)),
-                     LOG_TEXT("hint", "choose another [feed] slot"));
-    else if (!is_true(result, SLOT_IS_OF_DATABASE))
+                     LOG_TEXT("plugin", plugin), LOG_TEXT("hint", "choose another [feed] slot"));
+    else if (!is_of_database)
         feed_restart(feed, "slot belongs to another database", LOG_TEXT("slot", slot),
                      LOG_TEXT("hint", "correct [feed] conninfo, or choose another [feed] slot"));
     else if (is_true(result, SLOT_IS_ACTIVE))
         feed_enter_standby(feed);
-    else if (is_true(result, SLOT_IS_LOST))
+    else if (is_lost)
         on_lost(feed, PQgetvalue(result, 0, SLOT_REASON));
     else
         feed_acquire(feed, FEED_ACQUIRING);

@@ -113,23 +113,11 @@ feed_drop_connection(struct feed *feed)
     stats_set(feed->stats, STAT_FEED_UNCONFIRMED, 0);
 }
 
-/* Logs before the connection is freed, because the fields may point into it. */
-static void
-log_retry(const char *reason, const struct log_field *fields, double delay_s)
-{
-    struct log_field all[RESTART_FIELDS_MAX + 2];
-    size_t count = 0;
-
-    for (; fields->type != LOG_FIELD_END && count < RESTART_FIELDS_MAX; fields++)
-        all[count++] = *fields;
-    all[count++] = LOG_SECONDS("retry_s", delay_s);
-    all[count] = LOG_END;
-    log_write(LOG_LEVEL_WARN, "feed", reason, all);
-}
-
 void
 feed_restart_with(struct feed *feed, const char *reason, const struct log_field *fields)
 {
+    struct log_field all[RESTART_FIELDS_MAX + 2];
+    size_t count = 0;
     double delay_s = FEED_STANDBY_RETRY_S;
 
     if (feed->state == FEED_WAITING || feed->closing)
@@ -138,7 +126,12 @@ feed_restart_with(struct feed *feed, const char *reason, const struct log_field 
         feed->slot.is_standby = false;
         delay_s = (double)backoff_next_ms(&feed->link.backoff) / 1000.0;
         stats_add(feed->stats, STAT_FEED_RECONNECTS, 1);
-        log_retry(reason, fields, delay_s);
+        for (; fields->type != LOG_FIELD_END && count < RESTART_FIELDS_MAX; fields++)
+            all[count++] = *fields;
+        all[count++] = LOG_SECONDS("retry_s", delay_s);
+        all[count] = LOG_END;
+        /* before the connection is freed, because the fields may point into it */
+        log_write(LOG_LEVEL_WARN, "feed", reason, all);
     }
     feed_set_state(feed, FEED_WAITING);
     feed_drop_connection(feed);

@@ -24,7 +24,179 @@
 #define LAG_IDLE_US 2000000            /* after this time without transactions the lag is 0 */
 #define STATUS_EVERY_US 10000000       /* used if the server has no wal_sender_timeout */
 
-/* ---- the batch */
+/* ---- from a batch to the store */
+
+bool
+feed_flights_have_room(const struct feed_flights *flights)
+{
+    return flights->count < FLIGHTS_TARGET && flights->bytes < FLIGHT_BYTES_MAX;
+}
+
+static void
+on_ingested(void *ctx, enum rc rc)
+{
+    struct feed *feed = feed_ticket_redeem(ctx);
+    struct feed_flights *flights;
+    struct flight flight;
+
+    if (feed == NULL || feed->flights.count == 0)
+        return;
+    if (rc != RC_OK) {
+        feed_restart(feed, "store rejected a batch");
+        return;
+    }
+    backoff_reset(&feed->link.backoff);
+    flights = &feed->flights;
+    flight = flights->ring[flights->first];
+    flights->first = (flights->first + 1) % FEED_FLIGHTS_MAX;
+    flights->count--;
+    flights->bytes -= flight.bytes;
+    if (flight.confirm_lsn > feed->confirm.stored_lsn)
+        feed->confirm.stored_lsn = flight.confirm_lsn;
+    if (flight.commit_us != 0)
+        stats_time(feed->stats, TIME_STORED, clock_wall_us() - flight.commit_us);
+    if (feed->state == FEED_COPYING || feed->state == FEED_STREAMING)
+        feed->resume_reading(feed);
+}
+
+static void
+send_batch(struct feed *feed)
+{
+    struct feed_flights *flights = &feed->flights;
+    struct feed_ticket *ticket;
+    size_t bytes = store_batch_bytes(feed->batch.frames);
+    char after[FRAME_POSITION_TEXT + 1];
+
+    if (flights->count == FEED_FLIGHTS_MAX) {
+        feed_restart(feed, "plugin sent more frames per message than allowed");
+        return;
+    }
+    memcpy(after, feed->batch.sent_position, sizeof(after));
+    if (bytes > 0)
+        frame_position_text(feed->batch.lsn, feed->batch.ordinal, feed->batch.sent_position);
+    ticket = feed_ticket_new(feed);
+    if (store_ingest(feed->store, feed->config->feed.slot, after, feed->batch.sent_position,
+                     feed->batch.confirm_lsn, feed->batch.frames, on_ingested, ticket) != RC_OK) {
+        free(ticket);
+        feed_restart(feed, "store is unavailable");
+        return;
+    }
+    flights->ring[(flights->first + flights->count) % FEED_FLIGHTS_MAX] =
+        (struct flight){feed->batch.confirm_lsn, bytes, feed->batch.commit_us};
+    flights->count++;
+    flights->bytes += bytes;
+    feed->batch.confirm_lsn = 0;
+    feed->batch.commit_us = 0;
+    feed_batch_release(&feed->batch);
+}
+
+void
+feed_stream_flush(struct feed *feed)
+{
+    if (store_batch_count(feed->batch.frames) > 0)
+        send_batch(feed);
+}
+
+/* ---- frames */
+
+/* After a restart the server repeats changes that were stored but not confirmed. */
+static bool
+is_stored(const struct feed *feed, const struct frame *frame)
+{
+    return frame->commit_lsn < feed->slot.acquired_lsn ||
+           (frame->commit_lsn == feed->slot.acquired_lsn &&
+            frame->ordinal <= feed->slot.acquired_ordinal);
+}
+
+/*
+ * A frame that is not after the previous one would be skipped as stored. Returns false if the feed
+ * was restarted.
+ */
+static bool
+check_order(struct feed *feed, const struct frame *frame)
+{
+    char position[FRAME_POSITION_TEXT + 1], previous[FRAME_POSITION_TEXT + 1];
+
+    if (position_less((struct position){feed->batch.lsn, feed->batch.ordinal},
+                      (struct position){frame->commit_lsn, frame->ordinal}))
+        return true;
+    frame_position_text(frame->commit_lsn, frame->ordinal, position);
+    frame_position_text(feed->batch.lsn, feed->batch.ordinal, previous);
+    feed_restart(feed, "frame out of order from the plugin", LOG_TEXT("position", position),
+                 LOG_TEXT("previous_position", previous));
+    return false;
+}
+
+static void
+reject_notification(struct feed *feed, const struct frame *frame)
+{
+    char id[FRAME_UUID_TEXT + 1];
+
+    frame_id_text(frame->as.notification.id, id);
+    log_error(
+        "feed",
+        "notification exceeds the store's proto-max-bulk-len: added to the error log as rejected",
+        LOG_TEXT("id", id), LOG_UINT("size_bytes", frame->as.notification.data.len));
+    store_batch_reject(feed->batch.frames, frame);
+    stats_add(feed->stats, STAT_FEED_REJECTED, 1);
+}
+
+/*
+ * Logs the trace id together with the notification's id. Later log messages contain only the
+ * notification's id.
+ */
+static void
+log_trace(const struct frame *frame)
+{
+    char traceparent[TRACEPARENT_LEN + 1];
+    char id[FRAME_UUID_TEXT + 1];
+
+    if (frame->kind != FRAME_KIND_NOTIFICATION ||
+        !notification_traceparent(frame->as.notification.data, traceparent))
+        return;
+    frame_id_text(frame->as.notification.id, id);
+    log_event(traceparent_is_sampled(traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "feed",
+              "notification decoded", LOG_TEXT("id", id), LOG_TEXT("traceparent", traceparent));
+}
+
+/* Adds a frame to the batch. May restart the feed and drop the frame. */
+static void
+handle_frame(struct feed *feed, const struct frame *frame)
+{
+    int64_t commit_us = frame->kind == FRAME_KIND_COMMIT ? frame->as.commit.commit_us : 0;
+
+    stats_add(feed->stats, STAT_FEED_FRAMES, 1);
+    if (is_stored(feed, frame)) {
+        stats_add(feed->stats, STAT_STORE_REPLAYED, 1);
+    } else {
+        if (store_batch_is_full(feed->batch.frames, frame))
+            send_batch(feed);
+        if (feed->state == FEED_WAITING)
+            return;
+        if (store_accepts(feed->store, frame))
+            store_batch_add(feed->batch.frames, frame);
+        else
+            reject_notification(feed, frame);
+        if ((frame->flags & FRAME_UNDECODABLE) != 0)
+            stats_add(feed->stats, STAT_FEED_UNDECODABLE, 1);
+        if ((frame->flags & FRAME_TRACED) != 0)
+            log_trace(frame);
+        if (frame->kind == FRAME_KIND_COMMIT)
+            stats_add(feed->stats, STAT_REPEATS_DATABASE, frame->flags >> FRAME_REPEATS_SHIFT);
+    }
+    feed->batch.lsn = frame->commit_lsn;
+    feed->batch.ordinal = frame->ordinal;
+    if (frame->kind != FRAME_KIND_COMMIT)
+        return;
+    feed->batch.confirm_lsn = frame->as.commit.end_lsn;
+    if (commit_us == 0)
+        return; /* this commit frame does not end a transaction */
+    if (feed->batch.commit_us == 0)
+        feed->batch.commit_us = commit_us;
+    feed->feedback.last_commit_us = feed->feedback.received_us;
+    feed->feedback.last_commit_lag_us = clock_wall_us() - commit_us;
+    stats_time(feed->stats, TIME_DECODED, feed->feedback.last_commit_lag_us);
+}
 
 /* Owns the bytes of a message until the batch that points into them is sent. */
 static void
@@ -38,32 +210,149 @@ own_message(struct feed_batch *batch, char *owned, size_t bytes)
     batch->held_bytes += bytes;
 }
 
-static void
-add_flight(struct feed_flights *flights, struct flight flight)
-{
-    flights->ring[(flights->first + flights->count) % FEED_FLIGHTS_MAX] = flight;
-    flights->count++;
-    flights->bytes += flight.bytes;
-}
-
-static struct flight
-remove_flight(struct feed_flights *flights)
-{
-    struct flight flight = flights->ring[flights->first];
-
-    flights->first = (flights->first + 1) % FEED_FLIGHTS_MAX;
-    flights->count--;
-    flights->bytes -= flight.bytes;
-    return flight;
-}
-
 bool
-feed_flights_have_room(const struct feed_flights *flights)
+feed_stream_receive(struct feed *feed, char *owned, struct bytes frames)
 {
-    return flights->count < FLIGHTS_TARGET && flights->bytes < FLIGHT_BYTES_MAX;
+    size_t bytes = frames.len;
+
+    while (frames.len > 0) {
+        struct frame frame;
+        size_t len;
+
+        if (frame_parse(frames, &frame, &len) != RC_OK)
+            feed_restart(
+                feed, "invalid frame from the plugin: relay and plugin must have the same version");
+        else if (check_order(feed, &frame))
+            handle_frame(feed, &frame);
+        if (feed->state == FEED_WAITING) {
+            free(owned);
+            return false;
+        }
+        frames = (struct bytes){frames.at + len, frames.len - len};
+    }
+    if (store_batch_count(feed->batch.frames) == 0) {
+        free(owned); /* every frame was already stored */
+        return true;
+    }
+    /* Only after the loop, because sending a batch frees its messages. */
+    own_message(&feed->batch, owned, bytes);
+    if (store_batch_bytes(feed->batch.frames) >= BATCH_BYTES ||
+        feed->batch.held_bytes >= HELD_BYTES)
+        feed_stream_flush(feed);
+    return feed->state != FEED_WAITING;
 }
 
-/* ---- confirm */
+/* ---- messages of the stream */
+
+static void
+handle_keepalive(struct feed *feed, const struct walmsg *message)
+{
+    uint64_t read_lsn = feed_confirm_read_lsn(feed, message);
+
+    if (message->wal_end > feed->confirm.received_lsn)
+        feed->confirm.received_lsn = message->wal_end;
+    if (read_lsn > feed->confirm.idle_lsn)
+        feed->confirm.idle_lsn = read_lsn;
+    if (message->reply_requested)
+        feed_send_feedback(feed);
+}
+
+/* False if the feed was restarted. Owns the buffer. */
+static bool
+handle_message(struct feed *feed, char *buffer, size_t len)
+{
+    struct walmsg message;
+
+    feed->feedback.received_us = clock_monotonic_us();
+    stats_add(feed->stats, STAT_FEED_BYTES, len);
+    if (walmsg_parse((struct bytes){(unsigned char *)buffer, len}, &message) != RC_OK) {
+        free(buffer);
+        feed_restart(feed, "invalid replication message from PostgreSQL");
+        return false;
+    }
+    if (message.kind == WALMSG_KEEPALIVE) {
+        handle_keepalive(feed, &message);
+        free(buffer);
+        return feed->state == FEED_STREAMING;
+    }
+    if (message.wal_end > feed->confirm.received_lsn)
+        feed->confirm.received_lsn = message.wal_end;
+    return feed_stream_receive(feed, buffer, message.data);
+}
+
+/* Logs the reason from the result. */
+static void
+stream_ended(struct feed *feed)
+{
+    PGresult *result = PQgetResult(feed->link.conn);
+    const char *message = result != NULL ? PQresultErrorMessage(result) : "";
+    /* The hint depends on the primary message only: the context of every error names the plugin. */
+    const char *primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    const char *hint = "";
+
+    if (primary != NULL)
+        hint = postgres_error_hint(PQresultErrorField(result, PG_DIAG_SQLSTATE), primary);
+    if (message[0] == '\0')
+        message = PQerrorMessage(feed->link.conn);
+    feed_fail(feed, "PostgreSQL ended the stream",
+              message[0] != '\0' ? message : "server is shutting down", hint);
+    PQclear(result);
+}
+
+void
+feed_stream_pump(struct feed *feed)
+{
+    while (feed->state == FEED_STREAMING && feed_flights_have_room(&feed->flights)) {
+        char *buffer = NULL;
+        int len = PQgetCopyData(feed->link.conn, &buffer, 1);
+
+        if (len == 0) {
+            if (feed->flights.count < FLIGHTS_BATCHING)
+                feed_stream_flush(feed);
+            break;
+        }
+        if (len < 0) {
+            stream_ended(feed);
+            return;
+        }
+        if (!handle_message(feed, buffer, (size_t)len))
+            return;
+    }
+    if (feed->state != FEED_STREAMING)
+        return;
+    /* While the store is behind, TCP flow control slows PostgreSQL down. */
+    if (feed_flights_have_room(&feed->flights))
+        ev_io_start(feed->loop, &feed->link.readable);
+    else
+        ev_io_stop(feed->loop, &feed->link.readable);
+}
+
+void
+feed_stream_start(struct feed *feed)
+{
+    char stored_lsn[32] = "none";
+    uint64_t lsn = 0, ordinal = 0;
+
+    feed_set_state(feed, FEED_STREAMING);
+    feed->resume_reading = feed_stream_pump;
+    ev_timer_stop(feed->loop, &feed->link.timeout);
+    feed->slot.is_standby = false;
+    feed->batch.lsn = feed->batch.ordinal = 0; /* the slot may start before the end of the copy */
+    feed->feedback.received_us = clock_monotonic_us();
+    stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
+    if (feed->slot.in_recovery)
+        feed_standby_start(feed);
+    if (frame_position_parse(feed->batch.sent_position, strlen(feed->batch.sent_position), &lsn,
+                             &ordinal) == RC_OK &&
+        lsn != 0)
+        snprintf(stored_lsn, sizeof(stored_lsn), "%" PRIX64 "/%" PRIX64, lsn >> 32,
+                 lsn & 0xffffffff);
+    log_info("feed", "streaming from slot", LOG_TEXT("slot", feed->config->feed.slot),
+             LOG_UINT("timeline", feed->slot.timeline), LOG_TEXT("stored_lsn", stored_lsn));
+    feed_stream_pump(feed);
+}
+
+/* ---- confirmation */
 
 /*
  * A server that waits for new WAL sends keepalives without a reply request. A keepalive with a
@@ -160,65 +449,6 @@ confirm_replicas(struct feed *feed)
         feed->confirm.replicating_lsn = feed->confirm.stored_lsn;
 }
 
-/* ---- stream */
-
-static void
-on_ingested(void *ctx, enum rc rc)
-{
-    struct feed *feed = feed_ticket_redeem(ctx);
-    struct flight flight;
-
-    if (feed == NULL || feed->flights.count == 0)
-        return;
-    if (rc != RC_OK) {
-        feed_restart(feed, "store rejected a batch");
-        return;
-    }
-    backoff_reset(&feed->link.backoff);
-    flight = remove_flight(&feed->flights);
-    if (flight.confirm_lsn > feed->confirm.stored_lsn)
-        feed->confirm.stored_lsn = flight.confirm_lsn;
-    if (flight.commit_us != 0)
-        stats_time(feed->stats, TIME_STORED, clock_wall_us() - flight.commit_us);
-    if (feed->state == FEED_COPYING || feed->state == FEED_STREAMING)
-        feed->resume_reading(feed);
-}
-
-static void
-send_batch(struct feed *feed)
-{
-    struct feed_ticket *ticket;
-    size_t bytes = store_batch_bytes(feed->batch.frames);
-    char after[FRAME_POSITION_TEXT + 1];
-
-    if (feed->flights.count == FEED_FLIGHTS_MAX) {
-        feed_restart(feed, "plugin sent more frames per message than allowed");
-        return;
-    }
-    memcpy(after, feed->batch.sent_position, sizeof(after));
-    if (bytes > 0)
-        frame_position_text(feed->batch.lsn, feed->batch.ordinal, feed->batch.sent_position);
-    ticket = feed_ticket_new(feed);
-    if (store_ingest(feed->store, feed->config->feed.slot, after, feed->batch.sent_position,
-                     feed->batch.confirm_lsn, feed->batch.frames, on_ingested, ticket) != RC_OK) {
-        free(ticket);
-        feed_restart(feed, "store is unavailable");
-        return;
-    }
-    add_flight(&feed->flights,
-               (struct flight){feed->batch.confirm_lsn, bytes, feed->batch.commit_us});
-    feed->batch.confirm_lsn = 0;
-    feed->batch.commit_us = 0;
-    feed_batch_release(&feed->batch);
-}
-
-void
-feed_stream_flush(struct feed *feed)
-{
-    if (store_batch_count(feed->batch.frames) > 0)
-        send_batch(feed);
-}
-
 /*
  * When nothing is in flight, confirms all WAL that the server has read, so that idle tables do not
  * retain WAL. The store is updated first: it must record every position that the slot has passed.
@@ -233,253 +463,7 @@ confirm_idle(struct feed *feed)
     send_batch(feed);
 }
 
-/* After a restart the server repeats changes that were stored but not confirmed. */
-static bool
-is_stored(const struct feed *feed, const struct frame *frame)
-{
-    return frame->commit_lsn < feed->slot.acquired_lsn ||
-           (frame->commit_lsn == feed->slot.acquired_lsn &&
-            frame->ordinal <= feed->slot.acquired_ordinal);
-}
-
-/* A frame that is not after the previous one would be skipped as stored. */
-static bool
-is_in_order(const struct feed *feed, const struct frame *frame)
-{
-    const struct position previous = {feed->batch.lsn, feed->batch.ordinal};
-
-    return position_less(previous, (struct position){frame->commit_lsn, frame->ordinal});
-}
-
-static void
-restart_out_of_order(struct feed *feed, const struct frame *frame)
-{
-    char position[FRAME_POSITION_TEXT + 1], previous[FRAME_POSITION_TEXT + 1];
-
-    frame_position_text(frame->commit_lsn, frame->ordinal, position);
-    frame_position_text(feed->batch.lsn, feed->batch.ordinal, previous);
-    feed_restart(feed, "frame out of order from the plugin", LOG_TEXT("position", position),
-                 LOG_TEXT("previous_position", previous));
-}
-
-static void
-reject_notification(struct feed *feed, const struct frame *frame)
-{
-    char id[FRAME_UUID_TEXT + 1];
-
-    frame_id_text(frame->as.notification.id, id);
-    log_error(
-        "feed",
-        "notification exceeds the store's proto-max-bulk-len: added to the error log as rejected",
-        LOG_TEXT("id", id), LOG_UINT("size_bytes", frame->as.notification.data.len));
-    store_batch_reject(feed->batch.frames, frame);
-    stats_add(feed->stats, STAT_FEED_REJECTED, 1);
-}
-
-/*
- * Logs the trace id together with the notification's id. Later log messages contain only the
- * notification's id.
- */
-static void
-log_trace(const struct frame *frame)
-{
-    char traceparent[TRACEPARENT_LEN + 1];
-    char id[FRAME_UUID_TEXT + 1];
-
-    if (frame->kind != FRAME_KIND_NOTIFICATION ||
-        !notification_traceparent(frame->as.notification.data, traceparent))
-        return;
-    frame_id_text(frame->as.notification.id, id);
-    log_event(traceparent_is_sampled(traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "feed",
-              "notification decoded", LOG_TEXT("id", id), LOG_TEXT("traceparent", traceparent));
-}
-
-/* Adds a frame to the batch. May restart the feed and drop the frame. */
-static void
-handle_frame(struct feed *feed, const struct frame *frame)
-{
-    int64_t commit_us = frame->kind == FRAME_KIND_COMMIT ? frame->as.commit.commit_us : 0;
-
-    stats_add(feed->stats, STAT_FEED_FRAMES, 1);
-    if (is_stored(feed, frame)) {
-        stats_add(feed->stats, STAT_STORE_REPLAYED, 1);
-    } else {
-        if (store_batch_is_full(feed->batch.frames, frame))
-            send_batch(feed);
-        if (feed->state == FEED_WAITING)
-            return;
-        if (store_accepts(feed->store, frame))
-            store_batch_add(feed->batch.frames, frame);
-        else
-            reject_notification(feed, frame);
-        if ((frame->flags & FRAME_UNDECODABLE) != 0)
-            stats_add(feed->stats, STAT_FEED_UNDECODABLE, 1);
-        if ((frame->flags & FRAME_TRACED) != 0)
-            log_trace(frame);
-        if (frame->kind == FRAME_KIND_COMMIT)
-            stats_add(feed->stats, STAT_REPEATS_DATABASE, frame->flags >> FRAME_REPEATS_SHIFT);
-    }
-    feed->batch.lsn = frame->commit_lsn;
-    feed->batch.ordinal = frame->ordinal;
-    if (frame->kind != FRAME_KIND_COMMIT)
-        return;
-    feed->batch.confirm_lsn = frame->as.commit.end_lsn;
-    if (commit_us == 0)
-        return; /* this commit frame does not end a transaction */
-    if (feed->batch.commit_us == 0)
-        feed->batch.commit_us = commit_us;
-    feed->feedback.last_commit_us = feed->feedback.received_us;
-    feed->feedback.last_commit_lag_us = clock_wall_us() - commit_us;
-    stats_time(feed->stats, TIME_DECODED, feed->feedback.last_commit_lag_us);
-}
-
-bool
-feed_stream_receive(struct feed *feed, char *owned, struct bytes frames)
-{
-    size_t bytes = frames.len;
-
-    while (frames.len > 0) {
-        struct frame frame;
-        size_t len;
-
-        if (frame_parse(frames, &frame, &len) != RC_OK)
-            feed_restart(
-                feed, "invalid frame from the plugin: relay and plugin must have the same version");
-        else if (!is_in_order(feed, &frame))
-            restart_out_of_order(feed, &frame);
-        else
-            handle_frame(feed, &frame);
-        if (feed->state == FEED_WAITING) {
-            free(owned);
-            return false;
-        }
-        frames = (struct bytes){frames.at + len, frames.len - len};
-    }
-    if (store_batch_count(feed->batch.frames) == 0) {
-        free(owned); /* every frame was already stored */
-        return true;
-    }
-    /* Only after the loop, because sending a batch frees its messages. */
-    own_message(&feed->batch, owned, bytes);
-    if (store_batch_bytes(feed->batch.frames) >= BATCH_BYTES ||
-        feed->batch.held_bytes >= HELD_BYTES)
-        feed_stream_flush(feed);
-    return feed->state != FEED_WAITING;
-}
-
-static void
-handle_keepalive(struct feed *feed, const struct walmsg *message)
-{
-    uint64_t read_lsn = feed_confirm_read_lsn(feed, message);
-
-    if (message->wal_end > feed->confirm.received_lsn)
-        feed->confirm.received_lsn = message->wal_end;
-    if (read_lsn > feed->confirm.idle_lsn)
-        feed->confirm.idle_lsn = read_lsn;
-    if (message->reply_requested)
-        feed_send_feedback(feed);
-}
-
-/* False if the feed was restarted. Owns the buffer. */
-static bool
-handle_message(struct feed *feed, char *buffer, size_t len)
-{
-    struct walmsg message;
-
-    feed->feedback.received_us = clock_monotonic_us();
-    stats_add(feed->stats, STAT_FEED_BYTES, len);
-    if (walmsg_parse((struct bytes){(unsigned char *)buffer, len}, &message) != RC_OK) {
-        free(buffer);
-        feed_restart(feed, "invalid replication message from PostgreSQL");
-        return false;
-    }
-    if (message.kind == WALMSG_KEEPALIVE) {
-        handle_keepalive(feed, &message);
-        free(buffer);
-        return feed->state == FEED_STREAMING;
-    }
-    if (message.wal_end > feed->confirm.received_lsn)
-        feed->confirm.received_lsn = message.wal_end;
-    return feed_stream_receive(feed, buffer, message.data);
-}
-
-/* Logs the reason from the result. */
-static void
-stream_ended(struct feed *feed)
-{
-    PGresult *result = PQgetResult(feed->link.conn);
-    const char *message = result != NULL ? PQresultErrorMessage(result) : "";
-    /* The hint depends on the primary message only: the context of every error names the plugin. */
-    const char *primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-    const char *hint = "";
-
-    if (primary != NULL)
-        hint = postgres_error_hint(PQresultErrorField(result, PG_DIAG_SQLSTATE), primary);
-    if (message[0] == '\0')
-        message = PQerrorMessage(feed->link.conn);
-    feed_fail(feed, "PostgreSQL ended the stream",
-              message[0] != '\0' ? message : "server is shutting down", hint);
-    PQclear(result);
-}
-
-void
-feed_stream_pump(struct feed *feed)
-{
-    while (feed->state == FEED_STREAMING && feed_flights_have_room(&feed->flights)) {
-        char *buffer = NULL;
-        int len = PQgetCopyData(feed->link.conn, &buffer, 1);
-
-        if (len == 0) {
-            if (feed->flights.count < FLIGHTS_BATCHING)
-                feed_stream_flush(feed);
-            break;
-        }
-        if (len < 0) {
-            stream_ended(feed);
-            return;
-        }
-        if (!handle_message(feed, buffer, (size_t)len))
-            return;
-    }
-    if (feed->state != FEED_STREAMING)
-        return;
-    /* While the store is behind, TCP flow control slows PostgreSQL down. */
-    if (feed_flights_have_room(&feed->flights))
-        ev_io_start(feed->loop, &feed->link.readable);
-    else
-        ev_io_stop(feed->loop, &feed->link.readable);
-}
-
-/* Logs the start position in PostgreSQL's notation. */
-static void
-log_start(const struct feed *feed)
-{
-    char stored[32] = "none";
-    uint64_t lsn = 0, ordinal = 0;
-
-    if (frame_position_parse(feed->batch.sent_position, strlen(feed->batch.sent_position), &lsn,
-                             &ordinal) == RC_OK &&
-        lsn != 0)
-        snprintf(stored, sizeof(stored), "%" PRIX64 "/%" PRIX64, lsn >> 32, lsn & 0xffffffff);
-    log_info("feed", "streaming from slot", LOG_TEXT("slot", feed->config->feed.slot),
-             LOG_UINT("timeline", feed->slot.timeline), LOG_TEXT("stored_lsn", stored));
-}
-
-void
-feed_stream_start(struct feed *feed)
-{
-    feed_set_state(feed, FEED_STREAMING);
-    feed->resume_reading = feed_stream_pump;
-    ev_timer_stop(feed->loop, &feed->link.timeout);
-    feed->slot.is_standby = false;
-    feed->batch.lsn = feed->batch.ordinal = 0; /* the slot may start before the end of the copy */
-    feed->feedback.received_us = clock_monotonic_us();
-    stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
-    if (feed->slot.in_recovery)
-        feed_standby_start(feed);
-    log_start(feed);
-    feed_stream_pump(feed);
-}
+/* ---- status messages */
 
 void
 feed_send_feedback(struct feed *feed)
@@ -543,20 +527,12 @@ server_is_alive(struct feed *feed)
     return false;
 }
 
-/* True after 60 % of wal_sender_timeout: after the server's request, well before the timeout. */
-static bool
-status_is_due(const struct feed *feed)
-{
-    int64_t every_us =
-        feed->feedback.timeout_us > 0 ? feed->feedback.timeout_us / 10 * 6 : STATUS_EVERY_US;
-
-    return clock_monotonic_us() - feed->feedback.sent_us > every_us;
-}
-
 void
 feed_on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct feed *feed = timer->data;
+    int64_t every_us = STATUS_EVERY_US;
+    bool has_news;
 
     (void)loop;
     (void)events;
@@ -571,9 +547,11 @@ feed_on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
         return;
     confirm_replicas(feed);
     feed_confirm_update(feed);
-    if (feed->confirm.confirmed_lsn != feed->feedback.reported_lsn)
-        feed->feedback.received_us =
-            clock_monotonic_us(); /* the status message postpones the server's reply request */
-    if (status_is_due(feed) || feed->confirm.confirmed_lsn != feed->feedback.reported_lsn)
+    has_news = feed->confirm.confirmed_lsn != feed->feedback.reported_lsn;
+    if (has_news) /* the status message postpones the server's reply request */
+        feed->feedback.received_us = clock_monotonic_us();
+    if (feed->feedback.timeout_us > 0) /* after the server's request, well before the timeout */
+        every_us = feed->feedback.timeout_us / 10 * 6;
+    if (has_news || clock_monotonic_us() - feed->feedback.sent_us > every_us)
         feed_send_feedback(feed);
 }
