@@ -1,5 +1,5 @@
 /* pool.c: runs queries for rows over a few connections, without blocking the loop. */
-#include "rows/pool.h"
+#include "rows/rows_private.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "postgres/libpq.h"
 #include "postgres/libpq.h"
 
 #define SECOND_US INT64_C(1000000)

@@ -1,12 +1,10 @@
 /* rows.c: connects the queue of requests to the PostgreSQL connections. */
-#include "rows/rows.h"
+#include "rows/rows_private.h"
 
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "rows/pool.h"
-#include "rows/queue.h"
 
 #define BUSY_TICK_S 0.02 /* while requests wait or queries run */
 #define IDLE_TICK_S 1.0  /* while connections are open, or clients read results */
