@@ -88,44 +88,33 @@ add_text(struct buffer *out, const char *text)
     return buffer_add(out, text, strlen(text) + 1);
 }
 
-static enum rc
-add_user(const struct rows_wanted *wanted, struct buffer *out)
-{
-    enum rc rc = add_text(out, "user");
-
-    if (rc == RC_OK)
-        rc = add_text(out, wanted->user);
-    return rc == RC_OK ? add_text(out, wanted->groups) : rc;
-}
-
-static enum rc
-make_key(const struct rows_wanted *wanted, const struct known_rule *rules, struct query_key *key)
-{
-    const struct known_rule *rule;
-    enum rc rc = add_text(&key->text, wanted->source);
-
-    if (rc == RC_OK)
-        rc = add_text(&key->text, wanted->rule);
-    if (rc != RC_OK)
-        return rc;
-    rule = known_rule_find(rules, key->text.bytes, key->text.len);
-    key->is_known = rule != NULL;
-    key->is_of_user = rule == NULL || strcmp(rule->audience, "ALL") != 0;
-    return key->is_of_user ? add_user(wanted, &key->text) : add_text(&key->text, "all");
-}
-
 /*
  * Only a rule for ALL has a key without the user. The groups of clairon.member, and literal
  * targets, are those of the query's snapshot. The relay cannot compare two users by them: what it
  * has read from the WAL may be older. The caller frees `text`.
  */
 static struct query_key
-query_key_new(const struct rows_wanted *wanted, const struct known_rule *rules)
+key_of(const struct rows_request *request)
 {
-    struct query_key key = {.is_known = false};
+    const struct rows_wanted *wanted = &request->wanted;
+    const struct known_rule *rule;
+    struct query_key key;
+    enum rc rc;
 
     buffer_init(&key.text, KEY_MAX);
-    if (make_key(wanted, rules, &key) != RC_OK)
+    rc = add_text(&key.text, wanted->source);
+    if (rc == RC_OK)
+        rc = add_text(&key.text, wanted->rule);
+    rule = known_rule_find(request->queue->rules, key.text.bytes, key.text.len);
+    key.is_known = rule != NULL;
+    key.is_of_user = rule == NULL || strcmp(rule->audience, "ALL") != 0;
+    if (rc == RC_OK)
+        rc = add_text(&key.text, key.is_of_user ? "user" : "all");
+    if (rc == RC_OK && key.is_of_user)
+        rc = add_text(&key.text, wanted->user);
+    if (rc == RC_OK && key.is_of_user)
+        rc = add_text(&key.text, wanted->groups);
+    if (rc != RC_OK)
         abort(); /* the strings of a token are far shorter */
     return key;
 }
@@ -139,12 +128,6 @@ may_receive(const struct rows_queue *queue, const struct rows_user *user)
     return user->held_bytes <= queue->limits.user_bytes;
 }
 
-static bool
-has_same_key(const struct rows_query *a, const struct rows_query *b)
-{
-    return a->key_len == b->key_len && memcmp(a->key, b->key, a->key_len) == 0;
-}
-
 /*
  * A query waits while another query with its key runs. Before the audience of a rule is known, all
  * its queries wait for the first query, whose result contains the audience.
@@ -152,11 +135,12 @@ has_same_key(const struct rows_query *a, const struct rows_query *b)
 static bool
 waits_for(const struct rows_query *query, const struct rows_query *running)
 {
-    size_t len = known_rule_len(query->key);
+    bool only_rule = !query->is_known && !running->is_known;
+    size_t len = only_rule ? known_rule_len(query->key) : query->key_len;
 
-    if (query->is_known || running->is_known)
-        return has_same_key(query, running);
-    return running->key_len >= len && memcmp(query->key, running->key, len) == 0;
+    if (only_rule ? running->key_len < len : running->key_len != len)
+        return false;
+    return memcmp(query->key, running->key, len) == 0;
 }
 
 /* A client that does not read its results must not delay other users who share the query. */
@@ -212,41 +196,23 @@ may_run(const struct rows_queue *queue, const struct rows_query *query, int64_t 
            source_may_run(queue, query->key) && !is_stuck(queue, query->key);
 }
 
-static struct rows_query *
-first_of_user(const struct rows_queue *queue, const struct rows_user *user, int64_t now_us)
-{
-    struct rows_query *query;
-
-    DL_FOREACH (user->waiting, query) {
-        if (may_run(queue, query, now_us))
-            return query;
-    }
-    return NULL;
-}
-
 /* Users take turns, and the oldest query of a user that may run is first. NULL: none may run. */
 static struct rows_query *
 select_next(const struct rows_queue *queue, int64_t now_us)
 {
-    struct rows_query *query = NULL;
     const struct rows_user *user;
+    struct rows_query *query;
 
     DL_FOREACH (queue->turns, user) {
-        query = first_of_user(queue, user, now_us);
-        if (query != NULL)
-            break;
+        DL_FOREACH (user->waiting, query) {
+            if (may_run(queue, query, now_us))
+                return query;
+        }
     }
-    return query;
+    return NULL;
 }
 
 /* ---- waiting */
-
-/* Returns a key; the caller frees its text. */
-static struct query_key
-key_of(const struct rows_request *request)
-{
-    return query_key_new(&request->wanted, request->queue->rules);
-}
 
 static void
 free_user_if_unused(struct rows_queue *queue, struct rows_user *user)
@@ -374,22 +340,6 @@ rows_queue_add(struct rows_queue *queue, const struct rows_wanted *wanted,
 
 /* ---- running */
 
-static void
-start(struct rows_queue *queue, struct rows_query *query)
-{
-    const struct rows_request *request;
-    size_t count = 0;
-
-    DL_FOREACH (query->requests, request)
-        count++;
-    count_waiting(queue, queue->waiting_count - count);
-    stats_add(queue->stats, STAT_ROWS_SHARED, count - 1);
-    remove_waiting(queue, query);
-    query->state = ROWS_QUERY_RUNNING;
-    query->requester = query->requests;
-    DL_APPEND(queue->running, query);
-}
-
 bool
 rows_queue_has_next(const struct rows_queue *queue, int64_t now_us)
 {
@@ -400,12 +350,21 @@ struct rows_query *
 rows_queue_next(struct rows_queue *queue, int64_t now_us)
 {
     struct rows_query *query = select_next(queue, now_us);
+    const struct rows_request *request;
+    size_t count = 0;
 
     if (query == NULL)
         return NULL;
     DL_DELETE(queue->turns, query->owner);
     DL_APPEND(queue->turns, query->owner);
-    start(queue, query);
+    DL_FOREACH (query->requests, request)
+        count++;
+    count_waiting(queue, queue->waiting_count - count);
+    stats_add(queue->stats, STAT_ROWS_SHARED, count - 1);
+    remove_waiting(queue, query);
+    query->state = ROWS_QUERY_RUNNING;
+    query->requester = query->requests;
+    DL_APPEND(queue->running, query);
     return query;
 }
 
@@ -478,25 +437,6 @@ bytes_for_user(const struct rows_request *request)
     return request->result->bytes;
 }
 
-static void
-hold_result(struct rows_request *request, struct rows_result *result)
-{
-    request->result = rows_result_ref(result);
-    request->user->held_bytes += bytes_for_user(request);
-    DL_APPEND(request->user->holding, request);
-}
-
-static void
-release_result(struct rows_request *request)
-{
-    struct rows_user *user = request->user;
-
-    user->held_bytes -= bytes_for_user(request) + request->copied_bytes;
-    DL_DELETE(user->holding, request);
-    *request->result->held_bytes -= request->copied_bytes;
-    rows_result_unref(request->result);
-}
-
 /* The callback may end this request or any other request. */
 static void
 fail(struct rows_request *request, enum rows_status status)
@@ -515,7 +455,9 @@ succeed(struct rows_request *request, struct rows_result *result)
         fail(request, ROWS_USER_LIMIT);
         return;
     }
-    hold_result(request, result);
+    request->result = rows_result_ref(result);
+    request->user->held_bytes += bytes_for_user(request);
+    DL_APPEND(request->user->holding, request);
     request->events->done(request->ctx, ROWS_OK, result, 0);
 }
 
@@ -650,28 +592,20 @@ rows_queue_release(struct rows_queue *queue, struct rows_query *query)
     free(query);
 }
 
-/* Moves requests from the waiting queries to `ended`, because callbacks may change all lists. */
-static void
-collect_expired(struct rows_queue *queue, struct rows_query *ended, int64_t now_us)
-{
-    struct rows_query *query, *next_query;
-    struct rows_request *request, *next;
-
-    HASH_ITER (hh, queue->waiting, query, next_query) {
-        DL_FOREACH_SAFE (query->requests, request, next) {
-            if (request->deadline_us <= now_us)
-                set_aside(request, ended);
-        }
-    }
-}
-
 void
 rows_queue_expire(struct rows_queue *queue, enum rows_status status, int64_t now_us)
 {
     struct rows_query ended = {.state = ROWS_QUERY_ENDED};
-    struct rows_request *request;
+    struct rows_query *query, *next_query;
+    struct rows_request *request, *next;
 
-    collect_expired(queue, &ended, now_us);
+    /* the callbacks come later, because they may change all lists */
+    HASH_ITER (hh, queue->waiting, query, next_query) {
+        DL_FOREACH_SAFE (query->requests, request, next) {
+            if (request->deadline_us <= now_us)
+                set_aside(request, &ended);
+        }
+    }
     while ((request = ended.requests) != NULL) {
         leave_query(request);
         fail(request, request->repeated != ROWS_OK ? request->repeated : status);
@@ -693,8 +627,12 @@ rows_request_end(struct rows_request *request)
 
     if (request->query != NULL)
         leave_query(request);
-    if (request->result != NULL)
-        release_result(request);
+    if (request->result != NULL) {
+        user->held_bytes -= bytes_for_user(request) + request->copied_bytes;
+        DL_DELETE(user->holding, request);
+        *request->result->held_bytes -= request->copied_bytes;
+        rows_result_unref(request->result);
+    }
     user->request_count--;
     free_user_if_unused(request->queue, user);
     free((char *)request->wanted.source);

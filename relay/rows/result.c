@@ -44,44 +44,29 @@ rows_result_unref(struct rows_result *result)
     free(result);
 }
 
-static void
-hold(struct rows_result *result, size_t bytes)
-{
-    result->bytes += bytes;
-    *result->held_bytes += bytes;
-}
-
-static void
-grow_ends(struct rows_result *result)
-{
-    size_t room = result->room > 0 ? result->room * 2 : FIRST_ROOM;
-
-    if (result->count < result->room)
-        return;
-    result->ends = memory_grow(result->ends, room * sizeof(*result->ends));
-    hold(result, (room - result->room) * sizeof(*result->ends));
-    result->room = room;
-}
-
-/* Counts bytes as clairon.live_rows() does, without the comma after each row. */
-static size_t
-row_bytes(const struct rows_result *result)
-{
-    return result->rows.len - result->count;
-}
-
 static enum rc
 add_row(struct rows_result *result, const char *text, size_t len)
 {
+    const size_t before = result->bytes;
+    /* as clairon.live_rows() counts, without the comma after each row */
+    const size_t rows_bytes = result->rows.len - result->count;
+
     if (len == 0 || memchr(text, '\n', len) != NULL)
         return RC_BAD;
-    if (result->count == result->max_rows || len > result->max_bytes - row_bytes(result))
+    if (result->count == result->max_rows || len > result->max_bytes - rows_bytes)
         return RC_LIMIT;
     if (buffer_add(&result->rows, text, len) != RC_OK)
         return RC_LIMIT;
-    grow_ends(result);
+    if (result->count == result->room) {
+        size_t room = result->room > 0 ? result->room * 2 : FIRST_ROOM;
+
+        result->ends = memory_grow(result->ends, room * sizeof(*result->ends));
+        result->bytes += (room - result->room) * sizeof(*result->ends);
+        result->room = room;
+    }
     result->ends[result->count++] = result->rows.len;
-    hold(result, len + 1);
+    result->bytes += len + 1;
+    *result->held_bytes += result->bytes - before;
     return buffer_add(&result->rows, ",", 1);
 }
 

@@ -33,13 +33,6 @@ set_tick(struct rows *rows)
 }
 
 static void
-expire(struct rows *rows, int64_t now_us)
-{
-    rows_queue_expire(&rows->queue, rows_pool_is_connected(&rows->pool) ? ROWS_BUSY : ROWS_LOST,
-                      now_us);
-}
-
-static void
 on_soon(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct rows *rows = timer->data;
@@ -59,7 +52,8 @@ on_tick(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop;
     (void)events;
     rows_pool_sweep(&rows->pool, now_us);
-    expire(rows, now_us);
+    rows_queue_expire(&rows->queue, rows_pool_is_connected(&rows->pool) ? ROWS_BUSY : ROWS_LOST,
+                      now_us);
     rows_pool_run(&rows->pool, now_us);
     stats_set(rows->pool.stats, STAT_ROWS_HELD, rows->pool.held_bytes);
     set_tick(rows);
