@@ -7,7 +7,7 @@
 
 #include "base/backoff.h"
 #include "base/throttle.h"
-#include "postgres/session.h"
+#include "postgres/connection.h"
 #include "rows/rows.h"
 
 #define ROWS_PER_USER_MAX 16 /* maximum requests in progress per user */
