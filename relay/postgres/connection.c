@@ -269,24 +269,10 @@ postgres_connect_start(struct postgres_connect *connect, int64_t max_age_us)
     postgres_hosts_find(&connect->hosts, connect->conninfo, max_age_us);
 }
 
-/* Connects to the server of another connection. */
-static void
-connect_like(struct postgres_connect *connect, const PGconn *other)
-{
-    connect_to(connect,
-               &(struct postgres_hosts_found){PQhost(other), PQhostaddr(other), PQport(other)});
-}
-
 bool
 postgres_connect_is_resolving(const struct postgres_connect *connect)
 {
     return connect->hosts.resolve != NULL;
-}
-
-static bool
-connect_is_active(const struct postgres_connect *connect)
-{
-    return connect->conn != NULL || postgres_connect_is_resolving(connect);
 }
 
 void
@@ -357,15 +343,6 @@ begin_command(struct postgres_session *session, bool was_sent)
 }
 
 static void
-handle_result(struct postgres_session *session, const PGresult *result)
-{
-    if (session->is_ready)
-        session->events->on_result(session->ctx, result);
-    else if (PQresultStatus(result) != PGRES_COMMAND_OK)
-        fail_session(session, PQresultErrorMessage(result));
-}
-
-static void
 end_command(struct postgres_session *session)
 {
     bool was_ready = session->is_ready;
@@ -396,10 +373,12 @@ on_readable(struct ev_loop *loop, ev_io *watcher, int events)
     while (session->conn != NULL && session->is_busy && PQisBusy(session->conn) == 0) {
         PGresult *result = PQgetResult(session->conn);
 
-        if (result != NULL)
-            handle_result(session, result);
-        else
+        if (result == NULL)
             end_command(session);
+        else if (session->is_ready)
+            session->events->on_result(session->ctx, result);
+        else if (PQresultStatus(result) != PGRES_COMMAND_OK)
+            fail_session(session, PQresultErrorMessage(result));
         PQclear(result);
     }
 }
@@ -435,14 +414,17 @@ on_connected(void *ctx, enum rc rc, PGconn *conn, const char *error)
 void
 postgres_session_open(struct postgres_session *session, const PGconn *like)
 {
-    if (session->conn != NULL || connect_is_active(&session->connect))
+    struct postgres_connect *connect = &session->connect;
+
+    if (session->conn != NULL || connect->conn != NULL || postgres_connect_is_resolving(connect))
         return;
-    session->connect.done = on_connected;
-    session->connect.ctx = session;
+    connect->done = on_connected;
+    connect->ctx = session;
     if (like != NULL)
-        connect_like(&session->connect, like);
+        connect_to(connect,
+                   &(struct postgres_hosts_found){PQhost(like), PQhostaddr(like), PQport(like)});
     else
-        postgres_connect_start(&session->connect, 0);
+        postgres_connect_start(connect, 0);
 }
 
 void
