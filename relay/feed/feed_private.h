@@ -294,6 +294,8 @@ bool feed_stream_receive(struct feed *feed, char *owned, struct bytes frames);
 void feed_stream_flush(struct feed *feed); /* sends the batch unless it is empty */
 /* False means backpressure: the feed stops reading. */
 bool feed_flights_have_room(const struct feed_flights *flights);
+/* Reads while there is room: if the store is behind, TCP flow control slows PostgreSQL down. */
+void feed_pace_reading(struct feed *feed);
 /* Advances confirmed_lsn as far as possible. */
 void feed_confirm_update(struct feed *feed);
 /* Returns the WAL position before which no change is outstanding; 0: unknown. */

@@ -174,10 +174,6 @@ feed_on_member_rows(struct feed *feed)
             copy_failed(feed, result);
         PQclear(result);
     }
-    if (feed->state != FEED_COPYING)
-        return;
-    if (feed_flights_have_room(&feed->flights))
-        ev_io_start(feed->loop, &feed->link.readable);
-    else
-        ev_io_stop(feed->loop, &feed->link.readable);
+    if (feed->state == FEED_COPYING)
+        feed_pace_reading(feed);
 }

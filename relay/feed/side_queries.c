@@ -13,6 +13,20 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
+/* A query to the server of the slot, over a separate connection. */
+static struct postgres_query
+new_query(struct feed *feed, const char *sql, void (*on_rows)(void *ctx, const PGresult *rows),
+          void (*on_failure)(void *ctx, const char *message))
+{
+    return (struct postgres_query){.loop = feed->loop,
+                                   .conninfo = feed->config->feed.conninfo,
+                                   .same_server_as = feed->link.conn,
+                                   .sql = sql,
+                                   .on_rows = on_rows,
+                                   .on_failure = on_failure,
+                                   .ctx = feed};
+}
+
 /* ---- standby */
 
 #define SNAPSHOT_EVERY_S 1.0
@@ -104,13 +118,7 @@ on_standby_failure(void *ctx, const char *message)
 void
 feed_standby_start(struct feed *feed)
 {
-    feed->standby.query = (struct postgres_query){.loop = feed->loop,
-                                                  .conninfo = feed->config->feed.conninfo,
-                                                  .same_server_as = feed->link.conn,
-                                                  .sql = STANDBY_QUERY,
-                                                  .on_rows = on_standby_status,
-                                                  .on_failure = on_standby_failure,
-                                                  .ctx = feed};
+    feed->standby.query = new_query(feed, STANDBY_QUERY, on_standby_status, on_standby_failure);
     feed->standby.query_failed = false;
     postgres_query_repeat(&feed->standby.query, CHECK_EVERY_S, CHECK_EVERY_S);
 }
@@ -172,13 +180,7 @@ feed_rules(struct feed *feed, struct buffer *out)
         return RC_AGAIN;
     if (!is_fresh) {
         if (!postgres_query_is_open(&feed->rules.query))
-            feed->rules.query = (struct postgres_query){.loop = feed->loop,
-                                                        .conninfo = feed->config->feed.conninfo,
-                                                        .same_server_as = feed->link.conn,
-                                                        .sql = RULES_QUERY,
-                                                        .on_rows = on_rules,
-                                                        .on_failure = on_rules_failure,
-                                                        .ctx = feed};
+            feed->rules.query = new_query(feed, RULES_QUERY, on_rules, on_rules_failure);
         postgres_query_send(&feed->rules.query);
     }
     return buffer_addf(out, "{\"at\":%" PRId64 ",\"rules\":%s}", feed->rules.read_us / 1000,
@@ -302,13 +304,7 @@ feed_denials_report(struct feed *feed)
     if (is_reported(feed) || now_us < report->next_us || report->query.session.is_busy)
         return;
     if (!postgres_query_is_open(&report->query))
-        report->query = (struct postgres_query){.loop = feed->loop,
-                                                .conninfo = feed->config->feed.conninfo,
-                                                .same_server_as = feed->link.conn,
-                                                .sql = report->sql,
-                                                .on_rows = on_names,
-                                                .on_failure = on_report_failure,
-                                                .ctx = feed};
+        report->query = new_query(feed, report->sql, on_names, on_report_failure);
     write_report_sql(report->sql, feed);
     for (enum store_account i = 0; i < STORE_ACCOUNTS; i++)
         report->accounts[i].reported = store_denials(feed->store, i)->total;

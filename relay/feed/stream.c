@@ -32,6 +32,15 @@ feed_flights_have_room(const struct feed_flights *flights)
     return flights->count < FLIGHTS_TARGET && flights->bytes < FLIGHT_BYTES_MAX;
 }
 
+void
+feed_pace_reading(struct feed *feed)
+{
+    if (feed_flights_have_room(&feed->flights))
+        ev_io_start(feed->loop, &feed->link.readable);
+    else
+        ev_io_stop(feed->loop, &feed->link.readable);
+}
+
 static void
 on_ingested(void *ctx, enum rc rc)
 {
@@ -318,13 +327,8 @@ feed_stream_pump(struct feed *feed)
         if (!handle_message(feed, buffer, (size_t)len))
             return;
     }
-    if (feed->state != FEED_STREAMING)
-        return;
-    /* While the store is behind, TCP flow control slows PostgreSQL down. */
-    if (feed_flights_have_room(&feed->flights))
-        ev_io_start(feed->loop, &feed->link.readable);
-    else
-        ev_io_stop(feed->loop, &feed->link.readable);
+    if (feed->state == FEED_STREAMING)
+        feed_pace_reading(feed);
 }
 
 void
