@@ -69,16 +69,6 @@ check_gate(const struct config *config, char error[CONFIG_ERROR_MAX])
 }
 
 static int
-run_with(struct config *config, const struct relay_options *options)
-{
-    log_setup(config->relay.log_level, config->relay.log_format);
-    config_warn_exposed(config);
-    if (options->check_only)
-        return cli_print("settings are valid\n");
-    return workers_run(config);
-}
-
-static int
 relay_help(const char *section)
 {
     int code = section == NULL ? cli_print(relay_usage) : 0;
@@ -117,11 +107,14 @@ command_relay(int argc, char **argv)
     rc = config_load(&config, parsed.path, argc, argv, error);
     if (parsed.check_only && check_gate(&config, error) != RC_OK)
         rc = RC_BAD;
-    if (rc == RC_OK)
-        code = run_with(&config, &parsed);
-    else
+    if (rc == RC_OK) {
+        log_setup(config.relay.log_level, config.relay.log_format);
+        config_warn_exposed(&config);
+        code = parsed.check_only ? cli_print("settings are valid\n") : workers_run(&config);
+    } else {
         /* the error message names its origin */
         code = cli_settings_error(RELAY, parsed.path, error);
+    }
     config_free(&config);
     return code;
 }

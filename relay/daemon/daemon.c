@@ -20,6 +20,15 @@
 /* interval of a worker's heartbeat, which its supervisor checks */
 #define HEARTBEAT_US INT64_C(1000000)
 
+enum {
+    SIGNAL_TERMINATE,
+    SIGNAL_INTERRUPT,
+    SIGNAL_RELOAD,
+    SIGNAL_PUSH_OFF,
+    SIGNAL_PUSH_ON,
+    SIGNALS_COUNT
+};
+
 struct relay {
     struct config *config;
     struct ev_loop *loop;
@@ -34,11 +43,7 @@ struct relay {
     struct hub *hub;   /* NULL without the role */
     struct gate *gate;
     struct gate_process process;
-    ev_signal terminate;
-    ev_signal interrupt;
-    ev_signal hangup;
-    ev_signal push_off;
-    ev_signal push_on;
+    ev_signal signals[SIGNALS_COUNT];
     ev_timer heartbeat;
     bool is_draining;
     bool is_failed;   /* the address to listen on is in use */
@@ -101,19 +106,13 @@ stop_listening(struct relay *relay)
  * A worker drains when its supervisor sends SIGTERM. A terminal signals the whole process group, so
  * a worker receives two signals: only the supervisor's SIGINT means an immediate stop.
  */
-static bool
-is_second_stop(const struct relay *relay, int signal)
-{
-    return relay->is_draining && (relay->supervisor == 0 || signal == SIGINT);
-}
-
 static void
 on_stop(struct ev_loop *loop, ev_signal *signal, int events)
 {
     struct relay *relay = signal->data;
 
     (void)events;
-    if (is_second_stop(relay, signal->signum)) {
+    if (relay->is_draining && (relay->supervisor == 0 || signal->signum == SIGINT)) {
         log_warn("relay", "second signal received, stopping immediately",
                  LOG_INT("signal", signal->signum));
         ev_break(loop, EVBREAK_ALL);
@@ -199,7 +198,7 @@ on_push(struct ev_loop *loop, ev_signal *signal, int events)
     if (relay->supervisor == 0)
         relay->shared->is_push_off = signal->signum == SIGUSR1;
     if (signal->signum == SIGUSR1)
-        ev_clear_pending(loop, &relay->push_on);
+        ev_clear_pending(loop, &relay->signals[SIGNAL_PUSH_ON]);
     apply_push(relay);
 }
 
@@ -222,32 +221,27 @@ request_push_switch(void *ctx, bool on)
         (void)kill(relay->supervisor, RELAY_SIGNAL_SWITCHED);
 }
 
-/* A worker inherits its supervisor's signal mask, so that early signals do not kill it. */
-static void
-unblock_signals(void)
-{
-    sigset_t none;
-
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 static void
 watch_signals(struct relay *relay)
 {
-    ev_signal_init(&relay->terminate, on_stop, SIGTERM);
-    ev_signal_init(&relay->interrupt, on_stop, SIGINT);
-    ev_signal_init(&relay->hangup, on_hangup, SIGHUP);
-    ev_signal_init(&relay->push_off, on_push, SIGUSR1);
-    ev_signal_init(&relay->push_on, on_push, SIGUSR2);
-    relay->terminate.data = relay->interrupt.data = relay->hangup.data = relay;
-    relay->push_off.data = relay->push_on.data = relay;
-    ev_signal_start(relay->loop, &relay->terminate);
-    ev_signal_start(relay->loop, &relay->interrupt);
-    ev_signal_start(relay->loop, &relay->hangup);
-    ev_signal_start(relay->loop, &relay->push_off);
-    ev_signal_start(relay->loop, &relay->push_on);
-    unblock_signals();
+    static const struct {
+        int number;
+        void (*handle)(struct ev_loop *loop, ev_signal *signal, int events);
+    } watched[SIGNALS_COUNT] = {
+        [SIGNAL_TERMINATE] = {SIGTERM, on_stop}, [SIGNAL_INTERRUPT] = {SIGINT, on_stop},
+        [SIGNAL_RELOAD] = {SIGHUP, on_hangup},   [SIGNAL_PUSH_OFF] = {SIGUSR1, on_push},
+        [SIGNAL_PUSH_ON] = {SIGUSR2, on_push},
+    };
+    sigset_t none;
+
+    for (int i = 0; i < SIGNALS_COUNT; i++) {
+        ev_signal_init(&relay->signals[i], watched[i].handle, watched[i].number);
+        relay->signals[i].data = relay;
+        ev_signal_start(relay->loop, &relay->signals[i]);
+    }
+    /* a worker inherits its supervisor's signal mask, so that early signals do not kill it */
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
 /* Reports to the supervisor and the service manager that the loop is running. */
@@ -364,16 +358,6 @@ close_modules(struct relay *relay)
     hub_free(relay->hub);
 }
 
-/* From now on, a signal must not change the exit status. */
-static void
-block_signals(void)
-{
-    sigset_t all;
-
-    sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, NULL);
-}
-
 int
 relay_run(struct config *config, struct stats *stats, struct gate_sockets sockets, pid_t supervisor,
           struct relay_shared *shared)
@@ -383,6 +367,7 @@ relay_run(struct config *config, struct stats *stats, struct gate_sockets socket
                           .sockets = sockets,
                           .supervisor = supervisor,
                           .shared = shared};
+    sigset_t all;
     bool is_open;
 
     log_count_lost(&stats->values[STAT_LOG_LOST]);
@@ -403,12 +388,10 @@ relay_run(struct config *config, struct stats *stats, struct gate_sockets socket
     }
     close_modules(&relay);
     stop_listening(&relay);
-    block_signals();
-    ev_signal_stop(relay.loop, &relay.terminate);
-    ev_signal_stop(relay.loop, &relay.interrupt);
-    ev_signal_stop(relay.loop, &relay.hangup);
-    ev_signal_stop(relay.loop, &relay.push_off);
-    ev_signal_stop(relay.loop, &relay.push_on);
+    sigfillset(&all); /* from now on, a signal must not change the exit status */
+    sigprocmask(SIG_BLOCK, &all, NULL);
+    for (int i = 0; i < SIGNALS_COUNT; i++)
+        ev_signal_stop(relay.loop, &relay.signals[i]);
     ev_timer_stop(relay.loop, &relay.heartbeat);
     ev_loop_destroy(relay.loop);
     if (relay.is_rejected)

@@ -166,15 +166,6 @@ any_is_running(const struct workers *workers)
     return false;
 }
 
-/* For workers that are started later. Running workers reload the key themselves, and log it. */
-static void
-reload_key_for_new_workers(const struct workers *workers)
-{
-    char error[CONFIG_ERROR_MAX];
-
-    (void)config_reload_key(workers->config, error);
-}
-
 /*
  * Pending signals are delivered in order of their numbers, so SIGUSR1 discards a pending SIGUSR2:
  * off is the safe choice.
@@ -202,8 +193,11 @@ forward(struct workers *workers, int signal)
         return;
     }
     if (signal == SIGHUP) {
+        char error[CONFIG_ERROR_MAX];
+
         service_notify_reloading();
-        reload_key_for_new_workers(workers);
+        /* for workers that start later; running workers reload the key themselves, and log it */
+        (void)config_reload_key(workers->config, error);
     }
     signal_all(workers, signal);
     if (signal == SIGHUP)
@@ -316,23 +310,6 @@ run_several(struct config *config, struct gate_sockets sockets)
     return workers.exit_code;
 }
 
-/*
- * Blocks signals that would kill the process before their handlers are installed. A parent that
- * ignores SIGCHLD passes this on, and waitpid would then find no child.
- */
-static void
-prepare_signals(void)
-{
-    sigset_t blocked;
-
-    sigemptyset(&blocked);
-    sigaddset(&blocked, SIGHUP);
-    sigaddset(&blocked, SIGUSR1);
-    sigaddset(&blocked, SIGUSR2);
-    sigprocmask(SIG_BLOCK, &blocked, NULL);
-    signal(SIGCHLD, SIG_DFL);
-}
-
 int
 workers_run(struct config *config)
 {
@@ -340,8 +317,16 @@ workers_run(struct config *config)
     struct relay_shared shared = new_relay_shared(config);
     struct stats stats = {0};
     struct gate_sockets sockets = GATE_NO_SOCKETS;
+    sigset_t blocked;
 
-    prepare_signals();
+    /* These would kill the process before their handlers are installed. */
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGHUP);
+    sigaddset(&blocked, SIGUSR1);
+    sigaddset(&blocked, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &blocked, NULL);
+    /* A parent that ignores SIGCHLD passes this on, and waitpid would then find no child. */
+    signal(SIGCHLD, SIG_DFL);
     if (gate_listen(config, &sockets) != RC_OK)
         return RELAY_EXIT_FAILED;
     if (has_gate && config->gate.workers > 1)

@@ -1,19 +1,22 @@
-/* feed.c: opens and closes the feed, and handles its socket and timers. */
-#include "feed/feed_parts.h"
+/*
+ * feed.c: one feed from its start to its end: its timers and its socket, and the steps from a
+ * connection string to a streaming slot.
+ */
+#include "feed/feed_private.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
-#include "feed/feed_connect.h"
-#include "feed/feed_stream.h"
 
 #define FEED_BACKOFF_BASE_MS 100
 #define FEED_BACKOFF_CAP_MS 5000
 #define FEED_FEEDBACK_S 0.5
-#define STATUS_EVERY_US 10000000 /* used if the server has no wal_sender_timeout */
+#define ADDRESS_CACHE_US 30000000
+#define SQLSTATE_IN_USE "55006"
 
 const char *
 feed_availability_name(enum feed_availability availability)
@@ -28,6 +31,202 @@ feed_availability_name(enum feed_availability availability)
     return names[availability];
 }
 
+/* ---- the steps to the stream */
+
+/* NOTICE and WARNING messages, such as the warning about a missing synchronized standby. */
+static void
+on_notice(void *ctx, const char *message)
+{
+    (void)ctx;
+    log_warn("feed", "server notice", LOG_TEXT("notice", postgres_error_line(message)));
+}
+
+static void
+on_link_connected(void *ctx, enum rc rc, PGconn *conn, const char *error)
+{
+    struct feed *feed = ctx;
+
+    if (rc == RC_BAD) {
+        feed_fail(feed, "could not resolve a host of [feed] conninfo", error, "");
+        return;
+    }
+    if (rc != RC_OK) {
+        feed_fail(feed, "could not connect to PostgreSQL", error, postgres_error_hint(NULL, error));
+        return;
+    }
+    feed->link.conn = conn;
+    ev_io_set(&feed->link.readable, PQsocket(conn), EV_READ);
+    ev_io_set(&feed->link.writable, PQsocket(conn), EV_WRITE);
+    if (PQsetnonblocking(conn, 1) != 0)
+        feed_restart(feed, "could not make the PostgreSQL connection non-blocking");
+    else
+        feed_send_command(feed, FEED_SETTING, postgres_session_command(conn));
+}
+
+static void
+request_history(struct feed *feed)
+{
+    char command[FEED_COMMAND_MAX];
+
+    snprintf(command, sizeof(command), "TIMELINE_HISTORY %" PRIu32, feed->slot.timeline);
+    feed_send_command(feed, FEED_READING_HISTORY, command);
+}
+
+static void
+identify(struct feed *feed)
+{
+    feed_send_command(feed, FEED_IDENTIFYING, "IDENTIFY_SYSTEM");
+}
+
+/*
+ * The server was queried before the store. If it lacks what the store has, another relay may have
+ * created the slot or stored rows in between: the queries are repeated, until their results are
+ * newer than the progress that they are compared with.
+ */
+static bool
+must_query_again(struct feed *feed)
+{
+    const bool is_known = strcmp(feed->slot.known, feed->slot.furthest) == 0;
+
+    memcpy(feed->slot.known, feed->slot.furthest, sizeof(feed->slot.known));
+    return !is_known && feed_server_lacks_progress(feed);
+}
+
+/* The store has returned the progress: enters the next state. */
+static void
+on_progress(struct feed *feed)
+{
+    if (feed->state == FEED_REACQUIRING)
+        feed_stream_start(feed);
+    else if (must_query_again(feed))
+        identify(feed);
+    else if (feed->slot.stored_timeline != feed->slot.timeline)
+        request_history(feed);
+    else if (feed_reset_if_wal_went_back(feed) || feed_reset_if_slot_lost(feed))
+        return; /* RESETTING: the store closes its connections, which restarts the feed */
+    else if (feed->slot.is_lost)
+        feed_fail_lost_slot(feed);
+    else if (feed->slot.must_create)
+        feed_create_slot(feed);
+    else if (feed_reset_if_slot_advanced(feed))
+        return;
+    else if (feed_needs_members(feed) && !store_is_complete(feed->store))
+        feed_restart(feed, "could not copy memberships: shards of the store are unavailable");
+    else if (feed_needs_members(feed))
+        feed_copy_members(feed);
+    else
+        feed_start_replication(feed);
+}
+
+static void
+connect_feed(struct feed *feed)
+{
+    struct postgres_connect *connect = &feed->link.connect;
+
+    feed->link.attempt++;
+    feed->slot.on_acquired = on_progress;
+    feed_set_state(feed, FEED_CONNECTING);
+    ev_timer_again(feed->loop, &feed->link.timeout);
+    connect->loop = feed->loop;
+    connect->conninfo = feed->config->feed.conninfo;
+    connect->replication = "database";
+    connect->on_notice = on_notice;
+    connect->done = on_link_connected;
+    connect->ctx = feed;
+    /* A relay on standby connects twice a second, so it reuses the resolved addresses. */
+    postgres_connect_start(connect, feed->slot.is_standby ? ADDRESS_CACHE_US : 0);
+}
+
+static void
+on_identified(struct feed *feed, const PGresult *result)
+{
+    snprintf(feed->slot.origin.system, sizeof(feed->slot.origin.system), "%s",
+             PQgetvalue(result, 0, 0));
+    snprintf(feed->slot.origin.name, sizeof(feed->slot.origin.name), "%s",
+             PQgetvalue(result, 0, 3));
+    feed->slot.timeline = (uint32_t)strtoul(PQgetvalue(result, 0, 1), NULL, 10);
+    feed->slot.wal_lsn = feed_lsn_read(PQgetvalue(result, 0, 2));
+    feed_query_slot(feed);
+}
+
+/* Handles an error from the server. */
+static void
+on_error_result(struct feed *feed, const PGresult *result)
+{
+    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *message = PQresultErrorMessage(result);
+
+    if (feed->state == FEED_STARTING && sqlstate != NULL &&
+        strcmp(sqlstate, SQLSTATE_IN_USE) == 0) {
+        feed_enter_standby(feed);
+        return;
+    }
+    feed_fail(feed, "PostgreSQL rejected the command", message,
+              postgres_error_hint(sqlstate, message));
+}
+
+/* Collects the results of one command. Returns true once complete; the last result is kept. */
+static bool
+collect_result(struct feed *feed)
+{
+    while (PQisBusy(feed->link.conn) == 0) {
+        PGresult *result = PQgetResult(feed->link.conn);
+
+        if (result == NULL)
+            return feed->link.result != NULL;
+        PQclear(feed->link.result);
+        feed->link.result = result;
+        if (PQresultStatus(result) == PGRES_COPY_BOTH)
+            return true; /* the server starts to stream */
+    }
+    return false;
+}
+
+/* Handles data that the server sent before STREAMING, and starts the next step. */
+static void
+handle_result(struct feed *feed)
+{
+    enum feed_state state = feed->state;
+    ExecStatusType status;
+    PGresult *result;
+
+    if (state == FEED_COPYING) {
+        feed_on_member_rows(feed);
+        return;
+    }
+    if (state == FEED_ACQUIRING || state == FEED_REACQUIRING || state == FEED_RESETTING ||
+        !collect_result(feed))
+        return;
+    result = feed->link.result;
+    feed->link.result = NULL;
+    status = PQresultStatus(result);
+    if (state == FEED_STARTING && status == PGRES_COPY_BOTH) {
+        ev_io_stop(feed->loop, &feed->link.readable);
+        feed_acquire(feed, FEED_REACQUIRING);
+    } else if (state == FEED_SETTING && status == PGRES_COMMAND_OK) {
+        identify(feed);
+    } else if (state == FEED_DROPPING && status == PGRES_COMMAND_OK) {
+        feed_on_slot_dropped(feed);
+    } else if (status != PGRES_TUPLES_OK) {
+        on_error_result(feed, result);
+    } else if (PQntuples(result) == 0) { /* protocol violation */
+        feed_restart(feed, "PostgreSQL returned no row");
+    } else if (state == FEED_IDENTIFYING) {
+        on_identified(feed, result);
+    } else if (state == FEED_FINDING) {
+        feed_on_slot(feed, result);
+    } else if (state == FEED_READING_HISTORY) {
+        feed_on_history(feed, PQgetvalue(result, 0, 1));
+    } else if (state == FEED_CREATING) {
+        feed_on_slot_created(feed, result);
+    } else {
+        feed_restart(feed, "unexpected result from PostgreSQL");
+    }
+    PQclear(result);
+}
+
+/* ---- events */
+
 static void
 on_link_socket(struct ev_loop *loop, ev_io *watcher, int events)
 {
@@ -38,14 +237,13 @@ on_link_socket(struct ev_loop *loop, ev_io *watcher, int events)
         feed_flush_socket(feed);
     if ((events & EV_READ) == 0 || feed->state == FEED_WAITING)
         return;
-    if (feed->state != FEED_STREAMING) {
-        feed_on_result(feed);
-    } else if (PQconsumeInput(feed->link.conn) == 0) {
+    if (PQconsumeInput(feed->link.conn) == 0)
         feed_restart(feed, "PostgreSQL connection lost",
                      LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
-    } else {
+    else if (feed->state == FEED_STREAMING)
         feed_stream_pump(feed);
-    }
+    else
+        handle_result(feed);
 }
 
 static void
@@ -56,7 +254,7 @@ on_retry(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop;
     (void)events;
     if (feed->state == FEED_WAITING && store_is_up(feed->store))
-        feed_connect(feed);
+        connect_feed(feed);
 }
 
 static void
@@ -80,63 +278,6 @@ on_timeout(struct ev_loop *loop, ev_timer *timer, int events)
                      LOG_SECONDS("timeout_s", timer->repeat));
 }
 
-/*
- * Detects a server that became unreachable without closing the connection: it sends nothing for
- * wal_sender_timeout. A reachable server requests a reply halfway through that timeout. The feed
- * must not request replies (decoder/FRAMES.md), so it sends its own status messages late enough for
- * the server to request one. Returns false if the feed was restarted.
- */
-static bool
-server_is_alive(struct feed *feed)
-{
-    int64_t now_us = clock_monotonic_us();
-
-    if (!feed_flights_have_room(&feed->flights))
-        feed->feedback.received_us = now_us; /* backpressure: the feed is not reading */
-    if (feed->feedback.timeout_us == 0 ||
-        now_us - feed->feedback.received_us <= feed->feedback.timeout_us)
-        return true;
-    feed_restart(feed, "no message from PostgreSQL within wal_sender_timeout",
-                 LOG_SECONDS("timeout_s", (double)feed->feedback.timeout_us / 1e6));
-    return false;
-}
-
-/* True after 60 % of wal_sender_timeout: after the server's request, well before the timeout. */
-static bool
-status_is_due(const struct feed *feed)
-{
-    int64_t every_us =
-        feed->feedback.timeout_us > 0 ? feed->feedback.timeout_us / 10 * 6 : STATUS_EVERY_US;
-
-    return clock_monotonic_us() - feed->feedback.sent_us > every_us;
-}
-
-/* A separate timer, because status messages are due even if no message arrives. */
-static void
-on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
-{
-    struct feed *feed = timer->data;
-
-    (void)loop;
-    (void)events;
-    if (feed->state != FEED_STREAMING)
-        return;
-    feed_update_lag(feed);
-    feed_denials_report(feed);
-    if (!server_is_alive(feed))
-        return;
-    feed_stream_idle(feed);
-    if (feed->state != FEED_STREAMING)
-        return;
-    feed_confirm_replicas(feed);
-    feed_confirm_update(feed);
-    if (feed->confirm.confirmed_lsn != feed->feedback.reported_lsn)
-        feed->feedback.received_us =
-            clock_monotonic_us(); /* the status message postpones the server's reply request */
-    if (status_is_due(feed) || feed->confirm.confirmed_lsn != feed->feedback.reported_lsn)
-        feed_send_feedback(feed);
-}
-
 static void
 on_store_up(void *ctx)
 {
@@ -144,7 +285,7 @@ on_store_up(void *ctx)
 
     /* A draining relay leaves the slot to another relay. */
     if (!feed->closing && feed->state == FEED_WAITING && !ev_is_active(&feed->link.retry))
-        feed_connect(feed);
+        connect_feed(feed);
 }
 
 static void
@@ -173,7 +314,7 @@ feed_open(struct ev_loop *loop, const struct config *config, struct store *store
     ev_init(&feed->link.readable, on_link_socket);
     ev_init(&feed->link.writable, on_link_socket);
     ev_timer_init(&feed->link.retry, on_retry, 0.0, 0.0);
-    ev_timer_init(&feed->feedback.timer, on_feedback, FEED_FEEDBACK_S, FEED_FEEDBACK_S);
+    ev_timer_init(&feed->feedback.timer, feed_on_feedback, FEED_FEEDBACK_S, FEED_FEEDBACK_S);
     ev_init(&feed->link.timeout, on_timeout);
     feed->link.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
     feed->link.readable.data = feed->link.writable.data = feed;
@@ -182,7 +323,7 @@ feed_open(struct ev_loop *loop, const struct config *config, struct store *store
     feed->store_listener = (struct store_listener){on_store_up, on_store_down, feed, NULL};
     store_listen(store, &feed->store_listener);
     if (store_is_up(store))
-        feed_connect(feed);
+        connect_feed(feed);
     return feed;
 }
 
@@ -205,7 +346,8 @@ feed_free(struct feed *feed)
 {
     if (feed == NULL)
         return;
-    feed_batch_free(&feed->batch);
+    store_batch_free(feed->batch.frames);
+    free(feed->batch.held);
     postgres_connect_free(&feed->link.connect);
     free(feed->rules.text);
     free(feed);

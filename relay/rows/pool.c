@@ -1,5 +1,5 @@
 /* pool.c: runs queries for rows over a few connections, without blocking the loop. */
-#include "rows/pool.h"
+#include "rows/rows_private.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,27 +54,6 @@ detach_query(struct rows_connection *connection, enum rows_connection_state next
     set_state(connection, next);
     rows_pool_run_soon(connection->pool);
     return query;
-}
-
-/* The query has ended; its result is connection->status. */
-static void
-finish_query(struct rows_connection *connection)
-{
-    struct rows_pool *pool = connection->pool;
-    enum rows_status status = connection->status;
-    int64_t elapsed_us = clock_monotonic_us() - connection->since_us;
-    struct rows_result *result;
-    struct rows_query *query = detach_query(connection, ROWS_CONNECTION_IDLE, &result);
-
-    stats_time(pool->stats, TIME_ROWS, elapsed_us);
-    rows_queue_measure(pool->queue, elapsed_us);
-    if (status == ROWS_OK && !result->has_header)
-        status = ROWS_DENIED; /* no live rule addresses the user (sql/rows.sql) */
-    if (status == ROWS_OK)
-        rows_queue_complete(pool->queue, query, result, clock_monotonic_us());
-    else
-        rows_queue_fail(pool->queue, query, status, clock_monotonic_us());
-    rows_result_unref(result);
 }
 
 /* ---- overdue queries */
@@ -181,25 +160,33 @@ static void
 on_session_done(void *ctx)
 {
     struct rows_connection *connection = ctx;
+    struct rows_queue *queue = connection->pool->queue;
+    enum rows_status status = connection->status;
+    int64_t now_us = clock_monotonic_us();
+    int64_t elapsed_us = now_us - connection->since_us;
     struct rows_result *result;
     struct rows_query *query;
-    bool is_locked;
 
     if (connection->state == ROWS_CONNECTION_STUCK) {
         end_stuck_query(connection, ROWS_CONNECTION_IDLE);
         return;
     }
-    if (connection->status != ROWS_LOST && connection->status != ROWS_LOCKED) {
-        finish_query(connection);
-        return;
-    }
-    is_locked = connection->status == ROWS_LOCKED;
     query = detach_query(connection, ROWS_CONNECTION_IDLE, &result);
+    if (status == ROWS_LOCKED) {
+        rows_queue_postpone(queue, query, now_us);
+    } else if (status == ROWS_LOST) {
+        rows_queue_repeat(queue, query, now_us);
+    } else {
+        stats_time(connection->pool->stats, TIME_ROWS, elapsed_us);
+        rows_queue_measure(queue, elapsed_us);
+        if (status == ROWS_OK && !result->has_header)
+            status = ROWS_DENIED; /* no live rule addresses the user (sql/rows.sql) */
+        if (status == ROWS_OK)
+            rows_queue_complete(queue, query, result, now_us);
+        else
+            rows_queue_fail(queue, query, status, now_us);
+    }
     rows_result_unref(result);
-    if (is_locked)
-        rows_queue_postpone(connection->pool->queue, query, clock_monotonic_us());
-    else
-        rows_queue_repeat(connection->pool->queue, query, clock_monotonic_us());
 }
 
 static void
@@ -273,31 +260,31 @@ static void
 on_session_lost(void *ctx, const char *message)
 {
     struct rows_connection *connection = ctx;
-    enum rows_connection_state was = connection->state;
     struct rows_result *result;
     struct rows_query *query;
 
-    /* the server restarted, or the server or a proxy closed the idle session */
-    if (was == ROWS_CONNECTION_IDLE) {
+    switch (connection->state) {
+    case ROWS_CONNECTION_CLOSED:
+        return;
+    case ROWS_CONNECTION_IDLE:
+        /* the server restarted, or the server or a proxy closed the idle session */
         set_state(connection, ROWS_CONNECTION_CLOSED);
         log_debug("rows", "server closed an idle connection", LOG_TEXT("error", message));
         return;
-    }
-    if (was == ROWS_CONNECTION_STUCK) {
+    case ROWS_CONNECTION_STUCK:
         end_stuck_query(connection, ROWS_CONNECTION_CLOSED);
         return;
-    }
-    delay_retry(connection->pool,
-                was == ROWS_CONNECTION_OPENING ? "could not connect to PostgreSQL"
-                                               : "PostgreSQL connection lost",
-                message);
-    if (was == ROWS_CONNECTION_OPENING) {
+    case ROWS_CONNECTION_OPENING:
+        delay_retry(connection->pool, "could not connect to PostgreSQL", message);
         set_state(connection, ROWS_CONNECTION_CLOSED);
         return;
+    case ROWS_CONNECTION_RUNNING:
+        delay_retry(connection->pool, "PostgreSQL connection lost", message);
+        query = detach_query(connection, ROWS_CONNECTION_CLOSED, &result);
+        rows_result_unref(result);
+        rows_queue_repeat(connection->pool->queue, query, clock_monotonic_us());
+        return;
     }
-    query = detach_query(connection, ROWS_CONNECTION_CLOSED, &result);
-    rows_result_unref(result);
-    rows_queue_repeat(connection->pool->queue, query, clock_monotonic_us());
 }
 
 static const struct postgres_session_events SESSION_EVENTS = {

@@ -1,32 +1,218 @@
-/* queue.c: shares queries between requests, and selects them by user in turn. */
-#include "rows/queue.h"
+/* queue.c: requests that wait for a query: who shares it, which one is next, and how each ends. */
+#include "rows/rows_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
-#include "base/backoff.h"
 #include "base/memory.h"
-#include "base/stats.h"
-#include "rows/known_rules.h"
-#include "rows/query_key.h"
-#include "rows/query_order.h"
-#include "rows/request_state.h"
 
+#define KEY_MAX 65536
 #define REPEAT_FIRST_US 50000
 #define REPEAT_MAX_US 800000
 #define MEAN_WEIGHT 8 /* a query changes the mean by an eighth of the difference */
 #define AFTER_MIN_MS 1000
 #define AFTER_MAX_MS 30000
 
-/* ---- waiting */
+/*
+ * A string key from all values that select the rows of a request. Requests with equal keys may
+ * share one query.
+ */
+struct query_key {
+    struct buffer text; /* the source, the rule, and all values that select the rows */
+    bool is_known;      /* the audience of the rule is known */
+    bool is_of_user;    /* the key contains the user and the groups of the token */
+};
 
-/* Returns a key; the caller frees its text. */
+/* ---- the audiences of live rules, taken from earlier results */
+
+/* Returns the length of the rule's key at the start of a longer key. */
+static size_t
+known_rule_len(const char *key)
+{
+    size_t source_len = strlen(key) + 1;
+
+    return source_len + strlen(key + source_len) + 1;
+}
+
+static struct known_rule *
+known_rule_find(const struct known_rule *rules, const char *key, size_t len)
+{
+    struct known_rule *rule;
+
+    HASH_FIND(hh, rules, key, len, rule);
+    return rule;
+}
+
+static void
+known_rule_remove(struct known_rule **rules, struct known_rule *rule)
+{
+    HASH_DEL(*rules, rule);
+    free(rule->audience);
+    free(rule);
+}
+
+static void
+known_rules_free(struct known_rule **rules)
+{
+    while (*rules != NULL)
+        known_rule_remove(rules, *rules);
+}
+
+/* `key` starts with the rule's key. True if the audience is new or has changed. */
+static bool
+known_rule_set(struct known_rule **rules, const char *key, const char *audience)
+{
+    size_t len = known_rule_len(key);
+    struct known_rule *rule = known_rule_find(*rules, key, len);
+
+    if (rule != NULL && strcmp(rule->audience, audience) == 0)
+        return false;
+    if (rule != NULL)
+        known_rule_remove(rules, rule);
+    if (HASH_COUNT(*rules) >= KNOWN_RULES_MAX)
+        known_rules_free(rules);
+    rule = memory_new(sizeof(*rule) + len);
+    rule->audience = memory_text(audience, strlen(audience));
+    rule->key_len = len;
+    memcpy(rule->key, key, len);
+    HASH_ADD(hh, *rules, key, len, rule);
+    return true;
+}
+
+/* ---- the key of a query */
+
+static enum rc
+add_text(struct buffer *out, const char *text)
+{
+    return buffer_add(out, text, strlen(text) + 1);
+}
+
+/*
+ * Only a rule for ALL has a key without the user. The groups of clairon.member, and literal
+ * targets, are those of the query's snapshot. The relay cannot compare two users by them: what it
+ * has read from the WAL may be older. The caller frees `text`.
+ */
 static struct query_key
 key_of(const struct rows_request *request)
 {
-    return query_key_new(&request->wanted, request->queue->rules);
+    const struct rows_wanted *wanted = &request->wanted;
+    const struct known_rule *rule;
+    struct query_key key;
+    enum rc rc;
+
+    buffer_init(&key.text, KEY_MAX);
+    rc = add_text(&key.text, wanted->source);
+    if (rc == RC_OK)
+        rc = add_text(&key.text, wanted->rule);
+    rule = known_rule_find(request->queue->rules, key.text.bytes, key.text.len);
+    key.is_known = rule != NULL;
+    key.is_of_user = rule == NULL || strcmp(rule->audience, "ALL") != 0;
+    if (rc == RC_OK)
+        rc = add_text(&key.text, key.is_of_user ? "user" : "all");
+    if (rc == RC_OK && key.is_of_user)
+        rc = add_text(&key.text, wanted->user);
+    if (rc == RC_OK && key.is_of_user)
+        rc = add_text(&key.text, wanted->groups);
+    if (rc != RC_OK)
+        abort(); /* the strings of a token are far shorter */
+    return key;
 }
+
+/* ---- the order of queries */
+
+/* False while the user's results in memory exceed the limit. */
+static bool
+may_receive(const struct rows_queue *queue, const struct rows_user *user)
+{
+    return user->held_bytes <= queue->limits.user_bytes;
+}
+
+/*
+ * A query waits while another query with its key runs. Before the audience of a rule is known, all
+ * its queries wait for the first query, whose result contains the audience.
+ */
+static bool
+waits_for(const struct rows_query *query, const struct rows_query *running)
+{
+    bool only_rule = !query->is_known && !running->is_known;
+    size_t len = only_rule ? known_rule_len(query->key) : query->key_len;
+
+    if (only_rule ? running->key_len < len : running->key_len != len)
+        return false;
+    return memcmp(query->key, running->key, len) == 0;
+}
+
+/* A client that does not read its results must not delay other users who share the query. */
+static bool
+has_receiver(const struct rows_queue *queue, const struct rows_query *query)
+{
+    const struct rows_request *request;
+
+    DL_FOREACH (query->requests, request) {
+        if (may_receive(queue, request->user))
+            return true;
+    }
+    return false;
+}
+
+/* True while a query of this source is stuck. */
+static bool
+is_stuck(const struct rows_queue *queue, const char *source)
+{
+    const struct rows_query *running;
+
+    DL_FOREACH (queue->running, running) {
+        if (running->state == ROWS_QUERY_STUCK && strcmp(running->key, source) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* One connection remains for other tables even if all queries of a table are stuck. */
+static bool
+source_may_run(const struct rows_queue *queue, const char *source)
+{
+    const struct rows_query *running;
+    size_t count = 0;
+
+    DL_FOREACH (queue->running, running) {
+        if (strcmp(running->key, source) == 0)
+            count++;
+    }
+    return count == 0 || count + 1 < queue->limits.connections;
+}
+
+static bool
+may_run(const struct rows_queue *queue, const struct rows_query *query, int64_t now_us)
+{
+    const struct rows_query *running;
+
+    DL_FOREACH (queue->running, running) {
+        if (waits_for(query, running))
+            return false;
+    }
+    return query->not_before_us <= now_us && has_receiver(queue, query) &&
+           source_may_run(queue, query->key) && !is_stuck(queue, query->key);
+}
+
+/* Users take turns, and the oldest query of a user that may run is first. NULL: none may run. */
+static struct rows_query *
+select_next(const struct rows_queue *queue, int64_t now_us)
+{
+    const struct rows_user *user;
+    struct rows_query *query;
+
+    DL_FOREACH (queue->turns, user) {
+        DL_FOREACH (user->waiting, query) {
+            if (may_run(queue, query, now_us))
+                return query;
+        }
+    }
+    return NULL;
+}
+
+/* ---- waiting */
 
 static void
 free_user_if_unused(struct rows_queue *queue, struct rows_user *user)
@@ -114,9 +300,9 @@ wait_for_query(struct rows_request *request, int64_t not_before_us)
 static enum rows_status
 check_limits(const struct rows_queue *queue, const struct rows_user *user, const char *source)
 {
-    if (query_order_is_stuck(queue, source))
+    if (is_stuck(queue, source))
         return ROWS_TIMED_OUT;
-    if (user->request_count >= ROWS_PER_USER_MAX || !query_order_may_receive(queue, user))
+    if (user->request_count >= ROWS_PER_USER_MAX || !may_receive(queue, user))
         return ROWS_USER_LIMIT;
     return queue->waiting_count >= queue->limits.waiting ? ROWS_BUSY : ROWS_OK;
 }
@@ -154,12 +340,23 @@ rows_queue_add(struct rows_queue *queue, const struct rows_wanted *wanted,
 
 /* ---- running */
 
-static void
-start(struct rows_queue *queue, struct rows_query *query)
+bool
+rows_queue_has_next(const struct rows_queue *queue, int64_t now_us)
 {
+    return select_next(queue, now_us) != NULL;
+}
+
+struct rows_query *
+rows_queue_next(struct rows_queue *queue, int64_t now_us)
+{
+    struct rows_query *query = select_next(queue, now_us);
     const struct rows_request *request;
     size_t count = 0;
 
+    if (query == NULL)
+        return NULL;
+    DL_DELETE(queue->turns, query->owner);
+    DL_APPEND(queue->turns, query->owner);
     DL_FOREACH (query->requests, request)
         count++;
     count_waiting(queue, queue->waiting_count - count);
@@ -168,24 +365,6 @@ start(struct rows_queue *queue, struct rows_query *query)
     query->state = ROWS_QUERY_RUNNING;
     query->requester = query->requests;
     DL_APPEND(queue->running, query);
-}
-
-bool
-rows_queue_has_next(const struct rows_queue *queue, int64_t now_us)
-{
-    return query_order_next(queue, now_us) != NULL;
-}
-
-struct rows_query *
-rows_queue_next(struct rows_queue *queue, int64_t now_us)
-{
-    struct rows_query *query = query_order_next(queue, now_us);
-
-    if (query == NULL)
-        return NULL;
-    DL_DELETE(queue->turns, query->owner);
-    DL_APPEND(queue->turns, query->owner);
-    start(queue, query);
     return query;
 }
 
@@ -258,25 +437,6 @@ bytes_for_user(const struct rows_request *request)
     return request->result->bytes;
 }
 
-static void
-hold_result(struct rows_request *request, struct rows_result *result)
-{
-    request->result = rows_result_ref(result);
-    request->user->held_bytes += bytes_for_user(request);
-    DL_APPEND(request->user->holding, request);
-}
-
-static void
-release_result(struct rows_request *request)
-{
-    struct rows_user *user = request->user;
-
-    user->held_bytes -= bytes_for_user(request) + request->copied_bytes;
-    DL_DELETE(user->holding, request);
-    *request->result->held_bytes -= request->copied_bytes;
-    rows_result_unref(request->result);
-}
-
 /* The callback may end this request or any other request. */
 static void
 fail(struct rows_request *request, enum rows_status status)
@@ -291,11 +451,13 @@ fail(struct rows_request *request, enum rows_status status)
 static void
 succeed(struct rows_request *request, struct rows_result *result)
 {
-    if (!query_order_may_receive(request->queue, request->user)) {
+    if (!may_receive(request->queue, request->user)) {
         fail(request, ROWS_USER_LIMIT);
         return;
     }
-    hold_result(request, result);
+    request->result = rows_result_ref(result);
+    request->user->held_bytes += bytes_for_user(request);
+    DL_APPEND(request->user->holding, request);
     request->events->done(request->ctx, ROWS_OK, result, 0);
 }
 
@@ -430,28 +592,20 @@ rows_queue_release(struct rows_queue *queue, struct rows_query *query)
     free(query);
 }
 
-/* Moves requests from the waiting queries to `ended`, because callbacks may change all lists. */
-static void
-collect_expired(struct rows_queue *queue, struct rows_query *ended, int64_t now_us)
-{
-    struct rows_query *query, *next_query;
-    struct rows_request *request, *next;
-
-    HASH_ITER (hh, queue->waiting, query, next_query) {
-        DL_FOREACH_SAFE (query->requests, request, next) {
-            if (request->deadline_us <= now_us)
-                set_aside(request, ended);
-        }
-    }
-}
-
 void
 rows_queue_expire(struct rows_queue *queue, enum rows_status status, int64_t now_us)
 {
     struct rows_query ended = {.state = ROWS_QUERY_ENDED};
-    struct rows_request *request;
+    struct rows_query *query, *next_query;
+    struct rows_request *request, *next;
 
-    collect_expired(queue, &ended, now_us);
+    /* the callbacks come later, because they may change all lists */
+    HASH_ITER (hh, queue->waiting, query, next_query) {
+        DL_FOREACH_SAFE (query->requests, request, next) {
+            if (request->deadline_us <= now_us)
+                set_aside(request, &ended);
+        }
+    }
     while ((request = ended.requests) != NULL) {
         leave_query(request);
         fail(request, request->repeated != ROWS_OK ? request->repeated : status);
@@ -473,8 +627,12 @@ rows_request_end(struct rows_request *request)
 
     if (request->query != NULL)
         leave_query(request);
-    if (request->result != NULL)
-        release_result(request);
+    if (request->result != NULL) {
+        user->held_bytes -= bytes_for_user(request) + request->copied_bytes;
+        DL_DELETE(user->holding, request);
+        *request->result->held_bytes -= request->copied_bytes;
+        rows_result_unref(request->result);
+    }
     user->request_count--;
     free_user_if_unused(request->queue, user);
     free((char *)request->wanted.source);

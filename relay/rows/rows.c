@@ -1,12 +1,10 @@
 /* rows.c: connects the queue of requests to the PostgreSQL connections. */
-#include "rows/rows.h"
+#include "rows/rows_private.h"
 
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "rows/pool.h"
-#include "rows/queue.h"
 
 #define BUSY_TICK_S 0.02 /* while requests wait or queries run */
 #define IDLE_TICK_S 1.0  /* while connections are open, or clients read results */
@@ -35,13 +33,6 @@ set_tick(struct rows *rows)
 }
 
 static void
-expire(struct rows *rows, int64_t now_us)
-{
-    rows_queue_expire(&rows->queue, rows_pool_is_connected(&rows->pool) ? ROWS_BUSY : ROWS_LOST,
-                      now_us);
-}
-
-static void
 on_soon(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct rows *rows = timer->data;
@@ -61,7 +52,8 @@ on_tick(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop;
     (void)events;
     rows_pool_sweep(&rows->pool, now_us);
-    expire(rows, now_us);
+    rows_queue_expire(&rows->queue, rows_pool_is_connected(&rows->pool) ? ROWS_BUSY : ROWS_LOST,
+                      now_us);
     rows_pool_run(&rows->pool, now_us);
     stats_set(rows->pool.stats, STAT_ROWS_HELD, rows->pool.held_bytes);
     set_tick(rows);

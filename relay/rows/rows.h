@@ -2,18 +2,95 @@
 #ifndef CLAIRON_ROWS_ROWS_H
 #define CLAIRON_ROWS_ROWS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
 #include "base/config.h"
+#include "base/rc.h"
 #include "base/stats.h"
-#include "rows/request.h"
+#include "wire/client_message.h"
+#include "wire/codes.h"
+#include "wire/snapshot.h"
+
+#define ROWS_PAGE_MAX (256 * 1024) /* maximum bytes of a page; a longer row is a separate page */
+/* The longest error message, including its zero byte. */
+#define ROWS_ERROR_TEXT_MAX (CLIENT_MESSAGE_SOURCE_MAX + CLIENT_MESSAGE_RULE_MAX + 64)
 
 struct ev_loop;
 struct rows;
+struct rows_request; /* one client's request for the rows of a live rule */
+
+enum rows_status {
+    ROWS_OK,
+    ROWS_DENIED,     /* no such live rule, or it does not address the user */
+    ROWS_TOO_MANY,   /* rows.max_rows or rows.max_bytes exceeded */
+    ROWS_BUSY,       /* the queue is full, or the request waited too long */
+    ROWS_USER_LIMIT, /* the user has too many requests or unread results */
+    ROWS_TIMED_OUT,  /* the query took longer than rows.timeout */
+    ROWS_LOST,       /* no connection to the database */
+    ROWS_STALE,      /* no snapshot was new enough before the timeout */
+    ROWS_LOCKED,     /* a transaction kept a table locked until the timeout */
+    ROWS_FAILED,     /* another server error, which is logged */
+    ROWS_OFF         /* no connection string is set */
+};
+
+/* The error that a client receives for a status other than ROWS_OK. */
+struct rows_error {
+    enum gate_err code;
+    int http_status;
+    const char *text;
+    bool is_retryable; /* the client may retry after a delay */
+    enum metric stat;
+};
+
+/*
+ * The rows of one query, shared by all requests that it serves. Reference-counted; immutable once
+ * it is complete. The rows are JSON strings that are copied unchanged from the server.
+ */
+struct rows_result {
+    unsigned refs;
+    bool has_header;
+    struct rows_header header;
+    struct buffer rows; /* each row followed by a comma */
+    size_t *ends;       /* end of each row in `rows`, before its comma */
+    size_t count;
+    size_t room; /* capacity of ends[] */
+    size_t max_rows;
+    size_t max_bytes;   /* maximum bytes of rows, without commas */
+    size_t bytes;       /* memory of rows[] and ends[] */
+    size_t *held_bytes; /* total memory of all results; not owned */
+};
+
+/* The user and the user's groups come from a token, never from the request. */
+struct rows_wanted {
+    const char *source; /* table, or schema.table outside public */
+    const char *rule;
+    const char *user;
+    const char *groups; /* groups of the token, as a JSON object of arrays */
+};
+
+/* Callbacks of a request. Only `done` may start or end another request. */
+struct rows_events {
+    /* True if the snapshot contains all changes of which the client was notified. */
+    bool (*accepts)(void *ctx, const struct snapshot *snapshot);
+    /*
+     * Called once, from the loop. ROWS_OK: `result` is valid until rows_request_end. Otherwise it
+     * is NULL; if the error is retryable, the client retries after after_ms.
+     */
+    void (*done)(void *ctx, enum rows_status status, const struct rows_result *result,
+                 int64_t after_ms);
+};
 
 /*
  * Connects when the first request arrives. config and stats must outlive the returned object. NULL:
  * neither [rows] conninfo nor [feed] conninfo is set.
  */
 struct rows *rows_open(struct ev_loop *loop, const struct config *config, struct stats *stats);
+
+/* Closes the connections. All requests must have ended. Accepts NULL. */
+void rows_close(struct rows *rows);
 
 /*
  * ROWS_OK: `done` is called later, from the loop, and the caller owns *ret_request. ROWS_BUSY,
@@ -23,7 +100,32 @@ enum rows_status rows_request_start(struct rows *rows, const struct rows_wanted 
                                     const struct rows_events *events, void *ctx,
                                     struct rows_request **ret_request, int64_t *ret_after_ms);
 
-/* Closes the connections. All requests must have ended. Accepts NULL. */
-void rows_close(struct rows *rows);
+/* Counts the client's copy of its result as result memory, until rows_request_end. */
+void rows_request_hold(struct rows_request *request, size_t bytes);
+
+/*
+ * Ends and frees a request. Before `done`, the call cancels the request; afterwards it releases the
+ * result. Until this call the request counts towards its user's limit.
+ */
+void rows_request_end(struct rows_request *request);
+
+/*
+ * Adds the page that starts at row `first` to `out`, as a `rows` frame without a line break.
+ * *ret_next is the first row of the next page; after the last page it is the number of rows.
+ */
+MUST_CHECK enum rc rows_result_write_page(const struct rows_result *result, size_t first,
+                                          int64_t request_id, struct buffer *out, size_t *ret_next);
+
+/* Adds all rows in the format of GET /v1/rows. */
+MUST_CHECK enum rc rows_result_write(const struct rows_result *result, struct buffer *out);
+
+const struct rows_error *rows_error_of(enum rows_status status);
+
+/*
+ * Writes the error message into `buffer` and returns it. ROWS_DENIED includes source and rule as
+ * requested, because a client may request several lists.
+ */
+const char *rows_error_text(enum rows_status status, const char *source, const char *rule,
+                            char buffer[ROWS_ERROR_TEXT_MAX]);
 
 #endif

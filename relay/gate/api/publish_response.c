@@ -6,7 +6,7 @@
  * it. Replicas report what they have received every second; meanwhile the store syncs.
  *
  * A store with appendfsync everysec may lose more than the last second of acknowledged writes when
- * it is killed. KeyDB has no WAITAOF. So, as in feed_confirm.c, the gate waits for
+ * it is killed. KeyDB has no WAITAOF. So, as in feed/stream.c, the gate waits for
  * store_fsync_delay_us and then checks that the store still has the notification. If the store
  * restarted meanwhile, it has loaded the notification from disk.
  */

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
-#include "rows/request.h"
+#include "rows/rows.h"
 #include "store/cursor.h"
 #include "wire/bytes.h"
 

@@ -501,7 +501,7 @@ store_ingest(struct store *store, const char *slot, const char *after, const cha
     ingest->ctx = ctx;
     for (unsigned k = 0; k < store->shard_count; k++) {
         /*
-         * PostgreSQL sends these frames again when the shard returns: feed_confirm.c retains the
+         * PostgreSQL sends these frames again when the shard returns: feed/stream.c retains the
          * WAL.
          */
         if (store->shards[k].is_unavailable)

@@ -11,7 +11,7 @@ $pg->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner')});
 my $store = Clairon::Test::store();
-my $first = Clairon::Test::relay($pg, $store, conf => { 'gate.drain' => '10m' });
+my $first = Clairon::Test::relay($pg, $store, conf => { 'gate.drain' => '10m', 'gate.connect_timeout' => '10m' });
 $first->wait_for_log(qr/streaming from slot/);
 
 # Without its body, the request stays in progress as long as this test needs.

@@ -22,6 +22,8 @@ $pg->safe_psql('postgres', q{
     INSERT INTO clairon.member VALUES ('STRUCTURE', 'g', 'a'), ('STRUCTURE', 'g', 'b'), ('STRUCTURE', 'other', 'c'),
         ('ROLE', 'r', 'a'), ('ROLE', 'r', 'b'), ('ROLE', 'r', 'c')});
 my $relay = Clairon::Test::relay($pg, Clairon::Test::store(), conf => { 'rows.connections' => 1, 'rows.timeout' => '60s' });
+# A query waits for a lock for 10 ms only. Here it waits, so that a locked table keeps the connection busy.
+$pg->safe_psql('postgres', q{ALTER FUNCTION clairon.live_rows SET lock_timeout = 0});
 my %clients = map { $_ => $relay->client($_) } qw(busy a b c);
 my $next    = 10;
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "feed/feed_parts.h"
+#include "feed/feed_private.h"
 #include "store/shards/store_private.h"
 #include "store/shards/replicas.h"
 
@@ -69,19 +69,6 @@ test_number_of_marks_is_limited(void **state)
 }
 
 static void
-test_reset_clears_the_confirmed_lsn(void **state)
-{
-    struct store store = {.shards = &fast, .shard_count = 1};
-    struct feed feed = {.store = &store, .confirm.stored_lsn = 100};
-
-    (void)state;
-    feed_confirm_update(&feed);
-    feed_confirm_reset(&feed);
-    feed_confirm_update(&feed);
-    assert_int_equal(feed.confirm.confirmed_lsn, 0);
-}
-
-static void
 test_min_replicas_limits_the_confirmed_lsn(void **state)
 {
     struct store store = {.shards = &fast, .shard_count = 1, .min_replicas = 1};
@@ -93,9 +80,6 @@ test_min_replicas_limits_the_confirmed_lsn(void **state)
     feed.confirm.replicated_lsn = 300;
     feed_confirm_update(&feed);
     assert_int_equal(feed.confirm.confirmed_lsn, 200); /* limited by stored_lsn */
-    feed_confirm_reset(&feed);
-    feed_confirm_update(&feed);
-    assert_int_equal(feed.confirm.confirmed_lsn, 0);
 }
 
 static void
@@ -157,7 +141,6 @@ main(void)
         cmocka_unit_test(test_appendfsync_always_confirms_immediately),
         cmocka_unit_test(test_appendfsync_everysec_confirms_after_the_sync),
         cmocka_unit_test(test_number_of_marks_is_limited),
-        cmocka_unit_test(test_reset_clears_the_confirmed_lsn),
         cmocka_unit_test(test_min_replicas_limits_the_confirmed_lsn),
         cmocka_unit_test(test_online_replicas_are_counted),
         cmocka_unit_test(test_keepalive_without_reply_request_covers_wal_end),

@@ -1,5 +1,5 @@
-/* test_feed_state.c: the feed changes only to the states that feed_state.h lists. */
-#include "feed/feed_parts.h"
+/* test_feed_state.c: the feed changes only to the states that feed_private.h lists. */
+#include "feed/feed_private.h"
 #include "tests/unit/state_changes.h"
 
 static int

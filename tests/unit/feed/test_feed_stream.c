@@ -12,8 +12,7 @@
 
 #include "base/memory.h"
 #include "decoder/protocol/frame.h"
-#include "feed/feed_parts.h"
-#include "feed/feed_stream.h"
+#include "feed/feed_private.h"
 #include "store/shards/store_private.h"
 
 /* A feed that streams into a store which is not available. */
@@ -50,7 +49,8 @@ tear_down(void **state)
     struct fixture *fixture = *state;
 
     feed_batch_release(&fixture->feed.batch);
-    feed_batch_free(&fixture->feed.batch);
+    store_batch_free(fixture->feed.batch.frames);
+    free(fixture->feed.batch.held);
     ev_loop_destroy(fixture->feed.loop);
     free(fixture);
     return 0;

@@ -9,6 +9,7 @@
 #include <utlist.h>
 
 #include "hub/session/lists.h"
+#include "rows/rows_private.h"
 #include "tests/unit/hub/queued_notifications.h"
 
 #define HEADER "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"audience\":\"%s\"}"

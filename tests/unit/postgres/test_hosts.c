@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "postgres/hosts.h"
+#include "postgres/connection.h"
 #include "tests/unit/name_server.h"
 
 /* Overrides the C library's getaddrinfo. */

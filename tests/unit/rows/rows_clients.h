@@ -2,8 +2,7 @@
 #ifndef CLAIRON_TESTS_UNIT_ROWS_CLIENTS_H
 #define CLAIRON_TESTS_UNIT_ROWS_CLIENTS_H
 
-#include "rows/known_rules.h"
-#include "rows/queue.h"
+#include "rows/rows_private.h"
 
 #define CLIENTS_MAX 40
 #define WAIT_US 5000000

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "rows/result.h"
+#include "rows/rows_private.h"
 
 #define HEADER "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"audience\":\"ALL\"}"
 #define PAGE(rows, more)                                                                           \

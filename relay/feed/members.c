@@ -1,14 +1,10 @@
-/* feed_members.c: the initial copy of clairon.member, for a store without progress. */
-#include "feed/feed_members.h"
+/* members.c: the initial copy of clairon.member, for a store without progress. */
+#include "feed/feed_private.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/memory.h"
-#include "feed/feed_command.h"
-#include "feed/feed_parts.h"
-#include "feed/feed_stream.h"
 
 /* After a completed copy, the progress is at least (0, FRAME_ORDINAL_COMMIT). */
 bool
@@ -97,7 +93,7 @@ put_text(unsigned char *out, const char *text, size_t len, bool is_hex)
 }
 
 /* Encodes a row as a member frame, so that copy and stream share one code path. */
-static bool
+static void
 handle_row(struct feed *feed, const PGresult *row)
 {
     size_t lens[3];
@@ -110,7 +106,7 @@ handle_row(struct feed *feed, const PGresult *row)
         if (lens[i] > FRAME_MEMBER_TEXT_MAX) {
             log_warn("feed", "row of clairon.member too long, skipped",
                      LOG_INT("limit_bytes", FRAME_MEMBER_TEXT_MAX));
-            return true;
+            return;
         }
         total += lens[i];
     }
@@ -124,13 +120,14 @@ handle_row(struct feed *feed, const PGresult *row)
     out = frame + FRAME_MEMBER_HEAD_SIZE;
     for (int i = 0; i < 3; i++)
         out = put_text(out, PQgetvalue(row, 0, i), lens[i], is_hex);
-    return feed_stream_receive(feed, (char *)frame, (struct bytes){frame, total});
+    (void)feed_stream_receive(feed, (char *)frame, (struct bytes){frame, total});
 }
 
 /* Ends the copy: sets the initial progress, or restores the progress after a repeated copy. */
 static void
-put_end(struct feed *feed, unsigned char *end)
+copy_done(struct feed *feed)
 {
+    unsigned char *end = memory_new(FRAME_COMMIT_SIZE);
     uint64_t lsn = 0, ordinal = 0;
 
     if (frame_position_parse(feed->copy.to, strlen(feed->copy.to), &lsn, &ordinal) != RC_OK ||
@@ -139,14 +136,6 @@ put_end(struct feed *feed, unsigned char *end)
     put_common(end, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE, ordinal);
     bytes_put_u64(end + FRAME_AT_COMMIT_LSN, lsn);
     feed->copy.to[0] = '\0';
-}
-
-static void
-copy_done(struct feed *feed)
-{
-    unsigned char *end = memory_new(FRAME_COMMIT_SIZE);
-
-    put_end(feed, end);
     if (!feed_stream_receive(feed, (char *)end, (struct bytes){end, FRAME_COMMIT_SIZE}))
         return;
     feed->batch.confirm_lsn = feed->slot.lsn; /* the copy contains every change before the slot */
@@ -180,15 +169,11 @@ feed_on_member_rows(struct feed *feed)
         if (result == NULL)
             copy_done(feed);
         else if (status == PGRES_SINGLE_TUPLE)
-            (void)handle_row(feed, result);
+            handle_row(feed, result);
         else if (status != PGRES_TUPLES_OK) /* after the last row */
             copy_failed(feed, result);
         PQclear(result);
     }
-    if (feed->state != FEED_COPYING)
-        return;
-    if (feed_flights_have_room(&feed->flights))
-        ev_io_start(feed->loop, &feed->link.readable);
-    else
-        ev_io_stop(feed->loop, &feed->link.readable);
+    if (feed->state == FEED_COPYING)
+        feed_pace_reading(feed);
 }

@@ -1,5 +1,8 @@
-/* feed_stream.c: streams frames from the slot into the store, and confirms them. */
-#include "feed/feed_stream.h"
+/*
+ * stream.c: streams frames from the slot into the store, in batches, and confirms the WAL that is
+ * stored and safe on disk.
+ */
+#include "feed/feed_private.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,18 +10,42 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
-#include "feed/feed_parts.h"
 #include "store/position.h"
 #include "wire/frame.h"
 
-#define LAG_IDLE_US 2000000 /* after this time without transactions the lag is 0 */
+#define FLIGHTS_TARGET 64
+#define FLIGHTS_BATCHING 2 /* from this number of batches in flight, only full batches are sent */
+/* Maximum bytes in flight: hiredis moves all unsent bytes at each write. */
+#define FLIGHT_BYTES_MAX (1u << 20)
+#define BATCH_BYTES (128u << 10)
+#define HELD_BYTES (1u << 20)          /* maximum bytes of held messages, including sent frames */
+#define WAL_PAGE_BYTES_MAX (64 * 1024) /* PostgreSQL can be built with WAL pages of this size */
+#define LAG_IDLE_US 2000000            /* after this time without transactions the lag is 0 */
+#define STATUS_EVERY_US 10000000       /* used if the server has no wal_sender_timeout */
+
+/* ---- from a batch to the store */
+
+bool
+feed_flights_have_room(const struct feed_flights *flights)
+{
+    return flights->count < FLIGHTS_TARGET && flights->bytes < FLIGHT_BYTES_MAX;
+}
+
+void
+feed_pace_reading(struct feed *feed)
+{
+    if (feed_flights_have_room(&feed->flights))
+        ev_io_start(feed->loop, &feed->link.readable);
+    else
+        ev_io_stop(feed->loop, &feed->link.readable);
+}
 
 static void
 on_ingested(void *ctx, enum rc rc)
 {
     struct feed *feed = feed_ticket_redeem(ctx);
+    struct feed_flights *flights;
     struct flight flight;
 
     if (feed == NULL || feed->flights.count == 0)
@@ -28,7 +55,11 @@ on_ingested(void *ctx, enum rc rc)
         return;
     }
     backoff_reset(&feed->link.backoff);
-    flight = feed_flights_remove(&feed->flights);
+    flights = &feed->flights;
+    flight = flights->ring[flights->first];
+    flights->first = (flights->first + 1) % FEED_FLIGHTS_MAX;
+    flights->count--;
+    flights->bytes -= flight.bytes;
     if (flight.confirm_lsn > feed->confirm.stored_lsn)
         feed->confirm.stored_lsn = flight.confirm_lsn;
     if (flight.commit_us != 0)
@@ -40,27 +71,29 @@ on_ingested(void *ctx, enum rc rc)
 static void
 send_batch(struct feed *feed)
 {
+    struct feed_flights *flights = &feed->flights;
     struct feed_ticket *ticket;
     size_t bytes = store_batch_bytes(feed->batch.frames);
     char after[FRAME_POSITION_TEXT + 1];
 
-    if (feed->flights.count == FEED_FLIGHTS_MAX) {
+    if (flights->count == FEED_FLIGHTS_MAX) {
         feed_restart(feed, "plugin sent more frames per message than allowed");
         return;
     }
     memcpy(after, feed->batch.sent_position, sizeof(after));
     if (bytes > 0)
         frame_position_text(feed->batch.lsn, feed->batch.ordinal, feed->batch.sent_position);
-    ticket = memory_new(sizeof(*ticket));
-    *ticket = (struct feed_ticket){feed, feed->link.attempt};
+    ticket = feed_ticket_new(feed);
     if (store_ingest(feed->store, feed->config->feed.slot, after, feed->batch.sent_position,
                      feed->batch.confirm_lsn, feed->batch.frames, on_ingested, ticket) != RC_OK) {
         free(ticket);
         feed_restart(feed, "store is unavailable");
         return;
     }
-    feed_flights_add(&feed->flights,
-                     (struct flight){feed->batch.confirm_lsn, bytes, feed->batch.commit_us});
+    flights->ring[(flights->first + flights->count) % FEED_FLIGHTS_MAX] =
+        (struct flight){feed->batch.confirm_lsn, bytes, feed->batch.commit_us};
+    flights->count++;
+    flights->bytes += bytes;
     feed->batch.confirm_lsn = 0;
     feed->batch.commit_us = 0;
     feed_batch_release(&feed->batch);
@@ -73,19 +106,7 @@ feed_stream_flush(struct feed *feed)
         send_batch(feed);
 }
 
-/*
- * When nothing is in flight, confirms all WAL that the server has read, so that idle tables do not
- * retain WAL. The store is updated first: it must record every position that the slot has passed.
- */
-void
-feed_stream_idle(struct feed *feed)
-{
-    if (feed->flights.count > 0 || store_batch_count(feed->batch.frames) > 0 ||
-        feed->confirm.idle_lsn <= feed->confirm.stored_lsn)
-        return;
-    feed->batch.confirm_lsn = feed->confirm.idle_lsn;
-    send_batch(feed);
-}
+/* ---- frames */
 
 /* After a restart the server repeats changes that were stored but not confirmed. */
 static bool
@@ -96,24 +117,23 @@ is_stored(const struct feed *feed, const struct frame *frame)
             frame->ordinal <= feed->slot.acquired_ordinal);
 }
 
-/* A frame that is not after the previous one would be skipped as stored. */
+/*
+ * A frame that is not after the previous one would be skipped as stored. Returns false if the feed
+ * was restarted.
+ */
 static bool
-is_in_order(const struct feed *feed, const struct frame *frame)
-{
-    const struct position previous = {feed->batch.lsn, feed->batch.ordinal};
-
-    return position_less(previous, (struct position){frame->commit_lsn, frame->ordinal});
-}
-
-static void
-restart_out_of_order(struct feed *feed, const struct frame *frame)
+check_order(struct feed *feed, const struct frame *frame)
 {
     char position[FRAME_POSITION_TEXT + 1], previous[FRAME_POSITION_TEXT + 1];
 
+    if (position_less((struct position){feed->batch.lsn, feed->batch.ordinal},
+                      (struct position){frame->commit_lsn, frame->ordinal}))
+        return true;
     frame_position_text(frame->commit_lsn, frame->ordinal, position);
     frame_position_text(feed->batch.lsn, feed->batch.ordinal, previous);
     feed_restart(feed, "frame out of order from the plugin", LOG_TEXT("position", position),
                  LOG_TEXT("previous_position", previous));
+    return false;
 }
 
 static void
@@ -187,6 +207,18 @@ handle_frame(struct feed *feed, const struct frame *frame)
     stats_time(feed->stats, TIME_DECODED, feed->feedback.last_commit_lag_us);
 }
 
+/* Owns the bytes of a message until the batch that points into them is sent. */
+static void
+own_message(struct feed_batch *batch, char *owned, size_t bytes)
+{
+    if (batch->held_count == batch->held_room) {
+        batch->held_room = batch->held_room == 0 ? 64 : batch->held_room * 2;
+        batch->held = memory_grow(batch->held, batch->held_room * sizeof(*batch->held));
+    }
+    batch->held[batch->held_count++] = owned;
+    batch->held_bytes += bytes;
+}
+
 bool
 feed_stream_receive(struct feed *feed, char *owned, struct bytes frames)
 {
@@ -199,9 +231,7 @@ feed_stream_receive(struct feed *feed, char *owned, struct bytes frames)
         if (frame_parse(frames, &frame, &len) != RC_OK)
             feed_restart(
                 feed, "invalid frame from the plugin: relay and plugin must have the same version");
-        else if (!is_in_order(feed, &frame))
-            restart_out_of_order(feed, &frame);
-        else
+        else if (check_order(feed, &frame))
             handle_frame(feed, &frame);
         if (feed->state == FEED_WAITING) {
             free(owned);
@@ -214,12 +244,14 @@ feed_stream_receive(struct feed *feed, char *owned, struct bytes frames)
         return true;
     }
     /* Only after the loop, because sending a batch frees its messages. */
-    feed_batch_own(&feed->batch, owned, bytes);
-    if (store_batch_bytes(feed->batch.frames) >= FEED_BATCH_BYTES ||
-        feed->batch.held_bytes >= FEED_HELD_BYTES)
+    own_message(&feed->batch, owned, bytes);
+    if (store_batch_bytes(feed->batch.frames) >= BATCH_BYTES ||
+        feed->batch.held_bytes >= HELD_BYTES)
         feed_stream_flush(feed);
     return feed->state != FEED_WAITING;
 }
+
+/* ---- messages of the stream */
 
 static void
 handle_keepalive(struct feed *feed, const struct walmsg *message)
@@ -284,7 +316,7 @@ feed_stream_pump(struct feed *feed)
         int len = PQgetCopyData(feed->link.conn, &buffer, 1);
 
         if (len == 0) {
-            if (feed->flights.count < FEED_FLIGHTS_BATCHING)
+            if (feed->flights.count < FLIGHTS_BATCHING)
                 feed_stream_flush(feed);
             break;
         }
@@ -295,33 +327,16 @@ feed_stream_pump(struct feed *feed)
         if (!handle_message(feed, buffer, (size_t)len))
             return;
     }
-    if (feed->state != FEED_STREAMING)
-        return;
-    /* While the store is behind, TCP flow control slows PostgreSQL down. */
-    if (feed_flights_have_room(&feed->flights))
-        ev_io_start(feed->loop, &feed->link.readable);
-    else
-        ev_io_stop(feed->loop, &feed->link.readable);
-}
-
-/* Logs the start position in PostgreSQL's notation. */
-static void
-log_start(const struct feed *feed)
-{
-    char stored[32] = "none";
-    uint64_t lsn = 0, ordinal = 0;
-
-    if (frame_position_parse(feed->batch.sent_position, strlen(feed->batch.sent_position), &lsn,
-                             &ordinal) == RC_OK &&
-        lsn != 0)
-        snprintf(stored, sizeof(stored), "%" PRIX64 "/%" PRIX64, lsn >> 32, lsn & 0xffffffff);
-    log_info("feed", "streaming from slot", LOG_TEXT("slot", feed->config->feed.slot),
-             LOG_UINT("timeline", feed->slot.timeline), LOG_TEXT("stored_lsn", stored));
+    if (feed->state == FEED_STREAMING)
+        feed_pace_reading(feed);
 }
 
 void
 feed_stream_start(struct feed *feed)
 {
+    char stored_lsn[32] = "none";
+    uint64_t lsn = 0, ordinal = 0;
+
     feed_set_state(feed, FEED_STREAMING);
     feed->resume_reading = feed_stream_pump;
     ev_timer_stop(feed->loop, &feed->link.timeout);
@@ -331,9 +346,128 @@ feed_stream_start(struct feed *feed)
     stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
     if (feed->slot.in_recovery)
         feed_standby_start(feed);
-    log_start(feed);
+    if (frame_position_parse(feed->batch.sent_position, strlen(feed->batch.sent_position), &lsn,
+                             &ordinal) == RC_OK &&
+        lsn != 0)
+        snprintf(stored_lsn, sizeof(stored_lsn), "%" PRIX64 "/%" PRIX64, lsn >> 32,
+                 lsn & 0xffffffff);
+    log_info("feed", "streaming from slot", LOG_TEXT("slot", feed->config->feed.slot),
+             LOG_UINT("timeline", feed->slot.timeline), LOG_TEXT("stored_lsn", stored_lsn));
     feed_stream_pump(feed);
 }
+
+/* ---- confirmation */
+
+/*
+ * A server that waits for new WAL sends keepalives without a reply request. A keepalive with a
+ * reply request may arrive while the server is still reading WAL and the decoder buffers earlier
+ * transactions. The decoder flushes them before it reads another WAL page. So all changes up to the
+ * previous keepalive have arrived if the server is now on another page or has not advanced.
+ */
+uint64_t
+feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive)
+{
+    uint64_t before = feed->confirm.keepalive_lsn;
+
+    feed->confirm.keepalive_lsn = keepalive->wal_end;
+    if (!keepalive->reply_requested || keepalive->wal_end == before)
+        return keepalive->wal_end;
+    return keepalive->wal_end / WAL_PAGE_BYTES_MAX > before / WAL_PAGE_BYTES_MAX ? before : 0;
+}
+
+/*
+ * Until its fsync is complete, a stored notification can be lost if the machine fails, or if the
+ * store is killed during a slow background fsync. KeyDB has no WAITAOF, so the feed waits for a
+ * fixed delay. If the store restarts with less data before that, its progress is also older, and
+ * PostgreSQL still has the lost changes.
+ */
+static void
+update_synced(struct feed *feed)
+{
+    int64_t now_us = clock_monotonic_us();
+    int64_t delay_us = store_fsync_delay_us(feed->store);
+
+    if (delay_us == 0) {
+        feed->confirm.mark_count = 0;
+        feed->confirm.synced_lsn = feed->confirm.stored_lsn;
+        return;
+    }
+    while (feed->confirm.mark_count > 0 &&
+           feed->confirm.marks[feed->confirm.mark_first].at_us + delay_us <= now_us) {
+        feed->confirm.synced_lsn = feed->confirm.marks[feed->confirm.mark_first].lsn;
+        feed->confirm.mark_first = (feed->confirm.mark_first + 1) % FEED_MARKS_MAX;
+        feed->confirm.mark_count--;
+    }
+    if (feed->confirm.stored_lsn <= feed->confirm.marked_lsn ||
+        feed->confirm.mark_count == FEED_MARKS_MAX)
+        return;
+    feed->confirm.marks[(feed->confirm.mark_first + feed->confirm.mark_count) % FEED_MARKS_MAX] =
+        (struct feed_mark){now_us, feed->confirm.stored_lsn};
+    feed->confirm.mark_count++;
+    feed->confirm.marked_lsn = feed->confirm.stored_lsn;
+}
+
+/*
+ * While a shard is unavailable, no WAL is confirmed, so PostgreSQL sends the shard's notifications
+ * again.
+ */
+void
+feed_confirm_update(struct feed *feed)
+{
+    bool wants_replicas = store_min_replicas(feed->store) > 0;
+
+    if (!store_is_complete(feed->store))
+        return;
+    update_synced(feed);
+    feed->confirm.confirmed_lsn =
+        wants_replicas && feed->confirm.replicated_lsn < feed->confirm.synced_lsn
+            ? feed->confirm.replicated_lsn
+            : feed->confirm.synced_lsn;
+}
+
+static void
+on_replicated(void *ctx, enum rc rc)
+{
+    struct feed *feed = feed_ticket_redeem(ctx);
+
+    if (feed == NULL)
+        return;
+    if (rc == RC_OK)
+        feed->confirm.replicated_lsn = feed->confirm.replicating_lsn;
+    feed->confirm.replicating_lsn = 0;
+}
+
+static void
+confirm_replicas(struct feed *feed)
+{
+    struct feed_ticket *ticket;
+
+    if (store_min_replicas(feed->store) == 0 || !store_is_complete(feed->store) ||
+        feed->confirm.replicating_lsn != 0 ||
+        feed->confirm.stored_lsn <= feed->confirm.replicated_lsn)
+        return;
+    ticket = feed_ticket_new(feed);
+    if (store_replicate(feed->store, on_replicated, ticket) != RC_OK)
+        free(ticket); /* the feedback timer retries the request */
+    else
+        feed->confirm.replicating_lsn = feed->confirm.stored_lsn;
+}
+
+/*
+ * When nothing is in flight, confirms all WAL that the server has read, so that idle tables do not
+ * retain WAL. The store is updated first: it must record every position that the slot has passed.
+ */
+static void
+confirm_idle(struct feed *feed)
+{
+    if (feed->flights.count > 0 || store_batch_count(feed->batch.frames) > 0 ||
+        feed->confirm.idle_lsn <= feed->confirm.stored_lsn)
+        return;
+    feed->batch.confirm_lsn = feed->confirm.idle_lsn;
+    send_batch(feed);
+}
+
+/* ---- status messages */
 
 void
 feed_send_feedback(struct feed *feed)
@@ -358,8 +492,8 @@ feed_send_feedback(struct feed *feed)
     feed_flush_socket(feed);
 }
 
-void
-feed_update_lag(struct feed *feed)
+static void
+update_lag(struct feed *feed)
 {
     uint64_t start_lsn =
         feed->confirm.confirmed_lsn > feed->slot.lsn ? feed->confirm.confirmed_lsn : feed->slot.lsn;
@@ -374,4 +508,54 @@ feed_update_lag(struct feed *feed)
     stats_set(feed->stats, STAT_FEED_LAG, lag_us > 0 ? (uint64_t)lag_us : 0);
     stats_set(feed->stats, STAT_FEED_UNCONFIRMED,
               feed->confirm.received_lsn > start_lsn ? feed->confirm.received_lsn - start_lsn : 0);
+}
+
+/*
+ * Detects a server that became unreachable without closing the connection: it sends nothing for
+ * wal_sender_timeout. A reachable server requests a reply halfway through that timeout. The feed
+ * must not request replies (decoder/FRAMES.md), so it sends its own status messages late enough for
+ * the server to request one. Returns false if the feed was restarted.
+ */
+static bool
+server_is_alive(struct feed *feed)
+{
+    int64_t now_us = clock_monotonic_us();
+
+    if (!feed_flights_have_room(&feed->flights))
+        feed->feedback.received_us = now_us; /* backpressure: the feed is not reading */
+    if (feed->feedback.timeout_us == 0 ||
+        now_us - feed->feedback.received_us <= feed->feedback.timeout_us)
+        return true;
+    feed_restart(feed, "no message from PostgreSQL within wal_sender_timeout",
+                 LOG_SECONDS("timeout_s", (double)feed->feedback.timeout_us / 1e6));
+    return false;
+}
+
+void
+feed_on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct feed *feed = timer->data;
+    int64_t every_us = STATUS_EVERY_US;
+    bool has_news;
+
+    (void)loop;
+    (void)events;
+    if (feed->state != FEED_STREAMING)
+        return;
+    update_lag(feed);
+    feed_denials_report(feed);
+    if (!server_is_alive(feed))
+        return;
+    confirm_idle(feed);
+    if (feed->state != FEED_STREAMING)
+        return;
+    confirm_replicas(feed);
+    feed_confirm_update(feed);
+    has_news = feed->confirm.confirmed_lsn != feed->feedback.reported_lsn;
+    if (has_news) /* the status message postpones the server's reply request */
+        feed->feedback.received_us = clock_monotonic_us();
+    if (feed->feedback.timeout_us > 0) /* after the server's request, well before the timeout */
+        every_us = feed->feedback.timeout_us / 10 * 6;
+    if (has_news || clock_monotonic_us() - feed->feedback.sent_us > every_us)
+        feed_send_feedback(feed);
 }

@@ -1,12 +1,22 @@
-/* queue.h: requests that wait for a query, and the order of the queries. Pure: no clock, no I/O. */
-#ifndef CLAIRON_ROWS_QUEUE_H
-#define CLAIRON_ROWS_QUEUE_H
+/* rows_private.h: what the files of rows share: requests in the queue, the connections, results. */
+#ifndef CLAIRON_ROWS_ROWS_PRIVATE_H
+#define CLAIRON_ROWS_ROWS_PRIVATE_H
 
+#include <ev.h>
 #include <uthash.h>
 
-#include "rows/request.h"
+#include "base/backoff.h"
+#include "base/rates.h"
+#include "postgres/connection.h"
+#include "rows/rows.h"
 
 #define ROWS_PER_USER_MAX 16 /* maximum requests in progress per user */
+#define KNOWN_RULES_MAX 1024
+/* Maximum results in memory, of rows.max_bytes each. At the limit no query starts. */
+#define ROWS_HELD_MAX 32
+#define ROWS_HELD_PER_USER_MAX (ROWS_HELD_MAX / 8)
+
+/* ---- queue.c: requests that wait for a query, and the order of the queries. No clock, no I/O. */
 
 /*
  * A query serves all requests with its key. The key names the rule, the user, and the groups of the
@@ -64,6 +74,14 @@ struct rows_user {
     char name[];
 };
 
+/* The audience of a live rule, taken from an earlier result. */
+struct known_rule {
+    UT_hash_handle hh;
+    char *audience;
+    size_t key_len;
+    char key[]; /* source, zero byte, name, zero byte */
+};
+
 struct rows_limits {
     size_t waiting;  /* maximum waiting requests */
     int64_t wait_us; /* maximum wait for a connection */
@@ -84,6 +102,25 @@ struct rows_queue {
     struct known_rule *rules;   /* uthash */
     size_t waiting_count;       /* number of waiting requests */
     int64_t mean_us;            /* mean duration of recent queries */
+};
+
+/* A request, from rows_queue_add to rows_request_end. */
+struct rows_request {
+    struct rows_queue *queue;
+    struct rows_user *user;
+    struct rows_query *query;  /* NULL after completion */
+    struct rows_request *prev; /* links of the query's list; with a result, of the user's list */
+    struct rows_request *next;
+    struct rows_wanted wanted; /* owns source, rule and groups; the user's name belongs to `user` */
+    const struct rows_events *events;
+    void *ctx;
+    struct rows_result *result; /* a reference; set when the request completes */
+    size_t copied_bytes;        /* size of the client's copy, counted as result memory */
+    int64_t deadline_us;        /* time limit for the start of the query */
+    int64_t not_before_us;
+    int64_t delay_us;          /* delay before the next query, if this one must be repeated */
+    enum rows_status repeated; /* why a query was repeated with a delay; ROWS_OK: none was */
+    bool was_lost;
 };
 
 /*
@@ -155,5 +192,95 @@ int64_t rows_queue_after_ms(const struct rows_queue *queue, enum rows_status sta
 
 /* Frees the cached audiences. All requests must have ended, and no query may run. */
 void rows_queue_close(struct rows_queue *queue);
+
+/* ---- pool.c: the connections that run queries for rows */
+
+/*
+ * CLOSED: not connected. Opened when a query waits and no connection is IDLE; only one at a time,
+ * and not before retry_us. Next: OPENING.
+ *
+ * OPENING: connects, and sets up the session. Next: IDLE; CLOSED on an error or a timeout.
+ *
+ * IDLE: waits for a query. Next: RUNNING; CLOSED after a minute, or if the server closes it.
+ *
+ * RUNNING: a query runs. The server cancels it after rows.timeout. Next: IDLE; CLOSED if the
+ * connection is lost; STUCK if the server does not cancel the query in time.
+ *
+ * STUCK: the requests of the query have ended, but the server still runs it. The connection stays
+ * open, because closing it does not stop a backend that ignores interrupts, and a new connection
+ * would add a backend. Next: IDLE when the query ends; CLOSED when the backend ends.
+ */
+enum rows_connection_state {
+    ROWS_CONNECTION_CLOSED,
+    ROWS_CONNECTION_OPENING,
+    ROWS_CONNECTION_IDLE,
+    ROWS_CONNECTION_RUNNING,
+    ROWS_CONNECTION_STUCK
+};
+
+struct rows_connection {
+    struct rows_pool *pool;
+    enum rows_connection_state state;
+    int64_t since_us; /* start of the state; monotonic */
+    struct postgres_session session;
+    struct rows_query *query;   /* the query in RUNNING and STUCK */
+    struct rows_result *result; /* in RUNNING: the rows received so far */
+    enum rows_status status;    /* in RUNNING: status of the results so far */
+};
+
+struct rows_pool {
+    struct ev_loop *loop;
+    const struct config *config;
+    struct stats *stats;
+    struct rows_queue *queue;
+    ev_timer soon; /* runs rows_pool_run; the owner sets the callback */
+    struct rows_connection *connections;
+    int count;
+    struct backoff backoff;
+    int64_t retry_us;  /* earliest time to reconnect; monotonic */
+    size_t held_bytes; /* total size of results in memory */
+    struct throttle warnings;
+};
+
+/* The caller has set stats, queue and soon. Connects when a query waits. */
+void rows_pool_open(struct rows_pool *pool, struct ev_loop *loop, const struct config *config,
+                    const char *conninfo);
+
+/* Schedules rows_pool_run for the next loop iteration. */
+void rows_pool_run_soon(struct rows_pool *pool);
+
+/* Starts queries on idle connections, and opens a connection if none is idle. */
+void rows_pool_run(struct rows_pool *pool, int64_t now_us);
+
+/* Closes connections that were idle or connecting for too long, and abandons overdue queries. */
+void rows_pool_sweep(struct rows_pool *pool, int64_t now_us);
+
+bool rows_pool_is_connected(const struct rows_pool *pool); /* at least one session is set up */
+/* at least one connection is not CLOSED */
+bool rows_pool_is_open(const struct rows_pool *pool);
+/* at least one connection is RUNNING or OPENING */
+bool rows_pool_is_running(const struct rows_pool *pool);
+
+/* Closes all connections without calling the callbacks of requests. */
+void rows_pool_close(struct rows_pool *pool);
+
+/* ---- result.c */
+
+/*
+ * The caller owns one reference. Limits: max_rows, and max_bytes of JSON without the commas between
+ * rows. The header is not counted.
+ */
+struct rows_result *rows_result_new(size_t max_rows, size_t max_bytes, size_t *held_bytes);
+struct rows_result *rows_result_ref(struct rows_result *result);
+void rows_result_unref(struct rows_result *result); /* accepts NULL */
+
+/*
+ * Adds the next row that the query returns: first the header, then rows. RC_LIMIT: too many rows or
+ * bytes. RC_BAD: invalid header, or a row that is not one line.
+ */
+MUST_CHECK enum rc rows_result_add(struct rows_result *result, const char *text, size_t len);
+
+/* Returns the status for a server error; NULL: it has no SQLSTATE. */
+enum rows_status rows_status_of(const char *sqlstate);
 
 #endif

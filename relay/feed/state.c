@@ -1,0 +1,284 @@
+/*
+ * state.c: changes the state of the feed: commands to the server, requests for the progress to the
+ * store, and the return to WAITING.
+ */
+#include "feed/feed_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/states.h"
+#include "store/topic_prefix.h"
+
+#define FEED_STANDBY_RETRY_S 0.5
+#define RESTART_FIELDS_MAX 6
+
+/* The transitions of enum feed_state. */
+static const struct states states = {
+    "feed",
+    {
+        [FEED_WAITING] = "waiting",
+        [FEED_CONNECTING] = "connecting",
+        [FEED_SETTING] = "setting",
+        [FEED_IDENTIFYING] = "identifying",
+        [FEED_FINDING] = "finding",
+        [FEED_DROPPING] = "dropping",
+        [FEED_CREATING] = "creating",
+        [FEED_ACQUIRING] = "acquiring",
+        [FEED_READING_HISTORY] = "reading history",
+        [FEED_RESETTING] = "resetting",
+        [FEED_COPYING] = "copying",
+        [FEED_STARTING] = "starting",
+        [FEED_REACQUIRING] = "reacquiring",
+        [FEED_STREAMING] = "streaming",
+    },
+    {
+        [FEED_WAITING] = ~0u,
+        [FEED_CONNECTING] = 1u << FEED_WAITING,
+        [FEED_SETTING] = 1u << FEED_CONNECTING,
+        [FEED_IDENTIFYING] = 1u << FEED_SETTING | 1u << FEED_ACQUIRING,
+        [FEED_FINDING] = 1u << FEED_IDENTIFYING,
+        [FEED_DROPPING] = 1u << FEED_FINDING,
+        [FEED_CREATING] = 1u << FEED_ACQUIRING,
+        [FEED_ACQUIRING] = 1u << FEED_FINDING | 1u << FEED_DROPPING | 1u << FEED_CREATING,
+        [FEED_READING_HISTORY] = 1u << FEED_ACQUIRING,
+        [FEED_RESETTING] = 1u << FEED_ACQUIRING | 1u << FEED_READING_HISTORY,
+        [FEED_COPYING] = 1u << FEED_ACQUIRING,
+        [FEED_STARTING] = 1u << FEED_ACQUIRING | 1u << FEED_COPYING,
+        [FEED_REACQUIRING] = 1u << FEED_STARTING,
+        [FEED_STREAMING] = 1u << FEED_REACQUIRING,
+    },
+};
+
+void
+feed_set_state(struct feed *feed, enum feed_state state)
+{
+    if (!states_allow(&states, feed->state, state, feed->stats)) {
+        feed_restart(feed, "internal error");
+        return;
+    }
+    feed->state = state;
+    feed->report->availability = state == FEED_STREAMING ? FEED_AVAILABLE
+                                 : feed->slot.is_standby ? FEED_STANDBY
+                                                         : FEED_DOWN;
+}
+
+void
+feed_batch_release(struct feed_batch *batch)
+{
+    for (size_t i = 0; i < batch->held_count; i++)
+        free(batch->held[i]);
+    batch->held_count = 0;
+    batch->held_bytes = 0;
+}
+
+void
+feed_batch_reset(struct feed_batch *batch, struct store *store)
+{
+    store_batch_free(batch->frames);
+    batch->frames = store_batch_new(store);
+    feed_batch_release(batch);
+    batch->confirm_lsn = 0;
+    batch->commit_us = 0;
+    batch->lsn = 0;
+    batch->ordinal = 0;
+}
+
+void
+feed_drop_connection(struct feed *feed)
+{
+    ev_io_stop(feed->loop, &feed->link.readable);
+    ev_io_stop(feed->loop, &feed->link.writable);
+    ev_timer_stop(feed->loop, &feed->link.timeout);
+    feed->link.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
+    postgres_query_end(&feed->primary.query);
+    feed_standby_end(feed);
+    postgres_query_end(&feed->rules.query);
+    feed_denials_end(feed);
+    postgres_connect_end(&feed->link.connect);
+    PQclear(feed->link.result);
+    feed->link.result = NULL;
+    PQfinish(feed->link.conn);
+    feed->link.conn = NULL;
+    feed->link.attempt++; /* invalidates pending replies */
+    feed_batch_reset(&feed->batch, feed->store);
+    feed->flights.first = feed->flights.count = 0;
+    feed->flights.bytes = 0;
+    feed->confirm = (struct feed_confirm){0}; /* after a restart, the store may have less data */
+    feed->feedback.reported_lsn = 0;
+    stats_set(feed->stats, STAT_FEED_CONNECTED, 0);
+    stats_set(feed->stats, STAT_FEED_LAG, 0);
+    stats_set(feed->stats, STAT_FEED_UNCONFIRMED, 0);
+}
+
+void
+feed_restart_with(struct feed *feed, const char *reason, const struct log_field *fields)
+{
+    struct log_field all[RESTART_FIELDS_MAX + 2];
+    size_t count = 0;
+    double delay_s = FEED_STANDBY_RETRY_S;
+
+    if (feed->state == FEED_WAITING || feed->closing)
+        return;
+    if (!feed->slot.is_standby || (feed->state != FEED_STARTING && feed->state != FEED_FINDING)) {
+        feed->slot.is_standby = false;
+        delay_s = (double)backoff_next_ms(&feed->link.backoff) / 1000.0;
+        stats_add(feed->stats, STAT_FEED_RECONNECTS, 1);
+        for (; fields->type != LOG_FIELD_END && count < RESTART_FIELDS_MAX; fields++)
+            all[count++] = *fields;
+        all[count++] = LOG_SECONDS("retry_s", delay_s);
+        all[count] = LOG_END;
+        /* before the connection is freed, because the fields may point into it */
+        log_write(LOG_LEVEL_WARN, "feed", reason, all);
+    }
+    feed_set_state(feed, FEED_WAITING);
+    feed_drop_connection(feed);
+    ev_timer_stop(feed->loop, &feed->link.retry);
+    ev_timer_set(&feed->link.retry, delay_s, 0.0);
+    ev_timer_start(feed->loop, &feed->link.retry);
+}
+
+void
+feed_fail(struct feed *feed, const char *what, const char *message, const char *hint)
+{
+    feed_restart(feed, what, LOG_TEXT("error", postgres_error_line(message)),
+                 LOG_TEXT("hint", hint[0] != '\0' ? hint : NULL));
+}
+
+void
+feed_flush_socket(struct feed *feed)
+{
+    int left = PQflush(feed->link.conn);
+
+    if (left < 0) {
+        feed_restart(feed, "PostgreSQL connection lost",
+                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
+        return;
+    }
+    if (left > 0)
+        ev_io_start(feed->loop, &feed->link.writable);
+    else
+        ev_io_stop(feed->loop, &feed->link.writable);
+    if (feed->state != FEED_STREAMING)
+        ev_io_start(feed->loop, &feed->link.readable);
+}
+
+/* ---- commands */
+
+void
+feed_send_command(struct feed *feed, enum feed_state state, const char *command)
+{
+    if (PQsendQuery(feed->link.conn, command) != 1) {
+        feed_restart(feed, "could not send command to PostgreSQL",
+                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
+        return;
+    }
+    feed_set_state(feed, state);
+    feed_flush_socket(feed);
+}
+
+struct feed_ticket *
+feed_ticket_new(struct feed *feed)
+{
+    struct feed_ticket *ticket = memory_new(sizeof(*ticket));
+
+    *ticket = (struct feed_ticket){feed, feed->link.attempt};
+    return ticket;
+}
+
+struct feed *
+feed_ticket_redeem(struct feed_ticket *ticket)
+{
+    struct feed *feed = ticket->feed;
+    bool counts = ticket->attempt == feed->link.attempt && !feed->closing;
+
+    free(ticket);
+    return counts ? feed : NULL;
+}
+
+static void
+on_acquired(void *ctx, enum rc rc, const struct store_progress *progress)
+{
+    struct feed *feed = feed_ticket_redeem(ctx);
+
+    if (feed == NULL)
+        return;
+    if (rc == RC_BAD) {
+        feed->rejected(feed->rejected_ctx);
+        return;
+    }
+    if (rc != RC_OK) {
+        feed_restart(feed, "could not read the slot's progress from the store",
+                     LOG_TEXT("slot", feed->config->feed.slot));
+        return;
+    }
+    snprintf(feed->batch.sent_position, sizeof(feed->batch.sent_position), "%s",
+             progress->position);
+    snprintf(feed->slot.furthest, sizeof(feed->slot.furthest), "%s", progress->furthest);
+    feed->slot.acquired_lsn = feed->slot.acquired_ordinal = 0;
+    if (progress->position[0] != '\0' &&
+        frame_position_parse(progress->position, strlen(progress->position),
+                             &feed->slot.acquired_lsn, &feed->slot.acquired_ordinal) != RC_OK) {
+        feed_restart(feed, "invalid progress of the slot in the store",
+                     LOG_TEXT("position", progress->position));
+        return;
+    }
+    feed->slot.stored_timeline = progress->timeline;
+    feed->slot.read_lsn = progress->read_lsn;
+    feed->slot.on_acquired(feed);
+}
+
+void
+feed_acquire(struct feed *feed, enum feed_state state)
+{
+    struct feed_ticket *ticket = feed_ticket_new(feed);
+
+    feed_set_state(feed, state);
+    if (store_acquire(feed->store, feed->config->feed.slot, &feed->slot.origin, feed->slot.timeline,
+                      on_acquired, ticket) != RC_OK) {
+        free(ticket);
+        feed_restart(feed, "store is unavailable");
+    }
+}
+
+/* Doubles single quotes. Replication commands have no other escape. */
+static void
+quote_literal(char *out, size_t room, const char *text)
+{
+    size_t len = 0;
+
+    for (; *text != '\0' && len + 3 < room; text++) {
+        if (*text == '\'')
+            out[len++] = '\'';
+        out[len++] = *text;
+    }
+    out[len] = '\0';
+}
+
+void
+feed_start_replication(struct feed *feed)
+{
+    char command[FEED_COMMAND_MAX];
+    char prefix[FEED_COMMAND_MAX / 2];
+    int len =
+        snprintf(command, sizeof(command),
+                 "START_REPLICATION SLOT \"%s\" LOGICAL 0/0 (mode 'framed', "
+                 "owner_bytes '%lld B', owner_memory '%lld B', owner_time '%lld ms', "
+                 "owner_wal_factor '%d'",
+                 feed->config->feed.slot, (long long)feed->config->feed.owner_bytes,
+                 (long long)feed->config->feed.owner_memory,
+                 (long long)feed->config->feed.owner_time_ms, feed->config->feed.owner_wal_factor);
+
+    if (feed->config->feed.topic_prefix != NULL) {
+        quote_literal(prefix, sizeof(prefix), feed->config->feed.topic_prefix);
+        len +=
+            snprintf(command + len, sizeof(command) - (size_t)len, ", topic_prefix '%s'", prefix);
+    }
+    snprintf(command + len, sizeof(command) - (size_t)len, ")");
+    store_set_topic_prefix(feed->store, feed->config->feed.topic_prefix != NULL
+                                            ? feed->config->feed.topic_prefix
+                                            : PQdb(feed->link.conn)); /* the plugin's default */
+    feed_send_command(feed, FEED_STARTING, command);
+}
