@@ -24,7 +24,6 @@
 #include "store/store.h"
 #include "wire/bytes.h"
 #include "wire/frame.h"
-#include "wire/frame.h"
 
 #define FEED_CONNECT_TIMEOUT_S 15.0
 #define FEED_COMMAND_MAX 2048
