@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "gate/api/publish.h"
 #include "gate/http/requests.h"
-#include "gate/net/accept.h"
+#include "gate/net/listen.h"
 #include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"

@@ -8,7 +8,6 @@
 #include "base/stats.h"
 #include "gate/api/process.h"
 #include "gate/net/listen.h"
-#include "gate/net/tls.h"
 
 struct ev_loop;
 struct gate;

@@ -9,7 +9,6 @@
 
 #include "base/buffer.h"
 #include "gate/net/conn.h"
-#include "gate/net/out.h"
 #include "hub/session/session.h"
 #include "wire/frame.h"
 #include "wire/http_body.h"

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "base/buffer.h"
-#include "gate/net/out.h"
+#include "gate/net/conn.h"
 #include "wire/codes.h"
 
 #define GATE_JSON "application/json"

@@ -41,7 +41,7 @@ struct gate {
     struct token_rules rules;
     struct carrier *carrier;       /* net/carrier.c */
     struct conns *conns;           /* net/conn.h: all connections */
-    struct acceptor *acceptor;     /* net/accept.c */
+    struct acceptor *acceptor;     /* net/listen.c */
     struct limits *limits;         /* net/limits.c */
     struct requests *requests;     /* http/request.h: HTTP requests */
     struct websockets *websockets; /* ws/conn.h */

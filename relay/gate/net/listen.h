@@ -1,10 +1,13 @@
-/* listen.h: opens the sockets of gate.listen and gate.admin_listen. */
+/* listen.h: the sockets of gate.listen and gate.admin_listen, and their certificate. */
 #ifndef CLAIRON_GATE_NET_LISTEN_H
 #define CLAIRON_GATE_NET_LISTEN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/config.h"
+
+struct gate;
 
 #define GATE_DESCRIPTORS_SPARE 64     /* descriptors reserved for uses other than clients */
 #define GATE_DESCRIPTORS_PASSING 8192 /* maximum descriptors of requests without a session */
@@ -36,5 +39,33 @@ void gate_sockets_close(struct gate_sockets sockets);
 
 /* Whether this is the address of a Unix socket. */
 bool gate_listens_on_unix(const char *listen);
+
+/* Accepts connections of gate.admin_listen. */
+void gate_accept_start(struct gate *gate, struct gate_sockets sockets);
+/* Accepts connections of gate.listen, too. Logs a failure. */
+MUST_CHECK enum rc gate_accept_clients(struct gate *gate);
+/* Both functions accept a gate that was never started. */
+void gate_accept_stop(struct gate *gate);
+void gate_accept_free(struct gate *gate);
+
+/* ---- tls.c: the certificate */
+
+#define GATE_CERT_WARN_DAYS 14 /* before the certificate expires */
+
+/* Validates tls_cert, tls_key and tls_ciphers with OpenSSL, without a gate. */
+MUST_CHECK enum rc gate_tls_check(const struct config *config, char *error, size_t room);
+
+/* Call it before the first connection. A no-op without a certificate. */
+MUST_CHECK enum rc gate_tls_set_ciphers(struct gate *gate, char *reason, size_t size);
+/*
+ * Exports the certificate's expiration as a metric and logs a warning before it. A no-op without a
+ * certificate.
+ */
+void gate_tls_report_expiry(struct gate *gate);
+/*
+ * Reloads tls_cert and tls_key for new connections. Keeps the previous certificate if a file is
+ * invalid.
+ */
+void gate_tls_reload(struct gate *gate);
 
 #endif

@@ -14,7 +14,6 @@
 #include "gate/net/limits.h"
 #include "gate/http/token_expiry.h"
 #include "gate/net/conn.h"
-#include "gate/net/out.h"
 #include "hub/session/session.h"
 #include "wire/ws_frame.h"
 
