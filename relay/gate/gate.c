@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/api/publish.h"
-#include "gate/http/requests.h"
+#include "gate/http/request.h"
 #include "gate/net/listen.h"
 #include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/net/limits.h"
-#include "gate/http/requests.h"
+#include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
 #include "gate/ws/liveness.h"
 

@@ -1,8 +1,7 @@
 /* acks.c: POST /v1/ack and /v1/nack: acknowledgements over HTTP. */
 #include "gate/api/acks.h"
 
-#include "gate/http/response.h"
-#include "gate/http/response_writer.h"
+#include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
 #include "hub/acks/nacks.h"
 #include "hub/acks/user_acks.h"

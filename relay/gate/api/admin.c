@@ -3,8 +3,7 @@
 
 #include "base/log.h"
 #include "gate/api/process.h"
-#include "gate/http/response.h"
-#include "gate/http/response_writer.h"
+#include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
 #include "wire/client_message.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "gate/api/console_page.h"
-#include "gate/http/response.h"
+#include "gate/http/request.h"
 
 static void
 respond_text(struct response *ret_response, const char *type, const char *text)

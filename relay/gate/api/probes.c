@@ -6,7 +6,7 @@
 
 #include "base/buffer.h"
 #include "gate/api/process.h"
-#include "gate/http/response.h"
+#include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
 #include "wire/http_head.h"
 

@@ -20,9 +20,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "gate/http/response.h"
-#include "gate/http/response_writer.h"
-#include "gate/http/store_request.h"
+#include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
 #include "wire/http_head.h"
 #include "gate/api/idempotency_cache.h"
@@ -35,7 +33,7 @@
 #define SPACES " \t"
 #define PREFER_WAIT_MAX 3600
 #define REPLICAS_REPORT_US (2 * SECOND_US) /* replicas report within this time */
-#define REPLICAS_TIMEOUT_S 8 /* less than the time limit for a reply of the store (requests.c) */
+#define REPLICAS_TIMEOUT_S 8 /* less than the time limit for a reply of the store (http1.c) */
 
 struct gate_publish_sync {
     struct gate *gate;              /* NULL: the gate is closed */

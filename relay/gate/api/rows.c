@@ -6,9 +6,7 @@
 
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "gate/http/request_slots.h"
-#include "gate/http/response.h"
-#include "gate/http/response_writer.h"
+#include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
 #include "wire/http_head.h"
 #include "rows/rows.h"

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "gate/http/request.h"
-#include "gate/http/token_expiry.h"
+#include "gate/http/auth.h"
 
 /* request->route_state of the route */
 struct gate_sse {

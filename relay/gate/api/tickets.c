@@ -6,10 +6,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "gate/http/credentials.h"
-#include "gate/http/response.h"
-#include "gate/http/response_writer.h"
-#include "gate/http/store_request.h"
+#include "gate/http/auth.h"
+#include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
 #include "hub/hub.h"
 #include "store/ticket.h"

@@ -7,8 +7,8 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "gate/http/credentials.h"
-#include "gate/http/response_writer.h"
+#include "gate/http/auth.h"
+#include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
 #include "hub/attach.h"
 #include "wire/ws_frame.h"

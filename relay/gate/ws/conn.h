@@ -12,7 +12,7 @@
 #include "base/rates.h"
 #include "wire/codes.h"
 #include "gate/net/limits.h"
-#include "gate/http/token_expiry.h"
+#include "gate/http/auth.h"
 #include "gate/net/conn.h"
 #include "hub/session/session.h"
 #include "wire/ws_frame.h"

@@ -8,10 +8,8 @@
 #include <openssl/sha.h>
 
 #include "base/log.h"
-#include "gate/http/credentials.h"
-#include "gate/http/origin.h"
-#include "gate/http/requests.h"
-#include "gate/http/response.h"
+#include "gate/http/auth.h"
+#include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
 #include "gate/ws/websocket.h"

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
-#include "gate/http/credentials.h"
+#include "gate/http/auth.h"
 #include "gate/net/gate_shared.h"
 #include "gate/ws/backpressure.h"
 #include "gate/ws/message.h"
