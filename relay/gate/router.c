@@ -10,7 +10,7 @@
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
 #include "gate/routes.h"
-#include "gate/ws/upgrade.h"
+#include "gate/ws/websocket.h"
 #include "wire/frame.h"
 #include "wire/http_head.h"
 

@@ -2,7 +2,7 @@
  * routes.c: the route table: path, methods, body limit and required claim of each route.
  *
  * A route without `respond` needs a valid token with the claim. WebSocket upgrades of GET /v1/ws
- * are validated by ws/upgrade.c.
+ * are validated by ws/receive.c.
  */
 #include "gate/routes.h"
 
@@ -17,7 +17,7 @@
 #include "gate/api/rows.h"
 #include "gate/api/sse.h"
 #include "gate/api/tickets.h"
-#include "gate/ws/upgrade.h"
+#include "gate/ws/websocket.h"
 
 #define BODY_MAX (1024 * 1024)
 

@@ -10,7 +10,7 @@
 #include "gate/net/limits.h"
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
-#include "gate/ws/liveness.h"
+#include "gate/ws/websocket.h"
 
 #define SWEEP_MAX_MS 1000
 #define SWEEP_MIN_MS 20

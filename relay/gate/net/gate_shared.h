@@ -44,7 +44,7 @@ struct gate {
     struct acceptor *acceptor;     /* net/listen.c */
     struct limits *limits;         /* net/limits.c */
     struct requests *requests;     /* http/request.h: HTTP requests */
-    struct websockets *websockets; /* ws/conn.h */
+    struct websockets *websockets; /* ws/websocket.h */
     struct publisher *publisher;   /* api/publish_response.h: publications in progress */
     struct sweep *sweep;           /* sweep.c */
     /* serves the request of conn->head, after which conn is in another phase (router.c) */

@@ -1,4 +1,7 @@
-/* listen.c: the sockets of gate.listen and gate.admin_listen: binds them, listens, and accepts connections. */
+/*
+ * listen.c: the sockets of gate.listen and gate.admin_listen: binds them, listens, and accepts
+ * connections.
+ */
 #include "gate/net/listen.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* message.c: handles the messages of a client. */
-#include "gate/ws/message.h"
+#include "gate/ws/websocket.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,6 @@
 #include "gate/http/auth.h"
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
-#include "gate/ws/send.h"
 #include "hub/acks/nacks.h"
 #include "hub/acks/user_acks.h"
 #include "hub/attach.h"
@@ -176,7 +175,7 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
         websocket_close(ws, GATE_CLOSE_RESTART, error);
     else
         reject_token(ws, ws->auth.connect, rc, error);
-    gate_message_cancel(ws);
+    websocket_end_connect(ws);
 }
 
 /* Saves the message until the store replies. */
@@ -189,18 +188,6 @@ redeem_ticket(struct websocket *ws, struct client_message *message)
     ws->auth.redeem = gate_ticket_redeem(ws->gate, ws->auth.ticket, on_redeemed, ws);
     if (ws->auth.redeem == NULL)
         websocket_close(ws, GATE_CLOSE_RESTART, "store does not reply");
-}
-
-void
-gate_message_cancel(struct websocket *ws)
-{
-    if (ws->auth.redeem != NULL)
-        gate_ticket_cancel(ws->auth.redeem);
-    if (ws->auth.connect != NULL)
-        client_message_free(ws->auth.connect);
-    free(ws->auth.connect);
-    ws->auth.redeem = NULL;
-    ws->auth.connect = NULL;
 }
 
 static void
