@@ -27,7 +27,7 @@ declare -A folders=(
     [base]=". core system metrics config"
     [store]="scripts . connection servers shards ingest read delivery admin direct"
     [hub]="fanout parts session delivery resume acks ."
-    [gate]="net http ws api ."
+    [gate]="net http ws ."
     [decoder]="protocol base encode rules condition . output plan changes plugin sql rows"
 )
 

@@ -1,5 +1,5 @@
 /* rows.c: GET /v1/rows: the rows that a live rule addresses to the user of the token. */
-#include "gate/api/rows.h"
+#include "gate/routes.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +8,9 @@
 #include "base/utf8.h"
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
-#include "wire/http_head.h"
 #include "rows/rows.h"
 #include "wire/client_message.h"
+#include "wire/http_head.h"
 
 #define GROUPS_MAX 65536           /* maximum bytes of a token's groups as JSON */
 #define SNAPSHOT_ARGUMENT_MAX 8192 /* maximum bytes of a snapshot in the query */
