@@ -181,7 +181,7 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
     gate_limits_open(gate, gate_ws_evict);
     gate->serve = gate_router_serve;
     conns_open(gate, &GATE_HEAD_EVENTS);
-    gate_requests_open(gate);
+    gate->requests = memory_new(sizeof(*gate->requests));
     gate_ws_open(gate);
     gate_publish_open(gate);
     sweep_start(gate);
@@ -272,7 +272,7 @@ gate_close(struct gate *gate)
     carrier_close(gate);
     gate_accept_free(gate);
     gate_ws_close(gate);
-    gate_requests_close(gate);
+    free(gate->requests);
     gate_publish_close(gate);
     gate_limits_free(gate);
     free(gate);

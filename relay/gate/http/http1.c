@@ -30,327 +30,8 @@
 #define ENDING_RATE (32 * 1024)
 #define GET_BODY_MAX (64 * 1024)
 
-static const char NO_PUBLISH[] = "token lacks the claim \"publish\": true";
-static const char NO_ADMIN[] = "token lacks the claim \"admin\": true";
-
-/* Returns the missing claim; NULL: none. */
-static const char *
-missing_claim(const struct gate_request *request)
-{
-    const struct token *token = &request->token;
-
-    switch (request->route->claim) {
-    case GATE_CLAIM_NONE:
-        return NULL;
-    case GATE_CLAIM_PUBLISH:
-        return token->publish ? NULL : NO_PUBLISH;
-    case GATE_CLAIM_ADMIN:
-        return token->admin ? NULL : NO_ADMIN;
-    case GATE_CLAIM_ADMIN_AND_PUBLISH:
-        return !token->admin ? NO_ADMIN : (!token->publish ? NO_PUBLISH : NULL);
-    case GATE_CLAIM_PUBLISH_OR_ADMIN:
-        break;
-    }
-    return token->publish || token->admin ? NULL : NO_PUBLISH;
-}
-
-/* Checks the limits again, because they may have changed while a ticket was redeemed. */
-static void
-gate_request_handle(struct gate_request *request)
-{
-    struct gate *gate = request->gate;
-    const struct gate_route *route = request->route;
-    struct gate_rejection rejection;
-    const char *missing = missing_claim(request);
-
-    if (route->is_stream && !gate_serves(gate, route->accepts_ticket, &rejection)) {
-        gate_request_reject(request, &rejection);
-        return;
-    }
-    if (route->is_stream && !gate_admits_user(gate, request->token.user)) {
-        gate_request_problem(request, 429, GATE_ERR_RATE, "per-user connection limit reached");
-        return;
-    }
-    if (missing != NULL)
-        gate_request_problem(request, 403, GATE_ERR_PERMISSION, missing);
-    else
-        route->handle(request);
-}
-
-static void
-reject_token(struct gate_request *request, enum rc rc, const char *error)
-{
-    gate_log_rejected_token(request->gate, request->route->path, error);
-    gate_request_problem(request, 401, rc == RC_CLOSED ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED,
-                         error);
-}
-
-static void
-on_token_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
-{
-    struct gate_request *request = owner;
-
-    request->redeem = NULL;
-    if (request->state != GATE_REQUEST_WAITING)
-        return; /* the request has timed out and has a response */
-    if (rc == RC_OK) {
-        request->token = *token;
-        *token = (struct token){0};
-        gate_request_handle(request);
-    } else if (rc == RC_IO) {
-        gate_request_problem(request, 503, 0, error);
-    } else {
-        reject_token(request, rc, error);
-    }
-}
-
-static void
-reject_rate(struct gate_request *request)
-{
-    const struct gate_rejection rejection = {429, GATE_ERR_RATE, GATE_RETRY_SOON,
-                                             GATE_RATE_EXCEEDED};
-
-    log_debug("gate", "request rejected: gate.request_rate exceeded", LOG_REQUEST(request));
-    gate_request_reject(request, &rejection);
-}
-
-static void
-use_bearer(struct gate_request *request, const char *bearer)
-{
-    char error[TOKEN_ERROR_MAX];
-    enum rc rc = gate_token_verify(request->gate, bearer, strlen(bearer), &request->token, error);
-
-    if (rc != RC_OK)
-        reject_token(request, rc, error);
-    else if (!gate_admits_user_request(request->conn, request->token.user))
-        reject_rate(request);
-    else if (request->route->body_max == 0)
-        gate_request_handle(request);
-}
-
-/* Not rate-limited again: the request for the ticket was rate-limited. */
-static void
-use_ticket(struct gate_request *request, const char *ticket)
-{
-    gate_request_set_state(request, GATE_REQUEST_WAITING);
-    request->redeem = gate_ticket_redeem(request->gate, ticket, on_token_redeemed, request);
-    if (request->redeem == NULL)
-        gate_request_no_store(request);
-}
-
-static void
-gate_request_authenticate(struct gate_request *request)
-{
-    char *bearer = gate_request_bearer(request->conn->head);
-    char *ticket = request->route->accepts_ticket ? gate_request_ticket(request->conn->head) : NULL;
-
-    if (bearer != NULL && ticket != NULL)
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_TWO_CREDENTIALS);
-    else if (bearer != NULL)
-        use_bearer(request, bearer);
-    else if (ticket != NULL)
-        use_ticket(request, ticket);
-    else
-        gate_request_problem(request, 401, 0, "missing Authorization: Bearer");
-    free(bearer);
-    free(ticket);
-}
-
-/* RFC 9110, 10.1.1: the client waits for 100 Continue before it sends the body; HTTP/1.1 only. */
-static void
-send_continue(struct gate_request *request)
-{
-    static const char CONTINUE[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    const struct http_head *head = request->conn->head;
-
-    if (head->is_1_1 && http_head_is(head, "expect", "100-continue") &&
-        conn_write(request->conn, CONTINUE, strlen(CONTINUE)) != (ssize_t)strlen(CONTINUE))
-        conn_close(request->conn);
-}
-
-static void
-gate_body_check(struct gate_request *request)
-{
-    const struct http_head *head = request->conn->head;
-
-    if (!head->has_length && !head->is_chunked) {
-        if (!request->route->body_optional)
-            gate_request_problem(request, 411, 0, "Content-Length or chunked body required");
-    } else if (head->content_length > (int64_t)request->route->body_max) {
-        gate_request_body_too_large(request);
-    } else if (gate_body_is_unread(request)) {
-        send_continue(request);
-    }
-}
-
-static void
-handle_complete(struct gate_request *request)
-{
-    conn_pause(request->conn);
-    gate_request_set_state(request, GATE_REQUEST_WAITING);
-    gate_request_handle(request);
-}
-
-static void
-gate_body_start(struct gate_request *request)
-{
-    if (request->state == GATE_REQUEST_READING && gate_body_is_unread(request))
-        conn_resume(request->conn);
-    else if (request->state == GATE_REQUEST_READING)
-        handle_complete(request);
-    else if (request->state != GATE_REQUEST_OPEN || !request->route->ends_on_half_close)
-        conn_pause(request->conn);
-}
-
-static void
-read_body(struct gate_request *request, const char *bytes, size_t len)
-{
-    while (len > 0 && request->state == GATE_REQUEST_READING && gate_body_is_unread(request)) {
-        const char *why = "";
-        struct bytes data;
-        size_t used = 0;
-
-        if (http_body_next(&request->reader, bytes, len, &used, &data, &why) != RC_OK) {
-            stats_add(request->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-            request->is_malformed = true;
-            gate_request_problem(request, 400, 0, why);
-            return;
-        }
-        if (data.len > 0)
-            gate_slot_add_body(request, (const char *)data.at, data.len);
-        bytes += used;
-        len -= used;
-    }
-    conn_keep_bytes(request->conn, bytes, len);
-    if (request->state == GATE_REQUEST_READING && !gate_body_is_unread(request))
-        handle_complete(request);
-}
-
-/*
- * Discards the body, so that a client or gateway that is still sending can read the response. At
- * its end, half-closes and waits for the client: a close with unread bytes would send a reset.
- */
-static void
-discard(struct gate_request *request, const char *bytes, size_t len)
-{
-    const bool was_unread = gate_body_is_unread(request);
-    struct bytes data;
-    const char *why;
-    size_t used;
-
-    request->discarded += len;
-    while (len > 0 && !request->is_malformed && gate_body_is_unread(request)) {
-        request->is_malformed =
-            http_body_next(&request->reader, bytes, len, &used, &data, &why) != RC_OK;
-        if (!request->is_malformed) {
-            bytes += used;
-            len -= used;
-        }
-    }
-    if (request->discarded > LINGER_BYTES_MAX ||
-        (was_unread && !gate_body_is_unread(request) && !conn_half_close(request->conn)))
-        conn_close(request->conn);
-}
-
-static void
-gate_body_linger(struct gate_request *request)
-{
-    struct conn *conn = request->conn;
-    struct buffer kept = conn->in;
-
-    buffer_init(&conn->in, kept.limit);
-    if (request->is_malformed || !gate_body_is_unread(request)) {
-        if (!conn_half_close(conn))
-            conn_close(conn);
-    }
-    discard(request, kept.bytes, kept.len);
-    buffer_free(&kept);
-    conn_resume(conn);
-}
-
-static void
-gate_body_bytes(struct gate_request *request, const unsigned char *bytes, size_t len)
-{
-    switch (request->state) {
-    case GATE_REQUEST_READING:
-        read_body(request, (const char *)bytes, len);
-        break;
-    case GATE_REQUEST_LINGERING:
-        discard(request, (const char *)bytes, len);
-        break;
-    case GATE_REQUEST_OPEN:
-        if (request->route->ends_on_half_close) {
-            request->discarded += len;
-            if (request->discarded > STREAM_BYTES_MAX)
-                conn_close(request->conn);
-            break;
-        }
-        /* fallthrough */
-    case GATE_REQUEST_WAITING:
-    case GATE_REQUEST_ENDING:
-        conn_keep_bytes(request->conn, bytes, len);
-        break;
-    }
-}
-
-/*
- * A client that half-closes still receives a response. But a poll does not wait for notifications
- * of a client that may have disconnected.
- */
-static void
-gate_body_sweep(struct gate_request *request)
-{
-    if (request->half_closed || request->route->on_half_closed == NULL ||
-        !conn_is_half_closed(request->conn))
-        return;
-    request->half_closed = true;
-    request->route->on_half_closed(request);
-}
-
-static void
-on_request_bytes(struct conn *conn, unsigned char *bytes, size_t len)
-{
-    gate_body_bytes(conn->owner, bytes, len);
-}
-
-static void
-on_request_closed(struct conn *conn)
-{
-    gate_request_free(conn->owner);
-}
-
-static void on_request_writable(struct conn *conn);
-static void head_next(struct conn *conn);
-
-static const struct conn_events REQUEST_EVENTS = {.on_bytes = on_request_bytes,
-                                                  .on_writable = on_request_writable,
-                                                  .on_closed = on_request_closed};
-
-/*
- * After the response: the connection serves the next request, or ends. It lingers if the client may
- * still be sending, so that the client can read the response.
- */
-static void
-on_request_writable(struct conn *conn)
-{
-    struct gate_request *request = conn->owner;
-
-    if (request->state == GATE_REQUEST_LINGERING || !gate_request_write(request) ||
-        conn->phase == CONN_CLOSING)
-        return;
-    if (!request->is_last) {
-        conn->requests++;
-        gate_request_free(request);
-        head_next(conn);
-    } else if (gate_body_is_unread(request) || conn_has_unread(conn)) {
-        gate_request_set_state(request, GATE_REQUEST_LINGERING);
-        gate_slot_release(request);
-        conn_enter(conn, CONN_LINGERING, &REQUEST_EVENTS, request);
-        gate_body_linger(request);
-    } else {
-        conn_close(conn);
-    }
-}
+static const struct gate_route NO_ROUTE = {.path = "(no token)"};
+static const struct conn_events REQUEST_EVENTS;
 
 static struct gate_request *
 begin(struct conn *conn, const struct gate_route *route)
@@ -361,60 +42,6 @@ begin(struct conn *conn, const struct gate_route *route)
     return request;
 }
 
-/* Performs the checks that precede token verification. False: *ret_rejection is the reason. */
-static bool
-admits(struct conn *conn, const struct gate_route *route, bool is_foreign,
-       struct gate_rejection *ret_rejection)
-{
-    if (!gate_admits_request(conn)) {
-        *ret_rejection = (struct gate_rejection){429, 0, GATE_RETRY_SOON, GATE_RATE_EXCEEDED};
-        return false;
-    }
-    if (is_foreign) {
-        *ret_rejection = (struct gate_rejection){403, 0, NULL, GATE_ORIGIN_NOT_ALLOWED};
-        return false;
-    }
-    if (route->body_max == 0 && conn->head->content_length > GET_BODY_MAX) {
-        *ret_rejection = (struct gate_rejection){413, 0, NULL, "GET body exceeds 64 kB"};
-        return false;
-    }
-    if (!route->is_stream || gate_admits(conn, route->accepts_ticket, ret_rejection))
-        return true;
-    stats_add(conn->gate->stats, STAT_GATE_REJECTED, 1);
-    return false;
-}
-
-void
-gate_request_begin(struct conn *conn, const struct gate_route *route, const char *id)
-{
-    const char *origins = route->is_console ? NULL : conn->gate->config->gate.origins;
-    struct gate_rejection rejection;
-    struct gate_request *request;
-    char *origin;
-    bool is_foreign = !gate_origin_read(conn, origins, &origin);
-    bool is_admitted = admits(conn, route, is_foreign, &rejection);
-
-    request = begin(conn, route);
-    request->origin = origin;
-    snprintf(request->id, sizeof(request->id), "%s", id);
-    if (route->is_stream && is_admitted) {
-        request->is_counted = true;
-        request->peer = gate_limits_add_stream(conn);
-    }
-    if (is_admitted && route->read_headers != NULL)
-        route->read_headers(request);
-    if (is_admitted)
-        gate_request_authenticate(request);
-    else
-        gate_request_reject(request, &rejection);
-    if (!route->is_stream && request->state != GATE_REQUEST_ENDING && gate_slot_acquire(request) &&
-        request->state == GATE_REQUEST_READING)
-        gate_body_check(request);
-    gate_body_start(request);
-}
-
-static const struct gate_route NO_ROUTE = {.path = "(no token)"};
-
 void
 gate_request_reply(struct conn *conn, struct response *response)
 {
@@ -422,17 +49,9 @@ gate_request_reply(struct conn *conn, struct response *response)
 }
 
 static void
-reply_malformed(struct conn *conn, struct response *response)
-{
-    struct gate_request *request = begin(conn, &NO_ROUTE);
-
-    request->is_malformed = true;
-    gate_request_respond(request, response);
-}
-
-static void
 head_reject(struct conn *conn, int status, const char *detail)
 {
+    struct gate_request *request;
     struct response response;
 
     log_debug("gate", "request rejected", LOG_INT("status", status), LOG_TEXT("detail", detail));
@@ -440,7 +59,9 @@ head_reject(struct conn *conn, int status, const char *detail)
     free(conn->owner);
     conn->owner = NULL;
     response_problem(&response, status, 0, detail);
-    reply_malformed(conn, &response);
+    request = begin(conn, &NO_ROUTE);
+    request->is_malformed = true;
+    gate_request_respond(request, &response);
 }
 
 /* The bytes after the head may be a body, or further requests. */
@@ -538,6 +159,338 @@ head_next(struct conn *conn)
         conn_resume(conn);
 }
 
+static const char NO_PUBLISH[] = "token lacks the claim \"publish\": true";
+static const char NO_ADMIN[] = "token lacks the claim \"admin\": true";
+
+/* Returns the missing claim; NULL: none. */
+static const char *
+missing_claim(const struct gate_request *request)
+{
+    const struct token *token = &request->token;
+
+    switch (request->route->claim) {
+    case GATE_CLAIM_NONE:
+        return NULL;
+    case GATE_CLAIM_PUBLISH:
+        return token->publish ? NULL : NO_PUBLISH;
+    case GATE_CLAIM_ADMIN:
+        return token->admin ? NULL : NO_ADMIN;
+    case GATE_CLAIM_ADMIN_AND_PUBLISH:
+        return !token->admin ? NO_ADMIN : (!token->publish ? NO_PUBLISH : NULL);
+    case GATE_CLAIM_PUBLISH_OR_ADMIN:
+        break;
+    }
+    return token->publish || token->admin ? NULL : NO_PUBLISH;
+}
+
+/* Checks the limits again, because they may have changed while a ticket was redeemed. */
+static void
+handle(struct gate_request *request)
+{
+    struct gate *gate = request->gate;
+    const struct gate_route *route = request->route;
+    struct gate_rejection rejection;
+    const char *missing = missing_claim(request);
+
+    if (route->is_stream && !gate_serves(gate, route->accepts_ticket, &rejection)) {
+        gate_request_reject(request, &rejection);
+        return;
+    }
+    if (route->is_stream && !gate_admits_user(gate, request->token.user)) {
+        gate_request_problem(request, 429, GATE_ERR_RATE, "per-user connection limit reached");
+        return;
+    }
+    if (missing != NULL)
+        gate_request_problem(request, 403, GATE_ERR_PERMISSION, missing);
+    else
+        route->handle(request);
+}
+
+static void
+reject_token(struct gate_request *request, enum rc rc, const char *error)
+{
+    gate_log_rejected_token(request->gate, request->route->path, error);
+    gate_request_problem(request, 401, rc == RC_CLOSED ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED,
+                         error);
+}
+
+static void
+on_token_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
+{
+    struct gate_request *request = owner;
+
+    request->redeem = NULL;
+    if (request->state != GATE_REQUEST_WAITING)
+        return; /* the request has timed out and has a response */
+    if (rc == RC_OK) {
+        request->token = *token;
+        *token = (struct token){0};
+        handle(request);
+    } else if (rc == RC_IO) {
+        gate_request_problem(request, 503, 0, error);
+    } else {
+        reject_token(request, rc, error);
+    }
+}
+
+static void
+use_bearer(struct gate_request *request, const char *bearer)
+{
+    const struct gate_rejection too_many = {429, GATE_ERR_RATE, GATE_RETRY_SOON,
+                                            GATE_RATE_EXCEEDED};
+    char error[TOKEN_ERROR_MAX];
+    enum rc rc = gate_token_verify(request->gate, bearer, strlen(bearer), &request->token, error);
+
+    if (rc != RC_OK) {
+        reject_token(request, rc, error);
+    } else if (!gate_admits_user_request(request->conn, request->token.user)) {
+        log_debug("gate", "request rejected: gate.request_rate exceeded", LOG_REQUEST(request));
+        gate_request_reject(request, &too_many);
+    } else if (request->route->body_max == 0) {
+        handle(request);
+    }
+}
+
+/*
+ * Verifies the token, or requests the token of a ticket from the store. If it is missing or
+ * invalid, queues a response. A request without a body is handled as soon as its token is verified.
+ */
+static void
+authenticate(struct gate_request *request)
+{
+    char *bearer = gate_request_bearer(request->conn->head);
+    char *ticket = request->route->accepts_ticket ? gate_request_ticket(request->conn->head) : NULL;
+
+    if (bearer != NULL && ticket != NULL) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_TWO_CREDENTIALS);
+    } else if (bearer != NULL) {
+        use_bearer(request, bearer);
+    } else if (ticket != NULL) {
+        /* not charged to the user's rate: the request for the ticket was */
+        gate_request_set_state(request, GATE_REQUEST_WAITING);
+        request->redeem = gate_ticket_redeem(request->gate, ticket, on_token_redeemed, request);
+        if (request->redeem == NULL)
+            gate_request_no_store(request);
+    } else {
+        gate_request_problem(request, 401, 0, "missing Authorization: Bearer");
+    }
+    free(bearer);
+    free(ticket);
+}
+
+/* Rejects a body over the route's limit. */
+static void
+check_body(struct gate_request *request)
+{
+    static const char CONTINUE[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    const struct http_head *head = request->conn->head;
+
+    if (!head->has_length && !head->is_chunked) {
+        if (!request->route->body_optional)
+            gate_request_problem(request, 411, 0, "Content-Length or chunked body required");
+    } else if (head->content_length > (int64_t)request->route->body_max) {
+        gate_request_body_too_large(request);
+    } else if (gate_body_is_unread(request) && head->is_1_1 &&
+               http_head_is(head, "expect", "100-continue")) {
+        /* RFC 9110, 10.1.1: the client waits before it sends the body. */
+        if (conn_write(request->conn, CONTINUE, strlen(CONTINUE)) != (ssize_t)strlen(CONTINUE))
+            conn_close(request->conn);
+    }
+}
+
+static void
+handle_complete(struct gate_request *request)
+{
+    conn_pause(request->conn);
+    gate_request_set_state(request, GATE_REQUEST_WAITING);
+    handle(request);
+}
+
+static void
+start_body(struct gate_request *request)
+{
+    if (request->state == GATE_REQUEST_READING && gate_body_is_unread(request))
+        conn_resume(request->conn);
+    else if (request->state == GATE_REQUEST_READING)
+        handle_complete(request);
+    else if (request->state != GATE_REQUEST_OPEN || !request->route->ends_on_half_close)
+        conn_pause(request->conn);
+}
+
+static void
+read_body(struct gate_request *request, const char *bytes, size_t len)
+{
+    while (len > 0 && request->state == GATE_REQUEST_READING && gate_body_is_unread(request)) {
+        const char *why = "";
+        struct bytes data;
+        size_t used = 0;
+
+        if (http_body_next(&request->reader, bytes, len, &used, &data, &why) != RC_OK) {
+            stats_add(request->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+            request->is_malformed = true;
+            gate_request_problem(request, 400, 0, why);
+            return;
+        }
+        if (data.len > 0)
+            gate_slot_add_body(request, (const char *)data.at, data.len);
+        bytes += used;
+        len -= used;
+    }
+    conn_keep_bytes(request->conn, bytes, len);
+    if (request->state == GATE_REQUEST_READING && !gate_body_is_unread(request))
+        handle_complete(request);
+}
+
+/*
+ * Discards the body, so that a client or gateway that is still sending can read the response. At
+ * its end, half-closes and waits for the client: a close with unread bytes would send a reset.
+ */
+static void
+discard(struct gate_request *request, const char *bytes, size_t len)
+{
+    const bool was_unread = gate_body_is_unread(request);
+    struct bytes data;
+    const char *why;
+    size_t used;
+
+    request->discarded += len;
+    while (len > 0 && !request->is_malformed && gate_body_is_unread(request)) {
+        request->is_malformed =
+            http_body_next(&request->reader, bytes, len, &used, &data, &why) != RC_OK;
+        if (!request->is_malformed) {
+            bytes += used;
+            len -= used;
+        }
+    }
+    if (request->discarded > LINGER_BYTES_MAX ||
+        (was_unread && !gate_body_is_unread(request) && !conn_half_close(request->conn)))
+        conn_close(request->conn);
+}
+
+static void
+linger(struct gate_request *request)
+{
+    struct conn *conn = request->conn;
+    struct buffer kept = conn->in;
+
+    buffer_init(&conn->in, kept.limit);
+    if (request->is_malformed || !gate_body_is_unread(request)) {
+        if (!conn_half_close(conn))
+            conn_close(conn);
+    }
+    discard(request, kept.bytes, kept.len);
+    buffer_free(&kept);
+    conn_resume(conn);
+}
+
+static void
+on_request_bytes(struct conn *conn, unsigned char *bytes, size_t len)
+{
+    struct gate_request *request = conn->owner;
+
+    switch (request->state) {
+    case GATE_REQUEST_READING:
+        read_body(request, (const char *)bytes, len);
+        break;
+    case GATE_REQUEST_LINGERING:
+        discard(request, (const char *)bytes, len);
+        break;
+    case GATE_REQUEST_OPEN:
+        if (request->route->ends_on_half_close) {
+            request->discarded += len;
+            if (request->discarded > STREAM_BYTES_MAX)
+                conn_close(conn);
+            break;
+        }
+        /* fallthrough */
+    case GATE_REQUEST_WAITING:
+    case GATE_REQUEST_ENDING:
+        conn_keep_bytes(conn, bytes, len);
+        break;
+    }
+}
+
+/*
+ * After the response: the connection serves the next request, or ends. It lingers if the client may
+ * still be sending, so that the client can read the response.
+ */
+static void
+on_request_writable(struct conn *conn)
+{
+    struct gate_request *request = conn->owner;
+
+    if (request->state == GATE_REQUEST_LINGERING || !gate_request_write(request) ||
+        conn->phase == CONN_CLOSING)
+        return;
+    if (!request->is_last) {
+        conn->requests++;
+        gate_request_free(request);
+        head_next(conn);
+    } else if (gate_body_is_unread(request) || conn_has_unread(conn)) {
+        gate_request_set_state(request, GATE_REQUEST_LINGERING);
+        gate_slot_release(request);
+        conn_enter(conn, CONN_LINGERING, &REQUEST_EVENTS, request);
+        linger(request);
+    } else {
+        conn_close(conn);
+    }
+}
+
+static void
+on_request_closed(struct conn *conn)
+{
+    gate_request_free(conn->owner);
+}
+
+static const struct conn_events REQUEST_EVENTS = {.on_bytes = on_request_bytes,
+                                                  .on_writable = on_request_writable,
+                                                  .on_closed = on_request_closed};
+
+/* Performs the checks that precede token verification. False: *ret is the reason. */
+static bool
+admits(struct conn *conn, const struct gate_route *route, bool is_foreign,
+       struct gate_rejection *ret)
+{
+    if (!gate_admits_request(conn))
+        *ret = (struct gate_rejection){429, 0, GATE_RETRY_SOON, GATE_RATE_EXCEEDED};
+    else if (is_foreign)
+        *ret = (struct gate_rejection){403, 0, NULL, GATE_ORIGIN_NOT_ALLOWED};
+    else if (route->body_max == 0 && conn->head->content_length > GET_BODY_MAX)
+        *ret = (struct gate_rejection){413, 0, NULL, "GET body exceeds 64 kB"};
+    else if (!route->is_stream || gate_admits(conn, route->accepts_ticket, ret))
+        return true;
+    else
+        stats_add(conn->gate->stats, STAT_GATE_REJECTED, 1);
+    return false;
+}
+
+void
+gate_request_begin(struct conn *conn, const struct gate_route *route, const char *id)
+{
+    const char *origins = route->is_console ? NULL : conn->gate->config->gate.origins;
+    struct gate_rejection rejection;
+    struct gate_request *request;
+    char *origin;
+    bool is_foreign = !gate_origin_read(conn, origins, &origin);
+    bool is_admitted = admits(conn, route, is_foreign, &rejection);
+
+    request = begin(conn, route);
+    request->origin = origin;
+    snprintf(request->id, sizeof(request->id), "%s", id);
+    if (route->is_stream && is_admitted)
+        request->peer = gate_limits_add_stream(conn);
+    if (is_admitted && route->read_headers != NULL)
+        route->read_headers(request);
+    if (is_admitted)
+        authenticate(request);
+    else
+        gate_request_reject(request, &rejection);
+    if (!route->is_stream && request->state != GATE_REQUEST_ENDING && gate_slot_acquire(request) &&
+        request->state == GATE_REQUEST_READING)
+        check_body(request);
+    start_body(request);
+}
+
 static void
 sweep_one(struct gate_request *request, int64_t now_us, int64_t wall_us)
 {
@@ -554,8 +507,15 @@ sweep_one(struct gate_request *request, int64_t now_us, int64_t wall_us)
         break;
     case GATE_REQUEST_OPEN:
         request->route->on_sweep(request, now_us, wall_us);
-        if (request->state == GATE_REQUEST_OPEN)
-            gate_body_sweep(request);
+        /*
+         * A client that half-closes still receives a response. But a poll does not wait for
+         * notifications of a client that may have disconnected.
+         */
+        if (request->state == GATE_REQUEST_OPEN && request->route->on_half_closed != NULL &&
+            !request->half_closed && conn_is_half_closed(request->conn)) {
+            request->half_closed = true;
+            request->route->on_half_closed(request);
+        }
         break;
     case GATE_REQUEST_ENDING:
         if (age_us > ENDING_TIMEOUT_US + (int64_t)request->response_len * 1000000 / ENDING_RATE)

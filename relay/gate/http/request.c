@@ -51,19 +51,6 @@ gate_request_set_state(struct gate_request *request, enum gate_request_state sta
     request->since_us = clock_monotonic_us();
 }
 
-void
-gate_requests_open(struct gate *gate)
-{
-    gate->requests = memory_new(sizeof(*gate->requests));
-}
-
-void
-gate_requests_close(struct gate *gate)
-{
-    free(gate->requests);
-    gate->requests = NULL;
-}
-
 struct gate_request *
 gate_request_new(struct conn *conn, const struct gate_route *route)
 {
@@ -96,16 +83,16 @@ gate_request_detach(struct gate_request *request)
 void
 gate_slot_release(struct gate_request *request)
 {
-    struct gate_request_list *list = &request->gate->requests->in_progress;
+    struct requests *requests = request->gate->requests;
 
     if (!request->has_slot)
         return;
     request->has_slot = false;
-    DL_DELETE2(list->first, request, list_prev, list_next);
-    list->count--;
-    request->gate->requests->body_bytes -= request->body.len;
+    DL_DELETE2(requests->in_progress, request, slot_prev, slot_next);
+    requests->in_progress_count--;
+    requests->body_bytes -= request->body.len;
     buffer_free(&request->body);
-    request->gate->requests->response_bytes -= request->response_len;
+    requests->response_bytes -= request->response_len;
 }
 
 /* Returns the oldest other request whose response is not written completely. NULL: none. */
@@ -114,7 +101,7 @@ oldest_response(const struct gate_request *request)
 {
     struct gate_request *each;
 
-    DL_FOREACH2(request->gate->requests->in_progress.first, each, list_next)
+    DL_FOREACH2(request->gate->requests->in_progress, each, slot_next)
     {
         if (each != request && each->state == GATE_REQUEST_ENDING)
             return each;
@@ -155,7 +142,7 @@ make_room(struct gate *gate)
 {
     struct gate_request *request;
 
-    DL_FOREACH2(gate->requests->in_progress.first, request, list_next)
+    DL_FOREACH2(gate->requests->in_progress, request, slot_next)
     {
         if (request->state == GATE_REQUEST_READING) {
             reject_overload(request);
@@ -168,15 +155,15 @@ make_room(struct gate *gate)
 bool
 gate_slot_acquire(struct gate_request *request)
 {
-    struct gate_request_list *list = &request->gate->requests->in_progress;
+    struct requests *requests = request->gate->requests;
 
-    if (list->count >= IN_PROGRESS_MAX && !make_room(request->gate)) {
+    if (requests->in_progress_count >= IN_PROGRESS_MAX && !make_room(request->gate)) {
         reject_overload(request);
         return false;
     }
     request->has_slot = true;
-    DL_APPEND2(list->first, request, list_prev, list_next);
-    list->count++;
+    DL_APPEND2(requests->in_progress, request, slot_prev, slot_next);
+    requests->in_progress_count++;
     return true;
 }
 
@@ -296,33 +283,6 @@ response_allow_origin(struct response *response, const char *origin)
     response_header(response, "Vary: Origin");
 }
 
-/* RFC 9110, 7.8: a sender of Upgrade also names it in Connection, and 426 requires Upgrade. */
-static const char *
-connection_of(const struct response *response, bool is_last)
-{
-    if (response->status == 426)
-        return "Upgrade: websocket\r\nConnection: upgrade, close\r\n";
-    return is_last ? "Connection: close\r\n" : "";
-}
-
-static enum rc
-add_head(const struct response *response, bool is_last, struct buffer *out)
-{
-    enum rc rc =
-        buffer_addf(out, "HTTP/1.1 %d %s\r\n", response->status, reason_phrase(response->status));
-
-    if (rc == RC_OK && response->status != 204)
-        rc = buffer_addf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n", response->type,
-                         response->body.len + response->lines.len);
-    if (rc == RC_OK)
-        rc = buffer_addf(out,
-                         "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s"
-                         "%s\r\n",
-                         response->headers.len > 0 ? response->headers.bytes : "",
-                         connection_of(response, is_last));
-    return rc;
-}
-
 /*
  * Writes head and body to `out`. Frees the response, except `lines`, which the caller writes.
  * `is_last`: the connection ends after the response.
@@ -330,10 +290,21 @@ add_head(const struct response *response, bool is_last, struct buffer *out)
 static enum rc
 response_build(struct response *response, bool is_last, struct buffer *out)
 {
+    const char *connection = is_last ? "Connection: close\r\n" : "";
     enum rc rc;
 
+    /* RFC 9110, 7.8: a sender of Upgrade also names it in Connection, and 426 requires Upgrade. */
+    if (response->status == 426)
+        connection = "Upgrade: websocket\r\nConnection: upgrade, close\r\n";
     buffer_init(out, BODY_MAX + 2 * HEADERS_MAX);
-    rc = add_head(response, is_last, out);
+    rc = buffer_addf(out, "HTTP/1.1 %d %s\r\n", response->status, reason_phrase(response->status));
+    if (rc == RC_OK && response->status != 204)
+        rc = buffer_addf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n", response->type,
+                         response->body.len + response->lines.len);
+    if (rc == RC_OK)
+        rc = buffer_addf(out,
+                         "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s%s\r\n",
+                         response->headers.len > 0 ? response->headers.bytes : "", connection);
     if (rc == RC_OK && !response->head && response->status != 204)
         rc = buffer_add(out, response->body.bytes, response->body.len);
     buffer_free(&response->headers);
@@ -343,48 +314,36 @@ response_build(struct response *response, bool is_last, struct buffer *out)
     return rc;
 }
 
-/* Writes until the socket is full. False: the socket failed. */
-static bool
-write_out(struct gate_request *request)
-{
-    const size_t before = request->out.len;
-    const enum rc rc = out_write(&request->out, request->conn, GATE_TURN_BYTES);
-
-    if (request->session != NULL && request->out.len < before)
-        session_accepted(request->session);
-    if (rc == RC_OK)
-        request->unwritable_us = 0;
-    return rc != RC_IO;
-}
-
-/* Fills `out` from the route and the session. */
-static void
-fill(struct gate_request *request)
-{
-    if (request->route->on_writable != NULL)
-        request->route->on_writable(request);
-    if (request->out.len == 0 && request->state == GATE_REQUEST_OPEN)
-        session_writable(request->session);
-}
-
 bool
 gate_request_write(struct gate_request *request)
 {
-    bool has_more = request->out.len > 0;
+    size_t before;
+    enum rc rc;
 
-    if (!has_more)
+    if (request->out.len == 0) {
         request->unwritable_us = 0;
-    if (request->state == GATE_REQUEST_OPEN && !has_more)
-        fill(request);
+        if (request->state == GATE_REQUEST_OPEN && request->route->on_writable != NULL)
+            request->route->on_writable(request);
+        if (request->state == GATE_REQUEST_OPEN && request->out.len == 0)
+            session_writable(request->session);
+    }
     if (request->state == GATE_REQUEST_ENDING)
         gate_request_detach(request);
-    has_more = request->out.len > 0;
-    if (has_more && !write_out(request))
+    before = request->out.len;
+    if (before == 0)
+        return request->state == GATE_REQUEST_ENDING;
+    rc = out_write(&request->out, request->conn, GATE_TURN_BYTES);
+    if (request->session != NULL && request->out.len < before)
+        session_accepted(request->session);
+    if (rc == RC_IO) {
         conn_close(request->conn);
-    else if (request->state == GATE_REQUEST_ENDING && request->out.len == 0)
+        return false;
+    }
+    if (rc == RC_OK)
+        request->unwritable_us = 0;
+    if (rc == RC_OK && request->state == GATE_REQUEST_ENDING)
         return true;
-    else if (has_more)
-        gate_request_want_write(request);
+    gate_request_want_write(request);
     return false;
 }
 
@@ -398,14 +357,6 @@ gate_request_want_write(struct gate_request *request)
     conn_want_writable(request->conn);
 }
 
-/* Whether the connection can serve another request after this response. */
-static bool
-can_continue(const struct gate_request *request, const struct response *response)
-{
-    return !request->is_last && !request->gate->draining && !gate_body_is_unread(request) &&
-           response->status != 426 && request->conn->requests < REQUESTS_MAX;
-}
-
 void
 gate_request_respond(struct gate_request *request, struct response *response)
 {
@@ -413,7 +364,9 @@ gate_request_respond(struct gate_request *request, struct response *response)
 
     response_allow_origin(response, request->origin);
     out_free(&request->out);
-    request->is_last = !can_continue(request, response);
+    if (request->gate->draining || gate_body_is_unread(request) || response->status == 426 ||
+        request->conn->requests >= REQUESTS_MAX)
+        request->is_last = true;
     if (response_build(response, request->is_last, &built) == RC_OK) {
         out_add_buffer(&request->out, &built);
         out_move(&request->out, &response->lines);
@@ -538,7 +491,7 @@ gate_request_free(struct gate_request *request)
     if (request->route->free_state != NULL)
         request->route->free_state(request);
     gate_slot_release(request);
-    if (request->is_counted)
+    if (request->peer != NULL)
         gate_limits_remove_stream(gate, request->peer);
     log_debug("gate", "request finished", LOG_REQUEST(request));
     token_free(&request->token);

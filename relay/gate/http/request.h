@@ -128,17 +128,12 @@ enum gate_request_state {
     GATE_REQUEST_LINGERING
 };
 
-/* A bounded list of requests. */
-struct gate_request_list {
-    struct gate_request *first; /* oldest first */
-    int count;
-};
-
 struct requests {
     struct gate_request *first;
-    struct gate_request_list in_progress; /* requests in progress, except polls and streams */
-    size_t body_bytes;                    /* total bytes of the bodies in `in_progress` */
-    size_t response_bytes;                /* total bytes of the responses in `in_progress` */
+    struct gate_request *in_progress; /* except polls and streams; oldest first */
+    int in_progress_count;
+    size_t body_bytes;     /* total bytes of the bodies in `in_progress` */
+    size_t response_bytes; /* total bytes of the responses in `in_progress` */
 };
 
 /* Times are monotonic, in microseconds. */
@@ -147,13 +142,12 @@ struct gate_request {
     struct conn *conn;
     struct gate_request *prev; /* link of requests->first */
     struct gate_request *next;
-    struct gate_request *list_prev; /* link of requests->in_progress */
-    struct gate_request *list_next;
+    struct gate_request *slot_prev; /* link of requests->in_progress */
+    struct gate_request *slot_next;
     struct http_body reader; /* of the body */
     size_t discarded;        /* bytes that were read and not used */
     bool has_slot;           /* in requests->in_progress */
     bool half_closed;        /* by the client */
-    bool is_counted;         /* counted as a connection */
     bool is_last;            /* the connection ends after the response */
     bool is_malformed;       /* the end of the request is unknown */
     const struct gate_route *route;
@@ -166,8 +160,8 @@ struct gate_request {
     struct gate_redeem *redeem; /* set while WAITING for a ticket */
     struct store_request *store_request;
     char id[FRAME_UUID_TEXT + 1]; /* lower case id in the path */
-    struct gate_peer *peer;
-    struct session *session; /* set while OPEN */
+    struct gate_peer *peer;       /* counts the request as a connection; NULL: not counted */
+    struct session *session;      /* set while OPEN */
     struct buffer body;
     struct out out;
     size_t response_len; /* length of `out` when the state became ENDING */
@@ -182,8 +176,6 @@ struct gate_request {
 
 /* ---- request.c: one request */
 
-void gate_requests_open(struct gate *gate);
-void gate_requests_close(struct gate *gate);
 struct gate_request *gate_request_new(struct conn *conn, const struct gate_route *route);
 void gate_request_free(struct gate_request *request);
 /* The only way to change the state. Ends the connection on a transition that is not listed. */
