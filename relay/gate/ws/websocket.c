@@ -32,6 +32,8 @@
 #define RESUME_INTERVAL_S 0.02
 #define BYE_GRACE_US (2 * 1000000) /* time for a full socket to accept the bye */
 
+static struct pool pool = {.size = sizeof(struct websocket)};
+
 void
 websocket_set_state(struct websocket *ws, enum websocket_state state)
 {
@@ -51,30 +53,24 @@ websocket_set_state(struct websocket *ws, enum websocket_state state)
 }
 
 void
-gate_pause_reading(struct websocket *ws)
+websocket_pause_reading(struct websocket *ws)
 {
     struct gate *gate = ws->gate;
 
     conn_pause(ws->conn);
-    ws->inbound.is_paused = true;
-    ws->inbound.next_paused = gate->websockets->paused;
-    gate->websockets->paused = ws;
+    DL_APPEND2(gate->websockets->paused, ws, paused_prev, paused_next);
     if (!ev_is_active(&gate->websockets->resume_timer))
         ev_timer_again(gate->loop, &gate->websockets->resume_timer);
 }
 
+/* Does not resume reading. Accepts any WebSocket. */
 static void
-gate_backpressure_remove(struct websocket *ws)
+end_pause(struct websocket *ws)
 {
-    struct gate *gate = ws->gate;
-    struct websocket **at = &gate->websockets->paused;
-
-    if (!ws->inbound.is_paused)
+    if (ws->paused_prev == NULL)
         return;
-    while (*at != ws)
-        at = &(*at)->inbound.next_paused;
-    *at = ws->inbound.next_paused;
-    ws->inbound.is_paused = false;
+    DL_DELETE2(ws->gate->websockets->paused, ws, paused_prev, paused_next);
+    ws->paused_prev = NULL;
 }
 
 static void
@@ -82,38 +78,64 @@ on_resume_timer(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
     struct gate *gate = timer->data;
     int64_t now_us = clock_monotonic_us();
+    struct websocket *ws, *next;
 
     (void)events;
-    for (struct websocket *ws = gate->websockets->paused, *next; ws != NULL; ws = next) {
-        next = ws->inbound.next_paused;
+    DL_FOREACH_SAFE2(gate->websockets->paused, ws, next, paused_next)
+    {
         if (ws->inbound.budget_until_us > now_us + GATE_BURST_US)
             continue;
-        gate_backpressure_remove(ws);
+        end_pause(ws);
         conn_resume(ws->conn);
     }
     if (gate->websockets->paused == NULL)
         ev_timer_stop(loop, timer);
 }
 
-static void
-gate_backpressure_open(struct gate *gate)
+void
+gate_ws_open(struct gate *gate)
 {
-    ev_init(&gate->websockets->resume_timer, on_resume_timer);
-    gate->websockets->resume_timer.repeat = RESUME_INTERVAL_S;
-    gate->websockets->resume_timer.data = gate;
+    struct ev_timer *timer;
+
+    gate->websockets = memory_new(sizeof(*gate->websockets));
+    timer = &gate->websockets->resume_timer;
+    ev_init(timer, on_resume_timer);
+    timer->repeat = RESUME_INTERVAL_S;
+    timer->data = gate;
 }
 
-static void
-gate_backpressure_close(struct gate *gate)
+void
+gate_ws_close(struct gate *gate)
 {
     ev_timer_stop(gate->loop, &gate->websockets->resume_timer);
+    free(gate->websockets);
+    gate->websockets = NULL;
 }
 
-static void
-gate_stop_reading(struct websocket *ws)
+void
+gate_ws_begin(struct conn *conn, const struct conn_events *events)
 {
-    conn_pause(ws->conn);
-    gate_backpressure_remove(ws);
+    struct gate *gate = conn->gate;
+    struct websocket *ws = pool_alloc(&pool);
+    char peer[64] = "";
+
+    ws->gate = gate;
+    ws->conn = conn;
+    ws->auth.bearer = gate_request_bearer(conn->head);
+    ws->auth.ticket = gate_request_ticket(conn->head);
+    ws->waiting.owner = ws;
+    buffer_init(&ws->in, (size_t)gate->config->gate.max_frame_bytes);
+    ws->unsent.waiting_bytes = hub_waiting_bytes(gate->hub);
+    buffer_init(&ws->out, WEBSOCKET_OUT_MAX);
+    buffer_init(&ws->control, WEBSOCKET_CONTROL_MAX);
+    ws->state_since_us = clock_monotonic_us();
+    DL_APPEND(gate->websockets->first, ws);
+    conn_enter(conn, CONN_WEBSOCKET, events, ws);
+    conn_resume(conn);
+    gate_limits_add_conn(conn, &ws->waiting);
+    stats_add(gate->stats, STAT_GATE_ACCEPTED, 1);
+    (void)conn_address(conn, peer, sizeof(peer));
+    log_debug("gate", "connection opened", LOG_TEXT("peer", peer));
 }
 
 static void
@@ -228,21 +250,10 @@ websocket_control(struct websocket *ws, enum ws_event_kind kind, const unsigned 
 void
 websocket_kill(struct websocket *ws)
 {
-    gate_stop_reading(ws);
+    conn_pause(ws->conn);
+    end_pause(ws);
     websocket_set_state(ws, WEBSOCKET_CLOSED);
     conn_close(ws->conn);
-}
-
-/* Adds the control messages as one frame. */
-static void
-add_own(struct websocket *ws)
-{
-    char *text = ws->out.bytes + WS_TEXT_HEAD_MAX;
-    size_t len = ws->out.len - WS_TEXT_HEAD_MAX;
-    size_t head_len = ws_text_header(len, (unsigned char *)text);
-
-    out_add(&ws->unsent, text - head_len, head_len + len);
-    buffer_free(&ws->out);
 }
 
 /* Writes the close frame. When the socket has accepted it, half-closes. */
@@ -286,8 +297,14 @@ write_unsent(struct websocket *ws)
 
     if (ws->unsent.len == 0 && ws->control.len > 0)
         out_add_buffer(&ws->unsent, &ws->control);
-    if (ws->unsent.len == 0 && ws->out.len > 0)
-        add_own(ws);
+    if (ws->unsent.len == 0 && ws->out.len > 0) { /* the messages become one frame */
+        char *text = ws->out.bytes + WS_TEXT_HEAD_MAX;
+        size_t len = ws->out.len - WS_TEXT_HEAD_MAX;
+        size_t head_len = ws_text_header(len, (unsigned char *)text);
+
+        out_add(&ws->unsent, text - head_len, head_len + len);
+        buffer_free(&ws->out);
+    }
     before = ws->unsent.len;
     rc = out_write(&ws->unsent, ws->conn, GATE_TURN_BYTES);
     if (ws->session != NULL && ws->unsent.len < before)
@@ -472,50 +489,37 @@ gate_transport(const struct websocket *ws)
     return ws->conn->ssl != NULL ? &TLS : &PLAIN;
 }
 
+/* Closes a slow client, or one whose token expired or that sent no pong; warns and pings. */
 static void
-check_expiry(struct websocket *ws, int64_t wall_us)
+check_open(struct websocket *ws, int64_t now_us, int64_t wall_us)
 {
+    static const char PING[] = "{\"t\":\"ping\"}";
+    const struct config *config = ws->gate->config;
+    const char *slow = session_slow(ws->session, now_us);
     char line[GATE_EXPIRING_MAX];
-    int len = gate_expiry_check(&ws->expiry, ws->gate->config, wall_us, line);
+    int len;
 
+    if (ws->unwritable_us != 0 && now_us - ws->unwritable_us > config->gate.slow_age_ms * 1000)
+        slow = "client does not read";
+    if (slow != NULL) {
+        websocket_close(ws, GATE_CLOSE_SLOW, slow);
+        return;
+    }
+    len = gate_expiry_check(&ws->expiry, config, wall_us, line);
     if (len < 0)
         websocket_close(ws, GATE_CLOSE_EXPIRED, "token expired");
     else if (len > 0)
         websocket_send(ws, line, (size_t)len);
-}
-
-static void
-check_life(struct websocket *ws, int64_t now_us)
-{
-    static const char PING[] = "{\"t\":\"ping\"}";
-    const struct config *config = ws->gate->config;
-
+    if (ws->state != WEBSOCKET_OPEN)
+        return;
     if (ws->pinged_us != 0) {
         if (now_us - ws->pinged_us > config->gate.pong_timeout_ms * 1000)
             websocket_close(ws, GATE_CLOSE_NO_PONG, "no pong");
-        return;
+    } else if (now_us >= ws->ping_due_us) {
+        ws->pinged_us = now_us;
+        ws->ping_due_us = now_us + config->gate.ping_ms * 1000;
+        websocket_send(ws, PING, sizeof(PING) - 1);
     }
-    if (now_us < ws->ping_due_us)
-        return;
-    ws->pinged_us = now_us;
-    ws->ping_due_us = now_us + config->gate.ping_ms * 1000;
-    websocket_send(ws, PING, sizeof(PING) - 1);
-}
-
-static void
-check_open(struct websocket *ws, int64_t now_us, int64_t wall_us)
-{
-    const struct config *config = ws->gate->config;
-    const char *slow = session_slow(ws->session, now_us);
-
-    if (ws->unwritable_us != 0 && now_us - ws->unwritable_us > config->gate.slow_age_ms * 1000)
-        slow = "client does not read";
-    if (slow != NULL)
-        websocket_close(ws, GATE_CLOSE_SLOW, slow);
-    else
-        check_expiry(ws, wall_us);
-    if (ws->state == WEBSOCKET_OPEN)
-        check_life(ws, now_us);
 }
 
 /*
@@ -555,9 +559,7 @@ check_conn(struct websocket *ws, int64_t now_us, int64_t wall_us)
         break;
     case WEBSOCKET_CLOSING: /* the bye is not yet written */
         websocket_detach(ws);
-        if (age_us > BYE_GRACE_US && !is_client_reading(ws, now_us, age_us))
-            websocket_kill(ws);
-        break;
+        /* fallthrough */
     case WEBSOCKET_CLOSED: /* the client has not closed yet */
         if (age_us > BYE_GRACE_US && !is_client_reading(ws, now_us, age_us))
             websocket_kill(ws);
@@ -572,23 +574,6 @@ gate_ws_sweep(struct gate *gate, int64_t now_us, int64_t wall_us)
 
     DL_FOREACH (gate->websockets->first, ws)
         check_conn(ws, now_us, wall_us);
-}
-
-static struct pool pool = {.size = sizeof(struct websocket)};
-
-void
-gate_ws_open(struct gate *gate)
-{
-    gate->websockets = memory_new(sizeof(*gate->websockets));
-    gate_backpressure_open(gate);
-}
-
-void
-gate_ws_close(struct gate *gate)
-{
-    gate_backpressure_close(gate);
-    free(gate->websockets);
-    gate->websockets = NULL;
 }
 
 void
@@ -618,7 +603,7 @@ websocket_closed(struct conn *conn)
     struct websocket *ws = conn->owner;
     struct gate *gate = ws->gate;
 
-    gate_backpressure_remove(ws);
+    end_pause(ws);
     websocket_set_state(ws, WEBSOCKET_CLOSED);
     websocket_detach(ws);
     DL_DELETE(gate->websockets->first, ws);
@@ -634,30 +619,4 @@ websocket_closed(struct conn *conn)
     free(ws->auth.ticket);
     free(ws->user);
     pool_release(&pool, ws);
-}
-
-void
-gate_ws_begin(struct conn *conn, const struct conn_events *events)
-{
-    struct gate *gate = conn->gate;
-    struct websocket *ws = pool_alloc(&pool);
-    char peer[64] = "";
-
-    ws->gate = gate;
-    ws->conn = conn;
-    ws->auth.bearer = gate_request_bearer(conn->head);
-    ws->auth.ticket = gate_request_ticket(conn->head);
-    ws->waiting.owner = ws;
-    buffer_init(&ws->in, (size_t)gate->config->gate.max_frame_bytes);
-    ws->unsent.waiting_bytes = hub_waiting_bytes(gate->hub);
-    buffer_init(&ws->out, WEBSOCKET_OUT_MAX);
-    buffer_init(&ws->control, WEBSOCKET_CONTROL_MAX);
-    ws->state_since_us = clock_monotonic_us();
-    DL_APPEND(gate->websockets->first, ws);
-    conn_enter(conn, CONN_WEBSOCKET, events, ws);
-    conn_resume(conn);
-    gate_limits_add_conn(conn, &ws->waiting);
-    stats_add(gate->stats, STAT_GATE_ACCEPTED, 1);
-    (void)conn_address(conn, peer, sizeof(peer));
-    log_debug("gate", "connection opened", LOG_TEXT("peer", peer));
 }

@@ -55,11 +55,9 @@ struct gate_inbound {
     struct rate_bucket lines;
     /* until this time, messages without a reply cause no further rate `err` */
     int64_t rate_warned_until_us;
-    int64_t budget_until_us;       /* the inbound budget is used up until this time */
-    int64_t paused_us;             /* last time that reading was paused */
-    int64_t flood_since_us;        /* start of the current series of pauses */
-    struct websocket *next_paused; /* link of conns->paused */
-    bool is_paused;
+    int64_t budget_until_us; /* the inbound budget is used up until this time */
+    int64_t paused_us;       /* last time that reading was paused */
+    int64_t flood_since_us;  /* start of the current series of pauses */
 };
 
 /* One WebSocket, the owner of its connection. Times are monotonic, in microseconds. */
@@ -69,7 +67,7 @@ struct websocket {
     bool must_wait; /* on_writable is pending: writes must not overtake it */
     struct gate *gate;
     struct conn *conn;
-    struct websocket *prev; /* link of conns->first */
+    struct websocket *prev; /* link of websockets->first */
     struct websocket *next;
     /* set while OPEN, and while CLOSING until the bye is written */
     struct session *session;
@@ -78,6 +76,8 @@ struct websocket {
     struct gate_auth auth;
     struct waiting_client waiting; /* waiting for "connect" */
     struct gate_inbound inbound;
+    struct websocket *paused_prev; /* link of websockets->paused; NULL: reading is not paused */
+    struct websocket *paused_next;
     struct gate_expiry expiry;
     uint64_t groups_hash;
     bool close_sent;
@@ -139,7 +139,7 @@ void websocket_control(struct websocket *ws, enum ws_event_kind kind, const unsi
 /* Queues a control message before the session's frames. */
 void websocket_send(struct websocket *ws, const char *line, size_t len);
 /* Pauses reading until the client is less than GATE_BURST_US above its rate. */
-void gate_pause_reading(struct websocket *ws);
+void websocket_pause_reading(struct websocket *ws);
 /* Frees the saved "connect", and cancels the redemption of its ticket. */
 void websocket_end_connect(struct websocket *ws);
 
