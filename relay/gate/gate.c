@@ -34,12 +34,6 @@ struct sweep {
     void *drained_ctx;
 };
 
-static int64_t
-smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Runs outside callbacks of connections, so that on_drained may close the gate. */
 static void
 check_drained(struct gate *gate, int64_t now_us)
@@ -71,31 +65,23 @@ trim_memory(struct gate *gate)
     (void)malloc_trim(0);
 }
 
-/* Adds to the counter, so that a replacement worker does not reset it. */
-static void
-count_loop_iterations(struct gate *gate)
-{
-    unsigned turns = ev_iteration(gate->loop);
-
-    stats_add(gate->stats, STAT_GATE_TURNS, turns - gate->sweep->iterations_counted);
-    gate->sweep->iterations_counted = turns;
-}
-
 static void
 on_sweep(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
     struct gate *gate = timer->data;
     int64_t now_us = clock_monotonic_us();
     int64_t wall_us = clock_wall_us();
+    unsigned iterations = ev_iteration(loop);
 
-    (void)loop;
     (void)events;
     gate_ws_sweep(gate, now_us, wall_us);
     gate_requests_sweep(gate, now_us, wall_us);
     gate_heads_sweep(gate, now_us);
     conns_sweep(gate, now_us);
     trim_memory(gate);
-    count_loop_iterations(gate);
+    /* Adds to the counter, so that a replacement worker does not reset it. */
+    stats_add(gate->stats, STAT_GATE_TURNS, iterations - gate->sweep->iterations_counted);
+    gate->sweep->iterations_counted = iterations;
     check_drained(gate, now_us); /* may free the gate */
 }
 
@@ -103,13 +89,13 @@ on_sweep(struct ev_loop *loop, struct ev_timer *timer, int events)
 static int64_t
 sweep_ms(const struct config *config)
 {
+    const int64_t timeouts[] = {config->gate.ping_ms, config->gate.pong_timeout_ms,
+                                config->gate.connect_timeout_ms, config->gate.slow_age_ms,
+                                config->gate.keepalive_ms};
     int64_t ms = SWEEP_MAX_MS * 4;
 
-    ms = smaller(ms, config->gate.ping_ms);
-    ms = smaller(ms, config->gate.pong_timeout_ms);
-    ms = smaller(ms, config->gate.connect_timeout_ms);
-    ms = smaller(ms, config->gate.slow_age_ms);
-    ms = smaller(ms, config->gate.keepalive_ms);
+    for (size_t i = 0; i < sizeof(timeouts) / sizeof(timeouts[0]); i++)
+        ms = timeouts[i] < ms ? timeouts[i] : ms;
     ms /= 4;
     return ms < SWEEP_MIN_MS ? SWEEP_MIN_MS : ms;
 }
@@ -119,32 +105,6 @@ sweep_every(struct gate *gate, int64_t ms)
 {
     gate->sweep->timer.repeat = (double)ms / 1000.0;
     ev_timer_again(gate->loop, &gate->sweep->timer);
-}
-
-static void
-sweep_start(struct gate *gate)
-{
-    gate->sweep = memory_new(sizeof(*gate->sweep));
-    ev_init(&gate->sweep->timer, on_sweep);
-    gate->sweep->timer.data = gate;
-    sweep_every(gate, sweep_ms(gate->config));
-}
-
-static void
-sweep_drain(struct gate *gate, int64_t window_ms, void (*on_drained)(void *ctx), void *ctx)
-{
-    gate->sweep->drain_until_us = clock_monotonic_us() + window_ms * 1000;
-    gate->sweep->on_drained = on_drained;
-    gate->sweep->drained_ctx = ctx;
-    sweep_every(gate, SWEEP_MIN_MS);
-}
-
-static void
-sweep_stop(struct gate *gate)
-{
-    ev_timer_stop(gate->loop, &gate->sweep->timer);
-    free(gate->sweep);
-    gate->sweep = NULL;
 }
 
 static struct token_rules
@@ -184,7 +144,10 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
     gate->requests = memory_new(sizeof(*gate->requests));
     gate_ws_open(gate);
     gate_publish_open(gate);
-    sweep_start(gate);
+    gate->sweep = memory_new(sizeof(*gate->sweep));
+    ev_init(&gate->sweep->timer, on_sweep);
+    gate->sweep->timer.data = gate;
+    sweep_every(gate, sweep_ms(config));
     if (carrier_open(gate, reason, sizeof(reason)) == RC_OK &&
         gate_tls_set_ciphers(gate, reason, sizeof(reason)) == RC_OK) {
         gate_accept_start(gate, sockets);
@@ -196,12 +159,6 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
               LOG_TEXT("error", reason));
     gate_close(gate);
     return NULL;
-}
-
-enum rc
-gate_accept(struct gate *gate)
-{
-    return gate_accept_clients(gate);
 }
 
 /*
@@ -236,7 +193,10 @@ gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx)
     while (conns_evict_kept(gate))
         ;
     end_all(gate, GATE_CLOSE_RESTART, "relay is restarting", window_ms);
-    sweep_drain(gate, window_ms, on_drained, ctx);
+    gate->sweep->drain_until_us = clock_monotonic_us() + window_ms * 1000;
+    gate->sweep->on_drained = on_drained;
+    gate->sweep->drained_ctx = ctx;
+    sweep_every(gate, SWEEP_MIN_MS);
 }
 
 void
@@ -267,7 +227,8 @@ gate_close(struct gate *gate)
     if (gate == NULL)
         return;
     gate_accept_stop(gate);
-    sweep_stop(gate);
+    ev_timer_stop(gate->loop, &gate->sweep->timer);
+    free(gate->sweep);
     conns_close(gate);
     carrier_close(gate);
     gate_accept_free(gate);

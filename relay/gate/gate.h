@@ -37,9 +37,6 @@ struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct
                        struct stats *stats, const struct gate_process *process,
                        struct gate_sockets sockets);
 
-/* Also accepts connections from gate.listen. RC_IO: the address is in use (logged). */
-MUST_CHECK enum rc gate_accept(struct gate *gate);
-
 /*
  * Starts a graceful shutdown: stops accepting, sends bye 4201 with `in` spread over the drain
  * period, and closes. Calls on_drained after the last connection has closed, or when the period

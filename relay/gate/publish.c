@@ -98,15 +98,6 @@ syncing_free(struct gate_publish_sync *syncing)
     free(syncing);
 }
 
-/* The cache must not return a notification that the store has lost. */
-static void
-remove_key(const struct gate_publish_sync *syncing)
-{
-    if (syncing->gate != NULL && syncing->key != NULL)
-        idempotency_cache_remove(syncing->gate->publisher->idempotency_cache, syncing->user,
-                                 syncing->key);
-}
-
 static void
 respond(struct gate_request *request, bool is_repeated, const char *id, bool is_synced)
 {
@@ -141,7 +132,10 @@ on_sync_traced(void *ctx, enum rc rc, const struct trace *trace)
     struct gate_publish_sync *syncing = ctx;
 
     if (rc == RC_OK && trace_is_empty(trace)) {
-        remove_key(syncing);
+        /* The cache must not return a notification that the store has lost. */
+        if (syncing->gate != NULL && syncing->key != NULL)
+            idempotency_cache_remove(syncing->gate->publisher->idempotency_cache, syncing->user,
+                                     syncing->key);
         end_sync(syncing, "store lost the notification before it was synced to disk");
     } else {
         end_sync(syncing, rc == RC_OK ? NULL : UNCONFIRMED);
@@ -308,24 +302,6 @@ prefer_wait(const struct http_head *head)
     return seconds > 0 && seconds <= PREFER_WAIT_MAX ? (int)seconds : 0;
 }
 
-static void
-stop_syncs(struct gate *gate)
-{
-    struct gate_publish_sync *syncing, *next;
-
-    DL_FOREACH_SAFE (gate->publisher->syncing, syncing, next) {
-        bool is_requested = !ev_is_active(&syncing->due);
-
-        if (is_requested) { /* on_replicated or on_sync_traced frees `syncing` */
-            DL_DELETE(gate->publisher->syncing, syncing);
-            syncing->gate = NULL;
-            continue;
-        }
-        (void)store_request_done(syncing->store_request);
-        syncing_free(syncing);
-    }
-}
-
 static struct gate_publish_pending *
 pending_new(struct gate_request *request, char *key)
 {
@@ -375,12 +351,23 @@ void
 gate_publish_close(struct gate *gate)
 {
     struct gate_publish_pending *pending, *next;
+    struct gate_publish_sync *syncing, *next_syncing;
 
     HASH_ITER (hh, gate->publisher->pending, pending, next) {
         HASH_DELETE(hh, gate->publisher->pending, pending);
         pending->gate = NULL;
     }
-    stop_syncs(gate);
+    DL_FOREACH_SAFE (gate->publisher->syncing, syncing, next_syncing) {
+        bool is_requested = !ev_is_active(&syncing->due);
+
+        if (is_requested) { /* on_replicated or on_sync_traced frees `syncing` */
+            DL_DELETE(gate->publisher->syncing, syncing);
+            syncing->gate = NULL;
+            continue;
+        }
+        (void)store_request_done(syncing->store_request);
+        syncing_free(syncing);
+    }
     idempotency_cache_free(gate->publisher->idempotency_cache);
     free(gate->publisher);
     gate->publisher = NULL;
@@ -399,55 +386,33 @@ respond_expired(struct gate_request *request)
     gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "metadata.expiration is in the past");
 }
 
-/* Caches only new notifications: the remaining lifetime of an older key is unknown. */
-static void
-cache_key(const struct gate_publish_pending *pending, enum store_publish outcome, const char *id)
-{
-    struct gate *gate = pending->gate;
-
-    if (gate != NULL && pending->key != NULL && outcome == STORE_PUBLISHED)
-        idempotency_cache_add(gate->publisher->idempotency_cache, store_epoch(hub_store(gate->hub)),
-                              pending->user, pending->key, pending->digest, id, pending->since_us);
-}
-
-/* Logs the trace id with the notification's id, which other log messages contain. */
-static void
-log_trace(const struct gate_publish_pending *pending, const char *id)
-{
-    if (pending->traceparent[0] != '\0')
-        log_event(traceparent_is_sampled(pending->traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
-                  "gate", "notification published", LOG_TEXT("id", id),
-                  LOG_TEXT("traceparent", pending->traceparent));
-}
-
-static void
-respond_outcome(struct gate_request *request, const struct gate_publish_pending *pending,
-                enum rc rc, enum store_publish outcome, const char *id)
-{
-    if (rc != RC_OK)
-        gate_request_problem(request, 503, 0, "store did not accept the notification");
-    else if (outcome == STORE_PUBLISHED_DIFFERENT)
-        respond_key_reused(request);
-    else if (outcome == STORE_PUBLISHED_EXPIRED)
-        respond_expired(request);
-    else
-        respond_or_sync(request, pending->key, outcome == STORE_PUBLISHED_BEFORE, id);
-}
-
 static void
 on_published(void *ctx, enum rc rc, enum store_publish outcome, const char *id)
 {
     struct gate_publish_pending *pending = ctx;
     struct gate_request *request = store_request_done(pending->store_request);
+    struct gate *gate = pending->gate;
+    bool is_new = rc == RC_OK && outcome == STORE_PUBLISHED;
 
-    if (rc == RC_OK)
-        cache_key(pending, outcome, id);
-    if (rc == RC_OK && outcome == STORE_PUBLISHED_BEFORE && pending->gate != NULL)
-        stats_add(pending->gate->stats, STAT_REPEATS_STORE, 1);
-    if (rc == RC_OK && outcome == STORE_PUBLISHED)
-        log_trace(pending, id);
-    if (request != NULL)
-        respond_outcome(request, pending, rc, outcome, id);
+    /* Caches only new notifications: the remaining lifetime of an older key is unknown. */
+    if (is_new && gate != NULL && pending->key != NULL)
+        idempotency_cache_add(gate->publisher->idempotency_cache, store_epoch(hub_store(gate->hub)),
+                              pending->user, pending->key, pending->digest, id, pending->since_us);
+    if (rc == RC_OK && outcome == STORE_PUBLISHED_BEFORE && gate != NULL)
+        stats_add(gate->stats, STAT_REPEATS_STORE, 1);
+    /* Logs the trace id with the notification's id, which other log messages contain. */
+    if (is_new && pending->traceparent[0] != '\0')
+        log_event(traceparent_is_sampled(pending->traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+                  "gate", "notification published", LOG_TEXT("id", id),
+                  LOG_TEXT("traceparent", pending->traceparent));
+    if (request != NULL && rc != RC_OK)
+        gate_request_problem(request, 503, 0, "store did not accept the notification");
+    else if (request != NULL && outcome == STORE_PUBLISHED_DIFFERENT)
+        respond_key_reused(request);
+    else if (request != NULL && outcome == STORE_PUBLISHED_EXPIRED)
+        respond_expired(request);
+    else if (request != NULL)
+        respond_or_sync(request, pending->key, outcome == STORE_PUBLISHED_BEFORE, id);
     pending_free(pending);
 }
 

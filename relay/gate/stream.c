@@ -360,24 +360,13 @@ gate_sse_end(struct gate_request *request, int code, const char *reason, int64_t
     gate_request_want_write(request);
 }
 
-static void
-check_expiry(struct gate_request *request, int64_t wall_us)
-{
-    char line[GATE_EXPIRING_MAX];
-    struct gate_sse *sse = sse_of(request);
-    int len = gate_expiry_check(&sse->expiry, request->gate->config, wall_us, line);
-
-    if (len < 0)
-        gate_sse_end(request, GATE_CLOSE_EXPIRED, "token expired", -1);
-    else if (len > 0)
-        send_line(request, line, (size_t)len);
-}
-
 void
 gate_sse_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us)
 {
     const struct config *config = request->gate->config;
     struct gate_sse *sse = sse_of(request);
+    char line[GATE_EXPIRING_MAX];
+    int len;
 
     if (session_slow(request->session, now_us) != NULL ||
         (request->unwritable_us != 0 &&
@@ -385,7 +374,11 @@ gate_sse_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us)
         conn_close(request->conn); /* a bye would not arrive */
         return;
     }
-    check_expiry(request, wall_us);
+    len = gate_expiry_check(&sse->expiry, config, wall_us, line);
+    if (len < 0)
+        gate_sse_end(request, GATE_CLOSE_EXPIRED, "token expired", -1);
+    else if (len > 0)
+        send_line(request, line, (size_t)len);
     if (request->state != GATE_REQUEST_OPEN || now_us < sse->ping_due_us)
         return;
     sse->ping_due_us = now_us + config->gate.ping_ms * 1000;

@@ -277,7 +277,7 @@ gate_sockets_close(struct gate_sockets sockets)
 struct acceptor {
     struct gate *gate;
     struct ev_io acceptable;       /* gate.listen; fd -1: not open */
-    bool accepts_clients;          /* gate_accept_clients was called */
+    bool accepts_clients;          /* gate_accept was called */
     struct ev_io admin_acceptable; /* gate.admin_listen; fd -1: not open */
     struct ev_timer pause;
     int eviction_threshold; /* from this descriptor number on, idle connections are evicted */
@@ -393,7 +393,7 @@ gate_accept_start(struct gate *gate, struct gate_sockets sockets)
 }
 
 enum rc
-gate_accept_clients(struct gate *gate)
+gate_accept(struct gate *gate)
 {
     struct acceptor *acceptor = gate->acceptor;
 

@@ -42,8 +42,8 @@ bool gate_listens_on_unix(const char *listen);
 
 /* Accepts connections of gate.admin_listen. */
 void gate_accept_start(struct gate *gate, struct gate_sockets sockets);
-/* Accepts connections of gate.listen, too. Logs a failure. */
-MUST_CHECK enum rc gate_accept_clients(struct gate *gate);
+/* Also accepts connections from gate.listen. RC_IO: the address is in use (logged). */
+MUST_CHECK enum rc gate_accept(struct gate *gate);
 /* Both functions accept a gate that was never started. */
 void gate_accept_stop(struct gate *gate);
 void gate_accept_free(struct gate *gate);
