@@ -22,12 +22,11 @@
 #include "wire/http_head.h"
 #include "wire/ws_frame.h"
 
-#define GATE_BAD_TOPICS                                                                            \
-    "\"topics\" must be a comma-separated list, with * only at the end of a name"
+#define BAD_TOPICS "\"topics\" must be a comma-separated list, with * only at the end of a name"
 
-#define GATE_BAD_LISTS                                                                             \
+#define BAD_LISTS                                                                                  \
     "\"rows\" must be a comma-separated list of up to 32 sources, or sources with /rule"
-#define STREAM_LISTS_BYTES_MAX 4096
+#define LISTS_BYTES_MAX 4096
 #define RETRY_MS 2000
 #define OUT_TARGET_BYTES (256 * 1024)
 #define WAIT_S 25
@@ -106,7 +105,7 @@ static const struct session_transport TRANSPORT = {
 
 /* Attaches a session of the token's user. Its frames are passed to the route as lines. */
 static void
-gate_request_attach(struct gate_request *request, struct session_request *wanted)
+attach(struct gate_request *request, struct session_request *wanted)
 {
     const struct token *token = &request->token;
     struct session_group *groups = gate_groups_of(token);
@@ -124,7 +123,7 @@ gate_request_attach(struct gate_request *request, struct session_request *wanted
 
 /* Splits a comma-separated list in place (NULL: no topics). False: invalid topic. */
 static bool
-stream_split_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count)
+split_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count)
 {
     size_t count = 0;
 
@@ -151,10 +150,9 @@ is_list_name(const char *name, size_t max)
     return len > 0 && len <= max && utf8_is_prefix(name, len, &valid_len) && valid_len == len;
 }
 
-/* Like stream_split_topics, for a list of "source" or "source/rule" (NULL: no lists). */
+/* Like split_topics, for a list of "source" or "source/rule" (NULL: no lists). */
 static bool
-stream_split_lists(char *list, struct stream_list lists[SESSION_UNVERIFIED_LISTS_MAX],
-                   size_t *ret_count)
+split_lists(char *list, struct stream_list lists[SESSION_UNVERIFIED_LISTS_MAX], size_t *ret_count)
 {
     size_t count = 0;
 
@@ -178,7 +176,7 @@ stream_split_lists(char *list, struct stream_list lists[SESSION_UNVERIFIED_LISTS
 
 /* Removes the first line from *text. False: no line is left. */
 static bool
-stream_next_line(struct bytes *text, struct bytes *ret_line)
+next_line(struct bytes *text, struct bytes *ret_line)
 {
     const unsigned char *end;
     size_t len;
@@ -199,7 +197,7 @@ stream_next_line(struct bytes *text, struct bytes *ret_line)
  * none.
  */
 static struct bytes
-stream_line_pos(const char *line, size_t len)
+line_pos(const char *line, size_t len)
 {
     static const char *const BEFORE[] = {"{\"t\":\"msg\",\"pos\":\"", "{\"t\":\"connected\"",
                                          "{\"t\":\"gap\""};
@@ -240,7 +238,7 @@ send_own(struct gate_request *request, const char *text, size_t len)
 static void
 add_event(struct gate_request *request, struct bytes line, const struct gate_frame *frame)
 {
-    struct bytes pos = stream_line_pos((const char *)line.at, line.len);
+    struct bytes pos = line_pos((const char *)line.at, line.len);
     struct out *out = &request->out;
 
     out_add(out, "data: ", 6);
@@ -262,7 +260,7 @@ gate_sse_lines(struct gate_request *request, const struct gate_frame *frame)
 
     if (request->out.len >= OUT_TARGET_BYTES)
         return false;
-    while (stream_next_line(&text, &line))
+    while (next_line(&text, &line))
         add_event(request, line, frame);
     return true;
 }
@@ -297,7 +295,7 @@ gate_sse_headers(struct gate_request *request)
     if (sse->pos == NULL)
         sse->pos = http_head_argument(request->conn->head, "pos=", SESSION_POS_MAX - 1);
     sse->topics = http_head_argument(request->conn->head, "topics=", SESSION_TOPICS_BYTES_MAX);
-    sse->lists = http_head_argument(request->conn->head, "rows=", STREAM_LISTS_BYTES_MAX);
+    sse->lists = http_head_argument(request->conn->head, "rows=", LISTS_BYTES_MAX);
 }
 
 void
@@ -310,19 +308,19 @@ gate_sse_begin(struct gate_request *request)
     size_t list_count = 0;
     const struct config *config = request->gate->config;
 
-    if (!stream_split_lists(sse->lists, lists, &list_count)) {
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_BAD_LISTS);
+    if (!split_lists(sse->lists, lists, &list_count)) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, BAD_LISTS);
         return;
     }
-    if (!stream_split_topics(sse->topics, names, &wanted.topics.count)) {
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_BAD_TOPICS);
+    if (!split_topics(sse->topics, names, &wanted.topics.count)) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, BAD_TOPICS);
         return;
     }
     sse->ping_due_us = clock_monotonic_us() + config->gate.ping_ms * 1000;
     gate_expiry_begin(&sse->expiry, config, request->token.expires_s);
     /* SSE has no pong, so only TCP can detect a dead client. */
     conn_set_ack_timeout(request->conn, config->gate.ping_ms + config->gate.pong_timeout_ms);
-    gate_request_attach(request, &wanted);
+    attach(request, &wanted);
     buffer_free(&request->conn->in); /* a stream is the last request */
     request->is_last = true;
     conn_resume(request->conn);
@@ -444,8 +442,8 @@ begin(struct gate_request *request, const char *pos, char *topics)
                              "\"wait\" must be 0 or more seconds, \"max\" 1 or more");
         return;
     }
-    if (!stream_split_topics(topics, names, &wanted.topics.count)) {
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_BAD_TOPICS);
+    if (!split_topics(topics, names, &wanted.topics.count)) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, BAD_TOPICS);
         return;
     }
     /*
@@ -456,7 +454,7 @@ begin(struct gate_request *request, const char *pos, char *topics)
     wanted.window = poll->max;
     poll->deadline_us = clock_monotonic_us() + wait_s * 1000000;
     poll->lines.waiting_bytes = request->out.waiting_bytes;
-    gate_request_attach(request, &wanted);
+    attach(request, &wanted);
     ev_timer_init(&poll->recheck, on_recheck, (double)wait_s + RECHECK_FIRST_S, RECHECK_S);
     poll->recheck.data = request;
     ev_timer_start(request->gate->loop, &poll->recheck);
@@ -503,7 +501,7 @@ is_polled(struct bytes line)
 static void
 save_pos(struct gate_poll *poll, struct bytes line)
 {
-    struct bytes pos = stream_line_pos((const char *)line.at, line.len);
+    struct bytes pos = line_pos((const char *)line.at, line.len);
 
     if (pos.at != NULL)
         snprintf(poll->pos, sizeof(poll->pos), "%.*s", (int)pos.len, (const char *)pos.at);
@@ -532,7 +530,7 @@ gate_poll_lines(struct gate_request *request, const struct gate_frame *frame)
         poll->is_full = true;
         return false;
     }
-    while (stream_next_line(&text, &line)) {
+    while (next_line(&text, &line)) {
         if (is_polled(line))
             add_line(poll, line, frame);
     }

@@ -72,8 +72,12 @@ gate_request_new(struct conn *conn, const struct gate_route *route)
     return request;
 }
 
-void
-gate_request_detach(struct gate_request *request)
+/*
+ * Detaches the session. Call it from the loop, never from the hub, which may be iterating its
+ * sessions.
+ */
+static void
+detach(struct gate_request *request)
 {
     if (request->session != NULL)
         session_detach(request->session);
@@ -328,7 +332,7 @@ gate_request_write(struct gate_request *request)
             session_writable(request->session);
     }
     if (request->state == GATE_REQUEST_ENDING)
-        gate_request_detach(request);
+        detach(request);
     before = request->out.len;
     if (before == 0)
         return request->state == GATE_REQUEST_ENDING;
@@ -482,7 +486,7 @@ gate_request_free(struct gate_request *request)
 {
     struct gate *gate = request->gate;
 
-    gate_request_detach(request);
+    detach(request);
     if (request->redeem != NULL)
         gate_ticket_cancel(request->redeem);
     if (request->store_request != NULL)

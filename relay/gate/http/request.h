@@ -180,11 +180,6 @@ struct gate_request *gate_request_new(struct conn *conn, const struct gate_route
 void gate_request_free(struct gate_request *request);
 /* The only way to change the state. Ends the connection on a transition that is not listed. */
 void gate_request_set_state(struct gate_request *request, enum gate_request_state state);
-/*
- * Detaches the session. Call it from the loop, never from the hub, which may be iterating its
- * sessions.
- */
-void gate_request_detach(struct gate_request *request);
 
 /* Whether a part of the body was not read, or its end is unknown. */
 static inline bool

@@ -192,7 +192,8 @@ conn_closed(struct conn *conn)
     pool_release(&pool, conn);
 }
 
-void
+/* Closes and frees it. Not from a callback of this connection. */
+static void
 conn_close_now(struct conn *conn)
 {
     hello_end(conn);

@@ -134,8 +134,6 @@ void conn_enter(struct conn *conn, enum conn_phase phase, const struct conn_even
                 void *owner);
 /* Closes the connection later in this loop iteration. May be called from anywhere, repeatedly. */
 void conn_close(struct conn *conn);
-/* Closes and frees it. Not from a callback of this connection. */
-void conn_close_now(struct conn *conn);
 /* Keeps bytes for later. */
 void conn_keep_bytes(struct conn *conn, const void *bytes, size_t len);
 /* Whether it was accepted from a Unix socket. */

@@ -209,8 +209,9 @@ is_listening(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &len) == 0 && value != 0;
 }
 
-enum rc
-gate_listen_start(const char *address, int fd)
+/* Listens at a bound address, unless another process that shares it has. Logs the result. */
+static enum rc
+listen_at(const char *address, int fd)
 {
     if (is_listening(fd)) /* another worker was faster */
         return RC_OK;
@@ -240,7 +241,7 @@ gate_listen(const struct config *config, struct gate_sockets *ret_sockets)
     if (rc == RC_OK && config->gate.admin_listen != NULL)
         rc = bind_with_retry(config->gate.admin_listen, &sockets.admin);
     if (rc == RC_OK && config->gate.admin_listen != NULL)
-        rc = gate_listen_start(config->gate.admin_listen, sockets.admin);
+        rc = listen_at(config->gate.admin_listen, sockets.admin);
     if (rc != RC_OK)
         gate_unlisten(config, sockets);
     else
@@ -399,7 +400,7 @@ gate_accept(struct gate *gate)
 
     if (acceptor->accepts_clients)
         return RC_OK;
-    if (gate_listen_start(gate->config->gate.listen, acceptor->acceptable.fd) != RC_OK)
+    if (listen_at(gate->config->gate.listen, acceptor->acceptable.fd) != RC_OK)
         return RC_IO;
     acceptor->accepts_clients = true;
     resume_accept(acceptor);

@@ -25,8 +25,6 @@ struct gate_sockets {
  * another process uses the address. Logs a failure.
  */
 MUST_CHECK enum rc gate_listen(const struct config *config, struct gate_sockets *ret_sockets);
-/* Listens at a bound address, unless another process that shares it has. Logs the result. */
-MUST_CHECK enum rc gate_listen_start(const char *address, int fd);
 /* Whether an address to listen on is set. Without the role gate, only admin_listen is used. */
 bool gate_has_socket(const struct config *config);
 /*
