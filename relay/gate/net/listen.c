@@ -26,7 +26,6 @@
 #include "gate/net/gate_shared.h"
 
 #define HOST_MAX 256
-#define UNIX_PREFIX "unix:"
 #define BACKLOG 4096
 #define REASON_MAX 256
 #define BIND_RETRIES 40
@@ -159,15 +158,7 @@ bind_path(const char *path, int *ret_fd, char *reason, size_t size)
 static const char *
 unix_path(const char *listen)
 {
-    size_t len = strlen(UNIX_PREFIX);
-
-    return strncmp(listen, UNIX_PREFIX, len) == 0 ? listen + len : NULL;
-}
-
-bool
-gate_listens_on_unix(const char *listen)
-{
-    return unix_path(listen) != NULL;
+    return gate_listens_on_unix(listen) ? listen + strlen(GATE_UNIX_PREFIX) : NULL;
 }
 
 static enum rc

@@ -4,11 +4,13 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "base/config.h"
 
 struct gate;
 
+#define GATE_UNIX_PREFIX "unix:"
 #define GATE_DESCRIPTORS_SPARE 64     /* descriptors reserved for uses other than clients */
 #define GATE_DESCRIPTORS_PASSING 8192 /* maximum descriptors of requests without a session */
 
@@ -36,7 +38,11 @@ void gate_unlisten(const struct config *config, struct gate_sockets sockets);
 void gate_sockets_close(struct gate_sockets sockets);
 
 /* Whether this is the address of a Unix socket. */
-bool gate_listens_on_unix(const char *listen);
+static inline bool
+gate_listens_on_unix(const char *listen)
+{
+    return strncmp(listen, GATE_UNIX_PREFIX, strlen(GATE_UNIX_PREFIX)) == 0;
+}
 
 /* Accepts connections of gate.admin_listen. */
 void gate_accept_start(struct gate *gate, struct gate_sockets sockets);
