@@ -66,27 +66,21 @@ struct pending_ticket {
 };
 
 static void
-respond_ticket(struct gate_request *request, const char *ticket)
-{
-    struct response response;
-
-    response_init(&response, 200, GATE_JSON);
-    if (buffer_addf(&response.body, "{\"ticket\":\"%s\",\"exp\":%" PRId64 "}\n", ticket,
-                    clock_wall_us() / 1000000 + STORE_TICKET_SECONDS) != RC_OK)
-        buffer_clear(&response.body);
-    gate_request_respond(request, &response);
-}
-
-static void
 on_ticket_stored(void *ctx, enum rc rc)
 {
     struct pending_ticket *pending = ctx;
     struct gate_request *request = store_request_done(pending->store_request);
+    struct response response;
 
-    if (request != NULL && rc != RC_OK)
+    if (request != NULL && rc == RC_OK) {
+        response_init(&response, 200, GATE_JSON);
+        if (buffer_addf(&response.body, "{\"ticket\":\"%s\",\"exp\":%" PRId64 "}\n",
+                        pending->ticket, clock_wall_us() / 1000000 + STORE_TICKET_SECONDS) != RC_OK)
+            buffer_clear(&response.body);
+        gate_request_respond(request, &response);
+    } else if (request != NULL) {
         gate_request_no_store(request);
-    else if (request != NULL)
-        respond_ticket(request, pending->ticket);
+    }
     free(pending);
 }
 

@@ -437,15 +437,6 @@ respond_from_cache(struct gate_request *request, const char *key, const char *di
     return true;
 }
 
-static void
-make_digest(const struct buffer *text, char ret_digest[STORE_DIGEST_TEXT + 1])
-{
-    unsigned char bytes[SHA256_DIGEST_LENGTH];
-
-    SHA256((const unsigned char *)text->bytes, text->len, bytes);
-    bytes_hex(bytes, sizeof(bytes), ret_digest);
-}
-
 /* Starts with the length of the user's name, so that keys of two users never collide. */
 static char *
 key_of(struct gate_request *request)
@@ -464,6 +455,8 @@ key_of(struct gate_request *request)
 static void
 publish(struct gate_request *request, const struct publication *publication)
 {
+    const struct buffer *text = &publication->canonical;
+    unsigned char hash[SHA256_DIGEST_LENGTH];
     char digest[STORE_DIGEST_TEXT + 1];
     char *key = key_of(request);
     struct gate_publish_pending *pending;
@@ -473,7 +466,8 @@ publish(struct gate_request *request, const struct publication *publication)
         respond_expired(request);
         return;
     }
-    make_digest(&publication->canonical, digest);
+    SHA256((const unsigned char *)text->bytes, text->len, hash);
+    bytes_hex(hash, sizeof(hash), digest);
     publication_of(request)->shard =
         store_publish_shard(hub_store(request->gate->hub), publication, key);
     if (respond_from_cache(request, key, digest)) {

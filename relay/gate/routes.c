@@ -260,31 +260,25 @@ not_found_hint(const struct conn *conn, const char *path)
 }
 
 static void
-make_wrong_method(const struct gate_route *route, struct response *ret_response)
-{
-    char detail[64];
-
-    snprintf(detail, sizeof(detail), "method not allowed, use %s", route->methods);
-    response_problem(ret_response, 405, 0, detail);
-    response_header(ret_response, "Allow: %s", route->methods);
-}
-
-static void
 respond_without_token(struct conn *conn, const struct gate_route *route, const char *path)
 {
     enum http_method method = conn->head->method;
     struct response response;
+    char detail[64];
 
-    if ((route == NULL || !route->is_rate_exempt) && !gate_admits_request(conn))
+    if ((route == NULL || !route->is_rate_exempt) && !gate_admits_request(conn)) {
         response_problem_with(&response, 429, 0, GATE_RETRY_SOON, GATE_RATE_EXCEEDED);
-    else if (route == NULL)
+    } else if (route == NULL) {
         response_problem(&response, 404, 0, not_found_hint(conn, path));
-    else if (route->respond != NULL && (method == HTTP_GET || method == HTTP_HEAD))
+    } else if (route->respond != NULL && (method == HTTP_GET || method == HTTP_HEAD)) {
         route->respond(conn, &response);
-    else if (route->respond == NULL && method == HTTP_OPTIONS)
+    } else if (route->respond == NULL && method == HTTP_OPTIONS) {
         make_preflight(conn, route, &response);
-    else
-        make_wrong_method(route, &response);
+    } else {
+        snprintf(detail, sizeof(detail), "method not allowed, use %s", route->methods);
+        response_problem(&response, 405, 0, detail);
+        response_header(&response, "Allow: %s", route->methods);
+    }
     response.head = method == HTTP_HEAD;
     gate_request_reply(conn, &response);
 }

@@ -499,21 +499,15 @@ is_polled(struct bytes line)
 }
 
 static void
-save_pos(struct gate_poll *poll, struct bytes line)
+add_line(struct gate_poll *poll, struct bytes line, const struct gate_frame *frame)
 {
     struct bytes pos = line_pos((const char *)line.at, line.len);
 
-    if (pos.at != NULL)
-        snprintf(poll->pos, sizeof(poll->pos), "%.*s", (int)pos.len, (const char *)pos.at);
-}
-
-static void
-add_line(struct gate_poll *poll, struct bytes line, const struct gate_frame *frame)
-{
     out_add_shared(&poll->lines, line.at, line.len, frame->owner);
     out_add_shared(&poll->lines, frame->rest.at, frame->rest.len, frame->rest_owner);
     out_add(&poll->lines, "\n", 1);
-    save_pos(poll, line);
+    if (pos.at != NULL)
+        snprintf(poll->pos, sizeof(poll->pos), "%.*s", (int)pos.len, (const char *)pos.at);
     poll->line_count += has_prefix(line, "{\"t\":\"msg\"");
     poll->has_lines |= !has_prefix(line, "{\"t\":\"acked\"");
 }

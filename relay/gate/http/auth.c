@@ -54,11 +54,16 @@ is_ticket(const char *text)
 }
 
 static void
-report(const struct gate_redeem *redeem, enum rc rc, struct bytes claims)
+on_claims_read(void *ctx, enum rc rc, struct bytes claims)
 {
+    struct gate_redeem *redeem = ctx;
     char error[TOKEN_ERROR_MAX] = "store does not reply";
     struct token token = {0};
 
+    if (redeem->owner == NULL) {
+        free(redeem);
+        return;
+    }
     if (rc == RC_OK && claims.at == NULL) {
         rc = RC_BAD;
         snprintf(error, sizeof(error), "ticket unknown, used or expired");
@@ -68,15 +73,6 @@ report(const struct gate_redeem *redeem, enum rc rc, struct bytes claims)
     }
     redeem->done(redeem->owner, rc, &token, error);
     token_free(&token);
-}
-
-static void
-on_claims_read(void *ctx, enum rc rc, struct bytes claims)
-{
-    struct gate_redeem *redeem = ctx;
-
-    if (redeem->owner != NULL)
-        report(redeem, rc, claims);
     free(redeem);
 }
 
@@ -252,18 +248,6 @@ name_of(const char *origin)
 }
 
 static bool
-origin_is_same_host(const char *origin, const char *host)
-{
-    const char *name = name_of(origin);
-    size_t len;
-
-    if (name == NULL)
-        return false;
-    len = host_len(name);
-    return len > 0 && len == host_len(host) && strncasecmp(name, host, len) == 0;
-}
-
-static bool
 origin_is_listed(const char *origins, const char *origin)
 {
     size_t origin_len = strlen(origin);
@@ -284,9 +268,15 @@ origin_is_listed(const char *origins, const char *origin)
 bool
 gate_origin_allowed(const char *origins, const char *origin, const char *host)
 {
+    const char *name = name_of(origin);
+    size_t len;
+
     if (origins != NULL)
         return origin_is_listed(origins, origin);
-    return origin_is_same_host(origin, host);
+    if (name == NULL)
+        return false;
+    len = host_len(name);
+    return len > 0 && len == host_len(host) && strncasecmp(name, host, len) == 0;
 }
 
 /* Rate-limited, because web pages retry. */

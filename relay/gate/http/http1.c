@@ -307,17 +307,6 @@ handle_complete(struct gate_request *request)
 }
 
 static void
-start_body(struct gate_request *request)
-{
-    if (request->state == GATE_REQUEST_READING && gate_body_is_unread(request))
-        conn_resume(request->conn);
-    else if (request->state == GATE_REQUEST_READING)
-        handle_complete(request);
-    else if (request->state != GATE_REQUEST_OPEN || !request->route->ends_on_half_close)
-        conn_pause(request->conn);
-}
-
-static void
 read_body(struct gate_request *request, const char *bytes, size_t len)
 {
     while (len > 0 && request->state == GATE_REQUEST_READING && gate_body_is_unread(request)) {
@@ -488,7 +477,12 @@ gate_request_begin(struct conn *conn, const struct gate_route *route, const char
     if (!route->is_stream && request->state != GATE_REQUEST_ENDING && gate_slot_acquire(request) &&
         request->state == GATE_REQUEST_READING)
         check_body(request);
-    start_body(request);
+    if (request->state == GATE_REQUEST_READING && gate_body_is_unread(request))
+        conn_resume(conn);
+    else if (request->state == GATE_REQUEST_READING)
+        handle_complete(request);
+    else if (request->state != GATE_REQUEST_OPEN || !route->ends_on_half_close)
+        conn_pause(conn);
 }
 
 static void

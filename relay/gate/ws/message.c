@@ -178,18 +178,6 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
     websocket_end_connect(ws);
 }
 
-/* Saves the message until the store replies. */
-static void
-redeem_ticket(struct websocket *ws, struct client_message *message)
-{
-    ws->auth.connect = memory_new(sizeof(*ws->auth.connect));
-    *ws->auth.connect = *message;
-    *message = (struct client_message){0};
-    ws->auth.redeem = gate_ticket_redeem(ws->gate, ws->auth.ticket, on_redeemed, ws);
-    if (ws->auth.redeem == NULL)
-        websocket_close(ws, GATE_CLOSE_RESTART, "store does not reply");
-}
-
 static void
 handle_connect(struct websocket *ws, struct client_message *message)
 {
@@ -199,7 +187,12 @@ handle_connect(struct websocket *ws, struct client_message *message)
     enum rc rc;
 
     if (text == NULL && ws->auth.ticket != NULL) {
-        redeem_ticket(ws, message);
+        ws->auth.connect = memory_new(sizeof(*ws->auth.connect)); /* until the store replies */
+        *ws->auth.connect = *message;
+        *message = (struct client_message){0};
+        ws->auth.redeem = gate_ticket_redeem(ws->gate, ws->auth.ticket, on_redeemed, ws);
+        if (ws->auth.redeem == NULL)
+            websocket_close(ws, GATE_CLOSE_RESTART, "store does not reply");
         return;
     }
     if (ws->auth.ticket != NULL) {
@@ -223,22 +216,11 @@ handle_connect(struct websocket *ws, struct client_message *message)
 }
 
 static void
-send_refreshed(struct websocket *ws, const struct client_message *message)
+handle_refresh(struct websocket *ws, const struct client_message *message)
 {
     char line[128];
     char request_id[40] = "";
     int len;
-
-    if (message->has_request_id)
-        snprintf(request_id, sizeof(request_id), "\"r\":%lld,", (long long)message->request_id);
-    len = snprintf(line, sizeof(line), "{\"t\":\"refreshed\",%s\"exp\":%lld}", request_id,
-                   (long long)ws->expiry.expires_s);
-    websocket_send(ws, line, (size_t)len);
-}
-
-static void
-handle_refresh(struct websocket *ws, const struct client_message *message)
-{
     char error[TOKEN_ERROR_MAX];
     struct token token = {0};
     enum rc rc = gate_token_verify(ws->gate, message->token, message->token_len, &token, error);
@@ -254,7 +236,11 @@ handle_refresh(struct websocket *ws, const struct client_message *message)
         websocket_close_retry(ws, GATE_CLOSE_RESTART, "token groups changed, reconnect", 0);
     } else {
         gate_expiry_begin(&ws->expiry, ws->gate->config, token.expires_s);
-        send_refreshed(ws, message);
+        if (message->has_request_id)
+            snprintf(request_id, sizeof(request_id), "\"r\":%lld,", (long long)message->request_id);
+        len = snprintf(line, sizeof(line), "{\"t\":\"refreshed\",%s\"exp\":%lld}", request_id,
+                       (long long)token.expires_s);
+        websocket_send(ws, line, (size_t)len);
     }
     token_free(&token);
 }

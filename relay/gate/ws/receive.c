@@ -192,20 +192,6 @@ reject_text(struct websocket *ws)
     protocol_error(ws, GATE_CLOSE_UTF8, "text frame is not valid UTF-8");
 }
 
-/* Rejects an invalid message early, without reading all of it. */
-static void
-check_begin(struct websocket *ws)
-{
-    size_t len = 0;
-
-    if (ws->in.len == 0)
-        return;
-    if (utf8_is_prefix(ws->in.bytes + ws->in_valid, ws->in.len - ws->in_valid, &len))
-        ws->in_valid += len;
-    else
-        reject_text(ws);
-}
-
 static void
 handle_text(struct websocket *ws, const char *text, size_t len)
 {
@@ -270,7 +256,15 @@ handle_data(struct websocket *ws, const struct ws_event *event)
     } else if (buffer_add(&ws->in, bytes, event->len) != RC_OK) {
         websocket_kill(ws);
     } else if (!event->is_last) {
-        check_begin(ws);
+        size_t valid_len = 0;
+
+        /* Rejects an invalid message early, without reading all of it. */
+        if (ws->in.len == 0)
+            return;
+        if (utf8_is_prefix(ws->in.bytes + ws->in_valid, ws->in.len - ws->in_valid, &valid_len))
+            ws->in_valid += valid_len;
+        else
+            reject_text(ws);
     } else {
         struct buffer whole = ws->in;
 
