@@ -78,11 +78,10 @@ on_resume_timer(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
     struct gate *gate = timer->data;
     int64_t now_us = clock_monotonic_us();
-    struct websocket *ws, *next;
 
     (void)events;
-    DL_FOREACH_SAFE2(gate->websockets->paused, ws, next, paused_next)
-    {
+    for (struct websocket *ws = gate->websockets->paused, *next; ws != NULL; ws = next) {
+        next = ws->paused_next;
         if (ws->inbound.budget_until_us > now_us + GATE_BURST_US)
             continue;
         end_pause(ws);
