@@ -1,6 +1,7 @@
-/* gate.c: opens, drains and closes the parts of a gate in order. */
+/* gate.c: opens, drains and closes the parts of a gate in order; one timer checks all timeouts. */
 #include "gate/gate.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 
 #include <utlist.h>
@@ -8,17 +9,103 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "gate/api/publish.h"
-#include "gate/http/requests.h"
-#include "gate/net/accept.h"
+#include "gate/http/request.h"
 #include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
-#include "gate/router.h"
-#include "gate/sweep.h"
+#include "gate/net/listen.h"
+#include "gate/routes.h"
 #include "gate/ws/websocket.h"
 
+#define SWEEP_MAX_MS 1000
+#define SWEEP_MIN_MS 20
+#define TRIM_MIN_CHANGE 1024 /* minimum change of the number of clients for a malloc_trim */
+/* the number is stable if it changes less than this between two sweeps */
+#define STABLE_MAX_CHANGE 64
 #define REASON_MAX 256
+
+struct sweep {
+    struct ev_timer timer;
+    unsigned iterations_counted;   /* ev_iteration at the last sweep */
+    int clients_swept;             /* connections and streams at the last sweep */
+    int clients_trimmed;           /* connections and streams at the last malloc_trim */
+    int64_t drain_until_us;        /* monotonic */
+    void (*on_drained)(void *ctx); /* NULL: not draining, or already called */
+    void *drained_ctx;
+};
+
+/* Runs outside callbacks of connections, so that on_drained may close the gate. */
+static void
+check_drained(struct gate *gate, int64_t now_us)
+{
+    struct sweep *sweep = gate->sweep;
+    void (*on_drained)(void *ctx) = sweep->on_drained;
+    int conns = gate_limits_conns(gate);
+
+    if (on_drained == NULL)
+        return;
+    if ((conns > 0 || gate->requests->first != NULL) && now_us < sweep->drain_until_us)
+        return;
+    sweep->on_drained = NULL;
+    log_info("gate", "drain finished", LOG_INT("connections_left", conns));
+    on_drained(sweep->drained_ctx);
+}
+
+/* Returns free heap memory to the system after many clients have connected or disconnected. */
+static void
+trim_memory(struct gate *gate)
+{
+    int count = gate_limits_clients(gate);
+    bool is_stable = abs(count - gate->sweep->clients_swept) < STABLE_MAX_CHANGE;
+
+    gate->sweep->clients_swept = count;
+    if (!is_stable || abs(count - gate->sweep->clients_trimmed) < TRIM_MIN_CHANGE)
+        return;
+    gate->sweep->clients_trimmed = count;
+    (void)malloc_trim(0);
+}
+
+static void
+on_sweep(struct ev_loop *loop, struct ev_timer *timer, int events)
+{
+    struct gate *gate = timer->data;
+    int64_t now_us = clock_monotonic_us();
+    int64_t wall_us = clock_wall_us();
+    unsigned iterations = ev_iteration(loop);
+
+    (void)events;
+    gate_ws_sweep(gate, now_us, wall_us);
+    gate_requests_sweep(gate, now_us, wall_us);
+    gate_heads_sweep(gate, now_us);
+    conns_sweep(gate, now_us);
+    trim_memory(gate);
+    /* Adds to the counter, so that a replacement worker does not reset it. */
+    stats_add(gate->stats, STAT_GATE_TURNS, iterations - gate->sweep->iterations_counted);
+    gate->sweep->iterations_counted = iterations;
+    check_drained(gate, now_us); /* may free the gate */
+}
+
+/* A quarter of the shortest timeout, so that no timeout is more than 25 % late. */
+static int64_t
+sweep_ms(const struct config *config)
+{
+    const int64_t timeouts[] = {config->gate.ping_ms, config->gate.pong_timeout_ms,
+                                config->gate.connect_timeout_ms, config->gate.slow_age_ms,
+                                config->gate.keepalive_ms};
+    int64_t ms = SWEEP_MAX_MS * 4;
+
+    for (size_t i = 0; i < sizeof(timeouts) / sizeof(timeouts[0]); i++)
+        ms = timeouts[i] < ms ? timeouts[i] : ms;
+    ms /= 4;
+    return ms < SWEEP_MIN_MS ? SWEEP_MIN_MS : ms;
+}
+
+static void
+sweep_every(struct gate *gate, int64_t ms)
+{
+    gate->sweep->timer.repeat = (double)ms / 1000.0;
+    ev_timer_again(gate->loop, &gate->sweep->timer);
+}
 
 static struct token_rules
 rules_of(const struct config *config)
@@ -54,10 +141,13 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
     gate_limits_open(gate, gate_ws_evict);
     gate->serve = gate_router_serve;
     conns_open(gate, &GATE_HEAD_EVENTS);
-    gate_requests_open(gate);
+    gate->requests = memory_new(sizeof(*gate->requests));
     gate_ws_open(gate);
     gate_publish_open(gate);
-    gate_sweep_start(gate);
+    gate->sweep = memory_new(sizeof(*gate->sweep));
+    ev_init(&gate->sweep->timer, on_sweep);
+    gate->sweep->timer.data = gate;
+    sweep_every(gate, sweep_ms(config));
     if (carrier_open(gate, reason, sizeof(reason)) == RC_OK &&
         gate_tls_set_ciphers(gate, reason, sizeof(reason)) == RC_OK) {
         gate_accept_start(gate, sockets);
@@ -69,12 +159,6 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
               LOG_TEXT("error", reason));
     gate_close(gate);
     return NULL;
-}
-
-enum rc
-gate_accept(struct gate *gate)
-{
-    return gate_accept_clients(gate);
 }
 
 /*
@@ -109,7 +193,10 @@ gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx)
     while (conns_evict_kept(gate))
         ;
     end_all(gate, GATE_CLOSE_RESTART, "relay is restarting", window_ms);
-    gate_sweep_drain(gate, window_ms, on_drained, ctx);
+    gate->sweep->drain_until_us = clock_monotonic_us() + window_ms * 1000;
+    gate->sweep->on_drained = on_drained;
+    gate->sweep->drained_ctx = ctx;
+    sweep_every(gate, SWEEP_MIN_MS);
 }
 
 void
@@ -140,12 +227,13 @@ gate_close(struct gate *gate)
     if (gate == NULL)
         return;
     gate_accept_stop(gate);
-    gate_sweep_stop(gate);
+    ev_timer_stop(gate->loop, &gate->sweep->timer);
+    free(gate->sweep);
     conns_close(gate);
     carrier_close(gate);
     gate_accept_free(gate);
     gate_ws_close(gate);
-    gate_requests_close(gate);
+    free(gate->requests);
     gate_publish_close(gate);
     gate_limits_free(gate);
     free(gate);

@@ -6,13 +6,26 @@
 
 #include "base/config.h"
 #include "base/stats.h"
-#include "gate/api/process.h"
 #include "gate/net/listen.h"
-#include "gate/net/tls.h"
 
+struct buffer;
 struct ev_loop;
 struct gate;
 struct hub;
+
+/* Callbacks from the routes into the process: readiness, push switch, rules. */
+struct gate_process {
+    /*
+     * Returns whether the relay can serve its clients; needs_feed: and its feed is streaming or
+     * in standby. Appends the members of a JSON object, such as "feed":"streaming","store":"up".
+     */
+    bool (*ready)(void *ctx, bool needs_feed, struct buffer *detail);
+    /* Switches push on or off in all processes that serve this port. */
+    void (*switch_push)(void *ctx, bool on);
+    /* Appends the rules as JSON (feed.h). RC_AGAIN: another process reads the slot. */
+    enum rc (*rules)(void *ctx, struct buffer *out);
+    void *ctx;
+};
 
 /*
  * Accepts connections from gate.admin_listen, and serves them on the loop. Returns NULL after
@@ -23,9 +36,6 @@ struct hub;
 struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub,
                        struct stats *stats, const struct gate_process *process,
                        struct gate_sockets sockets);
-
-/* Also accepts connections from gate.listen. RC_IO: the address is in use (logged). */
-MUST_CHECK enum rc gate_accept(struct gate *gate);
 
 /*
  * Starts a graceful shutdown: stops accepting, sends bye 4201 with `in` spread over the drain

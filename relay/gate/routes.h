@@ -1,9 +1,124 @@
-/* routes.h: the route table. */
+/* routes.h: the route table, and the handlers of its routes. */
 #ifndef CLAIRON_GATE_ROUTES_H
 #define CLAIRON_GATE_ROUTES_H
 
+#include <ev.h>
+
+#include "gate/http/auth.h"
 #include "gate/http/request.h"
+#include "hub/live_rows.h"
+#include "hub/session/session.h"
+
+struct rows_request;
 
 extern const struct gate_route GATE_ROUTES[]; /* terminated by a NULL path */
+
+/* Serves the request of conn->head. */
+void gate_router_serve(struct conn *conn);
+
+/* The structs are the route_state of the requests of a route. */
+
+/* ---- stream.c */
+
+struct gate_sse {
+    char *pos; /* NULL: none */
+    char *topics;
+    char *lists;
+    int64_t ping_due_us;
+    struct gate_expiry expiry;
+};
+
+void gate_sse_headers(struct gate_request *request);
+void gate_sse_begin(struct gate_request *request);
+bool gate_sse_lines(struct gate_request *request, const struct gate_frame *frame);
+void gate_sse_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
+void gate_sse_end(struct gate_request *request, int code, const char *reason, int64_t in_ms);
+void gate_sse_free(struct gate_request *request);
+
+struct gate_poll {
+    int64_t deadline_us;
+    struct ev_timer recheck; /* runs after the wait, until the store has replied */
+    struct out lines;        /* the body of the response */
+    int max;                 /* maximum number of notifications */
+    int line_count;
+    bool has_lines;            /* contains a line that ends the poll */
+    bool is_full;              /* the response is full */
+    char pos[SESSION_POS_MAX]; /* cursor of the last line */
+};
+
+void gate_poll_begin(struct gate_request *request);
+bool gate_poll_lines(struct gate_request *request, const struct gate_frame *frame);
+void gate_poll_writable(struct gate_request *request);
+void gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
+/* The client half-closed: ends the wait. */
+void gate_poll_half_closed(struct gate_request *request);
+void gate_poll_end(struct gate_request *request, int code, const char *reason, int64_t in_ms);
+void gate_poll_free(struct gate_request *request);
+
+/* ---- rows.c */
+
+struct gate_rows {
+    struct rows_request *request; /* NULL: rejected */
+    struct hub_cursor reached;    /* the rows must contain all changes up to it */
+    char *source;                 /* NULL: the request has none */
+    char *rule;
+};
+
+void gate_rows_begin(struct gate_request *request);
+void gate_rows_free(struct gate_request *request);
+
+/* ---- publish.c */
+
+struct gate_publication {
+    char *key;         /* Idempotency-Key; NULL: none */
+    char *traceparent; /* unvalidated; NULL: none */
+    int wait_s;        /* Prefer: wait; 0: none */
+    unsigned shard;    /* the notification's shard in the store */
+};
+
+void gate_publish_open(struct gate *gate);
+/* Publications in progress complete without the gate. */
+void gate_publish_close(struct gate *gate);
+
+void gate_publish_headers(struct gate_request *request);
+void gate_publish(struct gate_request *request);
+void gate_publish_free(struct gate_request *request);
+
+void gate_publish_trace(struct gate_request *request);
+
+/* ---- endpoints.c */
+
+void gate_api_ack(struct gate_request *request);
+void gate_api_nack(struct gate_request *request);
+void gate_api_ticket(struct gate_request *request);
+void gate_probe_healthz(struct conn *conn, struct response *ret_response);
+void gate_probe_readyz(struct conn *conn, struct response *ret_response);
+void gate_probe_metrics(struct conn *conn, struct response *ret_response);
+
+/* ---- console.c */
+
+/* The files of the page, embedded at build time. */
+extern const char gate_console_index_html[];
+extern const char gate_console_console_css[];
+extern const char gate_console_console_js[];
+
+void gate_console_page(struct conn *conn, struct response *ret_response);
+/* Redirects /console/. */
+void gate_console_folder(struct conn *conn, struct response *ret_response);
+void gate_console_style(struct conn *conn, struct response *ret_response);
+void gate_console_script(struct conn *conn, struct response *ret_response);
+
+struct gate_console_user {
+    size_t sessions; /* sessions of the user on this process */
+};
+
+void gate_console_overview(struct gate_request *request);
+void gate_console_errors(struct gate_request *request);
+void gate_console_latest(struct gate_request *request);
+void gate_console_user(struct gate_request *request);
+void gate_console_rules(struct gate_request *request);
+void gate_console_redrive(struct gate_request *request);
+void gate_console_drop(struct gate_request *request);
+void gate_api_push(struct gate_request *request);
 
 #endif

@@ -3,7 +3,7 @@
 set -euo pipefail
 
 echo '/* Generated from relay/gate/console by relay/tools/embed-page.sh. */'
-echo '#include "gate/api/console_page.h"'
+echo '#include "gate/routes.h"'
 for file in "$@"; do
     name=$(basename "$file")
     printf '\nconst char gate_console_%s[] =\n' "${name//[-.]/_}"

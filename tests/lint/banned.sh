@@ -15,7 +15,7 @@ banned() {
 functions='strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atoll|atof|sscanf|alloca|system|popen'
 banned "(^|[^_[:alnum:]])($functions)[[:space:]]*\(" relay decoder tests/unit --include='*.[ch]'
 
-# A client's socket is plain or TLS; conn_io.h hides the difference. A call of a member (transport->send) is allowed, and
+# A client's socket is plain or TLS; conn.h hides the difference. A call of a member (transport->send) is allowed, and
 # so is "send(2)" in a comment.
 socket_calls='recv|recvfrom|recvmsg|send|sendto|sendmsg|sendfile|read|readv|write|writev|shutdown|poll|ioctl'
 socket_calls+='|getsockopt|setsockopt|getpeername|getsockname|SSL_[[:alnum:]_]+'

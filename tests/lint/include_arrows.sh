@@ -26,7 +26,7 @@ declare -A below=(
 declare -A folders=(
     [store]="scripts . connection servers shards ingest read delivery admin direct"
     [hub]="fanout parts session delivery resume acks ."
-    [gate]="net http ws api ."
+    [gate]="net http ws ."
     [decoder]="protocol base encode rules condition . output plan changes plugin sql rows"
 )
 

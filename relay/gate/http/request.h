@@ -1,4 +1,4 @@
-/* request.h: a pending HTTP request and its route. */
+/* request.h: HTTP requests, their routes and responses. */
 #ifndef CLAIRON_GATE_HTTP_REQUEST_H
 #define CLAIRON_GATE_HTTP_REQUEST_H
 
@@ -9,18 +9,20 @@
 
 #include "base/buffer.h"
 #include "gate/net/conn.h"
-#include "gate/net/out.h"
 #include "hub/session/session.h"
+#include "wire/codes.h"
 #include "wire/frame.h"
 #include "wire/http_body.h"
 #include "wire/token.h"
 
 struct gate;
-struct response;
 struct store_request;
 struct gate_peer;
 struct gate_redeem;
+struct gate_rejection;
 struct gate_request;
+
+#define GATE_JSON "application/json"
 
 /* The text of a session's frame. */
 struct gate_frame {
@@ -29,6 +31,26 @@ struct gate_frame {
     struct shared *owner; /* of `text`; NULL: it is valid only during the call */
     struct shared *rest_owner;
 };
+
+struct response {
+    int status;
+    const char *type;
+    bool head; /* omit the body, but keep its length */
+    struct buffer headers;
+    struct buffer body;
+    struct out lines; /* the rest of the body, of a poll */
+};
+
+void response_init(struct response *response, int status, const char *type);
+/* Builds a problem document (RFC 9457). `code` is an enum gate_err, or 0. */
+void response_problem(struct response *response, int status, int code, const char *detail);
+/* Like response_problem, with an additional header line; NULL: none. */
+void response_problem_with(struct response *response, int status, int code, const char *header,
+                           const char *detail);
+/* Adds a header line, without \r\n. A line that does not fit is dropped. */
+void response_header(struct response *response, const char *format, ...) PRINTF_LIKE(2, 3);
+/* Adds CORS headers for pages of `origin`; NULL: no headers. */
+void response_allow_origin(struct response *response, const char *origin);
 
 /*
  * The listener that serves a route if gate.admin_listen is set; otherwise gate.listen serves all
@@ -106,17 +128,12 @@ enum gate_request_state {
     GATE_REQUEST_LINGERING
 };
 
-/* A bounded list of requests. */
-struct gate_request_list {
-    struct gate_request *first; /* oldest first */
-    int count;
-};
-
 struct requests {
     struct gate_request *first;
-    struct gate_request_list in_progress; /* requests in progress, except polls and streams */
-    size_t body_bytes;                    /* total bytes of the bodies in `in_progress` */
-    size_t response_bytes;                /* total bytes of the responses in `in_progress` */
+    struct gate_request *in_progress; /* except polls and streams; oldest first */
+    int in_progress_count;
+    size_t body_bytes;     /* total bytes of the bodies in `in_progress` */
+    size_t response_bytes; /* total bytes of the responses in `in_progress` */
 };
 
 /* Times are monotonic, in microseconds. */
@@ -125,13 +142,12 @@ struct gate_request {
     struct conn *conn;
     struct gate_request *prev; /* link of requests->first */
     struct gate_request *next;
-    struct gate_request *list_prev; /* link of requests->in_progress */
-    struct gate_request *list_next;
+    struct gate_request *slot_prev; /* link of requests->in_progress */
+    struct gate_request *slot_next;
     struct http_body reader; /* of the body */
     size_t discarded;        /* bytes that were read and not used */
     bool has_slot;           /* in requests->in_progress */
     bool half_closed;        /* by the client */
-    bool is_counted;         /* counted as a connection */
     bool is_last;            /* the connection ends after the response */
     bool is_malformed;       /* the end of the request is unknown */
     const struct gate_route *route;
@@ -144,8 +160,8 @@ struct gate_request {
     struct gate_redeem *redeem; /* set while WAITING for a ticket */
     struct store_request *store_request;
     char id[FRAME_UUID_TEXT + 1]; /* lower case id in the path */
-    struct gate_peer *peer;
-    struct session *session; /* set while OPEN */
+    struct gate_peer *peer;       /* counts the request as a connection; NULL: not counted */
+    struct session *session;      /* set while OPEN */
     struct buffer body;
     struct out out;
     size_t response_len; /* length of `out` when the state became ENDING */
@@ -158,17 +174,12 @@ struct gate_request {
         LOG_TEXT("conn", (request)->conn_id[0] != '\0' ? (request)->conn_id : NULL),               \
         LOG_TEXT("user", (request)->token.user)
 
+/* ---- request.c: one request */
+
+struct gate_request *gate_request_new(struct conn *conn, const struct gate_route *route);
+void gate_request_free(struct gate_request *request);
 /* The only way to change the state. Ends the connection on a transition that is not listed. */
 void gate_request_set_state(struct gate_request *request, enum gate_request_state state);
-/*
- * Detaches the session. Call it from the loop, never from the hub, which may be iterating its
- * sessions.
- */
-void gate_request_detach(struct gate_request *request);
-/* Leaves requests->in_progress (request_slots.h), and frees the body. Accepts any request. */
-void gate_slot_release(struct gate_request *request);
-/* Counts the response that was just queued. May close clients that are slow to read theirs. */
-void gate_slot_add_response(struct gate_request *request);
 
 /* Whether a part of the body was not read, or its end is unknown. */
 static inline bool
@@ -176,5 +187,54 @@ gate_body_is_unread(const struct gate_request *request)
 {
     return request->is_malformed || request->reader.part != HTTP_BODY_COMPLETE;
 }
+
+/*
+ * Adds a request. A full list evicts the oldest request with an incomplete body. False: rejected,
+ * and a response is queued.
+ */
+bool gate_slot_acquire(struct gate_request *request);
+/* Adds bytes to the body. May reject the request. */
+void gate_slot_add_body(struct gate_request *request, const char *bytes, size_t len);
+/* Leaves requests->in_progress, and frees the body. Accepts any request. */
+void gate_slot_release(struct gate_request *request);
+
+void gate_request_want_write(struct gate_request *request);
+/* Writes what is queued. True: the response is written completely. */
+MUST_CHECK bool gate_request_write(struct gate_request *request);
+
+/* Queues the final response and frees it. */
+void gate_request_respond(struct gate_request *request, struct response *response);
+void gate_request_respond_empty(struct gate_request *request); /* status 204 */
+void gate_request_problem(struct gate_request *request, int status, int code, const char *sentence);
+void gate_request_reject(struct gate_request *request, const struct gate_rejection *rejection);
+void gate_request_body_too_large(struct gate_request *request); /* status 413 */
+/* Status 503: the store is down or slow. */
+void gate_request_no_store(struct gate_request *request);
+/* Queues the response if its body was written completely (RC_OK), otherwise status 500. */
+void gate_request_respond_whole(struct gate_request *request, struct response *response,
+                                enum rc written);
+
+/* A request to the store, which may outlive its HTTP request. */
+struct store_request *store_request_new(struct gate_request *request);
+/*
+ * Both functions free the store request. store_request_done returns the HTTP request if it still
+ * waits for this reply, otherwise NULL.
+ */
+struct gate_request *store_request_done(struct store_request *store_request);
+void store_request_failed(struct store_request *store_request); /* responds with 503 */
+
+/* ---- http1.c: requests of a connection */
+
+/* The events of a connection in HANDSHAKE, HEAD and KEPT. */
+extern const struct conn_events GATE_HEAD_EVENTS;
+
+void gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us);
+/* Responds with 408 to incomplete heads. */
+void gate_heads_sweep(struct gate *gate, int64_t now_us);
+
+/* Starts a request whose head is conn->head. `id` is the UUID in the path, or empty. */
+void gate_request_begin(struct conn *conn, const struct gate_route *route, const char *id);
+/* Sends and frees the response to a request that needs no token, and discards its body. */
+void gate_request_reply(struct conn *conn, struct response *response);
 
 #endif

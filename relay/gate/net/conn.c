@@ -191,7 +191,8 @@ conn_closed(struct conn *conn)
     pool_release(&pool, conn);
 }
 
-void
+/* Closes and frees it. Not from a callback of this connection. */
+static void
 conn_close_now(struct conn *conn)
 {
     hello_end(conn);
@@ -370,6 +371,7 @@ check_hello(const unsigned char *bytes, size_t len)
     return len < whole && len < TLS_HELLO_MAX ? RC_AGAIN : RC_OK;
 }
 
+/* Only in HELLO: hello_free and queue stop both watchers. */
 static void
 peek(struct conn *conn)
 {
@@ -401,23 +403,17 @@ peek(struct conn *conn)
 static void
 on_readable(struct ev_loop *loop, struct ev_io *io, int events)
 {
-    struct conn *conn = io->data;
-
     (void)loop;
     (void)events;
-    if (conn->phase == CONN_HELLO)
-        peek(conn);
+    peek(io->data);
 }
 
 static void
 on_retry(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
-    struct conn *conn = timer->data;
-
     (void)loop;
     (void)events;
-    if (conn->phase == CONN_HELLO)
-        peek(conn);
+    peek(timer->data);
 }
 
 static void

@@ -37,17 +37,17 @@ struct gate {
     const struct config *config;
     struct hub *hub; /* NULL: a process without the role gate */
     struct stats *stats;
-    const struct gate_process *process; /* api/process.h */
+    const struct gate_process *process; /* gate.h */
     struct token_rules rules;
     struct carrier *carrier;       /* net/carrier.c */
     struct conns *conns;           /* net/conn.h: all connections */
-    struct acceptor *acceptor;     /* net/accept.c */
+    struct acceptor *acceptor;     /* net/listen.c */
     struct limits *limits;         /* net/limits.c */
     struct requests *requests;     /* http/request.h: HTTP requests */
-    struct websockets *websockets; /* ws/conn.h */
-    struct publisher *publisher;   /* api/publish_response.h: publications in progress */
-    struct sweep *sweep;           /* sweep.c */
-    /* serves the request of conn->head, after which conn is in another phase (router.c) */
+    struct websockets *websockets; /* ws/websocket.h */
+    struct publisher *publisher;   /* publish.c: publications in progress */
+    struct sweep *sweep;           /* gate.c */
+    /* serves the request of conn->head, after which conn is in another phase (routes.c) */
     void (*serve)(struct conn *conn);
     struct throttle origin_rejected;
     struct throttle token_rejected;

@@ -200,22 +200,14 @@ connect_rate_allows(struct gate *gate, const struct gate_source *source)
     return rate_bucket_consume(&gate->limits->connects, rate, clock_monotonic_us());
 }
 
-static void
-waiting_add(struct gate *gate, struct waiting_client *client)
-{
-    DL_APPEND(gate->limits->waiting, client);
-    client->peer->waiting++;
-    client->is_waiting = true;
-}
-
 void
 gate_waiting_remove(struct gate *gate, struct waiting_client *client)
 {
-    if (!client->is_waiting)
+    if (client->prev == NULL)
         return;
     DL_DELETE(gate->limits->waiting, client);
     client->peer->waiting--;
-    client->is_waiting = false;
+    client->prev = NULL;
 }
 
 /*
@@ -256,7 +248,8 @@ gate_limits_add_conn(struct conn *conn, struct waiting_client *client)
     client->peer = peer_add(conn);
     gate->limits->conn_count++;
     stats_set(gate->stats, STAT_GATE_CONNECTIONS, (uint64_t)gate->limits->conn_count);
-    waiting_add(gate, client);
+    DL_APPEND(gate->limits->waiting, client);
+    client->peer->waiting++;
 }
 
 void
@@ -348,13 +341,6 @@ gate_admits_user(const struct gate *gate, const char *user)
     return max == 0 || hub_user_sessions(gate->hub, user) < (size_t)max;
 }
 
-/* Users and addresses share one table; the first letter of a key is its kind. */
-static void
-user_rate_key(const char *user, char name[RATE_KEY_MAX])
-{
-    snprintf(name, RATE_KEY_MAX, "u%s", user);
-}
-
 /* False: the rate limit does not apply to this address. */
 static bool
 address_rate_key(const struct conn *conn, char name[RATE_KEY_MAX])
@@ -399,7 +385,8 @@ gate_admits_user_request(struct conn *conn, const char *user)
         return true;
     if (address_rate_key(conn, name))
         rates_refund(gate->limits->request_rates, name);
-    user_rate_key(user, name);
+    /* Users and addresses share one table; the first letter of a key is its kind. */
+    snprintf(name, RATE_KEY_MAX, "u%s", user);
     return count_request(gate, name);
 }
 

@@ -21,11 +21,10 @@ struct gate_rejection {
 
 /* A connection that has not sent "connect". It may be evicted. */
 struct waiting_client {
-    struct waiting_client *prev; /* oldest first */
+    struct waiting_client *prev; /* oldest first; NULL: not waiting */
     struct waiting_client *next;
     struct gate_peer *peer;
     void *owner; /* for `evict` */
-    bool is_waiting;
     bool is_evicted;
 };
 

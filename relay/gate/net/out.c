@@ -1,5 +1,5 @@
 /* out.c: the bytes that a socket has not accepted yet. */
-#include "gate/net/out.h"
+#include "gate/net/conn.h"
 
 #include <errno.h>
 #include <stdlib.h>

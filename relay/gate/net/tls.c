@@ -1,5 +1,5 @@
 /* tls.c: validates and reloads the certificate, and reports its expiry. */
-#include "gate/net/tls.h"
+#include "gate/net/listen.h"
 
 #include <errno.h>
 #include <openssl/err.h>

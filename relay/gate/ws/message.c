@@ -1,5 +1,5 @@
 /* message.c: handles the messages of a client. */
-#include "gate/ws/message.h"
+#include "gate/ws/websocket.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,10 +9,9 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "gate/http/credentials.h"
-#include "gate/http/response.h"
+#include "gate/http/auth.h"
+#include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
-#include "gate/ws/send.h"
 #include "hub/acks/nacks.h"
 #include "hub/acks/user_acks.h"
 #include "hub/attach.h"
@@ -167,31 +166,7 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
         websocket_close(ws, GATE_CLOSE_RESTART, error);
     else
         reject_token(ws, ws->auth.connect, rc, error);
-    gate_message_cancel(ws);
-}
-
-/* Saves the message until the store replies. */
-static void
-redeem_ticket(struct websocket *ws, struct client_message *message)
-{
-    ws->auth.connect = memory_new(sizeof(*ws->auth.connect));
-    *ws->auth.connect = *message;
-    *message = (struct client_message){0};
-    ws->auth.redeem = gate_ticket_redeem(ws->gate, ws->auth.ticket, on_redeemed, ws);
-    if (ws->auth.redeem == NULL)
-        websocket_close(ws, GATE_CLOSE_RESTART, "store does not reply");
-}
-
-void
-gate_message_cancel(struct websocket *ws)
-{
-    if (ws->auth.redeem != NULL)
-        gate_ticket_cancel(ws->auth.redeem);
-    if (ws->auth.connect != NULL)
-        client_message_free(ws->auth.connect);
-    free(ws->auth.connect);
-    ws->auth.redeem = NULL;
-    ws->auth.connect = NULL;
+    websocket_end_connect(ws);
 }
 
 static void
@@ -203,7 +178,12 @@ handle_connect(struct websocket *ws, struct client_message *message)
     enum rc rc;
 
     if (text == NULL && ws->auth.ticket != NULL) {
-        redeem_ticket(ws, message);
+        ws->auth.connect = memory_new(sizeof(*ws->auth.connect)); /* until the store replies */
+        *ws->auth.connect = *message;
+        *message = (struct client_message){0};
+        ws->auth.redeem = gate_ticket_redeem(ws->gate, ws->auth.ticket, on_redeemed, ws);
+        if (ws->auth.redeem == NULL)
+            websocket_close(ws, GATE_CLOSE_RESTART, "store does not reply");
         return;
     }
     if (ws->auth.ticket != NULL) {
@@ -227,22 +207,11 @@ handle_connect(struct websocket *ws, struct client_message *message)
 }
 
 static void
-send_refreshed(struct websocket *ws, const struct client_message *message)
+handle_refresh(struct websocket *ws, const struct client_message *message)
 {
     char line[128];
     char request_id[40] = "";
     int len;
-
-    if (message->has_request_id)
-        snprintf(request_id, sizeof(request_id), "\"r\":%lld,", (long long)message->request_id);
-    len = snprintf(line, sizeof(line), "{\"t\":\"refreshed\",%s\"exp\":%lld}", request_id,
-                   (long long)ws->expiry.expires_s);
-    websocket_send(ws, line, (size_t)len);
-}
-
-static void
-handle_refresh(struct websocket *ws, const struct client_message *message)
-{
     char error[TOKEN_ERROR_MAX];
     struct token token = {0};
     enum rc rc = gate_token_verify(ws->gate, message->token, message->token_len, &token, error);
@@ -258,7 +227,11 @@ handle_refresh(struct websocket *ws, const struct client_message *message)
         websocket_close_retry(ws, GATE_CLOSE_RESTART, "token groups changed, reconnect", 0);
     } else {
         gate_expiry_begin(&ws->expiry, ws->gate->config, token.expires_s);
-        send_refreshed(ws, message);
+        if (message->has_request_id)
+            snprintf(request_id, sizeof(request_id), "\"r\":%lld,", (long long)message->request_id);
+        len = snprintf(line, sizeof(line), "{\"t\":\"refreshed\",%s\"exp\":%lld}", request_id,
+                       (long long)token.expires_s);
+        websocket_send(ws, line, (size_t)len);
     }
     token_free(&token);
 }

@@ -95,8 +95,8 @@ like($out, qr/^tests\/lint\/graph\.allow:1: /, 'a line of the allow-list is repo
 compile('relay/base/low.c', $low);
 
 compile('relay/gate/net/read.c', "void low(void);\nvoid helper(void);\nvoid on_read(void);\nvoid on_read(void) { low(); helper(); }\n");
-compile('relay/gate/api/help.c', "void helper(void);\nvoid helper(void) {}\n");
-fails('a call of a higher folder', 'upward: relay/gate/net/read.c -> relay/gate/api/help.c: helper');
+compile('relay/gate/ws/help.c', "void helper(void);\nvoid helper(void) {}\n");
+fails('a call of a higher folder', 'upward: relay/gate/net/read.c -> relay/gate/ws/help.c: helper');
 compile('relay/gate/net/read.c', qq{#include "gate/net/net.h"\nvoid low(void);\nvoid on_read(void);\nvoid on_read(void) { low(); }\n});
 
 # The files that are directly in a module have a position among its folders, which can be any position.

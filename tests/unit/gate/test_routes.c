@@ -11,7 +11,7 @@
 
 #define BEGINS(text, with) (strncmp((text), (with), strlen(with)) == 0)
 
-/* router.c calls one of the two. */
+/* routes.c calls one of the two. */
 static void
 test_each_route_has_one_of_respond_and_handle(void **state)
 {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "gate/ws/send.h"
+#include "gate/ws/websocket.h"
 #include "hub/session/session.h"
 #include "wire/ws_frame.h"
 

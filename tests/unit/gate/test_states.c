@@ -1,7 +1,7 @@
 /* test_states.c: a request and a WebSocket change only to states that their headers list. */
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
-#include "gate/ws/conn.h"
+#include "gate/ws/websocket.h"
 #include "tests/unit/state_changes.h"
 
 static int

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <sys/uio.h>
 
-#include "gate/ws/send.h"
+#include "gate/ws/websocket.h"
 #include "tests/unit/heads.h"
 #include "tests/unit/hub/one_session.h"
 

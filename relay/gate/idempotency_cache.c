@@ -1,5 +1,5 @@
 /* idempotency_cache.c: caches the most recent idempotency keys of each client. */
-#include "gate/api/idempotency_cache.h"
+#include "gate/idempotency_cache.h"
 
 #include <stdio.h>
 #include <stdlib.h>

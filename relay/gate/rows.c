@@ -1,18 +1,16 @@
 /* rows.c: GET /v1/rows: the rows that a live rule addresses to the user of the token. */
-#include "gate/api/rows.h"
+#include "gate/routes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "gate/http/request_slots.h"
-#include "gate/http/response.h"
-#include "gate/http/response_writer.h"
+#include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
-#include "wire/http_head.h"
 #include "rows/rows.h"
 #include "wire/client_message.h"
+#include "wire/http_head.h"
 
 #define GROUPS_MAX 65536           /* maximum bytes of a token's groups as JSON */
 #define SNAPSHOT_ARGUMENT_MAX 8192 /* maximum bytes of a snapshot in the query */
@@ -49,28 +47,22 @@ respond_error(struct gate_request *request, enum rows_status status, int64_t aft
 }
 
 static void
-respond_rows(struct gate_request *request, const struct rows_result *result)
+on_done(void *ctx, enum rows_status status, const struct rows_result *result, int64_t after_ms)
 {
+    struct gate_request *request = ctx;
     struct response response;
     enum rc rc;
 
+    if (request->state != GATE_REQUEST_WAITING)
+        return;
+    if (status != ROWS_OK) {
+        respond_error(request, status, after_ms);
+        return;
+    }
     response_init(&response, 200, GATE_JSON);
     rc = rows_result_write(result, &response.body);
     rows_request_hold(rows_of(request)->request, response.body.len);
     gate_request_respond_whole(request, &response, rc);
-}
-
-static void
-on_done(void *ctx, enum rows_status status, const struct rows_result *result, int64_t after_ms)
-{
-    struct gate_request *request = ctx;
-
-    if (request->state != GATE_REQUEST_WAITING)
-        return;
-    if (status == ROWS_OK)
-        respond_rows(request, result);
-    else
-        respond_error(request, status, after_ms);
 }
 
 static const struct rows_events EVENTS = {

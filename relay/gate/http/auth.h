@@ -1,13 +1,16 @@
-/* credentials.h: authenticates a request by its token, or by a ticket that replaces one. */
-#ifndef CLAIRON_GATE_HTTP_CREDENTIALS_H
-#define CLAIRON_GATE_HTTP_CREDENTIALS_H
+/* auth.h: credentials, the expiration of a token, and the Origin of web pages. */
+#ifndef CLAIRON_GATE_HTTP_AUTH_H
+#define CLAIRON_GATE_HTTP_AUTH_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
+#include "base/config.h"
 #include "base/rc.h"
 #include "store/ticket.h"
 #include "wire/token.h"
 
+struct conn;
 struct gate;
 struct gate_redeem; /* a pending redemption in the store */
 struct http_head;
@@ -47,5 +50,34 @@ struct session_group *gate_groups_of(const struct token *token);
 
 /* Logs a rejected token; rate-limited, because clients retry. `where` is a path. */
 void gate_log_rejected_token(struct gate *gate, const char *where, const char *error);
+
+struct gate_expiry {
+    int64_t expires_s;  /* Unix seconds */
+    int64_t warn_at_us; /* Unix time */
+    bool is_warned;
+};
+
+/*
+ * Starts tracking the expiration of an accepted token. The client is warned delivery.expiring
+ * before it. The client of a short-lived token is warned after four fifths of the lifetime, so that
+ * it does not refresh continuously.
+ */
+void gate_expiry_begin(struct gate_expiry *expiry, const struct config *config, int64_t expires_s);
+
+#define GATE_EXPIRING_MAX 64
+/* Writes the warning if it is due. Returns its length; 0: not due; -1: the token has expired. */
+int gate_expiry_check(struct gate_expiry *expiry, const struct config *config, int64_t wall_us,
+                      char ret_line[GATE_EXPIRING_MAX]);
+
+/* Whether gate.origins (NULL: same host only) allows pages of `origin` to access `host`. Pure. */
+bool gate_origin_allowed(const char *origins, const char *origin, const char *host);
+
+#define GATE_ORIGIN_NOT_ALLOWED "origin not allowed"
+
+/*
+ * Reads the Origin header if it is allowed; NULL: absent. False: not allowed, which is logged at a
+ * limited rate. `origins` NULL: same host only. The caller frees *ret_origin.
+ */
+bool gate_origin_read(struct conn *conn, const char *origins, char **ret_origin);
 
 #endif

@@ -1,5 +1,9 @@
-/* console.c: the console's API: state of the relay, error log, users and rules. */
-#include "gate/api/console.h"
+/*
+ * console.c: the routes of operators: the console with its page, and the switch for push.
+ *
+ * The page contains no secret and loads nothing from other hosts.
+ */
+#include "gate/routes.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,16 +13,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "decoder/protocol/version.h"
-#include "gate/api/process.h"
-#include "gate/api/publish.h"
-#include "gate/http/response.h"
-#include "gate/http/response_writer.h"
-#include "gate/http/store_request.h"
+#include "gate/gate.h"
+#include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
-#include "wire/http_head.h"
 #include "hub/hub.h"
 #include "store/admin.h"
 #include "wire/client_message.h"
+#include "wire/http_head.h"
 #include "wire/token.h"
 
 #define HEALTH_DETAIL_MAX 4096
@@ -327,4 +328,64 @@ void
 gate_console_drop(struct gate_request *request)
 {
     update_error(request, "drop", store_drop);
+}
+
+static void
+respond_text(struct response *ret_response, const char *type, const char *text)
+{
+    response_init(ret_response, 200, type);
+    response_header(ret_response, "Content-Security-Policy: default-src 'none'; script-src 'self'; "
+                                  "style-src 'self'; connect-src 'self'; img-src data:; "
+                                  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+    response_header(ret_response, "X-Frame-Options: DENY");
+    response_header(ret_response, "Referrer-Policy: no-referrer");
+    response_header(ret_response, "Cross-Origin-Opener-Policy: same-origin");
+    response_header(ret_response, "Cross-Origin-Resource-Policy: same-origin");
+    if (buffer_add(&ret_response->body, text, strlen(text)) != RC_OK)
+        ret_response->status = 500;
+}
+
+void
+gate_console_page(struct conn *conn, struct response *ret_response)
+{
+    (void)conn;
+    respond_text(ret_response, "text/html; charset=utf-8", gate_console_index_html);
+}
+
+void
+gate_console_style(struct conn *conn, struct response *ret_response)
+{
+    (void)conn;
+    respond_text(ret_response, "text/css; charset=utf-8", gate_console_console_css);
+}
+
+void
+gate_console_script(struct conn *conn, struct response *ret_response)
+{
+    (void)conn;
+    respond_text(ret_response, "text/javascript; charset=utf-8", gate_console_console_js);
+}
+
+/* The page's relative links work only at /console. */
+void
+gate_console_folder(struct conn *conn, struct response *ret_response)
+{
+    (void)conn;
+    response_problem_with(ret_response, 308, 0, "Location: ../console",
+                          "the console is at /console");
+}
+
+void
+gate_api_push(struct gate_request *request)
+{
+    char error[CLIENT_MESSAGE_ERROR_MAX];
+    bool on = true;
+
+    if (client_message_parse_switch(request->body.bytes, request->body.len, &on, error) != RC_OK) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
+    } else {
+        log_warn("gate", "push switch requested", LOG_BOOL("push", on), LOG_REQUEST(request));
+        request->gate->process->switch_push(request->gate->process->ctx, on);
+        gate_request_respond_empty(request);
+    }
 }

@@ -1,0 +1,317 @@
+/*
+ * auth.c: the credentials of a request: its token, or a ticket if the client cannot set a header;
+ * the expiration of the token; and the Origin of web pages.
+ */
+#include "gate/http/auth.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "gate/net/conn.h"
+#include "gate/net/gate_shared.h"
+#include "hub/hub.h"
+#include "store/ticket.h"
+#include "wire/http_head.h"
+
+#define AUTHORIZATION_MAX (TOKEN_BYTES_MAX + 64)
+#define TICKET_ARGUMENT_MAX 64
+#define TICKET_BYTES (STORE_TICKET_TEXT / 2)
+#define EXPIRING_MIN_US (2 * 1000000)
+#define ORIGIN_MAX 512
+#define HOST_MAX 512
+
+#define HOST_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+#define V6_LETTERS "0123456789abcdefABCDEF:."
+#define PORT_DIGITS 5
+
+struct gate_redeem {
+    gate_redeemed *done;
+    void *owner; /* NULL: cancelled */
+};
+
+bool
+gate_ticket_new(char ret_ticket[STORE_TICKET_TEXT + 1])
+{
+    unsigned char bytes[TICKET_BYTES];
+
+    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+        return false;
+    bytes_hex(bytes, sizeof(bytes), ret_ticket);
+    return true;
+}
+
+static bool
+is_ticket(const char *text)
+{
+    return strlen(text) == STORE_TICKET_TEXT &&
+           strspn(text, "0123456789abcdef") == STORE_TICKET_TEXT;
+}
+
+static void
+on_claims_read(void *ctx, enum rc rc, struct bytes claims)
+{
+    struct gate_redeem *redeem = ctx;
+    char error[TOKEN_ERROR_MAX] = "store does not reply";
+    struct token token = {0};
+
+    if (redeem->owner == NULL) {
+        free(redeem);
+        return;
+    }
+    if (rc == RC_OK && claims.at == NULL) {
+        rc = RC_BAD;
+        snprintf(error, sizeof(error), "ticket unknown, used or expired");
+    } else if (rc == RC_OK) {
+        rc = token_parse((const char *)claims.at, claims.len, clock_wall_us() / 1000000, &token,
+                         error);
+    }
+    redeem->done(redeem->owner, rc, &token, error);
+    token_free(&token);
+    free(redeem);
+}
+
+struct gate_redeem *
+gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done, void *owner)
+{
+    struct gate_redeem *redeem = memory_new(sizeof(*redeem));
+
+    *redeem = (struct gate_redeem){done, owner};
+    /*
+     * A malformed ticket is looked up under a name that no ticket has, so that it is rejected like
+     * an unknown ticket.
+     */
+    if (store_ticket_redeem(hub_store(gate->hub), is_ticket(ticket) ? ticket : "-", on_claims_read,
+                            redeem) == RC_OK)
+        return redeem;
+    free(redeem);
+    return NULL;
+}
+
+void
+gate_ticket_cancel(struct gate_redeem *redeem)
+{
+    redeem->owner = NULL;
+}
+
+enum rc
+gate_token_verify(const struct gate *gate, const char *text, size_t len, struct token *ret_token,
+                  char error[TOKEN_ERROR_MAX])
+{
+    return token_verify(&gate->rules, text, len, clock_wall_us() / 1000000, ret_token, error);
+}
+
+char *
+gate_request_bearer(const struct http_head *head)
+{
+    static const char SCHEME[] = "Bearer ";
+    char *header = http_head_text(head, "authorization", AUTHORIZATION_MAX);
+    char *token = NULL;
+
+    if (header != NULL && strcmp(header, HTTP_TOO_LONG) == 0)
+        return header;
+    if (header != NULL && strncasecmp(header, SCHEME, sizeof(SCHEME) - 1) == 0) {
+        const char *text = header + sizeof(SCHEME) - 1;
+
+        text += strspn(text, " ");
+        token = memory_text(text, strcspn(text, " "));
+    }
+    free(header);
+    return token;
+}
+
+char *
+gate_request_ticket(const struct http_head *head)
+{
+    return http_head_argument(head, "ticket=", TICKET_ARGUMENT_MAX);
+}
+
+bool
+gate_request_has_both(const struct http_head *head)
+{
+    char *bearer = gate_request_bearer(head);
+    char *ticket = gate_request_ticket(head);
+    bool has_both = bearer != NULL && ticket != NULL;
+
+    free(bearer);
+    free(ticket);
+    return has_both;
+}
+
+struct session_group *
+gate_groups_of(const struct token *token)
+{
+    struct session_group *groups = memory_new((token->group_count + 1) * sizeof(*groups));
+
+    for (size_t i = 0; i < token->group_count; i++)
+        groups[i] = (struct session_group){.audience = token->groups[i].audience,
+                                           .target = token->groups[i].target};
+    return groups;
+}
+
+/* Returns a hint on the usual cause of this error. It contains no part of the token. */
+static const char *
+hint_of(const struct gate *gate, const char *error)
+{
+    if (strcmp(error, TOKEN_BAD_SIGNATURE) != 0)
+        return NULL;
+    if (gate->config->auth.public_key_file != NULL)
+        return "sign tokens with the private key of auth.public_key_file";
+    if (gate->config->auth.hs256_secret_file != NULL)
+        return "the HS256 key is the content of auth.hs256_secret_file without its final newline, "
+               "not decoded";
+    return "the HS256 key is the value of auth.hs256_secret, not decoded";
+}
+
+void
+gate_log_rejected_token(struct gate *gate, const char *where, const char *error)
+{
+    unsigned skipped = 0;
+
+    if (throttle_allows(&gate->token_rejected, clock_monotonic_us(), &skipped))
+        log_info("gate", "token rejected", LOG_TEXT("path", where), LOG_TEXT("error", error),
+                 LOG_UINT("suppressed", skipped), LOG_TEXT("hint", hint_of(gate, error)));
+}
+
+void
+gate_expiry_begin(struct gate_expiry *expiry, const struct config *config, int64_t expires_s)
+{
+    int64_t end_us = expires_s * 1000000;
+    int64_t fifth_us = (end_us - clock_wall_us()) / 5;
+    int64_t notice_us = fifth_us > EXPIRING_MIN_US ? fifth_us : EXPIRING_MIN_US;
+    int64_t max_us = config->delivery.expiring_ms * 1000;
+
+    *expiry = (struct gate_expiry){
+        .expires_s = expires_s, .warn_at_us = end_us - (notice_us < max_us ? notice_us : max_us)};
+}
+
+int
+gate_expiry_check(struct gate_expiry *expiry, const struct config *config, int64_t wall_us,
+                  char ret_line[GATE_EXPIRING_MAX])
+{
+    int64_t left_us = expiry->expires_s * 1000000 - wall_us;
+
+    if (left_us + config->auth.leeway_ms * 1000 <= 0)
+        return -1;
+    if (expiry->is_warned || wall_us < expiry->warn_at_us)
+        return 0;
+    expiry->is_warned = true;
+    return snprintf(ret_line, GATE_EXPIRING_MAX, "{\"t\":\"expiring\",\"in\":%lld}",
+                    left_us > 0 ? (long long)(left_us / 1000000) : 0);
+}
+
+/*
+ * Returns the length of `text` if it is a host, host:port, [v6] or [v6]:port, otherwise 0. Text
+ * after a valid host makes it invalid.
+ */
+static size_t
+host_len(const char *text)
+{
+    size_t len;
+    size_t digits;
+
+    if (text[0] == '[') {
+        len = 1 + strspn(text + 1, V6_LETTERS);
+        if (len == 1 || text[len] != ']')
+            return 0;
+        len++;
+    } else {
+        len = strspn(text, HOST_LETTERS);
+    }
+    if (text[len] == '\0')
+        return len;
+    digits = text[len] == ':' ? strspn(text + len + 1, "0123456789") : 0;
+    return digits > 0 && digits <= PORT_DIGITS && text[len + 1 + digits] == '\0' ? len : 0;
+}
+
+/*
+ * Returns the host and port of an origin. NULL: not a web server, such as "null", a file or a
+ * browser extension.
+ */
+static const char *
+name_of(const char *origin)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+        size_t len = strlen(schemes[i]);
+
+        if (strncasecmp(origin, schemes[i], len) == 0)
+            return origin + len;
+    }
+    return NULL;
+}
+
+static bool
+origin_is_listed(const char *origins, const char *origin)
+{
+    size_t origin_len = strlen(origin);
+
+    while (*origins != '\0') {
+        size_t len;
+
+        origins += strspn(origins, ", \t");
+        len = strcspn(origins, ", \t");
+        if ((len == 1 && origins[0] == '*') ||
+            (len == origin_len && len > 0 && strncasecmp(origins, origin, len) == 0))
+            return true;
+        origins += len;
+    }
+    return false;
+}
+
+bool
+gate_origin_allowed(const char *origins, const char *origin, const char *host)
+{
+    const char *name = name_of(origin);
+    size_t len;
+
+    if (origins != NULL)
+        return origin_is_listed(origins, origin);
+    if (name == NULL)
+        return false;
+    len = host_len(name);
+    return len > 0 && len == host_len(host) && strncasecmp(name, host, len) == 0;
+}
+
+/* Rate-limited, because web pages retry. */
+static void
+log_rejected(struct gate *gate, const char *origins, const char *origin, const char *host)
+{
+    unsigned skipped = 0;
+
+    if (!throttle_allows(&gate->origin_rejected, clock_monotonic_us(), &skipped))
+        return;
+    if (origins != NULL)
+        log_warn("gate", "origin not allowed", LOG_BYTES("origin", origin, strnlen(origin, 256)),
+                 LOG_BYTES("origins", origins, strnlen(origins, 1024)),
+                 LOG_UINT("suppressed", skipped));
+    else
+        log_warn("gate", "origin not allowed", LOG_BYTES("origin", origin, strnlen(origin, 256)),
+                 LOG_BYTES("host", host, strnlen(host, 256)), LOG_UINT("suppressed", skipped),
+                 LOG_TEXT("hint", "only the same host is allowed; add others to gate.origins"));
+}
+
+bool
+gate_origin_read(struct conn *conn, const char *origins, char **ret_origin)
+{
+    char *origin = http_head_text(conn->head, "origin", ORIGIN_MAX);
+    char *host = http_head_text(conn->head, "host", HOST_MAX);
+    bool is_allowed =
+        origin == NULL || (host != NULL && gate_origin_allowed(origins, origin, host));
+
+    if (!is_allowed)
+        log_rejected(conn->gate, origins, origin, host != NULL ? host : "");
+    free(host);
+    if (!is_allowed) {
+        free(origin);
+        origin = NULL;
+    }
+    *ret_origin = origin;
+    return is_allowed;
+}

@@ -1,0 +1,573 @@
+/*
+ * publish.c: POST /v1/notifications, and GET /v1/notifications/ID, which returns the trace.
+ *
+ * If store.publish_sync or the request requires it, the response is delayed until enough replicas
+ * have the notification, and the store has synced it to disk.
+ *
+ * A notification published over HTTP is not in WAL, so a failover to a replica that lacks it loses
+ * it. Replicas report what they have received every second; meanwhile the store syncs.
+ *
+ * A store with appendfsync everysec may lose more than the last second of acknowledged writes when
+ * it is killed. KeyDB has no WAITAOF. So, as in feed_confirm.c, the gate waits for
+ * store_fsync_delay_us and then checks that the store still has the notification. If the store
+ * restarted meanwhile, it has loaded the notification from disk.
+ */
+#include "gate/routes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+#include <openssl/sha.h>
+
+#include <uthash.h>
+#include <utlist.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "gate/http/request.h"
+#include "gate/idempotency_cache.h"
+#include "gate/net/gate_shared.h"
+#include "hub/hub.h"
+#include "store/publish.h"
+#include "store/topic_prefix.h"
+#include "store/trace.h"
+#include "wire/http_head.h"
+#include "wire/publication.h"
+
+#define SECOND_US INT64_C(1000000)
+#define UNCONFIRMED "notification not confirmed by the store"
+#define SPACES " \t"
+#define PREFER_WAIT_MAX 3600
+#define REPLICAS_REPORT_US (2 * SECOND_US) /* replicas report within this time */
+#define REPLICAS_TIMEOUT_S 8 /* less than the time limit for a reply of the store (http1.c) */
+#define KEY_MAX 255
+#define TRACEPARENT_MAX 255 /* maximum bytes of the header */
+
+struct publisher {
+    struct gate_publish_pending *pending; /* by Idempotency-Key */
+    struct gate_publish_sync *syncing;
+    struct idempotency_cache *idempotency_cache; /* recently used keys */
+};
+
+/* A publish request in progress, which locks its idempotency key. */
+struct gate_publish_pending {
+    UT_hash_handle hh;
+    struct gate *gate;                   /* NULL: the gate is closed */
+    struct store_request *store_request; /* may outlive its HTTP request */
+    char *key;                           /* NULL: not in publisher->pending */
+    char *user;
+    char digest[STORE_DIGEST_TEXT + 1];
+    char traceparent[TRACEPARENT_LEN + 1];
+    int64_t since_us; /* monotonic; start of the store request */
+};
+
+/* A stored notification that is not synced yet. */
+struct gate_publish_sync {
+    struct gate *gate;              /* NULL: the gate is closed */
+    struct gate_publish_sync *prev; /* link of publisher->syncing */
+    struct gate_publish_sync *next;
+    struct store_request *store_request;
+    int64_t synced_us; /* monotonic; the store has synced the notification */
+    struct ev_timer due;
+    bool is_repeated;
+    int shard;
+    char *key; /* key in the idempotency cache; NULL: none */
+    char *user;
+    char id[FRAME_UUID_TEXT + 1];
+};
+
+static struct gate_publication *
+publication_of(struct gate_request *request)
+{
+    return (struct gate_publication *)request->route_state;
+}
+
+static void
+syncing_free(struct gate_publish_sync *syncing)
+{
+    if (syncing->gate != NULL) {
+        ev_timer_stop(syncing->gate->loop, &syncing->due);
+        DL_DELETE(syncing->gate->publisher->syncing, syncing);
+    }
+    free(syncing->key);
+    free(syncing->user);
+    free(syncing);
+}
+
+static void
+respond(struct gate_request *request, bool is_repeated, const char *id, bool is_synced)
+{
+    struct response response;
+
+    response_init(&response, is_repeated ? 200 : 201, GATE_JSON);
+    if (is_repeated)
+        response_header(&response, "Idempotency-Replayed: true");
+    if (is_synced)
+        response_header(&response, "Preference-Applied: wait");
+    response_header(&response, "Location: /v1/notifications/%s", id);
+    if (buffer_addf(&response.body, "{\"id\":\"%s\"}\n", id) != RC_OK)
+        buffer_clear(&response.body);
+    gate_request_respond(request, &response);
+}
+
+static void
+end_sync(struct gate_publish_sync *syncing, const char *problem)
+{
+    struct gate_request *request = store_request_done(syncing->store_request);
+
+    if (request != NULL && problem == NULL)
+        respond(request, syncing->is_repeated, syncing->id, true);
+    else if (request != NULL)
+        gate_request_problem(request, 503, 0, problem);
+    syncing_free(syncing);
+}
+
+static void
+on_sync_traced(void *ctx, enum rc rc, const struct trace *trace)
+{
+    struct gate_publish_sync *syncing = ctx;
+
+    if (rc == RC_OK && trace_is_empty(trace)) {
+        /* The cache must not return a notification that the store has lost. */
+        if (syncing->gate != NULL && syncing->key != NULL)
+            idempotency_cache_remove(syncing->gate->publisher->idempotency_cache, syncing->user,
+                                     syncing->key);
+        end_sync(syncing, "store lost the notification before it was synced to disk");
+    } else {
+        end_sync(syncing, rc == RC_OK ? NULL : UNCONFIRMED);
+    }
+}
+
+static void
+on_due(struct ev_loop *loop, struct ev_timer *timer, int events)
+{
+    struct gate_publish_sync *syncing = timer->data;
+
+    (void)loop;
+    (void)events;
+    if (store_trace(hub_store(syncing->gate->hub), syncing->shard, syncing->id, on_sync_traced,
+                    syncing) != RC_OK)
+        end_sync(syncing, UNCONFIRMED);
+}
+
+static void
+wait_for_sync(struct gate_publish_sync *syncing)
+{
+    int64_t left_us = syncing->synced_us - clock_monotonic_us();
+
+    ev_timer_set(&syncing->due, left_us > 0 ? (double)left_us / SECOND_US : 0., 0.);
+    ev_timer_start(syncing->gate->loop, &syncing->due);
+}
+
+static void
+on_replicated(void *ctx, enum rc rc)
+{
+    struct gate_publish_sync *syncing = ctx;
+
+    if (rc == RC_OK && syncing->gate != NULL)
+        wait_for_sync(syncing);
+    else
+        end_sync(syncing,
+                 rc == RC_AGAIN ? "notification stored, but on too few replicas" : UNCONFIRMED);
+}
+
+/* The replicas and the disk receive the notification at the same time. */
+static void
+wait_for_replicas(struct gate_publish_sync *syncing, int wait_s)
+{
+    const int timeout_s = wait_s > 0 && wait_s < REPLICAS_TIMEOUT_S ? wait_s : REPLICAS_TIMEOUT_S;
+    struct store *store = hub_store(syncing->gate->hub);
+
+    if (store_min_replicas(store) == 0)
+        wait_for_sync(syncing);
+    else if (store_replicate_shard(store, (unsigned)syncing->shard, timeout_s * SECOND_US,
+                                   on_replicated, syncing) != RC_OK)
+        end_sync(syncing, UNCONFIRMED);
+}
+
+static void
+begin_sync(struct gate_request *request, const char *key, bool is_repeated, const char *id)
+{
+    struct gate *gate = request->gate;
+    const char *user = request->token.user;
+    struct gate_publish_sync *syncing = memory_new(sizeof(*syncing));
+    int64_t delay_us = store_fsync_delay_us(hub_store(gate->hub));
+
+    *syncing = (struct gate_publish_sync){.gate = gate,
+                                          .store_request = store_request_new(request),
+                                          .is_repeated = is_repeated,
+                                          .shard = (int)publication_of(request)->shard,
+                                          .key = key != NULL ? memory_text(key, strlen(key)) : NULL,
+                                          .user = memory_text(user, strlen(user))};
+    memcpy(syncing->id, id, sizeof(syncing->id));
+    ev_timer_init(&syncing->due, on_due, 0., 0.);
+    syncing->due.data = syncing;
+    syncing->synced_us = clock_monotonic_us() + delay_us;
+    DL_APPEND(gate->publisher->syncing, syncing);
+    wait_for_replicas(syncing, publication_of(request)->wait_s);
+}
+
+/* A wait that is too short for a confirmation is ignored. */
+static bool
+is_sync_wanted(struct gate_request *request)
+{
+    const struct gate_publication *own = publication_of(request);
+    const struct gate *gate = request->gate;
+    const struct store *store = hub_store(gate->hub);
+    int64_t least_us = store_min_replicas(store) > 0 ? REPLICAS_REPORT_US : 0;
+
+    if (least_us < store_fsync_delay_us(store))
+        least_us = store_fsync_delay_us(store);
+    return gate->config->store.publish_sync ||
+           (own->wait_s > 0 && own->wait_s * SECOND_US >= least_us);
+}
+
+/*
+ * Responds with 201, or 200 for a repeat. Waits for the sync if store.publish_sync or the request
+ * requires it.
+ */
+static void
+respond_or_sync(struct gate_request *request, const char *key, bool is_repeated, const char *id)
+{
+    if (is_sync_wanted(request))
+        begin_sync(request, key, is_repeated, id);
+    else
+        respond(request, is_repeated, id, false);
+}
+
+/* Returns the end of a preference: a comma outside quotes, or the end of the value. */
+static const char *
+preference_end(const char *text)
+{
+    bool is_quoted = false;
+
+    for (; *text != '\0' && (*text != ',' || is_quoted); text++) {
+        if (*text == '"')
+            is_quoted = !is_quoted;
+        else if (*text == '\\' && is_quoted && text[1] != '\0')
+            text++;
+    }
+    return text;
+}
+
+/* Returns the seconds of a preference "wait", quoted or not; 0: another preference, or invalid. */
+static long
+wait_of(const char *preference)
+{
+    static const char WAIT[] = "wait";
+    const char *value = preference + strspn(preference, SPACES);
+    char *end;
+    long seconds;
+    bool is_quoted;
+
+    if (strncasecmp(value, WAIT, sizeof(WAIT) - 1) != 0)
+        return 0;
+    value += sizeof(WAIT) - 1;
+    value += strspn(value, SPACES);
+    if (*value++ != '=')
+        return 0;
+    value += strspn(value, SPACES);
+    is_quoted = *value == '"';
+    value += is_quoted;
+    if (*value < '0' || *value > '9')
+        return 0;
+    seconds = strtol(value, &end, 10);
+    if (is_quoted && *end++ != '"')
+        return 0;
+    end += strspn(end, SPACES);
+    return *end == '\0' || *end == ',' || *end == ';' ? seconds : 0;
+}
+
+/*
+ * Returns the seconds of "Prefer: wait=10"; 0: absent, or out of range. RFC 7240: the first of
+ * duplicate preferences is used.
+ */
+static int
+prefer_wait(const struct http_head *head)
+{
+    char *prefer = http_head_text(head, "prefer", 255);
+    const char *at = prefer;
+    long seconds = 0;
+
+    while (at != NULL && seconds == 0) {
+        seconds = wait_of(at);
+        at = preference_end(at);
+        at = *at == ',' ? at + 1 : NULL;
+    }
+    free(prefer);
+    return seconds > 0 && seconds <= PREFER_WAIT_MAX ? (int)seconds : 0;
+}
+
+static struct gate_publish_pending *
+pending_new(struct gate_request *request, char *key)
+{
+    struct gate_publish_pending *pending = memory_new(sizeof(*pending));
+
+    *pending = (struct gate_publish_pending){
+        .gate = request->gate,
+        .store_request = store_request_new(request),
+        .key = key,
+        .user = memory_text(request->token.user, strlen(request->token.user)),
+        .since_us = clock_monotonic_us()};
+    if (key != NULL)
+        HASH_ADD_KEYPTR(hh, request->gate->publisher->pending, pending->key, strlen(pending->key),
+                        pending);
+    return pending;
+}
+
+static bool
+is_key_pending(const struct gate *gate, const char *key)
+{
+    struct gate_publish_pending *pending = NULL;
+
+    if (key != NULL)
+        HASH_FIND_STR(gate->publisher->pending, key, pending);
+    return pending != NULL;
+}
+
+/* The caller frees store_request. */
+static void
+pending_free(struct gate_publish_pending *pending)
+{
+    if (pending->gate != NULL && pending->key != NULL)
+        HASH_DELETE(hh, pending->gate->publisher->pending, pending);
+    free(pending->key);
+    free(pending->user);
+    free(pending);
+}
+
+void
+gate_publish_open(struct gate *gate)
+{
+    gate->publisher = memory_new(sizeof(*gate->publisher));
+    gate->publisher->idempotency_cache = idempotency_cache_new();
+}
+
+void
+gate_publish_close(struct gate *gate)
+{
+    struct gate_publish_pending *pending, *next;
+    struct gate_publish_sync *syncing, *next_syncing;
+
+    HASH_ITER (hh, gate->publisher->pending, pending, next) {
+        HASH_DELETE(hh, gate->publisher->pending, pending);
+        pending->gate = NULL;
+    }
+    DL_FOREACH_SAFE (gate->publisher->syncing, syncing, next_syncing) {
+        bool is_requested = !ev_is_active(&syncing->due);
+
+        if (is_requested) { /* on_replicated or on_sync_traced frees `syncing` */
+            DL_DELETE(gate->publisher->syncing, syncing);
+            syncing->gate = NULL;
+            continue;
+        }
+        (void)store_request_done(syncing->store_request);
+        syncing_free(syncing);
+    }
+    idempotency_cache_free(gate->publisher->idempotency_cache);
+    free(gate->publisher);
+    gate->publisher = NULL;
+}
+
+static void
+respond_key_reused(struct gate_request *request)
+{
+    gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
+                         "Idempotency-Key reused with a different body");
+}
+
+static void
+respond_expired(struct gate_request *request)
+{
+    gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "metadata.expiration is in the past");
+}
+
+static void
+on_published(void *ctx, enum rc rc, enum store_publish outcome, const char *id)
+{
+    struct gate_publish_pending *pending = ctx;
+    struct gate_request *request = store_request_done(pending->store_request);
+    struct gate *gate = pending->gate;
+    bool is_new = rc == RC_OK && outcome == STORE_PUBLISHED;
+
+    /* Caches only new notifications: the remaining lifetime of an older key is unknown. */
+    if (is_new && gate != NULL && pending->key != NULL)
+        idempotency_cache_add(gate->publisher->idempotency_cache, store_epoch(hub_store(gate->hub)),
+                              pending->user, pending->key, pending->digest, id, pending->since_us);
+    if (rc == RC_OK && outcome == STORE_PUBLISHED_BEFORE && gate != NULL)
+        stats_add(gate->stats, STAT_REPEATS_STORE, 1);
+    /* Logs the trace id with the notification's id, which other log messages contain. */
+    if (is_new && pending->traceparent[0] != '\0')
+        log_event(traceparent_is_sampled(pending->traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+                  "gate", "notification published", LOG_TEXT("id", id),
+                  LOG_TEXT("traceparent", pending->traceparent));
+    if (request != NULL && rc != RC_OK)
+        gate_request_problem(request, 503, 0, "store did not accept the notification");
+    else if (request != NULL && outcome == STORE_PUBLISHED_DIFFERENT)
+        respond_key_reused(request);
+    else if (request != NULL && outcome == STORE_PUBLISHED_EXPIRED)
+        respond_expired(request);
+    else if (request != NULL)
+        respond_or_sync(request, pending->key, outcome == STORE_PUBLISHED_BEFORE, id);
+    pending_free(pending);
+}
+
+/* Responds from the idempotency cache. False: the key is not cached. */
+static bool
+respond_from_cache(struct gate_request *request, const char *key, const char *digest)
+{
+    struct gate *gate = request->gate;
+    char id[FRAME_UUID_TEXT + 1];
+    bool is_same;
+
+    if (key == NULL || !idempotency_cache_find(
+                           gate->publisher->idempotency_cache, store_epoch(hub_store(gate->hub)),
+                           request->token.user, key, digest, clock_monotonic_us(),
+                           STORE_IDEMPOTENCY_RETENTION_MS * INT64_C(1000), &is_same, id))
+        return false;
+    stats_add(gate->stats, STAT_REPEATS_MEMORY, is_same ? 1 : 0);
+    if (is_same)
+        respond_or_sync(request, key, true, id);
+    else
+        respond_key_reused(request);
+    return true;
+}
+
+/* Starts with the length of the user's name, so that keys of two users never collide. */
+static char *
+key_of(struct gate_request *request)
+{
+    struct gate_publication *own = publication_of(request);
+    size_t room = strlen(request->token.user) + KEY_MAX + 32;
+    char *key;
+
+    if (own->key == NULL)
+        return NULL;
+    key = memory_new(room);
+    snprintf(key, room, "%zu:%s:%s", strlen(request->token.user), request->token.user, own->key);
+    return key;
+}
+
+static void
+publish(struct gate_request *request, const struct publication *publication)
+{
+    const struct buffer *text = &publication->canonical;
+    unsigned char hash[SHA256_DIGEST_LENGTH];
+    char digest[STORE_DIGEST_TEXT + 1];
+    char *key = key_of(request);
+    struct gate_publish_pending *pending;
+
+    /* with a key, it may repeat a request that was made before the expiration */
+    if (publication->is_expired && key == NULL) {
+        respond_expired(request);
+        return;
+    }
+    SHA256((const unsigned char *)text->bytes, text->len, hash);
+    bytes_hex(hash, sizeof(hash), digest);
+    publication_of(request)->shard =
+        store_publish_shard(hub_store(request->gate->hub), publication, key);
+    if (respond_from_cache(request, key, digest)) {
+        free(key);
+        return;
+    }
+    if (is_key_pending(request->gate, key)) {
+        free(key);
+        gate_request_problem(request, 409, 0, "request with this Idempotency-Key in progress");
+        return;
+    }
+    pending = pending_new(request, key);
+    memcpy(pending->digest, digest, sizeof(digest));
+    memcpy(pending->traceparent, publication->traceparent, sizeof(pending->traceparent));
+    if (store_publish(hub_store(request->gate->hub), publication, key, digest, on_published,
+                      pending) != RC_OK) {
+        struct store_request *store_request = pending->store_request;
+
+        pending_free(pending);
+        store_request_failed(store_request);
+    }
+}
+
+void
+gate_publish_free(struct gate_request *request)
+{
+    free(publication_of(request)->key);
+    free(publication_of(request)->traceparent);
+}
+
+void
+gate_publish_headers(struct gate_request *request)
+{
+    struct gate_publication *own = publication_of(request);
+    const struct http_head *head = request->conn->head;
+    static const char KEY[] = "idempotency-key";
+
+    own->key = http_head_text(head, KEY, KEY_MAX);
+    /* An empty key is a client error: if it were treated as absent, each repeat would be stored. */
+    if (own->key == NULL && http_head_has(head, KEY))
+        own->key = memory_text(HTTP_TOO_LONG, strlen(HTTP_TOO_LONG));
+    own->wait_s = prefer_wait(head);
+    own->traceparent = http_head_text(request->conn->head, "traceparent", TRACEPARENT_MAX);
+}
+
+void
+gate_publish(struct gate_request *request)
+{
+    struct gate_publication *own = publication_of(request);
+    const char *prefix = request->gate->config->feed.topic_prefix;
+    struct publication_origin origin = {
+        .emitter = request->token.user,
+        .topic_prefix = prefix != NULL ? prefix : store_topic_prefix(hub_store(request->gate->hub)),
+        .traceparent = own->traceparent,
+        .now_us = clock_wall_us()};
+    struct publication publication = {0};
+    char error[PUBLICATION_ERROR_MAX];
+
+    if (own->key != NULL && strcmp(own->key, HTTP_TOO_LONG) == 0) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                             "Idempotency-Key must have 1 to 255 bytes");
+    } else if (getrandom(origin.random, sizeof(origin.random), 0) !=
+               (ssize_t)sizeof(origin.random)) {
+        gate_request_problem(request, 500, 0, "random number generator failed");
+    } else if (publication_parse(request->body.len > 0 ? request->body.bytes : "",
+                                 request->body.len, &origin, &publication, error) != RC_OK) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
+    } else {
+        publish(request, &publication);
+        publication_free(&publication);
+    }
+}
+
+static void
+on_trace_read(void *ctx, enum rc rc, const struct trace *trace)
+{
+    struct gate_request *request = store_request_done(ctx);
+    struct response response;
+
+    if (request == NULL)
+        return;
+    if (rc != RC_OK && !store_is_complete(hub_store(request->gate->hub))) {
+        gate_request_problem(request, 503, 0, "not found, and a part of the store is unavailable");
+    } else if (rc != RC_OK) {
+        gate_request_no_store(request);
+    } else if (trace_is_empty(trace)) {
+        gate_request_problem(request, 404, 0, "no such notification");
+    } else {
+        response_init(&response, 200, GATE_JSON);
+        rc = trace_write_json(trace, request->id, &response.body);
+        gate_request_respond_whole(request, &response, rc);
+    }
+}
+
+void
+gate_publish_trace(struct gate_request *request)
+{
+    struct store_request *store_request = store_request_new(request);
+
+    if (store_trace(hub_store(request->gate->hub), STORE_SHARD_UNKNOWN, request->id, on_trace_read,
+                    store_request) != RC_OK)
+        store_request_failed(store_request);
+}
