@@ -3,7 +3,7 @@
 #define CLAIRON_STORE_QUERY_H
 
 #include "base/config.h"
-#include "store/connection/url.h"
+#include "store/connection/connect.h"
 
 #define QUERY_WORDS_MAX 3
 

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/fault.h"
-#include "store/connection/reply_arena.h"
+#include "store/connection/reply.h"
 #include "store/connection/send_queue.h"
 #include "store/servers/link_private.h"
 #include "store/servers/topology.h"

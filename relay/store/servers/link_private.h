@@ -8,7 +8,6 @@
 
 #include "base/backoff.h"
 #include "store/connection/connect.h"
-#include "store/connection/url.h"
 #include "store/scripts/constants.h"
 #include "store/servers/link.h"
 #include "store/servers/servers.h"

@@ -7,7 +7,7 @@
 #include "base/config.h"
 #include "base/rc.h"
 #include "store/servers/slots.h"
-#include "store/connection/url.h"
+#include "store/connection/connect.h"
 
 struct redisReply;
 
