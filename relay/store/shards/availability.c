@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "store/servers/shard_list.h"
+#include "store/servers/topology.h"
 #include "store/shards/maintenance.h"
 #include "store/shards/placement.h"
 #include "store/shards/replicas.h"
