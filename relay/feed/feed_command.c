@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "feed/feed_parts.h"
 #include "postgres/libpq.h"
-#include "store/topic_prefix.h"
+#include "store/store.h"
 
 void
 feed_send_command(struct feed *feed, enum feed_state state, const char *command)

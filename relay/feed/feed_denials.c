@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "feed/feed_parts.h"
-#include "store/denials.h"
+#include "store/store.h"
 
 #define REPORT_EVERY_US 1000000
 #define REPORT_AGAIN_US 60000000 /* after a failure */

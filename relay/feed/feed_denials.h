@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "postgres/query.h"
-#include "store/denials.h"
+#include "store/store.h"
 
 struct feed;
 

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "feed/feed_parts.h"
-#include "store/position.h"
+#include "store/entry.h"
 #include "wire/notification_json.h"
 
 #define LAG_IDLE_US 2000000 /* after this time without transactions the lag is 0 */

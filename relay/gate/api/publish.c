@@ -20,8 +20,7 @@
 #include "wire/http_head.h"
 #include "gate/api/idempotency_cache.h"
 #include "hub/hub.h"
-#include "store/publish.h"
-#include "store/topic_prefix.h"
+#include "store/store.h"
 #include "store/trace.h"
 #include "wire/publication.h"
 

@@ -27,7 +27,7 @@
 #include "wire/http_head.h"
 #include "gate/api/idempotency_cache.h"
 #include "hub/hub.h"
-#include "store/publish.h"
+#include "store/store.h"
 #include "store/trace.h"
 
 #define SECOND_US INT64_C(1000000)

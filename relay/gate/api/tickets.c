@@ -12,7 +12,7 @@
 #include "gate/http/store_request.h"
 #include "gate/net/gate_shared.h"
 #include "hub/hub.h"
-#include "store/ticket.h"
+#include "store/store.h"
 
 #define CLAIMS_MAX (1024 * 1024) /* maximum bytes of a token's claims as JSON */
 

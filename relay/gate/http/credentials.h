@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "base/rc.h"
-#include "store/ticket.h"
+#include "store/store.h"
 #include "wire/token.h"
 
 struct gate;

@@ -3,7 +3,7 @@
 #define CLAIRON_HUB_FANOUT_NOTIFICATION_H
 
 #include "base/shared.h"
-#include "store/cursor.h"
+#include "store/entry.h"
 
 struct deferral; /* client_pos.h */
 

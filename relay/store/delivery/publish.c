@@ -1,5 +1,5 @@
 /* publish.c: stores notifications that were published over HTTP. */
-#include "store/publish.h"
+#include "store/store.h"
 
 #include <stdio.h>
 #include <stdlib.h>

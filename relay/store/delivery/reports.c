@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/report.h"
+#include "store/store.h"
 #include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 

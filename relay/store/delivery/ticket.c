@@ -1,5 +1,5 @@
 /* ticket.c: stores tickets, each of which can be redeemed once. */
-#include "store/ticket.h"
+#include "store/store.h"
 
 #include <stdio.h>
 

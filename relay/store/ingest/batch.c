@@ -289,7 +289,7 @@ is_stored(const struct shard *shard, const struct frame *frame)
            (frame->commit_lsn == shard->acquired_lsn && frame->ordinal <= shard->acquired_ordinal);
 }
 
-/* Later notifications of other shards depend on this notification (shard_dependency.h). */
+/* Later notifications of other shards depend on this notification (shard_dependency_text). */
 static void
 record_position(struct shard *shard, const struct frame *frame)
 {

@@ -13,7 +13,7 @@
 #include "store/connection/reply.h"
 #include "store/ingest/batch.h"
 #include "store/shards/shard_request.h"
-#include "store/shards/shard_dependency.h"
+#include "store/entry.h"
 #include "store/shards/staging.h"
 
 #define EXTRA_REPLIES 2 /* replies to EVAL and HMSET in EXEC's reply, after the XADD replies */

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "store/connection/reply.h"
 #include "store/read/order.h"
-#include "store/shards/shard_dependency.h"
+#include "store/entry.h"
 #include "store/shards/store_private.h"
 
 enum rc

@@ -3,8 +3,7 @@
 #define CLAIRON_STORE_MERGE_H
 
 #include "store/connection/reply.h"
-#include "store/history.h"
-#include "store/position.h"
+#include "store/entry.h"
 
 /*
  * This is separate from order.c, which merges endless streams and uses the field `after` to detect

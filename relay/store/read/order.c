@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "store/shards/shard_dependency.h"
+#include "store/entry.h"
 
 #define FULL_ENTRIES 128 /* stream entries of a shard, in addition to one reply */
 

@@ -3,15 +3,15 @@
 #define CLAIRON_STORE_ORDER_H
 
 #include "store/connection/reply.h"
-#include "store/position.h"
+#include "store/entry.h"
 
 /*
  * Each user reads at most two shards, shard 0 and the shard of the user, and receives their
  * notifications in commit order. A notification waits while the other shard has an older
  * undelivered notification: either the head of that shard's queue, or a notification that the field
- * `after` names and that was not added yet (shard_dependency.h). Retries and stream entries without
- * a commit wait only for earlier entries of the same stream. merge.h orders finite pages by the
- * same rules.
+ * `after` names and that was not added yet (shard_dependency_text). Retries and stream entries
+ * without a commit wait only for earlier entries of the same stream. merge.h orders finite pages by
+ * the same rules.
  */
 struct order;
 

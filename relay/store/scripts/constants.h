@@ -14,8 +14,9 @@
     16 /* [store] shards; the shard is in the ids of the error log, modulo it */
 
 /*
- * Number of a stream's generation (history.h): how many servers the stream has had, times TAGS, and
- * a tag of the server, which distinguishes generations that two servers began independently.
+ * Number of a stream's generation (struct history): how many servers the stream has had, times
+ * TAGS, and a tag of the server, which distinguishes generations that two servers began
+ * independently.
  */
 #define STORE_GENERATIONS 1024
 #define STORE_GENERATION_TAGS 1024

@@ -5,7 +5,7 @@
  * not replied for three seconds, or wait for their keys (place.h): PostgreSQL retains the WAL with
  * their notifications until they return. At the start all shards are required.
  */
-#include "store/availability.h"
+#include "store/store.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/denials.h"
+#include "store/store.h"
 #include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 

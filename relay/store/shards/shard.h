@@ -8,11 +8,8 @@
 
 #include "base/config.h"
 #include "store/entry.h"
-#include "store/history.h"
-#include "store/position.h"
 #include "store/scripts/keys.h"
 #include "store/shards/place.h"
-#include "store/transactions.h"
 
 #define STORE_EPOCH_TEXT 16
 

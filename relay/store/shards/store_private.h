@@ -5,14 +5,12 @@
 #include <ev.h>
 
 #include "store/connection/fault.h"
-#include "store/denials.h"
 #include "store/servers/link.h"
 #include "store/servers/servers.h"
 #include "store/servers/topology.h"
 #include "store/shards/arguments.h"
 #include "store/shards/shard.h"
 #include "store/store.h"
-#include "store/topic_prefix.h"
 
 #define STORE_TOKEN_TEXT 32
 
@@ -60,6 +58,9 @@ struct store {
 void regroup_open(struct store *store);
 void regroup_close(struct store *store);
 extern const struct shard_events regroup_events;
+
+/* Copies the prefix from the store. If the store has no prefix, the old prefix is kept. */
+void topic_prefix_set(char prefix[STORE_TOPIC_PREFIX_MAX], struct bytes text);
 
 /* Adds the first arguments of most scripts: the shard's stream and its key prefix. */
 void shard_arguments(const struct shard *shard, struct arguments *arguments);

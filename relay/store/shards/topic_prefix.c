@@ -1,5 +1,5 @@
 /* topic_prefix.c: stores the topic prefix, for relays without a feed. */
-#include "store/topic_prefix.h"
+#include "store/store.h"
 
 #include <stdio.h>
 #include <string.h>
