@@ -9,7 +9,7 @@
 #include "store/admin/redrive.h"
 #include "store/connection/reply.h"
 #include "store/servers/topology.h"
-#include "store/shards/shard_request.h"
+#include "store/shards/shard.h"
 #include "store/shards/store_private.h"
 
 /* A query to several shards. */

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "decoder/protocol/envelope.h"
-#include "store/shards/arguments.h"
+#include "store/shards/shard.h"
 #include "wire/frame.h"
 #include "wire/notification_json.h"
 

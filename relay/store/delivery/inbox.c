@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/read/merge.h"
-#include "store/shards/shard_request.h"
+#include "store/shards/shard.h"
 #include "store/shards/store_private.h"
 
 #define PAGE_MAX 1024

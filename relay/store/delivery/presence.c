@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "store/connection/reply.h"
-#include "store/shards/shard_request.h"
+#include "store/shards/shard.h"
 #include "store/shards/store_private.h"
 
 #define USERS_MAX 10000 /* users of one script, which blocks the store */

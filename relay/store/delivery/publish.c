@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "store/connection/reply.h"
-#include "store/shards/shard_request.h"
-#include "store/shards/staging.h"
+#include "store/shards/shard.h"
 #include "store/shards/store_private.h"
 #include "wire/publication.h"
 

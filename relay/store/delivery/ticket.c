@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "store/connection/reply.h"
-#include "store/shards/shard_request.h"
+#include "store/shards/shard.h"
 #include "store/shards/store_private.h"
 
 struct ticket {

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/shards/placement.h"
 #include "store/shards/store_private.h"
 
 #define TEXT_SIZE (FRAME_UUID_TEXT + 1) /* an id is the longest string */

@@ -12,9 +12,8 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/ingest/batch.h"
-#include "store/shards/shard_request.h"
+#include "store/shards/shard.h"
 #include "store/entry.h"
-#include "store/shards/staging.h"
 
 #define EXTRA_REPLIES 2 /* replies to EVAL and HMSET in EXEC's reply, after the XADD replies */
 #define COUNT_TEXT 24

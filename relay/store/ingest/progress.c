@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/ingest/ingest.h"
-#include "store/shards/shard_request.h"
+#include "store/shards/shard.h"
 #include "store/shards/store_private.h"
 
 /* After a crash one shard may be ahead of another. The feed sends the missing frames again. */

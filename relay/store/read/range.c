@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "store/read/merge.h"
-#include "store/shards/shard_request.h"
+#include "store/shards/shard.h"
 #include "store/shards/store_private.h"
 
 #define PARTS_MAX 2

@@ -15,7 +15,6 @@
 #include "store/read/reader_reply.h"
 #include "store/read/reader_request.h"
 #include "store/read/tail.h"
-#include "store/shards/maintenance.h"
 #include "store/shards/shard.h"
 #include "store/shards/store_private.h"
 #include "store/store.h"

@@ -10,7 +10,7 @@
 
 /*
  * XREAD blocks without a timeout, because KeyDB 6.3.4 crashes if a client blocks with a timeout,
- * disconnects, and the timeout expires. The heartbeat stream (maintenance.h) shows whether the
+ * disconnects, and the timeout expires. The heartbeat stream (shard.c) shows whether the
  * store is alive.
  */
 #define READER_BLOCK_MS "0"

@@ -1,5 +1,5 @@
 /* replicas.c: waits until enough replicas have received the stored notifications. */
-#include "store/shards/replicas.h"
+#include "store/shards/shard.h"
 
 #include <ev.h>
 #include <stdlib.h>
@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/store.h"
-#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 #define POLL_INTERVAL_S 0.1
