@@ -25,7 +25,7 @@ declare -A below=(
 # means the files in the folder of the module itself.
 declare -A folders=(
     [base]=". core system metrics config"
-    [store]="scripts . connection servers shards ingest read delivery admin direct"
+    [store]="scripts . connection servers shards read write admin direct"
     [hub]="fanout parts session delivery resume acks ."
     [gate]="net http ws api ."
     [decoder]="protocol base encode rules condition . output plan changes plugin sql rows"

@@ -1,5 +1,5 @@
 /* follow.c: starts to read a shard's stream, and merges it with the stream of shard 0. */
-#include "store/read/follow.h"
+#include "store/read/reader_private.h"
 
 #include <string.h>
 

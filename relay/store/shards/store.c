@@ -22,7 +22,7 @@
 #define FNV_PRIME UINT64_C(0x100000001b3)
 #define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of appendfsync everysec */
 /*
- * The time for which commit order makes notifications wait for another shard (reader_deliver.c). A
+ * The time for which commit order makes notifications wait for another shard (reader.c). A
  * planned failover or a slot migration is shorter, and users notice only a pause.
  */
 #define REGROUP_AFTER_S 3.0

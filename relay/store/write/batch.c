@@ -1,5 +1,5 @@
 /* batch.c: encodes frames as arguments of the ingest script. */
-#include "store/ingest/batch.h"
+#include "store/write/ingest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
