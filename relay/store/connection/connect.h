@@ -1,4 +1,7 @@
-/* connect.h: opens a connection to the store: the URL, the host's addresses, TLS. */
+/*
+ * connect.h: opens a connection to the store (URL, addresses of the host, TLS), and sends a single
+ * command over one (query).
+ */
 #ifndef CLAIRON_STORE_CONNECT_H
 #define CLAIRON_STORE_CONNECT_H
 
@@ -8,8 +11,10 @@
 #include "base/rc.h"
 
 struct ev_loop;
+struct query;
 struct redisAsyncContext;
 struct redisContext;
+struct redisReply;
 struct resolve;
 
 #define URL_TEXT_MAX 512
@@ -65,5 +70,23 @@ struct connect {
 /* Calls `done` once, immediately or from the loop, unless connect_stop is called first. */
 void connect_start(struct connect *connect);
 void connect_stop(struct connect *connect);
+
+#define QUERY_WORDS_MAX 3
+
+/*
+ * A query is one command to a server, over a connection of its own. A reply, valid during the call;
+ * SUBSCRIBE has several. NULL: the query failed with `error`, and is freed after the call.
+ */
+typedef void query_reply(void *ctx, const struct redisReply *reply, const char *error);
+
+/*
+ * Authenticates with `address`, and sends the words up to NULL; they must outlive the query. It
+ * fails unless the first reply arrives within `timeout_s`. Callbacks run only from the loop.
+ */
+struct query *query_start(struct ev_loop *loop, const struct config *config,
+                          const struct url *address, const char *const words[QUERY_WORDS_MAX],
+                          double timeout_s, query_reply *reply, void *ctx);
+/* Stops all callbacks, and may be called by a callback. Accepts NULL. */
+void query_stop(struct query *query);
 
 #endif

@@ -5,7 +5,7 @@
 #include <ev.h>
 
 #include "base/backoff.h"
-#include "store/connection/query.h"
+#include "store/connection/connect.h"
 #include "store/servers/servers.h"
 #include "store/servers/topology.h"
 #include "store/scripts/constants.h"

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "store/connection/query.h"
+#include "store/connection/connect.h"
 #include "store/connection/reply.h"
 #include "store/shards/store_private.h"
 
