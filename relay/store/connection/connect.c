@@ -84,18 +84,6 @@ read_number(const char *at, const char *end, long max, int *ret_number)
 }
 
 static enum rc
-read_credentials(const char *at, const char *end, struct url *address)
-{
-    const char *colon = memchr(at, ':', (size_t)(end - at));
-
-    if (colon == NULL)
-        return copy_decoded(address->user, at, end);
-    if (copy_decoded(address->user, at, colon) != RC_OK)
-        return RC_BAD;
-    return copy_decoded(address->password, colon + 1, end);
-}
-
-static enum rc
 read_host(const char *at, const char *end, struct url *address)
 {
     const char *host_end = end;
@@ -136,7 +124,10 @@ read_tcp(const char *at, struct url *address)
         read_number(slash + 1, slash + strlen(slash), DATABASE_MAX, &address->database) != RC_OK)
         return RC_BAD;
     if (sign != NULL) {
-        if (read_credentials(at, sign, address) != RC_OK)
+        const char *colon = memchr(at, ':', (size_t)(sign - at));
+
+        if (copy_decoded(address->user, at, colon != NULL ? colon : sign) != RC_OK ||
+            (colon != NULL && copy_decoded(address->password, colon + 1, sign) != RC_OK))
             return RC_BAD;
         at = sign + 1;
     }

@@ -12,6 +12,7 @@
 
 #define BLOCK_BYTES (128u * 1024)
 #define ALIGN 16u
+#define EXPIRATION_TEXT_MAX 24
 /* far above any legitimate size, because an array is allocated before its elements arrive */
 #define ELEMENTS_MAX (1u << 20)
 
@@ -402,25 +403,6 @@ reply_keep_from(const struct redisReply *reply, size_t from)
     return reply_keep(&rest);
 }
 
-/*
- * Fields that the scripts add: the users of a retry, and the expiration of an open-ended audience.
- */
-static void
-read_delivery(const struct redisReply *fields, struct entry *entry)
-{
-    struct bytes open = reply_field(fields, "open_ended");
-    char text[24];
-
-    entry->retry_users = reply_field(fields, "retry_users");
-    entry->is_retry = entry->retry_users.at != NULL;
-    entry->is_open_ended = open.at != NULL;
-    entry->expires_us = entry->frame.as.notification.expires_us;
-    if (!entry->is_open_ended || open.len >= sizeof(text))
-        return;
-    snprintf(text, sizeof(text), "%.*s", (int)open.len, (const char *)open.at);
-    entry->expires_us = strtoll(text, NULL, 10) * 1000;
-}
-
 enum rc
 reply_id(const struct redisReply *reply, struct entry_id *ret_id)
 {
@@ -438,19 +420,29 @@ reply_entry_id(const struct redisReply *element, struct entry_id *ret_id)
 enum rc
 reply_entry(const struct redisReply *reply, struct entry *ret_entry)
 {
+    const struct redisReply *fields;
     struct entry entry;
-    struct bytes route;
+    struct bytes route, open;
 
     if (!reply_is_array(reply, 2) || reply_entry_id(reply, &entry.id) != RC_OK)
         return RC_BAD;
-    entry.uuid = reply_field(reply->element[1], "id");
-    entry.data = reply_field(reply->element[1], "data");
-    route = reply_field(reply->element[1], "route");
+    fields = reply->element[1];
+    entry.uuid = reply_field(fields, "id");
+    entry.data = reply_field(fields, "data");
+    route = reply_field(fields, "route");
     if (entry.data.len == 0 || !frame_is_uuid((const char *)entry.uuid.at, entry.uuid.len) ||
         route.at == NULL || frame_parse_header(route, &entry.frame) != RC_OK)
         return RC_BAD;
     entry.is_late = (entry.frame.flags & FRAME_LATE) != 0;
-    read_delivery(reply->element[1], &entry);
+    /* The scripts add the users of a retry, and the expiration of an open-ended audience. */
+    entry.retry_users = reply_field(fields, "retry_users");
+    entry.is_retry = entry.retry_users.at != NULL;
+    open = reply_field(fields, "open_ended");
+    entry.is_open_ended = open.at != NULL;
+    entry.expires_us = entry.frame.as.notification.expires_us;
+    if (entry.is_open_ended &&
+        open.len < EXPIRATION_TEXT_MAX) /* a reply's strings end with a zero byte */
+        entry.expires_us = strtoll((const char *)open.at, NULL, 10) * 1000;
     entry.shard = 0; /* set by the caller */
     *ret_entry = entry;
     return RC_OK;

@@ -95,36 +95,28 @@ link_is_redirected(const struct link *link, const char *error)
     return servers_can_move(link->servers) && fault_is_redirection(error);
 }
 
-static void
-log_redirection(const struct link *link, const char *reason, const char *where)
-{
-    const int64_t waited_s = (clock_monotonic_us() - link->usable_us) / 1000000;
-
-    if (waited_s < LINK_LASTING_S)
-        log_info(link->name, "shard is moving to another server: waiting",
-                 LOG_TEXT("reason", reason), LOG_TEXT("server", where));
-    else
-        log_warn(link->name, "shard is unavailable: waiting", LOG_TEXT("reason", reason),
-                 LOG_TEXT("hint", "check the nodes: clairon doctor"), LOG_TEXT("server", where),
-                 LOG_INT("waited_s", waited_s));
-}
-
 /* A failover breaks many connections, and each is retried: log one message per server. */
 static void
 log_failure(struct link *link, const char *reason, int64_t delay_ms)
 {
+    const int64_t waited_s = (clock_monotonic_us() - link->usable_us) / 1000000;
     char where[URL_FORMAT_MAX];
 
     url_format(&link->address, where);
     if (!servers_is_new_failure(link->servers, &link->address))
         log_debug(link->name, "store connection failed", LOG_TEXT("error", reason),
                   LOG_TEXT("server", where), LOG_INT("retry_ms", delay_ms));
-    else if (link_is_redirected(link, reason))
-        log_redirection(link, reason, where);
-    else
+    else if (!link_is_redirected(link, reason))
         log_warn(link->name, "store connection failed", LOG_TEXT("error", reason),
                  LOG_TEXT("hint", fault_hint(reason)), LOG_TEXT("server", where),
                  LOG_INT("retry_ms", delay_ms));
+    else if (waited_s < LINK_LASTING_S)
+        log_info(link->name, "shard is moving to another server: waiting",
+                 LOG_TEXT("reason", reason), LOG_TEXT("server", where));
+    else
+        log_warn(link->name, "shard is unavailable: waiting", LOG_TEXT("reason", reason),
+                 LOG_TEXT("hint", "check the nodes: clairon doctor"), LOG_TEXT("server", where),
+                 LOG_INT("waited_s", waited_s));
 }
 
 /* Seconds since the last reply or, if no command was pending, since the next command. */
@@ -183,21 +175,6 @@ ignore_reply(void *ctx, const struct redisReply *reply)
     (void)reply;
 }
 
-/* Calls the pending callbacks with NULL. Their replies are ignored. */
-static void
-cancel_requests(struct link *link)
-{
-    struct request *request;
-
-    DL_FOREACH (link->requests, request) {
-        link_reply *reply = request->reply;
-
-        request->reply = ignore_reply;
-        for (size_t left = request->left; left > 0; left--)
-            reply(request->ctx, NULL);
-    }
-}
-
 /*
  * The server is busy with a script: pending requests end as if the connection was lost, and the
  * link is down until the server replies again. The connection is kept.
@@ -207,6 +184,7 @@ link_wait_while_busy(struct link *link)
 {
     char where[URL_FORMAT_MAX];
     const bool was_up = link->state == LINK_UP;
+    struct request *request;
 
     if (!link->is_busy && servers_is_new_failure(link->servers, &link->address)) {
         url_format(&link->address, where);
@@ -221,7 +199,13 @@ link_wait_while_busy(struct link *link)
     if (!was_up)
         return;
     link->was_silent_s = 0; /* it replies */
-    cancel_requests(link);
+    DL_FOREACH (link->requests, request) {
+        link_reply *reply = request->reply;
+
+        request->reply = ignore_reply; /* its replies arrive later */
+        for (size_t left = request->left; left > 0; left--)
+            reply(request->ctx, NULL);
+    }
     link->events.on_down(link->events.ctx, "busy");
 }
 
@@ -424,20 +408,13 @@ on_info(void *ctx, const struct redisReply *reply)
         link_send_setup(link, on_script, 3, "SCRIPT", "LOAD", script_texts[i]);
 }
 
-/* KeyDB replies to PING while it loads its dataset, so only INFO detects the load. */
-static void
-wait_until_loaded(struct link *link)
-{
-    link_send_setup(link, on_info, 1, "INFO", NULL, NULL);
-}
-
 static void
 on_selected(void *ctx, const struct redisReply *reply)
 {
     struct link *link = ctx;
 
-    if (handshake_accepted(link, reply))
-        wait_until_loaded(link);
+    if (handshake_accepted(link, reply)) /* KeyDB replies to PING while it loads its dataset */
+        link_send_setup(link, on_info, 1, "INFO", NULL, NULL);
 }
 
 static void
@@ -602,77 +579,45 @@ on_retry(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 static void
-on_ping(void *ctx, const struct redisReply *reply)
-{
-    (void)ctx;
-    (void)reply; /* on_redis_reply has updated received_us */
-}
-
-/* A reply is overdue: the peer may be unreachable, and its replica may soon become the primary. */
-static void
-check_overdue(struct link *link)
-{
-    const struct link_events *events = &link->events;
-    const bool is_ignored = events->ignores_timeout != NULL && events->ignores_timeout(events->ctx);
-
-    if (is_ignored)
-        link->received_us = clock_monotonic_us(); /* the wait begins when replies are expected */
-    else if (link_silent_s(link) > link->timeout_s)
-        link_fail(link, "reply timed out");
-    else
-        servers_recheck(link->servers, &link->user);
-}
-
-/* Meanwhile a shard may have moved, and its move may have been repaired only in part. */
-static bool
-was_paused(struct link *link)
-{
-    const int64_t now_us = clock_monotonic_us(), since_us = link->watchdog_us;
-
-    link->watchdog_us = now_us;
-    return servers_can_move(link->servers) && now_us - since_us > LINK_PAUSED_US;
-}
-
-static void
 on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct link *link = timer->data;
-    const bool is_outdated = was_paused(link);
+    const struct link_events *of = &link->events;
+    const int64_t now_us = clock_monotonic_us(), since_us = link->watchdog_us;
 
     (void)loop;
     (void)events;
+    link->watchdog_us = now_us;
     if (link->state == LINK_DOWN)
         return;
-    if (is_outdated) {
+    if (servers_can_move(link->servers) && now_us - since_us > LINK_PAUSED_US) {
+        /* Meanwhile a shard may have moved, and its move may have been repaired only in part. */
         link_fail(link, "the relay was paused");
-        return;
+    } else if (is_waiting(link) && link_silent_s(link) > LINK_SEARCH_S) {
+        /* The peer may be unreachable, and its replica may soon become the primary. */
+        if (of->ignores_timeout != NULL && of->ignores_timeout(of->ctx))
+            link->received_us =
+                clock_monotonic_us(); /* the wait begins when replies are expected */
+        else if (link_silent_s(link) > link->timeout_s)
+            link_fail(link, "reply timed out");
+        else
+            servers_recheck(link->servers, &link->user);
+    } else {
+        if (link->is_usable)
+            servers_confirm(link->servers, &link->user);
+        if (link->pending == 0 && link->state == LINK_UP)
+            link_send_setup(link, ignore_reply, 1, "PING", NULL, NULL);
     }
-    if (is_waiting(link) && link_silent_s(link) > LINK_SEARCH_S) {
-        check_overdue(link);
-        return;
-    }
-    if (link->is_usable)
-        servers_confirm(link->servers, &link->user);
-    if (link->pending == 0 && link->state == LINK_UP)
-        link_send_setup(link, on_ping, 1, "PING", NULL, NULL);
-}
-
-static void
-write_none_key(struct link *link, const struct config *config)
-{
-    const struct topology topology = topology_of(config);
-    char prefix[STORE_PREFIX_MAX];
-
-    topology_shard_prefix(&topology, config->store.prefix, link->user.shard, prefix);
-    key_write(link->none_key, prefix, KEY_NONE);
 }
 
 struct link *
 link_open(struct ev_loop *loop, const struct config *config, const struct link_target *target,
           double timeout_s, const struct link_events *events)
 {
+    const struct topology topology = topology_of(config);
     struct link *link = memory_new(sizeof(*link));
     bool can_move = servers_can_move(target->servers);
+    char prefix[STORE_PREFIX_MAX];
 
     link->loop = loop;
     link->name = target->name;
@@ -682,7 +627,8 @@ link_open(struct ev_loop *loop, const struct config *config, const struct link_t
                                      can_move ? LINK_MOVE_CAP_MS : LINK_BACKOFF_CAP_MS, 0};
     link->servers = target->servers;
     link->user = (struct servers_user){.shard = target->shard, .on_found = on_found, .ctx = link};
-    write_none_key(link, config);
+    topology_shard_prefix(&topology, config->store.prefix, target->shard, prefix);
+    key_write(link->none_key, prefix, KEY_NONE);
     link->connect = (struct connect){.loop = loop,
                                      .config = config,
                                      .address = &link->address,

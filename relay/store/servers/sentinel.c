@@ -82,16 +82,6 @@ struct sentinels {
     struct subscription subscriptions[];
 };
 
-static unsigned
-count_bits(uint64_t bits)
-{
-    unsigned count = 0;
-
-    for (; bits != 0; bits &= bits - 1)
-        count++;
-    return count;
-}
-
 /*
  * Each failover raises the epoch, and needs the votes of a majority. So a sentinel with a lower
  * epoch missed a failover; if a majority has lower epochs, the sentinels were reset, even if one of
@@ -103,8 +93,11 @@ static bool
 is_outdated(struct servers *servers, const struct sentinel_primary *primary)
 {
     if (primary->epoch < servers->epoch) {
+        size_t outdated;
+
         servers->outdated_sentinels |= UINT64_C(1) << servers->at;
-        if (primary->is_down || count_bits(servers->outdated_sentinels) <= servers->seed_count / 2)
+        outdated = (size_t)__builtin_popcountll(servers->outdated_sentinels);
+        if (primary->is_down || outdated <= servers->seed_count / 2)
             return true;
     }
     servers->outdated_sentinels = 0;

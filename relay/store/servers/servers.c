@@ -22,29 +22,16 @@
 #define SEARCH_CAP_MS 500
 #define QUERY_TIMEOUT_S 1.0
 
-/* The nodes in the reply precede the seeds, which may have left the cluster. */
-static void
-update_nodes(struct servers *servers, const struct redisReply *reply, const char *queried)
-{
-    struct slots_node nodes[SERVERS_NODES_MAX];
-    const struct slots_node last = servers->nodes[servers->at];
-    size_t count = slots_nodes(reply, queried, nodes, SERVERS_NODES_MAX);
-
-    for (size_t i = 0; i < servers->seed_count; i++)
-        count = slots_add_node(nodes, count, SERVERS_NODES_MAX, &servers->seeds[i]);
-    memcpy(servers->nodes, nodes, count * sizeof(*nodes));
-    servers->node_count = count;
-    servers->at = 0;
-    for (size_t i = 0; i < count; i++)
-        if (slots_is_same_node(&nodes[i], &last))
-            servers->at = i;
-}
-
-/* For a slot without a primary, the last known primary is kept. */
+/*
+ * Reads the reply to CLUSTER SLOTS. For a slot without a primary, the last known primary is kept.
+ * The nodes in the reply precede the seeds, which may have left the cluster.
+ */
 static enum rc
 read_slots(struct servers *servers, const struct redisReply *reply)
 {
     const struct slots_node queried = servers->nodes[servers->at];
+    struct slots_node nodes[SERVERS_NODES_MAX];
+    size_t count;
 
     if (!reply_is_array(reply, 1))
         return RC_BAD;
@@ -54,7 +41,15 @@ read_slots(struct servers *servers, const struct redisReply *reply)
         if (slots_primary(reply, shard->slot, queried.host, &shard->server) == RC_OK)
             shard->is_known = true;
     }
-    update_nodes(servers, reply, queried.host);
+    count = slots_nodes(reply, queried.host, nodes, SERVERS_NODES_MAX);
+    for (size_t i = 0; i < servers->seed_count; i++)
+        count = slots_add_node(nodes, count, SERVERS_NODES_MAX, &servers->seeds[i]);
+    memcpy(servers->nodes, nodes, count * sizeof(*nodes));
+    servers->node_count = count;
+    servers->at = 0;
+    for (size_t i = 0; i < count; i++)
+        if (slots_is_same_node(&nodes[i], &queried))
+            servers->at = i;
     return RC_OK;
 }
 
@@ -67,44 +62,28 @@ is_same_server(const struct servers_shard *a, const struct servers_shard *b)
     return a->is_known == b->is_known && slots_is_same_node(&a->server, &b->server);
 }
 
-static void
-log_moved(const struct servers *servers, const struct servers_shard *to, const bool *is_moved)
-{
-    char list[SHARD_LIST_MAX] = "", server[URL_FORMAT_MAX];
-
-    for (unsigned k = 0; k < servers->shard_count; k++)
-        if (is_moved[k] && is_same_server(&servers->shards[k], to))
-            shard_list_add(list, k);
-    snprintf(server, sizeof(server), "%s:%d", to->server.host, to->server.port);
-    log_info("store", "shards moved to another server", LOG_TEXT("shards", list),
-             LOG_TEXT("server", server));
-}
-
 /* One message per server: a failover moves all of its shards. */
 static void
 log_moves(const struct servers *servers, const bool *is_moved)
 {
+    const struct servers_shard *shards = servers->shards;
+
     for (unsigned k = 0; k < servers->shard_count; k++) {
+        char list[SHARD_LIST_MAX] = "", server[URL_FORMAT_MAX];
         bool is_logged = !is_moved[k];
 
-        for (unsigned i = 0; i < k; i++)
-            is_logged |= is_moved[i] && is_same_server(&servers->shards[i], &servers->shards[k]);
-        if (!is_logged)
-            log_moved(servers, &servers->shards[k], is_moved);
+        for (unsigned i = 0; i < servers->shard_count && !is_logged; i++) {
+            if (!is_moved[i] || !is_same_server(&shards[i], &shards[k]))
+                continue;
+            is_logged = i < k;
+            shard_list_add(list, i);
+        }
+        if (is_logged)
+            continue;
+        snprintf(server, sizeof(server), "%s:%d", shards[k].server.host, shards[k].server.port);
+        log_info("store", "shards moved to another server", LOG_TEXT("shards", list),
+                 LOG_TEXT("server", server));
     }
-}
-
-/*
- * True if the shard has returned to its former server, because the nodes of a cluster disagree.
- * Sentinels do not: their epochs order their replies.
- */
-static bool
-has_returned(const struct servers *servers, const struct servers_shard *from,
-             const struct servers_shard *to, int64_t now_us)
-{
-    return !servers->kind->is_final && from->moved_us != 0 &&
-           now_us - from->moved_us < SERVERS_WARN_EVERY_US &&
-           slots_is_same_node(&from->former, &to->server);
 }
 
 static void
@@ -158,7 +137,13 @@ adopt_found(struct servers *servers)
         if (!from->is_known || is_same_server(from, to))
             continue;
         has_moved = true;
-        is_moved[k] = !has_returned(servers, from, to, now_us);
+        /*
+         * If the shard has returned to its former server, the nodes of a cluster disagree.
+         * Sentinels do not: their epochs order their replies.
+         */
+        is_moved[k] = servers->kind->is_final || from->moved_us == 0 ||
+                      now_us - from->moved_us >= SERVERS_WARN_EVERY_US ||
+                      !slots_is_same_node(&from->former, &to->server);
         if (!is_moved[k])
             log_disagreement(servers, k, now_us);
         to->former = from->server;
@@ -194,45 +179,25 @@ schedule(struct servers *servers)
     ev_timer_start(servers->loop, &servers->again);
 }
 
-static void
-notify_users(struct servers *servers, bool has_moved)
-{
-    struct servers_user *next;
-
-    for (struct servers_user *user = servers->users; user != NULL; user = next) {
-        next = user->next;
-        if (user->searches || has_moved)
-            user->on_found(user->ctx, servers->kind->is_final);
-    }
-}
-
-/* Sentinels have separate credentials. */
-static const char *
-hint_of(const struct servers *servers, const char *error)
-{
-    const char *hint = fault_hint(error);
-
-    if (servers->kind == &servers_sentinel && hint != NULL && strstr(hint, "password") != NULL)
-        return "[store] sentinel_user and sentinel_password_file must match the sentinels; "
-               "unset them if the sentinels have no password";
-    return hint;
-}
-
 /* Logged if no node has replied. */
 static void
 log_search_failure(struct servers *servers, const char *error)
 {
     const int64_t now_us = clock_monotonic_us();
     const struct slots_node *node = &servers->nodes[servers->at];
+    const char *hint = fault_hint(error);
 
     if (servers->failures < servers->node_count ||
         (servers->warned_us != 0 && now_us - servers->warned_us < SERVERS_WARN_EVERY_US))
         return;
     servers->warned_us = now_us;
+    if (servers->kind == &servers_sentinel && hint != NULL && strstr(hint, "password") != NULL)
+        hint = "[store] sentinel_user and sentinel_password_file must match the sentinels; unset "
+               "them if the sentinels have no password";
     log_warn("store", "could not find the primaries of the store",
              LOG_TEXT("source", servers->kind->source), LOG_TEXT("error", error),
-             LOG_TEXT("hint", hint_of(servers, error)), LOG_TEXT("host", node->host),
-             LOG_INT("port", node->port), LOG_UINT("nodes", servers->node_count));
+             LOG_TEXT("hint", hint), LOG_TEXT("host", node->host), LOG_INT("port", node->port),
+             LOG_UINT("nodes", servers->node_count));
 }
 
 static void
@@ -240,6 +205,7 @@ on_query(void *ctx, const struct redisReply *reply, const char *error)
 {
     struct servers *servers = ctx;
     struct query *query = servers->query;
+    struct servers_user *next;
     enum rc rc = RC_BAD;
 
     servers->query = NULL;
@@ -250,9 +216,15 @@ on_query(void *ctx, const struct redisReply *reply, const char *error)
         query_stop(query);
     }
     if (rc == RC_OK) {
+        const bool has_moved = adopt_found(servers);
+
         servers->failures = 0;
         servers->warned_us = 0;
-        notify_users(servers, adopt_found(servers));
+        for (struct servers_user *user = servers->users; user != NULL; user = next) {
+            next = user->next;
+            if (user->searches || has_moved)
+                user->on_found(user->ctx, servers->kind->is_final);
+        }
     } else if (rc == RC_BAD) {
         servers->failures++;
         log_search_failure(servers, error);
@@ -404,30 +376,6 @@ read_seeds(struct servers *servers, const char *urls)
     return rc;
 }
 
-/* The URL contains the servers' password. */
-static void
-use_sentinels(struct servers *servers)
-{
-    const struct config *config = servers->config;
-
-    servers->kind = &servers_sentinel;
-    servers->words[0] = "SENTINEL";
-    servers->words[1] = "MASTER";
-    servers->words[2] = urls_rest(config->store.url);
-    sentinel_credentials(config, &servers->as_queried);
-    servers->sentinels = sentinels_open(servers, query_now);
-}
-
-static void
-use_cluster(struct servers *servers, const struct topology *topology)
-{
-    servers->kind = &servers_cluster;
-    servers->words[0] = "CLUSTER";
-    servers->words[1] = "SLOTS";
-    for (unsigned k = 0; k < servers->shard_count; k++)
-        servers->shards[k].slot = topology_slot(topology, servers->config->store.prefix, k);
-}
-
 struct servers *
 servers_open(struct ev_loop *loop, const struct config *config)
 {
@@ -446,10 +394,20 @@ servers_open(struct ev_loop *loop, const struct config *config)
         servers_close(servers);
         return NULL;
     }
-    if (kind == URLS_SENTINEL)
-        use_sentinels(servers);
-    else if (kind == URLS_CLUSTER)
-        use_cluster(servers, &topology);
+    if (kind == URLS_SENTINEL) { /* the URL contains the servers' password */
+        servers->kind = &servers_sentinel;
+        servers->words[0] = "SENTINEL";
+        servers->words[1] = "MASTER";
+        servers->words[2] = urls_rest(config->store.url);
+        sentinel_credentials(config, &servers->as_queried);
+        servers->sentinels = sentinels_open(servers, query_now);
+    } else if (kind == URLS_CLUSTER) {
+        servers->kind = &servers_cluster;
+        servers->words[0] = "CLUSTER";
+        servers->words[1] = "SLOTS";
+        for (unsigned k = 0; k < servers->shard_count; k++)
+            servers->shards[k].slot = topology_slot(&topology, config->store.prefix, k);
+    }
     if (servers->kind != NULL)
         query_now(servers, 0);
     return servers;

@@ -102,23 +102,15 @@ slots_of_key(const char *key)
     return crc16(open + 1, (size_t)(end - open - 1)) % SLOTS_COUNT;
 }
 
-/* A node that prefers host names but has no host name sends "?", followed by its address. */
-static struct bytes
-host_of(const struct redisReply *node)
-{
-    const struct bytes host = reply_bytes(reply_at(node, 0));
-
-    if (host.len == 1 && host.at[0] == '?')
-        return reply_field(reply_at(node, 3), "ip");
-    return host;
-}
-
 static enum rc
 read_node(const struct redisReply *node, const char *queried, struct slots_node *ret_node)
 {
-    const struct bytes host = host_of(node);
+    struct bytes host = reply_bytes(reply_at(node, 0));
     const long long port = reply_integer(reply_at(node, 1));
 
+    /* A node that prefers host names but has no host name sends "?", followed by its address. */
+    if (host.len == 1 && host.at[0] == '?')
+        host = reply_field(reply_at(node, 3), "ip");
     if (!reply_is_array(node, 2) || port < 1 || port > PORT_MAX || host.len >= SLOTS_HOST_MAX)
         return RC_BAD;
     if (host.len > 0)
