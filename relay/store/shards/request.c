@@ -12,7 +12,7 @@
 #include "store/shards/store_private.h"
 
 static void
-grow(struct arguments *arguments)
+arguments_grow(struct arguments *arguments)
 {
     const size_t room = arguments->room * 2;
     const bool had_few = arguments->argv == arguments->few;
@@ -44,7 +44,7 @@ void
 argument_bytes(struct arguments *arguments, const void *bytes, size_t len)
 {
     if (arguments->argc == arguments->room)
-        grow(arguments);
+        arguments_grow(arguments);
     arguments->argv[arguments->argc] = bytes;
     arguments->lens[arguments->argc++] = len;
 }
@@ -295,24 +295,16 @@ on_entry(void *ctx, const struct redisReply *reply)
     free(read);
 }
 
-static struct shard_entry_read *
-find_entry_read(const struct shard *shard, const char *entry)
-{
-    struct shard_entry_read *read;
-
-    DL_FOREACH (shard->entry_reads, read)
-        if (strcmp(read->entry, entry) == 0)
-            return read;
-    return NULL;
-}
-
 void
 shard_request_read_entry(struct shard_request *request, struct shard *shard, const char *entry)
 {
     struct shard_request_part *part = part_new(request, shard, 1);
-    struct shard_entry_read *read = find_entry_read(shard, entry);
+    struct shard_entry_read *read;
     enum rc rc = RC_OK;
 
+    DL_FOREACH (shard->entry_reads, read)
+        if (strcmp(read->entry, entry) == 0)
+            break;
     if (read == NULL) {
         const char *argv[] = {"XRANGE", shard->stream_key, entry, entry};
 

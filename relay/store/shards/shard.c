@@ -131,19 +131,6 @@ send_config_get(struct shard *shard, const char *name, link_reply *reply)
                      arguments.lens) == RC_OK;
 }
 
-/* Shards of one server share its settings. */
-static bool
-send_setting_checks(struct shard *shard)
-{
-    bool is_sent = true;
-
-    if (!topology_is_first_shard(&shard->store->topology, shard->number))
-        return true;
-    for (size_t i = 0; i < sizeof(unsafe_settings) / sizeof(unsafe_settings[0]); i++)
-        is_sent = is_sent && send_config_get(shard, unsafe_settings[i].setting, on_setting);
-    return is_sent;
-}
-
 /* In another epoch the WAL position may have moved back: earlier positions are invalid. */
 static void
 update_seen_position(struct shard *shard, struct bytes epoch, struct bytes position)
@@ -157,20 +144,6 @@ update_seen_position(struct shard *shard, struct bytes epoch, struct bytes posit
         shard->seen_position = to;
     else
         position_raise(&shard->seen_position, to);
-}
-
-/*
- * A change has no commit time, so the time when it was stored is used. A reply's strings end with a
- * zero byte.
- */
-static void
-add_change(struct transactions *transactions, struct bytes id, struct bytes xid)
-{
-    struct entry_id at;
-
-    if (xid.len > 0 && entry_id_read((const char *)id.at, id.len, &at) == RC_OK)
-        transactions_add(transactions, strtoull((const char *)xid.at, NULL, 10),
-                         (int64_t)at.ms * 1000);
 }
 
 /* If the store has no prefix, the old prefix is kept. */
@@ -189,9 +162,15 @@ set_newest_transactions(struct shard *shard, const struct redisReply *reply)
 
     newest->count = 0;
     transactions_add_packed(newest, reply_bytes(reply_at(reply, 5)));
-    for (size_t i = 0; i + 1 < reply_count(changes); i += 2)
-        add_change(newest, reply_bytes(reply_at(changes, i)),
-                   reply_bytes(reply_at(changes, i + 1)));
+    for (size_t i = 0; i + 1 < reply_count(changes); i += 2) {
+        const struct bytes xid = reply_bytes(reply_at(changes, i + 1));
+        struct entry_id at;
+
+        /* A change has no commit time, so the time when it was stored is used. */
+        if (xid.len > 0 && reply_id(reply_at(changes, i), &at) == RC_OK)
+            transactions_add(newest, strtoull((const char *)xid.at, NULL, 10),
+                             (int64_t)at.ms * 1000);
+    }
 }
 
 static void
@@ -259,12 +238,17 @@ static void
 on_link_up(void *ctx)
 {
     struct shard *shard = ctx;
+    bool is_sent;
 
     shard->syncs_always = false;
     shard->notification_max = STORE_NOTIFICATION_MAX;
-    if (!send_config_get(shard, "appendfsync", on_fsync_mode) ||
-        !send_config_get(shard, "proto-max-bulk-len", on_notification_max) ||
-        !send_setting_checks(shard)) {
+    is_sent = send_config_get(shard, "appendfsync", on_fsync_mode) &&
+              send_config_get(shard, "proto-max-bulk-len", on_notification_max);
+    /* Shards of one server share its settings. */
+    if (topology_is_first_shard(&shard->store->topology, shard->number))
+        for (size_t i = 0; i < sizeof(unsafe_settings) / sizeof(unsafe_settings[0]); i++)
+            is_sent = is_sent && send_config_get(shard, unsafe_settings[i].setting, on_setting);
+    if (!is_sent) {
         link_restart(shard->link, "could not send a command");
         return;
     }
@@ -285,14 +269,6 @@ on_link_down(void *ctx, const char *reason)
 
 static void trim(struct maintenance *maintenance);
 
-/* Reconnects if the store was emptied, even on relays without a feed. */
-static bool
-succeeded(const struct maintenance *maintenance, const struct redisReply *reply,
-          const char *failure)
-{
-    return shard_check_reply(maintenance->shard, reply, failure);
-}
-
 static enum rc
 call_script(struct maintenance *maintenance, enum store_script script, link_reply *reply,
             const char **argv, int argc)
@@ -305,7 +281,8 @@ on_trimmed(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
 
-    if (!succeeded(maintenance, reply, "could not trim the stream") || !reply_is_array(reply, 2))
+    if (!shard_check_reply(maintenance->shard, reply, "could not trim the stream") ||
+        !reply_is_array(reply, 2))
         return;
     stats_add(maintenance->stats, STAT_STORE_TRIMMED, (uint64_t)reply_integer(reply_at(reply, 0)));
     if (reply_integer(reply_at(reply, 0)) > 0)
@@ -358,24 +335,15 @@ log_dead_letters(struct maintenance *maintenance, bool is_last)
     maintenance->logged_us = now_us;
 }
 
-/* More pairs are due. Other clients of the store have it for as long as this call took. */
-static void
-pause_due(struct maintenance *maintenance)
-{
-    const int64_t call_us = clock_monotonic_us() - maintenance->due_sent_us;
-
-    maintenance->due.repeat = (double)(call_us + 1) / 1e6; /* 0 would stop the timer */
-    ev_timer_again(maintenance->loop, &maintenance->due);
-}
-
 static void
 on_due_done(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
     long long counts[9];
+    int64_t call_us;
 
     maintenance->is_due_pending = false;
-    if (!succeeded(maintenance, reply, "could not process due retries") ||
+    if (!shard_check_reply(maintenance->shard, reply, "could not process due retries") ||
         !reply_is_array(reply, 9))
         return;
     for (size_t i = 0; i < 9; i++)
@@ -392,48 +360,42 @@ on_due_done(void *ctx, const struct redisReply *reply)
     maintenance->expired += counts[3];
     maintenance->trimmed += counts[7];
     log_dead_letters(maintenance, false);
-    if (counts[4] != 0)
-        pause_due(maintenance);
+    if (counts[4] == 0)
+        return;
+    /* More pairs are due. Other clients of the store have it for as long as this call took. */
+    call_us = clock_monotonic_us() - maintenance->due_sent_us;
+    maintenance->due.repeat = (double)(call_us + 1) / 1e6; /* 0 would stop the timer */
+    ev_timer_again(maintenance->loop, &maintenance->due);
 }
 
+/*
+ * With many relays, each works less often. The jitter spreads the requests of relays that started
+ * together.
+ */
 static void
-send_due(struct maintenance *maintenance)
+on_due(struct ev_loop *loop, ev_timer *timer, int events)
 {
-    const char *argv[] = {maintenance->shard->stream_key,      maintenance->shard->prefix,
-                          maintenance->delivery->ack_timeout,  maintenance->delivery->retention,
-                          maintenance->delivery->backoff_base, maintenance->delivery->backoff_cap};
+    struct maintenance *maintenance = timer->data;
+    const struct delivery *delivery = maintenance->delivery;
+    const char *argv[] = {maintenance->shard->stream_key, maintenance->shard->prefix,
+                          delivery->ack_timeout,          delivery->retention,
+                          delivery->backoff_base,         delivery->backoff_cap};
+    double interval_s = MAINTENANCE_DUE_S * (double)maintenance->relays / MAINTENANCE_DUE_RELAYS;
 
+    (void)events;
+    if (interval_s < MAINTENANCE_DUE_S)
+        interval_s = MAINTENANCE_DUE_S;
+    else if (interval_s > MAINTENANCE_DUE_MAX_S)
+        interval_s = MAINTENANCE_DUE_MAX_S;
+    maintenance->jitter = maintenance->jitter * 1103515245u + 12345u;
+    timer->repeat = interval_s * (0.8 + 0.4 * (double)(maintenance->jitter >> 16) / 65536.0);
+    ev_timer_again(loop, timer);
+    log_dead_letters(maintenance, false);
     if (maintenance->is_due_pending)
         return;
     maintenance->due_sent_us = clock_monotonic_us();
     maintenance->is_due_pending =
         call_script(maintenance, STORE_SCRIPT_due, on_due_done, argv, 6) == RC_OK;
-}
-
-static double
-due_interval_s(const struct maintenance *maintenance)
-{
-    const double shared_s =
-        MAINTENANCE_DUE_S * (double)maintenance->relays / MAINTENANCE_DUE_RELAYS;
-
-    if (shared_s < MAINTENANCE_DUE_S)
-        return MAINTENANCE_DUE_S;
-    return shared_s < MAINTENANCE_DUE_MAX_S ? shared_s : MAINTENANCE_DUE_MAX_S;
-}
-
-/* The jitter spreads the requests of relays that started together. */
-static void
-on_due(struct ev_loop *loop, ev_timer *timer, int events)
-{
-    struct maintenance *maintenance = timer->data;
-
-    (void)events;
-    maintenance->jitter = maintenance->jitter * 1103515245u + 12345u;
-    timer->repeat =
-        due_interval_s(maintenance) * (0.8 + 0.4 * (double)(maintenance->jitter >> 16) / 65536.0);
-    ev_timer_again(loop, timer);
-    log_dead_letters(maintenance, false);
-    send_due(maintenance);
 }
 
 static void
@@ -442,7 +404,8 @@ on_heartbeat_written(void *ctx, const struct redisReply *reply)
     struct maintenance *maintenance = ctx;
 
     maintenance->is_rejected =
-        !succeeded(maintenance, reply, "could not write the heartbeat") && reply != NULL;
+        !shard_check_reply(maintenance->shard, reply, "could not write the heartbeat") &&
+        reply != NULL;
 }
 
 /* Without a feed, nothing else detects that the store was emptied. */
@@ -453,7 +416,7 @@ on_epoch(void *ctx, const struct redisReply *reply)
     struct shard *shard = maintenance->shard;
     struct bytes epoch;
 
-    if (!succeeded(maintenance, reply, "could not read the store epoch") ||
+    if (!shard_check_reply(maintenance->shard, reply, "could not read the store epoch") ||
         !reply_is_array(reply, 2))
         return;
     epoch = reply_bytes(reply_at(reply, 0));
@@ -461,12 +424,6 @@ on_epoch(void *ctx, const struct redisReply *reply)
         topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply_at(reply, 1)));
     if (!bytes_equal_text(epoch, shard->epoch))
         link_restart(shard->link, "store epoch changed");
-}
-
-static enum rc
-send(struct maintenance *maintenance, link_reply *reply, const char **argv, int argc)
-{
-    return shard_send(maintenance->shard, reply, maintenance, argc, argv, NULL);
 }
 
 /* Publishes the totals of all shards. */
@@ -513,14 +470,23 @@ count_denied(struct store_denials *denials, uint32_t owner, uint64_t items)
     denials->owners[i].last_us = clock_wall_us();
 }
 
-/* Reads owners and numbers, each with `p` for pairs or `e` for entries of the error log. */
+/*
+ * Counts denials once: `number` identifies them. Reads owners and numbers, each with `p` for pairs
+ * or `e` for entries of the error log.
+ */
 static void
-count_denials(struct store *store, const struct redisReply *reply)
+read_denied(struct maintenance *maintenance, const struct redisReply *number,
+            const struct redisReply *denials)
 {
-    const struct bytes text = reply_bytes(reply);
+    struct store *store = maintenance->shard->store;
+    const struct bytes key = reply_bytes(number), text = reply_bytes(denials);
     const char *at = text.at != NULL ? (const char *)text.at : "";
     char *end;
 
+    if (key.at == NULL || bytes_equal_text(key, maintenance->denied_number))
+        return;
+    snprintf(maintenance->denied_number, sizeof(maintenance->denied_number), "%s",
+             (const char *)key.at);
     while (*at == ' ' || *at == 'p' || *at == 'e') {
         const bool is_pairs = at[strspn(at, " ")] == 'p';
         const unsigned long owner = strtoul(at + strspn(at, " pe"), &end, 10);
@@ -534,19 +500,6 @@ count_denials(struct store *store, const struct redisReply *reply)
     }
 }
 
-static void
-read_denied(struct maintenance *maintenance, const struct redisReply *number,
-            const struct redisReply *denials)
-{
-    const struct bytes text = reply_bytes(number);
-
-    if (text.at == NULL || bytes_equal_text(text, maintenance->denied_number))
-        return;
-    snprintf(maintenance->denied_number, sizeof(maintenance->denied_number), "%s",
-             (const char *)text.at);
-    count_denials(maintenance->shard->store, denials);
-}
-
 /* Reply: see pending.lua */
 static void
 on_pending(void *ctx, const struct redisReply *reply)
@@ -556,7 +509,7 @@ on_pending(void *ctx, const struct redisReply *reply)
     int64_t oldest_ms, age_us;
 
     maintenance->is_count_pending = false;
-    if (!succeeded(maintenance, reply, "could not count pending notifications") ||
+    if (!shard_check_reply(maintenance->shard, reply, "could not count pending notifications") ||
         !reply_is_array(reply, 4))
         return;
     read_denied(maintenance, reply_at(reply, 2), reply_at(reply, 3));
@@ -573,7 +526,7 @@ on_stream_length(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
 
-    if (!succeeded(maintenance, reply, "could not read the stream's length"))
+    if (!shard_check_reply(maintenance->shard, reply, "could not read the stream's length"))
         return;
     maintenance->shard->holdings.entries = (uint64_t)reply_integer(reply);
     publish_holdings(maintenance);
@@ -583,11 +536,12 @@ static void
 on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct maintenance *maintenance = timer->data;
+    struct shard *shard = maintenance->shard;
     const char *add[] = {"XADD", maintenance->heartbeat_key, "MAXLEN", "1", "*", "beat", "1"};
     const char *read_epoch[] = {"HMGET", maintenance->meta_key, "epoch", "topic_prefix"};
-    const char *pending[] = {maintenance->shard->stream_key, maintenance->shard->prefix,
-                             maintenance->shard->store->feed_token, maintenance->denied_number};
-    const char *length[] = {"XLEN", maintenance->shard->stream_key};
+    const char *pending[] = {shard->stream_key, shard->prefix, shard->store->feed_token,
+                             maintenance->denied_number};
+    const char *length[] = {"XLEN", shard->stream_key};
 
     (void)loop;
     (void)events;
@@ -595,10 +549,10 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     if (maintenance->is_count_pending)
         return;
     /* The link logs that the store is down. */
-    if (send(maintenance, on_heartbeat_written, add, 7) != RC_OK)
+    if (shard_send(shard, on_heartbeat_written, maintenance, 7, add, NULL) != RC_OK)
         return;
-    if (send(maintenance, on_epoch, read_epoch, 4) == RC_OK &&
-        send(maintenance, on_stream_length, length, 2) == RC_OK)
+    if (shard_send(shard, on_epoch, maintenance, 4, read_epoch, NULL) == RC_OK &&
+        shard_send(shard, on_stream_length, maintenance, 2, length, NULL) == RC_OK)
         maintenance->is_count_pending =
             call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 4) == RC_OK;
     if (!maintenance->is_count_pending)
@@ -629,17 +583,6 @@ maintenance_open(struct shard *shard)
     return maintenance;
 }
 
-static void
-maintenance_close(struct maintenance *maintenance)
-{
-    if (maintenance == NULL)
-        return;
-    log_dead_letters(maintenance, true);
-    ev_timer_stop(maintenance->loop, &maintenance->trim);
-    ev_timer_stop(maintenance->loop, &maintenance->due);
-    ev_timer_stop(maintenance->loop, &maintenance->heartbeat);
-}
-
 void
 shard_open(struct shard *shard, struct store *store, unsigned number, const struct config *config,
            const struct shard_events *events)
@@ -667,7 +610,12 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
 void
 shard_close(struct shard *shard)
 {
-    maintenance_close(shard->maintenance);
+    struct maintenance *maintenance = shard->maintenance;
+
+    log_dead_letters(maintenance, true);
+    ev_timer_stop(maintenance->loop, &maintenance->trim);
+    ev_timer_stop(maintenance->loop, &maintenance->due);
+    ev_timer_stop(maintenance->loop, &maintenance->heartbeat);
     replicas_close(shard);
     place_close(shard);
     link_close(shard->link);

@@ -44,32 +44,93 @@ shard_of_user(unsigned shard_count, const char *user, size_t len)
     return 1 + (unsigned)(placement_hash(PLACEMENT_HASH_START, user, len) % (shard_count - 1));
 }
 
+static bool
+has_reader(const struct store *store)
+{
+    for (unsigned c = 0; c < store->topology.connections; c++) {
+        if (store->shards[c].lacks_reader && !store->shards[c].is_unavailable)
+            return false;
+    }
+    return true;
+}
+
+static void
+update_connected(const struct store *store)
+{
+    stats_set(store->stats, STAT_STORE_CONNECTED, store->is_up && has_reader(store) ? 1 : 0);
+}
+
+/* The only function that changes is_up, until store_close. */
+static void
+set_up(struct store *store, bool is_up)
+{
+    store->is_up = is_up;
+    if (!is_up)
+        replicas_down(store);
+    update_connected(store);
+    for (struct store_listener *l = store->listeners; l != NULL; l = l->next) {
+        if (store->is_up)
+            l->on_up(l->ctx);
+        else
+            l->on_down(l->ctx);
+    }
+}
+
+static unsigned
+count_down(const struct store *store)
+{
+    unsigned count = 0;
+
+    for (unsigned k = 0; k < store->shard_count; k++)
+        count += !store->shards[k].is_up;
+    return count;
+}
+
+/* With several shards, the store's epoch changes when the epoch of any shard changes. */
+static void
+make_epoch(struct store *store)
+{
+    uint64_t hash = PLACEMENT_HASH_START ^ store->shard_count;
+
+    if (store->shard_count == 1) {
+        memcpy(store->epoch, store->shards[0].epoch, sizeof(store->epoch));
+        return;
+    }
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        hash = placement_hash(hash, store->shards[k].epoch, strlen(store->shards[k].epoch));
+        hash = placement_hash(hash, ":", 1);
+    }
+    snprintf(store->epoch, sizeof(store->epoch), "%016" PRIx64, hash);
+}
+
+static void
+go_up(struct store *store)
+{
+    char list[SHARD_LIST_MAX] = "";
+
+    store->has_begun = true;
+    log_info("store", "store connected", LOG_TEXT("epoch", store->epoch));
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        if (store->shards[k].is_unavailable)
+            shard_list_add(list, k);
+    }
+    if (list[0] != '\0')
+        log_warn("store", "shards are unavailable: storing and delivering without them",
+                 LOG_TEXT("shards", list),
+                 LOG_TEXT("hint", "PostgreSQL retains WAL until they are available again"));
+    set_up(store, true);
+}
+
 /*
  * Shards are prepared at different times, so their newest stream entries have different WAL
  * positions. A search moves store->newest of each shard back to the lowest of these positions, if
- * it is found nearby, and then calls `found`, unless a shard goes down meanwhile.
+ * it is found nearby, and then the store goes up, unless a shard goes down meanwhile.
  */
 struct start_position {
     struct shard_request request;
-    void (*found)(struct store *store);
     struct position min;
     bool is_superseded; /* replaced by a later search */
 };
-
-/* Returns the lowest known position. An emptied shard has no position. */
-static struct position
-min_of(const struct store *store)
-{
-    struct position min = {0, 0};
-
-    for (unsigned k = 0; k < store->shard_count; k++) {
-        const struct position to = store->newest_position[k];
-
-        if (to.lsn != 0 && (min.lsn == 0 || position_less(to, min)))
-            min = to;
-    }
-    return min;
-}
 
 /*
  * If the search fails in a shard, the shard keeps its position. If a connection is lost, the store
@@ -89,7 +150,7 @@ finish_start_position(struct shard_request *request, enum rc rc)
         if (request->is_disconnected || !store->shards[k].is_up)
             return;
     }
-    start->found(store);
+    go_up(store);
 }
 
 static void
@@ -131,7 +192,7 @@ static const struct shard_request_kind start_kind = {.failure = "could not find 
 
 /* A new call replaces a search in flight. */
 static void
-start_position_find(struct store *store, void (*found)(struct store *store))
+start_position_find(struct store *store)
 {
     struct start_position *start = shard_request_new(sizeof(*start), store, &start_kind);
     bool has_failed;
@@ -139,8 +200,13 @@ start_position_find(struct store *store, void (*found)(struct store *store))
     if (store->start != NULL)
         store->start->is_superseded = true;
     store->start = start;
-    start->found = found;
-    start->min = min_of(store);
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        const struct position to = store->newest_position[k];
+
+        /* the lowest known position: an emptied shard has none */
+        if (to.lsn != 0 && (start->min.lsn == 0 || position_less(to, start->min)))
+            start->min = to;
+    }
     for (unsigned k = 0; k < store->shard_count; k++) {
         char newest[ENTRY_ID_TEXT_MAX];
 
@@ -154,96 +220,7 @@ start_position_find(struct store *store, void (*found)(struct store *store))
         return;
     store->start = NULL;
     if (!has_failed)
-        found(store);
-}
-
-static bool
-has_reader(const struct store *store)
-{
-    for (unsigned c = 0; c < store->topology.connections; c++) {
-        if (store->shards[c].lacks_reader && !store->shards[c].is_unavailable)
-            return false;
-    }
-    return true;
-}
-
-static void
-update_connected(const struct store *store)
-{
-    stats_set(store->stats, STAT_STORE_CONNECTED, store->is_up && has_reader(store) ? 1 : 0);
-}
-
-static void
-notify_listeners(struct store *store)
-{
-    for (struct store_listener *l = store->listeners; l != NULL; l = l->next) {
-        if (store->is_up)
-            l->on_up(l->ctx);
-        else
-            l->on_down(l->ctx);
-    }
-}
-
-static unsigned
-count_down(const struct store *store)
-{
-    unsigned count = 0;
-
-    for (unsigned k = 0; k < store->shard_count; k++)
-        count += !store->shards[k].is_up;
-    return count;
-}
-
-/* With several shards, the store's epoch changes when the epoch of any shard changes. */
-static void
-make_epoch(struct store *store)
-{
-    uint64_t hash = PLACEMENT_HASH_START ^ store->shard_count;
-
-    if (store->shard_count == 1) {
-        memcpy(store->epoch, store->shards[0].epoch, sizeof(store->epoch));
-        return;
-    }
-    for (unsigned k = 0; k < store->shard_count; k++) {
-        hash = placement_hash(hash, store->shards[k].epoch, strlen(store->shards[k].epoch));
-        hash = placement_hash(hash, ":", 1);
-    }
-    snprintf(store->epoch, sizeof(store->epoch), "%016" PRIx64, hash);
-}
-
-static void
-log_unavailable(const struct store *store)
-{
-    char list[SHARD_LIST_MAX] = "";
-
-    for (unsigned k = 0; k < store->shard_count; k++) {
-        if (store->shards[k].is_unavailable)
-            shard_list_add(list, k);
-    }
-    if (list[0] != '\0')
-        log_warn("store", "shards are unavailable: storing and delivering without them",
-                 LOG_TEXT("shards", list),
-                 LOG_TEXT("hint", "PostgreSQL retains WAL until they are available again"));
-}
-
-static void
-go_up(struct store *store)
-{
-    store->has_begun = true;
-    log_info("store", "store connected", LOG_TEXT("epoch", store->epoch));
-    log_unavailable(store);
-    store->is_up = true;
-    update_connected(store);
-    notify_listeners(store);
-}
-
-static void
-go_down(struct store *store)
-{
-    store->is_up = false;
-    replicas_down(store);
-    update_connected(store);
-    notify_listeners(store);
+        go_up(store);
 }
 
 /* Goes up with the available shards. Listeners see each change of the set as down, then up. */
@@ -252,7 +229,7 @@ regroup(struct store *store)
 {
     ev_timer_stop(store->loop, &store->regroup);
     if (store->is_up)
-        go_down(store);
+        set_up(store, false);
     for (unsigned k = 0; k < store->shard_count; k++) {
         struct shard *shard = &store->shards[k];
 
@@ -262,30 +239,23 @@ regroup(struct store *store)
     }
     make_epoch(store);
     if (store->shard_count > 1 && !store->has_begun)
-        start_position_find(store, go_up);
+        start_position_find(store);
     else
         go_up(store);
-}
-
-static bool
-is_grouped(const struct store *store)
-{
-    for (unsigned k = 0; k < store->shard_count; k++) {
-        if (store->shards[k].is_unavailable == store->shards[k].is_up)
-            return false;
-    }
-    return store->is_up;
 }
 
 static void
 on_regroup(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct store *store = timer->data;
+    bool is_grouped = store->is_up;
 
     (void)events;
     ev_timer_stop(loop, timer);
+    for (unsigned k = 0; k < store->shard_count; k++)
+        is_grouped = is_grouped && store->shards[k].is_unavailable != store->shards[k].is_up;
     /* If all shards are down, the return of a shard restarts the timer. */
-    if (count_down(store) < store->shard_count && !is_grouped(store))
+    if (count_down(store) < store->shard_count && !is_grouped)
         regroup(store);
 }
 
@@ -321,7 +291,7 @@ on_shard_down(struct shard *shard)
     if (shard->is_unavailable)
         return;
     if (store->is_up)
-        go_down(store);
+        set_up(store, false);
     regroup_later(store, REGROUP_AFTER_S - link_was_silent_s(shard->link));
 }
 
