@@ -63,33 +63,6 @@ entry_id_text(struct entry_id id, char ret_text[ENTRY_ID_TEXT_MAX])
     *bytes_decimal(id.seq, at) = '\0';
 }
 
-/* Returns the end of the next word of the text. */
-static const char *
-word_end(const char *at, const char *end)
-{
-    const char *space = memchr(at, ' ', (size_t)(end - at));
-
-    return space != NULL ? space : end;
-}
-
-static bool
-read_generation(const char *at, const char *end, uint32_t *ret_number)
-{
-    uint32_t number = 0;
-
-    if (at == end)
-        return false;
-    for (; at < end; at++) {
-        if (*at < '0' || *at > '9')
-            return false;
-        number = number * 10 + (uint32_t)(*at - '0');
-        if (number > ENTRY_GENERATION_MAX)
-            return false;
-    }
-    *ret_number = number;
-    return true;
-}
-
 enum rc
 history_read(struct bytes text, struct history *ret_history)
 {
@@ -99,19 +72,22 @@ history_read(struct bytes text, struct history *ret_history)
 
     while (history.count < HISTORY_MAX) {
         struct history_generation *generation = &history.generations[history.count++];
-        const char *word = word_end(at, end);
+        const char *word;
+        uint64_t number;
 
-        if (!read_generation(at, word, &generation->number))
+        if (read_number(&at, end, &number) != RC_OK || number > ENTRY_GENERATION_MAX)
             return RC_BAD;
-        if (word == end) {
+        generation->number = (uint32_t)number;
+        if (at == end) {
             *ret_history = history;
             return RC_OK;
         }
-        at = word + 1;
-        word = word_end(at, end);
-        if (word == end || entry_id_read(at, (size_t)(word - at), &generation->end) != RC_OK)
+        word = ++at; /* the generation's end follows a blank */
+        at = memchr(word, ' ', (size_t)(end - word));
+        if (word[-1] != ' ' || at == NULL ||
+            entry_id_read(word, (size_t)(at - word), &generation->end) != RC_OK)
             return RC_BAD;
-        at = word + 1;
+        at++;
     }
     return RC_BAD;
 }

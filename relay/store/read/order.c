@@ -159,27 +159,12 @@ position_of(const struct entry *entry)
     return (struct position){entry->frame.commit_lsn, entry->frame.ordinal};
 }
 
-/* A stream is in commit order: its last notification is the newest. */
-static void
-update_seen(struct queue *queue, const struct redisReply *entries)
-{
-    struct entry entry;
-
-    for (size_t i = reply_count(entries); i > 0; i--) {
-        if (reply_entry(reply_at(entries, i - 1), &entry) != RC_OK || is_free(&entry))
-            continue;
-        position_raise(&queue->seen, position_of(&entry));
-        queue->is_skipped = false;
-        queue->awaited_us = 0;
-        return;
-    }
-}
-
 void
 order_add(struct order *order, unsigned shard, const struct redisReply *entries)
 {
     struct queue *queue = &order->queues[shard];
     struct held *held;
+    struct entry entry;
 
     if (reply_count(entries) == 0)
         return;
@@ -191,22 +176,15 @@ order_add(struct order *order, unsigned shard, const struct redisReply *entries)
         queue->first = held;
     queue->last = held;
     queue->count += reply_count(entries);
-    update_seen(queue, entries);
-}
-
-static void
-read_head(struct order *order, unsigned k, const struct redisReply *element)
-{
-    struct queue *queue = &order->queues[k];
-
-    queue->count--;
-    if (reply_entry(element, &queue->head) != RC_OK) {
-        queue->foreign_entries++;
+    /* A stream is in commit order: its last notification is the newest. */
+    for (size_t i = reply_count(entries); i > 0; i--) {
+        if (reply_entry(reply_at(entries, i - 1), &entry) != RC_OK || is_free(&entry))
+            continue;
+        position_raise(&queue->seen, position_of(&entry));
+        queue->is_skipped = false;
+        queue->awaited_us = 0;
         return;
     }
-    queue->head.shard = (unsigned char)k;
-    queue->has_head = true;
-    shard_dependency_read(reply_field(reply_at(element, 1), "after"), queue->needs, order->count);
 }
 
 static void
@@ -216,11 +194,22 @@ load_head(struct order *order, unsigned k)
 
     while (!queue->has_head && queue->first != NULL) {
         struct held *held = queue->first;
+        const struct redisReply *element;
 
-        if (held->at < reply_count(held->entries))
-            read_head(order, k, reply_at(held->entries, held->at++));
-        else
+        if (held->at == reply_count(held->entries)) {
             drop_first(queue);
+            continue;
+        }
+        element = reply_at(held->entries, held->at++);
+        queue->count--;
+        if (reply_entry(element, &queue->head) != RC_OK) {
+            queue->foreign_entries++;
+            continue;
+        }
+        queue->head.shard = (unsigned char)k;
+        queue->has_head = true;
+        shard_dependency_read(reply_field(reply_at(element, 1), "after"), queue->needs,
+                              order->count);
     }
 }
 
@@ -449,31 +438,18 @@ order_unordered(struct order *order)
     return unordered;
 }
 
-static void
-skip_foreign(struct shard_page *page, const struct redisReply *element)
-{
-    struct entry_id id;
-
-    page->foreign_entries++;
-    if (reply_entry_id(element, &id) == RC_OK)
-        page->reached = history_label(page->history, id);
-}
-
-/* True if the stream entry is newer than the end: the stream grows while it is read. */
-static bool
-is_beyond(const struct shard_page *page, const struct redisReply *element)
-{
-    struct entry_id id;
-
-    return reply_entry_id(element, &id) == RC_OK &&
-           entry_id_less(page->end, history_label(page->history, id));
-}
-
-/* Drops the stream entries after the end. The page is then complete up to its end. */
+/*
+ * Drops the stream entries after the end: the stream grows while it is read. The page is then
+ * complete up to its end.
+ */
 static void
 cut_at_end(struct shard_page *page)
 {
-    while (page->count > 0 && is_beyond(page, reply_at(page->entries, page->count - 1))) {
+    struct entry_id id;
+
+    while (page->count > 0 &&
+           reply_entry_id(reply_at(page->entries, page->count - 1), &id) == RC_OK &&
+           entry_id_less(page->end, history_label(page->history, id))) {
         page->count--;
         page->is_truncated = false;
     }
@@ -482,13 +458,18 @@ cut_at_end(struct shard_page *page)
 static void
 next_entry(struct shard_page *page)
 {
+    struct entry_id id;
+
     page->has_entry = false;
-    while (!page->has_entry && page->next < page->count) {
+    while (page->next < page->count) {
         const struct redisReply *element = reply_at(page->entries, page->next++);
 
         page->has_entry = reply_entry(element, &page->entry) == RC_OK;
-        if (!page->has_entry)
-            skip_foreign(page, element);
+        if (page->has_entry)
+            break;
+        page->foreign_entries++;
+        if (reply_entry_id(element, &id) == RC_OK)
+            page->reached = history_label(page->history, id);
     }
     page->entry.id = history_label(page->history, page->entry.id);
     page->entry.shard = page->shard;

@@ -53,28 +53,19 @@ begin_of(const struct range_part *part, struct entry_id after)
     return entry_id_before(history_label(&part->shard->history, first));
 }
 
-/* Merges the pages. Returns the number of merged stream entries. */
-static size_t
-merge_pages(struct shard_page *pages, unsigned count, struct entry *ret_entries)
-{
-    struct shard_page *next;
-    size_t merged = 0;
-
-    while ((next = shard_pages_next(pages, count)) != NULL) {
-        ret_entries[merged++] = next->entry;
-        shard_page_advance(next);
-    }
-    return merged;
-}
-
 static void
-deliver_range(struct range *range)
+finish_range(struct shard_request *request, enum rc rc)
 {
+    struct range *range = (struct range *)request;
     struct store_page page = {.first = range->after, .last = range->after};
-    struct shard_page pages[PARTS_MAX];
+    struct shard_page pages[PARTS_MAX], *next;
     struct entry *entries;
     size_t room = 1;
 
+    if (rc != RC_OK) {
+        range->done(range->ctx, RC_IO, NULL);
+        return;
+    }
     for (unsigned i = 0; i < range->part_count; i++) {
         const struct range_part *part = &range->parts[i];
         struct entry_id *start = cursor_in(&page.first, i);
@@ -85,9 +76,11 @@ deliver_range(struct range *range)
         page.state = part->state > page.state ? part->state : page.state;
         room += reply_count(part->entries);
     }
-    entries = memory_new(room * sizeof(*entries));
-    page.entries = entries;
-    page.count = merge_pages(pages, range->part_count, entries);
+    page.entries = entries = memory_new(room * sizeof(*entries));
+    while ((next = shard_pages_next(pages, range->part_count)) != NULL) {
+        entries[page.count++] = next->entry;
+        shard_page_advance(next);
+    }
     for (unsigned i = 0; i < range->part_count; i++) {
         *cursor_in(&page.last, i) = pages[i].reached;
         page.seen += shard_page_seen(&pages[i]);
@@ -176,17 +169,6 @@ on_range_reply(struct shard_request *request, struct shard *shard, const struct 
     else
         part->entries = shard_request_keep_reply(request, reply_at(reply, 1));
     return true;
-}
-
-static void
-finish_range(struct shard_request *request, enum rc rc)
-{
-    struct range *range = (struct range *)request;
-
-    if (rc == RC_OK)
-        deliver_range(range);
-    else
-        range->done(range->ctx, RC_IO, NULL);
 }
 
 static const struct shard_request_kind range_kind = {
@@ -296,18 +278,21 @@ merge_parts(struct inbox *inbox, struct entry *ret_entries)
 }
 
 static void
-deliver_inbox(struct inbox *inbox)
+finish_inbox(struct shard_request *request, enum rc rc)
 {
+    struct inbox *inbox = (struct inbox *)request;
     struct store_page page = {.last = inbox->after};
     struct entry *entries;
     size_t room = 1;
 
+    if (rc != RC_OK) {
+        inbox->done(inbox->ctx, RC_IO, NULL);
+        return;
+    }
     for (unsigned i = 0; i < inbox->count; i++)
         room += reply_count(inbox->parts[i].entries);
-    entries = memory_new(room * sizeof(*entries));
-    page.entries = entries;
-    page.count = merge_parts(inbox, entries);
-    page.seen = page.count;
+    page.entries = entries = memory_new(room * sizeof(*entries));
+    page.seen = page.count = merge_parts(inbox, entries);
     for (unsigned i = 0; i < inbox->count; i++) {
         const struct inbox_part *part = &inbox->parts[i];
         struct entry_id *last = cursor_in(&page.last, i);
@@ -319,14 +304,6 @@ deliver_inbox(struct inbox *inbox)
     }
     inbox->done(inbox->ctx, RC_OK, &page);
     free(entries);
-}
-
-static bool
-is_score(const struct redisReply *reply)
-{
-    const struct bytes text = reply_bytes(reply);
-
-    return text.len > 0 && text.len < SCORE_TEXT_MAX;
 }
 
 /* The reply contains the inbox score and the state of each notification. */
@@ -348,9 +325,12 @@ read_part(struct inbox_part *part, const struct redisReply *reply)
     part->lost_count = (unsigned)reply_integer(reply_at(reply, 5));
     if (!reply_is_array(part->scores, count) || !reply_is_array(part->states, count))
         return false;
-    for (size_t i = 0; i < count; i++)
-        if (!is_score(reply_at(part->scores, i)))
+    for (size_t i = 0; i < count; i++) {
+        const size_t len = reply_bytes(reply_at(part->scores, i)).len;
+
+        if (len == 0 || len >= SCORE_TEXT_MAX)
             return false;
+    }
     return true;
 }
 
@@ -369,17 +349,6 @@ on_inbox_reply(struct shard_request *request, struct shard *shard, const struct 
     if (part->is_large)
         shard_request_read_entry(request, shard, large);
     return read_part(part, shard_request_keep_reply(request, reply));
-}
-
-static void
-finish_inbox(struct shard_request *request, enum rc rc)
-{
-    struct inbox *inbox = (struct inbox *)request;
-
-    if (rc == RC_OK)
-        deliver_inbox(inbox);
-    else
-        inbox->done(inbox->ctx, RC_IO, NULL);
 }
 
 static const struct shard_request_kind inbox_kind = {

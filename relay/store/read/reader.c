@@ -114,26 +114,20 @@ add_streams(const struct server_reader *server, struct stream_list *list,
     add_stream(list, server->heartbeat_key, "$");
 }
 
-/* A whole reply is in memory, and a process that was paused has many stream entries to read. */
-static size_t
-entries_to_request(const struct reader *reader)
-{
-    size_t fit = READER_BYTES / reader->streams_max / (reader->entry_bytes + 1);
-
-    if (fit > reader->entries_max)
-        return reader->entries_max;
-    return fit < READER_ENTRIES_LARGE ? READER_ENTRIES_LARGE : fit;
-}
-
 /* The next XREAD of a server: its streams, positions and count. */
 static void
 reader_request_write(const struct server_reader *server, struct reader_request *ret_request)
 {
+    const struct reader *reader = server->reader;
     struct reader_request *request = ret_request;
     struct stream_list list = {.count = 0};
+    /* A whole reply is in memory, and a process that was paused has many stream entries to read. */
+    const size_t fit = READER_BYTES / reader->streams_max / (reader->entry_bytes + 1);
     size_t argc = 0;
 
-    request->entries = entries_to_request(server->reader);
+    request->entries = fit < READER_ENTRIES_LARGE ? READER_ENTRIES_LARGE : fit;
+    if (request->entries > reader->entries_max)
+        request->entries = reader->entries_max;
     snprintf(request->count, sizeof(request->count), "%zu", request->entries);
     request->argv[argc++] = "XREAD";
     request->argv[argc++] = "COUNT";
@@ -171,23 +165,6 @@ reader_pass(void *ctx, const struct entry *entry)
     reader->events.on_entry(reader->events.ctx, &labelled);
 }
 
-/* Delivers directly, with a single shard. */
-static void
-deliver_entries(struct reader *reader, const struct shard_stream *stream,
-                const struct redisReply *entries)
-{
-    struct entry entry;
-    size_t foreign_entries = 0;
-
-    for (size_t i = 0; i < reply_count(entries); i++) {
-        if (reply_entry(reply_at(entries, i), &entry) == RC_OK)
-            reader_pass(reader, &entry);
-        else
-            foreign_entries++;
-    }
-    report_foreign_entries(reader, stream, foreign_entries);
-}
-
 /*
  * Adds stream entries of a shard and advances its position. With several shards, reader_release
  * delivers them.
@@ -196,14 +173,21 @@ static void
 reader_deliver(struct reader *reader, unsigned shard, const struct redisReply *entries)
 {
     struct shard_stream *stream = &reader->streams[shard];
+    size_t foreign_entries = 0;
     struct entry_id last;
+    struct entry entry;
 
     if (reply_count(entries) == 0)
         return;
-    if (reader->order == NULL)
-        deliver_entries(reader, stream, entries);
-    else
+    if (reader->order != NULL)
         order_add(reader->order, shard, entries);
+    for (size_t i = 0; reader->order == NULL && i < reply_count(entries); i++) {
+        if (reply_entry(reply_at(entries, i), &entry) == RC_OK)
+            reader_pass(reader, &entry);
+        else
+            foreign_entries++;
+    }
+    report_foreign_entries(reader, stream, foreign_entries);
     if (reply_entry_id(reply_at(entries, reply_count(entries) - 1), &last) != RC_OK)
         return;
     stream->at = history_label(&stream->history, last);
@@ -224,19 +208,6 @@ reader_release(struct reader *reader)
                                order_foreign_entries(reader->order, i));
     if (order_waits(reader->order) && !ev_is_active(&reader->order_timer))
         ev_timer_again(reader->loop, &reader->order_timer);
-}
-
-/* Stops waiting for shards that have lagged for too long. */
-static void
-reader_stop_waiting(struct reader *reader)
-{
-    int64_t before_us = clock_monotonic_us() - READER_ORDER_WAIT_S * INT64_C(1000000);
-    int shard;
-
-    while ((shard = order_skip_overdue(reader->order, before_us)) >= 0)
-        log_warn("store",
-                 "shard is behind or lost data: delivering other shards' notifications regardless",
-                 LOG_INT("shard", shard), LOG_INT("waited_s", READER_ORDER_WAIT_S));
 }
 
 static void
@@ -262,15 +233,6 @@ report_missed(struct server_reader *server, struct tail *tail)
              LOG_TEXT("key", tail->key));
     reader->events.on_resumed(reader->events.ctx);
     return true;
-}
-
-static void
-report_missed_control(struct server_reader *server)
-{
-    struct reader *reader = server->reader;
-
-    if (report_missed(server, &reader->control))
-        reader->events.on_reload(reader->events.ctx, NULL);
 }
 
 /*
@@ -342,27 +304,13 @@ handle_ack_events(struct server_reader *server, const struct reply_parts *parts)
 }
 
 /*
- * Entries that must wait are dropped and read again, because their stream's position is unchanged.
- */
-static void
-handle_parts(struct server_reader *server, struct reply_parts *parts, bool is_stale)
-{
-    if (parts->lag == LAG_NONE && server->number == 0)
-        report_missed_control(server);
-    if (parts->lag == LAG_NONE && !is_stale)
-        handle_notifications(server, parts);
-    if (parts->lag == LAG_NONE)
-        handle_ack_events(server, parts);
-    server->lag = parts->lag;
-}
-
-/*
  * Delivers the stream entries of a reply and advances the positions. If `is_stale`, notifications
  * are dropped: their positions are outdated.
  */
 static void
 reader_handle_reply(struct server_reader *server, const struct redisReply *reply, bool is_stale)
 {
+    struct reader *reader = server->reader;
     struct reply_parts parts = {.lag = LAG_NONE};
 
     for (size_t i = 0; reply_is_array(reply, 0) && i < reply_count(reply); i++) {
@@ -371,7 +319,17 @@ reader_handle_reply(struct server_reader *server, const struct redisReply *reply
         if (reply_is_array(stream, 2) && reply_is_array(reply_at(stream, 1), 0))
             sort_stream(server, stream, &parts);
     }
-    handle_parts(server, &parts, is_stale);
+    /*
+     * Entries that must wait are dropped and read again, because their stream's position is
+     * unchanged.
+     */
+    if (parts.lag == LAG_NONE && server->number == 0 && report_missed(server, &reader->control))
+        reader->events.on_reload(reader->events.ctx, NULL);
+    if (parts.lag == LAG_NONE && !is_stale)
+        handle_notifications(server, &parts);
+    if (parts.lag == LAG_NONE)
+        handle_ack_events(server, &parts);
+    server->lag = parts.lag;
 }
 
 static void on_read(void *ctx, const struct redisReply *reply);
@@ -428,9 +386,14 @@ static void
 on_order_timer(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct reader *reader = timer->data;
+    const int64_t before_us = clock_monotonic_us() - READER_ORDER_WAIT_S * INT64_C(1000000);
+    int shard;
 
     (void)events;
-    reader_stop_waiting(reader);
+    while ((shard = order_skip_overdue(reader->order, before_us)) >= 0)
+        log_warn("store",
+                 "shard is behind or lost data: delivering other shards' notifications regardless",
+                 LOG_INT("shard", shard), LOG_INT("waited_s", READER_ORDER_WAIT_S));
     reader_release(reader);
     follow_advance(reader);
     read_all(reader);
@@ -584,17 +547,6 @@ on_history_reply(void *ctx, const struct redisReply *reply)
         begin_history(stream);
 }
 
-static void
-request_history(struct shard_stream *stream)
-{
-    const struct shard *shard = &stream->server->reader->store->shards[stream->number];
-    const char *argv[] = {shard->stream_key, shard->prefix};
-
-    if (link_call(stream->server->link, STORE_SCRIPT_history, 1, on_history_reply, stream, 2, argv,
-                  NULL) != RC_OK)
-        link_restart(stream->server->link, "could not send a command");
-}
-
 /* Replies arrive in order: after the last reply, all positions are known. */
 static void
 on_up(void *ctx)
@@ -607,13 +559,18 @@ on_up(void *ctx)
     server->lag = LAG_NONE;
     for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
          i = topology_next_shard(topology, i)) {
-        request_history(&reader->streams[i]);
+        const struct shard *shard = &reader->store->shards[i];
+        const char *argv[] = {shard->stream_key, shard->prefix};
+
+        if (link_call(server->link, STORE_SCRIPT_history, 1, on_history_reply, &reader->streams[i],
+                      2, argv, NULL) != RC_OK)
+            link_restart(server->link, "could not send a command");
         send_newest(server, reader->streams[i].ack_events.key, 1, on_ack_events_newest,
                     &reader->streams[i].ack_events);
     }
-    if (server->follow == FOLLOW_OPENING && reader->has_start) {
+    if (server->follow == FOLLOW_OPENING && reader->has_start)
         open_stream(server);
-    } else if (server->number == 0)
+    else if (server->number == 0)
         send_newest(server, reader->control.key, CONTROL_NEWEST_MAX, on_positioned, server);
     else
         send_newest(server, server->heartbeat_key, 1, on_positioned, server);

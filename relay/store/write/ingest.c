@@ -175,21 +175,6 @@ continue_part(struct ingest_part *part, struct shard *shard, size_t index, bool 
     return true;
 }
 
-static bool
-read_staging_reply(struct ingest_part *part, struct shard *shard, const struct redisReply *reply)
-{
-    const enum rc rc = staging_read(&part->staging, reply);
-
-    if (rc == RC_AGAIN) {
-        staging_send(&part->staging, &part->ingest->request, shard);
-    } else {
-        part->is_staging = false;
-        if (rc == RC_OK)
-            send_kept(part, shard);
-    }
-    return rc != RC_BAD;
-}
-
 /* A script stores batches that change more than the stream and the progress. */
 static bool
 read_script_reply(struct ingest_part *part, struct shard *shard, const struct redisReply *reply)
@@ -198,8 +183,16 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
     long long added = reply_integer(reply_at(reply, 1));
     const bool is_partial = reply_is_array(reply, 6);
 
-    if (part->is_staging)
-        return read_staging_reply(part, shard, reply);
+    if (part->is_staging) {
+        const enum rc rc = staging_read(&part->staging, reply);
+
+        part->is_staging = rc == RC_AGAIN;
+        if (rc == RC_AGAIN)
+            staging_send(&part->staging, &part->ingest->request, shard);
+        else if (rc == RC_OK)
+            send_kept(part, shard);
+        return rc != RC_BAD;
+    }
     if (part->kept != NULL && shard->ingests.holder != NULL &&
         bytes_equal_text(reply_bytes(reply), "WAIT")) {
         wait_for_holder(part, shard);
@@ -221,13 +214,6 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
     return true;
 }
 
-/* True if a call of the script may not add all notifications of the batch, or not yet. */
-static bool
-may_be_sent_again(const struct shard *shard, const struct batch *batch)
-{
-    return batch->has_groups || batch->users > STORE_PAIRS_MAX || shard->ingests.kept > 0;
-}
-
 static void
 ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
                  const struct ingest_fields *fields, struct batch *batch)
@@ -242,6 +228,7 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
                                          fields->read,
                                          fields->after,
                                          shard->store->delivery.owner_pairs};
+    bool may_be_sent_again;
 
     /* Other shards' frames also advance this shard's progress, unless the last frame does. */
     if (shard->store->shard_count > 1 && strcmp(order->after, order->position) != 0 &&
@@ -252,7 +239,10 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
         batch->argv[i] = fixed[i];
         batch->lens[i] = strlen(fixed[i]);
     }
-    if (!may_be_sent_again(shard, batch)) {
+    /* False: one call of the script adds all notifications of the batch, and now. */
+    may_be_sent_again =
+        batch->has_groups || batch->users > STORE_PAIRS_MAX || shard->ingests.kept > 0;
+    if (!may_be_sent_again) {
         shard_request_send_script_argv(&ingest->request, shard, STORE_SCRIPT_ingest, 2, batch->argc,
                                        batch->argv, batch->lens);
         return;
@@ -423,8 +413,8 @@ static const struct shard_request_kind ingest_kind = {
     .failure = "could not store a batch", .on_reply = on_ingest_reply, .finish = finish};
 
 static void
-ingest_at_once(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
-               const struct ingest_fields *fields, const struct batch *batch)
+ingest_by_transaction(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
+                      const struct ingest_fields *fields, const struct batch *batch)
 {
     const char *const multi[] = {"MULTI"};
     struct commands commands = {.count = 0};
@@ -444,23 +434,13 @@ ingest_at_once(struct ingest *ingest, struct shard *shard, const struct ingest_o
                                 commands.len, commands.count);
 }
 
-/* The batch is complete at this point, so the string covers frames of all shards. */
-static void
-write_dependency(const struct shard *shard, char ret_text[SHARD_DEPENDENCY_MAX])
-{
-    struct position newest_sent[STORE_SHARDS_MAX];
-    const struct store *store = shard->store;
-
-    for (unsigned k = 0; k < store->shard_count; k++)
-        newest_sent[k] = store->shards[k].newest_sent;
-    shard_dependency_text(shard->number, newest_sent, store->shard_count, ret_text);
-}
-
 static void
 send_part(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
           struct batch *batch)
 {
+    const struct store *store = shard->store;
     struct ingest_part *part = &ingest->parts[shard->number];
+    struct position newest_sent[STORE_SHARDS_MAX];
     const unsigned before = ingest->request.left;
     bool advances = order->read_lsn > shard->read_lsn;
     char key[STORE_KEY_MAX], read[INGEST_LSN_TEXT + 1], after[SHARD_DEPENDENCY_MAX] = "";
@@ -470,8 +450,12 @@ send_part(struct ingest *ingest, struct shard *shard, const struct ingest_order 
         abort(); /* the caller has checked the limit */
     ingest_progress_key(shard, order->slot, key);
     ingest_lsn_text(advances ? order->read_lsn : 0, read);
-    if (shard->store->shard_count > 1 && batch->notifications > 0)
-        write_dependency(shard, after);
+    if (store->shard_count > 1 && batch->notifications > 0) {
+        /* The batch is complete at this point, so the string covers frames of all shards. */
+        for (unsigned k = 0; k < store->shard_count; k++)
+            newest_sent[k] = store->shards[k].newest_sent;
+        shard_dependency_text(shard->number, newest_sent, store->shard_count, after);
+    }
     *part =
         (struct ingest_part){.is_transaction = batch->is_simple && batch->notifications > 0 &&
                                                shard->has_first_entry && shard->ingests.kept == 0,
@@ -479,7 +463,7 @@ send_part(struct ingest *ingest, struct shard *shard, const struct ingest_order 
                              .notifications = batch->notifications,
                              .newest_sent = shard->newest_sent};
     if (part->is_transaction)
-        ingest_at_once(ingest, shard, order, &fields, batch);
+        ingest_by_transaction(ingest, shard, order, &fields, batch);
     else
         ingest_by_script(ingest, shard, order, &fields, batch);
     if (ingest->request.left > before && advances)
@@ -529,34 +513,14 @@ struct acquire {
     uint32_t timeline;
 };
 
-static struct bytes
-newest_route(const struct redisReply *reply)
-{
-    return reply_is_array(reply, 4) ? reply_bytes(reply_at(reply, 3)) : (struct bytes){NULL, 0};
-}
-
-/*
- * Returns the newest notification's position, or (0, 0) if it is beyond the progress. For several
- * shards.
- */
-static struct position
-newest_of_reply(const struct shard *shard, const struct redisReply *reply)
-{
-    const struct bytes route = newest_route(reply);
-    struct frame frame;
-
-    if (route.len == 0 || frame_parse_header(route, &frame) != RC_OK ||
-        frame.commit_lsn > shard->acquired_lsn)
-        return (struct position){0, 0};
-    return (struct position){frame.commit_lsn, frame.ordinal};
-}
-
 /* Keeps the lowest progress. An emptied shard has no read LSN (0) and is ignored. */
 static void
 merge_progress(struct acquire *acquire, struct shard *shard, const struct redisReply *reply)
 {
     const char *position = reply_text(reply_at(reply, 0));
     uint32_t timeline = (uint32_t)strtoul(reply_text(reply_at(reply, 1)), NULL, 10);
+    const struct bytes route = reply_bytes(reply_at(reply, 3));
+    struct frame frame;
 
     shard->read_lsn = strtoull(reply_text(reply_at(reply, 2)), NULL, 16);
     shard->acquired_timeline = timeline;
@@ -564,8 +528,12 @@ merge_progress(struct acquire *acquire, struct shard *shard, const struct redisR
         frame_position_parse(position, strlen(position), &shard->acquired_lsn,
                              &shard->acquired_ordinal) != RC_OK)
         shard->acquired_lsn = shard->acquired_ordinal = 0;
-    shard->newest_sent = newest_of_reply(shard, reply);
-    shard->newest_acquired = bytes_equal_text(newest_route(reply), "-")
+    /* The newest notification, unless it is beyond the progress. For several shards. */
+    shard->newest_sent = (struct position){0, 0};
+    if (route.len > 0 && frame_parse_header(route, &frame) == RC_OK &&
+        frame.commit_lsn <= shard->acquired_lsn)
+        shard->newest_sent = (struct position){frame.commit_lsn, frame.ordinal};
+    shard->newest_acquired = bytes_equal_text(route, "-")
                                  ? (struct position){shard->acquired_lsn, shard->acquired_ordinal}
                                  : shard->newest_sent;
     if (!acquire->has_reply || strcmp(position, acquire->position) < 0)
@@ -580,26 +548,14 @@ merge_progress(struct acquire *acquire, struct shard *shard, const struct redisR
     acquire->has_reply = true;
 }
 
-static bool
-is_progress(const struct redisReply *reply)
-{
-    return reply_is_array(reply, 3) && reply_text(reply_at(reply, 0)) != NULL &&
-           reply_text(reply_at(reply, 1)) != NULL && reply_text(reply_at(reply, 2)) != NULL &&
-           strlen(reply_text(reply_at(reply, 0))) <= FRAME_POSITION_TEXT;
-}
-
-static bool
-is_rejection(const struct redisReply *reply)
-{
-    return strncmp(reply_text(reply), "OTHERSYSTEM ", 12) == 0 ||
-           strncmp(reply_text(reply), "OTHERDATABASE ", 14) == 0 ||
-           strncmp(reply_text(reply), "OTHERSLOT ", 10) == 0;
-}
-
 static void
 on_acquire_error(struct shard_request *request, const struct redisReply *reply)
 {
-    ((struct acquire *)request)->is_rejected |= is_rejection(reply);
+    static const char *const words[] = {"OTHERSYSTEM ", "OTHERDATABASE ", "OTHERSLOT "};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strncmp(reply_text(reply), words[i], strlen(words[i])) == 0)
+            ((struct acquire *)request)->is_rejected = true;
 }
 
 /*
@@ -652,16 +608,6 @@ send_acquire(struct acquire *acquire, struct shard *shard)
     shard_request_send_script(&acquire->request, shard, STORE_SCRIPT_acquire, 1, &arguments);
 }
 
-static unsigned
-first_available(const struct store *store)
-{
-    unsigned k = 0;
-
-    while (k + 1 < store->shard_count && store->shards[k].is_unavailable)
-        k++;
-    return k;
-}
-
 /*
  * Shard 0 is acquired first, if it is available. So if two databases acquire an empty store
  * simultaneously, one of the two acquires all shards.
@@ -671,7 +617,9 @@ on_acquire_reply(struct shard_request *request, struct shard *shard, const struc
 {
     struct acquire *acquire = (struct acquire *)request;
 
-    if (!is_progress(reply))
+    if (!reply_is_array(reply, 3) || reply_text(reply_at(reply, 0)) == NULL ||
+        reply_text(reply_at(reply, 1)) == NULL || reply_text(reply_at(reply, 2)) == NULL ||
+        strlen(reply_text(reply_at(reply, 0))) > FRAME_POSITION_TEXT)
         return false;
     merge_progress(acquire, shard, reply);
     for (unsigned k = acquire->first + 1;
@@ -707,7 +655,8 @@ store_acquire(struct store *store, const char *slot, const struct origin *origin
      * flight.
      */
     shard_random_hex(store->feed_token, STORE_TOKEN_TEXT);
-    acquire->first = first_available(store);
+    while (acquire->first + 1 < store->shard_count && store->shards[acquire->first].is_unavailable)
+        acquire->first++;
     send_acquire(acquire, &store->shards[acquire->first]);
     return shard_request_await(&acquire->request);
 }
@@ -737,22 +686,6 @@ static const struct shard_request_kind rewind_kind = {.failure =
                                                       .on_reply = on_rewind_reply,
                                                       .finish = finish_rewind};
 
-static bool
-affects(const struct store_rewind *rewind, const struct shard *shard)
-{
-    return (rewind->of_timeline == 0 || shard->acquired_timeline == rewind->of_timeline) &&
-           (rewind->read_lsn_below == 0 || shard->read_lsn < rewind->read_lsn_below);
-}
-
-/* Returns the lower of the shard's position `own` and the new position. */
-static const char *
-position_after(const struct store_rewind *rewind, const struct shard *shard, const char *own)
-{
-    if (rewind->resets_members && shard->number == 0)
-        return "";
-    return strcmp(own, rewind->position) < 0 ? own : rewind->position;
-}
-
 static void
 send_rewind(struct shard_request *request, struct shard *shard, const char *slot,
             const struct store_rewind *rewind, const char *fresh_epoch)
@@ -772,7 +705,10 @@ send_rewind(struct shard_request *request, struct shard *shard, const char *slot
     argument(&arguments, shard->prefix);
     argument(&arguments, request->store->feed_token);
     argument(&arguments, timeline_text);
-    argument(&arguments, position_after(rewind, shard, own));
+    if (rewind->resets_members && shard->number == 0)
+        own[0] = '\0';
+    /* the lower of the shard's position and the new position */
+    argument(&arguments, strcmp(own, rewind->position) < 0 ? own : rewind->position);
     argument(&arguments, fresh_epoch);
     argument(&arguments, read);
     argument(&arguments, undone);
@@ -791,7 +727,10 @@ store_rewind(struct store *store, const char *slot, const struct store_rewind *r
     if (rewind->is_gap)
         shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     for (unsigned k = 0; k < store->shard_count; k++) {
-        if (affects(rewind, &store->shards[k]))
+        const struct shard *shard = &store->shards[k];
+
+        if ((rewind->of_timeline == 0 || shard->acquired_timeline == rewind->of_timeline) &&
+            (rewind->read_lsn_below == 0 || shard->read_lsn < rewind->read_lsn_below))
             send_rewind(request, &store->shards[k], slot, rewind, fresh_epoch);
     }
     return shard_request_await(request);

@@ -100,14 +100,6 @@ store_publish_shard(const struct store *store, const struct publication *publica
     return is_for_one && key == NULL ? store_shard_of(store, publication->targets[0]) : 0;
 }
 
-static const char *
-mode_of(const struct publication *publication)
-{
-    if (publication->is_expired)
-        return "E";
-    return publication->needs_ack ? "A" : "N";
-}
-
 enum rc
 store_publish(struct store *store, const struct publication *publication, const char *key,
               const char digest[STORE_DIGEST_TEXT + 1], store_published *done, void *ctx)
@@ -128,7 +120,7 @@ store_publish(struct store *store, const struct publication *publication, const 
     argument(&arguments, key != NULL ? key : "");
     argument(&arguments, digest);
     argument(&arguments, kept_ms);
-    argument(&arguments, mode_of(publication));
+    argument(&arguments, publication->is_expired ? "E" : publication->needs_ack ? "A" : "N");
     argument(&arguments, publication->id);
     argument_bytes(&arguments, publication->head.bytes, publication->head.len);
     argument_bytes(&arguments, publication->data.bytes, publication->data.len);
