@@ -20,7 +20,7 @@ struct session_request {
 };
 
 /*
- * Starts a session. The session reads the user's memberships, sends `connected`, then the inbox,
+ * Starts a session. The session reads the user's memberships, sends `connected`, then the pending list,
  * then the notifications after pos, then new notifications. Waits while the store is down. Never
  * returns NULL. End the session with session_detach.
  */

@@ -324,8 +324,8 @@ typedef void store_reported(void *ctx, enum rc rc, const enum store_pair *states
 
 /*
  * Starts the ack timeout. The reports must live only during the call. Reports of unavailable shards
- * are omitted: sessions read the inbox again when these shards return. RC_CLOSED: all were omitted,
- * and the callback is not called.
+ * are omitted: sessions read the pending list again when these shards return. RC_CLOSED: all were
+ * omitted, and the callback is not called.
  */
 MUST_CHECK enum rc store_report(struct store *store, const struct store_report *reports,
                                 size_t count, store_reported *done, void *ctx);
@@ -364,7 +364,7 @@ struct store_page {
     struct cursor first;          /* start of a range, after the trimmed entries */
     struct cursor last;           /* start of the next page, if any entries were read */
     enum store_range_state state; /* state of a range */
-    /* of an inbox: */
+    /* of a pending list: */
     bool has_more;       /* `last` is the start of the next page */
     bool lacks_ended;    /* not all notifications that ended after `received` are known */
     unsigned lost_count; /* number of those that the stream no longer contains */
@@ -376,8 +376,11 @@ typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
  */
 MUST_CHECK enum rc store_range(struct store *store, unsigned own_shard, struct cursor after,
                                struct cursor end, size_t max, store_paged *done, void *ctx);
-/* Which part of a user's inbox a page contains. Cursors are compared with first stream entries. */
-struct store_inbox_part {
+/*
+ * Which part of a user's pending list a page contains. Cursors are compared with first stream
+ * entries.
+ */
+struct store_pending_part {
     struct cursor after;
     struct cursor last;
     size_t max;
@@ -392,8 +395,9 @@ struct store_inbox_part {
     bool undelivered_only;
 };
 /* Returns the user's pending notifications of both shards, in order. */
-MUST_CHECK enum rc store_inbox(struct store *store, const char *user,
-                               const struct store_inbox_part *part, store_paged *done, void *ctx);
+MUST_CHECK enum rc store_pending(struct store *store, const char *user,
+                                 const struct store_pending_part *part, store_paged *done,
+                                 void *ctx);
 
 /* The user's memberships as "AUDIENCE:target" strings. */
 typedef void store_grouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count);

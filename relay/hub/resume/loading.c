@@ -300,7 +300,7 @@ static void
 check_ended_pairs(struct session *session)
 {
     const struct session_pending *pending = &session->pending;
-    const struct store_inbox_part part = {
+    const struct store_pending_part part = {
         .after = cursor_max(pending->at, pending->deferral.from),
         .last = session->cursor,
         .max = SESSION_PAGE,

@@ -81,7 +81,7 @@ bool session_budget_is_spent(struct session *session);
  */
 void session_read_range(struct session *session, struct cursor after, size_t max,
                         store_paged *done);
-void session_read_inbox(struct session *session, const struct store_inbox_part *part,
+void session_read_inbox(struct session *session, const struct store_pending_part *part,
                         store_paged *done);
 
 /*

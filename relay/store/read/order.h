@@ -76,8 +76,8 @@ size_t order_unordered(struct order *order);
 /*
  * The merge of finite pages. It is separate from struct order, which uses the field `after` to
  * detect a missing older notification: most notifications that `after` names are not on a page. An
- * inbox page also contains retries. They are ordered by their commit, but in struct order by their
- * own stream entry. A shared merge would need a mode for each of these rules.
+ * page of a pending list also contains retries. They are ordered by their commit, but in struct
+ * order by their own stream entry. A shared merge would need a mode for each of these rules.
  */
 
 /* A page of stream entries, and the progress of its merge. Points into the reply. */

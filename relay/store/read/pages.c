@@ -1,5 +1,5 @@
 /*
- * pages.c: what a session reads of its user: a range of the streams, the inbox, and the
+ * pages.c: what a session reads of its user: a range of the streams, the pending, and the
  * memberships.
  */
 #include <inttypes.h>
@@ -197,15 +197,15 @@ store_range(struct store *store, unsigned own_shard, struct cursor after, struct
     return shard_request_await(&range->request);
 }
 
-#define INBOX_PAGE_MAX 1024
+#define PENDING_PAGE_MAX 1024
 #define SCORE_TEXT_MAX 24
 
 /* One shard's part of a page. */
-struct inbox_part {
+struct pending_part {
     struct shard *shard;
     const char *last; /* score of the last notification read; "": the part was read to its end */
     const struct redisReply *entries; /* stream entries of the notifications */
-    const struct redisReply *scores;  /* inbox scores of these notifications */
+    const struct redisReply *scores;  /* pending scores of these notifications */
     const struct redisReply *states;  /* 0 pending, 1 acknowledged, 2 ended otherwise */
     bool lacks_ended;
     unsigned lost_count;
@@ -214,26 +214,26 @@ struct inbox_part {
 };
 
 /* A page in flight. */
-struct inbox {
+struct pending {
     struct shard_request request;
     store_paged *done;
     void *ctx;
     struct cursor after;
     struct cursor end;
-    struct inbox_part parts[PARTS_MAX];
+    struct pending_part parts[PARTS_MAX];
     unsigned count; /* number of parts */
 };
 
 /* Returns the first stream entry of a notification with this score. */
 static struct entry_id
-first_entry(const struct inbox_part *part, const char *score)
+first_entry(const struct pending_part *part, const char *score)
 {
     return history_label(&part->shard->history, entry_id_of_score(strtoull(score, NULL, 10)));
 }
 
 /* Returns the start of the next page: after the merged notifications of a part. */
 static struct entry_id
-inbox_end_of(const struct inbox_part *part, struct entry_id after, struct entry_id end)
+pending_end_of(const struct pending_part *part, struct entry_id after, struct entry_id end)
 {
     const size_t seen = shard_page_seen(&part->page);
 
@@ -247,20 +247,20 @@ inbox_end_of(const struct inbox_part *part, struct entry_id after, struct entry_
 
 /* Merges the parts. Returns the number of merged notifications. */
 static size_t
-merge_parts(struct inbox *inbox, struct entry *ret_entries)
+merge_parts(struct pending *pending, struct entry *ret_entries)
 {
     struct shard_page pages[PARTS_MAX], *next;
     size_t merged = 0;
 
-    for (unsigned i = 0; i < inbox->count; i++) {
-        struct inbox_part *part = &inbox->parts[i];
+    for (unsigned i = 0; i < pending->count; i++) {
+        struct pending_part *part = &pending->parts[i];
 
         shard_page_begin(&pages[i], part->shard->number, &part->shard->history,
                          (struct entry_id){0, 0}, SHARD_PAGE_WHOLE, part->entries,
                          part->last[0] != '\0');
     }
-    while ((next = shard_pages_next(pages, inbox->count)) != NULL) {
-        const struct inbox_part *part = &inbox->parts[next - pages];
+    while ((next = shard_pages_next(pages, pending->count)) != NULL) {
+        const struct pending_part *part = &pending->parts[next - pages];
         struct entry *entry = &ret_entries[merged++];
         const int64_t state = reply_integer(reply_at(part->states, next->next - 1));
 
@@ -270,45 +270,45 @@ merge_parts(struct inbox *inbox, struct entry *ret_entries)
         entry->is_acked = state == 1;
         shard_page_advance(next);
     }
-    for (unsigned i = 0; i < inbox->count; i++) {
-        inbox->parts[i].page = pages[i];
-        stats_add(inbox->request.store->stats, STAT_STORE_ERRORS, pages[i].foreign_entries);
+    for (unsigned i = 0; i < pending->count; i++) {
+        pending->parts[i].page = pages[i];
+        stats_add(pending->request.store->stats, STAT_STORE_ERRORS, pages[i].foreign_entries);
     }
     return merged;
 }
 
 static void
-finish_inbox(struct shard_request *request, enum rc rc)
+finish_pending(struct shard_request *request, enum rc rc)
 {
-    struct inbox *inbox = (struct inbox *)request;
-    struct store_page page = {.last = inbox->after};
+    struct pending *pending = (struct pending *)request;
+    struct store_page page = {.last = pending->after};
     struct entry *entries;
     size_t room = 1;
 
     if (rc != RC_OK) {
-        inbox->done(inbox->ctx, RC_IO, NULL);
+        pending->done(pending->ctx, RC_IO, NULL);
         return;
     }
-    for (unsigned i = 0; i < inbox->count; i++)
-        room += reply_count(inbox->parts[i].entries);
+    for (unsigned i = 0; i < pending->count; i++)
+        room += reply_count(pending->parts[i].entries);
     page.entries = entries = memory_new(room * sizeof(*entries));
-    page.seen = page.count = merge_parts(inbox, entries);
-    for (unsigned i = 0; i < inbox->count; i++) {
-        const struct inbox_part *part = &inbox->parts[i];
+    page.seen = page.count = merge_parts(pending, entries);
+    for (unsigned i = 0; i < pending->count; i++) {
+        const struct pending_part *part = &pending->parts[i];
         struct entry_id *last = cursor_in(&page.last, i);
 
-        *last = inbox_end_of(part, *last, *cursor_in(&inbox->end, i));
+        *last = pending_end_of(part, *last, *cursor_in(&pending->end, i));
         page.has_more |= part->page.has_entry || part->last[0] != '\0';
         page.lacks_ended |= part->lacks_ended;
         page.lost_count += part->lost_count;
     }
-    inbox->done(inbox->ctx, RC_OK, &page);
+    pending->done(pending->ctx, RC_OK, &page);
     free(entries);
 }
 
-/* The reply contains the inbox score and the state of each notification. */
+/* The reply contains the score and the state of each notification. */
 static bool
-read_part(struct inbox_part *part, const struct redisReply *reply)
+read_part(struct pending_part *part, const struct redisReply *reply)
 {
     size_t count;
 
@@ -335,10 +335,10 @@ read_part(struct inbox_part *part, const struct redisReply *reply)
 }
 
 static bool
-on_inbox_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_pending_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
-    struct inbox *inbox = (struct inbox *)request;
-    struct inbox_part *part = &inbox->parts[shard == inbox->parts[0].shard ? 0 : 1];
+    struct pending *pending = (struct pending *)request;
+    struct pending_part *part = &pending->parts[shard == pending->parts[0].shard ? 0 : 1];
     const char *large = reply_text(reply_at(reply, 6));
 
     if (part->is_large) { /* without the entry if its notification ended meanwhile */
@@ -351,8 +351,9 @@ on_inbox_reply(struct shard_request *request, struct shard *shard, const struct 
     return read_part(part, shard_request_keep_reply(request, reply));
 }
 
-static const struct shard_request_kind inbox_kind = {
-    .failure = "could not read an inbox", .on_reply = on_inbox_reply, .finish = finish_inbox};
+static const struct shard_request_kind pending_kind = {.failure = "could not read a pending list",
+                                                       .on_reply = on_pending_reply,
+                                                       .finish = finish_pending};
 
 static void
 write_score(const struct cursor *cursor, unsigned part, char ret_text[SCORE_TEXT_MAX])
@@ -363,19 +364,19 @@ write_score(const struct cursor *cursor, unsigned part, char ret_text[SCORE_TEXT
 }
 
 static void
-request_inbox_part(struct inbox *inbox, unsigned nth, const char *user,
-                   const struct store_inbox_part *wanted)
+request_pending_part(struct pending *pending, unsigned nth, const char *user,
+                     const struct store_pending_part *wanted)
 {
     struct arguments arguments = {.argc = 0};
     char after[SCORE_TEXT_MAX], last[SCORE_TEXT_MAX], received[SCORE_TEXT_MAX] = "", count[24];
-    struct inbox_part *part = &inbox->parts[nth];
+    struct pending_part *part = &pending->parts[nth];
 
     write_score(&wanted->after, nth, after);
     write_score(&wanted->last, nth, last);
     if (wanted->has_received)
         write_score(&wanted->received, nth, received);
     snprintf(count, sizeof(count), "%zu",
-             wanted->max < INBOX_PAGE_MAX ? wanted->max : INBOX_PAGE_MAX);
+             wanted->max < PENDING_PAGE_MAX ? wanted->max : PENDING_PAGE_MAX);
     shard_arguments(part->shard, &arguments);
     argument(&arguments, user);
     argument(&arguments, after);
@@ -385,29 +386,30 @@ request_inbox_part(struct inbox *inbox, unsigned nth, const char *user,
     argument(&arguments, wanted->ended_only         ? "ended"
                          : wanted->undelivered_only ? "undelivered"
                                                     : "all");
-    shard_request_send_script(&inbox->request, part->shard, STORE_SCRIPT_inbox, 1, &arguments);
+    shard_request_send_script(&pending->request, part->shard, STORE_SCRIPT_pending_page, 1,
+                              &arguments);
 }
 
 enum rc
-store_inbox(struct store *store, const char *user, const struct store_inbox_part *part,
-            store_paged *done, void *ctx)
+store_pending(struct store *store, const char *user, const struct store_pending_part *part,
+              store_paged *done, void *ctx)
 {
     const unsigned own_shard = store_shard_of(store, user);
-    struct inbox *inbox;
+    struct pending *pending;
 
     if (!store_serves(store, user))
         return RC_AGAIN;
-    inbox = shard_request_new(sizeof(*inbox), store, &inbox_kind);
-    inbox->done = done;
-    inbox->ctx = ctx;
-    inbox->after = part->after;
-    inbox->end = part->last;
-    inbox->parts[inbox->count++].shard = &store->shards[0];
+    pending = shard_request_new(sizeof(*pending), store, &pending_kind);
+    pending->done = done;
+    pending->ctx = ctx;
+    pending->after = part->after;
+    pending->end = part->last;
+    pending->parts[pending->count++].shard = &store->shards[0];
     if (own_shard > 0)
-        inbox->parts[inbox->count++].shard = &store->shards[own_shard];
-    for (unsigned i = 0; i < inbox->count; i++)
-        request_inbox_part(inbox, i, user, part);
-    return shard_request_await(&inbox->request);
+        pending->parts[pending->count++].shard = &store->shards[own_shard];
+    for (unsigned i = 0; i < pending->count; i++)
+        request_pending_part(pending, i, user, part);
+    return shard_request_await(&pending->request);
 }
 
 struct groups {

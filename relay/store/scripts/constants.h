@@ -38,7 +38,7 @@
 #define STORE_OVERVIEW_ROWS 10
 #define STORE_ERRORS_ROWS 20
 #define STORE_LATEST_ROWS 50
-#define STORE_INBOX_ROWS 20
+#define STORE_PENDING_ROWS 20
 
 /*
  * Pairs of users and notifications that one call of a script adds. A larger audience is written in
