@@ -9,6 +9,7 @@
 #include "store/read/order.h"
 #include "store/entry.h"
 #include "store/shards/store_private.h"
+#include "store/timeouts.h"
 
 enum rc
 follow_request(struct server_reader *server, link_reply *reply)

@@ -17,11 +17,11 @@
 #include "store/servers/link.h"
 #include "store/shards/shard.h"
 #include "store/shards/store_private.h"
+#include "store/timeouts.h"
 
 #define READER_ENTRIES 64     /* stream entries in one reply */
 #define READER_ENTRIES_MIN 16 /* entries of each stream, with many streams */
-#define READER_TIMEOUT_S (4 * MAINTENANCE_HEARTBEAT_S)
-#define READER_SIZE_DECAY 8 /* each reply lowers the largest entry size by an eighth */
+#define READER_SIZE_DECAY 8   /* each reply lowers the largest entry size by an eighth */
 /*
  * XREAD blocks without a timeout, because KeyDB 6.3.4 crashes if a client blocks with a timeout,
  * disconnects, and the timeout expires. The heartbeat stream (shard.c) shows whether the

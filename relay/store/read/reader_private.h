@@ -14,10 +14,6 @@
 #include "store/shards/shard.h"
 #include "store/store.h"
 
-/* Longer than a feed's failover: by then another feed has written the missing notifications. */
-#define READER_ORDER_WAIT_S 3
-#define READER_ORDER_CHECK_S 0.5
-
 /* The streams of one shard. */
 struct shard_stream {
     struct server_reader *server;

@@ -21,19 +21,10 @@
 #include "store/scripts/constants.h"
 #include "store/servers/servers.h"
 #include "store/servers/topology.h"
+#include "store/timeouts.h"
 
 #define LINK_REASON_MAX 256
 #define SHA_TEXT 40
-#define LINK_POLL_S 0.2 /* interval while the server loads its dataset or runs a script */
-#define LINK_BACKOFF_BASE_MS 100
-#define LINK_BACKOFF_CAP_MS 5000
-#define LINK_MOVE_CAP_MS 1000 /* upper bound of the backoff if failovers are automatic */
-#define LINK_WATCHDOG_S 1.0
-/* after this time without a reply, checks whether the shard has moved */
-#define LINK_SLOW_S 1.0
-#define LINK_SEARCH_S 3.0      /* longer than the store's heartbeat interval */
-#define LINK_PAUSED_US 5000000 /* the process did not run, so it missed heartbeats */
-#define LINK_LASTING_S 5       /* longer than most moves and failovers */
 
 static const char *const script_texts[] = {
 #define STORE_SCRIPT_ENTRY(name) store_script_##name,

@@ -11,6 +11,7 @@
 #include "base/urls.h"
 #include "store/connection/reply.h"
 #include "store/servers/servers_private.h"
+#include "store/timeouts.h"
 
 #define PORT_MAX 65535
 
@@ -62,9 +63,6 @@ sentinel_credentials(const struct config *config, struct url *address)
     if (password != NULL)
         snprintf(address->password, sizeof(address->password), "%s", password);
 }
-
-#define RECONNECT_S 1.0
-#define SUBSCRIBE_TIMEOUT_S 3.0
 
 _Static_assert(SERVERS_NODES_MAX <= 64, "outdated_sentinels has a bit for each sentinel");
 
@@ -144,7 +142,7 @@ on_message(void *ctx, const struct redisReply *reply, const char *error)
     if (reply == NULL) {
         log_debug("store", "subscription to a sentinel ended", LOG_TEXT("error", error));
         subscription->query = NULL;
-        ev_timer_set(&subscription->again, RECONNECT_S, 0.0);
+        ev_timer_set(&subscription->again, SENTINEL_RECONNECT_S, 0.0);
         ev_timer_start(servers->loop, &subscription->again);
     } else if (reply_is_integer(reply_at(reply, 2)) ||
                is_of_primary(servers, reply_bytes(reply_at(reply, 2)))) {
@@ -167,8 +165,8 @@ subscribe(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     snprintf(address.host, sizeof(address.host), "%s", node->host);
     address.port = node->port;
-    subscription->query = query_start(loop, servers->config, &address, words, SUBSCRIBE_TIMEOUT_S,
-                                      on_message, subscription);
+    subscription->query = query_start(loop, servers->config, &address, words,
+                                      SENTINEL_SUBSCRIBE_TIMEOUT_S, on_message, subscription);
     explicit_bzero(&address, sizeof(address));
 }
 

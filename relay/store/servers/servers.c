@@ -16,11 +16,7 @@
 #include "store/servers/sentinel.h"
 #include "store/servers/servers_private.h"
 #include "store/servers/topology.h"
-
-#define REFRESH_S 10.0
-#define SEARCH_BASE_MS 100
-#define SEARCH_CAP_MS 500
-#define QUERY_TIMEOUT_S 1.0
+#include "store/timeouts.h"
 
 /*
  * Reads the reply to CLUSTER SLOTS. For a slot without a primary, the last known primary is kept.
@@ -92,7 +88,7 @@ log_disagreement(struct servers *servers, unsigned shard, int64_t now_us)
     const struct slots_node *a = &servers->shards[shard].server, *b = &servers->found[shard].server;
     char first[URL_FORMAT_MAX], second[URL_FORMAT_MAX];
 
-    if (servers->disagreed_us != 0 && now_us - servers->disagreed_us < SERVERS_WARN_EVERY_US)
+    if (servers->disagreed_us != 0 && now_us - servers->disagreed_us < STORE_LOG_EVERY_US)
         return;
     servers->disagreed_us = now_us;
     snprintf(first, sizeof(first), "%s:%d", a->host, a->port);
@@ -112,7 +108,7 @@ log_uncovered(struct servers *servers, int64_t now_us)
         if (!servers->shards[k].is_known)
             shard_list_add(list, k);
     if (list[0] == '\0' ||
-        (servers->uncovered_us != 0 && now_us - servers->uncovered_us < SERVERS_WARN_EVERY_US))
+        (servers->uncovered_us != 0 && now_us - servers->uncovered_us < STORE_LOG_EVERY_US))
         return;
     servers->uncovered_us = now_us;
     log_warn("store", "shards have no primary: waiting", LOG_TEXT("shards", list),
@@ -142,7 +138,7 @@ adopt_found(struct servers *servers)
          * Sentinels do not: their epochs order their replies.
          */
         is_moved[k] = servers->kind->is_final || from->moved_us == 0 ||
-                      now_us - from->moved_us >= SERVERS_WARN_EVERY_US ||
+                      now_us - from->moved_us >= STORE_LOG_EVERY_US ||
                       !slots_is_same_node(&from->former, &to->server);
         if (!is_moved[k])
             log_disagreement(servers, k, now_us);
@@ -168,7 +164,7 @@ is_searching(const struct servers *servers)
 static void
 schedule(struct servers *servers)
 {
-    double delay_s = REFRESH_S;
+    double delay_s = SERVERS_REFRESH_S;
 
     if (is_searching(servers))
         delay_s = (double)backoff_next_ms(&servers->backoff) / 1000.0;
@@ -188,7 +184,7 @@ log_search_failure(struct servers *servers, const char *error)
     const char *hint = fault_hint(error);
 
     if (servers->failures < servers->node_count ||
-        (servers->warned_us != 0 && now_us - servers->warned_us < SERVERS_WARN_EVERY_US))
+        (servers->warned_us != 0 && now_us - servers->warned_us < STORE_LOG_EVERY_US))
         return;
     servers->warned_us = now_us;
     if (servers->kind == &servers_sentinel && hint != NULL && strstr(hint, "password") != NULL)
@@ -242,7 +238,7 @@ start_query(struct servers *servers)
     address.port = node->port;
     ev_timer_stop(servers->loop, &servers->again);
     servers->query = query_start(servers->loop, servers->config, &address, servers->words,
-                                 QUERY_TIMEOUT_S, on_query, servers);
+                                 SERVERS_QUERY_TIMEOUT_S, on_query, servers);
     explicit_bzero(&address, sizeof(address));
 }
 
@@ -332,7 +328,7 @@ servers_is_new_failure(struct servers *servers, const struct url *address)
     for (size_t i = 0; i < SERVERS_FAILURES; i++) {
         const struct servers_failure *failed = &servers->failed[i];
 
-        if (failed->at_us != 0 && now_us - failed->at_us < SERVERS_WARN_EVERY_US &&
+        if (failed->at_us != 0 && now_us - failed->at_us < STORE_LOG_EVERY_US &&
             strcmp(failed->server, server) == 0)
             return false;
     }
@@ -386,7 +382,7 @@ servers_open(struct ev_loop *loop, const struct config *config)
     servers->loop = loop;
     servers->config = config;
     servers->shard_count = topology.shards;
-    servers->backoff = (struct backoff){SEARCH_BASE_MS, SEARCH_CAP_MS, 0};
+    servers->backoff = (struct backoff){SERVERS_SEARCH_BASE_MS, SERVERS_SEARCH_CAP_MS, 0};
     ev_timer_init(&servers->again, on_again, 0.0, 0.0);
     servers->again.data = servers;
     if (read_seeds(servers, config->store.url) != RC_OK) {

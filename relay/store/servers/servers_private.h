@@ -12,7 +12,6 @@
 
 #define SERVERS_NODES_MAX 64
 #define SERVERS_FAILURES 16
-#define SERVERS_WARN_EVERY_US 10000000
 
 struct redisReply;
 struct sentinels;

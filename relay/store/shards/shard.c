@@ -14,16 +14,10 @@
 #include "store/connection/reply.h"
 #include "store/shards/store_private.h"
 #include "store/store.h"
+#include "store/timeouts.h"
 
-#define STORE_TIMEOUT_S 10.0
-/* only in a cluster: other shards continue without an unresponsive node */
-#define NODE_TIMEOUT_S 3.0
 #define STORE_NOTIFICATION_MAX (512u << 20) /* the server's default */
-#define MAINTENANCE_TRIM_S 60.0
-#define MAINTENANCE_DUE_S 0.25
-#define MAINTENANCE_DUE_MAX_S 2.0 /* upper bound of the interval, because relays may have crashed */
-#define MAINTENANCE_DUE_RELAYS 4  /* from this number of relays, each works less often */
-#define DEAD_LETTER_LOG_US 10000000
+#define MAINTENANCE_DUE_RELAYS 4            /* from this number of relays, each works less often */
 
 /*
  * Periodic work while the link is up. Four times a second: due retries, expirations and dead
@@ -320,7 +314,7 @@ log_dead_letters(struct maintenance *maintenance, bool is_last)
 
     if (exhausted + expired + trimmed == 0 ||
         (!is_last && maintenance->logged_us != 0 &&
-         now_us - maintenance->logged_us < DEAD_LETTER_LOG_US))
+         now_us - maintenance->logged_us < STORE_LOG_EVERY_US))
         return;
     if (exhausted + expired > 0)
         log_warn(maintenance->shard->name, "moved unacknowledged notifications to the error log",
@@ -602,7 +596,7 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
     key_write(shard->stream_key, shard->prefix, KEY_STREAM);
     shard->link =
         link_open(store->loop, config, &target,
-                  store->topology.is_cluster ? NODE_TIMEOUT_S : STORE_TIMEOUT_S, &link_events);
+                  store->topology.is_cluster ? LINK_NODE_TIMEOUT_S : LINK_TIMEOUT_S, &link_events);
     link_measure(shard->link, store->stats);
     shard->maintenance = maintenance_open(shard);
 }

@@ -25,7 +25,6 @@ struct shard_request;
 struct store;
 
 #define STORE_EPOCH_TEXT 16
-#define MAINTENANCE_HEARTBEAT_S 2.0
 
 /* The waits for the replicas of a server, in the first shard of the server's connection. */
 struct replicas_wait {

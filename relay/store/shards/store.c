@@ -16,17 +16,11 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/shards/store_private.h"
+#include "store/timeouts.h"
 
 /* FNV-1a. The hash must never change: it decides the shard of each user. */
 #define PLACEMENT_HASH_START UINT64_C(0xcbf29ce484222325)
 #define FNV_PRIME UINT64_C(0x100000001b3)
-#define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of appendfsync everysec */
-/*
- * The time for which commit order makes notifications wait for another shard (reader.c). A
- * planned failover or a slot migration is shorter, and users notice only a pause.
- */
-#define REGROUP_AFTER_S 3.0
-#define REGROUP_TOGETHER_S 0.5 /* the shards of a node fail and return together */
 
 static uint64_t
 placement_hash(uint64_t hash, const char *bytes, size_t len)
