@@ -3,7 +3,7 @@
  *
  * What happens after a server stopped replying, in seconds:
  *
- *    1  the watchdog of an idle link has sent PING, so a reply is overdue from now (LINK_WATCHDOG_S)
+ *    1  the watchdog of an idle link has sent PING, so a reply is outstanding (LINK_WATCHDOG_S)
  *    1  the link moves if its shard is found on another server (LINK_SLOW_S)
  *    3  the link searches for that server, several times a second (LINK_SEARCH_S, SERVERS_*)
  *    3  in a cluster, the link goes down and reconnects with backoff (LINK_NODE_TIMEOUT_S); the

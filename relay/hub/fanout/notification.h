@@ -22,7 +22,7 @@ struct notification {
     unsigned char shard;
     unsigned char shards; /* number of `heads` */
     struct entry_id id;
-    struct entry_id first;       /* read from a pending list: its first stream entry; otherwise zero */
+    struct entry_id first;       /* of a pending list: its first stream entry; otherwise zero */
     struct frame frame;          /* points into this allocation */
     struct bytes retry_users;    /* points into this allocation; iterate with frame_next_target */
     int64_t made_us;             /* creation time; monotonic */

@@ -309,7 +309,7 @@ check_ended_pairs(struct session *session)
         .ended_only = true,
     };
 
-    session_read_inbox(session, &part, on_ended_pairs);
+    session_read_pending(session, &part, on_ended_pairs);
 }
 
 void

@@ -313,7 +313,8 @@ session_read_range(struct session *session, struct cursor after, size_t max, sto
 }
 
 void
-session_read_inbox(struct session *session, const struct store_pending_part *part, store_paged *done)
+session_read_pending(struct session *session, const struct store_pending_part *part,
+                     store_paged *done)
 {
     if (begin_page(session, false))
         await_page(session,

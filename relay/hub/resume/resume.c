@@ -170,7 +170,7 @@ read_pending(struct session *session)
         session_mark(session, READY_ADVANCE);
         return;
     }
-    session_read_inbox(session, &part, on_pending);
+    session_read_pending(session, &part, on_pending);
 }
 
 /* ---- STREAM */
