@@ -122,16 +122,6 @@ shard_call(struct shard *shard, enum store_script script, int key_count, link_re
                         : RC_AGAIN;
 }
 
-enum rc
-shard_send_ready(struct shard *shard, enum time_of what, link_reply *reply, void *ctx, char *bytes,
-                 size_t len, size_t count)
-{
-    if (shard->is_up)
-        return link_send_ready(shard->link, what, reply, ctx, bytes, len, count);
-    free(bytes);
-    return RC_AGAIN;
-}
-
 void
 shard_arguments(const struct shard *shard, struct arguments *arguments)
 {
@@ -276,8 +266,13 @@ shard_request_send_commands(struct shard_request *request, struct shard *shard, 
                             char *bytes, size_t len, size_t count)
 {
     struct shard_request_part *part = part_new(request, shard, count);
+    enum rc rc = RC_AGAIN;
 
-    part_sent(part, shard_send_ready(shard, time, on_one_of_several, part, bytes, len, count));
+    if (shard->is_up)
+        rc = link_send_ready(shard->link, time, on_one_of_several, part, bytes, len, count);
+    else
+        free(bytes);
+    part_sent(part, rc);
 }
 
 /* A request that reads the entry again sends a new command. */

@@ -214,7 +214,7 @@ const struct redisReply *shard_request_keep_reply(struct shard_request *request,
                                                   const struct redisReply *reply);
 
 /*
- * Like link_send, link_call and link_send_ready. RC_AGAIN also if the shard is not up: the link is
+ * Like link_send and link_call. RC_AGAIN also if the shard is not up: the link is
  * up earlier, while its node may have only some of the shard's keys.
  */
 MUST_CHECK enum rc shard_send(struct shard *shard, link_reply *reply, void *ctx, int argc,
@@ -222,8 +222,6 @@ MUST_CHECK enum rc shard_send(struct shard *shard, link_reply *reply, void *ctx,
 MUST_CHECK enum rc shard_call(struct shard *shard, enum store_script script, int key_count,
                               link_reply *reply, void *ctx, int argc, const char **argv,
                               const size_t *lens);
-MUST_CHECK enum rc shard_send_ready(struct shard *shard, enum time_of what, link_reply *reply,
-                                    void *ctx, char *bytes, size_t len, size_t count);
 
 /* True if the reply is not an error. Logs an error, and reconnects if that may fix the cause. */
 bool shard_check_reply(struct shard *shard, const struct redisReply *reply, const char *failure);
