@@ -12,9 +12,9 @@
  *    8  the reader's connection goes down: it has missed four heartbeats (READER_TIMEOUT_S)
  *   10  without a cluster, the link goes down and reconnects with backoff (LINK_TIMEOUT_S)
  *
- * If the connection breaks, the link goes down and searches at once, and the other steps follow as
- * above. After LINK_LASTING_S a failover or a moving slot is logged as a warning. A relay that did
- * not run for LINK_PAUSED_US checks again where the keys of its shards are.
+ * If the connection breaks, the link goes down and searches immediately, and the other steps follow
+ * as above. After LINK_LASTING_S a failover or a moving slot is logged as a warning. A relay that
+ * did not run for LINK_PAUSED_US checks again where the keys of its shards are.
  */
 #ifndef CLAIRON_STORE_TIMEOUTS_H
 #define CLAIRON_STORE_TIMEOUTS_H
@@ -40,7 +40,7 @@
 #define SENTINEL_SUBSCRIBE_TIMEOUT_S 3.0
 #define SENTINEL_RECONNECT_S 1.0
 
-/* The place of a shard's keys (place.c). */
+/* The check of a shard's keys (place.c). */
 #define PLACE_VERIFY_AGAIN_S 2.0
 #define PLACE_COUNT_TIMEOUT_S 1.0
 
