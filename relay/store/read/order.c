@@ -333,27 +333,21 @@ keep(struct queue *queue)
     }
 }
 
-static void
-mark_awaited(struct order *order, unsigned j, bool is_awaited, int64_t now_us)
-{
-    struct queue *queue = &order->queues[j];
-
-    if (!is_awaited)
-        queue->awaited_us = 0;
-    else if (queue->awaited_us == 0)
-        queue->awaited_us = now_us;
-}
-
+/* Records since when each shard has been awaited by the head of another shard. */
 static void
 mark_waiting(struct order *order, int64_t now_us)
 {
-    bool is_awaited = false;
+    for (unsigned k = 0; k < order->count; k++) {
+        struct queue *queue = &order->queues[k];
+        bool is_awaited = k > 0 && order->queues[0].has_head && lacks(order, 0, k);
 
-    for (unsigned k = 1; k < order->count; k++) {
-        mark_awaited(order, k, order->queues[0].has_head && lacks(order, 0, k), now_us);
-        is_awaited = is_awaited || (order->queues[k].has_head && lacks(order, k, 0));
+        for (unsigned j = 1; k == 0 && j < order->count; j++)
+            is_awaited = is_awaited || (order->queues[j].has_head && lacks(order, j, 0));
+        if (!is_awaited)
+            queue->awaited_us = 0;
+        else if (queue->awaited_us == 0)
+            queue->awaited_us = now_us;
     }
-    mark_awaited(order, 0, is_awaited, now_us);
 }
 
 void
@@ -438,23 +432,6 @@ order_unordered(struct order *order)
     return unordered;
 }
 
-/*
- * Drops the stream entries after the end: the stream grows while it is read. The page is then
- * complete up to its end.
- */
-static void
-cut_at_end(struct shard_page *page)
-{
-    struct entry_id id;
-
-    while (page->count > 0 &&
-           reply_entry_id(reply_at(page->entries, page->count - 1), &id) == RC_OK &&
-           entry_id_less(page->end, history_label(page->history, id))) {
-        page->count--;
-        page->is_truncated = false;
-    }
-}
-
 static void
 next_entry(struct shard_page *page)
 {
@@ -480,14 +457,22 @@ shard_page_begin(struct shard_page *page, unsigned shard, const struct history *
                  struct entry_id after, struct entry_id end, const struct redisReply *entries,
                  bool is_truncated)
 {
+    struct entry_id id;
+
     *page = (struct shard_page){.entries = entries,
                                 .history = history,
                                 .count = reply_count(entries),
                                 .shard = (unsigned char)shard,
                                 .is_truncated = is_truncated,
-                                .end = end,
                                 .reached = after};
-    cut_at_end(page);
+    /*
+     * The stream grows while it is read. Without the entries after the end, the page is complete.
+     */
+    while (page->count > 0 && reply_entry_id(reply_at(entries, page->count - 1), &id) == RC_OK &&
+           entry_id_less(end, history_label(history, id))) {
+        page->count--;
+        page->is_truncated = false;
+    }
     next_entry(page);
 }
 

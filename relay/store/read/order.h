@@ -85,9 +85,8 @@ struct shard_page {
     const struct redisReply *entries; /* entries in stream order */
     const struct history *history;    /* of the server that replied */
     unsigned char shard;
-    size_t count;        /* number of entries up to `end` */
-    bool is_truncated;   /* the stream may contain more entries after them */
-    struct entry_id end; /* later entries are ignored */
+    size_t count;      /* number of entries up to `end` */
+    bool is_truncated; /* the stream may contain more entries after them */
     size_t next;
     size_t foreign_entries;  /* number of skipped foreign entries */
     struct entry_id reached; /* all entries up to this id were merged or skipped */

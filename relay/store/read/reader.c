@@ -210,18 +210,6 @@ reader_release(struct reader *reader)
         ev_timer_again(reader->loop, &reader->order_timer);
 }
 
-static void
-measure_entries(struct reader *reader, const struct redisReply *entries)
-{
-    reader->entry_bytes -= reader->entry_bytes / READER_SIZE_DECAY;
-    for (size_t i = 0; i < reply_count(entries); i++) {
-        size_t bytes = reply_size(reply_at(entries, i));
-
-        if (bytes > reader->entry_bytes)
-            reader->entry_bytes = bytes;
-    }
-}
-
 static bool
 report_missed(struct server_reader *server, struct tail *tail)
 {
@@ -276,7 +264,13 @@ handle_notifications(struct server_reader *server, struct reply_parts *parts)
             continue;
         if (reply_count(parts->notifications[i]) >= server->entries_requested)
             parts->lag = LAG_NOTIFICATIONS;
-        measure_entries(reader, parts->notifications[i]);
+        reader->entry_bytes -= reader->entry_bytes / READER_SIZE_DECAY;
+        for (size_t k = 0; k < reply_count(parts->notifications[i]); k++) {
+            const size_t bytes = reply_size(reply_at(parts->notifications[i], k));
+
+            if (bytes > reader->entry_bytes)
+                reader->entry_bytes = bytes;
+        }
         reader_deliver(reader, i, parts->notifications[i]);
     }
     reader_release(reader);

@@ -227,35 +227,12 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
 }
 
 static void
-add_member(struct batch *batch, const struct frame *frame)
-{
-    const struct frame_member *member = &frame->as.member;
-    char *xid = new_text(batch);
-
-    *bytes_decimal(member->xid, xid) = '\0';
-    add_start(batch, member->added ? "+" : "-", frame);
-    add_bytes(batch, member->audience);
-    add_bytes(batch, member->target);
-    add_bytes(batch, member->user);
-    add_text(batch, xid);
-}
-
-static void
-add_reload(struct batch *batch, const struct frame *frame)
-{
-    const struct frame_reload *reload = &frame->as.reload;
-    char *xid = new_text(batch);
-
-    *bytes_decimal(reload->xid, xid) = '\0';
-    add_start(batch, "L", frame);
-    add_bytes(batch, reload->source);
-    add_bytes(batch, reload->rule);
-    add_text(batch, xid);
-}
-
-static void
 add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
 {
+    const struct frame_member *member = &frame->as.member;
+    const struct frame_reload *reload = &frame->as.reload;
+    char *xid;
+
     batch->count++;
     if (is_rejected || !is_simple(frame))
         batch->is_simple = false;
@@ -267,14 +244,23 @@ add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
                                                                     : "N");
         return;
     case FRAME_KIND_MEMBER:
-        add_member(batch, frame);
-        return;
+        add_start(batch, member->added ? "+" : "-", frame);
+        add_bytes(batch, member->audience);
+        add_bytes(batch, member->target);
+        add_bytes(batch, member->user);
+        break;
     case FRAME_KIND_RELOAD:
-        add_reload(batch, frame);
-        return;
+        add_start(batch, "L", frame);
+        add_bytes(batch, reload->source);
+        add_bytes(batch, reload->rule);
+        break;
     default:
         add_start(batch, "C", frame);
+        return;
     }
+    xid = new_text(batch);
+    *bytes_decimal(frame->kind == FRAME_KIND_MEMBER ? member->xid : reload->xid, xid) = '\0';
+    add_text(batch, xid);
 }
 
 /* Sets a flag in a copy of the header, which is valid until the batch is cleared. */
