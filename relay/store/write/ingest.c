@@ -228,7 +228,6 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
                                          fields->read,
                                          fields->after,
                                          shard->store->delivery.owner_pairs};
-    bool may_be_sent_again;
 
     /* Other shards' frames also advance this shard's progress, unless the last frame does. */
     if (shard->store->shard_count > 1 && strcmp(order->after, order->position) != 0 &&
@@ -239,10 +238,8 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
         batch->argv[i] = fixed[i];
         batch->lens[i] = strlen(fixed[i]);
     }
-    /* False: one call of the script adds all notifications of the batch, and now. */
-    may_be_sent_again =
-        batch->has_groups || batch->users > STORE_PAIRS_MAX || shard->ingests.kept > 0;
-    if (!may_be_sent_again) {
+    if (!batch->has_groups && batch->users <= STORE_PAIRS_MAX && shard->ingests.kept == 0) {
+        /* One call of the script adds all notifications of the batch, and now. */
         shard_request_send_script_argv(&ingest->request, shard, STORE_SCRIPT_ingest, 2, batch->argc,
                                        batch->argv, batch->lens);
         return;
