@@ -4,7 +4,7 @@
 
 #include "base/config.h"
 #include "doctor/findings.h"
-#include "store/origin.h"
+#include "store/store.h"
 
 /*
  * Checks the server of feed.conninfo. If it is a standby, also checks its primary: `primary` is the

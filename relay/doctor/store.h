@@ -4,7 +4,7 @@
 
 #include "base/config.h"
 #include "doctor/findings.h"
-#include "store/origin.h"
+#include "store/store.h"
 
 /*
  * Checks the servers of store.url. Waits at most 10 s per reply; the system limits the wait for

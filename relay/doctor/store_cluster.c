@@ -8,8 +8,6 @@
 #include "base/memory.h"
 #include "doctor/store_probe.h"
 #include "store/connection/reply.h"
-#include "store/servers/cluster_nodes.h"
-#include "store/servers/shard_list.h"
 #include "store/servers/topology.h"
 #include "store/shards/place.h"
 #include "store/direct/locate.h"

@@ -4,7 +4,7 @@
 
 #include "base/config.h"
 #include "doctor/findings.h"
-#include "store/origin.h"
+#include "store/store.h"
 
 /* `origin` is the database that the relay reads, with empty strings if unknown. */
 void store_contents_check(const struct config *config, const struct origin *origin,

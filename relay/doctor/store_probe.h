@@ -5,7 +5,7 @@
 #include "base/config.h"
 #include "base/urls.h"
 #include "doctor/findings.h"
-#include "store/connection/url.h"
+#include "store/connection/connect.h"
 #include "store/direct/node.h"
 #include "store/scripts/keys.h"
 

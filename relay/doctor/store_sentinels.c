@@ -6,7 +6,7 @@
 
 #include "doctor/store_probe.h"
 #include "store/connection/reply.h"
-#include "store/servers/sentinel_reply.h"
+#include "store/servers/sentinel.h"
 #include "store/direct/locate.h"
 
 #define REPLICAS_MAX 16

@@ -20,7 +20,6 @@
 #include "feed/feed.h"
 #include "postgres/connection.h"
 #include "postgres/libpq.h"
-#include "store/denials.h"
 #include "store/store.h"
 #include "wire/bytes.h"
 #include "wire/frame.h"

@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "base/states.h"
-#include "store/topic_prefix.h"
+#include "store/store.h"
 
 #define FEED_STANDBY_RETRY_S 0.5
 #define RESTART_FIELDS_MAX 6

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "store/position.h"
+#include "store/entry.h"
 #include "wire/frame.h"
 
 #define FLIGHTS_TARGET 64

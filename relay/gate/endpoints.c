@@ -16,7 +16,6 @@
 #include "hub/acks/user_acks.h"
 #include "hub/hub.h"
 #include "store/store.h"
-#include "store/ticket.h"
 #include "wire/client_message.h"
 #include "wire/http_head.h"
 

@@ -100,7 +100,7 @@ on_history(void *ctx, unsigned shard)
             session_limit_ids(session, shard, limit_id);
     }
     DL_FOREACH_SAFE (hub->sessions, session, next)
-        session_advance(session); /* pages of this server count now (range.c) */
+        session_advance(session); /* pages of this server count now (pages.c) */
 }
 
 static void

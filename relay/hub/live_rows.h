@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
-#include "store/cursor.h"
+#include "store/entry.h"
 
 struct hub;
 struct rows;

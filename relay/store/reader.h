@@ -5,7 +5,6 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "store/entry.h"
-#include "store/transactions.h"
 
 struct ev_loop;
 struct reader;
@@ -48,8 +47,8 @@ struct reader_events {
      */
     void (*on_ack_events)(void *ctx, struct bytes pairs, bool was_acked);
     /*
-     * The shard has another history (history.h). Limit all ids of the shard by store_limit before
-     * its next stream entry.
+     * The shard has another history (struct history). Limit all ids of the shard by store_limit
+     * before its next stream entry.
      */
     void (*on_history)(void *ctx, unsigned shard);
     /* After a reconnect or a trimmed stream: memberships or acks may have been missed. */

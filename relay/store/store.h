@@ -8,16 +8,12 @@
 
 #include "base/config.h"
 #include "base/stats.h"
-#include "store/availability.h"
 #include "store/entry.h"
-#include "store/origin.h"
-#include "store/cursor.h"
-#include "store/position.h"
 #include "store/scripts/constants.h"
-#include "store/transactions.h"
 #include "wire/frame.h"
 
 struct ev_loop;
+struct publication;
 struct store;
 
 /* NULL: invalid URL (logged). Connects from the loop, and reconnects after a failure. */
@@ -42,6 +38,51 @@ unsigned store_shards(const struct store *store);
 unsigned store_shard_of(const struct store *store, const char *user);
 
 /*
+ * Called when the store goes up or down. The caller owns the struct, which must outlive the store.
+ */
+struct store_listener {
+    void (*on_up)(void *ctx);
+    void (*on_down)(void *ctx);
+    void *ctx;
+    struct store_listener *next; /* set by the store */
+};
+
+void store_listen(struct store *store, struct store_listener *listener);
+bool store_is_up(const struct store *store);
+
+/*
+ * In a cluster the store may be up without some of its shards. The users of these shards wait, and
+ * the feed's batches omit their notifications.
+ */
+bool store_is_complete(const struct store *store);
+/*
+ * Shard 0 stores memberships, tickets and idempotency keys. Without shard 0, only live sessions
+ * continue, and they receive only notifications of their users' shards.
+ */
+bool store_has_shared(const struct store *store);
+/* True if the store is up, including shard 0 and this user's shard. */
+bool store_serves(const struct store *store, const char *user);
+
+/*
+ * True if the store is up with shard 0, and so is this process's reader, if any. Clients can then
+ * connect and receive notifications.
+ */
+bool store_is_serving(const struct store *store);
+/* True if the store has contained the progress of a slot since a shard was prepared. */
+bool store_has_progress(const struct store *store);
+/*
+ * Called by the reader when one of its connections starts or stops following its shards
+ * (topology.h).
+ */
+void store_set_reader_follows(struct store *store, unsigned connection, bool follows);
+
+/*
+ * True if the store replies but rejects heartbeats, because it is full: blocked readers then
+ * receive no data.
+ */
+bool store_rejects_heartbeats(const struct store *store);
+
+/*
  * Returns the newest stream entry of each shard when the store went up. Lives as long as the store.
  */
 const struct entry_id *store_newest(const struct store *store);
@@ -61,9 +102,9 @@ uint64_t store_undone_count(const struct store *store);
 /* Records a stream entry that was read. */
 void store_record_entry(struct store *store, unsigned shard, struct entry_id id);
 /*
- * Limits an id of the shard to the end of its generation (history.h), in the stream that the reader
- * reads. RC_AGAIN: the reader may not have followed a failover yet. RC_CLOSED: the stream does not
- * contain the generation.
+ * Limits an id of the shard to the end of its generation (struct history), in the stream that the
+ * reader reads. RC_AGAIN: the reader may not have followed a failover yet. RC_CLOSED: the stream
+ * does not contain the generation.
  */
 MUST_CHECK enum rc store_limit(const struct store *store, unsigned shard, struct entry_id *id);
 /* False from a failover until the reader reads the new primary of the shard. */
@@ -95,6 +136,19 @@ MUST_CHECK enum rc store_replicate(struct store *store, store_replicated *done, 
  * counted). RC_AGAIN: the store is down; the callback is not called. Data of a reply is valid
  * during the callback.
  */
+
+#define ORIGIN_NUMBER_MAX 32
+#define ORIGIN_NAME_MAX 256
+
+/*
+ * A database is identified by the system identifier and its oid: a rename keeps them, a drop and
+ * restore does not. The name is only for messages.
+ */
+struct origin {
+    char system[ORIGIN_NUMBER_MAX];
+    char database[ORIGIN_NUMBER_MAX]; /* the database's oid */
+    char name[ORIGIN_NAME_MAX];
+};
 
 /* The slot's progress in the store. */
 struct store_progress {
@@ -166,6 +220,69 @@ MUST_CHECK enum rc store_ingest(struct store *store, const char *slot, const cha
                                 const char *position, uint64_t read_lsn, struct store_batch *batch,
                                 store_ingested *done, void *ctx);
 
+/*
+ * What the store has denied to table owners: notifications, because the pairs of their owner were
+ * used up ([feed] owner_pairs), and entries of a full error log.
+ */
+#define STORE_DENIALS_MAX 64 /* further owners are only counted in `total` */
+
+enum store_account { STORE_ACCOUNT_PAIRS, STORE_ACCOUNT_ERRORS, STORE_ACCOUNTS };
+
+/* Since the start of the process. */
+struct store_denials {
+    uint64_t total;
+    size_t count;
+    struct store_denial {
+        uint32_t owner;  /* OID of the role that owns the tables; 0: not limited */
+        uint64_t items;  /* notifications or entries */
+        int64_t last_us; /* of the last one; wall clock */
+    } owners[STORE_DENIALS_MAX];
+};
+
+/* Lives as long as the store. */
+const struct store_denials *store_denials(const struct store *store, enum store_account account);
+
+/* The prefix of all topics, which the feed stores for the other relays. */
+#define STORE_TOPIC_PREFIX_MAX 256 /* including the zero byte */
+
+/* Stores the feed's topic prefix for relays without a feed, unless it is too long. */
+void store_set_topic_prefix(struct store *store, const char *prefix);
+
+/* Returns "" if no feed has stored a prefix. */
+const char *store_topic_prefix(const struct store *store);
+
+/* Notifications that were published over HTTP. */
+enum store_publish {
+    STORE_PUBLISHED,
+    STORE_PUBLISHED_BEFORE,    /* a repeat of an earlier request: nothing was stored */
+    STORE_PUBLISHED_DIFFERENT, /* the key belongs to a different notification: nothing was stored */
+    STORE_PUBLISHED_EXPIRED    /* unknown key but expired notification: nothing was stored */
+};
+
+#define STORE_DIGEST_TEXT 64                    /* hexadecimal digits */
+#define STORE_IDEMPOTENCY_RETENTION_MS 86400000 /* how long a key is stored */
+
+/* Returns the shard in which the notification is stored. */
+unsigned store_publish_shard(const struct store *store, const struct publication *publication,
+                             const char *key);
+
+/*
+ * Stores the notification, once per idempotency `key` (any bytes; NULL: no key). `digest`
+ * identifies the request. `id`: the id of the stored notification, new or old. The arguments are
+ * copied.
+ */
+typedef void store_published(void *ctx, enum rc rc, enum store_publish outcome, const char *id);
+MUST_CHECK enum rc store_publish(struct store *store, const struct publication *publication,
+                                 const char *key, const char digest[STORE_DIGEST_TEXT + 1],
+                                 store_published *done, void *ctx);
+
+/*
+ * Like store_replicate, for the writes of one shard, and any number of calls at a time. The
+ * callback receives RC_AGAIN after the timeout.
+ */
+MUST_CHECK enum rc store_replicate_shard(struct store *store, unsigned shard, int64_t timeout_us,
+                                         store_replicated *done, void *ctx);
+
 /* One acknowledgement; the strings are copied. */
 struct store_ack {
     const char *user;
@@ -178,6 +295,40 @@ MUST_CHECK enum rc store_ack(struct store *store, const struct store_ack *acks, 
 
 /* True if the ack's shard, or a possible shard, is unavailable: store_ack would then fail. */
 bool store_acks_wait(const struct store *store, const struct store_ack *ack);
+
+/* Delivery reports: a notification that needs an ack was sent or held back. */
+struct store_report {
+    const char *user;
+    const unsigned char *id; /* 16 bytes */
+    struct entry_id entry;   /* its stream entry; read only if is_deferred */
+    uint8_t backoff;         /* enum frame_backoff */
+    uint32_t ack_timeout_ms; /* 0: use delivery.ack_timeout */
+    unsigned char shard;     /* shard of the notification */
+    bool is_retried;
+    bool is_open_ended; /* every recipient must acknowledge it */
+    bool is_deferred;   /* not delivered: the in-flight window is full */
+    bool is_renewal;    /* repeats an earlier report, because the store may have lost it */
+};
+
+/* The state of a pair, as report.lua returns it. */
+enum store_pair {
+    STORE_PAIR_PENDING, /* or unknown: the report was omitted */
+    STORE_PAIR_NONE,    /* the user does not have to acknowledge it */
+    STORE_PAIR_ACKED,
+    STORE_PAIR_ENDED, /* it expired, or its retries are exhausted */
+    STORE_PAIR_LOST   /* deferred, and the store has lost its stream entry */
+};
+
+/* `states` contains one state per report; NULL on failure. Valid during the callback. */
+typedef void store_reported(void *ctx, enum rc rc, const enum store_pair *states, size_t count);
+
+/*
+ * Starts the ack timeout. The reports must live only during the call. Reports of unavailable shards
+ * are omitted: sessions read the pending list again when these shards return. RC_CLOSED: all were
+ * omitted, and the callback is not called.
+ */
+MUST_CHECK enum rc store_report(struct store *store, const struct store_report *reports,
+                                size_t count, store_reported *done, void *ctx);
 
 /*
  * Presence: the users who are connected to this process. Only present users receive retries. A
@@ -213,7 +364,7 @@ struct store_page {
     struct cursor first;          /* start of a range, after the trimmed entries */
     struct cursor last;           /* start of the next page, if any entries were read */
     enum store_range_state state; /* state of a range */
-    /* of an inbox: */
+    /* of a pending list: */
     bool has_more;       /* `last` is the start of the next page */
     bool lacks_ended;    /* not all notifications that ended after `received` are known */
     unsigned lost_count; /* number of those that the stream no longer contains */
@@ -225,8 +376,11 @@ typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
  */
 MUST_CHECK enum rc store_range(struct store *store, unsigned own_shard, struct cursor after,
                                struct cursor end, size_t max, store_paged *done, void *ctx);
-/* Which part of a user's inbox a page contains. Cursors are compared with first stream entries. */
-struct store_inbox_part {
+/*
+ * Which part of a user's pending list a page contains. Cursors are compared with first stream
+ * entries.
+ */
+struct store_pending_part {
     struct cursor after;
     struct cursor last;
     size_t max;
@@ -241,12 +395,30 @@ struct store_inbox_part {
     bool undelivered_only;
 };
 /* Returns the user's pending notifications of both shards, in order. */
-MUST_CHECK enum rc store_inbox(struct store *store, const char *user,
-                               const struct store_inbox_part *part, store_paged *done, void *ctx);
+MUST_CHECK enum rc store_pending(struct store *store, const char *user,
+                                 const struct store_pending_part *part, store_paged *done,
+                                 void *ctx);
 
 /* The user's memberships as "AUDIENCE:target" strings. */
 typedef void store_grouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count);
 MUST_CHECK enum rc store_groups(struct store *store, const char *user, store_grouped *done,
                                 void *ctx);
+
+/* Tickets, which replace a token once within 30 s, on every relay of the store. */
+#define STORE_TICKET_SECONDS 30
+#define STORE_TICKET_TEXT 32 /* hexadecimal digits */
+
+/* Stores the claims of a ticket. The strings are copied. */
+typedef void store_ticket_saved(void *ctx, enum rc rc);
+MUST_CHECK enum rc store_ticket_save(struct store *store, const char *ticket, const char *claims,
+                                     store_ticket_saved *done, void *ctx);
+
+/*
+ * Redeems a ticket. Only the first attempt succeeds. claims.at is NULL if the ticket does not
+ * exist.
+ */
+typedef void store_redeemed(void *ctx, enum rc rc, struct bytes claims);
+MUST_CHECK enum rc store_ticket_redeem(struct store *store, const char *ticket,
+                                       store_redeemed *done, void *ctx);
 
 #endif

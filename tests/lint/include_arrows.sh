@@ -24,7 +24,7 @@ declare -A below=(
 # The folders of modules that have subfolders, lowest first: each may include itself and the folders before it. "."
 # means the files in the folder of the module itself.
 declare -A folders=(
-    [store]="scripts . connection servers shards ingest read delivery admin direct"
+    [store]="scripts . connection servers shards read write admin direct"
     [hub]="fanout parts session delivery resume acks ."
     [gate]="net http ws ."
     [decoder]="protocol base encode rules condition . output plan changes plugin sql rows"
@@ -33,7 +33,7 @@ declare -A folders=(
 # The only files that may include each library: header pattern, then path pattern.
 libraries='libwebsockets\.h  relay/gate/net/carrier\.c
 libpq-fe\.h                  relay/postgres/(libpq|connection)\.h|relay/base/conninfo\.c|relay/doctor/postgresql_query\.h
-hiredis/.*\.h                relay/store/(servers/link\.c|connection/(query\.c|connect\.c|send_queue\.h|tls\.[ch]|reply_arena\.h|reply\.c))|relay/store/direct/node\.c
+hiredis/.*\.h                relay/store/(servers/link\.c|connection/(connect\.c|send_queue\.h|reply\.c))|relay/store/direct/node\.c
 jwt\.h                       relay/wire/token\.c|relay/cli/token\.c
 jansson\.h                   relay/wire/(token|client_message|snapshot|publication)\.[ch]|relay/store/admin/admin_merge\.c|relay/cli/(token|errors|errors_print)\.[ch]|relay/doctor/gate\.c
 ev\.h                        relay/(base|store|postgres|feed|rows|hub|gate|daemon)/

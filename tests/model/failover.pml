@@ -10,7 +10,7 @@
  * after it: the relay was paused. The client has one cursor (`pos`), and resumes with it on any relay. The assertion: at
  * any moment each entry of NEW before that cursor was received, or a gap was announced.
  *
- * A cursor is (generation, id). Generation OLD ends at the fork: store/history.h.
+ * A cursor is (generation, id). Generation OLD ends at the fork: store/entry.h.
  *
  *   -DFORMER_RULE    cursors have no generation, and hello.lua raises the last id of NEW to the newest id of the relay
  *   -DANY_PAGE       a page counts although its server is not the one that the reader reads

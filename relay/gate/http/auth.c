@@ -16,7 +16,7 @@
 #include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
 #include "hub/hub.h"
-#include "store/ticket.h"
+#include "store/store.h"
 #include "wire/http_head.h"
 
 #define AUTHORIZATION_MAX (TOKEN_BYTES_MAX + 64)

@@ -7,7 +7,7 @@
 
 #include "base/config.h"
 #include "base/rc.h"
-#include "store/ticket.h"
+#include "store/store.h"
 #include "wire/token.h"
 
 struct conn;

@@ -3,7 +3,7 @@
 #define CLAIRON_HUB_DELIVERY_REPORT_QUEUE_H
 
 #include "hub/session/session_state.h"
-#include "store/report.h"
+#include "store/store.h"
 
 #define REPORTS_PER_CALL 500
 

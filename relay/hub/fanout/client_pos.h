@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "base/rc.h"
-#include "store/cursor.h"
+#include "store/entry.h"
 
 /*
  * Some notifications up to a client's cursor that need an ack were not sent, because its in-flight

@@ -3,7 +3,7 @@
 #define CLAIRON_HUB_FANOUT_NOTIFICATION_H
 
 #include "base/shared.h"
-#include "store/cursor.h"
+#include "store/entry.h"
 
 struct deferral; /* client_pos.h */
 
@@ -22,7 +22,7 @@ struct notification {
     unsigned char shard;
     unsigned char shards; /* number of `heads` */
     struct entry_id id;
-    struct entry_id first;       /* read from an inbox: its first stream entry; otherwise zero */
+    struct entry_id first;       /* of a pending list: its first stream entry; otherwise zero */
     struct frame frame;          /* points into this allocation */
     struct bytes retry_users;    /* points into this allocation; iterate with frame_next_target */
     int64_t made_us;             /* creation time; monotonic */

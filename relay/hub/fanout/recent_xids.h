@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "store/cursor.h"
+#include "store/entry.h"
 #include "wire/snapshot.h"
 
 #define RECENT_XIDS_MAX 4096

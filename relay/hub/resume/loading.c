@@ -300,7 +300,7 @@ static void
 check_ended_pairs(struct session *session)
 {
     const struct session_pending *pending = &session->pending;
-    const struct store_inbox_part part = {
+    const struct store_pending_part part = {
         .after = cursor_max(pending->at, pending->deferral.from),
         .last = session->cursor,
         .max = SESSION_PAGE,
@@ -309,7 +309,7 @@ check_ended_pairs(struct session *session)
         .ended_only = true,
     };
 
-    session_read_inbox(session, &part, on_ended_pairs);
+    session_read_pending(session, &part, on_ended_pairs);
 }
 
 void

@@ -20,7 +20,7 @@
 #define RETRY_EVERY_S 0.02
 #define PAGES_MAX 16 /* enough to keep the store busy */
 #define PAGES_BYTES_MAX (64u * 1024 * 1024)
-#define PAGE_BYTES (256u * 1024)                 /* as in range.lua and inbox.lua */
+#define PAGE_BYTES (256u * 1024)                 /* as in range.lua and pending_page.lua */
 #define PAGE_BYTES_UNKNOWN (PAGES_BYTES_MAX / 4) /* estimate for the first page */
 #define BURST_S 60
 
@@ -313,11 +313,12 @@ session_read_range(struct session *session, struct cursor after, size_t max, sto
 }
 
 void
-session_read_inbox(struct session *session, const struct store_inbox_part *part, store_paged *done)
+session_read_pending(struct session *session, const struct store_pending_part *part,
+                     store_paged *done)
 {
     if (begin_page(session, false))
         await_page(session,
-                   store_inbox(session->hub->store, session->client.user, part, done, session),
+                   store_pending(session->hub->store, session->client.user, part, done, session),
                    false);
 }
 

@@ -150,7 +150,7 @@ read_pending(struct session *session)
 {
     struct session_pending *pending = &session->pending;
     const int room = inflight_free_slots(&session->inflight);
-    struct store_inbox_part part = {
+    struct store_pending_part part = {
         .after = pending->at,
         .last = pending_end(session),
         .max = pending->is_rereading || room > SESSION_PAGE ? SESSION_PAGE
@@ -170,7 +170,7 @@ read_pending(struct session *session)
         session_mark(session, READY_ADVANCE);
         return;
     }
-    session_read_inbox(session, &part, on_pending);
+    session_read_pending(session, &part, on_pending);
 }
 
 /* ---- STREAM */

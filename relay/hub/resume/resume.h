@@ -81,8 +81,8 @@ bool session_budget_is_spent(struct session *session);
  */
 void session_read_range(struct session *session, struct cursor after, size_t max,
                         store_paged *done);
-void session_read_inbox(struct session *session, const struct store_inbox_part *part,
-                        store_paged *done);
+void session_read_pending(struct session *session, const struct store_pending_part *part,
+                          store_paged *done);
 
 /*
  * Must be called first in every reply callback. Returns false if the session is closed, is being

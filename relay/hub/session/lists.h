@@ -7,7 +7,7 @@
 
 #include "base/buffer.h"
 #include "rows/rows.h"
-#include "store/cursor.h"
+#include "store/entry.h"
 #include "wire/bytes.h"
 
 struct session;

@@ -11,7 +11,7 @@
 #include "hub/parts/outbound.h"
 #include "hub/parts/subscription.h"
 #include "hub/session/session.h"
-#include "store/cursor.h"
+#include "store/entry.h"
 
 struct hub;
 struct session_lists; /* lists.h */

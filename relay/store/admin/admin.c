@@ -8,8 +8,8 @@
 #include "store/admin/admin_merge.h"
 #include "store/admin/redrive.h"
 #include "store/connection/reply.h"
-#include "store/servers/shard_list.h"
-#include "store/shards/shard_request.h"
+#include "store/servers/topology.h"
+#include "store/shards/shard.h"
 #include "store/shards/store_private.h"
 
 /* A query to several shards. */

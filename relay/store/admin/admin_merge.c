@@ -175,7 +175,7 @@ merge_users(json_t *const *users, size_t count)
     merged =
         json_pack("{sI sI sO? so}", "at", number_of(first_of(users, count), "at"), "pending",
                   sum_of(users, count, "pending"), "relays", json_object_get(users[0], "relays"),
-                  "oldest", merge_rows(oldest, count, by_since, STORE_INBOX_ROWS));
+                  "oldest", merge_rows(oldest, count, by_since, STORE_PENDING_ROWS));
     free(oldest);
     return merged;
 }

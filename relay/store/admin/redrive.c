@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "decoder/protocol/envelope.h"
-#include "store/shards/arguments.h"
+#include "store/shards/shard.h"
 #include "wire/frame.h"
 
 /* Overwrites the expiration in the metadata. Its length is constant until the year 9999. */

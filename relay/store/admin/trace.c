@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "decoder/protocol/envelope.h"
 #include "store/connection/reply.h"
-#include "store/shards/shard_request.h"
+#include "store/shards/shard.h"
 #include "store/shards/store_private.h"
 #include "wire/frame.h"
 

@@ -1,12 +1,260 @@
-/* connect.c: opens a connection to the store: resolves the host, connects, starts TLS. */
+/*
+ * connect.c: opens a connection to the store: parses the URL, resolves the host, connects, starts
+ * TLS. A query is a connection for a single command.
+ */
 #include "store/connection/connect.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ev.h>
 #include <hiredis/async.h>
+#include <limits.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/resolve.h"
-#include "store/connection/tls.h"
+#include "store/connection/reply.h"
+#include "store/connection/send_queue.h"
+
+#ifdef CLAIRON_STORE_TLS
+#include <hiredis/hiredis_ssl.h>
+#else
+/* Stub for hiredis before 1.0: the configuration rejects rediss:// there, so it is never called. */
+static int
+redisInitiateSSL(redisContext *redis, SSL *tls)
+{
+    (void)redis;
+    (void)tls;
+    return REDIS_ERR;
+}
+#endif
+
+#define DEFAULT_PORT 6379
+#define DATABASE_MAX 1000000
+#define QUERY_ERROR_MAX 256
+
+static int
+hex_value(char c)
+{
+    const char *digits = "0123456789abcdef";
+    const char *at = c != '\0' ? strchr(digits, c | 0x20) : NULL;
+
+    return at != NULL ? (int)(at - digits) : -1;
+}
+
+/* Copies [at, end) and decodes %xx. */
+static enum rc
+copy_decoded(char out[URL_TEXT_MAX], const char *at, const char *end)
+{
+    size_t len = 0;
+
+    while (at < end) {
+        char c = *at++;
+        if (c == '%') {
+            if (end - at < 2 || hex_value(at[0]) < 0 || hex_value(at[1]) < 0)
+                return RC_BAD;
+            c = (char)(hex_value(at[0]) << 4 | hex_value(at[1]));
+            at += 2;
+        }
+        if (len + 1 >= URL_TEXT_MAX || c == '\0')
+            return RC_BAD;
+        out[len++] = c;
+    }
+    out[len] = '\0';
+    return RC_OK;
+}
+
+static enum rc
+read_number(const char *at, const char *end, long max, int *ret_number)
+{
+    char *stop;
+    long number;
+
+    errno = 0;
+    number = strtol(at, &stop, 10);
+    if (at == end || stop != end || errno != 0 || number < 0 || number > max)
+        return RC_BAD;
+    *ret_number = (int)number;
+    return RC_OK;
+}
+
+static enum rc
+read_host(const char *at, const char *end, struct url *address)
+{
+    const char *host_end = end;
+    const char *port = NULL;
+
+    if (at < end && *at == '[') {
+        host_end = memchr(at, ']', (size_t)(end - at));
+        if (host_end == NULL)
+            return RC_BAD;
+        at++;
+        if (host_end + 1 < end) {
+            if (host_end[1] != ':')
+                return RC_BAD;
+            port = host_end + 2;
+        }
+    } else {
+        const char *colon = memchr(at, ':', (size_t)(end - at));
+        if (colon != NULL) {
+            host_end = colon;
+            port = colon + 1;
+        }
+    }
+    if (host_end == at || copy_decoded(address->host, at, host_end) != RC_OK)
+        return RC_BAD;
+    if (port == NULL)
+        return RC_OK;
+    return read_number(port, end, 65535, &address->port);
+}
+
+static enum rc
+read_tcp(const char *at, struct url *address)
+{
+    const char *slash = strchr(at, '/');
+    const char *end = slash != NULL ? slash : at + strlen(at);
+    const char *sign = memrchr(at, '@', (size_t)(end - at));
+
+    if (slash != NULL && slash[1] != '\0' &&
+        read_number(slash + 1, slash + strlen(slash), DATABASE_MAX, &address->database) != RC_OK)
+        return RC_BAD;
+    if (sign != NULL) {
+        const char *colon = memchr(at, ':', (size_t)(sign - at));
+
+        if (copy_decoded(address->user, at, colon != NULL ? colon : sign) != RC_OK ||
+            (colon != NULL && copy_decoded(address->password, colon + 1, sign) != RC_OK))
+            return RC_BAD;
+        at = sign + 1;
+    }
+    return read_host(at, end, address);
+}
+
+enum rc
+url_read(const char *url, struct url *ret_address)
+{
+    struct url address = {.port = DEFAULT_PORT};
+
+    if (strncmp(url, "unix://", 7) == 0) {
+        if (url[7] != '/' || strlen(url + 7) >= sizeof(address.path))
+            return RC_BAD;
+        memcpy(address.path, url + 7, strlen(url + 7) + 1);
+    } else if (strncmp(url, "rediss://", 9) == 0) {
+        address.tls = true;
+        if (read_tcp(url + 9, &address) != RC_OK)
+            return RC_BAD;
+    } else if (strncmp(url, "redis://", 8) != 0 || read_tcp(url + 8, &address) != RC_OK) {
+        return RC_BAD;
+    }
+    *ret_address = address;
+    return RC_OK;
+}
+
+void
+url_format(const struct url *address, char ret_text[URL_FORMAT_MAX])
+{
+    if (address->path[0] != '\0')
+        snprintf(ret_text, URL_FORMAT_MAX, "%s", address->path);
+    else
+        snprintf(ret_text, URL_FORMAT_MAX, "%s:%d", address->host, address->port);
+}
+
+/* Formats OpenSSL's first error. */
+static enum rc
+fail(char error[TLS_ERROR_MAX], const char *what, const char *path)
+{
+    const char *reason = ERR_reason_error_string(ERR_get_error());
+
+    snprintf(error, TLS_ERROR_MAX, "%s%s%s: %s", what, path != NULL ? " " : "",
+             path != NULL ? path : "", reason != NULL ? reason : "unknown error");
+    return RC_BAD;
+}
+
+static enum rc
+set_ca(SSL_CTX *tls, const char *ca_file, char error[TLS_ERROR_MAX])
+{
+    if (ca_file == NULL)
+        return SSL_CTX_set_default_verify_paths(tls) == 1
+                   ? RC_OK
+                   : fail(error, "could not read the system's CA certificates", NULL);
+    if (SSL_CTX_load_verify_locations(tls, ca_file, NULL) != 1)
+        return fail(error, "could not read store.tls_ca", ca_file);
+    return RC_OK;
+}
+
+static enum rc
+set_certificate(SSL_CTX *tls, const char *cert, const char *key, char error[TLS_ERROR_MAX])
+{
+    if (cert == NULL)
+        return RC_OK;
+    if (SSL_CTX_use_certificate_chain_file(tls, cert) != 1)
+        return fail(error, "could not read store.tls_cert", cert);
+    if (SSL_CTX_use_PrivateKey_file(tls, key, SSL_FILETYPE_PEM) != 1 ||
+        SSL_CTX_check_private_key(tls) != 1)
+        return fail(error, "could not load store.tls_key", key);
+    return RC_OK;
+}
+
+/* hiredis verifies only the certificate chain, so the host name check must be enabled. */
+static enum rc
+expect_host(SSL *tls, const char *host, char error[TLS_ERROR_MAX])
+{
+    unsigned char number[sizeof(struct in6_addr)];
+    bool is_address =
+        inet_pton(AF_INET, host, number) == 1 || inet_pton(AF_INET6, host, number) == 1;
+    bool is_set = is_address
+                      ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls), host) == 1
+                      : SSL_set1_host(tls, host) == 1 && SSL_set_tlsext_host_name(tls, host) == 1;
+
+    return is_set ? RC_OK : fail(error, "could not set the expected host name", host);
+}
+
+/* NULL: `error` is set. */
+static SSL *
+new_tls(const struct config *config, const char *host, char error[TLS_ERROR_MAX])
+{
+    SSL_CTX *context = SSL_CTX_new(TLS_client_method());
+    SSL *tls = NULL;
+
+    if (context == NULL || SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1) {
+        (void)fail(error, "could not set up TLS", NULL);
+    } else if (set_ca(context, config->store.tls_ca, error) == RC_OK &&
+               set_certificate(context, config->store.tls_cert, config->store.tls_key, error) ==
+                   RC_OK) {
+        SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+        tls = SSL_new(context);
+        if (tls == NULL)
+            (void)fail(error, "could not set up TLS", NULL);
+    }
+    SSL_CTX_free(context); /* `tls` has a reference */
+    if (tls != NULL && expect_host(tls, host, error) != RC_OK) {
+        SSL_free(tls);
+        tls = NULL;
+    }
+    return tls;
+}
+
+enum rc
+tls_start(const struct config *config, const char *host, redisContext *redis,
+          char error[TLS_ERROR_MAX])
+{
+    SSL *tls;
+
+    ERR_clear_error();
+    tls = new_tls(config, host, error);
+    if (tls == NULL)
+        return RC_BAD;
+    if (redisInitiateSSL(redis, tls) == REDIS_OK)
+        return RC_OK;
+    snprintf(error, TLS_ERROR_MAX, "%s",
+             redis->err != 0 ? redis->errstr : "hiredis was built without TLS");
+    SSL_free(tls);
+    return RC_BAD;
+}
 
 static void
 connect_host(struct connect *connect, const char *host)
@@ -63,4 +311,177 @@ connect_stop(struct connect *connect)
 {
     resolve_stop(connect->resolve);
     connect->resolve = NULL;
+}
+
+struct query {
+    struct ev_loop *loop;
+    struct url address;
+    struct connect connect;
+    redisAsyncContext *redis; /* its `data` is this query; NULL: not connected */
+    struct send_queue *queue;
+    ev_timer timer; /* starts the query, then serves as its reply timeout */
+    bool has_started;
+    double timeout_s;
+    const char *words[QUERY_WORDS_MAX];
+    int word_count;
+    query_reply *reply;
+    void *ctx;
+};
+
+void
+query_stop(struct query *query)
+{
+    redisAsyncContext *redis;
+
+    if (query == NULL)
+        return;
+    redis = query->redis;
+    connect_stop(&query->connect);
+    ev_timer_stop(query->loop, &query->timer);
+    if (redis != NULL) {
+        redis->data = NULL;
+        redisAsyncFree(redis);
+    }
+    send_queue_end(query->queue);
+    send_queue_free(query->queue);
+    explicit_bzero(&query->address, sizeof(query->address));
+    free(query);
+}
+
+/* `error` may point into the connection. */
+static void
+fail_query(struct query *query, const char *error)
+{
+    query_reply *reply = query->reply;
+    void *ctx = query->ctx;
+    char kept[QUERY_ERROR_MAX];
+
+    snprintf(kept, sizeof(kept), "%s", error);
+    query_stop(query);
+    reply(ctx, NULL, kept);
+}
+
+static void
+on_query_reply(redisAsyncContext *redis, void *reply, void *ctx)
+{
+    struct query *query = redis->data;
+
+    (void)ctx;
+    if (query == NULL || reply == NULL)
+        return; /* the query was stopped, or on_query_disconnected reports the reason */
+    ev_timer_stop(query->loop, &query->timer);
+    if (reply_is_error(reply))
+        fail_query(query, reply_text(reply));
+    else
+        query->reply(query->ctx, reply, NULL);
+}
+
+static void
+on_query_authenticated(redisAsyncContext *redis, void *reply, void *ctx)
+{
+    (void)ctx;
+    if (redis->data != NULL && reply_is_error(reply))
+        fail_query(redis->data, reply_text(reply));
+}
+
+static enum rc
+send_words(struct query *query)
+{
+    const struct url *address = &query->address;
+    const char *auth[3] = {"AUTH", address->user, address->password};
+    const bool has_user = address->user[0] != '\0';
+
+    if (!has_user)
+        auth[1] = address->password;
+    if (address->password[0] != '\0' && send_queue_send(query->queue, on_query_authenticated, NULL,
+                                                        has_user ? 3 : 2, auth, NULL) != RC_OK)
+        return RC_AGAIN;
+    return send_queue_send(query->queue, on_query_reply, NULL, query->word_count, query->words,
+                           NULL);
+}
+
+static void
+on_query_connected(const redisAsyncContext *redis, int status)
+{
+    struct query *query = redis->data;
+
+    if (query == NULL)
+        return;
+    if (status != REDIS_OK) {
+        query->redis = NULL; /* hiredis frees it after this callback */
+        fail_query(query, redis->errstr);
+    } else if (send_words(query) != RC_OK) {
+        fail_query(query, "could not send a command");
+    }
+}
+
+static void
+on_query_disconnected(const redisAsyncContext *redis, int status)
+{
+    struct query *query = redis->data;
+
+    if (query == NULL)
+        return;
+    query->redis = NULL;
+    fail_query(query, status == REDIS_OK || redis->errstr == NULL ? "closed" : redis->errstr);
+}
+
+static void
+on_query_started(void *ctx, redisAsyncContext *redis, const char *reason)
+{
+    struct query *query = ctx;
+
+    if (redis == NULL) {
+        fail_query(query, reason);
+        return;
+    }
+    query->redis = redis;
+    redis->data = query;
+    send_queue_use(query->queue, redis);
+    redisAsyncSetConnectCallback(redis, on_query_connected);
+    redisAsyncSetDisconnectCallback(redis, on_query_disconnected);
+}
+
+static void
+on_timer(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct query *query = timer->data;
+
+    (void)events;
+    if (query->has_started) {
+        fail_query(query, "reply timed out");
+        return;
+    }
+    query->has_started = true;
+    ev_timer_set(timer, query->timeout_s, 0.0);
+    ev_timer_start(loop, timer);
+    connect_start(&query->connect);
+}
+
+struct query *
+query_start(struct ev_loop *loop, const struct config *config, const struct url *address,
+            const char *const words[QUERY_WORDS_MAX], double timeout_s, query_reply *reply,
+            void *ctx)
+{
+    struct query *query = memory_new(sizeof(*query));
+
+    query->loop = loop;
+    query->address = *address;
+    query->connect = (struct connect){.loop = loop,
+                                      .config = config,
+                                      .address = &query->address,
+                                      .done = on_query_started,
+                                      .ctx = query};
+    query->queue = send_queue_new(loop);
+    query->timeout_s = timeout_s;
+    query->reply = reply;
+    query->ctx = ctx;
+    while (query->word_count < QUERY_WORDS_MAX && words[query->word_count] != NULL) {
+        query->words[query->word_count] = words[query->word_count];
+        query->word_count++;
+    }
+    ev_timer_init(&query->timer, on_timer, 0.0, 0.0);
+    query->timer.data = query;
+    ev_timer_start(loop, &query->timer);
+    return query;
 }

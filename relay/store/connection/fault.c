@@ -6,8 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-
-#define LOG_EVERY_US 10000000
+#include "store/timeouts.h"
 
 #define CLUSTER_HINT                                                                               \
     "this server is a node of a cluster: set [store] url = redis+cluster://host:port,host:port"
@@ -117,7 +116,7 @@ fault_report(struct fault_log *log, const char *failure, const char *error)
     struct fault_seen *seen = find_or_replace(log, failure, fault);
     int64_t now_us = clock_monotonic_us();
 
-    if (seen->at_us != 0 && now_us - seen->at_us < LOG_EVERY_US) {
+    if (seen->at_us != 0 && now_us - seen->at_us < STORE_LOG_EVERY_US) {
         seen->suppressed++;
         return fault;
     }

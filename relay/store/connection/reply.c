@@ -1,13 +1,272 @@
-/* reply.c: parses the store's replies and checks their form. */
+/* reply.c: the store's replies: allocates each in one block, checks their form, and parses them. */
 #include "store/connection/reply.h"
 
 #include <hiredis/hiredis.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+
+#define BLOCK_BYTES (128u * 1024)
+#define ALIGN 16u
+#define EXPIRATION_TEXT_MAX 24
+/* far above any legitimate size, because an array is allocated before its elements arrive */
+#define ELEMENTS_MAX (1u << 20)
+
+#if HIREDIS_MAJOR >= 1
+typedef size_t element_count;
+#else
+typedef int element_count;
+#endif
+
+struct block {
+    struct block *before;
+    size_t size;
+    size_t used;
+    _Alignas(ALIGN) char bytes[];
+};
+
+struct reply_arena {
+    struct block *block; /* the current block; the first block is kept */
+    const unsigned *expected;
+    bool is_held;   /* hiredis owns a complete or partial reply, and will call free_object */
+    bool is_orphan; /* free_object frees the arena together with that reply */
+};
+
+/* freeObject receives only the reply, so the arena pointer is stored before it. */
+struct item {
+    struct reply_arena *arena;
+    struct redisReply reply;
+};
+
+static struct block *
+make_block(size_t size, struct block *before)
+{
+    struct block *block = malloc(sizeof(*block) + size);
+
+    if (block == NULL)
+        return NULL;
+    block->before = before;
+    block->size = size;
+    block->used = 0;
+    return block;
+}
+
+/* NULL: out of memory; hiredis then closes the connection. */
+static void *
+reply_arena_alloc(struct reply_arena *arena, size_t size)
+{
+    struct block *block = arena->block;
+    void *allocated;
+
+    size = (size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+    if (size > block->size - block->used) {
+        block = make_block(size > BLOCK_BYTES ? size : BLOCK_BYTES, block);
+        if (block == NULL)
+            return NULL;
+        arena->block = block;
+    }
+    allocated = block->bytes + block->used;
+    block->used += size;
+    return allocated;
+}
+
+static struct redisReply *
+make_reply(const redisReadTask *task)
+{
+    struct reply_arena *arena = task->privdata;
+    struct item *item;
+
+    /* hiredis 0.14 aborts on an unexpected reply other than an error. */
+    if (task->parent == NULL && *arena->expected == 0 && task->type != REDIS_REPLY_ERROR)
+        return NULL;
+    item = reply_arena_alloc(arena, sizeof(*item));
+    if (item == NULL)
+        return NULL;
+    *item = (struct item){.arena = arena, .reply.type = task->type};
+    return &item->reply;
+}
+
+/*
+ * Links the reply into its array. Call it only after all memory of the reply was allocated. If a
+ * create function fails, hiredis does not own the reply and never calls free_object for it. Then
+ * is_held must not be set, or reply_arena_free would wait for that call.
+ */
+static void *
+attach_reply(const redisReadTask *task, struct redisReply *reply)
+{
+    const struct redisReply *parent = task->parent != NULL ? task->parent->obj : NULL;
+    struct reply_arena *arena = task->privdata;
+
+    arena->is_held = true;
+    if (parent != NULL)
+        parent->element[task->idx] = reply;
+    return reply;
+}
+
+static void *
+create_string(const redisReadTask *task, char *text, size_t len)
+{
+    struct redisReply *reply = make_reply(task);
+    char *copy = reply != NULL ? reply_arena_alloc(task->privdata, len + 1) : NULL;
+
+    if (copy == NULL)
+        return NULL;
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    reply->str = copy;
+    reply->len = len;
+    return attach_reply(task, reply);
+}
+
+static void *
+create_array(const redisReadTask *task, element_count count)
+{
+    struct redisReply *reply;
+    size_t size = (size_t)count * sizeof(*reply->element);
+
+    if ((size_t)count > ELEMENTS_MAX)
+        return NULL;
+    reply = make_reply(task);
+    if (reply == NULL)
+        return NULL;
+    if (count > 0) {
+        reply->element = reply_arena_alloc(task->privdata, size);
+        if (reply->element == NULL)
+            return NULL;
+        memset(reply->element, 0, size);
+    }
+    reply->elements = (size_t)count;
+    return attach_reply(task, reply);
+}
+
+static void *
+create_integer(const redisReadTask *task, long long value)
+{
+    struct redisReply *reply = make_reply(task);
+
+    if (reply == NULL)
+        return NULL;
+    reply->integer = value;
+    return attach_reply(task, reply);
+}
+
+static void *
+create_nil(const redisReadTask *task)
+{
+    struct redisReply *reply = make_reply(task);
+
+    if (reply == NULL)
+        return NULL;
+    reply->type = REDIS_REPLY_NIL; /* task->type is the type of the missing value */
+    return attach_reply(task, reply);
+}
+
+#if HIREDIS_MAJOR >= 1
+/* RESP3 is not requested. */
+static void *
+create_double(const redisReadTask *task, double value, char *text, size_t len)
+{
+    (void)value;
+    return create_string(task, text, len);
+}
+
+static void *
+create_bool(const redisReadTask *task, int value)
+{
+    return create_integer(task, value);
+}
+#endif
+
+static void
+drop_blocks(struct reply_arena *arena, const struct block *last)
+{
+    while (arena->block != last) {
+        struct block *before = arena->block->before;
+
+        free(arena->block);
+        arena->block = before;
+    }
+}
+
+/* Frees all blocks except the first. */
+static void
+empty(struct reply_arena *arena)
+{
+    struct block *first = arena->block;
+
+    while (first->before != NULL)
+        first = first->before;
+    drop_blocks(arena, first);
+    first->used = 0;
+    arena->is_held = false;
+}
+
+static void
+arena_end(struct reply_arena *arena)
+{
+    drop_blocks(arena, NULL);
+    free(arena);
+}
+
+/* Called for complete replies, and for a partial reply when the reader is freed. */
+static void
+free_object(void *reply)
+{
+    struct reply_arena *arena;
+
+    if (reply == NULL)
+        return;
+    arena = ((struct item *)((char *)reply - offsetof(struct item, reply)))->arena;
+    if (arena->is_orphan)
+        arena_end(arena);
+    else
+        empty(arena);
+}
+
+static redisReplyObjectFunctions functions = {
+    .createString = create_string,
+    .createArray = create_array,
+    .createInteger = create_integer,
+#if HIREDIS_MAJOR >= 1
+    .createDouble = create_double,
+    .createBool = create_bool,
+#endif
+    .createNil = create_nil,
+    .freeObject = free_object,
+};
+
+struct reply_arena *
+reply_arena_new(void)
+{
+    struct reply_arena *arena = memory_new(sizeof(*arena));
+
+    arena->block = make_block(BLOCK_BYTES, NULL);
+    if (arena->block == NULL)
+        abort();
+    return arena;
+}
+
+void
+reply_arena_use(struct reply_arena *arena, redisReader *reader, const unsigned *expected)
+{
+    empty(arena);
+    arena->expected = expected;
+    reader->fn = &functions;
+    reader->privdata = arena;
+}
+
+void
+reply_arena_free(struct reply_arena *arena)
+{
+    if (arena != NULL && arena->is_held)
+        arena->is_orphan = true;
+    else if (arena != NULL)
+        arena_end(arena);
+}
 
 bool
 reply_is_error(const struct redisReply *reply)
@@ -144,25 +403,6 @@ reply_keep_from(const struct redisReply *reply, size_t from)
     return reply_keep(&rest);
 }
 
-/*
- * Fields that the scripts add: the users of a retry, and the expiration of an open-ended audience.
- */
-static void
-read_delivery(const struct redisReply *fields, struct entry *entry)
-{
-    struct bytes open = reply_field(fields, "open_ended");
-    char text[24];
-
-    entry->retry_users = reply_field(fields, "retry_users");
-    entry->is_retry = entry->retry_users.at != NULL;
-    entry->is_open_ended = open.at != NULL;
-    entry->expires_us = entry->frame.as.notification.expires_us;
-    if (!entry->is_open_ended || open.len >= sizeof(text))
-        return;
-    snprintf(text, sizeof(text), "%.*s", (int)open.len, (const char *)open.at);
-    entry->expires_us = strtoll(text, NULL, 10) * 1000;
-}
-
 enum rc
 reply_id(const struct redisReply *reply, struct entry_id *ret_id)
 {
@@ -180,19 +420,29 @@ reply_entry_id(const struct redisReply *element, struct entry_id *ret_id)
 enum rc
 reply_entry(const struct redisReply *reply, struct entry *ret_entry)
 {
+    const struct redisReply *fields;
     struct entry entry;
-    struct bytes route;
+    struct bytes route, open;
 
     if (!reply_is_array(reply, 2) || reply_entry_id(reply, &entry.id) != RC_OK)
         return RC_BAD;
-    entry.uuid = reply_field(reply->element[1], "id");
-    entry.data = reply_field(reply->element[1], "data");
-    route = reply_field(reply->element[1], "route");
+    fields = reply->element[1];
+    entry.uuid = reply_field(fields, "id");
+    entry.data = reply_field(fields, "data");
+    route = reply_field(fields, "route");
     if (entry.data.len == 0 || !frame_is_uuid((const char *)entry.uuid.at, entry.uuid.len) ||
         route.at == NULL || frame_parse_header(route, &entry.frame) != RC_OK)
         return RC_BAD;
     entry.is_late = (entry.frame.flags & FRAME_LATE) != 0;
-    read_delivery(reply->element[1], &entry);
+    /* The scripts add the users of a retry, and the expiration of an open-ended audience. */
+    entry.retry_users = reply_field(fields, "retry_users");
+    entry.is_retry = entry.retry_users.at != NULL;
+    open = reply_field(fields, "open_ended");
+    entry.is_open_ended = open.at != NULL;
+    entry.expires_us = entry.frame.as.notification.expires_us;
+    if (entry.is_open_ended &&
+        open.len < EXPIRATION_TEXT_MAX) /* a reply's strings end with a zero byte */
+        entry.expires_us = strtoll((const char *)open.at, NULL, 10) * 1000;
     entry.shard = 0; /* set by the caller */
     *ret_entry = entry;
     return RC_OK;

@@ -1,10 +1,15 @@
-/* reply.h: reads the store's replies. Other files do not depend on their format. */
+/*
+ * reply.h: the store's replies: their memory and their form. Other files do not depend on the
+ * format.
+ */
 #ifndef CLAIRON_STORE_REPLY_H
 #define CLAIRON_STORE_REPLY_H
 
 #include "store/entry.h"
 
+struct redisReader;
 struct redisReply;
+struct reply_arena;
 
 bool reply_is_error(const struct redisReply *reply);   /* NULL: false */
 bool reply_is_integer(const struct redisReply *reply); /* NULL: false */
@@ -41,5 +46,19 @@ MUST_CHECK enum rc reply_entry_id(const struct redisReply *element, struct entry
 
 /* Reads a stream entry, an [id, [field, value ..]] element. RC_BAD: a foreign entry. */
 MUST_CHECK enum rc reply_entry(const struct redisReply *reply, struct entry *ret_entry);
+
+/* Memory for the replies of a connection: one block for each reply. */
+struct reply_arena *reply_arena_new(void);
+
+/*
+ * Allocates the replies of this reader in the arena, which serves one reader at a time. `expected`
+ * is the number of outstanding replies, and must outlive the reader. An unexpected reply other than
+ * an error closes the connection.
+ */
+void reply_arena_use(struct reply_arena *arena, struct redisReader *reader,
+                     const unsigned *expected);
+
+/* If a reply is in use or incomplete, the memory is freed with the reply. Accepts NULL. */
+void reply_arena_free(struct reply_arena *arena);
 
 #endif

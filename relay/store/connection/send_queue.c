@@ -185,25 +185,18 @@ send_queue_free(struct send_queue *queue)
     free(queue);
 }
 
-/*
- * A Unix socket becomes writable when it is three quarters empty, and by default it can buffer one
- * batch: a fast store would be idle. TCP adjusts its buffer automatically.
- */
-static void
-widen(const redisContext *context)
-{
-    const int bytes = UNIX_SEND_BYTES;
-
-    if (context->connection_type == REDIS_CONN_UNIX)
-        (void)setsockopt(context->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
-}
-
 void
 send_queue_use(struct send_queue *queue, redisAsyncContext *redis)
 {
     struct wire *wire = memory_new(sizeof(*wire));
+    const int bytes = UNIX_SEND_BYTES;
 
-    widen(&redis->c);
+    /*
+     * A Unix socket becomes writable when it is three quarters empty, and by default it can buffer
+     * one batch: a fast store would be idle. TCP adjusts its buffer automatically.
+     */
+    if (redis->c.connection_type == REDIS_CONN_UNIX)
+        (void)setsockopt(redis->c.fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
     *wire = (struct wire){.queue = queue, .loop = queue->loop, .redis = redis};
     ev_io_init(&wire->readable, on_readable, redis->c.fd, EV_READ);
     ev_io_init(&wire->writable, on_writable, redis->c.fd, EV_WRITE);

@@ -4,7 +4,7 @@
 
 #include "store/direct/direct_request.h"
 #include "store/direct/locate.h"
-#include "store/servers/shard_list.h"
+#include "store/servers/topology.h"
 #include "store/shards/store_private.h"
 
 #define SCRIPT_HASH_TEXT 40

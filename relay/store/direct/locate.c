@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/servers/sentinel_reply.h"
+#include "store/servers/sentinel.h"
 
 static bool
 read_named(const struct config *config, unsigned number, struct url *ret_address)

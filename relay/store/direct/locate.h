@@ -4,7 +4,6 @@
 
 #include "base/config.h"
 #include "base/urls.h"
-#include "store/servers/slots.h"
 #include "store/servers/topology.h"
 #include "store/direct/node.h"
 #include "store/scripts/constants.h"

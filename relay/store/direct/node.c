@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "store/connection/fault.h"
 #include "store/connection/reply.h"
-#include "store/connection/tls.h"
+#include "store/connection/connect.h"
 
 struct node {
     redisContext *redis;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "base/config.h"
-#include "store/connection/url.h"
+#include "store/connection/connect.h"
 
 #define NODE_ERROR_MAX 512
 #define NODE_NO_DATABASE (-1) /* for a sentinel */

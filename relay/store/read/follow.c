@@ -1,5 +1,5 @@
 /* follow.c: starts to read a shard's stream, and merges it with the stream of shard 0. */
-#include "store/read/follow.h"
+#include "store/read/reader_private.h"
 
 #include <string.h>
 
@@ -7,8 +7,9 @@
 #include "base/log.h"
 #include "store/connection/reply.h"
 #include "store/read/order.h"
-#include "store/shards/shard_dependency.h"
+#include "store/entry.h"
 #include "store/shards/store_private.h"
+#include "store/timeouts.h"
 
 enum rc
 follow_request(struct server_reader *server, link_reply *reply)
@@ -78,27 +79,19 @@ follow_seek(struct server_reader *server)
  * merge may take twice that time, plus one check.
  */
 static bool
-is_overdue(const struct server_reader *server)
+has_merged(const struct server_reader *server)
 {
+    const struct order *order = server->reader->order;
     const int64_t wait_us = READER_ORDER_WAIT_S * INT64_C(1000000);
     const int64_t check_us = (int64_t)(READER_ORDER_CHECK_S * 1e6);
     const int64_t waited_us = clock_monotonic_us() - server->merging_us;
 
-    if (order_waits(server->reader->order))
-        return waited_us >= 2 * wait_us + check_us;
-    return waited_us >= wait_us;
-}
-
-static bool
-has_merged(const struct server_reader *server)
-{
-    if (order_has_joined(server->reader->order, server->number))
+    if (order_has_joined(order, server->number))
         return true;
-    if (!is_overdue(server))
+    if (waited_us < (order_waits(order) ? 2 * wait_us + check_us : wait_us))
         return false;
     log_warn("store", "shard is behind or lost data: its notifications may be out of order",
-             LOG_UINT("shard", server->number),
-             LOG_INT("waited_s", (clock_monotonic_us() - server->merging_us) / 1000000));
+             LOG_UINT("shard", server->number), LOG_INT("waited_s", waited_us / 1000000));
     return true;
 }
 

@@ -1,10 +1,10 @@
-/* order.c: delivers the stream entries of several shards in commit order. */
+/* order.c: merges the streams of several shards in commit order: endless streams, and pages. */
 #include "store/read/order.h"
 
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "store/shards/shard_dependency.h"
+#include "store/entry.h"
 
 #define FULL_ENTRIES 128 /* stream entries of a shard, in addition to one reply */
 
@@ -159,27 +159,12 @@ position_of(const struct entry *entry)
     return (struct position){entry->frame.commit_lsn, entry->frame.ordinal};
 }
 
-/* A stream is in commit order: its last notification is the newest. */
-static void
-update_seen(struct queue *queue, const struct redisReply *entries)
-{
-    struct entry entry;
-
-    for (size_t i = reply_count(entries); i > 0; i--) {
-        if (reply_entry(reply_at(entries, i - 1), &entry) != RC_OK || is_free(&entry))
-            continue;
-        position_raise(&queue->seen, position_of(&entry));
-        queue->is_skipped = false;
-        queue->awaited_us = 0;
-        return;
-    }
-}
-
 void
 order_add(struct order *order, unsigned shard, const struct redisReply *entries)
 {
     struct queue *queue = &order->queues[shard];
     struct held *held;
+    struct entry entry;
 
     if (reply_count(entries) == 0)
         return;
@@ -191,22 +176,15 @@ order_add(struct order *order, unsigned shard, const struct redisReply *entries)
         queue->first = held;
     queue->last = held;
     queue->count += reply_count(entries);
-    update_seen(queue, entries);
-}
-
-static void
-read_head(struct order *order, unsigned k, const struct redisReply *element)
-{
-    struct queue *queue = &order->queues[k];
-
-    queue->count--;
-    if (reply_entry(element, &queue->head) != RC_OK) {
-        queue->foreign_entries++;
+    /* A stream is in commit order: its last notification is the newest. */
+    for (size_t i = reply_count(entries); i > 0; i--) {
+        if (reply_entry(reply_at(entries, i - 1), &entry) != RC_OK || is_free(&entry))
+            continue;
+        position_raise(&queue->seen, position_of(&entry));
+        queue->is_skipped = false;
+        queue->awaited_us = 0;
         return;
     }
-    queue->head.shard = (unsigned char)k;
-    queue->has_head = true;
-    shard_dependency_read(reply_field(reply_at(element, 1), "after"), queue->needs, order->count);
 }
 
 static void
@@ -216,11 +194,22 @@ load_head(struct order *order, unsigned k)
 
     while (!queue->has_head && queue->first != NULL) {
         struct held *held = queue->first;
+        const struct redisReply *element;
 
-        if (held->at < reply_count(held->entries))
-            read_head(order, k, reply_at(held->entries, held->at++));
-        else
+        if (held->at == reply_count(held->entries)) {
             drop_first(queue);
+            continue;
+        }
+        element = reply_at(held->entries, held->at++);
+        queue->count--;
+        if (reply_entry(element, &queue->head) != RC_OK) {
+            queue->foreign_entries++;
+            continue;
+        }
+        queue->head.shard = (unsigned char)k;
+        queue->has_head = true;
+        shard_dependency_read(reply_field(reply_at(element, 1), "after"), queue->needs,
+                              order->count);
     }
 }
 
@@ -344,27 +333,21 @@ keep(struct queue *queue)
     }
 }
 
-static void
-mark_awaited(struct order *order, unsigned j, bool is_awaited, int64_t now_us)
-{
-    struct queue *queue = &order->queues[j];
-
-    if (!is_awaited)
-        queue->awaited_us = 0;
-    else if (queue->awaited_us == 0)
-        queue->awaited_us = now_us;
-}
-
+/* Records since when each shard has been awaited by the head of another shard. */
 static void
 mark_waiting(struct order *order, int64_t now_us)
 {
-    bool is_awaited = false;
+    for (unsigned k = 0; k < order->count; k++) {
+        struct queue *queue = &order->queues[k];
+        bool is_awaited = k > 0 && order->queues[0].has_head && lacks(order, 0, k);
 
-    for (unsigned k = 1; k < order->count; k++) {
-        mark_awaited(order, k, order->queues[0].has_head && lacks(order, 0, k), now_us);
-        is_awaited = is_awaited || (order->queues[k].has_head && lacks(order, k, 0));
+        for (unsigned j = 1; k == 0 && j < order->count; j++)
+            is_awaited = is_awaited || (order->queues[j].has_head && lacks(order, j, 0));
+        if (!is_awaited)
+            queue->awaited_us = 0;
+        else if (queue->awaited_us == 0)
+            queue->awaited_us = now_us;
     }
-    mark_awaited(order, 0, is_awaited, now_us);
 }
 
 void
@@ -447,4 +430,124 @@ order_unordered(struct order *order)
 
     order->unordered = 0;
     return unordered;
+}
+
+static void
+next_entry(struct shard_page *page)
+{
+    struct entry_id id;
+
+    page->has_entry = false;
+    while (page->next < page->count) {
+        const struct redisReply *element = reply_at(page->entries, page->next++);
+
+        page->has_entry = reply_entry(element, &page->entry) == RC_OK;
+        if (page->has_entry)
+            break;
+        page->foreign_entries++;
+        if (reply_entry_id(element, &id) == RC_OK)
+            page->reached = history_label(page->history, id);
+    }
+    page->entry.id = history_label(page->history, page->entry.id);
+    page->entry.shard = page->shard;
+}
+
+void
+shard_page_begin(struct shard_page *page, unsigned shard, const struct history *history,
+                 struct entry_id after, struct entry_id end, const struct redisReply *entries,
+                 bool is_truncated)
+{
+    struct entry_id id;
+
+    *page = (struct shard_page){.entries = entries,
+                                .history = history,
+                                .count = reply_count(entries),
+                                .shard = (unsigned char)shard,
+                                .is_truncated = is_truncated,
+                                .reached = after};
+    /*
+     * The stream grows while it is read. Without the entries after the end, the page is complete.
+     */
+    while (page->count > 0 && reply_entry_id(reply_at(entries, page->count - 1), &id) == RC_OK &&
+           entry_id_less(end, history_label(history, id))) {
+        page->count--;
+        page->is_truncated = false;
+    }
+    next_entry(page);
+}
+
+void
+shard_page_advance(struct shard_page *page)
+{
+    page->reached = page->entry.id;
+    next_entry(page);
+}
+
+/* Finds the next notification with a commit, starting at the page's current stream entry. */
+static void
+look_ahead(struct shard_page *page)
+{
+    struct entry entry;
+
+    if (page->ahead >= page->next)
+        return; /* the previous match is still ahead, or no match is left */
+    page->has_position = false;
+    for (page->ahead = page->next; page->ahead <= page->count; page->ahead++) {
+        if (reply_entry(reply_at(page->entries, page->ahead - 1), &entry) != RC_OK ||
+            entry.frame.commit_lsn == 0)
+            continue;
+        page->has_position = true;
+        page->position = (struct position){entry.frame.commit_lsn, entry.frame.ordinal};
+        return;
+    }
+}
+
+/* True if the next notification of `a` is, or may be, older than the next notification of `b`. */
+static bool
+precedes(const struct shard_page *a, const struct shard_page *b)
+{
+    bool a_may = !a->has_position && a->is_truncated, b_may = !b->has_position && b->is_truncated;
+
+    if (a_may != b_may)
+        return a_may;
+    if (!a_may && a->has_position != b->has_position)
+        return a->has_position;
+    if (a->has_position && b->has_position)
+        return position_less(a->position, b->position);
+    return entry_id_less(a->entry.id, b->entry.id);
+}
+
+struct shard_page *
+shard_pages_next(struct shard_page *pages, unsigned count)
+{
+    struct shard_page *first = NULL, *next;
+
+    if (count == 1)
+        return pages->has_entry ? pages : NULL;
+    for (unsigned i = 0; i < count; i++) {
+        struct shard_page *page = &pages[i];
+
+        if (!page->has_entry && page->is_truncated)
+            return NULL;
+        if (!page->has_entry)
+            continue;
+        look_ahead(page);
+        if (first == NULL || precedes(page, first))
+            first = page;
+    }
+    next = first;
+    for (unsigned i = 0; i < count; i++) {
+        struct shard_page *page = &pages[i];
+
+        if (page->has_entry && page->entry.frame.commit_lsn == 0 &&
+            entry_id_less(page->entry.id, next->entry.id))
+            next = page;
+    }
+    return next;
+}
+
+size_t
+shard_page_seen(const struct shard_page *page)
+{
+    return page->next - (page->has_entry ? 1 : 0);
 }

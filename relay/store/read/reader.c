@@ -1,28 +1,330 @@
-/* reader.c: follows the streams of the store as they grow: connections, positions, next XREAD. */
+/* reader.c: follows the streams of the store as they grow: connections, positions, deliveries. */
 #include "store/reader.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
-#include "store/servers/link.h"
 #include "store/connection/reply.h"
 #include "store/read/control.h"
-#include "store/read/follow.h"
 #include "store/read/order.h"
-#include "store/read/reader_deliver.h"
-#include "store/read/reader_reply.h"
-#include "store/read/reader_request.h"
-#include "store/read/tail.h"
-#include "store/shards/maintenance.h"
+#include "store/read/reader_private.h"
+#include "store/servers/link.h"
 #include "store/shards/shard.h"
 #include "store/shards/store_private.h"
-#include "store/store.h"
+#include "store/timeouts.h"
 
 #define READER_ENTRIES 64     /* stream entries in one reply */
 #define READER_ENTRIES_MIN 16 /* entries of each stream, with many streams */
-#define READER_TIMEOUT_S (4 * MAINTENANCE_HEARTBEAT_S)
+#define READER_SIZE_DECAY 8   /* each reply lowers the largest entry size by an eighth */
+/*
+ * XREAD blocks without a timeout, because KeyDB 6.3.4 crashes if a client blocks with a timeout,
+ * disconnects, and the timeout expires. The heartbeat stream (shard.c) shows whether the
+ * store is alive.
+ */
+#define READER_BLOCK_MS "0"
+#define READER_ENTRIES_LARGE 4                  /* entries of each stream, of any size */
+#define READER_BYTES ((size_t)16 * 1024 * 1024) /* size of a reply, estimated from recent entries */
+#define READER_WORDS 6                          /* arguments before the streams */
+#define READER_STREAMS (2 + 2 * STORE_SHARDS_MAX)
+#define READER_ARGC (READER_WORDS + 2 * READER_STREAMS)
+
+/* One XREAD. argv points into this struct and into the reader. */
+struct reader_request {
+    const char *argv[READER_ARGC];
+    int argc;
+    size_t entries; /* COUNT */
+    char count[24];
+    char at[STORE_SHARDS_MAX][ENTRY_ID_TEXT_MAX];
+};
+
+/* The streams of one XREAD, and the id of the last entry read of each. */
+struct stream_list {
+    const char *keys[READER_STREAMS];
+    const char *cursors[READER_STREAMS];
+    size_t count;
+};
+
+static void
+add_stream(struct stream_list *list, const char *key, const char *cursor)
+{
+    list->keys[list->count] = key;
+    list->cursors[list->count++] = cursor;
+}
+
+/* False while the shard has enough stream entries in memory and no other shard waits for it. */
+static bool
+may_read_more(const struct reader *reader, unsigned shard)
+{
+    return reader->order == NULL || !order_is_full(reader->order, shard) ||
+           order_is_awaited(reader->order, shard);
+}
+
+/*
+ * A stream cannot be added to a blocked XREAD. So while one of the server's shards has enough
+ * entries in memory, the server is read only if a notification waits for one of its shards. The
+ * next release retries.
+ */
+static bool
+reader_request_is_held_back(const struct server_reader *server)
+{
+    const struct reader *reader = server->reader;
+    const struct topology *topology = &reader->topology;
+    bool is_full = false, is_awaited = false;
+
+    for (unsigned i = topology_first_shard(topology, server->number);
+         reader->order != NULL && i < topology->shards; i = topology_next_shard(topology, i)) {
+        is_full = is_full || !may_read_more(reader, i);
+        is_awaited = is_awaited || order_is_awaited(reader->order, i);
+    }
+    return is_full && !is_awaited;
+}
+
+static void
+add_streams(const struct server_reader *server, struct stream_list *list,
+            char at[STORE_SHARDS_MAX][ENTRY_ID_TEXT_MAX])
+{
+    const struct reader *reader = server->reader;
+    const struct topology *topology = &reader->topology;
+
+    /*
+     * The control stream is first: a reply may contain memberships and notifications that depend on
+     * them.
+     */
+    if (server->number == 0)
+        add_stream(list, reader->control.key, reader->control.at);
+    if (server->lag == LAG_MEMBERS)
+        return;
+    for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
+         i = topology_next_shard(topology, i)) {
+        const struct shard_stream *stream = &reader->streams[i];
+
+        if (server->lag == LAG_NONE)
+            add_stream(list, stream->ack_events.key, stream->ack_events.at);
+        if (!may_read_more(reader, i))
+            continue;
+        entry_id_text(history_position(&stream->history, stream->at), at[i]);
+        add_stream(list, stream->stream_key, at[i]);
+    }
+    add_stream(list, server->heartbeat_key, "$");
+}
+
+/* The next XREAD of a server: its streams, positions and count. */
+static void
+reader_request_write(const struct server_reader *server, struct reader_request *ret_request)
+{
+    const struct reader *reader = server->reader;
+    struct reader_request *request = ret_request;
+    struct stream_list list = {.count = 0};
+    /* A whole reply is in memory, and a process that was paused has many stream entries to read. */
+    const size_t fit = READER_BYTES / reader->streams_max / (reader->entry_bytes + 1);
+    size_t argc = 0;
+
+    request->entries = fit < READER_ENTRIES_LARGE ? READER_ENTRIES_LARGE : fit;
+    if (request->entries > reader->entries_max)
+        request->entries = reader->entries_max;
+    snprintf(request->count, sizeof(request->count), "%zu", request->entries);
+    request->argv[argc++] = "XREAD";
+    request->argv[argc++] = "COUNT";
+    request->argv[argc++] = request->count;
+    if (server->lag == LAG_NONE) {
+        request->argv[argc++] = "BLOCK";
+        request->argv[argc++] = READER_BLOCK_MS;
+    }
+    request->argv[argc++] = "STREAMS";
+    add_streams(server, &list, request->at);
+    memcpy(request->argv + argc, list.keys, list.count * sizeof(*list.keys));
+    memcpy(request->argv + argc + list.count, list.cursors, list.count * sizeof(*list.cursors));
+    request->argc = (int)(argc + 2 * list.count);
+}
+
+static void
+report_foreign_entries(struct reader *reader, const struct shard_stream *stream, size_t count)
+{
+    if (count == 0)
+        return;
+    stats_add(reader->stats, STAT_STORE_ERRORS, count);
+    log_warn("store", "skipped foreign stream entries", LOG_TEXT("key", stream->stream_key),
+             LOG_UINT("count", count));
+}
+
+/* An order_deliver: passes an entry to the hub, with its generation. */
+static void
+reader_pass(void *ctx, const struct entry *entry)
+{
+    struct reader *reader = ctx;
+    struct shard_stream *stream = &reader->streams[entry->shard];
+    struct entry labelled = *entry;
+
+    labelled.id = stream->delivered = history_label(&stream->history, entry->id);
+    reader->events.on_entry(reader->events.ctx, &labelled);
+}
+
+/*
+ * Adds stream entries of a shard and advances its position. With several shards, reader_release
+ * delivers them.
+ */
+static void
+reader_deliver(struct reader *reader, unsigned shard, const struct redisReply *entries)
+{
+    struct shard_stream *stream = &reader->streams[shard];
+    size_t foreign_entries = 0;
+    struct entry_id last;
+    struct entry entry;
+
+    if (reply_count(entries) == 0)
+        return;
+    if (reader->order != NULL)
+        order_add(reader->order, shard, entries);
+    for (size_t i = 0; reader->order == NULL && i < reply_count(entries); i++) {
+        if (reply_entry(reply_at(entries, i), &entry) == RC_OK)
+            reader_pass(reader, &entry);
+        else
+            foreign_entries++;
+    }
+    report_foreign_entries(reader, stream, foreign_entries);
+    if (reply_entry_id(reply_at(entries, reply_count(entries) - 1), &last) != RC_OK)
+        return;
+    stream->at = history_label(&stream->history, last);
+    if (reader->order != NULL)
+        store_record_position(reader->store, shard, stream->at, order_seen(reader->order, shard));
+}
+
+/* Delivers the notifications that are ready. For several shards. */
+static void
+reader_release(struct reader *reader)
+{
+    if (reader->order == NULL)
+        return;
+    order_release(reader->order, clock_monotonic_us());
+    stats_add(reader->stats, STAT_STORE_UNORDERED, order_unordered(reader->order));
+    for (unsigned i = 0; i < reader->stream_count; i++)
+        report_foreign_entries(reader, &reader->streams[i],
+                               order_foreign_entries(reader->order, i));
+    if (order_waits(reader->order) && !ev_is_active(&reader->order_timer))
+        ev_timer_again(reader->loop, &reader->order_timer);
+}
+
+static bool
+report_missed(struct server_reader *server, struct tail *tail)
+{
+    struct reader *reader = server->reader;
+
+    if (!tail_has_missed(tail))
+        return false;
+    log_info(server->name, "stream was trimmed before it was read: reloading its state",
+             LOG_TEXT("key", tail->key));
+    reader->events.on_resumed(reader->events.ctx);
+    return true;
+}
+
+/*
+ * The entries of one reply by shard; NULL: no entries. Memberships are handled while the reply is
+ * sorted.
+ */
+struct reply_parts {
+    const struct redisReply *notifications[STORE_SHARDS_MAX];
+    const struct redisReply *ack_events[STORE_SHARDS_MAX];
+    enum lag lag;
+};
+
+static void
+sort_stream(struct server_reader *server, const struct redisReply *stream,
+            struct reply_parts *parts)
+{
+    struct reader *reader = server->reader;
+    const struct bytes key = reply_bytes(reply_at(stream, 0));
+    const struct redisReply *entries = reply_at(stream, 1);
+
+    if (bytes_equal_text(key, reader->control.key)) {
+        if (tail_begin(&reader->control, entries, server->entries_requested))
+            parts->lag = LAG_MEMBERS;
+        control_handle_changes(&reader->events, entries, reader->control.at);
+    }
+    for (unsigned i = 0; i < reader->stream_count; i++) {
+        if (bytes_equal_text(key, reader->streams[i].ack_events.key))
+            parts->ack_events[i] = entries;
+        else if (bytes_equal_text(key, reader->streams[i].stream_key))
+            parts->notifications[i] = entries;
+    }
+}
+
+static void
+handle_notifications(struct server_reader *server, struct reply_parts *parts)
+{
+    struct reader *reader = server->reader;
+
+    for (unsigned i = 0; i < reader->stream_count; i++) {
+        if (parts->notifications[i] == NULL)
+            continue;
+        if (reply_count(parts->notifications[i]) >= server->entries_requested)
+            parts->lag = LAG_NOTIFICATIONS;
+        reader->entry_bytes -= reader->entry_bytes / READER_SIZE_DECAY;
+        for (size_t k = 0; k < reply_count(parts->notifications[i]); k++) {
+            const size_t bytes = reply_size(reply_at(parts->notifications[i], k));
+
+            if (bytes > reader->entry_bytes)
+                reader->entry_bytes = bytes;
+        }
+        reader_deliver(reader, i, parts->notifications[i]);
+    }
+    reader_release(reader);
+}
+
+static void
+handle_ack_events(struct server_reader *server, const struct reply_parts *parts)
+{
+    struct reader *reader = server->reader;
+    const struct topology *topology = &reader->topology;
+    bool has_more = false;
+
+    for (unsigned i = 0; i < reader->stream_count; i++) {
+        struct tail *ack_events = &reader->streams[i].ack_events;
+
+        if (parts->ack_events[i] == NULL)
+            continue;
+        has_more |= tail_begin(ack_events, parts->ack_events[i], server->entries_requested);
+        control_handle_ack_events(&reader->events, store_relay_id(reader->store),
+                                  parts->ack_events[i], ack_events->at);
+    }
+    for (unsigned i = topology_first_shard(topology, server->number);
+         i < topology->shards && !has_more; i = topology_next_shard(topology, i))
+        (void)report_missed(server, &reader->streams[i].ack_events);
+}
+
+/*
+ * Delivers the stream entries of a reply and advances the positions. If `is_stale`, notifications
+ * are dropped: their positions are outdated.
+ */
+static void
+reader_handle_reply(struct server_reader *server, const struct redisReply *reply, bool is_stale)
+{
+    struct reader *reader = server->reader;
+    struct reply_parts parts = {.lag = LAG_NONE};
+
+    for (size_t i = 0; reply_is_array(reply, 0) && i < reply_count(reply); i++) {
+        const struct redisReply *stream = reply_at(reply, i);
+
+        if (reply_is_array(stream, 2) && reply_is_array(reply_at(stream, 1), 0))
+            sort_stream(server, stream, &parts);
+    }
+    /*
+     * Entries that must wait are dropped and read again, because their stream's position is
+     * unchanged.
+     */
+    if (parts.lag == LAG_NONE && server->number == 0 && report_missed(server, &reader->control))
+        reader->events.on_reload(reader->events.ctx, NULL);
+    if (parts.lag == LAG_NONE && !is_stale)
+        handle_notifications(server, &parts);
+    if (parts.lag == LAG_NONE)
+        handle_ack_events(server, &parts);
+    server->lag = parts.lag;
+}
 
 static void on_read(void *ctx, const struct redisReply *reply);
 
@@ -78,9 +380,14 @@ static void
 on_order_timer(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct reader *reader = timer->data;
+    const int64_t before_us = clock_monotonic_us() - READER_ORDER_WAIT_S * INT64_C(1000000);
+    int shard;
 
     (void)events;
-    reader_stop_waiting(reader);
+    while ((shard = order_skip_overdue(reader->order, before_us)) >= 0)
+        log_warn("store",
+                 "shard is behind or lost data: delivering other shards' notifications regardless",
+                 LOG_INT("shard", shard), LOG_INT("waited_s", READER_ORDER_WAIT_S));
     reader_release(reader);
     follow_advance(reader);
     read_all(reader);
@@ -234,17 +541,6 @@ on_history_reply(void *ctx, const struct redisReply *reply)
         begin_history(stream);
 }
 
-static void
-request_history(struct shard_stream *stream)
-{
-    const struct shard *shard = &stream->server->reader->store->shards[stream->number];
-    const char *argv[] = {shard->stream_key, shard->prefix};
-
-    if (link_call(stream->server->link, STORE_SCRIPT_history, 1, on_history_reply, stream, 2, argv,
-                  NULL) != RC_OK)
-        link_restart(stream->server->link, "could not send a command");
-}
-
 /* Replies arrive in order: after the last reply, all positions are known. */
 static void
 on_up(void *ctx)
@@ -257,13 +553,18 @@ on_up(void *ctx)
     server->lag = LAG_NONE;
     for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
          i = topology_next_shard(topology, i)) {
-        request_history(&reader->streams[i]);
+        const struct shard *shard = &reader->store->shards[i];
+        const char *argv[] = {shard->stream_key, shard->prefix};
+
+        if (link_call(server->link, STORE_SCRIPT_history, 1, on_history_reply, &reader->streams[i],
+                      2, argv, NULL) != RC_OK)
+            link_restart(server->link, "could not send a command");
         send_newest(server, reader->streams[i].ack_events.key, 1, on_ack_events_newest,
                     &reader->streams[i].ack_events);
     }
-    if (server->follow == FOLLOW_OPENING && reader->has_start) {
+    if (server->follow == FOLLOW_OPENING && reader->has_start)
         open_stream(server);
-    } else if (server->number == 0)
+    else if (server->number == 0)
         send_newest(server, reader->control.key, CONTROL_NEWEST_MAX, on_positioned, server);
     else
         send_newest(server, server->heartbeat_key, 1, on_positioned, server);

@@ -6,16 +6,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "store/servers/topology.h"
+#include "store/read/control.h"
 #include "store/read/order.h"
-#include "store/read/tail.h"
 #include "store/reader.h"
+#include "store/servers/link.h"
+#include "store/servers/topology.h"
 #include "store/shards/shard.h"
 #include "store/store.h"
-
-/* Longer than a feed's failover: by then another feed has written the missing notifications. */
-#define READER_ORDER_WAIT_S 3
-#define READER_ORDER_CHECK_S 0.5
 
 /* The streams of one shard. */
 struct shard_stream {
@@ -39,7 +36,7 @@ enum lag {
     LAG_MEMBERS        /* memberships precede the notifications that they route */
 };
 
-/* The shards of a cluster are followed while a session needs them (follow.h). */
+/* The shards of a cluster are followed while a session needs them (follow.c). */
 enum follow_state {
     FOLLOW_NONE,    /* not followed: no connection */
     FOLLOW_OPENING, /* the shard's start position is not known yet */
@@ -84,5 +81,29 @@ struct reader {
     unsigned stream_count;
     struct shard_stream streams[];
 };
+
+/*
+ * A relay reads shard 0. In a cluster it also reads the shards of its connected users. A shard that
+ * is followed later is read and ordered from its newest stream entry on. Earlier deliveries from
+ * shard 0 may depend on entries of the shard that are not stored yet. The newest entry may depend
+ * on entries of shard 0 that were not read yet. Once all of these entries are delivered, sessions
+ * can continue from this point (events.on_followed). They read all earlier entries from the store.
+ */
+
+/* Requests the start position. RC_AGAIN: the link is down. */
+MUST_CHECK enum rc follow_request(struct server_reader *server, link_reply *reply);
+/* Starts at the position in the reply. Returns NULL or an error message. */
+const char *follow_begin(struct server_reader *server, const struct redisReply *reply);
+/*
+ * Part of reader_seek: the shard starts at its position. Only the first reader_seek has a position
+ * for a shard that is being opened. After later calls the reply to follow_request contains the
+ * position. A shard that is being merged remains in that state: other shards may lack the stream
+ * entries that it waits for.
+ */
+void follow_seek(struct server_reader *server);
+/* Calls on_followed for shards that have joined the commit order. Call it after each release. */
+void follow_advance(struct reader *reader);
+/* A shard is being merged: call follow_advance again later. */
+bool follow_waits(const struct reader *reader);
 
 #endif

@@ -11,7 +11,7 @@ local call = redis.call
 
 local args = ARGV
 local name, trace_ms, first_id = args[2], args[3], 5 + 2 * tonumber(args[4])
-local inbox, state_key, trace_key = prefix .. KEY_INBOX, prefix .. KEY_ACK, prefix .. KEY_TRACE
+local pending_list, state_key, trace_key = prefix .. KEY_PENDING_LIST, prefix .. KEY_ACK, prefix .. KEY_TRACE
 local acked_key = prefix .. KEY_ACKED
 local now_text = integer_text(now_ms())
 local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(FRAME_UUID_TEXT)):sub(1, 2)
@@ -97,7 +97,7 @@ local function acknowledge(id)
     if more then more[#more + 1] = user else others[id] = {user} end
 end
 
--- Handles an id that may be missing from the user's inbox. Possible causes: the user acknowledged
+-- Handles an id that may be missing from the user's pending list. Possible causes: the user acknowledged
 -- the id before, perhaps in this call; the notification is complete; the user is not a recipient;
 -- the audience is open-ended and another relay has not yet reported the delivery. In the last case
 -- the ack is stored until the report arrives.
@@ -116,11 +116,11 @@ local function acknowledge_unlisted(id)
 end
 
 local function find_first_entry(id)
-    local score = tonumber(call('ZSCORE', inbox .. user, id) or call('ZSCORE', prefix .. KEY_SHARED_INBOX, id) or nil)
+    local score = tonumber(call('ZSCORE', pending_list .. user, id) or call('ZSCORE', prefix .. KEY_SHARED_PENDING_LIST, id) or nil)
     first_entries[id] = score and entry_of_score(score)
 end
 
--- One ZREM checks all ids, because exactly the pending ids are in the user's inbox.
+-- One ZREM checks all ids, because exactly the pending ids are in the user's pending list.
 local function acknowledge_chunk(from, to)
     for i = from, to do
         local value = notifications[args[i]]
@@ -128,9 +128,9 @@ local function acknowledge_chunk(from, to)
     end
     local removed
     if from == to then
-        removed = call('ZREM', inbox .. user, args[from])
+        removed = call('ZREM', pending_list .. user, args[from])
     else
-        removed = call('ZREM', inbox .. user, unpack(args, from, to))
+        removed = call('ZREM', pending_list .. user, unpack(args, from, to))
     end
     local acknowledge_one = removed == to - from + 1 and acknowledge or acknowledge_unlisted
     for i = from, to do acknowledge_one(args[i]) end

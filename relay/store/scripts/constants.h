@@ -14,8 +14,9 @@
     16 /* [store] shards; the shard is in the ids of the error log, modulo it */
 
 /*
- * Number of a stream's generation (history.h): how many servers the stream has had, times TAGS, and
- * a tag of the server, which distinguishes generations that two servers began independently.
+ * Number of a stream's generation (struct history): how many servers the stream has had, times
+ * TAGS, and a tag of the server, which distinguishes generations that two servers began
+ * independently.
  */
 #define STORE_GENERATIONS 1024
 #define STORE_GENERATION_TAGS 1024
@@ -37,7 +38,7 @@
 #define STORE_OVERVIEW_ROWS 10
 #define STORE_ERRORS_ROWS 20
 #define STORE_LATEST_ROWS 50
-#define STORE_INBOX_ROWS 20
+#define STORE_PENDING_ROWS 20
 
 /*
  * Pairs of users and notifications that one call of a script adds. A larger audience is written in

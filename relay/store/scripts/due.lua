@@ -35,10 +35,10 @@ local function log_error(id, found, reason, attempts, users)
     for _, user in ipairs(users) do
         ended_pairs[#ended_pairs + 1] = pack_text(user) .. pack_text(id)
         record_event(id, 'errored', integer_text(now), attempts, reason, user)
-        local score = tonumber(call('ZSCORE', prefix .. KEY_INBOX .. user, id) or
-            call('ZSCORE', prefix .. KEY_SHARED_INBOX, id) or nil)
+        local score = tonumber(call('ZSCORE', prefix .. KEY_PENDING_LIST .. user, id) or
+            call('ZSCORE', prefix .. KEY_SHARED_PENDING_LIST, id) or nil)
         if score then record_ended(user, {entry_of_score(score) .. '!'}) end
-        call('ZREM', prefix .. KEY_INBOX .. user, id)
+        call('ZREM', prefix .. KEY_PENDING_LIST .. user, id)
     end
 end
 
@@ -148,7 +148,7 @@ end
 
 local function defer(id, found, retries, user)
     local due = now + ack_timeout_of(found, timeout) + backoff_ms(backoff_of(found), retries, id, base, cap)
-    -- A score that ends in .25 ms marks a deferred retry, which has no ack timeout (inbox.lua).
+    -- A score that ends in .25 ms marks a deferred retry, which has no ack timeout (pending_page.lua).
     call('ZADD', prefix .. KEY_DUE, string.format('%.2f', due + 0.25), id .. ':' .. user)
 end
 

@@ -5,7 +5,7 @@
 -- or '', stored position of the slot or '' (always '' with one shard), newest transactions, {entry
 -- of the control stream and transaction id of each of the newest membership changes and reloads},
 -- 1 with the progress of a slot, otherwise 0, how often transactions were undone, generations
--- (history.h)}.
+-- (entry.h)}.
 local stream, prefix = KEYS[1], ARGV[1]
 -- include: keys.lua
 -- include: last_id.lua
@@ -69,7 +69,7 @@ local function begin_generation(from)
 end
 
 -- This server has started or was promoted. The stream may lack the end of the former generation, and
--- may contain further entries of it soon, so the next generation begins here (history.h).
+-- may contain further entries of it soon, so the next generation begins here (entry.h).
 --
 -- If the append-only file ends inside a transaction, the server truncates it after the last
 -- complete command, not before the transaction. The next load executes these commands together with

@@ -1,4 +1,4 @@
--- history.lua: returns the generations of a stream, for a connection that reads it (history.h).
+-- history.lua: returns the generations of a stream, for a connection that reads it (entry.h).
 -- KEYS: stream. ARGV: prefix.
 -- Returns '' until hello.lua has begun the generation of this server.
 local known = redis.call('HMGET', ARGV[1] .. KEY_META, 'run', 'history')

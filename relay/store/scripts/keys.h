@@ -37,13 +37,13 @@
 #define KEY_ACK ":ack:"        /* hash of a notification: users, and 0 or the ack time */
 #define KEY_ACKED ":acked:"    /* hash of a completed notification: users and ack times */
 #define KEY_UNREPORTED_ACKS ":unreported_acks:" /* hash of a notification: acks before its report */
-#define KEY_RETRIES ":retries:" /* hash of a notification: the retries of each user */
-#define KEY_COPIES ":copies:"   /* list of a notification: the stream entries of its retries */
-#define KEY_RETRIED ":retried"  /* sorted set: notifications with a retry, by commit time */
-#define KEY_DUE ":due"          /* sorted set: pairs of notification and user, by time */
-#define KEY_INBOX ":inbox:"     /* sorted set of a user: notifications, by stream entry */
+#define KEY_RETRIES ":retries:"    /* hash of a notification: the retries of each user */
+#define KEY_COPIES ":copies:"      /* list of a notification: the stream entries of its retries */
+#define KEY_RETRIED ":retried"     /* sorted set: notifications with a retry, by commit time */
+#define KEY_DUE ":due"             /* sorted set: pairs of notification and user, by time */
+#define KEY_PENDING_LIST ":inbox:" /* sorted set: a user's pending list, by stream entry */
 #define KEY_ENDED ":ended" /* hash of users: the pairs that ended most recently, by stream entry */
-#define KEY_SHARED_INBOX                                                                           \
+#define KEY_SHARED_PENDING_LIST                                                                    \
     ":shared_inbox"           /* sorted set: notifications to large audiences, by stream entry */
 #define KEY_STAGED ":staged:" /* hash of a notification that is not yet added: its users, and 0 */
 #define KEY_ACK_EVENTS ":ack_events" /* stream: acknowledgements, for other relays */

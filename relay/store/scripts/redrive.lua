@@ -20,8 +20,8 @@ if not logged then return -1 end
 
 local fields = fields_of(logged)
 
--- Returns the notification's score in inboxes: the score of its first stream entry, if known.
-local function inbox_score(notification)
+-- Returns the notification's score in pending lists: the score of its first stream entry, if known.
+local function pending_score(notification)
     local stored = call('LINDEX', prefix .. KEY_TRACE .. id, 0)
     local entry = stored and stored:match('^stored %d+ 0 (%d+%-%d+) ')
     return score_of(entry or first_entry(id, notification))
@@ -44,13 +44,13 @@ if #users > 0 then
     end
     replace_entry(found, 0, users)
     local key, notification = prefix .. KEY_ACK .. id, notifications[id]
-    local score = inbox_score(notification)
+    local score = pending_score(notification)
     notification.open_ended, notification.ends = notification.open_ended and tonumber(found.open_ended), notification.ends or ends > 0
     for _, user in ipairs(users) do
         if call('HSET', key, user, '0') == 1 then notification.left = notification.left + 1 end
         call('HDEL', prefix .. KEY_RETRIES .. id, user)
         call('ZREM', prefix .. KEY_DUE, id .. ':' .. user)
-        if not notification.is_large then call('ZADD', prefix .. KEY_INBOX .. user, 'NX', score, id) end
+        if not notification.is_large then call('ZADD', prefix .. KEY_PENDING_LIST .. user, 'NX', score, id) end
         record_event(id, 'redriven', integer_text(now), 0, '-', user)
     end
     if ends > 0 then call('ZADD', prefix .. KEY_DUE, integer_text(ends), id .. ':') end

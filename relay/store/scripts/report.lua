@@ -37,7 +37,7 @@ local function add_pending_user(id, user)
         return acked_ms
     end
     call('HSET', prefix .. KEY_ACK .. id, user, '0')
-    call('ZADD', prefix .. KEY_INBOX .. user, score_of(first_entry(id, notification)), id)
+    call('ZADD', prefix .. KEY_PENDING_LIST .. user, score_of(first_entry(id, notification)), id)
     notification.left = notification.left + 1
     mark_changed(id)
     return '0'

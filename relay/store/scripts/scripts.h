@@ -10,7 +10,7 @@
     STORE_SCRIPTS_OF_STREAM(X)                                                                     \
     STORE_SCRIPTS_OF_ACKS(X)                                                                       \
     X(history)                                                                                     \
-    X(inbox) X(trim) X(ticket) X(publish) X(overview) X(pending) X(errors) X(latest) X(user)
+    X(pending_page) X(trim) X(ticket) X(publish) X(overview) X(pending) X(errors) X(latest) X(user)
 
 enum store_script {
 #define STORE_SCRIPT_ENUM(name) STORE_SCRIPT_##name,

@@ -21,15 +21,15 @@ local function relays()
     return array_of(found)
 end
 
--- The inbox may be longer than the list.
-local count, has_shared = 0, call('EXISTS', prefix .. KEY_SHARED_INBOX) == 1
+-- The pending list may be longer than the list.
+local count, has_shared = 0, call('EXISTS', prefix .. KEY_SHARED_PENDING_LIST) == 1
 for _, row in ipairs(rows) do count = count + (row.id and 1 or 0) end
-if not has_shared then count = call('ZCARD', prefix .. KEY_INBOX .. user) end
+if not has_shared then count = call('ZCARD', prefix .. KEY_PENDING_LIST .. user) end
 
 local function pending()
     local found = {}
     local bytes = 0
-    for i = 1, math.min(#rows, STORE_INBOX_ROWS) do
+    for i = 1, math.min(#rows, STORE_PENDING_ROWS) do
         local id = rows[i].id
         local notification = id and notification_of(id)
         if notification then

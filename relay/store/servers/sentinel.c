@@ -1,4 +1,6 @@
 /* sentinel.c: queries the sentinels for the primary, and follows their failovers. */
+#include "store/servers/sentinel.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,11 +10,59 @@
 #include "base/memory.h"
 #include "base/urls.h"
 #include "store/connection/reply.h"
-#include "store/servers/sentinel_reply.h"
 #include "store/servers/servers_private.h"
+#include "store/timeouts.h"
 
-#define RECONNECT_S 1.0
-#define SUBSCRIBE_TIMEOUT_S 3.0
+#define PORT_MAX 65535
+
+/* A reply's strings end with a zero byte. */
+long long
+sentinel_read_number(const struct redisReply *reply, const char *name)
+{
+    const struct bytes field = reply_field(reply, name);
+
+    return field.at != NULL ? strtoll((const char *)field.at, NULL, 10) : -1;
+}
+
+enum rc
+sentinel_read_server(const struct redisReply *reply, struct slots_node *ret_node)
+{
+    const struct bytes host = reply_field(reply, "ip");
+    const long long port = sentinel_read_number(reply, "port");
+
+    if (host.len == 0 || host.len >= SLOTS_HOST_MAX || port < 1 || port > PORT_MAX)
+        return RC_BAD;
+    snprintf(ret_node->host, SLOTS_HOST_MAX, "%.*s", (int)host.len, (const char *)host.at);
+    ret_node->port = (int)port;
+    return RC_OK;
+}
+
+enum rc
+sentinel_read_primary(const struct redisReply *reply, struct sentinel_primary *ret_primary)
+{
+    const char *flags = (const char *)reply_field(reply, "flags").at;
+    struct sentinel_primary primary = {.epoch = sentinel_read_number(reply, "config-epoch")};
+
+    if (flags == NULL || primary.epoch < 0 || sentinel_read_server(reply, &primary.server) != RC_OK)
+        return RC_BAD;
+    primary.is_down = strstr(flags, "_down") != NULL;
+    primary.is_switching = strstr(flags, "failover_in_progress") != NULL;
+    *ret_primary = primary;
+    return RC_OK;
+}
+
+void
+sentinel_credentials(const struct config *config, struct url *address)
+{
+    const char *user = config->store.sentinel_user, *password = config->store.sentinel_password;
+
+    explicit_bzero(address->user, sizeof(address->user));
+    explicit_bzero(address->password, sizeof(address->password));
+    if (user != NULL)
+        snprintf(address->user, sizeof(address->user), "%s", user);
+    if (password != NULL)
+        snprintf(address->password, sizeof(address->password), "%s", password);
+}
 
 _Static_assert(SERVERS_NODES_MAX <= 64, "outdated_sentinels has a bit for each sentinel");
 
@@ -30,16 +80,6 @@ struct sentinels {
     struct subscription subscriptions[];
 };
 
-static unsigned
-count_bits(uint64_t bits)
-{
-    unsigned count = 0;
-
-    for (; bits != 0; bits &= bits - 1)
-        count++;
-    return count;
-}
-
 /*
  * Each failover raises the epoch, and needs the votes of a majority. So a sentinel with a lower
  * epoch missed a failover; if a majority has lower epochs, the sentinels were reset, even if one of
@@ -51,8 +91,11 @@ static bool
 is_outdated(struct servers *servers, const struct sentinel_primary *primary)
 {
     if (primary->epoch < servers->epoch) {
+        size_t outdated;
+
         servers->outdated_sentinels |= UINT64_C(1) << servers->at;
-        if (primary->is_down || count_bits(servers->outdated_sentinels) <= servers->seed_count / 2)
+        outdated = (size_t)__builtin_popcountll(servers->outdated_sentinels);
+        if (primary->is_down || outdated <= servers->seed_count / 2)
             return true;
     }
     servers->outdated_sentinels = 0;
@@ -99,7 +142,7 @@ on_message(void *ctx, const struct redisReply *reply, const char *error)
     if (reply == NULL) {
         log_debug("store", "subscription to a sentinel ended", LOG_TEXT("error", error));
         subscription->query = NULL;
-        ev_timer_set(&subscription->again, RECONNECT_S, 0.0);
+        ev_timer_set(&subscription->again, SENTINEL_RECONNECT_S, 0.0);
         ev_timer_start(servers->loop, &subscription->again);
     } else if (reply_is_integer(reply_at(reply, 2)) ||
                is_of_primary(servers, reply_bytes(reply_at(reply, 2)))) {
@@ -122,8 +165,8 @@ subscribe(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     snprintf(address.host, sizeof(address.host), "%s", node->host);
     address.port = node->port;
-    subscription->query = query_start(loop, servers->config, &address, words, SUBSCRIBE_TIMEOUT_S,
-                                      on_message, subscription);
+    subscription->query = query_start(loop, servers->config, &address, words,
+                                      SENTINEL_SUBSCRIBE_TIMEOUT_S, on_message, subscription);
     explicit_bzero(&address, sizeof(address));
 }
 

@@ -11,14 +11,144 @@
 #include "base/memory.h"
 #include "base/urls.h"
 #include "store/connection/fault.h"
-#include "store/servers/sentinel_reply.h"
+#include "store/connection/reply.h"
+#include "store/servers/sentinel.h"
 #include "store/servers/servers_private.h"
 #include "store/servers/topology.h"
+#include "store/timeouts.h"
 
-#define REFRESH_S 10.0
-#define SEARCH_BASE_MS 100
-#define SEARCH_CAP_MS 500
-#define QUERY_TIMEOUT_S 1.0
+/*
+ * Reads the reply to CLUSTER SLOTS. For a slot without a primary, the last known primary is kept.
+ * The nodes in the reply precede the seeds, which may have left the cluster.
+ */
+static enum rc
+read_slots(struct servers *servers, const struct redisReply *reply)
+{
+    const struct slots_node queried = servers->nodes[servers->at];
+    struct slots_node nodes[SERVERS_NODES_MAX];
+    size_t count;
+
+    if (!reply_is_array(reply, 1))
+        return RC_BAD;
+    for (unsigned k = 0; k < servers->shard_count; k++) {
+        struct servers_shard *shard = &servers->found[k];
+
+        if (slots_primary(reply, shard->slot, queried.host, &shard->server) == RC_OK)
+            shard->is_known = true;
+    }
+    count = slots_nodes(reply, queried.host, nodes, SERVERS_NODES_MAX);
+    for (size_t i = 0; i < servers->seed_count; i++)
+        count = slots_add_node(nodes, count, SERVERS_NODES_MAX, &servers->seeds[i]);
+    memcpy(servers->nodes, nodes, count * sizeof(*nodes));
+    servers->node_count = count;
+    servers->at = 0;
+    for (size_t i = 0; i < count; i++)
+        if (slots_is_same_node(&nodes[i], &queried))
+            servers->at = i;
+    return RC_OK;
+}
+
+const struct servers_kind servers_cluster = {
+    .source = "cluster", .is_final = false, .read = read_slots};
+
+static bool
+is_same_server(const struct servers_shard *a, const struct servers_shard *b)
+{
+    return a->is_known == b->is_known && slots_is_same_node(&a->server, &b->server);
+}
+
+/* One message per server: a failover moves all of its shards. */
+static void
+log_moves(const struct servers *servers, const bool *is_moved)
+{
+    const struct servers_shard *shards = servers->shards;
+
+    for (unsigned k = 0; k < servers->shard_count; k++) {
+        char list[SHARD_LIST_MAX] = "", server[URL_FORMAT_MAX];
+        bool is_logged = !is_moved[k];
+
+        for (unsigned i = 0; i < servers->shard_count && !is_logged; i++) {
+            if (!is_moved[i] || !is_same_server(&shards[i], &shards[k]))
+                continue;
+            is_logged = i < k;
+            shard_list_add(list, i);
+        }
+        if (is_logged)
+            continue;
+        snprintf(server, sizeof(server), "%s:%d", shards[k].server.host, shards[k].server.port);
+        log_info("store", "shards moved to another server", LOG_TEXT("shards", list),
+                 LOG_TEXT("server", server));
+    }
+}
+
+static void
+log_disagreement(struct servers *servers, unsigned shard, int64_t now_us)
+{
+    const struct slots_node *a = &servers->shards[shard].server, *b = &servers->found[shard].server;
+    char first[URL_FORMAT_MAX], second[URL_FORMAT_MAX];
+
+    if (servers->disagreed_us != 0 && now_us - servers->disagreed_us < STORE_LOG_EVERY_US)
+        return;
+    servers->disagreed_us = now_us;
+    snprintf(first, sizeof(first), "%s:%d", a->host, a->port);
+    snprintf(second, sizeof(second), "%s:%d", b->host, b->port);
+    log_warn("store", "nodes of the store disagree on the server of a shard",
+             LOG_UINT("shard", shard), LOG_TEXT("server", first), LOG_TEXT("other_server", second),
+             LOG_TEXT("hint", "if this continues, compare the nodes: redis-cli --cluster check "
+                              "HOST:PORT"));
+}
+
+static void
+log_uncovered(struct servers *servers, int64_t now_us)
+{
+    char list[SHARD_LIST_MAX] = "";
+
+    for (unsigned k = 0; k < servers->shard_count; k++)
+        if (!servers->shards[k].is_known)
+            shard_list_add(list, k);
+    if (list[0] == '\0' ||
+        (servers->uncovered_us != 0 && now_us - servers->uncovered_us < STORE_LOG_EVERY_US))
+        return;
+    servers->uncovered_us = now_us;
+    log_warn("store", "shards have no primary: waiting", LOG_TEXT("shards", list),
+             LOG_TEXT("hint", "no node has their slots: redis-cli --cluster check HOST:PORT"));
+}
+
+/*
+ * Uses servers->found, and logs moves and shards without a server. True if a shard has moved; the
+ * initial servers are not moves.
+ */
+static bool
+adopt_found(struct servers *servers)
+{
+    bool is_moved[STORE_SHARDS_MAX] = {false};
+    const int64_t now_us = clock_monotonic_us();
+    bool has_moved = false;
+
+    for (unsigned k = 0; k < servers->shard_count; k++) {
+        const struct servers_shard *from = &servers->shards[k];
+        struct servers_shard *to = &servers->found[k];
+
+        if (!from->is_known || is_same_server(from, to))
+            continue;
+        has_moved = true;
+        /*
+         * If the shard has returned to its former server, the nodes of a cluster disagree.
+         * Sentinels do not: their epochs order their replies.
+         */
+        is_moved[k] = servers->kind->is_final || from->moved_us == 0 ||
+                      now_us - from->moved_us >= STORE_LOG_EVERY_US ||
+                      !slots_is_same_node(&from->former, &to->server);
+        if (!is_moved[k])
+            log_disagreement(servers, k, now_us);
+        to->former = from->server;
+        to->moved_us = now_us;
+    }
+    memcpy(servers->shards, servers->found, sizeof(servers->shards));
+    log_moves(servers, is_moved);
+    log_uncovered(servers, now_us);
+    return has_moved;
+}
 
 static bool
 is_searching(const struct servers *servers)
@@ -33,7 +163,7 @@ is_searching(const struct servers *servers)
 static void
 schedule(struct servers *servers)
 {
-    double delay_s = REFRESH_S;
+    double delay_s = SERVERS_REFRESH_S;
 
     if (is_searching(servers))
         delay_s = (double)backoff_next_ms(&servers->backoff) / 1000.0;
@@ -44,45 +174,25 @@ schedule(struct servers *servers)
     ev_timer_start(servers->loop, &servers->again);
 }
 
-static void
-notify_users(struct servers *servers, bool has_moved)
-{
-    struct servers_user *next;
-
-    for (struct servers_user *user = servers->users; user != NULL; user = next) {
-        next = user->next;
-        if (user->searches || has_moved)
-            user->on_found(user->ctx, servers->kind->is_final);
-    }
-}
-
-/* Sentinels have separate credentials. */
-static const char *
-hint_of(const struct servers *servers, const char *error)
-{
-    const char *hint = fault_hint(error);
-
-    if (servers->kind == &servers_sentinel && hint != NULL && strstr(hint, "password") != NULL)
-        return "[store] sentinel_user and sentinel_password_file must match the sentinels; "
-               "unset them if the sentinels have no password";
-    return hint;
-}
-
 /* Logged if no node has replied. */
 static void
 log_search_failure(struct servers *servers, const char *error)
 {
     const int64_t now_us = clock_monotonic_us();
     const struct slots_node *node = &servers->nodes[servers->at];
+    const char *hint = fault_hint(error);
 
     if (servers->failures < servers->node_count ||
-        (servers->warned_us != 0 && now_us - servers->warned_us < SERVERS_WARN_EVERY_US))
+        (servers->warned_us != 0 && now_us - servers->warned_us < STORE_LOG_EVERY_US))
         return;
     servers->warned_us = now_us;
+    if (servers->kind == &servers_sentinel && hint != NULL && strstr(hint, "password") != NULL)
+        hint = "[store] sentinel_user and sentinel_password_file must match the sentinels; unset "
+               "them if the sentinels have no password";
     log_warn("store", "could not find the primaries of the store",
              LOG_TEXT("source", servers->kind->source), LOG_TEXT("error", error),
-             LOG_TEXT("hint", hint_of(servers, error)), LOG_TEXT("host", node->host),
-             LOG_INT("port", node->port), LOG_UINT("nodes", servers->node_count));
+             LOG_TEXT("hint", hint), LOG_TEXT("host", node->host), LOG_INT("port", node->port),
+             LOG_UINT("nodes", servers->node_count));
 }
 
 static void
@@ -90,6 +200,7 @@ on_query(void *ctx, const struct redisReply *reply, const char *error)
 {
     struct servers *servers = ctx;
     struct query *query = servers->query;
+    struct servers_user *next;
     enum rc rc = RC_BAD;
 
     servers->query = NULL;
@@ -100,9 +211,15 @@ on_query(void *ctx, const struct redisReply *reply, const char *error)
         query_stop(query);
     }
     if (rc == RC_OK) {
+        const bool has_moved = adopt_found(servers);
+
         servers->failures = 0;
         servers->warned_us = 0;
-        notify_users(servers, servers_adopt_found(servers));
+        for (struct servers_user *user = servers->users; user != NULL; user = next) {
+            next = user->next;
+            if (user->searches || has_moved)
+                user->on_found(user->ctx, servers->kind->is_final);
+        }
     } else if (rc == RC_BAD) {
         servers->failures++;
         log_search_failure(servers, error);
@@ -120,7 +237,7 @@ start_query(struct servers *servers)
     address.port = node->port;
     ev_timer_stop(servers->loop, &servers->again);
     servers->query = query_start(servers->loop, servers->config, &address, servers->words,
-                                 QUERY_TIMEOUT_S, on_query, servers);
+                                 SERVERS_QUERY_TIMEOUT_S, on_query, servers);
     explicit_bzero(&address, sizeof(address));
 }
 
@@ -210,7 +327,7 @@ servers_is_new_failure(struct servers *servers, const struct url *address)
     for (size_t i = 0; i < SERVERS_FAILURES; i++) {
         const struct servers_failure *failed = &servers->failed[i];
 
-        if (failed->at_us != 0 && now_us - failed->at_us < SERVERS_WARN_EVERY_US &&
+        if (failed->at_us != 0 && now_us - failed->at_us < STORE_LOG_EVERY_US &&
             strcmp(failed->server, server) == 0)
             return false;
     }
@@ -254,30 +371,6 @@ read_seeds(struct servers *servers, const char *urls)
     return rc;
 }
 
-/* The URL contains the servers' password. */
-static void
-use_sentinels(struct servers *servers)
-{
-    const struct config *config = servers->config;
-
-    servers->kind = &servers_sentinel;
-    servers->words[0] = "SENTINEL";
-    servers->words[1] = "MASTER";
-    servers->words[2] = urls_rest(config->store.url);
-    sentinel_credentials(config, &servers->as_queried);
-    servers->sentinels = sentinels_open(servers, query_now);
-}
-
-static void
-use_cluster(struct servers *servers, const struct topology *topology)
-{
-    servers->kind = &servers_cluster;
-    servers->words[0] = "CLUSTER";
-    servers->words[1] = "SLOTS";
-    for (unsigned k = 0; k < servers->shard_count; k++)
-        servers->shards[k].slot = topology_slot(topology, servers->config->store.prefix, k);
-}
-
 struct servers *
 servers_open(struct ev_loop *loop, const struct config *config)
 {
@@ -288,7 +381,7 @@ servers_open(struct ev_loop *loop, const struct config *config)
     servers->loop = loop;
     servers->config = config;
     servers->shard_count = topology.shards;
-    servers->backoff = (struct backoff){SEARCH_BASE_MS, SEARCH_CAP_MS, 0};
+    servers->backoff = (struct backoff){SERVERS_SEARCH_BASE_MS, SERVERS_SEARCH_CAP_MS, 0};
     ev_timer_init(&servers->again, on_again, 0.0, 0.0);
     servers->again.data = servers;
     if (read_seeds(servers, config->store.url) != RC_OK) {
@@ -296,10 +389,20 @@ servers_open(struct ev_loop *loop, const struct config *config)
         servers_close(servers);
         return NULL;
     }
-    if (kind == URLS_SENTINEL)
-        use_sentinels(servers);
-    else if (kind == URLS_CLUSTER)
-        use_cluster(servers, &topology);
+    if (kind == URLS_SENTINEL) { /* the URL contains the servers' password */
+        servers->kind = &servers_sentinel;
+        servers->words[0] = "SENTINEL";
+        servers->words[1] = "MASTER";
+        servers->words[2] = urls_rest(config->store.url);
+        sentinel_credentials(config, &servers->as_queried);
+        servers->sentinels = sentinels_open(servers, query_now);
+    } else if (kind == URLS_CLUSTER) {
+        servers->kind = &servers_cluster;
+        servers->words[0] = "CLUSTER";
+        servers->words[1] = "SLOTS";
+        for (unsigned k = 0; k < servers->shard_count; k++)
+            servers->shards[k].slot = topology_slot(&topology, config->store.prefix, k);
+    }
     if (servers->kind != NULL)
         query_now(servers, 0);
     return servers;

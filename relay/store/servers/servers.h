@@ -9,7 +9,7 @@
 
 #include "base/config.h"
 #include "base/rc.h"
-#include "store/connection/url.h"
+#include "store/connection/connect.h"
 
 struct ev_loop;
 struct servers;

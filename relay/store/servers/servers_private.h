@@ -5,14 +5,13 @@
 #include <ev.h>
 
 #include "base/backoff.h"
-#include "store/connection/query.h"
+#include "store/connection/connect.h"
 #include "store/servers/servers.h"
-#include "store/servers/slots.h"
+#include "store/servers/topology.h"
 #include "store/scripts/constants.h"
 
 #define SERVERS_NODES_MAX 64
 #define SERVERS_FAILURES 16
-#define SERVERS_WARN_EVERY_US 10000000
 
 struct redisReply;
 struct sentinels;
@@ -73,12 +72,6 @@ struct servers {
     /* bit i: since the newest accepted reply, the sentinel seeds[i] has reported a lower epoch */
     uint64_t outdated_sentinels;
 };
-
-/*
- * servers_found.c: uses servers->found, and logs moves and shards without a server. True if a shard
- * has moved; the initial servers are not moves.
- */
-bool servers_adopt_found(struct servers *servers);
 
 extern const struct servers_kind servers_cluster;
 extern const struct servers_kind servers_sentinel;

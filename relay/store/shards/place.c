@@ -8,13 +8,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "store/connection/query.h"
+#include "store/connection/connect.h"
 #include "store/connection/reply.h"
 #include "store/shards/store_private.h"
+#include "store/timeouts.h"
 
-#define VERIFY_AGAIN_S 2.0
-#define COUNT_TIMEOUT_S 1.0
-#define WAIT_LOG_EVERY_US 10000000
 #define COUNT_ERROR_MAX 160
 
 bool
@@ -126,7 +124,7 @@ log_wait(const struct place_check *check, const struct cluster_primary *other, c
 {
     struct shard_place *place = &check->shard->place;
     const int64_t now_us = clock_monotonic_us();
-    const bool is_new = place->logged_us == 0 || now_us - place->logged_us >= WAIT_LOG_EVERY_US;
+    const bool is_new = place->logged_us == 0 || now_us - place->logged_us >= STORE_LOG_EVERY_US;
     const char *fault = fault_hint(error);
     char server[SLOTS_HOST_MAX + 16], command[128];
 
@@ -170,7 +168,7 @@ wait_split(struct shard *shard)
 {
     end_check(shard, PLACE_SPLIT);
     ev_timer_stop(shard->store->loop, &shard->place.again);
-    ev_timer_set(&shard->place.again, VERIFY_AGAIN_S, 0.0);
+    ev_timer_set(&shard->place.again, PLACE_VERIFY_AGAIN_S, 0.0);
     ev_timer_start(shard->store->loop, &shard->place.again);
 }
 
@@ -286,7 +284,7 @@ count_on_others(struct place_check *check)
             continue;
         set_address(check, &check->nodes.others[i].node);
         check->counts[i].query = query_start(store->loop, store->config, &check->address, words,
-                                             COUNT_TIMEOUT_S, on_count, &check->counts[i]);
+                                             PLACE_COUNT_TIMEOUT_S, on_count, &check->counts[i]);
         check->counting++;
     }
     check->facts.others = check->others;

@@ -27,7 +27,7 @@
 #include <ev.h>
 #include <stdint.h>
 
-#include "store/servers/cluster_nodes.h"
+#include "store/servers/topology.h"
 
 #define PLACE_FIELD "place"
 #define PLACE_WITHOUT_FIELD "without" /* IDs, separated by blanks */

@@ -1,5 +1,5 @@
 /* replicas.c: waits until enough replicas have received the stored notifications. */
-#include "store/shards/replicas.h"
+#include "store/shards/shard.h"
 
 #include <ev.h>
 #include <stdlib.h>
@@ -11,13 +11,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/publish.h"
-#include "store/shards/shard_request.h"
+#include "store/store.h"
 #include "store/shards/store_private.h"
-
-#define POLL_INTERVAL_S 0.1
-#define WARN_AFTER_US 5000000
-#define WARN_EVERY_US 60000000
+#include "store/timeouts.h"
 
 /* A wait for the replicas of one server. */
 struct replicas_waiter {
@@ -97,7 +93,7 @@ check_waiters(struct shard *shard, const char *info)
             waiter->offset = replicas_end(info);
         if (waiter->offset != REPLICAS_OFFSET_NONE &&
             replicas_beyond(info, waiter->offset) >= shard->store->min_replicas) {
-            shard->replicas.warned_us = -WARN_EVERY_US;
+            shard->replicas.warned_us = -REPLICAS_WARN_EVERY_US;
             end_waiter(shard, waiter, RC_OK);
         } else if (now_us >= waiter->end_us) {
             end_waiter(shard, waiter, RC_AGAIN);
@@ -111,8 +107,8 @@ warn(struct shard *shard, const char *info)
     struct replicas_wait *wait = &shard->replicas;
     int64_t now_us = clock_monotonic_us();
 
-    if (now_us - wait->waiters->since_us < WARN_AFTER_US ||
-        now_us - wait->warned_us < WARN_EVERY_US)
+    if (now_us - wait->waiters->since_us < REPLICAS_WARN_AFTER_US ||
+        now_us - wait->warned_us < REPLICAS_WARN_EVERY_US)
         return;
     wait->warned_us = now_us;
     log_warn(shard->name, "too few replicas in sync: notifications are not confirmed",
@@ -138,7 +134,7 @@ on_info(void *ctx, const struct redisReply *reply)
     if (wait->waiters == NULL)
         return;
     warn(shard, reply_text(reply));
-    ev_timer_set(&wait->again, POLL_INTERVAL_S, 0.0);
+    ev_timer_set(&wait->again, REPLICAS_POLL_S, 0.0);
     ev_timer_start(shard->store->loop, &wait->again);
 }
 
@@ -172,7 +168,7 @@ replicas_open(struct shard *shard)
 {
     ev_timer_init(&shard->replicas.again, on_again, 0.0, 0.0);
     shard->replicas.again.data = shard;
-    shard->replicas.warned_us = -WARN_EVERY_US;
+    shard->replicas.warned_us = -REPLICAS_WARN_EVERY_US;
 }
 
 void

@@ -3,16 +3,15 @@
 #define CLAIRON_STORE_PRIVATE_H
 
 #include <ev.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "store/connection/fault.h"
-#include "store/denials.h"
 #include "store/servers/link.h"
 #include "store/servers/servers.h"
 #include "store/servers/topology.h"
-#include "store/shards/arguments.h"
 #include "store/shards/shard.h"
 #include "store/store.h"
-#include "store/topic_prefix.h"
 
 #define STORE_TOKEN_TEXT 32
 
@@ -47,7 +46,7 @@ struct store {
     struct entry_id newest[STORE_SHARDS_MAX];
     /* With several shards: the WAL position of each shard's `newest`. */
     struct position newest_position[STORE_SHARDS_MAX];
-    struct start_position *start; /* search in progress (start_position.h) */
+    struct start_position *start; /* search in progress (store.c) */
     bool has_progress;            /* a shard has contained the progress of a slot */
     bool has_begun;               /* the start position was found */
     struct store_denials denials[STORE_ACCOUNTS];
@@ -56,12 +55,7 @@ struct store {
     struct topology topology;
 };
 
-/* availability.c: selects the shards that the store works with, as shards fail and return. */
-void regroup_open(struct store *store);
-void regroup_close(struct store *store);
-extern const struct shard_events regroup_events;
-
-/* Adds the first arguments of most scripts: the shard's stream and its key prefix. */
-void shard_arguments(const struct shard *shard, struct arguments *arguments);
+/* Returns the shard of notifications to this user alone. `user` may contain any bytes. */
+unsigned shard_of_user(unsigned shard_count, const char *user, size_t len);
 
 #endif

@@ -21,7 +21,7 @@ my %replies;    # the number of occurrences of each reply
 
 # With this limit of pairs in a call, most batches take several calls, and audiences of more users are staged.
 my $PAIRS_MAX = 3;
-my %script = map { $_ => script_text($_) =~ s/\b4000\b/$PAIRS_MAX/gr } qw(hello start_position acquire ingest stage fence rewind report ack inbox);
+my %script = map { $_ => script_text($_) =~ s/\b4000\b/$PAIRS_MAX/gr } qw(hello start_position acquire ingest stage fence rewind report ack pending_page);
 
 my @TARGETS  = qw(t1 t2);
 my $STREAM   = 'c:stream';
@@ -85,7 +85,7 @@ sub inbox
       if $model{has_lost};
     while ($after ne '')
     {
-        ($after, my $entries) = @{ run_script('inbox', [$STREAM], 'c', $user, $after, '+inf', 3, '', 'all') };
+        ($after, my $entries) = @{ run_script('pending_page', [$STREAM], 'c', $user, $after, '+inf', 3, '', 'all') };
         push @ids, map { my %field = @{ $_->[1] }; $field{id} } @$entries;
     }
     return @ids;

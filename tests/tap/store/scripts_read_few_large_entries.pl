@@ -126,7 +126,7 @@ cmp_ok($read, '<=', 16, "the new oldest entry is found without large entries: $r
 is((run_script('range', ["$P:stream"], $P, $entries[1], 256))[0][0], 0, 'nothing after the new oldest entry was trimmed');
 
 my %small = (
-    inbox => [ $P, 'u1', 0, '+inf', 64, '', 'all' ],
+    pending_page => [ $P, 'u1', 0, '+inf', 64, '', 'all' ],
     nack => [ $P, 1000, 60000, 0, 60000, 'u1', @ids ],
     report => [ $P, 60000, 1000, 60000, 60000, map { ("DEC$_->[0]", 'u3', $_->[1]) } map { [ $entries[$_], $ids[$_] ] } grep { $_ != 3 } 1 .. 7 ],
     redrive => [ $P, '5-0', $ids[1], '', '', 0, 60000 ],
@@ -138,8 +138,8 @@ for my $name (sort keys %small)
     cmp_ok($kb, '<=', 16, "$name reads no large entry: $kb kB");
 }
 is((run_script('nack', ["$P:stream"], $P, 1000, 60000, 0, 60000, 'u1', @ids))[0], 8, 'nack defers notifications without reading them');
-my ($inbox) = run_script('inbox', ["$P:stream"], $P, 'u1', 0, '+inf', 64, '', 'all');
-is_deeply([ @$inbox[ 1, 6 ] ], [ [], $entries[1] ], 'a page of an inbox names the large entry that the caller must read');
+my ($pending) = run_script('pending_page', ["$P:stream"], $P, 'u1', 0, '+inf', 64, '', 'all');
+is_deeply([ @$pending[ 1, 6 ] ], [ [], $entries[1] ], 'a page of a pending list names the large entry that the caller must read');
 my %one = (user => [ $P, 'u1' ], overview => [$P], latest => [ $P, '-' ],
     trace => [ $P, 'ffffffff-0000-8000-8000-000000000000', 0 ]);
 for my $name (sort keys %one)

@@ -91,7 +91,7 @@ add_due(8, 2, \@users);
 is(process(), sprintf('%d %d 0', 13 * $USERS, 9 * $USERS), 'an owner may use the reserve, and another owner has its own');
 is(due_after(@ids), join(' ', map { 100 * $_ + 0.75 } 1 .. 9), 'further retries move to free times, all users of a notification to the same');
 my $inbox = $store->execute('ZRANGE', 'c:inbox:u1', 0, -1);
-is(scalar @{ run_script('inbox', [$STREAM], 'c', 'u1', 0, '+inf', 100, '', 'undelivered')->[1] }, scalar @$inbox,
+is(scalar @{ run_script('pending_page', [$STREAM], 'c', 'u1', 0, '+inf', 100, '', 'undelivered')->[1] }, scalar @$inbox,
     'a user who reconnects receives notifications whose ack timeout has ended');
 is(run_script('ack', [$STREAM], 'c', 'relay', 60_000, 1, 'u1', 1, $ids[-1])->[0], 1, 'a throttled retry can be acknowledged');
 $now += 1500;

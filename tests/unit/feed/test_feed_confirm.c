@@ -7,7 +7,7 @@
 
 #include "feed/feed_private.h"
 #include "store/shards/store_private.h"
-#include "store/shards/replicas.h"
+#include "store/shards/shard.h"
 
 #define LONG_AGO_US 3000000
 

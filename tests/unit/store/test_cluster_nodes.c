@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "store/servers/cluster_nodes.h"
+#include "store/servers/topology.h"
 
 static void
 assert_node(const struct cluster_nodes *nodes, size_t at, const char *id, const char *host,

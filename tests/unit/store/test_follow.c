@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "store/read/follow.h"
+#include "store/read/reader_private.h"
 #include "store/read/order.h"
 #include "tests/unit/store/entries.h"
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "store/history.h"
+#include "store/entry.h"
 
 static struct history
 history_of(const char *text)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/shards/shard_dependency.h"
+#include "store/entry.h"
 #include "store/read/order.h"
 #include "tests/unit/store/entries.h"
 

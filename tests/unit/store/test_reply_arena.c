@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <hiredis/hiredis.h>
 
-#include "store/connection/reply_arena.h"
+#include "store/connection/reply.h"
 
 #define LONG_BYTES 300000
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "store/shards/shard_dependency.h"
+#include "store/entry.h"
 
 static void
 test_strings_are_parsed_as_written(void **state)

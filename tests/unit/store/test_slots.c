@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "replies.h"
-#include "store/servers/slots.h"
+#include "store/servers/topology.h"
 
 #define NODES_MAX 8
 

@@ -7,8 +7,7 @@
 
 #include <cmocka.h>
 
-#include "store/ingest/batch.h"
-#include "store/shards/placement.h"
+#include "store/write/ingest.h"
 #include "store/shards/store_private.h"
 
 static struct shard shards[STORE_SHARDS_MAX];

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "hub/fanout/client_pos.h"
-#include "store/connection/url.h"
+#include "store/connection/connect.h"
 #include "store/entry.h"
 
 static void

@@ -57,20 +57,20 @@ local function add_ack_required(id, route, data, users)
     add_pending(id, route, entry, ends, #users, false)
     local score, key = score_of(entry), prefix .. KEY_ACK .. id
     if #users == 1 then
-        call('ZADD', prefix .. KEY_INBOX .. users[1], score, id)
+        call('ZADD', prefix .. KEY_PENDING_LIST .. users[1], score, id)
         call('HMSET', key, users[1], '0')
         return
     end
     local states = {}
     for i, user in ipairs(users) do
         states[2 * i - 1], states[2 * i] = user, '0'
-        call('ZADD', prefix .. KEY_INBOX .. user, score, id)
+        call('ZADD', prefix .. KEY_PENDING_LIST .. user, score, id)
     end
     call_chunked(states, 'HMSET', key)
 end
 
 -- Adds a notification whose users stage.lua has written, in a few commands: the hash of its users is
--- renamed, and the notification is in one inbox for all. Returns the number of users, or nil if they
+-- renamed, and the notification is in one pending list for all. Returns the number of users, or nil if they
 -- are not staged.
 local function add_staged(id, route, data)
     local staged = prefix .. KEY_STAGED .. id
@@ -85,7 +85,7 @@ local function add_staged(id, route, data)
     call('UNLINK', key)
     call('RENAME', staged, key)
     call('PERSIST', key)
-    call('ZADD', prefix .. KEY_SHARED_INBOX, score_of(entry), id)
+    call('ZADD', prefix .. KEY_SHARED_PENDING_LIST, score_of(entry), id)
     return count
 end
 

@@ -230,7 +230,7 @@ local function save_notifications()
     call_chunked(due_to_remove, 'ZREM', prefix .. KEY_DUE)
     call_chunked(retried_to_remove, 'ZREM', prefix .. KEY_RETRIED)
     for _, id in ipairs(retried_to_remove) do delete_copies(id) end
-    call_chunked(large_to_remove, 'ZREM', prefix .. KEY_SHARED_INBOX)
+    call_chunked(large_to_remove, 'ZREM', prefix .. KEY_SHARED_PENDING_LIST)
 end
 
 -- The stream of ack events is short, because relays read it promptly.

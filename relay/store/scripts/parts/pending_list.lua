@@ -1,11 +1,11 @@
--- pending_list.lua: reads a user's pending notifications: those of the user's inbox, and those to
--- large audiences, which are in one inbox for all users. Requires `call`, `prefix` and `user`.
+-- pending_list.lua: reads a user's pending notifications: those of the user's list, and those to
+-- large audiences, which are in one list for all users. Requires `call`, `prefix` and `user`.
 
 -- Returns up to about `count` rows {id, score} after a score and up to `last`, in order, and true if
 -- more may follow. The last row may have no id: it is not pending for the user.
 local function pending_list(after, last, count)
-    local own = call('ZRANGEBYSCORE', prefix .. KEY_INBOX .. user, '(' .. after, last, 'WITHSCORES', 'LIMIT', 0, count)
-    local shared = call('ZRANGEBYSCORE', prefix .. KEY_SHARED_INBOX, '(' .. after, last, 'WITHSCORES', 'LIMIT', 0, count)
+    local own = call('ZRANGEBYSCORE', prefix .. KEY_PENDING_LIST .. user, '(' .. after, last, 'WITHSCORES', 'LIMIT', 0, count)
+    local shared = call('ZRANGEBYSCORE', prefix .. KEY_SHARED_PENDING_LIST, '(' .. after, last, 'WITHSCORES', 'LIMIT', 0, count)
     local rows, more = {}, #own == 2 * count or #shared == 2 * count
     for i = 1, #own, 2 do
         rows[#rows + 1] = {id = own[i], score = own[i + 1]}

@@ -3,7 +3,7 @@
 -- A field is a letter and its value:
 --   a  its state contains acks
 --   b  the letter of the backoff (STORE_BACKOFF_LETTERS), or '-' without retries
---   l  it is in KEY_SHARED_INBOX instead of the inboxes of its users
+--   l  it is in KEY_SHARED_PENDING_LIST instead of the lists of its users
 --   o  expiration of an open-ended audience in ms
 --   r  it was retried
 --   w  the owner of its table, if the owner has limits

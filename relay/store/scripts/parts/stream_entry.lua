@@ -3,7 +3,7 @@
 -- include: route.lua
 -- include: large.lua
 
--- Inbox scores distinguish 1024 stream entries per millisecond. After the clock was set back, all
+-- Scores in pending lists distinguish 1024 stream entries per millisecond. After the clock was set back, all
 -- new entries have the same millisecond. Further entries then move to the next millisecond, so that
 -- scores remain unique.
 local SEQ_MAX = 1000
@@ -104,7 +104,7 @@ local function pack_users(users)
     return table.concat(packed)
 end
 
--- If a user joins an open-ended audience later, the inbox score is that of the first stream entry.
+-- If a user joins an open-ended audience later, the score is that of the first stream entry.
 -- That entry is stored with the retries under the empty name, which no user has.
 local function keep_first_entry(id, entry)
     call('HSETNX', prefix .. KEY_RETRIES .. id, '', entry)

@@ -1,5 +1,5 @@
--- inbox.lua: returns a page of a user's pending notifications, oldest first, and of those that ended
--- before a device had room for them.
+-- pending_page.lua: returns a page of a user's pending notifications, oldest first, and of those that
+-- ended before a device had room for them.
 -- KEYS: stream. ARGV: prefix, user, score after which to read, last score to read, maximum number of
 -- notifications, the score after which the device has received none, or '' if it has received all,
 -- and a selection among the notifications up to that score: `all`, `undelivered`, which omits

@@ -1,12 +1,11 @@
 /* batch.c: encodes frames as arguments of the ingest script. */
-#include "store/ingest/batch.h"
+#include "store/write/ingest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/shards/placement.h"
 #include "store/shards/store_private.h"
 
 #define TEXT_SIZE (FRAME_UUID_TEXT + 1) /* an id is the longest string */
@@ -59,25 +58,22 @@ batch_clear(struct store_batch *batch)
     batch->bytes = 0;
 }
 
-static void
-free_part(struct batch *part)
-{
-    clear_part(part);
-    free(part->heads);
-    for (size_t i = 0; i < part->block_count; i++)
-        free(part->blocks[i]);
-    free(part->blocks);
-    free(part->argv);
-    free(part->lens);
-}
-
 void
 store_batch_free(struct store_batch *batch)
 {
     if (batch == NULL)
         return;
-    for (unsigned k = 0; k < batch->part_count; k++)
-        free_part(&batch->parts[k]);
+    for (unsigned k = 0; k < batch->part_count; k++) {
+        struct batch *part = &batch->parts[k];
+
+        clear_part(part);
+        for (size_t i = 0; i < part->block_count; i++)
+            free(part->blocks[i]);
+        free(part->blocks);
+        free(part->heads);
+        free(part->argv);
+        free(part->lens);
+    }
     free(batch);
 }
 
@@ -231,35 +227,12 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
 }
 
 static void
-add_member(struct batch *batch, const struct frame *frame)
-{
-    const struct frame_member *member = &frame->as.member;
-    char *xid = new_text(batch);
-
-    *bytes_decimal(member->xid, xid) = '\0';
-    add_start(batch, member->added ? "+" : "-", frame);
-    add_bytes(batch, member->audience);
-    add_bytes(batch, member->target);
-    add_bytes(batch, member->user);
-    add_text(batch, xid);
-}
-
-static void
-add_reload(struct batch *batch, const struct frame *frame)
-{
-    const struct frame_reload *reload = &frame->as.reload;
-    char *xid = new_text(batch);
-
-    *bytes_decimal(reload->xid, xid) = '\0';
-    add_start(batch, "L", frame);
-    add_bytes(batch, reload->source);
-    add_bytes(batch, reload->rule);
-    add_text(batch, xid);
-}
-
-static void
 add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
 {
+    const struct frame_member *member = &frame->as.member;
+    const struct frame_reload *reload = &frame->as.reload;
+    char *xid;
+
     batch->count++;
     if (is_rejected || !is_simple(frame))
         batch->is_simple = false;
@@ -271,38 +244,23 @@ add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
                                                                     : "N");
         return;
     case FRAME_KIND_MEMBER:
-        add_member(batch, frame);
-        return;
+        add_start(batch, member->added ? "+" : "-", frame);
+        add_bytes(batch, member->audience);
+        add_bytes(batch, member->target);
+        add_bytes(batch, member->user);
+        break;
     case FRAME_KIND_RELOAD:
-        add_reload(batch, frame);
-        return;
+        add_start(batch, "L", frame);
+        add_bytes(batch, reload->source);
+        add_bytes(batch, reload->rule);
+        break;
     default:
         add_start(batch, "C", frame);
+        return;
     }
-}
-
-/* After a crash one shard may be ahead, and already contain frames that are sent again. */
-static bool
-is_stored(const struct shard *shard, const struct frame *frame)
-{
-    return frame->commit_lsn < shard->acquired_lsn ||
-           (frame->commit_lsn == shard->acquired_lsn && frame->ordinal <= shard->acquired_ordinal);
-}
-
-/* Later notifications of other shards depend on this notification (shard_dependency.h). */
-static void
-record_position(struct shard *shard, const struct frame *frame)
-{
-    if (frame->kind == FRAME_KIND_NOTIFICATION)
-        position_raise(&shard->newest_sent, (struct position){frame->commit_lsn, frame->ordinal});
-}
-
-static bool
-is_late(const struct shard *shard, const struct frame *frame)
-{
-    const struct position position = {frame->commit_lsn, frame->ordinal};
-
-    return frame->kind == FRAME_KIND_NOTIFICATION && position_less(position, shard->late_before);
+    xid = new_text(batch);
+    *bytes_decimal(frame->kind == FRAME_KIND_MEMBER ? member->xid : reload->xid, xid) = '\0';
+    add_text(batch, xid);
 }
 
 /* Sets a flag in a copy of the header, which is valid until the batch is cleared. */
@@ -325,17 +283,23 @@ add(struct store_batch *batch, const struct frame *frame, bool is_rejected)
 {
     struct store *store = batch->store;
     unsigned k = shard_of(batch, frame);
+    struct shard *shard = &store->shards[k];
     struct batch *part = &batch->parts[k];
-    size_t before = part->bytes;
-    bool is_again = store->shard_count > 1 && is_stored(&store->shards[k], frame);
+    const struct position position = {frame->commit_lsn, frame->ordinal},
+                          acquired = {shard->acquired_lsn, shard->acquired_ordinal};
+    const size_t before = part->bytes;
+    /* After a crash one shard may be ahead, and already contain frames that are sent again. */
+    const bool is_again = store->shard_count > 1 && !position_less(acquired, position);
     struct frame late;
 
     batch->count++;
     /*
-     * An unavailable shard stores nothing, so notifications of other shards must not wait for it.
+     * Later notifications of other shards depend on this notification (shard_dependency_text). They
+     * must not wait for an unavailable shard, because it stores nothing.
      */
-    if (store->shard_count > 1 && !is_rejected && !store->shards[k].is_unavailable)
-        record_position(&store->shards[k], frame);
+    if (store->shard_count > 1 && !is_rejected && !shard->is_unavailable &&
+        frame->kind == FRAME_KIND_NOTIFICATION)
+        position_raise(&shard->newest_sent, position);
     if (is_again && frame->kind != FRAME_KIND_COMMIT)
         stats_add(store->stats, STAT_STORE_REPLAYED, 1);
     /* With several shards each batch advances the progress of every shard. */
@@ -343,7 +307,7 @@ add(struct store_batch *batch, const struct frame *frame, bool is_rejected)
         batch->bytes += POSITION_BYTES;
         return;
     }
-    if (is_late(&store->shards[k], frame)) {
+    if (frame->kind == FRAME_KIND_NOTIFICATION && position_less(position, shard->late_before)) {
         late = with_late_flag(part, frame);
         frame = &late;
     }

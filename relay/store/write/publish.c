@@ -1,14 +1,12 @@
-/* publish.c: stores notifications that were published over HTTP. */
-#include "store/publish.h"
-
+/* publish.c: stores notifications that were published over HTTP, and tickets. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "store/connection/reply.h"
-#include "store/shards/shard_request.h"
-#include "store/shards/staging.h"
+#include "store/shards/shard.h"
 #include "store/shards/store_private.h"
+#include "store/store.h"
 #include "wire/publication.h"
 
 struct publish {
@@ -102,14 +100,6 @@ store_publish_shard(const struct store *store, const struct publication *publica
     return is_for_one && key == NULL ? store_shard_of(store, publication->targets[0]) : 0;
 }
 
-static const char *
-mode_of(const struct publication *publication)
-{
-    if (publication->is_expired)
-        return "E";
-    return publication->needs_ack ? "A" : "N";
-}
-
 enum rc
 store_publish(struct store *store, const struct publication *publication, const char *key,
               const char digest[STORE_DIGEST_TEXT + 1], store_published *done, void *ctx)
@@ -130,7 +120,7 @@ store_publish(struct store *store, const struct publication *publication, const 
     argument(&arguments, key != NULL ? key : "");
     argument(&arguments, digest);
     argument(&arguments, kept_ms);
-    argument(&arguments, mode_of(publication));
+    argument(&arguments, publication->is_expired ? "E" : publication->needs_ack ? "A" : "N");
     argument(&arguments, publication->id);
     argument_bytes(&arguments, publication->head.bytes, publication->head.len);
     argument_bytes(&arguments, publication->data.bytes, publication->data.len);
@@ -142,4 +132,95 @@ store_publish(struct store *store, const struct publication *publication, const 
         publish->kept = arguments_keep(arguments.argc, arguments.argv, arguments.lens);
     shard_request_send_script(&publish->request, shard, STORE_SCRIPT_publish, 1, &arguments);
     return shard_request_await(&publish->request);
+}
+
+struct ticket {
+    struct shard_request request;
+    store_ticket_saved *saved;
+    store_redeemed *redeemed;
+    void *ctx;
+    struct bytes claims;
+};
+
+static bool
+on_ticket_stored(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    (void)request;
+    (void)shard;
+    (void)reply;
+    return true;
+}
+
+static void
+finish_saved(struct shard_request *request, enum rc rc)
+{
+    const struct ticket *ticket = (struct ticket *)request;
+
+    ticket->saved(ticket->ctx, rc);
+}
+
+static const struct shard_request_kind save_kind = {
+    .failure = "could not store a ticket", .on_reply = on_ticket_stored, .finish = finish_saved};
+
+enum rc
+store_ticket_save(struct store *store, const char *text, const char *claims,
+                  store_ticket_saved *done, void *ctx)
+{
+    struct arguments arguments = {.argc = 0};
+    char key[STORE_KEY_MAX], seconds[16];
+    struct ticket *ticket;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    ticket = shard_request_new(sizeof(*ticket), store, &save_kind);
+    ticket->saved = done;
+    ticket->ctx = ctx;
+    key_write_of(key, sizeof(key), store->shards[0].prefix, KEY_TICKET, text);
+    snprintf(seconds, sizeof(seconds), "%d", STORE_TICKET_SECONDS);
+    argument(&arguments, "SET");
+    argument(&arguments, key);
+    argument(&arguments, claims);
+    argument(&arguments, "EX");
+    argument(&arguments, seconds);
+    shard_request_send_command(&ticket->request, &store->shards[0], &arguments);
+    return shard_request_await(&ticket->request);
+}
+
+static bool
+on_ticket_redeemed(struct shard_request *request, struct shard *shard,
+                   const struct redisReply *reply)
+{
+    (void)shard;
+    ((struct ticket *)request)->claims = reply_bytes(shard_request_keep_reply(request, reply));
+    return true;
+}
+
+static void
+finish_redeemed(struct shard_request *request, enum rc rc)
+{
+    const struct ticket *ticket = (struct ticket *)request;
+
+    ticket->redeemed(ticket->ctx, rc, ticket->claims);
+}
+
+static const struct shard_request_kind redeem_kind = {.failure = "could not redeem a ticket",
+                                                      .on_reply = on_ticket_redeemed,
+                                                      .finish = finish_redeemed};
+
+enum rc
+store_ticket_redeem(struct store *store, const char *text, store_redeemed *done, void *ctx)
+{
+    struct arguments arguments = {.argc = 0};
+    struct ticket *ticket;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    ticket = shard_request_new(sizeof(*ticket), store, &redeem_kind);
+    ticket->redeemed = done;
+    ticket->ctx = ctx;
+    shard_arguments(&store->shards[0], &arguments);
+    argument(&arguments, text);
+    shard_request_send_script(&ticket->request, &store->shards[0], STORE_SCRIPT_ticket, 1,
+                              &arguments);
+    return shard_request_await(&ticket->request);
 }

@@ -1,16 +1,89 @@
-/* shard_request.c: sends a request to one or more shards, and finishes when all have replied. */
-#include "store/shards/shard_request.h"
-
+/* request.c: sends a request to one or more shards, and finishes when all have replied. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <utlist.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/reply.h"
+#include "store/shards/shard.h"
 #include "store/shards/store_private.h"
+
+static void
+arguments_grow(struct arguments *arguments)
+{
+    const size_t room = arguments->room * 2;
+    const bool had_few = arguments->argv == arguments->few;
+
+    if (room == 0) {
+        arguments->argv = arguments->few;
+        arguments->lens = arguments->few_lens;
+        arguments->room = ARGUMENTS_FEW;
+        return;
+    }
+    arguments->argv =
+        memory_grow(had_few ? NULL : arguments->argv, room * sizeof(*arguments->argv));
+    arguments->lens =
+        memory_grow(had_few ? NULL : arguments->lens, room * sizeof(*arguments->lens));
+    if (had_few) {
+        memcpy(arguments->argv, arguments->few, sizeof(arguments->few));
+        memcpy(arguments->lens, arguments->few_lens, sizeof(arguments->few_lens));
+    }
+    arguments->room = room;
+}
+
+void
+argument(struct arguments *arguments, const char *text)
+{
+    argument_bytes(arguments, text, strlen(text));
+}
+
+void
+argument_bytes(struct arguments *arguments, const void *bytes, size_t len)
+{
+    if (arguments->argc == arguments->room)
+        arguments_grow(arguments);
+    arguments->argv[arguments->argc] = bytes;
+    arguments->lens[arguments->argc++] = len;
+}
+
+void
+arguments_free(struct arguments *arguments)
+{
+    if (arguments->argv != arguments->few) {
+        free(arguments->argv);
+        free(arguments->lens);
+    }
+    arguments->argc = arguments->room = 0;
+    arguments->argv = NULL;
+    arguments->lens = NULL;
+}
+
+struct kept_arguments *
+arguments_keep(size_t argc, const char *const *argv, const size_t *lens)
+{
+    struct kept_arguments *kept;
+    size_t bytes = 0;
+    char *at;
+
+    for (size_t i = 0; i < argc; i++)
+        bytes += lens[i] + 1;
+    kept = memory_new(sizeof(*kept) + argc * (sizeof(*kept->argv) + sizeof(*kept->lens)) + bytes);
+    kept->argc = argc;
+    kept->argv = (const char **)(kept + 1);
+    kept->lens = (size_t *)(kept->argv + argc);
+    at = (char *)(kept->lens + argc);
+    for (size_t i = 0; i < argc; i++) {
+        memcpy(at, argv[i], lens[i]);
+        at[lens[i]] = '\0';
+        kept->argv[i] = at;
+        kept->lens[i] = lens[i];
+        at += lens[i] + 1;
+    }
+    return kept;
+}
 
 /* One shard's part of the request. */
 struct shard_request_part {
@@ -49,14 +122,11 @@ shard_call(struct shard *shard, enum store_script script, int key_count, link_re
                         : RC_AGAIN;
 }
 
-enum rc
-shard_send_ready(struct shard *shard, enum time_of what, link_reply *reply, void *ctx, char *bytes,
-                 size_t len, size_t count)
+void
+shard_arguments(const struct shard *shard, struct arguments *arguments)
 {
-    if (shard->is_up)
-        return link_send_ready(shard->link, what, reply, ctx, bytes, len, count);
-    free(bytes);
-    return RC_AGAIN;
+    argument(arguments, shard->stream_key);
+    argument(arguments, shard->prefix);
 }
 
 void *
@@ -196,8 +266,13 @@ shard_request_send_commands(struct shard_request *request, struct shard *shard, 
                             char *bytes, size_t len, size_t count)
 {
     struct shard_request_part *part = part_new(request, shard, count);
+    enum rc rc = RC_AGAIN;
 
-    part_sent(part, shard_send_ready(shard, time, on_one_of_several, part, bytes, len, count));
+    if (shard->is_up)
+        rc = link_send_ready(shard->link, time, on_one_of_several, part, bytes, len, count);
+    else
+        free(bytes);
+    part_sent(part, rc);
 }
 
 /* A request that reads the entry again sends a new command. */
@@ -215,24 +290,16 @@ on_entry(void *ctx, const struct redisReply *reply)
     free(read);
 }
 
-static struct shard_entry_read *
-find_entry_read(const struct shard *shard, const char *entry)
-{
-    struct shard_entry_read *read;
-
-    DL_FOREACH (shard->entry_reads, read)
-        if (strcmp(read->entry, entry) == 0)
-            return read;
-    return NULL;
-}
-
 void
 shard_request_read_entry(struct shard_request *request, struct shard *shard, const char *entry)
 {
     struct shard_request_part *part = part_new(request, shard, 1);
-    struct shard_entry_read *read = find_entry_read(shard, entry);
+    struct shard_entry_read *read;
     enum rc rc = RC_OK;
 
+    DL_FOREACH (shard->entry_reads, read)
+        if (strcmp(read->entry, entry) == 0)
+            break;
     if (read == NULL) {
         const char *argv[] = {"XRANGE", shard->stream_key, entry, entry};
 
@@ -302,4 +369,37 @@ shard_check_reply(struct shard *shard, const struct redisReply *reply, const cha
                      /* hello.lua repairs the store, or reports why it cannot */
                      "store epoch changed");
     return false;
+}
+
+void
+staging_send(const struct staging *staging, struct shard_request *request, struct shard *shard)
+{
+    struct arguments arguments = {.argc = 0};
+    char target[24];
+
+    snprintf(target, sizeof(target), "%lld", staging->target);
+    shard_arguments(shard, &arguments);
+    argument(&arguments, shard->epoch);
+    argument(&arguments, staging->progress);
+    argument(&arguments, staging->owner);
+    argument(&arguments, staging->id);
+    argument(&arguments, target);
+    argument(&arguments, staging->cursor);
+    argument(&arguments, staging->audience);
+    for (size_t i = 0; i < staging->target_count; i++)
+        argument_bytes(&arguments, staging->targets[i], staging->target_lens[i]);
+    shard_request_send_script(request, shard, STORE_SCRIPT_stage, 1, &arguments);
+}
+
+enum rc
+staging_read(struct staging *staging, const struct redisReply *reply)
+{
+    const struct bytes cursor = reply_bytes(reply_at(reply, 1));
+
+    if (!reply_is_array(reply, 2) || cursor.at == NULL || cursor.len >= STAGING_CURSOR_MAX)
+        return RC_BAD;
+    staging->target = reply_integer(reply_at(reply, 0));
+    snprintf(staging->cursor, sizeof(staging->cursor), "%.*s", (int)cursor.len,
+             (const char *)cursor.at);
+    return staging->target == 0 ? RC_OK : RC_AGAIN;
 }

@@ -1,25 +1,25 @@
-/* ingest.c: stores a feed's batches, by a transaction or by the ingest script. */
-#include "store/ingest/ingest.h"
+/* ingest.c: a slot's progress: acquired, rewound, and advanced by the feed's batches. */
+#include "store/write/ingest.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/ingest/batch.h"
-#include "store/shards/shard_request.h"
-#include "store/shards/shard_dependency.h"
-#include "store/shards/staging.h"
+#include "store/shards/shard.h"
+#include "store/shards/store_private.h"
 
 #define EXTRA_REPLIES 2 /* replies to EVAL and HMSET in EXEC's reply, after the XADD replies */
 #define COUNT_TEXT 24
+#define INGEST_LSN_TEXT 16 /* length in hex digits */
 
-void
+/* Writes an LSN of fixed width, so that the strings sort like LSNs; "" for 0. */
+static void
 ingest_lsn_text(uint64_t lsn, char ret_text[INGEST_LSN_TEXT + 1])
 {
     ret_text[0] = '\0';
@@ -27,7 +27,7 @@ ingest_lsn_text(uint64_t lsn, char ret_text[INGEST_LSN_TEXT + 1])
         snprintf(ret_text, INGEST_LSN_TEXT + 1, "%016" PRIx64, lsn);
 }
 
-void
+static void
 ingest_progress_key(const struct shard *shard, const char *slot, char ret_key[STORE_KEY_MAX])
 {
     key_write_of(ret_key, STORE_KEY_MAX, shard->prefix, KEY_PROGRESS, slot);
@@ -175,21 +175,6 @@ continue_part(struct ingest_part *part, struct shard *shard, size_t index, bool 
     return true;
 }
 
-static bool
-read_staging_reply(struct ingest_part *part, struct shard *shard, const struct redisReply *reply)
-{
-    const enum rc rc = staging_read(&part->staging, reply);
-
-    if (rc == RC_AGAIN) {
-        staging_send(&part->staging, &part->ingest->request, shard);
-    } else {
-        part->is_staging = false;
-        if (rc == RC_OK)
-            send_kept(part, shard);
-    }
-    return rc != RC_BAD;
-}
-
 /* A script stores batches that change more than the stream and the progress. */
 static bool
 read_script_reply(struct ingest_part *part, struct shard *shard, const struct redisReply *reply)
@@ -198,8 +183,16 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
     long long added = reply_integer(reply_at(reply, 1));
     const bool is_partial = reply_is_array(reply, 6);
 
-    if (part->is_staging)
-        return read_staging_reply(part, shard, reply);
+    if (part->is_staging) {
+        const enum rc rc = staging_read(&part->staging, reply);
+
+        part->is_staging = rc == RC_AGAIN;
+        if (rc == RC_AGAIN)
+            staging_send(&part->staging, &part->ingest->request, shard);
+        else if (rc == RC_OK)
+            send_kept(part, shard);
+        return rc != RC_BAD;
+    }
     if (part->kept != NULL && shard->ingests.holder != NULL &&
         bytes_equal_text(reply_bytes(reply), "WAIT")) {
         wait_for_holder(part, shard);
@@ -219,13 +212,6 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
     record_entry(part, shard, reply_at(reply, 3));
     end_part(part, shard);
     return true;
-}
-
-/* True if a call of the script may not add all notifications of the batch, or not yet. */
-static bool
-may_be_sent_again(const struct shard *shard, const struct batch *batch)
-{
-    return batch->has_groups || batch->users > STORE_PAIRS_MAX || shard->ingests.kept > 0;
 }
 
 static void
@@ -252,7 +238,8 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
         batch->argv[i] = fixed[i];
         batch->lens[i] = strlen(fixed[i]);
     }
-    if (!may_be_sent_again(shard, batch)) {
+    if (!batch->has_groups && batch->users <= STORE_PAIRS_MAX && shard->ingests.kept == 0) {
+        /* One call of the script adds all notifications of the batch, and now. */
         shard_request_send_script_argv(&ingest->request, shard, STORE_SCRIPT_ingest, 2, batch->argc,
                                        batch->argv, batch->lens);
         return;
@@ -423,8 +410,8 @@ static const struct shard_request_kind ingest_kind = {
     .failure = "could not store a batch", .on_reply = on_ingest_reply, .finish = finish};
 
 static void
-ingest_at_once(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
-               const struct ingest_fields *fields, const struct batch *batch)
+ingest_by_transaction(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
+                      const struct ingest_fields *fields, const struct batch *batch)
 {
     const char *const multi[] = {"MULTI"};
     struct commands commands = {.count = 0};
@@ -444,23 +431,13 @@ ingest_at_once(struct ingest *ingest, struct shard *shard, const struct ingest_o
                                 commands.len, commands.count);
 }
 
-/* The batch is complete at this point, so the string covers frames of all shards. */
-static void
-write_dependency(const struct shard *shard, char ret_text[SHARD_DEPENDENCY_MAX])
-{
-    struct position newest_sent[STORE_SHARDS_MAX];
-    const struct store *store = shard->store;
-
-    for (unsigned k = 0; k < store->shard_count; k++)
-        newest_sent[k] = store->shards[k].newest_sent;
-    shard_dependency_text(shard->number, newest_sent, store->shard_count, ret_text);
-}
-
 static void
 send_part(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
           struct batch *batch)
 {
+    const struct store *store = shard->store;
     struct ingest_part *part = &ingest->parts[shard->number];
+    struct position newest_sent[STORE_SHARDS_MAX];
     const unsigned before = ingest->request.left;
     bool advances = order->read_lsn > shard->read_lsn;
     char key[STORE_KEY_MAX], read[INGEST_LSN_TEXT + 1], after[SHARD_DEPENDENCY_MAX] = "";
@@ -470,8 +447,12 @@ send_part(struct ingest *ingest, struct shard *shard, const struct ingest_order 
         abort(); /* the caller has checked the limit */
     ingest_progress_key(shard, order->slot, key);
     ingest_lsn_text(advances ? order->read_lsn : 0, read);
-    if (shard->store->shard_count > 1 && batch->notifications > 0)
-        write_dependency(shard, after);
+    if (store->shard_count > 1 && batch->notifications > 0) {
+        /* The batch is complete at this point, so the string covers frames of all shards. */
+        for (unsigned k = 0; k < store->shard_count; k++)
+            newest_sent[k] = store->shards[k].newest_sent;
+        shard_dependency_text(shard->number, newest_sent, store->shard_count, after);
+    }
     *part =
         (struct ingest_part){.is_transaction = batch->is_simple && batch->notifications > 0 &&
                                                shard->has_first_entry && shard->ingests.kept == 0,
@@ -479,7 +460,7 @@ send_part(struct ingest *ingest, struct shard *shard, const struct ingest_order 
                              .notifications = batch->notifications,
                              .newest_sent = shard->newest_sent};
     if (part->is_transaction)
-        ingest_at_once(ingest, shard, order, &fields, batch);
+        ingest_by_transaction(ingest, shard, order, &fields, batch);
     else
         ingest_by_script(ingest, shard, order, &fields, batch);
     if (ingest->request.left > before && advances)
@@ -510,4 +491,244 @@ store_ingest(struct store *store, const char *slot, const char *after, const cha
     }
     batch_clear(batch);
     return shard_request_await(&ingest->request);
+}
+
+/* After a crash one shard may be ahead of another. The feed sends the missing frames again. */
+struct acquire {
+    struct shard_request request;
+    store_acquired *done;
+    void *ctx;
+    const char *slot; /* owned by the caller; outlives the store */
+    struct origin origin;
+    uint32_t our_timeline;
+    unsigned first;   /* the shard that is acquired first */
+    bool is_rejected; /* the store belongs to another database or slot */
+    bool has_reply;
+    char position[FRAME_POSITION_TEXT + 1];
+    char furthest[FRAME_POSITION_TEXT + 1];
+    uint64_t read_lsn;
+    uint32_t timeline;
+};
+
+/* Keeps the lowest progress. An emptied shard has no read LSN (0) and is ignored. */
+static void
+merge_progress(struct acquire *acquire, struct shard *shard, const struct redisReply *reply)
+{
+    const char *position = reply_text(reply_at(reply, 0));
+    uint32_t timeline = (uint32_t)strtoul(reply_text(reply_at(reply, 1)), NULL, 10);
+    const struct bytes route = reply_bytes(reply_at(reply, 3));
+    struct frame frame;
+
+    shard->read_lsn = strtoull(reply_text(reply_at(reply, 2)), NULL, 16);
+    shard->acquired_timeline = timeline;
+    if (position[0] == '\0' ||
+        frame_position_parse(position, strlen(position), &shard->acquired_lsn,
+                             &shard->acquired_ordinal) != RC_OK)
+        shard->acquired_lsn = shard->acquired_ordinal = 0;
+    /* The newest notification, unless it is beyond the progress. For several shards. */
+    shard->newest_sent = (struct position){0, 0};
+    if (route.len > 0 && frame_parse_header(route, &frame) == RC_OK &&
+        frame.commit_lsn <= shard->acquired_lsn)
+        shard->newest_sent = (struct position){frame.commit_lsn, frame.ordinal};
+    shard->newest_acquired = bytes_equal_text(route, "-")
+                                 ? (struct position){shard->acquired_lsn, shard->acquired_ordinal}
+                                 : shard->newest_sent;
+    if (!acquire->has_reply || strcmp(position, acquire->position) < 0)
+        snprintf(acquire->position, sizeof(acquire->position), "%s", position);
+    if (!acquire->has_reply || timeline < acquire->timeline ||
+        (timeline == acquire->timeline && strcmp(position, acquire->furthest) > 0))
+        snprintf(acquire->furthest, sizeof(acquire->furthest), "%s", position);
+    if (shard->read_lsn != 0 && (acquire->read_lsn == 0 || shard->read_lsn < acquire->read_lsn))
+        acquire->read_lsn = shard->read_lsn;
+    if (!acquire->has_reply || timeline < acquire->timeline)
+        acquire->timeline = timeline;
+    acquire->has_reply = true;
+}
+
+static void
+on_acquire_error(struct shard_request *request, const struct redisReply *reply)
+{
+    static const char *const words[] = {"OTHERSYSTEM ", "OTHERDATABASE ", "OTHERSLOT "};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strncmp(reply_text(reply), words[i], strlen(words[i])) == 0)
+            ((struct acquire *)request)->is_rejected = true;
+}
+
+/*
+ * Users may have received newer notifications of another shard before the notifications that this
+ * shard lacks: readers wait at most three seconds (reader.c), and not at all for a shard
+ * that was unavailable.
+ */
+static void
+set_late_before(struct store *store)
+{
+    struct shard *shared = &store->shards[0];
+
+    shared->late_before = (struct position){0, 0};
+    for (unsigned k = 1; k < store->shard_count; k++) {
+        struct shard *shard = &store->shards[k];
+
+        shard->late_before =
+            shared->is_unavailable ? shared->seen_position : shared->newest_acquired;
+        position_raise(&shared->late_before,
+                       shard->is_unavailable ? shard->seen_position : shard->newest_acquired);
+    }
+}
+
+static void
+finish_acquire(struct shard_request *request, enum rc rc)
+{
+    const struct acquire *acquire = (struct acquire *)request;
+    const struct store_progress progress = {acquire->position, acquire->furthest, acquire->read_lsn,
+                                            acquire->timeline};
+
+    set_late_before(request->store);
+    acquire->done(acquire->ctx, acquire->is_rejected ? RC_BAD : rc, rc == RC_OK ? &progress : NULL);
+}
+
+static void
+send_acquire(struct acquire *acquire, struct shard *shard)
+{
+    struct arguments arguments = {.argc = 0};
+    char key[STORE_KEY_MAX], timeline_text[16];
+
+    ingest_progress_key(shard, acquire->slot, key);
+    snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, acquire->our_timeline);
+    argument(&arguments, key);
+    argument(&arguments, shard->store->feed_token);
+    argument(&arguments, acquire->origin.system);
+    argument(&arguments, timeline_text);
+    argument(&arguments, shard->store->shard_count > 1 ? "1" : "");
+    argument(&arguments, acquire->origin.database);
+    argument(&arguments, acquire->origin.name);
+    shard_request_send_script(&acquire->request, shard, STORE_SCRIPT_acquire, 1, &arguments);
+}
+
+/*
+ * Shard 0 is acquired first, if it is available. So if two databases acquire an empty store
+ * simultaneously, one of the two acquires all shards.
+ */
+static bool
+on_acquire_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    struct acquire *acquire = (struct acquire *)request;
+
+    if (!reply_is_array(reply, 3) || reply_text(reply_at(reply, 0)) == NULL ||
+        reply_text(reply_at(reply, 1)) == NULL || reply_text(reply_at(reply, 2)) == NULL ||
+        strlen(reply_text(reply_at(reply, 0))) > FRAME_POSITION_TEXT)
+        return false;
+    merge_progress(acquire, shard, reply);
+    for (unsigned k = acquire->first + 1;
+         shard->number == acquire->first && k < request->store->shard_count; k++) {
+        if (!request->store->shards[k].is_unavailable)
+            send_acquire(acquire, &request->store->shards[k]);
+    }
+    return true;
+}
+
+static const struct shard_request_kind acquire_kind = {.failure =
+                                                           "could not acquire the slot's progress",
+                                                       .on_reply = on_acquire_reply,
+                                                       .on_error = on_acquire_error,
+                                                       .finish = finish_acquire};
+
+enum rc
+store_acquire(struct store *store, const char *slot, const struct origin *origin, uint32_t timeline,
+              store_acquired *done, void *ctx)
+{
+    struct acquire *acquire;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    acquire = shard_request_new(sizeof(*acquire), store, &acquire_kind);
+    acquire->done = done;
+    acquire->ctx = ctx;
+    acquire->slot = slot;
+    acquire->origin = *origin;
+    acquire->our_timeline = timeline;
+    /*
+     * A new token for each acquisition fences batches of earlier acquisitions that are still in
+     * flight.
+     */
+    shard_random_hex(store->feed_token, STORE_TOKEN_TEXT);
+    while (acquire->first + 1 < store->shard_count && store->shards[acquire->first].is_unavailable)
+        acquire->first++;
+    send_acquire(acquire, &store->shards[acquire->first]);
+    return shard_request_await(&acquire->request);
+}
+
+/* Reconnects all shards after their replies, because some epochs may have changed. */
+static void
+finish_rewind(struct shard_request *request, enum rc rc)
+{
+    if (rc == RC_OK)
+        log_info("store", "rewound the slot's progress, reconnecting");
+    for (unsigned k = 0; k < request->store->shard_count; k++)
+        link_restart(request->store->shards[k].link,
+                     rc == RC_OK ? NULL : "could not rewind the slot's progress");
+}
+
+static bool
+on_rewind_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    (void)request;
+    (void)shard;
+    (void)reply;
+    return true;
+}
+
+static const struct shard_request_kind rewind_kind = {.failure =
+                                                          "could not rewind the slot's progress",
+                                                      .on_reply = on_rewind_reply,
+                                                      .finish = finish_rewind};
+
+static void
+send_rewind(struct shard_request *request, struct shard *shard, const char *slot,
+            const struct store_rewind *rewind, const char *fresh_epoch)
+{
+    struct arguments arguments = {.argc = 0};
+    char key[STORE_KEY_MAX], timeline_text[16], undone[INGEST_LSN_TEXT + 1] = "";
+    char read[INGEST_LSN_TEXT + 1], own[FRAME_POSITION_TEXT + 1] = "";
+
+    ingest_progress_key(shard, slot, key);
+    ingest_lsn_text(rewind->read_lsn, read);
+    if (rewind->is_undone)
+        snprintf(undone, sizeof(undone), "%016" PRIx64, rewind->undone_lsn);
+    snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, rewind->timeline);
+    if (shard->acquired_lsn != 0 || shard->acquired_ordinal != 0)
+        frame_position_text(shard->acquired_lsn, shard->acquired_ordinal, own);
+    argument(&arguments, key);
+    argument(&arguments, shard->prefix);
+    argument(&arguments, request->store->feed_token);
+    argument(&arguments, timeline_text);
+    if (rewind->resets_members && shard->number == 0)
+        own[0] = '\0';
+    /* the lower of the shard's position and the new position */
+    argument(&arguments, strcmp(own, rewind->position) < 0 ? own : rewind->position);
+    argument(&arguments, fresh_epoch);
+    argument(&arguments, read);
+    argument(&arguments, undone);
+    shard_request_send_script(request, shard, STORE_SCRIPT_rewind, 1, &arguments);
+}
+
+enum rc
+store_rewind(struct store *store, const char *slot, const struct store_rewind *rewind)
+{
+    struct shard_request *request;
+    char fresh_epoch[STORE_EPOCH_TEXT + 1] = "";
+
+    if (!store_is_complete(store))
+        return RC_AGAIN; /* an unavailable shard would not be rewound when it returns */
+    request = shard_request_new(sizeof(*request), store, &rewind_kind);
+    if (rewind->is_gap)
+        shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        const struct shard *shard = &store->shards[k];
+
+        if ((rewind->of_timeline == 0 || shard->acquired_timeline == rewind->of_timeline) &&
+            (rewind->read_lsn_below == 0 || shard->read_lsn < rewind->read_lsn_below))
+            send_rewind(request, &store->shards[k], slot, rewind, fresh_epoch);
+    }
+    return shard_request_await(request);
 }

@@ -1,13 +1,13 @@
-/* sentinel_reply.h: reads the replies of sentinels. */
-#ifndef CLAIRON_STORE_SENTINEL_REPLY_H
-#define CLAIRON_STORE_SENTINEL_REPLY_H
+/* sentinel.h: reads the replies of sentinels. */
+#ifndef CLAIRON_STORE_SENTINEL_H
+#define CLAIRON_STORE_SENTINEL_H
 
 #include <stdbool.h>
 
 #include "base/config.h"
 #include "base/rc.h"
-#include "store/servers/slots.h"
-#include "store/connection/url.h"
+#include "store/connection/connect.h"
+#include "store/servers/topology.h"
 
 struct redisReply;
 

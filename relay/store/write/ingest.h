@@ -1,6 +1,6 @@
-/* batch.h: encodes frames as arguments of the ingest script. */
-#ifndef CLAIRON_STORE_BATCH_H
-#define CLAIRON_STORE_BATCH_H
+/* ingest.h: a batch of frames, encoded as arguments of the ingest script. */
+#ifndef CLAIRON_STORE_INGEST_H
+#define CLAIRON_STORE_INGEST_H
 
 #include <stdbool.h>
 #include <stddef.h>

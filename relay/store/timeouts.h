@@ -1,0 +1,75 @@
+/*
+ * timeouts.h: the times of the store's connections, and the intervals of periodic work.
+ *
+ * What happens after a server stopped replying, in seconds:
+ *
+ *    1  the watchdog of an idle link has sent PING, so a reply is outstanding (LINK_WATCHDOG_S)
+ *    1  the link moves if its shard is found on another server (LINK_SLOW_S)
+ *    3  the link searches for that server, several times a second (LINK_SEARCH_S, SERVERS_*)
+ *    3  in a cluster, the link goes down and reconnects with backoff (LINK_NODE_TIMEOUT_S); the
+ *       store comes up without the shard (REGROUP_AFTER_S, REGROUP_TOGETHER_S)
+ *    3  notifications of other shards no longer wait for those of the shard (READER_ORDER_WAIT_S)
+ *    8  the reader's connection goes down: it has missed four heartbeats (READER_TIMEOUT_S)
+ *   10  without a cluster, the link goes down and reconnects with backoff (LINK_TIMEOUT_S)
+ *
+ * If the connection breaks, the link goes down and searches immediately, and the other steps follow
+ * as above. After LINK_LASTING_S a failover or a moving slot is logged as a warning. A relay that
+ * did not run for LINK_PAUSED_US checks again where the keys of its shards are.
+ */
+#ifndef CLAIRON_STORE_TIMEOUTS_H
+#define CLAIRON_STORE_TIMEOUTS_H
+
+/* A link (link.c). */
+#define LINK_WATCHDOG_S 1.0
+#define LINK_SLOW_S 1.0
+#define LINK_SEARCH_S 3.0       /* longer than the store's heartbeat interval */
+#define LINK_NODE_TIMEOUT_S 3.0 /* only in a cluster: other shards continue without this node */
+#define LINK_TIMEOUT_S 10.0
+#define LINK_BACKOFF_BASE_MS 100
+#define LINK_BACKOFF_CAP_MS 5000
+#define LINK_MOVE_CAP_MS 1000  /* upper bound of the backoff if failovers are automatic */
+#define LINK_POLL_S 0.2        /* interval while the server loads its dataset or runs a script */
+#define LINK_PAUSED_US 5000000 /* the process did not run, so it missed heartbeats */
+#define LINK_LASTING_S 5       /* longer than most moves and failovers */
+
+/* The search for servers (servers.c, sentinel.c). */
+#define SERVERS_REFRESH_S 10.0 /* interval of the queries while no link searches */
+#define SERVERS_SEARCH_BASE_MS 100
+#define SERVERS_SEARCH_CAP_MS 500
+#define SERVERS_QUERY_TIMEOUT_S 1.0
+#define SENTINEL_SUBSCRIBE_TIMEOUT_S 3.0
+#define SENTINEL_RECONNECT_S 1.0
+
+/* The check of a shard's keys (place.c). */
+#define PLACE_VERIFY_AGAIN_S 2.0
+#define PLACE_COUNT_TIMEOUT_S 1.0
+
+/*
+ * The shards that the store works with (store.c). A planned failover or a slot migration is shorter
+ * than REGROUP_AFTER_S, and users notice only a pause.
+ */
+#define REGROUP_AFTER_S 3.0
+#define REGROUP_TOGETHER_S 0.5 /* the shards of a node fail and return together */
+
+/* Periodic work (shard.c). */
+#define MAINTENANCE_HEARTBEAT_S 2.0
+#define MAINTENANCE_TRIM_S 60.0
+#define MAINTENANCE_DUE_S 0.25
+#define MAINTENANCE_DUE_MAX_S 2.0 /* upper bound of the interval, because relays may have crashed */
+
+/*
+ * The reader (reader.c). By READER_ORDER_WAIT_S another feed has written the missing notifications.
+ */
+#define READER_TIMEOUT_S (4 * MAINTENANCE_HEARTBEAT_S)
+#define READER_ORDER_WAIT_S 3
+#define READER_ORDER_CHECK_S 0.5
+
+/* Acknowledged writes: their replicas (replicas.c), and their disk. */
+#define REPLICAS_POLL_S 0.1
+#define REPLICAS_WARN_AFTER_US 5000000
+#define REPLICAS_WARN_EVERY_US 60000000
+#define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of appendfsync everysec */
+
+#define STORE_LOG_EVERY_US 10000000 /* between log messages about the same failure */
+
+#endif
