@@ -2,7 +2,7 @@
 #ifndef CLAIRON_HUB_ATTACH_H
 #define CLAIRON_HUB_ATTACH_H
 
-#include "hub/session/session.h"
+#include "hub/session.h"
 
 /* A client whose token is valid. hub_attach copies it. */
 struct session_request {

@@ -4,7 +4,7 @@
 
 #include "base/config.h"
 #include "base/stats.h"
-#include "hub/session/session.h"
+#include "hub/session.h"
 
 struct ev_loop;
 struct rows;

@@ -3,10 +3,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "hub/fanout/client_pos.h"
-#include "hub/session/hub_state.h"
-#include "hub/session/lists.h"
-#include "hub/session/cursors.h"
+#include "hub/client_pos.h"
+#include "hub/hub_state.h"
+#include "hub/lists.h"
+#include "hub/cursors.h"
 #include "rows/rows.h"
 
 #define GROUPS_JSON_MAX 65536

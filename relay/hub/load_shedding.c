@@ -6,9 +6,9 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "hub/session/gap.h"
-#include "hub/session/hub_state.h"
-#include "hub/session/cursors.h"
+#include "hub/gap.h"
+#include "hub/hub_state.h"
+#include "hub/cursors.h"
 #include "hub/turn.h"
 
 #define ANNOUNCE_US (30 * 1000000) /* maximum time from the first dropped notification to the gap */

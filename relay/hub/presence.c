@@ -6,8 +6,8 @@
 #include <utlist.h>
 
 #include "base/memory.h"
-#include "hub/delivery/offer.h"
-#include "hub/session/hub_state.h"
+#include "hub/offer.h"
+#include "hub/hub_state.h"
 
 #define PRESENCE_PER_CALL 1000
 #define USER_KIND "USER:"

@@ -3,10 +3,10 @@
 
 #include <utlist.h>
 
-#include "hub/delivery/offer.h"
-#include "hub/session/hub_state.h"
-#include "hub/session/members.h"
-#include "hub/session/shed.h"
+#include "hub/offer.h"
+#include "hub/hub_state.h"
+#include "hub/members.h"
+#include "hub/shed.h"
 
 /* Sends a retry to users with a pending ack who still belong to the audience. */
 static void

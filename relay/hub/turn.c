@@ -4,14 +4,14 @@
 #include <utlist.h>
 
 #include "base/clock.h"
-#include "hub/acks/ack_queue.h"
-#include "hub/acks/delivery_reports.h"
-#include "hub/delivery/send.h"
+#include "hub/ack_queue.h"
+#include "hub/delivery_reports.h"
+#include "hub/send.h"
 #include "hub/publish.h"
-#include "hub/resume/resume.h"
-#include "hub/session/hub_state.h"
-#include "hub/session/ready_list.h"
-#include "hub/session/state.h"
+#include "hub/resume.h"
+#include "hub/hub_state.h"
+#include "hub/ready_list.h"
+#include "hub/state.h"
 
 #define SENDS_PER_TURN 256
 

@@ -26,7 +26,6 @@ declare -A below=(
 declare -A folders=(
     [base]=". core system metrics config"
     [store]="scripts . connection servers shards ingest read delivery admin direct"
-    [hub]="fanout parts session delivery resume acks ."
     [gate]="net http ws api ."
     [decoder]="protocol base encode rules condition . output plan changes plugin sql rows"
 )

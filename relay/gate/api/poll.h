@@ -9,7 +9,7 @@
 #include <ev.h>
 
 #include "gate/http/request.h"
-#include "hub/session/session.h"
+#include "hub/session.h"
 
 /* request->route_state of the route */
 struct gate_poll {

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "hub/session/lists.h"
-#include "hub/session/session.h"
+#include "hub/lists.h"
+#include "hub/session.h"
 #include "wire/bytes.h"
 
 #define GATE_BAD_TOPICS                                                                            \

@@ -10,7 +10,7 @@
 #include "base/buffer.h"
 #include "gate/net/conn.h"
 #include "gate/net/out.h"
-#include "hub/session/session.h"
+#include "hub/session.h"
 #include "wire/frame.h"
 #include "wire/http_body.h"
 #include "wire/token.h"

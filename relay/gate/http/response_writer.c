@@ -8,7 +8,7 @@
 #include "gate/http/response.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
-#include "hub/session/session.h"
+#include "hub/session.h"
 
 #define REQUESTS_MAX 10000 /* on one connection */
 

@@ -15,7 +15,7 @@
 #include "gate/http/token_expiry.h"
 #include "gate/net/conn.h"
 #include "gate/net/out.h"
-#include "hub/session/session.h"
+#include "hub/session.h"
 #include "wire/ws_frame.h"
 
 #define WEBSOCKET_OUT_MAX (64 * 1024) /* maximum bytes of unsent control messages */

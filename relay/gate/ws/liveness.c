@@ -5,7 +5,7 @@
 
 #include "gate/net/gate_shared.h"
 #include "gate/ws/conn.h"
-#include "hub/session/session.h"
+#include "hub/session.h"
 
 #define BYE_GRACE_US (2 * 1000000) /* time for a full socket to accept the bye */
 

@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 
 #include "base/log.h"
-#include "hub/session/session.h"
+#include "hub/session.h"
 #include "wire/ws_frame.h"
 
 /*

@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hub/session/control.h"
-#include "hub/session/hub_state.h"
-#include "hub/session/cursors.h"
-#include "hub/session/queue.h"
-#include "hub/session/session.h"
+#include "hub/control.h"
+#include "hub/hub_state.h"
+#include "hub/cursors.h"
+#include "hub/queue.h"
+#include "hub/session.h"
 #include "hub/turn.h"
 #include "wire/ws_frame.h"
 

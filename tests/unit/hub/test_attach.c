@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "hub/attach.h"
-#include "hub/resume/resume.h"
-#include "hub/session/control.h"
-#include "hub/session/hub_state.h"
+#include "hub/resume.h"
+#include "hub/control.h"
+#include "hub/hub_state.h"
 #include "hub/turn.h"
 #include "store/shards/store_private.h"
 #include "wire/ws_frame.h"

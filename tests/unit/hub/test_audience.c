@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "tests/unit/heads.h"
-#include "hub/fanout/audience.h"
-#include "hub/session/hub_state.h"
-#include "hub/session/members.h"
+#include "hub/audience.h"
+#include "hub/hub_state.h"
+#include "hub/members.h"
 #include "wire/frame.h"
 
 /* A notification for USER u1 whose data is `data`. */

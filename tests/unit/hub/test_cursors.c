@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "tests/unit/heads.h"
-#include "hub/fanout/client_pos.h"
-#include "hub/fanout/replay_buffer.h"
+#include "hub/client_pos.h"
+#include "hub/replay_buffer.h"
 
 static struct entry_id
 id(uint64_t ms, uint64_t seq)

@@ -8,16 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hub/acks/ack_queue.h"
-#include "hub/acks/delivery_reports.h"
-#include "hub/acks/user_acks.h"
-#include "hub/delivery/offer.h"
-#include "hub/delivery/report_queue.h"
-#include "hub/session/gap.h"
-#include "hub/session/queue.h"
-#include "hub/session/row_order.h"
+#include "hub/ack_queue.h"
+#include "hub/delivery_reports.h"
+#include "hub/user_acks.h"
+#include "hub/offer.h"
+#include "hub/report_queue.h"
+#include "hub/gap.h"
+#include "hub/queue.h"
+#include "hub/row_order.h"
 #include "hub/turn.h"
-#include "hub/session/hub_state.h"
+#include "hub/hub_state.h"
 #include "tests/unit/heads.h"
 
 #define CALLS_MAX 8

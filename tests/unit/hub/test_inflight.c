@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/heads.h"
-#include "hub/parts/inflight.h"
+#include "hub/inflight.h"
 
 /* The id ends with `number`. */
 static struct notification *

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/unit/heads.h"
-#include "hub/parts/outbound.h"
+#include "hub/outbound.h"
 
 static size_t queued_bytes;
 

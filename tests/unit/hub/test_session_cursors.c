@@ -10,10 +10,10 @@
 #include <sys/uio.h>
 
 #include "tests/unit/heads.h"
-#include "hub/acks/delivery_reports.h"
-#include "hub/delivery/offer.h"
-#include "hub/session/gap.h"
-#include "hub/session/shed.h"
+#include "hub/delivery_reports.h"
+#include "hub/offer.h"
+#include "hub/gap.h"
+#include "hub/shed.h"
 #include "tests/unit/hub/one_session.h"
 
 #define SHARDS 3

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "hub/delivery/offer.h"
-#include "hub/session/gap.h"
+#include "hub/offer.h"
+#include "hub/gap.h"
 #include "tests/unit/hub/queued_notifications.h"
 
 static void

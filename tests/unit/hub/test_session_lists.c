@@ -8,7 +8,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "hub/session/lists.h"
+#include "hub/lists.h"
 #include "tests/unit/hub/queued_notifications.h"
 
 #define HEADER "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"audience\":\"%s\"}"

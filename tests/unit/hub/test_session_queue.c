@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "hub/delivery/offer.h"
-#include "hub/session/gap.h"
-#include "hub/session/shed.h"
+#include "hub/offer.h"
+#include "hub/gap.h"
+#include "hub/shed.h"
 #include "tests/unit/hub/queued_notifications.h"
 
 static void

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hub/parts/subscription.h"
+#include "hub/subscription.h"
 
 static void
 add(struct subscription *subscription, const char *name)

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "hub/fanout/topics.h"
+#include "hub/topics.h"
 
 static bool
 shows(const struct topics *topics, const char *topic)

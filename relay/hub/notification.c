@@ -1,0 +1,328 @@
+/* notification.c: one notification in memory. */
+#include "hub/notification.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "decoder/protocol/envelope.h"
+#include "hub/client_pos.h"
+#include "wire/notification_json.h"
+#include "wire/ws_frame.h"
+
+#define TAIL_MAX 128 /* maximum bytes of a notification from `attempts` on */
+/* Copies of a document of this size share it. Batches are smaller, so they have no such copies. */
+#define LARGE_MIN (256u * 1024)
+
+static const char START[] = "{\"t\":\"msg\",\"pos\":\"";
+static const char BEFORE_XID[] = "\",\"x\":\"";
+static const char BEFORE_RULE[] = "\",\"rule\":\"";
+static const char MIDDLE[] = "\",\"n\":";
+static const struct bytes NOTHING = {NULL, 0};
+
+static struct notification *large; /* utlist: all large notifications without a source */
+
+#define RULE_JSON_MAX (6 * LIMIT_RULE + 2) /* each byte as \\u00xx, and the quotes */
+#define START_MAX                                                                                  \
+    (sizeof(START) + CLIENT_POS_MAX + sizeof(BEFORE_XID) + BYTES_DECIMAL_MAX +                     \
+     sizeof(BEFORE_RULE) + RULE_JSON_MAX + sizeof(MIDDLE))
+
+/* Writes decimal digits without a terminating zero. Returns their end. */
+static char *
+write_literal(char *at, const char *text)
+{
+    size_t len = strlen(text);
+
+    memcpy(at, text, len);
+    return at + len;
+}
+
+/* Writes a JSON string without the closing quote. */
+static char *
+write_rule(struct bytes rule, char *at)
+{
+    struct buffer json;
+
+    buffer_init(&json, RULE_JSON_MAX);
+    if (buffer_add_json(&json, (const char *)rule.at, rule.len) != RC_OK)
+        abort(); /* the limit covers the longest possible string */
+    memcpy(at, json.bytes + 1, json.len - 2);
+    at += json.len - 2;
+    buffer_free(&json);
+    return at;
+}
+
+/*
+ * Writes the part of the frame before the JSON document: the cursor, the transaction id that a
+ * client compares with its snapshot, and the name of a live rule.
+ */
+static size_t
+write_start(const struct frame_notification *frame, const char *epoch, const struct entry_id *heads,
+            unsigned shards, const struct deferral *deferral, char start[START_MAX])
+{
+    char *at = write_literal(start, START);
+
+    client_pos_text(epoch, heads, shards, deferral, at);
+    at += strlen(at);
+    if (frame->xid != 0)
+        at = bytes_decimal(frame->xid, write_literal(at, BEFORE_XID));
+    if (frame->rule.len > 0)
+        at = write_rule(frame->rule, write_literal(at, BEFORE_RULE));
+    at = write_literal(at, MIDDLE);
+    return (size_t)(at - start);
+}
+
+static void
+free_notification(struct shared *shared)
+{
+    struct notification *notification = (struct notification *)shared;
+
+    if (notification->source != NULL)
+        notification_unref(notification->source);
+    else if (notification->data.len >= LARGE_MIN)
+        DL_DELETE2(large, notification, large_prev, large_next);
+    free(notification);
+}
+
+/*
+ * Uses one allocation; the caller sets the other fields. Omits `hidden`, which points into `data`.
+ */
+static struct notification *
+make(const struct frame_notification *frame, struct bytes retry_users, struct bytes data,
+     struct bytes hidden, const char *epoch, const struct entry_id *heads, unsigned shards,
+     const struct deferral *deferral)
+{
+    const struct bytes route = frame->head;
+    size_t before = hidden.len > 0 ? (size_t)(hidden.at - data.at) : data.len;
+    size_t behind = data.len - before - hidden.len;
+    char start[START_MAX];
+    size_t start_len = write_start(frame, epoch, heads, shards, deferral, start);
+    size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct deferral) +
+                  route.len + retry_users.len + WS_TEXT_HEAD_MAX + start_len + before + behind + 1;
+    struct notification *notification = memory_grow(NULL, size);
+    struct deferral *reported;
+    unsigned char *at, *text;
+
+    reported = (struct deferral *)(notification->heads + shards);
+    at = (unsigned char *)(reported + (deferral != NULL));
+    *notification =
+        (struct notification){.shared = {.refs = 1, .size = size, .free = free_notification},
+                              .shards = (unsigned char)shards,
+                              .made_us = clock_monotonic_us()};
+    memcpy(notification->heads, heads, shards * sizeof(*heads));
+    if (deferral != NULL) {
+        *reported = *deferral;
+        notification->deferral = reported;
+    }
+    memcpy(at, route.at, route.len);
+    if (frame_parse_header((struct bytes){at, route.len}, &notification->frame) != RC_OK)
+        abort(); /* these bytes were parsed before */
+    at += route.len;
+    if (retry_users.len > 0)
+        memcpy(at, retry_users.at, retry_users.len);
+    notification->retry_users = (struct bytes){at, retry_users.len};
+    text = at + retry_users.len + WS_TEXT_HEAD_MAX;
+    memcpy(text, start, start_len);
+    notification->data = (struct bytes){text + start_len, before + behind};
+    memcpy(text + start_len, data.at, before);
+    if (behind > 0)
+        memcpy(text + start_len + before, hidden.at + hidden.len, behind);
+    text[start_len + before + behind] = '}';
+    notification->text_len = start_len + before + behind + 1;
+    notification->ws_len = notification->text_len + ws_text_header(notification->text_len, text);
+    notification->ws = text + notification->text_len - notification->ws_len;
+    if (notification->data.len >= LARGE_MIN)
+        DL_APPEND2(large, notification, large_prev, large_next);
+    return notification;
+}
+
+/* Like `make`, for another cursor: the document, and all that is read from it, stay in `source`. */
+static struct notification *
+make_sharing(struct notification *source, const char *epoch, const struct entry_id *heads,
+             const struct deferral *deferral)
+{
+    const unsigned shards = source->shards;
+    char start[START_MAX];
+    size_t start_len =
+        write_start(&source->frame.as.notification, epoch, heads, shards, deferral, start);
+    size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct deferral) +
+                  WS_TEXT_HEAD_MAX + start_len;
+    struct notification *notification = memory_grow(NULL, size);
+    struct deferral *reported = (struct deferral *)(notification->heads + shards);
+    unsigned char *text = (unsigned char *)(reported + 1) + WS_TEXT_HEAD_MAX;
+
+    *notification = *source;
+    notification->shared = (struct shared){.refs = 1, .size = size, .free = free_notification};
+    notification->made_us = clock_monotonic_us();
+    notification->source = notification_ref(source);
+    memcpy(notification->heads, heads, shards * sizeof(*heads));
+    notification->deferral = NULL;
+    if (deferral != NULL) {
+        *reported = *deferral;
+        notification->deferral = reported;
+    }
+    memcpy(text, start, start_len);
+    notification->rest = (struct bytes){source->data.at, source->data.len + 1};
+    notification->text_len = start_len + notification->rest.len;
+    notification->ws = text - ws_text_header(notification->text_len, text);
+    notification->ws_len = (size_t)(text - notification->ws) + notification->text_len;
+    return notification;
+}
+
+/* Returns a large notification with this document, from the same stream entry. NULL: none. */
+static struct notification *
+find_large(unsigned char shard, struct entry_id id, const struct frame_notification *frame,
+           uint16_t attempts)
+{
+    struct notification *notification;
+
+    DL_FOREACH2(large, notification, large_next)
+    {
+        if (entry_id_equal(notification->id, id) && notification->shard == shard &&
+            memcmp(notification->frame.as.notification.id, frame->id, sizeof(frame->id)) == 0 &&
+            notification->frame.as.notification.attempts == attempts)
+            return notification;
+    }
+    return NULL;
+}
+
+/* The last match was written by the decoder: it follows the payload. */
+static unsigned char *
+find_attempts(const struct notification *notification)
+{
+    static const char tail[] = ENVELOPE_ATTEMPTS_TEXT "0" ENVELOPE_RETRY_LIMIT_TEXT;
+    const size_t len = sizeof(tail) - 1;
+    size_t min = notification->data.len > TAIL_MAX ? notification->data.len - TAIL_MAX : 0;
+    unsigned char *data =
+        notification->ws + notification->ws_len - 1 - notification->data.len; /* writable */
+
+    for (size_t at = notification->data.len; at >= min + len; at--) {
+        if (memcmp(data + at - len, tail, len) == 0)
+            return data + at - len + strlen(ENVELOPE_ATTEMPTS_TEXT);
+    }
+    return NULL;
+}
+
+/* False: the document has another format. */
+static bool
+mark_late(struct notification *notification)
+{
+    unsigned char *attempts = find_attempts(notification);
+
+    if (attempts == NULL)
+        return false;
+    *attempts = '1';
+    notification->frame.as.notification.attempts = 1;
+    return true;
+}
+
+/* A late change of a row, which gets `attempts` 1. */
+static bool
+is_marked_late(const struct entry *entry)
+{
+    return entry->is_late && !entry->is_retry &&
+           entry->frame.as.notification.operation != FRAME_OPERATION_NOTIFY;
+}
+
+static struct notification *
+notification_of_entry(const struct entry *entry, struct bytes hidden, const char *epoch,
+                      const struct entry_id *heads, unsigned shards)
+{
+    const struct frame_notification *frame = &entry->frame.as.notification;
+    struct notification *source = NULL;
+    struct notification *notification;
+
+    if (entry->data.len >= LARGE_MIN)
+        source =
+            find_large(entry->shard, entry->id, frame, is_marked_late(entry) ? 1 : frame->attempts);
+    notification = source != NULL ? make_sharing(source, epoch, heads, NULL)
+                                  : make(frame, entry->retry_users, entry->data, hidden, epoch,
+                                         heads, shards, NULL);
+    notification->is_retry = entry->is_retry;
+    notification->is_open_ended = entry->is_open_ended;
+    notification->expires_us = entry->expires_us;
+    notification->shard = entry->shard;
+    notification->id = entry->id;
+    notification->first = entry->first;
+    notification->needs_ack = (entry->frame.flags & FRAME_ACK_REQUIRED) != 0;
+    if (source == NULL && is_marked_late(entry))
+        (void)mark_late(notification);
+    return notification;
+}
+
+struct notification *
+notification_new(const struct entry *entry, const char *epoch, const struct entry_id *heads,
+                 unsigned shards)
+{
+    return notification_of_entry(entry, NOTHING, epoch, heads, shards);
+}
+
+struct notification *
+notification_new_without_targets(const struct entry *entry, const char *epoch,
+                                 const struct entry_id *heads, unsigned shards)
+{
+    return notification_of_entry(entry, notification_targets(entry->data), epoch, heads, shards);
+}
+
+/* Copies all bytes. */
+static struct notification *
+copy(const struct notification *notification, const char *epoch, const struct entry_id *heads,
+     const struct deferral *deferral)
+{
+    struct notification *copied =
+        make(&notification->frame.as.notification, notification->retry_users, notification->data,
+             NOTHING, epoch, heads, notification->shards, deferral);
+
+    copied->is_retry = notification->is_retry;
+    copied->is_open_ended = notification->is_open_ended;
+    copied->expires_us = notification->expires_us;
+    copied->shard = notification->shard;
+    copied->id = notification->id;
+    copied->first = notification->first;
+    copied->needs_ack = notification->needs_ack;
+    copied->made_us = notification->made_us;
+    copied->frame.as.notification.attempts = notification->frame.as.notification.attempts;
+    return copied;
+}
+
+struct notification *
+notification_new_at(struct notification *notification, const char *epoch,
+                    const struct entry_id *heads, const struct deferral *deferral)
+{
+    struct notification *moved;
+
+    if (notification->data.len < LARGE_MIN)
+        return copy(notification, epoch, heads, deferral);
+    moved = make_sharing(notification->source != NULL ? notification->source : notification, epoch,
+                         heads, deferral);
+    moved->first = notification->first;
+    moved->made_us = notification->made_us;
+    return moved;
+}
+
+struct notification *
+notification_new_late(const struct notification *notification, const char *epoch)
+{
+    const struct frame_notification *frame = &notification->frame.as.notification;
+    struct notification *late = NULL;
+
+    if (notification->data.len >= LARGE_MIN)
+        late = find_large(notification->shard, notification->id, frame, 1);
+    if (late != NULL)
+        return notification_new_at(late, epoch, notification->heads, notification->deferral);
+    late = copy(notification, epoch, notification->heads, notification->deferral);
+    if (mark_late(late))
+        return late;
+    notification_unref(late);
+    return NULL;
+}
+
+bool
+notification_is_expired(const struct notification *notification)
+{
+    return notification->expires_us != 0 && notification->expires_us <= clock_wall_us();
+}
