@@ -1,8 +1,11 @@
-/* notification.c: one notification in memory. */
-#include "hub/notification.h"
-
+/*
+ * notification.c: notifications in memory: one, formatted once for all recipients; a batch of them;
+ * and the newest of them, for sessions that are slightly behind.
+ */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <utlist.h>
 
@@ -10,7 +13,10 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "decoder/protocol/envelope.h"
+#include "hub/batch.h"
 #include "hub/client_pos.h"
+#include "hub/notification.h"
+#include "hub/replay_buffer.h"
 #include "wire/notification_json.h"
 #include "wire/ws_frame.h"
 
@@ -325,4 +331,285 @@ bool
 notification_is_expired(const struct notification *notification)
 {
     return notification->expires_us != 0 && notification->expires_us <= clock_wall_us();
+}
+
+/* ---- batches */
+
+static unsigned files; /* number of open files of all batches */
+
+static bool
+is_plain(const struct notification *notification)
+{
+    return !notification->needs_ack && !notification->is_retry &&
+           !notification_is_expired(notification);
+}
+
+static bool
+have_same_recipients(const struct notification *a, const struct notification *b)
+{
+    const struct frame_notification *x = &a->frame.as.notification, *y = &b->frame.as.notification;
+
+    return a->shard == b->shard && x->priority == y->priority &&
+           bytes_equal(x->audience, y->audience) && bytes_equal(x->topic, y->topic) &&
+           bytes_equal(x->targets, y->targets);
+}
+
+unsigned
+fanout_batch_span(struct notification *const *notifications, unsigned count)
+{
+    unsigned span = 1;
+    size_t bytes;
+
+    if (count == 0 || !is_plain(notifications[0]))
+        return 0;
+    bytes = notifications[0]->ws_len;
+    while (span < count && span < BATCH_COUNT_MAX && is_plain(notifications[span]) &&
+           have_same_recipients(notifications[0], notifications[span]) &&
+           bytes + notifications[span]->ws_len <= BATCH_BYTES_MAX) {
+        bytes += notifications[span]->ws_len;
+        span++;
+    }
+    return span;
+}
+
+static void
+free_batch(struct shared *shared)
+{
+    struct fanout_batch *batch = (struct fanout_batch *)shared;
+
+    if (batch->file >= 0) {
+        close(batch->file);
+        files--;
+    }
+    if (batch->count > 1)
+        free(batch->bytes);
+    for (unsigned i = 0; i < batch->count; i++)
+        notification_unref(batch->notifications[i]);
+    free(batch);
+}
+
+struct fanout_batch *
+fanout_batch_new(struct notification *const *notifications, unsigned count)
+{
+    struct fanout_batch *batch = memory_new(sizeof(*batch) + count * sizeof(struct notification *));
+    size_t at = 0;
+
+    batch->shared = (struct shared){.refs = 1, .free = free_batch};
+    batch->count = count;
+    batch->file = -1;
+    for (unsigned i = 0; i < count; i++) {
+        batch->notifications[i] = notification_ref(notifications[i]);
+        batch->len += notifications[i]->ws_len;
+        if (notifications[i]->expires_us != 0 &&
+            (batch->expires_us == 0 || notifications[i]->expires_us < batch->expires_us))
+            batch->expires_us = notifications[i]->expires_us;
+    }
+    if (count == 1) {
+        batch->bytes = notifications[0]->ws;
+        return batch;
+    }
+    batch->shared.size = batch->len;
+    batch->bytes = memory_grow(NULL, batch->len);
+    for (unsigned i = 0; i < count; i++) {
+        memcpy(batch->bytes + at, notifications[i]->ws, notifications[i]->ws_len);
+        at += notifications[i]->ws_len;
+    }
+    return batch;
+}
+
+struct shared *
+fanout_batch_owner(struct fanout_batch *batch)
+{
+    return batch->count == 1 ? &batch->notifications[0]->shared : &batch->shared;
+}
+
+/* Sockets keep its pages after the file is closed. */
+static int
+file_of(const unsigned char *bytes, size_t len)
+{
+    int file = memfd_create("clairon batch", MFD_CLOEXEC);
+
+    if (file >= 0 && write(file, bytes, len) != (ssize_t)len) {
+        close(file);
+        return -1;
+    }
+    return file;
+}
+
+int
+fanout_batch_file(struct fanout_batch *batch)
+{
+    if (batch->len < BATCH_FILE_BYTES_MIN || ++batch->sends != BATCH_FILE_SENDS ||
+        files == BATCH_FILES_MAX)
+        return batch->file;
+    batch->file = file_of(batch->bytes, batch->len);
+    files += batch->file >= 0;
+    return batch->file;
+}
+
+static uint8_t
+priority_of(const struct fanout_batch *batch)
+{
+    return batch->notifications[0]->frame.as.notification.priority;
+}
+
+static struct fanout_batch *
+join(const struct fanout_batch *waiting, const struct fanout_batch *next)
+{
+    struct notification *notifications[BATCH_COUNT_MAX];
+
+    memcpy(notifications, waiting->notifications, waiting->count * sizeof(*notifications));
+    memcpy(notifications + waiting->count, next->notifications,
+           next->count * sizeof(*notifications));
+    return fanout_batch_new(notifications, waiting->count + next->count);
+}
+
+struct fanout_batch *
+merged_batch_of(struct merged_batch *merged, struct fanout_batch *waiting,
+                const struct fanout_batch *next)
+{
+    if (merged->waiting == waiting)
+        return merged->whole;
+    if (waiting->shared.refs < MERGED_BATCH_SHARES || merged->made == MERGED_BATCHES_MAX ||
+        priority_of(waiting) != priority_of(next) ||
+        waiting->count + next->count > BATCH_COUNT_MAX ||
+        waiting->len + next->len > BATCH_BYTES_MAX ||
+        fanout_batch_is_stale(waiting, clock_wall_us()))
+        return NULL;
+    fanout_batch_unref(merged->waiting);
+    fanout_batch_unref(merged->whole);
+    merged->waiting = fanout_batch_ref(waiting);
+    merged->whole = join(waiting, next);
+    merged->made++;
+    return merged->whole;
+}
+
+void
+merged_batch_end(struct merged_batch *merged)
+{
+    fanout_batch_unref(merged->waiting);
+    fanout_batch_unref(merged->whole);
+    *merged = (struct merged_batch){0};
+}
+
+/* ---- the replay buffer */
+
+void
+replay_buffer_open(struct replay_buffer *buffer, unsigned shards)
+{
+    buffer->shards = shards;
+    buffer->reached = memory_new(REPLAY_BUFFER_COUNT_MAX * shards * sizeof(*buffer->reached));
+}
+
+static unsigned
+slot_of(const struct replay_buffer *buffer, unsigned cursor)
+{
+    return (buffer->first + cursor) % REPLAY_BUFFER_COUNT_MAX;
+}
+
+static void
+drop_oldest(struct replay_buffer *buffer)
+{
+    struct notification *oldest = buffer->notifications[buffer->first];
+
+    /* otherwise see replay_buffer_begin */
+    if (entry_id_less(buffer->base[oldest->shard], oldest->id))
+        buffer->base[oldest->shard] = oldest->id;
+    buffer->bytes -= oldest->text_len;
+    buffer->first = slot_of(buffer, 1);
+    buffer->count--;
+    notification_unref(oldest);
+}
+
+static void
+empty(struct replay_buffer *buffer)
+{
+    while (buffer->count > 0)
+        drop_oldest(buffer);
+}
+
+void
+replay_buffer_close(struct replay_buffer *buffer)
+{
+    empty(buffer);
+    free(buffer->reached);
+    buffer->reached = NULL;
+}
+
+void
+replay_buffer_reset(struct replay_buffer *buffer, const struct entry_id *head)
+{
+    empty(buffer);
+    memcpy(buffer->base, head, buffer->shards * sizeof(*head));
+    memcpy(buffer->head, head, buffer->shards * sizeof(*head));
+    memset(buffer->begin, 0, sizeof(buffer->begin));
+}
+
+/* The buffer may contain earlier notifications of the shard: all cursors are past them. */
+void
+replay_buffer_begin(struct replay_buffer *buffer, unsigned shard, struct entry_id newest)
+{
+    buffer->base[shard] = buffer->head[shard] = newest;
+    buffer->begin[shard] = buffer->head[0];
+}
+
+void
+replay_buffer_add(struct replay_buffer *buffer, struct notification *notification)
+{
+    unsigned slot;
+
+    while (buffer->count > 0 && (buffer->count == REPLAY_BUFFER_COUNT_MAX ||
+                                 buffer->bytes + notification->text_len > REPLAY_BUFFER_BYTES_MAX))
+        drop_oldest(buffer);
+    slot = slot_of(buffer, buffer->count++);
+    buffer->notifications[slot] = notification_ref(notification);
+    buffer->bytes += notification->text_len;
+    buffer->head[notification->shard] = notification->id;
+    memcpy(buffer->reached + slot * buffer->shards, buffer->head,
+           buffer->shards * sizeof(*buffer->head));
+}
+
+struct cursor
+replay_buffer_base(const struct replay_buffer *buffer, unsigned own)
+{
+    return cursor_max(cursor_from_heads(buffer->base, own),
+                      (struct cursor){.shared = buffer->begin[own]});
+}
+
+struct cursor
+replay_buffer_head(const struct replay_buffer *buffer, unsigned own)
+{
+    return cursor_from_heads(buffer->head, own);
+}
+
+bool
+replay_buffer_follows(const struct replay_buffer *buffer, unsigned own, struct cursor after)
+{
+    return cursor_reaches(after, replay_buffer_base(buffer, own));
+}
+
+bool
+replay_buffer_covers(const struct replay_buffer *buffer, unsigned own, struct cursor after)
+{
+    return replay_buffer_follows(buffer, own, after) &&
+           cursor_reaches(replay_buffer_head(buffer, own), after);
+}
+
+/* Binary search: `reached` never decreases from one notification to the next. */
+struct notification *
+replay_buffer_next(const struct replay_buffer *buffer, unsigned own, struct cursor after)
+{
+    unsigned low = 0;
+    unsigned high = buffer->count;
+
+    while (low < high) {
+        unsigned middle = low + (high - low) / 2;
+        const struct entry_id *reached = buffer->reached + slot_of(buffer, middle) * buffer->shards;
+
+        if (cursor_reaches(after, cursor_from_heads(reached, own)))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < buffer->count ? buffer->notifications[slot_of(buffer, low)] : NULL;
 }
