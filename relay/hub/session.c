@@ -1,0 +1,193 @@
+/*
+ * session.c: a session: its birth and death, its states, its pending work, and its control queue.
+ * The files above it mark a session with work, and never the reverse.
+ */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "base/states.h"
+#include "hub/control.h"
+#include "hub/hub_state.h"
+#include "hub/ready_list.h"
+#include "hub/row_order.h"
+#include "hub/session.h"
+#include "hub/state.h"
+
+/* ---- states */
+
+static struct pool sessions = {.size = sizeof(struct session)};
+
+void
+session_set_state(struct session *session, enum session_state state)
+{
+    static const struct states STATES = {
+        .object = "session",
+        .names = {"loading", "pending", "stream", "live", "failed", "closed"},
+        .before = {[SESSION_PENDING] = 1u << SESSION_LOADING | 1u << SESSION_STREAM,
+                   [SESSION_STREAM] = 1u << SESSION_PENDING | 1u << SESSION_LIVE,
+                   [SESSION_LIVE] = 1u << SESSION_STREAM,
+                   [SESSION_CLOSED] = ~(1u << SESSION_CLOSED)},
+    };
+
+    if (!states_allow(&STATES, session->state, state, session->hub->stats)) {
+        if (session->state == SESSION_CLOSED)
+            return;
+        state = SESSION_FAILED;
+        session_mark(session, READY_ADVANCE);
+    }
+    session->state = state;
+}
+
+struct session *
+session_new(void)
+{
+    return pool_alloc(&sessions);
+}
+
+const char *
+session_conn(const struct session *session)
+{
+    return session->client.conn;
+}
+
+void
+session_free_if_done(struct session *session)
+{
+    if (session->state != SESSION_CLOSED || session->requests.count > 0 || session->ready != 0)
+        return;
+    free(session->client.user);
+    free(session->resume.pos);
+    free(session->pending.early);
+    subscription_free(&session->subscription);
+    inflight_free(&session->inflight);
+    row_order_free(session);
+    buffer_free(&session->control.frames);
+    pool_release(&sessions, session);
+}
+
+/* ---- pending work of the current loop iteration */
+
+#define STEPS (READY_REFILL | READY_ADVANCE)
+
+void
+ready_list_send(struct hub *hub, struct session *session)
+{
+    if (session->is_blocked || (session->ready & READY_SEND) != 0)
+        return;
+    session->ready |= READY_SEND;
+    session->ready_next = NULL;
+    if (hub->ready.first == NULL) {
+        ev_idle_start(hub->loop, &hub->more); /* the loop must not sleep before the turn */
+        hub->ready.first = session;
+    } else {
+        hub->ready.last->ready_next = session;
+    }
+    hub->ready.last = session;
+    if (hub->ready.probe == NULL) {
+        hub->ready.probe = session;
+        hub->ready.probe_us = clock_monotonic_us();
+    }
+}
+
+static void
+add_step(struct hub *hub, struct session *session)
+{
+    session->step_next = NULL;
+    if (hub->ready.first_step == NULL) {
+        ev_idle_start(hub->loop, &hub->more);
+        hub->ready.first_step = session;
+    } else {
+        hub->ready.last_step->step_next = session;
+    }
+    hub->ready.last_step = session;
+}
+
+void
+session_mark(struct session *session, unsigned reason)
+{
+    if (reason == READY_SEND) {
+        ready_list_send(session->hub, session);
+        return;
+    }
+    if ((session->ready & STEPS) == 0)
+        add_step(session->hub, session);
+    session->ready |= (uint8_t)reason;
+}
+
+void
+hub_mark(struct hub *hub, unsigned work)
+{
+    if (hub->ready.work == 0)
+        ev_idle_start(hub->loop, &hub->more);
+    hub->ready.work |= work;
+}
+
+static void
+measure_delay(struct ready_list *ready)
+{
+    int64_t delay_us = clock_monotonic_us() - ready->probe_us;
+
+    if (delay_us > ready->delay_us)
+        ready->delay_us = delay_us;
+    ready->probe = NULL;
+}
+
+struct session *
+ready_list_pop(struct hub *hub)
+{
+    struct session *session = hub->ready.first;
+
+    if (session == NULL)
+        return NULL;
+    hub->ready.first = session->ready_next;
+    session->ready &= STEPS;
+    if (session == hub->ready.probe)
+        measure_delay(&hub->ready);
+    return session;
+}
+
+struct session *
+ready_list_pop_step(struct hub *hub, unsigned *ret_reasons)
+{
+    struct session *session = hub->ready.first_step;
+
+    if (session == NULL)
+        return NULL;
+    hub->ready.first_step = session->step_next;
+    *ret_reasons = session->ready & STEPS;
+    session->ready &= READY_SEND;
+    return session;
+}
+
+void
+hub_retry(struct hub *hub)
+{
+    if (!hub->closing && !ev_is_active(&hub->retry))
+        ev_timer_again(hub->loop, &hub->retry);
+}
+
+/* ---- control queue */
+
+bool
+session_can_send_control(const struct session *session, size_t len)
+{
+    return session->control.frames.len + len + 1 <= SESSION_CONTROL_MAX;
+}
+
+void
+session_send_control(struct session *session, const char *line, size_t len)
+{
+    if (!session_can_send_control(session, len) ||
+        buffer_add(&session->control.frames, line, len) != RC_OK ||
+        buffer_add(&session->control.frames, "\n", 1) != RC_OK) {
+        /*
+         * The client sends requests without reading; the ping timeout closes the connection.
+         */
+        log_debug("hub", "control queue is full: frame dropped", LOG_SESSION(session));
+        return;
+    }
+    session->has_control = true;
+    session_mark(session, READY_SEND);
+}
