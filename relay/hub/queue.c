@@ -1,10 +1,415 @@
-/* queue.c: adds notifications and batches to a session's outbound queue. */
-#include "hub/queue.h"
+/*
+ * queue.c: the outbound queue of a session, the cursors that it reports to its client, and the gaps
+ * that it announces.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-#include "hub/hub_state.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "hub/control.h"
 #include "hub/cursors.h"
+#include "hub/gap.h"
+#include "hub/hub_state.h"
+#include "hub/outbound.h"
+#include "hub/queue.h"
 #include "hub/ready_list.h"
 #include "hub/row_order.h"
+#include "hub/session.h"
+#include "hub/shed.h"
+
+/* ---- the queue */
+
+#define OUTBOUND_FIRST_ROOM 8
+
+_Static_assert(2 * (OUTBOUND_MAX + BATCH_COUNT_MAX) <= UINT16_MAX, "capacities fit their type");
+
+static struct notification **
+slot_of(const struct outbound *outbound, unsigned nth)
+{
+    return &outbound->notifications[(outbound->first + nth) & (outbound->room - 1u)];
+}
+
+struct notification *
+outbound_nth(const struct outbound *outbound, unsigned nth)
+{
+    return nth < outbound->count ? *slot_of(outbound, nth) : NULL;
+}
+
+unsigned
+outbound_count(const struct outbound *outbound)
+{
+    return outbound->count + (outbound->batch != NULL ? outbound->batch->count : 0);
+}
+
+size_t
+outbound_bytes(const struct outbound *outbound)
+{
+    return outbound->bytes + (outbound->batch != NULL ? outbound->batch->len : 0);
+}
+
+unsigned
+outbound_index_for(const struct outbound *outbound, uint8_t priority)
+{
+    unsigned nth = outbound->count;
+
+    while (nth > 0 && (*slot_of(outbound, nth - 1))->frame.as.notification.priority > priority)
+        nth--;
+    return nth;
+}
+
+static void
+outbound_grow(struct outbound *outbound)
+{
+    unsigned room = outbound->room == 0 ? OUTBOUND_FIRST_ROOM : outbound->room * 2u;
+    struct notification **notifications;
+
+    if (outbound->count < outbound->room)
+        return;
+    if (outbound->count >= OUTBOUND_MAX + BATCH_COUNT_MAX)
+        abort(); /* callers check this first */
+    notifications = memory_grow(NULL, room * sizeof(struct notification *));
+    for (unsigned i = 0; i < outbound->count; i++)
+        notifications[i] = *slot_of(outbound, i);
+    free(outbound->notifications);
+    outbound->notifications = notifications;
+    outbound->room = (uint16_t)room;
+    outbound->first = 0;
+}
+
+static void
+free_room(struct outbound *outbound)
+{
+    free(outbound->notifications);
+    outbound->notifications = NULL;
+    outbound->room = 0;
+    outbound->first = 0;
+}
+
+static void
+count_in(struct notification *notification, size_t *queued_bytes)
+{
+    shared_wait(&notification->shared, queued_bytes);
+    if (notification->source != NULL)
+        shared_wait(&notification->source->shared, queued_bytes);
+}
+
+static void
+count_out(struct notification *notification, size_t *queued_bytes)
+{
+    shared_wait_end(&notification->shared, queued_bytes);
+    if (notification->source != NULL)
+        shared_wait_end(&notification->source->shared, queued_bytes);
+}
+
+void
+outbound_insert(struct outbound *outbound, unsigned nth, struct notification *notification,
+                size_t *queued_bytes)
+{
+    outbound_grow(outbound);
+    if (outbound->count == 0)
+        outbound->since_us = clock_monotonic_us();
+    for (unsigned i = outbound->count; i > nth; i--)
+        *slot_of(outbound, i) = *slot_of(outbound, i - 1);
+    *slot_of(outbound, nth) = notification;
+    outbound->count++;
+    outbound->bytes += notification->text_len;
+    count_in(notification, queued_bytes);
+}
+
+struct notification *
+outbound_dequeue(struct outbound *outbound, size_t *queued_bytes)
+{
+    struct notification *notification = *slot_of(outbound, 0);
+
+    outbound->first = (uint16_t)((outbound->first + 1u) & (outbound->room - 1u));
+    outbound->count--;
+    outbound->bytes -= notification->text_len;
+    count_out(notification, queued_bytes);
+    if (outbound->count == 0)
+        free_room(outbound);
+    return notification;
+}
+
+struct fanout_batch *
+outbound_dequeue_batch(struct outbound *outbound)
+{
+    struct fanout_batch *batch = outbound->batch;
+
+    outbound->batch = NULL;
+    return batch;
+}
+
+void
+outbound_clear(struct outbound *outbound, size_t *queued_bytes)
+{
+    fanout_batch_unref(outbound_dequeue_batch(outbound));
+    while (outbound->count > 0)
+        notification_unref(outbound_dequeue(outbound, queued_bytes));
+}
+
+/* Returns the cursor from which this and all later notifications are sent again. */
+static struct cursor
+cursor_before(const struct notification *notification, unsigned own)
+{
+    struct cursor cursor = notification_cursor(notification, own);
+    struct entry_id *at = cursor_in(&cursor, notification->shard);
+
+    if (!entry_id_equal(*at, notification->id))
+        return cursor; /* the notification reports an earlier cursor */
+    *at = entry_id_before(*at);
+    return cursor;
+}
+
+struct cursor
+outbound_before(const struct outbound *outbound, unsigned nth, unsigned own, struct cursor cursor)
+{
+    for (unsigned i = 0; outbound->batch != NULL && i < outbound->batch->count; i++)
+        cursor = cursor_min(cursor, cursor_before(outbound->batch->notifications[i], own));
+    for (unsigned i = nth; i < outbound->count; i++)
+        cursor = cursor_min(cursor, cursor_before(*slot_of(outbound, i), own));
+    return cursor;
+}
+
+/* ---- cursors */
+
+struct notification *
+hub_notification_new(const struct hub *hub, const struct entry *entry, const struct entry_id *heads)
+{
+    if (hub->config->delivery.hide_targets)
+        return notification_new_without_targets(entry, hub->epoch, heads, hub->shards);
+    return notification_new(entry, hub->epoch, heads, hub->shards);
+}
+
+struct cursor
+session_head(const struct session *session)
+{
+    return replay_buffer_head(&session->hub->replay_buffer, session->client.own_shard);
+}
+
+/* All notifications were offered to a live session. */
+struct cursor
+session_reached(const struct session *session)
+{
+    return session->state == SESSION_LIVE ? cursor_max(session->cursor, session_head(session))
+                                          : session->cursor;
+}
+
+struct notification *
+session_notification_new(const struct session *session, const struct entry *entry,
+                         struct cursor cursor)
+{
+    struct entry_id heads[STORE_SHARDS_MAX];
+
+    cursor_to_heads(cursor, session->client.own_shard, heads, session->hub->shards);
+    return hub_notification_new(session->hub, entry, heads);
+}
+
+/* Returns a cursor before this notification, in the deferral that it reports. */
+static struct deferral
+deferral_before(const struct notification *notification)
+{
+    struct deferral deferral = *notification->deferral;
+    const struct entry_id first =
+        entry_id_is_zero(notification->first) ? notification->id : notification->first;
+    struct entry_id *from = cursor_in(&deferral.from, notification->shard);
+
+    if (!entry_id_less(*from, first))
+        *from = entry_id_before(first);
+    return deferral;
+}
+
+/*
+ * True if a notification with this cursor reports a deferral. If it overtakes another one
+ * (`overtaken`, may be NULL), the client needs the overtaken one too when it resumes.
+ */
+static bool
+deferral_reported(const struct session *session, struct cursor cursor,
+                  const struct notification *overtaken, struct deferral *ret_deferral)
+{
+    struct deferral deferral = session->pending.deferral;
+
+    if (overtaken != NULL && overtaken->deferral != NULL)
+        deferral = deferral_before(overtaken);
+    else if (!session->is_deferred)
+        return false;
+    /* A held notification is in no list yet. */
+    deferral.by_stream = deferral.by_stream || session->pending.held_count > 0;
+    *ret_deferral = deferral;
+    return !cursor_reaches(deferral.from, cursor);
+}
+
+bool
+session_reports_deferral(const struct session *session, struct cursor cursor,
+                         const struct notification *overtaken)
+{
+    struct deferral deferral;
+
+    return deferral_reported(session, cursor, overtaken, &deferral);
+}
+
+struct notification *
+session_notification_at(const struct session *session, struct notification *notification,
+                        struct cursor cursor, const struct notification *overtaken)
+{
+    struct entry_id heads[STORE_SHARDS_MAX];
+    struct deferral deferral;
+    const bool has_deferral = deferral_reported(session, cursor, overtaken, &deferral);
+
+    cursor_to_heads(cursor, session->client.own_shard, heads, notification->shards);
+    return notification_new_at(notification, session->hub->epoch, heads,
+                               has_deferral ? &deferral : NULL);
+}
+
+void
+session_pos_text(const struct session *session, struct cursor cursor, char ret_text[CLIENT_POS_MAX])
+{
+    struct entry_id heads[STORE_SHARDS_MAX];
+    struct deferral deferral;
+    const bool has_deferral =
+        deferral_reported(session, cursor, outbound_nth(&session->outbound, 0), &deferral);
+
+    cursor_to_heads(cursor, session->client.own_shard, heads, session->hub->shards);
+    client_pos_text(session->hub->epoch, heads, session->hub->shards,
+                    has_deferral ? &deferral : NULL, ret_text);
+}
+
+struct cursor
+session_cursor_behind(const struct session *session, const struct notification *notification)
+{
+    struct cursor cursor = notification_cursor(notification, session->client.own_shard);
+
+    cursor_advance(&cursor, notification->shard,
+                   notification->id); /* the notification may report an earlier cursor */
+    return cursor;
+}
+
+struct cursor
+session_before_queue(const struct session *session, struct cursor to)
+{
+    return outbound_before(&session->outbound, 0, session->client.own_shard, to);
+}
+
+_Static_assert(SESSION_POS_MAX == CLIENT_POS_MAX, "gate and hub have the same limit");
+
+bool
+session_pos(const struct session *session, char ret_pos[SESSION_POS_MAX])
+{
+    if (session->state != SESSION_LIVE || !outbound_is_empty(&session->outbound) ||
+        session->has_control)
+        return false;
+    session_pos_text(session, session_reached(session), ret_pos);
+    return true;
+}
+
+/* ---- row order */
+
+#define ROW_ORDER_FIRST_ROOM 2
+#define ROOM_MAX 64 /* maximum topics of a session; older topics are merged */
+
+/* Keyed by hash: topics with the same hash are merged, so that more than necessary are marked. */
+struct topic_newest {
+    uint64_t topic;
+    struct position newest;
+};
+
+struct row_order {
+    unsigned count;
+    unsigned room;
+    struct position others; /* highest position of merged topics */
+    struct topic_newest topics[];
+};
+
+/* FNV-1a. */
+static uint64_t
+hash_of(struct bytes topic)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+
+    for (size_t i = 0; i < topic.len; i++)
+        hash = (hash ^ topic.at[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+static struct row_order *
+row_order_grow(struct row_order *rows)
+{
+    unsigned room = rows == NULL ? ROW_ORDER_FIRST_ROOM : rows->room * 2;
+    bool is_new = rows == NULL;
+
+    if (!is_new && (rows->count < rows->room || rows->room == ROOM_MAX))
+        return rows;
+    rows = memory_grow(rows, sizeof(*rows) + room * sizeof(*rows->topics));
+    if (is_new)
+        *rows = (struct row_order){.count = 0};
+    rows->room = room;
+    return rows;
+}
+
+/* Its slot is reused for another topic. */
+static struct topic_newest *
+evict_oldest(struct row_order *rows)
+{
+    struct topic_newest *oldest = &rows->topics[0];
+
+    for (unsigned i = 1; i < rows->count; i++) {
+        if (position_less(rows->topics[i].newest, oldest->newest))
+            oldest = &rows->topics[i];
+    }
+    position_raise(&rows->others, oldest->newest);
+    return oldest;
+}
+
+static struct topic_newest *
+find(struct session *session, struct bytes topic)
+{
+    uint64_t hash = hash_of(topic);
+    struct row_order *rows = session->rows;
+    struct topic_newest *found;
+
+    for (unsigned i = 0; rows != NULL && i < rows->count; i++) {
+        if (rows->topics[i].topic == hash)
+            return &rows->topics[i];
+    }
+    session->rows = rows = row_order_grow(rows);
+    found = rows->count < rows->room ? &rows->topics[rows->count++] : evict_oldest(rows);
+    *found = (struct topic_newest){hash, rows->others};
+    return found;
+}
+
+struct notification *
+row_order_pass(struct session *session, struct notification *notification)
+{
+    const struct frame *frame = &notification->frame;
+    const struct position position = {frame->commit_lsn, frame->ordinal};
+    struct topic_newest *topic;
+    struct notification *late;
+
+    if (!notification->needs_ack || frame->as.notification.operation == FRAME_OPERATION_NOTIFY)
+        return notification_ref(notification);
+    topic = find(session, frame->as.notification.topic);
+    if (frame->as.notification.attempts > 0 || !position_less(position, topic->newest)) {
+        position_raise(&topic->newest, position);
+        return notification_ref(notification);
+    }
+    late = notification_new_late(notification, session->hub->epoch);
+    if (late != NULL)
+        return late;
+    log_error("hub", "could not mark a late notification as a retry: unknown format",
+              LOG_SESSION(session));
+    return notification_ref(notification);
+}
+
+void
+row_order_free(struct session *session)
+{
+    free(session->rows);
+    session->rows = NULL;
+}
+
+/* ---- queueing */
 
 bool
 session_queue_is_empty(const struct session *session)
@@ -116,4 +521,70 @@ void
 session_clear_queue(struct session *session)
 {
     outbound_clear(&session->outbound, &session->hub->queued_bytes);
+}
+
+/* ---- gaps */
+
+void
+session_gap_later(struct session *session, struct cursor from, const char *why)
+{
+    session->control.gap_from =
+        session->control.gap_why != NULL ? cursor_min(session->control.gap_from, from) : from;
+    session->control.gap_why = why;
+    session->has_control = true;
+    session_mark(session, READY_SEND);
+}
+
+static void
+count_gap(struct stats *stats, const char *why)
+{
+    static const struct {
+        const char *why;
+        enum metric stat;
+    } gaps[] = {{"trimmed", STAT_HUB_GAPS_TRIMMED},
+                {"expired", STAT_HUB_GAPS_EXPIRED},
+                {"epoch", STAT_HUB_GAPS_EPOCH},
+                {"shed", STAT_HUB_GAPS_SHED}};
+
+    for (size_t i = 0; i < sizeof(gaps) / sizeof(gaps[0]); i++)
+        if (strcmp(gaps[i].why, why) == 0)
+            stats_add(stats, gaps[i].stat, 1);
+}
+
+void
+session_send_gap(struct session *session, struct cursor from, struct cursor to, const char *why)
+{
+    char from_text[CLIENT_POS_MAX], to_text[CLIENT_POS_MAX], line[3 * CLIENT_POS_MAX];
+    int len;
+
+    session_pos_text(session, from, from_text);
+    session_pos_text(session, to, to_text);
+    len =
+        snprintf(line, sizeof(line), "{\"t\":\"gap\",\"from\":\"%s\",\"to\":\"%s\",\"why\":\"%s\"}",
+                 from_text, to_text, why);
+    if (!session_can_send_control(session, (size_t)len)) {
+        session_gap_later(session, from, why);
+        return;
+    }
+    count_gap(session->hub->stats, why);
+    session_send_control(session, line, (size_t)len);
+}
+
+void
+session_gap(struct session *session, struct cursor from, struct cursor to, const char *why)
+{
+    to =
+        session_before_queue(session, session->control.has_dropped ? shed_cursor(session, to) : to);
+    session_send_gap(session, cursor_min(to, from), to, why);
+}
+
+void
+session_send_late_gap(struct session *session)
+{
+    const char *why = session->control.gap_why;
+
+    if (why == NULL)
+        return;
+    session->control.gap_why = NULL;
+    session_gap(session, session->control.gap_from, session_reached(session), why);
 }
