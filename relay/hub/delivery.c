@@ -1,23 +1,193 @@
 /*
- * offer.c: decides whether a session queues, defers, drops or skips a notification, and keeps those
- * in flight until they are acknowledged.
+ * delivery.c: what becomes of a notification in a session: it is queued, deferred, dropped or
+ * skipped, and it is in flight until it is acknowledged.
  */
-#include "hub/offer.h"
-
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "hub/report_queue.h"
-#include "hub/stall.h"
 #include "hub/control.h"
 #include "hub/cursors.h"
 #include "hub/gap.h"
 #include "hub/hub_state.h"
+#include "hub/inflight.h"
 #include "hub/members.h"
+#include "hub/offer.h"
 #include "hub/queue.h"
 #include "hub/ready_list.h"
+#include "hub/rejections.h"
+#include "hub/report_queue.h"
 #include "hub/shed.h"
+#include "hub/stall.h"
 #include "hub/state.h"
+
+/* ---- the in-flight window */
+
+#define INFLIGHT_FIRST_ROOM 4
+
+struct inflight_entry *
+inflight_find(const struct inflight *inflight, const unsigned char id[16])
+{
+    for (int i = 0; i < inflight->count; i++) {
+        if (memcmp(inflight->entries[i].id, id, 16) == 0)
+            return &inflight->entries[i];
+    }
+    return NULL;
+}
+
+static void
+inflight_grow(struct inflight *inflight)
+{
+    if (inflight->count < inflight->room)
+        return;
+    inflight->room = inflight->room == 0 ? INFLIGHT_FIRST_ROOM : inflight->room * 2;
+    inflight->entries =
+        memory_grow(inflight->entries, (size_t)inflight->room * sizeof(*inflight->entries));
+}
+
+void
+inflight_add(struct inflight *inflight, const struct notification *notification,
+             enum inflight_end end)
+{
+    struct inflight_entry *entry;
+
+    inflight_grow(inflight);
+    entry = &inflight->entries[inflight->count++];
+    *entry = (struct inflight_entry){
+        .shard = notification->shard,
+        .end = end,
+        .backoff = notification->frame.as.notification.backoff,
+        .ack_timeout_ms = notification->frame.as.notification.ack_timeout_ms,
+        .retry_enabled = (notification->frame.flags & FRAME_RETRY_ENABLED) != 0,
+        .is_open_ended = notification->is_open_ended,
+    };
+    memcpy(entry->id, notification->frame.as.notification.id, sizeof(entry->id));
+    inflight->ended += end != INFLIGHT_OPEN;
+}
+
+void
+inflight_remove(struct inflight *inflight, struct inflight_entry *entry)
+{
+    inflight->ended -= entry->end != INFLIGHT_OPEN;
+    *entry = inflight->entries[--inflight->count];
+}
+
+void
+inflight_end(struct inflight *inflight, struct inflight_entry *entry, enum inflight_end end)
+{
+    entry->end = (uint8_t)end;
+    inflight->ended++;
+}
+
+void
+inflight_sweep(struct inflight *inflight)
+{
+    for (int i = inflight->count - 1; i >= 0 && inflight->ended > 0; i--) {
+        struct inflight_entry *entry = &inflight->entries[i];
+
+        if (entry->is_written && entry->end != INFLIGHT_OPEN)
+            inflight_remove(inflight, entry);
+    }
+}
+
+void
+inflight_free(struct inflight *inflight)
+{
+    free(inflight->entries);
+    *inflight = (struct inflight){.size = inflight->size};
+}
+
+/* ---- delivery reports */
+
+#define REPORTS_MAX 262144
+
+static void
+push(struct hub *hub, struct delivery_report item)
+{
+    if (hub->reports.count == hub->reports.room) {
+        hub->reports.room = hub->reports.room == 0 ? 64 : hub->reports.room * 2;
+        hub->reports.items =
+            memory_grow(hub->reports.items, hub->reports.room * sizeof(*hub->reports.items));
+    }
+    hub->reports.items[hub->reports.count++] = item;
+}
+
+static bool
+has_room(const struct session *session)
+{
+    if (session->hub->reports.count < REPORTS_MAX)
+        return true;
+    /* The notification remains pending, and is sent when the user reconnects. */
+    rejections_add(&session->hub->reports_rejected, session->client.user,
+                   "delivery report queue is full: reports dropped");
+    return false;
+}
+
+static void
+add(struct session *session, struct delivery_report item)
+{
+    struct hub *hub = session->hub;
+
+    item.user = memory_text(session->client.user, strlen(session->client.user));
+    push(hub, item);
+    if (hub->reports.call_count == 0 || hub->reports.count >= REPORTS_PER_CALL)
+        hub_mark(hub, HUB_FLUSH);
+}
+
+static struct delivery_report
+item_of(const struct notification *notification)
+{
+    struct delivery_report item = {
+        .shard = notification->shard,
+        .backoff = notification->frame.as.notification.backoff,
+        .ack_timeout_ms = notification->frame.as.notification.ack_timeout_ms,
+        .retry_enabled = (notification->frame.flags & FRAME_RETRY_ENABLED) != 0,
+        .is_open_ended = notification->is_open_ended,
+    };
+
+    memcpy(item.id, notification->frame.as.notification.id, sizeof(item.id));
+    return item;
+}
+
+void
+delivery_report_add(struct session *session, const struct notification *notification)
+{
+    if (has_room(session))
+        add(session, item_of(notification));
+}
+
+void
+delivery_report_renew(struct session *session, const struct inflight_entry *entry)
+{
+    struct delivery_report item = {
+        .shard = entry->shard,
+        .backoff = entry->backoff,
+        .ack_timeout_ms = entry->ack_timeout_ms,
+        .retry_enabled = entry->retry_enabled,
+        .is_open_ended = entry->is_open_ended,
+        .is_renewal = true,
+    };
+
+    memcpy(item.id, entry->id, sizeof(item.id));
+    if (has_room(session))
+        add(session, item);
+}
+
+bool
+delivery_report_defer(struct session *session, struct notification *notification)
+{
+    struct delivery_report item = item_of(notification);
+
+    if (!has_room(session))
+        return false;
+    session->requests.count++;
+    session->pending.held_count++;
+    session->pending.held_bytes += notification->text_len;
+    item.deferred = session;
+    item.notification = notification_ref(notification);
+    add(session, item);
+    return true;
+}
 
 static struct inflight_entry *
 find(const struct session *session, const struct notification *notification)
