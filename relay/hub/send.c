@@ -1,21 +1,25 @@
-/* send.c: writes a session's control queue and outbound queue to its socket. */
-#include "hub/send.h"
-
+/*
+ * send.c: writes a session's control queue and outbound queue to its socket, and detects clients
+ * that read too slowly.
+ */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "hub/offer.h"
 #include "hub/control.h"
+#include "hub/cursors.h"
 #include "hub/gap.h"
 #include "hub/hub_state.h"
-#include "hub/cursors.h"
 #include "hub/lists.h"
+#include "hub/offer.h"
 #include "hub/queue.h"
 #include "hub/ready_list.h"
+#include "hub/send.h"
 #include "hub/session.h"
+#include "hub/shed.h"
+#include "hub/stall.h"
 #include "wire/ws_frame.h"
 
 #define PIECES_MAX 64
@@ -303,4 +307,45 @@ session_writable(struct session *session)
 {
     session->hub->sending_us = clock_wall_us();
     send_queued(session->hub, session);
+}
+
+/* ---- slow clients */
+
+#define SLOW_GRACE_US                                                                              \
+    1000000 /* a client that reads something every second is behind, but not stuck */
+
+void
+session_count_skipped(struct session *session, size_t bytes)
+{
+    session->stall.skipped_bytes += bytes;
+}
+
+void
+session_accepted(struct session *session)
+{
+    session->stall.accepted_us = clock_monotonic_us();
+}
+
+const char *
+session_slow(const struct session *session, int64_t now_us)
+{
+    const struct config *config = session->hub->config;
+    const struct notification *first = session_next_queued(session);
+    int64_t since_us = session->stall.accepted_us;
+
+    if (!session->is_blocked)
+        return NULL;
+    if (hub_is_over_limit(session->hub) && now_us - session->stall.accepted_us >= SLOW_GRACE_US)
+        return "unsent bytes of all clients exceed twice shed_bytes";
+    if (session->outbound.bytes + session->stall.skipped_bytes >= (size_t)config->gate.slow_bytes &&
+        now_us - session->stall.accepted_us >= SLOW_GRACE_US)
+        return "unsent bytes exceed slow_bytes";
+    if (first != NULL) {
+        since_us = first->made_us;
+        if (since_us < session->outbound.since_us)
+            since_us = session->outbound.since_us; /* queued later than created */
+    }
+    return now_us - since_us > config->gate.slow_age_ms * 1000
+               ? "the oldest unsent notification is older than slow_age"
+               : NULL;
 }
