@@ -1,15 +1,138 @@
-/* load_shedding.c: measures overload, and announces dropped notifications to clients. */
-#include "hub/load_shedding.h"
-
+/*
+ * load_shedding.c: drops notifications while this process is short of CPU or memory, and announces
+ * them afterwards.
+ */
 #include <string.h>
+
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "hub/cursors.h"
 #include "hub/gap.h"
 #include "hub/hub_state.h"
-#include "hub/cursors.h"
+#include "hub/load_shedding.h"
+#include "hub/pressure.h"
+#include "hub/shed.h"
 #include "hub/turn.h"
+
+/* ---- overload */
+
+#define STEP_US 1000000
+#define SMOOTH 4 /* weight of a measurement: a quarter */
+
+/*
+ * A single long pause is not overload, because the process may have been stopped. Three in a row
+ * are.
+ */
+static void
+smooth_lag(struct pressure *pressure, const struct pressure_limits *limits, int64_t delay_us)
+{
+    if (limits->delay_us > 0 && delay_us > 2 * limits->delay_us)
+        delay_us = 2 * limits->delay_us;
+    pressure->delay_us += (delay_us - pressure->delay_us) / SMOOTH;
+}
+
+bool
+pressure_measure(struct pressure *pressure, const struct pressure_limits *limits, int64_t now_us,
+                 int64_t delay_us, size_t bytes)
+{
+    enum pressure_level before = pressure->level;
+    bool is_over, is_calm;
+
+    smooth_lag(pressure, limits, delay_us);
+    is_over = (limits->delay_us > 0 && pressure->delay_us >= limits->delay_us) ||
+              (limits->bytes > 0 && bytes >= limits->bytes);
+    is_calm = (limits->delay_us == 0 || pressure->delay_us < limits->delay_us / 2) &&
+              (limits->bytes == 0 || bytes < limits->bytes / 2);
+    if (is_over != pressure->was_over || is_calm != pressure->was_calm)
+        pressure->since_us = now_us;
+    pressure->was_over = is_over;
+    pressure->was_calm = is_calm;
+    if (is_over && before == PRESSURE_NONE)
+        pressure->level = PRESSURE_LOW;
+    else if (now_us - pressure->since_us < STEP_US)
+        return false;
+    else if (is_over && before == PRESSURE_LOW)
+        pressure->level = PRESSURE_NORMAL;
+    else if (is_calm && before != PRESSURE_NONE)
+        pressure->level = before == PRESSURE_NORMAL ? PRESSURE_LOW : PRESSURE_NONE;
+    pressure->since_us = now_us;
+    return pressure->level != before;
+}
+
+/* ---- dropped notifications */
+
+#define LIMIT_MIN (64u * 1024 * 1024) /* a few large notifications */
+
+/* Only REALTIME notifications that need no ack may be dropped. */
+static bool
+may_be_shed(const struct notification *notification, enum pressure_level level)
+{
+    const struct frame_notification *frame = &notification->frame.as.notification;
+
+    if (notification->needs_ack || frame->type != FRAME_TYPE_REALTIME)
+        return false;
+    return frame->priority == FRAME_PRIORITY_LOW ||
+           (level == PRESSURE_NORMAL && frame->priority == FRAME_PRIORITY_NORMAL);
+}
+
+bool
+shed_drops(const struct hub *hub, const struct notification *notification)
+{
+    return hub->shed.pressure.level != PRESSURE_NONE &&
+           may_be_shed(notification, hub->shed.pressure.level) &&
+           entry_id_less(hub->shed.hold[notification->shard], notification->id);
+}
+
+unsigned
+shed_count_kept(const struct hub *hub, struct notification *const *notifications, unsigned count)
+{
+    unsigned kept = 0;
+
+    if (hub->shed.pressure.level == PRESSURE_NONE)
+        return count;
+    while (kept < count && !shed_drops(hub, notifications[kept]))
+        kept++;
+    return kept;
+}
+
+struct cursor
+shed_cursor(const struct session *session, struct cursor cursor)
+{
+    const struct shed *shed = &session->hub->shed;
+
+    if (shed->pressure.level == PRESSURE_NONE)
+        return cursor;
+    return cursor_min(cursor, cursor_from_heads(shed->hold, session->client.own_shard));
+}
+
+const struct entry_id *
+shed_reported_heads(const struct hub *hub)
+{
+    return hub->shed.pressure.level == PRESSURE_NONE ? hub->newest : hub->shed.hold;
+}
+
+bool
+hub_is_over_limit(const struct hub *hub)
+{
+    const size_t shed_bytes = (size_t)hub->config->delivery.shed_bytes;
+
+    return shed_bytes > 0 && hub->queued_bytes > 2 * shed_bytes && hub->queued_bytes > LIMIT_MIN;
+}
+
+void
+session_count_shed(struct session *session, const struct notification *notification)
+{
+    struct hub *hub = session->hub;
+    bool is_low = notification->frame.as.notification.priority == FRAME_PRIORITY_LOW;
+
+    session->control.has_dropped = true;
+    hub->shed.count++;
+    stats_add(hub->stats, is_low ? STAT_HUB_SHED_LOW : STAT_HUB_SHED_NORMAL, 1);
+}
+
+/* ---- measurements */
 
 #define ANNOUNCE_US (30 * 1000000) /* maximum time from the first dropped notification to the gap */
 
