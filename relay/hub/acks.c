@@ -2,6 +2,8 @@
  * acks.c: what the store learns: delivery reports, acknowledgements and negative acknowledgements,
  * in this order; and what its replies mean for the sessions of a user.
  */
+#include "hub/hub_private.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,18 +12,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "hub/ack_queue.h"
-#include "hub/delivery_reports.h"
-#include "hub/hub_state.h"
-#include "hub/inflight_release.h"
-#include "hub/members.h"
-#include "hub/nacks.h"
-#include "hub/offer.h"
-#include "hub/ready_list.h"
-#include "hub/rejections.h"
-#include "hub/report_queue.h"
-#include "hub/state.h"
-#include "hub/user_acks.h"
 #include "store/trace.h"
 
 /* ---- effects on the sessions of a user */

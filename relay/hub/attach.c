@@ -2,6 +2,8 @@
  * attach.c: sessions start and end: the shards that are followed for them, and the presence of
  * their users in the store.
  */
+#include "hub/hub_private.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,20 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "hub/attach.h"
-#include "hub/control.h"
-#include "hub/followed.h"
-#include "hub/hub.h"
-#include "hub/hub_state.h"
-#include "hub/lists.h"
-#include "hub/members.h"
-#include "hub/offer.h"
-#include "hub/presence.h"
-#include "hub/queue.h"
-#include "hub/ready_list.h"
 #include "hub/resume.h"
-#include "hub/state.h"
-#include "hub/subscribe.h"
 
 /* ---- followed shards */
 

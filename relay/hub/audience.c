@@ -2,6 +2,8 @@
  * audience.c: the members of each audience, and the audiences of each session: from the token and
  * from clairon.member.
  */
+#include "hub/audience.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,10 +12,7 @@
 #include "base/memory.h"
 #include "base/pool.h"
 #include "base/states.h"
-#include "hub/audience.h"
-#include "hub/groups.h"
-#include "hub/hub_state.h"
-#include "hub/members.h"
+#include "hub/hub_private.h"
 #include "wire/frame.h"
 
 static struct pool memberships = {.size = sizeof(struct membership)};
@@ -252,7 +251,7 @@ audience_match_end(struct audience_match *match)
 
 /* ---- the audiences of a session, and whether they are current */
 
-/* After a transition that groups.h does not list, the memberships are requested again. */
+/* After a transition that audience.h does not list, the memberships are requested again. */
 static void
 groups_set_state(struct session_groups *groups, enum groups_state state, struct stats *stats)
 {

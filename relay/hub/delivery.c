@@ -2,24 +2,12 @@
  * delivery.c: what becomes of a notification in a session: it is queued, deferred, dropped or
  * skipped, and it is in flight until it is acknowledged.
  */
+#include "hub/hub_private.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "hub/control.h"
-#include "hub/cursors.h"
-#include "hub/gap.h"
-#include "hub/hub_state.h"
-#include "hub/inflight.h"
-#include "hub/members.h"
-#include "hub/offer.h"
-#include "hub/queue.h"
-#include "hub/ready_list.h"
-#include "hub/rejections.h"
-#include "hub/report_queue.h"
-#include "hub/shed.h"
-#include "hub/stall.h"
-#include "hub/state.h"
 
 /* ---- the in-flight window */
 

@@ -1,31 +1,17 @@
 /* hub.c: reads the store's stream and serves sessions from it. */
-#include "hub/hub.h"
+#include "hub/hub_private.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "hub/ack_queue.h"
-#include "hub/delivery_reports.h"
-#include "hub/user_acks.h"
-#include "hub/offer.h"
-#include "hub/load_shedding.h"
-#include "hub/presence.h"
 #include "hub/resume.h"
-#include "hub/control.h"
-#include "hub/followed.h"
-#include "hub/hub_state.h"
-#include "hub/lists.h"
-#include "hub/members.h"
-#include "hub/cursors.h"
-#include "hub/ready_list.h"
-#include "hub/shed.h"
-#include "hub/turn.h"
 #include "wire/ws_frame.h"
 
 #define RETRY_S 1.0

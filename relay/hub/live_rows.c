@@ -2,6 +2,8 @@
  * live_rows.c: the rows of live rules: the lists that a client has, its requests for them, the
  * snapshots that they must contain, and reloads.
  */
+#include "hub/live_rows.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,14 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "hub/client_pos.h"
-#include "hub/cursors.h"
-#include "hub/hub_state.h"
-#include "hub/lists.h"
-#include "hub/live_rows.h"
-#include "hub/ready_list.h"
-#include "hub/recent_xids.h"
-#include "hub/session_state.h"
+#include "hub/hub_private.h"
 #include "rows/rows.h"
 #include "wire/audience.h"
 #include "wire/error_frame.h"

@@ -2,19 +2,14 @@
  * load_shedding.c: drops notifications while this process is short of CPU or memory, and announces
  * them afterwards.
  */
+#include "hub/hub_private.h"
+
 #include <string.h>
 
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "hub/cursors.h"
-#include "hub/gap.h"
-#include "hub/hub_state.h"
-#include "hub/load_shedding.h"
-#include "hub/pressure.h"
-#include "hub/shed.h"
-#include "hub/turn.h"
 
 /* ---- overload */
 

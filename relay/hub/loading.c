@@ -13,16 +13,7 @@
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "hub/offer.h"
-#include "hub/control.h"
-#include "hub/cursors.h"
-#include "hub/gap.h"
-#include "hub/hub_state.h"
-#include "hub/lists.h"
-#include "hub/members.h"
-#include "hub/ready_list.h"
-#include "hub/session.h"
-#include "hub/state.h"
+#include "hub/hub_private.h"
 #include "wire/codes.h"
 
 #define CHECKED_PAGES_MAX 64

@@ -2,6 +2,8 @@
  * notification.c: notifications in memory: one, formatted once for all recipients; a batch of them;
  * and the newest of them, for sessions that are slightly behind.
  */
+#include "hub/notification.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,10 +15,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "decoder/protocol/envelope.h"
-#include "hub/batch.h"
 #include "hub/client_pos.h"
-#include "hub/notification.h"
-#include "hub/replay_buffer.h"
 #include "wire/notification_json.h"
 #include "wire/ws_frame.h"
 

@@ -9,12 +9,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "hub/cursors.h"
-#include "hub/hub_state.h"
-#include "hub/ready_list.h"
-#include "hub/session.h"
-#include "hub/shed.h"
-#include "hub/state.h"
+#include "hub/hub_private.h"
 #include "wire/codes.h"
 
 #define RETRY_EVERY_S 0.02

@@ -2,6 +2,8 @@
  * queue.c: the outbound queue of a session, the cursors that it reports to its client, and the gaps
  * that it announces.
  */
+#include "hub/hub_private.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,16 +11,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "hub/control.h"
-#include "hub/cursors.h"
-#include "hub/gap.h"
-#include "hub/hub_state.h"
-#include "hub/outbound.h"
-#include "hub/queue.h"
-#include "hub/ready_list.h"
-#include "hub/row_order.h"
-#include "hub/session.h"
-#include "hub/shed.h"
 
 /* ---- the queue */
 

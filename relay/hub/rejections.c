@@ -1,5 +1,5 @@
 /* rejections.c: logs rejected acks, nacks and delivery reports at a limited rate. */
-#include "hub/rejections.h"
+#include "hub/hub_private.h"
 
 #include "base/clock.h"
 #include "base/log.h"

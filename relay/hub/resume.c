@@ -1,5 +1,5 @@
 /*
- * resume.c: the life of a session after `connected`: PENDING, STREAM, LIVE (session_state.h), and
+ * resume.c: the life of a session after `connected`: PENDING, STREAM, LIVE (session_private.h), and
  * back to PENDING when a full in-flight window has room again. LOADING is in loading.c.
  */
 #include "hub/resume.h"
@@ -8,17 +8,7 @@
 
 #include <utlist.h>
 
-#include "hub/offer.h"
-#include "hub/cursors.h"
-#include "hub/followed.h"
-#include "hub/gap.h"
-#include "hub/hub_state.h"
-#include "hub/members.h"
-#include "hub/queue.h"
-#include "hub/ready_list.h"
-#include "hub/row_order.h"
-#include "hub/shed.h"
-#include "hub/state.h"
+#include "hub/hub_private.h"
 #include "wire/codes.h"
 
 #define PAGE_MIN 16

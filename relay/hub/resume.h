@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "base/rc.h"
-#include "hub/session_state.h"
+#include "hub/session_private.h"
 #include "store/store.h"
 
 struct hub;

@@ -2,24 +2,14 @@
  * send.c: writes a session's control queue and outbound queue to its socket, and detects clients
  * that read too slowly.
  */
+#include "hub/hub_private.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "hub/control.h"
-#include "hub/cursors.h"
-#include "hub/gap.h"
-#include "hub/hub_state.h"
-#include "hub/lists.h"
-#include "hub/offer.h"
-#include "hub/queue.h"
-#include "hub/ready_list.h"
-#include "hub/send.h"
-#include "hub/session.h"
-#include "hub/shed.h"
-#include "hub/stall.h"
 #include "wire/ws_frame.h"
 
 #define PIECES_MAX 64

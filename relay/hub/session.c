@@ -2,18 +2,14 @@
  * session.c: a session: its birth and death, its states, its pending work, and its control queue.
  * The files above it mark a session with work, and never the reverse.
  */
+#include "hub/hub_private.h"
+
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/pool.h"
 #include "base/states.h"
-#include "hub/control.h"
-#include "hub/hub_state.h"
-#include "hub/ready_list.h"
-#include "hub/row_order.h"
-#include "hub/session.h"
-#include "hub/state.h"
 
 /* ---- states */
 

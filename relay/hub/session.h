@@ -15,9 +15,13 @@
 #define SESSION_ACKS_MAX 1024  /* maximum ids in an ack */
 #define SESSION_TOPICS_MAX 256 /* maximum topics of a connection */
 #define SESSION_TOPICS_BYTES_MAX 8192
+#define SESSION_UNVERIFIED_LISTS_MAX 32 /* maximum lists of rows that were read elsewhere */
 
 struct hub;
+struct iovec;
 struct session;
+struct shared;
+struct snapshot;
 
 struct session_group {
     const char *audience; /* "STRUCTURE" */
@@ -29,9 +33,6 @@ struct session_topics {
     const char *const *names;
     size_t count;
 };
-
-struct iovec;
-struct shared;
 
 /*
  * Whole WebSocket frames. The last frame of a piece may continue in the next piece. `owners`: for
@@ -59,6 +60,35 @@ struct session_transport {
      */
     void (*close)(void *socket, int code, const char *reason, int64_t in_ms);
 };
+
+/* A client whose token is valid. hub_attach copies it. */
+struct session_request {
+    const char *user;
+    const struct session_group *groups;
+    size_t group_count;
+    const char *pos;     /* NULL: send only new notifications */
+    int window;          /* requested by the client; 0: use the configured size */
+    int64_t expires_s;   /* the token's exp, Unix seconds */
+    bool has_request_id; /* the client's "r" */
+    int64_t request_id;
+    struct session_topics topics; /* empty: all topics */
+    /* with pos: notifications that were already sent are not repeated before their ack timeout */
+    bool is_poll;
+};
+
+/*
+ * Starts a session. The session reads the user's memberships, sends `connected`, then the inbox,
+ * then the notifications after pos, then new notifications. Waits while the store is down. Never
+ * returns NULL. End the session with session_detach.
+ */
+struct session *hub_attach(struct hub *hub, const struct session_request *request,
+                           const struct session_transport *transport, void *socket);
+
+/*
+ * Call it when the socket is closed. Frees the session, immediately or when the last pending reply
+ * arrives.
+ */
+void session_detach(struct session *session);
 
 /*
  * Returns the id of this connection, as in log messages and in `connected`. Valid as long as the
@@ -88,5 +118,50 @@ void session_send_control(struct session *session, const char *line, size_t len)
  */
 #define SESSION_POS_MAX 512
 bool session_pos(const struct session *session, char ret_pos[SESSION_POS_MAX]);
+
+/*
+ * Adds these topics, and sends `subscribed` with all topics. Notifications that are already queued
+ * are still sent. RC_LIMIT: too many topics. RC_AGAIN: too many queued replies. Neither changes the
+ * topics.
+ */
+MUST_CHECK enum rc session_subscribe(struct session *session, const struct session_topics *topics,
+                                     bool has_request_id, int64_t request_id);
+
+/*
+ * Removes topics, which must be spelled as in `subscribe`; sends `subscribed`. RC_AGAIN: too many
+ * queued replies.
+ */
+MUST_CHECK enum rc session_unsubscribe(struct session *session, const struct session_topics *topics,
+                                       bool has_request_id, int64_t request_id);
+
+/*
+ * Applies acknowledgements of the user. `ids` are lower case UUIDs, as client_message.h returns
+ * them; count <= SESSION_ACKS_MAX.
+ */
+void session_ack(struct session *session, const char *const *ids, size_t count);
+
+/* The user rejected these notifications: the store retries them after delay_ms at the earliest. */
+void session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms);
+
+/*
+ * Sends the rows that the rule addresses to the session's user as `rows` frames, or an `err` frame.
+ * Later changes of the user's memberships send `reload`. Returns false and sends nothing if too
+ * many replies are queued; the caller rejects the request.
+ */
+MUST_CHECK bool session_request_rows(struct session *session, const char *source, const char *rule,
+                                     int64_t request_id);
+
+/*
+ * The client has read rows of this rule elsewhere. From now on, changes of these rows without
+ * notifications send `reload`, even if the rule is not live: the rows may depend on memberships.
+ */
+void session_watch_rows(struct session *session, const char *source, const char *rule);
+
+/*
+ * For rows of this rule that the application has read. True if the snapshot contains all
+ * transactions that have a notification before the cursor. Also watches the rows.
+ */
+bool session_accepts_snapshot(struct session *session, const char *source, const char *rule,
+                              const struct snapshot *snapshot);
 
 #endif

@@ -1,17 +1,12 @@
 /* topics.c: the topics to which a session is subscribed. */
+#include "hub/session_private.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "hub/control.h"
-#include "hub/hub_state.h"
-#include "hub/offer.h"
-#include "hub/ready_list.h"
-#include "hub/subscribe.h"
-#include "hub/subscription.h"
-#include "hub/topics.h"
 
 /*
  * Both arrays are sorted bytewise. `prefixes` points to the names that end in '*' and are not

@@ -2,21 +2,12 @@
  * turn.c: a loop iteration: offers new notifications to the sessions of their audiences, does the
  * pending work of sessions, and sends.
  */
+#include "hub/hub_private.h"
+
 #include <utlist.h>
 
 #include "base/clock.h"
-#include "hub/ack_queue.h"
-#include "hub/delivery_reports.h"
-#include "hub/hub_state.h"
-#include "hub/members.h"
-#include "hub/offer.h"
-#include "hub/publish.h"
-#include "hub/ready_list.h"
 #include "hub/resume.h"
-#include "hub/send.h"
-#include "hub/shed.h"
-#include "hub/state.h"
-#include "hub/turn.h"
 
 /* ---- new notifications */
 

@@ -4,8 +4,6 @@
 #include "gate/http/response.h"
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
-#include "hub/nacks.h"
-#include "hub/user_acks.h"
 #include "hub/hub.h"
 #include "store/store.h"
 #include "wire/client_message.h"

@@ -12,7 +12,7 @@
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
 #include "wire/http_head.h"
-#include "hub/attach.h"
+#include "hub/session.h"
 
 #define WAIT_S 25
 #define WAIT_MAX_S 60

@@ -3,7 +3,7 @@
 #define CLAIRON_GATE_API_ROWS_H
 
 #include "gate/http/request.h"
-#include "hub/live_rows.h"
+#include "hub/hub.h"
 
 struct rows_request;
 

@@ -12,8 +12,7 @@
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
 #include "wire/http_head.h"
-#include "hub/attach.h"
-#include "hub/live_rows.h"
+#include "hub/session.h"
 
 #define RETRY_MS 2000
 #define OUT_TARGET_BYTES (256 * 1024)

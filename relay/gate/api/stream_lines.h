@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "hub/lists.h"
 #include "hub/session.h"
 #include "wire/bytes.h"
 

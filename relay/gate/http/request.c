@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/states.h"
 #include "gate/net/gate_shared.h"
-#include "hub/attach.h"
+#include "hub/session.h"
 
 #define RESPONSES_MAX (64 * 1024 * 1024) /* maximum bytes of all unfinished responses */
 

@@ -10,7 +10,7 @@
 #include "gate/http/credentials.h"
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
-#include "hub/attach.h"
+#include "hub/session.h"
 #include "wire/ws_frame.h"
 
 /*

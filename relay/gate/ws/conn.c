@@ -10,7 +10,7 @@
 #include "base/states.h"
 #include "gate/net/gate_shared.h"
 #include "gate/ws/backpressure.h"
-#include "hub/attach.h"
+#include "hub/session.h"
 
 #define BYE_ROOM 512          /* part of WEBSOCKET_OUT_MAX that is reserved for the bye */
 #define CLOSE_REASON_SENT 120 /* a close frame has room for 123 bytes */

@@ -12,11 +12,7 @@
 #include "gate/http/response.h"
 #include "gate/net/gate_shared.h"
 #include "gate/ws/send.h"
-#include "hub/nacks.h"
-#include "hub/user_acks.h"
-#include "hub/attach.h"
-#include "hub/live_rows.h"
-#include "hub/subscribe.h"
+#include "hub/session.h"
 #include "wire/client_message.h"
 #include "wire/error_frame.h"
 

@@ -5,12 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hub/control.h"
-#include "hub/hub_state.h"
-#include "hub/cursors.h"
-#include "hub/queue.h"
-#include "hub/session.h"
-#include "hub/turn.h"
+#include "hub/hub_private.h"
 #include "wire/ws_frame.h"
 
 static struct config config = {.gate = {.slow_bytes = 4096, .slow_age_ms = 30000}};

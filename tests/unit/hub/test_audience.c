@@ -9,9 +9,7 @@
 #include <string.h>
 
 #include "tests/unit/heads.h"
-#include "hub/audience.h"
-#include "hub/hub_state.h"
-#include "hub/members.h"
+#include "hub/hub_private.h"
 #include "wire/frame.h"
 
 /* A notification for USER u1 whose data is `data`. */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "tests/unit/heads.h"
-#include "hub/batch.h"
+#include "hub/notification.h"
 
 /* A batch of `count` notifications, each slightly longer than `len`. */
 static struct fanout_batch *

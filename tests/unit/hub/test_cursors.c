@@ -11,7 +11,7 @@
 
 #include "tests/unit/heads.h"
 #include "hub/client_pos.h"
-#include "hub/replay_buffer.h"
+#include "hub/notification.h"
 
 static struct entry_id
 id(uint64_t ms, uint64_t seq)

@@ -8,16 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hub/ack_queue.h"
-#include "hub/delivery_reports.h"
-#include "hub/user_acks.h"
-#include "hub/offer.h"
-#include "hub/report_queue.h"
-#include "hub/gap.h"
-#include "hub/queue.h"
-#include "hub/row_order.h"
-#include "hub/turn.h"
-#include "hub/hub_state.h"
+#include "hub/hub_private.h"
 #include "tests/unit/heads.h"
 
 #define CALLS_MAX 8

@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/heads.h"
-#include "hub/inflight.h"
+#include "hub/session_private.h"
 
 /* The id ends with `number`. */
 static struct notification *

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/unit/heads.h"
-#include "hub/outbound.h"
+#include "hub/session_private.h"
 
 static size_t queued_bytes;
 

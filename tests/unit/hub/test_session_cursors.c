@@ -10,10 +10,7 @@
 #include <sys/uio.h>
 
 #include "tests/unit/heads.h"
-#include "hub/delivery_reports.h"
-#include "hub/offer.h"
-#include "hub/gap.h"
-#include "hub/shed.h"
+#include "hub/hub_private.h"
 #include "tests/unit/hub/one_session.h"
 
 #define SHARDS 3

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "hub/lists.h"
+#include "hub/live_rows.h"
 #include "tests/unit/hub/queued_notifications.h"
 
 #define HEADER "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"audience\":\"%s\"}"

@@ -11,9 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "hub/offer.h"
-#include "hub/gap.h"
-#include "hub/shed.h"
+#include "hub/hub_private.h"
 #include "tests/unit/hub/queued_notifications.h"
 
 static void

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hub/subscription.h"
+#include "hub/session_private.h"
 
 static void
 add(struct subscription *subscription, const char *name)

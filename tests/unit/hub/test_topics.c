@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "hub/topics.h"
+#include "hub/session_private.h"
 
 static bool
 shows(const struct topics *topics, const char *topic)
