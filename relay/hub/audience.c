@@ -40,19 +40,7 @@ audience_find(struct audience *all, const char *key, size_t len)
     return found;
 }
 
-static struct audience *
-find_or_add(struct audience **all, const char *key, size_t len)
-{
-    struct audience *audience = audience_find(*all, key, len);
-
-    if (audience != NULL)
-        return audience;
-    audience = memory_new(sizeof(*audience) + len + 1);
-    memcpy(audience->key, key, len);
-    audience->key_len = len;
-    HASH_ADD_KEYPTR(hh, *all, audience->key, len, audience);
-    return audience;
-}
+/* ---- the memberships of a session */
 
 static bool
 has_key(const struct membership *membership, const char *key, size_t len)
@@ -60,42 +48,40 @@ has_key(const struct membership *membership, const char *key, size_t len)
     return membership->audience->key_len == len && memcmp(membership->audience->key, key, len) == 0;
 }
 
-bool
-audience_has(const struct membership *of_session, const char *key, size_t len)
+static const struct membership *
+find_membership(const struct session_groups *groups, const char *key, size_t len)
 {
-    for (; of_session != NULL; of_session = of_session->next_of_session) {
-        if (has_key(of_session, key, len))
-            return true;
-    }
-    return false;
-}
+    const struct membership *at = groups->memberships;
 
-bool
-audience_is_granted(const struct membership *of_session, const char *key, size_t len)
-{
-    for (; of_session != NULL; of_session = of_session->next_of_session) {
-        if (of_session->is_granted && has_key(of_session, key, len))
-            return true;
-    }
-    return false;
+    while (at != NULL && !has_key(at, key, len))
+        at = at->next_of_session;
+    return at;
 }
 
 void
-audience_join(struct audience **all, struct membership **of_session, struct session *session,
-              const char *key, size_t len, bool is_granted)
+groups_join(struct session_groups *groups, struct audience **all, struct session *session,
+            const char *key, size_t len, bool is_granted)
 {
     struct membership *membership;
+    struct audience *audience;
 
-    if (audience_has(*of_session, key, len))
+    if (find_membership(groups, key, len) != NULL)
         return;
+    audience = audience_find(*all, key, len);
+    if (audience == NULL) {
+        audience = memory_new(sizeof(*audience) + len + 1);
+        memcpy(audience->key, key, len);
+        audience->key_len = len;
+        HASH_ADD_KEYPTR(hh, *all, audience->key, len, audience);
+    }
     membership = pool_alloc(&memberships);
     membership->session = session;
     membership->is_granted = is_granted;
-    membership->audience = find_or_add(all, key, len);
-    DL_APPEND(membership->audience->members, membership);
-    membership->audience->member_count++;
-    membership->next_of_session = *of_session;
-    *of_session = membership;
+    membership->audience = audience;
+    DL_APPEND(audience->members, membership);
+    audience->member_count++;
+    membership->next_of_session = groups->memberships;
+    groups->memberships = membership;
 }
 
 /* Unlinks *link from both its lists and frees it. */
@@ -116,50 +102,120 @@ end_membership(struct audience **all, struct membership **link)
 }
 
 void
-audience_leave(struct audience **all, struct membership **of_session, const char *key, size_t len)
+groups_leave(struct session_groups *groups, struct audience **all, const char *key, size_t len)
 {
-    for (struct membership **link = of_session; *link != NULL; link = &(*link)->next_of_session) {
-        if ((*link)->is_granted && has_key(*link, key, len)) {
+    struct membership **link = &groups->memberships;
+
+    while (*link != NULL && !has_key(*link, key, len))
+        link = &(*link)->next_of_session;
+    if (*link != NULL && (*link)->is_granted)
+        end_membership(all, link);
+}
+
+void
+groups_replace(struct session_groups *groups, struct audience **all, struct session *session,
+               const struct bytes *keys, size_t count)
+{
+    struct membership **link = &groups->memberships;
+
+    while (*link != NULL) {
+        if ((*link)->is_granted)
             end_membership(all, link);
-            return;
-        }
+        else
+            link = &(*link)->next_of_session;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (keys[i].len > 0 && keys[i].len < AUDIENCE_KEY_MAX)
+            groups_join(groups, all, session, (const char *)keys[i].at, keys[i].len, true);
     }
 }
 
 void
-audience_leave_all(struct audience **all, struct membership **of_session, bool only_granted)
+groups_clear(struct session_groups *groups, struct audience **all)
 {
-    struct membership **link = of_session;
-
-    while (*link != NULL) {
-        if (only_granted && !(*link)->is_granted)
-            link = &(*link)->next_of_session;
-        else
-            end_membership(all, link);
-    }
+    while (groups->memberships != NULL)
+        end_membership(all, &groups->memberships);
 }
 
-static bool
-has_all(const struct membership *of_session, const struct audience_parts *parts)
+bool
+groups_lack(const struct session_groups *groups, const struct bytes *keys, size_t count)
 {
+    for (size_t i = 0; i < count; i++) {
+        const struct membership *known =
+            find_membership(groups, (const char *)keys[i].at, keys[i].len);
+
+        if (known == NULL || !known->is_granted)
+            return true;
+    }
+    return false;
+}
+
+bool
+groups_have(const struct session_groups *groups, struct bytes kind, struct bytes target)
+{
+    struct audience_parts parts = {.count = 1, .kinds = {kind}, .targets = {target}};
     char key[AUDIENCE_KEY_MAX];
     size_t len;
 
-    for (size_t i = 0; i < parts->count; i++) {
-        if (!audience_key(parts->kinds[i], parts->targets[i], key, &len) ||
-            !audience_has(of_session, key, len))
+    if (audience_is_composite(kind) && !audience_split(kind, target, &parts))
+        return false;
+    for (size_t i = 0; i < parts.count; i++) {
+        if (!audience_key(parts.kinds[i], parts.targets[i], key, &len) ||
+            find_membership(groups, key, len) == NULL)
             return false;
     }
     return true;
 }
 
-bool
-audience_has_parts(const struct membership *of_session, struct bytes kind, struct bytes target)
-{
-    struct audience_parts parts = {.count = 0};
+/* ---- whether the memberships are current */
 
-    return audience_split(kind, target, &parts) && has_all(of_session, &parts);
+/* After a transition that audience.h does not list, the memberships are requested again. */
+static void
+groups_set_state(struct session_groups *groups, enum groups_state state, struct stats *stats)
+{
+    static const struct states STATES = {
+        .object = "groups",
+        .names = {"current", "wanted", "requested", "stale"},
+        .before = {[GROUPS_CURRENT] = 1u << GROUPS_REQUESTED,
+                   [GROUPS_WANTED] =
+                       1u << GROUPS_CURRENT | 1u << GROUPS_REQUESTED | 1u << GROUPS_STALE,
+                   [GROUPS_REQUESTED] = 1u << GROUPS_WANTED,
+                   [GROUPS_STALE] = 1u << GROUPS_REQUESTED},
+    };
+
+    groups->state = states_allow(&STATES, groups->state, state, stats) ? state : GROUPS_WANTED;
 }
+
+void
+groups_want(struct session_groups *groups, struct stats *stats)
+{
+    if (groups->state != GROUPS_WANTED)
+        groups_set_state(groups, GROUPS_WANTED, stats);
+}
+
+void
+groups_begin_request(struct session_groups *groups, struct stats *stats)
+{
+    groups_set_state(groups, GROUPS_REQUESTED, stats);
+}
+
+bool
+groups_outdate(struct session_groups *groups, struct stats *stats)
+{
+    if (groups->state == GROUPS_REQUESTED)
+        groups_set_state(groups, GROUPS_STALE, stats);
+    return groups->state == GROUPS_STALE;
+}
+
+void
+groups_end_request(struct session_groups *groups, bool has_succeeded, struct stats *stats)
+{
+    bool is_current = has_succeeded && groups->state == GROUPS_REQUESTED;
+
+    groups_set_state(groups, is_current ? GROUPS_CURRENT : GROUPS_WANTED, stats);
+}
+
+/* ---- the targets of one notification for a composite audience */
 
 static void
 link_target(struct audience_match *match, struct audience *audience, uint32_t target)
@@ -249,106 +305,7 @@ audience_match_end(struct audience_match *match)
     free(match->candidates);
 }
 
-/* ---- the audiences of a session, and whether they are current */
-
-/* After a transition that audience.h does not list, the memberships are requested again. */
-static void
-groups_set_state(struct session_groups *groups, enum groups_state state, struct stats *stats)
-{
-    static const struct states STATES = {
-        .object = "groups",
-        .names = {"current", "wanted", "requested", "stale"},
-        .before = {[GROUPS_CURRENT] = 1u << GROUPS_REQUESTED,
-                   [GROUPS_WANTED] =
-                       1u << GROUPS_CURRENT | 1u << GROUPS_REQUESTED | 1u << GROUPS_STALE,
-                   [GROUPS_REQUESTED] = 1u << GROUPS_WANTED,
-                   [GROUPS_STALE] = 1u << GROUPS_REQUESTED},
-    };
-
-    groups->state = states_allow(&STATES, groups->state, state, stats) ? state : GROUPS_WANTED;
-}
-
-void
-groups_want(struct session_groups *groups, struct stats *stats)
-{
-    if (groups->state != GROUPS_WANTED)
-        groups_set_state(groups, GROUPS_WANTED, stats);
-}
-
-void
-groups_begin_request(struct session_groups *groups, struct stats *stats)
-{
-    groups_set_state(groups, GROUPS_REQUESTED, stats);
-}
-
-bool
-groups_outdate(struct session_groups *groups, struct stats *stats)
-{
-    if (groups->state == GROUPS_REQUESTED)
-        groups_set_state(groups, GROUPS_STALE, stats);
-    return groups->state == GROUPS_STALE;
-}
-
-void
-groups_end_request(struct session_groups *groups, bool has_succeeded, struct stats *stats)
-{
-    bool is_current = has_succeeded && groups->state == GROUPS_REQUESTED;
-
-    groups_set_state(groups, is_current ? GROUPS_CURRENT : GROUPS_WANTED, stats);
-}
-
-void
-groups_join(struct session_groups *groups, struct audience **all, struct session *session,
-            const char *key, size_t len, bool is_granted)
-{
-    audience_join(all, &groups->memberships, session, key, len, is_granted);
-}
-
-void
-groups_leave(struct session_groups *groups, struct audience **all, const char *key, size_t len)
-{
-    audience_leave(all, &groups->memberships, key, len);
-}
-
-void
-groups_replace(struct session_groups *groups, struct audience **all, struct session *session,
-               const struct bytes *keys, size_t count)
-{
-    audience_leave_all(all, &groups->memberships, true);
-    for (size_t i = 0; i < count; i++) {
-        if (keys[i].len > 0 && keys[i].len < AUDIENCE_KEY_MAX)
-            groups_join(groups, all, session, (const char *)keys[i].at, keys[i].len, true);
-    }
-}
-
-void
-groups_clear(struct session_groups *groups, struct audience **all)
-{
-    audience_leave_all(all, &groups->memberships, false);
-}
-
-bool
-groups_lack(const struct session_groups *groups, const struct bytes *keys, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (!audience_is_granted(groups->memberships, (const char *)keys[i].at, keys[i].len))
-            return true;
-    }
-    return false;
-}
-
-bool
-groups_have(const struct session_groups *groups, struct bytes kind, struct bytes target)
-{
-    char key[AUDIENCE_KEY_MAX];
-    size_t len;
-
-    if (audience_is_composite(kind))
-        return audience_has_parts(groups->memberships, kind, target);
-    return audience_key(kind, target, key, &len) && audience_has(groups->memberships, key, len);
-}
-
-/* ---- strings */
+/* ---- the groups of the token as JSON */
 
 /* Returns the kind of the key "STRUCTURE:s1"; empty for ALL. */
 static struct bytes

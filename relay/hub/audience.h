@@ -56,22 +56,6 @@ bool audience_key(struct bytes kind, struct bytes target, char ret_key[AUDIENCE_
 
 struct audience *audience_find(struct audience *all, const char *key, size_t len);
 
-/* Adds the session unless it is already a member. A membership from the token does not change. */
-void audience_join(struct audience **all, struct membership **of_session, struct session *session,
-                   const char *key, size_t len, bool is_granted);
-/* Ends a membership granted by clairon.member. */
-void audience_leave(struct audience **all, struct membership **of_session, const char *key,
-                    size_t len);
-/* Ends all memberships of a session, or only the memberships granted by clairon.member. */
-void audience_leave_all(struct audience **all, struct membership **of_session, bool only_granted);
-
-/* True if clairon.member grants the session's user membership in this audience. */
-bool audience_is_granted(const struct membership *of_session, const char *key, size_t len);
-
-/* True if the session belongs to all parts of a target of a composite audience. */
-bool audience_has_parts(const struct membership *of_session, struct bytes kind,
-                        struct bytes target);
-
 struct audience_match_target {
     uint32_t session; /* `parts` is of this session, counted from 1 */
     uint32_t parts;   /* number of parts that the session belongs to */
@@ -104,9 +88,6 @@ void audience_match_begin(struct audience_match *match, struct audience *all, st
 /* True if the session belongs to all parts of a target. */
 bool audience_match_has(struct audience_match *match, const struct membership *of_session);
 void audience_match_end(struct audience_match *match);
-
-/* True if the session is a member of the audience with this key. */
-bool audience_has(const struct membership *of_session, const char *key, size_t len);
 
 /* ---- the audiences of a session */
 

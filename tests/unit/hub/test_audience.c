@@ -12,6 +12,8 @@
 #include "hub/hub_private.h"
 #include "wire/frame.h"
 
+#define TEXT(text) ((struct bytes){(const unsigned char *)(text), sizeof(text) - 1})
+
 /* A notification for USER u1 whose data is `data`. */
 static struct notification *
 make_notification(uint64_t ms, const char *data)
@@ -129,25 +131,25 @@ static void
 test_sessions_join_and_leave_audiences(void **state)
 {
     struct audience *all = NULL;
-    struct membership *one = NULL, *two = NULL;
+    struct session_groups one = {.memberships = NULL}, two = one;
     struct session first = {.state = SESSION_LIVE}, second = {.state = SESSION_LIVE};
 
     (void)state;
-    audience_join(&all, &one, &first, "ROLE:admin", 10, false);
-    audience_join(&all, &one, &first, "ROLE:admin", 10, true);
-    audience_join(&all, &one, &first, "STRUCTURE:s1", 12, true);
-    audience_join(&all, &two, &second, "STRUCTURE:s1", 12, true);
-    assert_true(audience_has(one, "STRUCTURE:s1", 12));
-    assert_false(audience_has(one, "STRUCTURE:s", 11));
+    groups_join(&one, &all, &first, "ROLE:admin", 10, false);
+    groups_join(&one, &all, &first, "ROLE:admin", 10, true);
+    groups_join(&one, &all, &first, "STRUCTURE:s1", 12, true);
+    groups_join(&two, &all, &second, "STRUCTURE:s1", 12, true);
+    assert_true(groups_have(&one, TEXT("STRUCTURE"), TEXT("s1")));
+    assert_false(groups_have(&one, TEXT("STRUCTURE"), TEXT("s")));
     assert_ptr_equal(audience_find(all, "ROLE:admin", 10)->members->session, &first);
 
-    audience_leave(&all, &one, "ROLE:admin", 10); /* the token's membership remains */
-    assert_true(audience_has(one, "ROLE:admin", 10));
-    audience_leave(&all, &two, "STRUCTURE:s1", 12);
-    assert_true(audience_has(one, "STRUCTURE:s1", 12));
-    audience_leave_all(&all, &one, true);
+    groups_leave(&one, &all, "ROLE:admin", 10); /* the token's membership remains */
+    assert_true(groups_have(&one, TEXT("ROLE"), TEXT("admin")));
+    groups_leave(&two, &all, "STRUCTURE:s1", 12);
+    assert_true(groups_have(&one, TEXT("STRUCTURE"), TEXT("s1")));
+    groups_replace(&one, &all, &first, NULL, 0);
     assert_null(audience_find(all, "STRUCTURE:s1", 12));
-    audience_leave_all(&all, &one, false);
+    groups_clear(&one, &all);
     assert_null(all);
 }
 
