@@ -182,7 +182,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     buffer_init(&session->control.frames, SESSION_CONTROL_MAX);
     snprintf(session->client.conn, sizeof(session->client.conn), "%x-%llx", (unsigned)getpid(),
              (unsigned long long)++hub->session_count_ever);
-    if (session_begin_subscription(session, &request->topics) != RC_OK)
+    if (request->topics.count > 0 && session_add_topics(session, &request->topics) != RC_OK)
         log_error("hub", "topics exceed the limit: sending all topics", LOG_SESSION(session));
     DL_APPEND(hub->sessions, session);
     followed_add_session(hub, session->client.own_shard);
@@ -215,5 +215,7 @@ session_detach(struct session *session)
     DL_DELETE(hub->sessions, session);
     followed_remove_session(hub, session->client.own_shard);
     session_clear_queue(session);
+    topics_free(session->topics);
+    session->topics = NULL;
     session_free_if_done(session);
 }

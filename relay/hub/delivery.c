@@ -238,7 +238,7 @@ session_enqueue(struct session *session, struct notification *notification)
 {
     const struct session_pending *pending = &session->pending;
 
-    if (!subscription_has(&session->subscription, notification->frame.as.notification.topic))
+    if (!topics_match(session->topics, notification->frame.as.notification.topic))
         return; /* a pending ack remains pending */
     if (notification_is_expired(notification)) {
         session_gap_later(session, session->cursor, "expired");
@@ -278,7 +278,7 @@ session_enqueue_pending(struct session *session, struct notification *notificati
 {
     struct inflight_entry *entry = find(session, notification);
 
-    if (!subscription_has(&session->subscription, notification->frame.as.notification.topic))
+    if (!topics_match(session->topics, notification->frame.as.notification.topic))
         return true;
     if (entry != NULL) { /* unless it is a retry, the page is older than the retry */
         if (notification->is_retry && repeats(entry))
@@ -324,7 +324,7 @@ void
 session_enqueue_held(struct session *session, struct notification *notification)
 {
     if (session->state == SESSION_CLOSED || !session_is_recipient(session, &notification->frame) ||
-        !subscription_has(&session->subscription, notification->frame.as.notification.topic))
+        !topics_match(session->topics, notification->frame.as.notification.topic))
         return;
     if (session->outbound.count >= OUTBOUND_MAX || session->pending.early_count == EARLY_MAX) {
         session->pending.deferral.by_stream = true;
@@ -373,7 +373,7 @@ session_offer_batch(struct hub *hub, struct session *session, struct fanout_batc
     if (session->state == SESSION_LIVE &&
         cursor_is_before(&session->cursor, first->shard, first->id)) {
         if ((session->has_topics &&
-             !subscription_has(&session->subscription, first->frame.as.notification.topic)) ||
+             !topics_match(session->topics, first->frame.as.notification.topic)) ||
             session_queue_batch(hub, session, batch)) {
             *cursor_in(&session->cursor, first->shard) = batch->notifications[batch->count - 1]->id;
             return;
@@ -408,14 +408,6 @@ session_offer_retry(struct session *session, struct notification *notification)
         return;
     }
     cursor_advance(&session->cursor, notification->shard, notification->id);
-}
-
-void
-session_rewind(struct session *session)
-{
-    session->pending.is_rewound = true;
-    if (session->state != SESSION_CLOSED)
-        session_mark(session, READY_REFILL);
 }
 
 /* ---- in flight */

@@ -192,7 +192,7 @@ is_lost(const struct session *session, unsigned shard, struct entry_id id,
     return expires_us != 0 && expires_us <= clock_wall_us() &&
            (needs_ack || cursor_is_before(&session->cursor, shard, id)) &&
            session_is_recipient(session, frame) &&
-           subscription_has(&session->subscription, frame->as.notification.topic);
+           topics_match(session->topics, frame->as.notification.topic);
 }
 
 static bool

@@ -56,7 +56,6 @@ session_free_if_done(struct session *session)
     free(session->client.user);
     free(session->resume.pos);
     free(session->pending.early);
-    subscription_free(&session->subscription);
     inflight_free(&session->inflight);
     row_order_free(session);
     buffer_free(&session->control.frames);
@@ -110,6 +109,14 @@ session_mark(struct session *session, unsigned reason)
     if ((session->ready & STEPS) == 0)
         add_step(session->hub, session);
     session->ready |= (uint8_t)reason;
+}
+
+void
+session_rewind(struct session *session)
+{
+    session->pending.is_rewound = true;
+    if (session->state != SESSION_CLOSED)
+        session_mark(session, READY_REFILL);
 }
 
 void

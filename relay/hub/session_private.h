@@ -14,7 +14,8 @@
 struct hub;
 struct row_order;     /* queue.c */
 struct session_lists; /* live_rows.h */
-struct topics;        /* topics.c */
+/* A set of exact topics and of prefixes with a trailing '*'. NULL means all topics. */
+struct topics;
 
 /* ---- the outbound queue: queue.c */
 
@@ -137,11 +138,6 @@ void inflight_free(struct inflight *inflight);
 
 /* ---- topics.c */
 
-#define TOPICS_MAX 256
-#define TOPICS_BYTES_MAX 8192 /* maximum bytes of all topics */
-
-/* A set of exact topics and of prefixes with a trailing '*'. NULL means all topics. */
-
 /*
  * Adds topics to the set; a set of all topics is replaced. RC_LIMIT: too many or too long names;
  * the set is unchanged. Copies the names.
@@ -162,49 +158,8 @@ MUST_CHECK enum rc topics_write(const struct topics *topics, struct buffer *out)
 
 void topics_free(struct topics *topics); /* accepts NULL */
 
-#define SUBSCRIPTION_FRAME_MAX (4 * TOPICS_BYTES_MAX) /* topics are quoted and may be escaped */
-
-/* Initially zeroed: all topics. */
-struct subscription {
-    struct topics *topics; /* NULL: all topics */
-};
-
-static inline bool
-subscription_is_all(const struct subscription *subscription)
-{
-    return subscription->topics == NULL;
-}
-
-/*
- * Adds exact topics and prefixes with a trailing '*'. RC_LIMIT: too many; the subscription is
- * unchanged.
- */
-MUST_CHECK enum rc subscription_add(struct subscription *subscription, const char *const *names,
-                                    size_t count);
-
-/* Removes topics, which must be spelled as they were added. */
-void subscription_remove(struct subscription *subscription, const char *const *names, size_t count);
-
-/* True if notifications of this topic are sent. */
-static inline bool
-subscription_has(const struct subscription *subscription, struct bytes topic)
-{
-    return topics_match(subscription->topics, topic);
-}
-
-/* Appends the `subscribed` frame, including the client's request id, if any. */
-MUST_CHECK enum rc subscription_write(const struct subscription *subscription, bool has_request_id,
-                                      int64_t request_id, struct buffer *out);
-
-/* Frees the topics, and resets the subscription to all topics. */
-void subscription_free(struct subscription *subscription);
-
-/*
- * Subscribes to the topics of the first request. RC_LIMIT: too many topics; all notifications are
- * sent.
- */
-MUST_CHECK enum rc session_begin_subscription(struct session *session,
-                                              const struct session_topics *topics);
+/* RC_LIMIT: too many topics; the session's topics are unchanged. */
+MUST_CHECK enum rc session_add_topics(struct session *session, const struct session_topics *topics);
 
 /* ---- a session */
 
@@ -352,14 +307,14 @@ struct session { /* from a pool; aligned to a cache line */
     struct session *next;
     struct session *prev;
     struct session *step_next; /* link of the ready list */
-    struct subscription subscription;
+    struct topics *topics;     /* NULL: all topics */
     struct outbound outbound;
     /* One cache line with the second half of `outbound`: all fields that a fan-out reads. */
     enum session_state state;
     bool is_blocked;  /* the socket is full; session_writable will be called */
     uint8_t ready;    /* enum ready_reason; nonzero while the session is in the ready list */
     bool has_control; /* see session_control */
-    bool has_topics;  /* subscribed to some topics only (subscription) */
+    bool has_topics;  /* subscribed to some topics only: `topics` is not NULL */
     bool is_deferred; /* see session_pending */
     bool is_poll;     /* the session ends with one response */
     struct session *ready_next;
@@ -408,6 +363,10 @@ void ready_list_send(struct hub *hub, struct session *session);
 
 /* Marks a session. `reason` is one enum ready_reason. The session must not be closed. */
 void session_mark(struct session *session, unsigned reason);
+
+/* The pending list must be read again from its start. */
+void session_rewind(struct session *session);
+
 #define SESSION_CONTROL_MAX 65536 /* maximum bytes of the control queue */
 
 /* True if the control queue has room for a frame of this length. */
@@ -546,9 +505,6 @@ bool session_was_sent_early(const struct session *session, const struct notifica
 
 /* Changes LIVE to STREAM: offers end, and session_advance reads the following notifications. */
 void session_pause(struct session *session);
-
-/* The pending list must be read again from its start. */
-void session_rewind(struct session *session);
 
 /* Call it when the notification was written to the socket. Starts the ack timeout. */
 void session_inflight_written(struct session *session, const struct notification *notification);

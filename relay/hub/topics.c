@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 
+#define SUBSCRIBED_FRAME_MAX (4 * SESSION_TOPICS_BYTES_MAX) /* quoted, and may be escaped */
+
 /*
  * Both arrays are sorted bytewise. `prefixes` points to the names that end in '*' and are not
  * covered by a shorter prefix: only the last prefix before a topic can match it.
@@ -157,7 +159,7 @@ fits(const struct topics *topics, const char *const *names, size_t count)
         bytes += strlen(names[i]);
         have++;
     }
-    return have <= TOPICS_MAX && bytes <= TOPICS_BYTES_MAX;
+    return have <= SESSION_TOPICS_MAX && bytes <= SESSION_TOPICS_BYTES_MAX;
 }
 
 enum rc
@@ -249,64 +251,22 @@ topics_free(struct topics *topics)
     free(topics);
 }
 
-/* ---- subscription */
-
-enum rc
-subscription_add(struct subscription *subscription, const char *const *names, size_t count)
-{
-    return topics_add(&subscription->topics, names, count);
-}
-
-void
-subscription_remove(struct subscription *subscription, const char *const *names, size_t count)
-{
-    topics_remove(&subscription->topics, names, count);
-}
-
-enum rc
-subscription_write(const struct subscription *subscription, bool has_request_id, int64_t request_id,
-                   struct buffer *out)
-{
-    enum rc rc = buffer_addf(out, "{\"t\":\"subscribed\",");
-
-    if (rc == RC_OK && has_request_id)
-        rc = buffer_addf(out, "\"r\":%" PRId64 ",", request_id);
-    if (rc == RC_OK)
-        rc = buffer_addf(out, "\"topics\":");
-    if (rc == RC_OK)
-        rc = topics_write(subscription->topics, out);
-    return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
-}
-
-void
-subscription_free(struct subscription *subscription)
-{
-    topics_free(subscription->topics);
-    subscription->topics = NULL;
-}
-
-/* ---- changes by the client */
-
-_Static_assert(TOPICS_MAX == SESSION_TOPICS_MAX && TOPICS_BYTES_MAX == SESSION_TOPICS_BYTES_MAX,
-               "the gate checks the limits of a set of topics");
-
-/* A fan-out reads only the flag has_topics. */
-static enum rc
-add_topics(struct session *session, const struct session_topics *topics)
-{
-    enum rc rc = subscription_add(&session->subscription, topics->names, topics->count);
-
-    session->has_topics = !subscription_is_all(&session->subscription);
-    return rc;
-}
+/* ---- the topics of a session */
 
 static void
 send_subscribed(struct session *session, bool has_request_id, int64_t request_id)
 {
     struct buffer frame;
+    bool is_whole;
 
-    buffer_init(&frame, SUBSCRIPTION_FRAME_MAX);
-    if (subscription_write(&session->subscription, has_request_id, request_id, &frame) == RC_OK)
+    buffer_init(&frame, SUBSCRIBED_FRAME_MAX);
+    is_whole = buffer_addf(&frame, "{\"t\":\"subscribed\",") == RC_OK;
+    if (has_request_id)
+        is_whole &= buffer_addf(&frame, "\"r\":%" PRId64 ",", request_id) == RC_OK;
+    is_whole = is_whole && buffer_addf(&frame, "\"topics\":") == RC_OK &&
+               topics_write(session->topics, &frame) == RC_OK &&
+               buffer_add(&frame, "}", 1) == RC_OK;
+    if (is_whole)
         session_send_control(session, frame.bytes, frame.len);
     else
         log_error("hub", "topics exceed the size of a control frame", LOG_SESSION(session));
@@ -314,9 +274,12 @@ send_subscribed(struct session *session, bool has_request_id, int64_t request_id
 }
 
 enum rc
-session_begin_subscription(struct session *session, const struct session_topics *topics)
+session_add_topics(struct session *session, const struct session_topics *topics)
 {
-    return topics->count > 0 ? add_topics(session, topics) : RC_OK;
+    enum rc rc = topics_add(&session->topics, topics->names, topics->count);
+
+    session->has_topics = session->topics != NULL;
+    return rc;
 }
 
 enum rc
@@ -325,8 +288,8 @@ session_subscribe(struct session *session, const struct session_topics *topics, 
 {
     enum rc rc = RC_AGAIN;
 
-    if (session_can_send_control(session, SUBSCRIPTION_FRAME_MAX))
-        rc = add_topics(session, topics);
+    if (session_can_send_control(session, SUBSCRIBED_FRAME_MAX))
+        rc = session_add_topics(session, topics);
     if (rc != RC_OK)
         return rc;
     send_subscribed(session, has_request_id, request_id);
@@ -339,10 +302,10 @@ enum rc
 session_unsubscribe(struct session *session, const struct session_topics *topics,
                     bool has_request_id, int64_t request_id)
 {
-    if (!session_can_send_control(session, SUBSCRIPTION_FRAME_MAX))
+    if (!session_can_send_control(session, SUBSCRIBED_FRAME_MAX))
         return RC_AGAIN;
-    subscription_remove(&session->subscription, topics->names, topics->count);
-    session->has_topics = !subscription_is_all(&session->subscription);
+    topics_remove(&session->topics, topics->names, topics->count);
+    session->has_topics = session->topics != NULL;
     send_subscribed(session, has_request_id, request_id);
     return RC_OK;
 }
