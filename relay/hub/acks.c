@@ -379,7 +379,7 @@ acks_add(struct hub *hub, const char *user, const char *id, int shard)
     /* The notification stays pending: it is retried and acknowledged again. */
     if (hub->acks.queued.count + hub->acks.waiting.count >=
         (shard >= 0 ? ACKS_MAX : FOREIGN_ACKS_MAX)) {
-        rejections_add(&hub->acks_rejected, user, "ack queue is full: acks dropped");
+        hub_log_rejected(&hub->acks_rejected, user, "ack queue is full: acks dropped");
         return;
     }
     stats_time(hub->stats, TIME_ACKED, clock_wall_us() - trace_commit_ms(id) * 1000);
@@ -531,6 +531,6 @@ void
 session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms)
 {
     if (hub_nack(session->hub, session->client.user, ids, count, delay_ms) != RC_OK)
-        rejections_add(&session->hub->nacks_rejected, session->client.user,
-                       "nacks dropped: store is unavailable, or too many are pending");
+        hub_log_rejected(&session->hub->nacks_rejected, session->client.user,
+                         "nacks dropped: store is unavailable, or too many are pending");
 }

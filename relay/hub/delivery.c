@@ -106,8 +106,8 @@ has_room(const struct session *session)
     if (session->hub->reports.count < REPORTS_MAX)
         return true;
     /* The notification remains pending, and is sent when the user reconnects. */
-    rejections_add(&session->hub->reports_rejected, session->client.user,
-                   "delivery report queue is full: reports dropped");
+    hub_log_rejected(&session->hub->reports_rejected, session->client.user,
+                     "delivery report queue is full: reports dropped");
     return false;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "base/stats.h"
+#include "base/throttle.h"
 #include "hub/hub.h"
 #include "hub/live_rows.h"
 #include "hub/session_private.h"
@@ -79,11 +80,6 @@ struct ack_queue {
     struct acks queued;  /* acks that wait for the next batch */
     struct acks sent;    /* acks that wait for the reply to the current batch */
     struct acks waiting; /* acks that wait for an unavailable shard */
-};
-
-struct rejections {
-    uint64_t count; /* rejections since the last log message */
-    int64_t logged_us;
 };
 
 struct delivery_reports {
@@ -170,9 +166,9 @@ struct hub {
     struct ack_queue acks;
     struct delivery_reports reports;
     size_t nack_count; /* number of pending ids of nacks */
-    struct rejections acks_rejected;
-    struct rejections nacks_rejected;
-    struct rejections reports_rejected;
+    struct throttle acks_rejected;
+    struct throttle nacks_rejected;
+    struct throttle reports_rejected;
     ev_timer retry;
     ev_timer heartbeat;
     bool presence_is_stale; /* a change of presence was not stored */
@@ -194,24 +190,16 @@ struct session *ready_list_pop_step(struct hub *hub, unsigned *ret_reasons);
 /* Retries failed requests in one second. Further failures do not delay the retry. */
 void hub_retry(struct hub *hub);
 
-/* `what` is the log message; `user` caused the last rejection. */
-void rejections_add(struct rejections *rejections, const char *user, const char *what);
+/*
+ * Logs rejected acks, nacks or delivery reports at a limited rate. `what` is the log message;
+ * `user` caused the last rejection.
+ */
+void hub_log_rejected(struct throttle *throttle, const char *user, const char *what);
 
 /* ---- attach.c */
 
-/* Call these when a session of a user in the shard starts or ends. */
-void followed_add_session(struct hub *hub, unsigned shard);
-void followed_remove_session(struct hub *hub, unsigned shard);
-
-/* True if sessions of users in the shard can continue. */
-bool followed_is_ready(const struct hub *hub, unsigned shard);
-
 /* Call it every few seconds: shards without a session are no longer followed after a delay. */
 void followed_sweep(struct hub *hub);
-
-/* Reports that the user's first session on this relay started, or the last session ended. */
-void presence_arrived(struct hub *hub, const char *user);
-void presence_left(struct hub *hub, const char *user);
 
 /* Call it every few seconds; the store expires a relay without heartbeats. */
 void presence_heartbeat(struct hub *hub);

@@ -371,7 +371,16 @@ find(struct session *session, struct bytes topic)
     return found;
 }
 
-struct notification *
+/*
+ * The notifications of one rule about one row reach a session in commit order. Only notifications
+ * that need an ack can be late: they are deferred until the in-flight window has room, the user
+ * returns to a group or topic, or they are redriven. If a newer notification of the same topic was
+ * sent to this session, the older one is sent with `attempts` above 0, so that the client does not
+ * overwrite the newer row.
+ *
+ * A rule has one topic; a replaced rule counts as another rule. Returns a reference.
+ */
+static struct notification *
 row_order_pass(struct session *session, struct notification *notification)
 {
     const struct frame *frame = &notification->frame;
@@ -392,13 +401,6 @@ row_order_pass(struct session *session, struct notification *notification)
     log_error("hub", "could not mark a late notification as a retry: unknown format",
               LOG_SESSION(session));
     return notification_ref(notification);
-}
-
-void
-row_order_free(struct session *session)
-{
-    free(session->rows);
-    session->rows = NULL;
 }
 
 /* ---- queueing */

@@ -334,11 +334,19 @@ read_stream(struct session *session)
         session_read_range(session, stream_cursor(session), SESSION_PAGE, on_stream);
 }
 
+/* True if sessions of users in the shard can continue. */
+static bool
+is_shard_ready(const struct hub *hub, unsigned shard)
+{
+    /* A hub that is closing has no reader, and its sessions end. */
+    return hub->has_head && (hub->reader == NULL || reader_follows(hub->reader, shard));
+}
+
 void
 session_advance(struct session *session)
 {
     struct hub *hub = session->hub;
-    const bool is_ready = followed_is_ready(hub, session->client.own_shard);
+    const bool is_ready = is_shard_ready(hub, session->client.own_shard);
 
     if (session->state == SESSION_FAILED) {
         session->socket.transport->close(session->socket.handle, GATE_CLOSE_RESTART,
@@ -516,7 +524,8 @@ session_change_epoch(struct session *session)
     }
     end_deferral(session);
     session->pending.at = (struct cursor){.own = {0, 0}};
-    row_order_free(session);
+    free(session->rows);
+    session->rows = NULL;
     session_send_gap(session, head, head,
                      "epoch"); /* queued notifications are no longer in a stream */
     session->cursor = head;

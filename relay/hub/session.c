@@ -4,16 +4,51 @@
  */
 #include "hub/hub_private.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/pool.h"
 #include "base/states.h"
 
-/* ---- states */
+/* ---- birth, states, death */
 
 static struct pool sessions = {.size = sizeof(struct session)};
+
+struct session *
+session_new(struct hub *hub, const struct session_request *request,
+            const struct session_transport *transport, void *socket)
+{
+    const int max = hub->config->delivery.window;
+    struct session *session = pool_alloc(&sessions);
+
+    session->hub = hub;
+    session->socket = (struct session_socket){socket, transport};
+    session->client.user = memory_text(request->user, strlen(request->user));
+    session->client.own_shard = (unsigned char)store_shard_of(hub->store, request->user);
+    session->client.attached_us = clock_monotonic_us();
+    session->client.expires_s = request->expires_s;
+    session->client.request_id = request->request_id;
+    session->client.has_request_id = request->has_request_id;
+    snprintf(session->client.conn, sizeof(session->client.conn), "%x-%llx", (unsigned)getpid(),
+             (unsigned long long)++hub->session_count_ever);
+    if (request->pos != NULL && request->pos[0] != '\0')
+        session->resume.pos = memory_text(request->pos, strlen(request->pos));
+    session->is_poll = request->is_poll;
+    session->inflight.size = request->window > 0 && request->window < max ? request->window : max;
+    buffer_init(&session->control.frames, SESSION_CONTROL_MAX);
+    return session;
+}
+
+const char *
+session_conn(const struct session *session)
+{
+    return session->client.conn;
+}
 
 void
 session_set_state(struct session *session, enum session_state state)
@@ -36,18 +71,6 @@ session_set_state(struct session *session, enum session_state state)
     session->state = state;
 }
 
-struct session *
-session_new(void)
-{
-    return pool_alloc(&sessions);
-}
-
-const char *
-session_conn(const struct session *session)
-{
-    return session->client.conn;
-}
-
 void
 session_free_if_done(struct session *session)
 {
@@ -56,8 +79,8 @@ session_free_if_done(struct session *session)
     free(session->client.user);
     free(session->resume.pos);
     free(session->pending.early);
-    inflight_free(&session->inflight);
-    row_order_free(session);
+    free(session->inflight.entries);
+    free(session->rows);
     buffer_free(&session->control.frames);
     pool_release(&sessions, session);
 }
@@ -86,28 +109,25 @@ ready_list_send(struct hub *hub, struct session *session)
     }
 }
 
-static void
-add_step(struct hub *hub, struct session *session)
-{
-    session->step_next = NULL;
-    if (hub->ready.first_step == NULL) {
-        ev_idle_start(hub->loop, &hub->more);
-        hub->ready.first_step = session;
-    } else {
-        hub->ready.last_step->step_next = session;
-    }
-    hub->ready.last_step = session;
-}
-
 void
 session_mark(struct session *session, unsigned reason)
 {
+    struct ready_list *ready = &session->hub->ready;
+
     if (reason == READY_SEND) {
         ready_list_send(session->hub, session);
         return;
     }
-    if ((session->ready & STEPS) == 0)
-        add_step(session->hub, session);
+    if ((session->ready & STEPS) == 0) {
+        session->step_next = NULL;
+        if (ready->first_step == NULL) {
+            ev_idle_start(session->hub->loop, &session->hub->more);
+            ready->first_step = session;
+        } else {
+            ready->last_step->step_next = session;
+        }
+        ready->last_step = session;
+    }
     session->ready |= (uint8_t)reason;
 }
 
@@ -119,35 +139,23 @@ session_rewind(struct session *session)
         session_mark(session, READY_REFILL);
 }
 
-void
-hub_mark(struct hub *hub, unsigned work)
-{
-    if (hub->ready.work == 0)
-        ev_idle_start(hub->loop, &hub->more);
-    hub->ready.work |= work;
-}
-
-static void
-measure_delay(struct ready_list *ready)
-{
-    int64_t delay_us = clock_monotonic_us() - ready->probe_us;
-
-    if (delay_us > ready->delay_us)
-        ready->delay_us = delay_us;
-    ready->probe = NULL;
-}
-
 struct session *
 ready_list_pop(struct hub *hub)
 {
-    struct session *session = hub->ready.first;
+    struct ready_list *ready = &hub->ready;
+    struct session *session = ready->first;
 
     if (session == NULL)
         return NULL;
-    hub->ready.first = session->ready_next;
+    ready->first = session->ready_next;
     session->ready &= STEPS;
-    if (session == hub->ready.probe)
-        measure_delay(&hub->ready);
+    if (session == ready->probe) {
+        const int64_t delay_us = clock_monotonic_us() - ready->probe_us;
+
+        if (delay_us > ready->delay_us)
+            ready->delay_us = delay_us;
+        ready->probe = NULL;
+    }
     return session;
 }
 
@@ -164,11 +172,30 @@ ready_list_pop_step(struct hub *hub, unsigned *ret_reasons)
     return session;
 }
 
+/* ---- pending work of the hub */
+
+void
+hub_mark(struct hub *hub, unsigned work)
+{
+    if (hub->ready.work == 0)
+        ev_idle_start(hub->loop, &hub->more);
+    hub->ready.work |= work;
+}
+
 void
 hub_retry(struct hub *hub)
 {
     if (!hub->closing && !ev_is_active(&hub->retry))
         ev_timer_again(hub->loop, &hub->retry);
+}
+
+void
+hub_log_rejected(struct throttle *throttle, const char *user, const char *what)
+{
+    unsigned skipped;
+
+    if (throttle_allows(throttle, clock_monotonic_us(), &skipped))
+        log_warn("hub", what, LOG_UINT("count", skipped + 1u), LOG_TEXT("user", user));
 }
 
 /* ---- control queue */
@@ -185,9 +212,7 @@ session_send_control(struct session *session, const char *line, size_t len)
     if (!session_can_send_control(session, len) ||
         buffer_add(&session->control.frames, line, len) != RC_OK ||
         buffer_add(&session->control.frames, "\n", 1) != RC_OK) {
-        /*
-         * The client sends requests without reading; the ping timeout closes the connection.
-         */
+        /* The client sends requests without reading; the ping timeout closes the connection. */
         log_debug("hub", "control queue is full: frame dropped", LOG_SESSION(session));
         return;
     }

@@ -339,8 +339,9 @@ _Static_assert(offsetof(struct session, outbound.batch) == 64 &&
 
 /* ---- birth, states, pending work, control queue: session.c */
 
-/* Zeroed, from a pool; session_free_if_done returns it to the pool. */
-struct session *session_new(void);
+/* In LOADING, and in no list of the hub. session_free_if_done returns it to its pool. */
+struct session *session_new(struct hub *hub, const struct session_request *request,
+                            const struct session_transport *transport, void *socket);
 
 /* The only way to change the state. An unlisted transition leads to FAILED. */
 void session_set_state(struct session *session, enum session_state state);
@@ -442,21 +443,6 @@ bool session_reports_deferral(const struct session *session, struct cursor curso
 
 void session_pos_text(const struct session *session, struct cursor cursor,
                       char ret_text[CLIENT_POS_MAX]);
-
-/*
- * The notifications of one rule about one row reach a session in commit order. Only notifications
- * that need an ack can be late: they are deferred until the in-flight window has room, the user
- * returns to a group or topic, or they are redriven. session_queue calls this function for every
- * notification: if a newer notification of the same topic was sent to this session, the older
- * notification is sent with `attempts` above 0, so that the client does not overwrite the newer
- * row.
- *
- * A rule has one topic; a replaced rule counts as another rule. Returns a reference.
- */
-struct notification *row_order_pass(struct session *session, struct notification *notification);
-
-/* Call it in a new epoch, in which the WAL positions are invalid. */
-void row_order_free(struct session *session);
 
 /*
  * Announces a gap. The client resumes from `to`. So `to` is moved before all queued notifications,

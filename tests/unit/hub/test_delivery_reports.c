@@ -160,7 +160,7 @@ tear_down(void **state)
     groups_clear(&session.groups, &hub.audiences);
     session_clear_queue(&session);
     free(session.pending.early);
-    row_order_free(&session);
+    free(session.rows);
     ev_loop_destroy(hub.loop);
     return 0;
 }
