@@ -166,7 +166,7 @@ session_detach(struct session *session)
     followed = &hub->followed[session->client.own_shard];
     if (--followed->sessions == 0)
         followed->left_us = clock_monotonic_us();
-    session_clear_queue(session);
+    outbound_clear(&session->outbound, &hub->queued_bytes);
     topics_free(session->topics);
     session->topics = NULL;
     session_free_if_done(session);

@@ -352,12 +352,12 @@ void
 session_offer(struct session *session, struct notification *notification)
 {
     if (session->state == SESSION_STREAM && session->is_blocked)
-        session_count_skipped(session, notification->text_len);
+        session->stall.skipped_bytes += notification->text_len;
     if (session->state != SESSION_LIVE ||
         !cursor_is_before(&session->cursor, notification->shard, notification->id))
         return;
     if (session_is_full(session)) {
-        session_count_skipped(session, notification->text_len);
+        session->stall.skipped_bytes += notification->text_len;
         session_pause(session);
         return;
     }

@@ -92,22 +92,6 @@ shed_count_kept(const struct hub *hub, struct notification *const *notifications
     return kept;
 }
 
-struct cursor
-shed_cursor(const struct session *session, struct cursor cursor)
-{
-    const struct shed *shed = &session->hub->shed;
-
-    if (shed->pressure.level == PRESSURE_NONE)
-        return cursor;
-    return cursor_min(cursor, cursor_from_heads(shed->hold, session->client.own_shard));
-}
-
-const struct entry_id *
-shed_reported_heads(const struct hub *hub)
-{
-    return hub->shed.pressure.level == PRESSURE_NONE ? hub->newest : hub->shed.hold;
-}
-
 bool
 hub_is_over_limit(const struct hub *hub)
 {

@@ -72,15 +72,6 @@ outbound_grow(struct outbound *outbound)
 }
 
 static void
-free_room(struct outbound *outbound)
-{
-    free(outbound->notifications);
-    outbound->notifications = NULL;
-    outbound->room = 0;
-    outbound->first = 0;
-}
-
-static void
 count_in(struct notification *notification, size_t *queued_bytes)
 {
     shared_wait(&notification->shared, queued_bytes);
@@ -120,8 +111,11 @@ outbound_dequeue(struct outbound *outbound, size_t *queued_bytes)
     outbound->count--;
     outbound->bytes -= notification->text_len;
     count_out(notification, queued_bytes);
-    if (outbound->count == 0)
-        free_room(outbound);
+    if (outbound->count == 0) {
+        free(outbound->notifications);
+        outbound->notifications = NULL;
+        outbound->room = outbound->first = 0;
+    }
     return notification;
 }
 
@@ -181,6 +175,22 @@ session_head(const struct session *session)
     return replay_buffer_head(&session->hub->replay_buffer, session->client.own_shard);
 }
 
+const struct entry_id *
+shed_reported_heads(const struct hub *hub)
+{
+    return hub->shed.pressure.level == PRESSURE_NONE ? hub->newest : hub->shed.hold;
+}
+
+struct cursor
+shed_cursor(const struct session *session, struct cursor cursor)
+{
+    const struct shed *shed = &session->hub->shed;
+
+    if (shed->pressure.level == PRESSURE_NONE)
+        return cursor;
+    return cursor_min(cursor, cursor_from_heads(shed->hold, session->client.own_shard));
+}
+
 /* All notifications were offered to a live session. */
 struct cursor
 session_reached(const struct session *session)
@@ -233,15 +243,6 @@ deferral_reported(const struct session *session, struct cursor cursor,
     return !cursor_reaches(deferral.from, cursor);
 }
 
-bool
-session_reports_deferral(const struct session *session, struct cursor cursor,
-                         const struct notification *overtaken)
-{
-    struct deferral deferral;
-
-    return deferral_reported(session, cursor, overtaken, &deferral);
-}
-
 struct notification *
 session_notification_at(const struct session *session, struct notification *notification,
                         struct cursor cursor, const struct notification *overtaken)
@@ -266,22 +267,6 @@ session_pos_text(const struct session *session, struct cursor cursor, char ret_t
     cursor_to_heads(cursor, session->client.own_shard, heads, session->hub->shards);
     client_pos_text(session->hub->epoch, heads, session->hub->shards,
                     has_deferral ? &deferral : NULL, ret_text);
-}
-
-struct cursor
-session_cursor_behind(const struct session *session, const struct notification *notification)
-{
-    struct cursor cursor = notification_cursor(notification, session->client.own_shard);
-
-    cursor_advance(&cursor, notification->shard,
-                   notification->id); /* the notification may report an earlier cursor */
-    return cursor;
-}
-
-struct cursor
-session_before_queue(const struct session *session, struct cursor to)
-{
-    return outbound_before(&session->outbound, 0, session->client.own_shard, to);
 }
 
 _Static_assert(SESSION_POS_MAX == CLIENT_POS_MAX, "gate and hub have the same limit");
@@ -406,18 +391,6 @@ row_order_pass(struct session *session, struct notification *notification)
 /* ---- queueing */
 
 bool
-session_queue_is_empty(const struct session *session)
-{
-    return outbound_is_empty(&session->outbound);
-}
-
-const struct notification *
-session_next_queued(const struct session *session)
-{
-    return outbound_nth(&session->outbound, 0);
-}
-
-bool
 session_is_full(const struct session *session)
 {
     size_t max = (size_t)session->hub->config->gate.slow_bytes;
@@ -438,8 +411,9 @@ own_copy(const struct session *session, struct notification *notification, unsig
     const struct cursor reported = notification_cursor(notification, session->client.own_shard);
     const struct cursor cursor =
         outbound_before(&session->outbound, nth, session->client.own_shard, reported);
+    struct deferral deferral;
 
-    if (cursor_equal(cursor, reported) && !session_reports_deferral(session, cursor, overtaken))
+    if (cursor_equal(cursor, reported) && !deferral_reported(session, cursor, overtaken, &deferral))
         return NULL;
     return session_notification_at(session, notification, cursor, overtaken);
 }
@@ -484,37 +458,27 @@ session_queue(struct session *session, struct notification *notification)
     session_mark(session, READY_SEND);
 }
 
-/* The previous batch was not sent yet: merges both. */
-static bool
-merge_batch(struct hub *hub, struct session *session, const struct fanout_batch *batch)
+bool
+session_queue_batch(struct hub *hub, struct session *session, struct fanout_batch *batch)
 {
-    struct fanout_batch *whole = merged_batch_of(&hub->merged, session->outbound.batch, batch);
+    struct fanout_batch *whole;
 
+    if (session->is_blocked || session->is_deferred || session->has_control || session->is_poll)
+        return false;
+    if (session->outbound.batch == NULL) {
+        if (!outbound_is_empty(&session->outbound))
+            return false;
+        session->outbound.batch = fanout_batch_ref(batch);
+        ready_list_send(hub, session);
+        return true;
+    }
+    /* The previous batch was not sent yet: merges both. */
+    whole = merged_batch_of(&hub->merged, session->outbound.batch, batch);
     if (whole == NULL)
         return false;
     fanout_batch_unref(session->outbound.batch);
     session->outbound.batch = fanout_batch_ref(whole);
     return true;
-}
-
-bool
-session_queue_batch(struct hub *hub, struct session *session, struct fanout_batch *batch)
-{
-    if (session->is_blocked || session->is_deferred || session->has_control || session->is_poll)
-        return false;
-    if (session->outbound.batch != NULL)
-        return merge_batch(hub, session, batch);
-    if (!session_queue_is_empty(session))
-        return false;
-    session->outbound.batch = fanout_batch_ref(batch);
-    ready_list_send(hub, session);
-    return true;
-}
-
-void
-session_clear_queue(struct session *session)
-{
-    outbound_clear(&session->outbound, &session->hub->queued_bytes);
 }
 
 /* ---- gaps */
@@ -567,8 +531,9 @@ session_send_gap(struct session *session, struct cursor from, struct cursor to, 
 void
 session_gap(struct session *session, struct cursor from, struct cursor to, const char *why)
 {
-    to =
-        session_before_queue(session, session->control.has_dropped ? shed_cursor(session, to) : to);
+    if (session->control.has_dropped)
+        to = shed_cursor(session, to);
+    to = outbound_before(&session->outbound, 0, session->client.own_shard, to);
     session_send_gap(session, cursor_min(to, from), to, why);
 }
 

@@ -30,8 +30,10 @@ drop_expired(struct session *session)
            notification_is_expired(outbound_nth(&session->outbound, 0))) {
         struct notification *notification =
             outbound_dequeue(&session->outbound, &session->hub->queued_bytes);
-        struct cursor cursor = session_cursor_behind(session, notification);
+        struct cursor cursor = notification_cursor(notification, session->client.own_shard);
 
+        /* The notification may report an earlier cursor. */
+        cursor_advance(&cursor, notification->shard, notification->id);
         session_inflight_drop(session, notification);
         if (!notification->is_retry) {
             from = has_lost ? cursor_min(from, cursor) : cursor;
@@ -305,12 +307,6 @@ session_writable(struct session *session)
     1000000 /* a client that reads something every second is behind, but not stuck */
 
 void
-session_count_skipped(struct session *session, size_t bytes)
-{
-    session->stall.skipped_bytes += bytes;
-}
-
-void
 session_accepted(struct session *session)
 {
     session->stall.accepted_us = clock_monotonic_us();
@@ -320,7 +316,7 @@ const char *
 session_slow(const struct session *session, int64_t now_us)
 {
     const struct config *config = session->hub->config;
-    const struct notification *first = session_next_queued(session);
+    const struct notification *first = outbound_nth(&session->outbound, 0);
     int64_t since_us = session->stall.accepted_us;
 
     if (!session->is_blocked)

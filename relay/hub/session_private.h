@@ -379,12 +379,6 @@ bool session_can_send_control(const struct session *session, size_t len);
 
 bool session_is_full(const struct session *session);
 
-/* True if the outbound queue is empty; the control queue is ignored. */
-bool session_queue_is_empty(const struct session *session);
-
-/* Returns the next notification to be sent; NULL: none, or a batch is next. */
-const struct notification *session_next_queued(const struct session *session);
-
 /* Queues by priority, HIGH first. A poll receives notifications in the order of the calls. */
 void session_queue(struct session *session, struct notification *notification);
 
@@ -396,8 +390,6 @@ bool session_queue_batch(struct hub *hub, struct session *session, struct fanout
 
 /* Splits the batch into single notifications, except for the first `sent` bytes. */
 void session_split_batch(struct session *session, size_t sent);
-
-void session_clear_queue(struct session *session);
 
 /*
  * Returns the hub's cursor in the two streams of this session: the shared stream and the user's
@@ -412,21 +404,14 @@ struct cursor session_head(const struct session *session);
  */
 struct cursor session_reached(const struct session *session);
 
-/*
- * Returns `to` or, if it is earlier, the cursor from which a client must resume to receive all
- * queued notifications.
- */
-struct cursor session_before_queue(const struct session *session, struct cursor to);
-
-/* Returns the cursor after this notification. */
-struct cursor session_cursor_behind(const struct session *session,
-                                    const struct notification *notification);
-
 /* Returns the notification of a stream entry, without targets if delivery.hide_targets is on. */
 struct notification *hub_notification_new(const struct hub *hub, const struct entry *entry,
                                           const struct entry_id *heads);
 
-/* Return notifications that report cursors of this session only. The caller owns one reference. */
+/*
+ * Return notifications that report cursors of this session only. `overtaken`: the first queued
+ * notification that it overtakes; NULL: none. The caller owns one reference.
+ */
 struct notification *session_notification_new(const struct session *session,
                                               const struct entry *entry, struct cursor cursor);
 struct notification *session_notification_at(const struct session *session,
@@ -435,11 +420,14 @@ struct notification *session_notification_at(const struct session *session,
                                              const struct notification *overtaken);
 
 /*
- * True if a notification of this session with this cursor reports a deferral. `overtaken`: the
- * first queued notification that it overtakes; NULL: none.
+ * Returns the cursor to report while notifications are dropped: not after the first dropped
+ * notification, so that a client that resumes from the cursor receives the dropped notifications if
+ * the load allows.
  */
-bool session_reports_deferral(const struct session *session, struct cursor cursor,
-                              const struct notification *overtaken);
+struct cursor shed_cursor(const struct session *session, struct cursor cursor);
+
+/* Like shed_cursor, with all shards, for a notification that was just read. */
+const struct entry_id *shed_reported_heads(const struct hub *hub);
 
 void session_pos_text(const struct session *session, struct cursor cursor,
                       char ret_text[CLIENT_POS_MAX]);
@@ -521,7 +509,5 @@ void session_send_acked(struct session *session, const char *const *ids, size_t 
  * Writes as many bytes as the socket accepts. Marks the session READY_SEND again if bytes are left.
  */
 void session_send(struct hub *hub, struct session *session);
-/* Adds bytes that were offered to the session while its socket was full. */
-void session_count_skipped(struct session *session, size_t bytes);
 
 #endif

@@ -30,7 +30,7 @@ static inline void
 close_session(void)
 {
     ev_idle_stop(hub.loop, &hub.more);
-    session_clear_queue(&session);
+    outbound_clear(&session.outbound, &hub.queued_bytes);
     replay_buffer_close(&hub.replay_buffer);
     buffer_free(&session.control.frames);
     free(hub.scratch);

@@ -158,7 +158,7 @@ tear_down(void **state)
             reply_to(i, RC_IO, STORE_PAIR_PENDING);
     delivery_reports_free(&hub);
     groups_clear(&session.groups, &hub.audiences);
-    session_clear_queue(&session);
+    outbound_clear(&session.outbound, &hub.queued_bytes);
     free(session.pending.early);
     free(session.rows);
     ev_loop_destroy(hub.loop);
