@@ -15,6 +15,7 @@
 #include "wire/ws_frame.h"
 
 #define RETRY_S 1.0
+#define MEASURE_EVERY_S (PRESSURE_EVERY_MS / 1000.0)
 #define HEARTBEAT_S 2.0    /* due.lua expires a relay after 10 s */
 #define ACK_EVENTS_MAX 256 /* maximum ids in one `acked` */
 
@@ -287,6 +288,18 @@ on_retry(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 static void
+on_measure(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    const int64_t now_us = clock_monotonic_us();
+
+    (void)events;
+    /* A late timer would fire twice, and the second time measure no delay. */
+    ev_timer_again(loop, timer);
+    hub_publish(timer->data);
+    shed_measure(timer->data, now_us);
+}
+
+static void
 on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 {
     (void)loop;
@@ -334,7 +347,10 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     ev_timer_init(&hub->heartbeat, on_heartbeat, HEARTBEAT_S, HEARTBEAT_S);
     hub->heartbeat.data = hub;
     ev_timer_start(loop, &hub->heartbeat);
-    shed_start(hub);
+    hub->shed.measured_us = clock_monotonic_us();
+    ev_timer_init(&hub->shed.measure, on_measure, MEASURE_EVERY_S, MEASURE_EVERY_S);
+    hub->shed.measure.data = hub;
+    ev_timer_start(loop, &hub->shed.measure);
     pages_open(hub);
     refills_open(hub);
     return hub;
@@ -364,7 +380,7 @@ hub_close(struct hub *hub)
     hub->reader = NULL;
     ev_timer_stop(hub->loop, &hub->retry);
     ev_timer_stop(hub->loop, &hub->heartbeat);
-    shed_stop(hub);
+    ev_timer_stop(hub->loop, &hub->shed.measure);
     pages_stop(hub);
     refills_stop(hub);
     turn_stop(hub);

@@ -213,8 +213,11 @@ void presence_announce(struct hub *hub);
 bool pressure_measure(struct pressure *pressure, const struct pressure_limits *limits,
                       int64_t now_us, int64_t delay_us, size_t bytes);
 
-void shed_start(struct hub *hub);
-void shed_stop(struct hub *hub);
+/*
+ * Measures the overload since the last call. now_us: monotonic. Notifications that were read before
+ * have been offered, at the level that applied when they were read.
+ */
+void shed_measure(struct hub *hub, int64_t now_us);
 
 /* Called when the store was emptied: the gap of the new epoch covers all dropped notifications. */
 void shed_reset(struct hub *hub);

@@ -16,18 +16,6 @@
 #define STEP_US 1000000
 #define SMOOTH 4 /* weight of a measurement: a quarter */
 
-/*
- * A single long pause is not overload, because the process may have been stopped. Three in a row
- * are.
- */
-static void
-smooth_lag(struct pressure *pressure, const struct pressure_limits *limits, int64_t delay_us)
-{
-    if (limits->delay_us > 0 && delay_us > 2 * limits->delay_us)
-        delay_us = 2 * limits->delay_us;
-    pressure->delay_us += (delay_us - pressure->delay_us) / SMOOTH;
-}
-
 bool
 pressure_measure(struct pressure *pressure, const struct pressure_limits *limits, int64_t now_us,
                  int64_t delay_us, size_t bytes)
@@ -35,7 +23,13 @@ pressure_measure(struct pressure *pressure, const struct pressure_limits *limits
     enum pressure_level before = pressure->level;
     bool is_over, is_calm;
 
-    smooth_lag(pressure, limits, delay_us);
+    /*
+     * A single long pause is not overload, because the process may have been stopped. Three in a
+     * row are.
+     */
+    if (limits->delay_us > 0 && delay_us > 2 * limits->delay_us)
+        delay_us = 2 * limits->delay_us;
+    pressure->delay_us += (delay_us - pressure->delay_us) / SMOOTH;
     is_over = (limits->delay_us > 0 && pressure->delay_us >= limits->delay_us) ||
               (limits->bytes > 0 && bytes >= limits->bytes);
     is_calm = (limits->delay_us == 0 || pressure->delay_us < limits->delay_us / 2) &&
@@ -116,13 +110,6 @@ session_count_shed(struct session *session, const struct notification *notificat
 #define ANNOUNCE_US (30 * 1000000) /* maximum time from the first dropped notification to the gap */
 
 static void
-record_delay(struct ready_list *ready, int64_t delay_us)
-{
-    if (delay_us > ready->delay_us)
-        ready->delay_us = delay_us;
-}
-
-static void
 begin_shedding(struct hub *hub, int64_t now_us)
 {
     memcpy(hub->shed.hold, hub->newest, sizeof(hub->newest));
@@ -168,35 +155,31 @@ set_level(struct hub *hub, enum pressure_level before, int64_t now_us)
         end_shedding(hub);
 }
 
-static void
-on_measure(struct ev_loop *loop, ev_timer *timer, int events)
+void
+shed_measure(struct hub *hub, int64_t now_us)
 {
-    struct hub *hub = timer->data;
     struct shed *shed = &hub->shed;
+    struct ready_list *ready = &hub->ready;
+    /* a long loop iteration */
+    int64_t delay_us = now_us - shed->measured_us - PRESSURE_EVERY_MS * 1000;
     const struct pressure_limits limits = {
         .delay_us = hub->config->delivery.shed_lag_ms * 1000,
         .bytes = (size_t)hub->config->delivery.shed_bytes,
     };
     enum pressure_level before = shed->pressure.level;
-    int64_t now_us = clock_monotonic_us();
 
-    (void)events;
-    ev_timer_again(loop,
-                   timer); /* a late timer would fire twice, and the second time measure no delay */
-    if (hub->ready.probe != NULL)
-        record_delay(&hub->ready, now_us - hub->ready.probe_us);
-    record_delay(&hub->ready,
-                 now_us - shed->measured_us - PRESSURE_EVERY_MS * 1000); /* a long loop iteration */
-    hub_publish(hub); /* at the level that applied when it was read */
-    if (pressure_measure(&shed->pressure, &limits, now_us, hub->ready.delay_us,
-                         hub->queued_bytes)) {
+    if (delay_us < ready->delay_us)
+        delay_us = ready->delay_us;
+    if (ready->probe != NULL && delay_us < now_us - ready->probe_us)
+        delay_us = now_us - ready->probe_us;
+    if (pressure_measure(&shed->pressure, &limits, now_us, delay_us, hub->queued_bytes)) {
         set_level(hub, before, now_us);
     } else if (before != PRESSURE_NONE && now_us - shed->began_us >= ANNOUNCE_US) {
         end_shedding(hub);
         begin_shedding(hub, now_us);
     }
     shed->measured_us = now_us;
-    hub->ready.delay_us = 0;
+    ready->delay_us = 0;
     stats_set(hub->stats, STAT_HUB_LAG, (uint64_t)shed->pressure.delay_us);
     stats_set(hub->stats, STAT_HUB_QUEUED, hub->queued_bytes);
 }
@@ -209,21 +192,4 @@ shed_reset(struct hub *hub)
     DL_FOREACH (hub->sessions, session)
         session->control.has_dropped = false;
     memcpy(hub->shed.hold, hub->newest, sizeof(hub->newest));
-}
-
-void
-shed_start(struct hub *hub)
-{
-    const double every_s = PRESSURE_EVERY_MS / 1000.0;
-
-    hub->shed.measured_us = clock_monotonic_us();
-    ev_timer_init(&hub->shed.measure, on_measure, every_s, every_s);
-    hub->shed.measure.data = hub;
-    ev_timer_start(hub->loop, &hub->shed.measure);
-}
-
-void
-shed_stop(struct hub *hub)
-{
-    ev_timer_stop(hub->loop, &hub->shed.measure);
 }
