@@ -16,7 +16,11 @@
 
 /* ---- effects on the sessions of a user */
 
-int
+/*
+ * The user acknowledged a notification in the session `by` (NULL: elsewhere). Returns its shard, or
+ * -1 if it was not in flight or the id is invalid.
+ */
+static int
 members_end_inflight(struct membership *members, const char *text, const struct session *by)
 {
     struct membership *member;
@@ -34,19 +38,7 @@ members_end_inflight(struct membership *members, const char *text, const struct 
     return shard;
 }
 
-void
-members_end_retries(struct membership *members, const char *text)
-{
-    struct membership *member;
-    unsigned char id[16];
-
-    if (!frame_id_parse(text, strlen(text), id))
-        return;
-    DL_FOREACH (members, member)
-        session_inflight_end_retries(member->session, id);
-}
-
-void
+static void
 members_refill(struct membership *members)
 {
     struct membership *member;
@@ -92,27 +84,20 @@ release(struct delivery_report *item)
 }
 
 /*
- * WAL is confirmed late, so the feed stores a lost notification again, except one that was
- * published over HTTP.
- */
-static bool
-is_stored_again(const struct delivery_report *item)
-{
-    return item->state == STORE_PAIR_LOST && item->notification->frame.commit_lsn != 0;
-}
-
-/*
  * Applies the reply about a deferred notification. If the user does not have to acknowledge it, it
- * is in no list. A failover loses the end of a stream: all later notifications that were read
- * before are lost too. Until the reader reads the new history, the session must not receive them
- * before this one.
+ * is in no list.
+ *
+ * A failover loses the end of a stream: all later notifications that were read before are lost too.
+ * WAL is confirmed late, so the feed stores a lost notification again, except one that was
+ * published over HTTP. Until the reader reads the new history, the session must not receive later
+ * ones before it.
  */
 static void
 apply_to_held(struct hub *hub, const struct delivery_report *item)
 {
     const unsigned shard = item->notification->shard;
 
-    if (is_stored_again(item)) {
+    if (item->state == STORE_PAIR_LOST && item->notification->frame.commit_lsn != 0) {
         if (!store_is_read(hub->store, shard))
             cursor_advance(&item->deferred->cursor, shard, hub->newest[shard]);
     } else if (item->state == STORE_PAIR_NONE || item->state == STORE_PAIR_LOST) {
@@ -257,13 +242,14 @@ send_some(struct hub *hub)
     return RC_OK;
 }
 
-bool
+/* True if reports must be sent or repeated. Acks wait for them. */
+static bool
 delivery_reports_wait(const struct hub *hub)
 {
     return hub->reports.count > 0 || hub->reports.failed > 0;
 }
 
-void
+static void
 delivery_reports_flush(struct hub *hub)
 {
     if (!delivery_reports_wait(hub) || !store_is_up(hub->store) ||
@@ -273,15 +259,6 @@ delivery_reports_flush(struct hub *hub)
         if (send_some(hub) != RC_OK)
             return;
     }
-}
-
-void
-delivery_reports_free(struct hub *hub)
-{
-    delivery_reports_apply(hub);
-    for (size_t i = 0; i < hub->reports.count; i++)
-        release(&hub->reports.items[i]);
-    free(hub->reports.items);
 }
 
 /* ---- acknowledgements */
@@ -311,6 +288,23 @@ push(struct acks *acks, struct store_ack ack)
     acks->items[acks->count++] = ack;
 }
 
+/*
+ * `shard` is the shard of the notification; -1: unknown. If the queue is full, the ack is dropped:
+ * the notification stays pending, is retried, and is acknowledged again.
+ */
+static void
+add_ack(struct hub *hub, const char *user, const char *id, int shard)
+{
+    if (hub->acks.queued.count + hub->acks.waiting.count >=
+        (shard >= 0 ? ACKS_MAX : FOREIGN_ACKS_MAX)) {
+        hub_log_rejected(&hub->acks_rejected, user, "ack queue is full: acks dropped");
+        return;
+    }
+    stats_time(hub->stats, TIME_ACKED, clock_wall_us() - trace_commit_ms(id) * 1000);
+    push(&hub->acks.queued, (struct store_ack){memory_text(user, strlen(user)),
+                                               memory_text(id, strlen(id)), (signed char)shard});
+}
+
 static void
 on_acked(void *ctx, enum rc rc)
 {
@@ -331,35 +325,24 @@ on_acked(void *ctx, enum rc rc)
     hub_retry(hub);
 }
 
-/*
- * Fills the next batch. Acks of an unavailable shard leave the queue, so that they do not block
- * others.
- */
-static void
-fill_batch(struct hub *hub)
-{
-    struct acks *queued = &hub->acks.queued;
-    size_t count = 0;
-
-    while (count < queued->count && hub->acks.sent.count < ACKS_PER_CALL) {
-        const struct store_ack *ack = &queued->items[count++];
-
-        push(store_acks_wait(hub->store, ack) ? &hub->acks.waiting : &hub->acks.sent, *ack);
-    }
-    queued->count -= count;
-    memmove(queued->items, queued->items + count, queued->count * sizeof(*queued->items));
-}
-
 void
 acks_flush(struct hub *hub)
 {
-    struct acks *sent = &hub->acks.sent;
+    struct acks *queued = &hub->acks.queued, *sent = &hub->acks.sent;
+    size_t count = 0;
 
     delivery_reports_flush(hub);
-    if (hub->acks.queued.count == 0 || sent->count > 0 || delivery_reports_wait(hub) ||
+    if (queued->count == 0 || sent->count > 0 || delivery_reports_wait(hub) ||
         !store_is_up(hub->store))
         return;
-    fill_batch(hub);
+    /* Acks of an unavailable shard leave the queue, so that they do not block others. */
+    while (count < queued->count && sent->count < ACKS_PER_CALL) {
+        const struct store_ack *ack = &queued->items[count++];
+
+        push(store_acks_wait(hub->store, ack) ? &hub->acks.waiting : sent, *ack);
+    }
+    queued->count -= count;
+    memmove(queued->items, queued->items + count, queued->count * sizeof(*queued->items));
     if (sent->count > 0 && store_ack(hub->store, sent->items, sent->count, on_acked, hub) != RC_OK)
         on_acked(hub, RC_AGAIN);
 }
@@ -374,22 +357,12 @@ acks_resume(struct hub *hub)
 }
 
 void
-acks_add(struct hub *hub, const char *user, const char *id, int shard)
-{
-    /* The notification stays pending: it is retried and acknowledged again. */
-    if (hub->acks.queued.count + hub->acks.waiting.count >=
-        (shard >= 0 ? ACKS_MAX : FOREIGN_ACKS_MAX)) {
-        hub_log_rejected(&hub->acks_rejected, user, "ack queue is full: acks dropped");
-        return;
-    }
-    stats_time(hub->stats, TIME_ACKED, clock_wall_us() - trace_commit_ms(id) * 1000);
-    push(&hub->acks.queued, (struct store_ack){memory_text(user, strlen(user)),
-                                               memory_text(id, strlen(id)), (signed char)shard});
-}
-
-void
 acks_free(struct hub *hub)
 {
+    delivery_reports_apply(hub);
+    for (size_t i = 0; i < hub->reports.count; i++)
+        release(&hub->reports.items[i]);
+    free(hub->reports.items);
     clear(&hub->acks.queued);
     clear(&hub->acks.sent);
     clear(&hub->acks.waiting);
@@ -418,13 +391,15 @@ void
 hub_end_acks(struct hub *hub, const char *user, const char *const *ids, size_t count,
              bool was_acked)
 {
-    struct membership *members = hub_user_members(hub, user);
+    struct membership *members = hub_user_members(hub, user), *member;
+    unsigned char id[16];
 
     for (size_t i = 0; i < count; i++) {
         if (was_acked)
             (void)members_end_inflight(members, ids[i], NULL);
-        else
-            members_end_retries(members, ids[i]);
+        else if (frame_id_parse(ids[i], strlen(ids[i]), id))
+            DL_FOREACH (members, member)
+                session_inflight_end_retries(member->session, id);
     }
     if (was_acked)
         send_acked(members, NULL, ids, count);
@@ -467,7 +442,7 @@ apply_acks(struct hub *hub, const char *user, const struct session *session, con
 
     count = sort_ids(ids, count, sorted);
     for (size_t i = 0; i < count; i++)
-        acks_add(hub, user, sorted[i], members_end_inflight(members, sorted[i], session));
+        add_ack(hub, user, sorted[i], members_end_inflight(members, sorted[i], session));
     acks_flush(hub);
     send_acked(members, session, sorted, count);
     members_refill(members);

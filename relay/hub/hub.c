@@ -401,7 +401,6 @@ hub_free(struct hub *hub)
     while (hub->unpublished_count > 0)
         notification_unref(hub->unpublished[--hub->unpublished_count]);
     acks_free(hub);
-    delivery_reports_free(hub);
     pages_close(hub);
     free(hub->scratch);
     free(hub);

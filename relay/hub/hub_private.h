@@ -273,25 +273,11 @@ void delivery_report_renew(struct session *session, const struct inflight_entry 
 
 /* ---- acks.c */
 
-/* Sends queued reports while fewer than the maximum number of calls are in flight. */
-void delivery_reports_flush(struct hub *hub);
-
 /*
  * Applies the replies that have arrived, in order. Calls sessions back, so call it only from the
  * loop.
  */
 void delivery_reports_apply(struct hub *hub);
-
-/* True if reports must be sent or repeated. Acks wait for them. */
-bool delivery_reports_wait(const struct hub *hub);
-
-void delivery_reports_free(struct hub *hub);
-
-/*
- * Copies the strings. `shard` is the shard of the notification; -1: unknown. If the queue is full,
- * the ack is dropped and logged; the notification remains pending and will be retried.
- */
-void acks_add(struct hub *hub, const char *user, const char *id, int shard);
 
 /* Sends delivery reports, then one batch of acks, unless one is in flight. */
 void acks_flush(struct hub *hub);
@@ -301,26 +287,12 @@ void acks_flush(struct hub *hub);
  */
 void acks_resume(struct hub *hub);
 
-void acks_free(struct hub *hub);
-
-/*
- * The user acknowledged a notification in the session `by` (NULL: elsewhere). Returns its shard, or
- * -1 if it was not in flight or the id is invalid.
- */
-int members_end_inflight(struct membership *members, const char *id, const struct session *by);
-
-/*
- * Call it when the notification's retries have ended. Queued retries are still sent, because the
- * notification may have been redriven since; the reply to the delivery report decides.
- */
-void members_end_retries(struct membership *members, const char *id);
-
-/* Marks sessions to refill their in-flight windows. */
-void members_refill(struct membership *members);
+void acks_free(struct hub *hub); /* frees the delivery reports, too */
 
 /*
  * Call it when another relay has stored these acks, or the retries of these notifications have
- * ended. `ids` are lower case UUIDs.
+ * ended. `ids` are lower case UUIDs. Queued retries are still sent, because a notification may have
+ * been redriven since; the reply to the delivery report decides.
  */
 void hub_end_acks(struct hub *hub, const char *user, const char *const *ids, size_t count,
                   bool was_acked);
@@ -341,10 +313,5 @@ void hub_publish(struct hub *hub);
  * if sessions are left.
  */
 bool hub_send_some(struct hub *hub, unsigned max);
-
-/*
- * Offers the notifications that were read in this iteration, in order. Only hub_publish calls it.
- */
-void publish_unpublished(struct hub *hub);
 
 #endif

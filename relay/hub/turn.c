@@ -129,36 +129,9 @@ publish_some(struct hub *hub, struct notification **notifications, unsigned coun
     return span > 0 ? span : 1;
 }
 
-void
-publish_unpublished(struct hub *hub)
-{
-    unsigned at = 0;
-
-    while (at < hub->unpublished_count) {
-        unsigned done = publish_some(hub, hub->unpublished + at, hub->unpublished_count - at);
-
-        for (unsigned end = at + done; at < end; at++) {
-            replay_buffer_add(&hub->replay_buffer, hub->unpublished[at]);
-            notification_unref(hub->unpublished[at]);
-        }
-    }
-    hub->unpublished_count = 0;
-}
-
 /* ---- the turn */
 
 #define SENDS_PER_TURN 256
-
-/* Prefetches the next two sessions while one sends: there are many, far apart in memory. */
-static void
-prefetch_sessions(const struct session *next)
-{
-    if (next == NULL)
-        return;
-    __builtin_prefetch(next->socket.handle);
-    if (next->ready_next != NULL)
-        __builtin_prefetch(&next->ready_next->outbound.batch);
-}
 
 static void
 run_hub_work(struct hub *hub)
@@ -207,10 +180,20 @@ run_pending_work(struct hub *hub)
 void
 hub_publish(struct hub *hub)
 {
+    unsigned at = 0;
+
     if (hub->unpublished_count == 0)
         return;
     run_pending_work(hub);
-    publish_unpublished(hub);
+    while (at < hub->unpublished_count) {
+        unsigned done = publish_some(hub, hub->unpublished + at, hub->unpublished_count - at);
+
+        for (unsigned end = at + done; at < end; at++) {
+            replay_buffer_add(&hub->replay_buffer, hub->unpublished[at]);
+            notification_unref(hub->unpublished[at]);
+        }
+    }
+    hub->unpublished_count = 0;
 }
 
 bool
@@ -223,7 +206,12 @@ hub_send_some(struct hub *hub, unsigned max)
     do {
         while (max > 0 && (session = ready_list_pop(hub)) != NULL) {
             max--;
-            prefetch_sessions(hub->ready.first);
+            /* Prefetches the next two sessions: there are many, far apart in memory. */
+            if (hub->ready.first != NULL) {
+                __builtin_prefetch(hub->ready.first->socket.handle);
+                if (hub->ready.first->ready_next != NULL)
+                    __builtin_prefetch(&hub->ready.first->ready_next->outbound.batch);
+            }
             if (session->state == SESSION_CLOSED)
                 session_free_if_done(session);
             else
