@@ -23,44 +23,46 @@ inflight_find(const struct inflight *inflight, const unsigned char id[16])
     return NULL;
 }
 
-static void
-inflight_grow(struct inflight *inflight)
+static struct inflight_entry
+entry_of(const struct notification *notification, enum inflight_end end)
 {
-    if (inflight->count < inflight->room)
-        return;
-    inflight->room = inflight->room == 0 ? INFLIGHT_FIRST_ROOM : inflight->room * 2;
-    inflight->entries =
-        memory_grow(inflight->entries, (size_t)inflight->room * sizeof(*inflight->entries));
-}
-
-void
-inflight_add(struct inflight *inflight, const struct notification *notification,
-             enum inflight_end end)
-{
-    struct inflight_entry *entry;
-
-    inflight_grow(inflight);
-    entry = &inflight->entries[inflight->count++];
-    *entry = (struct inflight_entry){
+    const struct frame_notification *frame = &notification->frame.as.notification;
+    struct inflight_entry entry = {
         .shard = notification->shard,
         .end = end,
-        .backoff = notification->frame.as.notification.backoff,
-        .ack_timeout_ms = notification->frame.as.notification.ack_timeout_ms,
+        .backoff = frame->backoff,
+        .ack_timeout_ms = frame->ack_timeout_ms,
         .retry_enabled = (notification->frame.flags & FRAME_RETRY_ENABLED) != 0,
         .is_open_ended = notification->is_open_ended,
     };
-    memcpy(entry->id, notification->frame.as.notification.id, sizeof(entry->id));
+
+    memcpy(entry.id, frame->id, sizeof(entry.id));
+    return entry;
+}
+
+/* The window must not contain it, and must have a free slot unless it has ended. */
+static void
+inflight_add(struct inflight *inflight, const struct notification *notification,
+             enum inflight_end end)
+{
+    if (inflight->count == inflight->room) {
+        inflight->room = inflight->room == 0 ? INFLIGHT_FIRST_ROOM : inflight->room * 2;
+        inflight->entries =
+            memory_grow(inflight->entries, (size_t)inflight->room * sizeof(*inflight->entries));
+    }
+    inflight->entries[inflight->count++] = entry_of(notification, end);
     inflight->ended += end != INFLIGHT_OPEN;
 }
 
-void
+static void
 inflight_remove(struct inflight *inflight, struct inflight_entry *entry)
 {
     inflight->ended -= entry->end != INFLIGHT_OPEN;
     *entry = inflight->entries[--inflight->count];
 }
 
-void
+/* An OPEN entry has ended, and remains until it is removed. */
+static void
 inflight_end(struct inflight *inflight, struct inflight_entry *entry, enum inflight_end end)
 {
     entry->end = (uint8_t)end;
@@ -78,109 +80,60 @@ inflight_sweep(struct inflight *inflight)
     }
 }
 
-void
-inflight_free(struct inflight *inflight)
+static struct inflight_entry *
+find(const struct session *session, const struct notification *notification)
 {
-    free(inflight->entries);
-    *inflight = (struct inflight){.size = inflight->size};
+    return inflight_find(&session->inflight, notification->frame.as.notification.id);
 }
 
 /* ---- delivery reports */
 
 #define REPORTS_MAX 262144
 
-static void
-push(struct hub *hub, struct delivery_report item)
-{
-    if (hub->reports.count == hub->reports.room) {
-        hub->reports.room = hub->reports.room == 0 ? 64 : hub->reports.room * 2;
-        hub->reports.items =
-            memory_grow(hub->reports.items, hub->reports.room * sizeof(*hub->reports.items));
-    }
-    hub->reports.items[hub->reports.count++] = item;
-}
-
+/*
+ * Reports that a notification was written to the socket. is_renewal: repeats a report that the store
+ * may have lost. `held`, which may be NULL: the notification is held until the store states whether
+ * the user must acknowledge it. False if too many reports are queued.
+ */
 static bool
-has_room(const struct session *session)
-{
-    if (session->hub->reports.count < REPORTS_MAX)
-        return true;
-    /* The notification remains pending, and is sent when the user reconnects. */
-    hub_log_rejected(&session->hub->reports_rejected, session->client.user,
-                     "delivery report queue is full: reports dropped");
-    return false;
-}
-
-static void
-add(struct session *session, struct delivery_report item)
+add_report(struct session *session, const struct inflight_entry *entry, bool is_renewal,
+           struct notification *held)
 {
     struct hub *hub = session->hub;
+    struct delivery_reports *reports = &hub->reports;
+    struct delivery_report *report;
 
-    item.user = memory_text(session->client.user, strlen(session->client.user));
-    push(hub, item);
-    if (hub->reports.call_count == 0 || hub->reports.count >= REPORTS_PER_CALL)
-        hub_mark(hub, HUB_FLUSH);
-}
-
-static struct delivery_report
-item_of(const struct notification *notification)
-{
-    struct delivery_report item = {
-        .shard = notification->shard,
-        .backoff = notification->frame.as.notification.backoff,
-        .ack_timeout_ms = notification->frame.as.notification.ack_timeout_ms,
-        .retry_enabled = (notification->frame.flags & FRAME_RETRY_ENABLED) != 0,
-        .is_open_ended = notification->is_open_ended,
-    };
-
-    memcpy(item.id, notification->frame.as.notification.id, sizeof(item.id));
-    return item;
-}
-
-void
-delivery_report_add(struct session *session, const struct notification *notification)
-{
-    if (has_room(session))
-        add(session, item_of(notification));
-}
-
-void
-delivery_report_renew(struct session *session, const struct inflight_entry *entry)
-{
-    struct delivery_report item = {
+    if (reports->count >= REPORTS_MAX) {
+        /* The notification remains pending, and is sent when the user reconnects. */
+        hub_log_rejected(&hub->reports_rejected, session->client.user,
+                         "delivery report queue is full: reports dropped");
+        return false;
+    }
+    if (reports->count == reports->room) {
+        reports->room = reports->room == 0 ? 64 : reports->room * 2;
+        reports->items = memory_grow(reports->items, reports->room * sizeof(*reports->items));
+    }
+    report = &reports->items[reports->count++];
+    *report = (struct delivery_report){
         .shard = entry->shard,
         .backoff = entry->backoff,
         .ack_timeout_ms = entry->ack_timeout_ms,
         .retry_enabled = entry->retry_enabled,
         .is_open_ended = entry->is_open_ended,
-        .is_renewal = true,
+        .is_renewal = is_renewal,
+        .user = memory_text(session->client.user, strlen(session->client.user)),
     };
-
-    memcpy(item.id, entry->id, sizeof(item.id));
-    if (has_room(session))
-        add(session, item);
-}
-
-bool
-delivery_report_defer(struct session *session, struct notification *notification)
-{
-    struct delivery_report item = item_of(notification);
-
-    if (!has_room(session))
-        return false;
-    session->requests.count++;
-    session->pending.held_count++;
-    session->pending.held_bytes += notification->text_len;
-    item.deferred = session;
-    item.notification = notification_ref(notification);
-    add(session, item);
+    memcpy(report->id, entry->id, sizeof(report->id));
+    if (held != NULL) {
+        session->requests.count++;
+        session->pending.held_count++;
+        session->pending.held_bytes += held->text_len;
+        report->deferred = session;
+        report->notification = notification_ref(held);
+    }
+    if (reports->call_count == 0 || reports->count >= REPORTS_PER_CALL)
+        hub_mark(hub, HUB_FLUSH);
     return true;
-}
-
-static struct inflight_entry *
-find(const struct session *session, const struct notification *notification)
-{
-    return inflight_find(&session->inflight, notification->frame.as.notification.id);
 }
 
 /* ---- queueing */
@@ -217,6 +170,7 @@ defer(struct session *session, struct notification *notification)
 {
     struct session_pending *pending = &session->pending;
     const struct bytes user = {(const unsigned char *)"USER", 4};
+    const struct inflight_entry entry = entry_of(notification, INFLIGHT_OPEN);
 
     if (!session->is_deferred) {
         session->is_deferred = true;
@@ -229,7 +183,7 @@ defer(struct session *session, struct notification *notification)
     }
     session_mark(session, READY_REFILL);
     if (!bytes_equal(notification->frame.as.notification.audience, user) &&
-        !delivery_report_defer(session, notification))
+        !add_report(session, &entry, false, notification))
         pending->deferral.by_stream = true;
 }
 
@@ -298,15 +252,6 @@ session_enqueue_pending(struct session *session, struct notification *notificati
     return true;
 }
 
-static void
-add_early(struct session_pending *pending, const struct notification *notification)
-{
-    if (pending->early == NULL)
-        pending->early = memory_new(EARLY_MAX * sizeof(*pending->early));
-    memcpy(pending->early[pending->early_count++], notification->frame.as.notification.id,
-           sizeof(*pending->early));
-}
-
 bool
 session_was_sent_early(const struct session *session, const struct notification *notification)
 {
@@ -323,15 +268,21 @@ session_was_sent_early(const struct session *session, const struct notification 
 void
 session_enqueue_held(struct session *session, struct notification *notification)
 {
+    struct session_pending *pending = &session->pending;
+
     if (session->state == SESSION_CLOSED || !session_is_recipient(session, &notification->frame) ||
         !topics_match(session->topics, notification->frame.as.notification.topic))
         return;
-    if (session->outbound.count >= OUTBOUND_MAX || session->pending.early_count == EARLY_MAX) {
-        session->pending.deferral.by_stream = true;
+    if (session->outbound.count >= OUTBOUND_MAX || pending->early_count == EARLY_MAX) {
+        pending->deferral.by_stream = true;
         return;
     }
-    if (session->is_deferred)
-        add_early(&session->pending, notification);
+    if (session->is_deferred) {
+        if (pending->early == NULL)
+            pending->early = memory_new(EARLY_MAX * sizeof(*pending->early));
+        memcpy(pending->early[pending->early_count++], notification->frame.as.notification.id,
+               sizeof(*pending->early));
+    }
     session_queue(session, notification);
 }
 
@@ -432,14 +383,15 @@ session_send_acked(struct session *session, const char *const *ids, size_t count
 void
 session_inflight_written(struct session *session, const struct notification *notification)
 {
-    struct inflight_entry *entry = find(session, notification);
+    struct inflight_entry *entry = find(session, notification), written;
     char id[FRAME_UUID_TEXT + 1];
 
     if (entry == NULL)
         return;
     entry->is_written = true;
     if (entry->end == INFLIGHT_OPEN) {
-        delivery_report_add(session, notification);
+        written = entry_of(notification, INFLIGHT_OPEN);
+        (void)add_report(session, &written, false, NULL);
         return;
     }
     if (entry->end == INFLIGHT_ACKED) {
@@ -499,7 +451,7 @@ session_reconcile(struct session *session)
         const struct inflight_entry *entry = &inflight->entries[i];
 
         if (entry->is_written && entry->end == INFLIGHT_OPEN)
-            delivery_report_renew(session, entry);
+            (void)add_report(session, entry, true, NULL);
     }
     session_rewind(session);
 }

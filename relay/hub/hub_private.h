@@ -259,18 +259,6 @@ struct delivery_report {
     struct notification *notification; /* a reference to the held back notification */
 };
 
-/* Reports that the notification was written to the socket. */
-void delivery_report_add(struct session *session, const struct notification *notification);
-
-/*
- * Asks the store whether the user must acknowledge a deferred notification, which is held until the
- * reply. False if too many reports are queued.
- */
-MUST_CHECK bool delivery_report_defer(struct session *session, struct notification *notification);
-
-/* Repeats a report that the store may have lost. */
-void delivery_report_renew(struct session *session, const struct inflight_entry *entry);
-
 /* ---- acks.c */
 
 /*

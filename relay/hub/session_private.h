@@ -123,18 +123,8 @@ inflight_free_slots(const struct inflight *inflight)
 /* Returns NULL if the notification is not in flight. Valid until the next change. */
 struct inflight_entry *inflight_find(const struct inflight *inflight, const unsigned char id[16]);
 
-/* The window must not contain this notification, and must have a free slot unless it has ended. */
-void inflight_add(struct inflight *inflight, const struct notification *notification,
-                  enum inflight_end end);
-void inflight_remove(struct inflight *inflight, struct inflight_entry *entry);
-
-/* An OPEN entry has ended, and remains until it is removed. */
-void inflight_end(struct inflight *inflight, struct inflight_entry *entry, enum inflight_end end);
-
 /* Removes entries that were written and have ended. */
 void inflight_sweep(struct inflight *inflight);
-
-void inflight_free(struct inflight *inflight);
 
 /* ---- topics.c */
 
