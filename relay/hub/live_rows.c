@@ -282,7 +282,7 @@ limit_unverified(struct session_lists *lists)
 }
 
 void
-lists_add_own(struct session *session, const char *source, const char *rule)
+session_watch_rows(struct session *session, const char *source, const char *rule)
 {
     struct session_lists *lists = lists_of(session);
 
@@ -292,38 +292,26 @@ lists_add_own(struct session *session, const char *source, const char *rule)
     limit_unverified(lists);
 }
 
-static void
-set_audience(struct session_list *list, const char *audience)
-{
-    if (list->audience != NULL && strcmp(list->audience, audience) == 0)
-        return;
-    free(list->audience);
-    list->audience = memory_text(audience, strlen(audience));
-}
-
-/* The result contains the change. */
-static void
-cancel_if_due(enum list_reload *reload)
-{
-    if (*reload == LIST_RELOAD_DUE)
-        *reload = LIST_RELOAD_NONE;
-}
-
 void
-lists_rows_received(struct list_request *request, enum rows_status status,
-                    const struct rows_result *result, int64_t after_ms)
+lists_rows_received(void *ctx, enum rows_status status, const struct rows_result *result,
+                    int64_t after_ms)
 {
+    struct list_request *request = ctx;
     struct session_lists *lists = request->session->control.lists;
     struct session_list *list = request->list;
 
     request->status = status;
     request->result = result;
     request->after_ms = after_ms;
-    if (result != NULL)
-        set_audience(list, result->header.audience);
-    if (result != NULL && list->pending == 1) {
-        cancel_if_due(&list->reload);
-        cancel_if_due(&list->rule_reload);
+    if (result != NULL) {
+        free(list->audience);
+        list->audience = memory_text(result->header.audience, strlen(result->header.audience));
+    }
+    if (result != NULL && list->pending == 1) { /* the result contains the change */
+        if (list->reload == LIST_RELOAD_DUE)
+            list->reload = LIST_RELOAD_NONE;
+        if (list->rule_reload == LIST_RELOAD_DUE)
+            list->rule_reload = LIST_RELOAD_NONE;
     }
     DL_DELETE(lists->waiting, request);
     DL_APPEND(lists->sending, request);
@@ -471,16 +459,6 @@ lists_write_frame(struct session *session, struct buffer *out)
     return true;
 }
 
-/*
- * Whether the client may need a reload after another result. A client without rows of the list
- * repeats its request by itself, unless the error was too many rows.
- */
-static bool
-needs_reloads(const struct session_list *list, enum rows_status last)
-{
-    return list->audience != NULL || last == ROWS_TOO_MANY;
-}
-
 /* Called when no request of the list is pending; `last` is the result of the last request. */
 static void
 settle_list(struct session_lists *lists, struct session_list *list, enum rows_status last)
@@ -491,7 +469,8 @@ settle_list(struct session_lists *lists, struct session_list *list, enum rows_st
         free(list->audience); /* after the next allowed request, the rule may be a different rule */
         list->audience = NULL;
         limit_unverified(lists);
-    } else if (!needs_reloads(list, last)) {
+    } else if (list->audience == NULL && last != ROWS_TOO_MANY) {
+        /* A client without rows of the list repeats its request by itself, except then. */
         free_list(lists, list);
     }
 }
@@ -564,12 +543,6 @@ has_cursor(const struct session *session)
     return session->state >= SESSION_PENDING;
 }
 
-void
-session_watch_rows(struct session *session, const char *source, const char *rule)
-{
-    lists_add_own(session, source, rule);
-}
-
 bool
 session_accepts_snapshot(struct session *session, const char *source, const char *rule,
                          const struct snapshot *snapshot)
@@ -603,15 +576,9 @@ on_accepts(void *ctx, const struct snapshot *snapshot)
            contains_all(session->hub, request->cursor, session->client.own_shard, snapshot);
 }
 
-static void
-on_rows(void *ctx, enum rows_status status, const struct rows_result *result, int64_t after_ms)
-{
-    lists_rows_received(ctx, status, result, after_ms);
-}
-
 static const struct rows_events ROWS_EVENTS = {
     .accepts = on_accepts,
-    .done = on_rows,
+    .done = lists_rows_received,
 };
 
 static enum rows_status

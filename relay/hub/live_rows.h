@@ -147,15 +147,11 @@ struct session_lists {
 /* Starts a request. NULL: too many replies are queued. */
 struct list_request *lists_request(struct session *session, const char *source, const char *rule,
                                    int64_t request_id);
-/* Call it when the result of the request has arrived. Pages or an error are sent next. */
-void lists_rows_received(struct list_request *request, enum rows_status status,
-                         const struct rows_result *result, int64_t after_ms);
-
 /*
- * The client has read rows of this rule elsewhere. The client needs `reload` even if the rule is
- * not live, because its rows may depend on memberships.
+ * Call it when the result of the request `ctx` has arrived. Pages or an error are sent next.
  */
-void lists_add_own(struct session *session, const char *source, const char *rule);
+void lists_rows_received(void *ctx, enum rows_status status, const struct rows_result *result,
+                         int64_t after_ms);
 
 /*
  * Memberships in groups of this kind changed (NULL: of any kind). is_known: snapshots are checked
