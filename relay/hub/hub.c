@@ -19,41 +19,29 @@
 #define HEARTBEAT_S 2.0    /* due.lua expires a relay after 10 s */
 #define ACK_EVENTS_MAX 256 /* maximum ids in one `acked` */
 
-/* Only notifications of the shared stream report all shards; others have a single recipient. */
-static struct notification *
-notification_of(const struct hub *hub, const struct entry *entry)
-{
-    struct entry_id heads[STORE_SHARDS_MAX];
-
-    if (entry->shard == 0)
-        return hub_notification_new(hub, entry, shed_reported_heads(hub));
-    cursor_to_heads(cursor_from_heads(shed_reported_heads(hub), entry->shard), entry->shard, heads,
-                    hub->shards);
-    return hub_notification_new(hub, entry, heads);
-}
-
-/* The transaction of a retry is old, and the server it ran on may no longer exist. */
-static void
-record_xid(struct hub *hub, const struct entry *entry)
-{
-    const struct frame_notification *frame = &entry->frame.as.notification;
-    const struct recent_xid item = {frame->xid, entry->id, frame->commit_us, entry->shard};
-
-    if (!entry->is_retry)
-        recent_xids_add(&hub->recent_xids, &item);
-}
-
 static void
 on_entry(void *ctx, const struct entry *entry)
 {
     struct hub *hub = ctx;
+    const struct frame_notification *frame = &entry->frame.as.notification;
+    const struct entry_id *heads = shed_reported_heads(hub);
+    struct entry_id own_heads[STORE_SHARDS_MAX];
 
     if (!hub->has_head || !entry_id_less(hub->newest[entry->shard], entry->id))
         return;
     hub->newest[entry->shard] = entry->id;
     store_record_entry(hub->store, entry->shard, entry->id);
-    record_xid(hub, entry);
-    hub->unpublished[hub->unpublished_count++] = notification_of(hub, entry);
+    /* The transaction of a retry is old, and the server it ran on may no longer exist. */
+    if (!entry->is_retry)
+        recent_xids_add(&hub->recent_xids, &(struct recent_xid){frame->xid, entry->id,
+                                                                frame->commit_us, entry->shard});
+    /* Only notifications of the shared stream report all shards; others have a single recipient. */
+    if (entry->shard != 0) {
+        cursor_to_heads(cursor_from_heads(heads, entry->shard), entry->shard, own_heads,
+                        hub->shards);
+        heads = own_heads;
+    }
+    hub->unpublished[hub->unpublished_count++] = hub_notification_new(hub, entry, heads);
     stats_add(hub->stats, STAT_HUB_NOTIFICATIONS, 1);
     if (hub->unpublished_count == HUB_UNPUBLISHED_MAX)
         hub_publish(hub);

@@ -71,22 +71,6 @@ outbound_grow(struct outbound *outbound)
     outbound->first = 0;
 }
 
-static void
-count_in(struct notification *notification, size_t *queued_bytes)
-{
-    shared_wait(&notification->shared, queued_bytes);
-    if (notification->source != NULL)
-        shared_wait(&notification->source->shared, queued_bytes);
-}
-
-static void
-count_out(struct notification *notification, size_t *queued_bytes)
-{
-    shared_wait_end(&notification->shared, queued_bytes);
-    if (notification->source != NULL)
-        shared_wait_end(&notification->source->shared, queued_bytes);
-}
-
 void
 outbound_insert(struct outbound *outbound, unsigned nth, struct notification *notification,
                 size_t *queued_bytes)
@@ -99,7 +83,9 @@ outbound_insert(struct outbound *outbound, unsigned nth, struct notification *no
     *slot_of(outbound, nth) = notification;
     outbound->count++;
     outbound->bytes += notification->text_len;
-    count_in(notification, queued_bytes);
+    shared_wait(&notification->shared, queued_bytes);
+    if (notification->source != NULL)
+        shared_wait(&notification->source->shared, queued_bytes);
 }
 
 struct notification *
@@ -110,7 +96,9 @@ outbound_dequeue(struct outbound *outbound, size_t *queued_bytes)
     outbound->first = (uint16_t)((outbound->first + 1u) & (outbound->room - 1u));
     outbound->count--;
     outbound->bytes -= notification->text_len;
-    count_out(notification, queued_bytes);
+    shared_wait_end(&notification->shared, queued_bytes);
+    if (notification->source != NULL)
+        shared_wait_end(&notification->source->shared, queued_bytes);
     if (outbound->count == 0) {
         free(outbound->notifications);
         outbound->notifications = NULL;
@@ -209,20 +197,6 @@ session_notification_new(const struct session *session, const struct entry *entr
     return hub_notification_new(session->hub, entry, heads);
 }
 
-/* Returns a cursor before this notification, in the deferral that it reports. */
-static struct deferral
-deferral_before(const struct notification *notification)
-{
-    struct deferral deferral = *notification->deferral;
-    const struct entry_id first =
-        entry_id_is_zero(notification->first) ? notification->id : notification->first;
-    struct entry_id *from = cursor_in(&deferral.from, notification->shard);
-
-    if (!entry_id_less(*from, first))
-        *from = entry_id_before(first);
-    return deferral;
-}
-
 /*
  * True if a notification with this cursor reports a deferral. If it overtakes another one
  * (`overtaken`, may be NULL), the client needs the overtaken one too when it resumes.
@@ -233,10 +207,17 @@ deferral_reported(const struct session *session, struct cursor cursor,
 {
     struct deferral deferral = session->pending.deferral;
 
-    if (overtaken != NULL && overtaken->deferral != NULL)
-        deferral = deferral_before(overtaken);
-    else if (!session->is_deferred)
+    if (overtaken != NULL && overtaken->deferral != NULL) {
+        const struct entry_id first =
+            entry_id_is_zero(overtaken->first) ? overtaken->id : overtaken->first;
+        struct entry_id *from = cursor_in(&deferral.from, overtaken->shard);
+
+        deferral = *overtaken->deferral;
+        if (!entry_id_less(*from, first))
+            *from = entry_id_before(first);
+    } else if (!session->is_deferred) {
         return false;
+    }
     /* A held notification is in no list yet. */
     deferral.by_stream = deferral.by_stream || session->pending.held_count > 0;
     *ret_deferral = deferral;
@@ -299,17 +280,6 @@ struct row_order {
     struct topic_newest topics[];
 };
 
-/* FNV-1a. */
-static uint64_t
-hash_of(struct bytes topic)
-{
-    uint64_t hash = UINT64_C(14695981039346656037);
-
-    for (size_t i = 0; i < topic.len; i++)
-        hash = (hash ^ topic.at[i]) * UINT64_C(1099511628211);
-    return hash;
-}
-
 static struct row_order *
 row_order_grow(struct row_order *rows)
 {
@@ -325,33 +295,30 @@ row_order_grow(struct row_order *rows)
     return rows;
 }
 
-/* Its slot is reused for another topic. */
-static struct topic_newest *
-evict_oldest(struct row_order *rows)
-{
-    struct topic_newest *oldest = &rows->topics[0];
-
-    for (unsigned i = 1; i < rows->count; i++) {
-        if (position_less(rows->topics[i].newest, oldest->newest))
-            oldest = &rows->topics[i];
-    }
-    position_raise(&rows->others, oldest->newest);
-    return oldest;
-}
-
 static struct topic_newest *
 find(struct session *session, struct bytes topic)
 {
-    uint64_t hash = hash_of(topic);
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
     struct row_order *rows = session->rows;
     struct topic_newest *found;
 
+    for (size_t i = 0; i < topic.len; i++)
+        hash = (hash ^ topic.at[i]) * UINT64_C(1099511628211);
     for (unsigned i = 0; rows != NULL && i < rows->count; i++) {
         if (rows->topics[i].topic == hash)
             return &rows->topics[i];
     }
     session->rows = rows = row_order_grow(rows);
-    found = rows->count < rows->room ? &rows->topics[rows->count++] : evict_oldest(rows);
+    if (rows->count < rows->room) {
+        found = &rows->topics[rows->count++];
+    } else { /* reuses the slot of the topic with the oldest notification */
+        found = &rows->topics[0];
+        for (unsigned i = 1; i < rows->count; i++) {
+            if (position_less(rows->topics[i].newest, found->newest))
+                found = &rows->topics[i];
+        }
+        position_raise(&rows->others, found->newest);
+    }
     *found = (struct topic_newest){hash, rows->others};
     return found;
 }
@@ -401,37 +368,32 @@ session_is_full(const struct session *session)
 }
 
 /*
- * A notification that overtakes others must report a cursor before their cursors; otherwise a
- * client that resumes would lose them. It also reports a deferral. NULL: no copy is needed.
+ * Takes ownership of the reference. A notification that overtakes others must report a cursor before
+ * their cursors; otherwise a client that resumes would lose them. It also reports a deferral.
  */
-static struct notification *
-own_copy(const struct session *session, struct notification *notification, unsigned nth)
-{
-    const struct notification *overtaken = outbound_nth(&session->outbound, nth);
-    const struct cursor reported = notification_cursor(notification, session->client.own_shard);
-    const struct cursor cursor =
-        outbound_before(&session->outbound, nth, session->client.own_shard, reported);
-    struct deferral deferral;
-
-    if (cursor_equal(cursor, reported) && !deferral_reported(session, cursor, overtaken, &deferral))
-        return NULL;
-    return session_notification_at(session, notification, cursor, overtaken);
-}
-
-/* Takes ownership of the reference. */
 static void
 insert(struct session *session, struct notification *notification)
 {
     struct outbound *outbound = &session->outbound;
+    const unsigned own = session->client.own_shard;
     /* A poll resumes from its last cursor, so it receives notifications in stream order. */
-    unsigned nth = session->is_poll
-                       ? outbound->count
-                       : outbound_index_for(outbound, notification->frame.as.notification.priority);
-    struct notification *copy = own_copy(session, notification, nth);
+    const unsigned nth =
+        session->is_poll
+            ? outbound->count
+            : outbound_index_for(outbound, notification->frame.as.notification.priority);
+    const struct notification *overtaken = outbound_nth(outbound, nth);
+    const struct cursor reported = notification_cursor(notification, own);
+    const struct cursor cursor = outbound_before(outbound, nth, own, reported);
+    struct deferral deferral;
+    struct notification *copy;
 
-    outbound_insert(outbound, nth, copy != NULL ? copy : notification, &session->hub->queued_bytes);
-    if (copy != NULL)
+    if (!cursor_equal(cursor, reported) ||
+        deferral_reported(session, cursor, overtaken, &deferral)) {
+        copy = session_notification_at(session, notification, cursor, overtaken);
         notification_unref(notification);
+        notification = copy;
+    }
+    outbound_insert(outbound, nth, notification, &session->hub->queued_bytes);
 }
 
 void
