@@ -195,9 +195,12 @@ find_large(unsigned char shard, struct entry_id id, const struct frame_notificat
     return NULL;
 }
 
-/* The last match was written by the decoder: it follows the payload. */
-static unsigned char *
-find_attempts(const struct notification *notification)
+/*
+ * Sets `attempts` to 1, in its last occurrence: the decoder wrote it behind the payload. False: the
+ * document has another format.
+ */
+static bool
+mark_late(struct notification *notification)
 {
     static const char tail[] = ENVELOPE_ATTEMPTS_TEXT "0" ENVELOPE_RETRY_LIMIT_TEXT;
     const size_t len = sizeof(tail) - 1;
@@ -206,23 +209,13 @@ find_attempts(const struct notification *notification)
         notification->ws + notification->ws_len - 1 - notification->data.len; /* writable */
 
     for (size_t at = notification->data.len; at >= min + len; at--) {
-        if (memcmp(data + at - len, tail, len) == 0)
-            return data + at - len + strlen(ENVELOPE_ATTEMPTS_TEXT);
+        if (memcmp(data + at - len, tail, len) != 0)
+            continue;
+        data[at - len + strlen(ENVELOPE_ATTEMPTS_TEXT)] = '1';
+        notification->frame.as.notification.attempts = 1;
+        return true;
     }
-    return NULL;
-}
-
-/* False: the document has another format. */
-static bool
-mark_late(struct notification *notification)
-{
-    unsigned char *attempts = find_attempts(notification);
-
-    if (attempts == NULL)
-        return false;
-    *attempts = '1';
-    notification->frame.as.notification.attempts = 1;
-    return true;
+    return false;
 }
 
 /* A late change of a row, which gets `attempts` 1. */
@@ -233,11 +226,12 @@ is_marked_late(const struct entry *entry)
            entry->frame.as.notification.operation != FRAME_OPERATION_NOTIFY;
 }
 
-static struct notification *
-notification_of_entry(const struct entry *entry, struct bytes hidden, const char *epoch,
-                      const struct entry_id *heads, unsigned shards)
+struct notification *
+notification_new(const struct entry *entry, bool hides_targets, const char *epoch,
+                 const struct entry_id *heads, unsigned shards)
 {
     const struct frame_notification *frame = &entry->frame.as.notification;
+    const struct bytes hidden = hides_targets ? notification_targets(entry->data) : NOTHING;
     struct notification *source = NULL;
     struct notification *notification;
 
@@ -257,20 +251,6 @@ notification_of_entry(const struct entry *entry, struct bytes hidden, const char
     if (source == NULL && is_marked_late(entry))
         (void)mark_late(notification);
     return notification;
-}
-
-struct notification *
-notification_new(const struct entry *entry, const char *epoch, const struct entry_id *heads,
-                 unsigned shards)
-{
-    return notification_of_entry(entry, NOTHING, epoch, heads, shards);
-}
-
-struct notification *
-notification_new_without_targets(const struct entry *entry, const char *epoch,
-                                 const struct entry_id *heads, unsigned shards)
-{
-    return notification_of_entry(entry, notification_targets(entry->data), epoch, heads, shards);
 }
 
 /* Copies all bytes. */
@@ -416,32 +396,18 @@ fanout_batch_new(struct notification *const *notifications, unsigned count)
     return batch;
 }
 
-struct shared *
-fanout_batch_owner(struct fanout_batch *batch)
-{
-    return batch->count == 1 ? &batch->notifications[0]->shared : &batch->shared;
-}
-
-/* Sockets keep its pages after the file is closed. */
-static int
-file_of(const unsigned char *bytes, size_t len)
-{
-    int file = memfd_create("clairon batch", MFD_CLOEXEC);
-
-    if (file >= 0 && write(file, bytes, len) != (ssize_t)len) {
-        close(file);
-        return -1;
-    }
-    return file;
-}
-
 int
 fanout_batch_file(struct fanout_batch *batch)
 {
     if (batch->len < BATCH_FILE_BYTES_MIN || ++batch->sends != BATCH_FILE_SENDS ||
         files == BATCH_FILES_MAX)
         return batch->file;
-    batch->file = file_of(batch->bytes, batch->len);
+    /* Sockets keep its pages after the file is closed. */
+    batch->file = memfd_create("clairon batch", MFD_CLOEXEC);
+    if (batch->file >= 0 && write(batch->file, batch->bytes, batch->len) != (ssize_t)batch->len) {
+        close(batch->file);
+        batch->file = -1;
+    }
     files += batch->file >= 0;
     return batch->file;
 }
@@ -452,21 +418,12 @@ priority_of(const struct fanout_batch *batch)
     return batch->notifications[0]->frame.as.notification.priority;
 }
 
-static struct fanout_batch *
-join(const struct fanout_batch *waiting, const struct fanout_batch *next)
-{
-    struct notification *notifications[BATCH_COUNT_MAX];
-
-    memcpy(notifications, waiting->notifications, waiting->count * sizeof(*notifications));
-    memcpy(notifications + waiting->count, next->notifications,
-           next->count * sizeof(*notifications));
-    return fanout_batch_new(notifications, waiting->count + next->count);
-}
-
 struct fanout_batch *
 merged_batch_of(struct merged_batch *merged, struct fanout_batch *waiting,
                 const struct fanout_batch *next)
 {
+    struct notification *notifications[BATCH_COUNT_MAX];
+
     if (merged->waiting == waiting)
         return merged->whole;
     if (waiting->shared.refs < MERGED_BATCH_SHARES || merged->made == MERGED_BATCHES_MAX ||
@@ -478,7 +435,10 @@ merged_batch_of(struct merged_batch *merged, struct fanout_batch *waiting,
     fanout_batch_unref(merged->waiting);
     fanout_batch_unref(merged->whole);
     merged->waiting = fanout_batch_ref(waiting);
-    merged->whole = join(waiting, next);
+    memcpy(notifications, waiting->notifications, waiting->count * sizeof(*notifications));
+    memcpy(notifications + waiting->count, next->notifications,
+           next->count * sizeof(*notifications));
+    merged->whole = fanout_batch_new(notifications, waiting->count + next->count);
     merged->made++;
     return merged->whole;
 }

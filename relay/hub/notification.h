@@ -47,14 +47,11 @@ struct notification {
  *
  * `heads` is the cursor in the serialized notification: a stream entry id for each shard, 0-0 for a
  * shard that no recipient reads. A late change of a row has `attempts` 1, so that no client applies
- * it over a newer change. The caller owns one reference.
+ * it over a newer change. hides_targets: omits the targets. The caller owns one reference.
  */
-struct notification *notification_new(const struct entry *entry, const char *epoch,
-                                      const struct entry_id *heads, unsigned shards);
-/* Like notification_new, without the targets, for delivery.hide_targets. */
-struct notification *notification_new_without_targets(const struct entry *entry, const char *epoch,
-                                                      const struct entry_id *heads,
-                                                      unsigned shards);
+struct notification *notification_new(const struct entry *entry, bool hides_targets,
+                                      const char *epoch, const struct entry_id *heads,
+                                      unsigned shards);
 /* Returns a copy with another cursor; `deferral` may be NULL. */
 struct notification *notification_new_at(struct notification *notification, const char *epoch,
                                          const struct entry_id *heads,
@@ -115,7 +112,8 @@ struct fanout_batch {
     int file;           /* -1: no file */
     int64_t expires_us; /* expiration of the first notification that expires; 0: never */
     size_t len;
-    unsigned char *bytes;                 /* one whole WebSocket frame per notification */
+    /* one whole WebSocket frame per notification; those of the only notification, if any */
+    unsigned char *bytes;
     struct notification *notifications[]; /* each is a reference */
 };
 
@@ -127,8 +125,6 @@ unsigned fanout_batch_span(struct notification *const *notifications, unsigned c
 
 /* The caller owns one reference. `count` is at most the result of fanout_batch_span. */
 struct fanout_batch *fanout_batch_new(struct notification *const *notifications, unsigned count);
-/* Returns the owner of `bytes`. */
-struct shared *fanout_batch_owner(struct fanout_batch *batch);
 
 static inline struct fanout_batch *
 fanout_batch_ref(struct fanout_batch *batch)

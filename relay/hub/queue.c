@@ -152,9 +152,8 @@ outbound_before(const struct outbound *outbound, unsigned nth, unsigned own, str
 struct notification *
 hub_notification_new(const struct hub *hub, const struct entry *entry, const struct entry_id *heads)
 {
-    if (hub->config->delivery.hide_targets)
-        return notification_new_without_targets(entry, hub->epoch, heads, hub->shards);
-    return notification_new(entry, hub->epoch, heads, hub->shards);
+    return notification_new(entry, hub->config->delivery.hide_targets, hub->epoch, heads,
+                            hub->shards);
 }
 
 struct cursor

@@ -58,20 +58,6 @@ count_time(const struct session *session, const struct notification *notificatio
                    session->hub->sending_us - notification->frame.as.notification.commit_us);
 }
 
-/* Removes the first notification from the queue after it was written. */
-static struct notification *
-dequeue_written(struct session *session)
-{
-    struct notification *notification =
-        outbound_dequeue(&session->outbound, &session->hub->queued_bytes);
-
-    stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
-    count_time(session, notification);
-    if (notification->needs_ack)
-        session_inflight_written(session, notification);
-    return notification;
-}
-
 /*
  * Formats the control queue as one WebSocket frame in the hub's scratch buffer. Returns its length
  * or 0.
@@ -152,7 +138,8 @@ send_batch(struct hub *hub, struct session *session)
 {
     struct fanout_batch *batch = session->outbound.batch;
     const struct iovec piece = {batch->bytes, batch->len};
-    struct shared *owner = fanout_batch_owner(batch);
+    struct shared *owner =
+        batch->count == 1 ? &batch->notifications[0]->shared : &batch->shared; /* of `bytes` */
     int file = session->socket.transport->uses_files ? fanout_batch_file(batch) : -1;
     size_t written = write_pieces(session, &(struct session_pieces){&piece, &owner, 1, file});
 
@@ -194,8 +181,15 @@ send_queue(struct session *session)
         update_control(session);
     }
     while (written > 0) {
-        written -= outbound_nth(&session->outbound, 0)->ws_len;
-        notification_unref(dequeue_written(session));
+        struct notification *notification =
+            outbound_dequeue(&session->outbound, &session->hub->queued_bytes);
+
+        written -= notification->ws_len;
+        stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
+        count_time(session, notification);
+        if (notification->needs_ack)
+            session_inflight_written(session, notification);
+        notification_unref(notification);
     }
 }
 
@@ -259,25 +253,21 @@ send_reloads(struct session *session)
     }
 }
 
-static void
-send_outbound(struct hub *hub, struct session *session)
-{
-    if (session->outbound.batch != NULL &&
-        (session->has_control || fanout_batch_is_stale(session->outbound.batch, hub->sending_us)))
-        session_split_batch(session, 0);
-    if (session->outbound.batch != NULL)
-        send_batch(hub, session);
-    else
-        send_queue(session);
-}
-
 /* Called even while is_blocked: the socket may be writable again. */
 static void
 send_queued(struct hub *hub, struct session *session)
 {
     send_reloads(session);
-    if (!lists_have_reload(session))
-        send_outbound(hub, session);
+    if (!lists_have_reload(session)) {
+        if (session->outbound.batch != NULL &&
+            (session->has_control ||
+             fanout_batch_is_stale(session->outbound.batch, hub->sending_us)))
+            session_split_batch(session, 0);
+        if (session->outbound.batch != NULL)
+            send_batch(hub, session);
+        else
+            send_queue(session);
+    }
     if (session->has_control && lists_have_frames(session) && !session->is_blocked &&
         hub->list_frames < LIST_FRAMES_PER_TURN)
         send_list_frame(session);

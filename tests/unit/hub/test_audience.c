@@ -24,7 +24,7 @@ make_notification(uint64_t ms, const char *data)
     head_for_u1(head);
     assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)data, strlen(data)};
-    return notification_new(&entry, "e", &entry.id, 1);
+    return notification_new(&entry, false, "e", &entry.id, 1);
 }
 
 /* The text of a notification that has all its bytes. */
@@ -62,7 +62,7 @@ assert_line(uint64_t xid, const char *rule, const char *expected)
     memcpy(head + HEAD_FOR_ALL, rule, len);
     assert_int_equal(frame_parse_header((struct bytes){head, HEAD_FOR_ALL + len}, &entry.frame),
                      RC_OK);
-    notification = notification_new(&entry, "e", &entry.id, 1);
+    notification = notification_new(&entry, false, "e", &entry.id, 1);
     assert_int_equal(notification->text_len, strlen(expected));
     assert_memory_equal(text_of(notification), expected, notification->text_len);
     moved = notification_new_at(notification, "e", &entry.id, NULL);

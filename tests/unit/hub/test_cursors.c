@@ -222,7 +222,7 @@ make_notification(unsigned char shard, uint64_t ms)
     head_for_all(head);
     assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
-    return notification_new(&entry, "e", heads, 3);
+    return notification_new(&entry, false, "e", heads, 3);
 }
 
 static void

@@ -119,7 +119,7 @@ group_notification(unsigned char number)
     head[FRAME_AT_COMMIT_LSN + 7] = number;
     assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
-    return notification_new(&entry, "e", &entry.id, 1);
+    return notification_new(&entry, false, "e", &entry.id, 1);
 }
 
 /* A session with a full in-flight window, and two deferred notifications. */
