@@ -127,29 +127,25 @@ apply_to_sent(struct hub *hub, const struct delivery_report *item)
     members_refill(members);
 }
 
-static void
-end_call(struct hub *hub, struct report_call *call)
-{
-    DL_DELETE(hub->reports.calls, call);
-    hub->reports.call_count--;
-    for (size_t i = 0; i < call->count && !hub->closing; i++)
-        if (call->items[i].deferred != NULL)
-            apply_to_held(hub, &call->items[i]);
-        else if (call->items[i].state != STORE_PAIR_PENDING)
-            apply_to_sent(hub, &call->items[i]);
-    for (size_t i = 0; i < call->count; i++)
-        release(&call->items[i]);
-    free(call);
-}
-
 void
 delivery_reports_apply(struct hub *hub)
 {
     struct report_call *call;
 
     while ((call = hub->reports.calls) != NULL && call->state != REPORT_SENT &&
-           (call->state == REPORT_STORED || hub->closing))
-        end_call(hub, call);
+           (call->state == REPORT_STORED || hub->closing)) {
+        DL_DELETE(hub->reports.calls, call);
+        hub->reports.call_count--;
+        for (size_t i = 0; i < call->count && !hub->closing; i++) {
+            if (call->items[i].deferred != NULL)
+                apply_to_held(hub, &call->items[i]);
+            else if (call->items[i].state != STORE_PAIR_PENDING)
+                apply_to_sent(hub, &call->items[i]);
+        }
+        for (size_t i = 0; i < call->count; i++)
+            release(&call->items[i]);
+        free(call);
+    }
 }
 
 static void
@@ -205,22 +201,6 @@ send_call(struct hub *hub, struct report_call *call)
     return rc;
 }
 
-/* Repeats failed calls: reports are idempotent. */
-static enum rc
-send_failed_again(struct hub *hub)
-{
-    struct report_call *call;
-
-    DL_FOREACH (hub->reports.calls, call) {
-        if (call->state != REPORT_FAILED)
-            continue;
-        if (send_call(hub, call) != RC_OK)
-            return RC_AGAIN;
-        hub->reports.failed--;
-    }
-    return RC_OK;
-}
-
 static enum rc
 send_some(struct hub *hub)
 {
@@ -252,9 +232,18 @@ delivery_reports_wait(const struct hub *hub)
 static void
 delivery_reports_flush(struct hub *hub)
 {
-    if (!delivery_reports_wait(hub) || !store_is_up(hub->store) ||
-        (hub->reports.failed > 0 && send_failed_again(hub) != RC_OK))
+    struct report_call *call;
+
+    if (!delivery_reports_wait(hub) || !store_is_up(hub->store))
         return;
+    /* Repeats failed calls: reports are idempotent. */
+    for (call = hub->reports.calls; call != NULL && hub->reports.failed > 0; call = call->next) {
+        if (call->state != REPORT_FAILED)
+            continue;
+        if (send_call(hub, call) != RC_OK)
+            return;
+        hub->reports.failed--;
+    }
     while (hub->reports.count > 0 && hub->reports.call_count < CALLS_MAX) {
         if (send_some(hub) != RC_OK)
             return;

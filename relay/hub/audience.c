@@ -217,19 +217,6 @@ groups_end_request(struct session_groups *groups, bool has_succeeded, struct sta
 
 /* ---- the targets of one notification for a composite audience */
 
-static void
-link_target(struct audience_match *match, struct audience *audience, uint32_t target)
-{
-    if (audience->match_number != match->number) {
-        audience->match_number = match->number;
-        audience->last_link = 0;
-        audience->is_candidate = false;
-    }
-    match->links[match->link_count] =
-        (struct audience_match_link){.target = target, .before = audience->last_link};
-    audience->last_link = ++match->link_count;
-}
-
 /* A target has no recipients if one of its groups has no members. */
 static void
 add_target(struct audience_match *match, struct audience *all, struct bytes kind,
@@ -252,8 +239,16 @@ add_target(struct audience_match *match, struct audience *all, struct bytes kind
             smallest = found[i];
     }
     match->part_count = parts.count;
-    for (size_t i = 0; i < parts.count; i++)
-        link_target(match, found[i], index);
+    for (size_t i = 0; i < parts.count; i++) {
+        if (found[i]->match_number != match->number) {
+            found[i]->match_number = match->number;
+            found[i]->last_link = 0;
+            found[i]->is_candidate = false;
+        }
+        match->links[match->link_count] =
+            (struct audience_match_link){.target = index, .before = found[i]->last_link};
+        found[i]->last_link = ++match->link_count;
+    }
     if (smallest == NULL)
         return;
     if (!smallest->is_candidate)

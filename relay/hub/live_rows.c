@@ -75,24 +75,19 @@ raise_greatest(struct recent_xids *recent, const struct recent_xid *item)
             *word_of(recent, xid) &= ~(UINT64_C(1) << xid % 64);
 }
 
-static void
-add_earlier(struct recent_xids *recent, const struct recent_xid *item)
-{
-    bool is_outdated = item->commit_us - recent->greatest.commit_us >= RECENT_XIDS_AGE_US;
-
-    if (item->xid > recent->greatest.xid || is_outdated)
-        raise_greatest(recent, item);
-    if (is_in_window(recent, item->xid))
-        *word_of(recent, item->xid) |= UINT64_C(1) << item->xid % 64;
-    if (item->commit_us >= recent->newest.commit_us)
-        recent->newest = *item;
-}
-
 void
 recent_xids_add_earlier(struct recent_xids *recent, uint64_t xid, int64_t commit_us)
 {
-    if (xid != 0)
-        add_earlier(recent, &(struct recent_xid){.xid = xid, .commit_us = commit_us});
+    const struct recent_xid item = {.xid = xid, .commit_us = commit_us};
+
+    if (xid == 0)
+        return;
+    if (xid > recent->greatest.xid || commit_us - recent->greatest.commit_us >= RECENT_XIDS_AGE_US)
+        raise_greatest(recent, &item);
+    if (is_in_window(recent, xid))
+        *word_of(recent, xid) |= UINT64_C(1) << xid % 64;
+    if (commit_us >= recent->newest.commit_us)
+        recent->newest = item;
 }
 
 void
@@ -108,7 +103,7 @@ recent_xids_add(struct recent_xids *recent, const struct recent_xid *item)
     if (recent->items == NULL)
         recent->items = memory_new(RECENT_XIDS_MAX * sizeof(*recent->items));
     if (recent->count == RECENT_XIDS_MAX) {
-        add_earlier(recent, nth(recent, 0));
+        recent_xids_add_earlier(recent, nth(recent, 0)->xid, nth(recent, 0)->commit_us);
         recent->first = (recent->first + 1) % RECENT_XIDS_MAX;
         recent->count--;
     }

@@ -55,22 +55,16 @@ pressure_measure(struct pressure *pressure, const struct pressure_limits *limits
 #define LIMIT_MIN (64u * 1024 * 1024) /* a few large notifications */
 
 /* Only REALTIME notifications that need no ack may be dropped. */
-static bool
-may_be_shed(const struct notification *notification, enum pressure_level level)
-{
-    const struct frame_notification *frame = &notification->frame.as.notification;
-
-    if (notification->needs_ack || frame->type != FRAME_TYPE_REALTIME)
-        return false;
-    return frame->priority == FRAME_PRIORITY_LOW ||
-           (level == PRESSURE_NORMAL && frame->priority == FRAME_PRIORITY_NORMAL);
-}
-
 bool
 shed_drops(const struct hub *hub, const struct notification *notification)
 {
-    return hub->shed.pressure.level != PRESSURE_NONE &&
-           may_be_shed(notification, hub->shed.pressure.level) &&
+    const struct frame_notification *frame = &notification->frame.as.notification;
+    const enum pressure_level level = hub->shed.pressure.level;
+
+    return level != PRESSURE_NONE && !notification->needs_ack &&
+           frame->type == FRAME_TYPE_REALTIME &&
+           (frame->priority == FRAME_PRIORITY_LOW ||
+            (level == PRESSURE_NORMAL && frame->priority == FRAME_PRIORITY_NORMAL)) &&
            entry_id_less(hub->shed.hold[notification->shard], notification->id);
 }
 

@@ -23,16 +23,10 @@ struct topics {
     const char **prefixes;
 };
 
-static size_t
-smaller(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
 static int
 compare(const char *name, size_t name_len, struct bytes topic)
 {
-    size_t shared = smaller(name_len, topic.len);
+    size_t shared = name_len < topic.len ? name_len : topic.len;
     int order = shared > 0 ? memcmp(name, topic.at, shared) : 0;
 
     if (order != 0)
@@ -119,16 +113,6 @@ index_prefixes(struct topics *topics)
 }
 
 static void
-make_room(struct topics *topics)
-{
-    if (topics->count < topics->room)
-        return;
-    topics->room = topics->room == 0 ? 4 : topics->room * 2;
-    topics->names = memory_grow(topics->names, topics->room * sizeof(topics->names[0]));
-    topics->prefixes = memory_grow(topics->prefixes, topics->room * sizeof(topics->prefixes[0]));
-}
-
-static void
 insert(struct topics *topics, const char *name)
 {
     size_t len = strlen(name);
@@ -136,7 +120,12 @@ insert(struct topics *topics, const char *name)
 
     if (is_at(topics, index, bytes_of(name)))
         return;
-    make_room(topics);
+    if (topics->count == topics->room) {
+        topics->room = topics->room == 0 ? 4 : topics->room * 2;
+        topics->names = memory_grow(topics->names, topics->room * sizeof(topics->names[0]));
+        topics->prefixes =
+            memory_grow(topics->prefixes, topics->room * sizeof(topics->prefixes[0]));
+    }
     memmove(topics->names + index + 1, topics->names + index,
             (topics->count - index) * sizeof(topics->names[0]));
     topics->names[index] = memory_text(name, len);

@@ -133,47 +133,32 @@ publish_some(struct hub *hub, struct notification **notifications, unsigned coun
 
 #define SENDS_PER_TURN 256
 
+/* The loop ends, because replies to these requests arrive in later turns. */
 static void
-run_hub_work(struct hub *hub)
-{
-    unsigned work = hub->ready.work;
-
-    hub->ready.work = 0;
-    if (hub->closing)
-        return;
-    if ((work & HUB_FLUSH) != 0) {
-        delivery_reports_apply(hub);
-        acks_flush(hub);
-    }
-    if ((work & HUB_REFILL) != 0 && hub->acks.queued.count == 0)
-        refills_wake(hub);
-}
-
-static void
-run_steps(struct hub *hub)
+do_pending_work(struct hub *hub)
 {
     struct session *session;
-    unsigned reasons;
+    unsigned work, reasons;
 
-    while ((session = ready_list_pop_step(hub, &reasons)) != NULL) {
-        if (session->state == SESSION_CLOSED) {
-            session_free_if_done(session);
-            continue;
-        }
-        if ((reasons & READY_REFILL) != 0 && session_refill(session))
-            reasons |= READY_ADVANCE;
-        if ((reasons & READY_ADVANCE) != 0)
-            session_advance(session);
-    }
-}
-
-/* This loop ends, because replies to these requests arrive in later turns. */
-static void
-run_pending_work(struct hub *hub)
-{
     do {
-        run_hub_work(hub);
-        run_steps(hub);
+        work = hub->closing ? 0 : hub->ready.work;
+        hub->ready.work = 0;
+        if ((work & HUB_FLUSH) != 0) {
+            delivery_reports_apply(hub);
+            acks_flush(hub);
+        }
+        if ((work & HUB_REFILL) != 0 && hub->acks.queued.count == 0)
+            refills_wake(hub);
+        while ((session = ready_list_pop_step(hub, &reasons)) != NULL) {
+            if (session->state == SESSION_CLOSED) {
+                session_free_if_done(session);
+                continue;
+            }
+            if ((reasons & READY_REFILL) != 0 && session_refill(session))
+                reasons |= READY_ADVANCE;
+            if ((reasons & READY_ADVANCE) != 0)
+                session_advance(session);
+        }
     } while (hub->ready.work != 0);
 }
 
@@ -184,7 +169,7 @@ hub_publish(struct hub *hub)
 
     if (hub->unpublished_count == 0)
         return;
-    run_pending_work(hub);
+    do_pending_work(hub);
     while (at < hub->unpublished_count) {
         unsigned done = publish_some(hub, hub->unpublished + at, hub->unpublished_count - at);
 
@@ -201,7 +186,7 @@ hub_send_some(struct hub *hub, unsigned max)
 {
     struct session *session;
 
-    run_pending_work(hub);
+    do_pending_work(hub);
     hub->sending_us = clock_wall_us();
     do {
         while (max > 0 && (session = ready_list_pop(hub)) != NULL) {
@@ -217,7 +202,7 @@ hub_send_some(struct hub *hub, unsigned max)
             else
                 session_send(hub, session);
         }
-        run_pending_work(hub);
+        do_pending_work(hub);
     } while (max > 0 && hub->ready.first != NULL);
     return hub->ready.first != NULL;
 }
