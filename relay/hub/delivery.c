@@ -1,5 +1,5 @@
 /*
- * delivery.c: what becomes of a notification in a session: it is queued, deferred, dropped or
+ * delivery.c: the outcomes of a notification in a session: it is queued, deferred, dropped or
  * skipped, and it is in flight until it is acknowledged.
  */
 #include "hub/hub_private.h"
@@ -91,9 +91,9 @@ find(const struct session *session, const struct notification *notification)
 #define REPORTS_MAX 262144
 
 /*
- * Reports that a notification was written to the socket. is_renewal: repeats a report that the store
- * may have lost. `held`, which may be NULL: the notification is held until the store states whether
- * the user must acknowledge it. False if too many reports are queued.
+ * Reports that a notification was written to the socket. is_renewal: repeats a report that the
+ * store may have lost. `held`, which may be NULL: the notification is held until the store states
+ * whether the user must acknowledge it. False if too many reports are queued.
  */
 static bool
 add_report(struct session *session, const struct inflight_entry *entry, bool is_renewal,

@@ -17,8 +17,6 @@
 struct page_budget; /* pages.c */
 struct report_call; /* acks.c */
 
-/* ---- pending work */
-
 /* Pending work of the hub. */
 enum hub_work {
     HUB_FLUSH = 1, /* send delivery reports, then acks */
@@ -68,6 +66,7 @@ struct pressure {
 /* ---- the hub */
 
 #define HUB_UNPUBLISHED_MAX 128
+#define REPORTS_PER_CALL 500
 
 struct acks {
     struct store_ack *items; /* owns the strings */
@@ -80,6 +79,22 @@ struct ack_queue {
     struct acks queued;  /* acks that wait for the next batch */
     struct acks sent;    /* acks that wait for the reply to the current batch */
     struct acks waiting; /* acks that wait for an unavailable shard */
+};
+
+/* A report that a notification was written to a socket of this user, or is held back. */
+struct delivery_report {
+    unsigned char id[16];
+    unsigned char shard;
+    uint8_t backoff;
+    uint32_t ack_timeout_ms; /* 0: use the configured timeout */
+    bool retry_enabled;
+    bool is_open_ended;
+    bool is_renewal;       /* repeats an earlier report that the store may have lost */
+    enum store_pair state; /* as the store replied */
+    char *user;
+    /* the session for which the notification is held back; NULL: it was written */
+    struct session *deferred;
+    struct notification *notification; /* a reference to the held back notification */
 };
 
 struct delivery_reports {
@@ -238,26 +253,6 @@ bool hub_is_over_limit(const struct hub *hub);
 
 /* Records that this notification was dropped for this session; the gap is announced later. */
 void session_count_shed(struct session *session, const struct notification *notification);
-
-/* ---- delivery.c: delivery reports that wait for the store */
-
-#define REPORTS_PER_CALL 500
-
-/* A report that a notification was written to a socket of this user, or is held back. */
-struct delivery_report {
-    unsigned char id[16];
-    unsigned char shard;
-    uint8_t backoff;
-    uint32_t ack_timeout_ms; /* 0: use the configured timeout */
-    bool retry_enabled;
-    bool is_open_ended;
-    bool is_renewal;       /* repeats an earlier report that the store may have lost */
-    enum store_pair state; /* as the store replied */
-    char *user;
-    /* the session for which the notification is held back; NULL: it was written */
-    struct session *deferred;
-    struct notification *notification; /* a reference to the held back notification */
-};
 
 /* ---- acks.c */
 

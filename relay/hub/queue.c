@@ -367,8 +367,9 @@ session_is_full(const struct session *session)
 }
 
 /*
- * Takes ownership of the reference. A notification that overtakes others must report a cursor before
- * their cursors; otherwise a client that resumes would lose them. It also reports a deferral.
+ * Takes ownership of the reference. A notification that overtakes others must report a cursor
+ * before their cursors; otherwise a client that resumes would lose them. It also reports a
+ * deferral.
  */
 static void
 insert(struct session *session, struct notification *notification)

@@ -1,4 +1,4 @@
-/* session_private.h: a session, its parts and its states, and what the files of the hub do to it. */
+/* session_private.h: a session: its parts, its states, and the functions that change it. */
 #ifndef CLAIRON_HUB_SESSION_PRIVATE_H
 #define CLAIRON_HUB_SESSION_PRIVATE_H
 
@@ -14,6 +14,7 @@
 struct hub;
 struct row_order;     /* queue.c */
 struct session_lists; /* live_rows.h */
+
 /* A set of exact topics and of prefixes with a trailing '*'. NULL means all topics. */
 struct topics;
 
@@ -438,7 +439,7 @@ void session_gap_later(struct session *session, struct cursor from, const char *
 /* Announces a deferred gap, if any. */
 void session_send_late_gap(struct session *session);
 
-/* ---- what becomes of a notification: delivery.c */
+/* ---- the outcomes of a notification: delivery.c */
 
 /* Offers a new notification to a session in its audience. */
 void session_offer(struct session *session, struct notification *notification);
