@@ -4,7 +4,6 @@
  */
 #include "hub/hub_private.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"

@@ -10,7 +10,6 @@
 #include <utlist.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "hub/hub_private.h"
 #include "rows/rows.h"

@@ -8,7 +8,6 @@
 
 #include <utlist.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 
 /* ---- overload */
