@@ -384,11 +384,12 @@ hub_end_acks(struct hub *hub, const char *user, const char *const *ids, size_t c
     unsigned char id[16];
 
     for (size_t i = 0; i < count; i++) {
-        if (was_acked)
+        if (was_acked) {
             (void)members_end_inflight(members, ids[i], NULL);
-        else if (frame_id_parse(ids[i], strlen(ids[i]), id))
+        } else if (frame_id_parse(ids[i], strlen(ids[i]), id)) {
             DL_FOREACH (members, member)
                 session_inflight_end_retries(member->session, id);
+        }
     }
     if (was_acked)
         send_acked(members, NULL, ids, count);
