@@ -8,7 +8,7 @@
 #include <uthash.h>
 
 #include "base/memory.h"
-#include "hub/fanout/client_pos.h"
+#include "hub/client_pos.h"
 
 struct known_key {
     char *key; /* NULL: unused */

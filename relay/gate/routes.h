@@ -6,8 +6,8 @@
 
 #include "gate/http/auth.h"
 #include "gate/http/request.h"
-#include "hub/live_rows.h"
-#include "hub/session/session.h"
+#include "hub/hub.h"
+#include "hub/session.h"
 
 struct rows_request;
 

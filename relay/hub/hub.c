@@ -1,72 +1,47 @@
 /* hub.c: reads the store's stream and serves sessions from it. */
-#include "hub/hub.h"
+#include "hub/hub_private.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "hub/acks/ack_queue.h"
-#include "hub/acks/delivery_reports.h"
-#include "hub/acks/user_acks.h"
-#include "hub/delivery/offer.h"
-#include "hub/load_shedding.h"
-#include "hub/presence.h"
-#include "hub/resume/resume.h"
-#include "hub/session/control.h"
-#include "hub/session/followed.h"
-#include "hub/session/hub_state.h"
-#include "hub/session/lists.h"
-#include "hub/session/members.h"
-#include "hub/session/cursors.h"
-#include "hub/session/ready_list.h"
-#include "hub/session/shed.h"
-#include "hub/turn.h"
+#include "hub/resume.h"
 #include "wire/ws_frame.h"
 
 #define RETRY_S 1.0
+#define MEASURE_EVERY_S (PRESSURE_EVERY_MS / 1000.0)
 #define HEARTBEAT_S 2.0    /* due.lua expires a relay after 10 s */
 #define ACK_EVENTS_MAX 256 /* maximum ids in one `acked` */
-
-/* Only notifications of the shared stream report all shards; others have a single recipient. */
-static struct notification *
-notification_of(const struct hub *hub, const struct entry *entry)
-{
-    struct entry_id heads[STORE_SHARDS_MAX];
-
-    if (entry->shard == 0)
-        return hub_notification_new(hub, entry, shed_reported_heads(hub));
-    cursor_to_heads(cursor_from_heads(shed_reported_heads(hub), entry->shard), entry->shard, heads,
-                    hub->shards);
-    return hub_notification_new(hub, entry, heads);
-}
-
-/* The transaction of a retry is old, and the server it ran on may no longer exist. */
-static void
-record_xid(struct hub *hub, const struct entry *entry)
-{
-    const struct frame_notification *frame = &entry->frame.as.notification;
-    const struct recent_xid item = {frame->xid, entry->id, frame->commit_us, entry->shard};
-
-    if (!entry->is_retry)
-        recent_xids_add(&hub->recent_xids, &item);
-}
 
 static void
 on_entry(void *ctx, const struct entry *entry)
 {
     struct hub *hub = ctx;
+    const struct frame_notification *frame = &entry->frame.as.notification;
+    const struct entry_id *heads = shed_reported_heads(hub);
+    struct entry_id own_heads[STORE_SHARDS_MAX];
 
     if (!hub->has_head || !entry_id_less(hub->newest[entry->shard], entry->id))
         return;
     hub->newest[entry->shard] = entry->id;
     store_record_entry(hub->store, entry->shard, entry->id);
-    record_xid(hub, entry);
-    hub->unpublished[hub->unpublished_count++] = notification_of(hub, entry);
+    /* The transaction of a retry is old, and the server it ran on may no longer exist. */
+    if (!entry->is_retry)
+        recent_xids_add(&hub->recent_xids, &(struct recent_xid){frame->xid, entry->id,
+                                                                frame->commit_us, entry->shard});
+    /* Only notifications of the shared stream report all shards; others have a single recipient. */
+    if (entry->shard != 0) {
+        cursor_to_heads(cursor_from_heads(heads, entry->shard), entry->shard, own_heads,
+                        hub->shards);
+        heads = own_heads;
+    }
+    hub->unpublished[hub->unpublished_count++] = hub_notification_new(hub, entry, heads);
     stats_add(hub->stats, STAT_HUB_NOTIFICATIONS, 1);
     if (hub->unpublished_count == HUB_UNPUBLISHED_MAX)
         hub_publish(hub);
@@ -301,6 +276,18 @@ on_retry(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 static void
+on_measure(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    const int64_t now_us = clock_monotonic_us();
+
+    (void)events;
+    /* A late timer would fire twice, and the second time measure no delay. */
+    ev_timer_again(loop, timer);
+    hub_publish(timer->data);
+    shed_measure(timer->data, now_us);
+}
+
+static void
 on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 {
     (void)loop;
@@ -348,7 +335,10 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     ev_timer_init(&hub->heartbeat, on_heartbeat, HEARTBEAT_S, HEARTBEAT_S);
     hub->heartbeat.data = hub;
     ev_timer_start(loop, &hub->heartbeat);
-    shed_start(hub);
+    hub->shed.measured_us = clock_monotonic_us();
+    ev_timer_init(&hub->shed.measure, on_measure, MEASURE_EVERY_S, MEASURE_EVERY_S);
+    hub->shed.measure.data = hub;
+    ev_timer_start(loop, &hub->shed.measure);
     pages_open(hub);
     refills_open(hub);
     return hub;
@@ -378,7 +368,7 @@ hub_close(struct hub *hub)
     hub->reader = NULL;
     ev_timer_stop(hub->loop, &hub->retry);
     ev_timer_stop(hub->loop, &hub->heartbeat);
-    shed_stop(hub);
+    ev_timer_stop(hub->loop, &hub->shed.measure);
     pages_stop(hub);
     refills_stop(hub);
     turn_stop(hub);
@@ -399,7 +389,6 @@ hub_free(struct hub *hub)
     while (hub->unpublished_count > 0)
         notification_unref(hub->unpublished[--hub->unpublished_count]);
     acks_free(hub);
-    delivery_reports_free(hub);
     pages_close(hub);
     free(hub->scratch);
     free(hub);

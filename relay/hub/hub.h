@@ -4,7 +4,8 @@
 
 #include "base/config.h"
 #include "base/stats.h"
-#include "hub/session/session.h"
+#include "hub/session.h"
+#include "store/entry.h"
 
 struct ev_loop;
 struct rows;
@@ -17,8 +18,17 @@ struct store;
 struct hub *hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
                      struct rows *rows, struct stats *stats);
 
+/* Stops reading. All sessions must have been detached. Accepts NULL. */
+void hub_close(struct hub *hub);
+
+/* Call it after hub_close and store_close, because replies may arrive until then. Accepts NULL. */
+void hub_free(struct hub *hub);
+
 /* Returns the store from which the hub reads. */
 struct store *hub_store(const struct hub *hub);
+
+/* Returns the reader of rows; NULL: no connection string. */
+struct rows *hub_rows(const struct hub *hub);
 
 /*
  * Returns the total of the bytes that wait for sockets. A transport adds the blocks that it keeps
@@ -29,10 +39,26 @@ size_t *hub_waiting_bytes(struct hub *hub);
 /* Returns the number of sessions of a user on this relay. */
 size_t hub_user_sessions(struct hub *hub, const char *user);
 
-/* Stops reading. All sessions must have been detached. Accepts NULL. */
-void hub_close(struct hub *hub);
+/* Like session_ack, without a connection: all sessions of the user receive `acked`. */
+void hub_ack(struct hub *hub, const char *user, const char *const *ids, size_t count);
 
-/* Call it after hub_close and store_close, because replies may arrive until then. Accepts NULL. */
-void hub_free(struct hub *hub);
+/* Like session_nack, without a connection. RC_AGAIN: the store is down; nothing was sent. */
+MUST_CHECK enum rc hub_nack(struct hub *hub, const char *user, const char *const *ids, size_t count,
+                            int64_t delay_ms);
+
+/* The cursor up to which the relay has read the streams of a user. */
+struct hub_cursor {
+    bool is_known; /* the store has been up */
+    unsigned own_shard;
+    struct cursor cursor;
+};
+
+/*
+ * Returns the cursor of a client without a session: its `pos`, which another relay may have sent.
+ * If `pos` is NULL or invalid, the cursor up to which this relay has read.
+ */
+struct hub_cursor hub_cursor_of(const struct hub *hub, const char *user, const char *pos);
+bool hub_accepts_snapshot(const struct hub *hub, const struct hub_cursor *reached,
+                          const struct snapshot *snapshot);
 
 #endif

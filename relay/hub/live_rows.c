@@ -1,13 +1,523 @@
-/* live_rows.c: requests the rows of live rules, and decides which snapshots a client accepts. */
+/*
+ * live_rows.c: the rows of live rules: the lists that a client has, its requests for them, the
+ * snapshots that they must contain, and reloads.
+ */
 #include "hub/live_rows.h"
 
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
 #include "base/clock.h"
-#include "base/log.h"
-#include "hub/fanout/client_pos.h"
-#include "hub/session/hub_state.h"
-#include "hub/session/lists.h"
-#include "hub/session/cursors.h"
+#include "base/memory.h"
+#include "hub/hub_private.h"
 #include "rows/rows.h"
+#include "wire/audience.h"
+#include "wire/codes.h"
+
+/* ---- recent transactions */
+
+static struct recent_xid *
+nth(const struct recent_xids *recent, unsigned at)
+{
+    return &recent->items[(recent->first + at) % RECENT_XIDS_MAX];
+}
+
+static bool
+is_for_all(const struct recent_xid *item)
+{
+    return item->id.ms == 0 && item->id.seq == 0;
+}
+
+/* The notifications of a transaction are consecutive in each of its shards. */
+static struct recent_xid *
+find_known(const struct recent_xids *recent, const struct recent_xid *item)
+{
+    for (unsigned at = recent->count; at > 0 && nth(recent, at - 1)->xid == item->xid; at--) {
+        struct recent_xid *known = nth(recent, at - 1);
+
+        if (known->shard == item->shard || is_for_all(known))
+            return known;
+    }
+    return NULL;
+}
+
+static uint64_t *
+word_of(const struct recent_xids *recent, uint64_t xid)
+{
+    return &recent->earlier[xid % RECENT_XIDS_EARLIER_MAX / 64];
+}
+
+static bool
+is_in_window(const struct recent_xids *recent, uint64_t xid)
+{
+    return xid <= recent->greatest.xid && recent->greatest.xid - xid < RECENT_XIDS_EARLIER_MAX;
+}
+
+/*
+ * Makes `item` the transaction with the greatest id. Bits of ids above the former one still
+ * represent older ids, so they are cleared.
+ */
+static void
+raise_greatest(struct recent_xids *recent, const struct recent_xid *item)
+{
+    uint64_t from = recent->greatest.xid;
+
+    recent->greatest = *item;
+    if (recent->earlier == NULL)
+        recent->earlier = memory_new(RECENT_XIDS_EARLIER_MAX / 8);
+    else if (item->xid < from || item->xid - from >= RECENT_XIDS_EARLIER_MAX)
+        memset(recent->earlier, 0, RECENT_XIDS_EARLIER_MAX / 8);
+    else
+        for (uint64_t xid = from + 1; xid <= item->xid; xid++)
+            *word_of(recent, xid) &= ~(UINT64_C(1) << xid % 64);
+}
+
+void
+recent_xids_add_earlier(struct recent_xids *recent, uint64_t xid, int64_t commit_us)
+{
+    const struct recent_xid item = {.xid = xid, .commit_us = commit_us};
+
+    if (xid == 0)
+        return;
+    if (xid > recent->greatest.xid || commit_us - recent->greatest.commit_us >= RECENT_XIDS_AGE_US)
+        raise_greatest(recent, &item);
+    if (is_in_window(recent, xid))
+        *word_of(recent, xid) |= UINT64_C(1) << xid % 64;
+    if (commit_us >= recent->newest.commit_us)
+        recent->newest = item;
+}
+
+void
+recent_xids_add(struct recent_xids *recent, const struct recent_xid *item)
+{
+    struct recent_xid *known = find_known(recent, item);
+
+    /* A change of memberships may follow a notification of its transaction. */
+    if (known != NULL && is_for_all(item))
+        *known = *item;
+    if (item->xid == 0 || known != NULL)
+        return;
+    if (recent->items == NULL)
+        recent->items = memory_new(RECENT_XIDS_MAX * sizeof(*recent->items));
+    if (recent->count == RECENT_XIDS_MAX) {
+        recent_xids_add_earlier(recent, nth(recent, 0)->xid, nth(recent, 0)->commit_us);
+        recent->first = (recent->first + 1) % RECENT_XIDS_MAX;
+        recent->count--;
+    }
+    *nth(recent, recent->count++) = *item;
+}
+
+static bool
+is_missing(const struct recent_xid *item, const struct snapshot *snapshot, int64_t now_us)
+{
+    return item->xid != 0 && now_us - item->commit_us < RECENT_XIDS_AGE_US &&
+           !snapshot_contains(snapshot, item->xid);
+}
+
+/* True if an earlier transaction was running when the snapshot was taken. */
+static bool
+lacks_earlier(const struct recent_xids *recent, const struct snapshot *snapshot, int64_t now_us)
+{
+    if (recent->earlier == NULL || now_us - recent->newest.commit_us >= RECENT_XIDS_AGE_US)
+        return false;
+    for (size_t i = 0; i < snapshot->running_count; i++) {
+        uint64_t xid = snapshot->running[i];
+
+        if (is_in_window(recent, xid) && (*word_of(recent, xid) & UINT64_C(1) << xid % 64) != 0)
+            return true;
+    }
+    return false;
+}
+
+static bool
+is_before(const struct recent_xid *item, const struct cursor *cursor, unsigned own)
+{
+    return (item->shard == 0 || item->shard == own) &&
+           !cursor_is_before(cursor, item->shard, item->id);
+}
+
+bool
+recent_xids_are_in(const struct recent_xids *recent, struct cursor cursor, unsigned own,
+                   const struct snapshot *snapshot, int64_t now_us)
+{
+    if (is_missing(&recent->greatest, snapshot, now_us) ||
+        is_missing(&recent->newest, snapshot, now_us) || lacks_earlier(recent, snapshot, now_us))
+        return false;
+    for (unsigned at = 0; at < recent->count; at++) {
+        const struct recent_xid *item = nth(recent, at);
+
+        if (is_missing(item, snapshot, now_us) && is_before(item, &cursor, own))
+            return false;
+    }
+    return true;
+}
+
+void
+recent_xids_clear_ids(struct recent_xids *recent)
+{
+    for (unsigned at = 0; at < recent->count; at++) {
+        struct recent_xid *item = nth(recent, at);
+
+        item->id = (struct entry_id){0, 0};
+        item->shard = 0;
+    }
+}
+
+void
+recent_xids_free(struct recent_xids *recent)
+{
+    free(recent->items);
+    free(recent->earlier);
+    *recent = (struct recent_xids){0};
+}
+
+/* ---- lists */
+
+bool
+lists_have_frames(const struct session *session)
+{
+    return session->control.lists != NULL && session->control.lists->has_frames &&
+           session->state >= SESSION_PENDING;
+}
+
+static void
+mark_frames(struct session *session)
+{
+    session->control.lists->has_frames = true;
+    if (!lists_have_frames(session))
+        return; /* frames are sent after `connected` */
+    session->has_control = true;
+    session_mark(session, READY_SEND);
+}
+
+static struct session_list *
+find_list(const struct session_lists *lists, const char *source, const char *rule)
+{
+    struct session_list *list;
+
+    DL_FOREACH (lists->lists, list) {
+        if (strcmp(list->source, source) == 0 && strcmp(list->rule, rule) == 0)
+            return list;
+    }
+    return NULL;
+}
+
+static struct session_list *
+add_list(struct session_lists *lists, const char *source, const char *rule)
+{
+    struct session_list *list = memory_new(sizeof(*list));
+
+    list->source = memory_text(source, strlen(source));
+    list->rule = memory_text(rule, strlen(rule));
+    DL_APPEND(lists->lists, list);
+    return list;
+}
+
+static void
+free_list(struct session_lists *lists, struct session_list *list)
+{
+    DL_DELETE(lists->lists, list);
+    free(list->source);
+    free(list->rule);
+    free(list->audience);
+    free(list);
+}
+
+static struct session_lists *
+lists_of(struct session *session)
+{
+    struct session_lists *lists = session->control.lists;
+
+    if (lists == NULL) {
+        lists = session->control.lists = memory_new(sizeof(*lists));
+        lists->session = session;
+        DL_APPEND(session->hub->lists, lists);
+    }
+    return lists;
+}
+
+struct list_request *
+lists_request(struct session *session, const char *source, const char *rule, int64_t request_id)
+{
+    struct session_lists *lists = lists_of(session);
+    struct list_request *request;
+    struct session_list *list;
+
+    if (lists->request_count >= SESSION_LIST_REQUESTS_MAX)
+        return NULL;
+    lists->request_count++;
+    list = find_list(lists, source, rule);
+    if (list == NULL)
+        list = add_list(lists, source, rule);
+    list->pending++;
+    request = memory_new(sizeof(*request));
+    request->session = session;
+    request->list = list;
+    request->request_id = request_id;
+    DL_APPEND(lists->waiting, request);
+    return request;
+}
+
+/* Frees the oldest unverified list if there are too many. */
+static void
+limit_unverified(struct session_lists *lists)
+{
+    struct session_list *list, *oldest = NULL;
+    unsigned count = 0;
+
+    DL_FOREACH (lists->lists, list) {
+        if (list->is_unverified && list->pending == 0 && count++ == 0)
+            oldest = list;
+    }
+    if (count > SESSION_UNVERIFIED_LISTS_MAX)
+        free_list(lists, oldest);
+}
+
+void
+session_watch_rows(struct session *session, const char *source, const char *rule)
+{
+    struct session_lists *lists = lists_of(session);
+
+    if (find_list(lists, source, rule) != NULL)
+        return;
+    add_list(lists, source, rule)->is_unverified = true;
+    limit_unverified(lists);
+}
+
+void
+lists_rows_received(void *ctx, enum rows_status status, const struct rows_result *result,
+                    int64_t after_ms)
+{
+    struct list_request *request = ctx;
+    struct session_lists *lists = request->session->control.lists;
+    struct session_list *list = request->list;
+
+    request->status = status;
+    request->result = result;
+    request->after_ms = after_ms;
+    if (result != NULL) {
+        free(list->audience);
+        list->audience = memory_text(result->header.audience, strlen(result->header.audience));
+    }
+    if (result != NULL && list->pending == 1) { /* the result contains the change */
+        if (list->reload == LIST_RELOAD_DUE)
+            list->reload = LIST_RELOAD_NONE;
+        if (list->rule_reload == LIST_RELOAD_DUE)
+            list->rule_reload = LIST_RELOAD_NONE;
+    }
+    DL_DELETE(lists->waiting, request);
+    DL_APPEND(lists->sending, request);
+    mark_frames(request->session);
+}
+
+/* ---- reload */
+
+/* Whether the rows depend on groups of this kind. NULL: of any kind. */
+static bool
+depends_on(const struct session_list *list, const struct bytes *kind)
+{
+    if (list->audience == NULL)
+        return true; /* the audience is not known yet */
+    if (audience_is_reserved(list->audience))
+        return false;
+    return kind == NULL || audience_has_part(list->audience, *kind);
+}
+
+static void
+require_reload(struct session *session, enum list_reload *reload, bool is_known)
+{
+    const enum list_reload required = is_known ? LIST_RELOAD_DUE : LIST_RELOAD_CERTAIN;
+
+    if (*reload < required)
+        *reload = required;
+    mark_frames(session);
+}
+
+void
+lists_reload(struct session *session, const struct bytes *kind, bool is_known)
+{
+    struct session_list *list;
+
+    if (session->control.lists == NULL)
+        return;
+    DL_FOREACH (session->control.lists->lists, list) {
+        if (depends_on(list, kind))
+            require_reload(session, &list->reload, is_known);
+    }
+}
+
+void
+lists_reload_rule(struct session *session, const struct list_name *name, bool is_known)
+{
+    struct session_list *list;
+
+    if (session->control.lists == NULL)
+        return;
+    DL_FOREACH (session->control.lists->lists, list) {
+        if (name == NULL)
+            require_reload(session, &list->reload, is_known);
+        else if ((!list->is_denied || list->pending > 0) &&
+                 bytes_equal_text(name->source, list->source) &&
+                 (name->rule.len == 0 || bytes_equal_text(name->rule, list->rule)))
+            require_reload(session, &list->rule_reload, is_known);
+    }
+}
+
+/* Whether rows are being sent. A pending reload reports a change that they may lack. */
+static bool
+is_sending_rows(const struct session_lists *lists, const struct session_list *list)
+{
+    const struct list_request *request;
+
+    DL_FOREACH (lists->sending, request) {
+        if (request->list == list && request->status == ROWS_OK)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The reload is sent before outdated rows: otherwise the client would apply notifications of later
+ * changes to them. An error is sent first, because the client repeats its request only after a
+ * `reload`.
+ */
+static struct session_list *
+find_reload(const struct session_lists *lists)
+{
+    struct session_list *list;
+
+    DL_FOREACH (lists->lists, list) {
+        if ((list->reload != LIST_RELOAD_NONE || list->rule_reload != LIST_RELOAD_NONE) &&
+            (list->pending == 0 || is_sending_rows(lists, list)))
+            return list;
+    }
+    return NULL;
+}
+
+bool
+lists_have_reload(const struct session *session)
+{
+    return lists_have_frames(session) && find_reload(session->control.lists) != NULL;
+}
+
+static enum rc
+write_reload(const struct session_list *list, struct buffer *out)
+{
+    enum rc rc = buffer_addf(out, "{\"t\":\"reload\",\"source\":");
+
+    if (rc == RC_OK)
+        rc = buffer_add_json(out, list->source, strlen(list->source));
+    if (rc == RC_OK)
+        rc = buffer_addf(out, ",\"rule\":");
+    if (rc == RC_OK)
+        rc = buffer_add_json(out, list->rule, strlen(list->rule));
+    return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
+}
+
+/* ---- frames */
+
+static enum rc
+write_result(struct list_request *request, struct buffer *out)
+{
+    const struct rows_error *error;
+    char text[ROWS_ERROR_TEXT_MAX];
+
+    if (request->status == ROWS_OK)
+        return rows_result_write_page(request->result, request->next_row, request->request_id, out,
+                                      &request->page_end);
+    error = rows_error_of(request->status);
+    return error_frame_write(
+        out, &(struct error_frame){.has_request_id = true,
+                                   .request_id = request->request_id,
+                                   .code = error->code,
+                                   .text = rows_error_text(request->status, request->list->source,
+                                                           request->list->rule, text),
+                                   .after_ms = error->is_retryable ? request->after_ms : -1});
+}
+
+bool
+lists_write_frame(struct session *session, struct buffer *out)
+{
+    struct session_lists *lists = session->control.lists;
+    const struct session_list *list = find_reload(lists);
+    enum rc rc;
+
+    lists->has_frames = list != NULL || lists->sending != NULL;
+    if (!lists->has_frames)
+        return false;
+    rc = list != NULL ? write_reload(list, out) : write_result(lists->sending, out);
+    if (rc != RC_OK)
+        abort(); /* the buffer has room for the longest row */
+    return true;
+}
+
+/* Called when no request of the list is pending; `last` is the result of the last request. */
+static void
+settle_list(struct session_lists *lists, struct session_list *list, enum rows_status last)
+{
+    list->is_unverified = list->is_denied = last == ROWS_DENIED;
+    if (list->is_denied) {
+        list->rule_reload = LIST_RELOAD_NONE;
+        free(list->audience); /* after the next allowed request, the rule may be a different rule */
+        list->audience = NULL;
+        limit_unverified(lists);
+    } else if (list->audience == NULL && last != ROWS_TOO_MANY) {
+        /* A client without rows of the list repeats its request by itself, except then. */
+        free_list(lists, list);
+    }
+}
+
+static void
+end_request(struct session_lists *lists, struct list_request *request)
+{
+    struct session_list *list = request->list;
+
+    list->pending--;
+    if (list->pending == 0)
+        settle_list(lists, list, request->status);
+    DL_DELETE(lists->sending, request);
+    lists->request_count--;
+    if (request->request != NULL)
+        rows_request_end(request->request);
+    free(request);
+}
+
+void
+lists_frame_sent(struct session *session)
+{
+    struct session_lists *lists = session->control.lists;
+    struct session_list *list = find_reload(lists);
+    struct list_request *request = lists->sending;
+
+    if (list != NULL) {
+        list->reload = list->rule_reload = LIST_RELOAD_NONE;
+        return;
+    }
+    request->next_row = request->page_end;
+    if (request->status != ROWS_OK || request->next_row == request->result->count)
+        end_request(lists, request);
+}
+
+void
+lists_free(struct session *session)
+{
+    struct session_lists *lists = session->control.lists;
+
+    if (lists == NULL)
+        return;
+    DL_CONCAT(lists->sending, lists->waiting);
+    while (lists->sending != NULL)
+        end_request(lists, lists->sending);
+    while (lists->lists != NULL)
+        free_list(lists, lists->lists);
+    DL_DELETE(session->hub->lists, lists);
+    free(lists);
+    session->control.lists = NULL;
+}
+
+/* ---- requests */
 
 #define GROUPS_JSON_MAX 65536
 
@@ -20,17 +530,11 @@ contains_all(const struct hub *hub, struct cursor cursor, unsigned own,
            recent_xids_are_in(&hub->recent_xids, cursor, own, snapshot, clock_wall_us());
 }
 
-/* A session has no cursor before INBOX: its client has not received `connected`. */
+/* A session has no cursor before PENDING: its client has not received `connected`. */
 static bool
 has_cursor(const struct session *session)
 {
     return session->state >= SESSION_PENDING;
-}
-
-void
-session_watch_rows(struct session *session, const char *source, const char *rule)
-{
-    lists_add_own(session, source, rule);
 }
 
 bool
@@ -66,15 +570,9 @@ on_accepts(void *ctx, const struct snapshot *snapshot)
            contains_all(session->hub, request->cursor, session->client.own_shard, snapshot);
 }
 
-static void
-on_rows(void *ctx, enum rows_status status, const struct rows_result *result, int64_t after_ms)
-{
-    lists_rows_received(ctx, status, result, after_ms);
-}
-
 static const struct rows_events ROWS_EVENTS = {
     .accepts = on_accepts,
-    .done = on_rows,
+    .done = lists_rows_received,
 };
 
 static enum rows_status

@@ -1,4 +1,4 @@
-/* live_rows.h: client requests for the rows of live rules. */
+/* live_rows.h: the lists of rows that a client has, and the transactions that they must contain. */
 #ifndef CLAIRON_HUB_LIVE_ROWS_H
 #define CLAIRON_HUB_LIVE_ROWS_H
 
@@ -6,50 +6,179 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
+#include "hub/session.h"
+#include "rows/rows.h"
 #include "store/entry.h"
+#include "wire/bytes.h"
+#include "wire/snapshot.h"
 
-struct hub;
-struct rows;
-struct session;
-struct snapshot;
+/* ---- recent transactions */
 
+#define RECENT_XIDS_MAX 4096
+#define RECENT_XIDS_EARLIER_MAX (UINT64_C(1) << 20) /* number of ids */
 /*
- * Sends the rows that the rule addresses to the session's user as `rows` frames, or an `err` frame.
- * Later changes of the user's memberships send `reload`. Returns false and sends nothing if too
- * many replies are queued; the caller rejects the request.
+ * A transaction becomes visible within this time after its commit record, or never, if a failover
+ * has lost it. With synchronous replication, a commit becomes visible when the standby has
+ * confirmed it.
  */
-MUST_CHECK bool session_request_rows(struct session *session, const char *source, const char *rule,
-                                     int64_t request_id);
+#define RECENT_XIDS_AGE_US (600 * INT64_C(1000000))
 
-/*
- * The client has read rows of this rule elsewhere. From now on, changes of these rows without
- * notifications send `reload`.
- */
-void session_watch_rows(struct session *session, const char *source, const char *rule);
-
-/*
- * For rows of this rule that the application has read. True if the snapshot contains all
- * transactions that have a notification before the cursor. Also watches the rows.
- */
-bool session_accepts_snapshot(struct session *session, const char *source, const char *rule,
-                              const struct snapshot *snapshot);
-
-/* The cursor up to which the relay has read the streams of a user. */
-struct hub_cursor {
-    bool is_known; /* the store has been up */
-    unsigned own_shard;
-    struct cursor cursor;
+/* A transaction, and its first notification in a shard. */
+struct recent_xid {
+    uint64_t xid;
+    struct entry_id id;  /* 0-0: no notification, but all clients depend on it */
+    int64_t commit_us;   /* commit time; wall clock */
+    unsigned char shard; /* shard of the notification */
 };
 
 /*
- * Returns the cursor of a client without a session: its `pos`, which another relay may have sent.
- * If `pos` is NULL or invalid, the cursor up to which this relay has read.
+ * PostgreSQL sends a commit to the feed before new snapshots contain it. So a client may have
+ * received a change that rows read afterwards do not contain. A client whose cursor is past the
+ * notification never receives it again, so the client's rows must contain the transaction.
+ * Initially zeroed.
+ *
+ * A full ring drops its oldest transaction. After a restart the ring is empty: then the last
+ * transactions in the store are added as earlier transactions. All snapshots must contain the
+ * earlier transactions with the last RECENT_XIDS_EARLIER_MAX ids: a commit that waits for a
+ * synchronous standby may remain invisible for a long time while thousands of other commits become
+ * visible.
  */
-struct hub_cursor hub_cursor_of(const struct hub *hub, const char *user, const char *pos);
-bool hub_accepts_snapshot(const struct hub *hub, const struct hub_cursor *reached,
-                          const struct snapshot *snapshot);
+struct recent_xids {
+    struct recent_xid *items; /* ring */
+    unsigned first;
+    unsigned count;
+    struct recent_xid greatest; /* earlier transaction with the greatest id; xid 0: none */
+    struct recent_xid newest;   /* earlier transaction with the latest commit_us */
+    /* bitmap of earlier ids, indexed by the low bits of an id; NULL: none */
+    uint64_t *earlier;
+};
 
-/* Returns the reader of rows; NULL: no connection string. */
-struct rows *hub_rows(const struct hub *hub);
+/*
+ * Adds a transaction unless it is known. An xid of 0 is ignored. If the ring is full, its oldest
+ * transaction becomes an earlier transaction.
+ */
+void recent_xids_add(struct recent_xids *recent, const struct recent_xid *item);
+
+/*
+ * Adds a transaction whose notifications may precede all cursors. An xid of 0 is ignored.
+ * commit_us: wall clock.
+ */
+void recent_xids_add_earlier(struct recent_xids *recent, uint64_t xid, int64_t commit_us);
+
+/*
+ * True if the snapshot contains all known transactions that have a notification before the cursor,
+ * in the shared stream or in shard `own`. now_us: wall clock.
+ */
+bool recent_xids_are_in(const struct recent_xids *recent, struct cursor cursor, unsigned own,
+                        const struct snapshot *snapshot, int64_t now_us);
+
+/*
+ * Call it in a new epoch, in which the ids are invalid and all cursors are past these
+ * notifications.
+ */
+void recent_xids_clear_ids(struct recent_xids *recent);
+
+void recent_xids_free(struct recent_xids *recent);
+
+/* ---- lists */
+
+#define SESSION_LIST_REQUESTS_MAX 256 /* maximum requests that wait or are being sent */
+
+/*
+ * Whether the rows of the list may have changed without a notification: the memberships of the user
+ * changed, or the table was truncated.
+ *
+ * NONE: no reload is needed. DUE: send a reload, unless a pending request returns the change.
+ * CERTAIN: always send a reload, because the transaction of the change is unknown.
+ */
+enum list_reload { LIST_RELOAD_NONE, LIST_RELOAD_DUE, LIST_RELOAD_CERTAIN };
+
+/* A live rule. */
+struct list_name {
+    struct bytes source;
+    struct bytes rule;
+};
+
+/* A live rule whose rows the client has requested, or has read elsewhere. */
+struct session_list {
+    struct session_list *prev;
+    struct session_list *next;
+    char *source;
+    char *rule;
+    char *audience; /* audience of the last result; NULL: no result yet, or denied */
+    /* the rule may not exist: the last request was denied, or no request was sent */
+    bool is_unverified;
+    bool is_denied;          /* the last request was denied */
+    unsigned pending;        /* number of requests whose last page was not sent */
+    enum list_reload reload; /* sent once no request waits */
+    /* the same for changes of the rule or its table, which a denied user must not learn of */
+    enum list_reload rule_reload;
+};
+
+/* One `rows` request of a client. The request waits for a result, then until its pages are sent. */
+struct list_request {
+    struct list_request *prev; /* links of `waiting` or `sending` */
+    struct list_request *next;
+    struct session *session;
+    struct session_list *list;
+    int64_t request_id;
+    struct rows_request *request; /* NULL: the request was rejected */
+    bool has_cursor;
+    struct cursor cursor; /* cursor when requested; the result contains all earlier changes */
+    enum rows_status status;
+    int64_t after_ms;
+    const struct rows_result *result; /* used while sending with ROWS_OK */
+    size_t next_row;                  /* first row of the next page */
+    size_t page_end;                  /* end of the next page */
+};
+
+/* Allocated with the first request. */
+struct session_lists {
+    struct session *session;
+    struct session_lists *prev; /* links of hub->lists */
+    struct session_lists *next;
+    struct session_list *lists; /* utlist; lists of live rules, and a few unverified lists */
+    unsigned request_count;
+    bool has_frames;              /* frames may be ready (lists_write_frame) */
+    struct list_request *waiting; /* utlist */
+    struct list_request *sending; /* utlist, in the order of the results */
+};
+
+/* Starts a request. NULL: too many replies are queued. */
+struct list_request *lists_request(struct session *session, const char *source, const char *rule,
+                                   int64_t request_id);
+/*
+ * Call it when the result of the request `ctx` has arrived. Pages or an error are sent next.
+ */
+void lists_rows_received(void *ctx, enum rows_status status, const struct rows_result *result,
+                         int64_t after_ms);
+
+/*
+ * Memberships in groups of this kind changed (NULL: of any kind). is_known: snapshots are checked
+ * for the change.
+ */
+void lists_reload(struct session *session, const struct bytes *kind, bool is_known);
+
+/*
+ * The rows of this rule changed; if its name is empty, of all rules of the source. NULL: the rows
+ * of any rule may have changed. is_known: as for lists_reload.
+ */
+void lists_reload_rule(struct session *session, const struct list_name *name, bool is_known);
+
+/* True if a frame can be sent now; never before `connected`. */
+bool lists_have_frames(const struct session *session);
+
+/* True if the next frame is a `reload`. */
+bool lists_have_reload(const struct session *session);
+
+/*
+ * Adds the next frame to `out`: `reload`, `err`, or a page of `rows`. Returns false if no frame is
+ * due. Call lists_frame_sent after sending it; otherwise the next call adds the same frame.
+ */
+bool lists_write_frame(struct session *session, struct buffer *out);
+void lists_frame_sent(struct session *session);
+
+/* Ends all requests and frees the lists. */
+void lists_free(struct session *session);
 
 #endif

@@ -1,24 +1,106 @@
-/* load_shedding.c: measures overload, and announces dropped notifications to clients. */
-#include "hub/load_shedding.h"
+/*
+ * load_shedding.c: drops notifications while this process is short of CPU or memory, and announces
+ * them afterwards.
+ */
+#include "hub/hub_private.h"
 
 #include <string.h>
+
 #include <utlist.h>
 
-#include "base/clock.h"
 #include "base/log.h"
-#include "hub/session/gap.h"
-#include "hub/session/hub_state.h"
-#include "hub/session/cursors.h"
-#include "hub/turn.h"
+
+/* ---- overload */
+
+#define STEP_US 1000000
+#define SMOOTH 4 /* weight of a measurement: a quarter */
+
+bool
+pressure_measure(struct pressure *pressure, const struct pressure_limits *limits, int64_t now_us,
+                 int64_t delay_us, size_t bytes)
+{
+    enum pressure_level before = pressure->level;
+    bool is_over, is_calm;
+
+    /*
+     * A single long pause is not overload, because the process may have been stopped. Three in a
+     * row are.
+     */
+    if (limits->delay_us > 0 && delay_us > 2 * limits->delay_us)
+        delay_us = 2 * limits->delay_us;
+    pressure->delay_us += (delay_us - pressure->delay_us) / SMOOTH;
+    is_over = (limits->delay_us > 0 && pressure->delay_us >= limits->delay_us) ||
+              (limits->bytes > 0 && bytes >= limits->bytes);
+    is_calm = (limits->delay_us == 0 || pressure->delay_us < limits->delay_us / 2) &&
+              (limits->bytes == 0 || bytes < limits->bytes / 2);
+    if (is_over != pressure->was_over || is_calm != pressure->was_calm)
+        pressure->since_us = now_us;
+    pressure->was_over = is_over;
+    pressure->was_calm = is_calm;
+    if (is_over && before == PRESSURE_NONE)
+        pressure->level = PRESSURE_LOW;
+    else if (now_us - pressure->since_us < STEP_US)
+        return false;
+    else if (is_over && before == PRESSURE_LOW)
+        pressure->level = PRESSURE_NORMAL;
+    else if (is_calm && before != PRESSURE_NONE)
+        pressure->level = before == PRESSURE_NORMAL ? PRESSURE_LOW : PRESSURE_NONE;
+    pressure->since_us = now_us;
+    return pressure->level != before;
+}
+
+/* ---- dropped notifications */
+
+#define LIMIT_MIN (64u * 1024 * 1024) /* a few large notifications */
+
+/* Only REALTIME notifications that need no ack may be dropped. */
+bool
+shed_drops(const struct hub *hub, const struct notification *notification)
+{
+    const struct frame_notification *frame = &notification->frame.as.notification;
+    const enum pressure_level level = hub->shed.pressure.level;
+
+    return level != PRESSURE_NONE && !notification->needs_ack &&
+           frame->type == FRAME_TYPE_REALTIME &&
+           (frame->priority == FRAME_PRIORITY_LOW ||
+            (level == PRESSURE_NORMAL && frame->priority == FRAME_PRIORITY_NORMAL)) &&
+           entry_id_less(hub->shed.hold[notification->shard], notification->id);
+}
+
+unsigned
+shed_count_kept(const struct hub *hub, struct notification *const *notifications, unsigned count)
+{
+    unsigned kept = 0;
+
+    if (hub->shed.pressure.level == PRESSURE_NONE)
+        return count;
+    while (kept < count && !shed_drops(hub, notifications[kept]))
+        kept++;
+    return kept;
+}
+
+bool
+hub_is_over_limit(const struct hub *hub)
+{
+    const size_t shed_bytes = (size_t)hub->config->delivery.shed_bytes;
+
+    return shed_bytes > 0 && hub->queued_bytes > 2 * shed_bytes && hub->queued_bytes > LIMIT_MIN;
+}
+
+void
+session_count_shed(struct session *session, const struct notification *notification)
+{
+    struct hub *hub = session->hub;
+    bool is_low = notification->frame.as.notification.priority == FRAME_PRIORITY_LOW;
+
+    session->control.has_dropped = true;
+    hub->shed.count++;
+    stats_add(hub->stats, is_low ? STAT_HUB_SHED_LOW : STAT_HUB_SHED_NORMAL, 1);
+}
+
+/* ---- measurements */
 
 #define ANNOUNCE_US (30 * 1000000) /* maximum time from the first dropped notification to the gap */
-
-static void
-record_delay(struct ready_list *ready, int64_t delay_us)
-{
-    if (delay_us > ready->delay_us)
-        ready->delay_us = delay_us;
-}
 
 static void
 begin_shedding(struct hub *hub, int64_t now_us)
@@ -66,35 +148,31 @@ set_level(struct hub *hub, enum pressure_level before, int64_t now_us)
         end_shedding(hub);
 }
 
-static void
-on_measure(struct ev_loop *loop, ev_timer *timer, int events)
+void
+shed_measure(struct hub *hub, int64_t now_us)
 {
-    struct hub *hub = timer->data;
     struct shed *shed = &hub->shed;
+    struct ready_list *ready = &hub->ready;
+    /* a long loop iteration */
+    int64_t delay_us = now_us - shed->measured_us - PRESSURE_EVERY_MS * 1000;
     const struct pressure_limits limits = {
         .delay_us = hub->config->delivery.shed_lag_ms * 1000,
         .bytes = (size_t)hub->config->delivery.shed_bytes,
     };
     enum pressure_level before = shed->pressure.level;
-    int64_t now_us = clock_monotonic_us();
 
-    (void)events;
-    ev_timer_again(loop,
-                   timer); /* a late timer would fire twice, and the second time measure no delay */
-    if (hub->ready.probe != NULL)
-        record_delay(&hub->ready, now_us - hub->ready.probe_us);
-    record_delay(&hub->ready,
-                 now_us - shed->measured_us - PRESSURE_EVERY_MS * 1000); /* a long loop iteration */
-    hub_publish(hub); /* at the level that applied when it was read */
-    if (pressure_measure(&shed->pressure, &limits, now_us, hub->ready.delay_us,
-                         hub->queued_bytes)) {
+    if (delay_us < ready->delay_us)
+        delay_us = ready->delay_us;
+    if (ready->probe != NULL && delay_us < now_us - ready->probe_us)
+        delay_us = now_us - ready->probe_us;
+    if (pressure_measure(&shed->pressure, &limits, now_us, delay_us, hub->queued_bytes)) {
         set_level(hub, before, now_us);
     } else if (before != PRESSURE_NONE && now_us - shed->began_us >= ANNOUNCE_US) {
         end_shedding(hub);
         begin_shedding(hub, now_us);
     }
     shed->measured_us = now_us;
-    hub->ready.delay_us = 0;
+    ready->delay_us = 0;
     stats_set(hub->stats, STAT_HUB_LAG, (uint64_t)shed->pressure.delay_us);
     stats_set(hub->stats, STAT_HUB_QUEUED, hub->queued_bytes);
 }
@@ -107,21 +185,4 @@ shed_reset(struct hub *hub)
     DL_FOREACH (hub->sessions, session)
         session->control.has_dropped = false;
     memcpy(hub->shed.hold, hub->newest, sizeof(hub->newest));
-}
-
-void
-shed_start(struct hub *hub)
-{
-    const double every_s = PRESSURE_EVERY_MS / 1000.0;
-
-    hub->shed.measured_us = clock_monotonic_us();
-    ev_timer_init(&hub->shed.measure, on_measure, every_s, every_s);
-    hub->shed.measure.data = hub;
-    ev_timer_start(hub->loop, &hub->shed.measure);
-}
-
-void
-shed_stop(struct hub *hub)
-{
-    ev_timer_stop(hub->loop, &hub->shed.measure);
 }

@@ -1,82 +1,184 @@
-/* turn.c: processes the ready list at the end of each loop iteration. */
-#include "hub/turn.h"
+/*
+ * turn.c: a loop iteration: offers new notifications to the sessions of their audiences, does the
+ * pending work of sessions, and sends.
+ */
+#include "hub/hub_private.h"
 
 #include <utlist.h>
 
 #include "base/clock.h"
-#include "hub/acks/ack_queue.h"
-#include "hub/acks/delivery_reports.h"
-#include "hub/delivery/send.h"
-#include "hub/publish.h"
-#include "hub/resume/resume.h"
-#include "hub/session/hub_state.h"
-#include "hub/session/ready_list.h"
-#include "hub/session/state.h"
+#include "hub/resume.h"
+
+/* ---- new notifications */
+
+/* Sends a retry to users with a pending ack who still belong to the audience. */
+static void
+publish_retry(struct hub *hub, struct notification *notification)
+{
+    struct bytes users = notification->retry_users;
+    struct bytes user;
+    struct audience *audience;
+    struct membership *member;
+
+    while (frame_next_target(&users, &user) == RC_OK) {
+        audience = hub_find_user(hub, user);
+        if (audience == NULL)
+            continue;
+        DL_FOREACH (audience->members, member) {
+            if (session_is_recipient(member->session, &notification->frame))
+                session_offer_retry(member->session, notification);
+            else
+                /* sent if the user joins again */
+                session_miss_retry(member->session, notification);
+        }
+    }
+}
+
+static void
+offer_one(struct hub *hub, struct session *session, struct notification *notification,
+          struct fanout_batch *batch)
+{
+    if (batch != NULL)
+        session_offer_batch(hub, session, batch);
+    else
+        session_offer(session, notification);
+}
+
+/* `batch` contains only this notification, or several with the same recipients. */
+static void
+offer_to(struct hub *hub, const char *key, size_t len, struct notification *notification,
+         struct fanout_batch *batch)
+{
+    struct audience *audience = audience_find(hub->audiences, key, len);
+    struct membership *member;
+
+    if (audience == NULL)
+        return;
+    DL_FOREACH (audience->members, member) {
+        if (member->next != NULL) { /* there may be many members, far apart in memory */
+            __builtin_prefetch(member->next->next);
+            __builtin_prefetch(&member->next->session->outbound.batch);
+        }
+        offer_one(hub, member->session, notification, batch);
+    }
+}
+
+/*
+ * Offers the notification to members of all parts of a target. A session is compared once, even if
+ * it belongs to the groups of many targets.
+ */
+static void
+offer_to_composite(struct hub *hub, struct notification *notification, struct fanout_batch *batch)
+{
+    const struct frame_notification *frame = &notification->frame.as.notification;
+    struct audience_match match;
+    struct membership *member;
+
+    audience_match_begin(&match, hub->audiences, frame->audience, frame->targets,
+                         frame->target_count);
+    for (size_t i = 0; i < match.candidate_count; i++) {
+        DL_FOREACH (match.candidates[i]->members, member) {
+            struct session_groups *groups = &member->session->groups;
+
+            if (groups->compared == match.number)
+                continue;
+            groups->compared = match.number;
+            if (audience_match_has(&match, groups->memberships))
+                offer_one(hub, member->session, notification, batch);
+        }
+    }
+    audience_match_end(&match);
+}
+
+static void
+offer(struct hub *hub, struct notification *notification, struct fanout_batch *batch)
+{
+    const struct frame_notification *frame = &notification->frame.as.notification;
+    struct bytes targets = frame->targets;
+    struct bytes target;
+    char key[AUDIENCE_KEY_MAX];
+    size_t len;
+
+    if (audience_is_all(frame->audience)) {
+        offer_to(hub, AUDIENCE_ALL, sizeof(AUDIENCE_ALL) - 1, notification, batch);
+        return;
+    }
+    if (audience_is_composite(frame->audience)) {
+        offer_to_composite(hub, notification, batch);
+        return;
+    }
+    while (frame_next_target(&targets, &target) == RC_OK) {
+        if (audience_key(frame->audience, target, key, &len))
+            offer_to(hub, key, len, notification, batch);
+    }
+}
+
+/* Offers the first notifications, up to the end of a batch. Returns their number. */
+static unsigned
+publish_some(struct hub *hub, struct notification **notifications, unsigned count)
+{
+    unsigned span = fanout_batch_span(notifications, shed_count_kept(hub, notifications, count));
+    struct fanout_batch *batch = span > 0 ? fanout_batch_new(notifications, span) : NULL;
+
+    if (notifications[0]->is_retry)
+        publish_retry(hub, notifications[0]);
+    else
+        offer(hub, notifications[0], batch);
+    merged_batch_end(&hub->merged);
+    fanout_batch_unref(batch);
+    return span > 0 ? span : 1;
+}
+
+/* ---- the turn */
 
 #define SENDS_PER_TURN 256
 
-/* Prefetches the next two sessions while one sends: there are many, far apart in memory. */
+/* The loop ends, because replies to these requests arrive in later turns. */
 static void
-prefetch_sessions(const struct session *next)
-{
-    if (next == NULL)
-        return;
-    __builtin_prefetch(next->socket.handle);
-    if (next->ready_next != NULL)
-        __builtin_prefetch(&next->ready_next->outbound.batch);
-}
-
-static void
-run_hub_work(struct hub *hub)
-{
-    unsigned work = hub->ready.work;
-
-    hub->ready.work = 0;
-    if (hub->closing)
-        return;
-    if ((work & HUB_FLUSH) != 0) {
-        delivery_reports_apply(hub);
-        acks_flush(hub);
-    }
-    if ((work & HUB_REFILL) != 0 && hub->acks.queued.count == 0)
-        refills_wake(hub);
-}
-
-static void
-run_steps(struct hub *hub)
+do_pending_work(struct hub *hub)
 {
     struct session *session;
-    unsigned reasons;
+    unsigned work, reasons;
 
-    while ((session = ready_list_pop_step(hub, &reasons)) != NULL) {
-        if (session->state == SESSION_CLOSED) {
-            session_free_if_done(session);
-            continue;
-        }
-        if ((reasons & READY_REFILL) != 0 && session_refill(session))
-            reasons |= READY_ADVANCE;
-        if ((reasons & READY_ADVANCE) != 0)
-            session_advance(session);
-    }
-}
-
-/* This loop ends, because replies to these requests arrive in later turns. */
-static void
-run_pending_work(struct hub *hub)
-{
     do {
-        run_hub_work(hub);
-        run_steps(hub);
+        work = hub->closing ? 0 : hub->ready.work;
+        hub->ready.work = 0;
+        if ((work & HUB_FLUSH) != 0) {
+            delivery_reports_apply(hub);
+            acks_flush(hub);
+        }
+        if ((work & HUB_REFILL) != 0 && hub->acks.queued.count == 0)
+            refills_wake(hub);
+        while ((session = ready_list_pop_step(hub, &reasons)) != NULL) {
+            if (session->state == SESSION_CLOSED) {
+                session_free_if_done(session);
+                continue;
+            }
+            if ((reasons & READY_REFILL) != 0 && session_refill(session))
+                reasons |= READY_ADVANCE;
+            if ((reasons & READY_ADVANCE) != 0)
+                session_advance(session);
+        }
     } while (hub->ready.work != 0);
 }
 
 void
 hub_publish(struct hub *hub)
 {
+    unsigned at = 0;
+
     if (hub->unpublished_count == 0)
         return;
-    run_pending_work(hub);
-    publish_unpublished(hub);
+    do_pending_work(hub);
+    while (at < hub->unpublished_count) {
+        unsigned done = publish_some(hub, hub->unpublished + at, hub->unpublished_count - at);
+
+        for (unsigned end = at + done; at < end; at++) {
+            replay_buffer_add(&hub->replay_buffer, hub->unpublished[at]);
+            notification_unref(hub->unpublished[at]);
+        }
+    }
+    hub->unpublished_count = 0;
 }
 
 bool
@@ -84,18 +186,23 @@ hub_send_some(struct hub *hub, unsigned max)
 {
     struct session *session;
 
-    run_pending_work(hub);
+    do_pending_work(hub);
     hub->sending_us = clock_wall_us();
     do {
         while (max > 0 && (session = ready_list_pop(hub)) != NULL) {
             max--;
-            prefetch_sessions(hub->ready.first);
+            /* Prefetches the next two sessions: there are many, far apart in memory. */
+            if (hub->ready.first != NULL) {
+                __builtin_prefetch(hub->ready.first->socket.handle);
+                if (hub->ready.first->ready_next != NULL)
+                    __builtin_prefetch(&hub->ready.first->ready_next->outbound.batch);
+            }
             if (session->state == SESSION_CLOSED)
                 session_free_if_done(session);
             else
                 session_send(hub, session);
         }
-        run_pending_work(hub);
+        do_pending_work(hub);
     } while (max > 0 && hub->ready.first != NULL);
     return hub->ready.first != NULL;
 }

@@ -25,7 +25,6 @@ declare -A below=(
 # means the files in the folder of the module itself.
 declare -A folders=(
     [store]="scripts . connection servers shards read write admin direct"
-    [hub]="fanout parts session delivery resume acks ."
     [gate]="net http ws ."
     [decoder]="protocol base encode rules condition . output plan changes plugin sql rows"
 )

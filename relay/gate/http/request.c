@@ -21,9 +21,8 @@
 #include "gate/http/auth.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
-#include "hub/attach.h"
+#include "hub/session.h"
 #include "hub/hub.h"
-#include "hub/session/session.h"
 
 #define RESPONSES_MAX (64 * 1024 * 1024) /* maximum bytes of all unfinished responses */
 #define IN_PROGRESS_MAX 512

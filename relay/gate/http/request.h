@@ -9,7 +9,7 @@
 
 #include "base/buffer.h"
 #include "gate/net/conn.h"
-#include "hub/session/session.h"
+#include "hub/session.h"
 #include "wire/codes.h"
 #include "wire/frame.h"
 #include "wire/http_body.h"

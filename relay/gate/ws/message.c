@@ -12,11 +12,8 @@
 #include "gate/http/auth.h"
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
-#include "hub/acks/nacks.h"
-#include "hub/acks/user_acks.h"
-#include "hub/attach.h"
-#include "hub/live_rows.h"
-#include "hub/resume/subscribe.h"
+#include "hub/session.h"
+#include "hub/hub.h"
 #include "wire/client_message.h"
 #include "wire/codes.h"
 

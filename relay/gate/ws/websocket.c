@@ -20,9 +20,8 @@
 #include "base/states.h"
 #include "gate/http/auth.h"
 #include "gate/net/gate_shared.h"
-#include "hub/attach.h"
+#include "hub/session.h"
 #include "hub/hub.h"
-#include "hub/session/session.h"
 #include "wire/client_message.h"
 #include "wire/ws_frame.h"
 

@@ -14,7 +14,7 @@
 #include "gate/net/limits.h"
 #include "gate/http/auth.h"
 #include "gate/net/conn.h"
-#include "hub/session/session.h"
+#include "hub/session.h"
 #include "wire/ws_frame.h"
 
 #define WEBSOCKET_OUT_MAX (64 * 1024) /* maximum bytes of unsent control messages */

@@ -5,12 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hub/session/control.h"
-#include "hub/session/hub_state.h"
-#include "hub/session/cursors.h"
-#include "hub/session/queue.h"
-#include "hub/session/session.h"
-#include "hub/turn.h"
+#include "hub/hub_private.h"
 #include "wire/ws_frame.h"
 
 static struct config config = {.gate = {.slow_bytes = 4096, .slow_age_ms = 30000}};
@@ -35,7 +30,7 @@ static inline void
 close_session(void)
 {
     ev_idle_stop(hub.loop, &hub.more);
-    session_clear_queue(&session);
+    outbound_clear(&session.outbound, &hub.queued_bytes);
     replay_buffer_close(&hub.replay_buffer);
     buffer_free(&session.control.frames);
     free(hub.scratch);

@@ -84,7 +84,7 @@ make_notification(uint64_t ms, uint8_t priority)
     assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     snprintf(data, sizeof(data), "%d", (int)ms);
     entry.data = (struct bytes){(const unsigned char *)data, strlen(data)};
-    return notification_new(&entry, "e", &entry.id, 1);
+    return notification_new(&entry, false, "e", &entry.id, 1);
 }
 
 static inline void

@@ -9,11 +9,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "hub/attach.h"
-#include "hub/resume/resume.h"
-#include "hub/session/control.h"
-#include "hub/session/hub_state.h"
-#include "hub/turn.h"
+#include "hub/resume.h"
+#include "hub/hub_private.h"
 #include "store/shards/store_private.h"
 #include "wire/ws_frame.h"
 

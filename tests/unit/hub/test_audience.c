@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "tests/unit/heads.h"
-#include "hub/fanout/audience.h"
-#include "hub/session/hub_state.h"
-#include "hub/session/members.h"
+#include "hub/hub_private.h"
 #include "wire/frame.h"
+
+#define TEXT(text) ((struct bytes){(const unsigned char *)(text), sizeof(text) - 1})
 
 /* A notification for USER u1 whose data is `data`. */
 static struct notification *
@@ -24,7 +24,7 @@ make_notification(uint64_t ms, const char *data)
     head_for_u1(head);
     assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)data, strlen(data)};
-    return notification_new(&entry, "e", &entry.id, 1);
+    return notification_new(&entry, false, "e", &entry.id, 1);
 }
 
 /* The text of a notification that has all its bytes. */
@@ -62,7 +62,7 @@ assert_line(uint64_t xid, const char *rule, const char *expected)
     memcpy(head + HEAD_FOR_ALL, rule, len);
     assert_int_equal(frame_parse_header((struct bytes){head, HEAD_FOR_ALL + len}, &entry.frame),
                      RC_OK);
-    notification = notification_new(&entry, "e", &entry.id, 1);
+    notification = notification_new(&entry, false, "e", &entry.id, 1);
     assert_int_equal(notification->text_len, strlen(expected));
     assert_memory_equal(text_of(notification), expected, notification->text_len);
     moved = notification_new_at(notification, "e", &entry.id, NULL);
@@ -131,25 +131,25 @@ static void
 test_sessions_join_and_leave_audiences(void **state)
 {
     struct audience *all = NULL;
-    struct membership *one = NULL, *two = NULL;
+    struct session_groups one = {.memberships = NULL}, two = one;
     struct session first = {.state = SESSION_LIVE}, second = {.state = SESSION_LIVE};
 
     (void)state;
-    audience_join(&all, &one, &first, "ROLE:admin", 10, false);
-    audience_join(&all, &one, &first, "ROLE:admin", 10, true);
-    audience_join(&all, &one, &first, "STRUCTURE:s1", 12, true);
-    audience_join(&all, &two, &second, "STRUCTURE:s1", 12, true);
-    assert_true(audience_has(one, "STRUCTURE:s1", 12));
-    assert_false(audience_has(one, "STRUCTURE:s", 11));
+    groups_join(&one, &all, &first, "ROLE:admin", 10, false);
+    groups_join(&one, &all, &first, "ROLE:admin", 10, true);
+    groups_join(&one, &all, &first, "STRUCTURE:s1", 12, true);
+    groups_join(&two, &all, &second, "STRUCTURE:s1", 12, true);
+    assert_true(groups_have(&one, TEXT("STRUCTURE"), TEXT("s1")));
+    assert_false(groups_have(&one, TEXT("STRUCTURE"), TEXT("s")));
     assert_ptr_equal(audience_find(all, "ROLE:admin", 10)->members->session, &first);
 
-    audience_leave(&all, &one, "ROLE:admin", 10); /* the token's membership remains */
-    assert_true(audience_has(one, "ROLE:admin", 10));
-    audience_leave(&all, &two, "STRUCTURE:s1", 12);
-    assert_true(audience_has(one, "STRUCTURE:s1", 12));
-    audience_leave_all(&all, &one, true);
+    groups_leave(&one, &all, "ROLE:admin", 10); /* the token's membership remains */
+    assert_true(groups_have(&one, TEXT("ROLE"), TEXT("admin")));
+    groups_leave(&two, &all, "STRUCTURE:s1", 12);
+    assert_true(groups_have(&one, TEXT("STRUCTURE"), TEXT("s1")));
+    groups_replace(&one, &all, &first, NULL, 0);
     assert_null(audience_find(all, "STRUCTURE:s1", 12));
-    audience_leave_all(&all, &one, false);
+    groups_clear(&one, &all);
     assert_null(all);
 }
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "tests/unit/heads.h"
-#include "hub/fanout/batch.h"
+#include "hub/notification.h"
 
 /* A batch of `count` notifications, each slightly longer than `len`. */
 static struct fanout_batch *
@@ -28,7 +28,7 @@ make_batch(unsigned count, size_t len)
     entry.data = (struct bytes){data, len};
     for (unsigned i = 0; i < count; i++) {
         memset(data, (int)('a' + i), len);
-        notifications[i] = notification_new(&entry, "e", &entry.id, 1);
+        notifications[i] = notification_new(&entry, false, "e", &entry.id, 1);
     }
     batch = fanout_batch_new(notifications, count);
     for (unsigned i = 0; i < count; i++)
@@ -134,7 +134,7 @@ make_notification(uint64_t xid, const char *topic)
     bytes_put_u16(head + FRAME_NOTIFICATION_AT_TOPIC_LEN, 1);
     head[HEAD_FOR_ALL] = (unsigned char)topic[0];
     assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
-    return notification_new(&entry, "e", &entry.id, 1);
+    return notification_new(&entry, false, "e", &entry.id, 1);
 }
 
 static void

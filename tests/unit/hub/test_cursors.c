@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "tests/unit/heads.h"
-#include "hub/fanout/client_pos.h"
-#include "hub/fanout/replay_buffer.h"
+#include "hub/client_pos.h"
+#include "hub/notification.h"
 
 static struct entry_id
 id(uint64_t ms, uint64_t seq)
@@ -222,7 +222,7 @@ make_notification(unsigned char shard, uint64_t ms)
     head_for_all(head);
     assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
-    return notification_new(&entry, "e", heads, 3);
+    return notification_new(&entry, false, "e", heads, 3);
 }
 
 static void

@@ -8,16 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hub/acks/ack_queue.h"
-#include "hub/acks/delivery_reports.h"
-#include "hub/acks/user_acks.h"
-#include "hub/delivery/offer.h"
-#include "hub/delivery/report_queue.h"
-#include "hub/session/gap.h"
-#include "hub/session/queue.h"
-#include "hub/session/row_order.h"
-#include "hub/turn.h"
-#include "hub/session/hub_state.h"
+#include "hub/hub_private.h"
 #include "tests/unit/heads.h"
 
 #define CALLS_MAX 8
@@ -128,7 +119,7 @@ group_notification(unsigned char number)
     head[FRAME_AT_COMMIT_LSN + 7] = number;
     assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
-    return notification_new(&entry, "e", &entry.id, 1);
+    return notification_new(&entry, false, "e", &entry.id, 1);
 }
 
 /* A session with a full in-flight window, and two deferred notifications. */
@@ -151,7 +142,7 @@ set_up(void **state)
 
         session_enqueue(&session, notification);
         notification_unref(notification);
-        delivery_reports_flush(&hub);
+        acks_flush(&hub);
     }
     assert_int_equal(call_count, 2);
     return 0;
@@ -165,11 +156,11 @@ tear_down(void **state)
     for (unsigned i = 0; i < call_count; i++)
         if (calls[i].done != NULL)
             reply_to(i, RC_IO, STORE_PAIR_PENDING);
-    delivery_reports_free(&hub);
+    acks_free(&hub);
     groups_clear(&session.groups, &hub.audiences);
-    session_clear_queue(&session);
+    outbound_clear(&session.outbound, &hub.queued_bytes);
     free(session.pending.early);
-    row_order_free(&session);
+    free(session.rows);
     ev_loop_destroy(hub.loop);
     return 0;
 }
@@ -237,7 +228,7 @@ offer(unsigned char number)
 
     session_offer(&session, notification);
     notification_unref(notification);
-    delivery_reports_flush(&hub);
+    acks_flush(&hub);
 }
 
 /* They were read from the former primary, but not offered yet. */
@@ -281,7 +272,7 @@ test_a_lost_published_notification_is_sent(void **state)
     notification->frame.commit_lsn = 0;
     session_enqueue(&session, notification);
     notification_unref(notification);
-    delivery_reports_flush(&hub);
+    acks_flush(&hub);
     complete_report(2, RC_OK, STORE_PAIR_LOST);
     assert_int_equal(session.outbound.count, 3);
 }
@@ -298,13 +289,13 @@ test_a_redriven_dead_letter_is_reported(void **state)
     session.inflight.size = 1;
     session_enqueue(&session, notification);
     session_inflight_written(&session, notification);
-    delivery_reports_flush(&hub);
+    acks_flush(&hub);
     assert_int_equal(call_count, 3);
     notification->is_retry = true;
     session_offer_retry(&session, notification);
     hub_end_acks(&hub, "u1", ids, 1, false);
     session_inflight_written(&session, notification);
-    delivery_reports_flush(&hub);
+    acks_flush(&hub);
     assert_int_equal(call_count, 4);
     hub_end_acks(&hub, "u1", ids, 1, false);
     assert_int_equal(session.inflight.count, 0);
@@ -317,7 +308,7 @@ test_a_failed_report_is_sent_again_in_order(void **state)
 {
     (void)state;
     complete_report(0, RC_IO, STORE_PAIR_PENDING);
-    assert_true(delivery_reports_wait(&hub)); /* acks wait for the report */
+    assert_int_equal(hub.reports.failed, 1); /* acks wait for the report */
     complete_report(1, RC_OK, STORE_PAIR_NONE);
     assert_int_equal(session.outbound.count, 0);
     (void)hub_send_some(&hub, 0);
@@ -331,22 +322,25 @@ test_a_failed_report_is_sent_again_in_order(void **state)
 static void
 test_acks_wait_for_reports(void **state)
 {
+    const char *const ids[] = {"00000000-0000-0000-0000-000000000003"};
     struct notification *notification = group_notification(3);
 
     (void)state;
     ack_calls = 0;
     hub.stats = &stats;
     hub.reports.call_count += 1000;
-    delivery_report_add(&session, notification);
-    acks_add(&hub, "u1", "00000000-0000-0000-0000-000000000003", 0);
-    acks_flush(&hub);
+    session.pending.is_due = false;
+    session.inflight.size = 1;
+    session_enqueue(&session, notification);
+    session_inflight_written(&session, notification);
+    hub_ack(&hub, "u1", ids, 1);
     assert_int_equal(call_count, 2);
     assert_int_equal(ack_calls, 0);
     hub.reports.call_count -= 1000;
     acks_flush(&hub);
     assert_int_equal(call_count, 3);
     assert_int_equal(ack_calls, 1);
-    acks_free(&hub);
+    free(session.inflight.entries);
     notification_unref(notification);
 }
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "hub/parts/groups.h"
+#include "hub/audience.h"
 
 #define TEXT(text) ((struct bytes){(const unsigned char *)(text), sizeof(text) - 1})
 #define KEY(text) (text), sizeof(text) - 1

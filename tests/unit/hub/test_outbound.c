@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/unit/heads.h"
-#include "hub/parts/outbound.h"
+#include "hub/session_private.h"
 
 static size_t queued_bytes;
 
@@ -23,7 +23,7 @@ make_notification(uint64_t ms, uint8_t priority)
     head[FRAME_NOTIFICATION_AT_PRIORITY] = priority;
     assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
-    return notification_new(&entry, "e", &entry.id, 1);
+    return notification_new(&entry, false, "e", &entry.id, 1);
 }
 
 static void

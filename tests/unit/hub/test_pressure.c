@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "hub/fanout/pressure.h"
+#include "hub/hub_private.h"
 
 #define EVERY_US (PRESSURE_EVERY_MS * 1000)
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "hub/session/hub_state.h"
+#include "hub/hub_private.h"
 
 static struct hub hub;
 static struct session sessions[3];

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "hub/fanout/recent_xids.h"
+#include "hub/live_rows.h"
 
 #define NOW_US INT64_C(1800000000000000)
 

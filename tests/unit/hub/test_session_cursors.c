@@ -10,10 +10,7 @@
 #include <sys/uio.h>
 
 #include "tests/unit/heads.h"
-#include "hub/acks/delivery_reports.h"
-#include "hub/delivery/offer.h"
-#include "hub/session/gap.h"
-#include "hub/session/shed.h"
+#include "hub/hub_private.h"
 #include "tests/unit/hub/one_session.h"
 
 #define SHARDS 3
@@ -91,7 +88,7 @@ read_notification(unsigned char shard, uint64_t ms, uint8_t priority)
     assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"1", 1};
     hub.newest[shard] = entry.id;
-    return notification_new(&entry, hub.epoch, shed_reported_heads(&hub), SHARDS);
+    return notification_new(&entry, false, hub.epoch, shed_reported_heads(&hub), SHARDS);
 }
 
 static void
@@ -227,7 +224,7 @@ test_later_notifications_report_the_deferral(void **state)
     assert_string_equal(sent(), "101-0..-6!-1~-2s 102-0..-7~-2~-2t ");
     session.pending.held_count++;
     hub.closing = true;
-    delivery_reports_free(&hub);
+    acks_free(&hub);
 }
 
 static void

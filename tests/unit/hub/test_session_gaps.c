@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "hub/delivery/offer.h"
-#include "hub/session/gap.h"
+#include "hub/hub_private.h"
 #include "tests/unit/hub/queued_notifications.h"
 
 static void

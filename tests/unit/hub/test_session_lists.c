@@ -8,8 +8,8 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "hub/session/lists.h"
 #include "rows/rows_private.h"
+#include "hub/live_rows.h"
 #include "tests/unit/hub/queued_notifications.h"
 
 #define HEADER "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"audience\":\"%s\"}"
@@ -413,7 +413,7 @@ denied_list_is_not_reloaded_after_a_change_of_its_rule(void **state)
     assert_null(strstr(sent(), "reload"));
     lists_reload_rule(&session, &NAME, false);
     assert_string_equal(sent(), "");
-    lists_add_own(&session, "t", "a\"b");
+    session_watch_rows(&session, "t", "a\"b");
     lists_reload_rule(&session, &NAME, true);
     assert_string_equal(sent(), "");
     give(add_request(3), "STRUCTURE");
@@ -429,20 +429,20 @@ rows_of_the_application_are_reloaded(void **state)
     char rule[20];
 
     (void)state;
-    lists_add_own(&session, "t", "a\"b");
-    lists_add_own(&session, "t", "a\"b");
+    session_watch_rows(&session, "t", "a\"b");
+    session_watch_rows(&session, "t", "a\"b");
     assert_string_equal(sent(), "");
     lists_reload(&session, &STRUCTURE, true);
     assert_string_equal(sent(), RELOAD);
     lists_reload_rule(&session, &NAME, true);
     assert_string_equal(sent(), RELOAD);
     give(add_request(3), "USER"); /* the audience is now known */
-    lists_add_own(&session, "t", "a\"b");
+    session_watch_rows(&session, "t", "a\"b");
     lists_reload(&session, &STRUCTURE, true);
     assert_string_equal(sent(), "");
     for (int i = 0; i < 3 * SESSION_UNVERIFIED_LISTS_MAX; i++) {
         snprintf(rule, sizeof(rule), "%d", i);
-        lists_add_own(&session, "t", rule);
+        session_watch_rows(&session, "t", rule);
     }
     DL_COUNT(session.control.lists->lists, list, count);
     assert_int_equal(count, 1 + SESSION_UNVERIFIED_LISTS_MAX);

@@ -11,9 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "hub/delivery/offer.h"
-#include "hub/session/gap.h"
-#include "hub/session/shed.h"
+#include "hub/hub_private.h"
 #include "tests/unit/hub/queued_notifications.h"
 
 static void
@@ -58,7 +56,7 @@ test_partial_frames_are_completed_once(void **state)
         assert_true(session.is_blocked);
         assert_false(hub_send_some(&hub, 10)); /* the socket is full */
         fake.room = room + 1;                  /* the transport buffers a partial frame */
-        for (int turns = 0; turns < 300 && !session_queue_is_empty(&session); turns++)
+        for (int turns = 0; turns < 300 && !outbound_is_empty(&session.outbound); turns++)
             session_writable(&session);
         fake.room = SIZE_MAX;
         session_writable(&session);
@@ -82,7 +80,7 @@ test_a_batch_is_sent_in_one_piece(void **state)
     assert_string_equal(sent_text(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3"));
     assert_int_equal(stats.values[STAT_HUB_DELIVERED], 3);
     session_offer_batch(&hub, &session, batch); /* offered again for another audience */
-    assert_true(session_queue_is_empty(&session));
+    assert_true(outbound_is_empty(&session.outbound));
     assert_int_equal(batch->shared.refs, 1);
     fanout_batch_unref(batch);
 }
@@ -378,9 +376,9 @@ test_a_notification_in_many_queues_counts_once(void **state)
     assert_true(bytes > notification->text_len);
     session_queue(&other, notification);
     assert_int_equal(hub.queued_bytes, bytes);
-    session_clear_queue(&session);
+    outbound_clear(&session.outbound, &hub.queued_bytes);
     assert_int_equal(hub.queued_bytes, bytes);
-    session_clear_queue(&other);
+    outbound_clear(&other.outbound, &hub.queued_bytes);
     notification_unref(notification);
 }
 

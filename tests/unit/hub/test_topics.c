@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "hub/fanout/topics.h"
+#include "hub/session_private.h"
 
 static bool
 shows(const struct topics *topics, const char *topic)
@@ -112,28 +112,47 @@ static void
 number_and_length_are_limited(void **state)
 {
     struct topics *topics = NULL;
-    const char *names[TOPICS_MAX + 1];
-    char *texts = memory_new((TOPICS_MAX + 1) * 16);
-    char *long_one = memory_new(TOPICS_BYTES_MAX + 2);
+    const char *names[SESSION_TOPICS_MAX + 1];
+    char *texts = memory_new((SESSION_TOPICS_MAX + 1) * 16);
+    char *long_one = memory_new(SESSION_TOPICS_BYTES_MAX + 2);
     const char *too_long = long_one;
 
     (void)state;
-    for (size_t i = 0; i <= TOPICS_MAX; i++) {
+    for (size_t i = 0; i <= SESSION_TOPICS_MAX; i++) {
         names[i] = texts + i * 16;
         snprintf(texts + i * 16, 16, "topic-%zu", i);
     }
-    memset(long_one, 'x', TOPICS_BYTES_MAX + 1);
-    assert_int_equal(topics_add(&topics, names, TOPICS_MAX + 1), RC_LIMIT);
+    memset(long_one, 'x', SESSION_TOPICS_BYTES_MAX + 1);
+    assert_int_equal(topics_add(&topics, names, SESSION_TOPICS_MAX + 1), RC_LIMIT);
     assert_null(topics);
     assert_int_equal(topics_add(&topics, &too_long, 1), RC_LIMIT);
-    assert_int_equal(topics_add(&topics, names, TOPICS_MAX), RC_OK);
-    assert_int_equal(topics_add(&topics, names, TOPICS_MAX), RC_OK); /* duplicates */
-    assert_int_equal(topics_add(&topics, names + TOPICS_MAX, 1), RC_LIMIT);
+    assert_int_equal(topics_add(&topics, names, SESSION_TOPICS_MAX), RC_OK);
+    assert_int_equal(topics_add(&topics, names, SESSION_TOPICS_MAX), RC_OK); /* duplicates */
+    assert_int_equal(topics_add(&topics, names + SESSION_TOPICS_MAX, 1), RC_LIMIT);
     assert_true(shows(topics, "topic-255"));
     assert_false(shows(topics, "topic-256"));
     topics_free(topics);
     free(texts);
     free(long_one);
+}
+
+/* Each byte is escaped, so that it takes two. */
+static void
+longest_topics_fit_a_control_frame(void **state)
+{
+    struct topics *topics = NULL;
+    char *longest = memory_new(SESSION_TOPICS_BYTES_MAX + 1);
+    struct buffer out;
+
+    (void)state;
+    memset(longest, '"', SESSION_TOPICS_BYTES_MAX);
+    add(&topics, longest);
+    buffer_init(&out, 3 * SESSION_TOPICS_BYTES_MAX);
+    assert_int_equal(topics_write(topics, &out), RC_OK);
+    assert_in_range(out.len, 2 * SESSION_TOPICS_BYTES_MAX, 2 * SESSION_TOPICS_BYTES_MAX + 4);
+    buffer_free(&out);
+    topics_free(topics);
+    free(longest);
 }
 
 /* A linear search for an equal name or a matching prefix. */
@@ -195,6 +214,7 @@ main(void)
         cmocka_unit_test(added_names_are_removed),
         cmocka_unit_test(all_topics_are_removed_only_by_name),
         cmocka_unit_test(number_and_length_are_limited),
+        cmocka_unit_test(longest_topics_fit_a_control_frame),
         cmocka_unit_test(matches_agree_with_a_linear_search),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,358 @@
+/*
+ * loading.c: the state LOADING: a session's memberships, its client's cursor, and the check for
+ * losses after it.
+ */
+#include "hub/resume.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <utlist.h>
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "hub/hub_private.h"
+#include "wire/codes.h"
+
+#define CHECKED_PAGES_MAX 64
+/* longer than the switch of a relay to a new primary, shorter than the patience of clients */
+#define SWITCH_US (5 * INT64_C(1000000))
+
+/* ---- LOADING: memberships */
+
+/* If the reply may predate a change, another request follows. */
+static bool
+will_load_groups(struct session *session)
+{
+    return groups_outdate(&session->groups, session->hub->stats) ||
+           (session->state == SESSION_LOADING && groups_are_wanted(&session->groups));
+}
+
+static void
+on_groups(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
+{
+    struct session *session = ctx;
+    const uint64_t before = groups_hash(&session->groups);
+    bool has_gained;
+
+    groups_end_request(&session->groups, rc == RC_OK, session->hub->stats);
+    if (!session_reply_arrived(session, rc))
+        return;
+    session_mark(session, READY_ADVANCE); /* repeats a STALE request */
+    has_gained = groups_lack(&session->groups, groups, count);
+    groups_replace(&session->groups, &session->hub->audiences, session, groups, count);
+    if (session->state == SESSION_LOADING)
+        return;
+    if (has_gained)
+        session_rewind(session);
+    if (groups_hash(&session->groups) != before)
+        lists_reload(session, NULL, false);
+}
+
+void
+session_request_groups(struct session *session)
+{
+    if (store_groups(session->hub->store, session->client.user, on_groups, session) != RC_OK)
+        return; /* session_advance retries when the store is available again */
+    groups_begin_request(&session->groups, session->hub->stats);
+    session->requests.count++;
+}
+
+void
+session_reload_groups(struct session *session)
+{
+    if (will_load_groups(session))
+        return;
+    groups_want(&session->groups, session->hub->stats);
+    session_request_groups(session);
+}
+
+void
+session_change_group(struct session *session, const char *key, size_t len, bool is_added)
+{
+    struct audience **all = &session->hub->audiences;
+
+    if (will_load_groups(session))
+        return;
+    if (!is_added) {
+        groups_leave(&session->groups, all, key, len);
+        return;
+    }
+    groups_join(&session->groups, all, session, key, len, true);
+    session_rewind(session); /* its pending notifications can be sent now */
+}
+
+/* ---- LOADING: the client's cursor */
+
+static bool
+send_connected(struct session *session, bool resumed)
+{
+    struct hub *hub = session->hub;
+    struct buffer frame;
+    char pos[CLIENT_POS_MAX];
+    bool is_whole;
+
+    session_pos_text(session, session->cursor, pos);
+    buffer_init(&frame, SESSION_CONTROL_MAX);
+    is_whole = buffer_addf(&frame, "{\"t\":\"connected\",") == RC_OK;
+    if (session->client.has_request_id)
+        is_whole &= buffer_addf(&frame, "\"r\":%" PRId64 ",", session->client.request_id) == RC_OK;
+    is_whole &=
+        buffer_addf(&frame, "\"user\":") == RC_OK &&
+        buffer_add_json(&frame, session->client.user, strlen(session->client.user)) == RC_OK;
+    is_whole &= buffer_addf(&frame,
+                            ",\"conn\":\"%s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
+                            ",\"win\":%d,\"exp\":%" PRId64 ",\"now\":%" PRId64 "}",
+                            session->client.conn, pos, resumed ? "true" : "false",
+                            hub->config->gate.ping_ms / 1000, session->inflight.size,
+                            session->client.expires_s, clock_wall_us() / 1000) == RC_OK;
+    if (is_whole)
+        session_send_control(session, frame.bytes, frame.len);
+    buffer_free(&frame);
+    return is_whole;
+}
+
+static void
+begin_delivery(struct session *session, bool resumed)
+{
+    struct session_resume *resume = &session->resume;
+
+    free(resume->pos);
+    resume->pos = NULL;
+    resume->started_at = session->cursor;
+    session->pending.at = (struct cursor){.own = {0, 0}};
+    resume->is_continued = session->is_poll && resumed;
+    session->pending.is_rereading = true;
+    session_set_state(session, SESSION_PENDING);
+    session_mark(session, READY_ADVANCE);
+    if (!send_connected(session, resumed))
+        log_error("hub", "could not send connected", LOG_SESSION(session));
+}
+
+/* It is unknown which notifications after the client's cursor were lost. */
+static void
+begin_after_gap(struct session *session, const char *why)
+{
+    session->is_deferred = false;
+    session->cursor = session_head(session);
+    begin_delivery(session, false);
+    session_gap(session, session->cursor, session->cursor, why);
+}
+
+/* Limits the ids to what the client can have read of the present streams. */
+static enum rc
+limit_cursor(const struct session *session, struct cursor *cursor)
+{
+    const struct store *store = session->hub->store;
+    const unsigned own = session->client.own_shard;
+    const enum rc rc = store_limit(store, 0, &cursor->shared);
+
+    return rc == RC_OK && own > 0 ? store_limit(store, own, &cursor->own) : rc;
+}
+
+/*
+ * Reads the client's cursor. RC_AGAIN: another relay has followed a failover before this one.
+ * RC_BAD or RC_CLOSED: it is unknown what the client has read.
+ */
+static enum rc
+read_client_pos(struct session *session)
+{
+    const struct hub *hub = session->hub;
+    struct deferral *deferral = &session->pending.deferral;
+    enum rc rc = client_pos_read(session->resume.pos, hub->epoch, hub->shards,
+                                 session->client.own_shard, &session->cursor, deferral);
+
+    if (rc == RC_OK)
+        rc = limit_cursor(session, &session->cursor);
+    if (rc == RC_OK)
+        rc = limit_cursor(session, &deferral->from);
+    if (rc == RC_AGAIN && clock_monotonic_us() - session->client.attached_us >= SWITCH_US)
+        return RC_CLOSED;
+    if (rc != RC_OK)
+        return rc;
+    deferral->from = cursor_min(deferral->from, session->cursor);
+    session->is_deferred = !cursor_equal(deferral->from, session->cursor);
+    session->resume.checked =
+        session->is_deferred && deferral->by_stream ? deferral->from : session->cursor;
+    session->resume.is_read = true;
+    return RC_OK;
+}
+
+/* ---- LOADING: losses */
+
+/* The client has not received the notification, and it has expired. */
+static bool
+is_lost(const struct session *session, unsigned shard, struct entry_id id,
+        const struct frame *frame, int64_t expires_us)
+{
+    const bool needs_ack = (frame->flags & FRAME_ACK_REQUIRED) != 0;
+
+    return expires_us != 0 && expires_us <= clock_wall_us() &&
+           (needs_ack || cursor_is_before(&session->cursor, shard, id)) &&
+           session_is_recipient(session, frame) &&
+           topics_match(session->topics, frame->as.notification.topic);
+}
+
+static bool
+page_has_loss(const struct session *session, const struct store_page *page)
+{
+    for (size_t i = 0; i < page->count; i++) {
+        const struct entry *entry = &page->entries[i];
+
+        if (!entry->is_retry &&
+            is_lost(session, entry->shard, entry->id, &entry->frame, entry->expires_us))
+            return true;
+    }
+    return false;
+}
+
+static bool
+replay_buffer_has_loss(const struct session *session, struct cursor after)
+{
+    const struct notification *notification;
+
+    while ((notification = replay_buffer_next(&session->hub->replay_buffer,
+                                              session->client.own_shard, after)) != NULL) {
+        if (!notification->is_retry && is_lost(session, notification->shard, notification->id,
+                                               &notification->frame, notification->expires_us))
+            return true;
+        cursor_advance(&after, notification->shard, notification->id);
+    }
+    return false;
+}
+
+static void
+on_checked(void *ctx, enum rc rc, const struct store_page *page)
+{
+    struct session *session = ctx;
+    struct session_resume *resume = &session->resume;
+    const struct replay_buffer *buffer = &session->hub->replay_buffer;
+    const unsigned own = session->client.own_shard;
+
+    if (!session_page_arrived(session, rc, page, true))
+        return;
+    session_mark(session, READY_ADVANCE);
+    resume->checked_pages++;
+    if (page->state == STORE_RANGE_UNKNOWN)
+        begin_after_gap(session, "epoch");
+    else if (session->is_poll || page->state != STORE_RANGE_WHOLE || page_has_loss(session, page))
+        begin_delivery(session, session->is_poll && page->state == STORE_RANGE_WHOLE);
+    else if (page->seen > 0)
+        resume->checked = cursor_max(resume->checked, page->last);
+    else /* the store has no more stream entries */
+        begin_delivery(session,
+                       !replay_buffer_has_loss(
+                           session, cursor_max(resume->checked, replay_buffer_base(buffer, own))));
+    /* Trimmed notifications are reported when the session reads the stream. */
+}
+
+/* Checks what follows the client's cursor. A poll reply does not report whether it was resumed. */
+static void
+check_stream(struct session *session)
+{
+    struct session_resume *resume = &session->resume;
+
+    if (resume->is_lost)
+        begin_delivery(session, false);
+    else if (replay_buffer_covers(&session->hub->replay_buffer, session->client.own_shard,
+                                  resume->checked))
+        begin_delivery(session,
+                       session->is_poll || !replay_buffer_has_loss(session, resume->checked));
+    else if (resume->checked_pages >= CHECKED_PAGES_MAX ||
+             (resume->checked_pages > 0 && session_budget_is_spent(session)))
+        begin_delivery(session, false); /* too far behind to check */
+    else
+        session_read_range(session, resume->checked, session->is_poll ? 1 : SESSION_PAGE,
+                           on_checked);
+}
+
+static void
+on_ended_pairs(void *ctx, enum rc rc, const struct store_page *page)
+{
+    struct session *session = ctx;
+    struct session_pending *pending = &session->pending;
+
+    if (!session_page_arrived(session, rc, page, false))
+        return;
+    session_mark(session, READY_ADVANCE);
+    session->resume.is_lost |= page->lost_count > 0 || page_has_loss(session, page);
+    session->resume.has_checked_ended = session->resume.is_lost || !page->has_more;
+    pending->at = page->last;
+    if (page->lacks_ended) {
+        pending->deferral.by_stream = true;
+        session->resume.checked = pending->deferral.from;
+    }
+}
+
+/* Checks the deferred notifications that another session acknowledged, or that ended otherwise. */
+static void
+check_ended_pairs(struct session *session)
+{
+    const struct session_pending *pending = &session->pending;
+    const struct store_pending_part part = {
+        .after = cursor_max(pending->at, pending->deferral.from),
+        .last = session->cursor,
+        .max = SESSION_PAGE,
+        .has_received = true,
+        .received = cursor_max(pending->at, pending->deferral.from),
+        .ended_only = true,
+    };
+
+    session_read_pending(session, &part, on_ended_pairs);
+}
+
+void
+session_load(struct session *session)
+{
+    struct session_pending *pending = &session->pending;
+    enum rc rc = RC_OK;
+
+    if (session->resume.pos == NULL) {
+        session->cursor = session_head(session);
+        begin_delivery(session, false);
+        return;
+    }
+    if (!session->resume.is_read)
+        rc = read_client_pos(session);
+    if (rc == RC_AGAIN) {
+        hub_retry(session->hub);
+    } else if (rc != RC_OK) {
+        begin_after_gap(session, "epoch");
+    } else if (session->is_deferred && !pending->deferral.by_stream && !session->is_poll &&
+               !session->resume.has_checked_ended) {
+        check_ended_pairs(session);
+    } else {
+        check_stream(session);
+    }
+}
+
+/* ---- sessions that cannot start, because the store is unavailable */
+
+#define WAIT_US (5 * INT64_C(1000000)) /* a client waits for 10 s */
+#define RECONNECT_MS 15000             /* maximum; the minimum is half */
+
+static bool
+is_unserved(const struct session *session, int64_t now_us)
+{
+    return session->state < SESSION_PENDING && now_us - session->client.attached_us >= WAIT_US &&
+           !store_serves(session->hub->store, session->client.user);
+}
+
+void
+unserved_sweep(struct hub *hub)
+{
+    const int64_t now_us = clock_monotonic_us();
+    struct session *session, *next;
+
+    if (store_is_up(hub->store) && store_is_complete(hub->store))
+        return;
+    DL_FOREACH_SAFE (hub->sessions, session, next) {
+        struct backoff reconnect = {.base_ms = RECONNECT_MS, .cap_ms = RECONNECT_MS};
+
+        if (is_unserved(session, now_us))
+            session->socket.transport->close(session->socket.handle, GATE_CLOSE_RESTART,
+                                             "store is unavailable", backoff_next_ms(&reconnect));
+    }
+}

@@ -1,0 +1,574 @@
+/*
+ * notification.c: notifications in memory: one, formatted once for all recipients; a batch of them;
+ * and the newest of them, for sessions that are slightly behind.
+ */
+#include "hub/notification.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <utlist.h>
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "decoder/protocol/envelope.h"
+#include "hub/client_pos.h"
+#include "wire/frame.h"
+#include "wire/ws_frame.h"
+
+#define TAIL_MAX 128 /* maximum bytes of a notification from `attempts` on */
+/* Copies of a document of this size share it. Batches are smaller, so they have no such copies. */
+#define LARGE_MIN (256u * 1024)
+
+static const char START[] = "{\"t\":\"msg\",\"pos\":\"";
+static const char BEFORE_XID[] = "\",\"x\":\"";
+static const char BEFORE_RULE[] = "\",\"rule\":\"";
+static const char MIDDLE[] = "\",\"n\":";
+static const struct bytes NOTHING = {NULL, 0};
+
+static struct notification *large; /* utlist: all large notifications without a source */
+
+#define RULE_JSON_MAX (6 * LIMIT_RULE + 2) /* each byte as \\u00xx, and the quotes */
+#define START_MAX                                                                                  \
+    (sizeof(START) + CLIENT_POS_MAX + sizeof(BEFORE_XID) + BYTES_DECIMAL_MAX +                     \
+     sizeof(BEFORE_RULE) + RULE_JSON_MAX + sizeof(MIDDLE))
+
+/* Writes decimal digits without a terminating zero. Returns their end. */
+static char *
+write_literal(char *at, const char *text)
+{
+    size_t len = strlen(text);
+
+    memcpy(at, text, len);
+    return at + len;
+}
+
+/* Writes a JSON string without the closing quote. */
+static char *
+write_rule(struct bytes rule, char *at)
+{
+    struct buffer json;
+
+    buffer_init(&json, RULE_JSON_MAX);
+    if (buffer_add_json(&json, (const char *)rule.at, rule.len) != RC_OK)
+        abort(); /* the limit covers the longest possible string */
+    memcpy(at, json.bytes + 1, json.len - 2);
+    at += json.len - 2;
+    buffer_free(&json);
+    return at;
+}
+
+/*
+ * Writes the part of the frame before the JSON document: the cursor, the transaction id that a
+ * client compares with its snapshot, and the name of a live rule.
+ */
+static size_t
+write_start(const struct frame_notification *frame, const char *epoch, const struct entry_id *heads,
+            unsigned shards, const struct deferral *deferral, char start[START_MAX])
+{
+    char *at = write_literal(start, START);
+
+    client_pos_text(epoch, heads, shards, deferral, at);
+    at += strlen(at);
+    if (frame->xid != 0)
+        at = bytes_decimal(frame->xid, write_literal(at, BEFORE_XID));
+    if (frame->rule.len > 0)
+        at = write_rule(frame->rule, write_literal(at, BEFORE_RULE));
+    at = write_literal(at, MIDDLE);
+    return (size_t)(at - start);
+}
+
+static void
+free_notification(struct shared *shared)
+{
+    struct notification *notification = (struct notification *)shared;
+
+    if (notification->source != NULL)
+        notification_unref(notification->source);
+    else if (notification->data.len >= LARGE_MIN)
+        DL_DELETE2(large, notification, large_prev, large_next);
+    free(notification);
+}
+
+/*
+ * Uses one allocation; the caller sets the other fields. Omits `hidden`, which points into `data`.
+ */
+static struct notification *
+make(const struct frame_notification *frame, struct bytes retry_users, struct bytes data,
+     struct bytes hidden, const char *epoch, const struct entry_id *heads, unsigned shards,
+     const struct deferral *deferral)
+{
+    const struct bytes route = frame->head;
+    size_t before = hidden.len > 0 ? (size_t)(hidden.at - data.at) : data.len;
+    size_t behind = data.len - before - hidden.len;
+    char start[START_MAX];
+    size_t start_len = write_start(frame, epoch, heads, shards, deferral, start);
+    size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct deferral) +
+                  route.len + retry_users.len + WS_TEXT_HEAD_MAX + start_len + before + behind + 1;
+    struct notification *notification = memory_grow(NULL, size);
+    struct deferral *reported;
+    unsigned char *at, *text;
+
+    reported = (struct deferral *)(notification->heads + shards);
+    at = (unsigned char *)(reported + (deferral != NULL));
+    *notification =
+        (struct notification){.shared = {.refs = 1, .size = size, .free = free_notification},
+                              .shards = (unsigned char)shards,
+                              .made_us = clock_monotonic_us()};
+    memcpy(notification->heads, heads, shards * sizeof(*heads));
+    if (deferral != NULL) {
+        *reported = *deferral;
+        notification->deferral = reported;
+    }
+    memcpy(at, route.at, route.len);
+    if (frame_parse_header((struct bytes){at, route.len}, &notification->frame) != RC_OK)
+        abort(); /* these bytes were parsed before */
+    at += route.len;
+    if (retry_users.len > 0)
+        memcpy(at, retry_users.at, retry_users.len);
+    notification->retry_users = (struct bytes){at, retry_users.len};
+    text = at + retry_users.len + WS_TEXT_HEAD_MAX;
+    memcpy(text, start, start_len);
+    notification->data = (struct bytes){text + start_len, before + behind};
+    memcpy(text + start_len, data.at, before);
+    if (behind > 0)
+        memcpy(text + start_len + before, hidden.at + hidden.len, behind);
+    text[start_len + before + behind] = '}';
+    notification->text_len = start_len + before + behind + 1;
+    notification->ws_len = notification->text_len + ws_text_header(notification->text_len, text);
+    notification->ws = text + notification->text_len - notification->ws_len;
+    if (notification->data.len >= LARGE_MIN)
+        DL_APPEND2(large, notification, large_prev, large_next);
+    return notification;
+}
+
+/* Like `make`, for another cursor: the document, and all that is read from it, stay in `source`. */
+static struct notification *
+make_sharing(struct notification *source, const char *epoch, const struct entry_id *heads,
+             const struct deferral *deferral)
+{
+    const unsigned shards = source->shards;
+    char start[START_MAX];
+    size_t start_len =
+        write_start(&source->frame.as.notification, epoch, heads, shards, deferral, start);
+    size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct deferral) +
+                  WS_TEXT_HEAD_MAX + start_len;
+    struct notification *notification = memory_grow(NULL, size);
+    struct deferral *reported = (struct deferral *)(notification->heads + shards);
+    unsigned char *text = (unsigned char *)(reported + 1) + WS_TEXT_HEAD_MAX;
+
+    *notification = *source;
+    notification->shared = (struct shared){.refs = 1, .size = size, .free = free_notification};
+    notification->made_us = clock_monotonic_us();
+    notification->source = notification_ref(source);
+    memcpy(notification->heads, heads, shards * sizeof(*heads));
+    notification->deferral = NULL;
+    if (deferral != NULL) {
+        *reported = *deferral;
+        notification->deferral = reported;
+    }
+    memcpy(text, start, start_len);
+    notification->rest = (struct bytes){source->data.at, source->data.len + 1};
+    notification->text_len = start_len + notification->rest.len;
+    notification->ws = text - ws_text_header(notification->text_len, text);
+    notification->ws_len = (size_t)(text - notification->ws) + notification->text_len;
+    return notification;
+}
+
+/* Returns a large notification with this document, from the same stream entry. NULL: none. */
+static struct notification *
+find_large(unsigned char shard, struct entry_id id, const struct frame_notification *frame,
+           uint16_t attempts)
+{
+    struct notification *notification;
+
+    DL_FOREACH2(large, notification, large_next)
+    {
+        if (entry_id_equal(notification->id, id) && notification->shard == shard &&
+            memcmp(notification->frame.as.notification.id, frame->id, sizeof(frame->id)) == 0 &&
+            notification->frame.as.notification.attempts == attempts)
+            return notification;
+    }
+    return NULL;
+}
+
+/*
+ * Sets `attempts` to 1, in its last occurrence: the decoder wrote it behind the payload. False: the
+ * document has another format.
+ */
+static bool
+mark_late(struct notification *notification)
+{
+    static const char tail[] = ENVELOPE_ATTEMPTS_TEXT "0" ENVELOPE_RETRY_LIMIT_TEXT;
+    const size_t len = sizeof(tail) - 1;
+    size_t min = notification->data.len > TAIL_MAX ? notification->data.len - TAIL_MAX : 0;
+    unsigned char *data =
+        notification->ws + notification->ws_len - 1 - notification->data.len; /* writable */
+
+    for (size_t at = notification->data.len; at >= min + len; at--) {
+        if (memcmp(data + at - len, tail, len) != 0)
+            continue;
+        data[at - len + strlen(ENVELOPE_ATTEMPTS_TEXT)] = '1';
+        notification->frame.as.notification.attempts = 1;
+        return true;
+    }
+    return false;
+}
+
+/* A late change of a row, which gets `attempts` 1. */
+static bool
+is_marked_late(const struct entry *entry)
+{
+    return entry->is_late && !entry->is_retry &&
+           entry->frame.as.notification.operation != FRAME_OPERATION_NOTIFY;
+}
+
+struct notification *
+notification_new(const struct entry *entry, bool hides_targets, const char *epoch,
+                 const struct entry_id *heads, unsigned shards)
+{
+    const struct frame_notification *frame = &entry->frame.as.notification;
+    const struct bytes hidden = hides_targets ? notification_targets(entry->data) : NOTHING;
+    struct notification *source = NULL;
+    struct notification *notification;
+
+    if (entry->data.len >= LARGE_MIN)
+        source =
+            find_large(entry->shard, entry->id, frame, is_marked_late(entry) ? 1 : frame->attempts);
+    notification = source != NULL ? make_sharing(source, epoch, heads, NULL)
+                                  : make(frame, entry->retry_users, entry->data, hidden, epoch,
+                                         heads, shards, NULL);
+    notification->is_retry = entry->is_retry;
+    notification->is_open_ended = entry->is_open_ended;
+    notification->expires_us = entry->expires_us;
+    notification->shard = entry->shard;
+    notification->id = entry->id;
+    notification->first = entry->first;
+    notification->needs_ack = (entry->frame.flags & FRAME_ACK_REQUIRED) != 0;
+    if (source == NULL && is_marked_late(entry))
+        (void)mark_late(notification);
+    return notification;
+}
+
+/* Copies all bytes. */
+static struct notification *
+copy(const struct notification *notification, const char *epoch, const struct entry_id *heads,
+     const struct deferral *deferral)
+{
+    struct notification *copied =
+        make(&notification->frame.as.notification, notification->retry_users, notification->data,
+             NOTHING, epoch, heads, notification->shards, deferral);
+
+    copied->is_retry = notification->is_retry;
+    copied->is_open_ended = notification->is_open_ended;
+    copied->expires_us = notification->expires_us;
+    copied->shard = notification->shard;
+    copied->id = notification->id;
+    copied->first = notification->first;
+    copied->needs_ack = notification->needs_ack;
+    copied->made_us = notification->made_us;
+    copied->frame.as.notification.attempts = notification->frame.as.notification.attempts;
+    return copied;
+}
+
+struct notification *
+notification_new_at(struct notification *notification, const char *epoch,
+                    const struct entry_id *heads, const struct deferral *deferral)
+{
+    struct notification *moved;
+
+    if (notification->data.len < LARGE_MIN)
+        return copy(notification, epoch, heads, deferral);
+    moved = make_sharing(notification->source != NULL ? notification->source : notification, epoch,
+                         heads, deferral);
+    moved->first = notification->first;
+    moved->made_us = notification->made_us;
+    return moved;
+}
+
+struct notification *
+notification_new_late(const struct notification *notification, const char *epoch)
+{
+    const struct frame_notification *frame = &notification->frame.as.notification;
+    struct notification *late = NULL;
+
+    if (notification->data.len >= LARGE_MIN)
+        late = find_large(notification->shard, notification->id, frame, 1);
+    if (late != NULL)
+        return notification_new_at(late, epoch, notification->heads, notification->deferral);
+    late = copy(notification, epoch, notification->heads, notification->deferral);
+    if (mark_late(late))
+        return late;
+    notification_unref(late);
+    return NULL;
+}
+
+bool
+notification_is_expired(const struct notification *notification)
+{
+    return notification->expires_us != 0 && notification->expires_us <= clock_wall_us();
+}
+
+/* ---- batches */
+
+static unsigned files; /* number of open files of all batches */
+
+static bool
+is_plain(const struct notification *notification)
+{
+    return !notification->needs_ack && !notification->is_retry &&
+           !notification_is_expired(notification);
+}
+
+static bool
+have_same_recipients(const struct notification *a, const struct notification *b)
+{
+    const struct frame_notification *x = &a->frame.as.notification, *y = &b->frame.as.notification;
+
+    return a->shard == b->shard && x->priority == y->priority &&
+           bytes_equal(x->audience, y->audience) && bytes_equal(x->topic, y->topic) &&
+           bytes_equal(x->targets, y->targets);
+}
+
+unsigned
+fanout_batch_span(struct notification *const *notifications, unsigned count)
+{
+    unsigned span = 1;
+    size_t bytes;
+
+    if (count == 0 || !is_plain(notifications[0]))
+        return 0;
+    bytes = notifications[0]->ws_len;
+    while (span < count && span < BATCH_COUNT_MAX && is_plain(notifications[span]) &&
+           have_same_recipients(notifications[0], notifications[span]) &&
+           bytes + notifications[span]->ws_len <= BATCH_BYTES_MAX) {
+        bytes += notifications[span]->ws_len;
+        span++;
+    }
+    return span;
+}
+
+static void
+free_batch(struct shared *shared)
+{
+    struct fanout_batch *batch = (struct fanout_batch *)shared;
+
+    if (batch->file >= 0) {
+        close(batch->file);
+        files--;
+    }
+    if (batch->count > 1)
+        free(batch->bytes);
+    for (unsigned i = 0; i < batch->count; i++)
+        notification_unref(batch->notifications[i]);
+    free(batch);
+}
+
+struct fanout_batch *
+fanout_batch_new(struct notification *const *notifications, unsigned count)
+{
+    struct fanout_batch *batch = memory_new(sizeof(*batch) + count * sizeof(struct notification *));
+    size_t at = 0;
+
+    batch->shared = (struct shared){.refs = 1, .free = free_batch};
+    batch->count = count;
+    batch->file = -1;
+    for (unsigned i = 0; i < count; i++) {
+        batch->notifications[i] = notification_ref(notifications[i]);
+        batch->len += notifications[i]->ws_len;
+        if (notifications[i]->expires_us != 0 &&
+            (batch->expires_us == 0 || notifications[i]->expires_us < batch->expires_us))
+            batch->expires_us = notifications[i]->expires_us;
+    }
+    if (count == 1) {
+        batch->bytes = notifications[0]->ws;
+        return batch;
+    }
+    batch->shared.size = batch->len;
+    batch->bytes = memory_grow(NULL, batch->len);
+    for (unsigned i = 0; i < count; i++) {
+        memcpy(batch->bytes + at, notifications[i]->ws, notifications[i]->ws_len);
+        at += notifications[i]->ws_len;
+    }
+    return batch;
+}
+
+int
+fanout_batch_file(struct fanout_batch *batch)
+{
+    if (batch->len < BATCH_FILE_BYTES_MIN || ++batch->sends != BATCH_FILE_SENDS ||
+        files == BATCH_FILES_MAX)
+        return batch->file;
+    /* Sockets keep its pages after the file is closed. */
+    batch->file = memfd_create("clairon batch", MFD_CLOEXEC);
+    if (batch->file >= 0 && write(batch->file, batch->bytes, batch->len) != (ssize_t)batch->len) {
+        close(batch->file);
+        batch->file = -1;
+    }
+    files += batch->file >= 0;
+    return batch->file;
+}
+
+static uint8_t
+priority_of(const struct fanout_batch *batch)
+{
+    return batch->notifications[0]->frame.as.notification.priority;
+}
+
+struct fanout_batch *
+merged_batch_of(struct merged_batch *merged, struct fanout_batch *waiting,
+                const struct fanout_batch *next)
+{
+    struct notification *notifications[BATCH_COUNT_MAX];
+
+    if (merged->waiting == waiting)
+        return merged->whole;
+    if (waiting->shared.refs < MERGED_BATCH_SHARES || merged->made == MERGED_BATCHES_MAX ||
+        priority_of(waiting) != priority_of(next) ||
+        waiting->count + next->count > BATCH_COUNT_MAX ||
+        waiting->len + next->len > BATCH_BYTES_MAX ||
+        fanout_batch_is_stale(waiting, clock_wall_us()))
+        return NULL;
+    fanout_batch_unref(merged->waiting);
+    fanout_batch_unref(merged->whole);
+    merged->waiting = fanout_batch_ref(waiting);
+    memcpy(notifications, waiting->notifications, waiting->count * sizeof(*notifications));
+    memcpy(notifications + waiting->count, next->notifications,
+           next->count * sizeof(*notifications));
+    merged->whole = fanout_batch_new(notifications, waiting->count + next->count);
+    merged->made++;
+    return merged->whole;
+}
+
+void
+merged_batch_end(struct merged_batch *merged)
+{
+    fanout_batch_unref(merged->waiting);
+    fanout_batch_unref(merged->whole);
+    *merged = (struct merged_batch){0};
+}
+
+/* ---- the replay buffer */
+
+void
+replay_buffer_open(struct replay_buffer *buffer, unsigned shards)
+{
+    buffer->shards = shards;
+    buffer->reached = memory_new(REPLAY_BUFFER_COUNT_MAX * shards * sizeof(*buffer->reached));
+}
+
+static unsigned
+slot_of(const struct replay_buffer *buffer, unsigned cursor)
+{
+    return (buffer->first + cursor) % REPLAY_BUFFER_COUNT_MAX;
+}
+
+static void
+drop_oldest(struct replay_buffer *buffer)
+{
+    struct notification *oldest = buffer->notifications[buffer->first];
+
+    /* otherwise see replay_buffer_begin */
+    if (entry_id_less(buffer->base[oldest->shard], oldest->id))
+        buffer->base[oldest->shard] = oldest->id;
+    buffer->bytes -= oldest->text_len;
+    buffer->first = slot_of(buffer, 1);
+    buffer->count--;
+    notification_unref(oldest);
+}
+
+static void
+empty(struct replay_buffer *buffer)
+{
+    while (buffer->count > 0)
+        drop_oldest(buffer);
+}
+
+void
+replay_buffer_close(struct replay_buffer *buffer)
+{
+    empty(buffer);
+    free(buffer->reached);
+    buffer->reached = NULL;
+}
+
+void
+replay_buffer_reset(struct replay_buffer *buffer, const struct entry_id *head)
+{
+    empty(buffer);
+    memcpy(buffer->base, head, buffer->shards * sizeof(*head));
+    memcpy(buffer->head, head, buffer->shards * sizeof(*head));
+    memset(buffer->begin, 0, sizeof(buffer->begin));
+}
+
+/* The buffer may contain earlier notifications of the shard: all cursors are past them. */
+void
+replay_buffer_begin(struct replay_buffer *buffer, unsigned shard, struct entry_id newest)
+{
+    buffer->base[shard] = buffer->head[shard] = newest;
+    buffer->begin[shard] = buffer->head[0];
+}
+
+void
+replay_buffer_add(struct replay_buffer *buffer, struct notification *notification)
+{
+    unsigned slot;
+
+    while (buffer->count > 0 && (buffer->count == REPLAY_BUFFER_COUNT_MAX ||
+                                 buffer->bytes + notification->text_len > REPLAY_BUFFER_BYTES_MAX))
+        drop_oldest(buffer);
+    slot = slot_of(buffer, buffer->count++);
+    buffer->notifications[slot] = notification_ref(notification);
+    buffer->bytes += notification->text_len;
+    buffer->head[notification->shard] = notification->id;
+    memcpy(buffer->reached + slot * buffer->shards, buffer->head,
+           buffer->shards * sizeof(*buffer->head));
+}
+
+struct cursor
+replay_buffer_base(const struct replay_buffer *buffer, unsigned own)
+{
+    return cursor_max(cursor_from_heads(buffer->base, own),
+                      (struct cursor){.shared = buffer->begin[own]});
+}
+
+struct cursor
+replay_buffer_head(const struct replay_buffer *buffer, unsigned own)
+{
+    return cursor_from_heads(buffer->head, own);
+}
+
+bool
+replay_buffer_follows(const struct replay_buffer *buffer, unsigned own, struct cursor after)
+{
+    return cursor_reaches(after, replay_buffer_base(buffer, own));
+}
+
+bool
+replay_buffer_covers(const struct replay_buffer *buffer, unsigned own, struct cursor after)
+{
+    return replay_buffer_follows(buffer, own, after) &&
+           cursor_reaches(replay_buffer_head(buffer, own), after);
+}
+
+/* Binary search: `reached` never decreases from one notification to the next. */
+struct notification *
+replay_buffer_next(const struct replay_buffer *buffer, unsigned own, struct cursor after)
+{
+    unsigned low = 0;
+    unsigned high = buffer->count;
+
+    while (low < high) {
+        unsigned middle = low + (high - low) / 2;
+        const struct entry_id *reached = buffer->reached + slot_of(buffer, middle) * buffer->shards;
+
+        if (cursor_reaches(after, cursor_from_heads(reached, own)))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < buffer->count ? buffer->notifications[slot_of(buffer, low)] : NULL;
+}

@@ -1,0 +1,222 @@
+/*
+ * notification.h: notifications in memory: one, formatted once for all recipients; a batch of them;
+ * and the newest of them, for sessions that are slightly behind.
+ */
+#ifndef CLAIRON_HUB_NOTIFICATION_H
+#define CLAIRON_HUB_NOTIFICATION_H
+
+#include "base/shared.h"
+#include "store/entry.h"
+#include "store/store.h"
+
+struct deferral; /* client_pos.h */
+
+/*
+ * One allocation, immutable, reference-counted. Used only by the loop's thread.
+ *
+ * A copy of a large notification with another cursor shares the document of its `source`: its frame
+ * consists of `ws`, up to the document, and `rest`.
+ */
+struct notification {
+    struct shared shared; /* owns all bytes below, except those of `source` */
+    bool needs_ack;
+    bool is_open_ended; /* every recipient must acknowledge it */
+    bool is_retry;      /* sent only to `retry_users` */
+    int64_t expires_us; /* expiration, wall clock; 0: never */
+    unsigned char shard;
+    unsigned char shards; /* number of `heads` */
+    struct entry_id id;
+    struct entry_id first;       /* of a pending list: its first stream entry; otherwise zero */
+    struct frame frame;          /* points into this allocation */
+    struct bytes retry_users;    /* points into this allocation; iterate with frame_next_target */
+    int64_t made_us;             /* creation time; monotonic */
+    size_t text_len;             /* {"t":"msg",...} (client/PROTOCOL.md), including `rest` */
+    size_t ws_len;               /* the text as a whole WebSocket frame */
+    unsigned char *ws;           /* the frame; with a source, only the bytes before `rest` */
+    struct bytes rest;           /* the end of the frame, in the source; empty without a source */
+    struct bytes data;           /* the JSON document in the frame */
+    struct notification *source; /* a reference; NULL: none */
+    struct notification *large_prev; /* links of the list of large notifications */
+    struct notification *large_next;
+    const struct deferral *deferral; /* the deferral that its `pos` reports; NULL: none */
+    struct entry_id heads[];         /* cursor of `pos` in `text`, by shard */
+};
+
+/*
+ * Shares the document with a large notification in memory of the same stream entry.
+ *
+ * `heads` is the cursor in the serialized notification: a stream entry id for each shard, 0-0 for a
+ * shard that no recipient reads. A late change of a row has `attempts` 1, so that no client applies
+ * it over a newer change. hides_targets: omits the targets. The caller owns one reference.
+ */
+struct notification *notification_new(const struct entry *entry, bool hides_targets,
+                                      const char *epoch, const struct entry_id *heads,
+                                      unsigned shards);
+/* Returns a copy with another cursor; `deferral` may be NULL. */
+struct notification *notification_new_at(struct notification *notification, const char *epoch,
+                                         const struct entry_id *heads,
+                                         const struct deferral *deferral);
+/*
+ * Returns a copy that is marked as a retry: `attempts` is 1 instead of 0. NULL: the end of the
+ * document has an unknown format.
+ */
+struct notification *notification_new_late(const struct notification *notification,
+                                           const char *epoch);
+static inline struct notification *
+notification_ref(struct notification *notification)
+{
+    shared_ref(&notification->shared);
+    return notification;
+}
+
+/* Accepts NULL. */
+static inline void
+notification_unref(struct notification *notification)
+{
+    if (notification != NULL)
+        shared_unref(&notification->shared);
+}
+
+/* True if the notification has expired by the wall clock. */
+bool notification_is_expired(const struct notification *notification);
+
+/* Returns the cursor in the serialized notification, for a user whose shard is `own`. */
+static inline struct cursor
+notification_cursor(const struct notification *notification, unsigned own)
+{
+    return cursor_from_heads(notification->heads, own);
+}
+
+/* ---- batches */
+
+#define BATCH_COUNT_MAX 64
+#define BATCH_BYTES_MAX (256u * 1024)
+
+/* Minimum size and number of sockets of a batch for which a file is created (fanout_batch_file). */
+#define BATCH_FILE_BYTES_MIN (8u * 1024)
+#define BATCH_FILE_SENDS 16
+#define BATCH_FILES_MAX 16 /* maximum number of open files */
+/* Two batches are merged if the first batch is queued for this many sessions ... */
+#define MERGED_BATCH_SHARES 16
+#define MERGED_BATCHES_MAX 4 /* ... up to this number of times per batch */
+
+/*
+ * Consecutive notifications for the same recipients, as one block of bytes. A session with an empty
+ * queue sends the batch in one call, without work per notification. Reference-counted;
+ * notifications and bytes are immutable.
+ */
+struct fanout_batch {
+    struct shared shared;
+    unsigned count;
+    unsigned sends;     /* number of calls of fanout_batch_file */
+    int file;           /* -1: no file */
+    int64_t expires_us; /* expiration of the first notification that expires; 0: never */
+    size_t len;
+    /* one whole WebSocket frame per notification; those of the only notification, if any */
+    unsigned char *bytes;
+    struct notification *notifications[]; /* each is a reference */
+};
+
+/*
+ * Returns how many of the first notifications can form a batch. 0: each session must handle the
+ * first notification individually.
+ */
+unsigned fanout_batch_span(struct notification *const *notifications, unsigned count);
+
+/* The caller owns one reference. `count` is at most the result of fanout_batch_span. */
+struct fanout_batch *fanout_batch_new(struct notification *const *notifications, unsigned count);
+
+static inline struct fanout_batch *
+fanout_batch_ref(struct fanout_batch *batch)
+{
+    shared_ref(&batch->shared);
+    return batch;
+}
+
+/* Accepts NULL. */
+static inline void
+fanout_batch_unref(struct fanout_batch *batch)
+{
+    if (batch != NULL)
+        shared_unref(&batch->shared);
+}
+
+/*
+ * A batch merged with the batch that a session has queued. All sessions with the same queued batch
+ * share the result, so it is created once. Initially zeroed.
+ */
+struct merged_batch {
+    struct fanout_batch *waiting; /* each is a reference */
+    struct fanout_batch *whole;
+    unsigned made;
+};
+
+/* NULL: these batches cannot be merged. The result belongs to `merged`. */
+struct fanout_batch *merged_batch_of(struct merged_batch *merged, struct fanout_batch *waiting,
+                                     const struct fanout_batch *next);
+void merged_batch_end(struct merged_batch *merged);
+
+/*
+ * Call it once per socket. Returns a file with the batch's bytes for sendfile(2), which shares its
+ * pages among all sockets, whereas send(2) copies the bytes for each. -1: too few sockets, or no
+ * file could be created. The batch owns the file.
+ */
+int fanout_batch_file(struct fanout_batch *batch);
+
+/* True if a notification of the batch has expired. now_us: wall clock. */
+static inline bool
+fanout_batch_is_stale(const struct fanout_batch *batch, int64_t now_us)
+{
+    return batch->expires_us != 0 && batch->expires_us <= now_us;
+}
+
+/* ---- the replay buffer */
+
+#define REPLAY_BUFFER_COUNT_MAX 4096
+#define REPLAY_BUFFER_BYTES_MAX (16u << 20)
+
+/* A ring in reading order. It contains every notification of a shard with base < id <= head. */
+struct replay_buffer {
+    struct notification *notifications[REPLAY_BUFFER_COUNT_MAX];
+    struct entry_id *reached; /* for each notification: the position read in each shard */
+    unsigned shards;
+    unsigned first;
+    unsigned count;
+    size_t bytes;
+    struct entry_id base[STORE_SHARDS_MAX];
+    struct entry_id head[STORE_SHARDS_MAX];
+    struct entry_id begin[STORE_SHARDS_MAX]; /* start in shard 0, for users of each shard */
+};
+
+void replay_buffer_open(struct replay_buffer *buffer, unsigned shards);
+void replay_buffer_close(struct replay_buffer *buffer);
+
+/* Empties the buffer. The next notification follows `head`. */
+void replay_buffer_reset(struct replay_buffer *buffer, const struct entry_id *head);
+/*
+ * Further notifications of the shard follow `newest`. The shard's users receive only these
+ * notifications from the buffer, because cursors of earlier notifications do not include the shard.
+ */
+void replay_buffer_begin(struct replay_buffer *buffer, unsigned shard, struct entry_id newest);
+void replay_buffer_add(struct replay_buffer *buffer,
+                       struct notification *notification); /* takes a separate reference */
+
+/* The buffer's start and end in the shared stream and in the user's shard, `own`. */
+struct cursor replay_buffer_base(const struct replay_buffer *buffer, unsigned own);
+struct cursor replay_buffer_head(const struct replay_buffer *buffer, unsigned own);
+
+/* True if the buffer contains all notifications read after `after`. */
+bool replay_buffer_follows(const struct replay_buffer *buffer, unsigned own, struct cursor after);
+/*
+ * Like replay_buffer_follows, but also requires that the streams were read at least up to `after`.
+ */
+bool replay_buffer_covers(const struct replay_buffer *buffer, unsigned own, struct cursor after);
+
+/*
+ * Returns the first notification after `after`; NULL: no such notification. Requires
+ * replay_buffer_follows.
+ */
+struct notification *replay_buffer_next(const struct replay_buffer *buffer, unsigned own,
+                                        struct cursor after);
+
+#endif

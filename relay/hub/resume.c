@@ -1,0 +1,533 @@
+/*
+ * resume.c: the life of a session after `connected`: PENDING, STREAM, LIVE (session_private.h), and
+ * back to PENDING when a full in-flight window has room again. LOADING is in loading.c.
+ */
+#include "hub/resume.h"
+
+#include <stdlib.h>
+
+#include <utlist.h>
+
+#include "hub/hub_private.h"
+#include "wire/codes.h"
+
+#define PAGE_MIN 16
+#define REFILL_EVERY_S 0.05
+
+/* ---- PENDING */
+
+/* Without retries there is no ack timeout: only the cursor shows whether it was sent. */
+static bool
+is_new_to_poll(const struct session *session, const struct entry *entry)
+{
+    return (entry->frame.flags & FRAME_RETRY_ENABLED) != 0 ||
+           cursor_is_before(&session->resume.started_at, entry->shard, entry->id);
+}
+
+/* False if the in-flight window has no room. */
+static bool
+deliver_pending(struct session *session, const struct entry *entry)
+{
+    struct deferral *deferral = &session->pending.deferral;
+    const struct deferral before = *deferral;
+    const bool is_new = session->is_deferred && !deferral->by_stream &&
+                        cursor_is_before(&deferral->from, entry->shard, entry->first);
+    struct notification *notification;
+    bool has_room;
+
+    if (is_new)
+        *cursor_in(&deferral->from, entry->shard) = entry->first;
+    if (!session_is_recipient(session, &entry->frame) || (entry->is_ended && !is_new))
+        return true; /* the user left the audience; the ack stays pending */
+    if (session->resume.is_continued && !is_new && !is_new_to_poll(session, entry))
+        return true;
+    notification = session_notification_new(session, entry, shed_cursor(session, session->cursor));
+    has_room = session_enqueue_pending(session, notification,
+                                       entry->is_acked   ? INFLIGHT_ACKED
+                                       : entry->is_ended ? INFLIGHT_ENDED
+                                                         : INFLIGHT_OPEN,
+                                       is_new);
+    notification_unref(notification);
+    if (!has_room)
+        *deferral = before;
+    return has_room;
+}
+
+static void
+end_deferral(struct session *session)
+{
+    session->is_deferred = false;
+    session->pending.deferral = (struct deferral){.by_stream = false};
+    session->pending.is_reading_stream = false;
+    free(session->pending.early);
+    session->pending.early = NULL;
+    session->pending.early_count = 0;
+}
+
+/* The end of a pass: of the pending list, or of the part that the in-flight window has room for. */
+static void
+end_pass(struct session *session, bool is_complete)
+{
+    struct session_pending *pending = &session->pending;
+
+    pending->is_due = !is_complete;
+    pending->is_rereading = false;
+    if (is_complete && session->is_deferred && pending->deferral.by_stream)
+        pending->is_reading_stream = true;
+    else if (is_complete)
+        end_deferral(session);
+    session_set_state(session, SESSION_STREAM);
+}
+
+static struct cursor
+pending_end(const struct session *session)
+{
+    const struct deferral *deferral = &session->pending.deferral;
+
+    return session->is_deferred && deferral->by_stream ? cursor_min(deferral->from, session->cursor)
+                                                       : session->cursor;
+}
+
+/* Returns false at the first notification for which the in-flight window has no room. */
+static bool
+deliver_page(struct session *session, const struct store_page *page)
+{
+    struct session_pending *pending = &session->pending;
+    const struct cursor end = pending_end(session);
+
+    for (size_t i = 0; i < page->count; i++) {
+        const struct entry *entry = &page->entries[i];
+
+        if (cursor_is_before(&end, entry->shard, entry->first))
+            continue; /* read from the stream */
+        if (!deliver_pending(session, entry))
+            return false;
+        cursor_advance(&pending->at, entry->shard, entry->first);
+    }
+    pending->at = cursor_max(pending->at, cursor_min(page->last, end));
+    if (session->is_deferred && !pending->deferral.by_stream)
+        pending->deferral.from = cursor_max(pending->deferral.from, pending->at);
+    return true;
+}
+
+static void
+on_pending(void *ctx, enum rc rc, const struct store_page *page)
+{
+    struct session *session = ctx;
+    struct session_pending *pending = &session->pending;
+    const struct cursor from = pending->deferral.from;
+    bool has_room;
+
+    if (!session_page_arrived(session, rc, page, false) || !groups_are_current(&session->groups))
+        return;
+    session_mark(session, READY_ADVANCE);
+    if (page->lacks_ended && session->is_deferred)
+        pending->deferral.by_stream = true;
+    else if (page->lost_count > 0)
+        session_gap(session, from, session->cursor, "trimmed");
+    has_room = deliver_page(session, page);
+    inflight_sweep(&session->inflight);
+    if (!has_room)
+        end_pass(session, false);
+    else if (!page->has_more || cursor_reaches(pending->at, pending_end(session)))
+        end_pass(session, true);
+    else if (inflight_free_slots(&session->inflight) <= 0 && !pending->is_rereading)
+        end_pass(session, false);
+}
+
+static void
+read_pending(struct session *session)
+{
+    struct session_pending *pending = &session->pending;
+    const int room = inflight_free_slots(&session->inflight);
+    struct store_pending_part part = {
+        .after = pending->at,
+        .last = pending_end(session),
+        .max = pending->is_rereading || room > SESSION_PAGE ? SESSION_PAGE
+               : room < PAGE_MIN                            ? PAGE_MIN
+                                                            : (size_t)room,
+        .has_received = session->is_deferred && !pending->deferral.by_stream,
+        .received = pending->deferral.from,
+        .undelivered_only = session->resume.is_continued,
+    };
+
+    if (session_is_full(session) ||
+        session->outbound.count + pending->held_count + SESSION_PAGE > OUTBOUND_MAX)
+        return; /* session_send marks the session again */
+    if (session->is_deferred && pending->deferral.by_stream &&
+        cursor_reaches(pending->at, part.last)) {
+        end_pass(session, true);
+        session_mark(session, READY_ADVANCE);
+        return;
+    }
+    session_read_pending(session, &part, on_pending);
+}
+
+/* ---- STREAM */
+
+/*
+ * Reads a deferred notification from the stream. False if the in-flight window has no room:
+ * then the session continues after its cursor.
+ */
+static bool
+deliver_deferred(struct session *session, struct notification *notification)
+{
+    struct deferral *deferral = &session->pending.deferral;
+    const struct deferral before = *deferral;
+    struct cursor cursor = session->cursor;
+    struct notification *moved;
+    bool has_room;
+
+    cursor_advance(&deferral->from, notification->shard, notification->id);
+    cursor_advance(&cursor, notification->shard, notification->id);
+    moved = session_notification_at(session, notification, shed_cursor(session, cursor), NULL);
+    has_room = session_enqueue_pending(session, moved, INFLIGHT_OPEN, true);
+    notification_unref(moved);
+    if (has_room)
+        return true;
+    *deferral = before;
+    session->pending.is_reading_stream = false;
+    session->pending.is_due = true;
+    session->pending.at = cursor_max(session->pending.at, deferral->from);
+    return false;
+}
+
+/* True if a stream entry is sent to this session, which has read up to stream_cursor. */
+static bool
+is_wanted(const struct session *session, unsigned shard, struct entry_id id,
+          const struct frame *frame, bool is_retry)
+{
+    const bool is_deferred = session->pending.is_reading_stream &&
+                             (frame->flags & FRAME_ACK_REQUIRED) != 0 &&
+                             cursor_is_before(&session->pending.deferral.from, shard, id);
+
+    return !is_retry && (is_deferred || cursor_is_before(&session->cursor, shard, id)) &&
+           session_is_recipient(session, frame);
+}
+
+static void
+pass(struct session *session, unsigned shard, struct entry_id id)
+{
+    if (session->pending.is_reading_stream)
+        cursor_advance(&session->pending.deferral.from, shard, id);
+    cursor_advance(&session->cursor, shard, id);
+}
+
+/* Returns false like deliver_deferred. */
+static bool
+deliver_next(struct session *session, struct notification *notification)
+{
+    if (!notification->needs_ack || !session->pending.is_reading_stream)
+        session_enqueue(session, notification);
+    else if (!session_was_sent_early(session, notification) &&
+             !deliver_deferred(session, notification))
+        return false;
+    pass(session, notification->shard, notification->id);
+    return true;
+}
+
+/* Everything up to here was read from the stream. */
+static void
+reach(struct session *session, struct cursor cursor)
+{
+    struct deferral *deferral = &session->pending.deferral;
+
+    if (!session->pending.is_reading_stream) {
+        session->cursor = cursor_max(session->cursor, cursor);
+        return;
+    }
+    deferral->from = cursor_max(deferral->from, cursor);
+    if (!cursor_reaches(deferral->from, session->cursor))
+        return;
+    session->cursor = deferral->from;
+    end_deferral(session);
+}
+
+static void
+deliver_range(struct session *session, const struct store_page *page)
+{
+    for (size_t i = 0; i < page->count; i++) {
+        const struct entry *entry = &page->entries[i];
+        struct cursor cursor = session->cursor;
+        struct notification *notification;
+        bool is_delivered;
+
+        if (session_is_full(session))
+            return;
+        if (!is_wanted(session, entry->shard, entry->id, &entry->frame, entry->is_retry)) {
+            pass(session, entry->shard, entry->id);
+            continue;
+        }
+        cursor_advance(&cursor, entry->shard, entry->id);
+        notification = session_notification_new(session, entry, shed_cursor(session, cursor));
+        is_delivered = deliver_next(session, notification);
+        notification_unref(notification);
+        if (!is_delivered)
+            return;
+    }
+    if (page->seen > 0)
+        reach(session, page->last);
+    else /* the store has no more: later notifications arrive live */
+        reach(session, replay_buffer_base(&session->hub->replay_buffer, session->client.own_shard));
+}
+
+static struct cursor
+stream_cursor(const struct session *session)
+{
+    return session->pending.is_reading_stream ? session->pending.deferral.from : session->cursor;
+}
+
+static void
+on_stream(void *ctx, enum rc rc, const struct store_page *page)
+{
+    struct session *session = ctx;
+    const struct cursor from = stream_cursor(session);
+
+    if (!session_page_arrived(session, rc, page, true) || !groups_are_current(&session->groups))
+        return;
+    session_mark(session, READY_ADVANCE);
+    if (page->seen > 0)
+        reach(session, cursor_max(from, page->first));
+    deliver_range(session, page);
+    if (page->state != STORE_RANGE_TRIMMED)
+        return;
+    session_gap(session, from, session->cursor, "trimmed");
+    session->pending.is_rewound = true; /* a retry of a trimmed notification is only there */
+}
+
+static void
+read_replay_buffer(struct session *session)
+{
+    const struct replay_buffer *buffer = &session->hub->replay_buffer;
+    const unsigned own = session->client.own_shard;
+    struct notification *notification;
+
+    while ((notification = replay_buffer_next(buffer, own, stream_cursor(session))) != NULL) {
+        if (session_is_full(session))
+            return;
+        if (!is_wanted(session, notification->shard, notification->id, &notification->frame,
+                       notification->is_retry)) {
+            pass(session, notification->shard, notification->id);
+        } else if (!deliver_next(session, notification)) {
+            session_mark(session, READY_ADVANCE);
+            return;
+        }
+    }
+    if (session->pending.is_reading_stream) {
+        reach(session, session->cursor);
+        session_mark(session, READY_ADVANCE);
+        return;
+    }
+    session_set_state(session, SESSION_LIVE);
+    session_mark(session, READY_REFILL); /* acks and retries arrived meanwhile */
+}
+
+static void
+read_stream(struct session *session)
+{
+    if (session_is_full(session))
+        return; /* session_send marks the session again */
+    if (replay_buffer_follows(&session->hub->replay_buffer, session->client.own_shard,
+                              stream_cursor(session)))
+        read_replay_buffer(session);
+    else
+        session_read_range(session, stream_cursor(session), SESSION_PAGE, on_stream);
+}
+
+/* True if sessions of users in the shard can continue. */
+static bool
+is_shard_ready(const struct hub *hub, unsigned shard)
+{
+    /* A hub that is closing has no reader, and its sessions end. */
+    return hub->has_head && (hub->reader == NULL || reader_follows(hub->reader, shard));
+}
+
+void
+session_advance(struct session *session)
+{
+    struct hub *hub = session->hub;
+    const bool is_ready = is_shard_ready(hub, session->client.own_shard);
+
+    if (session->state == SESSION_FAILED) {
+        session->socket.transport->close(session->socket.handle, GATE_CLOSE_RESTART,
+                                         "internal error", 0);
+        return;
+    }
+    if (groups_are_wanted(&session->groups) && store_is_up(hub->store) &&
+        session->state != SESSION_CLOSED && (is_ready || session->state != SESSION_LOADING))
+        session_request_groups(session);
+    if (!is_ready || session->requests.is_awaited || !groups_are_current(&session->groups))
+        return;
+    switch (session->state) {
+    case SESSION_LOADING:
+        session_load(session);
+        return;
+    case SESSION_PENDING:
+        read_pending(session);
+        return;
+    case SESSION_STREAM:
+        read_stream(session);
+        return;
+    case SESSION_LIVE:
+    case SESSION_FAILED:
+    case SESSION_CLOSED:
+        return;
+    }
+}
+
+/* ---- from LIVE back to PENDING */
+
+static void
+leave_refills(struct session *session)
+{
+    struct hub *hub = session->hub;
+
+    if (!session->pending.is_waiting)
+        return;
+    DL_DELETE2(hub->refills, session, pending.refill_prev, pending.refill_next);
+    session->pending.is_waiting = session->pending.is_overdue = false;
+    if (hub->refills == NULL)
+        ev_timer_stop(hub->loop, &hub->refill);
+}
+
+static void
+wait_for_refill(struct session *session)
+{
+    struct hub *hub = session->hub;
+
+    if (session->pending.is_waiting)
+        return;
+    DL_APPEND2(hub->refills, session, pending.refill_prev, pending.refill_next);
+    session->pending.is_waiting = true;
+    if (!ev_is_active(&hub->refill))
+        ev_timer_again(hub->loop, &hub->refill);
+}
+
+/* While shards are missing, a session stays live: reading the list would suspend it. */
+static bool
+lacks_shards(const struct session *session)
+{
+    const struct store *store = session->hub->store;
+
+    return store_is_up(store) && !store_serves(store, session->client.user);
+}
+
+/*
+ * Notifications after `at` were not sent, so it does not matter whether acks are stored. Read from
+ * its start, the list would contain notifications whose acks are queued in this relay.
+ */
+static bool
+must_wait(struct session *session)
+{
+    const struct hub *hub = session->hub;
+
+    return session->pending.held_count > 0 || lacks_shards(session) ||
+           (session->pending.is_rewound && hub->acks.queued.count > 0);
+}
+
+bool
+session_refill(struct session *session)
+{
+    struct session_pending *pending = &session->pending;
+    const int room = inflight_free_slots(&session->inflight);
+
+    if (session->state != SESSION_LIVE ||
+        (!pending->is_rewound && (!pending->is_due || room <= 0))) {
+        leave_refills(session);
+        return false;
+    }
+    if (must_wait(session) ||
+        (!pending->is_rewound && 2 * room < pending->filled && !pending->is_overdue)) {
+        wait_for_refill(session); /* few places are free, and more may be soon */
+        return false;
+    }
+    leave_refills(session);
+    session_pause(session); /* its cursor is after all notifications that were offered to it */
+    if (pending->is_rewound)
+        pending->at = (struct cursor){.own = {0, 0}};
+    pending->is_rereading = pending->is_rewound;
+    pending->is_rewound = false;
+    pending->filled = 0;
+    session_set_state(session, SESSION_PENDING);
+    return true;
+}
+
+void
+refills_wake(struct hub *hub)
+{
+    struct session *session;
+
+    DL_FOREACH2(hub->refills, session, pending.refill_next)
+    session_mark(session, READY_REFILL);
+}
+
+/* A session that waits for more places now refills those that are free. */
+static void
+on_refill(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct hub *hub = timer->data;
+    struct session *session;
+
+    (void)loop;
+    (void)events;
+    DL_FOREACH2(hub->refills, session, pending.refill_next)
+    session->pending.is_overdue = true;
+    refills_wake(hub);
+}
+
+void
+refills_open(struct hub *hub)
+{
+    ev_init(&hub->refill, on_refill);
+    hub->refill.repeat = REFILL_EVERY_S;
+    hub->refill.data = hub;
+}
+
+void
+refills_stop(struct hub *hub)
+{
+    ev_timer_stop(hub->loop, &hub->refill);
+}
+
+void
+session_leave_resume(struct session *session)
+{
+    session_leave_pages(session);
+    leave_refills(session);
+}
+
+/* ---- other histories of the store */
+
+void
+session_limit_ids(struct session *session, unsigned shard,
+                  void (*limit)(const struct hub *hub, unsigned shard, struct entry_id *id))
+{
+    const struct hub *hub = session->hub;
+
+    limit(hub, shard, cursor_in(&session->cursor, shard));
+    limit(hub, shard, cursor_in(&session->resume.checked, shard)); /* or started_at */
+    limit(hub, shard, cursor_in(&session->control.gap_from, shard));
+    limit(hub, shard, cursor_in(&session->pending.at, shard));
+    limit(hub, shard, cursor_in(&session->pending.deferral.from, shard));
+}
+
+void
+session_change_epoch(struct session *session)
+{
+    const struct cursor head = session_head(session);
+
+    if (session->state == SESSION_LOADING) {
+        session->resume.is_read = session->resume.has_checked_ended = false;
+        session->is_deferred = false;
+        session->pending.at = (struct cursor){.own = {0, 0}};
+        return;
+    }
+    end_deferral(session);
+    session->pending.at = (struct cursor){.own = {0, 0}};
+    free(session->rows);
+    session->rows = NULL;
+    session_send_gap(session, head, head,
+                     "epoch"); /* queued notifications are no longer in a stream */
+    session->cursor = head;
+    session_reconcile(session);
+}

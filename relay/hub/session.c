@@ -1,0 +1,220 @@
+/*
+ * session.c: a session: its birth and death, its states, its pending work, and its control queue.
+ * The files above it mark a session with work, and never the reverse.
+ */
+#include "hub/hub_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/states.h"
+
+/* ---- birth, states, death */
+
+static struct pool sessions = {.size = sizeof(struct session)};
+
+struct session *
+session_new(struct hub *hub, const struct session_request *request,
+            const struct session_transport *transport, void *socket)
+{
+    const int max = hub->config->delivery.window;
+    struct session *session = pool_alloc(&sessions);
+
+    session->hub = hub;
+    session->socket = (struct session_socket){socket, transport};
+    session->client.user = memory_text(request->user, strlen(request->user));
+    session->client.own_shard = (unsigned char)store_shard_of(hub->store, request->user);
+    session->client.attached_us = clock_monotonic_us();
+    session->client.expires_s = request->expires_s;
+    session->client.request_id = request->request_id;
+    session->client.has_request_id = request->has_request_id;
+    snprintf(session->client.conn, sizeof(session->client.conn), "%x-%llx", (unsigned)getpid(),
+             (unsigned long long)++hub->session_count_ever);
+    if (request->pos != NULL && request->pos[0] != '\0')
+        session->resume.pos = memory_text(request->pos, strlen(request->pos));
+    session->is_poll = request->is_poll;
+    session->inflight.size = request->window > 0 && request->window < max ? request->window : max;
+    buffer_init(&session->control.frames, SESSION_CONTROL_MAX);
+    return session;
+}
+
+const char *
+session_conn(const struct session *session)
+{
+    return session->client.conn;
+}
+
+void
+session_set_state(struct session *session, enum session_state state)
+{
+    static const struct states STATES = {
+        .object = "session",
+        .names = {"loading", "pending", "stream", "live", "failed", "closed"},
+        .before = {[SESSION_PENDING] = 1u << SESSION_LOADING | 1u << SESSION_STREAM,
+                   [SESSION_STREAM] = 1u << SESSION_PENDING | 1u << SESSION_LIVE,
+                   [SESSION_LIVE] = 1u << SESSION_STREAM,
+                   [SESSION_CLOSED] = ~(1u << SESSION_CLOSED)},
+    };
+
+    if (!states_allow(&STATES, session->state, state, session->hub->stats)) {
+        if (session->state == SESSION_CLOSED)
+            return;
+        state = SESSION_FAILED;
+        session_mark(session, READY_ADVANCE);
+    }
+    session->state = state;
+}
+
+void
+session_free_if_done(struct session *session)
+{
+    if (session->state != SESSION_CLOSED || session->requests.count > 0 || session->ready != 0)
+        return;
+    free(session->client.user);
+    free(session->resume.pos);
+    free(session->pending.early);
+    free(session->inflight.entries);
+    free(session->rows);
+    buffer_free(&session->control.frames);
+    pool_release(&sessions, session);
+}
+
+/* ---- pending work of the current loop iteration */
+
+#define STEPS (READY_REFILL | READY_ADVANCE)
+
+void
+ready_list_send(struct hub *hub, struct session *session)
+{
+    if (session->is_blocked || (session->ready & READY_SEND) != 0)
+        return;
+    session->ready |= READY_SEND;
+    session->ready_next = NULL;
+    if (hub->ready.first == NULL) {
+        ev_idle_start(hub->loop, &hub->more); /* the loop must not sleep before the turn */
+        hub->ready.first = session;
+    } else {
+        hub->ready.last->ready_next = session;
+    }
+    hub->ready.last = session;
+    if (hub->ready.probe == NULL) {
+        hub->ready.probe = session;
+        hub->ready.probe_us = clock_monotonic_us();
+    }
+}
+
+void
+session_mark(struct session *session, unsigned reason)
+{
+    struct ready_list *ready = &session->hub->ready;
+
+    if (reason == READY_SEND) {
+        ready_list_send(session->hub, session);
+        return;
+    }
+    if ((session->ready & STEPS) == 0) {
+        session->step_next = NULL;
+        if (ready->first_step == NULL) {
+            ev_idle_start(session->hub->loop, &session->hub->more);
+            ready->first_step = session;
+        } else {
+            ready->last_step->step_next = session;
+        }
+        ready->last_step = session;
+    }
+    session->ready |= (uint8_t)reason;
+}
+
+void
+session_rewind(struct session *session)
+{
+    session->pending.is_rewound = true;
+    if (session->state != SESSION_CLOSED)
+        session_mark(session, READY_REFILL);
+}
+
+struct session *
+ready_list_pop(struct hub *hub)
+{
+    struct ready_list *ready = &hub->ready;
+    struct session *session = ready->first;
+
+    if (session == NULL)
+        return NULL;
+    ready->first = session->ready_next;
+    session->ready &= STEPS;
+    if (session == ready->probe) {
+        const int64_t delay_us = clock_monotonic_us() - ready->probe_us;
+
+        if (delay_us > ready->delay_us)
+            ready->delay_us = delay_us;
+        ready->probe = NULL;
+    }
+    return session;
+}
+
+struct session *
+ready_list_pop_step(struct hub *hub, unsigned *ret_reasons)
+{
+    struct session *session = hub->ready.first_step;
+
+    if (session == NULL)
+        return NULL;
+    hub->ready.first_step = session->step_next;
+    *ret_reasons = session->ready & STEPS;
+    session->ready &= READY_SEND;
+    return session;
+}
+
+/* ---- pending work of the hub */
+
+void
+hub_mark(struct hub *hub, unsigned work)
+{
+    if (hub->ready.work == 0)
+        ev_idle_start(hub->loop, &hub->more);
+    hub->ready.work |= work;
+}
+
+void
+hub_retry(struct hub *hub)
+{
+    if (!hub->closing && !ev_is_active(&hub->retry))
+        ev_timer_again(hub->loop, &hub->retry);
+}
+
+void
+hub_log_rejected(struct throttle *throttle, const char *user, const char *what)
+{
+    unsigned skipped;
+
+    if (throttle_allows(throttle, clock_monotonic_us(), &skipped))
+        log_warn("hub", what, LOG_UINT("count", skipped + 1u), LOG_TEXT("user", user));
+}
+
+/* ---- control queue */
+
+bool
+session_can_send_control(const struct session *session, size_t len)
+{
+    return session->control.frames.len + len + 1 <= SESSION_CONTROL_MAX;
+}
+
+void
+session_send_control(struct session *session, const char *line, size_t len)
+{
+    if (!session_can_send_control(session, len) ||
+        buffer_add(&session->control.frames, line, len) != RC_OK ||
+        buffer_add(&session->control.frames, "\n", 1) != RC_OK) {
+        /* The client sends requests without reading; the ping timeout closes the connection. */
+        log_debug("hub", "control queue is full: frame dropped", LOG_SESSION(session));
+        return;
+    }
+    session->has_control = true;
+    session_mark(session, READY_SEND);
+}

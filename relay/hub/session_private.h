@@ -1,0 +1,504 @@
+/* session_private.h: a session: its parts, its states, and the functions that change it. */
+#ifndef CLAIRON_HUB_SESSION_PRIVATE_H
+#define CLAIRON_HUB_SESSION_PRIVATE_H
+
+#include <stddef.h>
+
+#include "base/buffer.h"
+#include "hub/audience.h"
+#include "hub/client_pos.h"
+#include "hub/notification.h"
+#include "hub/session.h"
+#include "store/entry.h"
+
+struct hub;
+struct row_order;     /* queue.c */
+struct session_lists; /* live_rows.h */
+
+/* A set of exact topics and of prefixes with a trailing '*'. NULL means all topics. */
+struct topics;
+
+/* ---- the outbound queue: queue.c */
+
+#define OUTBOUND_MAX 1024 /* maximum notifications; a split batch may exceed it */
+
+/*
+ * Contains one batch, or single notifications in a ring, or nothing. Initially zeroed; allocates
+ * nothing while it is empty, because most sessions are idle. Functions update `queued_bytes`, a
+ * total over all sessions in which a notification in several queues counts once.
+ *
+ * The fields that a fan-out reads are last, so that they share a cache line with the session's
+ * fields that it reads.
+ */
+struct outbound {
+    struct notification **notifications; /* ring of references */
+    size_t bytes;                        /* total size of their frames */
+    int64_t since_us;                    /* time at which the queue was last empty; monotonic */
+    struct fanout_batch *batch;          /* a reference */
+    unsigned count;
+    uint16_t room; /* a power of two */
+    uint16_t first;
+};
+
+static inline bool
+outbound_is_empty(const struct outbound *outbound)
+{
+    return outbound->count == 0 && outbound->batch == NULL;
+}
+
+/* Returns the number of notifications, including those of the batch. */
+unsigned outbound_count(const struct outbound *outbound);
+size_t outbound_bytes(const struct outbound *outbound);
+
+/* Returns the nth single notification, starting from 0; NULL: the queue has fewer notifications. */
+struct notification *outbound_nth(const struct outbound *outbound, unsigned nth);
+
+/*
+ * Returns the index for a notification of this priority: after all notifications of the same or a
+ * higher priority.
+ */
+unsigned outbound_index_for(const struct outbound *outbound, uint8_t priority);
+
+/*
+ * Inserts before the nth notification, and takes ownership of the reference. The queue must not
+ * contain a batch.
+ */
+void outbound_insert(struct outbound *outbound, unsigned nth, struct notification *notification,
+                     size_t *queued_bytes);
+
+/* Removes the first notification; the caller owns the reference. */
+struct notification *outbound_dequeue(struct outbound *outbound, size_t *queued_bytes);
+
+/* Removes the batch; the caller owns the reference. NULL: no batch. */
+struct fanout_batch *outbound_dequeue_batch(struct outbound *outbound);
+
+void outbound_clear(struct outbound *outbound, size_t *queued_bytes);
+
+/*
+ * Returns `cursor` or, if it is earlier, the cursor from which a client must resume to receive the
+ * batch and all notifications from the nth on. `own` is the user's shard.
+ */
+struct cursor outbound_before(const struct outbound *outbound, unsigned nth, unsigned own,
+                              struct cursor cursor);
+
+/* ---- the in-flight window: delivery.c */
+
+/*
+ * Whether a notification in flight still waits for an acknowledgement. An ended one occupies no
+ * slot of the window; it is kept until it is written, or until a page that may contain it was read.
+ *
+ * OPEN: it waits. ENDED: it does not. ACKED: another session acknowledged it before it was written
+ * here: `acked` follows it.
+ */
+enum inflight_end { INFLIGHT_OPEN, INFLIGHT_ENDED, INFLIGHT_ACKED };
+
+/* A notification between queueing and acknowledgement. */
+struct inflight_entry {
+    unsigned char id[16];
+    unsigned char shard;
+    bool is_written; /* written to the socket; otherwise still queued */
+    bool is_missed;  /* a retry was not queued */
+    uint8_t end;     /* enum inflight_end */
+    uint8_t backoff; /* enum frame_backoff */
+    bool retry_enabled;
+    bool is_open_ended;      /* every recipient must acknowledge it */
+    uint32_t ack_timeout_ms; /* 0: use the configured timeout */
+};
+
+/* Allocates memory with the first notification, because most sessions are idle. */
+struct inflight {
+    int size; /* the limit that was granted to the client */
+    int count;
+    int ended; /* number of entries that are not OPEN */
+    int room;
+    struct inflight_entry *entries; /* unordered */
+};
+
+/* Returns the number of notifications that fit into the window now. */
+static inline int
+inflight_free_slots(const struct inflight *inflight)
+{
+    return inflight->size - (inflight->count - inflight->ended);
+}
+
+/* Returns NULL if the notification is not in flight. Valid until the next change. */
+struct inflight_entry *inflight_find(const struct inflight *inflight, const unsigned char id[16]);
+
+/* Removes entries that were written and have ended. */
+void inflight_sweep(struct inflight *inflight);
+
+/* ---- topics.c */
+
+/*
+ * Adds topics to the set; a set of all topics is replaced. RC_LIMIT: too many or too long names;
+ * the set is unchanged. Copies the names.
+ */
+MUST_CHECK enum rc topics_add(struct topics **topics, const char *const *names, size_t count);
+
+/*
+ * Removes names, which must be spelled as they were added. An empty set matches nothing. "*" means
+ * all topics.
+ */
+void topics_remove(struct topics **topics, const char *const *names, size_t count);
+
+/* True if the set matches this topic. Takes two binary searches. */
+bool topics_match(const struct topics *topics, struct bytes topic);
+
+/* Writes the set as a sorted JSON array; all topics are ["*"]. */
+MUST_CHECK enum rc topics_write(const struct topics *topics, struct buffer *out);
+
+void topics_free(struct topics *topics); /* accepts NULL */
+
+/* RC_LIMIT: too many topics; the session's topics are unchanged. */
+MUST_CHECK enum rc session_add_topics(struct session *session, const struct session_topics *topics);
+
+/* ---- a session */
+
+/*
+ * The states of a session. session_advance processes them; only session_set_state changes them.
+ * Except in LIVE and CLOSED, at most one request of the session for a page is pending.
+ *
+ * LOADING: requests the user's memberships, then checks that all stream entries after the client's
+ * cursor still exist. Ends with `connected`, before which nothing is sent. Next: PENDING.
+ *
+ * PENDING: reads the user's pending list page by page: notifications up to the cursor that wait for
+ * an acknowledgement. Ends at the last page, or when the in-flight window is full. New
+ * notifications are not offered, because they follow the cursor. Next: STREAM.
+ *
+ * STREAM: reads the notifications after the cursor, from the replay buffer or from the store. A
+ * full outbound queue suspends the reading until the socket is writable. Next: LIVE, or PENDING if
+ * the pending list must be read on.
+ *
+ * LIVE: the hub offers new notifications. Next: STREAM when the outbound queue is full, or to read
+ * the pending list on (struct session_pending).
+ *
+ * FAILED: an unlisted transition was attempted. The next step closes the client's connection. Next:
+ * CLOSED.
+ *
+ * CLOSED: the socket is closed. The session is freed once no pending reply or list refers to it.
+ */
+enum __attribute__((packed)) session_state {
+    SESSION_LOADING,
+    SESSION_PENDING,
+    SESSION_STREAM,
+    SESSION_LIVE,
+    SESSION_FAILED,
+    SESSION_CLOSED
+};
+
+/* The client, as reported by `connected`. */
+struct session_client {
+    char *user;
+    char conn[SESSION_CONN_SIZE]; /* id of the connection */
+    int64_t expires_s;
+    int64_t request_id;
+    bool has_request_id;
+    unsigned char own_shard; /* shard of the user */
+    int64_t attached_us;     /* monotonic time of hub_attach */
+};
+
+/* The log fields that identify a session. */
+#define LOG_SESSION(session)                                                                       \
+    LOG_TEXT("conn", (session)->client.conn), LOG_TEXT("user", (session)->client.user)
+
+/*
+ * The control queue, which is sent before notifications; gaps to be added to that queue; and
+ * replies to requests for rows. has_control: at least one of these can be sent.
+ */
+struct session_control {
+    struct buffer frames;   /* frames, each with a final '\n' */
+    struct cursor gap_from; /* start of a gap to be announced ... */
+    const char *gap_why;    /* ... and its reason; NULL: no gap */
+    /* load shedding dropped notifications and has not announced it yet */
+    bool has_dropped;
+    struct session_lists *lists; /* NULL: the client has not requested rows */
+};
+
+/* The socket of a session. */
+struct session_socket {
+    void *handle;
+    const struct session_transport *transport;
+};
+
+/* Valid while the socket is full. */
+struct session_stall {
+    size_t skipped_bytes; /* bytes offered while the session was paused */
+    int64_t accepted_us;  /* time at which the socket last accepted bytes; monotonic */
+};
+
+/*
+ * Whether the session reads a page, as one of all sessions. Only pages.c changes it.
+ *
+ * NONE: it reads none. Next: READING, or one of those below.
+ *
+ * WAITING: too many pages are being read. SPENT: the budget of its user is spent. Both repeat the
+ * request later. Next: NONE.
+ *
+ * READING: a page was requested. Next: NONE.
+ */
+enum session_page { PAGE_NONE, PAGE_WAITING, PAGE_SPENT, PAGE_READING };
+
+/* Requests to the store. */
+struct session_requests {
+    unsigned count;  /* pending requests; their replies refer to the session */
+    bool is_awaited; /* a page, or the end of the wait for one, will mark the session to advance */
+    bool has_failed; /* the last request failed */
+    enum session_page page;
+    struct session *page_prev; /* links of resumes.waiting or resumes.spent */
+    struct session *page_next;
+};
+
+/* How the session begins, until `connected` is sent. */
+struct session_resume {
+    char *pos; /* cursor from the client; NULL: none, or `connected` was sent */
+    union {
+        struct cursor checked;    /* in LOADING: nothing was lost up to this cursor */
+        struct cursor started_at; /* after LOADING: start of the session */
+    };
+    unsigned checked_pages;
+    bool is_read;           /* `pos` is read: the session has its cursor */
+    bool has_checked_ended; /* deferred notifications that ended were checked */
+    bool is_lost;           /* one of them is lost */
+    bool is_continued;      /* this poll continues from the cursor of the previous poll */
+};
+
+/*
+ * The user's pending list, and the notifications for which the in-flight window had no room.
+ *
+ * Without room nothing is held: the session is marked `is_due`, and its `deferral` begins. As soon
+ * as half of the slots that the last pass filled are free, a pass reads the pending list on from
+ * `at`. What ended in the list meanwhile, because another session acknowledged it, is in the list
+ * of the user's ended pairs, from which the pass sends it too. If the list of the ended pairs is
+ * too short, or the deferral is `by_stream`, the stream is read instead, from deferral.from.
+ */
+struct session_pending {
+    struct cursor at;         /* notifications up to it were sent, or are not for the session */
+    struct deferral deferral; /* valid if session->is_deferred */
+    bool is_due;              /* the list must be read on from `at` once there is room */
+    bool is_rewound;          /* it must be read from its start, for example after a missed retry */
+    bool is_rereading;        /* this pass began at the start of the list */
+    bool is_reading_stream;   /* in STREAM: reads the deferred notifications, from deferral.from */
+    bool is_waiting;          /* in hub->refills */
+    bool is_overdue;          /* ... for long: fills the slots that are free */
+    int filled;               /* slots that the last pass filled */
+    /* Notifications for groups, until the store states whether the user must acknowledge them. */
+    unsigned held_count;
+    size_t held_bytes;
+    /* Deferred notifications that were sent immediately: the user does not have to acknowledge. */
+    unsigned early_count;
+    unsigned char (*early)[16];
+    struct session *refill_prev; /* links of hub->refills */
+    struct session *refill_next;
+};
+
+#define EARLY_MAX 256 /* further ones wait until the deferred notifications are read */
+
+struct session { /* from a pool; aligned to a cache line */
+    struct hub *hub;
+    struct session *next;
+    struct session *prev;
+    struct session *step_next; /* link of the ready list */
+    struct topics *topics;     /* NULL: all topics */
+    struct outbound outbound;
+    /* One cache line with the second half of `outbound`: all fields that a fan-out reads. */
+    enum session_state state;
+    bool is_blocked;  /* the socket is full; session_writable will be called */
+    uint8_t ready;    /* enum ready_reason; nonzero while the session is in the ready list */
+    bool has_control; /* see session_control */
+    bool has_topics;  /* subscribed to some topics only: `topics` is not NULL */
+    bool is_deferred; /* see session_pending */
+    bool is_poll;     /* the session ends with one response */
+    struct session *ready_next;
+    struct session_socket socket;
+    /* all earlier notifications were queued, or do not address this session */
+    struct cursor cursor;
+    /* A fan-out does not read the second half of the cursor and the fields below. */
+    struct session_groups groups;
+    struct session_client client;
+    struct session_control control;
+    struct session_stall stall;
+    struct row_order *rows; /* NULL: no row notification that needs an ack has been queued */
+    struct session_requests requests;
+    struct session_resume resume;
+    struct session_pending pending;
+    struct inflight inflight;
+};
+
+_Static_assert(offsetof(struct session, outbound.batch) == 64 &&
+                   offsetof(struct session, cursor.own) == 128,
+               "a fan-out reads one cache line of a session");
+
+/* ---- birth, states, pending work, control queue: session.c */
+
+/* In LOADING, and in no list of the hub. session_free_if_done returns it to its pool. */
+struct session *session_new(struct hub *hub, const struct session_request *request,
+                            const struct session_transport *transport, void *socket);
+
+/* The only way to change the state. An unlisted transition leads to FAILED. */
+void session_set_state(struct session *session, enum session_state state);
+
+/* Frees a CLOSED session, unless a pending reply of the store or the ready list refers to it. */
+void session_free_if_done(struct session *session);
+
+/*
+ * Code called by the turn never calls upwards. Such code marks a session, or the hub, with its
+ * pending work, which hub/turn.c does before the loop sleeps. A marked session is not freed.
+ */
+enum ready_reason {
+    READY_SEND = 1,   /* write its queues to the socket */
+    READY_REFILL = 2, /* read the pending list on, if the in-flight window has room */
+    READY_ADVANCE = 4 /* do the next step of its state */
+};
+
+/* Marks a session READY_SEND, unless its socket is full. Does not read session->hub. */
+void ready_list_send(struct hub *hub, struct session *session);
+
+/* Marks a session. `reason` is one enum ready_reason. The session must not be closed. */
+void session_mark(struct session *session, unsigned reason);
+
+/* The pending list must be read again from its start. */
+void session_rewind(struct session *session);
+
+#define SESSION_CONTROL_MAX 65536 /* maximum bytes of the control queue */
+
+/* True if the control queue has room for a frame of this length. */
+bool session_can_send_control(const struct session *session, size_t len);
+
+/* ---- outbound queue, cursors, gaps: queue.c */
+
+#define SESSION_QUEUE_BYTES (512u * 1024)
+
+bool session_is_full(const struct session *session);
+
+/* Queues by priority, HIGH first. A poll receives notifications in the order of the calls. */
+void session_queue(struct session *session, struct notification *notification);
+
+/*
+ * Queues a whole batch. False if the notifications must be queued individually, because other
+ * notifications are queued or the socket is full.
+ */
+bool session_queue_batch(struct hub *hub, struct session *session, struct fanout_batch *batch);
+
+/* Splits the batch into single notifications, except for the first `sent` bytes. */
+void session_split_batch(struct session *session, size_t sent);
+
+/*
+ * Returns the hub's cursor in the two streams of this session: the shared stream and the user's
+ * shard. Pages are read from the store only up to this cursor, because memberships are known up to
+ * it, and the store does not read two streams at the same moment.
+ */
+struct cursor session_head(const struct session *session);
+
+/*
+ * Returns the cursor before which all notifications were sent to this session, or do not address
+ * it.
+ */
+struct cursor session_reached(const struct session *session);
+
+/* Returns the notification of a stream entry, without targets if delivery.hide_targets is on. */
+struct notification *hub_notification_new(const struct hub *hub, const struct entry *entry,
+                                          const struct entry_id *heads);
+
+/*
+ * Return notifications that report cursors of this session only. `overtaken`: the first queued
+ * notification that it overtakes; NULL: none. The caller owns one reference.
+ */
+struct notification *session_notification_new(const struct session *session,
+                                              const struct entry *entry, struct cursor cursor);
+struct notification *session_notification_at(const struct session *session,
+                                             struct notification *notification,
+                                             struct cursor cursor,
+                                             const struct notification *overtaken);
+
+/*
+ * Returns the cursor to report while notifications are dropped: not after the first dropped
+ * notification, so that a client that resumes from the cursor receives the dropped notifications if
+ * the load allows.
+ */
+struct cursor shed_cursor(const struct session *session, struct cursor cursor);
+
+/* Like shed_cursor, with all shards, for a notification that was just read. */
+const struct entry_id *shed_reported_heads(const struct hub *hub);
+
+void session_pos_text(const struct session *session, struct cursor cursor,
+                      char ret_text[CLIENT_POS_MAX]);
+
+/*
+ * Announces a gap. The client resumes from `to`. So `to` is moved before all queued notifications,
+ * and before notifications that load shedding dropped without announcing them yet.
+ */
+void session_gap(struct session *session, struct cursor from, struct cursor to, const char *why);
+
+/* Like session_gap, with `to` unchanged. If the control queue is full, announces the gap later. */
+void session_send_gap(struct session *session, struct cursor from, struct cursor to,
+                      const char *why);
+
+/* Announces a gap from `from` together with the next frame. */
+void session_gap_later(struct session *session, struct cursor from, const char *why);
+
+/* Announces a deferred gap, if any. */
+void session_send_late_gap(struct session *session);
+
+/* ---- the outcomes of a notification: delivery.c */
+
+/* Offers a new notification to a session in its audience. */
+void session_offer(struct session *session, struct notification *notification);
+void session_offer_batch(struct hub *hub, struct session *session, struct fanout_batch *batch);
+
+/* Offers a retry to a session of a user who has not acknowledged the notification. */
+void session_offer_retry(struct session *session, struct notification *notification);
+/* Skips a retry for a user who has left the audience. It is sent if the user joins again. */
+void session_miss_retry(struct session *session, const struct notification *notification);
+
+/*
+ * Queues a notification that the session has not received; the queue takes a separate reference. If
+ * it needs an ack and the in-flight window has no room, it is deferred.
+ */
+void session_enqueue(struct session *session, struct notification *notification);
+/*
+ * Queues a notification that needs an ack and is pending or deferred. False if the in-flight window
+ * has no room. `is_new`: the client has not received it before.
+ */
+bool session_enqueue_pending(struct session *session, struct notification *notification,
+                             enum inflight_end end, bool is_new);
+/*
+ * Queues a notification that was held, because the user may not have to acknowledge it. Later, when
+ * the deferred notifications are read from the stream, session_was_sent_early returns true for it.
+ */
+void session_enqueue_held(struct session *session, struct notification *notification);
+bool session_was_sent_early(const struct session *session, const struct notification *notification);
+
+/* Changes LIVE to STREAM: offers end, and session_advance reads the following notifications. */
+void session_pause(struct session *session);
+
+/* Call it when the notification was written to the socket. Starts the ack timeout. */
+void session_inflight_written(struct session *session, const struct notification *notification);
+/* Removes a notification that left the outbound queue unwritten. */
+void session_inflight_drop(struct session *session, const struct notification *notification);
+
+/*
+ * The notification needs no acknowledgement any more. ACKED: if it is still queued, `acked` follows
+ * it. Returns its shard, or -1 if it was not in flight.
+ */
+int session_inflight_end(struct session *session, const unsigned char id[16],
+                         enum inflight_end end);
+/* The notification's retries have ended. If it is still queued, it is sent nevertheless. */
+void session_inflight_end_retries(struct session *session, const unsigned char id[16]);
+
+/*
+ * Acknowledgements and retries may have been missed: reports all notifications in flight again, and
+ * the replies decide.
+ */
+void session_reconcile(struct session *session);
+
+/* Sends `acked`. Does nothing before `connected`. */
+void session_send_acked(struct session *session, const char *const *ids, size_t count);
+
+/* ---- writes to the socket: send.c */
+
+/*
+ * Writes as many bytes as the socket accepts. Marks the session READY_SEND again if bytes are left.
+ */
+void session_send(struct hub *hub, struct session *session);
+
+#endif
