@@ -7,7 +7,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
-#include "condition/sandbox.h"
+#include "base/sandbox.h"
 
 struct table_pattern {
     char *schema;

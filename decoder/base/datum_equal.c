@@ -3,7 +3,7 @@
 
 #include "access/detoast.h"
 
-#include "base/compat.h"
+#include "base/data.h"
 
 /* The first slice to detoast and compare; each further slice is 16 times as long. */
 #define FIRST_LOOK_BYTES (64 * 1024)

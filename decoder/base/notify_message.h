@@ -36,7 +36,7 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
-#include "base/target_list.h"
+#include "base/data.h"
 #include "protocol/frame.h"
 #include "protocol/traceparent.h"
 

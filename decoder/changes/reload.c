@@ -5,7 +5,7 @@
 #include "catalog/pg_type.h"
 #include "utils/builtins.h"
 
-#include "base/compat.h"
+#include "base/data.h"
 #include "decoder.h"
 #include "encode/encode.h"
 #include "output/frames.h"

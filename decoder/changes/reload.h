@@ -7,7 +7,7 @@
 #include "replication/logical.h"
 #include "utils/rel.h"
 
-#include "base/fragment.h"
+#include "base/data.h"
 #include "plan/plan.h"
 
 /*

@@ -9,12 +9,11 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "base/guard.h"
-#include "base/image.h"
+#include "base/data.h"
+#include "base/sandbox.h"
 #include "condition/bounded_call.h"
 #include "condition/parse.h"
 #include "condition/prepare.h"
-#include "condition/sandbox.h"
 #include "rules/rule.h"
 
 struct condition_row {

@@ -17,7 +17,7 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "base/compat.h"
+#include "base/data.h"
 #include "condition/bounded_call.h"
 #include "condition/check.h"
 #include "condition/objects.h"

@@ -13,7 +13,7 @@
 #include "utils/memutils.h"
 #include "utils/numeric.h"
 
-#include "base/compat.h"
+#include "base/data.h"
 #include "encode/json.h"
 
 /* The chunk size for escaping: limits the memory that is reserved for a long value. */

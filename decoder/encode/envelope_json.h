@@ -2,7 +2,7 @@
 #ifndef CLAIRON_ENVELOPE_JSON_H
 #define CLAIRON_ENVELOPE_JSON_H
 
-#include "base/target_list.h"
+#include "base/data.h"
 #include "encode/encode.h"
 #include "protocol/envelope.h"
 

@@ -14,7 +14,7 @@
 #include "utils/rangetypes.h"
 #include "utils/typcache.h"
 
-#include "base/compat.h"
+#include "base/data.h"
 #include "encode/json.h"
 
 /* The state of an iteration over the elements of an array. */

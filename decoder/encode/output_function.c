@@ -6,7 +6,7 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
-#include "base/guard.h"
+#include "base/sandbox.h"
 
 /* Replaces an output function that could not be loaded; fn_extra is the error message. */
 static Datum

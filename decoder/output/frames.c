@@ -12,7 +12,7 @@
 #include "common/hashfn.h"
 #include "port/pg_bswap.h"
 
-#include "base/full_xid.h"
+#include "base/data.h"
 #include "decoder.h"
 #include "encode/encode.h"
 

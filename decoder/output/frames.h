@@ -12,8 +12,7 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
-#include "base/fragment.h"
-#include "base/target_list.h"
+#include "base/data.h"
 #include "protocol/frame.h"
 
 #define MEMBER_FIELDS 3 /* columns of clairon.member: audience, target, user */

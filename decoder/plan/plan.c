@@ -8,8 +8,8 @@
 #include "common/hashfn.h"
 #include "utils/lsyscache.h"
 
+#include "base/sandbox.h"
 #include "condition/condition.h"
-#include "condition/sandbox.h"
 #include "decoder.h"
 #include "encode/envelope_json.h"
 

@@ -8,9 +8,8 @@
 #include "utils/rel.h"
 
 #include "base/account.h"
+#include "base/data.h"
 #include "base/digest.h"
-#include "base/fragment.h"
-#include "base/image.h"
 #include "encode/encode.h"
 #include "output/frames.h"
 #include "output/spool.h"

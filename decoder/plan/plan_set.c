@@ -8,9 +8,9 @@
 #include "utils/memutils.h"
 #include "utils/relcache.h"
 
+#include "base/sandbox.h"
 #include "condition/condition.h"
 #include "condition/objects.h"
-#include "condition/sandbox.h"
 #include "decoder.h"
 #include "output/warning_throttle.h"
 #include "rules/inheritance.h"

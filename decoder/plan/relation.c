@@ -11,8 +11,8 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "base/compat.h"
-#include "condition/sandbox.h"
+#include "base/data.h"
+#include "base/sandbox.h"
 #include "decoder.h"
 #include "rules/inheritance.h"
 

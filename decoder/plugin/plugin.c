@@ -14,7 +14,7 @@
 #include "utils/memutils.h"
 
 #include "base/output_settings.h"
-#include "condition/sandbox.h"
+#include "base/sandbox.h"
 #include "decoder.h"
 #include "output/spool.h"
 #include "output/warning_throttle.h"

@@ -12,7 +12,7 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
-#include "base/guard.h"
+#include "base/sandbox.h"
 
 /*
  * The equality operator of the type, or InvalidOid if no condition is possible. For base types and

@@ -6,8 +6,7 @@
 
 #include "utils/jsonb.h"
 
-#include "base/fragment.h"
-#include "base/target_list.h"
+#include "base/data.h"
 #include "protocol/limits.h"
 #include "rules/rule.h"
 

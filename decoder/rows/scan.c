@@ -15,10 +15,10 @@
 #include "utils/portal.h"
 #include "utils/tuplesort.h"
 
-#include "base/compat.h"
+#include "base/data.h"
+#include "base/sandbox.h"
 #include "changes/audience.h"
 #include "changes/notification.h"
-#include "condition/sandbox.h"
 #include "decoder.h"
 #include "output/warning_throttle.h"
 #include "plan/plan.h"

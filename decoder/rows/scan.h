@@ -6,7 +6,7 @@
 
 #include "utils/rel.h"
 
-#include "base/fragment.h"
+#include "base/data.h"
 #include "rows/key.h"
 #include "rows/recipient.h"
 

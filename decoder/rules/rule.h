@@ -6,8 +6,8 @@
 
 #include "utils/timestamp.h"
 
+#include "base/data.h"
 #include "base/digest.h"
-#include "base/target_list.h"
 #include "protocol/frame.h"
 
 /* Bits of rule.operations, by enum frame_operation. */

@@ -26,7 +26,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "base/compat.h"
+#include "base/data.h"
 #include "encode/encode.h"
 #include "protocol/limits.h"
 

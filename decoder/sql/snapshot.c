@@ -20,7 +20,7 @@
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 
-#include "base/full_xid.h"
+#include "base/data.h"
 
 PG_FUNCTION_INFO_V1(clairon_snapshot);
 

@@ -1,13 +1,36 @@
 /*
- * sandbox.h: runs expressions of table owners with limits on time and memory.
+ * sandbox.h: runs code of extensions and table owners, recovers from its errors, and limits the time
+ * and memory that it uses.
  *
- * After an error, decoding restarts at the same row. An evaluation that never ends, or that uses
- * all memory, would stop the slot permanently.
+ * An error while decoding stops a slot, and the next reader fails with the same error. A single
+ * value that its output function rejects, or an evaluation that never ends, would stop the slot
+ * permanently.
  */
-#ifndef CLAIRON_BOUNDS_H
-#define CLAIRON_BOUNDS_H
+#ifndef CLAIRON_SANDBOX_H
+#define CLAIRON_SANDBOX_H
 
 #include "postgres.h"
+
+/*
+ * Runs work(arg) in a subtransaction, within a transaction. Returns false when work() raised an
+ * error; *ret_reason is then the error's message and detail, in the current memory context. Errors
+ * that report a shutdown or a lack of resources are re-thrown: a later attempt may succeed.
+ * Restores memory context and resource owner in both cases.
+ */
+extern bool guard_run(void (*work)(void *arg), void *arg, char **ret_reason);
+
+/*
+ * Like guard_run, but cheaper, because it starts no subtransaction. Use it only for work whose
+ * errors leak no resources, or only resources of the decoded transaction, which always aborts.
+ */
+extern bool guard_try(void (*work)(void *arg), void *arg, char **ret_reason);
+
+/*
+ * Call this before code that may look up `lookups` objects which a value names, such as the OIDs in
+ * a regclass[]. PostgreSQL keeps the result of each lookup until the object changes, which never
+ * happens to an object that does not exist. So its catalog caches are emptied from time to time.
+ */
+extern void guard_catalog_caches(Size lookups);
 
 #define CONDITION_TIMEOUT_DEFAULT 100 /* ms */
 #define CONDITION_TIMEOUT_CEILING 60000
