@@ -6,7 +6,7 @@
 #include "utils/memutils.h"
 
 #include "decoder.h"
-#include "encode/envelope_json.h"
+#include "encode/encode.h"
 #include "encode/json.h"
 #include "output/warning_throttle.h"
 #include "plan/template.h"

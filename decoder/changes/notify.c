@@ -4,7 +4,7 @@
 #include "base/notify_message.h"
 #include "changes/notification.h"
 #include "decoder.h"
-#include "encode/envelope_json.h"
+#include "encode/encode.h"
 #include "encode/json.h"
 #include "output/warning_throttle.h"
 #include "plan/relation.h"

@@ -7,8 +7,12 @@
 #include "access/tupdesc.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
+#include "utils/guc.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
+
+#include "base/data.h"
+#include "protocol/envelope.h"
 
 /* The PostgreSQL epoch, 2000-01-01, as Unix time. */
 #define POSTGRES_EPOCH_US ((int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
@@ -164,7 +168,6 @@ extern void encode_put_uuid(StringInfo out, const pg_uuid_t *id);
  */
 extern char *encode_plain(struct encoder *encoder, Datum value, int *ret_len);
 
-/* output_function.c */
 /*
  * Returns the output of the value. That of a nested type is limited: such a function keeps
  * all parts of a value in memory, and prepares them for each place where they occur.
@@ -184,14 +187,13 @@ extern bool encode_try(const struct encoder *encoder, void (*work)(void *arg), v
 /* Writes the value. After an error it writes null, sets `fault`, and returns false. */
 extern bool encode_guarded(struct encoder *encoder, StringInfo out, Datum value);
 
-/* nested.c */
 extern void encode_array(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_composite(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_multirange(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_json(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_jsonb(struct encoder *encoder, StringInfo out, Datum value);
 
-/* time.c */
+/* encode.c */
 extern void encode_date(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_time(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_timestamp(struct encoder *encoder, StringInfo out, Datum value);
@@ -203,6 +205,24 @@ extern void encode_timestamptz(struct encoder *encoder, StringInfo out, Datum va
 extern char *encode_instant(char *out, TimestampTz value);
 /* Limits the time to the years 1970 to 9999. */
 extern TimestampTz encode_clamp_time(TimestampTz time);
+
+/* Appends the fields of the envelope from `first` to `last`. */
+extern void encode_envelope(const struct encode_settings *settings, StringInfo out,
+                            const struct envelope *envelope, enum envelope_field first,
+                            enum envelope_field last);
+
+/*
+ * Appends the targets as a JSON array of strings. With `for_recipients`, a list of more than
+ * LIMIT_TARGETS_SENT is replaced by an empty array and the number of targets.
+ */
+extern void encode_targets(const struct encode_settings *settings, StringInfo out,
+                           const struct target_list *targets, bool for_recipients);
+
+/*
+ * Sets these settings to constants: the output must not depend on the session or the database. With
+ * GUC_ACTION_SAVE the caller has called NewGUCNestLevel(), and AtEOXact_GUC() restores them.
+ */
+extern void output_settings_fix(GucAction action);
 
 /* Frees a detoasted value, unless it is the value itself. */
 static inline void

@@ -11,7 +11,7 @@
 #include "base/sandbox.h"
 #include "condition/condition.h"
 #include "decoder.h"
-#include "encode/envelope_json.h"
+#include "encode/encode.h"
 
 static int
 find_attribute(TupleDesc desc, const char *name)

@@ -13,9 +13,9 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
-#include "base/output_settings.h"
 #include "base/sandbox.h"
 #include "decoder.h"
+#include "encode/encode.h"
 #include "output/spool.h"
 #include "output/warning_throttle.h"
 #include "plan/relation.h"

@@ -12,7 +12,6 @@
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 
-#include "base/output_settings.h"
 #include "encode/encode.h"
 #include "rows/key.h"
 #include "rows/logged.h"
