@@ -16,7 +16,7 @@
 #include "condition/condition.h"
 #include "decoder.h"
 #include "output/warning_throttle.h"
-#include "rules/inheritance.h"
+#include "rules/rules.h"
 
 static const struct target_list no_targets = {0};
 

@@ -14,7 +14,7 @@
 #include "condition/bounded_call.h"
 #include "condition/parse.h"
 #include "condition/prepare.h"
-#include "rules/rule.h"
+#include "rules/rules.h"
 
 struct condition_row {
     ExprContext *context;

@@ -16,8 +16,8 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "base/digest.h"
 #include "encode/encode.h"
+#include "rules/rules.h"
 
 enum object_kind {
     USED_TYPE,      /* with its schema, labels, casts and functions */

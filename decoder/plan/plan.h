@@ -9,12 +9,11 @@
 
 #include "base/account.h"
 #include "base/data.h"
-#include "base/digest.h"
 #include "encode/encode.h"
 #include "output/frames.h"
 #include "output/spool.h"
 #include "protocol/limits.h"
-#include "rules/rule.h"
+#include "rules/rules.h"
 
 struct condition;
 struct condition_row;

@@ -13,7 +13,7 @@
 #include "condition/objects.h"
 #include "decoder.h"
 #include "output/warning_throttle.h"
-#include "rules/inheritance.h"
+#include "rules/rules.h"
 
 /* A source while its rules are prepared. */
 struct open_source {

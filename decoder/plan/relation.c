@@ -14,7 +14,7 @@
 #include "base/data.h"
 #include "base/sandbox.h"
 #include "decoder.h"
-#include "rules/inheritance.h"
+#include "rules/rules.h"
 
 /*
  * Invalidation callbacks cannot be unregistered, so they need a static pointer. A backend decodes

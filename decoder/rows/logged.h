@@ -8,7 +8,7 @@
 #include "utils/rel.h"
 
 #include "rows/key.h"
-#include "rules/rule.h"
+#include "rules/rules.h"
 
 /*
  * Raises an error if ALTER TABLE has made a table of the tree unlogged, or its old rows incomplete,

@@ -8,7 +8,7 @@
 
 #include "base/data.h"
 #include "protocol/limits.h"
-#include "rules/rule.h"
+#include "rules/rules.h"
 
 /* The targets of one part of an audience that address the user. */
 struct recipient_part {

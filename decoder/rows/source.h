@@ -4,7 +4,7 @@
 
 #include "postgres.h"
 
-#include "rules/rule.h"
+#include "rules/rules.h"
 
 /*
  * The live rule with this name, as of the active snapshot, whose notifications have this source:

@@ -1,5 +1,5 @@
 /* inheritance.c: find the ancestors of a table: their rules apply to its rows. */
-#include "rules/inheritance.h"
+#include "rules/rules.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"

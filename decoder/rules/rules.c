@@ -4,10 +4,10 @@
  * The historic snapshot determines which rules apply to a change. It stays the same object until a
  * transaction that wrote catalogs, or a user catalog table such as clairon.rule, commits or starts
  * a new command. So rules that were read under one snapshot apply to all changes under an equal
- * snapshot. Each DDL command creates a new snapshot, but few change a rule: writes.c determines
- * the relations whose rules may differ. Only those are read again, one relation at a time, when a
- * row of it changes. Invalidations do not matter: a transaction may be decoded after one that
- * committed later, in a snapshot from before. A rule depends only on the bytes of its row.
+ * snapshot. Each DDL command creates a new snapshot, but few change a rule: struct rule_writes
+ * determines the relations whose rules may differ. Only those are read again, one relation at a
+ * time, when a row of it changes. Invalidations do not matter: a transaction may be decoded after
+ * one that committed later, in a snapshot from before. A rule depends only on the bytes of its row.
  */
 #include "rules/rules.h"
 
@@ -18,6 +18,8 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -29,6 +31,100 @@
 #include "base/data.h"
 #include "encode/encode.h"
 #include "protocol/limits.h"
+
+void
+digest_add(struct digest *digest, const void *bytes, Size len)
+{
+    static uint64 seeds[2];
+
+    while (seeds[0] == 0 && !pg_strong_random(seeds, sizeof(seeds)))
+        CHECK_FOR_INTERRUPTS();
+    for (int i = 0; i < 2; i++)
+        digest->halves[i] = hash_bytes_extended(bytes, (int)len, seeds[i] ^ digest->halves[i]);
+}
+
+static bool
+is_before(const struct rule_write *write, TransactionId xid, Oid relid)
+{
+    return write->xid != xid ? write->xid < xid : write->relid < relid;
+}
+
+/* Returns the index of the first write that is not before these values. */
+static int
+find_write(const struct rule_writes *writes, TransactionId xid, Oid relid)
+{
+    int low = 0;
+    int high = writes->count;
+
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+
+        if (is_before(&writes->writes[middle], xid, relid))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void
+rule_writes_add(struct rule_writes *writes, TransactionId xid, Oid relid)
+{
+    int at = find_write(writes, xid, relid);
+
+    if (!TransactionIdIsNormal(xid) || TransactionIdPrecedes(xid, writes->horizon))
+        return;
+    if (at < writes->count && writes->writes[at].xid == xid && writes->writes[at].relid == relid)
+        return;
+    if (writes->count == writes->room) {
+        int room = Max(2 * writes->room, 64);
+
+        writes->writes =
+            writes->writes == NULL
+                ? MemoryContextAllocHuge(writes->context, sizeof(struct rule_write) * room)
+                : repalloc_huge(writes->writes, sizeof(struct rule_write) * room);
+        writes->room = room;
+    }
+    memmove(&writes->writes[at + 1], &writes->writes[at],
+            sizeof(struct rule_write) * (writes->count - at));
+    writes->writes[at] = (struct rule_write){.xid = xid, .relid = relid};
+    writes->count++;
+}
+
+/*
+ * The transactions that a historic snapshot lists have committed. *next is an index in that list,
+ * which is sorted as the writes are: so the time is proportional to the length of both.
+ */
+static bool
+is_visible(Snapshot snapshot, TransactionId xid, uint32 *next)
+{
+    while (*next < snapshot->xcnt && snapshot->xip[*next] < xid)
+        (*next)++;
+    if (TransactionIdPrecedes(xid, snapshot->xmin))
+        return true;
+    return TransactionIdPrecedes(xid, snapshot->xmax) && *next < snapshot->xcnt &&
+           snapshot->xip[*next] == xid;
+}
+
+void
+rule_writes_look(struct rule_writes *writes, Snapshot snapshot,
+                 void (*changed)(void *arg, Oid relid), void *arg)
+{
+    uint32 next = 0;
+    int kept = 0;
+
+    for (int i = 0; i < writes->count; i++) {
+        struct rule_write write = writes->writes[i];
+        bool visible = is_visible(snapshot, write.xid, &next);
+
+        if (visible != write.is_visible)
+            changed(arg, write.relid);
+        write.is_visible = visible;
+        if (!visible || !TransactionIdPrecedes(write.xid, writes->horizon))
+            writes->writes[kept++] = write;
+    }
+    writes->count = kept;
+}
 
 struct snapshot_stamp
 rules_stamp(TransactionId xid)
