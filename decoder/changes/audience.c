@@ -7,8 +7,8 @@
 #include "utils/array.h"
 #include "utils/memutils.h"
 
-#include "condition/condition.h"
 #include "output/warning_throttle.h"
+#include "rules/condition.h"
 
 /* The strings of a list as a set, with open addressing. Slots contain index + 1. */
 struct text_set {

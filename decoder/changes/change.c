@@ -13,9 +13,9 @@
 #include "changes/emitter.h"
 #include "changes/notification.h"
 #include "changes/reload.h"
-#include "condition/condition.h"
 #include "decoder.h"
 #include "output/warning_throttle.h"
+#include "rules/condition.h"
 #include "rules/rules.h"
 
 static const struct target_list no_targets = {0};

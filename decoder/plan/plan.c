@@ -9,9 +9,9 @@
 #include "utils/lsyscache.h"
 
 #include "base/sandbox.h"
-#include "condition/condition.h"
 #include "decoder.h"
 #include "encode/encode.h"
+#include "rules/condition.h"
 
 static int
 find_attribute(TupleDesc desc, const char *name)

@@ -9,10 +9,10 @@
 #include "utils/relcache.h"
 
 #include "base/sandbox.h"
-#include "condition/condition.h"
-#include "condition/objects.h"
 #include "decoder.h"
 #include "output/warning_throttle.h"
+#include "rules/condition.h"
+#include "rules/objects.h"
 #include "rules/rules.h"
 
 /* A source while its rules are prepared. */

@@ -1,5 +1,5 @@
 /* objects.c: remember and compare the catalog objects that plans were prepared from. */
-#include "condition/objects.h"
+#include "rules/objects.h"
 
 #include "access/htup_details.h"
 #include "access/transam.h"
