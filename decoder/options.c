@@ -1,5 +1,5 @@
 /* options.c: parse the plugin's options. */
-#include "options.h"
+#include "decoder.h"
 
 #include "lib/stringinfo.h"
 #include "nodes/parsenodes.h"

@@ -7,7 +7,7 @@
 #include "utils/array.h"
 #include "utils/memutils.h"
 
-#include "output/warning_throttle.h"
+#include "output/output.h"
 #include "rules/condition.h"
 
 /* The strings of a list as a set, with open addressing. Slots contain index + 1. */

@@ -14,7 +14,7 @@
 #include "changes/notification.h"
 #include "changes/reload.h"
 #include "decoder.h"
-#include "output/warning_throttle.h"
+#include "output/output.h"
 #include "rules/condition.h"
 #include "rules/rules.h"
 

@@ -6,7 +6,7 @@
 
 #include "changes/reload.h"
 #include "decoder.h"
-#include "output/warning_throttle.h"
+#include "output/output.h"
 
 static const char *const reasons[] = {
     [ACCOUNT_TIME] = "denied: the decoding time of the owner's rules is used up (owner_time)",

@@ -2,7 +2,7 @@
 #include "changes/emitter.h"
 
 #include "decoder.h"
-#include "output/warning_throttle.h"
+#include "output/output.h"
 
 #define EMITTER_BYTES_MAX 255
 

@@ -6,7 +6,7 @@
 #include "utils/relcache.h"
 
 #include "decoder.h"
-#include "output/warning_throttle.h"
+#include "output/output.h"
 
 static void
 spool_member(struct decoder *decoder, char change, char *const texts[MEMBER_FIELDS])

@@ -8,7 +8,7 @@
 #include "decoder.h"
 #include "encode/encode.h"
 #include "encode/json.h"
-#include "output/warning_throttle.h"
+#include "output/output.h"
 #include "plan/template.h"
 
 /* The limits of clairon.watch and clairon.notify for the fields of a ttl, about 1000 years each. */

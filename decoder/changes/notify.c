@@ -6,7 +6,7 @@
 #include "decoder.h"
 #include "encode/encode.h"
 #include "encode/json.h"
-#include "output/warning_throttle.h"
+#include "output/output.h"
 #include "plan/relation.h"
 
 /* Derives the topic like the topic of a rule, with the topic_prefix of this decoding session. */

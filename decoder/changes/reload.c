@@ -8,9 +8,7 @@
 #include "base/data.h"
 #include "decoder.h"
 #include "encode/encode.h"
-#include "output/frames.h"
-#include "output/spool.h"
-#include "output/warning_throttle.h"
+#include "output/output.h"
 #include "protocol/limits.h"
 
 /* Two names of up to NAMEDATALEN bytes may be longer in UTF-8. */

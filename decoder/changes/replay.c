@@ -9,7 +9,7 @@
 #include "changes/notify.h"
 #include "changes/reload.h"
 #include "decoder.h"
-#include "output/warning_throttle.h"
+#include "output/output.h"
 #include "plan/template.h"
 
 struct replay {

@@ -6,7 +6,7 @@
  * new WAL: the server requests each page through page_hook.c, which flushes first. Long
  * transactions start with a flush, so that progress messages reach the receiver.
  */
-#include "output/frames.h"
+#include "output/output.h"
 
 #include "access/xact.h"
 #include "common/hashfn.h"

@@ -1,5 +1,5 @@
 /* spool.c: write and read the spool files of streamed transactions. */
-#include "output/spool.h"
+#include "output/output.h"
 
 #include "lib/ilist.h"
 #include "storage/fd.h"

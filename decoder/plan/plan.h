@@ -10,8 +10,7 @@
 #include "base/account.h"
 #include "base/data.h"
 #include "encode/encode.h"
-#include "output/frames.h"
-#include "output/spool.h"
+#include "output/output.h"
 #include "protocol/limits.h"
 #include "rules/rules.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/sandbox.h"
 #include "decoder.h"
-#include "output/warning_throttle.h"
+#include "output/output.h"
 #include "rules/condition.h"
 #include "rules/objects.h"
 #include "rules/rules.h"

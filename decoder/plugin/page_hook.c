@@ -20,7 +20,7 @@
 #include "access/xlogrecovery.h"
 
 #include "decoder.h"
-#include "output/frames.h"
+#include "output/output.h"
 
 #if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
 #error "page_hook.c uses internals of PostgreSQL that were checked for versions 15 to 18"

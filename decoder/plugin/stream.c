@@ -11,9 +11,7 @@
 
 #include "changes/replay.h"
 #include "decoder.h"
-#include "output/frames.h"
-#include "output/spool.h"
-#include "output/warning_throttle.h"
+#include "output/output.h"
 #include "plan/relation.h"
 #include "plugin/transaction.h"
 

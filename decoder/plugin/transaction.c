@@ -11,7 +11,7 @@
 #include "changes/notify.h"
 #include "changes/reload.h"
 #include "decoder.h"
-#include "output/frames.h"
+#include "output/output.h"
 #include "plan/relation.h"
 
 /* A progress message is sent after this number of changes without a write. */

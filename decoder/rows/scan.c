@@ -20,7 +20,7 @@
 #include "changes/audience.h"
 #include "changes/notification.h"
 #include "decoder.h"
-#include "output/warning_throttle.h"
+#include "output/output.h"
 #include "plan/plan.h"
 #include "rows/query.h"
 #include "rows/tree.h"
