@@ -9,7 +9,7 @@
 #include "encode/encode.h"
 #include "encode/json.h"
 #include "output/output.h"
-#include "plan/template.h"
+#include "plan/plan.h"
 
 /* The limits of clairon.watch and clairon.notify for the fields of a ttl, about 1000 years each. */
 #define PART_MONTHS_MAX 12000

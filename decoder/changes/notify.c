@@ -7,7 +7,7 @@
 #include "encode/encode.h"
 #include "encode/json.h"
 #include "output/output.h"
-#include "plan/relation.h"
+#include "plan/plan.h"
 
 /* Derives the topic like the topic of a rule, with the topic_prefix of this decoding session. */
 static struct fragment

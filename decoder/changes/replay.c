@@ -10,7 +10,7 @@
 #include "changes/reload.h"
 #include "decoder.h"
 #include "output/output.h"
-#include "plan/template.h"
+#include "plan/plan.h"
 
 struct replay {
     LogicalDecodingContext *ctx;

@@ -1,5 +1,5 @@
 /* relation.c: cache the plans of each relation, and invalidate them. */
-#include "plan/relation.h"
+#include "plan/plan.h"
 
 #include "access/sysattr.h"
 #include "replication/slot.h"

@@ -17,7 +17,7 @@
 #include "decoder.h"
 #include "encode/encode.h"
 #include "output/output.h"
-#include "plan/relation.h"
+#include "plan/plan.h"
 #include "plugin/page_hook.h"
 #include "plugin/stream.h"
 #include "plugin/transaction.h"

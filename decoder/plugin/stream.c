@@ -12,7 +12,7 @@
 #include "changes/replay.h"
 #include "decoder.h"
 #include "output/output.h"
-#include "plan/relation.h"
+#include "plan/plan.h"
 #include "plugin/transaction.h"
 
 static _Noreturn void

@@ -12,7 +12,7 @@
 #include "changes/reload.h"
 #include "decoder.h"
 #include "output/output.h"
-#include "plan/relation.h"
+#include "plan/plan.h"
 
 /* A progress message is sent after this number of changes without a write. */
 #define PROGRESS_EVERY 100
