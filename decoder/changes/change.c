@@ -1,18 +1,14 @@
 /* change.c: apply the rules of a relation to one change. */
-#include "changes/change.h"
+#include "changes/changes.h"
 
 #include "access/detoast.h"
 #include "access/htup_details.h"
 #include "catalog/pg_class.h"
+#include "miscadmin.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
 
-#include "base/datum_equal.h"
-#include "changes/audience.h"
-#include "changes/denial.h"
-#include "changes/emitter.h"
-#include "changes/notification.h"
-#include "changes/reload.h"
+#include "base/data.h"
 #include "decoder.h"
 #include "output/output.h"
 #include "rules/condition.h"
@@ -31,6 +27,52 @@ struct row_change {
     struct image *new;
     bool whole; /* the old row is complete */
 };
+
+static const char *const reasons[] = {
+    [ACCOUNT_TIME] = "denied: the decoding time of the owner's rules is used up (owner_time)",
+    [ACCOUNT_MEMORY] = "denied: plans and conditions of the owner's rules exceed owner_memory",
+    [ACCOUNT_BYTES] =
+        "denied: notifications of the owner's tables exceed owner_bytes a minute, and "
+        "owner_wal_factor times their WAL",
+    [ACCOUNT_TARGETS] = NULL, /* audience.c logs these changes by rule */
+};
+
+static void
+log_denial(struct decoder *decoder, const struct account *account, enum account_kind kind)
+{
+    char *name = GetUserNameFromId(account->owner, true);
+
+    if (reasons[kind] == NULL)
+        return;
+    warning_count_now(decoder, account->owner, psprintf("owner \"%s\"", name == NULL ? "?" : name),
+                      reasons[kind]);
+}
+
+bool
+denial_is_due(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    enum account_kind kind;
+
+    if (unlikely(plan->is_denied))
+        kind = plan->denied;
+    else if (!account_is_used_up(decoder->accounts, plan->account, &kind))
+        return false;
+    denial_count(ctx, set, plan, kind);
+    return true;
+}
+
+void
+denial_count(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan,
+             enum account_kind kind)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+
+    account_count_denied(decoder->accounts, plan->account, kind);
+    log_denial(decoder, plan->account, kind);
+    if (plan->rule->live)
+        reload_lists(ctx, set, plan);
+}
 
 static bool
 includes_operation(const struct plan *plan, enum frame_operation operation)
@@ -76,6 +118,55 @@ old_has_target(const struct row_change *change, struct plan *plan)
     for (int i = 0; i < plan->part_count && has_target && !change->whole; i++)
         has_target = plan->parts[i].column.index < 0 || plan->parts[i].column.is_key;
     return has_target;
+}
+
+/* The first slice to detoast and compare; each further slice is 16 times as long. */
+#define FIRST_LOOK_BYTES (64 * 1024)
+
+/* Returns the stored value. The reorder buffer replaces TOAST pointers by indirect pointers. */
+static struct varlena *
+follow(Datum value)
+{
+    struct varlena *varlena = (struct varlena *)DatumGetPointer(value);
+    struct varatt_indirect indirect;
+
+    if (!VARATT_IS_EXTERNAL_INDIRECT(varlena))
+        return varlena;
+    VARATT_EXTERNAL_GET_POINTER(indirect, varlena);
+    return indirect.pointer;
+}
+
+static bool
+equal_prefix(struct varlena *a, struct varlena *b, int32 len)
+{
+    struct varlena *left = detoast_attr_slice(a, 0, len);
+    struct varlena *right = detoast_attr_slice(b, 0, len);
+    bool same = VARSIZE_ANY_EXHDR(left) == VARSIZE_ANY_EXHDR(right) &&
+                memcmp(VARDATA_ANY(left), VARDATA_ANY(right), VARSIZE_ANY_EXHDR(left)) == 0;
+
+    pfree(left);
+    pfree(right);
+    return same;
+}
+
+bool
+datum_equal_packed(Datum a, Datum b)
+{
+    int64 len = toast_raw_datum_size(a) - VARHDRSZ;
+    struct varlena *left = follow(a);
+    struct varlena *right = follow(b);
+
+    if (toast_raw_datum_size(b) - VARHDRSZ != len)
+        return false;
+    if (!VARATT_IS_COMPRESSED(left) && !VARATT_IS_COMPRESSED(right))
+        return memcmp(VARDATA_ANY(left), VARDATA_ANY(right), len) == 0;
+    /* Equal input compresses to equal bytes; the header contains the compression method. */
+    if (VARSIZE_ANY(left) == VARSIZE_ANY(right) && memcmp(left, right, VARSIZE_ANY(left)) == 0)
+        return true;
+    for (int64 look = FIRST_LOOK_BYTES; look < len; look *= 16)
+        if (!equal_prefix(left, right, look))
+            return false;
+    return equal_prefix(left, right, len);
 }
 
 static inline bool

@@ -1,5 +1,5 @@
 /* notification.c: render one notification of a row. */
-#include "changes/notification.h"
+#include "changes/changes.h"
 
 #include "common/hashfn.h"
 #include "utils/fmgrprotos.h"

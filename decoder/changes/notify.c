@@ -1,8 +1,7 @@
 /* notify.c: convert messages of clairon.notify to notifications. */
-#include "changes/notify.h"
+#include "changes/changes.h"
 
 #include "base/notify_message.h"
-#include "changes/notification.h"
 #include "decoder.h"
 #include "encode/encode.h"
 #include "encode/json.h"

@@ -1,13 +1,9 @@
 /* replay.c: write the notifications of a streamed transaction at its commit. */
-#include "changes/replay.h"
+#include "changes/changes.h"
 
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "changes/member.h"
-#include "changes/notification.h"
-#include "changes/notify.h"
-#include "changes/reload.h"
 #include "decoder.h"
 #include "output/output.h"
 #include "plan/plan.h"

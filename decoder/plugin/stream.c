@@ -9,7 +9,7 @@
 
 #include "access/xact.h"
 
-#include "changes/replay.h"
+#include "changes/changes.h"
 #include "decoder.h"
 #include "output/output.h"
 #include "plan/plan.h"

@@ -6,10 +6,7 @@
 #include "utils/memutils.h"
 
 #include "base/notify_message.h"
-#include "changes/change.h"
-#include "changes/member.h"
-#include "changes/notify.h"
-#include "changes/reload.h"
+#include "changes/changes.h"
 #include "decoder.h"
 #include "output/output.h"
 #include "plan/plan.h"

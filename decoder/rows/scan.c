@@ -17,8 +17,7 @@
 
 #include "base/data.h"
 #include "base/sandbox.h"
-#include "changes/audience.h"
-#include "changes/notification.h"
+#include "changes/changes.h"
 #include "decoder.h"
 #include "output/output.h"
 #include "plan/plan.h"
