@@ -3,7 +3,7 @@
  *
  * In text mode each line is one write. A write costs more than rendering ten rows, so frames are
  * buffered across small transactions while there is WAL to decode. Buffered frames never wait for
- * new WAL: the server requests each page through page_hook.c, which flushes first. Long
+ * new WAL: the server requests each page through read_page() of plugin.c, which flushes first. Long
  * transactions start with a flush, so that progress messages reach the receiver.
  */
 #include "output/output.h"
