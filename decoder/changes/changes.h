@@ -99,6 +99,13 @@ extern void notification_put_times(struct decoder *decoder, StringInfo out,
 
 /* notify.c: messages of clairon.notify, as notifications. */
 
+#define MESSAGE_PREFIX "clairon"
+/*
+ * An empty message for each repeated key. The message only increments a counter, so it is not
+ * signed.
+ */
+#define MESSAGE_REPEAT_PREFIX "clairon.repeat"
+
 /* Verifies the message and writes, or spools, its notification. */
 extern void notify_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *content,
                          Size size);

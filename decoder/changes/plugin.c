@@ -20,7 +20,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-#include "base/notify_message.h"
 #include "base/sandbox.h"
 #include "changes/changes.h"
 #include "decoder.h"

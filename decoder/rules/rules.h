@@ -12,7 +12,6 @@
 #include "utils/timestamp.h"
 
 #include "base/data.h"
-#include "base/notify_message.h"
 #include "protocol/frame.h"
 
 /*
@@ -90,6 +89,8 @@ rule_flags(const struct rule *rule)
     return FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED |
            (rule->ack_timeout != 0 ? FRAME_ACK_TIMED : 0);
 }
+
+#define SECRET_BYTES 32 /* length of clairon.secret */
 
 /* Attributes of clairon.rule, in the order of its CREATE TABLE. */
 enum rule_attribute {

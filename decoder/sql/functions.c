@@ -23,20 +23,12 @@
 #include "utils/syscache.h"
 
 #include "base/account.h"
-#include "base/notify_message.h"
 #include "encode/encode.h"
 #include "protocol/limits.h"
 #include "protocol/version.h"
 #include "rules/rules.h"
 
-#define PAYLOAD_BYTES_MAX (1024 * 1024)
-#define TEXT_BYTES_MAX 1024
 #define REPORT_LINE_MAX 100
-
-/* Arguments of clairon_emit that may be NULL. */
-#define EMIT_TOPIC 7
-#define EMIT_TTL 9
-#define EMIT_ACK_TIMEOUT 13
 
 PG_FUNCTION_INFO_V1(clairon_version);
 PG_FUNCTION_INFO_V1(clairon_rule_written);
@@ -45,7 +37,6 @@ PG_FUNCTION_INFO_V1(clairon_uuid_v7);
 PG_FUNCTION_INFO_V1(clairon_utf8);
 PG_FUNCTION_INFO_V1(clairon_utf8_length);
 PG_FUNCTION_INFO_V1(clairon_split_parts);
-PG_FUNCTION_INFO_V1(clairon_emit);
 PG_FUNCTION_INFO_V1(clairon_denial_report);
 PG_FUNCTION_INFO_V1(clairon_report_denials);
 
@@ -276,168 +267,4 @@ clairon_uuid_v7(PG_FUNCTION_ARGS)
     id->data[6] = (id->data[6] & 0x0F) | 0x70;
     id->data[8] = (id->data[8] & 0x3F) | 0x80;
     PG_RETURN_UUID_P(id);
-}
-
-static const char *
-utf8_argument(FunctionCallInfo fcinfo, int number, const char *parameter, int *ret_len)
-{
-    char *plain = text_to_cstring(PG_GETARG_TEXT_PP(number));
-    const char *utf8 = encode_to_utf8(plain, strlen(plain), ret_len);
-
-    if (*ret_len > TEXT_BYTES_MAX)
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                 errmsg("parameter \"%s\" is longer than %d bytes", parameter, TEXT_BYTES_MAX)));
-    return utf8;
-}
-
-static void
-read_targets(struct target_list *list, ArrayType *array, int bytes_max)
-{
-    Datum *elements;
-    bool *nulls;
-    int count;
-
-    deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
-    target_list_reserve(list, count);
-    for (int i = 0; i < count; i++) {
-        char *plain;
-
-        if (nulls[i])
-            continue;
-        plain = text_to_cstring((text *)DatumGetPointer(elements[i]));
-        list->texts[list->count] =
-            encode_to_utf8(plain, strlen(plain), &list->lengths[list->count]);
-        if (list->lengths[list->count] > bytes_max)
-            ereport(ERROR,
-                    (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                     errmsg("parameter \"targets\" has a value longer than %d bytes", bytes_max)));
-        list->count++;
-    }
-}
-
-static void
-read_payload(struct message *message, Datum payload)
-{
-    const struct encode_settings settings = {.limit = PAYLOAD_BYTES_MAX};
-    struct encoder encoder = {.settings = &settings};
-    StringInfoData text;
-
-    initStringInfo(&text);
-    encode_jsonb(&encoder, &text, payload);
-    if (text.len > PAYLOAD_BYTES_MAX)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("parameter \"payload\" is larger than 1 MB")));
-    message->payload = text.data;
-    message->payload_len = text.len;
-}
-
-/*
- * Reads the setting clairon.traceparent. Tracing code sets it for a session or a transaction,
- * without changes in the code that calls notify. An invalid value causes a warning, not an error.
- */
-static void
-read_traceparent(struct message *message)
-{
-    const char *given = GetConfigOption("clairon.traceparent", true, false);
-    char *parsed = palloc(TRACEPARENT_LEN + 1);
-
-    if (given == NULL || given[0] == '\0')
-        return;
-    if (!traceparent_read(given, strlen(given), parsed)) {
-        ereport(WARNING,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                 errmsg("invalid value for parameter \"clairon.traceparent\": \"%s\"", given),
-                 errdetail("The notification is sent without a traceparent."),
-                 errhint("The format is " TRACEPARENT_VALID ".")));
-        return;
-    }
-    message->traceparent = parsed;
-    message->flags |= FRAME_TRACED;
-}
-
-/* The message is in the WAL, but it cannot be decoded. */
-static void
-warn_wal_level(void)
-{
-    if (XLogLogicalInfoActive())
-        return;
-    ereport(WARNING,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("wal_level is insufficient for logical decoding"),
-             errdetail("The notification is lost."),
-             errhint("Set wal_level = logical in postgresql.conf and restart the server.")));
-}
-
-static void
-write_message(const struct message *message)
-{
-    TransactionId xid = GetTopTransactionId();
-    uint8 secret[SECRET_BYTES];
-    StringInfoData bytes;
-
-    if (!rules_read_secret(get_namespace_oid("clairon", false), secret))
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("table \"clairon.secret\" is empty")));
-    initStringInfo(&bytes);
-    message_build(&bytes, message, xid, secret);
-#if PG_VERSION_NUM >= 170000
-    (void)LogLogicalMessage(MESSAGE_PREFIX, bytes.data, bytes.len, true, false);
-#else
-    (void)LogLogicalMessage(MESSAGE_PREFIX, bytes.data, bytes.len, true);
-#endif
-}
-
-/* clairon.notify has checked the arguments. A direct call of emit must not crash the server. */
-static void
-check_arguments(FunctionCallInfo fcinfo)
-{
-    for (int i = 0; i < PG_NARGS(); i++)
-        if (PG_ARGISNULL(i) && i != EMIT_TOPIC && i != EMIT_TTL && i != EMIT_ACK_TIMEOUT)
-            ereport(ERROR,
-                    (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-                     errmsg("argument %d of function clairon.emit() must not be null", i + 1)));
-    if (!frame_values_are_valid(PG_GETARG_INT16(4), PG_GETARG_INT16(5), PG_GETARG_INT16(12)))
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("arguments type, priority and backoff of function clairon.emit() "
-                               "must be between 0 and 2")));
-}
-
-/*
- * emit(id uuid, audience text, targets text[], payload jsonb, type int2, priority int2, source
- * text, topic text, emitter text, ttl interval, ack_required bool, retry_limit int4, backoff int2,
- * ack_timeout int8). Only topic, ttl and ack_timeout may be NULL.
- */
-Datum
-clairon_emit(PG_FUNCTION_ARGS)
-{
-    struct message message = {0};
-
-    PreventCommandDuringRecovery("clairon.notify()");
-    check_arguments(fcinfo);
-    message.id = *PG_GETARG_UUID_P(0);
-    message.audience = utf8_argument(fcinfo, 1, "audience", &message.audience_len);
-    read_targets(&message.targets, PG_GETARG_ARRAYTYPE_P(2),
-                 strchr(message.audience, '+') != NULL ? LIMIT_COMPOSITE : LIMIT_TARGET);
-    read_payload(&message, PG_GETARG_DATUM(3));
-    message.type = PG_GETARG_INT16(4);
-    message.priority = PG_GETARG_INT16(5);
-    message.source = utf8_argument(fcinfo, 6, "source", &message.source_len);
-    if (!PG_ARGISNULL(EMIT_TOPIC))
-        message.topic = utf8_argument(fcinfo, EMIT_TOPIC, "topic", &message.topic_len);
-    message.emitter = utf8_argument(fcinfo, 8, "emitter", &message.emitter_len);
-    message.has_ttl = !PG_ARGISNULL(EMIT_TTL);
-    if (message.has_ttl)
-        message.ttl = *PG_GETARG_INTERVAL_P(EMIT_TTL);
-    message.flags = PG_GETARG_BOOL(10) ? FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED : 0;
-    if (PG_GETARG_BOOL(10) && !PG_ARGISNULL(EMIT_ACK_TIMEOUT)) {
-        message.ack_timeout = (uint32)PG_GETARG_INT64(EMIT_ACK_TIMEOUT);
-        message.flags |= FRAME_ACK_TIMED;
-    }
-    read_traceparent(&message);
-    message.retry_limit = PG_GETARG_INT32(11);
-    message.backoff = PG_GETARG_INT16(12);
-    write_message(&message);
-    warn_wal_level();
-    PG_RETURN_VOID();
 }
