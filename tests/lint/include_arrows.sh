@@ -28,7 +28,7 @@ declare -A folders=(
     [store]="scripts . connection servers shards ingest read delivery admin direct"
     [hub]="fanout parts session delivery resume acks ."
     [gate]="net http ws api ."
-    [decoder]="protocol base encode rules . output plan changes sql rows"
+    [decoder]="protocol base encode rules . output plan changes sql"
 )
 
 # The only files that may include each library: header pattern, then path pattern.

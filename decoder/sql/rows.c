@@ -1,30 +1,208 @@
-/* rows.c: clairon.rows() and clairon.live_rows(), the rows that a live rule addresses to a user. */
-#include "postgres.h"
+/*
+ * rows.c: clairon.rows() and clairon.live_rows(), the rows that a live rule addresses to a user, and
+ * clairon.snapshot(), the calling statement's snapshot as text.
+ */
+#include "sql/rows.h"
+
+#include <signal.h>
 
 #include "access/relation.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
+#include "storage/proc.h"
+#include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
+#include "utils/timeout.h"
 
+#include "base/data.h"
 #include "encode/encode.h"
-#include "rows/key.h"
-#include "rows/logged.h"
-#include "rows/overdue.h"
-#include "rows/recipient.h"
-#include "rows/scan.h"
-#include "rows/source.h"
-#include "rows/tree.h"
 #include "rules/rules.h"
-#include "sql/snapshot.h"
 
 PG_FUNCTION_INFO_V1(clairon_rows);
 PG_FUNCTION_INFO_V1(clairon_live_rows);
+PG_FUNCTION_INFO_V1(clairon_snapshot);
+
+/*
+ * A client compares the text of a snapshot with the id of a notification's top-level transaction.
+ * The change is contained in the snapshot if the id is below xmin, or below xmax and not in the
+ * list. The list is exact for top-level ids, since PostgreSQL determines visibility by the same
+ * lists (XidInMVCCSnapshot). On a primary, `xip` contains the running top-level transactions. On a
+ * standby, `subxip` contains all running ids, and `xip` is empty, so pg_current_snapshot() shows
+ * these transactions as finished. An overflow never removes a top-level id: KnownAssignedXids drops
+ * only subtransactions, whose parents are then found in pg_subtrans. The subtransaction ids in
+ * `subxip` are harmless.
+ */
+
+static int
+compare_ids(const void *a, const void *b)
+{
+    const uint64 left = *(const uint64 *)a;
+    const uint64 right = *(const uint64 *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+/*
+ * The caller's own transaction, if it has an id, counts as not contained: only its earlier changes
+ * are visible to the snapshot. Applying these again yields the same rows, while a skipped later
+ * change would be lost.
+ */
+static int
+list_running(Snapshot snapshot, FullTransactionId next, uint64 *ids)
+{
+    const TransactionId *running = snapshot->takenDuringRecovery ? snapshot->subxip : snapshot->xip;
+    int count = snapshot->takenDuringRecovery ? snapshot->subxcnt : (int)snapshot->xcnt;
+    TransactionId own = GetTopTransactionIdIfAny();
+
+    for (int i = 0; i < count; i++)
+        ids[i] = full_xid(running[i], next);
+    if (TransactionIdIsValid(own) && TransactionIdPrecedes(own, snapshot->xmax))
+        ids[count++] = full_xid(own, next);
+    qsort(ids, count, sizeof(*ids), compare_ids);
+    return count;
+}
+
+/* The bytes of the page header before this position, if the page has no record yet. */
+static XLogRecPtr
+empty_page_bytes(XLogRecPtr at)
+{
+    const XLogRecPtr offset = at % XLOG_BLCKSZ;
+    const bool is_first = XLogSegmentOffset(at, wal_segment_size) < XLOG_BLCKSZ;
+
+    return offset <= (is_first ? SizeOfXLogLongPHD : SizeOfXLogShortPHD) ? offset : 0;
+}
+
+/*
+ * After a crash, PostgreSQL reuses an id if no WAL record of its transaction was flushed, for
+ * example because it was rolled back. A snapshot from before the crash would then include the later
+ * transaction, and clients would skip its changes. A standby replays only flushed WAL.
+ */
+static void
+flush_finished_transactions(void)
+{
+    XLogRecPtr end;
+
+    if (RecoveryInProgress())
+        return;
+    end = GetXLogInsertRecPtr();
+    XLogFlush(end - empty_page_bytes(end)); /* XLogFlush rejects a position after the last record */
+}
+
+/* Returns xmin:xmax:xip,xip.. with 64-bit ids in decimal, in the current memory context. */
+static char *
+snapshot_text(Snapshot snapshot)
+{
+    FullTransactionId next = ReadNextFullTransactionId();
+    StringInfoData text;
+    uint64 *ids;
+    int count;
+
+    if (snapshot->snapshot_type != SNAPSHOT_MVCC)
+        elog(ERROR, "unexpected snapshot type %d", (int)snapshot->snapshot_type);
+    flush_finished_transactions();
+    ids = palloc(sizeof(*ids) * (snapshot->xcnt + Max(snapshot->subxcnt, 0) + 1));
+    count = list_running(snapshot, next, ids);
+    initStringInfo(&text);
+    appendStringInfo(&text, UINT64_FORMAT ":" UINT64_FORMAT ":", full_xid(snapshot->xmin, next),
+                     full_xid(snapshot->xmax, next));
+    for (int i = 0; i < count; i++)
+        appendStringInfo(&text, i > 0 ? "," UINT64_FORMAT : UINT64_FORMAT, ids[i]);
+    pfree(ids);
+    return text.data;
+}
+
+/* snapshot() -> text */
+Datum
+clairon_snapshot(PG_FUNCTION_ARGS)
+{
+    PG_RETURN_TEXT_P(cstring_to_text(snapshot_text(GetActiveSnapshot())));
+}
+
+/*
+ * Ends a backend whose query ignores statement_timeout.
+ *
+ * The planner may run code of the table's owner, which can catch a cancellation and continue, but
+ * not a termination.
+ */
+
+/* Longer than the relay waits: the relay then reports a timeout, not a lost connection. */
+#define GRACE_MS 2000
+
+static TimeoutId timer = MAX_TIMEOUTS; /* not registered */
+
+static void
+on_timer(void)
+{
+    die(SIGTERM);
+}
+
+/*
+ * Ends this process, as pg_terminate_backend does, two seconds after statement_timeout. Returns
+ * false without statement_timeout, or if an outer call has set the timer.
+ */
+static bool
+overdue_begin(void)
+{
+    if (StatementTimeout <= 0)
+        return false;
+    if (timer == MAX_TIMEOUTS)
+        timer = RegisterTimeout(USER_TIMEOUT, on_timer);
+    if (get_timeout_active(timer))
+        return false;
+    enable_timeout_after(timer, Min(StatementTimeout, PG_INT32_MAX - GRACE_MS) + GRACE_MS);
+    return true;
+}
+
+static void
+overdue_end(void)
+{
+    disable_timeout(timer, false);
+}
+
+static bool
+has_source(Oid relid, const char *source)
+{
+    char *table = get_rel_name(relid);
+    char *schema = table == NULL ? NULL : get_namespace_name(get_rel_namespace(relid));
+
+    return schema != NULL && strcmp(rule_source(schema, table), source) == 0;
+}
+
+/*
+ * The live rule with this name, as of the active snapshot, whose notifications have this source:
+ * the table, or schema.table outside of the schema public. NULL: no such rule exists, or several
+ * tables with such rules have the same source.
+ *
+ * Searches the rules instead of resolving the names in the source: clients choose these names, and
+ * the server would cache each unknown name.
+ */
+static struct rule *
+source_find_rule(const char *source, const char *name)
+{
+    struct rule *found = NULL;
+    ListCell *cell;
+
+    foreach (cell, rules_find(InvalidOid, name, GetActiveSnapshot())) {
+        struct rule *rule = lfirst(cell);
+
+        if (!rule->live || !has_source(rule->relid, source))
+            continue;
+        if (found != NULL)
+            return NULL;
+        found = rule;
+    }
+    return found;
+}
 
 /* One call. Results have type json or text, which have the same binary form. */
 struct call {
