@@ -1,6 +1,6 @@
 /*
- * sandbox.h: runs code of extensions and table owners, recovers from its errors, and limits the time
- * and memory that it uses.
+ * sandbox.h: runs code of extensions and table owners, recovers from its errors, and limits its
+ * time and memory.
  *
  * An error while decoding stops a slot, and the next reader fails with the same error. A single
  * value that its output function rejects, or an evaluation that never ends, would stop the slot

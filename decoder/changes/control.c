@@ -1,4 +1,4 @@
-/* control.c: frames other than notifications: changes of clairon.member, and reloads of live lists. */
+/* control.c: frames other than notifications: members of groups, and reloads of live lists. */
 #include "changes/changes.h"
 
 #include "access/htup_details.h"

@@ -1,6 +1,6 @@
 /*
- * condition_parse.c: convert the text of only_when to the stored form, and parse that form. Both are
- * rejected if they could run SQL or volatile code, or have no bound.
+ * condition_parse.c: convert the text of only_when to the stored form, and parse that form. Reject
+ * both if they could run SQL or volatile code, or have no bound.
  */
 #include "rules/condition.h"
 

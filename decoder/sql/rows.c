@@ -1,6 +1,6 @@
 /*
- * rows.c: clairon.rows() and clairon.live_rows(), the rows that a live rule addresses to a user, and
- * clairon.snapshot(), the calling statement's snapshot as text.
+ * rows.c: clairon.rows() and clairon.live_rows(), the rows that a live rule addresses to a user,
+ * and clairon.snapshot(), the calling statement's snapshot as text.
  */
 #include "sql/rows.h"
 
