@@ -37,18 +37,27 @@ static const char *const reasons[] = {
     [ACCOUNT_TARGETS] = NULL, /* audience.c logs these changes by rule */
 };
 
+/* Counts a denied change, logs it at powers of ten, and reloads the lists of a live rule. */
 static void
-log_denial(struct decoder *decoder, const struct account *account, enum account_kind kind)
+denial_count(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan,
+             enum account_kind kind)
 {
-    char *name = GetUserNameFromId(account->owner, true);
+    struct decoder *decoder = ctx->output_plugin_private;
+    const struct account *account = plan->account;
 
-    if (reasons[kind] == NULL)
-        return;
-    warning_count_now(decoder, account->owner, psprintf("owner \"%s\"", name == NULL ? "?" : name),
-                      reasons[kind]);
+    account_count_denied(decoder->accounts, plan->account, kind);
+    if (reasons[kind] != NULL) {
+        char *name = GetUserNameFromId(account->owner, true);
+
+        warning_count_now(decoder, account->owner,
+                          psprintf("owner \"%s\"", name == NULL ? "?" : name), reasons[kind]);
+    }
+    if (plan->rule->live)
+        reload_lists(ctx, set, plan);
 }
 
-bool
+/* Returns true, after counting the denial, when the rule may not process the change. */
+static bool
 denial_is_due(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan)
 {
     struct decoder *decoder = ctx->output_plugin_private;
@@ -60,18 +69,6 @@ denial_is_due(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *pl
         return false;
     denial_count(ctx, set, plan, kind);
     return true;
-}
-
-void
-denial_count(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan,
-             enum account_kind kind)
-{
-    struct decoder *decoder = ctx->output_plugin_private;
-
-    account_count_denied(decoder->accounts, plan->account, kind);
-    log_denial(decoder, plan->account, kind);
-    if (plan->rule->live)
-        reload_lists(ctx, set, plan);
 }
 
 static bool
@@ -149,7 +146,11 @@ equal_prefix(struct varlena *a, struct varlena *b, int32 len)
     return same;
 }
 
-bool
+/*
+ * True when two varlena values have the same bytes. At least one value is compressed, or is an
+ * indirect pointer from the reorder buffer; neither value is an on-disk TOAST pointer.
+ */
+static bool
 datum_equal_packed(Datum a, Datum b)
 {
     int64 len = toast_raw_datum_size(a) - VARHDRSZ;

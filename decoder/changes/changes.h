@@ -18,19 +18,6 @@ extern void change_row(LogicalDecodingContext *ctx, struct plan_set *set, Relati
 extern void change_truncate(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
                             const ReorderBufferChange *change);
 
-/* Returns true, after counting the denial, when the rule may not process the change. */
-extern bool denial_is_due(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan);
-
-/* Counts a denied change, logs it at powers of ten, and reloads the lists of a live rule. */
-extern void denial_count(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan,
-                         enum account_kind kind);
-
-/*
- * True when two varlena values have the same bytes. At least one value is compressed, or is an
- * indirect pointer from the reorder buffer; neither value is an on-disk TOAST pointer.
- */
-extern bool datum_equal_packed(Datum a, Datum b);
-
 /* audience.c: recipients of a row under a rule. All lists are in the current memory context. */
 
 /*

@@ -445,19 +445,22 @@ encode_stamp(StringInfo out, Timestamp value, bool zulu)
     }
 }
 
-void
+/* encode.c */
+static void
 encode_timestamp(struct encoder *encoder, StringInfo out, Datum value)
 {
     encode_stamp(out, DatumGetTimestamp(value), false);
 }
 
-void
+/* encode.c */
+static void
 encode_timestamptz(struct encoder *encoder, StringInfo out, Datum value)
 {
     encode_stamp(out, DatumGetTimestampTz(value), true);
 }
 
-void
+/* encode.c */
+static void
 encode_date(struct encoder *encoder, StringInfo out, Datum value)
 {
     DateADT date = DatumGetDateADT(value);
@@ -483,7 +486,8 @@ encode_date(struct encoder *encoder, StringInfo out, Datum value)
     encode_literal(out, "\"");
 }
 
-void
+/* encode.c */
+static void
 encode_time(struct encoder *encoder, StringInfo out, Datum value)
 {
     char *dst = encode_reserve(out, TIME_TEXT_MAX);

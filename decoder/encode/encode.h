@@ -114,11 +114,6 @@ extern bool encoders_prepare(struct encoders *encoders, encode_has_room has_room
 extern void encoders_load_row_types(struct encoders *encoders);
 /* Like lookup_rowtype_tupdesc, without a lock. Also returns the identifier of the row type. */
 extern TupleDesc encoders_row_type(Oid type, int32 typmod, uint64 *ret_identifier);
-/* Prepares the element of an array, or the range of a multirange. */
-extern void encoders_prepare_element(struct encoder *encoder);
-/* Prepares the members for the row type. Frees those of another row type. */
-extern void encoders_load_members(struct encoder *encoder, TupleDesc desc, Oid type, int32 typmod,
-                                  uint64 identifier);
 
 /*
  * Prefers the native encoder, then the encoder for arrays or composites, then the output function.
@@ -173,11 +168,9 @@ extern char *encode_plain(struct encoder *encoder, Datum value, int *ret_len);
  * all parts of a value in memory, and prepares them for each place where they occur.
  */
 extern char *encode_print(struct encoder *encoder, Datum value);
-/* Like fmgr_info, but if the function cannot be loaded, calling *ret_info raises the error. */
-extern void encode_load_output(Oid function, FmgrInfo *ret_info);
+/* False for a function that could not be loaded: calling it raises the error. */
 extern bool encode_is_loaded(const FmgrInfo *output);
-/* True for the output function of type text, which types such as citext share. */
-extern bool encode_is_text(const FmgrInfo *output);
+
 /*
  * Runs work(arg), which outputs values of the encoder. Returns false after an error, with its
  * message in *ret_fault.
@@ -193,11 +186,6 @@ extern void encode_multirange(struct encoder *encoder, StringInfo out, Datum val
 extern void encode_json(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_jsonb(struct encoder *encoder, StringInfo out, Datum value);
 
-/* encode.c */
-extern void encode_date(struct encoder *encoder, StringInfo out, Datum value);
-extern void encode_time(struct encoder *encoder, StringInfo out, Datum value);
-extern void encode_timestamp(struct encoder *encoder, StringInfo out, Datum value);
-extern void encode_timestamptz(struct encoder *encoder, StringInfo out, Datum value);
 /*
  * Writes a time as in metadata, with six digits and Z. `out` has room for 40 bytes. Returns the
  * end.

@@ -112,7 +112,9 @@ load(void *arg)
     fmgr_info(load_args->function, load_args->info);
 }
 
-void
+/* Like fmgr_info, but if the function cannot be loaded, calling *ret_info raises the error. */
+/* Like fmgr_info, but if the function cannot be loaded, calling *ret_info raises the error. */
+static void
 encode_load_output(Oid function, FmgrInfo *ret_info)
 {
     struct load_args load_args = {function, ret_info};
@@ -137,7 +139,8 @@ encode_is_loaded(const FmgrInfo *output)
     return output->fn_addr != raise_load_error;
 }
 
-bool
+/* True for the output function of type text, which types such as citext share. */
+static bool
 encode_is_text(const FmgrInfo *output)
 {
     return output->fn_addr == textout;
@@ -431,7 +434,8 @@ encoders_get_column(struct encoders *encoders, Oid type)
     return encoder;
 }
 
-void
+/* Prepares the element of an array, or the range of a multirange. */
+static void
 encoders_prepare_element(struct encoder *encoder)
 {
     if (encoder->write == encode_multirange) {
@@ -447,7 +451,8 @@ encoders_prepare_element(struct encoder *encoder)
     }
 }
 
-void
+/* Prepares the members for the row type. Frees those of another row type. */
+static void
 encoders_load_members(struct encoder *encoder, TupleDesc desc, Oid type, int32 typmod,
                       uint64 identifier)
 {

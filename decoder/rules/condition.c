@@ -46,6 +46,11 @@
 #error "condition.c uses internals of PostgreSQL that were checked for versions 15 to 18"
 #endif
 
+/*
+ * The work limit of one call or plain condition, a product of sizes in bytes: about half a second.
+ */
+#define CONDITION_WORK_MAX (INT64CONST(1) << 28)
+
 /* How a call's work grows with the sizes of its variable-length arguments. */
 enum growth {
     GROWTH_LINEAR,  /* includes functions that check for interrupts */
@@ -63,8 +68,9 @@ struct bounded_call {
     int arguments[FUNC_MAX_ARGS];
 };
 
-bool
-condition_is_comparison(Oid operator)
+/* True for a comparison operator: its function needs linear time. */
+static bool
+is_comparison_operator(Oid operator)
 {
 #if PG_VERSION_NUM >= 180000
     return get_op_index_interpretation(operator) != NIL;
@@ -80,9 +86,9 @@ is_comparison(const Node *call)
     case T_OpExpr:
     case T_DistinctExpr:
     case T_NullIfExpr:
-        return condition_is_comparison(((const OpExpr *)call)->opno);
+        return is_comparison_operator(((const OpExpr *)call)->opno);
     case T_ScalarArrayOpExpr:
-        return condition_is_comparison(((const ScalarArrayOpExpr *)call)->opno);
+        return is_comparison_operator(((const ScalarArrayOpExpr *)call)->opno);
     default:
         return false;
     }
@@ -223,8 +229,14 @@ bound_steps(ExprState *state)
     }
 }
 
-ExprState *
-condition_init_bounded(Expr *expression)
+/*
+ * Like ExecInitExpr, in the current memory context. Each call of the expression first checks for
+ * interrupts, and raises an error when its arguments allow more work than CONDITION_WORK_MAX. The
+ * run time of many functions is proportional to the product of two sizes, and they do not check for
+ * interrupts.
+ */
+static ExprState *
+init_bounded(Expr *expression)
 {
     ExprState *state = ExecInitExpr(expression, NULL);
 
@@ -318,7 +330,7 @@ fold_one(Node *node)
     Datum value;
     bool is_null;
 
-    value = ExecEvalExprSwitchContext(condition_init_bounded((Expr *)node), context, &is_null);
+    value = ExecEvalExprSwitchContext(init_bounded((Expr *)node), context, &is_null);
     constant = make_constant(node, value, is_null);
     FreeExprContext(context, true);
     return constant;
@@ -337,8 +349,13 @@ fold(Node *node, void *context)
     return expression_tree_mutator(node, fold, context);
 }
 
-Node *
-condition_prepare(Node *expression, struct objects *objects, bool *ret_is_lasting)
+/*
+ * Completes the calls and folds constants, in the current memory context. The planner also inlines
+ * functions, calls support functions, and folds constants without a limit. Adds the objects that
+ * the expression uses: with *ret_is_lasting it is the same until one of them changes.
+ */
+static Node *
+prepare_expression(Node *expression, struct objects *objects, bool *ret_is_lasting)
 {
     bool is_lasting = objects_add_expression(objects, expression);
 
@@ -418,7 +435,7 @@ is_plain_function(Oid function, Oid operator, const List * args, Oid result)
         return false;
     if (are_fixed(args) && get_typlen(result) > 0)
         return true;
-    return OidIsValid(operator) && are_scalar(args) && condition_is_comparison(operator);
+    return OidIsValid(operator) && are_scalar(args) && is_comparison_operator(operator);
 }
 
 /* True for LIKE with a constant pattern. */
@@ -453,7 +470,12 @@ is_plain_in(const ScalarArrayOpExpr *call, int64 *weight)
     return true;
 }
 
-/* Returns true at the first node that is not plain. */
+/*
+ * Returns true at the first node that is not plain. A plain condition has only IN, LIKE, boolean
+ * logic, and comparisons of columns with constants by PostgreSQL's own operators. Most conditions
+ * are plain. The time and memory of its evaluation are at most `weight`, which counts its nodes,
+ * times the size of its columns.
+ */
 static bool
 is_costly(Node *node, void *context)
 {
@@ -503,13 +525,6 @@ is_costly(Node *node, void *context)
     }
     ++*weight;
     return expression_tree_walker(node, is_costly, context);
-}
-
-bool
-condition_is_plain(Node *expression, int64 *ret_weight)
-{
-    *ret_weight = 0;
-    return !is_costly(expression, ret_weight);
 }
 
 struct condition_row {
@@ -604,7 +619,7 @@ read_expression(struct build *build)
                         build->map_count, &map_count);
     expression =
         condition_parse_stored(rule->only_when, map, map_count, RelationGetDescr(build->decoded));
-    expression = condition_prepare(expression, build->objects, &build->condition->lasting);
+    expression = prepare_expression(expression, build->objects, &build->condition->lasting);
     MemoryContextSwitchTo(keep);
     return copyObject(expression);
 }
@@ -623,9 +638,10 @@ build_condition(void *arg)
     MemoryContextReset(condition->memory);
     expression = read_expression(build);
     list_columns(condition, expression, decoded, identity_key(decoded));
-    condition->plain = condition_is_plain(expression, &condition->weight);
+    condition->weight = 0;
+    condition->plain = !is_costly(expression, &condition->weight);
     condition->state = condition->plain ? ExecInitExpr((Expr *)expression, NULL)
-                                        : condition_init_bounded((Expr *)expression);
+                                        : init_bounded((Expr *)expression);
     MemoryContextSwitchTo(outer);
 }
 

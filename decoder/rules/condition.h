@@ -10,9 +10,7 @@
 
 #include "postgres.h"
 
-#include "nodes/execnodes.h"
 #include "nodes/nodes.h"
-#include "nodes/primnodes.h"
 #include "utils/rel.h"
 
 #include "base/account.h"
@@ -73,22 +71,10 @@ extern const char *condition_error(const struct condition *condition);
 /* condition_parse.c */
 
 /*
- * Checks the types in a raw parse tree before parse analysis calls the input functions of
- * constants. In the stored form each constant has a type name, so the check is complete.
- */
-extern void condition_check_raw(Node *raw);
-
-/*
  * Checks an analyzed expression before any part of it runs: immutable C functions only, no value
  * that may contain a domain value, no unbounded time or memory.
  */
 extern void condition_check(Node *expression);
-
-/* True when the expression calls functions that are not written in C. */
-extern bool condition_calls_foreign_language(Node *expression);
-
-/* Raises an error unless all functions of the expression are immutable. */
-extern void condition_reject_mutable(Node *expression);
 
 /*
  * Parses the stored form; $n becomes a Var of the relation's column map[n - 1] + 1. Raises an error
@@ -103,37 +89,5 @@ extern Node *condition_parse_stored(const char *stored, const int *map, int map_
  */
 extern int *condition_map(const int16 *origins, const int16 *numbers, int count, const int *columns,
                           int column_count, int *ret_count);
-
-/* condition.c */
-
-/*
- * The work limit of one call or plain condition, a product of sizes in bytes: about half a second.
- */
-#define CONDITION_WORK_MAX (INT64CONST(1) << 28)
-
-/*
- * Like ExecInitExpr, in the current memory context. Each call of the expression first checks for
- * interrupts, and raises an error when its arguments allow more work than CONDITION_WORK_MAX. The
- * run time of many functions is proportional to the product of two sizes, and they do not check for
- * interrupts.
- */
-extern ExprState *condition_init_bounded(Expr *expression);
-
-/* True for a comparison operator: its function needs linear time. */
-extern bool condition_is_comparison(Oid operator);
-
-/*
- * Completes the calls and folds constants, in the current memory context. The planner also inlines
- * functions, calls support functions, and folds constants without a limit. Adds the objects that
- * the expression uses: with *ret_is_lasting it is the same until one of them changes.
- */
-extern Node *condition_prepare(Node *expression, struct objects *objects, bool *ret_is_lasting);
-
-/*
- * True for a plain condition: only IN, LIKE, boolean logic, and comparisons of columns with
- * constants by PostgreSQL's own operators. Most conditions are plain. The time and memory of its
- * evaluation are at most *ret_weight times the size of its columns.
- */
-extern bool condition_is_plain(Node *expression, int64 *ret_weight);
 
 #endif

@@ -64,12 +64,6 @@ calls_foreign_language(Node *node, void *context)
            expression_tree_walker(node, calls_foreign_language, context);
 }
 
-bool
-condition_calls_foreign_language(Node *expression)
-{
-    return calls_foreign_language(expression, NULL);
-}
-
 /*
  * libxml does not check for interrupts, and its cost does not depend on the size of its input
  * alone.
@@ -280,8 +274,9 @@ check_node(Node *node, void *context)
     return expression_tree_walker(node, check_node, context);
 }
 
-void
-condition_reject_mutable(Node *expression)
+/* Raises an error unless all functions of the expression are immutable. */
+static void
+reject_mutable(Node *expression)
 {
     if (contain_mutable_functions(expression))
         ereport(ERROR, (errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
@@ -292,10 +287,14 @@ void
 condition_check(Node *expression)
 {
     (void)check_node(expression, NULL);
-    condition_reject_mutable(expression);
+    reject_mutable(expression);
 }
 
-/* A type name may now refer to a different type than when the expression was stored. */
+/*
+ * Checks the types in a raw parse tree before parse analysis calls the input functions of
+ * constants: a type name may now refer to a different type than when the expression was stored. In
+ * the stored form each constant has a type name, so the check is complete.
+ */
 static bool
 check_raw_node(Node *node, void *context)
 {
@@ -304,12 +303,6 @@ check_raw_node(Node *node, void *context)
     if (IsA(node, TypeName))
         reject_constant_of(typenameTypeId(NULL, (TypeName *)node));
     return raw_expression_tree_walker(node, check_raw_node, context);
-}
-
-void
-condition_check_raw(Node *raw)
-{
-    (void)check_raw_node(raw, NULL);
 }
 
 PG_FUNCTION_INFO_V1(clairon_condition_store);
@@ -356,7 +349,7 @@ analyze(ParseState *state, const char *text)
     Node *raw = parse_alone(text);
     Node *expression;
 
-    condition_check_raw(raw);
+    (void)check_raw_node(raw, NULL);
     expression = transformExpr(state, raw, EXPR_KIND_CHECK_CONSTRAINT);
     expression = coerce_to_boolean(state, expression, "only_when");
     assign_expr_collations(state, expression);
@@ -486,8 +479,8 @@ check_new(Node *expression)
 {
     Node *planned = (Node *)expression_planner((Expr *)copyObject(expression));
 
-    condition_reject_mutable(planned);
-    if (condition_calls_foreign_language(expression))
+    reject_mutable(planned);
+    if (calls_foreign_language(expression, NULL))
         expression = planned;
     condition_check(expression);
     return expression;

@@ -154,34 +154,18 @@ digest_type(struct digest *digest, Oid oid)
     ReleaseSysCache(row);
 }
 
+/* Adds an object with one row, which has its schema in this attribute. */
 static void
-digest_function(struct digest *digest, Oid oid)
+digest_with_schema(struct digest *digest, int cache, Oid oid, AttrNumber schema)
 {
-    digest_object(digest, PROCOID, oid);
-    digest_object(digest, NAMESPACEOID, get_func_namespace(oid));
-}
-
-static void
-digest_operator(struct digest *digest, Oid oid)
-{
-    HeapTuple row = SearchSysCache1(OPEROID, ObjectIdGetDatum(oid));
+    HeapTuple row = SearchSysCache1(cache, ObjectIdGetDatum(oid));
+    bool is_null;
 
     if (!HeapTupleIsValid(row))
         return;
     digest_row(digest, row);
-    digest_object(digest, NAMESPACEOID, ((Form_pg_operator)GETSTRUCT(row))->oprnamespace);
-    ReleaseSysCache(row);
-}
-
-static void
-digest_collation(struct digest *digest, Oid oid)
-{
-    HeapTuple row = SearchSysCache1(COLLOID, ObjectIdGetDatum(oid));
-
-    if (!HeapTupleIsValid(row))
-        return;
-    digest_row(digest, row);
-    digest_object(digest, NAMESPACEOID, ((Form_pg_collation)GETSTRUCT(row))->collnamespace);
+    digest_object(digest, NAMESPACEOID,
+                  DatumGetObjectId(SysCacheGetAttr(cache, row, schema, &is_null)));
     ReleaseSysCache(row);
 }
 
@@ -209,13 +193,13 @@ digest_of_object(const struct object_key *key)
         digest_type(&digest, key->oid);
         break;
     case USED_FUNCTION:
-        digest_function(&digest, key->oid);
+        digest_with_schema(&digest, PROCOID, key->oid, Anum_pg_proc_pronamespace);
         break;
     case USED_OPERATOR:
-        digest_operator(&digest, key->oid);
+        digest_with_schema(&digest, OPEROID, key->oid, Anum_pg_operator_oprnamespace);
         break;
     case USED_COLLATION:
-        digest_collation(&digest, key->oid);
+        digest_with_schema(&digest, COLLOID, key->oid, Anum_pg_collation_collnamespace);
         break;
     case USED_ROLE:
         is_superuser = superuser_arg(key->oid);
