@@ -42,6 +42,16 @@ extern void options_read(struct options *ret_options, List *given, const char *d
 /* True when one of the patterns matches the table. */
 extern bool options_match(List *patterns, const char *schema, const char *table);
 
+/* Identifies the catalog state of a historic snapshot. Equal stamps mean equal states. */
+struct snapshot_stamp {
+    bool valid;
+    TransactionId xmin;
+    TransactionId xmax;
+    uint32 committed;
+    CommandId command;
+    TransactionId own; /* the transaction of `command`, unless that is the first */
+};
+
 struct decoder {
     struct options options;
     struct encode_settings settings;

@@ -63,13 +63,18 @@ account_of(struct accounts *accounts, Oid owner)
     return account;
 }
 
-void
-account_refresh(struct account *account)
+bool
+account_is_app_member(Oid role)
 {
     Oid app = get_role_oid("clairon_app", true);
 
-    account->is_trusted =
-        OidIsValid(app) ? has_privs_of_role(account->owner, app) : superuser_arg(account->owner);
+    return OidIsValid(app) ? has_privs_of_role(role, app) : superuser_arg(role);
+}
+
+void
+account_refresh(struct account *account)
+{
+    account->is_trusted = account_is_app_member(account->owner);
 }
 
 static void

@@ -32,7 +32,6 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_type.h"
 #include "common/base64.h"
 #include "common/hmac.h"
 #include "common/sha2.h"
@@ -130,6 +129,7 @@ append_base64(StringInfo out, const StringInfoData *bytes)
     out->data[out->len] = '\0';
 }
 
+/* Appends the signed message. The caller limits each string to less than 65535 bytes. */
 static void
 build_bytes(StringInfo out, const struct message *message, TransactionId xid,
             const uint8 secret[SECRET_BYTES])
@@ -175,19 +175,6 @@ build_bytes(StringInfo out, const struct message *message, TransactionId xid,
          out->len - MESSAGE_SIGNED_AT, secret);
 }
 
-/* Appends the signed message as base64. The caller limits each string to less than 65535 bytes. */
-static void
-message_build(StringInfo out, const struct message *message, TransactionId xid,
-              const uint8 secret[SECRET_BYTES])
-{
-    StringInfoData bytes;
-
-    initStringInfo(&bytes);
-    build_bytes(&bytes, message, xid, secret);
-    append_base64(out, &bytes);
-    pfree(bytes.data);
-}
-
 static const char *
 utf8_argument(FunctionCallInfo fcinfo, int number, const char *parameter, int *ret_len)
 {
@@ -204,26 +191,12 @@ utf8_argument(FunctionCallInfo fcinfo, int number, const char *parameter, int *r
 static void
 read_targets(struct target_list *list, ArrayType *array, int bytes_max)
 {
-    Datum *elements;
-    bool *nulls;
-    int count;
-
-    deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
-    target_list_reserve(list, count);
-    for (int i = 0; i < count; i++) {
-        char *plain;
-
-        if (nulls[i])
-            continue;
-        plain = text_to_cstring((text *)DatumGetPointer(elements[i]));
-        list->texts[list->count] =
-            encode_to_utf8(plain, strlen(plain), &list->lengths[list->count]);
-        if (list->lengths[list->count] > bytes_max)
+    encode_read_targets(list, array);
+    for (int i = 0; i < list->count; i++)
+        if (list->lengths[i] > bytes_max)
             ereport(ERROR,
                     (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                      errmsg("parameter \"targets\" has a value longer than %d bytes", bytes_max)));
-        list->count++;
-    }
 }
 
 static void
@@ -285,16 +258,19 @@ write_message(const struct message *message)
     TransactionId xid = GetTopTransactionId();
     uint8 secret[SECRET_BYTES];
     StringInfoData bytes;
+    StringInfoData content;
 
     if (!rules_read_secret(get_namespace_oid("clairon", false), secret))
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                         errmsg("table \"clairon.secret\" is empty")));
     initStringInfo(&bytes);
-    message_build(&bytes, message, xid, secret);
+    initStringInfo(&content);
+    build_bytes(&bytes, message, xid, secret);
+    append_base64(&content, &bytes);
 #if PG_VERSION_NUM >= 170000
-    (void)LogLogicalMessage(MESSAGE_PREFIX, bytes.data, bytes.len, true, false);
+    (void)LogLogicalMessage(MESSAGE_PREFIX, content.data, content.len, true, false);
 #else
-    (void)LogLogicalMessage(MESSAGE_PREFIX, bytes.data, bytes.len, true);
+    (void)LogLogicalMessage(MESSAGE_PREFIX, content.data, content.len, true);
 #endif
 }
 

@@ -634,6 +634,28 @@ encode_envelope(const struct encode_settings *settings, StringInfo out,
 }
 
 void
+encode_read_targets(struct target_list *list, ArrayType *array)
+{
+    Datum *elements;
+    bool *nulls;
+    int count;
+
+    deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+    target_list_reserve(list, count);
+    for (int i = 0; i < count; i++) {
+        text *element = (text *)DatumGetPointer(elements[i]);
+
+        if (nulls[i])
+            continue;
+        list->texts[list->count] = encode_to_utf8(VARDATA_ANY(element), VARSIZE_ANY_EXHDR(element),
+                                                  &list->lengths[list->count]);
+        list->count++;
+    }
+    pfree(elements);
+    pfree(nulls);
+}
+
+void
 encode_targets(const struct encode_settings *settings, StringInfo out,
                const struct target_list *targets, bool for_recipients)
 {

@@ -7,6 +7,7 @@
 #include "access/tupdesc.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
+#include "utils/array.h"
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
@@ -198,6 +199,9 @@ extern TimestampTz encode_clamp_time(TimestampTz time);
 extern void encode_envelope(const struct encode_settings *settings, StringInfo out,
                             const struct envelope *envelope, enum envelope_field first,
                             enum envelope_field last);
+
+/* Reads targets, in UTF-8, from an array of type text. They may point into the array. */
+extern void encode_read_targets(struct target_list *list, ArrayType *array);
 
 /*
  * Appends the targets as a JSON array of strings. With `for_recipients`, a list of more than

@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 
 #include "access/sysattr.h"
+#include "access/transam.h"
 #include "replication/slot.h"
 #include "utils/catcache.h"
 #include "utils/hsearch.h"
@@ -204,6 +205,42 @@ relation_rule_written(struct decoder *decoder, TransactionId xid, Relation table
         note_write(decoder, xid, change, old_relation(table, change));
 }
 
+/* Returns the stamp of the current snapshot. Call it only inside a decoding callback. */
+static struct snapshot_stamp
+stamp_of_snapshot(TransactionId xid)
+{
+    Snapshot snapshot = GetCatalogSnapshot(InvalidOid);
+    struct snapshot_stamp stamp = {.valid = true,
+                                   .xmin = snapshot->xmin,
+                                   .xmax = snapshot->xmax,
+                                   .committed = snapshot->xcnt,
+                                   .command = snapshot->curcid};
+
+    if (snapshot->curcid != FirstCommandId)
+        stamp.own = xid;
+    return stamp;
+}
+
+static bool
+stamps_equal(const struct snapshot_stamp *a, const struct snapshot_stamp *b)
+{
+    return a->valid && b->valid && a->xmin == b->xmin && a->xmax == b->xmax &&
+           a->committed == b->committed && a->command == b->command && a->own == b->own;
+}
+
+/* True if more transactions have committed in b's catalog state. */
+static bool
+stamp_is_before(const struct snapshot_stamp *a, const struct snapshot_stamp *b)
+{
+    if (!a->valid || !b->valid)
+        return false;
+    if (a->xmax != b->xmax)
+        return TransactionIdPrecedes(a->xmax, b->xmax);
+    if (a->xmin != b->xmin)
+        return TransactionIdPrecedes(a->xmin, b->xmin);
+    return a->committed < b->committed;
+}
+
 /*
  * A transaction may be decoded after one that committed later, in an older catalog state.
  * PostgreSQL's caches are then too new, and later too old. That does no harm to the table of a
@@ -213,7 +250,7 @@ relation_rule_written(struct decoder *decoder, TransactionId xid, Relation table
 static void
 note_past(struct decoder *decoder, const struct snapshot_stamp *stamp)
 {
-    bool is_past = rules_stamp_is_before(stamp, &decoder->newest);
+    bool is_past = stamp_is_before(stamp, &decoder->newest);
 
     if (is_past || decoder->is_past) {
         decoder->past_number++;
@@ -227,14 +264,14 @@ note_past(struct decoder *decoder, const struct snapshot_stamp *stamp)
 void
 relation_refresh_rules(struct decoder *decoder, TransactionId xid)
 {
-    struct snapshot_stamp stamp = rules_stamp(xid);
+    struct snapshot_stamp stamp = stamp_of_snapshot(xid);
     Snapshot snapshot = GetCatalogSnapshot(InvalidOid);
     struct rule_set *rules;
     MemoryContext old;
 
     if (TransactionIdIsValid(decoder->own_xid) && decoder->own_xid != xid)
         outdate_own(decoder);
-    if (rules_stamp_equal(&decoder->stamp, &stamp))
+    if (stamps_equal(&decoder->stamp, &stamp))
         return;
     drop_all(decoder);
     note_past(decoder, &stamp);

@@ -126,40 +126,6 @@ rule_writes_look(struct rule_writes *writes, Snapshot snapshot,
     writes->count = kept;
 }
 
-struct snapshot_stamp
-rules_stamp(TransactionId xid)
-{
-    Snapshot snapshot = GetCatalogSnapshot(InvalidOid);
-    struct snapshot_stamp stamp = {.valid = true,
-                                   .xmin = snapshot->xmin,
-                                   .xmax = snapshot->xmax,
-                                   .committed = snapshot->xcnt,
-                                   .command = snapshot->curcid};
-
-    if (snapshot->curcid != FirstCommandId)
-        stamp.own = xid;
-    return stamp;
-}
-
-bool
-rules_stamp_equal(const struct snapshot_stamp *a, const struct snapshot_stamp *b)
-{
-    return a->valid && b->valid && a->xmin == b->xmin && a->xmax == b->xmax &&
-           a->committed == b->committed && a->command == b->command && a->own == b->own;
-}
-
-bool
-rules_stamp_is_before(const struct snapshot_stamp *a, const struct snapshot_stamp *b)
-{
-    if (!a->valid || !b->valid)
-        return false;
-    if (a->xmax != b->xmax)
-        return TransactionIdPrecedes(a->xmax, b->xmax);
-    if (a->xmin != b->xmin)
-        return TransactionIdPrecedes(a->xmin, b->xmin);
-    return a->committed < b->committed;
-}
-
 static char *
 text_utf8(Datum value)
 {
@@ -168,29 +134,6 @@ text_utf8(Datum value)
     char *utf8 = encode_to_utf8(plain, strlen(plain), &len);
 
     return pnstrdup(utf8, len);
-}
-
-static void
-read_target_list(struct target_list *list, Datum value)
-{
-    Datum *elements;
-    bool *nulls;
-    int count;
-
-    deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT, &elements,
-                      &nulls, &count);
-    target_list_reserve(list, count);
-    for (int i = 0; i < count; i++) {
-        text *element = (text *)DatumGetPointer(elements[i]);
-
-        if (nulls[i])
-            continue;
-        list->texts[list->count] = encode_to_utf8(VARDATA_ANY(element), VARSIZE_ANY_EXHDR(element),
-                                                  &list->lengths[list->count]);
-        list->count++;
-    }
-    pfree(elements);
-    pfree(nulls);
 }
 
 static int16 *
@@ -257,7 +200,7 @@ read_rule(const Datum *values, const bool *nulls)
     if (!IS_NULL(RULE_TARGET_COLUMN))
         rule->target_column = DatumGetInt16(VALUE(RULE_TARGET_COLUMN));
     if (!IS_NULL(RULE_TARGET_LIST))
-        read_target_list(&rule->literal, VALUE(RULE_TARGET_LIST));
+        encode_read_targets(&rule->literal, DatumGetArrayTypeP(VALUE(RULE_TARGET_LIST)));
     if (!IS_NULL(RULE_TARGET_COLUMNS))
         rule->target_columns = read_numbers(VALUE(RULE_TARGET_COLUMNS), &rule->part_count);
     rule->part_count = Min(rule->part_count, LIMIT_PARTS);

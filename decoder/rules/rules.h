@@ -179,22 +179,6 @@ extern void rule_writes_add(struct rule_writes *writes, TransactionId xid, Oid r
 extern void rule_writes_look(struct rule_writes *writes, Snapshot snapshot,
                              void (*changed)(void *arg, Oid relid), void *arg);
 
-/* Identifies the catalog state of a historic snapshot. Equal stamps mean equal states. */
-struct snapshot_stamp {
-    bool valid;
-    TransactionId xmin;
-    TransactionId xmax;
-    uint32 committed;
-    CommandId command;
-    TransactionId own; /* the transaction of `command`, unless that is the first */
-};
-
-/* Returns the stamp of the current snapshot. Call it only inside a decoding callback. */
-extern struct snapshot_stamp rules_stamp(TransactionId xid);
-extern bool rules_stamp_equal(const struct snapshot_stamp *a, const struct snapshot_stamp *b);
-/* True if more transactions have committed in b's catalog state. */
-extern bool rules_stamp_is_before(const struct snapshot_stamp *a, const struct snapshot_stamp *b);
-
 /*
  * Reads all rules and the secret into the current memory context, and adds the transactions that
  * wrote the rows of the table. Returns `known` (may be NULL) unless it is outdated, or the secret

@@ -394,14 +394,6 @@ privileged_parameter(FunctionCallInfo fcinfo)
     return NULL;
 }
 
-static bool
-is_app_member(void)
-{
-    Oid app = get_role_oid("clairon_app", true);
-
-    return OidIsValid(app) ? has_privs_of_role(GetUserId(), app) : superuser();
-}
-
 static void
 check_privileged(FunctionCallInfo fcinfo)
 {
@@ -500,7 +492,7 @@ Datum
 clairon_watch(PG_FUNCTION_ARGS)
 {
     LOCAL_FCINFO(inner, FUNC_MAX_ARGS);
-    bool is_limited = !is_app_member();
+    bool is_limited = !account_is_app_member(GetUserId());
 
     PreventCommandDuringRecovery("clairon.watch()");
     if (!PG_ARGISNULL(WATCH_RELATION))
