@@ -172,13 +172,6 @@ tick_us(const struct run *run)
     return run->sandbox->timeout_ms * INT64CONST(1000) / TICKS_PER_TIMEOUT;
 }
 
-/* CPU time: on a busy machine, real time includes the time of other processes. */
-static int64
-used_us(const struct run *run)
-{
-    return account_cpu_us() - run->cpu_start_us;
-}
-
 /*
  * Ends the run like a query cancel, for code that checks QueryCancelPending only. A pending cancel
  * request is still handled as a cancel request.
@@ -192,8 +185,11 @@ on_timer(void)
     if (run == NULL || expired || QueryCancelPending)
         return;
     limit_us = tick_us(run) * TICKS_PER_TIMEOUT;
-    /* The clocks and the timer differ by microseconds. */
-    if (used_us(run) < limit_us - tick_us(run) / 4 &&
+    /*
+     * On a busy machine, real time includes the time of other processes. The clocks and the timer
+     * differ by microseconds.
+     */
+    if (account_cpu_us() - run->cpu_start_us < limit_us - tick_us(run) / 4 &&
         GetCurrentTimestamp() - run->start < limit_us * ELAPSED_TIMEOUTS)
         return;
     expired = true;

@@ -68,13 +68,6 @@ server_timeline(void)
     return timeline;
 }
 
-/* The end of the WAL that can be read without waiting. */
-static XLogRecPtr
-available_wal(void)
-{
-    return RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetFlushRecPtr(NULL);
-}
-
 /*
  * A client's LSNs belong to the timeline that it requested at its start. After its promotion, a
  * standby decodes on a new timeline. The stream ends before the first page of that timeline. When
@@ -151,8 +144,13 @@ read_page(XLogReaderState *reader, XLogRecPtr page, int bytes, XLogRecPtr target
     struct decoder *decoder = ctx->output_plugin_private;
 
     frames_flush(ctx);
-    if (decoder->accounts->is_unreported)
-        accounts_report(decoder->accounts, decoder->slot, page + bytes > available_wal());
+    if (decoder->accounts->is_unreported) {
+        XLogRecPtr available =
+            RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetFlushRecPtr(NULL);
+
+        /* At once if the server will wait for WAL. */
+        accounts_report(decoder->accounts, decoder->slot, page + bytes > available);
+    }
     decide_streaming(ctx);
     bytes = decoder->read_page(reader, page, bytes, target, buffer);
     if (decoder->buffers_frames)

@@ -139,13 +139,6 @@ encode_is_loaded(const FmgrInfo *output)
     return output->fn_addr != raise_load_error;
 }
 
-/* True for the output function of type text, which types such as citext share. */
-static bool
-encode_is_text(const FmgrInfo *output)
-{
-    return output->fn_addr == textout;
-}
-
 bool
 encode_try(const struct encoder *encoder, void (*work)(void *arg), void *arg, char **ret_fault)
 {
@@ -398,8 +391,9 @@ encoder_new(struct encoders *encoders, Oid type)
     get_typlenbyvalalign(type, &encoder->typlen, &encoder->typbyval, &encoder->typalign);
     getTypeOutputInfo(type, &output, &is_varlena);
     encode_load_output(output, &encoder->output);
+    /* Types such as citext share the output function of text. */
     if (encoder->write == encode_output && encoder->typlen == -1 &&
-        encode_is_text(&encoder->output))
+        encoder->output.fn_addr == textout)
         encoder->write = encode_varlena_text;
     return encoder;
 }

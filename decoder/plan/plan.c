@@ -53,15 +53,6 @@ print_limited(void *arg, void (*work)(void *work_arg), void *work_arg, char **re
                        ret_reason);
 }
 
-static struct encoders *
-source_encoders(struct decoder *decoder, Relation relation)
-{
-    struct printing *printing = palloc(sizeof(*printing));
-
-    *printing = (struct printing){decoder->sandbox, relation->rd_rel->relowner};
-    return encoders_new(&decoder->settings, print_limited, printing);
-}
-
 static void
 load_columns(struct decoder *decoder, struct source *source, Relation relation, Relation decoded,
              const Bitmapset *key)
@@ -97,9 +88,11 @@ source_columns(struct decoder *decoder, struct source *source, Relation relation
 {
     int natts = RelationGetDescr(relation)->natts;
     int room = Max(natts, 1);
+    struct printing *printing = palloc(sizeof(*printing));
     MemoryContext old;
 
-    source->encoders = source_encoders(decoder, relation);
+    *printing = (struct printing){decoder->sandbox, relation->rd_rel->relowner};
+    source->encoders = encoders_new(&decoder->settings, print_limited, printing);
     old = MemoryContextSwitchTo(source->context);
     source->natts = natts;
     source->columns = palloc0(sizeof(struct column) * room);

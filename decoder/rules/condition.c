@@ -557,13 +557,6 @@ struct condition {
 /* A plain condition with less work than this, in bytes, runs without limits. */
 #define UNLIMITED_WORK (64 * 1024)
 
-/* Outside of decoding all images are whole, so the key is not needed. */
-static const Bitmapset *
-identity_key(Relation decoded)
-{
-    return HistoricSnapshotActive() ? RelationGetIdentityKeyBitmap(decoded) : NULL;
-}
-
 static void
 list_columns(struct condition *condition, Node *expression, Relation decoded, const Bitmapset *key)
 {
@@ -637,7 +630,9 @@ build_condition(void *arg)
     MemoryContextReset(build->scratch);
     MemoryContextReset(condition->memory);
     expression = read_expression(build);
-    list_columns(condition, expression, decoded, identity_key(decoded));
+    /* Outside of decoding all images are whole, so the key is not needed. */
+    list_columns(condition, expression, decoded,
+                 HistoricSnapshotActive() ? RelationGetIdentityKeyBitmap(decoded) : NULL);
     condition->weight = 0;
     condition->plain = !is_costly(expression, &condition->weight);
     condition->state = condition->plain ? ExecInitExpr((Expr *)expression, NULL)

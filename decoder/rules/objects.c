@@ -120,16 +120,6 @@ digest_list(struct digest *digest, int cache, Oid key)
     ReleaseSysCacheList(list);
 }
 
-/* The members of a row type are those of a relation: PostgreSQL numbers its versions. */
-static void
-digest_row_type(struct digest *digest, Oid type)
-{
-    uint64 identifier;
-
-    ReleaseTupleDesc(encoders_row_type(type, -1, &identifier));
-    digest_add_value(digest, identifier);
-}
-
 /* Casts from the type decide which functions and operators are called with its values. */
 static void
 digest_type(struct digest *digest, Oid oid)
@@ -149,8 +139,13 @@ digest_type(struct digest *digest, Oid oid)
     if (type->typtype == TYPTYPE_ENUM)
         digest_list(digest, ENUMTYPOIDNAME, oid);
     if (type->typtype == TYPTYPE_COMPOSITE &&
-        SearchSysCacheExists1(RELOID, ObjectIdGetDatum(type->typrelid)))
-        digest_row_type(digest, oid);
+        SearchSysCacheExists1(RELOID, ObjectIdGetDatum(type->typrelid))) {
+        uint64 identifier;
+
+        /* The members are those of a relation: PostgreSQL numbers its versions. */
+        ReleaseTupleDesc(encoders_row_type(oid, -1, &identifier));
+        digest_add_value(digest, identifier);
+    }
     ReleaseSysCache(row);
 }
 

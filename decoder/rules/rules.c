@@ -351,12 +351,6 @@ static const Oid rule_types[RULE_ATTRIBUTE_COUNT] = {
 };
 static const Oid secret_types[] = {BYTEAOID};
 
-static bool
-has_type(TupleDesc desc, int column, Oid type)
-{
-    return column < desc->natts && TupleDescAttr(desc, column)->atttypid == type;
-}
-
 /*
  * Opens a catalog table of the extension. Its first columns must have these types; a newer release
  * may have added others. Logs and returns NULL when the table was altered and cannot be read.
@@ -365,9 +359,11 @@ static Relation
 open_table(Oid table, const Oid *types, int count)
 {
     Relation relation = table_open(table, AccessShareLock);
+    TupleDesc desc = RelationGetDescr(relation);
     int columns = 0;
 
-    while (columns < count && has_type(RelationGetDescr(relation), columns, types[columns]))
+    while (columns < Min(count, desc->natts) &&
+           TupleDescAttr(desc, columns)->atttypid == types[columns])
         columns++;
     if (columns == count && RelationIsUsedAsCatalogTable(relation))
         return relation;

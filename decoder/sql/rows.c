@@ -163,12 +163,6 @@ overdue_begin(void)
     return true;
 }
 
-static void
-overdue_end(void)
-{
-    disable_timeout(timer, false);
-}
-
 static bool
 has_source(Oid relid, const char *source)
 {
@@ -265,17 +259,11 @@ open_relation(struct call *call)
     return true;
 }
 
-static bool
-has_target_column(const struct rule *rule)
-{
-    return rule->target_column != 0 || rule->part_count > 0;
-}
-
 /* True when all rows are addressed to the user, or a column determines which rows are. */
 static bool
 may_address(const struct call *call)
 {
-    return has_target_column(call->rule) ||
+    return call->rule->target_column != 0 || call->rule->part_count > 0 ||
            recipient_is_addressed(&call->recipient, &call->rule->literal);
 }
 
@@ -445,7 +433,7 @@ clairon_live_rows(PG_FUNCTION_ARGS)
     PG_FINALLY();
     {
         if (is_timed)
-            overdue_end();
+            disable_timeout(timer, false);
     }
     PG_END_TRY();
     return (Datum)0;
