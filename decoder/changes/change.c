@@ -6,7 +6,6 @@
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "utils/datum.h"
-#include "utils/memutils.h"
 
 #include "base/data.h"
 #include "decoder.h"

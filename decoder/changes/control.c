@@ -3,7 +3,6 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
-#include "utils/builtins.h"
 #include "utils/relcache.h"
 
 #include "base/data.h"

@@ -17,7 +17,6 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "base/sandbox.h"
@@ -148,7 +147,7 @@ read_page(XLogReaderState *reader, XLogRecPtr page, int bytes, XLogRecPtr target
         XLogRecPtr available =
             RecoveryInProgress() ? GetXLogReplayRecPtr(NULL) : GetFlushRecPtr(NULL);
 
-        /* At once if the server will wait for WAL. */
+        /* Immediately if the server will wait for WAL. */
         accounts_report(decoder->accounts, decoder->slot, page + bytes > available);
     }
     decide_streaming(ctx);

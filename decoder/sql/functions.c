@@ -1,7 +1,6 @@
 /* functions.c: the C functions behind the extension's SQL. */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
@@ -9,13 +8,11 @@
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "nodes/value.h"
 #include "parser/parse_func.h"
 #include "pgstat.h"
-#include "replication/message.h"
 #include "replication/slot.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
@@ -31,7 +28,6 @@
 
 #include "base/account.h"
 #include "encode/encode.h"
-#include "protocol/limits.h"
 #include "protocol/version.h"
 #include "rules/rules.h"
 
