@@ -6,6 +6,7 @@
 
 #include "access/transam.h"
 #include "replication/reorderbuffer.h"
+#include "utils/hsearch.h"
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h" /* in 15, postgres.h contains the macros of varatt.h */
 #endif
@@ -43,6 +44,15 @@ full_xid(TransactionId xid, FullTransactionId next)
     if (TransactionIdIsNormal(xid) && xid > XidFromFullTransactionId(next))
         epoch--;
     return epoch << 32 | xid;
+}
+
+/* Creates a hash table whose entries start with their key, an OID. */
+static inline HTAB *
+oid_table_new(const char *name, long count, Size entry_size, MemoryContext context)
+{
+    HASHCTL control = {.keysize = sizeof(Oid), .entrysize = entry_size, .hcxt = context};
+
+    return hash_create(name, count, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
 /*

@@ -19,14 +19,15 @@
 
 #include "base/account.h"
 
+/* True for errors that report a shutdown or a lack of resources: a later attempt may succeed. */
 static bool
-is_recoverable(const ErrorData *error)
+ends_session(int code)
 {
-    int category = ERRCODE_TO_CATEGORY(error->sqlerrcode);
+    int category = ERRCODE_TO_CATEGORY(code);
 
-    return category != ERRCODE_INSUFFICIENT_RESOURCES &&
-           category != ERRCODE_OPERATOR_INTERVENTION && category != ERRCODE_TRANSACTION_ROLLBACK &&
-           error->sqlerrcode != ERRCODE_IO_ERROR;
+    return category == ERRCODE_INSUFFICIENT_RESOURCES ||
+           category == ERRCODE_OPERATOR_INTERVENTION || category == ERRCODE_TRANSACTION_ROLLBACK ||
+           code == ERRCODE_IO_ERROR;
 }
 
 bool
@@ -60,7 +61,7 @@ guard_run(void (*work)(void *arg), void *arg, char **ret_reason)
          * transaction.
          */
         CheckXidAlive = watched;
-        if (!is_recoverable(error))
+        if (ends_session(error->sqlerrcode))
             ReThrowError(error);
         *ret_reason = error->detail == NULL ? pstrdup(error->message)
                                             : psprintf("%s. %s", error->message, error->detail);
@@ -89,7 +90,7 @@ guard_try(void (*work)(void *arg), void *arg, char **ret_reason)
 
         MemoryContextSwitchTo(context);
         error = CopyErrorData();
-        if (!is_recoverable(error))
+        if (ends_session(error->sqlerrcode))
             PG_RE_THROW();
         FlushErrorState();
         *ret_reason = error->message;
@@ -328,14 +329,8 @@ statement_timed_out(const struct run *run)
 static bool
 is_reserved_error(int code)
 {
-    int category = ERRCODE_TO_CATEGORY(code);
-
-    if (code == ERRCODE_QUERY_CANCELED || code == ERRCODE_OUT_OF_MEMORY ||
-        code == ERRCODE_T_R_SERIALIZATION_FAILURE)
-        return false;
-    return category == ERRCODE_INSUFFICIENT_RESOURCES ||
-           category == ERRCODE_OPERATOR_INTERVENTION || category == ERRCODE_TRANSACTION_ROLLBACK ||
-           code == ERRCODE_IO_ERROR;
+    return code != ERRCODE_QUERY_CANCELED && code != ERRCODE_OUT_OF_MEMORY &&
+           code != ERRCODE_T_R_SERIALIZATION_FAILURE && ends_session(code);
 }
 
 static _Noreturn void

@@ -534,21 +534,6 @@ apply_rules(const struct row_change *row, TimestampTz start)
     (void)account_spend(accounts, account, start);
 }
 
-/* True when all rules are of members of clairon_app, whose changes have no account. */
-static bool
-is_trusted(const struct plan_set *set)
-{
-    return set->account->is_trusted && set->source_count == 1;
-}
-
-static void
-apply_trusted_rules(const struct row_change *row)
-{
-    for (int i = 0; i < row->set->plan_count; i++)
-        if (plan_applies(&row->set->plans[i], row->operation))
-            apply_rule(row, &row->set->plans[i]);
-}
-
 void
 change_row(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
            ReorderBufferChange *change)
@@ -573,9 +558,12 @@ change_row(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
     default:
         elog(ERROR, "unexpected row change %d", (int)change->action);
     }
-    if (is_trusted(set)) {
+    /* Changes of members of clairon_app have no account. */
+    if (set->account->is_trusted && set->source_count == 1) {
         load_images(&row, old, new);
-        apply_trusted_rules(&row);
+        for (int i = 0; i < set->plan_count; i++)
+            if (plan_applies(&set->plans[i], row.operation))
+                apply_rule(&row, &set->plans[i]);
         return;
     }
     start = account_start_clock(row.decoder->accounts);

@@ -19,34 +19,27 @@
 /* Reloads of single rules of one owner, in a second of commit time. */
 #define RELOADS_PER_SECOND 100
 
-static void
-spool_reload(struct decoder *decoder, uint32 sub, const struct fragment *source,
-             const struct fragment *rule)
-{
-    struct spool_record record;
-    StringInfo out = spool_open(decoder, SPOOL_RELOAD, sub, &record);
-
-    encode_raw(out, source->bytes, source->len);
-    encode_raw(out, "", 1);
-    encode_raw(out, rule->bytes, rule->len);
-    encode_raw(out, "", 1);
-    spool_close(decoder, &record);
-}
-
 void
 reload_write(LogicalDecodingContext *ctx, uint32 sub, const struct fragment *source,
              const struct fragment *rule)
 {
     struct decoder *decoder = ctx->output_plugin_private;
+    struct spool_record record;
+    StringInfo out;
 
     if (!decoder->options.framed)
         return;
-    if (decoder->spool != NULL) {
-        spool_reload(decoder, sub, source, rule);
+    if (decoder->spool == NULL) {
+        frames_put_reload(decoder, frames_open(ctx), sub, source, rule);
+        frames_close(ctx);
         return;
     }
-    frames_put_reload(decoder, frames_open(ctx), sub, source, rule);
-    frames_close(ctx);
+    out = spool_open(decoder, SPOOL_RELOAD, sub, &record);
+    encode_raw(out, source->bytes, source->len);
+    encode_raw(out, "", 1);
+    encode_raw(out, rule->bytes, rule->len);
+    encode_raw(out, "", 1);
+    spool_close(decoder, &record);
 }
 
 /* Refills the reloads at each second of commit time. Returns false when they are used up. */
@@ -134,29 +127,23 @@ reload_change(LogicalDecodingContext *ctx, Relation relation, const ReorderBuffe
 
 /* Write changes of clairon.member as member frames. */
 
-static void
-spool_member(struct decoder *decoder, char change, char *const texts[MEMBER_FIELDS])
-{
-    struct spool_record record;
-    StringInfo out = spool_open(decoder, SPOOL_MEMBER, 0, &record);
-
-    record.operation = change;
-    for (int field = 0; field < MEMBER_FIELDS; field++)
-        encode_raw(out, texts[field], strlen(texts[field]) + 1);
-    spool_close(decoder, &record);
-}
-
 void
 member_write(LogicalDecodingContext *ctx, char change, char *const texts[MEMBER_FIELDS])
 {
     struct decoder *decoder = ctx->output_plugin_private;
+    struct spool_record record;
+    StringInfo out;
 
-    if (decoder->spool != NULL) {
-        spool_member(decoder, change, texts);
+    if (decoder->spool == NULL) {
+        frames_put_member(decoder, frames_open(ctx), change, change == '+', texts);
+        frames_close(ctx);
         return;
     }
-    frames_put_member(decoder, frames_open(ctx), change, change == '+', texts);
-    frames_close(ctx);
+    out = spool_open(decoder, SPOOL_MEMBER, 0, &record);
+    record.operation = change;
+    for (int field = 0; field < MEMBER_FIELDS; field++)
+        encode_raw(out, texts[field], strlen(texts[field]) + 1);
+    spool_close(decoder, &record);
 }
 
 /* Returns false when the value is too long; values stored out of line always are. */

@@ -67,15 +67,12 @@ on_delete(void *decoder)
 void
 relation_setup(struct decoder *decoder)
 {
-    HASHCTL control = {.keysize = sizeof(Oid),
-                       .entrysize = sizeof(struct relation_entry),
-                       .hcxt = decoder->context};
     HASHCTL sets = {.keysize = sizeof(struct digest),
                     .entrysize = sizeof(struct plan_set_entry),
                     .hcxt = decoder->context};
 
     decoder->relations =
-        hash_create("clairon relations", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+        oid_table_new("clairon relations", 64, sizeof(struct relation_entry), decoder->context);
     decoder->plan_sets =
         hash_create("clairon plans", 64, &sets, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
     dlist_init(&decoder->plan_sets_used);
@@ -112,11 +109,6 @@ static void
 outdate_rules(void *decoder, Oid relid)
 {
     outdate(decoder, relid);
-}
-
-static void
-ignore_rules(void *decoder, Oid relid)
-{
 }
 
 void
@@ -289,7 +281,7 @@ relation_refresh_rules(struct decoder *decoder, TransactionId xid)
         decoder->rules_context = decoder->spare_context;
         decoder->spare_context = outdated;
         MemoryContextReset(outdated);
-        rule_writes_look(&decoder->rule_writes, snapshot, ignore_rules, NULL);
+        rule_writes_look(&decoder->rule_writes, snapshot, NULL, NULL);
     }
     decoder->stamp = stamp;
 }

@@ -43,12 +43,6 @@ digest_add(struct digest *digest, const void *bytes, Size len)
         digest->halves[i] = hash_bytes_extended(bytes, (int)len, seeds[i] ^ digest->halves[i]);
 }
 
-static bool
-is_before(const struct rule_write *write, TransactionId xid, Oid relid)
-{
-    return write->xid != xid ? write->xid < xid : write->relid < relid;
-}
-
 /* Returns the index of the first write that is not before these values. */
 static int
 find_write(const struct rule_writes *writes, TransactionId xid, Oid relid)
@@ -59,7 +53,9 @@ find_write(const struct rule_writes *writes, TransactionId xid, Oid relid)
     while (low < high) {
         int middle = low + (high - low) / 2;
 
-        if (is_before(&writes->writes[middle], xid, relid))
+        const struct rule_write *write = &writes->writes[middle];
+
+        if (write->xid != xid ? write->xid < xid : write->relid < relid)
             low = middle + 1;
         else
             high = middle;
@@ -117,7 +113,7 @@ rule_writes_look(struct rule_writes *writes, Snapshot snapshot,
         struct rule_write write = writes->writes[i];
         bool visible = is_visible(snapshot, write.xid, &next);
 
-        if (visible != write.is_visible)
+        if (visible != write.is_visible && changed != NULL)
             changed(arg, write.relid);
         write.is_visible = visible;
         if (!visible || !TransactionIdPrecedes(write.xid, writes->horizon))
@@ -601,9 +597,6 @@ read_all(struct rule_set *set, Relation table)
 struct rule_set *
 rules_read(struct rule_set *known, struct rule_writes *writes)
 {
-    HASHCTL control = {.keysize = sizeof(Oid),
-                       .entrysize = sizeof(struct relation_rules),
-                       .hcxt = CurrentMemoryContext};
     struct rule_set *set = palloc0(sizeof(*set));
     Relation table;
 
@@ -621,7 +614,7 @@ rules_read(struct rule_set *known, struct rule_writes *writes)
     }
     if (known == NULL || known->is_outdated || !headers_equal(known, set)) {
         set->relations =
-            hash_create("clairon rules", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+            oid_table_new("clairon rules", 64, sizeof(struct relation_rules), set->context);
         known = set;
         if (table != NULL) {
             list_writers(writes, table);
