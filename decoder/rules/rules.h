@@ -173,8 +173,8 @@ struct rule_writes {
 extern void rule_writes_add(struct rule_writes *writes, TransactionId xid, Oid relid);
 
 /*
- * Calls `changed`, unless it is NULL, for each write whose visibility in the snapshot differs from that in the last
- * one. Forgets the transactions before the horizon.
+ * Calls `changed`, unless it is NULL, for each write whose visibility in the snapshot differs from
+ * that in the last one. Forgets the transactions before the horizon.
  */
 extern void rule_writes_look(struct rule_writes *writes, Snapshot snapshot,
                              void (*changed)(void *arg, Oid relid), void *arg);
