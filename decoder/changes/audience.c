@@ -414,7 +414,7 @@ audience_difference(const struct target_list *a, const struct target_list *b)
     return select_targets(a, b, false);
 }
 
-/* Read the emitter of a notification from a column. */
+/* The emitter of a notification, from a column. */
 
 #define EMITTER_BYTES_MAX 255
 

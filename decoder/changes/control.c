@@ -125,7 +125,7 @@ reload_change(LogicalDecodingContext *ctx, Relation relation, const ReorderBuffe
                       "ignored: invalid row in table \"clairon.reload\"");
 }
 
-/* Write changes of clairon.member as member frames. */
+/* Changes of clairon.member, as member frames. */
 
 void
 member_write(LogicalDecodingContext *ctx, char change, char *const texts[MEMBER_FIELDS])

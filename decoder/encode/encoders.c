@@ -29,7 +29,7 @@
 #include "base/sandbox.h"
 #include "encode/json.h"
 
-/* Handle output functions that may raise errors. */
+/* Output functions, which may raise errors. */
 
 /* Replaces an output function that could not be loaded; fn_extra is the error message. */
 static Datum
@@ -545,7 +545,7 @@ encoders_load_row_types(struct encoders *encoders)
     }
 }
 
-/* Encode arrays, composites, multiranges, json and jsonb. */
+/* Arrays, composites, multiranges, json and jsonb. */
 
 /* The state of an iteration over the elements of an array. */
 struct array_walk {
@@ -772,7 +772,7 @@ encode_jsonb(struct encoder *encoder, StringInfo out, Datum value)
     encode_free_copy(jsonb, value);
 }
 
-/* Set the server settings that output functions depend on. */
+/* The server settings that output functions depend on. */
 
 static const struct {
     const char *name;

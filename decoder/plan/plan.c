@@ -379,7 +379,7 @@ plan_live(struct decoder *decoder, struct plan *plan, const struct rule *rule, R
                           account_of(decoder->accounts, relation->rd_rel->relowner), NULL);
 }
 
-/* Write and read the common parts of a plan's notifications. */
+/* The common parts of a plan's notifications in a spool. */
 
 /* The order of the strings. */
 enum piece {

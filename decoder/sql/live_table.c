@@ -24,7 +24,7 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
-/* Check a table with a live rule, its partitions and child tables. */
+/* The tree of partitions and child tables. */
 
 /*
  * The WAL contains no changes of foreign tables, so their rows would never be updated. An empty
@@ -174,7 +174,7 @@ tree_check_plan(Relation relation, const List *tree, const PlannedStmt *plan)
     }
 }
 
-/* Find the key of a table with live rules. */
+/* The key. */
 
 /* A deferrable key may have duplicates within a transaction. */
 static bool
@@ -227,7 +227,7 @@ row_key_read(struct row_key *key, Relation relation)
                          "deferrable.")));
 }
 
-/* Checks that the WAL contains the changes that keep live rows up to date. */
+/* The changes in the WAL. */
 
 /* Returns whether only_when contains $number. */
 static bool

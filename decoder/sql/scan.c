@@ -1,4 +1,7 @@
-/* scan.c: read the rows that a live rule addresses to a user. */
+/*
+ * scan.c: read the rows that a live rule addresses to a user: the targets of this user, the query
+ * on the table as its owner, and the rows in the form of payload.after.
+ */
 #include "sql/rows.h"
 
 #include "access/detoast.h"
@@ -432,7 +435,7 @@ row_query_build(struct row_query *query, Relation relation, const struct plan *p
     }
 }
 
-/* Read the rows that a live rule addresses to a user. */
+/* The scan. */
 
 /* Rows per fetch from the cursor. */
 #define BATCH_ROWS 100
