@@ -1,4 +1,4 @@
-/* decoder.h: the state of one decoding session. */
+/* decoder.h: the options and the state of one decoding session. */
 #ifndef CLAIRON_DECODER_H
 #define CLAIRON_DECODER_H
 
@@ -6,13 +6,51 @@
 
 #include "access/xlogreader.h"
 #include "lib/ilist.h"
+#include "nodes/pg_list.h"
 #include "replication/logical.h"
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
 
+#include "base/account.h"
 #include "encode/encode.h"
-#include "options.h"
 #include "rules/rules.h"
+
+/* The options of START_REPLICATION and of pg_recvlogical -o. */
+struct options {
+    bool framed;
+    bool numeric_as_number;
+    bool pretty;
+    bool streaming;       /* streams large transactions before their commit */
+    char *topic_prefix;   /* prefix in the server's encoding; "": no prefix */
+    List *include_tables; /* list of struct table_pattern */
+    List *exclude_tables;
+    int64 max_value_bytes;
+    int64 max_row_bytes; /* of JSON, for each of `before` and `after` */
+    int condition_timeout_ms;
+    struct account_limits owner;
+};
+
+#define MAX_VALUE_BYTES_DEFAULT (1024 * 1024)
+#define MAX_VALUE_BYTES_CEILING (16 * 1024 * 1024)
+#define MAX_ROW_BYTES_DEFAULT (8 * 1024 * 1024)
+#define MAX_ROW_BYTES_FLOOR 1024
+#define MAX_ROW_BYTES_CEILING (16 * 1024 * 1024)
+
+/* Fills *ret_options in the current memory context. Raises an error that lists the valid values. */
+extern void options_read(struct options *ret_options, List *given, const char *database);
+
+/* True when one of the patterns matches the table. */
+extern bool options_match(List *patterns, const char *schema, const char *table);
+
+/* Identifies the catalog state of a historic snapshot. Equal stamps mean equal states. */
+struct snapshot_stamp {
+    bool valid;
+    TransactionId xmin;
+    TransactionId xmax;
+    uint32 committed;
+    CommandId command;
+    TransactionId own; /* the transaction of `command`, unless that is the first */
+};
 
 struct decoder {
     struct options options;

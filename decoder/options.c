@@ -1,5 +1,5 @@
 /* options.c: parse the plugin's options. */
-#include "options.h"
+#include "decoder.h"
 
 #include "lib/stringinfo.h"
 #include "nodes/parsenodes.h"
@@ -7,7 +7,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 
-#include "condition/sandbox.h"
+#include "base/sandbox.h"
 
 struct table_pattern {
     char *schema;
@@ -49,18 +49,26 @@ read_numeric(struct options *options, const char *value)
         option_reject("numeric", value, "string or number");
 }
 
+static bool
+read_switch(const char *name, const char *value)
+{
+    bool is_on;
+
+    if (!parse_bool(value, &is_on))
+        option_reject(name, value, "true or false");
+    return is_on;
+}
+
 static void
 read_pretty(struct options *options, const char *value)
 {
-    if (!parse_bool(value, &options->pretty))
-        option_reject("pretty", value, "true or false");
+    options->pretty = read_switch("pretty", value);
 }
 
 static void
 read_streaming(struct options *options, const char *value)
 {
-    if (!parse_bool(value, &options->streaming))
-        option_reject("streaming", value, "true or false");
+    options->streaming = read_switch("streaming", value);
 }
 
 static void
@@ -71,39 +79,40 @@ read_topic_prefix(struct options *options, const char *value)
     options->topic_prefix = pstrdup(value);
 }
 
+/* `unit`: that of a value without a unit, GUC_UNIT_*; 0: units are not allowed. */
+static int
+read_number(const char *name, const char *value, int unit, int min, int max, const char *valid)
+{
+    int number;
+
+    if (!parse_int(value, &number, unit, NULL) || number < min || number > max)
+        option_reject(name, value, valid);
+    return number;
+}
+
 static void
 read_max_value_bytes(struct options *options, const char *value)
 {
-    int bytes;
-
-    if (!parse_int(value, &bytes, GUC_UNIT_BYTE, NULL) || bytes < 1 ||
-        bytes > MAX_VALUE_BYTES_CEILING)
-        option_reject("max_value_bytes", value, "1 to 16777216, with or without B, kB or MB");
-    options->max_value_bytes = bytes;
+    options->max_value_bytes =
+        read_number("max_value_bytes", value, GUC_UNIT_BYTE, 1, MAX_VALUE_BYTES_CEILING,
+                    "1 to 16777216, with or without B, kB or MB");
 }
 
 static void
 read_max_row_bytes(struct options *options, const char *value)
 {
-    int bytes;
-
-    if (!parse_int(value, &bytes, GUC_UNIT_BYTE, NULL) || bytes < MAX_ROW_BYTES_FLOOR ||
-        bytes > MAX_ROW_BYTES_CEILING)
-        option_reject("max_row_bytes", value, "1kB to 16MB, with or without B, kB or MB");
-    options->max_row_bytes = bytes;
+    options->max_row_bytes =
+        read_number("max_row_bytes", value, GUC_UNIT_BYTE, MAX_ROW_BYTES_FLOOR,
+                    MAX_ROW_BYTES_CEILING, "1kB to 16MB, with or without B, kB or MB");
 }
 
 /* The limits of the accounts have a floor: an account that denies everything is a mistake. */
-#define OWNER_SIZE_FLOOR (1024 * 1024)
-
 static int64
 read_owner_size(const char *name, const char *value)
 {
-    int kilobytes;
-
-    if (!parse_int(value, &kilobytes, GUC_UNIT_KB, NULL) || kilobytes < OWNER_SIZE_FLOOR / 1024)
-        option_reject(name, value, "1MB to 2047GB, in kB, MB or GB; without a unit, in kB");
-    return kilobytes * INT64CONST(1024);
+    return read_number(name, value, GUC_UNIT_KB, 1024, PG_INT32_MAX,
+                       "1MB to 2047GB, in kB, MB or GB; without a unit, in kB") *
+           INT64CONST(1024);
 }
 
 static void
@@ -121,31 +130,23 @@ read_owner_memory(struct options *options, const char *value)
 static void
 read_owner_time(struct options *options, const char *value)
 {
-    int ms;
-
-    if (!parse_int(value, &ms, GUC_UNIT_MS, NULL) || ms < 100)
-        option_reject("owner_time", value, "100 ms or more, with or without ms, s or min");
-    options->owner.time_us = ms * INT64CONST(1000);
+    options->owner.time_us = read_number("owner_time", value, GUC_UNIT_MS, 100, PG_INT32_MAX,
+                                         "100 ms or more, with or without ms, s or min") *
+                             INT64CONST(1000);
 }
 
 static void
 read_owner_wal_factor(struct options *options, const char *value)
 {
-    int factor;
-
-    if (!parse_int(value, &factor, 0, NULL) || factor < 1 || factor > 1000)
-        option_reject("owner_wal_factor", value, "1 to 1000");
-    options->owner.wal_factor = factor;
+    options->owner.wal_factor = read_number("owner_wal_factor", value, 0, 1, 1000, "1 to 1000");
 }
 
 static void
 read_condition_timeout(struct options *options, const char *value)
 {
-    int ms;
-
-    if (!parse_int(value, &ms, GUC_UNIT_MS, NULL) || ms < 1 || ms > CONDITION_TIMEOUT_CEILING)
-        option_reject("condition_timeout", value, "1 to 60000 ms, with or without ms, s or min");
-    options->condition_timeout_ms = ms;
+    options->condition_timeout_ms =
+        read_number("condition_timeout", value, GUC_UNIT_MS, 1, CONDITION_TIMEOUT_CEILING,
+                    "1 to 60000 ms, with or without ms, s or min");
 }
 
 /*

@@ -42,7 +42,7 @@ BEGIN
 END $$;
 
 -- The public functions are written in C. Each calls the function below it as that function's owner,
--- and removes PL/pgSQL lines from the context of an error: see decoder/sql/watch.c.
+-- and removes PL/pgSQL lines from the context of an error: see decoder/sql/functions.c.
 CREATE FUNCTION clairon.notify(audience text, targets text[], payload jsonb,
     type text DEFAULT 'NOTIFICATION', priority text DEFAULT 'NORMAL', source text DEFAULT NULL,
     topic text DEFAULT NULL, emitter text DEFAULT NULL, ttl interval DEFAULT NULL,

@@ -1,13 +1,13 @@
 /* rows: the rows that live rules address to a user, and the snapshot they are read in. */
 
 -- Returns xmin:xmax:xip,xip.. of the calling statement's snapshot, even on a standby. See
--- decoder/sql/snapshot.c.
+-- decoder/sql/rows.c.
 CREATE FUNCTION clairon.snapshot() RETURNS text
     LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_snapshot';
 
 -- Returns the rows that a live rule addresses to a user under the statement's snapshot, in the form
 -- of payload.after. The rows are read with the privileges of the table's owner (see
--- decoder/rows/scan.h).
+-- decoder/sql/rows.h).
 CREATE FUNCTION clairon.rows(relation regclass, user_id text, name text DEFAULT 'default',
     groups jsonb DEFAULT '{}', max_rows int DEFAULT 10000)
     RETURNS SETOF json LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_rows';

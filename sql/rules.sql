@@ -326,7 +326,7 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     RETURN format('%s (denies: %s)', stored, SQLERRM);
 END $$;
--- Only the table's owner and roles with SELECT on clairon.rule may call it: see decoder/sql/watch.c.
+-- Only the table's owner and roles with SELECT on clairon.rule may call it: see decoder/sql/functions.c.
 CREATE FUNCTION clairon.show_condition(relation regclass, name text) RETURNS text
     LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME', 'clairon_show_condition';
 
@@ -582,7 +582,7 @@ BEGIN
     PERFORM clairon.advise(rule);
 END $$;
 
--- The C function checks that the caller owns the table: see decoder/sql/watch.c.
+-- The C function checks that the caller owns the table: see decoder/sql/functions.c.
 CREATE FUNCTION clairon.watch(relation regclass, audience text, targets text DEFAULT NULL,
     name text DEFAULT 'default', type text DEFAULT 'REALTIME', priority text DEFAULT 'NORMAL',
     operations text[] DEFAULT '{create,update,delete}', columns text[] DEFAULT NULL,

@@ -10,6 +10,8 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 
+#include "base/data.h"
+
 /*
  * The time refills at 1/REFILL_SHARE of the real time between runs. Time within runs does not
  * refill the account: on a busy machine, long runs would refill the account as fast as they are
@@ -33,15 +35,12 @@ struct account_entry {
 struct accounts *
 accounts_new(const struct account_limits *limits)
 {
-    HASHCTL control = {.keysize = sizeof(Oid),
-                       .entrysize = sizeof(struct account_entry),
-                       .hcxt = CurrentMemoryContext};
     struct accounts *accounts = palloc0(sizeof(*accounts));
 
     accounts->context = CurrentMemoryContext;
     accounts->limits = *limits;
     accounts->by_owner =
-        hash_create("clairon accounts", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+        oid_table_new("clairon accounts", 16, sizeof(struct account_entry), CurrentMemoryContext);
     return accounts;
 }
 
@@ -63,13 +62,18 @@ account_of(struct accounts *accounts, Oid owner)
     return account;
 }
 
-void
-account_refresh(struct account *account)
+bool
+account_is_app_member(Oid role)
 {
     Oid app = get_role_oid("clairon_app", true);
 
-    account->is_trusted =
-        OidIsValid(app) ? has_privs_of_role(account->owner, app) : superuser_arg(account->owner);
+    return OidIsValid(app) ? has_privs_of_role(role, app) : superuser_arg(role);
+}
+
+void
+account_refresh(struct account *account)
+{
+    account->is_trusted = account_is_app_member(account->owner);
 }
 
 static void

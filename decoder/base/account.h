@@ -67,6 +67,9 @@ extern struct accounts *accounts_new(const struct account_limits *limits);
 /* Valid until the accounts' memory context is deleted. */
 extern struct account *account_of(struct accounts *accounts, Oid owner);
 
+/* True for a member of clairon_app; if that role does not exist, for a superuser. */
+extern bool account_is_app_member(Oid role);
+
 /* Reads again whether the owner is a member of clairon_app. */
 extern void account_refresh(struct account *account);
 

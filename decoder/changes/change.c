@@ -1,22 +1,17 @@
 /* change.c: apply the rules of a relation to one change. */
-#include "changes/change.h"
+#include "changes/changes.h"
 
 #include "access/detoast.h"
 #include "access/htup_details.h"
 #include "catalog/pg_class.h"
+#include "miscadmin.h"
 #include "utils/datum.h"
-#include "utils/memutils.h"
 
-#include "base/datum_equal.h"
-#include "changes/audience.h"
-#include "changes/denial.h"
-#include "changes/emitter.h"
-#include "changes/notification.h"
-#include "changes/reload.h"
-#include "condition/condition.h"
+#include "base/data.h"
 #include "decoder.h"
-#include "output/warning_throttle.h"
-#include "rules/inheritance.h"
+#include "output/output.h"
+#include "rules/condition.h"
+#include "rules/rules.h"
 
 static const struct target_list no_targets = {0};
 
@@ -31,6 +26,49 @@ struct row_change {
     struct image *new;
     bool whole; /* the old row is complete */
 };
+
+static const char *const reasons[] = {
+    [ACCOUNT_TIME] = "denied: the decoding time of the owner's rules is used up (owner_time)",
+    [ACCOUNT_MEMORY] = "denied: plans and conditions of the owner's rules exceed owner_memory",
+    [ACCOUNT_BYTES] =
+        "denied: notifications of the owner's tables exceed owner_bytes a minute, and "
+        "owner_wal_factor times their WAL",
+    [ACCOUNT_TARGETS] = NULL, /* audience.c logs these changes by rule */
+};
+
+/* Counts a denied change, logs it at powers of ten, and reloads the lists of a live rule. */
+static void
+denial_count(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan,
+             enum account_kind kind)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    const struct account *account = plan->account;
+
+    account_count_denied(decoder->accounts, plan->account, kind);
+    if (reasons[kind] != NULL) {
+        char *name = GetUserNameFromId(account->owner, true);
+
+        warning_count_now(decoder, account->owner,
+                          psprintf("owner \"%s\"", name == NULL ? "?" : name), reasons[kind]);
+    }
+    if (plan->rule->live)
+        reload_lists(ctx, set, plan);
+}
+
+/* Returns true, after counting the denial, when the rule may not process the change. */
+static bool
+denial_is_due(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *plan)
+{
+    struct decoder *decoder = ctx->output_plugin_private;
+    enum account_kind kind;
+
+    if (unlikely(plan->is_denied))
+        kind = plan->denied;
+    else if (!account_is_used_up(decoder->accounts, plan->account, &kind))
+        return false;
+    denial_count(ctx, set, plan, kind);
+    return true;
+}
 
 static bool
 includes_operation(const struct plan *plan, enum frame_operation operation)
@@ -76,6 +114,59 @@ old_has_target(const struct row_change *change, struct plan *plan)
     for (int i = 0; i < plan->part_count && has_target && !change->whole; i++)
         has_target = plan->parts[i].column.index < 0 || plan->parts[i].column.is_key;
     return has_target;
+}
+
+/* The first slice to detoast and compare; each further slice is 16 times as long. */
+#define FIRST_LOOK_BYTES (64 * 1024)
+
+/* Returns the stored value. The reorder buffer replaces TOAST pointers by indirect pointers. */
+static struct varlena *
+follow(Datum value)
+{
+    struct varlena *varlena = (struct varlena *)DatumGetPointer(value);
+    struct varatt_indirect indirect;
+
+    if (!VARATT_IS_EXTERNAL_INDIRECT(varlena))
+        return varlena;
+    VARATT_EXTERNAL_GET_POINTER(indirect, varlena);
+    return indirect.pointer;
+}
+
+static bool
+equal_prefix(struct varlena *a, struct varlena *b, int32 len)
+{
+    struct varlena *left = detoast_attr_slice(a, 0, len);
+    struct varlena *right = detoast_attr_slice(b, 0, len);
+    bool same = VARSIZE_ANY_EXHDR(left) == VARSIZE_ANY_EXHDR(right) &&
+                memcmp(VARDATA_ANY(left), VARDATA_ANY(right), VARSIZE_ANY_EXHDR(left)) == 0;
+
+    pfree(left);
+    pfree(right);
+    return same;
+}
+
+/*
+ * True when two varlena values have the same bytes. At least one value is compressed, or is an
+ * indirect pointer from the reorder buffer; neither value is an on-disk TOAST pointer.
+ */
+static bool
+datum_equal_packed(Datum a, Datum b)
+{
+    int64 len = toast_raw_datum_size(a) - VARHDRSZ;
+    struct varlena *left = follow(a);
+    struct varlena *right = follow(b);
+
+    if (toast_raw_datum_size(b) - VARHDRSZ != len)
+        return false;
+    if (!VARATT_IS_COMPRESSED(left) && !VARATT_IS_COMPRESSED(right))
+        return memcmp(VARDATA_ANY(left), VARDATA_ANY(right), len) == 0;
+    /* Equal input compresses to equal bytes; the header contains the compression method. */
+    if (VARSIZE_ANY(left) == VARSIZE_ANY(right) && memcmp(left, right, VARSIZE_ANY(left)) == 0)
+        return true;
+    for (int64 look = FIRST_LOOK_BYTES; look < len; look *= 16)
+        if (!equal_prefix(left, right, look))
+            return false;
+    return equal_prefix(left, right, len);
 }
 
 static inline bool
@@ -443,21 +534,6 @@ apply_rules(const struct row_change *row, TimestampTz start)
     (void)account_spend(accounts, account, start);
 }
 
-/* True when all rules are of members of clairon_app, whose changes have no account. */
-static bool
-is_trusted(const struct plan_set *set)
-{
-    return set->account->is_trusted && set->source_count == 1;
-}
-
-static void
-apply_trusted_rules(const struct row_change *row)
-{
-    for (int i = 0; i < row->set->plan_count; i++)
-        if (plan_applies(&row->set->plans[i], row->operation))
-            apply_rule(row, &row->set->plans[i]);
-}
-
 void
 change_row(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
            ReorderBufferChange *change)
@@ -482,9 +558,12 @@ change_row(LogicalDecodingContext *ctx, struct plan_set *set, Relation relation,
     default:
         elog(ERROR, "unexpected row change %d", (int)change->action);
     }
-    if (is_trusted(set)) {
+    /* Changes of members of clairon_app have no account. */
+    if (set->account->is_trusted && set->source_count == 1) {
         load_images(&row, old, new);
-        apply_trusted_rules(&row);
+        for (int i = 0; i < set->plan_count; i++)
+            if (plan_applies(&set->plans[i], row.operation))
+                apply_rule(&row, &set->plans[i]);
         return;
     }
     start = account_start_clock(row.decoder->accounts);

@@ -1,15 +1,15 @@
 /* notification.c: render one notification of a row. */
-#include "changes/notification.h"
+#include "changes/changes.h"
 
 #include "common/hashfn.h"
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 
 #include "decoder.h"
-#include "encode/envelope_json.h"
+#include "encode/encode.h"
 #include "encode/json.h"
-#include "output/warning_throttle.h"
-#include "plan/template.h"
+#include "output/output.h"
+#include "plan/plan.h"
 
 /* The limits of clairon.watch and clairon.notify for the fields of a ttl, about 1000 years each. */
 #define PART_MONTHS_MAX 12000
@@ -455,23 +455,10 @@ notification_render_row(struct decoder *decoder, StringInfo out, const struct pl
 }
 
 static void
-put_spool_targets(StringInfo out, const struct target_list *targets)
+put_spool_text(StringInfo out, const char *text, uint16 length)
 {
-    for (int i = 0; i < targets->count; i++) {
-        uint16 length = targets->lengths[i];
-
-        encode_raw(out, (const char *)&length, sizeof(length));
-        encode_raw(out, targets->texts[i], length);
-    }
-}
-
-static void
-put_spool_emitter(StringInfo out, const struct fragment *emitter)
-{
-    uint16 length = emitter->len;
-
     encode_raw(out, (const char *)&length, sizeof(length));
-    encode_raw(out, emitter->bytes, length);
+    encode_raw(out, text, length);
 }
 
 /* A notification from a spool was charged when it was rendered. */
@@ -519,12 +506,13 @@ spool_notification(struct decoder *decoder, const struct notification *notificat
     record.target_count = notification->targets->count;
     if (notification->emitter.bytes != NULL) {
         record.flags |= SPOOL_EMITTER;
-        put_spool_emitter(out, &notification->emitter);
+        put_spool_text(out, notification->emitter.bytes, notification->emitter.len);
     }
     if (notification->targets == &notification->plan->rule->literal)
         record.flags |= SPOOL_LITERAL;
     else
-        put_spool_targets(out, notification->targets);
+        for (int i = 0; i < notification->targets->count; i++)
+            put_spool_text(out, notification->targets->texts[i], notification->targets->lengths[i]);
     start = out->len;
     rendering = put_payload(decoder, out, notification);
     bytes = out->len - start + rendering.dropped_bytes;

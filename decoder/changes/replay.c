@@ -1,16 +1,12 @@
 /* replay.c: write the notifications of a streamed transaction at its commit. */
-#include "changes/replay.h"
+#include "changes/changes.h"
 
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
-#include "changes/member.h"
-#include "changes/notification.h"
-#include "changes/notify.h"
-#include "changes/reload.h"
 #include "decoder.h"
-#include "output/warning_throttle.h"
-#include "plan/template.h"
+#include "output/output.h"
+#include "plan/plan.h"
 
 struct replay {
     LogicalDecodingContext *ctx;
@@ -96,30 +92,29 @@ load_template(struct replay *replay, const struct spool_record *record, const ch
     MemoryContextSwitchTo(old);
 }
 
-static const char *
-read_spooled_targets(struct target_list *list, int count, const char *at)
+static struct fragment
+read_spool_text(const char **at)
+{
+    uint16 length;
+    struct fragment text;
+
+    memcpy(&length, *at, sizeof(length));
+    text = (struct fragment){*at + sizeof(length), length};
+    *at = text.bytes + length;
+    return text;
+}
+
+static void
+read_spool_targets(struct target_list *list, int count, const char **at)
 {
     list->count = count;
     target_list_reserve(list, count);
     for (int i = 0; i < count; i++) {
-        uint16 length;
+        struct fragment text = read_spool_text(at);
 
-        memcpy(&length, at, sizeof(length));
-        list->lengths[i] = length;
-        list->texts[i] = (char *)at + sizeof(length);
-        at += sizeof(length) + length;
+        list->lengths[i] = text.len;
+        list->texts[i] = (char *)text.bytes;
     }
-    return at;
-}
-
-static const char *
-read_emitter(struct fragment *emitter, const char *at)
-{
-    uint16 length;
-
-    memcpy(&length, at, sizeof(length));
-    *emitter = (struct fragment){at + sizeof(length), length};
-    return at + sizeof(length) + length;
 }
 
 static void
@@ -135,11 +130,11 @@ replay_notification(struct replay *replay, const struct spool_record *record, co
                                         .undecodable = (record->flags & SPOOL_UNDECODABLE) != 0};
 
     if (record->flags & SPOOL_EMITTER)
-        body = read_emitter(&notification.emitter, body);
+        notification.emitter = read_spool_text(&body);
     if (record->flags & SPOOL_LITERAL)
         notification.targets = &plan->rule->literal;
     else
-        body = read_spooled_targets(&targets, record->target_count, body);
+        read_spool_targets(&targets, record->target_count, &body);
     notification.payload = (struct fragment){body, end - body};
     notification_write(replay->ctx, &notification);
 }

@@ -1,4 +1,7 @@
-/* encode.c: scalar values to JSON, and the choice of an encoder for a type. */
+/*
+ * encode.c: values to JSON: text, numbers, times, and the choice of an encoder for a type; the
+ * envelope of a notification.
+ */
 #include "encode/encode.h"
 
 #include <math.h>
@@ -6,15 +9,20 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "common/shortest_dec.h"
+#include "datatype/timestamp.h"
 #include "mb/pg_wchar.h"
 #include "port/pg_bswap.h"
 #include "utils/builtins.h"
+#include "utils/date.h"
+#include "utils/datetime.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/numeric.h"
+#include "utils/timestamp.h"
 
-#include "base/compat.h"
+#include "base/data.h"
 #include "encode/json.h"
+#include "protocol/limits.h"
 
 /* The chunk size for escaping: limits the memory that is reserved for a long value. */
 #define ESCAPE_CHUNK 4096
@@ -332,6 +340,180 @@ encode_bytea(struct encoder *encoder, StringInfo out, Datum value)
     encode_free_copy(bytes, value);
 }
 
+/* Dates and times in ISO 8601, independent of the session's settings. */
+
+/* 20 cycles of 400 years after the PostgreSQL epoch, 2000. */
+#define DAYS_UP_TO_YEAR_10000 (INT64CONST(20) * 146097)
+
+/* Room for "-infinity", or for a year of six digits with µs, Z and BC. */
+#define TIME_TEXT_MAX 48
+
+/* `number`: 0 to 99. */
+static inline char *
+put_two(char *dst, int number)
+{
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+                                "25262728293031323334353637383940414243444546474849"
+                                "50515253545556575859606162636465666768697071727374"
+                                "75767778798081828384858687888990919293949596979899";
+
+    memcpy(dst, pairs + 2 * number, 2);
+    return dst + 2;
+}
+
+/* Years before 1 are counted backwards; the caller appends " BC". */
+static char *
+put_date(char *dst, int year, int month, int day)
+{
+    int printed = year > 0 ? year : 1 - year;
+
+    if (printed > 9999) {
+        dst += pg_ltoa(printed, dst);
+    } else {
+        dst = put_two(dst, printed / 100);
+        dst = put_two(dst, printed % 100);
+    }
+    *dst++ = '-';
+    dst = put_two(dst, month);
+    *dst++ = '-';
+    return put_two(dst, day);
+}
+
+/* `digits`: digits of the fraction; -1: no trailing zeros. */
+static char *
+put_clock(char *dst, int64 time_us, int digits)
+{
+    int seconds = time_us / USECS_PER_SEC;
+    int fraction = time_us % USECS_PER_SEC;
+
+    dst = put_two(dst, seconds / SECS_PER_HOUR);
+    *dst++ = ':';
+    dst = put_two(dst, seconds / SECS_PER_MINUTE % MINS_PER_HOUR);
+    *dst++ = ':';
+    dst = put_two(dst, seconds % SECS_PER_MINUTE);
+    if (fraction == 0 && digits < 0)
+        return dst;
+    *dst++ = '.';
+    dst = put_two(dst, fraction / 10000);
+    dst = put_two(dst, fraction / 100 % 100);
+    dst = put_two(dst, fraction % 100);
+    while (digits < 0 && dst[-1] == '0')
+        dst--;
+    return dst;
+}
+
+static char *
+put_timestamp(char *dst, Timestamp value, int digits, bool zulu)
+{
+    int64 days = value / USECS_PER_DAY;
+    int64 time_us = value % USECS_PER_DAY;
+    int year;
+    int month;
+    int day;
+
+    if (time_us < 0) {
+        time_us += USECS_PER_DAY;
+        days--;
+    }
+    j2date((int)days + POSTGRES_EPOCH_JDATE, &year, &month, &day);
+    dst = put_date(dst, year, month, day);
+    *dst++ = 'T';
+    dst = put_clock(dst, time_us, digits);
+    if (zulu)
+        *dst++ = 'Z';
+    if (year <= 0) {
+        memcpy(dst, " BC", 3);
+        dst += 3;
+    }
+    return dst;
+}
+
+static void
+encode_stamp(StringInfo out, Timestamp value, bool zulu)
+{
+    char *dst = encode_reserve(out, TIME_TEXT_MAX);
+
+    if (TIMESTAMP_IS_NOBEGIN(value)) {
+        encode_literal(out, "\"-infinity\"");
+    } else if (TIMESTAMP_IS_NOEND(value)) {
+        encode_literal(out, "\"infinity\"");
+    } else {
+        *dst++ = '"';
+        dst = put_timestamp(dst, value, -1, zulu);
+        *dst++ = '"';
+        out->len = dst - out->data;
+    }
+}
+
+/* encode.c */
+static void
+encode_timestamp(struct encoder *encoder, StringInfo out, Datum value)
+{
+    encode_stamp(out, DatumGetTimestamp(value), false);
+}
+
+/* encode.c */
+static void
+encode_timestamptz(struct encoder *encoder, StringInfo out, Datum value)
+{
+    encode_stamp(out, DatumGetTimestampTz(value), true);
+}
+
+/* encode.c */
+static void
+encode_date(struct encoder *encoder, StringInfo out, Datum value)
+{
+    DateADT date = DatumGetDateADT(value);
+    char *dst = encode_reserve(out, TIME_TEXT_MAX);
+    int year;
+    int month;
+    int day;
+
+    if (DATE_IS_NOBEGIN(date)) {
+        encode_literal(out, "\"-infinity\"");
+        return;
+    }
+    if (DATE_IS_NOEND(date)) {
+        encode_literal(out, "\"infinity\"");
+        return;
+    }
+    j2date(date + POSTGRES_EPOCH_JDATE, &year, &month, &day);
+    *dst++ = '"';
+    dst = put_date(dst, year, month, day);
+    out->len = dst - out->data;
+    if (year <= 0)
+        encode_literal(out, " BC");
+    encode_literal(out, "\"");
+}
+
+/* encode.c */
+static void
+encode_time(struct encoder *encoder, StringInfo out, Datum value)
+{
+    char *dst = encode_reserve(out, TIME_TEXT_MAX);
+
+    *dst++ = '"';
+    dst = put_clock(dst, DatumGetTimeADT(value), -1);
+    *dst++ = '"';
+    out->len = dst - out->data;
+}
+
+char *
+encode_instant(char *out, TimestampTz value)
+{
+    return put_timestamp(out, value, 6, true);
+}
+
+/* A replication origin may set any commit time; RFC 3339 years have four digits. */
+TimestampTz
+encode_clamp_time(TimestampTz time)
+{
+    const TimestampTz first = -POSTGRES_EPOCH_US;
+    const TimestampTz last = DAYS_UP_TO_YEAR_10000 * USECS_PER_DAY - 1;
+
+    return Max(first, Min(last, time));
+}
+
 struct native {
     Oid type;
     encode_function write;
@@ -416,4 +598,77 @@ encode_plain(struct encoder *encoder, Datum value, int *ret_len)
         while (len > 0 && plain[len - 1] == ' ')
             len--;
     return encode_to_utf8(plain, len, ret_len);
+}
+
+/* Parts of an envelope, as protocol/envelope.h describes it. */
+
+/* The destination of envelope_write. */
+struct envelope_target {
+    const struct encode_settings *settings;
+    StringInfo out;
+};
+
+static void
+put_envelope_raw(void *to, const char *bytes, size_t len)
+{
+    encode_raw(((struct envelope_target *)to)->out, bytes, len);
+}
+
+static void
+put_envelope_text(void *to, const char *utf8, size_t len)
+{
+    struct envelope_target *target = to;
+
+    encode_utf8_text(target->settings, target->out, utf8, len);
+}
+
+void
+encode_envelope(const struct encode_settings *settings, StringInfo out,
+                const struct envelope *envelope, enum envelope_field first,
+                enum envelope_field last)
+{
+    struct envelope_target target = {settings, out};
+    const struct envelope_writer writer = {&target, put_envelope_raw, put_envelope_text};
+
+    envelope_write(&writer, envelope, first, last);
+}
+
+void
+encode_read_targets(struct target_list *list, ArrayType *array)
+{
+    Datum *elements;
+    bool *nulls;
+    int count;
+
+    deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
+    target_list_reserve(list, count);
+    for (int i = 0; i < count; i++) {
+        text *element = (text *)DatumGetPointer(elements[i]);
+
+        if (nulls[i])
+            continue;
+        list->texts[list->count] = encode_to_utf8(VARDATA_ANY(element), VARSIZE_ANY_EXHDR(element),
+                                                  &list->lengths[list->count]);
+        list->count++;
+    }
+    pfree(elements);
+    pfree(nulls);
+}
+
+void
+encode_targets(const struct encode_settings *settings, StringInfo out,
+               const struct target_list *targets, bool for_recipients)
+{
+    if (for_recipients && targets->count > LIMIT_TARGETS_SENT) {
+        encode_literal(out, "[]" ENVELOPE_RECIPIENTS_TEXT);
+        appendStringInfo(out, "%d", targets->count);
+        return;
+    }
+    encode_literal(out, "[");
+    for (int i = 0; i < targets->count; i++) {
+        if (i > 0)
+            encode_literal(out, ",");
+        encode_utf8_text(settings, out, targets->texts[i], targets->lengths[i]);
+    }
+    encode_literal(out, "]");
 }

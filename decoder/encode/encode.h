@@ -7,8 +7,13 @@
 #include "access/tupdesc.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
+#include "utils/array.h"
+#include "utils/guc.h"
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
+
+#include "base/data.h"
+#include "protocol/envelope.h"
 
 /* The PostgreSQL epoch, 2000-01-01, as Unix time. */
 #define POSTGRES_EPOCH_US ((int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
@@ -110,11 +115,6 @@ extern bool encoders_prepare(struct encoders *encoders, encode_has_room has_room
 extern void encoders_load_row_types(struct encoders *encoders);
 /* Like lookup_rowtype_tupdesc, without a lock. Also returns the identifier of the row type. */
 extern TupleDesc encoders_row_type(Oid type, int32 typmod, uint64 *ret_identifier);
-/* Prepares the element of an array, or the range of a multirange. */
-extern void encoders_prepare_element(struct encoder *encoder);
-/* Prepares the members for the row type. Frees those of another row type. */
-extern void encoders_load_members(struct encoder *encoder, TupleDesc desc, Oid type, int32 typmod,
-                                  uint64 identifier);
 
 /*
  * Prefers the native encoder, then the encoder for arrays or composites, then the output function.
@@ -164,17 +164,14 @@ extern void encode_put_uuid(StringInfo out, const pg_uuid_t *id);
  */
 extern char *encode_plain(struct encoder *encoder, Datum value, int *ret_len);
 
-/* output_function.c */
 /*
  * Returns the output of the value. That of a nested type is limited: such a function keeps
  * all parts of a value in memory, and prepares them for each place where they occur.
  */
 extern char *encode_print(struct encoder *encoder, Datum value);
-/* Like fmgr_info, but if the function cannot be loaded, calling *ret_info raises the error. */
-extern void encode_load_output(Oid function, FmgrInfo *ret_info);
+/* False for a function that could not be loaded: calling it raises the error. */
 extern bool encode_is_loaded(const FmgrInfo *output);
-/* True for the output function of type text, which types such as citext share. */
-extern bool encode_is_text(const FmgrInfo *output);
+
 /*
  * Runs work(arg), which outputs values of the encoder. Returns false after an error, with its
  * message in *ret_fault.
@@ -184,18 +181,12 @@ extern bool encode_try(const struct encoder *encoder, void (*work)(void *arg), v
 /* Writes the value. After an error it writes null, sets `fault`, and returns false. */
 extern bool encode_guarded(struct encoder *encoder, StringInfo out, Datum value);
 
-/* nested.c */
 extern void encode_array(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_composite(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_multirange(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_json(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_jsonb(struct encoder *encoder, StringInfo out, Datum value);
 
-/* time.c */
-extern void encode_date(struct encoder *encoder, StringInfo out, Datum value);
-extern void encode_time(struct encoder *encoder, StringInfo out, Datum value);
-extern void encode_timestamp(struct encoder *encoder, StringInfo out, Datum value);
-extern void encode_timestamptz(struct encoder *encoder, StringInfo out, Datum value);
 /*
  * Writes a time as in metadata, with six digits and Z. `out` has room for 40 bytes. Returns the
  * end.
@@ -203,6 +194,27 @@ extern void encode_timestamptz(struct encoder *encoder, StringInfo out, Datum va
 extern char *encode_instant(char *out, TimestampTz value);
 /* Limits the time to the years 1970 to 9999. */
 extern TimestampTz encode_clamp_time(TimestampTz time);
+
+/* Appends the fields of the envelope from `first` to `last`. */
+extern void encode_envelope(const struct encode_settings *settings, StringInfo out,
+                            const struct envelope *envelope, enum envelope_field first,
+                            enum envelope_field last);
+
+/* Reads targets, in UTF-8, from an array of type text. They may point into the array. */
+extern void encode_read_targets(struct target_list *list, ArrayType *array);
+
+/*
+ * Appends the targets as a JSON array of strings. With `for_recipients`, a list of more than
+ * LIMIT_TARGETS_SENT is replaced by an empty array and the number of targets.
+ */
+extern void encode_targets(const struct encode_settings *settings, StringInfo out,
+                           const struct target_list *targets, bool for_recipients);
+
+/*
+ * Sets these settings to constants: the output must not depend on the session or the database. With
+ * GUC_ACTION_SAVE the caller has called NewGUCNestLevel(), and AtEOXact_GUC() restores them.
+ */
+extern void output_settings_fix(GucAction action);
 
 /* Frees a detoasted value, unless it is the value itself. */
 static inline void

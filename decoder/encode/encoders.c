@@ -1,16 +1,180 @@
-/* encoders.c: the encoders of all types that values contain, one for each type. */
+/*
+ * encoders.c: the encoders of all types that values contain, one for each type; values that contain
+ * others; output functions, which may raise errors.
+ */
 #include "encode/encode.h"
 
+#include "access/detoast.h"
+#include "access/htup_details.h"
 #include "access/transam.h"
+#include "access/tupmacs.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/inval.h"
+#include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/multirangetypes.h"
+#include "utils/numeric.h"
+#include "utils/rangetypes.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/typcache.h"
+
+#include "base/data.h"
+#include "base/sandbox.h"
+#include "encode/json.h"
+
+/* Output functions, which may raise errors. */
+
+/* Replaces an output function that could not be loaded; fn_extra is the error message. */
+static Datum
+raise_load_error(PG_FUNCTION_ARGS)
+{
+    ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
+                    errmsg("%s", (const char *)fcinfo->flinfo->fn_extra)));
+}
+
+Size
+encode_raw_size(const struct encoder *encoder, Datum value)
+{
+    struct varlena *varlena = (struct varlena *)DatumGetPointer(value);
+
+    if (encoder->typlen != -1)
+        return 0;
+    if (!VARATT_IS_EXTENDED(varlena))
+        return VARSIZE(varlena) - VARHDRSZ;
+    return toast_raw_datum_size(value) - VARHDRSZ;
+}
+
+struct print_args {
+    struct encoder *encoder;
+    Datum value;
+    MemoryContext caller;
+    char *text;
+};
+
+/* Frees all memory except the text: also what the function keeps for its next call. */
+static void
+print(void *arg)
+{
+    struct print_args *args = arg;
+    MemoryContext context =
+        AllocSetContextCreate(args->caller, "clairon output", ALLOCSET_DEFAULT_SIZES);
+    MemoryContext old = MemoryContextSwitchTo(context);
+    FmgrInfo output = args->encoder->output;
+
+    output.fn_extra = NULL;
+    output.fn_mcxt = context;
+    PG_TRY();
+    {
+        args->text = MemoryContextStrdup(args->caller, OutputFunctionCall(&output, args->value));
+    }
+    PG_FINALLY();
+    {
+        MemoryContextSwitchTo(old);
+        MemoryContextDelete(context);
+    }
+    PG_END_TRY();
+}
+
+char *
+encode_print(struct encoder *encoder, Datum value)
+{
+    /* A nested value contains at most one OID in four bytes. */
+    Size oids = encoder->is_deep ? encode_raw_size(encoder, value) / sizeof(Oid) : 0;
+    struct print_args args = {encoder, value, CurrentMemoryContext, NULL};
+    const struct encoders *encoders = encoder->encoders;
+    char *reason;
+
+    guard_catalog_caches(1 + oids);
+    if (!encoder->is_deep || encoders->limiter == NULL)
+        return OutputFunctionCall(&encoder->output, value);
+    if (!encoders->limiter(encoders->limiter_arg, print, &args, &reason))
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED), errmsg("%s", reason)));
+    return args.text;
+}
+
+struct load_args {
+    Oid function;
+    FmgrInfo *info;
+};
+
+static void
+load(void *arg)
+{
+    struct load_args *load_args = arg;
+
+    fmgr_info(load_args->function, load_args->info);
+}
+
+/* Like fmgr_info, but if the function cannot be loaded, calling *ret_info raises the error. */
+/* Like fmgr_info, but if the function cannot be loaded, calling *ret_info raises the error. */
+static void
+encode_load_output(Oid function, FmgrInfo *ret_info)
+{
+    struct load_args load_args = {function, ret_info};
+    char *reason;
+
+    if (function < FirstNormalObjectId) {
+        fmgr_info(function, ret_info);
+    } else if (!guard_run(load, &load_args, &reason)) {
+        MemSet(ret_info, 0, sizeof(*ret_info));
+        ret_info->fn_addr = raise_load_error;
+        ret_info->fn_oid = function;
+        ret_info->fn_nargs = 1;
+        ret_info->fn_strict = true;
+        ret_info->fn_extra = reason;
+        ret_info->fn_mcxt = CurrentMemoryContext;
+    }
+}
+
+bool
+encode_is_loaded(const FmgrInfo *output)
+{
+    return output->fn_addr != raise_load_error;
+}
+
+bool
+encode_try(const struct encoder *encoder, void (*work)(void *arg), void *arg, char **ret_fault)
+{
+    return encoder->risk == RISK_ALL ? guard_run(work, arg, ret_fault)
+                                     : guard_try(work, arg, ret_fault);
+}
+
+struct write_args {
+    struct encoder *encoder;
+    StringInfo out;
+    Datum value;
+};
+
+static void
+write_value(void *arg)
+{
+    struct write_args *write_args = arg;
+
+    write_args->encoder->write(write_args->encoder, write_args->out, write_args->value);
+}
+
+bool
+encode_guarded(struct encoder *encoder, StringInfo out, Datum value)
+{
+    struct write_args write_args = {encoder, out, value};
+    int start = out->len;
+
+    if (encode_try(encoder, write_value, &write_args, &encoder->fault))
+        return true;
+    MemoryContextReset(encoder->encoders->texts);
+    out->len = start;
+    encode_literal(out, "null");
+    return false;
+}
+
+/* The encoders of all types that values contain, one for each type. */
 
 /* An estimate of the memory of an encoder, with its share of the list. */
 #define ENCODER_BYTES (sizeof(struct encoder) + 32)
@@ -227,8 +391,9 @@ encoder_new(struct encoders *encoders, Oid type)
     get_typlenbyvalalign(type, &encoder->typlen, &encoder->typbyval, &encoder->typalign);
     getTypeOutputInfo(type, &output, &is_varlena);
     encode_load_output(output, &encoder->output);
+    /* Types such as citext share the output function of text. */
     if (encoder->write == encode_output && encoder->typlen == -1 &&
-        encode_is_text(&encoder->output))
+        encoder->output.fn_addr == textout)
         encoder->write = encode_varlena_text;
     return encoder;
 }
@@ -263,7 +428,8 @@ encoders_get_column(struct encoders *encoders, Oid type)
     return encoder;
 }
 
-void
+/* Prepares the element of an array, or the range of a multirange. */
+static void
 encoders_prepare_element(struct encoder *encoder)
 {
     if (encoder->write == encode_multirange) {
@@ -279,7 +445,8 @@ encoders_prepare_element(struct encoder *encoder)
     }
 }
 
-void
+/* Prepares the members for the row type. Frees those of another row type. */
+static void
 encoders_load_members(struct encoder *encoder, TupleDesc desc, Oid type, int32 typmod,
                       uint64 identifier)
 {
@@ -376,4 +543,259 @@ encoders_load_row_types(struct encoders *encoders)
                 (void)encoders_get(encoders, TupleDescAttr(desc, at)->atttypid);
         ReleaseTupleDesc(desc);
     }
+}
+
+/* Arrays, composites, multiranges, json and jsonb. */
+
+/* The state of an iteration over the elements of an array. */
+struct array_walk {
+    char *data;
+    bits8 *nulls;
+    int index;
+    int dims;
+    int *sizes;
+};
+
+static void
+write_element(struct encoder *element, StringInfo out, struct array_walk *walk)
+{
+    bool is_null =
+        walk->nulls != NULL && (walk->nulls[walk->index / 8] & (1 << walk->index % 8)) == 0;
+    Datum value;
+
+    walk->index++;
+    if (is_null) {
+        encode_literal(out, "null");
+        return;
+    }
+    value = fetch_att(walk->data, element->typbyval, element->typlen);
+    walk->data = att_addlength_pointer(walk->data, element->typlen, walk->data);
+    walk->data = (char *)att_align_nominal(walk->data, element->typalign);
+    element->write(element, out, value);
+}
+
+static void
+write_dimension(struct encoder *element, StringInfo out, struct array_walk *walk, int dim)
+{
+    encode_literal(out, "[");
+    for (int i = 0; i < walk->sizes[dim] && !encode_is_over(element, out); i++) {
+        if (i > 0)
+            encode_literal(out, ",");
+        if (dim + 1 < walk->dims)
+            write_dimension(element, out, walk, dim + 1);
+        else
+            write_element(element, out, walk);
+    }
+    encode_literal(out, "]");
+}
+
+void
+encode_array(struct encoder *encoder, StringInfo out, Datum value)
+{
+    ArrayType *array = DatumGetArrayTypeP(value);
+    struct array_walk walk = {.data = ARR_DATA_PTR(array),
+                              .nulls = ARR_NULLBITMAP(array),
+                              .dims = ARR_NDIM(array),
+                              .sizes = ARR_DIMS(array)};
+
+    check_stack_depth();
+    encoders_prepare_element(encoder);
+    if (walk.dims == 0)
+        encode_literal(out, "[]");
+    else
+        write_dimension(encoder->element, out, &walk, 0);
+    encode_free_copy(array, value);
+}
+
+/* Prints one range after the other, since all together may be very long. */
+void
+encode_multirange(struct encoder *encoder, StringInfo out, Datum value)
+{
+    MemoryContext texts = encoder->encoders->texts;
+    MultirangeType *multirange = DatumGetMultirangeTypeP(value);
+    RangeType **ranges;
+    int32 count;
+
+    encoders_prepare_element(encoder);
+    encoders_load_row_types(encoder->encoders);
+    multirange_deserialize(lookup_type_cache(encoder->range->type, TYPECACHE_RANGE_INFO),
+                           multirange, &count, &ranges);
+    encode_literal(out, "\"{");
+    for (int i = 0; i < count && !encode_is_over(encoder, out); i++) {
+        MemoryContext old = MemoryContextSwitchTo(texts);
+        char *text = encode_print(encoder->range, RangeTypePGetDatum(ranges[i]));
+
+        if (i > 0)
+            encode_literal(out, ",");
+        encode_text_part(encoder->settings, out, text, strlen(text));
+        MemoryContextSwitchTo(old);
+        MemoryContextReset(texts);
+        pfree(ranges[i]);
+    }
+    encode_literal(out, "}\"");
+    if (count > 0)
+        pfree(ranges);
+    encode_free_copy(multirange, value);
+}
+
+static void
+write_members(struct encoder *encoder, StringInfo out, const Datum *values, const bool *nulls)
+{
+    encode_literal(out, "{");
+    for (int i = 0; i < encoder->member_count && !encode_is_over(encoder, out); i++) {
+        struct encode_member *member = &encoder->members[i];
+
+        if (i > 0)
+            encode_literal(out, ",");
+        encode_raw(out, encoder->names + member->name_at, member->name_len);
+        if (nulls[member->index])
+            encode_literal(out, "null");
+        else
+            member->encoder->write(member->encoder, out, values[member->index]);
+    }
+    encode_literal(out, "}");
+}
+
+void
+encode_composite(struct encoder *encoder, StringInfo out, Datum value)
+{
+    HeapTupleHeader header = DatumGetHeapTupleHeader(value);
+    Oid type = HeapTupleHeaderGetTypeId(header);
+    int32 typmod = HeapTupleHeaderGetTypMod(header);
+    uint64 identifier;
+    TupleDesc desc = encoders_row_type(type, typmod, &identifier);
+    Datum *values = palloc(sizeof(Datum) * Max(desc->natts, 1));
+    bool *nulls = palloc(sizeof(bool) * Max(desc->natts, 1));
+    HeapTupleData tuple = {.t_len = HeapTupleHeaderGetDatumLength(header), .t_data = header};
+
+    check_stack_depth();
+    ItemPointerSetInvalid(&tuple.t_self);
+    if (encoder->row_type != type || encoder->row_typmod != typmod ||
+        encoder->row_identifier != identifier)
+        encoders_load_members(encoder, desc, type, typmod, identifier);
+    heap_deform_tuple(&tuple, desc, values, nulls);
+    /* The row type is released first: an error in a member's output function would leak it. */
+    ReleaseTupleDesc(desc);
+    write_members(encoder, out, values, nulls);
+    pfree(values);
+    pfree(nulls);
+    encode_free_copy(header, value);
+}
+
+void
+encode_json(struct encoder *encoder, StringInfo out, Datum value)
+{
+    struct varlena *json = PG_DETOAST_DATUM_PACKED(value);
+    int len;
+    char *text = encode_to_utf8(VARDATA_ANY(json), VARSIZE_ANY_EXHDR(json), &len);
+    char *dst = encode_reserve(out, JSON_ESCAPE_GROWTH * len);
+
+    out->len = json_compact(dst, text, len, encoder->settings->ascii) - out->data;
+    if (text != VARDATA_ANY(json))
+        pfree(text);
+    encode_free_copy(json, value);
+}
+
+static void
+write_jsonb_scalar(struct encoder *encoder, StringInfo out, const JsonbValue *scalar)
+{
+    char *text;
+
+    switch (scalar->type) {
+    case jbvNull:
+        encode_literal(out, "null");
+        break;
+    case jbvBool:
+        if (scalar->val.boolean)
+            encode_literal(out, "true");
+        else
+            encode_literal(out, "false");
+        break;
+    case jbvString:
+        encode_text(encoder->settings, out, scalar->val.string.val, scalar->val.string.len);
+        break;
+    case jbvNumeric:
+        text =
+            DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(scalar->val.numeric)));
+        encode_raw(out, text, strlen(text));
+        pfree(text);
+        break;
+    default:
+        elog(ERROR, "unexpected jsonb value of type %d", (int)scalar->type);
+    }
+}
+
+void
+encode_jsonb(struct encoder *encoder, StringInfo out, Datum value)
+{
+    Jsonb *jsonb = DatumGetJsonbP(value);
+    JsonbIterator *iterator = JsonbIteratorInit(&jsonb->root);
+    JsonbValue item;
+    JsonbIteratorToken token;
+    bool comma = false; /* the next item needs a comma */
+    bool bare = false;  /* a scalar, which jsonb stores in an array of one element */
+
+    while ((token = JsonbIteratorNext(&iterator, &item, false)) != WJB_DONE) {
+        if (encode_is_over(encoder, out))
+            break;
+        if (comma && (token == WJB_KEY || token == WJB_ELEM || token == WJB_BEGIN_ARRAY ||
+                      token == WJB_BEGIN_OBJECT))
+            encode_literal(out, ",");
+        comma = true;
+        switch (token) {
+        case WJB_BEGIN_ARRAY:
+            bare = item.val.array.rawScalar;
+            if (!bare)
+                encode_literal(out, "[");
+            comma = false;
+            break;
+        case WJB_BEGIN_OBJECT:
+            encode_literal(out, "{");
+            comma = false;
+            break;
+        case WJB_END_ARRAY:
+            if (!bare)
+                encode_literal(out, "]");
+            break;
+        case WJB_END_OBJECT:
+            encode_literal(out, "}");
+            break;
+        case WJB_KEY:
+            encode_text(encoder->settings, out, item.val.string.val, item.val.string.len);
+            encode_literal(out, ":");
+            comma = false;
+            break;
+        default: /* WJB_VALUE, WJB_ELEM */
+            write_jsonb_scalar(encoder, out, &item);
+        }
+    }
+    encode_free_copy(jsonb, value);
+}
+
+/* The server settings that output functions depend on. */
+
+static const struct {
+    const char *name;
+    const char *value;
+} settings[] = {
+    {"TimeZone", "UTC"},
+    {"DateStyle", "ISO, MDY"},
+    {"IntervalStyle", "iso_8601"},
+    {"extra_float_digits", "1"},
+    {"lc_monetary", "C"},
+    {"search_path", "pg_catalog"},
+    {"bytea_output", "hex"},
+    {"xmlbinary", "base64"},
+    {"quote_all_identifiers", "off"},
+    {"standard_conforming_strings", "on"},
+    {"transform_null_equals", "off"},
+    {"xmloption", "content"},
+};
+
+void
+output_settings_fix(GucAction action)
+{
+    for (size_t i = 0; i < lengthof(settings); i++)
+        (void)set_config_option(settings[i].name, settings[i].value, PGC_SUSET, PGC_S_SESSION,
+                                action, true, 0, false);
 }

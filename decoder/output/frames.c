@@ -3,16 +3,16 @@
  *
  * In text mode each line is one write. A write costs more than rendering ten rows, so frames are
  * buffered across small transactions while there is WAL to decode. Buffered frames never wait for
- * new WAL: the server requests each page through page_hook.c, which flushes first. Long
+ * new WAL: the server requests each page through read_page() of plugin.c, which flushes first. Long
  * transactions start with a flush, so that progress messages reach the receiver.
  */
-#include "output/frames.h"
+#include "output/output.h"
 
 #include "access/xact.h"
 #include "common/hashfn.h"
 #include "port/pg_bswap.h"
 
-#include "base/full_xid.h"
+#include "base/data.h"
 #include "decoder.h"
 #include "encode/encode.h"
 

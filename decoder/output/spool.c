@@ -1,5 +1,5 @@
 /* spool.c: write and read the spool files of streamed transactions. */
-#include "output/spool.h"
+#include "output/output.h"
 
 #include "lib/ilist.h"
 #include "storage/fd.h"
@@ -125,21 +125,6 @@ spool_begin_block(struct decoder *decoder, ReorderBufferTXN *txn)
     decoder->change_number = spool->uncounted;
 }
 
-/* The slot does not advance: the next reader decodes the whole transaction again. */
-static _Noreturn void
-fail_write(void)
-{
-    ereport(ERROR, (errcode_for_file_access(),
-                    errmsg("could not write to the temporary file of a streamed transaction: %m")));
-}
-
-static _Noreturn void
-fail_read(void)
-{
-    ereport(ERROR, (errcode_for_file_access(),
-                    errmsg("could not read the temporary file of a streamed transaction: %m")));
-}
-
 static void
 write_out(struct spooler *spooler, struct spool *spool)
 {
@@ -153,8 +138,12 @@ write_out(struct spooler *spooler, struct spool *spool)
         int count = FileWrite(spool->file, spooler->buffer.data + done, spooler->closed - done,
                               spool->size, WAIT_EVENT_BUFFILE_WRITE);
 
+        /* The slot does not advance: the next reader decodes the whole transaction again. */
         if (count <= 0)
-            fail_write();
+            ereport(
+                ERROR,
+                (errcode_for_file_access(),
+                 errmsg("could not write to the temporary file of a streamed transaction: %m")));
         done += count;
         spool->size += count;
     }
@@ -295,7 +284,9 @@ fill_buffer(struct spool_reader *reader, int need)
                              buffer->maxlen - buffer->len - 1, reader->at, WAIT_EVENT_BUFFILE_READ);
 
         if (count <= 0)
-            fail_read();
+            ereport(ERROR,
+                    (errcode_for_file_access(),
+                     errmsg("could not read the temporary file of a streamed transaction: %m")));
         buffer->len += count;
         reader->at += count;
     }

@@ -1,5 +1,5 @@
 /* warning_throttle.c: count denied and incomplete changes; warn at each power of ten. */
-#include "output/warning_throttle.h"
+#include "output/output.h"
 
 #include "common/hashfn.h"
 #include "replication/walsender.h"
@@ -8,7 +8,6 @@
 
 #include "decoder.h"
 #include "encode/encode.h"
-#include "output/spool.h"
 
 /* subject, kind and reason; the reason may be empty */
 #define WARNING_TEXTS 3

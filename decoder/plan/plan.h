@@ -5,17 +5,15 @@
 #include "postgres.h"
 
 #include "lib/ilist.h"
+#include "replication/reorderbuffer.h"
 #include "utils/rel.h"
 
 #include "base/account.h"
-#include "base/digest.h"
-#include "base/fragment.h"
-#include "base/image.h"
+#include "base/data.h"
 #include "encode/encode.h"
-#include "output/frames.h"
-#include "output/spool.h"
+#include "output/output.h"
 #include "protocol/limits.h"
-#include "rules/rule.h"
+#include "rules/rules.h"
 
 struct condition;
 struct condition_row;
@@ -246,5 +244,32 @@ extern void plan_live(struct decoder *decoder, struct plan *plan, const struct r
  */
 extern bool plan_release(struct decoder *decoder, const struct plan_set *except,
                          const struct account *account);
+
+/* relation.c: the cache of relations and their plans. */
+
+/* Creates the cache and registers the invalidation callbacks. */
+extern void relation_setup(struct decoder *decoder);
+
+/* Determines which rules differ in the current catalog snapshot. */
+extern void relation_refresh_rules(struct decoder *decoder, TransactionId xid);
+
+/* Call it for each change of clairon.rule, with its top-level transaction. */
+extern void relation_rule_written(struct decoder *decoder, TransactionId xid, Relation table,
+                                  const ReorderBufferChange *change);
+
+/* All rules will be read again. */
+extern void relation_forget_rules(struct decoder *decoder);
+
+/* Returns the plans of the relation; NULL: no rule applies. */
+extern struct plan_set *relation_look_up(struct decoder *decoder, Relation relation,
+                                         TransactionId xid);
+
+/* The parts of a plan that a spooled notification needs at its commit. */
+
+/* Returns the plan's template number. Writes the template unless the spool contains it. */
+extern uint32 spool_template(struct decoder *decoder, const struct plan *plan);
+
+/* Creates a plan with the members that notification_write needs, in the current memory context. */
+extern struct plan *spool_get_template(const char *body);
 
 #endif

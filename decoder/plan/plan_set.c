@@ -8,12 +8,12 @@
 #include "utils/memutils.h"
 #include "utils/relcache.h"
 
-#include "condition/condition.h"
-#include "condition/objects.h"
-#include "condition/sandbox.h"
+#include "base/sandbox.h"
 #include "decoder.h"
-#include "output/warning_throttle.h"
-#include "rules/inheritance.h"
+#include "output/output.h"
+#include "rules/condition.h"
+#include "rules/objects.h"
+#include "rules/rules.h"
 
 /* A source while its rules are prepared. */
 struct open_source {
@@ -46,18 +46,12 @@ struct planning {
 /* An estimate of the texts of a plan, apart from strings that are known. */
 #define TEXTS_BYTES 2048
 
-static bool
-has_memory(const struct decoder *decoder, const struct account *account, Size more)
-{
-    return account->memory_bytes + (int64)more <= decoder->accounts->limits.memory_bytes;
-}
-
 /* Drops other sets of the owner until there is memory. Returns false if that is not enough. */
 static bool
 make_room(struct decoder *decoder, const struct plan_set *set, const struct account *account,
           Size more)
 {
-    while (!has_memory(decoder, account, more))
+    while (account->memory_bytes + (int64)more > decoder->accounts->limits.memory_bytes)
         if (!plan_release(decoder, set, account))
             return false;
     return true;
@@ -258,12 +252,6 @@ list_rules(struct planning *planning)
 }
 
 static void
-add_name(StringInfo text, const char *name)
-{
-    appendBinaryStringInfo(text, name, strlen(name) + 1);
-}
-
-static void
 digest_columns(struct digest *digest, TupleDesc desc)
 {
     StringInfoData text;
@@ -286,21 +274,12 @@ digest_columns(struct digest *digest, TupleDesc desc)
                     .readable = plan_can_read(attribute)};
 
         appendBinaryStringInfo(&text, (const char *)&column, sizeof(column));
-        add_name(&text, NameStr(attribute->attname));
+        appendBinaryStringInfo(&text, NameStr(attribute->attname),
+                               strlen(NameStr(attribute->attname)) + 1);
     }
     digest_add(digest, text.data, text.len);
     digest_add_value(digest, desc->natts);
     pfree(text.data);
-}
-
-static void
-digest_key(struct digest *digest, Relation relation)
-{
-    const Bitmapset *key = RelationGetIdentityKeyBitmap(relation);
-    int member = -1;
-
-    while ((member = bms_next_member(key, member)) >= 0)
-        digest_add_value(digest, member);
 }
 
 /* Covers all input of the plans of plan_set_new, except their objects. */
@@ -308,10 +287,13 @@ static struct digest
 digest_of(const struct planning *planning)
 {
     struct digest digest = {{0, 0}};
+    const Bitmapset *key = RelationGetIdentityKeyBitmap(planning->relation);
+    int member = -1;
 
     digest_add_value(&digest, planning->is_ad_hoc);
     digest_columns(&digest, RelationGetDescr(planning->relation));
-    digest_key(&digest, planning->relation);
+    while ((member = bms_next_member(key, member)) >= 0)
+        digest_add_value(&digest, member);
     for (int i = 0; i < planning->source_count; i++) {
         const struct open_source *source = &planning->sources[i];
 
@@ -357,12 +339,8 @@ count_plan(struct plan_set *set, const struct plan *plan)
         set->applied[operation] += plan_applies(plan, operation);
 }
 
-/* An estimate of the memory of a source's columns. */
-static Size
-columns_bytes(Relation relation)
-{
-    return RelationGetDescr(relation)->natts * (sizeof(struct column) + sizeof(int) + 64);
-}
+/* An estimate of the memory of a column of a source. */
+#define COLUMN_BYTES (sizeof(struct column) + sizeof(int) + 64)
 
 /* The CPU time for the encoders of a source: the account is charged only afterwards. */
 #define ENCODERS_US_MAX (250 * 1000)
@@ -404,7 +382,8 @@ prepare_source(struct decoder *decoder, struct plan_set *set, struct source *sou
     MemoryContext old;
 
     source->denied = ACCOUNT_MEMORY;
-    source->is_denied = !make_room(decoder, set, source->account, columns_bytes(relation));
+    source->is_denied =
+        !make_room(decoder, set, source->account, RelationGetDescr(relation)->natts * COLUMN_BYTES);
     if (source->is_denied)
         return;
     for (int i = 0; i < desc->natts; i++)
@@ -565,17 +544,6 @@ is_complete(const struct plan_set *set)
     return true;
 }
 
-static void
-plan_set_keep(struct decoder *decoder, struct plan_set *set)
-{
-    bool found;
-    struct plan_set_entry *entry =
-        hash_search(decoder->plan_sets, &set->digest, HASH_ENTER, &found);
-
-    entry->set = set;
-    set->is_kept = true;
-}
-
 static bool
 has_rules(const struct decoder *decoder, Oid relid)
 {
@@ -664,8 +632,13 @@ plan_set_build(struct planning *planning, const struct digest *digest, struct ac
     plan_set_rules(set, planning);
     MemoryContextSwitchTo(old);
     (void)sandbox_recount(set->kept);
-    if (!set->lacks_time)
-        plan_set_keep(decoder, set);
+    if (!set->lacks_time) {
+        struct plan_set_entry *entry =
+            hash_search(decoder->plan_sets, &set->digest, HASH_ENTER, NULL);
+
+        entry->set = set;
+        set->is_kept = true;
+    }
     return set;
 }
 

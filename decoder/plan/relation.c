@@ -1,7 +1,8 @@
 /* relation.c: cache the plans of each relation, and invalidate them. */
-#include "plan/relation.h"
+#include "plan/plan.h"
 
 #include "access/sysattr.h"
+#include "access/transam.h"
 #include "replication/slot.h"
 #include "utils/catcache.h"
 #include "utils/hsearch.h"
@@ -11,10 +12,10 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "base/compat.h"
-#include "condition/sandbox.h"
+#include "base/data.h"
+#include "base/sandbox.h"
 #include "decoder.h"
-#include "rules/inheritance.h"
+#include "rules/rules.h"
 
 /*
  * Invalidation callbacks cannot be unregistered, so they need a static pointer. A backend decodes
@@ -66,15 +67,12 @@ on_delete(void *decoder)
 void
 relation_setup(struct decoder *decoder)
 {
-    HASHCTL control = {.keysize = sizeof(Oid),
-                       .entrysize = sizeof(struct relation_entry),
-                       .hcxt = decoder->context};
     HASHCTL sets = {.keysize = sizeof(struct digest),
                     .entrysize = sizeof(struct plan_set_entry),
                     .hcxt = decoder->context};
 
     decoder->relations =
-        hash_create("clairon relations", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+        oid_table_new("clairon relations", 64, sizeof(struct relation_entry), decoder->context);
     decoder->plan_sets =
         hash_create("clairon plans", 64, &sets, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
     dlist_init(&decoder->plan_sets_used);
@@ -111,11 +109,6 @@ static void
 outdate_rules(void *decoder, Oid relid)
 {
     outdate(decoder, relid);
-}
-
-static void
-ignore_rules(void *decoder, Oid relid)
-{
 }
 
 void
@@ -204,6 +197,42 @@ relation_rule_written(struct decoder *decoder, TransactionId xid, Relation table
         note_write(decoder, xid, change, old_relation(table, change));
 }
 
+/* Returns the stamp of the current snapshot. Call it only inside a decoding callback. */
+static struct snapshot_stamp
+stamp_of_snapshot(TransactionId xid)
+{
+    Snapshot snapshot = GetCatalogSnapshot(InvalidOid);
+    struct snapshot_stamp stamp = {.valid = true,
+                                   .xmin = snapshot->xmin,
+                                   .xmax = snapshot->xmax,
+                                   .committed = snapshot->xcnt,
+                                   .command = snapshot->curcid};
+
+    if (snapshot->curcid != FirstCommandId)
+        stamp.own = xid;
+    return stamp;
+}
+
+static bool
+stamps_equal(const struct snapshot_stamp *a, const struct snapshot_stamp *b)
+{
+    return a->valid && b->valid && a->xmin == b->xmin && a->xmax == b->xmax &&
+           a->committed == b->committed && a->command == b->command && a->own == b->own;
+}
+
+/* True if more transactions have committed in b's catalog state. */
+static bool
+stamp_is_before(const struct snapshot_stamp *a, const struct snapshot_stamp *b)
+{
+    if (!a->valid || !b->valid)
+        return false;
+    if (a->xmax != b->xmax)
+        return TransactionIdPrecedes(a->xmax, b->xmax);
+    if (a->xmin != b->xmin)
+        return TransactionIdPrecedes(a->xmin, b->xmin);
+    return a->committed < b->committed;
+}
+
 /*
  * A transaction may be decoded after one that committed later, in an older catalog state.
  * PostgreSQL's caches are then too new, and later too old. That does no harm to the table of a
@@ -213,7 +242,7 @@ relation_rule_written(struct decoder *decoder, TransactionId xid, Relation table
 static void
 note_past(struct decoder *decoder, const struct snapshot_stamp *stamp)
 {
-    bool is_past = rules_stamp_is_before(stamp, &decoder->newest);
+    bool is_past = stamp_is_before(stamp, &decoder->newest);
 
     if (is_past || decoder->is_past) {
         decoder->past_number++;
@@ -227,14 +256,14 @@ note_past(struct decoder *decoder, const struct snapshot_stamp *stamp)
 void
 relation_refresh_rules(struct decoder *decoder, TransactionId xid)
 {
-    struct snapshot_stamp stamp = rules_stamp(xid);
+    struct snapshot_stamp stamp = stamp_of_snapshot(xid);
     Snapshot snapshot = GetCatalogSnapshot(InvalidOid);
     struct rule_set *rules;
     MemoryContext old;
 
     if (TransactionIdIsValid(decoder->own_xid) && decoder->own_xid != xid)
         outdate_own(decoder);
-    if (rules_stamp_equal(&decoder->stamp, &stamp))
+    if (stamps_equal(&decoder->stamp, &stamp))
         return;
     drop_all(decoder);
     note_past(decoder, &stamp);
@@ -252,7 +281,7 @@ relation_refresh_rules(struct decoder *decoder, TransactionId xid)
         decoder->rules_context = decoder->spare_context;
         decoder->spare_context = outdated;
         MemoryContextReset(outdated);
-        rule_writes_look(&decoder->rule_writes, snapshot, ignore_rules, NULL);
+        rule_writes_look(&decoder->rule_writes, snapshot, NULL, NULL);
     }
     decoder->stamp = stamp;
 }

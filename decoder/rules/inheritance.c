@@ -1,5 +1,5 @@
 /* inheritance.c: find the ancestors of a table: their rules apply to its rows. */
-#include "rules/inheritance.h"
+#include "rules/rules.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"
@@ -35,12 +35,9 @@ struct inheritance {
 static void
 reset(struct inheritance *inheritance)
 {
-    HASHCTL control = {.keysize = sizeof(Oid), .entrysize = sizeof(struct node)};
-
     MemoryContextReset(inheritance->nodes_context);
-    control.hcxt = inheritance->nodes_context;
     inheritance->nodes =
-        hash_create("clairon inheritance", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+        oid_table_new("clairon inheritance", 64, sizeof(struct node), inheritance->nodes_context);
     inheritance->parent_count = 0;
 }
 

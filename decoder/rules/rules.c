@@ -4,10 +4,10 @@
  * The historic snapshot determines which rules apply to a change. It stays the same object until a
  * transaction that wrote catalogs, or a user catalog table such as clairon.rule, commits or starts
  * a new command. So rules that were read under one snapshot apply to all changes under an equal
- * snapshot. Each DDL command creates a new snapshot, but few change a rule: writes.c determines
- * the relations whose rules may differ. Only those are read again, one relation at a time, when a
- * row of it changes. Invalidations do not matter: a transaction may be decoded after one that
- * committed later, in a snapshot from before. A rule depends only on the bytes of its row.
+ * snapshot. Each DDL command creates a new snapshot, but few change a rule: struct rule_writes
+ * determines the relations whose rules may differ. Only those are read again, one relation at a
+ * time, when a row of it changes. Invalidations do not matter: a transaction may be decoded after
+ * one that committed later, in a snapshot from before. A rule depends only on the bytes of its row.
  */
 #include "rules/rules.h"
 
@@ -18,6 +18,8 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -26,42 +28,98 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "base/compat.h"
+#include "base/data.h"
 #include "encode/encode.h"
 #include "protocol/limits.h"
 
-struct snapshot_stamp
-rules_stamp(TransactionId xid)
+void
+digest_add(struct digest *digest, const void *bytes, Size len)
 {
-    Snapshot snapshot = GetCatalogSnapshot(InvalidOid);
-    struct snapshot_stamp stamp = {.valid = true,
-                                   .xmin = snapshot->xmin,
-                                   .xmax = snapshot->xmax,
-                                   .committed = snapshot->xcnt,
-                                   .command = snapshot->curcid};
+    static uint64 seeds[2];
 
-    if (snapshot->curcid != FirstCommandId)
-        stamp.own = xid;
-    return stamp;
+    while (seeds[0] == 0 && !pg_strong_random(seeds, sizeof(seeds)))
+        CHECK_FOR_INTERRUPTS();
+    for (int i = 0; i < 2; i++)
+        digest->halves[i] = hash_bytes_extended(bytes, (int)len, seeds[i] ^ digest->halves[i]);
 }
 
-bool
-rules_stamp_equal(const struct snapshot_stamp *a, const struct snapshot_stamp *b)
+/* Returns the index of the first write that is not before these values. */
+static int
+find_write(const struct rule_writes *writes, TransactionId xid, Oid relid)
 {
-    return a->valid && b->valid && a->xmin == b->xmin && a->xmax == b->xmax &&
-           a->committed == b->committed && a->command == b->command && a->own == b->own;
+    int low = 0;
+    int high = writes->count;
+
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+
+        const struct rule_write *write = &writes->writes[middle];
+
+        if (write->xid != xid ? write->xid < xid : write->relid < relid)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
-bool
-rules_stamp_is_before(const struct snapshot_stamp *a, const struct snapshot_stamp *b)
+void
+rule_writes_add(struct rule_writes *writes, TransactionId xid, Oid relid)
 {
-    if (!a->valid || !b->valid)
-        return false;
-    if (a->xmax != b->xmax)
-        return TransactionIdPrecedes(a->xmax, b->xmax);
-    if (a->xmin != b->xmin)
-        return TransactionIdPrecedes(a->xmin, b->xmin);
-    return a->committed < b->committed;
+    int at = find_write(writes, xid, relid);
+
+    if (!TransactionIdIsNormal(xid) || TransactionIdPrecedes(xid, writes->horizon))
+        return;
+    if (at < writes->count && writes->writes[at].xid == xid && writes->writes[at].relid == relid)
+        return;
+    if (writes->count == writes->room) {
+        int room = Max(2 * writes->room, 64);
+
+        writes->writes =
+            writes->writes == NULL
+                ? MemoryContextAllocHuge(writes->context, sizeof(struct rule_write) * room)
+                : repalloc_huge(writes->writes, sizeof(struct rule_write) * room);
+        writes->room = room;
+    }
+    memmove(&writes->writes[at + 1], &writes->writes[at],
+            sizeof(struct rule_write) * (writes->count - at));
+    writes->writes[at] = (struct rule_write){.xid = xid, .relid = relid};
+    writes->count++;
+}
+
+/*
+ * The transactions that a historic snapshot lists have committed. *next is an index in that list,
+ * which is sorted as the writes are: so the time is proportional to the length of both.
+ */
+static bool
+is_visible(Snapshot snapshot, TransactionId xid, uint32 *next)
+{
+    while (*next < snapshot->xcnt && snapshot->xip[*next] < xid)
+        (*next)++;
+    if (TransactionIdPrecedes(xid, snapshot->xmin))
+        return true;
+    return TransactionIdPrecedes(xid, snapshot->xmax) && *next < snapshot->xcnt &&
+           snapshot->xip[*next] == xid;
+}
+
+void
+rule_writes_look(struct rule_writes *writes, Snapshot snapshot,
+                 void (*changed)(void *arg, Oid relid), void *arg)
+{
+    uint32 next = 0;
+    int kept = 0;
+
+    for (int i = 0; i < writes->count; i++) {
+        struct rule_write write = writes->writes[i];
+        bool visible = is_visible(snapshot, write.xid, &next);
+
+        if (visible != write.is_visible && changed != NULL)
+            changed(arg, write.relid);
+        write.is_visible = visible;
+        if (!visible || !TransactionIdPrecedes(write.xid, writes->horizon))
+            writes->writes[kept++] = write;
+    }
+    writes->count = kept;
 }
 
 static char *
@@ -72,29 +130,6 @@ text_utf8(Datum value)
     char *utf8 = encode_to_utf8(plain, strlen(plain), &len);
 
     return pnstrdup(utf8, len);
-}
-
-static void
-read_target_list(struct target_list *list, Datum value)
-{
-    Datum *elements;
-    bool *nulls;
-    int count;
-
-    deconstruct_array(DatumGetArrayTypeP(value), TEXTOID, -1, false, TYPALIGN_INT, &elements,
-                      &nulls, &count);
-    target_list_reserve(list, count);
-    for (int i = 0; i < count; i++) {
-        text *element = (text *)DatumGetPointer(elements[i]);
-
-        if (nulls[i])
-            continue;
-        list->texts[list->count] = encode_to_utf8(VARDATA_ANY(element), VARSIZE_ANY_EXHDR(element),
-                                                  &list->lengths[list->count]);
-        list->count++;
-    }
-    pfree(elements);
-    pfree(nulls);
 }
 
 static int16 *
@@ -161,7 +196,7 @@ read_rule(const Datum *values, const bool *nulls)
     if (!IS_NULL(RULE_TARGET_COLUMN))
         rule->target_column = DatumGetInt16(VALUE(RULE_TARGET_COLUMN));
     if (!IS_NULL(RULE_TARGET_LIST))
-        read_target_list(&rule->literal, VALUE(RULE_TARGET_LIST));
+        encode_read_targets(&rule->literal, DatumGetArrayTypeP(VALUE(RULE_TARGET_LIST)));
     if (!IS_NULL(RULE_TARGET_COLUMNS))
         rule->target_columns = read_numbers(VALUE(RULE_TARGET_COLUMNS), &rule->part_count);
     rule->part_count = Min(rule->part_count, LIMIT_PARTS);
@@ -312,12 +347,6 @@ static const Oid rule_types[RULE_ATTRIBUTE_COUNT] = {
 };
 static const Oid secret_types[] = {BYTEAOID};
 
-static bool
-has_type(TupleDesc desc, int column, Oid type)
-{
-    return column < desc->natts && TupleDescAttr(desc, column)->atttypid == type;
-}
-
 /*
  * Opens a catalog table of the extension. Its first columns must have these types; a newer release
  * may have added others. Logs and returns NULL when the table was altered and cannot be read.
@@ -326,9 +355,11 @@ static Relation
 open_table(Oid table, const Oid *types, int count)
 {
     Relation relation = table_open(table, AccessShareLock);
+    TupleDesc desc = RelationGetDescr(relation);
     int columns = 0;
 
-    while (columns < count && has_type(RelationGetDescr(relation), columns, types[columns]))
+    while (columns < Min(count, desc->natts) &&
+           TupleDescAttr(desc, columns)->atttypid == types[columns])
         columns++;
     if (columns == count && RelationIsUsedAsCatalogTable(relation))
         return relation;
@@ -566,9 +597,6 @@ read_all(struct rule_set *set, Relation table)
 struct rule_set *
 rules_read(struct rule_set *known, struct rule_writes *writes)
 {
-    HASHCTL control = {.keysize = sizeof(Oid),
-                       .entrysize = sizeof(struct relation_rules),
-                       .hcxt = CurrentMemoryContext};
     struct rule_set *set = palloc0(sizeof(*set));
     Relation table;
 
@@ -586,7 +614,7 @@ rules_read(struct rule_set *known, struct rule_writes *writes)
     }
     if (known == NULL || known->is_outdated || !headers_equal(known, set)) {
         set->relations =
-            hash_create("clairon rules", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+            oid_table_new("clairon rules", 64, sizeof(struct relation_rules), set->context);
         known = set;
         if (table != NULL) {
             list_writers(writes, table);

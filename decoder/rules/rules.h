@@ -1,4 +1,4 @@
-/* rules.h: the rules of clairon.watch, as of a WAL position. */
+/* rules.h: the rules of clairon.watch, as of a WAL position, and the ancestors of tables. */
 #ifndef CLAIRON_RULES_H
 #define CLAIRON_RULES_H
 
@@ -11,9 +11,86 @@
 #include "utils/snapshot.h"
 #include "utils/timestamp.h"
 
-#include "base/notify_message.h"
-#include "rules/rule.h"
-#include "rules/writes.h"
+#include "base/data.h"
+#include "protocol/frame.h"
+
+/*
+ * Identifies what a prepared object was made from.
+ *
+ * Objects with equal digests were made from equal input. The seeds are random: an owner who could
+ * compute digests could make two different inputs with the same digest.
+ */
+struct digest {
+    uint64 halves[2];
+};
+
+/* Adds bytes to the digest, which starts as zeros. The order matters. */
+extern void digest_add(struct digest *digest, const void *bytes, Size len);
+
+#define digest_add_value(digest, value) digest_add(digest, &(value), sizeof(value))
+
+static inline bool
+digest_equal(const struct digest *a, const struct digest *b)
+{
+    return a->halves[0] == b->halves[0] && a->halves[1] == b->halves[1];
+}
+
+/* Bits of rule.operations, by enum frame_operation. */
+#define RULE_OPERATION(operation) (1 << (operation))
+
+struct rule {
+    struct digest digest; /* of its rows: rules with equal digests are equal */
+    Oid relid;            /* InvalidOid: the ad hoc rule of include_tables */
+    char *name;
+    char *audience;
+    bool to_all;
+    int16 target_column;        /* attribute number; 0: `literal` or all users */
+    struct target_list literal; /* constant targets */
+    int part_count;             /* above 0 only for a composite audience with target columns */
+    int16 *target_columns;      /* by part, attribute number; 0: the next string of `literal` */
+    enum frame_type type;
+    enum frame_priority priority;
+    int operations;
+    int column_count; /* -1: all */
+    int16 *columns;   /* attribute numbers, sorted, without duplicates */
+    char *emitter;
+    int16 emitter_column; /* attribute number; 0: none */
+    char *topic;          /* NULL: prefix and source */
+    Interval *ttl;
+    bool ack_required;
+    uint16 retry_limit;
+    enum frame_backoff backoff;
+    uint32 ack_timeout; /* in ms; 0: the relay's setting */
+    bool live;          /* clients may read its rows; frames contain its name */
+    char *only_when;    /* the stored form of condition.h; NULL: always */
+    int16 part;         /* used only while rules are read; then 0 */
+    bool is_unread;     /* instead of all rules of the table, which the owner lacks time to read */
+    /* $n in only_when is column numbers[i] where origins[i] is n */
+    int origin_count;
+    int16 *origins;
+    int16 *numbers;
+};
+
+/* True when each number is a valid value of its enum. */
+static inline bool
+frame_values_are_valid(int type, int priority, int backoff)
+{
+    return type >= FRAME_TYPE_REALTIME && type <= FRAME_TYPE_SYSTEM &&
+           priority >= FRAME_PRIORITY_HIGH && priority <= FRAME_PRIORITY_LOW &&
+           backoff >= FRAME_BACKOFF_EXPONENTIAL && backoff <= FRAME_BACKOFF_FIXED;
+}
+
+/* The frame flags that the rule determines. */
+static inline uint16
+rule_flags(const struct rule *rule)
+{
+    if (!rule->ack_required)
+        return 0;
+    return FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED |
+           (rule->ack_timeout != 0 ? FRAME_ACK_TIMED : 0);
+}
+
+#define SECRET_BYTES 32 /* length of clairon.secret */
 
 /* Attributes of clairon.rule, in the order of its CREATE TABLE. */
 enum rule_attribute {
@@ -67,21 +144,40 @@ struct rule_set {
     uint8 secret[SECRET_BYTES];
 };
 
-/* Identifies the catalog state of a historic snapshot. Equal stamps mean equal states. */
-struct snapshot_stamp {
-    bool valid;
-    TransactionId xmin;
-    TransactionId xmax;
-    uint32 committed;
-    CommandId command;
-    TransactionId own; /* the transaction of `command`, unless that is the first */
+/*
+ * The transactions that wrote rules.
+ *
+ * Reading all rules takes milliseconds, and each command that changes a catalog creates a new
+ * snapshot. So the rules of a relation are read again only if a transaction that wrote them is
+ * visible in the new snapshot and was not in the last one, or the other way round.
+ *
+ * The list is complete: the rules are first read after the start of the session, when the table
+ * contains all rows of transactions that were confirmed before. The session decodes all others, and
+ * receives their changes of the table before any snapshot includes the transaction.
+ */
+struct rule_write {
+    TransactionId xid; /* a transaction or subtransaction */
+    Oid relid;         /* whose rules it wrote; InvalidOid: of any relation */
+    bool is_visible;   /* in the last snapshot */
 };
 
-/* Returns the stamp of the current snapshot. Call it only inside a decoding callback. */
-extern struct snapshot_stamp rules_stamp(TransactionId xid);
-extern bool rules_stamp_equal(const struct snapshot_stamp *a, const struct snapshot_stamp *b);
-/* True if more transactions have committed in b's catalog state. */
-extern bool rules_stamp_is_before(const struct snapshot_stamp *a, const struct snapshot_stamp *b);
+struct rule_writes {
+    MemoryContext context;
+    TransactionId horizon; /* all snapshots include the committed transactions before it */
+    int count;
+    int room;
+    struct rule_write *writes; /* sorted by xid as a number, then relid; without duplicates */
+};
+
+/* `writes` must be zeroed, except for its context and horizon. */
+extern void rule_writes_add(struct rule_writes *writes, TransactionId xid, Oid relid);
+
+/*
+ * Calls `changed`, unless it is NULL, for each write whose visibility in the snapshot differs from
+ * that in the last one. Forgets the transactions before the horizon.
+ */
+extern void rule_writes_look(struct rule_writes *writes, Snapshot snapshot,
+                             void (*changed)(void *arg, Oid relid), void *arg);
 
 /*
  * Reads all rules and the secret into the current memory context, and adds the transactions that
@@ -120,5 +216,40 @@ extern struct rule *rules_ad_hoc(void);
 
 /* Reads clairon.secret under the current snapshot. Returns false if the table has no row. */
 extern bool rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES]);
+
+/*
+ * Partitioned tables and inheritance parents.
+ *
+ * The rules of all ancestors of a table apply to its rows. A table may have many ancestors, and
+ * each catalog change may have changed them, so the parents of each table are remembered. The
+ * parents as of a catalog state are right. Those of an earlier state are right unless an
+ * invalidation was lost, which releases of PostgreSQL before May 2025 do during a transaction that
+ * overlaps with DDL. The caller reads them again as far as the owner of a table has time for it.
+ */
+struct inheritance;
+
+extern struct inheritance *inheritance_new(MemoryContext context);
+
+/*
+ * The relation may have other parents. InvalidOid: any relation. Returns true when the relation is
+ * a known parent.
+ */
+extern bool inheritance_outdate(struct inheritance *inheritance, Oid relid);
+
+/* Forgets all relations when there are too many. Returns false otherwise. */
+extern bool inheritance_limit(struct inheritance *inheritance);
+
+/* ancestors_of returns at most one more. */
+#define ANCESTORS_MAX 1000
+
+/*
+ * Returns the OIDs of all tables of which the relation is a partition or child, nearest first.
+ * Outdated parents are read for the catalog state `state`, with `again` also those that were read
+ * for another one.
+ */
+extern List *ancestors_of(struct inheritance *inheritance, Oid relid, uint64 state, bool again);
+
+/* True when the relation may be cached as of another catalog state: once for each `number`. */
+extern bool inheritance_is_past(struct inheritance *inheritance, Oid relid, uint64 number);
 
 #endif

@@ -1,42 +1,37 @@
 /* functions.c: the C functions behind the extension's SQL. */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "nodes/value.h"
+#include "parser/parse_func.h"
 #include "pgstat.h"
-#include "replication/message.h"
 #include "replication/slot.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
+#include "tcop/deparse_utility.h"
+#include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
 #include "base/account.h"
-#include "base/notify_message.h"
 #include "encode/encode.h"
-#include "protocol/limits.h"
 #include "protocol/version.h"
 #include "rules/rules.h"
 
-#define PAYLOAD_BYTES_MAX (1024 * 1024)
-#define TEXT_BYTES_MAX 1024
 #define REPORT_LINE_MAX 100
-
-/* Arguments of clairon_emit that may be NULL. */
-#define EMIT_TOPIC 7
-#define EMIT_TTL 9
-#define EMIT_ACK_TIMEOUT 13
 
 PG_FUNCTION_INFO_V1(clairon_version);
 PG_FUNCTION_INFO_V1(clairon_rule_written);
@@ -45,7 +40,6 @@ PG_FUNCTION_INFO_V1(clairon_uuid_v7);
 PG_FUNCTION_INFO_V1(clairon_utf8);
 PG_FUNCTION_INFO_V1(clairon_utf8_length);
 PG_FUNCTION_INFO_V1(clairon_split_parts);
-PG_FUNCTION_INFO_V1(clairon_emit);
 PG_FUNCTION_INFO_V1(clairon_denial_report);
 PG_FUNCTION_INFO_V1(clairon_report_denials);
 
@@ -278,166 +272,306 @@ clairon_uuid_v7(PG_FUNCTION_ARGS)
     PG_RETURN_UUID_P(id);
 }
 
-static const char *
-utf8_argument(FunctionCallInfo fcinfo, int number, const char *parameter, int *ret_len)
-{
-    char *plain = text_to_cstring(PG_GETARG_TEXT_PP(number));
-    const char *utf8 = encode_to_utf8(plain, strlen(plain), ret_len);
-
-    if (*ret_len > TEXT_BYTES_MAX)
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                 errmsg("parameter \"%s\" is longer than %d bytes", parameter, TEXT_BYTES_MAX)));
-    return utf8;
-}
-
-static void
-read_targets(struct target_list *list, ArrayType *array, int bytes_max)
-{
-    Datum *elements;
-    bool *nulls;
-    int count;
-
-    deconstruct_array(array, TEXTOID, -1, false, TYPALIGN_INT, &elements, &nulls, &count);
-    target_list_reserve(list, count);
-    for (int i = 0; i < count; i++) {
-        char *plain;
-
-        if (nulls[i])
-            continue;
-        plain = text_to_cstring((text *)DatumGetPointer(elements[i]));
-        list->texts[list->count] =
-            encode_to_utf8(plain, strlen(plain), &list->lengths[list->count]);
-        if (list->lengths[list->count] > bytes_max)
-            ereport(ERROR,
-                    (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                     errmsg("parameter \"targets\" has a value longer than %d bytes", bytes_max)));
-        list->count++;
-    }
-}
-
-static void
-read_payload(struct message *message, Datum payload)
-{
-    const struct encode_settings settings = {.limit = PAYLOAD_BYTES_MAX};
-    struct encoder encoder = {.settings = &settings};
-    StringInfoData text;
-
-    initStringInfo(&text);
-    encode_jsonb(&encoder, &text, payload);
-    if (text.len > PAYLOAD_BYTES_MAX)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("parameter \"payload\" is larger than 1 MB")));
-    message->payload = text.data;
-    message->payload_len = text.len;
-}
-
 /*
- * Reads the setting clairon.traceparent. Tracing code sets it for a session or a transaction,
- * without changes in the code that calls notify. An invalid value causes a warning, not an error.
+ * The public functions.
+ *
+ * Each checks the caller, then calls an internal function as the extension's owner.
  */
-static void
-read_traceparent(struct message *message)
-{
-    const char *given = GetConfigOption("clairon.traceparent", true, false);
-    char *parsed = palloc(TRACEPARENT_LEN + 1);
 
-    if (given == NULL || given[0] == '\0')
-        return;
-    if (!traceparent_read(given, strlen(given), parsed)) {
-        ereport(WARNING,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                 errmsg("invalid value for parameter \"clairon.traceparent\": \"%s\"", given),
-                 errdetail("The notification is sent without a traceparent."),
-                 errhint("The format is " TRACEPARENT_VALID ".")));
-        return;
-    }
-    message->traceparent = parsed;
-    message->flags |= FRAME_TRACED;
+PG_FUNCTION_INFO_V1(clairon_watch);
+PG_FUNCTION_INFO_V1(clairon_unwatch);
+PG_FUNCTION_INFO_V1(clairon_show_condition);
+PG_FUNCTION_INFO_V1(clairon_notify);
+PG_FUNCTION_INFO_V1(clairon_once);
+PG_FUNCTION_INFO_V1(clairon_prune);
+PG_FUNCTION_INFO_V1(clairon_changes_owner);
+
+/* Arguments of watch. */
+enum watch_argument {
+    WATCH_RELATION,
+    WATCH_AUDIENCE,
+    WATCH_TARGETS,
+    WATCH_NAME,
+    WATCH_TYPE,
+    WATCH_PRIORITY,
+    WATCH_OPERATIONS,
+    WATCH_COLUMNS,
+    WATCH_ONLY_WHEN,
+    WATCH_EMITTER,
+    WATCH_TOPIC
+};
+
+static Oid
+owner_of_function(Oid function)
+{
+    HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+    Oid owner;
+
+    if (!HeapTupleIsValid(tuple))
+        elog(ERROR, "cache lookup failed for function %u", function);
+    owner = ((Form_pg_proc)GETSTRUCT(tuple))->proowner;
+    ReleaseSysCache(tuple);
+    return owner;
 }
 
-/* The message is in the WAL, but it cannot be decoded. */
-static void
-warn_wal_level(void)
+static bool
+owns(Oid relation)
 {
-    if (XLogLogicalInfoActive())
-        return;
-    ereport(WARNING,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("wal_level is insufficient for logical decoding"),
-             errdetail("The notification is lost."),
-             errhint("Set wal_level = logical in postgresql.conf and restart the server.")));
-}
-
-static void
-write_message(const struct message *message)
-{
-    TransactionId xid = GetTopTransactionId();
-    uint8 secret[SECRET_BYTES];
-    StringInfoData bytes;
-
-    if (!rules_read_secret(get_namespace_oid("clairon", false), secret))
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("table \"clairon.secret\" is empty")));
-    initStringInfo(&bytes);
-    message_build(&bytes, message, xid, secret);
-#if PG_VERSION_NUM >= 170000
-    (void)LogLogicalMessage(MESSAGE_PREFIX, bytes.data, bytes.len, true, false);
+#if PG_VERSION_NUM >= 160000
+    return object_ownercheck(RelationRelationId, relation, GetUserId());
 #else
-    (void)LogLogicalMessage(MESSAGE_PREFIX, bytes.data, bytes.len, true);
+    return pg_class_ownercheck(relation, GetUserId());
 #endif
 }
 
-/* clairon.notify has checked the arguments. A direct call of emit must not crash the server. */
-static void
-check_arguments(FunctionCallInfo fcinfo)
+static const char *
+relation_text(Oid relation)
 {
-    for (int i = 0; i < PG_NARGS(); i++)
-        if (PG_ARGISNULL(i) && i != EMIT_TOPIC && i != EMIT_TTL && i != EMIT_ACK_TIMEOUT)
-            ereport(ERROR,
-                    (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-                     errmsg("argument %d of function clairon.emit() must not be null", i + 1)));
-    if (!frame_values_are_valid(PG_GETARG_INT16(4), PG_GETARG_INT16(5), PG_GETARG_INT16(12)))
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("arguments type, priority and backoff of function clairon.emit() "
-                               "must be between 0 and 2")));
+    return DatumGetCString(DirectFunctionCall1(regclassout, ObjectIdGetDatum(relation)));
 }
 
 /*
- * emit(id uuid, audience text, targets text[], payload jsonb, type int2, priority int2, source
- * text, topic text, emitter text, ttl interval, ack_required bool, retry_limit int4, backoff int2,
- * ack_timeout int8). Only topic, ttl and ack_timeout may be NULL.
+ * Checks the current user, as PostgreSQL does: in a SECURITY DEFINER function or an index
+ * expression, that is its owner. SQL cannot check it: inside a function that runs as the owner of
+ * the rules, the caller is unknown.
+ */
+static void
+check_owner(Oid relation)
+{
+    if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)))
+        return; /* the inner function raises the error */
+    if (!owns(relation))
+        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                        errmsg("must be owner of relation %s", relation_text(relation))));
+}
+
+static bool
+argument_is(FunctionCallInfo fcinfo, enum watch_argument argument, const char *word)
+{
+    return !PG_ARGISNULL(argument) &&
+           strcmp(text_to_cstring(PG_GETARG_TEXT_PP(argument)), word) == 0;
+}
+
+static bool
+is_literal_list(FunctionCallInfo fcinfo)
+{
+    const char *targets;
+
+    if (PG_ARGISNULL(WATCH_TARGETS))
+        return false;
+    /* Blanks around the parts of composite targets are ignored. */
+    targets = text_to_cstring(PG_GETARG_TEXT_PP(WATCH_TARGETS));
+    return targets[strspn(targets, " \t\n\r")] == '=';
+}
+
+/*
+ * Returns the parameter that requires clairon_app, or NULL. A rule of any other table owner only
+ * sends rows of the table, under the table's name, to the users in the rows. Members of clairon_app
+ * can also reach other users, set emitter and topic, and let a rule overtake other notifications.
+ * ack_required, ack_timeout, retry_limit, backoff and ttl are allowed for all owners, within the
+ * limits of check_owner_delivery: they affect only the rule's own notifications, and types other
+ * than REALTIME would be of little use without them.
+ */
+static const char *
+privileged_parameter(FunctionCallInfo fcinfo)
+{
+    if (argument_is(fcinfo, WATCH_AUDIENCE, "ALL"))
+        return "audience ALL";
+    if (is_literal_list(fcinfo))
+        return "a list of targets";
+    if (argument_is(fcinfo, WATCH_TYPE, "SYSTEM"))
+        return "type SYSTEM";
+    if (argument_is(fcinfo, WATCH_PRIORITY, "HIGH"))
+        return "priority HIGH";
+    if (!PG_ARGISNULL(WATCH_EMITTER) && !argument_is(fcinfo, WATCH_EMITTER, "clairon"))
+        return "emitter";
+    if (!PG_ARGISNULL(WATCH_TOPIC))
+        return "topic";
+    return NULL;
+}
+
+static void
+check_privileged(FunctionCallInfo fcinfo)
+{
+    const char *parameter = privileged_parameter(fcinfo);
+
+    if (parameter == NULL)
+        return;
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+         errmsg("must be a member of clairon_app to set %s", parameter),
+         errdetail("Table owners without this membership can set rules with targets from a column, "
+                   "the default emitter and topic, type REALTIME or NOTIFICATION, and priority "
+                   "NORMAL or LOW."),
+         errhint("To allow it, run GRANT clairon_app TO %s.",
+                 quote_identifier(GetUserNameFromId(GetUserId(), false)))));
+}
+
+/* Looked up once per query. */
+static FmgrInfo *
+inner_function(FunctionCallInfo outer, const char *name)
+{
+    FmgrInfo *info = outer->flinfo->fn_extra;
+    Oid function;
+
+    if (info != NULL)
+        return info;
+    function = LookupFuncName(list_make2(makeString("clairon"), makeString(pstrdup(name))), -1,
+                              NULL, false);
+    info = MemoryContextAlloc(outer->flinfo->fn_mcxt, sizeof(*info));
+    fmgr_info_cxt(function, info, outer->flinfo->fn_mcxt);
+    outer->flinfo->fn_extra = info;
+    return info;
+}
+
+/* Re-throws the error with the context of the caller instead of the PL/pgSQL context. */
+static _Noreturn void
+rethrow(MemoryContext context)
+{
+    ErrorData *error;
+
+    MemoryContextSwitchTo(context);
+    error = CopyErrorData();
+    FlushErrorState();
+    error->context = NULL;
+    ThrowErrorData(error);
+    pg_unreachable();
+}
+
+/* Calls an internal function of the schema as its owner. */
+static Datum
+call_inner(FunctionCallInfo inner, FunctionCallInfo outer, const char *name)
+{
+    MemoryContext memory = CurrentMemoryContext;
+    int level = NewGUCNestLevel();
+    Oid user;
+    int context;
+    Datum result = 0;
+
+    inner->flinfo = inner_function(outer, name);
+    GetUserIdAndSecContext(&user, &context);
+    SetUserIdAndSecContext(owner_of_function(inner->flinfo->fn_oid),
+                           context | SECURITY_LOCAL_USERID_CHANGE);
+    PG_TRY();
+    {
+        error_context_stack = NULL;
+        result = FunctionCallInvoke(inner);
+    }
+    PG_CATCH();
+    {
+        rethrow(memory);
+    }
+    PG_END_TRY();
+    AtEOXact_GUC(false, level);
+    SetUserIdAndSecContext(user, context);
+    outer->isnull = inner->isnull;
+    return result;
+}
+
+/* Like call_inner, with the arguments of `outer`. */
+static Datum
+call_with_arguments(FunctionCallInfo fcinfo, const char *name)
+{
+    LOCAL_FCINFO(inner, FUNC_MAX_ARGS);
+
+    InitFunctionCallInfoData(*inner, NULL, PG_NARGS(), PG_GET_COLLATION(), NULL, NULL);
+    memcpy(inner->args, fcinfo->args, sizeof(NullableDatum) * PG_NARGS());
+    return call_inner(inner, fcinfo, name);
+}
+
+/*
+ * watch(relation regclass, ...): see sql/rules.sql. set_rule also receives the caller's
+ * search_path, and whether the limits of a caller outside clairon_app apply.
  */
 Datum
-clairon_emit(PG_FUNCTION_ARGS)
+clairon_watch(PG_FUNCTION_ARGS)
 {
-    struct message message = {0};
+    LOCAL_FCINFO(inner, FUNC_MAX_ARGS);
+    bool is_limited = !account_is_app_member(GetUserId());
 
-    PreventCommandDuringRecovery("clairon.notify()");
-    check_arguments(fcinfo);
-    message.id = *PG_GETARG_UUID_P(0);
-    message.audience = utf8_argument(fcinfo, 1, "audience", &message.audience_len);
-    read_targets(&message.targets, PG_GETARG_ARRAYTYPE_P(2),
-                 strchr(message.audience, '+') != NULL ? LIMIT_COMPOSITE : LIMIT_TARGET);
-    read_payload(&message, PG_GETARG_DATUM(3));
-    message.type = PG_GETARG_INT16(4);
-    message.priority = PG_GETARG_INT16(5);
-    message.source = utf8_argument(fcinfo, 6, "source", &message.source_len);
-    if (!PG_ARGISNULL(EMIT_TOPIC))
-        message.topic = utf8_argument(fcinfo, EMIT_TOPIC, "topic", &message.topic_len);
-    message.emitter = utf8_argument(fcinfo, 8, "emitter", &message.emitter_len);
-    message.has_ttl = !PG_ARGISNULL(EMIT_TTL);
-    if (message.has_ttl)
-        message.ttl = *PG_GETARG_INTERVAL_P(EMIT_TTL);
-    message.flags = PG_GETARG_BOOL(10) ? FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED : 0;
-    if (PG_GETARG_BOOL(10) && !PG_ARGISNULL(EMIT_ACK_TIMEOUT)) {
-        message.ack_timeout = (uint32)PG_GETARG_INT64(EMIT_ACK_TIMEOUT);
-        message.flags |= FRAME_ACK_TIMED;
-    }
-    read_traceparent(&message);
-    message.retry_limit = PG_GETARG_INT32(11);
-    message.backoff = PG_GETARG_INT16(12);
-    write_message(&message);
-    warn_wal_level();
+    PreventCommandDuringRecovery("clairon.watch()");
+    if (!PG_ARGISNULL(WATCH_RELATION))
+        check_owner(PG_GETARG_OID(WATCH_RELATION));
+    if (is_limited)
+        check_privileged(fcinfo);
+    InitFunctionCallInfoData(*inner, NULL, PG_NARGS() + 2, PG_GET_COLLATION(), NULL, NULL);
+    inner->args[0].value = CStringGetTextDatum(GetConfigOption("search_path", false, false));
+    inner->args[0].isnull = false;
+    inner->args[1].value = BoolGetDatum(is_limited);
+    inner->args[1].isnull = false;
+    for (int i = 0; i < PG_NARGS(); i++)
+        inner->args[i + 2] = fcinfo->args[i];
+    (void)call_inner(inner, fcinfo, "set_rule");
+    if (!XLogLogicalInfoActive())
+        ereport(WARNING,
+                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                 errmsg("wal_level is insufficient for logical decoding"),
+                 errdetail(
+                     "The rule is set, but changes made before wal_level is logical are not sent."),
+                 errhint("Set wal_level = logical in postgresql.conf and restart the server.")));
     PG_RETURN_VOID();
+}
+
+/* unwatch(relation regclass, name text) -> integer */
+Datum
+clairon_unwatch(PG_FUNCTION_ARGS)
+{
+    PreventCommandDuringRecovery("clairon.unwatch()");
+    if (!PG_ARGISNULL(0))
+        check_owner(PG_GETARG_OID(0));
+    return call_with_arguments(fcinfo, "remove_rules");
+}
+
+/* show_condition(relation regclass, name text) -> text: only_when in the view clairon.rules. */
+Datum
+clairon_show_condition(PG_FUNCTION_ARGS)
+{
+    Oid relation = PG_GETARG_OID(0);
+    Oid rules = get_relname_relid("rule", get_namespace_oid("clairon", false));
+    bool is_reader = pg_class_aclcheck(rules, GetUserId(), ACL_SELECT) == ACLCHECK_OK;
+
+    if (!is_reader &&
+        !(SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)) && owns(relation)))
+        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+                        errmsg("must be owner of relation %s", relation_text(relation))));
+    return call_with_arguments(fcinfo, "condition_text");
+}
+
+/* notify, once, prune: see sql/notify.sql. */
+Datum
+clairon_notify(PG_FUNCTION_ARGS)
+{
+    return call_with_arguments(fcinfo, "send_message");
+}
+
+Datum
+clairon_once(PG_FUNCTION_ARGS)
+{
+    return call_with_arguments(fcinfo, "insert_key");
+}
+
+Datum
+clairon_prune(PG_FUNCTION_ARGS)
+{
+    return call_with_arguments(fcinfo, "delete_keys");
+}
+
+/* changes_owner(command pg_ddl_command) -> boolean: true for ALTER TABLE .. OWNER TO. */
+Datum
+clairon_changes_owner(PG_FUNCTION_ARGS)
+{
+    CollectedCommand *command = (CollectedCommand *)PG_GETARG_POINTER(0);
+    ListCell *cell;
+
+    if (command->type != SCT_AlterTable)
+        PG_RETURN_BOOL(false);
+    foreach (cell, command->d.alterTable.subcmds) {
+        CollectedATSubcmd *sub = lfirst(cell);
+
+        if (IsA(sub->parsetree, AlterTableCmd) &&
+            ((AlterTableCmd *)sub->parsetree)->subtype == AT_ChangeOwner)
+            PG_RETURN_BOOL(true);
+    }
+    PG_RETURN_BOOL(false);
 }

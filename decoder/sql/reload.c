@@ -27,6 +27,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "base/data.h"
 #include "rules/rules.h"
 
 PG_FUNCTION_INFO_V1(clairon_related_tables);
@@ -74,10 +75,7 @@ add_linked(List *tables, HTAB *found, Relation inherits, Oid relid, bool above, 
 static List *
 add_above_or_below(List *tables, const List *given, bool above, Snapshot snapshot)
 {
-    HASHCTL control = {
-        .keysize = sizeof(Oid), .entrysize = sizeof(Oid), .hcxt = CurrentMemoryContext};
-    HTAB *found =
-        hash_create("clairon related tables", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+    HTAB *found = oid_table_new("clairon related tables", 64, sizeof(Oid), CurrentMemoryContext);
     Relation inherits = table_open(InheritsRelationId, AccessShareLock);
     List *added = list_copy(given);
 
@@ -335,15 +333,6 @@ add_dependents(struct type_search *search, const struct type_user *type)
     return goes_on;
 }
 
-static HTAB *
-create_table_of_oids(const char *name, Size entry_size)
-{
-    HASHCTL control = {
-        .keysize = sizeof(Oid), .entrysize = entry_size, .hcxt = CurrentMemoryContext};
-
-    return hash_create(name, 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-}
-
 static void
 search_users(struct type_search *search, const List *types)
 {
@@ -372,8 +361,10 @@ clairon_tables_with_type(PG_FUNCTION_ARGS)
     ArrayBuildState *result = initArrayResult(OIDOID, CurrentMemoryContext, false);
     struct type_search search = {
         .depend = table_open(DependRelationId, AccessShareLock),
-        .users = create_table_of_oids("clairon type users", sizeof(struct type_user)),
-        .counts = create_table_of_oids("clairon type owners", sizeof(struct owner_count))};
+        .users =
+            oid_table_new("clairon type users", 64, sizeof(struct type_user), CurrentMemoryContext),
+        .counts = oid_table_new("clairon type owners", 64, sizeof(struct owner_count),
+                                CurrentMemoryContext)};
     ListCell *cell;
 
     search_users(&search, types);

@@ -26,7 +26,7 @@ declare -A below=(
 declare -A folders=(
     [store]="scripts . connection servers shards read write admin direct"
     [gate]="net http ws ."
-    [decoder]="protocol base encode rules condition . output plan changes plugin sql rows"
+    [decoder]="protocol base encode rules . output plan changes sql"
 )
 
 # The only files that may include each library: header pattern, then path pattern.
