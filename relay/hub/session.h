@@ -77,9 +77,9 @@ struct session_request {
 };
 
 /*
- * Starts a session. The session reads the user's memberships, sends `connected`, then the pending list,
- * then the notifications after pos, then new notifications. Waits while the store is down. Never
- * returns NULL. End the session with session_detach.
+ * Starts a session. The session reads the user's memberships, sends `connected`, then the pending
+ * list, then the notifications after pos, then new notifications. Waits while the store is down.
+ * Never returns NULL. End the session with session_detach.
  */
 struct session *hub_attach(struct hub *hub, const struct session_request *request,
                            const struct session_transport *transport, void *socket);
