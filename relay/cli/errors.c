@@ -70,7 +70,7 @@ struct errors_request {
 /* An iteration over the error log. */
 struct errors_walk {
     struct errors_request *request;
-    struct direct *direct;
+    struct command *store;
     long long left;    /* entries that may still be printed under --limit */
     long long entries; /* matching entries */
     long long users;   /* pending users in the matching entries */
@@ -137,7 +137,7 @@ print_entry(const struct errors_walk *walk, const struct error_entry *entry, con
 static bool
 can_redrive(const struct error_entry *entry, const json_t *users)
 {
-    return json_array_size(users) > 0 && direct_can_redrive(entry);
+    return json_array_size(users) > 0 && command_can_redrive(entry);
 }
 
 static enum rc
@@ -154,7 +154,7 @@ redrive(struct errors_walk *walk, unsigned shard, const struct error_entry *entr
             names[texts++] = json_string_value(user);
     }
     if (texts > 0)
-        rc = direct_redrive(walk->direct, shard, entry, names, texts);
+        rc = command_redrive(walk->store, shard, entry, names, texts);
     free(names);
     return rc;
 }
@@ -169,7 +169,7 @@ handle(struct errors_walk *walk, unsigned shard, const struct error_entry *visit
     enum rc rc = RC_OK;
 
     if ((request->json || request->verb == VERB_REDRIVE) &&
-        direct_complete(walk->direct, shard, &completed) != RC_OK) {
+        command_complete(walk->store, shard, &completed) != RC_OK) {
         walk->failed = true;
         return;
     }
@@ -182,7 +182,7 @@ handle(struct errors_walk *walk, unsigned shard, const struct error_entry *visit
     else if (request->verb == VERB_REDRIVE)
         rc = redrive(walk, shard, entry, users);
     else
-        direct_drop(walk->direct, shard, entry->entry);
+        command_drop(walk->store, shard, entry->entry);
     walk->left--;
     walk->entries++;
     walk->users += (long long)json_array_size(users);
@@ -247,7 +247,7 @@ found_all(const struct errors_walk *walk)
 static void
 print_sum(const struct errors_walk *walk)
 {
-    const struct direct_changes *changes = direct_changed(walk->direct);
+    const struct command_changes *changes = command_changed(walk->store);
     enum verb verb = walk->request->verb;
 
     if (walk->request->dry_run && verb == VERB_REDRIVE)
@@ -277,12 +277,12 @@ static int
 finish(const struct errors_walk *walk, enum rc rc)
 {
     const struct errors_request *request = walk->request;
-    const char *missing = direct_missing(walk->direct);
+    const char *missing = command_missing(walk->store);
     bool is_good = rc == RC_OK && !walk->failed, has_ids;
 
     cli_progress_end();
     if (!is_good)
-        fprintf(stderr, "clairon " ERRORS ": %s\n", direct_error(walk->direct));
+        fprintf(stderr, "clairon " ERRORS ": %s\n", command_error(walk->store));
     else if (request->verb == VERB_LIST && walk->entries == 0 && request->id_count == 0)
         fprintf(stderr, walk->scanned == 0 && request->since == NULL && missing[0] == '\0'
                             ? "the error log is empty\n"
@@ -391,12 +391,12 @@ walk_log(struct errors_request *request, int argc, char **argv)
 
     if (code != 0)
         return code;
-    walk.direct = cli_store_open(ERRORS, request->path, argc, argv, &config, &code);
-    if (walk.direct != NULL && request->verb != VERB_LIST && !request->dry_run)
-        walk.total = direct_error_count(walk.direct);
-    if (walk.direct != NULL)
-        code = finish(&walk, direct_errors(walk.direct, since, on_entry, &walk));
-    direct_close(walk.direct);
+    walk.store = cli_store_open(ERRORS, request->path, argc, argv, &config, &code);
+    if (walk.store != NULL && request->verb != VERB_LIST && !request->dry_run)
+        walk.total = command_error_count(walk.store);
+    if (walk.store != NULL)
+        code = finish(&walk, command_errors(walk.store, since, on_entry, &walk));
+    command_close(walk.store);
     config_free(&config);
     return code;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
@@ -167,7 +168,7 @@ cli_settings_load(struct config *ret_config, const char *path, int argc, char **
     return rc;
 }
 
-struct direct *
+struct command *
 cli_store_open(const char *command, const char *path, int argc, char **argv,
                struct config *ret_config, int *ret_code)
 {
@@ -178,8 +179,8 @@ cli_store_open(const char *command, const char *path, int argc, char **argv,
     static char only_feed[] = "--relay.roles=feed", unused[] = "--feed.conninfo=dbname=unused";
     static char no_primary[] = "--feed.primary_conninfo=";
     static char *const forced[] = {only_feed, unused, no_primary, NULL};
-    char config_error[CONFIG_ERROR_MAX], store_error[DIRECT_ERROR_MAX];
-    struct direct *direct = NULL;
+    char config_error[CONFIG_ERROR_MAX], store_error[COMMAND_ERROR_MAX];
+    struct command *store = NULL;
 
     *ret_config = (struct config){0};
     if (cli_settings_load(ret_config, path, argc, argv, forced, config_error) != RC_OK) {
@@ -188,11 +189,14 @@ cli_store_open(const char *command, const char *path, int argc, char **argv,
         if (path == NULL && strcmp(ret_config->store.url, STORE_URL_DEFAULT) == 0)
             fprintf(stderr, "clairon %s: no -c FILE: reading the default store, %s\n", command,
                     STORE_URL_DEFAULT);
-        direct = direct_open(ret_config, store_error);
-        if (direct == NULL) {
-            fprintf(stderr, "clairon %s: %s\n", command, store_error);
-            *ret_code = 1;
-        }
+        log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_LOGFMT); /* the command prints the store's errors */
+        store = command_open(ret_config, store_error);
+        if (store != NULL && command_check_shards(store))
+            return store;
+        fprintf(stderr, "clairon %s: %s\n", command,
+                store != NULL ? command_error(store) : store_error);
+        command_close(store);
+        *ret_code = 1;
     }
-    return direct;
+    return NULL;
 }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "base/config.h"
-#include "store/direct.h"
+#include "store/command.h"
 
 #define CLI_USAGE_ERROR 2 /* exit status: wrong usage, or an invalid setting */
 
@@ -36,8 +36,8 @@ MUST_CHECK enum rc cli_settings_load(struct config *ret_config, const char *path
  * Loads the settings and connects to the store. Returns NULL after printing the error; *ret_code is
  * then the exit status. In both cases the caller frees the connection, then the settings.
  */
-struct direct *cli_store_open(const char *command, const char *path, int argc, char **argv,
-                              struct config *ret_config, int *ret_code);
+struct command *cli_store_open(const char *command, const char *path, int argc, char **argv,
+                               struct config *ret_config, int *ret_code);
 
 /* Prints "clairon COMMAND: what about" and returns CLI_USAGE_ERROR. */
 int cli_usage_error(const char *command, const char *what, const char *about);

@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/config.h"
+#include "base/log.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "doctor/findings.h"
@@ -173,6 +174,7 @@ run(const struct doctor *doctor, const struct config *config)
     bool is_printed;
     int code;
 
+    log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_LOGFMT); /* the findings contain the store's errors */
     run_checks(doctor, config, &findings);
     is_printed =
         doctor->json ? print_json(&findings, doctor->quiet) : print_table(&findings, doctor->quiet);

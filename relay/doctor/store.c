@@ -7,7 +7,6 @@
 #include "doctor/store_contents.h"
 #include "doctor/store_probe.h"
 #include "doctor/store_sentinels.h"
-#include "store/direct/locate.h"
 
 /* Returns false if the server does not reply. */
 static bool
@@ -15,7 +14,7 @@ check_single_server(const struct config *config, struct findings *findings)
 {
     struct store_probe probe = {.config = config, .findings = findings};
     struct url address;
-    bool is_up = locate_named(config, 0, &address) && store_probe_open(&probe, &address);
+    bool is_up = store_named_address(config, 0, &address) && store_probe_open(&probe, &address);
 
     if (is_up) {
         store_probe_check(&probe);

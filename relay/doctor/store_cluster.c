@@ -12,7 +12,6 @@
 #include "store/servers/shard_list.h"
 #include "store/servers/topology.h"
 #include "store/shards/place.h"
-#include "store/direct/locate.h"
 #include "store/scripts/constants.h"
 
 #define NODES_MAX 64
@@ -106,11 +105,11 @@ read_own_id(struct seed *seed, const char *members)
 
 /* The reply with the most slots is used: a node that was removed from the cluster has none. */
 static void
-read_seed(struct cluster *cluster, struct seed *seed, struct node *node, const struct url *address)
+read_seed(struct cluster *cluster, struct seed *seed, struct probe *node, const struct url *address)
 {
     const char *slots_argv[] = {"CLUSTER", "SLOTS"};
     const char *members_argv[] = {"CLUSTER", "NODES"};
-    const struct redisReply *slots = node_request(node, 2, slots_argv, NULL);
+    const struct redisReply *slots = probe_request(node, 2, slots_argv);
     const char *members;
     bool is_best;
 
@@ -125,7 +124,7 @@ read_seed(struct cluster *cluster, struct seed *seed, struct node *node, const s
         cluster->count = slots_nodes(slots, address->host, cluster->nodes, NODES_MAX);
         read_cluster_primaries(cluster, slots, address->host);
     }
-    members = reply_text(node_request(node, 2, members_argv, NULL));
+    members = reply_text(probe_request(node, 2, members_argv));
     read_own_id(seed, members);
     if (is_best) {
         free(cluster->members);
@@ -151,21 +150,22 @@ report_no_reply(const struct cluster *cluster, const struct seed *seed, bool is_
 static void
 query_seed(struct cluster *cluster, struct seed *seed, unsigned number, bool is_last)
 {
-    struct node *node = NULL;
+    struct probe *node = NULL;
     struct url address;
-    char error[NODE_ERROR_MAX];
+    char error[PROBE_ERROR_MAX];
 
     seed->covered = -1;
-    if (!locate_named(cluster->config, number, &address))
+    if (!store_named_address(cluster->config, number, &address))
         return;
     url_format(&address, seed->where);
-    if (node_open(cluster->config, &address, LOCATE_TIMEOUT_S, &node, error) == RC_OK) {
+    node = probe_open(cluster->config, &address, STORE_QUERY_TIMEOUT_S, error);
+    if (node != NULL) {
         read_seed(cluster, seed, node, &address);
-        snprintf(error, sizeof(error), "%s", node_error(node));
+        snprintf(error, sizeof(error), "%s", probe_error(node));
     }
     if (seed->covered < 0)
         report_no_reply(cluster, seed, is_last && cluster->covered < 0, error);
-    node_close(node);
+    probe_close(node);
     explicit_bzero(&address, sizeof(address));
 }
 
@@ -221,7 +221,7 @@ static void
 check_cluster_state(const struct cluster *cluster, const struct store_probe *probe)
 {
     const char *argv[] = {"CLUSTER", "INFO"};
-    const struct redisReply *reply = node_request(probe->node, 2, argv, NULL);
+    const struct redisReply *reply = probe_request(probe->node, 2, argv);
     const char *info = reply_text(reply);
 
     if (info != NULL)
@@ -231,7 +231,7 @@ check_cluster_state(const struct cluster *cluster, const struct store_probe *pro
     else
         findings_warn(cluster->findings, STORE, "cluster state",
                       "The relay's ACL user needs +cluster|info", "%s%s", probe->where,
-                      node_error(probe->node));
+                      probe_error(probe->node));
 }
 
 /*
@@ -242,14 +242,14 @@ static void
 check_cluster_moves(const struct cluster *cluster, const struct store_probe *probe)
 {
     const char *argv[] = {"CLUSTER", "NODES"};
-    const char *nodes = reply_text(node_request(probe->node, 2, argv, NULL));
+    const char *nodes = reply_text(probe_request(probe->node, 2, argv));
     const char *own = nodes != NULL ? strstr(nodes, "myself") : NULL;
     const char *moves = own != NULL ? memchr(own, '[', strcspn(own, "\n")) : NULL;
 
     if (nodes == NULL)
         store_probe_report(probe, "moving slots", false,
                            "The relay's ACL user needs +cluster|nodes", "%s",
-                           node_error(probe->node));
+                           probe_error(probe->node));
     else if (moves != NULL && store_probe_is_primary(probe))
         findings_warn(cluster->findings, STORE, "moving slots",
                       "The shards in these slots wait. If no redis-cli moves them, complete the "
@@ -266,7 +266,7 @@ count_keys(const struct store_probe *probe, unsigned slot)
     const struct redisReply *reply;
 
     snprintf(text, sizeof(text), "%u", slot);
-    reply = node_request(probe->node, 3, argv, NULL);
+    reply = probe_request(probe->node, 3, argv);
     return reply_is_integer(reply) ? reply_integer(reply) : -1;
 }
 
@@ -284,7 +284,7 @@ check_cluster_keys(const struct cluster *cluster, const struct store_probe *prob
         if (count < 0) {
             store_probe_report(probe, "keys of shards", false,
                                "The relay's ACL user needs +cluster|countkeysinslot", "%s",
-                               node_error(probe->node));
+                               probe_error(probe->node));
             return;
         }
         if (count > 0 && cluster->is_known[k] && !slots_is_same_node(&cluster->primaries[k], node))
@@ -313,7 +313,7 @@ check_cluster_places(const struct cluster *cluster, const struct store_probe *pr
             continue;
         topology_shard_prefix(&topology, cluster->config->store.prefix, k, prefix);
         key_write(meta, prefix, KEY_META);
-        reply = node_request(probe->node, 5, argv, NULL);
+        reply = probe_request(probe->node, 5, argv);
         place_read_meta(reply, &facts);
         if (facts.without[0] != '\0')
             findings_warn(cluster->findings, STORE, "abandoned keys", WITHOUT_HINT,
@@ -353,7 +353,8 @@ check_cluster_node(struct cluster *cluster, const struct slots_node *node, bool 
     bool is_up;
 
     snprintf(probe.where, sizeof(probe.where), "%s:%d: ", node->host, node->port);
-    is_up = locate_node(cluster->config, node, &address) && store_probe_open(&probe, &address);
+    is_up =
+        store_node_address(cluster->config, node, &address) && store_probe_open(&probe, &address);
     if (is_up) {
         store_probe_check(&probe);
         check_cluster_state(cluster, &probe);

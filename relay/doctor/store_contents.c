@@ -2,12 +2,13 @@
 #include "doctor/store_contents.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "doctor/store_probe.h"
+#include "store/command.h"
 #include "store/connection/reply.h"
 #include "store/servers/topology.h"
-#include "store/direct/direct_request.h"
 
 #define DATABASE_HINT                                                                              \
     "Choose another [store] prefix; or, if this database replaces the other one (pg_upgrade, a "   \
@@ -17,23 +18,27 @@
     "Set [feed] slot to the stored slot, or choose another [store] prefix; to replace the "        \
     "stored slot, stop its relay and DEL its key in every shard: clients receive a gap"
 
+/* `command` is NULL if the store is unavailable because of `error`. */
 struct contents {
     const struct config *config;
     struct findings *findings;
-    struct direct *direct;
+    char error[COMMAND_ERROR_MAX];
+    struct command *command;
 };
 
 static void
 check_shards(struct contents *contents)
 {
-    bool is_known = direct_check_shards(contents->direct);
+    const bool is_known = contents->command != NULL && command_check_shards(contents->command);
 
     if (!is_known || contents->config->store.shards > 1)
         findings_add(contents->findings, STORE, "store.shards", is_known,
                      "Restore the old number; or, once all notifications are acknowledged, choose "
                      "another [store] prefix and drop the slot",
                      "%d%s%s", contents->config->store.shards, is_known ? "" : ": ",
-                     is_known ? "" : direct_error(contents->direct));
+                     is_known                    ? ""
+                     : contents->command != NULL ? command_error(contents->command)
+                                                 : contents->error);
 }
 
 static void
@@ -54,10 +59,13 @@ read_progress_key(struct contents *contents, char ret_key[VALUE_MAX])
     const struct topology topology = topology_of(config);
     char prefix[STORE_PREFIX_MAX], meta[STORE_KEY_MAX];
     const char *argv[] = {"HMGET", meta, "progress"};
+    struct redisReply *reply;
 
     topology_shard_prefix(&topology, config->store.prefix, 0, prefix);
     key_write(meta, prefix, KEY_META);
-    read_text(direct_request(contents->direct, 0, 3, argv), 0, ret_key);
+    reply = command_request(contents->command, 0, 3, argv);
+    read_text(reply, 0, ret_key);
+    free(reply);
     return ret_key[0] != '\0';
 }
 
@@ -69,16 +77,17 @@ check_stored_slot(struct contents *contents, const char *key)
     const struct topology topology = topology_of(config);
     char prefix[STORE_PREFIX_MAX], own[STORE_KEY_MAX];
     const char *argv[] = {"EXISTS", key};
-    const struct redisReply *reply;
+    struct redisReply *reply;
 
     topology_shard_prefix(&topology, config->store.prefix, 0, prefix);
     key_write_of(own, sizeof(own), prefix, KEY_PROGRESS, config->feed.slot);
-    reply = direct_request(contents->direct, 0, 2, argv);
+    reply = command_request(contents->command, 0, 2, argv);
     if (strcmp(key, own) != 0 && reply != NULL && reply_integer(reply) == 1)
         findings_add(contents->findings, STORE, "slot", false, SLOT_HINT,
                      "store belongs to another slot: %s, not %s", key, own);
     else
         findings_add(contents->findings, STORE, "slot", true, NULL, "%s", config->feed.slot);
+    free(reply);
 }
 
 /* A store serves one database: acquire.lua rejects all other databases. */
@@ -87,15 +96,16 @@ check_database(struct contents *contents, const struct origin *origin)
 {
     char key[VALUE_MAX], system[VALUE_MAX], database[VALUE_MAX], name[VALUE_MAX];
     const char *argv[] = {"HMGET", key, "system", "database", "database_name"};
-    const struct redisReply *reply;
+    struct redisReply *reply;
     bool is_same;
 
     if (origin->system[0] == '\0' || !read_progress_key(contents, key))
         return;
-    reply = direct_request(contents->direct, 0, 5, argv);
+    reply = command_request(contents->command, 0, 5, argv);
     read_text(reply, 0, system);
     read_text(reply, 1, database);
     read_text(reply, 2, name);
+    free(reply);
     if (system[0] == '\0')
         return;
     is_same = strcmp(system, origin->system) == 0 &&
@@ -116,9 +126,11 @@ void
 store_contents_check(const struct config *config, const struct origin *origin,
                      struct findings *findings)
 {
-    struct contents contents = {config, findings, direct_new(config)};
+    struct contents contents = {.config = config, .findings = findings};
 
+    contents.command = command_open(config, contents.error);
     check_shards(&contents);
-    check_database(&contents, origin);
-    direct_close(contents.direct);
+    if (contents.command != NULL)
+        check_database(&contents, origin);
+    command_close(contents.command);
 }

@@ -6,23 +6,37 @@
 #include "base/urls.h"
 #include "doctor/findings.h"
 #include "store/connection/url.h"
-#include "store/direct/node.h"
+#include "store/connection/probe.h"
 #include "store/scripts/keys.h"
+#include "store/servers/slots.h"
 
 #define STORE "store"
 #define VALUE_MAX 256
 #define DOCTOR_TIMEOUT_S 10
+#define STORE_QUERY_TIMEOUT_S 3 /* timeout per sentinel or node in [store] url */
 
 struct store_probe {
     const struct config *config;
     struct findings *findings;
-    struct node *node;
+    struct probe *node;
     char *info;                 /* all of INFO */
     char where[URL_FORMAT_MAX]; /* "host:port: " with several servers, otherwise "" */
     char key[STORE_KEY_MAX];    /* KEY_DOCTOR */
     bool is_replica;            /* the server may be a replica */
     const char *lost_hint;      /* if not NULL, a server that does not reply is only a warning */
 };
+
+/*
+ * Returns a server listed in store.url, by number: the single server, a node, or a sentinel with
+ * the sentinels' password. Returns false if the number is invalid.
+ */
+bool store_named_address(const struct config *config, unsigned number, struct url *ret_address);
+/*
+ * Returns a node or a replica, with the credentials of store.url. Returns false if the address is
+ * invalid.
+ */
+bool store_node_address(const struct config *config, const struct slots_node *node,
+                        struct url *ret_address);
 
 /*
  * Connects and reads INFO. Returns false after adding a finding. The caller closes the probe in

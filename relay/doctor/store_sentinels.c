@@ -7,7 +7,6 @@
 #include "doctor/store_probe.h"
 #include "store/connection/reply.h"
 #include "store/servers/sentinel_reply.h"
-#include "store/direct/locate.h"
 
 #define REPLICAS_MAX 16
 #define FEW_SENTINELS 3
@@ -80,45 +79,46 @@ hint_of_rejection(const char *error)
 }
 
 static void
-query_sentinel(struct sentinels *sentinels, struct node *node, const char *where)
+query_sentinel(struct sentinels *sentinels, struct probe *node, const char *where)
 {
     const char *name = urls_rest(sentinels->config->store.url);
     const char *master[] = {"SENTINEL", "MASTER", name};
     const char *replicas[] = {"SENTINEL", "REPLICAS", name};
     const char *subscribe[] = {"SUBSCRIBE", "+switch-master"};
-    const struct redisReply *reply = node_request(node, 3, master, NULL);
+    const struct redisReply *reply = probe_request(node, 3, master);
 
     if (reply == NULL) {
         findings_add(sentinels->findings, STORE, "sentinel", false,
-                     hint_of_rejection(node_error(node)), "%s: %s", where, node_error(node));
+                     hint_of_rejection(probe_error(node)), "%s: %s", where, probe_error(node));
         return;
     }
     sentinels->reachable++;
     read_sentinel_state(sentinels, where, reply);
-    reply = node_request(node, 3, replicas, NULL);
+    reply = probe_request(node, 3, replicas);
     if (reply != NULL)
         read_known_replicas(sentinels, reply);
-    if (reply == NULL || node_request(node, 2, subscribe, NULL) == NULL)
+    if (reply == NULL || probe_request(node, 2, subscribe) == NULL)
         findings_warn(sentinels->findings, STORE, "sentinel user",
-                      hint_of_rejection(node_error(node)), "%s: %s", where, node_error(node));
+                      hint_of_rejection(probe_error(node)), "%s: %s", where, probe_error(node));
 }
 
 static void
 check_sentinel(struct sentinels *sentinels, unsigned number)
 {
-    char error[NODE_ERROR_MAX], where[URL_FORMAT_MAX];
-    struct node *node = NULL;
+    char error[PROBE_ERROR_MAX], where[URL_FORMAT_MAX];
+    struct probe *node = NULL;
     struct url address;
 
-    if (!locate_named(sentinels->config, number, &address))
+    if (!store_named_address(sentinels->config, number, &address))
         return;
     url_format(&address, where);
-    if (node_open(sentinels->config, &address, LOCATE_TIMEOUT_S, &node, error) == RC_OK)
+    node = probe_open(sentinels->config, &address, STORE_QUERY_TIMEOUT_S, error);
+    if (node != NULL)
         query_sentinel(sentinels, node, where);
     else
         findings_add(sentinels->findings, STORE, "sentinel", false, SENTINEL_HINT, "%s: %s", where,
                      error);
-    node_close(node);
+    probe_close(node);
     explicit_bzero(&address, sizeof(address));
 }
 
@@ -150,7 +150,8 @@ check_known_server(const struct sentinels *sentinels, const struct slots_node *n
     bool is_up;
 
     snprintf(probe.where, sizeof(probe.where), "%s:%d: ", node->host, node->port);
-    is_up = locate_node(sentinels->config, node, &address) && store_probe_open(&probe, &address);
+    is_up =
+        store_node_address(sentinels->config, node, &address) && store_probe_open(&probe, &address);
     if (is_up)
         store_probe_check(&probe);
     if (is_up && !is_replica)

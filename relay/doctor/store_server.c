@@ -11,12 +11,47 @@
 #include "base/memory.h"
 #include "store/connection/fault.h"
 #include "store/connection/reply.h"
+#include "store/servers/sentinel_reply.h"
 #include "store/servers/topology.h"
 #include "store/scripts/keys.h"
 
 #define COMMAND_WORDS_MAX 16
 #define SKEW_MAX_US 1000000
 #define FULL_PERCENT 90
+
+static bool
+read_named(const struct config *config, unsigned number, struct url *ret_address)
+{
+    char *url = urls_at(config->store.url, number);
+    bool is_valid = url_read(url, ret_address) == RC_OK;
+
+    explicit_bzero(url, strlen(url));
+    free(url);
+    return is_valid;
+}
+
+bool
+store_named_address(const struct config *config, unsigned number, struct url *ret_address)
+{
+    if (!read_named(config, number, ret_address))
+        return false;
+    if (urls_kind(config->store.url) == URLS_SENTINEL) {
+        sentinel_credentials(config, ret_address);
+        ret_address->database = PROBE_NO_DATABASE;
+    }
+    return true;
+}
+
+bool
+store_node_address(const struct config *config, const struct slots_node *node,
+                   struct url *ret_address)
+{
+    if (!read_named(config, 0, ret_address))
+        return false;
+    snprintf(ret_address->host, sizeof(ret_address->host), "%s", node->host);
+    ret_address->port = node->port;
+    return true;
+}
 
 const char *
 store_probe_hint(const char *error)
@@ -75,7 +110,7 @@ bool
 store_probe_setting(struct store_probe *probe, const char *name, char ret_value[VALUE_MAX])
 {
     const char *argv[] = {"CONFIG", "GET", name};
-    const struct redisReply *reply = node_request(probe->node, 3, argv, NULL);
+    const struct redisReply *reply = probe_request(probe->node, 3, argv);
     struct bytes value = {NULL, 0};
 
     if (reply_is_array(reply, 2))
@@ -230,10 +265,10 @@ check_store_disk(struct store_probe *probe)
 
 /* Returns false if the reply is missing or invalid. */
 static bool
-read_time(struct node *node, int64_t *ret_us)
+read_time(struct probe *node, int64_t *ret_us)
 {
     const char *argv[] = {"TIME"};
-    const struct redisReply *reply = node_request(node, 1, argv, NULL);
+    const struct redisReply *reply = probe_request(node, 1, argv);
     struct bytes seconds, micros;
 
     if (reply == NULL || !reply_is_array(reply, 2))
@@ -254,8 +289,8 @@ check_store_clock(struct store_probe *probe)
     int64_t before_us = clock_wall_us(), store_us, after_us, skew_us;
 
     if (!read_time(probe->node, &store_us)) {
-        store_probe_report(probe, "clock", false, store_probe_hint(node_error(probe->node)),
-                           "TIME failed: %s", node_error(probe->node));
+        store_probe_report(probe, "clock", false, store_probe_hint(probe_error(probe->node)),
+                           "TIME failed: %s", probe_error(probe->node));
         return;
     }
     after_us = clock_wall_us();
@@ -355,20 +390,20 @@ is_permitted(struct store_probe *probe, const char *command)
     for (char *word = strtok_r(text, " ", &rest); word != NULL && argc < COMMAND_WORDS_MAX;
          word = strtok_r(NULL, " ", &rest))
         argv[argc++] = strcmp(word, "%") == 0 ? probe->key : word;
-    return node_request(probe->node, argc, argv, NULL) != NULL ||
-           (urls_kind(probe->config->store.url) != URLS_SINGLE && node_is_redirected(probe->node));
+    return probe_request(probe->node, argc, argv) != NULL ||
+           (urls_kind(probe->config->store.url) != URLS_SINGLE && probe_is_redirected(probe->node));
 }
 
 static void
 check_commands(struct store_probe *probe)
 {
     const size_t count = sizeof(required_commands) / sizeof(required_commands[0]);
-    char missing[VALUE_MAX] = "", error[NODE_ERROR_MAX] = "";
+    char missing[VALUE_MAX] = "", error[PROBE_ERROR_MAX] = "";
     size_t rejected = 0;
 
     if (!is_permitted(probe, "MULTI")) {
-        store_probe_report(probe, "commands", false, store_probe_hint(node_error(probe->node)),
-                           "%s", node_error(probe->node));
+        store_probe_report(probe, "commands", false, store_probe_hint(probe_error(probe->node)),
+                           "%s", probe_error(probe->node));
         return;
     }
     for (size_t i = 0; i < count; i++) {
@@ -377,12 +412,12 @@ check_commands(struct store_probe *probe)
         if (is_permitted(probe, required_commands[i]))
             continue;
         rejected++;
-        snprintf(error, sizeof(error), "%s", node_error(probe->node));
+        snprintf(error, sizeof(error), "%s", probe_error(probe->node));
         snprintf(missing + len, sizeof(missing) - len, " %.*s",
                  (int)strcspn(required_commands[i], " "), required_commands[i]);
     }
     if (!is_permitted(probe, "DISCARD") && rejected == 0)
-        snprintf(error, sizeof(error), "%s", node_error(probe->node));
+        snprintf(error, sizeof(error), "%s", probe_error(probe->node));
     store_probe_report(probe, "commands", error[0] == '\0', store_probe_hint(error),
                        "%zu of %zu permitted%s%s%s%s%s", count - rejected, count,
                        rejected > 0 ? "; not" : "", missing, error[0] != '\0' ? " (" : "", error,
@@ -393,11 +428,11 @@ static bool
 save_store_info(struct store_probe *probe)
 {
     const char *argv[] = {"INFO", "all"};
-    const struct redisReply *reply = node_request(probe->node, 2, argv, NULL);
+    const struct redisReply *reply = probe_request(probe->node, 2, argv);
 
     if (reply == NULL || reply_text(reply) == NULL) {
-        store_probe_report(probe, "server", false, store_probe_hint(node_error(probe->node)), "%s",
-                           reply == NULL ? node_error(probe->node) : "invalid reply to INFO");
+        store_probe_report(probe, "server", false, store_probe_hint(probe_error(probe->node)), "%s",
+                           reply == NULL ? probe_error(probe->node) : "invalid reply to INFO");
         return false;
     }
     probe->info = memory_text(reply_text(reply), strlen(reply_text(reply)));
@@ -434,11 +469,12 @@ report_no_connection(const struct store_probe *probe, const char *where, const c
 bool
 store_probe_open(struct store_probe *probe, const struct url *address)
 {
-    char error[NODE_ERROR_MAX], where[URL_FORMAT_MAX];
+    char error[PROBE_ERROR_MAX], where[URL_FORMAT_MAX];
 
     write_key(probe);
     url_format(address, where);
-    if (node_open(probe->config, address, DOCTOR_TIMEOUT_S, &probe->node, error) == RC_OK) {
+    probe->node = probe_open(probe->config, address, DOCTOR_TIMEOUT_S, error);
+    if (probe->node != NULL) {
         findings_add(probe->findings, STORE, "connection", true, NULL, "%s", where);
         return save_store_info(probe);
     }
@@ -450,7 +486,7 @@ void
 store_probe_close(struct store_probe *probe)
 {
     free(probe->info);
-    node_close(probe->node);
+    probe_close(probe->node);
     probe->info = NULL;
     probe->node = NULL;
 }

@@ -25,7 +25,7 @@ declare -A below=(
 # means the files in the folder of the module itself.
 declare -A folders=(
     [base]=". core system metrics config"
-    [store]="scripts . connection servers shards ingest read delivery admin direct"
+    [store]="scripts . connection servers shards ingest read delivery admin"
     [hub]="fanout parts session delivery resume acks ."
     [gate]="net http ws api ."
     [decoder]="protocol base encode rules condition . output plan changes plugin sql rows"
@@ -34,7 +34,7 @@ declare -A folders=(
 # The only files that may include each library: header pattern, then path pattern.
 libraries='libwebsockets\.h  relay/gate/net/carrier\.c
 libpq-fe\.h                  relay/postgres/(hosts\.c|(libpq|connect|session|query)\.h)|relay/base/config/conninfo\.c|relay/doctor/postgresql_query\.h
-hiredis/.*\.h                relay/store/(servers/link\.c|connection/(query\.c|connect\.c|send_queue\.h|tls\.[ch]|reply_arena\.h|reply\.c))|relay/store/direct/node\.c
+hiredis/.*\.h                relay/store/(servers/link\.c|connection/(query\.c|probe\.c|connect\.c|send_queue\.h|tls\.[ch]|reply_arena\.h|reply\.c))
 jwt\.h                       relay/wire/token\.c|relay/cli/token\.c
 jansson\.h                   relay/wire/(token|client_message|rows_header|publication[a-z_]*)\.[ch]|relay/store/admin/admin_merge\.c|relay/cli/(token|errors|errors_print)\.[ch]|relay/doctor/gate\.c
 ev\.h                        relay/(base|store|postgres|feed|rows|hub|gate|daemon)/

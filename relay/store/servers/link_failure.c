@@ -47,6 +47,17 @@ log_failure(struct link *link, const char *reason, int64_t delay_ms)
                  LOG_INT("retry_ms", delay_ms));
 }
 
+static void
+report_failure(const struct link *link, const char *reason)
+{
+    char server[URL_FORMAT_MAX];
+
+    if (link->events.on_failed == NULL)
+        return;
+    url_format(&link->address, server);
+    link->events.on_failed(link->events.ctx, link->is_usable ? NULL : server, reason);
+}
+
 double
 link_silent_s(const struct link *link)
 {
@@ -75,6 +86,8 @@ link_fail(struct link *link, const char *reason)
     link->is_busy = false;
     link->redis = NULL;
     connect_stop(&link->connect);
+    if (reason != NULL && !link->closing)
+        report_failure(link, kept);
     if (redis != NULL) {
         redis->data = NULL;
         redisAsyncFree(redis);

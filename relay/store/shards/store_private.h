@@ -54,7 +54,13 @@ struct store {
     struct shard *shards;
     unsigned shard_count;
     struct topology topology;
+    struct command *command; /* NULL: a relay. A command writes nothing by itself */
 };
+
+/* Like store_open. `command`: see struct store. */
+struct store *store_open_with(struct ev_loop *loop, const struct config *config,
+                              struct stats *stats, const struct shard_events *events,
+                              struct command *command);
 
 /* availability.c: selects the shards that the store works with, as shards fail and return. */
 void regroup_open(struct store *store);
