@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "cli/options.h"
+#include "store/command.h"
 #include "store/scripts/constants.h"
 
 #define STORE "store"

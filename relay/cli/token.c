@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/config/config_value.h"
-#include "cli/options.h"
 #include "wire/token.h"
 
 #define TOKEN "token"

@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/options.h"
-#include "cli/terminal.h"
+#include "store/command.h"
 #include "wire/frame.h"
 #include "wire/notification_json.h"
 

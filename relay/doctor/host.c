@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/terminal.h"
+#include "cli/cli.h"
 #include "gate/gate.h"
 
 #define SETTINGS "settings"
