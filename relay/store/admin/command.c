@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "store/admin/command_private.h"
+#include "store/admin/admin_private.h"
 #include "store/connection/fault.h"
 #include "store/connection/query.h"
 #include "store/connection/reply.h"

@@ -8,8 +8,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "store/admin/command_private.h"
-#include "store/admin/redrive.h"
+#include "store/admin/admin_private.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard_request.h"
 

@@ -1,8 +1,10 @@
-/* command_private.h: declarations that command.c and command_errors.c share. */
-#ifndef CLAIRON_STORE_COMMAND_PRIVATE_H
-#define CLAIRON_STORE_COMMAND_PRIVATE_H
+/* admin_private.h: declarations that the files of relay/store/admin share. */
+#ifndef CLAIRON_STORE_ADMIN_PRIVATE_H
+#define CLAIRON_STORE_ADMIN_PRIVATE_H
 
 #include "store/command.h"
+#include "store/error_entry.h"
+#include "store/scripts/scripts.h"
 #include "store/servers/shard_list.h"
 #include "store/shards/store_private.h"
 
@@ -60,5 +62,43 @@ struct redisReply *command_call(struct command *command, unsigned shard,
 bool command_may_repeat(struct shard *shard, const char *error);
 
 void command_free_changes(struct command *command);
+
+/* ---- dead letters. Pure: no I/O, no clock */
+
+/* Owns route and data. Free it with redrive_free. */
+struct redrive {
+    unsigned char *route;
+    size_t route_len;
+    unsigned char *data;
+    size_t data_len;
+    int64_t expires_ms; /* new expiration; 0: does not expire */
+    char expires[24];   /* expires_ms as a string */
+    char entry[ENTRY_ID_TEXT_MAX];
+};
+
+/*
+ * Renews the lifetime of a notification, in the route and in the JSON document: it is as long as
+ * the original lifetime, and starts at `now_us`. An expired notification without an expiration
+ * belonged to an open-ended audience, whose lifetime is one day. RC_BAD: invalid route.
+ */
+MUST_CHECK enum rc redrive_prepare(const struct error_entry *entry, int64_t now_us,
+                                   struct redrive *ret_redrive);
+void redrive_free(struct redrive *redrive);
+
+/*
+ * Adds the ARGV of redrive.lua, except the users. They point into the arguments of this call, which
+ * must outlive them.
+ */
+void redrive_arguments(struct arguments *arguments, const char *prefix, const char *retention,
+                       const struct error_entry *entry, const struct redrive *redrive);
+
+/* ---- console replies of several shards. Pure: no I/O */
+
+/*
+ * Merges replies of overview.lua, user.lua, errors.lua or latest.lua, by shard; an empty text is a
+ * shard without a reply. The result has the same form, and the caller frees it. Without shard 0,
+ * `relays` of an overview or a user is null. NULL: a reply is invalid, or there is none.
+ */
+char *admin_merge(enum store_script script, const struct bytes *texts, size_t count);
 
 #endif
