@@ -121,9 +121,7 @@ find_requested(struct errors_request *request, struct bytes id)
     return bsearch(&key, request->ids, request->id_count, sizeof(key), by_id);
 }
 
-/*
- * Returns the users who have not acknowledged, or an empty array if the field is missing or invalid.
- */
+/* Returns the users who have not acknowledged; an empty array if the field is invalid. */
 static json_t *
 read_users(const struct error_entry *entry)
 {

@@ -1,6 +1,4 @@
 /* host.c: the doctor's checks of this host: files, keys, certificates, limits. */
-#include "doctor/host.h"
-
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <stdio.h>
@@ -11,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "doctor/doctor_private.h"
 #include "gate/gate.h"
 
 #define SETTINGS "settings"

@@ -33,7 +33,7 @@ declare -A folders=(
 
 # The only files that may include each library: header pattern, then path pattern.
 libraries='libwebsockets\.h  relay/gate/net/carrier\.c
-libpq-fe\.h                  relay/postgres/(hosts\.c|(libpq|connect|session|query)\.h)|relay/base/config/conninfo\.c|relay/doctor/postgresql_query\.h
+libpq-fe\.h                  relay/postgres/(hosts\.c|(libpq|connect|session|query)\.h)|relay/base/config/conninfo\.c|relay/doctor/postgresql\.c
 hiredis/.*\.h                relay/store/(servers/link\.c|connection/(query\.c|probe\.c|connect\.c|send_queue\.h|tls\.[ch]|reply_arena\.h|reply\.c))
 jwt\.h                       relay/wire/token\.c|relay/cli/token\.c
 jansson\.h                   relay/wire/(token|client_message|rows_header|publication[a-z_]*)\.[ch]|relay/store/admin/admin\.c|relay/cli/(token|errors)\.[ch]|relay/doctor/gate\.c
