@@ -94,6 +94,7 @@ $cluster->end_move($shard, $from, $to);
 $redrive->finish;
 is_deeply([ $out, $err ], [ "redrove $left entries for $left users\n", '' ], 'a redrive waits while its slot moves');
 is($cluster->error_count, 0, 'all entries are redriven');
+is($cluster->execute('HGET', "clairon:{$shard}:meta", 'place'), $from->{id}, 'a command stores no verdict on the node of the shard, and deletes none');
 my $waiting = 0;
 $waiting += $cluster->execute('HLEN', $_) for $cluster->keys('pending');
 is($waiting, $left, 'each notification is pending once');
