@@ -46,6 +46,7 @@ void findings_add(struct findings *findings, const char *area, const char *check
 /* Adds a warning: a passed check with a hint. */
 void findings_warn(struct findings *findings, const char *area, const char *check, const char *hint,
                    const char *format, ...) PRINTF_LIKE(5, 6);
+void findings_free(struct findings *findings); /* leaves it empty */
 
 /* ---- the checks */
 

@@ -61,8 +61,6 @@ struct redisReply *command_call(struct command *command, unsigned shard,
 /* True if the request with this error may succeed later: the connection is then restarted. */
 bool command_may_repeat(struct shard *shard, const char *error);
 
-void command_free_changes(struct command *command);
-
 /* ---- dead letters. Pure: no I/O, no clock */
 
 /* Owns route and data. Free it with redrive_free. */

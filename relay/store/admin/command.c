@@ -191,8 +191,7 @@ command_close(struct command *command)
 {
     if (command == NULL)
         return;
-    store_close(command->store); /* ends the changes in flight */
-    command_free_changes(command);
+    store_close(command->store);
     free(command->completed);
     if (command->loop != NULL)
         ev_loop_destroy(command->loop);

@@ -171,6 +171,19 @@ repeat_change(struct command_change *change)
     return change->needs_repeat ? RC_IO : RC_OK;
 }
 
+static void
+free_changes(struct command *command)
+{
+    while (command->changes != NULL) {
+        struct command_change *change = command->changes;
+
+        command->changes = change->next;
+        free(change->arguments);
+        free(change);
+    }
+    command->changes_end = &command->changes;
+}
+
 /* All replies are read before a change is repeated. */
 static enum rc
 finish_changes(struct command *command)
@@ -183,21 +196,8 @@ finish_changes(struct command *command)
         rc = repeat_change(change);
     if (command->change_error[0] != '\0')
         rc = command_fail(command, "%s", command->change_error);
-    command_free_changes(command);
+    free_changes(command);
     return rc;
-}
-
-void
-command_free_changes(struct command *command)
-{
-    while (command->changes != NULL) {
-        struct command_change *change = command->changes;
-
-        command->changes = change->next;
-        free(change->arguments);
-        free(change);
-    }
-    command->changes_end = &command->changes;
 }
 
 /* Frees the arguments. */
@@ -395,6 +395,8 @@ command_errors(struct command *command, struct entry_id since, command_visit *vi
     merge->command = command;
     merge->max = share > PAGE_MIN ? share : PAGE_MIN;
     rc = walk(merge, since, visit, ctx);
+    wait_for_changes(command); /* after an error */
+    free_changes(command);
     for (unsigned k = 0; k < command->store->shard_count; k++)
         free(merge->pages[k].rows);
     free(merge);
