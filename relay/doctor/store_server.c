@@ -78,6 +78,21 @@ report(const struct store_server *server, const struct check *check, bool ok, co
                  "%s%s", server->where, text);
 }
 
+static void warn(const struct store_server *server, const char *name, const char *hint,
+                 const char *format, ...) PRINTF_LIKE(4, 5);
+
+static void
+warn(const struct store_server *server, const char *name, const char *hint, const char *format, ...)
+{
+    char text[FINDING_TEXT_MAX];
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    findings_warn(server->findings, STORE, name, hint, "%s%s", server->where, text);
+}
+
 /* Returns the value of an INFO field; "" if the server does not report it. */
 static const char *
 info_text(const struct store_server *server, const char *name, char ret_value[VALUE_MAX])
@@ -407,9 +422,8 @@ check_cluster_state(struct store_server *server, const struct check *check)
     if (info != NULL)
         report(server, check, is_ok, NULL, "%s", is_ok ? "ok" : "failed");
     else
-        findings_warn(server->findings, STORE, check->name,
-                      "The relay's ACL user needs +cluster|info", "%s%s", server->where,
-                      probe_error(server->probe));
+        warn(server, check->name, "The relay's ACL user needs +cluster|info", "%s",
+             probe_error(server->probe));
 }
 
 /*
@@ -428,8 +442,7 @@ check_moves(struct store_server *server, const struct check *check)
         report(server, check, false, "The relay's ACL user needs +cluster|nodes", "%s",
                probe_error(server->probe));
     else if (moves != NULL && is_primary(server))
-        findings_warn(server->findings, STORE, check->name, check->hint, "%s%.*s", server->where,
-                      (int)strcspn(moves, "\n"), moves);
+        warn(server, check->name, check->hint, "%.*s", (int)strcspn(moves, "\n"), moves);
 }
 
 static void
@@ -442,8 +455,7 @@ check_coverage(struct store_server *server, const struct check *check)
     if (strcmp(value, "no") == 0)
         report(server, check, true, NULL, "no");
     else
-        findings_warn(server->findings, STORE, check->name, check->hint, "%s%s", server->where,
-                      value);
+        warn(server, check->name, check->hint, "%s", value);
 }
 
 static void
@@ -480,7 +492,7 @@ check_replicas(struct store_server *server, const struct check *check)
         urls_kind(server->config->store.url) != URLS_SINGLE)
         hint = "No server can replace this primary if it fails: add a replica";
     if (hint != NULL)
-        findings_warn(server->findings, STORE, "replicas", hint, "%sno replica", server->where);
+        warn(server, "replicas", hint, "no replica");
     else if (is_used)
         report(server, check, count >= required, NULL, "%lld replica%s, %d required", count,
                count == 1 ? "" : "s", required);
@@ -517,45 +529,57 @@ check_keys(struct store_server *server, const struct check *check)
         }
         if (count > 0 && primaries->is_known[k] &&
             !slots_is_same_node(&primaries->nodes[k], &server->node))
-            findings_warn(server->findings, STORE, check->name, check->hint,
-                          "%s%lld keys of slot %u (shard %u), which %s:%d has", server->where,
-                          count, slot, k, primaries->nodes[k].host, primaries->nodes[k].port);
+            warn(server, check->name, check->hint,
+                 "%lld keys of slot %u (shard %u), which %s:%d has", count, slot, k,
+                 primaries->nodes[k].host, primaries->nodes[k].port);
     }
 }
 
-/*
- * A relay has stored that this node has all keys of a shard, and which nodes a person has
- * abandoned. Adds warnings of two checks.
- */
-static void
-check_places(struct store_server *server, const struct check *check)
+/* Reads what the shard's node has stored. Returns false if another node has the shard. */
+static bool
+read_place(struct store_server *server, unsigned shard, struct place_facts *ret_facts,
+           bool *ret_is_used)
 {
     const struct store_primaries *primaries = server->primaries;
     const struct topology topology = topology_of(server->config);
+    char prefix[STORE_PREFIX_MAX], meta[STORE_KEY_MAX];
+    const char *argv[] = {"HMGET", meta, PLACE_FIELD, PLACE_WITHOUT_FIELD, "epoch"};
+    const struct redisReply *reply;
 
-    for (unsigned k = 0; k < topology.shards; k++) {
-        char prefix[STORE_PREFIX_MAX], meta[STORE_KEY_MAX];
-        const char *argv[] = {"HMGET", meta, PLACE_FIELD, PLACE_WITHOUT_FIELD, "epoch"};
-        struct place_facts facts = {.count = 0};
-        const struct redisReply *reply;
+    if (!primaries->is_known[shard] || !slots_is_same_node(&primaries->nodes[shard], &server->node))
+        return false;
+    topology_shard_prefix(&topology, server->config->store.prefix, shard, prefix);
+    key_write(meta, prefix, KEY_META);
+    reply = probe_request(server->probe, 5, argv);
+    *ret_facts = (struct place_facts){.count = 0};
+    place_read_meta(reply, ret_facts);
+    *ret_is_used = reply_bytes(reply_at(reply, 2)).len > 0;
+    return true;
+}
 
-        if (!primaries->is_known[k] || !slots_is_same_node(&primaries->nodes[k], &server->node))
-            continue;
-        topology_shard_prefix(&topology, server->config->store.prefix, k, prefix);
-        key_write(meta, prefix, KEY_META);
-        reply = probe_request(server->probe, 5, argv);
-        place_read_meta(reply, &facts);
-        if (facts.without[0] != '\0')
-            findings_warn(
-                server->findings, STORE, "abandoned keys",
-                "A person accepted this loss. Remove the lost node: CLUSTER FORGET on all "
-                "other nodes within 60 s",
-                "%sshard %u is used without the keys on %s", server->where, k, facts.without);
-        if (facts.verdict[0] == '\0' && reply_bytes(reply_at(reply, 2)).len > 0)
-            findings_warn(server->findings, STORE, check->name, check->hint,
-                          "%sno relay has found all keys of shard %u on this node", server->where,
-                          k);
-    }
+static void
+check_abandoned_keys(struct store_server *server, const struct check *check)
+{
+    struct place_facts facts;
+    bool is_used;
+
+    for (unsigned k = 0; k < (unsigned)server->config->store.shards; k++)
+        if (read_place(server, k, &facts, &is_used) && facts.without[0] != '\0')
+            warn(server, check->name, check->hint, "shard %u is used without the keys on %s", k,
+                 facts.without);
+}
+
+/* A relay stores that this node has all keys of a shard. */
+static void
+check_waiting_shards(struct store_server *server, const struct check *check)
+{
+    struct place_facts facts;
+    bool is_used;
+
+    for (unsigned k = 0; k < (unsigned)server->config->store.shards; k++)
+        if (read_place(server, k, &facts, &is_used) && is_used && facts.verdict[0] == '\0')
+            warn(server, check->name, check->hint,
+                 "no relay has found all keys of shard %u on this node", k);
 }
 
 static const struct check checks[] = {
@@ -589,7 +613,10 @@ static const struct check checks[] = {
      "min_replicas"},
     {"keys of shards", CLUSTER_PRIMARY, check_keys,
      "The shard waits. If no redis-cli moves this slot, complete its move: see OPERATIONS.md"},
-    {"waiting shards", CLUSTER_PRIMARY, check_places,
+    {"abandoned keys", CLUSTER_PRIMARY, check_abandoned_keys,
+     "A person accepted this loss. Remove the lost node: CLUSTER FORGET on all other nodes within "
+     "60 s"},
+    {"waiting shards", CLUSTER_PRIMARY, check_waiting_shards,
      "Start a relay. If it waits for the shard, its log names the node and the command: see "
      "OPERATIONS.md"},
 };
