@@ -23,10 +23,16 @@
 #define DECIDE_US 6000000 /* an unresponsive node fails after 3 to 5 s (shard.c) */
 #define COUNT_TIMEOUT_S 3.0
 
+/*
+ * The watchdog of a link ends it within a second. A command that prints may be stopped for minutes,
+ * by a pager: without ev_resume, the watchdogs would run before the replies are read.
+ */
 void
 command_run(struct command *command)
 {
-    ev_run(command->loop, EVRUN_ONCE); /* the watchdog of a link ends it within a second */
+    ev_resume(command->loop);
+    ev_run(command->loop, EVRUN_ONCE);
+    ev_suspend(command->loop);
 }
 
 enum rc
