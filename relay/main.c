@@ -11,7 +11,6 @@
 #include "base/log.h"
 #include "base/suggest.h"
 #include "cli/cli.h"
-#include "cli/options.h"
 #include "daemon/daemon.h"
 #include "decoder/protocol/version.h"
 #include "doctor/doctor.h"

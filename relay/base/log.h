@@ -68,7 +68,7 @@ struct log_field {
 struct log_field log_field_text(const char *key, const char *text);
 struct log_field log_field_bytes(const char *key, const char *bytes, size_t len);
 
-/* Process-wide. Call it once, from the main thread, before the first event. */
+/* Process-wide. Call it from the main thread. */
 void log_setup(enum log_level level, enum log_format format);
 
 /* From now on, adds the number of lost lines to *total. */

@@ -1,6 +1,15 @@
-/* cli.h: the commands except the daemon and the doctor. */
+/* cli.h: the commands except the daemon and the doctor, and what all commands share. */
 #ifndef CLAIRON_CLI_H
 #define CLAIRON_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/rc.h"
+
+struct command;
 
 /*
  * `clairon token`: prints a development token. argv[0] is the command's name. Returns the exit
@@ -20,5 +29,87 @@ int cli_trace(int argc, char **argv);
  * lost or the store failed, 2 for wrong usage.
  */
 int cli_store(int argc, char **argv);
+
+/* ---- options, settings and the store */
+
+#define CLI_USAGE_ERROR 2 /* exit status: wrong usage, or an invalid setting */
+
+struct cli_option {
+    const char *name;   /* "--user" */
+    const char **value; /* set to the value; NULL: a flag */
+    bool *flag;
+};
+
+/*
+ * Parses the options and up to `operand_max` operands of argv[1..] and sets them to NULL. Settings
+ * (--section.key=V) remain in argv. A value that starts with -- requires the form
+ * --option=value. Returns 0, or CLI_USAGE_ERROR after printing the error.
+ */
+int cli_options_parse(const char *command, int argc, char **argv, const struct cli_option *options,
+                      size_t option_count, const char **operands, size_t operand_max);
+
+/*
+ * Calls config_load with `path` (may be NULL), the environment, and the arguments that
+ * cli_options_parse left. `forced`, terminated by NULL, contains arguments that override them.
+ */
+MUST_CHECK enum rc cli_settings_load(struct config *ret_config, const char *path, int argc,
+                                     char **argv, char *const *forced,
+                                     char error[CONFIG_ERROR_MAX]);
+
+/*
+ * Loads the settings and connects to the store. Returns NULL after printing the error; *ret_code is
+ * then the exit status. In both cases the caller frees the connection, then the settings.
+ */
+struct command *cli_store_open(const char *command, const char *path, int argc, char **argv,
+                               struct config *ret_config, int *ret_code);
+
+/* Prints "clairon COMMAND: what about" and returns CLI_USAGE_ERROR. */
+int cli_usage_error(const char *command, const char *what, const char *about);
+
+/*
+ * Prints the errors in the settings and returns CLI_USAGE_ERROR. If `path` is NULL, adds that no
+ * file was read.
+ */
+int cli_settings_error(const char *command, const char *path, const char *error);
+
+/* Returns the exit status: 1 if the text could not be printed. */
+int cli_print(const char *text);
+
+/* Prints untrusted text, such as a name. Control characters become ? or a blank. */
+void cli_print_plain(const char *text, size_t len);
+
+/* ---- colour, short times and progress, only on a terminal */
+
+enum cli_colour {
+    CLI_COLOUR_NONE,
+    CLI_COLOUR_GOOD,
+    CLI_COLOUR_WARN,
+    CLI_COLOUR_BAD,
+    CLI_COLOUR_FAINT
+};
+
+/*
+ * The escape sequence of a colour on standard output; CLI_COLOUR_NONE resets it. "" if standard
+ * output is not a terminal, TERM is dumb, or NO_COLOR is set (https://no-color.org).
+ */
+const char *cli_colour(enum cli_colour colour);
+
+/*
+ * Returns the UTC time `iso` (2026-11-22T14:03:50.237Z). For a terminal, removes T, Z, and the date
+ * if it is today.
+ */
+const char *cli_time(const char *iso, char ret_text[CLOCK_TEXT_MAX]);
+
+/*
+ * Overwrites one line of standard error, at most a few times per second. A no-op if it is not a
+ * terminal. cli_progress_end removes the line.
+ */
+void cli_progress(const char *format, ...) PRINTF_LIKE(1, 2);
+void cli_progress_end(void);
+
+/* Returns "" for 1, otherwise "s": 1 user, 2 users. */
+const char *cli_plural(long long count);
+/* Returns "entry" or "entries". */
+const char *cli_entries(long long count);
 
 #endif

@@ -11,12 +11,11 @@
 #include "base/config.h"
 #include "base/memory.h"
 #include "base/suggest.h"
-#include "cli/errors_print.h"
-#include "cli/options.h"
-#include "cli/terminal.h"
+#include "store/command.h"
 #include "wire/frame.h"
 
 #define ERRORS "errors"
+#define USERS_PRINTED_MAX 3
 
 static const char errors_usage[] =
     "Usage: clairon errors list|redrive|drop [ID ...] [options]\n"
@@ -70,7 +69,7 @@ struct errors_request {
 /* An iteration over the error log. */
 struct errors_walk {
     struct errors_request *request;
-    struct direct *direct;
+    struct command *store;
     long long left;    /* entries that may still be printed under --limit */
     long long entries; /* matching entries */
     long long users;   /* pending users in the matching entries */
@@ -122,22 +121,98 @@ find_requested(struct errors_request *request, struct bytes id)
     return bsearch(&key, request->ids, request->id_count, sizeof(key), by_id);
 }
 
+/* Returns the users who have not acknowledged; an empty array if the field is invalid. */
+static json_t *
+read_users(const struct error_entry *entry)
+{
+    json_t *users = entry->users.at != NULL
+                        ? json_loadb((const char *)entry->users.at, entry->users.len, 0, NULL)
+                        : NULL;
+
+    if (json_is_array(users))
+        return users;
+    json_decref(users);
+    return json_array();
+}
+
+static void
+print_header(void)
+{
+    char now[CLOCK_TEXT_MAX], text[CLOCK_TEXT_MAX];
+
+    clock_text_ms(0, text);
+    printf("%s%-*s  %-36s  %-11s  %8s  %s%s\n", cli_colour(CLI_COLOUR_FAINT),
+           (int)strlen(cli_time(text, now)), "TIME", "ID", "REASON", "ATTEMPTS", "USERS",
+           cli_colour(CLI_COLOUR_NONE));
+}
+
+/* Names come from applications and may contain any bytes. */
+static void
+print_users(const json_t *users)
+{
+    size_t count = json_array_size(users);
+
+    for (size_t i = 0; i < count && i < USERS_PRINTED_MAX; i++) {
+        const json_t *user = json_array_get(users, i);
+
+        if (i > 0)
+            printf(", ");
+        if (json_is_string(user))
+            cli_print_plain(json_string_value(user), json_string_length(user));
+    }
+    if (count > USERS_PRINTED_MAX)
+        printf(" and %zu more", count - USERS_PRINTED_MAX);
+    if (count == 0)
+        putchar('-');
+}
+
+static void
+print_row(const struct error_entry *entry, const json_t *users)
+{
+    char full[CLOCK_TEXT_MAX], text[CLOCK_TEXT_MAX];
+
+    clock_text_ms((int64_t)entry->entry.ms, full);
+    printf("%s  %-36.*s  %s%-11.*s%s  %8.*s  ", cli_time(full, text), (int)entry->id.len,
+           (const char *)entry->id.at, cli_colour(CLI_COLOUR_BAD), (int)entry->reason.len,
+           (const char *)entry->reason.at, cli_colour(CLI_COLOUR_NONE), (int)entry->attempts.len,
+           (const char *)entry->attempts.at);
+    print_users(users);
+    putchar('\n');
+}
+
+/* Prints one JSON object on one line. */
+static void
+print_json(const struct error_entry *entry)
+{
+    bool has_data = entry->data.len > 0;
+    char at[CLOCK_TEXT_MAX];
+
+    clock_text_ms((int64_t)entry->entry.ms, at);
+    printf("{\"entry\":\"%" PRIu64 "-%" PRIu64
+           "\",\"at\":\"%s\",\"id\":\"%.*s\",\"reason\":\"%.*s\","
+           "\"attempts\":%.*s,\"users\":%.*s,\"notification\":%.*s}\n",
+           entry->entry.ms, entry->entry.seq, at, (int)entry->id.len, (const char *)entry->id.at,
+           (int)entry->reason.len, (const char *)entry->reason.at, (int)entry->attempts.len,
+           (const char *)entry->attempts.at, (int)entry->users.len, (const char *)entry->users.at,
+           has_data ? (int)entry->data.len : 4, has_data ? (const char *)entry->data.at : "null");
+}
+
 static void
 print_entry(const struct errors_walk *walk, const struct error_entry *entry, const json_t *users)
 {
     if (walk->request->json) {
-        cli_errors_print_json(entry);
+        print_json(entry);
         return;
     }
     if (walk->entries == 0)
-        cli_errors_print_header();
-    cli_errors_print_row(entry, users);
+        print_header();
+    print_row(entry, users);
 }
 
 static bool
 can_redrive(const struct error_entry *entry, const json_t *users)
 {
-    return json_array_size(users) > 0 && direct_can_redrive(entry);
+    return json_array_size(users) > 0 && command_can_redrive(entry);
 }
 
 static enum rc
@@ -154,7 +229,7 @@ redrive(struct errors_walk *walk, unsigned shard, const struct error_entry *entr
             names[texts++] = json_string_value(user);
     }
     if (texts > 0)
-        rc = direct_redrive(walk->direct, shard, entry, names, texts);
+        rc = command_redrive(walk->store, shard, entry, names, texts);
     free(names);
     return rc;
 }
@@ -169,7 +244,7 @@ handle(struct errors_walk *walk, unsigned shard, const struct error_entry *visit
     enum rc rc = RC_OK;
 
     if ((request->json || request->verb == VERB_REDRIVE) &&
-        direct_complete(walk->direct, shard, &completed) != RC_OK) {
+        command_complete(walk->store, shard, &completed) != RC_OK) {
         walk->failed = true;
         return;
     }
@@ -182,7 +257,7 @@ handle(struct errors_walk *walk, unsigned shard, const struct error_entry *visit
     else if (request->verb == VERB_REDRIVE)
         rc = redrive(walk, shard, entry, users);
     else
-        direct_drop(walk->direct, shard, entry->entry);
+        command_drop(walk->store, shard, entry->entry);
     walk->left--;
     walk->entries++;
     walk->users += (long long)json_array_size(users);
@@ -211,7 +286,7 @@ on_entry(void *ctx, unsigned shard, const struct error_entry *entry)
         return true;
     if (!is_text(entry->reason, request->reason))
         return true;
-    users = cli_errors_users(entry);
+    users = read_users(entry);
     if (includes_user(users, request->user)) {
         handle(walk, shard, entry, users);
         if (requested != NULL)
@@ -247,7 +322,7 @@ found_all(const struct errors_walk *walk)
 static void
 print_sum(const struct errors_walk *walk)
 {
-    const struct direct_changes *changes = direct_changed(walk->direct);
+    const struct command_changes *changes = command_changed(walk->store);
     enum verb verb = walk->request->verb;
 
     if (walk->request->dry_run && verb == VERB_REDRIVE)
@@ -277,12 +352,12 @@ static int
 finish(const struct errors_walk *walk, enum rc rc)
 {
     const struct errors_request *request = walk->request;
-    const char *missing = direct_missing(walk->direct);
+    const char *missing = command_missing(walk->store);
     bool is_good = rc == RC_OK && !walk->failed, has_ids;
 
     cli_progress_end();
     if (!is_good)
-        fprintf(stderr, "clairon " ERRORS ": %s\n", direct_error(walk->direct));
+        fprintf(stderr, "clairon " ERRORS ": %s\n", command_error(walk->store));
     else if (request->verb == VERB_LIST && walk->entries == 0 && request->id_count == 0)
         fprintf(stderr, walk->scanned == 0 && request->since == NULL && missing[0] == '\0'
                             ? "the error log is empty\n"
@@ -391,12 +466,12 @@ walk_log(struct errors_request *request, int argc, char **argv)
 
     if (code != 0)
         return code;
-    walk.direct = cli_store_open(ERRORS, request->path, argc, argv, &config, &code);
-    if (walk.direct != NULL && request->verb != VERB_LIST && !request->dry_run)
-        walk.total = direct_error_count(walk.direct);
-    if (walk.direct != NULL)
-        code = finish(&walk, direct_errors(walk.direct, since, on_entry, &walk));
-    direct_close(walk.direct);
+    walk.store = cli_store_open(ERRORS, request->path, argc, argv, &config, &code);
+    if (walk.store != NULL && request->verb != VERB_LIST && !request->dry_run)
+        walk.total = command_error_count(walk.store);
+    if (walk.store != NULL)
+        code = finish(&walk, command_errors(walk.store, since, on_entry, &walk));
+    command_close(walk.store);
     config_free(&config);
     return code;
 }

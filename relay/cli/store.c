@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "cli/options.h"
+#include "store/command.h"
 #include "store/scripts/constants.h"
 
 #define STORE "store"
@@ -25,15 +25,16 @@ static const char store_usage[] =
     "  --store.url=V   one setting\n";
 
 static int
-accept_loss(struct direct *direct, unsigned shard, const char *name)
+accept_loss(struct command *command, unsigned shard, const char *name)
 {
     const struct passwd *user = getpwuid(getuid());
-    char id[DIRECT_NODE_MAX];
+    char id[COMMAND_NODE_MAX];
 
-    if (direct_accept(direct, shard, name, id) != RC_OK) {
-        fprintf(stderr, "clairon " STORE ": %s\n", direct_error(direct));
+    if (command_accept(command, shard, name, id) != RC_OK) {
+        fprintf(stderr, "clairon " STORE ": %s\n", command_error(command));
         return 1;
     }
+    log_setup(LOG_LEVEL_WARN, LOG_FORMAT_LOGFMT);
     log_warn("audit", "keys of a shard on a lost node were abandoned", LOG_UINT("shard", shard),
              LOG_TEXT("node", id), LOG_TEXT("user", user != NULL ? user->pw_name : NULL),
              LOG_UINT("uid", getuid()));
@@ -63,7 +64,7 @@ cli_store(int argc, char **argv)
         {"-c", &path, NULL},           {"--config", &path, NULL},
     };
     struct config config;
-    struct direct *direct;
+    struct command *command;
     unsigned shard = 0;
     int code = cli_options_parse(STORE, argc, argv, options, sizeof(options) / sizeof(options[0]),
                                  operands, 2);
@@ -78,10 +79,10 @@ cli_store(int argc, char **argv)
         return cli_usage_error(STORE, "expected the number of a shard, from 0 to 15", "");
     if (without == NULL || *without == '\0')
         return cli_usage_error(STORE, "expected --without NODE, the lost node", "");
-    direct = cli_store_open(STORE, path, argc, argv, &config, &code);
-    if (direct != NULL)
-        code = accept_loss(direct, shard, without);
-    direct_close(direct);
+    command = cli_store_open(STORE, path, argc, argv, &config, &code);
+    if (command != NULL)
+        code = accept_loss(command, shard, without);
+    command_close(command);
     config_free(&config);
     return code;
 }

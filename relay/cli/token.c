@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/config.h"
-#include "cli/options.h"
 #include "wire/token.h"
 
 #define TOKEN "token"

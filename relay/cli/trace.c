@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/options.h"
-#include "cli/terminal.h"
+#include "store/command.h"
 #include "wire/frame.h"
 
 #define TRACE "trace"
@@ -100,27 +99,42 @@ print_json(const struct trace *trace, const char *id)
     return is_done ? 0 : 1;
 }
 
-static int
-trace_print(struct direct *direct, const char *id, bool json)
+/* How to print the trace. */
+struct printing {
+    const char *id;
+    bool json;
+    bool is_found;
+    int code;
+};
+
+static void
+on_trace(void *ctx, const struct trace *trace)
 {
-    const struct trace *trace;
+    struct printing *printing = ctx;
 
-    if (direct_trace(direct, id, &trace) != RC_OK) {
-        fprintf(stderr, "clairon " TRACE ": %s\n", direct_error(direct));
+    printing->is_found = true;
+    printing->code = printing->json ? print_json(trace, printing->id) : print_table(trace);
+}
+
+static int
+trace_print(struct command *store, const char *id, bool json)
+{
+    struct printing printing = {.id = id, .json = json};
+    const char *missing;
+
+    if (command_trace(store, id, on_trace, &printing) != RC_OK) {
+        fprintf(stderr, "clairon " TRACE ": %s\n", command_error(store));
         return 1;
     }
-    if (trace_is_empty(trace)) {
-        const char *missing = direct_missing(direct);
-
-        if (missing[0] == '\0')
-            fprintf(stderr, "clairon " TRACE ": no notification in the store has id %s\n", id);
-        else
-            fprintf(stderr,
-                    "clairon " TRACE ": no available shard has id %s; shards unavailable: %s\n", id,
-                    missing);
-        return 1;
-    }
-    return json ? print_json(trace, id) : print_table(trace);
+    if (printing.is_found)
+        return printing.code;
+    missing = command_missing(store);
+    if (missing[0] == '\0')
+        fprintf(stderr, "clairon " TRACE ": no notification in the store has id %s\n", id);
+    else
+        fprintf(stderr, "clairon " TRACE ": no available shard has id %s; shards unavailable: %s\n",
+                id, missing);
+    return 1;
 }
 
 int
@@ -134,7 +148,7 @@ cli_trace(int argc, char **argv)
     };
     char id[FRAME_UUID_TEXT + 1];
     struct config config;
-    struct direct *direct;
+    struct command *store;
     int code = cli_options_parse(TRACE, argc, argv, options, sizeof(options) / sizeof(options[0]),
                                  operands, 1);
 
@@ -146,10 +160,10 @@ cli_trace(int argc, char **argv)
         return cli_usage_error(TRACE, "expected a notification id, a UUID", "");
     if (!frame_uuid_parse(operands[0], strlen(operands[0]), id))
         return cli_usage_error(TRACE, "invalid notification id, must be a UUID: ", operands[0]);
-    direct = cli_store_open(TRACE, path, argc, argv, &config, &code);
-    if (direct != NULL)
-        code = trace_print(direct, id, json);
-    direct_close(direct);
+    store = cli_store_open(TRACE, path, argc, argv, &config, &code);
+    if (store != NULL)
+        code = trace_print(store, id, json);
+    command_close(store);
     config_free(&config);
     return code;
 }

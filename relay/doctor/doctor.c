@@ -6,13 +6,9 @@
 
 #include "base/buffer.h"
 #include "base/config.h"
-#include "cli/options.h"
-#include "cli/terminal.h"
-#include "doctor/findings.h"
-#include "doctor/gate.h"
-#include "doctor/host.h"
-#include "doctor/postgresql.h"
-#include "doctor/store.h"
+#include "base/log.h"
+#include "cli/cli.h"
+#include "doctor/doctor_private.h"
 
 #define DOCTOR "doctor"
 #define JSON_MAX (64u << 20)
@@ -173,6 +169,7 @@ run(const struct doctor *doctor, const struct config *config)
     bool is_printed;
     int code;
 
+    log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_LOGFMT); /* the findings contain the store's errors */
     run_checks(doctor, config, &findings);
     is_printed =
         doctor->json ? print_json(&findings, doctor->quiet) : print_table(&findings, doctor->quiet);

@@ -1,15 +1,14 @@
 /* findings.c: collects findings until they are printed. */
-#include "doctor/findings.h"
-
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "doctor/doctor_private.h"
 
 static char *
-copy(const char *text)
+copy_text(const char *text)
 {
     return memory_text(text, strnlen(text, FINDING_TEXT_MAX - 1));
 }
@@ -30,7 +29,7 @@ is_known(const struct findings *findings, const struct finding *wanted)
 
 /* Copies the strings of `row`, which belong to the caller. */
 static void
-add(struct findings *findings, struct finding row)
+add_row(struct findings *findings, struct finding row)
 {
     if (is_known(findings, &row))
         return;
@@ -42,10 +41,10 @@ add(struct findings *findings, struct finding row)
         findings->rows =
             memory_grow(findings->rows,
                         sizeof(*findings->rows) * (findings->count == 0 ? 1 : findings->count * 2));
-    row.area = copy(row.area);
-    row.check = copy(row.check);
-    row.detail = copy(row.detail);
-    row.hint = copy(row.hint);
+    row.area = copy_text(row.area);
+    row.check = copy_text(row.check);
+    row.detail = copy_text(row.detail);
+    row.hint = copy_text(row.hint);
     findings->rows[findings->count++] = row;
 }
 
@@ -66,11 +65,11 @@ findings_add(struct findings *findings, const char *area, const char *check, boo
     va_start(args, format);
     write_detail(detail, format, args);
     va_end(args);
-    add(findings, (struct finding){.area = (char *)area,
-                                   .check = (char *)check,
-                                   .ok = ok,
-                                   .detail = detail,
-                                   .hint = (char *)(ok || hint == NULL ? "" : hint)});
+    add_row(findings, (struct finding){.area = (char *)area,
+                                       .check = (char *)check,
+                                       .ok = ok,
+                                       .detail = detail,
+                                       .hint = (char *)(ok || hint == NULL ? "" : hint)});
 }
 
 void
@@ -83,12 +82,12 @@ findings_warn(struct findings *findings, const char *area, const char *check, co
     va_start(args, format);
     write_detail(detail, format, args);
     va_end(args);
-    add(findings, (struct finding){.area = (char *)area,
-                                   .check = (char *)check,
-                                   .ok = true,
-                                   .is_warning = true,
-                                   .detail = detail,
-                                   .hint = (char *)hint});
+    add_row(findings, (struct finding){.area = (char *)area,
+                                       .check = (char *)check,
+                                       .ok = true,
+                                       .is_warning = true,
+                                       .detail = detail,
+                                       .hint = (char *)hint});
 }
 
 void

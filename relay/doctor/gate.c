@@ -1,6 +1,4 @@
 /* gate.c: the doctor's checks of the gate: its origins and the running relay. */
-#include "doctor/gate.h"
-
 #include <errno.h>
 #include <jansson.h>
 #include <netdb.h>
@@ -11,6 +9,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#include "doctor/doctor_private.h"
 
 #define GATE "gate"
 #define UNIX_PREFIX "unix:"

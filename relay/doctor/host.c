@@ -1,6 +1,4 @@
 /* host.c: the doctor's checks of this host: files, keys, certificates, limits. */
-#include "doctor/host.h"
-
 #include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <stdio.h>
@@ -10,7 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/terminal.h"
+#include "cli/cli.h"
+#include "doctor/doctor_private.h"
 #include "gate/gate.h"
 
 #define SETTINGS "settings"

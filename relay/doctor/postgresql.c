@@ -1,18 +1,23 @@
 /* postgresql.c: checks PostgreSQL and interprets the replies. */
-#include "doctor/postgresql.h"
-
+#include <errno.h>
+#include <libpq-fe.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "doctor/postgresql_query.h"
+#include "base/conninfo.h"
+#include "doctor/doctor_private.h"
 #include "postgres/libpq.h"
 
 #define POSTGRESQL "postgresql"
 #define PRIMARY "primary"
 #define POSTGRESQL_HINT_MAX 512
 #define SKEW_MAX_S 1.0
+#define TIMEOUT_US 10000000
+#define POSTGRESQL_ERROR_MAX 1024
+#define POSTGRESQL_STATE_MAX 6
 
 struct postgresql_probe {
     const struct config *config;
@@ -41,6 +46,123 @@ static const char bare_checks[] =
     " WHERE name = 'clairon'), 'required by CREATE EXTENSION clairon',"
     " 'Install the plugin on this server: the package postgresql-NN-clairon, or make install')"
     " AS checks (name, ok, detail, hint)";
+
+/* Returns false if the deadline has passed. */
+static bool
+wait_for(PGconn *conn, short events, int64_t deadline_us)
+{
+    struct pollfd poll_fd = {.fd = PQsocket(conn), .events = events};
+    int64_t left_us = deadline_us - clock_monotonic_us();
+    int ready = 0;
+
+    if (left_us > 0)
+        ready = poll(&poll_fd, 1, (int)(left_us / 1000) + 1);
+    return ready > 0 || (ready < 0 && errno == EINTR);
+}
+
+static void
+save_error(char error[POSTGRESQL_ERROR_MAX], const char *message)
+{
+    snprintf(error, POSTGRESQL_ERROR_MAX, "%s", postgres_error_line(message));
+}
+
+/* Returns the last result of the command; if NULL, `error` is the reason. */
+static PGresult *
+collect(PGconn *conn, int64_t deadline_us, char error[POSTGRESQL_ERROR_MAX])
+{
+    PGresult *last = NULL;
+
+    for (;;) {
+        PGresult *result;
+
+        while (PQisBusy(conn) != 0) {
+            if (!wait_for(conn, POLLIN, deadline_us)) {
+                save_error(error, "query timed out after 10 s");
+                PQclear(last);
+                return NULL;
+            }
+            if (PQconsumeInput(conn) == 0) {
+                save_error(error, PQerrorMessage(conn));
+                PQclear(last);
+                return NULL;
+            }
+        }
+        result = PQgetResult(conn);
+        if (result == NULL)
+            return last;
+        PQclear(last);
+        last = result;
+    }
+}
+
+/*
+ * Runs one command with one parameter (NULL: none). The caller calls PQclear. If the result is
+ * NULL, `error` is the reason; `sqlstate` is set if the server reported it.
+ */
+static PGresult *
+run_query(PGconn *conn, const char *command, const char *parameter,
+          char error[POSTGRESQL_ERROR_MAX], char sqlstate[POSTGRESQL_STATE_MAX])
+{
+    const char *values[] = {parameter};
+    int sent = parameter != NULL ? PQsendQueryParams(conn, command, 1, NULL, values, NULL, NULL, 0)
+                                 : PQsendQuery(conn, command);
+    PGresult *result = NULL;
+    const char *state, *primary;
+
+    sqlstate[0] = '\0';
+    if (sent == 1)
+        result = collect(conn, clock_monotonic_us() + TIMEOUT_US, error);
+    else
+        save_error(error, PQerrorMessage(conn));
+    if (result == NULL || PQresultStatus(result) == PGRES_TUPLES_OK ||
+        PQresultStatus(result) == PGRES_COMMAND_OK)
+        return result;
+    primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    save_error(error, primary != NULL ? primary : PQresultErrorMessage(result));
+    state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    snprintf(sqlstate, POSTGRESQL_STATE_MAX, "%s", state != NULL ? state : "");
+    PQclear(result);
+    return NULL;
+}
+
+/* The caller calls PQfinish. NULL: `error` is the reason, without secrets. */
+static PGconn *
+connect_server(const char *conninfo, bool replicates, char error[POSTGRESQL_ERROR_MAX])
+{
+    const char *keys[] = {"dbname", "fallback_application_name", "client_encoding",
+                          replicates ? "replication" : NULL, NULL};
+    const char *values[] = {conninfo, "clairon doctor", "UTF8", replicates ? "database" : NULL,
+                            NULL};
+    char sqlstate[POSTGRESQL_STATE_MAX];
+    int64_t deadline_us = clock_monotonic_us() + TIMEOUT_US;
+    PostgresPollingStatusType status = PGRES_POLLING_WRITING;
+    const char *fault = conninfo_error(conninfo);
+    PGconn *conn;
+
+    if (fault != NULL) {
+        save_error(error, fault);
+        return NULL;
+    }
+    conn = PQconnectStartParams(keys, values, 1);
+    if (conn == NULL || PQstatus(conn) == CONNECTION_BAD)
+        status = PGRES_POLLING_FAILED;
+    while (status == PGRES_POLLING_READING || status == PGRES_POLLING_WRITING) {
+        if (!wait_for(conn, status == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline_us)) {
+            save_error(error, "connection timed out after 10 s");
+            PQfinish(conn);
+            return NULL;
+        }
+        status = PQconnectPoll(conn);
+    }
+    if (status == PGRES_POLLING_OK) {
+        /* Applies the feed's session settings, so that both fail for the same reasons. */
+        PQclear(run_query(conn, postgres_session_command(conn), NULL, error, sqlstate));
+        return conn;
+    }
+    save_error(error, conn != NULL ? PQerrorMessage(conn) : "out of memory");
+    PQfinish(conn);
+    return NULL;
+}
 
 /* Returns the likely cause of a server error, or the error itself. */
 static const char *
@@ -84,7 +206,7 @@ static PGresult *
 query(struct postgresql_probe *probe, const char *check, const char *command, const char *parameter)
 {
     char error[POSTGRESQL_ERROR_MAX], sqlstate[POSTGRESQL_STATE_MAX];
-    PGresult *result = postgresql_query(probe->conn, command, parameter, error, sqlstate);
+    PGresult *result = run_query(probe->conn, command, parameter, error, sqlstate);
 
     if (result == NULL)
         report_rejection(probe, check, sqlstate, error);
@@ -226,9 +348,9 @@ static void
 check_replication(struct postgresql_probe *probe)
 {
     char error[POSTGRESQL_ERROR_MAX], sqlstate[POSTGRESQL_STATE_MAX] = "";
-    PGconn *conn = postgresql_connect(probe->config->feed.conninfo, true, error);
+    PGconn *conn = connect_server(probe->config->feed.conninfo, true, error);
     PGresult *result =
-        conn != NULL ? postgresql_query(conn, "IDENTIFY_SYSTEM", NULL, error, sqlstate) : NULL;
+        conn != NULL ? run_query(conn, "IDENTIFY_SYSTEM", NULL, error, sqlstate) : NULL;
 
     if (result != NULL)
         findings_add(probe->findings, POSTGRESQL, "replication", true, NULL,
@@ -276,17 +398,16 @@ static void
 check_primary(struct postgresql_probe *probe, const char *primary)
 {
     char error[POSTGRESQL_ERROR_MAX], sqlstate[POSTGRESQL_STATE_MAX] = "";
-    PGconn *conn = postgresql_connect(primary, false, error);
+    PGconn *conn = connect_server(primary, false, error);
     PGresult *result = NULL;
 
     if (conn != NULL)
-        result =
-            postgresql_query(conn,
-                             "SELECT pg_catalog.current_setting('wal_level'), system_identifier,"
-                             " active, wal_status, catalog_xmin"
-                             " FROM pg_catalog.pg_control_system() LEFT JOIN"
-                             " pg_catalog.pg_replication_slots ON slot_name = $1",
-                             probe->primary_slot, error, sqlstate);
+        result = run_query(conn,
+                           "SELECT pg_catalog.current_setting('wal_level'), system_identifier,"
+                           " active, wal_status, catalog_xmin"
+                           " FROM pg_catalog.pg_control_system() LEFT JOIN"
+                           " pg_catalog.pg_replication_slots ON slot_name = $1",
+                           probe->primary_slot, error, sqlstate);
     if (result != NULL)
         check_primary_settings(probe, result);
     else
@@ -305,7 +426,7 @@ doctor_check_postgresql(const struct config *config, const char *primary, struct
 
     if (primary == NULL)
         primary = config->feed.primary_conninfo;
-    probe.conn = postgresql_connect(config->feed.conninfo, false, error);
+    probe.conn = connect_server(config->feed.conninfo, false, error);
     if (probe.conn == NULL) {
         report_rejection(&probe, "connection", NULL, error);
         return;

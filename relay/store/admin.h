@@ -32,7 +32,7 @@ enum store_error_change {
 /* `users`: number of users to whom the notification is sent again. */
 typedef void store_error_changed(void *ctx, enum rc rc, enum store_error_change outcome,
                                  long long users);
-/* Like direct_redrive, for all users of the dead letter. */
+/* Like command_redrive, for all users of the dead letter. */
 MUST_CHECK enum rc store_redrive(struct store *store, struct entry_id entry,
                                  store_error_changed *done, void *ctx);
 MUST_CHECK enum rc store_drop(struct store *store, struct entry_id entry, store_error_changed *done,

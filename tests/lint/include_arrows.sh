@@ -24,17 +24,17 @@ declare -A below=(
 # The folders of modules that have subfolders, lowest first: each may include itself and the folders before it. "."
 # means the files in the folder of the module itself.
 declare -A folders=(
-    [store]="scripts . connection servers shards read write admin direct"
+    [store]="scripts . connection servers shards read write admin"
     [gate]="net http ws ."
     [decoder]="protocol base encode rules . output plan changes sql"
 )
 
 # The only files that may include each library: header pattern, then path pattern.
 libraries='libwebsockets\.h  relay/gate/net/carrier\.c
-libpq-fe\.h                  relay/postgres/(libpq|connection)\.h|relay/base/conninfo\.c|relay/doctor/postgresql_query\.h
-hiredis/.*\.h                relay/store/(servers/link\.c|connection/(connect\.c|send_queue\.h|reply\.c))|relay/store/direct/node\.c
+libpq-fe\.h                  relay/postgres/(libpq|connection)\.h|relay/base/conninfo\.c|relay/doctor/postgresql\.c
+hiredis/.*\.h                relay/store/(servers/link\.c|connection/(connect\.c|probe\.c|send_queue\.h|reply\.c))
 jwt\.h                       relay/wire/token\.c|relay/cli/token\.c
-jansson\.h                   relay/wire/(token|client_message|snapshot|publication)\.[ch]|relay/store/admin/admin_merge\.c|relay/cli/(token|errors|errors_print)\.[ch]|relay/doctor/gate\.c
+jansson\.h                   relay/wire/(token|client_message|snapshot|publication)\.[ch]|relay/store/admin/admin\.c|relay/cli/(token|errors)\.[ch]|relay/doctor/gate\.c
 ev\.h                        relay/(base|store|postgres|feed|rows|hub|gate|daemon)/
 postgres\.h                  decoder/'
 

@@ -1,7 +1,18 @@
-/* error_entry.c: reads one entry of the error log. */
+/* error_entry.c: reads an entry of the error log, and renews it so that it can be sent again. */
 #include "store/error_entry.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "decoder/protocol/envelope.h"
+#include "store/admin/admin_private.h"
 #include "store/connection/reply.h"
+#include "store/shards/shard.h"
+#include "wire/frame.h"
 
 enum rc
 error_entry_read(const struct redisReply *row, struct error_entry *ret_entry)
@@ -23,4 +34,73 @@ error_entry_read(const struct redisReply *row, struct error_entry *ret_entry)
     entry.route = reply_field(reply_at(row, 1), "route");
     *ret_entry = entry;
     return RC_OK;
+}
+
+/* Overwrites the expiration in the metadata. Its length is constant until the year 9999. */
+static void
+patch_expiration(unsigned char *data, size_t len, int64_t expires_us)
+{
+    struct bytes found = notification_metadata((struct bytes){data, len}, ENVELOPE_EXPIRATION_TEXT);
+    char text[CLOCK_TEXT_MAX];
+
+    clock_text_us(expires_us, text);
+    if (found.len == strlen(text))
+        memcpy(data + (found.at - data), text, found.len);
+}
+
+/* The commit time changes too, so that a second redrive computes the same lifetime. */
+static void
+patch_route(unsigned char *route, int64_t now_us, int64_t expires_us)
+{
+    bytes_put_u64(route + FRAME_NOTIFICATION_AT_COMMIT_US, (uint64_t)now_us);
+    bytes_put_u64(route + FRAME_NOTIFICATION_AT_EXPIRES_US, (uint64_t)expires_us);
+}
+
+enum rc
+redrive_prepare(const struct error_entry *entry, int64_t now_us, struct redrive *ret_redrive)
+{
+    struct bytes route = entry->route, data = entry->data;
+    struct redrive redrive = {.route_len = route.len, .data_len = data.len};
+    struct frame frame;
+    int64_t lifetime_us;
+
+    if (route.at == NULL || data.len == 0 || frame_parse_header(route, &frame) != RC_OK)
+        return RC_BAD;
+    redrive.route = memory_new(route.len);
+    redrive.data = memory_new(data.len);
+    memcpy(redrive.route, route.at, route.len);
+    memcpy(redrive.data, data.at, data.len);
+    lifetime_us = frame.as.notification.expires_us - frame.as.notification.commit_us;
+    if (frame.as.notification.expires_us != 0 && lifetime_us > 0) {
+        redrive.expires_ms = (now_us + lifetime_us) / 1000;
+        patch_route(redrive.route, now_us, now_us + lifetime_us);
+        patch_expiration(redrive.data, data.len, now_us + lifetime_us);
+    } else if (bytes_equal_text(entry->reason, "expired")) {
+        redrive.expires_ms = now_us / 1000 + STORE_OPEN_MS;
+    }
+    snprintf(redrive.expires, sizeof(redrive.expires), "%" PRId64, redrive.expires_ms);
+    entry_id_text(entry->entry, redrive.entry);
+    *ret_redrive = redrive;
+    return RC_OK;
+}
+
+void
+redrive_arguments(struct arguments *arguments, const char *prefix, const char *retention,
+                  const struct error_entry *entry, const struct redrive *redrive)
+{
+    argument(arguments, prefix);
+    argument(arguments, redrive->entry);
+    argument_bytes(arguments, entry->id.at, entry->id.len);
+    argument_bytes(arguments, redrive->route, redrive->route_len);
+    argument_bytes(arguments, redrive->data, redrive->data_len);
+    argument(arguments, redrive->expires);
+    argument(arguments, retention);
+}
+
+void
+redrive_free(struct redrive *redrive)
+{
+    free(redrive->route);
+    free(redrive->data);
+    *redrive = (struct redrive){.expires_ms = 0};
 }

@@ -117,6 +117,17 @@ link_silent_s(const struct link *link)
     return (double)(clock_monotonic_us() - link->received_us) / 1e6;
 }
 
+static void
+report_failure(const struct link *link, const char *reason)
+{
+    char server[URL_FORMAT_MAX];
+
+    if (link->events.on_failed == NULL)
+        return;
+    url_format(&link->address, server);
+    link->events.on_failed(link->events.ctx, link->is_usable ? NULL : server, reason);
+}
+
 /* The only transition to LINK_DOWN; used in every other state. */
 static void
 link_fail(struct link *link, const char *reason)
@@ -140,6 +151,8 @@ link_fail(struct link *link, const char *reason)
     link->is_busy = false;
     link->redis = NULL;
     connect_stop(&link->connect);
+    if (reason != NULL && !link->closing)
+        report_failure(link, kept);
     if (redis != NULL) {
         redis->data = NULL;
         redisAsyncFree(redis);

@@ -20,6 +20,11 @@ struct link_events {
     /* Pending callbacks were called with NULL, or will be when the running callback returns. */
     void (*on_down)(void *ctx, const char *reason);
     bool (*ignores_timeout)(void *ctx); /* returns true to ignore an overdue reply; may be NULL */
+    /*
+     * An attempt to connect to `server` failed, or a usable connection: `server` is then NULL. May
+     * be NULL. Other callbacks are not called yet.
+     */
+    void (*on_failed)(void *ctx, const char *server, const char *reason);
     void *ctx;
 };
 

@@ -222,6 +222,9 @@ on_query(void *ctx, const struct redisReply *reply, const char *error)
         }
     } else if (rc == RC_BAD) {
         servers->failures++;
+        snprintf(servers->failure, sizeof(servers->failure),
+                 "could not connect to the store (%s:%d): %s", servers->nodes[servers->at].host,
+                 servers->nodes[servers->at].port, error);
         log_search_failure(servers, error);
     }
     schedule(servers);
@@ -335,6 +338,13 @@ servers_is_new_failure(struct servers *servers, const struct url *address)
     next->at_us = now_us;
     servers->next_failed++;
     return true;
+}
+
+const char *
+servers_failure(const struct servers *servers)
+{
+    return servers->kind != NULL && servers->failures >= servers->node_count ? servers->failure
+                                                                             : NULL;
 }
 
 bool

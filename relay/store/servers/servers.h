@@ -54,6 +54,12 @@ void servers_confirm(struct servers *servers, struct servers_user *user);
  */
 bool servers_is_new_failure(struct servers *servers, const struct url *address);
 
+/*
+ * Returns the error of the last query if no node has replied since the last valid reply; otherwise
+ * NULL.
+ */
+const char *servers_failure(const struct servers *servers);
+
 /* False if all shards stay on the same server. */
 bool servers_can_move(const struct servers *servers);
 

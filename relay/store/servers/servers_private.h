@@ -12,6 +12,7 @@
 
 #define SERVERS_NODES_MAX 64
 #define SERVERS_FAILURES 16
+#define SERVERS_FAILURE_MAX 512
 
 struct redisReply;
 struct sentinels;
@@ -61,7 +62,8 @@ struct servers {
     struct query *query; /* NULL: no query in flight */
     ev_timer again;      /* starts the next query */
     struct backoff backoff;
-    size_t failures;      /* queries since the last valid reply */
+    size_t failures; /* queries since the last valid reply */
+    char failure[SERVERS_FAILURE_MAX];
     int64_t warned_us;    /* 0: not logged since the last valid reply */
     int64_t disagreed_us; /* time of the last message about nodes that disagree; 0: none */
     int64_t uncovered_us; /* time of the last message about shards without a primary; 0: none */

@@ -157,9 +157,24 @@ drop_fields(struct shard *shard, int count)
     char meta[STORE_KEY_MAX];
     const char *argv[] = {"HDEL", meta, PLACE_FIELD, PLACE_WITHOUT_FIELD};
 
+    if (shard->store->command != NULL)
+        return;
     key_write(meta, shard->prefix, KEY_META);
     if (link_send(shard->link, on_dropped, NULL, 2 + count, argv, NULL) != RC_OK)
         log_debug(shard->name, "could not drop the verdict on the shard's node");
+}
+
+/* A node that does not reply may return; a missing permission needs a person. */
+static void
+report_denied(struct shard *shard, const char *error)
+{
+    char what[64];
+
+    if (shard->events->on_failed == NULL || strstr(error, "NOPERM") == NULL)
+        return;
+    snprintf(what, sizeof(what), "could not count the keys of shard %u on another node",
+             shard->number);
+    shard->events->on_failed(shard, what, error);
 }
 
 /* Repeats the check later. */
@@ -194,6 +209,8 @@ set_split(struct place_check *check, const struct place_other *other)
     else
         log_wait(check, other->primary,
                  "could not count the keys of a shard on another node: waiting", error, NULL);
+    if (other->keys <= 0)
+        report_denied(shard, error);
     wait_split(shard);
 }
 

@@ -356,6 +356,10 @@ shard_check_reply(struct shard *shard, const struct redisReply *reply, const cha
         log_warn(shard->name, failure, LOG_TEXT("error", reply_text(reply)));
         return false;
     }
+    if (store->command != NULL) {
+        shard->events->on_failed(shard, "the store rejected the command", reply_text(reply));
+        return false;
+    }
     stats_add(store->stats, STAT_STORE_ERRORS, 1);
     fault = fault_report(&store->faults, failure, reply_text(reply));
     if (fault != NULL && fault->is_of_server)

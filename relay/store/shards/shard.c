@@ -228,12 +228,25 @@ send_hello(struct shard *shard)
         link_restart(shard->link, "could not send a command");
 }
 
+/* A command uses the shard as the relays have prepared it. */
+static void
+use_as_prepared(struct shard *shard)
+{
+    link_set_usable(shard->link);
+    shard->is_up = true;
+    shard->events->on_up(shard);
+}
+
 static void
 on_link_up(void *ctx)
 {
     struct shard *shard = ctx;
     bool is_sent;
 
+    if (shard->store->command != NULL) {
+        place_verify(shard, use_as_prepared);
+        return;
+    }
     shard->syncs_always = false;
     shard->notification_max = STORE_NOTIFICATION_MAX;
     is_sent = send_config_get(shard, "appendfsync", on_fsync_mode) &&
@@ -259,6 +272,19 @@ on_link_down(void *ctx, const char *reason)
         return;
     shard->is_up = false;
     shard->events->on_down(shard);
+}
+
+static void
+on_link_failed(void *ctx, const char *server, const char *reason)
+{
+    struct shard *shard = ctx;
+    char what[URL_FORMAT_MAX + 64] = "the store does not reply";
+
+    if (shard->events->on_failed == NULL)
+        return;
+    if (server != NULL)
+        snprintf(what, sizeof(what), "could not connect to the store (%s)", server);
+    shard->events->on_failed(shard, what, reason);
 }
 
 static void trim(struct maintenance *maintenance);
@@ -582,7 +608,7 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
            const struct shard_events *events)
 {
     const struct link_events link_events = {
-        .on_up = on_link_up, .on_down = on_link_down, .ctx = shard};
+        .on_up = on_link_up, .on_down = on_link_down, .on_failed = on_link_failed, .ctx = shard};
     const struct link_target target = {store->servers, number, shard->name};
 
     *shard = (struct shard){.store = store, .number = number, .events = events};
@@ -598,7 +624,8 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
         link_open(store->loop, config, &target,
                   store->topology.is_cluster ? LINK_NODE_TIMEOUT_S : LINK_TIMEOUT_S, &link_events);
     link_measure(shard->link, store->stats);
-    shard->maintenance = maintenance_open(shard);
+    if (store->command == NULL)
+        shard->maintenance = maintenance_open(shard);
 }
 
 void

@@ -49,10 +49,12 @@ struct shard_holdings {
     uint64_t errors;    /* entries of the error log */
 };
 
-/* The shard went up (shard->epoch is current) or down. Called from the loop. */
+/* Called from the loop. */
 struct shard_events {
-    void (*on_up)(struct shard *shard);
+    void (*on_up)(struct shard *shard); /* shard->epoch is current, except for a command */
     void (*on_down)(struct shard *shard);
+    /* Optional: the shard failed, `what` because of `reason`. */
+    void (*on_failed)(struct shard *shard, const char *what, const char *reason);
 };
 
 struct shard {

@@ -305,13 +305,15 @@ free_shards(struct store *store)
 }
 
 struct store *
-store_open(struct ev_loop *loop, const struct config *config, struct stats *stats)
+store_open_with(struct ev_loop *loop, const struct config *config, struct stats *stats,
+                const struct shard_events *events, struct command *command)
 {
     struct store *store = memory_new(sizeof(*store));
 
     store->loop = loop;
     store->config = config;
     store->stats = stats;
+    store->command = command;
     store->min_replicas = config->store.min_replicas;
     shard_random_hex(store->owner, STORE_TOKEN_TEXT);
     delivery_settings(config, &store->delivery);
@@ -326,8 +328,14 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
     store->regroup.data = store;
     store->shards = memory_new(store->shard_count * sizeof(*store->shards));
     for (unsigned k = 0; k < store->shard_count; k++)
-        shard_open(&store->shards[k], store, k, config, &shard_events);
+        shard_open(&store->shards[k], store, k, config, events);
     return store;
+}
+
+struct store *
+store_open(struct ev_loop *loop, const struct config *config, struct stats *stats)
+{
+    return store_open_with(loop, config, stats, &shard_events, NULL);
 }
 
 void

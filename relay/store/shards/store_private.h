@@ -53,7 +53,13 @@ struct store {
     struct shard *shards;
     unsigned shard_count;
     struct topology topology;
+    struct command *command; /* NULL: a relay. A command writes nothing by itself */
 };
+
+/* Like store_open. `command`: see struct store. */
+struct store *store_open_with(struct ev_loop *loop, const struct config *config,
+                              struct stats *stats, const struct shard_events *events,
+                              struct command *command);
 
 /* Returns the shard of notifications to this user alone. `user` may contain any bytes. */
 unsigned shard_of_user(unsigned shard_count, const char *user, size_t len);

@@ -130,10 +130,15 @@ my $fake_store = fork // die "could not fork: $!";
 if ($fake_store == 0)
 {
     my $link = $listen->accept;
-    while (sysread $link, my $request, 4096)
+    my $requests = '';
+    while (sysread $link, $requests, 65_536, length $requests)
     {
-        $link->shutdown(0) if $request =~ /XREVRANGE/;    # the next request receives no reply
-        syswrite $link, $request =~ /SELECT/ ? "+OK\r\n" : $request =~ /XREVRANGE/ ? "*0\r\n" : "\$-1\r\n";
+        while ($requests =~ /\A\*(\d+)\r\n/ && $requests =~ s/\A\*$1\r\n((?:\$\d+\r\n[^\r]*\r\n){$1})//)
+        {
+            my $request = $1;
+            $link->shutdown(0) if $request =~ /XREVRANGE/;    # the next request receives no reply
+            syswrite $link, $request =~ /SELECT/ ? "+OK\r\n" : $request =~ /SCRIPT/ ? "\$40\r\n" . 'a' x 40 . "\r\n" : $request =~ /XREVRANGE/ ? "*0\r\n" : "\$-1\r\n";
+        }
     }
     POSIX::_exit(0);
 }

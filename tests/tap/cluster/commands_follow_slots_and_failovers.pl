@@ -88,12 +88,13 @@ $cluster->begin_move($shard, $to);
 # The slot moves again.
 $from->execute('CONFIG', 'RESETSTAT');
 my $redrive = IPC::Run::start([ $relay->{program}, 'errors', 'redrive', '--all', '-c', $relay->{file} ], '>', \my $out, '2>', \my $err);
-wait_until('the redrive is rejected', sub { $from->execute('INFO', 'errorstats') =~ /errorstat_/ });
+wait_until('the redrive checks the node', sub { $from->execute('INFO', 'commandstats') =~ /cmdstat_cluster\|?nodes|cmdstat_script/ });
 1 while $cluster->move_keys($shard, $from, $to, 10);
 $cluster->end_move($shard, $from, $to);
 $redrive->finish;
 is_deeply([ $out, $err ], [ "redrove $left entries for $left users\n", '' ], 'a redrive waits while its slot moves');
 is($cluster->error_count, 0, 'all entries are redriven');
+is($cluster->execute('HGET', "clairon:{$shard}:meta", 'place'), $from->{id}, 'a command stores no verdict on the node of the shard, and deletes none');
 my $waiting = 0;
 $waiting += $cluster->execute('HLEN', $_) for $cluster->keys('pending');
 is($waiting, $left, 'each notification is pending once');
@@ -131,7 +132,7 @@ my $proxy = Clairon::Test::proxy($sentinels->{sentinels}[0]{socket}, edit => sub
     close $out or die "could not write $seen: $!";
     $_[0] =~ s/\$6\r\nmaster\r\n/\$27\r\nmaster,failover_in_progress\r\n/ if -s $seen < 3 });
 is(($other->run('errors', 'list', '--store.url=redis+sentinel://127.0.0.1:' . $proxy->port . '/clairon'))[0], 0, 'a command waits until the failover ends');
-is(-s $seen, 3, 'the command queries the sentinels until the failover ends');
+cmp_ok(-s $seen, '>=', 3, 'the command queries the sentinels until the failover ends');
 
 my $former = $sentinels->primary;
 $sentinels->{sentinels}[0]->kill9;

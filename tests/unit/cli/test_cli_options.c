@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cli/options.h"
+#include "cli/cli.h"
 
 static const char *user, *path;
 static bool json;

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "store/admin/admin_merge.h"
+#include "store/admin/admin_private.h"
 #include "store/scripts/constants.h"
 
 /* Views of the strings, as in replies; NULL: no reply. */
@@ -38,7 +38,7 @@ test_overviews_are_summed(void **state)
         "{\"at\":9,\"server\":\"a\",\"entries\":4,\"pending\":4,\"errors\":5,\"memory\":10,"
         "\"memory_max\":0,"
         "\"relays\":[],\"oldest\":[]}"};
-    char *merged = admin_merge_overviews(views(texts, 3), 3);
+    char *merged = admin_merge(STORE_SCRIPT_overview, views(texts, 3), 3);
 
     (void)state;
     assert_string_equal(
@@ -64,7 +64,7 @@ test_errors_are_one_page_newest_first(void **state)
         snprintf(texts[i % 2] + len, sizeof(texts[0]) - len, "%s{\"entry\":\"%d-%d\"}%s",
                  len == 1 ? "" : ",", i * 9, i % 2, i <= 2 ? "]" : "");
     }
-    merged = admin_merge_errors(views(pages, 2), 2);
+    merged = admin_merge(STORE_SCRIPT_errors, views(pages, 2), 2);
     assert_non_null(merged);
     assert_memory_equal(merged, "[{\"entry\":\"360-0\"},{\"entry\":\"351-1\"},", 37);
     for (const char *at = strstr(merged, "entry"); at != NULL; at = strstr(at + 1, "entry"))
@@ -81,10 +81,10 @@ test_invalid_reply_is_rejected(void **state)
                       *const broken[] = {"["};
 
     (void)state;
-    assert_null(admin_merge_errors(views(pages, 2), 2));
-    assert_null(admin_merge_errors(views(missing, 2), 2));
-    assert_null(admin_merge_errors(views(broken, 1), 1));
-    assert_null(admin_merge_overviews(views(pages, 2), 2));
+    assert_null(admin_merge(STORE_SCRIPT_errors, views(pages, 2), 2));
+    assert_null(admin_merge(STORE_SCRIPT_errors, views(missing, 2), 2));
+    assert_null(admin_merge(STORE_SCRIPT_errors, views(broken, 1), 1));
+    assert_null(admin_merge(STORE_SCRIPT_overview, views(pages, 2), 2));
 }
 
 static void
@@ -101,7 +101,7 @@ test_latest_is_one_page_newest_first(void **state)
                      "%s{\"entry\":\"%d-%d\"}", i < 40 ? "," : "", i, k);
     for (int k = 0; k < 2; k++)
         snprintf(texts[k] + strlen(texts[k]), sizeof(texts[k]) - strlen(texts[k]), "]");
-    merged = admin_merge_latest(views(pages, 2), 2);
+    merged = admin_merge(STORE_SCRIPT_latest, views(pages, 2), 2);
     assert_memory_equal(merged, "[{\"entry\":\"40-1\"},{\"entry\":\"40-0\"},{\"entry\":\"39-1\"}",
                         50);
     assert_non_null(strstr(merged, "\"16-0\"}]"));
@@ -115,14 +115,14 @@ test_user_is_merged_from_all_shards(void **state)
         "{\"at\":9,\"pending\":1,\"relays\":[\"r\"],\"oldest\":[{\"id\":\"b\",\"since\":2}]}",
         "{\"at\":8,\"pending\":2,\"relays\":[],\"oldest\":[{\"id\":\"a\",\"since\":1}]}"};
     const char *const bad[] = {texts[0], "[]"};
-    char *merged = admin_merge_users(views(texts, 2), 2);
+    char *merged = admin_merge(STORE_SCRIPT_user, views(texts, 2), 2);
 
     (void)state;
     assert_string_equal(merged,
                         "{\"at\":9,\"pending\":3,\"relays\":[\"r\"],\"oldest\":[{\"id\":\"a\","
                         "\"since\":1},{\"id\":\"b\",\"since\":2}]}");
     free(merged);
-    assert_null(admin_merge_users(views(bad, 2), 2));
+    assert_null(admin_merge(STORE_SCRIPT_user, views(bad, 2), 2));
 }
 
 static void
@@ -134,9 +134,9 @@ test_shard_without_a_reply_is_omitted(void **state)
               "\"memory_max\":1,\"relays\":[],\"oldest\":[]}"};
     const char *const users[] = {
         NULL, "{\"at\":8,\"pending\":2,\"relays\":[],\"oldest\":[{\"id\":\"a\",\"since\":1}]}"};
-    char *errors = admin_merge_errors(views(pages, 3), 3);
-    char *overview = admin_merge_overviews(views(overviews, 2), 2);
-    char *user = admin_merge_users(views(users, 2), 2);
+    char *errors = admin_merge(STORE_SCRIPT_errors, views(pages, 3), 3);
+    char *overview = admin_merge(STORE_SCRIPT_overview, views(overviews, 2), 2);
+    char *user = admin_merge(STORE_SCRIPT_user, views(users, 2), 2);
 
     (void)state;
     assert_string_equal(errors, "[{\"entry\":\"3-2\"},{\"entry\":\"2-0\"}]");

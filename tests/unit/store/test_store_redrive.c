@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/admin/redrive.h"
+#include "store/admin/admin_private.h"
 #include "store/trace.h"
 #include "wire/frame.h"
 

@@ -1,16 +1,26 @@
-/* options.c: options, settings, store and output, shared by the commands. */
-#include "cli/options.h"
+/* cli.c: options, settings, store and output, shared by the commands. */
+#include "cli/cli.h"
 
+#include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
+#include "store/command.h"
 
 #define OPTIONS_MAX 16
 #define STORE_URL_DEFAULT "redis://127.0.0.1:6379" /* the default in config_table.c */
+#define DATE_LEN 10                                /* 2026-11-22 */
+#define PROGRESS_US 200000
+#define ERASE_LINE "\r\033[K"
+
+static bool is_progress_printed;
 
 int
 cli_usage_error(const char *command, const char *what, const char *about)
@@ -167,7 +177,7 @@ cli_settings_load(struct config *ret_config, const char *path, int argc, char **
     return rc;
 }
 
-struct direct *
+struct command *
 cli_store_open(const char *command, const char *path, int argc, char **argv,
                struct config *ret_config, int *ret_code)
 {
@@ -178,8 +188,8 @@ cli_store_open(const char *command, const char *path, int argc, char **argv,
     static char only_feed[] = "--relay.roles=feed", unused[] = "--feed.conninfo=dbname=unused";
     static char no_primary[] = "--feed.primary_conninfo=";
     static char *const forced[] = {only_feed, unused, no_primary, NULL};
-    char config_error[CONFIG_ERROR_MAX], store_error[DIRECT_ERROR_MAX];
-    struct direct *direct = NULL;
+    char config_error[CONFIG_ERROR_MAX], store_error[COMMAND_ERROR_MAX];
+    struct command *store = NULL;
 
     *ret_config = (struct config){0};
     if (cli_settings_load(ret_config, path, argc, argv, forced, config_error) != RC_OK) {
@@ -188,11 +198,89 @@ cli_store_open(const char *command, const char *path, int argc, char **argv,
         if (path == NULL && strcmp(ret_config->store.url, STORE_URL_DEFAULT) == 0)
             fprintf(stderr, "clairon %s: no -c FILE: reading the default store, %s\n", command,
                     STORE_URL_DEFAULT);
-        direct = direct_open(ret_config, store_error);
-        if (direct == NULL) {
-            fprintf(stderr, "clairon %s: %s\n", command, store_error);
-            *ret_code = 1;
-        }
+        log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_LOGFMT); /* the command prints the store's errors */
+        store = command_open(ret_config, store_error);
+        if (store != NULL && command_check_shards(store))
+            return store;
+        fprintf(stderr, "clairon %s: %s\n", command,
+                store != NULL ? command_error(store) : store_error);
+        command_close(store);
+        *ret_code = 1;
     }
-    return direct;
+    return NULL;
+}
+
+static bool
+is_coloured(void)
+{
+    const char *term = getenv("TERM"), *never = getenv("NO_COLOR");
+
+    return isatty(STDOUT_FILENO) == 1 && (never == NULL || never[0] == '\0') &&
+           (term == NULL || strcmp(term, "dumb") != 0);
+}
+
+const char *
+cli_colour(enum cli_colour colour)
+{
+    static const char *const codes[] = {
+        [CLI_COLOUR_NONE] = "\033[0m",  [CLI_COLOUR_GOOD] = "\033[32m",
+        [CLI_COLOUR_WARN] = "\033[33m", [CLI_COLOUR_BAD] = "\033[31m",
+        [CLI_COLOUR_FAINT] = "\033[2m",
+    };
+
+    return is_coloured() ? codes[colour] : "";
+}
+
+const char *
+cli_time(const char *iso, char ret_text[CLOCK_TEXT_MAX])
+{
+    size_t len = strlen(iso);
+    char today[CLOCK_TEXT_MAX];
+
+    if (isatty(STDOUT_FILENO) != 1 || len <= DATE_LEN + 1 || len >= CLOCK_TEXT_MAX)
+        return iso;
+    clock_text_us(clock_wall_us(), today);
+    memcpy(ret_text, iso, len + 1);
+    if (ret_text[len - 1] == 'Z')
+        ret_text[len - 1] = '\0';
+    ret_text[DATE_LEN] = ' ';
+    return strncmp(iso, today, DATE_LEN) == 0 ? ret_text + DATE_LEN + 1 : ret_text;
+}
+
+void
+cli_progress(const char *format, ...)
+{
+    static int64_t printed_us;
+    int64_t now_us = clock_monotonic_us();
+    va_list args;
+
+    if (isatty(STDERR_FILENO) != 1 || now_us - printed_us < PROGRESS_US)
+        return;
+    printed_us = now_us;
+    is_progress_printed = true;
+    fputs(ERASE_LINE, stderr);
+    va_start(args, format);
+    (void)vfprintf(stderr, format, args);
+    va_end(args);
+    (void)fflush(stderr);
+}
+
+void
+cli_progress_end(void)
+{
+    if (is_progress_printed)
+        fputs(ERASE_LINE, stderr);
+    is_progress_printed = false;
+}
+
+const char *
+cli_plural(long long count)
+{
+    return count == 1 ? "" : "s";
+}
+
+const char *
+cli_entries(long long count)
+{
+    return count == 1 ? "entry" : "entries";
 }

@@ -1,0 +1,102 @@
+/* admin_private.h: declarations that the files of relay/store/admin share. */
+#ifndef CLAIRON_STORE_ADMIN_PRIVATE_H
+#define CLAIRON_STORE_ADMIN_PRIVATE_H
+
+#include "store/command.h"
+#include "store/error_entry.h"
+#include "store/scripts/scripts.h"
+#include "store/servers/topology.h"
+#include "store/shards/store_private.h"
+
+#define COMMAND_RETRY_US 15000000 /* a failover takes several seconds */
+
+struct command_change;
+
+struct command {
+    struct ev_loop *loop;
+    struct store *store;
+    struct stats stats; /* unused, but the store counts */
+    bool has_failed[STORE_SHARDS_MAX];
+    bool is_missing[STORE_SHARDS_MAX]; /* in a cluster: command_reach did not reach the shard */
+    bool is_hopeless;                  /* waiting is of no use */
+    char missing_list[SHARD_LIST_MAX]; /* the result of command_missing */
+    struct command_change *changes;    /* in flight, or to be repeated */
+    struct command_change **changes_end;
+    unsigned changes_in_flight;
+    char change_error[COMMAND_ERROR_MAX]; /* the first error of a change; "": none */
+    struct command_changes changed;
+    struct redisReply *completed; /* the reply of command_complete; NULL: none */
+    char error[COMMAND_ERROR_MAX];
+};
+
+/* Sets command->error. Returns RC_IO. */
+enum rc command_fail(struct command *command, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* Runs the loop once, at most for a second. */
+void command_run(struct command *command);
+
+/*
+ * Waits until the shard may be used or, if `any_keys`, its node replies. RC_IO: not before
+ * `end_us`, or waiting is of no use; command->error is the reason.
+ */
+MUST_CHECK enum rc command_wait(struct command *command, unsigned shard, bool any_keys,
+                                int64_t end_us);
+
+/*
+ * Waits for the shards, and updates is_missing. `waits`: for several seconds, for a failover.
+ * RC_IO: no node replies, or one rejects the connection.
+ */
+MUST_CHECK enum rc command_reach(struct command *command, bool waits);
+
+struct command_call {
+    int script; /* -1: `argv` is a command; otherwise its arguments, of which one is a key */
+    int argc;
+    const char **argv;
+    bool any_keys; /* the node may have only some of the shard's keys */
+};
+/* Like command_request. */
+struct redisReply *command_call(struct command *command, unsigned shard,
+                                const struct command_call *call);
+
+/* True if the request with this error may succeed later: the connection is then restarted. */
+bool command_may_repeat(struct shard *shard, const char *error);
+
+/* ---- dead letters. Pure: no I/O, no clock */
+
+/* Owns route and data. Free it with redrive_free. */
+struct redrive {
+    unsigned char *route;
+    size_t route_len;
+    unsigned char *data;
+    size_t data_len;
+    int64_t expires_ms; /* new expiration; 0: does not expire */
+    char expires[24];   /* expires_ms as a string */
+    char entry[ENTRY_ID_TEXT_MAX];
+};
+
+/*
+ * Renews the lifetime of a notification, in the route and in the JSON document: it is as long as
+ * the original lifetime, and starts at `now_us`. An expired notification without an expiration
+ * belonged to an open-ended audience, whose lifetime is one day. RC_BAD: invalid route.
+ */
+MUST_CHECK enum rc redrive_prepare(const struct error_entry *entry, int64_t now_us,
+                                   struct redrive *ret_redrive);
+void redrive_free(struct redrive *redrive);
+
+/*
+ * Adds the ARGV of redrive.lua, except the users. They point into the arguments of this call, which
+ * must outlive them.
+ */
+void redrive_arguments(struct arguments *arguments, const char *prefix, const char *retention,
+                       const struct error_entry *entry, const struct redrive *redrive);
+
+/* ---- console replies of several shards. Pure: no I/O */
+
+/*
+ * Merges replies of overview.lua, user.lua, errors.lua or latest.lua, by shard; an empty text is a
+ * shard without a reply. The result has the same form, and the caller frees it. Without shard 0,
+ * `relays` of an overview or a user is null. NULL: a reply is invalid, or there is none.
+ */
+char *admin_merge(enum store_script script, const struct bytes *texts, size_t count);
+
+#endif
