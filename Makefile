@@ -56,7 +56,6 @@ c_files := $(wildcard relay/*.[ch] relay/*/*.[ch] relay/*/*/*.[ch] decoder/*.[ch
 relay_objects := $(BUILD)/obj/relay/main.o $(folder_sources:%.c=$(BUILD)/obj/%.o) $(generated:$(BUILD)/%.c=$(BUILD)/obj/%.o)
 asan_main := $(BUILD)/asan/relay/main.o
 asan_objects := $(folder_sources:%.c=$(BUILD)/asan/%.o) $(generated:$(BUILD)/%.c=$(BUILD)/asan/%.o) $(pure_sources:%.c=$(BUILD)/asan/%.o)
-lint_objects := $(patsubst %.c,$(BUILD)/lint/%.o,$(wildcard relay/*.c decoder/*.c decoder/*/*.c) $(filter relay/%,$(folder_sources)))
 unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
 # TESTS selects unit tests.
 unit_wanted = $(if $(TESTS),$(filter $(TESTS:%.c=$(BUILD)/asan/%),$(unit_programs) $(replay_programs)),$(unit_programs) $(replay_programs))
@@ -97,8 +96,6 @@ asan_flags := -O1 -g $(sanitizers) $(common_flags) -DCLAIRON_DEBUG
 # PGXS uses the compiler that built PostgreSQL.
 plugin_arguments = --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' \
     $(if $(CCACHE),CC='$(CCACHE) $(shell $(PG_CONFIG) --cc)')
-# The flags with which `make lint` compiles each file of the plugin.
-plugin_lint_flags = -std=gnu11 -MMD -MP -I. -Idecoder -isystem $(shell $(PG_CONFIG) --includedir-server)
 
 # Prints one short line per step; V=1 prints the commands.
 ifeq ($(V),1)
@@ -110,7 +107,7 @@ endif
 # ---- targets
 .PHONY: all help deps plugin check check-build check-parts check-model check-unit check-regress check-isolation check-tap \
     check-client check-e2e check-root check-replica check-packages check-operations check-images check-sanitized check-asan check-long check-long-build soak \
-    asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint lint-fast lint-objects mutants private-root sanitized-root
+    asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint lint-fast mutants private-root sanitized-root
 
 all: plugin $(BUILD)/clairon
 
@@ -252,14 +249,6 @@ check-isolation: private-root
 soak: $(BUILD)/clairon private-root
 	@tests/tools/unprivileged.sh tests/soak/run.sh $(or $(SECONDS),600)
 
-# Compiles each file separately: it must include all required headers, and graph.py reads the calls between files from
-# the objects.
-$(BUILD)/lint/%.o: %.c | check-libraries
-	@mkdir -p $(@D)
-	@$(CCACHE) $(CC) $(if $(filter decoder/protocol/% relay/%,$<),$(common_flags),$(plugin_lint_flags)) -Werror -c -o $@ $<
-
-lint-objects: $(lint_objects)
-
 # Only the rules that neither compile nor run clang-tidy: at most two minutes.
 lint-fast:
 	@tests/lint/lint.sh fast
@@ -335,4 +324,4 @@ clean:
 	@! command -v '$(PG_CONFIG)' >/dev/null || for each in decoder tests/bench/decoder; do \
 	    $(MAKE) --no-print-directory -C $$each PG_CONFIG='$(PG_CONFIG)' clean || exit; done
 
--include $(script_constants).d $(relay_objects:.o=.d) $(lint_objects:.o=.d) $(asan_objects:.o=.d) $(asan_main:.o=.d) $(unit_programs:%=%.d)
+-include $(script_constants).d $(relay_objects:.o=.d) $(asan_objects:.o=.d) $(asan_main:.o=.d) $(unit_programs:%=%.d)

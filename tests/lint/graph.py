@@ -93,7 +93,8 @@ def files_that_see(ours, libraries, pattern):
 # ---- calls
 
 def object_of(path):
-    return re.sub(r'\.c$', '.o', f'{BUILD}/lint/{path}')
+    built = path if path.startswith('decoder/') else f'{BUILD}/obj/{path}'
+    return re.sub(r'\.c$', '.o', built)
 
 
 def symbols_of(objects):
@@ -112,7 +113,7 @@ def read_calls(files):
     paths = [path for path in files if path.endswith('.c')]
     missing = [path for path in paths if not os.path.exists(object_of(path))]
     if missing:
-        sys.exit(f'{missing[0]} is not compiled: run make lint')
+        sys.exit(f'{missing[0]} is not compiled: run make')
     defined, needed = symbols_of([object_of(path) for path in paths])
     owner = {}
     for path in paths:

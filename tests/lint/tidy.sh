@@ -32,5 +32,7 @@ fi
 
 find relay decoder -name '*.c' | sort | while read -r file; do
     stamp=$build/tidy/$file.ok
-    [ "$stamp" -nt "$build/lint/${file%.c}.o" ] && [ "$stamp" -nt .clang-tidy ] || echo "$file"
+    object=$build/obj/${file%.c}.o
+    [[ $file != decoder/* ]] || object=${file%.c}.o
+    [ "$stamp" -nt "$object" ] && [ "$stamp" -nt .clang-tidy ] || echo "$file"
 done | xargs -r -n 4 -P "$(nproc)" "$0"

@@ -27,7 +27,7 @@ sub compile
 {
     my ($path, $text) = @_;
     write_text($path, $text);
-    (my $object = "build/lint/$path") =~ s/c$/o/;
+    (my $object = $path =~ m{^decoder/} ? $path : "build/obj/$path") =~ s/c$/o/;
     make_path(dirname("$tree/$object"));
     system('cc', "-I$tree/relay", '-c', '-o', "$tree/$object", "$tree/$path") == 0 or die "could not compile $path\n";
     return;
@@ -143,7 +143,7 @@ sub see
 {
     my ($number) = @_;
     write_text("relay/gate/net/see$number.c", qq{#include "gate/net/server.h"\n});
-    system('cc', '-c', '-x', 'c', '-o', "$tree/build/lint/relay/gate/net/see$number.o", '/dev/null') == 0 or die "could not compile: $?\n";
+    system('cc', '-c', '-x', 'c', '-o', "$tree/build/obj/relay/gate/net/see$number.o", '/dev/null') == 0 or die "could not compile: $?\n";
     return;
 }
 see($_) for 1 .. 16;
@@ -184,7 +184,7 @@ like($out, qr/^fields of a struct: 25; session 25, gate 4$/m, 'fields are counte
 like($out, qr/^files in cycles: 0 \(limit: 6\)/m, 'the report has each limit');
 
 # A missing object file must not be mistaken for a file without calls.
-unlink "$tree/build/lint/relay/base/low.o";
+unlink "$tree/build/obj/relay/base/low.o";
 ($code, $out) = lint('');
 is_deeply([ $code, $out ], [ 1, "relay/base/low.c is not compiled: run make lint\n" ], 'a file that is not compiled fails');
 
