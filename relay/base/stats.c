@@ -179,10 +179,10 @@ write_value(const struct stats *stats, enum metric stat, struct buffer *out)
 static enum rc
 write_times(const struct stats *stats, enum time_of what, struct buffer *out)
 {
-    struct histogram total = stats->times[what];
+    struct histogram total = {0};
 
-    if (stats->all != NULL)
-        total = (struct histogram){0};
+    if (stats->all == NULL)
+        return histogram_write(&stats->times[what], times_names[what].metric, out);
     for (int i = 0; i < stats->all_count; i++) {
         const struct histogram *one = &stats->all[i].times[what];
 
