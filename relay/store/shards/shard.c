@@ -603,6 +603,15 @@ maintenance_open(struct shard *shard)
     return maintenance;
 }
 
+static void
+maintenance_close(struct maintenance *maintenance)
+{
+    log_dead_letters(maintenance, true);
+    ev_timer_stop(maintenance->loop, &maintenance->trim);
+    ev_timer_stop(maintenance->loop, &maintenance->due);
+    ev_timer_stop(maintenance->loop, &maintenance->heartbeat);
+}
+
 void
 shard_open(struct shard *shard, struct store *store, unsigned number, const struct config *config,
            const struct shard_events *events)
@@ -624,19 +633,15 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
         link_open(store->loop, config, &target,
                   store->topology.is_cluster ? LINK_NODE_TIMEOUT_S : LINK_TIMEOUT_S, &link_events);
     link_measure(shard->link, store->stats);
-    if (store->command == NULL)
+    if (store->command == NULL) /* a command writes nothing by itself */
         shard->maintenance = maintenance_open(shard);
 }
 
 void
 shard_close(struct shard *shard)
 {
-    struct maintenance *maintenance = shard->maintenance;
-
-    log_dead_letters(maintenance, true);
-    ev_timer_stop(maintenance->loop, &maintenance->trim);
-    ev_timer_stop(maintenance->loop, &maintenance->due);
-    ev_timer_stop(maintenance->loop, &maintenance->heartbeat);
+    if (shard->maintenance != NULL)
+        maintenance_close(shard->maintenance);
     replicas_close(shard);
     place_close(shard);
     link_close(shard->link);
