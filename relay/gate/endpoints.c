@@ -111,9 +111,9 @@ add_health(struct gate *gate, bool needs_feed, struct buffer *body, const char *
 
     buffer_init(&detail, READY_DETAIL_MAX);
     ready = gate->process->ready(gate->process->ctx, needs_feed, &detail) && !gate->draining;
-    rc = buffer_addf(body, "{\"status\":\"%s\"%s%s%s}\n",
+    rc = buffer_addf(body, "{\"status\":\"%s\"%s%s}\n",
                      gate->draining ? "draining" : (ready ? good : bad), detail.len > 0 ? "," : "",
-                     detail.len > 0 ? detail.bytes : "", "");
+                     detail.len > 0 ? detail.bytes : "");
     buffer_free(&detail);
     if (rc != RC_OK)
         buffer_clear(body);

@@ -162,8 +162,8 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
 }
 
 /*
- * Spreads the closes over the drain period, so that clients do not reconnect simultaneously. Polls
- * are closed only at shutdown.
+ * Spreads over the drain period when clients reconnect (`in` of the bye). Polls are closed only at
+ * shutdown.
  */
 static void
 end_all(struct gate *gate, int code, const char *reason, int64_t window_ms)

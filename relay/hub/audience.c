@@ -153,11 +153,13 @@ groups_lack(const struct session_groups *groups, const struct bytes *keys, size_
 bool
 groups_have(const struct session_groups *groups, struct bytes kind, struct bytes target)
 {
-    struct audience_parts parts = {.count = 1, .kinds = {kind}, .targets = {target}};
+    struct audience_parts parts = {.count = 0};
     char key[AUDIENCE_KEY_MAX];
     size_t len;
 
-    if (audience_is_composite(kind) && !audience_split(kind, target, &parts))
+    if (!audience_is_composite(kind))
+        return audience_key(kind, target, key, &len) && find_membership(groups, key, len) != NULL;
+    if (!audience_split(kind, target, &parts))
         return false;
     for (size_t i = 0; i < parts.count; i++) {
         if (!audience_key(parts.kinds[i], parts.targets[i], key, &len) ||

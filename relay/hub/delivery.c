@@ -405,8 +405,10 @@ session_inflight_drop(struct session *session, const struct notification *notifi
 {
     struct inflight_entry *entry = find(session, notification);
 
-    if (entry != NULL)
-        inflight_remove(&session->inflight, entry);
+    if (entry == NULL)
+        return;
+    inflight_remove(&session->inflight, entry);
+    session_mark(session, READY_REFILL);
 }
 
 int

@@ -36,7 +36,7 @@ static struct notification *large; /* utlist: all large notifications without a 
     (sizeof(START) + CLIENT_POS_MAX + sizeof(BEFORE_XID) + BYTES_DECIMAL_MAX +                     \
      sizeof(BEFORE_RULE) + RULE_JSON_MAX + sizeof(MIDDLE))
 
-/* Writes decimal digits without a terminating zero. Returns their end. */
+/* Writes the text without its terminating zero. Returns its end. */
 static char *
 write_literal(char *at, const char *text)
 {

@@ -55,6 +55,8 @@ websocket_pause_reading(struct websocket *ws)
 {
     struct gate *gate = ws->gate;
 
+    if (ws->paused_prev != NULL)
+        return;
     conn_pause(ws->conn);
     DL_APPEND2(gate->websockets->paused, ws, paused_prev, paused_next);
     if (!ev_is_active(&gate->websockets->resume_timer))

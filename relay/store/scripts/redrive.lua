@@ -24,7 +24,7 @@ local fields = fields_of(logged)
 local function pending_score(notification)
     local stored = call('LINDEX', prefix .. KEY_TRACE .. id, 0)
     local entry = stored and stored:match('^stored %d+ 0 (%d+%-%d+) ')
-    return score_of(entry or first_entry(id, notification))
+    return score_text(entry or first_entry(id, notification))
 end
 
 local named = #ARGV > 7 and {unpack(ARGV, 8)} or cjson.decode(fields.users or '[]')

@@ -37,7 +37,7 @@ local function add_pending_user(id, user)
         return acked_ms
     end
     call('HSET', prefix .. KEY_ACK .. id, user, '0')
-    call('ZADD', prefix .. KEY_PENDING_LIST .. user, score_of(first_entry(id, notification)), id)
+    call('ZADD', prefix .. KEY_PENDING_LIST .. user, score_text(first_entry(id, notification)), id)
     notification.left = notification.left + 1
     mark_changed(id)
     return '0'
@@ -72,7 +72,7 @@ local oldest -- the oldest stream entry, or false
 local function is_lost(entry)
     if has_entry(stream, entry) then return false end
     if oldest == nil then oldest = oldest_entry(stream) or false end
-    return oldest and score_of(oldest) + 0 < score_of(entry) + 0
+    return oldest and score_text(oldest) + 0 < score_text(entry) + 0
 end
 
 -- The state of an ended pair is kept with that of the notification's other users, or in its trace.

@@ -55,7 +55,7 @@ local function add_ack_required(id, route, data, users)
         entry = add_notification(id, route, data)
     end
     add_pending(id, route, entry, ends, #users, false)
-    local score, key = score_of(entry), prefix .. KEY_ACK .. id
+    local score, key = score_text(entry), prefix .. KEY_ACK .. id
     if #users == 1 then
         call('ZADD', prefix .. KEY_PENDING_LIST .. users[1], score, id)
         call('HMSET', key, users[1], '0')
@@ -85,7 +85,7 @@ local function add_staged(id, route, data)
     call('UNLINK', key)
     call('RENAME', staged, key)
     call('PERSIST', key)
-    call('ZADD', prefix .. KEY_SHARED_PENDING_LIST, score_of(entry), id)
+    call('ZADD', prefix .. KEY_SHARED_PENDING_LIST, score_text(entry), id)
     return count
 end
 

@@ -28,7 +28,7 @@ end
 -- numbers slowly, so the leading digits are formatted once per millisecond.
 local MILLION = 1000000
 local score_ms, score_front, score_rest
-local function score_of(entry)
+local function score_text(entry)
     local ms, seq = entry:match('^(%d+)-(%d+)$')
     if ms ~= score_ms then
         local score = tonumber(ms) * STORE_SCORES_PER_MS

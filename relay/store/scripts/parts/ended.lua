@@ -31,7 +31,7 @@ local function shorten_ended(text)
     local keep = math.min(ENDED_KEPT, math.floor(#entries / 2))
     for i = 1, #entries - keep do
         local entry = entries[i]:match('^[%d-]+')
-        if score_of(entry) + 0 > score then highest, score = entry, score_of(entry) + 0 end
+        if score_text(entry) + 0 > score then highest, score = entry, score_text(entry) + 0 end
     end
     return highest .. ' ' .. table.concat(entries, ' ', #entries - keep + 1)
 end
