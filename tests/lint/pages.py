@@ -3,6 +3,8 @@
 
 All pages are checked for links. docs/ARCHITECTURE.md, docs/CONTRIBUTING.md and docs/STORE.md are
 also checked for names: `folder/file`, `file.c` and `function()`. Words in capitals are placeholders.
+A numbered step that names source files names those of all its functions, and the files in a table
+row that begins with folders are in these folders.
 The table of log messages in docker/OPERATIONS.md is checked against the string literals of the relay.
 """
 
@@ -20,6 +22,8 @@ CODE = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[.\w-]+(/[.\w-]+)*/?")
 SUFFIX = re.compile(r"\.(c|h|lua|py|pl|sh|sql|js|md|yml|json|example)$")
 FUNCTION = re.compile(r"([a-z]\w*)\(\)")
+STEP = re.compile(r"^\d+\. .*(?:\n +\S.*)*", re.M)
+FOLDER_ROW = re.compile(r"^\| (`[^|]*/`[^|]*) \|(.*)$", re.M)
 PLACEHOLDER = re.compile(r"[A-Z]{3,}")
 DEFINITION = re.compile(r"^(?:#define |static inline |local |export )?(?:function )?([a-z]\w*)\(", re.M)
 
@@ -67,6 +71,24 @@ def unknown_names(name, files, functions):
             yield f"no file {code}"
 
 
+def misplaced_names(name, functions):
+    """Returns functions and files that exist, but not where the page locates them."""
+    text = FENCE.sub("", (TOP / name).read_text())
+    for step in STEP.findall(text):
+        codes = CODE.findall(step)
+        named = [code for code in codes if PATH.fullmatch(code) and SUFFIX.search(code)]
+        for function in {found[1] for found in map(FUNCTION.fullmatch, codes) if found}:
+            defined = functions.get(function, [])
+            if named and defined and not any(f"/{file}".endswith(f"/{code}") for file in defined for code in named):
+                yield f"{function}() is in {', '.join(defined)}, which its step does not name"
+    for first, rest in FOLDER_ROW.findall(text):
+        folders = [folder for folder in CODE.findall(first) if folder.endswith("/")]
+        for code in CODE.findall(rest):
+            if PATH.fullmatch(code) and SUFFIX.search(code) and "/" not in code:
+                if not any((TOP / folder / code).exists() for folder in folders):
+                    yield f"{code} is not in {', '.join(folders)}"
+
+
 def unknown_messages(name):
     """Returns the log messages of the page's table that are not in any string literal of the relay."""
     table = (TOP / name).read_text().partition("## Log messages")[2]
@@ -83,12 +105,16 @@ def unknown_messages(name):
 def main():
     files = list(sources(""))
     code = [file for file in files if re.match(r"(relay|decoder|client/src)/.*\.(c|h|lua|js)$", file)]
-    functions = {found for file in code for found in DEFINITION.findall((TOP / file).read_text())}
+    functions = {}
+    for file in sorted(code):
+        for found in set(DEFINITION.findall((TOP / file).read_text())):
+            functions.setdefault(found, []).append(file)
     bad = []
     for page in sources(".md"):
         bad += [f"{page}: {what}" for what in broken_links(page)]
     for page in NAMING:
         bad += [f"{page}: {what}" for what in unknown_names(page, files, functions)]
+        bad += [f"{page}: {what}" for what in misplaced_names(page, functions)]
     bad += [f"docker/OPERATIONS.md: {what}" for what in unknown_messages("docker/OPERATIONS.md")]
     print("\n".join(sorted(bad)), end="\n" if bad else "")
     sys.exit(bool(bad))

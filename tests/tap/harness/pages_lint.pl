@@ -1,4 +1,4 @@
-# Tests that the pages lint fails on links, files and functions that do not exist.
+# Tests that the pages lint fails on links, files and functions that do not exist, or are in another place.
 use strict;
 use warnings;
 
@@ -51,13 +51,22 @@ my $log_table = "# Page\n## Log messages\n| `component` | message | action |\n|-
 write_text('docker/OPERATIONS.md', sprintf($log_table, 'known message'));
 write_text('relay/module/file.c',
     "static int\nknown_function(void)\n{\n    log_warn(\"gate\", \"known \"\n        \"message: hint\");\n    return 0;\n}\n");
+write_text('relay/other/other.c', "static int\nother_function(void)\n{\n    return 0;\n}\n");
 
 passes('names that exist', 'See `relay/module/file.c`, `file.c`, `relay/module/` and `known_function()`; [a page](STORE.md#page).');
+passes('a step', "1. `known_function()` (`file.c`) calls\n   `other_function()` (`relay/other/other.c`).\n2. It calls `known_function()`.");
+passes('a row of a folder', '| `relay/module/`, `relay/other/` | `file.c`, `other.c` |');
 passes('a placeholder', 'Add `tests/unit/MODULE/test_NAME.c`.');
 passes('a code block', "```\n[x](missing.md) `missing.c`\n```\n");
 fails('a missing file', '`relay/module/missing.c`', 'no file relay/module/missing.c');
 fails('a missing file without its folder', '`missing.c`', 'no file missing.c');
+fails('a missing file in a table', "| change | open |\n|---|---|\n| this | `relay/module/missing.c` |", 'no file relay/module/missing.c');
 fails('a missing function', '`missing_function()`', 'no function missing_function()');
+fails('a missing function in a step', '1. `missing_function()` (`file.c`).', 'no function missing_function()');
+fails('a function of another file',
+    "1. `known_function()` calls\n   `other_function()` (`file.c`).",
+    'other_function() is in relay/other/other.c, which its step does not name');
+fails('a file of another folder', '| `relay/module/` | `other.c` |', 'other.c is not in relay/module/');
 fails('a link to a missing page', '[page](missing.md)', 'link to missing.md, which does not exist');
 fails('a link to a missing heading', '[page](STORE.md#keys)', 'link to STORE.md#keys, a heading that does not exist');
 
