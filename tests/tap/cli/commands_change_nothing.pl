@@ -16,10 +16,11 @@ sub contents { return { map { $_ => $store->execute_bytes('DUMP', $_) } @{ $stor
 
 sub check_unchanged
 {
-    my ($what, $before, $id) = @_;
+    my ($what, $before, $id, %code) = @_;
     for my $case ([qw(errors list --json)], [qw(errors redrive --all --dry-run)], [ 'trace', $id ], ['doctor'])
     {
-        $relay->run(@$case);
+        my ($code, $out, $err) = $relay->run(@$case);
+        is($code, $code{ $case->[0] } // 0, "$what: the exit status of @$case") or diag $out, $err;
         is_deeply(contents(), $before, "$what: @$case changes nothing");
     }
     return;
@@ -38,6 +39,6 @@ check_unchanged('a store that has restarted', $before, $id);
 is_deeply([ ($relay->run('errors', 'redrive', $id))[ 0, 1 ] ], [ 0, "redrove 1 entry for 1 user\n" ], 'a redrive needs no relay');
 
 $store->execute('FLUSHALL');
-check_unchanged('a store without data', {}, $id);
+check_unchanged('a store without data', {}, $id, trace => 1);
 
 done_testing();
