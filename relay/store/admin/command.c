@@ -337,17 +337,26 @@ trace_once(struct command *command, const char *id, struct tracing *tracing)
 enum rc
 command_trace(struct command *command, const char *id, command_traced *found, void *ctx)
 {
+    const int64_t end_us = clock_monotonic_us() + COMMAND_RETRY_US;
     struct tracing tracing = {.found = found, .ctx = ctx};
 
     trace_once(command, id, &tracing);
+    while (!tracing.is_found && !tracing.is_complete) {
+        if (is_hopeless(command) || command_reach(command, true) != RC_OK)
+            return RC_IO;
+        trace_once(command, id, &tracing);
+        if (tracing.is_found || tracing.is_complete)
+            break;
+        if (is_hopeless(command))
+            return RC_IO;
+        if (command_missing(command)[0] != '\0')
+            return RC_OK;
+        if (clock_monotonic_us() >= end_us)
+            return command_fail(command, "a shard did not reply");
+    }
     if (tracing.is_complete)
         memset(command->is_missing, 0, sizeof(command->is_missing));
-    if (tracing.is_found || tracing.is_complete)
-        return RC_OK;
-    if (is_hopeless(command) || command_reach(command, true) != RC_OK)
-        return RC_IO;
-    trace_once(command, id, &tracing);
-    return is_hopeless(command) ? RC_IO : RC_OK;
+    return RC_OK;
 }
 
 /* What the shard's node replies. */
