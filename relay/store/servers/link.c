@@ -46,6 +46,7 @@ struct link {
     struct stats *stats; /* NULL: scripts are not measured */
     struct servers *servers;
     struct servers_user user;
+    bool may_pause;
     struct url address; /* host "" and path "": unknown */
     struct connect connect;
     struct redisAsyncContext *redis; /* NULL while down */
@@ -594,7 +595,9 @@ on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
     link->watchdog_us = now_us;
     if (link->state == LINK_DOWN)
         return;
-    if (servers_can_move(link->servers) && now_us - since_us > LINK_PAUSED_US) {
+    if (link->may_pause && now_us - since_us > LINK_PAUSED_US) {
+        link->received_us = now_us; /* replies that have arrived are read next */
+    } else if (servers_can_move(link->servers) && now_us - since_us > LINK_PAUSED_US) {
         /* Meanwhile a shard may have moved, and its move may have been repaired only in part. */
         link_fail(link, "the relay was paused");
     } else if (is_waiting(link) && link_silent_s(link) > LINK_SEARCH_S) {
@@ -630,6 +633,7 @@ link_open(struct ev_loop *loop, const struct config *config, const struct link_t
     link->backoff = (struct backoff){LINK_BACKOFF_BASE_MS,
                                      can_move ? LINK_MOVE_CAP_MS : LINK_BACKOFF_CAP_MS, 0};
     link->servers = target->servers;
+    link->may_pause = target->may_pause;
     link->user = (struct servers_user){.shard = target->shard, .on_found = on_found, .ctx = link};
     topology_shard_prefix(&topology, config->store.prefix, target->shard, prefix);
     key_write(link->none_key, prefix, KEY_NONE);

@@ -39,6 +39,7 @@ struct link_target {
     struct servers *servers;
     unsigned shard;
     const char *name;
+    bool may_pause; /* a person may pause the process */
 };
 
 /*
