@@ -59,7 +59,7 @@ struct link {
     double timeout_s;
     struct request *requests; /* utlist, in flight */
     unsigned pending;         /* commands in flight */
-    int64_t received_us;      /* time of the last reply, or start of the wait */
+    int64_t received_us;      /* time of the last reply (or its last bytes), or start of the wait */
     double was_silent_s;      /* seconds without a reply when the link last went down */
     int scripts_loaded;
     bool is_loading;
@@ -589,10 +589,13 @@ on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
     struct link *link = timer->data;
     const struct link_events *of = &link->events;
     const int64_t now_us = clock_monotonic_us(), since_us = link->watchdog_us;
+    const int64_t bytes_us = send_queue_received_us(link->queue);
 
     (void)loop;
     (void)events;
     link->watchdog_us = now_us;
+    if (bytes_us > link->received_us)
+        link->received_us = bytes_us; /* a large reply may take longer than the timeout */
     if (link->state == LINK_DOWN)
         return;
     if (link->may_pause && now_us - since_us > LINK_PAUSED_US) {
