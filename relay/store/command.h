@@ -59,9 +59,9 @@ MUST_CHECK enum rc command_complete(struct command *command, unsigned shard,
 long long command_error_count(struct command *command);
 
 /*
- * command_redrive and command_drop do not wait for the reply. command_errors reads the replies
- * after each page of the log, adds them to command_changed, and fails if a reply is an error. Error
- * log entries that no longer exist are not counted.
+ * command_redrive and command_drop do not wait for the reply. Replies are read after each page of
+ * the log, and by command_redrive after several megabytes. They are added to command_changed, and
+ * the call fails if one is an error. Error log entries that no longer exist are not counted.
  */
 
 /*

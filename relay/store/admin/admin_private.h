@@ -23,6 +23,7 @@ struct command {
     struct command_change *changes;    /* in flight, or to be repeated */
     struct command_change **changes_end;
     unsigned changes_in_flight;
+    size_t changes_bytes;
     char change_error[COMMAND_ERROR_MAX]; /* the first error of a change; "": none */
     struct command_changes changed;
     struct redisReply *completed; /* the reply of command_complete; NULL: none */

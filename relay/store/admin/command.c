@@ -21,7 +21,7 @@
 #include "store/shards/shard.h"
 
 #define DECIDE_US 6000000 /* an unresponsive node fails after 3 to 5 s (shard.c) */
-#define COUNT_TIMEOUT_S 3.0
+#define COUNT_TIMEOUT_S 10.0 /* name resolution, connection, TLS and reply */
 
 /*
  * The watchdog of a link ends it within a second. A command that prints may be stopped for minutes,
@@ -337,17 +337,26 @@ trace_once(struct command *command, const char *id, struct tracing *tracing)
 enum rc
 command_trace(struct command *command, const char *id, command_traced *found, void *ctx)
 {
+    const int64_t end_us = clock_monotonic_us() + COMMAND_RETRY_US;
     struct tracing tracing = {.found = found, .ctx = ctx};
 
     trace_once(command, id, &tracing);
+    while (!tracing.is_found && !tracing.is_complete) {
+        if (is_hopeless(command) || command_reach(command, true) != RC_OK)
+            return RC_IO;
+        trace_once(command, id, &tracing);
+        if (tracing.is_found || tracing.is_complete)
+            break;
+        if (is_hopeless(command))
+            return RC_IO;
+        if (command_missing(command)[0] != '\0')
+            return RC_OK;
+        if (clock_monotonic_us() >= end_us)
+            return command_fail(command, "a shard did not reply");
+    }
     if (tracing.is_complete)
         memset(command->is_missing, 0, sizeof(command->is_missing));
-    if (tracing.is_found || tracing.is_complete)
-        return RC_OK;
-    if (is_hopeless(command) || command_reach(command, true) != RC_OK)
-        return RC_IO;
-    trace_once(command, id, &tracing);
-    return is_hopeless(command) ? RC_IO : RC_OK;
+    return RC_OK;
 }
 
 /* What the shard's node replies. */
@@ -411,23 +420,32 @@ find_other(const struct cluster_nodes *nodes, const char *name)
 struct key_count {
     bool is_done;
     struct query *query;
-    long long keys; /* -1: no reply */
+    long long keys;  /* -1: unknown */
+    char error[256]; /* error reply; "": none */
 };
+
+/* An error reply begins with a code, such as LOADING. So do errors of TLS, with "SSL". */
+static bool
+is_error_reply(const char *error)
+{
+    return strspn(error, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") > 1;
+}
 
 static void
 on_key_count(void *ctx, const struct redisReply *reply, const char *error)
 {
     struct key_count *count = ctx;
 
-    (void)error;
     count->is_done = true;
+    if (reply == NULL && is_error_reply(error))
+        snprintf(count->error, sizeof(count->error), "%s", error);
     if (reply_is_integer(reply))
         count->keys = reply_integer(reply);
     if (reply != NULL)
         query_stop(count->query);
 }
 
-static long long
+static struct key_count
 count_keys(const struct acceptance *acceptance, const struct slots_node *node)
 {
     struct command *command = acceptance->command;
@@ -438,7 +456,7 @@ count_keys(const struct acceptance *acceptance, const struct slots_node *node)
     struct url address;
 
     if (servers_find(store->servers, acceptance->shard, &address) != RC_OK)
-        return -1;
+        return count;
     snprintf(address.host, sizeof(address.host), "%s", node->host);
     address.port = node->port;
     snprintf(slot, sizeof(slot), "%u", acceptance->slot);
@@ -447,20 +465,24 @@ count_keys(const struct acceptance *acceptance, const struct slots_node *node)
     explicit_bzero(&address, sizeof(address));
     while (!count.is_done)
         command_run(command);
-    return count.keys;
+    return count;
 }
 
-/* Only the keys of a lost node are abandoned. */
+/* Only the keys of a lost node are abandoned. A node that replies with an error is not lost. */
 static enum rc
 check_is_lost(const struct acceptance *acceptance, const struct cluster_primary *other)
 {
-    const long long keys = other->is_failed ? -1 : count_keys(acceptance, &other->node);
+    struct key_count count = {.keys = -1};
 
-    if (keys < 0)
+    if (!other->is_failed)
+        count = count_keys(acceptance, &other->node);
+    if (count.error[0] != '\0')
+        return command_fail(acceptance->command, "node %s replies: %s", other->id, count.error);
+    if (count.keys < 0)
         return RC_OK;
     return command_fail(acceptance->command, "node %s replies, and has %lld keys of shard %u: %s",
-                        other->id, keys, acceptance->shard,
-                        keys > 0 ? "complete the move of its slot instead, see OPERATIONS.md"
+                        other->id, count.keys, acceptance->shard,
+                        count.keys > 0 ? "complete the move of its slot instead, see OPERATIONS.md"
                                  : "no shard waits for it");
 }
 

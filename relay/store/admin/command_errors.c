@@ -19,6 +19,7 @@
 #define PAGE_OF_ALL 50
 #define PAGE_MIN 8
 #define PAGE_LARGE_BYTES (1024u * 1024)
+#define CHANGES_BYTES (8u * 1024 * 1024) /* kept until their replies arrive */
 #define ATTEMPTS_MAX 3 /* attempts of a change, because each server must load the script */
 
 /* A page of one shard's log. */
@@ -181,6 +182,7 @@ free_changes(struct command *command)
         free(change->arguments);
         free(change);
     }
+    command->changes_bytes = 0;
     command->changes_end = &command->changes;
 }
 
@@ -211,6 +213,8 @@ add_change(struct command *command, unsigned shard, bool is_redrive, struct argu
         .shard = shard,
         .is_redrive = is_redrive,
         .arguments = arguments_keep(arguments->argc, arguments->argv, arguments->lens)};
+    for (size_t i = 0; i < arguments->argc; i++)
+        command->changes_bytes += arguments->lens[i];
     arguments_free(arguments);
     *command->changes_end = change;
     command->changes_end = &change->next;
@@ -236,6 +240,8 @@ command_redrive(struct command *command, unsigned shard, const struct error_entr
     struct arguments arguments = {.argc = 0};
     struct redrive redrive;
 
+    if (command->changes_bytes > CHANGES_BYTES && finish_changes(command) != RC_OK)
+        return RC_IO;
     if (redrive_prepare(entry, clock_wall_us(), &redrive) != RC_OK)
         return RC_BAD;
     argument(&arguments, store->shards[shard].stream_key);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 #define UNIX_SEND_BYTES (1 << 20) /* the kernel may allow less */
@@ -38,6 +39,7 @@ struct send_queue {
     ev_prepare flush;  /* active while bytes are unwritten */
     struct wire *wire; /* NULL: not connected */
     bool is_sending;   /* hiredis has unsent bytes */
+    int64_t received_us;
     struct pipeline *first;
     struct pipeline **last; /* points to the link that the next pipeline sets */
 };
@@ -103,6 +105,8 @@ on_readable(struct ev_loop *loop, ev_io *watcher, int events)
 
     (void)loop;
     (void)events;
+    if (wire->queue != NULL)
+        wire->queue->received_us = clock_monotonic_us();
     redisAsyncHandleRead(wire->redis);
 }
 
@@ -223,6 +227,12 @@ send_queue_end(struct send_queue *queue)
             queue->first->on_reply(NULL, NULL, queue->first->ctx);
         drop_first(queue);
     }
+}
+
+int64_t
+send_queue_received_us(const struct send_queue *queue)
+{
+    return queue->received_us;
 }
 
 enum rc

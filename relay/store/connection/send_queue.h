@@ -4,6 +4,7 @@
 
 #include <hiredis/async.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/rc.h"
 
@@ -17,6 +18,9 @@ void send_queue_free(struct send_queue *queue); /* requires send_queue_end; acce
 void send_queue_use(struct send_queue *queue, redisAsyncContext *redis);
 /* Call it when the connection is lost: unsent commands receive a NULL reply. */
 void send_queue_end(struct send_queue *queue);
+
+/* Time of the last bytes that arrived on a connection of this queue; 0: none. */
+int64_t send_queue_received_us(const struct send_queue *queue);
 
 /* Sends one command. RC_AGAIN: not sent. */
 MUST_CHECK enum rc send_queue_send(struct send_queue *queue, redisCallbackFn *on_reply, void *ctx,

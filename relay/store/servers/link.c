@@ -46,6 +46,7 @@ struct link {
     struct stats *stats; /* NULL: scripts are not measured */
     struct servers *servers;
     struct servers_user user;
+    bool may_pause;
     struct url address; /* host "" and path "": unknown */
     struct connect connect;
     struct redisAsyncContext *redis; /* NULL while down */
@@ -58,7 +59,7 @@ struct link {
     double timeout_s;
     struct request *requests; /* utlist, in flight */
     unsigned pending;         /* commands in flight */
-    int64_t received_us;      /* time of the last reply, or start of the wait */
+    int64_t received_us;      /* time of the last reply (or its last bytes), or start of the wait */
     double was_silent_s;      /* seconds without a reply when the link last went down */
     int scripts_loaded;
     bool is_loading;
@@ -588,13 +589,18 @@ on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
     struct link *link = timer->data;
     const struct link_events *of = &link->events;
     const int64_t now_us = clock_monotonic_us(), since_us = link->watchdog_us;
+    const int64_t bytes_us = send_queue_received_us(link->queue);
 
     (void)loop;
     (void)events;
     link->watchdog_us = now_us;
+    if (bytes_us > link->received_us)
+        link->received_us = bytes_us; /* a large reply may take longer than the timeout */
     if (link->state == LINK_DOWN)
         return;
-    if (servers_can_move(link->servers) && now_us - since_us > LINK_PAUSED_US) {
+    if (link->may_pause && now_us - since_us > LINK_PAUSED_US) {
+        link->received_us = now_us; /* replies that have arrived are read next */
+    } else if (servers_can_move(link->servers) && now_us - since_us > LINK_PAUSED_US) {
         /* Meanwhile a shard may have moved, and its move may have been repaired only in part. */
         link_fail(link, "the relay was paused");
     } else if (is_waiting(link) && link_silent_s(link) > LINK_SEARCH_S) {
@@ -630,6 +636,7 @@ link_open(struct ev_loop *loop, const struct config *config, const struct link_t
     link->backoff = (struct backoff){LINK_BACKOFF_BASE_MS,
                                      can_move ? LINK_MOVE_CAP_MS : LINK_BACKOFF_CAP_MS, 0};
     link->servers = target->servers;
+    link->may_pause = target->may_pause;
     link->user = (struct servers_user){.shard = target->shard, .on_found = on_found, .ctx = link};
     topology_shard_prefix(&topology, config->store.prefix, target->shard, prefix);
     key_write(link->none_key, prefix, KEY_NONE);

@@ -39,12 +39,13 @@ struct link_target {
     struct servers *servers;
     unsigned shard;
     const char *name;
+    bool may_pause; /* a person may pause the process */
 };
 
 /*
  * Connects to the shard's server. Reconnects with backoff when the connection breaks, and
- * immediately when the shard is found on another server. A command without a reply within
- * `timeout_s` breaks the connection.
+ * immediately when the shard is found on another server. The connection breaks if a command
+ * is pending, and no bytes of a reply arrive for `timeout_s`.
  */
 struct link *link_open(struct ev_loop *loop, const struct config *config,
                        const struct link_target *target, double timeout_s,

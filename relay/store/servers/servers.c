@@ -221,7 +221,8 @@ on_query(void *ctx, const struct redisReply *reply, const char *error)
                 user->on_found(user->ctx, servers->kind->is_final);
         }
     } else if (rc == RC_BAD) {
-        servers->failures++;
+        if (servers->failures++ == 0)
+            servers->failed_us = clock_monotonic_us();
         snprintf(servers->failure, sizeof(servers->failure),
                  "could not connect to the store (%s:%d): %s", servers->nodes[servers->at].host,
                  servers->nodes[servers->at].port, error);
@@ -340,11 +341,20 @@ servers_is_new_failure(struct servers *servers, const struct url *address)
     return true;
 }
 
+/* A wrong password, for example, does not end by itself. */
+static bool
+is_lasting(const struct servers *servers)
+{
+    return clock_monotonic_us() - servers->failed_us >= SERVERS_FAILED_US ||
+           (fault_find(servers->failure) != NULL && !fault_is_redirection(servers->failure));
+}
+
 const char *
 servers_failure(const struct servers *servers)
 {
-    return servers->kind != NULL && servers->failures >= servers->node_count ? servers->failure
-                                                                             : NULL;
+    const bool has_failed = servers->kind != NULL && servers->failures >= servers->node_count;
+
+    return has_failed && is_lasting(servers) ? servers->failure : NULL;
 }
 
 bool

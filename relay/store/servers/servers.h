@@ -55,8 +55,8 @@ void servers_confirm(struct servers *servers, struct servers_user *user);
 bool servers_is_new_failure(struct servers *servers, const struct url *address);
 
 /*
- * Returns the error of the last query if no node has replied since the last valid reply; otherwise
- * NULL.
+ * Returns the error of the last query if no node has replied for several seconds, or waiting is of
+ * no use; otherwise NULL.
  */
 const char *servers_failure(const struct servers *servers);
 

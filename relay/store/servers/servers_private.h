@@ -62,7 +62,8 @@ struct servers {
     struct query *query; /* NULL: no query in flight */
     ev_timer again;      /* starts the next query */
     struct backoff backoff;
-    size_t failures; /* queries since the last valid reply */
+    size_t failures;   /* queries since the last valid reply */
+    int64_t failed_us; /* time of the first of them */
     char failure[SERVERS_FAILURE_MAX];
     int64_t warned_us;    /* 0: not logged since the last valid reply */
     int64_t disagreed_us; /* time of the last message about nodes that disagree; 0: none */

@@ -357,7 +357,10 @@ shard_check_reply(struct shard *shard, const struct redisReply *reply, const cha
         return false;
     }
     if (store->command != NULL) {
-        shard->events->on_failed(shard, "the store rejected the command", reply_text(reply));
+        if (strncmp(reply_text(reply), "NOSCRIPT", 8) == 0)
+            link_restart(shard->link, NULL); /* loads the scripts; the command is repeated */
+        else
+            shard->events->on_failed(shard, "the store rejected the command", reply_text(reply));
         return false;
     }
     stats_add(store->stats, STAT_STORE_ERRORS, 1);

@@ -618,7 +618,7 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
 {
     const struct link_events link_events = {
         .on_up = on_link_up, .on_down = on_link_down, .on_failed = on_link_failed, .ctx = shard};
-    const struct link_target target = {store->servers, number, shard->name};
+    const struct link_target target = {store->servers, number, shard->name, store->command != NULL};
 
     *shard = (struct shard){.store = store, .number = number, .events = events};
     if (config->store.shards > 1)

@@ -16,10 +16,11 @@ sub contents { return { map { $_ => $store->execute_bytes('DUMP', $_) } @{ $stor
 
 sub check_unchanged
 {
-    my ($what, $before, $id) = @_;
+    my ($what, $before, $id, %code) = @_;
     for my $case ([qw(errors list --json)], [qw(errors redrive --all --dry-run)], [ 'trace', $id ], ['doctor'])
     {
-        $relay->run(@$case);
+        my ($code, $out, $err) = $relay->run(@$case);
+        is($code, $code{ $case->[0] } // 0, "$what: the exit status of @$case") or diag $out, $err;
         is_deeply(contents(), $before, "$what: @$case changes nothing");
     }
     return;
@@ -35,9 +36,14 @@ $store->restart;
 my $before = contents();
 like((keys %$before)[0], qr/^clairon/, 'the store has data');
 check_unchanged('a store that has restarted', $before, $id);
+my $rejected = 0;
+my $proxy = Clairon::Test::proxy($store->{socket}, edit => sub { $_[0] =~ s/\A\*4\r\n.*/-NOSCRIPT No matching script\r\n/s && $rejected++ if $rejected < 3 });
+my ($code, $out, $err) = $relay->run('trace', $id, '--store.url=' . $proxy->url('redis'));
+is_deeply([ $code, $err ], [ 0, '' ], 'a trace is repeated when the scripts were flushed');
+like($out, qr/ errored /, 'the repeated trace is printed');
 is_deeply([ ($relay->run('errors', 'redrive', $id))[ 0, 1 ] ], [ 0, "redrove 1 entry for 1 user\n" ], 'a redrive needs no relay');
 
 $store->execute('FLUSHALL');
-check_unchanged('a store without data', {}, $id);
+check_unchanged('a store without data', {}, $id, trace => 1);
 
 done_testing();

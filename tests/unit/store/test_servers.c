@@ -9,8 +9,10 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "replies.h"
 #include "store/servers/servers_private.h"
+#include "store/timeouts.h"
 
 static struct servers servers;
 
@@ -231,6 +233,30 @@ test_invalid_replies_are_rejected(void **state)
     assert_false(servers.shards[0].is_known);
 }
 
+/* A query fails when its reply is late, which is no reason to give up. */
+static void
+test_failures_must_last_unless_they_are_permanent(void **state)
+{
+    (void)state;
+    begin(1, 2);
+    servers.kind = &servers_cluster;
+    servers.failed_us = clock_monotonic_us();
+    servers.failures = 2;
+    (void)snprintf(servers.failure, sizeof(servers.failure), "reply timed out");
+    assert_null(servers_failure(&servers));
+    servers.failed_us -= SERVERS_FAILED_US;
+    assert_non_null(servers_failure(&servers));
+    servers.failures = 1;
+    assert_null(servers_failure(&servers)); /* the other node was not queried yet */
+
+    servers.failed_us = clock_monotonic_us();
+    servers.failures = 2;
+    (void)snprintf(servers.failure, sizeof(servers.failure), "LOADING Redis is loading");
+    assert_null(servers_failure(&servers));
+    (void)snprintf(servers.failure, sizeof(servers.failure), "WRONGPASS invalid password");
+    assert_non_null(servers_failure(&servers));
+}
+
 int
 main(void)
 {
@@ -245,6 +271,7 @@ main(void)
         cmocka_unit_test(test_reply_of_the_current_epoch_resets_the_majority),
         cmocka_unit_test(test_lower_epoch_of_a_single_seed_is_accepted),
         cmocka_unit_test(test_invalid_replies_are_rejected),
+        cmocka_unit_test(test_failures_must_last_unless_they_are_permanent),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
