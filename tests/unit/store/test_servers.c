@@ -233,7 +233,7 @@ test_invalid_replies_are_rejected(void **state)
     assert_false(servers.shards[0].is_known);
 }
 
-/* A query fails when its reply is late, which is no reason to give up. */
+/* A query fails when its reply is late, which is no reason to end. */
 static void
 test_failures_must_last_unless_they_are_permanent(void **state)
 {
