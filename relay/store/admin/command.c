@@ -20,7 +20,7 @@
 #include "store/servers/topology.h"
 #include "store/shards/shard.h"
 
-#define DECIDE_US 6000000 /* an unresponsive node fails after 3 to 5 s (shard.c) */
+#define DECIDE_US 6000000    /* an unresponsive node fails after 3 to 5 s (shard.c) */
 #define COUNT_TIMEOUT_S 10.0 /* name resolution, connection, TLS and reply */
 
 /*
@@ -483,7 +483,7 @@ check_is_lost(const struct acceptance *acceptance, const struct cluster_primary 
     return command_fail(acceptance->command, "node %s replies, and has %lld keys of shard %u: %s",
                         other->id, count.keys, acceptance->shard,
                         count.keys > 0 ? "complete the move of its slot instead, see OPERATIONS.md"
-                                 : "no shard waits for it");
+                                       : "no shard waits for it");
 }
 
 /* The new epoch announces the loss to clients. While the slot moves, the node rejects EXISTS. */

@@ -618,8 +618,7 @@ open_server(struct server_reader *server)
     const struct topology *topology = &reader->topology;
     const struct link_events events = {
         .on_up = on_up, .on_down = on_down, .ignores_timeout = ignores_timeout, .ctx = server};
-    const struct link_target target = {reader->store->servers, server->number, server->name,
-                                       false};
+    const struct link_target target = {reader->store->servers, server->number, server->name, false};
 
     server->link = link_open(reader->loop, reader->config, &target, READER_TIMEOUT_S, &events);
     for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
