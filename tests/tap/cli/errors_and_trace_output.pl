@@ -146,7 +146,8 @@ if ($fake_store == 0)
     local $SIG{PIPE} = 'DEFAULT';    # as in a shell; Mojolicious ignores it
     clairon('errors', 'list', "--store.url=unix://$path") };
 is($code, 1, 'a store that disconnects during a reply causes an error');
-like($err, qr/^clairon errors: the store does not reply: /, 'the lost connection is reported');
+# The command connects again, to the same store, which may have ended.
+like($err, qr/^clairon errors: (the store does not reply: |could not connect to the store )/, 'the lost connection is reported');
 waitpid $fake_store, 0;
 
 # The output function of a value fails: the row is delivered, and the error log has an entry.

@@ -17,11 +17,11 @@ sub sql { return $pg->safe_psql('postgres', $_[0]) }
 # Returns the accounts for which clairon.status has denials, with their owners.
 sub denied { return sql(q{SELECT string_agg(d->>'owner' || ' ' || (d->>'account'), ',' ORDER BY d->>'account') FROM clairon.status, jsonb_array_elements(denied) AS d}) }
 
-my ($rows, $truncates, $parents, $rules) = (amount(50_000, 300_000), amount(20, 60), amount(100, 400), 10);
+my ($rows, $changes, $truncates, $parents, $rules) = (amount(50_000, 300_000), amount(6000, 12_000), amount(20, 60), amount(100, 400), 10);
 my %statement = (
     conditions => "INSERT INTO mallory.cond SELECT i, 'u', 'x' FROM generate_series(1, $rows) AS i",
     truncates  => "TRUNCATE mallory.child;\n" x $truncates,
-    rules      => "INSERT INTO mallory.child SELECT i, 'u' FROM generate_series(1, 12000) AS i",
+    rules      => "INSERT INTO mallory.child SELECT i, 'u' FROM generate_series(1, $changes) AS i",
 );
 my %honest;
 
@@ -48,5 +48,5 @@ $neighbour->delay_of_row;
 my $all = $rules * $parents;
 $neighbour->is_unnoticed("$truncates times TRUNCATE of a child with $all rules of its parents",
     $neighbour->worst_delay('truncates', $statement{truncates}), $honest{truncates});
-$neighbour->is_unnoticed("12000 rows with $all rules", $neighbour->worst_delay('rules', $statement{rules}), $honest{rules});
+$neighbour->is_unnoticed("$changes rows with $all rules", $neighbour->worst_delay('rules', $statement{rules}), $honest{rules});
 done_testing();

@@ -38,7 +38,7 @@ sub denied
 {
     my $reply = run_script('pending', [$STREAM], 'c', 'one', $confirmed);
     my $again = run_script('pending', [$STREAM], 'c', 'one', $confirmed);
-    return 'lost with a reply' if "@$reply" ne "@$again";
+    return 'lost with a reply' if "@$reply[ 2, 3 ]" ne "@$again[ 2, 3 ]";
     return '' if $confirmed eq $reply->[2];
     $confirmed = $reply->[2];
     return $reply->[3];
