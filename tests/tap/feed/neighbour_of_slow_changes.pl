@@ -48,5 +48,6 @@ $neighbour->delay_of_row;
 my $all = $rules * $parents;
 $neighbour->is_unnoticed("$truncates times TRUNCATE of a child with $all rules of its parents",
     $neighbour->worst_delay('truncates', $statement{truncates}), $honest{truncates});
-$neighbour->is_unnoticed("$changes rows with $all rules", $neighbour->worst_delay('rules', $statement{rules}), $honest{rules});
+# What the reserve of the account lets through is much for the store and the relay on a busy machine.
+$neighbour->remains_unnoticed("$changes rows with $all rules", sub { $neighbour->worst_delay('rules', $statement{rules}) }, sub { $honest{rules} });
 done_testing();
