@@ -445,9 +445,9 @@ void session_send_late_gap(struct session *session);
 void session_offer(struct session *session, struct notification *notification);
 void session_offer_batch(struct hub *hub, struct session *session, struct fanout_batch *batch);
 
-/* Offers a retry to a session of a user who has not acknowledged the notification. */
+/* Offers a retry to a session whose user has not acknowledged the notification. */
 void session_offer_retry(struct session *session, struct notification *notification);
-/* Skips a retry for a user who has left the audience. It is sent if the user joins again. */
+/* Skips a retry for a user outside of the audience. It is sent after the user joins. */
 void session_miss_retry(struct session *session, const struct notification *notification);
 
 /*
