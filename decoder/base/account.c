@@ -172,6 +172,7 @@ account_earn(struct accounts *accounts, struct account *account, TimestampTz now
     }
     account->left_bytes = Min(account->left_bytes + more, limits->minute_bytes);
     account->charged_us = 0;
+    account->notifications = 0;
     add_time(accounts, account, now, wal_bytes / ACCOUNT_WAL_BYTES_PER_US);
 }
 
@@ -186,7 +187,8 @@ account_count_denied(struct accounts *accounts, struct account *account, enum ac
 static const char *const kind_names[] = {[ACCOUNT_TIME] = "time",
                                          [ACCOUNT_MEMORY] = "memory",
                                          [ACCOUNT_BYTES] = "bytes",
-                                         [ACCOUNT_TARGETS] = "targets"};
+                                         [ACCOUNT_TARGETS] = "targets",
+                                         [ACCOUNT_ROWS] = "rows"};
 
 const char *const account_store_kinds[ACCOUNT_STORE_KINDS] = {"pairs", "errors"};
 

@@ -14,8 +14,18 @@
 #include "utils/hsearch.h"
 #include "utils/timestamp.h"
 
-/* ACCOUNT_TARGETS has no account: it counts changes with too many targets for one notification. */
-enum account_kind { ACCOUNT_TIME, ACCOUNT_MEMORY, ACCOUNT_BYTES, ACCOUNT_TARGETS, ACCOUNT_KINDS };
+/*
+ * The last two have no account. ACCOUNT_TARGETS counts changes with too many targets for one
+ * notification, ACCOUNT_ROWS changes that a rule cannot evaluate.
+ */
+enum account_kind {
+    ACCOUNT_TIME,
+    ACCOUNT_MEMORY,
+    ACCOUNT_BYTES,
+    ACCOUNT_TARGETS,
+    ACCOUNT_ROWS,
+    ACCOUNT_KINDS
+};
 
 /* The limits of each account; slot options of the same names. */
 struct account_limits {
@@ -40,6 +50,7 @@ struct account {
     int64 left_us;        /* below 0 after a rule that took longer than the rest */
     TimestampTz refilled; /* when `left_us` was refilled */
     int64 charged_us;     /* by account_charge_time, since account_earn or account_spend */
+    int notifications;    /* of the change, since account_earn */
     int64 memory_bytes;   /* in use */
     int64 left_bytes;     /* below 0 after a notification that was larger than the rest */
     TimestampTz filled;   /* the commit time at which `left_bytes` was refilled */
@@ -132,6 +143,22 @@ account_is_used_up(struct accounts *accounts, struct account *account, enum acco
     else
         return false;
     return true;
+}
+
+/*
+ * A short row with many rules has little WAL, but the store and the relay need as much time for
+ * each of its notifications as for a row. They have no account of time, so the decoder charges it.
+ */
+#define ACCOUNT_FREE_NOTIFICATIONS 4 /* of a change */
+#define ACCOUNT_NOTIFICATION_US 3
+
+/* Charges a notification of the change, with its bytes. */
+static inline void
+account_charge_notification(struct account *account, int64 bytes)
+{
+    account->left_bytes -= bytes;
+    if (++account->notifications > ACCOUNT_FREE_NOTIFICATIONS && !account->is_trusted)
+        account->left_us -= ACCOUNT_NOTIFICATION_US;
 }
 
 /* Counts a denied change. */

@@ -1,14 +1,16 @@
-/* audience.c: recipients of a row under a rule, and the difference between two rows. */
+/* audience.c: recipients, emitter and Web Push of a row under a rule. */
 #include "changes/changes.h"
 
 #include "access/detoast.h"
 #include "common/hashfn.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "utils/array.h"
 #include "utils/memutils.h"
 
 #include "decoder.h"
 #include "output/output.h"
+#include "protocol/limits.h"
 #include "rules/condition.h"
 
 /* The strings of a list as a set, with open addressing. Slots contain index + 1. */
@@ -418,17 +420,18 @@ audience_difference(const struct target_list *a, const struct target_list *b)
 
 #define EMITTER_BYTES_MAX 255
 
-struct emitter_args {
+/* The value of a column as text. */
+struct column_text {
     const struct bound_column *column;
     Datum value;
-    char *text;
+    char *text; /* UTF-8 */
     int len;
 };
 
 static void
-read_emitter_guarded(void *arg)
+read_text_guarded(void *arg)
 {
-    struct emitter_args *args = arg;
+    struct column_text *args = arg;
 
     args->text = encode_plain(args->column->encoder, args->value, &args->len);
 }
@@ -443,7 +446,7 @@ image_has_column(const struct image *image, const struct bound_column *column)
 /* Returns false, with a warning, on failure: the notification is sent with the default emitter. */
 static bool
 read_emitter_text(struct decoder *decoder, const struct plan *plan, const struct image *image,
-                  struct emitter_args *args)
+                  struct column_text *args)
 {
     char *fault;
 
@@ -457,7 +460,7 @@ read_emitter_text(struct decoder *decoder, const struct plan *plan, const struct
     args->value = image->values[args->column->index];
     if (encode_raw_size(args->column->encoder, args->value) > TARGETS_RAW_BYTES_MAX) {
         args->len = EMITTER_BYTES_MAX + 1; /* too long, so it is not detoasted */
-    } else if (!encode_try(args->column->encoder, read_emitter_guarded, args, &fault)) {
+    } else if (!encode_try(args->column->encoder, read_text_guarded, args, &fault)) {
         warning_count_reason(
             decoder, plan->seed, plan->label,
             "sent with emitter \"clairon\": could not output the value of the emitter column",
@@ -474,7 +477,7 @@ read_emitter_text(struct decoder *decoder, const struct plan *plan, const struct
 struct fragment
 emitter_of_row(struct decoder *decoder, const struct plan *plan, const struct image *image)
 {
-    struct emitter_args args = {.column = &plan->emitter};
+    struct column_text args = {.column = &plan->emitter};
     StringInfoData json;
 
     initStringInfo(&json);
@@ -484,4 +487,97 @@ emitter_of_row(struct decoder *decoder, const struct plan *plan, const struct im
     else
         encode_literal(&json, "\"clairon\"");
     return (struct fragment){json.data, json.len};
+}
+
+/* The text of a Web Push. */
+
+/* The whole body of a Web Push has no more bytes, so longer parts would be cut. */
+#define WEB_PUSH_TEXT_MAX 3993
+#define WEB_PUSH_APP_BADGE_MAX 1000000000
+
+/* Returns false for a value that is null, empty, not in the WAL, or cannot be output. */
+static bool
+read_web_push_text(struct decoder *decoder, const struct plan *plan, const struct image *image,
+                   const struct web_push_part *part, struct column_text *ret_text)
+{
+    struct column_text text = {.column = &part->column};
+    char *fault;
+
+    if (part->state != TARGET_COLUMNS || image == NULL || !image->present ||
+        !image_has_column(image, text.column) || image->nulls[text.column->index])
+        return false;
+    text.value = image->values[text.column->index];
+    if (encode_raw_size(text.column->encoder, text.value) > TARGETS_RAW_BYTES_MAX)
+        return false;
+    if (!encode_try(text.column->encoder, read_text_guarded, &text, &fault)) {
+        warning_count_reason(decoder, plan->seed, plan->label,
+                             "left out of a Web Push: could not output the value of a column",
+                             fault);
+        return false;
+    }
+    *ret_text = text;
+    return text.len > 0;
+}
+
+/* Returns -1 for a value that is out of range, or no number since the column's type was altered. */
+static int64
+app_badge(const struct column_text *text)
+{
+    const char *digits = pnstrdup(text->text, text->len);
+    int64 number = strtoll(digits, NULL, 10);
+
+    return strspn(digits, "0123456789") == (size_t)text->len && number <= WEB_PUSH_APP_BADGE_MAX
+               ? number
+               : -1;
+}
+
+/* Appends a member whose value is a column. Returns false if it is absent. */
+static bool
+put_web_push_column(struct decoder *decoder, StringInfo out, const struct plan *plan,
+                    const struct image *image, enum web_push_member member)
+{
+    const struct web_push_part *part = &plan->web_push[member];
+    bool is_cut = member == WEB_PUSH_TITLE || member == WEB_PUSH_BODY;
+    struct column_text text;
+
+    if (!read_web_push_text(decoder, plan, image, part, &text))
+        return false;
+    if (member == WEB_PUSH_APP_BADGE) {
+        if (app_badge(&text) < 0)
+            return false;
+        encode_raw(out, part->name.bytes, part->name.len);
+        appendStringInfo(out, INT64_FORMAT, app_badge(&text));
+        return true;
+    }
+    text.len = pg_encoding_mbcliplen(PG_UTF8, text.text, text.len,
+                                     is_cut ? WEB_PUSH_TEXT_MAX : LIMIT_WEB_PUSH + 1);
+    encode_raw(out, part->name.bytes, part->name.len);
+    encode_utf8_text(&decoder->settings, out, text.text, text.len);
+    return true;
+}
+
+struct fragment
+web_push_of_row(struct decoder *decoder, const struct plan *plan, const struct image *image)
+{
+    StringInfoData json;
+
+    initStringInfo(&json);
+    for (int i = 0; i < WEB_PUSH_MEMBERS && json.len <= LIMIT_WEB_PUSH; i++) {
+        const struct web_push_part *part = &plan->web_push[i];
+        int start = json.len;
+
+        if (part->name.len == 0)
+            continue;
+        encode_raw(&json, i == 0 ? "{" : ",", 1);
+        if (part->literal.len > 0) {
+            encode_raw(&json, part->name.bytes, part->name.len);
+            encode_raw(&json, part->literal.bytes, part->literal.len);
+        } else if (!put_web_push_column(decoder, &json, plan, image, i)) {
+            if (i == WEB_PUSH_TITLE)
+                return (struct fragment){"", 0};
+            json.len = start;
+        }
+    }
+    encode_literal(&json, "}");
+    return (struct fragment){json.data, Min(json.len, LIMIT_WEB_PUSH + 1)};
 }

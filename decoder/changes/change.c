@@ -30,10 +30,10 @@ struct row_change {
 static const char *const reasons[] = {
     [ACCOUNT_TIME] = "denied: the decoding time of the owner's rules is used up (owner_time)",
     [ACCOUNT_MEMORY] = "denied: plans and conditions of the owner's rules exceed owner_memory",
-    [ACCOUNT_BYTES] =
-        "denied: notifications of the owner's tables exceed owner_bytes a minute, and "
-        "owner_wal_factor times their WAL",
+    [ACCOUNT_BYTES] = ("denied: notifications of the owner's tables exceed owner_bytes a minute, "
+                       "and owner_wal_factor times their WAL"),
     [ACCOUNT_TARGETS] = NULL, /* audience.c logs these changes by rule */
+    [ACCOUNT_ROWS] = NULL,    /* warning_count has logged these changes by rule */
 };
 
 /* Counts a denied change, logs it at powers of ten, and reloads the lists of a live rule. */
@@ -53,6 +53,13 @@ denial_count(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *pla
     }
     if (plan->rule->live)
         reload_lists(ctx, set, plan);
+}
+
+/* Counts a change that the rule cannot evaluate. */
+static void
+denial_count_row(struct decoder *decoder, const struct plan *plan)
+{
+    account_count_denied(decoder->accounts, plan->account, ACCOUNT_ROWS);
 }
 
 /* Returns true, after counting the denial, when the rule may not process the change. */
@@ -99,6 +106,9 @@ send_notification(const struct row_change *change, struct plan *plan,
         notification.emitter =
             emitter_of_row(change->decoder, plan,
                            change->operation == FRAME_OPERATION_DELETE ? change->old : change->new);
+    if (plan->web_push != NULL && change->decoder->options.framed)
+        notification.web_push = web_push_of_row(
+            change->decoder, plan, operation == FRAME_OPERATION_DELETE ? change->old : change->new);
     if (operation != FRAME_OPERATION_CREATE && change->old->present)
         notification.before = change->old;
     if (operation != FRAME_OPERATION_DELETE)
@@ -243,6 +253,8 @@ read_targets(const struct row_change *change, struct plan *plan, const struct im
     bool is_over = false;
     bool is_read = audience_read_targets(change->decoder, plan, image, ret_targets, &is_over);
 
+    if (!is_read)
+        denial_count_row(change->decoder, plan);
     *too_many |= is_over;
     return is_read;
 }
@@ -314,12 +326,15 @@ apply_to_image(const struct row_change *change, struct plan *plan, enum frame_op
 
     if (!includes_operation(plan, operation))
         return;
-    if (plan->target_state == TARGET_NONE)
+    if (plan->target_state == TARGET_NONE) {
         send_notification(change, plan, operation, part, &plan->rule->literal);
-    else if (leaves && !old_has_target(change, plan))
+    } else if (leaves && !old_has_target(change, plan)) {
         warn(change, plan, "denied: the WAL does not contain the target column");
-    else if (read_targets(change, plan, leaves ? change->old : change->new, &targets, &too_many))
+        denial_count_row(change->decoder, plan);
+    } else if (read_targets(change, plan, leaves ? change->old : change->new, &targets,
+                            &too_many)) {
         send_notification(change, plan, operation, part, targets);
+    }
     count_too_many(change, plan, too_many);
 }
 
@@ -341,6 +356,8 @@ meets_condition(const struct row_change *change, struct plan *plan, const struct
         return true;
     if (condition_is_over(plan->condition, &kind))
         denial_count(change->ctx, change->set, plan, kind);
+    else
+        denial_count_row(change->decoder, plan);
     return false;
 }
 
@@ -374,8 +391,12 @@ apply_rule(const struct row_change *change, struct plan *plan)
     bool conditional = plan->rule->only_when != NULL;
     bool met = true;
 
-    if (denial_is_due(change->ctx, change->set, plan) || audience_is_denied(change->decoder, plan))
+    if (denial_is_due(change->ctx, change->set, plan))
         return;
+    if (audience_is_denied(change->decoder, plan)) {
+        denial_count_row(change->decoder, plan);
+        return;
+    }
     if (change->operation == FRAME_OPERATION_UPDATE) {
         if (conditional)
             apply_to_conditional_update(change, plan);
@@ -650,8 +671,10 @@ send_truncate(LogicalDecodingContext *ctx, struct plan *plan, Oid relid)
     else if (plan->rule->relid != relid)
         /* A truncate of the rule's table would make clients remove rows that still exist. */
         denied = "denied: only a partition or child table was truncated";
-    if (denied != NULL)
+    if (denied != NULL) {
         warning_count(decoder, plan->seed, plan->label, denied);
+        denial_count_row(decoder, plan);
+    }
     if (denied != NULL || (!plan->rule->to_all && notification.targets->count == 0))
         return false;
     notification_write(ctx, &notification);

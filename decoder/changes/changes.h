@@ -50,6 +50,13 @@ extern struct target_list *audience_difference(const struct target_list *a,
 extern struct fragment emitter_of_row(struct decoder *decoder, const struct plan *plan,
                                       const struct image *image);
 
+/*
+ * Returns the text of the row's Web Push as in the frame, in the current memory context; bytes
+ * NULL: the rule has none. `image` is NULL without a row.
+ */
+extern struct fragment web_push_of_row(struct decoder *decoder, const struct plan *plan,
+                                       const struct image *image);
+
 /* notification.c: renders one notification of a row. */
 
 /* A notification of a row, before it is rendered. */
@@ -60,9 +67,10 @@ struct notification {
     const struct image *before; /* NULL: the JSON contains null */
     const struct image *after;
     const struct target_list *targets;
-    struct fragment emitter; /* as JSON; bytes NULL: the plan's constant emitter */
-    struct fragment payload; /* from a spool; bytes NULL: rendered from the images */
-    bool undecodable;        /* the spooled payload contains an undecodable value */
+    struct fragment emitter;  /* as JSON; bytes NULL: the plan's constant emitter */
+    struct fragment web_push; /* text of its Web Push as in the frame; bytes NULL: none */
+    struct fragment payload;  /* from a spool; bytes NULL: rendered from the images */
+    bool undecodable;         /* the spooled payload contains an undecodable value */
 };
 
 /* Writes the notification, or spools it while its transaction is open. */

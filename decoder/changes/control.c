@@ -84,8 +84,8 @@ reload_lists(LogicalDecodingContext *ctx, struct plan_set *set, struct plan *pla
         return;
     }
     plan->reloaded = decoder->transaction_number;
-    if (plan->live_rule.len > 0)
-        reload_write(ctx, plan->sub + PART_RELOAD, &plan->source, &plan->live_rule);
+    if (plan->rule->live && plan->rule_name.len > 0)
+        reload_write(ctx, plan->sub + PART_RELOAD, &plan->source, &plan->rule_name);
 }
 
 /* Returns false for a value that is null, too long, compressed or stored out of line. */

@@ -411,16 +411,15 @@ fill_header(struct decoder *decoder, const struct notification *notification,
     make_id(decoder, notification, &header->id);
     header->ordinal = FRAME_ORDINAL(decoder->change_number, sub_ordinal(notification));
     header->flags = rule_flags(rule);
-    header->retry_limit = rule->retry_limit;
-    header->ack_timeout = rule->ack_timeout;
-    header->priority = rule->priority;
-    header->type = rule->type;
+    header->delivery = rule->delivery;
     header->operation = notification->operation;
-    header->backoff = rule->backoff;
     header->audience = (struct fragment){rule->audience, strlen(rule->audience)};
     header->topic = plan->topic;
-    header->rule = plan->live_rule;
+    header->rule = plan->rule_name;
     header->targets = notification->targets;
+    if (notification->web_push.bytes != NULL)
+        header->flags |= FRAME_WEB_PUSH;
+    header->web_push = notification->web_push;
     header->owner = plan_limited_owner(plan);
     notification_set_expiration(decoder, header, rule->ttl);
 }
@@ -463,10 +462,10 @@ put_spool_text(StringInfo out, const char *text, uint16 length)
 
 /* A notification from a spool was charged when it was rendered. */
 static void
-spend_bytes(const struct notification *notification, int64 bytes)
+charge_notification(const struct notification *notification, int64 bytes)
 {
     if (notification->payload.bytes == NULL)
-        notification->plan->account->left_bytes -= bytes;
+        account_charge_notification(notification->plan->account, bytes);
 }
 
 /*
@@ -508,6 +507,10 @@ spool_notification(struct decoder *decoder, const struct notification *notificat
         record.flags |= SPOOL_EMITTER;
         put_spool_text(out, notification->emitter.bytes, notification->emitter.len);
     }
+    if (notification->web_push.bytes != NULL) {
+        record.flags |= SPOOL_WEB_PUSH;
+        put_spool_text(out, notification->web_push.bytes, notification->web_push.len);
+    }
     if (notification->targets == &notification->plan->rule->literal)
         record.flags |= SPOOL_LITERAL;
     else
@@ -521,7 +524,7 @@ spool_notification(struct decoder *decoder, const struct notification *notificat
     if (rendering.states & COLUMN_UNDECODABLE)
         record.flags |= SPOOL_UNDECODABLE;
     spool_close(decoder, &record);
-    spend_bytes(notification, bytes);
+    charge_notification(notification, bytes);
     if (record.flags & SPOOL_UNDECODABLE)
         warn_undecodable(decoder, notification->plan);
 }
@@ -551,7 +554,7 @@ notification_write(LogicalDecodingContext *ctx, const struct notification *notif
     line = out->len;
     rendering = put_notification_line(decoder, out, notification, &header);
     undecodable = (rendering.states & COLUMN_UNDECODABLE) != 0;
-    spend_bytes(notification, out->len - start + rendering.dropped_bytes);
+    charge_notification(notification, out->len - start + rendering.dropped_bytes);
     /* The warning of a replayed notification is a separate record. */
     if (undecodable && notification->payload.bytes == NULL)
         warn_undecodable(decoder, notification->plan);

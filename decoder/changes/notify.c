@@ -12,7 +12,7 @@
  *    1 16  mac            HMAC-SHA256, truncated
  *   17 16  id
  *   33  2  flags          FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | FRAME_TRACED |
- *                         FRAME_ACK_TIMED
+ *                         FRAME_ACK_TIMED | FRAME_RECEIPTS | FRAME_WEB_PUSH
  *   35  1  type, 36 priority, 37 backoff: as in frame.h
  *   38  2  retry_limit
  *   40  1  has_ttl
@@ -23,9 +23,11 @@
  *   63  2  emitter_len
  *   65  4  target_count
  *   69  4  targets_len    bytes of all targets with their lengths (2 each)
- *   73     with FRAME_ACK_TIMED the acknowledgement timeout in ms (4); with FRAME_TRACED
- *          the traceparent, TRACEPARENT_LEN bytes; then audience, source, topic, emitter,
- *          targets, payload to the end
+ *   73     with FRAME_ACK_TIMED the acknowledgement timeout in ms (4); with FRAME_RECEIPTS
+ *          receipts (1) and escalations (2 times 4), as in frame.h; with FRAME_TRACED
+ *          the traceparent, TRACEPARENT_LEN bytes; with FRAME_WEB_PUSH the text of the Web Push
+ *          as length (2) + bytes; then audience, source, topic, emitter, targets, payload to the
+ *          end
  */
 #include "changes/changes.h"
 
@@ -63,6 +65,9 @@
 #define EMIT_TOPIC 7
 #define EMIT_TTL 9
 #define EMIT_ACK_TIMEOUT 13
+#define EMIT_RECEIPTS 14
+#define EMIT_ESCALATIONS 15
+#define EMIT_WEB_PUSH 16
 
 PG_FUNCTION_INFO_V1(clairon_emit);
 
@@ -76,14 +81,11 @@ PG_FUNCTION_INFO_V1(clairon_emit);
 struct message {
     pg_uuid_t id;
     uint16 flags;
-    enum frame_type type;
-    enum frame_priority priority;
-    enum frame_backoff backoff;
-    uint16 retry_limit;
-    uint32 ack_timeout; /* in ms, with FRAME_ACK_TIMED */
+    struct delivery delivery; /* without ack_required: see `flags` */
     bool has_ttl;
     Interval ttl;
-    const char *traceparent; /* TRACEPARENT_LEN bytes, with FRAME_TRACED */
+    const char *traceparent;  /* TRACEPARENT_LEN bytes, with FRAME_TRACED */
+    struct fragment web_push; /* with FRAME_WEB_PUSH */
     const char *audience;
     int audience_len;
     const char *source;
@@ -143,10 +145,10 @@ build_bytes(StringInfo out, const struct message *message, TransactionId xid,
     appendBinaryStringInfo(out, no_mac, MESSAGE_MAC_BYTES);
     appendBinaryStringInfo(out, (const char *)message->id.data, UUID_LEN);
     pq_sendint16(out, message->flags);
-    pq_sendbyte(out, message->type);
-    pq_sendbyte(out, message->priority);
-    pq_sendbyte(out, message->backoff);
-    pq_sendint16(out, message->retry_limit);
+    pq_sendbyte(out, message->delivery.type);
+    pq_sendbyte(out, message->delivery.priority);
+    pq_sendbyte(out, message->delivery.backoff);
+    pq_sendint16(out, message->delivery.retry_limit);
     pq_sendbyte(out, message->has_ttl);
     pq_sendint32(out, message->ttl.month);
     pq_sendint32(out, message->ttl.day);
@@ -158,9 +160,18 @@ build_bytes(StringInfo out, const struct message *message, TransactionId xid,
     pq_sendint32(out, message->targets.count);
     pq_sendint32(out, targets_len);
     if ((message->flags & FRAME_ACK_TIMED) != 0)
-        pq_sendint32(out, message->ack_timeout);
+        pq_sendint32(out, message->delivery.ack_timeout);
+    if ((message->flags & FRAME_RECEIPTS) != 0) {
+        pq_sendbyte(out, message->delivery.receipts);
+        for (int i = 0; i < FRAME_ESCALATIONS; i++)
+            pq_sendint32(out, message->delivery.escalations[i]);
+    }
     if ((message->flags & FRAME_TRACED) != 0)
         appendBinaryStringInfo(out, message->traceparent, TRACEPARENT_LEN);
+    if ((message->flags & FRAME_WEB_PUSH) != 0) {
+        pq_sendint16(out, message->web_push.len);
+        appendBinaryStringInfo(out, message->web_push.bytes, message->web_push.len);
+    }
     appendBinaryStringInfo(out, message->audience, message->audience_len);
     appendBinaryStringInfo(out, message->source, message->source_len);
     if (message->topic != NULL)
@@ -176,15 +187,15 @@ build_bytes(StringInfo out, const struct message *message, TransactionId xid,
 }
 
 static const char *
-utf8_argument(FunctionCallInfo fcinfo, int number, const char *parameter, int *ret_len)
+utf8_argument(FunctionCallInfo fcinfo, int number, const char *parameter, int bytes_max,
+              int *ret_len)
 {
     char *plain = text_to_cstring(PG_GETARG_TEXT_PP(number));
     const char *utf8 = encode_to_utf8(plain, strlen(plain), ret_len);
 
-    if (*ret_len > TEXT_BYTES_MAX)
-        ereport(ERROR,
-                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                 errmsg("parameter \"%s\" is longer than %d bytes", parameter, TEXT_BYTES_MAX)));
+    if (*ret_len > bytes_max)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("parameter \"%s\" is longer than %d bytes", parameter, bytes_max)));
     return utf8;
 }
 
@@ -279,20 +290,39 @@ static void
 check_arguments(FunctionCallInfo fcinfo)
 {
     for (int i = 0; i < PG_NARGS(); i++)
-        if (PG_ARGISNULL(i) && i != EMIT_TOPIC && i != EMIT_TTL && i != EMIT_ACK_TIMEOUT)
+        if (PG_ARGISNULL(i) && i != EMIT_TOPIC && i != EMIT_TTL && i != EMIT_ACK_TIMEOUT &&
+            i != EMIT_ESCALATIONS && i != EMIT_WEB_PUSH)
             ereport(ERROR,
                     (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-                     errmsg("argument %d of function clairon.emit() must not be null", i + 1)));
+                     errmsg("argument %d of function clairon_internal.emit() must not be null",
+                            i + 1)));
     if (!frame_values_are_valid(PG_GETARG_INT16(4), PG_GETARG_INT16(5), PG_GETARG_INT16(12)))
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                 errmsg("arguments type, priority and backoff of function clairon_internal.emit() "
+                        "must be between 0 and 2")));
+    if (PG_GETARG_INT16(EMIT_RECEIPTS) < FRAME_RECEIPTS_NONE ||
+        PG_GETARG_INT16(EMIT_RECEIPTS) > FRAME_RECEIPTS_USER)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("arguments type, priority and backoff of function clairon.emit() "
-                               "must be between 0 and 2")));
+                        errmsg("argument receipts of function clairon_internal.emit() must be "
+                               "between 0 and 2")));
+}
+
+static void
+read_receipts(struct message *message, FunctionCallInfo fcinfo)
+{
+    message->delivery.receipts = PG_GETARG_INT16(EMIT_RECEIPTS);
+    if (!PG_ARGISNULL(EMIT_ESCALATIONS))
+        rule_read_escalations(&message->delivery, PG_GETARG_ARRAYTYPE_P(EMIT_ESCALATIONS));
+    if (delivery_has_receipts(&message->delivery))
+        message->flags |= FRAME_RECEIPTS;
 }
 
 /*
  * emit(id uuid, audience text, targets text[], payload jsonb, type int2, priority int2, source
  * text, topic text, emitter text, ttl interval, ack_required bool, retry_limit int4, backoff int2,
- * ack_timeout int8). Only topic, ttl and ack_timeout may be NULL.
+ * ack_timeout int8, receipts int2, escalations int8[], web_push text). Only topic, ttl,
+ * ack_timeout, escalations and web_push may be NULL.
  */
 Datum
 clairon_emit(PG_FUNCTION_ARGS)
@@ -302,27 +332,35 @@ clairon_emit(PG_FUNCTION_ARGS)
     PreventCommandDuringRecovery("clairon.notify()");
     check_arguments(fcinfo);
     message.id = *PG_GETARG_UUID_P(0);
-    message.audience = utf8_argument(fcinfo, 1, "audience", &message.audience_len);
+    message.audience = utf8_argument(fcinfo, 1, "audience", TEXT_BYTES_MAX, &message.audience_len);
     read_targets(&message.targets, PG_GETARG_ARRAYTYPE_P(2),
                  strchr(message.audience, '+') != NULL ? LIMIT_COMPOSITE : LIMIT_TARGET);
     read_payload(&message, PG_GETARG_DATUM(3));
-    message.type = PG_GETARG_INT16(4);
-    message.priority = PG_GETARG_INT16(5);
-    message.source = utf8_argument(fcinfo, 6, "source", &message.source_len);
+    message.delivery.type = PG_GETARG_INT16(4);
+    message.delivery.priority = PG_GETARG_INT16(5);
+    message.source = utf8_argument(fcinfo, 6, "source", TEXT_BYTES_MAX, &message.source_len);
     if (!PG_ARGISNULL(EMIT_TOPIC))
-        message.topic = utf8_argument(fcinfo, EMIT_TOPIC, "topic", &message.topic_len);
-    message.emitter = utf8_argument(fcinfo, 8, "emitter", &message.emitter_len);
+        message.topic =
+            utf8_argument(fcinfo, EMIT_TOPIC, "topic", TEXT_BYTES_MAX, &message.topic_len);
+    message.emitter = utf8_argument(fcinfo, 8, "emitter", TEXT_BYTES_MAX, &message.emitter_len);
     message.has_ttl = !PG_ARGISNULL(EMIT_TTL);
     if (message.has_ttl)
         message.ttl = *PG_GETARG_INTERVAL_P(EMIT_TTL);
     message.flags = PG_GETARG_BOOL(10) ? FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED : 0;
     if (PG_GETARG_BOOL(10) && !PG_ARGISNULL(EMIT_ACK_TIMEOUT)) {
-        message.ack_timeout = (uint32)PG_GETARG_INT64(EMIT_ACK_TIMEOUT);
+        message.delivery.ack_timeout = (uint32)PG_GETARG_INT64(EMIT_ACK_TIMEOUT);
         message.flags |= FRAME_ACK_TIMED;
     }
+    if (PG_GETARG_BOOL(10))
+        read_receipts(&message, fcinfo);
     read_traceparent(&message);
-    message.retry_limit = PG_GETARG_INT32(11);
-    message.backoff = PG_GETARG_INT16(12);
+    if (!PG_ARGISNULL(EMIT_WEB_PUSH)) {
+        message.web_push.bytes =
+            utf8_argument(fcinfo, EMIT_WEB_PUSH, "web_push", LIMIT_WEB_PUSH, &message.web_push.len);
+        message.flags |= FRAME_WEB_PUSH;
+    }
+    message.delivery.retry_limit = PG_GETARG_INT32(11);
+    message.delivery.backoff = PG_GETARG_INT16(12);
     write_message(&message);
     warn_wal_level();
     PG_RETURN_VOID();
@@ -362,7 +400,7 @@ mac_equal(const uint8 *a, const uint8 *b)
     return difference == 0;
 }
 
-/* message_build wrote the signed bytes. pq_getmsg* raise an error past the end. */
+/* build_bytes wrote the signed bytes. pq_getmsg* raise an error past the end. */
 static void
 parse_signed(struct message *message, StringInfo in)
 {
@@ -370,10 +408,10 @@ parse_signed(struct message *message, StringInfo in)
 
     memcpy(message->id.data, pq_getmsgbytes(in, UUID_LEN), UUID_LEN);
     message->flags = pq_getmsgint(in, 2);
-    message->type = pq_getmsgbyte(in);
-    message->priority = pq_getmsgbyte(in);
-    message->backoff = pq_getmsgbyte(in);
-    message->retry_limit = pq_getmsgint(in, 2);
+    message->delivery.type = pq_getmsgbyte(in);
+    message->delivery.priority = pq_getmsgbyte(in);
+    message->delivery.backoff = pq_getmsgbyte(in);
+    message->delivery.retry_limit = pq_getmsgint(in, 2);
     message->has_ttl = pq_getmsgbyte(in);
     message->ttl.month = pq_getmsgint(in, 4);
     message->ttl.day = pq_getmsgint(in, 4);
@@ -385,9 +423,18 @@ parse_signed(struct message *message, StringInfo in)
     message->targets.count = pq_getmsgint(in, 4);
     targets_len = pq_getmsgint(in, 4);
     if ((message->flags & FRAME_ACK_TIMED) != 0)
-        message->ack_timeout = pq_getmsgint(in, 4);
+        message->delivery.ack_timeout = pq_getmsgint(in, 4);
+    if ((message->flags & FRAME_RECEIPTS) != 0) {
+        message->delivery.receipts = pq_getmsgbyte(in);
+        for (int i = 0; i < FRAME_ESCALATIONS; i++)
+            message->delivery.escalations[i] = pq_getmsgint(in, FRAME_ESCALATION_SIZE);
+    }
     if ((message->flags & FRAME_TRACED) != 0)
         message->traceparent = pq_getmsgbytes(in, TRACEPARENT_LEN);
+    if ((message->flags & FRAME_WEB_PUSH) != 0) {
+        message->web_push.len = pq_getmsgint(in, 2);
+        message->web_push.bytes = pq_getmsgbytes(in, message->web_push.len);
+    }
     message->audience = pq_getmsgbytes(in, message->audience_len);
     message->source = pq_getmsgbytes(in, message->source_len);
     if (message->topic_len != MESSAGE_NO_TOPIC)
@@ -419,7 +466,7 @@ message_read(struct message *ret_message, const char *bytes, Size size)
 
 /*
  * Fills *ret_message, which points into `bytes`, as returned by message_unpack. Targets are
- * allocated. Returns false unless message_build created the message for this transaction.
+ * allocated. Returns false unless write_message wrote the message in this transaction.
  */
 static bool
 message_parse(struct message *ret_message, const char *bytes, Size size, TransactionId xid,
@@ -461,10 +508,10 @@ put_message_line(struct decoder *decoder, StringInfo out, const struct message *
                  const struct notification_header *header)
 {
     struct envelope envelope = {
-        .priority = message->priority,
-        .type = message->type,
+        .priority = message->delivery.priority,
+        .type = message->delivery.type,
         .operation = FRAME_OPERATION_NOTIFY,
-        .backoff = message->backoff,
+        .backoff = message->delivery.backoff,
         .emitter = {message->emitter, message->emitter_len},
         .source = {message->source, message->source_len},
         .topic = {header->topic.bytes, header->topic.len},
@@ -472,7 +519,7 @@ put_message_line(struct decoder *decoder, StringInfo out, const struct message *
         .audience = {message->audience, message->audience_len},
         .ack_required = (message->flags & FRAME_ACK_REQUIRED) != 0,
         .retry_enabled = (message->flags & FRAME_RETRY_ENABLED) != 0,
-        .retry_limit = message->retry_limit,
+        .retry_limit = message->delivery.retry_limit,
     };
     char *dst;
 
@@ -499,16 +546,13 @@ write_notification(LogicalDecodingContext *ctx, const struct message *message,
     struct notification_header header = {.id = message->id,
                                          .ordinal = FRAME_ORDINAL(decoder->change_number, 0),
                                          .flags = message->flags,
-                                         .retry_limit = message->retry_limit,
-                                         .ack_timeout = message->ack_timeout,
-                                         .priority = message->priority,
-                                         .type = message->type,
+                                         .delivery = message->delivery,
                                          .operation = FRAME_OPERATION_NOTIFY,
-                                         .backoff = message->backoff,
                                          .audience = {message->audience, message->audience_len},
                                          .topic = topic,
                                          .rule = {"", 0},
-                                         .targets = &message->targets};
+                                         .targets = &message->targets,
+                                         .web_push = message->web_push};
     int frame = 0;
     int line;
 

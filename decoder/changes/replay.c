@@ -131,6 +131,8 @@ replay_notification(struct replay *replay, const struct spool_record *record, co
 
     if (record->flags & SPOOL_EMITTER)
         notification.emitter = read_spool_text(&body);
+    if (record->flags & SPOOL_WEB_PUSH)
+        notification.web_push = read_spool_text(&body);
     if (record->flags & SPOOL_LITERAL)
         notification.targets = &plan->rule->literal;
     else

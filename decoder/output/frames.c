@@ -158,6 +158,23 @@ put_target_texts(StringInfo out, const struct target_list *targets)
     return out->len - start;
 }
 
+static void
+put_receipts(char *at, const struct delivery *delivery)
+{
+    at[FRAME_NOTIFICATION_AT_RECEIPTS] = delivery->receipts;
+    for (int i = 0; i < FRAME_ESCALATIONS; i++)
+        put32(at + FRAME_NOTIFICATION_AT_ESCALATIONS + i * FRAME_ESCALATION_SIZE,
+              delivery->escalations[i]);
+}
+
+static void
+put_web_push(StringInfo out, const struct fragment *text)
+{
+    put16(encode_reserve(out, 2), text->len);
+    out->len += 2;
+    encode_raw(out, text->bytes, text->len);
+}
+
 int
 frames_put_header(struct decoder *decoder, StringInfo out, const struct notification_header *header)
 {
@@ -169,16 +186,18 @@ frames_put_header(struct decoder *decoder, StringInfo out, const struct notifica
     memcpy(at + FRAME_NOTIFICATION_AT_ID, header->id.data, UUID_LEN);
     put64(at + FRAME_NOTIFICATION_AT_COMMIT_US, decoder->commit_us);
     put64(at + FRAME_NOTIFICATION_AT_EXPIRES_US, header->expires_us);
-    at[FRAME_NOTIFICATION_AT_PRIORITY] = header->priority;
-    at[FRAME_NOTIFICATION_AT_TYPE] = header->type;
+    at[FRAME_NOTIFICATION_AT_PRIORITY] = header->delivery.priority;
+    at[FRAME_NOTIFICATION_AT_TYPE] = header->delivery.type;
     at[FRAME_NOTIFICATION_AT_OPERATION] = header->operation;
-    at[FRAME_NOTIFICATION_AT_BACKOFF] = header->backoff;
-    put16(at + FRAME_NOTIFICATION_AT_RETRY_LIMIT, header->retry_limit);
+    at[FRAME_NOTIFICATION_AT_BACKOFF] = header->delivery.backoff;
+    put16(at + FRAME_NOTIFICATION_AT_RETRY_LIMIT, header->delivery.retry_limit);
     put16(at + FRAME_NOTIFICATION_AT_AUDIENCE_LEN, header->audience.len);
     put16(at + FRAME_NOTIFICATION_AT_TOPIC_LEN, header->topic.len);
     put32(at + FRAME_NOTIFICATION_AT_TARGET_COUNT, header->targets->count);
     if ((header->flags & FRAME_ACK_TIMED) != 0)
-        put32(at + FRAME_NOTIFICATION_AT_ACK_TIMEOUT, header->ack_timeout);
+        put32(at + FRAME_NOTIFICATION_AT_ACK_TIMEOUT, header->delivery.ack_timeout);
+    if ((header->flags & FRAME_RECEIPTS) != 0)
+        put_receipts(at, &header->delivery);
     put64(at + FRAME_NOTIFICATION_AT_XID, decoder->xid);
     put32(at + FRAME_NOTIFICATION_AT_OWNER, header->owner);
     put16(at + FRAME_NOTIFICATION_AT_RULE_LEN, header->rule.len);
@@ -187,6 +206,8 @@ frames_put_header(struct decoder *decoder, StringInfo out, const struct notifica
     encode_raw(out, header->rule.bytes, header->rule.len);
     targets_len = put_target_texts(out, header->targets);
     put32(out->data + start + FRAME_NOTIFICATION_AT_TARGETS_LEN, targets_len);
+    if ((header->flags & FRAME_WEB_PUSH) != 0)
+        put_web_push(out, &header->web_push);
     return start;
 }
 

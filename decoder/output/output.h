@@ -10,6 +10,7 @@
 
 #include "base/data.h"
 #include "protocol/frame.h"
+#include "rules/rules.h"
 
 struct decoder;
 
@@ -24,17 +25,14 @@ struct notification_header {
     uint64 expires_us; /* 0: never */
     TimestampTz expires;
     uint16 flags;
-    uint16 retry_limit;
-    uint32 ack_timeout; /* in ms, with FRAME_ACK_TIMED */
-    Oid owner;          /* of the table, if its pairs are limited; else 0 */
-    enum frame_priority priority;
-    enum frame_type type;
+    struct delivery delivery;
+    Oid owner; /* of the table, if its pairs are limited; else 0 */
     enum frame_operation operation;
-    enum frame_backoff backoff;
     struct fragment audience;
     struct fragment topic;
     struct fragment rule; /* name of the rule; empty unless it is live */
     const struct target_list *targets;
+    struct fragment web_push; /* its text as JSON, with FRAME_WEB_PUSH */
 };
 
 /* Resets the state of the decoded transaction. */
@@ -81,7 +79,7 @@ extern void frames_finish(StringInfo out, int start);
 enum spool_kind {
     SPOOL_XACT,         /* switches to subtransaction `number`; starts with the top transaction */
     SPOOL_TEMPLATE,     /* template `number`: the common parts of a plan's notifications */
-    SPOOL_NOTIFICATION, /* uses template `number`: emitter, targets, then the payload */
+    SPOOL_NOTIFICATION, /* uses template `number`: emitter, Web Push, targets, then the payload */
     SPOOL_MEMBER,       /* three zero-terminated strings; `operation` is '+' or '-' */
     SPOOL_RELOAD,       /* sub-ordinal `number`, zero-terminated source and rule */
     SPOOL_MESSAGE,      /* a topic of `number` bytes, then the message */
@@ -113,6 +111,7 @@ struct spool_record {
 #define SPOOL_LITERAL 0x01     /* the template contains the targets */
 #define SPOOL_UNDECODABLE 0x02 /* a value could not be output */
 #define SPOOL_EMITTER 0x04     /* the record has an emitter */
+#define SPOOL_WEB_PUSH 0x08    /* the record has the text of a Web Push */
 
 /* Initializes streaming. Deleting the decoder's memory context closes all files. */
 extern void spool_setup(LogicalDecodingContext *ctx);

@@ -128,7 +128,7 @@ plan_columns(struct plan *plan, const struct source *source)
     plan->picks = picks;
 }
 
-/* Looks inside domains and arrays too, as clairon.target_column does. */
+/* Looks inside domains and arrays too, as target_column in SQL does. */
 static bool
 contains_json(Oid type)
 {
@@ -195,6 +195,56 @@ plan_bind_rule(struct plan *plan, const struct rule *rule)
             plan->parts[i].constant = constant_part(rule, constants++);
 }
 
+/* Copies to the exact size, since plans are long-lived. */
+static struct fragment
+fragment_of(StringInfo text)
+{
+    struct fragment fragment = {.bytes = pnstrdup(text->data, text->len), .len = text->len};
+
+    pfree(text->data);
+    return fragment;
+}
+
+static struct fragment
+web_push_literal(enum web_push_member member, const char *literal)
+{
+    const struct encode_settings settings = {.limit = PG_INT32_MAX};
+    StringInfoData text;
+
+    if (member == WEB_PUSH_APP_BADGE || literal[0] == '\0')
+        return (struct fragment){literal, strlen(literal)};
+    initStringInfo(&text);
+    encode_utf8_text(&settings, &text, literal, strlen(literal));
+    return fragment_of(&text);
+}
+
+/* All types are allowed: a member whose value cannot be output is absent. */
+static void
+plan_web_push(struct plan *plan, const struct source *source)
+{
+    static const char *const NAMES[WEB_PUSH_MEMBERS] = {
+        "\"title\":", "\"body\":", "\"url\":",       "\"icon\":",    "\"badge\":",
+        "\"lang\":",  "\"dir\":",  "\"app_badge\":", "\"collapse\":"};
+    const struct web_push_template *template = plan->rule->web_push;
+
+    if (template == NULL)
+        return;
+    plan->web_push = palloc0(sizeof(*plan->web_push) * WEB_PUSH_MEMBERS);
+    for (int i = 0; i < WEB_PUSH_MEMBERS; i++) {
+        struct web_push_part *part = &plan->web_push[i];
+
+        part->literal = web_push_literal(i, template[i].literal);
+        if (template[i].column == 0 && part->literal.len == 0)
+            continue;
+        part->name = (struct fragment){NAMES[i], strlen(NAMES[i])};
+        if (template[i].column == 0)
+            continue;
+        part->state = bind_column(source, template[i].column, &part->column);
+        if (part->state == TARGET_JSON)
+            part->state = TARGET_COLUMNS;
+    }
+}
+
 /* All types are allowed: a value that cannot be output is replaced. */
 static void
 plan_emitter(struct plan *plan, const struct source *source)
@@ -205,16 +255,6 @@ plan_emitter(struct plan *plan, const struct source *source)
     plan->emitter_state = bind_column(source, plan->rule->emitter_column, &plan->emitter);
     if (plan->emitter_state == TARGET_JSON)
         plan->emitter_state = TARGET_COLUMNS;
-}
-
-/* Copies to the exact size, since plans are long-lived. */
-static struct fragment
-fragment_of(StringInfo text)
-{
-    struct fragment fragment = {.bytes = pnstrdup(text->data, text->len), .len = text->len};
-
-    pfree(text->data);
-    return fragment;
 }
 
 static const char *
@@ -246,12 +286,12 @@ plan_topic(struct decoder *decoder, struct plan *plan, const char *source)
 
 /* A superuser may insert a longer name, which clairon.watch would reject. */
 static void
-plan_live_rule(struct plan *plan)
+plan_rule_name(struct plan *plan)
 {
-    const char *name = plan->rule->live ? utf8_name(plan->rule->name) : "";
+    const char *name = utf8_name(plan->rule->name);
     size_t len = strlen(name);
 
-    plan->live_rule = (struct fragment){name, len > LIMIT_RULE ? 0 : len};
+    plan->rule_name = (struct fragment){name, len > LIMIT_RULE ? 0 : len};
 }
 
 /* The envelope fields that are the same for all rows of the plan. */
@@ -261,17 +301,17 @@ plan_envelope(const struct plan *plan, const char *source, enum frame_operation 
     const struct rule *rule = plan->rule;
     uint16 flags = rule_flags(rule);
 
-    return (struct envelope){.priority = rule->priority,
-                             .type = rule->type,
+    return (struct envelope){.priority = rule->delivery.priority,
+                             .type = rule->delivery.type,
                              .operation = operation,
-                             .backoff = rule->backoff,
+                             .backoff = rule->delivery.backoff,
                              .emitter = {rule->emitter, strlen(rule->emitter)},
                              .source = {source, strlen(source)},
                              .topic = {plan->topic.bytes, plan->topic.len},
                              .audience = {rule->audience, strlen(rule->audience)},
                              .ack_required = (flags & FRAME_ACK_REQUIRED) != 0,
                              .retry_enabled = (flags & FRAME_RETRY_ENABLED) != 0,
-                             .retry_limit = rule->retry_limit};
+                             .retry_limit = rule->delivery.retry_limit};
 }
 
 /* Renders the text between id and emitter, for rules with an emitter column. */
@@ -330,7 +370,7 @@ plan_render_texts(struct decoder *decoder, struct plan *plan)
     const char *source;
 
     plan_topic(decoder, plan, plan->source_plan->name);
-    plan_live_rule(plan);
+    plan_rule_name(plan);
     source = utf8_name(plan->source_plan->name);
     plan->source = (struct fragment){source, strlen(source)};
     plan_metadata_start(decoder, plan, source);
@@ -358,6 +398,7 @@ plan_row(struct plan *plan, const struct source *source)
     plan_targets(plan, source);
     plan_bind_rule(plan, plan->rule);
     plan_emitter(plan, source);
+    plan_web_push(plan, source);
 }
 
 void
@@ -388,7 +429,7 @@ enum piece {
     PIECE_FRONT,
     PIECE_ROUTING,
     PIECE_RETRY,
-    PIECE_LIVE_RULE,
+    PIECE_RULE_NAME,
     PIECE_COUNT
 };
 
@@ -398,13 +439,9 @@ struct stored_plan {
     uint32 sub;
     int target_count;
     int lengths[PIECE_COUNT];
-    uint32 ack_timeout;
+    struct delivery delivery;
     Oid limited_owner;
-    uint16 retry_limit;
-    uint8 priority;
-    uint8 type;
-    uint8 backoff;
-    bool ack_required;
+    bool live;
     bool has_ttl;
 };
 
@@ -416,13 +453,9 @@ put_template(StringInfo out, const struct plan *plan)
     struct stored_plan stored = {.seed = plan->seed,
                                  .sub = plan->sub,
                                  .target_count = literal->count,
-                                 .ack_timeout = rule->ack_timeout,
+                                 .delivery = rule->delivery,
                                  .limited_owner = plan_limited_owner(plan),
-                                 .retry_limit = rule->retry_limit,
-                                 .priority = rule->priority,
-                                 .type = rule->type,
-                                 .backoff = rule->backoff,
-                                 .ack_required = rule->ack_required,
+                                 .live = rule->live,
                                  .has_ttl = rule->ttl != NULL};
     struct fragment pieces[PIECE_COUNT] = {
         [PIECE_AUDIENCE] = {rule->audience, strlen(rule->audience)},
@@ -430,7 +463,7 @@ put_template(StringInfo out, const struct plan *plan)
         [PIECE_FRONT] = plan->metadata_start,
         [PIECE_ROUTING] = plan->routing,
         [PIECE_RETRY] = plan->retry,
-        [PIECE_LIVE_RULE] = plan->live_rule};
+        [PIECE_RULE_NAME] = plan->rule_name};
 
     if (rule->ttl != NULL)
         stored.ttl = *rule->ttl;
@@ -495,12 +528,8 @@ spool_get_template(const char *body)
     for (int i = 0; i < PIECE_COUNT; i++)
         pieces[i] = (struct fragment){copy_text(&at, stored.lengths[i]), stored.lengths[i]};
     rule->audience = (char *)pieces[PIECE_AUDIENCE].bytes;
-    rule->type = stored.type;
-    rule->priority = stored.priority;
-    rule->backoff = stored.backoff;
-    rule->ack_required = stored.ack_required;
-    rule->ack_timeout = stored.ack_timeout;
-    rule->retry_limit = stored.retry_limit;
+    rule->delivery = stored.delivery;
+    rule->live = stored.live;
     if (stored.has_ttl) {
         rule->ttl = palloc(sizeof(*rule->ttl));
         *rule->ttl = stored.ttl;
@@ -517,6 +546,6 @@ spool_get_template(const char *body)
     plan->metadata_start = pieces[PIECE_FRONT];
     plan->routing = pieces[PIECE_ROUTING];
     plan->retry = pieces[PIECE_RETRY];
-    plan->live_rule = pieces[PIECE_LIVE_RULE];
+    plan->rule_name = pieces[PIECE_RULE_NAME];
     return plan;
 }

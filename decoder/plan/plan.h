@@ -20,7 +20,10 @@ struct condition_row;
 struct objects;
 struct tracked_memory;
 
-/* Whether a plan's targets, or its emitter, are read from columns, and if not, why. */
+/*
+ * Whether a plan's targets, its emitter, or members of its Web Push are read from columns, and if
+ * not, why.
+ */
 #define TARGET_COLUMNS 0
 #define TARGET_NONE (-1)
 #define TARGET_DROPPED (-2)
@@ -62,7 +65,7 @@ struct source {
     uint64 reloaded; /* the transaction that last reloaded all its lists */
 };
 
-/* A column that a rule reads for its targets or its emitter. */
+/* A column that a rule reads for its targets, its emitter or its Web Push. */
 struct bound_column {
     int index; /* attribute number - 1 in the decoded relation; TARGET_NONE: none */
     bool is_key;
@@ -73,6 +76,14 @@ struct bound_column {
 struct target_part {
     struct bound_column column;
     struct fragment constant; /* UTF-8; used if there is no column */
+};
+
+/* A member of the text of a Web Push. */
+struct web_push_part {
+    struct fragment name;       /* as JSON, with the colon; empty: the member is absent */
+    struct fragment literal;    /* as JSON; empty: the member is a column */
+    int state;                  /* TARGET_COLUMNS or _DROPPED */
+    struct bound_column column; /* valid with TARGET_COLUMNS */
 };
 
 /* A rule, prepared for the relations of a set. */
@@ -93,10 +104,11 @@ struct plan {
     int target_state; /* TARGET_* */
     int part_count;   /* number of parts of a target; above 1 for a composite audience */
     struct target_part parts[LIMIT_PARTS];
-    int emitter_state;           /* TARGET_COLUMNS, _DROPPED or _NONE */
-    struct bound_column emitter; /* valid with TARGET_COLUMNS */
-    struct condition *condition; /* NULL: none, or not prepared yet */
-    uint64 condition_number;     /* the catalog state in which it was prepared */
+    int emitter_state;              /* TARGET_COLUMNS, _DROPPED or _NONE */
+    struct bound_column emitter;    /* valid with TARGET_COLUMNS */
+    struct web_push_part *web_push; /* by member; NULL: no Web Push */
+    struct condition *condition;    /* NULL: none, or not prepared yet */
+    uint64 condition_number;        /* the catalog state in which it was prepared */
     struct template_mark *mark;
     /* Constant JSON and names, which plan_texts fills in before the rule's first notification. */
     bool has_texts;
@@ -106,7 +118,7 @@ struct plan {
     struct fragment routing;              /* from the payload's end to the targets */
     struct fragment retry;                /* from the targets' end to the end of the line */
     struct fragment topic;                /* UTF-8 */
-    struct fragment live_rule;            /* its name, UTF-8; empty unless it is live */
+    struct fragment rule_name;            /* UTF-8 */
     struct fragment source;               /* metadata.source, UTF-8 */
 };
 

@@ -4,6 +4,8 @@
 #include "access/sysattr.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/relcache.h"
@@ -137,20 +139,33 @@ count_names(const struct planning *planning)
     return planning->relation->rd_rel->relispartition ? planning->source_count : 1;
 }
 
+/* As of the change: the catalogs are read with its snapshot. */
+static bool
+may_select(const struct planning *planning, Relation relation)
+{
+    if (pg_class_aclcheck(RelationGetRelid(relation), GetUserId(), ACL_SELECT) == ACLCHECK_OK)
+        return true;
+    warning_count(planning->decoder, 0, "include_tables",
+                  "not shown: the role of the connection may not SELECT from the table");
+    return false;
+}
+
 /*
- * Returns the source of the ad hoc rule: the relation, else the first ancestor that matches; -1: no
- * match. The WAL also contains changes of materialized views, which are not watched.
+ * Returns the source of the ad hoc rule: the relation, else the first ancestor that matches and may
+ * be read; -1: none. Materialized views and clairon's own tables have none.
  */
 static int
 match_ad_hoc(const struct planning *planning)
 {
     const struct options *options = &planning->decoder->options;
 
-    if (planning->relation->rd_rel->relkind == RELKIND_MATVIEW)
+    if (planning->relation->rd_rel->relkind == RELKIND_MATVIEW ||
+        RelationGetNamespace(planning->relation) == planning->decoder->rules->schema)
         return -1;
     for (int i = 0; i < count_names(planning); i++)
         if (options_match(options->include_tables, planning->sources[i].schema,
-                          RelationGetRelationName(planning->sources[i].relation)))
+                          RelationGetRelationName(planning->sources[i].relation)) &&
+            may_select(planning, planning->sources[i].relation))
             return i;
     return -1;
 }
@@ -781,7 +796,9 @@ plan_relation(struct decoder *decoder, Relation relation)
     struct plan_set *set = NULL;
     List *relids;
 
-    if (RelationGetNamespace(relation) == decoder->rules->schema) {
+    /* Of clairon's own tables, rules apply only to clairon.receipt. */
+    if (RelationGetNamespace(relation) == decoder->rules->schema &&
+        RelationGetRelid(relation) != decoder->rules->receipt) {
         if (RelationGetRelid(relation) == decoder->rules->member && decoder->options.framed)
             set = plan_member(decoder, relation);
         return set;

@@ -27,10 +27,14 @@
  *                 76  4  ack_timeout  in ms, with FRAME_ACK_TIMED; else 0
  *                 80  8  xid          of the top-level transaction, 64 bits; 0: not from WAL
  *                 88  4  owner        of the table, which has an account of pairs; else 0
- *                 92  2  rule_len     0 unless the rule is live
- *                 94  2  zero
- *                 96     audience, topic, rule (at most LIMIT_RULE bytes), then each target
+ *                 92  2  rule_len     0: not from a rule
+ *                 94  1  receipts     enum frame_receipts, with FRAME_RECEIPTS; else 0
+ *                 95  1  zero
+ *                 96  8  escalations  two times in ms after commit_us (4 bytes each, the second one
+ *                                     is 0 or later), with FRAME_RECEIPTS; 0: none
+ *                104     audience, topic, rule (at most LIMIT_RULE bytes), then each target
  *                        as length (2) + bytes
+ *                        with FRAME_WEB_PUSH, length (2) + text of the Web Push
  *                        data: the JSON line, to the frame's end
  *
  *  member         24  1  change       '+' or '-'
@@ -43,13 +47,13 @@
  *
  *  reload         24  8  xid          as in a notification
  *                 32  2  source_len   at least 1
- *                 34  2  rule_len     1 to LIMIT_RULE
+ *                 34  2  rule_len     up to LIMIT_RULE; 0: all live rules of the source
  *                 36     source, rule
  *
  *  commit         24  8  end_lsn      may be confirmed once all earlier frames are stored
  *                 32  8  commit_us
  *
- * A reload frame names a live rule whose rows changed without notifications, by a TRUNCATE, DDL or
+ * A reload frame names live rules whose rows changed without notifications, by a TRUNCATE, DDL or
  * clairon.watch. Its source is the metadata.source of the rule's notifications.
  *
  * The upper byte of a commit's flags is the number of repeated idempotency keys of clairon.once
@@ -83,6 +87,15 @@
 #define FRAME_ACK_TIMED 0x0010
 /* Only in the store: readers may have received newer notifications of other shards before. */
 #define FRAME_LATE 0x0020
+/* The rule is live: clients receive its name. */
+#define FRAME_LIVE 0x0040
+/* The ends or escalations of the notification have receipts. Only with FRAME_ACK_REQUIRED. */
+#define FRAME_RECEIPTS 0x0080
+/*
+ * The notification has a Web Push. Its text is empty if it has no title, and longer than
+ * LIMIT_WEB_PUSH if it is too long: then no Web Push is sent.
+ */
+#define FRAME_WEB_PUSH 0x0100
 
 /* Offsets of the layout above. */
 #define FRAME_AT_LENGTH 0
@@ -110,8 +123,13 @@
 #define FRAME_NOTIFICATION_AT_XID 80
 #define FRAME_NOTIFICATION_AT_OWNER 88
 #define FRAME_NOTIFICATION_AT_RULE_LEN 92
-#define FRAME_NOTIFICATION_AT_ZERO 94
-#define FRAME_NOTIFICATION_HEAD_SIZE 96
+#define FRAME_NOTIFICATION_AT_RECEIPTS 94
+#define FRAME_NOTIFICATION_AT_ZERO 95
+#define FRAME_NOTIFICATION_AT_ESCALATIONS 96
+#define FRAME_NOTIFICATION_HEAD_SIZE 104
+
+#define FRAME_ESCALATIONS 2
+#define FRAME_ESCALATION_SIZE 4
 
 #define FRAME_MEMBER_AT_CHANGE 24
 #define FRAME_MEMBER_AT_AUDIENCE_LEN 26
@@ -151,5 +169,6 @@ enum frame_operation {
     FRAME_OPERATION_NOTIFY
 };
 enum frame_backoff { FRAME_BACKOFF_EXPONENTIAL, FRAME_BACKOFF_LINEAR, FRAME_BACKOFF_FIXED };
+enum frame_receipts { FRAME_RECEIPTS_NONE, FRAME_RECEIPTS_NOTIFICATION, FRAME_RECEIPTS_USER };
 
 #endif

@@ -21,6 +21,9 @@
 /* Parts of a composite audience, and of its targets. */
 #define LIMIT_PARTS 4
 
+/* The text of a Web Push (`web_push`), in bytes of its JSON. */
+#define LIMIT_WEB_PUSH 8192
+
 /* A composite target, where each byte may need an escape. */
 #define LIMIT_COMPOSITE (LIMIT_PARTS * (2 * LIMIT_TARGET + 1))
 

@@ -2,8 +2,9 @@
  * condition.h: only_when, a boolean expression on one row.
  *
  * The expression is stored as SQL text in which $n refers to a column by number. So the stored form
- * survives renames, keeps the values that constants had when the rule was set, and does not depend
- * on the internal format of a PostgreSQL version.
+ * survives renames of columns (for those of other objects, see sql/renames.c), keeps the values
+ * that constants had when the rule was set, and does not depend on the internal format of a
+ * PostgreSQL version.
  */
 #ifndef CLAIRON_CONDITION_H
 #define CLAIRON_CONDITION_H
@@ -11,6 +12,7 @@
 #include "postgres.h"
 
 #include "nodes/nodes.h"
+#include "utils/array.h"
 #include "utils/rel.h"
 
 #include "base/account.h"
@@ -75,6 +77,19 @@ extern const char *condition_error(const struct condition *condition);
  * that may contain a domain value, no unbounded time or memory.
  */
 extern void condition_check(Node *expression);
+
+/* Returns the single expression of `SELECT text`, which must contain nothing else, not analyzed. */
+extern Node *condition_parse_raw(const char *text);
+
+/*
+ * Parses the stored form for the current columns of the relation, as its owner. Each column is a
+ * Param with its number, so that the expression remains valid when the relation changes.
+ */
+extern Node *condition_numbered(Oid relid, const char *stored, ArrayType *origins,
+                                ArrayType *numbers);
+
+/* Returns the stored form of that expression, with the current names of the objects in it. */
+extern char *condition_text(Oid relid, Node *numbered);
 
 /*
  * Parses the stored form; $n becomes a Var of the relation's column map[n - 1] + 1. Raises an error

@@ -315,9 +315,8 @@ struct numbering {
     TupleDesc desc;
 };
 
-/* The single expression of `SELECT text`, which must contain nothing else. */
-static Node *
-parse_alone(const char *text)
+Node *
+condition_parse_raw(const char *text)
 {
     List *statements = raw_parser(psprintf("SELECT %s", text), RAW_PARSE_DEFAULT);
     SelectStmt *select;
@@ -346,7 +345,7 @@ parse_alone(const char *text)
 static Node *
 analyze(ParseState *state, const char *text)
 {
-    Node *raw = parse_alone(text);
+    Node *raw = condition_parse_raw(text);
     Node *expression;
 
     (void)check_raw_node(raw, NULL);
@@ -570,23 +569,20 @@ load_row_types(TupleDesc desc, const int *map, int map_count)
 }
 
 /*
- * condition_show(relation oid, stored text, origins int2[], numbers int2[]) -> text: the stored
- * form with the current column names. It does not lock the relation: anybody reads the conditions
- * of all owners, who may keep their tables locked.
+ * Parses the stored form with the current columns, as the owner of the relation. *ret_caller is the
+ * user before. Does not lock the relation: anybody reads the conditions of all owners, who may keep
+ * their tables locked.
  */
-Datum
-clairon_condition_show(PG_FUNCTION_ARGS)
+static Node *
+read_stored(Oid relid, const char *stored, ArrayType *origins_array, ArrayType *numbers_array,
+            TupleDesc *ret_desc, struct user_context *ret_caller)
 {
-    Oid relid = PG_GETARG_OID(0);
     Relation relation = RelationIdGetRelation(relid);
-    struct user_context caller;
     int count;
     int number_count;
-    const int16 *origins = numbers_argument(PG_GETARG_ARRAYTYPE_P(2), &count);
-    const int16 *numbers = numbers_argument(PG_GETARG_ARRAYTYPE_P(3), &number_count);
+    const int16 *origins = numbers_argument(origins_array, &count);
+    const int16 *numbers = numbers_argument(numbers_array, &number_count);
     TupleDesc desc;
-    Node *expression;
-    char *deparsed;
     int *columns;
     int *map;
 
@@ -594,15 +590,58 @@ clairon_condition_show(PG_FUNCTION_ARGS)
         ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
                         errmsg("relation with OID %u does not exist", relid)));
     desc = CreateTupleDescCopy(RelationGetDescr(relation));
-    caller = switch_to_owner(relation->rd_rel->relowner);
+    *ret_caller = switch_to_owner(relation->rd_rel->relowner);
     RelationClose(relation);
     columns = palloc(sizeof(int) * Max(desc->natts, 1));
     for (int i = 0; i < desc->natts; i++)
         columns[i] = TupleDescAttr(desc, i)->attisdropped ? -1 : i;
     map = condition_map(origins, numbers, Min(count, number_count), columns, desc->natts, &count);
     load_row_types(desc, map, count);
-    expression = condition_parse_stored(text_to_cstring(PG_GETARG_TEXT_PP(1)), map, count, desc);
-    deparsed = deparse_expression(expression, columns_context(desc), false, false);
+    *ret_desc = desc;
+    return condition_parse_stored(stored, map, count, desc);
+}
+
+/*
+ * condition_show(relation oid, stored text, origins int2[], numbers int2[]) -> text: the stored
+ * form with the current column names.
+ */
+Datum
+clairon_condition_show(PG_FUNCTION_ARGS)
+{
+    struct user_context caller;
+    TupleDesc desc;
+    Node *expression =
+        read_stored(PG_GETARG_OID(0), text_to_cstring(PG_GETARG_TEXT_PP(1)),
+                    PG_GETARG_ARRAYTYPE_P(2), PG_GETARG_ARRAYTYPE_P(3), &desc, &caller);
+    char *deparsed = deparse_expression(expression, columns_context(desc), false, false);
+
     SetUserIdAndSecContext(caller.user, caller.context);
     PG_RETURN_TEXT_P(cstring_to_text(deparsed));
+}
+
+Node *
+condition_numbered(Oid relid, const char *stored, ArrayType *origins, ArrayType *numbers)
+{
+    struct user_context caller;
+    TupleDesc desc;
+    Node *expression = read_stored(relid, stored, origins, numbers, &desc, &caller);
+
+    SetUserIdAndSecContext(caller.user, caller.context);
+    return number_columns(expression, desc);
+}
+
+char *
+condition_text(Oid relid, Node *numbered)
+{
+    Relation relation = RelationIdGetRelation(relid);
+    struct user_context caller;
+    char *deparsed;
+
+    if (!RelationIsValid(relation))
+        elog(ERROR, "relation with OID %u does not exist", relid);
+    caller = switch_to_owner(relation->rd_rel->relowner);
+    RelationClose(relation);
+    deparsed = deparse_expression(numbered, NIL, false, false);
+    SetUserIdAndSecContext(caller.user, caller.context);
+    return deparsed;
 }

@@ -163,6 +163,36 @@ sort_numbers(int16 *numbers, int count)
     return kept;
 }
 
+void
+rule_read_escalations(struct delivery *delivery, ArrayType *array)
+{
+    int count = ARR_HASNULL(array) ? 0 : ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+    const int64 *times = (const int64 *)ARR_DATA_PTR(array);
+
+    for (int i = 0; i < Min(count, FRAME_ESCALATIONS); i++)
+        delivery->escalations[i] = (uint32)times[i];
+}
+
+/* Returns NULL for arrays that violate the constraint of the table. */
+static struct web_push_template *
+read_web_push(Datum literals, Datum columns)
+{
+    struct web_push_template *members = palloc(sizeof(*members) * WEB_PUSH_MEMBERS);
+    int16 *numbers;
+    Datum *texts;
+    bool *nulls;
+    int count, number_count;
+
+    deconstruct_array(DatumGetArrayTypeP(literals), TEXTOID, -1, false, TYPALIGN_INT, &texts,
+                      &nulls, &count);
+    numbers = read_numbers(columns, &number_count);
+    if (count != WEB_PUSH_MEMBERS || number_count != WEB_PUSH_MEMBERS)
+        return NULL;
+    for (int i = 0; i < WEB_PUSH_MEMBERS; i++)
+        members[i] = (struct web_push_template){nulls[i] ? "" : text_utf8(texts[i]), numbers[i]};
+    return members;
+}
+
 /* Attributes that must not be null. */
 static const uint8 required[] = {
     RULE_RELATION,    RULE_NAME,       RULE_AUDIENCE, RULE_TYPE,
@@ -200,8 +230,8 @@ read_rule(const Datum *values, const bool *nulls)
     if (!IS_NULL(RULE_TARGET_COLUMNS))
         rule->target_columns = read_numbers(VALUE(RULE_TARGET_COLUMNS), &rule->part_count);
     rule->part_count = Min(rule->part_count, LIMIT_PARTS);
-    rule->type = DatumGetInt16(VALUE(RULE_TYPE));
-    rule->priority = DatumGetInt16(VALUE(RULE_PRIORITY));
+    rule->delivery.type = DatumGetInt16(VALUE(RULE_TYPE));
+    rule->delivery.priority = DatumGetInt16(VALUE(RULE_PRIORITY));
     rule->operations = DatumGetInt16(VALUE(RULE_OPERATIONS));
     rule->column_count = -1;
     if (!IS_NULL(RULE_COLUMNS)) {
@@ -217,14 +247,20 @@ read_rule(const Datum *values, const bool *nulls)
         rule->ttl = palloc(sizeof(Interval));
         *rule->ttl = *DatumGetIntervalP(VALUE(RULE_TTL));
     }
-    rule->ack_required = DatumGetBool(VALUE(RULE_ACK_REQUIRED));
-    rule->retry_limit = DatumGetInt16(VALUE(RULE_RETRY_LIMIT));
-    rule->backoff = DatumGetInt16(VALUE(RULE_BACKOFF));
+    rule->delivery.ack_required = DatumGetBool(VALUE(RULE_ACK_REQUIRED));
+    rule->delivery.retry_limit = DatumGetInt16(VALUE(RULE_RETRY_LIMIT));
+    rule->delivery.backoff = DatumGetInt16(VALUE(RULE_BACKOFF));
     if (!IS_NULL(RULE_ONLY_WHEN))
         rule->only_when = TextDatumGetCString(VALUE(RULE_ONLY_WHEN));
     if (!IS_NULL(RULE_ACK_TIMEOUT))
-        rule->ack_timeout = (uint32)DatumGetInt64(VALUE(RULE_ACK_TIMEOUT));
+        rule->delivery.ack_timeout = (uint32)DatumGetInt64(VALUE(RULE_ACK_TIMEOUT));
     rule->live = !IS_NULL(RULE_LIVE) && DatumGetBool(VALUE(RULE_LIVE));
+    if (!IS_NULL(RULE_RECEIPTS) && DatumGetInt16(VALUE(RULE_RECEIPTS)) <= FRAME_RECEIPTS_USER)
+        rule->delivery.receipts = DatumGetInt16(VALUE(RULE_RECEIPTS));
+    if (!IS_NULL(RULE_ESCALATIONS))
+        rule_read_escalations(&rule->delivery, DatumGetArrayTypeP(VALUE(RULE_ESCALATIONS)));
+    if (!IS_NULL(RULE_WEB_PUSH) && !IS_NULL(RULE_WEB_PUSH_COLUMNS))
+        rule->web_push = read_web_push(VALUE(RULE_WEB_PUSH), VALUE(RULE_WEB_PUSH_COLUMNS));
     rule->part = DatumGetInt16(VALUE(RULE_PART));
     if (!IS_NULL(RULE_COLUMN_ORIGINS) && !IS_NULL(RULE_COLUMN_NUMBERS)) {
         int count;
@@ -340,10 +376,10 @@ find_table(const char *name, Oid schema)
 }
 
 static const Oid rule_types[RULE_ATTRIBUTE_COUNT] = {
-    REGCLASSOID,  TEXTOID, TEXTOID,      INT2OID,      TEXTARRAYOID, INT2OID,
-    INT2OID,      INT2OID, INT2ARRAYOID, TEXTOID,      TEXTOID,      INTERVALOID,
-    BOOLOID,      INT2OID, INT2OID,      TEXTOID,      INT2OID,      INT2ARRAYOID,
-    INT2ARRAYOID, INT8OID, INT2OID,      INT2ARRAYOID, BOOLOID,
+    REGCLASSOID,  TEXTOID,      TEXTOID, INT2OID,      TEXTARRAYOID, INT2OID,      INT2OID,
+    INT2OID,      INT2ARRAYOID, TEXTOID, TEXTOID,      INTERVALOID,  BOOLOID,      INT2OID,
+    INT2OID,      TEXTOID,      INT2OID, INT2ARRAYOID, INT2ARRAYOID, INT8OID,      INT2OID,
+    INT2ARRAYOID, BOOLOID,      INT2OID, INT8ARRAYOID, TEXTARRAYOID, INT2ARRAYOID,
 };
 static const Oid secret_types[] = {BYTEAOID};
 
@@ -574,9 +610,9 @@ rules_read_again(struct rule_set *set, struct relation_rules *relation)
 static bool
 headers_equal(const struct rule_set *a, const struct rule_set *b)
 {
-    return a->schema == b->schema && a->member == b->member && a->table == b->table &&
-           a->file == b->file && a->natts == b->natts && a->has_secret == b->has_secret &&
-           memcmp(a->secret, b->secret, SECRET_BYTES) == 0;
+    return a->schema == b->schema && a->member == b->member && a->receipt == b->receipt &&
+           a->table == b->table && a->file == b->file && a->natts == b->natts &&
+           a->has_secret == b->has_secret && memcmp(a->secret, b->secret, SECRET_BYTES) == 0;
 }
 
 static void
@@ -604,6 +640,7 @@ rules_read(struct rule_set *known, struct rule_writes *writes)
     set->schema = get_namespace_oid("clairon", true);
     if (OidIsValid(set->schema)) {
         set->member = get_relname_relid("member", set->schema);
+        set->receipt = get_relname_relid("receipt", set->schema);
         set->has_secret = rules_read_secret(set->schema, set->secret);
     }
     table = open_rules(set);
@@ -664,15 +701,15 @@ rules_ad_hoc(void)
     rule->name = pstrdup("default");
     rule->audience = pstrdup("ALL");
     rule->to_all = true;
-    rule->type = FRAME_TYPE_REALTIME;
-    rule->priority = FRAME_PRIORITY_NORMAL;
+    rule->delivery.type = FRAME_TYPE_REALTIME;
+    rule->delivery.priority = FRAME_PRIORITY_NORMAL;
     rule->operations = RULE_OPERATION(FRAME_OPERATION_CREATE) |
                        RULE_OPERATION(FRAME_OPERATION_UPDATE) |
                        RULE_OPERATION(FRAME_OPERATION_DELETE);
     rule->column_count = -1;
     rule->emitter = pstrdup("clairon");
-    rule->retry_limit = 5;
-    rule->backoff = FRAME_BACKOFF_EXPONENTIAL;
+    rule->delivery.retry_limit = 5;
+    rule->delivery.backoff = FRAME_BACKOFF_EXPONENTIAL;
     return rule;
 }
 

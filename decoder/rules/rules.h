@@ -6,6 +6,7 @@
 
 #include "access/htup.h"
 #include "nodes/pg_list.h"
+#include "utils/array.h"
 #include "utils/hsearch.h"
 #include "utils/rel.h"
 #include "utils/snapshot.h"
@@ -38,6 +39,38 @@ digest_equal(const struct digest *a, const struct digest *b)
 /* Bits of rule.operations, by enum frame_operation. */
 #define RULE_OPERATION(operation) (1 << (operation))
 
+/* How a notification is delivered: values that its frame contains. */
+struct delivery {
+    enum frame_type type;
+    enum frame_priority priority;
+    enum frame_backoff backoff;
+    bool ack_required;
+    uint16 retry_limit;
+    uint32 ack_timeout; /* in ms; 0: the relay's setting */
+    enum frame_receipts receipts;
+    uint32 escalations[FRAME_ESCALATIONS]; /* in ms after the commit; 0: none */
+};
+
+/* Members of the text of a Web Push, in the order of clairon_internal.web_push_members. */
+enum web_push_member {
+    WEB_PUSH_TITLE,
+    WEB_PUSH_BODY,
+    WEB_PUSH_URL,
+    WEB_PUSH_ICON,
+    WEB_PUSH_BADGE,
+    WEB_PUSH_LANG,
+    WEB_PUSH_DIR,
+    WEB_PUSH_APP_BADGE,
+    WEB_PUSH_COLLAPSE,
+    WEB_PUSH_MEMBERS
+};
+
+/* A member is a literal, a column, or absent. */
+struct web_push_template {
+    const char *literal; /* UTF-8; "": none */
+    int16 column;        /* attribute number; 0: none */
+};
+
 struct rule {
     struct digest digest; /* of its rows: rules with equal digests are equal */
     Oid relid;            /* InvalidOid: the ad hoc rule of include_tables */
@@ -48,23 +81,19 @@ struct rule {
     struct target_list literal; /* constant targets */
     int part_count;             /* above 0 only for a composite audience with target columns */
     int16 *target_columns;      /* by part, attribute number; 0: the next string of `literal` */
-    enum frame_type type;
-    enum frame_priority priority;
+    struct delivery delivery;
     int operations;
     int column_count; /* -1: all */
     int16 *columns;   /* attribute numbers, sorted, without duplicates */
     char *emitter;
-    int16 emitter_column; /* attribute number; 0: none */
-    char *topic;          /* NULL: prefix and source */
+    int16 emitter_column;               /* attribute number; 0: none */
+    struct web_push_template *web_push; /* by member; NULL: no Web Push */
+    char *topic;                        /* NULL: prefix and source */
     Interval *ttl;
-    bool ack_required;
-    uint16 retry_limit;
-    enum frame_backoff backoff;
-    uint32 ack_timeout; /* in ms; 0: the relay's setting */
-    bool live;          /* clients may read its rows; frames contain its name */
-    char *only_when;    /* the stored form of condition.h; NULL: always */
-    int16 part;         /* used only while rules are read; then 0 */
-    bool is_unread;     /* instead of all rules of the table, which the owner lacks time to read */
+    bool live;       /* clients may read its rows, and receive its name */
+    char *only_when; /* the stored form of condition.h; NULL: always */
+    int16 part;      /* used only while rules are read; then 0 */
+    bool is_unread;  /* instead of all rules of the table, which the owner lacks time to read */
     /* $n in only_when is column numbers[i] where origins[i] is n */
     int origin_count;
     int16 *origins;
@@ -80,14 +109,23 @@ frame_values_are_valid(int type, int priority, int backoff)
            backoff >= FRAME_BACKOFF_EXPONENTIAL && backoff <= FRAME_BACKOFF_FIXED;
 }
 
+static inline bool
+delivery_has_receipts(const struct delivery *delivery)
+{
+    return delivery->receipts != FRAME_RECEIPTS_NONE || delivery->escalations[0] != 0;
+}
+
 /* The frame flags that the rule determines. */
 static inline uint16
 rule_flags(const struct rule *rule)
 {
-    if (!rule->ack_required)
-        return 0;
-    return FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED |
-           (rule->ack_timeout != 0 ? FRAME_ACK_TIMED : 0);
+    const uint16 flags = rule->live ? FRAME_LIVE : 0;
+
+    if (!rule->delivery.ack_required)
+        return flags;
+    return flags | FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED |
+           (rule->delivery.ack_timeout != 0 ? FRAME_ACK_TIMED : 0) |
+           (delivery_has_receipts(&rule->delivery) ? FRAME_RECEIPTS : 0);
 }
 
 #define SECRET_BYTES 32 /* length of clairon.secret */
@@ -117,7 +155,11 @@ enum rule_attribute {
     RULE_EMITTER_COLUMN,
     RULE_TARGET_COLUMNS,
     RULE_LIVE,
-    RULE_ATTRIBUTE_COUNT = RULE_LIVE
+    RULE_RECEIPTS,
+    RULE_ESCALATIONS,
+    RULE_WEB_PUSH,
+    RULE_WEB_PUSH_COLUMNS,
+    RULE_ATTRIBUTE_COUNT = RULE_WEB_PUSH_COLUMNS
 };
 
 /* The rules of one relation. */
@@ -137,9 +179,10 @@ struct rule_set {
     long relations_max; /* with more, all rules are read again */
     Oid schema;         /* schema of the extension; InvalidOid: not installed */
     Oid member;
-    Oid table; /* clairon.rule; InvalidOid: it cannot be read */
-    Oid file;  /* of the table */
-    int natts; /* of the table */
+    Oid receipt; /* of the tables in the schema, rules may apply to this one */
+    Oid table;   /* clairon.rule; InvalidOid: it cannot be read */
+    Oid file;    /* of the table */
+    int natts;   /* of the table */
     bool has_secret;
     uint8 secret[SECRET_BYTES];
 };
@@ -213,6 +256,9 @@ extern const char *rule_source(const char *schema, const char *table);
 
 /* Returns the rule of the option include_tables. */
 extern struct rule *rules_ad_hoc(void);
+
+/* Reads an array of up to FRAME_ESCALATIONS times in ms. Further values are ignored. */
+extern void rule_read_escalations(struct delivery *delivery, ArrayType *array);
 
 /* Reads clairon.secret under the current snapshot. Returns false if the table has no row. */
 extern bool rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES]);

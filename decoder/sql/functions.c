@@ -6,7 +6,9 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "commands/event_trigger.h"
 #include "commands/trigger.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
@@ -16,6 +18,7 @@
 #include "replication/slot.h"
 #include "storage/fd.h"
 #include "storage/lmgr.h"
+#include "storage/lock.h"
 #include "tcop/deparse_utility.h"
 #include "utils/acl.h"
 #include "utils/array.h"
@@ -36,6 +39,7 @@
 PG_FUNCTION_INFO_V1(clairon_version);
 PG_FUNCTION_INFO_V1(clairon_rule_written);
 PG_FUNCTION_INFO_V1(clairon_lock_rules);
+PG_FUNCTION_INFO_V1(clairon_try_lock_rules);
 PG_FUNCTION_INFO_V1(clairon_uuid_v7);
 PG_FUNCTION_INFO_V1(clairon_utf8);
 PG_FUNCTION_INFO_V1(clairon_utf8_length);
@@ -175,11 +179,9 @@ clairon_rule_written(PG_FUNCTION_ARGS)
 
     if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_AFTER(trigger->tg_event) ||
         !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
-        ereport(
-            ERROR,
-            (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-             errmsg(
-                 "function clairon.rule_written() must be called by a row-level AFTER trigger")));
+        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+                        errmsg("function clairon_internal.rule_written() must be called by a "
+                               "row-level AFTER trigger")));
     desc = RelationGetDescr(trigger->tg_relation);
     invalidate(trigger->tg_trigtuple, desc);
     if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
@@ -200,6 +202,21 @@ clairon_lock_rules(PG_FUNCTION_ARGS)
     LockRelationOid(relid, AccessShareLock);
     LockDatabaseObject(RelationRelationId, relid, 0, ExclusiveLock);
     PG_RETURN_VOID();
+}
+
+/* try_lock_rules(relation oid) -> boolean: like lock_rules, but returns false rather than wait. */
+Datum
+clairon_try_lock_rules(PG_FUNCTION_ARGS)
+{
+    Oid relid = PG_GETARG_OID(0);
+    LOCKTAG tag;
+
+    SET_LOCKTAG_OBJECT(tag, MyDatabaseId, RelationRelationId, relid, 0);
+    if (!ConditionalLockRelationOid(relid, AccessShareLock) ||
+        LockAcquire(&tag, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+        PG_RETURN_BOOL(false);
+    AcceptInvalidationMessages();
+    PG_RETURN_BOOL(SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)));
 }
 
 /* utf8(text) -> bytea: the text in UTF-8 as in frames, from any server encoding. */
@@ -284,7 +301,10 @@ PG_FUNCTION_INFO_V1(clairon_show_condition);
 PG_FUNCTION_INFO_V1(clairon_notify);
 PG_FUNCTION_INFO_V1(clairon_once);
 PG_FUNCTION_INFO_V1(clairon_prune);
+PG_FUNCTION_INFO_V1(clairon_prune_receipts);
 PG_FUNCTION_INFO_V1(clairon_changes_owner);
+PG_FUNCTION_INFO_V1(clairon_added_table);
+PG_FUNCTION_INFO_V1(clairon_advise_added);
 
 /* Arguments of watch. */
 enum watch_argument {
@@ -298,7 +318,10 @@ enum watch_argument {
     WATCH_COLUMNS,
     WATCH_ONLY_WHEN,
     WATCH_EMITTER,
-    WATCH_TOPIC
+    WATCH_TOPIC,
+    WATCH_RECEIPTS = 17,
+    WATCH_ESCALATE_AFTER,
+    WATCH_WEB_PUSH
 };
 
 static Oid
@@ -387,6 +410,12 @@ privileged_parameter(FunctionCallInfo fcinfo)
         return "emitter";
     if (!PG_ARGISNULL(WATCH_TOPIC))
         return "topic";
+    if (!PG_ARGISNULL(WATCH_RECEIPTS) && !argument_is(fcinfo, WATCH_RECEIPTS, "none"))
+        return "receipts";
+    if (!PG_ARGISNULL(WATCH_ESCALATE_AFTER))
+        return "escalate_after";
+    if (!PG_ARGISNULL(WATCH_WEB_PUSH))
+        return "web_push";
     return NULL;
 }
 
@@ -397,15 +426,15 @@ check_privileged(FunctionCallInfo fcinfo)
 
     if (parameter == NULL)
         return;
-    ereport(
-        ERROR,
-        (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-         errmsg("must be a member of clairon_app to set %s", parameter),
-         errdetail("Table owners without this membership can set rules with targets from a column, "
-                   "the default emitter and topic, type REALTIME or NOTIFICATION, and priority "
-                   "NORMAL or LOW."),
-         errhint("To allow it, run GRANT clairon_app TO %s.",
-                 quote_identifier(GetUserNameFromId(GetUserId(), false)))));
+    ereport(ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+             errmsg("must be a member of clairon_app to set %s", parameter),
+             errdetail(
+                 "Table owners without this membership can set rules with targets from a column, "
+                 "the default emitter and topic, type REALTIME or NOTIFICATION, priority NORMAL or "
+                 "LOW, and without receipts, escalations and Web Pushes."),
+             errhint("To allow it, run GRANT clairon_app TO %s.",
+                     quote_identifier(GetUserNameFromId(GetUserId(), false)))));
 }
 
 /* Looked up once per query. */
@@ -417,8 +446,8 @@ inner_function(FunctionCallInfo outer, const char *name)
 
     if (info != NULL)
         return info;
-    function = LookupFuncName(list_make2(makeString("clairon"), makeString(pstrdup(name))), -1,
-                              NULL, false);
+    function = LookupFuncName(list_make2(makeString("clairon_internal"), makeString(pstrdup(name))),
+                              -1, NULL, false);
     info = MemoryContextAlloc(outer->flinfo->fn_mcxt, sizeof(*info));
     fmgr_info_cxt(function, info, outer->flinfo->fn_mcxt);
     outer->flinfo->fn_extra = info;
@@ -557,6 +586,13 @@ clairon_prune(PG_FUNCTION_ARGS)
     return call_with_arguments(fcinfo, "delete_keys");
 }
 
+/* prune_receipts: see sql/receipts.sql. */
+Datum
+clairon_prune_receipts(PG_FUNCTION_ARGS)
+{
+    return call_with_arguments(fcinfo, "delete_receipts");
+}
+
 /* changes_owner(command pg_ddl_command) -> boolean: true for ALTER TABLE .. OWNER TO. */
 Datum
 clairon_changes_owner(PG_FUNCTION_ARGS)
@@ -574,4 +610,69 @@ clairon_changes_owner(PG_FUNCTION_ARGS)
             PG_RETURN_BOOL(true);
     }
     PG_RETURN_BOOL(false);
+}
+
+/*
+ * added_table(command pg_ddl_command) -> oid: the table that CREATE TABLE creates, or that ALTER
+ * TABLE attaches to another table; NULL for other commands.
+ */
+Datum
+clairon_added_table(PG_FUNCTION_ARGS)
+{
+    CollectedCommand *command = (CollectedCommand *)PG_GETARG_POINTER(0);
+    ListCell *cell;
+
+    if (command->type == SCT_Simple && IsA(command->parsetree, CreateStmt))
+        PG_RETURN_OID(command->d.simple.address.objectId);
+    if (command->type != SCT_AlterTable)
+        PG_RETURN_NULL();
+    foreach (cell, command->d.alterTable.subcmds) {
+        CollectedATSubcmd *sub = lfirst(cell);
+
+        if (!IsA(sub->parsetree, AlterTableCmd))
+            continue;
+        if (((AlterTableCmd *)sub->parsetree)->subtype == AT_AttachPartition)
+            PG_RETURN_OID(sub->address.objectId);
+        if (((AlterTableCmd *)sub->parsetree)->subtype == AT_AddInherit)
+            PG_RETURN_OID(command->d.alterTable.objectId);
+    }
+    PG_RETURN_NULL();
+}
+
+static bool
+adds_table(const Node *command)
+{
+    ListCell *cell;
+
+    if (IsA(command, CreateStmt))
+        return ((const CreateStmt *)command)->inhRelations != NIL;
+    if (!IsA(command, AlterTableStmt))
+        return false;
+    foreach (cell, ((const AlterTableStmt *)command)->cmds) {
+        AlterTableType type = ((const AlterTableCmd *)lfirst(cell))->subtype;
+
+        if (type == AT_AttachPartition || type == AT_AddInherit)
+            return true;
+    }
+    return false;
+}
+
+/* The event trigger after CREATE TABLE and ALTER TABLE. Other commands do not wait for SQL. */
+Datum
+clairon_advise_added(PG_FUNCTION_ARGS)
+{
+    if (!CALLED_AS_EVENT_TRIGGER(fcinfo))
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_E_R_I_E_EVENT_TRIGGER_PROTOCOL_VIOLATED),
+             errmsg(
+                 "function clairon_internal.advise_added() must be called by an event trigger")));
+    if (!adds_table(((EventTriggerData *)fcinfo->context)->parsetree))
+        PG_RETURN_NULL();
+    if (SPI_connect() != SPI_OK_CONNECT)
+        elog(ERROR, "could not connect to SPI");
+    if (SPI_execute("SELECT clairon_internal.advise_added_tables()", false, 0) != SPI_OK_SELECT)
+        elog(ERROR, "could not check the added tables");
+    SPI_finish();
+    PG_RETURN_NULL();
 }

@@ -268,6 +268,21 @@ needed_columns(const struct rule *rule, const struct row_key *key)
     return columns;
 }
 
+/* Without the column, the rule addresses its rows to no user, and sends no change. */
+static void
+check_dropped(Relation relation, Bitmapset *needed)
+{
+    TupleDesc desc = RelationGetDescr(relation);
+    int number = -1;
+
+    while ((number = bms_next_member(needed, number)) >= 0)
+        if (number > desc->natts || TupleDescAttr(desc, number - 1)->attisdropped)
+            ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                            errmsg("cannot read rows of \"%s\"", RelationGetRelationName(relation)),
+                            errdetail("A column of the rule's targets or condition was dropped."),
+                            errhint("Set the rule again with clairon.watch().")));
+}
+
 static const char *
 qualified_name(Relation relation)
 {
@@ -286,8 +301,6 @@ check_old_row(Relation relation, Relation leaf, Bitmapset *needed)
         const char *name = NameStr(column->attname);
         int in_leaf = get_attnum(RelationGetRelid(leaf), name);
 
-        if (column->attisdropped)
-            continue;
         if (!bms_is_member(in_leaf - FirstLowInvalidHeapAttributeNumber, logged))
             ereport(ERROR,
                     (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -318,6 +331,7 @@ logged_check(const struct rule *rule, Relation relation, const struct row_key *k
     Bitmapset *needed = needed_columns(rule, key);
     ListCell *cell;
 
+    check_dropped(relation, needed);
     foreach (cell, tree) {
         Relation leaf = relation_open(lfirst_oid(cell), NoLock);
 

@@ -15,6 +15,7 @@
 #include "catalog/indexing.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_depend.h"
+#include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_type.h"
@@ -32,6 +33,7 @@
 
 PG_FUNCTION_INFO_V1(clairon_related_tables);
 PG_FUNCTION_INFO_V1(clairon_sources_of);
+PG_FUNCTION_INFO_V1(clairon_tables_of_keys);
 PG_FUNCTION_INFO_V1(clairon_tables_with_type);
 
 /* Registering copies the snapshot, so that it may be changed. */
@@ -190,6 +192,30 @@ clairon_sources_of(PG_FUNCTION_ARGS)
     if (before != NULL && (now == NULL || strcmp(now, before) != 0))
         sources = add_source(sources, before);
     PG_RETURN_DATUM(makeArrayResult(sources, CurrentMemoryContext));
+}
+
+/*
+ * tables_of_keys(indexes oid[]) -> oid[]: the tables of those indexes that were unique before this
+ * transaction, which may have dropped them.
+ */
+Datum
+clairon_tables_of_keys(PG_FUNCTION_ARGS)
+{
+    Snapshot start = register_start();
+    ArrayBuildState *tables = initArrayResult(OIDOID, CurrentMemoryContext, false);
+    ListCell *cell;
+
+    foreach (cell, oids_of_array(PG_GETARG_ARRAYTYPE_P(0))) {
+        HeapTuple row = read_row(IndexRelationId, IndexRelidIndexId, Anum_pg_index_indexrelid,
+                                 lfirst_oid(cell), start);
+        Form_pg_index index = HeapTupleIsValid(row) ? (Form_pg_index)GETSTRUCT(row) : NULL;
+
+        if (index != NULL && index->indisunique)
+            tables = accumArrayResult(tables, ObjectIdGetDatum(index->indrelid), false, OIDOID,
+                                      CurrentMemoryContext);
+    }
+    UnregisterSnapshot(start);
+    PG_RETURN_DATUM(makeArrayResult(tables, CurrentMemoryContext));
 }
 
 /*

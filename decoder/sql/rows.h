@@ -43,7 +43,7 @@ struct row_key {
 };
 
 /*
- * Reads the columns of the replica identity index, else of the primary key, as clairon.live_key
+ * Reads the columns of the replica identity index, else of the primary key, as live_key in SQL
  * does. Raises an error when the table has neither.
  */
 extern void row_key_read(struct row_key *key, Relation relation);
@@ -51,7 +51,7 @@ extern void row_key_read(struct row_key *key, Relation relation);
 /*
  * Raises an error if ALTER TABLE has made a table of the tree unlogged, or its old rows incomplete,
  * since clairon.watch(): a list would then keep rows that its user has lost. Checks the same
- * conditions as clairon.live_faults. `tree`: see tree_check.
+ * conditions as live_faults in SQL. `tree`: see tree_check.
  */
 extern void logged_check(const struct rule *rule, Relation relation, const struct row_key *key,
                          const List *tree);
