@@ -1,14 +1,17 @@
 /* Comments on the public functions, views and columns, for \d+ and \df+. */
 
 COMMENT ON SCHEMA clairon IS 'notifications of table changes and of applications';
+COMMENT ON SCHEMA clairon_internal IS 'internal to the extension clairon';
 COMMENT ON FUNCTION clairon.watch IS
     'sets a rule that sends changes of a table as notifications; replaces a rule with the same name';
 COMMENT ON FUNCTION clairon.unwatch IS 'removes one rule or all rules of a table; returns their number';
 COMMENT ON FUNCTION clairon.notify IS
     'sends a notification when the transaction commits; returns its id, or the first id of a repeated idempotency_key';
-COMMENT ON FUNCTION clairon.once IS
+COMMENT ON FUNCTION clairon.once(text, text) IS
     'inserts a key in the transaction; returns false if the key was used before';
+COMMENT ON FUNCTION clairon.once(text, bigint) IS 'once for a number as the key';
 COMMENT ON FUNCTION clairon.prune IS 'deletes keys of once and notify that are older than older_than; returns their number';
+COMMENT ON FUNCTION clairon.prune_receipts IS 'deletes receipts that are older than the given age; returns their number';
 COMMENT ON FUNCTION clairon.snapshot IS
     'snapshot of the calling statement as xmin:xmax:xip,.., with 64-bit transaction ids; valid on a standby too';
 COMMENT ON FUNCTION clairon.rows IS
@@ -38,6 +41,23 @@ COMMENT ON COLUMN clairon.rules.retry_limit IS 'maximum number of retries withou
 COMMENT ON COLUMN clairon.rules.backoff IS 'growth of the time between retries: EXPONENTIAL, LINEAR or FIXED';
 COMMENT ON COLUMN clairon.rules.ack_timeout IS 'timeout for an acknowledgement; null for the setting of the relay';
 COMMENT ON COLUMN clairon.rules.live IS 'whether the users that the rule addresses may read its rows';
+COMMENT ON COLUMN clairon.rules.receipts IS 'none, notification (a receipt when it has ended for all users) or user (also one for each user)';
+COMMENT ON COLUMN clairon.rules.escalate_after IS 'times after the commit at which users without an acknowledgement cause a receipt';
+COMMENT ON COLUMN clairon.rules.web_push IS 'what a Web Push shows: a JSON object with =literal or :column; null for no Web Push';
+
+COMMENT ON TABLE clairon.receipt IS 'how notifications ended, for each user and as a whole; inserted by the relay';
+COMMENT ON COLUMN clairon.receipt.notification IS 'metadata.id of the notification';
+COMMENT ON COLUMN clairon.receipt.user_id IS 'the user; empty for the receipt of the whole notification';
+COMMENT ON COLUMN clairon.receipt.outcome IS 'acked, expired, exhausted, unreached, dropped, forgotten, escalated or escalated2';
+COMMENT ON COLUMN clairon.receipt.round IS '1, and 1 more after each redrive';
+COMMENT ON COLUMN clairon.receipt.at IS 'time of the outcome';
+COMMENT ON COLUMN clairon.receipt.delivered_at IS 'time of the first write to a socket of the user; null if there was none';
+COMMENT ON COLUMN clairon.receipt.attempts IS 'number of retries';
+COMMENT ON COLUMN clairon.receipt.emitter IS 'metadata.emitter of the notification';
+COMMENT ON COLUMN clairon.receipt.source IS 'metadata.source of the notification';
+COMMENT ON COLUMN clairon.receipt.topic IS 'metadata.topic of the notification';
+COMMENT ON COLUMN clairon.receipt.acked IS 'number of users who acknowledged; null for the receipt of a user';
+COMMENT ON COLUMN clairon.receipt.recipients IS 'number of users who had to acknowledge; null for the receipt of a user';
 
 COMMENT ON VIEW clairon.status IS 'replication slots with the plugin clairon';
 COMMENT ON COLUMN clairon.status.slot_name IS 'name of the slot';
@@ -71,7 +91,7 @@ DECLARE
 BEGIN
     FOR kind, object IN
         SELECT 'FUNCTION', oid::pg_catalog.regprocedure::text FROM pg_catalog.pg_proc
-        WHERE pronamespace = 'clairon'::pg_catalog.regnamespace
+        WHERE pronamespace IN ('clairon'::pg_catalog.regnamespace, 'clairon_internal'::pg_catalog.regnamespace)
           AND pg_catalog.obj_description(oid, 'pg_proc') IS NULL
         UNION ALL
         SELECT 'TABLE', oid::pg_catalog.regclass::text FROM pg_catalog.pg_class

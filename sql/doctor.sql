@@ -4,12 +4,12 @@
  */
 
 -- Only superusers can read this setting. NULL in minor releases without it.
-CREATE FUNCTION clairon.allowed_plugins() RETURNS text
+CREATE FUNCTION clairon_internal.allowed_plugins() RETURNS text
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
     'SELECT btrim(current_setting(''output_plugin_libraries'', true))';
 
 -- A hint names the server if its command must run on another server.
-CREATE FUNCTION clairon.doctor_settings()
+CREATE FUNCTION clairon_internal.doctor_settings()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'server', NOT pg_is_in_recovery() OR setting::int >= 160000,
@@ -28,7 +28,7 @@ CREATE FUNCTION clairon.doctor_settings()
            'output_plugin_libraries is ' || allowed,
            format('ALTER SYSTEM SET output_plugin_libraries = %s; SELECT pg_reload_conf();',
                   concat_ws(', ', nullif(allowed, ''), 'clairon'))
-    FROM clairon.allowed_plugins() AS t (allowed) WHERE allowed IS NOT NULL
+    FROM clairon_internal.allowed_plugins() AS t (allowed) WHERE allowed IS NOT NULL
     UNION ALL
     SELECT 'max_slot_wal_keep_size', setting <> '-1',
            'max_slot_wal_keep_size is ' || CASE setting WHEN '-1' THEN 'unlimited'
@@ -67,7 +67,7 @@ $$;
 
 -- pg_is_wal_replay_paused() fails on a primary. If a complete record was received, replay advances
 -- within a second.
-CREATE FUNCTION clairon.doctor_replay(OUT is_paused boolean, OUT replayed pg_lsn, OUT beyond numeric,
+CREATE FUNCTION clairon_internal.doctor_replay(OUT is_paused boolean, OUT replayed pg_lsn, OUT beyond numeric,
                                       OUT is_stalled boolean)
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     SELECT paused, lsn, more,
@@ -117,12 +117,12 @@ CREATE FUNCTION clairon.doctor_standby()
                 ELSE 'A query on this standby blocks it: SELECT pid, xact_start, query FROM pg_stat_activity '
                      'WHERE xact_start IS NOT NULL ORDER BY 2; then SELECT pg_terminate_backend(..) of the '
                      'oldest, or lower max_standby_streaming_delay' END
-    FROM clairon.doctor_replay()
+    FROM clairon_internal.doctor_replay()
 $$;
 
 -- Each standby with logical slots needs an active physical slot on this server, which retains
 -- catalog rows.
-CREATE FUNCTION clairon.doctor_physical_slots()
+CREATE FUNCTION clairon_internal.doctor_physical_slots()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'physical slot ' || slot_name, active AND wal_status IS DISTINCT FROM 'lost'
@@ -142,13 +142,31 @@ CREATE FUNCTION clairon.doctor_physical_slots()
 $$;
 
 -- Only some roles can read the sync state of other sessions.
-CREATE FUNCTION clairon.doctor_awaited() RETURNS SETOF name
+CREATE FUNCTION clairon_internal.doctor_awaited() RETURNS SETOF name
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT slot_name FROM clairon.status JOIN pg_stat_replication ON pid = active_pid
     WHERE sync_state <> 'async' ORDER BY 1
 $$;
 
-CREATE FUNCTION clairon.doctor_slots()
+-- Readers whose last reply differs from this server's time by more than wal_sender_timeout. The time of
+-- a reply is that of the relay's clock. A relay that streams also queries its status, which this server
+-- dates: then the clocks differ. Otherwise the reader hangs.
+CREATE FUNCTION clairon.doctor_hanging()
+    RETURNS TABLE (slot name, pid integer, silence interval, streams boolean)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT slot_name, active_pid, date_trunc('second', clock_timestamp() - last_reply_at),
+           EXISTS (SELECT FROM pg_stat_activity
+                   WHERE datname = database AND query_start > clock_timestamp() - greatest(timeout, '30 s')
+                     AND strpos(query, format('clairon.denials(slot_name) WHERE slot_name = %L', slot_name)) > 0)
+    FROM clairon.status
+    CROSS JOIN (SELECT coalesce(nullif(setting::bigint, 0), 60000) * interval '1 ms' AS timeout
+                FROM pg_settings WHERE name = 'wal_sender_timeout') AS allowed
+    WHERE database = current_database()
+      AND last_reply_at NOT BETWEEN clock_timestamp() - timeout AND clock_timestamp() + timeout
+    ORDER BY 1
+$$;
+
+CREATE FUNCTION clairon_internal.doctor_slots()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'slot ' || slot_name,
@@ -194,7 +212,16 @@ CREATE FUNCTION clairon.doctor_slots()
            'The relay confirms WAL up to two seconds late, and never while it is stopped. Name the standbys '
            'instead of ''*'': ALTER SYSTEM SET synchronous_standby_names = ''..''; '
            'SELECT pg_reload_conf();'
-    FROM clairon.doctor_awaited() AS t (slot)
+    FROM clairon_internal.doctor_awaited() AS t (slot)
+    UNION ALL
+    SELECT CASE WHEN streams THEN 'clock of the reader of slot ' ELSE 'reader of slot ' END || slot, false,
+           format(CASE WHEN streams THEN 'the clock of the relay differs from that of this server by %2$s'
+                       ELSE 'process %1$s has received nothing from its relay for %2$s, and did not end after '
+                            'wal_sender_timeout' END, pid, silence),
+           format(CASE WHEN streams THEN 'Synchronize the clocks of both machines'
+                       ELSE 'The process hangs, and no relay can read the slot. Run ps -o stat,wchan -p %1$s on this '
+                            'server. State T: kill -CONT %1$s; otherwise SELECT pg_terminate_backend(%1$s)' END, pid)
+    FROM clairon.doctor_hanging()
     UNION ALL
     SELECT 'slots', false, 'no slot of this database has the plugin clairon',
            'Start the relay, which creates one, or SELECT pg_create_logical_replication_slot('
@@ -203,11 +230,12 @@ CREATE FUNCTION clairon.doctor_slots()
 $$;
 
 -- A warning for a minute after the last denial.
-CREATE FUNCTION clairon.doctor_accounts()
+CREATE FUNCTION clairon_internal.doctor_accounts()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT format('account of %s', owner), last_at < now() - interval '1 minute',
            format(CASE account WHEN 'errors' THEN '%s %s trimmed from the full error log, reported for slot %s as %s, last at %s'
+                               WHEN 'rows' THEN '%s %s denied by slot %s, as %s that a rule cannot evaluate, last at %s'
                                ELSE '%s %s denied by slot %s, for lack of %s, last at %s' END, changes,
                   CASE WHEN account = 'errors' THEN CASE changes WHEN 1 THEN 'dead letter was' ELSE 'dead letters were' END
                        WHEN changes = 1 THEN 'change was' ELSE 'changes were' END, slot_name, account,
@@ -218,6 +246,9 @@ CREATE FUNCTION clairon.doctor_accounts()
                                  'columns, or raise the settings, or GRANT clairon_app TO %1$I'
                WHEN 'targets' THEN 'Rows of the tables of %1$s have more than 10000 targets, or 256 kB of them. '
                                    'Address a group of clairon.member'
+               WHEN 'rows' THEN 'Rules of %1$s cannot read targets or conditions from the WAL of these changes. The '
+                                'server''s log names rule and reason (grep "clairon rule"). Usually a table or a new '
+                                'partition needs REPLICA IDENTITY FULL'
                WHEN 'pairs' THEN 'Rules of %1$s with ack_required address more users a minute than '
                                  'feed.owner_pairs. Address fewer, or raise the setting, or GRANT clairon_app TO %1$I'
                WHEN 'errors' THEN 'No owner has more entries in the error log than %1$s. Redrive or drop them with '
@@ -232,7 +263,7 @@ CREATE FUNCTION clairon.doctor_accounts()
     WHERE database = current_database()
 $$;
 
-CREATE FUNCTION clairon.doctor_extension()
+CREATE FUNCTION clairon_internal.doctor_extension()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'extension', extversion = clairon.version() AND extversion = default_version,
@@ -257,7 +288,8 @@ CREATE FUNCTION clairon.doctor_extension()
           UNION ALL
           SELECT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = name AND evtenabled = 'A'),
                  format('ALTER EVENT TRIGGER %I ENABLE ALWAYS;', name)
-          FROM unnest('{clairon_delete_dropped,clairon_update_renamed}'::text[]) AS t (name))
+          FROM unnest('{clairon_delete_dropped,clairon_update_renamed,clairon_keep_conditions,'
+                      'clairon_update_conditions,clairon_advise_added_tables}'::text[]) AS t (name))
         AS wanted (in_force, command)
     UNION ALL
     SELECT 'table clairon.rule', 'user_catalog_table=true' = ANY (reloptions) AND toasted.columns IS NULL,
@@ -287,14 +319,15 @@ CREATE FUNCTION clairon.doctor_extension()
               ELSE false END)) AS key (has_identity)
     WHERE oid = 'clairon.member'::regclass
     UNION ALL
-    SELECT 'table clairon.reload', relpersistence = 'p',
-           CASE WHEN relpersistence = 'p' THEN 'changes are in the WAL'
-                ELSE 'unlogged: clients keep old rows of live rules after DDL' END,
-           'ALTER TABLE clairon.reload SET LOGGED;'
+    SELECT 'table clairon.reload', relpersistence = 'p' AND relreplident = 'f',
+           CASE WHEN relpersistence <> 'p' THEN 'unlogged: clients keep old rows of live rules after DDL'
+                WHEN relreplident <> 'f' THEN 'publications FOR ALL TABLES prevent live rules'
+                ELSE 'changes are in the WAL' END,
+           'ALTER TABLE clairon.reload SET LOGGED, REPLICA IDENTITY FULL;'
     FROM pg_class WHERE oid = 'clairon.reload'::regclass
 $$;
 
-CREATE FUNCTION clairon.doctor_roles()
+CREATE FUNCTION clairon_internal.doctor_roles()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'role ' || wanted, count(rolname) > 0,
@@ -324,7 +357,7 @@ $$;
 
 -- The tables whose rows a rule on the table covers: the table itself, its partitions and child
 -- tables.
-CREATE FUNCTION clairon.doctor_leaves(relation regclass) RETURNS SETOF regclass
+CREATE FUNCTION clairon_internal.doctor_leaves(relation regclass) RETURNS SETOF regclass
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE below (relid) AS (
         SELECT relation UNION
@@ -333,7 +366,7 @@ CREATE FUNCTION clairon.doctor_leaves(relation regclass) RETURNS SETOF regclass
     WHERE relkind = 'r' AND relpersistence <> 't'
 $$;
 
-CREATE FUNCTION clairon.doctor_rules()
+CREATE FUNCTION clairon_internal.doctor_rules()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH watched AS MATERIALIZED (
@@ -342,7 +375,7 @@ CREATE FUNCTION clairon.doctor_rules()
     leaves AS MATERIALIZED (
         SELECT watched.relation, needs_old, leaf.oid AS leaf, relpersistence, relreplident
         FROM watched
-        CROSS JOIN LATERAL clairon.doctor_leaves(watched.relation) AS tree (relid)
+        CROSS JOIN LATERAL clairon_internal.doctor_leaves(watched.relation) AS tree (relid)
         JOIN pg_class AS leaf ON leaf.oid = tree.relid),
     -- the existing target columns of all rules
     targets AS MATERIALIZED (
@@ -398,9 +431,20 @@ CREATE FUNCTION clairon.doctor_rules()
                       AND attnum = emitter_column AND NOT attisdropped)
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
+           'a column of web_push was dropped' || CASE WHEN web_push_columns[1] = ANY (dropped)
+               THEN ': no Web Push is sent' ELSE ': Web Pushes lack it' END,
+           'Set the rule again with clairon.watch()'
+    FROM clairon.rule
+    CROSS JOIN LATERAL (SELECT array_agg(number) AS dropped FROM unnest(web_push_columns) AS t (number)
+                        WHERE number > 0 AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = relation
+                                                         AND attnum = number AND NOT attisdropped)) AS lacking
+    WHERE part = 0 AND dropped IS NOT NULL
+      AND EXISTS (SELECT FROM pg_class WHERE oid = relation)
+    UNION ALL
+    SELECT format('rule %s on %s', rule.name, rule.relation), false,
            format('target column "%s" has type %s: nothing is sent', attname, json),
            'Change the type of the column to text or text[], or set the rule again with clairon.watch()'
-    FROM (SELECT atttypid AS type, clairon.json_within(atttypid) AS json
+    FROM (SELECT atttypid AS type, clairon_internal.json_within(atttypid) AS json
           FROM (SELECT DISTINCT atttypid FROM targets) AS types) AS documents
     JOIN targets ON atttypid = type
     JOIN clairon.rule ON rule.relation = targets.relation
@@ -409,8 +453,14 @@ CREATE FUNCTION clairon.doctor_rules()
     UNION ALL
     SELECT format('rule %s on %s', name, relation), false, 'only_when is ' || shown,
            'An object in the condition was renamed, changed or dropped. Set the rule again with clairon.watch()'
-    FROM clairon.rule CROSS JOIN LATERAL clairon.show_condition(relation, name) AS t (shown)
+    FROM clairon.rule CROSS JOIN LATERAL clairon_internal.show_condition(relation, name) AS t (shown)
     WHERE part = 0 AND only_when IS NOT NULL AND shown LIKE '%(denies: %)'
+    UNION ALL
+    SELECT format('renames of rule %s on %s', name, relation), false,
+           'only_when does not follow renames: the rule is from an older version',
+           'Set the rule again with clairon.watch()'
+    FROM clairon.rule
+    WHERE part = 0 AND only_when IS NOT NULL AND used_names IS NULL
     UNION ALL
     SELECT format('key of %s', leaf::regclass), false,
            CASE relreplident
@@ -439,14 +489,14 @@ CREATE FUNCTION clairon.doctor_rules()
                   'users who lose a row are not notified', leaf::regclass)
     FROM (SELECT relation, array_agg(attnum) AS numbers FROM targets GROUP BY relation) AS wanted
     JOIN leaves ON leaves.relation = wanted.relation
-    CROSS JOIN LATERAL clairon.missing_in_old_row(wanted.relation, numbers, leaf) AS old (missing)
+    CROSS JOIN LATERAL clairon_internal.missing_in_old_row(wanted.relation, numbers, leaf) AS old (missing)
     LEFT JOIN LATERAL unnest(missing) AS t (lacking) ON true
     UNION ALL
     -- Finds changes of the key, the replica identity or the child tables since the rule was set.
     SELECT format('live rule %s on %s', name, relation), false,
            'lists of the rows may become stale: ' || faults.fault, rtrim(faults.hint, '.')
     FROM live_rules
-    CROSS JOIN LATERAL clairon.live_faults(relation, name) AS faults
+    CROSS JOIN LATERAL clairon_internal.live_faults(relation, name) AS faults
     WHERE is_checked
     UNION ALL
     SELECT format('live rule checks of %s', owner::regrole), false,
@@ -470,14 +520,14 @@ CREATE FUNCTION clairon.doctor_rules()
            format('a table in schema %I can have the same metadata.source', conflict),
            format('SELECT clairon.unwatch(%L, %L); then rename the table or its schema',
                   rule.relation, rule.name)
-    FROM (SELECT relation, clairon.source_conflict(relation) AS conflict FROM watched) AS sources
+    FROM (SELECT relation, clairon_internal.source_conflict(relation) AS conflict FROM watched) AS sources
     JOIN clairon.rule ON rule.relation = sources.relation
     WHERE part = 0 AND conflict IS NOT NULL
     UNION ALL
     SELECT format('live rule %s on %s', rule.name, rule.relation), false,
            'the rows cannot be read: ' || leaf.fault, rtrim(leaf.hint, '.')
     FROM watched
-    CROSS JOIN LATERAL clairon.live_foreign_leaves(watched.relation) AS leaf
+    CROSS JOIN LATERAL clairon_internal.live_foreign_leaves(watched.relation) AS leaf
     JOIN clairon.rule ON rule.relation = watched.relation
     WHERE is_live AND part = 0 AND rule.live
     UNION ALL
@@ -489,7 +539,7 @@ CREATE FUNCTION clairon.doctor_rules()
                   CASE WHEN is_array THEN ' USING gin' ELSE '' END, target)
     FROM live_targets
     JOIN pg_class AS class ON class.oid = live_targets.relation
-    CROSS JOIN LATERAL clairon.live_unindexed(live_targets.relation, live_targets.name)
+    CROSS JOIN LATERAL clairon_internal.live_unindexed(live_targets.relation, live_targets.name)
     CROSS JOIN LATERAL (SELECT CASE relkind WHEN 'p' THEN live_targets.relation ELSE leaf END)
         AS created (indexed)
     JOIN clairon.rule ON rule.relation = live_targets.relation
@@ -509,39 +559,40 @@ CREATE FUNCTION clairon.doctor_rules()
     WHERE part = 0 AND NOT pg_has_role(owner.oid, app.oid, 'USAGE')
       AND (target_column IS NULL AND target_columns IS NULL OR type = 2 OR priority = 0
            OR emitter <> 'clairon' OR emitter_column IS NOT NULL OR topic IS NOT NULL
+           OR receipts <> 0 OR escalations IS NOT NULL
            OR ttl < interval '1 second' OR retry_limit > 100 OR ack_timeout < 1000)
 $$;
 
 -- A prefix for hints with commands that a standby rejects.
-CREATE FUNCTION clairon.where_written() RETURNS text
+CREATE FUNCTION clairon_internal.where_written() RETURNS text
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN pg_is_in_recovery() THEN 'On the primary: ' ELSE '' END
 $$;
 
 -- A failure of these checks is a warning: notifications work now, but may fail later. For a
 -- warning, doctor() returns ok = true and a hint. The hint of a passed check is null.
-CREATE FUNCTION clairon.is_warning(check_name text) RETURNS boolean
+CREATE FUNCTION clairon_internal.is_warning(check_name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT check_name = 'max_slot_wal_keep_size' OR check_name LIKE 'privileges of rule %'
-        OR check_name LIKE 'account of %'
-        OR check_name LIKE 'source of rule %'
-        OR check_name LIKE 'live rule %' OR check_name LIKE 'index of live rule %'
+        OR check_name LIKE 'account of %' OR check_name LIKE 'clock of %'
+        OR check_name LIKE 'source of rule %' OR check_name LIKE 'renames of rule %'
+        OR check_name LIKE 'live rule checks of %' OR check_name LIKE 'index of live rule %'
 $$;
 
 -- Without statistics the planner overestimates rows, and JIT compilation would need seconds.
 CREATE FUNCTION clairon.doctor()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$
-    SELECT check_name, coalesce(ok, false) OR clairon.is_warning(check_name), detail,
+    SELECT check_name, coalesce(ok, false) OR clairon_internal.is_warning(check_name), detail,
            CASE WHEN ok IS NOT TRUE THEN hint END
-    FROM (SELECT * FROM clairon.doctor_settings()
+    FROM (SELECT * FROM clairon_internal.doctor_settings()
           UNION ALL SELECT * FROM clairon.doctor_standby() WHERE pg_is_in_recovery()
-          UNION ALL SELECT * FROM clairon.doctor_physical_slots() WHERE NOT pg_is_in_recovery()
-          UNION ALL SELECT * FROM clairon.doctor_extension()
-          UNION ALL SELECT check_name, ok, detail, clairon.where_written() || hint
-                    FROM clairon.doctor_roles()
-          UNION ALL SELECT * FROM clairon.doctor_slots()
-          UNION ALL SELECT * FROM clairon.doctor_accounts()
-          UNION ALL SELECT check_name, ok, detail, clairon.where_written() || hint
-                    FROM clairon.doctor_rules()) AS checks (check_name, ok, detail, hint)
+          UNION ALL SELECT * FROM clairon_internal.doctor_physical_slots() WHERE NOT pg_is_in_recovery()
+          UNION ALL SELECT * FROM clairon_internal.doctor_extension()
+          UNION ALL SELECT check_name, ok, detail, clairon_internal.where_written() || hint
+                    FROM clairon_internal.doctor_roles()
+          UNION ALL SELECT * FROM clairon_internal.doctor_slots()
+          UNION ALL SELECT * FROM clairon_internal.doctor_accounts()
+          UNION ALL SELECT check_name, ok, detail, clairon_internal.where_written() || hint
+                    FROM clairon_internal.doctor_rules()) AS checks (check_name, ok, detail, hint)
 $$;

@@ -3,7 +3,7 @@
 -- Returns the columns that identify a row: the columns of the replica identity index, or of the
 -- primary key. Returns NULL without such an index. Deferrable indexes are ignored, since they may
 -- have duplicates within a transaction.
-CREATE FUNCTION clairon.live_key(relation regclass) RETURNS text[]
+CREATE FUNCTION clairon_internal.live_key(relation regclass) RETURNS text[]
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_agg(attname::text ORDER BY place)
     FROM pg_class AS class
@@ -16,7 +16,7 @@ $$;
 
 -- Returns the columns that determine the recipients of a row: the columns of the targets and of
 -- only_when.
-CREATE FUNCTION clairon.deciding_columns(relation regclass, name text) RETURNS int2[]
+CREATE FUNCTION clairon_internal.deciding_columns(relation regclass, name text) RETURNS int2[]
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH condition AS MATERIALIZED (
         SELECT string_agg(only_when, '' ORDER BY part) AS stored FROM clairon.rule
@@ -41,24 +41,32 @@ $$;
 -- Returns the reasons why a rule cannot be live, with the SQLSTATE for clairon.watch. Returns no
 -- rows if the rule can be live. If old rows lacked columns, a user's list would keep rows that the
 -- user has lost.
-CREATE FUNCTION clairon.live_faults(relation regclass, name text)
+CREATE FUNCTION clairon_internal.live_faults(relation regclass, name text)
     RETURNS TABLE (state text, fault text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    WITH key AS MATERIALIZED (SELECT clairon.live_key(relation) AS names),
-    leaves AS MATERIALIZED (SELECT leaf FROM clairon.doctor_leaves(relation) AS leaf),
+    WITH key AS MATERIALIZED (SELECT clairon_internal.live_key(relation) AS names),
+    leaves AS MATERIALIZED (SELECT leaf FROM clairon_internal.doctor_leaves(relation) AS leaf),
     needed AS MATERIALIZED (
-        SELECT clairon.deciding_columns(relation, name) || ARRAY(
+        SELECT clairon_internal.deciding_columns(relation, name) || ARRAY(
             SELECT attnum FROM pg_attribute, key
             WHERE attrelid = relation AND attname = ANY (names)) AS numbers)
     SELECT 'object_not_in_prerequisite_state',
            CASE WHEN is_deferrable THEN 'its primary key is deferrable'
                 ELSE 'the table has neither a primary key nor a replica identity index' END,
            CASE WHEN is_deferrable THEN 'Use a key that is not deferrable.'
-                ELSE format('Run ALTER TABLE %s ADD PRIMARY KEY (..).', relation) END
+                ELSE format('Run ALTER TABLE %s ADD PRIMARY KEY (..)%s.', relation,
+                            CASE identity WHEN 'i' THEN ', REPLICA IDENTITY FULL' END) END
     FROM (SELECT EXISTS (SELECT FROM pg_index WHERE indrelid = relation AND indisprimary
-                         AND NOT indimmediate)) AS kind (is_deferrable)
+                         AND NOT indimmediate),
+                 (SELECT relreplident FROM pg_class WHERE oid = relation)) AS kind (is_deferrable, identity)
     CROSS JOIN key
     WHERE names IS NULL
+    UNION ALL
+    SELECT 'object_not_in_prerequisite_state', 'a column of its targets or condition was dropped',
+           'Set the rule again with clairon.watch().'
+    FROM needed
+    WHERE EXISTS (SELECT FROM pg_attribute
+                  WHERE attrelid = relation AND attnum = ANY (numbers) AND attisdropped)
     UNION ALL
     SELECT 'invalid_parameter_value', 'parameter "operations" does not include ' ||
            (SELECT string_agg(operation, ', ' ORDER BY bit)
@@ -99,7 +107,7 @@ CREATE FUNCTION clairon.live_faults(relation regclass, name text)
            format('Run ALTER TABLE %s REPLICA IDENTITY FULL.', leaf)
     FROM leaves
     CROSS JOIN needed
-    CROSS JOIN LATERAL clairon.missing_in_old_row(relation, numbers, leaf) AS old (missing)
+    CROSS JOIN LATERAL clairon_internal.missing_in_old_row(relation, numbers, leaf) AS old (missing)
     WHERE missing IS NOT NULL
     UNION ALL
     SELECT 'object_not_in_prerequisite_state',
@@ -112,13 +120,13 @@ $$;
 
 -- Returns the tables of a live rule without an index on the target column or, for a composite
 -- audience, on any target column. Each clairon.live_rows then reads the whole table.
-CREATE FUNCTION clairon.live_unindexed(relation regclass, name text)
+CREATE FUNCTION clairon_internal.live_unindexed(relation regclass, name text)
     RETURNS TABLE (leaf regclass, target text, is_array boolean)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT leaf, (array_agg(wanted.attname::text ORDER BY place))[1],
            (array_agg(typcategory = 'A' ORDER BY place))[1]
     FROM clairon.rule
-    CROSS JOIN LATERAL clairon.doctor_leaves(rule.relation) AS tree (leaf)
+    CROSS JOIN LATERAL clairon_internal.doctor_leaves(rule.relation) AS tree (leaf)
     CROSS JOIN LATERAL unnest(target_column || target_columns) WITH ORDINALITY AS t (number, place)
     JOIN pg_attribute AS wanted
         ON wanted.attrelid = rule.relation AND wanted.attnum = number AND NOT wanted.attisdropped
@@ -139,7 +147,7 @@ $$;
 
 -- Returns the partitions and child tables with another owner. Rows are read as the owner of the
 -- rule's table, and index and constraint expressions of other owners must not run as that role.
-CREATE FUNCTION clairon.live_foreign_leaves(relation regclass)
+CREATE FUNCTION clairon_internal.live_foreign_leaves(relation regclass)
     RETURNS TABLE (fault text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE below (relid) AS (
@@ -155,15 +163,15 @@ CREATE FUNCTION clairon.live_foreign_leaves(relation regclass)
     ORDER BY relid::text COLLATE "C"
 $$;
 
-CREATE FUNCTION clairon.check_live(relation regclass, name text) RETURNS void
+CREATE FUNCTION clairon_internal.check_live(relation regclass, name text) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     first record;
 BEGIN
     SELECT * INTO first
-    FROM (SELECT * FROM clairon.live_faults(relation, name)
+    FROM (SELECT * FROM clairon_internal.live_faults(relation, name)
           UNION ALL SELECT 'object_not_in_prerequisite_state', fault, leaf.hint
-                    FROM clairon.live_foreign_leaves(relation) AS leaf) AS faults
+                    FROM clairon_internal.live_foreign_leaves(relation) AS leaf) AS faults
     LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'rule "%" on % cannot be live: %', name, relation, first.fault

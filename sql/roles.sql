@@ -20,25 +20,29 @@ BEGIN
     END IF;
 END $$;
 
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA clairon FROM PUBLIC;
-GRANT USAGE ON SCHEMA clairon TO PUBLIC;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA clairon, clairon_internal FROM PUBLIC;
+-- The functions of the view clairon.rules call others by name, as the current user.
+GRANT USAGE ON SCHEMA clairon, clairon_internal TO PUBLIC;
 -- These functions check that the caller owns the table.
-GRANT EXECUTE ON FUNCTION clairon.watch, clairon.unwatch, clairon.show_condition TO PUBLIC;
+GRANT EXECUTE ON FUNCTION clairon.watch, clairon.unwatch, clairon_internal.show_condition TO PUBLIC;
 -- The view clairon.rules calls these functions as the current user.
-GRANT EXECUTE ON FUNCTION clairon.show_columns, clairon.join_parts TO PUBLIC;
+GRANT EXECUTE ON FUNCTION clairon_internal.show_columns, clairon_internal.join_parts,
+    clairon_internal.show_web_push, clairon_internal.web_push_members TO PUBLIC;
 -- clairon.snapshot() reveals no more than pg_current_snapshot().
 GRANT EXECUTE ON FUNCTION clairon.snapshot TO PUBLIC;
 -- The view lists the rules on the current user's tables.
 GRANT SELECT ON clairon.rules TO PUBLIC;
-GRANT EXECUTE ON FUNCTION clairon.notify, clairon.once TO clairon_app;
+GRANT EXECUTE ON FUNCTION clairon.notify, clairon.once(text, text), clairon.once(text, bigint) TO clairon_app;
 GRANT EXECUTE ON FUNCTION clairon.utf8, clairon.rows, clairon.live_rows, clairon.report_denials TO clairon_relay;
 GRANT SELECT ON clairon.rule, clairon.rules, clairon.status, clairon.member TO clairon_relay;
+GRANT SELECT, INSERT ON clairon.receipt TO clairon_relay;
+GRANT SELECT ON clairon.receipt TO clairon_app;
 GRANT EXECUTE ON FUNCTION
-    clairon.denial_report, clairon.denials, clairon.doctor_accounts,
-    clairon.doctor, clairon.doctor_settings, clairon.doctor_standby, clairon.doctor_replay,
-    clairon.doctor_physical_slots, clairon.doctor_extension, clairon.doctor_roles,
-    clairon.allowed_plugins, clairon.doctor_awaited, clairon.doctor_slots,
-    clairon.doctor_leaves, clairon.json_within, clairon.missing_in_old_row, clairon.doctor_rules,
-    clairon.live_key, clairon.deciding_columns, clairon.live_faults, clairon.live_unindexed,
-    clairon.live_foreign_leaves, clairon.source_conflict,
-    clairon.where_written, clairon.is_warning, clairon.version TO clairon_relay;
+    clairon_internal.denial_report, clairon.denials, clairon_internal.doctor_accounts,
+    clairon.doctor, clairon_internal.doctor_settings, clairon.doctor_standby, clairon_internal.doctor_replay,
+    clairon_internal.doctor_physical_slots, clairon_internal.doctor_extension, clairon_internal.doctor_roles,
+    clairon_internal.allowed_plugins, clairon_internal.doctor_awaited, clairon.doctor_hanging, clairon_internal.doctor_slots,
+    clairon_internal.doctor_leaves, clairon_internal.json_within, clairon_internal.missing_in_old_row, clairon_internal.doctor_rules,
+    clairon_internal.live_key, clairon_internal.deciding_columns, clairon_internal.live_faults, clairon_internal.live_unindexed,
+    clairon_internal.live_foreign_leaves, clairon_internal.source_conflict,
+    clairon_internal.where_written, clairon_internal.is_warning, clairon.version TO clairon_relay;

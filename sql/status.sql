@@ -1,6 +1,6 @@
 /* status: the slots with the plugin clairon, their retained WAL and their lag. */
 
-CREATE FUNCTION clairon.denial_report(slot name) RETURNS text
+CREATE FUNCTION clairon_internal.denial_report(slot name) RETURNS text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_denial_report';
 
 CREATE FUNCTION clairon.report_denials(slot name, account text, owners oid[], changes bigint[], last_us bigint[])
@@ -13,7 +13,7 @@ CREATE FUNCTION clairon.denials(slot name)
     LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(rolname, CASE part[1] WHEN '0' THEN 'clairon_app' ELSE format('role %s', part[1]) END::name), part[2], part[3]::bigint,
            timestamptz '2000-01-01 00:00:00+00' + part[4]::bigint * interval '1 microsecond'
-    FROM regexp_split_to_table(clairon.denial_report(slot), E'\n') AS line
+    FROM regexp_split_to_table(clairon_internal.denial_report(slot), E'\n') AS line
     CROSS JOIN LATERAL string_to_array(line, ' ') AS fields (part)
     LEFT JOIN pg_roles ON oid::text = part[1]
     WHERE line <> '' ORDER BY 1, 2

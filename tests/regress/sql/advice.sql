@@ -13,6 +13,34 @@ CREATE TABLE parts (region text, id int, owner text, PRIMARY KEY (region, id)) P
 SELECT clairon.watch('parts', 'USER', 'owner');
 CREATE TABLE part_a PARTITION OF parts FOR VALUES IN ('a');
 SELECT clairon.watch('parts', 'USER', 'owner');
+-- a partition or child table has a separate replica identity
+CREATE TABLE part_b PARTITION OF parts FOR VALUES IN ('b') PARTITION BY RANGE (id);
+CREATE TABLE part_c (LIKE parts INCLUDING ALL);
+CREATE TABLE part_d (LIKE parts INCLUDING ALL);
+ALTER TABLE part_d REPLICA IDENTITY FULL;
+ALTER TABLE parts ATTACH PARTITION part_c FOR VALUES IN ('c');
+ALTER TABLE parts ATTACH PARTITION part_d FOR VALUES IN ('d');
+CREATE TABLE part_b1 PARTITION OF part_b FOR VALUES FROM (1) TO (2);
+CREATE TABLE child () INHERITS (plain);
+CREATE TABLE stranger (LIKE plain);
+ALTER TABLE stranger INHERIT plain;
+SELECT clairon.watch('plain', 'USER', 'owner', operations => '{create}');
+CREATE TABLE without_deletes () INHERITS (plain);
+DROP TABLE child, stranger, without_deletes;
+-- a condition that is stored in several parts
+SELECT clairon.watch('plain', 'ALL', only_when => 'id IN (' || repeat('1000000,', 1000) || $$1) AND state = 'open'$$);
+CREATE TABLE child () INHERITS (plain);
+DROP TABLE child;
+-- kinds of groups that are probably mistakes
+SELECT clairon.watch('plain', 'USERS', 'owner');
+SELECT clairon.watch('plain', 'SCHOOL+USR', 'owner+=x');
+SELECT clairon.watch('plain', 'ALLL', 'owner');
+SELECT clairon.watch('plain', 'HALL', 'owner');
+SELECT clairon.watch('plain', 'HALL', 'owner');
+INSERT INTO clairon.member VALUES ('SCHOOL', 's1', 'u1'), ('USERS', 's1', 'u1');
+SELECT clairon.watch('plain', 'USERS', 'owner');
+SELECT clairon.watch('plain', 'SCHOOL', 'owner', ttl => '10');
+DELETE FROM clairon.member WHERE audience IN ('SCHOOL', 'USERS');
 -- the old row does not have the INCLUDE columns of the index
 CREATE TABLE included (id int NOT NULL, owner text);
 CREATE UNIQUE INDEX included_id ON included (id) INCLUDE (owner);
@@ -51,6 +79,30 @@ SELECT clairon.watch('again', 'USER', 'owner', only_when => 'id > 0', ttl => '1 
 SELECT clairon.watch('again', 'USER', 'owner', only_when => 'id > 0', ttl => '24 hours');
 SELECT clairon.watch('again', 'USER', 'owner', name => 'second');
 SELECT clairon.watch('again', 'USER', 'owner', only_when => 'id > 1', ttl => '1 day');
+SELECT clairon.watch('again', 'USER', 'owner', name => 'second', live => true, columns => '{id,owner}');
+SELECT clairon.watch('again', 'USER', 'owner', name => 'second', ack_required => true);
+-- a rule that does not exist
+SELECT clairon.unwatch('again', 'third');
+SELECT clairon.unwatch('plain'), clairon.unwatch('plain');
+SELECT clairon.unwatch('plain', 'default');
+-- the rules of dropped tables
+BEGIN;
+CREATE TABLE copy (LIKE again INCLUDING ALL);
+DROP TABLE again;
+ALTER TABLE copy RENAME TO again;
+COMMIT;
+SELECT count(*) FROM clairon.rules WHERE relation = 'again'::regclass;
+CREATE SCHEMA many;
+SET client_min_messages = warning;
+DO $$
+BEGIN
+    FOR i IN 10 .. 22 LOOP
+        EXECUTE format('CREATE TABLE many.t%s (id int)', i);
+        PERFORM clairon.watch(format('many.t%s', i)::regclass, 'ALL');
+    END LOOP;
+END $$;
+RESET client_min_messages;
+DROP SCHEMA many CASCADE;
 DROP TABLE again;
 -- each object has a comment
 SELECT count(*) FROM pg_proc WHERE pronamespace = 'clairon'::regnamespace AND obj_description(oid, 'pg_proc') IS NULL;
@@ -59,6 +111,6 @@ WHERE relnamespace = 'clairon'::regnamespace AND attnum > 0 AND col_description(
   AND (relkind = 'v' OR relname = 'member');
 SELECT relname FROM pg_class WHERE relnamespace = 'clairon'::regnamespace AND relkind IN ('r', 'v')
                                AND obj_description(oid, 'pg_class') IS NULL;
-SELECT proname FROM pg_proc WHERE pronamespace = 'clairon'::regnamespace
+SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = 'clairon'::regnamespace
                               AND obj_description(oid, 'pg_proc') NOT LIKE 'internal%' ORDER BY 1;
 DROP TABLE plain, parts;

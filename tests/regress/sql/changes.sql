@@ -216,11 +216,13 @@ REFRESH MATERIALIZED VIEW CONCURRENTLY not_a_table;
 SELECT nextval('not_rows');
 SELECT pg_logical_emit_message(true, 'foreign', 'x') IS NOT NULL, pg_logical_emit_message(false, '', '') IS NOT NULL;
 SELECT lo_unlink(lo_from_bytea(0, 'x'));
+INSERT INTO clairon.receipt (notification, user_id, outcome, round, at) VALUES (gen_random_uuid(), 'u', 'acked', 1, now());
 CREATE TABLE made AS SELECT 9 AS id;
 SELECT DISTINCT source FROM notes('include_tables', '*');
 
 \set QUIET on
 SET client_min_messages = error;
+DELETE FROM clairon.receipt;
 DROP TABLE stock, shapes, no_columns, child, parent, refers, late, keyed, wide, things, not_logged, not_here, made CASCADE;
 DROP SCHEMA "other.one" CASCADE;
 DROP SEQUENCE not_rows;

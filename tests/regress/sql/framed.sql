@@ -40,12 +40,12 @@ CREATE VIEW shown AS
                texts(frame, 40 + number(frame, 26, 2)::int, number(frame, 28, 2)::int) || ' ' ||
                texts(frame, (40 + number(frame, 26, 2) + number(frame, 28, 2))::int, number(frame, 30, 2)::int)
            END AS head,
-           CASE kind WHEN 'N' THEN texts(frame, 96, number(frame, 64, 2)::int) END AS audience,
+           CASE kind WHEN 'N' THEN texts(frame, 104, number(frame, 64, 2)::int) END AS audience,
            CASE kind WHEN 'N' THEN
-               texts(frame, (96 + number(frame, 64, 2))::int, number(frame, 66, 2)::int) END AS topic,
+               texts(frame, (104 + number(frame, 64, 2))::int, number(frame, 66, 2)::int) END AS topic,
            CASE kind WHEN 'N' THEN number(frame, 72, 4) END AS targets,
            CASE kind WHEN 'N' THEN
-               texts(frame, (96 + number(frame, 64, 2) + number(frame, 66, 2) + number(frame, 92, 2) + number(frame, 68, 4))::int,
+               texts(frame, (104 + number(frame, 64, 2) + number(frame, 66, 2) + number(frame, 92, 2) + number(frame, 68, 4))::int,
                      2000000)::json END AS line,
            CASE kind WHEN 'N' THEN encode(substr(frame, 25, 16), 'hex')::uuid END AS id
     FROM frames();

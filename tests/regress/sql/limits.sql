@@ -40,7 +40,7 @@ SELECT json_array_length(data::json #> '{routing,audience,targets}') AS targets,
 FROM pg_logical_slot_peek_changes('regress', NULL, NULL);
 SELECT number(frame, 72, 4) AS routed, left(line #>> '{routing,audience}', 48) AS audience,
        json_array_length(line #> '{routing,audience,targets}') AS targets, line #>> '{routing,audience,recipients}' AS recipients
-FROM (SELECT frame, texts(frame, (96 + number(frame, 64, 2) + number(frame, 66, 2) + number(frame, 92, 2) + number(frame, 68, 4))::int,
+FROM (SELECT frame, texts(frame, (104 + number(frame, 64, 2) + number(frame, 66, 2) + number(frame, 92, 2) + number(frame, 68, 4))::int,
                           2000000)::json AS line
       FROM frames() WHERE kind = 'N') AS notifications;
 SELECT clairon.unwatch('t');
@@ -75,7 +75,7 @@ SELECT clairon.watch('limited.t', 'USER', 'who', name => 'rule 99', operations =
 -- only watch writes rules
 INSERT INTO clairon.rule SELECT * FROM clairon.rule;
 UPDATE clairon.rule SET retry_limit = 1000;
-SELECT clairon.insert_rule(NULL);
+SELECT clairon_internal.insert_rule(NULL);
 RESET ROLE;
 -- the rules of all tables of an owner
 CREATE FUNCTION multiply(rules int, topic_bytes int) RETURNS bigint LANGUAGE sql AS $$

@@ -37,7 +37,7 @@ ALTER TABLE k REPLICA IDENTITY NOTHING;
 SELECT clairon.watch('k', 'ALL', live => true);
 ALTER TABLE k ADD PRIMARY KEY (id);
 SELECT clairon.watch('k', 'ALL', live => true);
-SELECT clairon.live_key('l'), clairon.live_key('k');
+SELECT clairon_internal.live_key('l'), clairon_internal.live_key('k');
 
 -- each partition and child table is checked
 CREATE TABLE p (region text, id int, owner text, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
@@ -70,20 +70,35 @@ SELECT check_name, detail FROM clairon.doctor() WHERE check_name LIKE 'live rule
 ALTER TABLE l ADD PRIMARY KEY (id), REPLICA IDENTITY FULL;
 DROP TABLE p_b, parent, child;
 SELECT count(*) FROM clairon.doctor() WHERE check_name LIKE 'live rule %';
+-- a dropped key is reported in whatever way it is dropped, unless it is replaced or another key than the list's
+CREATE TABLE d (id int PRIMARY KEY, code int NOT NULL UNIQUE, other int UNIQUE);
+CREATE UNIQUE INDEX d_code ON d (code);
+SELECT clairon.watch('d', 'ALL', live => true);
+ALTER TABLE d DROP CONSTRAINT d_code_key;
+ALTER TABLE d DROP CONSTRAINT d_pkey, ADD PRIMARY KEY (id);
+BEGIN;
+ALTER TABLE d DROP id;
+ROLLBACK;
+ALTER TABLE d REPLICA IDENTITY USING INDEX d_code;
+ALTER TABLE d DROP CONSTRAINT d_pkey;
+DROP INDEX d_code;
+SELECT clairon.unwatch('d');
+ALTER TABLE d DROP CONSTRAINT d_other_key;
+DROP TABLE d;
 
 -- a restored rule has other column numbers
 CREATE TABLE moved (gone int, id int PRIMARY KEY, owner text, state text);
 ALTER TABLE moved DROP gone, REPLICA IDENTITY FULL;
 SELECT clairon.watch('moved', 'USER', 'owner', columns => '{id,owner}', only_when => $$state = 'open'$$, live => true);
 SELECT ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = 'moved'::regclass
-             AND attnum = ANY (clairon.deciding_columns('moved', 'default')) ORDER BY attnum);
+             AND attnum = ANY (clairon_internal.deciding_columns('moved', 'default')) ORDER BY attnum);
 CREATE TABLE dumped AS SELECT * FROM clairon.rule WHERE relation = 'moved'::regclass;
 DROP TABLE moved;
 CREATE TABLE moved (id int PRIMARY KEY, owner text, state text);
 UPDATE dumped SET relation = 'moved'::regclass;
 INSERT INTO clairon.rule SELECT * FROM dumped;
 SELECT ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = 'moved'::regclass
-             AND attnum = ANY (clairon.deciding_columns('moved', 'default')) ORDER BY attnum);
+             AND attnum = ANY (clairon_internal.deciding_columns('moved', 'default')) ORDER BY attnum);
 SELECT detail FROM clairon.doctor() WHERE check_name = 'live rule default on moved';
 DROP TABLE moved, dumped, p, k, l;
 DELETE FROM clairon.rule;

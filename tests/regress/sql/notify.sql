@@ -70,12 +70,22 @@ SELECT dblink_send_query('other', $$SELECT clairon.once('order', '4')$$);
 ROLLBACK;
 SELECT * FROM dblink_get_result('other') AS t (first boolean);
 SELECT dblink_disconnect('other');
+SELECT clairon.once('number', 7), clairon.once('number', '7'), clairon.once('number', 7::smallint);
+SELECT clairon.once('number', 7), clairon.once('number', '7'), clairon.once('number', 7::smallint);
 SELECT clairon.once(NULL, '1');
 SELECT clairon.once('order', '');
 
 UPDATE clairon.once_key SET created_at = now() - interval '40 days' WHERE entity = 'order' AND key = '1';
+SET client_min_messages = warning; -- the NOTICE contains a time
 SELECT clairon.prune('30 days');
+RESET client_min_messages;
 SELECT clairon.once('order', '1');
 SELECT clairon.prune('-1 day');
 SELECT clairon.prune('100000 years');
 SELECT count(*) FROM lines();
+
+-- a group whose name is probably a mistake
+SELECT clairon.notify('USERS', '{u1}', '{}') IS NOT NULL AS sent;
+SELECT clairon.notify('alls', '{u1}', '{}') IS NOT NULL AS sent;
+SELECT clairon.notify('ROLE', '{admin}', '{}') IS NOT NULL AS sent;
+SELECT count(*) FROM notes();

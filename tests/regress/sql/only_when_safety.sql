@@ -76,6 +76,9 @@ INSERT INTO later VALUES (4, E'a\\b');
 SELECT payload, targets FROM notes();
 RESET transform_null_equals;
 RESET escape_string_warning;
+SELECT clairon.watch('later', 'ALL', name => 'backslash', only_when => $$v <> 'C:\'$$);
+SELECT only_when FROM clairon.rules WHERE name = 'backslash';
+SELECT clairon.unwatch('later', 'backslash');
 RESET standard_conforming_strings;
 
 -- an unexpected error denies the row and does not stop the slot

@@ -53,6 +53,22 @@ FROM frames() CROSS JOIN xids;
 DROP TABLE xids;
 ALTER TABLE t ALTER n SET DEFAULT 6;
 SELECT count(*) FROM pg_logical_slot_get_changes('regress', NULL, NULL);
+-- A publication FOR ALL TABLES needs a replica identity of each table whose rows are updated or deleted.
+CREATE PUBLICATION everything FOR ALL TABLES;
+SELECT relname FROM pg_class WHERE relnamespace = 'clairon'::regnamespace AND relkind = 'r' AND relreplident <> 'f'
+    AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = pg_class.oid AND indisprimary);
+SELECT clairon.watch('t', 'USER', 'owner', name => 'published', live => true, only_when => 'id > 0');
+SELECT clairon.watch('t', 'USER', 'owner', name => 'published', live => true, only_when => 'id > 1');
+ALTER TABLE t ALTER n SET DEFAULT 7;
+SELECT clairon.unwatch('t', 'published');
+INSERT INTO clairon.member VALUES ('ROLE', 'r', 'u');
+UPDATE clairon.member SET user_id = 'v' WHERE target = 'r';
+DELETE FROM clairon.member WHERE target = 'r';
+SET client_min_messages = warning;
+SELECT clairon.once('published', 1), clairon.notify('ALL', NULL, '{}', idempotency_key => 'published') IS NOT NULL, clairon.prune('0');
+RESET client_min_messages;
+SELECT reloads();
+DROP PUBLICATION everything;
 -- DDL on the table
 ALTER TABLE t ALTER v TYPE text USING 'x' || v;
 SELECT reloads();
@@ -155,7 +171,7 @@ ALTER TABLE parent OWNER TO reload_owner;
 SELECT reloads();
 SET ROLE reload_owner;
 INSERT INTO clairon.reload VALUES ('t', 'default');
-SELECT clairon.reload_lists('{}');
+SELECT clairon_internal.reload_lists('{}');
 ALTER TABLE parent ADD w int;
 RESET ROLE;
 SELECT reloads();

@@ -14,13 +14,13 @@ SET ROLE a_stranger;
 SELECT clairon.watch('owned', 'ALL', name => 'mine');
 SELECT clairon.unwatch('owned');
 SELECT clairon.once('a', 'b');
-SELECT clairon.set_rule('public', false, 'owned', 'ALL', NULL, 'mine', 'REALTIME', 'NORMAL', '{create}', NULL, NULL,
-                        NULL, NULL, NULL, false, 0, 'FIXED', NULL, false);
-SELECT clairon.remove_rules('owned', NULL);
-SELECT clairon.show_condition('owned', 'default');
+SELECT clairon_internal.set_rule('public', false, 'owned', 'ALL', NULL, 'mine', 'REALTIME', 'NORMAL', '{create}', NULL, NULL,
+                        NULL, NULL, NULL, false, 0, 'FIXED', NULL, false, 'none', NULL, NULL);
+SELECT clairon_internal.remove_rules('owned', NULL);
+SELECT clairon_internal.show_condition('owned', 'default');
 INSERT INTO clairon.rule SELECT * FROM clairon.rule;
 SELECT * FROM clairon.secret;
-SELECT clairon.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+SELECT clairon_internal.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 -- the current user is checked, not the superuser who owns an index or a function
 RESET ROLE;
 GRANT CREATE ON SCHEMA public TO a_stranger;

@@ -30,8 +30,11 @@ END $$;
 CREATE TABLE big (id int PRIMARY KEY, who text, v text);
 CREATE TABLE other (id int, who text[], v text);
 CREATE TABLE unwatched (id int, v text);
-SELECT clairon.watch('big', 'USER', 'who', ttl => '1 day', ack_required => true);
-SELECT clairon.watch('big', 'STRUCTURE', '=s1,é', name => 'z', only_when => 'id % 2 = 0');
+-- with every setting that notifications contain
+SELECT clairon.watch('big', 'USER', 'who', priority => 'HIGH', emitter => ':who', topic => 'own', ttl => '1 day', ack_required => true,
+                     retry_limit => 7, backoff => 'LINEAR', ack_timeout => '9 s', receipts => 'user', escalate_after => '{10 min,1 h}');
+SELECT clairon.watch('big', 'STRUCTURE', '=s1,é', name => 'z', only_when => 'id % 2 = 0', live => true,
+                     type => 'NOTIFICATION', web_push => '{"title":":v"}');
 SELECT clairon.watch('other', 'USER', 'who', operations => '{create,update,delete,truncate}');
 
 -- rows of an unwatched table also count in the ordinals

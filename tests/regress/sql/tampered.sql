@@ -34,7 +34,7 @@ SELECT payload FROM notes();
 UPDATE clairon.rule SET ttl = '292270 years -105216200 days';
 INSERT INTO t VALUES (9, 'with the last expiration there is');
 UPDATE clairon.rule SET ttl = NULL;
-SELECT clairon.emit(gen_random_uuid(), 'ALL', '{}', '{"n": 1}', 0::int2, 0::int2, 's', NULL, 'e',
+SELECT clairon_internal.emit(gen_random_uuid(), 'ALL', '{}', '{"n": 1}', 0::int2, 0::int2, 's', NULL, 'e',
                     '292270 years -105216200 days', false, 0, 0::int2);
 SELECT data::json #>> '{metadata,expiration}' AS expiration FROM pg_logical_slot_get_changes('regress', NULL, NULL);
 -- a table with more rules than sub-ordinals
@@ -47,11 +47,11 @@ INSERT INTO many VALUES (1);
 SELECT count(*) FROM notes();
 DROP TABLE many;
 -- emit rejects messages that notify would not send
-SELECT clairon.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-SELECT clairon.emit(gen_random_uuid(), 'ALL', '{}', '{}', 30000::int2, 0::int2, '', NULL, '', NULL, false, 0, 0::int2);
+SELECT clairon_internal.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+SELECT clairon_internal.emit(gen_random_uuid(), 'ALL', '{}', '{}', 30000::int2, 0::int2, '', NULL, '', NULL, false, 0, 0::int2);
 
 -- the trigger function rejects other events
-CREATE TRIGGER by_statement AFTER INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION clairon.rule_written();
+CREATE TRIGGER by_statement AFTER INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION clairon_internal.rule_written();
 INSERT INTO t VALUES (10, 'not written');
 DROP TRIGGER by_statement ON t;
 

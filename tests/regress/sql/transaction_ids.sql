@@ -1,13 +1,14 @@
--- Frames contain the id of the top-level transaction, and the name of a live rule.
+-- Frames contain the id of the top-level transaction, the name of the rule, and whether the rule is live.
 CREATE TABLE l (id int PRIMARY KEY, owner text, state text, body text);
 ALTER TABLE l REPLICA IDENTITY FULL;
 CREATE VIEW live_frames AS
     SELECT kind, frame,
            number(frame, CASE kind WHEN 'M' THEN 32 ELSE 80 END, 8) AS xid,
            CASE kind WHEN 'N' THEN
-               texts(frame, (96 + number(frame, 64, 2) + number(frame, 66, 2))::int, number(frame, 92, 2)::int) END AS rule,
+               texts(frame, (104 + number(frame, 64, 2) + number(frame, 66, 2))::int, number(frame, 92, 2)::int) END AS rule,
+           number(frame, 6, 2) & 64 <> 0 AS live,
            CASE kind WHEN 'N' THEN
-               texts(frame, (96 + number(frame, 64, 2) + number(frame, 66, 2) + number(frame, 92, 2) + number(frame, 68, 4))::int,
+               texts(frame, (104 + number(frame, 64, 2) + number(frame, 66, 2) + number(frame, 92, 2) + number(frame, 68, 4))::int,
                      2000000)::json #> '{payload,after}' END AS after
     FROM frames() WHERE kind NOT IN ('C', 'R');
 CREATE TABLE xids (id serial, xid text);
@@ -25,14 +26,14 @@ INSERT INTO clairon.member VALUES ('ROLE', 'live', 'u2');
 SELECT clairon.notify('USER', '{u2}', '{}') IS NOT NULL;
 COMMIT;
 DELETE FROM clairon.member WHERE target = 'live';
-SELECT kind, rule, after, xid::text = (SELECT xid FROM xids) AS of_first, xid <> 0 FROM live_frames;
+SELECT kind, rule, live, after, xid::text = (SELECT xid FROM xids) AS of_first, xid <> 0 FROM live_frames;
 -- a rule stops being live between two rows of a transaction
 BEGIN;
 INSERT INTO l VALUES (3, 'u3');
 SELECT clairon.watch('l', 'USER', 'owner', columns => '{id}');
 INSERT INTO l VALUES (4, 'u4');
 COMMIT;
-SELECT rule, after FROM live_frames WHERE rule <> E'é "\\\n' ORDER BY after ->> 'id', rule;
+SELECT rule, live, after FROM live_frames WHERE rule <> E'é "\\\n' ORDER BY after ->> 'id', rule;
 -- a streamed transaction
 SELECT clairon.watch('l', 'USER', 'owner', columns => '{id}', live => true);
 DELETE FROM xids;
@@ -46,7 +47,7 @@ INSERT INTO clairon.member VALUES ('ROLE', 'live', 'u2');
 INSERT INTO l VALUES (3000, 'u1');
 COMMIT;
 SET logical_decoding_work_mem = '64kB';
-SELECT kind, rule, count(*), bool_and(xid::text = (SELECT xid FROM xids)) FROM live_frames GROUP BY kind, rule ORDER BY kind, rule COLLATE "C";
+SELECT kind, rule, live, count(*), bool_and(xid::text = (SELECT xid FROM xids)) FROM live_frames GROUP BY kind, rule, live ORDER BY kind, rule COLLATE "C";
 SELECT stream_txns > 0 FROM pg_stat_replication_slots WHERE slot_name = 'regress';
 RESET logical_decoding_work_mem;
 DELETE FROM clairon.member WHERE target = 'live';

@@ -4,7 +4,7 @@ CREATE VIEW reloads AS
     SELECT kind, number(frame, 16, 8) >> 16 AS change, number(frame, 16, 8) & 65535 AS sub,
            CASE kind WHEN 'R' THEN number(frame, 24, 8) END AS xid,
            CASE kind WHEN 'R' THEN texts(frame, 36, number(frame, 32, 2)::int)
-                     ELSE texts(frame, (96 + number(frame, 64, 2))::int, number(frame, 66, 2)::int) END AS source,
+                     ELSE texts(frame, (104 + number(frame, 64, 2))::int, number(frame, 66, 2)::int) END AS source,
            CASE kind WHEN 'R' THEN texts(frame, (36 + number(frame, 32, 2))::int, 255) END AS rule,
            CASE kind WHEN 'N' THEN number(frame, 58, 1) END AS operation
     FROM frames('topic_prefix', '')

@@ -39,8 +39,8 @@ SELECT clairon.watch('theirs', 'ALL', type => 'SYSTEM', priority => 'HIGH', emit
 SELECT relation, name, only_when FROM clairon.rules ORDER BY 1, 2;
 SET ROLE plain_owner;
 SELECT relation, name, targets, only_when FROM clairon.rules ORDER BY 1, 2;
-SELECT clairon.show_condition('mine', 'default'), clairon.show_condition('mine', 'no such');
-SELECT clairon.show_condition('theirs', 'list');
+SELECT clairon_internal.show_condition('mine', 'default'), clairon_internal.show_condition('mine', 'no such');
+SELECT clairon_internal.show_condition('theirs', 'list');
 SELECT count(*) FROM clairon.rule;
 -- a cheap function in a query is not called with rules that clairon.rules hides
 CREATE FUNCTION peep(relation regclass, name text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS
@@ -48,7 +48,7 @@ CREATE FUNCTION peep(relation regclass, name text) RETURNS boolean LANGUAGE plpg
 SELECT count(*) FROM clairon.rules WHERE peep(relation, name);
 SET ROLE onlooker;
 SELECT relation, name FROM clairon.rules;
-SELECT clairon.show_condition('mine', 'default');
+SELECT clairon_internal.show_condition('mine', 'default');
 SET ROLE relay_reader;
 SELECT relation, name, only_when FROM clairon.rules ORDER BY 1, 2;
 SELECT check_name, ok, hint FROM clairon.doctor() WHERE check_name LIKE 'privileges %';
