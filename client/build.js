@@ -11,9 +11,9 @@ const at = (path) => fileURLToPath(new URL(path, import.meta.url));
 // may have a property with one of these names.
 const INTERNAL = `
   open wanted isUser admits onToken onFrame onState onError isAcked retopic wake suspend received handled arrive restart keep
-  forget markAcked markUnhandled handlersFor emit accepts handler chosen opened failed retryBest nextWait reset
-  enter leave flush sendAck sendNack remember since cursor transmit listen lists report clock columns demand show handleChange
-  missingFrom dropContained startSession hasArrived isHolding
+  forget markAcked markUnhandled handlersFor emit accepts handler nextWait reset
+  enter leave flush sendAck sendNack remember since cursor transmit listen lists lastChange report clock columns demand show handleChange
+  missingFrom dropContained startSession hasArrived isHolding settings
 `.trim().split(/\s+/);
 
 // Entries share objects, so the short name of a property is the same in all of them.
@@ -29,15 +29,17 @@ const MINIFY = {
   },
 };
 
+const MODULES = ['index', 'react', 'vue', 'rows', 'timed_rows', 'streams', 'shard', 'webpush', 'worker'];
+
 // Entry points, imported by another entry point or by the application.
 const ENTRIES = ['./index.js', './rows.js', './timed_rows.js', './streams.js'];
 
-/** Entry points import each other as separate files: require() the .cjs files, import() the same .js files from both. */
+/** Entry points import each other as separate files. */
 const siblings = (suffix) => ({
   name: 'siblings',
   setup(plugins) {
-    plugins.onResolve({ filter: /^\.\// }, ({ path, kind }) => (ENTRIES.includes(path)
-      ? { path: kind === 'dynamic-import' ? path : path.replace('.js', suffix), external: true }
+    plugins.onResolve({ filter: /^\.\// }, ({ path }) => (ENTRIES.includes(path)
+      ? { path: path.replace('.js', suffix), external: true }
       : undefined));
   },
 });
@@ -55,6 +57,7 @@ async function bundle(name, format, suffix) {
     external: ['react', 'vue'],
     plugins: [siblings(suffix)],
     format,
+    supported: { 'dynamic-import': format === 'esm' }, // CommonJS files use require(): Jest does not support import()
     target: 'es2022',
     mangleProps: new RegExp(`^(${INTERNAL.join('|')})$`),
     mangleCache,
@@ -77,14 +80,15 @@ async function bundle(name, format, suffix) {
 export async function built() {
   const files = {};
   mangleCache = {};
-  for (const name of ['index', 'react', 'vue', 'rows', 'timed_rows', 'streams', 'shard']) {
+  for (const name of MODULES) {
     const { code, map } = await bundle(name, 'esm', '.js');
     files[`dist/${name}.js`] = `${directive(name)}${code}//# sourceMappingURL=${name}.js.map\n`;
     files[`dist/${name}.js.map`] = `${map}\n`;
   }
-  for (const name of ['index', 'react', 'vue', 'shard']) { // for require()
-    const { code } = await bundle(name, 'cjs', '.cjs');
-    files[`dist/${name}.cjs`] = code;
+  for (const name of MODULES.filter((each) => each !== 'worker')) { // for require()
+    files[`dist/${name}.cjs`] = (await bundle(name, 'cjs', '.cjs')).code;
+  }
+  for (const name of ['index', 'react', 'vue', 'shard', 'webpush']) {
     files[`dist/${name}.d.cts`] = readFileSync(at(`src/${name}.d.ts`), 'utf8').replace('./index.js', './index.cjs');
   }
   return files;

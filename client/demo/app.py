@@ -148,6 +148,27 @@ class Tables:
             )
             return {"done": f"announced to {self.name(c, establishment)}"}
 
+    def message(self, user, text):
+        with self.cursor() as c:
+            c.execute("SELECT send_message(%s, %s)", (user, text))
+        return {"done": "sent"}
+
+    def read(self, user, last):
+        with self.cursor() as c:
+            c.execute(
+                "UPDATE inbox SET read_at = now() WHERE user_id = %s AND id <= %s AND read_at IS NULL",
+                (user, last),
+            )
+            return {"done": f"{c.rowcount} entries read"}
+
+    def mute(self, user, kind, is_muted):
+        with self.cursor() as c:
+            if is_muted:
+                c.execute("INSERT INTO muted VALUES (%s, %s) ON CONFLICT DO NOTHING", (user, kind))
+            else:
+                c.execute("DELETE FROM muted WHERE user_id = %s AND kind = %s", (user, kind))
+            return {"done": f"{kind} {'muted' if is_muted else 'not muted'}"}
+
     def transfer(self, key, debtor, creditor, amount):
         with self.cursor() as c:
             c.execute(
@@ -167,6 +188,8 @@ def field(body, name, kind=str):
     if kind is str and isinstance(value, str) and 0 < len(value) <= 200:
         return value
     if kind is int and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if kind is bool and isinstance(value, bool):
         return value
     raise BadRequest(f'"{name}" is missing or invalid')
 
@@ -205,6 +228,11 @@ class Handler(BaseHTTPRequestHandler):
             ),
             "/api/announcement": lambda: self.server.tables.announcement(
                 field(body, "establishment"), field(body, "title")
+            ),
+            "/api/message": lambda: self.server.tables.message(field(body, "user"), field(body, "text")),
+            "/api/read": lambda: self.server.tables.read(field(body, "user"), field(body, "last", int)),
+            "/api/mute": lambda: self.server.tables.mute(
+                field(body, "user"), field(body, "kind"), field(body, "isMuted", bool)
             ),
             "/api/transfer": lambda: self.server.tables.transfer(
                 field(body, "key"),
@@ -285,6 +313,8 @@ class Handler(BaseHTTPRequestHandler):
     def file(self, path):
         if path == "/":
             path = "/index.html"
+        if path == "/clairon-worker.js":
+            path = "/dist/worker.js"  # a service worker controls only the pages below its own path
         for prefix, root in ROOTS.items():
             name = path.removeprefix(prefix)
             known = FILES if root == FOLDER else {p.name for p in root.iterdir() if p.suffix in (".js", ".html")}

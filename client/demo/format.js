@@ -62,6 +62,7 @@ const IN_WORDS = {
     return `${who} in ${establishment}: ${was}${row.role}`;
   },
   announcements: (row) => row.title,
+  message: ({ from, text }) => `${nameOf(from)}: ${text}`,
   account(row, before) {
     const move = before?.balance === undefined ? '' : ` (${signed(row.balance - before.balance)})`;
     return `${nameOf(row.id)}: ${money(row.balance)}${move}`;
@@ -75,8 +76,8 @@ function graded(row) {
 /** Describes the change in one line; rows of unknown tables as JSON. */
 export function inWords(n) {
   const { before, after } = n.payload;
-  const row = after ?? before;
+  const row = after ?? before ?? n.payload;
   const words = IN_WORDS[n.metadata.source];
-  if (words && row) return words(row, after ? before : null, n.metadata.operation);
-  return JSON.stringify(row ?? n.payload);
+  if (words) return words(row, after ? before : null, n.metadata.operation);
+  return JSON.stringify(row);
 }

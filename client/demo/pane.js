@@ -3,10 +3,14 @@
 import { connect } from './client/index.js';
 import { inWords, latencyOf, milliseconds, money, nameOf, pause, signed } from './format.js';
 import { createItems, text } from './items.js';
+import { showBell } from './examples/bell.js';
+import { showSent } from './examples/sent.js';
 import { post } from './world.js';
 
 const FEED_ROWS = 200;
 const ACKED_ROWS = 3;
+// Their rows are in lists of the pane.
+const LISTED = ['inbox', 'sent_message', 'clairon.receipt'];
 
 export class Pane {
   /** `onChange(what, value)` reports changes for the counters: message, repeat, pending, state. */
@@ -17,6 +21,10 @@ export class Pane {
     const select = this.find('.who select');
     for (const { id, name } of people) select.add(new Option(name, id));
     select.onchange = () => this.show(select.value);
+    this.find('.message').onsubmit = (event) => {
+      event.preventDefault();
+      this.#send(event.target);
+    };
     this.show(user);
   }
 
@@ -25,7 +33,7 @@ export class Pane {
   }
 
   get pending() {
-    return this.element.querySelectorAll('.inbox [data-ack="pending"]').length;
+    return this.element.querySelectorAll('.pending [data-ack="pending"]').length;
   }
 
   /** Switches the pane to another user. */
@@ -96,8 +104,24 @@ export class Pane {
       showMemberships(rows.filter(isOwn));
       this.find('.others').textContent = others(rows.filter((row) => !isOwn(row)));
     });
+    const inbox = this.client.live('inbox');
+    showBell(this.find('.bell'), inbox, (last) => post('read', { user: this.user, last }));
+    const sent = this.client.live('sent_message');
+    const receipts = this.client.live('clairon.receipt');
+    showSent(this.find('.sent'), sent, receipts, nameOf);
     this.members = members;
-    this.lists = [assignments, accounts, members];
+    this.lists = [assignments, accounts, members, inbox, sent, receipts];
+  }
+
+  async #send(form) {
+    const output = form.querySelector('output');
+    try {
+      await post('message', { user: this.user, text: form.elements.text.value });
+      form.reset();
+      output.textContent = '';
+    } catch (error) {
+      output.textContent = error.message;
+    }
   }
 
   #receive(n) {
@@ -106,6 +130,7 @@ export class Pane {
     const isLive = elapsed < performance.now() - this.opened && n.routing.retry.attempts === 0;
     const latency = isLive ? elapsed : null;
     const { source } = n.metadata;
+    if (LISTED.includes(source)) return;
     const { before, after } = n.payload;
     // Polls do not announce membership changes to the lists.
     const isMove = source === 'members' && (after ?? before)?.user_id === this.user;
@@ -119,7 +144,7 @@ export class Pane {
 
   #toAcknowledge(n) {
     const { id } = n.metadata;
-    const item = this.#inboxItem(id) ?? document.createElement('li');
+    const item = this.#pendingItem(id) ?? document.createElement('li');
     Object.assign(item.dataset, { row: id, ack: 'pending' });
     const button = text('button', 'Acknowledge');
     button.onclick = () => {
@@ -127,16 +152,16 @@ export class Pane {
       this.#markAcked(id);
     };
     item.replaceChildren(text('span', inWords(n)), text('em', 'pending', 'ack'), button);
-    if (!item.parentNode) this.find('.inbox').append(item);
+    if (!item.parentNode) this.find('.pending').append(item);
     this.#count();
   }
 
-  #inboxItem(id) {
-    return this.find(`.inbox [data-row="${CSS.escape(id)}"]`);
+  #pendingItem(id) {
+    return this.find(`.pending [data-row="${CSS.escape(id)}"]`);
   }
 
   #markAcked(id) {
-    const item = this.#inboxItem(id);
+    const item = this.#pendingItem(id);
     if (!item || item.dataset.ack === 'acked') return;
     const next = item.nextElementSibling?.querySelector('button');
     const focused = item.contains(document.activeElement);
@@ -144,7 +169,7 @@ export class Pane {
     item.querySelector('button').remove();
     item.querySelector('em').textContent = 'acknowledged';
     if (focused) (next ?? this.find('.feed')).focus();
-    const done = [...this.element.querySelectorAll('.inbox [data-ack="acked"]')];
+    const done = [...this.element.querySelectorAll('.pending [data-ack="acked"]')];
     for (const old of done.slice(0, -ACKED_ROWS)) old.remove();
     this.#count();
   }
@@ -180,7 +205,7 @@ export class Pane {
   #count() {
     this.find('.total').textContent = this.messages;
     this.find('.empty').hidden = this.messages > 0;
-    this.find('.todo').hidden = this.find('.inbox').childElementCount === 0;
+    this.find('.todo').hidden = this.find('.pending').childElementCount === 0;
     this.onChange('pending');
   }
 }

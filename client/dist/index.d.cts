@@ -62,7 +62,7 @@ export interface SocketLike {
 }
 
 export interface Options {
-  /** ws(s):// or http(s)://, or a path; a bare origin gets `/v1/ws`. Default: `/v1/ws` of the page's origin. */
+  /** ws(s):// or http(s)://, or a path that starts with `/`; a bare origin gets `/v1/ws`. Default: `/v1/ws` of the page's origin. */
   url?: string | URL;
   /** A JWT, or a function that returns a fresh JWT, called at each connect and before the token expires. */
   token: string | (() => string | Promise<string>);
@@ -81,8 +81,8 @@ export interface Options {
   /** Milliseconds. Defaults: base 500, cap 30000. */
   backoff?: { base?: number; cap?: number; random?: () => number };
   /**
-   * Allowed transports, the best first; the client falls back to the next one after two failures. Default: 'ws', 'sse',
-   * 'poll'.
+   * Allowed transports, the best first; the client falls back to the next one after two failures: attempts without a
+   * connection, and connections that end within 5 s or in silence. Default: 'ws', 'sse', 'poll'.
    */
   transports?: readonly ('ws' | 'sse' | 'poll')[];
   /**
@@ -120,7 +120,7 @@ export interface Events {
    * not affect acknowledgement.
    */
   message: Notification;
-  /** A duplicate. Handlers receive it only if the notification had no handler the first time. */
+  /** A duplicate. Handlers receive it only if the notification was not handled the first time. */
   repeat: Notification;
   /** Notifications were lost for this user: reload the displayed data. */
   gap: { from?: string; to?: string; why: 'trimmed' | 'expired' | 'epoch' | 'shed' };
@@ -169,9 +169,9 @@ export type LiveError = Error & { code?: number | string };
 export interface LiveRows<Row> {
   /** A new array after each change. */
   readonly rows: Row[];
-  /** True until the rows have been loaded once, or the relay has rejected the request. */
+  /** True until the rows have been loaded once, or the relay has rejected the request, or the client is closed. */
   readonly loading: boolean;
-  /** Error of the last load; undefined after a success. */
+  /** Error of the last load, or the reason why the client is closed; undefined after a success. */
   readonly error: LiveError | undefined;
   /**
    * Calls the listener immediately, then after changes, at most once per tick. Returns a function that removes the

@@ -3,7 +3,8 @@
 import { connect } from '../dist/index.js';
 import { relay, token } from './login.js';
 
-const clairon = connect({ url: await relay(), token });
+// Notifications of other tables stay pending until a page handles them.
+const clairon = connect({ url: await relay(), token, topics: 'demo.assignments' });
 
 // The rule of this table is live, so the relay sends its rows to the users that the rule addresses.
 const list = clairon.live('assignments');

@@ -7,6 +7,7 @@ export const UNREACHABLE = 'unreachable';
 export const OTHER_USER = 'other user';
 
 export const TOKEN_EXPIRED = 4100;
+export const NO_PONG = 4102; // no data of this client reaches the relay
 
 /** Classes of close codes, as closeClass() returns them: do not reconnect; reconnect without delay. */
 export const STOP = 40;

@@ -1,10 +1,9 @@
 // connection.js: keeps one connection to a relay open and forwards its frames.
 
 import {
-  NO_REPLY, NOW, OTHER_USER, SILENT, STOP, TOKEN_EXPIRED, UNREACHABLE, closeClass,
+  NO_PONG, NO_REPLY, NOW, OTHER_USER, SILENT, STOP, TOKEN_EXPIRED, UNREACHABLE, closeClass,
 } from './closing.js';
-import { failure } from './errors.js';
-import { createFallback } from './fallback.js';
+import { EXPIRED, failure } from './errors.js';
 import { refreshDelay } from './refresher.js';
 import { subjectOf } from './token.js';
 
@@ -13,9 +12,18 @@ const SUBPROTOCOL = 'clairon.v1.json';
 const CONNECT_MS = 10_000; // from opening the socket to `connected`
 const PROBE_MS = 5_000; // from a ping of this client to the next frame, of any type
 const DEFAULT_PING_S = 25;
-// After a shorter connection the client backs off, even if the close code allows an immediate reconnect:
-// otherwise a relay that closes each new connection would cause a reconnect loop.
+// After a shorter connection the client backs off, even if the close code allows an immediate reconnect: otherwise a
+// relay that closes each new connection would cause a reconnect loop. It is also a failure of the transport: some
+// proxies admit a WebSocket, and close it soon.
 const STABLE_MS = 5_000;
+// Maximum random delay of an attempt with the best transport that is already due: after an outage it is due for all
+// clients of the relay.
+const SPREAD_MS = 5_000;
+
+// The transport after the best one: see onLost() and retryBest().
+const MAX_FAILURES = 2;
+const RETRY_BEST_MS = 15_000;
+const RETRY_BEST_CAP_MS = 1_800_000;
 
 const ALL = ['*'];
 
@@ -31,9 +39,10 @@ const ALL = ['*'];
  * onToken(token), which may suspend the connection; onFrame(frame, length); onState(change); onError(error).
  */
 export function createConnection(options, owner) {
-  const { url, backoff, now } = options;
+  const {
+    url, backoff, now, transports,
+  } = options;
   const canRefresh = typeof options.token === 'function';
-  const fallback = createFallback(options.transports);
   const timers = {};
   let state = 'idle';
   let socket;
@@ -42,9 +51,15 @@ export function createConnection(options, owner) {
   let tokenError; // reason of the last failed token request
   let openedAt; // undefined until `connected`
   let lastFrameAt;
+  let wasSuspended; // during this connection
   let requests = 0;
   let pingMs = DEFAULT_PING_S * 1000;
   let topics = ALL; // subscriptions of this connection
+  let at = 0; // index of the transport; the best transport is the first
+  let failures = 0; // consecutive failures of the transport
+  let retryAt; // time of the next attempt with the best transport
+  let retryMs = RETRY_BEST_MS;
+  let formerAt = 0; // while the best transport is retried: the transport in use before
 
   /** `token`: a token that was just fetched; if undefined, the token function is called. */
   async function open(token) {
@@ -59,7 +74,7 @@ export function createConnection(options, owner) {
       retry(backoff.nextWait(), { reason: tokenError });
       return;
     }
-    const transport = fallback.chosen();
+    const transport = transports[at];
     failAfter(CONNECT_MS, NO_REPLY);
     try {
       const opened = transport === 'ws'
@@ -184,8 +199,10 @@ export function createConnection(options, owner) {
     else if (t === 'refreshed') planRefresh(frame.exp);
     else if (t === 'expiring') refresh();
     else if (t === 'bye') bye = frame;
-    else if (t === 'err' && !(frame.r < 0)) owner.onError(failure(frame.msg, frame));
-    else owner.onFrame(frame, length); // msg, acked, gap, replies to live lists, and types of later versions
+    else if (t === 'err' && !(frame.r < 0)) {
+      // After a rejected token, a close follows. If it ends the client, it is reported with the same reason, see end().
+      if (frame.code !== 101 && (frame.code !== EXPIRED || canRefresh)) owner.onError(failure(frame.msg, frame));
+    } else owner.onFrame(frame, length); // msg, acked, gap, replies to live lists, and types of later versions
   }
 
   function connected(frame) {
@@ -194,8 +211,8 @@ export function createConnection(options, owner) {
     clearTimeout(timers[NO_REPLY]);
     pingMs = ping * 1000 || pingMs;
     openedAt = now();
-    const retryIn = fallback.opened();
-    if (retryIn) after('retryBest', retryIn, retryBest);
+    // The clock may have been set back.
+    if (at) after('retryBest', Math.min(retryMs, Math.max(SPREAD_MS * Math.random(), retryAt - openedAt)), retryBest);
     restartSilenceTimer();
     planRefresh(frame.exp);
     owner.onFrame(frame);
@@ -203,9 +220,16 @@ export function createConnection(options, owner) {
     retopic(); // the topics may have changed since `connect`
   }
 
-  /** Retries the best transport, from the current cursor. */
+  /**
+   * Retries the best transport, from the current cursor. After one failure the former transport is used again, for twice
+   * as long.
+   */
   function retryBest() {
-    fallback.retryBest();
+    backoff.reset();
+    formerAt = at;
+    at = 0;
+    failures = MAX_FAILURES - 1;
+    retryMs = Math.min(retryMs * 2, RETRY_BEST_CAP_MS);
     reconnect();
   }
 
@@ -214,8 +238,9 @@ export function createConnection(options, owner) {
     open();
   }
 
-  /** A connection without a frame for twice the ping interval is lost. */
+  /** A connection without a frame for twice the ping interval is lost. After a suspend this is noticed late. */
   function restartSilenceTimer() {
+    wasSuspended ||= now() - lastFrameAt > 2 * (pingMs + PROBE_MS);
     lastFrameAt = now();
     failAfter(2 * pingMs, SILENT);
   }
@@ -231,21 +256,38 @@ export function createConnection(options, owner) {
   }
 
   function onLost({ code, reason }) {
-    const life = now() - openedAt; // NaN if the connection was never open
-    drop(4102);
     // 1006 means that the close handshake is missing, so the code of the relay's `bye` is used.
     const why = bye && code === 1006 ? bye.code : code;
-    const change = { code: why, reason: reason || `connection lost (${why})` };
+    const change = { code: why, reason: reason || bye?.msg || `connection lost (${why})` };
+    restartSilenceTimer(); // it may be late; drop() clears it
+    // Some networks admit a WebSocket, and then lose its data. A suspended computer has the same symptom.
+    const isMute = !wasSuspended && [SILENT, NO_PONG].includes(why);
+    const wasStable = !isMute && now() - openedAt >= STABLE_MS; // false if the connection was never open
+    drop(NO_PONG);
     // A fixed token cannot be renewed.
     if (closeClass(why) === STOP || (why === TOKEN_EXPIRED && !canRefresh)) {
       end(change);
       return;
     }
-    if (isNaN(life) && !bye) fallback.failed(code === UNREACHABLE);
-    const wasStable = life >= STABLE_MS;
-    if (wasStable) backoff.reset();
+    if (wasStable) {
+      backoff.reset();
+      failures = formerAt = 0;
+      if (!at) retryMs = RETRY_BEST_MS;
+    } else if (isMute || !bye) onFailure(why === UNREACHABLE ? MAX_FAILURES : 1);
     const isImmediate = closeClass(why) === NOW && (wasStable || bye?.in >= 0);
     retry(Math.max(isImmediate ? 0 : backoff.nextWait(), bye?.in ?? 0), change);
+  }
+
+  /**
+   * The transport failed. After consecutive failures, or if no response arrived, the next transport is used, and after
+   * the last one the best one.
+   */
+  function onFailure(count) {
+    failures += count;
+    if (failures < MAX_FAILURES) return;
+    if (!at) retryAt = now() + retryMs;
+    at = formerAt || (at + 1) % transports.length;
+    failures = formerAt = 0;
   }
 
   function retry(retryIn, change) {
@@ -257,7 +299,7 @@ export function createConnection(options, owner) {
   function drop(code = 1000) {
     Object.values(timers).forEach(clearTimeout);
     attempts += 1;
-    openedAt = undefined;
+    openedAt = lastFrameAt = wasSuspended = undefined;
     if (!socket) return;
     socket.onopen = socket.onmessage = socket.onclose = null;
     socket.close(code);
@@ -284,7 +326,7 @@ export function createConnection(options, owner) {
 
   function setState(next, detail) {
     state = next;
-    owner.onState({ state, transport: fallback.chosen(), ...detail });
+    owner.onState({ state, transport: transports[at], ...detail });
   }
 
   return {

@@ -17,7 +17,7 @@ export function createDedupe(limit = 4096) {
   }
 
   /**
-   * Adds the id and returns its previous state: undefined (new), null (had no handler), false (not acknowledged) or
+   * Adds the id and returns its previous state: undefined (new), null (not handled), false (not acknowledged) or
    * true. The id of a duplicate becomes the newest id, because the notification may be repeated again.
    */
   function remember(id) {
@@ -33,7 +33,7 @@ export function createDedupe(limit = 4096) {
 
   const isAcked = (id) => acks.get(id);
 
-  /** The notification had no handler, so the retry must be delivered. */
+  /** The notification was not handled, so the retry must be delivered. */
   const markUnhandled = (id) => acks.set(id, null);
 
   /** A handler failed, so the retry must be delivered as a new notification. */

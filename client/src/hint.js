@@ -1,8 +1,12 @@
-// hint.js: a warning about the likely causes of failed connections. Part of streams.js.
+// hint.js: a warning about the causes of failed connections. Part of streams.js.
 
-/** A browser does not report to a page why a connection was rejected. */
+/**
+ * A browser does not report to a page why a connection was rejected, so the warning names the likely causes. `reason`
+ * may also be the reason of the relay, for example `token expired`.
+ */
 export function warn(url, reason) {
   const { origin } = globalThis.location ?? {};
-  console.warn(`clairon: cannot connect to ${url}: ${reason}. Is it the address of a relay`
-    + `${origin ? `, and does gate.origins of the relay list ${origin}` : ''}?`);
+  const question = reason.startsWith('connection lost') ? `. Is it the address of a relay${
+    origin ? `, and does gate.origins of the relay list ${origin}` : ''}?` : '';
+  console.warn(`clairon: cannot connect to ${url}: ${reason}${question}`);
 }

@@ -1,14 +1,16 @@
 // index.js: connect(): the handlers of an application, duplicate detection, and one connection.
 
+import { NO_REPLY } from './closing.js';
+import { settingsOf } from './options.js';
 import { createConnection } from './connection.js';
 import { createDedupe } from './dedupe.js';
 import { createStored } from './stored.js';
+import { NOT_APPLIED } from './errors.js';
 import { createLiveRows } from './live.js';
-import { settingsOf } from './options.js';
-import { createSendQueue } from './send_queue.js';
 import { createCursor } from './cursor.js';
 import { FRAME, createRouter, matchesName } from './router.js';
 import { createTabs } from './tabs.js';
+import { createSendQueue } from './send_queue.js';
 import { subjectOf } from './token.js';
 import { onWake } from './wake.js';
 
@@ -19,6 +21,7 @@ export function connect(options) {
   const dedupe = createDedupe(options.dedupe); // notifications that need an ack, which may be retried days later
   const others = createDedupe(options.dedupe);
   const transactions = createDedupe();
+  const unhandled = new Set(); // reported sources
   const cursor = createCursor(
     options.pos,
     options.storage && createStored('sessionStorage', options.storage),
@@ -102,7 +105,8 @@ export function connect(options) {
       sendQueue.flush();
     }
     // Without a close code, the cause is a missing token, which is reported as an error.
-    if (change.state === 'waiting' && change.code && (failures += 1) === 3) {
+    if (change.state === 'waiting' && change.code && (failures += change.code === NO_REPLY ? 3 : 1) > 2) {
+      failures = NaN;
       import('./streams.js').then(({ warn }) => warn(settings.url, next.reason), () => {}); // offline: no warning
     }
     router.emit('state', change);
@@ -141,14 +145,14 @@ export function connect(options) {
     }
   }
 
-  /** Acks when all handlers have resolved; nacks when a handler has failed. */
+  /** Acks when all handlers have resolved; nacks when a handler has failed. A list never fails, see live.js. */
   async function handle(frame, needsAck) {
     const { n } = frame;
     const handlers = router.handlersFor(n);
     const failed = [];
-    await Promise.all(handlers.map(async (handler) => {
+    const results = await Promise.all(handlers.map(async (handler) => {
       try {
-        await handler(n, frame);
+        return await handler(n, frame);
       } catch (error) {
         failed.push(error);
         onError(error, n);
@@ -157,10 +161,11 @@ export function connect(options) {
     if (!needsAck || options.ack === 'manual') return;
     const { id, source } = n.metadata;
     if (failed.length) nack(id, { delay: failed[0]?.retryAfter });
-    else if (handlers.length) ack(id);
-    else { // a handler may exist when the retry arrives
+    else if (results.some((result) => result !== NOT_APPLIED)) ack(id);
+    else { // it may be handled when the retry arrives
       dedupe.markUnhandled(id);
-      onError(new Error(`no handler for ${source}, not acknowledged`), n);
+      if (!unhandled.has(source)) onError(new Error(`${source}: not handled`), n);
+      unhandled.add(source);
     }
   }
 
@@ -180,6 +185,7 @@ export function connect(options) {
     subscribe,
     unsubscribe,
     close,
+    settings, // for webpush.js
   };
   const access = {
     client,
@@ -188,6 +194,7 @@ export function connect(options) {
     clock: () => settings.now() + ahead,
     report: onError,
     lists: new Set(),
+    lastChange: () => change,
     hasArrived: (x) => transactions.isAcked(x) === false,
   };
   // The connection opens after the caller has registered handlers.

@@ -13,7 +13,7 @@ export function createLeadership(name, elected, deposed) {
     leave();
     turn = new AbortController();
     const { signal } = turn;
-    let isHeld = false;
+    let isHeld;
     try {
       await navigator.locks.request(
         name, steal ? { steal } : { signal }, () => new Promise((release) => {

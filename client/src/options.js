@@ -36,18 +36,18 @@ export function settingsOf(options = {}) {
   settings.backoff = createBackoff(settings.backoff);
   const hasMeans = (name) => settings[name === 'ws' ? 'WebSocket' : 'fetch'];
   settings.transports = [settings.transports].flat().filter(hasMeans);
-  demand(settings.transports[0], 'no WebSocket available: pass the option WebSocket');
+  demand(settings.transports[0], 'no WebSocket: pass the option WebSocket');
   return settings;
 }
 
-/** Checks the scheme: `localhost:8080` parses as a URL with the scheme `localhost`. */
+/** Without the check, `127.0.0.1:8080` would be a path, and `localhost:8080` a URL with the scheme `localhost`. */
 function socketUrl(url = '/v1/ws') {
   let resolved;
   try {
-    resolved = new URL(url, globalThis.location);
+    resolved = /^\/|:\/\//.test(url) && new URL(url, globalThis.location);
     resolved.protocol = resolved.protocol.replace('http', 'ws');
   } catch {} // rejected below
-  demand(/^wss?:/.test(resolved?.protocol), `url ${url} must start with ws://, wss://, http:// or https://`);
+  demand(/^wss?:/.test(resolved?.protocol), `url ${url} must start with /, ws://, wss://, http:// or https://`);
   if (resolved.pathname === '/') resolved.pathname = '/v1/ws';
   return resolved.href;
 }

@@ -1,12 +1,13 @@
 // react.d.ts: types of the React provider and hooks.
 
+import type { ReactElement, ReactNode } from 'react';
 import type { Client, LiveError, LiveArguments, MessageInfo, Notification, Options } from './index.js';
 
 /**
  * One client for all components below. It is replaced when `url` changes. The `token` function of the latest render is
  * used. `key={userId}` creates a new client for another user.
  */
-export function ClaironProvider(props: Options & { children?: any }): any;
+export function ClaironProvider(props: Options & { children?: ReactNode }): ReactElement;
 
 /** The provider's client; undefined until the page has connected, and on a server. */
 export function useClairon(): Client | undefined;
@@ -18,7 +19,7 @@ export function useLive<Row = Record<string, unknown>>(
   options?: LiveArguments<Row>,
 ): Row[];
 
-/** As useLive(), with `loading`, true until the rows have been loaded once, and the error of the last load. */
+/** As useLive(), with `loading` and `error` of the list, see LiveRows. */
 export function useLiveList<Row = Record<string, unknown>>(
   client: Client | undefined,
   source: string,

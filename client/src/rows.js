@@ -1,6 +1,6 @@
 // rows.js: keeps the rows of a list in sync with a table. Imported with the first list, see live.js.
 
-import { NOT_ADDRESSED, UNKNOWN_FRAME } from './errors.js';
+import { NOT_ADDRESSED, NOT_APPLIED, UNKNOWN_FRAME, failure } from './errors.js';
 import { STALE, createLoads } from './loads.js';
 import { oncePerTask } from './once.js';
 import { createRequests } from './requests.js';
@@ -44,8 +44,13 @@ export function createRows(list) {
 
   return {
     handleChange: async (n, frame) => {
-      if (switching) await switching;
-      return rows.handleChange(n, frame);
+      try {
+        if (switching) await switching;
+        return await rows.handleChange(n, frame);
+      } catch (error) {
+        list.report(error, n);
+        return NOT_APPLIED;
+      }
     },
     reload: () => rows.reload(),
     close: () => rows.close(),
@@ -64,7 +69,7 @@ export function createRows(list) {
  */
 function createSnapshotRows(list, useTimes) {
   const {
-    client, source, rule, columns, load, demand, listen, lists, report, show,
+    client, source, rule, columns, load, demand, listen, lists, lastChange, report, show,
   } = list;
   const requests = createRequests(list);
   const table = createTable(columns, !!load);
@@ -87,11 +92,13 @@ function createSnapshotRows(list, useTimes) {
   const entry = { contains: (x) => !!snapshot && contains(snapshot, x), settle };
   lists.add(entry);
   if (client.state === 'open') loads.start();
+  else onState(lastChange());
 
   // ---- events of the connection
 
-  function onState({ state }) {
+  function onState({ state, code, reason }) {
     requests.cancel(); // the reply is lost
+    if (state === 'closed') publish({ loading: false, ...(code && { error: failure(reason, { code }) }) });
     if (state !== 'open') return;
     table.startSession();
     loads.invalidate(); // the relay sends `reload` only to connections that have requested the rows
@@ -174,14 +181,20 @@ function createSnapshotRows(list, useTimes) {
 
   // ---- changes
 
-  /** Resolves when the change has been applied, or when a pending load, which may not contain it, has ended. */
+  /**
+   * Resolves when the change has been applied, or when a pending load, which may not contain it, has ended. To
+   * NOT_APPLIED if the list never shows it.
+   */
   async function handleChange(n, { x, rule: its }) {
     const { metadata: { operation, id }, payload, routing: { retry: { attempts } } } = n;
-    if (operation === 'notify' || (snapshot && x && contains(snapshot, x))) return;
+    if (operation === 'notify') return NOT_APPLIED;
     // Older relays send no `x`.
     const change = { n, x: x ?? '0', rule: its, isLate: !x || attempts > 0 || !!(load && payload.truncated) };
-    if (snapshot && !isOurs(change)) return;
-    if (attempts && ring.all().some((held) => held.n.metadata.id === id)) return;
+    // Without a snapshot, the rows of all rules may be used, see useTimes().
+    const isForeign = () => snapshot && !isOurs(change);
+    if (isForeign()) return NOT_APPLIED;
+    if (snapshot && x && contains(snapshot, x)) return undefined;
+    if (attempts && ring.all().some((held) => held.n.metadata.id === id)) return undefined;
     steps.begin(x);
     ring.add(change);
     isPaused ||= loads.mayMissReload() || isPolling();
@@ -192,6 +205,7 @@ function createSnapshotRows(list, useTimes) {
       isPaused = true;
       await loads.reload();
     }
+    return isForeign() ? NOT_APPLIED : undefined;
   }
 
   /** Other rules of the table may address other rows to this user. */

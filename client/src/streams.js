@@ -1,7 +1,7 @@
 // streams.js: the fallback if no WebSocket can be opened: /v1/sse and /v1/poll, with fetch().
 
-import { UNREACHABLE, rejectionOf } from './closing.js';
-import { BUSY } from './errors.js';
+import { TOKEN_EXPIRED, UNREACHABLE, rejectionOf } from './closing.js';
+import { BUSY, EXPIRED, UNKNOWN_FRAME } from './errors.js';
 
 export { warn } from './hint.js';
 
@@ -9,6 +9,7 @@ const POLL_WAIT_S = 25;
 const POST_AGAIN_MS = 5_000;
 const ROWS_TIMEOUT_MS = 30_000;
 const RELOAD_MS = 50_000; // polls receive no `reload`; checked after each poll, so about every minute
+const RESTARTS = ['connect', 'refresh', 'subscribe', 'unsubscribe', 'ping']; // frames that restart the request
 const LISTS_MAX = 32; // maximum number of lists in an event stream
 
 /** Returns the `err` frame for a rejected request for rows. */
@@ -43,7 +44,9 @@ export function openStream(transport, fetch, url) {
       post(t, JSON.stringify(frame));
     } else if (t === 'rows') {
       requestRows(frame);
-    } else { // a ping restarts the request too: the next response serves as the pong
+    } else if (!RESTARTS.includes(t)) {
+      if (frame.r) emit(JSON.stringify({ t: 'err', r: frame.r, code: UNKNOWN_FRAME, msg: `${t} needs a WebSocket` }));
+    } else { // the next response serves as the pong of a ping
       token = frame.token ?? token;
       pos = frame.pos ?? pos;
       frame.topics?.forEach((topic) => topics[t === 'unsubscribe' ? 'delete' : 'add'](topic));
@@ -64,9 +67,11 @@ export function openStream(transport, fetch, url) {
     let end = { code: 1006 }; // the caller uses the code of a preceding `bye`
     try {
       await (transport === 'sse' ? stream : poll)(ours.signal);
-    } catch (error) { // an Error (network failure, missing browser feature), or the code and reason of get()
+    } catch (error) { // an Error (network failure, missing browser feature), or the rejection of get()
       end = error.message ? { code: 1006, reason: error.message } : error;
     }
+    // On a WebSocket this frame precedes the close. Other rejections close the client, with one error.
+    if (end.code === TOKEN_EXPIRED) emit(JSON.stringify({ t: 'err', code: EXPIRED, msg: end.reason }));
     if (attempt === ours) socket.onclose(end);
   }
 

@@ -11,7 +11,8 @@
 //   send       to the leader: send this ack, nack or request of a live list
 //   ping       to the leader: check that it responds; `pong`: the reply
 //   wake       to the leader: reconnect without waiting
-//   bye        to the leader: drop the sender's topics
+//
+// Each tab holds a lock while it lives, so that the leader drops the topics of a tab that leaves or crashes.
 
 import { createConnection } from './connection.js';
 import { createLeadership } from './leadership.js';
@@ -36,6 +37,7 @@ export function createTabs(name, settings, owner) {
     onState: changed,
   });
   const leadership = createLeadership(name, startLeading, startFollowing);
+  const presence = createLeadership(name + id, startFollowing); // the lock of this tab
   const life = new AbortController(); // has a `signal`, so it can be the options of a listener
   let channel; // undefined: this tab has left, and cannot lead
   let leads = false;
@@ -87,7 +89,7 @@ export function createTabs(name, settings, owner) {
     channel = new BroadcastChannel(name);
     channel.onmessage = ({ data }) => receive(data);
     timer = setInterval(checkLeader, PING_MS);
-    startFollowing();
+    presence.enter();
   }
 
   function leave() {
@@ -95,7 +97,8 @@ export function createTabs(name, settings, owner) {
     connection.suspend();
     leads = false;
     leadership.leave();
-    post('bye');
+    presence.leave();
+    flush();
     channel?.close();
     channel = undefined;
     change = { state: 'connecting' }; // frames to send are queued
@@ -159,7 +162,6 @@ export function createTabs(name, settings, owner) {
     if (t === 'ping') post('pong');
     if (t === 'wake') connection.wake();
     if (t === 'send') sendFrom(from, frame);
-    if (t === 'bye') others.delete(from);
     if (t === 'topics' || t === 'hello') others.set(from, topics);
     if (subscribed) allTopics();
     if (t === 'hello') welcome(from, pos);
@@ -167,6 +169,10 @@ export function createTabs(name, settings, owner) {
   }
 
   function welcome(to, pos) {
+    navigator.locks.request(name + to, () => { // the tab has left or crashed
+      others.delete(to);
+      connection.retopic();
+    });
     const cursor = owner.cursor();
     const missed = replay.since(pos);
     // Replays from the cursor in the request, because later frames have advanced the tab's cursor.

@@ -2,6 +2,7 @@
 // rows.js.
 
 import { createBackoff } from './backoff.js';
+import { NOT_APPLIED, failure } from './errors.js';
 import { oncePerTask } from './once.js';
 import { keyOf } from './row_key.js';
 
@@ -29,28 +30,37 @@ const hasValues = (row, image) => (row && image
  * `error`: the error to show when load() is missing. `columns`: the key. `demand(isRight, text)` throws. `clock()`: the relay's time in milliseconds.
  * `report(error)`: reports an error of load(). `show({ rows, loading, error })`: publishes a new array of rows.
  */
-export function createTimedRows({ client, columns, load, error, demand, clock, report, show }) {
+export function createTimedRows({
+  client, columns, load, error, demand, clock, lastChange, report, show,
+}) {
   const byKey = new Map();
   // key -> newest change of that row, oldest first: { at, after, times: { column: commit time } }
   const changes = new Map();
   const backoff = createBackoff();
-  const publish = oncePerTask(() => show({ rows: [...byKey.values()], loading: !isLoaded, error: failure }));
+  const publish = oncePerTask(() => show({ rows: [...byKey.values()], loading: !isLoaded, error: lastError }));
   let floor = ''; // the rows may contain all commits up to this time
   let newest = ''; // newest known commit time
   let unseen = []; // list of [key, change]: changes that the result of load() may not contain yet
   let loading; // a promise, during a load
   let mustLoad = true;
   let isLoaded = !load;
-  let failure = error;
+  let lastError = error;
+  let endError; // the client is closed, so the rows do not change any more
   let timer;
 
-  const offs = [
-    client.on('gap', restart),
-    client.on('state', ({ state, resumed }) => {
-      if (state === 'open' && (mustLoad || !resumed)) restart();
-    }),
-  ];
-  if (client.state === 'open') restart();
+  const offs = [client.on('gap', restart), client.on('state', onState)];
+  onState(lastChange());
+
+  function onState({
+    state, resumed, code, reason,
+  }) {
+    if (state === 'open' && (mustLoad || !resumed)) restart();
+    if (state !== 'closed') return;
+    isLoaded = true;
+    if (code) endError = failure(reason, { code });
+    lastError = endError ?? lastError;
+    publish();
+  }
 
   /** Earlier changes may be lost, so load() runs. Its result is newer than all changes up to this time. */
   function restart() {
@@ -80,11 +90,11 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
       demand(result.every((row) => keyOf(row, columns) !== undefined), `no column ${columns} in a row of load()`);
       replace(result);
       confirm();
-      failure = undefined;
+      lastError = endError;
       isLoaded = true;
       backoff.reset();
     } catch (cause) {
-      failure = cause;
+      lastError = endError ?? cause;
       report(cause);
       if (client.state !== 'closed') timer = setTimeout(reload, backoff.nextWait());
     }
@@ -113,18 +123,18 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
     if (at > newest) newest = at;
   }
 
-  /** Resolves when `rows` contains the change. */
+  /** Resolves when `rows` contains the change; to NOT_APPLIED if it is not a change of a row. */
   async function handleChange({ metadata, payload, routing }) {
     const { operation, timestamp: at } = metadata;
     const { before, after, changed, unchanged, truncated } = payload;
     const { attempts } = routing.retry;
-    if (operation === 'notify') return; // not a row change
+    if (operation === 'notify') return NOT_APPLIED;
     observe(at);
     await loading;
     if (operation === 'truncate') {
       if (!load) truncate(at);
       await reload(); // the TRUNCATE may affect only a partition
-      return;
+      return undefined;
     }
     const is = keyOf(after, columns);
     const was = keyOf(before, columns) ?? is;
@@ -140,7 +150,7 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
     if (load && !(was !== undefined && !attempts && !(at <= floor) && isNewer(was) && isNewer(is))) {
       if (was !== undefined) unseen.push([is ?? was, { at, after }]);
       await reload();
-      return;
+      return undefined;
     }
     const isLate = attempts && !isNext;
     if (was !== is) put(was, null, at, isLate);
@@ -150,6 +160,7 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
     }
     publish();
     if (truncated || (unchanged && !held)) reload();
+    return undefined;
   }
 
   /**

@@ -7,6 +7,6 @@
 export function subjectOf(token) {
   try {
     const body = atob(token.split('.')[1].replace(/-/g, '+').replace(/_/g, '/'));
-    return JSON.parse(new TextDecoder().decode(Uint8Array.from(body, (c) => c.charCodeAt()))).sub;
+    return JSON.parse(decodeURIComponent(escape(body))).sub; // escape() makes the bytes of UTF-8 %XX
   } catch {} // not a JWT: the user is unknown until `connected`
 }

@@ -14,9 +14,9 @@ export function useLive<Row = Record<string, unknown>>(
 ): {
   /** A new array after each change. */
   rows: ShallowRef<Row[]>;
-  /** True until the rows have been loaded once, or the relay has rejected the request. */
+  /** True until the rows have been loaded once, or the relay has rejected the request, or the client is closed. */
   loading: ShallowRef<boolean>;
-  /** Error of the last load; undefined after a success. */
+  /** Error of the last load, or the reason why the client is closed; undefined after a success. */
   error: ShallowRef<LiveError | undefined>;
   /** Loads the rows now. */
   reload: () => Promise<void> | undefined;

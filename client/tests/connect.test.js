@@ -83,8 +83,21 @@ test('a notification without a handler is not acknowledged and is reported as an
   socket.accept();
   socket.sends(msg('1', notification('a', { ack: true })));
   await until('an error', () => events('error').length > 0);
-  assert.match(events('error')[0].error.message, /no handler for assignments/);
+  assert.equal(events('error')[0].error.message, 'assignments: not handled');
+  socket.sends(msg('2', notification('b', { ack: true })), msg('3', notification('c', { ack: true, source: 'other' })));
+  await until('an error of the other table', () => events('error').length > 1);
+  assert.deepEqual(events('error').map(({ notification: { metadata } }) => metadata.id), ['a', 'c']); // one for each table
   assert.deepEqual(socket.frames('ack'), []);
+});
+
+test('a notification without a handler does not replace an id in the list of delivered notifications', async (t) => {
+  const { relay, events } = start(t, { dedupe: 1 });
+  const socket = await relay.socket();
+  socket.accept();
+  socket.sends(msg('1', notification('a', { ack: true })));
+  await until('an error', () => events('error').length > 0);
+  socket.sends(msg('2', notification('a', { ack: true })));
+  assert.deepEqual([events('message').length, events('repeat').length], [1, 1]);
 });
 
 test('in manual mode only ack() sends acks', async (t) => {
@@ -204,6 +217,35 @@ test('after a close code 42xx the client reconnects immediately, or after the de
   assert.equal(events('state').at(-1).retryIn, 60_000);
 });
 
+test('a rejected token is reported once, with the reason of the relay', async (t) => {
+  for (const [code, close] of [[101, 4001], [109, 4100]]) {
+    for (const closed of [close, 1006]) {
+      const { relay, client, events } = start(t);
+      const socket = await relay.socket();
+      socket.onopen();
+      socket.sends({ t: 'err', r: 1, code, msg: 'token: no "sub"', retry: false }, { t: 'bye', code: close, msg: 'token: no "sub"' });
+      socket.closes(closed);
+      assert.equal(client.state, 'closed');
+      assert.deepEqual(events('error').map(({ error }) => [error.code, error.message]), [[close, 'token: no "sub"']]);
+    }
+  }
+});
+
+test('an expired token from the token function is reported once for each attempt', async (t) => {
+  const { relay, client, events } = start(t, { token: () => 'stale' });
+  const reject = (socket) => {
+    socket.sends({ t: 'err', r: 1, code: 109, msg: 'token expired', retry: false }, { t: 'bye', code: 4100, msg: 'token expired' });
+    socket.closes(4100);
+  };
+  for (let i = 0; i < 2; i += 1) {
+    const socket = await relay.socket();
+    socket.onopen();
+    reject(socket);
+  }
+  assert.equal(client.state, 'waiting');
+  assert.deepEqual(events('error').map(({ error }) => [error.code, error.message]), Array(2).fill([109, 'token expired']));
+});
+
 test('a failing token function is called again', async (t) => {
   let calls = 0;
   const { relay, events } = start(t, {
@@ -280,7 +322,7 @@ test('a connection without `connected` fails after the timeout', async (t) => {
 
 test('the delay grows with each failure, and resets after a stable connection', async (t) => {
   let clock = 0;
-  const { relay, events } = start(t, { now: () => clock, backoff: { base: 4, cap: 1e6, random: () => 1 } });
+  const { relay, events } = start(t, { now: () => clock, transports: ['ws'], backoff: { base: 4, cap: 1e6, random: () => 1 } });
   const waits = () => events('state').filter((s) => s.state === 'waiting').map((s) => s.retryIn);
   for (const life of [0, 4_999, 5_000, 0]) {
     const socket = await relay.socket();
@@ -305,11 +347,11 @@ test('gap, acked and err frames cause events; an invalid JSON line is ignored', 
   const socket = await relay.socket();
   socket.accept();
   socket.sends({ t: 'gap', from: '1', to: '7', why: 'trimmed' }, { t: 'acked', ids: ['a'] });
-  socket.onmessage({ data: 'not json\n{"t":"err","code":109,"msg":"token expired","retry":false}\n' });
+  socket.onmessage({ data: 'not json\n{"t":"err","code":111,"msg":"rate limit reached","retry":true,"after":5}\n' });
   assert.deepEqual(events('gap'), [{ from: '1', to: '7', why: 'trimmed' }]);
   assert.deepEqual(events('acked'), [{ ids: ['a'] }]);
   assert.deepEqual(events('error').map((e) => e.error.name), ['SyntaxError', 'Error']);
-  assert.equal(events('error')[1].error.message, 'token expired');
+  assert.equal(events('error')[1].error.message, 'rate limit reached');
   assert.equal(client.pos, '7');
   assert.equal(client.state, 'open');
 });

@@ -5,7 +5,9 @@ class FakeLocks {
   #holders = new Map(); // name -> reject of the holder's request
   #lines = new Map();
 
-  request(name, { signal, steal }, callback) {
+  request(name, ...options) {
+    const callback = options.pop();
+    const { signal, steal } = options[0] ?? {};
     return new Promise((resolve, reject) => {
       const turn = { callback, resolve, reject };
       signal?.addEventListener('abort', () => {

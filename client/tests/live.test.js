@@ -137,6 +137,34 @@ test('changes during a load are applied to its result, then acked', async (t) =>
   await until('the ack', () => socket.frames('ack').length === 2);
 });
 
+test('a change that the list cannot apply is acked if another handler resolved, and never nacked', async (t) => {
+  const { client, socket, errors } = await start(t);
+  const incomplete = change('create', { after: { a: 'no key' }, ack: true });
+  socket.sends(incomplete);
+  await until('the error', () => errors.length);
+  let calls = 0;
+  client.on('t', () => { calls += 1; });
+  const other = change('create', { after: { a: 'no key' }, ack: true });
+  socket.sends(other);
+  await until('the ack', () => socket.frames('ack').length === 1);
+  socket.sends(incomplete); // the retry
+  await until('the ack of the retry', () => socket.frames('ack').length === 2);
+  assert.deepEqual(socket.frames('ack').flatMap(({ ids }) => ids), [other.n.metadata.id, incomplete.n.metadata.id]);
+  assert.deepEqual([calls, socket.frames('nack')], [2, []]);
+  assert.deepEqual(new Set(errors), new Set(["live('t'): no column id in a change", 't: not handled']));
+});
+
+test('a notification that is not a change is not acked by a list without snapshots', async (t) => {
+  const { socket, errors } = await start(t);
+  socket.sends(change('notify', { text: 'hello', ack: true }));
+  await until('the error', () => errors.length);
+  const applied = change('create', { after: { id: 1 }, ack: true });
+  socket.sends(applied);
+  await until('an ack', () => socket.frames('ack').length);
+  assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: [applied.n.metadata.id] }]);
+  assert.deepEqual(errors, ['t: not handled']);
+});
+
 test('a retry after newer changes does not undo them', async (t) => {
   let rows = [{ id: 1, a: 'first' }];
   const { client, socket, list } = await start(t, { load: () => rows });

@@ -118,6 +118,31 @@ test('notifications that are not changes of rows are ignored', async (t) => {
   assert.equal(socket.frames('rows').length, 1);
 });
 
+for (const [what, hidden] of [
+  ['a change of another rule', (x) => create(x, { id: 7 }, { ack: true })],
+  ['a notification that is not a change', () => change(undefined, 'notify', { text: 'hello' }, { ack: true, rule: 'mine' })],
+]) {
+  test(`${what} is not acked by a list`, async (t) => {
+    const { tick, client, socket, errors } = await start(t, { rule: 'mine' });
+    const acked = async () => {
+      await turn();
+      tick(0);
+      return socket.frames('ack').flatMap(({ ids }) => ids);
+    };
+    socket.sends(hidden(9), hidden(10)); // during the load
+    respond(socket, '10:10:', []);
+    assert.deepEqual(await acked(), []);
+    const visible = create(10, { id: 1 }, { rule: 'mine', ack: true });
+    socket.sends(visible, hidden(9), hidden(11));
+    assert.deepEqual(await acked(), [visible.n.metadata.id]);
+    assert.deepEqual(errors, ['t: not handled']);
+    client.on('t', () => {});
+    const handled = hidden(12);
+    socket.sends(handled);
+    assert.deepEqual(await acked(), [visible.n.metadata.id, handled.n.metadata.id]);
+  });
+}
+
 test('a change that needs an ack is acked when the list shows it', async (t) => {
   const { tick, socket } = await start(t);
   socket.sends(create(10, { id: 1 }, { ack: true }));

@@ -44,7 +44,9 @@ export async function start(t, options, { connected, relayOptions, source = 't' 
   clock = tick;
   longWaits(t);
   const relay = fakeRelay(relayOptions);
-  const client = connect({ url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, backoff: { base: 1, cap: 1 } });
+  const client = connect({
+    url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, transports: ['ws'], backoff: { base: 1, cap: 1 },
+  });
   t.after(() => client.close());
   const errors = [];
   client.on('error', ({ error }) => errors.push(error.message));

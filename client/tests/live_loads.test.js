@@ -41,6 +41,72 @@ for (const [what, cause] of [
   });
 }
 
+function rejectToken(socket) {
+  socket.sends({ t: 'err', r: 1, code: 101, msg: 'unknown key', retry: false }, { t: 'bye', code: 4001, msg: 'unknown key' });
+  socket.closes(4001);
+}
+
+const facts = ({ rows, loading, error }) => [rows, loading, error?.code, error?.message];
+
+test('if the relay rejects the token, the error of each list has the reason', async (t) => {
+  const { socket, list, client, errors } = await loaded(t, '10:10:', [{ id: 1 }]);
+  const lists = [client.live('u'), client.live('v', ownLoad([]))];
+  await turn();
+  rejectToken(socket);
+  lists.push(client.live('w'));
+  await turn();
+  lists.push(client.live('x'));
+  await turn();
+  assert.deepEqual(facts(list), [[{ id: 1 }], false, 4001, 'unknown key']);
+  for (const each of lists) assert.deepEqual(facts(each), [[], false, 4001, 'unknown key']);
+  assert.deepEqual(errors, ['unknown key']);
+});
+
+test('if the relay rejects the token, the error of a list without snapshots has the reason', async (t) => {
+  const { socket, list, errors } = await start(t, { key: 'id' });
+  rejectRows(socket, 103);
+  await turn();
+  assert.equal(list.error.code, 103);
+  rejectToken(socket);
+  await turn();
+  assert.deepEqual(facts(list), [[], false, 4001, 'unknown key']);
+  assert.deepEqual(errors, ['unknown key']);
+});
+
+test('if the relay rejects the token during a load() without a snapshot, its rows are shown with the reason', async (t) => {
+  const calls = [];
+  const own = await start(t, ownLoad(calls));
+  calls[0].resolve([{ id: 1 }]);
+  await turn();
+  own.list.reload();
+  await turn();
+  rejectToken(own.socket);
+  calls.at(-1).resolve([{ id: 2 }]);
+  await turn();
+  assert.deepEqual(facts(own.list), [[{ id: 2 }], false, 4001, 'unknown key']);
+});
+
+test('if the relay rejects the token, the error of a failed load() does not replace the reason', async (t) => {
+  const calls = [];
+  const own = await start(t, ownLoad(calls));
+  calls[0].resolve([{ id: 1 }]);
+  await turn();
+  own.list.reload();
+  await turn();
+  rejectToken(own.socket);
+  calls.at(-1).reject(new Error('the server is unavailable'));
+  await turn();
+  assert.deepEqual(facts(own.list), [[{ id: 1 }], false, 4001, 'unknown key']);
+  assert.deepEqual(own.errors, ['unknown key', 'the server is unavailable']);
+});
+
+test('after close() a list is not loading, and has no error', async (t) => {
+  const { client, list } = await start(t);
+  client.close();
+  await turn();
+  assert.deepEqual(facts(list), [[], false, undefined, undefined]);
+});
+
 test('a reload of another list is ignored', async (t) => {
   const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
   socket.sends({ t: 'reload', source: 't', rule: 'other' }, { t: 'reload', source: 'u', rule: 'default' }, create(10, { id: 2 }));

@@ -258,7 +258,7 @@ async function createPage(t, db, chances, kind, describe) {
     },
   });
   const client = connect({
-    url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, dedupe: 2, tabs: false,
+    url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, dedupe: 2, tabs: false, transports: ['ws'],
     ack: 'manual', backoff: { base: 1, cap: 1, random: () => 0 },
   });
   t.after(() => client.close());

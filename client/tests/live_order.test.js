@@ -103,7 +103,7 @@ async function createPage(t, chances, { hasLoad, skew, knowsNow }) {
   const page = { now: 1e12, loads: [], startedAt: 1e12 };
   const relay = fakeRelay({ onRows: ({ r }, to) => to.sends({ t: 'err', r, code: 103, msg: 'no such live rule' }) });
   const client = connect({
-    url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, ack: 'manual', dedupe: 3,
+    url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, transports: ['ws'], ack: 'manual', dedupe: 3,
     now: () => page.now + skew, backoff: { base: 1, cap: 1, random: () => 0 },
   });
   t.after(() => client.close());

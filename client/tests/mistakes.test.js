@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { connect } from 'clairon';
-import { tokenOf } from './fake-browser.js';
+import { handTimers, tokenOf } from './fake-browser.js';
 import { fakeRelay, msg, notification, until } from './fake-relay.js';
 
 const ADDRESS = 'ws://relay.test';
@@ -32,9 +32,11 @@ const INVALID_OPTIONS = [
   [{ url: ADDRESS, token: 'T', window: '8' }, /window must be a positive integer/],
   [{ url: ADDRESS, token: 'T', dedupe: 0 }, /dedupe must be a positive integer/],
   [{ url: ADDRESS, token: 'T', topics: [7] }, /topics must be an array of strings/],
-  [{ url: 'localhost:8080', token: 'T' }, /url localhost:8080 must start with ws:\/\/, wss:\/\/, http:\/\/ or https:\/\//],
+  [{ url: 'localhost:8080', token: 'T' }, /url localhost:8080 must start with \/, ws:\/\/, wss:\/\/, http:\/\/ or https:\/\//],
   [{ url: 'relay.example.org', token: 'T' }, /url relay\.example\.org must start with/],
   [{ url: 'ftp://relay.test', token: 'T' }, /url ftp:\/\/relay\.test must start with/],
+  [{ url: '127.0.0.1:8080', token: 'T' }, /url 127\.0\.0\.1:8080 must start with \/, ws:\/\/, wss:\/\/, http:\/\/ or https:\/\//],
+  [{ url: '/v1/ws', token: 'T' }, /url \/v1\/ws must start with/], // no page
 ];
 
 for (const [options, message] of INVALID_OPTIONS) {
@@ -42,6 +44,18 @@ for (const [options, message] of INVALID_OPTIONS) {
     assert.throws(() => connect(options), (error) => error instanceof TypeError && message.test(error.message));
   });
 }
+
+test('in a page, the address of a relay needs a scheme, and a path starts with a slash', async (t) => {
+  globalThis.location = new URL('https://app.test/list');
+  t.after(() => { delete globalThis.location; });
+  for (const url of ['127.0.0.1:8080', 'relay.example.org', 'v1/ws', '']) {
+    assert.throws(() => connect({ url, token: 'T' }), /must start with \/, ws:/, url);
+  }
+  for (const url of ['/v1/ws', undefined]) {
+    const { relay } = start(t, { url });
+    assert.equal((await relay.socket()).url, 'wss://app.test/v1/ws');
+  }
+});
 
 test('the option topics accepts one string, even if other topics are delivered', async (t) => {
   const { relay, client, errors } = start(t, { topics: 'demo.a*' });
@@ -98,6 +112,33 @@ for (const [origin, hint] of [['https://app.test', ', and does gate.origins of t
     ]);
   });
 }
+
+test('an address that accepts a connection and does not reply causes a warning after the first attempt', async (t) => {
+  const tick = handTimers(t, 'setTimeout');
+  const warn = t.mock.method(console, 'warn', () => {});
+  const { relay } = start(t, { transports: ['ws'] });
+  (await relay.socket()).onopen();
+  tick(10_000);
+  while (!warn.mock.callCount()) await new Promise(setImmediate);
+  tick(1);
+  await relay.socket();
+  assert.deepEqual(warn.mock.calls.map(({ arguments: [text] }) => text), [
+    'clairon: cannot connect to ws://relay.test/v1/ws: connection lost (no reply). Is it the address of a relay?',
+  ]);
+});
+
+test('a warning with the reason of the relay does not ask for other causes', async (t) => {
+  const warn = t.mock.method(console, 'warn', () => {});
+  const { relay } = start(t, { transports: ['ws'], token: async () => 'expired' });
+  for (let i = 0; i < 3; i += 1) {
+    const socket = await relay.socket();
+    socket.onopen();
+    socket.sends({ t: 'bye', code: 4100, msg: 'token expired' });
+    socket.closes(4100);
+  }
+  await until('the warning', () => warn.mock.callCount());
+  assert.equal(warn.mock.calls[0].arguments[0], 'clairon: cannot connect to ws://relay.test/v1/ws: token expired');
+});
 
 test('a client that has been connected, or has no token, does not warn', async (t) => {
   const warn = t.mock.method(console, 'warn', () => {});

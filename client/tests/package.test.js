@@ -57,7 +57,8 @@ function install() {
   const tarball = run('npm', ['pack', '--silent', '--ignore-scripts', root]).trim();
   run('npm', ['install', ...options, `./${tarball}`]);
   run('npm', ['install', ...options]); // the package is still a copy, not a link
-  write('node_modules/react/package.json', '{"name":"react","version":"18.0.0","main":"index.js"}');
+  write('node_modules/react/package.json', '{"name":"react","version":"18.0.0","main":"index.js","types":"index.d.ts"}');
+  copyFileSync(join(root, 'tests/react.d.ts'), join(app, 'node_modules/react/index.d.ts'));
   write('node_modules/react/index.js', REACT.split(' ').map((name) => `exports.${name} = () => ({});`).join('\n'));
   write('node_modules/vue/package.json', '{"name":"vue","version":"3.3.0","main":"index.js","types":"index.d.ts"}');
   write('node_modules/vue/index.js', VUE);
@@ -70,8 +71,8 @@ if (!skip) install();
 
 const NAMES = 'ClaironProvider,useClairon,useConnectionState,useLive,useLiveList,useMessages';
 const USES = {
-  'import.mjs': "import { connect } from 'clairon'; import * as hooks from 'clairon/react'; import * as vue from 'clairon/vue'; import { shardOf } from 'clairon/shard';",
-  'require.cjs': "const { connect } = require('clairon'); const hooks = require('clairon/react'); const vue = require('clairon/vue'); const { shardOf } = require('clairon/shard');",
+  'import.mjs': "import { connect } from 'clairon'; import * as hooks from 'clairon/react'; import * as vue from 'clairon/vue'; import { shardOf } from 'clairon/shard'; import { enable } from 'clairon/webpush';",
+  'require.cjs': "const { connect } = require('clairon'); const hooks = require('clairon/react'); const vue = require('clairon/vue'); const { shardOf } = require('clairon/shard'); const { enable } = require('clairon/webpush');",
 };
 
 for (const [file, text] of Object.entries(USES)) {
@@ -126,6 +127,144 @@ test('if only index.js is served, errors name the missing file, and close() is f
   assert.equal(run('node', ['alone/page.mjs']), 'true 1 true true\ntrue\n');
 });
 
+/** A relay that replies to the first poll only. */
+const ONE_POLL = `const onePoll = (polls = 0) => () => (polls++ ? new Promise(() => {})
+  : Promise.resolve(new Response(null, { status: 204, headers: { 'Clairon-Pos': '1' } })));`;
+
+/** A page with a fake relay that serves `rows`; `page` is the rest of its program. */
+const withRelay = (page) => `import { connect } from './index.mjs';
+  import { copyFileSync } from 'node:fs';
+  const serve = (name) => copyFileSync(\`${join(root, 'dist')}/\${name}\`, new URL(name, import.meta.url));
+  ${ONE_POLL}
+  const sent = [];
+  let socket;
+  class Relay {
+    constructor() { socket = this; setTimeout(() => { this.onopen(); this.sends({ t: 'connected', user: 'u1', resumed: false, pos: '0' }); }); }
+    sends(...frames) { this.onmessage({ data: frames.map((frame) => JSON.stringify(frame)).join('\\n') }); }
+    send(line) {
+      const { t, r, snapshot } = JSON.parse(line);
+      sent.push(t);
+      if (t === 'rows') this.sends({ t, r, key: ['id'], snapshot: '10:10:', rows: [{ id: 1 }] });
+    }
+    close() {}
+  }
+  const until = async (what) => { while (!what()) await new Promise((resolve) => { setTimeout(resolve, 5); }); };
+  const change = (pos, ack) => ({ t: 'msg', pos, x: '10', rule: 'default', n: {
+    metadata: { id: pos, source: 't', topic: 'app.t', operation: 'create', timestamp: '2026-01-01T00:00:00.000000Z' },
+    payload: { before: null, after: { id: 2 } }, routing: { retry: { ack_required: ack, attempts: 0 } } } });
+  const client = connect({ url: 'ws://127.0.0.1:1', token: 'T', WebSocket: Relay });
+  const errors = [];
+  client.on('error', ({ error }) => errors.push(error.message));
+  ${page}
+  client.close();`;
+
+function writePage(folder, page) {
+  write(`${folder}/package.json`, '{"type":"module"}');
+  copyFileSync(join(root, 'dist/index.js'), join(app, folder, 'index.mjs'));
+  write(`${folder}/page.js`, withRelay(page));
+}
+
+test('a list whose rows.js cannot be loaded imports it again, and does not affect other handlers', () => {
+  writePage('late', `
+    let calls = 0;
+    client.on('t', () => { calls += 1; });
+    const list = client.live('t');
+    const states = [];
+    await until(() => list.error && client.state === 'open');
+    console.log(list.loading, list.rows.length, /rows[.]js/.test(list.error.message));
+    socket.sends(change('1', true));
+    await until(() => sent.includes('ack'));
+    await list.reload();
+    const error = await client.seen('9').catch((each) => each);
+    serve('rows.js');
+    await until(() => !list.loading);
+    console.log(list.error, JSON.stringify(list.rows), calls, sent.includes('nack'));
+    await client.seen('9');
+    console.log(/rows[.]js/.test(error.message), errors.every((text) => /rows[.]js/.test(text)));`);
+  assert.equal(run('node', ['late/page.js']), 'true 0 true\nundefined [{"id":1}] 1 false\ntrue true\n');
+});
+
+test('a change that only a list without rows.js handles is neither acked nor nacked, and its retry reaches the list', () => {
+  writePage('only', `
+    const list = client.live('t');
+    await until(() => list.error && client.state === 'open');
+    socket.sends(change('1', true));
+    await new Promise((resolve) => { setTimeout(resolve, 50); });
+    console.log(sent.join());
+    serve('rows.js');
+    await list.reload();
+    await until(() => !list.loading);
+    socket.sends(change('1', true));
+    await until(() => sent.includes('ack') && list.rows.length === 2);
+    console.log(sent.includes('nack'));`);
+  assert.equal(run('node', ['only/page.js']), 'connect\nfalse\n');
+});
+
+test('a list imports rows.js once at a time, a closed list reports nothing, and a closed client does not retry', () => {
+  writePage('once', `
+    const list = client.live('t');
+    await Promise.all([list.reload(), list.reload()]);
+    console.log(errors.length);
+    list.close();
+    const closed = client.live('t');
+    const ended = closed.reload();
+    closed.close();
+    await ended;
+    console.log(errors.length, closed.error);
+    Math.random = () => 1;
+    const { setTimeout: later } = globalThis;
+    globalThis.setTimeout = (act, ms, ...given) => later(act, ms < 400 ? ms : 1e6, ...given);
+    const waiting = client.live('t');
+    await until(() => waiting.error && client.state === 'open');
+    client.close();
+    await until(() => !waiting.loading);`);
+  assert.equal(run('node', ['once/page.js']), '1\n1 undefined\n');
+});
+
+test('a list without snapshots imports timed_rows.js again, and a client imports streams.js again', () => {
+  writePage('parts', `
+    serve('rows.js');
+    const list = client.live('t', { key: 'id', load: () => [{ id: 3 }] });
+    await until(() => list.error);
+    console.log(/timed_rows[.]js/.test(list.error.message));
+    serve('timed_rows.js');
+    await until(() => !list.loading);
+    console.log(JSON.stringify(list.rows));
+    const other = connect({ url: 'ws://127.0.0.1:1', token: 'T', transports: ['poll'], backoff: { base: 1, cap: 1 },
+      fetch: onePoll() });
+    const reasons = [];
+    other.on('state', ({ reason }) => reason && reasons.push(reason));
+    await until(() => reasons.length);
+    console.log(/streams[.]js/.test(reasons[0]));
+    serve('streams.js');
+    await until(() => other.state === 'open');
+    other.close();`);
+  assert.equal(run('node', ['parts/page.js']), 'true\n[{"id":3}]\ntrue\n');
+});
+
+test('the CommonJS files need no import(), which Jest does not support', () => {
+  // As in Jest: code of vm.Script without a callback for import().
+  write('jest.cjs', `
+    const { readFileSync } = require('node:fs');
+    const { Script } = require('node:vm');
+    const load = (path) => {
+      const module = { exports: {} };
+      const code = readFileSync(\`${join(root, 'dist')}/\${path}\`, 'utf8');
+      new Script(\`(function (module, exports, require) {\${code}\\n})\`).runInThisContext()(module, module.exports, load);
+      return module.exports;
+    };
+    ${ONE_POLL}
+    const client = load('index.cjs').connect({ url: 'ws://127.0.0.1:1', token: 'T', transports: ['poll'], fetch: onePoll() });
+    const list = client.live('t', { key: 'id', load: () => [{ id: 3 }] });
+    list.subscribe((rows) => {
+      if (!rows.length) return;
+      console.log(client.state, JSON.stringify(rows));
+      client.close();
+      process.exit();
+    });`);
+  assert.equal(run('node', ['jest.cjs']), 'open [{"id":3}]\n');
+});
+
 test('on a server the React components render without a connection', {
   skip: !existsSync(join(REACT_HOME, 'react-dom/server.js')) && 'React (node-react-dom) is not installed',
 }, () => {
@@ -149,7 +288,7 @@ test('on a server the React components render without a connection', {
 });
 
 test('a bundler includes one copy of the client for all entries', { skip: skip || (!esbuild && 'npm install has not been run') }, async () => {
-  write('page.mjs', `${USES['import.mjs']} console.log(connect, hooks, vue, shardOf);`);
+  write('page.mjs', `${USES['import.mjs']} console.log(connect, hooks, vue, shardOf, enable);`);
   const { metafile } = await esbuild.build({
     absWorkingDir: app,
     entryPoints: ['page.mjs'],
@@ -161,7 +300,7 @@ test('a bundler includes one copy of the client for all entries', { skip: skip |
     write: false,
   });
   const inputs = Object.keys(metafile.inputs).filter((path) => path.includes('clairon')).sort();
-  assert.deepEqual(inputs, ['index', 'react', 'rows', 'shard', 'streams', 'timed_rows', 'vue'].map((name) => `node_modules/clairon/dist/${name}.js`));
+  assert.deepEqual(inputs, ['index', 'react', 'rows', 'shard', 'streams', 'timed_rows', 'vue', 'webpush'].map((name) => `node_modules/clairon/dist/${name}.js`));
 });
 
 for (const [file, resolution] of [['esm.mts', 'node16'], ['cjs.cts', 'node16'], ['old.ts', 'node']]) {
@@ -169,9 +308,11 @@ for (const [file, resolution] of [['esm.mts', 'node16'], ['cjs.cts', 'node16'], 
     write(file, `import { connect, type Client } from 'clairon';
       import { useLiveList } from 'clairon/react';
       import { useLive } from 'clairon/vue';
+      import { disable, enable } from 'clairon/webpush';
       const client: Client = connect({ token: 'T' });
       export const loading: boolean = useLiveList(client, 't').loading;
-      export const rows: unknown[] = useLive(client, () => 't').rows.value;`);
+      export const rows: unknown[] = useLive(client, () => 't').rows.value;
+      export const ended: Promise<void> = enable(client, { serviceWorker: '/w.js' }).then(() => disable(client));`);
     const module = resolution === 'node' ? 'commonjs' : resolution;
     write('tsconfig.json', JSON.stringify({
       compilerOptions: { noEmit: true, strict: true, target: 'es2022', module, moduleResolution: resolution, types: [] }, files: [file],
@@ -193,6 +334,7 @@ test('the package contains its licence, and its pages link to no file outside th
 
 test('the Vue composable opens a list, follows refs, and closes the list', { skip }, () => {
   write('vue.mjs', `import { useLive } from 'clairon/vue';
+      import { disable, enable } from 'clairon/webpush';
     import { set, shallowRef, unmount } from 'vue';
     const log = [];
     const live = (name, options) => {

@@ -6,7 +6,6 @@ import { createBackoff } from '../src/backoff.js';
 import { NOW, STOP, closeClass } from '../src/closing.js';
 import { createDedupe } from '../src/dedupe.js';
 import { createStored } from '../src/stored.js';
-import { createFallback } from '../src/fallback.js';
 import { createSendQueue } from '../src/send_queue.js';
 import { createCursor } from '../src/cursor.js';
 import { createReplayBuffer } from '../src/replay.js';
@@ -15,6 +14,7 @@ import { createRing } from '../src/ring.js';
 import { createRouter, matcher } from '../src/router.js';
 import { shardOf, shardUrl } from '../src/shard.js';
 import { contains, isOlder, parseSnapshot } from '../src/snapshot.js';
+import { openStream } from '../src/streams.js';
 import { notification, until } from './fake-relay.js';
 
 test('client and relay compute the same shard for a user', () => {
@@ -186,25 +186,6 @@ test('a handler can be removed, and a failing listener does not affect other lis
   assert.equal(console.error.mock.callCount(), 1);
 });
 
-test('the next transport is used after two failures, cyclically, and the best transport is retried at growing intervals', () => {
-  const fallback = createFallback(['ws', 'sse', 'poll']);
-  const transports = [];
-  for (let i = 0; i < 7; i += 1) {
-    transports.push(fallback.chosen());
-    fallback.failed();
-  }
-  assert.deepEqual(transports, ['ws', 'ws', 'sse', 'sse', 'poll', 'poll', 'ws']);
-  assert.equal(fallback.opened(), 0);
-  fallback.failed(true);
-  const waits = Array.from({ length: 10 }, () => fallback.opened());
-  assert.deepEqual(waits.slice(0, 3), [15_000, 30_000, 60_000]);
-  assert.equal(waits.at(-1), 1_800_000);
-  fallback.retryBest();
-  assert.equal(fallback.opened(), 0);
-  fallback.failed(true);
-  assert.equal(fallback.opened(), 15_000);
-});
-
 test('the replay buffer is limited in size', () => {
   const { remember, since } = createReplayBuffer('0');
   const frame = (pos) => ({ t: 'msg', pos });
@@ -251,4 +232,17 @@ test('a ring returns the changes that a snapshot does not contain, unless one of
   for (let x = 20; x < 10_000; x += 1) add(String(x));
   assert.deepEqual([missing('1:10000:1'), missing('1:9998:1'), missing('1:9997:1')], [[], ['9998', '9999'], undefined]);
   assert.equal(missing('1:100:1'), undefined);
+});
+
+test('a stream rejects a frame that it cannot send, and is not restarted', async () => {
+  const requests = [];
+  const frames = [];
+  const stream = openStream('sse', (url) => new Promise(() => { requests.push(url.pathname); }), 'ws://relay.test/v1/ws');
+  stream.onmessage = ({ data }) => frames.push(JSON.parse(data));
+  stream.send('{"t":"connect","r":1,"token":"T"}');
+  stream.send('{"t":"later","r":-1}');
+  stream.send('{"t":"pong"}');
+  assert.deepEqual(requests, ['/v1/sse']);
+  assert.deepEqual(frames, [{ t: 'err', r: -1, code: 107, msg: 'later needs a WebSocket' }]);
+  stream.close();
 });

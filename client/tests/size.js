@@ -4,11 +4,11 @@ import { readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 
 /** For index.js, the only file that most pages need. */
-export const LIMIT_BYTES = 6_000;
+export const LIMIT_BYTES = 6_100;
 
 export function sizeOf(name) {
   const code = readFileSync(new URL(`../dist/${name}`, import.meta.url));
   return { name, minified: code.length, gzipped: gzipSync(code, { level: 9 }).length };
 }
 
-if (process.argv[1]?.endsWith('size.js')) console.table(['index.js', 'rows.js', 'timed_rows.js', 'streams.js', 'react.js', 'vue.js', 'shard.js'].map(sizeOf));
+if (process.argv[1]?.endsWith('size.js')) console.table(['index.js', 'rows.js', 'timed_rows.js', 'streams.js', 'react.js', 'vue.js', 'shard.js', 'webpush.js', 'worker.js'].map(sizeOf));

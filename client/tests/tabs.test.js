@@ -407,6 +407,19 @@ test('the connection subscribes to the topics of all tabs, and each tab receives
   assert.deepEqual(socket.frames('unsubscribe')[0].topics, ['demo.b']);
 });
 
+test('the topics of a tab that crashes are unsubscribed', async (t) => {
+  const { open, socket } = await twoTabs(t, { topics: ['demo.a'] });
+  const third = open({ topics: ['demo.b'] });
+  await until('the topics', () => socket.frames('subscribe').length === 1);
+  await isOpen(third);
+  const { postMessage } = BroadcastChannel.prototype;
+  BroadcastChannel.prototype.postMessage = () => {}; // a crash releases the locks of the tab, without a message
+  third.client.close();
+  BroadcastChannel.prototype.postMessage = postMessage;
+  await until('the topic is unsubscribed', () => socket.frames('unsubscribe').length === 1);
+  assert.deepEqual(socket.frames('unsubscribe')[0].topics, ['demo.b']);
+});
+
 test('a leader with an invalid token is replaced by a tab with a valid token', async (t) => {
   const { relay, first, second, socket } = await twoTabs(t);
   socket.closes(4100);

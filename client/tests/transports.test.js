@@ -279,6 +279,25 @@ test('if SSE is rejected too, the client polls repeatedly', async (t) => {
   await until('closed', () => client.state === 'closed'); // a fixed token cannot be renewed
 });
 
+for (const transport of ['sse', 'poll']) {
+  test(`${transport}: an expired token from the token function is reported once for each attempt`, async (t) => {
+    const { http, client, events } = start(t, { transports: [transport], token: () => 'stale' });
+    for (let i = 0; i < 2; i += 1) (await http.next()).respond(401, '{"code":109,"detail":"token expired"}');
+    await http.next();
+    assert.equal(client.state, 'connecting');
+    assert.deepEqual(events.error.map(({ error }) => [error.code, error.message]), Array(2).fill([109, 'token expired']));
+  });
+
+  test(`${transport}: a rejected token is reported once`, async (t) => {
+    for (const [code, close] of [[101, 4001], [103, 4003], [109, 4100]]) {
+      const { http, client, events } = start(t, { transports: [transport] });
+      (await http.next()).respond(401, JSON.stringify({ code, detail: 'no' }));
+      await until('closed', () => client.state === 'closed');
+      assert.deepEqual(events.error.map(({ error }) => [error.code, error.message]), [[close, 'no']]);
+    }
+  });
+}
+
 test('a poll that returns a gap has not resumed', async (t) => {
   const { http, events } = start(t, { transports: ['poll'], pos: 'old' });
   const first = await http.next();
@@ -332,14 +351,163 @@ test('errors of a closed `ws` WebSocket are handled and do not end the program',
   (await relay.socket()).accept();
 });
 
-test('a WebSocket that opened and broke is retried without a fallback', async (t) => {
-  const { relay, http } = start(t);
-  for (let i = 0; i < 4; i += 1) {
-    const socket = await relay.socket();
-    socket.accept();
-    socket.closes();
+/** Ends of an open WebSocket, at a time in milliseconds after `connected`. `ping`: in seconds. */
+const ENDS = {
+  'closed by a proxy after 300 ms': { at: 300, end: (socket) => socket.closes() },
+  'closed by a proxy at a limit of bytes within 5 s': {
+    at: 4_000, end: (socket) => { socket.sends(msg('1', notification('a'))); socket.closes(1011); },
+  },
+  'muted by a proxy': { at: 10_000, ping: 5 },
+  'muted by a proxy after frames': { at: 12_000, ping: 5, frameAt: 2_000 },
+  'muted by a proxy after five minutes': { at: 310_000, ping: 5, frameAt: 300_000 },
+  'muted in one direction': {
+    at: 60_000, end: (socket) => { socket.sends({ t: 'bye', code: 4102, msg: 'no pong' }); socket.closes(4102); },
+  },
+};
+
+/** Opens the next WebSocket, and ends it as described by one of ENDS. */
+async function endNext({ relay, tick, pass }, { at, ping = 1e6, frameAt, suspended, end }) {
+  const socket = await relay.socket();
+  socket.accept({ ping, resumed: true });
+  for (let now = 2_000; now <= frameAt; now += 2_000) {
+    tick(2_000);
+    socket.sends({ t: 'ping' });
   }
-  assert.equal(http.requests.length, 0);
+  if (suspended) pass(suspended);
+  tick(at - (frameAt ?? 0));
+  end?.(socket);
+  tick(2);
+  return socket;
+}
+
+/** A client with a fake clock. */
+function startTicking(t, options) {
+  let clock = 0;
+  const tickTimers = handTimers(t, 'setTimeout');
+  const tick = (ms) => {
+    clock += ms;
+    tickTimers(ms);
+  };
+  const pass = (ms) => { clock += ms; }; // the computer is suspended, so its timers are late
+  return { tick, pass, ...start(t, { now: () => clock, ...options }) };
+}
+
+for (const [what, end] of Object.entries(ENDS)) {
+  test(`after two WebSockets that are ${what} the client uses SSE, and retries once, later`, async (t) => {
+    const world = startTicking(t);
+    const { http, client, tick } = world;
+    await endNext(world, end);
+    await endNext(world, end);
+    for (const wait of [15_000, 30_000]) {
+      const request = await http.next();
+      assert.equal(request.path, '/v1/sse');
+      request.stream().sends(connected({ resumed: true, ping: 1e6 }));
+      while (client.state !== 'open') await new Promise(setImmediate);
+      assert.equal(client.transport, 'sse');
+      tick(wait - 10);
+      assert.equal(client.transport, 'sse');
+      tick(10);
+      await endNext(world, end);
+    }
+    assert.equal((await http.next()).path, '/v1/sse');
+  });
+}
+
+for (const [what, end] of Object.entries({
+  'was stable': { at: 5_000, end: (socket) => socket.closes() },
+  'was silent because its computer was suspended': { at: 10_000, ping: 5, suspended: 60_000 },
+  'the relay closed because the computer was suspended': {
+    at: 1,
+    ping: 5,
+    suspended: 60_000,
+    end: (socket) => { socket.sends({ t: 'ping' }, { t: 'bye', code: 4102, msg: 'no pong' }); socket.closes(4102); },
+  },
+  'the relay closed': { at: 300, end: (socket) => { socket.sends({ t: 'bye', code: 4201, in: 1 }); socket.closes(); } },
+})) {
+  test(`a WebSocket that ${what} is retried without a fallback`, async (t) => {
+    const world = startTicking(t);
+    for (let i = 0; i < 4; i += 1) await endNext(world, end);
+    assert.equal((await world.relay.socket()).closedWith, undefined);
+    assert.equal(world.http.requests.length, 0);
+  });
+}
+
+test('a WebSocket that is retried and stays stable is used again, even if the clock was set back', async (t) => {
+  const world = startTicking(t);
+  const {
+    relay, http, client, tick, pass,
+  } = world;
+  for (let i = 0; i < 2; i += 1) await endNext(world, ENDS['closed by a proxy after 300 ms']);
+  pass(-3_600_000);
+  (await http.next()).stream().sends(connected({ resumed: true, ping: 1e6 }));
+  while (client.state !== 'open') await new Promise(setImmediate);
+  tick(15_000);
+  await endNext(world, { at: 5_000, end: (socket) => socket.closes() });
+  (await relay.socket()).accept();
+  assert.deepEqual([client.transport, client.state], ['ws', 'open']);
+});
+
+test('a WebSocket that is retried, and silent because its computer was suspended, is used again', async (t) => {
+  const world = startTicking(t);
+  const { relay, http, client, tick } = world;
+  for (let i = 0; i < 2; i += 1) await endNext(world, ENDS['muted by a proxy']);
+  (await http.next()).stream().sends(connected({ resumed: true, ping: 1e6 }));
+  while (client.state !== 'open') await new Promise(setImmediate);
+  tick(15_000);
+  await endNext(world, { at: 10_000, ping: 5, suspended: 60_000 });
+  (await relay.socket()).accept();
+  assert.deepEqual([client.transport, client.state], ['ws', 'open']);
+});
+
+test('a suspend during an earlier connection does not excuse a WebSocket that is muted', async (t) => {
+  const world = startTicking(t);
+  await endNext(world, { at: 10_000, ping: 5, suspended: 60_000 });
+  for (let i = 0; i < 2; i += 1) await endNext(world, ENDS['muted by a proxy']);
+  assert.equal((await world.http.next()).path, '/v1/sse');
+});
+
+test('the WebSocket is retried after an interval that doubles up to half an hour', async (t) => {
+  const world = startTicking(t);
+  const { http, client, tick } = world;
+  const end = ENDS['closed by a proxy after 300 ms'];
+  await endNext(world, end);
+  await endNext(world, end);
+  for (const seconds of [15, 30, 60, 120, 240, 480, 960, 1800, 1800]) {
+    (await http.next()).stream().sends(connected({ resumed: true, ping: 1e6 }));
+    while (client.state !== 'open') await new Promise(setImmediate);
+    tick(seconds * 1000 - 10);
+    assert.equal(client.transport, 'sse');
+    tick(10);
+    await endNext(world, end);
+  }
+});
+
+test('after an outage the WebSocket is retried after a random delay', async (t) => {
+  t.mock.method(Math, 'random', () => 0.5);
+  const world = startTicking(t);
+  const { relay, http, client, tick } = world;
+  for (let i = 0; i < 2; i += 1) await endNext(world, ENDS['closed by a proxy after 300 ms']);
+  const request = await http.next();
+  world.pass(60_000);
+  request.stream().sends(connected({ resumed: true, ping: 1e6 }));
+  while (client.state !== 'open') await new Promise(setImmediate);
+  tick(2_490);
+  assert.deepEqual([client.transport, relay.pendingSockets], ['sse', 0]);
+  tick(10);
+  (await relay.socket()).accept();
+  assert.equal(client.transport, 'ws');
+});
+
+test('after failures of all transports the client starts over with the WebSocket', async (t) => {
+  const { relay, http, client } = start(t);
+  for (let i = 0; i < 2; i += 1) (await relay.socket()).closes();
+  for (const path of ['/v1/sse', '/v1/sse', '/v1/poll', '/v1/poll']) {
+    const request = await http.next();
+    assert.equal(request.path, path);
+    request.respond(503, '{}');
+  }
+  (await relay.socket()).accept();
+  assert.deepEqual([client.transport, http.requests.length], ['ws', 0]);
 });
 
 /** A client on SSE with a live list, whose request for rows is `request`. */

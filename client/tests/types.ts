@@ -5,6 +5,7 @@ import {
   ClaironProvider, useClairon, useConnectionState, useLive, useLiveList, useMessages,
 } from 'clairon/react';
 import { useLive as useLiveRefs } from 'clairon/vue';
+import type { ReactElement } from 'react';
 
 interface Assignment {
   id: number;
@@ -75,7 +76,7 @@ client.live<Assignment>('assignments', { key: ['id', 'title'] }).close();
 
 const rows: Assignment[] = useLive<Assignment>(client, 'assignments', { key: 'id' });
 useMessages<Assignment>(client, 'assignments', (n) => n.payload.after?.grade);
-ClaironProvider({ url: 'wss://relay.example.org', token: () => 'jwt', children: [] });
+const element: ReactElement = ClaironProvider({ url: 'wss://relay.example.org', token: () => 'jwt', children: [] });
 const { rows: titled, loading, error } = useLiveList<Assignment>(useClairon(), 'assignments', { key: 'id' });
 useLive(undefined, 'assignments');
 const refs = useLiveRefs<Assignment>(() => client, 'assignments', { rule: 'mine' });
@@ -102,7 +103,9 @@ client.live<Assignment>('assignments', { key: 'titel' });
 client.pos = '1';
 // @ts-expect-error: token is required
 ClaironProvider({ url: 'wss://relay.example.org' });
+// @ts-expect-error: children are React nodes
+ClaironProvider({ token: 'jwt', children: { title: 'x' } });
 // @ts-expect-error: no such gap reason
 client.on('gap', ({ why }) => why === 'bad luck');
 
-export { busy, code, error, failure, loading, off, cursor, problem, rows, state, titled, titles };
+export { busy, code, element, error, failure, loading, off, cursor, problem, rows, state, titled, titles };
