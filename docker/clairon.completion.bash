@@ -12,6 +12,8 @@ _clairon() {
         return
     elif [ "$COMP_CWORD" = 2 ] && [ "$command" = errors ]; then
         words="list redrive drop"
+    elif [ "$COMP_CWORD" = 2 ] && [ "$command" = store ]; then
+        words=accept
     else
         # Skip the placeholder --section.key=; the settings themselves end with "=".
         words=$("${COMP_WORDS[0]}" "$command" --help 2>/dev/null |

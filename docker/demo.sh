@@ -245,7 +245,7 @@ SELECT pg_create_logical_replication_slot('clairon', 'clairon')
 WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'clairon');
 EOF
     # The cluster keeps a copy of each loaded example, so that changed examples are loaded again.
-    for example in eportfolio bank bank_actor; do
+    for example in eportfolio inbox message bank bank_actor; do
         ! cmp -s "$top/sql/examples/$example.sql" "$dir/postgresql/$example.sql" || continue
         step "loading sql/examples/$example.sql"
         sql -d demo -f "$top/sql/examples/$example.sql" >>"$dir/log/database.log" 2>&1 ||
@@ -259,6 +259,9 @@ EOF
 write_config() {
     if [ ! -s "$dir/secret" ]; then
         (umask 077 && head -c 48 /dev/urandom | base64 -w0 >"$dir/secret")
+    fi
+    if [ ! -s "$dir/vapid.pem" ]; then
+        (umask 077 && "$top/build/clairon" vapid >"$dir/vapid.pem")
     fi
     cat >"$dir/relay.conf" <<EOF
 # Written by docker/demo.sh at each start.
@@ -274,10 +277,19 @@ url = unix://$run/store.sock
 listen = 127.0.0.1:$relay_port
 origins = http://127.0.0.1:$page_port,http://localhost:$page_port
 console = on
+notice = 0s
 drain = 1s
 
 [auth]
 hs256_secret_file = $dir/secret
+
+[receipts]
+sql = on
+
+[webpush]
+vapid_key_file = $dir/vapid.pem
+subject = mailto:demo@example.org
+app_url = http://127.0.0.1:$page_port/examples/messages.html
 EOF
 }
 
@@ -309,7 +321,7 @@ start_all() {
 
 announce() {
     local admin
-    admin=$("$top/build/clairon" token --sub me --admin --ttl 12h -c "$dir/relay.conf")
+    admin=$("$top/build/clairon" token --sub me --admin --publish --ttl 12h -c "$dir/relay.conf")
     printf '%s\n' "$dsn" >"$dir/dsn"
     printf 'http://127.0.0.1:%s\n' "$page_port" >"$dir/address"
     step "ready"
@@ -318,11 +330,15 @@ announce() {
     The page:        http://127.0.0.1:$page_port
     The relay:       http://127.0.0.1:$relay_port  (/v1/ws, /healthz, /metrics)
     The console:     http://127.0.0.1:$relay_port/console#token=$admin
-                     (for 12 hours; another token: $top/build/clairon token --sub me --admin -c $dir/relay.conf)
-    Examples:        http://127.0.0.1:$page_port/examples/minimal.html?user=u1 and .../examples/live.html?user=u1,
+                     (for 12 hours; another token: $top/build/clairon token --sub me --admin --publish -c $dir/relay.conf)
+    Examples:        http://127.0.0.1:$page_port/examples/minimal.html?user=u1, and live.html, inbox.html, messages.html,
                      the sources are in $top/client/examples
     SQL:             $root/bin/psql '$dsn'
                      UPDATE assignments SET status = 'graded', grade = 17 WHERE student_id = 'u1';
+    Your own table:  CREATE TABLE tasks (id int PRIMARY KEY, owner text, title text);
+                     SELECT clairon.watch('tasks', 'USER', 'owner');
+                     INSERT INTO tasks VALUES (1, 'u1', 'try it');
+                     The page shows the row to Ana Lima, who is u1. For your own page, see $top/client/README.md
     More changes:    make demo-traffic
     Logs:            $dir/log
 

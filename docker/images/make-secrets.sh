@@ -9,7 +9,7 @@ set -euo pipefail
 dir=${1:-$(dirname "$0")/../secrets}
 mkdir -p "$dir"
 chmod 700 "$dir"
-for name in postgres standby relay demo store; do
+for name in postgres standby relay demo store store_relay; do
     [ -s "$dir/${name}_password" ] || od -An -N24 -tx1 /dev/urandom | tr -d ' \n' >"$dir/${name}_password"
 done
 [ -s "$dir/token_key" ] || od -An -N48 -tx1 /dev/urandom | tr -d ' \n' >"$dir/token_key"

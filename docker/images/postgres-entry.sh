@@ -43,7 +43,7 @@ GRANT CREATE, USAGE ON SCHEMA public TO demo;
 SELECT pg_create_physical_replication_slot('standby');
 SQL
     local world
-    for world in eportfolio bank bank_actor; do
+    for world in eportfolio inbox message bank bank_actor; do
         admin -d app -o /dev/null -f "/usr/share/clairon/examples/$world.sql"
     done
     admin -d app -c 'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO demo' \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# store-entry.sh: starts the store server of this image, with an append-only file and a password. "health" checks it.
+# store-entry.sh: starts the store server of this image, with an append-only file and passwords. "health" checks it.
 #
 # CLUSTER_ADDRESS: makes the server a cluster node with this address. "join HOST:PORT .." joins these nodes to a
 # cluster, half of them as replicas.
@@ -27,7 +27,16 @@ cluster-announce-ip $CLUSTER_ADDRESS
 cluster-node-timeout 5000
 cluster-require-full-coverage no"
 fi
-# The password goes to standard input, because other users can read arguments.
+# The relay's user may run what `clairon doctor` tries, and the commands of connections, transactions and clusters.
+commands="+config|get +del +eval +evalsha +exists +get +hdel +hexists +hget +hgetall +hincrby +hkeys +hlen +hmget \
+    +hmset +hscan +hset +hsetnx +info +lindex +lpush +lrange +lrem +ltrim +memory|usage +persist +pexpire \
+    +ping +pttl +rename +renamenx +rpush +sadd +scan +scard +script|load +set +sinter +sismember +smembers +spop \
+    +srem +sscan +time +type +unlink +xack +xadd +xclaim +xdel +xgroup|create +xgroup|delconsumer \
+    +xgroup|setid +xinfo|consumers +xinfo|groups +xinfo|stream +xlen +xpending +xrange +xread +xreadgroup \
+    +xrevrange +xsetid +xtrim +zadd +zcard +zcount +zincrby +zrange +zrangebylex +zrangebyscore +zrem +zremrangebyscore \
+    +zrevrange +zrevrangebylex +zscore +select +multi +exec +discard +cluster|slots +cluster|nodes \
+    +cluster|info +cluster|countkeysinslot"
+# The passwords go to standard input, because other users can read arguments.
 exec "$name-server" - <<CONF
 bind ${LISTEN:-0.0.0.0}
 requirepass $password
@@ -35,5 +44,6 @@ dir /data
 appendonly yes
 appendfsync everysec
 maxmemory-policy noeviction
+user relay on >$(cat /run/secrets/store_relay_password) ~clairon:* -@all $commands
 ${cluster:-}
 CONF

@@ -9,12 +9,12 @@ for role in relay demo; do
         printf '*:*:*:%s:%s\n' "$role" "$(sed 's/[\\:]/\\&/g' "/run/secrets/${role}_password")"
 done >/tmp/pgpass
 export PGPASSFILE=/tmp/pgpass
-if [ -r /run/secrets/store_password ]; then
+if [ -r /run/secrets/store_relay_password ]; then
     # STORE_NODES: some nodes of a cluster, as host:port,host:port.
     if [ -n "${STORE_NODES:-}" ]; then
-        CLAIRON_STORE_URL=redis+cluster://:$(cat /run/secrets/store_password)@$STORE_NODES
+        CLAIRON_STORE_URL=redis+cluster://relay:$(cat /run/secrets/store_relay_password)@$STORE_NODES
     else
-        CLAIRON_STORE_URL=redis://:$(cat /run/secrets/store_password)@${STORE_HOST:-store}:6379
+        CLAIRON_STORE_URL=redis://relay:$(cat /run/secrets/store_relay_password)@${STORE_HOST:-store}:6379
     fi
     export CLAIRON_STORE_URL
 fi
