@@ -9,13 +9,14 @@
 
 #include "base/config.h"
 #include "base/log.h"
-#include "base/suggest.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "daemon/daemon.h"
 #include "decoder/protocol/version.h"
 #include "doctor/doctor.h"
 #include "feed/feed.h"
 #include "gate/gate.h"
+#include "sink/sink.h"
 
 #define RELAY "relay"
 
@@ -26,7 +27,9 @@ static const char usage[] =
     "  relay -c FILE           run the daemon (--check: only check the settings)\n"
     "  doctor -c FILE          run the checks, and print how to fix each problem\n"
     "  token --sub USER        print a development token\n"
+    "  vapid                   print a new private key for Web Push\n"
     "  errors list             print the error log (redrive: send again; drop: remove)\n"
+    "  drop ID ...             end pending notifications (--source SOURCE: of a table)\n"
     "  trace ID                print the trace of one notification\n"
     "  store accept SHARD      use a shard of a cluster without the keys on a lost node\n"
     "  --help, --version\n"
@@ -38,7 +41,7 @@ static const char relay_usage[] =
     "\n"
     "  -c FILE         configuration file (INI); without it, only arguments and environment\n"
     "  --check         check the settings, list all errors and exit: 0 valid, 2 invalid\n"
-    "  --help SECTION  only the settings of feed, store, auth, gate, delivery, rows or relay\n"
+    "  --help SECTION  only the settings of one section, such as feed\n"
     "\n"
     "Each setting is read from the first of these sources that has it: the argument\n"
     "--section.key=value, the environment variable CLAIRON_SECTION_KEY, the file, the default.\n"
@@ -73,9 +76,10 @@ relay_help(const char *section)
     int code = section == NULL ? cli_print(relay_usage) : 0;
 
     if (!config_help(stdout, section))
-        return cli_usage_error(
-            RELAY, "unknown section, valid are feed, store, auth, gate, delivery, rows and relay: ",
-            section);
+        return cli_usage_error(RELAY,
+                               "unknown section, valid are feed, store, auth, gate, delivery, "
+                               "rows, receipts, webhook, webpush, sink and relay: ",
+                               section);
     return fflush(stdout) == 0 ? code : 1;
 }
 
@@ -104,12 +108,18 @@ command_relay(int argc, char **argv)
     if (section != NULL)
         return cli_usage_error(RELAY, "unknown argument ", section);
     rc = config_load(&config, parsed.path, argc, argv, error);
+    if (rc == RC_OK)
+        rc = sinks_check(&config, error, sizeof(error));
     if (parsed.check_only && check_gate(&config, error) != RC_OK)
         rc = RC_BAD;
     if (rc == RC_OK) {
         log_setup(config.relay.log_level, config.relay.log_format);
         config_warn_exposed(&config);
+        if (sinks_unused_setting(&config) != NULL)
+            log_warn("sink", "setting has no effect without the role sink",
+                     LOG_TEXT("setting", sinks_unused_setting(&config)));
         code = parsed.check_only ? cli_print("settings are valid\n") : workers_run(&config);
+        log_flush(LOG_FLUSH_MS);
     } else {
         /* the error message names its origin */
         code = cli_settings_error(RELAY, parsed.path, error);
@@ -133,12 +143,13 @@ reserve_standard_descriptors(void)
 static int
 reject_command(const char *word)
 {
-    static const char *const commands[] = {RELAY, "doctor", "token", "errors", "trace", "store"};
+    static const char *const commands[] = {RELAY,  "doctor", "token", "errors",
+                                           "drop", "trace",  "store", "vapid"};
     const char *nearest = suggest_word(word, commands, sizeof(commands) / sizeof(commands[0]));
 
     fprintf(stderr,
-            "clairon: unknown command \"%s\", valid are relay, doctor, token, errors, trace and "
-            "store%s%s%s\n",
+            "clairon: unknown command \"%s\", valid are relay, doctor, token, errors, drop, trace, "
+            "store and vapid%s%s%s\n",
             word, nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
             nearest != NULL ? "?" : "");
     return CLI_USAGE_ERROR;
@@ -164,10 +175,14 @@ main(int argc, char **argv)
         return cli_token(argc - 1, argv + 1);
     if (strcmp(argv[1], "errors") == 0)
         return cli_errors(argc - 1, argv + 1);
+    if (strcmp(argv[1], "drop") == 0)
+        return cli_drop(argc - 1, argv + 1);
     if (strcmp(argv[1], "trace") == 0)
         return cli_trace(argc - 1, argv + 1);
     if (strcmp(argv[1], "store") == 0)
         return cli_store(argc - 1, argv + 1);
+    if (strcmp(argv[1], "vapid") == 0)
+        return cli_vapid(argc - 1, argv + 1);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return cli_print(usage);
     if (strcmp(argv[1], "--version") == 0)

@@ -127,6 +127,41 @@ load_section(struct file_reading *reading, char *line)
                        reading->section, suggestion);
 }
 
+/*
+ * Adds the folder of the configuration file to a relative path. Of several paths, each is relative
+ * to it.
+ */
+static enum rc
+load_path(struct file_reading *reading, const struct config_key *key, struct config_origin origin,
+          const char *value)
+{
+    const char *file = reading->load->config->path, *end = strrchr(file, '/');
+    size_t len = end != NULL ? (size_t)(end + 1 - file) : 0, room = strlen(value) + 1;
+    const char *separator = key->type == CONFIG_PATHS ? "," : "";
+    char *paths, *at;
+    enum rc rc;
+
+    for (const char *each = value; *each != '\0'; each++)
+        room += *each == ',' ? len : 0;
+    paths = at = memory_new(room + len);
+    do {
+        size_t value_len;
+
+        value += strspn(value, " \t");
+        value_len = strcspn(value, separator);
+        if (value_len > 0 && value[0] != '/')
+            at = mempcpy(at, file, len);
+        at = mempcpy(at, value, value_len);
+        value += value_len;
+        if (*value == ',')
+            *at++ = *value;
+    } while (*value++ != '\0');
+    *at = '\0';
+    rc = load_value(reading->load, key, origin, paths);
+    free(paths);
+    return rc;
+}
+
 static enum rc
 load_setting(struct file_reading *reading, const char *name, const char *value)
 {
@@ -142,6 +177,8 @@ load_setting(struct file_reading *reading, const char *name, const char *value)
     if (before != 0)
         return config_fail(reading->load, "%s: [%s] %s is already set on line %u: keep one",
                            reading->where, reading->section, name, before);
+    if (key->type == CONFIG_PATH || key->type == CONFIG_PATHS)
+        return load_path(reading, key, origin, value);
     return load_value(reading->load, key, origin, value);
 }
 
@@ -350,7 +387,7 @@ mark_secrets(const struct config_load *load)
         const struct config_key *key = &config_keys[i];
         const char *value;
 
-        if (key->type != CONFIG_TEXT)
+        if (!config_is_text(key->type))
             continue;
         value = *(char **)((char *)load->config + key->offset);
         if (!contains_secret(key, value))
@@ -388,7 +425,12 @@ config_secret_files(const struct config *config,
     count = add_secret_file(files, count, "gate", "tls_key", config->gate.tls_key);
     count = add_secret_file(files, count, "store", "sentinel_password_file",
                             config->store.sentinel_password_file);
-    return add_secret_file(files, count, "store", "tls_key", config->store.tls_key);
+    count = add_secret_file(files, count, "webhook", "secret_file", config->webhook.secret_file);
+    count = add_secret_file(files, count, "store", "tls_key", config->store.tls_key);
+    for (size_t i = 0; i < CONFIG_VAPID_KEYS_MAX; i++)
+        count = add_secret_file(files, count, "webpush", "vapid_key_file",
+                                config->webpush.key_files[i]);
+    return count;
 }
 
 static void
@@ -462,9 +504,13 @@ void
 config_free(struct config *config)
 {
     for (size_t i = 0; i < config_key_count; i++)
-        if (config_keys[i].type == CONFIG_TEXT)
+        if (config_is_text(config_keys[i].type))
             text_wipe(*(char **)((char *)config + config_keys[i].offset));
     text_wipe(config->store.sentinel_password);
+    for (size_t i = 0; i < CONFIG_VAPID_KEYS_MAX; i++) {
+        free(config->webpush.key_files[i]);
+        text_wipe(config->webpush.keys[i]);
+    }
     if (config->auth.key != NULL)
         explicit_bzero(config->auth.key, config->auth.key_len);
     free(config->auth.key);

@@ -12,8 +12,10 @@
 
 #define CONFIG_ROLE_FEED 1u
 #define CONFIG_ROLE_GATE 2u
+#define CONFIG_ROLE_SINK 4u
 
 #define CONFIG_WORKERS_MAX 64
+#define CONFIG_VAPID_KEYS_MAX 2
 #define CONFIG_KEYS_MAX 96
 
 struct config_origin {
@@ -60,7 +62,7 @@ struct config {
     } store;
     struct {
         char *listen;       /* host:port, [v6]:port or unix:/path; default 127.0.0.1:8080 */
-        char *admin_listen; /* for /metrics, /console and /v1/push; NULL: served by `listen` */
+        char *admin_listen; /* for /metrics, /console and operators; NULL: served by `listen` */
         char *origins;      /* comma-separated; NULL: same host only */
         int workers;
         int max_connections;         /* default 19000 */
@@ -84,6 +86,7 @@ struct config {
         int64_t slow_age_ms;
         int64_t slow_bytes;
         int64_t max_frame_bytes;
+        int64_t notice_ms; /* precedes drain */
         int64_t drain_ms;
     } gate;
     struct {
@@ -111,6 +114,25 @@ struct config {
         size_t previous_len;
     } auth;
     struct {
+        bool sql;             /* receipts are inserted into clairon.receipt */
+        char *conninfo;       /* NULL: feed.primary_conninfo, or else feed.conninfo */
+        int64_t retention_ms; /* default 7 d */
+        int64_t max_bytes;    /* of each shard; default 256 MB */
+    } receipts;
+    struct {
+        char *proxy; /* http://[user:password@]host:port; NULL: none */
+    } sink;
+    struct {
+        char *url;          /* NULL: no webhook; may contain a secret */
+        char *secret_file;  /* set if url is; for its format see wire/webhook_signature.h */
+        char *ca_file;      /* in addition to the system's authorities; NULL: none */
+        char *outcomes;     /* comma-separated; NULL: all */
+        int64_t timeout_ms; /* of a request */
+        int concurrency;    /* maximum requests in progress */
+        int batch;          /* maximum receipts of a request */
+        bool allow_private; /* also http, and addresses that are not public */
+    } webhook;
+    struct {
         unsigned roles; /* CONFIG_ROLE_* */
         enum log_level log_level;
         enum log_format log_format;
@@ -123,6 +145,20 @@ struct config {
         int64_t max_bytes;
         int queue; /* maximum queued requests */
     } rows;
+    struct {
+        char *subject; /* contact address, for push services */
+        char *app_url; /* opened by a click */
+        char *ca_file; /* NULL: only the system's CA certificates */
+        bool allow_private;
+        int64_t timeout_ms;
+        int64_t delay_ms;     /* from the commit to the decision whether a user is absent */
+        char *vapid_key_file; /* one or two files, comma-separated; NULL: no Web Push */
+        char *origins;        /* of push services; never NULL */
+        int max_per_user;
+        int64_t keep_ms;
+        char *key_files[CONFIG_VAPID_KEYS_MAX]; /* the files of vapid_key_file */
+        char *keys[CONFIG_VAPID_KEYS_MAX];      /* their PEMs, read at load; never logged */
+    } webpush;
     /* indexed by key: the secret was passed as an argument */
     bool secret_arguments[CONFIG_KEYS_MAX];
     bool file_is_secret; /* the configuration file itself contains a secret */
@@ -170,7 +206,7 @@ struct config_secret_file {
     bool is_exposed; /* users other than its owner and group can access it */
 };
 
-#define CONFIG_SECRET_FILES_MAX 5
+#define CONFIG_SECRET_FILES_MAX 8
 
 /*
  * Lists the files with secrets that the settings name, and the configuration file (section NULL) if
@@ -187,6 +223,15 @@ void config_warn_exposed(const struct config *config);
  * meaning. Returns false if the section does not exist.
  */
 bool config_help(FILE *out, const char *section);
+
+/*
+ * Reads a file with a secret, of at most 16 kB. Returns NULL, and the caller wipes and frees the
+ * bytes; otherwise the reason for the failure.
+ */
+const char *config_secret_read(const char *path, char **ret_bytes, size_t *ret_len);
+
+/* Whether a comma-separated list contains the word. */
+bool config_list_contains(const char *list, const char *word);
 
 /* Frees the contents and wipes the key; accepts a zeroed config. */
 void config_free(struct config *config);

@@ -6,8 +6,12 @@
 
 /* config_table.c */
 
+#define CONFIG_PATH_MAX 4095
+
 enum config_type {
     CONFIG_TEXT,
+    CONFIG_PATH,  /* a text; in the configuration file, relative to the folder of that file */
+    CONFIG_PATHS, /* paths, comma-separated */
     CONFIG_BOOL,
     CONFIG_INT,
     CONFIG_DURATION, /* int64_t, milliseconds */
@@ -16,6 +20,13 @@ enum config_type {
     CONFIG_LEVEL,    /* enum log_level */
     CONFIG_FORMAT,   /* enum log_format */
 };
+
+/* The field is a string. */
+static inline bool
+config_is_text(enum config_type type)
+{
+    return type == CONFIG_TEXT || type == CONFIG_PATH || type == CONFIG_PATHS;
+}
 
 struct config_key {
     const char *section;
@@ -49,6 +60,12 @@ const char *config_check_listen(const char *value);
 const char *config_check_conninfo(const char *value);
 const char *config_check_networks(const char *value);
 const char *config_check_origins(const char *value);
+const char *config_check_webhook_url(const char *value);
+const char *config_check_outcomes(const char *value);
+const char *config_check_proxy(const char *value);
+const char *config_check_push_origins(const char *value);
+const char *config_check_subject(const char *value);
+const char *config_check_app_url(const char *value);
 
 /*
  * Sets the field. An empty string unsets a key that has no default. RC_BAD: `reason` describes
@@ -60,7 +77,7 @@ MUST_CHECK enum rc config_value_set(struct config *config, const struct config_k
 /* Describes a valid value: "a duration from 1s to 1h in ms, s, m, h or d". */
 void config_value_describe(const struct config_key *key, char *text, size_t room);
 
-/* config_error.c */
+/* config_table.c: errors */
 
 struct config_load {
     struct config *config;

@@ -10,14 +10,14 @@
 #include <unistd.h>
 
 #include "base/config_private.h"
-#include "base/conninfo.h"
-#include "base/memory.h"
 #include "base/urls.h"
+#include "base/memory.h"
 
 #define KEY_FILE_MAX 16384
 #define HS256_KEY_MIN 32 /* RFC 7518, section 3.2: at least as long as the hash */
 #define PUBLIC_KEY_KINDS "RSA, or EC on P-256"
 #define PUBLIC_KEY_FAULT_MAX 160
+#define VAPID_KEY_KINDS "EC on P-256, as printed by clairon vapid"
 
 #define CLUSTER_SHARDS 16       /* default of [store] shards with redis+cluster:// */
 #define FAILOVER_MIN_REPLICAS 1 /* default of [store] min_replicas if failovers are automatic */
@@ -50,6 +50,22 @@ key_file_read(const char *path, char *bytes, size_t *ret_len, int64_t *ret_writt
         *ret_len = len;
         *ret_written = (int64_t)stat.st_mtim.tv_sec * 1000000000 + stat.st_mtim.tv_nsec;
     }
+    return reason;
+}
+
+const char *
+config_secret_read(const char *path, char **ret_bytes, size_t *ret_len)
+{
+    char *bytes = memory_new(KEY_FILE_MAX + 1);
+    int64_t written;
+    const char *reason = key_file_read(path, bytes, ret_len, &written);
+
+    if (reason == NULL) {
+        *ret_bytes = bytes;
+        return NULL;
+    }
+    explicit_bzero(bytes, KEY_FILE_MAX + 1);
+    free(bytes);
     return reason;
 }
 
@@ -360,6 +376,89 @@ check_backoff(struct config_load *load)
     return config_fail(load, "%s must not be less than [delivery] backoff_base", where);
 }
 
+/* Returns NULL for a valid key, otherwise the problem: "has ..." or "is ...". */
+static const char *
+vapid_key_fault(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX])
+{
+    static char no_passphrase[] = ""; /* prevents a prompt of OpenSSL on the terminal */
+    BIO *bio = BIO_new_mem_buf(pem, (int)len);
+    EVP_PKEY *key = PEM_read_bio_PrivateKey(bio, NULL, NULL, no_passphrase);
+    const char *wrong = NULL;
+    int kind = key != NULL ? EVP_PKEY_base_id(key) : NID_undef;
+    int curve = kind == EVP_PKEY_EC ? curve_of(key) : NID_undef;
+
+    if (key == NULL) {
+        wrong = "is not a private key in PEM, must be " VAPID_KEY_KINDS;
+    } else if (curve != NID_X9_62_prime256v1) {
+        (void)snprintf(fault, PUBLIC_KEY_FAULT_MAX,
+                       "has an unsupported key type (%s%.40s), must be " VAPID_KEY_KINDS,
+                       kind == EVP_PKEY_EC ? "EC on " : "",
+                       OBJ_nid2sn(kind == EVP_PKEY_EC ? curve : kind));
+        wrong = fault;
+    }
+    EVP_PKEY_free(key);
+    BIO_free(bio);
+    ERR_clear_error(); /* a TLS connection would report a leftover error as its own */
+    return wrong;
+}
+
+static enum rc
+load_vapid_key(struct config_load *load, size_t number, const char *path)
+{
+    char *bytes = memory_new(KEY_FILE_MAX + 1);
+    char where[CONFIG_WHERE_MAX], fault[PUBLIC_KEY_FAULT_MAX];
+    size_t len = 0;
+    int64_t written;
+    const char *reason = key_file_read(path, bytes, &len, &written);
+    const char *wrong = reason == NULL ? vapid_key_fault(bytes, len, fault) : NULL;
+    enum rc rc = RC_OK;
+
+    config_where(load->config, "webpush", "vapid_key_file", where);
+    if (reason != NULL)
+        rc = fail_unreadable(load, "webpush", "vapid_key_file", path, reason);
+    else if (wrong != NULL)
+        rc = config_fail(load, "%s: \"%.256s\" %s", where, path, wrong);
+    else
+        load->config->webpush.keys[number] = memory_text(bytes, len);
+    explicit_bzero(bytes, KEY_FILE_MAX + 1);
+    free(bytes);
+    return rc;
+}
+
+/* Gate and sink use the keys. A command that uses only the store may run without read access. */
+static enum rc
+check_webpush(struct config_load *load)
+{
+    const struct config *config = load->config;
+    const char *at = config->webpush.vapid_key_file;
+    char where[CONFIG_WHERE_MAX];
+    enum rc rc = check_readable(load, "webpush", "ca_file", config->webpush.ca_file);
+
+    if (at != NULL && config->webpush.subject == NULL && !is_invalid(load, "webpush", "subject"))
+        rc = fail_missing(load, "[webpush] subject: required by vapid_key_file, "
+                                "such as mailto:ops@example.org");
+    if (at != NULL && config->webpush.app_url == NULL && !is_invalid(load, "webpush", "app_url"))
+        rc = fail_missing(load, "[webpush] app_url: required by vapid_key_file, "
+                                "such as https://app.example.org/");
+    for (size_t number = 0; at != NULL; number++) {
+        const char *end = strchrnul(at, ',');
+        size_t len = (size_t)(end - at);
+
+        while (len > 0 && (at[len - 1] == ' ' || at[len - 1] == '\t'))
+            len--;
+        if (number == CONFIG_VAPID_KEYS_MAX || len == 0) {
+            config_where(config, "webpush", "vapid_key_file", where);
+            return config_fail(load, "%s must be one or two files, comma-separated", where);
+        }
+        load->config->webpush.key_files[number] = memory_text(at, len);
+        if ((config->relay.roles & (CONFIG_ROLE_GATE | CONFIG_ROLE_SINK)) != 0 &&
+            load_vapid_key(load, number, config->webpush.key_files[number]) != RC_OK)
+            rc = RC_BAD;
+        at = *end == ',' ? end + 1 + strspn(end + 1, " \t") : NULL;
+    }
+    return rc;
+}
+
 static bool
 is_default(const struct config *config, const char *section, const char *key)
 {
@@ -427,6 +526,12 @@ check_passfile(struct config_load *load, const char *section, const char *name,
     return rc;
 }
 
+static bool
+is_sql_sink(const struct config *config)
+{
+    return config->receipts.sql && (config->relay.roles & CONFIG_ROLE_SINK) != 0;
+}
+
 static enum rc
 check_passfiles(struct config_load *load)
 {
@@ -435,6 +540,9 @@ check_passfiles(struct config_load *load)
 
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0)
         rc = check_passfile(load, "rows", "conninfo", config->rows.conninfo);
+    if (is_sql_sink(config) &&
+        check_passfile(load, "receipts", "conninfo", config->receipts.conninfo) != RC_OK)
+        rc = RC_BAD;
     if ((config->relay.roles & CONFIG_ROLE_FEED) == 0)
         return rc;
     if (check_passfile(load, "feed", "conninfo", config->feed.conninfo) != RC_OK)
@@ -457,13 +565,57 @@ check_feed(struct config_load *load)
                               "host=/run/postgresql dbname=app user=clairon");
 }
 
+static enum rc
+check_receipts(struct config_load *load)
+{
+    const struct config *config = load->config;
+
+    if (!is_sql_sink(config) || config->receipts.conninfo != NULL ||
+        config->feed.primary_conninfo != NULL || config->feed.conninfo != NULL)
+        return RC_OK;
+    if (is_invalid(load, "receipts", "conninfo") || is_invalid(load, "feed", "conninfo") ||
+        is_invalid(load, "feed", "primary_conninfo"))
+        return RC_OK; /* already reported */
+    return fail_missing(load, "[receipts] conninfo: required by [receipts] sql, to connect to the "
+                              "primary");
+}
+
+/* The files belong to the role, so that commands may run without read access to them. */
+static enum rc
+check_webhook(struct config_load *load)
+{
+    const struct config *config = load->config;
+    bool has_url = config->webhook.url != NULL;
+    char where[CONFIG_WHERE_MAX];
+
+    if (is_invalid(load, "webhook", "url") || is_invalid(load, "webhook", "secret_file"))
+        return RC_OK; /* already reported */
+    if (has_url != (config->webhook.secret_file != NULL)) {
+        config_where(config, "webhook", has_url ? "url" : "secret_file", where);
+        return config_fail(load, "missing setting [webhook] %s: required by %s",
+                           has_url ? "secret_file" : "url", where);
+    }
+    if (!has_url)
+        return RC_OK;
+    if (strncmp(config->webhook.url, "http://", 7) == 0 && !config->webhook.allow_private) {
+        config_where(config, "webhook", "url", where);
+        return config_fail(load, "%s must start with https://, or set [webhook] allow_private",
+                           where);
+    }
+    if ((config->relay.roles & CONFIG_ROLE_SINK) == 0)
+        return RC_OK;
+    if (check_readable(load, "webhook", "ca_file", config->webhook.ca_file) != RC_OK)
+        return RC_BAD;
+    return check_readable(load, "webhook", "secret_file", config->webhook.secret_file);
+}
+
 /* Runs every check, so that one run reports all errors. */
 enum rc
 config_rules(struct config_load *load)
 {
     static enum rc (*const CHECKS[])(struct config_load *) = {
-        check_feed,    check_passfiles, check_admin_listen, check_sentinel,
-        check_backoff, check_tls,       check_auth,
+        check_feed, check_passfiles, check_admin_listen, check_sentinel, check_backoff,
+        check_tls,  check_auth,      check_receipts,     check_webhook,  check_webpush,
     };
     struct config *config = load->config;
     enum rc rc = RC_OK;

@@ -1,8 +1,13 @@
-/* config_table.c: every setting of the relay: type, default, range and help. */
+/* config_table.c: every setting of the relay: type, default, range and help; errors in settings. */
+#include <ctype.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 #include "base/config_private.h"
+#include "base/text.h"
 #include "base/urls.h"
 
 #define FIELD(field) offsetof(struct config, field)
@@ -12,7 +17,10 @@
 #define KB ((int64_t)1024)
 #define MB (1024 * KB)
 #define TEXT_MAX 8192
-#define PATH_LIMIT 4095
+/* The push services of Chrome, Firefox, Safari and Edge. */
+#define PUSH_SERVICES                                                                              \
+    "https://fcm.googleapis.com, https://updates.push.services.mozilla.com, "                      \
+    "https://*.push.apple.com, https://*.notify.windows.com"
 
 /* clang-format off */
 const struct config_key config_keys[] = {
@@ -20,13 +28,13 @@ const struct config_key config_keys[] = {
       "required aud of tokens; unset: tokens with aud are rejected" },
     { "auth", "hs256_secret", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, NULL, FIELD(auth.hs256_secret),
       "secret of HS256 tokens, at least 32 bytes; a file is safer" },
-    { "auth", "hs256_secret_file", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL,
+    { "auth", "hs256_secret_file", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL,
       FIELD(auth.hs256_secret_file), "file with the secret of HS256 tokens, at least 32 bytes" },
     { "auth", "issuer", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(auth.issuer),
       "required iss of tokens; unset: not checked" },
     { "auth", "leeway", CONFIG_DURATION, false, "5s", 0, 600 * SECOND, NULL, FIELD(auth.leeway_ms),
       "maximum clock difference between relay and token issuer" },
-    { "auth", "public_key_file", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL,
+    { "auth", "public_key_file", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL,
       FIELD(auth.public_key_file), "PEM file with the public key of RS256 or ES256 tokens" },
 
     { "delivery", "ack_timeout", CONFIG_DURATION, false, "30s", 100, DAY, NULL,
@@ -96,8 +104,9 @@ const struct config_key config_keys[] = {
 
     { "gate", "admin_listen", CONFIG_TEXT, false, NULL, 0, 255, config_check_listen,
       FIELD(gate.admin_listen),
-      "separate listen address for /metrics, /console and /v1/push, which are then not served on "
-      "gate.listen; also without the role gate; host:port, [v6]:port or unix:/path" },
+      "separate listen address for /metrics, /console and the requests of operators, which are "
+      "then not served on gate.listen; also without the role gate; host:port, [v6]:port or "
+      "unix:/path" },
     { "gate", "connect_rate", CONFIG_INT, false, "2000", 0, 1000000, NULL, FIELD(gate.connect_rate),
       "maximum new WebSocket and SSE connections per second of this process; by default not "
       "applied to proxies; 0: no limit" },
@@ -125,6 +134,9 @@ const struct config_key config_keys[] = {
       "maximum client connections of this process per user; 0: no limit" },
     { "gate", "message_rate", CONFIG_INT, false, "1000", 0, 1000000, NULL, FIELD(gate.message_rate),
       "maximum messages per second from one client; 0: no limit" },
+    { "gate", "notice", CONFIG_DURATION, false, "2s", 0, 600 * SECOND, NULL, FIELD(gate.notice_ms),
+      "time before the graceful shutdown in which clients are still accepted, while /readyz "
+      "responds with 503" },
     { "gate", "origins", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, config_check_origins,
       FIELD(gate.origins),
       "allowed origins, scheme://host[:port] comma-separated, or *; unset: the same host" },
@@ -139,11 +151,11 @@ const struct config_key config_keys[] = {
       "age of the oldest unsent notification at which a slow client is disconnected" },
     { "gate", "slow_bytes", CONFIG_SIZE, false, "1MB", KB, 1024 * MB, NULL, FIELD(gate.slow_bytes),
       "unsent bytes at which a client that reads nothing for 1 s is disconnected" },
-    { "gate", "tls_cert", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(gate.tls_cert),
+    { "gate", "tls_cert", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL, FIELD(gate.tls_cert),
       "PEM file with the certificate chain; requires tls_key" },
     { "gate", "tls_ciphers", CONFIG_TEXT, false, "ECDHE+AESGCM:ECDHE+CHACHA20", 1, TEXT_MAX, NULL,
       FIELD(gate.tls_ciphers), "OpenSSL cipher list for TLS 1.2; TLS 1.3 uses its defaults" },
-    { "gate", "tls_key", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(gate.tls_key),
+    { "gate", "tls_key", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL, FIELD(gate.tls_key),
       "PEM file with the certificate's private key" },
     { "gate", "trusted_proxies", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, config_check_networks,
       FIELD(gate.trusted_proxies), "proxies whose X-Forwarded-For is trusted: addresses, "
@@ -151,11 +163,22 @@ const struct config_key config_keys[] = {
     { "gate", "workers", CONFIG_INT, false, "1", 1, CONFIG_WORKERS_MAX, NULL, FIELD(gate.workers),
       "processes that share the listening socket; the first runs the feed" },
 
+    { "receipts", "conninfo", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, config_check_conninfo,
+      FIELD(receipts.conninfo),
+      "libpq connection string of the primary, for the receipts; unset: feed.primary_conninfo, or "
+      "else feed.conninfo" },
+    { "receipts", "max_bytes", CONFIG_SIZE, false, "256MB", MB, 64 * 1024 * MB, NULL,
+      FIELD(receipts.max_bytes), "maximum memory of the receipts in each shard" },
+    { "receipts", "retention", CONFIG_DURATION, false, "7d", SECOND, 3650 * DAY, NULL,
+      FIELD(receipts.retention_ms), "retention time of receipts" },
+    { "receipts", "sql", CONFIG_BOOL, false, "false", 0, 0, NULL, FIELD(receipts.sql),
+      "receipts as rows of the table clairon.receipt" },
+
     { "relay", "log_format", CONFIG_FORMAT, false, "logfmt", 0, 0, NULL, FIELD(relay.log_format),
       "log format" },
     { "relay", "log_level", CONFIG_LEVEL, false, "info", 0, 0, NULL, FIELD(relay.log_level),
       "minimum level of logged events" },
-    { "relay", "roles", CONFIG_ROLES, false, "feed,gate", 0, 0, NULL, FIELD(relay.roles),
+    { "relay", "roles", CONFIG_ROLES, false, "feed,gate,sink", 0, 0, NULL, FIELD(relay.roles),
       "roles of this process" },
 
     { "rows", "connections", CONFIG_INT, false, "4", 1, 100, NULL, FIELD(rows.connections),
@@ -173,6 +196,10 @@ const struct config_key config_keys[] = {
     { "rows", "timeout", CONFIG_DURATION, false, "5s", 100, HOUR, NULL, FIELD(rows.timeout_ms),
       "timeout of a query, and of its wait in the queue" },
 
+    { "sink", "proxy", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, config_check_proxy,
+      FIELD(sink.proxy), "proxy for the requests to webhook.url and push services: "
+      "http://[user:password@]host:port; it decides which addresses they may reach" },
+
     { "store", "min_replicas", CONFIG_INT, false, "0", 0, 16, NULL, FIELD(store.min_replicas),
       "replicas of each primary that must have stored a change before its WAL is confirmed to "
       "PostgreSQL; 1 by default with redis+cluster:// and redis+sentinel://" },
@@ -183,22 +210,73 @@ const struct config_key config_keys[] = {
       "disk and on min_replicas replicas: 2 s, or up to 1 s with appendfsync always" },
     { "store", "retention", CONFIG_DURATION, false, "7d", SECOND, 3650 * DAY, NULL,
       FIELD(store.retention_ms), "retention time of the stream" },
-    { "store", "sentinel_password_file", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL,
+    { "store", "sentinel_password_file", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL,
       FIELD(store.sentinel_password_file), "file with the password of the sentinels" },
     { "store", "sentinel_user", CONFIG_TEXT, false, NULL, 0, 255, NULL, FIELD(store.sentinel_user),
       "user of the sentinels; requires sentinel_password_file" },
     { "store", "shards", CONFIG_INT, false, "1", 1, 16, NULL, FIELD(store.shards),
       "number of shards of the store; fixed while it has data; 16 by default with "
       "redis+cluster://" },
-    { "store", "tls_ca", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(store.tls_ca),
+    { "store", "tls_ca", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL, FIELD(store.tls_ca),
       "CA certificates (PEM) to verify the store; unset: the system's" },
-    { "store", "tls_cert", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(store.tls_cert),
+    { "store", "tls_cert", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL,
+      FIELD(store.tls_cert),
       "PEM file with the relay's client certificate, for a store that requires one; requires "
       "tls_key" },
-    { "store", "tls_key", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(store.tls_key),
+    { "store", "tls_key", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL, FIELD(store.tls_key),
       "PEM file with the client certificate's private key" },
     { "store", "url", CONFIG_TEXT, true, "redis://127.0.0.1:6379", 1, TEXT_MAX, config_check_url,
       FIELD(store.url), URLS_FORM },
+
+    { "webhook", "allow_private", CONFIG_BOOL, false, "false", 0, 0, NULL,
+      FIELD(webhook.allow_private),
+      "http URLs, and private, loopback and link-local addresses" },
+    { "webhook", "batch", CONFIG_INT, false, "100", 1, 1000, NULL, FIELD(webhook.batch),
+      "maximum receipts of a request" },
+    { "webhook", "ca_file", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL,
+      FIELD(webhook.ca_file),
+      "CA certificates (PEM) to verify the endpoint, in addition to the system's" },
+    { "webhook", "concurrency", CONFIG_INT, false, "4", 1, 100, NULL, FIELD(webhook.concurrency),
+      "maximum requests in progress" },
+    { "webhook", "outcomes", CONFIG_TEXT, false, NULL, 0, 255, config_check_outcomes,
+      FIELD(webhook.outcomes), "outcomes that are sent, comma-separated; unset: all" },
+    { "webhook", "secret_file", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL,
+      FIELD(webhook.secret_file),
+      "file with the signing secret, whsec_ and base64; with two lines, both sign" },
+    { "webhook", "timeout", CONFIG_DURATION, false, "10s", 100, 600 * SECOND, NULL,
+      FIELD(webhook.timeout_ms), "time limit of a request" },
+    { "webhook", "url", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, config_check_webhook_url,
+      FIELD(webhook.url),
+      "endpoint to which receipts are sent: https://host[:port]/path; requires secret_file" },
+
+    { "webpush", "allow_private", CONFIG_BOOL, false, "off", 0, 0, NULL,
+      FIELD(webpush.allow_private),
+      "connections to push services at private, loopback and link-local addresses" },
+    { "webpush", "app_url", CONFIG_TEXT, false, NULL, 0, 1024, config_check_app_url,
+      FIELD(webpush.app_url), "URL of the application, which a click on a Web Push opens" },
+    { "webpush", "ca_file", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL,
+      FIELD(webpush.ca_file),
+      "CA certificates (PEM) to verify push services, in addition to the system's" },
+    { "webpush", "delay", CONFIG_DURATION, false, "2s", 0, HOUR, NULL, FIELD(webpush.delay_ms),
+      "time after the commit at which a user without a session since then receives a Web Push" },
+    { "webpush", "keep", CONFIG_DURATION, false, "60d", SECOND, 3650 * DAY, NULL,
+      FIELD(webpush.keep_ms),
+      "time after which a subscription is removed that no client has registered again" },
+    { "webpush", "max_per_user", CONFIG_INT, false, "10", 1, 100, NULL,
+      FIELD(webpush.max_per_user),
+      "maximum subscriptions of a user; a further one replaces the oldest" },
+    { "webpush", "origins", CONFIG_TEXT, false, PUSH_SERVICES, 1, TEXT_MAX,
+      config_check_push_origins, FIELD(webpush.origins),
+      "origins of push services, scheme://host[:port] or https://*.domain, comma-separated" },
+    { "webpush", "subject", CONFIG_TEXT, false, NULL, 0, 1024, config_check_subject,
+      FIELD(webpush.subject),
+      "address at which push services reach the operator, mailto:you@host or https://host" },
+    { "webpush", "timeout", CONFIG_DURATION, false, "10s", 100, 600 * SECOND, NULL,
+      FIELD(webpush.timeout_ms), "time limit of a request to a push service" },
+    { "webpush", "vapid_key_file", CONFIG_PATHS, false, NULL, 0, CONFIG_PATH_MAX, NULL,
+      FIELD(webpush.vapid_key_file),
+      "PEM file with the private VAPID key, printed by clairon vapid; for a rotation two, "
+      "comma-separated; requires subject and app_url; unset: no Web Push" },
 };
 /* clang-format on */
 
@@ -218,15 +296,16 @@ config_key_find(const char *section, const char *name)
 /* The help: the most important settings first. */
 
 /* tests/tap/settings/invalid_settings_rejected.pl checks that every key is listed once. */
-static const char *const SECTIONS[] = {"feed",     "store", "auth", "gate",
-                                       "delivery", "rows",  "relay"};
+static const char *const SECTIONS[] = {"feed",     "store",   "auth",    "gate", "delivery", "rows",
+                                       "receipts", "webhook", "webpush", "sink", "relay"};
 static const char *const NEEDED[] = {"conninfo",        "url",    "hs256_secret_file",
                                      "public_key_file", "listen", "origins"};
 
 static const char *const type_words[] = {
     [CONFIG_TEXT] = "TEXT",   [CONFIG_BOOL] = "BOOL",     [CONFIG_INT] = "NUMBER",
     [CONFIG_SIZE] = "SIZE",   [CONFIG_ROLES] = "ROLES",   [CONFIG_DURATION] = "DURATION",
-    [CONFIG_LEVEL] = "LEVEL", [CONFIG_FORMAT] = "FORMAT",
+    [CONFIG_LEVEL] = "LEVEL", [CONFIG_FORMAT] = "FORMAT", [CONFIG_PATH] = "FILE",
+    [CONFIG_PATHS] = "FILES",
 };
 
 static bool
@@ -259,7 +338,7 @@ help_key(FILE *out, const struct config_key *key)
     config_value_describe(key, described, sizeof described);
     fprintf(out, "  --%s.%s=%s\n      %s", key->section, key->name, type_words[key->type],
             key->help);
-    if (key->type != CONFIG_TEXT && key->check == NULL)
+    if (!config_is_text(key->type) && key->check == NULL)
         fprintf(out, "; %s", described);
     if (required != NULL)
         fprintf(out, " (%s)\n", required);
@@ -293,4 +372,163 @@ config_help(FILE *out, const char *section)
         is_found = true;
     }
     return is_found;
+}
+
+/* ---- errors, each with its origin and what is valid */
+
+const char *
+config_folder(const char *path, char text[CONFIG_FOLDER_MAX])
+{
+    char folder[CONFIG_FOLDER_MAX - 16];
+
+    text[0] = '\0';
+    if (path[0] != '/' && getcwd(folder, sizeof folder) != NULL)
+        (void)snprintf(text, CONFIG_FOLDER_MAX, " in folder \"%s\"", folder);
+    return text;
+}
+
+enum rc
+config_fail(struct config_load *load, const char *format, ...)
+{
+    size_t len = strlen(load->error);
+    va_list args;
+
+    load->has_failed = true;
+    if (len + 1 >= CONFIG_ERROR_MAX)
+        return RC_BAD;
+    if (len > 0)
+        load->error[len++] = '\n';
+    va_start(args, format);
+    (void)vsnprintf(load->error + len, CONFIG_ERROR_MAX - len, format, args);
+    va_end(args);
+    return RC_BAD;
+}
+
+void
+config_variable_name(const char *section, const char *name, char *variable, size_t room)
+{
+    (void)snprintf(variable, room, "CLAIRON_%s_%s", section, name);
+    for (; *variable != '\0'; variable++)
+        *variable = (char)toupper((unsigned char)*variable);
+}
+
+void
+config_where(const struct config *config, const char *section, const char *name,
+             char where[CONFIG_WHERE_MAX])
+{
+    const struct config_key *key = config_key_find(section, name);
+    char variable[128];
+
+    switch (key != NULL ? config->origins[key - config_keys].from : ORIGIN_DEFAULT) {
+    case ORIGIN_FILE:
+        (void)snprintf(where, CONFIG_WHERE_MAX, "%.384s:%u: [%s] %s", config->path,
+                       config->origins[key - config_keys].line, section, name);
+        break;
+    case ORIGIN_VARIABLE:
+        config_variable_name(section, name, variable, sizeof variable);
+        (void)snprintf(where, CONFIG_WHERE_MAX, "variable %s", variable);
+        break;
+    case ORIGIN_ARGUMENT:
+        (void)snprintf(where, CONFIG_WHERE_MAX, "argument --%s.%s", section, name);
+        break;
+    case ORIGIN_DEFAULT:
+        (void)snprintf(where, CONFIG_WHERE_MAX, "[%s] %s", section, name);
+        break;
+    }
+}
+
+/* Suggestions for an unknown name. */
+
+static void
+text_add(char *text, size_t room, const char *more)
+{
+    size_t len = strlen(text);
+
+    (void)snprintf(text + len, room - len, "%s", more);
+}
+
+/* A known name in the wrong section is a better match than a similar name. */
+static size_t
+key_distance(const struct config_key *key, const char *section, const char *name)
+{
+    return 2 * suggest_distance(key->name, name) + (strcmp(key->section, section) != 0);
+}
+
+static void
+add_nearest(const char *section, const char *name, char *text, size_t room)
+{
+    const char *before = "did you mean [";
+    size_t best = 2 * (strlen(name) / 2) + 1;
+
+    for (size_t i = 0; i < config_key_count; i++)
+        if (key_distance(&config_keys[i], section, name) < best)
+            best = key_distance(&config_keys[i], section, name);
+    for (size_t i = 0; i < config_key_count; i++) {
+        if (key_distance(&config_keys[i], section, name) != best)
+            continue;
+        text_add(text, room, before);
+        text_add(text, room, config_keys[i].section);
+        text_add(text, room, "] ");
+        text_add(text, room, config_keys[i].name);
+        before = " or [";
+    }
+    if (*text != '\0')
+        text_add(text, room, "? ");
+}
+
+static void
+add_nearest_section(const char *section, char *text, size_t room)
+{
+    const char *names[CONFIG_KEYS_MAX] = {NULL}, *nearest;
+
+    for (size_t i = 0; i < config_key_count; i++)
+        names[i] = config_keys[i].section;
+    nearest = suggest_word(section, names, config_key_count);
+    for (size_t i = 0; i < config_key_count; i++)
+        if (strcasecmp(section, config_keys[i].section) == 0)
+            nearest = config_keys[i].section;
+    if (nearest == NULL || strcmp(nearest, section) == 0)
+        return;
+    text_add(text, room, "did you mean [");
+    text_add(text, room, nearest);
+    text_add(text, room, "]? ");
+}
+
+/* Lists the keys of the section, or all sections if it does not exist. */
+static void
+add_valid(const char *section, char *text, size_t room)
+{
+    const char *before = "";
+    size_t start = strlen(text);
+
+    text_add(text, room, "[");
+    text_add(text, room, section);
+    text_add(text, room, "] has ");
+    for (size_t i = 0; i < config_key_count; i++)
+        if (strcmp(config_keys[i].section, section) == 0) {
+            text_add(text, room, before);
+            text_add(text, room, config_keys[i].name);
+            before = ", ";
+        }
+    if (*before != '\0')
+        return;
+    text[start] = '\0';
+    text_add(text, room, "sections are ");
+    for (size_t i = 0; i < config_key_count; i++)
+        if (i == 0 || strcmp(config_keys[i].section, config_keys[i - 1].section) != 0) {
+            text_add(text, room, before);
+            text_add(text, room, config_keys[i].section);
+            before = ", ";
+        }
+}
+
+void
+config_key_suggest(const char *section, const char *name, char *text, size_t room)
+{
+    *text = '\0';
+    if (*name == '\0')
+        add_nearest_section(section, text, room);
+    else
+        add_nearest(section, name, text, room);
+    add_valid(section, text, room);
 }

@@ -7,10 +7,9 @@
 #include <sys/un.h>
 
 #include "base/config_private.h"
-#include "base/conninfo.h"
-#include "base/memory.h"
-#include "base/networks.h"
 #include "base/urls.h"
+#include "base/memory.h"
+#include "base/addresses.h"
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz"
 #define UPPER "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -111,6 +110,8 @@ read_roles(const char *text, unsigned *ret_roles)
             roles |= CONFIG_ROLE_FEED;
         else if (len == 4 && memcmp(text, "gate", 4) == 0)
             roles |= CONFIG_ROLE_GATE;
+        else if (len == 4 && memcmp(text, "sink", 4) == 0)
+            roles |= CONFIG_ROLE_SINK;
         else
             return RC_BAD;
         text += len + strspn(text + len, " \t");
@@ -146,6 +147,8 @@ config_value_describe(const struct config_key *key, char *text, size_t room)
     format_number(key->max, units_of(key->type), max);
     switch (key->type) {
     case CONFIG_TEXT:
+    case CONFIG_PATH:
+    case CONFIG_PATHS:
         (void)snprintf(text, room, "a string of %s to %s bytes", min, max);
         break;
     case CONFIG_BOOL:
@@ -161,7 +164,7 @@ config_value_describe(const struct config_key *key, char *text, size_t room)
         (void)snprintf(text, room, "a size from %s to %s in B, kB or MB", min, max);
         break;
     case CONFIG_ROLES:
-        (void)snprintf(text, room, "feed, gate or feed,gate");
+        (void)snprintf(text, room, "a list of feed, gate and sink, such as feed,gate,sink");
         break;
     case CONFIG_LEVEL:
         (void)snprintf(text, room, "error, warn, info or debug");
@@ -209,6 +212,8 @@ set_field(void *field, const struct config_key *key, const char *text)
 
     switch (key->type) {
     case CONFIG_TEXT:
+    case CONFIG_PATH:
+    case CONFIG_PATHS:
         return set_text(field, key, text);
     case CONFIG_BOOL:
         return read_bool(text, field);
@@ -448,6 +453,80 @@ is_origin(const char *text, size_t len)
     return is_host(sign + 3, len, HOST_LETTERS) || is_address(sign + 3, len, HOST_LETTERS);
 }
 
+/* scheme://[user@]host[:port] and the rest of a URL, without blanks or letters outside ASCII. */
+static bool
+is_url(const char *text, const char *scheme, bool needs_port, const char **ret_rest)
+{
+    size_t scheme_len = strlen(scheme), host_len;
+    const char *at;
+
+    for (const char *each = text; *each != '\0'; each++)
+        if (*each <= ' ' || *each > '~' || *each == '#')
+            return false;
+    if (strncmp(text, scheme, scheme_len) != 0)
+        return false;
+    text += scheme_len;
+    *ret_rest = text + strcspn(text, "/?");
+    at = memrchr(text, '@', (size_t)(*ret_rest - text));
+    text = at != NULL ? at + 1 : text;
+    host_len = (size_t)(*ret_rest - text);
+    return is_address(text, host_len, HOST_LETTERS) ||
+           (!needs_port && is_host(text, host_len, HOST_LETTERS));
+}
+
+const char *
+config_check_webhook_url(const char *value)
+{
+    const char *rest;
+
+    return is_url(value, "https://", false, &rest) || is_url(value, "http://", false, &rest)
+               ? NULL
+               : "must be https://host[:port]/path, in ASCII and without #";
+}
+
+const char *
+config_check_proxy(const char *value)
+{
+    const char *rest;
+
+    return is_url(value, "http://", true, &rest) && (rest[0] == '\0' || strcmp(rest, "/") == 0)
+               ? NULL
+               : "must be http://[user:password@]host:port";
+}
+
+bool
+config_list_contains(const char *list, const char *word)
+{
+    size_t len = strlen(word);
+
+    while (*list != '\0') {
+        list += strspn(list, ", \t");
+        if (strncmp(list, word, len) == 0 && strchr(", \t", list[len]) != NULL)
+            return true; /* strchr also finds the end of the list */
+        list += strcspn(list, ", \t");
+    }
+    return false;
+}
+
+const char *
+config_check_outcomes(const char *value)
+{
+    static const char *const OUTCOMES[] = {"acked",   "expired",   "exhausted", "unreached",
+                                           "dropped", "forgotten", "escalated", "escalated2"};
+    size_t words = 0, known = 0;
+
+    for (const char *at = value; *at != '\0'; at += strcspn(at, ", \t")) {
+        at += strspn(at, ", \t");
+        words += *at != '\0';
+    }
+    for (size_t i = 0; i < sizeof OUTCOMES / sizeof OUTCOMES[0]; i++)
+        known += config_list_contains(value, OUTCOMES[i]);
+    return words > 0 && words == known
+               ? NULL
+               : "must be a list of acked, expired, exhausted, unreached, dropped, forgotten, "
+                 "escalated and escalated2";
+}
+
 const char *
 config_check_origins(const char *value)
 {
@@ -465,4 +544,98 @@ config_check_origins(const char *value)
                        : "must be scheme://host[:port] without a path, or *, comma-separated";
         value += len;
     }
+}
+
+/*
+ * Endpoints are compared byte for byte, and browsers write hosts in lower case. *. is only allowed
+ * before a domain, and with https.
+ */
+static bool
+is_push_origin(const char *text, size_t len)
+{
+    bool is_https = len > 8 && memcmp(text, "https://", 8) == 0;
+    size_t scheme_len = is_https ? 8 : 7;
+
+    if (!is_https && (len <= 7 || memcmp(text, "http://", 7) != 0))
+        return false;
+    text += scheme_len;
+    len -= scheme_len;
+    if (is_https && len > 2 && memcmp(text, "*.", 2) == 0)
+        return is_made_of(text + 2, len - 2, LOWER DIGITS ".-_") && text[2] != '.';
+    return is_host(text, len, LOWER DIGITS ".-_") || is_address(text, len, LOWER DIGITS ".-_");
+}
+
+const char *
+config_check_push_origins(const char *value)
+{
+    bool is_empty = true;
+
+    for (;;) {
+        size_t len;
+
+        value += strspn(value, ", \t");
+        len = strcspn(value, ", \t");
+        if (len == 0 && !is_empty)
+            return NULL;
+        if (!is_push_origin(value, len))
+            return "must be scheme://host[:port] in lower case without a path, or "
+                   "https://*.domain, comma-separated";
+        is_empty = false;
+        value += len;
+    }
+}
+
+/* Letters that a URL does not need to encode. */
+static bool
+is_url_text(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text <= ' ' || *text > '~' || strchr("\"<>\\^`{|}", *text) != NULL)
+            return false;
+    }
+    return true;
+}
+
+static bool
+is_localhost(const char *host, size_t len)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strlen(names[i]) == len && strncasecmp(host, names[i], len) == 0)
+            return true;
+    return false;
+}
+
+/* Some push services reject a subject at localhost. */
+const char *
+config_check_subject(const char *value)
+{
+    const char *host = NULL;
+    size_t len;
+
+    if (strncmp(value, "mailto:", 7) == 0 && strchr(value + 7, '@') > value + 7)
+        host = strchr(value, '@') + 1;
+    else if (strncmp(value, "https://", 8) == 0)
+        host = value + 8;
+    len = host != NULL ? strcspn(host, ":/?#") : 0;
+    if (len > 0 && is_url_text(value) && !is_localhost(host, len) &&
+        is_host(host, len, HOST_LETTERS))
+        return NULL;
+    return "must be mailto:you@host or https://host, not at localhost";
+}
+
+const char *
+config_check_app_url(const char *value)
+{
+    size_t scheme_len = strncmp(value, "https://", 8) == 0  ? 8
+                        : strncmp(value, "http://", 7) == 0 ? 7
+                                                            : 0;
+    const char *host = value + scheme_len;
+    size_t len = strcspn(host, "/?#");
+
+    if (scheme_len > 0 && is_url_text(value) && strchr(value, '#') == NULL &&
+        (is_host(host, len, HOST_LETTERS) || is_address(host, len, HOST_LETTERS)))
+        return NULL;
+    return "must be https://host[:port][/path], without user and fragment";
 }

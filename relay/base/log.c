@@ -14,13 +14,14 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 /* At most PIPE_BUF, so that lines of several processes do not mix in a pipe. */
 #define LOG_LINE_MAX 4096
 #define LOG_TAIL_MAX 8 /* for the end of a truncated line: .., ", } and the newline */
 #define LOG_COMPONENT_MAX 512
 #define LOG_FIELD_MAX 2048 /* escaped bytes; leaves room for other fields */
+#define LOG_KEPT_MAX 32    /* audit lines that wait for standard error */
 
 struct log_line {
     char bytes[LOG_LINE_MAX];
@@ -33,6 +34,10 @@ static enum log_format log_style = LOG_FORMAT_LOGFMT;
 static uint64_t log_dropped;        /* lines dropped since the last written one */
 static uint64_t log_dropped_unread; /* counts until log_count_lost() is called */
 static uint64_t *log_dropped_total = &log_dropped_unread;
+
+/* Audit lines that standard error has not accepted, oldest first. */
+static struct log_line log_kept[LOG_KEPT_MAX];
+static size_t log_kept_count;
 
 static const char *const log_level_names[] = {"error", "warn", "info", "debug"};
 
@@ -80,7 +85,30 @@ line_add(struct log_line *line, const char *text, size_t len, size_t ceiling)
     return true;
 }
 
-/* Escapes one character within quotes. A raw control character could control a terminal. */
+static unsigned
+code_point(const char *text, size_t len)
+{
+    unsigned code = (unsigned char)*text & (0xffu >> (len + 1));
+
+    for (size_t i = 1; i < len; i++)
+        code = code << 6 | ((unsigned char)text[i] & 0x3fu);
+    return code;
+}
+
+/* The character ends a line (U+2028, U+2029) or changes the direction of the text around it. */
+static bool
+is_layout_char(const char *text, size_t len)
+{
+    unsigned code = len > 1 ? code_point(text, len) : 0;
+
+    return code == 0x061c || code == 0x200e || code == 0x200f ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+/*
+ * Escapes one character within quotes. A raw control character could control a terminal, and some
+ * others change how a viewer shows the line.
+ */
 static size_t
 escape_char(char out[8], const char *text, size_t len)
 {
@@ -99,8 +127,9 @@ escape_char(char out[8], const char *text, size_t len)
     }
     if ((unsigned char)*text < 0x20 || *text == 0x7f)
         return (size_t)snprintf(out, 8, "\\u%04x", (unsigned)*text);
-    if (len == 2 && (unsigned char)text[0] == 0xc2 && (unsigned char)text[1] < 0xa0)
-        return (size_t)snprintf(out, 8, "\\u%04x", (unsigned)(unsigned char)text[1]);
+    if ((len == 2 && (unsigned char)text[0] == 0xc2 && (unsigned char)text[1] < 0xa0) ||
+        (len >= 2 && is_layout_char(text, len)))
+        return (size_t)snprintf(out, 8, "\\u%04x", code_point(text, len));
     memcpy(out, text, len);
     return len;
 }
@@ -197,14 +226,14 @@ line_add_field(struct log_line *line, const struct log_field *field)
         line->len = start;
 }
 
-/* A blocked or broken standard error must not stop the relay. */
+/* A blocked or broken standard error must not stop the relay, so its timeout is 0. */
 static bool
-line_write(const struct log_line *line)
+line_write(const struct log_line *line, int timeout_ms)
 {
     struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
     ssize_t written;
 
-    if (poll(&out, 1, 0) != 1)
+    if (poll(&out, 1, timeout_ms) != 1)
         return false;
     do
         written = write(STDERR_FILENO, line->bytes, line->len);
@@ -212,9 +241,9 @@ line_write(const struct log_line *line)
     return written == (ssize_t)line->len;
 }
 
-static bool
-event_write(enum log_level level, const char *component, const char *message,
-            const struct log_field *fields)
+static struct log_line
+event_line(enum log_level level, const char *component, const char *message,
+           const struct log_field *fields)
 {
     bool is_json = log_style == LOG_FORMAT_JSON;
     const char *head = is_json ? "{\"component\":" : "component=";
@@ -228,7 +257,7 @@ event_write(enum log_level level, const char *component, const char *message,
     for (; fields->type != LOG_FIELD_END; fields++)
         line_add_field(&line, fields);
     (void)line_add(&line, tail, strlen(tail), LOG_LINE_MAX);
-    return line_write(&line);
+    return line;
 }
 
 /* Returns false while the log is blocked. */
@@ -236,9 +265,10 @@ static bool
 report_lost(void)
 {
     const struct log_field fields[] = {LOG_UINT("count", log_dropped), LOG_END};
+    const struct log_line line = event_line(
+        LOG_LEVEL_WARN, "log", "log lines lost: standard error blocked or disk full", fields);
 
-    if (!event_write(LOG_LEVEL_WARN, "log", "log lines lost: standard error blocked or disk full",
-                     fields))
+    if (!line_write(&line, 0))
         return false;
     log_dropped = 0;
     return true;
@@ -260,17 +290,62 @@ log_field_text(const char *key, const char *text)
     return log_field_bytes(key, text, text != NULL ? strlen(text) : 0);
 }
 
+/* Returns false while lines are kept. */
+static bool
+write_kept(int timeout_ms)
+{
+    size_t written = 0;
+
+    while (written < log_kept_count && line_write(&log_kept[written], timeout_ms))
+        written++;
+    log_kept_count -= written;
+    memmove(log_kept, log_kept + written, log_kept_count * sizeof log_kept[0]);
+    return log_kept_count == 0;
+}
+
+void
+log_flush(int timeout_ms)
+{
+    int saved_errno = errno;
+
+    (void)write_kept(timeout_ms);
+    errno = saved_errno;
+}
+
+/* An audit line is kept until it can be written. */
+static void
+write_or_count(const struct log_line *line, bool is_audit)
+{
+    if (write_kept(0) && (log_dropped == 0 || report_lost()) && line_write(line, 0))
+        return;
+    if (is_audit && log_kept_count < LOG_KEPT_MAX) {
+        log_kept[log_kept_count++] = *line;
+    } else {
+        log_dropped++;
+        (*log_dropped_total)++;
+    }
+}
+
 void
 log_write(enum log_level level, const char *component, const char *message,
           const struct log_field *fields)
 {
     int saved_errno = errno;
+    struct log_line line;
 
     if (level > log_level_max)
         return;
-    if ((log_dropped > 0 && !report_lost()) || !event_write(level, component, message, fields)) {
-        log_dropped++;
-        (*log_dropped_total)++;
-    }
+    line = event_line(level, component, message, fields);
+    write_or_count(&line, false);
     errno = saved_errno;
+}
+
+void
+log_audit(const char *actor, const char *act, const char *object)
+{
+    const struct log_field fields[] = {LOG_TEXT("actor", actor), LOG_TEXT("act", act),
+                                       LOG_TEXT("object", object), LOG_END};
+    const struct log_line line = event_line(LOG_LEVEL_INFO, "audit", "operator act", fields);
+
+    write_or_count(&line, true);
 }

@@ -84,6 +84,19 @@ void log_count_lost(uint64_t *total);
 void log_write(enum log_level level, const char *component, const char *message,
                const struct log_field *fields);
 
+/*
+ * Writes the audit line of an operator's act (component=audit), at any log level. `act`: redrive,
+ * drop, realtime or accept. The object is a notification, an entry, a filter, a state or a shard.
+ * If it cannot be written, it is kept until log_flush() or the next line; 32 lines are kept, and
+ * further ones are dropped as other lines.
+ */
+void log_audit(const char *actor, const char *act, const char *object);
+
+#define LOG_FLUSH_MS 1000 /* at the end of a process */
+
+/* Writes the audit lines that are kept, waiting at most timeout_ms for each; -1: without limit. */
+void log_flush(int timeout_ms);
+
 /* log_event(level, component, "message", LOG_TEXT(...), ...): the fields are optional. */
 #define log_event(level, component, ...)                                                           \
     log_write((level), (component), LOG_FIRST(__VA_ARGS__, LOG_END),                               \

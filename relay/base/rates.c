@@ -1,11 +1,14 @@
-/* rates.c: token buckets, single or one per name. */
+/* rates.c: token buckets, single or one per name; throttles of log messages; retry delays. */
 #include "base/rates.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include <uthash.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 
 #define SECOND_US 1000000 /* time to refill an empty bucket */
@@ -120,4 +123,68 @@ rates_refund(struct rates *rates, const char *name)
 
     if (named != NULL)
         named->bucket.left += 1;
+}
+
+bool
+throttle_allows(struct throttle *throttle, int64_t now_us, unsigned *ret_skipped)
+{
+    if (now_us < throttle->next_us) {
+        throttle->skipped++;
+        return false;
+    }
+    *ret_skipped = throttle->skipped;
+    *throttle = (struct throttle){.next_us = now_us + THROTTLE_EVERY_US};
+    return true;
+}
+
+struct throttle *
+throttles_find(struct throttles *throttles, uint64_t kind)
+{
+    unsigned oldest = throttles->next;
+
+    for (unsigned i = 0; i < THROTTLES_MAX; i++)
+        if (throttles->of[i].kind == kind && throttles->of[i].throttle.next_us != 0)
+            return &throttles->of[i].throttle;
+    throttles->next = (oldest + 1) % THROTTLES_MAX;
+    throttles->of[oldest].kind = kind;
+    throttles->of[oldest].throttle = (struct throttle){0};
+    return &throttles->of[oldest].throttle;
+}
+
+/* ---- retry delays: they double, with jitter, so that relays do not reconnect simultaneously */
+
+static uint64_t
+random_below(uint64_t bound)
+{
+    uint64_t value;
+
+    /* getrandom() may block early in the boot, and jitter is not worth a delay. */
+    if (getrandom(&value, sizeof value, GRND_NONBLOCK) != (ssize_t)sizeof value)
+        value = (uint64_t)clock_monotonic_us();
+    return value % bound;
+}
+
+int64_t
+backoff_next_ms(struct backoff *backoff)
+{
+    int64_t full = backoff->base_ms;
+
+    for (unsigned i = 0; i < backoff->failures && full > 0 && full < backoff->cap_ms; i++)
+        full = full > INT64_MAX / 2 ? INT64_MAX : full * 2;
+    if (full > backoff->cap_ms)
+        full = backoff->cap_ms;
+    if (backoff->failures < UINT_MAX)
+        backoff->failures++;
+    if (full <= 0)
+        return 0;
+
+    int64_t half = full - full / 2;
+
+    return half + (int64_t)random_below((uint64_t)(full - half) + 1);
+}
+
+void
+backoff_reset(struct backoff *backoff)
+{
+    backoff->failures = 0;
 }

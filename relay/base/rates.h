@@ -1,4 +1,4 @@
-/* rates.h: token buckets, single or one per name, and the throttle of a warning. Pure. */
+/* rates.h: token buckets, single or one per name, throttles of log messages, and retry delays. */
 #ifndef CLAIRON_BASE_RATES_H
 #define CLAIRON_BASE_RATES_H
 
@@ -30,26 +30,45 @@ bool rates_consume(struct rates *rates, const char *name, int64_t rate, int64_t 
 /* Refunds a token that was charged to the wrong name. */
 void rates_refund(struct rates *rates, const char *name);
 
-/* The rate limit of a warning that a client can trigger repeatedly. */
+/* The rate limit of a message in the log. A zeroed throttle allows the first message. */
 
 #define THROTTLE_EVERY_US (10 * INT64_C(1000000))
 
 struct throttle {
-    int64_t next_us;  /* time of the next allowed warning; monotonic */
-    unsigned skipped; /* warnings suppressed since the last warning */
+    int64_t next_us;  /* time of the next allowed message; monotonic */
+    unsigned skipped; /* messages suppressed since the last message */
 };
 
-/* True if the warning is due. *ret_skipped: warnings suppressed since the last warning. */
-static inline bool
-throttle_allows(struct throttle *throttle, int64_t now_us, unsigned *ret_skipped)
-{
-    if (now_us < throttle->next_us) {
-        throttle->skipped++;
-        return false;
-    }
-    *ret_skipped = throttle->skipped;
-    *throttle = (struct throttle){.next_us = now_us + THROTTLE_EVERY_US};
-    return true;
-}
+/* True if the message is due. *ret_skipped: messages suppressed since the last message. */
+bool throttle_allows(struct throttle *throttle, int64_t now_us, unsigned *ret_skipped);
+
+#define THROTTLES_MAX 16 /* more than the kinds of requests that a full store rejects */
+
+/* The throttles of messages of which there are many kinds. Must be initialized to zero. */
+struct throttles {
+    struct {
+        uint64_t kind;
+        struct throttle throttle;
+    } of[THROTTLES_MAX];
+    unsigned next; /* the oldest kind, which is replaced first */
+};
+
+/* Returns the throttle of a kind of messages, which is a hash of what distinguishes them. */
+struct throttle *throttles_find(struct throttles *throttles, uint64_t kind);
+
+/* Retry delays that double, with jitter. */
+
+struct backoff {
+    int64_t base_ms;
+    int64_t cap_ms;
+    unsigned failures; /* consecutive failures */
+};
+
+/*
+ * Returns the next delay in ms, between 50 % and 100 % of base * 2^failures, at most cap. Counts
+ * the failure.
+ */
+int64_t backoff_next_ms(struct backoff *backoff);
+void backoff_reset(struct backoff *backoff);
 
 #endif

@@ -19,8 +19,8 @@ struct states {
 };
 
 /*
- * True if `to` may follow `from`. Otherwise counts the error, and logs it unless others were logged
- * within a few seconds; then the caller ends the object. `stats` may be NULL.
+ * True if `to` may follow `from`. Otherwise counts the error, and logs it unless the same one was
+ * logged within a few seconds; then the caller ends the object. `stats` may be NULL.
  */
 bool states_allow(const struct states *states, unsigned from, unsigned to, struct stats *stats);
 

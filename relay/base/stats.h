@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 
 /* How the values of several workers are merged. Gauges of dead workers are ignored. */
 enum stats_kind {
@@ -22,8 +22,25 @@ enum stats_kind {
  */
 #define STATS_REPEATS "Duplicate idempotency keys, by the layer that detected them"
 #define STATS_ERRORS "Entries added to the error log"
+#define STATS_DENIED                                                                               \
+    "Changes denied instead of sent, once for each rule and decoding, or pairs over owner_pairs"
+#define STATS_TOKENS "Tokens rejected, by reason"
 #define STATS_GAPS "Gaps announced to clients"
 #define STATS_ROWS_ERRORS "Requests for the rows of live rules that ended with an error"
+#define STATS_PUSHES_DENIED                                                                        \
+    "Web Pushes not sent, because of their URL, their text or a subscription"
+#define STATS_PUSHES                                                                               \
+    "Web Pushes refused by push services, by status; 400: also other 4xx statuses and redirects"
+#define STATS_SINK_BACKLOG                                                                         \
+    "Receipts, or Web Pushes, that a sink has not taken; receipts before Redis 7: 1 000 a shard "  \
+    "means 1 000 or more"
+#define STATS_SINK_OLDEST                                                                          \
+    "Age of the oldest receipt, or Web Push, that a sink has not taken; 0: none"
+#define STATS_SINK_RECEIPTS "Receipts that a sink has taken"
+#define STATS_SINK_FAILURES "Failed attempts of a sink to send receipts, or a Web Push"
+#define STATS_SINK_SUCCESS "Unix time at which a sink last took receipts, or a Web Push; 0: never"
+#define STATS_SINK_DROPPED                                                                         \
+    "Receipts that were trimmed, or Web Pushes that expired, before a sink has taken them"
 #define STATS_LIST(X)                                                                              \
     X(FEED_CONNECTED, "clairon_feed_connected", GAUGE,                                             \
       "1 while the replication stream is connected")                                               \
@@ -43,6 +60,8 @@ enum stats_kind {
       "1 while the store is available and a gate can read it")                                     \
     X(STORE_UNAVAILABLE, "clairon_store_unavailable_shards", GAUGE,                                \
       "Shards of the store that do not respond; the other shards of a cluster continue")           \
+    X(STORE_REJECTS, "clairon_store_rejects_writes", GAUGE,                                        \
+      "1 while the store replies but rejects writes: it is full, or cannot write to its disk")     \
     X(STORE_FOLLOWED, "clairon_store_followed_shards", GAUGE_SUM,                                  \
       "Shards read, summed over processes; in a cluster only shard 0 and those of connected "      \
       "users")                                                                                     \
@@ -52,17 +71,24 @@ enum stats_kind {
     X(STORE_ACKS, "clairon_store_acks_total", COUNTER, "New acknowledgements")                     \
     X(STORE_COMPLETED, "clairon_store_completed_total", COUNTER,                                   \
       "Notifications acknowledged by all recipients")                                              \
-    X(STORE_NACKS, "clairon_nacks_total", COUNTER, "Retries deferred by a nack")                   \
+    X(STORE_NACKS, "clairon_nacks_total", COUNTER, "Retries delayed by a nack")                    \
     X(STORE_RETRIES, "clairon_retries_total", COUNTER,                                             \
       "Users for whom a notification was retried")                                                 \
     X(STORE_THROTTLED, "clairon_retries_throttled_total", COUNTER,                                 \
       "Retries moved to a later time because their table owner had many")                          \
     X(STORE_COPIES, "clairon_retry_copies_total", COUNTER, "Stream entries created for retries")   \
+    X(STORE_DROPPED, "clairon_dropped_total", COUNTER,                                             \
+      "Users for whom a pending notification was dropped by clairon drop or POST /drop")           \
     X(STORE_EXHAUSTED, "clairon_errors_total{reason=\"exhausted\"}", COUNTER, STATS_ERRORS)        \
     X(STORE_EXPIRED, "clairon_errors_total{reason=\"expired\"}", COUNTER, STATS_ERRORS)            \
     X(FEED_REJECTED, "clairon_errors_total{reason=\"rejected\"}", COUNTER, STATS_ERRORS)           \
-    X(FEED_DENIED, "clairon_errors_total{reason=\"denied\"}", COUNTER, STATS_ERRORS)               \
     X(FEED_UNDECODABLE, "clairon_errors_total{reason=\"undecodable\"}", COUNTER, STATS_ERRORS)     \
+    X(DENIED_ROWS, "clairon_denied_total{reason=\"rows\"}", COUNTER, STATS_DENIED)                 \
+    X(DENIED_TARGETS, "clairon_denied_total{reason=\"targets\"}", COUNTER, STATS_DENIED)           \
+    X(DENIED_TIME, "clairon_denied_total{reason=\"time\"}", COUNTER, STATS_DENIED)                 \
+    X(DENIED_BYTES, "clairon_denied_total{reason=\"bytes\"}", COUNTER, STATS_DENIED)               \
+    X(DENIED_MEMORY, "clairon_denied_total{reason=\"memory\"}", COUNTER, STATS_DENIED)             \
+    X(DENIED_PAIRS, "clairon_denied_total{reason=\"pairs\"}", COUNTER, STATS_DENIED)               \
     X(STORE_ERROR_LOG, "clairon_errors_entries", GAUGE, "Entries in the error log")                \
     X(STORE_ERROR_LOG_TRIMMED, "clairon_errors_trimmed_total", COUNTER,                            \
       "Entries trimmed from a full error log, the oldest of the owner with the most")              \
@@ -78,6 +104,8 @@ enum stats_kind {
       STATS_REPEATS)                                                                               \
     X(STORE_TRIMMED, "clairon_store_trimmed_total", COUNTER,                                       \
       "Stream entries removed after the retention time")                                           \
+    X(RECEIPTS_TRIMMED, "clairon_receipts_trimmed_total", COUNTER,                                 \
+      "Receipts removed after receipts.retention, or beyond receipts.max_bytes")                   \
     X(STORE_ERRORS, "clairon_store_errors_total", COUNTER,                                         \
       "Error replies from the store, and skipped foreign stream entries")                          \
     X(STORE_UNORDERED, "clairon_store_unordered_total", COUNTER,                                   \
@@ -123,16 +151,82 @@ enum stats_kind {
     X(GATE_STREAMS, "clairon_gate_streams", GAUGE_SUM, "Open SSE connections and polls")           \
     X(GATE_CERTIFICATE, "clairon_gate_certificate_expiry_timestamp_seconds", GAUGE_NEAREST,        \
       "Expiry of gate.tls_cert as a Unix time; 0: none")                                           \
-    X(GATE_PUSH_OFF, "clairon_gate_push_off", GAUGE, "1 while push is turned off")                 \
+    X(GATE_REALTIME_OFF, "clairon_gate_realtime_off", GAUGE, "1 while real-time delivery is off")  \
     X(GATE_ACCEPTED, "clairon_gate_accepted_total", COUNTER, "Client connections accepted")        \
     X(GATE_REJECTED, "clairon_gate_refused_total", COUNTER, "Client connections rejected")         \
     X(GATE_RATE_LIMITED, "clairon_gate_requests_refused_total", COUNTER,                           \
       "HTTP requests rejected by gate.request_rate")                                               \
+    X(TOKENS_MALFORMED, "clairon_gate_tokens_rejected_total{reason=\"malformed\"}", COUNTER,       \
+      STATS_TOKENS)                                                                                \
+    X(TOKENS_ALGORITHM, "clairon_gate_tokens_rejected_total{reason=\"algorithm\"}", COUNTER,       \
+      STATS_TOKENS)                                                                                \
+    X(TOKENS_SIGNATURE, "clairon_gate_tokens_rejected_total{reason=\"signature\"}", COUNTER,       \
+      STATS_TOKENS)                                                                                \
+    X(TOKENS_CLAIMS, "clairon_gate_tokens_rejected_total{reason=\"claims\"}", COUNTER,             \
+      STATS_TOKENS)                                                                                \
+    X(TOKENS_ISSUER, "clairon_gate_tokens_rejected_total{reason=\"issuer\"}", COUNTER,             \
+      STATS_TOKENS)                                                                                \
+    X(TOKENS_AUDIENCE, "clairon_gate_tokens_rejected_total{reason=\"audience\"}", COUNTER,         \
+      STATS_TOKENS)                                                                                \
+    X(TOKENS_EARLY, "clairon_gate_tokens_rejected_total{reason=\"not_yet_valid\"}", COUNTER,       \
+      STATS_TOKENS)                                                                                \
+    X(TOKENS_EXPIRED, "clairon_gate_tokens_rejected_total{reason=\"expired\"}", COUNTER,           \
+      STATS_TOKENS)                                                                                \
+    X(TOKENS_SIGNATURE_AT, "clairon_gate_signature_rejected_timestamp_seconds", GAUGE,             \
+      "Unix time of the last token with an invalid signature; 0: none")                            \
     X(GATE_TURNS, "clairon_loop_turns_total", COUNTER, "Iterations of the event loop")             \
     X(GATE_PROTOCOL_ERRORS, "clairon_gate_protocol_errors_total", COUNTER,                         \
       "Client messages that violated the protocol")                                                \
+    X(PUSH_SENT, "clairon_webpush_sent_total", COUNTER, "Web Pushes accepted by push services")    \
+    X(PUSH_DENIED_URL, "clairon_webpush_denied_total{reason=\"url\"}", COUNTER,                    \
+      STATS_PUSHES_DENIED)                                                                         \
+    X(PUSH_DENIED_TITLE, "clairon_webpush_denied_total{reason=\"title\"}", COUNTER,                \
+      STATS_PUSHES_DENIED)                                                                         \
+    X(PUSH_DENIED_TEXT, "clairon_webpush_denied_total{reason=\"text\"}", COUNTER,                  \
+      STATS_PUSHES_DENIED)                                                                         \
+    X(PUSH_DENIED_SUBSCRIPTION, "clairon_webpush_denied_total{reason=\"subscription\"}", COUNTER,  \
+      STATS_PUSHES_DENIED)                                                                         \
+    X(PUSH_REJECTED_400, "clairon_webpush_refused_total{status=\"400\"}", COUNTER, STATS_PUSHES)   \
+    X(PUSH_REJECTED_401, "clairon_webpush_refused_total{status=\"401\"}", COUNTER, STATS_PUSHES)   \
+    X(PUSH_REJECTED_403, "clairon_webpush_refused_total{status=\"403\"}", COUNTER, STATS_PUSHES)   \
+    X(PUSH_REJECTED_413, "clairon_webpush_refused_total{status=\"413\"}", COUNTER, STATS_PUSHES)   \
     X(INTERNAL_ERRORS, "clairon_internal_errors_total", COUNTER,                                   \
       "Sessions, connections and requests ended by an error in the relay's own logic")             \
+    X(SINK_SQL_BACKLOG, "clairon_sink_backlog_receipts{sink=\"sql\"}", GAUGE, STATS_SINK_BACKLOG)  \
+    X(SINK_WEBHOOK_BACKLOG, "clairon_sink_backlog_receipts{sink=\"webhook\"}", GAUGE,              \
+      STATS_SINK_BACKLOG)                                                                          \
+    X(SINK_WEBPUSH_BACKLOG, "clairon_sink_backlog_receipts{sink=\"webpush\"}", GAUGE,              \
+      STATS_SINK_BACKLOG)                                                                          \
+    X(SINK_SQL_OLDEST, "clairon_sink_oldest_seconds{sink=\"sql\"}", GAUGE, STATS_SINK_OLDEST)      \
+    X(SINK_WEBHOOK_OLDEST, "clairon_sink_oldest_seconds{sink=\"webhook\"}", GAUGE,                 \
+      STATS_SINK_OLDEST)                                                                           \
+    X(SINK_WEBPUSH_OLDEST, "clairon_sink_oldest_seconds{sink=\"webpush\"}", GAUGE,                 \
+      STATS_SINK_OLDEST)                                                                           \
+    X(SINK_SQL_RECEIPTS, "clairon_sink_receipts_total{sink=\"sql\"}", COUNTER,                     \
+      STATS_SINK_RECEIPTS)                                                                         \
+    X(SINK_WEBHOOK_RECEIPTS, "clairon_sink_receipts_total{sink=\"webhook\"}", COUNTER,             \
+      STATS_SINK_RECEIPTS)                                                                         \
+    X(SINK_SQL_FAILURES, "clairon_sink_failures_total{sink=\"sql\"}", COUNTER,                     \
+      STATS_SINK_FAILURES)                                                                         \
+    X(SINK_WEBHOOK_FAILURES, "clairon_sink_failures_total{sink=\"webhook\"}", COUNTER,             \
+      STATS_SINK_FAILURES)                                                                         \
+    X(SINK_WEBPUSH_FAILURES, "clairon_sink_failures_total{sink=\"webpush\"}", COUNTER,             \
+      STATS_SINK_FAILURES)                                                                         \
+    X(SINK_SQL_SUCCESS, "clairon_sink_last_success_timestamp_seconds{sink=\"sql\"}", GAUGE,        \
+      STATS_SINK_SUCCESS)                                                                          \
+    X(SINK_WEBHOOK_SUCCESS, "clairon_sink_last_success_timestamp_seconds{sink=\"webhook\"}",       \
+      GAUGE, STATS_SINK_SUCCESS)                                                                   \
+    X(SINK_WEBPUSH_SUCCESS, "clairon_sink_last_success_timestamp_seconds{sink=\"webpush\"}",       \
+      GAUGE, STATS_SINK_SUCCESS)                                                                   \
+    X(SINK_SQL_DROPPED, "clairon_sink_dropped_total{sink=\"sql\"}", COUNTER, STATS_SINK_DROPPED)   \
+    X(SINK_WEBHOOK_DROPPED, "clairon_sink_dropped_total{sink=\"webhook\"}", COUNTER,               \
+      STATS_SINK_DROPPED)                                                                          \
+    X(SINK_WEBPUSH_DROPPED, "clairon_sink_dropped_total{sink=\"webpush\"}", COUNTER,               \
+      STATS_SINK_DROPPED)                                                                          \
+    X(SINK_SQL_REJECTED, "clairon_sink_rejected_total{sink=\"sql\"}", COUNTER,                     \
+      "Receipts that the destination of a sink does not accept")                                   \
+    X(SINK_WEBHOOK_OFF, "clairon_sink_off{sink=\"webhook\"}", GAUGE,                               \
+      "1 while a sink is switched off: its endpoint has replied 410 Gone")                         \
     X(LOG_LOST, "clairon_log_lines_lost_total", COUNTER, "Log lines dropped")
 
 enum metric {

@@ -1,4 +1,4 @@
-/* urls.h: the forms of store.url, and its servers. */
+/* urls.h: the forms of store.url, and its servers; libpq connection strings. */
 #ifndef CLAIRON_BASE_URLS_H
 #define CLAIRON_BASE_URLS_H
 
@@ -33,5 +33,16 @@ char *urls_at(const char *url, unsigned number);
 
 /* Returns the part of a sentinel or cluster URL after the servers and the slash; "" if absent. */
 const char *urls_rest(const char *url);
+
+/* ---- libpq connection strings */
+
+/*
+ * Returns NULL if libpq can parse it, otherwise "must be ..." with libpq's message. The message
+ * quotes no part of the string, which may be a password. Valid until the next call.
+ */
+const char *conninfo_error(const char *text);
+
+/* Returns the path in the keyword passfile, or NULL if absent. The caller frees it. */
+char *conninfo_passfile(const char *text);
 
 #endif

@@ -1,6 +1,7 @@
 /* cli.c: options, settings, store and output, shared by the commands. */
 #include "cli/cli.h"
 
+#include <pwd.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,8 +11,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/suggest.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "store/command.h"
 
 #define OPTIONS_MAX 16
@@ -208,6 +208,17 @@ cli_store_open(const char *command, const char *path, int argc, char **argv,
         *ret_code = 1;
     }
     return NULL;
+}
+
+void
+cli_audit(const char *act, const char *object)
+{
+    const struct passwd *user = getpwuid(getuid());
+    char uid[24];
+
+    snprintf(uid, sizeof(uid), "uid %ju", (uintmax_t)getuid());
+    log_audit(user != NULL ? user->pw_name : uid, act, object);
+    log_flush(-1); /* no change without its audit line */
 }
 
 static bool

@@ -25,10 +25,19 @@ int cli_errors(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 
 /*
+ * `clairon drop ID ...` and `clairon drop --source SOURCE`. Returns the exit status: 0, 1 if an id
+ * is not pending or the store failed, 2 for wrong usage.
+ */
+int cli_drop(int argc, char **argv);
+
+/*
  * `clairon store accept SHARD --without NODE`. Returns the exit status: 0, 1 if the node is not
  * lost or the store failed, 2 for wrong usage.
  */
 int cli_store(int argc, char **argv);
+
+/* `clairon vapid`: prints a key. Returns the exit status: 0, 1 for failure, 2 for wrong usage. */
+int cli_vapid(int argc, char **argv);
 
 /* ---- options, settings and the store */
 
@@ -77,6 +86,9 @@ int cli_print(const char *text);
 
 /* Prints untrusted text, such as a name. Control characters become ? or a blank. */
 void cli_print_plain(const char *text, size_t len);
+
+/* Writes the audit line of an act to standard error; the actor is the user of the process. */
+void cli_audit(const char *act, const char *object);
 
 /* ---- colour, short times and progress, only on a terminal */
 

@@ -10,12 +10,15 @@
 #include "base/clock.h"
 #include "base/config.h"
 #include "base/memory.h"
-#include "base/suggest.h"
+#include "base/text.h"
 #include "store/command.h"
 #include "wire/frame.h"
 
 #define ERRORS "errors"
 #define USERS_PRINTED_MAX 3
+#define OBJECT_MAX 1024
+#define SOURCE_MAX 512
+#define SOURCE_WIDTH 16
 
 static const char errors_usage[] =
     "Usage: clairon errors list|redrive|drop [ID ...] [options]\n"
@@ -29,6 +32,7 @@ static const char errors_usage[] =
     "\n"
     "  ID, --id ID     only these notifications\n"
     "  --user USER     only entries of this user\n"
+    "  --source NAME   only notifications with this metadata.source, such as a table\n"
     "  --reason WORD   exhausted, expired, rejected or undecodable\n"
     "  --since TIME    only entries of the last TIME, such as 90m, 24h or 7d\n"
     "  --limit N       at most N entries\n"
@@ -48,6 +52,7 @@ static const char *const verbs[VERB_COUNT] = {"list", "redrive", "drop"};
 struct requested_id {
     char id[FRAME_UUID_TEXT + 1];
     bool is_found;
+    bool is_audited; /* its audit line has been written */
 };
 
 struct errors_request {
@@ -56,6 +61,7 @@ struct errors_request {
     size_t id_count;
     const char *id;
     const char *user;
+    const char *source;
     const char *reason;
     const char *since;
     const char *limit;
@@ -76,7 +82,9 @@ struct errors_walk {
     long long scanned; /* entries read */
     long long total;   /* entries in the error log; -1: unknown */
     long long skipped; /* matching entries that cannot be redriven */
+    bool is_audited;   /* the audit line of a command without ids has been written */
     bool failed;
+    char source[SOURCE_MAX]; /* of the visited entry; "-": the notification is lost */
 };
 
 static bool
@@ -141,9 +149,9 @@ print_header(void)
     char now[CLOCK_TEXT_MAX], text[CLOCK_TEXT_MAX];
 
     clock_text_ms(0, text);
-    printf("%s%-*s  %-36s  %-11s  %8s  %s%s\n", cli_colour(CLI_COLOUR_FAINT),
-           (int)strlen(cli_time(text, now)), "TIME", "ID", "REASON", "ATTEMPTS", "USERS",
-           cli_colour(CLI_COLOUR_NONE));
+    printf("%s%-*s  %-36s  %-11s  %8s  %-*s  %s%s\n", cli_colour(CLI_COLOUR_FAINT),
+           (int)strlen(cli_time(text, now)), "TIME", "ID", "REASON", "ATTEMPTS", SOURCE_WIDTH,
+           "SOURCE", "USERS", cli_colour(CLI_COLOUR_NONE));
 }
 
 /* Names come from applications and may contain any bytes. */
@@ -167,8 +175,9 @@ print_users(const json_t *users)
 }
 
 static void
-print_row(const struct error_entry *entry, const json_t *users)
+print_row(const struct error_entry *entry, const char *source, const json_t *users)
 {
+    const int len = (int)strlen(source);
     char full[CLOCK_TEXT_MAX], text[CLOCK_TEXT_MAX];
 
     clock_text_ms((int64_t)entry->entry.ms, full);
@@ -176,6 +185,8 @@ print_row(const struct error_entry *entry, const json_t *users)
            (const char *)entry->id.at, cli_colour(CLI_COLOUR_BAD), (int)entry->reason.len,
            (const char *)entry->reason.at, cli_colour(CLI_COLOUR_NONE), (int)entry->attempts.len,
            (const char *)entry->attempts.at);
+    cli_print_plain(source, strlen(source));
+    printf("%*s  ", len < SOURCE_WIDTH ? SOURCE_WIDTH - len : 0, "");
     print_users(users);
     putchar('\n');
 }
@@ -206,7 +217,36 @@ print_entry(const struct errors_walk *walk, const struct error_entry *entry, con
     }
     if (walk->entries == 0)
         print_header();
-    print_row(entry, users);
+    print_row(entry, walk->source, users);
+}
+
+/* Before the first change of the requested notification or, if none was requested, of all. */
+static void
+audit(struct errors_walk *walk, struct requested_id *requested)
+{
+    bool *is_audited = requested != NULL ? &requested->is_audited : &walk->is_audited;
+    const struct errors_request *request = walk->request;
+    const char *const filters[][2] = {{" user=", request->user},
+                                      {" source=", request->source},
+                                      {" reason=", request->reason},
+                                      {" since=", request->since},
+                                      {" limit=", request->limit}};
+    char object[OBJECT_MAX] = "error log:";
+    size_t len = strlen(object);
+
+    if (*is_audited)
+        return;
+    *is_audited = true;
+    if (requested != NULL)
+        len += (size_t)snprintf(object + len, sizeof(object) - len, " %s", requested->id);
+    for (size_t i = 0; i < sizeof(filters) / sizeof(filters[0]) && len < sizeof(object); i++) {
+        if (filters[i][1] != NULL)
+            len += (size_t)snprintf(object + len, sizeof(object) - len, "%s%s", filters[i][0],
+                                    filters[i][1]);
+    }
+    if (len == strlen("error log:"))
+        snprintf(object + len, sizeof(object) - len, " all");
+    cli_audit(verbs[request->verb], object);
 }
 
 static bool
@@ -235,23 +275,47 @@ redrive(struct errors_walk *walk, unsigned shard, const struct error_entry *entr
 }
 
 static void
-handle(struct errors_walk *walk, unsigned shard, const struct error_entry *visited,
-       const json_t *users)
+read_source(const struct error_entry *entry, char source[SOURCE_MAX])
+{
+    json_t *notification = entry->data.len > 0
+                               ? json_loadb((const char *)entry->data.at, entry->data.len, 0, NULL)
+                               : NULL;
+    const json_t *metadata = json_object_get(notification, "metadata");
+    const char *text = json_string_value(json_object_get(metadata, "source"));
+
+    snprintf(source, SOURCE_MAX, "%s", text != NULL ? text : "-");
+    json_decref(notification);
+}
+
+/* Adds the notification to the entry if it is needed. A drop by other filters needs none. */
+static bool
+has_source(struct errors_walk *walk, unsigned shard, struct error_entry *entry)
 {
     const struct errors_request *request = walk->request;
-    struct error_entry completed = *visited;
-    const struct error_entry *entry = &completed;
+
+    if (request->verb == VERB_DROP && request->source == NULL && !request->dry_run)
+        return true;
+    if (command_complete(walk->store, shard, entry) != RC_OK) {
+        walk->failed = true;
+        return false;
+    }
+    read_source(entry, walk->source);
+    return request->source == NULL || strcmp(walk->source, request->source) == 0;
+}
+
+static void
+handle(struct errors_walk *walk, unsigned shard, const struct error_entry *entry,
+       const json_t *users, struct requested_id *requested)
+{
+    const struct errors_request *request = walk->request;
     enum rc rc = RC_OK;
 
-    if ((request->json || request->verb == VERB_REDRIVE) &&
-        command_complete(walk->store, shard, &completed) != RC_OK) {
-        walk->failed = true;
-        return;
-    }
     if (request->verb == VERB_REDRIVE && !can_redrive(entry, users)) {
         walk->skipped++; /* does not count towards --limit */
         return;
     }
+    if (request->verb != VERB_LIST && !request->dry_run)
+        audit(walk, requested);
     if (request->verb == VERB_LIST || request->dry_run)
         print_entry(walk, entry, users);
     else if (request->verb == VERB_REDRIVE)
@@ -278,6 +342,7 @@ on_entry(void *ctx, unsigned shard, const struct error_entry *entry)
     struct errors_walk *walk = ctx;
     struct errors_request *request = walk->request;
     struct requested_id *requested = NULL;
+    struct error_entry completed = *entry;
     json_t *users;
 
     walk->scanned++;
@@ -287,8 +352,8 @@ on_entry(void *ctx, unsigned shard, const struct error_entry *entry)
     if (!is_text(entry->reason, request->reason))
         return true;
     users = read_users(entry);
-    if (includes_user(users, request->user)) {
-        handle(walk, shard, entry, users);
+    if (includes_user(users, request->user) && has_source(walk, shard, &completed)) {
+        handle(walk, shard, &completed, users, requested);
         if (requested != NULL)
             requested->is_found = true;
     }
@@ -311,7 +376,8 @@ found_all(const struct errors_walk *walk)
             continue;
         is_all = false;
         fprintf(stderr, "clairon " ERRORS ": no %sentry of the error log has id %s\n",
-                request->user != NULL || request->reason != NULL || request->since != NULL
+                request->user != NULL || request->source != NULL || request->reason != NULL ||
+                        request->since != NULL
                     ? "matching "
                     : "",
                 request->ids[i].id);
@@ -430,10 +496,11 @@ static int
 check_request(const struct errors_request *request)
 {
     if (request->verb != VERB_LIST && !request->all && request->id_count == 0 &&
-        request->user == NULL && request->reason == NULL && request->since == NULL &&
-        request->limit == NULL)
+        request->user == NULL && request->source == NULL && request->reason == NULL &&
+        request->since == NULL && request->limit == NULL)
         return cli_usage_error(
-            ERRORS, "name the entries (ID, --user, --reason, --since, --limit), ", "or --all");
+            ERRORS, "name the entries (ID, --user, --source, --reason, --since, --limit), ",
+            "or --all");
     if (request->dry_run && request->verb == VERB_LIST)
         return cli_usage_error(ERRORS, "--dry-run only applies to redrive and drop", "");
     return check_reason(request);
@@ -514,12 +581,13 @@ cli_errors(int argc, char **argv)
 {
     struct errors_request request = {.verb = VERB_LIST};
     const struct cli_option options[] = {
-        {"--id", &request.id, NULL},           {"--user", &request.user, NULL},
-        {"--reason", &request.reason, NULL},   {"--since", &request.since, NULL},
-        {"--limit", &request.limit, NULL},     {"--all", NULL, &request.all},
-        {"--dry-run", NULL, &request.dry_run}, {"--json", NULL, &request.json},
-        {"--help", NULL, &request.help},       {"-h", NULL, &request.help},
-        {"-c", &request.path, NULL},           {"--config", &request.path, NULL},
+        {"--id", &request.id, NULL},         {"--user", &request.user, NULL},
+        {"--source", &request.source, NULL}, {"--reason", &request.reason, NULL},
+        {"--since", &request.since, NULL},   {"--limit", &request.limit, NULL},
+        {"--all", NULL, &request.all},       {"--dry-run", NULL, &request.dry_run},
+        {"--json", NULL, &request.json},     {"--help", NULL, &request.help},
+        {"-h", NULL, &request.help},         {"-c", &request.path, NULL},
+        {"--config", &request.path, NULL},
     };
     size_t max = (size_t)argc;
     const char **operands = memory_new((max + 1) * sizeof(*operands));

@@ -2,6 +2,7 @@
 #include "daemon/daemon.h"
 
 #include <ev.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -15,6 +16,7 @@
 #include "gate/gate.h"
 #include "hub/hub.h"
 #include "rows/rows.h"
+#include "sink/sink.h"
 #include "store/store.h"
 
 /* interval of a worker's heartbeat, which its supervisor checks */
@@ -24,8 +26,8 @@ enum {
     SIGNAL_TERMINATE,
     SIGNAL_INTERRUPT,
     SIGNAL_RELOAD,
-    SIGNAL_PUSH_OFF,
-    SIGNAL_PUSH_ON,
+    SIGNAL_REALTIME_OFF,
+    SIGNAL_REALTIME_ON,
     SIGNALS_COUNT
 };
 
@@ -38,16 +40,18 @@ struct relay {
     struct relay_shared *shared;
     struct store *store;
     struct store_listener store_listener;
-    struct feed *feed; /* NULL without the role */
-    struct rows *rows; /* NULL without the role gate, or without a connection string */
-    struct hub *hub;   /* NULL without the role */
+    struct feed *feed;   /* NULL without the role */
+    struct rows *rows;   /* NULL without the role gate, or without a connection string */
+    struct hub *hub;     /* NULL without the role */
+    struct sinks *sinks; /* NULL without the role, or if none is configured */
     struct gate *gate;
     struct gate_process process;
     ev_signal signals[SIGNALS_COUNT];
     ev_timer heartbeat;
+    ev_timer notice; /* of a shutdown, before the drain */
     bool is_draining;
     bool is_failed;   /* the address to listen on is in use */
-    bool is_rejected; /* the store belongs to another database or slot */
+    bool is_rejected; /* the store belongs to another database or slot, or has other shards */
 };
 
 /*
@@ -66,10 +70,13 @@ is_ready(void *ctx, bool needs_feed, struct buffer *detail)
     bool store_works = store_is_serving(relay->store);
 
     if (buffer_addf(detail, "\"feed\":\"%s\",\"store\":\"%s\",\"draining\":%s",
-                    feed_availability_name(feed.availability), store_works ? "up" : "down",
+                    feed_availability_name(feed.availability),
+                    !store_works                             ? "down"
+                    : store_rejects_heartbeats(relay->store) ? "rejects writes"
+                                                             : "up",
                     relay->is_draining ? "true" : "false") != RC_OK)
         return false;
-    if ((needs_feed || relay->hub == NULL) && !has_feed)
+    if ((needs_feed || (relay->hub == NULL && relay->feed != NULL)) && !has_feed)
         return false;
     return has_slot && store_works && !relay->is_draining;
 }
@@ -80,6 +87,43 @@ rules(void *ctx, struct buffer *out)
     struct relay *relay = ctx;
 
     return relay->feed != NULL ? feed_rules(relay->feed, out) : RC_AGAIN;
+}
+
+/* The process with the feed may be writing the text. */
+static enum rc
+feed_reason(void *ctx, struct buffer *out)
+{
+    const struct relay *relay = ctx;
+    const struct feed_report feed = relay->shared->feed;
+    size_t len = strnlen(feed.reason, sizeof(feed.reason));
+
+    return len > 0 ? buffer_add_json(out, feed.reason, len) : buffer_add(out, "null", 4);
+}
+
+static enum rc
+add_sink(struct buffer *out, const char *name, const struct sink_report *report)
+{
+    enum rc rc = buffer_addf(out, "%s{\"name\":\"%s\",\"failed_at\":%" PRId64 ",\"reason\":",
+                             out->bytes[out->len - 1] == '[' ? "" : ",", name, report->failed_ms);
+
+    if (rc == RC_OK)
+        rc = buffer_add_json(out, report->reason, strnlen(report->reason, sizeof(report->reason)));
+    return rc == RC_OK ? buffer_addf(out, "}") : rc;
+}
+
+/* The process with the sinks may be writing a reason. */
+static enum rc
+sinks(void *ctx, struct buffer *out)
+{
+    const struct relay *relay = ctx;
+    const struct sink_reports reports = relay->shared->sinks;
+    enum rc rc = buffer_addf(out, "[");
+
+    if (rc == RC_OK && reports.sql.is_open)
+        rc = add_sink(out, "sql", &reports.sql);
+    if (rc == RC_OK && reports.webhook.is_open)
+        rc = add_sink(out, "webhook", &reports.webhook);
+    return rc == RC_OK ? buffer_addf(out, "]") : rc;
 }
 
 static void
@@ -102,6 +146,42 @@ stop_listening(struct relay *relay)
     relay->sockets = GATE_NO_SOCKETS;
 }
 
+static void
+drain(struct relay *relay)
+{
+    if (relay->gate != NULL)
+        gate_drain(relay->gate, on_drained, relay);
+    stop_listening(relay);
+    if (relay->gate == NULL)
+        on_drained(relay);
+}
+
+static void
+on_notice_over(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)events;
+    drain(timer->data);
+}
+
+/*
+ * Serves clients until gateways have noticed that this relay is not ready, then drains. If the
+ * supervisor has died, the next one needs the address now.
+ */
+static void
+stop_gracefully(struct relay *relay)
+{
+    bool is_orphan = relay->supervisor != 0 && getppid() != relay->supervisor;
+
+    if (is_orphan || relay->gate == NULL || !gate_notice(relay->gate)) {
+        drain(relay);
+        return;
+    }
+    ev_timer_init(&relay->notice, on_notice_over, (double)relay->config->gate.notice_ms / 1e3, 0.);
+    relay->notice.data = relay;
+    ev_timer_start(relay->loop, &relay->notice);
+}
+
 /*
  * A worker drains when its supervisor sends SIGTERM. A terminal signals the whole process group, so
  * a worker receives two signals: only the supervisor's SIGINT means an immediate stop.
@@ -121,13 +201,10 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
         return;
     log_info("relay", "signal received, draining", LOG_INT("signal", signal->signum));
     relay->is_draining = true;
-    service_notify_stopping(relay->config->gate.drain_ms);
+    service_notify_stopping(relay->config);
     feed_close(relay->feed); /* first, so that another relay can acquire the slot */
-    if (relay->gate != NULL)
-        gate_drain(relay->gate, on_drained, relay);
-    stop_listening(relay);
-    if (relay->gate == NULL)
-        on_drained(relay);
+    sinks_stop(relay->sinks);
+    stop_gracefully(relay);
 }
 
 static void
@@ -160,7 +237,10 @@ reload_auth_key(struct relay *relay)
     gate_reload_keys(relay->gate);
 }
 
-/* Reloads the certificate and the auth key; all other settings need a restart. */
+/*
+ * Reloads the certificate, the auth key and the secrets of the webhook; all other settings need a
+ * restart.
+ */
 static void
 on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
 {
@@ -174,49 +254,52 @@ on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
         if (relay->hub != NULL)
             reload_auth_key(relay);
     }
+    sinks_reload(relay->sinks);
     service_notify("READY=1");
 }
 
 static void
-apply_push(struct relay *relay)
+apply_realtime(struct relay *relay)
 {
     if (relay->gate != NULL)
-        gate_push_set(relay->gate, !relay->shared->is_push_off);
+        gate_realtime_set(relay->gate, !relay->shared->is_realtime_off);
 }
 
 /*
- * The kill switch: SIGUSR1 turns push off, SIGUSR2 turns it on. The order of two pending signals is
- * unknown, so off, the safe choice, wins. For a worker, either signal means that is_push_off has
- * changed.
+ * The kill switch: SIGUSR1 turns real-time delivery off, SIGUSR2 turns it on. The order of two
+ * pending signals is unknown, so off, the safe choice, wins. For a worker, either signal means that
+ * is_realtime_off has changed.
  */
 static void
-on_push(struct ev_loop *loop, ev_signal *signal, int events)
+on_realtime(struct ev_loop *loop, ev_signal *signal, int events)
 {
     struct relay *relay = signal->data;
 
     (void)events;
-    if (relay->supervisor == 0)
-        relay->shared->is_push_off = signal->signum == SIGUSR1;
+    if (relay->supervisor == 0) {
+        relay->shared->is_realtime_off = signal->signum == SIGUSR1;
+        log_audit("signal", "realtime", signal->signum == SIGUSR1 ? "off" : "on");
+    }
     if (signal->signum == SIGUSR1)
-        ev_clear_pending(loop, &relay->signals[SIGNAL_PUSH_ON]);
-    apply_push(relay);
+        ev_clear_pending(loop, &relay->signals[SIGNAL_REALTIME_ON]);
+    apply_realtime(relay);
 }
 
 /*
- * POST /v1/push reaches one worker but applies to all workers, so the supervisor signals all of
- * them. If the supervisor has died, the process that adopted this worker must not receive the
+ * POST /v1/realtime reaches one worker but applies to all workers, so the supervisor signals all
+ * of them. If the supervisor has died, the process that adopted this worker must not receive the
  * signal.
  */
 static void
-request_push_switch(void *ctx, bool on)
+request_realtime_switch(void *ctx, bool on)
 {
     struct relay *relay = ctx;
 
     if (relay->supervisor != 0 && getppid() != relay->supervisor)
         return;
-    relay->shared->is_push_off = !on;
+    relay->shared->is_realtime_off = !on;
     if (relay->supervisor == 0)
-        apply_push(relay);
+        apply_realtime(relay);
     else
         (void)kill(relay->supervisor, RELAY_SIGNAL_SWITCHED);
 }
@@ -228,9 +311,11 @@ watch_signals(struct relay *relay)
         int number;
         void (*handle)(struct ev_loop *loop, ev_signal *signal, int events);
     } watched[SIGNALS_COUNT] = {
-        [SIGNAL_TERMINATE] = {SIGTERM, on_stop}, [SIGNAL_INTERRUPT] = {SIGINT, on_stop},
-        [SIGNAL_RELOAD] = {SIGHUP, on_hangup},   [SIGNAL_PUSH_OFF] = {SIGUSR1, on_push},
-        [SIGNAL_PUSH_ON] = {SIGUSR2, on_push},
+        [SIGNAL_TERMINATE] = {SIGTERM, on_stop},
+        [SIGNAL_INTERRUPT] = {SIGINT, on_stop},
+        [SIGNAL_RELOAD] = {SIGHUP, on_hangup},
+        [SIGNAL_REALTIME_OFF] = {SIGUSR1, on_realtime},
+        [SIGNAL_REALTIME_ON] = {SIGUSR2, on_realtime},
     };
     sigset_t none;
 
@@ -244,7 +329,10 @@ watch_signals(struct relay *relay)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* Reports to the supervisor and the service manager that the loop is running. */
+/*
+ * Reports to the supervisor and the service manager that the loop is running, and writes audit
+ * lines that were kept.
+ */
 static void
 on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 {
@@ -254,17 +342,18 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     relay->stats->heartbeat_us = clock_monotonic_us();
     service_notify("WATCHDOG=1");
+    log_flush(0);
 }
 
 static void
 start_heartbeat(struct relay *relay)
 {
-    int64_t every_us = relay->supervisor != 0 ? HEARTBEAT_US : service_watchdog_us();
+    int64_t watchdog_us = relay->supervisor != 0 ? 0 : service_watchdog_us();
+    int64_t every_us = watchdog_us > 0 ? watchdog_us : HEARTBEAT_US;
 
     ev_timer_init(&relay->heartbeat, on_heartbeat, (double)every_us / 1e6, (double)every_us / 1e6);
     relay->heartbeat.data = relay;
-    if (every_us > 0)
-        ev_timer_start(relay->loop, &relay->heartbeat);
+    ev_timer_start(relay->loop, &relay->heartbeat);
 }
 
 /*
@@ -311,6 +400,15 @@ on_store_up(void *ctx)
 }
 
 static void
+on_store_rejected(void *ctx)
+{
+    struct relay *relay = ctx;
+
+    relay->is_rejected = true;
+    ev_break(relay->loop, EVBREAK_ALL);
+}
+
+static void
 on_store_down(void *ctx)
 {
     (void)ctx; /* clients stay connected, and wait */
@@ -321,7 +419,8 @@ open_modules(struct relay *relay)
 {
     const struct config *config = relay->config;
 
-    relay->process = (struct gate_process){is_ready, request_push_switch, rules, relay};
+    relay->process =
+        (struct gate_process){is_ready, request_realtime_switch, rules, feed_reason, sinks, relay};
     relay->store = store_open(relay->loop, config, relay->stats);
     if (relay->store == NULL)
         return false;
@@ -340,12 +439,16 @@ open_modules(struct relay *relay)
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0)
         relay->feed = feed_open(relay->loop, config, relay->store, relay->stats,
                                 &relay->shared->feed, on_rejected, relay);
-    relay->store_listener = (struct store_listener){on_store_up, on_store_down, relay, NULL};
+    if ((config->relay.roles & CONFIG_ROLE_SINK) != 0)
+        relay->sinks =
+            sinks_open(relay->loop, config, relay->store, relay->stats, &relay->shared->sinks);
+    relay->store_listener =
+        (struct store_listener){on_store_up, on_store_down, on_store_rejected, relay, NULL};
     store_listen(relay->store, &relay->store_listener);
     return true;
 }
 
-/* feed and hub are freed last: store_close may still call back into them. */
+/* feed, hub and sinks are freed last: store_close may still call back into them. */
 static void
 close_modules(struct relay *relay)
 {
@@ -353,9 +456,11 @@ close_modules(struct relay *relay)
     gate_close(relay->gate);
     hub_close(relay->hub);
     rows_close(relay->rows);
+    sinks_close(relay->sinks);
     store_close(relay->store);
     feed_free(relay->feed);
     hub_free(relay->hub);
+    sinks_free(relay->sinks);
 }
 
 int
@@ -382,7 +487,7 @@ relay_run(struct config *config, struct stats *stats, struct gate_sockets socket
     if (is_open) {
         log_info("relay", "started", LOG_INT("pid", getpid()));
         start_heartbeat(&relay);
-        apply_push(&relay);
+        apply_realtime(&relay);
         service_notify("READY=1");
         ev_run(relay.loop, 0);
     }
@@ -393,7 +498,9 @@ relay_run(struct config *config, struct stats *stats, struct gate_sockets socket
     for (int i = 0; i < SIGNALS_COUNT; i++)
         ev_signal_stop(relay.loop, &relay.signals[i]);
     ev_timer_stop(relay.loop, &relay.heartbeat);
+    ev_timer_stop(relay.loop, &relay.notice);
     ev_loop_destroy(relay.loop);
+    log_flush(LOG_FLUSH_MS);
     if (relay.is_rejected)
         return RELAY_EXIT_REJECTED;
     return is_open && !relay.is_failed ? 0 : RELAY_EXIT_FAILED;

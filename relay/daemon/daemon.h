@@ -10,15 +10,17 @@
 #include "base/stats.h"
 #include "feed/feed.h"
 #include "gate/gate.h"
+#include "sink/sink.h"
 
-#define RELAY_EXIT_FAILED 1            /* the process failed to start */
-#define RELAY_EXIT_REJECTED 3          /* the store belongs to another database or slot */
-#define RELAY_SIGNAL_SWITCHED SIGRTMIN /* worker to supervisor: is_push_off has changed */
+#define RELAY_EXIT_FAILED 1   /* the process failed to start */
+#define RELAY_EXIT_REJECTED 3 /* the store is that of another database, slot or number of shards */
+#define RELAY_SIGNAL_SWITCHED SIGRTMIN /* worker to supervisor: is_realtime_off has changed */
 
 /* State of the relay, in memory that the supervisor and its workers share. */
 struct relay_shared {
-    bool is_push_off; /* the requested state of the kill switch */
+    bool is_realtime_off; /* the requested state of the kill switch */
     struct feed_report feed;
+    struct sink_reports sinks;
 };
 
 /*

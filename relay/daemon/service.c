@@ -69,12 +69,12 @@ service_notify_reloading(void)
 }
 
 void
-service_notify_stopping(int64_t drain_ms)
+service_notify_stopping(const struct config *config)
 {
     char lines[LINES_MAX];
 
     snprintf(lines, sizeof(lines), "STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRId64,
-             (drain_ms + MARGIN_MS) * 1000);
+             (config->gate.notice_ms + config->gate.drain_ms + MARGIN_MS) * 1000);
     service_notify(lines);
 }
 

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "base/config.h"
+
 /*
  * Sends an sd_notify(3) message to NOTIFY_SOCKET; a no-op if the variable is unset. A failure is
  * only logged, so that it does not stop the service.
@@ -12,8 +14,11 @@ void service_notify(const char *lines);
 
 void service_notify_reloading(void);
 
-/* Reports a shutdown that takes drain_ms, so that the manager does not kill the process earlier. */
-void service_notify_stopping(int64_t drain_ms);
+/*
+ * Reports a shutdown that takes as long as `config` permits, so that the manager does not kill the
+ * process earlier.
+ */
+void service_notify_stopping(const struct config *config);
 
 /* The interval for WATCHDOG=1: half of the manager's timeout; 0: no watchdog. */
 int64_t service_watchdog_us(void);

@@ -26,8 +26,8 @@ struct worker {
 };
 
 /* Memory that the supervisor and its workers share. */
-struct shared {
-    struct relay_shared relay; /* workers are signaled after a change of is_push_off */
+struct shared_memory {
+    struct relay_shared relay; /* workers are signaled after a change of is_realtime_off */
     struct stats stats[CONFIG_WORKERS_MAX];
 };
 
@@ -38,8 +38,9 @@ struct workers {
     int count;
     struct worker each[CONFIG_WORKERS_MAX];
     sigset_t watched;
-    struct shared *shared;
+    struct shared_memory *shared;
     bool is_stopping;
+    int64_t unlisten_us; /* time at which a stopping supervisor closes its sockets; monotonic */
     int exit_code;
     int64_t watchdog_us; /* 0: the service manager has no watchdog */
     int64_t checked_us;  /* time of the last check for stuck workers */
@@ -63,8 +64,8 @@ run_worker(const struct workers *workers, const struct worker *worker)
     service_detach();
     stats_reset_gauges(worker->stats);
     worker->stats->is_dead = false;
-    if (!runs_feed(workers, worker))
-        config.relay.roles &= ~(unsigned)CONFIG_ROLE_FEED;
+    if (worker != &workers->each[0])
+        config.relay.roles &= ~(unsigned)(CONFIG_ROLE_FEED | CONFIG_ROLE_SINK);
     return relay_run(&config, worker->stats, workers->sockets, workers->supervisor,
                      &workers->shared->relay);
 }
@@ -103,14 +104,32 @@ signal_all(const struct workers *workers, int signal)
 }
 
 static void
+unlisten(struct workers *workers)
+{
+    gate_unlisten(workers->config, workers->sockets);
+    workers->sockets = GATE_NO_SOCKETS;
+}
+
+/* After gate.notice, the supervisor closes its sockets, before the workers close theirs. */
+static void
+unlisten_if_due(struct workers *workers)
+{
+    if (workers->is_stopping && clock_monotonic_us() >= workers->unlisten_us)
+        unlisten(workers);
+}
+
+static void
 stop(struct workers *workers, int exit_code)
 {
+    int signal = workers->is_stopping ? SIGINT : SIGTERM;
+
     if (!workers->is_stopping) {
-        gate_unlisten(workers->config, workers->sockets);
-        service_notify_stopping(workers->config->gate.drain_ms);
+        workers->is_stopping = true;
+        workers->unlisten_us = clock_monotonic_us() + workers->config->gate.notice_ms * 1000;
+        service_notify_stopping(workers->config);
+        unlisten_if_due(workers);
     }
-    signal_all(workers, workers->is_stopping ? SIGINT : SIGTERM);
-    workers->is_stopping = true;
+    signal_all(workers, signal);
     workers->exit_code = exit_code;
 }
 
@@ -171,7 +190,7 @@ any_is_running(const struct workers *workers)
  * off is the safe choice.
  */
 static void
-signal_push_switch(struct workers *workers, int signal)
+signal_realtime_switch(struct workers *workers, int signal)
 {
     const struct timespec now = {0};
     sigset_t on;
@@ -180,8 +199,10 @@ signal_push_switch(struct workers *workers, int signal)
     sigaddset(&on, SIGUSR2);
     if (signal == SIGUSR1)
         (void)sigtimedwait(&on, NULL, &now);
-    if (signal != RELAY_SIGNAL_SWITCHED)
-        workers->shared->relay.is_push_off = signal == SIGUSR1;
+    if (signal != RELAY_SIGNAL_SWITCHED) {
+        workers->shared->relay.is_realtime_off = signal == SIGUSR1;
+        log_audit("signal", "realtime", signal == SIGUSR1 ? "off" : "on");
+    }
     signal_all(workers, SIGUSR1);
 }
 
@@ -189,7 +210,7 @@ static void
 forward(struct workers *workers, int signal)
 {
     if (signal == SIGUSR1 || signal == SIGUSR2 || signal == RELAY_SIGNAL_SWITCHED) {
-        signal_push_switch(workers, signal);
+        signal_realtime_switch(workers, signal);
         return;
     }
     if (signal == SIGHUP) {
@@ -231,24 +252,36 @@ feed_watchdog(struct workers *workers)
     service_notify("WATCHDOG=1");
 }
 
+/* Waits for a signal, for at most a second. Returns it, or -1. */
+static int
+next_signal(const struct workers *workers)
+{
+    int64_t left_us = workers->unlisten_us - clock_monotonic_us();
+    struct timespec timeout = {.tv_sec = 1};
+
+    if (left_us > 0 && left_us < 1000000)
+        timeout = (struct timespec){.tv_nsec = left_us * 1000};
+    return sigtimedwait(&workers->watched, NULL, &timeout);
+}
+
 static void
 supervise(struct workers *workers)
 {
-    const struct timespec second = {.tv_sec = 1};
-
     while (!workers->is_stopping || any_is_running(workers)) {
         int signal;
 
         if (!workers->is_stopping)
             start_due(workers);
-        signal = sigtimedwait(&workers->watched, NULL, &second);
+        signal = next_signal(workers);
         if (signal == SIGTERM || signal == SIGINT)
             stop(workers, workers->exit_code);
         else if (signal > 0 && signal != SIGCHLD)
             forward(workers, signal);
         reap(workers);
+        unlisten_if_due(workers);
         feed_watchdog(workers);
     }
+    unlisten(workers);
 }
 
 static struct relay_shared
@@ -259,11 +292,11 @@ new_relay_shared(const struct config *config)
     return (struct relay_shared){.feed.availability = has_feed ? FEED_DOWN : FEED_OFF};
 }
 
-static struct shared *
+static struct shared_memory *
 share(const struct config *config)
 {
     const int count = config->gate.workers;
-    struct shared *shared =
+    struct shared_memory *shared =
         mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
     if (shared == MAP_FAILED)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "cli/cli.h"
@@ -125,7 +125,7 @@ print_row(const struct finding *row)
     }
 }
 
-static void
+static bool
 print_sum(const struct findings *findings)
 {
     if (findings->errors == 0)
@@ -135,31 +135,40 @@ print_sum(const struct findings *findings)
     if (findings->warnings > 0)
         printf(", %zu warning%s", findings->warnings, cli_plural((long long)findings->warnings));
     putchar('\n');
+    return ferror(stdout) == 0;
 }
 
-static bool
-print_table(const struct findings *findings, bool quiet)
+/* Prints the findings since the last call, before the checks of a server that may not reply. */
+static void
+print_new(const struct doctor *doctor, const struct findings *findings, size_t *printed)
 {
-    for (size_t i = 0; i < findings->count; i++)
-        if (!quiet || needs_attention(&findings->rows[i]))
-            print_row(&findings->rows[i]);
-    print_sum(findings);
-    return ferror(stdout) == 0;
+    for (; !doctor->json && *printed < findings->count; ++*printed)
+        if (!doctor->quiet || needs_attention(&findings->rows[*printed]))
+            print_row(&findings->rows[*printed]);
+    (void)fflush(stdout);
 }
 
 static void
 run_checks(const struct doctor *doctor, const struct config *config, struct findings *findings)
 {
     struct origin origin = {0};
+    bool is_read = false;
+    size_t printed = 0;
 
     doctor_check_settings(config, doctor->path, findings);
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0)
         doctor_check_limits(config, findings);
+    print_new(doctor, findings, &printed);
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0)
         doctor_check_gate(config, findings);
+    print_new(doctor, findings, &printed);
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0)
-        doctor_check_postgresql(config, doctor->primary, findings, &origin);
-    doctor_check_store(config, &origin, findings);
+        doctor_check_postgresql(config, doctor->primary, findings, &origin, &is_read);
+    print_new(doctor, findings, &printed);
+    doctor_check_sink(config, findings);
+    print_new(doctor, findings, &printed);
+    doctor_check_store(config, &origin, is_read, findings);
+    print_new(doctor, findings, &printed);
 }
 
 static int
@@ -171,8 +180,10 @@ run(const struct doctor *doctor, const struct config *config)
 
     log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_LOGFMT); /* the findings contain the store's errors */
     run_checks(doctor, config, &findings);
-    is_printed =
-        doctor->json ? print_json(&findings, doctor->quiet) : print_table(&findings, doctor->quiet);
+    if (doctor->json)
+        is_printed = print_json(&findings, doctor->quiet);
+    else
+        is_printed = print_sum(&findings);
     code = is_printed && fflush(stdout) == 0 && findings.errors == 0 ? 0 : 1;
     findings_free(&findings);
     return code;

@@ -8,7 +8,6 @@
 #include "base/config.h"
 #include "base/rc.h"
 #include "base/urls.h"
-#include "store/connection/probe.h"
 #include "store/connection/connect.h"
 #include "store/store.h"
 #include "store/scripts/constants.h"
@@ -21,7 +20,7 @@
 #define FINDING_TEXT_MAX 2048
 
 struct finding {
-    char *area; /* settings, host, gate, postgresql, primary, store */
+    char *area; /* settings, host, gate, postgresql, primary, sink, store */
     char *check;
     bool ok;
     bool is_warning; /* `ok` is true, but there is a hint */
@@ -67,17 +66,24 @@ void doctor_check_gate(const struct config *config, struct findings *findings);
  * Checks the server of feed.conninfo. If it is a standby, also checks its primary: `primary` is the
  * connection string, NULL for feed.primary_conninfo. Waits at most 10 s per reply; the system
  * limits the wait for name servers. Changes nothing. *ret_origin is the database, with empty
- * strings if unknown.
+ * strings if unknown. *ret_is_read: a relay reads the slot.
  */
 void doctor_check_postgresql(const struct config *config, const char *primary,
-                             struct findings *findings, struct origin *ret_origin);
+                             struct findings *findings, struct origin *ret_origin,
+                             bool *ret_is_read);
 
 /*
- * Checks the servers of store.url. Waits at most 10 s per reply; the system limits the wait for
- * name servers. Writes nothing. `origin` is the database that the relay reads, with empty strings
- * if unknown.
+ * Checks that the SQL sink can insert receipts, and that the webhook's endpoint replies, as far as
+ * they are set. Waits at most 10 s per reply; changes nothing.
  */
-void doctor_check_store(const struct config *config, const struct origin *origin,
+void doctor_check_sink(const struct config *config, struct findings *findings);
+
+/*
+ * Checks the servers of store.url. Waits at most 5 s per reply; the system limits the wait for
+ * name servers. Writes nothing. `origin` is the database that the relay reads, with empty strings
+ * if unknown. `is_read`: a relay reads its slot.
+ */
+void doctor_check_store(const struct config *config, const struct origin *origin, bool is_read,
                         struct findings *findings);
 
 /* ---- the servers of a store */

@@ -7,12 +7,14 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/conninfo.h"
+#include "base/urls.h"
 #include "doctor/doctor_private.h"
 #include "postgres/libpq.h"
+#include "sink/sink.h"
 
 #define POSTGRESQL "postgresql"
 #define PRIMARY "primary"
+#define SINK "sink"
 #define POSTGRESQL_HINT_MAX 512
 #define SKEW_MAX_S 1.0
 #define TIMEOUT_US 10000000
@@ -293,20 +295,26 @@ check_role(struct postgresql_probe *probe)
     PQclear(result);
 }
 
-/* Checks the slot in the settings; clairon.doctor() reports its state. */
-static void
+/*
+ * Checks the slot in the settings; clairon.doctor() reports its state. Returns true if a relay
+ * reads it.
+ */
+static bool
 check_feed_slot(struct postgresql_probe *probe)
 {
     const char *slot = probe->config->feed.slot;
     bool creates = probe->config->feed.create_slot;
     PGresult *result = query(probe, "feed.slot",
-                             "SELECT plugin = 'clairon', database = current_database(), plugin"
+                             "SELECT plugin = 'clairon', database = current_database(), plugin,"
+                             " active AND confirmed_flush_lsn IS NOT NULL"
                              " FROM pg_catalog.pg_replication_slots WHERE slot_name = $1",
                              slot);
     char hint[POSTGRESQL_HINT_MAX];
+    bool is_read;
 
     if (result == NULL)
-        return;
+        return false;
+    is_read = PQntuples(result) == 1 && is_true(result, 0, 1) && is_true(result, 0, 3);
     snprintf(hint, sizeof(hint), "SELECT pg_create_logical_replication_slot('%s', 'clairon');",
              slot);
     if (PQntuples(result) == 0 && creates)
@@ -328,6 +336,7 @@ check_feed_slot(struct postgresql_probe *probe)
                      "Name its database in [feed] conninfo, or choose another [feed] slot",
                      "%s belongs to %s database", slot, is_true(result, 0, 1) ? "this" : "another");
     PQclear(result);
+    return is_read;
 }
 
 static void
@@ -394,6 +403,36 @@ check_primary_settings(const struct postgresql_probe *probe, const PGresult *res
             PQgetisnull(result, 0, 4) ? "" : ", retains catalog rows for the standby's slots");
 }
 
+/*
+ * A relay that moved to the standby has left its slot on the primary, where it retains WAL. A slot
+ * that another relay reads is active.
+ */
+static void
+check_left_slots(const struct postgresql_probe *probe, PGconn *conn)
+{
+    char error[POSTGRESQL_ERROR_MAX], sqlstate[POSTGRESQL_STATE_MAX] = "";
+    PGresult *result = run_query(
+        conn,
+        "SELECT slot_name, pg_catalog.pg_size_pretty(pg_catalog.pg_wal_lsn_diff("
+        "pg_catalog.pg_current_wal_lsn(), restart_lsn)), pg_catalog.quote_literal(slot_name)"
+        " FROM pg_catalog.pg_replication_slots WHERE plugin = 'clairon' AND NOT active"
+        " AND database = $1 ORDER BY 1",
+        probe->origin.name, error, sqlstate);
+
+    for (int i = 0; result != NULL && i < PQntuples(result); i++) {
+        char hint[POSTGRESQL_HINT_MAX];
+
+        snprintf(hint, sizeof(hint),
+                 "If no relay uses it any more, on the primary: SELECT "
+                 "pg_drop_replication_slot(%.128s)",
+                 PQgetvalue(result, i, 2));
+        findings_warn(probe->findings, PRIMARY, "unused slot", hint,
+                      "slot %s is not active, and retains %s of WAL", PQgetvalue(result, i, 0),
+                      PQgetvalue(result, i, 1));
+    }
+    PQclear(result);
+}
+
 static void
 check_primary(struct postgresql_probe *probe, const char *primary)
 {
@@ -408,18 +447,20 @@ check_primary(struct postgresql_probe *probe, const char *primary)
                            " FROM pg_catalog.pg_control_system() LEFT JOIN"
                            " pg_catalog.pg_replication_slots ON slot_name = $1",
                            probe->primary_slot, error, sqlstate);
-    if (result != NULL)
+    if (result != NULL) {
         check_primary_settings(probe, result);
-    else
+        check_left_slots(probe, conn);
+    } else {
         findings_add(probe->findings, PRIMARY, "connection", false,
                      postgres_error_hint(sqlstate, error), "%s", error);
+    }
     PQclear(result);
     PQfinish(conn);
 }
 
 void
 doctor_check_postgresql(const struct config *config, const char *primary, struct findings *findings,
-                        struct origin *ret_origin)
+                        struct origin *ret_origin, bool *ret_is_read)
 {
     struct postgresql_probe probe = {.config = config, .findings = findings};
     char error[POSTGRESQL_ERROR_MAX];
@@ -437,7 +478,7 @@ doctor_check_postgresql(const struct config *config, const char *primary, struct
     *ret_origin = probe.origin;
     check_role(&probe);
     check_replication(&probe);
-    check_feed_slot(&probe);
+    *ret_is_read = check_feed_slot(&probe);
     check_extension(&probe);
     PQfinish(probe.conn);
     if (probe.is_standby && primary != NULL)
@@ -445,4 +486,69 @@ doctor_check_postgresql(const struct config *config, const char *primary, struct
     else if (probe.is_standby)
         findings_add(findings, PRIMARY, "connection", true, NULL,
                      "skipped: set --primary=CONNINFO or feed.primary_conninfo");
+}
+
+/* The table may be missing, and the server may be a standby. */
+static const char sink_checks[] =
+    "SELECT NOT pg_catalog.pg_is_in_recovery()"
+    " AND NOT pg_catalog.current_setting('transaction_read_only')::boolean,"
+    " pg_catalog.to_regclass('clairon.receipt') IS NOT NULL,"
+    " coalesce(pg_catalog.has_table_privilege("
+    "pg_catalog.to_regclass('clairon.receipt')::oid, 'INSERT'), false)";
+
+static void
+check_sql_sink(const struct config *config, struct findings *findings)
+{
+    char error[POSTGRESQL_ERROR_MAX], sqlstate[POSTGRESQL_STATE_MAX] = "";
+    PGconn *conn = connect_server(sink_sql_conninfo(config), false, error);
+    PGresult *result = NULL;
+
+    if (conn != NULL)
+        result = run_query(conn, sink_checks, NULL, error, sqlstate);
+    if (result == NULL) {
+        findings_add(findings, SINK, "connection", false, postgres_error_hint(sqlstate, error),
+                     "%s", error);
+        PQfinish(conn);
+        return;
+    }
+    findings_add(findings, SINK, "primary", is_true(result, 0, 0),
+                 "[receipts] conninfo must name the primary", "%s",
+                 is_true(result, 0, 0) ? "receipts can be written" : "server is read-only");
+    if (is_true(result, 0, 1))
+        findings_add(findings, SINK, "table", is_true(result, 0, 2),
+                     "GRANT clairon_relay to the role of [receipts] conninfo", "clairon.receipt %s",
+                     is_true(result, 0, 2) ? "can be written" : "rejects inserts");
+    else
+        findings_add(findings, SINK, "table", false,
+                     "Create or update the extension clairon in this database",
+                     "clairon.receipt does not exist");
+    PQclear(result);
+    PQfinish(conn);
+}
+
+void
+doctor_check_sink(const struct config *config, struct findings *findings)
+{
+    char detail[SINK_CHECK_MAX];
+    enum rc rc;
+
+    if (sinks_unused_setting(config) != NULL)
+        findings_warn(findings, SINK, sinks_unused_setting(config),
+                      "Add sink to [relay] roles, of this relay or of another one with this "
+                      "setting",
+                      "has no effect without the role sink");
+    if ((config->relay.roles & CONFIG_ROLE_SINK) == 0)
+        return;
+    if (config->webpush.keys[0] != NULL)
+        findings_add(findings, SINK, "Web Push", true, NULL, "%s can be read",
+                     config->webpush.vapid_key_file);
+    if (config->receipts.sql)
+        check_sql_sink(config, findings);
+    if (config->webhook.url == NULL)
+        return;
+    rc = sink_webhook_check(config, detail);
+    findings_add(findings, SINK, "webhook endpoint", rc == RC_OK,
+                 "Correct [webhook] url and secret_file, or start the endpoint; http and private "
+                 "addresses require allow_private",
+                 "%s", detail);
 }

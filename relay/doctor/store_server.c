@@ -10,15 +10,19 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "doctor/doctor_private.h"
-#include "store/connection/fault.h"
 #include "store/connection/reply.h"
 #include "store/servers/topology.h"
 #include "store/shards/place.h"
 
-#define SERVER_TIMEOUT_S 10
+#define SERVER_TIMEOUT_S 5
 #define COMMAND_WORDS_MAX 16
 #define SKEW_MAX_US 1000000
 #define FULL_PERCENT 90
+#define BUFFER_MIN ((long long)32 << 20) /* twice the largest reply to the relay */
+
+#define HANGS_HINT                                                                                 \
+    "The server accepts connections but does not reply: it is stopped, swaps, or runs a long "     \
+    "command. See its log, and ps -o stat,wchan -C redis-server,keydb-server,valkey-server"
 
 /* The servers that a check applies to. */
 enum subject { ANY_SERVER, CLUSTER_NODE, CLUSTER_PRIMARY };
@@ -217,6 +221,25 @@ check_memory(struct store_server *server, const struct check *check)
            max == 0 ? "%lld MB used, no limit" : "%lld MB used of %lld MB", used >> 20, max >> 20);
 }
 
+/* The relay then reads smaller replies, each after a lost connection. */
+static void
+check_output_buffer(struct store_server *server, const struct check *check)
+{
+    char limits[VALUE_MAX];
+    const char *at;
+    long long hard;
+
+    if (!read_setting(server, "client-output-buffer-limit", limits))
+        return; /* no permission for CONFIG: the appendfsync check reports this */
+    at = strstr(limits, "normal ");
+    hard = at != NULL ? strtoll(at + strlen("normal "), NULL, 10) : 0;
+    if (hard > 0 && hard < BUFFER_MIN)
+        warn(server, check->name, check->hint, "normal %lld bytes", hard);
+    else
+        report(server, check, true, NULL, "normal %lld bytes%s", hard,
+               hard == 0 ? ", no limit" : "");
+}
+
 static void
 check_append_only(struct store_server *server, const struct check *check)
 {
@@ -313,25 +336,28 @@ static const char *const required_commands[] = {
     "HSET % a b",
     "HSETNX % a b",
     "INFO",
-    "KEYS %",
     "LINDEX % 0",
     "LPUSH % a",
     "LRANGE % 0 0",
     "LREM % 0 a",
     "LTRIM % 0 0",
+    "MEMORY USAGE %",
     "PERSIST %",
     "PEXPIRE % 9",
     "PING",
+    "PTTL %",
     "RENAME % %",
     "RENAMENX % %",
     "RPUSH % a",
     "SADD % a",
+    "SCAN 0",
     "SCARD %",
     "SCRIPT LOAD x",
     "SET % a",
     "SINTER % %",
     "SISMEMBER % a",
     "SMEMBERS %",
+    "SPOP % 1",
     "SREM % a",
     "SSCAN % 0",
     "TIME",
@@ -342,20 +368,28 @@ static const char *const required_commands[] = {
     "XCLAIM % a b 0 1-1",
     "XDEL % 1-1",
     "XGROUP CREATE % a $",
+    "XGROUP DELCONSUMER % a b",
+    "XGROUP SETID % a $",
+    "XINFO CONSUMERS % a",
+    "XINFO GROUPS %",
     "XINFO STREAM %",
     "XLEN %",
     "XPENDING % a",
     "XRANGE % - +",
     "XREAD STREAMS % $",
+    "XREADGROUP GROUP a b STREAMS % >",
     "XREVRANGE % - +",
     "XSETID % 1-1",
     "XTRIM % MAXLEN 9",
     "ZADD % 1 a",
     "ZCARD %",
+    "ZCOUNT % 0 1",
+    "ZRANGE % 0 0",
     "ZRANGEBYLEX % - +",
     "ZINCRBY % 1 a",
     "ZRANGEBYSCORE % 0 1",
     "ZREM % a",
+    "ZREMRANGEBYSCORE % 0 1",
     "ZREVRANGE % 0 0",
     "ZREVRANGEBYLEX % + -",
     "ZSCORE % a",
@@ -433,15 +467,16 @@ static void
 check_moves(struct store_server *server, const struct check *check)
 {
     const char *argv[] = {"CLUSTER", "NODES"};
-    const char *nodes = reply_text(probe_request(server->probe, 2, argv));
-    const char *own = nodes != NULL ? strstr(nodes, "myself") : NULL;
-    const char *moves = own != NULL ? memchr(own, '[', strcspn(own, "\n")) : NULL;
+    const char *text = reply_text(probe_request(server->probe, 2, argv));
+    struct cluster_nodes nodes = cluster_nodes_read(text != NULL ? text : "", "", 0);
 
-    if (nodes == NULL)
+    if (text == NULL)
         report(server, check, false, "The relay's ACL user needs +cluster|nodes", "%s",
                probe_error(server->probe));
-    else if (moves != NULL && is_primary(server))
-        warn(server, check->name, check->hint, "%.*s", (int)strcspn(moves, "\n"), moves);
+    else if (nodes.moves.len > 0 && is_primary(server))
+        warn(server, check->name, check->hint, "%.*s", (int)nodes.moves.len,
+             (const char *)nodes.moves.at);
+    cluster_nodes_free(&nodes);
 }
 
 static void
@@ -542,7 +577,7 @@ read_place(struct store_server *server, unsigned shard, struct place_facts *ret_
     const struct store_primaries *primaries = server->primaries;
     const struct topology topology = topology_of(server->config);
     char prefix[STORE_PREFIX_MAX], meta[STORE_KEY_MAX];
-    const char *argv[] = {"HMGET", meta, PLACE_FIELD, PLACE_WITHOUT_FIELD, "epoch"};
+    const char *argv[] = {"HMGET", meta, META_PLACE, META_WITHOUT, META_EPOCH};
     const struct redisReply *reply;
 
     if (!primaries->is_known[shard] || !slots_is_same_node(&primaries->nodes[shard], &server->node))
@@ -589,6 +624,9 @@ static const struct check checks[] = {
      "A full store evicts notifications: CONFIG SET maxmemory-policy noeviction; CONFIG REWRITE"},
     {"memory", ANY_SERVER, check_memory,
      "Raise the limit: CONFIG SET maxmemory ..; CONFIG REWRITE; or shorten [store] retention"},
+    {"client-output-buffer-limit", ANY_SERVER, check_output_buffer,
+     "The server closes the relay's connections at large replies: CONFIG SET "
+     "client-output-buffer-limit 'normal 0 0 0'; CONFIG REWRITE"},
     {"appendonly", ANY_SERVER, check_append_only,
      "Stored notifications are lost in a crash: CONFIG SET appendonly yes; CONFIG REWRITE"},
     {"appendfsync", ANY_SERVER, check_fsync, NULL},
@@ -602,7 +640,7 @@ static const struct check checks[] = {
      "Nodes or slots are missing: redis-cli --cluster check HOST:PORT"},
     {"moving slots", CLUSTER_NODE, check_moves,
      "The shards in these slots wait. If no redis-cli moves them, complete the moves: see "
-     "OPERATIONS.md"},
+     "CLUSTER.md"},
     {"cluster-require-full-coverage", CLUSTER_NODE, check_coverage,
      "A failed primary without a replica stops all shards: CONFIG SET "
      "cluster-require-full-coverage no; CONFIG REWRITE, on each node"},
@@ -611,13 +649,13 @@ static const struct check checks[] = {
      "PostgreSQL retains WAL until enough replicas are connected: start them, or lower [store] "
      "min_replicas"},
     {"keys of shards", CLUSTER_PRIMARY, check_keys,
-     "The shard waits. If no redis-cli moves this slot, complete its move: see OPERATIONS.md"},
+     "The shard waits. If no redis-cli moves this slot, complete its move: see CLUSTER.md"},
     {"abandoned keys", CLUSTER_PRIMARY, check_abandoned_keys,
      "A person accepted this loss. Remove the lost node: CLUSTER FORGET on all other nodes within "
      "60 s"},
     {"waiting shards", CLUSTER_PRIMARY, check_waiting_shards,
      "Start a relay. If it waits for the shard, its log names the node and the command: see "
-     "OPERATIONS.md"},
+     "CLUSTER.md"},
 };
 
 static bool
@@ -640,16 +678,15 @@ applies(const struct check *check, const struct store_server *server)
 static void
 report_no_connection(const struct store_server *server, const char *where, const char *error)
 {
-    const char *hint = store_hint(error);
+    static const char start[] = "Start the store (systemctl start redis-server, keydb-server or "
+                                "valkey-server), or correct [store] url";
+    const char *hint = strstr(error, PROBE_TIMED_OUT) != NULL ? HANGS_HINT : store_hint(error);
 
     if (hint[0] == '\0' && server->primaries != NULL && !server->has_slots)
         findings_warn(server->findings, STORE, "connection", STORE_LOST_HINT, "%s: %s", where,
                       error);
     else
-        findings_add(server->findings, STORE, "connection", false,
-                     hint[0] != '\0' ? hint
-                                     : "Start the store (systemctl start redis-server, "
-                                       "keydb-server or valkey-server), or correct [store] url",
+        findings_add(server->findings, STORE, "connection", false, hint[0] != '\0' ? hint : start,
                      "%s: %s", where, error);
 }
 

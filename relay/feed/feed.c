@@ -22,10 +22,8 @@ const char *
 feed_availability_name(enum feed_availability availability)
 {
     static const char *const names[] = {
-        [FEED_OFF] = "off",
-        [FEED_DOWN] = "down",
-        [FEED_STANDBY] = "standby",
-        [FEED_AVAILABLE] = "streaming",
+        [FEED_OFF] = "off",         [FEED_DOWN] = "down",           [FEED_STANDBY] = "standby",
+        [FEED_STALLED] = "stalled", [FEED_AVAILABLE] = "streaming",
     };
 
     return names[availability];
@@ -133,8 +131,8 @@ connect_feed(struct feed *feed)
     connect->on_notice = on_notice;
     connect->done = on_link_connected;
     connect->ctx = feed;
-    /* A relay on standby connects twice a second, so it reuses the resolved addresses. */
-    postgres_connect_start(connect, feed->slot.is_standby ? ADDRESS_CACHE_US : 0);
+    /* While the slot is in use, connects twice a second, so it reuses the resolved addresses. */
+    postgres_connect_start(connect, feed->slot.holder != SLOT_FREE ? ADDRESS_CACHE_US : 0);
 }
 
 static void
@@ -158,7 +156,7 @@ on_error_result(struct feed *feed, const PGresult *result)
 
     if (feed->state == FEED_STARTING && sqlstate != NULL &&
         strcmp(sqlstate, SQLSTATE_IN_USE) == 0) {
-        feed_enter_standby(feed);
+        feed_wait_for_slot(feed, SLOT_HELD_BY_RELAY, 0);
         return;
     }
     feed_fail(feed, "PostgreSQL rejected the command", message,
@@ -320,7 +318,7 @@ feed_open(struct ev_loop *loop, const struct config *config, struct store *store
     feed->link.readable.data = feed->link.writable.data = feed;
     feed->link.retry.data = feed->feedback.timer.data = feed->link.timeout.data = feed;
     ev_timer_start(loop, &feed->feedback.timer);
-    feed->store_listener = (struct store_listener){on_store_up, on_store_down, feed, NULL};
+    feed->store_listener = (struct store_listener){on_store_up, on_store_down, NULL, feed, NULL};
     store_listen(store, &feed->store_listener);
     if (store_is_up(store))
         connect_feed(feed);

@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "base/config.h"
 #include "base/rc.h"
 #include "base/stats.h"
@@ -21,14 +21,17 @@ enum feed_availability {
     FEED_OFF,      /* the relay lacks the role */
     FEED_DOWN,     /* not connected to PostgreSQL, or preparing to stream */
     FEED_STANDBY,  /* another relay reads the slot */
+    FEED_STALLED,  /* streaming from a standby that receives or replays no WAL */
     FEED_AVAILABLE /* streaming */
 };
+#define FEED_REASON_MAX 512
 struct feed_report {
     enum feed_availability availability;
     bool has_slot; /* the slot has existed, so that no change is lost without a gap */
+    char reason[FEED_REASON_MAX]; /* why it is down or stalled, as in the log; else "" */
 };
 
-/* "off", "down", "standby" or "streaming". */
+/* "off", "down", "standby", "stalled" or "streaming". */
 const char *feed_availability_name(enum feed_availability availability);
 
 /* The store belongs to another database or slot. Already logged; a retry cannot succeed. */

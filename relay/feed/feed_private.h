@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "base/backoff.h"
+#include "base/rates.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "base/stats.h"
@@ -25,6 +25,7 @@
 #include "wire/frame.h"
 
 #define FEED_CONNECT_TIMEOUT_S 15.0
+#define FEED_PROCESS_MAX 48
 #define FEED_COMMAND_MAX 2048
 #define FEED_FLIGHTS_MAX 1024 /* enough for the batches that one replication message can produce */
 #define FEED_MARKS_MAX 64
@@ -42,8 +43,8 @@
  *
  * IDENTIFYING: the server reports its system identifier and timeline. Next: FINDING.
  *
- * FINDING: the slot is queried. If another relay reads the slot, this feed is on standby and
- * restarts. Next: ACQUIRING, or DROPPING if the slot is lost and create_slot is on.
+ * FINDING: the slot is queried. While it is in use (enum slot_holder), this feed restarts. Next:
+ * ACQUIRING, or DROPPING if the slot is lost and create_slot is on.
  *
  * DROPPING: the lost slot is dropped. Next: ACQUIRING.
  *
@@ -61,8 +62,8 @@
  *
  * COPYING: the rows of clairon.member are copied to a store that has none. Next: STARTING.
  *
- * STARTING: the server starts replication. If another relay was faster, this feed is on standby.
- * Next: REACQUIRING.
+ * STARTING: the server starts replication. If another relay was faster, this feed restarts. Next:
+ * REACQUIRING.
  *
  * REACQUIRING: no other relay can read the slot now, so the progress is read again. Next:
  * STREAMING.
@@ -90,13 +91,25 @@ enum feed_state {
 struct feed_link {
     struct backoff backoff;
     ev_timer retry;
-    ev_timer timeout; /* limits every state before STREAMING */
+    ev_timer
+        timeout; /* limits every state before STREAMING, except those that wait for the store */
     ev_io readable;
     ev_io writable;
     struct postgres_connect connect;
     PGconn *conn;     /* NULL: not connected */
     PGresult *result; /* result of the running command, until it is complete */
     unsigned attempt; /* number of this connection; detects late replies of the store */
+    /* pid and start of the server process, and that of the last connection that streamed */
+    char process[FEED_PROCESS_MAX];
+    char streamed[FEED_PROCESS_MAX]; /* "": none */
+};
+
+/* The process that uses the slot, as seen by the last connection. */
+enum slot_holder {
+    SLOT_FREE,
+    SLOT_HELD_BY_RELAY,    /* another relay reads the slot: this feed is on standby */
+    SLOT_HELD_BY_CREATION, /* a command creates the slot, which no relay can read yet */
+    SLOT_HELD_BY_PREVIOUS  /* the server process of this feed's previous connection */
 };
 
 /* The slot on the server, and its progress in the store. */
@@ -104,7 +117,9 @@ struct feed_slot {
     bool must_create; /* the slot does not exist yet */
     bool is_lost;     /* PostgreSQL invalidated the slot, and create_slot is off */
     bool in_recovery; /* the server is a standby */
-    bool is_standby;  /* another relay reads the slot */
+    enum slot_holder holder;
+    int64_t held_since_us;   /* when `holder` changed; monotonic */
+    int64_t held_checked_us; /* when it was queried last */
     struct origin origin;
     uint32_t timeline;
     uint32_t stored_timeline; /* timeline of the store's progress */
@@ -194,11 +209,20 @@ struct feed_primary {
     bool failure_logged;
 };
 
-/* While STREAMING from a standby: checks that new WAL arrives. */
-struct feed_standby {
+/* The kinds of changes that the decoder denies, as clairon.status names them. */
+#define FEED_DENIAL_KINDS 5
+
+/*
+ * While STREAMING: reads at intervals what the decoder has denied, and from a standby, whether new
+ * WAL arrives.
+ */
+struct feed_status {
     struct postgres_query query;
-    bool query_failed; /* the last status query failed and was logged */
-    unsigned failures; /* consecutive failed checks, up to the threshold */
+    char sql[FEED_COMMAND_MAX];
+    bool query_failed;                   /* the last query failed and was logged */
+    unsigned failures;                   /* consecutive failed checks, up to the threshold */
+    bool is_stalled;                     /* the checks failed often enough */
+    uint64_t counted[FEED_DENIAL_KINDS]; /* denials of this connection in the metrics */
 };
 
 /* The rules for the console. */
@@ -240,7 +264,7 @@ struct feed {
     struct feed_confirm confirm;
     struct feed_feedback feedback;
     struct feed_primary primary;
-    struct feed_standby standby;
+    struct feed_status status;
     struct feed_rules rules;
     struct feed_denials denials;
 };
@@ -258,8 +282,8 @@ void feed_on_slot(struct feed *feed, const PGresult *result);
 void feed_create_slot(struct feed *feed);
 void feed_on_slot_created(struct feed *feed, const PGresult *result);
 void feed_on_slot_dropped(struct feed *feed);
-/* Another relay reads the slot: waits until it stops. */
-void feed_enter_standby(struct feed *feed);
+/* The slot is in use: waits until it is free. `pid` of the holder; 0: unknown. */
+void feed_wait_for_slot(struct feed *feed, enum slot_holder holder, int pid);
 void feed_fail_lost_slot(struct feed *feed); /* the slot is lost, and create_slot is off */
 uint64_t feed_lsn_read(const char *text);    /* parses PostgreSQL's format; 0: invalid */
 
@@ -320,6 +344,7 @@ void feed_set_state(struct feed *feed, enum feed_state state);
     feed_restart_with((feed), LOG_FIRST(__VA_ARGS__, LOG_END),                                     \
                       (const struct log_field[]){LOG_REST(__VA_ARGS__, LOG_END)})
 void feed_restart_with(struct feed *feed, const char *reason, const struct log_field *fields);
+
 /* Like feed_restart, for an error of libpq or of the server. `hint` may be "". */
 void feed_fail(struct feed *feed, const char *what, const char *message, const char *hint);
 void feed_drop_connection(struct feed *feed);
@@ -347,8 +372,12 @@ struct feed *feed_ticket_redeem(struct feed_ticket *ticket);
 /* ---- side_queries.c */
 
 void feed_primary_start(struct feed *feed);
-void feed_standby_start(struct feed *feed);
-void feed_standby_end(struct feed *feed);
+void feed_status_start(struct feed *feed);
+void feed_status_end(struct feed *feed);
+/* Publishes the state for /readyz. */
+void feed_publish_availability(struct feed *feed);
+/* Reports why the feed is down or stalled. `error` and `hint` may be NULL. */
+void feed_report_reason(struct feed *feed, const char *what, const char *error, const char *hint);
 /* Sends a report if there were denials since the last one, at most once a second. */
 void feed_denials_report(struct feed *feed);
 void feed_denials_end(struct feed *feed);

@@ -1,6 +1,6 @@
 /*
- * side_queries.c: queries over separate connections, for a feed that reads a standby, for the rules
- * of the console, and to report denials to the server of the slot.
+ * side_queries.c: queries over separate connections: the status of the slot's server, a slot on a
+ * standby, the rules of the console, and the report of denials to the server of the slot.
  */
 #include "feed/feed_private.h"
 
@@ -27,7 +27,7 @@ new_query(struct feed *feed, const char *sql, void (*on_rows)(void *ctx, const P
                                    .ctx = feed};
 }
 
-/* ---- standby */
+/* ---- a slot on a standby */
 
 #define SNAPSHOT_EVERY_S 1.0
 #define CHECK_EVERY_S 10.0
@@ -62,41 +62,120 @@ feed_primary_start(struct feed *feed)
     postgres_query_repeat(&feed->primary.query, 0.0, SNAPSHOT_EVERY_S);
 }
 
+/* ---- status of the server */
+
 /*
  * In the stream, a standby that receives no WAL cannot be distinguished from a standby of an idle
  * primary. So the feed runs checks of `clairon doctor` on the standby.
  */
-static const char STANDBY_QUERY[] =
-    "SELECT detail, hint FROM clairon.doctor_standby()"
-    " WHERE NOT ok AND check_name IN ('WAL receiver', 'replay') AND pg_catalog.pg_is_in_recovery()";
+#define STANDBY_CHECKS                                                                             \
+    "SELECT 'standby', detail, hint FROM clairon.doctor_standby()"                                 \
+    " WHERE NOT ok AND check_name IN ('WAL receiver', 'replay')"                                   \
+    " AND pg_catalog.pg_is_in_recovery() UNION ALL "
+
+/*
+ * A report from before the connection is of an earlier one. clairon.doctor_hanging() finds the
+ * session by the end of this query.
+ */
+#define DENIALS                                                                                    \
+    "SELECT 'denied', account, pg_catalog.sum(changes)::text"                                      \
+    " FROM pg_catalog.pg_replication_slots"                                                        \
+    " JOIN pg_catalog.pg_stat_activity ON pid = active_pid"                                        \
+    " CROSS JOIN LATERAL clairon.denials(slot_name)"                                               \
+    " WHERE slot_name = '%s' AND last_at >= backend_start GROUP BY account"
+
+static const struct {
+    const char *account;
+    enum metric metric;
+} denial_kinds[FEED_DENIAL_KINDS] = {
+    {"rows", STAT_DENIED_ROWS},   {"targets", STAT_DENIED_TARGETS}, {"time", STAT_DENIED_TIME},
+    {"bytes", STAT_DENIED_BYTES}, {"memory", STAT_DENIED_MEMORY},
+};
+
+void
+feed_publish_availability(struct feed *feed)
+{
+    enum feed_availability availability = FEED_DOWN;
+
+    if (feed->state == FEED_STREAMING)
+        availability = feed->status.is_stalled ? FEED_STALLED : FEED_AVAILABLE;
+    else if (feed->slot.holder == SLOT_HELD_BY_RELAY)
+        availability = FEED_STANDBY;
+    feed->report->availability = availability;
+    if (availability == FEED_AVAILABLE || availability == FEED_STANDBY)
+        feed->report->reason[0] = '\0';
+}
+
+void
+feed_report_reason(struct feed *feed, const char *what, const char *error, const char *hint)
+{
+    snprintf(feed->report->reason, sizeof(feed->report->reason), "%s%s%s%s%s", what,
+             error != NULL ? ": " : "", error != NULL ? error : "", hint != NULL ? ". " : "",
+             hint != NULL ? hint : "");
+}
 
 static void
 set_stalled(struct feed *feed, bool is_stalled)
 {
     if (!is_stalled)
-        feed->standby.failures = 0;
+        feed->status.failures = 0;
+    feed->status.is_stalled = is_stalled;
     stats_set(feed->stats, STAT_FEED_STALLED, is_stalled);
+    feed_publish_availability(feed);
 }
 
+/* `detail` NULL: the checks passed. */
 static void
-on_standby_status(void *ctx, const PGresult *rows)
+on_standby_checks(struct feed *feed, const char *detail, const char *hint)
 {
-    struct feed *feed = ctx;
-
-    if (feed->standby.query_failed)
-        log_info("feed", "standby status query succeeded again");
-    feed->standby.query_failed = false;
-    if (PQntuples(rows) == 0) {
-        if (feed->standby.failures >= STALLED_AFTER)
+    if (detail == NULL) {
+        if (feed->status.is_stalled)
             log_info("feed", "WAL replay resumed on this standby");
         set_stalled(feed, false);
         return;
     }
-    if (feed->standby.failures >= STALLED_AFTER || ++feed->standby.failures < STALLED_AFTER)
+    if (feed->status.is_stalled || ++feed->status.failures < STALLED_AFTER)
         return;
-    log_warn("feed", "WAL replay stalled on this standby",
-             LOG_TEXT("detail", PQgetvalue(rows, 0, 0)), LOG_TEXT("hint", PQgetvalue(rows, 0, 1)));
+    log_warn("feed", "WAL replay stalled on this standby", LOG_TEXT("detail", detail),
+             LOG_TEXT("hint", hint));
     set_stalled(feed, true);
+    feed_report_reason(feed, "WAL replay stalled on this standby", detail, hint);
+}
+
+static void
+count_denials(struct feed *feed, const char *account, uint64_t changes)
+{
+    for (size_t i = 0; i < FEED_DENIAL_KINDS; i++) {
+        uint64_t *counted = &feed->status.counted[i];
+
+        if (strcmp(denial_kinds[i].account, account) != 0 || changes <= *counted)
+            continue;
+        stats_add(feed->stats, denial_kinds[i].metric, changes - *counted);
+        log_warn("feed", "changes denied", LOG_TEXT("reason", account),
+                 LOG_UINT("count", changes - *counted),
+                 LOG_TEXT("hint", "clairon.status names the owner, and the server's log the rule"));
+        *counted = changes;
+    }
+}
+
+static void
+on_status(void *ctx, const PGresult *rows)
+{
+    struct feed *feed = ctx;
+    const char *detail = NULL, *hint = NULL;
+
+    if (feed->status.query_failed)
+        log_info("feed", "server status query succeeded again");
+    feed->status.query_failed = false;
+    for (int i = PQntuples(rows) - 1; i >= 0 && PQnfields(rows) == 3; i--) {
+        if (strcmp(PQgetvalue(rows, i, 0), "denied") == 0) {
+            count_denials(feed, PQgetvalue(rows, i, 1), strtoull(PQgetvalue(rows, i, 2), NULL, 10));
+        } else {
+            detail = PQgetvalue(rows, i, 1);
+            hint = PQgetvalue(rows, i, 2);
+        }
+    }
+    on_standby_checks(feed, detail, hint);
 }
 
 /*
@@ -104,31 +183,36 @@ on_standby_status(void *ctx, const PGresult *rows)
  * is down, the stream itself fails.
  */
 static void
-on_standby_failure(void *ctx, const char *message)
+on_status_failure(void *ctx, const char *message)
 {
     struct feed *feed = ctx;
     const char *hint = postgres_error_hint(NULL, message);
 
-    if (!feed->standby.query_failed)
-        log_warn("feed", "could not query standby status", LOG_TEXT("error", message),
+    if (!feed->status.query_failed)
+        log_warn("feed", "could not query the server's status", LOG_TEXT("error", message),
                  LOG_TEXT("hint", hint[0] != '\0' ? hint : NULL));
-    feed->standby.query_failed = true;
+    feed->status.query_failed = true;
 }
 
 void
-feed_standby_start(struct feed *feed)
+feed_status_start(struct feed *feed)
 {
-    feed->standby.query = new_query(feed, STANDBY_QUERY, on_standby_status, on_standby_failure);
-    feed->standby.query_failed = false;
-    postgres_query_repeat(&feed->standby.query, CHECK_EVERY_S, CHECK_EVERY_S);
+    struct feed_status *status = &feed->status;
+
+    snprintf(status->sql, sizeof(status->sql),
+             feed->slot.in_recovery ? STANDBY_CHECKS DENIALS : DENIALS, feed->config->feed.slot);
+    memset(status->counted, 0, sizeof(status->counted));
+    status->query = new_query(feed, status->sql, on_status, on_status_failure);
+    status->query_failed = false;
+    postgres_query_repeat(&status->query, CHECK_EVERY_S, CHECK_EVERY_S);
 }
 
 void
-feed_standby_end(struct feed *feed)
+feed_status_end(struct feed *feed)
 {
-    if (!postgres_query_is_open(&feed->standby.query))
+    if (!postgres_query_is_open(&feed->status.query))
         return;
-    postgres_query_end(&feed->standby.query);
+    postgres_query_end(&feed->status.query);
     set_stalled(feed, false);
 }
 
@@ -151,7 +235,9 @@ static const char RULES_QUERY[] = "SELECT coalesce(pg_catalog.json_agg(rule), '[
                                   " FROM (SELECT relation::text AS relation, name, audience, "
                                   "pg_catalog.left(targets, 200) AS targets,"
                                   " operations, type, priority, pg_catalog.left(only_when, 500) AS "
-                                  "only_when, ack_required, ttl::text AS ttl"
+                                  "only_when, ack_required, ttl::text AS ttl, live, retry_limit,"
+                                  " ack_timeout::text AS ack_timeout, pg_catalog.left("
+                                  "pg_catalog.array_to_string(columns, ', '), 200) AS columns"
                                   " FROM clairon.rules ORDER BY 1, 2 LIMIT 200) AS rule";
 
 static void

@@ -9,16 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+
+#define FOREIGN_AFTER_US 10000000
+#define PROCESS_OF                                                                                 \
+    "(SELECT pid || '/' || extract(epoch FROM backend_start)"                                      \
+    " FROM pg_catalog.pg_stat_activity WHERE pid = "
+
 enum slot_column {
     SLOT_PLUGIN,
     SLOT_IS_OF_DATABASE,
-    SLOT_IS_ACTIVE,
+    SLOT_ACTIVE_PID,
     SLOT_IS_LOST,
     SLOT_REASON,
     SLOT_LSN,
     SLOT_TIMEOUT,
     SLOT_IN_RECOVERY,
-    SLOT_DATABASE
+    SLOT_DATABASE,
+    SLOT_HOLDER,
+    SLOT_OWN_PROCESS
 };
 
 uint64_t
@@ -38,14 +47,15 @@ feed_query_slot(struct feed *feed)
 
     /*
      * Older servers lack some of these columns; to_jsonb() returns NULL for them. The result always
-     * has one row.
+     * has one row. A process is identified by its pid and start, because pids are used again.
      */
     snprintf(command, sizeof(command),
-             "SELECT plugin, database = current_database(), active, wal_status = 'lost',"
+             "SELECT plugin, database = current_database(), active_pid, wal_status = 'lost',"
              " coalesce(to_jsonb(s)->>'invalidation_reason', CASE to_jsonb(s)->>'conflicting'"
              " WHEN 'true' THEN 'conflict' ELSE 'wal_removed' END), confirmed_flush_lsn, t.setting,"
              " pg_catalog.pg_is_in_recovery(), (SELECT d.oid FROM pg_catalog.pg_database d"
-             " WHERE d.datname = current_database())"
+             " WHERE d.datname = current_database()), " PROCESS_OF "s.active_pid), " PROCESS_OF
+             "pg_catalog.pg_backend_pid())"
              " FROM pg_catalog.pg_settings t LEFT JOIN pg_catalog.pg_replication_slots s"
              " ON s.slot_name = '%s' WHERE t.name = 'wal_sender_timeout'",
              feed->config->feed.slot);
@@ -97,16 +107,74 @@ feed_on_slot_created(struct feed *feed, const PGresult *result)
     feed_acquire(feed, FEED_ACQUIRING);
 }
 
-/* A slot in use is not an error: the feed retries until the other relay stops. */
-void
-feed_enter_standby(struct feed *feed)
+/*
+ * A relay that reads the slot into this store records its progress there. The warning waits for the
+ * first progress of a relay that started together with this one.
+ */
+static void
+warn_of_another_store(struct feed *feed, int64_t before_us, int64_t now_us)
 {
-    if (!feed->slot.is_standby)
+    const int64_t due_us = feed->slot.held_since_us + FOREIGN_AFTER_US;
+
+    if (before_us < due_us && now_us >= due_us && !store_is_acquired(feed->store))
+        log_warn("feed",
+                 "slot is in use by a relay with another store: this store will receive nothing",
+                 LOG_TEXT("slot", feed->config->feed.slot),
+                 LOG_TEXT("prefix", feed->config->store.prefix),
+                 LOG_TEXT("hint", "set [store] url and prefix as for that relay, or choose another "
+                                  "[feed] slot"));
+}
+
+/* The feed stays down meanwhile. */
+static void
+log_waiting(struct feed *feed, enum log_level level, const char *message, int pid, const char *hint)
+{
+    log_event(level, "feed", message, LOG_TEXT("slot", feed->config->feed.slot),
+              LOG_INT("pid", pid), LOG_TEXT("hint", hint));
+    feed_report_reason(feed, message, NULL, hint);
+}
+
+/* Logs why the slot is in use, once. */
+static void
+log_holder(struct feed *feed, int pid)
+{
+    const char *slot = feed->config->feed.slot;
+
+    switch (feed->slot.holder) {
+    case SLOT_FREE:
+        break;
+    case SLOT_HELD_BY_RELAY:
         log_info("feed", "slot is in use by another relay, waiting as standby",
-                 LOG_TEXT("slot", feed->config->feed.slot));
-    feed->slot.is_standby = true;
-    feed_restart(feed, "slot is in use by another relay",
-                 LOG_TEXT("slot", feed->config->feed.slot));
+                 LOG_TEXT("slot", slot));
+        break;
+    case SLOT_HELD_BY_CREATION:
+        log_waiting(feed, LOG_LEVEL_INFO, "slot is being created by another process, waiting", pid,
+                    "its creation waits for running transactions to end");
+        break;
+    case SLOT_HELD_BY_PREVIOUS:
+        log_waiting(feed, LOG_LEVEL_WARN,
+                    "slot is still in use by this relay's previous connection, waiting", pid,
+                    "PostgreSQL ends it after wal_sender_timeout; if it does not, the process "
+                    "hangs: run SELECT pg_terminate_backend(pid)");
+        break;
+    }
+}
+
+/* A slot in use is not an error: the feed retries until it is free. */
+void
+feed_wait_for_slot(struct feed *feed, enum slot_holder holder, int pid)
+{
+    const int64_t now_us = clock_monotonic_us();
+
+    if (feed->slot.holder != holder) {
+        feed->slot.holder = holder;
+        feed->slot.held_since_us = feed->slot.held_checked_us = now_us;
+        log_holder(feed, pid);
+    }
+    if (holder == SLOT_HELD_BY_RELAY)
+        warn_of_another_store(feed, feed->slot.held_checked_us, now_us);
+    feed->slot.held_checked_us = now_us;
+    feed_restart(feed, "slot is in use");
 }
 
 struct loss {
@@ -192,6 +260,17 @@ on_missing(struct feed *feed)
     fail_without_slot(feed, "slot does not exist", "");
 }
 
+/* `process` is "" for a process of another role, whose start is hidden. */
+static enum slot_holder
+holder_of(const struct feed *feed, int pid, const char *process)
+{
+    if (pid == 0)
+        return SLOT_FREE;
+    if (process[0] != '\0' && strcmp(process, feed->link.streamed) == 0)
+        return SLOT_HELD_BY_PREVIOUS;
+    return feed->slot.lsn == 0 ? SLOT_HELD_BY_CREATION : SLOT_HELD_BY_RELAY;
+}
+
 static bool
 is_true(const PGresult *result, enum slot_column column)
 {
@@ -206,19 +285,24 @@ feed_on_slot(struct feed *feed, const PGresult *result)
     bool is_ours = strcmp(plugin, "clairon") == 0;
     bool is_of_database = is_true(result, SLOT_IS_OF_DATABASE);
     bool is_lost = is_true(result, SLOT_IS_LOST);
+    int pid = (int)strtol(PQgetvalue(result, 0, SLOT_ACTIVE_PID), NULL, 10);
+    enum slot_holder holder;
 
     feed->slot.must_create = feed->slot.is_lost = false;
     feed->slot.lsn = 0;
     feed->slot.in_recovery = is_true(result, SLOT_IN_RECOVERY);
     snprintf(feed->slot.origin.database, sizeof(feed->slot.origin.database), "%s",
              PQgetvalue(result, 0, SLOT_DATABASE));
+    snprintf(feed->link.process, sizeof(feed->link.process), "%s",
+             PQgetvalue(result, 0, SLOT_OWN_PROCESS));
     feed->feedback.timeout_us = strtoll(PQgetvalue(result, 0, SLOT_TIMEOUT), NULL, 10) * 1000;
     if (PQgetisnull(result, 0, SLOT_PLUGIN)) {
         on_missing(feed);
         return;
     }
     feed->slot.lsn = feed_lsn_read(PQgetvalue(result, 0, SLOT_LSN));
-    /* while another relay creates the slot, it has no LSN yet */
+    holder = holder_of(feed, pid, PQgetvalue(result, 0, SLOT_HOLDER));
+    /* while the slot is being created, it has no LSN yet */
     if (is_ours && is_of_database && !is_lost && feed->slot.lsn != 0)
         feed->report->has_slot = true;
     if (!is_ours)
@@ -227,8 +311,8 @@ feed_on_slot(struct feed *feed, const PGresult *result)
     else if (!is_of_database)
         feed_restart(feed, "slot belongs to another database", LOG_TEXT("slot", slot),
                      LOG_TEXT("hint", "correct [feed] conninfo, or choose another [feed] slot"));
-    else if (is_true(result, SLOT_IS_ACTIVE))
-        feed_enter_standby(feed);
+    else if (holder != SLOT_FREE)
+        feed_wait_for_slot(feed, holder, pid);
     else if (is_lost)
         on_lost(feed, PQgetvalue(result, 0, SLOT_REASON));
     else

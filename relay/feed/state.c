@@ -12,7 +12,7 @@
 #include "base/states.h"
 #include "store/store.h"
 
-#define FEED_STANDBY_RETRY_S 0.5
+#define FEED_HELD_RETRY_S 0.5
 #define RESTART_FIELDS_MAX 6
 
 /* The transitions of enum feed_state. */
@@ -60,9 +60,7 @@ feed_set_state(struct feed *feed, enum feed_state state)
         return;
     }
     feed->state = state;
-    feed->report->availability = state == FEED_STREAMING ? FEED_AVAILABLE
-                                 : feed->slot.is_standby ? FEED_STANDBY
-                                                         : FEED_DOWN;
+    feed_publish_availability(feed);
 }
 
 void
@@ -94,7 +92,7 @@ feed_drop_connection(struct feed *feed)
     ev_timer_stop(feed->loop, &feed->link.timeout);
     feed->link.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
     postgres_query_end(&feed->primary.query);
-    feed_standby_end(feed);
+    feed_status_end(feed);
     postgres_query_end(&feed->rules.query);
     feed_denials_end(feed);
     postgres_connect_end(&feed->link.connect);
@@ -113,19 +111,30 @@ feed_drop_connection(struct feed *feed)
     stats_set(feed->stats, STAT_FEED_UNCONFIRMED, 0);
 }
 
+static const char *
+text_of(const struct log_field *fields, const char *key)
+{
+    for (; fields->type != LOG_FIELD_END; fields++)
+        if (fields->type == LOG_FIELD_TEXT && strcmp(fields->key, key) == 0)
+            return fields->text.bytes;
+    return NULL;
+}
+
 void
 feed_restart_with(struct feed *feed, const char *reason, const struct log_field *fields)
 {
     struct log_field all[RESTART_FIELDS_MAX + 2];
     size_t count = 0;
-    double delay_s = FEED_STANDBY_RETRY_S;
+    double delay_s = FEED_HELD_RETRY_S;
 
     if (feed->state == FEED_WAITING || feed->closing)
         return;
-    if (!feed->slot.is_standby || (feed->state != FEED_STARTING && feed->state != FEED_FINDING)) {
-        feed->slot.is_standby = false;
+    if (feed->slot.holder == SLOT_FREE ||
+        (feed->state != FEED_STARTING && feed->state != FEED_FINDING)) {
+        feed->slot.holder = SLOT_FREE;
         delay_s = (double)backoff_next_ms(&feed->link.backoff) / 1000.0;
         stats_add(feed->stats, STAT_FEED_RECONNECTS, 1);
+        feed_report_reason(feed, reason, text_of(fields, "error"), text_of(fields, "hint"));
         for (; fields->type != LOG_FIELD_END && count < RESTART_FIELDS_MAX; fields++)
             all[count++] = *fields;
         all[count++] = LOG_SECONDS("retry_s", delay_s);
@@ -205,6 +214,7 @@ on_acquired(void *ctx, enum rc rc, const struct store_progress *progress)
 
     if (feed == NULL)
         return;
+    ev_timer_again(feed->loop, &feed->link.timeout);
     if (rc == RC_BAD) {
         feed->rejected(feed->rejected_ctx);
         return;
@@ -236,6 +246,8 @@ feed_acquire(struct feed *feed, enum feed_state state)
     struct feed_ticket *ticket = feed_ticket_new(feed);
 
     feed_set_state(feed, state);
+    /* The deletion of old memberships may take minutes, and the store limits each request. */
+    ev_timer_stop(feed->loop, &feed->link.timeout);
     if (store_acquire(feed->store, feed->config->feed.slot, &feed->slot.origin, feed->slot.timeline,
                       on_acquired, ticket) != RC_OK) {
         free(ticket);

@@ -51,7 +51,8 @@ on_ingested(void *ctx, enum rc rc)
     if (feed == NULL || feed->flights.count == 0)
         return;
     if (rc != RC_OK) {
-        feed_restart(feed, "store rejected a batch");
+        feed_restart(feed, rc == RC_CLOSED ? "store connection lost before the reply to a batch"
+                                           : "store rejected a batch");
         return;
     }
     backoff_reset(&feed->link.backoff);
@@ -188,6 +189,12 @@ handle_frame(struct feed *feed, const struct frame *frame)
             reject_notification(feed, frame);
         if ((frame->flags & FRAME_UNDECODABLE) != 0)
             stats_add(feed->stats, STAT_FEED_UNDECODABLE, 1);
+        if (frame->kind == FRAME_KIND_NOTIFICATION && (frame->flags & FRAME_WEB_PUSH) != 0 &&
+            !frame_has_web_push(&frame->as.notification))
+            stats_add(feed->stats,
+                      frame->as.notification.web_push.len == 0 ? STAT_PUSH_DENIED_TITLE
+                                                               : STAT_PUSH_DENIED_TEXT,
+                      1);
         if ((frame->flags & FRAME_TRACED) != 0)
             log_trace(frame);
         if (frame->kind == FRAME_KIND_COMMIT)
@@ -340,12 +347,12 @@ feed_stream_start(struct feed *feed)
     feed_set_state(feed, FEED_STREAMING);
     feed->resume_reading = feed_stream_pump;
     ev_timer_stop(feed->loop, &feed->link.timeout);
-    feed->slot.is_standby = false;
+    feed->slot.holder = SLOT_FREE;
+    memcpy(feed->link.streamed, feed->link.process, sizeof(feed->link.streamed));
     feed->batch.lsn = feed->batch.ordinal = 0; /* the slot may start before the end of the copy */
     feed->feedback.received_us = clock_monotonic_us();
     stats_set(feed->stats, STAT_FEED_CONNECTED, 1);
-    if (feed->slot.in_recovery)
-        feed_standby_start(feed);
+    feed_status_start(feed);
     if (frame_position_parse(feed->batch.sent_position, strlen(feed->batch.sent_position), &lsn,
                              &ordinal) == RC_OK &&
         lsn != 0)

@@ -1,5 +1,6 @@
 /*
- * console.c: the routes of operators: the console with its page, and the switch for push.
+ * console.c: the routes of operators: the console with its page, and the switch of real-time
+ * delivery.
  *
  * The page contains no secret and loads nothing from other hosts.
  */
@@ -41,11 +42,15 @@ add_relay(struct gate *gate, struct buffer *out)
     is_ready = gate->process->ready(gate->process->ctx, false, &detail);
     rc = buffer_addf(out,
                      "{\"at\":%" PRId64 ",\"relay\":{\"name\":\"%s\",\"version\":\"" CLAIRON_VERSION
-                     "\",\"uptime\":%" PRId64 ",\"ready\":%s,\"push\":%s%s%s}",
+                     "\",\"uptime\":%" PRId64 ",\"ready\":%s,\"realtime\":%s%s%s,\"reason\":",
                      clock_wall_us() / 1000, store_relay_id(hub_store(gate->hub)),
                      (clock_monotonic_us() - gate->opened_us) / 1000000,
-                     is_ready ? "true" : "false", gate->is_push_off ? "false" : "true",
+                     is_ready ? "true" : "false", gate->is_realtime_off ? "false" : "true",
                      detail.len > 0 ? "," : "", detail.len > 0 ? detail.bytes : "");
+    if (rc == RC_OK)
+        rc = gate->process->feed_reason(gate->process->ctx, out);
+    if (rc == RC_OK)
+        rc = buffer_add(out, "}", 1);
     buffer_free(&detail);
     return rc;
 }
@@ -61,6 +66,16 @@ add_slot(struct gate *gate, struct buffer *out)
         return buffer_addf(out, ",\"slot\":null");
     return buffer_addf(out, ",\"slot\":{\"name\":\"%s\",\"lag\":%" PRIu64 "}",
                        gate->config->feed.slot, received > confirmed ? received - confirmed : 0);
+}
+
+/* Adds the sinks of this relay, and whether it sends Web Pushes. */
+static enum rc
+add_sinks(struct gate *gate, struct buffer *out)
+{
+    enum rc rc =
+        buffer_addf(out, ",\"webpush\":%s,\"sinks\":", gate->web_push != NULL ? "true" : "false");
+
+    return rc == RC_OK ? gate->process->sinks(gate->process->ctx, out) : rc;
 }
 
 /* Adds the shards that did not reply, if any, and ends the JSON object. */
@@ -83,6 +98,8 @@ respond_overview(struct gate_request *request, struct bytes store, const char *m
     rc = add_relay(request->gate, &response.body);
     if (rc == RC_OK)
         rc = add_slot(request->gate, &response.body);
+    if (rc == RC_OK)
+        rc = add_sinks(request->gate, &response.body);
     if (rc == RC_OK)
         rc = buffer_addf(&response.body, ",\"stats\":");
     if (rc == RC_OK)
@@ -118,15 +135,14 @@ gate_console_overview(struct gate_request *request)
 
 /* Responds with {"`name`": json}. */
 static void
-respond_json(struct gate_request *request, enum rc rc, const char *name, struct bytes json,
+respond_json(void *store_request, enum rc rc, const char *name, struct bytes json,
              const char *missing)
 {
+    struct gate_request *request = store_request_reply(store_request, rc);
     struct response response;
 
-    if (rc != RC_OK) {
-        gate_request_no_store(request);
+    if (request == NULL)
         return;
-    }
     response_init(&response, 200, GATE_JSON);
     rc = buffer_addf(&response.body, "{\"%s\":%.*s", name, (int)json.len, (const char *)json.at);
     if (rc == RC_OK)
@@ -137,19 +153,13 @@ respond_json(struct gate_request *request, enum rc rc, const char *name, struct 
 static void
 on_errors(void *ctx, enum rc rc, struct bytes json, const char *missing)
 {
-    struct gate_request *request = store_request_done(ctx);
-
-    if (request != NULL)
-        respond_json(request, rc, "errors", json, missing);
+    respond_json(ctx, rc, "errors", json, missing);
 }
 
 static void
 on_latest(void *ctx, enum rc rc, struct bytes json, const char *missing)
 {
-    struct gate_request *request = store_request_done(ctx);
-
-    if (request != NULL)
-        respond_json(request, rc, "latest", json, missing);
+    respond_json(ctx, rc, "latest", json, missing);
 }
 
 static struct gate_console_user *
@@ -161,15 +171,11 @@ user_of(struct gate_request *request)
 static void
 on_user(void *ctx, enum rc rc, struct bytes json, const char *missing)
 {
-    struct gate_request *request = store_request_done(ctx);
+    struct gate_request *request = store_request_reply(ctx, rc);
     struct response response;
 
     if (request == NULL)
         return;
-    if (rc != RC_OK) {
-        gate_request_no_store(request);
-        return;
-    }
     response_init(&response, 200, GATE_JSON);
     rc = buffer_addf(&response.body, "{\"connections\":%zu,\"user\":%.*s",
                      user_of(request)->sessions, (int)json.len, (const char *)json.at);
@@ -212,8 +218,8 @@ query_entries(struct gate_request *request, const char *name, entries_query *que
     if (!read_entry_argument(request, name, &has_bound, &bound))
         return;
     store_request = store_request_new(request);
-    if (query(store_of(request), has_bound ? &bound : NULL, done, store_request) != RC_OK)
-        store_request_failed(store_request);
+    store_request_sent(store_request,
+                       query(store_of(request), has_bound ? &bound : NULL, done, store_request));
 }
 
 void
@@ -229,20 +235,81 @@ gate_console_latest(struct gate_request *request)
     query_entries(request, "after=", store_latest, on_latest);
 }
 
+/* Returns the user of the query, which the caller frees. NULL: a response is queued. */
+static char *
+read_user(struct gate_request *request)
+{
+    char *user = http_head_argument(request->conn->head, "id=", TOKEN_USER_MAX);
+
+    if (user != NULL && user[0] != '\0' && strcmp(user, HTTP_TOO_LONG) != 0)
+        return user;
+    gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "\"id\" must have 1 to 255 bytes");
+    free(user);
+    return NULL;
+}
+
 void
 gate_console_user(struct gate_request *request)
 {
     struct store_request *store_request;
     char *user;
 
-    user = http_head_argument(request->conn->head, "id=", TOKEN_USER_MAX);
-    if (user == NULL || user[0] == '\0' || strcmp(user, HTTP_TOO_LONG) == 0) {
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "\"id\" must have 1 to 255 bytes");
-    } else {
+    user = read_user(request);
+    if (user != NULL) {
         user_of(request)->sessions = hub_user_sessions(request->gate->hub, user);
         store_request = store_request_new(request);
-        if (store_user(store_of(request), user, on_user, store_request) != RC_OK)
-            store_request_failed(store_request);
+        store_request_sent(store_request,
+                           store_user(store_of(request), user, on_user, store_request));
+    }
+    free(user);
+}
+
+/*
+ * Adds the origin of an endpoint and the time of the last renewal. The path of an endpoint is a
+ * secret: whoever has it can send to the browser.
+ */
+static enum rc
+add_subscription(struct buffer *body, const struct store_subscription *subscription, bool is_first)
+{
+    const char *host = strstr(subscription->text, "//");
+    size_t origin_len =
+        host != NULL ? (size_t)(host - subscription->text) + 2 + strcspn(host + 2, "/ ") : 0;
+    enum rc rc = buffer_addf(body, "%s{\"renewed_at\":%" PRId64 ",\"origin\":", is_first ? "" : ",",
+                             subscription->renewed_ms);
+
+    if (rc == RC_OK)
+        rc = buffer_add_json(body, subscription->text, origin_len);
+    return rc == RC_OK ? buffer_addf(body, "}") : rc;
+}
+
+static void
+on_subscriptions(void *ctx, enum rc rc, const struct store_subscription *list, size_t count)
+{
+    struct gate_request *request = store_request_reply(ctx, rc);
+    struct response response;
+
+    if (request == NULL)
+        return;
+    response_init(&response, 200, GATE_JSON);
+    rc = buffer_addf(&response.body, "{\"at\":%" PRId64 ",\"subscriptions\":[",
+                     clock_wall_us() / 1000);
+    for (size_t i = 0; i < count && rc == RC_OK; i++)
+        rc = add_subscription(&response.body, &list[i], i == 0);
+    if (rc == RC_OK)
+        rc = buffer_addf(&response.body, "]}\n");
+    gate_request_respond_whole(request, &response, rc);
+}
+
+void
+gate_console_subscriptions(struct gate_request *request)
+{
+    struct store_request *store_request;
+    char *user = read_user(request);
+
+    if (user != NULL) {
+        store_request = store_request_new(request);
+        store_request_sent(store_request, store_subscriptions(store_of(request), user,
+                                                              on_subscriptions, store_request));
     }
     free(user);
 }
@@ -281,14 +348,12 @@ read_entry(struct gate_request *request, struct entry_id *ret_entry)
 static void
 on_updated(void *ctx, enum rc rc, enum store_error_change outcome, long long users)
 {
-    struct gate_request *request = store_request_done(ctx);
+    struct gate_request *request = store_request_reply(ctx, rc);
     struct response response;
 
     if (request == NULL)
         return;
-    if (rc != RC_OK) {
-        gate_request_no_store(request);
-    } else if (outcome == STORE_ERROR_NOT_FOUND) {
+    if (outcome == STORE_ERROR_NOT_FOUND) {
         gate_request_problem(request, 404, 0, "no such entry in the error log");
     } else if (outcome == STORE_ERROR_NO_USERS) {
         gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
@@ -301,21 +366,19 @@ on_updated(void *ctx, enum rc rc, enum store_error_change outcome, long long use
 }
 
 static void
-update_error(struct gate_request *request, const char *verb,
+update_error(struct gate_request *request, const char *act,
              enum rc (*update)(struct store *, struct entry_id, store_error_changed *, void *))
 {
     struct store_request *store_request;
     struct entry_id entry;
-    char text[ENTRY_ID_TEXT_MAX + 1];
+    char object[ENTRY_ID_TEXT_MAX + 32];
 
     if (!read_entry(request, &entry))
         return;
-    snprintf(text, sizeof(text), "%" PRIu64 "-%" PRIu64, entry.ms, entry.seq);
-    log_info("gate", "error log change requested", LOG_TEXT("action", verb),
-             LOG_TEXT("entry", text), LOG_REQUEST(request));
+    snprintf(object, sizeof(object), "error log: entry %" PRIu64 "-%" PRIu64, entry.ms, entry.seq);
+    log_audit(request->token.user, act, object);
     store_request = store_request_new(request);
-    if (update(store_of(request), entry, on_updated, store_request) != RC_OK)
-        store_request_failed(store_request);
+    store_request_sent(store_request, update(store_of(request), entry, on_updated, store_request));
 }
 
 void
@@ -330,10 +393,27 @@ gate_console_drop(struct gate_request *request)
     update_error(request, "drop", store_drop);
 }
 
-static void
-respond_text(struct response *ret_response, const char *type, const char *text)
+/* The files of the page. */
+static const struct {
+    const char *path;
+    const char *type;
+    const char *text;
+} FILES[] = {
+    {"/console", "text/html; charset=utf-8", gate_console_index_html},
+    {"/console/console.css", "text/css; charset=utf-8", gate_console_console_css},
+    {"/console/console.js", "text/javascript; charset=utf-8", gate_console_console_js},
+};
+
+void
+gate_console_file(struct conn *conn, struct response *ret_response)
 {
-    response_init(ret_response, 200, type);
+    const struct http_head *head = conn->head;
+    size_t at = 0;
+
+    while (strlen(FILES[at].path) != head->path_len ||
+           memcmp(head->bytes + head->target, FILES[at].path, head->path_len) != 0)
+        at++; /* the route table has only these paths */
+    response_init(ret_response, 200, FILES[at].type);
     response_header(ret_response, "Content-Security-Policy: default-src 'none'; script-src 'self'; "
                                   "style-src 'self'; connect-src 'self'; img-src data:; "
                                   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
@@ -341,29 +421,8 @@ respond_text(struct response *ret_response, const char *type, const char *text)
     response_header(ret_response, "Referrer-Policy: no-referrer");
     response_header(ret_response, "Cross-Origin-Opener-Policy: same-origin");
     response_header(ret_response, "Cross-Origin-Resource-Policy: same-origin");
-    if (buffer_add(&ret_response->body, text, strlen(text)) != RC_OK)
+    if (buffer_add(&ret_response->body, FILES[at].text, strlen(FILES[at].text)) != RC_OK)
         ret_response->status = 500;
-}
-
-void
-gate_console_page(struct conn *conn, struct response *ret_response)
-{
-    (void)conn;
-    respond_text(ret_response, "text/html; charset=utf-8", gate_console_index_html);
-}
-
-void
-gate_console_style(struct conn *conn, struct response *ret_response)
-{
-    (void)conn;
-    respond_text(ret_response, "text/css; charset=utf-8", gate_console_console_css);
-}
-
-void
-gate_console_script(struct conn *conn, struct response *ret_response)
-{
-    (void)conn;
-    respond_text(ret_response, "text/javascript; charset=utf-8", gate_console_console_js);
 }
 
 /* The page's relative links work only at /console. */
@@ -376,7 +435,7 @@ gate_console_folder(struct conn *conn, struct response *ret_response)
 }
 
 void
-gate_api_push(struct gate_request *request)
+gate_api_realtime(struct gate_request *request)
 {
     char error[CLIENT_MESSAGE_ERROR_MAX];
     bool on = true;
@@ -384,8 +443,8 @@ gate_api_push(struct gate_request *request)
     if (client_message_parse_switch(request->body.bytes, request->body.len, &on, error) != RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
     } else {
-        log_warn("gate", "push switch requested", LOG_BOOL("push", on), LOG_REQUEST(request));
-        request->gate->process->switch_push(request->gate->process->ctx, on);
+        log_audit(request->token.user, "realtime", on ? "on" : "off");
+        request->gate->process->switch_realtime(request->gate->process->ctx, on);
         gate_request_respond_empty(request);
     }
 }

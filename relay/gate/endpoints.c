@@ -1,26 +1,96 @@
-/* endpoints.c: small routes: acknowledgements, tickets, health probes and metrics. */
+/* endpoints.c: small routes: acknowledgements, drops, tickets, health probes and metrics. */
 #include "gate/routes.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
-#include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/clock.h"
 #include "gate/gate.h"
 #include "gate/http/auth.h"
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
-#include "hub/session.h"
 #include "hub/hub.h"
+#include "store/admin.h"
 #include "store/store.h"
 #include "wire/client_message.h"
+#include "wire/frame.h"
 #include "wire/http_head.h"
 
 #define CLAIMS_MAX (1024 * 1024) /* maximum bytes of a token's claims as JSON */
 #define READY_DETAIL_MAX 4096
 #define NEED_MAX 16
+#define RECEIPTS_LIMIT 100
+#define LIMIT_DIGITS_MAX 8
+#define TICKET_UNKNOWN "ticket used, expired or unknown"
+
+/* A ticket that is being stored or redeemed. */
+struct pending_ticket {
+    struct store_request *store_request;
+    char ticket[STORE_TICKET_TEXT + 1];
+};
+
+/* Without a reply of the store the ticket stays valid, but the acknowledgement was taken. */
+static void
+on_push_ticket_used(void *ctx, enum rc rc, const char *id, const char *user)
+{
+    struct gate_request *request = store_request_done(ctx);
+
+    (void)id;
+    (void)user;
+    if (request == NULL)
+        return;
+    if (rc == RC_BAD)
+        gate_request_problem(request, 410, 0, TICKET_UNKNOWN);
+    else
+        gate_request_respond_empty(request);
+}
+
+/* The ticket is removed after the acknowledgement was taken, so that the client can repeat it. */
+static void
+on_push_ticket(void *ctx, enum rc rc, const char *id, const char *user)
+{
+    struct pending_ticket *pending = ctx;
+    struct gate_request *request = store_request_done(pending->store_request);
+    struct gate *gate = request != NULL ? request->gate : NULL;
+
+    if (request != NULL && rc == RC_OK && store_serves(hub_store(gate->hub), user)) {
+        struct store_request *store_request = store_request_new(request);
+
+        hub_ack(gate->hub, user, &id, 1);
+        rc = store_push_ticket(hub_store(gate->hub), pending->ticket, true, on_push_ticket_used,
+                               store_request);
+        if (rc != RC_OK)
+            on_push_ticket_used(store_request, rc, id, user);
+    } else if (request != NULL && rc == RC_BAD) {
+        gate_request_problem(request, 410, 0, TICKET_UNKNOWN);
+    } else if (request != NULL) {
+        gate_request_no_store(request);
+    }
+    free(pending);
+}
+
+/* The ticket in a Web Push replaces the token. */
+static void
+ack_by_ticket(struct gate_request *request)
+{
+    struct pending_ticket *pending;
+    char ticket[STORE_TICKET_TEXT + 1];
+    enum rc rc;
+
+    if (!client_message_parse_push_ticket(request->body.bytes, request->body.len, ticket)) {
+        gate_request_problem(request, 401, 0, GATE_NO_TOKEN);
+        return;
+    }
+    pending = memory_new(sizeof(*pending));
+    pending->store_request = store_request_new(request);
+    memcpy(pending->ticket, ticket, sizeof(ticket));
+    rc = store_push_ticket(hub_store(request->gate->hub), ticket, false, on_push_ticket, pending);
+    if (rc != RC_OK)
+        on_push_ticket(pending, rc, "", "");
+}
 
 void
 gate_api_ack(struct gate_request *request)
@@ -28,6 +98,10 @@ gate_api_ack(struct gate_request *request)
     char error[CLIENT_MESSAGE_ERROR_MAX];
     struct client_message message = {0};
 
+    if (request->token.user == NULL) {
+        ack_by_ticket(request);
+        return;
+    }
     if (client_message_parse_ack(request->body.bytes, request->body.len, &message, error) !=
         RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
@@ -57,27 +131,19 @@ gate_api_nack(struct gate_request *request)
     client_message_free(&message);
 }
 
-/* A ticket that is being stored. */
-struct pending_ticket {
-    struct store_request *store_request;
-    char ticket[STORE_TICKET_TEXT + 1];
-};
-
 static void
 on_ticket_stored(void *ctx, enum rc rc)
 {
     struct pending_ticket *pending = ctx;
-    struct gate_request *request = store_request_done(pending->store_request);
+    struct gate_request *request = store_request_reply(pending->store_request, rc);
     struct response response;
 
-    if (request != NULL && rc == RC_OK) {
+    if (request != NULL) {
         response_init(&response, 200, GATE_JSON);
         if (buffer_addf(&response.body, "{\"ticket\":\"%s\",\"exp\":%" PRId64 "}\n",
                         pending->ticket, clock_wall_us() / 1000000 + STORE_TICKET_SECONDS) != RC_OK)
             buffer_clear(&response.body);
         gate_request_respond(request, &response);
-    } else if (request != NULL) {
-        gate_request_no_store(request);
     }
     free(pending);
 }
@@ -100,6 +166,104 @@ gate_api_ticket(struct gate_request *request)
         on_ticket_stored(pending, rc);
 }
 
+static void
+on_dropped(void *ctx, enum rc rc, bool is_known)
+{
+    struct gate_request *request = store_request_reply(ctx, rc);
+
+    if (request == NULL)
+        return;
+    if (!is_known)
+        gate_request_problem(request, 404, 0, "no such notification, or it needs no ack");
+    else
+        gate_request_respond_empty(request);
+}
+
+/* The drop continues if the client disconnects. */
+void
+gate_api_drop(struct gate_request *request)
+{
+    struct store_request *store_request = store_request_new(request);
+
+    log_audit(request->token.user, "drop", request->id);
+    store_request_sent(store_request, store_drop_pairs(hub_store(request->gate->hub), request->id,
+                                                       on_dropped, store_request));
+}
+
+static void
+on_receipts(void *ctx, enum rc rc, struct buffer *json)
+{
+    struct gate_request *request = store_request_reply(ctx, rc);
+    struct response response;
+
+    if (request == NULL)
+        return;
+    response_init(&response, 200, GATE_JSON);
+    rc = buffer_add(&response.body, json->bytes, json->len);
+    gate_request_respond_whole(request, &response, rc);
+}
+
+/* Reads the argument `limit`. Returns 0 if it is invalid. */
+static unsigned
+receipts_limit(const struct gate_request *request)
+{
+    char *text = http_head_argument(request->conn->head, "limit=", LIMIT_DIGITS_MAX);
+    unsigned limit = RECEIPTS_LIMIT;
+
+    if (text != NULL) {
+        limit = strspn(text, "0123456789") == strlen(text) ? (unsigned)strtoul(text, NULL, 10) : 0;
+        if (limit > STORE_RECEIPTS_MAX)
+            limit = 0;
+    }
+    free(text);
+    return limit;
+}
+
+/* `id` NULL: of any notification */
+static void
+read_receipts(struct gate_request *request, const char *id, unsigned limit)
+{
+    char *after = http_head_argument(request->conn->head, "after=", STORE_RECEIPTS_CURSOR_MAX);
+    struct store_request *store_request = store_request_new(request);
+    enum rc rc = store_receipts(hub_store(request->gate->hub), after != NULL ? after : "",
+                                request->token.admin ? NULL : request->token.user, id, limit,
+                                on_receipts, store_request);
+
+    if (rc == RC_BAD) {
+        (void)store_request_done(store_request);
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "after: invalid cursor");
+    } else {
+        store_request_sent(store_request, rc);
+    }
+    free(after);
+}
+
+void
+gate_api_receipts(struct gate_request *request)
+{
+    const unsigned limit = receipts_limit(request);
+
+    if (limit == 0)
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                             "limit: expected a number from 1 to 1000");
+    else
+        read_receipts(request, NULL, limit);
+}
+
+/* The console shows the receipts of one notification. */
+void
+gate_console_receipts(struct gate_request *request)
+{
+    char *text = http_head_argument(request->conn->head, "id=", FRAME_UUID_TEXT);
+    char id[FRAME_UUID_TEXT + 1];
+
+    if (text != NULL && frame_uuid_parse(text, strlen(text), id))
+        read_receipts(request, id, RECEIPTS_LIMIT);
+    else
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "\"id\" must be a UUID");
+    free(text);
+}
+
 /* Writes {"status":"ok","feed":"streaming"}. Returns whether the process is ready. */
 static bool
 add_health(struct gate *gate, bool needs_feed, struct buffer *body, const char *good,
@@ -110,10 +274,11 @@ add_health(struct gate *gate, bool needs_feed, struct buffer *body, const char *
     enum rc rc;
 
     buffer_init(&detail, READY_DETAIL_MAX);
-    ready = gate->process->ready(gate->process->ctx, needs_feed, &detail) && !gate->draining;
+    ready =
+        gate->process->ready(gate->process->ctx, needs_feed, &detail) && gate->state == GATE_OPEN;
     rc = buffer_addf(body, "{\"status\":\"%s\"%s%s}\n",
-                     gate->draining ? "draining" : (ready ? good : bad), detail.len > 0 ? "," : "",
-                     detail.len > 0 ? detail.bytes : "");
+                     gate->state != GATE_OPEN ? "draining" : (ready ? good : bad),
+                     detail.len > 0 ? "," : "", detail.len > 0 ? detail.bytes : "");
     buffer_free(&detail);
     if (rc != RC_OK)
         buffer_clear(body);

@@ -110,12 +110,12 @@ sweep_every(struct gate *gate, int64_t ms)
 static struct token_rules
 rules_of(const struct config *config)
 {
+    const enum jws_key_kind kind =
+        config->auth.public_key_file != NULL ? JWS_KEY_PEM : JWS_KEY_SECRET;
+
     return (struct token_rules){
-        .kind = config->auth.public_key_file != NULL ? TOKEN_KEY_PEM : TOKEN_KEY_HS256,
-        .key = config->auth.key,
-        .key_len = config->auth.key_len,
-        .previous = config->auth.previous,
-        .previous_len = config->auth.previous_len,
+        .key = {kind, config->auth.key, config->auth.key_len},
+        .previous = {kind, config->auth.previous, config->auth.previous_len},
         .issuer = config->auth.issuer,
         .audience = config->auth.audience,
         .leeway_s = config->auth.leeway_ms / 1000,
@@ -142,8 +142,10 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
     gate->serve = gate_router_serve;
     conns_open(gate, &GATE_HEAD_EVENTS);
     gate->requests = memory_new(sizeof(*gate->requests));
+    gate_token_open(gate);
     gate_ws_open(gate);
     gate_publish_open(gate);
+    gate_web_push_open(gate);
     gate->sweep = memory_new(sizeof(*gate->sweep));
     ev_init(&gate->sweep->timer, on_sweep);
     gate->sweep->timer.data = gate;
@@ -177,9 +179,20 @@ end_all(struct gate *gate, int code, const char *reason, int64_t window_ms)
         websocket_close_retry(ws, code, reason, nth++ * window_ms / count);
     DL_FOREACH (gate->requests->first, request) {
         if (request->state == GATE_REQUEST_OPEN &&
-            (gate->draining || request->route->accepts_ticket))
+            (gate->state == GATE_DRAINING || request->route->accepts_ticket))
             request->route->on_end(request, code, reason, nth++ * window_ms / count);
     }
+}
+
+bool
+gate_notice(struct gate *gate)
+{
+    if (gate->config->gate.notice_ms == 0 || !gate_accepts_clients(gate))
+        return false;
+    gate->state = GATE_NOTICE;
+    log_info("gate", "not ready, accepting clients until gate.notice ends",
+             LOG_INT("notice_ms", gate->config->gate.notice_ms));
+    return true;
 }
 
 void
@@ -188,7 +201,7 @@ gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx)
     int64_t window_ms = gate->config->gate.drain_ms;
 
     gate_accept_stop(gate);
-    gate->draining = true;
+    gate->state = GATE_DRAINING;
     log_info("gate", "draining connections", LOG_INT("count", gate_limits_conns(gate)));
     while (conns_evict_kept(gate))
         ;
@@ -200,18 +213,18 @@ gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx)
 }
 
 void
-gate_push_set(struct gate *gate, bool on)
+gate_realtime_set(struct gate *gate, bool on)
 {
-    if (gate->is_push_off == !on)
+    if (gate->is_realtime_off == !on)
         return;
-    gate->is_push_off = !on;
-    stats_set(gate->stats, STAT_GATE_PUSH_OFF, on ? 0 : 1);
+    gate->is_realtime_off = !on;
+    stats_set(gate->stats, STAT_GATE_REALTIME_OFF, on ? 0 : 1);
     if (on)
-        log_info("gate", "push enabled");
+        log_info("gate", "real-time delivery enabled");
     else
-        log_warn("gate", "push disabled: WebSocket and SSE rejected");
+        log_warn("gate", "real-time delivery disabled: WebSocket and SSE rejected");
     if (!on)
-        end_all(gate, GATE_CLOSE_OVERLOADED, "push is off, use /v1/poll",
+        end_all(gate, GATE_CLOSE_OVERLOADED, "real-time delivery is off, use /v1/poll",
                 gate->config->gate.drain_ms);
 }
 
@@ -219,6 +232,7 @@ void
 gate_reload_keys(struct gate *gate)
 {
     gate->rules = rules_of(gate->config);
+    gate_token_forget(gate);
 }
 
 void
@@ -234,7 +248,9 @@ gate_close(struct gate *gate)
     gate_accept_free(gate);
     gate_ws_close(gate);
     free(gate->requests);
+    gate_token_close(gate);
     gate_publish_close(gate);
+    gate_web_push_close(gate);
     gate_limits_free(gate);
     free(gate);
 }

@@ -13,17 +13,21 @@ struct ev_loop;
 struct gate;
 struct hub;
 
-/* Callbacks from the routes into the process: readiness, push switch, rules. */
+/* Callbacks from the routes into the process: readiness, real-time switch, rules, feed, sinks. */
 struct gate_process {
     /*
      * Returns whether the relay can serve its clients; needs_feed: and its feed is streaming or
      * in standby. Appends the members of a JSON object, such as "feed":"streaming","store":"up".
      */
     bool (*ready)(void *ctx, bool needs_feed, struct buffer *detail);
-    /* Switches push on or off in all processes that serve this port. */
-    void (*switch_push)(void *ctx, bool on);
+    /* Switches real-time delivery on or off in all processes that serve this port. */
+    void (*switch_realtime)(void *ctx, bool on);
     /* Appends the rules as JSON (feed.h). RC_AGAIN: another process reads the slot. */
     enum rc (*rules)(void *ctx, struct buffer *out);
+    /* Appends why the feed is down or stalled, as JSON; null if it is not, or unknown. */
+    enum rc (*feed_reason)(void *ctx, struct buffer *out);
+    /* Appends the sinks of this relay, each with its last failure, as JSON. */
+    enum rc (*sinks)(void *ctx, struct buffer *out);
     void *ctx;
 };
 
@@ -38,14 +42,23 @@ struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct
                        struct gate_sockets sockets);
 
 /*
+ * Announces a shutdown: /readyz responds with 503, and clients are still accepted and served.
+ * False: without an effect, because no clients are accepted, or gate.notice is 0.
+ */
+bool gate_notice(struct gate *gate);
+
+/*
  * Starts a graceful shutdown: stops accepting, sends bye 4201 with `in` spread over the drain
  * period, and closes. Calls on_drained after the last connection has closed, or when the period
  * ends.
  */
 void gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx);
 
-/* Kill switch. While push is off, WebSocket and SSE are closed and rejected; polls are served. */
-void gate_push_set(struct gate *gate, bool on);
+/*
+ * Kill switch. While real-time delivery is off, WebSocket and SSE are closed and rejected; polls
+ * are served.
+ */
+void gate_realtime_set(struct gate *gate, bool on);
 
 /* From now on, verifies tokens with the keys of the config. */
 void gate_reload_keys(struct gate *gate);

@@ -8,7 +8,7 @@
  * it. Replicas report what they have received every second; meanwhile the store syncs.
  *
  * A store with appendfsync everysec may lose more than the last second of acknowledged writes when
- * it is killed. KeyDB has no WAITAOF. So, as in feed_confirm.c, the gate waits for
+ * it is killed. KeyDB has no WAITAOF. So, as in feed/stream.c, the gate waits for
  * store_fsync_delay_us and then checks that the store still has the notification. If the store
  * restarted meanwhile, it has loaded the notification from disk.
  */
@@ -29,11 +29,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/http/request.h"
-#include "gate/idempotency_cache.h"
 #include "gate/net/gate_shared.h"
 #include "hub/hub.h"
+#include "hub/notification.h"
 #include "store/store.h"
-#include "store/trace.h"
+#include "store/admin.h"
 #include "wire/http_head.h"
 #include "wire/publication.h"
 
@@ -45,6 +45,162 @@
 #define REPLICAS_TIMEOUT_S 8 /* less than the time limit for a reply of the store (http1.c) */
 #define KEY_MAX 255
 #define TRACEPARENT_MAX 255 /* maximum bytes of the header */
+
+/*
+ * ---- the cache of the newest idempotency keys of each client
+ *
+ * A repeated request with a cached key needs no store, so it succeeds even if the store is down.
+ * The store checks all other keys. A key is cached only after the store's reply.
+ */
+
+struct known_key {
+    char *key; /* NULL: unused */
+    char digest[IDEMPOTENCY_DIGEST_MAX + 1];
+    char id[FRAME_UUID_TEXT + 1];
+    int64_t since_us;
+};
+
+/* A ring buffer; once it is full, `next` is its oldest element. */
+struct cache_client {
+    char *name;
+    struct known_key keys[IDEMPOTENCY_KEYS_PER_CLIENT];
+    unsigned next;
+    UT_hash_handle hh; /* ordered by the time of the newest key */
+};
+
+struct idempotency_cache {
+    struct cache_client *clients;
+    char epoch[CLIENT_POS_EPOCH_MAX + 1];
+};
+
+struct idempotency_cache *
+idempotency_cache_new(void)
+{
+    return memory_new(sizeof(struct idempotency_cache));
+}
+
+static void
+evict_client(struct idempotency_cache *cache, struct cache_client *client)
+{
+    HASH_DEL(cache->clients, client);
+    for (unsigned i = 0; i < IDEMPOTENCY_KEYS_PER_CLIENT; i++)
+        free(client->keys[i].key);
+    free(client->name);
+    free(client);
+}
+
+static void
+clear(struct idempotency_cache *cache)
+{
+    struct cache_client *client, *next;
+
+    HASH_ITER (hh, cache->clients, client, next)
+        evict_client(cache, client);
+}
+
+void
+idempotency_cache_free(struct idempotency_cache *cache)
+{
+    if (cache != NULL)
+        clear(cache);
+    free(cache);
+}
+
+/* A store with a new epoch has no keys, so the cached keys are invalid. */
+static void
+check_epoch(struct idempotency_cache *cache, const char *epoch)
+{
+    if (strcmp(cache->epoch, epoch) == 0)
+        return;
+    clear(cache);
+    snprintf(cache->epoch, sizeof(cache->epoch), "%s", epoch);
+}
+
+static struct known_key *
+find_key(struct cache_client *client, const char *key)
+{
+    for (unsigned i = 0; i < IDEMPOTENCY_KEYS_PER_CLIENT; i++)
+        if (client->keys[i].key != NULL && strcmp(client->keys[i].key, key) == 0)
+            return &client->keys[i];
+    return NULL;
+}
+
+bool
+idempotency_cache_find(struct idempotency_cache *cache, const char *epoch, const char *client,
+                       const char *key, const char *digest, int64_t now_us, int64_t kept_us,
+                       bool *ret_is_same, char ret_id[FRAME_UUID_TEXT + 1])
+{
+    struct cache_client *found;
+    struct known_key *known;
+
+    check_epoch(cache, epoch);
+    HASH_FIND_STR(cache->clients, client, found);
+    known = found != NULL ? find_key(found, key) : NULL;
+    if (known == NULL || now_us - known->since_us > kept_us)
+        return false;
+    *ret_is_same = strcmp(known->digest, digest) == 0;
+    memcpy(ret_id, known->id, sizeof(known->id));
+    return true;
+}
+
+/* Removes a key whose notification the store has lost. */
+static void
+idempotency_cache_remove(struct idempotency_cache *cache, const char *client, const char *key)
+{
+    struct cache_client *found;
+    struct known_key *known;
+
+    HASH_FIND_STR(cache->clients, client, found);
+    known = found != NULL ? find_key(found, key) : NULL;
+    if (known == NULL)
+        return;
+    free(known->key);
+    known->key = NULL;
+}
+
+/* Moves or adds the client to the end of the list. The first client is evicted next. */
+static struct cache_client *
+touch_client(struct idempotency_cache *cache, const char *name)
+{
+    struct cache_client *client;
+
+    HASH_FIND_STR(cache->clients, name, client);
+    if (client != NULL) {
+        HASH_DEL(cache->clients, client);
+    } else {
+        if (HASH_COUNT(cache->clients) >= IDEMPOTENCY_CLIENTS_MAX)
+            evict_client(cache, cache->clients);
+        client = memory_new(sizeof(*client));
+        client->name = memory_text(name, strlen(name));
+    }
+    HASH_ADD_KEYPTR(hh, cache->clients, client->name, strlen(client->name), client);
+    return client;
+}
+
+void
+idempotency_cache_add(struct idempotency_cache *cache, const char *epoch, const char *client,
+                      const char *key, const char *digest, const char *id, int64_t now_us)
+{
+    struct cache_client *owner;
+    struct known_key *known;
+
+    if (strlen(digest) > IDEMPOTENCY_DIGEST_MAX || strlen(id) > FRAME_UUID_TEXT)
+        return;
+    check_epoch(cache, epoch);
+    owner = touch_client(cache, client);
+    known = find_key(owner, key);
+    if (known == NULL) {
+        known = &owner->keys[owner->next];
+        owner->next = (owner->next + 1) % IDEMPOTENCY_KEYS_PER_CLIENT;
+        free(known->key);
+        known->key = memory_text(key, strlen(key));
+    }
+    snprintf(known->digest, sizeof(known->digest), "%s", digest);
+    snprintf(known->id, sizeof(known->id), "%s", id);
+    known->since_us = now_us;
+}
+
+/* ---- requests in progress */
 
 struct publisher {
     struct gate_publish_pending *pending; /* by Idempotency-Key */
@@ -253,7 +409,10 @@ preference_end(const char *text)
     return text;
 }
 
-/* Returns the seconds of a preference "wait", quoted or not; 0: another preference, or invalid. */
+/*
+ * Returns the seconds of a preference "wait", quoted or not, or without seconds; 0: another
+ * preference, or invalid.
+ */
 static long
 wait_of(const char *preference)
 {
@@ -267,6 +426,8 @@ wait_of(const char *preference)
         return 0;
     value += sizeof(WAIT) - 1;
     value += strspn(value, SPACES);
+    if (*value == '\0' || *value == ',' || *value == ';')
+        return REPLICAS_TIMEOUT_S; /* "wait" without seconds: as long as the store may take */
     if (*value++ != '=')
         return 0;
     value += strspn(value, SPACES);
@@ -454,9 +615,8 @@ key_of(struct gate_request *request)
 static void
 publish(struct gate_request *request, const struct publication *publication)
 {
-    const struct buffer *text = &publication->canonical;
     unsigned char hash[SHA256_DIGEST_LENGTH];
-    char digest[STORE_DIGEST_TEXT + 1];
+    char digest[STORE_DIGEST_TEXT + 1] = "";
     char *key = key_of(request);
     struct gate_publish_pending *pending;
 
@@ -465,8 +625,11 @@ publish(struct gate_request *request, const struct publication *publication)
         respond_expired(request);
         return;
     }
-    SHA256((const unsigned char *)text->bytes, text->len, hash);
-    bytes_hex(hash, sizeof(hash), digest);
+    /* A repeat must have the same bytes: two forms of one JSON document are two requests. */
+    if (key != NULL) {
+        SHA256((const unsigned char *)request->body.bytes, request->body.len, hash);
+        bytes_hex(hash, sizeof(hash), digest);
+    }
     publication_of(request)->shard =
         store_publish_shard(hub_store(request->gate->hub), publication, key);
     if (respond_from_cache(request, key, digest)) {
@@ -486,7 +649,7 @@ publish(struct gate_request *request, const struct publication *publication)
         struct store_request *store_request = pending->store_request;
 
         pending_free(pending);
-        store_request_failed(store_request);
+        store_request_sent(store_request, RC_IO);
     }
 }
 
@@ -534,6 +697,10 @@ gate_publish(struct gate_request *request)
     } else if (publication_parse(request->body.len > 0 ? request->body.bytes : "",
                                  request->body.len, &origin, &publication, error) != RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
+    } else if (publication.web_push != NULL && request->gate->web_push == NULL) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                             "web_push requires webpush.vapid_key_file in the relay");
+        publication_free(&publication);
     } else {
         publish(request, &publication);
         publication_free(&publication);
@@ -566,7 +733,7 @@ gate_publish_trace(struct gate_request *request)
 {
     struct store_request *store_request = store_request_new(request);
 
-    if (store_trace(hub_store(request->gate->hub), STORE_SHARD_UNKNOWN, request->id, on_trace_read,
-                    store_request) != RC_OK)
-        store_request_failed(store_request);
+    store_request_sent(store_request,
+                       store_trace(hub_store(request->gate->hub), STORE_SHARD_UNKNOWN, request->id,
+                                   on_trace_read, store_request));
 }

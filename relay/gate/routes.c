@@ -19,6 +19,7 @@
 #include "wire/http_head.h"
 
 #define BODY_MAX (1024 * 1024)
+#define SUBSCRIPTION_BODY_MAX (16 * 1024)
 #define PATH_ROOM 256 /* for any route; no longer path is one */
 
 const struct gate_route GATE_ROUTES[] = {
@@ -49,7 +50,7 @@ const struct gate_route GATE_ROUTES[] = {
      .state_bytes = sizeof(struct gate_sse),
      .read_headers = gate_sse_headers,
      .handle = gate_sse_begin,
-     .on_lines = gate_sse_lines,
+     .on_line = gate_sse_line,
      .on_sweep = gate_sse_sweep,
      .on_end = gate_sse_end,
      .free_state = gate_sse_free},
@@ -59,9 +60,9 @@ const struct gate_route GATE_ROUTES[] = {
      .is_stream = true,
      .state_bytes = sizeof(struct gate_poll),
      .handle = gate_poll_begin,
-     .on_lines = gate_poll_lines,
+     .on_line = gate_poll_line,
      .on_writable = gate_poll_writable,
-     .on_half_closed = gate_poll_half_closed,
+     .on_half_closed = gate_poll_end_wait,
      .on_sweep = gate_poll_sweep,
      .on_end = gate_poll_end,
      .free_state = gate_poll_free},
@@ -74,6 +75,7 @@ const struct gate_route GATE_ROUTES[] = {
      .free_state = gate_rows_free},
     {.path = "/v1/ack",
      .methods = "POST",
+     .token_optional = true,
      .body_max = BODY_MAX,
      .claim = GATE_CLAIM_NONE,
      .handle = gate_api_ack},
@@ -96,23 +98,68 @@ const struct gate_route GATE_ROUTES[] = {
      .read_headers = gate_publish_headers,
      .handle = gate_publish,
      .free_state = gate_publish_free},
-    {.path = "/v1/notifications/",
-     .is_prefix = true,
+    {.path = "/v1/receipts",
      .methods = "GET",
-     .side = GATE_LISTENER_BOTH, /* the console also uses this route */
-     .claim = GATE_CLAIM_PUBLISH_OR_ADMIN,
+     .claim = GATE_CLAIM_PUBLISH_OR_ADMIN, /* without admin, the own ones */
+     .side = GATE_LISTENER_BOTH,
+     .handle = gate_api_receipts},
+    {.path = "/v1/notifications/",
+     .suffix = "",
+     .methods = "GET",
+     .side = GATE_LISTENER_BOTH,           /* the console also uses this route */
+     .claim = GATE_CLAIM_PUBLISH_OR_ADMIN, /* of any emitter */
      .handle = gate_publish_trace},
-    {.path = "/v1/push",
+    {.path = "/v1/notifications/",
+     .suffix = "/drop",
+     .methods = "POST",
+     .side = GATE_LISTENER_ADMIN,
+     .body_max = BODY_MAX,
+     .body_optional = true,
+     .claim = GATE_CLAIM_ADMIN,
+     .handle = gate_api_drop},
+    {.path = "/v1/webpush/key",
+     .methods = "GET, HEAD",
+     .is_web_push = true,
+     .respond = gate_web_push_key},
+    {.path = "/v1/webpush/subscriptions",
+     .methods = "GET, POST, DELETE",
+     .is_web_push = true,
+     .claim = GATE_CLAIM_NONE,
+     .handle = gate_web_push_list},
+    {.path = "/v1/webpush/subscriptions",
+     .methods = "GET, POST, DELETE",
+     .is_web_push = true,
+     .body_max = SUBSCRIPTION_BODY_MAX,
+     .claim = GATE_CLAIM_NONE,
+     .handle = gate_web_push_subscribe},
+    {.path = "/v1/webpush/subscriptions",
+     .methods = "GET, POST, DELETE",
+     .is_web_push = true,
+     .is_delete = true,
+     .body_max = SUBSCRIPTION_BODY_MAX,
+     .claim = GATE_CLAIM_NONE,
+     .handle = gate_web_push_unsubscribe},
+    {.path = "/v1/webpush/test",
+     .methods = "POST",
+     .is_web_push = true,
+     .body_max = SUBSCRIPTION_BODY_MAX,
+     .body_optional = true,
+     .claim = GATE_CLAIM_NONE,
+     .state_bytes = sizeof(struct gate_push_test),
+     .limits_its_wait = true,
+     .handle = gate_web_push_test,
+     .free_state = gate_web_push_test_free},
+    {.path = "/v1/realtime",
      .methods = "POST",
      .side = GATE_LISTENER_ADMIN,
      .body_max = BODY_MAX,
      .claim = GATE_CLAIM_ADMIN,
-     .handle = gate_api_push},
+     .handle = gate_api_realtime},
     {.path = "/console",
      .methods = "GET, HEAD",
      .side = GATE_LISTENER_ADMIN,
      .is_console = true,
-     .respond = gate_console_page},
+     .respond = gate_console_file},
     {.path = "/console/",
      .methods = "GET, HEAD",
      .side = GATE_LISTENER_ADMIN,
@@ -122,12 +169,12 @@ const struct gate_route GATE_ROUTES[] = {
      .methods = "GET, HEAD",
      .side = GATE_LISTENER_ADMIN,
      .is_console = true,
-     .respond = gate_console_style},
+     .respond = gate_console_file},
     {.path = "/console/console.js",
      .methods = "GET, HEAD",
      .side = GATE_LISTENER_ADMIN,
      .is_console = true,
-     .respond = gate_console_script},
+     .respond = gate_console_file},
     {.path = "/v1/console",
      .methods = "GET",
      .side = GATE_LISTENER_ADMIN,
@@ -153,6 +200,18 @@ const struct gate_route GATE_ROUTES[] = {
      .claim = GATE_CLAIM_ADMIN,
      .state_bytes = sizeof(struct gate_console_user),
      .handle = gate_console_user},
+    {.path = "/v1/console/receipts",
+     .methods = "GET",
+     .side = GATE_LISTENER_ADMIN,
+     .is_console = true,
+     .claim = GATE_CLAIM_ADMIN,
+     .handle = gate_console_receipts},
+    {.path = "/v1/console/subscriptions",
+     .methods = "GET",
+     .side = GATE_LISTENER_ADMIN,
+     .is_console = true,
+     .claim = GATE_CLAIM_ADMIN,
+     .handle = gate_console_subscriptions},
     {.path = "/v1/console/rules",
      .methods = "GET",
      .side = GATE_LISTENER_ADMIN,
@@ -169,6 +228,15 @@ const struct gate_route GATE_ROUTES[] = {
      .read_headers = gate_publish_headers,
      .handle = gate_publish,
      .free_state = gate_publish_free},
+    {.path = "/v1/console/notifications/",
+     .suffix = "/drop",
+     .methods = "POST",
+     .side = GATE_LISTENER_ADMIN,
+     .is_console = true,
+     .body_max = BODY_MAX,
+     .body_optional = true,
+     .claim = GATE_CLAIM_ADMIN,
+     .handle = gate_api_drop},
     {.path = "/v1/console/redrive",
      .methods = "POST",
      .side = GATE_LISTENER_ADMIN,
@@ -207,14 +275,15 @@ make_preflight(struct conn *conn, const struct gate_route *route, struct respons
     free(origin);
 }
 
-/* Reads the UUID after the path of a prefix route. */
+/* Reads the UUID after the path of a route with a suffix. */
 static bool
 read_id(const struct gate_route *route, const char *path, char ret_id[FRAME_UUID_TEXT + 1])
 {
-    size_t len = strlen(route->path);
+    const size_t start = strlen(route->path), end = start + FRAME_UUID_TEXT;
 
-    return strncmp(path, route->path, len) == 0 &&
-           frame_uuid_parse(path + len, strlen(path + len), ret_id);
+    return strncmp(path, route->path, start) == 0 && strlen(path) >= end &&
+           strcmp(path + end, route->suffix) == 0 &&
+           frame_uuid_parse(path + start, FRAME_UUID_TEXT, ret_id);
 }
 
 /* Whether the route is served on the listener that accepted the connection. */
@@ -225,22 +294,43 @@ is_served(const struct conn *conn, const struct gate_route *route)
 
     if (gate->hub == NULL)
         return route->serves_any_role;
-    if (route->is_console && !gate->config->gate.console)
+    if ((route->is_console && !gate->config->gate.console) ||
+        (route->is_web_push && gate->web_push == NULL))
         return false;
     if (gate->config->gate.admin_listen == NULL || route->side == GATE_LISTENER_BOTH)
         return true;
     return (route->side == GATE_LISTENER_ADMIN) == conn->is_admin;
 }
 
+/* Whether the route's handler serves the method of the request. */
+static bool
+is_handled(const struct conn *conn, const struct gate_route *route)
+{
+    enum http_method method = route->body_max == 0 ? HTTP_GET
+                              : route->is_delete   ? HTTP_DELETE
+                                                   : HTTP_POST;
+
+    return route->respond == NULL && conn->head->method == method;
+}
+
+/* Returns the path's route with the method of the request, otherwise any route of the path. */
 static const struct gate_route *
 find_route(const struct conn *conn, const char *path, char ret_id[FRAME_UUID_TEXT + 1])
 {
+    const struct gate_route *found = NULL;
+
     ret_id[0] = '\0';
     for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
-        if (route->is_prefix ? read_id(route, path, ret_id) : strcmp(path, route->path) == 0)
-            return is_served(conn, route) ? route : NULL;
+        bool is_path =
+            route->suffix != NULL ? read_id(route, path, ret_id) : strcmp(path, route->path) == 0;
+
+        if (!is_path || !is_served(conn, route))
+            continue;
+        if (is_handled(conn, route))
+            return route;
+        found = route;
     }
-    return NULL;
+    return found;
 }
 
 /* Returns hints for paths that users open in a browser. */
@@ -299,8 +389,7 @@ gate_router_serve(struct conn *conn)
     if (http_head_has_plain_path(head) && head->path_len < sizeof(path))
         memcpy(path, head->bytes + head->target, head->path_len);
     route = find_route(conn, path, id);
-    if (route != NULL && route->respond == NULL &&
-        head->method == (route->body_max > 0 ? HTTP_POST : HTTP_GET))
+    if (route != NULL && is_handled(conn, route))
         gate_request_begin(conn, route, id);
     else
         respond_without_token(conn, route, path);

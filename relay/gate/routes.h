@@ -7,7 +7,7 @@
 #include "gate/http/auth.h"
 #include "gate/http/request.h"
 #include "hub/hub.h"
-#include "hub/session.h"
+#include "wire/frame.h"
 
 struct rows_request;
 
@@ -18,7 +18,7 @@ void gate_router_serve(struct conn *conn);
 
 /* The structs are the route_state of the requests of a route. */
 
-/* ---- stream.c */
+/* ---- sse_poll.c */
 
 struct gate_sse {
     char *pos; /* NULL: none */
@@ -30,7 +30,7 @@ struct gate_sse {
 
 void gate_sse_headers(struct gate_request *request);
 void gate_sse_begin(struct gate_request *request);
-bool gate_sse_lines(struct gate_request *request, const struct gate_frame *frame);
+bool gate_sse_line(struct gate_request *request, const struct session_line *line);
 void gate_sse_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
 void gate_sse_end(struct gate_request *request, int code, const char *reason, int64_t in_ms);
 void gate_sse_free(struct gate_request *request);
@@ -47,15 +47,15 @@ struct gate_poll {
 };
 
 void gate_poll_begin(struct gate_request *request);
-bool gate_poll_lines(struct gate_request *request, const struct gate_frame *frame);
+bool gate_poll_line(struct gate_request *request, const struct session_line *line);
 void gate_poll_writable(struct gate_request *request);
 void gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
-/* The client half-closed: ends the wait. */
-void gate_poll_half_closed(struct gate_request *request);
+/* Ends the wait for notifications: the client half-closed, or the relay drains. */
+void gate_poll_end_wait(struct gate_request *request);
 void gate_poll_end(struct gate_request *request, int code, const char *reason, int64_t in_ms);
 void gate_poll_free(struct gate_request *request);
 
-/* ---- rows.c */
+/* ---- rows_route.c */
 
 struct gate_rows {
     struct rows_request *request; /* NULL: rejected */
@@ -86,14 +86,63 @@ void gate_publish_free(struct gate_request *request);
 
 void gate_publish_trace(struct gate_request *request);
 
+/* ---- publish.c: the cache of the newest idempotency keys of each client */
+
+#define IDEMPOTENCY_KEYS_PER_CLIENT 50 /* the oldest key is evicted first */
+#define IDEMPOTENCY_CLIENTS_MAX 1000 /* the client without a new key for longest is evicted first */
+#define IDEMPOTENCY_DIGEST_MAX 64    /* bytes of the request's digest */
+
+struct idempotency_cache;
+
+struct idempotency_cache *idempotency_cache_new(void);
+void idempotency_cache_free(struct idempotency_cache *cache); /* accepts NULL */
+
+/*
+ * True if `key` of `client` is cached and not older than `kept_us`. ret_id is its notification;
+ * ret_is_same is true if the digest is equal. `epoch` is the store's epoch; a new epoch empties the
+ * cache. Times are monotonic, in microseconds.
+ */
+bool idempotency_cache_find(struct idempotency_cache *cache, const char *epoch, const char *client,
+                            const char *key, const char *digest, int64_t now_us, int64_t kept_us,
+                            bool *ret_is_same, char ret_id[FRAME_UUID_TEXT + 1]);
+
+/*
+ * Adds a key that the store recorded at `now_us` or later, so that the cached key expires first.
+ * Copies the strings; ignores a digest or id that exceeds its limit.
+ */
+void idempotency_cache_add(struct idempotency_cache *cache, const char *epoch, const char *client,
+                           const char *key, const char *digest, const char *id, int64_t now_us);
+
 /* ---- endpoints.c */
 
 void gate_api_ack(struct gate_request *request);
 void gate_api_nack(struct gate_request *request);
 void gate_api_ticket(struct gate_request *request);
+void gate_api_drop(struct gate_request *request);
+void gate_api_receipts(struct gate_request *request);
 void gate_probe_healthz(struct conn *conn, struct response *ret_response);
 void gate_probe_readyz(struct conn *conn, struct response *ret_response);
 void gate_probe_metrics(struct conn *conn, struct response *ret_response);
+
+/* ---- web_push_routes.c */
+
+/* A test of all subscriptions of a user. */
+struct gate_push_test {
+    struct gate_push *pushes; /* one for each subscription */
+    size_t count;
+    size_t waiting; /* without a result */
+};
+
+/* Without webpush.vapid_key_file, the routes of Web Push do not exist. */
+void gate_web_push_open(struct gate *gate);
+void gate_web_push_close(struct gate *gate);
+
+void gate_web_push_key(struct conn *conn, struct response *ret_response);
+void gate_web_push_list(struct gate_request *request);
+void gate_web_push_subscribe(struct gate_request *request);
+void gate_web_push_unsubscribe(struct gate_request *request);
+void gate_web_push_test(struct gate_request *request);
+void gate_web_push_test_free(struct gate_request *request);
 
 /* ---- console.c */
 
@@ -102,11 +151,10 @@ extern const char gate_console_index_html[];
 extern const char gate_console_console_css[];
 extern const char gate_console_console_js[];
 
-void gate_console_page(struct conn *conn, struct response *ret_response);
+/* Responds with the file of the path. */
+void gate_console_file(struct conn *conn, struct response *ret_response);
 /* Redirects /console/. */
 void gate_console_folder(struct conn *conn, struct response *ret_response);
-void gate_console_style(struct conn *conn, struct response *ret_response);
-void gate_console_script(struct conn *conn, struct response *ret_response);
 
 struct gate_console_user {
     size_t sessions; /* sessions of the user on this process */
@@ -116,9 +164,11 @@ void gate_console_overview(struct gate_request *request);
 void gate_console_errors(struct gate_request *request);
 void gate_console_latest(struct gate_request *request);
 void gate_console_user(struct gate_request *request);
+void gate_console_receipts(struct gate_request *request);
+void gate_console_subscriptions(struct gate_request *request);
 void gate_console_rules(struct gate_request *request);
 void gate_console_redrive(struct gate_request *request);
 void gate_console_drop(struct gate_request *request);
-void gate_api_push(struct gate_request *request);
+void gate_api_realtime(struct gate_request *request);
 
 #endif

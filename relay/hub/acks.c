@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "store/trace.h"
+#include "wire/frame.h"
 
 /* ---- effects on the sessions of a user */
 
@@ -68,9 +68,9 @@ struct report_call {
 static void
 release(struct delivery_report *item)
 {
-    struct session *session = item->deferred;
+    struct session *session = item->held_by;
 
-    free(item->user);
+    free(item->stored.user);
     if (session == NULL)
         return;
     session->requests.count--;
@@ -99,9 +99,9 @@ apply_to_held(struct hub *hub, const struct delivery_report *item)
 
     if (item->state == STORE_PAIR_LOST && item->notification->frame.commit_lsn != 0) {
         if (!store_is_read(hub->store, shard))
-            cursor_advance(&item->deferred->cursor, shard, hub->newest[shard]);
+            cursor_advance(&item->held_by->cursor, shard, hub->newest[shard]);
     } else if (item->state == STORE_PAIR_NONE || item->state == STORE_PAIR_LOST) {
-        session_enqueue_held(item->deferred, item->notification);
+        session_enqueue_held(item->held_by, item->notification);
     }
 }
 
@@ -109,16 +109,16 @@ apply_to_held(struct hub *hub, const struct delivery_report *item)
 static void
 apply_to_sent(struct hub *hub, const struct delivery_report *item)
 {
-    struct membership *members = hub_user_members(hub, item->user), *member;
+    struct membership *members = hub_user_members(hub, item->stored.user), *member;
     char text[FRAME_UUID_TEXT + 1];
 
-    frame_id_text(item->id, text);
+    frame_id_text(item->stored.id, text);
     DL_FOREACH (members, member) {
-        struct inflight_entry *entry = inflight_find(&member->session->inflight, item->id);
+        struct inflight_entry *entry = inflight_find(&member->session->inflight, item->stored.id);
         const bool is_acked = item->state == STORE_PAIR_ACKED && entry != NULL &&
                               entry->is_written && entry->end == INFLIGHT_OPEN;
 
-        (void)session_inflight_end(member->session, item->id,
+        (void)session_inflight_end(member->session, item->stored.id,
                                    item->state == STORE_PAIR_ACKED ? INFLIGHT_ACKED
                                                                    : INFLIGHT_ENDED);
         if (is_acked)
@@ -137,7 +137,7 @@ delivery_reports_apply(struct hub *hub)
         DL_DELETE(hub->reports.calls, call);
         hub->reports.call_count--;
         for (size_t i = 0; i < call->count && !hub->closing; i++) {
-            if (call->items[i].deferred != NULL)
+            if (call->items[i].held_by != NULL)
                 apply_to_held(hub, &call->items[i]);
             else if (call->items[i].state != STORE_PAIR_PENDING)
                 apply_to_sent(hub, &call->items[i]);
@@ -174,22 +174,8 @@ send_call(struct hub *hub, struct report_call *call)
     struct store_report reports[REPORTS_PER_CALL];
     enum rc rc;
 
-    for (size_t i = 0; i < call->count; i++) {
-        const struct delivery_report *item = &call->items[i];
-
-        reports[i] = (struct store_report){
-            .user = item->user,
-            .id = item->id,
-            .entry = item->deferred != NULL ? item->notification->id : (struct entry_id){0, 0},
-            .shard = item->shard,
-            .backoff = item->backoff,
-            .ack_timeout_ms = item->ack_timeout_ms,
-            .is_retried = item->retry_enabled,
-            .is_open_ended = item->is_open_ended,
-            .is_deferred = item->deferred != NULL,
-            .is_renewal = item->is_renewal,
-        };
-    }
+    for (size_t i = 0; i < call->count; i++)
+        reports[i] = call->items[i].stored;
     rc = store_report(hub->store, reports, call->count, on_reported, call);
     if (rc == RC_CLOSED) {
         call->state = REPORT_STORED;
@@ -289,9 +275,17 @@ add_ack(struct hub *hub, const char *user, const char *id, int shard)
         hub_log_rejected(&hub->acks_rejected, user, "ack queue is full: acks dropped");
         return;
     }
-    stats_time(hub->stats, TIME_ACKED, clock_wall_us() - trace_commit_ms(id) * 1000);
+    stats_time(hub->stats, TIME_ACKED, clock_wall_us() - frame_uuid_ms(id) * 1000);
     push(&hub->acks.queued, (struct store_ack){memory_text(user, strlen(user)),
                                                memory_text(id, strlen(id)), (signed char)shard});
+}
+
+static void
+queue_again(struct hub *hub, struct acks *acks)
+{
+    for (size_t i = 0; i < acks->count; i++)
+        push(&hub->acks.queued, acks->items[i]);
+    acks->count = 0;
 }
 
 static void
@@ -308,9 +302,7 @@ on_acked(void *ctx, enum rc rc)
         return;
     }
     /* The acks may have been stored, but they are idempotent, so they are sent again. */
-    for (size_t i = 0; i < hub->acks.sent.count; i++)
-        push(&hub->acks.queued, hub->acks.sent.items[i]);
-    hub->acks.sent.count = 0;
+    queue_again(hub, &hub->acks.sent);
     hub_retry(hub);
 }
 
@@ -339,9 +331,7 @@ acks_flush(struct hub *hub)
 void
 acks_resume(struct hub *hub)
 {
-    for (size_t i = 0; i < hub->acks.waiting.count; i++)
-        push(&hub->acks.queued, hub->acks.waiting.items[i]);
-    hub->acks.waiting.count = 0;
+    queue_again(hub, &hub->acks.waiting);
     acks_flush(hub);
 }
 

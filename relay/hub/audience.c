@@ -9,7 +9,7 @@
 
 #include <utlist.h>
 
-#include "base/hash.h"
+#include "base/text.h"
 #include "base/memory.h"
 #include "base/states.h"
 #include "hub/hub_private.h"

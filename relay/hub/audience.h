@@ -10,9 +10,9 @@
 #include <string.h>
 #include <uthash.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "base/stats.h"
-#include "wire/audience.h"
+#include "wire/audience_name.h"
 #include "wire/bytes.h"
 #include "wire/frame.h"
 

@@ -1,5 +1,5 @@
-/* client_pos.c: the cursor of a client as a string; client_pos.h describes the format. */
-#include "hub/client_pos.h"
+/* client_pos.c: the cursor of a client as a string; notification.h describes the format. */
+#include "hub/notification.h"
 
 #include <string.h>
 

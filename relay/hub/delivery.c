@@ -22,34 +22,21 @@ inflight_find(const struct inflight *inflight, const unsigned char id[16])
     return NULL;
 }
 
-static struct inflight_entry
-entry_of(const struct notification *notification, enum inflight_end end)
-{
-    const struct frame_notification *frame = &notification->frame.as.notification;
-    struct inflight_entry entry = {
-        .shard = notification->shard,
-        .end = end,
-        .backoff = frame->backoff,
-        .ack_timeout_ms = frame->ack_timeout_ms,
-        .retry_enabled = (notification->frame.flags & FRAME_RETRY_ENABLED) != 0,
-        .is_open_ended = notification->is_open_ended,
-    };
-
-    memcpy(entry.id, frame->id, sizeof(entry.id));
-    return entry;
-}
-
 /* The window must not contain it, and must have a free slot unless it has ended. */
 static void
 inflight_add(struct inflight *inflight, const struct notification *notification,
              enum inflight_end end)
 {
+    struct inflight_entry *entry;
+
     if (inflight->count == inflight->room) {
         inflight->room = inflight->room == 0 ? INFLIGHT_FIRST_ROOM : inflight->room * 2;
         inflight->entries =
             memory_grow(inflight->entries, (size_t)inflight->room * sizeof(*inflight->entries));
     }
-    inflight->entries[inflight->count++] = entry_of(notification, end);
+    entry = &inflight->entries[inflight->count++];
+    *entry = (struct inflight_entry){.shard = notification->shard, .end = (uint8_t)end};
+    memcpy(entry->id, notification->frame.as.notification.id, sizeof(entry->id));
     inflight->ended += end != INFLIGHT_OPEN;
 }
 
@@ -95,8 +82,8 @@ find(const struct session *session, const struct notification *notification)
  * whether the user must acknowledge it. False if too many reports are queued.
  */
 static bool
-add_report(struct session *session, const struct inflight_entry *entry, bool is_renewal,
-           struct notification *held)
+add_report(struct session *session, unsigned char shard, const unsigned char id[16],
+           bool is_renewal, struct notification *held)
 {
     struct hub *hub = session->hub;
     struct delivery_reports *reports = &hub->reports;
@@ -114,20 +101,19 @@ add_report(struct session *session, const struct inflight_entry *entry, bool is_
     }
     report = &reports->items[reports->count++];
     *report = (struct delivery_report){
-        .shard = entry->shard,
-        .backoff = entry->backoff,
-        .ack_timeout_ms = entry->ack_timeout_ms,
-        .retry_enabled = entry->retry_enabled,
-        .is_open_ended = entry->is_open_ended,
-        .is_renewal = is_renewal,
-        .user = memory_text(session->client.user, strlen(session->client.user)),
-    };
-    memcpy(report->id, entry->id, sizeof(report->id));
+        .stored = {
+            .user = memory_text(session->client.user, strlen(session->client.user)),
+            .shard = shard,
+            .is_renewal = is_renewal,
+        }};
+    memcpy(report->stored.id, id, sizeof(report->stored.id));
     if (held != NULL) {
+        report->stored.entry = held->id;
+        report->stored.is_held = true;
         session->requests.count++;
         session->pending.held_count++;
         session->pending.held_bytes += held->text_len;
-        report->deferred = session;
+        report->held_by = session;
         report->notification = notification_ref(held);
     }
     if (reports->call_count == 0 || reports->count >= REPORTS_PER_CALL)
@@ -168,11 +154,11 @@ static void
 defer(struct session *session, struct notification *notification)
 {
     struct session_pending *pending = &session->pending;
+    const struct frame_notification *frame = &notification->frame.as.notification;
     const struct bytes user = {(const unsigned char *)"USER", 4};
-    const struct inflight_entry entry = entry_of(notification, INFLIGHT_OPEN);
 
-    if (!session->is_deferred) {
-        session->is_deferred = true;
+    if (!session->has_deferral) {
+        session->has_deferral = true;
         pending->deferral = (struct deferral){.from = session_reached(session)};
     }
     if (!pending->is_due) {
@@ -181,8 +167,8 @@ defer(struct session *session, struct notification *notification)
         pending->at = pending->deferral.from;
     }
     session_mark(session, READY_REFILL);
-    if (!bytes_equal(notification->frame.as.notification.audience, user) &&
-        !add_report(session, &entry, false, notification))
+    if (!bytes_equal(frame->audience, user) &&
+        !add_report(session, notification->shard, frame->id, false, notification))
         pending->deferral.by_stream = true;
 }
 
@@ -276,7 +262,7 @@ session_enqueue_held(struct session *session, struct notification *notification)
         pending->deferral.by_stream = true;
         return;
     }
-    if (session->is_deferred) {
+    if (session->has_deferral) {
         if (pending->early == NULL)
             pending->early = memory_new(EARLY_MAX * sizeof(*pending->early));
         memcpy(pending->early[pending->early_count++], notification->frame.as.notification.id,
@@ -375,22 +361,21 @@ session_send_acked(struct session *session, const char *const *ids, size_t count
     for (size_t i = 0; i < count && is_whole; i++)
         is_whole = buffer_addf(&frame, "%s\"%s\"", i > 0 ? "," : "", ids[i]) == RC_OK;
     if (is_whole && buffer_addf(&frame, "]}") == RC_OK)
-        session_send_control(session, frame.bytes, frame.len);
+        session_send_control(session, SESSION_LINE_ACKED, frame.bytes, frame.len, NULL);
     buffer_free(&frame);
 }
 
 void
 session_inflight_written(struct session *session, const struct notification *notification)
 {
-    struct inflight_entry *entry = find(session, notification), written;
+    struct inflight_entry *entry = find(session, notification);
     char id[FRAME_UUID_TEXT + 1];
 
     if (entry == NULL)
         return;
     entry->is_written = true;
     if (entry->end == INFLIGHT_OPEN) {
-        written = entry_of(notification, INFLIGHT_OPEN);
-        (void)add_report(session, &written, false, NULL);
+        (void)add_report(session, notification->shard, entry->id, false, NULL);
         return;
     }
     if (entry->end == INFLIGHT_ACKED) {
@@ -452,7 +437,7 @@ session_reconcile(struct session *session)
         const struct inflight_entry *entry = &inflight->entries[i];
 
         if (entry->is_written && entry->end == INFLIGHT_OPEN)
-            (void)add_report(session, entry, true, NULL);
+            (void)add_report(session, entry->shard, entry->id, true, NULL);
     }
     session_rewind(session);
 }

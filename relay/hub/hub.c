@@ -1,23 +1,212 @@
-/* hub.c: reads the store's stream and serves sessions from it. */
+/*
+ * hub.c: starts and ends sessions, with the shards that are followed for them and the presence of
+ * their users in the store; passes the events of the store on to sessions.
+ */
 #include "hub/hub_private.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include <utlist.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "hub/resume.h"
 #include "wire/ws_frame.h"
 
 #define RETRY_S 1.0
 #define MEASURE_EVERY_S (PRESSURE_EVERY_MS / 1000.0)
-#define HEARTBEAT_S 2.0    /* due.lua expires a relay after 10 s */
+#define HEARTBEAT_S (STORE_PRESENCE_EVERY_MS / 1e3)
 #define ACK_EVENTS_MAX 256 /* maximum ids in one `acked` */
+
+/* ---- followed shards */
+
+/* Longer than a client needs to reconnect or to poll again. */
+#define UNFOLLOW_AFTER_US (30 * INT64_C(1000000))
+
+/* Shards without a session are no longer followed after a delay. */
+static void
+followed_sweep(struct hub *hub)
+{
+    const int64_t now_us = clock_monotonic_us();
+
+    for (unsigned shard = 1; shard < hub->shards; shard++) {
+        const struct followed *followed = &hub->followed[shard];
+
+        if (followed->sessions == 0 && followed->left_us != 0 &&
+            now_us - followed->left_us >= UNFOLLOW_AFTER_US) {
+            hub->followed[shard].left_us = 0;
+            reader_unfollow(hub->reader, shard);
+        }
+    }
+}
+
+/* ---- presence */
+
+#define PRESENCE_PER_CALL 1000
+#define USER_KIND "USER:"
+
+/* While the store is down nothing is sent: all users are reported when it is up again. */
+static void
+send_presence(struct hub *hub, enum store_presence_change what, const char *const *users,
+              size_t count, store_presence_stored *done)
+{
+    (void)!store_presence(hub->store, what, users, count, done, hub);
+}
+
+static void
+on_announced(void *ctx, enum rc rc, bool was_registered)
+{
+    struct hub *hub = ctx;
+
+    (void)was_registered;
+    hub->presence_is_stale = hub->presence_is_stale || rc != RC_OK;
+}
+
+/* Reports all users: the store is up again, or has lost this relay's users. */
+static void
+presence_announce(struct hub *hub)
+{
+    const char **users = memory_new(PRESENCE_PER_CALL * sizeof(*users));
+    enum store_presence_change what = STORE_PRESENCE_ALL;
+    struct audience *audience, *next;
+    size_t count = 0;
+
+    hub->presence_is_stale = false;
+    HASH_ITER (hh, hub->audiences, audience, next) {
+        if (audience->key_len < sizeof(USER_KIND) ||
+            memcmp(audience->key, USER_KIND, sizeof(USER_KIND) - 1) != 0)
+            continue;
+        users[count++] = audience->members->session->client.user;
+        if (count < PRESENCE_PER_CALL)
+            continue;
+        send_presence(hub, what, users, count, on_announced);
+        what = STORE_PRESENCE_JOINED;
+        count = 0;
+    }
+    send_presence(hub, what, users, count, on_announced);
+    free(users);
+}
+
+static void
+on_presence_stored(void *ctx, enum rc rc, bool was_registered)
+{
+    struct hub *hub = ctx;
+    struct session *session, *next;
+
+    if (hub->closing)
+        return;
+    /* For example, the store is full: the change is sent again after the next heartbeat. */
+    if (rc != RC_OK)
+        hub->presence_is_stale = true;
+    else if (!was_registered || hub->presence_is_stale)
+        presence_announce(hub);
+    if (rc != RC_OK || was_registered)
+        return;
+    /* After its expiration, a relay misses the acks that other relays store. */
+    DL_FOREACH_SAFE (hub->sessions, session, next)
+        session_reconcile(session);
+}
+
+/* One request for all users who arrive in a loop iteration: after a restart thousands reconnect. */
+static void
+report_arrivals(struct hub *hub)
+{
+    struct hub_arrivals *arrivals = &hub->arrivals;
+
+    if (arrivals->count == 0)
+        return;
+    send_presence(hub, STORE_PRESENCE_JOINED, arrivals->users, arrivals->count, on_presence_stored);
+    arrivals->count = 0;
+}
+
+static void
+on_report(struct ev_loop *loop, ev_prepare *prepare, int events)
+{
+    (void)loop;
+    (void)events;
+    report_arrivals(prepare->data);
+}
+
+static void
+arrive(struct hub *hub, const char *user)
+{
+    struct hub_arrivals *arrivals = &hub->arrivals;
+
+    arrivals->users[arrivals->count++] = user;
+    if (arrivals->count == HUB_ARRIVALS_MAX)
+        report_arrivals(hub);
+}
+
+/* ---- sessions */
+
+static void
+join(struct session *session, const char *kind, const char *target)
+{
+    char key[AUDIENCE_KEY_MAX];
+    size_t len;
+    struct bytes kind_bytes = {(const unsigned char *)kind, strlen(kind)};
+    struct bytes target_bytes = {(const unsigned char *)target, strlen(target)};
+
+    if (audience_key(kind_bytes, target_bytes, key, &len))
+        groups_join(&session->groups, &session->hub->audiences, session, key, len, false);
+}
+
+struct session *
+hub_attach(struct hub *hub, const struct session_request *request,
+           const struct session_transport *transport, void *socket)
+{
+    struct session *session = session_new(hub, request, transport, socket);
+
+    if (request->topics.count > 0 && session_add_topics(session, &request->topics) != RC_OK)
+        log_error("hub", "topics exceed the limit: sending all topics", LOG_SESSION(session));
+    DL_APPEND(hub->sessions, session);
+    hub->followed[session->client.own_shard].sessions++;
+    if (hub->reader != NULL)
+        reader_follow(hub->reader, session->client.own_shard);
+    groups_want(&session->groups, hub->stats);
+    groups_join(&session->groups, &hub->audiences, session, AUDIENCE_ALL, sizeof(AUDIENCE_ALL) - 1,
+                false);
+    if (hub_user_sessions(hub, session->client.user) == 0)
+        arrive(hub, session->client.user);
+    join(session, "USER", request->user);
+    for (size_t i = 0; i < request->group_count; i++) {
+        /* A token can grant only groups, not another user or ALL. */
+        if (strcmp(request->groups[i].audience, "USER") != 0)
+            join(session, request->groups[i].audience, request->groups[i].target);
+    }
+    session_mark(session, READY_ADVANCE);
+    return session;
+}
+
+void
+session_detach(struct session *session)
+{
+    struct hub *hub = session->hub;
+    struct followed *followed;
+
+    report_arrivals(hub); /* may contain the session's user */
+    session_set_state(session, SESSION_CLOSED);
+    session_leave_resume(session);
+    lists_free(session);
+    groups_clear(&session->groups, &hub->audiences);
+    if (hub_user_sessions(hub, session->client.user) == 0)
+        send_presence(hub, STORE_PRESENCE_LEFT, &(const char *){session->client.user}, 1,
+                      on_presence_stored);
+    DL_DELETE(hub->sessions, session);
+    followed = &hub->followed[session->client.own_shard];
+    if (--followed->sessions == 0)
+        followed->left_us = clock_monotonic_us();
+    outbound_clear(&session->outbound, &hub->queued_bytes);
+    topics_free(session->topics);
+    session->topics = NULL;
+    session_free_if_done(session);
+}
+
+/* ---- events of the store */
 
 static void
 on_entry(void *ctx, const struct entry *entry)
@@ -44,7 +233,7 @@ on_entry(void *ctx, const struct entry *entry)
     hub->unpublished[hub->unpublished_count++] = hub_notification_new(hub, entry, heads);
     stats_add(hub->stats, STAT_HUB_NOTIFICATIONS, 1);
     if (hub->unpublished_count == HUB_UNPUBLISHED_MAX)
-        hub_publish(hub);
+        hub_fan_out(hub);
 }
 
 /* An id of a history that shares nothing with the present one means that everything is unread. */
@@ -66,7 +255,7 @@ on_history(void *ctx, unsigned shard)
     struct hub *hub = ctx;
     struct session *session, *next;
 
-    hub_publish(hub);
+    hub_fan_out(hub);
     limit_id(hub, shard, &hub->newest[shard]);
     limit_id(hub, shard, &hub->shed.hold[shard]);
     replay_buffer_reset(&hub->replay_buffer, hub->newest);
@@ -75,7 +264,7 @@ on_history(void *ctx, unsigned shard)
             session_limit_ids(session, shard, limit_id);
     }
     DL_FOREACH_SAFE (hub->sessions, session, next)
-        session_advance(session); /* pages of this server count now (pages.c) */
+        session_advance(session); /* pages of this server count now (page_budget.c) */
 }
 
 static void
@@ -87,7 +276,7 @@ on_member(void *ctx, const struct reader_member *member)
     struct audience *user;
     struct membership *of_user, *next;
 
-    hub_publish(hub);
+    hub_fan_out(hub);
     /*
      * Required even without a session of the user: a later session has the membership, and receives
      * no `reload`.
@@ -110,7 +299,7 @@ on_reload(void *ctx, const struct reader_reload *reload)
     struct list_name name;
     struct session_lists *lists;
 
-    hub_publish(hub);
+    hub_fan_out(hub);
     if (reload != NULL) {
         name = (struct list_name){reload->source, reload->rule};
         recent_xids_add(&hub->recent_xids,
@@ -149,7 +338,7 @@ on_ack_events(void *ctx, struct bytes pairs, bool was_acked)
     const char *ids[ACK_EVENTS_MAX];
     size_t count;
 
-    hub_publish(ctx);
+    hub_fan_out(ctx);
     for (size_t i = 0; i < ACK_EVENTS_MAX; i++)
         ids[i] = texts[i];
     while ((count = pop_ack_events(&pairs, &user, texts)) > 0) {
@@ -166,7 +355,7 @@ on_reader_resumed(void *ctx)
     struct hub *hub = ctx;
     struct session *session, *next;
 
-    hub_publish(hub);
+    hub_fan_out(hub);
     DL_FOREACH_SAFE (hub->sessions, session, next) {
         session_pause(session); /* new notifications wait for the new memberships */
         session_reload_groups(session);
@@ -195,7 +384,7 @@ on_followed(void *ctx, const struct reader_followed *followed)
     const unsigned shard = followed->shard;
     struct session *session;
 
-    hub_publish(hub);
+    hub_fan_out(hub);
     if (entry_id_less(hub->newest[shard], followed->newest))
         hub->newest[shard] = followed->newest;
     hub->shed.hold[shard] = hub->newest[shard];
@@ -213,7 +402,7 @@ set_epoch(struct hub *hub)
     const struct entry_id *head = store_newest(hub->store);
     struct session *session, *next;
 
-    hub_publish(hub);
+    hub_fan_out(hub);
     if (hub->has_head)
         log_error("hub", "store was emptied or its progress reset: clients receive a gap",
                   LOG_TEXT("old_epoch", hub->epoch), LOG_TEXT("epoch", store_epoch(hub->store)));
@@ -283,7 +472,7 @@ on_measure(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     /* A late timer would fire twice, and the second time measure no delay. */
     ev_timer_again(loop, timer);
-    hub_publish(timer->data);
+    hub_fan_out(timer->data);
     shed_measure(timer->data, now_us);
 }
 
@@ -292,7 +481,7 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 {
     (void)loop;
     (void)events;
-    presence_heartbeat(timer->data);
+    send_presence(timer->data, STORE_PRESENCE_HEARTBEAT, NULL, 0, on_presence_stored);
     followed_sweep(timer->data);
     unserved_sweep(timer->data);
 }
@@ -329,8 +518,10 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
         free(hub);
         return NULL;
     }
+    if (getrandom(&hub->conn_prefix, sizeof(hub->conn_prefix), GRND_NONBLOCK) < 0)
+        hub->conn_prefix = (uint32_t)clock_wall_us(); /* early in the boot */
     replay_buffer_open(&hub->replay_buffer, hub->shards);
-    hub->store_listener = (struct store_listener){on_store_up, on_store_down, hub, NULL};
+    hub->store_listener = (struct store_listener){on_store_up, on_store_down, NULL, hub, NULL};
     store_listen(store, &hub->store_listener);
     ev_timer_init(&hub->heartbeat, on_heartbeat, HEARTBEAT_S, HEARTBEAT_S);
     hub->heartbeat.data = hub;
@@ -339,6 +530,9 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     ev_timer_init(&hub->shed.measure, on_measure, MEASURE_EVERY_S, MEASURE_EVERY_S);
     hub->shed.measure.data = hub;
     ev_timer_start(loop, &hub->shed.measure);
+    ev_prepare_init(&hub->arrivals.report, on_report);
+    hub->arrivals.report.data = hub;
+    ev_prepare_start(loop, &hub->arrivals.report);
     pages_open(hub);
     refills_open(hub);
     return hub;
@@ -372,6 +566,7 @@ hub_close(struct hub *hub)
     pages_stop(hub);
     refills_stop(hub);
     turn_stop(hub);
+    ev_prepare_stop(hub->loop, &hub->arrivals.report);
     acks = hub->acks.queued.count + hub->acks.sent.count + hub->acks.waiting.count;
     if (acks > 0)
         log_info("hub", "could not store acks: their notifications remain pending",

@@ -3,17 +3,20 @@
 #define CLAIRON_HUB_HUB_PRIVATE_H
 
 #include <ev.h>
+#include <stdbool.h>
 
 #include "base/config.h"
-#include "base/stats.h"
 #include "base/rates.h"
+#include "base/rc.h"
+#include "base/stats.h"
 #include "hub/hub.h"
 #include "hub/live_rows.h"
 #include "hub/session_private.h"
 #include "store/reader.h"
 #include "store/store.h"
 
-struct page_budget; /* pages.c */
+struct hub;
+struct page_budget; /* page_budget.c */
 struct report_call; /* acks.c */
 
 /* Pending work of the hub. */
@@ -82,17 +85,10 @@ struct ack_queue {
 
 /* A report that a notification was written to a socket of this user, or is held back. */
 struct delivery_report {
-    unsigned char id[16];
-    unsigned char shard;
-    uint8_t backoff;
-    uint32_t ack_timeout_ms; /* 0: use the configured timeout */
-    bool retry_enabled;
-    bool is_open_ended;
-    bool is_renewal;       /* repeats an earlier report that the store may have lost */
-    enum store_pair state; /* as the store replied */
-    char *user;
+    struct store_report stored; /* owns the user */
+    enum store_pair state;      /* as the store replied */
     /* the session for which the notification is held back; NULL: it was written */
-    struct session *deferred;
+    struct session *held_by;
     struct notification *notification; /* a reference to the held back notification */
 };
 
@@ -145,6 +141,14 @@ struct followed {
     int64_t left_us; /* end of the last session; monotonic; 0: none ended */
 };
 
+#define HUB_ARRIVALS_MAX 256
+/* Users who connected in this loop iteration; the strings belong to their sessions. */
+struct hub_arrivals {
+    const char *users[HUB_ARRIVALS_MAX];
+    size_t count;
+    ev_prepare report; /* before the loop sleeps */
+};
+
 struct hub {
     struct ev_loop *loop;
     const struct config *config;
@@ -158,6 +162,8 @@ struct hub {
     struct audience *audiences;
     struct session *sessions;    /* utlist */
     struct session_lists *lists; /* utlist; of the sessions that have lists */
+    struct hub_arrivals arrivals;
+    uint32_t conn_prefix; /* random: in containers, relays have equal process ids */
     uint64_t session_count_ever;
     bool has_head; /* the store has been up: replay_buffer.head is valid */
     char epoch[CLIENT_POS_EPOCH_MAX + 1];
@@ -209,17 +215,6 @@ void hub_retry(struct hub *hub);
  * `user` caused the last rejection.
  */
 void hub_log_rejected(struct throttle *throttle, const char *user, const char *what);
-
-/* ---- attach.c */
-
-/* Call it every few seconds: shards without a session are no longer followed after a delay. */
-void followed_sweep(struct hub *hub);
-
-/* Call it every few seconds; the store expires a relay without heartbeats. */
-void presence_heartbeat(struct hub *hub);
-
-/* Reports all users. Call it when the store is up again, or has lost this relay's users. */
-void presence_announce(struct hub *hub);
 
 /* ---- load_shedding.c */
 
@@ -288,12 +283,97 @@ void turn_stop(struct hub *hub);
  * Offers the notifications that were read in this iteration, in order. Call it before a change of
  * memberships or acks.
  */
-void hub_publish(struct hub *hub);
+void hub_fan_out(struct hub *hub);
 
 /*
  * Processes the ready list. Sends for at most `max` sessions. Frees closed sessions. Returns true
  * if sessions are left.
  */
 bool hub_send_some(struct hub *hub, unsigned max);
+
+/* ---- loading.c: the state LOADING, before `connected` is sent */
+
+/*
+ * Checks what the client has lost since its cursor, page by page, and sends `connected`. Requires
+ * current memberships.
+ */
+void session_load(struct session *session);
+
+/*
+ * Requests the session's memberships. session_reload_groups requests them again, after any pending
+ * request. Call session_change_group when a row of clairon.member that assigns the user to this
+ * audience was added or removed.
+ */
+void session_request_groups(struct session *session);
+void session_reload_groups(struct session *session);
+void session_change_group(struct session *session, const char *key, size_t len, bool is_added);
+
+/*
+ * Call it every few seconds. A session that has waited for five seconds without `connected`, and
+ * whose user the store does not serve, is closed with a delay for its reconnect. Otherwise its
+ * client would time out and reconnect, every few seconds.
+ */
+void unserved_sweep(struct hub *hub);
+
+/* ---- resume.c: from `connected` to live delivery, and back */
+
+/* Moves the session on in its state. Only the turn calls it; other code marks READY_ADVANCE. */
+void session_advance(struct session *session);
+
+/*
+ * If the pending list must be read on and can be: changes the state from LIVE by STREAM to PENDING
+ * and returns true; the session must advance immediately. If it can be read only later, the session
+ * is added to hub->refills.
+ */
+bool session_refill(struct session *session);
+
+/* Marks all sessions of hub->refills to refill. */
+void refills_wake(struct hub *hub);
+void refills_open(struct hub *hub);
+void refills_stop(struct hub *hub);
+
+/* Removes a session that is being closed from all lists. */
+void session_leave_resume(struct session *session);
+
+/* Call it when the store was emptied: no stream entry before the hub's head exists. */
+void session_change_epoch(struct session *session);
+
+/* The ids of the shard are limited by `limit`: the end of the former history was lost. */
+void session_limit_ids(struct session *session, unsigned shard,
+                       void (*limit)(const struct hub *hub, unsigned shard, struct entry_id *id));
+
+/* ---- page_budget.c: reads pages, within the limits of all users and of each user */
+
+void pages_open(struct hub *hub);
+/* After this call no session that waits is advanced. */
+void pages_stop(struct hub *hub);
+/* Requires that no session is left. */
+void pages_close(struct hub *hub);
+
+/* True if the session's user may read no further page of a stream now. */
+bool session_budget_is_spent(struct session *session);
+
+#define SESSION_PAGE 256 /* maximum notifications in one page */
+
+/*
+ * Reads a page of the stream, up to the hub's head, which needs a token of the session's user, or
+ * of the pending list. If the session has to wait, or the store is unavailable, it is advanced
+ * later to repeat the call. `done` must call session_page_arrived first.
+ */
+void session_read_range(struct session *session, struct cursor after, size_t max,
+                        store_paged *done);
+void session_read_pending(struct session *session, const struct store_pending_part *part,
+                          store_paged *done);
+
+/*
+ * Must be called first in every reply callback. Returns false if the session is closed, is being
+ * closed, or waits until the store is up again.
+ */
+bool session_reply_arrived(struct session *session, enum rc rc);
+bool session_page_arrived(struct session *session, enum rc rc, const struct store_page *page,
+                          bool is_of_stream);
+
+/* Removes a session that is being closed. */
+void session_leave_pages(struct session *session);
 
 #endif

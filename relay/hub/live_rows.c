@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "hub/hub_private.h"
 #include "rows/rows.h"
-#include "wire/audience.h"
+#include "wire/audience_name.h"
 #include "wire/codes.h"
 
 /* ---- recent transactions */

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
-#include "hub/session.h"
+#include "base/memory.h"
+#include "hub/hub.h"
 #include "rows/rows.h"
 #include "store/entry.h"
 #include "wire/bytes.h"

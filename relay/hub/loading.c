@@ -2,7 +2,7 @@
  * loading.c: the state LOADING: a session's memberships, its client's cursor, and the check for
  * losses after it.
  */
-#include "hub/resume.h"
+#include "hub/hub_private.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -10,10 +10,9 @@
 
 #include <utlist.h>
 
-#include "base/backoff.h"
+#include "base/rates.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "hub/hub_private.h"
 #include "wire/codes.h"
 
 #define CHECKED_PAGES_MAX 64
@@ -109,7 +108,7 @@ send_connected(struct session *session, bool resumed)
                             hub->config->gate.ping_ms / 1000, session->inflight.size,
                             session->client.expires_s, clock_wall_us() / 1000) == RC_OK;
     if (is_whole)
-        session_send_control(session, frame.bytes, frame.len);
+        session_send_control(session, SESSION_LINE_CONTROL, frame.bytes, frame.len, pos);
     buffer_free(&frame);
     return is_whole;
 }
@@ -135,7 +134,7 @@ begin_delivery(struct session *session, bool resumed)
 static void
 begin_after_gap(struct session *session, const char *why)
 {
-    session->is_deferred = false;
+    session->has_deferral = false;
     session->cursor = session_head(session);
     begin_delivery(session, false);
     session_gap(session, session->cursor, session->cursor, why);
@@ -173,9 +172,9 @@ read_client_pos(struct session *session)
     if (rc != RC_OK)
         return rc;
     deferral->from = cursor_min(deferral->from, session->cursor);
-    session->is_deferred = !cursor_equal(deferral->from, session->cursor);
+    session->has_deferral = !cursor_equal(deferral->from, session->cursor);
     session->resume.checked =
-        session->is_deferred && deferral->by_stream ? deferral->from : session->cursor;
+        session->has_deferral && deferral->by_stream ? deferral->from : session->cursor;
     session->resume.is_read = true;
     return RC_OK;
 }
@@ -320,7 +319,7 @@ session_load(struct session *session)
         hub_retry(session->hub);
     } else if (rc != RC_OK) {
         begin_after_gap(session, "epoch");
-    } else if (session->is_deferred && !pending->deferral.by_stream && !session->is_poll &&
+    } else if (session->has_deferral && !pending->deferral.by_stream && !session->is_poll &&
                !session->resume.has_checked_ended) {
         check_ended_pairs(session);
     } else {

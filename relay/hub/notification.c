@@ -11,15 +11,12 @@
 
 #include <utlist.h>
 
-#include "base/buffer.h"
-#include "base/clock.h"
 #include "base/memory.h"
+#include "base/clock.h"
 #include "decoder/protocol/envelope.h"
-#include "hub/client_pos.h"
 #include "wire/frame.h"
 #include "wire/ws_frame.h"
 
-#define TAIL_MAX 128 /* maximum bytes of a notification from `attempts` on */
 /* Copies of a document of this size share it. Batches are smaller, so they have no such copies. */
 #define LARGE_MIN (256u * 1024)
 
@@ -67,15 +64,17 @@ write_rule(struct bytes rule, char *at)
  */
 static size_t
 write_start(const struct frame_notification *frame, const char *epoch, const struct entry_id *heads,
-            unsigned shards, const struct deferral *deferral, char start[START_MAX])
+            unsigned shards, const struct deferral *deferral, char start[START_MAX],
+            size_t *ret_pos_len)
 {
     char *at = write_literal(start, START);
 
     client_pos_text(epoch, heads, shards, deferral, at);
-    at += strlen(at);
+    *ret_pos_len = strlen(at);
+    at += *ret_pos_len;
     if (frame->xid != 0)
         at = bytes_decimal(frame->xid, write_literal(at, BEFORE_XID));
-    if (frame->rule.len > 0)
+    if (frame->is_live && frame->rule.len > 0)
         at = write_rule(frame->rule, write_literal(at, BEFORE_RULE));
     at = write_literal(at, MIDDLE);
     return (size_t)(at - start);
@@ -105,7 +104,8 @@ make(const struct frame_notification *frame, struct bytes retry_users, struct by
     size_t before = hidden.len > 0 ? (size_t)(hidden.at - data.at) : data.len;
     size_t behind = data.len - before - hidden.len;
     char start[START_MAX];
-    size_t start_len = write_start(frame, epoch, heads, shards, deferral, start);
+    size_t pos_len;
+    size_t start_len = write_start(frame, epoch, heads, shards, deferral, start, &pos_len);
     size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct deferral) +
                   route.len + retry_users.len + WS_TEXT_HEAD_MAX + start_len + before + behind + 1;
     struct notification *notification = memory_grow(NULL, size);
@@ -132,6 +132,7 @@ make(const struct frame_notification *frame, struct bytes retry_users, struct by
     notification->retry_users = (struct bytes){at, retry_users.len};
     text = at + retry_users.len + WS_TEXT_HEAD_MAX;
     memcpy(text, start, start_len);
+    notification->pos = (struct bytes){text + sizeof(START) - 1, pos_len};
     notification->data = (struct bytes){text + start_len, before + behind};
     memcpy(text + start_len, data.at, before);
     if (behind > 0)
@@ -152,8 +153,9 @@ make_sharing(struct notification *source, const char *epoch, const struct entry_
 {
     const unsigned shards = source->shards;
     char start[START_MAX];
-    size_t start_len =
-        write_start(&source->frame.as.notification, epoch, heads, shards, deferral, start);
+    size_t pos_len;
+    size_t start_len = write_start(&source->frame.as.notification, epoch, heads, shards, deferral,
+                                   start, &pos_len);
     size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct deferral) +
                   WS_TEXT_HEAD_MAX + start_len;
     struct notification *notification = memory_grow(NULL, size);
@@ -171,6 +173,7 @@ make_sharing(struct notification *source, const char *epoch, const struct entry_
         notification->deferral = reported;
     }
     memcpy(text, start, start_len);
+    notification->pos = (struct bytes){text + sizeof(START) - 1, pos_len};
     notification->rest = (struct bytes){source->data.at, source->data.len + 1};
     notification->text_len = start_len + notification->rest.len;
     notification->ws = text - ws_text_header(notification->text_len, text);
@@ -195,27 +198,19 @@ find_large(unsigned char shard, struct entry_id id, const struct frame_notificat
     return NULL;
 }
 
-/*
- * Sets `attempts` to 1, in its last occurrence: the decoder wrote it behind the payload. False: the
- * document has another format.
- */
+/* Sets `attempts` to 1. False: the document has another format. */
 static bool
 mark_late(struct notification *notification)
 {
-    static const char tail[] = ENVELOPE_ATTEMPTS_TEXT "0" ENVELOPE_RETRY_LIMIT_TEXT;
-    const size_t len = sizeof(tail) - 1;
-    size_t min = notification->data.len > TAIL_MAX ? notification->data.len - TAIL_MAX : 0;
+    const struct bytes digits = notification_attempts(notification->data);
     unsigned char *data =
         notification->ws + notification->ws_len - 1 - notification->data.len; /* writable */
 
-    for (size_t at = notification->data.len; at >= min + len; at--) {
-        if (memcmp(data + at - len, tail, len) != 0)
-            continue;
-        data[at - len + strlen(ENVELOPE_ATTEMPTS_TEXT)] = '1';
-        notification->frame.as.notification.attempts = 1;
-        return true;
-    }
-    return false;
+    if (digits.len != 1 || digits.at[0] != '0')
+        return false;
+    data[digits.at - notification->data.at] = '1';
+    notification->frame.as.notification.attempts = 1;
+    return true;
 }
 
 /* A late change of a row, which gets `attempts` 1. */
@@ -242,7 +237,6 @@ notification_new(const struct entry *entry, bool hides_targets, const char *epoc
                                   : make(frame, entry->retry_users, entry->data, hidden, epoch,
                                          heads, shards, NULL);
     notification->is_retry = entry->is_retry;
-    notification->is_open_ended = entry->is_open_ended;
     notification->expires_us = entry->expires_us;
     notification->shard = entry->shard;
     notification->id = entry->id;
@@ -263,7 +257,6 @@ copy(const struct notification *notification, const char *epoch, const struct en
              NOTHING, epoch, heads, notification->shards, deferral);
 
     copied->is_retry = notification->is_retry;
-    copied->is_open_ended = notification->is_open_ended;
     copied->expires_us = notification->expires_us;
     copied->shard = notification->shard;
     copied->id = notification->id;

@@ -5,11 +5,14 @@
 #ifndef CLAIRON_HUB_NOTIFICATION_H
 #define CLAIRON_HUB_NOTIFICATION_H
 
-#include "base/shared.h"
+#include <stdbool.h>
+
+#include "base/memory.h"
+#include "base/rc.h"
 #include "store/entry.h"
 #include "store/store.h"
 
-struct deferral; /* client_pos.h */
+struct deferral; /* below */
 
 /*
  * One allocation, immutable, reference-counted. Used only by the loop's thread.
@@ -20,7 +23,6 @@ struct deferral; /* client_pos.h */
 struct notification {
     struct shared shared; /* owns all bytes below, except those of `source` */
     bool needs_ack;
-    bool is_open_ended; /* every recipient must acknowledge it */
     bool is_retry;      /* sent only to `retry_users` */
     int64_t expires_us; /* expiration, wall clock; 0: never */
     unsigned char shard;
@@ -33,6 +35,7 @@ struct notification {
     size_t text_len;             /* {"t":"msg",...} (client/PROTOCOL.md), including `rest` */
     size_t ws_len;               /* the text as a whole WebSocket frame */
     unsigned char *ws;           /* the frame; with a source, only the bytes before `rest` */
+    struct bytes pos;            /* the cursor in `text` */
     struct bytes rest;           /* the end of the frame, in the source; empty without a source */
     struct bytes data;           /* the JSON document in the frame */
     struct notification *source; /* a reference; NULL: none */
@@ -218,5 +221,42 @@ bool replay_buffer_covers(const struct replay_buffer *buffer, unsigned own, stru
  */
 struct notification *replay_buffer_next(const struct replay_buffer *buffer, unsigned own,
                                         struct cursor after);
+
+/* ---- client_pos.c: the cursor of a client as a string, `pos` on the wire */
+
+/*
+ * Some notifications up to a client's cursor that need an ack were not sent, because its in-flight
+ * window had no room. They follow `from`, and no notification that needs an ack was sent after it.
+ */
+struct deferral {
+    struct cursor from;
+    bool by_stream; /* the user's pending list may lack some of them: the stream has all */
+};
+
+/*
+ * A client's cursor, `pos` on the wire. It consists of the store's epoch, a dot, and a stream entry
+ * id of the shared stream as `ms-seq`, with its generation in the high bits of `ms`. Each other
+ * shard adds a dot and, if the shard is known, its difference in ms in base 36 (`-` means earlier),
+ * `-seq` unless that is 0, and `G` and its generation if that differs. Example:
+ * `00ff.1700000000000-3..-rs.2s-1`, where shard 1 is unknown.
+ *
+ * A deferral adds `~`, or `!` if it is by stream, and its start in the shared shard; for a user of
+ * another shard a further `~` and its start there. Both are written like other shards:
+ * `00ff.1700000000000-3~-5s`.
+ *
+ * Any other string is not a cursor, also one that a later version may write: the client gets a gap.
+ */
+#define CLIENT_POS_MAX 512
+#define CLIENT_POS_EPOCH_MAX 16
+/* `deferral` may be NULL. The string covers only the shards of the user. */
+void client_pos_text(const char *epoch, const struct entry_id *heads, unsigned shards,
+                     const struct deferral *deferral, char ret_text[CLIENT_POS_MAX]);
+/*
+ * Parses the cursor of a user whose shard is `own`. Without a deferral, ret_deferral->from is the
+ * cursor. RC_CLOSED: from another epoch. RC_BAD: not a cursor.
+ */
+MUST_CHECK enum rc client_pos_read(const char *text, const char *epoch, unsigned shards,
+                                   unsigned own, struct cursor *ret_cursor,
+                                   struct deferral *ret_deferral);
 
 #endif

@@ -2,13 +2,12 @@
  * resume.c: the life of a session after `connected`: PENDING, STREAM, LIVE (session_private.h), and
  * back to PENDING when a full in-flight window has room again. LOADING is in loading.c.
  */
-#include "hub/resume.h"
+#include "hub/hub_private.h"
 
 #include <stdlib.h>
 
 #include <utlist.h>
 
-#include "hub/hub_private.h"
 #include "wire/codes.h"
 
 #define PAGE_MIN 16
@@ -30,7 +29,7 @@ deliver_pending(struct session *session, const struct entry *entry)
 {
     struct deferral *deferral = &session->pending.deferral;
     const struct deferral before = *deferral;
-    const bool is_new = session->is_deferred && !deferral->by_stream &&
+    const bool is_new = session->has_deferral && !deferral->by_stream &&
                         cursor_is_before(&deferral->from, entry->shard, entry->first);
     struct notification *notification;
     bool has_room;
@@ -56,7 +55,7 @@ deliver_pending(struct session *session, const struct entry *entry)
 static void
 end_deferral(struct session *session)
 {
-    session->is_deferred = false;
+    session->has_deferral = false;
     session->pending.deferral = (struct deferral){.by_stream = false};
     session->pending.is_reading_stream = false;
     free(session->pending.early);
@@ -72,7 +71,7 @@ end_pass(struct session *session, bool is_complete)
 
     pending->is_due = !is_complete;
     pending->is_rereading = false;
-    if (is_complete && session->is_deferred && pending->deferral.by_stream)
+    if (is_complete && session->has_deferral && pending->deferral.by_stream)
         pending->is_reading_stream = true;
     else if (is_complete)
         end_deferral(session);
@@ -84,8 +83,9 @@ pending_end(const struct session *session)
 {
     const struct deferral *deferral = &session->pending.deferral;
 
-    return session->is_deferred && deferral->by_stream ? cursor_min(deferral->from, session->cursor)
-                                                       : session->cursor;
+    return session->has_deferral && deferral->by_stream
+               ? cursor_min(deferral->from, session->cursor)
+               : session->cursor;
 }
 
 /* Returns false at the first notification for which the in-flight window has no room. */
@@ -105,7 +105,7 @@ deliver_page(struct session *session, const struct store_page *page)
         cursor_advance(&pending->at, entry->shard, entry->first);
     }
     pending->at = cursor_max(pending->at, cursor_min(page->last, end));
-    if (session->is_deferred && !pending->deferral.by_stream)
+    if (session->has_deferral && !pending->deferral.by_stream)
         pending->deferral.from = cursor_max(pending->deferral.from, pending->at);
     return true;
 }
@@ -121,7 +121,7 @@ on_pending(void *ctx, enum rc rc, const struct store_page *page)
     if (!session_page_arrived(session, rc, page, false) || !groups_are_current(&session->groups))
         return;
     session_mark(session, READY_ADVANCE);
-    if (page->lacks_ended && session->is_deferred)
+    if (page->lacks_ended && session->has_deferral)
         pending->deferral.by_stream = true;
     else if (page->lost_count > 0)
         session_gap(session, from, session->cursor, "trimmed");
@@ -146,7 +146,7 @@ read_pending(struct session *session)
         .max = pending->is_rereading || room > SESSION_PAGE ? SESSION_PAGE
                : room < PAGE_MIN                            ? PAGE_MIN
                                                             : (size_t)room,
-        .has_received = session->is_deferred && !pending->deferral.by_stream,
+        .has_received = session->has_deferral && !pending->deferral.by_stream,
         .received = pending->deferral.from,
         .undelivered_only = session->resume.is_continued,
     };
@@ -154,7 +154,7 @@ read_pending(struct session *session)
     if (session_is_full(session) ||
         session->outbound.count + pending->held_count + SESSION_PAGE > OUTBOUND_MAX)
         return; /* session_send marks the session again */
-    if (session->is_deferred && pending->deferral.by_stream &&
+    if (session->has_deferral && pending->deferral.by_stream &&
         cursor_reaches(pending->at, part.last)) {
         end_pass(session, true);
         session_mark(session, READY_ADVANCE);
@@ -518,7 +518,7 @@ session_change_epoch(struct session *session)
 
     if (session->state == SESSION_LOADING) {
         session->resume.is_read = session->resume.has_checked_ended = false;
-        session->is_deferred = false;
+        session->has_deferral = false;
         session->pending.at = (struct cursor){.own = {0, 0}};
         return;
     }

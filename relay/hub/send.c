@@ -66,13 +66,17 @@ static size_t
 frame_control(struct session *session, unsigned char **ret_frame)
 {
     unsigned char *text = session->hub->scratch + WS_TEXT_HEAD_MAX;
-    size_t len = session->control.frames.len > 0 ? session->control.frames.len - 1
-                                                 : 0; /* without the final newline */
-    size_t head_len;
+    struct session_line line;
+    size_t offset = 0, len = 0, head_len;
 
+    while (session_next_control(session, &offset, &line)) {
+        if (len > 0)
+            text[len++] = '\n';
+        memcpy(text + len, line.text.at, line.text.len);
+        len += line.text.len;
+    }
     if (len == 0)
         return 0;
-    memcpy(text, session->control.frames.bytes, len);
     head_len = ws_text_header(len, text);
     *ret_frame = text - head_len;
     return head_len + len;
@@ -160,6 +164,20 @@ update_control(struct session *session)
                            lists_have_frames(session);
 }
 
+/* The first notification of the queue was sent. */
+static void
+first_sent(struct session *session)
+{
+    struct notification *notification =
+        outbound_dequeue(&session->outbound, &session->hub->queued_bytes);
+
+    stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
+    count_time(session, notification);
+    if (notification->needs_ack)
+        session_inflight_written(session, notification);
+    notification_unref(notification);
+}
+
 static void
 send_queue(struct session *session)
 {
@@ -181,16 +199,78 @@ send_queue(struct session *session)
         update_control(session);
     }
     while (written > 0) {
-        struct notification *notification =
-            outbound_dequeue(&session->outbound, &session->hub->queued_bytes);
-
-        written -= notification->ws_len;
-        stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
-        count_time(session, notification);
-        if (notification->needs_ack)
-            session_inflight_written(session, notification);
-        notification_unref(notification);
+        written -= outbound_nth(&session->outbound, 0)->ws_len;
+        first_sent(session);
     }
+}
+
+/* ---- transports without WebSocket frames */
+
+static bool
+send_line(struct session *session, const struct session_line *line)
+{
+    bool was_blocked = session->is_blocked;
+
+    session->is_blocked = !session->socket.transport->send_line(session->socket.handle, line);
+    if (session->is_blocked && !was_blocked)
+        session->stall = (struct session_stall){.accepted_us = clock_monotonic_us()};
+    return !session->is_blocked;
+}
+
+/* False: the transport is full. */
+static bool
+send_control_lines(struct session *session)
+{
+    struct buffer *frames = &session->control.frames;
+    struct session_line line;
+    size_t offset = 0, sent = 0;
+
+    while (session_next_control(session, &offset, &line) && send_line(session, &line))
+        sent = offset;
+    if (sent > 0) {
+        memmove(frames->bytes, frames->bytes + sent, frames->len - sent);
+        frames->len -= sent;
+        update_control(session);
+    }
+    if (frames->len > 0)
+        return false;
+    buffer_free(frames);
+    return true;
+}
+
+static bool
+send_notification_line(struct session *session, struct notification *notification)
+{
+    struct notification *source = notification->source;
+    const struct session_line line = {
+        .kind = SESSION_LINE_NOTIFICATION,
+        .text = {notification->ws + notification->ws_len - notification->text_len,
+                 notification->text_len - notification->rest.len},
+        .rest = notification->rest,
+        .pos = notification->pos,
+        .owner = &notification->shared,
+        .rest_owner = source != NULL ? &source->shared : NULL};
+
+    return send_line(session, &line);
+}
+
+static void
+send_lines(struct session *session)
+{
+    struct notification *first;
+
+    session_send_late_gap(session);
+    drop_expired(session);
+    if (!send_control_lines(session))
+        return;
+    /* The next call drops an expired notification. */
+    while ((first = outbound_nth(&session->outbound, 0)) != NULL &&
+           !notification_is_expired(first)) {
+        if (!send_notification_line(session, first))
+            return;
+        first_sent(session);
+    }
+    session->is_blocked = false;
 }
 
 /* A frame of a `rows` reply. Its rest may wait for the socket. */
@@ -215,8 +295,10 @@ send_list_frame(struct session *session)
     struct list_frame *frame = memory_new(sizeof(*frame));
     struct buffer *bytes = &frame->bytes;
     struct shared *owner = &frame->shared;
+    struct session_line line = {.owner = owner};
     struct iovec piece;
     size_t head_len;
+    bool is_sent;
 
     session->hub->list_frames++;
     *owner = (struct shared){.refs = 1, .free = free_list_frame};
@@ -228,11 +310,16 @@ send_list_frame(struct session *session)
         return;
     }
     owner->size = bytes->room;
-    head_len = ws_text_header(bytes->len - WS_TEXT_HEAD_MAX,
-                              (unsigned char *)bytes->bytes + WS_TEXT_HEAD_MAX);
+    line.text = (struct bytes){(unsigned char *)bytes->bytes + WS_TEXT_HEAD_MAX,
+                               bytes->len - WS_TEXT_HEAD_MAX};
+    head_len = ws_text_header(line.text.len, (unsigned char *)bytes->bytes + WS_TEXT_HEAD_MAX);
     piece.iov_base = bytes->bytes + WS_TEXT_HEAD_MAX - head_len;
-    piece.iov_len = bytes->len - WS_TEXT_HEAD_MAX + head_len;
-    if (write_pieces(session, &(struct session_pieces){&piece, &owner, 1, -1}) > 0)
+    piece.iov_len = line.text.len + head_len;
+    if (session->socket.transport->send_line != NULL)
+        is_sent = send_line(session, &line);
+    else
+        is_sent = write_pieces(session, &(struct session_pieces){&piece, &owner, 1, -1}) > 0;
+    if (is_sent)
         lists_frame_sent(session);
     shared_unref(owner);
 }
@@ -260,11 +347,13 @@ send_queued(struct hub *hub, struct session *session)
     send_reloads(session);
     if (!lists_have_reload(session)) {
         if (session->outbound.batch != NULL &&
-            (session->has_control ||
+            (session->has_control || session->socket.transport->send_line != NULL ||
              fanout_batch_is_stale(session->outbound.batch, hub->sending_us)))
             session_split_batch(session, 0);
         if (session->outbound.batch != NULL)
             send_batch(hub, session);
+        else if (session->socket.transport->send_line != NULL)
+            send_lines(session);
         else
             send_queue(session);
     }

@@ -4,10 +4,10 @@
  */
 #include "hub/hub_private.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -33,8 +33,8 @@ session_new(struct hub *hub, const struct session_request *request,
     session->client.expires_s = request->expires_s;
     session->client.request_id = request->request_id;
     session->client.has_request_id = request->has_request_id;
-    snprintf(session->client.conn, sizeof(session->client.conn), "%x-%llx", (unsigned)getpid(),
-             (unsigned long long)++hub->session_count_ever);
+    snprintf(session->client.conn, sizeof(session->client.conn), "%08" PRIx32 "-%llx",
+             hub->conn_prefix, (unsigned long long)++hub->session_count_ever);
     if (request->pos != NULL && request->pos[0] != '\0')
         session->resume.pos = memory_text(request->pos, strlen(request->pos));
     session->is_poll = request->is_poll;
@@ -199,22 +199,53 @@ hub_log_rejected(struct throttle *throttle, const char *user, const char *what)
 
 /* ---- control queue */
 
+/* Precedes a line and its cursor in the queue. */
+struct control_head {
+    uint32_t len;
+    uint16_t pos_len;
+    uint8_t kind; /* enum session_line_kind */
+};
+
 bool
 session_can_send_control(const struct session *session, size_t len)
 {
-    return session->control.frames.len + len + 1 <= SESSION_CONTROL_MAX;
+    return session->control.frames.len + sizeof(struct control_head) + len + CLIENT_POS_MAX <=
+           SESSION_CONTROL_MAX;
 }
 
 void
-session_send_control(struct session *session, const char *line, size_t len)
+session_send_control(struct session *session, enum session_line_kind kind, const char *line,
+                     size_t len, const char *pos)
 {
+    struct buffer *frames = &session->control.frames;
+    struct control_head head = {.len = (uint32_t)len,
+                                .pos_len = (uint16_t)(pos != NULL ? strlen(pos) : 0),
+                                .kind = (uint8_t)kind};
+
     if (!session_can_send_control(session, len) ||
-        buffer_add(&session->control.frames, line, len) != RC_OK ||
-        buffer_add(&session->control.frames, "\n", 1) != RC_OK) {
+        buffer_add(frames, &head, sizeof(head)) != RC_OK ||
+        buffer_add(frames, line, len) != RC_OK || buffer_add(frames, pos, head.pos_len) != RC_OK) {
         /* The client sends requests without reading; the ping timeout closes the connection. */
         log_debug("hub", "control queue is full: frame dropped", LOG_SESSION(session));
         return;
     }
     session->has_control = true;
     session_mark(session, READY_SEND);
+}
+
+bool
+session_next_control(const struct session *session, size_t *offset, struct session_line *ret_line)
+{
+    const struct buffer *frames = &session->control.frames;
+    struct control_head head;
+    const unsigned char *line;
+
+    if (*offset == frames->len)
+        return false;
+    memcpy(&head, frames->bytes + *offset, sizeof(head));
+    line = (const unsigned char *)frames->bytes + *offset + sizeof(head);
+    *ret_line = (struct session_line){
+        .kind = head.kind, .text = {line, head.len}, .pos = {line + head.len, head.pos_len}};
+    *offset += sizeof(head) + head.len + head.pos_len;
+    return true;
 }

@@ -4,21 +4,20 @@
 
 #include <stddef.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "hub/audience.h"
-#include "hub/client_pos.h"
 #include "hub/notification.h"
-#include "hub/session.h"
+#include "hub/hub.h"
 #include "store/entry.h"
 
 struct hub;
-struct row_order;     /* queue.c */
+struct row_order;     /* outbound.c */
 struct session_lists; /* live_rows.h */
 
 /* A set of exact topics and of prefixes with a trailing '*'. NULL means all topics. */
 struct topics;
 
-/* ---- the outbound queue: queue.c */
+/* ---- the outbound queue: outbound.c */
 
 #define OUTBOUND_MAX 1024 /* maximum notifications; a split batch may exceed it */
 
@@ -99,10 +98,6 @@ struct inflight_entry {
     bool is_written; /* written to the socket; otherwise still queued */
     bool is_missed;  /* a retry was not queued */
     uint8_t end;     /* enum inflight_end */
-    uint8_t backoff; /* enum frame_backoff */
-    bool retry_enabled;
-    bool is_open_ended;      /* every recipient must acknowledge it */
-    uint32_t ack_timeout_ms; /* 0: use the configured timeout */
 };
 
 /* Allocates memory with the first notification, because most sessions are idle. */
@@ -206,7 +201,7 @@ struct session_client {
  * replies to requests for rows. has_control: at least one of these can be sent.
  */
 struct session_control {
-    struct buffer frames;   /* frames, each with a final '\n' */
+    struct buffer frames;   /* a struct control_head, line and cursor of each frame */
     struct cursor gap_from; /* start of a gap to be announced ... */
     const char *gap_why;    /* ... and its reason; NULL: no gap */
     /* load shedding dropped notifications and has not announced it yet */
@@ -227,7 +222,7 @@ struct session_stall {
 };
 
 /*
- * Whether the session reads a page, as one of all sessions. Only pages.c changes it.
+ * Whether the session reads a page, as one of all sessions. Only page_budget.c changes it.
  *
  * NONE: it reads none. Next: READING, or one of those below.
  *
@@ -273,7 +268,7 @@ struct session_resume {
  */
 struct session_pending {
     struct cursor at;         /* notifications up to it were sent, or are not for the session */
-    struct deferral deferral; /* valid if session->is_deferred */
+    struct deferral deferral; /* valid if session->has_deferral */
     bool is_due;              /* the list must be read on from `at` once there is room */
     bool is_rewound;          /* it must be read from its start, for example after a missed retry */
     bool is_rereading;        /* this pass began at the start of the list */
@@ -302,12 +297,12 @@ struct session { /* from a pool; aligned to a cache line */
     struct outbound outbound;
     /* One cache line with the second half of `outbound`: all fields that a fan-out reads. */
     enum session_state state;
-    bool is_blocked;  /* the socket is full; session_writable will be called */
-    uint8_t ready;    /* enum ready_reason; nonzero while the session is in the ready list */
-    bool has_control; /* see session_control */
-    bool has_topics;  /* subscribed to some topics only: `topics` is not NULL */
-    bool is_deferred; /* see session_pending */
-    bool is_poll;     /* the session ends with one response */
+    bool is_blocked;   /* the socket is full; session_writable will be called */
+    uint8_t ready;     /* enum ready_reason; nonzero while the session is in the ready list */
+    bool has_control;  /* see session_control */
+    bool has_topics;   /* subscribed to some topics only: `topics` is not NULL */
+    bool has_deferral; /* see session_pending */
+    bool is_poll;      /* the session ends with one response */
     struct session *ready_next;
     struct session_socket socket;
     /* all earlier notifications were queued, or do not address this session */
@@ -363,8 +358,20 @@ void session_rewind(struct session *session);
 
 /* True if the control queue has room for a frame of this length. */
 bool session_can_send_control(const struct session *session, size_t len);
+/*
+ * Queues a copy of a frame ahead of notifications. A frame that has no room is dropped. `pos`: the
+ * cursor from which a client resumes after it; NULL: none.
+ */
+void session_send_control(struct session *session, enum session_line_kind kind, const char *line,
+                          size_t len, const char *pos);
+/*
+ * Reads the frame at an offset of the queue, initially 0, and moves the offset behind it. False: no
+ * further frame. The line is valid until the queue changes.
+ */
+bool session_next_control(const struct session *session, size_t *offset,
+                          struct session_line *ret_line);
 
-/* ---- outbound queue, cursors, gaps: queue.c */
+/* ---- outbound queue, cursors, gaps: outbound.c */
 
 #define SESSION_QUEUE_BYTES (512u * 1024)
 
@@ -436,7 +443,7 @@ void session_send_gap(struct session *session, struct cursor from, struct cursor
 /* Announces a gap from `from` together with the next frame. */
 void session_gap_later(struct session *session, struct cursor from, const char *why);
 
-/* Announces a deferred gap, if any. */
+/* Announces the gap of session_gap_later, if any. */
 void session_send_late_gap(struct session *session);
 
 /* ---- the outcomes of a notification: delivery.c */

@@ -256,7 +256,7 @@ send_subscribed(struct session *session, bool has_request_id, int64_t request_id
                topics_write(session->topics, &frame) == RC_OK &&
                buffer_add(&frame, "}", 1) == RC_OK;
     if (is_whole)
-        session_send_control(session, frame.bytes, frame.len);
+        session_send_control(session, SESSION_LINE_CONTROL, frame.bytes, frame.len, NULL);
     else
         log_error("hub", "topics exceed the size of a control frame", LOG_SESSION(session));
     buffer_free(&frame);

@@ -7,7 +7,6 @@
 #include <utlist.h>
 
 #include "base/clock.h"
-#include "hub/resume.h"
 
 /* ---- new notifications */
 
@@ -163,7 +162,7 @@ do_pending_work(struct hub *hub)
 }
 
 void
-hub_publish(struct hub *hub)
+hub_fan_out(struct hub *hub)
 {
     unsigned at = 0;
 
@@ -222,7 +221,7 @@ on_turn(struct ev_loop *loop, ev_prepare *prepare, int events)
     struct hub *hub = prepare->data;
 
     (void)events;
-    hub_publish(hub);
+    hub_fan_out(hub);
     hub->list_frames = 0;
     if (hub_send_some(hub, SENDS_PER_TURN))
         ev_idle_start(loop, &hub->more);

@@ -6,15 +6,18 @@
  */
 #include "postgres/connection.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "postgres/libpq.h"
 
 #define LIST_MAX 16384 /* maximum bytes of a list of hosts, addresses or ports */
-#define IDLE_S 10.0    /* an idle query closes its connection after this time */
+#define SETUP_MAX 512
+#define IDLE_S 10.0 /* an idle query closes its connection after this time */
 
 /* ---- the hosts in a connection string */
 
@@ -359,6 +362,18 @@ end_command(struct postgres_session *session)
         session->events->on_ready(session->ctx);
 }
 
+/* After the last of separate rows, a result without rows follows. */
+static void
+pass_result(struct postgres_session *session, const PGresult *result)
+{
+    const ExecStatusType status = PQresultStatus(result);
+
+    if (status == PGRES_SINGLE_TUPLE || (status == PGRES_TUPLES_OK && !session->is_split))
+        session->events->on_rows(session->ctx, result);
+    else if (status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
+        session->events->on_error(session->ctx, result);
+}
+
 static void
 on_readable(struct ev_loop *loop, ev_io *watcher, int events)
 {
@@ -376,7 +391,7 @@ on_readable(struct ev_loop *loop, ev_io *watcher, int events)
         if (result == NULL)
             end_command(session);
         else if (session->is_ready)
-            session->events->on_result(session->ctx, result);
+            pass_result(session, result);
         else if (PQresultStatus(result) != PGRES_COMMAND_OK)
             fail_session(session, PQresultErrorMessage(result));
         PQclear(result);
@@ -389,6 +404,26 @@ on_writable(struct ev_loop *loop, ev_io *watcher, int events)
     (void)loop;
     (void)events;
     flush(watcher->data);
+}
+
+static void
+on_notice(void *ctx, const char *message)
+{
+    const struct postgres_session *session = ctx;
+
+    log_debug(session->events->component, "server notice",
+              LOG_TEXT("notice", postgres_error_line(message)));
+}
+
+static void
+send_setup(struct postgres_session *session)
+{
+    const struct postgres_session_events *events = session->events;
+    const char *further = events->setup != NULL ? events->setup(session->ctx) : "";
+    char setup[SETUP_MAX];
+
+    snprintf(setup, sizeof(setup), "%s; %s", postgres_session_command(session->conn), further);
+    begin_command(session, PQsendQuery(session->conn, setup) == 1);
 }
 
 static void
@@ -408,7 +443,7 @@ on_connected(void *ctx, enum rc rc, PGconn *conn, const char *error)
     if (PQsetnonblocking(conn, 1) != 0)
         fail_session(session, PQerrorMessage(conn));
     else
-        begin_command(session, PQsendQuery(conn, session->events->setup(session->ctx, conn)) == 1);
+        send_setup(session);
 }
 
 void
@@ -420,6 +455,7 @@ postgres_session_open(struct postgres_session *session, const PGconn *like)
         return;
     connect->done = on_connected;
     connect->ctx = session;
+    connect->on_notice = session->events->component != NULL ? on_notice : NULL;
     if (like != NULL)
         connect_to(connect,
                    &(struct postgres_hosts_found){PQhost(like), PQhostaddr(like), PQport(like)});
@@ -430,6 +466,7 @@ postgres_session_open(struct postgres_session *session, const PGconn *like)
 void
 postgres_session_send(struct postgres_session *session, const char *command)
 {
+    session->is_split = false;
     begin_command(session, PQsendQuery(session->conn, command) == 1);
 }
 
@@ -437,6 +474,7 @@ void
 postgres_session_send_rows(struct postgres_session *session, const char *command,
                            const char *const *parameters, int count)
 {
+    session->is_split = true;
     begin_command(session, PQsendQueryParams(session->conn, command, count, NULL, parameters, NULL,
                                              NULL, 0) == 1 &&
                                PQsetSingleRowMode(session->conn) == 1);
@@ -458,13 +496,6 @@ postgres_session_free(struct postgres_session *session)
 
 /* ---- one query over a separate connection */
 
-static const char *
-query_setup(void *ctx, const PGconn *conn)
-{
-    (void)ctx;
-    return postgres_session_command(conn);
-}
-
 static void
 send_query(void *ctx)
 {
@@ -474,16 +505,20 @@ send_query(void *ctx)
 }
 
 static void
-on_query_result(void *ctx, const PGresult *result)
+on_query_rows(void *ctx, const PGresult *rows)
 {
     struct postgres_query *query = ctx;
-    ExecStatusType status = PQresultStatus(result);
 
-    if (status == PGRES_TUPLES_OK && query->on_rows != NULL)
-        query->on_rows(query->ctx, result);
-    if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK)
-        return;
-    query->on_failure(query->ctx, postgres_error_line(PQresultErrorMessage(result)));
+    if (query->on_rows != NULL)
+        query->on_rows(query->ctx, rows);
+}
+
+static void
+on_query_error(void *ctx, const PGresult *error)
+{
+    struct postgres_query *query = ctx;
+
+    query->on_failure(query->ctx, postgres_error_line(PQresultErrorMessage(error)));
     postgres_session_close(&query->session);
 }
 
@@ -502,9 +537,9 @@ on_query_lost(void *ctx, const char *message)
 }
 
 static const struct postgres_session_events QUERY_EVENTS = {
-    .setup = query_setup,
     .on_ready = send_query,
-    .on_result = on_query_result,
+    .on_rows = on_query_rows,
+    .on_error = on_query_error,
     .on_done = on_query_done,
     .on_lost = on_query_lost,
 };

@@ -10,9 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "base/rc.h"
-#include "base/resolve.h"
+#include "base/addresses.h"
 
 /* ---- the hosts in a connection string */
 
@@ -91,21 +91,23 @@ void postgres_connect_free(struct postgres_connect *connect); /* also ends an at
 
 /* The callbacks may call postgres_session_close. */
 struct postgres_session_events {
-    /* returns the first command of the session */
-    const char *(*setup)(void *ctx, const PGconn *conn);
-    void (*on_ready)(void *ctx);                          /* connected and set up */
-    void (*on_result)(void *ctx, const PGresult *result); /* the result may be a server error */
-    void (*on_done)(void *ctx);                           /* after the last result of a command */
-    void (*on_lost)(void *ctx, const char *message);      /* the connection is already closed */
+    const char *component; /* of the log messages with notices; NULL: libpq prints them to stderr */
+    const char *(*setup)(void *ctx); /* returns further commands that set up the session; or NULL */
+    void (*on_ready)(void *ctx);     /* connected and set up */
+    void (*on_rows)(void *ctx, const PGresult *rows);
+    void (*on_error)(void *ctx, const PGresult *error); /* the server rejected the command */
+    void (*on_done)(void *ctx);                         /* after the last result of a command */
+    void (*on_lost)(void *ctx, const char *message);    /* the connection is already closed */
 };
 
 struct postgres_session {
-    struct postgres_connect connect; /* the caller sets loop, conninfo and on_notice */
+    struct postgres_connect connect; /* the caller sets loop and conninfo */
     const struct postgres_session_events *events;
     void *ctx;
     PGconn *conn;  /* NULL: not connected */
     bool is_ready; /* connected and set up */
     bool is_busy;  /* a command is running */
+    bool is_split; /* ... and each row is a separate result */
     ev_io readable;
     ev_io writable;
 };

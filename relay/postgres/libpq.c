@@ -10,10 +10,16 @@
 /*
  * Timeouts that a role or database sets for interactive queries would cancel long operations at
  * each attempt: creating a slot waits for other transactions, and copying memberships waits for the
- * store. Serializable transactions fail on a standby.
+ * store. Serializable transactions fail on a standby. The server checks during a command whether
+ * the client has disconnected: otherwise the creation of a slot would hold the slot, and a query
+ * its locks, after the relay has ended. Only queries start these checks, not replication commands:
+ * a slot's creation continues those of the query of the slot, unless the store takes 2 s to reply
+ * in between. Then the creation ends with the transactions that it waits for. Servers on Linux,
+ * macOS and the BSDs accept the setting; the plugin is not built for others.
  */
 #define SETTINGS                                                                                   \
     "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0;"               \
+    " SET client_connection_check_interval = '2s';"                                                \
     " SET default_transaction_isolation = 'read committed'"
 
 const char *
@@ -45,11 +51,14 @@ static const struct hint hints[] = {
      "with target_session_attrs=read-write, in [feed] conninfo"},
     {"58P01", "clairon", "install the clairon plugin on this server (make install)"},
     {"XX000", "could not find pg_class entry",
-     "the extension was dropped while the slot still needed its rules: run CREATE EXTENSION "
-     "clairon, then SELECT pg_drop_replication_slot() for this slot; the relay creates it again"},
+     "the extension was dropped: run CREATE EXTENSION clairon, unless it was replaced; only if the "
+     "error repeats, the slot still needs the old rules: run SELECT pg_drop_replication_slot() for "
+     "this slot; the relay creates it again"},
     {"42P01", "clairon.member", "run CREATE EXTENSION clairon in this database"},
     {NULL, "function clairon.doctor",
      "run CREATE EXTENSION clairon in this database, on the primary"},
+    {NULL, "function clairon.denials", "run CREATE EXTENSION clairon in this database"},
+    {NULL, "permission denied for function denials", "grant clairon_relay to the relay's role"},
     {"42883", "live_rows", "update the extension clairon in this database"},
     {"3F000", NULL, "run CREATE EXTENSION clairon in this database"},
     {NULL, "permission denied for function doctor", "grant clairon_relay to the relay's role"},

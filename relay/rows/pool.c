@@ -1,4 +1,7 @@
-/* pool.c: runs queries for rows over a few connections, without blocking the loop. */
+/*
+ * pool.c: reads rows: runs the queries of the queue over a few connections, without blocking the
+ * loop.
+ */
 #include "rows/rows_private.h"
 
 #include <inttypes.h>
@@ -19,19 +22,69 @@
 #define TIMEOUT_GRACE_US (1 * SECOND_US) /* extra time in which the server can cancel a query */
 #define LOCK_TIMEOUT_MS "10"
 #define SETUP_MAX 512
+#define BUSY_TICK_S 0.02 /* while requests wait or queries run */
+#define IDLE_TICK_S 1.0  /* while connections are open, or clients read results */
+
+/*
+ * CLOSED: not connected. Opened when a query waits and no connection is IDLE; only one at a time,
+ * and not before retry_us. Next: OPENING.
+ *
+ * OPENING: connects, and sets up the session. Next: IDLE; CLOSED on an error or a timeout.
+ *
+ * IDLE: waits for a query. Next: RUNNING; CLOSED after a minute, or if the server closes it.
+ *
+ * RUNNING: a query runs. The server cancels it after rows.timeout. Next: IDLE; CLOSED if the
+ * connection is lost; STUCK if the server does not cancel the query in time.
+ *
+ * STUCK: the requests of the query have ended, but the server still runs it. The connection stays
+ * open, because closing it does not stop a backend that ignores interrupts, and a new connection
+ * would add a backend. Next: IDLE when the query ends; CLOSED when the backend ends.
+ */
+enum connection_state {
+    ROWS_CONNECTION_CLOSED,
+    ROWS_CONNECTION_OPENING,
+    ROWS_CONNECTION_IDLE,
+    ROWS_CONNECTION_RUNNING,
+    ROWS_CONNECTION_STUCK
+};
+
+struct rows_connection {
+    struct rows_pool *pool;
+    enum connection_state state;
+    int64_t since_us; /* start of the state; monotonic */
+    struct postgres_session session;
+    struct rows_query *query;   /* the query in RUNNING and STUCK */
+    struct rows_result *result; /* in RUNNING: the rows received so far */
+    enum rows_status status;    /* in RUNNING: status of the results so far */
+};
+
+struct rows_pool {
+    struct ev_loop *loop;
+    const struct config *config;
+    struct stats *stats;
+    struct rows_queue *queue;
+    ev_timer soon; /* runs pool_run */
+    struct rows_connection *connections;
+    int count;
+    struct backoff backoff;
+    int64_t retry_us;  /* earliest time to reconnect; monotonic */
+    size_t held_bytes; /* total size of results in memory */
+    struct throttle warnings;
+};
 
 static const char QUERY[] =
     "SELECT clairon.live_rows($1, $2, $3, $4::jsonb, $5::integer, $6::bigint)";
 
 static void
-set_state(struct rows_connection *connection, enum rows_connection_state state)
+set_state(struct rows_connection *connection, enum connection_state state)
 {
     connection->state = state;
     connection->since_us = clock_monotonic_us();
 }
 
-void
-rows_pool_run_soon(struct rows_pool *pool)
+/* Schedules pool_run for the next loop iteration. */
+static void
+pool_run_soon(struct rows_pool *pool)
 {
     if (ev_is_active(&pool->soon))
         return;
@@ -43,7 +96,7 @@ rows_pool_run_soon(struct rows_pool *pool)
 
 /* Detaches the query. The caller completes, fails or requeues it. */
 static struct rows_query *
-detach_query(struct rows_connection *connection, enum rows_connection_state next,
+detach_query(struct rows_connection *connection, enum connection_state next,
              struct rows_result **ret_result)
 {
     struct rows_query *query = connection->query;
@@ -52,7 +105,7 @@ detach_query(struct rows_connection *connection, enum rows_connection_state next
     connection->query = NULL;
     connection->result = NULL;
     set_state(connection, next);
-    rows_pool_run_soon(connection->pool);
+    pool_run_soon(connection->pool);
     return query;
 }
 
@@ -73,7 +126,7 @@ abandon_query(struct rows_connection *connection)
 }
 
 static void
-end_stuck_query(struct rows_connection *connection, enum rows_connection_state next)
+end_stuck_query(struct rows_connection *connection, enum connection_state next)
 {
     int64_t stuck_us = clock_monotonic_us() - connection->since_us;
 
@@ -82,7 +135,7 @@ end_stuck_query(struct rows_connection *connection, enum rows_connection_state n
     rows_queue_release(connection->pool->queue, connection->query);
     connection->query = NULL;
     set_state(connection, next);
-    rows_pool_run_soon(connection->pool);
+    pool_run_soon(connection->pool);
 }
 
 /* ---- results */
@@ -108,11 +161,12 @@ warn(struct rows_connection *connection, const char *what, const char *sqlstate,
 }
 
 static void
-on_row(struct rows_connection *connection, const PGresult *row)
+on_session_row(void *ctx, const PGresult *row)
 {
+    struct rows_connection *connection = ctx;
     enum rc rc = RC_BAD;
 
-    if (connection->status != ROWS_OK)
+    if (connection->state == ROWS_CONNECTION_STUCK || connection->status != ROWS_OK)
         return;
     if (PQnfields(row) == 1 && PQgetisnull(row, 0, 0) == 0)
         rc = rows_result_add(connection->result, PQgetvalue(row, 0, 0),
@@ -126,34 +180,19 @@ on_row(struct rows_connection *connection, const PGresult *row)
 }
 
 static void
-on_query_error(struct rows_connection *connection, const PGresult *result)
+on_session_error(void *ctx, const PGresult *result)
 {
+    struct rows_connection *connection = ctx;
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char *error = postgres_error_line(PQresultErrorMessage(result));
 
+    if (connection->state == ROWS_CONNECTION_STUCK)
+        return;
     connection->status = rows_status_of(sqlstate);
     if (connection->status == ROWS_DENIED)
         log_debug("rows", "request rejected", LOG_TEXT("error", error));
     else if (connection->status != ROWS_LOST && connection->status != ROWS_LOCKED) /* repeated */
         warn(connection, "could not read rows", sqlstate, error);
-}
-
-static void
-on_session_result(void *ctx, const PGresult *result)
-{
-    struct rows_connection *connection = ctx;
-
-    if (connection->state == ROWS_CONNECTION_STUCK)
-        return;
-    switch (PQresultStatus(result)) {
-    case PGRES_SINGLE_TUPLE:
-        on_row(connection, result);
-        return;
-    case PGRES_TUPLES_OK: /* after the last row */
-        return;
-    default:
-        on_query_error(connection, result);
-    }
 }
 
 static void
@@ -218,15 +257,15 @@ run_query(struct rows_connection *connection, struct rows_query *query)
  * session is read-only.
  */
 static const char *
-session_setup(void *ctx, const PGconn *conn)
+session_setup(void *ctx)
 {
     static char setup[SETUP_MAX];
     const struct rows_connection *connection = ctx;
 
     snprintf(setup, sizeof(setup),
-             "%s; SET statement_timeout = %" PRId64 "; SET client_connection_check_interval = 1000;"
+             "SET statement_timeout = %" PRId64 "; SET client_connection_check_interval = 1000;"
              " SET lock_timeout = " LOCK_TIMEOUT_MS "; SET default_transaction_read_only = on",
-             postgres_session_command(conn), connection->pool->config->rows.timeout_ms);
+             connection->pool->config->rows.timeout_ms);
     return setup;
 }
 
@@ -237,7 +276,7 @@ on_session_ready(void *ctx)
 
     backoff_reset(&connection->pool->backoff);
     set_state(connection, ROWS_CONNECTION_IDLE);
-    rows_pool_run_soon(connection->pool);
+    pool_run_soon(connection->pool);
 }
 
 /* When a server restarts, all connections are lost simultaneously: one backoff applies to all. */
@@ -288,23 +327,19 @@ on_session_lost(void *ctx, const char *message)
 }
 
 static const struct postgres_session_events SESSION_EVENTS = {
+    .component = "rows",
     .setup = session_setup,
     .on_ready = on_session_ready,
-    .on_result = on_session_result,
+    .on_rows = on_session_row,
+    .on_error = on_session_error,
     .on_done = on_session_done,
     .on_lost = on_session_lost,
 };
 
+/* The caller has set stats, queue and soon. Connects when a query waits. */
 static void
-on_session_notice(void *ctx, const char *message)
-{
-    (void)ctx;
-    log_debug("rows", "server notice", LOG_TEXT("notice", postgres_error_line(message)));
-}
-
-void
-rows_pool_open(struct rows_pool *pool, struct ev_loop *loop, const struct config *config,
-               const char *conninfo)
+pool_open(struct rows_pool *pool, struct ev_loop *loop, const struct config *config,
+          const char *conninfo)
 {
     pool->loop = loop;
     pool->config = config;
@@ -317,14 +352,13 @@ rows_pool_open(struct rows_pool *pool, struct ev_loop *loop, const struct config
         connection->pool = pool;
         connection->session.connect.loop = loop;
         connection->session.connect.conninfo = conninfo;
-        connection->session.connect.on_notice = on_session_notice;
         connection->session.events = &SESSION_EVENTS;
         connection->session.ctx = connection;
     }
 }
 
 static struct rows_connection *
-find_in_state(const struct rows_pool *pool, enum rows_connection_state state)
+find_in_state(const struct rows_pool *pool, enum connection_state state)
 {
     for (int i = 0; i < pool->count; i++) {
         if (pool->connections[i].state == state)
@@ -345,8 +379,9 @@ open_connection(struct rows_pool *pool, int64_t now_us)
     postgres_session_open(&closed->session, NULL);
 }
 
-void
-rows_pool_run(struct rows_pool *pool, int64_t now_us)
+/* Starts queries on idle connections, and opens a connection if none is idle. */
+static void
+pool_run(struct rows_pool *pool, int64_t now_us)
 {
     size_t max_held = ROWS_HELD_MAX * (size_t)pool->config->rows.max_bytes;
     struct rows_connection *idle;
@@ -397,36 +432,33 @@ sweep_connection(struct rows_connection *connection, int64_t now_us)
     }
 }
 
-void
-rows_pool_sweep(struct rows_pool *pool, int64_t now_us)
-{
-    for (int i = 0; i < pool->count; i++)
-        sweep_connection(&pool->connections[i], now_us);
-}
-
-bool
-rows_pool_is_connected(const struct rows_pool *pool)
+/* At least one session is set up. */
+static bool
+pool_is_connected(const struct rows_pool *pool)
 {
     return find_in_state(pool, ROWS_CONNECTION_IDLE) != NULL ||
            find_in_state(pool, ROWS_CONNECTION_RUNNING) != NULL;
 }
 
-bool
-rows_pool_is_running(const struct rows_pool *pool)
+/* At least one connection is RUNNING or OPENING. */
+static bool
+pool_is_running(const struct rows_pool *pool)
 {
     return find_in_state(pool, ROWS_CONNECTION_OPENING) != NULL ||
            find_in_state(pool, ROWS_CONNECTION_RUNNING) != NULL;
 }
 
-bool
-rows_pool_is_open(const struct rows_pool *pool)
+/* At least one connection is not CLOSED. */
+static bool
+pool_is_open(const struct rows_pool *pool)
 {
     return find_in_state(pool, ROWS_CONNECTION_IDLE) != NULL ||
-           find_in_state(pool, ROWS_CONNECTION_STUCK) != NULL || rows_pool_is_running(pool);
+           find_in_state(pool, ROWS_CONNECTION_STUCK) != NULL || pool_is_running(pool);
 }
 
-void
-rows_pool_close(struct rows_pool *pool)
+/* Closes all connections without calling the callbacks of requests. */
+static void
+pool_close(struct rows_pool *pool)
 {
     ev_timer_stop(pool->loop, &pool->soon);
     for (int i = 0; i < pool->count; i++) {
@@ -438,4 +470,111 @@ rows_pool_close(struct rows_pool *pool)
         rows_result_unref(connection->result);
     }
     free(pool->connections);
+}
+
+/* ---- the queue and its connections */
+
+struct rows {
+    struct ev_loop *loop;
+    struct rows_queue queue;
+    struct rows_pool pool;
+    ev_timer tick;
+};
+
+static void
+set_tick(struct rows *rows)
+{
+    bool is_busy = rows->queue.waiting_count > 0 || pool_is_running(&rows->pool);
+    double every_s = is_busy ? BUSY_TICK_S : IDLE_TICK_S;
+
+    if (!is_busy && !pool_is_open(&rows->pool) && rows->pool.held_bytes == 0) {
+        ev_timer_stop(rows->loop, &rows->tick);
+        return;
+    }
+    if (ev_is_active(&rows->tick) && rows->tick.repeat == every_s)
+        return;
+    rows->tick.repeat = every_s;
+    ev_timer_again(rows->loop, &rows->tick);
+}
+
+static void
+on_soon(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct rows *rows = timer->data;
+
+    (void)loop;
+    (void)events;
+    pool_run(&rows->pool, clock_monotonic_us());
+    set_tick(rows);
+}
+
+static void
+on_tick(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct rows *rows = timer->data;
+    int64_t now_us = clock_monotonic_us();
+
+    (void)loop;
+    (void)events;
+    for (int i = 0; i < rows->pool.count; i++)
+        sweep_connection(&rows->pool.connections[i], now_us);
+    rows_queue_expire(&rows->queue, pool_is_connected(&rows->pool) ? ROWS_BUSY : ROWS_LOST, now_us);
+    pool_run(&rows->pool, now_us);
+    stats_set(rows->pool.stats, STAT_ROWS_HELD, rows->pool.held_bytes);
+    set_tick(rows);
+}
+
+struct rows *
+rows_open(struct ev_loop *loop, const struct config *config, struct stats *stats)
+{
+    const char *conninfo =
+        config->rows.conninfo != NULL ? config->rows.conninfo : config->feed.conninfo;
+    struct rows *rows;
+
+    if (conninfo == NULL)
+        return NULL;
+    rows = memory_new(sizeof(*rows));
+    rows->loop = loop;
+    rows->queue = (struct rows_queue){
+        .stats = stats,
+        .limits = {.waiting = (size_t)config->rows.queue,
+                   .wait_us = config->rows.timeout_ms * 1000,
+                   .connections = (size_t)config->rows.connections,
+                   .user_bytes = ROWS_HELD_PER_USER_MAX * (size_t)config->rows.max_bytes},
+    };
+    rows->pool = (struct rows_pool){.stats = stats, .queue = &rows->queue};
+    ev_init(&rows->pool.soon, on_soon);
+    ev_init(&rows->tick, on_tick);
+    rows->pool.soon.data = rows->tick.data = rows;
+    pool_open(&rows->pool, loop, config, conninfo);
+    return rows;
+}
+
+enum rows_status
+rows_request_start(struct rows *rows, const struct rows_wanted *wanted,
+                   const struct rows_events *events, void *ctx, struct rows_request **ret_request,
+                   int64_t *ret_after_ms)
+{
+    enum rows_status status;
+
+    if (rows == NULL)
+        return ROWS_OFF;
+    status = rows_queue_add(&rows->queue, wanted, events, ctx, clock_monotonic_us(), ret_request);
+    if (status == ROWS_OK)
+        /* identical requests of this loop iteration then share a query */
+        pool_run_soon(&rows->pool);
+    else
+        *ret_after_ms = rows_queue_after_ms(&rows->queue, status);
+    return status;
+}
+
+void
+rows_close(struct rows *rows)
+{
+    if (rows == NULL)
+        return;
+    ev_timer_stop(rows->loop, &rows->tick);
+    pool_close(&rows->pool);
+    rows_queue_close(&rows->queue);
+    free(rows);
 }

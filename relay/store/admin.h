@@ -1,16 +1,21 @@
-/* admin.h: the store's state and its error log, for the console. */
+/* admin.h: the store's state, error log, traces and drops, for the console and for commands. */
 #ifndef CLAIRON_STORE_ADMIN_H
 #define CLAIRON_STORE_ADMIN_H
 
+#include "base/clock.h"
+#include "base/memory.h"
+#include "store/entry.h"
 #include "store/store.h"
 
-/* RC_OK and RC_AGAIN have the same meaning as in store.h. */
+struct redisReply;
+
+/* ---- the state, for the console. RC_OK and RC_AGAIN have the same meaning as in store.h. */
 
 /*
  * A JSON string, valid during the callback; overview.lua, errors.lua, latest.lua and user.lua
  * define its form. `missing` lists the shards that did not reply, such as "3,7": the JSON lacks
- * their data. Without shard 0 the `relays` of an overview and of a user are null. RC_IO: no shard
- * replied.
+ * their data. Without shard 0 the `relays` of an overview and of a user, and the `sinks`, are null.
+ * RC_IO: no shard replied.
  */
 typedef void store_described(void *ctx, enum rc rc, struct bytes json, const char *missing);
 MUST_CHECK enum rc store_overview(struct store *store, store_described *done, void *ctx);
@@ -37,5 +42,85 @@ MUST_CHECK enum rc store_redrive(struct store *store, struct entry_id entry,
                                  store_error_changed *done, void *ctx);
 MUST_CHECK enum rc store_drop(struct store *store, struct entry_id entry, store_error_changed *done,
                               void *ctx);
+
+/*
+ * Ends the pending pairs of a notification as dropped. `is_known` false: no shard has the
+ * notification, or it needs no acknowledgement. RC_IO: it may be in a shard that did not reply, or
+ * some of its pairs are still pending.
+ */
+typedef void store_pairs_dropped(void *ctx, enum rc rc, bool is_known);
+MUST_CHECK enum rc store_drop_pairs(struct store *store, const char *id, store_pairs_dropped *done,
+                                    void *ctx);
+
+/* ---- one entry of the error log */
+
+/* Points into the store's reply. */
+struct error_entry {
+    struct entry_id entry;
+    struct bytes id;
+    struct bytes reason;
+    struct bytes attempts;
+    struct bytes users; /* a JSON array */
+    struct bytes data;
+    struct bytes route; /* the header of a notification's frame, or empty */
+};
+
+/*
+ * Returns the shard whose error log may have an entry with this id. With several shards,
+ * notifications.lua encodes the shard in the id. Any other id maps to an arbitrary shard.
+ */
+static inline unsigned
+error_entry_shard(struct entry_id id, unsigned shard_count)
+{
+    return (unsigned)(id.seq % STORE_SHARDS_MAX) % shard_count;
+}
+
+/* Reads a row of the error log. RC_BAD: invalid row. */
+MUST_CHECK enum rc error_entry_read(const struct redisReply *row, struct error_entry *ret_entry);
+
+/* ---- the trace of one notification: committed, stored, sent, acknowledged, retried */
+
+#define TRACE_JSON_MAX (4 * 1024 * 1024)
+
+struct trace_event {
+    char at[CLOCK_TEXT_MAX]; /* ISO 8601, UTC */
+    /* committed, stored, sent, acked, nacked, retried, errored, redriven, dropped */
+    struct bytes stage;
+    struct bytes detail; /* a stream entry, a reason or a delay; "-": no detail */
+    struct bytes user;   /* empty: no user */
+    int attempt;
+};
+
+/* The strings point into the store's reply; the arrays belong to the trace. */
+struct trace {
+    struct bytes data; /* the JSON document; empty: trimmed from the stream */
+    struct trace_event *events;
+    size_t event_count;
+    struct bytes *waiting; /* users without an acknowledgement, at most 1000 */
+    size_t waiting_count;
+};
+
+/*
+ * An empty trace (no data, no events): unknown id. Its data is valid during the callback. RC_IO:
+ * the notification was not found, and a shard that may have it did not reply.
+ */
+typedef void store_traced(void *ctx, enum rc rc, const struct trace *trace);
+#define STORE_SHARD_UNKNOWN (-1)
+/*
+ * Requests the trace. `shard`: the notification's shard, or STORE_SHARD_UNKNOWN. `id`: a lower case
+ * UUID. RC_OK and RC_AGAIN have the same meaning as in store.h.
+ */
+MUST_CHECK enum rc store_trace(struct store *store, int shard, const char *id, store_traced *done,
+                               void *ctx);
+
+/* {"id":..,"notification":..,"events":[..],"waiting":[..]} */
+MUST_CHECK enum rc trace_write_json(const struct trace *trace, const char *id, struct buffer *out);
+
+/* Reads a reply of trace.lua. The reply must outlive the trace. Free it with trace_free. */
+MUST_CHECK enum rc trace_read(const struct redisReply *reply, const char *id,
+                              struct trace *ret_trace);
+void trace_free(struct trace *trace);
+/* True if the id is unknown. */
+bool trace_is_empty(const struct trace *trace);
 
 #endif

@@ -8,8 +8,7 @@
 #define CLAIRON_STORE_COMMAND_H
 
 #include "base/config.h"
-#include "store/error_entry.h"
-#include "store/trace.h"
+#include "store/admin.h"
 
 #define COMMAND_ERROR_MAX 1024
 #define COMMAND_NODE_MAX 48 /* ID of a node */
@@ -78,10 +77,28 @@ bool command_can_redrive(const struct error_entry *entry);
 
 /* Totals of the redrives and drops. */
 struct command_changes {
-    long long entries;
-    long long users; /* number of users for whom a notification is pending again */
+    long long entries; /* entries of the error log, or pending notifications */
+    long long users; /* number of users for whom a notification is pending again, or was dropped */
 };
 const struct command_changes *command_changed(const struct command *command);
+
+/* Pending notifications: those with an id or, if `source` is not NULL, those of a source. */
+struct command_selection {
+    const char *const *ids; /* lower case UUIDs */
+    size_t id_count;
+    const char *source; /* metadata.source */
+    const char *rule;   /* only of this rule; NULL: of any */
+    bool dry_run;       /* change nothing */
+};
+/* `users` are the pairs of the notification. Returns false to end the selection. */
+typedef bool command_visit_pending(void *ctx, const char *id, long long users);
+/*
+ * Drops the pairs of the selected notifications in all available shards, after their visits, and
+ * adds them to command_changed. In a cluster, waits several seconds for missing shards first.
+ */
+MUST_CHECK enum rc command_drop_pending(struct command *command,
+                                        const struct command_selection *selection,
+                                        command_visit_pending *visit, void *ctx);
 
 /*
  * Reads the trace of a notification, and calls `found` once if a shard has it. `id`: a lower case

@@ -82,7 +82,6 @@ struct entry {
     bool is_late;
     bool is_retry;            /* delivered only to `retry_users` */
     struct bytes retry_users; /* packed like targets: iterate with frame_next_target */
-    bool is_open_ended;       /* every recipient must acknowledge it */
     int64_t expires_us;       /* expiration; 0: does not expire */
     struct entry_id first;    /* in a pending list: its first stream entry, before any retry */
     bool is_ended;            /* in a pending list: it is not pending any more ... */

@@ -43,6 +43,8 @@ unsigned store_shard_of(const struct store *store, const char *user);
 struct store_listener {
     void (*on_up)(void *ctx);
     void (*on_down)(void *ctx);
+    /* The store rejects this configuration (logged), so a retry cannot succeed. Optional. */
+    void (*on_rejected)(void *ctx);
     void *ctx;
     struct store_listener *next; /* set by the store */
 };
@@ -70,6 +72,8 @@ bool store_serves(const struct store *store, const char *user);
 bool store_is_serving(const struct store *store);
 /* True if the store has contained the progress of a slot since a shard was prepared. */
 bool store_has_progress(const struct store *store);
+/* True if a feed of any relay has acquired a slot in this store; known after a second. */
+bool store_is_acquired(const struct store *store);
 /*
  * Called by the reader when one of its connections starts or stops following its shards
  * (topology.h).
@@ -267,9 +271,9 @@ unsigned store_publish_shard(const struct store *store, const struct publication
                              const char *key);
 
 /*
- * Stores the notification, once per idempotency `key` (any bytes; NULL: no key). `digest`
- * identifies the request. `id`: the id of the stored notification, new or old. The arguments are
- * copied.
+ * Stores the notification, once per idempotency `key` (any bytes; NULL: no key). With a key,
+ * `digest` identifies the request. `id`: the id of the stored notification, new or old. The
+ * arguments are copied.
  */
 typedef void store_published(void *ctx, enum rc rc, enum store_publish outcome, const char *id);
 MUST_CHECK enum rc store_publish(struct store *store, const struct publication *publication,
@@ -282,6 +286,22 @@ MUST_CHECK enum rc store_publish(struct store *store, const struct publication *
  */
 MUST_CHECK enum rc store_replicate_shard(struct store *store, unsigned shard, int64_t timeout_us,
                                          store_replicated *done, void *ctx);
+
+#define STORE_RECEIPT_ENTRY_MAX 48 /* bytes of the id of a receipt's stream entry */
+#define STORE_RECEIPTS_MAX 1000    /* receipts in a page */
+#define STORE_RECEIPTS_CURSOR_MAX 768
+#define STORE_RECEIPTS_BYTES_MAX ((size_t)16 * 1024 * 1024)
+
+/* `json`: {"receipts":[..],"next":"<cursor>"}, with RC_OK. Freed afterwards. */
+typedef void store_receipts_done(void *ctx, enum rc rc, struct buffer *json);
+/*
+ * Reads up to `limit` receipts after the cursor ("": the oldest) that enough replicas have, of all
+ * shards in the order of their times. `emitter`, `id`: only of this emitter, of this notification;
+ * NULL: of any. RC_BAD: invalid cursor.
+ */
+MUST_CHECK enum rc store_receipts(struct store *store, const char *after, const char *emitter,
+                                  const char *id, unsigned limit, store_receipts_done *done,
+                                  void *ctx);
 
 /* One acknowledgement; the strings are copied. */
 struct store_ack {
@@ -298,16 +318,12 @@ bool store_acks_wait(const struct store *store, const struct store_ack *ack);
 
 /* Delivery reports: a notification that needs an ack was sent or held back. */
 struct store_report {
-    const char *user;
-    const unsigned char *id; /* 16 bytes */
-    struct entry_id entry;   /* its stream entry; read only if is_deferred */
-    uint8_t backoff;         /* enum frame_backoff */
-    uint32_t ack_timeout_ms; /* 0: use delivery.ack_timeout */
-    unsigned char shard;     /* shard of the notification */
-    bool is_retried;
-    bool is_open_ended; /* every recipient must acknowledge it */
-    bool is_deferred;   /* not delivered: the in-flight window is full */
-    bool is_renewal;    /* repeats an earlier report, because the store may have lost it */
+    char *user;
+    struct entry_id entry; /* its stream entry; read only if is_held */
+    unsigned char id[16];
+    unsigned char shard; /* shard of the notification */
+    bool is_held;        /* not delivered: the in-flight window is full */
+    bool is_renewal;     /* repeats an earlier report, because the store may have lost it */
 };
 
 /* The state of a pair, as report.lua returns it. */
@@ -315,8 +331,8 @@ enum store_pair {
     STORE_PAIR_PENDING, /* or unknown: the report was omitted */
     STORE_PAIR_NONE,    /* the user does not have to acknowledge it */
     STORE_PAIR_ACKED,
-    STORE_PAIR_ENDED, /* it expired, or its retries are exhausted */
-    STORE_PAIR_LOST   /* deferred, and the store has lost its stream entry */
+    STORE_PAIR_ENDED, /* it expired, was dropped, or its retries are exhausted */
+    STORE_PAIR_LOST   /* held back, and the store has lost its stream entry */
 };
 
 /* `states` contains one state per report; NULL on failure. Valid during the callback. */
@@ -403,6 +419,84 @@ MUST_CHECK enum rc store_pending(struct store *store, const char *user,
 typedef void store_grouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count);
 MUST_CHECK enum rc store_groups(struct store *store, const char *user, store_grouped *done,
                                 void *ctx);
+
+/*
+ * Web Push subscriptions (wire/subscription.h). An endpoint has one user: the one who subscribed
+ * last. A user's oldest subscription beyond [webpush] max_per_user is removed, as is one that was
+ * not saved for [webpush] keep.
+ */
+struct store_subscription {
+    const char *id;     /* subscription_id of its endpoint */
+    const char *text;   /* of subscription_write */
+    int64_t renewed_ms; /* Unix time */
+};
+
+/*
+ * Saves a subscription. `text` NULL: removes the endpoint if it is bound to the user.
+ * `has_changed`: it was not bound to the user before, or it was removed.
+ */
+typedef void store_subscribed(void *ctx, enum rc rc, bool has_changed);
+MUST_CHECK enum rc store_subscribe(struct store *store, const char *user, const char *endpoint,
+                                   const char *text, store_subscribed *done, void *ctx);
+
+/* The subscriptions that are bound to the user, newest first. */
+typedef void store_listed(void *ctx, enum rc rc, const struct store_subscription *list,
+                          size_t count);
+MUST_CHECK enum rc store_subscriptions(struct store *store, const char *user, store_listed *done,
+                                       void *ctx);
+
+/* A Web Push of a notification to one user, in the queue. */
+struct store_web_push {
+    const char *id; /* of the notification */
+    const char *user;
+    const char *text; /* web_push: see wire/push_message.h */
+    const char *urgency;
+    const char *state;  /* of earlier attempts; "": none */
+    int64_t commit_ms;  /* Unix time */
+    int64_t expires_ms; /* Unix time; 0: unset */
+    int64_t since_ms;   /* Unix time: it is for a user without a session since then */
+    unsigned shard;
+    bool needs_ack;
+};
+
+/* The queue of a shard. Valid during the callback. */
+struct store_web_pushes {
+    const struct store_web_push *leased;
+    size_t count;
+    uint64_t backlog;  /* Web Pushes that have not ended */
+    int64_t oldest_ms; /* since the commit of the oldest one; 0: none */
+    uint64_t expired;  /* ended by this request, because they have expired */
+};
+
+/*
+ * Leases up to `max` Web Pushes of a shard that are due. They are due again after the lease, unless
+ * they are ended. Those that have expired, or that the user has acknowledged, end by themselves.
+ */
+typedef void store_web_pushes_leased(void *ctx, enum rc rc, const struct store_web_pushes *pushes);
+MUST_CHECK enum rc store_lease_web_pushes(struct store *store, unsigned shard, int64_t lease_ms,
+                                          unsigned max, store_web_pushes_leased *done, void *ctx);
+/*
+ * Ends a Web Push; or, if delay_ms is not negative, stores its state and when it is due.
+ * `is_accepted`: a push service has accepted it now, which is added to the trace.
+ */
+MUST_CHECK enum rc store_end_web_push(struct store *store, const struct store_web_push *push,
+                                      int64_t delay_ms, bool is_accepted, store_acked *done,
+                                      void *ctx);
+
+/* Tickets of Web Pushes, which acknowledge one notification for one user, once, without a token. */
+MUST_CHECK enum rc store_save_push_ticket(struct store *store, const char *ticket, const char *id,
+                                          const char *user, int64_t lifetime_ms, store_acked *done,
+                                          void *ctx);
+/* RC_BAD: used, expired or unknown. */
+typedef void store_push_ticket_known(void *ctx, enum rc rc, const char *id, const char *user);
+/* Reads the ticket, and removes it if `is_used`. */
+MUST_CHECK enum rc store_push_ticket(struct store *store, const char *ticket, bool is_used,
+                                     store_push_ticket_known *done, void *ctx);
+
+/* Whether a user has had a session on any relay since a time (Unix time, in ms). */
+typedef void store_presence_known(void *ctx, enum rc rc, bool was_present);
+MUST_CHECK enum rc store_was_present(struct store *store, const char *user, int64_t since_ms,
+                                     store_presence_known *done, void *ctx);
 
 /* Tickets, which replace a token once within 30 s, on every relay of the store. */
 #define STORE_TICKET_SECONDS 30

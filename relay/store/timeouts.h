@@ -7,7 +7,7 @@
  *    1  the link moves if its shard is found on another server (LINK_SLOW_S)
  *    3  the link searches for that server, several times a second (LINK_SEARCH_S, SERVERS_*)
  *    3  in a cluster, the link goes down and reconnects with backoff (LINK_NODE_TIMEOUT_S); the
- *       store comes up without the shard (REGROUP_AFTER_S, REGROUP_TOGETHER_S)
+ *       store comes up without the shard (REGROUP_TOGETHER_S)
  *    3  notifications of other shards no longer wait for those of the shard (READER_ORDER_WAIT_S)
  *    8  the reader's connection goes down: it has missed four heartbeats (READER_TIMEOUT_S)
  *   10  without a cluster, the link goes down and reconnects with backoff (LINK_TIMEOUT_S)
@@ -32,12 +32,14 @@
 #define LINK_PAUSED_US 5000000 /* the process did not run, so it missed heartbeats */
 #define LINK_LASTING_S 5       /* longer than most moves and failovers */
 
-/* The search for servers (servers.c, sentinel.c). */
+/* The search for servers (servers.c). */
 #define SERVERS_REFRESH_S 10.0 /* interval of the queries while no link searches */
 #define SERVERS_SEARCH_BASE_MS 100
 #define SERVERS_SEARCH_CAP_MS 500
 #define SERVERS_QUERY_TIMEOUT_S 1.0
 #define SERVERS_FAILED_US 3000000 /* a command ends */
+/* a shard that returns to its former server in this time has not moved: the nodes disagree */
+#define SERVERS_DISAGREE_US 10000000
 #define SENTINEL_SUBSCRIBE_TIMEOUT_S 3.0
 #define SENTINEL_RECONNECT_S 1.0
 
@@ -45,12 +47,8 @@
 #define PLACE_VERIFY_AGAIN_S 2.0
 #define PLACE_COUNT_TIMEOUT_S 1.0
 
-/*
- * The shards that the store works with (store.c). A planned failover or a slot migration is shorter
- * than REGROUP_AFTER_S, and users notice only a pause.
- */
-#define REGROUP_AFTER_S 3.0
-#define REGROUP_TOGETHER_S 0.5 /* the shards of a node fail and return together */
+/* The shards that the store works with (store.c): the shards of a node fail and return together. */
+#define REGROUP_TOGETHER_S 0.5
 
 /* Periodic work (shard.c). */
 #define MAINTENANCE_HEARTBEAT_S 2.0
@@ -68,9 +66,6 @@
 /* Acknowledged writes: their replicas (replicas.c), and their disk. */
 #define REPLICAS_POLL_S 0.1
 #define REPLICAS_WARN_AFTER_US 5000000
-#define REPLICAS_WARN_EVERY_US 60000000
 #define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of appendfsync everysec */
-
-#define STORE_LOG_EVERY_US 10000000 /* between log messages about the same failure */
 
 #endif

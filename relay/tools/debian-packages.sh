@@ -28,6 +28,13 @@ make_debian_folder() {
     chmod +x "$source/debian/rules"
 }
 
+# build_packages SOURCE: -d skips the check of build dependencies, because headers may have been unpacked without dpkg.
+build_packages() (
+    cd "$1"
+    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-parallel=$(nproc)}" \
+        dpkg-buildpackage -b -us -uc -d
+)
+
 main() {
     local target version
     [ $# = 1 ] || die "usage: debian-packages.sh DIR"
@@ -42,10 +49,8 @@ main() {
         Makefile README.md LICENSE CHANGELOG.md SECURITY.md docs decoder relay sql client docker tests/fuzz tests/bench/README.md |
         tar -C "$source" -x
     make_debian_folder "$(pg_major)" "$version"
-    # -d skips the check of build dependencies, because headers may have been unpacked without dpkg.
-    (cd "$source" && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL \
-        DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-parallel=$(nproc)}" dpkg-buildpackage -b -us -uc -d) \
-        >"$target/log" 2>&1 || {
+    print_line "building the packages of PostgreSQL $(pg_major) (takes a few minutes)"
+    with_progress "$target/log" build_packages "$source" || {
         tail -30 "$target/log" >&2
         die "could not build the packages: $target/log"
     }

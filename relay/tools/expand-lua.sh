@@ -8,7 +8,7 @@ set -euo pipefail
 awk -v parts="$(dirname "$2")/parts/" -v script="$2" '
     # Only literals: Lua cannot evaluate C expressions. A string may contain escaped double quotes, but no single
     # quotes.
-    /^#define (KEY|FRAME|STORE|ENVELOPE)_[A-Z0-9_]+ ("([^"\\\047]|\\")*"|[0-9]+|0x[0-9A-Fa-f]+)$/ {
+    /^#define (KEY|META|FRAME|STORE|ENVELOPE)_[A-Z0-9_]+ ("([^"\\\047]|\\")*"|[0-9]+|0x[0-9A-Fa-f]+)$/ {
         name = $2
         sub(/^#define [A-Z0-9_]+ /, "")
         sub(/^"/, "\047")
@@ -21,7 +21,7 @@ awk -v parts="$(dirname "$2")/parts/" -v script="$2" '
             name = substr(line, RSTART, RLENGTH)
             before = substr(line, 1, RSTART - 1)
             line = substr(line, RSTART + RLENGTH)
-            if (name ~ /^(KEY|FRAME|STORE|ENVELOPE)_[A-Z]/) {
+            if (name ~ /^(KEY|META|FRAME|STORE|ENVELOPE)_[A-Z]/) {
                 if (!(name in value)) {
                     print script ": " name " is not defined in relay/store/scripts/constants.h" >"/dev/stderr"
                     exit_status = 1

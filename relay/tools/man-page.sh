@@ -32,22 +32,25 @@ cat <<'END'
 .SH SIGNALS OF THE RELAY
 .TP
 SIGTERM, SIGINT
-Graceful shutdown: releases the slot, disconnects clients within gate.drain, then exits.
+Graceful shutdown: releases the slot, responds to /readyz with 503 for gate.notice, disconnects clients within gate.drain, then exits.
 .TP
 SIGHUP
 Reloads gate.tls_cert, gate.tls_key and the key file of [auth].
 .TP
 SIGUSR1, SIGUSR2
-Turn push off and on, respectively. If both are pending, push is turned off.
+Turn real-time delivery off and on, respectively. If both are pending, real-time delivery is turned off.
 END
 help_of DOCTOR "$1" doctor
 help_of ERRORS "$1" errors
+help_of DROP "$1" drop
 help_of TRACE "$1" trace
 help_of STORE "$1" store
 help_of TOKEN "$1" token
+help_of VAPID "$1" vapid
 cat <<'END'
 .SH EXIT STATUS
 0: success; doctor may have printed warnings. 1: failure, or a failed doctor check. 2: invalid settings or command line.
+3: the relay stopped because the store belongs to another database or slot, or has another number of shards.
 .SH SEE ALSO
 The documentation, for example in /usr/share/doc/clairon\-relay: README.md, docs/REFERENCE.md, docker/OPERATIONS.md, client/PROTOCOL.md.
 END

@@ -242,14 +242,28 @@ static const struct client_message_form FORMS[] = {
     {"subscribe", CLIENT_MESSAGE_SUBSCRIBE, {"t", "r", "topics"}, read_topics},
     {"unsubscribe", CLIENT_MESSAGE_UNSUBSCRIBE, {"t", "r", "topics"}, read_topics},
     {"refresh", CLIENT_MESSAGE_REFRESH, {"t", "r", "token"}, read_refresh},
-    {"pong", CLIENT_MESSAGE_PONG, {"t", "r"}, read_nothing},
-    {"ping", CLIENT_MESSAGE_PING, {"t", "r"}, read_nothing},
     {"rows", CLIENT_MESSAGE_ROWS, {"t", "r", "source", "rule", "snapshot"}, read_rows},
+    {"ping", CLIENT_MESSAGE_PING, {"t", "r"}, read_nothing},
+    {"pong", CLIENT_MESSAGE_PONG, {"t", "r"}, read_nothing},
 };
 
-#define KINDS "connect, ack, nack, subscribe, unsubscribe, refresh, rows, ping or pong"
-
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Lists the types. */
+static enum rc
+reject_type(const char *what, char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    size_t len = strlen(what);
+
+    memcpy(error, what, len + 1);
+    for (size_t i = 0; i < COUNT_OF(FORMS); i++)
+        len += (size_t)snprintf(error + len, CLIENT_MESSAGE_ERROR_MAX - len, "%s%s",
+                                i == 0                    ? ""
+                                : i + 1 < COUNT_OF(FORMS) ? ", "
+                                                          : " or ",
+                                FORMS[i].name);
+    return RC_BAD;
+}
 
 static enum rc
 find_form(const json_t *root, const struct client_message_form **ret_form,
@@ -258,14 +272,14 @@ find_form(const json_t *root, const struct client_message_form **ret_form,
     const char *name = json_string_value(json_object_get(root, "t"));
 
     if (name == NULL)
-        return reject_message(error, "\"t\" must be a string: " KINDS);
+        return reject_type("\"t\" must be a string: ", error);
     for (size_t i = 0; i < COUNT_OF(FORMS); i++) {
         if (strcmp(name, FORMS[i].name) == 0) {
             *ret_form = &FORMS[i];
             return RC_OK;
         }
     }
-    return reject_message(error, "unknown \"t\": it must be " KINDS);
+    return reject_type("unknown \"t\": it must be ", error);
 }
 
 static bool
@@ -418,6 +432,21 @@ client_message_parse_ack(const char *text, size_t len, struct client_message *re
                               : reject_message(error, "body must be {\"ids\":[..]}");
 
     return finish_body(root, rc, &message, ret_message);
+}
+
+bool
+client_message_parse_push_ticket(const char *text, size_t len,
+                                 char ret_ticket[PUSH_TICKET_TEXT + 1])
+{
+    json_t *root = load_body(text, len, "ticket", NULL);
+    const char *ticket = json_string_value(json_object_get(root, "ticket"));
+    bool is_good = ticket != NULL && strlen(ticket) == PUSH_TICKET_TEXT &&
+                   strspn(ticket, "0123456789abcdef") == PUSH_TICKET_TEXT;
+
+    if (is_good)
+        memcpy(ret_ticket, ticket, PUSH_TICKET_TEXT + 1);
+    json_decref(root);
+    return is_good;
 }
 
 enum rc

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 
 #define GATE_CLOSE_REASON_MAX 160
 

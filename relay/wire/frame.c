@@ -2,6 +2,7 @@
 #include "wire/frame.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 
 #include "decoder/protocol/envelope.h"
 
@@ -27,9 +28,25 @@ targets_fit(struct bytes targets, uint32_t count)
     return seen == count;
 }
 
-/* Parses the names and targets after the header. */
+/* Parses the text of the Web Push, which follows the targets, and adds its length to *len. */
 static enum rc
-parse_texts(struct bytes whole, struct frame_notification *notification)
+parse_web_push(struct bytes whole, size_t *len, struct bytes *ret_text)
+{
+    size_t text_len;
+
+    if (whole.len - *len < 2)
+        return RC_BAD;
+    text_len = bytes_get_u16(whole.at + *len);
+    if (whole.len - *len - 2 < text_len)
+        return RC_BAD;
+    *ret_text = bytes_slice(whole.at + *len + 2, text_len);
+    *len += 2 + text_len;
+    return RC_OK;
+}
+
+/* Parses the names and targets after the header, and the text of the Web Push. */
+static enum rc
+parse_texts(struct bytes whole, bool has_web_push, struct frame_notification *notification)
 {
     const unsigned char *at = whole.at;
     size_t audience_len = bytes_get_u16(at + FRAME_NOTIFICATION_AT_AUDIENCE_LEN);
@@ -44,6 +61,9 @@ parse_texts(struct bytes whole, struct frame_notification *notification)
     notification->topic = bytes_slice(notification->audience.at + audience_len, topic_len);
     notification->rule = bytes_slice(notification->topic.at + topic_len, rule_len);
     notification->targets = bytes_slice(notification->rule.at + rule_len, targets_len);
+    notification->web_push = bytes_slice(at + len, 0);
+    if (has_web_push && parse_web_push(whole, &len, &notification->web_push) != RC_OK)
+        return RC_BAD;
     notification->head = bytes_slice(at, len);
     notification->data = bytes_slice(at + len, whole.len - len);
     return RC_OK;
@@ -56,25 +76,23 @@ parse_notification(struct bytes whole, const struct frame *frame,
 {
     const unsigned char *at = whole.at;
 
-    if (whole.len < FRAME_NOTIFICATION_HEAD_SIZE || parse_texts(whole, notification) != RC_OK)
+    if (whole.len < FRAME_NOTIFICATION_HEAD_SIZE ||
+        parse_texts(whole, (frame->flags & FRAME_WEB_PUSH) != 0, notification) != RC_OK)
         return RC_BAD;
     memcpy(notification->id, at + FRAME_NOTIFICATION_AT_ID, sizeof(notification->id));
     notification->commit_us = (int64_t)bytes_get_u64(at + FRAME_NOTIFICATION_AT_COMMIT_US);
     notification->expires_us = (int64_t)bytes_get_u64(at + FRAME_NOTIFICATION_AT_EXPIRES_US);
+    notification->is_live = (frame->flags & FRAME_LIVE) != 0;
     notification->priority = at[FRAME_NOTIFICATION_AT_PRIORITY];
     notification->type = at[FRAME_NOTIFICATION_AT_TYPE];
     notification->operation = at[FRAME_NOTIFICATION_AT_OPERATION];
-    notification->backoff = at[FRAME_NOTIFICATION_AT_BACKOFF];
     notification->retry_limit = bytes_get_u16(at + FRAME_NOTIFICATION_AT_RETRY_LIMIT);
     notification->attempts = bytes_get_u16(at + FRAME_NOTIFICATION_AT_ATTEMPTS);
-    notification->ack_timeout_ms = (frame->flags & FRAME_ACK_TIMED) != 0
-                                       ? bytes_get_u32(at + FRAME_NOTIFICATION_AT_ACK_TIMEOUT)
-                                       : 0;
     notification->xid = bytes_get_u64(at + FRAME_NOTIFICATION_AT_XID);
     notification->target_count = bytes_get_u32(at + FRAME_NOTIFICATION_AT_TARGET_COUNT);
     if (notification->priority > FRAME_PRIORITY_LOW || notification->type > FRAME_TYPE_SYSTEM ||
         notification->operation > FRAME_OPERATION_NOTIFY ||
-        notification->backoff > FRAME_BACKOFF_FIXED ||
+        at[FRAME_NOTIFICATION_AT_BACKOFF] > FRAME_BACKOFF_FIXED ||
         notification->target_count > FRAME_TARGETS_MAX ||
         !targets_fit(notification->targets, notification->target_count))
         return RC_BAD;
@@ -262,6 +280,17 @@ frame_uuid_parse(const char *text, size_t len, char ret_text[FRAME_UUID_TEXT + 1
     return true;
 }
 
+int64_t
+frame_uuid_ms(const char *id)
+{
+    char hex[13];
+
+    memcpy(hex, id, 8);
+    memcpy(hex + 8, id + 9, 4);
+    hex[12] = '\0';
+    return (int64_t)strtoll(hex, NULL, 16);
+}
+
 void
 frame_position_text(uint64_t lsn, uint64_t ordinal, char ret_text[FRAME_POSITION_TEXT + 1])
 {
@@ -351,6 +380,31 @@ notification_metadata(struct bytes json, const char *before)
         return none;
     last = memchr(at, '"', (size_t)(end - at));
     return last != NULL ? (struct bytes){at, (size_t)(last - at)} : none;
+}
+
+#define TAIL_MAX 512 /* contains routing.retry */
+
+struct bytes
+notification_attempts(struct bytes json)
+{
+    static const char before[] = ENVELOPE_ATTEMPTS_TEXT, after[] = ENVELOPE_RETRY_LIMIT_TEXT;
+    const size_t before_len = sizeof(before) - 1, after_len = sizeof(after) - 1;
+    const size_t min = json.len > TAIL_MAX ? json.len - TAIL_MAX : 0;
+
+    for (size_t end = json.len; end >= min + after_len + 1; end--) {
+        size_t at = end - after_len, len = 0;
+
+        if (memcmp(json.at + at, after, after_len) != 0)
+            continue;
+        while (at > min && json.at[at - 1] >= '0' && json.at[at - 1] <= '9') {
+            at--;
+            len++;
+        }
+        if (len > 0 && at >= before_len &&
+            memcmp(json.at + at - before_len, before, before_len) == 0)
+            return (struct bytes){json.at + at, len};
+    }
+    return (struct bytes){json.at, 0};
 }
 
 bool

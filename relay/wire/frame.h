@@ -28,19 +28,26 @@ struct frame_notification {
     uint8_t priority;
     uint8_t type;
     uint8_t operation;
-    uint8_t backoff;
     uint16_t retry_limit;
     uint16_t attempts;
-    uint32_t ack_timeout_ms; /* 0: use the relay's setting */
-    uint64_t xid;            /* top-level transaction; 0: not from WAL */
+    uint64_t xid; /* top-level transaction; 0: not from WAL */
     struct bytes audience;
     struct bytes topic;
-    struct bytes rule;    /* the rule's name if it is live, otherwise empty */
+    struct bytes rule;    /* the rule's name; empty: not from a rule */
+    bool is_live;         /* the rule is live */
     struct bytes targets; /* iterate with frame_next_target */
     uint32_t target_count;
-    struct bytes head; /* the part of the frame before the data */
-    struct bytes data; /* the JSON document */
+    struct bytes web_push; /* text of the Web Push, with FRAME_WEB_PUSH (frame_has_web_push) */
+    struct bytes head;     /* the part of the frame before the data */
+    struct bytes data;     /* the JSON document */
 };
+
+/* False if the notification has no Web Push, or one without a title, or one that is too long. */
+static inline bool
+frame_has_web_push(const struct frame_notification *notification)
+{
+    return notification->web_push.len > 0 && notification->web_push.len <= LIMIT_WEB_PUSH;
+}
 
 struct frame_member {
     bool added;
@@ -99,6 +106,9 @@ bool frame_is_uuid(const char *text, size_t len);
 /* Copies a UUID in lower case, the canonical form of ids. False if `text` is not a UUID. */
 bool frame_uuid_parse(const char *text, size_t len, char ret_text[FRAME_UUID_TEXT + 1]);
 
+/* Returns the commit time from the first 48 bits of an id. `id`: a UUID. */
+int64_t frame_uuid_ms(const char *id);
+
 /* Formats a position so that the strings sort like the positions. */
 void frame_position_text(uint64_t lsn, uint64_t ordinal, char ret_text[FRAME_POSITION_TEXT + 1]);
 
@@ -117,6 +127,12 @@ struct bytes notification_targets(struct bytes json);
  * has no escapes. `before` is its ENVELOPE_..._TEXT. Empty: absent.
  */
 struct bytes notification_metadata(struct bytes json, const char *before);
+
+/*
+ * Returns the digits of routing.retry.attempts, which the decoder wrote behind the payload. They
+ * point into `json`. Empty: the document has another format.
+ */
+struct bytes notification_attempts(struct bytes json);
 
 /* Copies the traceparent from the metadata of a notification. False if it is absent. */
 bool notification_traceparent(struct bytes json, char ret_text[TRACEPARENT_LEN + 1]);

@@ -120,8 +120,11 @@ http_head_is_websocket(const struct http_head *head)
 static enum http_method
 method_of(const char *text, size_t len)
 {
-    static const char *const NAMES[] = {
-        [HTTP_GET] = "GET", [HTTP_HEAD] = "HEAD", [HTTP_POST] = "POST", [HTTP_OPTIONS] = "OPTIONS"};
+    static const char *const NAMES[] = {[HTTP_GET] = "GET",
+                                        [HTTP_HEAD] = "HEAD",
+                                        [HTTP_POST] = "POST",
+                                        [HTTP_OPTIONS] = "OPTIONS",
+                                        [HTTP_DELETE] = "DELETE"};
 
     for (int i = 0; i < HTTP_OTHER; i++) {
         if (strlen(NAMES[i]) == len && memcmp(NAMES[i], text, len) == 0)

@@ -14,7 +14,7 @@
 #define HTTP_HEAD_LINES_MAX 128
 #define HTTP_HEAD_ARGUMENTS_MAX 32
 
-enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_OPTIONS, HTTP_OTHER };
+enum http_method { HTTP_GET, HTTP_HEAD, HTTP_POST, HTTP_OPTIONS, HTTP_DELETE, HTTP_OTHER };
 
 /*
  * A zeroed head expects the first line. All positions count from the start of the head, so that the

@@ -13,12 +13,14 @@
 #include "base/memory.h"
 #include "decoder/protocol/envelope.h"
 #include "decoder/protocol/limits.h"
-#include "wire/audience.h"
+#include "wire/audience_name.h"
 #include "wire/bytes.h"
+#include "wire/push_message.h"
 
 #define NAME_MAX_BYTES LIMIT_TARGET
 #define RETRY_LIMIT_MAX 1000
 #define RETRY_LIMIT 5
+#define ESCALATION_MAX_S (30 * 86400)
 #define FEW_TARGETS 64 /* up to this number, duplicates are dropped without sorting */
 
 /* A notification between parsing and encoding. Strings point into the parsed JSON. */
@@ -36,6 +38,8 @@ struct publication_draft {
     const char *source;
     const char *topic; /* NULL: derived from the source */
     int64_t expires_us;
+    int receipts; /* enum frame_receipts */
+    uint32_t escalations[FRAME_ESCALATIONS];
     const json_t *payload;
 };
 
@@ -419,6 +423,79 @@ read_retry(struct publication_draft *draft, json_t *routing)
     return RC_OK;
 }
 
+/* Returns the milliseconds; 0: not a valid number of seconds. */
+static uint32_t
+escalation_ms(const json_t *value)
+{
+    double seconds = json_number_value(value);
+
+    return seconds >= 0.001 && seconds <= ESCALATION_MAX_S ? (uint32_t)(seconds * 1000) : 0;
+}
+
+/* A number of seconds, or an array of two, the smaller one first. */
+static enum rc
+read_escalations(struct publication_draft *draft, const json_t *routing)
+{
+    const json_t *value = json_object_get(routing, "escalate_after");
+    uint32_t *times = draft->escalations;
+    size_t count = json_is_array(value) ? json_array_size(value) : 1;
+
+    if (value == NULL)
+        return RC_OK;
+    for (size_t i = 0; i < count && i < FRAME_ESCALATIONS; i++)
+        times[i] = escalation_ms(json_is_array(value) ? json_array_get(value, i) : value);
+    if (count < 1 || count > FRAME_ESCALATIONS || times[0] == 0 ||
+        (count == FRAME_ESCALATIONS && times[1] <= times[0]))
+        return reject(draft,
+                      "routing.escalate_after must be a number of seconds, from 0.001 to %d, or an "
+                      "array of two, the smaller one first",
+                      ESCALATION_MAX_S);
+    if (!draft->publication->needs_ack)
+        return reject(draft, "routing.escalate_after requires routing.retry.ack_required");
+    return RC_OK;
+}
+
+static enum rc
+read_receipts(struct publication_draft *draft, const json_t *routing)
+{
+    static const char *const WORDS[] = {"none", "notification", "user", NULL};
+
+    if (read_word(draft, routing, "receipts", WORDS, FRAME_RECEIPTS_NONE, &draft->receipts) !=
+        RC_OK)
+        return RC_BAD;
+    if (draft->receipts != FRAME_RECEIPTS_NONE && !draft->publication->needs_ack)
+        return reject(draft, "routing.receipts requires routing.retry.ack_required");
+    return read_escalations(draft, routing);
+}
+
+/* The text is stored as minified JSON. Recipients do not receive it. */
+static enum rc
+read_web_push(struct publication_draft *draft, const json_t *root)
+{
+    static const char *const URGENCIES[] = {[FRAME_PRIORITY_HIGH] = "high",
+                                            [FRAME_PRIORITY_NORMAL] = "normal",
+                                            [FRAME_PRIORITY_LOW] = "low"};
+    struct publication *publication = draft->publication;
+    const json_t *value = json_object_get(root, "web_push");
+    char error[PUSH_TEXT_ERROR_MAX];
+    struct push_text text = {.title = NULL};
+    enum rc rc;
+
+    publication->urgency = URGENCIES[draft->priority];
+    if (value == NULL)
+        return RC_OK;
+    if (draft->type == FRAME_TYPE_REALTIME)
+        return reject(draft, "web_push is not possible with metadata.type REALTIME");
+    if (strcmp(publication->audience, "ALL") == 0)
+        return reject(draft, "web_push is not possible with routing.audience.type ALL");
+    publication->web_push = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    if (publication->web_push == NULL)
+        return reject(draft, "web_push must be an object");
+    rc = push_text_parse(publication->web_push, strlen(publication->web_push), &text, error);
+    push_text_free(&text);
+    return rc == RC_OK ? RC_OK : reject(draft, "%s", error);
+}
+
 /* A field at the wrong level is a frequent mistake. */
 static enum rc
 reject_field(struct publication_draft *draft, const char *field)
@@ -436,6 +513,8 @@ reject_field(struct publication_draft *draft, const char *field)
         {"topic", "metadata.topic"},
         {"expiration", "metadata.expiration"},
         {"ack_required", "routing.retry.ack_required"},
+        {"receipts", "routing.receipts"},
+        {"escalate_after", "routing.escalate_after"},
     };
 
     for (size_t i = 0; i < sizeof(KNOWN_FIELDS) / sizeof(KNOWN_FIELDS[0]); i++) {
@@ -449,8 +528,8 @@ reject_field(struct publication_draft *draft, const char *field)
 static enum rc
 read_publication(struct publication_draft *draft, json_t *root)
 {
-    static const char *const ROOT[] = {"metadata", "payload", "routing", NULL};
-    static const char *const ROUTING[] = {"audience", "retry", NULL};
+    static const char *const ROOT[] = {"metadata", "payload", "routing", "web_push", NULL};
+    static const char *const ROUTING[] = {"audience", "retry", "receipts", "escalate_after", NULL};
     const char *field;
     json_t *value, *routing;
 
@@ -468,9 +547,10 @@ read_publication(struct publication_draft *draft, json_t *root)
         return reject(draft, "missing routing");
     if (read_metadata(draft, root) != RC_OK ||
         read_object(draft, root, "routing", ROUTING, &routing) != RC_OK ||
-        read_audience(draft, routing) != RC_OK)
+        read_audience(draft, routing) != RC_OK || read_retry(draft, routing) != RC_OK ||
+        read_web_push(draft, root) != RC_OK)
         return RC_BAD;
-    return read_retry(draft, routing);
+    return read_receipts(draft, routing);
 }
 
 /* Encoding. */
@@ -597,20 +677,19 @@ find_payload(const char *at, const char *end)
 static enum rc
 add_object(const char *at, const char *end, struct buffer *out)
 {
+    const char *from = at;
     enum rc rc = RC_OK;
     int depth = 0;
 
     do {
-        const char *from = at;
-
-        if (*at == '"')
-            at = behind_text(at, end);
-        else
-            depth += step_of(*at++);
-        if (!is_json_blank(*from))
+        if (is_json_blank(*at)) {
             rc = buffer_add(out, from, (size_t)(at - from));
+            from = at + 1;
+        }
+        depth += step_of(*at);
+        at = *at == '"' ? behind_text(at, end) : at + 1;
     } while (rc == RC_OK && depth > 0 && at < end);
-    return rc;
+    return rc == RC_OK ? buffer_add(out, from, (size_t)(at - from)) : rc;
 }
 
 /*
@@ -669,14 +748,10 @@ write_line(const struct publication_draft *draft, const char *topic)
     return line.rc;
 }
 
-static size_t
-targets_len(const struct publication *publication)
+static bool
+has_receipts(const struct publication_draft *draft)
 {
-    size_t len = 0;
-
-    for (size_t i = 0; i < publication->target_count; i++)
-        len += 2 + strlen(publication->targets[i]);
-    return len;
+    return draft->receipts != FRAME_RECEIPTS_NONE || draft->escalations[0] != 0;
 }
 
 static uint16_t
@@ -686,6 +761,8 @@ flags_of(const struct publication_draft *draft)
 
     return (uint16_t)((publication->needs_ack ? FRAME_ACK_REQUIRED : 0) |
                       (draft->is_retried ? FRAME_RETRY_ENABLED : 0) |
+                      (has_receipts(draft) ? FRAME_RECEIPTS : 0) |
+                      (publication->web_push != NULL ? FRAME_WEB_PUSH : 0) |
                       (publication->traceparent[0] != '\0' ? FRAME_TRACED : 0));
 }
 
@@ -694,9 +771,7 @@ fill_head(const struct publication_draft *draft, const unsigned char id[16], siz
           unsigned char head[FRAME_NOTIFICATION_HEAD_SIZE])
 {
     const struct publication *publication = draft->publication;
-    size_t names = strlen(publication->audience) + topic_len + targets_len(publication);
 
-    bytes_put_u32(head, (uint32_t)(FRAME_NOTIFICATION_HEAD_SIZE + names + publication->data.len));
     head[FRAME_AT_KIND] = FRAME_KIND_NOTIFICATION;
     head[FRAME_AT_VERSION] = FRAME_VERSION;
     bytes_put_u16(head + FRAME_AT_FLAGS, flags_of(draft));
@@ -711,33 +786,48 @@ fill_head(const struct publication_draft *draft, const unsigned char id[16], siz
     bytes_put_u16(head + FRAME_NOTIFICATION_AT_AUDIENCE_LEN,
                   (uint16_t)strlen(publication->audience));
     bytes_put_u16(head + FRAME_NOTIFICATION_AT_TOPIC_LEN, (uint16_t)topic_len);
-    bytes_put_u32(head + FRAME_NOTIFICATION_AT_TARGETS_LEN, (uint32_t)targets_len(publication));
     bytes_put_u32(head + FRAME_NOTIFICATION_AT_TARGET_COUNT, (uint32_t)publication->target_count);
+    head[FRAME_NOTIFICATION_AT_RECEIPTS] = (unsigned char)draft->receipts;
+    for (size_t i = 0; i < FRAME_ESCALATIONS; i++)
+        bytes_put_u32(head + FRAME_NOTIFICATION_AT_ESCALATIONS + i * FRAME_ESCALATION_SIZE,
+                      draft->escalations[i]);
+}
+
+/* Adds a text after its length. */
+static void
+add_text(struct line *line, const char *text)
+{
+    unsigned char len[2];
+
+    bytes_put_u16(len, (uint16_t)strlen(text));
+    line_add(line, (const char *)len, sizeof(len));
+    line_add(line, text, strlen(text));
 }
 
 static enum rc
 write_head(const struct publication_draft *draft, const unsigned char id[16], const char *topic)
 {
     struct publication *publication = draft->publication;
-    unsigned char head[FRAME_NOTIFICATION_HEAD_SIZE] = {0};
-    enum rc rc;
+    unsigned char head[FRAME_NOTIFICATION_HEAD_SIZE] = {0}, *written;
+    struct line line = {&publication->head, RC_OK};
+    size_t targets_at, targets_len;
 
     fill_head(draft, id, strlen(topic), head);
-    rc = buffer_add(&publication->head, head, sizeof(head));
-    if (rc == RC_OK)
-        rc = buffer_add(&publication->head, publication->audience, strlen(publication->audience));
-    if (rc == RC_OK)
-        rc = buffer_add(&publication->head, topic, strlen(topic));
-    for (size_t i = 0; i < publication->target_count && rc == RC_OK; i++) {
-        unsigned char len[2];
-
-        bytes_put_u16(len, (uint16_t)strlen(publication->targets[i]));
-        rc = buffer_add(&publication->head, len, sizeof(len));
-        if (rc == RC_OK)
-            rc = buffer_add(&publication->head, publication->targets[i],
-                            strlen(publication->targets[i]));
-    }
-    return rc;
+    line_add(&line, (const char *)head, sizeof(head));
+    line_add(&line, publication->audience, strlen(publication->audience));
+    line_add(&line, topic, strlen(topic));
+    targets_at = publication->head.len;
+    for (size_t i = 0; i < publication->target_count; i++)
+        add_text(&line, publication->targets[i]);
+    targets_len = publication->head.len - targets_at;
+    if (publication->web_push != NULL)
+        add_text(&line, publication->web_push);
+    if (line.rc != RC_OK)
+        return line.rc;
+    written = (unsigned char *)publication->head.bytes;
+    bytes_put_u32(written, (uint32_t)(publication->head.len + publication->data.len));
+    bytes_put_u32(written + FRAME_NOTIFICATION_AT_TARGETS_LEN, (uint32_t)targets_len);
+    return RC_OK;
 }
 
 /* Writes id, frame header and JSON document. Fails if they are too large. */
@@ -763,23 +853,6 @@ publication_write(const struct publication_draft *draft)
     return rc;
 }
 
-/* Omits the traceparent, because a repeated request has a different span of the same trace. */
-static enum rc
-write_canonical(struct publication_draft *draft, const json_t *root)
-{
-    enum rc rc = RC_BAD;
-    char *text;
-
-    (void)json_object_del(json_object_get(root, "metadata"), "traceparent");
-    text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
-
-    buffer_init(&draft->publication->canonical, PUBLICATION_LINE_MAX);
-    if (text != NULL)
-        rc = buffer_add(&draft->publication->canonical, text, strlen(text));
-    free(text);
-    return rc;
-}
-
 static enum rc
 reject_json(struct publication_draft *draft, const json_error_t *load)
 {
@@ -802,8 +875,6 @@ publication_parse(const char *text, size_t len, const struct publication_origin 
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &load);
     enum rc rc = root != NULL ? read_publication(&draft, root) : reject_json(&draft, &load);
 
-    if (rc == RC_OK)
-        rc = write_canonical(&draft, root);
     if (rc == RC_OK && publication_write(&draft) != RC_OK)
         rc = reject(&draft, "notification too large");
     json_decref(root);
@@ -821,8 +892,8 @@ publication_free(struct publication *publication)
         free(publication->targets[i]);
     free(publication->targets);
     free(publication->audience);
+    free(publication->web_push);
     buffer_free(&publication->head);
     buffer_free(&publication->data);
-    buffer_free(&publication->canonical);
     *publication = (struct publication){0};
 }

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "decoder/protocol/traceparent.h"
 #include "wire/frame.h"
 
@@ -28,12 +28,13 @@ struct publication {
     bool needs_ack;
     bool is_expired; /* the expiration has passed: accepted only as a duplicate */
     char traceparent[TRACEPARENT_LEN + 1]; /* "": none */
+    char *web_push;                        /* text of the Web Push (push_message.h); NULL: none */
+    const char *urgency;                   /* of the Web Push */
     char *audience;
     char **targets;
     size_t target_count;
-    struct buffer head;      /* the frame header (decoder/protocol/frame.h) */
-    struct buffer data;      /* the JSON document */
-    struct buffer canonical; /* a canonical form of the body */
+    struct buffer head; /* the frame header (decoder/protocol/frame.h) */
+    struct buffer data; /* the JSON document */
 };
 
 /*

@@ -7,7 +7,7 @@
 #include <jansson.h>
 
 #include "base/memory.h"
-#include "wire/audience.h"
+#include "wire/audience_name.h"
 
 /* Parses a number above 0 and below 2^64, without leading zeros. Advances *at. */
 static bool

@@ -1,123 +1,126 @@
 /* token.c: verifies a JSON Web Token and copies its claims. */
 #include "wire/token.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include <jansson.h>
-#include <jwt.h>
 
 #include "base/memory.h"
 
 #define TIME_MAX_S 253402300799.0 /* the year 9999; prevents overflow */
 
 static enum rc
-token_reject(char error[TOKEN_ERROR_MAX], const char *sentence)
+token_reject(struct token_error *error, enum token_fault fault, const char *sentence)
 {
-    snprintf(error, TOKEN_ERROR_MAX, "%s", sentence);
+    error->fault = fault;
+    snprintf(error->text, sizeof(error->text), "%s", sentence);
     return RC_BAD;
 }
 
-/* This check is cheaper than libjwt's decoder, and independent of libjwt. */
-static bool
-token_has_shape(const char *text, size_t len)
+/* A null member is absent. */
+static json_t *
+member(const json_t *object, const char *name)
 {
-    static const char ALPHABET[] =
-        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    size_t part_len = 0;
-    int dots = 0;
+    json_t *value = json_object_get(object, name);
 
-    for (size_t i = 0; i < len; i++) {
-        if (text[i] == '.') {
-            if (part_len == 0 || ++dots > 2)
-                return false;
-            part_len = 0;
-        } else if (text[i] != '\0' && strchr(ALPHABET, text[i]) != NULL) {
-            part_len++;
-        } else {
-            return false;
-        }
-    }
-    return dots == 2 && part_len > 0;
+    return json_is_null(value) ? NULL : value;
 }
 
-/* Compares case-sensitively, as RFC 7515 requires; libjwt ignores the case. */
-static bool
-token_alg_allowed(const struct token_rules *rules, jwt_t *jwt)
+/* Parses a decoded part and frees it. NULL: not a JSON object, or a member is given twice. */
+static json_t *
+object_of(char *part, size_t len)
 {
-    const char *name = jwt_get_header(jwt, "alg");
-    jwt_alg_t alg = jwt_get_alg(jwt);
+    json_t *object = part != NULL ? json_loadb(part, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
 
-    if (name == NULL)
+    free(part);
+    if (json_is_object(object))
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+/* RFC 7515, section 4.1.9: the prefix may be left out. at+jwt: an access token (RFC 9068). */
+static bool
+type_is_allowed(const json_t *header)
+{
+    static const char PREFIX[] = "application/";
+    const json_t *type = member(header, "typ");
+    const char *text = json_string_value(type);
+
+    if (type == NULL)
+        return true;
+    if (text == NULL)
         return false;
-    if (rules->kind == TOKEN_KEY_HS256)
-        return alg == JWT_ALG_HS256 && strcmp(name, "HS256") == 0;
-    return (alg == JWT_ALG_RS256 && strcmp(name, "RS256") == 0) ||
-           (alg == JWT_ALG_ES256 && strcmp(name, "ES256") == 0);
+    if (strncasecmp(text, PREFIX, sizeof(PREFIX) - 1) == 0)
+        text += sizeof(PREFIX) - 1;
+    return strcasecmp(text, "JWT") == 0 || strcasecmp(text, "at+jwt") == 0;
 }
 
-static bool
-token_opens(const char *text, const char *key, size_t key_len, jwt_t **ret_jwt)
-{
-    return key != NULL && key_len > 0 && key_len <= INT_MAX &&
-           jwt_decode(ret_jwt, text, (const unsigned char *)key, (int)key_len) == 0;
-}
-
-/*
- * RFC 7515, section 4.1.11: unknown critical extensions must be rejected, and no extension is
- * supported.
- */
-static bool
-token_has_critical_extensions(jwt_t *jwt)
-{
-    char *critical = jwt_get_headers_json(jwt, "crit");
-    bool has_extensions = critical != NULL;
-
-    free(critical);
-    return has_extensions;
-}
-
-/*
- * The claims are parsed by jansson: libjwt's getters return 0 for fractions, missing claims and
- * wrong types. The caller owns *ret_claims.
- */
 static enum rc
-token_decode(const struct token_rules *rules, const char *text, json_t **ret_claims,
-             char error[TOKEN_ERROR_MAX])
+check_header(const json_t *header, struct token_error *error)
 {
-    jwt_t *jwt = NULL;
-    char *dump = NULL;
-    bool is_plain;
-    bool allowed;
-
-    if (rules->key == NULL || rules->key_len == 0 || rules->key_len > INT_MAX)
-        return token_reject(error, "no key configured to verify tokens");
-    if (!token_opens(text, rules->key, rules->key_len, &jwt) &&
-        !token_opens(text, rules->previous, rules->previous_len, &jwt))
-        return token_reject(error, TOKEN_BAD_SIGNATURE);
+    if (header == NULL)
+        return token_reject(error, TOKEN_FAULT_MALFORMED,
+                            "token header is not a JSON object in base64url");
+    if (!json_is_string(member(header, "alg")))
+        return token_reject(error, TOKEN_FAULT_MALFORMED, "token header has no alg");
+    if (!type_is_allowed(header))
+        return token_reject(error, TOKEN_FAULT_MALFORMED,
+                            "token header typ must be JWT or at+jwt, or absent");
     /*
-     * jwt_decode trusts the algorithm in the header. This check prevents the use of a PEM as an
-     * HMAC secret.
+     * RFC 7515, section 4.1.11: unknown critical extensions must be rejected, and no extension is
+     * supported.
      */
-    allowed = token_alg_allowed(rules, jwt);
-    is_plain = !token_has_critical_extensions(jwt);
-    if (allowed && is_plain)
-        dump = jwt_get_grants_json(jwt, NULL);
-    jwt_free(jwt);
-    if (!allowed)
-        return token_reject(error, "token algorithm does not match the configured key");
-    if (!is_plain)
-        return token_reject(error, "unsupported critical token header (crit)");
-    *ret_claims = dump != NULL ? json_loads(dump, 0, NULL) : NULL;
-    free(dump);
-    if (!json_is_object(*ret_claims)) {
-        json_decref(*ret_claims);
-        *ret_claims = NULL;
-        return token_reject(error, "token claims are not a JSON object");
+    if (json_object_get(header, "crit") != NULL)
+        return token_reject(error, TOKEN_FAULT_MALFORMED,
+                            "unsupported critical token header (crit)");
+    return RC_OK;
+}
+
+static enum rc
+check_signature(const struct token_rules *rules, const struct jws *jws, const char *algorithm,
+                struct token_error *error)
+{
+    enum jws_result result = jws_verify(jws, algorithm, &rules->key);
+
+    if (result != JWS_VALID && rules->previous.len > 0) {
+        const enum jws_result previous = jws_verify(jws, algorithm, &rules->previous);
+
+        if (result == JWS_WRONG_ALGORITHM || previous == JWS_VALID)
+            result = previous;
     }
+    if (result == JWS_WRONG_ALGORITHM)
+        return token_reject(error, TOKEN_FAULT_ALGORITHM,
+                            "token algorithm does not match the configured key");
+    if (result != JWS_VALID)
+        return token_reject(error, TOKEN_FAULT_SIGNATURE, TOKEN_BAD_SIGNATURE);
+    return RC_OK;
+}
+
+/* The caller owns *ret_claims. */
+static enum rc
+token_decode(const struct token_rules *rules, const struct jws *jws, json_t **ret_claims,
+             struct token_error *error)
+{
+    size_t len = 0;
+    char *part = jws_header(jws, &len);
+    json_t *header = object_of(part, len);
+    enum rc rc = check_header(header, error);
+
+    if (rc == RC_OK)
+        rc = check_signature(rules, jws, json_string_value(member(header, "alg")), error);
+    json_decref(header);
+    if (rc != RC_OK)
+        return rc;
+    part = jws_payload(jws, &len);
+    *ret_claims = object_of(part, len);
+    if (*ret_claims == NULL)
+        return token_reject(error, TOKEN_FAULT_MALFORMED,
+                            "token claims are not a JSON object, or a claim is given twice");
     return RC_OK;
 }
 
@@ -125,7 +128,7 @@ token_decode(const struct token_rules *rules, const char *text, json_t **ret_cla
 static enum rc
 token_read_time(const json_t *claims, const char *name, int64_t *ret_time_s)
 {
-    const json_t *value = json_object_get(claims, name);
+    const json_t *value = member(claims, name);
     double seconds;
 
     if (value == NULL)
@@ -141,21 +144,23 @@ token_read_time(const json_t *claims, const char *name, int64_t *ret_time_s)
 
 static enum rc
 token_check_times(const struct token_rules *rules, const json_t *claims, int64_t now_s,
-                  int64_t *ret_expires_s, char error[TOKEN_ERROR_MAX])
+                  int64_t *ret_expires_s, struct token_error *error)
 {
     int64_t expires_s = 0;
     int64_t begins_s = 0;
     enum rc rc = token_read_time(claims, "nbf", &begins_s);
 
     if (rc == RC_BAD)
-        return token_reject(error, "token claim nbf is not a time in Unix seconds");
+        return token_reject(error, TOKEN_FAULT_CLAIMS,
+                            "token claim nbf is not a time in Unix seconds");
     if (rc == RC_OK && now_s + rules->leeway_s < begins_s)
-        return token_reject(error, "token not valid yet");
+        return token_reject(error, TOKEN_FAULT_EARLY, "token not valid yet");
     rc = token_read_time(claims, "exp", &expires_s);
     if (rc == RC_AGAIN)
-        return token_reject(error, "token has no exp: tokens must expire");
+        return token_reject(error, TOKEN_FAULT_CLAIMS, "token has no exp: tokens must expire");
     if (rc != RC_OK)
-        return token_reject(error, "token claim exp is not a time in Unix seconds");
+        return token_reject(error, TOKEN_FAULT_CLAIMS,
+                            "token claim exp is not a time in Unix seconds");
     *ret_expires_s = expires_s;
     return RC_OK;
 }
@@ -183,17 +188,18 @@ token_names_audience(const json_t *claim, const char *audience)
 }
 
 static enum rc
-token_check_origin(const struct token_rules *rules, const json_t *claims,
-                   char error[TOKEN_ERROR_MAX])
+token_check_origin(const struct token_rules *rules, const json_t *claims, struct token_error *error)
 {
-    if (rules->issuer != NULL && !json_text_is(json_object_get(claims, "iss"), rules->issuer))
-        return token_reject(error, "token claim iss is not the configured issuer");
+    if (rules->issuer != NULL && !json_text_is(member(claims, "iss"), rules->issuer))
+        return token_reject(error, TOKEN_FAULT_ISSUER,
+                            "token claim iss is not the configured issuer");
     /* RFC 7519, 4.1.3: a recipient that aud does not name must reject the token. */
-    if (rules->audience == NULL && json_object_get(claims, "aud") != NULL)
-        return token_reject(error, "token has an aud claim, but auth.audience is not set");
-    if (rules->audience != NULL &&
-        !token_names_audience(json_object_get(claims, "aud"), rules->audience))
-        return token_reject(error, "token claim aud does not contain the configured audience");
+    if (rules->audience == NULL && member(claims, "aud") != NULL)
+        return token_reject(error, TOKEN_FAULT_AUDIENCE,
+                            "token has an aud claim, but auth.audience is not set");
+    if (rules->audience != NULL && !token_names_audience(member(claims, "aud"), rules->audience))
+        return token_reject(error, TOKEN_FAULT_AUDIENCE,
+                            "token claim aud does not contain the configured audience");
     return RC_OK;
 }
 
@@ -223,14 +229,15 @@ token_audience_allowed(const char *name)
  * Membership in a composite audience follows from its parts. A group with such a name is ignored.
  */
 static enum rc
-token_count_groups(json_t *groups, size_t *ret_count, char error[TOKEN_ERROR_MAX])
+token_count_groups(json_t *groups, size_t *ret_count, struct token_error *error)
 {
     const char *name;
     json_t *targets;
     size_t count = 0;
 
     if (!json_is_object(groups))
-        return token_reject(error, "token claim groups is not an object of arrays");
+        return token_reject(error, TOKEN_FAULT_CLAIMS,
+                            "token claim groups is not an object of arrays");
     json_object_foreach(groups, name, targets)
     {
         size_t i;
@@ -239,17 +246,21 @@ token_count_groups(json_t *groups, size_t *ret_count, char error[TOKEN_ERROR_MAX
         if (audience_is_composite_name(name))
             continue;
         if (!token_audience_allowed(name))
-            return token_reject(error, "audience in token claim groups must be 1 to 63 letters, "
-                                       "digits and _, and not USER or ALL");
+            return token_reject(error, TOKEN_FAULT_CLAIMS,
+                                "audience in token claim groups must be 1 to 63 letters, "
+                                "digits and _, and not USER or ALL");
         if (!json_is_array(targets))
-            return token_reject(error, "token claim groups is not an object of arrays");
+            return token_reject(error, TOKEN_FAULT_CLAIMS,
+                                "token claim groups is not an object of arrays");
         if (json_array_size(targets) > TOKEN_GROUPS_MAX - count)
-            return token_reject(error, "token claim groups has more than 256 targets");
+            return token_reject(error, TOKEN_FAULT_CLAIMS,
+                                "token claim groups has more than 256 targets");
         json_array_foreach(targets, i, target)
         {
             if (!json_is_text(target, TOKEN_TARGET_MAX))
-                return token_reject(error, "target in token claim groups is not a string of 1 to "
-                                           "255 bytes");
+                return token_reject(error, TOKEN_FAULT_CLAIMS,
+                                    "target in token claim groups is not a string of 1 to "
+                                    "255 bytes");
         }
         count += json_array_size(targets);
     }
@@ -289,50 +300,51 @@ token_copy_groups(json_t *groups, size_t count, struct token *token)
  */
 static enum rc
 token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t now_s,
-                  struct token *ret_token, char error[TOKEN_ERROR_MAX])
+                  struct token *ret_token, struct token_error *error)
 {
-    const json_t *user = json_object_get(claims, "sub");
-    json_t *groups = json_object_get(claims, "groups");
+    const json_t *user = member(claims, "sub");
+    json_t *groups = member(claims, "groups");
     size_t group_count = 0;
     int64_t expires_s = 0;
 
     if (token_check_times(rules, claims, now_s, &expires_s, error) != RC_OK ||
         token_check_origin(rules, claims, error) != RC_OK)
         return RC_BAD;
+    if (!json_is_string(user))
+        return token_reject(error, TOKEN_FAULT_CLAIMS,
+                            "token claim sub must be a string, such as \"42\", not 42");
     if (!json_is_text(user, TOKEN_USER_MAX))
-        return token_reject(
-            error, "token claim sub must be a string of 1 to 255 bytes, such as \"42\", not 42");
+        return token_reject(error, TOKEN_FAULT_CLAIMS, "token claim sub must have 1 to 255 bytes");
     if (groups != NULL && token_count_groups(groups, &group_count, error) != RC_OK)
         return RC_BAD;
     if (now_s - rules->leeway_s >= expires_s) {
-        snprintf(error, TOKEN_ERROR_MAX, "token expired");
+        (void)token_reject(error, TOKEN_FAULT_EXPIRED, "token expired");
         return RC_CLOSED;
     }
     *ret_token = (struct token){.user = claim_copy(user),
                                 .expires_s = expires_s,
-                                .publish = json_is_true(json_object_get(claims, "publish")),
-                                .admin = json_is_true(json_object_get(claims, "admin"))};
+                                .publish = json_is_true(member(claims, "publish")),
+                                .admin = json_is_true(member(claims, "admin"))};
     token_copy_groups(groups, group_count, ret_token);
     return RC_OK;
 }
 
 enum rc
 token_verify(const struct token_rules *rules, const char *text, size_t len, int64_t now_s,
-             struct token *ret_token, char error[TOKEN_ERROR_MAX])
+             struct token *ret_token, struct token_error *error)
 {
     json_t *claims = NULL;
-    char *copy;
+    struct jws jws;
     enum rc rc;
 
     if (len == 0)
-        return token_reject(error, "empty token");
+        return token_reject(error, TOKEN_FAULT_MALFORMED, "empty token");
     if (len > TOKEN_BYTES_MAX)
-        return token_reject(error, "token longer than 8192 bytes");
-    if (!token_has_shape(text, len))
-        return token_reject(error, "token is not three base64url parts joined by dots");
-    copy = memory_text(text, len);
-    rc = token_decode(rules, copy, &claims, error);
-    free(copy);
+        return token_reject(error, TOKEN_FAULT_MALFORMED, "token longer than 8192 bytes");
+    if (!jws_split(text, len, &jws))
+        return token_reject(error, TOKEN_FAULT_MALFORMED,
+                            "token is not three base64url parts joined by dots");
+    rc = token_decode(rules, &jws, &claims, error);
     if (rc == RC_OK)
         rc = token_read_claims(rules, claims, now_s, ret_token, error);
     json_decref(claims);
@@ -385,15 +397,32 @@ token_write(const struct token *token, struct buffer *out)
 
 enum rc
 token_parse(const char *text, size_t len, int64_t now_s, struct token *ret_token,
-            char error[TOKEN_ERROR_MAX])
+            struct token_error *error)
 {
-    const struct token_rules rules = {.kind = TOKEN_KEY_HS256};
+    const struct token_rules rules = {.issuer = NULL};
     json_t *claims = json_loadb(text, len, 0, NULL);
     enum rc rc = json_is_object(claims) ? token_read_claims(&rules, claims, now_s, ret_token, error)
-                                        : token_reject(error, "token claims are not a JSON object");
+                                        : token_reject(error, TOKEN_FAULT_MALFORMED,
+                                                       "token claims are not a JSON object");
 
     json_decref(claims);
     return rc;
+}
+
+struct token
+token_copy(const struct token *token)
+{
+    struct token copy = *token;
+
+    copy.user = memory_text(token->user, strlen(token->user));
+    copy.groups = memory_new((token->group_count + 1) * sizeof(copy.groups[0]));
+    for (size_t i = 0; i < token->group_count; i++) {
+        const struct token_group *group = &token->groups[i];
+
+        copy.groups[i].audience = memory_text(group->audience, strlen(group->audience));
+        copy.groups[i].target = memory_text(group->target, strlen(group->target));
+    }
+    return copy;
 }
 
 void

@@ -7,30 +7,42 @@
 #include <stdint.h>
 
 #include "decoder/protocol/limits.h"
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "base/rc.h"
-#include "wire/audience.h"
+#include "wire/audience_name.h"
+#include "wire/jws.h"
 
 #define TOKEN_BYTES_MAX 8192
 #define TOKEN_USER_MAX 255
 #define TOKEN_AUDIENCE_MAX AUDIENCE_NAME_MAX
 #define TOKEN_TARGET_MAX LIMIT_TARGET
 #define TOKEN_GROUPS_MAX 256
-#define TOKEN_BAD_SIGNATURE "malformed token or invalid signature"
 #define TOKEN_ERROR_MAX 160
+#define TOKEN_BAD_SIGNATURE "invalid token signature"
 
-/* The type of the key decides which algorithms are accepted, never the token's header. */
-enum token_key_kind { TOKEN_KEY_HS256, TOKEN_KEY_PEM /* RS256 or ES256, by the key's type */ };
+/* Why a token is rejected. */
+enum token_fault {
+    TOKEN_FAULT_MALFORMED, /* no JWS of a JSON object, or an unsupported header */
+    TOKEN_FAULT_ALGORITHM, /* the configured key is of another algorithm */
+    TOKEN_FAULT_SIGNATURE,
+    TOKEN_FAULT_CLAIMS, /* a claim is missing or has an invalid value */
+    TOKEN_FAULT_ISSUER,
+    TOKEN_FAULT_AUDIENCE,
+    TOKEN_FAULT_EARLY, /* nbf */
+    TOKEN_FAULT_EXPIRED
+};
+
+struct token_error {
+    enum token_fault fault;
+    char text[TOKEN_ERROR_MAX]; /* does not contain the token */
+};
 
 struct token_rules {
-    enum token_key_kind kind;
-    const char *key; /* the secret, or the PEM of the public key */
-    size_t key_len;
+    struct jws_key key;
     const char *issuer;   /* NULL: not checked */
     const char *audience; /* NULL: tokens with aud are rejected */
     int64_t leeway_s;
-    const char *previous; /* previous key of the same type, still accepted; NULL: none */
-    size_t previous_len;
+    struct jws_key previous; /* previous key, still accepted; len 0: none */
 };
 
 struct token_group {
@@ -49,12 +61,10 @@ struct token {
 
 /*
  * Verifies `text` at now_s (Unix seconds). RC_OK: *ret_token is filled; the caller frees it with
- * token_free. RC_CLOSED: valid but expired. RC_BAD: any other error. `error` is a message that does
- * not contain the token.
+ * token_free. RC_CLOSED: valid but expired. RC_BAD: any other error. *error is set on failure.
  */
 MUST_CHECK enum rc token_verify(const struct token_rules *rules, const char *text, size_t len,
-                                int64_t now_s, struct token *ret_token,
-                                char error[TOKEN_ERROR_MAX]);
+                                int64_t now_s, struct token *ret_token, struct token_error *error);
 
 /* Adds the claims as a JSON object. Use it only for trusted storage. */
 MUST_CHECK enum rc token_write(const struct token *token, struct buffer *out);
@@ -64,8 +74,9 @@ MUST_CHECK enum rc token_write_groups(const struct token *token, struct buffer *
 
 /* Parses the output of token_write with the checks of token_verify, except the signature. */
 MUST_CHECK enum rc token_parse(const char *text, size_t len, int64_t now_s, struct token *ret_token,
-                               char error[TOKEN_ERROR_MAX]);
+                               struct token_error *error);
 
+struct token token_copy(const struct token *token);
 /* Frees and resets. Accepts a zeroed token. */
 void token_free(struct token *token);
 

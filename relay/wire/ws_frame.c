@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/utf8.h"
+#include "base/text.h"
 #include "wire/bytes.h"
 
 #define OPCODE_CONTINUATION 0x0
@@ -44,12 +44,6 @@ ws_frame_len(const unsigned char *frame)
     for (size_t i = 0; i < extra; i++)
         len = len << 8 | frame[2 + i];
     return 2 + extra + len;
-}
-
-size_t
-ws_frame_header_len(const unsigned char *frame)
-{
-    return 2u + (frame[1] <= LENGTH_7_MAX ? 0 : frame[1] == LENGTH_16 ? 2 : 8);
 }
 
 static unsigned

@@ -17,9 +17,6 @@ size_t ws_text_header(size_t len, unsigned char *end);
 /* Returns the length of a frame that starts with the output of ws_text_header. */
 size_t ws_frame_len(const unsigned char *frame);
 
-/* Returns the header length of such a frame. */
-size_t ws_frame_header_len(const unsigned char *frame);
-
 #define WS_CONTROL_MAX 125
 #define WS_HEAD_MAX 14
 #define WS_NO_CODE 1005 /* a close frame without a code; never sent */

@@ -55,7 +55,7 @@ function show(list, items, key, build, fill, empty) {
 }
 
 const number = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
-const plural = (count, word) => `${number.format(count)} ${word}${count === 1 ? '' : 's'}`;
+const plural = (count, word, many = `${word}s`) => `${number.format(count)} ${count === 1 ? word : many}`;
 
 function bytes(count) {
   const units = ['B', 'kB', 'MB', 'GB', 'TB'];
@@ -137,14 +137,14 @@ function leave(why = '') {
   history.clear();
   stopTail();
   tail.rows = [];
-  $('main').hidden = $('tools').hidden = true;
+  $('main').hidden = $('tools').hidden = $('jump').hidden = true;
   $('enter').hidden = false;
   $('life').hidden = true;
-  for (const id of ['errors', 'pending', 'relays', 'figures', 'life-events', 'tail', 'user-pending', 'rules']) $(id).replaceChildren();
-  for (const id of ['errors-status', 'life-status', 'user-status', 'test-status', 'rules-status', 'about', 'user-id', 'test-user'])
+  for (const id of ['errors', 'pending', 'relays', 'sinks', 'figures', 'life-events', 'tail', 'user-pending', 'browsers', 'rules']) $(id).replaceChildren();
+  for (const id of ['errors-count', 'errors-status', 'life-status', 'user-status', 'test-status', 'rules-status', 'about', 'user-id', 'test-user'])
     if ($(id).localName === 'input') $(id).value = '';
     else set($(id), '');
-  $('user-pending').hidden = $('rules').hidden = true;
+  $('user-pending').hidden = $('user-browsers').hidden = $('rules').hidden = true;
   document.body.classList.remove('stale');
   $('state').dataset.text = '';
   $('state').replaceChildren(make('span', { class: 'badge', text: 'signed out' }));
@@ -174,15 +174,41 @@ $('leave').addEventListener('click', () => leave());
 
 const history = new Map(); // name -> the newest values
 
+// The sum over the labels of a metric.
+const sum = (stats, name) => Object.entries(stats).reduce((all, [key, value]) => (key.startsWith(`${name}{`) ? all + value : all), 0);
+
+// The labels of a metric with their values above 0.
+function labels(stats, name) {
+  return Object.entries(stats).filter(([key, value]) => key.startsWith(`${name}{`) && value > 0)
+    .map(([key, value]) => [/"(.*)"/.exec(key)[1], value]);
+}
+
+// Only what also sends an alert: an expired token, or a list of rows that a page may not read, is no failure.
+const WRONG_KEY = ['signature', 'algorithm', 'issuer', 'audience'];
+const FAILED_LIST = ['failed', 'timeout', 'lost', 'busy', 'stale'];
+
+function failures(stats) {
+  const of = (name, kinds) => labels(stats, name).filter(([kind]) => kinds.includes(kind)).reduce((all, [, value]) => all + value, 0);
+  return [
+    [of('clairon_gate_tokens_rejected_total', WRONG_KEY), 'token of another key', 'tokens of another key'],
+    [of('clairon_rows_errors_total', FAILED_LIST), 'failed list'],
+    [stats.clairon_internal_errors_total ?? 0, 'internal error'], [stats.clairon_log_lines_lost_total ?? 0, 'lost log line'],
+  ].filter(([count]) => count > 0);
+}
+
 const FIGURES = [
   { name: 'Connections', value: (o) => o.stats.clairon_gate_connections + o.stats.clairon_gate_streams,
     more: (o) => `${number.format(o.stats.clairon_gate_connections)} WebSocket · ${number.format(o.stats.clairon_gate_streams)} SSE, poll` },
   { name: 'Stored', rate: 'clairon_store_notifications_total', more: (o) => o.store && `${number.format(o.store.entries)} kept` },
   { name: 'Delivered', rate: 'clairon_hub_delivered_total', more: () => 'to sockets of this relay' },
-  { name: 'Acknowledged', rate: 'clairon_store_acks_total', more: (o) => `${number.format(o.stats.clairon_store_acks_total)} since its start` },
-  { name: 'Slot lag', value: (o) => o.slot?.lag, text: bytes, more: (o) => (o.slot ? `slot ${o.slot.name}` : 'the feed runs elsewhere') },
+  { name: 'Acknowledged', rate: 'clairon_store_acks_total', more: (o) => `${number.format(o.stats.clairon_store_acks_total)} since start` },
+  { name: 'Slot lag', value: (o) => o.slot?.lag, text: bytes, more: (o) => (o.slot ? `slot ${o.slot.name}` : ['off', 'standby'].includes(o.relay.feed) ? 'the feed runs elsewhere' : `feed ${o.relay.feed}`) },
   { name: 'Pending', value: (o) => o.store?.pending, more: () => 'notifications without all acks' },
-  { name: 'Errors', value: (o) => o.store?.errors, more: (o) => `${number.format(o.stats.clairon_retries_total)} retries since its start`, bad: (v) => v > 0 },
+  { name: 'Errors', value: (o) => o.store?.errors, more: (o) => `${plural(o.stats.clairon_retries_total, 'retry', 'retries')} since start`, bad: (v) => v > 0 },
+  { name: 'Denied', value: (o) => sum(o.stats, 'clairon_denied_total'), bad: (v) => v > 0,
+    more: (o) => labels(o.stats, 'clairon_denied_total').map(([reason, count]) => `${reason}: ${number.format(count)}`).join(' · ') || 'changes not sent, since start' },
+  { name: 'Failures', value: (o) => failures(o.stats).reduce((all, [count]) => all + count, 0), bad: (v) => v > 0,
+    more: (o) => failures(o.stats).map((found) => plural(...found)).join(' · ') || 'tokens, lists, relay, since start' },
   { name: 'Store memory', value: (o) => o.store?.memory, text: bytes, more: (o) => (o.store?.memory_max ? `of ${bytes(o.store.memory_max)}` : 'no limit set') },
 ];
 
@@ -258,17 +284,32 @@ function badges(overview) {
   const { relay, store, stats, missing } = overview;
   const found = isStale() ? [['bad', 'stale: the relay does not reply']] : [
     relay.ready ? ['good', 'ready'] : ['bad', relay.draining ? 'draining' : 'not ready'],
-    !store ? ['bad', 'store down'] : missing ? ['bad', `store: ${plural(missing.length, 'shard')} missing`] : ['good', 'store up'],
-    stats.clairon_feed_connected ? ['good', 'feed streaming']
-      : relay.feed === 'off' || relay.feed === 'standby' ? ['good', `feed ${relay.feed}`] : ['bad', `feed ${relay.feed}`],
+    !store ? ['bad', 'store down'] : relay.store !== 'up' ? ['bad', `store ${relay.store}`] : missing ? ['bad', `store: ${plural(missing.length, 'shard')} missing`] : ['good', 'store up'],
+    [['streaming', 'off', 'standby'].includes(relay.feed) ? 'good' : 'bad', `feed ${relay.feed}`],
   ];
-  if (!relay.push) found.push(['warn', 'push is off']);
+  if (!relay.realtime) found.push(['warn', 'real-time delivery is off']);
   if (stats.clairon_shedding) found.push(['warn', `shedding ${stats.clairon_shedding > 1 ? 'LOW and NORMAL' : 'LOW'} notifications`]);
+  for (const sink of sinks(overview)) if (sink.bad) found.push(['warn', `sink ${sink.name} fails`]);
   if (paused) found.push(['warn', 'paused']);
   const text = found.map(([, words]) => words).join();
   if ($('state').dataset.text === text) return; // announced by screen readers only when it changes
   $('state').dataset.text = text;
   $('state').replaceChildren(...found.map(([kind, words]) => make('span', { class: `badge ${kind}`, text: words })));
+}
+
+// What the red badges mean, and the reason if the relay knows it.
+const DOCTOR = 'clairon doctor -c relay.conf prints the reason and the fix';
+const sentence = (text) => text.replace(/[.\s]*$/, '.');
+
+function problems({ relay, store, missing }) {
+  const found = [without(missing, 'the figures and lists do not include them')];
+  if (!store) found.push(sentence(`The store does not reply: no notification is stored or delivered, PostgreSQL keeps the changes. ${DOCTOR}`));
+  else if (relay.store !== 'up') found.push(sentence(`The store ${relay.store}: PostgreSQL keeps new changes. ${DOCTOR}`));
+  // Without the store, the feed is down too.
+  if (store && ['down', 'stalled'].includes(relay.feed))
+    found.push(sentence(`No new changes arrive, the feed is ${relay.feed}: ${relay.reason ?? DOCTOR}`));
+  if (relay.draining) found.push('The relay is shutting down.');
+  return found.filter(Boolean).join('\n');
 }
 
 // ---- lists
@@ -299,6 +340,95 @@ function lists(overview) {
   }, overview.store?.relays === null ? 'Unknown: shard 0 does not reply.' : overview.store ? 'No relay has reported yet.' : 'The store does not reply.');
 }
 
+// ---- sinks
+
+const SINKS = { sql: 'Table clairon.receipt', webhook: 'Webhook', webpush: 'Web Push' };
+const ALIVE_MS = 10000;
+
+// A value of the metric clairon_sink_<name> of a sink; undefined if the relay does not have it. Those in seconds have
+// microseconds here.
+const sinkValue = (stats, name, sink) =>
+  Object.entries(stats).find(([key]) => key.startsWith(`clairon_sink_${name}`) && key.endsWith(`{sink="${sink}"}`))?.[1];
+
+function sinkQueue({ at, stats }, sink, ...words) {
+  const waiting = sinkValue(stats, 'backlog', sink);
+  const oldest = sinkValue(stats, 'oldest_seconds', sink);
+  const success = sinkValue(stats, 'last_success', sink);
+  return [
+    waiting === undefined ? '' : `${plural(waiting, ...words)} waiting${waiting > 0 && oldest ? `, the oldest for ${span(oldest / 1000)}` : ''}`,
+    success ? `last taken ${span(at - success / 1000)} ago` : success === 0 ? 'none taken since start' : '',
+  ];
+}
+
+// Relays send a heartbeat for a sink while they can reach its destination.
+function sinkRelays(serving, own) {
+  const alive = serving.filter((each) => each.silent < ALIVE_MS);
+  if (alive.length > 0) return own ? '' : `its figures are in the console of ${alive.map((each) => each.relay).join(', ')}`;
+  const last = serving.sort((a, b) => a.silent - b.silent)[0];
+  return `no relay serves it${last ? `: ${last.relay} stopped ${span(last.silent)} ago` : ''}`;
+}
+
+function receiptSink(overview, name) {
+  const { at, stats, store } = overview;
+  const own = overview.sinks.find((each) => each.name === name);
+  const serving = (store?.sinks ?? []).filter((each) => each.name === name);
+  if (!own && serving.length === 0) return undefined;
+  const failures = sinkValue(stats, 'failures', name), off = sinkValue(stats, 'off', name) === 1;
+  const lost = sinkValue(stats, 'dropped', name), rejected = sinkValue(stats, 'rejected', name);
+  const relays = store?.sinks ? sinkRelays(serving, own) : '';
+  const isFailing = own?.failed_at > sinkValue(stats, 'last_success', name) / 1000;
+  return { name, bad: off || isFailing || relays.startsWith('no relay'), facts: [
+    ...(own ? sinkQueue(overview, name, 'receipt') : []),
+    relays,
+    off ? 'switched off, because its endpoint replied 410: reload a relay (SIGHUP) to switch it on' : '',
+    own?.failed_at ? `${plural(failures, 'failure')} since start, the last ${span(at - own.failed_at)} ago: ${own.reason}` : '',
+    own && lost ? `${plural(lost, 'receipt')} lost: trimmed before they were taken` : '',
+    own && rejected ? `${plural(rejected, 'receipt')} rejected by PostgreSQL` : '',
+  ] };
+}
+
+const PUSHES_LATE_US = 600e6; // like clairon doctor
+
+function pushSink(overview) {
+  if (!overview.webpush) return undefined;
+  const { stats } = overview;
+  const failures = sinkValue(stats, 'failures', 'webpush'), expired = sinkValue(stats, 'dropped', 'webpush');
+  const isLate = sinkValue(stats, 'oldest_seconds', 'webpush') > PUSHES_LATE_US;
+  const counts = (name) => labels(stats, name).map(([label, count]) => `${label}: ${number.format(count)}`).join(', ');
+  const rejections = counts('clairon_webpush_refused_total'), denied = counts('clairon_webpush_denied_total');
+  return { name: 'webpush', bad: isLate, facts: [
+    ...sinkQueue(overview, 'webpush', 'Web Push', 'Web Pushes'),
+    isLate ? 'no relay has the role sink, or push services fail: the log of the relays has the reason' : '',
+    `${number.format(stats.clairon_webpush_sent_total)} sent since start`,
+    failures ? plural(failures, 'failed attempt') : '',
+    expired ? `${number.format(expired)} expired before they were sent` : '',
+    rejections ? `rejected with status ${rejections}` : '',
+    denied ? `not sent, by reason: ${denied}` : '',
+  ] };
+}
+
+const sinks = (overview) => [receiptSink(overview, 'sql'), receiptSink(overview, 'webhook'), pushSink(overview)].filter(Boolean);
+
+// Why a sink is not listed.
+function sinksOff(overview) {
+  const found = sinks(overview).map((sink) => sink.name);
+  const none = [];
+  if (!overview.store?.sinks) none.push('Unknown: the store, or its shard 0, does not reply.');
+  else if (!found.includes('sql') && !found.includes('webhook'))
+    none.push('No relay has the role sink with receipts.sql or webhook.url: receipts stay in the store, and applications read them with GET /v1/receipts.');
+  if (!overview.webpush) none.push('Web Push is off in this relay: webpush.vapid_key_file is not set.');
+  return none;
+}
+
+function listSinks(overview) {
+  const rows = [...sinks(overview), ...sinksOff(overview).map((why) => ({ name: why, why }))];
+  show($('sinks'), rows, (sink) => sink.name, () => row(), (item, sink) => {
+    set(item.querySelector('.what'), sink.why ? '' : `${SINKS[sink.name]}${sink.bad ? ' fails' : ''}`);
+    item.querySelector('.what').classList.toggle('bad', sink.bad === true);
+    set(item.querySelector('.facts'), sink.why ?? sink.facts.filter(Boolean).join(' · '));
+  });
+}
+
 async function refresh() {
   const mine = round;
   const endedBefore = ownChanges.running > 0 ? -1 : ownChanges.ended;
@@ -307,11 +437,12 @@ async function refresh() {
     const overview = await request('console');
     if (mine !== round) return;
     const first = last === null;
-    $('main').hidden = $('tools').hidden = false;
-    set($('notice'), without(overview.missing, 'the figures and lists do not include them'));
-    $('notice').hidden = !overview.missing;
+    $('main').hidden = $('tools').hidden = $('jump').hidden = false;
+    set($('notice'), problems(overview));
+    $('notice').hidden = $('notice').textContent === '';
     figures(overview);
     lists(overview);
+    listSinks(overview);
     // The count may miss a change that this page made meanwhile: keep the expected count.
     if (!first && last.store && overview.store && (ownChanges.running > 0 || ownChanges.ended !== endedBefore))
       overview.store.errors = last.store.errors;
@@ -319,8 +450,9 @@ async function refresh() {
     last = overview;
     updatedAt = Date.now();
     age();
+    countErrors();
     if (first) {
-      $('main').focus();
+      $('main').focus({ preventScroll: true });
       errors();
     } else if (grown) {
       set($('errors-status'), 'The error log has changed: refresh to see it.');
@@ -328,7 +460,7 @@ async function refresh() {
   } catch (error) {
     if (mine !== round) return;
     failed(error, (why) => {
-      $('main').hidden = $('tools').hidden = false;
+      $('main').hidden = $('tools').hidden = $('jump').hidden = false;
       $('notice').hidden = false;
       set($('notice'), `No update: ${why}. Retrying.`);
     });
@@ -386,6 +518,14 @@ function updateErrors() {
     $('errors').replaceChildren(make('li', { class: 'empty', 'data-key': 'none',
       text: errorsMissing ? 'The error logs of the other shards are empty.' : 'The error log is empty.' }));
   $('errors-redrive').hidden = listedErrors().filter((e) => e.user_count > 0).length < 2;
+  countErrors();
+}
+
+function countErrors() {
+  const listed = listedErrors().length;
+  const total = last?.store?.errors ?? listed;
+  set($('errors-count'), total > listed && listed > 0
+    ? `The newest ${listed} of ${number.format(total)}. For many: clairon errors redrive --source TABLE --dry-run` : '');
 }
 
 async function errors(before) {
@@ -451,14 +591,18 @@ async function changeError(entry, verb, describe) {
 const redrive = (entry) => changeError(entry, 'redrive', (response) =>
   response.users > 0 ? `${entry.id} redriven to ${plural(response.users, 'user')}.` : `${entry.id}: already acknowledged by all users.`);
 
-function confirmDrop(entry) {
-  set($('sure-text'), `${entry.id}, ${names(entry)}: this notification will not be delivered.`);
+function confirm(title, text, act) {
+  set($('sure-title'), title);
+  set($('sure-text'), text);
   $('sure').returnValue = '';
   $('sure').onclose = () => {
-    if ($('sure').returnValue === 'yes') changeError(entry, 'drop', () => `${entry.id} dropped.`);
+    if ($('sure').returnValue === 'yes') act();
   };
   $('sure').showModal();
 }
+
+const confirmDrop = (entry) => confirm('Drop this entry?', `${entry.id}, ${names(entry)}: this notification will not be delivered.`,
+  () => changeError(entry, 'drop', () => `${entry.id} dropped.`));
 
 $('errors-refresh').addEventListener('click', () => errors());
 $('errors-older').addEventListener('click', () => errors(listedErrors().at(-1)?.entry));
@@ -507,6 +651,71 @@ function eventGroup([user, list], start) {
     make('ol', {}, ...list.map((event) => eventItem(event, start))));
 }
 
+// ---- its receipts
+
+const RECEIPT_ROWS = 100;
+const RECEIPT_REQUESTS = 20; // each reads up to 5 000 receipts of a shard
+const OUTCOMES = {
+  acked: 'acknowledged', expired: 'expired before the acknowledgement', exhausted: 'retry limit reached',
+  unreached: 'ended without having been written to a socket of the user', dropped: 'dropped by an operator',
+  forgotten: 'the user was erased', escalated: 'not acknowledged in time, ends nothing', escalated2: 'still not acknowledged, ends nothing',
+};
+
+function receiptRow(receipt) {
+  const isOwn = receipt.user_id === '';
+  const time = (at) => (at ? make('time', { datetime: at, text: at.slice(0, 23).replace('T', ' ') }) : '–');
+  const cell = (label, ...content) => make('td', { 'data-label': label }, ...content);
+  return make('tr', { class: receipt.outcome },
+    make('th', { scope: 'row', text: isOwn ? 'all users' : receipt.user_id }),
+    cell('Outcome', make('span', { class: 'outcome', text: receipt.outcome, title: OUTCOMES[receipt.outcome] ?? '' }),
+      isOwn ? ` ${receipt.acked} of ${receipt.recipients} acknowledged` : ''),
+    cell('At (UTC)', time(receipt.at)), cell('First delivery', isOwn ? '' : time(receipt.delivered_at)),
+    cell('Retries', String(receipt.attempts)), cell('Round', String(receipt.round)));
+}
+
+function noReceipts(waiting) {
+  return waiting > 0
+    ? `No receipt yet: ${plural(waiting, 'user has', 'users have')} not acknowledged. Receipts are written only if the rule has receipts or escalate_after.`
+    : "No receipts: the rule has no receipts => 'user' or 'notification', or they are older than receipts.retention.";
+}
+
+// A page may be empty although receipts follow.
+async function receipts(id, waiting, after = '') {
+  const mine = round;
+  const body = $('receipts').tBodies[0];
+  let cursor = after, isEnd = false;
+  const found = [];
+  try {
+    for (let i = 0; i < RECEIPT_REQUESTS && found.length < RECEIPT_ROWS && !isEnd; i++) {
+      const page = await request(`console/receipts?id=${encodeURIComponent(id)}&after=${cursor}`);
+      if (mine !== round || $('find-id').value !== id) return;
+      found.push(...page.receipts);
+      isEnd = page.next === cursor;
+      cursor = page.next;
+    }
+    if (after === '') body.replaceChildren();
+    body.append(...found.map(receiptRow));
+    $('receipts').hidden = body.rows.length === 0;
+    if (isEnd && document.activeElement === $('receipts-more')) $('life-note').querySelector('summary').focus();
+    $('receipts-more').hidden = isEnd;
+    $('receipts-more').onclick = () => receipts(id, waiting, cursor);
+    set($('receipts-status'), body.rows.length > 0 ? `${plural(body.rows.length, 'receipt')}${isEnd ? '' : ' so far'}, oldest first.`
+      : isEnd ? noReceipts(waiting) : 'None found yet among many receipts of other notifications.');
+  } catch (error) {
+    if (mine === round) failed(error, (why) => set($('receipts-status'), `Could not read the receipts: ${why}.`));
+  }
+}
+
+async function dropPending(id) {
+  const mine = round;
+  try {
+    await request(`console/notifications/${id}/drop`, {});
+    if (mine === round) life(id, false);
+  } catch (error) {
+    if (mine === round) failed(error, (why) => set($('life-status'), `Could not drop ${id}: ${why}.`));
+  }
+}
+
 async function life(id, jump) {
   const mine = round;
   $('find-id').value = id;
@@ -517,8 +726,12 @@ async function life(id, jump) {
     const start = trace.events.length ? msOf(trace.events[0].at) : 0;
     $('life-events').replaceChildren(...byUser(trace.events).map((group) => eventGroup(group, start)));
     set($('life-waiting'), waiting.length ? `Waits for ${waiting.slice(0, 50).join(', ')}${waiting.length > 50 ? ' ..' : ''}` : '');
+    $('life-drop').hidden = waiting.length === 0;
+    $('life-drop').onclick = () => confirm('Drop this notification?',
+      `${trace.id}: it will not be retried, and needs no further acknowledgement.`, () => dropPending(trace.id));
     set($('life-note').querySelector('pre'), trace.notification ? JSON.stringify(trace.notification, null, 2) : 'Trimmed from the stream.');
     $('life').hidden = false;
+    receipts(id, waiting.length);
     set($('life-status'), `${plural(trace.events.length, 'event')} of ${trace.id}.`);
     if (jump) {
       $('find').scrollIntoView({ block: 'start' });
@@ -642,8 +855,10 @@ async function readRules() {
 
 function ruleItem(rule) {
   const item = row();
-  const facts = [rule.operations.join(', '), rule.type, rule.priority === 'NORMAL' ? '' : rule.priority,
-    rule.ack_required ? 'needs acks' : '', rule.ttl ? `for ${rule.ttl}` : '', rule.only_when ? `only when ${rule.only_when}` : ''];
+  const timeout = rule.ack_timeout ? ` after ${rule.ack_timeout}` : '';
+  const facts = [rule.live ? 'live' : '', rule.operations.join(', '), rule.type, rule.priority === 'NORMAL' ? '' : rule.priority,
+    rule.ack_required ? `needs acks, ${plural(rule.retry_limit, 'retry', 'retries')}${timeout}` : '',
+    rule.ttl ? `for ${rule.ttl}` : '', rule.columns ? `columns ${rule.columns}` : '', rule.only_when ? `only when ${rule.only_when}` : ''];
   item.querySelector('.what').append(make('strong', { text: rule.relation }), rule.name === 'default' ? '' : ` · ${rule.name}`,
     ` → ${rule.audience}${rule.targets ? ` ${rule.targets}` : ''}`);
   set(item.querySelector('.facts'), facts.filter(Boolean).join(' · '));
@@ -669,6 +884,25 @@ $('rules-show').addEventListener('click', async () => {
 
 // ---- user lookup and test notification
 
+// The list has only the origins, since an endpoint allows anybody to send to its browser.
+async function browsers(id) {
+  const mine = round;
+  try {
+    const { at, subscriptions } = await request(`console/subscriptions?id=${encodeURIComponent(id)}`);
+    if (mine !== round || $('user-id').value !== id) return;
+    $('user-browsers').hidden = false;
+    show($('browsers'), subscriptions.map((each, i) => ({ ...each, i })), (each) => each.i, () => row(), (item, each) => {
+      set(item.querySelector('.what'), each.origin);
+      set(item.querySelector('.facts'), `renewed ${span(at - each.renewed_at)} ago`);
+    }, last?.webpush ? 'None: no page of this user has called enable(), or none within webpush.keep.'
+      : 'Web Push is off in this relay: webpush.vapid_key_file is not set.');
+  } catch (error) {
+    if (mine !== round) return;
+    $('user-browsers').hidden = true;
+    failed(error, (why) => set($('user-status'), `Could not read the browsers of the user: ${why}.`));
+  }
+}
+
 $('user').addEventListener('submit', async (event) => {
   event.preventDefault();
   const mine = round;
@@ -680,6 +914,7 @@ $('user').addEventListener('submit', async (event) => {
     set($('user-status'), `${id}: ${where} · ${plural(connections, 'connection')} on this process · ${number.format(user.pending)} pending`
       + `${missing ? `. ${without(missing, 'more may be pending')}` : ''}`);
     $('user-pending').hidden = false;
+    browsers(id);
     show($('user-pending'), user.oldest, (p) => p.id, (p) => {
       const item = row();
       item.querySelector('.what').append(idButton(p.id));

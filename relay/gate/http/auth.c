@@ -10,6 +10,8 @@
 #include <strings.h>
 #include <sys/random.h>
 
+#include <openssl/sha.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -29,6 +31,14 @@
 #define HOST_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 #define V6_LETTERS "0123456789abcdefABCDEF:."
 #define PORT_DIGITS 5
+
+#define VERIFIED_TOKENS 64
+
+/* A token that was verified; its text has the digest. Unused: `user` is NULL. */
+struct verified_token {
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+    struct token token;
+};
 
 struct gate_redeem {
     gate_redeemed *done;
@@ -57,7 +67,7 @@ static void
 on_claims_read(void *ctx, enum rc rc, struct bytes claims)
 {
     struct gate_redeem *redeem = ctx;
-    char error[TOKEN_ERROR_MAX] = "store does not reply";
+    struct token_error error = {.text = "store does not reply"};
     struct token token = {0};
 
     if (redeem->owner == NULL) {
@@ -66,12 +76,12 @@ on_claims_read(void *ctx, enum rc rc, struct bytes claims)
     }
     if (rc == RC_OK && claims.at == NULL) {
         rc = RC_BAD;
-        snprintf(error, sizeof(error), "ticket unknown, used or expired");
+        snprintf(error.text, sizeof(error.text), "ticket unknown, used or expired");
     } else if (rc == RC_OK) {
         rc = token_parse((const char *)claims.at, claims.len, clock_wall_us() / 1000000, &token,
-                         error);
+                         &error);
     }
-    redeem->done(redeem->owner, rc, &token, error);
+    redeem->done(redeem->owner, rc, &token, error.text);
     token_free(&token);
     free(redeem);
 }
@@ -99,11 +109,65 @@ gate_ticket_cancel(struct gate_redeem *redeem)
     redeem->owner = NULL;
 }
 
+void
+gate_token_open(struct gate *gate)
+{
+    gate->verified = memory_new(VERIFIED_TOKENS * sizeof(*gate->verified));
+}
+
+void
+gate_token_forget(struct gate *gate)
+{
+    for (size_t i = 0; i < VERIFIED_TOKENS; i++)
+        token_free(&gate->verified[i].token);
+}
+
+void
+gate_token_close(struct gate *gate)
+{
+    gate_token_forget(gate);
+    free(gate->verified);
+}
+
 enum rc
 gate_token_verify(const struct gate *gate, const char *text, size_t len, struct token *ret_token,
                   char error[TOKEN_ERROR_MAX])
 {
-    return token_verify(&gate->rules, text, len, clock_wall_us() / 1000000, ret_token, error);
+    static const enum metric metrics[] = {
+        [TOKEN_FAULT_MALFORMED] = STAT_TOKENS_MALFORMED,
+        [TOKEN_FAULT_ALGORITHM] = STAT_TOKENS_ALGORITHM,
+        [TOKEN_FAULT_SIGNATURE] = STAT_TOKENS_SIGNATURE,
+        [TOKEN_FAULT_CLAIMS] = STAT_TOKENS_CLAIMS,
+        [TOKEN_FAULT_ISSUER] = STAT_TOKENS_ISSUER,
+        [TOKEN_FAULT_AUDIENCE] = STAT_TOKENS_AUDIENCE,
+        [TOKEN_FAULT_EARLY] = STAT_TOKENS_EARLY,
+        [TOKEN_FAULT_EXPIRED] = STAT_TOKENS_EXPIRED,
+    };
+    const int64_t now_s = clock_wall_us() / 1000000;
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+    struct verified_token *verified;
+    struct token_error reason;
+    enum rc rc;
+
+    SHA256((const unsigned char *)text, len, digest);
+    verified = &gate->verified[digest[0] % VERIFIED_TOKENS];
+    if (verified->token.user != NULL && memcmp(verified->digest, digest, sizeof(digest)) == 0 &&
+        now_s - gate->rules.leeway_s < verified->token.expires_s) {
+        *ret_token = token_copy(&verified->token);
+        return RC_OK;
+    }
+    rc = token_verify(&gate->rules, text, len, now_s, ret_token, &reason);
+    if (rc == RC_OK) {
+        token_free(&verified->token);
+        verified->token = token_copy(ret_token);
+        memcpy(verified->digest, digest, sizeof(digest));
+        return RC_OK;
+    }
+    stats_add(gate->stats, metrics[reason.fault], 1);
+    if (reason.fault == TOKEN_FAULT_SIGNATURE)
+        stats_set(gate->stats, STAT_TOKENS_SIGNATURE_AT, (uint64_t)clock_wall_us());
+    snprintf(error, TOKEN_ERROR_MAX, "%s", reason.text);
+    return rc;
 }
 
 char *
@@ -154,28 +218,31 @@ gate_groups_of(const struct token *token)
     return groups;
 }
 
-/* Returns a hint on the usual cause of this error. It contains no part of the token. */
+/* Returns a hint on the usual cause of an invalid signature. */
 static const char *
-hint_of(const struct gate *gate, const char *error)
+signature_hint(const struct config *config)
 {
-    if (strcmp(error, TOKEN_BAD_SIGNATURE) != 0)
-        return NULL;
-    if (gate->config->auth.public_key_file != NULL)
+    if (config->auth.public_key_file != NULL)
         return "sign tokens with the private key of auth.public_key_file";
-    if (gate->config->auth.hs256_secret_file != NULL)
+    if (config->auth.hs256_secret_file != NULL)
         return "the HS256 key is the content of auth.hs256_secret_file without its final newline, "
                "not decoded";
     return "the HS256 key is the value of auth.hs256_secret, not decoded";
 }
 
+/* After a change of keys, an invalid signature rejects all users: a warning. */
 void
 gate_log_rejected_token(struct gate *gate, const char *where, const char *error)
 {
+    const bool is_signature = strcmp(error, TOKEN_BAD_SIGNATURE) == 0;
     unsigned skipped = 0;
 
-    if (throttle_allows(&gate->token_rejected, clock_monotonic_us(), &skipped))
-        log_info("gate", "token rejected", LOG_TEXT("path", where), LOG_TEXT("error", error),
-                 LOG_UINT("suppressed", skipped), LOG_TEXT("hint", hint_of(gate, error)));
+    if (throttle_allows(is_signature ? &gate->signature_rejected : &gate->token_rejected,
+                        clock_monotonic_us(), &skipped))
+        log_event(is_signature ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "gate", "token rejected",
+                  LOG_TEXT("path", where), LOG_TEXT("error", error),
+                  LOG_UINT("suppressed", skipped),
+                  LOG_TEXT("hint", is_signature ? signature_hint(gate->config) : NULL));
 }
 
 void

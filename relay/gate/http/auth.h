@@ -16,6 +16,7 @@ struct gate_redeem; /* a pending redemption in the store */
 struct http_head;
 struct session_group;
 
+#define GATE_NO_TOKEN "missing Authorization: Bearer"
 #define GATE_TWO_CREDENTIALS "both a ticket and a token"
 
 /*
@@ -28,9 +29,18 @@ char *gate_request_ticket(const struct http_head *head);
 /* True if the request has both a ticket and a token, which could name different users. */
 bool gate_request_has_both(const struct http_head *head);
 
-/* Like token_verify, with the gate's keys and the current time. */
+/*
+ * Like token_verify, with the gate's keys and the current time. Counts rejected tokens. A server
+ * sends the same token with each request, so the tokens that were verified last are kept, without
+ * their text.
+ */
 MUST_CHECK enum rc gate_token_verify(const struct gate *gate, const char *text, size_t len,
                                      struct token *ret_token, char error[TOKEN_ERROR_MAX]);
+
+void gate_token_open(struct gate *gate);
+void gate_token_close(struct gate *gate);
+/* Forgets the tokens that were verified with former keys. */
+void gate_token_forget(struct gate *gate);
 
 bool gate_ticket_new(char ret_ticket[STORE_TICKET_TEXT + 1]);
 /*

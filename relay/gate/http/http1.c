@@ -29,6 +29,7 @@
 #define ENDING_TIMEOUT_US (5 * 1000000)
 #define ENDING_RATE (32 * 1024)
 #define GET_BODY_MAX (64 * 1024)
+#define UNSIGNED_BODY_MAX 1024 /* without a token */
 
 static const struct gate_route NO_ROUTE = {.path = "(no token)"};
 static const struct conn_events REQUEST_EVENTS;
@@ -271,8 +272,10 @@ authenticate(struct gate_request *request)
         request->redeem = gate_ticket_redeem(request->gate, ticket, on_token_redeemed, request);
         if (request->redeem == NULL)
             gate_request_no_store(request);
-    } else {
-        gate_request_problem(request, 401, 0, "missing Authorization: Bearer");
+    } else if (!request->route->token_optional || request->gate->web_push == NULL ||
+               !request->conn->head->has_length ||
+               request->conn->head->content_length > UNSIGNED_BODY_MAX) {
+        gate_request_problem(request, 401, 0, GATE_NO_TOKEN);
     }
     free(bearer);
     free(ticket);

@@ -21,7 +21,6 @@
 #include "gate/http/auth.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
-#include "hub/session.h"
 #include "hub/hub.h"
 
 #define RESPONSES_MAX (64 * 1024 * 1024) /* maximum bytes of all unfinished responses */
@@ -367,8 +366,8 @@ gate_request_respond(struct gate_request *request, struct response *response)
 
     response_allow_origin(response, request->origin);
     out_free(&request->out);
-    if (request->gate->draining || gate_body_is_unread(request) || response->status == 426 ||
-        request->conn->requests >= REQUESTS_MAX)
+    if (request->gate->state != GATE_OPEN || gate_body_is_unread(request) ||
+        response->status == 426 || request->conn->requests >= REQUESTS_MAX)
         request->is_last = true;
     if (response_build(response, request->is_last, &built) == RC_OK) {
         out_add_buffer(&request->out, &built);
@@ -382,7 +381,7 @@ gate_request_respond(struct gate_request *request, struct response *response)
     gate_request_set_state(request, GATE_REQUEST_ENDING);
     conn_pause(request->conn);
     gate_slot_add_response(request);
-    gate_request_want_write(request);
+    conn_write_soon(request->conn);
 }
 
 void
@@ -471,13 +470,22 @@ store_request_done(struct store_request *store_request)
     return request->state == GATE_REQUEST_WAITING ? request : NULL;
 }
 
-void
-store_request_failed(struct store_request *store_request)
+struct gate_request *
+store_request_reply(struct store_request *store_request, enum rc rc)
 {
     struct gate_request *request = store_request_done(store_request);
 
-    if (request != NULL)
-        gate_request_no_store(request);
+    if (request == NULL || rc == RC_OK)
+        return request;
+    gate_request_no_store(request);
+    return NULL;
+}
+
+void
+store_request_sent(struct store_request *store_request, enum rc rc)
+{
+    if (rc != RC_OK)
+        (void)store_request_reply(store_request, rc);
 }
 
 void

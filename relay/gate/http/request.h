@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "gate/net/conn.h"
-#include "hub/session.h"
+#include "hub/hub.h"
 #include "wire/codes.h"
 #include "wire/frame.h"
 #include "wire/http_body.h"
@@ -23,14 +23,6 @@ struct gate_rejection;
 struct gate_request;
 
 #define GATE_JSON "application/json"
-
-/* The text of a session's frame. */
-struct gate_frame {
-    struct bytes text;    /* one line; without an owner also several */
-    struct bytes rest;    /* the end of the line, after `text`; may be empty */
-    struct shared *owner; /* of `text`; NULL: it is valid only during the call */
-    struct shared *rest_owner;
-};
 
 struct response {
     int status;
@@ -85,15 +77,18 @@ struct gate_route {
     void (*free_state)(
         struct gate_request *request); /* frees the contents of route_state; may be NULL */
     bool is_rate_exempt;               /* health probe: request_rate does not apply */
-    bool is_prefix;                    /* the path ends in / and is followed by a UUID */
+    const char *suffix; /* the path is followed by a UUID and this text; NULL: by nothing */
     bool body_optional;
     bool accepts_ticket;
+    bool token_optional;     /* a small body is also handled without a token */
+    bool is_delete;          /* the method is DELETE */
+    bool is_web_push;        /* requires webpush.vapid_key_file */
     bool is_console;         /* requires gate.console, and an Origin of the same host */
     bool ends_on_half_close; /* a half-close cancels the request, and ends the connection */
     bool limits_its_wait;    /* no store timeout: the handler limits WAITING */
     bool is_stream;          /* counts as a connection, and has the callbacks below */
-    /* Adds the lines of one frame. False: full; session_writable will be called. */
-    bool (*on_lines)(struct gate_request *request, const struct gate_frame *frame);
+    /* Adds a line of the session. False: full; session_writable will be called. */
+    bool (*on_line)(struct gate_request *request, const struct session_line *line);
     /* called when `out` is empty; may be NULL */
     void (*on_writable)(struct gate_request *request);
     void (*on_half_closed)(struct gate_request *request); /* may be NULL */
@@ -216,12 +211,12 @@ void gate_request_respond_whole(struct gate_request *request, struct response *r
 
 /* A request to the store, which may outlive its HTTP request. */
 struct store_request *store_request_new(struct gate_request *request);
-/*
- * Both functions free the store request. store_request_done returns the HTTP request if it still
- * waits for this reply, otherwise NULL.
- */
+/* Frees it. Returns the HTTP request if it still waits for this reply, otherwise NULL. */
 struct gate_request *store_request_done(struct store_request *store_request);
-void store_request_failed(struct store_request *store_request); /* responds with 503 */
+/* Like store_request_done, for a reply: unless rc is RC_OK, responds with 503 and returns NULL. */
+struct gate_request *store_request_reply(struct store_request *store_request, enum rc rc);
+/* The request was sent to the store. Unless rc is RC_OK, ends it and responds with 503. */
+void store_request_sent(struct store_request *store_request, enum rc rc);
 
 /* ---- http1.c: requests of a connection */
 

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/networks.h"
+#include "base/addresses.h"
 #include "base/states.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/listen.h"
@@ -181,9 +181,50 @@ conn_close(struct conn *conn)
 }
 
 static void
+write_end(struct conn *conn)
+{
+    if (conn->is_writing)
+        DL_DELETE2(conn->gate->conns->writes, conn, write_prev, write_next);
+    conn->is_writing = false;
+}
+
+/* A client that pipelines many requests must not occupy the loop with their responses. */
+void
+conn_write_soon(struct conn *conn)
+{
+    struct conns *conns = conn->gate->conns;
+
+    if (conns->is_writing) {
+        conn_want_writable(conn);
+    } else if (!conn->is_writing) {
+        conn->is_writing = true;
+        DL_APPEND2(conns->writes, conn, write_prev, write_next);
+        ev_feed_event(conn->gate->loop, &conns->writer, EV_CUSTOM);
+    }
+}
+
+static void
+on_write(struct ev_loop *loop, struct ev_io *writer, int events)
+{
+    struct conns *conns = ((struct gate *)writer->data)->conns;
+    struct conn *conn;
+
+    (void)loop;
+    (void)events;
+    conns->is_writing = true;
+    while ((conn = conns->writes) != NULL) {
+        write_end(conn);
+        if (conn->phase != CONN_CLOSING)
+            conn->events->on_writable(conn);
+    }
+    conns->is_writing = false;
+}
+
+static void
 conn_closed(struct conn *conn)
 {
     hello_end(conn);
+    write_end(conn);
     if (conn->events != NULL)
         conn->events->on_closed(conn);
     list_remove(conn);
@@ -475,7 +516,8 @@ conns_open(struct gate *gate, const struct conn_events *first_events)
     ev_init(&gate->conns->hellos->turn, on_turn);
     gate->conns->hellos->turn.data = gate;
     ev_init(&gate->conns->reaper, on_reap);
-    gate->conns->reaper.data = gate;
+    ev_init(&gate->conns->writer, on_write);
+    gate->conns->reaper.data = gate->conns->writer.data = gate;
 }
 
 void
@@ -486,6 +528,7 @@ conns_close(struct gate *gate)
             conn_close_now(gate->conns->in[phase].first);
     }
     ev_clear_pending(gate->loop, &gate->conns->reaper);
+    ev_clear_pending(gate->loop, &gate->conns->writer);
     ev_timer_stop(gate->loop, &gate->conns->hellos->turn);
     free(gate->conns->hellos);
     free(gate->conns);

@@ -17,9 +17,8 @@
 
 #include <ev.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "base/rc.h"
-#include "base/shared.h"
 
 struct gate;
 struct hello;
@@ -88,6 +87,8 @@ struct conn {
     struct ssl_st *ssl;               /* NULL: plain */
     struct conn *prev;                /* link of the phase's list; oldest first */
     struct conn *next;
+    struct conn *write_prev; /* link of conns->writes, if is_writing */
+    struct conn *write_next;
     int64_t since_us;             /* monotonic; when the phase began */
     const struct http_head *head; /* of the request that begins; NULL later */
     struct buffer in;             /* bytes that arrived before they could be handled */
@@ -97,6 +98,7 @@ struct conn {
     bool is_admin;   /* accepted from gate.admin_listen */
     bool is_paused;  /* nothing is read */
     bool has_spoken; /* TLS: bytes have arrived since the handshake */
+    bool is_writing; /* see conn_write_soon */
     bool in_adopt;   /* libwebsockets may close the socket before it returns */
 };
 
@@ -110,6 +112,9 @@ struct conns {
     void (*on_closed)(struct conn *conn);   /* the socket is closed: frees conn */
     struct hellos *hellos;                  /* TLS clients before their first request */
     struct ev_io reaper;                    /* closes the connections in CLOSING */
+    struct conn *writes;                    /* connections that write in this loop iteration */
+    struct ev_io writer;                    /* calls their on_writable ... */
+    bool is_writing;                        /* ... now */
 };
 
 void conns_open(struct gate *gate, const struct conn_events *first_events);
@@ -134,6 +139,11 @@ void conn_enter(struct conn *conn, enum conn_phase phase, const struct conn_even
                 void *owner);
 /* Closes the connection later in this loop iteration. May be called from anywhere, repeatedly. */
 void conn_close(struct conn *conn);
+/*
+ * Calls on_writable later in this loop iteration, once, as if the socket accepted bytes. Typically
+ * it does, and waiting until the system reports it costs four system calls.
+ */
+void conn_write_soon(struct conn *conn);
 /* Keeps bytes for later. */
 void conn_keep_bytes(struct conn *conn, const void *bytes, size_t len);
 /* Whether it was accepted from a Unix socket. */

@@ -31,6 +31,15 @@ struct limits;
 struct publisher;
 struct requests;
 struct sweep;
+struct verified_token;
+struct web_push;
+
+/* The states of a gate, in this order. Without notice: OPEN, DRAINING. */
+enum gate_state {
+    GATE_OPEN,
+    GATE_NOTICE,   /* not ready, so that gateways use other relays; clients are still served */
+    GATE_DRAINING, /* accepts no clients, and closes those that it has */
+};
 
 struct gate {
     struct ev_loop *loop;
@@ -39,21 +48,24 @@ struct gate {
     struct stats *stats;
     const struct gate_process *process; /* gate.h */
     struct token_rules rules;
-    struct carrier *carrier;       /* net/carrier.c */
-    struct conns *conns;           /* net/conn.h: all connections */
-    struct acceptor *acceptor;     /* net/listen.c */
-    struct limits *limits;         /* net/limits.c */
-    struct requests *requests;     /* http/request.h: HTTP requests */
-    struct websockets *websockets; /* ws/websocket.h */
-    struct publisher *publisher;   /* publish.c: publications in progress */
-    struct sweep *sweep;           /* gate.c */
+    struct verified_token *verified; /* http/auth.c */
+    struct carrier *carrier;         /* net/carrier.c */
+    struct conns *conns;             /* net/conn.h: all connections */
+    struct acceptor *acceptor;       /* net/listen.c */
+    struct limits *limits;           /* net/limits.c */
+    struct requests *requests;       /* http/request.h: HTTP requests */
+    struct websockets *websockets;   /* ws/websocket.h */
+    struct publisher *publisher;     /* publish.c: publications in progress */
+    struct web_push *web_push;       /* web_push_routes.c: NULL without webpush.vapid_key_file */
+    struct sweep *sweep;             /* gate.c */
     /* serves the request of conn->head, after which conn is in another phase (routes.c) */
     void (*serve)(struct conn *conn);
     struct throttle origin_rejected;
     struct throttle token_rejected;
+    struct throttle signature_rejected;
     int64_t opened_us; /* monotonic */
-    bool is_push_off;
-    bool draining;
+    bool is_realtime_off;
+    enum gate_state state;
 };
 
 #endif

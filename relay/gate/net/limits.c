@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/networks.h"
+#include "base/addresses.h"
 #include "base/rates.h"
 #include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
@@ -302,29 +302,30 @@ gate_limit_kept(struct gate *gate)
 }
 
 bool
-gate_serves(const struct gate *gate, bool is_push, struct gate_rejection *ret_rejection)
+gate_serves(const struct gate *gate, bool is_realtime, struct gate_rejection *ret_rejection)
 {
-    if (gate->draining)
+    if (gate->state == GATE_DRAINING)
         *ret_rejection = (struct gate_rejection){503, 0, RETRY_LATER, "relay is shutting down"};
-    else if (is_push && gate->is_push_off)
-        *ret_rejection = (struct gate_rejection){503, 0, RETRY_LATER, "push is off, use /v1/poll"};
+    else if (is_realtime && gate->is_realtime_off)
+        *ret_rejection =
+            (struct gate_rejection){503, 0, RETRY_LATER, "real-time delivery is off, use /v1/poll"};
     else
         return true;
     return false;
 }
 
 bool
-gate_admits(struct conn *conn, bool is_push, struct gate_rejection *ret_rejection)
+gate_admits(struct conn *conn, bool is_realtime, struct gate_rejection *ret_rejection)
 {
     struct gate *gate = conn->gate;
     struct gate_source source;
 
-    if (!gate_serves(gate, is_push, ret_rejection))
+    if (!gate_serves(gate, is_realtime, ret_rejection))
         return false;
     source = source_of(conn);
     if (address_is_full(gate, &source))
         *ret_rejection = (struct gate_rejection){429, 0, RETRY_LATER, "max_per_address reached"};
-    else if (is_push && !connect_rate_allows(gate, &source))
+    else if (is_realtime && !connect_rate_allows(gate, &source))
         *ret_rejection = (struct gate_rejection){503, 0, GATE_RETRY_SOON, "connect_rate exceeded"};
     else if (is_full(gate))
         *ret_rejection = (struct gate_rejection){503, 0, RETRY_LATER, "max_connections reached"};

@@ -50,11 +50,12 @@ void gate_waiting_remove(struct gate *gate, struct waiting_client *client);
 void gate_limit_kept(struct gate *gate);
 
 /*
- * Whether streams are served now. is_push: WebSocket or SSE. False: *ret_rejection is the reason.
+ * Whether streams are served now. is_realtime: WebSocket or SSE. False: *ret_rejection is the
+ * reason.
  */
-bool gate_serves(const struct gate *gate, bool is_push, struct gate_rejection *ret_rejection);
+bool gate_serves(const struct gate *gate, bool is_realtime, struct gate_rejection *ret_rejection);
 /* Like gate_serves, and checks the limits for a further client. Call it while conn->head is set. */
-bool gate_admits(struct conn *conn, bool is_push, struct gate_rejection *ret_rejection);
+bool gate_admits(struct conn *conn, bool is_realtime, struct gate_rejection *ret_rejection);
 bool gate_admits_user(const struct gate *gate, const char *user);
 
 /*

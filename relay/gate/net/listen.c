@@ -31,8 +31,7 @@
 #define BIND_RETRIES 40
 #define BIND_RETRY_MS 50
 #define ACCEPTS_PER_TURN 16 /* another worker or the next iteration accepts more */
-#define FULL_LOG_INTERVAL_US (60 * INT64_C(1000000))
-#define PAUSE_S 0.1 /* time to wait for a free descriptor */
+#define PAUSE_S 0.1         /* time to wait for a free descriptor */
 
 /* Splits "host:port" or "[v6]:port". */
 static bool
@@ -60,12 +59,15 @@ split_listen(const char *listen, char host[HOST_MAX], const char **ret_port)
 static int
 open_bound(int family, const struct sockaddr *address, socklen_t len)
 {
-    int one = 1;
+    int one = 1, no = 0;
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int error;
 
     if (fd < 0)
         return -1;
+    if (family ==
+        AF_INET6) /* the address :: is also that of IPv4, whatever net.ipv6.bindv6only is */
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
     if ((family == AF_UNIX || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) == 0) &&
         bind(fd, address, len) == 0)
         return fd;
@@ -73,6 +75,23 @@ open_bound(int family, const struct sockaddr *address, socklen_t len)
     close(fd);
     errno = error;
     return -1;
+}
+
+/* Without a host, :: serves IPv4 too. Where IPv6 is off, the first address is that of IPv4. */
+static int
+open_found(const struct addrinfo *found, bool is_any)
+{
+    const struct addrinfo *v6 = found;
+
+    while (v6->ai_family != AF_INET6 && v6->ai_next != NULL)
+        v6 = v6->ai_next;
+    if (is_any && v6->ai_family == AF_INET6) {
+        int fd = open_bound(AF_INET6, v6->ai_addr, v6->ai_addrlen);
+
+        if (fd >= 0 || errno == EADDRINUSE)
+            return fd;
+    }
+    return open_bound(found->ai_family, found->ai_addr, found->ai_addrlen);
 }
 
 /* RC_AGAIN: the address is in use. */
@@ -84,6 +103,7 @@ bind_port(const char *listen, int *ret_fd, char *reason, size_t size)
     struct addrinfo *found = NULL;
     char host[HOST_MAX];
     const char *port = NULL;
+    bool is_any;
     int failure;
     int fd;
 
@@ -91,13 +111,13 @@ bind_port(const char *listen, int *ret_fd, char *reason, size_t size)
         snprintf(reason, size, "expected host:port, [v6]:port or unix:/path");
         return RC_BAD;
     }
-    failure =
-        getaddrinfo(host[0] == '\0' || strcmp(host, "*") == 0 ? NULL : host, port, &hints, &found);
+    is_any = host[0] == '\0' || strcmp(host, "*") == 0;
+    failure = getaddrinfo(is_any ? NULL : host, port, &hints, &found);
     if (failure != 0) {
         snprintf(reason, size, "%s", gai_strerror(failure));
         return RC_BAD;
     }
-    fd = open_bound(found->ai_family, found->ai_addr, found->ai_addrlen);
+    fd = open_found(found, is_any);
     if (fd < 0) {
         rc = errno == EADDRINUSE ? RC_AGAIN : RC_IO;
         snprintf(reason, size, "%s", strerror(errno));
@@ -273,7 +293,7 @@ struct acceptor {
     struct ev_io admin_acceptable; /* gate.admin_listen; fd -1: not open */
     struct ev_timer pause;
     int eviction_threshold; /* from this descriptor number on, idle connections are evicted */
-    int64_t full_logged_us; /* monotonic; last time that EMFILE was logged */
+    struct throttle full;   /* of the message that descriptors have run out */
 };
 
 static void
@@ -302,17 +322,16 @@ eviction_threshold(void)
     return max > 2 * GATE_DESCRIPTORS_SPARE ? max - GATE_DESCRIPTORS_SPARE : max / 2;
 }
 
-/* Logs at most once a minute, although accept is retried ten times a second. */
+/* accept is retried ten times a second. */
 static void
 log_full(struct acceptor *acceptor, int error)
 {
-    int64_t now_us = clock_monotonic_us();
+    unsigned suppressed;
 
-    if (acceptor->full_logged_us != 0 && now_us - acceptor->full_logged_us < FULL_LOG_INTERVAL_US)
+    if (!throttle_allows(&acceptor->full, clock_monotonic_us(), &suppressed))
         return;
-    acceptor->full_logged_us = now_us;
     log_warn("gate", "out of file descriptors: closing idle connections, accept paused",
-             LOG_TEXT("error", strerror(error)),
+             LOG_TEXT("error", strerror(error)), LOG_UINT("suppressed", suppressed),
              LOG_TEXT("hint", "raise LimitNOFILE (ulimit -n) or lower gate.max_connections"));
 }
 
@@ -396,6 +415,12 @@ gate_accept(struct gate *gate)
     acceptor->accepts_clients = true;
     resume_accept(acceptor);
     return RC_OK;
+}
+
+bool
+gate_accepts_clients(const struct gate *gate)
+{
+    return gate->acceptor->accepts_clients;
 }
 
 void

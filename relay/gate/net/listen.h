@@ -48,6 +48,8 @@ gate_listens_on_unix(const char *listen)
 void gate_accept_start(struct gate *gate, struct gate_sockets sockets);
 /* Also accepts connections from gate.listen. RC_IO: the address is in use (logged). */
 MUST_CHECK enum rc gate_accept(struct gate *gate);
+/* Whether clients are accepted, from gate.listen. */
+bool gate_accepts_clients(const struct gate *gate);
 /* Both functions accept a gate that was never started. */
 void gate_accept_stop(struct gate *gate);
 void gate_accept_free(struct gate *gate);

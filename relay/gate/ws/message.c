@@ -6,13 +6,12 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/text.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/http/auth.h"
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
-#include "hub/session.h"
 #include "hub/hub.h"
 #include "wire/client_message.h"
 #include "wire/codes.h"

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "gate/http/auth.h"
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"

@@ -20,7 +20,6 @@
 #include "base/states.h"
 #include "gate/http/auth.h"
 #include "gate/net/gate_shared.h"
-#include "hub/session.h"
 #include "hub/hub.h"
 #include "wire/client_message.h"
 #include "wire/ws_frame.h"
@@ -531,7 +530,7 @@ is_client_reading(struct websocket *ws, int64_t now_us, int64_t age_us)
     const struct gate *gate = ws->gate;
     int left = 0;
 
-    if (gate->draining || age_us > gate->config->gate.slow_age_ms * 1000 ||
+    if (gate->state == GATE_DRAINING || age_us > gate->config->gate.slow_age_ms * 1000 ||
         !conn_unacked_bytes(ws->conn, &left))
         return false;
     if (ws->state == WEBSOCKET_CLOSED && left == 0)

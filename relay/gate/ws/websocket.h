@@ -8,13 +8,13 @@
 
 #include <ev.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "base/rates.h"
 #include "wire/codes.h"
 #include "gate/net/limits.h"
 #include "gate/http/auth.h"
 #include "gate/net/conn.h"
-#include "hub/session.h"
+#include "hub/hub.h"
 #include "wire/ws_frame.h"
 
 #define WEBSOCKET_OUT_MAX (64 * 1024) /* maximum bytes of unsent control messages */

@@ -1,6 +1,6 @@
 /*
- * admin.c: queries the store for the console, merges the replies of several shards, and redrives or
- * drops dead letters.
+ * admin.c: queries the store for the console, merges the replies of several shards, redrives or
+ * drops dead letters, and drops the pairs of a pending notification.
  */
 #include "store/admin.h"
 
@@ -15,7 +15,6 @@
 #include "store/connection/reply.h"
 #include "store/servers/topology.h"
 #include "store/shards/shard.h"
-#include "store/shards/store_private.h"
 
 static json_int_t
 number_of(const json_t *object, const char *key)
@@ -125,16 +124,16 @@ merge_overviews(json_t *const *overviews, size_t count)
 
     for (size_t i = 0; i < count; i++)
         oldest[i] = json_object_get(overviews[i], "oldest"); /* ignored unless an array */
-    /* Shard 0 stores all relays and users. */
+    /* Shard 0 stores all relays and users; a relay serves a sink in all shards. */
     merged = json_pack(
-        "{sI sO* sI sI sI sI sI sO? so}", "at", number_of(first_of(overviews, count), "at"),
+        "{sI sO* sI sI sI sI sI sO? sO? so}", "at", number_of(first_of(overviews, count), "at"),
         "server", json_object_get(overviews[0], "server"), "entries",
         sum_of(overviews, count, "entries"), "pending", sum_of(overviews, count, "pending"),
         "errors", sum_of(overviews, count, "errors"), "memory",
         sum_of_servers(overviews, count, "memory"), "memory_max",
         sum_of_servers(overviews, count, "memory_max"), "relays",
-        json_object_get(overviews[0], "relays"), "oldest",
-        merge_rows(oldest, count, by_since, STORE_OVERVIEW_ROWS));
+        json_object_get(overviews[0], "relays"), "sinks", json_object_get(overviews[0], "sinks"),
+        "oldest", merge_rows(oldest, count, by_since, STORE_OVERVIEW_ROWS));
     free(oldest);
     return merged;
 }
@@ -352,7 +351,8 @@ struct change {
     store_error_changed *done;
     void *ctx;
     bool is_drop;
-    bool is_sent; /* the dead letter was read, and a redrive was sent */
+    bool is_sent;                 /* the dead letter was read, and a redrive was sent */
+    const struct redisReply *row; /* a dead letter whose large data are read; NULL: none */
     enum store_error_change outcome;
     long long users;
 };
@@ -364,22 +364,45 @@ send_redrive(struct change *change, struct shard *shard, const struct error_entr
     struct arguments arguments = {.argc = 0};
 
     argument(&arguments, shard->stream_key);
-    redrive_arguments(&arguments, shard->prefix, shard->store->delivery.retention, entry, redrive);
+    redrive_arguments(&arguments, shard->prefix, shard->store->script_settings.retention, entry,
+                      redrive);
     shard_request_send_script(&change->request, shard, STORE_SCRIPT_redrive, 1, &arguments);
     change->is_sent = true;
 }
 
-/* Sends the redrive of the dead letter in `reply`. */
+/* Reads the large data of the dead letter in `reply`. */
 static void
-send_entry_redrive(struct change *change, struct shard *shard, const struct redisReply *reply)
+read_large_data(struct change *change, struct shard *shard, struct bytes id,
+                const struct redisReply *reply)
+{
+    struct arguments arguments = {.argc = 0};
+    char key[STORE_KEY_MAX];
+
+    error_parts_arguments(&arguments, shard->prefix, id, key);
+    shard_request_send_command(&change->request, shard, &arguments);
+    change->row = shard_request_keep_reply(&change->request, reply);
+}
+
+/* Sends the redrive of the dead letter in `reply`. `parts`: its large data, if they were read. */
+static void
+send_entry_redrive(struct change *change, struct shard *shard, const struct redisReply *reply,
+                   const struct redisReply *parts)
 {
     struct error_entry entry;
     struct redrive redrive;
 
     if (!reply_is_array(reply, 1)) {
         change->outcome = STORE_ERROR_NOT_FOUND;
-    } else if (error_entry_read(reply_at(reply, 0), &entry) != RC_OK || entry.id.at == NULL ||
-               redrive_prepare(&entry, clock_wall_us(), &redrive) != RC_OK) {
+        return;
+    }
+    if (error_entry_read(reply_at(reply, 0), &entry) != RC_OK || entry.id.at == NULL) {
+        change->outcome = STORE_ERROR_NO_USERS;
+        return;
+    }
+    error_entry_add_parts(&entry, parts);
+    if (parts == NULL && error_entry_lacks_data(&entry)) {
+        read_large_data(change, shard, entry.id, reply);
+    } else if (redrive_prepare(&entry, clock_wall_us(), &redrive) != RC_OK) {
         change->outcome = STORE_ERROR_NO_USERS;
     } else {
         send_redrive(change, shard, &entry, &redrive);
@@ -393,7 +416,10 @@ on_change_reply(struct shard_request *request, struct shard *shard, const struct
     struct change *change = (struct change *)request;
 
     if (!change->is_drop && !change->is_sent) {
-        send_entry_redrive(change, shard, reply);
+        if (change->row != NULL)
+            send_entry_redrive(change, shard, change->row, reply);
+        else
+            send_entry_redrive(change, shard, reply, NULL);
         return true;
     }
     if (!reply_is_integer(reply))
@@ -459,4 +485,77 @@ enum rc
 store_drop(struct store *store, struct entry_id entry, store_error_changed *done, void *ctx)
 {
     return change_entry(store, entry, true, done, ctx);
+}
+
+/* A request to drop the pairs of a notification, which only one shard has. */
+struct pairs_drop {
+    struct shard_request request;
+    store_pairs_dropped *done;
+    void *ctx;
+    bool is_known;
+    bool is_complete; /* its shard has no pending pairs */
+    char id[FRAME_UUID_TEXT + 1];
+};
+
+void
+drop_arguments(const struct shard *shard, struct arguments *arguments)
+{
+    shard_arguments(shard, arguments);
+    argument(arguments, shard->store->script_settings.retention);
+}
+
+static void
+send_pairs_drop(struct pairs_drop *drop, struct shard *shard)
+{
+    struct arguments arguments = {.argc = 0};
+
+    drop_arguments(shard, &arguments);
+    argument(&arguments, drop->id);
+    shard_request_send_script(&drop->request, shard, STORE_SCRIPT_drop, 1, &arguments);
+}
+
+/* A large audience takes several steps. */
+static bool
+on_pairs_drop_reply(struct shard_request *request, struct shard *shard,
+                    const struct redisReply *reply)
+{
+    struct pairs_drop *drop = (struct pairs_drop *)request;
+    bool has_more;
+
+    if (!reply_is_array(reply, 2) || !reply_is_integer(reply_at(reply, 1)))
+        return false;
+    if (reply_integer(reply_at(reply, 1)) == DROP_UNKNOWN)
+        return true;
+    has_more = reply_integer(reply_at(reply, 0)) != 0;
+    drop->is_known = true;
+    drop->is_complete = !has_more;
+    if (has_more)
+        send_pairs_drop(drop, shard);
+    return true;
+}
+
+static void
+finish_pairs_drop(struct shard_request *request, enum rc rc)
+{
+    const struct pairs_drop *drop = (struct pairs_drop *)request;
+
+    drop->done(drop->ctx, drop->is_complete ? RC_OK : rc, drop->is_known);
+}
+
+static const struct shard_request_kind pairs_drop_kind = {.failure =
+                                                              "could not drop a notification",
+                                                          .on_reply = on_pairs_drop_reply,
+                                                          .finish = finish_pairs_drop};
+
+enum rc
+store_drop_pairs(struct store *store, const char *id, store_pairs_dropped *done, void *ctx)
+{
+    struct pairs_drop *drop = shard_request_new(sizeof(*drop), store, &pairs_drop_kind);
+
+    drop->done = done;
+    drop->ctx = ctx;
+    snprintf(drop->id, sizeof(drop->id), "%s", id);
+    for (unsigned k = 0; k < store->shard_count; k++)
+        send_pairs_drop(drop, &store->shards[k]);
+    return shard_request_await(&drop->request);
 }

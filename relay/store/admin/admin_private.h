@@ -3,10 +3,10 @@
 #define CLAIRON_STORE_ADMIN_PRIVATE_H
 
 #include "store/command.h"
-#include "store/error_entry.h"
+#include "store/admin.h"
 #include "store/scripts/scripts.h"
 #include "store/servers/topology.h"
-#include "store/shards/store_private.h"
+#include "store/shards/shard.h"
 
 #define COMMAND_RETRY_US 15000000 /* a failover takes several seconds */
 
@@ -64,6 +64,16 @@ bool command_may_repeat(struct shard *shard, const char *error);
 
 /* ---- dead letters. Pure: no I/O, no clock */
 
+/* True if the notification's data are not in the entry, but in KEY_ERROR_PARTS or another entry. */
+bool error_entry_lacks_data(const struct error_entry *entry);
+
+/* Adds the command that reads the data of a notification from KEY_ERROR_PARTS. */
+void error_parts_arguments(struct arguments *arguments, const char *prefix, struct bytes id,
+                           char ret_key[STORE_KEY_MAX]);
+
+/* Sets data and route from the reply to that command, if it has them. */
+void error_entry_add_parts(struct error_entry *entry, const struct redisReply *parts);
+
 /* Owns route and data. Free it with redrive_free. */
 struct redrive {
     unsigned char *route;
@@ -90,6 +100,14 @@ void redrive_free(struct redrive *redrive);
  */
 void redrive_arguments(struct arguments *arguments, const char *prefix, const char *retention,
                        const struct error_entry *entry, const struct redrive *redrive);
+
+/* ---- pending notifications */
+
+/* A result of drop.lua: the number of pairs that ended, or one of these. */
+enum { DROP_NOT_PENDING = -1, DROP_UNKNOWN = -2 };
+
+/* Adds the KEYS and ARGV of drop.lua, except the ids. */
+void drop_arguments(const struct shard *shard, struct arguments *arguments);
 
 /* ---- console replies of several shards. Pure: no I/O */
 

@@ -14,9 +14,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "store/admin/admin_private.h"
-#include "store/connection/fault.h"
-#include "store/connection/connect.h"
 #include "store/connection/reply.h"
+#include "store/connection/connect.h"
 #include "store/servers/topology.h"
 #include "store/shards/shard.h"
 
@@ -282,7 +281,7 @@ command_check_shards(struct command *command)
     const struct store *store = command->store;
     unsigned shard = 0;
     char prefix[STORE_PREFIX_MAX], key[STORE_KEY_MAX];
-    const char *argv[] = {"HGET", key, "shards"};
+    const char *argv[] = {"HGET", key, META_SHARDS};
     struct redisReply *reply;
     long created_with;
 
@@ -379,7 +378,7 @@ query_node(const struct acceptance *acceptance, int argc, const char **argv)
 static enum rc
 read_node(struct acceptance *acceptance)
 {
-    const char *fields[] = {"HMGET", acceptance->meta, PLACE_FIELD, PLACE_WITHOUT_FIELD};
+    const char *fields[] = {"HMGET", acceptance->meta, META_PLACE, META_WITHOUT};
     const char *nodes[] = {"CLUSTER", "NODES"};
     struct redisReply *reply = query_node(acceptance, 4, fields);
     struct url address;
@@ -482,7 +481,7 @@ check_is_lost(const struct acceptance *acceptance, const struct cluster_primary 
         return RC_OK;
     return command_fail(acceptance->command, "node %s replies, and has %lld keys of shard %u: %s",
                         other->id, count.keys, acceptance->shard,
-                        count.keys > 0 ? "complete the move of its slot instead, see OPERATIONS.md"
+                        count.keys > 0 ? "complete the move of its slot instead, see CLUSTER.md"
                                        : "no shard waits for it");
 }
 
@@ -495,7 +494,7 @@ store_acceptance(const struct acceptance *acceptance, const char *id)
     const char *known = acceptance->facts.without;
     char without[PLACE_WITHOUT_MAX + CLUSTER_ID_MAX], epoch[STORE_EPOCH_TEXT + 1];
     const char *probe[] = {"EXISTS", acceptance->meta, link_none_key(shard->link)};
-    const char *set[] = {"HSET", acceptance->meta, PLACE_WITHOUT_FIELD, without, "epoch", epoch};
+    const char *set[] = {"HSET", acceptance->meta, META_WITHOUT, without, META_EPOCH, epoch};
     struct redisReply *reply;
 
     snprintf(without, sizeof(without), "%s%s%s", known, known[0] != '\0' ? " " : "", id);

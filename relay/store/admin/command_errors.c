@@ -82,12 +82,23 @@ enum rc
 command_complete(struct command *command, unsigned number, struct error_entry *entry)
 {
     const struct shard *shard = &command->store->shards[number];
-    char entry_text[ENTRY_ID_TEXT_MAX];
+    char entry_text[ENTRY_ID_TEXT_MAX], key[STORE_KEY_MAX];
     const char *argv[] = {shard->stream_key, shard->prefix, entry_text, "read"};
+    struct arguments parts = {.argc = 0};
     struct redisReply *reply;
     struct error_entry completed;
 
-    if (entry->data.len > 0 || bytes_equal_text(entry->reason, "rejected"))
+    if (!error_entry_lacks_data(entry))
+        return RC_OK;
+    error_parts_arguments(&parts, shard->prefix, entry->id, key);
+    reply = command_request(command, number, (int)parts.argc, parts.argv);
+    arguments_free(&parts);
+    free(command->completed);
+    command->completed = reply;
+    if (reply == NULL)
+        return RC_IO;
+    error_entry_add_parts(entry, reply);
+    if (entry->data.len > 0)
         return RC_OK;
     entry_id_text(entry->entry, entry_text);
     reply = command_call(command, number,
@@ -245,8 +256,8 @@ command_redrive(struct command *command, unsigned shard, const struct error_entr
     if (redrive_prepare(entry, clock_wall_us(), &redrive) != RC_OK)
         return RC_BAD;
     argument(&arguments, store->shards[shard].stream_key);
-    redrive_arguments(&arguments, store->shards[shard].prefix, store->delivery.retention, entry,
-                      &redrive);
+    redrive_arguments(&arguments, store->shards[shard].prefix, store->script_settings.retention,
+                      entry, &redrive);
     for (size_t i = 0; i < count; i++)
         argument(&arguments, users[i]);
     add_change(command, shard, true, &arguments);

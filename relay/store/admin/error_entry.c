@@ -1,5 +1,5 @@
 /* error_entry.c: reads an entry of the error log, and renews it so that it can be sent again. */
-#include "store/error_entry.h"
+#include "store/admin.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,6 +34,33 @@ error_entry_read(const struct redisReply *row, struct error_entry *ret_entry)
     entry.route = reply_field(reply_at(row, 1), "route");
     *ret_entry = entry;
     return RC_OK;
+}
+
+bool
+error_entry_lacks_data(const struct error_entry *entry)
+{
+    return entry->data.len == 0 && !bytes_equal_text(entry->reason, "rejected");
+}
+
+void
+error_parts_arguments(struct arguments *arguments, const char *prefix, struct bytes id,
+                      char ret_key[STORE_KEY_MAX])
+{
+    snprintf(ret_key, STORE_KEY_MAX, "%s" KEY_ERROR_PARTS "%.*s", prefix, (int)id.len,
+             (const char *)id.at);
+    argument(arguments, "HMGET");
+    argument(arguments, ret_key);
+    argument(arguments, "data");
+    argument(arguments, "route");
+}
+
+void
+error_entry_add_parts(struct error_entry *entry, const struct redisReply *parts)
+{
+    if (reply_bytes(reply_at(parts, 0)).len == 0)
+        return;
+    entry->data = reply_bytes(reply_at(parts, 0));
+    entry->route = reply_bytes(reply_at(parts, 1));
 }
 
 /* Overwrites the expiration in the metadata. Its length is constant until the year 9999. */

@@ -1,5 +1,5 @@
 /* trace.c: the trace of one notification: committed, stored, sent, acknowledged, retried. */
-#include "store/trace.h"
+#include "store/admin.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,19 +10,7 @@
 #include "decoder/protocol/envelope.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
-#include "store/shards/store_private.h"
 #include "wire/frame.h"
-
-int64_t
-trace_commit_ms(const char *id)
-{
-    char hex[13];
-
-    memcpy(hex, id, 8);
-    memcpy(hex + 8, id + 9, 4);
-    hex[12] = '\0';
-    return (int64_t)strtoll(hex, NULL, 16);
-}
 
 /* Removes and returns the first word of *line. */
 static struct bytes
@@ -109,12 +97,13 @@ read_commit_of_id(const char *id, struct trace_event *event)
     if (id[14] != '8')
         return false;
     *event = (struct trace_event){.stage = bytes_of("committed"), .detail = bytes_of("-")};
-    clock_text_ms(trace_commit_ms(id), event->at);
+    clock_text_ms(frame_uuid_ms(id), event->at);
     return true;
 }
 
-enum rc
-trace_read(const struct redisReply *reply, const char *id, struct trace *ret_trace)
+static enum rc
+read_trace(const struct redisReply *reply, struct bytes data, const char *id,
+           struct trace *ret_trace)
 {
     struct trace trace = {.event_count = 0};
     const struct redisReply *events, *waiting;
@@ -124,7 +113,7 @@ trace_read(const struct redisReply *reply, const char *id, struct trace *ret_tra
         return RC_BAD;
     events = reply_at(reply, 2);
     waiting = reply_at(reply, 3);
-    trace.data = reply_bytes(reply_at(reply, 0));
+    trace.data = data;
     trace.events = memory_new((reply_count(events) + 2) * sizeof(*trace.events));
     if (trace.data.len > 0)
         trace.event_count += read_commit(trace.data, &trace.events[trace.event_count]);
@@ -142,6 +131,12 @@ trace_read(const struct redisReply *reply, const char *id, struct trace *ret_tra
     }
     *ret_trace = trace;
     return RC_OK;
+}
+
+enum rc
+trace_read(const struct redisReply *reply, const char *id, struct trace *ret_trace)
+{
+    return read_trace(reply, reply_bytes(reply_at(reply, 0)), id, ret_trace);
 }
 
 bool
@@ -229,15 +224,28 @@ struct trace_request {
     struct shard_request request;
     struct trace_search *search;
     struct trace trace;
+    const struct redisReply *reply; /* to the script, while its large entry is read */
 };
 
 static bool
 on_trace_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     struct trace_request *trace = (struct trace_request *)request;
+    const char *id = trace->search->id, *large = reply_text(reply_at(reply, 4));
+    const struct redisReply *fields = reply_at(reply_at(reply, 0), 1);
 
-    (void)shard;
-    return trace_read(reply, trace->search->id, &trace->trace) == RC_OK;
+    if (trace->reply != NULL) { /* without the entry if it was trimmed meanwhile */
+        const bool is_same = bytes_equal_text(reply_field(fields, "id"), id);
+
+        return read_trace(trace->reply,
+                          is_same ? reply_field(fields, "data") : (struct bytes){NULL, 0}, id,
+                          &trace->trace) == RC_OK;
+    }
+    if (large == NULL || large[0] == '\0')
+        return trace_read(reply, id, &trace->trace) == RC_OK;
+    shard_request_read_entry(request, shard, large);
+    trace->reply = shard_request_keep_reply(request, reply);
+    return true;
 }
 
 static bool search_next(struct trace_search *search);
@@ -275,7 +283,7 @@ send_trace(struct trace_search *search, struct shard *shard)
     char from[24];
 
     trace->search = search;
-    snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(search->id));
+    snprintf(from, sizeof(from), "%" PRId64, frame_uuid_ms(search->id));
     shard_arguments(shard, &arguments);
     argument(&arguments, search->id);
     argument(&arguments, from);

@@ -1,6 +1,6 @@
 /*
  * connect.c: opens a connection to the store: parses the URL, resolves the host, connects, starts
- * TLS. A query is a connection for a single command.
+ * TLS. A query is a connection for a single command. A probe is one for the doctor, which waits.
  */
 #include "store/connection/connect.h"
 
@@ -9,15 +9,16 @@
 #include <ev.h>
 #include <hiredis/async.h>
 #include <limits.h>
-#include <openssl/err.h>
-#include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include "base/addresses.h"
 #include "base/memory.h"
-#include "base/resolve.h"
 #include "store/connection/reply.h"
 #include "store/connection/send_queue.h"
 
@@ -37,6 +38,7 @@ redisInitiateSSL(redisContext *redis, SSL *tls)
 #define DEFAULT_PORT 6379
 #define DATABASE_MAX 1000000
 #define QUERY_ERROR_MAX 256
+#define TLS_ERROR_MAX (URL_TEXT_MAX + 256)
 
 static int
 hex_value(char c)
@@ -238,7 +240,12 @@ new_tls(const struct config *config, const char *host, char error[TLS_ERROR_MAX]
     return tls;
 }
 
-enum rc
+/*
+ * Starts TLS on a new connection. The store's certificate must be signed by store.tls_ca or by a CA
+ * of the system, and must match `host`. The files are read at each call, so the next connection
+ * uses new files. RC_BAD: `error` is the reason, and `redis` must be freed.
+ */
+static enum rc
 tls_start(const struct config *config, const char *host, redisContext *redis,
           char error[TLS_ERROR_MAX])
 {
@@ -257,6 +264,33 @@ tls_start(const struct config *config, const char *host, redisContext *redis,
 }
 
 static void
+on_connected(const redisAsyncContext *redis, int status)
+{
+    struct connect *connect = redis->data;
+
+    if (connect == NULL)
+        return; /* connect_stop closed the connection */
+    if (status == REDIS_OK) {
+        connect->on_up(connect->ctx);
+        return;
+    }
+    connect->redis = NULL; /* hiredis frees it after this callback */
+    connect->on_down(connect->ctx, redis->errstr);
+}
+
+static void
+on_disconnected(const redisAsyncContext *redis, int status)
+{
+    struct connect *connect = redis->data;
+
+    if (connect == NULL)
+        return;
+    connect->redis = NULL;
+    connect->on_down(connect->ctx,
+                     status == REDIS_OK || redis->errstr == NULL ? "closed" : redis->errstr);
+}
+
+static void
 connect_host(struct connect *connect, const char *host)
 {
     const struct url *address = connect->address;
@@ -266,14 +300,20 @@ connect_host(struct connect *connect, const char *host)
 
     if (redis != NULL && redis->err == 0 &&
         (!address->tls || tls_start(connect->config, address->host, &redis->c, reason) == RC_OK)) {
-        connect->done(connect->ctx, redis, NULL);
+        connect->redis = redis;
+        redis->data = connect;
+        if (connect->arena != NULL)
+            reply_arena_use(connect->arena, redis->c.reader, connect->expected);
+        send_queue_use(connect->queue, redis);
+        redisAsyncSetConnectCallback(redis, on_connected);
+        redisAsyncSetDisconnectCallback(redis, on_disconnected);
         return;
     }
     if (redis == NULL || redis->err != 0)
         snprintf(reason, sizeof(reason), "%s", redis != NULL ? redis->errstr : "out of memory");
     if (redis != NULL)
         redisAsyncFree(redis);
-    connect->done(connect->ctx, NULL, reason);
+    connect->on_down(connect->ctx, reason);
 }
 
 /* IPv4 first: a server that listens on only one address family usually uses IPv4. */
@@ -290,7 +330,7 @@ on_resolved(void *ctx, const struct resolved *found, size_t count, const char *e
             if ((strchr(found[i].address, ':') != NULL) == is_ipv6)
                 in_order[len++] = found[i].address;
     if (len == 0)
-        connect->done(connect->ctx, NULL, error);
+        connect->on_down(connect->ctx, error);
     else
         connect_host(connect, in_order[connect->failures % len]);
 }
@@ -309,16 +349,24 @@ connect_start(struct connect *connect)
 void
 connect_stop(struct connect *connect)
 {
+    redisAsyncContext *redis = connect->redis;
+
     resolve_stop(connect->resolve);
     connect->resolve = NULL;
+    connect->redis = NULL;
+    if (redis != NULL) {
+        redis->data = NULL;
+        redisAsyncFree(redis);
+    }
+    send_queue_end(connect->queue);
 }
+
+/* ---- queries */
 
 struct query {
     struct ev_loop *loop;
     struct url address;
     struct connect connect;
-    redisAsyncContext *redis; /* its `data` is this query; NULL: not connected */
-    struct send_queue *queue;
     ev_timer timer; /* starts the query, then serves as its reply timeout */
     bool has_started;
     double timeout_s;
@@ -331,27 +379,20 @@ struct query {
 void
 query_stop(struct query *query)
 {
-    redisAsyncContext *redis;
-
     if (query == NULL)
         return;
-    redis = query->redis;
     connect_stop(&query->connect);
     ev_timer_stop(query->loop, &query->timer);
-    if (redis != NULL) {
-        redis->data = NULL;
-        redisAsyncFree(redis);
-    }
-    send_queue_end(query->queue);
-    send_queue_free(query->queue);
+    send_queue_free(query->connect.queue);
     explicit_bzero(&query->address, sizeof(query->address));
     free(query);
 }
 
 /* `error` may point into the connection. */
 static void
-fail_query(struct query *query, const char *error)
+fail_query(void *failed, const char *error)
 {
+    struct query *query = failed;
     query_reply *reply = query->reply;
     void *ctx = query->ctx;
     char kept[QUERY_ERROR_MAX];
@@ -364,11 +405,10 @@ fail_query(struct query *query, const char *error)
 static void
 on_query_reply(redisAsyncContext *redis, void *reply, void *ctx)
 {
-    struct query *query = redis->data;
+    struct query *query = ctx;
 
-    (void)ctx;
-    if (query == NULL || reply == NULL)
-        return; /* the query was stopped, or on_query_disconnected reports the reason */
+    if (redis->data == NULL || reply == NULL)
+        return; /* the query was stopped, or on_disconnected reports the reason */
     ev_timer_stop(query->loop, &query->timer);
     if (reply_is_error(reply))
         fail_query(query, reply_text(reply));
@@ -379,9 +419,8 @@ on_query_reply(redisAsyncContext *redis, void *reply, void *ctx)
 static void
 on_query_authenticated(redisAsyncContext *redis, void *reply, void *ctx)
 {
-    (void)ctx;
     if (redis->data != NULL && reply_is_error(reply))
-        fail_query(redis->data, reply_text(reply));
+        fail_query(ctx, reply_text(reply));
 }
 
 static enum rc
@@ -393,53 +432,19 @@ send_words(struct query *query)
 
     if (!has_user)
         auth[1] = address->password;
-    if (address->password[0] != '\0' && send_queue_send(query->queue, on_query_authenticated, NULL,
-                                                        has_user ? 3 : 2, auth, NULL) != RC_OK)
+    if (address->password[0] != '\0' &&
+        send_queue_send(query->connect.queue, on_query_authenticated, query, has_user ? 3 : 2, auth,
+                        NULL) != RC_OK)
         return RC_AGAIN;
-    return send_queue_send(query->queue, on_query_reply, NULL, query->word_count, query->words,
-                           NULL);
+    return send_queue_send(query->connect.queue, on_query_reply, query, query->word_count,
+                           query->words, NULL);
 }
 
 static void
-on_query_connected(const redisAsyncContext *redis, int status)
+on_query_connected(void *ctx)
 {
-    struct query *query = redis->data;
-
-    if (query == NULL)
-        return;
-    if (status != REDIS_OK) {
-        query->redis = NULL; /* hiredis frees it after this callback */
-        fail_query(query, redis->errstr);
-    } else if (send_words(query) != RC_OK) {
-        fail_query(query, "could not send a command");
-    }
-}
-
-static void
-on_query_disconnected(const redisAsyncContext *redis, int status)
-{
-    struct query *query = redis->data;
-
-    if (query == NULL)
-        return;
-    query->redis = NULL;
-    fail_query(query, status == REDIS_OK || redis->errstr == NULL ? "closed" : redis->errstr);
-}
-
-static void
-on_query_started(void *ctx, redisAsyncContext *redis, const char *reason)
-{
-    struct query *query = ctx;
-
-    if (redis == NULL) {
-        fail_query(query, reason);
-        return;
-    }
-    query->redis = redis;
-    redis->data = query;
-    send_queue_use(query->queue, redis);
-    redisAsyncSetConnectCallback(redis, on_query_connected);
-    redisAsyncSetDisconnectCallback(redis, on_query_disconnected);
+    if (send_words(ctx) != RC_OK)
+        fail_query(ctx, "could not send a command");
 }
 
 static void
@@ -470,9 +475,10 @@ query_start(struct ev_loop *loop, const struct config *config, const struct url 
     query->connect = (struct connect){.loop = loop,
                                       .config = config,
                                       .address = &query->address,
-                                      .done = on_query_started,
+                                      .queue = send_queue_new(loop),
+                                      .on_up = on_query_connected,
+                                      .on_down = fail_query,
                                       .ctx = query};
-    query->queue = send_queue_new(loop);
     query->timeout_s = timeout_s;
     query->reply = reply;
     query->ctx = ctx;
@@ -484,4 +490,165 @@ query_start(struct ev_loop *loop, const struct config *config, const struct url 
     query->timer.data = query;
     ev_timer_start(loop, &query->timer);
     return query;
+}
+
+/* ---- probes: each runs its own loop until a request is answered */
+
+struct probe {
+    struct ev_loop *loop;
+    struct url address;
+    struct connect connect;
+    ev_timer timeout;
+    double timeout_s;
+    bool is_waiting;
+    struct redisReply *reply;       /* the last reply */
+    char lost[PROBE_ERROR_MAX / 2]; /* why the connection is lost; "": it is not */
+    char error[PROBE_ERROR_MAX];
+};
+
+const char *
+probe_error(const struct probe *probe)
+{
+    return probe->error;
+}
+
+bool
+probe_is_redirected(const struct probe *probe)
+{
+    return reply_is_error(probe->reply) && fault_is_redirection(reply_text(probe->reply));
+}
+
+static void
+lose_probe(void *ctx, const char *reason)
+{
+    struct probe *probe = ctx;
+
+    if (probe->lost[0] == '\0')
+        snprintf(probe->lost, sizeof(probe->lost), "%s", reason);
+    probe->is_waiting = false;
+}
+
+static void
+on_probe_timeout(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)events;
+    lose_probe(timer->data, PROBE_TIMED_OUT);
+}
+
+/* Runs the loop until a callback clears is_waiting. */
+static void
+await_probe(struct probe *probe)
+{
+    probe->is_waiting = probe->lost[0] == '\0';
+    ev_timer_set(&probe->timeout, probe->timeout_s, 0.0);
+    ev_timer_start(probe->loop, &probe->timeout);
+    while (probe->is_waiting)
+        ev_run(probe->loop, EVRUN_ONCE);
+    ev_timer_stop(probe->loop, &probe->timeout);
+}
+
+static void
+on_probe_connected(void *ctx)
+{
+    struct probe *probe = ctx;
+
+    probe->is_waiting = false;
+}
+
+/* SUBSCRIBE has further replies, which are ignored. */
+static void
+on_probe_reply(redisAsyncContext *redis, void *reply, void *ctx)
+{
+    struct probe *probe = ctx;
+
+    if (redis->data == NULL || !probe->is_waiting || reply == NULL)
+        return; /* of a lost connection on_disconnected reports the reason */
+    probe->reply = reply_keep(reply);
+    probe->is_waiting = false;
+}
+
+const struct redisReply *
+probe_request(struct probe *probe, int argc, const char **argv)
+{
+    free(probe->reply);
+    probe->reply = NULL;
+    if (probe->lost[0] == '\0' &&
+        send_queue_send(probe->connect.queue, on_probe_reply, probe, argc, argv, NULL) != RC_OK)
+        lose_probe(probe, "could not send a command");
+    await_probe(probe);
+    if (probe->reply == NULL)
+        snprintf(probe->error, sizeof(probe->error), "the store does not reply: %s", probe->lost);
+    else if (reply_is_error(probe->reply))
+        snprintf(probe->error, sizeof(probe->error), "the store rejected the command: %s",
+                 reply_text(probe->reply));
+    else
+        return probe->reply;
+    return NULL;
+}
+
+/* Returns false if the server does not accept the connection. */
+static bool
+open_probe(struct probe *probe)
+{
+    const struct url *address = &probe->address;
+    const char *auth[3] = {"AUTH", address->user, address->password};
+    const bool has_user = address->user[0] != '\0';
+    char where[URL_FORMAT_MAX], database[16];
+    const char *select[2] = {"SELECT", database};
+
+    connect_start(&probe->connect);
+    await_probe(probe);
+    if (probe->lost[0] != '\0') {
+        url_format(address, where);
+        snprintf(probe->error, sizeof(probe->error), "could not connect to the store (%.200s): %s",
+                 where, probe->lost);
+        return false;
+    }
+    if (!has_user)
+        auth[1] = address->password;
+    if (address->password[0] != '\0' && probe_request(probe, has_user ? 3 : 2, auth) == NULL)
+        return false;
+    snprintf(database, sizeof(database), "%d", address->database);
+    return address->database == PROBE_NO_DATABASE || probe_request(probe, 2, select) != NULL;
+}
+
+struct probe *
+probe_open(const struct config *config, const struct url *address, double timeout_s,
+           char error[PROBE_ERROR_MAX])
+{
+    struct probe *probe = memory_new(sizeof(*probe));
+
+    probe->address = *address;
+    probe->timeout_s = timeout_s;
+    probe->loop = ev_loop_new(EVFLAG_AUTO);
+    if (probe->loop == NULL)
+        abort(); /* out of memory or descriptors */
+    probe->connect = (struct connect){.loop = probe->loop,
+                                      .config = config,
+                                      .address = &probe->address,
+                                      .queue = send_queue_new(probe->loop),
+                                      .on_up = on_probe_connected,
+                                      .on_down = lose_probe,
+                                      .ctx = probe};
+    ev_timer_init(&probe->timeout, on_probe_timeout, 0.0, 0.0);
+    probe->timeout.data = probe;
+    if (open_probe(probe))
+        return probe;
+    snprintf(error, PROBE_ERROR_MAX, "%s", probe->error);
+    probe_close(probe);
+    return NULL;
+}
+
+void
+probe_close(struct probe *probe)
+{
+    if (probe == NULL)
+        return;
+    connect_stop(&probe->connect);
+    send_queue_free(probe->connect.queue);
+    ev_loop_destroy(probe->loop);
+    free(probe->reply);
+    explicit_bzero(&probe->address, sizeof(probe->address));
+    free(probe);
 }

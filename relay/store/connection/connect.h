@@ -1,6 +1,6 @@
 /*
  * connect.h: opens a connection to the store (URL, addresses of the host, TLS), and sends a single
- * command over one (query).
+ * command (query) or several (probe) over one.
  */
 #ifndef CLAIRON_STORE_CONNECT_H
 #define CLAIRON_STORE_CONNECT_H
@@ -13,9 +13,10 @@
 struct ev_loop;
 struct query;
 struct redisAsyncContext;
-struct redisContext;
 struct redisReply;
+struct reply_arena;
 struct resolve;
+struct send_queue;
 
 #define URL_TEXT_MAX 512
 #define URL_FORMAT_MAX (URL_TEXT_MAX + 16)
@@ -39,36 +40,30 @@ MUST_CHECK enum rc url_read(const char *url, struct url *ret_address);
 /* Formats the address for the log, without user and password. */
 void url_format(const struct url *address, char ret_text[URL_FORMAT_MAX]);
 
-#define TLS_ERROR_MAX 256
-
-/*
- * Starts TLS on a new connection, blocking or not. On a blocking connection, the handshake is
- * complete when this function returns. The store's certificate must be signed by store.tls_ca or by
- * a CA of the system, and must match `host`. The files are read at each call, so the next
- * connection uses new files. RC_BAD: `error` is the reason, and `redis` must be freed.
- */
-MUST_CHECK enum rc tls_start(const struct config *config, const char *host,
-                             struct redisContext *redis, char error[TLS_ERROR_MAX]);
-
-/*
- * A connection in progress, owned by the callee. NULL: the connection failed, and `reason` is the
- * error.
- */
-typedef void connect_done(void *ctx, struct redisAsyncContext *redis, const char *reason);
-
+/* A connection. The owner sets all members but the last two. */
 struct connect {
     struct ev_loop *loop;
     const struct config *config;
     const struct url *address;
-    connect_done *done;
+    struct send_queue *queue;  /* sends its commands; the owner frees it */
+    struct reply_arena *arena; /* memory of its replies; NULL: that of hiredis */
+    const unsigned *expected;  /* with an arena: number of outstanding replies */
+    void (*on_up)(void *ctx);
+    /* It could not be established, or was lost. */
+    void (*on_down)(void *ctx, const char *reason);
     void *ctx;
     /* consecutive failures, counted by the owner: selects the next address */
     unsigned failures;
-    struct resolve *resolve; /* during name resolution */
+    struct redisAsyncContext *redis; /* its `data` is this struct; NULL: not connected */
+    struct resolve *resolve;         /* during name resolution */
 };
 
-/* Calls `done` once, immediately or from the loop, unless connect_stop is called first. */
+/*
+ * Connects. on_down may be called by this function, on_up only from the loop; neither is called
+ * after connect_stop.
+ */
 void connect_start(struct connect *connect);
+/* Closes the connection: outstanding replies are NULL. */
 void connect_stop(struct connect *connect);
 
 #define QUERY_WORDS_MAX 3
@@ -88,5 +83,29 @@ struct query *query_start(struct ev_loop *loop, const struct config *config,
                           double timeout_s, query_reply *reply, void *ctx);
 /* Stops all callbacks, and may be called by a callback. Accepts NULL. */
 void query_stop(struct query *query);
+
+/* ---- probes: connections for the doctor, whose requests wait for their replies */
+
+#define PROBE_TIMED_OUT "reply timed out" /* in the error of a server that does not reply */
+#define PROBE_ERROR_MAX 1024
+#define PROBE_NO_DATABASE (-1) /* for a sentinel */
+
+struct probe;
+struct redisReply;
+
+/*
+ * Connects and authenticates. `timeout_s` limits the wait for the connection, and for each reply.
+ * NULL: `error` is the reason.
+ */
+struct probe *probe_open(const struct config *config, const struct url *address, double timeout_s,
+                         char error[PROBE_ERROR_MAX]);
+void probe_close(struct probe *probe); /* accepts NULL */
+
+/* The reply is valid until the next request. NULL: it is an error, or missing (probe_error). */
+const struct redisReply *probe_request(struct probe *probe, int argc, const char **argv);
+/* Returns the error of the last failed request. */
+const char *probe_error(const struct probe *probe);
+/* True if the last request was rejected because another server has the slot, or is the primary. */
+bool probe_is_redirected(const struct probe *probe);
 
 #endif

@@ -1,4 +1,7 @@
-/* reply.c: the store's replies: allocates each in one block, checks their form, and parses them. */
+/*
+ * reply.c: the store's replies: allocates each in one block, checks their form, and parses them;
+ * hints for error replies.
+ */
 #include "store/connection/reply.h"
 
 #include <hiredis/hiredis.h>
@@ -8,11 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/rates.h"
+#include "base/text.h"
 
 #define BLOCK_BYTES (128u * 1024)
 #define ALIGN 16u
-#define EXPIRATION_TEXT_MAX 24
 /* far above any legitimate size, because an array is allocated before its elements arrive */
 #define ELEMENTS_MAX (1u << 20)
 
@@ -417,6 +423,18 @@ reply_entry_id(const struct redisReply *element, struct entry_id *ret_id)
     return reply_is_array(element, 1) ? reply_id(element->element[0], ret_id) : RC_BAD;
 }
 
+/* False: no valid time in milliseconds. A reply's strings end with a zero byte. */
+static bool
+read_expiration(struct bytes text, int64_t *ret_us)
+{
+    long long ms = strtoll((const char *)text.at, NULL, 10);
+
+    if (ms < 0 || ms > INT64_MAX / 1000)
+        return false;
+    *ret_us = ms * 1000;
+    return true;
+}
+
 enum rc
 reply_entry(const struct redisReply *reply, struct entry *ret_entry)
 {
@@ -438,12 +456,112 @@ reply_entry(const struct redisReply *reply, struct entry *ret_entry)
     entry.retry_users = reply_field(fields, "retry_users");
     entry.is_retry = entry.retry_users.at != NULL;
     open = reply_field(fields, "open_ended");
-    entry.is_open_ended = open.at != NULL;
     entry.expires_us = entry.frame.as.notification.expires_us;
-    if (entry.is_open_ended &&
-        open.len < EXPIRATION_TEXT_MAX) /* a reply's strings end with a zero byte */
-        entry.expires_us = strtoll((const char *)open.at, NULL, 10) * 1000;
+    if (open.at != NULL && !read_expiration(open, &entry.expires_us))
+        return RC_BAD;
     entry.shard = 0; /* set by the caller */
     *ret_entry = entry;
     return RC_OK;
+}
+
+/* ---- error replies */
+
+#define CLUSTER_HINT                                                                               \
+    "this server is a node of a cluster: set [store] url = redis+cluster://host:port,host:port"
+
+#define REPLICA_HINT "this server is a replica: [store] url must name the primary"
+#define WRONG_PASSWORD_HINT "wrong user or password in [store] url"
+#define NO_PASSWORD_HINT "the store has no password: remove it from [store] url"
+
+static const struct fault faults[] = {
+    {"OOM command not allowed",
+     "the store is full: raise maxmemory, or shorten [store] retention; PostgreSQL retains WAL "
+     "meanwhile",
+     false},
+    {"MISCONF",
+     "the store cannot write to its disk: check its log; PostgreSQL retains WAL meanwhile", false},
+    {"NOREPLICAS",
+     "the store has fewer replicas than its min-replicas-to-write: start them; PostgreSQL retains "
+     "WAL meanwhile",
+     false},
+    {"READONLY", REPLICA_HINT, true},
+    {"MASTERDOWN", REPLICA_HINT, true},
+    {"CLUSTERDOWN", CLUSTER_HINT, true},
+    {"MOVED ", CLUSTER_HINT, true},
+    {"CROSSSLOT", CLUSTER_HINT, true},
+    {"cluster support disabled",
+     "this server is not a node of a cluster: set [store] url = redis://host:port", true},
+    {"No such master", "[store] url must end in the primary's name, as in sentinel monitor", true},
+    {"unknown command 'SENTINEL'", "this server is not a sentinel: check [store] url", true},
+    {"LOADING", "the store is loading its dataset: wait", true},
+    {"NOAUTH", "add user and password to [store] url: redis://user:password@host:port", true},
+    {"WRONGPASS", WRONG_PASSWORD_HINT, true},
+    {"invalid password", WRONG_PASSWORD_HINT, true},
+    {"without any password", NO_PASSWORD_HINT, true},
+    {"no password is set", NO_PASSWORD_HINT, true},
+    {"NOPERM",
+     "the relay's ACL user needs ~<prefix>:* and +@all -@dangerous +info +config|get; in a "
+     "cluster also +cluster|slots +cluster|info +cluster|nodes +cluster|countkeysinslot",
+     false},
+    {"BUSY ", "a script on the store does not end: SCRIPT KILL; its SLOWLOG names the script",
+     false},
+    {"certificate verify failed",
+     "[store] tls_ca must name the CA of the store's certificate; the certificate must match the "
+     "host of [store] url and must not have expired",
+     true},
+    {"max number of clients", "raise maxclients of the store", true},
+};
+
+const struct fault *
+fault_find(const char *error)
+{
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        if (strstr(error, faults[i].word) != NULL)
+            return &faults[i];
+    return NULL;
+}
+
+const char *
+fault_hint(const char *error)
+{
+    const struct fault *fault = fault_find(error);
+
+    return fault != NULL ? fault->hint : NULL;
+}
+
+bool
+fault_is_redirection(const char *error)
+{
+    static const char *const starts[] = {"MOVED ", "ASK ", "TRYAGAIN ", "UNBLOCKED "};
+    static const char *const words[] = {"CLUSTERDOWN ", "READONLY ", "MASTERDOWN ", "LOADING "};
+
+    for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+        if (strncmp(error, starts[i], strlen(starts[i])) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strstr(error, words[i]) != NULL)
+            return true;
+    return false;
+}
+
+bool
+fault_is_busy(const char *error)
+{
+    return strncmp(error, "BUSY ", 5) == 0 ||
+           (strncmp(error, "EXECABORT ", 10) == 0 && strstr(error, ": BUSY ") != NULL);
+}
+
+const struct fault *
+fault_report(struct throttles *log, const char *failure, const char *error)
+{
+    const struct fault *fault = fault_find(error);
+    uint64_t kind = hash_bytes(HASH_START, failure, strlen(failure));
+    unsigned suppressed;
+
+    if (fault != NULL)
+        kind = hash_bytes(kind, fault->word, strlen(fault->word));
+    if (throttle_allows(throttles_find(log, kind), clock_monotonic_us(), &suppressed))
+        log_error("store", failure, LOG_TEXT("error", error), LOG_TEXT("hint", fault_hint(error)),
+                  LOG_UINT("suppressed", suppressed));
+    return fault;
 }

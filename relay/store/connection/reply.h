@@ -1,15 +1,19 @@
 /*
- * reply.h: the store's replies: their memory and their form. Other files do not depend on the
- * format.
+ * reply.h: the store's replies: their memory and their form, and the meaning of errors. Other files
+ * do not depend on the format.
  */
 #ifndef CLAIRON_STORE_REPLY_H
 #define CLAIRON_STORE_REPLY_H
+
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "store/entry.h"
 
 struct redisReader;
 struct redisReply;
 struct reply_arena;
+struct throttles;
 
 bool reply_is_error(const struct redisReply *reply);   /* NULL: false */
 bool reply_is_integer(const struct redisReply *reply); /* NULL: false */
@@ -60,5 +64,38 @@ void reply_arena_use(struct reply_arena *arena, struct redisReader *reader,
 
 /* If a reply is in use or incomplete, the memory is freed with the reply. Accepts NULL. */
 void reply_arena_free(struct reply_arena *arena);
+
+/* ---- error replies */
+
+struct fault {
+    const char *word; /* substring of the reply */
+    const char *hint;
+    /* reconnect, because the next attempt may reach another server or the repaired server */
+    bool is_of_server;
+};
+
+/* Returns NULL for an unknown error. `error` may be wrapped in a script error. */
+const struct fault *fault_find(const char *error);
+
+/*
+ * The server lacks the shard or a part of it, or is not a primary: a slot migration or failover is
+ * in progress. The request had no effect.
+ */
+bool fault_is_redirection(const char *error);
+
+/*
+ * The server runs a script that takes long, and rejects all requests until its end. `error` is a
+ * reply, or that of a transaction.
+ */
+bool fault_is_busy(const char *error);
+
+/* Returns a constant hint on how to fix `error`; NULL if unknown. */
+const char *fault_hint(const char *error);
+
+/*
+ * Logs `failure` ("could not store a batch") with the error and its hint, unless the same failure
+ * with the same fault was logged in the last seconds. Returns fault_find(error).
+ */
+const struct fault *fault_report(struct throttles *log, const char *failure, const char *error);
 
 #endif

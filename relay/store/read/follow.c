@@ -6,9 +6,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/connection/reply.h"
-#include "store/read/order.h"
 #include "store/entry.h"
-#include "store/shards/store_private.h"
+#include "store/shards/shard.h"
 #include "store/timeouts.h"
 
 enum rc

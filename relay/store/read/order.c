@@ -1,5 +1,5 @@
 /* order.c: merges the streams of several shards in commit order: endless streams, and pages. */
-#include "store/read/order.h"
+#include "store/read/reader_private.h"
 
 #include <stdlib.h>
 

@@ -9,9 +9,8 @@
 
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/read/order.h"
+#include "store/read/reader_private.h"
 #include "store/shards/shard.h"
-#include "store/shards/store_private.h"
 
 #define PARTS_MAX 2 /* shard 0 and the own shard */
 

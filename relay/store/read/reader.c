@@ -11,12 +11,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/read/control.h"
-#include "store/read/order.h"
 #include "store/read/reader_private.h"
 #include "store/servers/link.h"
 #include "store/shards/shard.h"
-#include "store/shards/store_private.h"
 #include "store/timeouts.h"
 
 #define READER_ENTRIES 64     /* stream entries in one reply */
@@ -33,6 +30,8 @@
 #define READER_WORDS 6                          /* arguments before the streams */
 #define READER_STREAMS (2 + 2 * STORE_SHARDS_MAX)
 #define READER_ARGC (READER_WORDS + 2 * READER_STREAMS)
+
+#define READER_LIMIT_US INT64_C(600000000) /* after this time a lowered COUNT is doubled */
 
 /* One XREAD. argv points into this struct and into the reader. */
 struct reader_request {
@@ -128,11 +127,14 @@ reader_request_write(const struct server_reader *server, struct reader_request *
     request->entries = fit < READER_ENTRIES_LARGE ? READER_ENTRIES_LARGE : fit;
     if (request->entries > reader->entries_max)
         request->entries = reader->entries_max;
+    if (server->entries_limit > 0 && request->entries > server->entries_limit)
+        request->entries = server->entries_limit;
     snprintf(request->count, sizeof(request->count), "%zu", request->entries);
     request->argv[argc++] = "XREAD";
     request->argv[argc++] = "COUNT";
     request->argv[argc++] = request->count;
-    if (server->lag == LAG_NONE) {
+    /* After a loss, an immediate reply shows that the connection works. */
+    if (server->lag == LAG_NONE && (server->has_read || server->entries_limit == 0)) {
         request->argv[argc++] = "BLOCK";
         request->argv[argc++] = READER_BLOCK_MS;
     }
@@ -326,6 +328,17 @@ reader_handle_reply(struct server_reader *server, const struct redisReply *reply
     server->lag = parts.lag;
 }
 
+/* A shard that is being opened counts as followed: only new sessions depend on it. */
+static void
+update_store(const struct server_reader *server)
+{
+    const bool is_opening = server->follow <= FOLLOW_OPENING && server->number > 0;
+
+    store_set_reader_follows(server->reader->store, server->number,
+                             is_opening || (link_is_up(server->link) && server->is_positioned &&
+                                            (server->has_read || server->entries_limit == 0)));
+}
+
 static void on_read(void *ctx, const struct redisReply *reply);
 
 /* Sends the next XREAD, unless an XREAD is in flight or the server must wait. */
@@ -350,6 +363,40 @@ read_all(struct reader *reader)
         read_server(&reader->servers[i]);
 }
 
+/*
+ * The connection was lost before a reply. A server closes connections whose replies exceed its
+ * client-output-buffer-limit, so the next reply has half of the entries. Until a reply arrives, the
+ * relay is not ready. A single loss is logged by the link only: it may have other causes.
+ */
+static void
+on_read_lost(struct server_reader *server)
+{
+    const size_t limit = server->entries_requested / 2;
+
+    server->entries_limit = limit > 0 ? limit : 1;
+    server->limited_us = clock_monotonic_us();
+    if (server->was_lost)
+        log_warn(server->name, "connection lost before a reply: reading fewer entries",
+                 LOG_UINT("entries", server->entries_limit),
+                 LOG_TEXT("hint", "if it repeats, raise client-output-buffer-limit normal of the "
+                                  "store"));
+    server->was_lost = true;
+}
+
+/* The limit remains for a while: with the full COUNT, each burst would lose the connection. */
+static void
+raise_limit(struct server_reader *server)
+{
+    const int64_t now_us = clock_monotonic_us();
+
+    if (server->entries_limit == 0 || now_us - server->limited_us < READER_LIMIT_US)
+        return;
+    server->limited_us = now_us;
+    server->entries_limit *= 2;
+    if (server->entries_limit >= server->reader->entries_max)
+        server->entries_limit = 0;
+}
+
 static void
 on_read(void *ctx, const struct redisReply *reply)
 {
@@ -357,9 +404,9 @@ on_read(void *ctx, const struct redisReply *reply)
     struct reader *reader = server->reader;
     bool is_stale = server->is_stale;
 
-    server->reading = server->is_stale = false;
     if (reply == NULL)
-        return; /* the link has logged the error and reconnects */
+        return; /* the link was closed, or on_down follows */
+    server->reading = server->is_stale = false;
     if (reply_is_error(reply)) {
         if (!link_is_redirected(server->link, reply_text(reply)))
             stats_add(reader->stats, STAT_STORE_ERRORS, 1);
@@ -371,6 +418,12 @@ on_read(void *ctx, const struct redisReply *reply)
     server->reading = true; /* a callback may call reader_seek: no second XREAD */
     reader_handle_reply(server, reply, is_stale);
     server->reading = false;
+    server->was_lost = false;
+    if (!server->has_read) {
+        server->has_read = true;
+        update_store(server);
+    }
+    raise_limit(server);
     follow_advance(reader);
     read_all(reader);
 }
@@ -393,16 +446,6 @@ on_order_timer(struct ev_loop *loop, ev_timer *timer, int events)
     read_all(reader);
     if (!order_waits(reader->order) && !follow_waits(reader))
         ev_timer_stop(loop, timer);
-}
-
-/* A shard that is being opened counts as followed: only new sessions depend on it. */
-static void
-update_store(const struct server_reader *server)
-{
-    const bool is_opening = server->follow <= FOLLOW_OPENING && server->number > 0;
-
-    store_set_reader_follows(server->reader->store, server->number,
-                             is_opening || (link_is_up(server->link) && server->is_positioned));
 }
 
 /* The newest id is read once: "$" in every XREAD would miss entries added in between. */
@@ -549,7 +592,7 @@ on_up(void *ctx)
     struct reader *reader = server->reader;
     const struct topology *topology = &reader->topology;
 
-    server->is_positioned = false;
+    server->is_positioned = server->has_read = false;
     server->lag = LAG_NONE;
     for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
          i = topology_next_shard(topology, i)) {
@@ -576,6 +619,8 @@ on_down(void *ctx, const char *reason)
     struct server_reader *server = ctx;
 
     (void)reason; /* the link has logged the reason */
+    if (server->reading && !server->has_read && !link_is_busy(server->link))
+        on_read_lost(server);
     server->reading = server->is_stale = false;
     update_store(server);
 }

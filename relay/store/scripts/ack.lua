@@ -5,13 +5,13 @@
 -- Returns {new acknowledgements, completed notifications}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
--- include: delivery.lua
+-- include: notifications.lua
 -- include: stream_entry.lua
 -- include: ended.lua
 
 local args = ARGV
 local name, trace_ms, first_id = args[2], args[3], 5 + 2 * tonumber(args[4])
-local pending_list, state_key, trace_key = prefix .. KEY_PENDING_LIST, prefix .. KEY_ACK, prefix .. KEY_TRACE
+local pending_list, state_key = prefix .. KEY_PENDING_LIST, prefix .. KEY_ACK
 local acked_key = prefix .. KEY_ACKED
 local now_text = integer_text(now_ms())
 local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(FRAME_UUID_TEXT)):sub(1, 2)
@@ -59,6 +59,7 @@ local function apply_acks(id)
     firsts[id] = false
     if more ~= NONE then others[id] = nil end
     if left == nil then return end
+    if receipts.is_value_with(value) then receipts.record_acked(id, value, first, more, now_text) end
     if not left then return complete_acked(id, first, more) end
     write_states(state_key .. id, first, more)
     value = left
@@ -67,28 +68,19 @@ local function apply_acks(id)
     values_len = values_len + 2
 end
 
--- The value of a typical notification contains all data that complete() and write_events() need.
-local ended, ended_entries, ended_keys, ended_count = {}, {}, {}, 0
-local function acknowledge_last(id, entry)
-    local key = trace_key .. id
-    notifications[id] = false
-    ended_count = ended_count + 1
-    ended[ended_count], ended_entries[ended_count] = id, entry
-    ended_keys[ended_count] = state_key .. id
-    event = event or event_head .. user
-    local len = call('RPUSH', key, event)
-    if len == 1 or len > TRACE_EVENTS_MAX then maintain_trace(key, len, 1, entry, trace_ms) end
-end
-
 local function acknowledge(id)
     local value = notifications[id]
     if not value then return end
     acked = acked + 1
     due_pairs[acked] = id .. ':' .. user
     if ack_events then ack_events[acked] = packed .. id end
-    local entry = entry_before_last_ack(value)
+    local entry = entry_before_last_ack(value) or receipts.record_single(id, user, value, now_text)
     mine[#mine + 1] = entry or first_entries[id] or pending_entry(value)
-    if entry then return acknowledge_last(id, entry) end
+    if entry then
+        event = event or event_head .. user
+        write_event(id, event, entry, trace_ms)
+        return complete_entry(id, entry)
+    end
     if not firsts[id] then
         firsts[id] = user
         return
@@ -171,12 +163,7 @@ if ack_events and acked > 0 then
 end
 call_chunked(due_pairs, 'ZREM', prefix .. KEY_DUE)
 call_chunked(values, 'HMSET', prefix .. KEY_PENDING)
-call_chunked(ended, 'HDEL', prefix .. KEY_PENDING)
-call_chunked(ended_entries, 'XACK', stream, 'clairon')
-for from = 1, ended_count, CHUNK do
-    call('DEL', unpack(ended_keys, from, math.min(from + CHUNK - 1, ended_count)))
-end
 save_notifications()
 write_ended()
 write_events(trace_ms)
-return {acked, ended_count + #completed}
+return {acked, #completed}

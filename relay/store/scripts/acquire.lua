@@ -2,9 +2,10 @@
 -- feeds.
 -- KEYS: progress. ARGV: owner token, system identifier, timeline, '1' with several shards,
 -- otherwise '', database oid, database name.
--- Returns {position, timeline, read} as stored. Without progress, it returns the given timeline and
--- empty strings. With several shards, it also returns the route of the newest notification with a
--- commit: '' without such a notification, or '-' if it was not found.
+-- Returns {position, timeline, read, route, delete}. The first three are as stored, without progress
+-- the given timeline and empty strings. route: with several shards, that of the newest notification
+-- with a commit; '' without such a notification, or '-' if it was not found. delete: '1' if the
+-- caller must call delete_members.lua before it stores memberships, otherwise ''.
 local progress, prefix = KEYS[1], KEYS[1]:match('^(.*)' .. KEY_PROGRESS)
 local meta = prefix .. KEY_META
 
@@ -25,11 +26,11 @@ local function rejection_by(key)
     return redis.error_reply(difference .. ': set another [store] prefix; if this database replaces the stored one ' ..
         '(pg_upgrade, a restored dump), DEL that key in every shard: clients receive a gap')
 end
-local rejected = rejection_by(progress) or rejection_by(redis.call('HGET', meta, 'progress') or progress)
+local rejected = rejection_by(progress) or rejection_by(redis.call('HGET', meta, META_PROGRESS) or progress)
 if rejected then return rejected end
 
 -- A store serves one slot: relays with different slots would rewind each other's progress.
-local current = redis.call('HGET', meta, 'progress')
+local current = redis.call('HGET', meta, META_PROGRESS)
 if current and current ~= progress and redis.call('EXISTS', current) == 1 then
     return redis.error_reply('OTHERSLOT this store contains the progress of another slot of this database, ' .. current ..
         ', not ' .. progress .. ': set [feed] slot to that slot, or set another [store] prefix; to replace the ' ..
@@ -48,14 +49,11 @@ end
 local known = redis.call('HGET', progress, 'owner') or ''
 -- If the store has data but no progress of this slot, WAL was lost. The memberships may belong to
 -- another cluster, so the feed copies them again. The new epoch announces a gap.
-if known == '' and redis.call('HEXISTS', meta, 'topic_prefix') == 1 then
-    for _, kind in ipairs({KEY_MEMBERS, KEY_GROUPS}) do
-        for _, key in ipairs(redis.call('KEYS', prefix .. kind .. '*')) do redis.call('UNLINK', key) end
-    end
-    redis.call('HSET', meta, 'epoch', ARGV[1]:sub(1, 16))
-    redis.call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', STORE_CONTROL_MAX, '*', 'change', '=')
-end
-if known == '' then redis.call('HSET', meta, 'copying', 1) end
+local has_data = known == '' and redis.call('HEXISTS', meta, META_TOPIC_PREFIX) == 1
+if has_data then redis.call('HSET', meta, META_EPOCH, ARGV[1]:sub(1, 16)) end
+if known == '' then redis.call('HSET', meta, META_COPYING, has_data and 'delete' or 1) end
+-- Also true after an interrupted deletion.
+local must_delete = redis.call('HGET', meta, META_COPYING) == 'delete' and '1' or ''
 local position = redis.call('HGET', progress, 'position:' .. known) or ''
 local timeline = followed or ARGV[3]
 local read = redis.call('HGET', progress, 'read:' .. known) or ''
@@ -64,7 +62,7 @@ redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'database', ARG
     'position:' .. owner, position, 'read:' .. owner, read)
 redis.call('HDEL', progress, 'partial:' .. owner)
 -- The next acquire.lua reads this field. With several shards, hello.lua reads it too.
-redis.call('HSET', meta, 'progress', progress)
+redis.call('HSET', meta, META_PROGRESS, progress)
 -- If the timeline differs, the feed decides whether to call rewind.lua.
 redis.call('HSETNX', progress, 'timeline', ARGV[3])
 -- Removes the fields of earlier owners, including late writes of a fenced feed.
@@ -72,9 +70,9 @@ for _, field in ipairs(redis.call('HKEYS', progress)) do
     local field_owner = field:match('^position:(.*)$') or field:match('^read:(.*)$') or field:match('^partial:(.*)$')
     if field_owner and field_owner ~= owner then redis.call('HDEL', progress, field) end
 end
-if ARGV[4] == '' then return {position, timeline, read} end
+if ARGV[4] == '' then return {position, timeline, read, '', must_delete} end
 
 -- Only the newest pages are searched, because relays do not wait for older notifications.
 -- include: reverse_scan.lua
 local found, newest_route = newest_notification(prefix .. KEY_STREAM, '+', 32, function() return true end)
-return {position, timeline, read, newest_route or found == nil and '' or '-'}
+return {position, timeline, read, newest_route or found == nil and '' or '-', must_delete}

@@ -46,8 +46,25 @@
  */
 #define STORE_PAIRS_MAX 4000
 
+/*
+ * Presence, in ms. Relays send a heartbeat every STORE_PRESENCE_EVERY_MS. The users of a relay
+ * without one for STORE_PRESENCE_MS have disconnected; after STORE_PRESENCE_REMOVED_MS it is
+ * removed. When a user was last seen is kept for STORE_LAST_SEEN_MS, the maximum webpush.delay.
+ */
+#define STORE_PRESENCE_EVERY_MS 2000
+#define STORE_PRESENCE_MS 10000
+#define STORE_PRESENCE_REMOVED_MS 60000
+#define STORE_LAST_SEEN_MS 3600000
+
+/* Bytes of the text of a Web Push. */
+#define STORE_WEB_PUSH_MAX 8192
+_Static_assert(STORE_WEB_PUSH_MAX == LIMIT_WEB_PUSH, "a script uses the limit of the decoder");
+
 /* A stream entry with this number of bytes is large: KEY_LARGE contains its size. */
 #define STORE_LARGE_BYTES 65536
+
+/* Scripts read no larger values of retries and the error log: commands outside of scripts do. */
+#define STORE_COPIED_BYTES_MAX 1048576
 
 /* Entries of the control stream, each with up to 100 changes. */
 #define STORE_CONTROL_MAX 10000

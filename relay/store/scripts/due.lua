@@ -1,25 +1,30 @@
 -- due.lua: processes due pairs in one step: retries, dead-letters or expires them.
--- KEYS: stream. ARGV: prefix, ack timeout, retention of traces, backoff base, backoff cap (all in ms).
+-- KEYS: stream. ARGV: prefix, ack timeout, retention of traces, backoff base, backoff cap, delay of Web Pushes (all in
+-- ms; '': none are sent), then a stream entry that the caller has read (read_entry.lua): only its notification, and
+-- escalations, are processed.
 -- Returns {retried pairs, stream entries added for them, exhausted pairs, expired pairs, 1 if more
 -- pairs are due, entries in the error log, relays with sessions, entries trimmed from the error
--- log, throttled pairs}.
+-- log, throttled pairs, a stream entry that the caller must read or '', and the number of attempts that its
+-- data must have, unless that is above the retry limit}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
--- include: delivery.lua
+-- include: notifications.lua
 -- include: stream_entry.lua
 -- include: error_log.lua
 -- include: large_entries.lua
--- include: ended.lua
+-- include: end_pairs.lua
+-- include: read_entry.lua
+reading.begin(7)
 
 -- A notification costs as much as NOTIFICATION_PAIRS pairs of a large audience.
 local PAIRS_MAX, NOTIFICATION_PAIRS, BYTES_MAX = 1000, 10, 1024 * 1024
+local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 -- Users of a notification who become due within this time share the stream entry of a retry. The
 -- first user waits for the other users, since no user receives a retry before the due time.
-local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local slack_ms = math.min(500, timeout / 4)
 local now = now_ms()
 local retried, retry_entries, exhausted, expired, more = 0, 0, 0, 0, 0
-local pairs_left, bytes_left, ended_pairs = PAIRS_MAX, BYTES_MAX, {}
+local pairs_left, bytes_left = PAIRS_MAX, BYTES_MAX
 
 -- The error log contains the notification's data once. After its first entry, `found` may be nil.
 local first_parts = {}
@@ -28,79 +33,40 @@ local function log_error(id, found, reason, attempts, users)
     local has_data = found and not owner
     if has_data then bytes_left = bytes_left - #found.data end
     owner = owner or error_owner(found and found.route or '')
-    local entry = log_entry(id, owner, reason, attempts, cjson.encode(users), has_data and found.data or '',
-        has_data and found.route or '')
-    add_part(id, owner, entry, attempts, has_data)
+    local entry, is_large = log_entry(id, owner, reason, attempts, cjson.encode(users), has_data and found.data or '',
+        has_data and found.route or '', (notification_of(id) or {}).receipts)
+    if not is_large then add_part(id, owner, entry, attempts, has_data) end
     if has_data then first_parts[#first_parts + 1] = id end
-    for _, user in ipairs(users) do
-        ended_pairs[#ended_pairs + 1] = pack_text(user) .. pack_text(id)
-        record_event(id, 'errored', integer_text(now), attempts, reason, user)
-        local score = tonumber(call('ZSCORE', prefix .. KEY_PENDING_LIST .. user, id) or
-            call('ZSCORE', prefix .. KEY_SHARED_PENDING_LIST, id) or nil)
-        if score then record_ended(user, {entry_of_score(score) .. '!'}) end
-        call('ZREM', prefix .. KEY_PENDING_LIST .. user, id)
-    end
+    for _, user in ipairs(users) do end_pair(id, user, 'errored', attempts, reason) end
 end
 
--- Marks users of an open-ended audience, because a later delivery report must not add them again.
-local function mark_dead_lettered(id, users)
-    local notification, states = notification_of(id), {}
-    if not notification or not notification.open_ended then return end
-    for i, user in ipairs(users) do states[2 * i - 1], states[2 * i] = user, DEAD_LETTERED end
-    call_chunked(states, 'HMSET', prefix .. KEY_RETRIES .. id)
-    notification.is_retried = true
-    mark_changed(id)
-end
-
--- Handles up to PAIRS_MAX users of a large audience. The next call continues with the next users.
+-- Ends all pairs of a notification; those of a large audience in several calls.
 local function expire(id)
-    local key = prefix .. KEY_ACK .. id
-    local logged, cursor = logged_before(id), '0'
-    local found = not logged and read_entry(id) or nil
-    local seen, missing = {}, {}
-    repeat
-        local page = call('HSCAN', key, cursor, 'COUNT', 500)
-        cursor = page[1]
-        for i = 1, #page[2], 2 do
-            local user, state = page[2][i], page[2][i + 1]
-            seen[#seen + 1] = user
-            if state == '0' then
-                missing[#missing + 1] = user
-                due_to_remove[#due_to_remove + 1] = id .. ':' .. user
-            else
-                record_event(id, 'acked', state, 0, '-', user)
-            end
-        end
-    until cursor == '0' or #seen >= PAIRS_MAX
-    if #missing > 0 then
-        log_error(id, found, 'expired', found and attempts_of(found) or logged or 0, missing)
-        if notification_of(id) then
-            notification_of(id).left = notification_of(id).left - #missing
-            mark_changed(id)
-        end
-    end
-    call_chunked(seen, 'HDEL', key)
-    expired, pairs_left = expired + #missing, pairs_left - #seen - NOTIFICATION_PAIRS
-    if call('EXISTS', key) == 0 then return complete(id) end
-    more = 1
-    mark_dead_lettered(id, seen)
+    local logged = logged_before(id)
+    local found, must_wait
+    if not logged then found, must_wait = reading.entry_of(id) end
+    if must_wait then return end
+    local users, ended, is_complete = end_notification(id, PAIRS_MAX, function(pending)
+        log_error(id, found, 'expired', found and attempts_of(found) or logged or 0, pending)
+    end)
+    expired, pairs_left = expired + ended, pairs_left - users - NOTIFICATION_PAIRS
+    if not is_complete then more = 1 end
 end
 
 -- The users of an open-ended audience are known only from delivery reports. A late expiration means
 -- that the store or all relays were down, and reports and acks may still arrive. So the expiration
--- and all due times are deferred once. A score with a fraction of 0.5 ms marks a deferred
--- time.
+-- and all due times are postponed once.
 local LATE_MS, REPORTS_MS = 2000, 10000 -- relays reconnect within 5 s
-local function defer_expiration(id, ends, users)
-    local notification, was_deferred = notification_of(id), ends % 1 == 0.5
+local function postpone_expiration(id, ends, users)
+    local notification, was_postponed = notification_of(id), due_score.has(ends, due_score.POSTPONED)
     if not notification or not notification.open_ended then return false end
-    if not was_deferred then
+    if not was_postponed then
         if ends > now - LATE_MS then return false end
-        ends = now + REPORTS_MS + 0.5
+        ends = now + REPORTS_MS
     elseif ends <= now then
         return false
     end
-    local ends_text = string.format('%.1f', ends)
+    local ends_text = due_score.text(ends, due_score.POSTPONED)
     call('ZADD', prefix .. KEY_DUE, ends_text, id .. ':')
     for _, user in ipairs(users) do call('ZADD', prefix .. KEY_DUE, ends_text, id .. ':' .. user) end
     return true
@@ -114,8 +80,7 @@ local function dead_letter(id, found, attempts, users)
     notification.left = notification.left - #users
     mark_changed(id)
     if notification.open_ended then
-        notification.is_retried = true
-        for _, user in ipairs(users) do call('HSET', prefix .. KEY_RETRIES .. id, user, DEAD_LETTERED) end
+        mark_dead_lettered(id, users)
     elseif notification.left <= 0 then
         complete(id)
     end
@@ -136,9 +101,7 @@ local function retry_users(id, found, retries, users)
     retried, retry_entries, bytes_left = retried + #users, retry_entries + 1, bytes_left - #found.data
 end
 
--- An absent user must not use up an attempt, so the user's retry is deferred.
-local PRESENCE_MS = 10000 -- relays send a heartbeat every 2 s
-local relays = call('ZRANGEBYSCORE', prefix .. KEY_RELAYS, integer_text(now - PRESENCE_MS), '+inf')
+local relays = call('ZRANGEBYSCORE', prefix .. KEY_RELAYS, integer_text(now - STORE_PRESENCE_MS), '+inf')
 local function is_present(user)
     for _, relay in ipairs(relays) do
         if call('SISMEMBER', prefix .. KEY_PRESENCE .. relay, user) == 1 then return true end
@@ -146,24 +109,25 @@ local function is_present(user)
     return false
 end
 
-local function defer(id, found, retries, user)
-    local due = now + ack_timeout_of(found, timeout) + backoff_ms(backoff_of(found), retries, id, base, cap)
-    -- A score that ends in .25 ms marks a deferred retry, which has no ack timeout (pending_page.lua).
-    call('ZADD', prefix .. KEY_DUE, string.format('%.2f', due + 0.25), id .. ':' .. user)
+-- An absent user must not use up an attempt.
+local function suspend(id, retries, user)
+    local due = due_score.of_delivery(notification_of(id), id, retries, now, timeout, base, cap, due_score.SUSPENDED)
+    call('ZADD', prefix .. KEY_DUE, due, id .. ':' .. user)
 end
 
 -- Users with different numbers of retries receive separate stream entries.
 local function retry(id, users)
-    local found = read_entry(id)
-    if not found then return expire(id) end
-    bytes_left = bytes_left - #found.data
+    local is_first = reading.wanted == ''
+    local found, must_wait = reading.entry_of(id)
+    if not found and not must_wait then return expire(id) end
+    bytes_left = bytes_left - (found and #found.data or 0)
     local states = call('HMGET', prefix .. KEY_ACK .. id, unpack(users))
     local counts_before = call('HMGET', prefix .. KEY_RETRIES .. id, unpack(users))
     local groups, order = {}, {}
     for i, user in ipairs(users) do
         local retries = delivered_retries(counts_before[i])
         if states[i] == '0' and not is_present(user) then
-            defer(id, found, retries, user)
+            suspend(id, retries, user)
         else
             if states[i] ~= '0' then
                 due_to_remove[#due_to_remove + 1] = id .. ':' .. user
@@ -177,6 +141,11 @@ local function retry(id, users)
         end
     end
     table.sort(order)
+    pairs_left = pairs_left - #users - NOTIFICATION_PAIRS
+    if must_wait then
+        if is_first then reading.attempts = (order[1] or 0) + 1 end
+        return
+    end
     local handled = false
     -- Each group writes the notification. The groups beyond the limit of bytes remain due.
     local function handle_groups(is_exhausted, handle)
@@ -194,13 +163,12 @@ local function retry(id, users)
     end
     handle_groups(false, retry_users)
     handle_groups(true, dead_letter)
-    pairs_left = pairs_left - #users - NOTIFICATION_PAIRS
 end
 
 -- The retries of one table owner with limits take as much as one call a second, and as much in reserve,
 -- so that they do not delay those of others. What is due earlier than that is throttled once: it moves to
--- the next free time of the owner. A score with a fraction of 0.75 ms marks a throttled retry.
-local RESERVE_MS, THROTTLED = 1000, 0.75
+-- the next free time of the owner.
+local RESERVE_MS = 1000
 local free_times, was_throttled, moved, throttled = {}, {}, {}, 0
 
 -- Returns the next free time of an owner: it is in the past, by the reserve at most, until the owner has
@@ -225,15 +193,129 @@ local function admit(id, users)
     for _, user in ipairs(users) do table.insert(was_throttled[id .. ':' .. user] and admitted or others, user) end
     if #others == 0 then return users end
     local free = free_time(owner)
-    local work = (#others + NOTIFICATION_PAIRS) / PAIRS_MAX + large_bytes(stream, notification.entry) / BYTES_MAX
-    free_times[owner] = free + 1000 * work
+    local bytes = large_bytes(stream, notification.entry)
+    if free <= now and reading.is_missing(notification.entry, bytes) then return users end -- charged when it was read
+    free_times[owner] = free + 1000 * ((#others + NOTIFICATION_PAIRS) / PAIRS_MAX + bytes / BYTES_MAX)
     if free <= now then return users end
-    local free_text = string.format('%.2f', math.floor(free) + THROTTLED)
+    local free_text = due_score.text(free, due_score.THROTTLED)
     for _, user in ipairs(others) do
         moved[#moved + 1], moved[#moved + 2] = free_text, id .. ':' .. user
     end
     throttled = throttled + #others
     return admitted
+end
+
+do
+-- include: web_push.lua
+    -- Returns the route with another time of the commit.
+    local function route_at(route, ms)
+        local bytes, number = '', ms * 1000
+        for _ = FRAME_NOTIFICATION_AT_COMMIT_US + 1, FRAME_NOTIFICATION_AT_EXPIRES_US do
+            bytes, number = string.char(number % 256) .. bytes, math.floor(number / 256)
+        end
+        return route_bytes(route, 0, FRAME_NOTIFICATION_AT_COMMIT_US) .. bytes ..
+            route_bytes(route, FRAME_NOTIFICATION_AT_EXPIRES_US, #route)
+    end
+
+    -- Returns true if the Web Pushes of an escalation must wait until the caller has read the stream entry with their text.
+    -- Users whom only a token puts into a group receive none.
+    local routes = {}
+    function receipts.must_read_route(id, notification)
+        if routes[id] or (ARGV[6] or '') == '' or notification.open_ended or not receipts.sends_pushes(notification) then return false end
+        local found, must_wait = reading.entry_of(id)
+        routes[id] = found and found.route
+        bytes_left = bytes_left - (found and #found.data or 0)
+        return must_wait
+    end
+
+    -- Adds the Web Pushes of users without an ack, to be sent even if they have a session, as after a first attempt. A
+    -- Web Push that is in the queue already remains there. Those that a push service has accepted are not repeated.
+    function receipts.push_escalated(id, users, fields)
+        if not routes[id] then return end
+        local key, fresh = prefix .. KEY_WEB_PUSH .. id, {}
+        for i, user in ipairs(users) do
+            local is_queued = call('ZSCORE', prefix .. KEY_WEB_PUSH_DUE, id .. ':' .. user) or
+                call('SISMEMBER', prefix .. KEY_WEB_PUSH_USERS .. id, user) == 1
+            if is_queued and (call('HGET', key, 'state ' .. user) or '') == '' then call('HSET', key, 'state ' .. user, '1') end
+            if not is_queued and not receipts.is_pushed(fields[i]) then fresh[#fresh + 1] = user end
+        end
+        local left = tonumber(call('HGET', key, 'left') or nil) or 0
+        -- Without an expiration, they are kept as long as if the notification were new.
+        local route = route_at(routes[id], now)
+        add_web_pushes(id, web_push_text(route), web_push_urgency(route), route, fresh, now, true)
+        if #fresh > 0 and left > 0 then call('HINCRBY', key, 'left', left) end
+        for _, user in ipairs(fresh) do call('HSET', key, 'state ' .. user, '1') end
+    end
+end
+
+receipts.is_escalating = {} -- by id: its escalation is not complete
+do
+    local ESCALATIONS_MAX, ESCALATED_MAX = 500, 500
+
+    -- Adds the receipts and Web Pushes of users without an ack.
+    local function add_escalated(id, notification, level, users)
+        local fields = call('HMGET', prefix .. KEY_RECEIPT_STATE .. id, unpack(users))
+        local retries = receipts.retries_of(id, notification.is_retried, users, 1, #users)
+        local outcome, origin = level == 1 and 'escalated' or 'escalated' .. level, receipts.state_of(id).origin
+        for i, user in ipairs(users) do
+            local delivered, round = receipts.first_delivery(fields[i], notification)
+            receipts.add(id, user, outcome, round, now, delivered, retries and delivered_retries(retries[i]) or 0, receipts.NO_COUNTS, origin)
+        end
+        receipts.push_escalated(id, users, fields)
+    end
+
+    -- Escalates a notification for the next users without an ack. Those that were redriven have their own times.
+    -- Returns true after the last user.
+    local function escalate_users(id, notification, level)
+        local state, users = receipts.state_of(id), {}
+        local page = call('HSCAN', prefix .. KEY_ACK .. id, state.cursors[level], 'COUNT', ESCALATED_MAX)
+        for i = 1, #page[2], 2 do
+            if page[2][i + 1] == '0' then users[#users + 1] = page[2][i] end
+        end
+        for from = 1, #users, CHUNK do
+            local chunk = {unpack(users, from, math.min(from + CHUNK - 1, #users))}
+            if notification.is_retried then
+                local fields, first_round = call('HMGET', prefix .. KEY_RECEIPT_STATE .. id, unpack(chunk)), {}
+                for i, user in ipairs(chunk) do
+                    local _, round = receipts.first_delivery(fields[i])
+                    if round == 1 then first_round[#first_round + 1] = user end
+                end
+                chunk = first_round
+            end
+            if #chunk > 0 then add_escalated(id, notification, level, chunk) end
+        end
+        pairs_left = pairs_left - #page[2] / 2
+        state.cursors[level], state.is_changed = page[1], true
+        return page[1] == '0'
+    end
+
+    -- Adds the receipts of the escalations that are due. They precede the ends of the same pairs, so a
+    -- notification whose escalation is not complete waits for the next call.
+    function receipts.escalate_due()
+        local members = call('ZRANGEBYSCORE', prefix .. KEY_ESCALATIONS, '-inf', integer_text(now), 'LIMIT', 0, ESCALATIONS_MAX)
+        for _, member in ipairs(members) do
+            if pairs_left <= 0 or bytes_left <= 0 then
+                more = 1
+                return
+            end
+            local level, id, user = tonumber(member:sub(1, 1)), member:sub(2, FRAME_UUID_TEXT + 1), member:sub(FRAME_UUID_TEXT + 3)
+            local notification, is_done = notification_of(id), true
+            if notification and notification.receipts then
+                if receipts.must_read_route(id, notification) then
+                    receipts.is_escalating[id], is_done = true, false
+                elseif user == '' then
+                    is_done = escalate_users(id, notification, level)
+                    receipts.is_escalating[id] = not is_done
+                    if not is_done then more = 1 end
+                elseif call('HGET', prefix .. KEY_ACK .. id, user) == '0' then
+                    add_escalated(id, notification, level, {user})
+                end
+            end
+            if is_done then receipts.remove_escalation(member) end
+            pairs_left = pairs_left - 1
+        end
+        if #members == ESCALATIONS_MAX then pairs_left, more = 0, 1 end
+    end
 end
 
 -- Groups the due pairs by notification, oldest first.
@@ -250,19 +332,29 @@ for i = 1, #rows, 2 do
     if user ~= '' then
         users_of[id] = users_of[id] or {}
         table.insert(users_of[id], user)
-        if at % 1 == THROTTLED then was_throttled[rows[i]] = true end
+        if due_score.has(at, due_score.THROTTLED) then was_throttled[rows[i]] = true end
     end
 end
 if #rows == 2 * PAIRS_MAX and tonumber(rows[#rows]) <= now - slack_ms then more = 1 end
 
 load_notifications(order, 1)
+if reading.given then
+    local due_ids = order
+    order, more = {}, 1
+    for _, id in ipairs(due_ids) do
+        if (notification_of(id) or {}).entry == reading.given then order[1] = id end
+    end
+end
+receipts.escalate_due()
 for _, id in ipairs(order) do
     if pairs_left <= 0 or bytes_left <= 0 then
         more = 1
         break
     end
     local ends = tonumber(call('ZSCORE', prefix .. KEY_DUE, id .. ':') or nil)
-    if ends and (ends <= now or ends % 1 == 0.5) and defer_expiration(id, ends, users_of[id]) then
+    if receipts.is_escalating[id] then
+        pairs_left = pairs_left - 1
+    elseif ends and (ends <= now or due_score.has(ends, due_score.POSTPONED)) and postpone_expiration(id, ends, users_of[id]) then
         pairs_left = pairs_left - #users_of[id]
     elseif ends and ends <= now then
         expire(id)
@@ -275,11 +367,8 @@ call_chunked(moved, 'ZADD', prefix .. KEY_DUE)
 for owner, free in pairs(free_times) do
     call('HSET', prefix .. KEY_OWNER_RETRIES, owner, string.format('%.3f %.0f', free, now))
 end
-if #ended_pairs > 0 then
-    call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', ACK_EVENTS_MAX, '*', 'gone', table.concat(ended_pairs))
-end
 save_notifications()
-write_ended()
+write_ended_pairs()
 write_events(ARGV[3])
 for _, id in ipairs(first_parts) do
     if not notifications[id] then forget_single_part(id) end
@@ -287,4 +376,4 @@ end
 local trimmed, is_full = trim_errors()
 if is_full then more = 1 end
 return {retried, retry_entries, exhausted, expired, more, call('XLEN', errors), #relays, trimmed,
-    throttled}
+    throttled, reading.wanted, reading.attempts}

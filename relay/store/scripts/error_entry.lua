@@ -1,11 +1,12 @@
 -- error_entry.lua: reads or drops an entry of the error log.
 -- KEYS: stream. ARGV: prefix, entry of the error log, `read` or `drop`.
 -- `read` returns the row {entry, fields}, with the data of the notification even if another entry
--- contains it, or an empty array if the entry does not exist. `drop` returns the number of removed
+-- contains it, unless they are large: then the caller reads them from KEY_ERROR_PARTS. Returns an empty array if the
+-- entry does not exist. `drop` returns the number of removed
 -- entries.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
--- include: delivery.lua
+-- include: notifications.lua
 -- include: error_log.lua
 
 local row = call('XRANGE', errors, ARGV[2], ARGV[2])[1]

@@ -5,7 +5,7 @@
 -- include: json.lua
 local stream, prefix, before = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
--- include: delivery.lua
+-- include: notifications.lua
 -- include: error_log.lua
 
 -- The size of an entry is known only after it was copied, so one entry is read at a time.

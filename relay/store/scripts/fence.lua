@@ -7,7 +7,7 @@ local stream, progress, owner, call = KEYS[1], KEYS[2], ARGV[3], redis.call
 local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner)
 local is_stream = call('TYPE', stream).ok == 'stream'
 local position, rejection = state[2] or '', nil
-if call('HGET', ARGV[1] .. KEY_META, 'epoch') ~= ARGV[2] or not is_stream then
+if call('HGET', ARGV[1] .. KEY_META, META_EPOCH) ~= ARGV[2] or not is_stream then
     rejection = 'EPOCH the store was emptied, or its stream removed'
 elseif state[1] ~= owner then
     rejection = 'FENCED another feed owns this slot now'

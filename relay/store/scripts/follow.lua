@@ -18,5 +18,5 @@ local function has_after(route, field)
     return field.after
 end
 newest_notification(stream, '+', PAGES, has_after)
-return {redis.call('HGET', meta, 'epoch') or '', last_generated_id(stream), stored_position(meta),
+return {redis.call('HGET', meta, META_EPOCH) or '', last_generated_id(stream), stored_position(meta),
     newest_route or '', newest_after, newest_transactions(stream, meta)}

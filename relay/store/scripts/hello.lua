@@ -17,10 +17,10 @@ local stream, prefix = KEYS[1], ARGV[1]
 -- cluster rejects access to keys of another slot.
 local shards, is_numbered = ARGV[3], shard_number(prefix) ~= nil
 local base = base_prefix(prefix)
-local created_with = redis.call('HGET', prefix .. KEY_META, 'shards')
+local created_with = redis.call('HGET', prefix .. KEY_META, META_SHARDS)
 if ARGV[4] == '1' then
     local first = base .. KEY_SHARD_BEGIN .. '0' .. KEY_SHARD_END .. KEY_META
-    created_with = created_with or redis.call('HGET', first, 'shards') or
+    created_with = created_with or redis.call('HGET', first, META_SHARDS) or
         is_numbered and redis.call('XLEN', base .. KEY_STREAM) > 0 and '1'
 end
 if created_with and created_with ~= shards then
@@ -30,19 +30,19 @@ if created_with and created_with ~= shards then
 end
 
 -- A removed stream means that the store was emptied.
-if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. KEY_META, 'first') == 1 then
-    redis.call('HSET', prefix .. KEY_META, 'epoch', ARGV[2])
+if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. KEY_META, META_FIRST) == 1 then
+    redis.call('HSET', prefix .. KEY_META, META_EPOCH, ARGV[2])
 end
 -- A store that is full or cannot write to disk can still be read, so a failed write matters only if
 -- no epoch exists yet. A replica is rejected, although reads would succeed.
-local created = redis.pcall('HSETNX', prefix .. KEY_META, 'epoch', ARGV[2])
+local created = redis.pcall('HSETNX', prefix .. KEY_META, META_EPOCH, ARGV[2])
 if type(created) == 'table' and created.err and
-    (created.err:find('READONLY', 1, true) or not redis.call('HGET', prefix .. KEY_META, 'epoch')) then
+    (created.err:find('READONLY', 1, true) or not redis.call('HGET', prefix .. KEY_META, META_EPOCH)) then
     return created
 end
-if is_numbered then redis.pcall('HSETNX', prefix .. KEY_META, 'shards', shards) end
-if (ARGV[5] or '') ~= '' and redis.call('HGET', prefix .. KEY_META, 'place') ~= ARGV[5] then
-    redis.pcall('HSET', prefix .. KEY_META, 'place', ARGV[5])
+if is_numbered then redis.pcall('HSETNX', prefix .. KEY_META, META_SHARDS, shards) end
+if (ARGV[5] or '') ~= '' and redis.call('HGET', prefix .. KEY_META, META_PLACE) ~= ARGV[5] then
+    redis.pcall('HSET', prefix .. KEY_META, META_PLACE, ARGV[5])
 end
 -- include: group.lua
 if not has_group() then
@@ -51,7 +51,7 @@ end
 local last = last_generated_id(stream)
 
 local meta = prefix .. KEY_META
-local known = redis.call('HMGET', meta, 'epoch', 'run', 'history', 'gap_to')
+local known = redis.call('HMGET', meta, META_EPOCH, META_RUN, META_HISTORY, META_GAP_TO)
 local epoch, run, history = known[1], redis.call('INFO', 'server'):match('run_id:(%x+)'), known[3] or ''
 
 -- Appends a generation that follows the id `from`.
@@ -78,7 +78,7 @@ end
 -- skipped are removed: the feed has stored their notifications again.
 if run ~= known[2] or history == '' then
     -- The first write frees memory: a store that is full accepts the writes after it.
-    local begun = redis.pcall('HDEL', meta, 'run')
+    local begun = redis.pcall('HDEL', meta, META_RUN)
     if type(begun) == 'table' and begun.err then return begun end
     local skipped_from, skipped_to = history:match('(%S+) %S+$'), known[4]
     if skipped_from and skipped_to then
@@ -94,7 +94,7 @@ if run ~= known[2] or history == '' then
     local last_ms, now = tonumber(last:match('^%d+')), redis.call('TIME')
     last = string.format('%.0f-0', math.max(last_ms + 1, now[1] * 1000 + math.floor(now[2] / 1000) + 1))
     redis.call('XSETID', stream, last)
-    redis.call('HMSET', meta, 'run', run, 'history', history, 'gap_to', last, 'epoch', epoch)
+    redis.call('HMSET', meta, META_RUN, run, META_HISTORY, history, META_GAP_TO, last, META_EPOCH, epoch)
 end
 
 -- Clients may have received these membership changes and reloads, so rows must contain their
@@ -109,7 +109,7 @@ for _, entry in ipairs(redis.call('XREVRANGE', prefix .. KEY_CONTROL, '+', undon
         end
     end
 end
-local has_first, topic_prefix = redis.call('HEXISTS', meta, 'first'), redis.call('HGET', meta, 'topic_prefix')
+local has_first, topic_prefix = redis.call('HEXISTS', meta, META_FIRST), redis.call('HGET', meta, META_TOPIC_PREFIX)
 return {epoch, last, has_first, topic_prefix or '',
     shards ~= '1' and stored_position(meta) or '', newest_transactions(stream, meta), changes,
     has_progress(meta) and 1 or 0, undone_count(meta), history}

@@ -1,25 +1,27 @@
 -- ingest.lua: stores a batch of frames and advances the slot's progress, in one step.
 -- KEYS: stream, progress. ARGV: prefix, epoch, owner token, the position that this batch follows,
 -- the LSN before which all WAL is processed ('': unchanged), dependencies on other shards for the
--- first added stream entry ('': none), pairs that a table owner may add per minute, records.
+-- first added stream entry ('': none), pairs that a table owner may add per minute, delay of Web Pushes
+-- in ms ('': none are sent), records.
 -- A record contains its kind, its position, and:
 --   N: id, route, data                                     a notification without acks
 --   A: id, route, data, audience, target count, targets    a notification with acks
+--   W: as A                                                a notification without acks, with Web Pushes
 --   R: id, route, audience, target count, targets          a notification too large for the store
 --   + or -: audience, target, user, transaction id or 0    a membership is added or removed
 --   L: source, rule, transaction id or 0                   the rows of a live rule changed, without notifications
 --   C: nothing                                             the end of a transaction
 -- Records at or below the progress are already stored and are skipped.
--- A call adds STORE_PAIRS_MAX pairs at most. If the audience of a record A is larger, the caller
--- stages its users (stage.lua) and sends the batch again with the kind S:
---   S: as A                                                a notification whose users are staged
+-- A call adds STORE_PAIRS_MAX pairs at most. If the audience of a record A or W is larger, the caller
+-- stages its users (stage.lua) and sends the batch again with the kind S, instead of W with P:
+--   S or P: as A                                           a notification whose users are staged
 -- Returns {position, added notifications, skipped records, last added stream entry or ''}. If the
 -- batch is not complete, also the index of the next record, from 0, and 1 if its users must be
 -- staged; until then, later batches are answered with WAIT.
 local stream, progress = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 local call = redis.call
--- include: delivery.lua
+-- include: notifications.lua
 -- include: stream_entry.lua
 -- include: group.lua
 -- include: add_notification.lua
@@ -29,7 +31,7 @@ local OWNER_PAIRS = tonumber(ARGV[7])
 local owner = ARGV[3]
 local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner, 'partial:' .. owner)
 local position = state[2] or ''
-local meta = call('HMGET', prefix .. KEY_META, 'epoch', 'copying')
+local meta = call('HMGET', prefix .. KEY_META, META_EPOCH, META_COPYING)
 if meta[1] ~= ARGV[2] or not has_group() then
     return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
 end
@@ -41,7 +43,7 @@ if position < ARGV[4] then
     return redis.error_reply('BEHIND ' .. position)
 end
 
-local FIRST = 8
+local FIRST, push_delay = 9, tonumber(ARGV[8])
 local at, skipped = FIRST, 0
 if ARGV[6] ~= '' then after = ARGV[6] end
 
@@ -69,11 +71,32 @@ local function is_beyond_limit(size)
     return is_partial
 end
 
+local push, HAS_NOTIFICATION, ADD_STAGED
+-- A script may have 200 local names, so these of web_push.lua are in a block.
+do
+-- include: web_push.lua
+    -- Adds the Web Pushes of an added notification. `users` nil: they are staged.
+    function push(id, route, users, needs_ack)
+        local text = push_delay and web_push_text(route)
+        if text then add_web_pushes(id, text, web_push_urgency(route), route, users, now + push_delay, needs_ack) end
+    end
+
+    -- Adds a notification without acks, whose users stage.lua has written for its Web Push. Returns their number, or nil
+    -- if they are not staged.
+    local function add_staged_push(id, route, data)
+        if call('HDEL', prefix .. KEY_STAGED .. id, STAGED_ALL) == 0 then return nil end
+        add_notification(id, route, data)
+        return call('SCARD', prefix .. KEY_WEB_PUSH_USERS .. id)
+    end
+    HAS_NOTIFICATION = {N = true, A = true, W = true, S = true, P = true}
+    ADD_STAGED = {S = add_staged, P = add_staged_push}
+end
+
 while ARGV[at] do
     local kind, fresh = ARGV[at], ARGV[at + 1] > position
     -- Relays must read the changes before the notifications that depend on them.
-    if kind == 'N' or kind == 'A' or kind == 'S' then write_changes() end
-    local targets = fresh and kind == 'A' and targets_at(at + 7, tonumber(ARGV[at + 6]))
+    if HAS_NOTIFICATION[kind] then write_changes() end
+    local targets = fresh and (kind == 'A' or kind == 'W') and targets_at(at + 7, tonumber(ARGV[at + 6]))
     if targets then
         local size = audience_size(ARGV[at + 5], targets)
         if is_denied(ARGV[at + 3], ARGV[at + 1], ARGV[at + 4], size) then
@@ -84,21 +107,28 @@ while ARGV[at] do
             charge_pairs(ARGV[at + 3], ARGV[at + 1], size)
         end
     end
-    if fresh and kind == 'S' then
-        local count = add_staged(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+    if fresh and ADD_STAGED[kind] then
+        local count = ADD_STAGED[kind](ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
         if not count then
             is_partial, must_stage = true, 1
             break
         end
+        push(ARGV[at + 2], ARGV[at + 3], nil, kind == 'S')
         charge_pairs(ARGV[at + 3], ARGV[at + 1], count + group_count(ARGV[at + 5], tonumber(ARGV[at + 6])))
     end
     if fresh then position = ARGV[at + 1] else skipped = skipped + 1 end
     if kind == 'N' then
         if fresh then add_notification(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) end
         at = at + 5
-    elseif kind == 'A' or kind == 'S' then
+    elseif HAS_NOTIFICATION[kind] then
         if targets then
-            add_ack_required(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], users_of(ARGV[at + 5], targets))
+            local users = users_of(ARGV[at + 5], targets)
+            if kind == 'A' then
+                add_ack_required(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], users)
+            else
+                add_notification(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4])
+            end
+            push(ARGV[at + 2], ARGV[at + 3], users, kind == 'A')
         end
         at = at + 7 + tonumber(ARGV[at + 6])
     elseif kind == 'R' then
@@ -117,7 +147,7 @@ while ARGV[at] do
         at = at + 5
     elseif kind == 'C' then
         -- The first commit ends the initial copy of the memberships.
-        if fresh and meta[2] then call('HDEL', prefix .. KEY_META, 'copying') end
+        if fresh and meta[2] then call('HDEL', prefix .. KEY_META, META_COPYING) end
         at = at + 2
     else
         if fresh then change_member(kind, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]) end

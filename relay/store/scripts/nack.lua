@@ -1,14 +1,14 @@
--- nack.lua: defers retries for a user, at least by the backoff.
+-- nack.lua: delays retries for a user, at least by the backoff.
 -- KEYS: stream. ARGV: prefix, backoff base, backoff cap, delay, retention of traces (all in ms), user,
 -- notification ids.
 -- Returns the number of ids that are pending for this user and will be retried.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
--- include: delivery.lua
+-- include: notifications.lua
 -- include: stream_entry.lua
 
 local base, cap, user = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6]
-local delay, now, deferred = math.min(tonumber(ARGV[4]), cap), now_ms(), 0
+local delay, now, delayed = math.min(tonumber(ARGV[4]), cap), now_ms(), 0
 
 for at = 7, #ARGV do
     local id = ARGV[at]
@@ -18,14 +18,14 @@ for at = 7, #ARGV do
     local notification = due and notification_of(id)
     if notification and notification.backoff ~= '-' then
         local retries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
-        local wait = math.max(delay, backoff_ms(notification.backoff, retries, id, base, cap))
-        -- A due time set by a nack has a fraction of 0.5 ms. Only a later time replaces it.
-        if due % 1 ~= 0.5 or due < now + wait then
-            call('ZADD', prefix .. KEY_DUE, string.format('%.1f', now + wait + 0.5), id .. ':' .. user)
+        local wait = math.max(delay, due_score.backoff_ms(notification, id, retries, base, cap))
+        -- A nack replaces an ack timeout, but not a later nack.
+        if not due_score.has(due, due_score.NACKED) or due < now + wait then
+            call('ZADD', prefix .. KEY_DUE, due_score.text(now + wait, due_score.NACKED), id .. ':' .. user)
         end
         record_event(id, 'nacked', integer_text(now), retries, integer_text(wait), user)
-        deferred = deferred + 1
+        delayed = delayed + 1
     end
 end
 write_events(ARGV[5])
-return deferred
+return delayed

@@ -4,10 +4,10 @@
 -- Returns a JSON object; times are in ms. `server` is the same for shards on one server.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
--- include: delivery.lua
+-- include: json.lua
+-- include: notifications.lua
 -- include: stream_entry.lua
 -- include: group.lua
--- include: json.lua
 -- include: topic.lua
 
 local RELAYS_MAX = 64
@@ -20,6 +20,20 @@ local function relays()
         found[#found + 1] = string.format('{"name":%s,"silent":%s,"users":%s}', text_of(rows[i]),
             number_of(math.max(0, now - tonumber(rows[i + 1]))),
             number_of(call('SCARD', prefix .. KEY_PRESENCE .. rows[i])))
+    end
+    return array_of(found)
+end
+
+-- The relays that serve a sink, with the time since their last heartbeat.
+local function sinks()
+    local found = {}
+    local fields = call('HGETALL', prefix .. KEY_SINKS)
+    for i = 1, #fields, 2 do
+        local name, relay = fields[i]:match('^seen:(%a+):(.*)$')
+        if name then
+            found[#found + 1] = string.format('{"name":%s,"relay":%s,"silent":%s}', text_of(name), text_of(relay),
+                number_of(math.max(0, now - tonumber(fields[i + 1]))))
+        end
     end
     return array_of(found)
 end
@@ -63,7 +77,7 @@ end
 
 local memory, server = call('INFO', 'memory'), call('INFO', 'server')
 return string.format('{"at":%s,"server":%s,"entries":%s,"pending":%s,"errors":%s,"memory":%s,"memory_max":%s,' ..
-    '"relays":%s,"oldest":%s}', number_of(now), text_of(server:match('run_id:(%x+)') or ''), number_of(call('XLEN', stream)),
+    '"relays":%s,"sinks":%s,"oldest":%s}', number_of(now), text_of(server:match('run_id:(%x+)') or ''), number_of(call('XLEN', stream)),
     number_of(call('HLEN', prefix .. KEY_PENDING)), number_of(call('XLEN', prefix .. KEY_ERRORS)),
     number_of(memory:match('used_memory:(%d+)')), number_of(memory:match('maxmemory:(%d+)')),
-    relays(), has_group() and oldest_pending() or '[]')
+    relays(), sinks(), has_group() and oldest_pending() or '[]')

@@ -13,15 +13,14 @@ local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 -- include: pending_list.lua
 -- include: pending_value.lua
+-- include: due_score.lua
 -- include: large_entries.lua
 local PAGE_BYTES = 256 * 1024
 local PENDING, ACKED, ENDED = 0, 1, 2
 
--- A retry that due.lua deferred (the user was absent) or throttled has no running ack timeout.
 local function has_running_timeout(id)
     local due = call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user)
-    local fraction = due and tonumber(due) % 1
-    return due and fraction ~= 0.25 and fraction ~= 0.75
+    return due and due_score.has_running_timeout(tonumber(due))
 end
 
 local function score_of(entry)

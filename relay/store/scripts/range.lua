@@ -59,7 +59,7 @@ local newest = #found > 0 and found[#found][1] or last_generated_id(stream)
 
 local function state()
     if is_before(newest, after) then return UNKNOWN end
-    local first, oldest = call('HGET', prefix .. KEY_META, 'first'), oldest_entry(stream)
+    local first, oldest = call('HGET', prefix .. KEY_META, META_FIRST), oldest_entry(stream)
     -- If no stream entry was ever added, no entry was trimmed, even if the last id was raised.
     if not first or oldest == first then return WHOLE end
     if after == '0-0' then return TRIMMED end

@@ -5,7 +5,7 @@
 -- exist, or -2 if it has no users.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
--- include: delivery.lua
+-- include: notifications.lua
 -- include: stream_entry.lua
 -- include: group.lua
 -- include: error_log.lua
@@ -46,14 +46,22 @@ if #users > 0 then
     local key, notification = prefix .. KEY_ACK .. id, notifications[id]
     local score = pending_score(notification)
     notification.open_ended, notification.ends = notification.open_ended and tonumber(found.open_ended), notification.ends or ends > 0
+    local kind, times = receipts.of_route(ARGV[4])
+    if kind and not pending then receipts.reopen_notification(id, ARGV[5]) end
     for _, user in ipairs(users) do
-        if call('HSET', key, user, '0') == 1 then notification.left = notification.left + 1 end
+        if call('HSET', key, user, '0') == 1 then
+            notification.left = notification.left + 1
+            if kind then
+                receipts.reopen_pair(id, user, fields.reason)
+                receipts.add_escalations(id, user, now, times)
+            end
+        end
         call('HDEL', prefix .. KEY_RETRIES .. id, user)
         call('ZREM', prefix .. KEY_DUE, id .. ':' .. user)
         if not notification.is_large then call('ZADD', prefix .. KEY_PENDING_LIST .. user, 'NX', score, id) end
         record_event(id, 'redriven', integer_text(now), 0, '-', user)
     end
-    if ends > 0 then call('ZADD', prefix .. KEY_DUE, integer_text(ends), id .. ':') end
+    if ends > 0 then call('ZADD', prefix .. KEY_DUE, due_score.text(ends), id .. ':') end
 end
 remove_error(id, owner_of(fields), ARGV[2])
 save_notifications()

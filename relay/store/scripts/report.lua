@@ -1,16 +1,15 @@
 -- report.lua: stores delivery reports, which start the ack timeout.
 -- KEYS: stream. ARGV: prefix, ack timeout, backoff base, backoff cap, retention of traces (all in
--- ms), then flags, user and id of each report. `flags` consists of:
---   S delivered, D deferred by a full in-flight window, or K delivered and reported before, since
---     a store that lost data may lack that report, and the session may have missed an ack
---   the backoff E, L or F, or - without retries
---   O for an open-ended audience, C for a closed audience
---   the notification's ack timeout, if set; after D the notification's stream entry
+-- ms), then a kind, user and id of each report. The kinds are:
+--   S  delivered
+--   K  delivered and reported before, since a store that lost data may lack that report, and the
+--      session may have missed an ack
+--   H  held back by a full in-flight window; followed by the notification's stream entry
 -- Returns a list of index, from 0, and state of the reports whose pair is not pending: 1 it never was,
--- 2 acknowledged, 3 ended otherwise, 4 with D, its stream entry was lost.
+-- 2 acknowledged, 3 ended otherwise, 4 with H, its stream entry was lost.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
--- include: delivery.lua
+-- include: notifications.lua
 -- include: stream_entry.lua
 -- include: ended.lua
 -- include: large_entries.lua
@@ -29,6 +28,7 @@ local function add_pending_user(id, user)
     if acked_ms then
         call('HDEL', unreported_ack_key(id), user)
         call('HSET', prefix .. KEY_ACK .. id, user, acked_ms)
+        if notification.receipts then receipts.record_late_report(id, user, notification, tonumber(acked_ms)) end
         record_event(id, 'sent', now_text, 0, '-', user)
         notification.acked = true
         mark_changed(id)
@@ -38,14 +38,19 @@ local function add_pending_user(id, user)
     end
     call('HSET', prefix .. KEY_ACK .. id, user, '0')
     call('ZADD', prefix .. KEY_PENDING_LIST .. user, score_text(first_entry(id, notification)), id)
+    if notification.receipts then receipts.add_recipient(id) end
     notification.left = notification.left + 1
     mark_changed(id)
     return '0'
 end
 
-local function report_delivered(kind, id, user, timeout)
-    local notification, retries = notification_of(id), 0
-    if notification and notification.is_retried then
+local function due_text(notification, id, retries)
+    return due_score.of_delivery(notification, id, retries, now, timeout, base, cap)
+end
+
+local function report_delivered(notification, id, user)
+    local retries = 0
+    if notification.is_retried then
         local value = call('HGET', prefix .. KEY_RETRIES .. id, user) or '0'
         retries = delivered_retries(value)
         if value:sub(-1) == '+' then
@@ -53,18 +58,23 @@ local function report_delivered(kind, id, user, timeout)
             call('HSET', prefix .. KEY_RETRIES .. id, user, retries)
         end
     end
-    if kind ~= '-' then
-        dues[#dues + 1] = integer_text(now + timeout + backoff_ms(kind, retries, id, base, cap))
+    if notification.receipts then
+        receipts.record_delivery(id, user, notification, now_text)
+        if retries > 0 then receipts.record_attempts(id, retries) end
+    end
+    if notification.backoff ~= '-' then
+        dues[#dues + 1] = due_text(notification, id, retries)
         dues[#dues + 1] = id .. ':' .. user
     end
     record_event(id, 'sent', now_text, retries, '-', user)
 end
 
 -- Sets the due time only if it is missing, because the store may have lost it.
-local function report_again(kind, id, user, timeout)
+local function report_again(notification, id, user)
+    if notification.receipts then receipts.record_delivery(id, user, notification, now_text) end
+    if notification.backoff == '-' then return end
     local retries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
-    local due = now + timeout + backoff_ms(kind, retries, id, base, cap)
-    call('ZADD', prefix .. KEY_DUE, 'NX', integer_text(due), id .. ':' .. user)
+    call('ZADD', prefix .. KEY_DUE, 'NX', due_text(notification, id, retries), id .. ':' .. user)
 end
 
 -- Only the oldest entries are trimmed, so an entry that is missing behind an older one was lost.
@@ -81,7 +91,9 @@ local function ended_state(id, user, state)
     local found = NEVER_PENDING
     for _, event in ipairs(call('LRANGE', prefix .. KEY_TRACE .. id, 0, -1)) do
         local stage, of = event:match('^(%a+) %S+ %S+ %S+ (.*)$')
-        if of == user then found = stage == 'acked' and ACKED or stage == 'errored' and ENDED or found end
+        if of == user then
+            found = stage == 'acked' and ACKED or (stage == 'errored' or stage == 'dropped') and ENDED or found
+        end
     end
     return found
 end
@@ -89,17 +101,16 @@ end
 for at = FIRST, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 2] end
 load_notifications(ids, 1)
 for at = FIRST, #ARGV, 3 do
-    local flags, user, id = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    local what, kind, own = flags:sub(1, 1), flags:sub(2, 2), #flags > 3 and tonumber(flags:sub(4)) or timeout
-    local state = call('HGET', prefix .. KEY_ACK .. id, user)
-    if not state and flags:sub(3, 3) == 'O' then state = add_pending_user(id, user) end
-    if state == '0' and what == 'S' then
-        report_delivered(kind, id, user, own)
-    elseif state == '0' and what == 'K' and kind ~= '-' then
-        report_again(kind, id, user, own)
+    local kind, user, id = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+    local state = call('HGET', prefix .. KEY_ACK .. id, user) or add_pending_user(id, user)
+    local notification = state == '0' and notification_of(id)
+    if notification and kind == 'S' then
+        report_delivered(notification, id, user)
+    elseif notification and kind == 'K' then
+        report_again(notification, id, user)
     elseif state ~= '0' then
         states[#states + 1] = (at - FIRST) / 3
-        states[#states + 1] = what == 'D' and is_lost(flags:sub(4)) and LOST or ended_state(id, user, state)
+        states[#states + 1] = kind:sub(1, 1) == 'H' and is_lost(kind:sub(2)) and LOST or ended_state(id, user, state)
     end
 end
 if #ack_events > 0 then

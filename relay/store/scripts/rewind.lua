@@ -2,7 +2,7 @@
 -- epoch.
 -- KEYS: progress. ARGV: prefix, owner token, timeline, position, new epoch or '' without a gap,
 -- read LSN or '' to keep the current LSN, the LSN from which on stored transactions were undone or ''.
--- An empty position also removes the memberships: the feed copies them again.
+-- An empty position also removes the memberships, at the next acquire.lua: the feed copies them again.
 -- include: undone.lua
 local progress, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -12,15 +12,9 @@ if call('HGET', progress, 'owner') ~= owner then
 end
 call('HSET', progress, 'timeline', ARGV[3], 'position:' .. owner, ARGV[4])
 if ARGV[6] ~= '' then call('HSET', progress, 'read:' .. owner, ARGV[6]) end
-if ARGV[4] == '' then
-    for _, kind in ipairs({KEY_MEMBERS, KEY_GROUPS}) do
-        for _, key in ipairs(call('KEYS', prefix .. kind .. '*')) do call('UNLINK', key) end
-    end
-    call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', STORE_CONTROL_MAX, '*', 'change', '=')
-    call('HSET', prefix .. KEY_META, 'copying', 1)
-end
+if ARGV[4] == '' then call('HSET', prefix .. KEY_META, META_COPYING, 'delete') end
 if ARGV[7] ~= '' then
     add_undone(prefix, ARGV[7])
 end
-if ARGV[5] ~= '' then call('HSET', prefix .. KEY_META, 'epoch', ARGV[5]) end
+if ARGV[5] ~= '' then call('HSET', prefix .. KEY_META, META_EPOCH, ARGV[5]) end
 return 1

@@ -2,15 +2,25 @@
 #ifndef CLAIRON_STORE_SCRIPTS_H
 #define CLAIRON_STORE_SCRIPTS_H
 
-#define STORE_SCRIPTS_OF_STREAM(X)                                                                 \
-    X(hello) X(start_position) X(follow) X(acquire) X(rewind) X(ingest) X(stage) X(fence) X(range)
+#define STORE_SCRIPTS_OF_FEED(X) X(acquire) X(delete_members) X(rewind) X(ingest) X(stage) X(fence)
+#define STORE_SCRIPTS_OF_STREAM(X) X(hello) X(start_position) X(follow) X(range)
 #define STORE_SCRIPTS_OF_ACKS(X)                                                                   \
-    X(presence) X(report) X(ack) X(nack) X(due) X(redrive) X(error_entry) X(trace)
+    X(presence) X(report) X(ack) X(nack) X(due) X(redrive) X(error_entry) X(drop) X(trace)
+#define STORE_SCRIPTS_OF_SINKS(X) X(receipts_read) X(receipts_ack) X(receipts_rewind)
+#define STORE_SCRIPTS_OF_WEB_PUSH(X)                                                               \
+    X(bind_endpoint)                                                                               \
+    X(check_endpoints)                                                                             \
+    X(subscriptions) X(lease_web_pushes) X(end_web_push) X(was_present) X(push_ticket)
 #define STORE_SCRIPTS(X)                                                                           \
+    STORE_SCRIPTS_OF_FEED(X)                                                                       \
     STORE_SCRIPTS_OF_STREAM(X)                                                                     \
     STORE_SCRIPTS_OF_ACKS(X)                                                                       \
+    STORE_SCRIPTS_OF_SINKS(X)                                                                      \
+    STORE_SCRIPTS_OF_WEB_PUSH(X)                                                                   \
     X(history)                                                                                     \
-    X(pending_page) X(trim) X(ticket) X(publish) X(overview) X(pending) X(errors) X(latest) X(user)
+    X(pending_page)                                                                                \
+    X(trim)                                                                                        \
+    X(ticket) X(publish) X(receipts) X(overview) X(count_pending) X(errors) X(latest) X(user)
 
 enum store_script {
 #define STORE_SCRIPT_ENUM(name) STORE_SCRIPT_##name,

@@ -1,29 +1,34 @@
--- stage.lua: writes the next users of a large audience to a hash that no other script reads before
--- ingest.lua or publish.lua adds the notification.
+-- stage.lua: writes the next users of a large audience to a hash, if they must acknowledge, and to a
+-- set, if they receive a Web Push. No other script reads them before ingest.lua or publish.lua adds the
+-- notification.
 -- KEYS: stream. ARGV: prefix, epoch, progress and owner token (both '': for publish.lua),
--- notification id, target at which to continue, cursor in its members ('': start again), audience,
--- targets.
+-- notification id, target at which to continue, cursor in its members ('': start again), purpose (A:
+-- acknowledgements, P: Web Pushes, AP: both), audience, targets.
 -- Returns {target, cursor} for the next call, or {0, ''} after the last user.
--- Members of a group change only between the batches of a feed. A hash that is left expires.
+-- Members of a group change only between the batches of a feed. What is left expires.
 local prefix = ARGV[1]
 local call = redis.call
 -- include: audience.lua
 -- include: staged.lua
 
 local LEFT_MS, STEP = 3600000, 500
-if call('HGET', prefix .. KEY_META, 'epoch') ~= ARGV[2] then
+if call('HGET', prefix .. KEY_META, META_EPOCH) ~= ARGV[2] then
     return redis.error_reply('EPOCH the store was emptied')
 end
 if ARGV[3] ~= '' and call('HGET', ARGV[3], 'owner') ~= ARGV[4] then
     return redis.error_reply('FENCED another feed owns this slot now')
 end
-local key, target, cursor, audience = prefix .. KEY_STAGED .. ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[8]
-local FIRST, budget, kinds = 8, STORE_PAIRS_MAX, kinds_of(audience)
-if cursor == '' then call('UNLINK', key) end
+local key, target, cursor, audience = prefix .. KEY_STAGED .. ARGV[5], tonumber(ARGV[6]), ARGV[7], ARGV[9]
+local needs_ack, has_push, pushes = ARGV[8]:find('A'), ARGV[8]:find('P'), prefix .. KEY_WEB_PUSH_USERS .. ARGV[5]
+local FIRST, budget, kinds = 9, STORE_PAIRS_MAX, kinds_of(audience)
+if cursor == '' then call('UNLINK', key, pushes) end
 
 local function add(users)
     local states = {}
-    for i, user in ipairs(users) do states[2 * i - 1], states[2 * i] = user, '0' end
+    for i, user in ipairs(needs_ack and users or {}) do states[2 * i - 1], states[2 * i] = user, '0' end
+    for from = 1, has_push and #users or 0, STEP do
+        call('SADD', pushes, unpack(users, from, math.min(from + STEP - 1, #users)))
+    end
     for from = 1, #states, 2 * STEP do
         call('HMSET', key, unpack(states, from, math.min(from + 2 * STEP - 1, #states)))
     end
@@ -70,4 +75,5 @@ if not ARGV[FIRST + target] then
     target, cursor = 0, ''
 end
 call('PEXPIRE', key, LEFT_MS)
+call('PEXPIRE', pushes, LEFT_MS)
 return {target, cursor}

@@ -1,11 +1,12 @@
 -- trace.lua: returns the events of a notification in chronological order.
 -- KEYS: stream. ARGV: prefix, notification id, its commit time in ms.
--- Returns {data or '', stream entry or '', trace, users with a pending acknowledgement}.
+-- Returns {data or '', stream entry or '', trace, users with a pending acknowledgement, a stream entry that the
+-- caller must read for the data, or ''}.
 local stream, prefix, id = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 
 local SCAN_MAX, SCAN_BYTES, CLOCK_SKEW_MS, WAITING_MAX = 5000, 8 * 1024 * 1024, 5000, 1000
--- include: has_entry.lua
+-- include: large_entries.lua
 -- include: pending_value.lua
 
 local function field(entry, name)
@@ -14,7 +15,12 @@ local function field(entry, name)
     end
 end
 
+local wanted = ''
 local function entry_at(entry_id)
+    if large_bytes(stream, entry_id) > STORE_COPIED_BYTES_MAX and has_entry(stream, entry_id) then
+        wanted = entry_id
+        return {entry_id, {}}
+    end
     local entry = call('XRANGE', stream, entry_id, entry_id)[1]
     return entry and field(entry, 'id') == id and entry or nil
 end
@@ -67,4 +73,4 @@ local rows = {}
 for i, event in ipairs(trace) do rows[i] = {tonumber(event:match('^%S+ (%d+)')), i, event} end
 table.sort(rows, function(a, b) return a[1] < b[1] or a[1] == b[1] and a[2] < b[2] end)
 for i, row in ipairs(rows) do trace[i] = row[3] end
-return {entry and field(entry, 'data') or '', entry and entry[1] or '', trace, waiting}
+return {entry and field(entry, 'data') or '', entry and entry[1] or '', trace, waiting, wanted}

@@ -1,15 +1,19 @@
 -- trim.lua: trims stream entries that are older than the retention and not pending.
--- KEYS: stream. ARGV: prefix, retention of entries in ms.
+-- KEYS: stream. ARGV: prefix, retention of entries in ms, retention of receipts in ms, maximum bytes of
+-- receipts in this shard, then a stream entry that the caller has read (read_entry.lua).
 -- Older pending entries move to the end of the stream, as retries without users. Otherwise a
 -- pending entry would retain all later entries, because XTRIM removes only the oldest entries.
 -- Also forgets the ended pairs of users (ended.lua).
--- Also removes trimmed entries from the index of large entries.
--- Returns {trimmed entries, 1 if more entries must be moved}.
+-- Also removes trimmed entries from the index of large entries, and old receipts.
+-- Returns {trimmed entries, 1 if more entries must be moved or removed, trimmed receipts, a stream entry that the
+-- caller must read or ''}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
--- include: delivery.lua
+-- include: notifications.lua
 -- include: stream_entry.lua
 -- include: large_entries.lua
+-- include: read_entry.lua
+reading.begin(5)
 
 local MOVES_MAX, MOVED_BYTES, LARGE_MAX = 100, 1024 * 1024, 1000
 local keep_ms = now_ms() - tonumber(ARGV[2])
@@ -17,16 +21,80 @@ local keep_ms = now_ms() - tonumber(ARGV[2])
 -- Visits some users in each call, and removes those whose last pair was stored long before.
 local ENDED_KEEP_MS, ENDED_VISITS = 3600000, 1000
 local function forget_ended()
-    local page = call('HSCAN', prefix .. KEY_ENDED, call('HGET', prefix .. KEY_META, 'ended_cursor') or '0', 'COUNT', ENDED_VISITS)
+    local page = call('HSCAN', prefix .. KEY_ENDED, call('HGET', prefix .. KEY_META, META_ENDED_CURSOR) or '0', 'COUNT', ENDED_VISITS)
     local users = {}
     for i = 1, #page[2], 2 do
         if tonumber(page[2][i + 1]:match('(%d+)%-%d+!?$')) < now_ms() - ENDED_KEEP_MS then users[#users + 1] = page[2][i] end
     end
     call_chunked(users, 'HDEL', prefix .. KEY_ENDED)
-    redis.pcall('HSET', prefix .. KEY_META, 'ended_cursor', page[1])
+    redis.pcall('HSET', prefix .. KEY_META, META_ENDED_CURSOR, page[1])
 end
 
 local function ms_of(entry) return tonumber(entry:match('^(%d+)-')) end
+
+local function is_before(entry, other)
+    local ms, seq = entry:match('^(%d+)-(%d+)$')
+    local other_ms, other_seq = other:match('^(%d+)-(%d+)$')
+    return tonumber(ms) < tonumber(other_ms) or ms == other_ms and tonumber(seq) < tonumber(other_seq)
+end
+
+-- A call removes up to TRIMMED_MAX receipts; COUNTED_MAX if a sink has read at least as many, but not all: then it
+-- has read all that are removed.
+local TRIMMED_MAX, COUNTED_MAX = 10000, 1000
+
+-- The oldest SAMPLES nodes of the stream are measured. The result errs if newer receipts have other sizes.
+local SAMPLES = 100
+local function count_beyond_bytes(key, count)
+    local bytes = tonumber(redis.pcall('MEMORY', 'USAGE', key, 'SAMPLES', SAMPLES)) or 0
+    local most = tonumber(ARGV[4])
+    return bytes > most and count - math.floor(count * most / bytes) or 0
+end
+
+-- Returns how many receipts each sink has read, counted from the oldest one up to COUNTED_MAX, and
+-- how many may be removed.
+local function count_read(key, first, count)
+    local read, limit = {}, TRIMMED_MAX
+    local groups = redis.pcall('XINFO', 'GROUPS', key)
+    for _, group in ipairs(groups.err and {} or groups) do
+        local field, number = {}, 0
+        for i = 1, #group, 2 do field[group[i]] = group[i + 1] end
+        local last = field['last-delivered-id']
+        if #call('XRANGE', key, '(' .. last, '+', 'COUNT', 1) == 0 then
+            number = count
+        elseif not is_before(last, first) then
+            number = #call('XRANGE', key, '-', last, 'COUNT', COUNTED_MAX)
+            if number == COUNTED_MAX then limit = COUNTED_MAX end
+        end
+        read[field.name] = number
+    end
+    return read, limit
+end
+
+-- Removes receipts beyond their retention or bytes. Those that a sink had not read count in the field
+-- `dropped:<group>` of KEY_SINKS. Returns the number, and whether more may have to be removed.
+local function trim_receipts()
+    local key, keep = prefix .. KEY_RECEIPTS, nil
+    local count = call('XLEN', key)
+    if count == 0 then return 0, false end
+    local first = call('XRANGE', key, '-', '+', 'COUNT', 1)[1][1]
+    local keep_receipts_ms = now_ms() - tonumber(ARGV[3])
+    if ms_of(first) < keep_receipts_ms then keep = integer_text(keep_receipts_ms) .. '-0' end
+    local beyond = keep and 0 or count_beyond_bytes(key, count)
+    if not keep and beyond == 0 then return 0, false end
+
+    local read, limit = count_read(key, first, count)
+    local trimmed
+    if keep then
+        trimmed = call('XTRIM', key, 'MINID', '~', keep, 'LIMIT', limit)
+        if trimmed == 0 then trimmed = call('XTRIM', key, 'MINID', keep) end -- less than a node of the stream
+    else
+        trimmed = call('XTRIM', key, 'MAXLEN', count - math.min(beyond, limit))
+    end
+    for name, number in pairs(read) do
+        if trimmed > number then redis.pcall('HINCRBY', prefix .. KEY_SINKS, 'dropped:' .. name, trimmed - number) end
+    end
+    return trimmed, keep ~= nil or beyond > limit
+end
 
 local pending = call('XPENDING', stream, 'clairon', '-', '+', MOVES_MAX)
 local old = 0
@@ -37,9 +105,10 @@ end
 local trimmed = old > 0 and call('XTRIM', stream, 'MINID', '~', pending[1][1]) or 0
 local moved, bytes = 0, 0
 while moved < old and bytes < MOVED_BYTES do
+    local entry = pending[moved + 1][1]
+    local found, must_wait = reading.entry_at(entry)
+    if must_wait then break end
     moved = moved + 1
-    local entry = pending[moved][1]
-    local found = read_entry_at(entry)
     local notification = found and notification_of(found.id)
     if notification and notification.entry == entry then
         bytes = bytes + #found.data
@@ -50,11 +119,12 @@ while moved < old and bytes < MOVED_BYTES do
 end
 save_notifications()
 forget_ended()
-if moved < old or old == MOVES_MAX then return {trimmed, 1} end
+local old_receipts, has_more = trim_receipts()
+if moved < old or old == MOVES_MAX then return {trimmed, 1, old_receipts, reading.wanted} end
 trimmed = trimmed + call('XTRIM', stream, 'MINID', '~', integer_text(keep_ms) .. '-0')
 local large = next_large(stream, '0-0')
 for _ = 1, LARGE_MAX do
     if not large or has_large(stream, large) then break end
     large = next_large(stream, large.entry)
 end
-return {trimmed, 0}
+return {trimmed, has_more and 1 or 0, old_receipts, ''}

@@ -5,11 +5,12 @@
 -- Returns a JSON object; times are in ms.
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
--- include: delivery.lua
 -- include: json.lua
+-- include: notifications.lua
 -- include: topic.lua
+-- include: large_entries.lua
 
-local RELAYS_MAX, PENDING_MAX, BYTES_MAX = 64, 1000, 1024 * 1024 -- beyond BYTES_MAX, topics are null
+local RELAYS_MAX, PENDING_MAX, BYTES_MAX = 64, 1000, 1024 * 1024 -- beyond BYTES_MAX, and of large notifications, topics are null
 -- include: pending_list.lua
 local rows = pending_list('-inf', '+inf', PENDING_MAX)
 
@@ -35,7 +36,8 @@ local function pending()
         if notification then
             local due = call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user)
             local entry = notification.entry
-            local data = bytes < BYTES_MAX and fields_at(entry).data or ''
+            local is_read = bytes < BYTES_MAX and large_bytes(stream, entry) <= STORE_COPIED_BYTES_MAX
+            local data = is_read and fields_at(entry).data or ''
             bytes = bytes + #data
             found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"due":%s}', text_of(id),
                 entry:match('^%d+'), topic_of(data), due and number_of(due) or 'null')

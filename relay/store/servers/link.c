@@ -10,12 +10,11 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "base/backoff.h"
+#include "base/rates.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/connect.h"
-#include "store/connection/fault.h"
 #include "store/connection/reply.h"
 #include "store/connection/send_queue.h"
 #include "store/scripts/constants.h"
@@ -49,9 +48,6 @@ struct link {
     bool may_pause;
     struct url address; /* host "" and path "": unknown */
     struct connect connect;
-    struct redisAsyncContext *redis; /* NULL while down */
-    struct reply_arena *arena;
-    struct send_queue *queue;
     struct backoff backoff;
     ev_timer retry; /* LINK_DOWN: runs the next attempt; LINK_HANDSHAKE: repeats INFO */
     ev_timer watchdog;
@@ -60,7 +56,6 @@ struct link {
     struct request *requests; /* utlist, in flight */
     unsigned pending;         /* commands in flight */
     int64_t received_us;      /* time of the last reply (or its last bytes), or start of the wait */
-    double was_silent_s;      /* seconds without a reply when the link last went down */
     int scripts_loaded;
     bool is_loading;
     bool is_busy;      /* the server runs a script (fault_is_busy) */
@@ -133,15 +128,12 @@ report_failure(const struct link *link, const char *reason)
 static void
 link_fail(struct link *link, const char *reason)
 {
-    redisAsyncContext *redis = link->redis;
     bool was_up = link->state == LINK_UP;
     char kept[LINK_REASON_MAX];
     int64_t delay_ms;
 
     if (link->state == LINK_DOWN)
         return;
-    link->was_silent_s =
-        link_silent_s(link); /* the callbacks of pending requests would change it */
     snprintf(kept, sizeof(kept), "%s",
              reason != NULL ? reason : ""); /* `reason` may point into the context */
     if (link->is_usable)
@@ -150,15 +142,9 @@ link_fail(struct link *link, const char *reason)
         link->connect.failures++; /* a replica, which rejects writes, also counts as a failure */
     link->state = LINK_DOWN;
     link->is_busy = false;
-    link->redis = NULL;
-    connect_stop(&link->connect);
     if (reason != NULL && !link->closing)
         report_failure(link, kept);
-    if (redis != NULL) {
-        redis->data = NULL;
-        redisAsyncFree(redis);
-    }
-    send_queue_end(link->queue);
+    connect_stop(&link->connect);
     if (link->closing)
         return;
     delay_ms = backoff_next_ms(&link->backoff);
@@ -203,7 +189,6 @@ link_wait_while_busy(struct link *link)
     ev_timer_start(link->loop, &link->retry);
     if (!was_up)
         return;
-    link->was_silent_s = 0; /* it replies */
     DL_FOREACH (link->requests, request) {
         link_reply *reply = request->reply;
 
@@ -257,7 +242,7 @@ send_now(struct link *link, enum time_of what, link_reply *reply, void *ctx, int
 {
     struct request *request = new_request(link, reply, ctx, 1, what);
 
-    if (send_queue_send(link->queue, on_redis_reply, request, argc, argv, lens) != RC_OK) {
+    if (send_queue_send(link->connect.queue, on_redis_reply, request, argc, argv, lens) != RC_OK) {
         DL_DELETE(link->requests, request);
         free(request);
         return RC_AGAIN;
@@ -299,8 +284,8 @@ link_send_ready(struct link *link, enum time_of what, link_reply *reply, void *c
         free(bytes);
         return RC_AGAIN;
     }
-    send_queue_send_ready(link->queue, on_redis_reply, new_request(link, reply, ctx, count, what),
-                          bytes, len, count);
+    send_queue_send_ready(link->connect.queue, on_redis_reply,
+                          new_request(link, reply, ctx, count, what), bytes, len, count);
     link->pending += (unsigned)count;
     return RC_OK;
 }
@@ -465,12 +450,6 @@ link_is_busy(const struct link *link)
     return link->is_busy;
 }
 
-double
-link_was_silent_s(const struct link *link)
-{
-    return link->was_silent_s;
-}
-
 void
 link_set_usable(struct link *link)
 {
@@ -487,47 +466,18 @@ link_restart(struct link *link, const char *reason)
 }
 
 static void
-on_connected(const redisAsyncContext *redis, int status)
+on_connected(void *ctx)
 {
-    struct link *link = redis->data;
+    struct link *link = ctx;
 
-    if (link == NULL)
-        return;
-    if (status != REDIS_OK) {
-        link->redis = NULL; /* hiredis frees it after this callback */
-        link_fail(link, redis->errstr);
-        return;
-    }
     link->state = LINK_HANDSHAKE;
     link_begin_handshake(link);
 }
 
 static void
-on_disconnected(const redisAsyncContext *redis, int status)
+on_disconnected(void *ctx, const char *reason)
 {
-    struct link *link = redis->data;
-
-    if (link == NULL)
-        return; /* link_fail closed the connection */
-    link->redis = NULL;
-    link_fail(link, status == REDIS_OK || redis->errstr == NULL ? "closed" : redis->errstr);
-}
-
-static void
-on_connection_started(void *ctx, redisAsyncContext *redis, const char *reason)
-{
-    struct link *link = ctx;
-
-    if (redis == NULL) {
-        link_fail(link, reason);
-        return;
-    }
-    link->redis = redis;
-    redis->data = link;
-    reply_arena_use(link->arena, redis->c.reader, &link->pending);
-    send_queue_use(link->queue, redis);
-    redisAsyncSetConnectCallback(redis, on_connected);
-    redisAsyncSetDisconnectCallback(redis, on_disconnected);
+    link_fail(ctx, reason);
 }
 
 static void
@@ -589,7 +539,7 @@ on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
     struct link *link = timer->data;
     const struct link_events *of = &link->events;
     const int64_t now_us = clock_monotonic_us(), since_us = link->watchdog_us;
-    const int64_t bytes_us = send_queue_received_us(link->queue);
+    const int64_t bytes_us = send_queue_received_us(link->connect.queue);
 
     (void)loop;
     (void)events;
@@ -643,10 +593,12 @@ link_open(struct ev_loop *loop, const struct config *config, const struct link_t
     link->connect = (struct connect){.loop = loop,
                                      .config = config,
                                      .address = &link->address,
-                                     .done = on_connection_started,
+                                     .queue = send_queue_new(loop),
+                                     .arena = reply_arena_new(),
+                                     .expected = &link->pending,
+                                     .on_up = on_connected,
+                                     .on_down = on_disconnected,
                                      .ctx = link};
-    link->arena = reply_arena_new();
-    link->queue = send_queue_new(loop);
     ev_timer_init(&link->retry, on_retry, 0.0, 0.0);
     link->retry.data = link;
     ev_timer_init(&link->watchdog, on_watchdog, LINK_WATCHDOG_S, LINK_WATCHDOG_S);
@@ -670,7 +622,7 @@ link_close(struct link *link)
     ev_timer_stop(link->loop, &link->retry);
     ev_timer_stop(link->loop, &link->watchdog);
     explicit_bzero(&link->address, sizeof(link->address));
-    send_queue_free(link->queue);
-    reply_arena_free(link->arena);
+    send_queue_free(link->connect.queue);
+    reply_arena_free(link->connect.arena);
     free(link);
 }

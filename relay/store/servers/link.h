@@ -56,9 +56,6 @@ bool link_is_up(const struct link *link);
 /* The server runs a script that takes long. */
 bool link_is_busy(const struct link *link);
 
-/* Seconds without a reply when the link last went down. */
-double link_was_silent_s(const struct link *link);
-
 /* Measures the duration of scripts from now on. */
 void link_measure(struct link *link, struct stats *stats);
 

@@ -1,7 +1,11 @@
-/* servers.c: the server of each shard, updated by queries to the nodes in turn. */
+/*
+ * servers.c: the server of each shard, updated by queries to the nodes in turn, and by failovers
+ * that sentinels announce.
+ */
 #include "store/servers/servers.h"
 
 #include <ev.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +13,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/urls.h"
-#include "store/connection/fault.h"
 #include "store/connection/reply.h"
-#include "store/servers/sentinel.h"
 #include "store/servers/servers_private.h"
 #include "store/servers/topology.h"
 #include "store/timeouts.h"
@@ -51,6 +54,106 @@ read_slots(struct servers *servers, const struct redisReply *reply)
 const struct servers_kind servers_cluster = {
     .source = "cluster", .is_final = false, .read = read_slots};
 
+/* ---- replies of sentinels */
+
+#define PORT_MAX 65535
+
+/* A reply's strings end with a zero byte. */
+long long
+sentinel_read_number(const struct redisReply *reply, const char *name)
+{
+    const struct bytes field = reply_field(reply, name);
+
+    return field.at != NULL ? strtoll((const char *)field.at, NULL, 10) : -1;
+}
+
+enum rc
+sentinel_read_server(const struct redisReply *reply, struct slots_node *ret_node)
+{
+    const struct bytes host = reply_field(reply, "ip");
+    const long long port = sentinel_read_number(reply, "port");
+
+    if (host.len == 0 || host.len >= SLOTS_HOST_MAX || port < 1 || port > PORT_MAX)
+        return RC_BAD;
+    snprintf(ret_node->host, SLOTS_HOST_MAX, "%.*s", (int)host.len, (const char *)host.at);
+    ret_node->port = (int)port;
+    return RC_OK;
+}
+
+enum rc
+sentinel_read_primary(const struct redisReply *reply, struct sentinel_primary *ret_primary)
+{
+    const char *flags = (const char *)reply_field(reply, "flags").at;
+    struct sentinel_primary primary = {.epoch = sentinel_read_number(reply, "config-epoch")};
+
+    if (flags == NULL || primary.epoch < 0 || sentinel_read_server(reply, &primary.server) != RC_OK)
+        return RC_BAD;
+    primary.is_down = strstr(flags, "_down") != NULL;
+    primary.is_switching = strstr(flags, "failover_in_progress") != NULL;
+    *ret_primary = primary;
+    return RC_OK;
+}
+
+void
+sentinel_credentials(const struct config *config, struct url *address)
+{
+    const char *user = config->store.sentinel_user, *password = config->store.sentinel_password;
+
+    explicit_bzero(address->user, sizeof(address->user));
+    explicit_bzero(address->password, sizeof(address->password));
+    if (user != NULL)
+        snprintf(address->user, sizeof(address->user), "%s", user);
+    if (password != NULL)
+        snprintf(address->password, sizeof(address->password), "%s", password);
+}
+
+_Static_assert(SERVERS_NODES_MAX <= 64, "outdated_sentinels has a bit for each sentinel");
+
+/*
+ * Each failover raises the epoch, and needs the votes of a majority. So a sentinel with a lower
+ * epoch missed a failover; if a majority has lower epochs, the sentinels were reset, even if one of
+ * them never replies. With one seed, such as the name of a service with several sentinels, every
+ * reply is a majority. A reply with the current epoch clears the bits of all sentinels, because it
+ * shows that not all of them were reset.
+ */
+static bool
+is_outdated(struct servers *servers, const struct sentinel_primary *primary)
+{
+    if (primary->epoch < servers->epoch) {
+        size_t outdated;
+
+        servers->outdated_sentinels |= UINT64_C(1) << servers->at;
+        outdated = (size_t)__builtin_popcountll(servers->outdated_sentinels);
+        if (primary->is_down || outdated <= servers->seed_count / 2)
+            return true;
+    }
+    servers->outdated_sentinels = 0;
+    servers->epoch = primary->epoch;
+    return false;
+}
+
+/* Before it announces its failover, a sentinel returns the former primary with the new epoch. */
+static enum rc
+read_primary(struct servers *servers, const struct redisReply *reply)
+{
+    struct sentinel_primary primary;
+
+    if (sentinel_read_primary(reply, &primary) != RC_OK)
+        return RC_BAD;
+    if (primary.is_switching || is_outdated(servers, &primary))
+        return RC_AGAIN;
+    for (unsigned k = 0; k < servers->shard_count; k++) {
+        servers->found[k].is_known = true;
+        servers->found[k].server = primary.server;
+    }
+    return RC_OK;
+}
+
+const struct servers_kind servers_sentinel = {
+    .source = "sentinels", .is_final = true, .read = read_primary};
+
+/* ---- queries */
+
 static bool
 is_same_server(const struct servers_shard *a, const struct servers_shard *b)
 {
@@ -86,14 +189,15 @@ log_disagreement(struct servers *servers, unsigned shard, int64_t now_us)
 {
     const struct slots_node *a = &servers->shards[shard].server, *b = &servers->found[shard].server;
     char first[URL_FORMAT_MAX], second[URL_FORMAT_MAX];
+    unsigned suppressed;
 
-    if (servers->disagreed_us != 0 && now_us - servers->disagreed_us < STORE_LOG_EVERY_US)
+    if (!throttle_allows(&servers->disagreed, now_us, &suppressed))
         return;
-    servers->disagreed_us = now_us;
     snprintf(first, sizeof(first), "%s:%d", a->host, a->port);
     snprintf(second, sizeof(second), "%s:%d", b->host, b->port);
     log_warn("store", "nodes of the store disagree on the server of a shard",
              LOG_UINT("shard", shard), LOG_TEXT("server", first), LOG_TEXT("other_server", second),
+             LOG_UINT("suppressed", suppressed),
              LOG_TEXT("hint", "if this continues, compare the nodes: redis-cli --cluster check "
                               "HOST:PORT"));
 }
@@ -102,15 +206,15 @@ static void
 log_uncovered(struct servers *servers, int64_t now_us)
 {
     char list[SHARD_LIST_MAX] = "";
+    unsigned suppressed;
 
     for (unsigned k = 0; k < servers->shard_count; k++)
         if (!servers->shards[k].is_known)
             shard_list_add(list, k);
-    if (list[0] == '\0' ||
-        (servers->uncovered_us != 0 && now_us - servers->uncovered_us < STORE_LOG_EVERY_US))
+    if (list[0] == '\0' || !throttle_allows(&servers->uncovered, now_us, &suppressed))
         return;
-    servers->uncovered_us = now_us;
     log_warn("store", "shards have no primary: waiting", LOG_TEXT("shards", list),
+             LOG_UINT("suppressed", suppressed),
              LOG_TEXT("hint", "no node has their slots: redis-cli --cluster check HOST:PORT"));
 }
 
@@ -137,7 +241,7 @@ adopt_found(struct servers *servers)
          * Sentinels do not: their epochs order their replies.
          */
         is_moved[k] = servers->kind->is_final || from->moved_us == 0 ||
-                      now_us - from->moved_us >= STORE_LOG_EVERY_US ||
+                      now_us - from->moved_us >= SERVERS_DISAGREE_US ||
                       !slots_is_same_node(&from->former, &to->server);
         if (!is_moved[k])
             log_disagreement(servers, k, now_us);
@@ -178,21 +282,22 @@ schedule(struct servers *servers)
 static void
 log_search_failure(struct servers *servers, const char *error)
 {
-    const int64_t now_us = clock_monotonic_us();
     const struct slots_node *node = &servers->nodes[servers->at];
     const char *hint = fault_hint(error);
+    unsigned suppressed;
 
     if (servers->failures < servers->node_count ||
-        (servers->warned_us != 0 && now_us - servers->warned_us < STORE_LOG_EVERY_US))
+        !throttle_allows(&servers->search_failed, clock_monotonic_us(), &suppressed))
         return;
-    servers->warned_us = now_us;
     if (servers->kind == &servers_sentinel && hint != NULL && strstr(hint, "password") != NULL)
         hint = "[store] sentinel_user and sentinel_password_file must match the sentinels; unset "
                "them if the sentinels have no password";
     log_warn("store", "could not find the primaries of the store",
-             LOG_TEXT("source", servers->kind->source), LOG_TEXT("error", error),
-             LOG_TEXT("hint", hint), LOG_TEXT("host", node->host), LOG_INT("port", node->port),
-             LOG_UINT("nodes", servers->node_count));
+             LOG_TEXT("source", servers->kind->source),
+             LOG_TEXT("primary", servers->kind == &servers_sentinel ? servers->words[2] : NULL),
+             LOG_TEXT("error", error), LOG_TEXT("hint", hint), LOG_TEXT("host", node->host),
+             LOG_INT("port", node->port), LOG_UINT("nodes", servers->node_count),
+             LOG_UINT("suppressed", suppressed));
 }
 
 static void
@@ -214,7 +319,7 @@ on_query(void *ctx, const struct redisReply *reply, const char *error)
         const bool has_moved = adopt_found(servers);
 
         servers->failures = 0;
-        servers->warned_us = 0;
+        servers->search_failed = (struct throttle){0};
         for (struct servers_user *user = servers->users; user != NULL; user = next) {
             next = user->next;
             if (user->searches || has_moved)
@@ -253,6 +358,104 @@ query_now(struct servers *servers, size_t node)
     servers->at = node;
     start_query(servers);
 }
+
+/* ---- failovers that sentinels announce */
+
+/* A subscription to the failovers that one sentinel announces. */
+struct subscription {
+    struct servers *servers;
+    size_t number; /* number of the sentinel */
+    struct query *query;
+    ev_timer again;
+};
+
+struct sentinels {
+    size_t count;
+    struct subscription subscriptions[];
+};
+
+/* "<primary name> <old host> <old port> <new host> <new port>" */
+static bool
+is_of_primary(const struct servers *servers, struct bytes text)
+{
+    const char *name = urls_rest(servers->config->store.url);
+    const size_t len = strlen(name);
+
+    return text.len > len && memcmp(text.at, name, len) == 0 && text.at[len] == ' ';
+}
+
+static void
+on_message(void *ctx, const struct redisReply *reply, const char *error)
+{
+    struct subscription *subscription = ctx;
+    struct servers *servers = subscription->servers;
+
+    if (reply == NULL) {
+        log_debug("store", "subscription to a sentinel ended", LOG_TEXT("error", error));
+        subscription->query = NULL;
+        ev_timer_set(&subscription->again, SENTINEL_RECONNECT_S, 0.0);
+        ev_timer_start(servers->loop, &subscription->again);
+    } else if (reply_is_integer(reply_at(reply, 2)) ||
+               is_of_primary(servers, reply_bytes(reply_at(reply, 2)))) {
+        /*
+         * A failover was announced, or the subscription has started and may have missed failovers.
+         */
+        query_now(servers, subscription->number);
+    }
+}
+
+static void
+subscribe(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    static const char *const words[QUERY_WORDS_MAX] = {"SUBSCRIBE", "+switch-master"};
+    struct subscription *subscription = timer->data;
+    struct servers *servers = subscription->servers;
+    const struct slots_node *node = &servers->seeds[subscription->number];
+    struct url address = servers->as_queried;
+
+    (void)events;
+    snprintf(address.host, sizeof(address.host), "%s", node->host);
+    address.port = node->port;
+    subscription->query = query_start(loop, servers->config, &address, words,
+                                      SENTINEL_SUBSCRIBE_TIMEOUT_S, on_message, subscription);
+    explicit_bzero(&address, sizeof(address));
+}
+
+static struct sentinels *
+sentinels_open(struct servers *servers)
+{
+    const size_t count = servers->seed_count;
+    struct sentinels *sentinels =
+        memory_new(sizeof(*sentinels) + count * sizeof(*sentinels->subscriptions));
+
+    sentinels->count = count;
+    for (size_t i = 0; i < count; i++) {
+        struct subscription *subscription = &sentinels->subscriptions[i];
+
+        subscription->servers = servers;
+        subscription->number = i;
+        ev_timer_init(&subscription->again, subscribe, 0.0, 0.0);
+        subscription->again.data = subscription;
+        ev_timer_start(servers->loop, &subscription->again);
+    }
+    return sentinels;
+}
+
+/* Accepts NULL. */
+static void
+sentinels_close(struct sentinels *sentinels)
+{
+    if (sentinels == NULL)
+        return;
+    for (size_t i = 0; i < sentinels->count; i++) {
+        query_stop(sentinels->subscriptions[i].query);
+        ev_timer_stop(sentinels->subscriptions[i].servers->loop,
+                      &sentinels->subscriptions[i].again);
+    }
+    free(sentinels);
+}
+
+/* ---- connections that look for their server */
 
 /* Queries a different node each time, because a node may be outdated or unreachable. */
 static void
@@ -321,24 +524,15 @@ servers_find(const struct servers *servers, unsigned shard, struct url *ret_addr
 bool
 servers_is_new_failure(struct servers *servers, const struct url *address)
 {
-    const int64_t now_us = clock_monotonic_us();
-    struct servers_failure *next = &servers->failed[servers->next_failed % SERVERS_FAILURES];
     char server[URL_FORMAT_MAX];
+    unsigned suppressed;
 
     if (servers->kind == NULL)
         return true;
     url_format(address, server);
-    for (size_t i = 0; i < SERVERS_FAILURES; i++) {
-        const struct servers_failure *failed = &servers->failed[i];
-
-        if (failed->at_us != 0 && now_us - failed->at_us < STORE_LOG_EVERY_US &&
-            strcmp(failed->server, server) == 0)
-            return false;
-    }
-    memcpy(next->server, server, sizeof(server));
-    next->at_us = now_us;
-    servers->next_failed++;
-    return true;
+    return throttle_allows(
+        throttles_find(&servers->failed, hash_bytes(HASH_START, server, strlen(server))),
+        clock_monotonic_us(), &suppressed);
 }
 
 /* A wrong password, for example, does not end by itself. */
@@ -415,7 +609,7 @@ servers_open(struct ev_loop *loop, const struct config *config)
         servers->words[1] = "MASTER";
         servers->words[2] = urls_rest(config->store.url);
         sentinel_credentials(config, &servers->as_queried);
-        servers->sentinels = sentinels_open(servers, query_now);
+        servers->sentinels = sentinels_open(servers);
     } else if (kind == URLS_CLUSTER) {
         servers->kind = &servers_cluster;
         servers->words[0] = "CLUSTER";

@@ -4,14 +4,13 @@
 
 #include <ev.h>
 
-#include "base/backoff.h"
+#include "base/rates.h"
 #include "store/connection/connect.h"
 #include "store/servers/servers.h"
 #include "store/servers/topology.h"
 #include "store/scripts/constants.h"
 
 #define SERVERS_NODES_MAX 64
-#define SERVERS_FAILURES 16
 #define SERVERS_FAILURE_MAX 512
 
 struct redisReply;
@@ -34,12 +33,6 @@ struct servers_shard {
     struct slots_node server;
     struct slots_node former; /* the server before the last move */
     int64_t moved_us;         /* 0: never moved */
-};
-
-/* A failed server, for the rate limit of log messages. */
-struct servers_failure {
-    char server[URL_FORMAT_MAX];
-    int64_t at_us; /* 0: unused */
 };
 
 struct servers {
@@ -65,11 +58,11 @@ struct servers {
     size_t failures;   /* queries since the last valid reply */
     int64_t failed_us; /* time of the first of them */
     char failure[SERVERS_FAILURE_MAX];
-    int64_t warned_us;    /* 0: not logged since the last valid reply */
-    int64_t disagreed_us; /* time of the last message about nodes that disagree; 0: none */
-    int64_t uncovered_us; /* time of the last message about shards without a primary; 0: none */
-    struct servers_failure failed[SERVERS_FAILURES]; /* the newest failures, as a ring */
-    unsigned next_failed;
+    /* throttles of messages */
+    struct throttle search_failed; /* reset by a valid reply */
+    struct throttle disagreed;     /* nodes that disagree */
+    struct throttle uncovered;     /* shards without a primary */
+    struct throttles failed;       /* by failed server */
     struct sentinels *sentinels;
     long long epoch; /* epoch of the sentinels' newest reply */
     /* bit i: since the newest accepted reply, the sentinel seeds[i] has reported a lower epoch */
@@ -78,13 +71,5 @@ struct servers {
 
 extern const struct servers_kind servers_cluster;
 extern const struct servers_kind servers_sentinel;
-
-/*
- * sentinel.c: subscribes to the sentinels. `announced`: called when one of them announces a
- * failover.
- */
-typedef void sentinels_announced(struct servers *servers, size_t sentinel);
-struct sentinels *sentinels_open(struct servers *servers, sentinels_announced *announced);
-void sentinels_close(struct sentinels *sentinels); /* accepts NULL */
 
 #endif

@@ -279,9 +279,11 @@ read_own(const struct line *line, unsigned slot, struct cluster_nodes *nodes)
     snprintf(to, sizeof(to), "[%u->-", slot);
     snprintf(from, sizeof(from), "[%u-<-", slot);
     while (slots.len > 0) {
-        struct bytes move = cut(&slots, " ");
+        struct bytes rest = slots, move = cut(&slots, " ");
         const size_t len = strlen(to);
 
+        if (nodes->moves.len == 0 && move.len > 0 && move.at[0] == '[')
+            nodes->moves = rest;
         if (move.len <= len || (memcmp(move.at, to, len) != 0 && memcmp(move.at, from, len) != 0))
             continue;
         move = (struct bytes){move.at + len, move.len - len};
@@ -328,6 +330,15 @@ cluster_nodes_read(const char *text, const char *queried, unsigned slot)
             read_other(&line, uses_names, &nodes);
     }
     return nodes;
+}
+
+bool
+cluster_nodes_list(const char *text, const char *id)
+{
+    for (struct bytes rest = {(const unsigned char *)text, strlen(text)}; rest.len > 0;)
+        if (bytes_equal_text(read_line(&rest).id, id))
+            return true;
+    return false;
 }
 
 void

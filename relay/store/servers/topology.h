@@ -9,6 +9,7 @@
 
 #include "base/rc.h"
 #include "store/scripts/constants.h"
+#include "wire/bytes.h"
 
 struct config;
 struct redisReply;
@@ -86,6 +87,7 @@ struct cluster_nodes {
     char own_id[CLUSTER_ID_MAX];     /* of the node that replied; "": invalid reply */
     char moves_with[CLUSTER_ID_MAX]; /* it moves the slot to or from this node; "": no move */
     bool is_slotless;                /* it is a primary without slots */
+    struct bytes moves;              /* all its moves, in the text of the reply; empty: none */
     struct cluster_primary *others;  /* all other primaries */
     size_t count;
 };
@@ -96,6 +98,8 @@ struct cluster_nodes {
  */
 struct cluster_nodes cluster_nodes_read(const char *text, const char *queried, unsigned slot);
 void cluster_nodes_free(struct cluster_nodes *nodes);
+/* Whether the reply lists a node with this ID. */
+bool cluster_nodes_list(const char *text, const char *id);
 
 /* A list of shards as a string, such as "3,7". */
 #define SHARD_LIST_MAX (3 * STORE_SHARDS_MAX)

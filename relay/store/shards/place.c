@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "store/connection/connect.h"
 #include "store/connection/reply.h"
-#include "store/shards/store_private.h"
+#include "store/shards/shard.h"
 #include "store/timeouts.h"
 
 #define COUNT_ERROR_MAX 160
@@ -123,22 +123,20 @@ log_wait(const struct place_check *check, const struct cluster_primary *other, c
          const char *error, const char *hint)
 {
     struct shard_place *place = &check->shard->place;
-    const int64_t now_us = clock_monotonic_us();
-    const bool is_new = place->logged_us == 0 || now_us - place->logged_us >= STORE_LOG_EVERY_US;
+    unsigned suppressed;
+    const bool is_new = throttle_allows(&place->waits, clock_monotonic_us(), &suppressed);
     const char *fault = fault_hint(error);
     char server[SLOTS_HOST_MAX + 16], command[128];
 
     snprintf(server, sizeof(server), "%s:%d", other->node.host, other->node.port);
     snprintf(command, sizeof(command), "clairon store accept %u --without %s", check->shard->number,
              other->id);
-    if (is_new)
-        place->logged_us = now_us;
     log_event(is_new ? LOG_LEVEL_WARN : LOG_LEVEL_DEBUG, check->shard->name, message,
               LOG_TEXT("error", error),
               LOG_TEXT("hint", hint != NULL    ? hint
                                : fault != NULL ? fault
                                                : "start this node; if it is lost: run the command, "
-                                                 "see OPERATIONS.md"),
+                                                 "see CLUSTER.md"),
               LOG_TEXT("command", hint == NULL ? command : NULL), LOG_UINT("slot", check->slot),
               LOG_TEXT("node", other->id), LOG_TEXT("server", server));
 }
@@ -155,7 +153,7 @@ static void
 drop_fields(struct shard *shard, int count)
 {
     char meta[STORE_KEY_MAX];
-    const char *argv[] = {"HDEL", meta, PLACE_FIELD, PLACE_WITHOUT_FIELD};
+    const char *argv[] = {"HDEL", meta, META_PLACE, META_WITHOUT};
 
     if (shard->store->command != NULL)
         return;
@@ -205,7 +203,7 @@ set_split(struct place_check *check, const struct place_other *other)
     snprintf(keys, sizeof(keys), "%lld keys", other->keys);
     if (other->keys > 0)
         log_wait(check, other->primary, "keys of a shard are on several nodes: waiting", keys,
-                 "unless redis-cli moves this slot, complete its move: see OPERATIONS.md");
+                 "unless redis-cli moves this slot, complete its move: see CLUSTER.md");
     else
         log_wait(check, other->primary,
                  "could not count the keys of a shard on another node: waiting", error, NULL);
@@ -225,7 +223,7 @@ set_sole(struct place_check *check)
                  LOG_UINT("shard", shard->number), LOG_TEXT("without", check->facts.without));
     memcpy(place->node, check->nodes.own_id, sizeof(place->node));
     place->holder[0] = '\0';
-    place->logged_us = 0;
+    place->waits = (struct throttle){0};
     end_check(shard, PLACE_SOLE);
     place->verified(shard);
 }
@@ -332,7 +330,7 @@ wait_for_move(struct place_check *check)
                      "could not count the keys of a shard on another node: waiting",
                      "the slot is moving, and the node has failed",
                      "start this node; if it is lost, first set the slot to stable: see "
-                     "OPERATIONS.md");
+                     "CLUSTER.md");
     wait_split(shard);
 }
 
@@ -387,7 +385,7 @@ static bool
 send_questions(struct shard *shard, const char *slot)
 {
     char meta[STORE_KEY_MAX];
-    const char *fields[] = {"HMGET", meta, PLACE_FIELD, PLACE_WITHOUT_FIELD};
+    const char *fields[] = {"HMGET", meta, META_PLACE, META_WITHOUT};
     const char *count[] = {"CLUSTER", "COUNTKEYSINSLOT", slot};
     const char *nodes[] = {"CLUSTER", "NODES"};
 
@@ -449,10 +447,4 @@ place_open(struct shard *shard)
 {
     ev_timer_init(&shard->place.again, on_verify_again, 0.0, 0.0);
     shard->place.again.data = shard;
-}
-
-void
-place_close(struct shard *shard)
-{
-    place_stop(shard, "");
 }

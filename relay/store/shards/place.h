@@ -27,12 +27,11 @@
 #include <ev.h>
 #include <stdint.h>
 
+#include "base/rates.h"
 #include "store/servers/topology.h"
 
-#define PLACE_FIELD "place"
-#define PLACE_WITHOUT_FIELD "without" /* IDs, separated by blanks */
-#define PLACE_WITHOUT_MAX 1024
-#define PLACE_KEYS_UNKNOWN 1 /* own_keys of a node that denies the count */
+#define PLACE_WITHOUT_MAX 1024 /* bytes of META_WITHOUT */
+#define PLACE_KEYS_UNKNOWN 1   /* own_keys of a node that denies the count */
 
 struct redisReply;
 struct shard;
@@ -48,8 +47,8 @@ struct shard_place {
     char holder[CLUSTER_ID_MAX]; /* may have keys since then; "": none */
     struct place_check *check;   /* NULL: not VERIFYING */
     void (*verified)(struct shard *shard);
-    ev_timer again;    /* SPLIT: repeats the check */
-    int64_t logged_us; /* time of the last message that the shard waits; 0: none */
+    ev_timer again;        /* SPLIT: repeats the check */
+    struct throttle waits; /* of the message that the shard waits; reset by SOLE */
 };
 
 /* A primary other than the shard's node. */
@@ -61,8 +60,8 @@ struct place_other {
 /* What the nodes have replied. */
 struct place_facts {
     long long own_keys;              /* of the shard's node, in the slot */
-    char verdict[CLUSTER_ID_MAX];    /* PLACE_FIELD in meta, or "" */
-    char without[PLACE_WITHOUT_MAX]; /* PLACE_WITHOUT_FIELD in meta, or "" */
+    char verdict[CLUSTER_ID_MAX];    /* META_PLACE in meta, or "" */
+    char without[PLACE_WITHOUT_MAX]; /* META_WITHOUT in meta, or "" */
     const struct place_other *others;
     size_t count;
 };
@@ -83,8 +82,10 @@ void place_open(struct shard *shard);
  * check.
  */
 void place_verify(struct shard *shard, void (*verified)(struct shard *shard));
-/* The link is down. `reason`: the error; a move may have made the server reject a request. */
+/*
+ * The link is down, or the shard is closed. `reason`: the error, or ""; a move may have made the
+ * server reject a request.
+ */
 void place_stop(struct shard *shard, const char *reason);
-void place_close(struct shard *shard);
 
 #endif

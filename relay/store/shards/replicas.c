@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/store.h"
-#include "store/shards/store_private.h"
 #include "store/timeouts.h"
 
 /* A wait for the replicas of one server. */
@@ -83,22 +82,31 @@ end_all(struct shard *shard, enum rc rc)
 
 /* The primary's offset in the first reply to a query that follows the wait's begin is the goal. */
 static void
-check_waiters(struct shard *shard, const char *info)
+set_goals(struct shard *shard, const char *info)
 {
-    const int64_t now_us = clock_monotonic_us();
-    struct replicas_waiter *waiter, *next;
+    struct replicas_waiter *waiter;
 
-    DL_FOREACH_SAFE (shard->replicas.waiters, waiter, next) {
+    DL_FOREACH (shard->replicas.waiters, waiter)
         if (waiter->is_queried && waiter->offset == REPLICAS_OFFSET_NONE)
             waiter->offset = replicas_end(info);
-        if (waiter->offset != REPLICAS_OFFSET_NONE &&
-            replicas_beyond(info, waiter->offset) >= shard->store->min_replicas) {
-            shard->replicas.warned_us = -REPLICAS_WARN_EVERY_US;
-            end_waiter(shard, waiter, RC_OK);
-        } else if (now_us >= waiter->end_us) {
-            end_waiter(shard, waiter, RC_AGAIN);
+}
+
+/* Ends the first wait that is over. Its callback may begin or cancel others. */
+static bool
+end_next(struct shard *shard, const char *info, int64_t now_us)
+{
+    struct replicas_waiter *waiter;
+
+    DL_FOREACH (shard->replicas.waiters, waiter) {
+        bool is_reached = waiter->offset != REPLICAS_OFFSET_NONE &&
+                          replicas_beyond(info, waiter->offset) >= shard->store->min_replicas;
+
+        if (is_reached || now_us >= waiter->end_us) {
+            end_waiter(shard, waiter, is_reached ? RC_OK : RC_AGAIN);
+            return true;
         }
     }
+    return false;
 }
 
 static void
@@ -106,14 +114,15 @@ warn(struct shard *shard, const char *info)
 {
     struct replicas_wait *wait = &shard->replicas;
     int64_t now_us = clock_monotonic_us();
+    unsigned suppressed;
 
     if (now_us - wait->waiters->since_us < REPLICAS_WARN_AFTER_US ||
-        now_us - wait->warned_us < REPLICAS_WARN_EVERY_US)
+        !throttle_allows(&wait->warning, now_us, &suppressed))
         return;
-    wait->warned_us = now_us;
     log_warn(shard->name, "too few replicas in sync: notifications are not confirmed",
              LOG_INT("replicas", replicas_beyond(info, wait->waiters->offset)),
-             LOG_INT("min_replicas", shard->store->min_replicas));
+             LOG_INT("min_replicas", shard->store->min_replicas),
+             LOG_UINT("suppressed", suppressed));
 }
 
 static void
@@ -121,6 +130,7 @@ on_info(void *ctx, const struct redisReply *reply)
 {
     struct shard *shard = ctx;
     struct replicas_wait *wait = &shard->replicas;
+    int64_t now_us;
 
     wait->is_queried = false;
     if (wait->waiters == NULL)
@@ -130,9 +140,12 @@ on_info(void *ctx, const struct redisReply *reply)
         end_all(shard, RC_IO);
         return;
     }
-    check_waiters(shard, reply_text(reply));
-    if (wait->waiters == NULL)
-        return;
+    now_us = clock_monotonic_us();
+    set_goals(shard, reply_text(reply));
+    while (end_next(shard, reply_text(reply), now_us))
+        continue;
+    if (wait->waiters == NULL || wait->is_queried)
+        return; /* a callback began a wait, which has sent the next query */
     warn(shard, reply_text(reply));
     ev_timer_set(&wait->again, REPLICAS_POLL_S, 0.0);
     ev_timer_start(shard->store->loop, &wait->again);
@@ -168,7 +181,6 @@ replicas_open(struct shard *shard)
 {
     ev_timer_init(&shard->replicas.again, on_again, 0.0, 0.0);
     shard->replicas.again.data = shard;
-    shard->replicas.warned_us = -REPLICAS_WARN_EVERY_US;
 }
 
 void
@@ -176,6 +188,22 @@ replicas_close(struct shard *shard)
 {
     end_all(shard, RC_IO);
     ev_timer_stop(shard->store->loop, &shard->replicas.again);
+}
+
+/*
+ * The shard whose connection is used for the queries about a shard's server: in a cluster the first
+ * shard on the same node, whose replication offset covers all of its shards.
+ */
+static struct shard *
+first_on_server(struct store *store, unsigned number)
+{
+    struct shard *shard = &store->shards[topology_connection_of(&store->topology, number)];
+
+    for (struct shard *other = store->shards; other < shard; other++)
+        if (shard->is_up && other->is_up && shard->place.node[0] != '\0' &&
+            strcmp(other->place.node, shard->place.node) == 0)
+            return other;
+    return shard;
 }
 
 /* While others wait, the next query is sent at the end of the interval. */
@@ -202,8 +230,7 @@ enum rc
 store_replicate_shard(struct store *store, unsigned shard, int64_t timeout_us,
                       store_replicated *done, void *ctx)
 {
-    return begin(&store->shards[topology_connection_of(&store->topology, shard)],
-                 clock_monotonic_us() + timeout_us, done, ctx);
+    return begin(first_on_server(store, shard), clock_monotonic_us() + timeout_us, done, ctx);
 }
 
 static void on_server_replicated(void *ctx, enum rc rc);
@@ -244,20 +271,25 @@ replicas_down(struct store *store)
         on_server_replicated(store, RC_IO);
 }
 
-/* One link per server is enough: its replication offset covers all of its shards. */
 enum rc
 store_replicate(struct store *store, store_replicated *done, void *ctx)
 {
+    unsigned servers = 0;
+
     if (store->replicated != NULL || !store->is_up)
         return RC_AGAIN;
-    for (unsigned s = 0; s < store->topology.connections; s++) {
-        if (begin(&store->shards[topology_first_shard(&store->topology, s)], INT64_MAX,
-                  on_server_replicated, store) != RC_OK) {
+    for (unsigned c = 0; c < store->topology.connections; c++) {
+        struct shard *shard = &store->shards[c];
+
+        if (first_on_server(store, c) != shard)
+            continue;
+        if (begin(shard, INT64_MAX, on_server_replicated, store) != RC_OK) {
             cancel_all(store);
             return RC_AGAIN;
         }
+        servers++;
     }
-    store->replicating = store->topology.connections;
+    store->replicating = servers;
     store->replicated = done;
     store->replicated_ctx = ctx;
     return RC_OK;

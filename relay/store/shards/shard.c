@@ -12,12 +12,21 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/shards/store_private.h"
 #include "store/store.h"
 #include "store/timeouts.h"
+#include "wire/frame.h"
 
 #define STORE_NOTIFICATION_MAX (512u << 20) /* the server's default */
 #define MAINTENANCE_DUE_RELAYS 4            /* from this number of relays, each works less often */
+
+/*
+ * A large stream entry that a script needs. A script takes too long to copy it, so a command reads
+ * it, and the script runs again with the entry as arguments (read_entry.lua).
+ */
+struct wanted {
+    char entry[ENTRY_ID_TEXT_MAX];
+    unsigned attempts; /* that the data must contain, up to the retry limit; 0: as they are */
+};
 
 /*
  * Periodic work while the link is up. Four times a second: due retries, expirations and dead
@@ -30,16 +39,18 @@ struct maintenance {
     struct ev_loop *loop;
     struct shard *shard;
     struct stats *stats;
-    const struct delivery *delivery;
     bool is_due_pending;
     int64_t due_sent_us;
-    bool is_count_pending; /* pending.lua is in flight */
+    struct wanted due_wanted;
+    bool is_trim_pending;
+    struct wanted trim_wanted;
+    bool is_count_pending; /* count_pending.lua is in flight */
     long long relays;      /* relays of this store that have sessions */
     bool is_rejected;      /* the last heartbeat was rejected */
     unsigned jitter;
     long long exhausted, expired; /* dead letters not logged yet */
     long long trimmed;            /* entries of the error log, not logged yet */
-    int64_t logged_us;            /* time of the last log messages about them */
+    struct throttle dead_letters; /* of the log messages about them */
     ev_timer trim;
     ev_timer due;
     ev_timer heartbeat;
@@ -175,6 +186,12 @@ on_hello(void *ctx, const struct redisReply *reply)
     struct history history;
     struct entry_id at;
 
+    if (reply_is_error(reply) && strncmp(reply_text(reply), "SHARDS ", 7) == 0) {
+        log_error(shard->name, "store was created with another number of shards, stopping",
+                  LOG_TEXT("error", reply_text(reply)));
+        shard->events->on_rejected(shard);
+        return;
+    }
     if (!shard_check_reply(shard, reply, "could not prepare the stream")) {
         if (reply != NULL)
             link_restart(shard->link, "could not prepare the stream");
@@ -287,60 +304,149 @@ on_link_failed(void *ctx, const char *server, const char *reason)
     shard->events->on_failed(shard, what, reason);
 }
 
-static void trim(struct maintenance *maintenance);
+/* False: the script wants no entry, or the command could not be sent. */
+static bool
+read_wanted(struct maintenance *maintenance, const struct redisReply *entry, long long attempts,
+            link_reply *on_entry, struct wanted *ret_wanted)
+{
+    const struct bytes id = reply_bytes(entry);
+    const char *argv[] = {"XRANGE", maintenance->shard->stream_key, ret_wanted->entry,
+                          ret_wanted->entry};
 
+    if (id.len == 0 || id.len >= sizeof(ret_wanted->entry))
+        return false;
+    snprintf(ret_wanted->entry, sizeof(ret_wanted->entry), "%s", reply_text(entry));
+    ret_wanted->attempts = (unsigned)attempts;
+    return shard_send(maintenance->shard, on_entry, maintenance, 4, argv, NULL) == RC_OK;
+}
+
+/* Returns a copy (malloc) with this number of attempts. Empty: the document has another format. */
+static struct bytes
+with_attempts(struct bytes data, unsigned attempts)
+{
+    const struct bytes digits = notification_attempts(data);
+    const size_t head = (size_t)(digits.at - data.at), tail = head + digits.len;
+    char text[16];
+    const size_t len = (size_t)snprintf(text, sizeof(text), "%u", attempts);
+    unsigned char *copy;
+
+    if (digits.len == 0)
+        return (struct bytes){NULL, 0};
+    copy = memory_new(data.len - digits.len + len);
+    memcpy(copy, data.at, head);
+    memcpy(copy + head, text, len);
+    memcpy(copy + head + len, data.at + tail, data.len - tail);
+    return (struct bytes){copy, data.len - digits.len + len};
+}
+
+/* `wanted`: the script's entry, or NULL. It has no row if it was deleted. */
 static enum rc
 call_script(struct maintenance *maintenance, enum store_script script, link_reply *reply,
-            const char **argv, int argc)
+            const char **argv, int argc, const struct wanted *wanted, const struct redisReply *rows)
 {
-    return shard_call(maintenance->shard, script, 1, reply, maintenance, argc, argv, NULL);
+    const struct redisReply *fields = reply_at(reply_at(rows, 0), 1);
+    struct arguments arguments = {.argc = 0};
+    struct bytes copy = {NULL, 0};
+    struct frame frame;
+    enum rc rc;
+
+    for (int i = 0; i < argc; i++)
+        argument(&arguments, argv[i]);
+    if (wanted != NULL)
+        argument(&arguments, wanted->entry);
+    if (wanted != NULL && wanted->attempts > 0 &&
+        frame_parse_header(reply_field(fields, "route"), &frame) == RC_OK &&
+        wanted->attempts <= frame.as.notification.retry_limit)
+        copy = with_attempts(reply_field(fields, "data"), wanted->attempts);
+    for (size_t i = 0; i + 1 < reply_count(fields); i += 2) {
+        const struct bytes name = reply_bytes(reply_at(fields, i));
+        struct bytes value = reply_bytes(reply_at(fields, i + 1));
+
+        if (copy.at != NULL && bytes_equal_text(name, "data"))
+            value = copy;
+        argument_bytes(&arguments, name.at, name.len);
+        argument_bytes(&arguments, value.at, value.len);
+    }
+    rc = shard_call(maintenance->shard, script, 1, reply, maintenance, (int)arguments.argc,
+                    arguments.argv, arguments.lens);
+    arguments_free(&arguments);
+    free((void *)copy.at);
+    return rc;
 }
+
+static void on_trim_entry(void *ctx, const struct redisReply *reply);
+static void call_trim(struct maintenance *maintenance, const struct redisReply *rows);
 
 static void
 on_trimmed(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
 
+    maintenance->is_trim_pending = false;
     if (!shard_check_reply(maintenance->shard, reply, "could not trim the stream") ||
-        !reply_is_array(reply, 2))
+        !reply_is_array(reply, 3))
         return;
     stats_add(maintenance->stats, STAT_STORE_TRIMMED, (uint64_t)reply_integer(reply_at(reply, 0)));
+    stats_add(maintenance->stats, STAT_RECEIPTS_TRIMMED,
+              (uint64_t)reply_integer(reply_at(reply, 2)));
     if (reply_integer(reply_at(reply, 0)) > 0)
         log_info(maintenance->shard->name, "trimmed stream entries older than store.retention",
                  LOG_INT("count", reply_integer(reply_at(reply, 0))));
-    if (reply_integer(reply_at(reply, 1)) != 0)
-        trim(maintenance);
+    maintenance->is_trim_pending =
+        reply_integer(reply_at(reply, 1)) != 0 &&
+        read_wanted(maintenance, reply_at(reply, 3), 0, on_trim_entry, &maintenance->trim_wanted);
+    if (reply_integer(reply_at(reply, 1)) != 0 && !maintenance->is_trim_pending)
+        call_trim(maintenance, NULL);
 }
 
 static void
-trim(struct maintenance *maintenance)
+on_trim_entry(void *ctx, const struct redisReply *reply)
 {
-    const char *argv[] = {maintenance->shard->stream_key, maintenance->shard->prefix,
-                          maintenance->delivery->retention};
+    struct maintenance *maintenance = ctx;
 
-    if (call_script(maintenance, STORE_SCRIPT_trim, on_trimmed, argv, 3) != RC_OK)
+    maintenance->is_trim_pending = false;
+    if (shard_check_reply(maintenance->shard, reply, "could not read a stream entry"))
+        call_trim(maintenance, reply);
+}
+
+/* `rows`: the entry that the script wants, or NULL. */
+static void
+call_trim(struct maintenance *maintenance, const struct redisReply *rows)
+{
+    const struct script_settings *settings = &maintenance->shard->store->script_settings;
+    const char *argv[] = {maintenance->shard->stream_key, maintenance->shard->prefix,
+                          settings->retention, settings->receipts_retention,
+                          settings->receipts_bytes};
+
+    maintenance->is_trim_pending =
+        call_script(maintenance, STORE_SCRIPT_trim, on_trimmed, argv, 5,
+                    rows != NULL ? &maintenance->trim_wanted : NULL, rows) == RC_OK;
+    if (!maintenance->is_trim_pending)
         log_debug("store", "trim skipped: store is unavailable");
 }
 
 static void
 on_trim(struct ev_loop *loop, ev_timer *timer, int events)
 {
+    struct maintenance *maintenance = timer->data;
+
     (void)loop;
     (void)events;
-    trim(timer->data);
+    if (!maintenance->is_trim_pending)
+        call_trim(maintenance, NULL);
 }
 
 /* Thousands may expire in many calls: one log message per 10 s contains the sums. */
 static void
 log_dead_letters(struct maintenance *maintenance, bool is_last)
 {
-    int64_t now_us = clock_monotonic_us();
+    unsigned suppressed;
     long long exhausted = maintenance->exhausted, expired = maintenance->expired;
     long long trimmed = maintenance->trimmed;
 
     if (exhausted + expired + trimmed == 0 ||
-        (!is_last && maintenance->logged_us != 0 &&
-         now_us - maintenance->logged_us < STORE_LOG_EVERY_US))
+        (!throttle_allows(&maintenance->dead_letters, clock_monotonic_us(), &suppressed) &&
+         !is_last))
         return;
     if (exhausted + expired > 0)
         log_warn(maintenance->shard->name, "moved unacknowledged notifications to the error log",
@@ -352,8 +458,9 @@ log_dead_letters(struct maintenance *maintenance, bool is_last)
                  LOG_INT("count", trimmed),
                  LOG_TEXT("hint", "redrive or drop entries with clairon errors"));
     maintenance->exhausted = maintenance->expired = maintenance->trimmed = 0;
-    maintenance->logged_us = now_us;
 }
+
+static void on_due_entry(void *ctx, const struct redisReply *reply);
 
 static void
 on_due_done(void *ctx, const struct redisReply *reply)
@@ -364,7 +471,7 @@ on_due_done(void *ctx, const struct redisReply *reply)
 
     maintenance->is_due_pending = false;
     if (!shard_check_reply(maintenance->shard, reply, "could not process due retries") ||
-        !reply_is_array(reply, 9))
+        !reply_is_array(reply, 11))
         return;
     for (size_t i = 0; i < 9; i++)
         counts[i] = reply_integer(reply_at(reply, i));
@@ -380,12 +487,41 @@ on_due_done(void *ctx, const struct redisReply *reply)
     maintenance->expired += counts[3];
     maintenance->trimmed += counts[7];
     log_dead_letters(maintenance, false);
-    if (counts[4] == 0)
+    maintenance->is_due_pending =
+        read_wanted(maintenance, reply_at(reply, 9), reply_integer(reply_at(reply, 10)),
+                    on_due_entry, &maintenance->due_wanted);
+    if (counts[4] == 0 || maintenance->is_due_pending)
         return;
     /* More pairs are due. Other clients of the store have it for as long as this call took. */
     call_us = clock_monotonic_us() - maintenance->due_sent_us;
     maintenance->due.repeat = (double)(call_us + 1) / 1e6; /* 0 would stop the timer */
     ev_timer_again(maintenance->loop, &maintenance->due);
+}
+
+/* `rows`: the entry that the script wants, or NULL. */
+static void
+call_due(struct maintenance *maintenance, const struct redisReply *rows)
+{
+    const struct script_settings *settings = &maintenance->shard->store->script_settings;
+    const char *argv[] = {maintenance->shard->stream_key, maintenance->shard->prefix,
+                          settings->ack_timeout,          settings->retention,
+                          settings->backoff_base,         settings->backoff_cap,
+                          settings->web_push_delay};
+
+    maintenance->due_sent_us = clock_monotonic_us();
+    maintenance->is_due_pending =
+        call_script(maintenance, STORE_SCRIPT_due, on_due_done, argv, 7,
+                    rows != NULL ? &maintenance->due_wanted : NULL, rows) == RC_OK;
+}
+
+static void
+on_due_entry(void *ctx, const struct redisReply *reply)
+{
+    struct maintenance *maintenance = ctx;
+
+    maintenance->is_due_pending = false;
+    if (shard_check_reply(maintenance->shard, reply, "could not read a stream entry"))
+        call_due(maintenance, reply);
 }
 
 /*
@@ -396,10 +532,6 @@ static void
 on_due(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct maintenance *maintenance = timer->data;
-    const struct delivery *delivery = maintenance->delivery;
-    const char *argv[] = {maintenance->shard->stream_key, maintenance->shard->prefix,
-                          delivery->ack_timeout,          delivery->retention,
-                          delivery->backoff_base,         delivery->backoff_cap};
     double interval_s = MAINTENANCE_DUE_S * (double)maintenance->relays / MAINTENANCE_DUE_RELAYS;
 
     (void)events;
@@ -411,11 +543,21 @@ on_due(struct ev_loop *loop, ev_timer *timer, int events)
     timer->repeat = interval_s * (0.8 + 0.4 * (double)(maintenance->jitter >> 16) / 65536.0);
     ev_timer_again(loop, timer);
     log_dead_letters(maintenance, false);
-    if (maintenance->is_due_pending)
-        return;
-    maintenance->due_sent_us = clock_monotonic_us();
-    maintenance->is_due_pending =
-        call_script(maintenance, STORE_SCRIPT_due, on_due_done, argv, 6) == RC_OK;
+    if (!maintenance->is_due_pending)
+        call_due(maintenance, NULL);
+}
+
+/* Publishes whether any shard rejects writes. */
+static void
+publish_rejection(const struct maintenance *maintenance)
+{
+    const struct store *store = maintenance->shard->store;
+    bool is_rejected = false;
+
+    for (unsigned k = 0; k < store->shard_count; k++)
+        is_rejected |= !store->shards[k].is_unavailable && store->shards[k].maintenance != NULL &&
+                       store->shards[k].maintenance->is_rejected;
+    stats_set(maintenance->stats, STAT_STORE_REJECTS, is_rejected);
 }
 
 static void
@@ -426,6 +568,7 @@ on_heartbeat_written(void *ctx, const struct redisReply *reply)
     maintenance->is_rejected =
         !shard_check_reply(maintenance->shard, reply, "could not write the heartbeat") &&
         reply != NULL;
+    publish_rejection(maintenance);
 }
 
 /* Without a feed, nothing else detects that the store was emptied. */
@@ -437,9 +580,11 @@ on_epoch(void *ctx, const struct redisReply *reply)
     struct bytes epoch;
 
     if (!shard_check_reply(maintenance->shard, reply, "could not read the store epoch") ||
-        !reply_is_array(reply, 2))
+        !reply_is_array(reply, 3))
         return;
     epoch = reply_bytes(reply_at(reply, 0));
+    if (reply_bytes(reply_at(reply, 2)).len > 0)
+        shard->store->is_acquired = true;
     if (shard->number == 0)
         topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply_at(reply, 1)));
     if (!bytes_equal_text(epoch, shard->epoch))
@@ -492,7 +637,7 @@ count_denied(struct store_denials *denials, uint32_t owner, uint64_t items)
 
 /*
  * Counts denials once: `number` identifies them. Reads owners and numbers, each with `p` for pairs
- * or `e` for entries of the error log.
+ * or `e` for entries of the error log, and `d` with the number of dropped pairs.
  */
 static void
 read_denied(struct maintenance *maintenance, const struct redisReply *number,
@@ -507,20 +652,24 @@ read_denied(struct maintenance *maintenance, const struct redisReply *number,
         return;
     snprintf(maintenance->denied_number, sizeof(maintenance->denied_number), "%s",
              (const char *)key.at);
-    while (*at == ' ' || *at == 'p' || *at == 'e') {
-        const bool is_pairs = at[strspn(at, " ")] == 'p';
-        const unsigned long owner = strtoul(at + strspn(at, " pe"), &end, 10);
-        const unsigned long long items = strtoull(end, &end, 10);
+    for (at += strspn(at, " "); *at == 'p' || *at == 'e' || *at == 'd';
+         at = end + strspn(end, " ")) {
+        const char kind = *at++;
+        const unsigned long owner = kind != 'd' ? strtoul(at, &end, 10) : 0;
+        const unsigned long long items = strtoull(kind != 'd' ? end : at, &end, 10);
 
-        if (is_pairs)
-            stats_add(store->stats, STAT_FEED_DENIED, items);
-        count_denied(&store->denials[is_pairs ? STORE_ACCOUNT_PAIRS : STORE_ACCOUNT_ERRORS],
+        if (kind == 'd') {
+            stats_add(store->stats, STAT_STORE_DROPPED, items);
+            continue;
+        }
+        if (kind == 'p')
+            stats_add(store->stats, STAT_DENIED_PAIRS, items);
+        count_denied(&store->denials[kind == 'p' ? STORE_ACCOUNT_PAIRS : STORE_ACCOUNT_ERRORS],
                      (uint32_t)owner, items);
-        at = end;
     }
 }
 
-/* Reply: see pending.lua */
+/* Reply: see count_pending.lua */
 static void
 on_pending(void *ctx, const struct redisReply *reply)
 {
@@ -558,7 +707,8 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     struct maintenance *maintenance = timer->data;
     struct shard *shard = maintenance->shard;
     const char *add[] = {"XADD", maintenance->heartbeat_key, "MAXLEN", "1", "*", "beat", "1"};
-    const char *read_epoch[] = {"HMGET", maintenance->meta_key, "epoch", "topic_prefix"};
+    const char *read_epoch[] = {"HMGET", maintenance->meta_key, META_EPOCH, META_TOPIC_PREFIX,
+                                META_PROGRESS};
     const char *pending[] = {shard->stream_key, shard->prefix, shard->store->feed_token,
                              maintenance->denied_number};
     const char *length[] = {"XLEN", shard->stream_key};
@@ -571,10 +721,10 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     /* The link logs that the store is down. */
     if (shard_send(shard, on_heartbeat_written, maintenance, 7, add, NULL) != RC_OK)
         return;
-    if (shard_send(shard, on_epoch, maintenance, 4, read_epoch, NULL) == RC_OK &&
+    if (shard_send(shard, on_epoch, maintenance, 5, read_epoch, NULL) == RC_OK &&
         shard_send(shard, on_stream_length, maintenance, 2, length, NULL) == RC_OK)
-        maintenance->is_count_pending =
-            call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 4) == RC_OK;
+        maintenance->is_count_pending = call_script(maintenance, STORE_SCRIPT_count_pending,
+                                                    on_pending, pending, 4, NULL, NULL) == RC_OK;
     if (!maintenance->is_count_pending)
         log_debug("store", "connection lost during the heartbeat");
 }
@@ -588,7 +738,6 @@ maintenance_open(struct shard *shard)
     maintenance->loop = loop;
     maintenance->shard = shard;
     maintenance->stats = shard->store->stats;
-    maintenance->delivery = &shard->store->delivery;
     maintenance->jitter = (unsigned)getpid() + shard->number * 7919u;
     key_write(maintenance->heartbeat_key, shard->prefix, KEY_HEARTBEAT);
     key_write(maintenance->meta_key, shard->prefix, KEY_META);
@@ -601,15 +750,6 @@ maintenance_open(struct shard *shard)
     ev_timer_start(loop, &maintenance->due);
     ev_timer_start(loop, &maintenance->heartbeat);
     return maintenance;
-}
-
-static void
-maintenance_close(struct maintenance *maintenance)
-{
-    log_dead_letters(maintenance, true);
-    ev_timer_stop(maintenance->loop, &maintenance->trim);
-    ev_timer_stop(maintenance->loop, &maintenance->due);
-    ev_timer_stop(maintenance->loop, &maintenance->heartbeat);
 }
 
 void
@@ -640,10 +780,16 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
 void
 shard_close(struct shard *shard)
 {
-    if (shard->maintenance != NULL)
-        maintenance_close(shard->maintenance);
+    struct maintenance *maintenance = shard->maintenance;
+
+    if (maintenance != NULL) {
+        log_dead_letters(maintenance, true);
+        ev_timer_stop(maintenance->loop, &maintenance->trim);
+        ev_timer_stop(maintenance->loop, &maintenance->due);
+        ev_timer_stop(maintenance->loop, &maintenance->heartbeat);
+    }
     replicas_close(shard);
-    place_close(shard);
+    place_stop(shard, "");
     link_close(shard->link);
     shard->link = NULL; /* a failed callback may call link_restart for all shards */
 }

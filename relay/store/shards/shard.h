@@ -1,4 +1,4 @@
-/* shard.h: one shard of the store: its stream, its keys, its connection, and requests to it. */
+/* shard.h: a shard of the store: stream, keys, connection, and requests to it; and struct store. */
 #ifndef CLAIRON_STORE_SHARD_H
 #define CLAIRON_STORE_SHARD_H
 
@@ -8,13 +8,18 @@
 #include <stdint.h>
 
 #include "base/config.h"
+#include "base/rates.h"
 #include "base/rc.h"
 #include "base/stats.h"
+#include "store/connection/reply.h"
 #include "store/entry.h"
 #include "store/scripts/keys.h"
 #include "store/scripts/scripts.h"
 #include "store/servers/link.h"
+#include "store/servers/servers.h"
+#include "store/servers/topology.h"
 #include "store/shards/place.h"
+#include "store/store.h"
 
 struct maintenance;
 struct redisReply;
@@ -26,11 +31,11 @@ struct store;
 
 #define STORE_EPOCH_TEXT 16
 
-/* The waits for the replicas of a server, in the first shard of the server's connection. */
+/* The waits for the replicas of a server, in its first shard (replicas.c). */
 struct replicas_wait {
     struct replicas_waiter *waiters; /* oldest first */
     bool is_queried;                 /* a query is in flight */
-    int64_t warned_us;
+    struct throttle warning;
     ev_timer again; /* sends the next query */
 };
 
@@ -55,6 +60,7 @@ struct shard_events {
     void (*on_down)(struct shard *shard);
     /* Optional: the shard failed, `what` because of `reason`. */
     void (*on_failed)(struct shard *shard, const char *what, const char *reason);
+    void (*on_rejected)(struct shard *shard); /* the store has another number of shards */
 };
 
 struct shard {
@@ -230,8 +236,8 @@ bool shard_check_reply(struct shard *shard, const struct redisReply *reply, cons
 
 /*
  * The users of a large audience are written in steps, before the notification is added. One script
- * may add STORE_PAIRS_MAX pairs. Each step (stage.lua) adds that many users to a hash that nothing
- * reads yet. The script that adds the notification then only renames the hash.
+ * may add STORE_PAIRS_MAX pairs. Each step (stage.lua) adds that many users to a hash, or a set,
+ * that nothing reads yet. The script that adds the notification then only renames the hash.
  */
 #define STAGING_CURSOR_MAX 32
 
@@ -240,6 +246,7 @@ struct staging {
     const char *progress; /* key of the slot's progress, and its owner; "": not by a feed */
     const char *owner;
     const char *id;
+    const char *purpose; /* "A": acknowledgements, "P": Web Pushes, "AP": both */
     const char *audience;
     const char *const *targets;
     const size_t *target_lens;
@@ -273,5 +280,61 @@ long long replicas_end(const char *info);
 
 /* Returns the number of online replicas in that output that have acknowledged `offset`. */
 int replicas_beyond(const char *info, long long offset);
+
+/* ---- the store: all shards */
+
+#define STORE_TOKEN_TEXT 32
+
+/* Script arguments from the settings; times in ms. */
+struct script_settings {
+    char ack_timeout[24];
+    char backoff_base[24];
+    char backoff_cap[24];
+    char retention[24];
+    char owner_pairs[24];    /* [feed] owner_pairs */
+    char web_push_delay[24]; /* "": no Web Push */
+    char receipts_retention[24];
+    char receipts_bytes[24];
+};
+
+struct store {
+    struct ev_loop *loop;
+    const struct config *config;
+    struct servers *servers;
+    struct stats *stats;
+    struct store_listener *listeners;
+    bool is_up;                            /* all shards are up, except unavailable ones */
+    ev_timer regroup;                      /* runs after a shard went down or returned */
+    char owner[STORE_TOKEN_TEXT + 1];      /* identifies this process */
+    char feed_token[STORE_TOKEN_TEXT + 1]; /* random; identifies the owner of the slot's progress */
+    struct script_settings script_settings;
+    struct throttles faults;
+    int min_replicas;
+    store_replicated *replicated; /* callback of store_replicate; NULL: none pending */
+    void *replicated_ctx;
+    unsigned replicating;             /* servers for which store_replicate still waits */
+    char epoch[STORE_EPOCH_TEXT + 1]; /* derived from the epochs of all shards */
+    char topic_prefix[STORE_TOPIC_PREFIX_MAX];
+    struct entry_id newest[STORE_SHARDS_MAX];
+    /* With several shards: the WAL position of each shard's `newest`. */
+    struct position newest_position[STORE_SHARDS_MAX];
+    struct start_position *start; /* search in progress (store.c) */
+    bool has_progress;            /* a shard has contained the progress of a slot */
+    bool is_acquired;             /* a feed has acquired a slot in this store */
+    bool has_begun;               /* the start position was found */
+    struct store_denials denials[STORE_ACCOUNTS];
+    struct shard *shards;
+    unsigned shard_count;
+    struct topology topology;
+    struct command *command; /* NULL: a relay. A command writes nothing by itself */
+};
+
+/* Like store_open. `command`: see struct store. */
+struct store *store_open_with(struct ev_loop *loop, const struct config *config,
+                              struct stats *stats, const struct shard_events *events,
+                              struct command *command);
+
+/* Returns the shard of notifications to this user alone. `user` may contain any bytes. */
+unsigned shard_of_user(unsigned shard_count, const char *user, size_t len);
 
 #endif

@@ -1,9 +1,9 @@
 /*
  * store.c: opens and closes the store; whether it is up, and with which of its shards.
  *
- * The store is up while all of its shards are up. In a cluster it comes up without shards that have
- * not replied for three seconds, or wait for their keys (place.h): PostgreSQL retains the WAL with
- * their notifications until they return. At the start all shards are required.
+ * The store is up while all of its shards are up. In a cluster it comes up without shards whose
+ * connection is lost, or that wait for their keys (place.h): PostgreSQL retains the WAL with their
+ * notifications until they return. At the start all shards are required.
  */
 #include "store/store.h"
 
@@ -12,11 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/text.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/shards/store_private.h"
+#include "store/shards/shard.h"
 #include "store/timeouts.h"
 
 unsigned
@@ -244,11 +244,11 @@ on_regroup(struct ev_loop *loop, ev_timer *timer, int events)
 
 /* On a single server all shards are up or down together. */
 static void
-regroup_later(struct store *store, double after_s)
+regroup_later(struct store *store)
 {
     if (!store->has_begun || !store->topology.is_cluster || ev_is_active(&store->regroup))
         return;
-    ev_timer_set(&store->regroup, after_s > REGROUP_TOGETHER_S ? after_s : REGROUP_TOGETHER_S, 0.0);
+    ev_timer_set(&store->regroup, REGROUP_TOGETHER_S, 0.0);
     ev_timer_start(store->loop, &store->regroup);
 }
 
@@ -262,7 +262,7 @@ on_shard_up(struct shard *shard)
     if (down == 0)
         regroup(store);
     else
-        regroup_later(store, REGROUP_TOGETHER_S);
+        regroup_later(store);
 }
 
 static void
@@ -275,15 +275,24 @@ on_shard_down(struct shard *shard)
         return;
     if (store->is_up)
         set_up(store, false);
-    regroup_later(store, REGROUP_AFTER_S - link_was_silent_s(shard->link));
+    regroup_later(store);
 }
 
-static const struct shard_events shard_events = {.on_up = on_shard_up, .on_down = on_shard_down};
-
-void
-delivery_settings(const struct config *config, struct delivery *ret_delivery)
+static void
+on_shard_rejected(struct shard *shard)
 {
-    struct delivery *d = ret_delivery;
+    for (struct store_listener *l = shard->store->listeners; l != NULL; l = l->next)
+        if (l->on_rejected != NULL)
+            l->on_rejected(l->ctx);
+}
+
+static const struct shard_events shard_events = {
+    .on_up = on_shard_up, .on_down = on_shard_down, .on_rejected = on_shard_rejected};
+
+static void
+set_script_settings(const struct config *config, struct script_settings *ret_settings)
+{
+    struct script_settings *d = ret_settings;
 
     snprintf(d->ack_timeout, sizeof(d->ack_timeout), "%" PRId64, config->delivery.ack_timeout_ms);
     snprintf(d->backoff_base, sizeof(d->backoff_base), "%" PRId64,
@@ -291,6 +300,12 @@ delivery_settings(const struct config *config, struct delivery *ret_delivery)
     snprintf(d->backoff_cap, sizeof(d->backoff_cap), "%" PRId64, config->delivery.backoff_cap_ms);
     snprintf(d->retention, sizeof(d->retention), "%" PRId64, config->store.retention_ms);
     snprintf(d->owner_pairs, sizeof(d->owner_pairs), "%d", config->feed.owner_pairs);
+    if (config->webpush.vapid_key_file != NULL)
+        snprintf(d->web_push_delay, sizeof(d->web_push_delay), "%" PRId64,
+                 config->webpush.delay_ms);
+    snprintf(d->receipts_retention, sizeof(d->receipts_retention), "%" PRId64,
+             config->receipts.retention_ms);
+    snprintf(d->receipts_bytes, sizeof(d->receipts_bytes), "%" PRId64, config->receipts.max_bytes);
 }
 
 static void
@@ -316,7 +331,7 @@ store_open_with(struct ev_loop *loop, const struct config *config, struct stats 
     store->command = command;
     store->min_replicas = config->store.min_replicas;
     shard_random_hex(store->owner, STORE_TOKEN_TEXT);
-    delivery_settings(config, &store->delivery);
+    set_script_settings(config, &store->script_settings);
     store->shard_count = (unsigned)config->store.shards;
     store->topology = topology_of(config);
     store->servers = servers_open(loop, config);
@@ -413,6 +428,12 @@ bool
 store_has_progress(const struct store *store)
 {
     return store->has_progress;
+}
+
+bool
+store_is_acquired(const struct store *store)
+{
+    return store->is_acquired;
 }
 
 void
@@ -537,7 +558,7 @@ store_set_topic_prefix(struct store *store, const char *prefix)
     key_write(key, store->shards[0].prefix, KEY_META);
     argument(&arguments, "HSET");
     argument(&arguments, key);
-    argument(&arguments, "topic_prefix");
+    argument(&arguments, META_TOPIC_PREFIX);
     argument(&arguments, prefix);
     if (shard_send(&store->shards[0], on_stored, &store->shards[0], (int)arguments.argc,
                    arguments.argv, arguments.lens) != RC_OK)

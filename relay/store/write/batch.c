@@ -1,12 +1,12 @@
 /* batch.c: encodes frames as arguments of the ingest script. */
-#include "store/write/ingest.h"
+#include "store/write/batch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/shards/store_private.h"
+#include "store/shards/shard.h"
 
 #define TEXT_SIZE (FRAME_UUID_TEXT + 1) /* an id is the longest string */
 #define BLOCK_TEXTS 128
@@ -171,12 +171,22 @@ add_notification(struct batch *batch, const struct frame *frame, const char *kin
         add_bytes(batch, target);
 }
 
+/* Without a VAPID key, Web Pushes are not queued. */
 static bool
-is_simple(const struct frame *frame)
+queues_web_push(const struct store *store, const struct frame *frame)
+{
+    return frame->kind == FRAME_KIND_NOTIFICATION &&
+           store->script_settings.web_push_delay[0] != '\0' &&
+           frame_has_web_push(&frame->as.notification);
+}
+
+static bool
+is_simple(const struct store *store, const struct frame *frame)
 {
     return frame->kind == FRAME_KIND_COMMIT ||
            (frame->kind == FRAME_KIND_NOTIFICATION &&
-            (frame->flags & (FRAME_ACK_REQUIRED | FRAME_UNDECODABLE)) == 0);
+            (frame->flags & (FRAME_ACK_REQUIRED | FRAME_UNDECODABLE)) == 0 &&
+            !queues_web_push(store, frame));
 }
 
 /* Memberships, and notifications that depend on them, belong to shard 0. */
@@ -206,7 +216,8 @@ bool
 store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
 {
     const struct batch *part = &batch->parts[shard_of(batch, frame)];
-    bool switches = frame->kind != FRAME_KIND_COMMIT && part->is_simple != is_simple(frame);
+    bool switches =
+        frame->kind != FRAME_KIND_COMMIT && part->is_simple != is_simple(batch->store, frame);
     size_t max = STORE_BATCH_FRAMES_MAX;
 
     /* A transaction records the id of its last notification if it is large. */
@@ -227,20 +238,22 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
 }
 
 static void
-add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
+add_frame(const struct store *store, struct batch *batch, const struct frame *frame,
+          bool is_rejected)
 {
     const struct frame_member *member = &frame->as.member;
     const struct frame_reload *reload = &frame->as.reload;
     char *xid;
 
     batch->count++;
-    if (is_rejected || !is_simple(frame))
+    if (is_rejected || !is_simple(store, frame))
         batch->is_simple = false;
     switch (frame->kind) {
     case FRAME_KIND_NOTIFICATION:
         add_notification(batch, frame,
                          is_rejected                                ? "R"
                          : (frame->flags & FRAME_ACK_REQUIRED) != 0 ? "A"
+                         : queues_web_push(store, frame)            ? "W"
                                                                     : "N");
         return;
     case FRAME_KIND_MEMBER:
@@ -294,11 +307,11 @@ add(struct store_batch *batch, const struct frame *frame, bool is_rejected)
 
     batch->count++;
     /*
-     * Later notifications of other shards depend on this notification (shard_dependency_text). They
-     * must not wait for an unavailable shard, because it stores nothing.
+     * Later notifications of other shards depend on this notification (shard_dependency_text), even
+     * if its shard is unavailable: readers wait for a shard that returns soon
+     * (READER_ORDER_WAIT_S).
      */
-    if (store->shard_count > 1 && !is_rejected && !shard->is_unavailable &&
-        frame->kind == FRAME_KIND_NOTIFICATION)
+    if (store->shard_count > 1 && !is_rejected && frame->kind == FRAME_KIND_NOTIFICATION)
         position_raise(&shard->newest_sent, position);
     if (is_again && frame->kind != FRAME_KIND_COMMIT)
         stats_add(store->stats, STAT_STORE_REPLAYED, 1);
@@ -311,7 +324,7 @@ add(struct store_batch *batch, const struct frame *frame, bool is_rejected)
         late = with_late_flag(part, frame);
         frame = &late;
     }
-    add_frame(part, frame, is_rejected);
+    add_frame(store, part, frame, is_rejected);
     batch->bytes += part->bytes - before;
 }
 

@@ -1,5 +1,5 @@
 /* ingest.c: a slot's progress: acquired, rewound, and advanced by the feed's batches. */
-#include "store/write/ingest.h"
+#include "store/write/batch.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +12,6 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
-#include "store/shards/store_private.h"
 
 #define EXTRA_REPLIES 2 /* replies to EVAL and HMSET in EXEC's reply, after the XADD replies */
 #define COUNT_TEXT 24
@@ -140,6 +139,21 @@ end_part(struct ingest_part *part, struct shard *shard)
     }
 }
 
+/* What the users of a notification are staged for. */
+static const char *
+staging_purpose(const struct shard *shard, bool needs_ack, struct bytes route)
+{
+    struct frame frame;
+
+    if (!needs_ack)
+        return "P";
+    return shard->store->script_settings.web_push_delay[0] != '\0' &&
+                   frame_parse_header(route, &frame) == RC_OK &&
+                   frame_has_web_push(&frame.as.notification)
+               ? "AP"
+               : "A";
+}
+
 /*
  * Sends the next step of a batch that is not complete. `index`: its next record; must_stage: the
  * record's audience is large.
@@ -149,6 +163,7 @@ continue_part(struct ingest_part *part, struct shard *shard, size_t index, bool 
 {
     struct kept_arguments *kept = part->kept;
     const size_t at = BATCH_RESERVED + index;
+    bool needs_ack;
 
     if (kept == NULL || at + BATCH_ACK_TARGETS > kept->argc)
         return false;
@@ -157,11 +172,16 @@ continue_part(struct ingest_part *part, struct shard *shard, size_t index, bool 
         send_kept(part, shard);
         return true;
     }
-    kept->argv[at] = BATCH_STAGED;
+    needs_ack = kept->argv[at][0] == 'A' || kept->argv[at][0] == BATCH_STAGED[0];
+    kept->argv[at] = needs_ack ? BATCH_STAGED : BATCH_STAGED_PUSH;
     part->staging = (struct staging){
         .progress = kept->argv[1],
         .owner = kept->argv[4],
         .id = kept->argv[at + 2],
+        .purpose =
+            staging_purpose(shard, needs_ack,
+                            (struct bytes){(const unsigned char *)kept->argv[at + BATCH_ROUTE],
+                                           kept->lens[at + BATCH_ROUTE]}),
         .audience = kept->argv[at + 5],
         .targets = kept->argv + at + BATCH_ACK_TARGETS,
         .target_lens = kept->lens + at + BATCH_ACK_TARGETS,
@@ -227,7 +247,8 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
                                          order->after,
                                          fields->read,
                                          fields->after,
-                                         shard->store->delivery.owner_pairs};
+                                         shard->store->script_settings.owner_pairs,
+                                         shard->store->script_settings.web_push_delay};
 
     /* Other shards' frames also advance this shard's progress, unless the last frame does. */
     if (shard->store->shard_count > 1 && strcmp(order->after, order->position) != 0 &&
@@ -401,7 +422,7 @@ finish(struct shard_request *request, enum rc rc)
 {
     struct ingest *ingest = (struct ingest *)request;
 
-    ingest->done(ingest->ctx, rc);
+    ingest->done(ingest->ctx, request->is_disconnected ? RC_CLOSED : rc);
     for (unsigned k = 0; k < request->store->shard_count; k++)
         end_part(&ingest->parts[k], &request->store->shards[k]);
 }
@@ -557,8 +578,7 @@ on_acquire_error(struct shard_request *request, const struct redisReply *reply)
 
 /*
  * Users may have received newer notifications of another shard before the notifications that this
- * shard lacks: readers wait at most three seconds (reader.c), and not at all for a shard
- * that was unavailable.
+ * shard lacks: readers wait at most three seconds (reader.c).
  */
 static void
 set_late_before(struct store *store)
@@ -605,6 +625,27 @@ send_acquire(struct acquire *acquire, struct shard *shard)
     shard_request_send_script(&acquire->request, shard, STORE_SCRIPT_acquire, 1, &arguments);
 }
 
+/* Deletes a part of the shard's memberships. A loss of the connection ends the deletion. */
+static void
+send_deletion(struct acquire *acquire, struct shard *shard, const char *cursor)
+{
+    struct arguments arguments = {.argc = 0};
+
+    shard_arguments(shard, &arguments);
+    argument(&arguments, cursor);
+    shard_request_send_script(&acquire->request, shard, STORE_SCRIPT_delete_members, 1, &arguments);
+}
+
+static bool
+on_deletion_reply(struct acquire *acquire, struct shard *shard, const char *cursor)
+{
+    if (cursor == NULL)
+        return false;
+    if (strcmp(cursor, "0") != 0)
+        send_deletion(acquire, shard, cursor);
+    return true;
+}
+
 /*
  * Shard 0 is acquired first, if it is available. So if two databases acquire an empty store
  * simultaneously, one of the two acquires all shards.
@@ -614,11 +655,15 @@ on_acquire_reply(struct shard_request *request, struct shard *shard, const struc
 {
     struct acquire *acquire = (struct acquire *)request;
 
+    if (!reply_is_array(reply, 0))
+        return on_deletion_reply(acquire, shard, reply_text(reply));
     if (!reply_is_array(reply, 3) || reply_text(reply_at(reply, 0)) == NULL ||
         reply_text(reply_at(reply, 1)) == NULL || reply_text(reply_at(reply, 2)) == NULL ||
         strlen(reply_text(reply_at(reply, 0))) > FRAME_POSITION_TEXT)
         return false;
     merge_progress(acquire, shard, reply);
+    if (bytes_equal_text(reply_bytes(reply_at(reply, 4)), "1"))
+        send_deletion(acquire, shard, "0");
     for (unsigned k = acquire->first + 1;
          shard->number == acquire->first && k < request->store->shard_count; k++) {
         if (!request->store->shards[k].is_unavailable)

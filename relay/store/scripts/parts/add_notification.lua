@@ -1,5 +1,5 @@
 -- add_notification.lua: adds notifications, and the users who must acknowledge them. Requires
--- delivery.lua and stream_entry.lua.
+-- notifications.lua and stream_entry.lua.
 -- include: error_log.lua
 -- include: audience.lua
 -- include: staged.lua
@@ -20,7 +20,7 @@ local function add_notification(id, route, data, ...)
     end
     last_entry = entry
     record_large(stream, entry, #route + #data)
-    if added == 0 then call('HSETNX', prefix .. KEY_META, 'first', entry) end
+    if added == 0 then call('HSETNX', prefix .. KEY_META, META_FIRST, entry) end
     added = added + 1
     if route_flag(route, FRAME_UNDECODABLE) then
         log_entry(id, error_owner(route), 'undecodable', 0, '[]', data, route)
@@ -29,20 +29,27 @@ local function add_notification(id, route, data, ...)
 end
 
 -- Makes an added notification pending for `count` users. Without users, its audience is open-ended.
-local function add_pending(id, route, entry, ends, count, is_large)
-    local commit = commit_ms(route)
+local function add_pending(id, route, data, entry, ends, count, is_large)
+    local commit, pending, times = commit_ms(route), pending_of(route)
+    if times then
+        pending.origin = receipts.add_state(id, count, is_large, data)
+        receipts.add_escalations(id, '', commit, times)
+    end
     if not claims[commit] then
         claims[commit] = {}
         commits[#commits + 1] = commit
     end
     claims[commit][#claims[commit] + 1] = entry
-    fresh[#fresh + 1] = id
-    fresh[#fresh + 1] = pending_value({entry = entry, left = count, backoff = pending_backoff(route),
-        open_ended = count == 0 and ends, ends = ends > 0, is_large = is_large, owner = pending_owner(route)})
+    pending.entry, pending.left = entry, count
+    if is_large then pending.is_large = true end
+    if count == 0 then pending.open_ended = ends end
     if ends > 0 then
-        ending[#ending + 1] = integer_text(ends)
+        pending.ends = true
+        ending[#ending + 1] = due_score.text(ends)
         ending[#ending + 1] = id .. ':'
     end
+    fresh[#fresh + 1] = id
+    fresh[#fresh + 1] = pending_value(pending)
 end
 
 -- Adds a notification that these users must acknowledge.
@@ -54,7 +61,7 @@ local function add_ack_required(id, route, data, users)
     else
         entry = add_notification(id, route, data)
     end
-    add_pending(id, route, entry, ends, #users, false)
+    add_pending(id, route, data, entry, ends, #users, false)
     local score, key = score_text(entry), prefix .. KEY_ACK .. id
     if #users == 1 then
         call('ZADD', prefix .. KEY_PENDING_LIST .. users[1], score, id)
@@ -81,7 +88,7 @@ local function add_staged(id, route, data)
         return 0
     end
     local entry, key = add_notification(id, route, data), prefix .. KEY_ACK .. id
-    add_pending(id, route, entry, expires_ms(route), count, true)
+    add_pending(id, route, data, entry, expires_ms(route), count, true)
     call('UNLINK', key)
     call('RENAME', staged, key)
     call('PERSIST', key)

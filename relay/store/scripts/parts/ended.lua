@@ -1,5 +1,5 @@
 -- ended.lua: the pairs of each user that ended most recently. A device of the user that had no room
--- for these notifications receives them from the stream. Requires delivery.lua.
+-- for these notifications receives them from the stream. Requires notifications.lua.
 -- include: last_id.lua
 
 -- A field contains stream entries: first one such that all later pairs that ended are listed, then

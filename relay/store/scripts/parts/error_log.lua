@@ -1,21 +1,21 @@
--- error_log.lua: the error log, and what each table owner has in it. Requires delivery.lua.
+-- error_log.lua: the error log, and what each table owner has in it. Requires notifications.lua.
 -- include: keys.lua
 -- include: route.lua
 --
 -- A notification may end for its users at different times, with one entry each time. Only the first
--- entry contains the fields `data` and `route`. The hash KEY_ERROR_PARTS has these fields:
+-- entry contains the fields `data` and `route`, unless they are large. The hash KEY_ERROR_PARTS has these fields:
 --   owner      of the table
 --   attempts   of the first entry
 --   holder     the entry with the data
---   data, route, bytes  instead of `holder`: moved here when that entry was removed before the
---              others, and what it is charged
+--   data, route, bytes  instead of `holder`, and what they are charged: large data, which no script copies from
+--              an entry, or those of an entry that was removed before the others
 --   an entry   each further entry, which has no data
 --
 -- An entry is charged its bytes, at least ENTRY_BYTES, to the owner in the header. Over ERRORS_BYTES,
 -- the oldest entries of the owner with the most bytes are trimmed. So an owner with less than an equal
 -- share loses nothing. Notifications without a limited owner share the account '0'. KEY_ERROR_OWNERS
 -- is a sorted set of owners by their bytes, and of ALL. KEY_ERROR_INDEX is a stream for each owner: its
--- entries under the same ids, with the notification and the charged bytes.
+-- entries under the same ids, with the notification, the charged bytes, and `receipts` if it has them.
 
 local errors, owners = prefix .. KEY_ERRORS, prefix .. KEY_ERROR_OWNERS
 local shard = shard_number(prefix)
@@ -56,23 +56,35 @@ local function error_owner(route)
     return integer_text(table_owner(route))
 end
 
--- Adds an entry, and returns its id. `users` is a JSON array. trim_errors limits the log.
-local function log_entry(id, owner, reason, attempts, users, data, route)
-    local entry = call('XADD', errors, error_id(), 'id', id, 'reason', reason,
-        'attempts', attempts, 'users', users, 'data', data, 'route', route)
-    local bytes = math.max(ENTRY_BYTES, #users + #data + #route)
-    -- After somebody has deleted the log, its ids may be older than those of the index.
-    local indexed = redis.pcall('XADD', index_key(owner), entry, 'id', id, 'bytes', bytes)
-    if type(indexed) == 'string' then charge(owner, bytes) end
-    return entry
-end
-
 local function parts_key(id) return prefix .. KEY_ERROR_PARTS .. id end
+
+-- Adds an entry. `users` is a JSON array. `receipts`: as in the pending value, or nil. trim_errors limits the log.
+-- Returns the entry, and true if the data are large: they are recorded already.
+local function log_entry(id, owner, reason, attempts, users, data, route, receipts)
+    local size, is_large = #data + #route, #data + #route > STORE_COPIED_BYTES_MAX
+    local entry = call('XADD', errors, error_id(), 'id', id, 'reason', reason,
+        'attempts', attempts, 'users', users, 'data', is_large and '' or data, 'route', is_large and '' or route)
+    local bytes = math.max(ENTRY_BYTES, #users + (is_large and 0 or size))
+    -- After somebody has deleted the log, its ids may be older than those of the index.
+    local indexed
+    if receipts then
+        indexed = redis.pcall('XADD', index_key(owner), entry, 'id', id, 'bytes', bytes, 'receipts', receipts)
+    else
+        indexed = redis.pcall('XADD', index_key(owner), entry, 'id', id, 'bytes', bytes)
+    end
+    if type(indexed) == 'string' then charge(owner, bytes) end
+    if is_large then
+        call('HMSET', parts_key(id), 'owner', owner, 'attempts', attempts, 'data', data, 'route', route,
+            'bytes', size, entry, '')
+        charge(owner, size)
+    end
+    return entry, is_large
+end
 
 -- Returns attempts and owner if the error log has the data of the notification; otherwise nil.
 local function logged_before(id)
-    local parts = call('HMGET', parts_key(id), 'holder', 'attempts', 'owner')
-    if parts[1] then return tonumber(parts[2]), parts[3] end
+    local parts = call('HMGET', parts_key(id), 'holder', 'bytes', 'attempts', 'owner')
+    if parts[1] or tonumber(parts[2] or 0) > STORE_COPIED_BYTES_MAX then return tonumber(parts[3]), parts[4] end
 end
 
 -- Records a new entry of the notification. `has_data`: it contains the data.
@@ -104,10 +116,14 @@ local function fields_of(row)
     return fields
 end
 
--- Returns data and route of an entry without data.
+-- Returns data and route of an entry without data, unless they are large.
 local function data_of_part(id)
-    local parts = call('HMGET', parts_key(id), 'holder', 'data', 'route')
-    if parts[3] then return parts[2], parts[3] end
+    local parts = call('HMGET', parts_key(id), 'holder', 'bytes')
+    if parts[2] then
+        if tonumber(parts[2]) > STORE_COPIED_BYTES_MAX then return '', '' end
+        parts = call('HMGET', parts_key(id), 'data', 'route')
+        return parts[1] or '', parts[2] or ''
+    end
     local row = parts[1] and call('XRANGE', errors, parts[1], parts[1])[1]
     if not row then return '', '' end
     local fields = fields_of(row)
@@ -141,6 +157,10 @@ local function remove_error(id, owner, entry)
         bytes = bytes + (call('HGET', key, 'bytes') or 0)
         call('UNLINK', key)
     end
+    -- Without entries, the notification cannot be redriven.
+    if indexed and indexed[2][5] and call('EXISTS', key) == 0 and not notification_of(id) then
+        call('UNLINK', prefix .. KEY_RECEIPT_STATE .. id)
+    end
     call('XDEL', index, entry)
     if call('XLEN', index) == 0 then call('DEL', index) end
     charge(owner, -bytes)
@@ -148,7 +168,7 @@ local function remove_error(id, owner, entry)
 end
 
 -- Trims the log to ERRORS_BYTES, TRIM_MAX entries and about TRIM_BYTES at a time. The numbers of each
--- owner are kept until a feed reports them (pending.lua). Returns the number of removed entries, and
+-- owner are kept until a feed reports them (count_pending.lua). Returns the number of removed entries, and
 -- whether the log is still too large.
 local TRIM_MAX, TRIM_BYTES = 500, 1024 * 1024
 local function trim_errors()

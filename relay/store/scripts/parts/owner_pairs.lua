@@ -43,8 +43,8 @@ end
 
 -- A live rule whose change was denied: the relays reload its lists (presence.lua).
 local function keep_reload(route, data)
-    local rule_len = route_number(route, FRAME_NOTIFICATION_AT_RULE_LEN, FRAME_NOTIFICATION_AT_ZERO)
-    if rule_len == 0 then return end
+    local rule_len = route_number(route, FRAME_NOTIFICATION_AT_RULE_LEN, FRAME_NOTIFICATION_AT_RECEIPTS)
+    if rule_len == 0 or not route_flag(route, FRAME_LIVE) then return end
     local rule_at = FRAME_NOTIFICATION_HEAD_SIZE +
         route_number(route, FRAME_NOTIFICATION_AT_AUDIENCE_LEN, FRAME_NOTIFICATION_AT_TOPIC_LEN) +
         route_number(route, FRAME_NOTIFICATION_AT_TOPIC_LEN, FRAME_NOTIFICATION_AT_TARGETS_LEN)

@@ -1,16 +1,23 @@
 -- pending_value.lua: the value of a pending notification in KEY_PENDING: its stream entry, the number
 -- of users without an ack, and the fields that are set, separated by blanks: `1795230000000-0 1 bE`.
--- A field is a letter and its value:
---   a  its state contains acks
---   b  the letter of the backoff (STORE_BACKOFF_LETTERS), or '-' without retries
---   l  it is in KEY_SHARED_PENDING_LIST instead of the lists of its users
---   o  expiration of an open-ended audience in ms
---   r  it was retried
---   w  the owner of its table, if the owner has limits
---   x  it expires
--- Fields of a newer release are kept.
-local PENDING_FLAGS = {a = 'acked', l = 'is_large', r = 'is_retried', x = 'ends'}
-local PENDING_FLAG_NAMES = {'a', 'l', 'r', 'x'}
+-- A field is a letter and its value. Fields of a newer release are kept. What scripts read of a rule
+-- is here, because they do not read the stream entry at each delivery and ack.
+local PENDING_FIELDS = {
+    b = 'backoff', -- its letter (STORE_BACKOFF_LETTERS), or '-' without retries
+    t = 'ack_timeout', -- in ms, if the rule has one
+    a = 'acked', -- its state contains acks
+    l = 'is_large', -- it is in KEY_SHARED_PENDING_LIST instead of the lists of its users
+    r = 'is_retried',
+    x = 'ends', -- it expires
+    o = 'open_ended', -- expiration of an open-ended audience in ms
+    w = 'owner', -- the owner of its table, if the owner has limits
+    -- n for the notification, u also for its users, or '-'; followed by e if it has escalations, and then by p if they
+    -- send Web Pushes
+    c = 'receipts',
+    i = 'origin', -- of its receipts, if it has one user (receipts.lua); the last field but d
+    d = 'delivered', -- the first delivery to this user in ms
+}
+local PENDING_ORDER = {'b', 't', 'a', 'l', 'r', 'x', 'o', 'w', 'c'} -- then i and d
 
 -- Lua formats numbers slowly, and only a few different counts occur.
 local count_texts = {}
@@ -23,48 +30,57 @@ local function count_text(count)
     return text
 end
 
--- Returns {entry =, left = users without an ack, backoff =, open_ended =, acked =, is_large =,
--- is_retried =, ends =, owner =, unknown = fields of a newer release}, or false.
+-- Returns the fields i and d of a value whose field i begins at `from`. They are not parsed with the others, because
+-- the origin is long.
+local function split_receipt_state(value, from)
+    local to = value:find(' ', from + 1, true)
+    return value:sub(from + 2, (to or 0) - 1), to and value:sub(to + 2)
+end
+
+-- Returns {entry =, left = users without an ack, the fields by name: a text, or true without a value,
+-- value = (with an origin), unknown = fields of a newer release}, or false.
 local function read_pending(value)
-    local entry, left, fields = value:match('^(%S+) (%-?%d+)(.*)$')
+    local to = value:find(' i', 1, true)
+    local entry, left, fields = value:sub(1, (to or 0) - 1):match('^(%S+) (%-?%d+)(.*)$')
     if not entry then return false end
     local notification = {entry = entry, left = tonumber(left), unknown = ''}
-    for name, text in fields:gmatch(' (%a)(%S*)') do
-        if name == 'b' then
-            notification.backoff = text
-        elseif name == 'o' then
-            notification.open_ended = tonumber(text)
-        elseif name == 'w' then
-            notification.owner = text
-        elseif PENDING_FLAGS[name] then
-            notification[PENDING_FLAGS[name]] = true
+    if to then
+        notification.value = value
+        notification.origin, notification.delivered = split_receipt_state(value, to)
+    end
+    for letter, text in fields:gmatch(' (%a)(%S*)') do
+        local name = PENDING_FIELDS[letter]
+        if name then
+            notification[name] = text == '' or text
         else
-            notification.unknown = notification.unknown .. ' ' .. name .. text
+            notification.unknown = notification.unknown .. ' ' .. letter .. text
         end
     end
     return notification.backoff and notification
 end
 
 local function pending_value(notification)
-    local value = notification.entry .. ' ' .. count_text(notification.left) .. ' b' .. notification.backoff
-    for _, name in ipairs(PENDING_FLAG_NAMES) do
-        if notification[PENDING_FLAGS[name]] then value = value .. ' ' .. name end
+    local value = notification.entry .. ' ' .. count_text(notification.left)
+    for _, letter in ipairs(PENDING_ORDER) do
+        local set = notification[PENDING_FIELDS[letter]]
+        if set then
+            if type(set) == 'number' then set = string.format('%d', set) end
+            value = value .. ' ' .. letter .. (set == true and '' or set)
+        end
     end
-    if notification.open_ended then value = value .. ' o' .. string.format('%d', notification.open_ended) end
-    if notification.owner then value = value .. ' w' .. notification.owner end
-    return value .. (notification.unknown or '')
+    value = value .. (notification.unknown or '')
+    if notification.origin then value = value .. ' i' .. notification.origin end
+    return notification.delivered and value .. ' d' .. notification.delivered or value
 end
 
 local function pending_entry(value) return value:match('^%S+') end
 local function is_retried_value(value) return value:find(' r', 1, true) ~= nil end
 
--- A typical notification has one user, no expiration and one delivery. Returns the stream entry of
--- such a value, else nil.
-local LAST_ACK = {}
-for letter in (STORE_BACKOFF_LETTERS .. '-'):gmatch('.') do LAST_ACK[' 1 b' .. letter] = true end
+-- A typical notification has one user, no expiration, one delivery and no receipts. Returns the stream entry of such a
+-- value, else nil.
 local function entry_before_last_ack(value)
-    if LAST_ACK[value:sub(-5)] then return value:sub(1, -6) end
-    return value:match('^(%S+) 1 b%S w%d+$')
+    if value:sub(-5, -2) == ' 1 b' then return value:sub(1, -6) end
+    return value:match('^(%S+) 1 b%S[ tw%d]*$')
 end
 
 -- Many values have the same part after the stream entry, so this part is parsed only once.

@@ -12,10 +12,9 @@ end
 -- Reads one of the eight lower flags.
 local function route_flag(route, flag) return math.floor(route:byte(FRAME_AT_COMMIT_LSN) / flag) % 2 == 1 end
 
-local NO_TIME = string.rep('\0', FRAME_NOTIFICATION_AT_EXPIRES_US - FRAME_NOTIFICATION_AT_COMMIT_US)
-local NO_LSN = string.rep('\0', FRAME_AT_ORDINAL - FRAME_AT_COMMIT_LSN)
+local NO_BYTES = string.rep('\0', FRAME_AT_ORDINAL - FRAME_AT_COMMIT_LSN) -- an LSN or a time that is absent
 
-local function is_from_commit(route) return route_bytes(route, FRAME_AT_COMMIT_LSN, FRAME_AT_ORDINAL) ~= NO_LSN end
+local function is_from_commit(route) return route_bytes(route, FRAME_AT_COMMIT_LSN, FRAME_AT_ORDINAL) ~= NO_BYTES end
 local function commit_ms(route)
     return math.floor(route_number(route, FRAME_NOTIFICATION_AT_COMMIT_US, FRAME_NOTIFICATION_AT_EXPIRES_US) / 1000)
 end
@@ -25,6 +24,18 @@ local function table_owner(route)
 end
 -- Returns 0 if the notification does not expire.
 local function expires_ms(route)
-    if route_bytes(route, FRAME_NOTIFICATION_AT_EXPIRES_US, FRAME_NOTIFICATION_AT_PRIORITY) == NO_TIME then return 0 end
+    if route_bytes(route, FRAME_NOTIFICATION_AT_EXPIRES_US, FRAME_NOTIFICATION_AT_PRIORITY) == NO_BYTES then return 0 end
     return math.floor(route_number(route, FRAME_NOTIFICATION_AT_EXPIRES_US, FRAME_NOTIFICATION_AT_PRIORITY) / 1000)
+end
+
+-- Returns the text of the notification's Web Push; nil: none, or it cannot be sent.
+local function web_push_text(route)
+    if math.floor(route:byte(FRAME_AT_FLAGS + 1) / (FRAME_WEB_PUSH / 256)) % 2 == 0 then return nil end
+    local from = FRAME_NOTIFICATION_HEAD_SIZE + 2 +
+        route_number(route, FRAME_NOTIFICATION_AT_AUDIENCE_LEN, FRAME_NOTIFICATION_AT_TOPIC_LEN) +
+        route_number(route, FRAME_NOTIFICATION_AT_TOPIC_LEN, FRAME_NOTIFICATION_AT_TARGETS_LEN) +
+        route_number(route, FRAME_NOTIFICATION_AT_TARGETS_LEN, FRAME_NOTIFICATION_AT_TARGET_COUNT) +
+        route_number(route, FRAME_NOTIFICATION_AT_RULE_LEN, FRAME_NOTIFICATION_AT_RECEIPTS)
+    local len = #route - from
+    return len > 0 and len <= STORE_WEB_PUSH_MAX and route:sub(from + 1) or nil
 end

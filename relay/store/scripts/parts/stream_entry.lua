@@ -1,5 +1,5 @@
 -- stream_entry.lua: stream entries of pending notifications, and their retries. Requires
--- delivery.lua.
+-- notifications.lua.
 -- include: route.lua
 -- include: large.lua
 
@@ -15,22 +15,6 @@ local function add_entry(...)
     call('XDEL', stream, entry)
     call('XSETID', stream, integer_text(tonumber(ms) + 1) .. '-0')
     return call('XADD', stream, '*', ...)
-end
-
--- Returns a stream entry as {entry =, id =, data =, route =, open_ended =}, or nil if it was
--- deleted. This copies the entry, which may have megabytes.
-local function read_entry_at(entry)
-    local row = call('XRANGE', stream, entry, entry)[1]
-    if not row then return nil end
-    local found = {entry = entry}
-    for i = 1, #row[2], 2 do found[row[2][i]] = row[2][i + 1] end
-    return found
-end
-
--- Reads a notification's pending stream entry.
-local function read_entry(id)
-    local notification = notification_of(id)
-    return notification and read_entry_at(notification.entry)
 end
 
 -- Returns pending notifications whose stream entry is a retry, by commit time: {id =, commit =}.
@@ -54,30 +38,51 @@ local function limit_of(found)
     return route_number(found.route, FRAME_NOTIFICATION_AT_RETRY_LIMIT, FRAME_NOTIFICATION_AT_ATTEMPTS)
 end
 
--- Returns the notification's ack timeout, or `set`, the configured default.
-local function ack_timeout_of(found, set)
-    if not route_flag(found.route, FRAME_ACK_TIMED) then return set end
-    return route_number(found.route, FRAME_NOTIFICATION_AT_ACK_TIMEOUT, FRAME_NOTIFICATION_AT_XID)
-end
-local LETTERS = STORE_BACKOFF_LETTERS
-local function backoff_number(route)
-    local kind = route_number(route, FRAME_NOTIFICATION_AT_BACKOFF, FRAME_NOTIFICATION_AT_RETRY_LIMIT)
-    return kind < #LETTERS and kind or 0
-end
-local function backoff_of(found)
-    local kind = backoff_number(found.route)
-    return LETTERS:sub(kind + 1, kind + 1)
-end
--- Returns the letter of the backoff, or '-' without retries.
-local function pending_backoff(route)
-    local kind = backoff_number(route)
-    return route_flag(route, FRAME_RETRY_ENABLED) and LETTERS:sub(kind + 1, kind + 1) or '-'
+-- Returns the receipts of a notification as in its pending value, or nil, and its escalations in ms.
+local receipts_of_bytes = {} -- many notifications have the same bytes
+function receipts.of_route(route)
+    if not route_flag(route, FRAME_RECEIPTS) then return nil end
+    local bytes = route_bytes(route, FRAME_NOTIFICATION_AT_RECEIPTS, FRAME_NOTIFICATION_HEAD_SIZE)
+    local known = receipts_of_bytes[bytes]
+    if not known then
+        local kind, times = route_number(route, FRAME_NOTIFICATION_AT_RECEIPTS, FRAME_NOTIFICATION_AT_ZERO), {0, 0}
+        local has_none = route_bytes(route, FRAME_NOTIFICATION_AT_ESCALATIONS, FRAME_NOTIFICATION_HEAD_SIZE) == NO_BYTES
+        for level = 1, has_none and 0 or FRAME_ESCALATIONS do
+            local at = FRAME_NOTIFICATION_AT_ESCALATIONS + (level - 1) * FRAME_ESCALATION_SIZE
+            times[level] = route_number(route, at, at + FRAME_ESCALATION_SIZE)
+        end
+        local letter = ('-nu'):sub(kind + 1, kind + 1)
+        known = {kind = (letter == '' and '-' or letter) .. (times[1] > 0 and 'e' or ''), times = times}
+        receipts_of_bytes[bytes] = known
+    end
+    local pushes = known.times[1] > 0 and web_push_text(route) and 'p' or ''
+    return known.kind .. pushes, known.times
 end
 
--- Returns the table owner as text, or nil without limits.
-local function pending_owner(route)
-    local owner = table_owner(route)
-    return owner ~= 0 and integer_text(owner) or nil
+-- Returns what the pending value of a notification contains of its header, and its escalations in
+-- ms, or nil.
+local LETTERS = STORE_BACKOFF_LETTERS
+local function pending_of(route)
+    local pending = {left = 0, backoff = '-'}
+    if route_flag(route, FRAME_RETRY_ENABLED) then
+        local backoff = route_number(route, FRAME_NOTIFICATION_AT_BACKOFF, FRAME_NOTIFICATION_AT_RETRY_LIMIT)
+        if backoff >= #LETTERS then backoff = 0 end
+        pending.backoff = LETTERS:sub(backoff + 1, backoff + 1)
+    end
+    if route_flag(route, FRAME_ACK_TIMED) then
+        pending.ack_timeout = route_number(route, FRAME_NOTIFICATION_AT_ACK_TIMEOUT, FRAME_NOTIFICATION_AT_XID)
+    end
+    local owner, kind, times = table_owner(route), receipts.of_route(route)
+    if owner ~= 0 then pending.owner = integer_text(owner) end
+    if kind then pending.receipts = kind end
+    return pending, times
+end
+
+-- Adds the escalations of a notification, or of a redriven user, at these times after `from` (in ms).
+function receipts.add_escalations(id, user, from, times)
+    for level, after in ipairs(times) do
+        if after > 0 then call('ZADD', prefix .. KEY_ESCALATIONS, integer_text(from + after), receipts.escalation_member(level, id, user)) end
+    end
 end
 
 -- Makes stream entries of one commit pending. Their delivery time in the group is the time of the
@@ -115,14 +120,16 @@ local function first_entry(id, notification)
     return notification.is_retried and call('HGET', prefix .. KEY_RETRIES .. id, '') or notification.entry
 end
 
--- The decoder writes this string at the end of the JSON document. No payload can end with it.
+-- The decoder writes this string at the end of the JSON document. No payload can end with it. A document
+-- with this number of attempts is not copied. C does the same for large entries (shard.c).
 local TAIL_MAX = 512
-local ATTEMPTS = '^(.*' .. ENVELOPE_ATTEMPTS_TEXT .. ')%d+(' .. ENVELOPE_RETRY_LIMIT_TEXT .. '%d+' ..
+local ATTEMPTS = '^(.*' .. ENVELOPE_ATTEMPTS_TEXT .. ')(%d+)(' .. ENVELOPE_RETRY_LIMIT_TEXT .. '%d+' ..
     ENVELOPE_BACKOFF_TEXT .. '"%u+"' .. ENVELOPE_END_TEXT .. ')$'
 local function with_attempts(data, attempts)
     local from = math.max(1, #data - TAIL_MAX)
-    local head, tail = data:sub(from):match(ATTEMPTS)
-    return head and data:sub(1, from - 1) .. head .. attempts .. tail or data
+    local head, before, tail = data:sub(from):match(ATTEMPTS)
+    if not head or tonumber(before) == attempts then return data end
+    return data:sub(1, from - 1) .. head .. attempts .. tail
 end
 
 -- Replaces the pending stream entry by a retry for these users at the end of the stream.
@@ -142,7 +149,7 @@ local function replace_entry(found, attempts, users)
     if found.entry then call('XACK', stream, 'clairon', found.entry) end
     local commit = commit_ms(route)
     claim({entry}, 1, 1, commit)
-    notifications[id] = notification_of(id) or {left = 0, backoff = pending_backoff(route), owner = pending_owner(route)}
+    notifications[id] = notification_of(id) or pending_of(route)
     if found.open_ended then keep_first_entry(id, found.entry) end
     notifications[id].is_retried = true
     call('ZADD', prefix .. KEY_RETRIED, integer_text(commit), id)

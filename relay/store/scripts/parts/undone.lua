@@ -9,13 +9,13 @@ local UNDONE_LINES = 16
 
 local function undone_lines(meta)
     local lines = {}
-    for id, control, lsn in (redis.call('HGET', meta, 'undone') or ''):gmatch('(%S+) (%S+) (%x+)') do
+    for id, control, lsn in (redis.call('HGET', meta, META_UNDONE) or ''):gmatch('(%S+) (%S+) (%x+)') do
         lines[#lines + 1] = {id = id, control = control, lsn = lsn}
     end
     return lines
 end
 
-local function undone_count(meta) return tonumber(redis.call('HGET', meta, 'undone_count') or 0) end
+local function undone_count(meta) return tonumber(redis.call('HGET', meta, META_UNDONE_COUNT) or 0) end
 
 local function add_undone(prefix, lsn)
     local meta = prefix .. KEY_META
@@ -30,7 +30,7 @@ local function add_undone(prefix, lsn)
     end
     lines[#lines + 1] = newest(prefix .. KEY_STREAM) .. ' ' .. newest(prefix .. KEY_CONTROL) .. ' ' .. lsn
     if #lines > UNDONE_LINES then table.remove(lines, 1) end
-    redis.call('HSET', meta, 'undone', table.concat(lines, '\n'), 'undone_count', undone_count(meta) + 1)
+    redis.call('HSET', meta, META_UNDONE, table.concat(lines, '\n'), META_UNDONE_COUNT, undone_count(meta) + 1)
 end
 
 -- Returns the start of the control stream for XREVRANGE. Its entries have no LSN, so the function

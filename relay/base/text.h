@@ -1,0 +1,45 @@
+/* text.h: valid UTF-8, the word closest to a misspelled one, and the hash of bytes. */
+#ifndef CLAIRON_BASE_TEXT_H
+#define CLAIRON_BASE_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, for invalid bytes */
+
+/*
+ * Returns the length of the character at `text`, or 0 if the `len` bytes do not start with a valid
+ * character (RFC 3629: no overlong form, no surrogate, at most U+10FFFF).
+ */
+size_t utf8_char_len(const char *text, size_t len);
+
+/*
+ * False if no further bytes can make `text` valid. *ret_len: bytes of complete characters; less
+ * than `len` if the text ends within a character.
+ */
+bool utf8_is_prefix(const char *text, size_t len, size_t *ret_len);
+
+#define SUGGEST_WORD_MAX 40 /* longer words do not match */
+
+/* Levenshtein distance: letters to add, remove or change. SUGGEST_WORD_MAX: a word is too long. */
+size_t suggest_distance(const char *left, const char *right);
+
+/* Returns the closest word if at most half the letters of `word` differ, otherwise NULL. */
+const char *suggest_word(const char *word, const char *const *words, size_t count);
+
+/* FNV-1a with 64 bits. The values must never change: they decide the shard of each user. */
+#define HASH_START UINT64_C(0xcbf29ce484222325)
+
+/* Continues `hash`, which is HASH_START at first. */
+static inline uint64_t
+hash_bytes(uint64_t hash, const void *bytes, size_t len)
+{
+    const unsigned char *at = bytes;
+
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+#endif

@@ -1,0 +1,221 @@
+/* drop.c: `clairon drop`: ends the pending pairs of notifications. */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/command.h"
+#include "wire/frame.h"
+
+#define DROP "drop"
+#define OBJECT_MAX 1024
+
+static const char drop_usage[] =
+    "Usage: clairon drop ID ... | --source SOURCE [--rule RULE] [options]\n"
+    "Ends pending notifications for all users who have not acknowledged them: they are not "
+    "retried\n"
+    "any more, and need no acknowledgement. The trace records it as dropped. Clients that have "
+    "not\n"
+    "received them yet may still receive them once.\n"
+    "\n"
+    "  ID              only these notifications\n"
+    "  --source NAME   all notifications with this metadata.source, such as a table\n"
+    "  --rule NAME     with --source: only those of this rule of clairon.watch\n"
+    "  --dry-run       only count what would be dropped\n"
+    "  --json          one JSON object per line and notification, with its number of users\n"
+    "  -c FILE         configuration file of the relay; only [store] is used\n"
+    "  --store.url=V   one setting\n"
+    "\n"
+    "Exit status: 0 success, 1 an ID is not pending, or the store or a shard of it is "
+    "unavailable,\n"
+    "2 wrong usage.\n";
+
+struct drop_request {
+    struct command_selection selection;
+    char (*ids)[FRAME_UUID_TEXT + 1]; /* sorted, without duplicates */
+    bool *found;                      /* by id */
+    bool json;
+    const char *path;
+};
+
+struct drop_walk {
+    struct drop_request *request;
+    struct command *store;
+    long long notifications;
+    long long users;
+};
+
+static int
+by_text(const void *left, const void *right)
+{
+    return strcmp(left, right);
+}
+
+/* Before the first change. */
+static void
+audit(const struct drop_walk *walk, const char *id)
+{
+    const struct command_selection *selection = &walk->request->selection;
+    char object[OBJECT_MAX];
+
+    if (selection->source == NULL) {
+        cli_audit(DROP, id);
+    } else if (walk->notifications == 0) {
+        snprintf(object, sizeof(object), "source=%s%s%s", selection->source,
+                 selection->rule != NULL ? " rule=" : "",
+                 selection->rule != NULL ? selection->rule : "");
+        cli_audit(DROP, object);
+    }
+}
+
+static bool
+on_pending(void *ctx, const char *id, long long users)
+{
+    struct drop_walk *walk = ctx;
+    const struct drop_request *request = walk->request;
+    const struct command_selection *selection = &request->selection;
+    char(*const found)[FRAME_UUID_TEXT + 1] =
+        bsearch(id, request->ids, selection->id_count, sizeof(request->ids[0]), by_text);
+
+    if (found != NULL)
+        request->found[found - request->ids] = true;
+    if (!selection->dry_run)
+        audit(walk, id);
+    walk->notifications++;
+    walk->users += users;
+    if (request->json)
+        printf("{\"id\":\"%s\",\"users\":%lld}\n", id, users);
+    else
+        cli_progress("%lld notification%s found", walk->notifications,
+                     cli_plural(walk->notifications));
+    return ferror(stdout) == 0;
+}
+
+static void
+print_sum(const struct drop_walk *walk)
+{
+    const bool dry_run = walk->request->selection.dry_run;
+    const struct command_changes *changed = command_changed(walk->store);
+    const long long notifications = dry_run ? walk->notifications : changed->entries;
+    const long long users = dry_run ? walk->users : changed->users;
+
+    if (!walk->request->json)
+        printf("%s %lld notification%s for %lld user%s%s\n", dry_run ? "would drop" : "dropped",
+               notifications, cli_plural(notifications), users, cli_plural(users),
+               dry_run ? "; nothing was changed" : "");
+}
+
+static int
+finish(const struct drop_walk *walk, enum rc rc)
+{
+    const struct drop_request *request = walk->request;
+    const char *missing = command_missing(walk->store);
+    bool is_good = rc == RC_OK;
+
+    cli_progress_end();
+    if (rc != RC_OK)
+        fprintf(stderr, "clairon " DROP ": %s\n", command_error(walk->store));
+    print_sum(walk);
+    for (size_t i = 0; i < request->selection.id_count && rc == RC_OK; i++) {
+        if (request->found[i])
+            continue;
+        fprintf(stderr, "clairon " DROP ": no pending notification has id %s\n", request->ids[i]);
+        is_good = false;
+    }
+    if (missing[0] != '\0' && (request->selection.id_count == 0 || !is_good)) {
+        fprintf(stderr,
+                "clairon " DROP ": shards unavailable: %s; their notifications are not included\n",
+                missing);
+        is_good = false;
+    }
+    return is_good && fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : 1;
+}
+
+static int
+walk_pending(struct drop_request *request, int argc, char **argv)
+{
+    struct drop_walk walk = {.request = request};
+    struct config config;
+    int code = 0;
+
+    walk.store = cli_store_open(DROP, request->path, argc, argv, &config, &code);
+    if (walk.store != NULL)
+        code =
+            finish(&walk, command_drop_pending(walk.store, &request->selection, on_pending, &walk));
+    command_close(walk.store);
+    config_free(&config);
+    return code;
+}
+
+/* Sets the ids, sorted and without duplicates. Returns 0, or an exit status. */
+static int
+read_ids(struct drop_request *request, const char **operands, const char **ret_ids)
+{
+    size_t count = 0, kept = 0;
+
+    for (; operands[count] != NULL; count++) {
+        if (!frame_uuid_parse(operands[count], strlen(operands[count]), request->ids[count]))
+            return cli_usage_error(DROP,
+                                   "invalid notification id, must be a UUID: ", operands[count]);
+    }
+    qsort(request->ids, count, sizeof(request->ids[0]), by_text);
+    for (size_t i = 0; i < count; i++) {
+        if (kept > 0 && strcmp(request->ids[kept - 1], request->ids[i]) == 0)
+            continue;
+        memmove(request->ids[kept], request->ids[i], sizeof(request->ids[0]));
+        ret_ids[kept] = request->ids[kept];
+        kept++;
+    }
+    request->selection.ids = ret_ids;
+    request->selection.id_count = kept;
+    return 0;
+}
+
+static int
+run(struct drop_request *request, const char **operands, int argc, char **argv)
+{
+    struct command_selection *selection = &request->selection;
+    const char **ids = memory_new((size_t)argc * sizeof(*ids));
+    int code = read_ids(request, operands, ids);
+
+    if (code == 0 && (selection->id_count > 0) == (selection->source != NULL))
+        code = cli_usage_error(DROP, "name the notifications: either ID ..., or --source", "");
+    if (code == 0 && selection->rule != NULL && selection->source == NULL)
+        code = cli_usage_error(DROP, "--rule needs --source, the source of its notifications", "");
+    if (code == 0)
+        code = walk_pending(request, argc, argv);
+    free(ids);
+    return code;
+}
+
+int
+cli_drop(int argc, char **argv)
+{
+    struct drop_request request = {.path = NULL};
+    bool help = false;
+    const struct cli_option options[] = {
+        {"--source", &request.selection.source, NULL},
+        {"--rule", &request.selection.rule, NULL},
+        {"--dry-run", NULL, &request.selection.dry_run},
+        {"--json", NULL, &request.json},
+        {"--help", NULL, &help},
+        {"-h", NULL, &help},
+        {"-c", &request.path, NULL},
+        {"--config", &request.path, NULL},
+    };
+    const size_t max = (size_t)argc;
+    const char **operands = memory_new((max + 1) * sizeof(*operands));
+    int code = cli_options_parse(DROP, argc, argv, options, sizeof(options) / sizeof(options[0]),
+                                 operands, max);
+
+    request.ids = memory_new(max * sizeof(*request.ids));
+    request.found = memory_new(max * sizeof(*request.found));
+    if (code == 0)
+        code = help ? cli_print(drop_usage) : run(&request, operands, argc, argv);
+    free(request.found);
+    free(request.ids);
+    free(operands);
+    return code;
+}

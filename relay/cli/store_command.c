@@ -1,0 +1,82 @@
+/* store_command.c: `clairon store accept`: uses a shard without the keys on a lost node. */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/command.h"
+#include "store/scripts/constants.h"
+
+#define STORE "store"
+
+static const char store_usage[] =
+    "Usage: clairon store accept SHARD --without NODE [options]\n"
+    "Uses a shard of a cluster without the keys on a node that was lost while the shard's slot\n"
+    "moved. Relays wait for this node, and log the command, until it returns, or is accepted as\n"
+    "lost. Its keys are abandoned: clients of the shard receive a gap, and notifications without\n"
+    "an acknowledgement may be lost.\n"
+    "\n"
+    "  --without NODE  the lost node: its ID or HOST:PORT, as in CLUSTER NODES\n"
+    "  -c FILE         configuration file of the relay; only [store] is used\n"
+    "  --store.url=V   one setting\n";
+
+static int
+accept_loss(struct command *command, unsigned shard, const char *name)
+{
+    char id[COMMAND_NODE_MAX], object[COMMAND_NODE_MAX + 32];
+
+    if (command_accept(command, shard, name, id) != RC_OK) {
+        fprintf(stderr, "clairon " STORE ": %s\n", command_error(command));
+        return 1;
+    }
+    snprintf(object, sizeof(object), "shard %u without node %s", shard, id);
+    cli_audit("accept", object);
+    printf("shard %u is used without the keys on node %s\n", shard, id);
+    return fflush(stdout) == 0 ? 0 : 1;
+}
+
+static bool
+read_shard(const char *text, unsigned *ret_shard)
+{
+    char *end;
+    const unsigned long shard = strtoul(text, &end, 10);
+
+    if (*text < '0' || *text > '9' || *end != '\0' || shard >= STORE_SHARDS_MAX)
+        return false;
+    *ret_shard = (unsigned)shard;
+    return true;
+}
+
+int
+cli_store(int argc, char **argv)
+{
+    const char *path = NULL, *without = NULL, *operands[2] = {NULL, NULL};
+    bool help = false;
+    const struct cli_option options[] = {
+        {"--without", &without, NULL}, {"--help", NULL, &help},   {"-h", NULL, &help},
+        {"-c", &path, NULL},           {"--config", &path, NULL},
+    };
+    struct config config;
+    struct command *command;
+    unsigned shard = 0;
+    int code = cli_options_parse(STORE, argc, argv, options, sizeof(options) / sizeof(options[0]),
+                                 operands, 2);
+
+    if (code != 0)
+        return code;
+    if (help)
+        return cli_print(store_usage);
+    if (operands[0] == NULL || strcmp(operands[0], "accept") != 0)
+        return cli_usage_error(STORE, "expected accept", "");
+    if (operands[1] == NULL || !read_shard(operands[1], &shard))
+        return cli_usage_error(STORE, "expected the number of a shard, from 0 to 15", "");
+    if (without == NULL || *without == '\0')
+        return cli_usage_error(STORE, "expected --without NODE, the lost node", "");
+    command = cli_store_open(STORE, path, argc, argv, &config, &code);
+    if (command != NULL)
+        code = accept_loss(command, shard, without);
+    command_close(command);
+    config_free(&config);
+    return code;
+}

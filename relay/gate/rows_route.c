@@ -1,0 +1,170 @@
+/* rows_route.c: GET /v1/rows: the rows that a live rule addresses to the user of the token. */
+#include "gate/routes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/text.h"
+#include "gate/http/request.h"
+#include "gate/net/gate_shared.h"
+#include "rows/rows.h"
+#include "wire/client_message.h"
+#include "wire/http_head.h"
+
+#define GROUPS_MAX 65536           /* maximum bytes of a token's groups as JSON */
+#define SNAPSHOT_ARGUMENT_MAX 8192 /* maximum bytes of a snapshot in the query */
+#define POS_ARGUMENT_MAX 511       /* bytes of a cursor in a query */
+
+static struct gate_rows *
+rows_of(struct gate_request *request)
+{
+    return (struct gate_rows *)request->route_state;
+}
+
+/* The rows must contain every change of which the client may have been notified. */
+static bool
+on_accepts(void *ctx, const struct snapshot *snapshot)
+{
+    struct gate_request *request = ctx;
+
+    return hub_accepts_snapshot(request->gate->hub, &rows_of(request)->reached, snapshot);
+}
+
+static void
+respond_error(struct gate_request *request, enum rows_status status, int64_t after_ms)
+{
+    const struct rows_error *error = rows_error_of(status);
+    const struct gate_rows *rows = rows_of(request);
+    char text[ROWS_ERROR_TEXT_MAX];
+    struct response response;
+
+    response_problem(&response, error->http_status, error->code,
+                     rows_error_text(status, rows->source, rows->rule, text));
+    if (error->is_retryable)
+        response_header(&response, "Retry-After: %lld", (long long)(after_ms + 999) / 1000);
+    gate_request_respond(request, &response);
+}
+
+static void
+on_done(void *ctx, enum rows_status status, const struct rows_result *result, int64_t after_ms)
+{
+    struct gate_request *request = ctx;
+    struct response response;
+    enum rc rc;
+
+    if (request->state != GATE_REQUEST_WAITING)
+        return;
+    if (status != ROWS_OK) {
+        respond_error(request, status, after_ms);
+        return;
+    }
+    response_init(&response, 200, GATE_JSON);
+    rc = rows_result_write(result, &response.body);
+    rows_request_hold(rows_of(request)->request, response.body.len);
+    gate_request_respond_whole(request, &response, rc);
+}
+
+static const struct rows_events EVENTS = {
+    .accepts = on_accepts,
+    .done = on_done,
+};
+
+/* Prefers the cursor in the query: it may come from a relay that is ahead of this relay. */
+static struct hub_cursor
+reached_by(const struct gate_request *request)
+{
+    char *pos = http_head_argument(request->conn->head, "pos=", POS_ARGUMENT_MAX);
+    struct hub_cursor reached = hub_cursor_of(request->gate->hub, request->token.user, pos);
+
+    free(pos);
+    return reached;
+}
+
+static void
+add_request(struct gate_request *request)
+{
+    struct gate_rows *rows = rows_of(request);
+    struct rows_wanted wanted = {rows->source, rows->rule, request->token.user, NULL};
+    enum rows_status status = ROWS_FAILED;
+    int64_t after_ms = 0;
+    struct buffer groups;
+
+    gate_request_set_state(request, GATE_REQUEST_WAITING);
+    rows->reached = reached_by(request);
+    buffer_init(&groups, GROUPS_MAX);
+    if (token_write_groups(&request->token, &groups) == RC_OK) {
+        wanted.groups = groups.bytes;
+        status = rows_request_start(hub_rows(request->gate->hub), &wanted, &EVENTS, request,
+                                    &rows->request, &after_ms);
+    }
+    buffer_free(&groups);
+    /* The rows queue has separate limits. In request slots, waiting queries would block acks. */
+    if (status == ROWS_OK)
+        gate_slot_release(request);
+    else
+        respond_error(request, status, after_ms);
+}
+
+/* Reports whether the client may use rows that it read elsewhere, with this snapshot. */
+static void
+respond_verdict(struct gate_request *request, const char *text)
+{
+    struct hub_cursor reached = reached_by(request);
+    struct snapshot snapshot;
+    struct response response;
+    bool is_accepted;
+    enum rc rc;
+
+    if (snapshot_parse(text, strlen(text), &snapshot) != RC_OK) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                             "\"snapshot\" must be xmin:xmax:xip,... of up to 8 kB");
+        return;
+    }
+    is_accepted = hub_accepts_snapshot(request->gate->hub, &reached, &snapshot);
+    snapshot_free(&snapshot);
+    response_init(&response, 200, GATE_JSON);
+    rc = buffer_addf(&response.body, "{\"ok\":%s}\n", is_accepted ? "true" : "false");
+    gate_request_respond_whole(request, &response, rc);
+}
+
+static bool
+is_name(const char *text)
+{
+    size_t len = text != NULL ? strlen(text) : 0;
+    size_t valid_len = 0;
+
+    return len > 0 && strcmp(text, HTTP_TOO_LONG) != 0 && utf8_is_prefix(text, len, &valid_len) &&
+           valid_len == len;
+}
+
+void
+gate_rows_begin(struct gate_request *request)
+{
+    struct gate_rows *rows = rows_of(request);
+    char *snapshot = http_head_argument(request->conn->head, "snapshot=", SNAPSHOT_ARGUMENT_MAX);
+
+    rows->source = http_head_argument(request->conn->head, "source=", CLIENT_MESSAGE_SOURCE_MAX);
+    rows->rule = http_head_argument(request->conn->head, "rule=", CLIENT_MESSAGE_RULE_MAX);
+    if (rows->rule == NULL)
+        rows->rule = memory_text("default", strlen("default"));
+    if (!is_name(rows->source) || !is_name(rows->rule))
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                             "\"source\" and \"rule\" must be names of 1 to 255 bytes");
+    else if (snapshot != NULL)
+        respond_verdict(request, snapshot);
+    else
+        add_request(request);
+    free(snapshot);
+}
+
+void
+gate_rows_free(struct gate_request *request)
+{
+    struct gate_rows *rows = rows_of(request);
+
+    if (rows->request != NULL)
+        rows_request_end(rows->request);
+    free(rows->source);
+    free(rows->rule);
+}

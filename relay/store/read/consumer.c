@@ -1,0 +1,279 @@
+/* consumer.c: reads receipts as a consumer of a sink's group, and acknowledges them. */
+#include "store/receipts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/connection/reply.h"
+#include "store/shards/shard.h"
+
+struct receipts_request {
+    struct shard_request request;
+    store_receipts_paged *done;
+    store_receipts_acked *acked;
+    store_receipts_rewound *rewound;
+    store_receipts_switched *switched;
+    store_receipts_notification *found;
+    void *ctx;
+    const struct redisReply *reply;
+    long long verdict;
+    bool has_entry; /* the stream entry of the notification was requested */
+};
+
+static struct receipts_request *
+request_new(struct store *store, const struct shard_request_kind *kind, void *ctx)
+{
+    struct receipts_request *own = shard_request_new(sizeof(*own), store, kind);
+
+    own->ctx = ctx;
+    return own;
+}
+
+/* ---- reading */
+
+static bool
+on_read(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    struct receipts_request *own = (struct receipts_request *)request;
+
+    (void)shard;
+    if (!reply_is_array(reply, 9) || reply_text(reply_at(reply, 0)) == NULL ||
+        reply_text(reply_at(reply, 1)) == NULL || reply_text(reply_at(reply, 4)) == NULL ||
+        reply_count(reply_at(reply, 7)) % 3 != 0)
+        return false;
+    own->reply = shard_request_keep_reply(request, reply);
+    return true;
+}
+
+static void
+finish_read(struct shard_request *request, enum rc rc)
+{
+    const struct receipts_request *own = (const struct receipts_request *)request;
+    const struct redisReply *reply = own->reply;
+    const struct redisReply *rows;
+    struct store_receipts receipts = {0};
+    struct store_receipt *items;
+
+    if (rc != RC_OK) {
+        own->done(own->ctx, rc, NULL);
+        return;
+    }
+    rows = reply_at(reply, 7);
+    receipts.count = reply_count(rows) / 3;
+    items = memory_new((receipts.count + 1) * sizeof(*items));
+    for (size_t i = 0; i < receipts.count; i++)
+        items[i] = (struct store_receipt){reply_bytes(reply_at(rows, 3 * i)),
+                                          reply_bytes(reply_at(rows, 3 * i + 1)),
+                                          reply_bytes(reply_at(rows, 3 * i + 2))};
+    receipts.items = items;
+    snprintf(receipts.generation, sizeof(receipts.generation), "%s",
+             reply_text(reply_at(reply, 0)));
+    snprintf(receipts.more, sizeof(receipts.more), "%s", reply_text(reply_at(reply, 1)));
+    receipts.has_claimed = reply_integer(reply_at(reply, 2)) != 0;
+    receipts.dropped = (uint64_t)reply_integer(reply_at(reply, 3));
+    if (reply_id(reply_at(reply, 4), &receipts.first) != RC_OK)
+        receipts.first = (struct entry_id){0, 0};
+    receipts.backlog = reply_integer(reply_at(reply, 5));
+    receipts.is_off = reply_integer(reply_at(reply, 8)) != 0;
+    receipts.oldest_us = reply_integer(reply_at(reply, 6)) * 1000;
+    own->done(own->ctx, RC_OK, &receipts);
+    free(items);
+}
+
+static const struct shard_request_kind read_kind = {
+    .failure = "could not read receipts", .on_reply = on_read, .finish = finish_read};
+
+enum rc
+store_receipts_read(struct store *store, const struct store_receipts_wanted *wanted,
+                    store_receipts_paged *done, void *ctx)
+{
+    struct shard *shard = &store->shards[wanted->shard];
+    struct receipts_request *own = request_new(store, &read_kind, ctx);
+    struct arguments arguments = {.argc = 0};
+    char max[24];
+
+    own->done = done;
+    snprintf(max, sizeof(max), "%zu", wanted->max);
+    shard_arguments(shard, &arguments);
+    argument(&arguments, wanted->group);
+    argument(&arguments, store->owner);
+    argument(&arguments, max);
+    argument(&arguments, wanted->after);
+    argument(&arguments, !wanted->is_periodic ? "0" : wanted->is_consumer ? "1" : "2");
+    argument(&arguments, wanted->may_count ? "1" : "0");
+    shard_request_send_script(&own->request, shard, STORE_SCRIPT_receipts_read, 1, &arguments);
+    return shard_request_await(&own->request);
+}
+
+/* ---- acknowledgements, and going back */
+
+static bool
+on_verdict(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    (void)shard;
+    ((struct receipts_request *)request)->verdict = reply_integer(reply);
+    return reply_is_integer(reply);
+}
+
+static void
+finish_acked(struct shard_request *request, enum rc rc)
+{
+    const struct receipts_request *own = (const struct receipts_request *)request;
+
+    own->acked(own->ctx, rc == RC_OK && own->verdict == 0 ? RC_CLOSED : rc);
+}
+
+static const struct shard_request_kind ack_kind = {
+    .failure = "could not acknowledge receipts", .on_reply = on_verdict, .finish = finish_acked};
+
+enum rc
+store_receipts_ack(struct store *store, unsigned number, const char *group, const char *generation,
+                   const char *position, const char *const *entries, size_t count,
+                   store_receipts_acked *done, void *ctx)
+{
+    struct shard *shard = &store->shards[number];
+    struct receipts_request *own = request_new(store, &ack_kind, ctx);
+    struct arguments arguments = {.argc = 0};
+
+    own->acked = done;
+    shard_arguments(shard, &arguments);
+    argument(&arguments, group);
+    argument(&arguments, generation);
+    argument(&arguments, position);
+    for (size_t i = 0; i < count; i++)
+        argument(&arguments, entries[i]);
+    shard_request_send_script(&own->request, shard, STORE_SCRIPT_receipts_ack, 1, &arguments);
+    return shard_request_await(&own->request);
+}
+
+static void
+finish_rewound(struct shard_request *request, enum rc rc)
+{
+    const struct receipts_request *own = (const struct receipts_request *)request;
+
+    own->rewound(own->ctx, rc, own->verdict == 1);
+}
+
+static const struct shard_request_kind rewind_kind = {
+    .failure = "could not compare the position of a sink",
+    .on_reply = on_verdict,
+    .finish = finish_rewound};
+
+enum rc
+store_receipts_rewind(struct store *store, unsigned number, const char *group, const char *position,
+                      int64_t back_ms, store_receipts_rewound *done, void *ctx)
+{
+    struct shard *shard = &store->shards[number];
+    struct receipts_request *own = request_new(store, &rewind_kind, ctx);
+    struct arguments arguments = {.argc = 0};
+    char back[24];
+
+    own->rewound = done;
+    snprintf(back, sizeof(back), "%" PRId64, back_ms);
+    shard_arguments(shard, &arguments);
+    argument(&arguments, group);
+    argument(&arguments, position);
+    argument(&arguments, back);
+    shard_request_send_script(&own->request, shard, STORE_SCRIPT_receipts_rewind, 1, &arguments);
+    return shard_request_await(&own->request);
+}
+
+/* ---- switching a sink on and off */
+
+static bool
+on_switched(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    (void)request;
+    (void)shard;
+    return reply_is_integer(reply);
+}
+
+static void
+finish_switched(struct shard_request *request, enum rc rc)
+{
+    const struct receipts_request *own = (const struct receipts_request *)request;
+
+    own->switched(own->ctx, rc);
+}
+
+static const struct shard_request_kind switch_kind = {
+    .failure = "could not switch a sink", .on_reply = on_switched, .finish = finish_switched};
+
+enum rc
+store_receipts_switch(struct store *store, unsigned number, const char *group, bool on,
+                      store_receipts_switched *done, void *ctx)
+{
+    struct shard *shard = &store->shards[number];
+    struct receipts_request *own = request_new(store, &switch_kind, ctx);
+    struct arguments arguments = {.argc = 0};
+    char key[STORE_KEY_MAX], field[64];
+
+    own->switched = done;
+    key_write(key, shard->prefix, KEY_SINKS);
+    snprintf(field, sizeof(field), "off:%s", group);
+    argument(&arguments, on ? "HDEL" : "HSET");
+    argument(&arguments, key);
+    argument(&arguments, field);
+    if (!on)
+        argument(&arguments, "1");
+    shard_request_send_command(&own->request, shard, &arguments);
+    return shard_request_await(&own->request);
+}
+
+/* ---- the notification of an escalation */
+
+/* First the value in `pending`, which begins with the stream entry; then that entry. */
+static bool
+on_notification(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    struct receipts_request *own = (struct receipts_request *)request;
+    char entry[ENTRY_ID_TEXT_MAX];
+
+    if (own->has_entry) {
+        own->reply = shard_request_keep_reply(request, reply);
+        return true;
+    }
+    if (reply_text(reply) == NULL)
+        return true; /* it has ended meanwhile */
+    snprintf(entry, sizeof(entry), "%.*s", (int)strcspn(reply_text(reply), " "), reply_text(reply));
+    own->has_entry = true;
+    shard_request_read_entry(request, shard, entry);
+    return true;
+}
+
+static void
+finish_notification(struct shard_request *request, enum rc rc)
+{
+    const struct receipts_request *own = (const struct receipts_request *)request;
+    const struct redisReply *entry = own->reply != NULL ? reply_at(own->reply, 0) : NULL;
+    const struct redisReply *fields = entry != NULL ? reply_at(entry, 1) : NULL;
+    const struct bytes none = {NULL, 0};
+
+    own->found(own->ctx, rc, rc == RC_OK && fields != NULL ? reply_field(fields, "data") : none);
+}
+
+static const struct shard_request_kind notification_kind = {
+    .failure = "could not read the notification of a receipt",
+    .on_reply = on_notification,
+    .finish = finish_notification};
+
+enum rc
+store_receipts_read_notification(struct store *store, unsigned number, const char *id,
+                                 store_receipts_notification *done, void *ctx)
+{
+    struct shard *shard = &store->shards[number];
+    struct receipts_request *own = request_new(store, &notification_kind, ctx);
+    struct arguments arguments = {.argc = 0};
+    char key[STORE_KEY_MAX];
+
+    own->found = done;
+    key_write(key, shard->prefix, KEY_PENDING);
+    argument(&arguments, "HGET");
+    argument(&arguments, key);
+    argument(&arguments, id);
+    shard_request_send_command(&own->request, shard, &arguments);
+    return shard_request_await(&own->request);
+}

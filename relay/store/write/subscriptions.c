@@ -1,0 +1,294 @@
+/*
+ * subscriptions.c: the Web Push subscriptions of users. The binding of an endpoint to a user, in
+ * the endpoint's shard, is decisive. Each user's list is in the user's shard, and may contain
+ * endpoints that another user has registered since: reading it removes them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/connection/reply.h"
+#include "store/shards/shard.h"
+#include "store/store.h"
+#include "wire/subscription.h"
+
+/* Positions in the list that subscriptions.lua returns. */
+enum { LIST_ID, LIST_VALUE, LIST_STEP };
+
+struct subscriptions {
+    struct shard_request request;
+    char *user;
+    char *text; /* the subscription to save; NULL: none */
+    char id[SUBSCRIPTION_ID_TEXT + 1];
+    bool has_bound; /* the endpoint's shard has replied */
+    bool has_changed;
+    const struct redisReply *list; /* NULL: not read yet */
+    bool *is_bound;                /* of each subscription in the list */
+    struct store_subscription *bound;
+    store_subscribed *subscribed;
+    store_listed *listed;
+    void *ctx;
+};
+
+static struct shard *
+shard_of_endpoint(struct store *store, const char *id)
+{
+    return &store->shards[shard_of_user(store->shard_count, id, strlen(id))];
+}
+
+static void
+release(struct shard_request *request)
+{
+    struct subscriptions *subscriptions = (struct subscriptions *)request;
+
+    free(subscriptions->user);
+    free(subscriptions->text);
+    free(subscriptions->is_bound);
+    free(subscriptions->bound);
+}
+
+static struct subscriptions *
+subscriptions_new(struct store *store, const struct shard_request_kind *kind, const char *user,
+                  void *ctx)
+{
+    struct subscriptions *subscriptions = shard_request_new(sizeof(*subscriptions), store, kind);
+
+    subscriptions->user = memory_text(user, strlen(user));
+    subscriptions->ctx = ctx;
+    return subscriptions;
+}
+
+static void
+lifetime_text(const struct store *store, char ret_text[24])
+{
+    snprintf(ret_text, 24, "%lld", (long long)store->config->webpush.keep_ms);
+}
+
+static void
+send_to_endpoint(struct subscriptions *subscriptions)
+{
+    struct store *store = subscriptions->request.store;
+    struct shard *shard = shard_of_endpoint(store, subscriptions->id);
+    struct arguments arguments = {.argc = 0};
+    char lifetime[24];
+
+    lifetime_text(store, lifetime);
+    shard_arguments(shard, &arguments);
+    argument(&arguments, subscriptions->id);
+    argument(&arguments, subscriptions->user);
+    argument(&arguments, subscriptions->text != NULL ? lifetime : "");
+    shard_request_send_script(&subscriptions->request, shard, STORE_SCRIPT_bind_endpoint, 1,
+                              &arguments);
+}
+
+/* Sends an action of subscriptions.lua, with up to three arguments. */
+static void
+send_to_list(struct subscriptions *subscriptions, const char *action, const char *first,
+             const char *second, const char *third)
+{
+    struct store *store = subscriptions->request.store;
+    struct shard *shard = &store->shards[store_shard_of(store, subscriptions->user)];
+    const char *more[] = {action, first, second, third};
+    struct arguments arguments = {.argc = 0};
+    char lifetime[24];
+
+    lifetime_text(store, lifetime);
+    shard_arguments(shard, &arguments);
+    argument(&arguments, subscriptions->user);
+    argument(&arguments, lifetime);
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]) && more[i] != NULL; i++)
+        argument(&arguments, more[i]);
+    shard_request_send_script(&subscriptions->request, shard, STORE_SCRIPT_subscriptions, 1,
+                              &arguments);
+}
+
+/* ---- a change: first the binding, then the list */
+
+static bool
+on_change_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    struct subscriptions *subscriptions = (struct subscriptions *)request;
+    char max[16];
+
+    (void)shard;
+    if (subscriptions->has_bound)
+        return reply_is_array(reply, 0);
+    if (!reply_is_integer(reply))
+        return false;
+    subscriptions->has_bound = true;
+    subscriptions->has_changed = reply_integer(reply) != 0;
+    snprintf(max, sizeof(max), "%d", request->store->config->webpush.max_per_user);
+    if (subscriptions->text != NULL)
+        send_to_list(subscriptions, "save", max, subscriptions->id, subscriptions->text);
+    else
+        send_to_list(subscriptions, "remove", subscriptions->id, "", NULL);
+    return true;
+}
+
+static void
+finish_change(struct shard_request *request, enum rc rc)
+{
+    const struct subscriptions *subscriptions = (struct subscriptions *)request;
+
+    subscriptions->subscribed(subscriptions->ctx, rc, subscriptions->has_changed);
+}
+
+static const struct shard_request_kind change_kind = {.failure =
+                                                          "could not store a Web Push subscription",
+                                                      .on_reply = on_change_reply,
+                                                      .finish = finish_change,
+                                                      .release = release};
+
+enum rc
+store_subscribe(struct store *store, const char *user, const char *endpoint, const char *text,
+                store_subscribed *done, void *ctx)
+{
+    struct subscriptions *subscriptions;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    subscriptions = subscriptions_new(store, &change_kind, user, ctx);
+    subscriptions->subscribed = done;
+    subscriptions->text = text != NULL ? memory_text(text, strlen(text)) : NULL;
+    subscription_id(endpoint, subscriptions->id);
+    send_to_endpoint(subscriptions);
+    return shard_request_await(&subscriptions->request);
+}
+
+/* ---- reading: first the list, then the bindings in the shards of its endpoints */
+
+static const char *
+id_at(const struct subscriptions *subscriptions, size_t number)
+{
+    const char *id = reply_text(reply_at(subscriptions->list, number * LIST_STEP + LIST_ID));
+
+    return id != NULL ? id : "";
+}
+
+static const char *
+value_at(const struct subscriptions *subscriptions, size_t number)
+{
+    const char *value = reply_text(reply_at(subscriptions->list, number * LIST_STEP + LIST_VALUE));
+
+    return value != NULL ? value : "";
+}
+
+static size_t
+list_count(const struct subscriptions *subscriptions)
+{
+    return reply_count(subscriptions->list) / LIST_STEP;
+}
+
+static bool
+is_in_shard(const struct subscriptions *subscriptions, size_t number, const struct shard *shard)
+{
+    return shard_of_endpoint(subscriptions->request.store, id_at(subscriptions, number)) == shard;
+}
+
+static void
+send_checks(struct subscriptions *subscriptions)
+{
+    struct store *store = subscriptions->request.store;
+    size_t count = list_count(subscriptions);
+
+    subscriptions->is_bound = memory_new(count + 1);
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        struct shard *shard = &store->shards[k];
+        struct arguments arguments = {.argc = 0};
+        size_t sent = 0;
+
+        shard_arguments(shard, &arguments);
+        argument(&arguments, subscriptions->user);
+        for (size_t i = 0; i < count; i++) {
+            if (!is_in_shard(subscriptions, i, shard))
+                continue;
+            argument(&arguments, id_at(subscriptions, i));
+            sent++;
+        }
+        if (sent > 0)
+            shard_request_send_script(&subscriptions->request, shard, STORE_SCRIPT_check_endpoints,
+                                      1, &arguments);
+        else
+            arguments_free(&arguments);
+    }
+}
+
+/* An endpoint of another user is removed from the list, unless it was saved again meanwhile. */
+static bool
+handle_checks(struct subscriptions *subscriptions, const struct shard *shard,
+              const struct redisReply *reply)
+{
+    size_t count = list_count(subscriptions), at = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (!is_in_shard(subscriptions, i, shard))
+            continue;
+        if (!reply_is_integer(reply_at(reply, at)))
+            return false;
+        subscriptions->is_bound[i] = reply_integer(reply_at(reply, at++)) == 1;
+        if (!subscriptions->is_bound[i])
+            send_to_list(subscriptions, "remove", id_at(subscriptions, i),
+                         value_at(subscriptions, i), NULL);
+    }
+    return true;
+}
+
+static bool
+on_list_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    struct subscriptions *subscriptions = (struct subscriptions *)request;
+
+    if (!reply_is_array(reply, 0))
+        return false;
+    if (subscriptions->list == NULL) {
+        subscriptions->list = reply_keep(reply);
+        send_checks(subscriptions);
+        return true;
+    }
+    /* The reply to a removal is a list of strings, which is ignored. */
+    return !reply_is_integer(reply_at(reply, 0)) || handle_checks(subscriptions, shard, reply);
+}
+
+static void
+finish_list(struct shard_request *request, enum rc rc)
+{
+    struct subscriptions *subscriptions = (struct subscriptions *)request;
+    size_t total = rc == RC_OK ? list_count(subscriptions) : 0, count = 0;
+
+    subscriptions->bound = memory_new((total + 1) * sizeof(*subscriptions->bound));
+    for (size_t i = 0; i < total; i++) {
+        const char *text = strchr(value_at(subscriptions, i), ' ');
+
+        if (subscriptions->is_bound[i] && text != NULL)
+            subscriptions->bound[count++] = (struct store_subscription){
+                id_at(subscriptions, i), text + 1, strtoll(value_at(subscriptions, i), NULL, 10)};
+    }
+    subscriptions->listed(subscriptions->ctx, rc, subscriptions->bound, count);
+}
+
+static void
+release_list(struct shard_request *request)
+{
+    free((void *)((struct subscriptions *)request)->list);
+    release(request);
+}
+
+static const struct shard_request_kind list_kind = {.failure =
+                                                        "could not read Web Push subscriptions",
+                                                    .on_reply = on_list_reply,
+                                                    .finish = finish_list,
+                                                    .release = release_list};
+
+enum rc
+store_subscriptions(struct store *store, const char *user, store_listed *done, void *ctx)
+{
+    struct subscriptions *subscriptions;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    subscriptions = subscriptions_new(store, &list_kind, user, ctx);
+    subscriptions->listed = done;
+    send_to_list(subscriptions, "read", NULL, NULL, NULL);
+    return shard_request_await(&subscriptions->request);
+}

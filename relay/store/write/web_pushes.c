@@ -1,0 +1,296 @@
+/* web_pushes.c: the queue of Web Pushes, one for each notification and user. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/connection/reply.h"
+#include "store/shards/shard.h"
+#include "store/store.h"
+
+struct web_push_call {
+    struct shard_request request;
+    unsigned shard;
+    const struct redisReply *leased;
+    bool was_present;
+    store_web_pushes_leased *on_leased;
+    store_presence_known *on_known;
+    store_acked *on_stored;
+    store_push_ticket_known *on_ticket;
+    void *ctx;
+};
+
+static struct web_push_call *
+call_new(struct store *store, const struct shard_request_kind *kind, unsigned shard, void *ctx)
+{
+    struct web_push_call *call = shard_request_new(sizeof(*call), store, kind);
+
+    call->shard = shard;
+    call->ctx = ctx;
+    return call;
+}
+
+/* Positions in the arrays that lease_web_pushes.lua returns. */
+enum {
+    LEASED_ID,
+    LEASED_USER,
+    LEASED_TEXT,
+    LEASED_URGENCY,
+    LEASED_COMMIT,
+    LEASED_EXPIRES,
+    LEASED_STATE,
+    LEASED_ACK,
+    LEASED_SINCE
+};
+
+/* Positions in its reply. */
+enum { QUEUE_BACKLOG, QUEUE_OLDEST, QUEUE_EXPIRED, QUEUE_LEASED, QUEUE_FIELDS };
+
+static bool
+on_leased_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    (void)shard;
+    if (!reply_is_array(reply, QUEUE_FIELDS))
+        return false;
+    ((struct web_push_call *)request)->leased = shard_request_keep_reply(request, reply);
+    return true;
+}
+
+static const char *
+text_at(const struct redisReply *fields, size_t at)
+{
+    const char *text = reply_text(reply_at(fields, at));
+
+    return text != NULL ? text : "";
+}
+
+static void
+finish_leased(struct shard_request *request, enum rc rc)
+{
+    struct web_push_call *call = (struct web_push_call *)request;
+    const struct redisReply *rows = rc == RC_OK ? reply_at(call->leased, QUEUE_LEASED) : NULL;
+    size_t count = rows != NULL ? reply_count(rows) : 0;
+    struct store_web_push *pushes = memory_new((count + 1) * sizeof(*pushes));
+    struct store_web_pushes queue = {.leased = pushes, .count = count};
+
+    for (size_t i = 0; i < count; i++) {
+        const struct redisReply *fields = reply_at(rows, i);
+
+        pushes[i] = (struct store_web_push){
+            .id = text_at(fields, LEASED_ID),
+            .user = text_at(fields, LEASED_USER),
+            .text = text_at(fields, LEASED_TEXT),
+            .urgency = text_at(fields, LEASED_URGENCY),
+            .state = text_at(fields, LEASED_STATE),
+            .commit_ms = strtoll(text_at(fields, LEASED_COMMIT), NULL, 10),
+            .expires_ms = strtoll(text_at(fields, LEASED_EXPIRES), NULL, 10),
+            .since_ms = strtoll(text_at(fields, LEASED_SINCE), NULL, 10),
+            .shard = call->shard,
+            .needs_ack = strcmp(text_at(fields, LEASED_ACK), "1") == 0,
+        };
+    }
+    if (rc == RC_OK) {
+        queue.backlog = (uint64_t)reply_integer(reply_at(call->leased, QUEUE_BACKLOG));
+        queue.oldest_ms = reply_integer(reply_at(call->leased, QUEUE_OLDEST));
+        queue.expired = (uint64_t)reply_integer(reply_at(call->leased, QUEUE_EXPIRED));
+    }
+    call->on_leased(call->ctx, rc, &queue);
+    free(pushes);
+}
+
+static const struct shard_request_kind lease_kind = {
+    .failure = "could not lease Web Pushes", .on_reply = on_leased_reply, .finish = finish_leased};
+
+enum rc
+store_lease_web_pushes(struct store *store, unsigned shard, int64_t lease_ms, unsigned max,
+                       store_web_pushes_leased *done, void *ctx)
+{
+    struct arguments arguments = {.argc = 0};
+    char lease[24], limit[16];
+    struct web_push_call *call;
+
+    if (!store->is_up || !store->shards[shard].is_up)
+        return RC_AGAIN;
+    call = call_new(store, &lease_kind, shard, ctx);
+    call->on_leased = done;
+    snprintf(lease, sizeof(lease), "%lld", (long long)lease_ms);
+    snprintf(limit, sizeof(limit), "%u", max);
+    shard_arguments(&store->shards[shard], &arguments);
+    argument(&arguments, lease);
+    argument(&arguments, limit);
+    shard_request_send_script(&call->request, &store->shards[shard], STORE_SCRIPT_lease_web_pushes,
+                              1, &arguments);
+    return shard_request_await(&call->request);
+}
+
+static bool
+on_stored_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    (void)request;
+    (void)shard;
+    return reply_is_integer(reply);
+}
+
+static void
+finish_stored(struct shard_request *request, enum rc rc)
+{
+    const struct web_push_call *call = (struct web_push_call *)request;
+
+    call->on_stored(call->ctx, rc);
+}
+
+static const struct shard_request_kind end_kind = {
+    .failure = "could not end a Web Push", .on_reply = on_stored_reply, .finish = finish_stored};
+
+enum rc
+store_end_web_push(struct store *store, const struct store_web_push *push, int64_t delay_ms,
+                   bool is_accepted, store_acked *done, void *ctx)
+{
+    struct shard *shard = &store->shards[push->shard];
+    struct arguments arguments = {.argc = 0};
+    struct web_push_call *call;
+    char delay[24] = "";
+
+    if (!store->is_up || !shard->is_up)
+        return RC_AGAIN;
+    call = call_new(store, &end_kind, push->shard, ctx);
+    call->on_stored = done;
+    if (delay_ms >= 0)
+        snprintf(delay, sizeof(delay), "%lld", (long long)delay_ms);
+    shard_arguments(shard, &arguments);
+    argument(&arguments, push->id);
+    argument(&arguments, push->user);
+    argument(&arguments, delay);
+    argument(&arguments, push->state);
+    argument(&arguments, is_accepted ? "1" : "");
+    argument(&arguments, store->script_settings.retention);
+    shard_request_send_script(&call->request, shard, STORE_SCRIPT_end_web_push, 1, &arguments);
+    return shard_request_await(&call->request);
+}
+
+static bool
+on_known_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    (void)shard;
+    ((struct web_push_call *)request)->was_present = reply_integer(reply) == 1;
+    return reply_is_integer(reply);
+}
+
+static void
+finish_known(struct shard_request *request, enum rc rc)
+{
+    const struct web_push_call *call = (struct web_push_call *)request;
+
+    call->on_known(call->ctx, rc, call->was_present);
+}
+
+static const struct shard_request_kind known_kind = {
+    .failure = "could not read the presence", .on_reply = on_known_reply, .finish = finish_known};
+
+enum rc
+store_was_present(struct store *store, const char *user, int64_t since_ms,
+                  store_presence_known *done, void *ctx)
+{
+    struct arguments arguments = {.argc = 0};
+    struct web_push_call *call;
+    char since[24];
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    call = call_new(store, &known_kind, 0, ctx);
+    call->on_known = done;
+    snprintf(since, sizeof(since), "%lld", (long long)since_ms);
+    shard_arguments(&store->shards[0], &arguments);
+    argument(&arguments, user);
+    argument(&arguments, since);
+    shard_request_send_script(&call->request, &store->shards[0], STORE_SCRIPT_was_present, 1,
+                              &arguments);
+    return shard_request_await(&call->request);
+}
+
+/* ---- tickets */
+
+static bool
+on_saved_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    (void)request;
+    (void)shard;
+    (void)reply;
+    return true;
+}
+
+static const struct shard_request_kind save_kind = {.failure =
+                                                        "could not store a ticket of a Web Push",
+                                                    .on_reply = on_saved_reply,
+                                                    .finish = finish_stored};
+
+enum rc
+store_save_push_ticket(struct store *store, const char *ticket, const char *id, const char *user,
+                       int64_t lifetime_ms, store_acked *done, void *ctx)
+{
+    struct arguments arguments = {.argc = 0};
+    char key[STORE_KEY_MAX], lifetime[24], *value;
+    size_t room = strlen(id) + strlen(user) + 2;
+    struct web_push_call *call;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    call = call_new(store, &save_kind, 0, ctx);
+    call->on_stored = done;
+    key_write_of(key, sizeof(key), store->shards[0].prefix, KEY_PUSH_TICKET, ticket);
+    snprintf(lifetime, sizeof(lifetime), "%lld", (long long)lifetime_ms);
+    value = memory_new(room);
+    snprintf(value, room, "%s %s", id, user);
+    argument(&arguments, "SET");
+    argument(&arguments, key);
+    argument(&arguments, value);
+    argument(&arguments, "PX");
+    argument(&arguments, lifetime);
+    shard_request_send_command(&call->request, &store->shards[0], &arguments);
+    free(value);
+    return shard_request_await(&call->request);
+}
+
+static bool
+on_ticket_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    (void)shard;
+    ((struct web_push_call *)request)->leased = shard_request_keep_reply(request, reply);
+    return true;
+}
+
+static void
+finish_ticket(struct shard_request *request, enum rc rc)
+{
+    const struct web_push_call *call = (struct web_push_call *)request;
+    bool is_known = rc == RC_OK && reply_is_array(call->leased, 2);
+
+    if (rc == RC_OK && !is_known)
+        rc = RC_BAD;
+    call->on_ticket(call->ctx, rc, is_known ? text_at(call->leased, 0) : "",
+                    is_known ? text_at(call->leased, 1) : "");
+}
+
+static const struct shard_request_kind ticket_kind = {.failure =
+                                                          "could not redeem a ticket of a Web Push",
+                                                      .on_reply = on_ticket_reply,
+                                                      .finish = finish_ticket};
+
+enum rc
+store_push_ticket(struct store *store, const char *ticket, bool is_used,
+                  store_push_ticket_known *done, void *ctx)
+{
+    struct arguments arguments = {.argc = 0};
+    struct web_push_call *call;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    call = call_new(store, &ticket_kind, 0, ctx);
+    call->on_ticket = done;
+    shard_arguments(&store->shards[0], &arguments);
+    argument(&arguments, ticket);
+    argument(&arguments, is_used ? "1" : "");
+    shard_request_send_script(&call->request, &store->shards[0], STORE_SCRIPT_push_ticket, 1,
+                              &arguments);
+    return shard_request_await(&call->request);
+}
