@@ -34,6 +34,22 @@ files_of() {
     done
 }
 
+# A name in TESTS that is not a test file would run no test.
+check_tests() {
+    local name word near
+    for name in ${TESTS:-}; do
+        case $name in
+            tests/unit/*/test_*.c | tests/fuzz/fuzz_*.c | tests/tap/*/*.pl | client/tests/*.test.js | tests/e2e/test_*.py)
+                [ ! -e "$name" ] || continue
+                ;;
+        esac
+        word=${name##*/}
+        near=$(find tests/unit tests/fuzz tests/tap tests/e2e client/tests -type f -name "*${word%%.*}*" \
+            \( -name 'test_*.c' -o -name 'fuzz_*.c' -o -name '*.pl' -o -name '*.test.js' -o -name 'test_*.py' \) | sort | head -n 5)
+        die "TESTS: \"$name\" is not a test file${near:+; did you mean $(tr '\n' ' ' <<<"$near")}"
+    done
+}
+
 # ---- the layers: each prints the output of its tests and returns non-zero on a failure
 
 layer_unit() {
@@ -458,6 +474,8 @@ print_failures() {
             /^not ok |^(FAIL|ERROR): |\.\.\. FAILED/ { show($0); reasons = 8; next }
             # Clairon::Test prints the end of the output of a test that died.
             /^# end of its output:/ { lines = 0; in_end = 1; next }
+            # The start of PostgreSQL is in each such output.
+            in_end && /^# +(performing|Sync to disk|The data directory|Success|pg_ctl|waiting for server|server st|initdb:|creating|selecting|running boot|syncing)/ { next }
             in_end && /^#   / { end[++lines] = $0; next }
             /^Dubious, test returned/ { show($0); for (i = 1; i <= lines; i++) show(end[i]); next }
             reasons > 0 && /^(#|  )/ { show($0); reasons--; next }
@@ -477,6 +495,7 @@ main() {
     for layer in "$@"; do
         declare -F "layer_$layer" >/dev/null || die "unknown layer \"$layer\""
     done
+    check_tests
     for signal in INT TERM HUP; do
         # shellcheck disable=SC2064 # expand now
         trap "interrupted $signal" "$signal"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# operations.sh: tests that every command of docker/OPERATIONS.md works as printed.
+# operations.sh: tests that every command of the pages in docker/ works as printed.
 #
 # It runs on Debian 13, from the packages, in a separate root and network. It sets up a primary, its standby, a store
 # and the relay from zero, then runs the commands of each alert, then the drills. There is no systemd: two scripts
@@ -10,32 +10,41 @@ cd "$(dirname "$0")/.."
 . tests/roots.sh
 
 target=$roots/operations # a copy of the clean root
-page=docker/OPERATIONS.md
+pages=(docker/{INSTALL,MONITORING,UPGRADE,FAILOVER,RUNBOOKS}.md) # their headings differ
 zero="## A dedicated standby, from zero"
 
 in_target() { tests/tools/debian-root.sh run "$target" "$@"; }
 sql() { in_target su postgres -c "psql -qXAt -p $1 -d app -c \"$2\""; }
 
-# block SECTION N: prints the N-th code block of a section of the page.
+# block SECTION N: prints the N-th code block of a section of a page.
 block() {
-    awk -v section="$1" -v wanted="$2" '/^##/ && !code { in_section = $0 == section; n = 0 }
+    awk -v section="$1" -v wanted="$2" 'FNR == 1 { in_section = 0 }
+        /^##/ && !code { in_section = $0 == section; n = 0 }
         /^ *```/ { code = !code; n += code; next }
-        in_section && code && n == wanted { sub(/^  +/, ""); print }' "$page"
+        in_section && code && n == wanted { sub(/^  +/, ""); print }' "${pages[@]}"
+}
+
+# typed SECTION N: the block, after the definition of $CLI in its page.
+typed() {
+    local page
+    page=$(grep -lxF -- "$1" "${pages[@]}")
+    grep '^CLI=' "$page" || true
+    block "$1" "$2"
 }
 
 # Runs a block as a shell script that stops at the first error.
 run_block() {
     local text
     text=$(block "$1" "$2")
-    [ -n "$text" ] || { print_line "the page has no code block $2 in \"$1\""; return 1; }
-    in_target bash -e -o pipefail -c "$text" </dev/null
+    [ -n "$text" ] || { print_line "the pages have no code block $2 in \"$1\""; return 1; }
+    in_target bash -e -o pipefail -c "$(typed "$1" "$2")" </dev/null
 }
 
 # Runs a block and checks that its output has no error and no unknown command. At the end of its WAL, a standby
 # logs an invalid record; this is not an error.
 run_and_check() {
     local output
-    output=$(in_target timeout --foreground 120 bash -c "$(block "$1" "$2")" 2>&1 </dev/null) || true
+    output=$(in_target timeout --foreground 120 bash -c "$(typed "$1" "$2")" 2>&1 </dev/null) || true
     print_line "$output"
     output=$(grep -v 'LOG:  invalid record length' <<<"$output") || true
     ! grep -qiE '(^|\()(error|err |noperm|wrongtype|fatal)|command not found|no such|unknown|\binvalid\b|usage:' <<<"$output"
@@ -76,9 +85,6 @@ case $1 in
 esac
 END
     printf '#!/bin/sh\n# journalctl: prints the log of the relay.\ncat /var/log/clairon\n' >"$target/usr/local/bin/journalctl"
-    for name in redis-cli keydb-cli; do
-        ln -sf valkey-cli "$target/usr/bin/$name"
-    done
     chmod 755 "$target/usr/local/bin"/*
     : >"$target/var/log/clairon"
 }
@@ -165,14 +171,24 @@ run_block_without_doctor() {
 
 run_and_find() {
     local output
-    output=$(in_target bash -c "$(block "$1" "$2")" 2>&1 </dev/null)
+    output=$(in_target bash -c "$(typed "$1" "$2")" 2>&1 </dev/null)
     grep -qF -- "$3" <<<"$output" || { print_line "$output"; return 1; }
 }
 
+# Finds the client of each store by the first command of a page.
+finds_client() {
+    in_target bash -c "folder=\$(mktemp -d) && ln -s /usr/bin/valkey-cli \$folder/$1 && PATH=\$folder
+        $(grep -h '^CLI=' "${pages[@]}" | sort -u)
+        [ \"\$CLI\" = \$folder/$1 ]"
+}
+
 check_runbook() {
-    local section n
-    for section in "## When an alert fires" "## Monitoring" "## Backup" $(sed -n 's/^### \(Clairon[A-Za-z]*\)$/\1/p' "$page"); do
-        [[ $section == "##"* ]] || section="### $section"
+    local section n name runbooks
+    for name in redis-cli valkey-cli keydb-cli; do
+        ok "the pages find $name" finds_client $name
+    done
+    mapfile -t runbooks < <(grep '^### ' docker/RUNBOOKS.md)
+    for section in "## When an alert fires" "## Monitoring" "## Backup" "${runbooks[@]}"; do
         for n in 1 2 3 4; do
             [ -n "$(block "$section" "$n")" ] || continue
             # Prometheus and a certificate are not available.
@@ -182,6 +198,7 @@ check_runbook() {
     done
     wait_for streams 1
     ok "the relay still delivers" is_delivered 5432 101
+    ok "upgrade the extension" run_block "## Upgrade" 2
 }
 
 check_drills() {
@@ -196,11 +213,11 @@ check_drills() {
     ok "promote the standby after the loss of the primary" run_block "### PostgreSQL fails over to the standby that feeds the relay" 1
     ok "a row of the new primary is delivered" is_delivered 5433 104
     start_store 6380 --replicaof 127.0.0.1 6379
-    in_target bash -c "$(block "$zero" 5 | sed 's/redis-cli/& -p 6380/')" >/dev/null
+    in_target bash -c "$(typed "$zero" 5 | sed 's/^[$]CLI/& -p 6380/')" >/dev/null
     wait_for is_replica
-    in_target redis-cli -p 6379 shutdown nosave >/dev/null 2>&1
+    in_target valkey-cli -p 6379 shutdown nosave >/dev/null 2>&1
     from=$(lines)
-    ok "promote the replica after the loss of the store" in_target bash -e -c "$(block "### A store fails" 1 | tail -n +2)"
+    ok "promote the replica after the loss of the store" in_target bash -e -c "$(typed "### A store fails" 1 | grep -v master_link_status)"
     ok "the relay reads the slot again" wait_for streams "$((from + 1))"
     ok "a row is delivered with the new store" is_delivered 5433 105
     ok "the doctor has no findings" wait_for has_no_findings
@@ -227,20 +244,20 @@ is_synchronized() { sql 5433 "SELECT synced FROM clairon.status" | grep -x t; }
 
 # After the drills, the primary and the store have other ports.
 check_removal() {
-    ok "uninstall" in_target bash -e -o pipefail -c "$(block "## Uninstall" 1 |
-        sed -e 's/psql -d/psql -p 5433 -d/' -e 's/redis-cli/& -p 6380/g')" </dev/null
-    ok "the store is empty" is "$(in_target redis-cli -p 6380 dbsize)" 0
+    ok "uninstall" in_target bash -e -o pipefail -c "$(typed "## Uninstall" 1 |
+        sed -e 's/psql -d/psql -p 5433 -d/' -e 's/[$]CLI/& -p 6380/g')" </dev/null
+    ok "the store is empty" is "$(in_target valkey-cli -p 6380 dbsize)" 0
     ok "no slot retains WAL" is "$(sql 5433 'SELECT count(*) FROM pg_replication_slots')" 0
 }
 
 is() { [ "$1" = "$2" ] || { print_line "got: $1, expected: $2"; false; }; }
-is_replica() { in_target bash -c "$(block "### A store fails" 1 | head -1)" | grep -q status:up; }
+is_replica() { in_target bash -c "$(typed "### A store fails" 1 | head -2)" | grep -q status:up; }
 
 stop_all() {
     local each
     {
         in_target systemctl stop clairon-relay
-        for each in 6379 6380; do in_target redis-cli -p "$each" shutdown nosave; done
+        for each in 6379 6380; do in_target valkey-cli -p "$each" shutdown nosave; done
         for each in replica main; do in_target pg_ctlcluster 17 "$each" stop -m immediate; done
     } >/dev/null 2>&1 || true
 }
@@ -261,11 +278,11 @@ can_isolate() { in_target test -r /proc/self/status && unshare --net ip link set
 
 run_tests() {
     if ! make_target; then
-        print_line "not ok - the root for the operations page"
+        print_line "not ok - the root for the operations pages"
     elif ! can_isolate 2>/dev/null; then
-        print_line "1..0 # SKIP the operations page: mounts or network namespaces are not permitted"
+        print_line "1..0 # SKIP the operations pages: mounts or network namespaces are not permitted"
     else
-        unshare --net "$0" typed || print_line "not ok - the operations page"
+        unshare --net "$0" typed || print_line "not ok - the operations pages"
     fi
     rm -rf "$target"
 }

@@ -91,7 +91,7 @@ prints_nothing() {
 broken_links() {
     local docs=$target/usr/share/doc/clairon-relay page link
     for page in README.md docs/*.md client/README.md client/PROTOCOL.md decoder/FRAMES.md sql/README.md \
-        docker/OPERATIONS.md; do
+        docker/*.md; do
         for link in $(grep -oE '\]\([^)#:]+\)' "$docs/$page" | tr -d '])('); do
             [ -e "$docs/$(dirname "$page")/$link" ] || print_line "$page: $link"
         done
@@ -99,7 +99,11 @@ broken_links() {
 }
 
 check_documents() {
+    local docs=$target/usr/share/doc
     ok "every link of the pages has a target" prints_nothing broken_links
+    ok "the client's files are complete" test -e "$docs/clairon-relay/client/dist/rows.js" -a -e "$docs/clairon-relay/client/LICENSE"
+    ok "the plugin's package has the page of its functions" grep -q '^clairon.watch(' "$docs/postgresql-17-clairon/README.md"
+    ok "and links only to its own files" is "$(grep -c '](\.\./' "$docs/postgresql-17-clairon/README.md")" 0
     ok "bash completes the commands" in_target bash -c '. /usr/share/bash-completion/completions/clairon && complete -p clairon'
     ok "the man page lists every setting" is \
         "$(in_target zcat /usr/share/man/man1/clairon.1.gz | sed -n 's/\\//g; /^.SH RELAY/,/^.SH SIGNALS/p' | grep -oE -- '--[a-z]+\.[a-z_0-9]+=[A-Z]+')" \

@@ -14,7 +14,7 @@ test_count=0
 # which include LLVM.
 packages=(postgresql-server-dev-17/unpacked ccache gcc make pkg-config libc6-dev libpq-dev
     libhiredis-dev libev-dev libwebsockets-dev libwebsockets-evlib-ev libjwt-dev
-    libjansson-dev uthash-dev nodejs python3-minimal dpkg-dev debhelper
+    libjansson-dev libcurl4-openssl-dev uthash-dev nodejs python3-minimal dpkg-dev debhelper
     libipc-run-perl libmojolicious-perl libjson-perl libio-socket-ssl-perl
     clang-format codespell cppcheck git python3-yaml shellcheck universal-ctags)
 

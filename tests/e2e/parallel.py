@@ -25,7 +25,7 @@ GROUPS = (
     ("test_console.py", "test_console_errors.py"),
     ("test_tour.py",),
     ("test_app.py", "test_bank.py", "test_eportfolio.py", "test_storm.py", "test_bank_actor.py"),
-    ("test_examples.py", "test_fallback.py"),
+    ("test_messages.py", "test_examples.py", "test_fallback.py"),
 )
 LOGS = Path(os.environ["CLAIRON_WORK"]) / "log" / "e2e"
 RUNNING = []  # processes of the running groups

@@ -8,12 +8,14 @@ class Proxy:
     """
     `reject`: requests whose head contains one of these strings receive a 503. cut() simulates a lost network.
     `limit()` returns the number of response bytes after which a connection is closed, None for no limit.
+    `websocket_seconds`: the proxy admits a WebSocket, and closes it after this time.
     """
 
     def __init__(self, host, port):
         self.target = (host, port)
         self.reject = ()
         self.limit = lambda: None
+        self.websocket_seconds = None
         self.broken = 0  # connections closed by the limit
         self.is_cut = False
         self.open = set()
@@ -55,6 +57,8 @@ class Proxy:
                 relay.sendall(head)
                 thread = threading.Thread(target=self._copy_back, args=(relay, client), daemon=True)
                 thread.start()
+                if self.websocket_seconds and b"upgrade: websocket" in head.lower():
+                    threading.Timer(self.websocket_seconds, _shut, (client,)).start()
                 _copy(client, relay)
                 thread.join()
                 self.open -= {client, relay}

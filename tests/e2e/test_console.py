@@ -1,5 +1,6 @@
 """test_console.py: the console shows the relay's status to admins only."""
 
+import json
 import os
 import signal
 import unittest
@@ -68,6 +69,8 @@ class Console(ConsoleCase):
         self.sign_in_and_wait()
         self.assertIn("ready", self.text("#state"))
         self.assertIn("feed streaming", self.text("#state"))
+        self.assertEqual(self.figure("Denied"), "0")
+        self.assertEqual(self.figure("Failures"), "0")
         self.assertRegex(self.figure("Slot lag"), r"^[0-9.,]+ (B|kB|MB)$")
         waiting = int(self.figure("Pending"))
         notification = str(self.sql("SELECT clairon.notify('USER', '{waits}', '{}', ack_required => true)")[0][0])
@@ -147,6 +150,33 @@ class Console(ConsoleCase):
         wait_for("the notice is hidden", lambda: not self.browser.find("#notice").is_displayed())
         self.browser.errors()  # drop the errors of aborted requests
 
+    def test_problems_are_explained(self):
+        self.sign_in_and_wait()
+        self.assertFalse(self.browser.find("#notice").is_displayed())
+        self.browser.js(
+            "const real = window.fetch; window.fetch = async (...request) => {"
+            "  const response = await real(...request), body = await response.json();"
+            "  Object.assign(body.relay ?? {}, window.changed);"
+            "  Object.assign(body.stats ?? {}, window.counted);"
+            "  return new Response(JSON.stringify(body), { status: response.status }); };"
+            "window.changed = { feed: 'down', reason: 'slot is lost. run SELECT 1' };"
+            "window.counted = { 'clairon_denied_total{reason=\"rows\"}': 2, 'clairon_rows_errors_total{kind=\"denied\"}': 7,"
+            "  'clairon_rows_errors_total{kind=\"timeout\"}': 1, 'clairon_gate_tokens_rejected_total{reason=\"expired\"}': 9,"
+            "  'clairon_gate_tokens_rejected_total{reason=\"signature\"}': 3 };"
+        )
+        wait_for("the page explains the feed", lambda: "the feed is down: slot is lost. run SELECT 1." in self.text("#notice"))
+        self.assertEqual(self.figure("Denied"), "2")
+        self.assertEqual(self.text("#figures [data-name='Denied'] .more"), "rows: 2")
+        # Only what also sends an alert.
+        self.assertEqual(self.figure("Failures"), "4")
+        self.assertEqual(self.text("#figures [data-name='Failures'] .more"), "3 tokens of another key · 1 failed list")
+        self.browser.js("window.changed = { feed: 'down', reason: null }")
+        wait_for("the page names the command", lambda: "clairon doctor -c relay.conf" in self.text("#notice"))
+        self.screenshot("problems")
+        self.browser.js("window.changed = {}")
+        wait_for("the notice is hidden", lambda: not self.browser.find("#notice").is_displayed())
+        self.assertEqual(self.browser.errors(), [])
+
     def test_the_live_tail_shows_new_notifications(self):
         requests_since = (
             "return performance.getEntriesByType('resource')"
@@ -210,6 +240,110 @@ class Console(ConsoleCase):
             "return [...document.querySelectorAll('#pending li')].find((e) => e.textContent.includes(arguments[0]))"
             ".querySelector('.facts').textContent", notification)
         self.assertRegex(facts, r"^\S+ · waits for 1 user")
+        self.browser.find("#life-drop").click()
+        wait_for("the confirmation dialog opens", lambda: self.browser.find("#sure").is_displayed())
+        self.assertEqual(self.text("#sure-title"), "Drop this notification?")
+        self.browser.find("#sure .danger").click()
+        wait_for("the page shows the drop", lambda: "dropped" in self.text("#life-events"))
+        self.assertFalse(self.browser.find("#life-drop").is_displayed())
+        self.assertEqual(self.browser.errors(), [])
+
+    def send_message(self):
+        """Sends a message of u1 to the other users; returns its id. Two of them acknowledge it."""
+        notification = str(self.sql("SELECT send_message('u1', 'hello')")[0][0])
+        self.notifications.append(notification)
+        wait_for("the notification is stored", lambda: self.stack.store.acks_of(notification))
+        for user in ("u2", "u3"):
+            self.ack(user, [notification])
+        self.addCleanup(self.ack, "u4", [notification])
+        return notification
+
+    def show_trace(self, notification):
+        self.browser.js("document.getElementById('find-id').value = arguments[0]", notification)
+        self.browser.find("#find button").click()
+        wait_for("the page shows the receipts", lambda: self.text("#receipts-status"))
+
+    def receipts(self):
+        script = "return [...document.querySelectorAll('#receipts tbody tr')].map((row) => [row.cells[0].innerText, row.cells[1].innerText])"
+        return self.browser.js(script)
+
+    def test_the_receipts_of_a_notification_are_listed(self):
+        notification = self.send_message()
+        self.sign_in_and_wait()
+        self.show_trace(notification)
+        self.assertEqual(sorted(self.receipts()), [["u2", "acked"], ["u3", "acked"]])
+        self.assertEqual(self.text("#receipts-status"), "2 receipts, oldest first.")
+        self.ack("u4", [notification])
+        wait_for("the notification has ended", lambda: not self.stack.store.acks_of(notification))
+        self.show_trace(notification)
+        wait_for("the page lists its receipt", lambda: self.receipts()[-1:] == [["all users", "acked 3 of 3 acknowledged"]])
+        self.screenshot("receipts")
+        (without,) = self.expire(1)
+        self.show_trace(without)
+        wait_for("the page explains that there are none", lambda: "the rule has no receipts" in self.text("#receipts-status"))
+        self.assertFalse(self.browser.find("#receipts").is_displayed())
+        self.assertEqual(self.browser.errors(), [])
+
+    def test_many_receipts_are_read_in_pages(self):
+        notification = self.send_message()
+        self.sign_in_and_wait()
+        store = self.stack.store
+        added = [f"{notification}:many{i}:escalated:1" for i in range(150)]
+        for name in added:
+            user = name.split(":")[1]
+            data = {"id": name, "notification": notification, "user_id": user, "outcome": "escalated", "round": 1,
+                    "at": "2026-11-30T04:05:06.123456Z", "delivered_at": None, "attempts": 0, "emitter": "u1"}
+            store.execute("XADD", f"{store.prefix}:receipts", "*", "id", name, "data", json.dumps(data))
+        self.show_trace(notification)
+        wait_for("the page lists the first receipts", lambda: len(self.receipts()) == 100)
+        self.browser.find("#receipts-more").send_keys(Keys.ENTER)
+        wait_for("the page lists all receipts", lambda: len(self.receipts()) == 152)
+        self.assertEqual(self.focused(), "The notification")  # the button is hidden
+        wait_for("the button is hidden", lambda: not self.browser.find("#receipts-more").is_displayed())
+        self.assertEqual(self.browser.errors(), [])
+
+    def test_the_sinks_are_listed_with_their_failures(self):
+        self.sign_in_and_wait()
+        wait_for("the page lists the table", lambda: "Table clairon.receipt\n0 receipts waiting" in self.text("#sinks"))
+        self.assertRegex(self.text("#sinks"), r"Web Push\n.*\d+ sent since start")
+        self.browser.js(
+            "const real = window.fetch; window.fetch = async (...request) => {"
+            "  const response = await real(...request), body = await response.json();"
+            "  if (body.relay) window.change?.(body);"
+            "  return new Response(JSON.stringify(body), { status: response.status }); };"
+            "window.change = (body) => { body.sinks = [{ name: 'webhook', failed_at: body.at - 3000, reason: 'status 500' }];"
+            "  body.store.sinks = [{ name: 'webhook', relay: 'r9', silent: 65000 }, { name: 'sql', relay: 'r8', silent: 1 }];"
+            "  const push = (name, value) => { body.stats[`clairon_${name}`] = value; };"
+            "  push('sink_backlog_receipts{sink=\"webpush\"}', 5); push('sink_oldest_seconds{sink=\"webpush\"}', 601e6);"
+            "  push('sink_failures_total{sink=\"webpush\"}', 4); push('webpush_refused_total{status=\"403\"}', 3);"
+            "  body.stats['clairon_sink_backlog_receipts{sink=\"webhook\"}'] = 7;"
+            "  body.stats['clairon_sink_oldest_seconds{sink=\"webhook\"}'] = 61e6;"
+            "  body.stats['clairon_sink_failures_total{sink=\"webhook\"}'] = 2; }"
+        )
+        wait_for("the page reports the webhook", lambda: "Webhook fails" in self.text("#sinks"))
+        for words in ("7 receipts waiting, the oldest for 1 min", "no relay serves it: r9 stopped 1 min ago",
+                      "2 failures since start, the last 3 s ago: status 500", "its figures are in the console of r8",
+                      "Web Push fails\n5 Web Pushes waiting, the oldest for 10 min", "push services fail", "4 failed attempts",
+                      "rejected with status 403: 3"):
+            self.assertIn(words, self.text("#sinks"))
+        wait_for("the badge names it", lambda: "sink webhook fails" in self.text("#state"))
+        self.screenshot("sinks")
+        self.browser.js("window.change = (body) => { body.sinks = []; body.store.sinks = []; body.webpush = false; }")
+        wait_for("the page explains that there is no sink", lambda: "No relay has the role sink" in self.text("#sinks"))
+        self.assertIn("Web Push is off in this relay", self.text("#sinks"))
+        self.assertEqual(self.browser.errors(), [])
+
+    def test_the_browsers_of_a_user_are_listed(self):
+        self.sign_in_and_wait()
+        self.browser.find("#user-id").send_keys("u2", Keys.ENTER)
+        wait_for("the page reports that there are none", lambda: "None: no page of this user" in self.text("#browsers"))
+        self.browser.js(
+            "const real = window.fetch; window.fetch = async (url, options) => (url.includes('subscriptions')"
+            "  ? new Response(JSON.stringify({ at: 65000, subscriptions: [{ origin: 'https://push.example', renewed_at: 5000 }] }))"
+            "  : real(url, options));"
+        )
+        self.browser.find("#user button").click()
+        wait_for("the page lists the browser", lambda: self.text("#browsers") == "https://push.example\nrenewed 1 min ago")
         self.assertEqual(self.browser.errors(), [])
 
     def test_the_rules_are_listed(self):
@@ -220,6 +354,11 @@ class Console(ConsoleCase):
         self.assertIn("assignments", tables)
         self.assertEqual(self.text("#rules-status"), f"{len(tables)} rules")
         self.assertIn("→", self.text("#rules"))
+        live = self.browser.js(
+            "return [...document.querySelectorAll('#rules > li')].filter((e) => e.querySelector('.facts').textContent.startsWith('live · '))"
+            ".map((e) => e.querySelector('strong').textContent)")
+        self.assertIn("assignments", live)
+        self.assertNotIn("announcements", live)
         self.screenshot("rules")
         self.assertEqual(self.browser.errors(), [])
 

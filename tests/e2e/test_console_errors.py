@@ -56,8 +56,11 @@ class ErrorLog(ConsoleCase):
         self.expire(23)
         self.sign_in_and_wait()
         self.assertEqual(len(self.errors()), 20)
+        wait_for("the page counts the entries", lambda: self.text("#errors-count").startswith("The newest 20 of 23."))
         self.browser.find("#errors-older").click()
         wait_for("the page lists older entries", lambda: len(self.errors()) == 23)
+        self.assertEqual(self.text("#errors-count"), "")
+        self.browser.js("document.querySelector('#errors-redrive').scrollIntoView()")  # WebDriver scrolls it below the bar
         self.browser.find("#errors-redrive").click()
         wait_for("all entries are deleted", lambda: self.errors() == [])
         wait_for("the page confirms the redrive", lambda: "23 notifications redriven" in self.text("#errors-status"))
@@ -106,6 +109,32 @@ class ErrorLog(ConsoleCase):
         small = self.browser.js(
             "return [...document.querySelectorAll('button:not(.id)')].filter((b) => b.offsetParent"
             " && b.offsetHeight < 36).map((b) => b.textContent)"
+        )
+        self.assertEqual(small, [])
+
+    def test_the_state_stays_visible_on_a_phone(self):
+        self.expire(6)
+        self.browser.size(390, 844)
+        self.browser.driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+        self.addCleanup(self.browser.driver.execute_cdp_cmd, "Emulation.setTouchEmulationEnabled", {"enabled": False})
+        self.sign_in_and_wait()
+        self.assertEqual(self.browser.js("return window.scrollY"), 0)
+        box = "const b = document.querySelector(arguments[0]).getBoundingClientRect(); return b.top >= 0 && b.bottom <= innerHeight"
+        for name in self.browser.texts("#jump a"):
+            self.browser.js("[...document.querySelectorAll('#jump a')].find((a) => a.textContent === arguments[0]).click()", name)
+            target = self.browser.js("return location.hash")
+            wait_for(f"{name} is visible", lambda: self.browser.js(box, target))
+            self.assertTrue(self.browser.js(box, "#state"), f"the state is visible at {name}")
+            below = "const at = (s) => document.querySelector(s).getBoundingClientRect(); return at(arguments[0]).top >= at('#bar').bottom"
+            self.assertTrue(self.browser.js(below, target), f"{name} is not covered")
+        # All links are visible, and a long word does not widen the page.
+        self.assertTrue(self.browser.js("const j = document.querySelector('#jump'); return j.scrollWidth <= j.clientWidth"))
+        self.browser.js("const n = document.querySelector('#notice'); n.hidden = false; n.textContent = 'x'.repeat(200)")
+        self.assertTrue(self.browser.js("const n = document.querySelector('#notice'); return n.scrollWidth <= n.clientWidth"))
+        self.screenshot("phone-jump")
+        small = self.browser.js(
+            "return [...document.querySelectorAll('button:not(.id), #jump a')].filter((b) => b.offsetParent"
+            " && b.offsetHeight < 44).map((b) => b.textContent)"
         )
         self.assertEqual(small, [])
 

@@ -18,6 +18,18 @@ return [...document.querySelectorAll('.pane.current .assignments span')]
   .filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent);
 """
 
+# Names of persons that are cut by their field, and the number of different heights of the forms.
+CUT_NAMES = """
+const pen = document.createElement('canvas').getContext('2d');
+const isCut = (select) => {
+  pen.font = getComputedStyle(select).font;
+  return [...select.options].some(({ text }) => pen.measureText(text).width > select.clientWidth - 40);
+};
+const selects = document.querySelectorAll('.pane.current .who select, [name="user"], [name="from"], [name="to"]');
+const heights = [...document.querySelectorAll('.forms .card')].map((card) => card.offsetHeight);
+return [[...selects].filter(isCut).map((select) => select.name || 'pane'), new Set(heights).size];
+"""
+
 # Records the grades in the first pane after each change.
 OBSERVE = """
 window.states = [];
@@ -64,6 +76,16 @@ class DemoPage(BrowserCase):
         for other in (u2, u3):
             self.assertEqual([m for m in other.feed() if title in m["words"]], [])
         wait_for("the pane shows the row", lambda: title in self.browser.texts(".assignments li span"))
+
+    def test_the_printed_statements_for_an_own_table_notify_its_user(self):
+        if not self.stack.demo:
+            self.skipTest("needs the output of the demo")
+        (u1,) = self.open("u1")
+        (lines,) = re.findall(r"Your own table: +(CREATE TABLE tasks [^$]*?;)\n +The page", "".join(self.stack.output))
+        self.addCleanup(self.sql, "DROP TABLE IF EXISTS tasks")
+        for line in lines.splitlines():
+            self.sql(line)
+        u1.wait_words('"title":"try it"')
 
     def test_a_rolled_back_change_is_not_delivered(self):
         (u1,) = self.open("u1")
@@ -157,7 +179,7 @@ class DemoPage(BrowserCase):
 
         def nothing_left():
             for pane in panes:
-                pane.all(".inbox button", "e.click()")
+                pane.all(".pending button", "e.click()")
             return self.stack.store.pending() == 0
 
         wait_for("no notification is pending before the test", nothing_left)
@@ -172,7 +194,7 @@ class DemoPage(BrowserCase):
         for pane in panes:
             (message,) = pane.wait_words(title)
         notification_id = message["id"]
-        row = f".inbox [data-row='{notification_id}']"
+        row = f".pending [data-row='{notification_id}']"
         self.assertEqual(store.pending(), 1)
         expected = {"u3": False, "u4": False, "admin": False}
         self.assertEqual(store.acks_of(notification_id), expected)
@@ -241,7 +263,7 @@ class DemoPage(BrowserCase):
         self.assertEqual([m["words"][: len(titles[0])] for m in received], titles)
         self.assertEqual(len({m["id"] for m in received}), len(titles))
         connections = self.browser.js("return document.querySelector('.pane').dataset.connections")
-        self.assertEqual(connections, "2")
+        self.assertGreaterEqual(int(connections), 2)
 
     def test_a_relay_killed_during_startup_is_restarted(self):
         if not self.stack.demo:
@@ -284,6 +306,12 @@ class DemoPage(BrowserCase):
         for selector in ("form option", ".who option", ".chips li"):
             for words in self.browser.texts(selector):
                 self.assertNotRegex(words, r"\b(u\d|s\d|acc-\d)\b", selector)
+
+    def test_forms_have_equal_heights_and_no_name_is_cut(self):
+        self.open("u1", "u2", "u3")
+        for width in (1440, 1280, 1050, 720):
+            self.browser.size(width, 900)
+            self.assertEqual(self.browser.js(CUT_NAMES), [[], 1], width)
 
     def test_a_phone_shows_one_pane_without_horizontal_scrolling(self):
         self.browser.size(390, 844)

@@ -70,7 +70,7 @@ class Fallback(BrowserCase):
         self.sql("DELETE FROM members WHERE user_id = 'u4'")
         wait_for("the pane has no rows", lambda: (u4.texts(".chips li"), u4.others()) == ([], ""))
 
-    def test_with_push_off_the_client_polls(self):
+    def test_with_realtime_off_the_client_polls(self):
         if not self.stack.relay:
             self.skipTest("needs the relay's process")
         self.browser.open(self.stack.url, "u1")

@@ -89,7 +89,7 @@ class InFirefox(StackCase):
         for tab in tabs:
             self.browser.close_tab(tab)
 
-    def test_the_client_polls_while_push_is_off(self):
+    def test_the_client_polls_while_realtime_is_off(self):
         pid = self.stack.relay.pid()
         os.kill(pid, signal.SIGUSR1)
         self.addCleanup(os.kill, pid, signal.SIGUSR2)

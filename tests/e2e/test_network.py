@@ -46,6 +46,21 @@ class Network(TabsCase):
         self.proxy.reject = ("Upgrade: websocket", "GET /v1/sse")
         self.follows("poll")
 
+    def test_a_proxy_that_closes_websockets_after_admission_causes_a_fallback(self):
+        self.proxy.websocket_seconds = 0.3
+        self.follows("sse")
+
+    def test_a_file_of_the_client_that_was_missing_once_is_loaded_later(self):
+        (tab,) = self.tabs(1, user="u2", ack="manual")
+        tab.cdp("Network.enable")
+        tab.cdp("Network.setBlockedURLs", urls=["*/rows.js"])
+        tab.js("window.list = client.live('assignments')")
+        wait_for("the list has the error", lambda: "rows.js" in tab.js("return list.error?.message ?? ''"))
+        tab.cdp("Network.setBlockedURLs", urls=[])
+        title = self.retitle("u2")
+        wait_for("the list has the rows", lambda: title in tab.js("return list.rows.map((row) => row.title)"))
+        self.assertEqual(tab.js("return [list.loading, list.error ?? null]"), [False, None])
+
     def follows(self, transport):
         tabs = self.tabs(2, user="u2")
         for tab in tabs:

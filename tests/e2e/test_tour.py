@@ -162,6 +162,7 @@ class Tour(unittest.TestCase):
             ["bash", "-ec", self.with_test_ports(doctor)], cwd=self.checkout, env=self.env, capture_output=True, text=True
         )
         self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertNotIn("index of live rule", result.stdout)
         self.log("the relay is running")
 
         self.start("bash", "-ec", self.with_test_ports(page))

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "wire/snapshot.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -21,15 +21,12 @@ static const char PEM[] = "-----BEGIN PUBLIC KEY-----\n"
                           "6zOg9KE5RdiYwpZP40Li/hp/m47n60p8D54WK84zV2sxXs7LtkBoN79R9Q==\n"
                           "-----END PUBLIC KEY-----\n";
 
-static const struct token_rules SHARED = {
-    .kind = TOKEN_KEY_HS256, .key = SECRET, .key_len = sizeof(SECRET) - 1, .leeway_s = 5};
-static const struct token_rules STRICT = {.kind = TOKEN_KEY_HS256,
-                                          .key = SECRET,
-                                          .key_len = sizeof(SECRET) - 1,
-                                          .issuer = "us",
-                                          .audience = "relay"};
-static const struct token_rules PUBLIC = {
-    .kind = TOKEN_KEY_PEM, .key = PEM, .key_len = sizeof(PEM) - 1, .leeway_s = 5};
+static const struct token_rules SHARED = {.key = {JWS_KEY_SECRET, SECRET, sizeof(SECRET) - 1},
+                                          .leeway_s = 5};
+static const struct token_rules STRICT = {
+    .key = {JWS_KEY_SECRET, SECRET, sizeof(SECRET) - 1}, .issuer = "us", .audience = "relay"};
+static const struct token_rules PUBLIC = {.key = {JWS_KEY_PEM, PEM, sizeof(PEM) - 1},
+                                          .leeway_s = 5};
 
 static void
 check(const struct token *token)
@@ -53,13 +50,13 @@ check(const struct token *token)
 static bool
 is_good(const struct token_rules *rules, const char *text, size_t len)
 {
-    char error[TOKEN_ERROR_MAX] = "";
+    struct token_error error = {.text = ""};
     struct token token = {0};
-    enum rc rc = token_verify(rules, text, len, NOW_S, &token, error);
+    enum rc rc = token_verify(rules, text, len, NOW_S, &token, &error);
 
     if (rc == RC_OK)
         check(&token);
-    else if (error[0] == '\0' || token.user != NULL || token.groups != NULL)
+    else if (error.text[0] == '\0' || token.user != NULL || token.groups != NULL)
         __builtin_trap();
     token_free(&token);
     return rc == RC_OK;
@@ -69,16 +66,16 @@ is_good(const struct token_rules *rules, const char *text, size_t len)
 static void
 read_kept(const char *text, size_t len)
 {
-    char error[TOKEN_ERROR_MAX] = "";
+    struct token_error error = {.text = ""};
     struct token token = {0}, again = {0};
     struct buffer kept;
 
-    if (token_parse(text, len, NOW_S, &token, error) != RC_OK)
+    if (token_parse(text, len, NOW_S, &token, &error) != RC_OK)
         return;
     check(&token);
     buffer_init(&kept, 1024 * 1024);
     if (token_write(&token, &kept) != RC_OK ||
-        token_parse(kept.bytes, kept.len, NOW_S, &again, error) != RC_OK ||
+        token_parse(kept.bytes, kept.len, NOW_S, &again, &error) != RC_OK ||
         strcmp(token.user, again.user) != 0 || token.group_count != again.group_count ||
         token.expires_s != again.expires_s || token.publish != again.publish ||
         token.admin != again.admin)

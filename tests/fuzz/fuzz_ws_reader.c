@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/text.h"
 #include "wire/ws_frame.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

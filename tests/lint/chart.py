@@ -5,8 +5,9 @@
     chart.py --scripts      prints the scripts of the store's nodes, as a JSON object
 
 It renders the few template forms that the chart uses and rejects all others, parses the result as YAML, and checks that
-the objects agree: labels, volumes, ConfigMaps, hardening, a PodDisruptionBudget for each set of pods. It does not
-validate against the Kubernetes schema.
+the objects agree: labels, volumes, ConfigMaps, hardening, a PodDisruptionBudget and a NetworkPolicy for each set of
+pods. It does not validate against the Kubernetes schema. The store's user of the relays must have the same commands in
+the chart, in the image and in `clairon doctor`.
 """
 import hashlib
 import json
@@ -26,6 +27,10 @@ FILTERS = {
     "toJson": json.dumps,
     "sha256sum": lambda found: hashlib.sha256(found.encode()).hexdigest(),
 }
+STORE_USERS = (CHART / "templates/store.yaml", Path("docker/images/store-entry.sh"))
+WITH_SUBCOMMANDS = {"CONFIG", "MEMORY", "SCRIPT", "XGROUP", "XINFO"}
+# `clairon doctor` tries these outside its table, if at all.
+FURTHER_COMMANDS = {"select", "multi", "exec", "discard", "cluster|slots", "cluster|nodes", "cluster|info", "cluster|countkeysinslot"}
 RELEASE = {"Name": "test", "Revision": "1"}
 bad = []
 
@@ -66,7 +71,38 @@ def check_pods(name, pod, maps):
             bad.append(f"{name}: secret in an environment variable")
 
 
+def check_user_commands():
+    table = re.search(r"required_commands\[\] = \{(.*?)\n\};", Path("relay/doctor/store_server.c").read_text(), re.S)[1]
+    words = [command.split() for command in re.findall(r'"(.*?)"', table)]
+    needed = {"|".join(some[:2] if some[0] in WITH_SUBCOMMANDS else some[:1]).lower() for some in words} | FURTHER_COMMANDS
+    for path in STORE_USERS:
+        found = set(re.findall(r'[\s"]\+([a-z|]+)', path.read_text()))
+        bad.extend(f"{path}: user relay lacks +{command}" for command in needed - found)
+        bad.extend(f"{path}: user relay does not need +{command}" for command in found - needed)
+
+
+def check_policies(objects):
+    pods = {one["metadata"]["name"]: one["spec"]["template"] for one in objects if "template" in one.get("spec", {})}
+    labels = [pod["metadata"]["labels"] for pod in pods.values()]
+    policies = {one["metadata"]["name"]: one["spec"] for one in objects if one["kind"] == "NetworkPolicy"}
+    for name, policy in policies.items():
+        if name not in pods or policy["podSelector"]["matchLabels"] != pods[name]["metadata"]["labels"]:
+            bad.append(f"NetworkPolicy {name}: selects no pods of that name")
+            continue
+        ports = {port["name"] for container in pods[name]["spec"]["containers"] for port in container["ports"]}
+        if {port["port"] for rule in policy["ingress"] for port in rule["ports"]} != ports:
+            bad.append(f"NetworkPolicy {name}: other ports than its pods")
+        peers = [peer["podSelector"] for rule in policy["ingress"] for peer in rule.get("from", []) if "podSelector" in peer]
+        if any(peer and peer["matchLabels"] not in labels for peer in peers):
+            bad.append(f"NetworkPolicy {name}: a peer is no pod of the chart")
+    bad.extend(f"{one['kind']} {one['metadata']['name']}: no NetworkPolicy" for one in objects
+               if one["kind"] in ("Deployment", "StatefulSet") and one["metadata"]["name"] not in policies)
+    if any("from" not in rule for rule in policies.get("test-store", {}).get("ingress", [])):
+        bad.append("NetworkPolicy test-store: anybody may connect to the store")
+
+
 def check(objects):
+    check_policies(objects)
     maps = {one["metadata"]["name"] for one in objects if one["kind"] == "ConfigMap"}
     budgets = [one["spec"]["selector"]["matchLabels"] for one in objects if one["kind"] == "PodDisruptionBudget"]
     services = [one["spec"]["selector"] for one in objects if one["kind"] == "Service"]
@@ -111,6 +147,7 @@ def main():
         print(json.dumps(next(one["data"] for one in objects if one["metadata"]["name"] == "test-store" and one["kind"] == "ConfigMap")))
         return bool(bad)
     check(objects)
+    check_user_commands()
     if shutil.which("helm"):
         compare_with_helm(objects)
     values["store"]["storageClass"] = "fast"

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# The modules that each module may include. feed and gate never include each other; only main.c includes daemon and
+# The modules that each module may include. feed, gate and sink never include each other; only main.c includes daemon and
 # doctor. protocol is decoder/protocol/, shared by the plugin and the relay. It is in decoder/ because PGXS builds the
 # plugin from that folder alone.
 declare -A below=(
@@ -12,13 +12,16 @@ declare -A below=(
     [wire]="protocol base"
     [store]="protocol base wire"
     [postgres]="protocol base"
+    [http_client]="protocol base"
     [feed]="protocol base wire store postgres"
     [rows]="protocol base wire postgres"
     [hub]="protocol base wire store rows"
-    [gate]="protocol base wire store rows hub"
-    [daemon]="protocol base wire store postgres feed rows hub gate"
+    [web_push]="protocol base wire store http_client"
+    [gate]="protocol base wire store rows hub web_push"
+    [sink]="protocol base wire store postgres http_client web_push"
+    [daemon]="protocol base wire store postgres feed rows hub gate sink"
     [cli]="protocol base wire store"
-    [doctor]="protocol base wire store postgres feed gate cli"
+    [doctor]="protocol base wire store postgres feed gate sink cli"
 )
 
 # The folders of modules that have subfolders, lowest first: each may include itself and the folders before it. "."
@@ -31,11 +34,12 @@ declare -A folders=(
 
 # The only files that may include each library: header pattern, then path pattern.
 libraries='libwebsockets\.h  relay/gate/net/carrier\.c
-libpq-fe\.h                  relay/postgres/(libpq|connection)\.h|relay/base/conninfo\.c|relay/doctor/postgresql\.c
-hiredis/.*\.h                relay/store/(servers/link\.c|connection/(connect\.c|probe\.c|send_queue\.h|reply\.c))
-jwt\.h                       relay/wire/token\.c|relay/cli/token\.c
-jansson\.h                   relay/wire/(token|client_message|snapshot|publication)\.[ch]|relay/store/admin/admin\.c|relay/cli/(token|errors)\.[ch]|relay/doctor/gate\.c
-ev\.h                        relay/(base|store|postgres|feed|rows|hub|gate|daemon)/
+libpq-fe\.h                  relay/postgres/(libpq|connection)\.h|relay/base/urls\.c|relay/doctor/postgresql\.c
+hiredis/.*\.h                relay/store/(servers/link\.c|connection/(connect\.c|send_queue\.h|reply\.c))
+curl/.*\.h                   relay/http_client/http_client\.c
+jwt\.h                       relay/cli/token_command\.c
+jansson\.h                   relay/wire/(token|client_message|snapshot|publication|subscription|push_message)\.[ch]|relay/store/admin/(admin|command_pending)\.c|relay/cli/(token_command|errors)\.[ch]|relay/doctor/check_gate\.c
+ev\.h                        relay/(base|store|postgres|http_client|web_push|feed|rows|hub|gate|sink|daemon)/
 postgres\.h                  decoder/'
 
 bad=0

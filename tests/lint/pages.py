@@ -5,7 +5,7 @@ All pages are checked for links. docs/ARCHITECTURE.md, docs/CONTRIBUTING.md and 
 also checked for names: `folder/file`, `file.c` and `function()`. Words in capitals are placeholders.
 A numbered step that names source files names those of all its functions, and the files in a table
 row that begins with folders are in these folders.
-The table of log messages in docker/OPERATIONS.md is checked against the string literals of the relay.
+The table of log messages in docker/MONITORING.md is checked against the string literals of the relay.
 """
 
 import os
@@ -115,7 +115,7 @@ def main():
     for page in NAMING:
         bad += [f"{page}: {what}" for what in unknown_names(page, files, functions)]
         bad += [f"{page}: {what}" for what in misplaced_names(page, functions)]
-    bad += [f"docker/OPERATIONS.md: {what}" for what in unknown_messages("docker/OPERATIONS.md")]
+    bad += [f"docker/MONITORING.md: {what}" for what in unknown_messages("docker/MONITORING.md")]
     print("\n".join(sorted(bad)), end="\n" if bad else "")
     sys.exit(bool(bad))
 

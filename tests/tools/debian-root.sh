@@ -141,7 +141,8 @@ run_in_root() {
             ln -s fd/0 stdin
             ln -s fd/1 stdout
             ln -s fd/2 stderr
-            for each in null zero full random urandom tty pts shm; do
+            mount -t devpts -o newinstance,mode=620,gid=5,ptmxmode=666 none pts
+            for each in null zero full random urandom tty shm; do
                 [ -e "/dev/$each" ] || continue
                 [ -d "/dev/$each" ] || : >"$each"
                 mount --rbind "/dev/$each" "$each"

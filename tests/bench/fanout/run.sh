@@ -29,3 +29,4 @@ measure() {
 }
 measure fanout
 [[ ${FANOUT_PARTS:-acks} != *acks* ]] || measure acks
+[[ ${FANOUT_PARTS:-receipts} != *receipts* ]] || measure receipts

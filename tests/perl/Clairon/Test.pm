@@ -39,7 +39,7 @@ use Clairon::Test::Sentinels;
 use Clairon::Test::Store;
 use Clairon::Test::StoreCluster;
 
-our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top program is_sanitized children is_running of_mark script_text amount);
+our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top program is_sanitized children is_running of_mark script_text amount audited unaudited);
 
 our $SECONDS = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;    # default deadline of a wait
 our $SECRET  = 'a secret of tests, long enough for HS256 tokens';
@@ -111,6 +111,10 @@ sub writer
 
 # Returns a client's notifications with that `mark` in the payload.
 sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notifications }
+
+# Returns act and object of the audit lines in a log or in the errors of a command, and the other lines.
+sub audited { my ($text) = @_; return $text =~ /^component=audit .* (act="[^"]*" object="[^"]*")$/mg }
+sub unaudited { my ($text) = @_; return $text =~ s/^component=audit .*\n//mgr }
 
 # Returns a Lua script of the relay, as the build expands it.
 sub script_text { my ($name) = @_; return slurp_file(top() . "/build/gen/scripts/$name.lua") }
@@ -197,7 +201,7 @@ sub server_settings
 {
     my ($node) = @_;
     # JIT compilation takes seconds for queries on tables without statistics.
-    my $text = "max_wal_senders = 10\nmax_replication_slots = 10\nfsync = off\njit = off\n";
+    my $text = "max_connections = 40\nmax_wal_senders = 10\nmax_replication_slots = 10\nfsync = off\njit = off\n";
     $text .= "output_plugin_libraries = 'pgoutput, test_decoding, clairon'\n"
       if slurp_file($node->data_dir . '/postgresql.conf') =~ /^#output_plugin_libraries\b/m;
     return $text;

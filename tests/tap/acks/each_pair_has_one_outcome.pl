@@ -1,8 +1,8 @@
-# Tests that each pair of a notification and a member of its audience has exactly one outcome: acked, pending, expired
-# or exhausted. No user receives another user's notifications.
+# Tests that each pair of a notification and a member of its audience has exactly one outcome: acked, pending, expired,
+# exhausted or dropped. No user receives another user's notifications.
 #
-# A seeded run of notifications, connections, acks, nacks, disconnects, membership changes, redrives, killed relays and
-# stores is compared with a simple model. CLAIRON_PAIRS_SEED=n repeats a run; CLAIRON_PAIRS_STEPS=n makes it longer.
+# A seeded run of notifications, connections, acks, nacks, disconnects, membership changes, redrives, drops, killed relays
+# and stores is compared with a simple model. CLAIRON_PAIRS_SEED=n repeats a run; CLAIRON_PAIRS_STEPS=n makes it longer.
 use strict;
 use warnings;
 
@@ -129,6 +129,15 @@ sub redrive
     return;
 }
 
+sub drop
+{
+    my @newest = (reverse sort keys %message)[ 0 .. 4 ];    # the others have mostly ended
+    my $id = any_of(grep { defined } @newest) // return;
+    $relays[0]->run('drop', $id);
+    $message{$id}{is_dropped} = 1;
+    return;
+}
+
 # Waits until no frame is in transit.
 sub run_loop_for
 {
@@ -151,6 +160,7 @@ for (1 .. $STEPS)
     elsif ($random < 0.83) { end_relay('stop') }
     elsif ($random < 0.85) { kill_store() }
     elsif ($random < 0.90) { redrive() }
+    elsif ($random < 0.96) { drop() }
     run_loop_for(0.02);
     respond($_) for alive();
 }
@@ -186,7 +196,7 @@ for my $i (0, 1)
     my $id   = $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{last$i}', '{}', ack_required => true)");
     $last->run_until('a last notification arrives', sub { $last->notifications });
     $last->ack($id);
-    wait_until('its ack is stored', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) && !$store->execute('EXISTS', $store->key("inbox:last$i")) });
+    wait_until('its ack is stored', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) && !$store->execute('EXISTS', $store->key("pending_list:last$i")) });
 }
 $_->kill9 for @relays;    # stops all state changes
 
@@ -225,26 +235,29 @@ for my $id (sort keys %message)
     my $message = $message{$id};
     my %state = @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) };
     my %acked = map { /^acked \d+ \d+ \S+ (.*)$/ ? ($1 => 1) : () } @{ $store->execute('LRANGE', $store->of($id, "trace:$id"), 0, -1) };
+    my %dropped;
+    $dropped{$_}++ for map { /^dropped \d+ \d+ - (.+)$/ } @{ $store->execute('LRANGE', $store->of($id, "trace:$id"), 0, -1) };
     my %done = @{ $store->execute('HGETALL', $store->of($id, "acked:$id")) };
     $acked{$_} = 1 for keys %done, grep { $state{$_} > 0 } keys %state;
-    my %pairs = map { $_ => 1 } keys %state, keys %acked, keys %{ $errors{$id} // {} }, keys %{ $message->{known} };
+    my %pairs = map { $_ => 1 } keys %state, keys %acked, keys %dropped, keys %{ $errors{$id} // {} }, keys %{ $message->{known} };
     for my $user (sort keys %pairs)
     {
         my @errors = @{ $errors{$id}{$user} // [] };
-        my @states = (($acked{$user} ? 'acked' : ()), (($state{$user} // 1) eq '0' ? 'pending' : ()), map { $_->{reason} } @errors);
+        my @states = (($acked{$user} ? 'acked' : ()), (($state{$user} // 1) eq '0' ? 'pending' : ()), map({ $_->{reason} } @errors), ('dropped') x ($dropped{$user} // 0));
         my $is = join '+', @states;
         $seen{$is}++;
         my $acks = $acked_by{$id}{$user} // [];
         push @wrong, "$id $user is " . ($is || 'nothing') if @states != 1;
         push @wrong, "$id $user: pending, but not in the audience"
           unless $message->{known}{$user} || ($message->{open} && has_access($message, $user));
+        push @wrong, "$id $user: dropped without a drop" if $dropped{$user} && !$message->{is_dropped};
         push @wrong, "$id $user: acked without an ack" if $acked{$user} && !@$acks;
         push @wrong, "$id $user: acked, but pending" if $is eq 'pending' && grep { !$_->{gone} } @$acks;
         push @wrong, "$id $user: expired before its expiration" if $is eq 'expired' && !$message->{ttl} && !$message->{open};
         push @wrong, "$id $user: exhausted after $errors[0]{attempts} of $message->{limit}"
           if $is eq 'exhausted' && $errors[0]{attempts} != $message->{limit};
     }
-    next unless $message->{open};
+    next unless $message->{open} && !$message->{is_dropped};    # a report after the drop creates no pair
     for my $user (grep { $received{$id}{$_} && !$pairs{$_} } keys %{ $received{$id} })
     {
         push @wrong, "$id $user: delivered, but not pending";
@@ -266,15 +279,15 @@ for my $id (keys %pending)
     push @inconsistent, "$id: $left pending, " . @waiting . ' pending' if $left != @waiting;
     for my $user (@waiting)
     {
-        push @inconsistent, "$id is not in the inbox of $user" unless defined $store->execute('ZSCORE', $store->of($id, "inbox:$user"), $id);
+        push @inconsistent, "$id is not in the pending list of $user" unless defined $store->execute('ZSCORE', $store->of($id, "pending_list:$user"), $id);
     }
     push @inconsistent, "$id: entry $entry does not exist" unless @{ $store->execute('XRANGE', $store->of($id, 'stream'), $entry, $entry) };
 }
 for my $user (@USERS)
 {
-    for my $id (map { @{ $store->execute('ZRANGE', $_, 0, -1) } } $store->keys("inbox:$user"))
+    for my $id (map { @{ $store->execute('ZRANGE', $_, 0, -1) } } $store->keys("pending_list:$user"))
     {
-        push @inconsistent, "the inbox of $user has $id" unless ($store->execute('HGET', $store->of($id, "ack:$id"), $user) // '') eq '0';
+        push @inconsistent, "the pending list of $user has $id" unless ($store->execute('HGET', $store->of($id, "ack:$id"), $user) // '') eq '0';
     }
 }
 is_deeply(\@inconsistent, [], 'the indexes of the store are consistent');

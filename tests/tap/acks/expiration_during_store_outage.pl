@@ -29,10 +29,10 @@ sub now_ms { my ($s, $us) = @{ $store->execute('TIME') }; return 1000 * $s + $us
 $store->execute('ZADD', $due, int(now_ms() - 3000), "$id:");
 end();
 ok($store->execute('HEXISTS', $pending, $id), 'the store waits for delivery reports');
-is_deeply(report('SEO', 'acks'), [], 'a late delivery report is accepted');
+is_deeply(report('S', 'acks'), [], 'a late delivery report is accepted');
 is(ack('acks'), 1, 'the ack is accepted');
 is(ack('early'), 0, 'an ack before its delivery report does not count yet');
-is_deeply([ map { scalar @$_ } report('SEO', 'early'), report('SEO', 'forgets') ], [ 2, 0 ],
+is_deeply([ map { scalar @$_ } report('S', 'early'), report('S', 'forgets') ], [ 2, 0 ],
     'the delivery report of an acknowledged pair does not make the pair pending');
 $store->execute('ZADD', $due, 1, "$id:forgets");
 end();
@@ -56,7 +56,7 @@ is($store->execute('EXISTS', "$prefix:ack:$id", "$prefix:retries:$id"), 0,
 is($store->execute('ZSCORE', $due, "$id:$_"), undef, "no retry is due for \"$_\"") for '', 'forgets';
 
 # After a delivery report before the expiration, the store does not wait.
-is_deeply(report('SEO', 'slow', $prompt), [], 'a delivery report before the expiration is accepted');
+is_deeply(report('S', 'slow', $prompt), [], 'a delivery report before the expiration is accepted');
 $store->execute('ZADD', $due, int(now_ms()), "$prompt:");
 end();
 is_deeply([errors()], [ 'forgets', 'slow' ], 'an expiration detected in time is processed immediately');

@@ -79,7 +79,7 @@ is_deeply([ rows($tight, 't') ], [ 21 .. 26 ], 'the new notification follows the
 ack_row($_) for 23 .. 26;
 $tight->close;
 
-# A large inbox must not delay live notifications on a new connection.
+# A large pending list must not delay live notifications on a new connection.
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 $_->close for $client, $silent;
 insert('t', 101, 400);

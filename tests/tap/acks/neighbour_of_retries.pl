@@ -74,7 +74,7 @@ for (1 .. 3)
     last if $attack <= $limit;
 }
 cmp_ok($attack, '<=', $limit, 'retries of a neighbour are on time');
-is($relay->metric('clairon_errors_total{reason="denied"}'), 0, 'nothing is denied');
+is($relay->metric('clairon_denied_total{reason="pairs"}'), 0, 'nothing is denied');
 cmp_ok($relay->metric('clairon_retries_throttled_total'), '>', 0, 'retries of the owner with many due pairs are throttled');
 kill 'KILL', $reader;
 done_testing();

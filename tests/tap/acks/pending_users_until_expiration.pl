@@ -84,7 +84,7 @@ $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
 wait_until('the notification expires', sub { errors($id) });
 is_deeply([ map { [ $_->{reason}, [ sort @{ $_->{users} } ] ] } errors($id) ], [ [ 'expired', [ 'nobody', 'u2' ] ] ],
     'at expiration, the error log also lists a user who never connected');
-is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(nobody u2)), 0,
+is($store->execute('EXISTS', map { $store->keys("pending_list:$_") } qw(nobody u2)), 0,
     'the notification is no longer pending for its users');
 
 # Expired notifications are not delivered, but announced to their users as a gap.

@@ -22,9 +22,13 @@ $store->execute('CONFIG', 'SET', 'maxmemory', 1);
 my $joining = $relay->client('comes');
 $leaving->close;
 $relay->wait_for_log(qr/could not store presence" error=".*OOM/, from => $mark);
+wait_until('/readyz reports that the store rejects writes', sub { ($relay->get('/readyz'))[1] =~ /"store":"rejects writes"/ });
+is(($relay->get('/readyz'))[0], 200, 'the relay still serves its clients');
+is($relay->metric('clairon_store_rejects_writes'), 1, 'a metric reports it');
 $store->execute('CONFIG', 'SET', 'maxmemory', 0);
 wait_until('presence is announced again', sub { "@{[ present_users() ]}" eq 'comes stays' });
 pass('presence is announced again once the store accepts writes');
+like(($relay->get('/readyz'))[1], qr/"store":"up"/, '/readyz reports that it accepts writes again');
 for my $client ($staying, $joining)
 {
     my $id = notify($client == $staying ? 'stays' : 'comes', 'm');

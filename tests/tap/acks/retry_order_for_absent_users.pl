@@ -34,7 +34,7 @@ for my $shards (1, 4)
     wait_until('all notifications are acknowledged', sub { !grep { $store->pending($_) } @streams });
     pass('all notifications can be acknowledged');
 
-    # A user who joins an open-ended audience after the retries receives the inbox in order.
+    # A user who joins an open-ended audience after the retries receives the pending list in order.
     $_->close for $busy, $away;
     $busy = $relay->client('u3');
     $pos  = $busy->pos;

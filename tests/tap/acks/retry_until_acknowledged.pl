@@ -60,7 +60,7 @@ my $away = $relay->client('away');
 $away->run_until('the pending notification arrives', sub { of_row($away, 1) });
 $away->ack($id);
 wait_until('the notification is complete', sub { $store->pending == 0 });
-is_deeply([ grep { /:(ack:|inbox|retries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [],
+is_deeply([ grep { /:(ack:|retries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [],
     'the store has deleted all state of the notification');
 is(scalar(of_row($away, 1)), 1, 'an acknowledged notification is delivered once');
 is(scalar(errors()), 1, 'the error log has one entry');

@@ -150,7 +150,7 @@ sub ack_some
         $session->{client}->ack(@ids);
         $ack_pending{ $session->{user} }{$_} = 0 for @ids;
         Clairon::Test::wait_until('the acks are stored', sub {
-            !grep { my $id = $_; grep { defined $store->execute_bytes('ZSCORE', $_, $id) } $store->keys("inbox:$session->{user}") } @ids });
+            !grep { my $id = $_; grep { defined $store->execute_bytes('ZSCORE', $_, $id) } $store->keys("pending_list:$session->{user}") } @ids });
         $count{acked} += @ids;
     }
     return;
@@ -181,7 +181,7 @@ sub wait_reported
     {
         my @ids = grep { $ack_pending{$user}{$_} } keys %{ $ack_pending{$user} };
         Clairon::Test::wait_until('the deliveries are reported', sub {
-            !grep { my $id = $_; !grep { defined $store->execute_bytes('ZSCORE', $_, $id) } $store->keys("inbox:$user") } @ids });
+            !grep { my $id = $_; !grep { defined $store->execute_bytes('ZSCORE', $_, $id) } $store->keys("pending_list:$user") } @ids });
     }
     return;
 }

@@ -65,7 +65,7 @@ sub with_a_full_window
     return ($phone, $desktop);
 }
 
-# The user rejoins while the phone is disconnected: the inbox size is unchanged, but the inbox contains other
+# The user rejoins while the phone is disconnected: its pending list has the same size, but contains other
 # notifications.
 {
     my ($phone, $desktop) = with_a_full_window('u1', { first => 1, sql => [ q{INSERT INTO own VALUES (2, 'u1')}, q{INSERT INTO team VALUES (3, 't-u1')} ] });

@@ -55,11 +55,11 @@ check_hidden('a poll', $json->decode($line)->{n});
 is_deeply(http(GET => "/v1/notifications/$id")->{json}{notification}{routing}{audience}{targets}, \@targets,
     'the trace contains the targets');
 
-# Targets are also hidden in retries, the inbox of an absent user, and the error log.
+# Targets are also hidden in retries, the pending list of an absent user, and the error log.
 $id = publish(ack_required => JSON::true, limit => 1, backoff => 'FIXED');
 my $copy = $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id && $_[0]{n}{routing}{retry}{attempts} == 1 });
 check_hidden('a retry', $copy->{n});
-check_hidden('an inbox', $relay->client('secret1')->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id })->{n});
+check_hidden('a pending list', $relay->client('secret1')->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id })->{n});
 wait_until('the notification is exhausted', sub { $store->execute('XLEN', $store->shared('errors')) > 0 });
 my ($code, $out) = $relay->run('errors', 'list');
 like($out, qr/\Q$id\E/, 'the exhausted notification is in the error log');

@@ -1,4 +1,4 @@
-# Tests that a connection receives its topics live, on resume and from the inbox, and that other connections miss no
+# Tests that a connection receives its topics live, on resume and from the pending list, and that other connections miss no
 # notification.
 use strict;
 use warnings;

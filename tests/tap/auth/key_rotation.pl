@@ -29,12 +29,12 @@ for my $workers (1, 2)
 
     # Reports whether every worker accepts a token signed with this key.
     my $accepts = sub {
-        my ($secret) = @_;
+        my ($secret, $token) = @_;
         my %outcomes;
         for (1 .. 8 * $workers)
         {
             my $raw = Clairon::Test::RawSocket->open($relay);
-            $raw->send_json({ t => 'connect', token => token(sub => 'u1', secret => $secret) });
+            $raw->send_json({ t => 'connect', token => $token // token(sub => 'u1', secret => $secret) });
             my $line = $raw->next_message;
             $outcomes{ $line->{t} eq 'connected' ? 'yes' : 'no' }++;
             $raw->disconnect;
@@ -66,6 +66,8 @@ for my $workers (1, 2)
     $reload->('auth key changed');
     is($accepts->($third),  'yes', "$workers: the third key is accepted");
     is($accepts->($second), 'yes', "$workers: the second key is still accepted");
+    my $used = token(sub => 'u1', secret => $second);
+    is($accepts->($second, $used), 'yes', "$workers: a token of the second key is accepted");
     is($accepts->($first),  'no',  "$workers: the first key is rejected");
     $reload->('auth key file unchanged" hint="to revoke the previous key');
     is($accepts->($second), 'yes', "$workers: SIGHUP with an unchanged file keeps the previous key");
@@ -73,6 +75,7 @@ for my $workers (1, 2)
     $reload->('previous key revoked');
     is($accepts->($third),  'yes', "$workers: after SIGHUP with a touched file the third key is accepted");
     is($accepts->($second), 'no',  "$workers: the second key is rejected");
+    is($accepts->($second, $used), 'no', "$workers: a token that was accepted before is rejected");
     $stays->send_json({ t => 'ping' });
     is($stays->wait_message('pong')->{t}, 'pong', "$workers: open connections stay open");
     if ($workers > 1)

@@ -94,7 +94,7 @@ for my $name (sort keys %bad)
     is($raw->read_to_end->{code}, $name eq 'a past expiration' ? 4100 : 4001, "a token with $name does not open a WebSocket");
     is(http($_->[0], $_->[1], headers => { Authorization => "Bearer $bad{$name}" }, body => $_->[2])->{status}, 401, "a token with $name is rejected by $_->[1]")
       for [ GET => '/v1/sse' ], [ GET => '/v1/poll?wait=0' ], [ POST => '/v1/ack', '{}' ], [ POST => '/v1/ticket', '' ],
-      [ POST => '/v1/notifications', '{}' ], [ POST => '/v1/push', '{}' ];
+      [ POST => '/v1/notifications', '{}' ], [ POST => '/v1/realtime', '{}' ];
 }
 
 # A client cannot receive, acknowledge or trace another user's notifications by topic, cursor, id or name.

@@ -157,6 +157,7 @@ $relay->write_file("$folder/rsa.pub", "-----BEGIN PUBLIC KEY-----\nMCowBQ==\n---
 kill HUP => $strict->pid;
 $strict->wait_for_log(qr/could not reload the auth key.*not a public key in PEM/);
 is(token_result($strict, signed(\%rs256, \%good, \&rs256)), 'u1', 'an invalid key file keeps the previous key');
+cmp_ok($strict->metric(qq{clairon_gate_tokens_rejected_total{reason="$_"}}), '>', 0, "tokens of another $_ are counted") for 'issuer', 'audience';
 $strict->stop;
 
 # Tokens are also checked while a connection is open.
@@ -223,6 +224,14 @@ is($kept->wait_message('pong')->{t}, 'pong', 'a refreshed connection stays open'
 refresh($kept, token(sub => 'u1', exp => time() + 5));
 cmp_ok($kept->wait_message('expiring')->{in}, '<=', 5, 'a new token that expires earlier than the previous token is accepted');
 is($kept->read_to_end->{code}, 4100, 'the connection closes with 4100 when the new token expires');
+
+# Each rejected token is counted by its reason; a wrong key is a warning.
+for my $reason (qw(malformed algorithm signature claims not_yet_valid expired))
+{
+    cmp_ok($relay->metric(qq{clairon_gate_tokens_rejected_total{reason="$reason"}}), '>', 0, "rejected tokens are counted: $reason");
+}
+like($relay->log_text, qr/level=warn .*token rejected".* error="invalid token signature"/, 'an invalid signature is a warning');
+unlike($relay->log_text, qr/level=warn .*token rejected".* error="token /, 'other rejected tokens are not');
 
 # The log contains no secrets, even at debug level.
 my $log = $relay->log_text . $strict->log_text;

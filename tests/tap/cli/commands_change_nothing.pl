@@ -42,6 +42,10 @@ my ($code, $out, $err) = $relay->run('trace', $id, '--store.url=' . $proxy->url(
 is_deeply([ $code, $err ], [ 0, '' ], 'a trace is repeated when the scripts were flushed');
 like($out, qr/ errored /, 'the repeated trace is printed');
 is_deeply([ ($relay->run('errors', 'redrive', $id))[ 0, 1 ] ], [ 0, "redrove 1 entry for 1 user\n" ], 'a redrive needs no relay');
+my $pending = contents();
+is((($relay->run('drop', @$_, '--dry-run'))[1]), "would drop 1 notification for 1 user; nothing was changed\n", "a dry run counts: drop @$_") for [$id], [ '--source', 'notify' ];
+is_deeply(contents(), $pending, 'a dry run of drop changes nothing');
+is_deeply([ ($relay->run('drop', $id))[ 0, 1 ] ], [ 0, "dropped 1 notification for 1 user\n" ], 'a drop needs no relay');
 
 $store->execute('FLUSHALL');
 check_unchanged('a store without data', {}, $id, trace => 1);

@@ -58,7 +58,7 @@ is_deeply([ map { $_->{id} } listed('--id', $second) ], [$second], '--id selects
 is_deeply([ map { $_->{id} } listed('--limit=1') ], [$first], '--limit limits the number of entries');
 is(scalar(listed('--since', $_)), 2, "--since $_ selects recent entries") for '1h', '99999999d';
 my ($code, $out) = clairon('errors', 'list');
-like($out, qr/^\S+Z +$first +exhausted +1 +u\d, u\d$/m, 'errors list without --json prints a table');
+like($out, qr/^\S+Z +$first +exhausted +1 +notify +u\d, u\d$/m, 'errors list without --json prints a table');
 
 # A redrive sends the notification to the users of the entry again.
 ($code, $out) = clairon('errors', 'redrive', '--id', $first);
@@ -90,7 +90,7 @@ my $away = $relay->client('away');
 $away->run_until('the third notification arrives', sub { of_mark($away, 'third') });
 $away->ack($third);
 wait_until('the notification is complete', sub { !$store->execute('HEXISTS', $store->of($third, 'pending'), $third) });
-is_deeply([ grep { /:(ack:|inbox|retries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'the store has deleted all state of the notification');
+is_deeply([ grep { /:(ack:|retries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'the store has deleted all state of the notification');
 
 # A redriven notification of an absent user is delivered in commit order with the pending notifications.
 my $late = $relay->client('late');

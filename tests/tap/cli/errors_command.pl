@@ -3,7 +3,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until of_mark);
+use Clairon::Test qw(wait_until of_mark audited unaudited);
 use JSON ();
 use Test::More;
 
@@ -52,9 +52,10 @@ is((errors('redrive', '--all'))[1], "redrove 0 entries for 0 users\n",
 my @ids = expired(3, 'u1,u2');
 ($code, $out) = errors('list');
 my ($header, @rows) = split /\n/, $out;
-like($header, qr/^TIME +ID +REASON +ATTEMPTS +USERS$/, 'a list starts with a header');
+like($header, qr/^TIME +ID +REASON +ATTEMPTS +SOURCE +USERS$/, 'a list starts with a header');
 is(scalar @rows, 3, 'a list has a row for each error log entry');
 is(index($header, 'REASON'), index($rows[0], 'expired'), 'a column starts below its header');
+is(index($header, 'SOURCE'), index($rows[0], 'notify'), 'the source of a notification is listed');
 is(index($header, 'USERS'), index($rows[0], 'u1, u2'), 'the last column starts below its header');
 unlike($out, qr/\e/, 'output to a pipe has no colors');
 ($code, $out, $err) = errors('list', '--user', 'nobody');
@@ -94,9 +95,11 @@ is((errors('list', '--dry-run'))[0], 2, 'list rejects --dry-run');
 ($code, $out, $err) = errors('drop', $ids[0], $unknown, $ids[1]);
 is($code, 1, 'drop exits with 1 if one of three ids is unknown');
 is($out, "dropped 2 entries\n", 'the known ids are dropped');
-is($err, "clairon errors: no entry of the error log has id $unknown\n", 'the error names the unknown id');
+is_deeply([ audited($err) ], [ map { qq(act="drop" object="error log: $_") } @ids[ 0, 1 ] ], 'each drop of a requested id is audited');
+is(unaudited($err), "clairon errors: no entry of the error log has id $unknown\n", 'the error names the unknown id');
 ($code, $out, $err) = errors('redrive', $ids[2], uc $ids[2]);
-is_deeply([ $code, $out, $err ], [ 0, "redrove 1 entry for 2 users\n", '' ], 'a repeated id counts once');
+is_deeply([ $code, $out, unaudited($err) ], [ 0, "redrove 1 entry for 2 users\n", '' ], 'a repeated id counts once');
+is_deeply([ audited($err) ], [qq(act="redrive" object="error log: $ids[2]")], 'a redrive is audited');
 is($store->execute('HLEN', 'clairon:pending'), 1, 'redriven notifications are pending again for their users');
 is(entries(), 0, 'the redriven entry is deleted');
 
@@ -105,8 +108,28 @@ $store->execute('XADD', $store->shared('errors'), '*', id => $unknown, reason =>
 ($code, $out) = errors('redrive', $unknown);
 is($code, 1, 'redrive exits with 1 if the entry cannot be redriven');
 like($out, qr/^skipped 1 entry: no pending user/m, 'a skipped redrive prints the reason');
-is((errors('redrive', '--all'))[0], 0, '--all skips a dead letter that cannot be redriven');
+is_deeply([ (errors('redrive', '--all'))[ 0, 2 ] ], [ 0, '' ], '--all skips a dead letter that cannot be redriven, and audits nothing');
+expired(1, 'u3');
+($code, $out, $err) = errors('redrive', '--all');
+like($out, qr/^redrove 1 entry/m, '--all redrives the entries after it');
+is_deeply([ audited($err) ], [qq(act="redrive" object="error log: all")], 'and audits them');
 is((errors('drop', $unknown))[1], "dropped 1 entry\n", 'a dead letter that cannot be redriven can be dropped');
+
+# --source selects the entries of a table.
+my $table = $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{u5,u6}', '{}', source => 'app.orders', ack_required => true, ttl => '1 hour')");
+my ($other) = expired(1, 'u5');
+$store->execute('ZADD', 'clairon:due', 1, "$table:");
+wait_until('both are in the error log', sub { entries() == 2 });
+is((errors('list', '--source', 'orders'))[2], "no entry of the error log matches\n", '--source compares whole names');
+($code, $out) = errors('list', '--source', 'app.orders');
+like($out, qr/^TIME.*\n.* $table +expired +0 +app\.orders +u5, u6\n$/, '--source selects the entries of a table');
+($code, $out, $err) = errors('drop', $other, '--source', 'app.orders');
+is_deeply([ $code, $err ], [ 1, "clairon errors: no matching entry of the error log has id $other\n" ], 'an id of another source does not match');
+($code, $out, $err) = errors('redrive', '--source', 'app.orders');
+is_deeply([ $code, $out ], [ 0, "redrove 1 entry for 2 users\n" ], 'redrive --source sends only the entries of that table');
+is_deeply([ audited($err) ], ['act="redrive" object="error log: source=app.orders"'], 'with its filter in the audit line');
+is((errors('drop', '--source', 'notify'))[1], "dropped 1 entry\n", 'drop --source removes only the entries of that source');
+is(entries(), 0, 'no entry remains');
 
 # One run reads more than one page.
 expired(130, 'u3');

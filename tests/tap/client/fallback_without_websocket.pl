@@ -49,7 +49,7 @@ is_open('poll');
 insert(5);
 all_seen();
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
-pass('with push off, polls deliver notifications, and acks are stored');
+pass('with real-time delivery off, polls deliver notifications, and acks are stored');
 $relay->kill9;
 insert(5);
 $relay->start;

@@ -1,5 +1,6 @@
 # Tests that the relay logs in to every node as the ACL user of store.url, including a node that joins later and a
-# promoted replica, with the permissions of docker/OPERATIONS.md.
+# promoted replica, with the permissions of the Helm chart, which are also those of docker/images/store-entry.sh. All
+# commands are permitted with those of docker/INSTALL.md too.
 use strict;
 use warnings;
 
@@ -7,10 +8,12 @@ use Clairon::Test qw(wait_until top);
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 
-my ($rules) = slurp_file(top() . '/docker/OPERATIONS.md') =~ /^redis-cli ACL SETUSER relay on (.*)$/m or die 'the page has no ACL user';
-my ($of_keydb) = slurp_file(top() . '/docker/OPERATIONS.md') =~ /With KeyDB and Redis 6\.2 add `(.*?)`/ or die 'the page has no rules for KeyDB';
+my ($rules) = slurp_file(top() . '/docker/INSTALL.md') =~ /^\$CLI ACL SETUSER relay on (.*)$/m or die 'the page has no ACL user';
+my ($of_keydb) = slurp_file(top() . '/docker/CLUSTER.md') =~ /With KeyDB and Redis 6\.2 add `(.*?)`/ or die 'the page has no rules for KeyDB';
 $rules .= " $of_keydb" if !Clairon::Test::StoreCluster::has_bus_port();
-my @rules = map { s/^'|'$//gr } split / /, $rules;
+my @typed = map { s/^'|'$//gr } split / /, $rules;
+my ($of_chart) = slurp_file(top() . '/docker/helm/templates/store.yaml') =~ / ~clairon:\* (-\@all(?:\s+\+\S+)+)/ or die 'the chart has no ACL user';
+my @rules = ('>store-secret', '~clairon:*', split ' ', $of_chart);
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
     CREATE TABLE t (id serial PRIMARY KEY, owner text);
@@ -19,7 +22,12 @@ $pg->safe_psql('postgres', q{
 sub insert { return $pg->safe_psql('postgres', q{INSERT INTO t (owner) SELECT 'u' || i FROM generate_series(1, 8) i RETURNING id}) }
 
 # The test connects as the default user, over Unix sockets.
-sub add_user { my ($node) = @_; return $node->execute('ACL', 'SETUSER', 'relay', 'on', @rules) }
+sub add_user
+{
+    my ($node) = @_;
+    $node->execute('ACL', 'SETUSER', 'typed', 'on', @typed);
+    return $node->execute('ACL', 'SETUSER', 'relay', 'on', @rules);
+}
 
 # Returns the users of TCP connections, except connections between nodes, which also move slots.
 sub users_of
@@ -79,7 +87,13 @@ my $former = $cluster->primary_of(9);
 $former->kill9;
 check_delivered('after a failover');
 check_users('after a failover', $cluster->primary_of(9));
-unlike($relay->log_text, qr/NOPERM|NOAUTH/, 'the permissions in docker/OPERATIONS.md are sufficient');
+unlike($relay->log_text, qr/NOPERM|NOAUTH/, 'the permissions of the chart are sufficient');
+for my $user (qw(relay typed))
+{
+    my ($status, $out) = $relay->run('doctor', "--store.url=" . $cluster->url =~ s{//}{//$user:store-secret@}r);
+    my @permitted = $out =~ /commands\W.*?(\d+) of \1 permitted/g;
+    is(scalar @permitted, scalar($cluster->alive), "doctor finds all commands permitted to user $user on each node") or diag $out;
+}
 
 # An operator has added a node without the user. Until it has slots, it does not affect the shards.
 my $mark = $relay->log_mark;

@@ -111,7 +111,7 @@ for my $user (@USERS)
 {
     my @expected = split /\n/, $pg->safe_psql('postgres', qq{SELECT 'one ' || id FROM one WHERE owner = '$user' UNION ALL SELECT 'many ' || id FROM many WHERE members ~ '$user'});
     run_until("$user receives all rows", sub { my %had = map { $_ => 1 } received($user); !grep { !$had{$_} } @expected });
-    # A user receives a gap (`shed`) who leaves the team while notifications wait in the inbox, or if waiting
+    # A user receives a gap (`shed`) who leaves the team while notifications wait in the pending list, or if waiting
     # notifications were lost with a primary, although these are delivered when they are stored again.
     is(join(' ', grep { $_ ne 'shed' } split / /, $clients{$user}->gaps), '', "$user receives no other gap");
     for my $table ('one', $user eq 'u5' ? 'many' : ())
@@ -125,7 +125,7 @@ $_->close for values %clients;
 for my $user (@USERS)
 {
     my $client = $clients{$user} = $relay->client($user);
-    $client->run_until("$user has acknowledged all notifications", sub { $client->ack_received; !grep { $cluster->execute('EXISTS', $_) } $cluster->keys("inbox:$user") });
+    $client->run_until("$user has acknowledged all notifications", sub { $client->ack_received; !grep { $cluster->execute('EXISTS', $_) } $cluster->keys("pending_list:$user") });
 }
 is($cluster->pending, 0, 'all acknowledgements are stored');
 wait_confirmed($pg);

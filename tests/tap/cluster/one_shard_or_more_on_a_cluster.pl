@@ -59,7 +59,7 @@ sub check_cluster
     # A cursor is valid on the other relay.
     $clients[0]->run_until('the notification of the group arrives', sub { grep { $_ eq 'many 210' } rows($clients[0]) });
     $clients[0]->ack(map { $_->{metadata}{id} } $clients[0]->notifications);
-    wait_until('the acknowledgements are stored', sub { !grep { $cluster->execute('EXISTS', $_) } $cluster->keys('inbox:u1') });
+    wait_until('the acknowledgements are stored', sub { !grep { $cluster->execute('EXISTS', $_) } $cluster->keys('pending_list:u1') });
     my $pos = $clients[0]->pos;
     $clients[0]->close;
     insert(211, 230);

@@ -88,7 +88,7 @@ $_->close for values %clients;
 for my $user (sort keys %clients)
 {
     my $client = $clients{$user} = $relay->client($user);
-    $client->run_until('all notifications are acknowledged', sub { $client->ack_received; !grep { $cluster->execute('EXISTS', $_) } $cluster->keys("inbox:$user") });
+    $client->run_until('all notifications are acknowledged', sub { $client->ack_received; !grep { $cluster->execute('EXISTS', $_) } $cluster->keys("pending_list:$user") });
 }
 is($cluster->pending, 0, 'all notifications are acknowledged');
 wait_confirmed($pg);

@@ -20,8 +20,9 @@ my ($replica) = grep { my $role = $_->execute('ROLE'); $role->[0] eq 'slave' && 
 sub begin
 {
     my ($mark, %headers) = @_;
+    my $to = delete $headers{to} // $user;
     my $raw = Clairon::Test::RawSocket->new($relay);
-    $raw->begin(POST => '/v1/notifications', ':body' => { payload => { mark => $mark }, routing => { audience => { type => 'USER', targets => [$user] } } },
+    $raw->begin(POST => '/v1/notifications', ':body' => { payload => { mark => $mark }, routing => { audience => { type => 'USER', targets => [$to] } } },
         Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true), %headers);
     return $raw;
 }
@@ -48,9 +49,18 @@ $cluster->pause($replica);
 my $held = begin('held', Prefer => 'wait=8');
 wait_until('the notification is stored', sub { grep { $_->{data} =~ /"mark":"held"/ } $cluster->entries($stream) });
 is(post('plain')->{status}, 201, 'a request without a wait is not delayed');
+# Another shard of this primary has the same replicas. INFO is the last command of the connection that sends the queries.
+my ($neighbour) = grep { my $shard = $cluster->shard_of($_); $shard != $cluster->shard_of($user) && $cluster->primary_of($shard) == $primary } map { "u$_" } 0 .. 99;
+my $beside = begin('beside', Prefer => 'wait=8', to => $neighbour);
+my %queries;
+wait_until('the replicas are queried', sub {
+    $queries{$1}++ while $primary->execute('CLIENT', 'LIST') =~ /^id=(\d+) .*\bcmd=info\b/mg;
+    return grep { $_ > 20 } values %queries });
+is(scalar keys %queries, 1, 'one connection sends the queries of all shards of a primary');
 $cluster->resume($replica);
 my $confirmed = $held->read_response;
 is($confirmed->{status}, 201, 'the response waits until the replica has the notification');
+is($beside->read_response->{status}, 201, 'so does the response to a request for another shard of this primary');
 ok(on_replica($confirmed->{json}{id}), 'the replica has it then');
 
 # The replica does not reply, loses what was sent to it, and takes over.

@@ -268,7 +268,7 @@ for my $user (@USERS)
     my $client = $relays[ rand @relays ]->client($user);
     my $ended = eval { $client->run_until("$user has acknowledged all notifications", sub {
         $client->ack_received;
-        return !grep { $cluster->execute('EXISTS', $_) } $cluster->keys("inbox:$user");
+        return !grep { $cluster->execute('EXISTS', $_) } $cluster->keys("pending_list:$user");
     }) };
     ok($ended, "$user has acknowledged all notifications") or diag $@;
     my %received = map { ("$_->{metadata}{source} $_->{payload}{after}{id}" => 1) } $client->notifications;
@@ -277,7 +277,7 @@ for my $user (@USERS)
     $client->close;
 }
 is($cluster->pending, 0, 'all acknowledgements are stored');
-is_deeply([ grep { /:(ack:|inbox|pending|left)/ } map { $_->execute('ROLE')->[0] eq 'master' ? @{ $_->execute('KEYS', '*') } : () } $cluster->alive ], [],
+is_deeply([ grep { /:(ack:|pending|left)/ } map { $_->execute('ROLE')->[0] eq 'master' ? @{ $_->execute('KEYS', '*') } : () } $cluster->alive ], [],
     'no notification remains pending');
 node_leaves() while @added;    # without a replica, the relay confirms no LSN
 wait_confirmed($pg);

@@ -14,7 +14,7 @@ $pg->safe_psql('postgres', q{
 my $sentinels = Clairon::Test::sentinels();
 for my $sentinel (@{ $sentinels->{sentinels} })
 {
-    # The rules of docker/OPERATIONS.md.
+    # The rules of docker/CLUSTER.md.
     $sentinel->execute('ACL', 'SETUSER', 'watcher', 'on', '>word', qw(resetchannels &+switch-master +sentinel|master +sentinel|replicas +subscribe));
     $sentinel->execute('SENTINEL', 'FLUSHCONFIG');
 }

@@ -3,7 +3,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until token of_mark);
+use Clairon::Test qw(wait_until token of_mark audited);
 use Clairon::Test::RawSocket;
 use JSON ();
 use Test::More;
@@ -79,6 +79,7 @@ my $now = overview();
 is($now->{relay}{ready}, JSON::true, 'the overview reports the relay as ready');
 is($now->{relay}{feed}, 'streaming', 'the overview reports the feed as streaming');
 is($now->{relay}{store}, 'up', 'the overview reports the store as up');
+is($now->{relay}{reason}, undef, 'a streaming feed has no reason');
 is($now->{stats}{clairon_gate_connections}, 2, 'the overview counts two connections');
 is($now->{stats}{clairon_gate_connections}, $relay->metric('clairon_gate_connections'), 'the overview agrees with the metrics');
 is($now->{slot}{name}, 'clairon', 'the overview contains the name of the slot');
@@ -130,7 +131,9 @@ is(change_entry('drop', $drop->{entry})->{status}, 200, 'a drop is accepted');
 is(change_entry('drop', $drop->{entry})->{status}, 404, 'a second drop of the same entry returns 404');
 is(overview()->{store}{errors}, 23, 'the redriven and the dropped entry are deleted');
 unlike($relay->log_text, qr/"no 24"/, 'the log contains no payload');
-like($relay->log_text, qr/action="drop" entry="\Q$drop->{entry}\E" .*user=.*root/, 'the log contains the user and the dropped entry');
+is_deeply([ grep { /\Q$drop->{entry}\E|\Q$last->{entry}\E/ } audited($relay->log_text) ],
+    [ map { my ($act, $entry) = @$_; (qq(act="$act" object="error log: entry $entry->{entry}")) x 2 } [ redrive => $last ], [ drop => $drop ] ], 'each request is audited');
+like($relay->log_text, qr/^component=audit .* actor="root" act="drop"/m, 'with the user of the token');
 
 # Invalid bodies are rejected, and malformed entries can be dropped.
 is(http(POST => "/v1/console/$_->[0]", body => $_->[1])->{status}, 400, "$_->[0] with the body $_->[1] is rejected")

@@ -93,24 +93,33 @@ is((grep { $_->{id} eq $first } @{ $now->{store}{oldest} })[0]{topic}, 'app.firs
 like($now->{relay}{version}, qr/^\d+\.\d+\.\d+$/, 'the overview contains the version');
 cmp_ok($now->{relay}{uptime}, '>=', 0, 'the overview contains the uptime');
 
-# The rules are read from the database on request.
+# The rules are read from the database on request. The feed's own connection reads the status of the server.
 sub rules { return wait_until('the rules are read', sub { http(GET => '/v1/console/rules')->{json}{rules} }) }
-sub readers { return $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'relay' AND backend_type = 'client backend'}) }
+sub readers { return $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'relay' AND backend_type = 'client backend' AND query !~ 'clairon.denials|client_connection_check'}) }
 is(readers(), 0, 'no database connection is open before the first request');
 is_deeply(rules(), [], 'the list of rules is empty before a rule is created');
 $pg->safe_psql('postgres', q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDENTITY FULL;
-    SELECT clairon.watch('t', 'USER', 'owner', ack_required => true, only_when => 'id > 1');
+    SELECT clairon.watch('t', 'USER', 'owner', ack_required => true, only_when => 'id > 1', live => true);
     SELECT clairon.watch('t', 'ROLE', '=' || (SELECT string_agg('role' || n, ',') FROM generate_series(1, 100) n), name => 'many', priority => 'HIGH')});
 wait_until('both rules are listed', sub { @{ rules() } == 2 });
 my ($default, $many) = @{ rules() };
-is_deeply([ @$default{qw(relation name audience targets operations type priority ack_required)} ],
-    [ 't', 'default', 'USER', 'owner', [ 'create', 'update', 'delete' ], 'REALTIME', 'NORMAL', JSON::true ], 'a rule is returned with its parameters');
+is_deeply([ @$default{qw(relation name audience targets operations type priority ack_required live)} ],
+    [ 't', 'default', 'USER', 'owner', [ 'create', 'update', 'delete' ], 'REALTIME', 'NORMAL', JSON::true, JSON::true ], 'a rule is returned with its parameters');
 like($default->{only_when}, qr/id > 1/, 'a rule is returned with its condition');
 is(length $many->{targets}, 200, 'long lists of targets are truncated');
 is(readers(), 1, 'all requests use one database connection');
 wait_until('the idle database connection is closed', sub { readers() == 0 });
 is(http(GET => '/v1/console/rules', relay => $without)->{status}, 404,
     'the path of the rules returns 404 if the console is disabled');
+
+# The reason of a red badge.
+sub state_of_feed { return map { $_ // '' } @{ http(GET => '/v1/console')->{json}{relay} }{qw(feed reason)} }
+is_deeply([ state_of_feed() ], [ 'streaming', '' ], 'the overview contains the state of the feed');
+$pg->stop;
+wait_until('the overview contains the reason why the feed is down', sub { join(' ', state_of_feed()) =~ /^down (?:could not connect|PostgreSQL connection lost).*:/i });
+pass('the reason contains the error');
+$pg->start;
+wait_until('the feed streams again, without a reason', sub { join(' ', state_of_feed()) eq 'streaming ' });
 
 $store->stop;
 wait_until('the relay has lost its store connection', sub { !defined http(GET => '/v1/console')->{json}{store} });

@@ -91,8 +91,8 @@ sub notifications_of_frames
         my ($length, $kind) = unpack 'Na', substr $bytes, $at, 5;
         if ($kind eq 'N')
         {
-            my ($audience, $topic, $targets) = unpack 'n n N', substr $bytes, $at + 64, 8;
-            my $head = 96 + $audience + $topic + $targets;
+            my ($audience, $topic, $targets, $rule) = unpack 'n n N x20 n', substr $bytes, $at + 64, 30;
+            my $head = 104 + $audience + $topic + $rule + $targets;
             push @notifications,
                 [substr($bytes, $at + 8, 16), substr($bytes, $at + $head, $length - $head)];
         }
@@ -145,7 +145,7 @@ my ($no_wal2json) =
     $pg->psql('postgres', "SELECT pg_create_logical_replication_slot('wal2json', 'wal2json')",
     on_error_stop => 1);
 ok(script("$folder/work.sql", '-v', "connection=$connection"), "$transactions transactions are executed")
-    or BAIL_OUT('the workload failed');
+    or die 'the workload failed';
 
 # ---- the output of test_decoding and of the plugin
 

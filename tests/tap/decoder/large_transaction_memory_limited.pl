@@ -1,6 +1,6 @@
 # Tests that a walsender's memory does not grow with large transactions, many changes, many tables and much DDL.
 #
-# CLAIRON_MEMORY_ROWS sets the rows of one transaction (100000; 700000 in the long form).
+# CLAIRON_MEMORY_ROWS sets the rows of one transaction (50000; 700000 in the long form).
 use strict;
 use warnings;
 
@@ -8,7 +8,7 @@ use Clairon::Test qw(wait_until amount);
 use IO::Select;
 use Test::More;
 
-my $rows = $ENV{CLAIRON_MEMORY_ROWS} // amount(100_000, 700_000);
+my $rows = $ENV{CLAIRON_MEMORY_ROWS} // amount(50_000, 700_000);
 my $pg = Clairon::Test::postgresql('main', conf => <<'CONF');
 autovacuum = off
 max_wal_size = 4GB

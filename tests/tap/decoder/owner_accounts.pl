@@ -5,6 +5,7 @@ use warnings;
 
 use Clairon::Test qw(amount wait_until);
 use Test::More;
+use Time::HiRes qw(time);
 
 my $pg = Clairon::Test::postgresql('main', conf => 'autovacuum = off');
 my $connection = $pg->connstr('postgres');
@@ -338,6 +339,26 @@ sub time_of_truncates
     return;
 }
 
+# The store and the relay need time for each notification, so short rows with many rules are charged for them too.
+sub time_of_notifications
+{
+    my ($rules, $rows) = (100, 1000);
+    start_reader('owner_time=100ms', 'owner_bytes=10GB');
+    as_mallory(q{CREATE TABLE own.short (id int PRIMARY KEY, u text)});
+    sql(qq{SELECT clairon.watch('own.short', 'USER', 'u', name => 'r' || i) FROM generate_series(1, $rules) AS i});
+    read_to_alice();
+    my $begin = time;
+    as_mallory(qq{INSERT INTO own.short SELECT i, 'u' FROM generate_series(1, $rows) AS i});
+    my $sent = read_to_alice()->{count}{'own.short'};
+    # In reserve, refilled at a tenth of the time, and earned by the rows.
+    my $us = 100_000 + (time - $begin) * 100_000 + $rows * 7;
+    note("$sent of " . $rules * $rows . ' notifications are sent');
+    cmp_ok($sent, '<', $us / 3 * 1.1, 'each notification of a change with many rules is charged');
+    cmp_ok($sent, '>=', $rules, 'the first rows are sent');
+    as_mallory('DROP TABLE own.short');
+    return;
+}
+
 # While its reader does not read, the walsender waits within a change.
 sub waiting_is_not_charged
 {
@@ -397,6 +418,7 @@ bytes_refill();
 bytes_of_streamed_transactions();
 time_of_changes();
 time_of_truncates();
+time_of_notifications();
 waiting_is_not_charged();
 honest_work();
 kill 'INT', $reader;

@@ -14,7 +14,7 @@ use Test::More;
 
 my $seed = $ENV{CLAIRON_RULES_SEED} // 20261129;
 $seed = int rand 2**31 if $seed eq 'random';
-my $steps = $ENV{CLAIRON_RULES_STEPS} // amount(1500, 12_000);
+my $steps = $ENV{CLAIRON_RULES_STEPS} // amount(800, 12_000);
 diag("CLAIRON_RULES_SEED=$seed CLAIRON_RULES_STEPS=$steps");
 srand $seed;
 

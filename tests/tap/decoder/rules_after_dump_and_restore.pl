@@ -29,6 +29,10 @@ INSERT INTO task (id, owner, title, state) VALUES (1, 'u1', 'one', 'open'), (2, 
 UPDATE task SET title = 'changed' WHERE id = 1;
 INSERT INTO site (region, "who's ""it""", id) VALUES ('a', 'u3', 1), ('b', 'u4', 2);
 INSERT INTO denied (id, other, more) VALUES (1, 'leak', 'leak');
+INSERT INTO mood VALUES (1, 'sketch'), (2, 'done');
+ALTER TYPE state RENAME VALUE 'sketch' TO 'plan';
+INSERT INTO mood VALUES (3, 'plan'), (4, 'done');
+ALTER TYPE state RENAME VALUE 'plan' TO 'sketch';
 SQL
     my @notifications = map { JSON::decode_json($_) } split /\n/, sql($database,
         "SELECT data FROM pg_logical_slot_get_changes('$database', NULL, NULL, 'topic_prefix', 'same')");
@@ -43,7 +47,7 @@ sql('before', <<'SQL');
 CREATE EXTENSION clairon;
 CREATE TABLE task (gone1 int, id int PRIMARY KEY, gone2 int, owner text, title text, was_state text);
 ALTER TABLE task DROP COLUMN gone1, DROP COLUMN gone2;
-SELECT clairon.watch('task', 'USER', 'owner');
+SELECT clairon.watch('task', 'USER', 'owner', type => 'NOTIFICATION', web_push => '{"title":":title","body":"=x","icon":":was_state"}');
 SELECT clairon.watch('task', 'ALL', name => 'some', columns => '{title,was_state}',
     only_when => $$was_state = 'open' AND title <> '$5 it''s "$6" $4' AND id > 0$$);
 SELECT clairon.watch('task', 'STRUCTURE', '=' || (SELECT string_agg('s' || i, ',') FROM generate_series(1, 1000) AS i),
@@ -65,10 +69,14 @@ SELECT clairon.watch('denied', 'ALL', name => 'when', only_when => $$id = 1 AND 
 SELECT clairon.watch('denied', 'ALL', name => 'nothing left', columns => '{state}');
 ALTER TABLE denied DROP COLUMN owner;
 DROP TYPE doomed CASCADE;
+CREATE TYPE state AS ENUM ('draft', 'done');
+CREATE TABLE mood (id int PRIMARY KEY, stage state);
+SELECT clairon.watch('mood', 'ALL', name => 'renamed', only_when => $$stage = 'draft'$$);
+ALTER TYPE state RENAME VALUE 'draft' TO 'sketch';
 INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1');
 SELECT clairon.once('entity', 'key');
 SQL
-my $rules = q{SELECT relation, name, targets, columns, only_when FROM clairon.rules ORDER BY relation::text, 2};
+my $rules = q{SELECT relation, name, targets, columns, only_when, web_push FROM clairon.rules ORDER BY relation::text, 2};
 my $before = sql('before', $rules);
 my $dump  = "$folder/dump.sql";
 my $file  = "$folder/dump.custom";
@@ -76,7 +84,7 @@ ok(run_log([ 'pg_dump', '-d', $pg->connstr('before'), '-f', $dump ]), 'the datab
 ok(run_log([ 'pg_dump', '-d', $pg->connstr('before'), '-Fc', '-f', $file ]), 'the database is dumped in custom format');
 
 my $expected = notifications_of('before');
-is(scalar(@$expected), 10, 'the rules create notifications before the dump');
+is(scalar(@$expected), 12, 'the rules create notifications before the dump');
 is(scalar(grep { @{ $_->{routing}{audience}{targets} } == 1000 } @$expected), 1, 'the long rule creates one of these notifications');
 ok(!grep({ $_->{metadata}{source} eq 'denied' && $_->{payload}{after}{other} } @$expected),
     'no notification contains columns that are not selected');

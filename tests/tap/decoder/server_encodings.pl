@@ -39,8 +39,8 @@ sub framed_lines
     for my $bytes (bytes_of($database, 'data',
             "pg_logical_slot_peek_binary_changes('$database', NULL, NULL, 'mode', 'framed')"))
     {
-        my ($length, $audience, $topic, $targets) = unpack 'N @64 n n N', $bytes;
-        my $head = 96 + $audience + $topic + $targets;
+        my ($length, $audience, $topic, $targets, $rule) = unpack 'N @64 n n N @92 n', $bytes;
+        my $head = 104 + $audience + $topic + $rule + $targets;
         push @lines, substr $bytes, $head, $length - $head;
     }
     return @lines;
@@ -101,7 +101,7 @@ INSERT INTO u VALUES (E'x\xff');
 SQL
 my ($head) = (bytes_of('anything', 'data',
     "pg_logical_slot_peek_binary_changes('anything', NULL, NULL, 'mode', 'framed')"))[-1] =~ /^(.*?)\{"metadata"/s;
-like($head, qr/USERtop\xef\xbf\xbd\0\x04x\xef\xbf\xbd$/, 'the frame header, which the relay uses for routing, has the same replacements');
+like($head, qr/USERtop\xef\xbf\xbddefault\0\x04x\xef\xbf\xbd$/, 'the frame header, which the relay uses for routing, has the same replacements');
 
 # A string is rejected if its UTF-8 form is too long, even if it is shorter in the server encoding.
 my (undef, undef, $rejection) =

@@ -96,8 +96,8 @@ sub notifications_of_frames
     while (length $bytes)
     {
         my ($length, $kind) = unpack 'Na', $bytes;
-        my ($audience, $topic, $targets) = $kind eq 'N' ? unpack '@64 n n N', $bytes : ();
-        my $head = 96 + ($audience // 0) + ($topic // 0) + ($targets // 0);
+        my ($audience, $topic, $targets, $rule) = $kind eq 'N' ? unpack '@64 n n N @92 n', $bytes : (0) x 4;
+        my $head = 104 + $audience + $topic + $rule + $targets;
         push @notifications, substr $bytes, $head, $length - $head if $kind eq 'N';
         $bytes = substr $bytes, $length;
     }

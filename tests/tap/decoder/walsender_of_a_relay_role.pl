@@ -48,10 +48,10 @@ sub frames
         my %frame = (kind => $kind, flags => $flags, position => substr($bytes, 8, 16));
         if ($kind eq 'N')
         {
-            my ($audience_len, $topic_len, $targets_len) = unpack '@64 n n N', $bytes;
-            my $at = 96 + $audience_len + $topic_len;
-            $frame{audience} = substr $bytes, 96, $audience_len;
-            $frame{topic}    = substr $bytes, 96 + $audience_len, $topic_len;
+            my ($audience_len, $topic_len, $targets_len, $rule_len) = unpack '@64 n n N @92 n', $bytes;
+            my $at = 104 + $audience_len + $topic_len + $rule_len;
+            $frame{audience} = substr $bytes, 104, $audience_len;
+            $frame{topic}    = substr $bytes, 104 + $audience_len, $topic_len;
             $frame{targets}  = [ unpack '(n/a)*', substr $bytes, $at, $targets_len ];
             $frame{note}     = JSON::decode_json(substr $bytes, $at + $targets_len,
                 $length - $at - $targets_len);
@@ -68,6 +68,9 @@ ok(run_log([ 'pg_recvlogical', '-d', $connection, '--slot', $_, '--create-slot',
 sql(<<'SQL');
 CREATE TABLE t (id int PRIMARY KEY, who text, v timestamptz, d interval);
 SELECT clairon.watch('t', 'USER', 'who', ack_required => true);
+GRANT SELECT ON t TO relay;
+CREATE TABLE hidden (id int PRIMARY KEY);
+INSERT INTO hidden VALUES (1);
 ALTER DATABASE postgres SET timezone = 'Asia/Kolkata';
 ALTER ROLE relay SET intervalstyle = 'postgres_verbose';
 ALTER ROLE relay SET datestyle = 'German';
@@ -101,6 +104,10 @@ my @all = frames(receive('framed', [ 'mode=framed', 'include_tables=*' ]));
 my %ids = map { $_->{note}{metadata}{id} => 1 } grep { $_->{note} } @all;
 is(scalar(grep { $ids{ $_->{metadata}{id} } } @notifications), 2, 'other options do not change ids');
 is(scalar(keys %ids), 3, 'the added rule has a different id');
+sql('GRANT SELECT ON hidden TO relay; INSERT INTO hidden VALUES (2)');
+sql('REVOKE SELECT ON hidden FROM relay; INSERT INTO hidden VALUES (3)');
+my @listed = grep { /"source":"hidden"/ } split /\n/, receive('text', ['include_tables=public.hidden']);
+is(join(' ', map { /"after":(\{.*?\})/ } @listed), '{"id":2}', 'include_tables shows a change if the role may read its table at that time');
 receive('framed', ['mode=framed'], confirm => 1);
 is(receive('framed', ['mode=framed']), '', 'confirmed changes are not sent again');
 

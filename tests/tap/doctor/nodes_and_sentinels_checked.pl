@@ -51,7 +51,7 @@ my $source = $cluster->begin_move(3, $target);
 my $moving = $cluster->slot(3);
 is_deeply([ sort map { /^$at(\d+: \[$moving-[<>]-)/ } hinted('moving slots') ], [ sort "$source->{port}: [$moving->-", "$target->{port}: [$moving-<-" ],
     'both nodes report a slot that moves');
-like((hinted('moving slots'))[0], qr/OPERATIONS/, 'the hint names the page');
+like((hinted('moving slots'))[0], qr/CLUSTER/, 'the hint names the page');
 $cluster->move_keys(3, $source, $target, 2);
 $_->execute('CLUSTER', 'SETSLOT', $moving, 'STABLE') for $source, $target;
 is_deeply([ hinted('moving slots') ], [], 'a move that was closed is not reported');
@@ -67,7 +67,7 @@ wait_until('the feed continues', sub { ($relay->get('/readyz'))[0] == 200 && $re
 # Permissions are checked on every node.
 for my $node (@{ $cluster->{nodes} })
 {
-    $node->execute('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '+info', '+keys', '+config|get', '+cluster|slots', '+cluster|info', '+cluster|nodes', '+cluster|countkeysinslot');
+    $node->execute('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '+info', '+config|get', '+cluster|slots', '+cluster|info', '+cluster|nodes', '+cluster|countkeysinslot');
 }
 my $url = '--store.url=' . $cluster->url =~ s{//}{//half:pw@}r;
 repaired('the permissions in the hint are sufficient', $url);
@@ -127,7 +127,7 @@ $replica->execute('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
 finds('eviction on a replica', 'store: maxmemory-policy', qr/^$at$replica->{port}: allkeys-lru$/, qr/noeviction/);
 $replica->execute('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
 finds('a primary with few replicas', 'store: store.min_replicas', qr/2 replicas, 3 required$/, qr/lower/, '--store.min_replicas=3');
-# The sentinels' user, with the rules of docker/OPERATIONS.md, and without one of them.
+# The sentinels' user, with the rules of docker/CLUSTER.md, and without one of them.
 $relay->write_file(my $word = Clairon::Test::scratch() . '/word', "word\n");
 chmod 0600, $word;
 my @user = ('--store.sentinel_user=watcher', "--store.sentinel_password_file=$word");
@@ -142,6 +142,10 @@ $_->execute('ACL', 'SETUSER', 'watcher', @rules) for @{ $sentinels->{sentinels} 
 repaired('the rules in the hint are sufficient', @user);
 is_deeply([ hinted('sentinel user', @user) ], [], 'the rules in the hint remove the warning');
 finds('an unknown primary', 'store: sentinel', qr/No such master/, qr/sentinel monitor/, '--store.url=' . $sentinels->url =~ s{/\w+$}{/other}r);
+my $astray = Clairon::Test::relay($pg, $sentinels, wait => 0, conf => { 'store.url' => $sentinels->url =~ s{/\w+$}{/other}r });
+$astray->wait_for_log(qr/could not find the primaries of the store" source="?sentinels"? primary="?other"? error=".*No such master/);
+pass('the log of a relay names the primary that the sentinels do not know');
+$astray->stop;
 my $switching = Clairon::Test::proxy($sentinels->{sentinels}[0]{socket}, edit => sub { $_[0] =~ s/\$6\r\nmaster\r\n/\$27\r\nmaster,failover_in_progress\r\n/ });
 finds('a failover', 'store: sentinel', qr/primary $at\d+, failover in progress/, qr/wait for the failover/, '--store.url=redis+sentinel://127.0.0.1:' . $switching->port . '/clairon');
 my ($first, $second) = @{ $sentinels->{sentinels} };

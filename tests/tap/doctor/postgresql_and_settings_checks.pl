@@ -52,7 +52,7 @@ my $late = finds('a deferrable key', 'postgresql: key of public.late', qr/deferr
 like($late->{'postgresql: replica identity of public.late'}{detail}, qr/"id"/, 'a deferrable key also lacks the target in the replica identity');
 sql('DROP TABLE late');
 sql('ALTER TABLE clairon.rule DISABLE TRIGGER rule_written');
-my $found = finds('a disabled trigger', 'postgresql: triggers', qr/5 of 6/, qr/ALTER TABLE clairon\.rule ENABLE ALWAYS TRIGGER rule_written;/);
+my $found = finds('a disabled trigger', 'postgresql: triggers', qr/8 of 9/, qr/ALTER TABLE clairon\.rule ENABLE ALWAYS TRIGGER rule_written;/);
 sql($found->{'postgresql: triggers'}{hint});
 repaired('the hint\'s command fixes the problem');
 sql('ALTER TABLE clairon.rule SET (user_catalog_table = false); ALTER TABLE clairon.rule ALTER topic SET STORAGE EXTENDED');

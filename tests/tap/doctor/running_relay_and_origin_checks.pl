@@ -42,6 +42,11 @@ is($code, 0, 'the doctor exits with 0 if it reports only warnings');
 like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nno check failed, 1 warning\n\z}, '--quiet prints warnings and the summary');
 warns('origins of all sites', 'gate: gate.origins', qr/^\*: /, qr/Name the origins/, '--gate.origins=*');
 
+# The doctor reports tokens with an invalid signature, which sign out all users after a change of keys.
+is(($relay->get('/v1/poll', Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u1', secret => 'x' x 32)))[0], 401, 'a token of another key is rejected');
+warns('a token of another key', 'gate: tokens', qr/^1 with an invalid signature, the last one \d+ s ago$/, qr/another key: see ClaironTokensRejected/);
+$relay->restart;
+
 # The running relay accepts other origins than the configuration file.
 finds('an origin added after its start', 'gate: gate.origins', qr{rejects origin https://new\.example$}, qr/restart/,
     '--gate.origins=https://app.example,https://new.example');

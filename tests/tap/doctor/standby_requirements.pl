@@ -4,6 +4,7 @@ use warnings;
 
 use Clairon::Test qw(wait_until pg_major);
 use Clairon::Test::Doctor qw(doctor failed_checks finds repaired);
+use JSON ();
 use Test::More;
 
 my $primary = Clairon::Test::postgresql('primary', conf => "max_slot_wal_keep_size = 1GB\n");
@@ -17,6 +18,15 @@ sub standby_sql { return $standby->safe_psql('postgres', $_[0]) }
 $primary->wait_for_catchup($standby);
 my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($standby, $store, start => 0, roles => 'feed');
 my $primary_option = '--primary=' . $primary->connstr('postgres');
+
+# A relay that moved from the primary to its standby has left its slot there.
+sql(q{SELECT pg_create_logical_replication_slot('left_there', 'clairon')});
+my (undef, $report) = doctor('--json', $primary_option);
+my ($left) = grep { $_->{check} eq 'unused slot' } @{ JSON::decode_json($report)->{checks} };
+is($left->{level}, 'warn', 'an unused slot on the primary causes a warning');
+like($left->{detail}, qr/^slot left_there is not active, and retains \d+ \w+ of WAL$/, 'the warning names the slot');
+like($left->{hint}, qr/on the primary: SELECT pg_drop_replication_slot\('left_there'\)/, 'the warning has the command that drops it');
+sql(q{SELECT pg_drop_replication_slot('left_there')});
 
 if ((my $major = pg_major()) < 16)
 {

@@ -1,5 +1,5 @@
 # Tests that rules, members and, if PostgreSQL preserves it, the slot work after pg_upgrade as described in
-# docker/OPERATIONS.md.
+# docker/UPGRADE.md.
 use strict;
 use warnings;
 

@@ -37,4 +37,9 @@ check_rejected('shared', $create, qr/not empty/, 'CREATE EXTENSION into a schema
 $pg->safe_psql('shared', "DROP FUNCTION clairon.choice(text, text, text); $create; DROP EXTENSION clairon; $create");
 pass('an empty schema that DROP EXTENSION has left is accepted');
 
+$pg->safe_psql('shared', q{DROP EXTENSION clairon; DROP SCHEMA clairon; CREATE SCHEMA clairon;
+    ALTER DEFAULT PRIVILEGES GRANT CREATE ON SCHEMAS TO alice, PUBLIC; CREATE EXTENSION clairon});
+is($pg->safe_psql('shared', q{SELECT has_schema_privilege('alice', 'clairon_internal', 'CREATE'), has_schema_privilege('alice', 'clairon_internal', 'USAGE')}),
+    'f|t', 'default privileges allow no other role to create objects in the internal schema');
+
 done_testing();

@@ -31,19 +31,28 @@ my ($notify) = $page =~ /^(## Send a notification.*?)^## /ms;
 is_deeply([ grep { $notify !~ /`$_`/ && $_ ne 'audience' } map { $_->[0] } parameters('notify') ], [],
     'each parameter of notify is documented');
 
+my ($signatures) = $page =~ /^## Functions\n\n```\n(.*?)^```/ms;
+$signatures =~ s/\n +/ /g;
+my $public = sql(q{SELECT format('%s(%s) RETURNS %s', oid::regproc, regexp_replace(pg_get_function_arguments(oid), '::[a-z]+(\[\])?', '', 'g'),
+        pg_get_function_result(oid))
+    FROM pg_proc WHERE pronamespace = 'clairon'::regnamespace AND obj_description(oid, 'pg_proc') NOT LIKE 'internal%'});
+is(join("\n", sort split /\n/, $signatures), join("\n", sort split /\n/, $public), 'the page contains the signature of each public function');
+
 # Each view and function that other roles may use is documented.
 my $others = sql(q{SELECT string_agg(DISTINCT name, ' ' ORDER BY name) FROM (
     SELECT proname, proacl, proowner, 'f'::"char" FROM pg_proc WHERE pronamespace = 'clairon'::regnamespace
     UNION ALL SELECT relname, relacl, relowner, 'r' FROM pg_class
     WHERE relnamespace = 'clairon'::regnamespace AND relkind IN ('r', 'v')) AS t (name, acl, owner, kind),
     aclexplode(coalesce(acl, acldefault(kind, owner))) AS granted
-    WHERE grantee <> owner AND name !~ '^(doctor_|denial_report|denials$|is_warning|json_within|missing_in_old_row|live_key|deciding_columns|live_faults|live_foreign_leaves|live_unindexed|source_conflict|allowed_plugins|where_written|show_condition|show_columns|join_parts|utf8|rule$)'});
+    WHERE grantee <> owner AND name NOT IN ('denials', 'doctor_hanging', 'doctor_standby', 'report_denials', 'utf8', 'rule')});
 is_deeply([ grep { $page !~ /\bclairon\.$_\b/ } split / /, $others ], [], "all public objects are documented: $others");
 
 my @examples = $page =~ /^```sql\n(.*?)^```$/msg;
 cmp_ok(scalar(@examples), '>', 5, 'the page contains examples');
 sql("SELECT pg_create_logical_replication_slot('s', 'clairon')");
-sql(join '', @examples);
+$pg->psql('postgres', join('', @examples), on_error_stop => 1, on_error_die => 1, stderr => \my $notices);
+my ($cutoff) = $notices =~ /NOTICE:  deleted 0 keys created before (.*)/;
+is(sql("SELECT now() - '$cutoff' BETWEEN '30 days' AND '31 days'"), 't', 'prune reports the time before which it deletes keys');
 sql(q{INSERT INTO assignments VALUES (1, 'u1', '{t1,t2}', 'Portfolio', 'assigned');
     UPDATE assignments SET status = 'graded'});
 my @notifications = map { JSON::decode_json($_) } split /\n/,

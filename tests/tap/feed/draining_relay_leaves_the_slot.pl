@@ -40,4 +40,21 @@ $request->disconnect;
 is($first->wait_end, 0, 'the draining relay exits with status 0');
 is($second->stop, 0, 'the next relay also exits with status 0');
 
+# Neither a drain nor a crash leaves a command on the server that still creates the slot.
+my $open = $pg->background_psql('postgres');
+$open->query_safe('BEGIN; SELECT pg_current_xact_id()');
+my $third = Clairon::Test::relay($pg, Clairon::Test::store(), wait => 0, conf => { 'feed.slot' => 'third' });
+for my $signal (qw(TERM KILL))
+{
+    my $start = $third->log_mark;
+    $third->start unless $third->is_alive;
+    $third->wait_for_log(qr/creating slot/, from => $start) if $signal eq 'KILL';
+    wait_until('the slot is being created', sub { $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'third'}) == 1 });
+    $signal eq 'TERM' ? $third->stop : $third->kill9;
+    wait_until('the server ends the command', sub { $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'third'}) == 0 });
+    pass("after SIG$signal, the server ends the creation of the slot");
+}
+$open->query_safe('COMMIT');
+$open->quit;
+
 done_testing();

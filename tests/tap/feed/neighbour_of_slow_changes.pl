@@ -14,8 +14,13 @@ my $neighbour = Clairon::Test::Neighbour->new($pg, $relay, store => $store);
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# Returns the accounts for which clairon.status has denials, with their owners.
-sub denied { return sql(q{SELECT string_agg(d->>'owner' || ' ' || (d->>'account'), ',' ORDER BY d->>'account') FROM clairon.status, jsonb_array_elements(denied) AS d}) }
+# Returns the accounts for which clairon.status has denials, with their owners. Rows that a rule cannot evaluate have no
+# account: TRUNCATE has no targets in a column.
+sub denied
+{
+    return sql(q{SELECT string_agg(d->>'owner' || ' ' || (d->>'account'), ',' ORDER BY d->>'account')
+        FROM clairon.status, jsonb_array_elements(denied) AS d WHERE d->>'account' <> 'rows'});
+}
 
 my ($rows, $changes, $truncates, $parents, $rules) = (amount(50_000, 300_000), amount(6000, 12_000), amount(20, 60), amount(100, 400), 10);
 my %statement = (
@@ -48,6 +53,6 @@ $neighbour->delay_of_row;
 my $all = $rules * $parents;
 $neighbour->is_unnoticed("$truncates times TRUNCATE of a child with $all rules of its parents",
     $neighbour->worst_delay('truncates', $statement{truncates}), $honest{truncates});
-# What the reserve of the account lets through is much for the store and the relay on a busy machine.
+# On a machine that is half as fast, the reserve of the account alone may delay a row by more than a second, once.
 $neighbour->remains_unnoticed("$changes rows with $all rules", sub { $neighbour->worst_delay('rules', $statement{rules}) }, sub { $honest{rules} });
 done_testing();

@@ -3,7 +3,9 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until wait_confirmed);
+use Clairon::Test qw(wait_until wait_confirmed token);
+use Clairon::Test::RawSocket;
+use JSON ();
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main', conf => "wal_sender_timeout = 2s\n");
@@ -16,6 +18,7 @@ my $to_pg    = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
 # A long ping interval, because the client sends no pong while the test waits for other events.
 my $relay = Clairon::Test::relay($pg, $store, conf => {
     'gate.ping'     => '1h',
+    'gate.console'  => 'on',
     'store.url'     => 'redis://localhost:' . $to_store->port,    # the name is resolved for each connection
     'feed.conninfo' => 'host=localhost dbname=postgres user=relay port=' . $to_pg->port });
 my $client = $relay->client('u1');
@@ -117,5 +120,26 @@ check_complete('no PostgreSQL');
 wait_confirmed($pg);
 pass('all changes are confirmed at the end');
 is($client->gaps, '', 'the client receives no gap');
+
+# The server process of the connection hangs. The relay distinguishes it from another relay.
+$mark = $relay->log_mark;
+my $sender = sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'clairon'});
+kill STOP => $sender;
+$relay->wait_for_log(qr/level=warn .*slot is still in use by this relay's previous connection, waiting".* pid=$sender/, from => $mark);
+like(($relay->get('/readyz'))[1], qr/"feed":"down"/, 'a relay whose former connection hangs is not in standby');
+my $console = Clairon::Test::RawSocket->new($relay)->request(GET => '/v1/console', Host => 'x', Authorization => 'Bearer ' . token(sub => 'op', admin => JSON::true));
+like($console->{json}{relay}{reason}, qr/^slot is still in use by this relay's previous connection, waiting\. PostgreSQL ends it/,
+    'the console has the reason');
+wait_until('the doctor reports the process', sub {
+    sql(q{SELECT detail FROM clairon.doctor() WHERE check_name = 'reader of slot clairon' AND NOT ok}) =~ /process $sender has received nothing/ });
+# A session that queries the status shows that the relay streams, with another clock.
+my $status = $pg->background_psql('postgres');
+$status->query_safe(q{SELECT 1 /* clairon.denials(slot_name) WHERE slot_name = 'clairon' */});
+like(sql(q{SELECT check_name, ok, hint FROM clairon.doctor() WHERE check_name LIKE '%reader of slot%'}),
+    qr/^clock of the reader of slot clairon\|t\|Synchronize/, 'clocks that differ are a warning');
+$status->quit;
+kill CONT => $sender;
+wait_until('the relay streams again', sub { ($relay->get('/readyz'))[1] =~ /"feed":"streaming"/ });
+pass('the relay streams once the process has ended');
 
 done_testing();

@@ -154,7 +154,7 @@ $_->stop for $relay, $second;
 $pg->safe_psql('postgres', q{SELECT clairon.unwatch('t'); DROP EXTENSION clairon CASCADE});
 $mark = $relay->log_mark;
 $relay->start;
-$relay->wait_for_log(qr/ended the stream" .*the extension was dropped .*pg_drop_replication_slot/, from => $mark);
+$relay->wait_for_log(qr/ended the stream" .*the extension was dropped: .*pg_drop_replication_slot/, from => $mark);
 pass('a dropped extension is logged with a hint');
 like(doctor_output(), qr/hint: run CREATE EXTENSION clairon/, 'the doctor reports the first step');
 $pg->safe_psql('postgres', q{CREATE EXTENSION clairon; SELECT clairon.watch('t', 'USER', 'owner')});

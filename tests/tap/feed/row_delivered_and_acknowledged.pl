@@ -69,7 +69,7 @@ $one->ack($id);
 $three->ack(uc $id);
 wait_until('the notification is complete', sub { $store->pending == 0 });
 is($store->execute('EXISTS', $store->of($id, "ack:$id")), 0, 'the last ack deletes the state of the notification');
-is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(u2 u3)), 0, 'the last ack deletes the inboxes');
+is($store->execute('EXISTS', map { $store->keys("pending_list:$_") } qw(u2 u3)), 0, 'the last ack deletes the pending lists');
 
 # A user who leaves a group leaves the audience immediately.
 $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u3'});

@@ -4,6 +4,7 @@ use warnings;
 
 use Clairon::Test qw(wait_until);
 use Clairon::Test::RawSocket;
+use JSON ();
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
@@ -76,5 +77,14 @@ kill STOP => $first->pid;
 $second->wait_for_log(qr/streaming from slot/, from => $mark);
 kill CONT => $first->pid;
 is($first->wait_end, 0, 'a draining relay releases the slot before it closes its clients');
+
+# A relay with another prefix of the store waits for the same slot: its clients would receive nothing.
+$second->wait_ready;
+my $other = Clairon::Test::relay($pg, $store, conf => { 'store.prefix' => 'other' }, wait => 0);
+$other->wait_for_log(qr/level=warn .*slot is in use by a relay with another store.* prefix="other"/);
+my ($found) = grep { $_->{check} eq 'slot' } @{ JSON::decode_json((($other->run('doctor', '--json'))[1]))->{checks} };
+is($found->{level}, 'warn', 'the doctor warns of the other prefix');
+like($found->{detail}, qr/not into this store with prefix other/, 'the doctor names the prefix');
+unlike($first->log_text . $second->log_text, qr/another store/, 'relays with the same prefix do not warn');
 
 done_testing();

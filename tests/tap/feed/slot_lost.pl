@@ -57,16 +57,36 @@ ok($client->wait_for('connected')->{resumed}, 'a restart after WAL without notif
 is($store->execute('HGET', $store->shared('meta'), 'epoch'), $epoch,
     'a restart without a loss does not change the epoch');
 
+# A membership of an earlier cluster, between many other keys.
+my $stale = $store->shared('members') . ':TEAM:t1';
+sub add_stale { $store->execute('SADD', $stale, 'u1'); return }
+sub scans { return $store->execute('INFO', 'commandstats') =~ /cmdstat_scan:calls=(\d+)/ ? $1 : 0 }
+$store->execute('MSET', map { ($store->shared('other') . ":$_", 'x') } 1 .. 6000);
+
 # The slot is lost, with create_slot on.
 my $mark = $relay->log_mark;
 $relay->stop;
 insert();
 lose_slot();
+add_stale();
+my $scans = scans();
 $relay->start;
 my $log = $relay->wait_for_log(qr/slot is lost.*max_slot_wal_keep_size/, from => $mark);
 $relay->wait_ready;
 $client = check_gap($client, 'lost, create_slot on');
 is(sql('SELECT wal_status FROM pg_replication_slots'), 'reserved', 'a new slot exists');
+is($store->execute('EXISTS', $stale), 0, 'the former memberships are deleted');
+cmp_ok(scans() - $scans, '>', 2, 'in steps, because the search reads all keys of the server');
+
+# The deletion was interrupted.
+$relay->stop;
+add_stale();
+$store->execute('HSET', $store->shared('meta'), 'copying', 'delete');
+$relay->start;
+$relay->wait_ready;
+is($store->execute('EXISTS', $stale), 0, 'an interrupted deletion is repeated');
+$client = $relay->client('u1', pos => $client->pos);
+ok($client->wait_for('connected')->{resumed}, 'and causes no gap');
 
 # The slot is lost, and the creation of the new slot waits for a transaction: neither slot contains rows that are
 # committed during the wait.

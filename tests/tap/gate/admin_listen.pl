@@ -1,12 +1,14 @@
-# Tests that gate.admin_listen moves metrics, console and push to a separate address, even for a relay with only the
-# feed role.
+# Tests that gate.admin_listen moves metrics, console and the real-time switch to a separate address, even for a relay with
+# only the feed role.
 use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until token free_port scratch);
 use Clairon::Test::RawSocket;
 use Clairon::Test::SecureSocket;
+use IO::Socket::IP;
 use IO::Socket::UNIX;
+use Socket qw(SOCK_STREAM);
 use JSON ();
 use Test::More;
 
@@ -20,8 +22,8 @@ sub upgrade { return Clairon::Test::RawSocket->open({ port => $_[0] })->{respons
 my $port  = free_port();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.admin_listen' => "127.0.0.1:$port", 'gate.console' => 'on' });
 for my $case ([ GET => '/metrics', 200 ], [ GET => '/console', 200 ], [ GET => '/console/console.js', 200 ], [ GET => '/v1/console', 200 ],
-    [ GET => '/v1/console/errors', 200 ], [ POST => '/v1/push', 204, '{"on":true}' ], [ POST => '/v1/console/drop', 404, '{"entry":"1-1"}' ],
-    [ PATCH => '/metrics', 405 ], [ OPTIONS => '/v1/push', 204 ])
+    [ GET => '/v1/console/errors', 200 ], [ POST => '/v1/realtime', 204, '{"on":true}' ], [ POST => '/v1/console/drop', 404, '{"entry":"1-1"}' ],
+    [ GET => "/v1/notifications/$none/drop", 405 ], [ GET => "/v1/console/notifications/$none/drop", 405 ], [ PATCH => '/metrics', 405 ], [ OPTIONS => '/v1/realtime', 204 ])
 {
     my ($method, $path, $status, $body) = @$case;
     is(status_of($relay->{port}, $method, $path, ':body' => $body), 404, "$method $path is not served at gate.listen");
@@ -64,12 +66,16 @@ ok(!-e $path, 'the socket file is removed');
 # The relay has only the feed role.
 my $pg = Clairon::Test::postgresql('main');
 $port = free_port();
-my $feed = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0, conf => { 'gate.admin_listen' => "127.0.0.1:$port", 'gate.console' => 'on', 'auth.hs256_secret_file' => undef });
+my $feed = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0, conf => { 'gate.admin_listen' => "*:$port", 'gate.console' => 'on', 'auth.hs256_secret_file' => undef });
 wait_until('the feed is ready', sub { my $socket = eval { Clairon::Test::RawSocket->new({ port => $port }) }; $socket && $socket->request(GET => '/readyz')->{status} == 200 });
 like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/readyz')->{body}, qr/"feed":"streaming"/, 'the feed serves /readyz at gate.admin_listen and reports that it is streaming');
 like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/metrics')->{body}, qr/^clairon_feed_connected 1$/m, 'the feed serves metrics at gate.admin_listen');
 is(status_of($port, GET => '/healthz'), 200, 'the feed serves /healthz at gate.admin_listen');
-is(status_of($port, @$_), 404, "$_->[1] is not served by a relay with only the feed role") for [ GET => '/console' ], [ GET => '/v1/console' ], [ POST => '/v1/push', ':body' => '{"on":false}' ],
+SKIP: {
+    -e '/proc/net/if_inet6' or skip 'this machine has no IPv6', 1;
+    ok(IO::Socket::IP->new(PeerHost => '::1', PeerPort => $port, Type => SOCK_STREAM), 'a * listens at IPv6 too');
+}
+is(status_of($port, @$_), 404, "$_->[1] is not served by a relay with only the feed role") for [ GET => '/console' ], [ GET => '/v1/console' ], [ POST => '/v1/realtime', ':body' => '{"on":false}' ],
   [ GET => '/v1/poll?wait=0' ], [ GET => '/v1/sse' ], [ POST => '/v1/notifications', ':body' => '{}' ], [ GET => '/' ];
 is(upgrade($port), 404, 'a WebSocket is rejected by a relay with only the feed role');
 ok(!eval { Clairon::Test::RawSocket->new($feed) }, 'gate.listen is not open');

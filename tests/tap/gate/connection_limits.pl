@@ -1,4 +1,4 @@
-# Tests that excess clients are rejected early with a reason, and that polling works while push is off.
+# Tests that excess clients are rejected early with a reason, and that polling works while real-time delivery is off.
 use strict;
 use warnings;
 
@@ -138,42 +138,44 @@ is($overload->{code}, 4103, 'a client that does not read its replies is closed')
 is($overload->{messages}[-1]{t}, 'bye', 'the client receives a bye before the close');
 is($relay->stop, 0, 'the relay with message_rate exits with status 0 on SIGTERM');
 
-# An admin can turn push off and on.
+# An admin can turn real-time delivery off and on.
 $relay = relay_with('gate.drain' => '400ms');
 $ws  = Clairon::Test::RawSocket->user($relay, 'u1');
 $sse = sse($relay, 'u1');
 $sse->wait_message('connected');
-is(post($relay, '/v1/push', '{"on":false}'), 403, 'a token without the admin claim cannot turn push off');
-is(post($relay, '/v1/push', '{"on":0}', admin => JSON::true), 400, 'an invalid body is rejected');
-is(status($relay), 101, 'push stays on after rejected requests');
-is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'an admin can turn push off');
+is(post($relay, '/v1/realtime', '{"on":false}'), 403, 'a token without the admin claim cannot turn real-time delivery off');
+is(post($relay, '/v1/realtime', '{"on":0}', admin => JSON::true), 400, 'an invalid body is rejected');
+is(status($relay), 101, 'real-time delivery stays on after rejected requests');
+is(post($relay, '/v1/realtime', '{"on":false}', admin => JSON::true), 204, 'an admin can turn real-time delivery off');
 my $end = $ws->read_to_end;
-is($end->{code}, 4103, 'turning push off closes WebSockets');
+is($end->{code}, 4103, 'turning real-time delivery off closes WebSockets');
 ok(defined $end->{messages}[-1]{in}, 'the bye has a reconnect delay');
 my ($bye) = grep { $_->{t} eq 'bye' } $sse->wait_end;
-is($bye->{code}, 4103, 'turning push off ends SSE with the same code');
+is($bye->{code}, 4103, 'turning real-time delivery off ends SSE with the same code');
 my $off = upgrade($relay)->{response};
-is($off->{status}, 503, 'new WebSockets are rejected while push is off');
+is($off->{status}, 503, 'new WebSockets are rejected while real-time delivery is off');
 like($off->{body}, qr{/v1/poll}, 'the rejection contains /v1/poll');
 ok($off->{headers}{'retry-after'}, 'the rejection has Retry-After');
 is(sse($relay, 'u1')->{status}, 503, 'new SSE streams are rejected');
 is(poll($relay, 'u1')->{status}, 204, 'polls are still accepted');
-is($relay->metric('clairon_gate_push_off'), 1, 'the metric clairon_gate_push_off is 1');
+is($relay->metric('clairon_gate_realtime_off'), 1, 'the metric clairon_gate_realtime_off is 1');
 is(($relay->get('/readyz'))[0], 200, 'the relay stays ready');
-is(post($relay, '/v1/push', '{"on":true}', admin => JSON::true), 204, 'an admin can turn push on');
-is(status($relay), 101, 'connections are accepted while push is on');
+is(post($relay, '/v1/realtime', '{"on":true}', admin => JSON::true), 204, 'an admin can turn real-time delivery on');
+is(status($relay), 101, 'connections are accepted while real-time delivery is on');
 $ws = Clairon::Test::RawSocket->user($relay, 'u1');
 kill USR1 => $relay->pid;
-is($ws->read_to_end->{code}, 4103, 'SIGUSR1 turns push off');
+is($ws->read_to_end->{code}, 4103, 'SIGUSR1 turns real-time delivery off');
 is(status($relay), 503, 'connections are rejected after SIGUSR1');
 kill USR1 => $relay->pid;
 is(status($relay), 503, 'a second SIGUSR1 has no effect');
 kill USR2 => $relay->pid;
-wait_until('push is on', sub { status($relay) == 101 });
-pass('SIGUSR2 turns push on');
-is($relay->stop, 0, 'the relay with the push switch exits with status 0 on SIGTERM');
+wait_until('real-time delivery is on', sub { status($relay) == 101 });
+pass('SIGUSR2 turns real-time delivery on');
+is($relay->stop, 0, 'the relay with the switch of real-time delivery exits with status 0 on SIGTERM');
+is_deeply([ $relay->log_text(0) =~ /^component=audit .* actor="(\w+)" act="realtime" object="(\w+)"$/mg ],
+    [ map { (@$_) } [qw(a1 off)], [qw(a1 on)], [qw(signal off)], [qw(signal off)], [qw(signal on)] ], 'each switch is audited once, with its actor');
 
-# Push is turned off while a client's request waits for the store.
+# Real-time delivery is turned off while a client's request waits for the store.
 my $proxy = Clairon::Test::proxy($store->{socket});
 $relay = relay_with('store.url' => $proxy->url('redis'));
 my $ticket_response = Clairon::Test::RawSocket->new($relay)->request(POST => '/v1/ticket', Authorization => 'Bearer ' . token(sub => 't1'), ':body' => '')->{json};
@@ -181,10 +183,10 @@ $proxy->freeze;
 my $late = Clairon::Test::RawSocket->new($relay);
 $late->write("GET /v1/sse?ticket=$ticket_response->{ticket} HTTP/1.1\r\nHost: x\r\n\r\n");
 wait_until('the relay has requested the ticket', sub { $relay->metric('clairon_gate_streams') == 1 });
-is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'push is turned off');
+is(post($relay, '/v1/realtime', '{"on":false}', admin => JSON::true), 204, 'real-time delivery is turned off');
 $proxy->thaw;
 1 until $late->{bytes} =~ /\r\n\r\n/ || !$late->more;
-like($late->{bytes}, qr{^HTTP/1\.1 503 }, 'a valid ticket opens no stream while push is off');
+like($late->{bytes}, qr{^HTTP/1\.1 503 }, 'a valid ticket opens no stream while real-time delivery is off');
 is($relay->stop, 0, 'SIGTERM ends the relay behind a proxy of the store with status 0');
 
 # With several workers, a request to one worker applies to all workers.
@@ -192,7 +194,7 @@ sub wait_all_return { my ($status) = @_; return wait_until("all workers return $
 
 $relay = relay_with('gate.workers' => 3, 'gate.drain' => '400ms');
 my @all = map { Clairon::Test::RawSocket->user($relay, "w$_") } 1 .. 12;
-is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'one worker receives the request to turn push off');
+is(post($relay, '/v1/realtime', '{"on":false}', admin => JSON::true), 204, 'one worker receives the request to turn real-time delivery off');
 is_deeply([ map { $_->read_to_end->{code} } @all ], [ (4103) x 12 ], 'the clients of all workers are closed');
 wait_all_return(503); # a worker without clients may receive the request later
 pass('all workers reject connections');
@@ -201,13 +203,13 @@ kill KILL => @before;
 wait_until('new workers have started', sub { my %old = map { $_ => 1 } @before; 3 == grep { !$old{$_} } children($relay->pid) });
 wait_until('the new workers are ready', sub { ($relay->get('/readyz'))[0] == 200 });
 is_deeply({ map { status($relay) => 1 } 1 .. 12 }, { 503 => 1 }, 'new workers reject connections');
-is(post($relay, '/v1/push', '{"on":true}', admin => JSON::true), 204, 'a request turns push on again');
+is(post($relay, '/v1/realtime', '{"on":true}', admin => JSON::true), 204, 'a request turns real-time delivery on again');
 wait_all_return(101);
 pass('all workers accept connections');
 is($relay->stop, 0, 'the relay with three workers exits with status 0 on SIGTERM');
 
-# Both signals arrive in quick succession: push is off afterwards, and all workers agree. In some rounds, stopped
-# processes find both signals pending.
+# Both signals arrive in quick succession: real-time delivery is off afterwards, and all workers agree. In some rounds,
+# stopped processes find both signals pending.
 sub pending { my ($pid) = @_; open my $file, '<', "/proc/$pid/status" or return 1; return hex((join('', <$file>) =~ /^ShdPnd:\s+(\w+)/m)[0]) }
 
 sub while_stopped
@@ -235,7 +237,7 @@ for my $workers (1, 2)
         kill USR2 => $relay->pid;
         wait_all_return(101);
     }
-    pass("$workers workers: push is off after simultaneous signals to turn it on and off");
+    pass("$workers workers: real-time delivery is off after simultaneous signals to turn it on and off");
     is($relay->stop, 0, "the relay with $workers workers exits with status 0 on SIGTERM");
 }
 
@@ -244,13 +246,13 @@ $relay = relay_with('gate.workers' => 2, 'gate.drain' => '0s');
 for ([ 'true', 'false', 503 ], [ 'false', 'true', 101 ])
 {
     my ($first, $last, $status) = @$_;
-    while_stopped(sub { is(post($relay, '/v1/push', qq({"on":$_}), admin => JSON::true), 204, "the request {\"on\":$_} is accepted") for $first, $last }, $relay->pid);
+    while_stopped(sub { is(post($relay, '/v1/realtime', qq({"on":$_}), admin => JSON::true), 204, "the request {\"on\":$_} is accepted") for $first, $last }, $relay->pid);
     wait_all_return($status);
 }
 is($relay->stop, 0, 'the relay with concurrent requests exits with status 0 on SIGTERM');
 
 # When the relay is out of file descriptors, it closes idle connections, and new connections wait. The event is logged
-# once.
+# at a limited rate.
 $relay = relay_with('gate.connect_timeout' => '5m');
 my @open = glob '/proc/' . $relay->pid . '/fd/*';
 system('prlimit', '--pid', $relay->pid, '--nofile=' . (@open + 4) . ':') == 0 or die 'could not lower the limit';
@@ -264,7 +266,8 @@ my $turns = loop_turns();
 wait_until('more loop iterations have passed', sub { loop_turns() > $turns + 30 });
 $upgraded[0]->disconnect;
 is(status($relay), 101, 'new connections are served after a descriptor is free');
-is(() = $relay->log_text =~ /out of file descriptors/g, 1, 'the log has one line about descriptors');
+my $lines = () = $relay->log_text =~ /out of file descriptors/g;
+cmp_ok($lines, '<', 5, 'the log has few lines about descriptors, although accept is retried in each of these iterations');
 $_->disconnect for @idle, @upgraded[ 1 .. 3 ];
 is($relay->stop, 0, 'SIGTERM ends the relay that was out of descriptors with status 0');
 

@@ -116,6 +116,35 @@ like($relay->log_text($mark), qr/draining connections" count=3.*second signal re
 unlike($relay->log_text($mark), qr/drain finished/, 'the second signal skips the drain');
 $relay->configure('gate.drain' => '2s');
 
+# Before a drain, the relay is not ready, and serves its clients and new ones. With several workers, all of them do.
+for my $workers (1, 2)
+{
+    $relay->configure('gate.notice' => '10m', 'gate.workers' => $workers);
+    $relay->start;
+    $relay->wait_ready;
+    my $old = user('old');
+    $mark = $relay->log_mark;
+    kill TERM => $relay->pid;
+    $relay->wait_for_log(qr/not ready, accepting clients/, from => $mark);    # another worker may not accept clients yet
+    my $probe = Clairon::Test::RawSocket->new($relay)->request(GET => '/readyz');
+    is($probe->{status}, 503, "$workers workers: the relay is not ready");
+    is($probe->{json}{status}, 'draining', 'the status is draining');
+    is($probe->{headers}{connection}, 'close', 'an HTTP connection ends after its response');
+    my @served = ($old, map { user("new$_") } 1 .. 4 * $workers);
+    $_->send_json({ t => 'ping' }) for @served;
+    is_deeply([ map { $_->wait_message('pong')->{t} } @served ], [ ('pong') x @served ], 'all clients are served');
+    kill TERM => $relay->pid;
+    is($relay->wait_end, 0, 'a second signal ends the relay');
+}
+$relay->configure('gate.workers' => undef, 'gate.notice' => '300ms');
+$relay->start;
+$relay->wait_ready;
+my $served = user('served');
+kill TERM => $relay->pid;
+$served->ends_with(4201, 'a client after the notice');
+is($relay->wait_end, 0, 'after the notice, the relay drains');
+$relay->configure('gate.notice' => '0s');
+
 # After SIGKILL, the relay restarts with the same settings and port, without any saved state.
 $relay->start;
 $relay->wait_ready;

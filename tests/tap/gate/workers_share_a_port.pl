@@ -130,8 +130,8 @@ kill INT => $relay->pid;
 is($relay->wait_end, 0, 'a second signal ends the relay');
 like($relay->log_text($mark), qr/second signal received, stopping immediately/, 'the second signal ends the relay immediately');
 
-# The supervisor is killed during a POST /v1/push, before it is notified: the process that adopts the workers must not
-# receive a signal. In this test, the test process adopts the workers by prctl(PR_SET_CHILD_SUBREAPER).
+# The supervisor is killed during a POST /v1/realtime, before it is notified: the process that adopts the workers must
+# not receive a signal. In this test, the test process adopts the workers by prctl(PR_SET_CHILD_SUBREAPER).
 SKIP: {
     my $prctl = { x86_64 => 157, aarch64 => 167 }->{ (POSIX::uname())[4] };
     skip 'this machine does not permit adopting processes', 1 unless $prctl && syscall($prctl, 36, 1, 0, 0, 0) == 0;
@@ -140,15 +140,15 @@ SKIP: {
     $relay->configure('gate.drain' => '20s');
     $relay->start;
     $relay->wait_ready;
-    my $push = Clairon::Test::RawSocket->new($relay);
-    $push->write("POST /v1/push HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
+    my $switch = Clairon::Test::RawSocket->new($relay);
+    $switch->write("POST /v1/realtime HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
           . token(sub => 'me', admin => \1) . "\r\nContent-Length: 12\r\n\r\n{\"on\":");
     my @adopted = wait_until('all processes run', sub { my @all = children($relay->pid); @all == 3 ? \@all : undef })->@*;
     $mark = $relay->log_mark;
     $relay->kill9;
     $relay->wait_for_log(qr/(?:signal received, draining" signal=15.*){3}/s, from => $mark);
-    $push->write('false}');
-    $relay->wait_for_log(qr{push switch requested.*push=false}, from => $mark);
+    $switch->write('false}');
+    $relay->wait_for_log(qr{component=audit.* act="realtime" object="off"}, from => $mark);
     waitpid $_, 0 for @adopted;
     is($signals, 0, 'the adopting process receives no signal');
 }

@@ -48,7 +48,7 @@ make_path("$tree/tests/lint");
 copy(top() . '/tests/lint/pages.py', "$tree/tests/lint/pages.py") or die "could not copy pages.py: $!\n";
 write_text("docs/$_.md", "# Page\n") for qw(CONTRIBUTING STORE);
 my $log_table = "# Page\n## Log messages\n| `component` | message | action |\n|---|---|---|\n| gate | `%s` | none |\n";
-write_text('docker/OPERATIONS.md', sprintf($log_table, 'known message'));
+write_text('docker/MONITORING.md', sprintf($log_table, 'known message'));
 write_text('relay/module/file.c',
     "static int\nknown_function(void)\n{\n    log_warn(\"gate\", \"known \"\n        \"message: hint\");\n    return 0;\n}\n");
 write_text('relay/other/other.c', "static int\nother_function(void)\n{\n    return 0;\n}\n");
@@ -70,7 +70,7 @@ fails('a file of another folder', '| `relay/module/` | `other.c` |', 'other.c is
 fails('a link to a missing page', '[page](missing.md)', 'link to missing.md, which does not exist');
 fails('a link to a missing heading', '[page](STORE.md#keys)', 'link to STORE.md#keys, a heading that does not exist');
 
-write_text('docker/OPERATIONS.md', sprintf($log_table, 'unknown message'));
-is_deeply([ lint('') ], [ 1, "docker/OPERATIONS.md: no log message 'unknown message'\n" ], 'a missing log message: the lint fails');
+write_text('docker/MONITORING.md', sprintf($log_table, 'unknown message'));
+is_deeply([ lint('') ], [ 1, "docker/MONITORING.md: no log message 'unknown message'\n" ], 'a missing log message: the lint fails');
 
 done_testing();

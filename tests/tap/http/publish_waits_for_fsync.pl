@@ -33,9 +33,9 @@ my $synced = post('b', Prefer => 'respond-async, wait=10');
 is($synced->{status}, 201, 'Prefer: wait returns 201');
 is($synced->{headers}{'preference-applied'}, 'wait', 'Prefer: wait returns Preference-Applied');
 is(post('prefer ' . $_, Prefer => $_)->{headers}{'preference-applied'}, 'wait', "Prefer: $_ is applied")
-  for 'WAIT=10', 'wait="10"', 'respond-async; x="a, wait=1", Wait = "10" ; foo';
+  for 'wait', 'WAIT=10', 'wait="10"', 'respond-async; x="a, wait=1", Wait = "10" ; foo';
 is(post('prefer ' . $_, Prefer => $_)->{headers}{'preference-applied'}, undef, "Prefer: $_ is not a wait")
-  for 'nowait=10', 'wait=10x', 'wait="10', 'x="a, wait=10"', 'wait';
+  for 'nowait=10', 'wait=10x', 'wait="10', 'x="a, wait=10"', 'wait=';
 my $again = post('b', Prefer => 'wait=10');
 my $preflight = Clairon::Test::RawSocket->new($relay)->request(OPTIONS => '/v1/notifications', Origin => "http://127.0.0.1:$relay->{port}");
 like($preflight->{headers}{'access-control-allow-headers'}, qr/\bprefer\b/, 'CORS allows Prefer');

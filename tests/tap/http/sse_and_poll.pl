@@ -330,7 +330,9 @@ kill TERM => $relay->pid;
 ($bye) = grep { $_->{t} eq 'bye' } $drained->wait_end;
 is($bye->{code}, 4201, 'a drain sends bye on SSE');
 ok(defined $bye->{in}, 'the bye contains a reconnect delay');
-is($polling->read_response->{status}, 503, 'a drain ends a waiting poll with 503');
+my $ended = $polling->read_response;
+is($ended->{status}, 204, 'a drain ends a waiting poll with 204');
+ok($ended->{headers}{'clairon-pos'}, 'the response of the poll has its cursor');
 is($relay->wait_end, 0, 'SIGTERM ends the relay with status 0');
 
 # The store is unreachable.

@@ -23,14 +23,17 @@ like($listed->log_text, qr/origin not allowed" origin="?http:\/\/other\.example"
 # The token is signed with a wrong key, or has an invalid claim.
 my $wrong = token(sub => 'u1', secret => "$Clairon::Test::SECRET\n");
 is(request($relay, GET => '/v1/poll', Authorization => "Bearer $wrong")->{status}, 401, 'a token signed with the key\'s trailing newline is rejected') for 1 .. 5;
-like($relay->log_text, qr/level=info .*token rejected" path="?\/v1\/poll"? error=".*invalid signature".*hint="the HS256 key is the content of auth\.hs256_secret_file without its final newline/, 'the log explains that the key is used without its newline');
+like($relay->log_text, qr/level=warn .*token rejected" path="?\/v1\/poll"? error="invalid token signature".*hint="the HS256 key is the content of auth\.hs256_secret_file without its final newline/, 'the log explains that the key is used without its newline');
 is(count_lines($relay, 'token rejected'), 1, 'the message about the newline is logged once');
 unlike($relay->log_text, qr/\Q$wrong\E|\Q$Clairon::Test::SECRET\E/, 'the log contains neither token nor key');
 unlike(request($relay, GET => '/v1/poll', Authorization => "Bearer $wrong")->{body}, qr/newline|secret/, 'the response does not mention the key');
 my $raw = Clairon::Test::RawSocket->open($quiet);
 $raw->send_json({ t => 'connect', token => token(sub => 42) });
 is($raw->read_to_end->{code}, 4001, 'a numeric sub is rejected');
-like($quiet->log_text, qr/token rejected" path="?\/v1\/ws"? error="token claim sub must be a string of 1 to 255 bytes, such as \\?"42\\?", not 42/, 'the log contains the valid form');
+like($quiet->log_text, qr/token rejected" path="?\/v1\/ws"? error="token claim sub must be a string, such as \\?"42\\?", not 42/, 'the log contains the valid form');
+
+like(request($quiet, GET => '/v1/poll', Authorization => 'Bearer ' . token(sub => $_))->{body}, qr/"detail":"token claim sub must have 1 to 255 bytes"/, 'the error for a sub of ' . length . ' bytes contains the limit')
+  for '', 'x' x 256;
 
 # The body of an HTTP error contains the reason, and pages of an allowed origin can read it.
 for my $path ('/v1/poll', '/v1/sse')

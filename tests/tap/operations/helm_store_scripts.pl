@@ -44,6 +44,7 @@ for my $name (keys %$scripts)
           =~ s{\b6379\b}{$port}gr =~ s{(cluster-node-timeout) \d+}{$1 1500}r =~ s{cluster-announce-human-nodename}{$version < 7.2 ? 'syslog-ident' : $&}egr);
 }
 write_file('store_password', "secret$$\n");
+write_file('store_relay_password', "relay$$\n");
 write_file('bin/getent', qq{#!/bin/sh\n[ "\$1" = hosts ] && grep -F " \$2" '$folder/hosts'\n});
 symlink $ENV{STORE_SERVER}, "$folder/bin/valkey-server" or die "could not link: $!";
 symlink $ENV{STORE_SERVER} =~ s/server$/cli/r, "$folder/bin/valkey-cli" or die "could not link: $!";
@@ -84,7 +85,7 @@ sub run { my ($i, $script) = @_; return PostgreSQL::Test::Utils::system_log('env
 sub cli
 {
     my ($i, @arguments) = @_;
-    local $ENV{REDISCLI_AUTH} = "secret$$";
+    local $ENV{REDISCLI_AUTH} = $arguments[0] eq '--user' ? "relay$$" : "secret$$";
     my ($out, $err) = PostgreSQL::Test::Utils::run_command([ "$folder/bin/valkey-cli", '-p', $port, '-h', $address[$i], @arguments ]);
     return $out;
 }
@@ -143,15 +144,20 @@ wait_ready(0 .. NODES - 1);
 is_deeply([ map { (split /\n/, cli(0, 'config', 'get', $_))[1] } qw(maxmemory maxmemory-policy) ], [ 644245095, 'noeviction' ],
     'a node rejects writes below the memory limit of its container');
 pass('a node is ready before it joins the cluster');
-unlike(PostgreSQL::Test::Utils::slurp_file('/proc/' . $_->pid . '/cmdline'), qr/secret$$/, "$_->{name} has no password in its arguments") for @nodes;
+unlike(PostgreSQL::Test::Utils::slurp_file('/proc/' . $_->pid . '/cmdline'), qr/(secret|relay)$$/, "$_->{name} has no password in its arguments") for @nodes;
 is(run(0, 'join.sh'), 0, 'the nodes join');
 wait_ready(0 .. NODES - 1);
+wait_until('the user of the relays can write its keys', sub { cli(0, qw(--user relay -c set clairon:{kept}:x yes)) eq 'OK' });
+like(cli(0, qw(--user relay -c set other yes)), qr/NOPERM/, 'the user of the relays cannot write other keys');
+like(cli(0, qw(--user relay flushall)), qr/NOPERM/, 'the user of the relays cannot run other commands');
 wait_until('a key can be written', sub { cli(0, '-c', 'set', 'kept', 'yes') eq 'OK' });
 check_cluster('after join.sh');
 my @pairs = pairs();
 is(join(' ', sort map { substr $_, 0, 1 } @pairs), 'a b c', 'each primary is on another machine');
 is((grep { /^(.)\1?$/ } @pairs), 0, 'each replica is on another machine than its primary') or diag "@pairs";
+cli(1, qw(acl deluser relay));
 is(run(0, 'join.sh'), 0, 'a second join.sh succeeds');
+like(cli(1, qw(acl list)), qr/^user relay on /m, 'a second join.sh sets the user of the relays again');
 check_cluster('after a second join.sh');
 
 # Each pod is replaced after the previous pod is ready.

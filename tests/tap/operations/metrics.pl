@@ -47,6 +47,17 @@ for my $script (qw(ingest report ack due other))
 wait_until('the age of the oldest pending notification grows', sub { value('clairon_pending_oldest_seconds') > 0.1 });
 cmp_ok(value('clairon_sent_seconds_sum'), '<', 2 * (time() - $^T),
     'the recorded times do not exceed the duration of this test');
+# A rule whose target column is not in the WAL denies the row.
+$pg->safe_psql('postgres', q{CREATE TABLE hidden (id int PRIMARY KEY, owner text); SELECT clairon.watch('hidden', 'USER', 'owner', operations => '{delete}');
+    INSERT INTO hidden SELECT generate_series(1, 3), 'nobody'; DELETE FROM hidden});
+has('clairon_denied_total{reason="rows"}', 3);
+like($relay->log_text, qr/level=warn .*changes denied" reason="rows" count=3 /, 'the log of the relay reports them');
+is($pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE strpos(query, 'clairon.denials(slot_name) WHERE slot_name = ' || quote_literal('clairon')) > 0 AND pid <> pg_backend_pid()}),
+    1, 'the doctor can find the session that queries the status');
+like($pg->safe_psql('postgres', 'SELECT denied FROM clairon.status'), qr/"account": "rows"/, 'clairon.status contains the denied rows');
+like($pg->safe_psql('postgres', q{SELECT detail, hint FROM clairon.doctor() WHERE check_name LIKE 'account of %'}),
+    qr/3 changes were denied by slot clairon, as rows that a rule cannot evaluate.*REPLICA IDENTITY FULL/, 'the doctor explains them');
+
 my ($status, $text) = $relay->get('/metrics');
 is($status, 200, 'one response contains all metrics');
 unlike($text, qr/\Q$secret\E|\Q$id\E/, 'metrics contain no users and no ids');
@@ -109,17 +120,49 @@ my %ids;
 $ids{ $_->{id} }++ for @{ $dashboard->{panels} };
 is_deeply([ grep { $_ > 1 } values %ids ], [], 'the panels of the dashboard have distinct ids');
 
-# docker/OPERATIONS.md has a section for each alert.
-my $book = slurp_file("$top/docker/OPERATIONS.md");
+# The inhibit rules name alerts.
+my %alerts = map { $_ => 1 } $alerts =~ /^ +- alert: (\w+)$/mg;
+my @matchers = map { /alertname (?:= (\w+)|=~ "([^"]+)")/g } grep { /matchers/ } split /\n/, slurp_file("$top/docker/alertmanager.yml");
+my @patterns = map { split /\|/ } grep { defined } @matchers;
+cmp_ok(scalar(@patterns), '>', 10, 'inhibit rules are defined');
+is_deeply([ grep { my $pattern = $_; !grep { /^$pattern$/ } keys %alerts } @patterns ], [], 'the inhibit rules name existing alerts');
+
+# Each label in `equal` remains in the expressions of the alerts: a missing label is equal only to a missing label.
+my @rules = map { [ /source_matchers: (.*)/, /target_matchers: (.*)/, /equal: \[(.*)\]/ ] }
+  grep { /^source/ } split /^  - (?=source)/m, slurp_file("$top/docker/alertmanager.yml");
+my %expression = $alerts =~ /^ +- alert: (\w+)\n +expr: (.*)$/mg;
+sub named_by { my $patterns = join '|', grep { defined } $_[0] =~ /alertname (?:= (\w+)|=~ "([^"]+)")/; return grep { /^(?:$patterns)$/ } keys %alerts }
+sub keeps { my ($expression, $label) = @_; return !grep { !defined || !/\b$label\b/ } $expression =~ /\b(?:sum|min|max|avg|count)(?: by \(([^)]*)\))?(?= ?\()/g }
+my @without;
+for my $rule (grep { defined $_->[2] } @rules)
+{
+    my ($source, $target, $equal) = @$rule;
+    for my $alert (map { named_by($_) } $source, $target) { push @without, map { "$alert: $_" } grep { !keeps($expression{$alert}, $_) } split /, */, $equal }
+}
+is_deeply(\@without, [], 'the labels that inhibit rules compare are in both alerts');
+
+# While the feed has no connection, the metric of ClaironWalHeld is 0. So ClaironNoFeed and the alerts that inhibit it name
+# the WAL that the slot retains.
+my @naming = ('ClaironNoFeed', map { named_by($_->[0]) } grep { grep { $_ eq 'ClaironNoFeed' } named_by($_->[1]) } @rules);
+cmp_ok(scalar(@naming), '>', 1, 'ClaironNoFeed is inhibited');
+is_deeply([ grep { my $name = $_; $alerts !~ /- alert: $name\n(?:(?!- alert:).*\n)*? +description: ".*retained_wal_bytes/ } @naming ], [],
+    'without a feed, an alert names the WAL that the slot retains');
+
+# WAL that a connected feed does not confirm is reported, whatever the cause is.
+my @hiding = map { /source_matchers: (.*)\n.*target_matchers: .*ClaironWalHeld/ ? $1 : () } split /^  - (?=source)/m, slurp_file("$top/docker/alertmanager.yml");
+is_deeply(\@hiding, ['[alertname = ClaironNoFeed]'], 'only ClaironNoFeed inhibits ClaironWalHeld');
+
+# docker/RUNBOOKS.md has a section for each alert.
+my $book = slurp_file("$top/docker/RUNBOOKS.md");
 my @names = $alerts =~ /^ +- alert: (\w+)$/mg;
 cmp_ok(scalar(@names), '>', 10, 'alerts are defined');
-is_deeply([ grep { $book !~ /^### \Q$_\E$/m } @names ], [], 'OPERATIONS.md explains each alert');
-is_deeply([ grep { my $name = lc; $alerts !~ /runbook: "OPERATIONS\.md#$name"/ } @names ], [], 'each alert links to its section');
+is_deeply([ grep { $book !~ /^### \Q$_\E$/m } @names ], [], 'RUNBOOKS.md explains each alert');
+is_deeply([ grep { my $name = lc; $alerts !~ /runbook_url: "RUNBOOKS\.md#$name"/ } @names ], [], 'each alert links to its section');
 
-# Each metric mentioned on the pages exists; other names with this prefix are roles.
+# Each metric mentioned on the pages exists; other names with this prefix are roles and a schema.
 my %mentioned = map { $_ => 1 } map { slurp_file("$top/$_") =~ /\b(clairon_[a-z_]*[a-z])\b/g }
-  qw(README.md docs/REFERENCE.md docs/STORE.md docker/OPERATIONS.md client/PROTOCOL.md decoder/FRAMES.md);
-delete @mentioned{qw(clairon_app clairon_relay)};
+  qw(README.md docs/REFERENCE.md docs/STORE.md client/PROTOCOL.md decoder/FRAMES.md), map { s{^\Q$top\E/}{}r } glob "$top/docker/*.md";
+delete @mentioned{qw(clairon_app clairon_relay clairon_internal)};
 cmp_ok(scalar(keys %mentioned), '>', 3, 'the pages mention more than three metrics');
 is_deeply([ sort grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } keys %mentioned ], [], 'all metrics on the pages are exported');
 

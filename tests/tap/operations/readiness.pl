@@ -47,9 +47,9 @@ for my $workers (1, 3)
     my $relay = Clairon::Test::relay($pg, $store, wait => 0, conf => \%conf);
     $relay->wait_for_log(qr/creating slot/);
     my $second = Clairon::Test::relay($pg, $store, wait => 0, conf => \%conf);
-    $second->wait_for_log(qr/waiting as standby/);
+    $second->wait_for_log(qr/slot is being created by another process, waiting/);
     wait_replies($relay, '/readyz', '503 down', "$workers workers: before the slot exists, the relay is not ready");
-    wait_replies($second, '/readyz', '503 standby', "$workers workers: before the slot exists, a relay in standby is not ready");
+    wait_replies($second, '/readyz', '503 down', "$workers workers: before the slot exists, a relay that waits for it is not ready");
     $open->query_safe('COMMIT');
     $open->quit;
     wait_until('the relay is ready', sub { ($relay->get('/readyz'))[0] == 200 });

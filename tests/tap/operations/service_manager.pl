@@ -38,7 +38,7 @@ my $store = Clairon::Test::store();
 # The relays that start from now on use sd_notify.
 $ENV{NOTIFY_SOCKET} = $path;
 $ENV{WATCHDOG_USEC} = 4_000_000;
-my $relay = Clairon::Test::relay($pg, $store, wait => 0, conf => { 'gate.drain' => '2s' });
+my $relay = Clairon::Test::relay($pg, $store, wait => 0, conf => { 'gate.notice' => '1s', 'gate.drain' => '1s' });
 
 is_deeply([ datagrams_until(qr/READY/) ], ['READY=1'], 'READY=1 is sent once');
 wait_until('the relay serves requests once its store is connected', sub { ($relay->get('/healthz'))[0] == 200 });
@@ -53,6 +53,7 @@ is($relay->stop, 0, 'the stopped relay drains');
 is((datagrams_until(qr/STOPPING/))[-1], "STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000",
     'the stop is announced with its timeout');
 
+$relay->configure('gate.notice' => '0s', 'gate.drain' => '2s');
 # WATCHDOG_PID is another process, whose watchdog interval passes many times in this test.
 @ENV{qw(WATCHDOG_PID WATCHDOG_USEC)} = ($$, 2000);
 $relay->start;

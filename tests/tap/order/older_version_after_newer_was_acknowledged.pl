@@ -76,7 +76,7 @@ for my $relay (@relays)
     $_->close for $phone, $desktop;
 }
 
-# A new session has more rows in the inbox than its in-flight window allows.
+# A new session has more rows in the pending list than its in-flight window allows.
 {
     my $phone = $relays[0]->client('new');
     my ($first, $row) = insert('new', 2);
@@ -93,8 +93,8 @@ for my $relay (@relays)
     ack($desktop, "$row.1");
     pending_is(0);
     deliver_plain($desktop);
-    is(faults($desktop), '', 'a session whose inbox exceeds its in-flight window receives the versions in order');
-    is(received($desktop), "$first.1 $row.1 $row.2", 'later rows do not overtake the inbox');
+    is(faults($desktop), '', 'a session whose pending list exceeds its in-flight window receives the versions in order');
+    is(received($desktop), "$first.1 $row.1 $row.2", 'later rows do not overtake the pending list');
     is($desktop->gaps, '', 'there is no gap');
     $_->close for $phone, $desktop;
 }

@@ -294,7 +294,7 @@ sub redrive_all
     return $store->error_count ? $relays[0]->run('errors', 'redrive', '--all') : undef;
 }
 
-sub inbox_size { my ($world) = @_; my $count = 0; $count += $store->execute('ZCARD', $_) for $store->keys("inbox:$world->{user}"); return $count }
+sub pending_size { my ($world) = @_; my $count = 0; $count += $store->execute('ZCARD', $_) for $store->keys("pending_list:$world->{user}"); return $count }
 
 # At the end, all devices connect and acknowledge all notifications, and a last row is written.
 sub end_worlds
@@ -316,7 +316,7 @@ sub end_worlds
         }
         redrive_all();
         run_loops(0.05);
-        return !$store->error_count && !grep { inbox_size($_) } @worlds;
+        return !$store->error_count && !grep { pending_size($_) } @worlds;
     });
     for my $world (@worlds)
     {

@@ -148,7 +148,7 @@ wait_until('all notifications are acknowledged', sub {
         ack_some($device, 1);
         run_loops($device);
     }
-    return !grep { $store->execute('EXISTS', $_) } map { $store->keys("inbox:u$_") } 1 .. $USERS;
+    return !grep { $store->execute('EXISTS', $_) } map { $store->keys("pending_list:u$_") } 1 .. $USERS;
 });
 $pg->safe_psql('postgres', join '', map { $newest++; $users_of{$newest} = "u$_"; "INSERT INTO plain VALUES ($newest, 'u$_');" } 1 .. $USERS);
 wait_until('all clients have received the last row', sub {

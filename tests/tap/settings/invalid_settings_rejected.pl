@@ -75,7 +75,7 @@ is((clairon([ 'relay', '--check' ], CLAIRON_AUTH_HS256_SECRET => $secret, CLAIRO
 check_rejected('an unknown key', valid_settings('[gate]', 'listn = 1'),
     qr{^clairon relay: \Q$file\E:8: \[gate\] listn is not a setting; did you mean \[gate\] listen\?.*max_connections});
 check_rejected('a misplaced key', valid_settings('[gate]', 'roles = feed'), qr{:8: .*did you mean \[relay\] roles\?});
-check_rejected('an unknown section', valid_settings('[gates]'), qr{\Q$file\E:7: \[gates\] is not a section; did you mean \[gate\]\? sections are .*gate, relay, rows, store});
+check_rejected('an unknown section', valid_settings('[gates]'), qr{\Q$file\E:7: \[gates\] is not a section; did you mean \[gate\]\? sections are .*gate, receipts, relay, rows, sink, store, webhook});
 check_rejected('a repeated key', valid_settings('[gate]', 'ping = 1s', 'ping = 2s'), qr{\Q$file\E:9: .*ping is already set on line 8});
 check_rejected('a key without its section', "ping = 1s\npong = 1s\n" . valid_settings(), qr{\Q$file\E:1: a setting must follow a \[section\]});
 check_rejected('a section in capitals', valid_settings('[Auth]', 'leeway = 1s'), qr{\Q$file\E:7: \[Auth\] is not a section; did you mean \[auth\]\?});
@@ -107,13 +107,32 @@ check_rejected("$_->[0]", valid_settings('[gate]', $_->[0]), "$at $_->[1]") for
   [ 'origins = https://app.example/', 'origins must be scheme://host[:port] without a path, or *, comma-separated, not "https://app.example/"' ],
   [ 'console = maybe',        'console must be' ];
 check_rejected("$_->[0] $_->[1]", valid_settings("[$_->[0]]", $_->[1]), "$file:8: [$_->[0]] $_->[2]") for
-  [ 'relay', 'roles = reader',      'roles must be feed, gate or feed,gate, not "reader"' ],
+  [ 'relay', 'roles = reader',      'roles must be a list of feed, gate and sink, such as feed,gate,sink, not "reader"' ],
   [ 'relay', 'log_level = loud',    'log_level must be error, warn, info or debug, not "loud"' ],
   [ 'relay', 'log_format = xml',    'log_format must be logfmt or json' ],
   [ 'feed',  'create_slot = maybe', 'create_slot must be true, false, on, off, yes, no, 1 or 0' ],
   [ 'feed',  'slot = Big-Slot',     'slot must have 1 to 63 of the characters a-z, 0-9 and _' ],
   [ 'store', 'prefix = a{b}',       'prefix must have 1 to 64 letters' ],
-  [ 'store', 'shards = 17',         'shards must be' ];
+  [ 'store', 'shards = 17',         'shards must be' ],
+  [ 'webhook', 'url = example.com/hook',  'url must be https://host[:port]/path, in ASCII and without #' ],
+  [ 'webhook', 'url = ftp://example.com', 'url must be https://host[:port]/path' ],
+  [ 'webhook', 'url = https:///hook',     'url must be https://host[:port]/path' ],
+  [ 'webhook', 'url = https://example.com:0/hook', 'url must be https://host[:port]/path' ],
+  [ 'webhook', 'url = https://example.com/a b', 'url must be https://host[:port]/path' ],
+  [ 'webhook', 'url = https://example.com/#a', 'url must be https://host[:port]/path' ],
+  [ 'webhook', 'outcomes = acked, lost',  'outcomes must be a list of acked, expired, exhausted, unreached, dropped, forgotten, escalated and escalated2, not "acked, lost"' ],
+  [ 'webhook', 'outcomes = ,',            'outcomes must be a list of acked' ],
+  [ 'webhook', 'timeout = 11m',           'timeout must be a duration from 100ms to 10m' ],
+  [ 'webhook', 'concurrency = 0',         'concurrency must be a number from 1 to 100, not "0"' ],
+  [ 'webhook', 'batch = 1001',            'batch must be a number from 1 to 1000, not "1001"' ],
+  [ 'webhook', 'allow_private = maybe',   'allow_private must be true' ],
+  [ 'sink',  'proxy = example.com:3128',  'proxy must be http://[user:password@]host:port' ],
+  [ 'sink',  'proxy = http://example.com', 'proxy must be http://[user:password@]host:port' ],
+  [ 'sink',  'proxy = https://example.com:3128', 'proxy must be http://[user:password@]host:port' ],
+  [ 'sink',  'proxy = http://example.com:3128/path', 'proxy must be http://[user:password@]host:port' ];
+write_text("$folder/webhook", "whsec_c2hvcnQ=\n");
+check_rejected('a wrong secret of the webhook', valid_settings('[webhook]', 'url = https://example.com/hook', "secret_file = $folder/webhook"),
+    qr{\[webhook\] secret_file: \Q$folder\E/webhook: .*line 1});
 my $start = "[auth]\nhs256_secret_file = $folder/secret\n[feed]\nconninfo = dbname=x\n[store]\n";
 check_rejected('a wrong url', "${start}url = http://me:hunter2\@host:1\n", "$file:6: [store] url must be redis://");
 check_rejected('a wrong conninfo', "[auth]\nhs256_secret_file = $folder/secret\n[feed]\nconninfo = hunter2 x=y\n",
@@ -156,6 +175,47 @@ check_rejected('an invalid key', valid_settings('[gate]', "tls_cert = $cert", "t
 rename $key, "$key.other" or die "could not rename: $!\n";
 Clairon::Test::SecureSocket::certificate();
 check_rejected('a key of another certificate', valid_settings('[gate]', "tls_cert = $cert", "tls_key = $key.other"), "$pem read $key.other");
+
+# Web Push: keys, and origins of push services.
+my $vapid = (clairon(['vapid']))[1];
+like($vapid, qr/^-----BEGIN PRIVATE KEY-----\n[^-]+-----END PRIVATE KEY-----\n$/, 'clairon vapid prints a private key');
+isnt((clairon(['vapid']))[1], $vapid, 'each call prints another key');
+is((clairon([ 'vapid', 'x' ]))[0], 2, 'clairon vapid has no operands');
+write_text("$folder/$_", $vapid) for 'vapid', 'vapid2';
+chmod 0600, "$folder/vapid", "$folder/vapid2";
+IPC::Run::run([qw(openssl ecparam -name prime256v1 -genkey)], '>', "$folder/sec1") or die "could not create a key\n";
+IPC::Run::run([qw(openssl ecparam -name secp384r1 -genkey -noout)], '>', "$folder/p384") or die "could not create a key\n";
+IPC::Run::run([qw(openssl genrsa 2048)], '>', "$folder/rsa", '2>', '/dev/null') or die "could not create a key\n";
+chmod 0600, "$folder/sec1";
+my @contact = ('subject = mailto:ops@example.org', 'app_url = https://app.example/');
+for my $valid ("$folder/vapid", "$folder/sec1", 'vapid', "vapid, $folder/vapid2", 'vapid,vapid2', "vapid\norigins = http://127.0.0.1:99, https://*.push.example,https://[::1]:1")
+{
+    write_text($file, valid_settings('[webpush]', "vapid_key_file = $valid", @contact));
+    is_deeply([ clairon([ 'relay', '-c', $file, '--check' ]) ], [ 0, "settings are valid\n", '' ], "vapid_key_file = $valid is valid");
+}
+my $of = "$file:8: [webpush] vapid_key_file";
+check_rejected("a VAPID key: $_->[0]", valid_settings('[webpush]', "vapid_key_file = $_->[0]", @contact), "$of$_->[1]") for
+  [ "$folder/none", qq{: could not read "$folder/none": No such file or directory} ],
+  [ 'vapid,none', qq{: could not read "$folder/none": No such file or directory} ],
+  [ 'secret', qq{: "$folder/secret" is not a private key in PEM, must be EC on P-256, as printed by clairon vapid} ],
+  [ 'p384', qq{: "$folder/p384" has an unsupported key type (EC on secp384r1), must be EC on P-256} ],
+  [ 'rsa', qq{: "$folder/rsa" has an unsupported key type (rsaEncryption), must be EC on P-256} ],
+  [ 'vapid,', ' must be one or two files, comma-separated' ],
+  [ 'vapid,vapid2,vapid', ' must be one or two files, comma-separated' ];
+check_rejected("[webpush] $_->[0]", valid_settings('[webpush]', $_->[0]), "$file:8: [webpush] $_->[1]") for
+  [ 'timeout = 1', 'timeout must be a duration from 100ms' ],
+  [ 'ca_file = none', qq{ca_file: could not read "$folder/none"} ],
+  ( map { [ "subject = $_", 'subject must be mailto:you@host or https://host, not at localhost' ] }
+      'ops@example.org', 'mailto:ops', 'mailto:@example.org', 'mailto:ops@localhost', 'https://localhost:1/', 'https://127.0.0.1', 'http://example.org', 'https://', 'mailto:a b@example.org' ),
+  ( map { [ "app_url = $_", 'app_url must be https://host[:port][/path], without user and fragment' ] }
+      'app.example', 'ftp://app.example', 'https://u@app.example/', 'https://app.example/#x', 'https:///x', 'https://app.example/a b' ),
+  [ 'max_per_user = 0', 'max_per_user must be a number from 1 to 100' ],
+  [ 'keep = 1', 'keep must be a duration from 1s' ],
+  map { [ "origins = $_", 'origins must be scheme://host[:port] in lower case without a path, or https://*.domain, comma-separated' ] }
+  'push.example', 'ftp://push.example', 'https://Push.example', 'https://push.example/', 'https://u@push.example', 'http://*.push.example', 'https://*', 'https://a.*.example', 'https://*.push.example:1', '*', ',';
+
+check_rejected("a key without $_->[0]", valid_settings('[webpush]', 'vapid_key_file = vapid', $contact[ $_->[1] ]),
+    qr{^clairon relay: \Q$file\E: missing setting \[webpush\] $_->[0]: required by vapid_key_file}) for [ 'subject', 1 ], [ 'app_url', 0 ];
 
 # A user who runs commands on the store may have no access to the gate's files.
 write_text($file, valid_settings('[gate]', "tls_cert = $folder/none", "tls_key = $folder/none"));
@@ -282,12 +342,12 @@ for my $command ([ 'relay', '-c', $file, '--check' ], ['--version'], ['--help'])
 ($code, $out, $err) = clairon([ 'relay', '--help' ]);
 is($code, 0, '--help exits with 0');
 like($out, qr/--feed\.conninfo=TEXT\n[^\n]* \(required with role feed\)\n/, 'required settings of the feed are marked');
-like($out, qr/--auth\.$_=TEXT\n[^\n]* \(required with role gate: one of hs256_secret_file, hs256_secret, public_key_file\)\n/, "auth.$_ is marked as one of several")
+like($out, qr/--auth\.$_=(?:TEXT|FILE)\n[^\n]* \(required with role gate: one of hs256_secret_file, hs256_secret, public_key_file\)\n/, "auth.$_ is marked as one of several")
   for qw(hs256_secret_file hs256_secret public_key_file);
 is(scalar(() = $out =~ /\(required/g), 4, 'all other settings have a default');
 like($out, qr/--gate\.ping=DURATION\n.*100ms to 1h.*default: 25s/, 'a setting is printed with its range and default');
 my @sections = $out =~ /^\[(\w+)\]$/mg;
-is_deeply([@sections], [qw(feed store auth gate delivery rows relay)], 'the settings are printed in sections');
+is_deeply([@sections], [qw(feed store auth gate delivery rows receipts webhook webpush sink relay)], 'the settings are printed in sections');
 like($out, qr/^\[feed\]\n  --feed\.conninfo=.*^\[gate\]\n  --gate\.listen=.*\n.*\n  --gate\.origins=/ms, 'required settings come first');
 my ($gate) = $out =~ /^(\[gate\]\n.*?)\n\[/ms;
 is_deeply([ clairon([ 'relay', '--help', 'gate' ]) ], [ 0, $gate, '' ], '--help gate prints one section');

@@ -42,7 +42,7 @@ $client{$_}->run_until('the user\'s own notification arrives', sub { of_mark($cl
 my %shard_of = map { $_ => join ' ', shards_with("ack:$mine{$_}") } @users;
 is_deeply([ grep { $shard_of{$_} !~ /^[123]$/ } @users ], [], 'a notification with ack_required for one user is in one shard, never in the first shard');
 is(scalar(keys %{ { reverse %shard_of } }), 3, 'users are distributed over the other shards');
-is_deeply([ map { shards_with("inbox:$_") } @users ], [ @shard_of{@users} ], 'an inbox is in the shard of its user');
+is_deeply([ map { shards_with("pending_list:$_") } @users ], [ @shard_of{@users} ], 'a pending list is in the shard of its user');
 $client{$_}->run_until('a retry arrives', sub { of_mark($client{$_}, 'own') > 1 }) for @users;
 pass('unacknowledged notifications are retried');
 $client{$_}->ack($mine{$_}) for @users;

@@ -160,8 +160,7 @@ for my $other (1, 3, 8)
     my $sum   = stored();
     $relay->start;
     $relay->wait_for_log(qr/SHARDS clairon was created with \[store\] shards = 4, not $other: restore the old number/, from => $start);
-    is(($relay->get('/readyz'))[0], 0, "with shards = $other, the relay serves no client");
-    $relay->stop;
+    is($relay->wait_end >> 8, 3, "with shards = $other, the relay exits with status 3");
     is(stored(), $sum, 'a rejected number of shards changes no data');
 }
 is_deeply([ grep { /\{[4-7]\}/ } @{ $store->execute('KEYS', '*') } ], [], 'a rejected number of shards leaves no key');
@@ -181,6 +180,7 @@ $first->stop;
 $first->configure(%conf);
 $first->start;
 $first->wait_for_log(qr/SHARDS clairon was created with \[store\] shards = 1, not 4/);
+is($first->wait_end >> 8, 3, 'a relay with more shards than the store exits with status 3');
 is_deeply([ grep { /\{/ } @{ $plain->execute('KEYS', '*') } ], [], 'a store without shards is rejected and not changed');
 
 done_testing();

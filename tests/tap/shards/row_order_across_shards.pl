@@ -234,8 +234,8 @@ my $duties = scratch() . '/duties.sql';
 PostgreSQL::Test::Utils::append_to_file($duties, "INSERT INTO duty SELECT i, '{late}', 0 FROM generate_series(1, 10) i;\n" . join '',
     map { sprintf "UPDATE duty SET owners = '{%s}', version = %d WHERE id = %d;\n", ($_ % 2 ? 'late,u2' : 'late'), $_, 1 + ($_ >> 1) % 10 } 2 .. 601);
 ok(Clairon::Test::writer($pg, $duties)->finish, 'rows with ack_required are written');
-sub inbox { my ($user) = @_; my $sum = 0; $sum += $cluster->execute('ZCARD', "clairon:{$_}:inbox:$user") for 0 .. SHARDS - 1; return $sum }
-wait_until('the rows are pending', sub { inbox('late') == 610 });
+sub pending_list { my ($user) = @_; my $sum = 0; $sum += $cluster->execute('ZCARD', "clairon:{$_}:pending_list:$user") for 0 .. SHARDS - 1; return $sum }
+wait_until('the rows are pending', sub { pending_list('late') == 610 });
 for my $turn ([ 64, 210 ], [ 8, 0 ])
 {
     my ($window, $left) = @$turn;
@@ -246,7 +246,7 @@ for my $turn ([ 64, 210 ], [ 8, 0 ])
         my @ids = map { $_->{metadata}{id} } @notifications[ $acked .. $#notifications ];
         $late->{tx}->send([ 1, 0, 0, 0, 1, JSON::encode_json({ t => 'ack', ids => \@ids }) ]) if @ids;
         $acked += @ids;
-        return inbox('late') <= $left;
+        return pending_list('late') <= $left;
     });
     is_deeply(backward_versions($late->notifications), [], "pending rows are delivered in order through an in-flight window of $window");
     $late->close;

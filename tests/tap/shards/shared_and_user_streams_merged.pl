@@ -180,7 +180,7 @@ $again->ack($id);
 wait_until('the notification is complete', sub { $store->pending == 0 });
 $again->close;
 
-# Pending notifications of both inboxes are delivered through a small in-flight window.
+# Pending notifications of both lists are delivered through a small in-flight window.
 @ids = map { notify($_ % 2 ? (USER => 'u1') : (TEAM => 't1'), with_ack("ttl => '1 hour'")) } 1 .. 30;
 wait_until('the notifications are stored', sub { $store->pending == 30 });
 my $narrow = $second->client('u1', win => 4);

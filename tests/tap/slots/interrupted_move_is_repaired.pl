@@ -185,15 +185,15 @@ sub cli
     return $found;
 }
 
-# Completes the move, with the commands of docker/OPERATIONS.md.
+# Completes the move, with the commands of docker/CLUSTER.md.
 sub complete_by_hand
 {
     my ($when, $shard, $target, $source) = @_;
-    my ($commands) = slurp_file(Clairon::Test::top() . '/docker/OPERATIONS.md') =~ /^(  redis-cli -h SOURCE cluster getkeysinslot.*?)^  ```/ms or die 'no commands in the page';
+    my ($commands) = slurp_file(Clairon::Test::top() . '/docker/CLUSTER.md') =~ /^(  \$CLI -h SOURCE cluster getkeysinslot.*?)^  ```/ms or die 'no commands in the page';
     my ($slot, $cli) = ($cluster->slot($shard), cli());
     my %is = (SOURCE => "127.0.0.1 -p $source->{port}", TARGET => "127.0.0.1 -p $target->{port}", SLOT => $slot, 'TARGET-ID' => $target->{id});
     $commands =~ s/migrate TARGET 6379/migrate 127.0.0.1 $target->{port}/;
-    $commands =~ s/redis-cli/$cli/g;
+    $commands =~ s/\$CLI/$cli/g;
     $commands =~ s/(TARGET-ID|SOURCE|TARGET|SLOT)\b/$is{$1}/g;
     my ($output, $ended) = (scratch() . '/complete');
     my $run = IPC::Run::start([ 'sh', '-c', "$commands\necho ended" ], '>', $output, '2>&1');
@@ -225,7 +225,7 @@ my ($user) = map { $cluster->shard_of($_) } 'u1';
 my @cases = (
     [ 'stream and meta of the shared shard moved', 0, qr/:(stream|meta)$/, \&fix_by_hand, 'source' ],
     [ 'memberships moved', 0, qr/:(members|groups)/, \&fix_by_hand, 'source' ],
-    [ 'pending acknowledgements moved', $user, qr/:(pending|due|inbox|ack:)/, \&fix_by_hand, 'source' ],
+    [ 'pending acknowledgements moved', $user, qr/:(pending|due|ack:)/, \&fix_by_hand, 'source' ],
     [ 'all but the stream of a user shard moved', $user, qr/}:(?!stream)/, \&fix_by_hand, 'target' ],
 );
 push @cases, (
@@ -255,7 +255,7 @@ for my $case (@cases)
     check_received($when);
     check_stored($when);
     is(epochs(), $epochs, "$when: no epoch changes");
-    # A user who leaves the team while notifications wait in the inbox receives a gap (`shed`).
+    # A user who leaves the team while notifications wait in the pending list receives a gap (`shed`).
     my @gaps = map { my $user = $_; map { "$user $_" } grep { $user =~ /^u[45]$/ || $_ ne 'shed' } split / /, $clients{$user}->gaps } @USERS;
     is("@gaps", '', "$when: no client receives a gap");
     my $new = $second->client($OUTSIDER, pos => $clients{$OUTSIDER}->pos);

@@ -76,7 +76,7 @@ is($replica->execute('EXISTS', key('meta')), 0, 'nothing was stored');
 
 ($code, $out, $err) = accept_loss($shard, '--without', "127.0.0.1:$target->{port}");
 is("$code $out", "0 shard $shard is used without the keys on node $target->{id}\n", 'the loss of the target is accepted, by its address');
-like($err, qr/^component=audit level=warn .*shard=$shard node="?$target->{id}"? user=/, 'the decision is audited');
+like($err, qr/^component=audit .* actor="\w+" act="accept" object="shard $shard without node $target->{id}"$/m, 'the decision is audited');
 my $mark = $relay->log_mark;
 $relay->wait_for_log(qr/$NOT_YET.*node="?$source->{id}/, from => $mark);
 is((accept_loss($shard, '--without', $source->{id}))[0], 0, 'the loss of the source is accepted, by its ID');

@@ -166,9 +166,9 @@ $relay->wait_for_log($SEVERAL, from => $mark);
 
 # ---- it denies the count to a relay that does not know of the move
 
+$relay->stop;
 SKIP: {
     Clairon::Test::StoreCluster::has_bus_port() or skip 'this store cannot deny a subcommand', 3;
-    $relay->stop;
     $empty->execute('ACL', 'SETUSER', 'default', '-cluster|countkeysinslot');
     $mark = $relay->log_mark;
     $relay->start;
@@ -179,7 +179,11 @@ SKIP: {
     is(exists_on($next_replica, 'stream'), 0, 'the relay waits for the node that denies the count');
     $empty->execute('ACL', 'SETUSER', 'default', '+cluster|countkeysinslot');
     $relay->wait_for_log($SEVERAL, from => $mark);
+    $relay->stop;
 }
+$mark = $relay->log_mark;
+$relay->start;
+$relay->wait_for_log($SEVERAL, from => $mark);
 $cluster->wait_discovered;
 complete_move($next_replica, $empty);
 $relay->wait_ready;

@@ -78,8 +78,8 @@ insert(30);
 check_received('initially');
 check_stored('initially');
 
-# Half of a shard's keys have moved: the keys of membership, progress and inbox are on the other node.
-for my $case ([ 0, qr/members|groups/ ], [ 0, qr/progress/ ], [ 0, qr/stream/ ], [ 1, qr/meta/ ], [ 2, qr/inbox|ack/ ], [ 3, qr/pending|due/ ])
+# Half of a shard's keys have moved: the keys of membership, progress and pending lists are on the other node.
+for my $case ([ 0, qr/members|groups/ ], [ 0, qr/progress/ ], [ 0, qr/stream/ ], [ 1, qr/meta/ ], [ 2, qr/pending_list|ack/ ], [ 3, qr/:pending$|due/ ])
 {
     my ($shard, $which) = @$case;
     insert(10) if $shard > 1;    # pending notifications

@@ -34,6 +34,9 @@ my $mark = $relay->log_mark;
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 $relay->wait_for_log(qr/level=warn .*replay is paused.*SELECT pg_wal_replay_resume\(\)/, from => $mark);
 is(is_stalled(), 1, 'a paused replay is reported with a hint');
+like(($relay->get('/readyz'))[1], qr/"feed":"stalled"/, '/readyz reports it');
+is(($relay->get('/readyz'))[0], 200, 'the relay still serves its clients');
+is(($relay->get('/readyz?need=feed'))[0], 503, 'it has no working feed');
 $mark = $relay->log_mark;
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
 $relay->wait_for_log($again, from => $mark);
@@ -46,6 +49,7 @@ $mark = $relay->log_mark;
 $primary->start;
 $relay->wait_for_log($again, from => $mark);
 is(is_stalled(), 0, 'the relay detects that the primary is running again');
+like(($relay->get('/readyz?need=feed'))[1], qr/"feed":"streaming"/, '/readyz reports that the feed works again');
 
 # A query on the standby delays replay.
 $mark = $relay->log_mark;
@@ -62,12 +66,12 @@ $relay->wait_for_log($again, from => $mark);
 # The status query fails after the extension is dropped or the grant is revoked.
 $mark = $relay->log_mark;
 $primary->safe_psql('postgres', 'REVOKE clairon_relay FROM relay');
-$relay->wait_for_log(qr/level=warn .*could not query standby status.*permission denied.*hint="grant clairon_relay/, from => $mark);
+$relay->wait_for_log(qr/level=warn .*could not query the server's status.*permission denied.*hint="grant clairon_relay/, from => $mark);
 $mark = $relay->log_mark;
 $primary->safe_psql('postgres', 'GRANT clairon_relay TO relay');
-$relay->wait_for_log(qr/level=info .*standby status query succeeded again/, from => $mark);
+$relay->wait_for_log(qr/level=info .*server status query succeeded again/, from => $mark);
 $primary->safe_psql('postgres', 'DROP EXTENSION clairon CASCADE');
-$relay->wait_for_log(qr/level=warn .*could not query standby status.*does not exist.*hint="run CREATE EXTENSION clairon/, from => $mark);
+$relay->wait_for_log(qr/level=warn .*could not query the server's status.*does not exist.*hint="run CREATE EXTENSION clairon/, from => $mark);
 $primary->safe_psql('postgres', q{CREATE EXTENSION clairon; SELECT clairon.watch('t', 'USER', 'owner')});
 pass('a failed status query is logged');
 

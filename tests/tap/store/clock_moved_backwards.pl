@@ -53,14 +53,14 @@ $store->execute('DEL', $_) for map { @{ $store->execute('KEYS', "clairon*:$_:*")
 my ($code, $out, $error) = $relay->run('errors', 'redrive', '--all');
 is($code, 0, "the exhausted notifications are redriven: $error");
 my @scores;
-for my $inbox ($store->keys('inbox:u2'))
+for my $list ($store->keys('pending_list:u2'))
 {
-    my %score_of = @{ $store->execute('ZRANGEBYSCORE', $inbox, '-inf', '+inf', 'WITHSCORES') };
-    push @scores, map { "$inbox $_" } values %score_of;
+    my %score_of = @{ $store->execute('ZRANGEBYSCORE', $list, '-inf', '+inf', 'WITHSCORES') };
+    push @scores, map { "$list $_" } values %score_of;
 }
 is(scalar @scores, 400, 'the redriven notifications are pending');
 my %distinct = map { $_ => 1 } @scores;
-is(scalar keys %distinct, 400, 'each inbox entry has a unique score');
+is(scalar keys %distinct, 400, 'each entry of a pending list has a unique score');
 my $again = $relay->client('u2', win => 400);
 $again->wait_notifications(400);
 pass('all notifications are delivered, even across page boundaries');

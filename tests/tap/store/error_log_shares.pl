@@ -19,7 +19,7 @@ my $bare = Clairon::Test::store();
 my ($STREAM, $PROGRESS) = ('c:stream', 'c:progress:s');
 # With this limit, and at least 10 bytes an entry.
 sub limited { my ($name, $bytes) = @_; return script_text($name) =~ s/\b268435456\b/$bytes/r =~ s/\b100000\b/@{[ $bytes \/ 10 ]}/r }
-my %script = map { $_ => limited($_, 1e9) } qw(hello acquire ingest due redrive error_entry pending);
+my %script = map { $_ => limited($_, 1e9) } qw(hello acquire ingest due redrive error_entry count_pending);
 my ($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 1, 1) };
 run_script('acquire', [$PROGRESS], 'one', 'ours', 1, '', 16, 'db');
 $bare->execute('SADD', 'c:presence:r', 'a' .. 'd');
@@ -32,13 +32,13 @@ sub id_of { return sprintf '%08x-0000-8000-8000-000000000000', $_[0] }
 sub route
 {
     my ($owner) = @_;
-    my $route = "\0" x 96;
+    my $route = "\0" x 104;
     substr $route, 7,  1, "\3";
     substr $route, 88, 4, pack 'N', $owner;
     return $route;
 }
 
-sub ingest { return run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'one', '', '', '', 1000, @_) }
+sub ingest { return run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'one', '', '', '', 1000, '', @_) }
 sub position { return sprintf '%032x', $number }
 sub add_rejected { my ($owner) = @_; return ('R', sprintf('%032x', ++$number), id_of($number), route($owner), 'USER', 1, 'absent') }
 
@@ -114,7 +114,7 @@ sub check_trim
     fault($step, "the bytes of the owners differ: @{[ %stored ]}, @{[ %{ $after->{bytes} } ]}") if join(' ', map { "$_ $stored{$_}" } sort keys %stored) ne join ' ', map { "$_ $after->{bytes}{$_}" } sort keys %{ $after->{bytes} };
     fault($step, "the log has $total bytes") if $total > $LIMIT;
     fault($step, 'the index differs from the log') if "@{[ sort map { @$_ } values %{ $after->{of} } ]}" ne "@{[ sort @{ $after->{entries} } ]}";
-    my $pending = run_script('pending', [$STREAM], 'c', 'one', $confirmed);
+    my $pending = run_script('count_pending', [$STREAM], 'c', 'one', $confirmed);
     my %reported = $pending->[2] eq $confirmed ? () : split / /, $pending->[3] =~ s/\be//gr;
     $confirmed = $pending->[2];
     fault($step, "@{[ %reported ]} is reported") if join(' ', map { "$_ $reported{$_}" } sort keys %reported) ne join ' ', map { "$_ $lost{$_}" } sort keys %lost;
@@ -167,9 +167,9 @@ is_deeply(\@faults, [], 'the oldest entries of the owner with the most are trimm
 cmp_ok($lost, '>', $STEPS / 10, "$lost entries are trimmed");
 cmp_ok($replaced, '>', 0, "$replaced times, the JSON of a removed entry is replaced by that of a newer entry");
 $bare->execute('HSET', 'c:denied', 'e7', 1);
-is_deeply([ map { run_script('pending', [$STREAM], 'c', $_, $confirmed)->[3] } qw(two one one) ], [ '', 'e7 1', 'e7 1' ], 'trimmed entries are reported to the feed, until it confirms');
-$confirmed = run_script('pending', [$STREAM], 'c', 'one', '')->[2];
-is(run_script('pending', [$STREAM], 'c', 'one', $confirmed)->[3], '', 'and not again');
+is_deeply([ map { run_script('count_pending', [$STREAM], 'c', $_, $confirmed)->[3] } qw(two one one) ], [ '', 'e7 1', 'e7 1' ], 'trimmed entries are reported to the feed, until it confirms');
+$confirmed = run_script('count_pending', [$STREAM], 'c', 'one', '')->[2];
+is(run_script('count_pending', [$STREAM], 'c', 'one', $confirmed)->[3], '', 'and not again');
 for my $entry (@{ log_state()->{entries} }) { run_script('error_entry', [$STREAM], 'c', $entry, 'drop') }
 is_deeply([ map { @{ $bare->execute('KEYS', "c:error_$_*") } } qw(owners index parts) ], [], 'nothing else of dropped entries remains');
 
@@ -221,7 +221,7 @@ my $owner    = sql(q{SELECT 'mallory'::regrole::oid});
 for my $part (1 .. $FULL / 500)
 {
     my @records = map { ('R', sprintf('%s%08d', $position, 500 * $part + $_), id_of($_), route($owner), 'USER', 1, 'absent') } 1 .. 500;
-    $store->execute_bytes('EVAL', $script{ingest}, 2, "$prefix:stream", $progress, $prefix, $epoch, $token, '', '', '', 1000, @records);
+    $store->execute_bytes('EVAL', $script{ingest}, 2, "$prefix:stream", $progress, $prefix, $epoch, $token, '', '', '', 1000, '', @records);
 }
 $store->execute('HSET', $progress, "position:$token", $position);
 $relay->start;

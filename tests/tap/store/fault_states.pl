@@ -124,7 +124,7 @@ check_survives('restarted, with a slow load', qr/store is loading its dataset/,
 
 # Authentication fails with a wrong password, and succeeds for a user with minimal permissions.
 $store->execute('ACL', 'SETUSER', 'clairon', 'on', '>right', '~clairon:*', '+@all', '-@dangerous', '+info',
-    '+keys', '+config|get');
+    '+config|get');
 $relay->stop;
 $relay->configure('store.url' => 'redis://clairon:wrong@127.0.0.1:' . $proxy->port);
 $mark = $relay->log_mark;

@@ -33,7 +33,7 @@ wait_until('the relay is ready again', sub { ($relay->get('/readyz'))[0] == 200 
 pass('flushed scripts are loaded again');
 
 # A user without read access to the streams can connect: the relay retries with backoff.
-$store->execute('ACL', 'SETUSER', 'blind', 'on', '>right', '~clairon:*', '+@all', '-@dangerous', '+info', '+keys', '+config|get', '-xread');
+$store->execute('ACL', 'SETUSER', 'blind', 'on', '>right', '~clairon:*', '+@all', '-@dangerous', '+info', '+config|get', '-xread');
 my $proxy = Clairon::Test::proxy($store->{socket});
 $relay->stop;
 $relay->configure('store.url' => 'redis://blind:right@127.0.0.1:' . $proxy->port);

@@ -30,7 +30,7 @@ sub stage
     my ($target, $cursor, $steps, $most, $before) = (1, '', 0, 0, 0);
     while ($target)
     {
-        ($target, $cursor) = @{ run_script('stage', 'c', $epoch, '', '', $id, $target, $cursor, $audience, @targets) };
+        ($target, $cursor) = @{ run_script('stage', 'c', $epoch, '', '', $id, $target, $cursor, 'A', $audience, @targets) };
         my $now = $bare->execute('HLEN', "c:staged:$id");
         $most = $now - $before if $now - $before > $most;
         ($before, $steps) = ($now, $steps + 1);
@@ -87,7 +87,7 @@ my ($entry) = entry_of('first');
 my $id = $entry->{id};
 is($store->execute('HLEN', $store->of($id, "ack:$id")), $MEMBERS, 'the notification is pending for each member');
 is((split / /, $store->execute('HGET', $store->of($id, 'pending'), $id))[1], $MEMBERS, 'all members are counted');
-is_deeply([ map { $store->execute('KEYS', "*$_*") } ':staged:', ':inbox:m' ], [ [], [] ], 'no key per user or step remains');
+is_deeply([ map { $store->execute('KEYS', "*$_*") } ':staged:', ':pending_list:m' ], [ [], [] ], 'no key per user or step remains');
 my @slow = map { int($_->[2] / 1000) . ' ms: ' . substr "@{ $_->[3] }", 0, 60 } @{ $store->execute('SLOWLOG', 'GET', 100) };
 # A script for all members would take longer. The time for which the store waits for a CPU does not count.
 my $waited_ms = 1000 * (Clairon::Test::Neighbour::cpu_times($store->pid)->{wait} - $before->{wait});
@@ -168,6 +168,6 @@ wait_until('the notification expires', sub { !$store->execute('HEXISTS', $store-
 my @users = map { @{ JSON::decode_json($_->{users}) } } grep { $_->{id} eq $id } $store->errors;
 is(scalar(@users), $MEMBERS - 2, 'the error log names each user without an ack once');
 is($store->execute('EXISTS', $store->of($id, "ack:$id")), 0, 'no pair of the notification remains');
-ok(!defined $store->execute('ZSCORE', $store->of($id, 'shared_inbox'), $id), 'it is in no inbox');
+ok(!defined $store->execute('ZSCORE', $store->of($id, 'shared_pending_list'), $id), 'it is in no pending list');
 
 done_testing();

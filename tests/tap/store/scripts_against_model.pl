@@ -1,7 +1,7 @@
 # Tests the feed's scripts against a simple model, with random calls in random order.
 #
 # A seeded run calls acquisitions, batches (new, repeated, overlapping, with holes, of feeds that lost the slot; as
-# scripts and as transactions), resets, delivery reports and acks, and empties the store. CLAIRON_SCRIPTS_SEED=n repeats
+# scripts and as transactions), resets, delivery reports, acks and drops, and empties the store. CLAIRON_SCRIPTS_SEED=n repeats
 # a run; CLAIRON_SCRIPTS_STEPS=n makes it longer.
 use strict;
 use warnings;
@@ -21,7 +21,7 @@ my %replies;    # the number of occurrences of each reply
 
 # With this limit of pairs in a call, most batches take several calls, and audiences of more users are staged.
 my $PAIRS_MAX = 3;
-my %script = map { $_ => script_text($_) =~ s/\b4000\b/$PAIRS_MAX/gr } qw(hello start_position acquire ingest stage fence rewind report ack pending_page);
+my %script = map { $_ => script_text($_) =~ s/\b4000\b/$PAIRS_MAX/gr } qw(hello start_position acquire ingest stage fence rewind report ack drop pending_page delete_members);
 
 my @TARGETS  = qw(t1 t2);
 my $STREAM   = 'c:stream';
@@ -48,7 +48,7 @@ sub ingest
     while (1)
     {
         my $pairs = pairs(@records);
-        my $reply = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read, q{}, $PAIRS, map { @$_ } @records);
+        my $reply = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read, q{}, $PAIRS, q{}, map { @$_ } @records);
         my $added = pairs(@records) - $pairs;
         same('the number of pairs in a call', $added > $PAIRS_MAX ? $added : 'limited', 'limited');
         return ($reply, 0) unless ref $reply && @$reply == 6;
@@ -64,7 +64,7 @@ sub ingest
         my ($target, $cursor) = (1, '');
         while ($target)
         {
-            my $step = run_script('stage', [$STREAM], 'c', $epoch, $PROGRESS, $owner, $id, $target, $cursor, $audience, @targets);
+            my $step = run_script('stage', [$STREAM], 'c', $epoch, $PROGRESS, $owner, $id, $target, $cursor, 'A', $audience, @targets);
             ref $step or die "stage: $step";
             ($target, $cursor) = @$step;
             $replies{staged}++;
@@ -75,13 +75,13 @@ sub ingest
 }
 
 # Returns the ids of a user's pending notifications, read page by page.
-sub inbox
+sub pending_list
 {
     my ($user) = @_;
     my ($after, @ids) = (0);
     # Without its stream entry, a notification is still pending.
-    return (@{ $store->execute('ZRANGE', "c:inbox:$user", 0, -1) },
-        grep { ($store->execute('HGET', "c:ack:$_", $user) // '') eq '0' } @{ $store->execute('ZRANGE', 'c:shared_inbox', 0, -1) })
+    return (@{ $store->execute('ZRANGE', "c:pending_list:$user", 0, -1) },
+        grep { ($store->execute('HGET', "c:ack:$_", $user) // '') eq '0' } @{ $store->execute('ZRANGE', 'c:shared_pending_list', 0, -1) })
       if $model{has_lost};
     while ($after ne '')
     {
@@ -94,6 +94,8 @@ sub inbox
 sub error_code { my ($error) = @_; return $error =~ /\b(FENCED|BEHIND|EPOCH|OTHERSYSTEM|OTHERDATABASE|OLDTIMELINE)\b/ ? $1 : $error }
 
 my @USERS    = map { "u$_" } 1 .. 6;
+
+my ($TIMEOUT, $OWN_TIMEOUT) = (60_000, 50_000_000);    # the setting, and that of a rule
 
 # Simulates the WAL: records in LSN order. After a fork, all records are new.
 my (@wal, $ids, $lsn);
@@ -109,6 +111,7 @@ sub write_wal
         $lsn += 1 + int rand 50;
         my $record = { at => position($lsn, 1), lsn => sprintf('%016x', $lsn + 1), kind => one_of(qw(N N A A A + - C)) };
         $record->{id} = sprintf '%08x-0000-8000-8000-%012x', $ids, $ids++ if $record->{kind} =~ /[NA]/;
+        $record->{timeout} = one_of('none', 0, $OWN_TIMEOUT) if $record->{kind} eq 'A';    # none: no retries
         if ($record->{kind} eq 'A' && rand() < 0.5)
         {
             @$record{qw(audience targets)} = ('TEAM', [ one_of(@TARGETS) ]);
@@ -129,7 +132,11 @@ sub arguments
     my @start = @$record{qw(kind at)};
     return @start if $record->{kind} eq 'C';
     return (@start, 'TEAM', @$record{qw(target user)}, 7421) if $record->{kind} =~ /[+-]/;
-    my @frame = (@start, $record->{id}, "\0" x 96, "{\"id\":\"$record->{id}\"}");
+    my $route = "\0" x 104;
+    my $flags = ($record->{timeout} // 'none') eq 'none' ? 1 : $record->{timeout} ? 0x13 : 3;    # acks, retries, ack timeout
+    substr $route, 7, 1, chr $flags;
+    substr $route, 76, 4, pack 'N', $flags & 0x10 ? $record->{timeout} : 0;
+    my @frame = (@start, $record->{id}, $route, "{\"id\":\"$record->{id}\"}");
     return @frame if $record->{kind} eq 'N';
     return (@frame, $record->{audience}, scalar @{ $record->{targets} }, @{ $record->{targets} });
 }
@@ -214,7 +221,24 @@ sub hello
     return;
 }
 
+# Returns which ack timeout a pair is due after.
+sub timeout_of
+{
+    my ($pair) = @_;
+    my $due = $store->execute('ZSCORE', 'c:due', $pair) // return 'none';
+    return $due > 1000 * $store->execute('TIME')->[0] + $OWN_TIMEOUT / 2 ? $OWN_TIMEOUT : 0;
+}
+
 sub missing_replies { return grep { !$replies{$_} } qw(stored partial cut staged WAIT FENCED BEHIND EPOCH OTHERSYSTEM OTHERDATABASE OLDTIMELINE) }
+
+# As a relay does at its next acquire.lua.
+sub delete_members
+{
+    my $cursor = '0';
+    do { $cursor = run_script('delete_members', [$STREAM], 'c', $cursor) } until $cursor eq '0';
+    $model{members} = {};
+    return;
+}
 
 my @owners = qw(one two);
 my %steps  = (
@@ -226,7 +250,7 @@ my %steps  = (
         my $wanted = exists $model{system} && $system ne $model{system} ? 'OTHERSYSTEM'
           : exists $model{system} && $database ne $model{database} ? 'OTHERDATABASE'
           : ($model{timeline} // 0) > $timeline ? 'OLDTIMELINE'
-          : [ $model{position} // '', $model{timeline} // $timeline, $model{read} // '' ];
+          : [ $model{position} // '', $model{timeline} // $timeline, $model{read} // '', '', '' ];
         @model{qw(owner system database timeline)} = ($owner, $system, $database, $model{timeline} // $timeline) if ref $wanted;
         same('acquire', $reply, $wanted);
     },
@@ -257,7 +281,7 @@ my %steps  = (
         my $next = one_of(grep { $_ ne $owner } @owners);
         run_script('acquire', [$PROGRESS], $next, $model{system}, $model{timeline}, '', $model{database}, 'db');
         $model{owner} = $next;
-        same('stage', run_script('stage', [$STREAM], 'c', $epoch, $PROGRESS, $owner, 'late', 1, '', 'USER', 'u1'), 'FENCED');
+        same('stage', run_script('stage', [$STREAM], 'c', $epoch, $PROGRESS, $owner, 'late', 1, '', 'A', 'USER', 'u1'), 'FENCED');
     },
     transaction => sub {
         write_wal(1 + int rand 20);
@@ -296,11 +320,12 @@ my %steps  = (
         @model{qw(position timeline)} = ($rewound_to, 2);
         $model{read}    = $read  if $read ne '';
         $model{epoch}   = $epoch if $epoch ne '';
-        $model{members} = {}     if $rewound_to eq '';
+        delete_members() if $rewound_to eq '';
         # After this step, records belong to another WAL.
         @wal = grep { $_->{at} le $rewound_to } @wal;
         $lsn = @wal ? hex substr $wal[-1]{at}, 0, 16 : 0;
     },
+    late_deletion => sub { same('a late deletion', run_script('delete_members', [$STREAM], 'c', '0'), '0') },
     ack => sub {
         my ($new, $done, @users, @ids) = (0, 0);
         for (1 .. 1 + int rand 6)
@@ -322,14 +347,16 @@ my %steps  = (
         same('ack', run_script('ack', [$STREAM], 'c', 'me', 60000, @users / 2, @users, @ids), [ $new, $done ]);
     },
     report => sub {
-        my (@reports, @not_pending, @lost);
+        my (@reports, @not_pending, @lost, @delivered);
         my ($newest) = map { $_->[0] } @{ $store->execute('XREVRANGE', $STREAM, '+', '-', 'COUNT', 1) };
         for my $i (0 .. int rand 4)
         {
             my ($id, $user) = (one_of((map { $_->{id} // () } @wal), 'ffffffff-0000-8000-8000-000000000000'), one_of(@USERS));
+            my @pending = map { my $of = $_; map { [ $of, $_ ] } sort keys %{ $model{wait}{$of} } } sort keys %{ $model{wait} };
+            ($id, $user) = @{ one_of(@pending) } if @pending && rand() < 0.7;
             # A deferred notification whose stream entry was trimmed, exists, or was lost.
             my $entry = one_of('', '1-1', $newest ? ($newest, "${newest}999") : ());
-            push @reports, ($entry ? 'D' : 'S') . 'E' . ($model{open}{$id} ? 'O' : 'C') . $entry, $user, $id;
+            push @reports, ($entry ? 'H' : 'S') . $entry, $user, $id;
             my $wait = $model{wait}{$id};
             if ($model{open}{$id} && $wait && !$model{was}{$id}{$user})
             {
@@ -337,10 +364,19 @@ my %steps  = (
                 else                                  { $wait->{$user} = 1 }
             }
             push @{ $entry =~ /999$/ ? \@lost : \@not_pending }, $i unless $wait && $wait->{$user};
+            my ($record) = grep { ($_->{id} // '') eq $id } @wal;
+            push @delivered, [ "$id:$user", $record->{timeout} ] if $record && $entry eq '' && $wait && $wait->{$user};
         }
-        my @reply = @{ run_script('report', [$STREAM], 'c', 60000, 1000, 60000, 60000, @reports) };
+        my @reply = @{ run_script('report', [$STREAM], 'c', $TIMEOUT, 1000, 60000, 60000, @reports) };
+        same('the ack timeouts', [ map { timeout_of($_->[0]) } @delivered ], [ map { $_->[1] } @delivered ]);
         my @states = map { [ @reply[ 2 * $_, 2 * $_ + 1 ] ] } 0 .. $#reply / 2;
         same('report', [ map { my $is_lost = $_; join ' ', map { $_->[0] } grep { ($_->[1] == 4 ? 1 : 0) == $is_lost } @states } 0, 1 ], [ "@not_pending", "@lost" ]);
+    },
+    drop => sub {
+        my %ids = map { $_ => 1 } map { one_of((map { $_->{id} // () } @wal), 'ffffffff-0000-8000-8000-000000000000') } 0 .. int rand 3;
+        my @ids = sort keys %ids;
+        my @wanted = map { my $wait = delete $model{wait}{$_}; $wait ? scalar keys %$wait : $store->execute('EXISTS', "c:trace:$_") - 2 } @ids;
+        same('drop', run_script('drop', [$STREAM], 'c', 60000, @ids), [ 0, @wanted ]);
     },
     hello => \&hello,
     flush => sub { $store->execute('FLUSHALL'); empty_model(); @wal = (); ($lsn) = (0); hello() },
@@ -351,7 +387,7 @@ my %steps  = (
         $model{gone} = $model{has_lost} = 1;
     },
 );
-my @names = (('ingest') x 16, ('transaction') x 12, ('ack') x 8, ('report') x 4, ('acquire') x 4, 'reset', 'hello');
+my @names = (('ingest') x 16, ('transaction') x 12, ('ack') x 8, ('report') x 4, ('acquire') x 4, ('drop') x 2, 'reset', 'hello', 'late_deletion');
 
 sub compare_all
 {
@@ -364,10 +400,11 @@ sub compare_all
     }
     for my $user (@USERS)
     {
-        my @inbox = sort(inbox($user));
-        same("inbox of $user", \@inbox, [ sort grep { $model{wait}{$_}{$user} } keys %{ $model{wait} } ]);
+        my @list = sort(pending_list($user));
+        same("pending list of $user", \@list, [ sort grep { $model{wait}{$_}{$user} } keys %{ $model{wait} } ]);
     }
     same('the pending notifications', [ sort @{ $store->execute('HKEYS', 'c:pending') } ], [ sort keys %{ $model{wait} } ]);
+    same('users that expire before they acknowledge', [ grep { $store->execute('PTTL', "c:ack:$_") >= 0 } sort keys %{ $model{wait} } ], []);
     return;
 }
 
@@ -394,7 +431,7 @@ $store->execute('FLUSHALL');
 my ($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 1, 1) };
 run_script('acquire', [$PROGRESS], 'three', 'ours', 1, '', 16, 'db');
 my @notifications = map { [ 'N', position($_, 1), sprintf('%08x-0000-8000-8000-000000000000', $_), "\0" x 7 . "\1" x 57, '{}' ] } 1 .. 4;
-run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'three', '', '', @$_) for [ '', $PAIRS, @{ $notifications[0] } ], [ '1:2.3', $PAIRS, map { @$_ } @notifications[ 0 .. 2 ] ], [ '0:9.9', $PAIRS ];
+run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'three', '', '', @$_) for [ '', $PAIRS, '', @{ $notifications[0] } ], [ '1:2.3', $PAIRS, '', map { @$_ } @notifications[ 0 .. 2 ] ], [ '0:9.9', $PAIRS ];
 is_deeply([ map { $_->{after} } $store->entries($STREAM) ], [ undef, '1:2.3', undef ], 'the first new entry records the state of the other shards');
 
 # With several shards, acquire returns the newest notification that has a commit, hello returns the shard's position,

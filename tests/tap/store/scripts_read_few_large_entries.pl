@@ -95,7 +95,7 @@ my ($epoch) = @{ (run_script('hello', ["$P:stream"], $P, 'e' x 16, '', '0-0', 1,
 run_script('acquire', ["$P:progress:s"], 'one', 'ours', 1, '', 16, 'db');
 my @ids = map { sprintf '%08x-0000-8000-8000-000000000000', $_ } 1 .. 8;
 my $data = 'x' x ($STEP_KB * 1024);
-run_script('ingest', [ "$P:stream", "$P:progress:s" ], $P, $epoch, 'one', '', '', '', 1000, 'A', sprintf('%032x', 0 + substr $_, 0, 8), $_,
+run_script('ingest', [ "$P:stream", "$P:progress:s" ], $P, $epoch, 'one', '', '', '', 1000, '', 'A', sprintf('%032x', 0 + substr $_, 0, 8), $_,
     "\0" x 7 . "\x7f" . "\0" x 32 . $COMMIT . "\0" x 48, $data, 'USER', 2, 'u1', 'u2') for @ids;
 my @entries = map { $_->{entry} } $store->entries("$P:stream");
 is(@entries, 8, 'the stream has large entries');
@@ -116,8 +116,8 @@ is($store->execute('ZCARD', "$P:large"), 7, 'it is removed from the index');
 is_deeply([ @$page[0, 2, 3], scalar @{ $page->[1] } ], [ 0, $entries[-1], 0, 0 ], 'the end of the stream is found');
 cmp_ok($read, '<=', 16, "the end of the stream is found without large entries: $read kB");
 is((run_script('range', ["$P:stream"], $P, '9999999999999-0', 256))[0][0], 2, 'an id beyond the end of the stream is unknown');
-($reply, $read) = run_script('pending', ["$P:stream"], $P);
-cmp_ok($read, '<=', 1, "pending reads no large entry: $read kB");
+($reply, $read) = run_script('count_pending', ["$P:stream"], $P);
+cmp_ok($read, '<=', 1, "count_pending reads no large entry: $read kB");
 cmp_ok(abs($reply->[1] - $COMMIT_MS), '<=', 50, 'the commit time of the oldest pending notification is known');
 $store->execute('XDEL', "$P:stream", $entries[0]);
 ($page, $read) = run_script('range', ["$P:stream"], $P, '5-0', 256);
@@ -128,10 +128,10 @@ is((run_script('range', ["$P:stream"], $P, $entries[1], 256))[0][0], 0, 'nothing
 my %small = (
     pending_page => [ $P, 'u1', 0, '+inf', 64, '', 'all' ],
     nack => [ $P, 1000, 60000, 0, 60000, 'u1', @ids ],
-    report => [ $P, 60000, 1000, 60000, 60000, map { ("DEC$_->[0]", 'u3', $_->[1]) } map { [ $entries[$_], $ids[$_] ] } grep { $_ != 3 } 1 .. 7 ],
+    report => [ $P, 60000, 1000, 60000, 60000, map { ("H$_->[0]", 'u3', $_->[1]) } map { [ $entries[$_], $ids[$_] ] } grep { $_ != 3 } 1 .. 7 ],
     redrive => [ $P, '5-0', $ids[1], '', '', 0, 60000 ],
 );
-run_script('report', ["$P:stream"], $P, 60000, 1000, 60000, 60000, map { ('SEC', 'u1', $_) } @ids);
+run_script('report', ["$P:stream"], $P, 60000, 1000, 60000, 60000, map { ('S', 'u1', $_) } @ids);
 for my $name (sort keys %small)
 {
     my ($reply, $kb) = run_script($name, ["$P:stream"], @{ $small{$name} });

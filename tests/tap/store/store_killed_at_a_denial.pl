@@ -61,7 +61,7 @@ $store->kill9;
 $store->start;
 $late->release('replying');
 is_counted_once('replying', 'killed before the reply');
-is($relay->metric('clairon_errors_total{reason="denied"}'), 3, 'no denial is counted twice');
+is($relay->metric('clairon_denied_total{reason="pairs"}'), 3, 'no denial is counted twice');
 wait_until('the other row of each owner is pending', sub { $store->pending == 3 });
 pass('and stored once');
 

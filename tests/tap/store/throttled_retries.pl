@@ -36,7 +36,7 @@ my ($number, $position) = (0, '');
 sub add
 {
     my ($owner, $count, $users, %options) = @_;
-    my $route = "\0" x 96;
+    my $route = "\0" x 104;
     substr $route, 7,  1, "\3";     # acknowledgements, retries
     substr $route, 48, 8, pack 'Q>', 1000 * ($options{ends} // 0);
     substr $route, 59, 3, pack 'Cn', 2, 100;    # fixed backoff, retry limit
@@ -49,7 +49,7 @@ sub add
         $position = sprintf '%032x', ++$number;
         push @ids, sprintf '%08x-0000-8000-8000-000000000000', $number;
         my @record = ('A', $position, $ids[-1], $route . 'USER', 'x' x ($options{bytes} // 10), 'USER', scalar @$users, @$users);
-        run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'one', $after, '', '', 1e9, @record)->[1] == 1 or die 'not added';
+        run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'one', $after, '', '', 1e9, '', @record)->[1] == 1 or die 'not added';
     }
     return @ids;
 }
@@ -90,8 +90,8 @@ my @ids = add_due(7, 20, \@users);
 add_due(8, 2, \@users);
 is(process(), sprintf('%d %d 0', 13 * $USERS, 9 * $USERS), 'an owner may use the reserve, and another owner has its own');
 is(due_after(@ids), join(' ', map { 100 * $_ + 0.75 } 1 .. 9), 'further retries move to free times, all users of a notification to the same');
-my $inbox = $store->execute('ZRANGE', 'c:inbox:u1', 0, -1);
-is(scalar @{ run_script('pending_page', [$STREAM], 'c', 'u1', 0, '+inf', 100, '', 'undelivered')->[1] }, scalar @$inbox,
+my $list = $store->execute('ZRANGE', 'c:pending_list:u1', 0, -1);
+is(scalar @{ run_script('pending_page', [$STREAM], 'c', 'u1', 0, '+inf', 100, '', 'undelivered')->[1] }, scalar @$list,
     'a user who reconnects receives notifications whose ack timeout has ended');
 is(run_script('ack', [$STREAM], 'c', 'relay', 60_000, 1, 'u1', 1, $ids[-1])->[0], 1, 'a throttled retry can be acknowledged');
 $now += 1500;

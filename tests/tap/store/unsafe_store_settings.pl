@@ -22,7 +22,7 @@ like("@{ warned('--maxmemory-policy', 'allkeys-lru') }", qr/^"eviction enabled: 
     'a store with an eviction policy causes a warning');
 SKIP: {
     skip 'only KeyDB has active-replica', 1 unless $ENV{STORE_SERVER} =~ /keydb/;
-    like("@{ warned('--active-replica', 'yes') }", qr/^"active-replica enabled: .*" hint="set active-replica no in keydb.conf, then restart"$/, 'a store with active-replica causes a warning');
+    like("@{ warned('--active-replica', 'yes') }", qr/^"active-replica enabled: .*" hint="set active-replica no in keydb.conf, then restart KeyDB"$/, 'a store with active-replica causes a warning');
 }
 
 done_testing();

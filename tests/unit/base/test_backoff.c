@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "base/backoff.h"
+#include "base/rates.h"
 #include "base/clock.h"
 
 static void

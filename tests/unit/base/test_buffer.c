@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "base/buffer.h"
-#include "base/utf8.h"
+#include "base/memory.h"
+#include "base/text.h"
 
 static void
 buffer_grows_up_to_its_limit(void **state)

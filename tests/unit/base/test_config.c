@@ -136,7 +136,7 @@ defaults_apply(void **state)
     assert_int_equal(config.delivery.backoff_cap_ms, 300000);
     assert_int_equal(config.delivery.window, 64);
     assert_int_equal(config.auth.leeway_ms, 5000);
-    assert_int_equal(config.relay.roles, CONFIG_ROLE_FEED | CONFIG_ROLE_GATE);
+    assert_int_equal(config.relay.roles, CONFIG_ROLE_FEED | CONFIG_ROLE_GATE | CONFIG_ROLE_SINK);
     assert_int_equal(config.relay.log_level, LOG_LEVEL_INFO);
     assert_int_equal(config.relay.log_format, LOG_FORMAT_LOGFMT);
     assert_int_equal(config.auth.key_len, 32);
@@ -287,8 +287,8 @@ invalid_values_report_file_and_line(void **state)
     expect_line_rejected("[feed]\nslot = A\n", 2, "a-z, 0-9 and _");
     expect_line_rejected("[feed]\nconninfo = \"host=a\"\n", 2, "without quotes");
     expect_line_rejected("[store]\nprefix = a{b}\n", 2, "letters, digits");
-    expect_line_rejected("[relay]\nroles = feed;gate\n", 2, "feed, gate or feed,gate");
-    expect_line_rejected("[relay]\nroles = feed,\n", 2, "feed, gate or feed,gate");
+    expect_line_rejected("[relay]\nroles = feed;gate\n", 2, "a list of feed, gate and sink");
+    expect_line_rejected("[relay]\nroles = feed,\n", 2, "a list of feed, gate and sink");
     expect_line_rejected("[relay]\nlog_level = loud\n", 2, "error, warn, info or debug");
     expect_line_rejected("[relay]\nlog_format = xml\n", 2, "logfmt or json");
 }

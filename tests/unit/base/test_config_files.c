@@ -202,6 +202,72 @@ sentinel_password_is_read(void **state)
     expect_error("is empty");
 }
 
+static void
+webhook_needs_a_secret_and_https(void **state)
+{
+    static char https[] = "--webhook.url=https://user:pw@example.com:8443/hook?token=a",
+                http[] = "--webhook.url=http://127.0.0.1/hook",
+                missing_ca[] = "--webhook.ca_file=/nonexistent/ca",
+                sink[] = "--relay.roles=feed,sink", conninfo[] = "--feed.conninfo=dbname=x";
+    char secret[128], *bytes = NULL;
+    size_t len = 0;
+
+    (void)state;
+    write_file("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
+    (void)snprintf(secret, sizeof secret, "--webhook.secret_file=%s", file);
+    assert_int_equal(load(conninfo, sink, https, secret, NULL), RC_OK);
+    assert_string_equal(config.webhook.url, "https://user:pw@example.com:8443/hook?token=a");
+    assert_null(config_secret_read(config.webhook.secret_file, &bytes, &len));
+    assert_int_equal(len, 39);
+    free(bytes);
+    assert_string_equal(config_secret_read("/nonexistent/secret", &bytes, &len),
+                        "No such file or directory");
+    assert_int_equal(load(conninfo, sink, https, NULL), RC_BAD);
+    expect_error("missing setting [webhook] secret_file: required by argument --webhook.url");
+    assert_int_equal(load(conninfo, sink, secret, NULL), RC_BAD);
+    expect_error("missing setting [webhook] url: required by argument --webhook.secret_file");
+    assert_int_equal(load(conninfo, sink, http, secret, NULL), RC_BAD);
+    expect_error("argument --webhook.url must start with https://, or set [webhook] allow_private");
+    assert_int_equal(load(conninfo, sink, http, secret, "--webhook.allow_private=true", NULL),
+                     RC_OK);
+    assert_int_equal(load(conninfo, sink, https, secret, missing_ca, NULL), RC_BAD);
+    expect_error("argument --webhook.ca_file: could not read \"/nonexistent/ca\"");
+    assert_int_equal(load(conninfo, "--relay.roles=feed", https, secret, missing_ca, NULL), RC_OK);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(load(conninfo, sink, https, secret, NULL), RC_BAD);
+    expect_error("argument --webhook.secret_file: could not read");
+}
+
+static void
+lists_contain_whole_words(void **state)
+{
+    (void)state;
+    assert_true(config_list_contains("acked", "acked"));
+    assert_true(config_list_contains("expired, acked", "acked"));
+    assert_true(config_list_contains("escalated2,escalated ", "escalated"));
+    assert_false(config_list_contains("escalated2", "escalated"));
+    assert_false(config_list_contains("", "acked"));
+    assert_int_equal(load("--feed.conninfo=dbname=x", "--relay.roles=feed",
+                          "--webhook.outcomes=escalated2, escalated", NULL),
+                     RC_OK);
+}
+
+static void
+relative_paths_in_the_file_are_in_its_folder(void **state)
+{
+    char *argument = "--gate.tls_key=key.pem", path[80];
+
+    (void)state;
+    config_free(&config);
+    write_file("[gate]\ntls_cert = sub/cert.pem\ntls_key = file.pem\n[store]\ntls_ca = /ca.pem\n");
+    /* The files do not exist, so their load fails after the paths are set. */
+    assert_int_equal(config_load(&config, file, 1, &argument, error), RC_BAD);
+    (void)snprintf(path, sizeof path, "%s/sub/cert.pem", folder);
+    assert_string_equal(config.gate.tls_cert, path);
+    assert_string_equal(config.gate.tls_key, "key.pem");
+    assert_string_equal(config.store.tls_ca, "/ca.pem");
+}
+
 int
 main(void)
 {
@@ -211,6 +277,9 @@ main(void)
         cmocka_unit_test(reload_keeps_the_old_key_if_the_new_one_is_invalid),
         cmocka_unit_test(certificates_are_loaded_for_the_gate_role_only),
         cmocka_unit_test(sentinel_password_is_read),
+        cmocka_unit_test(webhook_needs_a_secret_and_https),
+        cmocka_unit_test(lists_contain_whole_words),
+        cmocka_unit_test(relative_paths_in_the_file_are_in_its_folder),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -105,6 +105,20 @@ field_values_cannot_forge_a_second_line(void **state)
     assert_ptr_equal(strchr(captured, '\n'), captured + strlen(captured) - 1);
 }
 
+static void
+marks_that_change_the_layout_are_escaped(void **state)
+{
+    const char *text = "\xd8\x9b \xd8\x9c \xe2\x80\x8d \xe2\x80\x8e \xe2\x80\xa8 \xe2\x80\xa9 "
+                       "\xe2\x80\xae \xe2\x81\xa6 \xe2\x81\xaa";
+
+    (void)state;
+    log_setup(LOG_LEVEL_INFO, LOG_FORMAT_LOGFMT);
+    CAPTURE(log_info("gate", "m", LOG_TEXT("user", text)));
+    assert_non_null(strstr(captured,
+                           " user=\"\xd8\x9b \\u061c \xe2\x80\x8d \\u200e \\u2028 \\u2029 "
+                           "\\u202e \\u2066 \xe2\x81\xaa\"\n"));
+}
+
 static const char *const fillers[] = {"x", "\n", "\x01", "\xf0\x9f\x98\x80"};
 
 /* 6000 bytes of one filler. */
@@ -252,6 +266,57 @@ a_blocked_log_drops_and_counts_lines(void **state)
     assert_null(strstr(strstr(captured, "first"), "lost"));
 }
 
+static size_t
+count_of(const char *text)
+{
+    size_t count = 0;
+
+    for (const char *at = captured; (at = strstr(at, text)) != NULL; at++)
+        count++;
+    return count;
+}
+
+static void
+a_blocked_log_keeps_audit_lines(void **state)
+{
+    char block[4096];
+    static uint64_t lost;
+
+    (void)state;
+    log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_LOGFMT);
+    log_count_lost(&lost);
+    alarm(120);
+    CAPTURE({
+        fill(ends[1]);
+        log_audit("amy", "drop", "kept");
+        log_flush(0);
+        assert_int_equal(lost, 0);
+        assert_int_equal(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+        while (read(ends[0], block, sizeof block) > 0)
+            ;
+        log_flush(-1);
+        log_error("gate", "later");
+    });
+    assert_non_null(strstr(captured, "component=audit level=info"));
+    assert_non_null(strstr(captured, "actor=\"amy\" act=\"drop\" object=\"kept\"\n"));
+    assert_int_equal(count_of("kept"), 1);
+    assert_true(strstr(captured, "kept") < strstr(captured, "later"));
+    CAPTURE({
+        fill(ends[1]);
+        for (int i = 0; i < 40; i++)
+            log_audit("amy", "drop", "many");
+        assert_int_equal(fcntl(ends[0], F_SETFL, O_NONBLOCK), 0);
+        while (read(ends[0], block, sizeof block) > 0)
+            ;
+        log_error("gate", "later");
+    });
+    alarm(0);
+    assert_int_equal(lost, 8);
+    assert_int_equal(count_of("many"), 32);
+    assert_true(strstr(captured, "lost") > strstr(captured, "many"));
+    assert_true(strstr(captured, "lost") < strstr(captured, "later"));
+}
+
 int
 main(void)
 {
@@ -260,11 +325,13 @@ main(void)
         cmocka_unit_test(each_type_of_field_has_its_form),
         cmocka_unit_test(lines_below_the_level_are_not_written),
         cmocka_unit_test(field_values_cannot_forge_a_second_line),
+        cmocka_unit_test(marks_that_change_the_layout_are_escaped),
         cmocka_unit_test(a_line_is_cut_at_four_kilobytes),
         cmocka_unit_test(a_long_field_leaves_room_for_message_and_other_fields),
         cmocka_unit_test(json_lines_parse),
         cmocka_unit_test(errno_is_preserved),
         cmocka_unit_test(a_blocked_log_drops_and_counts_lines),
+        cmocka_unit_test(a_blocked_log_keeps_audit_lines),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

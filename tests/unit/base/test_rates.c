@@ -124,6 +124,35 @@ active_buckets_survive_the_key_limit(void **state)
     rates_free(NULL);
 }
 
+static void
+message_is_logged_at_a_limited_rate(void **state)
+{
+    struct throttle throttle = {0};
+    unsigned skipped = 7;
+
+    (void)state;
+    assert_true(throttle_allows(&throttle, BEGIN, &skipped));
+    assert_int_equal(skipped, 0);
+    assert_false(throttle_allows(&throttle, BEGIN, &skipped));
+    assert_false(throttle_allows(&throttle, BEGIN + THROTTLE_EVERY_US - 1, &skipped));
+    assert_true(throttle_allows(&throttle, BEGIN + THROTTLE_EVERY_US, &skipped));
+    assert_int_equal(skipped, 2);
+}
+
+static void
+newest_kinds_of_messages_replace_the_oldest(void **state)
+{
+    struct throttles throttles = {0};
+    unsigned skipped;
+
+    (void)state;
+    for (unsigned round = 0; round < 2; round++) {
+        for (uint64_t kind = 0; kind <= THROTTLES_MAX; kind++)
+            assert_true(throttle_allows(throttles_find(&throttles, kind), BEGIN, &skipped));
+        assert_false(throttle_allows(throttles_find(&throttles, THROTTLES_MAX), BEGIN, &skipped));
+    }
+}
+
 int
 main(void)
 {
@@ -133,6 +162,8 @@ main(void)
         cmocka_unit_test(each_key_has_a_separate_bucket),
         cmocka_unit_test(full_buckets_are_evicted),
         cmocka_unit_test(active_buckets_survive_the_key_limit),
+        cmocka_unit_test(message_is_logged_at_a_limited_rate),
+        cmocka_unit_test(newest_kinds_of_messages_replace_the_oldest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

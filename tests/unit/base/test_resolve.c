@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/resolve.h"
+#include "base/addresses.h"
 #include "tests/unit/name_server.h"
 
 /* Overrides the C library's getaddrinfo. */

@@ -6,7 +6,6 @@
 #include <cmocka.h>
 
 #include "feed/feed_private.h"
-#include "store/shards/store_private.h"
 #include "store/shards/shard.h"
 
 #define LONG_AGO_US 3000000

@@ -62,6 +62,31 @@ stream_ends_only_in_waiting(void **state)
         assert_false(is_legal(set_feed, FEED_STREAMING, to));
 }
 
+/* What /readyz reports of a feed in this state. */
+static const char *
+availability_of(enum feed_state state, enum slot_holder holder, bool is_stalled)
+{
+    struct feed_report report = {.availability = FEED_DOWN};
+    struct feed feed = {
+        .state = state, .report = &report, .slot.holder = holder, .status.is_stalled = is_stalled};
+
+    feed_publish_availability(&feed);
+    return feed_availability_name(report.availability);
+}
+
+static void
+readyz_distinguishes_the_holders_of_the_slot(void **state)
+{
+    (void)state;
+    assert_string_equal(availability_of(FEED_STREAMING, SLOT_FREE, false), "streaming");
+    assert_string_equal(availability_of(FEED_STREAMING, SLOT_FREE, true), "stalled");
+    assert_string_equal(availability_of(FEED_WAITING, SLOT_HELD_BY_RELAY, false), "standby");
+    assert_string_equal(availability_of(FEED_FINDING, SLOT_HELD_BY_RELAY, false), "standby");
+    assert_string_equal(availability_of(FEED_WAITING, SLOT_FREE, true), "down");
+    assert_string_equal(availability_of(FEED_WAITING, SLOT_HELD_BY_CREATION, false), "down");
+    assert_string_equal(availability_of(FEED_WAITING, SLOT_HELD_BY_PREVIOUS, false), "down");
+}
+
 int
 main(void)
 {
@@ -70,6 +95,7 @@ main(void)
         cmocka_unit_test(every_path_leads_to_the_stream),
         cmocka_unit_test(stream_begins_only_after_the_second_acquire),
         cmocka_unit_test(stream_ends_only_in_waiting),
+        cmocka_unit_test(readyz_distinguishes_the_holders_of_the_slot),
     };
 
     return cmocka_run_group_tests_name("feed_state", tests, NULL, NULL);

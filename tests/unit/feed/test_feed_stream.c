@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "decoder/protocol/frame.h"
 #include "feed/feed_private.h"
-#include "store/shards/store_private.h"
+#include "store/shards/shard.h"
 
 /* A feed that streams into a store which is not available. */
 struct fixture {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "gate/idempotency_cache.h"
+#include "gate/routes.h"
 
 #define RETENTION_US 100
 #define ID "01234567-89ab-8def-8123-456789abcdef"

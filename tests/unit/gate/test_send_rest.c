@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "gate/ws/websocket.h"
-#include "hub/session.h"
+#include "hub/hub.h"
 #include "wire/ws_frame.h"
 
 #define TEXT_MAX 10000

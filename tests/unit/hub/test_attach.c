@@ -9,9 +9,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "hub/resume.h"
 #include "hub/hub_private.h"
-#include "store/shards/store_private.h"
+#include "store/shards/shard.h"
 #include "wire/ws_frame.h"
 
 static unsigned calls;
@@ -80,7 +79,7 @@ socket_is_used_after_the_attach(void **state)
     struct session *session = begin();
 
     (void)state;
-    session_send_control(session, "{}", 2);
+    session_send_control(session, SESSION_LINE_CONTROL, "{}", 2, NULL);
     assert_int_equal(calls, 0);
     (void)hub_send_some(&hub, 10);
     assert_int_equal(calls, 1);

@@ -47,9 +47,9 @@ test_a_notification_is_written_as_json(void **state)
     notification_unref(notification);
 }
 
-/* The JSON of a notification for ALL with a transaction and a live rule, without its data. */
+/* The JSON of a notification for ALL with a transaction and a rule, without its data. */
 static void
-assert_line(uint64_t xid, const char *rule, const char *expected)
+assert_line(uint64_t xid, uint16_t flags, const char *rule, const char *expected)
 {
     unsigned char head[HEAD_FOR_ALL + LIMIT_RULE];
     const size_t len = strlen(rule);
@@ -58,6 +58,7 @@ assert_line(uint64_t xid, const char *rule, const char *expected)
 
     head_for_all(head);
     bytes_put_u64(head + FRAME_NOTIFICATION_AT_XID, xid);
+    bytes_put_u16(head + FRAME_AT_FLAGS, flags);
     bytes_put_u16(head + FRAME_NOTIFICATION_AT_RULE_LEN, (uint16_t)len);
     memcpy(head + HEAD_FOR_ALL, rule, len);
     assert_int_equal(frame_parse_header((struct bytes){head, HEAD_FOR_ALL + len}, &entry.frame),
@@ -115,8 +116,9 @@ test_the_json_names_transaction_and_live_rule(void **state)
     char expected[64 + 6 * LIMIT_RULE] = "{\"t\":\"msg\",\"pos\":\"e.7-0\",\"rule\":\"";
 
     (void)state;
-    assert_line(7421, "", "{\"t\":\"msg\",\"pos\":\"e.7-0\",\"x\":\"7421\",\"n\":1}");
-    assert_line(UINT64_MAX, "é \"\\",
+    assert_line(7421, 0, "", "{\"t\":\"msg\",\"pos\":\"e.7-0\",\"x\":\"7421\",\"n\":1}");
+    assert_line(7421, 0, "default", "{\"t\":\"msg\",\"pos\":\"e.7-0\",\"x\":\"7421\",\"n\":1}");
+    assert_line(UINT64_MAX, FRAME_LIVE, "é \"\\",
                 "{\"t\":\"msg\",\"pos\":\"e.7-0\",\"x\":\"18446744073709551615\","
                 "\"rule\":\"é \\\"\\\\\",\"n\":1}");
     memset(longest, 1, LIMIT_RULE);
@@ -124,7 +126,7 @@ test_the_json_names_transaction_and_live_rule(void **state)
     for (int i = 0; i < LIMIT_RULE; i++)
         memcpy(expected + strlen(expected), "\\u0001", 6);
     memcpy(expected + strlen(expected), "\",\"n\":1}", 8);
-    assert_line(0, longest, expected);
+    assert_line(0, FRAME_LIVE, longest, expected);
 }
 
 static void

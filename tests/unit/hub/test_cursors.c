@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "tests/unit/heads.h"
-#include "hub/client_pos.h"
 #include "hub/notification.h"
 
 static struct entry_id

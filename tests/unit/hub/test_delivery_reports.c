@@ -194,7 +194,7 @@ test_a_pending_notification_stays_deferred(void **state)
     assert_int_equal(session.outbound.count, 1);
     assert_int_equal(session.outbound.notifications[session.outbound.first]->id.ms, 2);
     assert_int_equal(session.requests.count, 0);
-    assert_true(session.is_deferred && session.pending.is_due);
+    assert_true(session.has_deferral && session.pending.is_due);
     assert_int_equal(session.pending.early_count, 1);
 }
 
@@ -206,7 +206,7 @@ test_an_acknowledged_notification_stays_deferred(void **state)
     complete_report(0, RC_OK, STORE_PAIR_ACKED);
     complete_report(1, RC_OK, STORE_PAIR_ENDED);
     assert_int_equal(session.outbound.count, 0);
-    assert_true(session.is_deferred && session.pending.is_due);
+    assert_true(session.has_deferral && session.pending.is_due);
 }
 
 /* The feed stores lost notifications again, so sending some of them now would reorder them. */

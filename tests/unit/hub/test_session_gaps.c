@@ -8,8 +8,41 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "hub/hub_private.h"
 #include "tests/unit/hub/queued_notifications.h"
+
+enum rc __wrap_store_limit(const struct store *store, unsigned shard, struct entry_id *id);
+
+/* Another relay has followed a failover of the store, and this one has not. */
+enum rc
+__wrap_store_limit(const struct store *store, unsigned shard, struct entry_id *id)
+{
+    (void)store;
+    (void)shard;
+    (void)id;
+    return RC_AGAIN;
+}
+
+static void
+test_cursor_of_a_later_failover_waits_before_a_gap(void **state)
+{
+    char user[] = "u1";
+
+    (void)state;
+    session.state = SESSION_LOADING;
+    session.client.user = user;
+    session.client.attached_us = clock_monotonic_us();
+    session.resume.pos = memory_text("e.7-0", 5);
+    session_load(&session);
+    assert_int_equal(session.state, SESSION_LOADING);
+    assert_int_equal(session.control.frames.len, 0);
+    session.client.attached_us -= 5000000;
+    session_load(&session);
+    assert_int_equal(session.state, SESSION_PENDING);
+    assert_non_null(memmem(session.control.frames.bytes, session.control.frames.len,
+                           "\"why\":\"epoch\"", strlen("\"why\":\"epoch\"")));
+}
 
 static void
 test_expiry_in_the_queue_is_announced(void **state)
@@ -79,7 +112,7 @@ test_a_gap_waits_for_room_in_the_control_queue(void **state)
     (void)state;
     session.is_blocked = true;
     while (session_can_send_control(&session, sizeof(line) - 1))
-        session_send_control(&session, line, sizeof(line) - 1);
+        session_send_control(&session, SESSION_LINE_CONTROL, line, sizeof(line) - 1, NULL);
     session.cursor = cursor;
     session_gap(&session, cursor, cursor, "shed");
     session_writable(&session);
@@ -118,6 +151,7 @@ main(void)
         TEST(test_expiry_is_announced_before_a_batch),
         TEST(test_a_gap_waits_for_room_in_the_control_queue),
         TEST(test_no_cursor_is_sent_before_a_gap),
+        TEST(test_cursor_of_a_later_failover_waits_before_a_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

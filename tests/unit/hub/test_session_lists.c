@@ -109,7 +109,7 @@ nothing_is_sent_before_connected(void **state)
     lists_rows_received(request, ROWS_DENIED, NULL, 0);
     assert_string_equal(sent(), "");
     session.state = SESSION_PENDING;
-    session_send_control(&session, "{}", 2); /* the connected message */
+    session_send_control(&session, SESSION_LINE_CONTROL, "{}", 2, NULL); /* the connected message */
     assert_string_equal(sent(),
                         "{} {\"t\":\"err\",\"r\":1,\"code\":103,\"msg\":\"no such live "
                         "rule for this user: rule \\\"a\\\"b\\\" of \\\"t\\\"\",\"retry\":false} ");

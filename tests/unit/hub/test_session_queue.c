@@ -34,12 +34,68 @@ test_control_frames_are_sent_first(void **state)
 {
     (void)state;
     queue_notification(1, FRAME_PRIORITY_NORMAL);
-    session_send_control(&session, "{}", 2);
-    session_send_control(&session, "[]", 2);
+    session_send_control(&session, SESSION_LINE_CONTROL, "{}", 2, NULL);
+    session_send_control(&session, SESSION_LINE_CONTROL, "[]", 2, NULL);
     assert_false(hub_send_some(&hub, 10));
     assert_string_equal(sent_text(), "{}\n[] " MSG("1-0", "1"));
     assert_int_equal(stats.values[STAT_HUB_DELIVERED], 1);
     assert_int_equal(fake.calls, 1);
+}
+
+/* A transport without WebSocket frames; `left`: the lines that it accepts. */
+struct lines {
+    char text[512];
+    size_t len;
+    int left;
+};
+
+static bool
+fake_send_line(void *socket, const struct session_line *line)
+{
+    struct lines *to = socket;
+
+    if (to->left == 0)
+        return false;
+    to->left--;
+    to->len += (size_t)snprintf(to->text + to->len, sizeof(to->text) - to->len, "%d %.*s %.*s\n",
+                                (int)line->kind, (int)line->text.len, (const char *)line->text.at,
+                                (int)line->pos.len, (const char *)line->pos.at);
+    return true;
+}
+
+static void
+test_a_transport_without_frames_receives_each_line_once(void **state)
+{
+    static const struct session_transport transport = {.send_line = fake_send_line};
+    const struct cursor cursor = {.shared = {7, 0}};
+
+    for (int room = 0; room < 6; room++) {
+        struct lines socket = {.left = room};
+        struct fanout_batch *batch = make_batch(1, 2);
+
+        tear_down(state);
+        set_up(state);
+        session.socket = (struct session_socket){&socket, &transport};
+        session_offer_batch(&hub, &session, batch);
+        fanout_batch_unref(batch);
+        session_send_control(&session, SESSION_LINE_CONTROL, "{}", 2, NULL);
+        session_send_gap(&session, cursor, cursor, "shed");
+        session_send_control(&session, SESSION_LINE_ACKED, "[]", 2, NULL);
+        hub_send_some(&hub, 1);
+        assert_int_equal(session.is_blocked, room < 5);
+        socket.left = -1;
+        session_writable(&session);
+        hub_send_some(&hub, 10);
+        assert_string_equal(
+            socket.text,
+            "0 {} \n"
+            "2 {\"t\":\"gap\",\"from\":\"e.7-0\",\"to\":\"e.7-0\",\"why\":\"shed\"} e.7-0\n"
+            "1 [] \n"
+            "3 {\"t\":\"msg\",\"pos\":\"e.1-0\",\"n\":1} e.1-0\n"
+            "3 {\"t\":\"msg\",\"pos\":\"e.2-0\",\"n\":2} e.2-0\n");
+        assert_false(session.has_control);
+        assert_false(session.is_blocked);
+    }
 }
 
 static void
@@ -49,7 +105,7 @@ test_partial_frames_are_completed_once(void **state)
         tear_down(state);
         set_up(state);
         fake.room = room;
-        session_send_control(&session, "{}", 2);
+        session_send_control(&session, SESSION_LINE_CONTROL, "{}", 2, NULL);
         for (uint64_t ms = 1; ms <= 5; ms++)
             queue_notification(ms, FRAME_PRIORITY_NORMAL);
         hub_send_some(&hub, 1);
@@ -130,7 +186,7 @@ leave(struct fanout_batch *batch)
     fanout_batch_unref(batch);
 }
 
-/* Offers a batch as hub_publish does, while many sessions have the previous batch queued. */
+/* Offers a batch as hub_fan_out does, while many sessions have the previous batch queued. */
 static void
 offer_batch(struct fanout_batch *batch)
 {
@@ -247,6 +303,27 @@ test_an_expired_batch_is_not_merged(void **state)
                                      "\"why\":\"expired\"} " MSG("2-0", "2"));
 }
 
+/* Their slots become free for deferred notifications. */
+static void
+test_expired_notifications_leave_the_in_flight_window(void **state)
+{
+    struct notification *notification = make_notification(1, FRAME_PRIORITY_NORMAL);
+
+    (void)state;
+    session.inflight.size = 1;
+    notification->needs_ack = true;
+    session_offer(&session, notification);
+    assert_int_equal(session.inflight.count, 1);
+    notification->expires_us = clock_wall_us();
+    notification_unref(notification);
+    session_send(&hub, &session);
+    assert_int_equal(session.outbound.count, 0);
+    assert_int_equal(session.inflight.count, 0);
+    assert_true((session.ready & READY_REFILL) != 0);
+    free(session.inflight.entries);
+    free(session.rows);
+}
+
 static void
 test_a_batch_has_one_set_of_recipients(void **state)
 {
@@ -314,7 +391,7 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
 
     (void)state;
     fake.room = 0;
-    session_send_control(&session, "{}", 2);
+    session_send_control(&session, SESSION_LINE_CONTROL, "{}", 2, NULL);
     hub_send_some(&hub, 10);
     while (session.state == SESSION_LIVE && ms < 1000) {
         struct notification *notification = make_notification(++ms, FRAME_PRIORITY_NORMAL);
@@ -445,6 +522,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_headers_of_websocket_frames),
         TEST(test_control_frames_are_sent_first),
+        TEST(test_a_transport_without_frames_receives_each_line_once),
         TEST(test_partial_frames_are_completed_once),
         TEST(test_a_batch_is_sent_in_one_piece),
         TEST(test_a_batch_can_be_written_in_parts),
@@ -454,6 +532,7 @@ main(void)
         TEST(test_a_merged_batch_is_shared),
         TEST(test_a_higher_priority_is_not_merged),
         TEST(test_an_expired_batch_is_not_merged),
+        TEST(test_expired_notifications_leave_the_in_flight_window),
         TEST(test_a_batch_has_one_set_of_recipients),
         TEST(test_high_precedes_normal_precedes_low),
         TEST(test_a_poll_has_no_priorities),

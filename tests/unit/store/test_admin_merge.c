@@ -31,7 +31,8 @@ test_overviews_are_summed(void **state)
     const char *const texts[] = {
         "{\"at\":9,\"server\":\"a\",\"entries\":1,\"pending\":1,\"errors\":5,\"memory\":10,"
         "\"memory_max\":0,"
-        "\"relays\":[{\"name\":\"r\"}],\"oldest\":[{\"id\":\"b\",\"since\":2}]}",
+        "\"relays\":[{\"name\":\"r\"}],\"sinks\":[{\"name\":\"sql\"}],"
+        "\"oldest\":[{\"id\":\"b\",\"since\":2}]}",
         "{\"at\":8,\"server\":\"b\",\"entries\":2,\"pending\":2,\"errors\":7,\"memory\":20,"
         "\"memory_max\":1,"
         "\"relays\":[],\"oldest\":[{\"id\":\"a\",\"since\":1},{\"id\":\"c\",\"since\":3}]}",
@@ -44,8 +45,9 @@ test_overviews_are_summed(void **state)
     assert_string_equal(
         merged,
         "{\"at\":9,\"server\":\"a\",\"entries\":7,\"pending\":7,\"errors\":17,\"memory\":30,"
-        "\"memory_max\":1,\"relays\":[{\"name\":\"r\"}],\"oldest\":[{\"id\":\"a\",\"since\":1},"
-        "{\"id\":\"b\",\"since\":2},{\"id\":\"c\",\"since\":3}]}");
+        "\"memory_max\":1,\"relays\":[{\"name\":\"r\"}],\"sinks\":[{\"name\":\"sql\"}],"
+        "\"oldest\":[{\"id\":\"a\",\"since\":1},{\"id\":\"b\",\"since\":2},"
+        "{\"id\":\"c\",\"since\":3}]}");
     free(merged);
 }
 
@@ -140,10 +142,10 @@ test_shard_without_a_reply_is_omitted(void **state)
 
     (void)state;
     assert_string_equal(errors, "[{\"entry\":\"3-2\"},{\"entry\":\"2-0\"}]");
-    /* without shard 0 the relays are unknown */
+    /* without shard 0 the relays and sinks are unknown */
     assert_string_equal(overview,
                         "{\"at\":8,\"entries\":2,\"pending\":2,\"errors\":7,\"memory\":20,"
-                        "\"memory_max\":1,\"relays\":null,\"oldest\":[]}");
+                        "\"memory_max\":1,\"relays\":null,\"sinks\":null,\"oldest\":[]}");
     assert_string_equal(user, "{\"at\":8,\"pending\":2,\"relays\":null,"
                               "\"oldest\":[{\"id\":\"a\",\"since\":1}]}");
     free(errors);

@@ -35,7 +35,27 @@ test_other_primaries_are_read(void **state)
     assert_node(&nodes, 1, "d", "fd00::4", 6380);
     assert_node(&nodes, 2, "e", "10.0.0.5", 6379);
     assert_string_equal(nodes.moves_with, ""); /* only the move of another node */
+    assert_int_equal(nodes.moves.len, 0);
     cluster_nodes_free(&nodes);
+}
+
+static void
+test_nodes_and_moves_are_listed(void **state)
+{
+    static const char text[] =
+        "a1 10.0.0.1:6379@16379 myself,master - 0 0 1 connected 0-99 [93->-b]"
+        " [94-<-c]\n"
+        "c 10.0.0.3:6379@16379 slave a1 0 0 1 connected\n";
+    struct cluster_nodes nodes = cluster_nodes_read(text, "10.0.0.1", 0);
+
+    (void)state;
+    assert_int_equal(nodes.moves.len, strlen("[93->-b] [94-<-c]"));
+    assert_memory_equal(nodes.moves.at, "[93->-b] [94-<-c]", nodes.moves.len);
+    cluster_nodes_free(&nodes);
+    assert_true(cluster_nodes_list(text, "a1"));
+    assert_true(cluster_nodes_list(text, "c"));
+    assert_false(cluster_nodes_list(text, "a"));
+    assert_false(cluster_nodes_list(text, "b"));
 }
 
 static void
@@ -157,6 +177,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_other_primaries_are_read),
+        cmocka_unit_test(test_nodes_and_moves_are_listed),
         cmocka_unit_test(test_failed_primaries_and_slots_are_read),
         cmocka_unit_test(test_the_other_node_of_a_move_is_read),
         cmocka_unit_test(test_the_slots_of_the_node_that_replied_are_read),

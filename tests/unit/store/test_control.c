@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/read/control.h"
+#include "store/read/reader_private.h"
 #include "tests/unit/store/replies.h"
 
 /* All events, each followed by a space. */

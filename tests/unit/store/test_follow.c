@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "store/read/reader_private.h"
-#include "store/read/order.h"
 #include "tests/unit/store/entries.h"
 
 #define SECONDS INT64_C(1000000)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/read/order.h"
+#include "store/read/reader_private.h"
 #include "wire/bytes.h"
 #include "tests/unit/heads.h"
 #include "tests/unit/store/replies.h"

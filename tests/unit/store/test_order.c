@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "store/entry.h"
-#include "store/read/order.h"
+#include "store/read/reader_private.h"
 #include "tests/unit/store/entries.h"
 
 #define NOTIFICATIONS 400
@@ -386,6 +386,25 @@ test_missing_entry_is_awaited(void **state)
     }
 }
 
+/* A failover: waiting entries may be of the former primary, and are read again from the new one. */
+static void
+test_rewound_shard_is_awaited(void **state)
+{
+    struct released released;
+    struct order *order = begin_two(&released, 1);
+
+    (void)state;
+    assert_true(read_some(order, 1, 9));
+    order_rewind(order, 1);
+    streams[1].read = 0;
+    assert_true(read_some(order, 0, 9));
+    assert_int_equal(released.count, 0);
+    assert_true(order_is_awaited(order, 1));
+    assert_true(read_some(order, 1, 9));
+    assert_string_equal(released.list, "1:1 0:1 ");
+    order_free(order);
+}
+
 static void
 test_unread_shard_is_not_awaited(void **state)
 {
@@ -586,6 +605,7 @@ main(void)
         TEST(test_shard_that_joins_is_in_order),
         TEST(test_random_reads_keep_commit_order),
         TEST(test_missing_entry_is_awaited),
+        TEST(test_rewound_shard_is_awaited),
         TEST(test_unread_shard_is_not_awaited),
         TEST(test_shard_joins_after_a_restart),
         TEST(test_shard_being_merged_after_a_restart),

@@ -10,6 +10,7 @@
 #include <hiredis/hiredis.h>
 
 #include "store/connection/reply.h"
+#include "tests/unit/store/entries.h"
 
 #define LONG_BYTES 300000
 
@@ -172,10 +173,41 @@ test_unexpected_reply_is_an_error(void **state)
     reply_arena_free(arena);
 }
 
+/* The scripts write this field; any text must have defined behaviour. */
+static void
+an_expiration_out_of_range_is_rejected(void **state)
+{
+    static const struct {
+        const char *text;
+        enum rc rc;
+        int64_t expires_us;
+    } CASES[] = {{"0", RC_OK, 0},
+                 {"9223372036854775", RC_OK, 9223372036854775000},
+                 {"9223372036854776", RC_BAD, 0},
+                 {"9223372036854775807", RC_BAD, 0},
+                 {"99999999999999999999999999", RC_BAD, 0},
+                 {"-1", RC_BAD, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
+        redisReply *reply = make_entry(1, 1, "", false), *fields = reply->element[1];
+        size_t at = fields->elements;
+        struct entry entry;
+
+        put_field(fields, &at, "open_ended", CASES[i].text, strlen(CASES[i].text));
+        fields->elements = at;
+        assert_int_equal(reply_entry(reply, &entry), CASES[i].rc);
+        if (CASES[i].rc == RC_OK)
+            assert_int_equal(entry.expires_us, CASES[i].expires_us);
+        drop(reply);
+    }
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_expiration_out_of_range_is_rejected),
         cmocka_unit_test(test_all_types_are_read),
         cmocka_unit_test(test_long_replies_reuse_memory),
         cmocka_unit_test(test_incomplete_reply_of_a_closed_connection_is_dropped),

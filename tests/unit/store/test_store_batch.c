@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "store/write/ingest.h"
-#include "store/shards/store_private.h"
+#include "store/write/batch.h"
+#include "store/shards/shard.h"
 
 static struct shard shards[STORE_SHARDS_MAX];
 static struct store single = {.shards = shards, .shard_count = 1};

@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-#include "store/connection/fault.h"
+#include "base/rates.h"
+#include "store/connection/reply.h"
 
 static void
 test_error_within_a_script_has_a_hint(void **state)
@@ -32,36 +33,20 @@ test_error_within_a_script_has_a_hint(void **state)
 static void
 test_one_line_per_kind_and_interval(void **state)
 {
-    struct fault_log log = {0};
+    struct throttles log = {0};
 
     (void)state;
     (void)fault_report(&log, "could not store a batch", "OOM command not allowed");
     (void)fault_report(&log, "could not store a batch", "OOM command not allowed");
     (void)fault_report(&log, "could not store acknowledgements", "OOM command not allowed");
     (void)fault_report(&log, "could not store a batch", "READONLY");
-    assert_int_equal(log.seen[0].suppressed, 1);
-    assert_int_equal(log.seen[1].suppressed, 0);
+    assert_int_equal(log.of[0].throttle.skipped, 1);
+    assert_int_equal(log.of[1].throttle.skipped, 0);
     assert_int_equal(log.next, 3);
 
-    log.seen[0].at_us -= 11000000; /* more than 10 s ago */
+    log.of[0].throttle.next_us -= 11000000; /* more than 10 s ago */
     (void)fault_report(&log, "could not store a batch", "OOM command not allowed");
-    assert_int_equal(log.seen[0].suppressed, 0);
-}
-
-static void
-test_newest_kinds_replace_the_oldest(void **state)
-{
-    struct fault_log log = {0};
-    char names[3 * FAULT_KINDS][8];
-
-    (void)state;
-    for (size_t i = 0; i < 3 * FAULT_KINDS; i++) {
-        names[i][0] = (char)('a' + i);
-        names[i][1] = '\0';
-        (void)fault_report(&log, names[i], "ERR");
-    }
-    assert_int_equal(log.next, 0);
-    assert_string_equal(log.seen[0].failure, names[2 * FAULT_KINDS]);
+    assert_int_equal(log.of[0].throttle.skipped, 0);
 }
 
 static void
@@ -93,7 +78,6 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_error_within_a_script_has_a_hint),
         cmocka_unit_test(test_one_line_per_kind_and_interval),
-        cmocka_unit_test(test_newest_kinds_replace_the_oldest),
         cmocka_unit_test(test_redirections_are_recognized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

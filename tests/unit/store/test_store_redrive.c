@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "store/admin/admin_private.h"
-#include "store/trace.h"
+#include "store/admin.h"
 #include "wire/frame.h"
 
 #define SECOND INT64_C(1000000)
@@ -127,7 +127,7 @@ test_invalid_route_is_rejected(void **state)
 }
 
 static redisReply
-reply_text(const char *string)
+text_reply(const char *string)
 {
     return (redisReply){
         .type = REDIS_REPLY_STRING, .str = (char *)(uintptr_t)string, .len = strlen(string)};
@@ -137,16 +137,16 @@ static void
 test_trace_is_read(void **state)
 {
     static const char ID[] = "01890a5d-ac96-8d4b-bcce-b302099a8057";
-    redisReply data = reply_text("{\"metadata\":{\"id\":\"x\",\"timestamp\":\"2025-03-05T12:34:56."
+    redisReply data = text_reply("{\"metadata\":{\"id\":\"x\",\"timestamp\":\"2025-03-05T12:34:56."
                                  "123456Z\"},\"payload\":null}");
-    redisReply entry = reply_text("1741178096200-3");
-    redisReply events[] = {reply_text("stored 1741178096200 0 1741178096200-3 -"),
-                           reply_text("sent 1741178096201 0 - a user"),
-                           reply_text("nacked 1741178096201 0 500 a user"),
-                           reply_text("errored 1741178096202 2 exhausted a user"), reply_text("")};
+    redisReply entry = text_reply("1741178096200-3");
+    redisReply events[] = {text_reply("stored 1741178096200 0 1741178096200-3 -"),
+                           text_reply("sent 1741178096201 0 - a user"),
+                           text_reply("nacked 1741178096201 0 500 a user"),
+                           text_reply("errored 1741178096202 2 exhausted a user"), text_reply("")};
     redisReply *event_list[] = {&events[0], &events[1], &events[2], &events[3], &events[4]};
     redisReply event_array = {.type = REDIS_REPLY_ARRAY, .elements = 4, .element = event_list};
-    redisReply user = reply_text("b\"c");
+    redisReply user = text_reply("b\"c");
     redisReply *users[] = {&user};
     redisReply waiting = {.type = REDIS_REPLY_ARRAY, .elements = 1, .element = users};
     redisReply *all[] = {&data, &entry, &event_array, &waiting};
@@ -194,7 +194,7 @@ static void
 test_id_contains_the_commit_time(void **state)
 {
     (void)state;
-    assert_int_equal(trace_commit_ms("01890a5d-ac96-774b-bcce-b302099a8057"), 0x01890a5dac96);
+    assert_int_equal(frame_uuid_ms("01890a5d-ac96-774b-bcce-b302099a8057"), 0x01890a5dac96);
 }
 
 int

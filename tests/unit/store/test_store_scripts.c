@@ -151,7 +151,8 @@ names_offset(const char *code, bool is_route_lua)
 {
     static const char *const by_hand[] = {"route:sub(", "route:byte(", "route, 'sub'"};
     static const char *const by_name[] = {"route_bytes(", "route_number(", "route_flag("};
-    static const char whole[] = "route_bytes(found.route, 0, FRAME_";
+    static const char *const whole[] = {"route_bytes(found.route, 0, FRAME_",
+                                        "route_bytes(route, 0, FRAME_"};
     const char *at;
 
     for (size_t i = 0; !is_route_lua && i < sizeof(by_hand) / sizeof(by_hand[0]); i++)
@@ -159,8 +160,8 @@ names_offset(const char *code, bool is_route_lua)
             return true;
     for (size_t i = 0; i < sizeof(by_name) / sizeof(by_name[0]); i++) {
         at = strstr(code, by_name[i]);
-        if (at != NULL && strncmp(at, whole, sizeof(whole) - 1) != 0 &&
-            has_number(at + strlen(by_name[i])))
+        if (at != NULL && strncmp(at, whole[0], strlen(whole[0])) != 0 &&
+            strncmp(at, whole[1], strlen(whole[1])) != 0 && has_number(at + strlen(by_name[i])))
             return true;
     }
     return false;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "hub/client_pos.h"
+#include "hub/notification.h"
 #include "store/connection/connect.h"
 #include "store/entry.h"
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "wire/client_message.h"
 
 #define ID "AB0df00d-0000-7000-8000-00000000000a"

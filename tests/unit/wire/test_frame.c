@@ -66,7 +66,6 @@ notification_packet(void)
     put_u16(packet.bytes + FRAME_NOTIFICATION_AT_TOPIC_LEN, 5);
     put_u32(packet.bytes + FRAME_NOTIFICATION_AT_TARGETS_LEN, 6);
     put_u32(packet.bytes + FRAME_NOTIFICATION_AT_TARGET_COUNT, 2);
-    put_u32(packet.bytes + FRAME_NOTIFICATION_AT_ACK_TIMEOUT, 2592000000u);
     bytes_put_u64(packet.bytes + FRAME_NOTIFICATION_AT_XID, XID);
     put_u16(packet.bytes + FRAME_NOTIFICATION_AT_RULE_LEN, RULE_LEN);
     return packet;
@@ -116,21 +115,6 @@ test_notification_is_parsed(void **state)
 }
 
 static void
-test_ack_timeout_needs_its_flag(void **state)
-{
-    struct packet packet = notification_packet();
-    struct frame frame;
-    size_t len;
-
-    (void)state;
-    assert_int_equal(parse(&packet, &frame, &len), RC_OK);
-    assert_int_equal(frame.as.notification.ack_timeout_ms, 0);
-    put_u16(packet.bytes + FRAME_AT_FLAGS, FRAME_ACK_REQUIRED | FRAME_ACK_TIMED);
-    assert_int_equal(parse(&packet, &frame, &len), RC_OK);
-    assert_int_equal(frame.as.notification.ack_timeout_ms, 2592000000u);
-}
-
-static void
 test_short_header_is_rejected(void **state)
 {
     struct packet packet = notification_packet();
@@ -139,6 +123,41 @@ test_short_header_is_rejected(void **state)
 
     (void)state;
     packet.len = FRAME_NOTIFICATION_HEAD_SIZE - 1;
+    put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+}
+
+static void
+test_web_push_precedes_the_data(void **state)
+{
+    static const char text[] = "\0\3abc";
+    struct packet packet = notification_packet();
+    const size_t data_len = strlen("{\"a\":1}"), text_len = sizeof(text) - 1;
+    const size_t at = packet.len - data_len;
+    struct frame frame, header;
+    size_t len;
+
+    (void)state;
+    assert_int_equal(parse(&packet, &frame, &len), RC_OK);
+    assert_false(frame_has_web_push(&frame.as.notification));
+    memmove(packet.bytes + at + text_len, packet.bytes + at, data_len);
+    memcpy(packet.bytes + at, text, text_len);
+    packet.len += text_len;
+    put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
+    put_u16(packet.bytes + FRAME_AT_FLAGS, FRAME_WEB_PUSH);
+    assert_int_equal(frame_parse((struct bytes){packet.bytes, packet.len}, &frame, &len), RC_OK);
+    assert_true(frame_has_web_push(&frame.as.notification));
+    assert_int_equal(frame.as.notification.web_push.len, 3);
+    assert_memory_equal(frame.as.notification.web_push.at, "abc", 3);
+    assert_int_equal(frame.as.notification.data.len, data_len);
+    assert_int_equal(frame_parse_header(frame.as.notification.head, &header), RC_OK);
+    assert_int_equal(header.as.notification.web_push.len, 3);
+    put_u16(packet.bytes + at, 0);
+    assert_int_equal(parse(&packet, &frame, &len), RC_OK);
+    assert_false(frame_has_web_push(&frame.as.notification));
+    put_u16(packet.bytes + at, (unsigned)(data_len + 4));
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+    packet.len = at + 1;
     put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
 }
@@ -387,13 +406,29 @@ test_replication_messages_are_parsed(void **state)
     assert_int_equal(status[33], 0);
 }
 
+static void
+test_attempts_are_found_behind_the_payload(void **state)
+{
+    static const char text[] =
+        "{\"payload\":{\"a\":\",\\\"attempts\\\":9,\"},\"routing\":{\"retry\":{"
+        "\"enabled\":true,\"attempts\":12,\"limit\":20,\"backoff\":\"FIXED\"}}}";
+    const struct bytes json = {(const unsigned char *)text, sizeof(text) - 1};
+    const struct bytes found = notification_attempts(json);
+
+    (void)state;
+    assert_int_equal(found.len, 2);
+    assert_memory_equal(found.at, "12", 2);
+    assert_int_equal(notification_attempts((struct bytes){json.at, 30}).len, 0);
+    assert_int_equal(notification_attempts((struct bytes){json.at, 0}).len, 0);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_notification_is_parsed),
-        cmocka_unit_test(test_ack_timeout_needs_its_flag),
         cmocka_unit_test(test_short_header_is_rejected),
+        cmocka_unit_test(test_web_push_precedes_the_data),
         cmocka_unit_test(test_rule_names_have_a_limit),
         cmocka_unit_test(test_header_without_data_is_parsed),
         cmocka_unit_test(test_truncated_frames_are_rejected),
@@ -405,6 +440,7 @@ main(void)
         cmocka_unit_test(test_uuid_is_validated_and_lower_cased),
         cmocka_unit_test(test_id_is_parsed_as_written),
         cmocka_unit_test(test_replication_messages_are_parsed),
+        cmocka_unit_test(test_attempts_are_found_behind_the_payload),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

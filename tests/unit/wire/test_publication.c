@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -32,6 +33,7 @@ publication_becomes_a_frame(void **state)
     struct publication publication = {0};
     struct frame frame;
     struct bytes targets, target;
+    const unsigned char *head;
 
     (void)state;
     assert_int_equal(
@@ -60,8 +62,9 @@ publication_becomes_a_frame(void **state)
     assert_int_equal(frame.as.notification.priority, FRAME_PRIORITY_LOW);
     assert_int_equal(frame.as.notification.type, FRAME_TYPE_NOTIFICATION);
     assert_int_equal(frame.as.notification.operation, FRAME_OPERATION_NOTIFY);
-    assert_int_equal(frame.as.notification.backoff, FRAME_BACKOFF_FIXED);
-    assert_int_equal(frame.as.notification.retry_limit, 7);
+    head = frame.as.notification.head.at;
+    assert_int_equal(head[FRAME_NOTIFICATION_AT_BACKOFF], FRAME_BACKOFF_FIXED);
+    assert_int_equal(bytes_get_u16(head + FRAME_NOTIFICATION_AT_RETRY_LIMIT), 7);
     assert_int_equal(frame.as.notification.commit_us, NOW);
     assert_int_equal(frame.as.notification.expires_us, INT64_C(1741178097500000));
     assert_memory_equal(frame.as.notification.topic.at, "srv.dev.s", 9);
@@ -98,22 +101,43 @@ frame_and_document_can_be_parsed(void **state)
 }
 
 static void
-equal_requests_have_the_same_canonical_form(void **state)
+web_push_is_kept_apart(void **state)
 {
-    struct publication one = {0}, two = {0};
+#define TO_U1 "\"payload\":{},\"routing\":{\"audience\":{\"type\":\"USER\",\"targets\":[\"u1\"]}}"
+    static const char *const cases[][2] = {
+        {"{" TO_U1 ",\"web_push\":{}}", "web_push.title is required"},
+        {"{" TO_U1 ",\"web_push\":7}", "web_push is not a JSON object"},
+        {"{" TO_U1 ",\"web_push\":null}", "web_push is not a JSON object"},
+        {"{" TO_U1 ",\"web_push\":{\"title\":\"t\"},\"metadata\":{\"type\":\"REALTIME\"}}",
+         "web_push is not possible with metadata.type REALTIME"},
+        {"{\"payload\":{},\"routing\":{\"audience\":{\"type\":\"ALL\"}},\"web_push\":{\"title\":"
+         "\"t\"}}",
+         "web_push is not possible with routing.audience.type ALL"},
+    };
+    struct publication publication = {0};
 
     (void)state;
-    assert_int_equal(parse("{\"payload\":{\"a\":1,\"b\":[2]},\"routing\":{\"audience\":"
-                           "{\"type\":\"ALL\"}}}",
-                           &one),
+    assert_int_equal(parse("{" TO_U1 ",\"web_push\":{ \"title\" : \"t\" },"
+                           "\"metadata\":{\"priority\":\"HIGH\"}}",
+                           &publication),
                      RC_OK);
-    assert_int_equal(parse(" { \"routing\" : {\"audience\":{\"type\":\"ALL\"}}, \"payload\":"
-                           "{\"b\":[ 2 ],\"a\":1}}",
-                           &two),
-                     RC_OK);
-    assert_string_equal(one.canonical.bytes, two.canonical.bytes);
-    publication_free(&one);
-    publication_free(&two);
+    assert_string_equal(publication.web_push, "{\"title\":\"t\"}");
+    assert_string_equal(publication.urgency, "high");
+    assert_null(strstr(publication.data.bytes, "web_push"));
+    /* the header ends with it, for escalations */
+    assert_int_equal(publication.head.bytes[FRAME_AT_FLAGS] & (FRAME_WEB_PUSH >> 8),
+                     FRAME_WEB_PUSH >> 8);
+    assert_memory_equal(publication.head.bytes + publication.head.len - 15,
+                        "\0\015{\"title\":\"t\"}", 15);
+    publication_free(&publication);
+    assert_int_equal(parse("{" TO_U1 "}", &publication), RC_OK);
+    assert_null(publication.web_push);
+    publication_free(&publication);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(parse(cases[i][0], &publication), RC_BAD);
+        assert_memory_equal(error, cases[i][1], strlen(cases[i][1]));
+    }
+#undef TO_U1
 }
 
 /* Checks that the document of this request contains `payload`. */
@@ -161,6 +185,58 @@ parse_targets(unsigned count, unsigned len, struct publication *ret_publication)
     rc = parse(body.bytes, ret_publication);
     buffer_free(&body);
     return rc;
+}
+
+/* Parses a publication with these members in routing. */
+static enum rc
+parse_routing(const char *members, struct publication *ret_publication)
+{
+    char body[512];
+
+    snprintf(body, sizeof(body),
+             "{\"payload\":{},\"routing\":{\"audience\":{\"type\":\"ALL\"},%s}}", members);
+    return parse(body, ret_publication);
+}
+
+#define ACK "\"retry\":{\"ack_required\":true},"
+
+static void
+receipts_and_escalations_are_in_the_header(void **state)
+{
+    struct publication publication = {0};
+    const unsigned char *head;
+
+    (void)state;
+    assert_int_equal(
+        parse_routing(ACK "\"receipts\":\"user\",\"escalate_after\":[0.5,2592000]", &publication),
+        RC_OK);
+    head = (const unsigned char *)publication.head.bytes;
+    assert_int_equal(head[FRAME_AT_FLAGS + 1] & FRAME_RECEIPTS, FRAME_RECEIPTS);
+    assert_int_equal(head[FRAME_NOTIFICATION_AT_RECEIPTS], FRAME_RECEIPTS_USER);
+    assert_int_equal(bytes_get_u32(head + FRAME_NOTIFICATION_AT_ESCALATIONS), 500);
+    assert_int_equal(bytes_get_u32(head + FRAME_NOTIFICATION_AT_ESCALATIONS + 4), 2592000000u);
+    publication_free(&publication);
+    assert_int_equal(parse_routing(ACK "\"receipts\":\"none\"", &publication), RC_OK);
+    assert_int_equal(publication.head.bytes[FRAME_AT_FLAGS + 1] & FRAME_RECEIPTS, 0);
+    publication_free(&publication);
+}
+
+static void
+invalid_escalations_are_rejected(void **state)
+{
+    static const char *const VALUES[] = {"0",       "-1",    "0.0001",   "2592001", "[]",   "[1,1]",
+                                         "[1,2,3]", "[2,1]", "[1,\"\"]", "true",    "null", "{}"};
+    struct publication publication = {0};
+    char members[128];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(VALUES) / sizeof(VALUES[0]); i++) {
+        snprintf(members, sizeof(members), ACK "\"escalate_after\":%s", VALUES[i]);
+        assert_int_equal(parse_routing(members, &publication), RC_BAD);
+    }
+    assert_int_equal(parse_routing("\"escalate_after\":1", &publication), RC_BAD);
+    assert_int_equal(parse_routing("\"receipts\":\"user\"", &publication), RC_BAD);
+    assert_int_equal(parse_routing(ACK "\"receipts\":\"all\"", &publication), RC_BAD);
 }
 
 static void
@@ -231,8 +307,10 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(publication_becomes_a_frame),
         cmocka_unit_test(frame_and_document_can_be_parsed),
-        cmocka_unit_test(equal_requests_have_the_same_canonical_form),
+        cmocka_unit_test(web_push_is_kept_apart),
         cmocka_unit_test(payload_values_are_kept_verbatim),
+        cmocka_unit_test(receipts_and_escalations_are_in_the_header),
+        cmocka_unit_test(invalid_escalations_are_rejected),
         cmocka_unit_test(targets_have_a_largest_size),
         cmocka_unit_test(recipients_are_sent_a_long_list_as_its_length),
         cmocka_unit_test(invalid_requests_are_rejected_without_leaks),

@@ -9,8 +9,10 @@
 
 #include <cmocka.h>
 #include <jwt.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "wire/token.h"
 
 #define NOW 1795230000
@@ -68,20 +70,18 @@ static const char EC_PUBLIC[] = "-----BEGIN PUBLIC KEY-----\n"
                                 "zuEd0vSn8WbO+gZ1S6XeJEYTVxA6iqkevroWRO0wl3qHPIPf6N62yELErg==\n"
                                 "-----END PUBLIC KEY-----\n";
 
-static char error[TOKEN_ERROR_MAX];
+static struct token_error error;
 
 static struct token_rules
 secret_rules(void)
 {
-    return (struct token_rules){
-        .kind = TOKEN_KEY_HS256, .key = SECRET, .key_len = strlen(SECRET), .leeway_s = 5};
+    return (struct token_rules){.key = {JWS_KEY_SECRET, SECRET, strlen(SECRET)}, .leeway_s = 5};
 }
 
 static struct token_rules
 pem_rules(const char *pem)
 {
-    return (struct token_rules){
-        .kind = TOKEN_KEY_PEM, .key = pem, .key_len = strlen(pem), .leeway_s = 5};
+    return (struct token_rules){.key = {JWS_KEY_PEM, pem, strlen(pem)}, .leeway_s = 5};
 }
 
 /* The caller frees the result. */
@@ -108,11 +108,11 @@ verify_text(const struct token_rules *rules, const char *text)
     struct token token = {0};
     enum rc rc;
 
-    error[0] = '\0';
-    rc = token_verify(rules, text, strlen(text), NOW, &token, error);
+    error.text[0] = '\0';
+    rc = token_verify(rules, text, strlen(text), NOW, &token, &error);
     if (rc != RC_OK) {
         assert_null(token.user); /* unchanged on failure */
-        assert_true(strlen(error) > 0);
+        assert_true(strlen(error.text) > 0);
     }
     token_free(&token);
     return rc;
@@ -124,6 +124,20 @@ verify(const struct token_rules *rules, jwt_alg_t alg, const char *key, const ch
     char *text = sign(alg, key, claims);
     enum rc rc = verify_text(rules, text);
 
+    free(text);
+    return rc;
+}
+
+/* Verifies a token whose signature was changed. */
+static enum rc
+verify_broken(const struct token_rules *rules, jwt_alg_t alg, const char *key)
+{
+    char *text = sign(alg, key, GOOD);
+    char *signature = strrchr(text, '.') + 1;
+    enum rc rc;
+
+    signature[0] = signature[0] == 'A' ? 'B' : 'A';
+    rc = verify_text(rules, text);
     free(text);
     return rc;
 }
@@ -147,7 +161,7 @@ claims_are_parsed(void **state)
              "\"groups\":{\"STRUCTURE\":[\"s1\",\"s2\"],\"NONE\":[],\"ROLE\":[\"admin\"]}}");
 
     (void)state;
-    assert_int_equal(token_verify(&rules, text, strlen(text), NOW, &token, error), RC_OK);
+    assert_int_equal(token_verify(&rules, text, strlen(text), NOW, &token, &error), RC_OK);
     assert_string_equal(token.user, "u42");
     assert_int_equal(token.expires_s, 1795230600);
     assert_true(token.publish);
@@ -179,8 +193,19 @@ only_the_configured_key_verifies(void **state)
                      RC_BAD);
     assert_int_equal(verify(&rsa, JWT_ALG_ES256, EC_PRIVATE, GOOD), RC_BAD);
     assert_int_equal(verify(&ec, JWT_ALG_RS256, RSA_PRIVATE, GOOD), RC_BAD);
-    secret.key = NULL;
+    secret.key = (struct jws_key){JWS_KEY_SECRET, NULL, 0};
     assert_int_equal(verify(&secret, JWT_ALG_HS256, SECRET, GOOD), RC_BAD);
+    assert_int_equal(error.fault, TOKEN_FAULT_ALGORITHM);
+    /* The fault is that of the key with the token's algorithm. */
+    ec.previous = rsa.key;
+    assert_int_equal(verify(&ec, JWT_ALG_RS256, RSA_PRIVATE, GOOD), RC_OK);
+    rsa.previous = ec.key;
+    assert_int_equal(verify_broken(&rsa, JWT_ALG_RS256, RSA_PRIVATE), RC_BAD);
+    assert_int_equal(error.fault, TOKEN_FAULT_SIGNATURE);
+    assert_int_equal(verify_broken(&rsa, JWT_ALG_ES256, EC_PRIVATE), RC_BAD);
+    assert_int_equal(error.fault, TOKEN_FAULT_SIGNATURE);
+    secret.previous = (struct jws_key){JWS_KEY_SECRET, SECRET, strlen(SECRET)};
+    assert_int_equal(verify(&secret, JWT_ALG_HS256, SECRET, GOOD), RC_OK);
 }
 
 static void
@@ -198,9 +223,9 @@ other_algorithms_are_rejected(void **state)
     assert_int_equal(verify(&rsa, JWT_ALG_RS512, RSA_PRIVATE, GOOD), RC_BAD);
     /* Algorithm confusion: the public key is used as an HMAC secret. */
     assert_int_equal(verify(&rsa, JWT_ALG_HS256, RSA_PUBLIC, GOOD), RC_BAD);
-    assert_non_null(strstr(error, "algorithm"));
+    assert_non_null(strstr(error.text, "algorithm"));
     assert_int_equal(verify(&ec, JWT_ALG_HS256, EC_PUBLIC, GOOD), RC_BAD);
-    assert_non_null(strstr(error, "algorithm"));
+    assert_non_null(strstr(error.text, "algorithm"));
 }
 
 static void
@@ -261,7 +286,7 @@ malformed_tokens_are_rejected(void **state)
     memset(longest, 'a', sizeof(longest) - 1);
     longest[sizeof(longest) - 1] = '\0';
     assert_int_equal(verify_text(&rules, longest), RC_BAD);
-    assert_non_null(strstr(error, "8192"));
+    assert_non_null(strstr(error.text, "8192"));
 }
 
 static void
@@ -284,7 +309,7 @@ exp_and_nbf_must_be_valid_times(void **state)
 {
     (void)state;
     assert_int_equal(verify_claims("{\"sub\":\"u\"}"), RC_BAD);
-    assert_non_null(strstr(error, "no exp"));
+    assert_non_null(strstr(error.text, "no exp"));
     assert_int_equal(verify_claims("{\"sub\":\"u\",\"exp\":\"1795230600\"}"), RC_BAD);
     assert_int_equal(verify_claims("{\"sub\":\"u\",\"exp\":true}"), RC_BAD);
     assert_int_equal(verify_claims("{\"sub\":\"u\",\"exp\":null}"), RC_BAD);
@@ -379,7 +404,7 @@ invalid_groups_are_rejected(void **state)
     assert_int_equal(verify_groups("{\"ORG:42\":[\"x\"]}"), RC_BAD);
     assert_int_equal(verify_groups("{\"4ORG\":[\"x\"]}"), RC_BAD);
     assert_int_equal(verify_groups("[\"S\"]"), RC_BAD);
-    assert_int_equal(verify_groups("null"), RC_BAD);
+    assert_int_equal(verify_groups("null"), RC_OK); /* absent */
     assert_int_equal(verify_groups("{\"S\":\"s1\"}"), RC_BAD);
     assert_int_equal(verify_groups("{\"S\":[\"\"]}"), RC_BAD);
     assert_int_equal(verify_groups("{\"S\":[\"s1\",7]}"), RC_BAD);
@@ -407,7 +432,7 @@ publish_and_admin_require_true(void **state)
         snprintf(claims, sizeof(claims),
                  "{\"sub\":\"u\",\"exp\":1795230600,\"publish\":%s,\"admin\":%s}", values[i],
                  values[i]);
-        assert_int_equal(token_parse(claims, strlen(claims), 1795230000, &token, error), RC_OK);
+        assert_int_equal(token_parse(claims, strlen(claims), 1795230000, &token, &error), RC_OK);
         assert_false(token.publish);
         assert_false(token.admin);
         token_free(&token);
@@ -425,7 +450,7 @@ written_token_can_be_parsed(void **state)
     (void)state;
     buffer_init(&text, 4096);
     assert_int_equal(token_write(&token, &text), RC_OK);
-    assert_int_equal(token_parse(text.bytes, text.len, NOW, &read, error), RC_OK);
+    assert_int_equal(token_parse(text.bytes, text.len, NOW, &read, &error), RC_OK);
     assert_string_equal(read.user, "u\\42");
     assert_int_equal(read.expires_s, NOW + 60);
     assert_true(read.publish);
@@ -441,33 +466,126 @@ written_token_can_be_parsed(void **state)
     assert_string_equal(text.bytes, "{\"ROLE\":[\"a\\\"b\",\"c\"],\"TEAM\":[\"x\"]}");
     buffer_clear(&text);
     assert_int_equal(token_write(&token, &text), RC_OK);
-    assert_int_equal(token_parse(text.bytes, text.len, NOW + 60, &read, error), RC_CLOSED);
-    assert_int_equal(token_parse("[]", 2, NOW, &read, error), RC_BAD);
-    assert_int_equal(token_parse("", 0, NOW, &read, error), RC_BAD);
+    assert_int_equal(token_parse(text.bytes, text.len, NOW + 60, &read, &error), RC_CLOSED);
+    assert_int_equal(token_parse("[]", 2, NOW, &read, &error), RC_BAD);
+    assert_int_equal(token_parse("", 0, NOW, &read, &error), RC_BAD);
     assert_null(read.user);
     buffer_free(&text);
+}
+
+static size_t
+add_base64url(char *out, const void *bytes, size_t len)
+{
+    size_t count = (size_t)EVP_EncodeBlock((unsigned char *)out, bytes, (int)len);
+
+    while (count > 0 && out[count - 1] == '=')
+        count--;
+    for (size_t i = 0; i < count; i++)
+        out[i] = (char)(out[i] == '+' ? '-' : out[i] == '/' ? '_' : out[i]);
+    return count;
+}
+
+/* Verifies a token of these parts. libjwt writes its own typ, and each member once. */
+static enum rc
+verify_parts(const char *header, const char *claims)
+{
+    struct token_rules rules = secret_rules();
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned digest_len = 0;
+    char text[1024];
+    size_t len = add_base64url(text, header, strlen(header));
+
+    text[len++] = '.';
+    len += add_base64url(text + len, claims, strlen(claims));
+    assert_non_null(HMAC(EVP_sha256(), SECRET, (int)strlen(SECRET), (const unsigned char *)text,
+                         len, digest, &digest_len));
+    text[len++] = '.';
+    len += add_base64url(text + len, digest, digest_len);
+    text[len] = '\0';
+    return verify_text(&rules, text);
+}
+
+static enum rc
+verify_header(const char *header)
+{
+    return verify_parts(header, GOOD);
 }
 
 static void
 crit_header_is_rejected(void **state)
 {
-    const struct token_rules rules = {
-        .kind = TOKEN_KEY_HS256, .key = SECRET, .key_len = sizeof(SECRET) - 1};
-    jwt_t *jwt = NULL;
-    char *text;
+    (void)state;
+    assert_int_equal(verify_header("{\"alg\":\"HS256\",\"crit\":[\"exp\"]}"), RC_BAD);
+    assert_non_null(strstr(error.text, "(crit)"));
+}
+
+static void
+typ_is_that_of_a_jwt_or_an_access_token(void **state)
+{
+    (void)state;
+    assert_int_equal(verify_header("{\"alg\":\"HS256\",\"typ\":\"JWT\"}"), RC_OK);
+    assert_int_equal(verify_header("{\"alg\":\"HS256\",\"typ\":\"jwt\"}"), RC_OK);
+    assert_int_equal(verify_header("{\"alg\":\"HS256\",\"typ\":\"at+jwt\"}"), RC_OK);
+    assert_int_equal(verify_header("{\"alg\":\"HS256\",\"typ\":\"Application/AT+JWT\"}"), RC_OK);
+    assert_int_equal(verify_header("{\"alg\":\"HS256\",\"typ\":null}"), RC_OK);
+    assert_int_equal(verify_header("{\"alg\":\"HS256\",\"typ\":\"dpop+jwt\"}"), RC_BAD);
+    assert_non_null(strstr(error.text, "typ"));
+    assert_int_equal(verify_header("{\"alg\":\"HS256\",\"typ\":7}"), RC_BAD);
+    assert_int_equal(verify_header("{\"alg\":\"HS256\",\"typ\":\"\"}"), RC_BAD);
+}
+
+static void
+null_claims_are_absent(void **state)
+{
+    (void)state;
+    assert_int_equal(verify_claims("{\"sub\":\"u\",\"exp\":1795230600,\"nbf\":null,\"aud\":null,"
+                                   "\"groups\":null,\"publish\":null}"),
+                     RC_OK);
+    assert_int_equal(verify_claims("{\"sub\":null,\"exp\":1795230600}"), RC_BAD);
+    assert_non_null(strstr(error.text, "sub"));
+}
+
+static void
+repeated_members_are_rejected(void **state)
+{
+    (void)state;
+    assert_int_equal(verify_header("{\"alg\":\"HS256\",\"alg\":\"HS256\"}"), RC_BAD);
+    assert_int_equal(error.fault, TOKEN_FAULT_MALFORMED);
+    assert_int_equal(verify_parts("{\"alg\":\"HS256\"}", "{\"sub\":\"u\",\"exp\":1795230600,"
+                                                         "\"a\":{\"b\":1,\"b\":2}}"),
+                     RC_BAD);
+    assert_int_equal(error.fault, TOKEN_FAULT_MALFORMED);
+}
+
+static void
+faults_are_distinguished(void **state)
+{
+    struct token_rules rules = secret_rules();
+    struct token_rules rsa = pem_rules(RSA_PUBLIC);
 
     (void)state;
-    assert_int_equal(jwt_new(&jwt), 0);
-    assert_int_equal(jwt_add_grants_json(jwt, "{\"sub\":\"u\",\"exp\":1795230600}"), 0);
-    assert_int_equal(jwt_add_headers_json(jwt, "{\"crit\":[\"exp\"]}"), 0);
-    assert_int_equal(
-        jwt_set_alg(jwt, JWT_ALG_HS256, (const unsigned char *)SECRET, sizeof(SECRET) - 1), 0);
-    text = jwt_encode_str(jwt);
-    assert_non_null(text);
-    assert_int_equal(verify_text(&rules, text), RC_BAD);
-    assert_non_null(strstr(error, "(crit)"));
-    free(text);
-    jwt_free(jwt);
+    assert_int_equal(verify_text(&rules, "e30.e30.AA"), RC_BAD);
+    assert_int_equal(error.fault, TOKEN_FAULT_MALFORMED);
+    assert_int_equal(verify(&rsa, JWT_ALG_HS256, SECRET, GOOD), RC_BAD);
+    assert_int_equal(error.fault, TOKEN_FAULT_ALGORITHM);
+    assert_int_equal(verify(&rsa, JWT_ALG_ES256, EC_PRIVATE, GOOD), RC_BAD);
+    assert_int_equal(error.fault, TOKEN_FAULT_ALGORITHM);
+    assert_int_equal(verify(&rules, JWT_ALG_HS256, "another secret of enough bytes!!", GOOD),
+                     RC_BAD);
+    assert_int_equal(error.fault, TOKEN_FAULT_SIGNATURE);
+    assert_string_equal(error.text, TOKEN_BAD_SIGNATURE);
+    assert_int_equal(verify_claims("{\"exp\":1795230600}"), RC_BAD);
+    assert_int_equal(error.fault, TOKEN_FAULT_CLAIMS);
+    assert_int_equal(verify_claims("{\"sub\":\"u\",\"exp\":1}"), RC_CLOSED);
+    assert_int_equal(error.fault, TOKEN_FAULT_EXPIRED);
+    assert_int_equal(verify_claims("{\"sub\":\"u\",\"exp\":1795230600,\"nbf\":1795230600}"),
+                     RC_BAD);
+    assert_int_equal(error.fault, TOKEN_FAULT_EARLY);
+    assert_int_equal(verify_claims("{\"sub\":\"u\",\"exp\":1795230600,\"aud\":\"x\"}"), RC_BAD);
+    assert_int_equal(error.fault, TOKEN_FAULT_AUDIENCE);
+    rules.issuer = "us";
+    assert_int_equal(verify(&rules, JWT_ALG_HS256, SECRET, GOOD), RC_BAD);
+    assert_int_equal(error.fault, TOKEN_FAULT_ISSUER);
 }
 
 int
@@ -475,6 +593,10 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(crit_header_is_rejected),
+        cmocka_unit_test(typ_is_that_of_a_jwt_or_an_access_token),
+        cmocka_unit_test(null_claims_are_absent),
+        cmocka_unit_test(repeated_members_are_rejected),
+        cmocka_unit_test(faults_are_distinguished),
         cmocka_unit_test(claims_are_parsed),
         cmocka_unit_test(only_the_configured_key_verifies),
         cmocka_unit_test(other_algorithms_are_rejected),

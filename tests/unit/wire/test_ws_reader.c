@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/buffer.h"
+#include "base/memory.h"
 #include "wire/ws_frame.h"
 
 #define LOG_MAX (256 * 1024)

@@ -60,7 +60,7 @@ sub repaired
     my ($what, @arguments) = @_;
     my $is_tls = $relay->{settings}{'gate.tls_cert'};    # then this request has no response
     Clairon::Test::wait_until('the relay is ready', sub { ($relay->get($relay->readiness))[0] == ($is_tls ? 0 : 200) });
-    is_deeply(failed_checks(@arguments), {}, $what) or BAIL_OUT('the previous fault is not repaired');
+    is_deeply(failed_checks(@arguments), {}, $what) or die 'the previous fault is not repaired';
     return;
 }
 

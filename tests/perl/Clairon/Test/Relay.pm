@@ -31,6 +31,7 @@ sub new
         'feed.slot' => 'clairon',
         ($store ? ('store.url' => $store->url) : ()),
         'gate.listen'            => "127.0.0.1:$self->{port}",
+        'gate.notice'            => '0s',
         'gate.drain'             => '100ms',
         'gate.ping'              => '1h',    # clients reply only while the test runs their loop
         'delivery.shed_lag'      => '1h',    # a busy machine must not drop notifications

@@ -7,7 +7,9 @@ use warnings;
 use Clairon::Test qw(wait_until scratch);
 use POSIX ();
 use Test::More ();
-use Time::HiRes qw(time);
+use Time::HiRes qw(sleep time);
+
+use constant WRITER_PAUSE => 0.1;    # seconds at most; without pauses the writers would use most of the CPU time
 
 # Options: pg; seed; tables => [..] that the writers fill; pause => the longest pause in seconds; stored => a function
 # that returns the number of stored rows.
@@ -43,6 +45,7 @@ sub start_writer
         open STDOUT, '>', '/dev/null' or POSIX::_exit(1);
         open STDERR, '>', '/dev/null' or POSIX::_exit(1);
         system 'psql', '-qX', '-d', $connect, '-c', 'BEGIN; ' . $next->() . 'COMMIT';
+        sleep rand WRITER_PAUSE;
     });
     return;
 }

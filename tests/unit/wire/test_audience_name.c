@@ -1,4 +1,4 @@
-/* test_audience.c: audience names follow the rules of clairon.watch. */
+/* test_audience_name.c: audience names follow the rules of clairon.watch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "wire/audience.h"
+#include "wire/audience_name.h"
 
 static void
 valid_names_are_accepted(void **state)

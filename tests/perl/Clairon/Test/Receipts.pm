@@ -1,0 +1,97 @@
+# Clairon::Test::Receipts: adds receipts to a store as its scripts do, and reads the rows that the sink has inserted.
+package Clairon::Test::Receipts;
+
+use strict;
+use warnings;
+
+use JSON ();
+
+# Options: pg, store; `relays` is not needed: a receipt is an entry of the store.
+sub new
+{
+    my ($class, $pg, $store) = @_;
+    return bless { pg => $pg, store => $store, count => 0, ids => {} }, $class;
+}
+
+# Adds receipts, and returns their ids. The fields of a receipt replace the defaults; `shard` selects its shard.
+sub add
+{
+    my ($self, @all) = @_;
+    my @added;
+    for my $given (@all)
+    {
+        my %fields       = %$given;
+        my $shard        = delete $fields{shard} // 0;
+        my $number       = ++$self->{count};
+        my $notification = sprintf '018f0000-0000-7000-8000-%012x', $number;
+        my %receipt      = (
+            notification => $notification, user_id => "u$number", outcome => 'acked', round => 1,
+            at => '2026-11-30T04:05:06.123456Z', delivered_at => '2026-11-30T04:05:05.000001Z', attempts => 0,
+            emitter => 'app', source => 'assignments', topic => 'db.assignments', acked => undef, recipients => undef,
+            %fields);
+        $receipt{id} //= join ':', @receipt{qw(notification user_id outcome round)};
+        my @keys = $self->{store}->keys('receipts');
+        $self->{store}->execute_bytes('XADD', $keys[$shard], '*', id => $receipt{id}, data => JSON->new->canonical->utf8->encode(\%receipt));
+        push @added, $receipt{id};
+    }
+    @{ $self->{ids} }{@added} = (1) x @added;
+    return @added;
+}
+
+# Adds this many receipts to each shard.
+sub add_many
+{
+    my ($self, $count) = @_;
+    my @keys = $self->{store}->keys('receipts');
+    return map { my $shard = $_; map { $self->add({ shard => $shard }) } 1 .. $count } 0 .. $#keys;
+}
+
+# Returns the ids of the rows, sorted.
+sub rows
+{
+    my ($self) = @_;
+    my $rows = $self->{pg}->safe_psql('postgres',
+        q{SELECT notification || ':' || user_id || ':' || outcome || ':' || round FROM clairon.receipt ORDER BY 1});
+    return split /\n/, $rows;
+}
+
+sub row_count { return $_[0]{pg}->safe_psql('postgres', 'SELECT count(*) FROM clairon.receipt') }
+
+# Waits until there is a row for each receipt that was added.
+sub wait_all
+{
+    my ($self) = @_;
+    my $count = keys %{ $self->{ids} };
+    return Clairon::Test::wait_until("$count receipts are rows", sub { (eval { $self->row_count } // -1) >= $count });
+}
+
+# Returns the receipts without a row, and the rows without a receipt.
+sub differences
+{
+    my ($self) = @_;
+    my %rows = map { $_ => 1 } $self->rows;
+    return (grep({ !$rows{$_} } sort keys %{ $self->{ids} }), grep { !$self->{ids}{$_} } sort keys %rows);
+}
+
+# Returns the number of receipts that a group has read and not acknowledged, in all shards.
+sub pending
+{
+    my ($self, $group) = @_;
+    my $count = 0;
+    for my $key ($self->{store}->keys('receipts'))
+    {
+        my $pending = eval { $self->{store}->execute('XPENDING', $key, $group) } or next;
+        $count += $pending->[0];
+    }
+    return $count;
+}
+
+# Returns the names of the consumers of a group in a shard.
+sub consumers
+{
+    my ($self, $group, $shard) = @_;
+    my @keys = $self->{store}->keys('receipts');
+    return map { my %field = @$_; $field{name} } @{ $self->{store}->execute('XINFO', 'CONSUMERS', $keys[ $shard // 0 ], $group) };
+}
+
+1;
