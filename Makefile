@@ -61,13 +61,13 @@ unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
 unit_wanted = $(if $(TESTS),$(filter $(TESTS:%.c=$(BUILD)/asan/%),$(unit_programs) $(replay_programs)),$(unit_programs) $(replay_programs))
 
 # Documents that README links to, installed in the same folders so that the links work.
-documents := README.md LICENSE CHANGELOG.md SECURITY.md $(wildcard docs/*) $(wildcard client/*.md client/package.json client/src/* \
-    client/examples/*) decoder/FRAMES.md sql/README.md $(filter-out %/__pycache__,$(wildcard sql/examples/*)) \
-    $(wildcard docker/*.md docker/*.yml docker/*.yaml docker/*.json docker/*.conf docker/*.example) \
+documents := README.md LICENSE CHANGELOG.md SECURITY.md $(wildcard docs/*) $(wildcard client/*.md client/LICENSE client/package.json \
+    client/src/* client/dist/* client/examples/*) decoder/FRAMES.md sql/README.md $(filter-out %/__pycache__,$(wildcard sql/examples/*)) \
+    $(wildcard docker/*.md docker/*.yml docker/*.yaml docker/*.json docker/*.conf docker/*.cfg docker/*.example) docker/Caddyfile \
     tests/bench/README.md
 
 # ---- flags
-packages := libpq hiredis libwebsockets libjwt jansson openssl
+packages := libpq hiredis libwebsockets libjwt jansson openssl libcurl
 ifeq ($(filter clean fmt deps help,$(MAKECMDGOALS)),)
 # TLS to the store needs hiredis 1.0.
 ifneq ($(shell pkg-config --exists hiredis_ssl 2>/dev/null && echo found),)
@@ -178,7 +178,10 @@ $(BUILD)/asan/%.o: %.c | check-libraries
 $(BUILD)/asan/tests/unit/%: $(BUILD)/asan/tests/unit/%.o $(asan_objects)
 	$(call step,LD   $@,$(CC) $(asan_flags) -o $@ $^ $(pkg_libs) -lcmocka $(mocks:%=-Wl,--wrap=%))
 
+$(BUILD)/asan/tests/unit/http_client/test_http_client: mocks = clock_monotonic_us
 $(BUILD)/asan/tests/unit/hub/test_delivery_reports: mocks = store_is_up store_report store_ack store_acks_wait store_is_read
+$(BUILD)/asan/tests/unit/hub/test_session_gaps: mocks = store_limit
+$(BUILD)/asan/tests/unit/store/test_replicas: mocks = link_send
 
 .SECONDARY: $(unit_programs:%=%.o) $(expanded_scripts) $(script_source) $(page_source)
 
