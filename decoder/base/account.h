@@ -148,9 +148,13 @@ account_is_used_up(struct accounts *accounts, struct account *account, enum acco
 /*
  * A short row with many rules has little WAL, but the store and the relay need as much time for
  * each of its notifications as for a row. They have no account of time, so the decoder charges it.
+ * More notifications than a table has rules in ordinary use are charged all that they cost, so that
+ * a reserve buys fewer of them.
  */
-#define ACCOUNT_FREE_NOTIFICATIONS 4 /* of a change */
-#define ACCOUNT_NOTIFICATION_US 3
+#define ACCOUNT_FREE_NOTIFICATIONS 4   /* of a change */
+#define ACCOUNT_CHEAP_NOTIFICATIONS 64 /* of a change */
+#define ACCOUNT_CHEAP_NOTIFICATION_US 3
+#define ACCOUNT_NOTIFICATION_US 10
 
 /* Charges a notification of the change, with its bytes. */
 static inline void
@@ -158,7 +162,9 @@ account_charge_notification(struct account *account, int64 bytes)
 {
     account->left_bytes -= bytes;
     if (++account->notifications > ACCOUNT_FREE_NOTIFICATIONS && !account->is_trusted)
-        account->left_us -= ACCOUNT_NOTIFICATION_US;
+        account->left_us -= account->notifications > ACCOUNT_CHEAP_NOTIFICATIONS
+                                ? ACCOUNT_NOTIFICATION_US
+                                : ACCOUNT_CHEAP_NOTIFICATION_US;
 }
 
 /* Counts a denied change. */
