@@ -88,6 +88,16 @@ struct config_load {
 
 /* Adds a line to load->error and returns RC_BAD. */
 MUST_CHECK enum rc config_fail(struct config_load *load, const char *format, ...) PRINTF_LIKE(2, 3);
+/* The same for a required setting. `what`: "[section] name: reason". */
+MUST_CHECK enum rc config_fail_missing(struct config_load *load, const char *what);
+/* The same for the file that a setting names. */
+MUST_CHECK enum rc config_fail_unreadable(struct config_load *load, const char *section,
+                                          const char *name, const char *path, const char *reason);
+/* Adds a line if the file cannot be opened. `path` NULL: RC_OK. */
+MUST_CHECK enum rc config_check_readable(struct config_load *load, const char *section,
+                                         const char *name, const char *path);
+/* True if the setting had an invalid value, which was reported. */
+bool config_is_invalid(const struct config_load *load, const char *section, const char *name);
 
 #define CONFIG_FOLDER_MAX 512
 
@@ -100,7 +110,15 @@ void config_variable_name(const char *section, const char *name, char *variable,
 /* Writes "did you mean ...; [section] has ..." for an unknown key. */
 void config_key_suggest(const char *section, const char *name, char *text, size_t room);
 
-/* config_rules.c: checks the dependencies between settings, and reads auth.key. */
+/*
+ * config_secrets.c: check the settings that name keys and secrets, and read their files into
+ * auth.key, webpush.keys and store.sentinel_password.
+ */
+MUST_CHECK enum rc config_check_auth(struct config_load *load);
+MUST_CHECK enum rc config_check_webpush(struct config_load *load);
+MUST_CHECK enum rc config_load_sentinel_password(struct config_load *load, const char *path);
+
+/* config_rules.c: checks the dependencies between settings. */
 MUST_CHECK enum rc config_rules(struct config_load *load);
 
 #endif

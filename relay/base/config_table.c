@@ -1,5 +1,7 @@
 /* config_table.c: every setting of the relay: type, default, range and help; errors in settings. */
 #include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -402,6 +404,45 @@ config_fail(struct config_load *load, const char *format, ...)
     (void)vsnprintf(load->error + len, CONFIG_ERROR_MAX - len, format, args);
     va_end(args);
     return RC_BAD;
+}
+
+bool
+config_is_invalid(const struct config_load *load, const char *section, const char *name)
+{
+    return load->is_invalid[config_key_find(section, name) - config_keys];
+}
+
+/* A missing setting has no line, so the message starts with the file. */
+enum rc
+config_fail_missing(struct config_load *load, const char *what)
+{
+    return config_fail(load, "%.384s%smissing setting %s",
+                       load->config->path != NULL ? load->config->path : "",
+                       load->config->path != NULL ? ": " : "", what);
+}
+
+enum rc
+config_fail_unreadable(struct config_load *load, const char *section, const char *name,
+                       const char *path, const char *reason)
+{
+    char where[CONFIG_WHERE_MAX], folder[CONFIG_FOLDER_MAX];
+
+    config_where(load->config, section, name, where);
+    return config_fail(load, "%s: could not read \"%.256s\"%s: %s", where, path,
+                       config_folder(path, folder), reason);
+}
+
+enum rc
+config_check_readable(struct config_load *load, const char *section, const char *name,
+                      const char *path)
+{
+    int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+
+    if (path != NULL && fd < 0)
+        return config_fail_unreadable(load, section, name, path, strerror(errno));
+    if (fd >= 0)
+        (void)close(fd);
+    return RC_OK;
 }
 
 void
