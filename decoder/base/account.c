@@ -1,4 +1,7 @@
-/* account.c: the time, memory and bytes of one table owner, and the report about denials. */
+/*
+ * account.c: the time and bytes of one table owner, and the report about denials. sandbox.c counts
+ * the memory, and plan_set.c limits it.
+ */
 #include "base/account.h"
 
 #include <time.h>

@@ -23,7 +23,8 @@ enum stats_kind {
 #define STATS_REPEATS "Duplicate idempotency keys, by the layer that detected them"
 #define STATS_ERRORS "Entries added to the error log"
 #define STATS_DENIED                                                                               \
-    "Changes denied instead of sent, once for each rule and decoding, or pairs over owner_pairs"
+    "Changes denied instead of sent, once for each rule and decoding, or notifications over "      \
+    "owner_pairs"
 #define STATS_TOKENS "Tokens rejected, by reason"
 #define STATS_GAPS "Gaps announced to clients"
 #define STATS_ROWS_ERRORS "Requests for the rows of live rules that ended with an error"

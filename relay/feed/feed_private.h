@@ -49,7 +49,8 @@
  * DROPPING: the lost slot is dropped. Next: ACQUIRING.
  *
  * ACQUIRING: the store returns the progress of the slot, and rejects another database. Next:
- * READING_HISTORY, RESETTING, CREATING, COPYING, STARTING.
+ * IDENTIFYING if the server must report again, READING_HISTORY, RESETTING, CREATING, COPYING,
+ * STARTING.
  *
  * READING_HISTORY: the progress is on another timeline, and the server returns the end of that
  * timeline. Next: RESETTING.

@@ -37,7 +37,7 @@ deliver_pending(struct session *session, const struct entry *entry)
     if (is_new)
         *cursor_in(&deferral->from, entry->shard) = entry->first;
     if (!session_is_recipient(session, &entry->frame) || (entry->is_ended && !is_new))
-        return true; /* the user left the audience; the ack stays pending */
+        return true; /* the user left the audience, and the ack stays pending; or it is known */
     if (session->resume.is_continued && !is_new && !is_new_to_poll(session, entry))
         return true;
     notification = session_notification_new(session, entry, shed_cursor(session, session->cursor));

@@ -454,7 +454,7 @@ void session_offer_batch(struct hub *hub, struct session *session, struct fanout
 
 /* Offers a retry to a session whose user has not acknowledged the notification. */
 void session_offer_retry(struct session *session, struct notification *notification);
-/* Skips a retry for a user outside of the audience. It is sent after the user joins. */
+/* Marks a notification in flight whose retry is not sent, as for a user outside of the audience. */
 void session_miss_retry(struct session *session, const struct notification *notification);
 
 /*

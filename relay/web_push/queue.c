@@ -2,9 +2,9 @@
  * queue.c: the Web Pushes of notifications. A relay leases those that are due, and renews the lease
  * while it works. Those of a dead relay are due again when the lease ends, on any relay.
  *
- * A Web Push is dropped if the user has had a session since store_web_push.since_ms, or has no
- * subscription. It is repeated for the subscriptions whose push service failed, until its
- * expiration.
+ * A Web Push is dropped if the user has no subscription, or has had a session since
+ * store_web_push.since_ms. The latter is asked before the first attempt, and not at an escalation.
+ * It is repeated for the subscriptions whose push service failed, until its expiration.
  */
 #include "web_push/queue.h"
 
