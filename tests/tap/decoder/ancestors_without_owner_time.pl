@@ -48,6 +48,7 @@ for my $round (
     push @statements, "$leave;\n", insert(), $grant, insert();
 }
 sql(join '', "SET ROLE mallory;\n", @statements);
+sql('CHECKPOINT'); # decoding ends where WAL is flushed
 my @got = map { JSON::decode_json($_)->{payload}{after}{id} }
     split /\n/, sql(q{SELECT data FROM pg_logical_slot_get_changes('slot', NULL, NULL, 'owner_time', '100ms')});
 is_deeply(\@got, \@sent, 'rows are sent while a table with a rule is an ancestor');

@@ -243,6 +243,7 @@ for (1 .. $steps)
 end_transaction($_, 'COMMIT') for grep { $_->{open} } @sessions;
 $_->{psql}->quit for @sessions;
 note(join ', ', map { "$count{$_} x $_" } sort keys %count);
+sql('CHECKPOINT'); # decoding ends where WAL is flushed
 
 # ---- decode
 
