@@ -2,6 +2,7 @@
 #include "base/memory.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,24 +182,28 @@ buffer_add(struct buffer *buffer, const void *bytes, size_t len)
     return RC_OK;
 }
 
+/* Formats to the free room first: it usually suffices. */
 enum rc
 buffer_addf(struct buffer *buffer, const char *format, ...)
 {
+    size_t room = buffer->room - buffer->len;
     va_list args;
+    int len;
+    enum rc rc;
 
     va_start(args, format);
-    int len = vsnprintf(NULL, 0, format, args);
+    len = vsnprintf(room > 0 ? buffer->bytes + buffer->len : NULL, room, format, args);
     va_end(args);
-    if (len < 0)
-        return RC_BAD;
-
-    enum rc rc = buffer_reserve(buffer, (size_t)len);
-
-    if (rc != RC_OK)
+    rc = len < 0 ? RC_BAD : buffer_reserve(buffer, (size_t)len);
+    if (rc != RC_OK) {
+        buffer_cut(buffer, buffer->len);
         return rc;
-    va_start(args, format);
-    (void)vsnprintf(buffer->bytes + buffer->len, (size_t)len + 1, format, args);
-    va_end(args);
+    }
+    if ((size_t)len >= room) {
+        va_start(args, format);
+        (void)vsnprintf(buffer->bytes + buffer->len, (size_t)len + 1, format, args);
+        va_end(args);
+    }
     buffer->len += (size_t)len;
     return RC_OK;
 }
@@ -222,6 +227,13 @@ buffer_add_json_char(struct buffer *buffer, const char *text, size_t len)
     return buffer_add(buffer, text, len);
 }
 
+/* Whether the character stands for itself in a JSON string. */
+static bool
+is_plain(char byte)
+{
+    return (unsigned char)byte >= 0x20 && (unsigned char)byte < 0x80 && byte != '"' && byte != '\\';
+}
+
 enum rc
 buffer_add_json(struct buffer *buffer, const char *text, size_t len)
 {
@@ -229,8 +241,16 @@ buffer_add_json(struct buffer *buffer, const char *text, size_t len)
     enum rc rc = buffer_add(buffer, "\"", 1);
 
     for (size_t at = 0; rc == RC_OK && at < len;) {
-        size_t step = utf8_char_len(text + at, len - at);
+        size_t plain = 0, step;
 
+        while (at + plain < len && is_plain(text[at + plain]))
+            plain++;
+        if (plain > 0) {
+            rc = buffer_add(buffer, text + at, plain);
+            at += plain;
+            continue;
+        }
+        step = utf8_char_len(text + at, len - at);
         rc = buffer_add_json_char(buffer, text + at, step);
         at += step > 0 ? step : 1;
     }
