@@ -6,10 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "base/memory.h"
 #include "wire/frame.h"
+#include "wire/json_doc.h"
 
 #define FIELDS_MAX 6
 #define REQUEST_ID_MAX 9007199254740991 /* 2^53-1: exact in every client */
@@ -19,7 +18,7 @@ struct client_message_form {
     const char *name;
     enum client_message_kind kind;
     const char *fields[FIELDS_MAX];
-    enum rc (*read)(const json_t *root, struct client_message *message,
+    enum rc (*read)(struct json_doc *doc, struct client_message *message,
                     char error[CLIENT_MESSAGE_ERROR_MAX]);
 };
 
@@ -34,36 +33,44 @@ static enum rc PRINTF_LIKE(2, 3)
     return RC_BAD;
 }
 
-static char *
-field_copy(const json_t *value)
+/* NULL: absent, or the message is not an object. */
+static const struct json_value *
+field_of(const struct json_doc *doc, const char *name)
 {
-    return memory_text(json_string_value(value), json_string_length(value));
+    return json_doc_member(doc, json_doc_root(doc), name);
+}
+
+static char *
+field_copy(struct json_doc *doc, const struct json_value *value)
+{
+    return memory_text(json_doc_text(doc, value), json_text_len(value));
 }
 
 static enum rc
-read_token(const json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
+read_token(struct json_doc *doc, struct client_message *message,
+           char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    const json_t *token = json_object_get(root, "token");
+    const struct json_value *token = field_of(doc, "token");
 
     if (token == NULL)
         return RC_OK;
-    if (!json_is_string(token))
+    if (!json_is(token, JSON_KIND_TEXT))
         return reject_message(error, "\"token\" must be a string");
-    message->token = field_copy(token);
-    message->token_len = json_string_length(token);
+    message->token = field_copy(doc, token);
+    message->token_len = json_text_len(token);
     return RC_OK;
 }
 
 static enum rc
-read_window(const json_t *root, struct client_message *message,
+read_window(struct json_doc *doc, struct client_message *message,
             char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    const json_t *window = json_object_get(root, "win");
-    json_int_t value = json_integer_value(window);
+    const struct json_value *window = field_of(doc, "win");
+    int64_t value = json_doc_integer(doc, window);
 
     if (window == NULL)
         return RC_OK;
-    if (!json_is_integer(window) || value < 1)
+    if (!json_is(window, JSON_KIND_INTEGER) || value < 1)
         return reject_message(error, "\"win\" must be an integer of 1 or more");
     message->window = value < CLIENT_MESSAGE_WINDOW_MAX ? (int)value : CLIENT_MESSAGE_WINDOW_MAX;
     return RC_OK;
@@ -74,10 +81,10 @@ read_window(const json_t *root, struct client_message *message,
  * end.
  */
 static bool
-is_topic(const json_t *value)
+is_topic(struct json_doc *doc, const struct json_value *value)
 {
-    const char *text = json_string_value(value);
-    size_t len = json_is_string(value) ? json_string_length(value) : 0;
+    const char *text = json_doc_text(doc, value);
+    size_t len = json_text_len(value);
 
     for (size_t i = 0; i < len; i++) {
         if ((unsigned char)text[i] < ' ' || text[i] == 0x7f || (text[i] == '*' && i + 1 < len))
@@ -87,28 +94,27 @@ is_topic(const json_t *value)
 }
 
 static enum rc
-read_topics(const json_t *root, struct client_message *message,
+read_topics(struct json_doc *doc, struct client_message *message,
             char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    const json_t *topics = json_object_get(root, "topics");
-    size_t count = json_array_size(topics);
+    const struct json_value *topics = field_of(doc, "topics");
+    const struct json_value *topic = json_doc_first(doc, topics);
+    size_t count = json_doc_count(doc, topics);
     size_t bytes = 0;
 
-    if (!json_is_array(topics) || count == 0 || count > CLIENT_MESSAGE_TOPICS_MAX)
+    if (!json_is(topics, JSON_KIND_ARRAY) || count == 0 || count > CLIENT_MESSAGE_TOPICS_MAX)
         return reject_message(error, "\"topics\" must be an array of 1 to %d topics",
                               CLIENT_MESSAGE_TOPICS_MAX);
     message->topics = memory_new(count * sizeof(char *));
-    for (size_t i = 0; i < count; i++) {
-        const json_t *topic = json_array_get(topics, i);
-
-        if (!is_topic(topic))
+    for (size_t i = 0; i < count; i++, topic = json_doc_next(doc, topics, topic)) {
+        if (!is_topic(doc, topic))
             return reject_message(
                 error,
                 "\"topics\" must contain strings of 1 to %d bytes, with \"*\" only at the "
                 "end; the one at index %zu is invalid",
                 CLIENT_MESSAGE_TOPIC_MAX, i);
-        message->topics[message->topic_count++] = field_copy(topic);
-        bytes += json_string_length(topic);
+        message->topics[message->topic_count++] = field_copy(doc, topic);
+        bytes += json_text_len(topic);
     }
     if (bytes > CLIENT_MESSAGE_TOPICS_BYTES_MAX)
         return reject_message(error, "\"topics\" must have at most %d bytes together",
@@ -117,53 +123,52 @@ read_topics(const json_t *root, struct client_message *message,
 }
 
 static enum rc
-read_connect(const json_t *root, struct client_message *message,
+read_connect(struct json_doc *doc, struct client_message *message,
              char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    const json_t *pos = json_object_get(root, "pos");
+    const struct json_value *pos = field_of(doc, "pos");
 
-    if (pos != NULL && !json_is_null(pos)) {
-        if (!json_is_string(pos) || json_string_length(pos) > CLIENT_MESSAGE_POS_MAX)
+    if (pos != NULL && !json_is(pos, JSON_KIND_NULL)) {
+        if (!json_is(pos, JSON_KIND_TEXT) || json_text_len(pos) > CLIENT_MESSAGE_POS_MAX)
             return reject_message(error, "\"pos\" must be a string of at most %d bytes",
                                   CLIENT_MESSAGE_POS_MAX);
-        if (json_string_length(pos) > 0)
-            message->pos = field_copy(pos);
+        if (json_text_len(pos) > 0)
+            message->pos = field_copy(doc, pos);
     }
-    if (json_object_get(root, "topics") != NULL && read_topics(root, message, error) != RC_OK)
+    if (field_of(doc, "topics") != NULL && read_topics(doc, message, error) != RC_OK)
         return RC_BAD;
-    if (read_window(root, message, error) != RC_OK)
+    if (read_window(doc, message, error) != RC_OK)
         return RC_BAD;
-    return read_token(root, message, error);
+    return read_token(doc, message, error);
 }
 
 static enum rc
-read_refresh(const json_t *root, struct client_message *message,
+read_refresh(struct json_doc *doc, struct client_message *message,
              char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    if (json_object_get(root, "token") == NULL)
+    if (field_of(doc, "token") == NULL)
         return reject_message(error, "\"refresh\" needs a \"token\"");
-    return read_token(root, message, error);
+    return read_token(doc, message, error);
 }
 
 /* Uses one allocation for the pointers and the strings. */
 static enum rc
-read_ack(const json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
+read_ack(struct json_doc *doc, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    const json_t *ids = json_object_get(root, "ids");
-    size_t count = json_array_size(ids);
+    const struct json_value *ids = field_of(doc, "ids");
+    const struct json_value *id = json_doc_first(doc, ids);
+    size_t count = json_doc_count(doc, ids);
     char *texts;
 
-    if (!json_is_array(ids) || count == 0 || count > CLIENT_MESSAGE_ACKS_MAX)
+    if (!json_is(ids, JSON_KIND_ARRAY) || count == 0 || count > CLIENT_MESSAGE_ACKS_MAX)
         return reject_message(error, "\"ids\" must be an array of 1 to %d ids",
                               CLIENT_MESSAGE_ACKS_MAX);
     message->ids = memory_new(count * (sizeof(char *) + FRAME_UUID_TEXT + 1));
     texts = (char *)(message->ids + count);
-    for (size_t i = 0; i < count; i++) {
-        const json_t *id = json_array_get(ids, i);
-
+    for (size_t i = 0; i < count; i++, id = json_doc_next(doc, ids, id)) {
         message->ids[i] = texts + i * (FRAME_UUID_TEXT + 1);
-        if (!json_is_string(id) ||
-            !frame_uuid_parse(json_string_value(id), json_string_length(id), message->ids[i]))
+        if (!json_is(id, JSON_KIND_TEXT) ||
+            !frame_uuid_parse(json_doc_text(doc, id), json_text_len(id), message->ids[i]))
             return reject_message(error,
                                   "\"ids\" must contain UUIDs; the one at index %zu is invalid", i);
     }
@@ -172,22 +177,23 @@ read_ack(const json_t *root, struct client_message *message, char error[CLIENT_M
 }
 
 static enum rc
-read_nack(const json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
+read_nack(struct json_doc *doc, struct client_message *message,
+          char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    const json_t *delay = json_object_get(root, "delay");
-    json_int_t value = json_integer_value(delay);
+    const struct json_value *delay = field_of(doc, "delay");
+    int64_t value = json_doc_integer(doc, delay);
 
-    if (delay != NULL && (!json_is_integer(delay) || value < 0))
+    if (delay != NULL && (!json_is(delay, JSON_KIND_INTEGER) || value < 0))
         return reject_message(error, "\"delay\" must be an integer of 0 or more (ms)");
     message->delay_ms = value < CLIENT_MESSAGE_DELAY_MAX ? value : CLIENT_MESSAGE_DELAY_MAX;
-    return read_ack(root, message, error);
+    return read_ack(doc, message, error);
 }
 
 static enum rc
-read_nothing(const json_t *root, struct client_message *message,
+read_nothing(struct json_doc *doc, struct client_message *message,
              char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    (void)root;
+    (void)doc;
     (void)message;
     (void)error;
     return RC_OK;
@@ -195,44 +201,44 @@ read_nothing(const json_t *root, struct client_message *message,
 
 /* Returns a name of 1 to `max` bytes, or `fallback` if the field is absent. NULL: invalid. */
 static char *
-name_copy(const json_t *value, size_t max, const char *fallback)
+name_copy(struct json_doc *doc, const struct json_value *value, size_t max, const char *fallback)
 {
-    size_t len = json_string_length(value); /* 0: not a string */
+    size_t len = json_text_len(value);
 
     if (value == NULL && fallback != NULL)
         return memory_text(fallback, strlen(fallback));
-    return len > 0 && len <= max ? field_copy(value) : NULL;
+    return len > 0 && len <= max ? field_copy(doc, value) : NULL;
 }
 
 static enum rc
-read_snapshot(const json_t *root, struct client_message *message,
+read_snapshot(struct json_doc *doc, struct client_message *message,
               char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    const json_t *snapshot = json_object_get(root, "snapshot");
+    const struct json_value *snapshot = field_of(doc, "snapshot");
 
     message->has_snapshot = snapshot != NULL;
-    if (snapshot == NULL ||
-        (json_is_string(snapshot) &&
-         snapshot_parse(json_string_value(snapshot), json_string_length(snapshot),
-                        &message->snapshot) == RC_OK))
+    if (snapshot == NULL || (json_is(snapshot, JSON_KIND_TEXT) &&
+                             snapshot_parse(json_doc_text(doc, snapshot), json_text_len(snapshot),
+                                            &message->snapshot) == RC_OK))
         return RC_OK;
     return reject_message(error, "\"snapshot\" must be xmin:xmax:xip,.. of clairon.snapshot()");
 }
 
 static enum rc
-read_rows(const json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
+read_rows(struct json_doc *doc, struct client_message *message,
+          char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     if (!message->has_request_id)
         return reject_message(error, "\"rows\" needs an \"r\"");
-    message->source = name_copy(json_object_get(root, "source"), CLIENT_MESSAGE_SOURCE_MAX, NULL);
+    message->source = name_copy(doc, field_of(doc, "source"), CLIENT_MESSAGE_SOURCE_MAX, NULL);
     if (message->source == NULL)
         return reject_message(error, "\"source\" must be a string of 1 to %d bytes",
                               CLIENT_MESSAGE_SOURCE_MAX);
-    message->rule = name_copy(json_object_get(root, "rule"), CLIENT_MESSAGE_RULE_MAX, "default");
+    message->rule = name_copy(doc, field_of(doc, "rule"), CLIENT_MESSAGE_RULE_MAX, "default");
     if (message->rule == NULL)
         return reject_message(error, "\"rule\" must be a string of 1 to %d bytes",
                               CLIENT_MESSAGE_RULE_MAX);
-    return read_snapshot(root, message, error);
+    return read_snapshot(doc, message, error);
 }
 
 static const struct client_message_form FORMS[] = {
@@ -266,10 +272,10 @@ reject_type(const char *what, char error[CLIENT_MESSAGE_ERROR_MAX])
 }
 
 static enum rc
-find_form(const json_t *root, const struct client_message_form **ret_form,
+find_form(struct json_doc *doc, const struct client_message_form **ret_form,
           char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    const char *name = json_string_value(json_object_get(root, "t"));
+    const char *name = json_doc_text(doc, field_of(doc, "t"));
 
     if (name == NULL)
         return reject_type("\"t\" must be a string: ", error);
@@ -293,14 +299,14 @@ form_has_field(const struct client_message_form *form, const char *name)
 }
 
 static enum rc
-check_fields(const struct client_message_form *form, json_t *root,
+check_fields(const struct client_message_form *form, struct json_doc *doc,
              char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    const char *name;
-    json_t *value;
+    const struct json_value *root = json_doc_root(doc), *field = json_doc_first(doc, root);
 
-    json_object_foreach(root, name, value)
-    {
+    for (; field != NULL; field = json_doc_next(doc, root, field)) {
+        const char *name = json_doc_text(doc, field);
+
         /* the error message repeats only a short field name */
         if (!form_has_field(form, name))
             return strlen(name) <= 32
@@ -311,58 +317,59 @@ check_fields(const struct client_message_form *form, json_t *root,
 }
 
 static enum rc
-read_request_id(const json_t *root, struct client_message *message,
+read_request_id(struct json_doc *doc, struct client_message *message,
                 char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    const json_t *id = json_object_get(root, "r");
+    const struct json_value *id = field_of(doc, "r");
 
     if (id == NULL)
         return RC_OK;
-    if (!json_is_integer(id) || json_integer_value(id) > REQUEST_ID_MAX ||
-        json_integer_value(id) < -REQUEST_ID_MAX)
+    if (!json_is(id, JSON_KIND_INTEGER) || json_doc_integer(doc, id) > REQUEST_ID_MAX ||
+        json_doc_integer(doc, id) < -REQUEST_ID_MAX)
         return reject_message(error, "\"r\" must be an integer from -(2^53-1) to 2^53-1");
     message->has_request_id = true;
-    message->request_id = json_integer_value(id);
+    message->request_id = json_doc_integer(doc, id);
     return RC_OK;
 }
 
-/* The connection stays open after valid JSON that jansson rejects, and is closed otherwise. */
+/* The connection stays open after JSON that only breaks a limit, and is closed otherwise. */
 static enum rc
-report_load_error(const json_error_t *load, char error[CLIENT_MESSAGE_ERROR_MAX])
+report_load_error(const struct json_doc_error *load, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    switch (json_error_code(load)) {
-    case json_error_duplicate_key:
+    switch (load->fault) {
+    case JSON_FAULT_DUPLICATE:
         return reject_message(error, "duplicate field in the message");
-    case json_error_numeric_overflow:
+    case JSON_FAULT_RANGE:
         return reject_message(error, "number in the message out of range");
-    case json_error_null_character:
-    case json_error_null_byte_in_key:
+    case JSON_FAULT_NUL:
         return reject_message(error, "NUL character in a string of the message");
-    case json_error_stack_overflow:
+    case JSON_FAULT_DEPTH:
         return reject_message(error, "message nested too deeply");
-    default:
-        reject_message(error, "message is not JSON");
-        return RC_CLOSED;
+    case JSON_FAULT_SYNTAX:
+        break;
     }
+    reject_message(error, "message is not JSON");
+    return RC_CLOSED;
 }
 
 static enum rc
-read_message(json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
+read_message(struct json_doc *doc, struct client_message *message,
+             char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     const struct client_message_form *form = NULL;
     enum rc rc;
 
-    if (!json_is_object(root))
+    if (!json_is(json_doc_root(doc), JSON_KIND_OBJECT))
         return reject_message(error, "message must be a JSON object");
-    rc = read_request_id(root, message, error);
+    rc = read_request_id(doc, message, error);
     if (rc == RC_OK)
-        rc = find_form(root, &form, error);
+        rc = find_form(doc, &form, error);
     if (rc == RC_OK)
-        rc = check_fields(form, root, error);
+        rc = check_fields(form, doc, error);
     if (rc != RC_OK)
         return rc;
     message->kind = form->kind;
-    return form->read(root, message, error);
+    return form->read(doc, message, error);
 }
 
 enum rc
@@ -370,16 +377,12 @@ client_message_parse(const char *line, size_t len, struct client_message *ret_me
                      char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     struct client_message message = {0};
-    json_error_t load;
-    json_t *root = json_loadb(line, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &load);
-    enum rc rc;
+    struct json_doc doc;
+    struct json_doc_error load;
+    enum rc rc = json_doc_parse(&doc, line, len, true, &load);
 
-    if (root == NULL) {
-        *ret_message = message;
-        return report_load_error(&load, error);
-    }
-    rc = read_message(root, &message, error);
-    json_decref(root);
+    rc = rc == RC_OK ? read_message(&doc, &message, error) : report_load_error(&load, error);
+    json_doc_free(&doc);
     if (rc != RC_OK) {
         bool has_request_id = message.has_request_id;
         int64_t request_id = message.request_id;
@@ -393,28 +396,27 @@ client_message_parse(const char *line, size_t len, struct client_message *ret_me
 }
 
 /*
- * Parses a body: one JSON object with this field and optionally `other` (may be NULL). NULL:
- * invalid.
+ * Parses a body: one JSON object with this field and optionally `other` (may be NULL). The caller
+ * frees the document in any case. NULL: invalid; otherwise the value of `field`.
  */
-static json_t *
-load_body(const char *text, size_t len, const char *field, const char *other)
+static const struct json_value *
+load_body(struct json_doc *doc, const char *text, size_t len, const char *field, const char *other)
 {
-    json_t *root = text != NULL ? json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    size_t others = other != NULL && json_object_get(root, other) != NULL ? 1 : 0;
+    struct json_doc_error load;
+    size_t others;
 
-    if (json_is_object(root) && json_object_size(root) == 1 + others &&
-        json_object_get(root, field) != NULL)
-        return root;
-    json_decref(root);
-    return NULL;
+    if (json_doc_parse(doc, text != NULL ? text : "", len, false, &load) != RC_OK)
+        return NULL;
+    others = other != NULL && field_of(doc, other) != NULL ? 1 : 0;
+    return json_doc_count(doc, json_doc_root(doc)) == 1 + others ? field_of(doc, field) : NULL;
 }
 
-/* Frees `root` (may be NULL), and the message after an error. */
+/* Frees the document, and the message after an error. */
 static enum rc
-finish_body(json_t *root, enum rc rc, struct client_message *message,
+finish_body(struct json_doc *doc, enum rc rc, struct client_message *message,
             struct client_message *ret_message)
 {
-    json_decref(root);
+    json_doc_free(doc);
     if (rc == RC_OK)
         *ret_message = *message;
     else
@@ -427,25 +429,27 @@ client_message_parse_ack(const char *text, size_t len, struct client_message *re
                          char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     struct client_message message = {.kind = CLIENT_MESSAGE_ACK};
-    json_t *root = load_body(text, len, "ids", NULL);
-    enum rc rc = root != NULL ? read_ack(root, &message, error)
-                              : reject_message(error, "body must be {\"ids\":[..]}");
+    struct json_doc doc;
+    enum rc rc = load_body(&doc, text, len, "ids", NULL) != NULL
+                     ? read_ack(&doc, &message, error)
+                     : reject_message(error, "body must be {\"ids\":[..]}");
 
-    return finish_body(root, rc, &message, ret_message);
+    return finish_body(&doc, rc, &message, ret_message);
 }
 
 bool
 client_message_parse_push_ticket(const char *text, size_t len,
                                  char ret_ticket[PUSH_TICKET_TEXT + 1])
 {
-    json_t *root = load_body(text, len, "ticket", NULL);
-    const char *ticket = json_string_value(json_object_get(root, "ticket"));
+    struct json_doc doc;
+    const struct json_value *value = load_body(&doc, text, len, "ticket", NULL);
+    const char *ticket = json_doc_text(&doc, value);
     bool is_good = ticket != NULL && strlen(ticket) == PUSH_TICKET_TEXT &&
                    strspn(ticket, "0123456789abcdef") == PUSH_TICKET_TEXT;
 
     if (is_good)
         memcpy(ret_ticket, ticket, PUSH_TICKET_TEXT + 1);
-    json_decref(root);
+    json_doc_free(&doc);
     return is_good;
 }
 
@@ -454,24 +458,25 @@ client_message_parse_nack(const char *text, size_t len, struct client_message *r
                           char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     struct client_message message = {.kind = CLIENT_MESSAGE_NACK};
-    json_t *root = load_body(text, len, "ids", "delay");
-    enum rc rc = root != NULL ? read_nack(root, &message, error)
-                              : reject_message(error, "body must be {\"ids\":[..],\"delay\":0}");
+    struct json_doc doc;
+    enum rc rc = load_body(&doc, text, len, "ids", "delay") != NULL
+                     ? read_nack(&doc, &message, error)
+                     : reject_message(error, "body must be {\"ids\":[..],\"delay\":0}");
 
-    return finish_body(root, rc, &message, ret_message);
+    return finish_body(&doc, rc, &message, ret_message);
 }
 
 enum rc
 client_message_parse_switch(const char *text, size_t len, bool *ret_on,
                             char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    json_t *root = load_body(text, len, "on", NULL);
-    const json_t *on = json_object_get(root, "on");
-    bool is_good = json_is_boolean(on);
+    struct json_doc doc;
+    const struct json_value *on = load_body(&doc, text, len, "on", NULL);
+    bool is_good = json_is_bool(on);
 
     if (is_good)
-        *ret_on = json_is_true(on);
-    json_decref(root);
+        *ret_on = json_is(on, JSON_KIND_TRUE);
+    json_doc_free(&doc);
     return is_good ? RC_OK : reject_message(error, "body must be {\"on\":true} or {\"on\":false}");
 }
 
@@ -479,13 +484,14 @@ enum rc
 client_message_parse_entry(const char *text, size_t len, char ret_entry[CLIENT_MESSAGE_ENTRY_MAX],
                            char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    json_t *root = load_body(text, len, "entry", NULL);
-    const json_t *entry = json_object_get(root, "entry");
-    bool is_good = json_is_string(entry) && json_string_length(entry) < CLIENT_MESSAGE_ENTRY_MAX;
+    struct json_doc doc;
+    const struct json_value *entry = load_body(&doc, text, len, "entry", NULL);
+    const char *id = json_doc_text(&doc, entry);
+    bool is_good = id != NULL && json_text_len(entry) < CLIENT_MESSAGE_ENTRY_MAX;
 
     if (is_good)
-        snprintf(ret_entry, CLIENT_MESSAGE_ENTRY_MAX, "%s", json_string_value(entry));
-    json_decref(root);
+        snprintf(ret_entry, CLIENT_MESSAGE_ENTRY_MAX, "%s", id);
+    json_doc_free(&doc);
     return is_good ? RC_OK : reject_message(error, "body must be {\"entry\":\"..\"}");
 }
 

@@ -7,14 +7,13 @@
 #include <string.h>
 #include <time.h>
 
-#include <jansson.h>
-
 #include "base/clock.h"
 #include "base/memory.h"
 #include "decoder/protocol/envelope.h"
 #include "decoder/protocol/limits.h"
 #include "wire/audience_name.h"
 #include "wire/bytes.h"
+#include "wire/json_doc.h"
 #include "wire/push_message.h"
 
 #define NAME_MAX_BYTES LIMIT_TARGET
@@ -23,13 +22,12 @@
 #define ESCALATION_MAX_S (30 * 86400)
 #define FEW_TARGETS 64 /* up to this number, duplicates are dropped without sorting */
 
-/* A notification between parsing and encoding. Strings point into the parsed JSON. */
+/* A notification between parsing and encoding. Strings belong to the document. */
 struct publication_draft {
     struct publication *publication;
     const struct publication_origin *origin;
     char *error;
-    const char *text; /* the body as received; it has no duplicate keys */
-    size_t len;
+    struct json_doc *doc;
     int priority;
     int type;
     int backoff;
@@ -40,7 +38,7 @@ struct publication_draft {
     int64_t expires_us;
     int receipts; /* enum frame_receipts */
     uint32_t escalations[FRAME_ESCALATIONS];
-    const json_t *payload;
+    const struct json_value *payload;
 };
 
 /* Writes the error and returns RC_BAD. */
@@ -66,33 +64,33 @@ is_among(const char *name, const char *const *names)
 
 /* Returns the object `name` of `root`, NULL if absent. Rejects fields that are not in `fields`. */
 static enum rc
-read_object(struct publication_draft *draft, json_t *root, const char *name,
-            const char *const *fields, json_t **ret_object)
+read_object(struct publication_draft *draft, const struct json_value *root, const char *name,
+            const char *const *fields, const struct json_value **ret_object)
 {
-    json_t *object = json_object_get(root, name);
-    const char *field;
-    json_t *value;
+    const struct json_value *object = json_doc_member(draft->doc, root, name);
+    const struct json_value *field = json_doc_first(draft->doc, object);
 
     *ret_object = object;
     if (object == NULL)
         return RC_OK;
-    if (!json_is_object(object))
+    if (!json_is(object, JSON_KIND_OBJECT))
         return reject(draft, "%s must be an object", name);
-    json_object_foreach(object, field, value)
-    {
-        if (!is_among(field, fields))
-            return reject(draft, "%s has an unknown field: %.40s", name, field);
+    for (; field != NULL; field = json_doc_next(draft->doc, object, field)) {
+        const char *text = json_doc_text(draft->doc, field);
+
+        if (!is_among(text, fields))
+            return reject(draft, "%s has an unknown field: %.40s", name, text);
     }
     return RC_OK;
 }
 
 /* Returns the index of one of the words; `fallback` if absent. */
 static enum rc
-read_word(struct publication_draft *draft, const json_t *object, const char *name,
+read_word(struct publication_draft *draft, const struct json_value *object, const char *name,
           const char *const *words, int fallback, int *ret_index)
 {
-    const json_t *value = json_object_get(object, name);
-    const char *text = json_string_value(value);
+    const struct json_value *value = json_doc_member(draft->doc, object, name);
+    const char *text = json_doc_text(draft->doc, value);
     char valid[80] = "";
 
     *ret_index = fallback;
@@ -110,24 +108,24 @@ read_word(struct publication_draft *draft, const json_t *object, const char *nam
 }
 
 static enum rc
-read_text(struct publication_draft *draft, const json_t *object, const char *name,
+read_text(struct publication_draft *draft, const struct json_value *object, const char *name,
           const char *fallback, const char **ret_text)
 {
-    const json_t *value = json_object_get(object, name);
-    size_t len = json_is_string(value) ? json_string_length(value) : 0;
+    const struct json_value *value = json_doc_member(draft->doc, object, name);
+    size_t len = json_text_len(value);
 
     *ret_text = fallback;
     if (value == NULL)
         return RC_OK;
     if (len == 0 || len > NAME_MAX_BYTES)
         return reject(draft, "%s must be a string of 1 to %d bytes", name, NAME_MAX_BYTES);
-    *ret_text = json_string_value(value);
+    *ret_text = json_doc_text(draft->doc, value);
     return RC_OK;
 }
 
 /* Clients must be able to use the topic in subscribe and in polls. */
 static enum rc
-read_name(struct publication_draft *draft, const json_t *object, const char *name,
+read_name(struct publication_draft *draft, const struct json_value *object, const char *name,
           const char *fallback, const char **ret_text)
 {
     enum rc rc = read_text(draft, object, name, fallback, ret_text);
@@ -142,13 +140,13 @@ read_name(struct publication_draft *draft, const json_t *object, const char *nam
 }
 
 static enum rc
-read_flag(struct publication_draft *draft, const json_t *object, const char *name, bool fallback,
-          bool *ret_flag)
+read_flag(struct publication_draft *draft, const struct json_value *object, const char *name,
+          bool fallback, bool *ret_flag)
 {
-    const json_t *value = json_object_get(object, name);
+    const struct json_value *value = json_doc_member(draft->doc, object, name);
 
-    *ret_flag = value != NULL ? json_is_true(value) : fallback;
-    if (value == NULL || json_is_boolean(value))
+    *ret_flag = value != NULL ? json_is(value, JSON_KIND_TRUE) : fallback;
+    if (value == NULL || json_is_bool(value))
         return RC_OK;
     return reject(draft, "%s must be true or false", name);
 }
@@ -210,13 +208,14 @@ read_time(const char *text, int64_t *ret_us)
 }
 
 static enum rc
-read_expiration(struct publication_draft *draft, const json_t *metadata)
+read_expiration(struct publication_draft *draft, const struct json_value *metadata)
 {
-    const json_t *value = json_object_get(metadata, "expiration");
+    const struct json_value *value = json_doc_member(draft->doc, metadata, "expiration");
 
     if (value == NULL)
         return RC_OK;
-    if (!json_is_string(value) || !read_time(json_string_value(value), &draft->expires_us))
+    if (!json_is(value, JSON_KIND_TEXT) ||
+        !read_time(json_doc_text(draft->doc, value), &draft->expires_us))
         return reject(draft, "expiration must be a time in UTC as 2025-03-15T12:34:56Z");
     draft->publication->is_expired = draft->expires_us <= draft->origin->now_us;
     return RC_OK;
@@ -226,9 +225,9 @@ read_expiration(struct publication_draft *draft, const json_t *metadata)
  * An invalid value in the body is an error. An invalid header may come from a proxy and is ignored.
  */
 static enum rc
-read_traceparent(struct publication_draft *draft, const json_t *metadata)
+read_traceparent(struct publication_draft *draft, const struct json_value *metadata)
 {
-    const json_t *value = json_object_get(metadata, "traceparent");
+    const struct json_value *value = json_doc_member(draft->doc, metadata, "traceparent");
     const char *given = draft->origin->traceparent;
 
     if (value == NULL) {
@@ -236,20 +235,20 @@ read_traceparent(struct publication_draft *draft, const json_t *metadata)
             (void)traceparent_read(given, strlen(given), draft->publication->traceparent);
         return RC_OK;
     }
-    if (json_is_string(value) &&
-        traceparent_read(json_string_value(value), json_string_length(value),
+    if (json_is(value, JSON_KIND_TEXT) &&
+        traceparent_read(json_doc_text(draft->doc, value), json_text_len(value),
                          draft->publication->traceparent))
         return RC_OK;
     return reject(draft, "traceparent must be " TRACEPARENT_VALID);
 }
 
 static enum rc
-read_metadata(struct publication_draft *draft, json_t *root)
+read_metadata(struct publication_draft *draft, const struct json_value *root)
 {
     static const char *const FIELDS[] = {"id",         "priority",    "type",      "emitter",
                                          "source",     "topic",       "operation", "timestamp",
                                          "expiration", "traceparent", NULL};
-    json_t *metadata;
+    const struct json_value *metadata;
 
     if (read_object(draft, root, "metadata", FIELDS, &metadata) != RC_OK ||
         read_word(draft, metadata, "priority", envelope_priorities, FRAME_PRIORITY_NORMAL,
@@ -298,17 +297,17 @@ drop_repeated(struct publication *publication)
 
 /* Returns the canonical form of the target. */
 static enum rc
-read_composite(struct publication_draft *draft, const json_t *target, size_t index, char **ret_text)
+read_composite(struct publication_draft *draft, const struct json_value *target, size_t index,
+               char **ret_text)
 {
     const char *audience = draft->publication->audience;
-    const char *text = json_string_value(target);
+    const char *text = json_doc_text(draft->doc, target);
     unsigned char canonical[AUDIENCE_COMPOSITE_MAX];
     struct audience_parts parts = {.count = 0};
 
     if (text == NULL ||
         !audience_split((struct bytes){(const unsigned char *)audience, strlen(audience)},
-                        (struct bytes){(const unsigned char *)text, json_string_length(target)},
-                        &parts))
+                        (struct bytes){(const unsigned char *)text, json_text_len(target)}, &parts))
         return reject(draft,
                       "routing.audience.targets must contain strings with as many parts "
                       "as %.60s, joined by +, each of 1 to %d bytes; the one at index "
@@ -319,9 +318,10 @@ read_composite(struct publication_draft *draft, const json_t *target, size_t ind
 }
 
 static enum rc
-read_target(struct publication_draft *draft, const json_t *target, size_t index, char **ret_text)
+read_target(struct publication_draft *draft, const struct json_value *target, size_t index,
+            char **ret_text)
 {
-    size_t len = json_is_string(target) ? json_string_length(target) : 0;
+    size_t len = json_text_len(target);
 
     if (strchr(draft->publication->audience, '+') != NULL)
         return read_composite(draft, target, index, ret_text);
@@ -330,26 +330,27 @@ read_target(struct publication_draft *draft, const json_t *target, size_t index,
                       "routing.audience.targets must contain strings of 1 to %d bytes; "
                       "the one at index %zu is invalid",
                       NAME_MAX_BYTES, index);
-    *ret_text = memory_text(json_string_value(target), len);
+    *ret_text = memory_text(json_doc_text(draft->doc, target), len);
     return RC_OK;
 }
 
 static enum rc
-read_targets(struct publication_draft *draft, const json_t *targets)
+read_targets(struct publication_draft *draft, const struct json_value *targets)
 {
     struct publication *publication = draft->publication;
-    size_t count = json_array_size(targets);
+    const struct json_value *each = json_doc_first(draft->doc, targets);
+    size_t count = json_doc_count(draft->doc, targets);
     bool are_few = count <= FEW_TARGETS;
     size_t bytes = 0;
 
-    if (!json_is_array(targets) || count == 0 || count > LIMIT_TARGETS)
+    if (!json_is(targets, JSON_KIND_ARRAY) || count == 0 || count > LIMIT_TARGETS)
         return reject(draft, "routing.audience.targets must be an array of 1 to %d targets",
                       LIMIT_TARGETS);
     publication->targets = memory_new(count * sizeof(char *));
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++, each = json_doc_next(draft->doc, targets, each)) {
         char *target = NULL;
 
-        if (read_target(draft, json_array_get(targets, i), i, &target) != RC_OK)
+        if (read_target(draft, each, i, &target) != RC_OK)
             return RC_BAD;
         if (are_few && has_target(publication, target))
             free(target);
@@ -376,17 +377,16 @@ is_audience(const char *name)
 }
 
 static enum rc
-read_audience(struct publication_draft *draft, json_t *routing)
+read_audience(struct publication_draft *draft, const struct json_value *routing)
 {
     static const char *const FIELDS[] = {"type", "targets", NULL};
-    json_t *audience;
+    const struct json_value *audience, *targets;
     const char *type;
-    const json_t *targets;
 
     if (read_object(draft, routing, "audience", FIELDS, &audience) != RC_OK)
         return RC_BAD;
-    type = json_string_value(json_object_get(audience, "type"));
-    targets = json_object_get(audience, "targets");
+    type = json_doc_text(draft->doc, json_doc_member(draft->doc, audience, "type"));
+    targets = json_doc_member(draft->doc, audience, "targets");
     if (type == NULL || !is_audience(type))
         return reject(draft, "routing.audience.type must be USER, ALL, another word of "
                              "letters, digits and _, or up to 4 such words joined by "
@@ -394,18 +394,17 @@ read_audience(struct publication_draft *draft, json_t *routing)
     draft->publication->audience = memory_text(type, strlen(type));
     if (strcmp(type, "ALL") != 0)
         return read_targets(draft, targets);
-    if (targets != NULL && json_array_size(targets) > 0)
+    if (json_is(targets, JSON_KIND_ARRAY) && json_doc_first(draft->doc, targets) != NULL)
         return reject(draft, "routing.audience.targets must be empty for ALL");
     return RC_OK;
 }
 
 static enum rc
-read_retry(struct publication_draft *draft, json_t *routing)
+read_retry(struct publication_draft *draft, const struct json_value *routing)
 {
     static const char *const FIELDS[] = {"ack_required", "enabled", "attempts",
                                          "limit",        "backoff", NULL};
-    json_t *retry;
-    const json_t *limit;
+    const struct json_value *retry, *limit;
 
     if (read_object(draft, routing, "retry", FIELDS, &retry) != RC_OK ||
         read_flag(draft, retry, "ack_required", false, &draft->publication->needs_ack) != RC_OK ||
@@ -414,9 +413,9 @@ read_retry(struct publication_draft *draft, json_t *routing)
         read_word(draft, retry, "backoff", envelope_backoffs, FRAME_BACKOFF_EXPONENTIAL,
                   &draft->backoff) != RC_OK)
         return RC_BAD;
-    limit = json_object_get(retry, "limit");
-    draft->limit = limit != NULL ? json_integer_value(limit) : RETRY_LIMIT;
-    if ((limit != NULL && !json_is_integer(limit)) || draft->limit < 0 ||
+    limit = json_doc_member(draft->doc, retry, "limit");
+    draft->limit = limit != NULL ? json_doc_integer(draft->doc, limit) : RETRY_LIMIT;
+    if ((limit != NULL && !json_is(limit, JSON_KIND_INTEGER)) || draft->limit < 0 ||
         draft->limit > RETRY_LIMIT_MAX)
         return reject(draft, "routing.retry.limit must be an integer from 0 to %d",
                       RETRY_LIMIT_MAX);
@@ -425,25 +424,30 @@ read_retry(struct publication_draft *draft, json_t *routing)
 
 /* Returns the milliseconds; 0: not a valid number of seconds. */
 static uint32_t
-escalation_ms(const json_t *value)
+escalation_ms(const struct json_doc *doc, const struct json_value *value)
 {
-    double seconds = json_number_value(value);
+    double seconds = json_doc_number(doc, value);
 
     return seconds >= 0.001 && seconds <= ESCALATION_MAX_S ? (uint32_t)(seconds * 1000) : 0;
 }
 
 /* A number of seconds, or an array of two, the smaller one first. */
 static enum rc
-read_escalations(struct publication_draft *draft, const json_t *routing)
+read_escalations(struct publication_draft *draft, const struct json_value *routing)
 {
-    const json_t *value = json_object_get(routing, "escalate_after");
+    const struct json_value *value = json_doc_member(draft->doc, routing, "escalate_after");
+    const bool is_array = json_is(value, JSON_KIND_ARRAY);
+    const struct json_value *each = is_array ? json_doc_first(draft->doc, value) : value;
+    size_t count = is_array ? json_doc_count(draft->doc, value) : 1;
     uint32_t *times = draft->escalations;
-    size_t count = json_is_array(value) ? json_array_size(value) : 1;
 
     if (value == NULL)
         return RC_OK;
-    for (size_t i = 0; i < count && i < FRAME_ESCALATIONS; i++)
-        times[i] = escalation_ms(json_is_array(value) ? json_array_get(value, i) : value);
+    for (size_t i = 0; i < count && i < FRAME_ESCALATIONS; i++) {
+        times[i] = escalation_ms(draft->doc, each);
+        if (is_array)
+            each = json_doc_next(draft->doc, value, each);
+    }
     if (count < 1 || count > FRAME_ESCALATIONS || times[0] == 0 ||
         (count == FRAME_ESCALATIONS && times[1] <= times[0]))
         return reject(draft,
@@ -456,7 +460,7 @@ read_escalations(struct publication_draft *draft, const json_t *routing)
 }
 
 static enum rc
-read_receipts(struct publication_draft *draft, const json_t *routing)
+read_receipts(struct publication_draft *draft, const struct json_value *routing)
 {
     static const char *const WORDS[] = {"none", "notification", "user", NULL};
 
@@ -468,17 +472,40 @@ read_receipts(struct publication_draft *draft, const json_t *routing)
     return read_escalations(draft, routing);
 }
 
-/* The text is stored as minified JSON. Recipients do not receive it. */
+/* Writes the text of a Web Push as minified JSON, without needless escapes. */
 static enum rc
-read_web_push(struct publication_draft *draft, const json_t *root)
+write_web_push(struct json_doc *doc, const struct json_value *value, struct buffer *out)
+{
+    const struct json_value *name = json_doc_first(doc, value);
+    enum rc rc;
+
+    if (!json_is(value, JSON_KIND_OBJECT))
+        return json_doc_add(doc, value, out);
+    rc = buffer_add(out, "{", 1);
+    for (; name != NULL && rc == RC_OK; name = json_doc_next(doc, value, name)) {
+        rc = json_doc_add(doc, name, out);
+        if (rc == RC_OK)
+            rc = buffer_add(out, ":", 1);
+        if (rc == RC_OK)
+            rc = json_doc_add(doc, json_value_of(name), out);
+        if (rc == RC_OK && name->next < value->next)
+            rc = buffer_add(out, ",", 1);
+    }
+    return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
+}
+
+/* Recipients do not receive the text. */
+static enum rc
+read_web_push(struct publication_draft *draft, const struct json_value *root)
 {
     static const char *const URGENCIES[] = {[FRAME_PRIORITY_HIGH] = "high",
                                             [FRAME_PRIORITY_NORMAL] = "normal",
                                             [FRAME_PRIORITY_LOW] = "low"};
     struct publication *publication = draft->publication;
-    const json_t *value = json_object_get(root, "web_push");
+    const struct json_value *value = json_doc_member(draft->doc, root, "web_push");
     char error[PUSH_TEXT_ERROR_MAX];
     struct push_text text = {.title = NULL};
+    struct buffer written;
     enum rc rc;
 
     publication->urgency = URGENCIES[draft->priority];
@@ -488,10 +515,12 @@ read_web_push(struct publication_draft *draft, const json_t *root)
         return reject(draft, "web_push is not possible with metadata.type REALTIME");
     if (strcmp(publication->audience, "ALL") == 0)
         return reject(draft, "web_push is not possible with routing.audience.type ALL");
-    publication->web_push = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-    if (publication->web_push == NULL)
+    buffer_init(&written, PUBLICATION_LINE_MAX);
+    rc = write_web_push(draft->doc, value, &written);
+    publication->web_push = written.bytes;
+    if (rc != RC_OK)
         return reject(draft, "web_push must be an object");
-    rc = push_text_parse(publication->web_push, strlen(publication->web_push), &text, error);
+    rc = push_text_parse(written.bytes, written.len, &text, error);
     push_text_free(&text);
     return rc == RC_OK ? RC_OK : reject(draft, "%s", error);
 }
@@ -526,24 +555,24 @@ reject_field(struct publication_draft *draft, const char *field)
 }
 
 static enum rc
-read_publication(struct publication_draft *draft, json_t *root)
+read_publication(struct publication_draft *draft, const struct json_value *root)
 {
     static const char *const ROOT[] = {"metadata", "payload", "routing", "web_push", NULL};
     static const char *const ROUTING[] = {"audience", "retry", "receipts", "escalate_after", NULL};
-    const char *field;
-    json_t *value, *routing;
+    const struct json_value *field = json_doc_first(draft->doc, root), *routing;
 
-    if (!json_is_object(root))
+    if (!json_is(root, JSON_KIND_OBJECT))
         return reject(draft, "body must be a JSON object");
-    json_object_foreach(root, field, value)
-    {
-        if (!is_among(field, ROOT))
-            return reject_field(draft, field);
+    for (; field != NULL; field = json_doc_next(draft->doc, root, field)) {
+        const char *text = json_doc_text(draft->doc, field);
+
+        if (!is_among(text, ROOT))
+            return reject_field(draft, text);
     }
-    draft->payload = json_object_get(root, "payload");
-    if (!json_is_object(draft->payload))
+    draft->payload = json_doc_member(draft->doc, root, "payload");
+    if (!json_is(draft->payload, JSON_KIND_OBJECT))
         return reject(draft, "payload must be an object");
-    if (json_object_get(root, "routing") == NULL)
+    if (json_doc_member(draft->doc, root, "routing") == NULL)
         return reject(draft, "missing routing");
     if (read_metadata(draft, root) != RC_OK ||
         read_object(draft, root, "routing", ROUTING, &routing) != RC_OK ||
@@ -621,97 +650,6 @@ add_targets(struct line *line, const struct publication *publication)
     line_add(line, "]", 1);
 }
 
-/* Skips the string at `at`; returns its end. */
-static const char *
-behind_text(const char *at, const char *end)
-{
-    for (at++; at < end && *at != '"'; at++) {
-        if (*at == '\\')
-            at++;
-    }
-    return at < end ? at + 1 : end;
-}
-
-static bool
-is_json_blank(char byte)
-{
-    return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
-}
-
-/* Returns +1 for an opening bracket and -1 for a closing bracket. */
-static int
-step_of(char byte)
-{
-    if (byte == '{' || byte == '[')
-        return 1;
-    return byte == '}' || byte == ']' ? -1 : 0;
-}
-
-/* Returns the position of the payload's `{`. NULL: the name "payload" is written with escapes. */
-static const char *
-find_payload(const char *at, const char *end)
-{
-    static const char NAME[] = "\"payload\"";
-    int depth = 0;
-
-    while (at < end) {
-        const char *text = at;
-
-        if (*at != '"') {
-            depth += step_of(*at++);
-            continue;
-        }
-        at = behind_text(at, end);
-        if (depth != 1 || (size_t)(at - text) != strlen(NAME) ||
-            memcmp(text, NAME, strlen(NAME)) != 0)
-            continue;
-        while (at < end && (is_json_blank(*at) || *at == ':'))
-            at++;
-        if (at < end && *at == '{') /* the string value "payload" is not followed by a colon */
-            return at;
-    }
-    return NULL;
-}
-
-/* Copies the object that starts at `at`, without white space between its tokens. */
-static enum rc
-add_object(const char *at, const char *end, struct buffer *out)
-{
-    const char *from = at;
-    enum rc rc = RC_OK;
-    int depth = 0;
-
-    do {
-        if (is_json_blank(*at)) {
-            rc = buffer_add(out, from, (size_t)(at - from));
-            from = at + 1;
-        }
-        depth += step_of(*at);
-        at = *at == '"' ? behind_text(at, end) : at + 1;
-    } while (rc == RC_OK && depth > 0 && at < end);
-    return rc == RC_OK ? buffer_add(out, from, (size_t)(at - from)) : rc;
-}
-
-/*
- * Copies the payload from the body, so that its numbers and escapes remain unchanged. json_loadb
- * has accepted the whole body.
- */
-static enum rc
-add_payload(const struct publication_draft *draft, struct buffer *out)
-{
-    const char *end = draft->text + draft->len;
-    const char *payload = find_payload(draft->text, end);
-    char *text;
-    enum rc rc;
-
-    if (payload != NULL)
-        return add_object(payload, end, out);
-    text = json_dumps(draft->payload, JSON_COMPACT);
-    rc = text != NULL ? buffer_add(out, text, strlen(text)) : RC_BAD;
-    free(text);
-    return rc;
-}
-
 static enum rc
 write_line(const struct publication_draft *draft, const char *topic)
 {
@@ -741,7 +679,7 @@ write_line(const struct publication_draft *draft, const char *topic)
     clock_text_us(draft->expires_us, expires);
     envelope_write(&writer, &envelope, ENVELOPE_ID, ENVELOPE_PAYLOAD);
     if (line.rc == RC_OK)
-        line.rc = add_payload(draft, line.out);
+        line.rc = json_doc_add(draft->doc, draft->payload, line.out);
     envelope_write(&writer, &envelope, ENVELOPE_AUDIENCE, ENVELOPE_TARGETS);
     add_targets(&line, publication);
     envelope_write(&writer, &envelope, ENVELOPE_ACK_REQUIRED, ENVELOPE_END);
@@ -854,9 +792,9 @@ publication_write(const struct publication_draft *draft)
 }
 
 static enum rc
-reject_json(struct publication_draft *draft, const json_error_t *load)
+reject_json(struct publication_draft *draft, const struct json_doc_error *load)
 {
-    if (json_error_code(load) != json_error_numeric_overflow)
+    if (load->fault != JSON_FAULT_RANGE)
         return reject(draft, "body is not JSON: %.120s", load->text);
     return reject(draft,
                   "number out of range before line %d, column %d of the body: "
@@ -869,15 +807,16 @@ publication_parse(const char *text, size_t len, const struct publication_origin 
                   struct publication *ret_publication, char error[PUBLICATION_ERROR_MAX])
 {
     struct publication publication = {0};
+    struct json_doc doc;
+    struct json_doc_error load;
     struct publication_draft draft = {
-        .publication = &publication, .origin = origin, .error = error, .text = text, .len = len};
-    json_error_t load;
-    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &load);
-    enum rc rc = root != NULL ? read_publication(&draft, root) : reject_json(&draft, &load);
+        .publication = &publication, .origin = origin, .error = error, .doc = &doc};
+    enum rc rc = json_doc_parse(&doc, text, len, false, &load);
 
+    rc = rc == RC_OK ? read_publication(&draft, json_doc_root(&doc)) : reject_json(&draft, &load);
     if (rc == RC_OK && publication_write(&draft) != RC_OK)
         rc = reject(&draft, "notification too large");
-    json_decref(root);
+    json_doc_free(&doc);
     if (rc == RC_OK)
         *ret_publication = publication;
     else

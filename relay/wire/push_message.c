@@ -8,11 +8,11 @@
 #include <string.h>
 #include <strings.h>
 
-#include <jansson.h>
 #include <openssl/sha.h>
 
 #include "base/text.h"
 #include "wire/base64url.h"
+#include "wire/json_doc.h"
 #include "wire/web_push.h"
 
 #define APP_BADGE_MAX 1000000000
@@ -61,15 +61,19 @@ is_direction(const char *text)
 
 /* A null member is absent. */
 static enum rc
-read_member(struct push_text *text, const char *name, const json_t *value, char *error)
+read_member(struct json_doc *doc, const struct json_value *member, struct push_text *text,
+            char *error)
 {
+    const char *name = json_doc_text(doc, member);
+    const struct json_value *value = json_value_of(member);
     char **field = field_of(text, name);
 
     if (strcmp(name, "app_badge") == 0) {
-        if (json_is_null(value))
+        if (json_is(value, JSON_KIND_NULL))
             return RC_OK;
-        text->app_badge = json_integer_value(value);
-        return json_is_integer(value) && text->app_badge >= 0 && text->app_badge <= APP_BADGE_MAX
+        text->app_badge = json_doc_integer(doc, value);
+        return json_is(value, JSON_KIND_INTEGER) && text->app_badge >= 0 &&
+                       text->app_badge <= APP_BADGE_MAX
                    ? RC_OK
                    : reject(error, "web_push.app_badge must be an integer from 0 to %d",
                             APP_BADGE_MAX);
@@ -79,27 +83,25 @@ read_member(struct push_text *text, const char *name, const json_t *value, char 
                       "web_push has an unknown member: %.40s; valid are title, body, url, icon, "
                       "badge, lang, dir, app_badge, collapse",
                       name);
-    if (json_is_null(value))
+    if (json_is(value, JSON_KIND_NULL))
         return RC_OK;
-    if (!json_is_string(value) || json_string_length(value) == 0)
+    if (json_text_len(value) == 0)
         return reject(error, "web_push.%s must be a string that is not empty", name);
-    if (field == &text->dir && !is_direction(json_string_value(value)))
+    if (field == &text->dir && !is_direction(json_doc_text(doc, value)))
         return reject(error, "web_push.dir must be auto, ltr or rtl");
-    *field = memory_text(json_string_value(value), json_string_length(value));
+    *field = memory_text(json_doc_text(doc, value), json_text_len(value));
     return RC_OK;
 }
 
 static enum rc
-read_text(json_t *root, struct push_text *text, char *error)
+read_text(struct json_doc *doc, struct push_text *text, char *error)
 {
-    const char *name;
-    json_t *value;
+    const struct json_value *root = json_doc_root(doc), *name = json_doc_first(doc, root);
 
-    if (!json_is_object(root))
+    if (!json_is(root, JSON_KIND_OBJECT))
         return reject(error, "web_push must be an object");
-    json_object_foreach(root, name, value)
-    {
-        if (read_member(text, name, value, error) != RC_OK)
+    for (; name != NULL; name = json_doc_next(doc, root, name)) {
+        if (read_member(doc, name, text, error) != RC_OK)
             return RC_BAD;
     }
     return text->title != NULL ? RC_OK : reject(error, "web_push.title is required");
@@ -110,16 +112,16 @@ push_text_parse(const char *json, size_t len, struct push_text *ret_text,
                 char error[PUSH_TEXT_ERROR_MAX])
 {
     struct push_text text = {.app_badge = -1};
-    json_error_t load;
-    json_t *root;
+    struct json_doc doc;
+    struct json_doc_error load;
     enum rc rc;
 
     if (len > PUSH_TEXT_MAX)
         return reject(error, "web_push has %zu bytes; the maximum is %d", len, PUSH_TEXT_MAX);
-    root = json_loadb(json, len, JSON_REJECT_DUPLICATES, &load);
-    rc = root != NULL ? read_text(root, &text, error)
-                      : reject(error, "web_push is not a JSON object: %.80s", load.text);
-    json_decref(root);
+    rc = json_doc_parse(&doc, json, len, false, &load) == RC_OK
+             ? read_text(&doc, &text, error)
+             : reject(error, "web_push is not a JSON object: %.80s", load.text);
+    json_doc_free(&doc);
     if (rc == RC_OK)
         *ret_text = text;
     else

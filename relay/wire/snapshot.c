@@ -4,10 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "base/memory.h"
 #include "wire/audience_name.h"
+#include "wire/json_doc.h"
 
 /* Parses a number above 0 and below 2^64, without leading zeros. Advances *at. */
 static bool
@@ -118,37 +117,50 @@ snapshot_free(struct snapshot *snapshot)
 
 /* NULL: not an array of 1 to ROWS_KEY_COLUMNS_MAX names. */
 static char *
-header_key(const json_t *key)
+header_key(const struct json_doc *doc, const struct json_value *key)
 {
-    size_t count = json_array_size(key); /* 0: not an array */
+    const struct json_value *name = json_doc_first(doc, key);
+    struct buffer out;
+    size_t count = 0;
 
-    for (size_t i = 0; i < count; i++) {
-        if (!json_is_string(json_array_get(key, i)))
+    if (!json_is(key, JSON_KIND_ARRAY))
+        return NULL;
+    for (; name != NULL; name = json_doc_next(doc, key, name), count++) {
+        if (!json_is(name, JSON_KIND_TEXT))
             return NULL;
     }
-    return count > 0 && count <= ROWS_KEY_COLUMNS_MAX ? json_dumps(key, JSON_COMPACT) : NULL;
+    buffer_init(&out, key->len);
+    if (count == 0 || count > ROWS_KEY_COLUMNS_MAX || json_doc_add(doc, key, &out) != RC_OK)
+        buffer_free(&out);
+    return out.bytes;
 }
 
 /* NULL: not a string of 1 to `max` bytes. */
 static char *
-header_text(const json_t *value, size_t max)
+header_text(struct json_doc *doc, const struct json_value *value, size_t max)
 {
-    size_t len = json_string_length(value);
+    size_t len = json_text_len(value);
 
-    return len > 0 && len <= max ? memory_text(json_string_value(value), len) : NULL;
+    return len > 0 && len <= max ? memory_text(json_doc_text(doc, value), len) : NULL;
 }
 
 enum rc
 rows_header_parse(const char *text, size_t len, struct rows_header *ret_header)
 {
-    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
-    struct rows_header header = {
-        .key = header_key(json_object_get(root, "key")),
-        .snapshot_text = header_text(json_object_get(root, "snapshot"), SNAPSHOT_TEXT_MAX),
-        .audience = header_text(json_object_get(root, "audience"), AUDIENCE_COMPOSITE_MAX),
-    };
+    struct rows_header header = {0};
+    struct json_doc doc;
+    struct json_doc_error error;
+    const struct json_value *root;
 
-    json_decref(root);
+    if (json_doc_parse(&doc, text, len, false, &error) == RC_OK) {
+        root = json_doc_root(&doc);
+        header.key = header_key(&doc, json_doc_member(&doc, root, "key"));
+        header.snapshot_text =
+            header_text(&doc, json_doc_member(&doc, root, "snapshot"), SNAPSHOT_TEXT_MAX);
+        header.audience =
+            header_text(&doc, json_doc_member(&doc, root, "audience"), AUDIENCE_COMPOSITE_MAX);
+    }
+    json_doc_free(&doc);
     if (header.key == NULL || header.audience == NULL || header.snapshot_text == NULL ||
         snapshot_parse(header.snapshot_text, strlen(header.snapshot_text), &header.snapshot) !=
             RC_OK) {

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
 #include <openssl/sha.h>
 
 #include "base/memory.h"
+#include "wire/json_doc.h"
 
 #define SEPARATORS ", \t"
 #define WILDCARD "https://*."
@@ -110,13 +110,14 @@ is_url(const char *text, size_t len)
 }
 
 static enum rc
-read_endpoint(const json_t *root, char *error, const char **ret_endpoint)
+read_endpoint(struct json_doc *doc, char *error, const char **ret_endpoint)
 {
-    const json_t *value = json_object_get(root, "endpoint");
+    const struct json_value *value = json_doc_member(doc, json_doc_root(doc), "endpoint");
+    const char *text = json_doc_text(doc, value);
 
-    if (!json_is_string(value) || !is_url(json_string_value(value), json_string_length(value)))
+    if (text == NULL || !is_url(text, json_text_len(value)))
         return reject(error, "endpoint must be a URL of 1 to %d bytes", SUBSCRIPTION_ENDPOINT_MAX);
-    *ret_endpoint = json_string_value(value);
+    *ret_endpoint = text;
     return RC_OK;
 }
 
@@ -135,91 +136,91 @@ decode_exactly(const char *text, void *ret_bytes, size_t size)
 }
 
 static bool
-read_bytes(const json_t *object, const char *name, unsigned char *ret_bytes, size_t size)
+read_bytes(struct json_doc *doc, const struct json_value *value, unsigned char *ret_bytes,
+           size_t size)
 {
-    const char *text = json_string_value(json_object_get(object, name));
+    const char *text = json_doc_text(doc, value);
 
     return text != NULL && decode_exactly(text, ret_bytes, size);
 }
 
 static enum rc
-read_keys(const json_t *root, char *error, struct web_push_keys *ret_keys)
+read_keys(struct json_doc *doc, char *error, struct web_push_keys *ret_keys)
 {
-    const json_t *keys = json_object_get(root, "keys");
+    const struct json_value *keys = json_doc_member(doc, json_doc_root(doc), "keys");
+    const struct json_value *point = json_doc_member(doc, keys, "p256dh");
+    const struct json_value *auth = json_doc_member(doc, keys, "auth");
 
-    if (!json_is_object(keys))
+    if (!json_is(keys, JSON_KIND_OBJECT))
         return reject(error, "keys must be an object");
-    if (!read_bytes(keys, "p256dh", ret_keys->point, sizeof(ret_keys->point)) ||
+    if (!read_bytes(doc, point, ret_keys->point, sizeof(ret_keys->point)) ||
         !web_push_point_is_valid(ret_keys->point, sizeof(ret_keys->point)))
         return reject(error, "keys.p256dh must be an uncompressed point of P-256 in base64url");
-    if (!read_bytes(keys, "auth", ret_keys->auth, sizeof(ret_keys->auth)))
+    if (!read_bytes(doc, auth, ret_keys->auth, sizeof(ret_keys->auth)))
         return reject(error, "keys.auth must be %d bytes in base64url", WEB_PUSH_AUTH_BYTES);
     return RC_OK;
 }
 
 static enum rc
-read_vapid_key(const json_t *root, char *error, char ret_key[WEB_PUSH_POINT_TEXT + 1])
+read_vapid_key(struct json_doc *doc, char *error, char ret_key[WEB_PUSH_POINT_TEXT + 1])
 {
-    const json_t *value = json_object_get(root, "key");
+    const struct json_value *value = json_doc_member(doc, json_doc_root(doc), "key");
     unsigned char point[WEB_PUSH_POINT_BYTES];
 
     ret_key[0] = '\0';
-    if (value == NULL || json_is_null(value))
+    if (value == NULL || json_is(value, JSON_KIND_NULL))
         return RC_OK;
-    if (!read_bytes(root, "key", point, sizeof(point)))
+    if (!read_bytes(doc, value, point, sizeof(point)))
         return reject(error, "key must be a VAPID public key in base64url");
-    memcpy(ret_key, json_string_value(value), WEB_PUSH_POINT_TEXT + 1);
+    memcpy(ret_key, json_doc_text(doc, value), WEB_PUSH_POINT_TEXT + 1);
     return RC_OK;
 }
 
 static enum rc
-read_subscription(const json_t *root, const char *origins, char *error,
+read_subscription(struct json_doc *doc, const char *origins, char *error,
                   struct subscription *ret_subscription)
 {
-    const json_t *expires = json_object_get(root, "expirationTime");
+    const struct json_value *expires = json_doc_member(doc, json_doc_root(doc), "expirationTime");
     struct subscription read = {.endpoint = NULL};
     const char *endpoint;
 
-    if (read_endpoint(root, error, &endpoint) != RC_OK)
+    if (read_endpoint(doc, error, &endpoint) != RC_OK)
         return RC_BAD;
     read.origin_len = subscription_match_origin(origins, endpoint);
     if (read.origin_len == 0)
         return reject(error, "endpoint is not of a push service in webpush.origins");
-    if (expires != NULL && !json_is_null(expires) && !json_is_number(expires))
+    if (expires != NULL && !json_is(expires, JSON_KIND_NULL) && !json_is_number(expires))
         return reject(error, "expirationTime must be a number or null");
-    if (read_keys(root, error, &read.keys) != RC_OK ||
-        read_vapid_key(root, error, read.key) != RC_OK)
+    if (read_keys(doc, error, &read.keys) != RC_OK || read_vapid_key(doc, error, read.key) != RC_OK)
         return RC_BAD;
     read.endpoint = memory_text(endpoint, strlen(endpoint));
     *ret_subscription = read;
     return RC_OK;
 }
 
-/* NULL: not an object; `error` is set. */
-static json_t *
-load_object(const char *text, size_t len, char *error)
+/* RC_BAD: not an object; `error` is set. The caller frees the document in any case. */
+static enum rc
+load_object(struct json_doc *doc, const char *text, size_t len, char *error)
 {
-    json_error_t load;
-    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &load);
+    struct json_doc_error load;
 
-    if (json_is_object(root))
-        return root;
-    if (root == NULL)
-        (void)reject(error, "body is not JSON: %.120s", load.text);
-    else
-        (void)reject(error, "body must be a JSON object");
-    json_decref(root);
-    return NULL;
+    if (json_doc_parse(doc, text, len, false, &load) != RC_OK)
+        return reject(error, "body is not JSON: %.120s", load.text);
+    return json_is(json_doc_root(doc), JSON_KIND_OBJECT)
+               ? RC_OK
+               : reject(error, "body must be a JSON object");
 }
 
 enum rc
 subscription_parse(const char *text, size_t len, const char *origins,
                    struct subscription *ret_subscription, char error[SUBSCRIPTION_ERROR_MAX])
 {
-    json_t *root = load_object(text, len, error);
-    enum rc rc = root != NULL ? read_subscription(root, origins, error, ret_subscription) : RC_BAD;
+    struct json_doc doc;
+    enum rc rc = load_object(&doc, text, len, error);
 
-    json_decref(root);
+    if (rc == RC_OK)
+        rc = read_subscription(&doc, origins, error, ret_subscription);
+    json_doc_free(&doc);
     return rc;
 }
 
@@ -227,13 +228,15 @@ enum rc
 subscription_parse_endpoint(const char *text, size_t len, char **ret_endpoint,
                             char error[SUBSCRIPTION_ERROR_MAX])
 {
-    json_t *root = load_object(text, len, error);
+    struct json_doc doc;
     const char *endpoint;
-    enum rc rc = root != NULL ? read_endpoint(root, error, &endpoint) : RC_BAD;
+    enum rc rc = load_object(&doc, text, len, error);
 
     if (rc == RC_OK)
+        rc = read_endpoint(&doc, error, &endpoint);
+    if (rc == RC_OK)
         *ret_endpoint = memory_text(endpoint, strlen(endpoint));
-    json_decref(root);
+    json_doc_free(&doc);
     return rc;
 }
 

@@ -1,15 +1,15 @@
 /* token.c: verifies a JSON Web Token and copies its claims. */
 #include "wire/token.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include <jansson.h>
-
 #include "base/memory.h"
+#include "wire/json_doc.h"
 
 #define TIME_MAX_S 253402300799.0 /* the year 9999; prevents overflow */
 
@@ -22,34 +22,35 @@ token_reject(struct token_error *error, enum token_fault fault, const char *sent
 }
 
 /* A null member is absent. */
-static json_t *
-member(const json_t *object, const char *name)
+static const struct json_value *
+member(const struct json_doc *doc, const char *name)
 {
-    json_t *value = json_object_get(object, name);
+    const struct json_value *value = json_doc_member(doc, json_doc_root(doc), name);
 
-    return json_is_null(value) ? NULL : value;
+    return json_is(value, JSON_KIND_NULL) ? NULL : value;
 }
 
-/* Parses a decoded part and frees it. NULL: not a JSON object, or a member is given twice. */
-static json_t *
-object_of(char *part, size_t len)
+/*
+ * Parses a decoded part, which must outlive the document. False: not a JSON object, or a member is
+ * given twice. The caller frees the document in any case.
+ */
+static bool
+read_object(struct json_doc *doc, const char *part, size_t len)
 {
-    json_t *object = part != NULL ? json_loadb(part, len, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    struct json_doc_error error;
 
-    free(part);
-    if (json_is_object(object))
-        return object;
-    json_decref(object);
-    return NULL;
+    return json_doc_parse(doc, part != NULL ? part : "", part != NULL ? len : 0, false, &error) ==
+               RC_OK &&
+           json_is(json_doc_root(doc), JSON_KIND_OBJECT);
 }
 
 /* RFC 7515, section 4.1.9: the prefix may be left out. at+jwt: an access token (RFC 9068). */
 static bool
-type_is_allowed(const json_t *header)
+type_is_allowed(struct json_doc *header)
 {
     static const char PREFIX[] = "application/";
-    const json_t *type = member(header, "typ");
-    const char *text = json_string_value(type);
+    const struct json_value *type = member(header, "typ");
+    const char *text = json_doc_text(header, type);
 
     if (type == NULL)
         return true;
@@ -61,12 +62,9 @@ type_is_allowed(const json_t *header)
 }
 
 static enum rc
-check_header(const json_t *header, struct token_error *error)
+check_header(struct json_doc *header, struct token_error *error)
 {
-    if (header == NULL)
-        return token_reject(error, TOKEN_FAULT_MALFORMED,
-                            "token header is not a JSON object in base64url");
-    if (!json_is_string(member(header, "alg")))
+    if (!json_is(member(header, "alg"), JSON_KIND_TEXT))
         return token_reject(error, TOKEN_FAULT_MALFORMED, "token header has no alg");
     if (!type_is_allowed(header))
         return token_reject(error, TOKEN_FAULT_MALFORMED,
@@ -75,7 +73,7 @@ check_header(const json_t *header, struct token_error *error)
      * RFC 7515, section 4.1.11: unknown critical extensions must be rejected, and no extension is
      * supported.
      */
-    if (json_object_get(header, "crit") != NULL)
+    if (json_doc_member(header, json_doc_root(header), "crit") != NULL)
         return token_reject(error, TOKEN_FAULT_MALFORMED,
                             "unsupported critical token header (crit)");
     return RC_OK;
@@ -101,41 +99,37 @@ check_signature(const struct token_rules *rules, const struct jws *jws, const ch
     return RC_OK;
 }
 
-/* The caller owns *ret_claims. */
+/* Reads the header and verifies the signature. */
 static enum rc
-token_decode(const struct token_rules *rules, const struct jws *jws, json_t **ret_claims,
-             struct token_error *error)
+check_jws(const struct token_rules *rules, const struct jws *jws, struct token_error *error)
 {
     size_t len = 0;
     char *part = jws_header(jws, &len);
-    json_t *header = object_of(part, len);
-    enum rc rc = check_header(header, error);
+    struct json_doc header;
+    enum rc rc = read_object(&header, part, len)
+                     ? check_header(&header, error)
+                     : token_reject(error, TOKEN_FAULT_MALFORMED,
+                                    "token header is not a JSON object in base64url");
 
     if (rc == RC_OK)
-        rc = check_signature(rules, jws, json_string_value(member(header, "alg")), error);
-    json_decref(header);
-    if (rc != RC_OK)
-        return rc;
-    part = jws_payload(jws, &len);
-    *ret_claims = object_of(part, len);
-    if (*ret_claims == NULL)
-        return token_reject(error, TOKEN_FAULT_MALFORMED,
-                            "token claims are not a JSON object, or a claim is given twice");
-    return RC_OK;
+        rc = check_signature(rules, jws, json_doc_text(&header, member(&header, "alg")), error);
+    json_doc_free(&header);
+    free(part);
+    return rc;
 }
 
 /* RC_AGAIN: the claim is absent. Fractions are truncated, as RFC 7519 allows. */
 static enum rc
-token_read_time(const json_t *claims, const char *name, int64_t *ret_time_s)
+token_read_time(struct json_doc *claims, const char *name, int64_t *ret_time_s)
 {
-    const json_t *value = member(claims, name);
+    const struct json_value *value = member(claims, name);
     double seconds;
 
     if (value == NULL)
         return RC_AGAIN;
     if (!json_is_number(value))
         return RC_BAD;
-    seconds = json_number_value(value);
+    seconds = json_doc_number(claims, value);
     if (!(seconds >= 0.0 && seconds <= TIME_MAX_S))
         return RC_BAD;
     *ret_time_s = (int64_t)floor(seconds);
@@ -143,7 +137,7 @@ token_read_time(const json_t *claims, const char *name, int64_t *ret_time_s)
 }
 
 static enum rc
-token_check_times(const struct token_rules *rules, const json_t *claims, int64_t now_s,
+token_check_times(const struct token_rules *rules, struct json_doc *claims, int64_t now_s,
                   int64_t *ret_expires_s, struct token_error *error)
 {
     int64_t expires_s = 0;
@@ -166,55 +160,53 @@ token_check_times(const struct token_rules *rules, const json_t *claims, int64_t
 }
 
 static bool
-json_text_is(const json_t *value, const char *text)
+text_is(struct json_doc *claims, const struct json_value *value, const char *text)
 {
-    return json_is_string(value) && strcmp(json_string_value(value), text) == 0;
+    return json_is(value, JSON_KIND_TEXT) && strcmp(json_doc_text(claims, value), text) == 0;
 }
 
 static bool
-token_names_audience(const json_t *claim, const char *audience)
+token_names_audience(struct json_doc *claims, const char *audience)
 {
-    size_t i;
-    const json_t *entry;
+    const struct json_value *claim = member(claims, "aud"), *entry;
 
-    if (!json_is_array(claim))
-        return json_text_is(claim, audience);
-    json_array_foreach(claim, i, entry)
-    {
-        if (json_text_is(entry, audience))
+    if (!json_is(claim, JSON_KIND_ARRAY))
+        return text_is(claims, claim, audience);
+    entry = json_doc_first(claims, claim);
+    for (; entry != NULL; entry = json_doc_next(claims, claim, entry)) {
+        if (text_is(claims, entry, audience))
             return true;
     }
     return false;
 }
 
 static enum rc
-token_check_origin(const struct token_rules *rules, const json_t *claims, struct token_error *error)
+token_check_origin(const struct token_rules *rules, struct json_doc *claims,
+                   struct token_error *error)
 {
-    if (rules->issuer != NULL && !json_text_is(member(claims, "iss"), rules->issuer))
+    if (rules->issuer != NULL && !text_is(claims, member(claims, "iss"), rules->issuer))
         return token_reject(error, TOKEN_FAULT_ISSUER,
                             "token claim iss is not the configured issuer");
     /* RFC 7519, 4.1.3: a recipient that aud does not name must reject the token. */
     if (rules->audience == NULL && member(claims, "aud") != NULL)
         return token_reject(error, TOKEN_FAULT_AUDIENCE,
                             "token has an aud claim, but auth.audience is not set");
-    if (rules->audience != NULL && !token_names_audience(member(claims, "aud"), rules->audience))
+    if (rules->audience != NULL && !token_names_audience(claims, rules->audience))
         return token_reject(error, TOKEN_FAULT_AUDIENCE,
                             "token claim aud does not contain the configured audience");
     return RC_OK;
 }
 
 static char *
-claim_copy(const json_t *value)
+claim_copy(struct json_doc *claims, const struct json_value *value)
 {
-    return memory_text(json_string_value(value), json_string_length(value));
+    return memory_text(json_doc_text(claims, value), json_text_len(value));
 }
 
 static bool
-json_is_text(const json_t *value, size_t max)
+has_length(const struct json_value *text, size_t max)
 {
-    size_t len = json_is_string(value) ? json_string_length(value) : 0;
-
-    return len > 0 && len <= max;
+    return json_text_len(text) > 0 && json_text_len(text) <= max;
 }
 
 /* USER and ALL are reserved: a token with such a group could read other users' notifications. */
@@ -229,19 +221,17 @@ token_audience_allowed(const char *name)
  * Membership in a composite audience follows from its parts. A group with such a name is ignored.
  */
 static enum rc
-token_count_groups(json_t *groups, size_t *ret_count, struct token_error *error)
+token_count_groups(struct json_doc *claims, const struct json_value *groups, size_t *ret_count,
+                   struct token_error *error)
 {
-    const char *name;
-    json_t *targets;
+    const struct json_value *group = json_doc_first(claims, groups), *targets, *target;
     size_t count = 0;
 
-    if (!json_is_object(groups))
+    if (!json_is(groups, JSON_KIND_OBJECT))
         return token_reject(error, TOKEN_FAULT_CLAIMS,
                             "token claim groups is not an object of arrays");
-    json_object_foreach(groups, name, targets)
-    {
-        size_t i;
-        const json_t *target;
+    for (; group != NULL; group = json_doc_next(claims, groups, group)) {
+        const char *name = json_doc_text(claims, group);
 
         if (audience_is_composite_name(name))
             continue;
@@ -249,48 +239,42 @@ token_count_groups(json_t *groups, size_t *ret_count, struct token_error *error)
             return token_reject(error, TOKEN_FAULT_CLAIMS,
                                 "audience in token claim groups must be 1 to 63 letters, "
                                 "digits and _, and not USER or ALL");
-        if (!json_is_array(targets))
+        targets = json_value_of(group);
+        if (!json_is(targets, JSON_KIND_ARRAY))
             return token_reject(error, TOKEN_FAULT_CLAIMS,
                                 "token claim groups is not an object of arrays");
-        if (json_array_size(targets) > TOKEN_GROUPS_MAX - count)
+        if (json_doc_count(claims, targets) > TOKEN_GROUPS_MAX - count)
             return token_reject(error, TOKEN_FAULT_CLAIMS,
                                 "token claim groups has more than 256 targets");
-        json_array_foreach(targets, i, target)
-        {
-            if (!json_is_text(target, TOKEN_TARGET_MAX))
+        target = json_doc_first(claims, targets);
+        for (; target != NULL; target = json_doc_next(claims, targets, target), count++) {
+            if (!has_length(target, TOKEN_TARGET_MAX))
                 return token_reject(error, TOKEN_FAULT_CLAIMS,
                                     "target in token claim groups is not a string of 1 to "
                                     "255 bytes");
         }
-        count += json_array_size(targets);
     }
     *ret_count = count;
     return RC_OK;
 }
 
 static void
-token_copy_groups(json_t *groups, size_t count, struct token *token)
+token_copy_groups(struct json_doc *claims, const struct json_value *groups, size_t count,
+                  struct token *token)
 {
-    const char *name;
-    json_t *targets;
+    const struct json_value *group = json_doc_first(claims, groups), *targets, *target;
 
     if (count == 0)
         return;
     token->groups = memory_new(count * sizeof(token->groups[0]));
-    json_object_foreach(groups, name, targets)
-    {
-        size_t i;
-        const json_t *target;
-
-        if (audience_is_composite_name(name))
+    for (; group != NULL; group = json_doc_next(claims, groups, group)) {
+        if (audience_is_composite_name(json_doc_text(claims, group)))
             continue;
-        json_array_foreach(targets, i, target)
-        {
-            struct token_group *group = &token->groups[token->group_count++];
-
-            group->audience = memory_text(name, strlen(name));
-            group->target = claim_copy(target);
-        }
+        targets = json_value_of(group);
+        target = json_doc_first(claims, targets);
+        for (; target != NULL; target = json_doc_next(claims, targets, target))
+            token->groups[token->group_count++] = (struct token_group){
+                .audience = claim_copy(claims, group), .target = claim_copy(claims, target)};
     }
 }
 
@@ -299,33 +283,33 @@ token_copy_groups(json_t *groups, size_t count, struct token *token)
  * other value is ignored.
  */
 static enum rc
-token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t now_s,
+token_read_claims(const struct token_rules *rules, struct json_doc *claims, int64_t now_s,
                   struct token *ret_token, struct token_error *error)
 {
-    const json_t *user = member(claims, "sub");
-    json_t *groups = member(claims, "groups");
+    const struct json_value *user = member(claims, "sub");
+    const struct json_value *groups = member(claims, "groups");
     size_t group_count = 0;
     int64_t expires_s = 0;
 
     if (token_check_times(rules, claims, now_s, &expires_s, error) != RC_OK ||
         token_check_origin(rules, claims, error) != RC_OK)
         return RC_BAD;
-    if (!json_is_string(user))
+    if (!json_is(user, JSON_KIND_TEXT))
         return token_reject(error, TOKEN_FAULT_CLAIMS,
                             "token claim sub must be a string, such as \"42\", not 42");
-    if (!json_is_text(user, TOKEN_USER_MAX))
+    if (!has_length(user, TOKEN_USER_MAX))
         return token_reject(error, TOKEN_FAULT_CLAIMS, "token claim sub must have 1 to 255 bytes");
-    if (groups != NULL && token_count_groups(groups, &group_count, error) != RC_OK)
+    if (groups != NULL && token_count_groups(claims, groups, &group_count, error) != RC_OK)
         return RC_BAD;
     if (now_s - rules->leeway_s >= expires_s) {
         (void)token_reject(error, TOKEN_FAULT_EXPIRED, "token expired");
         return RC_CLOSED;
     }
-    *ret_token = (struct token){.user = claim_copy(user),
+    *ret_token = (struct token){.user = claim_copy(claims, user),
                                 .expires_s = expires_s,
-                                .publish = json_is_true(member(claims, "publish")),
-                                .admin = json_is_true(member(claims, "admin"))};
-    token_copy_groups(groups, group_count, ret_token);
+                                .publish = json_is(member(claims, "publish"), JSON_KIND_TRUE),
+                                .admin = json_is(member(claims, "admin"), JSON_KIND_TRUE)};
+    token_copy_groups(claims, groups, group_count, ret_token);
     return RC_OK;
 }
 
@@ -333,8 +317,9 @@ enum rc
 token_verify(const struct token_rules *rules, const char *text, size_t len, int64_t now_s,
              struct token *ret_token, struct token_error *error)
 {
-    json_t *claims = NULL;
+    struct json_doc claims;
     struct jws jws;
+    char *part;
     enum rc rc;
 
     if (len == 0)
@@ -344,55 +329,81 @@ token_verify(const struct token_rules *rules, const char *text, size_t len, int6
     if (!jws_split(text, len, &jws))
         return token_reject(error, TOKEN_FAULT_MALFORMED,
                             "token is not three base64url parts joined by dots");
-    rc = token_decode(rules, &jws, &claims, error);
-    if (rc == RC_OK)
-        rc = token_read_claims(rules, claims, now_s, ret_token, error);
-    json_decref(claims);
+    rc = check_jws(rules, &jws, error);
+    if (rc != RC_OK)
+        return rc;
+    part = jws_payload(&jws, &len);
+    rc = read_object(&claims, part, len)
+             ? token_read_claims(rules, &claims, now_s, ret_token, error)
+             : token_reject(error, TOKEN_FAULT_MALFORMED,
+                            "token claims are not a JSON object, or a claim is given twice");
+    json_doc_free(&claims);
+    free(part);
     return rc;
 }
 
-static json_t *
-groups_object(const struct token *token)
+/* Whether an earlier group has the same audience. */
+static bool
+is_repeated(const struct token *token, size_t index)
 {
-    json_t *groups = json_object();
-
-    for (size_t i = 0; i < token->group_count; i++) {
-        const struct token_group *group = &token->groups[i];
-        json_t *targets = json_object_get(groups, group->audience);
-
-        if (targets == NULL) {
-            targets = json_array();
-            json_object_set_new(groups, group->audience, targets);
-        }
-        json_array_append_new(targets, json_string(group->target));
+    for (size_t i = 0; i < index; i++) {
+        if (strcmp(token->groups[i].audience, token->groups[index].audience) == 0)
+            return true;
     }
-    return groups;
+    return false;
+}
+
+/* Adds "audience":["target",..] with all targets of the audience of this group. */
+static enum rc
+write_audience(const struct token *token, size_t index, struct buffer *out)
+{
+    const char *audience = token->groups[index].audience;
+    const char *separator = ":[";
+    enum rc rc = buffer_add_json(out, audience, strlen(audience));
+
+    for (size_t i = index; i < token->group_count && rc == RC_OK; i++) {
+        const struct token_group *group = &token->groups[i];
+
+        if (strcmp(group->audience, audience) != 0)
+            continue;
+        rc = buffer_add(out, separator, strlen(separator));
+        if (rc == RC_OK)
+            rc = buffer_add_json(out, group->target, strlen(group->target));
+        separator = ",";
+    }
+    return rc == RC_OK ? buffer_add(out, "]", 1) : rc;
 }
 
 enum rc
 token_write_groups(const struct token *token, struct buffer *out)
 {
-    json_t *groups = groups_object(token);
-    char *text = json_dumps(groups, JSON_COMPACT);
-    enum rc rc = text != NULL ? buffer_add(out, text, strlen(text)) : RC_BAD;
+    enum rc rc = buffer_add(out, "{", 1);
 
-    free(text);
-    json_decref(groups);
-    return rc;
+    for (size_t i = 0; i < token->group_count && rc == RC_OK; i++) {
+        if (is_repeated(token, i))
+            continue;
+        if (i > 0)
+            rc = buffer_add(out, ",", 1);
+        if (rc == RC_OK)
+            rc = write_audience(token, i, out);
+    }
+    return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
 }
 
 enum rc
 token_write(const struct token *token, struct buffer *out)
 {
-    json_t *root = json_pack("{s:s, s:I, s:b, s:b, s:o}", "sub", token->user, "exp",
-                             (json_int_t)token->expires_s, "publish", (int)token->publish, "admin",
-                             (int)token->admin, "groups", groups_object(token));
-    char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
-    enum rc rc = text != NULL ? buffer_add(out, text, strlen(text)) : RC_BAD;
+    enum rc rc = buffer_add(out, "{\"sub\":", 7);
 
-    free(text);
-    json_decref(root);
-    return rc;
+    if (rc == RC_OK)
+        rc = buffer_add_json(out, token->user, strlen(token->user));
+    if (rc == RC_OK)
+        rc = buffer_addf(
+            out, ",\"exp\":%" PRId64 ",\"publish\":%s,\"admin\":%s,\"groups\":", token->expires_s,
+            token->publish ? "true" : "false", token->admin ? "true" : "false");
+    if (rc == RC_OK)
+        rc = token_write_groups(token, out);
+    return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
 }
 
 enum rc
@@ -400,12 +411,13 @@ token_parse(const char *text, size_t len, int64_t now_s, struct token *ret_token
             struct token_error *error)
 {
     const struct token_rules rules = {.issuer = NULL};
-    json_t *claims = json_loadb(text, len, 0, NULL);
-    enum rc rc = json_is_object(claims) ? token_read_claims(&rules, claims, now_s, ret_token, error)
-                                        : token_reject(error, TOKEN_FAULT_MALFORMED,
-                                                       "token claims are not a JSON object");
+    struct json_doc claims;
+    enum rc rc =
+        read_object(&claims, text, len)
+            ? token_read_claims(&rules, &claims, now_s, ret_token, error)
+            : token_reject(error, TOKEN_FAULT_MALFORMED, "token claims are not a JSON object");
 
-    json_decref(claims);
+    json_doc_free(&claims);
     return rc;
 }
 
