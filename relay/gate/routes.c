@@ -95,6 +95,7 @@ const struct gate_route GATE_ROUTES[] = {
      .body_max = BODY_MAX,
      .claim = GATE_CLAIM_PUBLISH,
      .state_bytes = sizeof(struct gate_publication),
+     .is_pipelined = true,
      .read_headers = gate_publish_headers,
      .handle = gate_publish,
      .free_state = gate_publish_free},

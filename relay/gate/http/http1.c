@@ -4,6 +4,11 @@
  * Reading is paused from the end of a request to the end of its response: a client that half-closes
  * (shutdown(2)) may still wait for its response (conn_pause). Bytes of the next request that have
  * arrived are kept.
+ *
+ * Pipelining: if further requests of a route with is_pipelined have arrived completely, they do not
+ * wait for the response, but are handled at once. The requests of a connection form a list in the
+ * order of their responses (`ahead`, `behind`), and conn->owner is the newest. Nothing is read, and
+ * no other request begins, until all of them have their response.
  */
 #include "gate/http/request.h"
 
@@ -30,6 +35,7 @@
 #define ENDING_RATE (32 * 1024)
 #define GET_BODY_MAX (64 * 1024)
 #define UNSIGNED_BODY_MAX 1024 /* without a token */
+#define PIPELINE_MAX 16        /* requests of one connection in progress */
 
 static const struct gate_route NO_ROUTE = {.path = "(no token)"};
 static const struct conn_events REQUEST_EVENTS;
@@ -37,9 +43,15 @@ static const struct conn_events REQUEST_EVENTS;
 static struct gate_request *
 begin(struct conn *conn, const struct gate_route *route)
 {
-    struct gate_request *request = gate_request_new(conn, route);
+    struct gate_request *request;
 
-    conn_enter(conn, CONN_REQUEST, &REQUEST_EVENTS, request);
+    if (conn->phase == CONN_REQUEST) {
+        request = gate_request_new(conn, route, conn->owner);
+        conn->owner = request;
+    } else {
+        request = gate_request_new(conn, route, NULL);
+        conn_enter(conn, CONN_REQUEST, &REQUEST_EVENTS, request);
+    }
     return request;
 }
 
@@ -375,6 +387,52 @@ linger(struct gate_request *request)
     conn_resume(conn);
 }
 
+/* Whether the head is of a request that may begin while `request` is in progress. */
+static bool
+may_follow(const struct gate_request *request, const struct http_head *head)
+{
+    const char *path = request->route->path;
+
+    return !request->is_last && head->method == HTTP_POST && head->has_length &&
+           !http_head_has(head, "expect") && !head->offers_websocket &&
+           head->target_len == strlen(path) &&
+           memcmp(head->bytes + head->target, path, head->target_len) == 0;
+}
+
+/* Begins the next request if all of it has arrived. False: it must wait for the response. */
+static bool
+begin_next(struct conn *conn)
+{
+    struct gate_request *request = conn->owner;
+    struct buffer kept = conn->in;
+    struct http_head head = {0};
+    const char *why;
+
+    if (conn->phase != CONN_REQUEST || !request->route->is_pipelined || kept.len == 0 ||
+        request->state == GATE_REQUEST_READING ||
+        http_head_parse(&head, kept.bytes, kept.len, GATE_HEAD_BYTES_MAX, &why) != RC_OK ||
+        !may_follow(request, &head) || head.content_length > (int64_t)(kept.len - head.len))
+        return false;
+    buffer_init(&conn->in, kept.limit);
+    conn->head = &head;
+    conn->gate->serve(conn);
+    conn->head = NULL;
+    request = conn->owner;
+    if (request->state == GATE_REQUEST_READING)
+        read_body(request, kept.bytes + head.len, kept.len - head.len);
+    else
+        conn_keep_bytes(conn, kept.bytes + head.len, kept.len - head.len);
+    buffer_free(&kept);
+    return true;
+}
+
+static void
+begin_pipelined(struct conn *conn)
+{
+    for (int count = 1; count < PIPELINE_MAX && begin_next(conn); count++)
+        ;
+}
+
 static void
 on_request_bytes(struct conn *conn, unsigned char *bytes, size_t len)
 {
@@ -383,6 +441,7 @@ on_request_bytes(struct conn *conn, unsigned char *bytes, size_t len)
     switch (request->state) {
     case GATE_REQUEST_READING:
         read_body(request, (const char *)bytes, len);
+        begin_pipelined(conn);
         break;
     case GATE_REQUEST_LINGERING:
         discard(request, (const char *)bytes, len);
@@ -402,6 +461,43 @@ on_request_bytes(struct conn *conn, unsigned char *bytes, size_t len)
     }
 }
 
+/* Returns the request whose response is the next one. */
+static struct gate_request *
+oldest(const struct conn *conn)
+{
+    struct gate_request *request = conn->owner;
+
+    while (request->ahead != NULL)
+        request = request->ahead;
+    return request;
+}
+
+/*
+ * Writes the responses that precede the one of the newest request. Small ones are written together.
+ * NULL: one of them must wait for the store, or for the socket; otherwise the newest request.
+ */
+static struct gate_request *
+write_earlier(struct conn *conn)
+{
+    struct gate_request *request = oldest(conn), *next;
+
+    while ((next = request->behind) != NULL) {
+        if (request->state != GATE_REQUEST_ENDING)
+            return NULL;
+        if (next->state != GATE_REQUEST_ENDING && !gate_request_write(request))
+            return NULL;
+        out_move(&request->out, &next->out);
+        next->out = request->out;
+        request->out = (struct out){.waiting_bytes = next->out.waiting_bytes};
+        if (next->state == GATE_REQUEST_ENDING)
+            next->since_us = clock_monotonic_us();
+        conn->requests++;
+        gate_request_free(request);
+        request = next;
+    }
+    return request;
+}
+
 /*
  * After the response: the connection serves the next request, or ends. It lingers if the client may
  * still be sending, so that the client can read the response.
@@ -409,10 +505,10 @@ on_request_bytes(struct conn *conn, unsigned char *bytes, size_t len)
 static void
 on_request_writable(struct conn *conn)
 {
-    struct gate_request *request = conn->owner;
+    struct gate_request *request = write_earlier(conn);
 
-    if (request->state == GATE_REQUEST_LINGERING || !gate_request_write(request) ||
-        conn->phase == CONN_CLOSING)
+    if (request == NULL || request->state == GATE_REQUEST_LINGERING ||
+        !gate_request_write(request) || conn->phase == CONN_CLOSING)
         return;
     if (!request->is_last) {
         conn->requests++;
@@ -431,7 +527,12 @@ on_request_writable(struct conn *conn)
 static void
 on_request_closed(struct conn *conn)
 {
-    gate_request_free(conn->owner);
+    struct gate_request *request = conn->owner, *ahead;
+
+    for (; request != NULL; request = ahead) {
+        ahead = request->ahead;
+        gate_request_free(request);
+    }
 }
 
 static const struct conn_events REQUEST_EVENTS = {.on_bytes = on_request_bytes,
@@ -480,9 +581,10 @@ gate_request_begin(struct conn *conn, const struct gate_route *route, const char
     if (!route->is_stream && request->state != GATE_REQUEST_ENDING && gate_slot_acquire(request) &&
         request->state == GATE_REQUEST_READING)
         check_body(request);
-    if (request->state == GATE_REQUEST_READING && gate_body_is_unread(request))
-        conn_resume(conn);
-    else if (request->state == GATE_REQUEST_READING)
+    if (request->state == GATE_REQUEST_READING && gate_body_is_unread(request)) {
+        if (request->ahead == NULL) /* otherwise the body has arrived */
+            conn_resume(conn);
+    } else if (request->state == GATE_REQUEST_READING)
         handle_complete(request);
     else if (request->state != GATE_REQUEST_OPEN || !route->ends_on_half_close)
         conn_pause(conn);
@@ -515,7 +617,8 @@ sweep_one(struct gate_request *request, int64_t now_us, int64_t wall_us)
         }
         break;
     case GATE_REQUEST_ENDING:
-        if (age_us > ENDING_TIMEOUT_US + (int64_t)request->response_len * 1000000 / ENDING_RATE)
+        if (request->ahead == NULL &&
+            age_us > ENDING_TIMEOUT_US + (int64_t)request->response_len * 1000000 / ENDING_RATE)
             conn_close(request->conn);
         break;
     case GATE_REQUEST_LINGERING: /* conns_sweep */

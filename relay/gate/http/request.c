@@ -50,7 +50,7 @@ gate_request_set_state(struct gate_request *request, enum gate_request_state sta
 }
 
 struct gate_request *
-gate_request_new(struct conn *conn, const struct gate_route *route)
+gate_request_new(struct conn *conn, const struct gate_route *route, struct gate_request *ahead)
 {
     struct gate *gate = conn->gate;
     struct gate_request *request = memory_new(sizeof(*request) + route->state_bytes);
@@ -58,6 +58,9 @@ gate_request_new(struct conn *conn, const struct gate_route *route)
     request->gate = gate;
     request->conn = conn;
     request->route = route;
+    request->ahead = ahead;
+    if (ahead != NULL)
+        ahead->behind = request;
     if (conn->head != NULL) {
         http_body_begin(&request->reader, conn->head);
         request->is_last = conn->head->is_last || !conn->head->is_1_1;
@@ -366,8 +369,10 @@ gate_request_respond(struct gate_request *request, struct response *response)
 
     response_allow_origin(response, request->origin);
     out_free(&request->out);
-    if (request->gate->state != GATE_OPEN || gate_body_is_unread(request) ||
-        response->status == 426 || request->conn->requests >= REQUESTS_MAX)
+    /* a request that follows has a response, too */
+    if (request->behind == NULL &&
+        (request->gate->state != GATE_OPEN || gate_body_is_unread(request) ||
+         response->status == 426 || request->conn->requests >= REQUESTS_MAX))
         request->is_last = true;
     if (response_build(response, request->is_last, &built) == RC_OK) {
         out_add_buffer(&request->out, &built);
@@ -499,6 +504,10 @@ gate_request_free(struct gate_request *request)
     if (request->store_request != NULL)
         request->store_request->request = NULL;
     DL_DELETE(gate->requests->first, request);
+    if (request->behind != NULL)
+        request->behind->ahead = request->ahead;
+    if (request->ahead != NULL)
+        request->ahead->behind = request->behind;
     if (request->route->free_state != NULL)
         request->route->free_state(request);
     gate_slot_release(request);

@@ -84,6 +84,7 @@ struct gate_route {
     bool is_delete;          /* the method is DELETE */
     bool is_web_push;        /* requires webpush.vapid_key_file */
     bool is_console;         /* requires gate.console, and an Origin of the same host */
+    bool is_pipelined;       /* POST; several of a connection may be in progress (http1.c) */
     bool ends_on_half_close; /* a half-close cancels the request, and ends the connection */
     bool limits_its_wait;    /* no store timeout: the handler limits WAITING */
     bool is_stream;          /* counts as a connection, and has the callbacks below */
@@ -137,6 +138,8 @@ struct gate_request {
     struct conn *conn;
     struct gate_request *prev; /* link of requests->first */
     struct gate_request *next;
+    struct gate_request *ahead;     /* whose response on this connection precedes; NULL: none */
+    struct gate_request *behind;    /* whose response follows; NULL: none */
     struct gate_request *slot_prev; /* link of requests->in_progress */
     struct gate_request *slot_next;
     struct http_body reader; /* of the body */
@@ -171,7 +174,9 @@ struct gate_request {
 
 /* ---- request.c: one request */
 
-struct gate_request *gate_request_new(struct conn *conn, const struct gate_route *route);
+/* `ahead`: the request of the connection whose response precedes; NULL: none. */
+struct gate_request *gate_request_new(struct conn *conn, const struct gate_route *route,
+                                      struct gate_request *ahead);
 void gate_request_free(struct gate_request *request);
 /* The only way to change the state. Ends the connection on a transition that is not listed. */
 void gate_request_set_state(struct gate_request *request, enum gate_request_state state);

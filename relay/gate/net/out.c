@@ -80,6 +80,12 @@ out_move(struct out *out, struct out *from)
 {
     if (from->first == NULL)
         return;
+    if (from->first == from->last && from->len < SHARE_MIN && from->first->owner == NULL &&
+        out->last != NULL) { /* fewer writes */
+        out_add(out, from->first->at, from->len);
+        out_free(from);
+        return;
+    }
     if (out->last != NULL)
         out->last->next = from->first;
     else
