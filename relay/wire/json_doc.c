@@ -675,7 +675,7 @@ begin_item(struct scan *scan)
     return scan->token != TOKEN_END || fail(scan, JSON_FAULT_SYNTAX, "']' expected");
 }
 
-/* Reads the value that starts with the last token. No recursion: the depth is the sender's choice. */
+/* Reads the value that starts with the last token, without recursion: senders choose the depth. */
 static bool
 read_value(struct scan *scan)
 {

@@ -92,7 +92,7 @@ json_is_bool(const struct json_value *value)
 }
 
 static inline bool
-json_is_number(const struct json_value *value)
+json_is_numeric(const struct json_value *value)
 {
     return json_is(value, JSON_KIND_INTEGER) || json_is(value, JSON_KIND_REAL);
 }
@@ -131,8 +131,8 @@ int64_t json_doc_integer(const struct json_doc *doc, const struct json_value *va
 double json_doc_number(const struct json_doc *doc, const struct json_value *value);
 
 /*
- * Adds the value without white space between tokens. Numbers, and the strings of a container, remain
- * as they were sent.
+ * Adds the value without white space between tokens. Numbers, and the strings in a container,
+ * remain as they were sent.
  */
 MUST_CHECK enum rc json_doc_add(const struct json_doc *doc, const struct json_value *value,
                                 struct buffer *out);

@@ -676,7 +676,8 @@ write_line(const struct publication_draft *draft, const char *topic)
     if (publication->traceparent[0] != '\0')
         envelope.traceparent = text_of(publication->traceparent);
     clock_text_us(draft->origin->now_us, now);
-    clock_text_us(draft->expires_us, expires);
+    if (draft->expires_us != 0)
+        clock_text_us(draft->expires_us, expires);
     envelope_write(&writer, &envelope, ENVELOPE_ID, ENVELOPE_PAYLOAD);
     if (line.rc == RC_OK)
         line.rc = json_doc_add(draft->doc, draft->payload, line.out);

@@ -189,7 +189,7 @@ read_subscription(struct json_doc *doc, const char *origins, char *error,
     read.origin_len = subscription_match_origin(origins, endpoint);
     if (read.origin_len == 0)
         return reject(error, "endpoint is not of a push service in webpush.origins");
-    if (expires != NULL && !json_is(expires, JSON_KIND_NULL) && !json_is_number(expires))
+    if (expires != NULL && !json_is(expires, JSON_KIND_NULL) && !json_is_numeric(expires))
         return reject(error, "expirationTime must be a number or null");
     if (read_keys(doc, error, &read.keys) != RC_OK || read_vapid_key(doc, error, read.key) != RC_OK)
         return RC_BAD;

@@ -127,7 +127,7 @@ token_read_time(struct json_doc *claims, const char *name, int64_t *ret_time_s)
 
     if (value == NULL)
         return RC_AGAIN;
-    if (!json_is_number(value))
+    if (!json_is_numeric(value))
         return RC_BAD;
     seconds = json_doc_number(claims, value);
     if (!(seconds >= 0.0 && seconds <= TIME_MAX_S))
