@@ -18,6 +18,7 @@
 #include "rows/rows.h"
 #include "sink/sink.h"
 #include "store/store.h"
+#include "web_push/sender.h"
 
 /* interval of a worker's heartbeat, which its supervisor checks */
 #define HEARTBEAT_US INT64_C(1000000)
@@ -43,7 +44,8 @@ struct relay {
     struct feed *feed;   /* NULL without the role */
     struct rows *rows;   /* NULL without the role gate, or without a connection string */
     struct hub *hub;     /* NULL without the role */
-    struct sinks *sinks; /* NULL without the role, or if none is configured */
+    struct web_push_sender *sender; /* NULL without the roles gate and sink, or without a key */
+    struct sinks *sinks;            /* NULL without the role, or if none is configured */
     struct gate *gate;
     struct gate_process process;
     ev_signal signals[SIGNALS_COUNT];
@@ -430,9 +432,12 @@ open_modules(struct relay *relay)
         if (relay->hub == NULL)
             return false;
     }
+    if (config->webpush.keys[0] != NULL &&
+        (config->relay.roles & (CONFIG_ROLE_GATE | CONFIG_ROLE_SINK)) != 0)
+        relay->sender = web_push_sender_open(relay->loop, config, relay->store, relay->stats);
     if (gate_has_socket(config)) {
-        relay->gate = gate_open(relay->loop, config, relay->hub, relay->stats, &relay->process,
-                                relay->sockets);
+        relay->gate = gate_open(relay->loop, config, relay->hub, relay->sender, relay->stats,
+                                &relay->process, relay->sockets);
         if (relay->gate == NULL)
             return false;
     }
@@ -440,8 +445,8 @@ open_modules(struct relay *relay)
         relay->feed = feed_open(relay->loop, config, relay->store, relay->stats,
                                 &relay->shared->feed, on_rejected, relay);
     if ((config->relay.roles & CONFIG_ROLE_SINK) != 0)
-        relay->sinks =
-            sinks_open(relay->loop, config, relay->store, relay->stats, &relay->shared->sinks);
+        relay->sinks = sinks_open(relay->loop, config, relay->store, relay->sender, relay->stats,
+                                  &relay->shared->sinks);
     relay->store_listener =
         (struct store_listener){on_store_up, on_store_down, on_store_rejected, relay, NULL};
     store_listen(relay->store, &relay->store_listener);
@@ -457,6 +462,7 @@ close_modules(struct relay *relay)
     hub_close(relay->hub);
     rows_close(relay->rows);
     sinks_close(relay->sinks);
+    web_push_sender_close(relay->sender);
     store_close(relay->store);
     feed_free(relay->feed);
     hub_free(relay->hub);

@@ -123,8 +123,9 @@ rules_of(const struct config *config)
 }
 
 struct gate *
-gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, struct stats *stats,
-          const struct gate_process *process, struct gate_sockets sockets)
+gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub,
+          struct web_push_sender *sender, struct stats *stats, const struct gate_process *process,
+          struct gate_sockets sockets)
 {
     struct gate *gate = memory_new(sizeof(*gate));
     char reason[REASON_MAX];
@@ -145,7 +146,7 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
     gate_token_open(gate);
     gate_ws_open(gate);
     gate_publish_open(gate);
-    gate_web_push_open(gate);
+    gate_web_push_open(gate, sender);
     gate->sweep = memory_new(sizeof(*gate->sweep));
     ev_init(&gate->sweep->timer, on_sweep);
     gate->sweep->timer.data = gate;

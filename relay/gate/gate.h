@@ -12,6 +12,7 @@ struct buffer;
 struct ev_loop;
 struct gate;
 struct hub;
+struct web_push_sender;
 
 /* Callbacks from the routes into the process: readiness, real-time switch, rules, feed, sinks. */
 struct gate_process {
@@ -33,13 +34,13 @@ struct gate_process {
 
 /*
  * Accepts connections from gate.admin_listen, and serves them on the loop. Returns NULL after
- * logging the reason. config, hub, stats and process must outlive the gate. The caller still owns
- * the descriptors. hub is NULL in a process without the role gate, which serves only health probes
- * and metrics.
+ * logging the reason. The arguments must outlive the gate. The caller still owns the descriptors.
+ * hub is NULL in a process without the role gate, which serves only health probes and metrics.
+ * sender is NULL without [webpush] vapid_key_file.
  */
 struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub,
-                       struct stats *stats, const struct gate_process *process,
-                       struct gate_sockets sockets);
+                       struct web_push_sender *sender, struct stats *stats,
+                       const struct gate_process *process, struct gate_sockets sockets);
 
 /*
  * Announces a shutdown: /readyz responds with 503, and clients are still accepted and served.

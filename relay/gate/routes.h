@@ -10,6 +10,7 @@
 #include "wire/frame.h"
 
 struct rows_request;
+struct web_push_sender;
 
 extern const struct gate_route GATE_ROUTES[]; /* terminated by a NULL path */
 
@@ -133,8 +134,8 @@ struct gate_push_test {
     size_t waiting; /* without a result */
 };
 
-/* Without webpush.vapid_key_file, the routes of Web Push do not exist. */
-void gate_web_push_open(struct gate *gate);
+/* Without a sender, and without the role gate, the routes of Web Push do not exist. */
+void gate_web_push_open(struct gate *gate, struct web_push_sender *sender);
 void gate_web_push_close(struct gate *gate);
 
 void gate_web_push_key(struct conn *conn, struct response *ret_response);

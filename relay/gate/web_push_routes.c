@@ -32,15 +32,14 @@ struct web_push {
 };
 
 void
-gate_web_push_open(struct gate *gate)
+gate_web_push_open(struct gate *gate, struct web_push_sender *sender)
 {
     const struct config *config = gate->config;
 
-    if (gate->hub == NULL || config->webpush.keys[0] == NULL)
+    if (gate->hub == NULL || sender == NULL)
         return;
     gate->web_push = memory_new(sizeof(*gate->web_push));
-    gate->web_push->sender =
-        web_push_sender_open(gate->loop, config, hub_store(gate->hub), gate->stats);
+    gate->web_push->sender = sender;
     for (size_t i = 0; i < CONFIG_VAPID_KEYS_MAX && config->webpush.keys[i] != NULL; i++) {
         const char *pem = config->webpush.keys[i], *fault = NULL;
         /* The settings are loaded only if both keys are valid. */
@@ -57,7 +56,6 @@ gate_web_push_close(struct gate *gate)
 {
     if (gate->web_push == NULL)
         return;
-    web_push_sender_close(gate->web_push->sender);
     for (size_t i = 0; i < CONFIG_VAPID_KEYS_MAX; i++)
         free(gate->web_push->keys[i]);
     free(gate->web_push);

@@ -12,6 +12,7 @@
 struct ev_loop;
 struct sinks;
 struct store;
+struct web_push_sender;
 
 /*
  * Checks the files of the sinks of a relay with the role sink. RC_BAD: `error` names the setting
@@ -37,11 +38,12 @@ struct sink_reports {
 };
 
 /*
- * NULL: no sink is configured. `store` must outlive sinks_close, and sinks_free comes after it;
- * `reports` must outlive the sinks.
+ * NULL: no sink is configured. `store` and `sender` must outlive sinks_close, and sinks_free comes
+ * after it; `reports` must outlive the sinks. `sender` NULL: without [webpush] vapid_key_file.
  */
 struct sinks *sinks_open(struct ev_loop *loop, const struct config *config, struct store *store,
-                         struct stats *stats, struct sink_reports *reports);
+                         struct web_push_sender *sender, struct stats *stats,
+                         struct sink_reports *reports);
 /* SIGHUP: reads the files of the sinks again. Accepts NULL. */
 void sinks_reload(struct sinks *sinks);
 /* Takes no further receipts and Web Pushes. What is under way may still complete. Accepts NULL. */

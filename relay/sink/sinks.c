@@ -35,11 +35,11 @@ sinks_unused_setting(const struct config *config)
 
 struct sinks *
 sinks_open(struct ev_loop *loop, const struct config *config, struct store *store,
-           struct stats *stats, struct sink_reports *reports)
+           struct web_push_sender *sender, struct stats *stats, struct sink_reports *reports)
 {
     struct sinks *sinks;
 
-    if (!config->receipts.sql && config->webhook.url == NULL && config->webpush.keys[0] == NULL)
+    if (!config->receipts.sql && config->webhook.url == NULL && sender == NULL)
         return NULL;
     sinks = memory_new(sizeof(*sinks));
     if (config->receipts.sql)
@@ -48,8 +48,8 @@ sinks_open(struct ev_loop *loop, const struct config *config, struct store *stor
         sinks->webhook = sink_webhook_open(loop, config, store, stats, &reports->webhook);
         sinks->each[sinks->count++] = sinks->webhook;
     }
-    if (config->webpush.keys[0] != NULL)
-        sinks->web_pushes = web_push_queue_open(loop, config, store, stats);
+    if (sender != NULL)
+        sinks->web_pushes = web_push_queue_open(loop, config, store, stats, sender);
     return sinks;
 }
 

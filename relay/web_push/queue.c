@@ -525,7 +525,7 @@ on_tick(struct ev_loop *loop, ev_timer *timer, int events)
 
 struct web_push_queue *
 web_push_queue_open(struct ev_loop *loop, const struct config *config, struct store *store,
-                    struct stats *stats)
+                    struct stats *stats, struct web_push_sender *sender)
 {
     struct web_push_queue *queue = memory_new(sizeof(*queue));
 
@@ -533,7 +533,7 @@ web_push_queue_open(struct ev_loop *loop, const struct config *config, struct st
         .loop = loop,
         .config = config,
         .store = store,
-        .sender = web_push_sender_open(loop, config, store, stats),
+        .sender = sender,
         .stats = stats,
     };
     ev_timer_init(&queue->tick, on_tick, TICK_S, TICK_S);
@@ -567,6 +567,5 @@ web_push_queue_close(struct web_push_queue *queue)
         else
             job_free(job);
     }
-    web_push_sender_close(queue->sender);
     free(queue);
 }

@@ -17,7 +17,10 @@ struct web_push_sender;
 /* Requests of one item of webpush.origins, waiting ones included. */
 #define WEB_PUSH_SERVICE_MAX 256
 
-/* Needs [webpush] vapid_key_file. `config` and `store` must outlive it. */
+/*
+ * One for each process, whose limits its users share. Needs [webpush] vapid_key_file. The arguments
+ * must outlive it.
+ */
 struct web_push_sender *web_push_sender_open(struct ev_loop *loop, const struct config *config,
                                              struct store *store, struct stats *stats);
 void web_push_sender_close(struct web_push_sender *sender); /* accepts NULL; ends all requests */

@@ -19,7 +19,7 @@ declare -A below=(
     [web_push]="protocol base wire store http_client"
     [gate]="protocol base wire store rows hub web_push"
     [sink]="protocol base wire store postgres http_client web_push"
-    [daemon]="protocol base wire store postgres feed rows hub gate sink"
+    [daemon]="protocol base wire store postgres feed rows web_push hub gate sink"
     [cli]="protocol base wire store"
     [doctor]="protocol base wire store postgres feed gate sink cli"
 )
