@@ -476,7 +476,8 @@ typedef void store_web_pushes_leased(void *ctx, enum rc rc, const struct store_w
 MUST_CHECK enum rc store_lease_web_pushes(struct store *store, unsigned shard, int64_t lease_ms,
                                           unsigned max, store_web_pushes_leased *done, void *ctx);
 /*
- * Ends a Web Push; or, if delay_ms is not negative, stores its state and when it is due.
+ * Ends a Web Push; or, if delay_ms is not negative, stores its state and when it is due. Without a
+ * state, one that was escalated since the lease does not end, and is due at once.
  * `is_accepted`: a push service has accepted it now, which is added to the trace.
  */
 MUST_CHECK enum rc store_end_web_push(struct store *store, const struct store_web_push *push,

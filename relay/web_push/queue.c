@@ -167,7 +167,18 @@ on_recorded(void *ctx, enum rc rc)
         job_drop(job);
 }
 
-/* Ends the job, or stores when it is due again. */
+#define JOB_ENDS (-1)
+
+static void
+job_end(struct job *job, int64_t delay_ms)
+{
+    job->waits_for_store = true;
+    if (store_end_web_push(job->queue->store, &job->push, delay_ms, job->is_accepted, on_recorded,
+                           job) != RC_OK)
+        on_recorded(job, RC_AGAIN);
+}
+
+/* Ends the job after an attempt, or stores when it is due again. */
 static void
 job_record(struct job *job, int64_t delay_ms)
 {
@@ -177,13 +188,8 @@ job_record(struct job *job, int64_t delay_ms)
              job->sent.bytes != NULL ? job->sent.bytes : "");
     free((char *)job->push.state);
     job->push.state = state;
-    job->waits_for_store = true;
-    if (store_end_web_push(job->queue->store, &job->push, delay_ms, job->is_accepted, on_recorded,
-                           job) != RC_OK)
-        on_recorded(job, RC_AGAIN);
+    job_end(job, delay_ms);
 }
-
-#define JOB_ENDS (-1)
 
 /* Exponential backoff, at least as long as a push service requested. */
 static int64_t
@@ -413,7 +419,7 @@ on_presence(void *ctx, enum rc rc, bool was_present)
     if (rc != RC_OK)
         job_drop(job);
     else if (was_present)
-        job_record(job, JOB_ENDS);
+        job_end(job, JOB_ENDS);
     else
         prepare(job);
 }
