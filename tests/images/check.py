@@ -174,6 +174,11 @@ def deliver_notification(running, compose, grade):
     ok(b'"student_id":"u1"' in line, "the client receives the change", line)
 
 
+def push_key():
+    """The relay's public key, with which browsers subscribe to Web Push."""
+    return json.load(get(8080, "/v1/webpush/key"))["key"]
+
+
 def check_services(running):
     """Tests the relations between the services."""
     def query(name, text):
@@ -226,7 +231,9 @@ def run_all(scratch, compose, cluster):
             ok(True, f"{name} is healthy")
         deliver_notification(running, compose, 17)
         check_services(running)
+        key = push_key()
         use_cluster(running, scratch, cluster, stages)
+        ok(push_key() == key, "the relay started again with the same key for Web Push", key)
         deliver_notification(running, compose, 18)
         ok(running["relay"].stop() == 0, "the relay drains", running["relay"].tail())
         ok(running["standby"].stop() == 0, "the standby stops with status 0", running["standby"].tail())
