@@ -18,7 +18,6 @@
 #include "rows/rows.h"
 #include "sink/sink.h"
 #include "store/store.h"
-#include "web_push/sender.h"
 
 /* interval of a worker's heartbeat, which its supervisor checks */
 #define HEARTBEAT_US INT64_C(1000000)
@@ -41,9 +40,9 @@ struct relay {
     struct relay_shared *shared;
     struct store *store;
     struct store_listener store_listener;
-    struct feed *feed;   /* NULL without the role */
-    struct rows *rows;   /* NULL without the role gate, or without a connection string */
-    struct hub *hub;     /* NULL without the role */
+    struct feed *feed;              /* NULL without the role */
+    struct rows *rows;              /* NULL without the role gate, or without a connection string */
+    struct hub *hub;                /* NULL without the role */
     struct web_push_sender *sender; /* NULL without the roles gate and sink, or without a key */
     struct sinks *sinks;            /* NULL without the role, or if none is configured */
     struct gate *gate;
@@ -103,28 +102,38 @@ feed_reason(void *ctx, struct buffer *out)
 }
 
 static enum rc
-add_sink(struct buffer *out, const char *name, const struct sink_report *report)
+add_sink(struct buffer *out, const char *name, int64_t failed_ms, const char *reason, size_t size)
 {
     enum rc rc = buffer_addf(out, "%s{\"name\":\"%s\",\"failed_at\":%" PRId64 ",\"reason\":",
-                             out->bytes[out->len - 1] == '[' ? "" : ",", name, report->failed_ms);
+                             out->bytes[out->len - 1] == '[' ? "" : ",", name, failed_ms);
 
     if (rc == RC_OK)
-        rc = buffer_add_json(out, report->reason, strnlen(report->reason, sizeof(report->reason)));
+        rc = buffer_add_json(out, reason, strnlen(reason, size));
     return rc == RC_OK ? buffer_addf(out, "}") : rc;
 }
 
-/* The process with the sinks may be writing a reason. */
+static enum rc
+add_receipt_sink(struct buffer *out, const char *name, const struct sink_report *report)
+{
+    return report->is_open ? add_sink(out, name, report->failed_ms, report->reason, SINK_REASON_MAX)
+                           : RC_OK;
+}
+
+/* Other processes of this relay may be writing a reason. */
 static enum rc
 sinks(void *ctx, struct buffer *out)
 {
     const struct relay *relay = ctx;
     const struct sink_reports reports = relay->shared->sinks;
+    const struct web_push_report pushes = relay->shared->web_push;
     enum rc rc = buffer_addf(out, "[");
 
-    if (rc == RC_OK && reports.sql.is_open)
-        rc = add_sink(out, "sql", &reports.sql);
-    if (rc == RC_OK && reports.webhook.is_open)
-        rc = add_sink(out, "webhook", &reports.webhook);
+    if (rc == RC_OK)
+        rc = add_receipt_sink(out, "sql", &reports.sql);
+    if (rc == RC_OK)
+        rc = add_receipt_sink(out, "webhook", &reports.webhook);
+    if (rc == RC_OK && pushes.is_open)
+        rc = add_sink(out, "webpush", pushes.failed_ms, pushes.reason, sizeof(pushes.reason));
     return rc == RC_OK ? buffer_addf(out, "]") : rc;
 }
 
@@ -434,7 +443,8 @@ open_modules(struct relay *relay)
     }
     if (config->webpush.keys[0] != NULL &&
         (config->relay.roles & (CONFIG_ROLE_GATE | CONFIG_ROLE_SINK)) != 0)
-        relay->sender = web_push_sender_open(relay->loop, config, relay->store, relay->stats);
+        relay->sender = web_push_sender_open(relay->loop, config, relay->store, relay->stats,
+                                             &relay->shared->web_push);
     if (gate_has_socket(config)) {
         relay->gate = gate_open(relay->loop, config, relay->hub, relay->sender, relay->stats,
                                 &relay->process, relay->sockets);

@@ -11,6 +11,7 @@
 #include "feed/feed.h"
 #include "gate/gate.h"
 #include "sink/sink.h"
+#include "web_push/sender.h"
 
 #define RELAY_EXIT_FAILED 1   /* the process failed to start */
 #define RELAY_EXIT_REJECTED 3 /* the store is that of another database, slot or number of shards */
@@ -21,6 +22,7 @@ struct relay_shared {
     bool is_realtime_off; /* the requested state of the kill switch */
     struct feed_report feed;
     struct sink_reports sinks;
+    struct web_push_report web_push;
 };
 
 /*

@@ -279,6 +279,10 @@ add_subscription(struct buffer *body, const struct store_subscription *subscript
 
     if (rc == RC_OK)
         rc = buffer_add_json(body, subscription->text, origin_len);
+    if (rc == RC_OK)
+        rc = buffer_addf(body, ",\"failed_at\":%" PRId64 ",\"reason\":", subscription->failed_ms);
+    if (rc == RC_OK)
+        rc = buffer_add_json(body, subscription->reason, strlen(subscription->reason));
     return rc == RC_OK ? buffer_addf(body, "}") : rc;
 }
 

@@ -429,6 +429,8 @@ struct store_subscription {
     const char *id;     /* subscription_id of its endpoint */
     const char *text;   /* of subscription_write */
     int64_t renewed_ms; /* Unix time */
+    int64_t failed_ms;  /* the last failure of its push service, Unix time; 0: none */
+    const char *reason; /* of the last failure */
 };
 
 /*
@@ -444,6 +446,11 @@ typedef void store_listed(void *ctx, enum rc rc, const struct store_subscription
                           size_t count);
 MUST_CHECK enum rc store_subscriptions(struct store *store, const char *user, store_listed *done,
                                        void *ctx);
+
+/* Stores the last failure of an endpoint's push service, for store_subscriptions. */
+MUST_CHECK enum rc store_save_push_failure(struct store *store, const char *endpoint,
+                                           int64_t failed_ms, const char *reason, store_acked *done,
+                                           void *ctx);
 
 /* A Web Push of a notification to one user, in the queue. */
 struct store_web_push {
@@ -477,7 +484,7 @@ MUST_CHECK enum rc store_lease_web_pushes(struct store *store, unsigned shard, i
                                           unsigned max, store_web_pushes_leased *done, void *ctx);
 /*
  * Ends a Web Push; or, if delay_ms is not negative, stores its state and when it is due. Without a
- * state, one that was escalated since the lease does not end, and is due at once.
+ * state, one that was escalated since the lease does not end, and is due now.
  * `is_accepted`: a push service has accepted it now, which is added to the trace.
  */
 MUST_CHECK enum rc store_end_web_push(struct store *store, const struct store_web_push *push,

@@ -56,6 +56,7 @@ struct web_push_sender {
     const struct config *config;
     struct store *store;
     struct stats *stats;
+    struct web_push_report *report;
     struct http_client *client;
     struct sender_key keys[CONFIG_VAPID_KEYS_MAX];
     struct service *services;
@@ -84,7 +85,7 @@ static void on_soon(struct ev_loop *loop, ev_timer *timer, int events);
 
 struct web_push_sender *
 web_push_sender_open(struct ev_loop *loop, const struct config *config, struct store *store,
-                     struct stats *stats)
+                     struct stats *stats, struct web_push_report *report)
 {
     const struct http_client_settings settings = {.ca_file = config->webpush.ca_file,
                                                   .proxy = config->sink.proxy,
@@ -99,6 +100,8 @@ web_push_sender_open(struct ev_loop *loop, const struct config *config, struct s
     sender->config = config;
     sender->store = store;
     sender->stats = stats;
+    sender->report = report;
+    report->is_open = true;
     sender->client = http_client_open(loop, &settings);
     for (size_t i = 0; i < CONFIG_VAPID_KEYS_MAX && config->webpush.keys[i] != NULL; i++) {
         const char *fault = NULL;
@@ -235,11 +238,39 @@ remove_subscription(const struct web_push_request *request)
 }
 
 static void
+on_failure_stored(void *ctx, enum rc rc)
+{
+    (void)ctx;
+    (void)rc; /* logged; only the console reads it */
+}
+
+/* Keeps the last failure of all subscriptions, and of this one, for the console. */
+static void
+report_failure(const struct web_push_request *request, const struct web_push_result *result)
+{
+    struct web_push_sender *sender = request->sender;
+    struct web_push_report *report = sender->report;
+    const char *reason = result->error;
+    char status[24];
+
+    if (result->status != 0) {
+        snprintf(status, sizeof(status), "status %d", result->status);
+        reason = status;
+    }
+    report->failed_ms = clock_wall_us() / 1000;
+    snprintf(report->reason, sizeof(report->reason), "%s: %s", request->origin, reason);
+    if (store_save_push_failure(sender->store, request->subscription.endpoint, report->failed_ms,
+                                reason, on_failure_stored, NULL) != RC_OK)
+        on_failure_stored(NULL, RC_AGAIN);
+}
+
+static void
 log_failure(const struct web_push_request *request, const struct web_push_result *result)
 {
     char status[16];
     unsigned skipped = 0;
 
+    report_failure(request, result);
     if (!throttle_allows(throttles_find(&request->service->warnings, (uint64_t)result->status),
                          clock_monotonic_us(), &skipped))
         return;

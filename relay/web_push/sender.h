@@ -2,6 +2,7 @@
 #ifndef CLAIRON_WEB_PUSH_SENDER_H
 #define CLAIRON_WEB_PUSH_SENDER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,12 +18,22 @@ struct web_push_sender;
 /* Requests of one item of webpush.origins, waiting ones included. */
 #define WEB_PUSH_SERVICE_MAX 256
 
+#define WEB_PUSH_REASON_MAX 256
+
+/* The last failure of a push service, for the console, in memory that the workers share. */
+struct web_push_report {
+    bool is_open;
+    int64_t failed_ms;                /* Unix time; 0: none */
+    char reason[WEB_PUSH_REASON_MAX]; /* with the origin of the push service */
+};
+
 /*
  * One for each process, whose limits its users share. Needs [webpush] vapid_key_file. The arguments
  * must outlive it.
  */
 struct web_push_sender *web_push_sender_open(struct ev_loop *loop, const struct config *config,
-                                             struct store *store, struct stats *stats);
+                                             struct store *store, struct stats *stats,
+                                             struct web_push_report *report);
 void web_push_sender_close(struct web_push_sender *sender); /* accepts NULL; ends all requests */
 
 /* What a push service shows, or hands to the service worker. */

@@ -311,7 +311,8 @@ class Console(ConsoleCase):
             "  const response = await real(...request), body = await response.json();"
             "  if (body.relay) window.change?.(body);"
             "  return new Response(JSON.stringify(body), { status: response.status }); };"
-            "window.change = (body) => { body.sinks = [{ name: 'webhook', failed_at: body.at - 3000, reason: 'status 500' }];"
+            "window.change = (body) => { body.sinks = [{ name: 'webhook', failed_at: body.at - 3000, reason: 'status 500' },"
+            "  { name: 'webpush', failed_at: body.at - 4000, reason: 'https://push.example: status 403' }];"
             "  body.store.sinks = [{ name: 'webhook', relay: 'r9', silent: 65000 }, { name: 'sql', relay: 'r8', silent: 1 }];"
             "  const push = (name, value) => { body.stats[`clairon_${name}`] = value; };"
             "  push('sink_backlog_receipts{sink=\"webpush\"}', 5); push('sink_oldest_seconds{sink=\"webpush\"}', 601e6);"
@@ -324,6 +325,7 @@ class Console(ConsoleCase):
         for words in ("7 receipts waiting, the oldest for 1 min", "no relay serves it: r9 stopped 1 min ago",
                       "2 failures since start, the last 3 s ago: status 500", "its figures are in the console of r8",
                       "Web Push fails\n5 Web Pushes waiting, the oldest for 10 min", "push services fail", "4 failed attempts",
+                      "the last failure 4 s ago: https://push.example: status 403",
                       "rejected with status 403: 3"):
             self.assertIn(words, self.text("#sinks"))
         wait_for("the badge names it", lambda: "sink webhook fails" in self.text("#state"))
@@ -339,11 +341,13 @@ class Console(ConsoleCase):
         wait_for("the page reports that there are none", lambda: "None: no page of this user" in self.text("#browsers"))
         self.browser.js(
             "const real = window.fetch; window.fetch = async (url, options) => (url.includes('subscriptions')"
-            "  ? new Response(JSON.stringify({ at: 65000, subscriptions: [{ origin: 'https://push.example', renewed_at: 5000 }] }))"
+            "  ? new Response(JSON.stringify({ at: 65000, subscriptions: [{ origin: 'https://push.example', renewed_at: 5000, failed_at: 0, reason: '' },"
+            "    { origin: 'https://other.example', renewed_at: 5000, failed_at: 62000, reason: 'status 403' }] }))"
             "  : real(url, options));"
         )
         self.browser.find("#user button").click()
-        wait_for("the page lists the browser", lambda: self.text("#browsers") == "https://push.example\nrenewed 1 min ago")
+        wait_for("the page lists the browser", lambda: self.text("#browsers") == "https://push.example\nrenewed 1 min ago\n"
+                 "https://other.example\nrenewed 1 min ago · the last Web Push that failed: 3 s ago, status 403")
         self.assertEqual(self.browser.errors(), [])
 
     def test_the_rules_are_listed(self):

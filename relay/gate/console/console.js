@@ -391,7 +391,8 @@ const PUSHES_LATE_US = 600e6; // like clairon doctor
 
 function pushSink(overview) {
   if (!overview.webpush) return undefined;
-  const { stats } = overview;
+  const { at, stats } = overview;
+  const own = overview.sinks.find((each) => each.name === 'webpush');
   const failures = sinkValue(stats, 'failures', 'webpush'), expired = sinkValue(stats, 'dropped', 'webpush');
   const isLate = sinkValue(stats, 'oldest_seconds', 'webpush') > PUSHES_LATE_US;
   const counts = (name) => labels(stats, name).map(([label, count]) => `${label}: ${number.format(count)}`).join(', ');
@@ -401,6 +402,7 @@ function pushSink(overview) {
     isLate ? 'no relay has the role sink, or push services fail: the log of the relays has the reason' : '',
     `${number.format(stats.clairon_webpush_sent_total)} sent since start`,
     failures ? plural(failures, 'failed attempt') : '',
+    own?.failed_at ? `the last failure ${span(at - own.failed_at)} ago: ${own.reason}` : '',
     expired ? `${number.format(expired)} expired before they were sent` : '',
     rejections ? `rejected with status ${rejections}` : '',
     denied ? `not sent, by reason: ${denied}` : '',
@@ -893,7 +895,10 @@ async function browsers(id) {
     $('user-browsers').hidden = false;
     show($('browsers'), subscriptions.map((each, i) => ({ ...each, i })), (each) => each.i, () => row(), (item, each) => {
       set(item.querySelector('.what'), each.origin);
-      set(item.querySelector('.facts'), `renewed ${span(at - each.renewed_at)} ago`);
+      set(item.querySelector('.facts'), [
+        `renewed ${span(at - each.renewed_at)} ago`,
+        each.failed_at ? `the last Web Push that failed: ${span(at - each.failed_at)} ago, ${each.reason}` : '',
+      ].filter(Boolean).join(' · '));
     }, last?.webpush ? 'None: no page of this user has called enable(), or none within webpush.keep.'
       : 'Web Push is off in this relay: webpush.vapid_key_file is not set.');
   } catch (error) {

@@ -83,6 +83,7 @@
 #define KEY_LAST_SEEN ":last_seen" /* sorted set: users, by the end of their last session */
 #define KEY_SUBSCRIPTIONS ":subscriptions:" /* hash of a user: the Web Push subscriptions */
 #define KEY_ENDPOINT ":endpoint:"           /* string of the endpoint of a subscription: its user */
+#define KEY_PUSH_FAILURE ":push_failure:"   /* string of an endpoint: its last failure */
 /*
  * This key never exists, and each script and transaction declares it. While a cluster moves the
  * shard's slot, a request with a missing key is rejected before it runs. Without such a key, a

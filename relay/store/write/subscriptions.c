@@ -13,8 +13,13 @@
 #include "store/store.h"
 #include "wire/subscription.h"
 
+#define FAILURE_MAX 320 /* the time, and the reason, which is cut off */
+
 /* Positions in the list that subscriptions.lua returns. */
 enum { LIST_ID, LIST_VALUE, LIST_STEP };
+
+/* Positions in what check_endpoints.lua returns for each endpoint. */
+enum { CHECK_IS_BOUND, CHECK_FAILURE, CHECK_STEP };
 
 struct subscriptions {
     struct shard_request request;
@@ -25,9 +30,11 @@ struct subscriptions {
     bool has_changed;
     const struct redisReply *list; /* NULL: not read yet */
     bool *is_bound;                /* of each subscription in the list */
+    char **failures;               /* of each: the time in ms, and the reason; "": none */
     struct store_subscription *bound;
     store_subscribed *subscribed;
     store_listed *listed;
+    store_acked *saved;
     void *ctx;
 };
 
@@ -193,6 +200,7 @@ send_checks(struct subscriptions *subscriptions)
     size_t count = list_count(subscriptions);
 
     subscriptions->is_bound = memory_new(count + 1);
+    subscriptions->failures = memory_new((count + 1) * sizeof(*subscriptions->failures));
     for (unsigned k = 0; k < store->shard_count; k++) {
         struct shard *shard = &store->shards[k];
         struct arguments arguments = {.argc = 0};
@@ -214,6 +222,14 @@ send_checks(struct subscriptions *subscriptions)
     }
 }
 
+static char *
+copy_text(const struct redisReply *reply)
+{
+    const char *text = reply_text(reply);
+
+    return text != NULL ? memory_text(text, strlen(text)) : NULL;
+}
+
 /* An endpoint of another user is removed from the list, unless it was saved again meanwhile. */
 static bool
 handle_checks(struct subscriptions *subscriptions, const struct shard *shard,
@@ -224,9 +240,11 @@ handle_checks(struct subscriptions *subscriptions, const struct shard *shard,
     for (size_t i = 0; i < count; i++) {
         if (!is_in_shard(subscriptions, i, shard))
             continue;
-        if (!reply_is_integer(reply_at(reply, at)))
+        if (!reply_is_integer(reply_at(reply, at + CHECK_IS_BOUND)))
             return false;
-        subscriptions->is_bound[i] = reply_integer(reply_at(reply, at++)) == 1;
+        subscriptions->is_bound[i] = reply_integer(reply_at(reply, at + CHECK_IS_BOUND)) == 1;
+        subscriptions->failures[i] = copy_text(reply_at(reply, at + CHECK_FAILURE));
+        at += CHECK_STEP;
         if (!subscriptions->is_bound[i])
             send_to_list(subscriptions, "remove", id_at(subscriptions, i),
                          value_at(subscriptions, i), NULL);
@@ -258,11 +276,17 @@ finish_list(struct shard_request *request, enum rc rc)
 
     subscriptions->bound = memory_new((total + 1) * sizeof(*subscriptions->bound));
     for (size_t i = 0; i < total; i++) {
-        const char *text = strchr(value_at(subscriptions, i), ' ');
+        const char *value = value_at(subscriptions, i), *text = strchr(value, ' ');
+        const char *failure = subscriptions->failures[i];
+        const char *reason = failure != NULL ? strchr(failure, ' ') : NULL;
 
         if (subscriptions->is_bound[i] && text != NULL)
             subscriptions->bound[count++] = (struct store_subscription){
-                id_at(subscriptions, i), text + 1, strtoll(value_at(subscriptions, i), NULL, 10)};
+                .id = id_at(subscriptions, i),
+                .text = text + 1,
+                .renewed_ms = strtoll(value, NULL, 10),
+                .failed_ms = reason != NULL ? strtoll(failure, NULL, 10) : 0,
+                .reason = reason != NULL ? reason + 1 : ""};
     }
     subscriptions->listed(subscriptions->ctx, rc, subscriptions->bound, count);
 }
@@ -270,7 +294,12 @@ finish_list(struct shard_request *request, enum rc rc)
 static void
 release_list(struct shard_request *request)
 {
-    free((void *)((struct subscriptions *)request)->list);
+    struct subscriptions *subscriptions = (struct subscriptions *)request;
+
+    for (size_t i = 0; subscriptions->failures != NULL && i < list_count(subscriptions); i++)
+        free(subscriptions->failures[i]);
+    free(subscriptions->failures);
+    free((void *)subscriptions->list);
     release(request);
 }
 
@@ -290,5 +319,57 @@ store_subscriptions(struct store *store, const char *user, store_listed *done, v
     subscriptions = subscriptions_new(store, &list_kind, user, ctx);
     subscriptions->listed = done;
     send_to_list(subscriptions, "read", NULL, NULL, NULL);
+    return shard_request_await(&subscriptions->request);
+}
+
+/* ---- the last failure of an endpoint, in the endpoint's shard */
+
+static bool
+on_saved_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    (void)request;
+    (void)shard;
+    (void)reply;
+    return true;
+}
+
+static void
+finish_saved(struct shard_request *request, enum rc rc)
+{
+    const struct subscriptions *subscriptions = (struct subscriptions *)request;
+
+    subscriptions->saved(subscriptions->ctx, rc);
+}
+
+static const struct shard_request_kind failure_kind = {
+    .failure = "could not store the failure of a push service",
+    .on_reply = on_saved_reply,
+    .finish = finish_saved,
+    .release = release};
+
+enum rc
+store_save_push_failure(struct store *store, const char *endpoint, int64_t failed_ms,
+                        const char *reason, store_acked *done, void *ctx)
+{
+    struct arguments arguments = {.argc = 0};
+    char key[STORE_KEY_MAX], lifetime[24], value[FAILURE_MAX];
+    struct subscriptions *subscriptions;
+    struct shard *shard;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    subscriptions = subscriptions_new(store, &failure_kind, "", ctx);
+    subscriptions->saved = done;
+    subscription_id(endpoint, subscriptions->id);
+    shard = shard_of_endpoint(store, subscriptions->id);
+    key_write_of(key, sizeof(key), shard->prefix, KEY_PUSH_FAILURE, subscriptions->id);
+    lifetime_text(store, lifetime);
+    snprintf(value, sizeof(value), "%lld %s", (long long)failed_ms, reason);
+    argument(&arguments, "SET");
+    argument(&arguments, key);
+    argument(&arguments, value);
+    argument(&arguments, "PX");
+    argument(&arguments, lifetime);
+    shard_request_send_command(&subscriptions->request, shard, &arguments);
     return shard_request_await(&subscriptions->request);
 }

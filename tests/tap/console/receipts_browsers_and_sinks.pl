@@ -1,13 +1,16 @@
 # Tests that the console returns to admins the receipts of one notification, the browsers of a user without their endpoints,
-# and each sink with its relays and its last failure.
+# with the last failure of their push service, and each sink with its relays and its last failure.
 use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until token scratch);
+use Clairon::Test::PushService;
 use Clairon::Test::RawSocket;
 use Clairon::Test::Receipts;
 use JSON ();
 use Test::More;
+
+plan skip_all => 'node is not installed' if system('node --version >/dev/null 2>&1') != 0;
 
 # The receiver's keys in the example of RFC 8291.
 my %KEYS = (p256dh => 'BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4', auth => 'BTBZMqHH6r4Tts7J_aSIgg');
@@ -16,11 +19,13 @@ my ($program, $key) = (Clairon::Test::program(), scratch() . '/vapid');
 system("umask 077; '$program' vapid >'$key'") == 0 or die "could not create a key\n";
 
 $ENV{CLAIRON_TEST_SHARDS} = 4;
-my $pg    = Clairon::Test::postgresql('main');
-my $store = Clairon::Test::store();
-my %conf  = ('gate.console' => 'on');
+my $pg      = Clairon::Test::postgresql('main');
+my $store   = Clairon::Test::store();
+my $service = Clairon::Test::PushService->new;
+my %conf    = ('gate.console' => 'on');
 my $relay = Clairon::Test::relay($pg, $store, conf => { %conf, 'receipts.sql' => 'true', 'webpush.vapid_key_file' => $key,
-    'webpush.subject' => 'mailto:ops@example.org', 'webpush.app_url' => 'https://app.example/' });
+    'webpush.subject' => 'mailto:ops@example.org', 'webpush.app_url' => 'https://app.example/',
+    'webpush.origins' => 'https://fcm.googleapis.com, ' . $service->origin, 'webpush.allow_private' => 'on' });
 my $plain = Clairon::Test::relay(undef, $store, roles => 'gate', conf => \%conf);
 
 sub http
@@ -63,13 +68,32 @@ my ($browser) = @{ $response->{json}{subscriptions} };
 is($browser->{origin}, 'https://fcm.googleapis.com', 'the origin of an endpoint is returned');
 cmp_ok($browser->{renewed_at} / 1000, '>=', $before, 'with the time of its last renewal');
 unlike($response->{body}, qr/secret/, 'without the endpoint, with which anybody could send');
+is_deeply([ @{$browser}{qw(failed_at reason)} ], [ 0, '' ], 'no Web Push to it has failed');
 is_deeply(http('/v1/console/subscriptions?id=u2')->{json}{subscriptions}, [], 'another user has no browsers');
+
+# A push service that rejects a Web Push.
+for my $path ('201/u3', '403/u3')
+{
+    my $body = $service->subscription($path);
+    is(http('/v1/webpush/subscriptions', method => 'POST', body => $body, claims => { sub => 'u3' })->{status}, 201, "the browser $path is registered");
+}
+http('/v1/webpush/test', method => 'POST', body => {}, claims => { sub => 'u3' });
+sub failures { return map { $_->{failed_at} ? $_ : () } @{ http('/v1/console/subscriptions?id=u3')->{json}{subscriptions} } }
+wait_until('the failure of one browser is returned', sub { failures() == 1 });
+my ($failed) = failures();
+is($failed->{reason}, 'status 403', 'with its reason');
+cmp_ok($failed->{failed_at} / 1000, '>=', $before, 'and its time');
+my @names = grep { /push_failure/ } @{ $store->execute('KEYS', '*') };
+is(scalar(@names), 1, 'the store has one failure');
+cmp_ok($store->execute('PTTL', $names[0]), '>', 0, 'for a time');
 
 # The sinks.
 sub overview { my ($of) = @_; return http('/v1/console', relay => $of)->{json} }
 wait_until('the sink sends its heartbeat', sub { @{ overview()->{store}{sinks} } });
 my $state = overview();
-is_deeply($state->{sinks}, [ { name => 'sql', failed_at => 0, reason => '' } ], 'the overview contains the sinks of the relay');
+my ($sql, $pushes) = @{ $state->{sinks} };
+is_deeply($sql, { name => 'sql', failed_at => 0, reason => '' }, 'the overview contains the sinks of the relay');
+is_deeply([ @{$pushes}{qw(name failed_at reason)} ], [ 'webpush', $failed->{failed_at}, $service->origin . ': status 403' ], 'that of Web Pushes with its last failure');
 is_deeply([ map { $_->{name} } @{ $state->{store}{sinks} } ], ['sql'], 'and the relays that serve a sink');
 is($state->{store}{sinks}[0]{relay}, $state->{relay}{name}, 'by their names');
 ok($state->{webpush}, 'and whether the relay sends Web Pushes');
