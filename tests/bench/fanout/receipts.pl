@@ -87,7 +87,7 @@ sub measure
     }
     my $began = cpu($store);
     # A call of ingest.lua adds 4000 pairs at most.
-    in_batches(min($frames, 4000 / $users), sub { $call->('ingest', $epoch, 'o', $position, '', '', 1000, map { ('A', @$_) } @_); $position = $_[-1][0] }, @frames);
+    in_batches(min($frames, 4000 / $users), sub { $call->('ingest', $epoch, 'o', $position, '', '', 1000, '', map { ('A', @$_) } @_); $position = $_[-1][0] }, @frames);
     in_batches($reports, sub { $call->('report', 30000, 1000, 300000, 86400000, map { ('SEC', @$_) } @_) }, @pairs);
     my %order = map { $_ => rand } 0 .. $#pairs;
     @pairs = @pairs[ sort { $order{$a} <=> $order{$b} } 0 .. $#pairs ] if $users > 1;
