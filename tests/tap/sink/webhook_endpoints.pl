@@ -20,6 +20,11 @@ my $relay;
     package FailingEndpoint;
     use parent -norequire, 'Clairon::Test::Endpoint';
 
+    my $LARGE = 10 << 20;
+
+    # Returns the bytes of a large response that the relay has received, or the kernel has buffered. '': it is not over.
+    sub sent { my ($self) = @_; open my $in, '<', "$self->{folder}/sent" or return ''; return <$in> // '' }
+
     sub new { my ($class, %options) = @_; return bless { %{ $class->SUPER::new(%options) }, %options }, $class }
     sub url { my ($self) = @_; return ($self->{cert} ? 'https://127.0.0.1' : 'http://localhost') . ":$self->{port}/hook" }
 
@@ -51,6 +56,15 @@ my $relay;
         {
             print {$socket} "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n";
             while (print {$socket} '.') { select undef, undef, undef, 0.01 }
+        }
+        elsif ($behaviour eq 'floods')
+        {
+            local $SIG{PIPE} = 'IGNORE';
+            my $sent = 0;
+            print {$socket} "HTTP/1.1 200 OK\r\nContent-Length: $LARGE\r\n\r\n";
+            while ($sent < $LARGE && defined(my $count = syswrite $socket, '.' x 65536)) { $sent += $count }
+            open my $out, '>', "$self->{folder}/sent" or return;
+            print {$out} "$sent\n";
         }
         return;
     }
@@ -106,6 +120,14 @@ for my $case (
     ok(wait_received($plain, $receipt), "the receipt is sent when an endpoint that $behaviour works again");
     is(scalar(() = glob '/proc/' . $relay->pid . '/task/*'), 1, 'no thread was started, not for the lookup of the name either');
 }
+
+# A response of 10 MB: its status is a success, and the relay reads only the beginning.
+use_endpoint($plain, 'webhook.allow_private' => 'true');
+$plain->behave('floods');
+$receipts->add({});
+wait_until('the endpoint has ended its response', sub { $plain->sent =~ /\n/ });
+cmp_ok($plain->sent, '<', 10 << 20, 'the relay does not read a response of 10 MB');
+wait_until('its status is a success', sub { $receipts->pending('webhook') == 0 });
 
 # Certificates.
 my $authority = Clairon::Test::Authority->new;
