@@ -1,4 +1,5 @@
-# Tests that each committed row is stored exactly once and in commit order under random faults and load.
+# Tests that each committed row is stored exactly once and in commit order under random faults and load, and that each pair and
+# each notification that asks for receipts has exactly one outcome in the table of receipts.
 #
 # A seeded schedule of faults hits PostgreSQL, the store, two relays and the network between them while writers commit:
 # kills, crashes, restarts, paused processes, rejected writes, cut connections and networks that stop silently.
@@ -21,18 +22,20 @@ my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
     CREATE TABLE plain (id bigserial PRIMARY KEY, writer int, n int, owner text);
     CREATE TABLE acked (id bigserial PRIMARY KEY, writer int, n int, team text DEFAULT 't1');
-    INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1'), ('TEAM', 't1', 'u2');
+    CREATE TABLE brief (id bigserial PRIMARY KEY, team text DEFAULT 't2');
+    INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1'), ('TEAM', 't1', 'u2'), ('TEAM', 't2', 'absent'), ('TEAM', 't2', 'away');
     SELECT clairon.watch('plain', 'USER', 'owner');
-    SELECT clairon.watch('acked', 'TEAM', 'team', ack_required => true)});
+    SELECT clairon.watch('acked', 'TEAM', 'team', ack_required => true, receipts => 'user');
+    SELECT clairon.watch('brief', 'TEAM', 'team', ack_required => true, receipts => 'user', ttl => '1 s')});
 my $store    = Clairon::Test::store(fsync => 'everysec');
 my $to_store = Clairon::Test::proxy($store->{socket});
 my $to_pg    = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
 # One relay connects directly, the other relay through proxies that simulate a network.
-my @relays = map { Clairon::Test::relay($pg, $store, conf => $_) } {}, {
+my @relays = map { Clairon::Test::relay($pg, $store, conf => { %$_, 'receipts.sql' => 'true' }) } {}, {
     'store.url'     => $to_store->url('redis'),
     'feed.conninfo' => 'host=127.0.0.1 dbname=postgres user=relay port=' . $to_pg->port };
 
-my $torture = Clairon::Test::Torture->new(pg => $pg, seed => $SEED, tables => [qw(plain acked)],
+my $torture = Clairon::Test::Torture->new(pg => $pg, seed => $SEED, tables => [qw(plain acked brief)],
     pause => $ENV{CLAIRON_TORTURE_PAUSE} // 1, stored => sub { $store->stored });
 
 # Each writer commits transactions of one to twenty rows for single users, some with a row for a group.
@@ -43,7 +46,7 @@ for my $writer (1 .. $WRITERS)
         my ($first, $last) = ($n + 1, $n + 1 + int rand 20);
         $n = $last;
         return "INSERT INTO plain (writer, n, owner) SELECT $writer, i, 'u' || i % 5 FROM generate_series($first, $last) i;"
-          . (rand() < 0.4 ? "INSERT INTO acked (writer, n) VALUES ($writer, $last);" : '');
+          . (rand() < 0.4 ? "INSERT INTO acked (writer, n) VALUES ($writer, $last); INSERT INTO brief DEFAULT VALUES;" : '');
     });
 }
 
@@ -95,7 +98,7 @@ $torture->check_commit_order($_, $store->entries($_)) for $store->keys('stream')
 
 # The notifications are pending for the correct users, and all notifications can be acknowledged.
 my $acked = $pg->safe_psql('postgres', 'SELECT count(*) FROM acked');
-is($store->pending, $acked, 'rows with ack_required are pending');
+wait_until('rows with ack_required are pending, except those that have expired', sub { $store->pending == $acked });
 wait_until('the relays are ready', sub { !grep { ($_->get('/readyz'))[0] != 200 } @relays });
 for my $i (0, 1)
 {
@@ -113,6 +116,13 @@ for my $i (0, 1)
     is($done, $acked, 'member u' . ($i + 1) . ' receives each row once');
 }
 wait_until('all acks are stored', sub { $store->pending == 0 });
+
+# The key of the table is notification, user, outcome and round: two outcomes of a pair would be two rows.
+my $outcomes = q{SELECT user_id || ' ' || outcome || ' ' || round || ' ' || count(*) FROM clairon.receipt GROUP BY user_id, outcome, round ORDER BY user_id, outcome, round};
+my $brief    = $pg->safe_psql('postgres', 'SELECT count(*) FROM brief');
+wait_until('each outcome is a row', sub { $pg->safe_psql('postgres', 'SELECT count(*) FROM clairon.receipt') >= 3 * ($acked + $brief) });
+is($pg->safe_psql('postgres', $outcomes), join("\n", " acked 1 $acked", " unreached 1 $brief", "absent unreached 1 $brief", "away unreached 1 $brief", map { "u$_ acked 1 $acked" } 1, 2),
+    'each pair and each notification has exactly one outcome');
 is_deeply([ grep { /:(ack:|pending|left)/ } @{ $store->execute('KEYS', '*') } ], [],
     'no notification remains pending');
 wait_confirmed($pg);
