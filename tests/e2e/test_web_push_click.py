@@ -101,10 +101,10 @@ class WebPushClick(BrowserCase):
         body = wait_for("the relay has sent the Web Push", lambda: self.service.titled(text))
         self.assertEqual(body["notification"]["data"]["id"], message)
         data = json.dumps(body)
-        shown = lambda: any(text in each for _, each in self.desktop.notifications.values())
+        is_displayed = lambda: any(text in each for _, each in self.desktop.notifications.values())
         # Chromium drops what arrives before the worker is active.
         push = lambda: self.cdp("ServiceWorker.deliverPushMessage", origin=self.stack.url, registrationId="0", data=data)
-        wait_for("the desktop shows the notification", lambda: shown() or (push(), shown())[1])
+        wait_for("the desktop shows the notification", lambda: is_displayed() or (push(), is_displayed())[1])
         return message, body["notification"]["data"]["ticket"]
 
     def is_acked(self, message, user):

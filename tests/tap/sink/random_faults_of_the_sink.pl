@@ -1,9 +1,10 @@
-# Tests that each receipt becomes exactly one row while relays, the store and the primary are killed, paused and restarted
-# at random. CLAIRON_SINK_SEED repeats a run; CLAIRON_SINK_ROUNDS is its length.
+# Tests that each receipt becomes exactly one row, and reaches the webhook at least once, while relays, the store, the primary and
+# the endpoint are killed, paused and restarted at random. CLAIRON_SINK_SEED repeats a run; CLAIRON_SINK_ROUNDS is its length.
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until amount);
+use Clairon::Test qw(wait_until amount scratch);
+use Clairon::Test::Endpoint;
 use Clairon::Test::Receipts;
 use Test::More;
 
@@ -16,7 +17,13 @@ $ENV{CLAIRON_TEST_SHARDS} = 4;
 my $pg       = Clairon::Test::postgresql('main');
 my $store    = Clairon::Test::store();
 my $receipts = Clairon::Test::Receipts->new($pg, $store);
-my @relays   = map { Clairon::Test::relay($pg, $store, wait => 0, conf => { 'receipts.sql' => 'true' }) } 1 .. 2;
+my $endpoint = Clairon::Test::Endpoint->new(folder => Clairon::Test::new_folder('endpoint'));
+Clairon::Test::remember($endpoint);
+$endpoint->start;
+Clairon::Test::Relay->write_file(scratch() . '/secret', "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
+chmod 0600, scratch() . '/secret';
+my @relays   = map { Clairon::Test::relay($pg, $store, wait => 0, conf => { 'receipts.sql' => 'true', 'webhook.url' => $endpoint->url,
+    'webhook.secret_file' => scratch() . '/secret', 'webhook.allow_private' => 'on' }) } 1 .. 2;
 my %paused;
 
 sub one { return $_[ int(rand(@_)) ] }
@@ -29,6 +36,9 @@ my %faults = (
     'the store is killed' => sub { $store->kill9; $store->start },
     'the primary crashes' => sub { $pg->stop('immediate'); $pg->start },
     'connections are terminated' => sub { $pg->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'clairon sink'}) },
+    'the endpoint is killed' => sub { $endpoint->end; $endpoint->start },
+    'the endpoint fails' => sub { $endpoint->reply(500) },
+    'the endpoint works' => sub { $endpoint->reply(200) },
     'nothing' => sub { },
 );
 
@@ -47,9 +57,15 @@ for my $round (1 .. $rounds)
     $faults{$name}->();
 }
 resume($_) for @relays;
+$endpoint->reply(200);
 $receipts->wait_all;
 is_deeply([ $receipts->differences ], [], "each of @{[ scalar keys %{ $receipts->{ids} } ]} receipts is one row");
-wait_until('all receipts are acknowledged', sub { $receipts->pending('sql') == 0 });
-wait_until('only the living relays are consumers', sub { my %names = map { $_ => 1 } map { $receipts->consumers('sql', $_) } 0 .. 3; keys %names <= 2 });
+my %sent;
+wait_until('the webhook has received each receipt', sub { @sent{ $endpoint->received } = (); !grep { !exists $sent{$_} } keys %{ $receipts->{ids} } });
+for my $sink ('sql', 'webhook')
+{
+    wait_until('all receipts are acknowledged', sub { $receipts->pending($sink) == 0 });
+    wait_until('only the living relays are consumers', sub { my %names = map { $_ => 1 } map { $receipts->consumers($sink, $_) } 0 .. 3; keys %names <= 2 });
+}
 pass('nothing is left behind');
 done_testing();

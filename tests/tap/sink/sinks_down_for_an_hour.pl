@@ -80,8 +80,7 @@ http({ sub => 'absent' }, '/v1/webpush/subscriptions', $service->subscription('2
 $receipts->add_many(10);
 $receipts->wait_all;
 $target->stop('immediate');
-kill TERM => -$endpoint->{pid}; # with the processes of its connections
-$endpoint->stop;
+$endpoint->end;
 kill STOP => $service->{pid}; # it accepts connections and does not respond
 $receipts->add_many(1000);
 my @pushes = map { publish('absent', web_push => { title => "push $_" }) } 1 .. 20;
