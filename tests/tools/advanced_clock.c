@@ -1,6 +1,6 @@
 /*
- * advanced_clock.c: a library for LD_PRELOAD that advances the clocks of a process. The file named by
- * CLAIRON_TEST_CLOCK has the seconds, as a 64-bit number; a test changes it while the process runs.
+ * advanced_clock.c: a library for LD_PRELOAD that advances the clocks of a process. The file of
+ * CLAIRON_TEST_CLOCK has the seconds, as a 64-bit number. A test changes it while the process runs.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
