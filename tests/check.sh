@@ -181,7 +181,7 @@ recorded() {
 # Runs TAP_JOBS files at a time (3 per core, because they mostly wait), the longest first. CLAIRON_LONG=1: their
 # long forms.
 tap_files() (
-    local out=$CLAIRON_WORK/tap data files seconds=${CLAIRON_FILE_SECONDS:-15} most=${CLAIRON_TEST_SECONDS:-1200}
+    local out=$CLAIRON_WORK/tap data files measured=() seconds=${CLAIRON_FILE_SECONDS:-15} most=${CLAIRON_TEST_SECONDS:-1200}
     [ -z "${CLAIRON_LONG:-}" ] || most=7200 seconds=600
     data=$(cluster_folder)
     rm -rf "$out" "$data" && mkdir -p "$out/log" "$data"
@@ -189,12 +189,13 @@ tap_files() (
     # PostgreSQL 15 derives both directories from TESTDIR.
     ln -sfn "$data" "$out/tmp_check" && ln -sfn "$out/log" "$data/log"
     mapfile -t files <<<"$(long_first "$@")"
+    [ -z "${TIMES:-}" ] || measured=(--exec "python3 tests/measure.py --append $out/times perl")
     # Reserves ports, so that no other run on this machine chooses the same ones.
     PG_TEST_PORT_DIR=${PG_TEST_PORT_DIR:-${TMPDIR:-/tmp}/clairon-ports-$(id -u)} \
         TESTDIR=$out TESTDATADIR=$out/tmp_check TESTLOGDIR=$out/log PERL5LIB=tests/perl:$PG_PERL \
         PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-180}" CLAIRON_TEST_SECONDS="$most" \
         bounded $((1500 + seconds * $#)) prove --jobs "${TAP_JOBS:-$((3 * $(nproc)))}" \
-        --formatter Clairon::Test::Output --merge --verbose "${files[@]}" 2>&1
+        --formatter Clairon::Test::Output --merge --verbose "${measured[@]}" "${files[@]}" 2>&1
 )
 
 # The directory for clusters, in memory if there is room: each cluster is a short-lived copy of a thousand files.

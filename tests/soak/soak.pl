@@ -69,7 +69,7 @@ sub disconnect_user
     my ($user) = @_;
     process($user);
     my $client = delete $client{$user} or return;
-    if (rand() < 0.5) { $kills++; Mojo::IOLoop->remove($client->{tx}->connection); }
+    if (rand() < 0.5) { $kills++; $client->abort; }
     else              { eval { $client->close } }
     return;
 }
@@ -83,7 +83,6 @@ sub open_short_connections
     return;
 }
 
-Mojo::IOLoop->recurring(0.005 => sub { });    # ends a loop iteration without an event
 my $start = time();
 my $next_restart = $start + 5;
 while ((my $now = time() - $start) < $seconds)
@@ -98,7 +97,7 @@ while ((my $now = time() - $start) < $seconds)
         else                     { process($user) }
     }
     open_short_connections();
-    Mojo::IOLoop->one_tick for 1 .. 20;
+    Clairon::Test::Client::tick(0.005) for 1 .. 20;
     if (time() > $next_restart)
     {
         $other->stop;
@@ -117,13 +116,13 @@ for my $user (0 .. $users - 1)
     wait_until("user $user has all rows", sub {
         connect_user($user) if !$client{$user};
         process($user);
-        Mojo::IOLoop->one_tick for 1 .. 5;
+        Clairon::Test::Client::tick(0.005) for 1 .. 5;
         keys %{ $received{$user} // {} } >= grep { $_ % $users == $user } 1 .. $row;
     }, 120);
 }
 my $lost = sum(map { my $user = $_; scalar grep { $_ % $users == $user && !$received{$user}{$_} } 1 .. $row } 0 .. $users - 1);
 is($lost, 0, "none of $row rows was lost, over $restarts restarts, $connections connections, $kills aborted");
-wait_until('all notifications are acknowledged', sub { process($_) for 0 .. $users - 1; Mojo::IOLoop->one_tick for 1 .. 5; $store->pending == 0 }, 120);
+wait_until('all notifications are acknowledged', sub { process($_) for 0 .. $users - 1; Clairon::Test::Client::tick(0.005) for 1 .. 5; $store->pending == 0 }, 120);
 pass('each row was acknowledged');
 is($store->error_count, 0, 'the error log is empty');
 
@@ -134,7 +133,7 @@ note(sprintf 'memory: %d kB at first, then %d kB, then %d kB; descriptors: %.1f,
 cmp_ok($late, '<', $early * 1.05 + 1024, 'memory does not grow');
 cmp_ok(mean('late', 1), '<', mean('early', 1) + 5, 'the number of descriptors does not grow');
 disconnect_user($_) for 0 .. $users - 1;
-Mojo::IOLoop->one_tick for 1 .. 20;
+Clairon::Test::Client::tick(0.005) for 1 .. 20;
 wait_until('all connections are closed', sub { ($steady->metric('clairon_gate_connections') // 1) == 0 });
 pass('no connection remains');
 

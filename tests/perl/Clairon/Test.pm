@@ -101,8 +101,7 @@ sub wait_confirmed
         $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
 }
 
-# Runs this SQL file with psql in the background, up to the first error. finish() waits for its end. Mojo's loop reaps
-# all children, so psql's exit status is unknown after it has run.
+# Runs this SQL file with psql in the background, up to the first error. finish() waits for its end.
 sub writer
 {
     my ($pg, $file) = @_;

@@ -8,7 +8,6 @@ use warnings;
 
 use Clairon::Test qw(wait_until amount);
 use JSON ();
-use Mojo::IOLoop;
 use Test::More;
 
 my $STEPS = $ENV{CLAIRON_PAIRS_STEPS} // amount(60, 600);
@@ -138,15 +137,6 @@ sub drop
     return;
 }
 
-# Waits until no frame is in transit.
-sub run_loop_for
-{
-    my $end;
-    Mojo::IOLoop->timer($_[0] => sub { $end = 1 });
-    Mojo::IOLoop->one_tick until $end;
-    return;
-}
-
 change_member() for 1 .. 6;
 connect_client() for 1 .. 3;
 for (1 .. $STEPS)
@@ -161,7 +151,7 @@ for (1 .. $STEPS)
     elsif ($random < 0.85) { kill_store() }
     elsif ($random < 0.90) { redrive() }
     elsif ($random < 0.96) { drop() }
-    run_loop_for(0.02);
+    Clairon::Test::Client::run_for(0.02);
     respond($_) for alive();
 }
 note sprintf '%d notifications, %d connections', scalar keys %message, scalar @clients;
@@ -170,7 +160,7 @@ note sprintf '%d notifications, %d connections', scalar keys %message, scalar @c
 my $all = sub { keys(%message) == grep { !defined $_->{retry_users} } $store->entries };
 wait_until('all notifications are stored', $all);
 wait_until('no retry is due', sub {
-    run_loop_for(0.05);
+    Clairon::Test::Client::run_for(0.05);
     respond($_) for alive();
     my ($s, $us) = @{ $store->execute('TIME') };
     my %due = map { @{ $store->execute('ZRANGE', $_, 0, -1, 'WITHSCORES') } } $store->keys('due');
@@ -187,7 +177,7 @@ sub in_transit
         grep { my $client = $_; $acked->{ $client->{user} } && ($store->execute('HGET', $store->of($id, "ack:$id"), $client->{user}) // '') eq '0' } @alive
     } keys %acked_by;
 }
-wait_until('the acks are stored', sub { run_loop_for(0.3); return !in_transit() });
+wait_until('the acks are stored', sub { Clairon::Test::Client::run_for(0.3); return !in_transit() });
 is_deeply([ map { $_->metric('clairon_store_errors_total') } @relays ], [ 0, 0 ], 'the store returns no errors');
 # A relay stores its delivery reports before the acks that it receives later.
 for my $i (0, 1)

@@ -4,7 +4,6 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until amount);
-use Mojo::IOLoop;
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -33,7 +32,7 @@ sub pace_of
             my $message = $messages->[ $at++ ];
             push @ids, $message->{n}{metadata}{id} if $message->{t} eq 'msg' && ++$rows > $kept;
         }
-        $client->{tx}->send([ 1, 0, 0, 0, 1, '{"t":"ack","ids":["' . join('","', @ids) . '"]}' ]) if @ids;
+        $client->frame(Clairon::Test::Client::TEXT, '{"t":"ack","ids":["' . join('","', @ids) . '"]}') if @ids;
         return $rows >= $ROWS;
     });
     my $pace = $ROWS / (time() - $began);

@@ -143,7 +143,7 @@ if ($fake_store == 0)
     POSIX::_exit(0);
 }
 ($code, undef, $err) = do {
-    local $SIG{PIPE} = 'DEFAULT';    # as in a shell; Mojolicious ignores it
+    local $SIG{PIPE} = 'DEFAULT';    # as in a shell; Clairon::Test::Client ignores it
     clairon('errors', 'list', "--store.url=unix://$path") };
 is($code, 1, 'a store that disconnects during a reply causes an error');
 # The command connects again, to the same store, which may have ended.

@@ -6,7 +6,6 @@ use warnings;
 use Clairon::Test qw(is_sanitized script_text);
 use Clairon::Test::Neighbour;
 use Clairon::Test::RawSocket;
-use Mojo::IOLoop;
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -66,9 +65,7 @@ sub wait_beside_alice
     {
         return 0 if time() > $end;
         $neighbour->delay_of_row;
-        my $is_over;
-        Mojo::IOLoop->timer(0.5 => sub { $is_over = 1 });
-        $neighbour->{client}->run_until($what, sub { $is_over });
+        Clairon::Test::Client::run_for(0.5);
     }
     return 1;
 }

@@ -18,7 +18,7 @@ cmp_ok($begin, '<', $honest + 1, 'a row without other work is not delayed');
 $neighbour->watch_store;
 my $walsender = $pg->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'walsender'});
 kill 'STOP', $walsender;
-Mojo::IOLoop->timer(3 => sub { kill 'CONT', $walsender });
+Clairon::Test::Client::after(3, sub { kill 'CONT', $walsender });
 my $attack = $neighbour->worst_delay('a stopped walsender', q{INSERT INTO mallory.t SELECT i, 'u' FROM generate_series(101, 200) i});
 cmp_ok($attack, '>', 1.5, 'the delay of a row behind a stopped walsender is measured');
 cmp_ok($neighbour->walsender_memory, '>', 0, 'the memory of the walsender is measured');

@@ -9,7 +9,6 @@ use warnings;
 
 use Clairon::Test qw(wait_until amount);
 use JSON ();
-use Mojo::IOLoop;
 use Mojo::UserAgent;
 use Test::More;
 
@@ -258,15 +257,6 @@ sub commit_all
     return;
 }
 
-sub run_loops
-{
-    my ($seconds) = @_;
-    my $is_over;
-    Mojo::IOLoop->timer($seconds => sub { $is_over = 1 });
-    Mojo::IOLoop->one_tick until $is_over;
-    return;
-}
-
 # These faults affect all users: a killed relay, a stopped relay, redriven notifications.
 sub inject_fault
 {
@@ -315,7 +305,7 @@ sub end_worlds
             acknowledge($device, 95);
         }
         redrive_all();
-        run_loops(0.05);
+        Clairon::Test::Client::run_for(0.05);
         return !$store->error_count && !grep { pending_size($_) } @worlds;
     });
     for my $world (@worlds)
@@ -330,7 +320,7 @@ sub end_worlds
             connect_device($device, 1);
             acknowledge($device, 100);
         }
-        run_loops(0.05);
+        Clairon::Test::Client::run_for(0.05);
         return !grep { !$_->{seen}{"plain $_->{world}{last}.1"} } @devices;
     });
     for my $device (@devices)
@@ -352,7 +342,7 @@ for (my $seed = $SEED; $seed < $SEED + $SEEDS; $seed += $SIDE_BY_SIDE)
         inject_fault();
         step($_) for @worlds;
         commit_all();
-        run_loops(rand() < 0.3 ? 0.06 : 0.005);
+        Clairon::Test::Client::run_for(rand() < 0.3 ? 0.06 : 0.005);
     }
     end_worlds(@worlds);
 }

@@ -7,7 +7,6 @@ BEGIN { $ENV{CLAIRON_TEST_SHARDS} = 4 }
 use Clairon::Test qw(wait_until scratch token);
 use Clairon::Test::RawSocket;
 use JSON ();
-use Mojo::IOLoop;
 use Test::More;
 
 use constant { ROWS => 50, ROUNDS => 6, SHARDS => 4 };
@@ -58,8 +57,7 @@ sub poll
     my @notifications;
     while (1)
     {
-        Mojo::IOLoop->next_tick(sub { });    # one_tick does not wait
-        Mojo::IOLoop->one_tick;
+        Clairon::Test::Client::tick(0);
         my $raw = Clairon::Test::RawSocket->new($at);
         $raw->write("GET /v1/poll?wait=0&max=$max&pos=$pos HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => $user) . "\r\n\r\n");
         my $response = $raw->read_response;

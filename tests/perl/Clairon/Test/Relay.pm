@@ -136,7 +136,7 @@ sub client
     my ($self, $user, %options) = @_;
     my %connect = map { $_ => delete $options{$_} } grep { defined $options{$_} } qw(pos win topics);
     my $token   = delete $options{token} // Clairon::Test::token(sub => $user, %options);
-    require Clairon::Test::Client;    # its library loads slowly, and many tests do not need it
+    require Clairon::Test::Client;    # it ignores SIGPIPE, also in programs that the test starts
     my $client  = Clairon::Test::Client->new($self->url('/v1/ws'));
     $client->connect($token, %connect);
     return $client;
