@@ -7,7 +7,7 @@ use Clairon::Test qw(wait_until wait_confirmed scratch amount);
 use Test::More;
 
 use constant { USERS => 12, ROUNDS => amount(3, 12) };
-my $CHANGES = amount(1000, 4000);    # payload size of each user's row
+my $CHANGES = amount(250, 4000);    # versions of each user's row
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
