@@ -86,7 +86,7 @@ sub wait_until
         return $result if $result;
         my $waited = time() - $begin;
         croak "not within $seconds s: $what" if $waited > $seconds;
-        select(undef, undef, undef, min(0.1, max(0.02, $waited / 20)));
+        select(undef, undef, undef, min(0.2, max(0.02, $waited / 20)));
     }
     return;
 }

@@ -13,7 +13,7 @@ use Errno qw(EAGAIN EINTR);
 use IO::Poll qw(POLLIN POLLOUT);
 use IO::Socket::IP;
 use JSON ();
-use List::Util qw(min);
+use List::Util qw(max min);
 use MIME::Base64 qw(encode_base64);
 use Scalar::Util qw(refaddr weaken);
 use Socket qw(IPPROTO_TCP TCP_NODELAY);
@@ -65,7 +65,8 @@ sub DESTROY { my ($self) = @_; delete $open{ refaddr $self }; return }
 # Calls the code after this time, while the loop runs.
 sub after { my ($seconds, $code) = @_; push @timers, [ time + $seconds, $code ]; return }
 
-# Waits for at most this time until a client can read or write, then lets all such clients do so.
+# Waits for at most this time until a client can read or write, then lets all such clients do so. Returns whether
+# something has happened.
 sub tick
 {
     my ($seconds) = @_;
@@ -75,15 +76,15 @@ sub tick
     $_->[1]->() for @due;
     my %client = map { (fileno $_->{link} => $_) } grep { defined } values %open;
     my @masks  = map { ($_ => POLLIN | (length $client{$_}{out} ? POLLOUT : 0)) } keys %client;
-    if (!@masks) { select undef, undef, undef, $seconds; return }
-    return if IO::Poll::_poll($seconds * 1000, @masks) <= 0;
+    if (!@masks) { select undef, undef, undef, $seconds; return @due > 0 }
+    return @due > 0 if IO::Poll::_poll($seconds * 1000, @masks) <= 0;
     while (my ($fd, $events) = splice @masks, 0, 2)
     {
         my $client = $client{$fd};
         $client->flush if $events & POLLOUT && $client->{link};
         $client->read  if $events & ~POLLOUT && $client->{link};
     }
-    return;
+    return 1;
 }
 
 # Runs the loop for this time.
@@ -210,27 +211,31 @@ sub end
     return $self->frame(CLOSE, pack 'n', $code);
 }
 
-# Runs the loop until `$condition` is true; dies with `$what` at the deadline. A condition that takes long, for example
-# because it looks at thousands of messages, is evaluated less often, so that it uses a third of the time at most.
+# Runs the loop until `$condition` is true; dies with `$what` at the deadline. The condition is evaluated when a client has
+# received something, and at growing intervals, because it may query servers. A condition that takes long, for example
+# because it looks at thousands of messages, uses a quarter of the time at most.
 sub run_until
 {
     my ($self, $what, $condition, $seconds) = @_;
     $seconds //= $Clairon::Test::SECONDS;
-    my $deadline = time + $seconds;
-    my ($result, $next) = (undef, 0);
+    my $begin = my $ended = time;
+    my ($took, $is_new) = (0, 1);
     while (1)
     {
-        my $began = time;
-        if ($began >= $next || $began >= $deadline)
+        my $now = time;
+        my $is_late = $now - $begin >= $seconds;
+        if ($is_late || $now - $ended >= 3 * $took && ($is_new || $now - $ended >= min(0.1, max(TICK, ($now - $begin) / 20))))
         {
-            last if ($result = $condition->()) || $began >= $deadline;
-            my $ended = time;
-            $next = $ended + 2 * ($ended - $began);
+            my $result = $condition->();
+            return $result if $result;
+            croak "not within $seconds s: $what; received: " . $self->transcript if $is_late;
+            $ended  = time;
+            $took   = $ended - $now;
+            $is_new = 0;
         }
-        tick(TICK);
+        $is_new = 1 if tick(TICK);
     }
-    croak "not within $seconds s: $what; received: " . $self->transcript unless $result;
-    return $result;
+    return;
 }
 
 sub transcript
