@@ -32,7 +32,7 @@ sub pace_of
             my $message = $messages->[ $at++ ];
             push @ids, $message->{n}{metadata}{id} if $message->{t} eq 'msg' && ++$rows > $kept;
         }
-        $client->frame(Clairon::Test::Client::TEXT, '{"t":"ack","ids":["' . join('","', @ids) . '"]}') if @ids;
+        $client->send_now({ t => 'ack', ids => \@ids }) if @ids;
         return $rows >= $ROWS;
     });
     my $pace = $ROWS / (time() - $began);

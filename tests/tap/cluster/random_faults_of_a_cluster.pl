@@ -60,7 +60,7 @@ sub run_device
             my @notifications = map { $_->{n} } grep { $_->{t} eq 'msg' } @new;
             print {$out} "row $_->{metadata}{id} $_->{metadata}{source} $_->{payload}{after}{id}\n" for @notifications;
             my @ids = map { $_->{metadata}{id} } grep { $_->{routing}{retry}{ack_required} } @notifications;
-            $client->frame(Clairon::Test::Client::TEXT, JSON::encode_json({ t => 'ack', ids => \@ids })) if @ids;
+            $client->send_now({ t => 'ack', ids => \@ids }) if @ids;
             return $client->{closed} || -e "$torture->{stop_file}.devices";
         }, 3600);
     };

@@ -242,7 +242,7 @@ for my $turn ([ 64, 210 ], [ 8, 0 ])
     $late->run_until("$left notifications are pending", sub {
         my @notifications = $late->notifications;
         my @ids = map { $_->{metadata}{id} } @notifications[ $acked .. $#notifications ];
-        $late->frame(Clairon::Test::Client::TEXT, JSON::encode_json({ t => 'ack', ids => \@ids })) if @ids;
+        $late->send_now({ t => 'ack', ids => \@ids }) if @ids;
         $acked += @ids;
         return pending_list('late') <= $left;
     });

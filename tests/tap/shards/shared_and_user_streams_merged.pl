@@ -187,7 +187,7 @@ my $narrow = $second->client('u1', win => 4);
 my $acked  = 0;
 $narrow->run_until('all notifications arrive as acks are sent', sub {
     my @notifications = $narrow->notifications;
-    $narrow->frame(Clairon::Test::Client::TEXT, JSON::encode_json({ t => 'ack', ids => [ $notifications[ $acked++ ]{metadata}{id} ] })) while $acked < @notifications;
+    $narrow->send_now({ t => 'ack', ids => [ $notifications[ $acked++ ]{metadata}{id} ] }) while $acked < @notifications;
     my %had = map { $_->{metadata}{id} => 1 } @notifications;
     return !grep { !$had{$_} } @ids;
 });

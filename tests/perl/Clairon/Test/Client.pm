@@ -269,15 +269,17 @@ sub send_text
     return;
 }
 
-# Acknowledges all received notifications that it has not acknowledged yet. Unlike ack, it does not run the
-# loop, so a condition of run_until may call it.
+# Like send(), but does not run the loop, so a condition of run_until may call it.
+sub send_now { my ($self, @messages) = @_; return $self->frame(TEXT, join "\n", map { $json->encode($_) } @messages) }
+
+# Acknowledges all received notifications that it has not acknowledged yet. Does not run the loop either.
 sub ack_received
 {
     my ($self) = @_;
     my $messages = $self->{messages};
     my $from     = $self->{acked_messages} // 0;
     my @ids      = map { $_->{n}{metadata}{id} } grep { $_->{t} eq 'msg' } @{$messages}[ $from .. $#$messages ];
-    $self->frame(TEXT, $json->encode({ t => 'ack', ids => \@ids })) if @ids;
+    $self->send_now({ t => 'ack', ids => \@ids }) if @ids;
     $self->{acked_messages} = @$messages;
     return;
 }
