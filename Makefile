@@ -55,6 +55,7 @@ c_files := $(wildcard relay/*.[ch] relay/*/*.[ch] relay/*/*/*.[ch] decoder/*.[ch
 
 relay_objects := $(BUILD)/obj/relay/main.o $(folder_sources:%.c=$(BUILD)/obj/%.o) $(generated:$(BUILD)/%.c=$(BUILD)/obj/%.o)
 asan_main := $(BUILD)/asan/relay/main.o
+asan_library := $(BUILD)/asan/relay.a
 asan_objects := $(folder_sources:%.c=$(BUILD)/asan/%.o) $(generated:$(BUILD)/%.c=$(BUILD)/asan/%.o) $(pure_sources:%.c=$(BUILD)/asan/%.o)
 unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
 # TESTS selects unit tests.
@@ -91,7 +92,7 @@ common_flags := -std=gnu11 -D_GNU_SOURCE $(warnings) -Irelay -I. $(pkg_cflags) -
 release_flags := $(CFLAGS) $(hardening) $(common_flags)
 release_link := -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-asan_flags := -O1 -g $(sanitizers) $(common_flags) -DCLAIRON_DEBUG
+asan_flags := -O1 -g1 $(sanitizers) $(common_flags) -DCLAIRON_DEBUG
 
 # PGXS uses the compiler that built PostgreSQL.
 plugin_arguments = --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' \
@@ -175,7 +176,12 @@ $(BUILD)/asan/%.o: %.c | check-libraries
 	@mkdir -p $(@D)
 	$(call step,ASAN $<,$(CCACHE) $(CC) $(asan_flags) -c -o $@ $<)
 
-$(BUILD)/asan/tests/unit/%: $(BUILD)/asan/tests/unit/%.o $(asan_objects)
+# A test is linked with only the objects that it uses.
+$(asan_library): $(asan_objects)
+	@rm -f $@
+	$(call step,AR   $@,$(AR) rcs $@ $^)
+
+$(BUILD)/asan/tests/unit/%: $(BUILD)/asan/tests/unit/%.o $(asan_library)
 	$(call step,LD   $@,$(CC) $(asan_flags) -o $@ $^ $(pkg_libs) -lcmocka $(mocks:%=-Wl,--wrap=%))
 
 $(BUILD)/asan/tests/unit/http_client/test_http_client: mocks = clock_monotonic_us

@@ -16,7 +16,7 @@ fuzz_flags = -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=un
 
 .PHONY: fuzz
 
-$(BUILD)/asan/tests/fuzz/%: $(BUILD)/asan/tests/fuzz/%.o $(replay_parts) $(asan_objects)
+$(BUILD)/asan/tests/fuzz/%: $(BUILD)/asan/tests/fuzz/%.o $(replay_parts) $(asan_library)
 	$(call step,LD   $@,$(CC) $(asan_flags) -o $@ $^ $(pkg_libs))
 
 $(BUILD)/fuzz/obj/%.o: %.c | check-libraries
