@@ -109,10 +109,12 @@ add_packages() {
     run_in_root apt-get clean
 }
 
+# Packages replace files in /usr by renaming, so both roots can have the same ones.
 copy_root() {
     rm -rf "$root"
     mkdir -p "$root"
-    tar -C "$from" -c . | tar -C "$root" -xp
+    tar -C "$from" --exclude=./usr -c . | tar -C "$root" -xp
+    cp -al "$from/usr" "$root/usr"
 }
 
 make_root() {
