@@ -11,7 +11,7 @@ use List::Util qw(max);
 use Test::More;
 use Time::HiRes qw(time);
 
-my ($MEMBERS, $ROWS, $RETRIES) = (200, amount(200, 1000), 3);
+my ($MEMBERS, $ROWS, $RETRIES) = (200, amount(100, 1000), 3);
 my $pg        = Clairon::Test::postgresql('main', conf => 'autovacuum = off');
 my $store     = Clairon::Test::store();
 my $relay     = Clairon::Test::relay($pg, $store, conf => {
