@@ -122,7 +122,8 @@ test('if only index.js is served, errors name the missing file, and close() is f
       console.log(/streams[.]js/.test(reason), errors.length, /rows[.]js/.test(errors[0]), list.error.message === errors[0]);
       list.close();
       client.close();
-      setTimeout(() => console.log(closed.every(({ state }) => state === 'closed')), 50);
+      const check = () => (closed.every(({ state }) => state === 'closed') ? console.log(true) : setTimeout(check, 5));
+      check();
     });`);
   assert.equal(run('node', ['alone/page.mjs']), 'true 1 true true\ntrue\n');
 });

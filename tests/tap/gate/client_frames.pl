@@ -8,7 +8,7 @@ use Test::More;
 
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.connect_timeout' => '10m' });
-my $hasty = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.connect_timeout' => '300ms' });
+my $hasty = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.connect_timeout' => '2s' });
 my $bystander = Clairon::Test::RawSocket->user($relay, 'bystander');
 my $id        = '0190f5c8-1111-7000-8000-000000000001';
 
