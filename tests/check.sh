@@ -8,7 +8,8 @@
 #                     make check-tap TESTS=tests/tap/gate/workers_share_a_port.pl
 #   LAYERS=N          runs N layers at a time and prints the output of each when it ends, in the order of the
 #                     arguments. A single layer, or LAYERS=1, prints while it runs.
-#   TIMES=N           prints the wall and CPU seconds of each layer, and the N slowest files (1: 20)
+#   TIMES=N           prints the wall and CPU seconds of each layer, the N slowest files (1: 20), and the N TAP files
+#                     that need most CPU time
 #
 # A failed layer does not stop the others. A layer without tests is a failure. The last line is the
 # total. Run it with tests/tools/unprivileged.sh: PostgreSQL does not run as root.
@@ -189,7 +190,7 @@ tap_files() (
     # PostgreSQL 15 derives both directories from TESTDIR.
     ln -sfn "$data" "$out/tmp_check" && ln -sfn "$out/log" "$data/log"
     mapfile -t files <<<"$(long_first "$@")"
-    [ -z "${TIMES:-}" ] || measured=(--exec "python3 tests/measure.py --append $out/times perl")
+    [ -z "${TIMES:-}" ] || measured=(--exec "python3 tests/measure.py --append $logs/files.times perl")
     # Reserves ports, so that no other run on this machine chooses the same ones.
     PG_TEST_PORT_DIR=${PG_TEST_PORT_DIR:-${TMPDIR:-/tmp}/clairon-ports-$(id -u)} \
         TESTDIR=$out TESTDATADIR=$out/tmp_check TESTLOGDIR=$out/log PERL5LIB=tests/perl:$PG_PERL \
@@ -443,12 +444,12 @@ interrupted() {
     kill -s "$1" $$
 }
 
-# Prints the durations of layers and preparation steps, then the TIMES slowest files.
+# Prints the durations of layers and preparation steps, then the TIMES slowest and the most expensive files.
 print_times() {
     local layer file wall cpu most=$TIMES
     [ "$most" != 1 ] || most=20
     printf '%8s %8s  %s\n' 'wall s' 'CPU s' layer
-    for layer in build build_root build_packages "$@"; do
+    for layer in build build_root "$@"; do
         file=$logs/$layer.times
         # A script that runs as root is measured by tests/as_root.sh.
         [ ! -e "${CLAIRON_RECORDED:-}/$layer.log.times" ] || file=$CLAIRON_RECORDED/$layer.log.times
@@ -459,6 +460,8 @@ print_times() {
     for layer in "$@"; do
         sed -n "s/^# \([0-9.]* s\) \(tests.*\)/\1 $layer \2/p" "$logs/$layer.log"
     done | sort -rn | head -n "$most" | awk '{ printf "%8.1f  %s (%s)\n", $1, $4, $3 }'
+    printf '%8s  %s\n' 'CPU s' 'TAP file'
+    [ ! -e "$logs/files.times" ] || sort -k2,2 -rn "$logs/files.times" | head -n "$most" | awk '{ printf "%8.1f  %s\n", $2, $3 }'
 }
 
 # Prints each failed test again, with its file and the reason, because the output of a whole run is long and often
@@ -501,6 +504,7 @@ main() {
         # shellcheck disable=SC2064 # expand now
         trap "interrupted $signal" "$signal"
     done
+    rm -f "$logs/files.times"
     run_layers "$@"
     [ -z "${TIMES:-}" ] || print_times "$@"
     echo "----"
