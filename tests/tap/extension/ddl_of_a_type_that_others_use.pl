@@ -3,12 +3,13 @@
 use strict;
 use warnings;
 
-use List::Util qw(min);
+use List::Util qw(max min);
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
-use Time::HiRes qw(time);
 
 use Clairon::Test;
+use Clairon::Test::Neighbour;
+use Clairon::Test::Query;
 
 my $TYPES   = 1100;    # more than the search follows for one other owner
 my $SLACK_S = 0.1;
@@ -18,19 +19,33 @@ sub execute { my ($sql) = @_; return $pg->safe_psql('postgres', $sql) }
 
 sub execute_as { my ($owner, $sql) = @_; return execute("SET client_min_messages = error; SET ROLE $owner; $sql") }
 
-# Returns the shortest time of some runs, and the rows of catalogs and rules that the command read.
+# Returns the shortest time of some runs, and the rows of catalogs and rules that the command read. The time for which the
+# backend waited for a CPU does not count.
+my $session;
+sub query
+{
+    my ($status, $out, $err) = $session->run(@_);
+    die $err if $status;
+    return ($out, $err);
+}
+
 sub measure
 {
     my ($command, $limit_s) = @_;
+    $session //= Clairon::Test::Query->connect($pg->host, $pg->port, 'postgres') // die "could not connect\n";
+    my ($backend) = query('SELECT pg_backend_pid()');
+    query('SET ROLE alice');
     my ($seconds, $rows) = (9e9, 0);
+    my $count = q{(SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_all_tables
+        WHERE relid IN ('clairon.rule'::regclass, 'pg_inherits'::regclass, 'pg_depend'::regclass, 'pg_type'::regclass, 'pg_class'::regclass))};
     for my $run (1 .. 30)
     {
         last if $run > 5 && $seconds < ($limit_s // 9e9);
-        my $start = time;
-        $rows = execute_as('alice', qq{BEGIN; $command;
-            SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_all_tables
-            WHERE relid IN ('clairon.rule'::regclass, 'pg_inherits'::regclass, 'pg_depend'::regclass, 'pg_type'::regclass, 'pg_class'::regclass); ROLLBACK});
-        $seconds = min($seconds, time - $start);
+        my $waited = Clairon::Test::Neighbour::cpu_times($backend)->{wait};
+        my (undef, $notices) = query('BEGIN', qq{DO \$do\$ DECLARE before bigint := $count; began timestamptz := clock_timestamp(); BEGIN
+            $command; RAISE NOTICE 'measured % %', extract(epoch FROM clock_timestamp() - began), $count - before; END \$do\$}, 'ROLLBACK');
+        (my $used, $rows) = $notices =~ /measured (\S+) (\d+)/ or die "not measured: $notices\n";
+        $seconds = min($seconds, max(0, $used - (Clairon::Test::Neighbour::cpu_times($backend)->{wait} - $waited)));
     }
     return { seconds => $seconds, rows => $rows };
 }

@@ -219,19 +219,19 @@ sub run_until
     my ($self, $what, $condition, $seconds) = @_;
     $seconds //= $Clairon::Test::SECONDS;
     my $begin = my $ended = time;
-    my ($took, $is_new) = (0, 1);
+    my ($elapsed, $is_new) = (0, 1);
     while (1)
     {
         my $now = time;
         my $is_late = $now - $begin >= $seconds;
-        if ($is_late || $now - $ended >= 3 * $took && ($is_new || $now - $ended >= min(0.1, max(TICK, ($now - $begin) / 20))))
+        if ($is_late || $now - $ended >= 3 * $elapsed && ($is_new || $now - $ended >= min(0.1, max(TICK, ($now - $begin) / 20))))
         {
             my $result = $condition->();
             return $result if $result;
             croak "not within $seconds s: $what; received: " . $self->transcript if $is_late;
-            $ended  = time;
-            $took   = $ended - $now;
-            $is_new = 0;
+            $ended   = time;
+            $elapsed = $ended - $now;
+            $is_new  = 0;
         }
         $is_new = 1 if tick(TICK);
     }
