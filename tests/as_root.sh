@@ -66,9 +66,6 @@ run_in_roots() {
     fi
     start images
     start replica
-    if is_requested packages || is_requested operations; then
-        prepare build_packages packages operations || return 0
-    fi
     start packages
     start operations
 }

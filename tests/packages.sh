@@ -110,14 +110,14 @@ check_documents() {
         "$(in_target clairon relay --help | grep -oE -- '--[a-z]+\.[a-z_0-9]+=[A-Z]+')"
 }
 
-# make install and make uninstall, without packages.
+# make install and make uninstall, without packages, of what was built for the packages.
 check_by_hand() {
     local there=/var/tmp/by-hand
     inside rm -rf "$there"
-    ok "make install uses DESTDIR" inside make -s install DESTDIR="$there"
+    ok "make install uses DESTDIR" inside make -s -C "$source" install DESTDIR="$there"
     ok "program, plugin and pages are installed" inside test -x "$there/usr/local/bin/clairon" -a \
         -e "$there/usr/lib/postgresql/17/lib/clairon.so" -a -e "$there/usr/local/share/doc/clairon/docker/OPERATIONS.md"
-    ok "make uninstall succeeds" inside make -s uninstall DESTDIR="$there"
+    ok "make uninstall succeeds" inside make -s -C "$source" uninstall DESTDIR="$there"
     ok "no file remains" is "$(inside find "$there" -not -type d)" ""
     ok "the build context of the images is complete" python3 tests/images/check.py context "$(realpath -m "$roots/context")"
 }

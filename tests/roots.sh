@@ -8,6 +8,7 @@ roots=${CLAIRON_ROOTS:-build/roots}
 clean=$roots/clean       # PostgreSQL 17 and a store, without build dependencies
 root=$roots/replica      # the same and the build dependencies
 checkout=/var/tmp/clairon   # the checkout in $root
+source=build/deb/source     # in the checkout: where the packages are built
 test_count=0
 
 # Build and test dependencies on Debian 13. The server's headers are unpacked without their dependencies,
@@ -41,7 +42,7 @@ make_roots() {
         tests/tools/debian-root.sh extend "$clean" "$root" "${packages[@]}"
 }
 
-# Creates both roots, and builds the checkout in one of them.
+# Creates both roots, and builds the packages in one of them. The tests in that root use the programs of the packages.
 build_root() {
     print_line "# Debian 13 with PostgreSQL 17, below $roots"
     # The package lists in a kept root may be outdated; they belong to its minor release, like the headers.
@@ -49,14 +50,12 @@ build_root() {
         rm -f "$clean.made"
         make_roots
     }
-    print_line "# building clairon in the root"
-    copy_sources
-    inside make -s -j"$(nproc)" build/clairon build/strict_lines private-root
-}
-
-build_packages() {
     print_line "# building the packages in the root"
-    inside relay/tools/debian-packages.sh build/deb
+    copy_sources
+    inside env DEB_BUILD_OPTIONS="parallel=$(nproc) noautodbgsym" relay/tools/debian-packages.sh build/deb
+    inside cp -a "$source/build/clairon" "$source/build/gen" build/
+    inside cp -a "$source/decoder" .
+    inside make -s build/strict_lines private-root
 }
 
 # ok DESCRIPTION COMMAND..: one test; prints the output of COMMAND if it fails.
