@@ -233,8 +233,8 @@ wait_until('the rows of mallory expire', sub { ($relay->metric('clairon_errors_t
 wait_until('the log is trimmed', sub { $store->execute('XLEN', $key) <= $FULL + 100 });
 is_deeply([ sort map { $_->{id} } grep { $_->{id} !~ /-0000-8000-8000-0{12}$/ } map { { @{ $_->[1] } } } @{ $store->execute('XRANGE', $key, '-', '+', 'COUNT', 50) } ],
     \@ids, 'the dead letters of a neighbour remain in the log, which another owner fills');
-($longest, my $words) = $neighbour->store_longest;
-cmp_ok($longest, '<', $honest + 100, "the longest command of the store takes $longest ms ($honest ms before): $words");
+($longest, my $words, my $waited) = $neighbour->store_longest;
+cmp_ok($longest - $waited, '<', $honest + 100, "the longest command of the store takes $longest ms ($honest ms before): $words");
 cmp_ok($relay->metric('clairon_errors_trimmed_total'), '>', $ROWS - 20, 'a metric counts the trimmed entries');
 $relay->wait_for_log(qr/error log is full/);
 $relay->wait_for_log(qr/trimmed the error log.*owners="mallory"/);

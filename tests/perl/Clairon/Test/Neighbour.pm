@@ -121,7 +121,6 @@ sub worst_delay
     my $command = join ' ', map { "'$_'" } @{ $self->command('mallory') }[ 0 .. 5 ];
     open my $pipe, '-|', "$command -f '$file' 2>&1 >/dev/null" or die "could not run psql: $!\n";
     my ($err, $worst, $ended) = ('', 0, 0);
-    # Not the process's status, because the client's event loop reaps all children.
     until ($ended)
     {
         $worst = max $worst, $self->delay_of_row;
@@ -189,10 +188,12 @@ sub watch_store
     $self->{store}->execute('CONFIG', 'SET', 'slowlog-log-slower-than', 1000);
     $self->{store}->execute('CONFIG', 'SET', 'slowlog-max-len',         10_000);
     $self->{store}->execute('SLOWLOG', 'RESET');
+    $self->{watched_from} = cpu_times($self->{store}->pid);
     return;
 }
 
-# Returns the duration in ms of the longest command of the store since watch_store(), and its first words.
+# Returns the duration in ms of the longest command of the store since watch_store(), its first words, and for how many ms
+# the store has waited for a CPU. The duration may include these.
 sub store_longest
 {
     my ($self) = @_;
@@ -203,7 +204,8 @@ sub store_longest
         next if $arguments->[0] =~ /^(slowlog|config)$/i;
         ($longest, $words) = ($us / 1000, join ' ', map { substr $_, 0, 60 } grep { defined } @$arguments[ 0 .. 3 ]) if $us / 1000 > $longest;
     }
-    return wantarray ? ($longest, $words) : $longest;
+    my $waited = 1000 * (cpu_times($self->{store}->pid)->{wait} - $self->{watched_from}{wait});
+    return wantarray ? ($longest, $words, $waited) : $longest;
 }
 
 1;
