@@ -13,7 +13,7 @@ use Mojo::UserAgent;
 use Test::More;
 
 my $SEED  = $ENV{CLAIRON_ORDER_SEED}  // int rand 1_000_000;
-my $SEEDS = $ENV{CLAIRON_ORDER_SEEDS} // amount(20, 200);
+my $SEEDS = $ENV{CLAIRON_ORDER_SEEDS} // amount(14, 200);
 my $STEPS = $ENV{CLAIRON_ORDER_STEPS} // 40;
 my $SIDE_BY_SIDE = 40;
 note "seed $SEED, $SEEDS seeds, $STEPS steps";

@@ -9,7 +9,7 @@ use Clairon::Test::RawSocket;
 use JSON ();
 use Test::More;
 
-use constant { ROWS => 50, ROUNDS => 6, SHARDS => 4 };
+use constant { ROWS => 50, ROUNDS => 4, SHARDS => 4 };
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
