@@ -22,7 +22,7 @@ is_requested() { [[ $requested == *" $1 "* ]]; }
 run() {
     local log=$1 measured=()
     shift
-    [ -z "${TIMES:-}" ] || measured=(python3 tests/measure.py "$log.times")
+    [ -z "${TIMES:-}" ] || measured=(tests/measure.pl "$log.times")
     bounded 4200 "${measured[@]}" "$@" >"$log" 2>&1
 }
 

@@ -190,7 +190,7 @@ tap_files() (
     # PostgreSQL 15 derives both directories from TESTDIR.
     ln -sfn "$data" "$out/tmp_check" && ln -sfn "$out/log" "$data/log"
     mapfile -t files <<<"$(long_first "$@")"
-    [ -z "${TIMES:-}" ] || measured=(--exec "python3 tests/measure.py --append $logs/files.times perl")
+    [ -z "${TIMES:-}" ] || measured=(--exec "tests/measure.pl --append $logs/files.times perl")
     # Reserves ports, so that no other run on this machine chooses the same ones.
     PG_TEST_PORT_DIR=${PG_TEST_PORT_DIR:-${TMPDIR:-/tmp}/clairon-ports-$(id -u)} \
         TESTDIR=$out TESTDATADIR=$out/tmp_check TESTLOGDIR=$out/log PERL5LIB=tests/perl:$PG_PERL \
@@ -341,7 +341,7 @@ may_start() {
 
 start_layer() {
     local layer=$1 lock measured=()
-    [ -z "${TIMES:-}" ] || measured=(python3 tests/measure.py "$logs/$layer.times")
+    [ -z "${TIMES:-}" ] || measured=(tests/measure.pl "$logs/$layer.times")
     # Two runs of one layer must not overwrite each other's files.
     exec {lock}>>"$logs/$layer.lock"
     flock -n "$lock" || { echo "another run of the layer $layer is active, waiting"; flock "$lock"; }

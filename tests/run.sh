@@ -63,7 +63,7 @@ done
 [ ${#rooted[@]} = 0 ] || run_as_root &
 if [ -n "$goal" ]; then
     measured=()
-    [ -z "${TIMES:-}" ] || measured=(python3 tests/measure.py "$CLAIRON_RECORDED/build.log.times")
+    [ -z "${TIMES:-}" ] || measured=(tests/measure.pl "$CLAIRON_RECORDED/build.log.times")
     "${measured[@]}" env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make --no-print-directory "$goal" ||
         print_line "the build failed; testing the parts that were built"
 fi
