@@ -18,7 +18,7 @@ my %SLACK = (walsender => 32, relay => 32, store => 8);
 
 my $pg        = Clairon::Test::postgresql('main', conf => 'autovacuum = off');
 my $store     = Clairon::Test::store();
-my $relay     = Clairon::Test::relay($pg, $store, conf => { 'store.retention' => '5s', 'gate.slow_age' => '20s', 'gate.slow_bytes' => '100MB' });
+my $relay     = Clairon::Test::relay($pg, $store, conf => { 'store.retention' => '1m', 'gate.slow_age' => '20s', 'gate.slow_bytes' => '100MB' });
 my $neighbour = Clairon::Test::Neighbour->new($pg, $relay, store => $store);
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
