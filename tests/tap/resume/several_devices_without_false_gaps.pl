@@ -151,10 +151,14 @@ wait_until('all notifications are acknowledged', sub {
     return !grep { $store->execute('EXISTS', $_) } map { $store->keys("pending_list:u$_") } 1 .. $USERS;
 });
 $pg->safe_psql('postgres', join '', map { $newest++; $users_of{$newest} = "u$_"; "INSERT INTO plain VALUES ($newest, 'u$_');" } 1 .. $USERS);
-wait_until('all clients have received the last row', sub {
-    for my $device (@devices) { run_loops($device); process_new($device) }
-    return !grep { my $device = $_; grep { $users_of{$_} eq $device->{user} && !$device->{seen}{$_} } $newest - $USERS + 1 .. $newest } @devices;
-});
+# A device with a small window may receive the last row, which needs no acknowledgement, before rows that wait for the window.
+eval {
+    wait_until('all clients have received all rows', sub {
+        for my $device (@devices) { run_loops($device); process_new($device) }
+        return !grep { missing($_) } @devices;
+    });
+    1;
+} or diag $@;
 for my $device (@devices)
 {
     my @missing = missing($device);
