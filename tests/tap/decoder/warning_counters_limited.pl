@@ -7,7 +7,7 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 
 my $COUNTERS = 10_000;
-my $RULES    = 8000;
+my $RULES    = 4000;
 
 my $pg = Clairon::Test::postgresql('main', conf => 'autovacuum = off');
 

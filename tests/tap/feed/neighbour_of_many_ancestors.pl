@@ -12,7 +12,7 @@ my $store     = Clairon::Test::store();
 my $relay     = Clairon::Test::relay($pg, $store);
 my $neighbour = Clairon::Test::Neighbour->new($pg, $relay, store => $store);
 my $ancestors = amount(1000, 3000);
-my $rounds    = amount(700, 4000);
+my $rounds    = amount(450, 4000);
 
 # As many catalog changes and rows, of these tables in turns. The changes are of a table, or of the tables themselves.
 sub work

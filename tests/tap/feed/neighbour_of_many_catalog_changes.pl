@@ -17,11 +17,11 @@ sub sql { return $pg->safe_psql('postgres', $_[0]) }
 $neighbour->run_as('mallory', q{CREATE TABLE mallory.t (id int, u text, s text); SELECT clairon.watch('mallory.t', 'USER', 'u')});
 my $grants = join "\n", map {
     "GRANT SELECT ON mallory.t TO alice; INSERT INTO mallory.t VALUES ($_, 'u'); REVOKE SELECT ON mallory.t FROM alice; INSERT INTO mallory.t VALUES ($_, 'u');"
-} 1 .. amount(500, 4000);
+} 1 .. amount(350, 4000);
 # The extension updates the rule, whose target is in the column.
 my $renames = join "\n", map {
     "ALTER TABLE mallory.t RENAME u TO w; INSERT INTO mallory.t VALUES ($_, 'u'); ALTER TABLE mallory.t RENAME w TO u; INSERT INTO mallory.t VALUES ($_, 'u');"
-} 1 .. amount(300, 2000);
+} 1 .. amount(200, 2000);
 my $honest_grants  = $neighbour->worst_delay('catalog changes, one rule',   $grants);
 my $honest_renames = $neighbour->worst_delay('changes of a rule, one rule', $renames);
 
