@@ -59,8 +59,15 @@ sub repaired
 {
     my ($what, @arguments) = @_;
     my $is_tls = $relay->{settings}{'gate.tls_cert'};    # then this request has no response
-    Clairon::Test::wait_until('the relay is ready', sub { ($relay->get($relay->readiness))[0] == ($is_tls ? 0 : 200) });
-    is_deeply(failed_checks(@arguments), {}, $what) or die 'the previous fault is not repaired';
+    my $wrong;
+    # On a busy machine, a relay that was ready may not be so for a moment.
+    for (1 .. 3)
+    {
+        Clairon::Test::wait_until('the relay is ready', sub { ($relay->get($relay->readiness))[0] == ($is_tls ? 0 : 200) });
+        $wrong = failed_checks(@arguments);
+        last if "@{[ keys %$wrong ]}" ne 'gate: relay';
+    }
+    is_deeply($wrong, {}, $what) or die 'the previous fault is not repaired';
     return;
 }
 
