@@ -14,6 +14,7 @@ struct held {
     const struct redisReply *entries;
     struct redisReply *kept; /* a copy that outlives the reply; NULL: not copied yet */
     size_t at;               /* index of the next entry */
+    int64_t added_us;        /* monotonic time of the first order_release */
 };
 
 struct queue {
@@ -24,6 +25,7 @@ struct queue {
     struct entry head;                       /* entry of `first` */
     struct position needs[STORE_SHARDS_MAX]; /* the head waits for these positions */
     struct position seen;                    /* newest notification that was added */
+    struct position given_up; /* other shards no longer wait for notifications up to this one */
     struct position delivered;               /* newest notification that was delivered */
     /* like `delivered`, without notifications stored before order_begin or order_join */
     struct position sent;
@@ -33,7 +35,9 @@ struct queue {
     struct position joins_after[2];
     bool has_left;   /* order_leave was called: the shard is not read */
     bool is_skipped; /* other shards no longer wait for this shard */
-    /* monotonic time when another shard began to wait; 0: none */
+    /* monotonic time when it last added a notification, or was full; 0: since order_release */
+    int64_t progress_us;
+    /* monotonic time since when another shard has been waiting; 0: none */
     int64_t awaited_us;
     size_t foreign_entries;
 };
@@ -182,7 +186,7 @@ order_add(struct order *order, unsigned shard, const struct redisReply *entries)
             continue;
         position_raise(&queue->seen, position_of(&entry));
         queue->is_skipped = false;
-        queue->awaited_us = 0;
+        queue->progress_us = queue->awaited_us = 0;
         return;
     }
 }
@@ -220,7 +224,8 @@ lacks(const struct order *order, unsigned k, unsigned j)
     const struct queue *other = &order->queues[j];
 
     return !other->has_left && !other->is_skipped &&
-           position_less(other->seen, order->queues[k].needs[j]);
+           position_less(other->seen, order->queues[k].needs[j]) &&
+           position_less(other->given_up, order->queues[k].needs[j]);
 }
 
 static bool
@@ -277,9 +282,10 @@ count_unordered(struct order *order, struct queue *queue)
     for (unsigned j = 0; j < order->count; j++) {
         struct queue *other = &order->queues[j];
 
-        if (!other->is_skipped || !position_less(other->seen, queue->needs[j]))
+        if (!other->is_skipped || !position_less(other->seen, queue->needs[j]) ||
+            !position_less(other->given_up, queue->needs[j]))
             continue;
-        other->seen = queue->needs[j];
+        other->given_up = queue->needs[j];
         is_unordered = true;
     }
     order->unordered += is_unordered;
@@ -313,13 +319,14 @@ record_delivery(struct order *order, unsigned k)
 
 /* The reply is freed after this call. Only the last reply of a queue can lack a copy. */
 static void
-keep(struct queue *queue)
+keep(struct queue *queue, int64_t now_us)
 {
     struct held *held = queue->last;
     size_t from;
 
     if (held == NULL || held->kept != NULL)
         return;
+    held->added_us = now_us;
     from = held->at - (queue->has_head && held == queue->first ? 1 : 0);
     held->kept = reply_keep_from(held->entries, from);
     held->entries = held->kept;
@@ -333,20 +340,37 @@ keep(struct queue *queue)
     }
 }
 
-/* Records since when each shard has been awaited by the head of another shard. */
+/* Returns since when a head has been waiting for the shard; 0: no head waits. */
+static int64_t
+awaited_since(const struct order *order, unsigned shard)
+{
+    const unsigned first = shard == 0 ? 1 : 0, end = shard == 0 ? order->count : 1;
+    int64_t since_us = 0;
+
+    for (unsigned k = first; k < end; k++) {
+        const struct queue *queue = &order->queues[k];
+
+        if (queue->has_head && lacks(order, k, shard) &&
+            (since_us == 0 || queue->first->added_us < since_us))
+            since_us = queue->first->added_us;
+    }
+    return since_us;
+}
+
+/*
+ * A wait begins when the waiting notification was added, even if it was not the head then. So the
+ * waits of one queue for several shards do not add up. A shard that has made progress, or was not
+ * read because it was full, is awaited from then on.
+ */
 static void
-mark_waiting(struct order *order, int64_t now_us)
+mark_waiting(struct order *order)
 {
     for (unsigned k = 0; k < order->count; k++) {
         struct queue *queue = &order->queues[k];
-        bool is_awaited = k > 0 && order->queues[0].has_head && lacks(order, 0, k);
 
-        for (unsigned j = 1; k == 0 && j < order->count; j++)
-            is_awaited = is_awaited || (order->queues[j].has_head && lacks(order, j, 0));
-        if (!is_awaited)
-            queue->awaited_us = 0;
-        else if (queue->awaited_us == 0)
-            queue->awaited_us = now_us;
+        queue->awaited_us = awaited_since(order, k);
+        if (queue->awaited_us != 0 && queue->awaited_us < queue->progress_us)
+            queue->awaited_us = queue->progress_us;
     }
 }
 
@@ -355,8 +379,13 @@ order_release(struct order *order, int64_t now_us)
 {
     int next;
 
-    for (unsigned k = 0; k < order->count; k++)
+    for (unsigned k = 0; k < order->count; k++) {
+        struct queue *queue = &order->queues[k];
+
+        if (queue->progress_us == 0 || (order_is_full(order, k) && !order_is_awaited(order, k)))
+            queue->progress_us = now_us;
         load_head(order, k);
+    }
     while ((next = next_queue(order)) >= 0) {
         struct queue *queue = &order->queues[next];
 
@@ -367,20 +396,24 @@ order_release(struct order *order, int64_t now_us)
         load_head(order, (unsigned)next);
     }
     for (unsigned k = 0; k < order->count; k++)
-        keep(&order->queues[k]);
-    mark_waiting(order, now_us);
+        keep(&order->queues[k], now_us);
+    mark_waiting(order);
+}
+
+void
+order_skip(struct order *order, unsigned shard)
+{
+    order->queues[shard].is_skipped = true;
+    order->queues[shard].awaited_us = 0;
 }
 
 int
 order_skip_overdue(struct order *order, int64_t before_us)
 {
     for (unsigned k = 0; k < order->count; k++) {
-        struct queue *queue = &order->queues[k];
-
-        if (queue->awaited_us == 0 || queue->awaited_us > before_us)
+        if (order->queues[k].awaited_us == 0 || order->queues[k].awaited_us > before_us)
             continue;
-        queue->is_skipped = true;
-        queue->awaited_us = 0;
+        order_skip(order, k);
         return (int)k;
     }
     return -1;

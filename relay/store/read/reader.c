@@ -197,12 +197,30 @@ reader_deliver(struct reader *reader, unsigned shard, const struct redisReply *e
         store_record_position(reader->store, shard, stream->at, order_seen(reader->order, shard));
 }
 
+/*
+ * The feed stores nothing in a shard that is unavailable. If it has not replied for the time of a
+ * wait, no notification waits for it.
+ */
+static void
+skip_lost(struct reader *reader)
+{
+    const int64_t before_us = clock_monotonic_us() - READER_ORDER_WAIT_S * INT64_C(1000000);
+
+    for (unsigned i = 0; i < reader->stream_count; i++) {
+        const struct shard *shard = &reader->store->shards[i];
+
+        if (shard->is_unavailable && link_heard_us(shard->link) < before_us)
+            order_skip(reader->order, i);
+    }
+}
+
 /* Delivers the notifications that are ready. For several shards. */
 static void
 reader_release(struct reader *reader)
 {
     if (reader->order == NULL)
         return;
+    skip_lost(reader);
     order_release(reader->order, clock_monotonic_us());
     stats_add(reader->stats, STAT_STORE_UNORDERED, order_unordered(reader->order));
     for (unsigned i = 0; i < reader->stream_count; i++)

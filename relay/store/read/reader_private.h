@@ -61,16 +61,17 @@ void order_add(struct order *order, unsigned shard, const struct redisReply *ent
 void order_release(struct order *order, int64_t now_us);
 
 /*
- * Finds a shard for which other shards have been waiting since `before_us` or longer. These shards
- * stop waiting until the shard adds a notification; the next order_release delivers their
- * notifications. Returns the shard, or -1 if there is none. Call the function until it returns -1.
+ * The other shards do not wait for this shard until it adds a notification. The next order_release
+ * delivers their notifications.
+ */
+void order_skip(struct order *order, unsigned shard);
+/*
+ * Skips a shard for which a notification has been waiting since `before_us` or longer. Returns the
+ * shard, or -1 if there is none. Call the function until it returns -1.
  */
 int order_skip_overdue(struct order *order, int64_t before_us);
 
-/*
- * Returns the position up to which all notifications of the shard were added, or skipped after a
- * timeout.
- */
+/* Returns the position up to which all notifications of the shard were added. */
 struct position order_seen(const struct order *order, unsigned shard);
 /* True if the shard has enough stream entries in memory, so no more should be read. */
 bool order_is_full(const struct order *order, unsigned shard);

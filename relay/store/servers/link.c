@@ -56,6 +56,7 @@ struct link {
     struct request *requests; /* utlist, in flight */
     unsigned pending;         /* commands in flight */
     int64_t received_us;      /* time of the last reply (or its last bytes), or start of the wait */
+    int64_t heard_us;         /* time of the last reply of a usable connection */
     int scripts_loaded;
     bool is_loading;
     bool is_busy;      /* the server runs a script (fault_is_busy) */
@@ -211,6 +212,8 @@ on_redis_reply(redisAsyncContext *redis, void *reply, void *ctx)
     (void)redis;
     link->pending--;
     link->received_us = clock_monotonic_us();
+    if (link->is_usable && reply != NULL)
+        link->heard_us = link->received_us;
     if (link->stats != NULL && request->what != TIME_COUNT && reply != NULL && is_last)
         stats_time(link->stats, request->what, link->received_us - request->sent_us);
     if (is_last)
@@ -258,6 +261,12 @@ link_send(struct link *link, link_reply *reply, void *ctx, int argc, const char 
     if (link->state != LINK_UP)
         return RC_AGAIN;
     return send_now(link, TIME_COUNT, reply, ctx, argc, argv, lens);
+}
+
+int64_t
+link_heard_us(const struct link *link)
+{
+    return link->heard_us;
 }
 
 void

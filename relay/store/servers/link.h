@@ -56,6 +56,9 @@ bool link_is_up(const struct link *link);
 /* The server runs a script that takes long. */
 bool link_is_busy(const struct link *link);
 
+/* Returns the monotonic time of the last reply of a usable connection (link_set_usable). */
+int64_t link_heard_us(const struct link *link);
+
 /* Measures the duration of scripts from now on. */
 void link_measure(struct link *link, struct stats *stats);
 

@@ -31,6 +31,7 @@ static const bool has_changed[STORE_SHARDS_MAX]; /* no shard was emptied */
 static unsigned shards;
 static struct position newest_sent[STORE_SHARDS_MAX];
 static uint64_t lsn;
+static int64_t now_us = 1;
 
 static void
 add(unsigned k, unsigned batch, uint64_t of_lsn, const char *after, bool is_retry)
@@ -53,6 +54,7 @@ reset(unsigned count)
         newest_sent[k] = (struct position){0, 0};
     }
     shards = count;
+    now_us = 1;
     lsn = UINT64_C(0xfffffff0); /* after 16 entries it has one more hexadecimal digit */
 }
 
@@ -135,7 +137,7 @@ read_some(struct order *order, unsigned k, size_t max)
     memcpy(reply->element, stream->entries + stream->read, max * sizeof(*reply->element));
     stream->read += max;
     order_add(order, k, reply);
-    order_release(order, 1);
+    order_release(order, now_us);
     free(reply->element); /* the stream owns the elements */
     free(reply);
     return true;
@@ -517,6 +519,99 @@ test_lost_entry_is_awaited_once(void **state)
     order_free(order);
 }
 
+/* Skips as the reader's timer does, at the current time. */
+static int
+skip_overdue(struct order *order)
+{
+    int count = 0;
+
+    while (order_skip_overdue(order, now_us - WAIT_US) >= 0)
+        count++;
+    order_release(order, now_us);
+    return count;
+}
+
+/* Three shards are lost. Each notification of shard 0 depends on one more of them. */
+static void
+test_waits_for_several_shards_do_not_add_up(void **state)
+{
+    const struct position none[STORE_SHARDS_MAX] = {{0, 0}};
+    struct released released = {0};
+    struct order *order;
+
+    (void)state;
+    reset(5);
+    order = order_new(5, release, &released);
+    order_begin(order, none, has_changed);
+    add(0, 0, 11, "1:a.1", false);
+    add(0, 1, 13, "2:c.1", false);
+    add(0, 2, 15, "3:e.1", false);
+    add(4, 2, 16, "0:f.1", false); /* a user of a shard that is not lost */
+    for (unsigned i = 0; i < 3; i++, now_us += WAIT_US / 10)
+        assert_true(read_some(order, 0, 1));
+    assert_true(read_some(order, 4, 1));
+    now_us = 1 + WAIT_US;
+    assert_int_equal(skip_overdue(order), 1);
+    assert_string_equal(released.list, "0:1 ");
+    now_us += WAIT_US / 10;
+    assert_int_equal(skip_overdue(order), 1);
+    assert_string_equal(released.list, "0:1 0:2 ");
+    now_us += WAIT_US / 10;
+    assert_int_equal(skip_overdue(order), 1);
+    assert_string_equal(released.list, "0:1 0:2 0:3 4:1 ");
+    order_free(order);
+}
+
+/* Shard 2 is not lost, but it is read again only after its entries in memory are delivered. */
+static void
+test_full_shard_is_awaited_from_then_on(void **state)
+{
+    const struct position none[STORE_SHARDS_MAX] = {{0, 0}};
+    struct released released = {0};
+    struct order *order;
+
+    (void)state;
+    reset(3);
+    order = order_new(3, release, &released);
+    order_begin(order, none, has_changed);
+    add(0, 0, 11, "1:a.1", false);
+    add(0, 1, 1000, "2:3e7.1", false);
+    for (unsigned i = 0; i < 200; i++)
+        add(2, 0, i == 199 ? 999 : 12 + i, i == 0 ? "0:b.1" : "", false);
+    assert_true(read_some(order, 0, 9));
+    while (!order_is_full(order, 2))
+        assert_true(read_some(order, 2, 10));
+    now_us += WAIT_US;
+    assert_int_equal(skip_overdue(order), 1);
+    assert_true(order_is_awaited(order, 2));
+    assert_int_equal(skip_overdue(order), 0);
+    assert_true(read_some(order, 2, 200));
+    assert_false(released.is_wrong);
+    assert_int_equal(released.late, 0);
+    assert_int_equal(released.count, 202);
+    order_free(order);
+}
+
+/* The reader knows that shard 0 is lost. */
+static void
+test_skipped_shard_is_awaited_after_it_adds(void **state)
+{
+    struct released released;
+    struct order *order = begin_two(&released, 0);
+
+    (void)state;
+    order_skip(order, 0);
+    assert_true(read_some(order, 1, 9));
+    assert_string_equal(released.list, "1:1 ");
+    assert_int_equal(order_seen(order, 0).lsn, 0); /* it was not added */
+    add(1, 2, 15, "0:e.1", false);
+    assert_true(read_some(order, 0, 9));
+    assert_true(read_some(order, 1, 9));
+    assert_string_equal(released.list, "1:1 0:1 ");
+    assert_true(order_is_awaited(order, 0));
+    order_free(order);
+}
+
 static void
 test_entry_without_commit_waits_only_for_its_stream(void **state)
 {
@@ -611,6 +706,9 @@ main(void)
         TEST(test_shard_being_merged_after_a_restart),
         TEST(test_wait_times_out),
         TEST(test_lost_entry_is_awaited_once),
+        TEST(test_waits_for_several_shards_do_not_add_up),
+        TEST(test_full_shard_is_awaited_from_then_on),
+        TEST(test_skipped_shard_is_awaited_after_it_adds),
         TEST(test_entry_without_commit_waits_only_for_its_stream),
         TEST(test_restart_drops_waiting_entries),
         TEST(test_waiting_entries_are_limited),
