@@ -178,6 +178,8 @@ handle_frame(struct feed *feed, const struct frame *frame)
     stats_add(feed->stats, STAT_FEED_FRAMES, 1);
     if (is_stored(feed, frame)) {
         stats_add(feed->stats, STAT_STORE_REPLAYED, 1);
+        if (store_accepts(feed->store, frame))
+            store_batch_skip(feed->batch.frames, frame);
     } else {
         if (store_batch_is_full(feed->batch.frames, frame))
             send_batch(feed);

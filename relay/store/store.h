@@ -196,6 +196,11 @@ struct store_batch;
 struct store_batch *store_batch_new(struct store *store); /* the store must outlive it */
 void store_batch_free(struct store_batch *batch);         /* accepts NULL */
 void store_batch_add(struct store_batch *batch, const struct frame *frame);
+/*
+ * Call it for each notification that was stored before. If its shard is unavailable, it may lack
+ * the notification: later notifications of other shards depend on it.
+ */
+void store_batch_skip(struct store_batch *batch, const struct frame *frame);
 /* False if the notification is larger than the store accepts. */
 bool store_accepts(const struct store *store, const struct frame *frame);
 /* Adds the header of such a notification to the error log as `rejected`, in batch order. */
