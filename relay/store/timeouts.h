@@ -3,7 +3,7 @@
  *
  * What happens after a server stopped replying, in seconds:
  *
- *    1  the watchdog of an idle link has sent PING, so a reply is outstanding (LINK_WATCHDOG_S)
+ *    1  the watchdog of an idle link has sent PING, so a reply is outstanding (LINK_PING_S)
  *    1  the link moves if its shard is found on another server (LINK_SLOW_S)
  *    3  the link searches for that server, several times a second (LINK_SEARCH_S, SERVERS_*)
  *    3  in a cluster, the link goes down and reconnects with backoff (LINK_NODE_TIMEOUT_S); the
@@ -20,7 +20,8 @@
 #define CLAIRON_STORE_TIMEOUTS_H
 
 /* A link (link.c). */
-#define LINK_WATCHDOG_S 1.0
+#define LINK_WATCHDOG_S 0.25 /* other shards wait for a lost node until its next check */
+#define LINK_PING_S 1.0
 #define LINK_SLOW_S 1.0
 #define LINK_SEARCH_S 3.0       /* longer than the store's heartbeat interval */
 #define LINK_NODE_TIMEOUT_S 3.0 /* only in a cluster: other shards continue without this node */

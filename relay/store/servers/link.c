@@ -574,7 +574,7 @@ on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
     } else {
         if (link->is_usable)
             servers_confirm(link->servers, &link->user);
-        if (link->pending == 0 && link->state == LINK_UP)
+        if (link->pending == 0 && link->state == LINK_UP && link_silent_s(link) >= LINK_PING_S)
             link_send_setup(link, ignore_reply, 1, "PING", NULL, NULL);
     }
 }
