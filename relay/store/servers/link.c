@@ -561,6 +561,7 @@ on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
         link->received_us = now_us; /* replies that have arrived are read next */
     } else if (servers_can_move(link->servers) && now_us - since_us > LINK_PAUSED_US) {
         /* Meanwhile a shard may have moved, and its move may have been repaired only in part. */
+        link->heard_us = now_us;
         link_fail(link, "the relay was paused");
     } else if (is_waiting(link) && link_silent_s(link) > LINK_SEARCH_S) {
         /* The peer may be unreachable, and its replica may soon become the primary. */
