@@ -25,8 +25,8 @@ struct queue {
     struct entry head;                       /* entry of `first` */
     struct position needs[STORE_SHARDS_MAX]; /* the head waits for these positions */
     struct position seen;                    /* newest notification that was added */
-    struct position given_up; /* other shards no longer wait for notifications up to this one */
-    struct position delivered;               /* newest notification that was delivered */
+    struct position given_up;  /* other shards no longer wait for notifications up to this one */
+    struct position delivered; /* newest notification that was delivered */
     /* like `delivered`, without notifications stored before order_begin or order_join */
     struct position sent;
     /* highest position named by delivered notifications of shard 0 */

@@ -1,5 +1,5 @@
 # Tests notifications of groups that follow one of a lost shard: once the store works without the shard, they do not wait
-# for it. A relay that takes over the slot meanwhile still notes that they follow it.
+# for it. A relay that takes over the slot meanwhile still records that they follow it.
 use strict;
 use warnings;
 
