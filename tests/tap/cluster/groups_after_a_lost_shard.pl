@@ -13,7 +13,9 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('one', 'USER', 'owner');
     SELECT clairon.watch('many', 'TEAM', 'team')});
 my $cluster = Clairon::Test::store_cluster(replicas => 0);
-my ($first, $second) = map { Clairon::Test::relay($pg, $cluster, conf => { 'store.min_replicas' => 0, 'gate.ping' => '1h' }) } 1 .. 2;
+my %conf   = (conf => { 'store.min_replicas' => 0, 'gate.ping' => '1h' });
+my @feeds  = map { Clairon::Test::relay($pg, $cluster, %conf) } 1 .. 2;
+my $gate   = Clairon::Test::relay(undef, $cluster, %conf, roles => 'gate');
 
 my ($lost) = grep { $_ != $cluster->primary_of(0) } $cluster->primaries;
 my ($away)  = grep { $cluster->primary_of($cluster->shard_of($_)) == $lost } map { "u$_" } 1 .. 200;
@@ -21,8 +23,7 @@ my ($member) = grep { $cluster->primary_of($cluster->shard_of($_)) != $lost } ma
 my $shard = $cluster->shard_of($away);
 $pg->safe_psql('postgres', "INSERT INTO clairon.member VALUES ('TEAM', 't1', '$member')");
 
-# Clients of the relay that does not read the slot.
-my %clients = map { $_ => $second->client($_) } $away, $member;
+my %clients = map { $_ => $gate->client($_) } $away, $member;
 my %expected = map { $_ => [] } $away, $member;
 
 sub insert
@@ -56,21 +57,25 @@ insert_rows();
 wait_received('before the loss', $away, $member);
 wait_confirmed($pg);
 $cluster->pause($lost);
-for my $relay ($first, $second)
+for my $relay (@feeds, $gate)
 {
     wait_until('the relay works without the shard', sub { $relay->log_text =~ /shards are unavailable.* shards="?[\d,]*\b$shard\b/ });
 }
+my ($high, $low) = split m{/}, $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 insert_rows();
 wait_received('without the shard', $member);
-unlike($second->log_text, qr/shard is behind or lost data/, 'the row of the group does not wait for the lost shard');
+unlike($gate->log_text, qr/shard is behind or lost data/, 'the row of the group does not wait for the lost shard');
 
-my $mark = $second->log_mark;
-$first->kill9;
-wait_until('the other relay reads the slot', sub { substr($second->log_text, $mark) =~ /streaming from slot/ });
+my ($holder) = grep { $_->metric('clairon_feed_connected') } @feeds;
+my ($other)  = grep { $_ != $holder } @feeds;
+my $mark = $other->log_mark;
+$holder->kill9;
+wait_until('the other relay reads the slot', sub { substr($other->log_text, $mark) =~ /streaming from slot/ });
 insert('many', 't1', $member);
 wait_received('after the takeover', $member);
 my ($last) = reverse $cluster->entries('clairon:{0}:stream');
-like($last->{after} // '', qr/(?:^| )\Q${\sprintf '%x', $shard}\E:/, 'the row of the group follows the row of the lost shard');
+my ($after) = ($last->{after} // '') =~ /(?:^| )@{[ sprintf '%x', $shard ]}:([0-9a-f]+)\./;
+cmp_ok(hex($after // 0), '>', (hex($high) << 32) + hex $low, 'the row of the group follows the row of the lost shard');
 
 $cluster->resume($lost);
 wait_received('the node is back', $away, $member);

@@ -71,6 +71,7 @@ sub type
     my ($input, $output) = ($options{input} // '', '');
     IPC::Run::run([ 'timeout', $options{seconds} // $SECONDS, '/bin/bash', '-c', $script ], '<', \$input, '>', \$output, '2>&1');
     my $status = $? >> 8;
+    $output =~ s/\e\[[\d;]*m//g;    # colors
     # `--cluster fix` reports the slots without a node, which it assigns.
     my $has_error = $output =~ s/^\[ERR\] Not all \d+ slots are covered.*\n//mgr =~ /(?:^|\()error|^\[?ERR\b|^\w*ERR |noperm|wrongtype|not found|no such|unknown|usage:/im;
     ok(!$has_error && $status == ($options{seconds} ? 124 : 0), "$page.md: $command") or diag("typed: $typed\nstatus $status\n$output");
