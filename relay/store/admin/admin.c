@@ -351,8 +351,8 @@ struct change {
     store_error_changed *done;
     void *ctx;
     bool is_drop;
-    bool is_sent;                 /* the dead letter was read, and a redrive was sent */
-    const struct redisReply *row; /* a dead letter whose large data are read; NULL: none */
+    const struct redisReply *row;   /* a dead letter whose large data are read; NULL: none */
+    struct kept_arguments *redrive; /* of a redrive that was sent; NULL: none */
     enum store_error_change outcome;
     long long users;
 };
@@ -363,11 +363,25 @@ send_redrive(struct change *change, struct shard *shard, const struct error_entr
 {
     struct arguments arguments = {.argc = 0};
 
-    argument(&arguments, shard->stream_key);
-    redrive_arguments(&arguments, shard->prefix, shard->store->script_settings.retention, entry,
-                      redrive);
+    change->redrive = redrive_arguments(shard, entry, redrive, NULL, 0);
+    redrive_script(change->redrive, NULL, &arguments);
     shard_request_send_script(&change->request, shard, STORE_SCRIPT_redrive, 1, &arguments);
-    change->is_sent = true;
+}
+
+/* The data are large: the stream entry needs these fields. */
+static void
+send_large_redrive(struct change *change, struct shard *shard, const struct redisReply *fields)
+{
+    struct multi multi;
+
+    redrive_multi(shard, change->redrive, fields, &multi);
+    shard_request_send_multi(&change->request, shard, STORE_SCRIPT_redrive, &multi);
+}
+
+static void
+release_change(struct shard_request *request)
+{
+    free(((struct change *)request)->redrive);
 }
 
 /* Reads the large data of the dead letter in `reply`. */
@@ -415,11 +429,15 @@ on_change_reply(struct shard_request *request, struct shard *shard, const struct
 {
     struct change *change = (struct change *)request;
 
-    if (!change->is_drop && !change->is_sent) {
+    if (!change->is_drop && change->redrive == NULL) {
         if (change->row != NULL)
             send_entry_redrive(change, shard, change->row, reply);
         else
             send_entry_redrive(change, shard, reply, NULL);
+        return true;
+    }
+    if (change->redrive != NULL && reply_is_array(reply, 2)) {
+        send_large_redrive(change, shard, reply);
         return true;
     }
     if (!reply_is_integer(reply))
@@ -446,7 +464,8 @@ finish_change(struct shard_request *request, enum rc rc)
 
 static const struct shard_request_kind redrive_kind = {.failure = "could not redrive a dead letter",
                                                        .on_reply = on_change_reply,
-                                                       .finish = finish_change};
+                                                       .finish = finish_change,
+                                                       .release = release_change};
 static const struct shard_request_kind drop_kind = {.failure = "could not drop a dead letter",
                                                     .on_reply = on_change_reply,
                                                     .finish = finish_change};

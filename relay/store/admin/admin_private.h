@@ -6,7 +6,7 @@
 #include "store/admin.h"
 #include "store/scripts/scripts.h"
 #include "store/servers/topology.h"
-#include "store/shards/shard.h"
+#include "store/shards/multi.h"
 
 #define COMMAND_RETRY_US 15000000 /* a failover takes several seconds */
 
@@ -82,6 +82,7 @@ struct redrive {
     size_t data_len;
     int64_t expires_ms; /* new expiration; 0: does not expire */
     char expires[24];   /* expires_ms as a string */
+    char large[24];     /* bytes of route and data if they are too large for a script, or "" */
     char entry[ENTRY_ID_TEXT_MAX];
 };
 
@@ -95,11 +96,21 @@ MUST_CHECK enum rc redrive_prepare(const struct error_entry *entry, int64_t now_
 void redrive_free(struct redrive *redrive);
 
 /*
- * Adds the ARGV of redrive.lua, except the users. They point into the arguments of this call, which
- * must outlive them.
+ * Returns the arguments of redrive.lua, with the users: none are all users of the entry. The caller
+ * frees them. They contain all data, even large data.
  */
-void redrive_arguments(struct arguments *arguments, const char *prefix, const char *retention,
-                       const struct error_entry *entry, const struct redrive *redrive);
+struct kept_arguments *redrive_arguments(const struct shard *shard, const struct error_entry *entry,
+                                         const struct redrive *redrive, const char *const *users,
+                                         size_t count);
+
+/*
+ * The script is called with redrive_script. If the data are large, it replies with fields of the
+ * stream entry, and is called again by redrive_multi, which adds that entry.
+ */
+void redrive_script(const struct kept_arguments *kept, const struct redisReply *fields,
+                    struct arguments *ret_arguments); /* `fields` NULL: the first call */
+void redrive_multi(const struct shard *shard, const struct kept_arguments *kept,
+                   const struct redisReply *fields, struct multi *ret_multi);
 
 /* ---- pending notifications */
 

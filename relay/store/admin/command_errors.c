@@ -128,6 +128,35 @@ count_change(struct command_change *change, const struct redisReply *reply)
     }
 }
 
+static void on_change_reply(void *ctx, const struct redisReply *reply);
+
+/* `fields`: the reply to a redrive with large data, or NULL. */
+static void
+send_change(struct command_change *change, const struct redisReply *fields)
+{
+    struct command *command = change->command;
+    struct shard *shard = &command->store->shards[change->shard];
+    const struct kept_arguments *kept = change->arguments;
+    struct arguments arguments = {.argc = 0};
+    struct multi multi;
+    enum rc rc;
+
+    if (fields != NULL) {
+        redrive_multi(shard, kept, fields, &multi);
+        rc = multi_send(&multi, shard, STORE_SCRIPT_redrive, on_change_reply, change);
+    } else if (change->is_redrive) {
+        redrive_script(kept, NULL, &arguments);
+        rc = shard_call(shard, STORE_SCRIPT_redrive, 1, on_change_reply, change,
+                        (int)arguments.argc, arguments.argv, arguments.lens);
+        arguments_free(&arguments);
+    } else {
+        rc = shard_call(shard, STORE_SCRIPT_error_entry, 1, on_change_reply, change,
+                        (int)kept->argc, kept->argv, kept->lens);
+    }
+    change->needs_repeat = rc != RC_OK;
+    command->changes_in_flight += !change->needs_repeat;
+}
+
 /* If the reply was lost, a repeated change is not counted: its dead letter no longer exists. */
 static void
 on_change_reply(void *ctx, const struct redisReply *reply)
@@ -136,7 +165,9 @@ on_change_reply(void *ctx, const struct redisReply *reply)
     struct command *command = change->command;
 
     command->changes_in_flight--;
-    if (!reply_is_error(reply) && reply != NULL) {
+    if (change->is_redrive && reply_is_array(reply, 2)) {
+        send_change(change, reply);
+    } else if (!reply_is_error(reply) && reply != NULL) {
         count_change(change, reply);
     } else if (reply == NULL ||
                command_may_repeat(&command->store->shards[change->shard], reply_text(reply))) {
@@ -145,20 +176,6 @@ on_change_reply(void *ctx, const struct redisReply *reply)
         snprintf(command->change_error, sizeof(command->change_error),
                  "the store rejected the command: %s", reply_text(reply));
     }
-}
-
-static void
-send_change(struct command_change *change)
-{
-    struct command *command = change->command;
-    const enum store_script script =
-        change->is_redrive ? STORE_SCRIPT_redrive : STORE_SCRIPT_error_entry;
-    const struct kept_arguments *arguments = change->arguments;
-
-    change->needs_repeat =
-        shard_call(&command->store->shards[change->shard], script, 1, on_change_reply, change,
-                   (int)arguments->argc, arguments->argv, arguments->lens) != RC_OK;
-    command->changes_in_flight += !change->needs_repeat;
 }
 
 static void
@@ -177,7 +194,7 @@ repeat_change(struct command_change *change)
     for (int i = 0; change->needs_repeat && i < ATTEMPTS_MAX; i++) {
         if (command_wait(command, change->shard, false, end_us) != RC_OK)
             return RC_IO;
-        send_change(change);
+        send_change(change, NULL);
         wait_for_changes(command);
     }
     return change->needs_repeat ? RC_IO : RC_OK;
@@ -213,23 +230,19 @@ finish_changes(struct command *command)
     return rc;
 }
 
-/* Frees the arguments. */
+/* Owns the arguments. */
 static void
-add_change(struct command *command, unsigned shard, bool is_redrive, struct arguments *arguments)
+add_change(struct command *command, unsigned shard, bool is_redrive,
+           struct kept_arguments *arguments)
 {
     struct command_change *change = memory_new(sizeof(*change));
 
     *change = (struct command_change){
-        .command = command,
-        .shard = shard,
-        .is_redrive = is_redrive,
-        .arguments = arguments_keep(arguments->argc, arguments->argv, arguments->lens)};
-    for (size_t i = 0; i < arguments->argc; i++)
-        command->changes_bytes += arguments->lens[i];
-    arguments_free(arguments);
+        .command = command, .shard = shard, .is_redrive = is_redrive, .arguments = arguments};
+    command->changes_bytes += kept_bytes(arguments);
     *command->changes_end = change;
     command->changes_end = &change->next;
-    send_change(change);
+    send_change(change, NULL);
 }
 
 bool
@@ -247,20 +260,14 @@ enum rc
 command_redrive(struct command *command, unsigned shard, const struct error_entry *entry,
                 const char *const *users, size_t count)
 {
-    const struct store *store = command->store;
-    struct arguments arguments = {.argc = 0};
     struct redrive redrive;
 
     if (command->changes_bytes > CHANGES_BYTES && finish_changes(command) != RC_OK)
         return RC_IO;
     if (redrive_prepare(entry, clock_wall_us(), &redrive) != RC_OK)
         return RC_BAD;
-    argument(&arguments, store->shards[shard].stream_key);
-    redrive_arguments(&arguments, store->shards[shard].prefix, store->script_settings.retention,
-                      entry, &redrive);
-    for (size_t i = 0; i < count; i++)
-        argument(&arguments, users[i]);
-    add_change(command, shard, true, &arguments);
+    add_change(command, shard, true,
+               redrive_arguments(&command->store->shards[shard], entry, &redrive, users, count));
     redrive_free(&redrive);
     return RC_OK;
 }
@@ -275,7 +282,9 @@ command_drop(struct command *command, unsigned shard, struct entry_id entry)
     shard_arguments(&command->store->shards[shard], &arguments);
     argument(&arguments, entry_text);
     argument(&arguments, "drop");
-    add_change(command, shard, false, &arguments);
+    add_change(command, shard, false,
+               arguments_keep(arguments.argc, arguments.argv, arguments.lens));
+    arguments_free(&arguments);
 }
 
 const struct command_changes *

@@ -83,6 +83,24 @@ patch_route(unsigned char *route, int64_t now_us, int64_t expires_us)
     bytes_put_u64(route + FRAME_NOTIFICATION_AT_EXPIRES_US, (uint64_t)expires_us);
 }
 
+/* A redrive begins with attempt 0. */
+static void
+reset_attempts(struct redrive *redrive)
+{
+    const struct bytes digits =
+        notification_attempts((struct bytes){redrive->data, redrive->data_len});
+    unsigned char *at;
+
+    redrive->route[FRAME_NOTIFICATION_AT_ATTEMPTS] = 0;
+    redrive->route[FRAME_NOTIFICATION_AT_ATTEMPTS + 1] = 0;
+    if (digits.len == 0)
+        return;
+    at = redrive->data + (digits.at - redrive->data);
+    *at = '0';
+    memmove(at + 1, at + digits.len, redrive->data_len - (size_t)(at - redrive->data) - digits.len);
+    redrive->data_len -= digits.len - 1;
+}
+
 enum rc
 redrive_prepare(const struct error_entry *entry, int64_t now_us, struct redrive *ret_redrive)
 {
@@ -105,23 +123,96 @@ redrive_prepare(const struct error_entry *entry, int64_t now_us, struct redrive 
     } else if (bytes_equal_text(entry->reason, "expired")) {
         redrive.expires_ms = now_us / 1000 + STORE_OPEN_MS;
     }
+    reset_attempts(&redrive);
     snprintf(redrive.expires, sizeof(redrive.expires), "%" PRId64, redrive.expires_ms);
+    if (data.len > STORE_COPIED_BYTES_MAX)
+        snprintf(redrive.large, sizeof(redrive.large), "%zu", redrive.route_len + redrive.data_len);
     entry_id_text(entry->entry, redrive.entry);
     *ret_redrive = redrive;
     return RC_OK;
 }
 
-void
-redrive_arguments(struct arguments *arguments, const char *prefix, const char *retention,
-                  const struct error_entry *entry, const struct redrive *redrive)
+/* Arguments of redrive.lua, after the stream. */
+enum {
+    REDRIVE_ID = 3,
+    REDRIVE_ROUTE,
+    REDRIVE_DATA,
+    REDRIVE_LARGE = 8,
+    REDRIVE_RETRY_USERS,
+    REDRIVE_OPEN_ENDED
+};
+
+struct kept_arguments *
+redrive_arguments(const struct shard *shard, const struct error_entry *entry,
+                  const struct redrive *redrive, const char *const *users, size_t count)
 {
-    argument(arguments, prefix);
-    argument(arguments, redrive->entry);
-    argument_bytes(arguments, entry->id.at, entry->id.len);
-    argument_bytes(arguments, redrive->route, redrive->route_len);
-    argument_bytes(arguments, redrive->data, redrive->data_len);
-    argument(arguments, redrive->expires);
-    argument(arguments, retention);
+    struct arguments arguments = {.argc = 0};
+    struct kept_arguments *kept;
+
+    shard_arguments(shard, &arguments);
+    argument(&arguments, redrive->entry);
+    argument_bytes(&arguments, entry->id.at, entry->id.len);
+    argument_bytes(&arguments, redrive->route, redrive->route_len);
+    argument_bytes(&arguments, redrive->data, redrive->data_len);
+    argument(&arguments, redrive->expires);
+    argument(&arguments, shard->store->script_settings.retention);
+    argument(&arguments, redrive->large);
+    argument(&arguments, "");
+    argument(&arguments, "");
+    for (size_t i = 0; i < count; i++)
+        argument(&arguments, users[i]);
+    kept = arguments_keep(arguments.argc, arguments.argv, arguments.lens);
+    arguments_free(&arguments);
+    return kept;
+}
+
+void
+redrive_script(const struct kept_arguments *kept, const struct redisReply *fields,
+               struct arguments *ret_arguments)
+{
+    const bool is_large = kept->lens[REDRIVE_LARGE] > 0;
+
+    for (size_t i = 0; i < kept->argc; i++) {
+        struct bytes value = kept_argument(kept, i);
+
+        if (i == REDRIVE_DATA && is_large)
+            value = multi_data_start(value);
+        else if (fields != NULL && (i == REDRIVE_RETRY_USERS || i == REDRIVE_OPEN_ENDED))
+            value = reply_bytes(reply_at(fields, i - REDRIVE_RETRY_USERS));
+        argument_bytes(ret_arguments, value.at, value.len);
+    }
+}
+
+void
+redrive_multi(const struct shard *shard, const struct kept_arguments *kept,
+              const struct redisReply *fields, struct multi *ret_multi)
+{
+    const struct bytes id = kept_argument(kept, REDRIVE_ID),
+                       route = kept_argument(kept, REDRIVE_ROUTE),
+                       data = kept_argument(kept, REDRIVE_DATA),
+                       users = reply_bytes(reply_at(fields, 0)),
+                       open_ended = reply_bytes(reply_at(fields, 1));
+    struct arguments entry = {.argc = 0}, script = {.argc = 0};
+
+    argument(&entry, "id");
+    argument_bytes(&entry, id.at, id.len);
+    argument(&entry, "route");
+    argument_bytes(&entry, route.at, route.len);
+    argument(&entry, "data");
+    argument_bytes(&entry, data.at, data.len);
+    argument(&entry, "retry_users");
+    argument_bytes(&entry, users.at, users.len);
+    if (open_ended.len > 0) {
+        argument(&entry, "open_ended");
+        argument_bytes(&entry, open_ended.at, open_ended.len);
+    }
+    redrive_script(kept, fields, &script);
+    multi_begin(ret_multi,
+                kept_bytes(kept) + route.len + 2 * users.len + strlen(store_script_redrive));
+    multi_prepare_entry(ret_multi, shard, &entry);
+    multi_script(ret_multi, shard, STORE_SCRIPT_redrive, 1, script.argc, script.argv, script.lens);
+    arguments_free(&entry);
+    arguments_free(&script);
 }
 
 void

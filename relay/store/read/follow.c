@@ -24,15 +24,15 @@ static struct position
 stored_position(const struct redisReply *reply)
 {
     const struct bytes text = reply_bytes(reply_at(reply, 2));
-    const struct bytes route = reply_bytes(reply_at(reply, 3));
-    struct position stored = {0, 0};
-    struct frame newest;
+    const struct bytes newest = reply_bytes(reply_at(reply, 3));
+    struct position stored = {0, 0}, added = {0, 0};
 
     if (frame_position_parse((const char *)text.at, text.len, &stored.lsn, &stored.ordinal) !=
         RC_OK)
         stored = (struct position){0, 0};
-    if (route.len > 0 && frame_parse_header(route, &newest) == RC_OK)
-        position_raise(&stored, (struct position){newest.commit_lsn, newest.ordinal});
+    if (frame_position_parse((const char *)newest.at, newest.len, &added.lsn, &added.ordinal) ==
+        RC_OK)
+        position_raise(&stored, added);
     return stored;
 }
 

@@ -2,8 +2,8 @@
 -- feeds.
 -- KEYS: progress. ARGV: owner token, system identifier, timeline, '1' with several shards,
 -- otherwise '', database oid, database name.
--- Returns {position, timeline, read, route, delete}. The first three are as stored, without progress
--- the given timeline and empty strings. route: with several shards, that of the newest notification
+-- Returns {position, timeline, read, newest, delete}. The first three are as stored, without progress
+-- the given timeline and empty strings. newest: with several shards, the position of the newest notification
 -- with a commit; '' without such a notification, or '-' if it was not found. delete: '1' if the
 -- caller must call delete_members.lua before it stores memberships, otherwise ''.
 local progress, prefix = KEYS[1], KEYS[1]:match('^(.*)' .. KEY_PROGRESS)
@@ -75,4 +75,4 @@ if ARGV[4] == '' then return {position, timeline, read, '', must_delete} end
 -- Only the newest pages are searched, because relays do not wait for older notifications.
 -- include: reverse_scan.lua
 local found, newest_route = newest_notification(prefix .. KEY_STREAM, '+', 32, function() return true end)
-return {position, timeline, read, newest_route or found == nil and '' or '-', must_delete}
+return {position, timeline, read, newest_route and position_text(newest_route) or found == nil and '' or '-', must_delete}

@@ -1,11 +1,10 @@
 -- due.lua: processes due pairs in one step: retries, dead-letters or expires them.
 -- KEYS: stream. ARGV: prefix, ack timeout, retention of traces, backoff base, backoff cap, delay of Web Pushes (all in
 -- ms; '': none are sent), then a stream entry that the caller has read (read_entry.lua): only its notification, and
--- escalations, are processed.
+-- escalations, are processed, of a retry only the users that it names.
 -- Returns {retried pairs, stream entries added for them, exhausted pairs, expired pairs, 1 if more
 -- pairs are due, entries in the error log, relays with sessions, entries trimmed from the error
--- log, throttled pairs, a stream entry that the caller must read or '', and the number of attempts that its
--- data must have, unless that is above the retry limit}.
+-- log, throttled pairs, what the caller must read (read_entry.lua)}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: notifications.lua
@@ -30,11 +29,14 @@ local pairs_left, bytes_left = PAIRS_MAX, BYTES_MAX
 local first_parts = {}
 local function log_error(id, found, reason, attempts, users)
     local _, owner = logged_before(id)
-    local has_data = found and not owner
-    if has_data then bytes_left = bytes_left - #found.data end
+    local has_data, data, route = found and not owner, '', ''
+    if has_data then
+        bytes_left = bytes_left - found.bytes
+        data, route = found.data, found.route
+    end
     owner = owner or error_owner(found and found.route or '')
-    local entry, is_large = log_entry(id, owner, reason, attempts, cjson.encode(users), has_data and found.data or '',
-        has_data and found.route or '', (notification_of(id) or {}).receipts)
+    local entry, is_large = log_entry(id, owner, reason, attempts, cjson.encode(users), data, route,
+        (notification_of(id) or {}).receipts)
     if not is_large then add_part(id, owner, entry, attempts, has_data) end
     if has_data then first_parts[#first_parts + 1] = id end
     for _, user in ipairs(users) do end_pair(id, user, 'errored', attempts, reason) end
@@ -45,7 +47,10 @@ local function expire(id)
     local logged = logged_before(id)
     local found, must_wait
     if not logged then found, must_wait = reading.entry_of(id) end
-    if must_wait then return end
+    if must_wait or found and not reading.has_data(found, 'parts') then
+        reading.want(notification_of(id).entry, 'parts')
+        return
+    end
     local users, ended, is_complete = end_notification(id, PAIRS_MAX, function(pending)
         log_error(id, found, 'expired', found and attempts_of(found) or logged or 0, pending)
     end)
@@ -98,7 +103,7 @@ local function retry_users(id, found, retries, users)
     end
     call('HMSET', prefix .. KEY_RETRIES .. id, unpack(counts))
     add_copy(id, before, entry, retries, users)
-    retried, retry_entries, bytes_left = retried + #users, retry_entries + 1, bytes_left - #found.data
+    retried, retry_entries, bytes_left = retried + #users, retry_entries + 1, bytes_left - found.bytes
 end
 
 local relays = call('ZRANGEBYSCORE', prefix .. KEY_RELAYS, integer_text(now - STORE_PRESENCE_MS), '+inf')
@@ -115,35 +120,37 @@ local function suspend(id, retries, user)
     call('ZADD', prefix .. KEY_DUE, due, id .. ':' .. user)
 end
 
--- Users with different numbers of retries receive separate stream entries.
+-- Users with different numbers of retries receive separate stream entries. A prepared one is for the users that it names,
+-- if they have not acknowledged meanwhile; other users remain due.
 local function retry(id, users)
-    local is_first = reading.wanted == ''
     local found, must_wait = reading.entry_of(id)
     if not found and not must_wait then return expire(id) end
-    bytes_left = bytes_left - (found and #found.data or 0)
+    must_wait = must_wait or not reading.has_data(found, reading.kind)
+    local named = not must_wait and not found.data and reading.users
+    bytes_left = bytes_left - (must_wait and 0 or found.bytes)
     local states = call('HMGET', prefix .. KEY_ACK .. id, unpack(users))
     local counts_before = call('HMGET', prefix .. KEY_RETRIES .. id, unpack(users))
     local groups, order = {}, {}
     for i, user in ipairs(users) do
         local retries = delivered_retries(counts_before[i])
-        if states[i] == '0' and not is_present(user) then
+        if states[i] ~= '0' then
+            due_to_remove[#due_to_remove + 1] = id .. ':' .. user
+        elseif named and not (named[user] and retries == reading.attempts - 1) then
+            more = 1
+        elseif not named and not is_present(user) then
             suspend(id, retries, user)
         else
-            if states[i] ~= '0' then
-                due_to_remove[#due_to_remove + 1] = id .. ':' .. user
-            else
-                if not groups[retries] then
-                    groups[retries] = {}
-                    order[#order + 1] = retries
-                end
-                table.insert(groups[retries], user)
+            if not groups[retries] then
+                groups[retries] = {}
+                order[#order + 1] = retries
             end
+            table.insert(groups[retries], user)
         end
     end
     table.sort(order)
     pairs_left = pairs_left - #users - NOTIFICATION_PAIRS
     if must_wait then
-        if is_first then reading.attempts = (order[1] or 0) + 1 end
+        if order[1] then reading.want(notification_of(id).entry, 'entry', order[1] + 1, pack_users(groups[order[1]])) end
         return
     end
     local handled = false
@@ -224,7 +231,8 @@ do
         if routes[id] or (ARGV[6] or '') == '' or notification.open_ended or not receipts.sends_pushes(notification) then return false end
         local found, must_wait = reading.entry_of(id)
         routes[id] = found and found.route
-        bytes_left = bytes_left - (found and #found.data or 0)
+        bytes_left = bytes_left - (found and found.bytes or 0)
+        if must_wait then reading.want(notification.entry, 'route') end
         return must_wait
     end
 
@@ -363,6 +371,7 @@ for _, id in ipairs(order) do
         if #users > 0 then retry(id, users) end
     end
 end
+prepared.discard()
 call_chunked(moved, 'ZADD', prefix .. KEY_DUE)
 for owner, free in pairs(free_times) do
     call('HSET', prefix .. KEY_OWNER_RETRIES, owner, string.format('%.3f %.0f', free, now))
@@ -376,4 +385,4 @@ end
 local trimmed, is_full = trim_errors()
 if is_full then more = 1 end
 return {retried, retry_entries, exhausted, expired, more, call('XLEN', errors), #relays, trimmed,
-    throttled, reading.wanted, reading.attempts}
+    throttled, reading.wanted}

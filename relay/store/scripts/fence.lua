@@ -1,8 +1,8 @@
 -- fence.lua: removes added stream entries again if ingest.lua would have rejected their batch. It
 -- runs in a transaction, after the entries are added and before the progress advances.
 -- KEYS: stream, progress, a key that never exists (keys.h). ARGV: prefix, epoch, owner token,
--- number of added entries, the position that the batch follows, the bytes of the last entry if it is
--- large, otherwise ''.
+-- number of added entries, the position that the batch follows, then of the last entry if it is large: its bytes,
+-- notification id, route, field `after` or ''.
 local stream, progress, owner, call = KEYS[1], KEYS[2], ARGV[3], redis.call
 local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner)
 local is_stream = call('TYPE', stream).ok == 'stream'
@@ -17,14 +17,15 @@ end
 -- include: last_id.lua
 -- include: large.lua
 if not rejection then
-    local bytes = tonumber(ARGV[6] or '')
-    if bytes then record_large(stream, last_generated_id(stream), bytes) end
+    if ARGV[6] then record_large(stream, last_generated_id(stream), tonumber(ARGV[6]), ARGV[7], ARGV[8], 'after', ARGV[9]) end
     return 1
 end
 -- Inside the transaction, the added stream entries are the newest. Without a stream, no entry was
 -- added.
 if is_stream then
-    for _, entry in ipairs(call('XREVRANGE', stream, '+', '-', 'COUNT', ARGV[4]) or {}) do
+    local small = tonumber(ARGV[4])
+    if ARGV[6] then small = small - call('XDEL', stream, last_generated_id(stream)) end
+    for _, entry in ipairs(small > 0 and call('XREVRANGE', stream, '+', '-', 'COUNT', small) or {}) do
         call('XDEL', stream, entry[1])
     end
 end

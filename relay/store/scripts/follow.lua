@@ -1,6 +1,6 @@
 -- follow.lua: returns the start position for a relay that starts to read a shard's stream.
 -- KEYS: stream. ARGV: prefix.
--- Returns {epoch, newest id ever, stored position of the slot or '', route of the newest
+-- Returns {epoch, newest id ever, stored position of the slot or '', position of the newest
 -- notification with a commit or '', newest field `after` or '', newest transactions}.
 local stream, meta = KEYS[1], ARGV[1] .. KEY_META
 -- include: last_id.lua
@@ -19,4 +19,4 @@ local function has_after(route, field)
 end
 newest_notification(stream, '+', PAGES, has_after)
 return {redis.call('HGET', meta, META_EPOCH) or '', last_generated_id(stream), stored_position(meta),
-    newest_route or '', newest_after, newest_transactions(stream, meta)}
+    newest_route and position_text(newest_route) or '', newest_after, newest_transactions(stream, meta)}

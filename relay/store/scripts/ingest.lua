@@ -11,13 +11,17 @@
 --   + or -: audience, target, user, transaction id or 0    a membership is added or removed
 --   L: source, rule, transaction id or 0                   the rows of a live rule changed, without notifications
 --   C: nothing                                             the end of a transaction
+-- The first record, of one of the kinds N to P, may follow these arguments: E, the bytes of its route and data, and the end
+-- of an open-ended audience in ms, or ''. Then the same transaction has added its stream entry (prepared.lua), and the record
+-- has only the start of the data.
 -- Records at or below the progress are already stored and are skipped.
 -- A call adds STORE_PAIRS_MAX pairs at most. If the audience of a record A or W is larger, the caller
 -- stages its users (stage.lua) and sends the batch again with the kind S, instead of W with P:
 --   S or P: as A                                           a notification whose users are staged
 -- Returns {position, added notifications, skipped records, last added stream entry or ''}. If the
 -- batch is not complete, also the index of the next record, from 0, and 1 if its users must be
--- staged; until then, later batches are answered with WAIT.
+-- staged, and the end of the open-ended audience of that record: its prepared stream entry must have it, or not if it is ''.
+-- Until then, later batches are answered with WAIT.
 local stream, progress = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 local call = redis.call
@@ -25,25 +29,30 @@ local call = redis.call
 -- include: stream_entry.lua
 -- include: group.lua
 -- include: add_notification.lua
+-- include: prepared.lua
 local OWNER_PAIRS = tonumber(ARGV[7])
 -- include: owner_pairs.lua
+
+local FIRST, push_delay = 9, tonumber(ARGV[8])
+if ARGV[FIRST] == 'E' then
+    prepared.open_ended, FIRST = ARGV[FIRST + 2], FIRST + 3
+    prepared.begin(ARGV[FIRST - 2], true, route_flag(ARGV[FIRST + 3], FRAME_UNDECODABLE) and ARGV[FIRST + 2] or nil)
+end
 
 local owner = ARGV[3]
 local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner, 'partial:' .. owner)
 local position = state[2] or ''
 local meta = call('HMGET', prefix .. KEY_META, META_EPOCH, META_COPYING)
 if meta[1] ~= ARGV[2] or not has_group() then
-    return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
+    return prepared.reject(redis.error_reply('EPOCH the store was emptied, or its stream or group removed'))
 end
 if state[1] ~= owner then
-    return redis.error_reply('FENCED another feed owns this slot now')
+    return prepared.reject(redis.error_reply('FENCED another feed owns this slot now'))
 end
-if position < ARGV[4] and state[4] then return 'WAIT' end
 if position < ARGV[4] then
-    return redis.error_reply('BEHIND ' .. position)
+    return prepared.reject(state[4] and 'WAIT' or redis.error_reply('BEHIND ' .. position))
 end
 
-local FIRST, push_delay = 9, tonumber(ARGV[8])
 local at, skipped = FIRST, 0
 if ARGV[6] ~= '' then after = ARGV[6] end
 
@@ -88,6 +97,20 @@ do
         add_notification(id, route, data)
         return call('SCARD', prefix .. KEY_WEB_PUSH_USERS .. id)
     end
+    -- True if the audience of a record has no users.
+    local function is_open_ended(kind, id, audience, targets)
+        local staged = prefix .. KEY_STAGED .. id
+        if kind == 'S' then return call('HLEN', staged) == 1 and call('HEXISTS', staged, STAGED_ALL) == 1 end
+        return kind == 'A' and audience_size(audience, targets) <= STORE_PAIRS_MAX and #users_of(audience, targets) == 0
+    end
+
+    -- True if the stream entry of a record was prepared, and has the field `open_ended` only if its audience needs it.
+    function prepared.has_entry_of(from)
+        local targets = ARGV[from] ~= 'N' and targets_at(from + 7, tonumber(ARGV[from + 6]))
+        local is_open = is_open_ended(ARGV[from], ARGV[from + 2], ARGV[from + 5], targets)
+        prepared.must_end = is_open and integer_text(prepared.open_end(ARGV[from + 3])) or ''
+        return prepared.entry and prepared.must_end == prepared.open_ended
+    end
     HAS_NOTIFICATION = {N = true, A = true, W = true, S = true, P = true}
     ADD_STAGED = {S = add_staged, P = add_staged_push}
 end
@@ -96,6 +119,10 @@ while ARGV[at] do
     local kind, fresh = ARGV[at], ARGV[at + 1] > position
     -- Relays must read the changes before the notifications that depend on them.
     if HAS_NOTIFICATION[kind] then write_changes() end
+    if fresh and at == FIRST and prepared.open_ended and not prepared.has_entry_of(at) then
+        is_partial = true
+        break
+    end
     local targets = fresh and (kind == 'A' or kind == 'W') and targets_at(at + 7, tonumber(ARGV[at + 6]))
     if targets then
         local size = audience_size(ARGV[at + 5], targets)
@@ -154,13 +181,14 @@ while ARGV[at] do
         at = at + 6
     end
 end
+prepared.discard()
 write_changes()
 write_pending()
 call('HSET', progress, 'position:' .. owner, position)
 write_accounts()
 if is_partial then
     call('HSET', progress, 'partial:' .. owner, 1)
-    return {position, added, skipped, last_entry, at - FIRST, must_stage}
+    return {position, added, skipped, last_entry, at - FIRST, must_stage, prepared.must_end or ''}
 end
 if state[4] then call('HDEL', progress, 'partial:' .. owner) end
 if ARGV[5] > (state[3] or '') then call('HSET', progress, 'read:' .. owner, ARGV[5]) end

@@ -4,7 +4,7 @@
 -- Returns a JSON array, newest first.
 local stream, after = KEYS[1], ARGV[2]
 -- include: json.lua
--- include: has_entry.lua
+-- include: large_ends.lua
 
 local DATA_MAX, TARGETS_MAX = 65536, 3
 
@@ -19,15 +19,16 @@ end
 
 local function table_of(value) return type(value) == 'table' and value or {} end
 
-local function row_of(entry)
-    local fields = {id = '', data = ''}
-    for k = 1, #entry[2], 2 do fields[entry[2][k]] = entry[2][k + 1] end
-    local line = line_of(fields.data)
+-- `row` nil: a large entry.
+local function row_of(entry, row, large)
+    local fields = large or {id = ''}
+    for k = 1, row and #row[2] or 0, 2 do fields[row[2][k]] = row[2][k + 1] end
+    local line = line_of(fields.data or '')
     local metadata, routing = table_of(line.metadata), table_of(line.routing)
     local audience, retry = table_of(routing.audience), table_of(routing.retry)
     local targets, first = table_of(audience.targets), {}
     for i = 1, math.min(#targets, TARGETS_MAX) do first[i] = text_of(tostring(targets[i])) end
-    return table.concat({'{"entry":', text_of(entry[1]), ',"at":', entry[1]:match('^%d+'),
+    return table.concat({'{"entry":', text_of(entry), ',"at":', entry:match('^%d+'),
         ',"id":', text_of(fields.id), ',"topic":', text_or_null(metadata.topic),
         ',"operation":', text_or_null(metadata.operation), ',"priority":', text_or_null(metadata.priority),
         ',"audience":', text_or_null(audience.type), ',"targets":', array_of(first),
@@ -37,10 +38,10 @@ end
 
 -- The size of an entry is known only after it was copied, so one entry is read at a time.
 local BYTES_MAX = 1024 * 1024
-local rows, bytes, last = {}, 0, '+'
+local rows, bytes, next_entry = {}, 0, backwards(stream, '+', after)
 while #rows < STORE_LATEST_ROWS and bytes < BYTES_MAX do
-    local entry = redis.call('XREVRANGE', stream, last, after, 'COUNT', 1)[1]
+    local entry, row, large = next_entry()
     if not entry then break end
-    rows[#rows + 1], bytes, last = row_of(entry), bytes + bytes_of(entry), '(' .. entry[1]
+    rows[#rows + 1], bytes = row_of(entry, row, large), bytes + (row and bytes_of(row) or 0)
 end
 return array_of(rows)

@@ -1,6 +1,6 @@
 -- overview.lua: returns the store's state for the console: counts, relays, oldest pending
 -- notifications.
--- KEYS: stream. ARGV: prefix. Reads up to RELAYS_MAX relays, and one stream entry per returned row.
+-- KEYS: stream. ARGV: prefix. Reads up to RELAYS_MAX relays, and one stream entry per returned row, unless it is large.
 -- Returns a JSON object; times are in ms. `server` is the same for shards on one server.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -38,16 +38,11 @@ local function sinks()
     return array_of(found)
 end
 
--- Reads an entry once, and no further entry after BYTES_MAX.
-local BYTES_MAX = 1024 * 1024
-local read, bytes = {}, 0
+-- Reads an entry once.
+local read = {}
 local function fields_of(entry)
-    if not read[entry] and bytes < BYTES_MAX then
-        local fields = fields_at(entry)
-        bytes = bytes + #(fields.data or '')
-        read[entry] = {id = fields.id, route = fields.route, data = (fields.data or ''):sub(1, HEAD_MAX)}
-    end
-    return read[entry] or {}
+    read[entry] = read[entry] or fields_at(entry)
+    return read[entry]
 end
 
 -- Stream entries are in storage order, but the age of a retry is measured from the commit.
@@ -67,7 +62,7 @@ local function oldest_pending()
         if notification then
             local ends = call('ZSCORE', prefix .. KEY_DUE, id .. ':')
             found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"users":%s,"open":%s,"ends":%s}',
-                text_of(id), integer_text(commits[id]), topic_of(fields_of(notification.entry).data),
+                text_of(id), integer_text(commits[id]), topic_of(fields_of(notification.entry)),
                 number_of(notification.left), notification.open_ended and 'true' or 'false',
                 ends and number_of(ends) or 'null')
         end

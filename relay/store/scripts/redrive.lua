@@ -1,22 +1,28 @@
 -- redrive.lua: sends the notification of a dead letter to its users again, from attempt 0.
 -- KEYS: stream. ARGV: prefix, entry of the error log, notification id, route, data, expiration in
--- ms or 0, retention of traces in ms, users (none: all users of the error log entry).
+-- ms or 0, retention of traces in ms; if the data are large, the bytes of route and data, otherwise ''; the fields
+-- `retry_users` and `open_ended` of the prepared stream entry (prepared.lua), or ''; users (none: all users of the error
+-- log entry). Of large data, only the start is in the arguments.
 -- Returns the number of users with a pending acknowledgement, -1 if the error log entry does not
--- exist, or -2 if it has no users.
+-- exist, or -2 if it has no users. If the data are large, and not prepared, returns these two fields: the caller calls the
+-- script again with them, after XADD in the same transaction.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: notifications.lua
 -- include: stream_entry.lua
 -- include: group.lua
 -- include: error_log.lua
+-- include: prepared.lua
 
+local is_large, prepared_users = (ARGV[8] or '') ~= '', prepared.unpack_users(ARGV[9] or '')
+if #prepared_users > 0 then prepared.begin(ARGV[8], true) end
 -- In a cluster, this node may have only some of the shard's keys.
 if call('EXISTS', prefix .. KEY_META) == 0 or not has_group() then
-    return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
+    return prepared.reject(redis.error_reply('EPOCH the store was emptied, or its stream or group removed'))
 end
 local id, ends, now = ARGV[3], tonumber(ARGV[6]), now_ms()
 local logged = call('XRANGE', errors, ARGV[2], ARGV[2])[1]
-if not logged then return -1 end
+if not logged then return prepared.reject(-1) end
 
 local fields = fields_of(logged)
 
@@ -27,8 +33,9 @@ local function pending_score(notification)
     return score_text(entry or first_entry(id, notification))
 end
 
-local named = #ARGV > 7 and {unpack(ARGV, 8)} or cjson.decode(fields.users or '[]')
-if #named == 0 then return -2 end
+local named = #ARGV > 10 and {unpack(ARGV, 11)} or cjson.decode(fields.users or '[]')
+if prepared.entry then named = prepared_users end
+if #named == 0 then return prepared.reject(-2) end
 -- Omits users who have acknowledged the notification meanwhile.
 local users = {}
 for _, user in ipairs(named) do
@@ -38,9 +45,12 @@ end
 if #users > 0 then
     -- If the notification is pending for other users, its stream entry is replaced.
     local pending = notification_of(id)
-    local found = {id = id, route = ARGV[4], data = ARGV[5], entry = pending and pending.entry}
+    local found = {id = id, route = ARGV[4], data = not is_large and ARGV[5] or nil, entry = pending and pending.entry}
     if pending and pending.open_ended then
         found.open_ended = integer_text(ends > 0 and ends or pending.open_ended)
+    end
+    if is_large and not (prepared.entry and ARGV[10] == (found.open_ended or '')) then
+        return prepared.reject({pack_users(users), found.open_ended or ''})
     end
     replace_entry(found, 0, users)
     local key, notification = prefix .. KEY_ACK .. id, notifications[id]
@@ -63,6 +73,7 @@ if #users > 0 then
     end
     if ends > 0 then call('ZADD', prefix .. KEY_DUE, due_score.text(ends), id .. ':') end
 end
+prepared.discard()
 remove_error(id, owner_of(fields), ARGV[2])
 save_notifications()
 write_events(ARGV[7])

@@ -5,10 +5,7 @@
 -- found entry, so there is no limit of bytes.
 -- include: reverse_scan.lua
 
-local function is_at_or_before(route)
-    local position = route_bytes(route, FRAME_AT_COMMIT_LSN, FRAME_COMMON_SIZE)
-    return position:gsub('.', function(byte) return string.format('%02x', byte:byte()) end) <= ARGV[1]
-end
+local function is_at_or_before(route) return position_text(route) <= ARGV[1] end
 local PAGES = 64
 local found, _, last = newest_notification(KEYS[1], ARGV[2], PAGES, is_at_or_before)
 if found == false and #newest_rows < PAGES * PAGE then return '(' .. last end

@@ -28,14 +28,21 @@ end
 -- Ids have no index. A notification is stored soon after its commit, so the search starts at the
 -- commit time. One entry is read at a time, because its size is unknown.
 local function search()
-    local from = string.format('%.0f', math.max(tonumber(ARGV[3]) - CLOCK_SKEW_MS, 0)) .. '-0'
-    local bytes = 0
+    local from, bytes = string.format('%.0f', math.max(tonumber(ARGV[3]) - CLOCK_SKEW_MS, 0)) .. '-0', 0
+    local large = next_large(stream, from)
     for _ = 1, SCAN_MAX do
-        local entry = call('XRANGE', stream, from, '+', 'COUNT', 1)[1]
-        if not entry or field(entry, 'id') == id then return entry end
-        bytes = bytes + bytes_of(entry)
-        if bytes >= SCAN_BYTES then return nil end
-        from = '(' .. entry[1]
+        local entry = call('XRANGE', stream, from, large and '(' .. large.entry or '+', 'COUNT', 1)[1]
+        if not entry and not large then return nil end
+        if entry then
+            if field(entry, 'id') == id then return entry end
+            bytes = bytes + bytes_of(entry)
+            if bytes >= SCAN_BYTES then return nil end
+            from = '(' .. entry[1]
+        else
+            local found = large.id == id and entry_at(large.entry)
+            if found then return found end
+            from, large = '(' .. large.entry, next_large(stream, large.entry)
+        end
     end
 end
 

@@ -5,8 +5,8 @@
 -- pending entry would retain all later entries, because XTRIM removes only the oldest entries.
 -- Also forgets the ended pairs of users (ended.lua).
 -- Also removes trimmed entries from the index of large entries, and old receipts.
--- Returns {trimmed entries, 1 if more entries must be moved or removed, trimmed receipts, a stream entry that the
--- caller must read or ''}.
+-- Returns {trimmed entries, 1 if more entries must be moved or removed, trimmed receipts, what the caller must read
+-- (read_entry.lua)}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: notifications.lua
@@ -107,16 +107,20 @@ local moved, bytes = 0, 0
 while moved < old and bytes < MOVED_BYTES do
     local entry = pending[moved + 1][1]
     local found, must_wait = reading.entry_at(entry)
-    if must_wait then break end
+    if must_wait or found and not reading.has_data(found, 'entry') then
+        reading.want(entry, 'entry')
+        break
+    end
     moved = moved + 1
     local notification = found and notification_of(found.id)
     if notification and notification.entry == entry then
-        bytes = bytes + #found.data
+        bytes = bytes + found.bytes
         replace_entry(found, attempts_of(found), {})
     else
         call('XACK', stream, 'clairon', entry) -- the notification is complete
     end
 end
+prepared.discard()
 save_notifications()
 forget_ended()
 local old_receipts, has_more = trim_receipts()
@@ -127,4 +131,4 @@ for _ = 1, LARGE_MAX do
     if not large or has_large(stream, large) then break end
     large = next_large(stream, large.entry)
 end
-return {trimmed, has_more and 1 or 0, old_receipts, ''}
+return {trimmed, has_more and 1 or 0, old_receipts, {}}

@@ -8,9 +8,8 @@ local call = redis.call
 -- include: json.lua
 -- include: notifications.lua
 -- include: topic.lua
--- include: large_entries.lua
 
-local RELAYS_MAX, PENDING_MAX, BYTES_MAX = 64, 1000, 1024 * 1024 -- beyond BYTES_MAX, and of large notifications, topics are null
+local RELAYS_MAX, PENDING_MAX = 64, 1000
 -- include: pending_list.lua
 local rows = pending_list('-inf', '+inf', PENDING_MAX)
 
@@ -29,18 +28,14 @@ if not has_shared then count = call('ZCARD', prefix .. KEY_PENDING_LIST .. user)
 
 local function pending()
     local found = {}
-    local bytes = 0
     for i = 1, math.min(#rows, STORE_PENDING_ROWS) do
         local id = rows[i].id
         local notification = id and notification_of(id)
         if notification then
             local due = call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user)
             local entry = notification.entry
-            local is_read = bytes < BYTES_MAX and large_bytes(stream, entry) <= STORE_COPIED_BYTES_MAX
-            local data = is_read and fields_at(entry).data or ''
-            bytes = bytes + #data
             found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"due":%s}', text_of(id),
-                entry:match('^%d+'), topic_of(data), due and number_of(due) or 'null')
+                entry:match('^%d+'), topic_of(fields_at(entry)), due and number_of(due) or 'null')
         end
     end
     return array_of(found)

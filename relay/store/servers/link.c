@@ -275,8 +275,14 @@ link_measure(struct link *link, struct stats *stats)
     link->stats = stats;
 }
 
-static enum time_of
-time_of_script(enum store_script script)
+const char *
+link_script_text(enum store_script script)
+{
+    return script_texts[script];
+}
+
+enum time_of
+link_script_time(enum store_script script)
 {
     return script == STORE_SCRIPT_ingest   ? TIME_SCRIPT_INGEST
            : script == STORE_SCRIPT_report ? TIME_SCRIPT_REPORT
@@ -330,7 +336,7 @@ link_call(struct link *link, enum store_script script, int key_count, link_reply
         memcpy(all_lens + none_at + 1, lens + key_count, sizeof(*all_lens) * rest);
     }
     if (link->state == LINK_UP)
-        rc = send_now(link, time_of_script(script), reply, ctx, argc + 4, all, all_lens);
+        rc = send_now(link, link_script_time(script), reply, ctx, argc + 4, all, all_lens);
     free(all);
     free(all_lens);
     return rc;

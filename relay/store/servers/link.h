@@ -92,6 +92,10 @@ MUST_CHECK enum rc link_send(struct link *link, link_reply *reply, void *ctx, in
 MUST_CHECK enum rc link_send_ready(struct link *link, enum time_of what, link_reply *reply,
                                    void *ctx, char *bytes, size_t len, size_t count);
 
+/* Return the text of a script, and what it is measured as, for link_send_ready. */
+const char *link_script_text(enum store_script script);
+enum time_of link_script_time(enum store_script script);
+
 /* Returns a key that never exists, for link_send_ready. */
 const char *link_none_key(const struct link *link);
 

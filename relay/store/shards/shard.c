@@ -12,21 +12,13 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/reply.h"
+#include "store/shards/multi.h"
 #include "store/store.h"
 #include "store/timeouts.h"
 #include "wire/frame.h"
 
 #define STORE_NOTIFICATION_MAX (512u << 20) /* the server's default */
 #define MAINTENANCE_DUE_RELAYS 4            /* from this number of relays, each works less often */
-
-/*
- * A large stream entry that a script needs. A script takes too long to copy it, so a command reads
- * it, and the script runs again with the entry as arguments (read_entry.lua).
- */
-struct wanted {
-    char entry[ENTRY_ID_TEXT_MAX];
-    unsigned attempts; /* that the data must contain, up to the retry limit; 0: as they are */
-};
 
 /*
  * Periodic work while the link is up. Four times a second: due retries, expirations and dead
@@ -41,9 +33,9 @@ struct maintenance {
     struct stats *stats;
     bool is_due_pending;
     int64_t due_sent_us;
-    struct wanted due_wanted;
+    struct redisReply *due_wanted;
     bool is_trim_pending;
-    struct wanted trim_wanted;
+    struct redisReply *trim_wanted;
     bool is_count_pending; /* count_pending.lua is in flight */
     long long relays;      /* relays of this store that have sessions */
     bool is_rejected;      /* the last heartbeat was rejected */
@@ -306,72 +298,34 @@ on_link_failed(void *ctx, const char *server, const char *reason)
 
 /* False: the script wants no entry, or the command could not be sent. */
 static bool
-read_wanted(struct maintenance *maintenance, const struct redisReply *entry, long long attempts,
-            link_reply *on_entry, struct wanted *ret_wanted)
+read_wanted(struct maintenance *maintenance, const struct redisReply *wanted, link_reply *on_entry,
+            struct redisReply **ret_wanted)
 {
-    const struct bytes id = reply_bytes(entry);
-    const char *argv[] = {"XRANGE", maintenance->shard->stream_key, ret_wanted->entry,
-                          ret_wanted->entry};
-
-    if (id.len == 0 || id.len >= sizeof(ret_wanted->entry))
+    if (reply_count(wanted) == 0)
         return false;
-    snprintf(ret_wanted->entry, sizeof(ret_wanted->entry), "%s", reply_text(entry));
-    ret_wanted->attempts = (unsigned)attempts;
-    return shard_send(maintenance->shard, on_entry, maintenance, 4, argv, NULL) == RC_OK;
+    free(*ret_wanted);
+    *ret_wanted = reply_keep(wanted);
+    return wanted_read(maintenance->shard, *ret_wanted, on_entry, maintenance) == RC_OK;
 }
 
-/* Returns a copy (malloc) with this number of attempts. Empty: the document has another format. */
-static struct bytes
-with_attempts(struct bytes data, unsigned attempts)
-{
-    const struct bytes digits = notification_attempts(data);
-    const size_t head = (size_t)(digits.at - data.at), tail = head + digits.len;
-    char text[16];
-    const size_t len = (size_t)snprintf(text, sizeof(text), "%u", attempts);
-    unsigned char *copy;
-
-    if (digits.len == 0)
-        return (struct bytes){NULL, 0};
-    copy = memory_new(data.len - digits.len + len);
-    memcpy(copy, data.at, head);
-    memcpy(copy + head, text, len);
-    memcpy(copy + head + len, data.at + tail, data.len - tail);
-    return (struct bytes){copy, data.len - digits.len + len};
-}
-
-/* `wanted`: the script's entry, or NULL. It has no row if it was deleted. */
-static enum rc
+/* `wanted`: what the script needs, or NULL. `rows`: the reply to wanted_read. */
+static bool
 call_script(struct maintenance *maintenance, enum store_script script, link_reply *reply,
-            const char **argv, int argc, const struct wanted *wanted, const struct redisReply *rows)
+            const char **argv, int argc, const struct redisReply *wanted,
+            const struct redisReply *rows)
 {
-    const struct redisReply *fields = reply_at(reply_at(rows, 0), 1);
     struct arguments arguments = {.argc = 0};
-    struct bytes copy = {NULL, 0};
-    struct frame frame;
     enum rc rc;
 
     for (int i = 0; i < argc; i++)
         argument(&arguments, argv[i]);
-    if (wanted != NULL)
-        argument(&arguments, wanted->entry);
-    if (wanted != NULL && wanted->attempts > 0 &&
-        frame_parse_header(reply_field(fields, "route"), &frame) == RC_OK &&
-        wanted->attempts <= frame.as.notification.retry_limit)
-        copy = with_attempts(reply_field(fields, "data"), wanted->attempts);
-    for (size_t i = 0; i + 1 < reply_count(fields); i += 2) {
-        const struct bytes name = reply_bytes(reply_at(fields, i));
-        struct bytes value = reply_bytes(reply_at(fields, i + 1));
-
-        if (copy.at != NULL && bytes_equal_text(name, "data"))
-            value = copy;
-        argument_bytes(&arguments, name.at, name.len);
-        argument_bytes(&arguments, value.at, value.len);
-    }
-    rc = shard_call(maintenance->shard, script, 1, reply, maintenance, (int)arguments.argc,
-                    arguments.argv, arguments.lens);
+    if (rows != NULL)
+        rc = wanted_call(maintenance->shard, script, &arguments, wanted, rows, reply, maintenance);
+    else
+        rc = shard_call(maintenance->shard, script, 1, reply, maintenance, (int)arguments.argc,
+                        arguments.argv, arguments.lens);
     arguments_free(&arguments);
-    free((void *)copy.at);
-    return rc;
+    return rc == RC_OK;
 }
 
 static void on_trim_entry(void *ctx, const struct redisReply *reply);
@@ -394,7 +348,7 @@ on_trimmed(void *ctx, const struct redisReply *reply)
                  LOG_INT("count", reply_integer(reply_at(reply, 0))));
     maintenance->is_trim_pending =
         reply_integer(reply_at(reply, 1)) != 0 &&
-        read_wanted(maintenance, reply_at(reply, 3), 0, on_trim_entry, &maintenance->trim_wanted);
+        read_wanted(maintenance, reply_at(reply, 3), on_trim_entry, &maintenance->trim_wanted);
     if (reply_integer(reply_at(reply, 1)) != 0 && !maintenance->is_trim_pending)
         call_trim(maintenance, NULL);
 }
@@ -418,9 +372,8 @@ call_trim(struct maintenance *maintenance, const struct redisReply *rows)
                           settings->retention, settings->receipts_retention,
                           settings->receipts_bytes};
 
-    maintenance->is_trim_pending =
-        call_script(maintenance, STORE_SCRIPT_trim, on_trimmed, argv, 5,
-                    rows != NULL ? &maintenance->trim_wanted : NULL, rows) == RC_OK;
+    maintenance->is_trim_pending = call_script(maintenance, STORE_SCRIPT_trim, on_trimmed, argv, 5,
+                                               maintenance->trim_wanted, rows);
     if (!maintenance->is_trim_pending)
         log_debug("store", "trim skipped: store is unavailable");
 }
@@ -471,7 +424,7 @@ on_due_done(void *ctx, const struct redisReply *reply)
 
     maintenance->is_due_pending = false;
     if (!shard_check_reply(maintenance->shard, reply, "could not process due retries") ||
-        !reply_is_array(reply, 11))
+        !reply_is_array(reply, 10))
         return;
     for (size_t i = 0; i < 9; i++)
         counts[i] = reply_integer(reply_at(reply, i));
@@ -488,8 +441,7 @@ on_due_done(void *ctx, const struct redisReply *reply)
     maintenance->trimmed += counts[7];
     log_dead_letters(maintenance, false);
     maintenance->is_due_pending =
-        read_wanted(maintenance, reply_at(reply, 9), reply_integer(reply_at(reply, 10)),
-                    on_due_entry, &maintenance->due_wanted);
+        read_wanted(maintenance, reply_at(reply, 9), on_due_entry, &maintenance->due_wanted);
     if (counts[4] == 0 || maintenance->is_due_pending)
         return;
     /* More pairs are due. Other clients of the store have it for as long as this call took. */
@@ -509,9 +461,8 @@ call_due(struct maintenance *maintenance, const struct redisReply *rows)
                           settings->web_push_delay};
 
     maintenance->due_sent_us = clock_monotonic_us();
-    maintenance->is_due_pending =
-        call_script(maintenance, STORE_SCRIPT_due, on_due_done, argv, 7,
-                    rows != NULL ? &maintenance->due_wanted : NULL, rows) == RC_OK;
+    maintenance->is_due_pending = call_script(maintenance, STORE_SCRIPT_due, on_due_done, argv, 7,
+                                              maintenance->due_wanted, rows);
 }
 
 static void
@@ -724,7 +675,7 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     if (shard_send(shard, on_epoch, maintenance, 5, read_epoch, NULL) == RC_OK &&
         shard_send(shard, on_stream_length, maintenance, 2, length, NULL) == RC_OK)
         maintenance->is_count_pending = call_script(maintenance, STORE_SCRIPT_count_pending,
-                                                    on_pending, pending, 4, NULL, NULL) == RC_OK;
+                                                    on_pending, pending, 4, NULL, NULL);
     if (!maintenance->is_count_pending)
         log_debug("store", "connection lost during the heartbeat");
 }
@@ -797,6 +748,10 @@ shard_close(struct shard *shard)
 void
 shard_free(struct shard *shard)
 {
+    if (shard->maintenance != NULL) {
+        free(shard->maintenance->due_wanted);
+        free(shard->maintenance->trim_wanted);
+    }
     free(shard->maintenance);
 }
 

@@ -138,6 +138,8 @@ struct kept_arguments {
     const char **argv;
     size_t *lens;
 };
+struct bytes kept_argument(const struct kept_arguments *kept, size_t at);
+size_t kept_bytes(const struct kept_arguments *kept);
 struct kept_arguments *arguments_keep(size_t argc, const char *const *argv, const size_t *lens);
 
 void arguments_free(struct arguments *arguments); /* the arguments are then empty */

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/multi.h"
 
 static void
 arguments_grow(struct arguments *arguments)
@@ -82,6 +83,22 @@ arguments_keep(size_t argc, const char *const *argv, const size_t *lens)
         at += lens[i] + 1;
     }
     return kept;
+}
+
+struct bytes
+kept_argument(const struct kept_arguments *kept, size_t at)
+{
+    return (struct bytes){(const unsigned char *)kept->argv[at], kept->lens[at]};
+}
+
+size_t
+kept_bytes(const struct kept_arguments *kept)
+{
+    size_t bytes = 0;
+
+    for (size_t i = 0; i < kept->argc; i++)
+        bytes += kept->lens[i];
+    return bytes;
 }
 
 /* One shard's part of the request. */
@@ -272,6 +289,15 @@ shard_request_send_commands(struct shard_request *request, struct shard *shard, 
     else
         free(bytes);
     part_sent(part, rc);
+}
+
+void
+shard_request_send_multi(struct shard_request *request, struct shard *shard,
+                         enum store_script script, struct multi *multi)
+{
+    struct shard_request_part *part = part_new(request, shard, 1);
+
+    part_sent(part, multi_send(multi, shard, script, on_reply, part));
 }
 
 /* A request that reads the entry again sends a new command. */

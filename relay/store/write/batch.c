@@ -223,6 +223,10 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
     /* A transaction records the id of its last notification if it is large. */
     if (part->large > 0 && frame->kind == FRAME_KIND_NOTIFICATION)
         return true;
+    /* A transaction adds it before the script, which handles the other frames. */
+    if (part->count > 0 && frame->kind == FRAME_KIND_NOTIFICATION &&
+        frame->as.notification.data.len > STORE_COPIED_BYTES_MAX)
+        return true;
     /*
      * A blocked XREAD returns only one stream: the first that the batch writes. If that is the
      * stream of notifications, a relay reads the notifications after this membership before the
@@ -354,6 +358,14 @@ batch_add_position(struct batch *batch, const char *position)
 {
     add_text(batch, "C");
     add_text(batch, position);
+}
+
+bool
+batch_is_prepared(const struct batch *batch)
+{
+    return batch->notifications == 1 && batch->argc > BATCH_RESERVED + BATCH_DATA &&
+           batch->argv[BATCH_RESERVED][0] != 'R' && batch->large > 0 &&
+           batch->lens[BATCH_RESERVED + BATCH_DATA] > STORE_COPIED_BYTES_MAX;
 }
 
 static struct bytes

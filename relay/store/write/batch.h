@@ -9,14 +9,17 @@
 
 /* Number of leading arguments, which the caller sets. The frames follow. */
 #define BATCH_RESERVED 10
+#define BATCH_AFTER 7 /* the one with the dependencies on other shards */
 
 /*
  * Kind of a notification whose users are staged: with acks, and without them for its Web Push. The
- * offsets of its route and targets.
+ * offsets of a notification's id, route, data and targets.
  */
 #define BATCH_STAGED "S"
 #define BATCH_STAGED_PUSH "P"
+#define BATCH_ID 2
 #define BATCH_ROUTE 3
+#define BATCH_DATA 4
 #define BATCH_ACK_TARGETS 7
 
 /* The part of a batch for one shard. */
@@ -59,6 +62,12 @@ struct batch_notification {
 /* Iterates over the notifications: `*at` starts at 0. RC_CLOSED: the end. */
 MUST_CHECK enum rc batch_next_notification(const struct batch *batch, size_t *at,
                                            struct batch_notification *ret_notification);
+
+/*
+ * True if the first frame is a notification whose data are too large for a script. It is the only
+ * notification of the batch.
+ */
+bool batch_is_prepared(const struct batch *batch);
 
 /* Allocates the caller's arguments, even in an empty batch. */
 void batch_reserve(struct batch *batch);

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/multi.h"
 
 #define EXTRA_REPLIES 2 /* replies to EVAL and HMSET in EXEC's reply, after the XADD replies */
 #define COUNT_TEXT 24
@@ -59,6 +60,8 @@ struct ingest_part {
      * or it follows such a batch. Otherwise NULL.
      */
     struct kept_arguments *kept;
+    bool is_large;               /* the transaction of the script adds the first notification */
+    char open_ended[COUNT_TEXT]; /* the end of its open-ended audience in ms, or "" */
     struct staging staging;
     size_t notifications;
     /* newest notification that was sent to the shard, up to this batch */
@@ -99,9 +102,63 @@ record_entry(const struct ingest_part *part, struct shard *shard, const struct r
                           part->newest_sent);
 }
 
+/* The script receives only the start of the large data of its first record. */
+static void
+send_large(struct ingest_part *part, struct shard *shard)
+{
+    const struct kept_arguments *kept = part->kept;
+    const size_t at = BATCH_RESERVED;
+    const struct bytes id = kept_argument(kept, at + BATCH_ID),
+                       route = kept_argument(kept, at + BATCH_ROUTE),
+                       data = kept_argument(kept, at + BATCH_DATA), start = multi_data_start(data);
+    struct arguments fields = {.argc = 0}, script = {.argc = 0};
+    struct multi multi;
+    struct frame frame;
+    char bytes[COUNT_TEXT];
+
+    snprintf(bytes, sizeof(bytes), "%zu", route.len + data.len);
+    argument(&fields, "id");
+    argument_bytes(&fields, id.at, id.len);
+    argument(&fields, "route");
+    argument_bytes(&fields, route.at, route.len);
+    argument(&fields, "data");
+    argument_bytes(&fields, data.at, data.len);
+    if (kept->lens[BATCH_AFTER] > 0) {
+        argument(&fields, "after");
+        argument(&fields, kept->argv[BATCH_AFTER]);
+    }
+    if (part->open_ended[0] != '\0') {
+        argument(&fields, "open_ended");
+        argument(&fields, part->open_ended);
+    }
+    for (size_t i = 0; i < kept->argc; i++) {
+        if (i == at) {
+            argument(&script, "E");
+            argument(&script, bytes);
+            argument(&script, part->open_ended);
+        }
+        if (i == at + BATCH_DATA)
+            argument_bytes(&script, start.at, start.len);
+        else
+            argument_bytes(&script, kept->argv[i], kept->lens[i]);
+    }
+    multi_begin(&multi, kept_bytes(kept) + strlen(store_script_ingest));
+    multi_prepare_entry(&multi, shard, &fields);
+    if (frame_parse_header(route, &frame) == RC_OK && (frame.flags & FRAME_UNDECODABLE) != 0)
+        multi_prepare_parts(&multi, shard, id, route, data);
+    multi_script(&multi, shard, STORE_SCRIPT_ingest, 2, script.argc, script.argv, script.lens);
+    arguments_free(&fields);
+    arguments_free(&script);
+    shard_request_send_multi(&part->ingest->request, shard, STORE_SCRIPT_ingest, &multi);
+}
+
 static void
 send_kept(struct ingest_part *part, struct shard *shard)
 {
+    if (part->is_large) {
+        send_large(part, shard);
+        return;
+    }
     shard_request_send_script_argv(&part->ingest->request, shard, STORE_SCRIPT_ingest, 2,
                                    part->kept->argc, part->kept->argv, part->kept->lens);
 }
@@ -165,13 +222,15 @@ continue_part(struct ingest_part *part, struct shard *shard, size_t index, bool 
     const size_t at = BATCH_RESERVED + index;
     bool needs_ack;
 
-    if (kept == NULL || at + BATCH_ACK_TARGETS > kept->argc)
+    if (kept == NULL)
         return false;
     shard->ingests.holder = part;
     if (!must_stage) {
         send_kept(part, shard);
         return true;
     }
+    if (at + BATCH_ACK_TARGETS > kept->argc)
+        return false;
     needs_ack = kept->argv[at][0] == 'A' || kept->argv[at][0] == BATCH_STAGED[0];
     kept->argv[at] = needs_ack ? BATCH_STAGED : BATCH_STAGED_PUSH;
     part->staging = (struct staging){
@@ -227,6 +286,9 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
         stats_add(stats, STAT_STORE_REPLAYED, (uint64_t)reply_integer(reply_at(reply, 2)));
     part->was_counted = true;
     if (is_partial)
+        snprintf(part->open_ended, sizeof(part->open_ended), "%s",
+                 reply_bytes(reply_at(reply, 6)).len > 0 ? reply_text(reply_at(reply, 6)) : "");
+    if (is_partial)
         return continue_part(part, shard, (size_t)reply_integer(reply_at(reply, 4)),
                              reply_integer(reply_at(reply, 5)) != 0);
     record_entry(part, shard, reply_at(reply, 3));
@@ -259,7 +321,9 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
         batch->argv[i] = fixed[i];
         batch->lens[i] = strlen(fixed[i]);
     }
-    if (!batch->has_groups && batch->users <= STORE_PAIRS_MAX && shard->ingests.kept == 0) {
+    part->is_large = batch_is_prepared(batch);
+    if (!part->is_large && !batch->has_groups && batch->users <= STORE_PAIRS_MAX &&
+        shard->ingests.kept == 0) {
         /* One call of the script adds all notifications of the batch, and now. */
         shard_request_send_script_argv(&ingest->request, shard, STORE_SCRIPT_ingest, 2, batch->argc,
                                        batch->argv, batch->lens);
@@ -274,119 +338,76 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
 }
 
 /*
- * A transaction stores simple batches: the script would double the cost in the store, because it
- * copies each argument into a Lua string. After the notifications, fence.lua does the checks of
+ * A transaction stores simple batches without ingest.lua, which would double the cost in the
+ * store, because it copies each argument into a Lua string. After the notifications, fence.lua does the checks of
  * ingest.lua, and removes the notifications again if a check fails. The names of the progress
  * fields contain the owner's token, so a fenced feed cannot change the progress of the current
  * owner.
  */
 
-/* A buffer of encoded commands. */
-struct commands {
-    char *bytes;
-    size_t len;
-    size_t room;
-    size_t count;
-};
-
 static void
-put(struct commands *commands, const void *bytes, size_t len)
-{
-    if (commands->room - commands->len < len) {
-        commands->room = 2 * (commands->room + len);
-        commands->bytes = memory_grow(commands->bytes, commands->room);
-    }
-    memcpy(commands->bytes + commands->len, bytes, len);
-    commands->len += len;
-}
-
-static void
-put_number(struct commands *commands, char kind, size_t number)
-{
-    char text[COUNT_TEXT];
-    char *at = text + sizeof(text);
-
-    *--at = '\n';
-    *--at = '\r';
-    do {
-        *--at = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    *--at = kind;
-    put(commands, at, (size_t)(text + sizeof(text) - at));
-}
-
-static void
-put_argument(struct commands *commands, const void *bytes, size_t len)
-{
-    put_number(commands, '$', len);
-    put(commands, bytes, len);
-    put(commands, "\r\n", 2);
-}
-
-static void
-put_command(struct commands *commands, const char *const *words, size_t count)
-{
-    put_number(commands, '*', count);
-    for (size_t i = 0; i < count; i++)
-        put_argument(commands, words[i], strlen(words[i]));
-    commands->count++;
-}
-
-static void
-put_notification(struct commands *commands, const char *stream,
+put_notification(struct multi *multi, const char *stream,
                  const struct batch_notification *notification, const char *after)
 {
     static const char before_id[] = "$10\r\nNOMKSTREAM\r\n$1\r\n*\r\n$2\r\nid\r\n";
     static const char before_route[] = "$5\r\nroute\r\n";
     static const char before_data[] = "$4\r\ndata\r\n";
 
-    put_number(commands, '*', after[0] != '\0' ? 12 : 10);
-    put_argument(commands, "XADD", 4);
-    put_argument(commands, stream, strlen(stream));
-    put(commands, before_id, sizeof(before_id) - 1);
-    put_argument(commands, notification->id.at, notification->id.len);
-    put(commands, before_route, sizeof(before_route) - 1);
-    put_argument(commands, notification->route.at, notification->route.len);
-    put(commands, before_data, sizeof(before_data) - 1);
-    put_argument(commands, notification->data.at, notification->data.len);
+    multi_words(multi, after[0] != '\0' ? 12 : 10);
+    multi_word(multi, "XADD", 4);
+    multi_word(multi, stream, strlen(stream));
+    multi_put(multi, before_id, sizeof(before_id) - 1);
+    multi_word(multi, notification->id.at, notification->id.len);
+    multi_put(multi, before_route, sizeof(before_route) - 1);
+    multi_word(multi, notification->route.at, notification->route.len);
+    multi_put(multi, before_data, sizeof(before_data) - 1);
+    multi_word(multi, notification->data.at, notification->data.len);
     if (after[0] != '\0') {
-        put_argument(commands, "after", 5);
-        put_argument(commands, after, strlen(after));
+        multi_word(multi, "after", 5);
+        multi_word(multi, after, strlen(after));
     }
-    commands->count++;
 }
 
+/* `last`: the last notification of the batch. */
 static void
-put_end(struct commands *commands, const struct shard *shard, const struct ingest_order *order,
-        const struct ingest_fields *fields, const struct batch *batch)
+put_end(struct multi *multi, const struct shard *shard, const struct ingest_order *order,
+        const struct ingest_fields *fields, const struct batch *batch,
+        const struct batch_notification *last)
 {
     char position_field[STORE_TOKEN_TEXT + 16], read_field[STORE_TOKEN_TEXT + 16];
     char count[COUNT_TEXT], large[COUNT_TEXT];
-    const char *const move[] = {"HMSET",         fields->key, position_field,
-                                order->position, read_field,  fields->read};
-    /* EVALSHA would fail after SCRIPT FLUSH, and EXEC would then skip the check. */
-    const char *const fence[] = {"EVAL",
-                                 store_script_fence,
-                                 "3",
-                                 shard->stream_key,
-                                 fields->key,
-                                 link_none_key(shard->link),
-                                 shard->prefix,
-                                 shard->epoch,
-                                 shard->store->feed_token,
-                                 count,
-                                 order->after,
-                                 batch->large > 0 ? large : ""};
-    const char *const exec[] = {"EXEC"};
+    struct arguments fence = {.argc = 0}, move = {.argc = 0};
 
-    snprintf(position_field, sizeof(position_field), "position:%s", shard->store->feed_token);
-    snprintf(read_field, sizeof(read_field), "read:%s", shard->store->feed_token);
     snprintf(count, sizeof(count), "%zu", batch->notifications);
     snprintf(large, sizeof(large), "%zu", batch->large);
-    put_command(commands, fence, 12);
-    put_command(commands, move, fields->read[0] != '\0' ? 6 : 4);
-    put_command(commands, exec, 1);
+    argument(&fence, shard->stream_key);
+    argument(&fence, fields->key);
+    argument(&fence, shard->prefix);
+    argument(&fence, shard->epoch);
+    argument(&fence, shard->store->feed_token);
+    argument(&fence, count);
+    argument(&fence, order->after);
+    if (batch->large > 0) {
+        argument(&fence, large);
+        argument_bytes(&fence, last->id.at, last->id.len);
+        argument_bytes(&fence, last->route.at, last->route.len);
+        argument(&fence, batch->notifications == 1 ? fields->after : "");
+    }
+    multi_script(multi, shard, STORE_SCRIPT_fence, 2, fence.argc, fence.argv, fence.lens);
+    arguments_free(&fence);
+    snprintf(position_field, sizeof(position_field), "position:%s", shard->store->feed_token);
+    snprintf(read_field, sizeof(read_field), "read:%s", shard->store->feed_token);
+    argument(&move, "HMSET");
+    argument(&move, fields->key);
+    argument(&move, position_field);
+    argument(&move, order->position);
+    if (fields->read[0] != '\0') {
+        argument(&move, read_field);
+        argument(&move, fields->read);
+    }
+    multi_command(multi, &move);
+    arguments_free(&move);
+    multi_end(multi);
 }
 
 /* Reads EXEC's reply. */
@@ -434,22 +455,20 @@ static void
 ingest_by_transaction(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
                       const struct ingest_fields *fields, const struct batch *batch)
 {
-    const char *const multi[] = {"MULTI"};
-    struct commands commands = {.count = 0};
+    struct multi multi;
     const char *after = fields->after;
-    struct batch_notification found;
+    struct batch_notification found, last = {.id = {NULL, 0}};
     size_t at = 0;
 
-    commands.room = batch->bytes + batch->notifications * 128 + strlen(store_script_fence) + 1024;
-    commands.bytes = memory_grow(NULL, commands.room);
-    put_command(&commands, multi, 1);
+    multi_begin(&multi, batch->bytes + batch->notifications * 128 + strlen(store_script_fence));
     while (batch_next_notification(batch, &at, &found) == RC_OK) {
-        put_notification(&commands, shard->stream_key, &found, after);
+        put_notification(&multi, shard->stream_key, &found, after);
         after = "";
+        last = found;
     }
-    put_end(&commands, shard, order, fields, batch);
-    shard_request_send_commands(&ingest->request, shard, TIME_SCRIPT_INGEST, commands.bytes,
-                                commands.len, commands.count);
+    put_end(&multi, shard, order, fields, batch, &last);
+    shard_request_send_commands(&ingest->request, shard, TIME_SCRIPT_INGEST, multi.bytes, multi.len,
+                                multi.count);
 }
 
 static void
@@ -537,8 +556,7 @@ merge_progress(struct acquire *acquire, struct shard *shard, const struct redisR
 {
     const char *position = reply_text(reply_at(reply, 0));
     uint32_t timeline = (uint32_t)strtoul(reply_text(reply_at(reply, 1)), NULL, 10);
-    const struct bytes route = reply_bytes(reply_at(reply, 3));
-    struct frame frame;
+    const struct bytes newest = reply_bytes(reply_at(reply, 3));
 
     shard->read_lsn = strtoull(reply_text(reply_at(reply, 2)), NULL, 16);
     shard->acquired_timeline = timeline;
@@ -548,10 +566,11 @@ merge_progress(struct acquire *acquire, struct shard *shard, const struct redisR
         shard->acquired_lsn = shard->acquired_ordinal = 0;
     /* The newest notification, unless it is beyond the progress. For several shards. */
     shard->newest_sent = (struct position){0, 0};
-    if (route.len > 0 && frame_parse_header(route, &frame) == RC_OK &&
-        frame.commit_lsn <= shard->acquired_lsn)
-        shard->newest_sent = (struct position){frame.commit_lsn, frame.ordinal};
-    shard->newest_acquired = bytes_equal_text(route, "-")
+    if (frame_position_parse((const char *)newest.at, newest.len, &shard->newest_sent.lsn,
+                             &shard->newest_sent.ordinal) != RC_OK ||
+        shard->newest_sent.lsn > shard->acquired_lsn)
+        shard->newest_sent = (struct position){0, 0};
+    shard->newest_acquired = bytes_equal_text(newest, "-")
                                  ? (struct position){shard->acquired_lsn, shard->acquired_ordinal}
                                  : shard->newest_sent;
     if (!acquire->has_reply || strcmp(position, acquire->position) < 0)

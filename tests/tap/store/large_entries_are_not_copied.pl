@@ -1,5 +1,5 @@
-# Tests notifications that no script copies, because of their size: their retries, traces, entries in the error log,
-# redrives and trimming. The relay reads them outside of scripts.
+# Tests notifications that no script copies, because of their size: storing, retries, traces, entries in the error log,
+# redrives and trimming. The relay reads and writes them outside of scripts, also with a full store and if it is killed.
 use strict;
 use warnings;
 
@@ -10,7 +10,7 @@ use JSON ();
 use POSIX ();
 use Test::More;
 
-my ($COLUMNS, $BYTES) = (3, 1_000_000);
+my ($COLUMNS, $BYTES, $LONG) = (3, 400_000, 1_100_000);
 my $pg = Clairon::Test::postgresql('main');
 my $columns = join ', ', map { "c$_ text" } 1 .. $COLUMNS;
 my $values  = join ', ', ("repeat('x', $BYTES)") x $COLUMNS;
@@ -33,6 +33,7 @@ if ($monitor == 0)
     while (my $line = <$link>)
     {
         print {$out} substr($line, 0, 300), "\n" if $line =~ /^\+OK|^\S+ \[[^]]+\] "(?:XRANGE|HMGET|HGET)" /;
+        print {$out} 'long ', substr($line, 0, 300), "\n" if length $line > $LONG;
     }
     POSIX::_exit(0);
 }
@@ -105,16 +106,54 @@ $store->make_due($large, 'u1');
 wait_until('the notification without an entry expires', sub { $store->error_count == 1 });
 is(($store->errors)[0]{reason}, 'expired', 'a notification whose large entry was deleted expires');
 
+# A full store rejects a new row, which follows when it has memory again.
+$pg->safe_psql('postgres', "INSERT INTO large VALUES ('u2', $values)");
+wait_until('the row is stored', sub { $store->pending == 1 });
+my ($other) = grep { $_->{data} =~ /"u2"/ } $store->entries;
+my $second = $relay->client('u2');
+$second->run_until('it is delivered', sub { of_large($second) == 1 });
+$store->make_due($other->{id}, 'u2');
+$second->run_until('it is retried', sub { of_large($second) == 2 });
+$store->execute('CONFIG', 'SET', 'maxmemory', 1);
+$pg->safe_psql('postgres', "INSERT INTO large VALUES ('u3', $values)");
+$relay->wait_for_log(qr/"could not store a batch" error=.*OOM/);
+is($store->pending, 1, 'a full store does not store a large row');
+is(scalar(grep { $_->{data} =~ /"u3"/ } $store->entries), 0, 'and has no entry of it');
+$store->execute('CONFIG', 'SET', 'maxmemory', 0);
+wait_until('the row is stored', sub { $store->pending == 2 });
+is(scalar(grep { $_->{data} =~ /"u3"/ } $store->entries), 1, 'with memory again, the row is stored once');
+
+# A relay is killed while it sends a row.
+kill STOP => $store->pid;
+$pg->safe_psql('postgres', "INSERT INTO large VALUES ('u4', $values)");
+wait_until('the relay has received the row', sub { $relay->metric('clairon_feed_unconfirmed_bytes') > 0 });
+$relay->kill9;
+kill CONT => $store->pid;
+$relay->start;
+$relay->wait_ready;
+wait_until('the row is stored', sub { $store->pending == 3 });
+is(scalar(grep { $_->{data} =~ /"u4"/ } $store->entries), 1, 'after a relay was killed while it sent a row, the row is stored once');
+
 kill TERM => $monitor;
 waitpid $monitor, 0;
 my (%by_script, %by_relay);
+my (@long_of_scripts, %long);
 for (split /\n/, PostgreSQL::Test::Utils::slurp_file($reads))
 {
+    if (/^long \S+ \[\d+ (\S+)\] "(\w+)"/)
+    {
+        push @long_of_scripts, substr $_, 0, 200 if $1 eq 'lua' || $2 =~ /^EVAL/;
+        $long{$2}++;
+    }
     my ($is_script, $what) = /^\S+ \[\d+ (lua|\S+)\] "(?:XRANGE" "[^"]*:stream" "(\S+)" "\g2"|(?:HMGET|HGET)" "[^"]*:error_parts:.*"data")/ or next;
     ($is_script eq 'lua' ? \%by_script : \%by_relay)->{ $what // 'the error log' }++;
 }
 note "reads outside of scripts: @{[ %by_relay ]}";
 cmp_ok(scalar(keys %by_relay), '>', 2, 'large entries are read outside of scripts');
 is_deeply([ grep { $by_script{$_} } 'the error log', @entries ], [], 'no script reads one of them');
+
+note "commands with long arguments: @{[ %long ]}";
+ok($long{XADD}, 'large entries are added outside of scripts');
+is_deeply(\@long_of_scripts, [], 'no script has or passes a long argument');
 
 done_testing();

@@ -58,7 +58,7 @@ sub add
     my @arguments = ('c', $epoch, 'one', $after, '', '', $LIMIT, '');
     my $reply = run_script('ingest', [ $STREAM, $PROGRESS ], @arguments, 'A', @record);
     my $denied = denied();
-    return $reply->[1] == 1 && $denied eq '' ? 'added' : $reply->[1] == 0 && $denied eq "p$owner 1" ? 'denied' : "@$reply $denied" unless @$reply == 6;
+    return $reply->[1] == 1 && $denied eq '' ? 'added' : $reply->[1] == 0 && $denied eq "p$owner 1" ? 'denied' : "@$reply $denied" unless @$reply == 7;
     my ($at, $cursor) = (1, '');
     ($at, $cursor) = @{ run_script('stage', [$STREAM], 'c', $epoch, $PROGRESS, 'one', $id, $at, $cursor, 'A', $audience, @targets) } and $steps++ while $at;
     $reply = run_script('ingest', [ $STREAM, $PROGRESS ], @arguments, 'S', @record);

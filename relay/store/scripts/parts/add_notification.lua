@@ -13,17 +13,16 @@ local after -- field of the first added notification; set by the including scrip
 local function add_notification(id, route, data, ...)
     local entry
     if after then
-        entry = add_entry('id', id, 'route', route, 'data', data, 'after', after, ...)
+        entry = add_entry(id, route, data, 'after', after, ...)
         after = nil
     else
-        entry = add_entry('id', id, 'route', route, 'data', data, ...)
+        entry = add_entry(id, route, data, ...)
     end
     last_entry = entry
-    record_large(stream, entry, #route + #data)
     if added == 0 then call('HSETNX', prefix .. KEY_META, META_FIRST, entry) end
     added = added + 1
     if route_flag(route, FRAME_UNDECODABLE) then
-        log_entry(id, error_owner(route), 'undecodable', 0, '[]', data, route)
+        log_entry(id, error_owner(route), 'undecodable', 0, '[]', not prepared.parts and data or nil, route)
     end
     return entry
 end
@@ -52,11 +51,17 @@ local function add_pending(id, route, data, entry, ends, count, is_large)
     fresh[#fresh + 1] = pending_value(pending)
 end
 
+-- Returns when an open-ended audience ends.
+function prepared.open_end(route)
+    local ends = expires_ms(route)
+    return ends > 0 and ends or tonumber(prepared.open_ended) or now + STORE_OPEN_MS
+end
+
 -- Adds a notification that these users must acknowledge.
 local function add_ack_required(id, route, data, users)
     local ends, entry = expires_ms(route)
     if #users == 0 then
-        if ends == 0 then ends = now + STORE_OPEN_MS end
+        ends = prepared.open_end(route)
         entry = add_notification(id, route, data, 'open_ended', integer_text(ends))
     else
         entry = add_notification(id, route, data)

@@ -58,10 +58,11 @@ end
 
 local function parts_key(id) return prefix .. KEY_ERROR_PARTS .. id end
 
--- Adds an entry. `users` is a JSON array. `receipts`: as in the pending value, or nil. trim_errors limits the log.
--- Returns the entry, and true if the data are large: they are recorded already.
+-- Adds an entry. `users` is a JSON array. `data` nil: data and route were prepared. `receipts`: as in the pending value,
+-- or nil. trim_errors limits the log. Returns the entry, and true if the data are large: they are recorded already.
 local function log_entry(id, owner, reason, attempts, users, data, route, receipts)
-    local size, is_large = #data + #route, #data + #route > STORE_COPIED_BYTES_MAX
+    local size = data and #data + #route or prepared.bytes
+    local is_large = not data or size > STORE_COPIED_BYTES_MAX
     local entry = call('XADD', errors, error_id(), 'id', id, 'reason', reason,
         'attempts', attempts, 'users', users, 'data', is_large and '' or data, 'route', is_large and '' or route)
     local bytes = math.max(ENTRY_BYTES, #users + (is_large and 0 or size))
@@ -74,8 +75,8 @@ local function log_entry(id, owner, reason, attempts, users, data, route, receip
     end
     if type(indexed) == 'string' then charge(owner, bytes) end
     if is_large then
-        call('HMSET', parts_key(id), 'owner', owner, 'attempts', attempts, 'data', data, 'route', route,
-            'bytes', size, entry, '')
+        if data then call('HMSET', parts_key(id), 'data', data, 'route', route) else prepared.parts = nil end
+        call('HMSET', parts_key(id), 'owner', owner, 'attempts', attempts, 'bytes', size, entry, '')
         charge(owner, size)
     end
     return entry, is_large

@@ -48,6 +48,7 @@ end
 -- save_notifications() writes all changes at the end, because many acks of a call change the same
 -- keys.
 local notifications, changed, completed = {}, {}, {}
+local prepared = {} -- large data (prepared.lua)
 local due_to_remove, entries_to_ack, keys_to_delete, retried_to_remove, large_to_remove = {}, {}, {}, {}, {}
 -- include: copies.lua
 

@@ -1,38 +1,57 @@
--- read_entry.lua: reads stream entries of pending notifications. A script would take too long to copy an entry
--- beyond STORE_COPIED_BYTES_MAX, so it returns the id. The caller reads the entry, and calls the script again with further
--- arguments: this id and the fields of the entry, or no fields if it was deleted. Requires notifications.lua and
--- large_entries.lua.
+-- read_entry.lua: stream entries of pending notifications. A script would take too long to copy an entry beyond
+-- STORE_COPIED_BYTES_MAX, or to write it again, so it returns what it needs. The caller reads the entry, and calls the
+-- script again with further arguments: the entry; unless it was deleted, the kind below, number of bytes, number of
+-- attempts and users as in the reply; then the fields of the entry, without the data. Unless the kind is `route`, the same
+-- transaction has written the data before. Requires notifications.lua and large_entries.lua.
+--
+-- What a script needs is returned as {entry, kind, attempts, users}, or {}. The kinds are:
+--   route  only the other fields
+--   parts  data and route must be in KEY_ERROR_PARTS
+--   entry  a retry with this number of attempts, unless that is above the retry limit: then as `parts`. '': with the
+--          same number. `users` is its field `retry_users`
+-- include: prepared.lua
 --
 -- `reading` has these fields:
---   wanted    the first entry that the caller must read, or ''
---   attempts  the number of attempts that the data of this entry must have, unless it is above the retry limit
+--   wanted    what the caller must read
 --   given     the entry that the caller has read, or nil
-local reading = {wanted = '', attempts = 0}
+--   kind, attempts  as in the arguments
+--   users     set of the users in the arguments
+local reading = {wanted = {}, users = {}}
 do
     local found_by_caller
 
     -- Reads the entry in the arguments from `first`.
     function reading.begin(first)
-        reading.given = ARGV[first]
-        if not ARGV[first + 1] then return end
-        found_by_caller = {entry = ARGV[first]}
-        for at = first + 1, #ARGV, 2 do found_by_caller[ARGV[at]] = ARGV[at + 1] end
+        reading.given, reading.kind = ARGV[first], ARGV[first + 1]
+        if not reading.kind then return end
+        found_by_caller = {entry = ARGV[first], bytes = tonumber(ARGV[first + 2])}
+        reading.attempts = tonumber(ARGV[first + 3])
+        for _, user in ipairs(prepared.unpack_users(ARGV[first + 4])) do reading.users[user] = true end
+        for at = first + 5, #ARGV, 2 do found_by_caller[ARGV[at]] = ARGV[at + 1] end
+        if reading.kind == 'route' then return end
+        prepared.begin(ARGV[first + 2], reading.kind == 'entry', reading.kind == 'parts' and found_by_caller.id or nil)
+    end
+
+    -- Asks the caller for an entry, the first one of a call. `users` is packed.
+    function reading.want(entry, kind, attempts, users)
+        if not reading.wanted[1] then reading.wanted = {entry, kind, attempts and integer_text(attempts) or '', users or ''} end
     end
 
     function reading.is_missing(entry, bytes) return bytes > STORE_COPIED_BYTES_MAX and entry ~= reading.given end
 
-    -- Returns a stream entry as {entry =, id =, data =, route =, open_ended =}, or nil: then the second result is
-    -- true if the caller must read it first; otherwise it was deleted.
+    -- True if the data of an entry can be written: they were read here, or prepared.
+    function reading.has_data(found, kind) return found.data or kind == 'entry' and prepared.entry or kind == 'parts' and prepared.parts end
+
+    -- Returns a stream entry as {entry =, id =, data =, bytes =, route =, open_ended =}, or nil: then the second result is
+    -- true if the caller must read it first; otherwise it was deleted. An entry in the arguments has no data.
     function reading.entry_at(entry)
         if entry == reading.given then return found_by_caller end
-        if reading.is_missing(entry, large_bytes(stream, entry)) then
-            if reading.wanted == '' then reading.wanted = entry end
-            return nil, true
-        end
+        if reading.is_missing(entry, large_bytes(stream, entry)) then return nil, true end
         local row = call('XRANGE', stream, entry, entry)[1]
         if not row then return nil end
         local found = {entry = entry}
         for i = 1, #row[2], 2 do found[row[2][i]] = row[2][i + 1] end
+        found.bytes = #found.data
         return found
     end
 

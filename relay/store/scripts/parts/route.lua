@@ -39,3 +39,11 @@ local function web_push_text(route)
     local len = #route - from
     return len > 0 and len <= STORE_WEB_PUSH_MAX and route:sub(from + 1) or nil
 end
+
+-- Returns where the topic of a route begins and ends, or nil.
+local function topic_at(route)
+    if #route < FRAME_NOTIFICATION_HEAD_SIZE then return nil end
+    local from = FRAME_NOTIFICATION_HEAD_SIZE +
+        route_number(route, FRAME_NOTIFICATION_AT_AUDIENCE_LEN, FRAME_NOTIFICATION_AT_TOPIC_LEN)
+    return from, from + route_number(route, FRAME_NOTIFICATION_AT_TOPIC_LEN, FRAME_NOTIFICATION_AT_TARGETS_LEN)
+end

@@ -7,14 +7,27 @@
 -- new entries have the same millisecond. Further entries then move to the next millisecond, so that
 -- scores remain unique.
 local SEQ_MAX = 1000
-local function add_entry(...)
-    local entry = call('XADD', stream, '*', ...)
-    if #entry <= 16 then return entry end -- 13 digits, a dash, at most 2 digits
+-- Returns false if an entry has moved: it must be added again.
+local function has_unique_score(entry)
+    if #entry <= 16 then return true end -- 13 digits, a dash, at most 2 digits
     local ms, seq = entry:match('^(%d+)-(%d+)$')
-    if tonumber(seq) < SEQ_MAX then return entry end
+    if tonumber(seq) < SEQ_MAX then return true end
     call('XDEL', stream, entry)
     call('XSETID', stream, integer_text(tonumber(ms) + 1) .. '-0')
-    return call('XADD', stream, '*', ...)
+    return false
+end
+
+-- Adds an entry, or takes the one that was prepared. Its further fields follow. Returns it, and the bytes of data and route.
+local function add_entry(id, route, data, ...)
+    local entry, bytes = prepared.entry, prepared.bytes
+    prepared.entry = nil
+    if not entry then
+        bytes = #route + #data
+        entry = call('XADD', stream, '*', 'id', id, 'route', route, 'data', data, ...)
+        if not has_unique_score(entry) then entry = call('XADD', stream, '*', 'id', id, 'route', route, 'data', data, ...) end
+    end
+    record_large(stream, entry, bytes, id, route, ...)
+    return entry, bytes
 end
 
 -- Returns pending notifications whose stream entry is a retry, by commit time: {id =, commit =}.
@@ -121,7 +134,7 @@ local function first_entry(id, notification)
 end
 
 -- The decoder writes this string at the end of the JSON document. No payload can end with it. A document
--- with this number of attempts is not copied. C does the same for large entries (shard.c).
+-- with this number of attempts is not copied. C does the same for large entries (large.c).
 local TAIL_MAX = 512
 local ATTEMPTS = '^(.*' .. ENVELOPE_ATTEMPTS_TEXT .. ')(%d+)(' .. ENVELOPE_RETRY_LIMIT_TEXT .. '%d+' ..
     ENVELOPE_BACKOFF_TEXT .. '"%u+"' .. ENVELOPE_END_TEXT .. ')$'
@@ -132,20 +145,20 @@ local function with_attempts(data, attempts)
     return data:sub(1, from - 1) .. head .. attempts .. tail
 end
 
--- Replaces the pending stream entry by a retry for these users at the end of the stream.
+-- Replaces the pending stream entry by a retry for these users at the end of the stream. `found` has no data if a retry
+-- was prepared.
 local function replace_entry(found, attempts, users)
     local id = found.id
     local route = route_bytes(found.route, 0, FRAME_NOTIFICATION_AT_ATTEMPTS) ..
         string.char(math.floor(attempts / 256), attempts % 256) ..
         route_bytes(found.route, FRAME_NOTIFICATION_AT_AUDIENCE_LEN, #found.route)
-    local data = with_attempts(found.data, attempts)
-    local fields = {'id', id, 'route', route, 'data', data, 'retry_users', pack_users(users)}
+    local data = found.data and with_attempts(found.data, attempts)
+    local fields = {'retry_users', pack_users(users)}
     if found.open_ended then
         fields[#fields + 1] = 'open_ended'
         fields[#fields + 1] = found.open_ended
     end
-    local entry = add_entry(unpack(fields))
-    record_large(stream, entry, #route + #data)
+    local entry = add_entry(id, route, data, unpack(fields))
     if found.entry then call('XACK', stream, 'clairon', found.entry) end
     local commit = commit_ms(route)
     claim({entry}, 1, 1, commit)

@@ -1,6 +1,7 @@
 -- undone.lua: records which stored transactions a restore or a failover has undone. The database
 -- assigns their ids again, and no snapshot contains them.
 -- include: route.lua
+-- include: last_id.lua
 
 -- The field `undone` of `meta` has a line for each such event, oldest first: the newest stream entry
 -- at that time, the newest entry of the control stream, and the LSN from which on earlier
@@ -19,16 +20,13 @@ local function undone_count(meta) return tonumber(redis.call('HGET', meta, META_
 
 local function add_undone(prefix, lsn)
     local meta = prefix .. KEY_META
-    local function newest(key)
-        local entry = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
-        return entry and entry[1] or '0-0'
-    end
+    local control = redis.call('XREVRANGE', prefix .. KEY_CONTROL, '+', '-', 'COUNT', 1)[1]
     local lines = {}
     for _, line in ipairs(undone_lines(meta)) do
         -- Later lines with a lower LSN include this line.
         if line.lsn < lsn then lines[#lines + 1] = line.id .. ' ' .. line.control .. ' ' .. line.lsn end
     end
-    lines[#lines + 1] = newest(prefix .. KEY_STREAM) .. ' ' .. newest(prefix .. KEY_CONTROL) .. ' ' .. lsn
+    lines[#lines + 1] = last_generated_id(prefix .. KEY_STREAM) .. ' ' .. (control and control[1] or '0-0') .. ' ' .. lsn
     if #lines > UNDONE_LINES then table.remove(lines, 1) end
     redis.call('HSET', meta, META_UNDONE, table.concat(lines, '\n'), META_UNDONE_COUNT, undone_count(meta) + 1)
 end

@@ -1,0 +1,184 @@
+# Tests large data that a transaction writes before the script that uses them: the script takes the stream entry that the
+# transaction has added, and no other one, or removes it again, even if a command of the transaction failed.
+use strict;
+use warnings;
+
+use Clairon::Test qw(script_text);
+use Test::More;
+
+my $store = Clairon::Test::store();
+my ($P, $HOUR) = ('c', 3_600_000);
+my ($STREAM, $PROGRESS) = ("$P:stream", "$P:progress:s");
+my $DATA  = '{"x":"' . 'x' x 1_100_000 . '"}';
+my $epoch = run_script('hello', [$STREAM], $P, 'e' x 16, '', '0-0', 1, 1)->[0];
+run_script('acquire', [$PROGRESS], 'one', 'ours', 1, '', 16, 'db');
+
+sub run_script { my ($name, $keys, @arguments) = @_; return $store->execute('EVAL', script_text($name), scalar @$keys, @$keys, @arguments) }
+
+# Returns the reply of a script, or the error, after these commands in its transaction.
+sub run_after
+{
+    my ($commands, $name, $keys, @arguments) = @_;
+    $store->execute('MULTI');
+    my $reply = eval {
+        $store->execute(@$_) for @$commands;
+        $store->execute('EVAL', script_text($name), scalar @$keys, @$keys, @arguments);
+        $store->execute('EXEC');
+    };
+    if (!$reply)
+    {
+        my $error = $@;
+        eval { $store->execute('DISCARD') };
+        return "rejected: $error";
+    }
+    return ref $reply->[-1] eq 'Clairon::Test::Store::Error' ? $reply->[-1][0] : $reply->[-1];
+}
+
+# The commands that add a stream entry.
+sub entry { my (@fields) = @_; return ([ 'XGROUP', 'SETID', $STREAM, 'clairon', '$' ], [ 'XADD', $STREAM, 'NOMKSTREAM', '*', @fields ]) }
+
+# A notification with acks, an expiration, and a retry limit of 1.
+sub route
+{
+    my ($owner) = @_;
+    my $route = "\0" x 104 . 'USER' . 'a.topic';
+    substr $route, 7, 1, chr 3;
+    substr $route, 61, 1, chr 1;
+    substr $route, 65, 1, chr 4;
+    substr $route, 67, 1, chr 7;
+    return $route;
+}
+
+sub id { my ($number) = @_; return sprintf '%08x-0000-8000-8000-000000000000', $number }
+sub position { my ($number) = @_; return sprintf '%032x', $number }
+sub entries { return map { $_->[0] } @{ $store->execute('XRANGE', $STREAM, '-', '+') } }
+sub pending { my ($number) = @_; return $store->execute('HGET', "$P:pending", id($number)) // '' }
+my @stored;
+sub newest { return (entries())[-1] }
+
+# Stores a large notification. Options: `fails`: other commands than those that add the entry.
+sub ingest
+{
+    my ($number, $audience, $targets, %options) = @_;
+    my $open = $options{open} // '';
+    my @fields = (id => id($number), route => route(), data => $DATA, $open ? (open_ended => $open) : ());
+    my @record = ($options{kind} // 'A', position($number), id($number), route(), substr($DATA, 0, 100), $audience, scalar @$targets, @$targets);
+    return run_after($options{fails} // [ entry(@fields) ], 'ingest', [ $STREAM, $PROGRESS ], $P, $epoch, $options{owner} // 'one',
+        $options{after} // '', '', '', 1000, '', 'E', length(route()) + length $DATA, $open, @record);
+}
+
+my $reply = ingest(1, 'USER', ['u1']);
+is_deeply([ @$reply[ 0, 1, 3 ] ], [ position(1), 1, newest() ], 'the script takes the entry that the transaction has added');
+is(pending(1), newest() . ' 1 bE', 'its notification is pending');
+my ($member) = @{ $store->execute('ZRANGE', "$P:large", 0, -1) };
+like($member, qr/ \d{7} \Q${\id(1)}\E -  .*USERa\.topic$/s, 'the index has its id and topic');
+@stored = entries();
+
+is_deeply([ @{ ingest(1, 'USER', ['u1']) }[ 1, 2 ] ], [ 0, 1 ], 'a repeated batch is skipped');
+is_deeply([ entries() ], \@stored, 'and its entry is removed');
+like(ingest(2, 'USER', ['u1'], owner => 'two'), qr/FENCED/, 'another feed is fenced');
+like(ingest(2, 'USER', ['u1'], after => position(9)), qr/BEHIND/, 'a batch after a hole is rejected');
+is_deeply([ entries() ], \@stored, 'their entries are removed');
+
+# Commands of the transaction that fail while it runs.
+$reply = ingest(2, 'USER', ['u1'], fails => [ (entry())[0], [ 'XADD', $STREAM, '0-1', id => 'x' ] ]);
+is_deeply([ @$reply[ 1, 4, 5 ] ], [ 0, 0, 0 ], 'without its entry, the record is left to the next call');
+is_deeply([ entries() ], \@stored, 'the newest entry of another notification remains');
+is(pending(2), '', 'and is not taken for this one');
+is(ingest(3, 'USER', ['u1'], after => position(2)), 'WAIT', 'later batches wait');
+is_deeply([ entries() ], \@stored, 'their entries are removed too');
+
+# A store that is full.
+my $memory = sub { $store->execute('CONFIG', 'SET', 'maxmemory', $_[0]) };
+like(ingest(2, 'USER', ['u1'], fails => [ entry(id => id(2), data => $DATA), [ 'CONFIG', 'SET', 'maxmemory', 1 ] ])->[1], qr/^1$/,
+    'a store that becomes full within the transaction completes it');
+like(ingest(3, 'USER', ['u1']), qr/^rejected: .*OOM/, 'a full store rejects the transaction');
+$memory->(0);
+is(pending(2), newest() . ' 1 bE', 'only the first one is stored');
+is(scalar(entries()), 2, 'with its entry');
+is_deeply([ map { $store->execute('EXISTS', "$P:ack:" . id($_)) } 2, 3 ], [ 1, 0 ], 'and its users');
+$memory->(0);
+
+# An open-ended audience, and one that is staged.
+@stored = entries();
+$reply = ingest(4, 'TEAM', ['nobody']);
+is_deeply([ @$reply[ 1, 4, 5 ] ], [ 0, 0, 0 ], 'without users, the entry must have the end of the audience');
+like($reply->[6], qr/^\d{13}$/, 'the reply has this end');
+is_deeply([ entries() ], \@stored, 'the entry without it is removed');
+my $end = $reply->[6];
+is(ingest(4, 'TEAM', ['nobody'], open => $end)->[1], 1, 'the entry with the end is taken');
+like(pending(4), qr{ 0 bE x o$end$}, 'and is open-ended');
+is(ingest(5, 'USER', ['u1'], open => $end)->[6], '', 'an entry with users must not have an end');
+is(ingest(5, 'USER', ['u1'])->[1], 1, 'and is taken without it');
+@stored = entries();
+is_deeply([ @{ ingest(6, 'USER', [ map { "m$_" } 1 .. 4001 ]) }[ 1, 4, 5, 6 ] ], [ 0, 0, 1, '' ], 'a large audience is staged first');
+is_deeply([ entries() ], \@stored, 'its entry is removed meanwhile');
+my ($target, $cursor) = (1, '');
+($target, $cursor) = @{ run_script('stage', [$STREAM], $P, $epoch, $PROGRESS, 'one', id(6), $target, $cursor, 'A', 'USER', map { "m$_" } 1 .. 4001) } while $target;
+is(ingest(6, 'USER', [ map { "m$_" } 1 .. 4001 ], kind => 'S')->[1], 1, 'then it is stored');
+
+# A clock that was set back.
+my $ahead = int(time * 1000) + 1_000_000;
+$store->execute('XSETID', $STREAM, "$ahead-1500");
+is(ingest(7, 'USER', ['u1'])->[4], 0, 'an entry without a unique score is left to the next call');
+is(ingest(7, 'USER', ['u1'])->[1], 1, 'which stores it');
+is(newest(), $ahead + 1 . '-1', 'in the next millisecond');
+
+# ---- Retries
+my @due = ([$STREAM], $P, $HOUR, $HOUR, 1000, 60_000, '');
+$store->execute('SADD', "$P:presence:r", 'u1');
+$store->execute('ZADD', "$P:relays", int(time * 1000), 'r');
+sub due { my (@more) = @_; $store->execute('ZADD', "$P:due", 1, id(1) . ':u1'); return run_script('due', @due, @more) }
+my ($first) = pending(1) =~ /^(\S+)/;
+my $packed = "\0\2u1";
+is_deeply(due()->[9], [ $first, 'entry', 1, $packed ], 'a retry needs its entry, with the number of attempts and the users');
+my $bytes = length(route()) + length $DATA;
+sub retry
+{
+    my ($kind, $attempts, $users, @commands) = @_;
+    $store->execute('ZADD', "$P:due", 1, id(1) . ':u1');
+    return run_after(\@commands, 'due', @due, $first, $kind, $bytes, $attempts, $users, id => id(1), route => route());
+}
+my @copy = entry(id => id(1), route => route(), data => $DATA, retry_users => $packed);
+my @parts = ([ 'HSET', "$P:error_parts:" . id(1), data => $DATA, route => route() ]);
+@stored = entries();
+is_deeply([ @{ retry('entry', 2, $packed, @copy) }[ 0, 4 ] ], [ 0, 1 ], 'an entry with another number of attempts is not taken');
+is_deeply([ entries() ], \@stored, 'and removed');
+is_deeply(retry('entry', 1, $packed, $copy[0])->[9], [ $first, 'entry', 1, $packed ], 'without the entry, it is needed again');
+$reply = retry('entry', 1, $packed, @copy);
+is_deeply([ @$reply[ 0, 1 ] ], [ 1, 1 ], 'the retry is stored');
+my ($second) = pending(1) =~ /^(\S+) 1 bE r$/;
+is($second, newest(), 'its entry is the pending one');
+@stored = entries();
+is_deeply([ @{ retry('entry', 1, $packed, @copy) }[ 0, 1 ] ], [ 0, 0 ], 'another relay, which had read the former entry, stores nothing');
+is_deeply([ entries() ], \@stored, 'and its entry is removed');
+$store->execute('ZREM', "$P:due", id(1) . ':u1');
+
+# ---- Expirations
+$first = $second;
+$store->execute('ZADD', "$P:due", 1, id(1) . ':');
+is_deeply(run_script('due', @due)->[9], [ $first, 'parts', '', '' ], 'an expiration needs the data in the error log');
+$reply = run_after(\@copy, 'due', @due, $first, 'entry', $bytes, 1, $packed, id => id(1), route => route());
+is_deeply([ $reply->[3], $reply->[9] ], [ 0, [ $first, 'parts', '', '' ] ], 'a retry does not replace them');
+is_deeply([ entries() ], \@stored, 'and is removed');
+$reply = run_after([ [ 'HSET', "$P:error_parts:" . id(5), data => $DATA, route => route() ] ], 'due', @due, 'x', 'parts', $bytes, '', '', id => id(5), route => route());
+is($store->execute('EXISTS', "$P:error_parts:" . id(5)), 0, 'data that are not needed are removed');
+is(run_after(\@parts, 'due', @due, $first, 'parts', $bytes, '', '', id => id(1), route => route())->[3], 1, 'with them, the notification expires');
+my %parts = @{ $store->execute('HGETALL', "$P:error_parts:" . id(1)) };
+is_deeply([ length $parts{data}, @parts{qw(owner bytes)} ], [ length $DATA, 0, $bytes ], 'the error log has the data');
+
+# ---- Redrives
+my ($error) = map { $_->[0] } @{ $store->execute('XRANGE', "$P:errors", '-', '+') };
+my @redrive = ([$STREAM], $P, $error, id(1), route(), '{}', 0, $HOUR, $bytes);
+is_deeply(run_script('redrive', @redrive, '', ''), [ $packed, '' ], 'a redrive needs an entry for its users');
+@stored = entries();
+is_deeply(run_after(\@copy, 'redrive', @redrive, $packed, $end), [ $packed, '' ], 'with another end of the audience, it is needed again');
+is_deeply([ entries() ], \@stored, 'the entry is removed');
+is(run_after(\@copy, 'redrive', @redrive, $packed, ''), 1, 'with the entry, the notification is redriven');
+like(pending(1), qr/^\Q${\newest()}\E 1 bE r$/, 'and pending');
+is_deeply($store->execute('KEYS', "$P:error_*"), [], 'the error log is empty');
+@stored = entries();
+is(run_after(\@copy, 'redrive', @redrive, $packed, ''), -1, 'it is redriven once');
+is_deeply([ entries() ], \@stored, 'the entry of a second redrive is removed');
+
+done_testing();
