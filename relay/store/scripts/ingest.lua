@@ -36,7 +36,8 @@ local OWNER_PAIRS = tonumber(ARGV[7])
 local FIRST, push_delay = 9, tonumber(ARGV[8])
 if ARGV[FIRST] == 'E' then
     prepared.open_ended, FIRST = ARGV[FIRST + 2], FIRST + 3
-    prepared.begin(ARGV[FIRST - 2], true, route_flag(ARGV[FIRST + 3], FRAME_UNDECODABLE) and ARGV[FIRST + 2] or nil)
+    local bytes, id, route = ARGV[FIRST - 2], ARGV[FIRST + 2], ARGV[FIRST + 3]
+    prepared.begin(bytes, true, route_flag(route, FRAME_UNDECODABLE) and id or nil)
 end
 
 local owner = ARGV[3]

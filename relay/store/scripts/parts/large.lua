@@ -16,7 +16,7 @@ local function record_large(stream, entry, bytes, id, route, ...)
         if fields[i] == 'retry_users' then kind = 'r' end
     end
     local _, to = topic_at(route) -- a route may have a million targets
-    local start = to and route_bytes(route, 0, to) or route
+    local start = string.sub(route, 1, to or #route)
     local member = large_start(entry) .. table.concat({bytes, id, kind, after, start}, ' ')
     redis.call('ZADD', large_key(stream), 0, member)
 end
