@@ -14,7 +14,7 @@
 #define NONE UINT32_MAX
 #define CONTEXT_MAX 20 /* bytes of the longest token that an error repeats */
 #define FEW_NAMES 16   /* up to this number, duplicates are found without sorting */
-#define SAFE_DIGITS 18 /* an int64_t holds any number of so many digits */
+#define SAFE_DIGITS 18 /* an int64_t holds any number of this size */
 
 /* What peek returns instead of a byte. */
 #define BYTE_END (-1)

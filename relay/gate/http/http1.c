@@ -6,9 +6,9 @@
  * arrived are kept.
  *
  * Pipelining: if further requests of a route with is_pipelined have arrived completely, they do not
- * wait for the response, but are handled at once. The requests of a connection form a list in the
- * order of their responses (`ahead`, `behind`), and conn->owner is the newest. Nothing is read, and
- * no other request begins, until all of them have their response.
+ * wait for the response, but are handled immediately. The requests of a connection form a list in
+ * the order of their responses (`ahead`, `behind`), and conn->owner is the newest. Nothing is read,
+ * and no other request begins, until all of them have their response.
  */
 #include "gate/http/request.h"
 

@@ -339,10 +339,10 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
 
 /*
  * A transaction stores simple batches without ingest.lua, which would double the cost in the
- * store, because it copies each argument into a Lua string. After the notifications, fence.lua does the checks of
- * ingest.lua, and removes the notifications again if a check fails. The names of the progress
- * fields contain the owner's token, so a fenced feed cannot change the progress of the current
- * owner.
+ * store, because it copies each argument into a Lua string. After the notifications, fence.lua does
+ * the checks of ingest.lua, and removes the notifications again if a check fails. The names of the
+ * progress fields contain the owner's token, so a fenced feed cannot change the progress of the
+ * current owner.
  */
 
 static void

@@ -44,7 +44,7 @@ $raw->write(publication(4) . publication(5, body => '{}') . publication(6) . "GE
 $late->wait_held('publish');
 $client->wait_notifications(5);
 $late->release('publish');
-is(statuses($raw, 5), '201 400 201 200 201', 'a rejected publication and another route keep their place');
+is(statuses($raw, 5), '201 400 201 200 201', 'a rejected publication and another route are answered in order');
 
 # A request that has not arrived completely waits, and so do those beyond the limit.
 my $part = publication(MANY + 8);

@@ -71,7 +71,7 @@ my $reply = ingest(1, 'USER', ['u1']);
 is_deeply([ @$reply[ 0, 1, 3 ] ], [ position(1), 1, newest() ], 'the script takes the entry that the transaction has added');
 is(pending(1), newest() . ' 1 bE', 'its notification is pending');
 my ($member) = @{ $store->execute('ZRANGE', "$P:large", 0, -1) };
-like($member, qr/ \d{7} \Q${\id(1)}\E -  .*USERa\.topic$/s, 'the index has its id and topic');
+like($member, qr/ \d{7} \Q${\id(1)}\E -  .*USER.\.topic$/s, 'the index has its id and topic');
 @stored = entries();
 
 is_deeply([ @{ ingest(1, 'USER', ['u1']) }[ 1, 2 ] ], [ 0, 1 ], 'a repeated batch is skipped');
