@@ -18,6 +18,8 @@ COMMENT ON FUNCTION clairon.rows IS
     'rows that a live rule addresses to a user, in the form of payload.after';
 COMMENT ON FUNCTION clairon.live_rows IS
     'rows of clairon.rows for the relay, after a header with key, snapshot and audience';
+COMMENT ON FUNCTION clairon.live_position IS
+    'outcomes of transactions, and a WAL position behind all visible commits, for barriers of the relay';
 COMMENT ON FUNCTION clairon.doctor IS
     'checks the requirements of notifications; ok is false for an error, true with a hint for a warning';
 COMMENT ON FUNCTION clairon.version IS 'version of the library that this server loads';

@@ -33,7 +33,8 @@ GRANT EXECUTE ON FUNCTION clairon.snapshot TO PUBLIC;
 -- The view lists the rules on the current user's tables.
 GRANT SELECT ON clairon.rules TO PUBLIC;
 GRANT EXECUTE ON FUNCTION clairon.notify, clairon.once(text, text), clairon.once(text, bigint) TO clairon_app;
-GRANT EXECUTE ON FUNCTION clairon.utf8, clairon.rows, clairon.live_rows, clairon.report_denials TO clairon_relay;
+GRANT EXECUTE ON FUNCTION clairon.utf8, clairon.rows, clairon.live_rows, clairon.live_position,
+    clairon.report_denials TO clairon_relay;
 GRANT SELECT ON clairon.rule, clairon.rules, clairon.status, clairon.member TO clairon_relay;
 GRANT SELECT, INSERT ON clairon.receipt TO clairon_relay;
 GRANT SELECT ON clairon.receipt TO clairon_app;

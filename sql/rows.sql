@@ -18,3 +18,9 @@ CREATE FUNCTION clairon.rows(relation regclass, user_id text, name text DEFAULT 
 CREATE FUNCTION clairon.live_rows(source text, name text, user_id text, groups jsonb, max_rows int,
     max_bytes bigint)
     RETURNS SETOF text LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_live_rows';
+
+-- For barriers of the relay. Returns timeline:position:outcomes. The position in the WAL is behind
+-- all commits that are visible to the statement, and flushed. The outcomes are a letter for each of the
+-- comma-separated transaction ids; see decoder/sql/position.c.
+CREATE FUNCTION clairon.live_position(xids text) RETURNS text
+    LANGUAGE c VOLATILE STRICT AS 'MODULE_PATHNAME', 'clairon_live_position';

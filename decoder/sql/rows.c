@@ -87,15 +87,17 @@ empty_page_bytes(XLogRecPtr at)
  * example because it was rolled back. A snapshot from before the crash would then include the later
  * transaction, and clients would skip its changes. A standby replays only flushed WAL.
  */
-static void
+XLogRecPtr
 flush_finished_transactions(void)
 {
     XLogRecPtr end;
 
     if (RecoveryInProgress())
-        return;
+        return InvalidXLogRecPtr;
     end = GetXLogInsertRecPtr();
-    XLogFlush(end - empty_page_bytes(end)); /* XLogFlush rejects a position after the last record */
+    end -= empty_page_bytes(end); /* XLogFlush rejects a position after the last record */
+    XLogFlush(end);
+    return end;
 }
 
 /* Returns xmin:xmax:xip,xip.. with 64-bit ids in decimal, in the current memory context. */
@@ -109,7 +111,7 @@ snapshot_text(Snapshot snapshot)
 
     if (snapshot->snapshot_type != SNAPSHOT_MVCC)
         elog(ERROR, "unexpected snapshot type %d", (int)snapshot->snapshot_type);
-    flush_finished_transactions();
+    (void)flush_finished_transactions();
     ids = palloc(sizeof(*ids) * (snapshot->xcnt + Max(snapshot->subxcnt, 0) + 1));
     count = list_running(snapshot, next, ids);
     initStringInfo(&text);

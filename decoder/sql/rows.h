@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "access/attnum.h"
+#include "access/xlogdefs.h"
 #include "nodes/pg_list.h"
 #include "nodes/plannodes.h"
 #include "pg_config_manual.h"
@@ -14,6 +15,14 @@
 #include "base/data.h"
 #include "protocol/limits.h"
 #include "rules/rules.h"
+
+/* rows.c */
+
+/*
+ * Flushes the WAL of all transactions that have ended, and returns the position behind it. A
+ * standby replays only flushed WAL: InvalidXLogRecPtr.
+ */
+extern XLogRecPtr flush_finished_transactions(void);
 
 /* live_table.c */
 

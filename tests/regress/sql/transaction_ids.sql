@@ -55,3 +55,10 @@ DELETE FROM clairon.rule;
 DROP VIEW live_frames;
 DROP TABLE l, xids;
 SELECT count(*) FROM notes();
+-- the outcomes of transactions, and a position, for barriers
+SELECT clairon.live_position('') ~ '^[0-9]+:[0-9]+:$' AS position;
+SELECT split_part(clairon.live_position(pg_current_xact_id() || ',1,18446744073709551615'), ':', 3) AS outcomes;
+CREATE TABLE outcome AS SELECT pg_current_xact_id() AS xid;
+SELECT split_part(clairon.live_position(xid::text), ':', 3) AS outcome FROM outcome;
+SELECT clairon.live_position('5,x');
+DROP TABLE outcome;
