@@ -129,6 +129,8 @@ enum stats_kind {
       "Stream page reads delayed by delivery.resume_pages")                                        \
     X(HUB_LAG, "clairon_hub_lag_seconds", GAUGE, "Queueing delay of notifications")                \
     X(HUB_QUEUED, "clairon_hub_queued_bytes", GAUGE_SUM, "Bytes in outbound queues")               \
+    X(HUB_BARRIERS, "clairon_hub_waiting_barriers", GAUGE_SUM,                                     \
+      "Requests for a barrier that wait for their answer")                                         \
     X(ROWS_WAITING, "clairon_rows_waiting_requests", GAUGE_SUM,                                    \
       "Requests for the rows of live rules that wait for a query")                                 \
     X(ROWS_HELD, "clairon_rows_held_bytes", GAUGE_SUM,                                             \

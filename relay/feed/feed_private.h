@@ -179,6 +179,7 @@ struct feed_mark {
 struct feed_confirm {
     uint64_t received_lsn;
     uint64_t idle_lsn;        /* all changes before this LSN were sent, as a keepalive reported */
+    int64_t idle_us;          /* when it was last recorded in the store; monotonic */
     uint64_t stored_lsn;      /* the store has acknowledged all WAL before this LSN */
     uint64_t synced_lsn;      /* all WAL before this LSN is on the store's disk */
     uint64_t replicated_lsn;  /* all WAL before this LSN is on enough replicas */

@@ -22,7 +22,8 @@
 #define HELD_BYTES (1u << 20)          /* maximum bytes of held messages, including sent frames */
 #define WAL_PAGE_BYTES_MAX (64 * 1024) /* PostgreSQL can be built with WAL pages of this size */
 #define LAG_IDLE_US 2000000            /* after this time without transactions the lag is 0 */
-#define STATUS_EVERY_US 10000000       /* used if the server has no wal_sender_timeout */
+#define IDLE_EVERY_US 50000      /* WAL without notifications is recorded in the store this often */
+#define STATUS_EVERY_US 10000000 /* used if the server has no wal_sender_timeout */
 
 /* ---- from a batch to the store */
 
@@ -260,6 +261,22 @@ feed_stream_receive(struct feed *feed, char *owned, struct bytes frames)
     return feed->state != FEED_WAITING;
 }
 
+/*
+ * When nothing is in flight, confirms all WAL that the server has read, so that idle tables do not
+ * retain WAL, and clients that wait for a commit without notifications continue. The store is
+ * updated first: it must record every position that the slot has passed.
+ */
+static void
+confirm_idle(struct feed *feed)
+{
+    if (feed->flights.count > 0 || store_batch_count(feed->batch.frames) > 0 ||
+        feed->confirm.idle_lsn <= feed->confirm.stored_lsn)
+        return;
+    feed->confirm.idle_us = clock_monotonic_us();
+    feed->batch.confirm_lsn = feed->confirm.idle_lsn;
+    send_batch(feed);
+}
+
 /* ---- messages of the stream */
 
 static void
@@ -336,6 +353,9 @@ feed_stream_pump(struct feed *feed)
         if (!handle_message(feed, buffer, (size_t)len))
             return;
     }
+    if (feed->state == FEED_STREAMING &&
+        clock_monotonic_us() - feed->confirm.idle_us >= IDLE_EVERY_US)
+        confirm_idle(feed);
     if (feed->state == FEED_STREAMING)
         feed_pace_reading(feed);
 }
@@ -460,20 +480,6 @@ confirm_replicas(struct feed *feed)
         free(ticket); /* the feedback timer retries the request */
     else
         feed->confirm.replicating_lsn = feed->confirm.stored_lsn;
-}
-
-/*
- * When nothing is in flight, confirms all WAL that the server has read, so that idle tables do not
- * retain WAL. The store is updated first: it must record every position that the slot has passed.
- */
-static void
-confirm_idle(struct feed *feed)
-{
-    if (feed->flights.count > 0 || store_batch_count(feed->batch.frames) > 0 ||
-        feed->confirm.idle_lsn <= feed->confirm.stored_lsn)
-        return;
-    feed->batch.confirm_lsn = feed->confirm.idle_lsn;
-    send_batch(feed);
 }
 
 /* ---- status messages */

@@ -68,6 +68,15 @@ struct gate_rows {
 void gate_rows_begin(struct gate_request *request);
 void gate_rows_free(struct gate_request *request);
 
+/* ---- barrier_route.c */
+
+struct gate_barrier {
+    struct barrier *barrier; /* NULL: not started, or it has ended */
+};
+
+void gate_barrier_begin(struct gate_request *request);
+void gate_barrier_free(struct gate_request *request);
+
 /* ---- publish.c */
 
 struct gate_publication {

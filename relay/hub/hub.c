@@ -191,6 +191,7 @@ session_detach(struct session *session)
     report_arrivals(hub); /* may contain the session's user */
     session_set_state(session, SESSION_CLOSED);
     session_leave_resume(session);
+    barriers_leave(session);
     lists_free(session);
     groups_clear(&session->groups, &hub->audiences);
     if (hub_user_sessions(hub, session->client.user) == 0)
@@ -256,6 +257,7 @@ on_history(void *ctx, unsigned shard)
     struct session *session, *next;
 
     hub_fan_out(hub);
+    hub->covered[shard] = (struct reader_covered){.lsn = 0};
     limit_id(hub, shard, &hub->newest[shard]);
     limit_id(hub, shard, &hub->shed.hold[shard]);
     replay_buffer_reset(&hub->replay_buffer, hub->newest);
@@ -390,10 +392,23 @@ on_followed(void *ctx, const struct reader_followed *followed)
     hub->shed.hold[shard] = hub->newest[shard];
     replay_buffer_begin(&hub->replay_buffer, shard, hub->newest[shard]);
     add_earlier_xids(hub, &followed->notified);
+    if (hub->barriers != NULL)
+        hub_mark(hub, HUB_BARRIERS);
     DL_FOREACH (hub->sessions, session) {
         if (session->client.own_shard == shard)
             session_mark(session, READY_ADVANCE);
     }
+}
+
+static void
+on_covered(void *ctx, unsigned shard, const struct reader_covered *covered)
+{
+    struct hub *hub = ctx;
+
+    hub_fan_out(hub);
+    hub->covered[shard] = *covered;
+    if (hub->barriers != NULL)
+        hub_mark(hub, HUB_BARRIERS);
 }
 
 static void
@@ -416,6 +431,7 @@ set_epoch(struct hub *hub)
     for (unsigned shard = 0; shard < hub->shards; shard++)
         add_earlier_xids(hub, store_newest_transactions(hub->store, shard));
     memcpy(hub->newest, head, hub->shards * sizeof(*head));
+    memset(hub->covered, 0, sizeof(hub->covered));
     shed_reset(hub);
     if (hub->has_head) {
         DL_FOREACH_SAFE (hub->sessions, session, next)
@@ -498,6 +514,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
                                          .on_history = on_history,
                                          .on_resumed = on_reader_resumed,
                                          .on_followed = on_followed,
+                                         .on_covered = on_covered,
                                          .ctx = hub};
 
     hub->loop = loop;
@@ -535,6 +552,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     ev_prepare_start(loop, &hub->arrivals.report);
     pages_open(hub);
     refills_open(hub);
+    barriers_open(hub);
     return hub;
 }
 
@@ -565,6 +583,7 @@ hub_close(struct hub *hub)
     ev_timer_stop(hub->loop, &hub->shed.measure);
     pages_stop(hub);
     refills_stop(hub);
+    barriers_stop(hub);
     turn_stop(hub);
     ev_prepare_stop(hub->loop, &hub->arrivals.report);
     acks = hub->acks.queued.count + hub->acks.sent.count + hub->acks.waiting.count;

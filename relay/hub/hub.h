@@ -190,6 +190,43 @@ void session_watch_rows(struct session *session, const char *source, const char 
 bool session_accepts_snapshot(struct session *session, const char *source, const char *rule,
                               const struct snapshot *snapshot);
 
+/* ---- barriers */
+
+#define SESSION_BARRIERS_MAX 16
+
+/*
+ * Sends a `barrier` frame, or an `err` frame, behind the notifications of all transactions that are
+ * visible to new snapshots now; with an xid also of that transaction, once it has ended. xid 0: of
+ * no transaction. False if too many barriers of the session wait; the caller rejects the request.
+ */
+MUST_CHECK bool session_barrier(struct session *session, uint64_t xid, int64_t request_id);
+
+struct barrier;
+
+/* How a barrier ends. */
+struct barrier_result {
+    const struct barrier_error *error; /* NULL: none */
+    int64_t after_ms;                  /* with an error: delay before a retry; -1: do not retry */
+    bool has_outcome;                  /* PostgreSQL knows how the transaction has ended ... */
+    bool is_committed;                 /* ... by a commit */
+    const char *pos;                   /* over HTTP: whoever has read up to it has all */
+};
+
+struct barrier_error {
+    int code; /* enum gate_err */
+    int http_status;
+    const char *text;
+};
+
+/* Called once, from the loop; ends the barrier. */
+typedef void hub_barrier_done(void *ctx, const struct barrier_result *result);
+
+/* Like session_barrier, for a user without a connection. NULL: too many barriers wait. */
+struct barrier *hub_barrier_start(struct hub *hub, const char *user, uint64_t xid,
+                                  hub_barrier_done *done, void *ctx);
+/* Cancels a barrier. Accepts NULL. */
+void hub_barrier_end(struct barrier *barrier);
+
 /* ---- the hub */
 
 /*

@@ -21,8 +21,9 @@ struct report_call; /* acks.c */
 
 /* Pending work of the hub. */
 enum hub_work {
-    HUB_FLUSH = 1, /* send delivery reports, then acks */
-    HUB_REFILL = 2 /* refill sessions that waited until acks were stored */
+    HUB_FLUSH = 1,   /* send delivery reports, then acks */
+    HUB_REFILL = 2,  /* refill sessions that waited until acks were stored */
+    HUB_BARRIERS = 4 /* advance the barriers */
 };
 
 /*
@@ -162,6 +163,10 @@ struct hub {
     struct audience *audiences;
     struct session *sessions;    /* utlist */
     struct session_lists *lists; /* utlist; of the sessions that have lists */
+    struct barrier *barriers;    /* utlist, oldest first */
+    unsigned barrier_count;
+    unsigned barriers_in_sessions; /* number of them that wait for their session */
+    ev_timer barrier_timer;        /* active while there are barriers */
     struct hub_arrivals arrivals;
     uint32_t conn_prefix; /* random: in containers, relays have equal process ids */
     uint64_t session_count_ever;
@@ -175,6 +180,8 @@ struct hub {
     unsigned unpublished_count;
     struct merged_batch merged;               /* used for the batch that is being offered */
     struct entry_id newest[STORE_SHARDS_MAX]; /* id of the last stream entry read, by shard */
+    /* the WAL whose notifications were read and offered, by shard */
+    struct reader_covered covered[STORE_SHARDS_MAX];
     struct ready_list ready;
     int64_t sending_us;      /* time at which this turn began to send; wall clock */
     ev_prepare turn;         /* end of a turn: offers the batch, processes the ready list */
@@ -290,6 +297,15 @@ void hub_fan_out(struct hub *hub);
  * if sessions are left.
  */
 bool hub_send_some(struct hub *hub, unsigned max);
+
+/* ---- barriers.c */
+
+void barriers_open(struct hub *hub);
+void barriers_stop(struct hub *hub);
+/* Moves all barriers on whose next condition is met. Only the turn calls it. */
+void barriers_advance(struct hub *hub);
+/* Ends the barriers of a session that is being closed. */
+void barriers_leave(struct session *session);
 
 /* ---- loading.c: the state LOADING, before `connected` is sent */
 

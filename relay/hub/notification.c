@@ -247,6 +247,24 @@ notification_new(const struct entry *entry, bool hides_targets, const char *epoc
     return notification;
 }
 
+struct notification *
+notification_new_line(const char *text, size_t len)
+{
+    const size_t size = sizeof(struct notification) + WS_TEXT_HEAD_MAX + len;
+    struct notification *line = memory_new(size);
+    unsigned char *at = (unsigned char *)(line + 1) + WS_TEXT_HEAD_MAX;
+
+    line->shared = (struct shared){.refs = 1, .size = size, .free = free_notification};
+    line->is_line = true;
+    line->frame.as.notification.priority = FRAME_PRIORITY_LOW;
+    line->made_us = clock_monotonic_us();
+    memcpy(at, text, len);
+    line->text_len = len;
+    line->ws = at - ws_text_header(len, at);
+    line->ws_len = (size_t)(at - line->ws) + len;
+    return line;
+}
+
 /* Copies all bytes. */
 static struct notification *
 copy(const struct notification *notification, const char *epoch, const struct entry_id *heads,

@@ -24,6 +24,7 @@ struct notification {
     struct shared shared; /* owns all bytes below, except those of `source` */
     bool needs_ack;
     bool is_retry;      /* sent only to `retry_users` */
+    bool is_line;       /* notification_new_line: no notification, and it has no cursor */
     int64_t expires_us; /* expiration, wall clock; 0: never */
     unsigned char shard;
     unsigned char shards; /* number of `heads` */
@@ -55,6 +56,8 @@ struct notification {
 struct notification *notification_new(const struct entry *entry, bool hides_targets,
                                       const char *epoch, const struct entry_id *heads,
                                       unsigned shards);
+/* A line of the protocol for one session, which is queued behind notifications. */
+struct notification *notification_new_line(const char *text, size_t len);
 /* Returns a copy with another cursor; `deferral` may be NULL. */
 struct notification *notification_new_at(struct notification *notification, const char *epoch,
                                          const struct entry_id *heads,

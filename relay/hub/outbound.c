@@ -144,7 +144,8 @@ outbound_before(const struct outbound *outbound, unsigned nth, unsigned own, str
     for (unsigned i = 0; outbound->batch != NULL && i < outbound->batch->count; i++)
         cursor = cursor_min(cursor, cursor_before(outbound->batch->notifications[i], own));
     for (unsigned i = nth; i < outbound->count; i++)
-        cursor = cursor_min(cursor, cursor_before(*slot_of(outbound, i), own));
+        if (!(*slot_of(outbound, i))->is_line)
+            cursor = cursor_min(cursor, cursor_before(*slot_of(outbound, i), own));
     return cursor;
 }
 
@@ -416,6 +417,15 @@ session_queue(struct session *session, struct notification *notification)
 {
     session_split_batch(session, 0);
     insert(session, row_order_pass(session, notification));
+    session_mark(session, READY_SEND);
+}
+
+void
+session_queue_line(struct session *session, const char *text, size_t len)
+{
+    session_split_batch(session, 0);
+    outbound_insert(&session->outbound, session->outbound.count, notification_new_line(text, len),
+                    &session->hub->queued_bytes);
     session_mark(session, READY_SEND);
 }
 

@@ -171,8 +171,10 @@ first_sent(struct session *session)
     struct notification *notification =
         outbound_dequeue(&session->outbound, &session->hub->queued_bytes);
 
-    stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
-    count_time(session, notification);
+    if (!notification->is_line) {
+        stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
+        count_time(session, notification);
+    }
     if (notification->needs_ack)
         session_inflight_written(session, notification);
     notification_unref(notification);

@@ -207,6 +207,7 @@ struct session_control {
     /* load shedding dropped notifications and has not announced it yet */
     bool has_dropped;
     struct session_lists *lists; /* NULL: the client has not requested rows */
+    unsigned barriers;           /* number of barriers that wait */
 };
 
 /* The socket of a session. */
@@ -379,6 +380,9 @@ bool session_is_full(const struct session *session);
 
 /* Queues by priority, HIGH first. A poll receives notifications in the order of the calls. */
 void session_queue(struct session *session, struct notification *notification);
+
+/* Queues a line behind all notifications that are queued. The queue must not be full. */
+void session_queue_line(struct session *session, const char *text, size_t len);
 
 /*
  * Queues a whole batch. False if the notifications must be queued individually, because other

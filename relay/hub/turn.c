@@ -146,6 +146,8 @@ do_pending_work(struct hub *hub)
             delivery_reports_apply(hub);
             acks_flush(hub);
         }
+        if ((work & HUB_BARRIERS) != 0)
+            barriers_advance(hub);
         if ((work & HUB_REFILL) != 0 && hub->acks.queued.count == 0)
             refills_wake(hub);
         while ((session = ready_list_pop_step(hub, &reasons)) != NULL) {
@@ -222,6 +224,8 @@ on_turn(struct ev_loop *loop, ev_prepare *prepare, int events)
 
     (void)events;
     hub_fan_out(hub);
+    if (hub->barriers_in_sessions > 0)
+        barriers_advance(hub);
     hub->list_frames = 0;
     if (hub_send_some(hub, SENDS_PER_TURN))
         ev_idle_start(loop, &hub->more);

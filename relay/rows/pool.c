@@ -478,6 +478,7 @@ struct rows {
     struct ev_loop *loop;
     struct rows_queue queue;
     struct rows_pool pool;
+    struct rows_positions *positions;
     ev_timer tick;
 };
 
@@ -547,7 +548,15 @@ rows_open(struct ev_loop *loop, const struct config *config, struct stats *stats
     ev_init(&rows->tick, on_tick);
     rows->pool.soon.data = rows->tick.data = rows;
     pool_open(&rows->pool, loop, config, conninfo);
+    rows->positions = positions_open(loop, config, conninfo);
     return rows;
+}
+
+struct rows_position_request *
+rows_position_start(struct rows *rows, uint64_t xid, int64_t deadline_us, rows_position_known *done,
+                    void *ctx)
+{
+    return rows != NULL ? positions_start(rows->positions, xid, deadline_us, done, ctx) : NULL;
 }
 
 enum rows_status
@@ -575,6 +584,7 @@ rows_close(struct rows *rows)
         return;
     ev_timer_stop(rows->loop, &rows->tick);
     pool_close(&rows->pool);
+    positions_close(rows->positions);
     rows_queue_close(&rows->queue);
     free(rows);
 }

@@ -119,6 +119,42 @@ MUST_CHECK enum rc rows_result_write_page(const struct rows_result *result, size
 /* Adds all rows in the format of GET /v1/rows. */
 MUST_CHECK enum rc rows_result_write(const struct rows_result *result, struct buffer *out);
 
+/* ---- position.c: WAL positions behind the commits that are visible, for barriers */
+
+/* How the transaction of a request has ended. */
+enum rows_outcome {
+    ROWS_OUTCOME_NONE, /* the request names no transaction, or PostgreSQL forgot how it ended */
+    ROWS_OUTCOME_COMMITTED, /* committed, and visible to new snapshots */
+    ROWS_OUTCOME_ROLLED_BACK,
+    ROWS_OUTCOME_UNASSIGNED /* no transaction has had this id */
+};
+
+struct rows_position {
+    enum rows_outcome outcome;
+    uint32_t timeline;
+    uint64_t lsn; /* all commits that were visible at the start of the request precede it */
+};
+
+struct rows_position_request; /* one request */
+
+/*
+ * Called once, from the loop, and ends the request. Unless ROWS_OK, position is NULL. ROWS_BUSY:
+ * the transaction has not ended. ROWS_LOST: the database does not reply.
+ */
+typedef void rows_position_known(void *ctx, enum rows_status status,
+                                 const struct rows_position *position);
+
+/*
+ * Requests the position. xid 0: of no transaction; otherwise once that transaction has ended. All
+ * requests that wait share a query. deadline_us: monotonic. NULL: `rows` is NULL, or too many
+ * requests wait.
+ */
+struct rows_position_request *rows_position_start(struct rows *rows, uint64_t xid,
+                                                  int64_t deadline_us, rows_position_known *done,
+                                                  void *ctx);
+/* Cancels a request. Accepts NULL. */
+void rows_position_end(struct rows_position_request *request);
+
 const struct rows_error *rows_error_of(enum rows_status status);
 
 /*

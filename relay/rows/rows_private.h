@@ -192,6 +192,16 @@ int64_t rows_queue_after_ms(const struct rows_queue *queue, enum rows_status sta
 /* Frees the cached audiences. All requests must have ended, and no query may run. */
 void rows_queue_close(struct rows_queue *queue);
 
+/* ---- position.c */
+
+struct rows_positions *positions_open(struct ev_loop *loop, const struct config *config,
+                                      const char *conninfo);
+/* All requests must have ended. */
+void positions_close(struct rows_positions *positions);
+struct rows_position_request *positions_start(struct rows_positions *positions, uint64_t xid,
+                                              int64_t deadline_us, rows_position_known *done,
+                                              void *ctx);
+
 /* ---- result.c */
 
 /*

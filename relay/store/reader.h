@@ -33,6 +33,15 @@ struct reader_followed {
     struct transactions notified; /* the newest transactions with a notification up to `newest` */
 };
 
+/*
+ * All stream entries of a shard that were delivered before are those of the WAL before `lsn`, of
+ * this timeline. Positions of different timelines are not comparable.
+ */
+struct reader_covered {
+    uint64_t lsn; /* 0: unknown */
+    uint32_t timeline;
+};
+
 struct reader_events {
     /*
      * The stream entry is valid during the call. Shard 0 and any other shard are merged in commit
@@ -55,6 +64,8 @@ struct reader_events {
     void (*on_resumed)(void *ctx);
     /* After reader_follow: later stream entries of the shard and of shard 0 are in commit order. */
     void (*on_followed)(void *ctx, const struct reader_followed *followed);
+    /* After on_history and reader_seek the position of before does not count. */
+    void (*on_covered)(void *ctx, unsigned shard, const struct reader_covered *covered);
     void *ctx;
 };
 

@@ -241,6 +241,39 @@ read_rows(struct json_doc *doc, struct client_message *message,
     return read_snapshot(doc, message, error);
 }
 
+bool
+client_message_parse_xid(const char *text, size_t len, uint64_t *ret_xid)
+{
+    uint64_t xid = 0;
+
+    if (len == 0 || text[0] == '0')
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        const unsigned digit = (unsigned)((unsigned char)text[i] - '0');
+
+        if (digit > 9 || xid > (UINT64_MAX - digit) / 10)
+            return false;
+        xid = xid * 10 + digit;
+    }
+    *ret_xid = xid;
+    return true;
+}
+
+static enum rc
+read_barrier(struct json_doc *doc, struct client_message *message,
+             char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    const struct json_value *x = field_of(doc, "x");
+
+    if (!message->has_request_id)
+        return reject_message(error, "\"barrier\" needs an \"r\"");
+    if (x == NULL || (json_is(x, JSON_KIND_TEXT) &&
+                      client_message_parse_xid(json_doc_text(doc, x), json_text_len(x),
+                                               &message->xid)))
+        return RC_OK;
+    return reject_message(error, "\"x\" must be a transaction id, as a string of digits");
+}
+
 static const struct client_message_form FORMS[] = {
     {"connect", CLIENT_MESSAGE_CONNECT, {"t", "r", "token", "pos", "win", "topics"}, read_connect},
     {"ack", CLIENT_MESSAGE_ACK, {"t", "r", "ids"}, read_ack},
@@ -249,6 +282,7 @@ static const struct client_message_form FORMS[] = {
     {"unsubscribe", CLIENT_MESSAGE_UNSUBSCRIBE, {"t", "r", "topics"}, read_topics},
     {"refresh", CLIENT_MESSAGE_REFRESH, {"t", "r", "token"}, read_refresh},
     {"rows", CLIENT_MESSAGE_ROWS, {"t", "r", "source", "rule", "snapshot"}, read_rows},
+    {"barrier", CLIENT_MESSAGE_BARRIER, {"t", "r", "x"}, read_barrier},
     {"ping", CLIENT_MESSAGE_PING, {"t", "r"}, read_nothing},
     {"pong", CLIENT_MESSAGE_PONG, {"t", "r"}, read_nothing},
 };
@@ -298,12 +332,15 @@ form_has_field(const struct client_message_form *form, const char *name)
     return false;
 }
 
+/* Unknown fields of `connect` are ignored: a client sends what a later relay knows. */
 static enum rc
 check_fields(const struct client_message_form *form, struct json_doc *doc,
              char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     const struct json_value *root = json_doc_root(doc), *field = json_doc_first(doc, root);
 
+    if (form->kind == CLIENT_MESSAGE_CONNECT)
+        return RC_OK;
     for (; field != NULL; field = json_doc_next(doc, root, field)) {
         const char *name = json_doc_text(doc, field);
 

@@ -32,6 +32,7 @@ enum client_message_kind {
     CLIENT_MESSAGE_PONG,
     CLIENT_MESSAGE_PING,
     CLIENT_MESSAGE_ROWS,
+    CLIENT_MESSAGE_BARRIER,
 };
 
 struct client_message {
@@ -51,6 +52,7 @@ struct client_message {
     char *rule;   /* rows: "default" if absent */
     bool has_snapshot;
     struct snapshot snapshot; /* rows: only checks whether this snapshot is new enough */
+    uint64_t xid;             /* barrier: 0 if absent */
 };
 
 /*
@@ -87,6 +89,9 @@ MUST_CHECK enum rc client_message_parse_switch(const char *text, size_t len, boo
 MUST_CHECK enum rc client_message_parse_entry(const char *text, size_t len,
                                               char ret_entry[CLIENT_MESSAGE_ENTRY_MAX],
                                               char error[CLIENT_MESSAGE_ERROR_MAX]);
+
+/* Parses a transaction id: a decimal number from 1 to 2^64-1, without leading zeros. */
+bool client_message_parse_xid(const char *text, size_t len, uint64_t *ret_xid);
 
 /* Frees and resets. Accepts a zeroed message. */
 void client_message_free(struct client_message *message);

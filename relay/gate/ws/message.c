@@ -304,6 +304,10 @@ handle_open(struct websocket *ws, const struct client_message *message)
     case CLIENT_MESSAGE_ROWS:
         handle_rows(ws, message);
         break;
+    case CLIENT_MESSAGE_BARRIER:
+        if (!session_barrier(ws->session, message->xid, message->request_id))
+            send_rate(ws, message, "too many barriers", RATE_RETRY_AFTER_MS);
+        break;
     case CLIENT_MESSAGE_PING:
         websocket_send(ws, PONG, sizeof(PONG) - 1);
         break;

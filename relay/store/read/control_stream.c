@@ -1,4 +1,7 @@
-/* control_stream.c: reads the streams of ack events, membership changes and reloads. */
+/*
+ * control_stream.c: reads the streams of ack events, membership changes, reloads, and of the WAL
+ * positions that a shard covers.
+ */
 #include "store/read/reader_private.h"
 
 #include <stdio.h>
@@ -36,6 +39,31 @@ control_handle_ack_events(const struct reader_events *events, const char *own_na
         if (by.len != strlen(own_name) || memcmp(by.at, own_name, by.len) != 0)
             events->on_ack_events(events->ctx, reply_field(reply_at(entry, 1), "acked"), true);
     }
+}
+
+void
+cover_read(struct shard_cover *cover, const struct redisReply *entry)
+{
+    const char *lsn, *timeline;
+
+    control_read_cursor(entry, cover->at);
+    if (!reply_is_array(entry, 2))
+        return;
+    lsn = (const char *)reply_field(reply_at(entry, 1), "read").at;
+    timeline = (const char *)reply_field(reply_at(entry, 1), "timeline").at;
+    if (lsn == NULL || timeline == NULL)
+        return;
+    /* A reply's strings end with a zero byte. */
+    cover->newest =
+        (struct reader_covered){strtoull(lsn, NULL, 16), (uint32_t)strtoul(timeline, NULL, 10)};
+    cover->is_pending = cover->newest.lsn != 0;
+}
+
+void
+cover_reset(struct shard_cover *cover)
+{
+    snprintf(cover->at, sizeof(cover->at), "0-0");
+    cover->is_pending = cover->is_requested = false;
 }
 
 /* Some changes have no xid. A reply's strings end with a zero byte. */

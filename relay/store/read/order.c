@@ -8,9 +8,10 @@
 
 #define FULL_ENTRIES 128 /* stream entries of a shard, in addition to one reply */
 
-/* A reply whose stream entries are not all delivered. */
+/* A reply whose stream entries are not all delivered; or a position that they cover. */
 struct held {
     struct held *next;
+    struct reader_covered covered; /* lsn 0: none */
     const struct redisReply *entries;
     struct redisReply *kept; /* a copy that outlives the reply; NULL: not copied yet */
     size_t at;               /* index of the next entry */
@@ -44,6 +45,7 @@ struct queue {
 
 struct order {
     order_deliver *deliver;
+    order_covered *cover;
     void *ctx;
     size_t unordered;
     unsigned count;
@@ -51,11 +53,12 @@ struct order {
 };
 
 struct order *
-order_new(unsigned shards, order_deliver *deliver, void *ctx)
+order_new(unsigned shards, order_deliver *deliver, order_covered *cover, void *ctx)
 {
     struct order *order = memory_new(sizeof(*order) + shards * sizeof(*order->queues));
 
     order->deliver = deliver;
+    order->cover = cover;
     order->ctx = ctx;
     order->count = shards;
     return order;
@@ -163,22 +166,34 @@ position_of(const struct entry *entry)
     return (struct position){entry->frame.commit_lsn, entry->frame.ordinal};
 }
 
-void
-order_add(struct order *order, unsigned shard, const struct redisReply *entries)
+static struct held *
+append(struct queue *queue)
 {
-    struct queue *queue = &order->queues[shard];
-    struct held *held;
-    struct entry entry;
+    struct held *held = memory_new(sizeof(*held));
 
-    if (reply_count(entries) == 0)
-        return;
-    held = memory_new(sizeof(*held));
-    held->entries = entries;
     if (queue->last != NULL)
         queue->last->next = held;
     else
         queue->first = held;
     queue->last = held;
+    return held;
+}
+
+void
+order_cover(struct order *order, unsigned shard, const struct reader_covered *covered)
+{
+    append(&order->queues[shard])->covered = *covered;
+}
+
+void
+order_add(struct order *order, unsigned shard, const struct redisReply *entries)
+{
+    struct queue *queue = &order->queues[shard];
+    struct entry entry;
+
+    if (reply_count(entries) == 0)
+        return;
+    append(queue)->entries = entries;
     queue->count += reply_count(entries);
     /* A stream is in commit order: its last notification is the newest. */
     for (size_t i = reply_count(entries); i > 0; i--) {
@@ -198,8 +213,14 @@ load_head(struct order *order, unsigned k)
 
     while (!queue->has_head && queue->first != NULL) {
         struct held *held = queue->first;
+        const struct reader_covered covered = held->covered;
         const struct redisReply *element;
 
+        if (covered.lsn != 0) {
+            drop_first(queue);
+            order->cover(order->ctx, k, &covered);
+            continue;
+        }
         if (held->at == reply_count(held->entries)) {
             drop_first(queue);
             continue;
@@ -324,7 +345,7 @@ keep(struct queue *queue, int64_t now_us)
     struct held *held = queue->last;
     size_t from;
 
-    if (held == NULL || held->kept != NULL)
+    if (held == NULL || held->kept != NULL || held->covered.lsn != 0)
         return;
     held->added_us = now_us;
     from = held->at - (queue->has_head && held == queue->first ? 1 : 0);

@@ -28,7 +28,7 @@
 #define READER_ENTRIES_LARGE 4                  /* entries of each stream, of any size */
 #define READER_BYTES ((size_t)16 * 1024 * 1024) /* size of a reply, estimated from recent entries */
 #define READER_WORDS 6                          /* arguments before the streams */
-#define READER_STREAMS (2 + 2 * STORE_SHARDS_MAX)
+#define READER_STREAMS (2 + 3 * STORE_SHARDS_MAX)
 #define READER_ARGC (READER_WORDS + 2 * READER_STREAMS)
 
 #define READER_LIMIT_US INT64_C(600000000) /* after this time a lowered COUNT is doubled */
@@ -37,7 +37,8 @@
 struct reader_request {
     const char *argv[READER_ARGC];
     int argc;
-    size_t entries; /* COUNT */
+    size_t entries;               /* COUNT */
+    bool reads[STORE_SHARDS_MAX]; /* it reads the shard's stream */
     char count[24];
     char at[STORE_SHARDS_MAX][ENTRY_ID_TEXT_MAX];
 };
@@ -86,7 +87,7 @@ reader_request_is_held_back(const struct server_reader *server)
 
 static void
 add_streams(const struct server_reader *server, struct stream_list *list,
-            char at[STORE_SHARDS_MAX][ENTRY_ID_TEXT_MAX])
+            struct reader_request *request)
 {
     const struct reader *reader = server->reader;
     const struct topology *topology = &reader->topology;
@@ -105,12 +106,29 @@ add_streams(const struct server_reader *server, struct stream_list *list,
 
         if (server->lag == LAG_NONE)
             add_stream(list, stream->ack_events.key, stream->ack_events.at);
+        add_stream(list, stream->cover.key, stream->cover.at);
         if (!may_read_more(reader, i))
             continue;
-        entry_id_text(history_position(&stream->history, stream->at), at[i]);
-        add_stream(list, stream->stream_key, at[i]);
+        entry_id_text(history_position(&stream->history, stream->at), request->at[i]);
+        add_stream(list, stream->stream_key, request->at[i]);
+        request->reads[i] = true;
     }
     add_stream(list, server->heartbeat_key, "$");
+}
+
+/* A pending position of a shard is confirmed by an XREAD of its stream that does not block. */
+static bool
+has_pending_cover(const struct server_reader *server)
+{
+    const struct reader *reader = server->reader;
+    const struct topology *topology = &reader->topology;
+
+    for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
+         i = topology_next_shard(topology, i)) {
+        if (reader->streams[i].cover.is_pending && may_read_more(reader, i))
+            return true;
+    }
+    return false;
 }
 
 /* The next XREAD of a server: its streams, positions and count. */
@@ -124,6 +142,7 @@ reader_request_write(const struct server_reader *server, struct reader_request *
     const size_t fit = READER_BYTES / reader->streams_max / (reader->entry_bytes + 1);
     size_t argc = 0;
 
+    memset(request->reads, 0, sizeof(request->reads));
     request->entries = fit < READER_ENTRIES_LARGE ? READER_ENTRIES_LARGE : fit;
     if (request->entries > reader->entries_max)
         request->entries = reader->entries_max;
@@ -134,12 +153,13 @@ reader_request_write(const struct server_reader *server, struct reader_request *
     request->argv[argc++] = "COUNT";
     request->argv[argc++] = request->count;
     /* After a loss, an immediate reply shows that the connection works. */
-    if (server->lag == LAG_NONE && (server->has_read || server->entries_limit == 0)) {
+    if (server->lag == LAG_NONE && (server->has_read || server->entries_limit == 0) &&
+        !has_pending_cover(server)) {
         request->argv[argc++] = "BLOCK";
         request->argv[argc++] = READER_BLOCK_MS;
     }
     request->argv[argc++] = "STREAMS";
-    add_streams(server, &list, request->at);
+    add_streams(server, &list, request);
     memcpy(request->argv + argc, list.keys, list.count * sizeof(*list.keys));
     memcpy(request->argv + argc + list.count, list.cursors, list.count * sizeof(*list.cursors));
     request->argc = (int)(argc + 2 * list.count);
@@ -250,6 +270,7 @@ report_missed(struct server_reader *server, struct tail *tail)
 struct reply_parts {
     const struct redisReply *notifications[STORE_SHARDS_MAX];
     const struct redisReply *ack_events[STORE_SHARDS_MAX];
+    const struct redisReply *covered[STORE_SHARDS_MAX];
     enum lag lag;
 };
 
@@ -271,6 +292,8 @@ sort_stream(struct server_reader *server, const struct redisReply *stream,
             parts->ack_events[i] = entries;
         else if (bytes_equal_text(key, reader->streams[i].stream_key))
             parts->notifications[i] = entries;
+        else if (bytes_equal_text(key, reader->streams[i].cover.key))
+            parts->covered[i] = entries;
     }
 }
 
@@ -317,6 +340,41 @@ handle_ack_events(struct server_reader *server, const struct reply_parts *parts)
         (void)report_missed(server, &reader->streams[i].ack_events);
 }
 
+/* An order_covered. */
+static void
+pass_covered(void *ctx, unsigned shard, const struct reader_covered *covered)
+{
+    struct reader *reader = ctx;
+
+    reader->events.on_covered(reader->events.ctx, shard, covered);
+}
+
+/* Confirms the positions for which this reply was requested, and reads new ones. */
+static void
+handle_covered(struct server_reader *server, const struct reply_parts *parts)
+{
+    struct reader *reader = server->reader;
+
+    for (unsigned i = 0; i < reader->stream_count; i++) {
+        struct shard_cover *cover = &reader->streams[i].cover;
+        const size_t count = reply_count(parts->covered[i]);
+
+        if (cover->is_requested &&
+            reply_count(parts->notifications[i]) < server->entries_requested) {
+            cover->is_pending = false;
+            if (reader->order != NULL)
+                order_cover(reader->order, i, &cover->newest);
+            else
+                pass_covered(reader, i, &cover->newest);
+        }
+        if (reader->streams[i].server == server)
+            cover->is_requested = false;
+        if (count > 0)
+            cover_read(cover, reply_at(parts->covered[i], count - 1));
+    }
+    reader_release(reader);
+}
+
 /*
  * Delivers the stream entries of a reply and advances the positions. If `is_stale`, notifications
  * are dropped: their positions are outdated.
@@ -341,6 +399,8 @@ reader_handle_reply(struct server_reader *server, const struct redisReply *reply
         reader->events.on_reload(reader->events.ctx, NULL);
     if (parts.lag == LAG_NONE && !is_stale)
         handle_notifications(server, &parts);
+    if (parts.lag != LAG_MEMBERS && !is_stale)
+        handle_covered(server, &parts);
     if (parts.lag == LAG_NONE)
         handle_ack_events(server, &parts);
     server->lag = parts.lag;
@@ -372,6 +432,12 @@ read_server(struct server_reader *server)
     server->entries_requested = request.entries;
     server->reading =
         link_send(server->link, on_read, server, request.argc, request.argv, NULL) == RC_OK;
+    for (unsigned i = 0; i < server->reader->stream_count && server->reading; i++) {
+        struct shard_cover *cover = &server->reader->streams[i].cover;
+
+        if (request.reads[i])
+            cover->is_requested = cover->is_pending;
+    }
 }
 
 static void
@@ -620,6 +686,7 @@ on_up(void *ctx)
         if (link_call(server->link, STORE_SCRIPT_history, 1, on_history_reply, &reader->streams[i],
                       2, argv, NULL) != RC_OK)
             link_restart(server->link, "could not send a command");
+        cover_reset(&reader->streams[i].cover);
         send_newest(server, reader->streams[i].ack_events.key, 1, on_ack_events_newest,
                     &reader->streams[i].ack_events);
     }
@@ -703,6 +770,8 @@ name_keys(struct reader *reader, const struct config *config)
         topology_shard_prefix(&reader->topology, config->store.prefix, i, prefix);
         key_write(stream->stream_key, prefix, KEY_STREAM);
         key_write(stream->ack_events.key, prefix, KEY_ACK_EVENTS);
+        key_write(stream->cover.key, prefix, KEY_COVERED);
+        cover_reset(&stream->cover);
     }
     topology_shard_prefix(&reader->topology, config->store.prefix, 0, prefix);
     key_write(reader->control.key, prefix, KEY_CONTROL);
@@ -732,7 +801,7 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
     reader->stats = stats;
     reader->events = *events;
     if (count > 1)
-        reader->order = order_new(count, reader_pass, reader);
+        reader->order = order_new(count, reader_pass, pass_covered, reader);
     ev_init(&reader->order_timer, on_order_timer);
     reader->order_timer.repeat = READER_ORDER_CHECK_S;
     reader->order_timer.data = reader;
@@ -778,6 +847,7 @@ reader_seek(struct reader *reader, const struct entry_id *after)
         const char *epoch = reader->store->shards[i].epoch;
 
         stream->at = stream->delivered = after[i];
+        cover_reset(&stream->cover);
         newest_positions[i] = store_newest_position(reader->store, i);
         has_changed[i] = strcmp(stream->epoch, epoch) != 0;
         snprintf(stream->epoch, sizeof(stream->epoch), "%s", epoch);

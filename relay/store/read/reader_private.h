@@ -28,7 +28,10 @@ struct order;
 
 typedef void order_deliver(void *ctx, const struct entry *entry); /* valid during the call */
 
-struct order *order_new(unsigned shards, order_deliver *deliver, void *ctx);
+/* The position of order_cover: all entries that were added before it are delivered. */
+typedef void order_covered(void *ctx, unsigned shard, const struct reader_covered *covered);
+
+struct order *order_new(unsigned shards, order_deliver *deliver, order_covered *cover, void *ctx);
 void order_free(struct order *order); /* accepts NULL */
 
 /*
@@ -56,6 +59,9 @@ bool order_has_joined(const struct order *order, unsigned shard);
 
 /* Adds a reply with new entries of a shard's stream. The reply must live until order_release. */
 void order_add(struct order *order, unsigned shard, const struct redisReply *entries);
+
+/* Adds a position behind the entries that were added. Call it after order_release. */
+void order_cover(struct order *order, unsigned shard, const struct reader_covered *covered);
 
 /* Delivers all stream entries that are ready, and copies all other entries. */
 void order_release(struct order *order, int64_t now_us);
@@ -142,6 +148,19 @@ struct tail {
     bool has_missed;                /* entries were trimmed before they were read */
 };
 
+/*
+ * How far the shard covers the WAL. The newest position was stored after the stream entries before
+ * it, but a reply may contain it and not all of them. So it is pending until the next XREAD has
+ * read the stream to its end. That XREAD does not block.
+ */
+struct shard_cover {
+    char key[STORE_KEY_MAX];
+    char at[ENTRY_ID_TEXT_MAX];
+    struct reader_covered newest;
+    bool is_pending;
+    bool is_requested; /* the XREAD in flight was sent while it was pending, and reads the stream */
+};
+
 /* The streams of one shard. */
 struct shard_stream {
     struct server_reader *server;
@@ -152,6 +171,7 @@ struct shard_stream {
     char stream_key[STORE_KEY_MAX];
     char epoch[STORE_EPOCH_TEXT + 1]; /* epoch of the shard at the last reader_seek */
     struct tail ack_events;           /* keeps its position across a reconnect */
+    struct shard_cover cover;
 };
 
 /*
@@ -257,6 +277,11 @@ void control_handle_ack_events(const struct reader_events *events, const char *o
                                const struct redisReply *entries, char at[ENTRY_ID_TEXT_MAX]);
 void control_handle_changes(const struct reader_events *events, const struct redisReply *entries,
                             char at[ENTRY_ID_TEXT_MAX]);
+
+/* Reads an entry with the position that a shard covers; then it is pending. */
+void cover_read(struct shard_cover *cover, const struct redisReply *entry);
+/* The newest position is read again. */
+void cover_reset(struct shard_cover *cover);
 
 #define CONTROL_NEWEST_MAX 100
 

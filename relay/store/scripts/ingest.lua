@@ -41,7 +41,8 @@ if ARGV[FIRST] == 'E' then
 end
 
 local owner = ARGV[3]
-local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner, 'partial:' .. owner)
+local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner, 'partial:' .. owner,
+    'timeline')
 local position = state[2] or ''
 local meta = call('HMGET', prefix .. KEY_META, META_EPOCH, META_COPYING)
 if meta[1] ~= ARGV[2] or not has_group() then
@@ -58,6 +59,7 @@ local at, skipped = FIRST, 0
 if ARGV[6] ~= '' then after = ARGV[6] end
 
 -- include: control_stream.lua
+-- include: covered.lua
 
 local function change_member(kind, audience, target, user, xid)
     local verb = kind == '+' and 'SADD' or 'SREM'
@@ -192,5 +194,8 @@ if is_partial then
     return {position, added, skipped, last_entry, at - FIRST, must_stage, prepared.must_end or ''}
 end
 if state[4] then call('HDEL', progress, 'partial:' .. owner) end
-if ARGV[5] > (state[3] or '') then call('HSET', progress, 'read:' .. owner, ARGV[5]) end
+if ARGV[5] > (state[3] or '') then
+    call('HSET', progress, 'read:' .. owner, ARGV[5])
+    add_covered(prefix, ARGV[5], state[5])
+end
 return {position, added, skipped, last_entry}

@@ -25,6 +25,7 @@
 #define KEY_META ":meta"          /* hash: the fields META_* below */
 #define KEY_PROGRESS ":progress:" /* hash of a slot: stored WAL position, owner, database */
 #define KEY_CONTROL ":control"    /* stream: memberships and reloads, for readers */
+#define KEY_COVERED ":covered"    /* stream: the newest read LSN of the progress, for readers */
 #define KEY_MEMBERS ":members:"   /* set of an audience and target: its users */
 #define KEY_GROUPS ":groups:"     /* set of a user: audiences and targets */
 /* hash of table owners: the pairs that their rules may add, and when they were refilled */

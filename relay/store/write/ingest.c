@@ -387,6 +387,7 @@ put_end(struct multi *multi, const struct shard *shard, const struct ingest_orde
     argument(&fence, shard->store->feed_token);
     argument(&fence, count);
     argument(&fence, order->after);
+    argument(&fence, fields->read);
     if (batch->large > 0) {
         argument(&fence, large);
         argument_bytes(&fence, last->id.at, last->id.len);

@@ -49,7 +49,7 @@ merge(struct reader *reader, int64_t since_us)
     followed = 0;
     *reader = (struct reader){.events = {.on_followed = on_followed},
                               .has_start = true,
-                              .order = order_new(3, ignore_entry, NULL),
+                              .order = order_new(3, ignore_entry, NULL, NULL),
                               .server_count = 3};
     order_begin(reader->order, stored, has_changed);
     order_leave(reader->order, 1);

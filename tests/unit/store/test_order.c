@@ -122,6 +122,14 @@ release(void *ctx, const struct entry *entry)
     released->newest[k] = at;
 }
 
+static void
+cover(void *ctx, unsigned shard, const struct reader_covered *covered)
+{
+    struct released *released = ctx;
+
+    snprintf(released->list + strlen(released->list), 16, "%u<%u ", shard, (unsigned)covered->lsn);
+}
+
 /* Reads up to `max` entries of a stream; false if none remain. */
 static bool
 read_some(struct order *order, unsigned k, size_t max)
@@ -192,7 +200,7 @@ check_random_order(unsigned seed)
         ends[batches] = lsn;
         notifications += size;
     }
-    order = order_new(shards, release, &released);
+    order = order_new(shards, release, NULL, &released);
     begin(order, &released, seed % 2 == 0 ? 0 : batches, ends);
     wanted = left();
     /* One shard lags: it is read only when no other shard can be read. */
@@ -312,7 +320,7 @@ check_random_join(unsigned seed)
 
     srand(seed);
     reset(2 + seed % 3);
-    order = order_new(shards, release_to_user, &joined);
+    order = order_new(shards, release_to_user, NULL, &joined);
     order_begin(order, stored, has_changed);
     order_leave(order, joined.shard);
     for (unsigned batch = 0, join_at = (unsigned)rand() % 10; batch < 20; batch++) {
@@ -363,7 +371,7 @@ begin_two(struct released *released, unsigned first)
     add(first, 0, 10, after, false);
     shard_dependency_text(1 - first, newest_sent, 2, after);
     add(1 - first, 0, 11, after, false);
-    order = order_new(2, release, released);
+    order = order_new(2, release, cover, released);
     begin(order, released, 0, NULL);
     return order;
 }
@@ -386,6 +394,27 @@ test_missing_entry_is_awaited(void **state)
         assert_false(order_waits(order));
         order_free(order);
     }
+}
+
+static void
+test_position_follows_the_entries_of_its_shard(void **state)
+{
+    struct released released;
+    struct order *order = begin_two(&released, 0);
+
+    (void)state;
+    assert_true(read_some(order, 1, 9));
+    order_cover(order, 1, &(struct reader_covered){.lsn = 20});
+    order_cover(order, 0, &(struct reader_covered){.lsn = 5});
+    order_release(order, 0);
+    assert_string_equal(released.list, "0<5 ");
+    assert_true(read_some(order, 0, 9));
+    assert_string_equal(released.list, "0<5 0:1 1:1 1<20 ");
+    order_cover(order, 1, &(struct reader_covered){.lsn = 30});
+    order_rewind(order, 1);
+    order_release(order, 0);
+    assert_string_equal(released.list, "0<5 0:1 1:1 1<20 ");
+    order_free(order);
 }
 
 /* A failover: waiting entries may be of the former primary, and are read again from the new one. */
@@ -700,6 +729,7 @@ main(void)
         TEST(test_shard_that_joins_is_in_order),
         TEST(test_random_reads_keep_commit_order),
         TEST(test_missing_entry_is_awaited),
+        TEST(test_position_follows_the_entries_of_its_shard),
         TEST(test_rewound_shard_is_awaited),
         TEST(test_unread_shard_is_not_awaited),
         TEST(test_shard_joins_after_a_restart),

@@ -60,7 +60,7 @@ connect_is_parsed(void **state)
     assert_string_equal(message.pos, "7-1");
     assert_int_equal(message.window, 64);
     client_message_free(&message);
-    assert_int_equal(parse("{\"t\":\"connect\",\"pos\":null}", &message), RC_OK);
+    assert_int_equal(parse("{\"t\":\"connect\",\"pos\":null,\"later\":true}", &message), RC_OK);
     assert_false(message.has_request_id);
     assert_null(message.token);
     assert_null(message.pos);
@@ -138,6 +138,11 @@ errors_name_the_invalid_field(void **state)
     expect_rejected("{\"t\":\"pong\",\"r\":1.5}", "\"r\"");
     expect_rejected("{\"t\":\"pong\",\"r\":9007199254740992}", "\"r\"");
     expect_rejected("{\"t\":\"pong\",\"tok\":1}", "\"tok\"");
+    expect_rejected("{\"t\":\"barrier\"}", "\"r\"");
+    expect_rejected("{\"t\":\"barrier\",\"r\":1,\"x\":7}", "\"x\"");
+    expect_rejected("{\"t\":\"barrier\",\"r\":1,\"x\":\"\"}", "\"x\"");
+    expect_rejected("{\"t\":\"barrier\",\"r\":1,\"x\":\"0\"}", "\"x\"");
+    expect_rejected("{\"t\":\"barrier\",\"r\":1,\"x\":\"18446744073709551616\"}", "\"x\"");
     expect_rejected("{\"t\":\"connect\",\"token\":7}", "\"token\"");
     expect_rejected("{\"t\":\"connect\",\"token\":\"x\",\"pos\":7}", "\"pos\"");
     expect_rejected("{\"t\":\"connect\",\"token\":\"x\",\"win\":0}", "\"win\"");
