@@ -212,10 +212,9 @@ export interface Client {
   /** The rows of a live rule of `source`, kept up to date by its notifications. */
   live<Row = Record<string, unknown>>(source: string, options?: LiveArguments<Row>): LiveRows<Row>;
   /**
-   * Resolves when a notification of this transaction has arrived and live lists show it. `xid`: the result of
-   * `pg_current_xact_id()` in the transaction. The client keeps the last 4096 ids. If the notification was lost, the
-   * promise resolves when all live lists contain the transaction. Rejects after `timeout` ms (default 30000), and when
-   * the client closes.
+   * Resolves when all live lists show this transaction, also if it sent this user nothing. `xid`: the result of
+   * `pg_current_xact_id()` in the transaction. Rejects with an error whose `code` is `rolledback`, `timeout` (after
+   * `timeout` ms, default 30000) or `closed`, or the code of an error of the relay.
    */
   seen(xid: string | number | bigint, options?: { timeout?: number }): Promise<void>;
   /** Acknowledges notifications, by `metadata.id`. */

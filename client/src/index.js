@@ -20,7 +20,6 @@ export function connect(options) {
   const router = createRouter();
   const dedupe = createDedupe(options.dedupe); // notifications that need an ack, which may be retried days later
   const others = createDedupe(options.dedupe);
-  const transactions = createDedupe();
   const unhandled = new Set(); // reported sources
   const cursor = createCursor(
     options.pos,
@@ -125,11 +124,10 @@ export function connect(options) {
   }
 
   function onMessage(frame) {
-    const { pos, n, x } = frame;
+    const { pos, n } = frame;
     // An incomplete notification throws here, before any state has changed.
     const { metadata: { id, topic }, routing: { retry: { ack_required: needsAck } } } = n;
     const done = cursor.arrive(pos);
-    transactions.remember(x);
     // The connection is shared: another tab may have subscribed to this topic.
     if (topics && !topics.some((wanted) => matchesName(wanted, topic))) {
       done();
@@ -195,7 +193,6 @@ export function connect(options) {
     report: onError,
     lists: new Set(),
     lastChange: () => change,
-    hasArrived: (x) => transactions.isAcked(x) === false,
   };
   // The connection opens after the caller has registered handlers.
   queueMicrotask(() => {

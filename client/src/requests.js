@@ -1,4 +1,4 @@
-// requests.js: requests of a live list to the relay, and their replies.
+// requests.js: requests of a live list or of seen() to the relay, and their replies.
 
 import { failure } from './errors.js';
 
@@ -14,8 +14,8 @@ export function createRequests({ source, transmit, listen }) {
   const off = listen(receive);
 
   /**
-   * Sends a `rows` frame with these fields. Resolves to the reply, with the rows of all pages. Rejects with LOST or the
-   * `err` frame.
+   * Sends a `rows` frame, or another one if `t` is set, with these fields. Resolves to the reply, with the rows of all
+   * pages. Rejects with LOST or the `err` frame.
    */
   function send(fields) {
     cancel();

@@ -1,41 +1,78 @@
-// seen.js: waits for the changes of a transaction, see seen() of the client. Part of rows.js.
+// seen.js: waits until the lists show a transaction, see seen() of the client. Part of rows.js.
 
-import { failure } from './errors.js';
+import { BUSY, failure } from './errors.js';
+import { LOST, createRequests } from './requests.js';
 
 const TIMEOUT_MS = 30_000;
+const AGAIN_MS = 1_000; // after a network failure, over HTTP
 
 /**
- * Resolves when a notification of transaction `xid` has arrived and the lists contain it. If the notification was lost
- * in a gap, resolves when the rows of all lists contain the transaction. Rejects after `timeout` milliseconds, and when
- * the client closes. `hasArrived(x)`: whether `x` is among the recent notifications.
+ * Asks the relay for a barrier behind the transaction `xid`, also if the transaction sent this user nothing. Then waits
+ * until all lists show what arrived before it. Over HTTP the notifications may arrive later than the reply: then lists
+ * whose rows lack the transaction load them again. Rejects with the code `rolledback`, `timeout` after `timeout`
+ * milliseconds, or `closed` when the client closes, and with other errors of the relay.
  */
-export function seen({ client, listen, lists, hasArrived }, xid, { timeout = TIMEOUT_MS } = {}) {
+export function seen({ client, listen, transmit, lists }, xid, { timeout = TIMEOUT_MS } = {}) {
   const x = String(xid);
-  const offs = [];
+  const requests = createRequests({ transmit, listen });
+  const fail = (code, text) => failure(`transaction ${x}: ${text}`, { code });
+  let isOver = false;
   let timer;
-  let check;
-  let isFound = false;
-  const isKnown = () => hasArrived(x) || (lists.size > 0 && [...lists].every((list) => list.contains(x)));
+  let again;
+  let off;
+
+  /** Resolves when the connection is open. */
+  const opened = () => new Promise((resolve) => {
+    const offOpen = client.on('state', ({ state }) => {
+      if (state !== 'open') return;
+      offOpen();
+      resolve();
+    });
+    if (client.state === 'open') resolve(offOpen());
+  });
+
+  /** Repeats the request after a lost connection, and while the relay is busy or the transaction runs. */
+  async function passBarrier() {
+    while (!isOver) {
+      await opened();
+      try {
+        return await requests.send({ t: 'barrier', x });
+      } catch (error) {
+        if (isOver) break;
+        if (error !== LOST && ![BUSY, undefined].includes(error.code)) throw error;
+        const delay = error === LOST ? 0 : error.after || AGAIN_MS;
+        await new Promise((resolve) => { again = setTimeout(resolve, delay); });
+      }
+    }
+    return {};
+  }
+
+  async function showIn(list) {
+    if (client.transport !== 'ws' && !list.contains(x)) await list.reload();
+    await list.settle();
+  }
+
+  async function run() {
+    const { committed } = await passBarrier();
+    if (committed === false) throw fail('rolledback', 'rolled back');
+    await new Promise((resolve) => { again = setTimeout(resolve); }); // lists show changes after their task
+    await Promise.all([...lists].map(showIn));
+  }
+
   return new Promise((resolve, reject) => {
-    const fail = (code, text) => reject(failure(`transaction ${x}: ${text}`, { code }));
-    if (!/^\d+$/.test(x)) throw new TypeError(`seen(): ${x} is not a transaction id`);
-    // Resolves in a later task, because lists show changes after their task.
-    const checkLater = () => {
-      check ??= setTimeout(async () => {
-        check = undefined;
-        if (isFound || !isKnown()) return;
-        isFound = true;
-        await Promise.all([...lists].map((list) => list.settle()));
-        resolve();
-      });
-    };
-    timer = setTimeout(fail, timeout, 'timeout', `no change has arrived within ${timeout} ms`);
-    offs.push(listen(checkLater), client.on('state', ({ state, reason }) => state === 'closed' && fail(state, reason)));
-    if (client.state === 'closed') fail('closed', 'the client is closed');
-    checkLater();
+    if (!/^[1-9]\d*$/.test(x)) throw new TypeError(`seen(): ${x} is not a transaction id`);
+    timer = setTimeout(() => reject(fail('timeout', `not visible within ${timeout} ms`)), timeout);
+    off = client.on('state', ({ state, reason }) => {
+      if (state !== 'open') requests.cancel(); // the reply is lost
+      if (state === 'closed') reject(fail(state, reason));
+    });
+    if (client.state === 'closed') reject(fail('closed', 'the client is closed'));
+    run().then(resolve, reject);
   }).finally(() => {
-    clearTimeout(timer);
-    clearTimeout(check);
-    offs.forEach((off) => off());
+    isOver = true;
+    [timer, again].forEach(clearTimeout);
+    off?.();
+    requests.off();
+    requests.cancel();
   });
 }

@@ -44,6 +44,8 @@ export function openStream(transport, fetch, url) {
       post(t, JSON.stringify(frame));
     } else if (t === 'rows') {
       requestRows(frame);
+    } else if (t === 'barrier') {
+      fetchReply(t, frame);
     } else if (!RESTARTS.includes(t)) {
       if (frame.r) emit(JSON.stringify({ t: 'err', r: frame.r, code: UNKNOWN_FRAME, msg: `${t} needs a WebSocket` }));
     } else { // the next response serves as the pong of a ping
@@ -92,18 +94,17 @@ export function openStream(transport, fetch, url) {
     const isNew = !lists.has(name) && lists.size < LISTS_MAX;
     if (isNew) lists.set(name, { source, rule });
     if (isNew && transport === 'sse') start();
-    else fetchRows(frame);
+    else fetchReply('rows', pos ? { ...frame, pos } : frame); // it may come from a relay that has not read as far
   }
 
-  /** Requests the rows of a live list. The reply is a frame, as on a WebSocket. */
-  async function fetchRows({ r, ...query }) {
+  /** Requests the rows of a live list, or a barrier. The reply is a frame, as on a WebSocket. */
+  async function fetchReply(t, { r, ...query }) {
     let reply;
-    if (pos) query.pos = pos; // the reply may come from another relay, which has not read as far
     try {
       const signal = AbortSignal.timeout?.(ROWS_TIMEOUT_MS); // older browsers lack timeout()
-      const response = await request(`rows?${new URLSearchParams(query)}`, { signal });
+      const response = await request(`${t}?${new URLSearchParams(query)}`, { signal });
       const body = await response.json();
-      reply = response.ok ? { t: 'rows', ...body } : errorOf(response, body);
+      reply = response.ok ? { ...body, t } : errorOf(response, body);
     } catch ({ message }) { // network failure, or the server is not a relay
       reply = { t: 'err', msg: message };
     }

@@ -149,7 +149,9 @@ test('seen() resolves in every tab', async (t) => {
   const { first, second, socket } = await twoTabs(t, { snapshot: '10:10:', rows: [] });
   await until('both lists', () => first.states.length > 1 && second.states.length > 1);
   const both = Promise.all([first, second].map(({ client }) => client.seen('10')));
+  await until('both barriers', () => socket.frames('barrier').length === 2);
   socket.sends(create(10, { id: 1 }));
+  socket.frames('barrier').forEach(({ r }) => socket.sends({ t: 'barrier', r, committed: true }));
   await both;
   assert.deepEqual([first, second].map(({ list }) => list.rows), [[{ id: 1 }], [{ id: 1 }]]);
 });

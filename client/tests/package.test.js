@@ -146,6 +146,7 @@ const withRelay = (page) => `import { connect } from './index.mjs';
       const { t, r, snapshot } = JSON.parse(line);
       sent.push(t);
       if (t === 'rows') this.sends({ t, r, key: ['id'], snapshot: '10:10:', rows: [{ id: 1 }] });
+      if (t === 'barrier') this.sends({ t, r, committed: true });
     }
     close() {}
   }

@@ -1,4 +1,4 @@
-// seen.test.js: seen() resolves when the changes of a transaction have arrived.
+// seen.test.js: seen() resolves when all lists show a transaction, by a barrier of the relay.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -39,35 +39,55 @@ async function start(t, prepare = () => {}) {
     await turn();
     return result;
   };
-  const pass = async (ms = 0) => {
+  const advance = async (ms = 0) => {
     await turn();
     tick(ms);
     await turn();
   };
-  return { client, socket, wait, pass };
+  return { relay, client, socket, wait, advance };
 }
 
 const respond = (socket, r, snapshot, rows = []) => socket.sends({ t: 'rows', r, key: ['id'], snapshot, rows, more: false });
 
-test('seen() resolves when a notification of the transaction has arrived, even before the call', async (t) => {
-  const { socket, wait, pass } = await start(t);
-  const result = await wait('7424');
-  socket.sends(change('7423'));
-  await pass();
-  assert.equal(result.value, undefined);
-  socket.sends(change('7424'));
-  await pass();
-  assert.equal(result.value, 'resolved');
-  for (const xid of ['7423', 7424, 7424n]) {
-    const again = await wait(xid);
-    await pass();
-    assert.equal(again.value, 'resolved', String(xid));
+/** Replies to the last barrier. */
+const pass = (socket, fields) => {
+  const { r, x } = socket.frames('barrier').at(-1);
+  socket.sends({ t: 'barrier', r, committed: true, ...fields });
+  return x;
+};
+
+test('seen() resolves after the barrier, also without a notification', async (t) => {
+  const { socket, wait, advance } = await start(t);
+  for (const xid of ['7423', 7424, 7425n]) {
+    const result = await wait(xid);
+    socket.sends(change(String(xid)));
+    await advance(1000);
+    assert.equal(result.value, undefined);
+    assert.equal(pass(socket), String(xid));
+    await advance();
+    assert.equal(result.value, 'resolved', String(xid));
   }
+});
+
+test('seen() resolves if PostgreSQL has removed the outcome', async (t) => {
+  const { socket, wait, advance } = await start(t);
+  const result = await wait('3');
+  pass(socket, { committed: undefined });
+  await advance();
+  assert.equal(result.value, 'resolved');
+});
+
+test('seen() rejects a transaction that was rolled back', async (t) => {
+  const { socket, wait, advance } = await start(t);
+  const result = await wait('7424');
+  pass(socket, { committed: false });
+  await advance();
+  assert.deepEqual([result.value.code, result.value.message], ['rolledback', 'transaction 7424: rolled back']);
 });
 
 test('seen() resolves after lists show the change', async (t) => {
   let list;
-  const { client, socket, pass } = await start(t, (its) => { list = its.live('t'); });
+  const { client, socket, advance } = await start(t, (its) => { list = its.live('t'); });
   await turn();
   respond(socket, socket.frames('rows')[0].r, '10:10:');
   await turn();
@@ -75,30 +95,16 @@ test('seen() resolves after lists show the change', async (t) => {
   client.seen('10').then(() => { contained = list.rows.length; });
   await turn();
   socket.sends(change('10'));
-  await pass();
   socket.sends(change('10'));
-  await pass(1);
-  assert.equal(contained, undefined);
-  await pass(10);
+  pass(socket);
+  await advance();
+  await advance(10);
   assert.equal(contained, 2);
-});
-
-test('seen() resolves while later changes arrive without a pause', async (t) => {
-  const { socket, wait, pass } = await start(t, (its) => { its.live('t'); });
-  await turn();
-  respond(socket, socket.frames('rows')[0].r, '10:10:');
-  await turn();
-  const result = await wait('10');
-  for (let x = 10; x < 20; x += 1) {
-    socket.sends(change(String(x)));
-    await pass(3);
-  }
-  assert.equal(result.value, 'resolved');
 });
 
 test('seen() resolves after a list that loads its rows shows the change', async (t) => {
   let list;
-  const { client, socket, pass } = await start(t, (its) => { list = its.live('t'); });
+  const { client, socket, advance } = await start(t, (its) => { list = its.live('t'); });
   await turn();
   respond(socket, socket.frames('rows')[0].r, '10:10:');
   await turn();
@@ -106,56 +112,66 @@ test('seen() resolves after a list that loads its rows shows the change', async 
   await turn();
   let contained;
   client.seen('10').then(() => { contained = list.rows.length; });
+  await turn();
   socket.sends(change('10'));
-  await pass(10);
+  pass(socket);
+  await advance(10);
   assert.equal(contained, undefined);
   respond(socket, socket.frames('rows')[1].r, '11:11:', [{ id: 1 }]);
-  await pass(10);
+  await advance(10);
   assert.equal(contained, 1);
 });
 
 test('seen() does not wait for a list with an error', async (t) => {
-  const { client, socket, wait, pass } = await start(t, (its) => { its.live('t'); });
+  const { client, socket, wait, advance } = await start(t, (its) => { its.live('t'); });
   client.on('error', () => {});
   await turn();
   socket.sends({ t: 'err', r: socket.frames('rows')[0].r, code: 100, msg: 'no database', retry: true });
   const result = await wait('10');
-  socket.sends(change('10'));
-  await pass(10);
+  pass(socket);
+  await advance(10);
   assert.equal(result.value, 'resolved');
 });
 
-test('seen() resolves when the rows of all lists contain a transaction whose notification was lost', async (t) => {
-  const { socket, wait, pass } = await start(t, (client) => { client.live('t'); client.live('u'); });
-  await turn();
-  const [first, second] = socket.frames('rows');
+test('seen() repeats the request while the relay is busy, and on the next connection', async (t) => {
+  const { relay, socket, wait, advance } = await start(t);
   const result = await wait('10');
-  respond(socket, first.r, '11:11:');
-  await pass();
-  assert.equal(result.value, undefined);
-  respond(socket, second.r, '11:11:');
-  await pass();
+  const [{ r }] = socket.frames('barrier');
+  socket.sends({ t: 'err', r, code: 111, msg: 'transaction has not ended', after: 2000, retry: true });
+  await advance(1999);
+  assert.equal(socket.frames('barrier').length, 1);
+  await advance(1);
+  assert.equal(socket.frames('barrier').length, 2);
+  socket.closes(1006);
+  const opened = relay.socket();
+  await advance(60_000 / 10);
+  const next = await opened;
+  next.accept({ ping: 1e6 });
+  await advance();
+  await advance();
+  pass(next);
+  await advance();
   assert.equal(result.value, 'resolved');
 });
 
-test('the client keeps only the ids of the last transactions', async (t) => {
-  const { socket, wait, pass } = await start(t);
-  for (let x = 1; x <= 4097; x += 1) socket.sends(change(String(x)));
-  const [forgotten, remembered] = [await wait('1'), await wait('2')];
-  await pass();
-  assert.deepEqual([forgotten.value, remembered.value], [undefined, 'resolved']);
+test('seen() rejects with other errors of the relay', async (t) => {
+  const { socket, wait, advance } = await start(t);
+  const result = await wait('10');
+  socket.sends({ t: 'err', r: socket.frames('barrier')[0].r, code: 107, msg: '"x" is not the id of a transaction', retry: false });
+  await advance();
+  assert.equal(result.value.code, 107);
 });
 
 test('seen() rejects after 30 s, or after `timeout`', async (t) => {
-  const { wait, pass } = await start(t);
+  const { wait, advance } = await start(t);
   const [first, second] = [await wait('7424'), await wait('7425', { timeout: 500 })];
-  await pass(499);
+  await advance(499);
   assert.equal(second.value, undefined);
-  await pass(1);
-  assert.deepEqual([second.value.code, second.value.message], ['timeout', 'transaction 7425: no change has arrived within 500 ms']);
-  await pass(29_499);
+  await advance(1);
+  assert.deepEqual([second.value.code, second.value.message], ['timeout', 'transaction 7425: not visible within 500 ms']);
+  await advance(29_499);
   assert.equal(first.value, undefined);
-  await pass(1);
+  await advance(1);
   assert.equal(first.value.code, 'timeout');
 });
 
@@ -170,28 +186,26 @@ test('seen() rejects when the client closes, and after the client is closed', as
 
 test('seen() rejects values that are not transaction ids', async (t) => {
   const { wait } = await start(t);
-  for (const xid of ['', '-1', 'x', undefined, null, 1.5]) {
+  for (const xid of ['', '-1', '0', 'x', undefined, null, 1.5]) {
     assert.match((await wait(xid)).value.message, /^seen\(\): .* is not a transaction id$/);
   }
 });
 
-test('while the client polls, seen() resolves when the list shows the change, although newer changes have arrived', async (t) => {
+test('over HTTP, seen() loads lists whose rows lack the transaction', async (t) => {
   let list;
-  const { socket, wait, pass } = await start(t, (client) => {
+  const { socket, wait, advance } = await start(t, (client) => {
     list = client.live('t');
     Object.defineProperty(client, 'transport', { get: () => 'poll' });
   });
   await turn();
   const requests = () => socket.frames('rows');
   respond(socket, requests()[0].r, '10:10:');
-  socket.sends(change('10'));
-  await pass(1000);
+  await turn();
   const result = await wait('10');
-  await pass(1);
-  socket.sends(change('11'));
-  await pass();
-  assert.equal(result.value, undefined);
+  pass(socket);
+  await advance();
+  assert.deepEqual([requests().length, result.value], [2, undefined]);
   respond(socket, requests()[1].r, '11:11:', [{ id: 1 }]);
-  await pass();
+  await advance();
   assert.deepEqual([list.rows.length, result.value], [1, 'resolved']);
 });

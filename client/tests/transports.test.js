@@ -589,9 +589,13 @@ async function pollingList(t) {
   const list = client.live('assignments', { rule: 'mine' });
   const polls = [];
   (await http.next()).respond(204, null, { [POS]: '1' });
-  const nextLoad = async () => {
+  const next = async () => {
     let request = await http.next();
     for (; request.path === '/v1/poll'; request = await http.next()) polls.push(request);
+    return request;
+  };
+  const nextLoad = async () => {
+    const request = await next();
     return (snapshot, ...ids) => request.respond(200, JSON.stringify({ key: ['id'], snapshot, rows: ids.map((id) => ({ id })) }));
   };
   const load = () => within('a request for rows', nextLoad(), 20_000); // the client sends polls all the time
@@ -603,7 +607,9 @@ async function pollingList(t) {
   const shows = (...ids) => until(`rows ${ids}`, () => !list.loading && list.rows.map(({ id }) => id).join() === ids.join());
   (await load())('10:10:', 'a', 'b');
   await shows('a', 'b');
-  return { client, http, list, load, poll, shows };
+  return {
+    client, http, list, next, load, poll, shows,
+  };
 }
 
 test('while the client polls, a list loads the rows after a change, because it may have missed a TRUNCATE', async (t) => {
@@ -615,22 +621,33 @@ test('while the client polls, a list loads the rows after a change, because it m
   await shows('c');
 });
 
-test('while the client polls, changes during a load cause one more load, and seen() waits for it', async (t) => {
-  const { client, list, load, poll, shows } = await pollingList(t);
-  let isSeen = false;
-  client.seen('14').then(() => { isSeen = true; });
+test('while the client polls, changes during a load cause one more load', async (t) => {
+  const { list, load, poll, shows } = await pollingList(t);
   await poll(change('12', { id: 'c' }));
   const first = await load();
   await poll(change('14', { id: 'd' }), change('15', { id: 'e' }));
   first('13:13:', 'c');
   const second = await load();
   await shows('c');
-  assert.equal(isSeen, false);
   second('16:16:', 'c', 'd', 'e');
   await shows('c', 'd', 'e');
-  await until('seen()', () => isSeen);
   await poll(change('15', { id: 'e' }));
   assert.equal(list.loading, false);
+});
+
+test('while the client polls, seen() requests a barrier over HTTP, then rows that contain the transaction', async (t) => {
+  const { client, next, load, shows } = await pollingList(t);
+  let isSeen = false;
+  client.seen('14').then(() => { isSeen = true; });
+  const busy = await next();
+  assert.deepEqual([busy.path, busy.query.x], ['/v1/barrier', '14']);
+  busy.respond(503, '{"code":111,"detail":"transaction has not ended"}', { 'Retry-After': '0.01' });
+  (await next()).respond(200, '{"pos":"9","committed":true}');
+  const respond = await load();
+  assert.equal(isSeen, false);
+  respond('15:15:', 'd');
+  await shows('d');
+  await until('seen()', () => isSeen);
 });
 
 test('while the client polls, reload() during a load resolves after another load', async (t) => {
