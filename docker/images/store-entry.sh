@@ -30,7 +30,7 @@ fi
 # The relay's user may run what `clairon doctor` tries, and the commands of connections, transactions and clusters.
 commands="+config|get +del +eval +evalsha +exists +get +hdel +hexists +hget +hgetall +hincrby +hkeys +hlen +hmget \
     +hmset +hscan +hset +hsetnx +info +lindex +lpush +lrange +lrem +ltrim +memory|usage +persist +pexpire \
-    +ping +pttl +rename +renamenx +rpush +sadd +scan +scard +script|load +set +sinter +sismember +smembers +spop \
+    +ping +pttl +rename +renamenx +rpush +sadd +scan +scard +script|exists +script|load +set +sinter +sismember +smembers +spop \
     +srem +sscan +time +type +unlink +xack +xadd +xclaim +xdel +xgroup|create +xgroup|delconsumer \
     +xgroup|setid +xinfo|consumers +xinfo|groups +xinfo|stream +xlen +xpending +xrange +xread +xreadgroup \
     +xrevrange +xsetid +xtrim +zadd +zcard +zcount +zincrby +zrange +zrangebylex +zrangebyscore +zrem +zremrangebyscore \

@@ -352,6 +352,7 @@ static const char *const required_commands[] = {
     "SADD % a",
     "SCAN 0",
     "SCARD %",
+    "SCRIPT EXISTS x",
     "SCRIPT LOAD x",
     "SET % a",
     "SINTER % %",

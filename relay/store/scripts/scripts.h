@@ -29,7 +29,8 @@ enum store_script {
         STORE_SCRIPT_COUNT
 };
 
-#define STORE_SCRIPT_TEXT(name) extern const char store_script_##name[];
+/* The text of each script, and its SHA-1 in hexadecimal digits, as EVALSHA needs it. */
+#define STORE_SCRIPT_TEXT(name) extern const char store_script_##name[], store_script_sha_##name[];
 STORE_SCRIPTS(STORE_SCRIPT_TEXT)
 #undef STORE_SCRIPT_TEXT
 

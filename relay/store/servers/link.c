@@ -23,10 +23,11 @@
 #include "store/timeouts.h"
 
 #define LINK_REASON_MAX 256
-#define SHA_TEXT 40
 
-static const char *const script_texts[] = {
-#define STORE_SCRIPT_ENTRY(name) store_script_##name,
+static const struct {
+    const char *text, *sha;
+} scripts[] = {
+#define STORE_SCRIPT_ENTRY(name) {store_script_##name, store_script_sha_##name},
     STORE_SCRIPTS(STORE_SCRIPT_ENTRY)
 #undef STORE_SCRIPT_ENTRY
 };
@@ -57,14 +58,13 @@ struct link {
     unsigned pending;         /* commands in flight */
     int64_t received_us;      /* time of the last reply (or its last bytes), or start of the wait */
     int64_t heard_us;         /* time of the last reply of a usable connection */
-    int scripts_loaded;
+    int scripts_missing;      /* on the server, until they are loaded */
     bool is_loading;
     bool is_busy;      /* the server runs a script (fault_is_busy) */
     bool is_usable;    /* the connection works: the backoff is reset */
     int64_t usable_us; /* end of the last usable connection; at first the time of link_open */
     char none_key[STORE_KEY_MAX];
     bool closing;
-    char shas[STORE_SCRIPT_COUNT][SHA_TEXT + 1];
 };
 
 struct request {
@@ -278,7 +278,7 @@ link_measure(struct link *link, struct stats *stats)
 const char *
 link_script_text(enum store_script script)
 {
-    return script_texts[script];
+    return scripts[script].text;
 }
 
 enum time_of
@@ -323,7 +323,7 @@ link_call(struct link *link, enum store_script script, int key_count, link_reply
 
     snprintf(keys, sizeof(keys), "%d", key_count + 1);
     all[0] = "EVALSHA";
-    all[1] = link->shas[script];
+    all[1] = scripts[script].sha;
     all[2] = keys;
     memcpy(all + 3, argv, sizeof(*all) * (size_t)key_count);
     all[none_at] = link->none_key;
@@ -369,22 +369,56 @@ handshake_accepted(struct link *link, const struct redisReply *reply)
 }
 
 static void
-on_script(void *ctx, const struct redisReply *reply)
+begin_up(struct link *link)
+{
+    link->state = LINK_UP;
+    link->events.on_up(link->events.ctx);
+}
+
+static void
+on_loaded(void *ctx, const struct redisReply *reply)
 {
     struct link *link = ctx;
-    const struct bytes sha = reply_bytes(reply);
 
     if (link->is_busy || !handshake_accepted(link, reply))
         return; /* the handshake begins again */
-    if (sha.len != SHA_TEXT) {
-        link_fail(link, "invalid reply to SCRIPT LOAD");
+    if (--link->scripts_missing == 0)
+        begin_up(link);
+}
+
+/* A server keeps scripts until it ends, so most connections load none. */
+static void
+on_exist(void *ctx, const struct redisReply *reply)
+{
+    struct link *link = ctx;
+
+    if (!handshake_accepted(link, reply))
+        return;
+    if (!reply_is_array(reply, STORE_SCRIPT_COUNT)) {
+        link_fail(link, "invalid reply to SCRIPT EXISTS");
         return;
     }
-    memcpy(link->shas[link->scripts_loaded++], sha.at, SHA_TEXT);
-    if (link->scripts_loaded < STORE_SCRIPT_COUNT)
+    link->scripts_missing = 0;
+    for (int i = 0; i < STORE_SCRIPT_COUNT; i++)
+        link->scripts_missing += reply_integer(reply_at(reply, (size_t)i)) == 0;
+    if (link->scripts_missing == 0) {
+        begin_up(link);
         return;
-    link->state = LINK_UP;
-    link->events.on_up(link->events.ctx);
+    }
+    for (int i = 0; i < STORE_SCRIPT_COUNT && link->state == LINK_HANDSHAKE; i++)
+        if (reply_integer(reply_at(reply, (size_t)i)) == 0)
+            link_send_setup(link, on_loaded, 3, "SCRIPT", "LOAD", scripts[i].text);
+}
+
+static void
+find_scripts(struct link *link)
+{
+    const char *argv[2 + STORE_SCRIPT_COUNT] = {"SCRIPT", "EXISTS"};
+
+    for (int i = 0; i < STORE_SCRIPT_COUNT; i++)
+        argv[2 + i] = scripts[i].sha;
+    if (send_now(link, TIME_COUNT, on_exist, link, 2 + STORE_SCRIPT_COUNT, argv, NULL) != RC_OK)
+        link_fail(link, "could not send a command");
 }
 
 static void
@@ -408,9 +442,7 @@ on_info(void *ctx, const struct redisReply *reply)
         return;
     }
     link->is_loading = link->is_busy = false;
-    link->scripts_loaded = 0;
-    for (int i = 0; i < STORE_SCRIPT_COUNT && link->state == LINK_HANDSHAKE; i++)
-        link_send_setup(link, on_script, 3, "SCRIPT", "LOAD", script_texts[i]);
+    find_scripts(link);
 }
 
 static void
