@@ -267,9 +267,9 @@ read_barrier(struct json_doc *doc, struct client_message *message,
 
     if (!message->has_request_id)
         return reject_message(error, "\"barrier\" needs an \"r\"");
-    if (x == NULL || (json_is(x, JSON_KIND_TEXT) &&
-                      client_message_parse_xid(json_doc_text(doc, x), json_text_len(x),
-                                               &message->xid)))
+    if (x == NULL ||
+        (json_is(x, JSON_KIND_TEXT) &&
+         client_message_parse_xid(json_doc_text(doc, x), json_text_len(x), &message->xid)))
         return RC_OK;
     return reject_message(error, "\"x\" must be a transaction id, as a string of digits");
 }

@@ -760,10 +760,11 @@ json_doc_root(const struct json_doc *doc)
 const struct json_value *
 json_doc_first(const struct json_doc *doc, const struct json_value *container)
 {
-    const struct json_value *first = container + 1;
+    const struct json_value *first;
 
     if (!json_is(container, JSON_KIND_ARRAY) && !json_is(container, JSON_KIND_OBJECT))
         return NULL;
+    first = container + 1;
     return first < doc->values + container->next ? first : NULL;
 }
 
