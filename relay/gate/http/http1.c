@@ -409,7 +409,7 @@ begin_next(struct conn *conn)
     const char *why;
 
     if (conn->phase != CONN_REQUEST || !request->route->is_pipelined || kept.len == 0 ||
-        request->state == GATE_REQUEST_READING ||
+        request->state == GATE_REQUEST_READING || gate_slots_are_scarce(conn->gate) ||
         http_head_parse(&head, kept.bytes, kept.len, GATE_HEAD_BYTES_MAX, &why) != RC_OK ||
         !may_follow(request, &head) || head.content_length > (int64_t)(kept.len - head.len))
         return false;

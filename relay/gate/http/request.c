@@ -108,7 +108,7 @@ oldest_response(const struct gate_request *request)
 
     DL_FOREACH2(request->gate->requests->in_progress, each, slot_next)
     {
-        if (each != request && each->state == GATE_REQUEST_ENDING)
+        if (each != request && each->state == GATE_REQUEST_ENDING && each->ahead == NULL)
             return each;
     }
     return NULL;
@@ -155,6 +155,12 @@ make_room(struct gate *gate)
         }
     }
     return false;
+}
+
+bool
+gate_slots_are_scarce(const struct gate *gate)
+{
+    return gate->requests->in_progress_count >= IN_PROGRESS_MAX / 2;
 }
 
 bool

@@ -188,6 +188,8 @@ gate_body_is_unread(const struct gate_request *request)
     return request->is_malformed || request->reader.part != HTTP_BODY_COMPLETE;
 }
 
+/* Half of the slots are in use: then no connection gets more than one. */
+bool gate_slots_are_scarce(const struct gate *gate);
 /*
  * Adds a request. A full list evicts the oldest request with an incomplete body. False: rejected,
  * and a response is queued.
