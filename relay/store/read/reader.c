@@ -621,53 +621,6 @@ send_newest(struct server_reader *server, const char *key, unsigned count, link_
         link_restart(server->link, "could not send a command");
 }
 
-/*
- * Begins to read a server. Entries that wait for other shards may be of a former primary that has
- * added them after the failover: they are read again.
- */
-static void
-begin_history(struct shard_stream *stream)
-{
-    struct reader *reader = stream->server->reader;
-    struct shard *shard = &reader->store->shards[stream->number];
-    const bool has_changed =
-        history_current(&shard->reader_history) != history_current(&stream->history);
-
-    if (has_changed)
-        shard->former_history = shard->reader_history;
-    shard->reader_history = stream->history;
-    if (!has_changed || !reader->has_start)
-        return;
-    if (reader->order != NULL)
-        order_rewind(reader->order, stream->number);
-    if (store_limit(reader->store, stream->number, &stream->delivered) != RC_OK)
-        stream->delivered = (struct entry_id){0, 0};
-    stream->at = stream->delivered;
-    reader->events.on_history(reader->events.ctx, stream->number);
-}
-
-static void
-on_history_reply(void *ctx, const struct redisReply *reply)
-{
-    struct shard_stream *stream = ctx;
-    struct link *link = stream->server->link;
-    struct bytes text;
-
-    if (reply == NULL)
-        return;
-    if (reply_is_error(reply)) {
-        link_restart(link, reply_text(reply));
-        return;
-    }
-    text = reply_bytes(reply);
-    if (text.len == 0) /* the reader reconnects until the shard's own connection has sent hello */
-        link_restart(link, NULL);
-    else if (history_read(text, &stream->history) != RC_OK)
-        link_restart(link, "invalid reply to history.lua");
-    else
-        begin_history(stream);
-}
-
 /* Replies arrive in order: after the last reply, all positions are known. */
 static void
 on_up(void *ctx)
@@ -683,8 +636,8 @@ on_up(void *ctx)
         const struct shard *shard = &reader->store->shards[i];
         const char *argv[] = {shard->stream_key, shard->prefix};
 
-        if (link_call(server->link, STORE_SCRIPT_history, 1, on_history_reply, &reader->streams[i],
-                      2, argv, NULL) != RC_OK)
+        if (link_call(server->link, STORE_SCRIPT_history, 1, follow_history, &reader->streams[i], 2,
+                      argv, NULL) != RC_OK)
             link_restart(server->link, "could not send a command");
         cover_reset(&reader->streams[i].cover);
         send_newest(server, reader->streams[i].ack_events.key, 1, on_ack_events_newest,

@@ -250,6 +250,8 @@ struct reader {
 
 /* Requests the start position. RC_AGAIN: the link is down. */
 MUST_CHECK enum rc follow_request(struct server_reader *server, link_reply *reply);
+/* The reply of history.lua: `ctx` is the stream, which begins a generation. */
+void follow_history(void *ctx, const struct redisReply *reply);
 /* Starts at the position in the reply. Returns NULL or an error message. */
 const char *follow_begin(struct server_reader *server, const struct redisReply *reply);
 /*

@@ -570,7 +570,7 @@ test_waits_for_several_shards_do_not_add_up(void **state)
 
     (void)state;
     reset(5);
-    order = order_new(5, release, &released);
+    order = order_new(5, release, NULL, &released);
     order_begin(order, none, has_changed);
     add(0, 0, 11, "1:a.1", false);
     add(0, 1, 13, "2:c.1", false);
@@ -601,7 +601,7 @@ test_full_shard_is_awaited_from_then_on(void **state)
 
     (void)state;
     reset(3);
-    order = order_new(3, release, &released);
+    order = order_new(3, release, NULL, &released);
     order_begin(order, none, has_changed);
     add(0, 0, 11, "1:a.1", false);
     add(0, 1, 1000, "2:3e7.1", false);
