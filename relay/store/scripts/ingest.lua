@@ -37,7 +37,7 @@ local FIRST, push_delay = 9, tonumber(ARGV[8])
 if ARGV[FIRST] == 'E' then
     prepared.open_ended, FIRST = ARGV[FIRST + 2], FIRST + 3
     local bytes, id, route = ARGV[FIRST - 2], ARGV[FIRST + 2], ARGV[FIRST + 3]
-    prepared.begin(bytes, true, route_flag(route, FRAME_UNDECODABLE) and id or nil)
+    prepared.begin(bytes, id, true, route_flag(route, FRAME_UNDECODABLE))
 end
 
 local owner = ARGV[3]

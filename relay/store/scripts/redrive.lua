@@ -15,7 +15,7 @@ local call = redis.call
 -- include: prepared.lua
 
 local is_large, prepared_users = (ARGV[8] or '') ~= '', prepared.unpack_users(ARGV[9] or '')
-if #prepared_users > 0 then prepared.begin(ARGV[8], true) end
+if #prepared_users > 0 then prepared.begin(ARGV[8], ARGV[3], true) end
 -- In a cluster, this node may have only some of the shard's keys.
 if call('EXISTS', prefix .. KEY_META) == 0 or not has_group() then
     return prepared.reject(redis.error_reply('EPOCH the store was emptied, or its stream or group removed'))

@@ -10,8 +10,16 @@ my $store = Clairon::Test::store();
 my ($P, $HOUR) = ('c', 3_600_000);
 my ($STREAM, $PROGRESS) = ("$P:stream", "$P:progress:s");
 my $DATA  = '{"x":"' . 'x' x 1_100_000 . '"}';
-my $epoch = run_script('hello', [$STREAM], $P, 'e' x 16, '', '0-0', 1, 1)->[0];
-run_script('acquire', [$PROGRESS], 'one', 'ours', 1, '', 16, 'db');
+my $epoch;
+
+# Begins with an empty store.
+sub begin_store
+{
+    $store->execute('FLUSHALL');
+    $epoch = run_script('hello', [$STREAM], $P, 'e' x 16, '', '0-0', 1, 1)->[0];
+    run_script('acquire', [$PROGRESS], 'one', 'ours', 1, '', 16, 'db');
+    return;
+}
 
 sub run_script { my ($name, $keys, @arguments) = @_; return $store->execute('EVAL', script_text($name), scalar @$keys, @$keys, @arguments) }
 
@@ -67,6 +75,7 @@ sub ingest
         $options{after} // '', '', '', 1000, '', 'E', length(route()) + length $DATA, $open, @record);
 }
 
+begin_store();
 my $reply = ingest(1, 'USER', ['u1']);
 is_deeply([ @$reply[ 0, 1, 3 ] ], [ position(1), 1, newest() ], 'the script takes the entry that the transaction has added');
 is(pending(1), newest() . ' 1 bE', 'its notification is pending');
@@ -180,5 +189,45 @@ is_deeply($store->execute('KEYS', "$P:error_*"), [], 'the error log is empty');
 @stored = entries();
 is(run_after(\@copy, 'redrive', @redrive, $packed, ''), -1, 'it is redriven once');
 is_deeply([ entries() ], \@stored, 'the entry of a second redrive is removed');
+
+# ---- Trims: a large entry, which they must move, and a small one after it
+my @trim  = ([$STREAM], $P, 1, $HOUR, 10**9);
+my $SMALL = '{"small":1}';
+my @moved = entry(id => id(1), route => route(), data => $DATA, retry_users => '');
+
+sub begin_trim
+{
+    begin_store();
+    ingest(1, 'USER', ['u1']);
+    run_script('ingest', [ $STREAM, $PROGRESS ], $P, $epoch, 'one', position(1), '', '', 1000, '', 'A', position(2), id(2), route(), $SMALL, 'USER', 1, 'u2');
+    ($first) = pending(1) =~ /^(\S+)/;
+    select undef, undef, undef, 0.01; # both are older than the retention of 1 ms
+    return;
+}
+
+sub second_trim { return run_after(\@moved, 'trim', @trim, $first, 'entry', $bytes, '', '', id => id(1), route => route()) }
+
+# Returns the id and the number of bytes of a notification's pending entry.
+sub pending_entry
+{
+    my ($number) = @_;
+    my ($entry)  = pending($number) =~ /^(\S+)/ or return;
+    my %field    = @{ $store->execute('XRANGE', $STREAM, $entry, $entry)->[0][1] // [] };
+    return [ $field{id}, length $field{data} ];
+}
+
+begin_trim();
+is_deeply(run_script('trim', @trim)->[3], [ $first, 'entry', '', '' ], 'a trim needs the large entry');
+run_script('ack', [$STREAM], $P, 'relay', $HOUR, 1, 'u1', 1, id(1));
+is(pending(1), '', 'its notification ends meanwhile');
+second_trim();
+is_deeply(pending_entry(2), [ id(2), length $SMALL ], 'the small notification keeps its own data');
+is_deeply([ map { { @{ $_->[1] } }->{id} } @{ $store->execute('XRANGE', $STREAM, '-', '+') } ], [ id(2) ], 'the large entry is removed');
+
+begin_trim();
+second_trim();
+is_deeply([ map { pending_entry($_) } 1, 2 ], [ [ id(1), length $DATA ], [ id(2), length $SMALL ] ], 'a trim moves both entries');
+second_trim();
+is_deeply([ map { pending_entry($_) } 1, 2 ], [ [ id(1), length $DATA ], [ id(2), length $SMALL ] ], 'so does one whose entry another relay has moved');
 
 done_testing();

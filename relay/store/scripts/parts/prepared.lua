@@ -3,6 +3,7 @@
 -- same step, before any relay reads it. Requires stream_entry.lua.
 --
 -- `prepared` has these fields:
+--   id     of the notification: nothing is used for another one
 --   entry  the stream entry, until it is used
 --   parts  the notification whose data and route are in KEY_ERROR_PARTS, until they are used
 --   bytes  of data and route
@@ -15,15 +16,15 @@ do
         if before and last ~= before and has_unique_score(last) then prepared.entry = last end
     end
 
-    -- Finds what was prepared, with this number of bytes: a stream entry, and the parts of notification `id` unless it
-    -- is nil.
-    function prepared.begin(bytes, adds_entry, id)
-        prepared.bytes = tonumber(bytes)
+    -- Finds what was prepared for notification `id`, with this number of bytes: a stream entry, data and route in
+    -- KEY_ERROR_PARTS, or both.
+    function prepared.begin(bytes, id, adds_entry, adds_parts)
+        prepared.bytes, prepared.id = tonumber(bytes), id
         -- A store that is full may reject a first write that allocates, and the entry would remain. It accepts the
         -- writes after this one.
         call('HDEL', prefix .. KEY_META, '')
         if adds_entry then begin_entry() end
-        if id and call('HEXISTS', prefix .. KEY_ERROR_PARTS .. id, 'data') == 1 then prepared.parts = id end
+        if adds_parts and call('HEXISTS', prefix .. KEY_ERROR_PARTS .. id, 'data') == 1 then prepared.parts = id end
     end
 
     function prepared.unpack_users(packed)

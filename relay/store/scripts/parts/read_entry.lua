@@ -29,7 +29,7 @@ do
         for _, user in ipairs(prepared.unpack_users(ARGV[first + 4])) do reading.users[user] = true end
         for at = first + 5, #ARGV, 2 do found_by_caller[ARGV[at]] = ARGV[at + 1] end
         if reading.kind == 'route' then return end
-        prepared.begin(ARGV[first + 2], reading.kind == 'entry', reading.kind == 'parts' and found_by_caller.id or nil)
+        prepared.begin(ARGV[first + 2], found_by_caller.id, reading.kind == 'entry', reading.kind == 'parts')
     end
 
     -- Asks the caller for an entry, the first one of a call. `users` is packed.
@@ -40,7 +40,10 @@ do
     function reading.is_missing(entry, bytes) return bytes > STORE_COPIED_BYTES_MAX and entry ~= reading.given end
 
     -- True if the data of an entry can be written: they were read here, or prepared.
-    function reading.has_data(found, kind) return found.data or kind == 'entry' and prepared.entry or kind == 'parts' and prepared.parts end
+    function reading.has_data(found, kind)
+        if found.data or prepared.id ~= found.id then return found.data end
+        return kind == 'entry' and prepared.entry or kind == 'parts' and prepared.parts
+    end
 
     -- Returns a stream entry as {entry =, id =, data =, bytes =, route =, open_ended =}, or nil: then the second result is
     -- true if the caller must read it first; otherwise it was deleted. An entry in the arguments has no data.
@@ -55,10 +58,12 @@ do
         return found
     end
 
-    -- Reads a notification's pending stream entry.
+    -- Reads a notification's pending stream entry. One of another notification is as if it was deleted.
     function reading.entry_of(id)
         local notification = notification_of(id)
         if not notification then return nil end
-        return reading.entry_at(notification.entry)
+        local found, must_wait = reading.entry_at(notification.entry)
+        if found and found.id ~= id then return nil end
+        return found, must_wait
     end
 end

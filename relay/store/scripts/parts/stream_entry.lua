@@ -17,10 +17,10 @@ local function has_unique_score(entry)
     return false
 end
 
--- Adds an entry, or takes the one that was prepared. Its further fields follow. Returns it, and the bytes of data and route.
+-- Adds an entry, or takes the one that was prepared for this notification. Its further fields follow. Returns it, and the bytes of data and route.
 local function add_entry(id, route, data, ...)
-    local entry, bytes = prepared.entry, prepared.bytes
-    prepared.entry = nil
+    local entry, bytes
+    if prepared.id == id then entry, bytes, prepared.entry = prepared.entry, prepared.bytes, nil end
     if not entry then
         bytes = #route + #data
         entry = call('XADD', stream, '*', 'id', id, 'route', route, 'data', data, ...)
