@@ -51,6 +51,7 @@ sub route
     my ($owner) = @_;
     my $route = "\0" x 104 . 'USER' . 'a.topic';
     substr $route, 7, 1, chr 3;
+    substr $route, 15, 1, chr 16;
     substr $route, 61, 1, chr 1;
     substr $route, 65, 1, chr 4;
     substr $route, 67, 1, chr 7;
@@ -69,10 +70,11 @@ sub ingest
 {
     my ($number, $audience, $targets, %options) = @_;
     my $open = $options{open} // '';
-    my @fields = (id => id($number), route => route(), data => $DATA, $open ? (open_ended => $open) : ());
+    my $depends = $options{depends} // '';
+    my @fields = (id => id($number), route => route(), data => $DATA, $depends ? (after => $depends) : (), $open ? (open_ended => $open) : ());
     my @record = ($options{kind} // 'A', position($number), id($number), route(), substr($DATA, 0, 100), $audience, scalar @$targets, @$targets);
     return run_after($options{fails} // [ entry(@fields) ], 'ingest', [ $STREAM, $PROGRESS ], $P, $epoch, $options{owner} // 'one',
-        $options{after} // '', '', '', 1000, '', 'E', length(route()) + length $DATA, $open, @record);
+        $options{after} // '', '', $depends, 1000, '', 'E', length(route()) + length $DATA, $open, @record);
 }
 
 begin_store();
@@ -132,6 +134,11 @@ $store->execute('XSETID', $STREAM, "$ahead-1500");
 is(ingest(7, 'USER', ['u1'])->[4], 0, 'an entry without a unique score is left to the next call');
 is(ingest(7, 'USER', ['u1'])->[1], 1, 'which stores it');
 is(newest(), $ahead + 1 . '-1', 'in the next millisecond');
+
+# Dependencies on two other shards.
+my $depends = '1:10.2 2:20.3';
+is(ingest(8, 'USER', ['u1'], depends => $depends)->[1], 1, 'an entry with dependencies is taken');
+is(run_script('follow', [$STREAM], $P)->[4], $depends, 'the index has its dependencies');
 
 # ---- Retries
 my @due = ([$STREAM], $P, $HOUR, $HOUR, 1000, 60_000, '');

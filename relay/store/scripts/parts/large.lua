@@ -3,7 +3,8 @@
 -- include: route.lua
 
 -- All members of KEY_LARGE have the same score. They begin with the padded id, so their order is that
--- of the stream. After it they have: bytes, notification id, r for a retry or -, the field `after`, and the start of the route.
+-- of the stream. After it they have: bytes, notification id, r for a retry or -, the field `after` with commas instead of
+-- spaces, and the start of the route.
 local function large_key(stream) return stream:match('^(.*)' .. KEY_STREAM .. '$') .. KEY_LARGE end
 local function large_start(entry) return string.format('%20s-%20s ', entry:match('^(%d+)-(%d+)$')) end
 
@@ -12,7 +13,7 @@ local function record_large(stream, entry, bytes, id, route, ...)
     if bytes < STORE_LARGE_BYTES then return end
     local after, kind, fields = '', '-', {...}
     for i = 1, #fields, 2 do
-        if fields[i] == 'after' then after = fields[i + 1] end
+        if fields[i] == 'after' then after = fields[i + 1]:gsub(' ', ',') end
         if fields[i] == 'retry_users' then kind = 'r' end
     end
     local _, to = topic_at(route) -- a route may have a million targets

@@ -8,7 +8,7 @@ local function large_of(members)
     local ms, seq, bytes, id, kind, after, route = 
         (members[1] or ''):match('^ *(%d+)%- *(%d+) (%d+) (%S+) (%S) (%S*) (.*)$')
     return ms and {member = members[1], entry = ms .. '-' .. seq, bytes = tonumber(bytes), id = id,
-        is_retry = kind == 'r', after = after ~= '' and after or nil, route = route}
+        is_retry = kind == 'r', after = after ~= '' and after:gsub(',', ' ') or nil, route = route}
 end
 
 -- Returns the first large entry after an id.
