@@ -34,8 +34,8 @@ void multi_put(struct multi *multi, const void *bytes, size_t len);
 void multi_command(struct multi *multi, const struct arguments *arguments);
 
 /*
- * Adds XADD to the stream, with these names and values, for prepared.lua. If there is no stream or
- * no group, nothing is added.
+ * Adds XADD to the stream, with these names and values, for prepared.lua. The first name is `id`.
+ * Without a stream, nothing is added. Without the group, the entry is removed again.
  */
 void multi_prepare_entry(struct multi *multi, const struct shard *shard,
                          const struct arguments *fields);

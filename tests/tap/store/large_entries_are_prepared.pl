@@ -99,6 +99,14 @@ is(pending(2), '', 'and is not taken for this one');
 is(ingest(3, 'USER', ['u1'], after => position(2)), 'WAIT', 'later batches wait');
 is_deeply([ entries() ], \@stored, 'their entries are removed too');
 
+# A stream without its group.
+$store->execute('XGROUP', 'DESTROY', $STREAM, 'clairon');
+like(ingest(2, 'USER', ['u1']), qr/^EPOCH/, 'without the group, a notification is rejected');
+is_deeply([ entries() ], \@stored, 'and its entry is removed');
+ingest(2, 'USER', ['u1'], fails => [ (entry())[0] ]);
+is_deeply([ entries() ], \@stored, 'the entry of another notification remains');
+$store->execute('XGROUP', 'CREATE', $STREAM, 'clairon', '$');
+
 # A store that is full.
 my $memory = sub { $store->execute('CONFIG', 'SET', 'maxmemory', $_[0]) };
 like(ingest(2, 'USER', ['u1'], fails => [ entry(id => id(2), data => $DATA), [ 'CONFIG', 'SET', 'maxmemory', 1 ] ])->[1], qr/^1$/,

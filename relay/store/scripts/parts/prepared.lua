@@ -10,10 +10,17 @@
 do
 -- include: last_id.lua
     -- A command of a transaction may fail while the others run. Therefore the transaction moves the group to the end
-    -- of the stream before XADD, and its position shows which entry was added, if any.
+    -- of the stream before XADD, and its position shows which entry was added, if any. Without the group, XADD adds an
+    -- entry too. It is found by its notification, and no script can use it.
     local function begin_entry()
-        local before, last = group_position(stream), last_generated_id(stream)
-        if before and last ~= before and has_unique_score(last) then prepared.entry = last end
+        local before = group_position(stream)
+        if not before then
+            local newest = redis.pcall('XREVRANGE', stream, '+', '-', 'COUNT', 1)[1]
+            if newest and newest[2][2] == prepared.id then call('XDEL', stream, newest[1]) end
+            return
+        end
+        local last = last_generated_id(stream)
+        if last ~= before and has_unique_score(last) then prepared.entry = last end
     end
 
     -- Finds what was prepared for notification `id`, with this number of bytes: a stream entry, data and route in
