@@ -473,8 +473,10 @@ reply_entry(const struct redisReply *reply, struct entry *ret_entry)
 #define WRONG_PASSWORD_HINT "wrong user or password in [store] url"
 #define NO_PASSWORD_HINT "the store has no password: remove it from [store] url"
 
+#define FULL "OOM command not allowed"
+
 static const struct fault faults[] = {
-    {"OOM command not allowed",
+    {FULL,
      "the store is full: raise maxmemory, or shorten [store] retention; PostgreSQL retains WAL "
      "meanwhile",
      false},
@@ -549,6 +551,12 @@ fault_is_busy(const char *error)
 {
     return strncmp(error, "BUSY ", 5) == 0 ||
            (strncmp(error, "EXECABORT ", 10) == 0 && strstr(error, ": BUSY ") != NULL);
+}
+
+bool
+fault_is_full(const char *error)
+{
+    return strstr(error, FULL) != NULL;
 }
 
 const struct fault *

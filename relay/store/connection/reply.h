@@ -89,6 +89,9 @@ bool fault_is_redirection(const char *error);
  */
 bool fault_is_busy(const char *error);
 
+/* Whether the store rejects writes because it has no memory left. */
+bool fault_is_full(const char *error);
+
 /* Returns a constant hint on how to fix `error`; NULL if unknown. */
 const char *fault_hint(const char *error);
 

@@ -70,11 +70,13 @@ MUST_CHECK enum rc wanted_read(struct shard *shard, const struct redisReply *wan
                                link_reply *reply, void *ctx);
 /*
  * Calls the script again, with these first arguments and the entry in `rows`, the reply to
- * wanted_read. It has no row if the entry was deleted.
+ * wanted_read. It has no row if the entry was deleted. `must_copy`: the script receives the data as
+ * an argument, without a transaction.
  */
 MUST_CHECK enum rc wanted_call(struct shard *shard, enum store_script script,
                                struct arguments *arguments, const struct redisReply *wanted,
-                               const struct redisReply *rows, link_reply *reply, void *ctx);
+                               const struct redisReply *rows, bool must_copy, link_reply *reply,
+                               void *ctx);
 
 /* Returns the start of large data. */
 static inline struct bytes

@@ -19,6 +19,7 @@
 
 #define STORE_NOTIFICATION_MAX (512u << 20) /* the server's default */
 #define MAINTENANCE_DUE_RELAYS 4            /* from this number of relays, each works less often */
+#define MAINTENANCE_FULL_US INT64_C(5000000) /* how long a full store receives no large data */
 
 /*
  * Periodic work while the link is up. Four times a second: due retries, expirations and dead
@@ -36,6 +37,7 @@ struct maintenance {
     struct redisReply *due_wanted;
     bool is_trim_pending;
     struct redisReply *trim_wanted;
+    int64_t full_until_us; /* the store was full: until then it receives large data only to trim */
     bool is_count_pending; /* count_pending.lua is in flight */
     long long relays;      /* relays of this store that have sessions */
     bool is_rejected;      /* the last heartbeat was rejected */
@@ -296,6 +298,22 @@ on_link_failed(void *ctx, const char *server, const char *reason)
     shard->events->on_failed(shard, what, reason);
 }
 
+static bool
+is_full(const struct maintenance *maintenance)
+{
+    return clock_monotonic_us() < maintenance->full_until_us;
+}
+
+/* Returns true if a store without memory has rejected the call of a script. */
+static bool
+note_full(struct maintenance *maintenance, const struct redisReply *reply)
+{
+    if (!reply_is_error(reply) || !fault_is_full(reply_text(reply)))
+        return false;
+    maintenance->full_until_us = clock_monotonic_us() + MAINTENANCE_FULL_US;
+    return true;
+}
+
 /* False: the script wants no entry, or the command could not be sent. */
 static bool
 read_wanted(struct maintenance *maintenance, const struct redisReply *wanted, link_reply *on_entry,
@@ -320,7 +338,8 @@ call_script(struct maintenance *maintenance, enum store_script script, link_repl
     for (int i = 0; i < argc; i++)
         argument(&arguments, argv[i]);
     if (rows != NULL)
-        rc = wanted_call(maintenance->shard, script, &arguments, wanted, rows, reply, maintenance);
+        rc = wanted_call(maintenance->shard, script, &arguments, wanted, rows,
+                         is_full(maintenance), reply, maintenance);
     else
         rc = shard_call(maintenance->shard, script, 1, reply, maintenance, (int)arguments.argc,
                         arguments.argv, arguments.lens);
@@ -335,8 +354,15 @@ static void
 on_trimmed(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
+    const bool was_full = is_full(maintenance);
 
     maintenance->is_trim_pending = false;
+    /* The script frees memory before it writes, but a full store rejects its transaction. */
+    if (note_full(maintenance, reply) && !was_full && maintenance->trim_wanted != NULL) {
+        maintenance->is_trim_pending = wanted_read(maintenance->shard, maintenance->trim_wanted,
+                                                   on_trim_entry, maintenance) == RC_OK;
+        return;
+    }
     if (!shard_check_reply(maintenance->shard, reply, "could not trim the stream") ||
         !reply_is_array(reply, 3))
         return;
@@ -372,6 +398,10 @@ call_trim(struct maintenance *maintenance, const struct redisReply *rows)
                           settings->retention, settings->receipts_retention,
                           settings->receipts_bytes};
 
+    if (rows == NULL) {
+        free(maintenance->trim_wanted);
+        maintenance->trim_wanted = NULL;
+    }
     maintenance->is_trim_pending = call_script(maintenance, STORE_SCRIPT_trim, on_trimmed, argv, 5,
                                                maintenance->trim_wanted, rows);
     if (!maintenance->is_trim_pending)
@@ -423,6 +453,7 @@ on_due_done(void *ctx, const struct redisReply *reply)
     int64_t call_us;
 
     maintenance->is_due_pending = false;
+    note_full(maintenance, reply);
     if (!shard_check_reply(maintenance->shard, reply, "could not process due retries") ||
         !reply_is_array(reply, 10))
         return;
@@ -441,6 +472,7 @@ on_due_done(void *ctx, const struct redisReply *reply)
     maintenance->trimmed += counts[7];
     log_dead_letters(maintenance, false);
     maintenance->is_due_pending =
+        !is_full(maintenance) &&
         read_wanted(maintenance, reply_at(reply, 9), on_due_entry, &maintenance->due_wanted);
     if (counts[4] == 0 || maintenance->is_due_pending)
         return;
@@ -471,7 +503,8 @@ on_due_entry(void *ctx, const struct redisReply *reply)
     struct maintenance *maintenance = ctx;
 
     maintenance->is_due_pending = false;
-    if (shard_check_reply(maintenance->shard, reply, "could not read a stream entry"))
+    if (!is_full(maintenance) &&
+        shard_check_reply(maintenance->shard, reply, "could not read a stream entry"))
         call_due(maintenance, reply);
 }
 

@@ -120,8 +120,8 @@ prepare(struct multi *multi, const struct shard *shard, const struct content *co
 
 enum rc
 wanted_call(struct shard *shard, enum store_script script, struct arguments *arguments,
-            const struct redisReply *wanted, const struct redisReply *rows, link_reply *reply,
-            void *ctx)
+            const struct redisReply *wanted, const struct redisReply *rows, bool must_copy,
+            link_reply *reply, void *ctx)
 {
     const struct redisReply *fields = reply_at(reply_at(rows, 0), 1);
     const struct bytes attempts = reply_bytes(reply_at(wanted, WANTED_ATTEMPTS)),
@@ -134,7 +134,7 @@ wanted_call(struct shard *shard, enum store_script script, struct arguments *arg
 
     argument(arguments, reply_text(reply_at(wanted, WANTED_ENTRY)));
     if (exists) {
-        argument(arguments, content.kind);
+        argument(arguments, must_copy ? "copy" : content.kind);
         argument(arguments, content.bytes);
         argument_bytes(arguments, attempts.at, attempts.len);
         argument_bytes(arguments, users.at, users.len);
@@ -142,13 +142,13 @@ wanted_call(struct shard *shard, enum store_script script, struct arguments *arg
             const struct bytes name = reply_bytes(reply_at(fields, i)),
                                value = reply_bytes(reply_at(fields, i + 1));
 
-            if (bytes_equal_text(name, "data"))
+            if (!must_copy && bytes_equal_text(name, "data"))
                 continue;
             argument_bytes(arguments, name.at, name.len);
             argument_bytes(arguments, value.at, value.len);
         }
     }
-    if (exists && strcmp(content.kind, "route") != 0) {
+    if (exists && !must_copy && strcmp(content.kind, "route") != 0) {
         prepare(&multi, shard, &content, users, reply_field(fields, "open_ended"));
         multi_script(&multi, shard, script, 1, arguments->argc, arguments->argv, arguments->lens);
         rc = multi_send(&multi, shard, script, reply, ctx);

@@ -245,4 +245,19 @@ is_deeply([ map { pending_entry($_) } 1, 2 ], [ [ id(1), length $DATA ], [ id(2)
 second_trim();
 is_deeply([ map { pending_entry($_) } 1, 2 ], [ [ id(1), length $DATA ], [ id(2), length $SMALL ] ], 'so does one whose entry another relay has moved');
 
+# A full store rejects the transaction, although the trim would free memory.
+begin_trim();
+foreach my $number (3 .. 20)
+{
+    run_script('ingest', [ $STREAM, $PROGRESS ], $P, $epoch, 'one', position($number - 1), '', '', 1000, '', 'A', position($number), id($number), route(), 'x' x 100_000, 'USER', 1, 'u2');
+}
+run_script('ack', [$STREAM], $P, 'relay', $HOUR, 1, 'u2', 1, id($_)) foreach 2 .. 20;
+select undef, undef, undef, 0.01;
+$memory->(1);
+like(second_trim(), qr/^rejected: .*OOM/, 'a full store rejects the data of a trim');
+$reply = eval { run_script('trim', @trim, $first, 'copy', $bytes, '', '', id => id(1), route => route(), data => $DATA) };
+$memory->(0);
+is_deeply($reply, [ 20, 0, 0, [] ], 'the script alone trims the stream');
+is_deeply([ pending_entry(1), scalar entries() ], [ [ id(1), length $DATA ], 1 ], 'and moves the entry');
+
 done_testing();

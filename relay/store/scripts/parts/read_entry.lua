@@ -2,7 +2,8 @@
 -- STORE_COPIED_BYTES_MAX, or to write it again, so it returns what it needs. The caller reads the entry, and calls the
 -- script again with further arguments: the entry; unless it was deleted, the kind below, number of bytes, number of
 -- attempts and users as in the reply; then the fields of the entry, without the data. Unless the kind is `route`, the same
--- transaction has written the data before. Requires notifications.lua and large_entries.lua.
+-- transaction has written the data before. A full store rejects that: then trim.lua is called with the kind `copy`, and the
+-- fields have the data. Requires notifications.lua and large_entries.lua.
 --
 -- What a script needs is returned as {entry, kind, attempts, users}, or {}. The kinds are:
 --   route  only the other fields
@@ -28,7 +29,7 @@ do
         reading.attempts = tonumber(ARGV[first + 3])
         for _, user in ipairs(prepared.unpack_users(ARGV[first + 4])) do reading.users[user] = true end
         for at = first + 5, #ARGV, 2 do found_by_caller[ARGV[at]] = ARGV[at + 1] end
-        if reading.kind == 'route' then return end
+        if reading.kind == 'route' or reading.kind == 'copy' then return end
         prepared.begin(ARGV[first + 2], found_by_caller.id, reading.kind == 'entry', reading.kind == 'parts')
     end
 
@@ -46,7 +47,7 @@ do
     end
 
     -- Returns a stream entry as {entry =, id =, data =, bytes =, route =, open_ended =}, or nil: then the second result is
-    -- true if the caller must read it first; otherwise it was deleted. An entry in the arguments has no data.
+    -- true if the caller must read it first; otherwise it was deleted. An entry in the arguments has no data, unless its kind is `copy`.
     function reading.entry_at(entry)
         if entry == reading.given then return found_by_caller end
         if reading.is_missing(entry, large_bytes(stream, entry)) then return nil, true end
