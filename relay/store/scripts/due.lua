@@ -120,8 +120,19 @@ local function suspend(id, retries, user)
     call('ZADD', prefix .. KEY_DUE, due, id .. ':' .. user)
 end
 
--- Users with different numbers of retries receive separate stream entries. A prepared one is for the users that it names,
--- if they have not acknowledged meanwhile; other users remain due.
+-- True unless the users that a prepared entry names are these, and users who have acknowledged meanwhile: another one may
+-- have delayed the retry.
+function reading.names_others(id, users)
+    local named, pending = {}, 0
+    for user in pairs(reading.users) do named[#named + 1] = user end
+    for _, state in ipairs(#named > 0 and call('HMGET', prefix .. KEY_ACK .. id, unpack(named)) or {}) do
+        if state == '0' then pending = pending + 1 end
+    end
+    return pending ~= #users
+end
+
+-- Users with different numbers of retries receive separate stream entries. A prepared one is for the users that it names;
+-- other users remain due.
 local function retry(id, users)
     local found, must_wait = reading.entry_of(id)
     if not found and not must_wait then return expire(id) end
@@ -149,7 +160,7 @@ local function retry(id, users)
     end
     table.sort(order)
     pairs_left = pairs_left - #users - NOTIFICATION_PAIRS
-    if must_wait then
+    if must_wait or named and reading.names_others(id, groups[order[1]] or {}) then
         if order[1] then reading.want(notification_of(id).entry, 'entry', order[1] + 1, pack_users(groups[order[1]])) end
         return
     end

@@ -178,7 +178,33 @@ is_deeply([ @{ retry('entry', 1, $packed, @copy) }[ 0, 1 ] ], [ 0, 0 ], 'another
 is_deeply([ entries() ], \@stored, 'and its entry is removed');
 $store->execute('ZREM', "$P:due", id(1) . ':u1');
 
+# Two users, one of whom delays the retry after the entry was read.
+my @two = ("$P:due", map { (1, id(9) . ":$_") } qw(u1 u2));
+$store->execute('SADD', "$P:presence:r", 'u2');
+ingest(9, 'USER', [ 'u1', 'u2' ]);
+$store->execute('ZADD', @two);
+my ($both) = pending(9) =~ /^(\S+)/;
+my $wanted = run_script('due', @due)->[9];
+$store->execute('ZADD', "$P:due", int(time * 1000) + 600_000, id(9) . ':u1');
+@stored = entries();
+sub retry_both
+{
+    my ($users) = @_;
+    return run_after([ entry(id => id(9), route => route(), data => $DATA, retry_users => $users) ],
+        'due', @due, $both, 'entry', $bytes, 1, $users, id => id(9), route => route());
+}
+$reply = retry_both($wanted->[3]);
+is_deeply([ $reply->[0], $reply->[9] ], [ 0, [ $both, 'entry', 1, "\0\2u2" ] ], 'an entry for both users is needed for the other one instead');
+is_deeply([ entries() ], \@stored, 'and is removed');
+is_deeply([ @{ retry_both("\0\2u2") }[ 0, 1 ] ], [ 1, 1 ], 'the other user receives the retry');
+is($store->execute('ZSCORE', "$P:due", id(9) . ':u2'), undef, 'and is no longer due');
+$store->execute('ZADD', "$P:due", 1, id(9) . ':u1');
+($both) = pending(9) =~ /^(\S+)/;
+$store->execute('HSET', "$P:ack:" . id(9), 'u2', '1');
+is_deeply([ @{ retry_both("\0\2u1\0\2u2") }[ 0, 1 ] ], [ 1, 1 ], 'an acknowledgement of the other user does not matter');
+
 # ---- Expirations
+@stored = entries();
 $first = $second;
 $store->execute('ZADD', "$P:due", 1, id(1) . ':');
 is_deeply(run_script('due', @due)->[9], [ $first, 'parts', '', '' ], 'an expiration needs the data in the error log');
