@@ -173,6 +173,10 @@ local function retry(id, users)
                     more = 1
                     return
                 end
+                if is_exhausted and not reading.has_data(found, 'parts') and not logged_before(id) then
+                    reading.want(notification_of(id).entry, 'parts', retries + 1, pack_users(groups[retries]))
+                    return
+                end
                 for _, user in ipairs(groups[retries]) do due_to_remove[#due_to_remove + 1] = id .. ':' .. user end
                 handle(id, found, retries, groups[retries])
                 handled = true

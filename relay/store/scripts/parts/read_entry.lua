@@ -7,7 +7,7 @@
 --
 -- What a script needs is returned as {entry, kind, attempts, users}, or {}. The kinds are:
 --   route  only the other fields
---   parts  data and route must be in KEY_ERROR_PARTS
+--   parts  data and route must be in KEY_ERROR_PARTS, for the end of all pairs, or those of `users`
 --   entry  a retry with this number of attempts, unless that is above the retry limit: then as `parts`. '': with the
 --          same number. `users` is its field `retry_users`
 -- include: prepared.lua
