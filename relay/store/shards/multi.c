@@ -10,6 +10,7 @@
 
 #define COUNT_TEXT 24
 #define ROOM_MORE 4096 /* for the words of a transaction other than its data */
+#define PARTS_MS "3600000" /* an append-only file may end before the script that keeps them */
 
 void
 multi_put(struct multi *multi, const void *bytes, size_t len)
@@ -102,6 +103,7 @@ multi_prepare_parts(struct multi *multi, const struct shard *shard, struct bytes
                     struct bytes route, struct bytes data)
 {
     char key[STORE_KEY_MAX], id_text[FRAME_UUID_TEXT + 1];
+    const char *const expire[] = {"PEXPIRE", key, PARTS_MS};
 
     snprintf(id_text, sizeof(id_text), "%.*s", (int)id.len, (const char *)id.at);
     key_write_of(key, sizeof(key), shard->prefix, KEY_ERROR_PARTS, id_text);
@@ -112,6 +114,8 @@ multi_prepare_parts(struct multi *multi, const struct shard *shard, struct bytes
     multi_word(multi, route.at, route.len);
     put_text(multi, "data");
     multi_word(multi, data.at, data.len);
+    multi_words(multi, 3);
+    put_texts(multi, expire, 3);
 }
 
 /* EVALSHA would fail after SCRIPT FLUSH, and EXEC would execute the other commands. */
@@ -148,16 +152,17 @@ struct multi_call {
     bool is_done;
 };
 
-/* Returns the reply to the last command, or the first error. */
+/* Returns the reply to the last command, the script; if that is no error, the first error. */
 static const struct redisReply *
 result_of(const struct redisReply *replies)
 {
     const size_t count = reply_count(replies);
+    const struct redisReply *last = count > 0 ? reply_at(replies, count - 1) : replies;
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && !reply_is_error(last); i++)
         if (reply_is_error(reply_at(replies, i)))
             return reply_at(replies, i);
-    return count > 0 ? reply_at(replies, count - 1) : replies;
+    return last;
 }
 
 /* The server rejects the transaction if it rejects a command of it, with the more precise error. */

@@ -40,7 +40,10 @@ void multi_command(struct multi *multi, const struct arguments *arguments);
 void multi_prepare_entry(struct multi *multi, const struct shard *shard,
                          const struct arguments *fields);
 
-/* Writes data and route of a notification to KEY_ERROR_PARTS, for prepared.lua. */
+/*
+ * Writes data and route of a notification to KEY_ERROR_PARTS, for prepared.lua. They expire after an
+ * hour unless the script keeps them.
+ */
 void multi_prepare_parts(struct multi *multi, const struct shard *shard, struct bytes id,
                          struct bytes route, struct bytes data);
 
@@ -53,7 +56,7 @@ void multi_end(struct multi *multi);
 
 /*
  * Ends and sends the transaction, and frees it. `reply` is called once: with the reply to its last
- * command, with the first error, or with NULL. RC_AGAIN: not sent.
+ * command, with the first error if that is none, or with NULL. RC_AGAIN: not sent.
  */
 MUST_CHECK enum rc multi_send(struct multi *multi, struct shard *shard, enum store_script script,
                               link_reply *reply, void *ctx);

@@ -164,7 +164,8 @@ sub retry
     return run_after(\@commands, 'due', @due, $first, $kind, $bytes, $attempts, $users, id => id(1), route => route());
 }
 my @copy = entry(id => id(1), route => route(), data => $DATA, retry_users => $packed);
-my @parts = ([ 'HSET', "$P:error_parts:" . id(1), data => $DATA, route => route() ]);
+sub parts { my ($id, @route) = @_; return ([ 'HSET', "$P:error_parts:$id", data => $DATA, route => $route[0] // route() ], [ 'PEXPIRE', "$P:error_parts:$id", 3_600_000 ]) }
+my @parts = parts(id(1));
 @stored = entries();
 is_deeply([ @{ retry('entry', 2, $packed, @copy) }[ 0, 4 ] ], [ 0, 1 ], 'an entry with another number of attempts is not taken');
 is_deeply([ entries() ], \@stored, 'and removed');
@@ -211,11 +212,14 @@ is_deeply(run_script('due', @due)->[9], [ $first, 'parts', '', '' ], 'an expirat
 $reply = run_after(\@copy, 'due', @due, $first, 'entry', $bytes, 1, $packed, id => id(1), route => route());
 is_deeply([ $reply->[3], $reply->[9] ], [ 0, [ $first, 'parts', '', '' ] ], 'a retry does not replace them');
 is_deeply([ entries() ], \@stored, 'and is removed');
-$reply = run_after([ [ 'HSET', "$P:error_parts:" . id(5), data => $DATA, route => route() ] ], 'due', @due, 'x', 'parts', $bytes, '', '', id => id(5), route => route());
+$reply = run_after([ parts(id(5)) ], 'due', @due, 'x', 'parts', $bytes, '', '', id => id(5), route => route());
 is($store->execute('EXISTS', "$P:error_parts:" . id(5)), 0, 'data that are not needed are removed');
 is(run_after(\@parts, 'due', @due, $first, 'parts', $bytes, '', '', id => id(1), route => route())->[3], 1, 'with them, the notification expires');
 my %parts = @{ $store->execute('HGETALL', "$P:error_parts:" . id(1)) };
 is_deeply([ length $parts{data}, @parts{qw(owner bytes)} ], [ length $DATA, 0, $bytes ], 'the error log has the data');
+is($store->execute('PTTL', "$P:error_parts:" . id(1)), -1, 'for good');
+run_after(\@parts, 'due', @due, $first, 'parts', $bytes, '', '', id => id(1), route => route());
+is($store->execute('PTTL', "$P:error_parts:" . id(1)), -1, 'also after another relay has written them again');
 
 # ---- Redrives
 my ($error) = map { $_->[0] } @{ $store->execute('XRANGE', "$P:errors", '-', '+') };
@@ -230,6 +234,25 @@ is_deeply($store->execute('KEYS', "$P:error_*"), [], 'the error log is empty');
 @stored = entries();
 is(run_after(\@copy, 'redrive', @redrive, $packed, ''), -1, 'it is redriven once');
 is_deeply([ entries() ], \@stored, 'the entry of a second redrive is removed');
+
+# ---- The retry limit: an entry for a retry cannot be used if it is 0.
+begin_store();
+my $without_retries = route();
+substr $without_retries, 61, 1, "\0";
+run_after([ entry(id => id(1), route => $without_retries, data => $DATA) ], 'ingest', [ $STREAM, $PROGRESS ], $P, $epoch, 'one', '', '', '', 1000, '',
+    'E', $bytes, '', 'A', position(1), id(1), $without_retries, 'x', 'USER', 1, 'u1');
+$store->execute('SADD', "$P:presence:r", 'u1');
+$store->execute('ZADD', "$P:relays", int(time * 1000), 'r');
+$store->execute('ZADD', "$P:due", 1, id(1) . ':u1');
+($first) = pending(1) =~ /^(\S+)/;
+@stored = entries();
+$reply = run_after([ entry(id => id(1), route => $without_retries, data => $DATA, retry_users => $packed) ],
+    'due', @due, $first, 'entry', $bytes, 1, $packed, id => id(1), route => $without_retries);
+is_deeply([ $reply->[2], $reply->[9] ], [ 0, [ $first, 'parts', 1, $packed ] ], 'after the last retry, the data are needed in the error log');
+is_deeply([ entries() ], \@stored, 'the entry is removed');
+is(run_after([ parts(id(1), $without_retries) ], 'due', @due, $first, 'parts', $bytes, 1, $packed, id => id(1), route => $without_retries)->[2],
+    1, 'with them, the notification ends');
+is(length $store->execute('HGET', "$P:error_parts:" . id(1), 'data'), length $DATA, 'and the error log has them');
 
 # ---- Trims: a large entry, which they must move, and a small one after it
 my @trim  = ([$STREAM], $P, 1, $HOUR, 10**9);

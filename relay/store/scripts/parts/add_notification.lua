@@ -22,7 +22,7 @@ local function add_notification(id, route, data, ...)
     if added == 0 then call('HSETNX', prefix .. KEY_META, META_FIRST, entry) end
     added = added + 1
     if route_flag(route, FRAME_UNDECODABLE) then
-        log_entry(id, error_owner(route), 'undecodable', 0, '[]', not prepared.parts and data or nil, route)
+        log_entry(id, error_owner(route), 'undecodable', 0, '[]', prepared.parts ~= id and data or nil, route)
     end
     return entry
 end

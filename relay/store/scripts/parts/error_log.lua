@@ -75,7 +75,7 @@ local function log_entry(id, owner, reason, attempts, users, data, route, receip
     end
     if type(indexed) == 'string' then charge(owner, bytes) end
     if is_large then
-        if data then call('HMSET', parts_key(id), 'data', data, 'route', route) else prepared.parts = nil end
+        if data then call('HMSET', parts_key(id), 'data', data, 'route', route) else prepared.keep_parts() end
         call('HMSET', parts_key(id), 'owner', owner, 'attempts', attempts, 'bytes', size, entry, '')
         charge(owner, size)
     end

@@ -43,12 +43,19 @@ do
         return users
     end
 
+    -- The transaction sets an expiration, since an append-only file may end before the script.
+    function prepared.keep_parts()
+        call('PERSIST', prefix .. KEY_ERROR_PARTS .. prepared.parts)
+        prepared.parts = nil
+    end
+
     -- Removes what was not used. If the error log has the notification, it needs its data.
     function prepared.discard()
         if prepared.entry then call('XDEL', stream, prepared.entry) end
         local key = prepared.parts and prefix .. KEY_ERROR_PARTS .. prepared.parts
         if key and call('HEXISTS', key, 'bytes') == 0 then call('HDEL', key, 'data', 'route') end
-        prepared.entry, prepared.parts = nil, nil
+        if key then prepared.keep_parts() end
+        prepared.entry = nil
     end
 
     -- Returns the reply of a script that uses nothing.
