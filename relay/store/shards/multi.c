@@ -9,7 +9,7 @@
 #include "store/connection/reply.h"
 
 #define COUNT_TEXT 24
-#define ROOM_MORE 4096 /* for the words of a transaction other than its data */
+#define ROOM_MORE 4096     /* for the words of a transaction other than its data */
 #define PARTS_MS "3600000" /* an append-only file may end before the script that keeps them */
 
 void

@@ -41,8 +41,8 @@ void multi_prepare_entry(struct multi *multi, const struct shard *shard,
                          const struct arguments *fields);
 
 /*
- * Writes data and route of a notification to KEY_ERROR_PARTS, for prepared.lua. They expire after an
- * hour unless the script keeps them.
+ * Writes data and route of a notification to KEY_ERROR_PARTS, for prepared.lua. They expire after
+ * an hour unless the script keeps them.
  */
 void multi_prepare_parts(struct multi *multi, const struct shard *shard, struct bytes id,
                          struct bytes route, struct bytes data);

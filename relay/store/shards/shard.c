@@ -17,8 +17,8 @@
 #include "store/timeouts.h"
 #include "wire/frame.h"
 
-#define STORE_NOTIFICATION_MAX (512u << 20) /* the server's default */
-#define MAINTENANCE_DUE_RELAYS 4            /* from this number of relays, each works less often */
+#define STORE_NOTIFICATION_MAX (512u << 20)  /* the server's default */
+#define MAINTENANCE_DUE_RELAYS 4             /* from this number of relays, each works less often */
 #define MAINTENANCE_FULL_US INT64_C(5000000) /* how long a full store receives no large data */
 
 /*
@@ -338,8 +338,8 @@ call_script(struct maintenance *maintenance, enum store_script script, link_repl
     for (int i = 0; i < argc; i++)
         argument(&arguments, argv[i]);
     if (rows != NULL)
-        rc = wanted_call(maintenance->shard, script, &arguments, wanted, rows,
-                         is_full(maintenance), reply, maintenance);
+        rc = wanted_call(maintenance->shard, script, &arguments, wanted, rows, is_full(maintenance),
+                         reply, maintenance);
     else
         rc = shard_call(maintenance->shard, script, 1, reply, maintenance, (int)arguments.argc,
                         arguments.argv, arguments.lens);
