@@ -8,6 +8,7 @@ use parent -norequire, 'Clairon::Test::Process';
 use Clairon::Test::Process;
 use Carp qw(croak);
 use IO::Socket::UNIX;
+use Socket qw(MSG_DONTWAIT MSG_PEEK);
 
 # Options: folder, fsync => everysec | always | no, options => [additional arguments of the server].
 sub new
@@ -109,11 +110,18 @@ sub execute_bytes
     return $reply->[0];
 }
 
+sub is_closed
+{
+    my ($link) = @_;
+    return defined recv($link, my $byte, 1, MSG_PEEK | MSG_DONTWAIT) && $byte eq '';
+}
+
 sub link
 {
     my ($self) = @_;
-    # A forked child would share the connection, so each process opens a separate connection.
-    if (!$self->{link} || $self->{link_pid} != $$)
+    # A forked child would share the connection, so each process opens a separate connection. A sentinel closes all
+    # connections of a server whose role it changes.
+    if (!$self->{link} || $self->{link_pid} != $$ || is_closed($self->{link}))
     {
         $self->{link} = IO::Socket::UNIX->new(Peer => $self->{socket}, Timeout => $Clairon::Test::SECONDS)
           or die "could not connect to $self->{socket}: $!\n";
