@@ -214,7 +214,7 @@ handle_result(struct feed *feed)
     } else if (state == FEED_FINDING) {
         feed_on_slot(feed, result);
     } else if (state == FEED_READING_HISTORY) {
-        feed_on_history(feed, PQgetvalue(result, 0, 1));
+        feed_on_timeline(feed, PQgetvalue(result, 0, 1));
     } else if (state == FEED_CREATING) {
         feed_on_slot_created(feed, result);
     } else {
@@ -251,7 +251,7 @@ on_retry(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    if (feed->state == FEED_WAITING && store_is_up(feed->store))
+    if (feed->state == FEED_WAITING && store_replies(feed->store))
         connect_feed(feed);
 }
 
@@ -320,7 +320,7 @@ feed_open(struct ev_loop *loop, const struct config *config, struct store *store
     ev_timer_start(loop, &feed->feedback.timer);
     feed->store_listener = (struct store_listener){on_store_up, on_store_down, NULL, feed, NULL};
     store_listen(store, &feed->store_listener);
-    if (store_is_up(store))
+    if (store_replies(store))
         connect_feed(feed);
     return feed;
 }

@@ -272,7 +272,7 @@ struct feed {
 };
 
 /* Context of a store request: the feed, and its connection number when the request was sent. */
-struct feed_ticket {
+struct feed_attempt {
     struct feed *feed;
     unsigned attempt;
 };
@@ -301,7 +301,7 @@ bool feed_reset_if_slot_lost(struct feed *feed);
 bool feed_reset_if_wal_went_back(struct feed *feed);
 bool feed_reset_if_slot_advanced(struct feed *feed);
 /* Compares the progress with the server's timeline history and resets the store's progress. */
-void feed_on_history(struct feed *feed, const char *history);
+void feed_on_timeline(struct feed *feed, const char *history);
 
 /* ---- members.c */
 
@@ -368,8 +368,8 @@ void feed_start_replication(struct feed *feed);
  * A ticket for a request to the store. feed_ticket_redeem frees it and returns its feed. NULL: the
  * reply belongs to an earlier connection or a closed feed.
  */
-struct feed_ticket *feed_ticket_new(struct feed *feed);
-struct feed *feed_ticket_redeem(struct feed_ticket *ticket);
+struct feed_attempt *feed_ticket_new(struct feed *feed);
+struct feed *feed_ticket_redeem(struct feed_attempt *ticket);
 
 /* ---- side_queries.c */
 

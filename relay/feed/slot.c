@@ -495,7 +495,7 @@ log_switch(const struct feed *feed, uint64_t fork, bool is_gap)
 
 /* The new timeline contains the progress up to the fork, unless the slot is lost. */
 void
-feed_on_history(struct feed *feed, const char *history)
+feed_on_timeline(struct feed *feed, const char *history)
 {
     uint64_t fork = switch_point(history, feed->slot.stored_timeline);
     uint64_t read_lsn = feed->slot.read_lsn < fork ? feed->slot.read_lsn : fork;

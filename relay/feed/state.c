@@ -188,17 +188,17 @@ feed_send_command(struct feed *feed, enum feed_state state, const char *command)
     feed_flush_socket(feed);
 }
 
-struct feed_ticket *
+struct feed_attempt *
 feed_ticket_new(struct feed *feed)
 {
-    struct feed_ticket *ticket = memory_new(sizeof(*ticket));
+    struct feed_attempt *ticket = memory_new(sizeof(*ticket));
 
-    *ticket = (struct feed_ticket){feed, feed->link.attempt};
+    *ticket = (struct feed_attempt){feed, feed->link.attempt};
     return ticket;
 }
 
 struct feed *
-feed_ticket_redeem(struct feed_ticket *ticket)
+feed_ticket_redeem(struct feed_attempt *ticket)
 {
     struct feed *feed = ticket->feed;
     bool counts = ticket->attempt == feed->link.attempt && !feed->closing;
@@ -243,7 +243,7 @@ on_acquired(void *ctx, enum rc rc, const struct store_progress *progress)
 void
 feed_acquire(struct feed *feed, enum feed_state state)
 {
-    struct feed_ticket *ticket = feed_ticket_new(feed);
+    struct feed_attempt *ticket = feed_ticket_new(feed);
 
     feed_set_state(feed, state);
     /* The deletion of old memberships may take minutes, and the store limits each request. */

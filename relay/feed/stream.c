@@ -74,7 +74,7 @@ static void
 send_batch(struct feed *feed)
 {
     struct feed_flights *flights = &feed->flights;
-    struct feed_ticket *ticket;
+    struct feed_attempt *ticket;
     size_t bytes = store_batch_bytes(feed->batch.frames);
     char after[FRAME_POSITION_TEXT + 1];
 
@@ -469,7 +469,7 @@ on_replicated(void *ctx, enum rc rc)
 static void
 confirm_replicas(struct feed *feed)
 {
-    struct feed_ticket *ticket;
+    struct feed_attempt *ticket;
 
     if (store_min_replicas(feed->store) == 0 || !store_is_complete(feed->store) ||
         feed->confirm.replicating_lsn != 0 ||

@@ -21,7 +21,7 @@
  * -1 if it was not in flight or the id is invalid.
  */
 static int
-members_end_inflight(struct membership *members, const char *text, const struct session *by)
+user_sessions_end_inflight(struct membership *members, const char *text, const struct session *by)
 {
     struct membership *member;
     unsigned char id[16];
@@ -39,7 +39,7 @@ members_end_inflight(struct membership *members, const char *text, const struct 
 }
 
 static void
-members_refill(struct membership *members)
+user_sessions_refill(struct membership *members)
 {
     struct membership *member;
 
@@ -109,7 +109,7 @@ apply_to_held(struct hub *hub, const struct delivery_report *item)
 static void
 apply_to_sent(struct hub *hub, const struct delivery_report *item)
 {
-    struct membership *members = hub_user_members(hub, item->stored.user), *member;
+    struct membership *members = hub_sessions_of_user(hub, item->stored.user), *member;
     char text[FRAME_UUID_TEXT + 1];
 
     frame_id_text(item->stored.id, text);
@@ -124,7 +124,7 @@ apply_to_sent(struct hub *hub, const struct delivery_report *item)
         if (is_acked)
             session_send_acked(member->session, &(const char *){text}, 1);
     }
-    members_refill(members);
+    user_sessions_refill(members);
 }
 
 void
@@ -220,7 +220,7 @@ delivery_reports_flush(struct hub *hub)
 {
     struct report_call *call;
 
-    if (!delivery_reports_wait(hub) || !store_is_up(hub->store))
+    if (!delivery_reports_wait(hub) || !store_replies(hub->store))
         return;
     /* Repeats failed calls: reports are idempotent. */
     for (call = hub->reports.calls; call != NULL && hub->reports.failed > 0; call = call->next) {
@@ -314,7 +314,7 @@ acks_flush(struct hub *hub)
 
     delivery_reports_flush(hub);
     if (queued->count == 0 || sent->count > 0 || delivery_reports_wait(hub) ||
-        !store_is_up(hub->store))
+        !store_replies(hub->store))
         return;
     /* Acks of an unavailable shard leave the queue, so that they do not block others. */
     while (count < queued->count && sent->count < ACKS_PER_CALL) {
@@ -370,12 +370,12 @@ void
 hub_end_acks(struct hub *hub, const char *user, const char *const *ids, size_t count,
              bool was_acked)
 {
-    struct membership *members = hub_user_members(hub, user), *member;
+    struct membership *members = hub_sessions_of_user(hub, user), *member;
     unsigned char id[16];
 
     for (size_t i = 0; i < count; i++) {
         if (was_acked) {
-            (void)members_end_inflight(members, ids[i], NULL);
+            (void)user_sessions_end_inflight(members, ids[i], NULL);
         } else if (frame_id_parse(ids[i], strlen(ids[i]), id)) {
             DL_FOREACH (members, member)
                 session_inflight_end_retries(member->session, id);
@@ -383,7 +383,7 @@ hub_end_acks(struct hub *hub, const char *user, const char *const *ids, size_t c
     }
     if (was_acked)
         send_acked(members, NULL, ids, count);
-    members_refill(members);
+    user_sessions_refill(members);
 }
 
 static int
@@ -418,14 +418,14 @@ apply_acks(struct hub *hub, const char *user, const struct session *session, con
            size_t count)
 {
     const char *sorted[SESSION_ACKS_MAX];
-    struct membership *members = hub_user_members(hub, user);
+    struct membership *members = hub_sessions_of_user(hub, user);
 
     count = sort_ids(ids, count, sorted);
     for (size_t i = 0; i < count; i++)
-        add_ack(hub, user, sorted[i], members_end_inflight(members, sorted[i], session));
+        add_ack(hub, user, sorted[i], user_sessions_end_inflight(members, sorted[i], session));
     acks_flush(hub);
     send_acked(members, session, sorted, count);
-    members_refill(members);
+    user_sessions_refill(members);
 }
 
 void

@@ -401,7 +401,7 @@ hub_find_user(struct hub *hub, struct bytes user)
 }
 
 struct membership *
-hub_user_members(struct hub *hub, const char *user)
+hub_sessions_of_user(struct hub *hub, const char *user)
 {
     struct audience *audience =
         hub_find_user(hub, (struct bytes){(const unsigned char *)user, strlen(user)});
@@ -412,7 +412,7 @@ hub_user_members(struct hub *hub, const char *user)
 size_t
 hub_user_sessions(struct hub *hub, const char *user)
 {
-    struct membership *members = hub_user_members(hub, user), *member;
+    struct membership *members = hub_sessions_of_user(hub, user), *member;
     size_t count = 0;
 
     DL_COUNT(members, member, count);

@@ -174,7 +174,7 @@ uint64_t groups_hash(const struct session_groups *groups);
 
 /* Returns the sessions of a user, as members of an audience; NULL: none. */
 struct audience *hub_find_user(struct hub *hub, struct bytes user);
-struct membership *hub_user_members(struct hub *hub, const char *user);
+struct membership *hub_sessions_of_user(struct hub *hub, const char *user);
 size_t hub_user_sessions(struct hub *hub, const char *user);
 
 /* True if the session belongs to the notification's audience. */

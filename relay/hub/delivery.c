@@ -320,7 +320,7 @@ session_offer_batch(struct hub *hub, struct session *session, struct fanout_batc
 }
 
 void
-session_miss_retry(struct session *session, const struct notification *notification)
+session_mark_retry(struct session *session, const struct notification *notification)
 {
     struct inflight_entry *entry = find(session, notification);
 
@@ -336,7 +336,7 @@ session_offer_retry(struct session *session, struct notification *notification)
 
     if (session->state < SESSION_PENDING)
         return; /* the pending list is read later */
-    session_miss_retry(session, notification);
+    session_mark_retry(session, notification);
     if (session->state != SESSION_LIVE || session_is_full(session) ||
         ((pending->is_due || pending->is_rewound) && find(session, notification) == NULL) ||
         !session_enqueue_pending(session, notification, INFLIGHT_OPEN, false)) {

@@ -231,7 +231,7 @@ on_entry(void *ctx, const struct entry *entry)
                         hub->shards);
         heads = own_heads;
     }
-    hub->unpublished[hub->unpublished_count++] = hub_notification_new(hub, entry, heads);
+    hub->unoffered[hub->unpublished_count++] = hub_notification_new(hub, entry, heads);
     stats_add(hub->stats, STAT_HUB_NOTIFICATIONS, 1);
     if (hub->unpublished_count == HUB_UNPUBLISHED_MAX)
         hub_fan_out(hub);
@@ -601,7 +601,7 @@ hub_free(struct hub *hub)
     replay_buffer_close(&hub->replay_buffer);
     recent_xids_free(&hub->recent_xids);
     while (hub->unpublished_count > 0)
-        notification_unref(hub->unpublished[--hub->unpublished_count]);
+        notification_unref(hub->unoffered[--hub->unpublished_count]);
     acks_free(hub);
     pages_close(hub);
     free(hub->scratch);

@@ -176,7 +176,7 @@ struct hub {
     struct recent_xids recent_xids;
     uint64_t undone_count; /* store_undone_count when the store went up */
     struct notification
-        *unpublished[HUB_UNPUBLISHED_MAX]; /* read in this iteration and not yet offered */
+        *unoffered[HUB_UNPUBLISHED_MAX]; /* read in this iteration and not yet offered */
     unsigned unpublished_count;
     struct merged_batch merged;               /* used for the batch that is being offered */
     struct entry_id newest[STORE_SHARDS_MAX]; /* id of the last stream entry read, by shard */

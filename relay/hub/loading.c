@@ -184,8 +184,8 @@ read_client_pos(struct session *session)
 
 /* The client has not received the notification, and it has expired. */
 static bool
-is_lost(const struct session *session, unsigned shard, struct entry_id id,
-        const struct frame *frame, int64_t expires_us)
+is_missed(const struct session *session, unsigned shard, struct entry_id id,
+          const struct frame *frame, int64_t expires_us)
 {
     const bool needs_ack = (frame->flags & FRAME_ACK_REQUIRED) != 0;
 
@@ -202,7 +202,7 @@ page_has_loss(const struct session *session, const struct store_page *page)
         const struct entry *entry = &page->entries[i];
 
         if (!entry->is_retry &&
-            is_lost(session, entry->shard, entry->id, &entry->frame, entry->expires_us))
+            is_missed(session, entry->shard, entry->id, &entry->frame, entry->expires_us))
             return true;
     }
     return false;
@@ -215,8 +215,8 @@ replay_buffer_has_loss(const struct session *session, struct cursor after)
 
     while ((notification = replay_buffer_next(&session->hub->replay_buffer,
                                               session->client.own_shard, after)) != NULL) {
-        if (!notification->is_retry && is_lost(session, notification->shard, notification->id,
-                                               &notification->frame, notification->expires_us))
+        if (!notification->is_retry && is_missed(session, notification->shard, notification->id,
+                                                 &notification->frame, notification->expires_us))
             return true;
         cursor_advance(&after, notification->shard, notification->id);
     }
@@ -254,7 +254,7 @@ check_stream(struct session *session)
 {
     struct session_resume *resume = &session->resume;
 
-    if (resume->is_lost)
+    if (resume->is_missed)
         begin_delivery(session, false);
     else if (replay_buffer_covers(&session->hub->replay_buffer, session->client.own_shard,
                                   resume->checked))
@@ -277,8 +277,8 @@ on_ended_pairs(void *ctx, enum rc rc, const struct store_page *page)
     if (!session_page_arrived(session, rc, page, false))
         return;
     session_mark(session, READY_ADVANCE);
-    session->resume.is_lost |= page->lost_count > 0 || page_has_loss(session, page);
-    session->resume.has_checked_ended = session->resume.is_lost || !page->has_more;
+    session->resume.is_missed |= page->lost_count > 0 || page_has_loss(session, page);
+    session->resume.has_checked_ended = session->resume.is_missed || !page->has_more;
     pending->at = page->last;
     if (page->lacks_ended) {
         pending->deferral.by_stream = true;
@@ -346,7 +346,7 @@ unserved_sweep(struct hub *hub)
     const int64_t now_us = clock_monotonic_us();
     struct session *session, *next;
 
-    if (store_is_up(hub->store) && store_is_complete(hub->store))
+    if (store_replies(hub->store) && store_is_complete(hub->store))
         return;
     DL_FOREACH_SAFE (hub->sessions, session, next) {
         struct backoff reconnect = {.base_ms = RECONNECT_MS, .cap_ms = RECONNECT_MS};

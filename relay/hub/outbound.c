@@ -300,14 +300,14 @@ static struct topic_newest *
 find(struct session *session, struct bytes topic)
 {
     const uint64_t hash = hash_bytes(HASH_START, topic.at, topic.len);
-    struct row_order *rows = session->rows;
+    struct row_order *rows = session->row_order;
     struct topic_newest *found;
 
     for (unsigned i = 0; rows != NULL && i < rows->count; i++) {
         if (rows->topics[i].topic == hash)
             return &rows->topics[i];
     }
-    session->rows = rows = row_order_grow(rows);
+    session->row_order = rows = row_order_grow(rows);
     if (rows->count < rows->room) {
         found = &rows->topics[rows->count++];
     } else { /* reuses the slot of the topic with the oldest notification */

@@ -34,7 +34,7 @@ burst_of(const struct hub *hub)
 }
 
 static void
-refill(const struct hub *hub, struct page_budget *budget)
+add_tokens(const struct hub *hub, struct page_budget *budget)
 {
     const int64_t now_us = clock_monotonic_us();
 
@@ -60,7 +60,7 @@ evict_one(struct hub *hub)
 
     if (first == NULL)
         return;
-    refill(hub, first);
+    add_tokens(hub, first);
     if (first->tokens >= burst_of(hub)) {
         remove_budget(hub, first);
         return;
@@ -77,7 +77,7 @@ find(struct hub *hub, const char *user)
 
     HASH_FIND_STR(hub->resumes.budgets, user, budget);
     if (budget != NULL)
-        refill(hub, budget);
+        add_tokens(hub, budget);
     return budget;
 }
 
@@ -268,7 +268,7 @@ session_reply_arrived(struct session *session, enum rc rc)
         return true;
     }
     /* The store may be about to go down: close the session only at the second error. */
-    if (session->requests.has_failed && store_is_up(session->hub->store))
+    if (session->requests.has_failed && store_replies(session->hub->store))
         session->socket.transport->close(session->socket.handle, GATE_CLOSE_RESTART,
                                          "no reply from the store", -1);
     session->requests.has_failed = true;

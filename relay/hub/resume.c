@@ -353,7 +353,7 @@ session_advance(struct session *session)
                                          "internal error", 0);
         return;
     }
-    if (groups_are_wanted(&session->groups) && store_is_up(hub->store) &&
+    if (groups_are_wanted(&session->groups) && store_replies(hub->store) &&
         session->state != SESSION_CLOSED && (is_ready || session->state != SESSION_LOADING))
         session_request_groups(session);
     if (!is_ready || session->requests.is_awaited || !groups_are_current(&session->groups))
@@ -409,7 +409,7 @@ lacks_shards(const struct session *session)
 {
     const struct store *store = session->hub->store;
 
-    return store_is_up(store) && !store_serves(store, session->client.user);
+    return store_replies(store) && !store_serves(store, session->client.user);
 }
 
 /*
@@ -524,8 +524,8 @@ session_change_epoch(struct session *session)
     }
     end_deferral(session);
     session->pending.at = (struct cursor){.own = {0, 0}};
-    free(session->rows);
-    session->rows = NULL;
+    free(session->row_order);
+    session->row_order = NULL;
     session_send_gap(session, head, head,
                      "epoch"); /* queued notifications are no longer in a stream */
     session->cursor = head;

@@ -79,7 +79,7 @@ session_free_if_done(struct session *session)
     free(session->resume.pos);
     free(session->pending.early);
     free(session->inflight.entries);
-    free(session->rows);
+    free(session->row_order);
     buffer_free(&session->control.frames);
     pool_release(&sessions, session);
 }

@@ -254,7 +254,7 @@ struct session_resume {
     unsigned checked_pages;
     bool is_read;           /* `pos` is read: the session has its cursor */
     bool has_checked_ended; /* deferred notifications that ended were checked */
-    bool is_lost;           /* one of them is lost */
+    bool is_missed;         /* one of them is lost */
     bool is_continued;      /* this poll continues from the cursor of the previous poll */
 };
 
@@ -313,7 +313,7 @@ struct session { /* from a pool; aligned to a cache line */
     struct session_client client;
     struct session_control control;
     struct session_stall stall;
-    struct row_order *rows; /* NULL: no row notification that needs an ack has been queued */
+    struct row_order *row_order; /* NULL: no row notification that needs an ack has been queued */
     struct session_requests requests;
     struct session_resume resume;
     struct session_pending pending;
@@ -459,7 +459,7 @@ void session_offer_batch(struct hub *hub, struct session *session, struct fanout
 /* Offers a retry to a session whose user has not acknowledged the notification. */
 void session_offer_retry(struct session *session, struct notification *notification);
 /* Marks a notification in flight whose retry is not sent, as for a user outside of the audience. */
-void session_miss_retry(struct session *session, const struct notification *notification);
+void session_mark_retry(struct session *session, const struct notification *notification);
 
 /*
  * Queues a notification that the session has not received; the queue takes a separate reference. If

@@ -12,7 +12,7 @@
 
 /* Sends a retry to users with a pending ack who still belong to the audience. */
 static void
-publish_retry(struct hub *hub, struct notification *notification)
+offer_retry(struct hub *hub, struct notification *notification)
 {
     struct bytes users = notification->retry_users;
     struct bytes user;
@@ -28,7 +28,7 @@ publish_retry(struct hub *hub, struct notification *notification)
                 session_offer_retry(member->session, notification);
             else
                 /* sent if the user joins again */
-                session_miss_retry(member->session, notification);
+                session_mark_retry(member->session, notification);
         }
     }
 }
@@ -114,13 +114,13 @@ offer(struct hub *hub, struct notification *notification, struct fanout_batch *b
 
 /* Offers the first notifications, up to the end of a batch. Returns their number. */
 static unsigned
-publish_some(struct hub *hub, struct notification **notifications, unsigned count)
+offer_some(struct hub *hub, struct notification **notifications, unsigned count)
 {
     unsigned span = fanout_batch_span(notifications, shed_count_kept(hub, notifications, count));
     struct fanout_batch *batch = span > 0 ? fanout_batch_new(notifications, span) : NULL;
 
     if (notifications[0]->is_retry)
-        publish_retry(hub, notifications[0]);
+        offer_retry(hub, notifications[0]);
     else
         offer(hub, notifications[0], batch);
     merged_batch_end(&hub->merged);
@@ -172,11 +172,11 @@ hub_fan_out(struct hub *hub)
         return;
     do_pending_work(hub);
     while (at < hub->unpublished_count) {
-        unsigned done = publish_some(hub, hub->unpublished + at, hub->unpublished_count - at);
+        unsigned done = offer_some(hub, hub->unoffered + at, hub->unpublished_count - at);
 
         for (unsigned end = at + done; at < end; at++) {
-            replay_buffer_add(&hub->replay_buffer, hub->unpublished[at]);
-            notification_unref(hub->unpublished[at]);
+            replay_buffer_add(&hub->replay_buffer, hub->unoffered[at]);
+            notification_unref(hub->unoffered[at]);
         }
     }
     hub->unpublished_count = 0;

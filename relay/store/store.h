@@ -50,7 +50,7 @@ struct store_listener {
 };
 
 void store_listen(struct store *store, struct store_listener *listener);
-bool store_is_up(const struct store *store);
+bool store_replies(const struct store *store);
 
 /*
  * In a cluster the store may be up without some of its shards. The users of these shards wait, and

@@ -99,7 +99,7 @@ store_receipts_read(struct store *store, const struct store_receipts_wanted *wan
     snprintf(max, sizeof(max), "%zu", wanted->max);
     shard_arguments(shard, &arguments);
     argument(&arguments, wanted->group);
-    argument(&arguments, store->owner);
+    argument(&arguments, store->relay_id);
     argument(&arguments, max);
     argument(&arguments, wanted->after);
     argument(&arguments, !wanted->is_periodic ? "0" : wanted->is_consumer ? "1" : "2");

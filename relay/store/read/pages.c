@@ -179,7 +179,7 @@ store_range(struct store *store, unsigned own_shard, struct cursor after, struct
 {
     struct range *range;
 
-    if (!store_has_shared(store) || store->shards[own_shard].is_unavailable ||
+    if (!store_has_shared(store) || store->shards[own_shard].is_left_out ||
         !store_is_read(store, 0) || !store_is_read(store, own_shard))
         return RC_AGAIN;
     range = shard_request_new(sizeof(*range), store, &range_kind);

@@ -229,7 +229,7 @@ skip_lost(struct reader *reader)
     for (unsigned i = 0; i < reader->stream_count; i++) {
         const struct shard *shard = &reader->store->shards[i];
 
-        if (shard->is_unavailable && link_heard_us(shard->link) < before_us)
+        if (shard->is_left_out && link_heard_us(shard->link) < before_us)
             order_skip(reader->order, i);
     }
 }

@@ -539,7 +539,7 @@ publish_rejection(const struct maintenance *maintenance)
     bool is_rejected = false;
 
     for (unsigned k = 0; k < store->shard_count; k++)
-        is_rejected |= !store->shards[k].is_unavailable && store->shards[k].maintenance != NULL &&
+        is_rejected |= !store->shards[k].is_left_out && store->shards[k].maintenance != NULL &&
                        store->shards[k].maintenance->is_rejected;
     stats_set(maintenance->stats, STAT_STORE_REJECTS, is_rejected);
 }

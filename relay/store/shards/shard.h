@@ -70,10 +70,10 @@ struct shard {
     struct link *link;
     struct maintenance *maintenance;
     struct shard_place place;
-    bool is_up;          /* may be used: place.state is SOLE, and hello.lua has prepared it */
-    bool is_unavailable; /* the store works without the shard (store.c) */
-    bool lacks_reader;   /* the reader's connection that starts with this shard is not up */
-    char name[16];       /* name in the log */
+    bool is_up;        /* may be used: place.state is SOLE, and hello.lua has prepared it */
+    bool is_left_out;  /* the store works without the shard (store.c) */
+    bool lacks_reader; /* the reader's connection that starts with this shard is not up */
+    char name[16];     /* name in the log */
     char prefix[STORE_PREFIX_MAX];
     char stream_key[STORE_KEY_MAX];
     /* changes when the shard's data is lost; "" until it is first up */
@@ -307,7 +307,7 @@ struct store {
     struct store_listener *listeners;
     bool is_up;                            /* all shards are up, except unavailable ones */
     ev_timer regroup;                      /* runs after a shard went down or returned */
-    char owner[STORE_TOKEN_TEXT + 1];      /* identifies this process */
+    char relay_id[STORE_TOKEN_TEXT + 1];   /* identifies this process */
     char feed_token[STORE_TOKEN_TEXT + 1]; /* random; identifies the owner of the slot's progress */
     struct script_settings script_settings;
     struct throttles faults;

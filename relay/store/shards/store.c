@@ -31,7 +31,7 @@ static bool
 has_reader(const struct store *store)
 {
     for (unsigned c = 0; c < store->topology.connections; c++) {
-        if (store->shards[c].lacks_reader && !store->shards[c].is_unavailable)
+        if (store->shards[c].lacks_reader && !store->shards[c].is_left_out)
             return false;
     }
     return true;
@@ -94,7 +94,7 @@ go_up(struct store *store)
     store->has_begun = true;
     log_info("store", "store connected", LOG_TEXT("epoch", store->epoch));
     for (unsigned k = 0; k < store->shard_count; k++) {
-        if (store->shards[k].is_unavailable)
+        if (store->shards[k].is_left_out)
             shard_list_add(list, k);
     }
     if (list[0] != '\0')
@@ -216,7 +216,7 @@ regroup(struct store *store)
     for (unsigned k = 0; k < store->shard_count; k++) {
         struct shard *shard = &store->shards[k];
 
-        shard->is_unavailable = !shard->is_up;
+        shard->is_left_out = !shard->is_up;
         store->newest[k] = shard->seen;
         store->newest_position[k] = shard->seen_position;
     }
@@ -236,7 +236,7 @@ on_regroup(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     ev_timer_stop(loop, timer);
     for (unsigned k = 0; k < store->shard_count; k++)
-        is_grouped = is_grouped && store->shards[k].is_unavailable != store->shards[k].is_up;
+        is_grouped = is_grouped && store->shards[k].is_left_out != store->shards[k].is_up;
     /* If all shards are down, the return of a shard restarts the timer. */
     if (count_down(store) < store->shard_count && !is_grouped)
         regroup(store);
@@ -271,7 +271,7 @@ on_shard_down(struct shard *shard)
     struct store *store = shard->store;
 
     stats_set(store->stats, STAT_STORE_UNAVAILABLE, count_down(store));
-    if (shard->is_unavailable)
+    if (shard->is_left_out)
         return;
     if (store->is_up)
         set_up(store, false);
@@ -330,7 +330,7 @@ store_open_with(struct ev_loop *loop, const struct config *config, struct stats 
     store->stats = stats;
     store->command = command;
     store->min_replicas = config->store.min_replicas;
-    shard_random_hex(store->owner, STORE_TOKEN_TEXT);
+    shard_random_hex(store->relay_id, STORE_TOKEN_TEXT);
     set_script_settings(config, &store->script_settings);
     store->shard_count = (unsigned)config->store.shards;
     store->topology = topology_of(config);
@@ -385,10 +385,10 @@ store_listen(struct store *store, struct store_listener *listener)
 }
 
 bool
-store_is_up(const struct store *store)
+store_replies(const struct store *store)
 {
     for (unsigned k = 0; store->is_up && k < store->shard_count; k++) {
-        if (!store->shards[k].is_unavailable && !link_is_up(store->shards[k].link))
+        if (!store->shards[k].is_left_out && !link_is_up(store->shards[k].link))
             return false;
     }
     return store->is_up;
@@ -398,7 +398,7 @@ bool
 store_is_complete(const struct store *store)
 {
     for (unsigned k = 0; k < store->shard_count; k++) {
-        if (store->shards[k].is_unavailable)
+        if (store->shards[k].is_left_out)
             return false;
     }
     return true;
@@ -407,7 +407,7 @@ store_is_complete(const struct store *store)
 bool
 store_has_shared(const struct store *store)
 {
-    return store->is_up && !store->shards[0].is_unavailable;
+    return store->is_up && !store->shards[0].is_left_out;
 }
 
 bool
@@ -415,13 +415,13 @@ store_serves(const struct store *store, const char *user)
 {
     const unsigned own = shard_of_user(store->shard_count, user, strlen(user));
 
-    return store_has_shared(store) && !store->shards[own].is_unavailable;
+    return store_has_shared(store) && !store->shards[own].is_left_out;
 }
 
 bool
 store_is_serving(const struct store *store)
 {
-    return store_is_up(store) && store_has_shared(store) && has_reader(store);
+    return store_replies(store) && store_has_shared(store) && has_reader(store);
 }
 
 bool
@@ -446,8 +446,8 @@ store_set_reader_follows(struct store *store, unsigned connection, bool follows)
 bool
 store_rejects_heartbeats(const struct store *store)
 {
-    for (unsigned k = 0; store_is_up(store) && k < store->shard_count; k++) {
-        if (!store->shards[k].is_unavailable && shard_rejects_heartbeats(&store->shards[k]))
+    for (unsigned k = 0; store_replies(store) && k < store->shard_count; k++) {
+        if (!store->shards[k].is_left_out && shard_rejects_heartbeats(&store->shards[k]))
             return true;
     }
     return false;
@@ -456,7 +456,7 @@ store_rejects_heartbeats(const struct store *store)
 const char *
 store_relay_id(const struct store *store)
 {
-    return store->owner;
+    return store->relay_id;
 }
 
 const char *

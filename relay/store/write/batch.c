@@ -343,7 +343,7 @@ store_batch_skip(struct store_batch *batch, const struct frame *frame)
 {
     struct shard *shard = &batch->store->shards[shard_of(batch, frame)];
 
-    if (shard->is_unavailable && frame->kind == FRAME_KIND_NOTIFICATION)
+    if (shard->is_left_out && frame->kind == FRAME_KIND_NOTIFICATION)
         position_raise(&shard->newest_sent, (struct position){frame->commit_lsn, frame->ordinal});
 }
 

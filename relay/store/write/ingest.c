@@ -526,7 +526,7 @@ store_ingest(struct store *store, const char *slot, const char *after, const cha
          * PostgreSQL sends these frames again when the shard returns: feed/stream.c retains the
          * WAL.
          */
-        if (store->shards[k].is_unavailable)
+        if (store->shards[k].is_left_out)
             continue;
         send_part(ingest, &store->shards[k], &order, &batch->parts[k]);
     }
@@ -609,10 +609,9 @@ set_late_before(struct store *store)
     for (unsigned k = 1; k < store->shard_count; k++) {
         struct shard *shard = &store->shards[k];
 
-        shard->late_before =
-            shared->is_unavailable ? shared->seen_position : shared->newest_acquired;
+        shard->late_before = shared->is_left_out ? shared->seen_position : shared->newest_acquired;
         position_raise(&shared->late_before,
-                       shard->is_unavailable ? shard->seen_position : shard->newest_acquired);
+                       shard->is_left_out ? shard->seen_position : shard->newest_acquired);
     }
 }
 
@@ -686,7 +685,7 @@ on_acquire_reply(struct shard_request *request, struct shard *shard, const struc
         send_deletion(acquire, shard, "0");
     for (unsigned k = acquire->first + 1;
          shard->number == acquire->first && k < request->store->shard_count; k++) {
-        if (!request->store->shards[k].is_unavailable)
+        if (!request->store->shards[k].is_left_out)
             send_acquire(acquire, &request->store->shards[k]);
     }
     return true;
@@ -717,7 +716,7 @@ store_acquire(struct store *store, const char *slot, const struct origin *origin
      * flight.
      */
     shard_random_hex(store->feed_token, STORE_TOKEN_TEXT);
-    while (acquire->first + 1 < store->shard_count && store->shards[acquire->first].is_unavailable)
+    while (acquire->first + 1 < store->shard_count && store->shards[acquire->first].is_left_out)
         acquire->first++;
     send_acquire(acquire, &store->shards[acquire->first]);
     return shard_request_await(&acquire->request);

@@ -61,7 +61,7 @@ bool
 store_acks_wait(const struct store *store, const struct store_ack *ack)
 {
     for (unsigned k = 0; k < store->shard_count; k++) {
-        if (store->shards[k].is_unavailable && may_be_of(store, ack, k))
+        if (store->shards[k].is_left_out && may_be_of(store, ack, k))
             return true;
     }
     return false;
@@ -98,7 +98,7 @@ send_acks(struct ack *ack, struct shard *shard, struct store_ack *acks, size_t c
         users++;
     snprintf(rows[count], sizeof(rows[count]), "%zu", users);
     shard_arguments(shard, &arguments);
-    argument(&arguments, store->owner);
+    argument(&arguments, store->relay_id);
     argument(&arguments, store->script_settings.retention);
     argument(&arguments, rows[count]);
     for (size_t at = 0, row; at < count; at += row) {
@@ -274,7 +274,7 @@ report_to(struct report *report, struct shard *shard, const struct store_report 
         argument(&arguments, texts[i].id);
     }
     report->first[shard->number + 1] = end;
-    if (end > report->first[shard->number] && !shard->is_unavailable)
+    if (end > report->first[shard->number] && !shard->is_left_out)
         shard_request_send_script(&report->request, shard, STORE_SCRIPT_report, 1, &arguments);
     else
         arguments_free(&arguments);
@@ -351,7 +351,7 @@ begin_arguments(struct arguments *arguments, const struct shard *shard, const ch
         shard == &store->shards[0] && store->config->webpush.keys[0] != NULL;
 
     shard_arguments(shard, arguments);
-    argument(arguments, store->owner);
+    argument(arguments, store->relay_id);
     argument(arguments, word);
     argument(arguments, records_last_seen ? "1" : "");
 }
@@ -372,7 +372,7 @@ store_presence(struct store *store, enum store_presence_change what, const char 
         struct arguments arguments = {.argc = 0};
         size_t fixed;
 
-        if (store->shards[k].is_unavailable)
+        if (store->shards[k].is_left_out)
             continue; /* all users are registered again when the shard returns */
         begin_arguments(&arguments, &store->shards[k], words[what]);
         fixed = arguments.argc;
