@@ -198,16 +198,23 @@ static void
 on_row(void *ctx, const PGresult *row)
 {
     struct rows_positions *positions = ctx;
-    uint32_t timeline;
-    uint64_t lsn;
-    int used = 0;
+    const char *text;
+    char *end;
+    unsigned long timeline;
+    unsigned long long lsn;
 
-    if (PQnfields(row) != 1 || PQgetisnull(row, 0, 0) != 0 ||
-        sscanf(PQgetvalue(row, 0, 0), "%" SCNu32 ":%" SCNu64 ":%n", &timeline, &lsn, &used) != 2 ||
-        used == 0)
+    if (PQnfields(row) != 1 || PQgetisnull(row, 0, 0) != 0)
         return;
-    positions->result = (struct rows_position){.timeline = timeline, .lsn = lsn};
-    snprintf(positions->outcomes, sizeof(positions->outcomes), "%s", PQgetvalue(row, 0, 0) + used);
+    text = PQgetvalue(row, 0, 0);
+    timeline = strtoul(text, &end, 10);
+    if (end == text || *end != ':' || timeline > UINT32_MAX)
+        return;
+    text = end + 1;
+    lsn = strtoull(text, &end, 10);
+    if (end == text || *end != ':')
+        return;
+    positions->result = (struct rows_position){.timeline = (uint32_t)timeline, .lsn = lsn};
+    snprintf(positions->outcomes, sizeof(positions->outcomes), "%s", end + 1);
     positions->has_result = true;
 }
 
