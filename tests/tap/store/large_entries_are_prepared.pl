@@ -294,6 +294,17 @@ is_deeply([ map { pending_entry($_) } 1, 2 ], [ [ id(1), length $DATA ], [ id(2)
 second_trim();
 is_deeply([ map { pending_entry($_) } 1, 2 ], [ [ id(1), length $DATA ], [ id(2), length $SMALL ] ], 'so does one whose entry another relay has moved');
 
+# A pending value that names the entry of another notification.
+begin_trim();
+$store->execute('HSET', "$P:pending", id(2), pending(1));
+$store->execute('SADD', "$P:presence:r", 'u2');
+$store->execute('ZADD', "$P:relays", int(time * 1000), 'r');
+$store->execute('ZADD', "$P:due", 1, id(2) . ':u2');
+$reply = run_after([ entry(id => id(1), route => route(), data => $DATA, retry_users => "\0\2u2") ],
+    'due', @due, $first, 'entry', $bytes, 1, "\0\2u2", id => id(1), route => route());
+is_deeply([ @$reply[ 0, 3 ] ], [ 0, 1 ], 'a user does not receive the entry of another notification: the pair expires');
+is_deeply([ pending(2), pending_entry(1) ], [ '', [ id(1), length $DATA ] ], 'the other notification is unchanged');
+
 # A full store rejects the transaction, although the trim would free memory.
 begin_trim();
 foreach my $number (3 .. 20)
