@@ -13,7 +13,7 @@
 
 #define CALLS_MAX 8
 
-bool __wrap_store_is_up(const struct store *store);
+bool __wrap_store_replies(const struct store *store);
 bool __wrap_store_acks_wait(const struct store *store, const struct store_ack *ack);
 enum rc __wrap_store_report(struct store *store, const struct store_report *reports, size_t count,
                             store_reported *done, void *ctx);
@@ -64,7 +64,7 @@ __wrap_store_acks_wait(const struct store *store, const struct store_ack *ack)
 }
 
 bool
-__wrap_store_is_up(const struct store *store)
+__wrap_store_replies(const struct store *store)
 {
     (void)store;
     return true;
@@ -160,7 +160,7 @@ tear_down(void **state)
     groups_clear(&session.groups, &hub.audiences);
     outbound_clear(&session.outbound, &hub.queued_bytes);
     free(session.pending.early);
-    free(session.rows);
+    free(session.row_order);
     ev_loop_destroy(hub.loop);
     return 0;
 }

@@ -321,7 +321,7 @@ test_expired_notifications_leave_the_in_flight_window(void **state)
     assert_int_equal(session.inflight.count, 0);
     assert_true((session.ready & READY_REFILL) != 0);
     free(session.inflight.entries);
-    free(session.rows);
+    free(session.row_order);
 }
 
 static void

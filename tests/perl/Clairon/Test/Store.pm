@@ -113,7 +113,8 @@ sub execute_bytes
 sub is_closed
 {
     my ($link) = @_;
-    return defined recv($link, my $byte, 1, MSG_PEEK | MSG_DONTWAIT) && $byte eq '';
+    my $byte = '';
+    return defined recv($link, $byte, 1, MSG_PEEK | MSG_DONTWAIT) && $byte eq '';
 }
 
 sub link
