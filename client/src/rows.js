@@ -89,7 +89,7 @@ function createSnapshotRows(list, useTimes) {
     client, isFirst: () => current.loading, isPolling, load: load ? loadOwn : loadFromRelay, accept, onError,
   });
   const offs = [requests.off, listen(onFrame), client.on('state', onState)];
-  const entry = { contains: (x) => !!snapshot && contains(snapshot, x), settle, reload: loads.reload };
+  const entry = { contains: (x) => !!snapshot && contains(snapshot, x), settle, reload: loads.reload, hasFailed: () => !!current.error };
   lists.add(entry);
   if (client.state === 'open') loads.start();
   else onState(lastChange());

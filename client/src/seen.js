@@ -35,6 +35,7 @@ export function seen({ client, listen, transmit, lists }, xid, { timeout = TIMEO
   async function passBarrier() {
     while (!isOver) {
       await opened();
+      if (isOver) break;
       try {
         return await requests.send({ t: 'barrier', x });
       } catch (error) {
@@ -47,8 +48,13 @@ export function seen({ client, listen, transmit, lists }, xid, { timeout = TIMEO
     return {};
   }
 
+  /** A load that failed is repeated, unless the list has an error. */
   async function showIn(list) {
-    if (client.transport !== 'ws' && !list.contains(x)) await list.reload();
+    while (client.transport !== 'ws' && !isOver && !list.contains(x)) {
+      await list.reload();
+      if (list.contains(x) || list.hasFailed()) break;
+      await new Promise((resolve) => { again = setTimeout(resolve, AGAIN_MS); });
+    }
     await list.settle();
   }
 
