@@ -349,6 +349,15 @@ pass_covered(void *ctx, unsigned shard, const struct reader_covered *covered)
     reader->events.on_covered(reader->events.ctx, shard, covered);
 }
 
+/* The entries of the reply were dropped, so it confirms no position. */
+static void
+cancel_covered(struct server_reader *server)
+{
+    for (unsigned i = 0; i < server->reader->stream_count; i++)
+        if (server->reader->streams[i].server == server)
+            server->reader->streams[i].cover.is_requested = false;
+}
+
 /* Confirms the positions for which this reply was requested, and reads new ones. */
 static void
 handle_covered(struct server_reader *server, const struct reply_parts *parts)
@@ -401,6 +410,8 @@ reader_handle_reply(struct server_reader *server, const struct redisReply *reply
         handle_notifications(server, &parts);
     if (parts.lag != LAG_MEMBERS && !is_stale)
         handle_covered(server, &parts);
+    else
+        cancel_covered(server);
     if (parts.lag == LAG_NONE)
         handle_ack_events(server, &parts);
     server->lag = parts.lag;

@@ -50,7 +50,10 @@ local known = redis.call('HGET', progress, 'owner') or ''
 -- If the store has data but no progress of this slot, WAL was lost. The memberships may belong to
 -- another cluster, so the feed copies them again. The new epoch announces a gap.
 local has_data = known == '' and redis.call('HEXISTS', meta, META_TOPIC_PREFIX) == 1
-if has_data then redis.call('HSET', meta, META_EPOCH, ARGV[1]:sub(1, 16)) end
+if has_data then
+    redis.call('HSET', meta, META_EPOCH, ARGV[1]:sub(1, 16))
+    redis.call('DEL', prefix .. KEY_COVERED)
+end
 if known == '' then redis.call('HSET', meta, META_COPYING, has_data and 'delete' or 1) end
 -- Also true after an interrupted deletion.
 local must_delete = redis.call('HGET', meta, META_COPYING) == 'delete' and '1' or ''

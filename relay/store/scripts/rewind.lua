@@ -16,5 +16,9 @@ if ARGV[4] == '' then call('HSET', prefix .. KEY_META, META_COPYING, 'delete') e
 if ARGV[7] ~= '' then
     add_undone(prefix, ARGV[7])
 end
-if ARGV[5] ~= '' then call('HSET', prefix .. KEY_META, META_EPOCH, ARGV[5]) end
+-- What was covered in the former epoch is not in this one.
+if ARGV[5] ~= '' then
+    call('HSET', prefix .. KEY_META, META_EPOCH, ARGV[5])
+    call('DEL', prefix .. KEY_COVERED)
+end
 return 1
