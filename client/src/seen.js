@@ -49,7 +49,7 @@ export function seen({ client, listen, transmit, lists }, xid, { timeout = TIMEO
   }
 
   /** A load that failed is repeated, unless the list has an error. */
-  async function showIn(list) {
+  async function show(list) {
     while (client.transport !== 'ws' && !isOver && !list.contains(x)) {
       await list.reload();
       if (list.contains(x) || list.hasFailed()) break;
@@ -62,7 +62,7 @@ export function seen({ client, listen, transmit, lists }, xid, { timeout = TIMEO
     const { committed } = await passBarrier();
     if (committed === false) throw fail('rolledback', 'rolled back');
     await new Promise((resolve) => { again = setTimeout(resolve); }); // lists show changes after their task
-    await Promise.all([...lists].map(showIn));
+    await Promise.all([...lists].map(show));
   }
 
   return new Promise((resolve, reject) => {

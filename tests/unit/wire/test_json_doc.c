@@ -106,7 +106,7 @@ invalid_json_is_described(void **state)
         {"[", JSON_FAULT_SYNTAX, "']' expected near end of file"},
         {"{\"a\" 1}", JSON_FAULT_SYNTAX, "':' expected near '1'"},
         {"{\"a\":1,}", JSON_FAULT_SYNTAX, "string or '}' expected near '}'"},
-        {"{\"a\":tru}", JSON_FAULT_SYNTAX, "invalid token near 'tru'"},
+        {"{\"a\":yes}", JSON_FAULT_SYNTAX, "invalid token near 'yes'"},
         {"[01]", JSON_FAULT_SYNTAX, "invalid token near '0'"},
         {"[] []", JSON_FAULT_SYNTAX, "end of file expected near '['"},
         {"[\"\\x\"]", JSON_FAULT_SYNTAX, "invalid escape near '\"\\x'"},
