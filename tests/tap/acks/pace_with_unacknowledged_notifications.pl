@@ -40,9 +40,13 @@ sub pace_of
     return $pace;
 }
 
+# On a busy machine one of the paces may be measured while others run, so a round is repeated.
 my %best;
-for my $round (1 .. 2)
+sub is_paced { return !grep { $best{$_} < $best{0} / ($_ > 48 ? 6 : 3) } @KEPT }
+
+for my $round (1 .. 6)
 {
+    last if $round > 2 && is_paced();
     my @users = map { "u$round-$_" } @KEPT;
     $pg->safe_psql('postgres', "INSERT INTO t SELECT i, '$_' FROM generate_series(1, $ROWS) i") for @users;
     wait_until('all rows are stored', sub { $store->stored == $round * @KEPT * $ROWS });
