@@ -227,7 +227,7 @@ buffer_add_json_char(struct buffer *buffer, const char *text, size_t len)
     return buffer_add(buffer, text, len);
 }
 
-/* Whether the character stands for itself in a JSON string. */
+/* Whether the character needs no escape in a JSON string. */
 static bool
 is_plain(char byte)
 {
