@@ -10,6 +10,6 @@ for file in "$@"; do
     printf '\nconst char store_script_%s[] =\n' "${name//-/_}"
     sed -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/^\(.*\)$/    "\1\\n"/' "$file"
     echo '    "";'
-    read -r sha _ < <(sha1sum "$file")
-    printf 'const char store_script_sha_%s[] = "%s";\n' "${name//-/_}" "$sha"
+    sha=$(sha1sum "$file")
+    printf 'const char store_script_sha_%s[] = "%s";\n' "${name//-/_}" "${sha%% *}"
 done
