@@ -81,6 +81,7 @@ sub check_replaced
     if ($options{is_paused})
     {
         $relay->wait_for_log(qr/changes lost with the slot/, from => $before);
+        kill STOP => $relay->pid; # otherwise it may create the slot on the standby
         wait_until('recovery is paused', sub { sql('SELECT pg_get_wal_replay_pause_state()') eq 'paused' });
         sql('SELECT pg_promote()');
     }
@@ -94,6 +95,7 @@ sub check_replaced
     $open->query_safe('BEGIN; SELECT pg_current_xact_id()');
     my $mark = $relay->log_mark;
     $relay->start if $options{is_late};
+    kill CONT => $relay->pid;
     $relay->wait_for_log(qr/creating slot/, from => $mark);
     is($_->wait_for('gap')->{why}, 'epoch', "$name: a connected client receives a gap") for values %clients;
     $clients{early} = $relay->client('u1');
