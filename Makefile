@@ -92,7 +92,8 @@ common_flags := -std=gnu11 -D_GNU_SOURCE $(warnings) -Irelay -I. $(pkg_cflags) -
 release_flags := $(CFLAGS) $(hardening) $(common_flags)
 release_link := -pie -Wl,-z,relro,-z,now $(LDFLAGS)
 sanitizers := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-asan_flags := -O1 -g1 $(sanitizers) $(common_flags) -DCLAIRON_DEBUG
+# Local variables without a value have a pattern, so that tests notice their use.
+asan_flags := -O1 -g1 $(sanitizers) -ftrivial-auto-var-init=pattern $(common_flags) -DCLAIRON_DEBUG
 
 # PGXS uses the compiler that built PostgreSQL.
 plugin_arguments = --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' \

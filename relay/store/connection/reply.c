@@ -439,7 +439,7 @@ enum rc
 reply_entry(const struct redisReply *reply, struct entry *ret_entry)
 {
     const struct redisReply *fields;
-    struct entry entry;
+    struct entry entry = {.shard = 0}; /* set by the caller, as the fields of a pending list */
     struct bytes route, open;
 
     if (!reply_is_array(reply, 2) || reply_entry_id(reply, &entry.id) != RC_OK)
@@ -459,7 +459,6 @@ reply_entry(const struct redisReply *reply, struct entry *ret_entry)
     entry.expires_us = entry.frame.as.notification.expires_us;
     if (open.at != NULL && !read_expiration(open, &entry.expires_us))
         return RC_BAD;
-    entry.shard = 0; /* set by the caller */
     *ret_entry = entry;
     return RC_OK;
 }

@@ -173,6 +173,21 @@ test_unexpected_reply_is_an_error(void **state)
     reply_arena_free(arena);
 }
 
+/* A stream entry has no value of the fields that only an entry of a pending list has. */
+static void
+fields_of_a_pending_list_are_zero(void **state)
+{
+    redisReply *reply = make_entry(1, 1, "", false);
+    struct entry entry;
+
+    (void)state;
+    assert_int_equal(reply_entry(reply, &entry), RC_OK);
+    assert_true(entry_id_is_zero(entry.first));
+    assert_false(entry.is_ended);
+    assert_false(entry.is_acked);
+    drop(reply);
+}
+
 /* The scripts write this field; any text must have defined behaviour. */
 static void
 an_expiration_out_of_range_is_rejected(void **state)
@@ -207,6 +222,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fields_of_a_pending_list_are_zero),
         cmocka_unit_test(an_expiration_out_of_range_is_rejected),
         cmocka_unit_test(test_all_types_are_read),
         cmocka_unit_test(test_long_replies_reuse_memory),
