@@ -41,29 +41,27 @@ control_handle_ack_events(const struct reader_events *events, const char *own_na
     }
 }
 
-void
+struct reader_covered
 cover_read(struct shard_cover *cover, const struct redisReply *entry)
 {
     const char *lsn, *timeline;
 
     control_read_cursor(entry, cover->at);
     if (!reply_is_array(entry, 2))
-        return;
+        return (struct reader_covered){.lsn = 0};
     lsn = (const char *)reply_field(reply_at(entry, 1), "read").at;
     timeline = (const char *)reply_field(reply_at(entry, 1), "timeline").at;
     if (lsn == NULL || timeline == NULL)
-        return;
+        return (struct reader_covered){.lsn = 0};
     /* A reply's strings end with a zero byte. */
-    cover->newest =
-        (struct reader_covered){strtoull(lsn, NULL, 16), (uint32_t)strtoul(timeline, NULL, 10)};
-    cover->is_pending = cover->newest.lsn != 0;
+    return (struct reader_covered){strtoull(lsn, NULL, 16), (uint32_t)strtoul(timeline, NULL, 10)};
 }
 
 void
 cover_reset(struct shard_cover *cover)
 {
     snprintf(cover->at, sizeof(cover->at), "0-0");
-    cover->is_pending = cover->is_requested = false;
+    cover->is_requested = false;
 }
 
 /* Some changes have no xid. A reply's strings end with a zero byte. */

@@ -106,29 +106,14 @@ add_streams(const struct server_reader *server, struct stream_list *list,
 
         if (server->lag == LAG_NONE)
             add_stream(list, stream->ack_events.key, stream->ack_events.at);
-        add_stream(list, stream->cover.key, stream->cover.at);
         if (!may_read_more(reader, i))
             continue;
+        add_stream(list, stream->cover.key, stream->cover.at);
         entry_id_text(history_position(&stream->history, stream->at), request->at[i]);
         add_stream(list, stream->stream_key, request->at[i]);
         request->reads[i] = true;
     }
     add_stream(list, server->heartbeat_key, "$");
-}
-
-/* A pending position of a shard is confirmed by an XREAD of its stream that does not block. */
-static bool
-has_pending_cover(const struct server_reader *server)
-{
-    const struct reader *reader = server->reader;
-    const struct topology *topology = &reader->topology;
-
-    for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
-         i = topology_next_shard(topology, i)) {
-        if (reader->streams[i].cover.is_pending && may_read_more(reader, i))
-            return true;
-    }
-    return false;
 }
 
 /* The next XREAD of a server: its streams, positions and count. */
@@ -153,8 +138,7 @@ reader_request_write(const struct server_reader *server, struct reader_request *
     request->argv[argc++] = "COUNT";
     request->argv[argc++] = request->count;
     /* After a loss, an immediate reply shows that the connection works. */
-    if (server->lag == LAG_NONE && (server->has_read || server->entries_limit == 0) &&
-        !has_pending_cover(server)) {
+    if (server->lag == LAG_NONE && (server->has_read || server->entries_limit == 0)) {
         request->argv[argc++] = "BLOCK";
         request->argv[argc++] = READER_BLOCK_MS;
     }
@@ -349,16 +333,7 @@ pass_covered(void *ctx, unsigned shard, const struct reader_covered *covered)
     reader->events.on_covered(reader->events.ctx, shard, covered);
 }
 
-/* The entries of the reply were dropped, so it confirms no position. */
-static void
-cancel_covered(struct server_reader *server)
-{
-    for (unsigned i = 0; i < server->reader->stream_count; i++)
-        if (server->reader->streams[i].server == server)
-            server->reader->streams[i].cover.is_requested = false;
-}
-
-/* Confirms the positions for which this reply was requested, and reads new ones. */
+/* Confirms the positions whose stream entries the reply has, too. */
 static void
 handle_covered(struct server_reader *server, const struct reply_parts *parts)
 {
@@ -367,19 +342,18 @@ handle_covered(struct server_reader *server, const struct reply_parts *parts)
     for (unsigned i = 0; i < reader->stream_count; i++) {
         struct shard_cover *cover = &reader->streams[i].cover;
         const size_t count = reply_count(parts->covered[i]);
+        struct reader_covered covered;
 
-        if (cover->is_requested &&
-            reply_count(parts->notifications[i]) < server->entries_requested) {
-            cover->is_pending = false;
-            if (reader->order != NULL)
-                order_cover(reader->order, i, &cover->newest);
-            else
-                pass_covered(reader, i, &cover->newest);
-        }
-        if (reader->streams[i].server == server)
-            cover->is_requested = false;
-        if (count > 0)
-            cover_read(cover, reply_at(parts->covered[i], count - 1));
+        if (count == 0 || !cover->is_requested ||
+            reply_count(parts->notifications[i]) >= server->entries_requested)
+            continue;
+        covered = cover_read(cover, reply_at(parts->covered[i], count - 1));
+        if (covered.lsn == 0)
+            continue;
+        if (reader->order != NULL)
+            order_cover(reader->order, i, &covered);
+        else
+            pass_covered(reader, i, &covered);
     }
     reader_release(reader);
 }
@@ -410,8 +384,6 @@ reader_handle_reply(struct server_reader *server, const struct redisReply *reply
         handle_notifications(server, &parts);
     if (parts.lag != LAG_MEMBERS && !is_stale)
         handle_covered(server, &parts);
-    else
-        cancel_covered(server);
     if (parts.lag == LAG_NONE)
         handle_ack_events(server, &parts);
     server->lag = parts.lag;
@@ -444,10 +416,10 @@ read_server(struct server_reader *server)
     server->reading =
         link_send(server->link, on_read, server, request.argc, request.argv, NULL) == RC_OK;
     for (unsigned i = 0; i < server->reader->stream_count && server->reading; i++) {
-        struct shard_cover *cover = &server->reader->streams[i].cover;
+        struct shard_stream *stream = &server->reader->streams[i];
 
-        if (request.reads[i])
-            cover->is_requested = cover->is_pending;
+        if (stream->server == server)
+            stream->cover.is_requested = request.reads[i];
     }
 }
 

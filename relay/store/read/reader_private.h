@@ -149,16 +149,15 @@ struct tail {
 };
 
 /*
- * How far the shard covers the WAL. The newest position was stored after the stream entries before
- * it, but a reply may contain it and not all of them. So it is pending until the next XREAD has
- * read the stream to its end. That XREAD does not block.
+ * How far the shard covers the WAL. The position is added after the stream entries before it, in the
+ * same transaction or script. So a reply that contains it has these entries too, unless the stream
+ * was not read, or not to its end: then the position is read again. A blocked XREAD that returns
+ * only the key that was added to first returns the stream first.
  */
 struct shard_cover {
     char key[STORE_KEY_MAX];
-    char at[ENTRY_ID_TEXT_MAX];
-    struct reader_covered newest;
-    bool is_pending;
-    bool is_requested; /* the XREAD in flight was sent while it was pending, and reads the stream */
+    char at[ENTRY_ID_TEXT_MAX]; /* the newest position that was confirmed */
+    bool is_requested;          /* the XREAD in flight reads the stream and the position */
 };
 
 /* The streams of one shard. */
@@ -280,8 +279,8 @@ void control_handle_ack_events(const struct reader_events *events, const char *o
 void control_handle_changes(const struct reader_events *events, const struct redisReply *entries,
                             char at[ENTRY_ID_TEXT_MAX]);
 
-/* Reads an entry with the position that a shard covers; then it is pending. */
-void cover_read(struct shard_cover *cover, const struct redisReply *entry);
+/* Reads an entry with the position that a shard covers, and confirms it. lsn 0: it has none. */
+struct reader_covered cover_read(struct shard_cover *cover, const struct redisReply *entry);
 /* The newest position is read again. */
 void cover_reset(struct shard_cover *cover);
 
