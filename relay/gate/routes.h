@@ -25,6 +25,7 @@ struct gate_sse {
     char *pos; /* NULL: none */
     char *topics;
     char *lists;
+    bool wants_ends;
     int64_t ping_due_us;
     struct gate_expiry expiry;
 };

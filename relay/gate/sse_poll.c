@@ -139,6 +139,16 @@ split_lists(char *list, struct stream_list lists[SESSION_UNVERIFIED_LISTS_MAX], 
     return true;
 }
 
+static bool
+wants_ends(const struct gate_request *request)
+{
+    char *text = http_head_argument(request->conn->head, "ends=", 1);
+    const bool is_wanted = text != NULL && strcmp(text, "1") == 0;
+
+    free(text);
+    return is_wanted;
+}
+
 static struct gate_sse *
 sse_of(struct gate_request *request)
 {
@@ -203,6 +213,7 @@ gate_sse_headers(struct gate_request *request)
         sse->pos = http_head_argument(request->conn->head, "pos=", SESSION_POS_MAX - 1);
     sse->topics = http_head_argument(request->conn->head, "topics=", SESSION_TOPICS_BYTES_MAX);
     sse->lists = http_head_argument(request->conn->head, "rows=", LISTS_BYTES_MAX);
+    sse->wants_ends = wants_ends(request);
 }
 
 void
@@ -210,7 +221,8 @@ gate_sse_begin(struct gate_request *request)
 {
     struct gate_sse *sse = sse_of(request);
     const char *names[SESSION_TOPICS_MAX];
-    struct session_request wanted = {.pos = sse->pos, .topics = {names, 0}};
+    struct session_request wanted = {
+        .pos = sse->pos, .topics = {names, 0}, .wants_ends = sse->wants_ends};
     struct stream_list lists[SESSION_UNVERIFIED_LISTS_MAX];
     size_t list_count = 0;
     const struct config *config = request->gate->config;
@@ -342,7 +354,8 @@ begin(struct gate_request *request, const char *pos, char *topics)
     int64_t wait_s = read_number(request, "wait=", WAIT_MAX_S, WAIT_S);
     int64_t max = read_number(request, "max=", LINES_MAX, LINES);
     const char *names[SESSION_TOPICS_MAX];
-    struct session_request wanted = {.pos = pos, .is_poll = true, .topics = {names, 0}};
+    struct session_request wanted = {
+        .pos = pos, .is_poll = true, .topics = {names, 0}, .wants_ends = wants_ends(request)};
 
     if (wait_s < 0 || max < 1) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,

@@ -8,17 +8,21 @@
 #define BASE 36
 #define MARK '~' /* starts a deferral, and its second shard */
 #define MARK_BY_STREAM '!'
-#define PART_ENDS ".~!"
+#define OPEN 'X' /* starts the id of an open transaction */
+#define ENDED 'E'
+#define MARKS "XE"
+#define PART_ENDS ".~!XE"
 #define GENERATION 'G'
 #define DIGITS_MAX 13 /* base 36 digits of 64 bits */
 /* a dot, a dash and a difference in ms, a dash and a number, and the generation */
 #define BESIDE_MAX (2 + 9 + 1 + DIGITS_MAX + 1 + 4)
+#define ENDS_MARK_MAX (1 + DIGITS_MAX + 1)
 
 _Static_assert(CLIENT_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + (STORE_SHARDS_MAX - 1) * BESIDE_MAX <=
                    CLIENT_POS_MAX,
                "the longest cursor fits");
 _Static_assert(CLIENT_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + STORE_SHARDS_MAX + BESIDE_MAX +
-                       2 * (1 + BESIDE_MAX) <=
+                       2 * (1 + BESIDE_MAX) + ENDS_MARK_MAX <=
                    CLIENT_POS_MAX,
                "the longest cursor of a user with a deferral fits");
 
@@ -95,6 +99,20 @@ client_pos_text(const char *epoch, const struct entry_id *heads, unsigned shards
     *at = '\0';
 }
 
+void
+client_pos_mark(char text[CLIENT_POS_MAX], struct ends_mark mark)
+{
+    char *at = text + strlen(text);
+
+    if (mark.open_xid != 0) {
+        *at++ = OPEN;
+        at = write_number(mark.open_xid, at);
+    }
+    if (mark.is_ended)
+        *at++ = ENDED;
+    *at = '\0';
+}
+
 static enum rc
 read_number(const char **at, const char *end, uint64_t *ret_number)
 {
@@ -139,26 +157,46 @@ read_relative(struct entry_id of_shared, const char *at, const char *end, struct
     return RC_OK;
 }
 
-/* Reads from the deferral's mark, or from the end of the string: no deferral. */
+/* Reads from the deferral's mark, or from `end`: no deferral. */
 static enum rc
-read_deferral(struct cursor cursor, const char *at, struct deferral *ret_deferral)
+read_deferral(struct cursor cursor, const char *at, const char *end, struct deferral *ret_deferral)
 {
     struct deferral deferral = {.from = cursor, .by_stream = *at == MARK_BY_STREAM};
     const char *own;
 
-    if (*at != '\0') {
+    if (at != end) {
         own = strchr(at + 1, MARK);
-        if (own == at + 1 || at[1] == '\0' ||
-            read_relative(cursor.shared, at + 1, own != NULL ? own : at + strlen(at),
-                          &deferral.from.shared) != RC_OK)
+        if (own == at + 1 || at + 1 == end ||
+            read_relative(cursor.shared, at + 1, own != NULL ? own : end, &deferral.from.shared) !=
+                RC_OK)
             return RC_BAD;
         deferral.from.own = (struct entry_id){0, 0};
-        if (own != NULL && (own[1] == '\0' || read_relative(cursor.shared, own + 1, at + strlen(at),
+        if (own != NULL && (own + 1 == end || read_relative(cursor.shared, own + 1, end,
                                                             &deferral.from.own) != RC_OK))
             return RC_BAD;
     }
     *ret_deferral = deferral;
     return RC_OK;
+}
+
+/* Reads from `at`, where the rest of the cursor ends. */
+static enum rc
+read_mark(const char *at, struct ends_mark *ret_mark)
+{
+    const char *end = at + strlen(at);
+    struct ends_mark mark = {.is_ended = end > at && end[-1] == ENDED};
+
+    end -= mark.is_ended;
+    if (at < end && (*at++ != OPEN || read_number(&at, end, &mark.open_xid) != RC_OK))
+        return RC_BAD;
+    *ret_mark = mark;
+    return at == end ? RC_OK : RC_BAD;
+}
+
+enum rc
+client_pos_read_mark(const char *text, struct ends_mark *ret_mark)
+{
+    return read_mark(text + strcspn(text, MARKS), ret_mark);
 }
 
 enum rc
@@ -168,6 +206,8 @@ client_pos_read(const char *text, const char *epoch, unsigned shards, unsigned o
     const char *dot = strchr(text, '.');
     const char *at = dot != NULL ? dot + 1 : text;
     const char *end = at + strcspn(at, PART_ENDS);
+    const char *marks = text + strcspn(text, MARKS);
+    struct ends_mark mark;
     struct cursor cursor = {.own = {0, 0}};
     struct deferral deferral;
 
@@ -183,7 +223,7 @@ client_pos_read(const char *text, const char *epoch, unsigned shards, unsigned o
         if (i == own)
             cursor.own = id;
     }
-    if (read_deferral(cursor, end, &deferral) != RC_OK)
+    if (read_deferral(cursor, end, marks, &deferral) != RC_OK || read_mark(marks, &mark) != RC_OK)
         return RC_BAD;
     if ((size_t)(dot - text) != strlen(epoch) || strncmp(text, epoch, strlen(epoch)) != 0)
         return RC_CLOSED;

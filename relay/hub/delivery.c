@@ -193,10 +193,12 @@ session_enqueue(struct session *session, struct notification *notification)
         if (pending->is_due || pending->is_rewound ||
             inflight_free_slots(&session->inflight) <= 0) {
             defer(session, notification);
+            ends_note_deferred(session, notification);
             return;
         }
         inflight_add(&session->inflight, notification, INFLIGHT_OPEN);
     }
+    ends_note(session, notification);
     queue(session, notification);
 }
 
@@ -233,7 +235,9 @@ session_enqueue_pending(struct session *session, struct notification *notificati
         return false;
     inflight_add(&session->inflight, notification, end);
     session->pending.filled += end == INFLIGHT_OPEN;
+    notification = ends_note_listed(session, notification);
     queue(session, notification);
+    notification_unref(notification);
     return true;
 }
 
@@ -310,7 +314,8 @@ session_offer_batch(struct hub *hub, struct session *session, struct fanout_batc
         cursor_is_before(&session->cursor, first->shard, first->id)) {
         if ((session->has_topics &&
              !topics_match(session->topics, first->frame.as.notification.topic)) ||
-            session_queue_batch(hub, session, batch)) {
+            ((!session->has_ends || ends_note_batch(session, batch)) &&
+             session_queue_batch(hub, session, batch, &hub->merged))) {
             *cursor_in(&session->cursor, first->shard) = batch->notifications[batch->count - 1]->id;
             return;
         }

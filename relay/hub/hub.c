@@ -163,6 +163,8 @@ hub_attach(struct hub *hub, const struct session_request *request,
 
     if (request->topics.count > 0 && session_add_topics(session, &request->topics) != RC_OK)
         log_error("hub", "topics exceed the limit: sending all topics", LOG_SESSION(session));
+    if (request->wants_ends)
+        ends_begin(session);
     DL_APPEND(hub->sessions, session);
     hub->followed[session->client.own_shard].sessions++;
     if (hub->reader != NULL)
@@ -192,6 +194,7 @@ session_detach(struct session *session)
     session_set_state(session, SESSION_CLOSED);
     session_leave_resume(session);
     barriers_leave(session);
+    ends_leave(session);
     lists_free(session);
     groups_clear(&session->groups, &hub->audiences);
     if (hub_user_sessions(hub, session->client.user) == 0)
@@ -392,6 +395,7 @@ on_followed(void *ctx, const struct reader_followed *followed)
     hub->shed.hold[shard] = hub->newest[shard];
     replay_buffer_begin(&hub->replay_buffer, shard, hub->newest[shard]);
     add_earlier_xids(hub, &followed->notified);
+    ends_followed(hub, shard);
     if (hub->barriers != NULL)
         hub_mark(hub, HUB_BARRIERS);
     DL_FOREACH (hub->sessions, session) {
@@ -407,6 +411,8 @@ on_covered(void *ctx, unsigned shard, const struct reader_covered *covered)
 
     hub_fan_out(hub);
     hub->covered[shard] = *covered;
+    if (hub->ends.waiting != NULL)
+        hub_mark(hub, HUB_ENDS);
     if (hub->barriers != NULL)
         hub_mark(hub, HUB_BARRIERS);
 }
@@ -600,6 +606,7 @@ hub_free(struct hub *hub)
     (void)hub_send_some(hub, UINT_MAX); /* frees the closed sessions */
     replay_buffer_close(&hub->replay_buffer);
     recent_xids_free(&hub->recent_xids);
+    ends_close(hub);
     while (hub->unpublished_count > 0)
         notification_unref(hub->unoffered[--hub->unpublished_count]);
     acks_free(hub);

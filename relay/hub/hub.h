@@ -59,6 +59,7 @@ enum session_line_kind {
     SESSION_LINE_CONTROL,
     SESSION_LINE_ACKED,
     SESSION_LINE_GAP,
+    SESSION_LINE_END,
     SESSION_LINE_NOTIFICATION
 };
 
@@ -103,6 +104,7 @@ struct session_request {
     struct session_topics topics; /* empty: all topics */
     /* with pos: notifications that were already sent are not repeated before their ack timeout */
     bool is_poll;
+    bool wants_ends; /* the client gets the ends of transactions */
 };
 
 /*

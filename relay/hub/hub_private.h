@@ -21,9 +21,10 @@ struct report_call; /* acks.c */
 
 /* Pending work of the hub. */
 enum hub_work {
-    HUB_FLUSH = 1,   /* send delivery reports, then acks */
-    HUB_REFILL = 2,  /* refill sessions that waited until acks were stored */
-    HUB_BARRIERS = 4 /* advance the barriers */
+    HUB_FLUSH = 1,    /* send delivery reports, then acks */
+    HUB_REFILL = 2,   /* refill sessions that waited until acks were stored */
+    HUB_BARRIERS = 4, /* advance the barriers */
+    HUB_ENDS = 8      /* send the ends of transactions */
 };
 
 /*
@@ -142,6 +143,27 @@ struct followed {
     int64_t left_us; /* end of the last session; monotonic; 0: none ended */
 };
 
+/* The end of a transaction as sessions with this cursor receive it. */
+struct shared_end {
+    struct fanout_batch *batch; /* a reference; NULL: none */
+    uint64_t xid;
+    struct cursor cursor;
+};
+
+/* A transaction. xid 0: none. */
+struct commit {
+    uint64_t lsn; /* 0: unknown; lower than any other */
+    uint64_t xid;
+};
+
+struct hub_ends {
+    struct session_ends *waiting; /* utlist: sessions with a transaction that has not ended */
+    /* that of the last notification that was offered, by shard; none before the first one */
+    struct commit offered[STORE_SHARDS_MAX];
+    struct shared_end shared[STORE_SHARDS_MAX]; /* by the shard of the session's user */
+    struct merged_batch merged;
+};
+
 #define HUB_ARRIVALS_MAX 256
 /* Users who connected in this loop iteration; the strings belong to their sessions. */
 struct hub_arrivals {
@@ -182,6 +204,7 @@ struct hub {
     struct entry_id newest[STORE_SHARDS_MAX]; /* id of the last stream entry read, by shard */
     /* the WAL whose notifications were read and offered, by shard */
     struct reader_covered covered[STORE_SHARDS_MAX];
+    struct hub_ends ends;
     struct ready_list ready;
     int64_t sending_us;      /* time at which this turn began to send; wall clock */
     ev_prepare turn;         /* end of a turn: offers the batch, processes the ready list */
@@ -306,6 +329,18 @@ void barriers_stop(struct hub *hub);
 void barriers_advance(struct hub *hub);
 /* Ends the barriers of a session that is being closed. */
 void barriers_leave(struct session *session);
+
+/* ---- ends.c */
+
+/* Sends the ends of transactions that have ended. Only the turn calls it. */
+void ends_advance(struct hub *hub);
+/* Call it when a notification was offered to all sessions. */
+void ends_offered(struct hub *hub, const struct notification *notification);
+/* The shard was not read for some time. */
+void ends_followed(struct hub *hub, unsigned shard);
+/* Returns a batch that sessions share; it is valid until the next call. */
+struct fanout_batch *ends_share(struct hub *hub, unsigned own, uint64_t xid, struct cursor cursor);
+void ends_close(struct hub *hub);
 
 /* ---- loading.c: the state LOADING, before `connected` is sent */
 

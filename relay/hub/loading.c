@@ -93,7 +93,7 @@ send_connected(struct session *session, bool resumed)
     char pos[CLIENT_POS_MAX];
     bool is_whole;
 
-    session_pos_text(session, session->cursor, pos);
+    session_own_pos_text(session, pos);
     buffer_init(&frame, SESSION_CONTROL_MAX);
     is_whole = buffer_addf(&frame, "{\"t\":\"connected\",") == RC_OK;
     if (session->client.has_request_id)
@@ -104,7 +104,7 @@ send_connected(struct session *session, bool resumed)
     is_whole &= buffer_addf(&frame,
                             ",\"conn\":\"%s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
                             ",\"win\":%d,\"exp\":%" PRId64 ",\"now\":%" PRId64
-                            ",\"features\":[\"barrier\"]}",
+                            ",\"features\":[\"barrier\",\"ends\"]}",
                             session->client.conn, pos, resumed ? "true" : "false",
                             hub->config->gate.ping_ms / 1000, session->inflight.size,
                             session->client.expires_s, clock_wall_us() / 1000) == RC_OK;
@@ -137,6 +137,7 @@ begin_after_gap(struct session *session, const char *why)
 {
     session->has_deferral = false;
     session->cursor = session_head(session);
+    ends_reset(session);
     begin_delivery(session, false);
     session_gap(session, session->cursor, session->cursor, why);
 }
@@ -161,6 +162,7 @@ read_client_pos(struct session *session)
 {
     const struct hub *hub = session->hub;
     struct deferral *deferral = &session->pending.deferral;
+    struct ends_mark mark;
     enum rc rc = client_pos_read(session->resume.pos, hub->epoch, hub->shards,
                                  session->client.own_shard, &session->cursor, deferral);
 
@@ -177,7 +179,76 @@ read_client_pos(struct session *session)
     session->resume.checked =
         session->has_deferral && deferral->by_stream ? deferral->from : session->cursor;
     session->resume.is_read = true;
+    session->resume.knows_ends = !session->has_ends;
+    if (session->has_ends && client_pos_read_mark(session->resume.pos, &mark) == RC_OK) {
+        session->resume.knows_ends = mark.is_ended;
+        ends_note_open(session, mark.open_xid);
+    }
     return RC_OK;
+}
+
+/* ---- LOADING: the transaction at the client's cursor */
+
+/* The client received the notification if it is in the audience. */
+static void
+find_end(struct session *session, unsigned shard, struct entry_id id, const struct frame *frame)
+{
+    if (!cursor_is_before(&session->cursor, shard, id) && session_is_recipient(session, frame) &&
+        topics_match(session->topics, frame->as.notification.topic))
+        ends_note_read(session, frame);
+}
+
+static void
+on_last_read(void *ctx, enum rc rc, const struct store_page *page)
+{
+    struct session *session = ctx;
+    bool is_found;
+
+    if (!session_page_arrived(session, rc, page, true))
+        return;
+    session_mark(session, READY_ADVANCE);
+    is_found = page->seen == 0 || cursor_reaches(page->last, session->cursor);
+    for (size_t i = 0; i < page->count; i++) {
+        const struct entry *entry = &page->entries[i];
+
+        is_found |= cursor_is_before(&session->cursor, entry->shard, entry->id);
+        if (!entry->is_retry)
+            find_end(session, entry->shard, entry->id, &entry->frame);
+    }
+    session->pending.at = page->last;
+    session->resume.knows_ends = is_found;
+    if (session->resume.knows_ends)
+        session->pending.at = (struct cursor){.own = {0, 0}};
+}
+
+/*
+ * The client may have received a part of the transaction at its cursor, and was not told its end.
+ * Of each stream, the entry at the cursor is read again.
+ */
+static void
+find_ends(struct session *session)
+{
+    const struct replay_buffer *buffer = &session->hub->replay_buffer;
+    const unsigned own = session->client.own_shard;
+    struct cursor after = session->cursor;
+    const struct notification *notification;
+
+    if (!entry_id_is_zero(after.shared))
+        after.shared = entry_id_before(after.shared);
+    if (!entry_id_is_zero(after.own))
+        after.own = entry_id_before(after.own);
+    if (!replay_buffer_covers(buffer, own, after)) {
+        session_read_range(session, cursor_max(after, session->pending.at), 2, on_last_read);
+        return;
+    }
+    while ((notification = replay_buffer_next(buffer, own, after)) != NULL &&
+           !cursor_is_before(&session->cursor, notification->shard, notification->id)) {
+        if (!notification->is_retry)
+            find_end(session, notification->shard, notification->id, &notification->frame);
+        cursor_advance(&after, notification->shard, notification->id);
+    }
+    session->resume.knows_ends = true;
+    session_mark(session, READY_ADVANCE);
 }
 
 /* ---- LOADING: losses */
@@ -320,6 +391,8 @@ session_load(struct session *session)
         hub_retry(session->hub);
     } else if (rc != RC_OK) {
         begin_after_gap(session, "epoch");
+    } else if (!session->resume.knows_ends) {
+        find_ends(session);
     } else if (session->has_deferral && !pending->deferral.by_stream && !session->is_poll &&
                !session->resume.has_checked_ended) {
         check_ended_pairs(session);

@@ -64,12 +64,13 @@ write_rule(struct bytes rule, char *at)
  */
 static size_t
 write_start(const struct frame_notification *frame, const char *epoch, const struct entry_id *heads,
-            unsigned shards, const struct deferral *deferral, char start[START_MAX],
-            size_t *ret_pos_len)
+            unsigned shards, const struct deferral *deferral, struct ends_mark mark,
+            char start[START_MAX], size_t *ret_pos_len)
 {
     char *at = write_literal(start, START);
 
     client_pos_text(epoch, heads, shards, deferral, at);
+    client_pos_mark(at, mark);
     *ret_pos_len = strlen(at);
     at += *ret_pos_len;
     if (frame->xid != 0)
@@ -98,14 +99,14 @@ free_notification(struct shared *shared)
 static struct notification *
 make(const struct frame_notification *frame, struct bytes retry_users, struct bytes data,
      struct bytes hidden, const char *epoch, const struct entry_id *heads, unsigned shards,
-     const struct deferral *deferral)
+     const struct deferral *deferral, struct ends_mark mark)
 {
     const struct bytes route = frame->head;
     size_t before = hidden.len > 0 ? (size_t)(hidden.at - data.at) : data.len;
     size_t behind = data.len - before - hidden.len;
     char start[START_MAX];
     size_t pos_len;
-    size_t start_len = write_start(frame, epoch, heads, shards, deferral, start, &pos_len);
+    size_t start_len = write_start(frame, epoch, heads, shards, deferral, mark, start, &pos_len);
     size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct deferral) +
                   route.len + retry_users.len + WS_TEXT_HEAD_MAX + start_len + before + behind + 1;
     struct notification *notification = memory_grow(NULL, size);
@@ -117,6 +118,7 @@ make(const struct frame_notification *frame, struct bytes retry_users, struct by
     *notification =
         (struct notification){.shared = {.refs = 1, .size = size, .free = free_notification},
                               .shards = (unsigned char)shards,
+                              .mark = mark,
                               .made_us = clock_monotonic_us()};
     memcpy(notification->heads, heads, shards * sizeof(*heads));
     if (deferral != NULL) {
@@ -149,13 +151,13 @@ make(const struct frame_notification *frame, struct bytes retry_users, struct by
 /* Like `make`, for another cursor: the document, and all that is read from it, stay in `source`. */
 static struct notification *
 make_sharing(struct notification *source, const char *epoch, const struct entry_id *heads,
-             const struct deferral *deferral)
+             const struct deferral *deferral, struct ends_mark mark)
 {
     const unsigned shards = source->shards;
     char start[START_MAX];
     size_t pos_len;
     size_t start_len = write_start(&source->frame.as.notification, epoch, heads, shards, deferral,
-                                   start, &pos_len);
+                                   mark, start, &pos_len);
     size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct deferral) +
                   WS_TEXT_HEAD_MAX + start_len;
     struct notification *notification = memory_grow(NULL, size);
@@ -167,6 +169,7 @@ make_sharing(struct notification *source, const char *epoch, const struct entry_
     notification->made_us = clock_monotonic_us();
     notification->source = notification_ref(source);
     memcpy(notification->heads, heads, shards * sizeof(*heads));
+    notification->mark = mark;
     notification->deferral = NULL;
     if (deferral != NULL) {
         *reported = *deferral;
@@ -227,15 +230,16 @@ notification_new(const struct entry *entry, bool hides_targets, const char *epoc
 {
     const struct frame_notification *frame = &entry->frame.as.notification;
     const struct bytes hidden = hides_targets ? notification_targets(entry->data) : NOTHING;
+    const struct ends_mark unmarked = {.open_xid = 0};
     struct notification *source = NULL;
     struct notification *notification;
 
     if (entry->data.len >= LARGE_MIN)
         source =
             find_large(entry->shard, entry->id, frame, is_marked_late(entry) ? 1 : frame->attempts);
-    notification = source != NULL ? make_sharing(source, epoch, heads, NULL)
+    notification = source != NULL ? make_sharing(source, epoch, heads, NULL, unmarked)
                                   : make(frame, entry->retry_users, entry->data, hidden, epoch,
-                                         heads, shards, NULL);
+                                         heads, shards, NULL, unmarked);
     notification->is_retry = entry->is_retry;
     notification->expires_us = entry->expires_us;
     notification->shard = entry->shard;
@@ -265,14 +269,49 @@ notification_new_line(const char *text, size_t len)
     return line;
 }
 
+struct notification *
+notification_new_end(uint64_t xid, const char *epoch, const struct entry_id *heads, unsigned shards,
+                     const struct deferral *deferral, struct ends_mark mark)
+{
+    static const char start[] = "{\"t\":\"end\",\"x\":\"", middle[] = "\",\"pos\":\"";
+    char pos[CLIENT_POS_MAX], digits[BYTES_DECIMAL_MAX];
+    const size_t digits_len = (size_t)(bytes_decimal(xid, digits) - digits);
+    size_t pos_len, text_len, size;
+    struct notification *end;
+    char *at;
+
+    client_pos_text(epoch, heads, shards, deferral, pos);
+    client_pos_mark(pos, mark);
+    pos_len = strlen(pos);
+    text_len = sizeof(start) - 1 + digits_len + sizeof(middle) - 1 + pos_len + 2;
+    size = sizeof(struct notification) + shards * sizeof(*heads) + WS_TEXT_HEAD_MAX + text_len;
+    end = memory_new(size);
+    end->shared = (struct shared){.refs = 1, .size = size, .free = free_notification};
+    end->is_line = end->is_end = true;
+    end->shards = (unsigned char)shards;
+    memcpy(end->heads, heads, shards * sizeof(*heads));
+    end->made_us = clock_monotonic_us();
+    at = (char *)(end->heads + shards) + WS_TEXT_HEAD_MAX;
+    end->ws = (unsigned char *)at - ws_text_header(text_len, (unsigned char *)at);
+    end->ws_len = (size_t)((unsigned char *)at - end->ws) + text_len;
+    end->text_len = text_len;
+    at = write_literal(at, start);
+    memcpy(at, digits, digits_len);
+    at = write_literal(at + digits_len, middle);
+    end->pos = (struct bytes){(unsigned char *)at, pos_len};
+    memcpy(at, pos, pos_len);
+    memcpy(at + pos_len, "\"}", 2);
+    return end;
+}
+
 /* Copies all bytes. */
 static struct notification *
 copy(const struct notification *notification, const char *epoch, const struct entry_id *heads,
-     const struct deferral *deferral)
+     const struct deferral *deferral, struct ends_mark mark)
 {
     struct notification *copied =
         make(&notification->frame.as.notification, notification->retry_users, notification->data,
-             NOTHING, epoch, heads, notification->shards, deferral);
+             NOTHING, epoch, heads, notification->shards, deferral, mark);
 
     copied->is_retry = notification->is_retry;
     copied->expires_us = notification->expires_us;
@@ -285,19 +324,32 @@ copy(const struct notification *notification, const char *epoch, const struct en
     return copied;
 }
 
-struct notification *
-notification_new_at(struct notification *notification, const char *epoch,
-                    const struct entry_id *heads, const struct deferral *deferral)
+static struct notification *
+move(struct notification *notification, const char *epoch, const struct entry_id *heads,
+     const struct deferral *deferral, struct ends_mark mark)
 {
     struct notification *moved;
 
     if (notification->data.len < LARGE_MIN)
-        return copy(notification, epoch, heads, deferral);
+        return copy(notification, epoch, heads, deferral, mark);
     moved = make_sharing(notification->source != NULL ? notification->source : notification, epoch,
-                         heads, deferral);
+                         heads, deferral, mark);
     moved->first = notification->first;
     moved->made_us = notification->made_us;
     return moved;
+}
+
+struct notification *
+notification_new_at(struct notification *notification, const char *epoch,
+                    const struct entry_id *heads, const struct deferral *deferral)
+{
+    return move(notification, epoch, heads, deferral, notification->mark);
+}
+
+struct notification *
+notification_new_marked(struct notification *notification, const char *epoch, struct ends_mark mark)
+{
+    return move(notification, epoch, notification->heads, notification->deferral, mark);
 }
 
 struct notification *
@@ -309,8 +361,9 @@ notification_new_late(const struct notification *notification, const char *epoch
     if (notification->data.len >= LARGE_MIN)
         late = find_large(notification->shard, notification->id, frame, 1);
     if (late != NULL)
-        return notification_new_at(late, epoch, notification->heads, notification->deferral);
-    late = copy(notification, epoch, notification->heads, notification->deferral);
+        return move(late, epoch, notification->heads, notification->deferral, notification->mark);
+    late =
+        copy(notification, epoch, notification->heads, notification->deferral, notification->mark);
     if (mark_late(late))
         return late;
     notification_unref(late);
@@ -390,6 +443,10 @@ fanout_batch_new(struct notification *const *notifications, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         batch->notifications[i] = notification_ref(notifications[i]);
         batch->len += notifications[i]->ws_len;
+        if (batch->first_message == NULL && !notifications[i]->is_end)
+            batch->first_message = notifications[i];
+        batch->message_count += !notifications[i]->is_end;
+        batch->is_mixed |= notifications[i]->frame.commit_lsn != notifications[0]->frame.commit_lsn;
         if (notifications[i]->expires_us != 0 &&
             (batch->expires_us == 0 || notifications[i]->expires_us < batch->expires_us))
             batch->expires_us = notifications[i]->expires_us;
@@ -423,29 +480,36 @@ fanout_batch_file(struct fanout_batch *batch)
     return batch->file;
 }
 
-static uint8_t
-priority_of(const struct fanout_batch *batch)
+/*
+ * False if a notification of `next` may have to overtake those of the other batch. An end of a
+ * transaction overtakes nothing, and is overtaken only together with a notification before it.
+ */
+static bool
+have_same_priority(const struct fanout_batch *waiting, const struct fanout_batch *next)
 {
-    return batch->notifications[0]->frame.as.notification.priority;
+    return waiting->first_message == NULL || next->first_message == NULL ||
+           waiting->first_message->frame.as.notification.priority ==
+               next->first_message->frame.as.notification.priority;
 }
 
 struct fanout_batch *
 merged_batch_of(struct merged_batch *merged, struct fanout_batch *waiting,
-                const struct fanout_batch *next)
+                struct fanout_batch *next)
 {
     struct notification *notifications[BATCH_COUNT_MAX];
 
-    if (merged->waiting == waiting)
+    if (merged->waiting == waiting && merged->next == next)
         return merged->whole;
     if (waiting->shared.refs < MERGED_BATCH_SHARES || merged->made == MERGED_BATCHES_MAX ||
-        priority_of(waiting) != priority_of(next) ||
-        waiting->count + next->count > BATCH_COUNT_MAX ||
+        !have_same_priority(waiting, next) || waiting->count + next->count > BATCH_COUNT_MAX ||
         waiting->len + next->len > BATCH_BYTES_MAX ||
         fanout_batch_is_stale(waiting, clock_wall_us()))
         return NULL;
     fanout_batch_unref(merged->waiting);
+    fanout_batch_unref(merged->next);
     fanout_batch_unref(merged->whole);
     merged->waiting = fanout_batch_ref(waiting);
+    merged->next = fanout_batch_ref(next);
     memcpy(notifications, waiting->notifications, waiting->count * sizeof(*notifications));
     memcpy(notifications + waiting->count, next->notifications,
            next->count * sizeof(*notifications));
@@ -458,6 +522,7 @@ void
 merged_batch_end(struct merged_batch *merged)
 {
     fanout_batch_unref(merged->waiting);
+    fanout_batch_unref(merged->next);
     fanout_batch_unref(merged->whole);
     *merged = (struct merged_batch){0};
 }

@@ -14,6 +14,12 @@
 
 struct deferral; /* below */
 
+/* What a client was told of transactions up to its cursor (client_pos.c). Zero: unknown. */
+struct ends_mark {
+    uint64_t open_xid; /* it was not told the end of this one; 0: none */
+    bool is_ended;     /* it was told those of all others */
+};
+
 /*
  * One allocation, immutable, reference-counted. Used only by the loop's thread.
  *
@@ -24,7 +30,8 @@ struct notification {
     struct shared shared; /* owns all bytes below, except those of `source` */
     bool needs_ack;
     bool is_retry;      /* sent only to `retry_users` */
-    bool is_line;       /* notification_new_line: no notification, and it has no cursor */
+    bool is_line;       /* a line of the protocol: no notification */
+    bool is_end;        /* the line is the end of a transaction, and has a cursor */
     int64_t expires_us; /* expiration, wall clock; 0: never */
     unsigned char shard;
     unsigned char shards; /* number of `heads` */
@@ -43,6 +50,7 @@ struct notification {
     struct notification *large_prev; /* links of the list of large notifications */
     struct notification *large_next;
     const struct deferral *deferral; /* the deferral that its `pos` reports; NULL: none */
+    struct ends_mark mark;           /* of its `pos` */
     struct entry_id heads[];         /* cursor of `pos` in `text`, by shard */
 };
 
@@ -58,6 +66,13 @@ struct notification *notification_new(const struct entry *entry, bool hides_targ
                                       unsigned shards);
 /* A line of the protocol for one session, which is queued behind notifications. */
 struct notification *notification_new_line(const char *text, size_t len);
+/* The end of transaction `xid`, as a line. No later notification overtakes it alone. */
+struct notification *notification_new_end(uint64_t xid, const char *epoch,
+                                          const struct entry_id *heads, unsigned shards,
+                                          const struct deferral *deferral, struct ends_mark mark);
+/* Returns a copy whose cursor has this mark, as further copies of it. */
+struct notification *notification_new_marked(struct notification *notification, const char *epoch,
+                                             struct ends_mark mark);
 /* Returns a copy with another cursor; `deferral` may be NULL. */
 struct notification *notification_new_at(struct notification *notification, const char *epoch,
                                          const struct entry_id *heads,
@@ -114,9 +129,12 @@ notification_cursor(const struct notification *notification, unsigned own)
 struct fanout_batch {
     struct shared shared;
     unsigned count;
-    unsigned sends;     /* number of calls of fanout_batch_file */
-    int file;           /* -1: no file */
-    int64_t expires_us; /* expiration of the first notification that expires; 0: never */
+    unsigned message_count; /* without ends of transactions */
+    unsigned sends;         /* number of calls of fanout_batch_file */
+    int file;               /* -1: no file */
+    int64_t expires_us;     /* expiration of the first notification that expires; 0: never */
+    bool is_mixed;          /* its notifications are of several transactions */
+    const struct notification *first_message; /* NULL: it has only ends of transactions */
     size_t len;
     /* one whole WebSocket frame per notification; those of the only notification, if any */
     unsigned char *bytes;
@@ -148,18 +166,19 @@ fanout_batch_unref(struct fanout_batch *batch)
 }
 
 /*
- * A batch merged with the batch that a session has queued. All sessions with the same queued batch
+ * A batch merged with the batch that a session has queued. All sessions with the same two batches
  * share the result, so it is created once. Initially zeroed.
  */
 struct merged_batch {
     struct fanout_batch *waiting; /* each is a reference */
+    struct fanout_batch *next;
     struct fanout_batch *whole;
     unsigned made;
 };
 
 /* NULL: these batches cannot be merged. The result belongs to `merged`. */
 struct fanout_batch *merged_batch_of(struct merged_batch *merged, struct fanout_batch *waiting,
-                                     const struct fanout_batch *next);
+                                     struct fanout_batch *next);
 void merged_batch_end(struct merged_batch *merged);
 
 /*
@@ -247,6 +266,9 @@ struct deferral {
  * another shard a further `~` and its start there. Both are written like other shards:
  * `00ff.1700000000000-3~-5s`.
  *
+ * For a client that wants the ends of transactions, `X` and an id in base 36 name a transaction whose
+ * end it was not told, and a final `E` means that it was told those of all others up to the cursor.
+ *
  * Any other string is not a cursor, also one that a later version may write: the client gets a gap.
  */
 #define CLIENT_POS_MAX 512
@@ -254,6 +276,9 @@ struct deferral {
 /* `deferral` may be NULL. The string covers only the shards of the user. */
 void client_pos_text(const char *epoch, const struct entry_id *heads, unsigned shards,
                      const struct deferral *deferral, char ret_text[CLIENT_POS_MAX]);
+void client_pos_mark(char text[CLIENT_POS_MAX], struct ends_mark mark);
+/* Without a mark, *ret_mark is zero. RC_BAD: not a cursor. */
+MUST_CHECK enum rc client_pos_read_mark(const char *text, struct ends_mark *ret_mark);
 /*
  * Parses the cursor of a user whose shard is `own`. Without a deferral, ret_deferral->from is the
  * cursor. RC_CLOSED: from another epoch. RC_BAD: not a cursor.

@@ -48,8 +48,15 @@ outbound_index_for(const struct outbound *outbound, uint8_t priority)
 {
     unsigned nth = outbound->count;
 
-    while (nth > 0 && (*slot_of(outbound, nth - 1))->frame.as.notification.priority > priority)
-        nth--;
+    for (unsigned i = outbound->count; i > 0; i--) {
+        const struct notification *before = *slot_of(outbound, i - 1);
+
+        if (before->is_end)
+            continue; /* overtaken only together with a notification before it */
+        if (before->frame.as.notification.priority <= priority)
+            break;
+        nth = i - 1;
+    }
     return nth;
 }
 
@@ -132,7 +139,7 @@ cursor_before(const struct notification *notification, unsigned own)
     struct cursor cursor = notification_cursor(notification, own);
     struct entry_id *at = cursor_in(&cursor, notification->shard);
 
-    if (!entry_id_equal(*at, notification->id))
+    if (notification->is_end || !entry_id_equal(*at, notification->id))
         return cursor; /* the notification reports an earlier cursor */
     *at = entry_id_before(*at);
     return cursor;
@@ -143,9 +150,12 @@ outbound_before(const struct outbound *outbound, unsigned nth, unsigned own, str
 {
     for (unsigned i = 0; outbound->batch != NULL && i < outbound->batch->count; i++)
         cursor = cursor_min(cursor, cursor_before(outbound->batch->notifications[i], own));
-    for (unsigned i = nth; i < outbound->count; i++)
-        if (!(*slot_of(outbound, i))->is_line)
-            cursor = cursor_min(cursor, cursor_before(*slot_of(outbound, i), own));
+    for (unsigned i = nth; i < outbound->count; i++) {
+        const struct notification *notification = *slot_of(outbound, i);
+
+        if (!notification->is_line || notification->is_end)
+            cursor = cursor_min(cursor, cursor_before(notification, own));
+    }
     return cursor;
 }
 
@@ -253,13 +263,21 @@ session_pos_text(const struct session *session, struct cursor cursor, char ret_t
 
 _Static_assert(SESSION_POS_MAX == CLIENT_POS_MAX, "gate and hub have the same limit");
 
+void
+session_own_pos_text(const struct session *session, char ret_text[CLIENT_POS_MAX])
+{
+    session_pos_text(session, session_reached(session), ret_text);
+    if (session->has_ends)
+        client_pos_mark(ret_text, ends_mark_of(session));
+}
+
 bool
 session_pos(const struct session *session, char ret_pos[SESSION_POS_MAX])
 {
     if (session->state != SESSION_LIVE || !outbound_is_empty(&session->outbound) ||
         session->has_control)
         return false;
-    session_pos_text(session, session_reached(session), ret_pos);
+    session_own_pos_text(session, ret_pos);
     return true;
 }
 
@@ -396,17 +414,28 @@ insert(struct session *session, struct notification *notification)
     outbound_insert(outbound, nth, notification, &session->hub->queued_bytes);
 }
 
+/* Takes ownership of the reference to a line. */
+static void
+append(struct session *session, struct notification *line)
+{
+    outbound_insert(&session->outbound, session->outbound.count, line, &session->hub->queued_bytes);
+}
+
 void
 session_split_batch(struct session *session, size_t sent)
 {
     struct fanout_batch *batch = outbound_dequeue_batch(&session->outbound);
 
     for (unsigned i = 0; batch != NULL && i < batch->count; i++) {
-        if (sent >= batch->notifications[i]->ws_len) {
-            sent -= batch->notifications[i]->ws_len;
-            stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
+        struct notification *notification = batch->notifications[i];
+
+        if (sent >= notification->ws_len) {
+            sent -= notification->ws_len;
+            stats_add(session->hub->stats, STAT_HUB_DELIVERED, !notification->is_line);
+        } else if (notification->is_line) {
+            append(session, notification_ref(notification));
         } else {
-            insert(session, notification_ref(batch->notifications[i]));
+            insert(session, notification_ref(notification));
         }
     }
     fanout_batch_unref(batch);
@@ -424,13 +453,13 @@ void
 session_queue_line(struct session *session, const char *text, size_t len)
 {
     session_split_batch(session, 0);
-    outbound_insert(&session->outbound, session->outbound.count, notification_new_line(text, len),
-                    &session->hub->queued_bytes);
+    append(session, notification_new_line(text, len));
     session_mark(session, READY_SEND);
 }
 
 bool
-session_queue_batch(struct hub *hub, struct session *session, struct fanout_batch *batch)
+session_queue_batch(struct hub *hub, struct session *session, struct fanout_batch *batch,
+                    struct merged_batch *merged)
 {
     struct fanout_batch *whole;
 
@@ -444,12 +473,39 @@ session_queue_batch(struct hub *hub, struct session *session, struct fanout_batc
         return true;
     }
     /* The previous batch was not sent yet: merges both. */
-    whole = merged_batch_of(&hub->merged, session->outbound.batch, batch);
+    whole = merged_batch_of(merged, session->outbound.batch, batch);
     if (whole == NULL)
         return false;
     fanout_batch_unref(session->outbound.batch);
     session->outbound.batch = fanout_batch_ref(whole);
     return true;
+}
+
+void
+session_queue_end(struct session *session, uint64_t xid, struct cursor cursor,
+                  struct ends_mark mark)
+{
+    struct hub *hub = session->hub;
+    const unsigned own = session->client.own_shard;
+    struct entry_id heads[STORE_SHARDS_MAX];
+    struct fanout_batch *batch;
+    struct deferral deferral;
+    bool has_deferral;
+
+    has_deferral = deferral_reported(session, cursor, NULL, &deferral);
+    if (has_deferral || !mark.is_ended || mark.open_xid != 0) {
+        cursor_to_heads(cursor, own, heads, hub->shards);
+        session_split_batch(session, 0);
+        append(session, notification_new_end(xid, hub->epoch, heads, hub->shards,
+                                             has_deferral ? &deferral : NULL, mark));
+    } else {
+        batch = ends_share(hub, own, xid, cursor);
+        if (session_queue_batch(hub, session, batch, &hub->ends.merged))
+            return;
+        session_split_batch(session, 0);
+        append(session, notification_ref(batch->notifications[0]));
+    }
+    session_mark(session, READY_SEND);
 }
 
 /* ---- gaps */

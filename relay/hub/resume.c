@@ -46,9 +46,11 @@ deliver_pending(struct session *session, const struct entry *entry)
                                        : entry->is_ended ? INFLIGHT_ENDED
                                                          : INFLIGHT_OPEN,
                                        is_new);
-    notification_unref(notification);
-    if (!has_room)
+    if (!has_room) {
         *deferral = before;
+        ends_note_deferred(session, notification);
+    }
+    notification_unref(notification);
     return has_room;
 }
 
@@ -58,6 +60,8 @@ end_deferral(struct session *session)
     session->has_deferral = false;
     session->pending.deferral = (struct deferral){.by_stream = false};
     session->pending.is_reading_stream = false;
+    if (session->has_ends)
+        hub_mark(session->hub, HUB_ENDS);
     free(session->pending.early);
     session->pending.early = NULL;
     session->pending.early_count = 0;
@@ -121,6 +125,8 @@ on_pending(void *ctx, enum rc rc, const struct store_page *page)
     if (!session_page_arrived(session, rc, page, false) || !groups_are_current(&session->groups))
         return;
     session_mark(session, READY_ADVANCE);
+    if (session->has_ends)
+        hub_mark(session->hub, HUB_ENDS);
     if (page->lacks_ended && session->has_deferral)
         pending->deferral.by_stream = true;
     else if (page->lost_count > 0)
@@ -151,8 +157,9 @@ read_pending(struct session *session)
         .undelivered_only = session->resume.is_continued,
     };
 
+    /* Each notification of a page may be followed by the end of its transaction. */
     if (session_is_full(session) ||
-        session->outbound.count + pending->held_count + SESSION_PAGE > OUTBOUND_MAX)
+        session->outbound.count + pending->held_count + 2 * SESSION_PAGE > OUTBOUND_MAX)
         return; /* session_send marks the session again */
     if (session->has_deferral && pending->deferral.by_stream &&
         cursor_reaches(pending->at, part.last)) {
@@ -185,6 +192,7 @@ deliver_deferred(struct session *session, struct notification *notification)
     notification_unref(moved);
     if (has_room)
         return true;
+    ends_note_deferred(session, notification);
     *deferral = before;
     session->pending.is_reading_stream = false;
     session->pending.is_due = true;
@@ -320,6 +328,8 @@ read_replay_buffer(struct session *session)
     }
     session_set_state(session, SESSION_LIVE);
     session_mark(session, READY_REFILL); /* acks and retries arrived meanwhile */
+    if (session->has_ends)
+        hub_mark(session->hub, HUB_ENDS);
 }
 
 static void
@@ -519,10 +529,12 @@ session_change_epoch(struct session *session)
     if (session->state == SESSION_LOADING) {
         session->resume.is_read = session->resume.has_checked_ended = false;
         session->has_deferral = false;
+        ends_reset(session);
         session->pending.at = (struct cursor){.own = {0, 0}};
         return;
     }
     end_deferral(session);
+    ends_reset(session);
     session->pending.at = (struct cursor){.own = {0, 0}};
     free(session->row_order);
     session->row_order = NULL;

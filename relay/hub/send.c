@@ -152,8 +152,9 @@ send_batch(struct hub *hub, struct session *session)
         return;
     }
     session->outbound.batch = NULL;
-    stats_add(hub->stats, STAT_HUB_DELIVERED, batch->count);
-    count_time(session, batch->notifications[0]);
+    stats_add(hub->stats, STAT_HUB_DELIVERED, batch->message_count);
+    if (batch->first_message != NULL)
+        count_time(session, batch->first_message);
     fanout_batch_unref(batch);
 }
 
@@ -245,7 +246,9 @@ send_notification_line(struct session *session, struct notification *notificatio
 {
     struct notification *source = notification->source;
     const struct session_line line = {
-        .kind = SESSION_LINE_NOTIFICATION,
+        .kind = !notification->is_line ? SESSION_LINE_NOTIFICATION
+                : notification->is_end ? SESSION_LINE_END
+                                       : SESSION_LINE_CONTROL,
         .text = {notification->ws + notification->ws_len - notification->text_len,
                  notification->text_len - notification->rest.len},
         .rest = notification->rest,
@@ -364,6 +367,8 @@ send_queued(struct hub *hub, struct session *session)
         send_list_frame(session);
     if (session->state != SESSION_LIVE && outbound_is_empty(&session->outbound))
         session_mark(session, READY_ADVANCE);
+    if (session->has_ends)
+        ends_sent(session);
     if (!outbound_is_empty(&session->outbound) || session->has_control)
         ready_list_send(hub, session);
 }

@@ -12,6 +12,7 @@
 
 struct hub;
 struct row_order;     /* outbound.c */
+struct session_ends;  /* ends.c */
 struct session_lists; /* live_rows.h */
 
 /* A set of exact topics and of prefixes with a trailing '*'. NULL means all topics. */
@@ -255,6 +256,7 @@ struct session_resume {
     bool is_read;           /* `pos` is read: the session has its cursor */
     bool has_checked_ended; /* deferred notifications that ended were checked */
     bool is_missed;         /* one of them is lost */
+    bool knows_ends;        /* it is known of which transactions the client was not told the end */
     bool is_continued;      /* this poll continues from the cursor of the previous poll */
 };
 
@@ -304,6 +306,7 @@ struct session { /* from a pool; aligned to a cache line */
     bool has_topics;   /* subscribed to some topics only: `topics` is not NULL */
     bool has_deferral; /* see session_pending */
     bool is_poll;      /* the session ends with one response */
+    bool has_ends;     /* the client wants the ends of transactions: `ends` is not NULL */
     struct session *ready_next;
     struct session_socket socket;
     /* all earlier notifications were queued, or do not address this session */
@@ -318,6 +321,7 @@ struct session { /* from a pool; aligned to a cache line */
     struct session_resume resume;
     struct session_pending pending;
     struct inflight inflight;
+    struct session_ends *ends; /* ends.c */
 };
 
 _Static_assert(offsetof(struct session, outbound.batch) == 64 &&
@@ -383,12 +387,16 @@ void session_queue(struct session *session, struct notification *notification);
 
 /* Queues a line behind all notifications that are queued. The queue must not be full. */
 void session_queue_line(struct session *session, const char *text, size_t len);
+/* Likewise, the end of transaction `xid`. A client that resumes from it has read up to `cursor`. */
+void session_queue_end(struct session *session, uint64_t xid, struct cursor cursor,
+                       struct ends_mark mark);
 
 /*
  * Queues a whole batch. False if the notifications must be queued individually, because other
  * notifications are queued or the socket is full.
  */
-bool session_queue_batch(struct hub *hub, struct session *session, struct fanout_batch *batch);
+bool session_queue_batch(struct hub *hub, struct session *session, struct fanout_batch *batch,
+                         struct merged_batch *merged);
 
 /* Splits the batch into single notifications, except for the first `sent` bytes. */
 void session_split_batch(struct session *session, size_t sent);
@@ -433,6 +441,8 @@ const struct entry_id *shed_reported_heads(const struct hub *hub);
 
 void session_pos_text(const struct session *session, struct cursor cursor,
                       char ret_text[CLIENT_POS_MAX]);
+/* Writes the session's own cursor, session_reached. */
+void session_own_pos_text(const struct session *session, char ret_text[CLIENT_POS_MAX]);
 
 /*
  * Announces a gap. The client resumes from `to`. So `to` is moved before all queued notifications,
@@ -504,6 +514,39 @@ void session_reconcile(struct session *session);
 
 /* Sends `acked`. Does nothing before `connected`. */
 void session_send_acked(struct session *session, const char *const *ids, size_t count);
+
+/* ---- the ends of transactions: ends.c */
+
+/* Call it before anything is sent: the session gets the ends of transactions. */
+void ends_begin(struct session *session);
+void ends_leave(struct session *session);
+
+/*
+ * Call it before a notification is queued: as the next one of the streams, or as a retry. An open
+ * transaction of the streams that is earlier ends.
+ */
+void ends_note(struct session *session, const struct notification *notification);
+/* Likewise. False: the notifications must be queued individually. Requires has_ends. */
+bool ends_note_batch(struct session *session, const struct fanout_batch *batch);
+/*
+ * Likewise, for a notification of the pending list, or a retry. Returns it, or a copy whose cursor
+ * names its transaction, because it may not be at the cursor. The caller owns the reference.
+ */
+struct notification *ends_note_listed(struct session *session, struct notification *notification);
+/* The notification is held back: the end of its transaction waits for it. */
+void ends_note_deferred(struct session *session, const struct notification *notification);
+/* The client has read the notification, and was not told the end. Requires has_ends. */
+void ends_note_read(struct session *session, const struct frame *frame);
+/* The client was not told the end of this transaction. Requires has_ends. */
+void ends_note_open(struct session *session, uint64_t xid);
+
+/* Returns the mark of the session's own cursor. Requires has_ends. */
+struct ends_mark ends_mark_of(const struct session *session);
+
+/* Call it when notifications were written to the socket. Requires has_ends. */
+void ends_sent(struct session *session);
+/* No end is due any more: the client received a gap. */
+void ends_reset(struct session *session);
 
 /* ---- writes to the socket: send.c */
 

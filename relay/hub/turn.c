@@ -124,6 +124,7 @@ offer_some(struct hub *hub, struct notification **notifications, unsigned count)
     else
         offer(hub, notifications[0], batch);
     merged_batch_end(&hub->merged);
+    merged_batch_end(&hub->ends.merged);
     fanout_batch_unref(batch);
     return span > 0 ? span : 1;
 }
@@ -146,6 +147,8 @@ do_pending_work(struct hub *hub)
             delivery_reports_apply(hub);
             acks_flush(hub);
         }
+        if ((work & HUB_ENDS) != 0)
+            ends_advance(hub);
         if ((work & HUB_BARRIERS) != 0)
             barriers_advance(hub);
         if ((work & HUB_REFILL) != 0 && hub->acks.queued.count == 0)
@@ -176,6 +179,7 @@ hub_fan_out(struct hub *hub)
 
         for (unsigned end = at + done; at < end; at++) {
             replay_buffer_add(&hub->replay_buffer, hub->unoffered[at]);
+            ends_offered(hub, hub->unoffered[at]);
             notification_unref(hub->unoffered[at]);
         }
     }

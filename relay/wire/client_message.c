@@ -10,7 +10,7 @@
 #include "wire/frame.h"
 #include "wire/json_doc.h"
 
-#define FIELDS_MAX 6
+#define FIELDS_MAX 7
 #define REQUEST_ID_MAX 9007199254740991 /* 2^53-1: exact in every client */
 
 /* A message type, its allowed fields, and the function that reads the fields. */
@@ -126,7 +126,7 @@ static enum rc
 read_connect(struct json_doc *doc, struct client_message *message,
              char error[CLIENT_MESSAGE_ERROR_MAX])
 {
-    const struct json_value *pos = field_of(doc, "pos");
+    const struct json_value *pos = field_of(doc, "pos"), *ends = field_of(doc, "ends");
 
     if (pos != NULL && !json_is(pos, JSON_KIND_NULL)) {
         if (!json_is(pos, JSON_KIND_TEXT) || json_text_len(pos) > CLIENT_MESSAGE_POS_MAX)
@@ -137,6 +137,9 @@ read_connect(struct json_doc *doc, struct client_message *message,
     }
     if (field_of(doc, "topics") != NULL && read_topics(doc, message, error) != RC_OK)
         return RC_BAD;
+    if (ends != NULL && !json_is_bool(ends))
+        return reject_message(error, "\"ends\" must be true or false");
+    message->wants_ends = json_is(ends, JSON_KIND_TRUE);
     if (read_window(doc, message, error) != RC_OK)
         return RC_BAD;
     return read_token(doc, message, error);
@@ -275,7 +278,10 @@ read_barrier(struct json_doc *doc, struct client_message *message,
 }
 
 static const struct client_message_form FORMS[] = {
-    {"connect", CLIENT_MESSAGE_CONNECT, {"t", "r", "token", "pos", "win", "topics"}, read_connect},
+    {"connect",
+     CLIENT_MESSAGE_CONNECT,
+     {"t", "r", "token", "pos", "win", "topics", "ends"},
+     read_connect},
     {"ack", CLIENT_MESSAGE_ACK, {"t", "r", "ids"}, read_ack},
     {"nack", CLIENT_MESSAGE_NACK, {"t", "r", "ids", "delay"}, read_nack},
     {"subscribe", CLIENT_MESSAGE_SUBSCRIBE, {"t", "r", "topics"}, read_topics},

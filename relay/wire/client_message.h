@@ -43,6 +43,7 @@ struct client_message {
     size_t token_len; /* bytes */
     char *pos;        /* connect: NULL if absent */
     int window;       /* connect: 0 if absent */
+    bool wants_ends;  /* connect: "ends" is true */
     char **ids;       /* ack, nack: lower case UUIDs */
     size_t id_count;
     int64_t delay_ms; /* nack: 0 if absent */

@@ -121,6 +121,7 @@ ws_attach(struct websocket *ws, const struct client_message *message, const stru
         .has_request_id = message->has_request_id,
         .request_id = message->request_id,
         .topics = topics_of(message),
+        .wants_ends = message->wants_ends,
     };
 
     websocket_set_state(ws, WEBSOCKET_OPEN);

@@ -129,12 +129,12 @@ sub wait_ready
     return;
 }
 
-# Returns a connected WebSocket of this user. Options: pos, win, topics, claims of the token (groups, publish, exp), or
+# Returns a connected WebSocket of this user. Options: pos, win, topics, ends, claims of the token (groups, publish, exp), or
 # token => a complete token.
 sub client
 {
     my ($self, $user, %options) = @_;
-    my %connect = map { $_ => delete $options{$_} } grep { defined $options{$_} } qw(pos win topics);
+    my %connect = map { $_ => delete $options{$_} } grep { defined $options{$_} } qw(pos win topics ends);
     my $token   = delete $options{token} // Clairon::Test::token(sub => $user, %options);
     require Clairon::Test::Client;    # it ignores SIGPIPE, also in programs that the test starts
     my $client  = Clairon::Test::Client->new($self->url('/v1/ws'));
