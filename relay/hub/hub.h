@@ -59,8 +59,8 @@ enum session_line_kind {
     SESSION_LINE_CONTROL,
     SESSION_LINE_ACKED,
     SESSION_LINE_GAP,
-    SESSION_LINE_END,
-    SESSION_LINE_NOTIFICATION
+    SESSION_LINE_NOTIFICATION,
+    SESSION_LINE_END
 };
 
 /* One line, for a transport without WebSocket frames. */

@@ -104,7 +104,7 @@ send_connected(struct session *session, bool resumed)
     is_whole &= buffer_addf(&frame,
                             ",\"conn\":\"%s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
                             ",\"win\":%d,\"exp\":%" PRId64 ",\"now\":%" PRId64
-                            ",\"features\":[\"barrier\",\"ends\"]}",
+                            ",\"features\":[\"barrier\",\"ends\",\"where\"]}",
                             session->client.conn, pos, resumed ? "true" : "false",
                             hub->config->gate.ping_ms / 1000, session->inflight.size,
                             session->client.expires_s, clock_wall_us() / 1000) == RC_OK;
