@@ -11,6 +11,7 @@ CREATE FUNCTION clairon_internal.no_column() RETURNS int2
 CREATE FUNCTION clairon_internal.bound_columns(rule clairon.rule) RETURNS int2[]
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT rule.target_column || (rule.emitter_column || rule.target_columns) || rule.web_push_columns
+           || rule.filter_columns
 $$;
 
 -- May return too many columns if a string in the condition looks like $n.
@@ -59,6 +60,7 @@ BEGIN
         END IF;
         NEW.target_columns := clairon_internal.restore_columns(NEW.target_columns, held, NEW.column_numbers);
         NEW.web_push_columns := clairon_internal.restore_columns(NEW.web_push_columns, held, NEW.column_numbers);
+        NEW.filter_columns := clairon_internal.restore_columns(NEW.filter_columns, held, NEW.column_numbers);
         NEW.columns := (SELECT array_agg(coalesce(NEW.column_numbers[array_position(held, number)],
                                                   clairon_internal.no_column()))
                         FROM unnest(NEW.columns) AS t (number));

@@ -17,7 +17,7 @@ COMMENT ON FUNCTION clairon.snapshot IS
 COMMENT ON FUNCTION clairon.rows IS
     'rows that a live rule addresses to a user, in the form of payload.after';
 COMMENT ON FUNCTION clairon.live_rows IS
-    'rows of clairon.rows for the relay, after a header with key, snapshot and audience';
+    'rows of clairon.rows for the relay, after a header with key, snapshot, audience and judge';
 COMMENT ON FUNCTION clairon.live_position IS
     'outcomes of transactions, and a WAL position behind all visible commits, for barriers of the relay';
 COMMENT ON FUNCTION clairon.doctor IS
@@ -46,6 +46,7 @@ COMMENT ON COLUMN clairon.rules.live IS 'whether the users that the rule address
 COMMENT ON COLUMN clairon.rules.receipts IS 'none, notification (a receipt when it has ended for all users) or user (also one for each user)';
 COMMENT ON COLUMN clairon.rules.escalate_after IS 'times after the commit at which users without an acknowledgement cause a receipt';
 COMMENT ON COLUMN clairon.rules.web_push IS 'what a Web Push shows: a JSON object with =literal or :column; null for no Web Push';
+COMMENT ON COLUMN clairon.rules.filter_columns IS 'columns that lists of a live rule may name in filters and orders';
 
 COMMENT ON TABLE clairon.receipt IS 'how notifications ended, for each user and as a whole; inserted by the relay';
 COMMENT ON COLUMN clairon.receipt.notification IS 'metadata.id of the notification';

@@ -7,16 +7,22 @@ CREATE FUNCTION clairon.snapshot() RETURNS text
 
 -- Returns the rows that a live rule addresses to a user under the statement's snapshot, in the form
 -- of payload.after. The rows are read with the privileges of the table's owner (see
--- decoder/sql/rows.h).
+-- decoder/sql/rows.h). `filter`, `sort` and `after` name columns of filter_columns, or of the key:
+-- see decoder/sql/request.c. With a limit, more rows are no error.
 CREATE FUNCTION clairon.rows(relation regclass, user_id text, name text DEFAULT 'default',
-    groups jsonb DEFAULT '{}', max_rows int DEFAULT 10000)
+    groups jsonb DEFAULT '{}', max_rows int DEFAULT 10000, filter jsonb DEFAULT NULL,
+    sort text[] DEFAULT NULL, after jsonb DEFAULT NULL, "limit" int DEFAULT NULL)
     RETURNS SETOF json LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_rows';
 
 -- The variant of clairon.rows() for the relay. `source` is the metadata.source of the rule's
--- notifications. The first row is a header: the columns of the key, the snapshot, and the audience.
--- The header is missing if no live rule with this name can address the user.
+-- notifications. The first row is a header: the columns of the key, the snapshot, the audience, and
+-- `judge`, the columns that a client may compare itself; with is_count the number of rows instead of
+-- the rows. An empty string as the last row means that more rows match. The header is missing if no live
+-- rule with this name can address the user. It is {"error":103} if the request names a column that it may
+-- not name, and {"error":107,"text":..} if it is invalid.
 CREATE FUNCTION clairon.live_rows(source text, name text, user_id text, groups jsonb, max_rows int,
-    max_bytes bigint)
+    max_bytes bigint, filter jsonb DEFAULT NULL, sort text[] DEFAULT NULL, after jsonb DEFAULT NULL,
+    "limit" int DEFAULT NULL, is_count boolean DEFAULT NULL)
     RETURNS SETOF text LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_live_rows';
 
 -- For barriers of the relay. Returns timeline:position:outcomes. The position in the WAL is behind

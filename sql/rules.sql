@@ -320,6 +320,10 @@ BEGIN
     RETURN bits;
 END $$;
 
+-- Whether the type has a default btree operator class, as have the types within it.
+CREATE FUNCTION clairon_internal.has_order(type oid) RETURNS boolean
+    LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME', 'clairon_has_order';
+
 -- Blocks DROP TABLE and concurrent changes of the table's rules until the transaction ends.
 CREATE FUNCTION clairon_internal.lock_rules(relation oid) RETURNS void
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_lock_rules';
@@ -407,6 +411,7 @@ BEGIN
     rule.emitter_column := NULL;
     rule.web_push := NULL;
     rule.web_push_columns := NULL;
+    rule.filter_columns := NULL;
     rule.column_origins := NULL;
     FOR rule.part, rule.only_when, rule.target_list IN
         SELECT place, CASE WHEN stored IS NOT NULL THEN coalesce(piece, '') END,
@@ -567,6 +572,46 @@ CREATE FUNCTION clairon_internal.changed_fields(before json, after json) RETURNS
     WHERE key NOT IN ('relation', 'name') AND new IS DISTINCT FROM old
 $$;
 
+-- The numbers of filter_columns, in the given order. `columns` are the rule's.
+CREATE FUNCTION clairon_internal.filter_numbers(relation regclass, wanted text[], columns int2[], live boolean)
+    RETURNS int2[] LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    numbers int2[];
+    fault record;
+BEGIN
+    IF wanted IS NULL THEN
+        RETURN NULL;
+    END IF;
+    IF NOT live THEN
+        RAISE EXCEPTION 'parameter "filter_columns" requires a live rule'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Set live => true.';
+    END IF;
+    numbers := (SELECT array_agg(number ORDER BY place)
+                FROM (SELECT clairon_internal.column_number('filter_columns', relation, name) AS number, min(place) AS place
+                      FROM unnest(wanted) WITH ORDINALITY AS given (name, place) GROUP BY 1) AS found);
+    IF numbers IS NULL OR cardinality(numbers) > 32 THEN
+        RAISE EXCEPTION 'parameter "filter_columns" has % columns', coalesce(cardinality(numbers), 0)
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'The value must be NULL, or have 1 to 32 columns.';
+    END IF;
+    SELECT attname, format_type(atttypid, NULL) AS type, attnum <> ALL (columns) AS is_hidden INTO fault
+    FROM unnest(numbers) WITH ORDINALITY AS given (number, place)
+    JOIN pg_attribute ON attrelid = relation AND attnum = number
+    WHERE attnum <> ALL (columns) OR NOT clairon_internal.has_order(atttypid)
+    ORDER BY place LIMIT 1;
+    IF fault.is_hidden THEN
+        RAISE EXCEPTION 'invalid value for parameter "filter_columns": "%" is not in "columns"', fault.attname
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'Add it to columns, or use NULL for all columns.';
+    ELSIF fault.attname IS NOT NULL THEN
+        RAISE EXCEPTION 'invalid value for parameter "filter_columns": column "%" has type %', fault.attname, fault.type
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = 'The type has no default order (btree operator class).',
+                  HINT = 'To convert the value, use a generated column.';
+    END IF;
+    RETURN numbers;
+END $$;
+
 -- A receipt of a receipt would be sent for ever.
 CREATE FUNCTION clairon_internal.check_receipt_rule(relation regclass, ack_required boolean) RETURNS void
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -584,7 +629,7 @@ END $$;
 CREATE FUNCTION clairon_internal.set_rule(path text, is_limited boolean, relation regclass, audience text, targets text,
     name text, type text, priority text, operations text[], columns text[], only_when text,
     emitter text, topic text, ttl interval, ack_required boolean, retry_limit int, backoff text,
-    ack_timeout interval, live boolean, receipts text, escalate_after text, web_push text)
+    ack_timeout interval, live boolean, receipts text, escalate_after text, web_push text, filter_columns text[])
     RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     rule clairon.rule;
@@ -666,6 +711,7 @@ BEGIN
         SELECT w.literals, w.columns INTO rule.web_push, rule.web_push_columns
         FROM clairon_internal.web_push_template(relation, web_push, audience, type) AS w;
     END IF;
+    rule.filter_columns := clairon_internal.filter_numbers(relation, filter_columns, rule.columns, live);
     rule.only_when := clairon_internal.check_condition(relation, only_when, path);
     rule.column_origins := clairon_internal.used_columns(relation, clairon_internal.bound_columns(rule),
                                                 rule.columns, rule.only_when);
@@ -708,7 +754,7 @@ CREATE FUNCTION clairon.watch(relation regclass, audience text, targets text DEF
     ttl interval DEFAULT NULL, ack_required boolean DEFAULT false, retry_limit int DEFAULT 5,
     backoff text DEFAULT 'EXPONENTIAL', ack_timeout interval DEFAULT NULL,
     live boolean DEFAULT false, receipts text DEFAULT 'none', escalate_after text DEFAULT NULL,
-    web_push text DEFAULT NULL)
+    web_push text DEFAULT NULL, filter_columns text[] DEFAULT NULL)
     RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_watch';
 CREATE FUNCTION clairon.unwatch(relation regclass, name text DEFAULT NULL) RETURNS integer
     LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_unwatch';
@@ -776,7 +822,12 @@ CREATE VIEW clairon.rules WITH (security_barrier) AS
                ARRAY(SELECT time * interval '1 millisecond'
                      FROM unnest(rule.escalations) WITH ORDINALITY AS t (time, place)
                      ORDER BY place) END AS escalate_after,
-           clairon_internal.show_web_push(rule.relation, rule.web_push, rule.web_push_columns) AS web_push
+           clairon_internal.show_web_push(rule.relation, rule.web_push, rule.web_push_columns) AS web_push,
+           CASE WHEN rule.filter_columns IS NOT NULL THEN
+               ARRAY(SELECT attname::text
+                     FROM unnest(rule.filter_columns) WITH ORDINALITY AS t (number, place)
+                     JOIN pg_catalog.pg_attribute ON attrelid = rule.relation AND attnum = number
+                         AND NOT attisdropped ORDER BY place) END AS filter_columns
     FROM clairon.rule
     LEFT JOIN pg_catalog.pg_attribute AS attribute
         ON attribute.attrelid = rule.relation AND attribute.attnum = rule.target_column

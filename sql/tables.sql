@@ -72,6 +72,8 @@ CREATE TABLE clairon.rule (
                          AND 1 <= ALL (escalations) AND 2592000000 >= ALL (escalations)),
     web_push      text[], -- the literals of its members (web_push_members); '': none
     web_push_columns int2[], -- the columns of its members; 0: none
+    filter_columns int2[] -- that lists of a live rule may name in filters and orders
+                  CHECK (array_ndims(filter_columns) = 1 AND array_position(filter_columns, NULL) IS NULL),
     column_names  text[],
     used_names    text[], -- in only_when: see renames.sql. NULL in part 0 if they are unknown
     PRIMARY KEY (relation, name, part),
@@ -90,7 +92,8 @@ ALTER TABLE clairon.rule
     ALTER only_when SET STORAGE PLAIN, ALTER column_origins SET STORAGE PLAIN,
     ALTER target_columns SET STORAGE PLAIN, ALTER column_numbers SET STORAGE PLAIN,
     ALTER escalations SET STORAGE PLAIN, ALTER web_push SET STORAGE PLAIN,
-    ALTER web_push_columns SET STORAGE PLAIN, ALTER column_names SET STORAGE PLAIN, ALTER used_names SET STORAGE PLAIN;
+    ALTER web_push_columns SET STORAGE PLAIN, ALTER filter_columns SET STORAGE PLAIN,
+    ALTER column_names SET STORAGE PLAIN, ALTER used_names SET STORAGE PLAIN;
 CREATE INDEX rule_used_names ON clairon.rule USING gin (used_names) WITH (fastupdate = off);
 
 CREATE FUNCTION clairon_internal.rule_written() RETURNS trigger

@@ -261,6 +261,8 @@ read_rule(const Datum *values, const bool *nulls)
         rule_read_escalations(&rule->delivery, DatumGetArrayTypeP(VALUE(RULE_ESCALATIONS)));
     if (!IS_NULL(RULE_WEB_PUSH) && !IS_NULL(RULE_WEB_PUSH_COLUMNS))
         rule->web_push = read_web_push(VALUE(RULE_WEB_PUSH), VALUE(RULE_WEB_PUSH_COLUMNS));
+    if (!IS_NULL(RULE_FILTER_COLUMNS))
+        rule->filter_columns = read_numbers(VALUE(RULE_FILTER_COLUMNS), &rule->filter_count);
     rule->part = DatumGetInt16(VALUE(RULE_PART));
     if (!IS_NULL(RULE_COLUMN_ORIGINS) && !IS_NULL(RULE_COLUMN_NUMBERS)) {
         int count;
@@ -379,7 +381,7 @@ static const Oid rule_types[RULE_ATTRIBUTE_COUNT] = {
     REGCLASSOID,  TEXTOID,      TEXTOID, INT2OID,      TEXTARRAYOID, INT2OID,      INT2OID,
     INT2OID,      INT2ARRAYOID, TEXTOID, TEXTOID,      INTERVALOID,  BOOLOID,      INT2OID,
     INT2OID,      TEXTOID,      INT2OID, INT2ARRAYOID, INT2ARRAYOID, INT8OID,      INT2OID,
-    INT2ARRAYOID, BOOLOID,      INT2OID, INT8ARRAYOID, TEXTARRAYOID, INT2ARRAYOID,
+    INT2ARRAYOID, BOOLOID,      INT2OID, INT8ARRAYOID, TEXTARRAYOID, INT2ARRAYOID, INT2ARRAYOID,
 };
 static const Oid secret_types[] = {BYTEAOID};
 

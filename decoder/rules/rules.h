@@ -90,10 +90,12 @@ struct rule {
     struct web_push_template *web_push; /* by member; NULL: no Web Push */
     char *topic;                        /* NULL: prefix and source */
     Interval *ttl;
-    bool live;       /* clients may read its rows, and receive its name */
-    char *only_when; /* the stored form of condition.h; NULL: always */
-    int16 part;      /* used only while rules are read; then 0 */
-    bool is_unread;  /* instead of all rules of the table, which the owner lacks time to read */
+    bool live; /* clients may read its rows, and receive its name */
+    int filter_count;
+    int16 *filter_columns; /* attribute numbers that lists may name */
+    char *only_when;       /* the stored form of condition.h; NULL: always */
+    int16 part;            /* used only while rules are read; then 0 */
+    bool is_unread; /* instead of all rules of the table, which the owner lacks time to read */
     /* $n in only_when is column numbers[i] where origins[i] is n */
     int origin_count;
     int16 *origins;
@@ -159,7 +161,8 @@ enum rule_attribute {
     RULE_ESCALATIONS,
     RULE_WEB_PUSH,
     RULE_WEB_PUSH_COLUMNS,
-    RULE_ATTRIBUTE_COUNT = RULE_WEB_PUSH_COLUMNS
+    RULE_FILTER_COLUMNS,
+    RULE_ATTRIBUTE_COUNT = RULE_FILTER_COLUMNS
 };
 
 /* The rules of one relation. */

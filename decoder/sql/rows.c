@@ -31,6 +31,7 @@
 PG_FUNCTION_INFO_V1(clairon_rows);
 PG_FUNCTION_INFO_V1(clairon_live_rows);
 PG_FUNCTION_INFO_V1(clairon_snapshot);
+PG_FUNCTION_INFO_V1(clairon_has_order);
 
 /*
  * A client compares the text of a snapshot with the id of a notification's top-level transaction.
@@ -212,12 +213,15 @@ struct call {
     List *tree;
     struct row_key key;
     struct recipient recipient;
+    struct row_request request;
+    struct row_request_input input;
+    struct row_scan scan;
 };
 
 static void
-reject_nulls(FunctionCallInfo fcinfo, const char *const *parameters)
+reject_nulls(FunctionCallInfo fcinfo, const char *const *parameters, int count)
 {
-    for (int i = 0; i < PG_NARGS(); i++)
+    for (int i = 0; i < count; i++)
         if (PG_ARGISNULL(i))
             ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
                             errmsg("parameter \"%s\" must not be null", parameters[i])));
@@ -280,42 +284,104 @@ put_result(void *arg, struct fragment row)
     pfree(DatumGetPointer(value));
 }
 
+/* The arguments from `first`: filter, sort, after, limit. */
 static void
-put_rows(struct call *call)
+read_arguments(FunctionCallInfo fcinfo, struct call *call, int first)
 {
-    struct row_scan scan = {.rule = call->rule,
-                            .relation = call->relation,
-                            .tree = call->tree,
-                            .key = &call->key,
-                            .recipient = &call->recipient,
-                            .max_rows = call->max_rows,
-                            .max_bytes = call->max_bytes,
-                            .put = put_result,
-                            .arg = call};
-
-    row_scan_run(&scan);
+    if (!PG_ARGISNULL(first))
+        call->input.filter = PG_GETARG_JSONB_P(first);
+    if (!PG_ARGISNULL(first + 1))
+        call->input.sort = PG_GETARG_ARRAYTYPE_P(first + 1);
+    if (!PG_ARGISNULL(first + 2))
+        call->input.after = PG_GETARG_JSONB_P(first + 2);
+    call->request.has_limit = !PG_ARGISNULL(first + 3);
+    if (call->request.has_limit)
+        call->request.limit = PG_GETARG_INT32(first + 3);
 }
 
-/* Returns the first row of live_rows, which is the header for the relay. */
+/* Returns NULL after a fault of the request. */
+static struct reading *
+begin_scan(struct call *call)
+{
+    call->scan = (struct row_scan){.rule = call->rule,
+                                   .relation = call->relation,
+                                   .tree = call->tree,
+                                   .recipient = &call->recipient,
+                                   .request = &call->request,
+                                   .max_rows = call->max_rows,
+                                   .max_bytes = call->max_bytes,
+                                   .put = put_result,
+                                   .arg = call};
+    call->request.rule = call->rule;
+    call->request.relation = call->relation;
+    call->request.key = &call->key;
+    call->request.max_rows = call->max_rows;
+    return row_request_read(&call->request, &call->input) ? row_scan_begin(&call->scan) : NULL;
+}
+
+/* The rows of live_rows that are not of the table. */
+
+static struct encode_settings
+text_settings(void)
+{
+    return (struct encode_settings){.ascii = GetDatabaseEncoding() != PG_UTF8,
+                                    .limit = PG_INT32_MAX};
+}
+
+static void
+encode_column(const struct call *call, StringInfo out, AttrNumber number)
+{
+    const struct encode_settings settings = text_settings();
+    const char *name =
+        NameStr(TupleDescAttr(RelationGetDescr(call->relation), number - 1)->attname);
+
+    encode_text(&settings, out, name, strlen(name));
+}
+
+/* The first row, which is the header for the relay. */
 static void
 put_header(struct call *call)
 {
-    const struct encode_settings settings = {.ascii = GetDatabaseEncoding() != PG_UTF8,
-                                             .limit = PG_INT32_MAX};
-    TupleDesc desc = RelationGetDescr(call->relation);
     StringInfoData header;
+    AttrNumber judged = 0;
+    const char *separator = "";
 
     initStringInfo(&header);
     encode_literal(&header, "{\"key\":[");
     for (int i = 0; i < call->key.count; i++) {
-        const char *name = NameStr(TupleDescAttr(desc, call->key.numbers[i] - 1)->attname);
-
         if (i > 0)
             encode_literal(&header, ",");
-        encode_text(&settings, &header, name, strlen(name));
+        encode_column(call, &header, call->key.numbers[i]);
     }
-    appendStringInfo(&header, "],\"snapshot\":\"%s\",\"audience\":\"%s\"}",
+    appendStringInfo(&header, "],\"snapshot\":\"%s\",\"audience\":\"%s\",\"judge\":[",
                      snapshot_text(GetActiveSnapshot()), call->rule->audience);
+    while ((judged = row_request_judge(&call->request, judged)) != 0) {
+        appendStringInfoString(&header, separator);
+        encode_column(call, &header, judged);
+        separator = ",";
+    }
+    encode_literal(&header, "]");
+    if (call->request.is_count)
+        appendStringInfo(&header, ",\"count\":" INT64_FORMAT, call->scan.count);
+    encode_literal(&header, "}");
+    put_result(call, (struct fragment){header.data, header.len});
+}
+
+/* Instead of the header. An ERROR would be logged as often as a client likes. */
+static void
+put_fault(struct call *call)
+{
+    const struct encode_settings settings = text_settings();
+    const char *text = call->request.fault_text;
+    StringInfoData header;
+
+    initStringInfo(&header);
+    appendStringInfo(&header, "{\"error\":%d", call->request.fault);
+    if (call->request.fault == REQUEST_INVALID) {
+        encode_literal(&header, ",\"text\":");
+        encode_text(&settings, &header, text, strlen(text));
+    }
+    encode_literal(&header, "}");
     put_result(call, (struct fragment){header.data, header.len});
 }
 
@@ -357,6 +423,7 @@ run_rows(FunctionCallInfo fcinfo, struct call *call)
     Oid relid = PG_GETARG_OID(0);
     const char *name = text_to_cstring(PG_GETARG_TEXT_PP(2));
     List *rules = rules_find(relid, name, GetActiveSnapshot());
+    struct reading *reading;
 
     if (rules == NIL)
         raise_no_rule(relid, name);
@@ -368,25 +435,28 @@ run_rows(FunctionCallInfo fcinfo, struct call *call)
     recipient_load(&call->recipient, call->rule, call->user_id, call->groups);
     if (!open_relation(call))
         raise_no_rule(relid, name);
+    reading = begin_scan(call);
+    if (reading == NULL)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg_internal("%s", call->request.fault_text)));
     if (may_address(call))
-        put_rows(call);
+        row_scan_run(reading);
 }
 
-/*
- * rows(relation regclass, user_id text, name text, groups jsonb, max_rows int4) -> setof json: see
- * sql/rows.sql.
- */
+/* rows(relation regclass, user_id text, ..) -> setof json: see sql/rows.sql. */
 Datum
 clairon_rows(PG_FUNCTION_ARGS)
 {
     static const char *const parameters[] = {"relation", "user_id", "name", "groups", "max_rows"};
-    struct call call = {.max_bytes = PG_INT64_MAX};
+    static const struct row_request_fields fields = {"filter", "sort", "after"};
+    struct call call = {.max_bytes = PG_INT64_MAX, .request.fields = &fields};
 
-    reject_nulls(fcinfo, parameters);
+    reject_nulls(fcinfo, parameters, lengthof(parameters));
     call.user_id = text_to_cstring(PG_GETARG_TEXT_PP(1));
     call.groups = PG_GETARG_JSONB_P(3);
     call.max_rows = PG_GETARG_INT32(4);
     reject_negative(call.max_rows, "max_rows");
+    read_arguments(fcinfo, &call, lengthof(parameters));
     run_call(fcinfo, &call, run_rows);
     return (Datum)0;
 }
@@ -397,6 +467,7 @@ run_live_rows(FunctionCallInfo fcinfo, struct call *call)
 {
     const char *source = text_to_cstring(PG_GETARG_TEXT_PP(0));
     const char *name = text_to_cstring(PG_GETARG_TEXT_PP(1));
+    struct reading *reading;
 
     call->rule = source_find_rule(source, name);
     if (call->rule == NULL)
@@ -404,29 +475,39 @@ run_live_rows(FunctionCallInfo fcinfo, struct call *call)
     recipient_load(&call->recipient, call->rule, call->user_id, call->groups);
     if (!may_address(call) || !open_relation(call))
         return;
-    put_header(call);
-    put_rows(call);
+    reading = begin_scan(call);
+    if (reading == NULL) {
+        put_fault(call);
+        return;
+    }
+    if (!call->request.is_count)
+        put_header(call);
+    row_scan_run(reading);
+    if (call->request.is_count)
+        put_header(call);
+    if (call->scan.is_rest)
+        put_result(call, (struct fragment){"", 0});
 }
 
-/*
- * live_rows(source text, name text, user_id text, groups jsonb, max_rows int4, max_bytes int8) ->
- * setof text: see sql/rows.sql.
- */
+/* live_rows(source text, name text, user_id text, ..) -> setof text: see sql/rows.sql. */
 Datum
 clairon_live_rows(PG_FUNCTION_ARGS)
 {
     static const char *const parameters[] = {"source", "name",     "user_id",
                                              "groups", "max_rows", "max_bytes"};
-    struct call call = {0};
+    static const struct row_request_fields fields = {"where", "order", "after"};
+    struct call call = {.request.fields = &fields};
     bool is_timed;
 
-    reject_nulls(fcinfo, parameters);
+    reject_nulls(fcinfo, parameters, lengthof(parameters));
     call.user_id = text_to_cstring(PG_GETARG_TEXT_PP(2));
     call.groups = PG_GETARG_JSONB_P(3);
     call.max_rows = PG_GETARG_INT32(4);
     call.max_bytes = PG_GETARG_INT64(5);
     reject_negative(call.max_rows, "max_rows");
     reject_negative(call.max_bytes, "max_bytes");
+    read_arguments(fcinfo, &call, lengthof(parameters));
+    call.request.is_count = !PG_ARGISNULL(10) && PG_GETARG_BOOL(10);
     is_timed = overdue_begin();
     PG_TRY();
     {
@@ -439,4 +520,13 @@ clairon_live_rows(PG_FUNCTION_ARGS)
     }
     PG_END_TRY();
     return (Datum)0;
+}
+
+/* has_order(type oid) -> boolean */
+Datum
+clairon_has_order(PG_FUNCTION_ARGS)
+{
+    struct row_type type;
+
+    PG_RETURN_BOOL(row_type_read(&type, PG_GETARG_OID(0)));
 }

@@ -1,6 +1,6 @@
 /*
- * scan.c: read the rows that a live rule addresses to a user: the targets of this user, the query
- * on the table as its owner, and the rows in the form of payload.after.
+ * scan.c: read the rows that a live rule addresses to a user: the queries on the table as its
+ * owner, and the rows in the form of payload.after.
  */
 #include "sql/rows.h"
 
@@ -8,7 +8,6 @@
 #include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_attribute.h"
-#include "catalog/pg_operator.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "executor/tuptable.h"
@@ -18,6 +17,7 @@
 #include "nodes/pg_list.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/datum.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -35,216 +35,7 @@
 #include "output/output.h"
 #include "plan/plan.h"
 
-/* Collects the targets of each part, as lists of strings in the server's encoding. */
-struct collected {
-    int part_count;
-    char *kinds[LIMIT_PARTS];
-    List *targets[LIMIT_PARTS];
-};
-
-static int
-compare_fragments(const void *a, const void *b)
-{
-    const struct fragment *left = a;
-    const struct fragment *right = b;
-    int order = memcmp(left->bytes, right->bytes, Min(left->len, right->len));
-
-    return order != 0 ? order : left->len - right->len;
-}
-
-/* Splits STRUCTURE+ROLE. Audiences are ASCII. */
-static void
-split_audience(struct collected *collected, const char *audience)
-{
-    char *at = pstrdup(audience);
-
-    while (at != NULL && collected->part_count < LIMIT_PARTS) {
-        char *plus = strchr(at, '+');
-
-        if (plus != NULL)
-            *plus = '\0';
-        collected->kinds[collected->part_count++] = at;
-        at = plus == NULL ? NULL : plus + 1;
-    }
-}
-
-static void
-collect_members(struct collected *collected, int part, const char *user_id)
-{
-    Oid types[] = {TEXTOID, TEXTOID};
-    Datum values[] = {CStringGetTextDatum(collected->kinds[part]), CStringGetTextDatum(user_id)};
-
-    if (SPI_execute_with_args("SELECT target FROM clairon.member"
-                              " WHERE user_id OPERATOR(pg_catalog.=) $2"
-                              " AND audience OPERATOR(pg_catalog.=) $1",
-                              lengthof(types), types, values, NULL, true, 0) != SPI_OK_SELECT)
-        elog(ERROR, "could not read clairon.member");
-    for (uint64 i = 0; i < SPI_processed; i++)
-        collected->targets[part] =
-            lappend(collected->targets[part],
-                    SPI_getvalue(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1));
-    SPI_freetuptable(SPI_tuptable);
-}
-
-static void
-collect_group(struct collected *collected, const JsonbValue *kind, const JsonbValue *target)
-{
-    for (int i = 0; i < collected->part_count; i++)
-        if (kind->val.string.len == (int)strlen(collected->kinds[i]) &&
-            memcmp(kind->val.string.val, collected->kinds[i], kind->val.string.len) == 0)
-            collected->targets[i] = lappend(
-                collected->targets[i], pnstrdup(target->val.string.val, target->val.string.len));
-}
-
-/* Groups of other kinds are ignored, even one named like a composite audience. */
-static void
-collect_groups(struct collected *collected, Jsonb *groups)
-{
-    JsonbIterator *iterator = JsonbIteratorInit(&groups->root);
-    JsonbValue kind = {0};
-    JsonbValue item;
-    JsonbIteratorToken token = JsonbIteratorNext(&iterator, &item, false);
-    bool in_array = false;
-    bool valid = token == WJB_BEGIN_OBJECT;
-
-    while (valid && (token = JsonbIteratorNext(&iterator, &item, false)) != WJB_DONE) {
-        switch (token) {
-        case WJB_KEY:
-            kind = item;
-            break;
-        case WJB_BEGIN_ARRAY:
-            valid = !in_array;
-            in_array = true;
-            break;
-        case WJB_ELEM:
-            valid = item.type == jbvString;
-            if (valid)
-                collect_group(collected, &kind, &item);
-            break;
-        case WJB_END_ARRAY:
-            in_array = false;
-            break;
-        default:
-            valid = token == WJB_END_OBJECT;
-        }
-    }
-    if (!valid)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("invalid value for parameter \"groups\""),
-                        errhint("The value must be an object of arrays of strings, such as "
-                                "{\"STRUCTURE\": [\"s1\"]}.")));
-}
-
-static void
-sort_targets(struct recipient_part *part, const List *targets)
-{
-    ListCell *cell;
-
-    part->plain = palloc(sizeof(char *) * Max(list_length(targets), 1));
-    part->texts = palloc(sizeof(struct fragment) * Max(list_length(targets), 1));
-    foreach (cell, targets) {
-        char *plain = lfirst(cell);
-        struct fragment *text = &part->texts[part->count];
-
-        part->plain[part->count++] = plain;
-        text->bytes = encode_to_utf8(plain, strlen(plain), &text->len);
-    }
-    qsort(part->texts, part->count, sizeof(struct fragment), compare_fragments);
-}
-
-void
-recipient_load(struct recipient *recipient, const struct rule *rule, const char *user_id,
-               Jsonb *groups)
-{
-    bool to_user = strcmp(rule->audience, "USER") == 0;
-    struct collected collected = {0};
-
-    *recipient = (struct recipient){0};
-    if (!to_user && !rule->to_all) {
-        split_audience(&collected, rule->audience);
-        for (int i = 0; i < collected.part_count; i++)
-            collect_members(&collected, i, user_id);
-    }
-    collect_groups(&collected, groups);
-    if (to_user) { /* replaces any groups with this kind's name */
-        collected.part_count = 1;
-        collected.kinds[0] = "";
-        collected.targets[0] = list_make1(pstrdup(user_id));
-    }
-    recipient->part_count = collected.part_count;
-    for (int i = 0; i < collected.part_count; i++) {
-        recipient->parts[i].kind = collected.kinds[i];
-        sort_targets(&recipient->parts[i], collected.targets[i]);
-    }
-}
-
-static bool
-part_contains(const struct recipient_part *part, const char *text, int len)
-{
-    struct fragment wanted = {text, len};
-
-    return bsearch(&wanted, part->texts, part->count, sizeof(wanted), compare_fragments) != NULL;
-}
-
-/* Copies a part of a composite target, unescaped. Returns the end of the part. */
-static const char *
-copy_part(const char *at, const char *end, char *ret_part, int *ret_len)
-{
-    int len = 0;
-
-    for (; at < end && *at != '+'; at++) {
-        if (*at == '\\' && at + 1 < end)
-            at++;
-        ret_part[len++] = *at;
-    }
-    *ret_len = len;
-    return at;
-}
-
-/* True when the user belongs to each part of the target. */
-static bool
-belongs_to(const struct recipient *recipient, const char *text, int len)
-{
-    const char *at = text;
-    const char *end = text + len;
-    char *part;
-
-    if (recipient->part_count == 1)
-        return part_contains(&recipient->parts[0], text, len);
-    part = palloc(len + 1);
-    for (int i = 0; i < recipient->part_count; i++) {
-        int part_len;
-
-        at = copy_part(at, end, part, &part_len);
-        if (!part_contains(&recipient->parts[i], part, part_len))
-            return false;
-        if (i + 1 < recipient->part_count && at++ == end)
-            return false;
-    }
-    return at == end;
-}
-
-bool
-recipient_is_addressed(const struct recipient *recipient, const struct target_list *targets)
-{
-    if (recipient->part_count == 0)
-        return true;
-    for (int i = 0; i < targets->count; i++)
-        if (belongs_to(recipient, targets->texts[i], targets->lengths[i]))
-            return true;
-    return false;
-}
-
-/* The query for the rows that a live rule may address to a user. */
-struct row_query {
-    StringInfoData text;
-    int parameter_count;
-    Oid types[LIMIT_PARTS];
-    Datum values[LIMIT_PARTS];
-    int column_count; /* columns of the result */
-    int *indexes;     /* attribute number - 1 of each result column */
-    bool is_empty;    /* no row can be addressed to the user: skip the query */
-};
+/* The values of the target columns. */
 
 /*
  * The equality operator of the type, or InvalidOid if no condition is possible. For base types and
@@ -298,141 +89,53 @@ read_values(const struct recipient_part *part, Oid type, Datum *ret_values)
     return count;
 }
 
-static void
-add_parameter(struct row_query *query, Oid type, Datum value)
-{
-    query->types[query->parameter_count] = type;
-    query->values[query->parameter_count++] = value;
-}
-
-static void
-add_array(struct row_query *query, Oid element, Datum *values, int count)
-{
-    int16 typlen;
-    bool typbyval;
-    char typalign;
-
-    get_typlenbyvalalign(element, &typlen, &typbyval, &typalign);
-    add_parameter(
-        query, get_array_type(element),
-        PointerGetDatum(construct_array(values, count, element, typlen, typbyval, typalign)));
-}
-
-static const char *
-qualified_operator(Oid operator)
-{
-    HeapTuple tuple = SearchSysCache1(OPEROID, ObjectIdGetDatum(operator));
-    Form_pg_operator form;
-    char *text;
-
-    if (!HeapTupleIsValid(tuple))
-        elog(ERROR, "cache lookup failed for operator %u", operator);
-    form = (Form_pg_operator)GETSTRUCT(tuple);
-    text = psprintf("OPERATOR(%s.%s)", quote_identifier(get_namespace_name(form->oprnamespace)),
-                    NameStr(form->oprname));
-    ReleaseSysCache(tuple);
-    return text;
-}
-
-/*
- * The column cast to its base type: polymorphic operators, such as enum operators, reject domains.
- * Without a type modifier the cast changes no value and an index still serves the condition.
- */
-static const char *
-column_expression(Form_pg_attribute attribute, Oid base)
-{
-    const char *column = quote_identifier(NameStr(attribute->attname));
-
-    if (attribute->atttypid == base)
-        return psprintf("t.%s", column);
-    return psprintf(
-        "t.%s::%s", column,
-        format_type_extended(base, -1, FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY));
-}
-
-/* Indexes serve a single value better than an array. */
-static void
-put_condition(struct row_query *query, const char *column, const char *operator, bool is_array,
-              Oid type, Datum *values, int count)
-{
-    bool is_list = !is_array && count > 1;
-
-    if (is_array || is_list)
-        add_array(query, type, values, count);
-    else
-        add_parameter(query, type, values[0]);
-    appendStringInfo(&query->text, " %s %s %s %s($%d)",
-                     query->parameter_count == 1 ? "WHERE" : "AND", column, operator,
-                     is_list ? "ANY " : "", query->parameter_count);
-}
-
-static void
-restrict_column(struct row_query *query, Form_pg_attribute attribute, const struct encoder *encoder,
-                const struct recipient_part *part)
+/* Returns false if no condition on the column is possible. */
+static bool
+target_values(Form_pg_attribute attribute, const struct encoder *encoder,
+              const struct recipient_part *part, struct row_values *values)
 {
     bool is_array = encoder->element != NULL;
     Oid type = is_array ? get_element_type(encoder->type) : encoder->type;
     Oid equality;
-    Datum *values;
-    int count;
 
     /* int2vector and oidvector have elements, but are not arrays. */
     if (!OidIsValid(type) || (is_array && get_array_type(type) != encoder->type))
-        return;
+        return false;
     equality = equality_of(type);
     if (!OidIsValid(equality))
-        return;
-    values = palloc(sizeof(Datum) * Max(part->count, 1));
-    count = read_values(part, type, values);
-    if (count == 0)
-        query->is_empty = true;
-    else
-        put_condition(query, column_expression(attribute, encoder->type),
-                      is_array ? "OPERATOR(pg_catalog.&&)" : qualified_operator(equality), is_array,
-                      type, values, count);
-}
-
-static void
-put_columns(struct row_query *query, TupleDesc desc)
-{
-    query->indexes = palloc(sizeof(int) * Max(desc->natts, 1));
-    for (int i = 0; i < desc->natts; i++) {
-        Form_pg_attribute attribute = TupleDescAttr(desc, i);
-
-        if (!plan_can_read(attribute))
-            continue;
-        appendStringInfo(&query->text, "%st.%s", query->column_count > 0 ? ", " : "",
-                         quote_identifier(NameStr(attribute->attname)));
-        query->indexes[query->column_count++] = i;
-    }
+        return false;
+    *values = (struct row_values){.column = row_column(attribute, encoder->type),
+                                  .equality =
+                                      is_array ? "OPERATOR(pg_catalog.&&)" : row_operator(equality),
+                                  .type = type,
+                                  .is_overlap = is_array,
+                                  .values = palloc(sizeof(Datum) * Max(part->count, 1))};
+    values->count = read_values(part, type, values->values);
+    return true;
 }
 
 /*
- * Writes a SELECT of all columns, in the current memory context. It finds at least the rows that
- * the rule addresses to the user, by conditions on target columns that an index can serve. The
- * caller checks the targets of each row. Calls input functions of types: call it as the table's
- * owner, with the settings of the decoder.
+ * Equal values, such as 1.5 and 1.50, would find a row twice with a scan for each, as does a list
+ * with a value and its copy.
  */
 static void
-row_query_build(struct row_query *query, Relation relation, const struct plan *plan,
-                const struct recipient *recipient)
+remove_duplicates(struct row_values *values, Oid collation)
 {
-    TupleDesc desc = RelationGetDescr(relation);
-    char *schema = get_namespace_name(RelationGetNamespace(relation));
+    FmgrInfo *equal = &lookup_type_cache(values->type, TYPECACHE_EQ_OPR_FINFO)->eq_opr_finfo;
+    int kept = 0;
 
-    *query = (struct row_query){0};
-    initStringInfo(&query->text);
-    appendStringInfoString(&query->text, "SELECT ");
-    put_columns(query, desc);
-    appendStringInfo(&query->text, " FROM %s AS t",
-                     quote_qualified_identifier(schema, RelationGetRelationName(relation)));
-    for (int i = 0; i < plan->part_count; i++) {
-        const struct bound_column *column = &plan->parts[i].column;
+    if (values->is_overlap || values->count > MERGED_SCANS_MAX || !OidIsValid(equal->fn_oid))
+        return;
+    for (int i = 0; i < values->count; i++) {
+        int j = 0;
 
-        if (column->index >= 0)
-            restrict_column(query, TupleDescAttr(desc, column->index), column->encoder,
-                            &recipient->parts[i]);
+        while (j < kept && !DatumGetBool(FunctionCall2Coll(equal, collation, values->values[i],
+                                                           values->values[j])))
+            j++;
+        if (j == kept)
+            values->values[kept++] = values->values[i];
     }
+    values->count = kept;
 }
 
 /* The scan. */
@@ -442,17 +145,24 @@ row_query_build(struct row_query *query, Relation relation, const struct plan *p
 
 /* A running scan. */
 struct reading {
-    const struct row_scan *scan;
+    struct row_scan *scan;
     struct decoder decoder; /* only the members that plans and rendering use */
     struct plan plan;
-    struct row_query query;
+    bool is_empty; /* no row can be addressed to the user, or match: skip the query */
+    struct row_shape shape;
+    bool *picked;
+    int column_count; /* columns of the result */
+    int *indexes;     /* attribute number - 1 of each result column */
     struct image row;
     MemoryContext row_context; /* reset for each row */
     StringInfoData json;       /* JSON of the last row */
     int row_count;
     int64 bytes;
+    int64 seen; /* rows of the running query */
+    bool is_done;
+    /* Without a limit: */
     Tuplesortstate *sort;
-    TupleTableSlot *unsorted; /* the columns of the key, then the JSON */
+    TupleTableSlot *unsorted; /* the columns of the order, then the JSON */
     TupleTableSlot *sorted;
 };
 
@@ -471,44 +181,131 @@ set_up_decoder(struct decoder *decoder)
 }
 
 static TupleDesc
-describe_sorted(const struct row_key *key, TupleDesc table)
+describe_sorted(const struct row_request *request, TupleDesc table)
 {
-    TupleDesc desc = CreateTemplateTupleDesc(key->count + 1);
+    TupleDesc desc = CreateTemplateTupleDesc(request->order_count + 1);
 
-    for (int i = 0; i < key->count; i++)
-        TupleDescCopyEntry(desc, i + 1, table, key->numbers[i]);
-    TupleDescInitEntry(desc, key->count + 1, "row", TEXTOID, -1, 0);
+    for (int i = 0; i < request->order_count; i++)
+        TupleDescCopyEntry(desc, i + 1, table, request->order[i].number);
+    TupleDescInitEntry(desc, request->order_count + 1, "row", TEXTOID, -1, 0);
     return desc;
 }
 
 /*
- * The scan sorts the rows instead of the query, so that it can stop at the row limit and sorts only
- * rows that are addressed to the user.
+ * Without a limit the scan sorts the rows instead of the query, so that it can stop at the row
+ * limit and sorts only rows that are addressed to the user.
  */
 static void
 begin_sort(struct reading *reading)
 {
-    const struct row_key *key = reading->scan->key;
-    TupleDesc desc = describe_sorted(key, RelationGetDescr(reading->scan->relation));
-    AttrNumber columns[INDEX_MAX_KEYS];
-    bool nulls_first[INDEX_MAX_KEYS] = {false};
+    const struct row_request *request = reading->scan->request;
+    TupleDesc desc = describe_sorted(request, RelationGetDescr(reading->scan->relation));
+    AttrNumber *columns = palloc(sizeof(AttrNumber) * request->order_count);
+    Oid *operators = palloc(sizeof(Oid) * request->order_count);
+    Oid *collations = palloc(sizeof(Oid) * request->order_count);
+    bool *nulls_first = palloc(sizeof(bool) * request->order_count);
 
-    for (int i = 0; i < key->count; i++)
+    for (int i = 0; i < request->order_count; i++) {
+        const struct order_column *column = &request->order[i];
+
         columns[i] = i + 1;
+        operators[i] =
+            column->type
+                .operators[column->is_descending ? BTGreaterStrategyNumber : BTLessStrategyNumber];
+        collations[i] = column->collation;
+        nulls_first[i] = column->is_descending;
+    }
     reading->unsorted = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
     reading->sorted = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
-    reading->sort =
-        tuplesort_begin_heap(desc, key->count, columns, (Oid *)key->less_than,
-                             (Oid *)key->collations, nulls_first, work_mem, NULL, TUPLESORT_NONE);
+    reading->sort = tuplesort_begin_heap(desc, request->order_count, columns, operators, collations,
+                                         nulls_first, work_mem, NULL, TUPLESORT_NONE);
+}
+
+/* A count needs only the columns that decide whether a row is addressed to the user. */
+static bool
+needs_column(const struct reading *reading, AttrNumber number)
+{
+    const struct rule *rule = reading->scan->rule;
+
+    if (!reading->scan->request->is_count)
+        return true;
+    for (int i = 0; i < reading->plan.part_count; i++)
+        if (reading->plan.parts[i].column.index == number - 1)
+            return true;
+    for (int i = 0; rule->only_when != NULL && i < rule->origin_count; i++)
+        if (rule->numbers[i] == number)
+            return true;
+    return false;
+}
+
+static void
+pick_columns(struct reading *reading)
+{
+    TupleDesc desc = RelationGetDescr(reading->scan->relation);
+
+    reading->picked = palloc0(sizeof(bool) * Max(desc->natts, 1));
+    reading->indexes = palloc(sizeof(int) * Max(desc->natts, 1));
+    for (int i = 0; i < desc->natts; i++) {
+        if (!plan_can_read(TupleDescAttr(desc, i)) || !needs_column(reading, i + 1))
+            continue;
+        reading->picked[i] = true;
+        reading->indexes[reading->column_count++] = i;
+    }
+}
+
+static void
+add_values(struct reading *reading, Form_pg_attribute attribute, struct row_values values)
+{
+    remove_duplicates(&values, attribute->attcollation);
+    if (values.count == 0 && !values.or_null)
+        reading->is_empty = true;
+    reading->shape.values[reading->shape.value_count++] = values;
+}
+
+/*
+ * The query finds at least the rows that the rule addresses to the user, by conditions on target
+ * columns that an index can serve. The scan checks the targets of each row.
+ */
+static void
+restrict_columns(struct reading *reading)
+{
+    const struct row_request *request = reading->scan->request;
+    TupleDesc desc = RelationGetDescr(reading->scan->relation);
+    struct row_values values;
+
+    reading->shape.values =
+        palloc(sizeof(values) * (reading->plan.part_count + request->condition_count + 1));
+    for (int i = 0; i < reading->plan.part_count; i++) {
+        const struct bound_column *column = &reading->plan.parts[i].column;
+
+        if (column->index >= 0 && target_values(TupleDescAttr(desc, column->index), column->encoder,
+                                                &reading->scan->recipient->parts[i], &values))
+            add_values(reading, TupleDescAttr(desc, column->index), values);
+    }
+    for (int i = 0; i < request->condition_count; i++) {
+        const struct row_condition *condition = &request->conditions[i];
+        Form_pg_attribute attribute = TupleDescAttr(desc, condition->number - 1);
+
+        if (!condition->is_range)
+            add_values(reading, attribute,
+                       (struct row_values){.column = row_column(attribute, condition->type.type),
+                                           .equality = row_operator(
+                                               condition->type.operators[BTEqualStrategyNumber]),
+                                           .type = condition->type.type,
+                                           .or_null = condition->or_null,
+                                           .count = condition->given_count,
+                                           .values = condition->values});
+    }
 }
 
 static void
 set_up(struct reading *reading)
 {
-    int natts = Max(RelationGetDescr(reading->scan->relation)->natts, 1);
+    struct row_scan *scan = reading->scan;
+    int natts = Max(RelationGetDescr(scan->relation)->natts, 1);
 
     set_up_decoder(&reading->decoder);
-    plan_live(&reading->decoder, &reading->plan, reading->scan->rule, reading->scan->relation);
+    plan_live(&reading->decoder, &reading->plan, scan->rule, scan->relation);
     reading->row.values = palloc0(sizeof(Datum) * natts);
     reading->row.nulls = palloc(sizeof(bool) * natts);
     memset(reading->row.nulls, true, sizeof(bool) * natts);
@@ -517,7 +314,16 @@ set_up(struct reading *reading)
     reading->row_context =
         AllocSetContextCreate(CurrentMemoryContext, "clairon row", ALLOCSET_DEFAULT_SIZES);
     initStringInfo(&reading->json);
-    begin_sort(reading);
+    if (!row_request_convert(scan->request))
+        return;
+    reading->is_empty = audience_is_denied(&reading->decoder, &reading->plan);
+    if (!reading->is_empty)
+        restrict_columns(reading);
+    pick_columns(reading);
+    reading->shape.relation = scan->relation;
+    reading->shape.request = scan->request;
+    reading->shape.picked = reading->picked;
+    reading->shape.is_ordered = scan->request->has_limit;
 }
 
 /*
@@ -543,8 +349,8 @@ load_row(struct reading *reading, HeapTuple tuple, TupleDesc desc)
     bool *nulls = palloc(sizeof(bool) * Max(desc->natts, 1));
 
     heap_deform_tuple(tuple, desc, values, nulls);
-    for (int i = 0; i < reading->query.column_count; i++) {
-        int index = reading->query.indexes[i];
+    for (int i = 0; i < reading->column_count; i++) {
+        int index = reading->indexes[i];
 
         if (!nulls[i] && TupleDescAttr(table, index)->attlen == -1 &&
             VARATT_IS_EXTERNAL_ONDISK(DatumGetPointer(values[i])))
@@ -593,39 +399,96 @@ count_row(struct reading *reading, int len)
         raise_too_many(reading, scan->max_bytes, "bytes");
 }
 
+/* The row's value of a column of the order, not TOASTed. */
+static Datum
+order_value(const struct reading *reading, const struct order_column *column, bool *ret_is_null)
+{
+    int index = column->number - 1;
+    Datum value = reading->row.values[index];
+
+    *ret_is_null = reading->row.nulls[index];
+    if (!*ret_is_null &&
+        TupleDescAttr(RelationGetDescr(reading->scan->relation), index)->attlen == -1)
+        value = PointerGetDatum(PG_DETOAST_DATUM(value));
+    return value;
+}
+
 static void
 sort_row(struct reading *reading, struct fragment row)
 {
-    const struct row_key *key = reading->scan->key;
+    const struct row_request *request = reading->scan->request;
     TupleTableSlot *slot = reading->unsorted;
 
-    for (int i = 0; i < key->count; i++) {
-        int index = key->numbers[i] - 1;
-        Datum value = reading->row.values[index];
-
-        slot->tts_isnull[i] = reading->row.nulls[index];
-        if (!slot->tts_isnull[i] && TupleDescAttr(slot->tts_tupleDescriptor, i)->attlen == -1)
-            value = PointerGetDatum(PG_DETOAST_DATUM(value));
-        slot->tts_values[i] = value;
-    }
-    slot->tts_values[key->count] = PointerGetDatum(cstring_to_text_with_len(row.bytes, row.len));
-    slot->tts_isnull[key->count] = false;
+    count_row(reading, row.len);
+    for (int i = 0; i < request->order_count; i++)
+        slot->tts_values[i] = order_value(reading, &request->order[i], &slot->tts_isnull[i]);
+    slot->tts_values[request->order_count] =
+        PointerGetDatum(cstring_to_text_with_len(row.bytes, row.len));
+    slot->tts_isnull[request->order_count] = false;
     ExecStoreVirtualTuple(slot);
     tuplesort_puttupleslot(reading->sort, slot);
     ExecClearTuple(slot);
 }
 
+/* The first row is always returned: otherwise a client would never get past it. */
+static void
+limit_row(struct reading *reading, struct fragment row)
+{
+    struct row_scan *scan = reading->scan;
+
+    if (reading->row_count > 0 && reading->bytes + row.len > scan->max_bytes) {
+        scan->is_rest = true;
+        reading->is_done = true;
+        return;
+    }
+    reading->row_count++;
+    reading->bytes += row.len;
+    scan->put(scan->arg, row);
+}
+
 static void
 read_row(struct reading *reading, HeapTuple tuple, TupleDesc desc)
 {
+    struct row_scan *scan = reading->scan;
     struct fragment row;
 
     load_row(reading, tuple, desc);
     if (!is_addressed(reading))
         return;
+    if (scan->request->is_count) {
+        scan->count++;
+        return;
+    }
+    if (scan->request->has_limit && reading->row_count == scan->request->limit) {
+        scan->is_rest = true;
+        reading->is_done = true;
+        return;
+    }
     row = notification_render_row(&reading->decoder, &reading->json, &reading->plan, &reading->row);
-    count_row(reading, row.len);
-    sort_row(reading, row);
+    if (scan->request->has_limit)
+        limit_row(reading, row);
+    else
+        sort_row(reading, row);
+}
+
+/* The next query begins behind the last row. */
+static void
+continue_after(struct reading *reading)
+{
+    struct row_request *request = reading->scan->request;
+    TupleDesc desc = RelationGetDescr(reading->scan->relation);
+    MemoryContext row_context = MemoryContextSwitchTo(reading->decoder.context);
+
+    request->has_after = true;
+    for (int i = 0; i < request->order_count; i++) {
+        struct order_column *column = &request->order[i];
+        Form_pg_attribute attribute = TupleDescAttr(desc, column->number - 1);
+
+        column->after = order_value(reading, column, &column->is_null);
+        if (!column->is_null)
+            column->after = datumCopy(column->after, attribute->attbyval, attribute->attlen);
+    }
+    MemoryContextSwitchTo(row_context);
 }
 
 /* The lock on the table does not prevent a rename of its schema, whose name may then be reused. */
@@ -641,35 +504,70 @@ check_relation(SPIPlanPtr statement, Relation relation)
 }
 
 /*
- * Plans the query. The planner may run code of the owner; settings that it changes are reverted
- * before values are read. The executor does not run such code, since the query has only operators
- * on columns.
+ * Plans the query, for its parameters. The planner may run code of the owner; settings that it
+ * changes are reverted before values are read. The executor does not run such code, since the query
+ * has only operators on columns.
  */
 static Portal
-open_cursor(struct reading *reading)
+open_cursor(struct reading *reading, const struct row_piece *piece)
 {
     const struct row_scan *scan = reading->scan;
-    struct row_query *query = &reading->query;
+    struct row_query query;
     int level = NewGUCNestLevel();
-    SPIPlanPtr statement = SPI_prepare(query->text.data, query->parameter_count, query->types);
+    SPIPlanPtr statement;
     Portal portal;
 
+    row_query_build(&query, &reading->shape, piece);
+    statement = SPI_prepare_cursor(query.text.data, query.parameter_count, query.types,
+                                   CURSOR_OPT_CUSTOM_PLAN);
     if (statement == NULL)
         elog(ERROR, "could not prepare query: %s", SPI_result_code_string(SPI_result));
     check_relation(statement, scan->relation);
     tree_check_again(scan->relation, scan->tree);
-    portal = SPI_cursor_open(NULL, statement, query->values, NULL, true);
+    portal = SPI_cursor_open(NULL, statement, query.values, NULL, true);
     tree_check_plan(scan->relation, scan->tree, linitial_node(PlannedStmt, portal->stmts));
     AtEOXact_GUC(false, level);
     return portal;
 }
 
-static void
-run_query(struct reading *reading)
+static double
+cost_of(Portal portal)
 {
-    Portal portal = open_cursor(reading);
+    return linitial_node(PlannedStmt, portal->stmts)->planTree->total_cost;
+}
+
+/*
+ * A scan for each value is much better with an index on the columns of the order behind those of
+ * the values, and much worse without an index. The planner knows.
+ */
+static Portal
+open_cheaper(struct reading *reading, const struct row_piece *piece)
+{
+    Portal merged;
+    Portal whole;
+
+    row_shape_join(&reading->shape);
+    if (!reading->shape.is_ordered || !row_shape_merge(&reading->shape))
+        return open_cursor(reading, piece);
+    merged = open_cursor(reading, piece);
+    row_shape_join(&reading->shape);
+    whole = open_cursor(reading, piece);
+    if (cost_of(whole) <= cost_of(merged)) {
+        SPI_cursor_close(merged);
+        return whole;
+    }
+    SPI_cursor_close(whole);
+    (void)row_shape_merge(&reading->shape);
+    return merged;
+}
+
+static void
+run_query(struct reading *reading, const struct row_piece *piece)
+{
+    Portal portal = open_cheaper(reading, piece);
     uint64 count;
 
+    reading->seen = 0;
     do {
         SPITupleTable *batch;
         MemoryContext old;
@@ -679,25 +577,57 @@ run_query(struct reading *reading)
         batch = SPI_tuptable;
         count = SPI_processed;
         old = MemoryContextSwitchTo(reading->row_context);
-        for (uint64 i = 0; i < count; i++) {
+        for (uint64 i = 0; i < count && !reading->is_done; i++) {
             read_row(reading, batch->vals[i], batch->tupdesc);
+            if (++reading->seen == reading->shape.limit && !reading->is_done)
+                continue_after(reading);
             MemoryContextReset(reading->row_context);
         }
         MemoryContextSwitchTo(old);
         SPI_freetuptable(batch);
-    } while (count > 0);
+    } while (count > 0 && !reading->is_done);
     SPI_cursor_close(portal);
+}
+
+/* Each query after the first one reads more rows, since few of them are addressed to the user. */
+#define LIMIT_GROWTH 4
+#define LIMIT_MAX 10000
+
+/*
+ * Runs a query for each range of the order until the list is long enough. The planner must know how
+ * many rows are read: so the query has a limit, and the rows that are not addressed to the user
+ * make further queries necessary.
+ */
+static void
+run_limited(struct reading *reading)
+{
+    int64 limit = (int64)reading->scan->request->limit + 1;
+    bool is_cut;
+
+    do {
+        int count;
+        struct row_piece *pieces = row_pieces(reading->scan->request, &count);
+
+        is_cut = false;
+        for (int i = 0; i < count && !reading->is_done && !is_cut; i++) {
+            reading->shape.limit = Max(limit - reading->row_count, 1);
+            run_query(reading, &pieces[i]);
+            is_cut = reading->seen == reading->shape.limit;
+        }
+        limit = Max(limit, Min(limit * LIMIT_GROWTH, LIMIT_MAX));
+    } while (is_cut && !reading->is_done);
 }
 
 static void
 put_sorted(struct reading *reading)
 {
     const struct row_scan *scan = reading->scan;
+    int column = scan->request->order_count + 1;
 
     tuplesort_performsort(reading->sort);
     while (tuplesort_gettupleslot(reading->sort, true, false, reading->sorted, NULL)) {
         bool is_null;
-        text *row = DatumGetTextPP(slot_getattr(reading->sorted, scan->key->count + 1, &is_null));
+        text *row = DatumGetTextPP(slot_getattr(reading->sorted, column, &is_null));
 
         scan->put(scan->arg, (struct fragment){VARDATA_ANY(row), VARSIZE_ANY_EXHDR(row)});
     }
@@ -707,36 +637,62 @@ put_sorted(struct reading *reading)
 }
 
 static void
-run_as_owner(const struct row_scan *scan)
+run_whole(struct reading *reading)
 {
-    struct reading *reading = palloc0(sizeof(*reading));
+    int count;
+    struct row_piece *pieces = row_pieces(reading->scan->request, &count);
 
-    reading->scan = scan;
-    set_up(reading);
-    if (audience_is_denied(&reading->decoder, &reading->plan))
+    if (!reading->scan->request->is_count)
+        begin_sort(reading);
+    for (int i = 0; i < count; i++)
+        run_query(reading, &pieces[i]);
+    if (!reading->scan->request->is_count)
+        put_sorted(reading);
+}
+
+static void
+run(struct reading *reading)
+{
+    if (reading->is_empty)
         return;
-    row_query_build(&reading->query, scan->relation, &reading->plan, scan->recipient);
-    if (!reading->query.is_empty)
-        run_query(reading);
-    put_sorted(reading);
+    if (reading->scan->request->has_limit)
+        run_limited(reading);
+    else
+        run_whole(reading);
 }
 
 /*
  * A rule bypasses row-level security, even FORCE. An error restores user and XactReadOnly with its
  * transaction or subtransaction.
  */
-void
-row_scan_run(const struct row_scan *scan)
+static void
+run_as_owner(struct reading *reading, void (*work)(struct reading *reading))
 {
     bool read_only = XactReadOnly;
     Oid caller;
     int security;
 
     GetUserIdAndSecContext(&caller, &security);
-    SetUserIdAndSecContext(scan->relation->rd_rel->relowner,
+    SetUserIdAndSecContext(reading->scan->relation->rd_rel->relowner,
                            security | SECURITY_RESTRICTED_OPERATION | SECURITY_NOFORCE_RLS);
     XactReadOnly = true;
-    run_as_owner(scan);
+    work(reading);
     XactReadOnly = read_only;
     SetUserIdAndSecContext(caller, security);
+}
+
+struct reading *
+row_scan_begin(struct row_scan *scan)
+{
+    struct reading *reading = palloc0(sizeof(*reading));
+
+    reading->scan = scan;
+    run_as_owner(reading, set_up);
+    return scan->request->fault == 0 ? reading : NULL;
+}
+
+void
+row_scan_run(struct reading *reading)
+{
+    run_as_owner(reading, run);
 }

@@ -15,7 +15,7 @@ SELECT clairon.watch('owned', 'ALL', name => 'mine');
 SELECT clairon.unwatch('owned');
 SELECT clairon.once('a', 'b');
 SELECT clairon_internal.set_rule('public', false, 'owned', 'ALL', NULL, 'mine', 'REALTIME', 'NORMAL', '{create}', NULL, NULL,
-                        NULL, NULL, NULL, false, 0, 'FIXED', NULL, false, 'none', NULL, NULL);
+                        NULL, NULL, NULL, false, 0, 'FIXED', NULL, false, 'none', NULL, NULL, NULL);
 SELECT clairon_internal.remove_rules('owned', NULL);
 SELECT clairon_internal.show_condition('owned', 'default');
 INSERT INTO clairon.rule SELECT * FROM clairon.rule;

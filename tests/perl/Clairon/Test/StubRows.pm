@@ -11,7 +11,7 @@ use warnings;
 
 use PostgreSQL::Test::Utils qw(slurp_file);
 
-my $SIGNATURE = 'clairon.live_rows(text, text, text, jsonb, integer, bigint)';
+my $SIGNATURE = 'clairon.live_rows(text, text, text, jsonb, integer, bigint, jsonb, text[], jsonb, integer, boolean)';
 
 # Each source has a rule "default". Without `snapshot` a result contains the current snapshot. Each row contains its
 # number and the user.
@@ -28,7 +28,9 @@ sub new
         CREATE TABLE stub (source text PRIMARY KEY, audience text DEFAULT 'USER', row_count integer DEFAULT 1, width integer DEFAULT 0,
                            delay float8 DEFAULT 0, snapshot text, denied text[] DEFAULT '{}')});
     $pg->safe_psql('postgres', q{
-        CREATE FUNCTION clairon.live_rows(source text, name text, user_id text, groups jsonb, max_rows integer, max_bytes bigint)
+        CREATE FUNCTION clairon.live_rows(source text, name text, user_id text, groups jsonb, max_rows integer, max_bytes bigint,
+                                          filter jsonb DEFAULT NULL, sort text[] DEFAULT NULL, after jsonb DEFAULT NULL,
+                                          "limit" integer DEFAULT NULL, is_count boolean DEFAULT NULL)
             RETURNS SETOF text LANGUAGE plpgsql SECURITY DEFINER AS $function$
         DECLARE
             result public.stub;
@@ -43,7 +45,7 @@ sub new
             END IF;
             PERFORM pg_sleep(result.delay);
             RETURN NEXT json_build_object('key', array['id'], 'snapshot', coalesce(result.snapshot, clairon.snapshot()),
-                                          'audience', result.audience);
+                                          'audience', result.audience, 'judge', array[]::text[]);
             RETURN QUERY SELECT json_build_object('id', i, 'user', user_id, 'text', repeat('x', result.width))::text
                 FROM generate_series(1, result.row_count) i;
         END $function$;
