@@ -396,7 +396,11 @@ CREATE FUNCTION clairon_internal.doctor_rules()
     live_targets AS MATERIALIZED (
         SELECT relation, target_column, target_columns, min(name) AS name
         FROM clairon.rule WHERE part = 0 AND live
-        GROUP BY relation, target_column, target_columns)
+        GROUP BY relation, target_column, target_columns),
+    live_filters AS MATERIALIZED (
+        SELECT relation, target_column, target_columns, filter_columns, min(name) AS name
+        FROM clairon.rule WHERE part = 0 AND live AND filter_columns IS NOT NULL
+        GROUP BY relation, target_column, target_columns, filter_columns)
     SELECT 'rules', count(*) > 0, format('%s %s', count(*), CASE count(*) WHEN 1 THEN 'rule' ELSE 'rules' END),
            'No table sends notifications: SELECT clairon.watch(''a_table'', ''USER'', ''a_column'');'
     FROM clairon.rule WHERE part = 0
@@ -547,6 +551,17 @@ CREATE FUNCTION clairon_internal.doctor_rules()
         AND rule.target_columns IS NOT DISTINCT FROM live_targets.target_columns
     WHERE part = 0 AND rule.live
     UNION ALL
+    SELECT DISTINCT format('filter index of live rule %s on %s', live_filters.name, live_filters.relation), false,
+           format('%s has no index for filters: lists read all rows of a target', indexed),
+           format('CREATE INDEX ON %s (%s);', indexed,
+                  (SELECT string_agg(format('%I', name), ', ' ORDER BY place)
+                   FROM unnest(columns) WITH ORDINALITY AS t (name, place)))
+    FROM live_filters
+    JOIN pg_class AS class ON class.oid = live_filters.relation
+    CROSS JOIN LATERAL clairon_internal.live_unfiltered(live_filters.relation, live_filters.name)
+    CROSS JOIN LATERAL (SELECT CASE relkind WHEN 'p' THEN live_filters.relation ELSE leaf END)
+        AS created (indexed)
+    UNION ALL
     -- The owner may have lost membership, or the table may have a new owner.
     SELECT format('privileges of rule %s on %s', rule.name, rule.relation), false,
            format('owner %s is not a member of clairon_app', owner.rolname),
@@ -577,6 +592,7 @@ CREATE FUNCTION clairon_internal.is_warning(check_name text) RETURNS boolean
         OR check_name LIKE 'account of %' OR check_name LIKE 'clock of %'
         OR check_name LIKE 'source of rule %' OR check_name LIKE 'renames of rule %'
         OR check_name LIKE 'live rule checks of %' OR check_name LIKE 'index of live rule %'
+        OR check_name LIKE 'filter index of live rule %'
 $$;
 
 -- Without statistics the planner overestimates rows, and JIT compilation would need seconds.

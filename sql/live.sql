@@ -145,6 +145,46 @@ CREATE FUNCTION clairon_internal.live_unindexed(relation regclass, name text)
                                  ELSE '{btree,hash}' END)))
 $$;
 
+-- Returns the tables of a live rule without an index that serves one target and an equality in its
+-- filter_columns, with the columns of such an index. The index must begin with these columns, in any order. An
+-- array of targets has a GIN index, which cannot contain other columns.
+CREATE FUNCTION clairon_internal.live_unfiltered(relation regclass, name text)
+    RETURNS TABLE (leaf regclass, columns text[])
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH first AS MATERIALIZED (
+        SELECT array_remove(target_column || target_columns, NULL) AS targets, filter_columns AS filters
+        FROM clairon.rule
+        WHERE rule.relation = live_unfiltered.relation AND rule.name = live_unfiltered.name AND part = 0
+          AND live AND filter_columns IS NOT NULL),
+    used AS MATERIALIZED (
+        SELECT ARRAY(SELECT attname::text
+                     FROM unnest(targets) WITH ORDINALITY AS t (number, place)
+                     JOIN pg_attribute ON attrelid = relation AND attnum = number AND NOT attisdropped
+                     JOIN pg_type ON pg_type.oid = atttypid AND typcategory <> 'A'
+                     ORDER BY place) AS targets,
+               ARRAY(SELECT attname::text
+                     FROM unnest(filters) WITH ORDINALITY AS t (number, place)
+                     JOIN pg_attribute ON attrelid = relation AND attnum = number AND NOT attisdropped
+                     WHERE number <> ALL (targets) ORDER BY place) AS filters,
+               targets <> '{}' AND 0 < ANY (targets) AS has_targets
+        FROM first)
+    SELECT leaf, targets || filters
+    FROM used
+    CROSS JOIN LATERAL clairon_internal.doctor_leaves(relation) AS tree (leaf)
+    WHERE filters <> '{}' AND has_targets = (targets <> '{}') AND NOT EXISTS (
+        SELECT FROM pg_index
+        JOIN pg_class AS index ON index.oid = indexrelid
+        JOIN pg_am ON pg_am.oid = relam AND amname = 'btree'
+        CROSS JOIN LATERAL (
+            SELECT attname, bool_and(coalesce(attname = ANY (targets || filters), false)) OVER (ORDER BY place) AS is_used
+            FROM unnest(indkey::int2[]) WITH ORDINALITY AS part (number, place)
+            LEFT JOIN pg_attribute ON attrelid = leaf AND attnum = number
+            WHERE place <= indnkeyatts) AS prefix
+        WHERE indrelid = leaf AND indisvalid AND indpred IS NULL AND is_used
+        GROUP BY indexrelid
+        HAVING bool_or(attname = ANY (filters)) AND (NOT has_targets OR bool_or(attname = ANY (targets))))
+$$;
+
 -- Returns the partitions and child tables with another owner. Rows are read as the owner of the
 -- rule's table, and index and constraint expressions of other owners must not run as that role.
 CREATE FUNCTION clairon_internal.live_foreign_leaves(relation regclass)

@@ -45,5 +45,6 @@ GRANT EXECUTE ON FUNCTION
     clairon_internal.allowed_plugins, clairon_internal.doctor_awaited, clairon.doctor_hanging, clairon_internal.doctor_slots,
     clairon_internal.doctor_leaves, clairon_internal.json_within, clairon_internal.missing_in_old_row, clairon_internal.doctor_rules,
     clairon_internal.live_key, clairon_internal.deciding_columns, clairon_internal.live_faults, clairon_internal.live_unindexed,
+    clairon_internal.live_unfiltered,
     clairon_internal.live_foreign_leaves, clairon_internal.source_conflict,
     clairon_internal.where_written, clairon_internal.is_warning, clairon.version TO clairon_relay;

@@ -345,10 +345,10 @@ row_pieces(const struct row_request *request, int *ret_count)
         if (column->is_descending)
             pieces[count++] =
                 (struct row_piece){i, column->is_null ? BOUND_NOT_NULL : BTLessStrategyNumber};
-        else if (!column->is_null) {
+        else if (!column->is_null)
             pieces[count++] = (struct row_piece){i, BTGreaterStrategyNumber};
+        if (!column->is_descending && !column->is_null && column->is_nullable)
             pieces[count++] = (struct row_piece){i, BOUND_NULL};
-        }
     }
     *ret_count = count;
     return pieces;

@@ -267,8 +267,10 @@ add_order(struct row_request *request, AttrNumber number, bool is_descending, Oi
 {
     struct order_column *column = &request->order[request->order_count++];
 
-    *column = (struct order_column){
-        .number = number, .is_descending = is_descending, .collation = collation};
+    *column = (struct order_column){.number = number,
+                                    .is_descending = is_descending,
+                                    .is_nullable = !is_in_key(request, number),
+                                    .collation = collation};
     read_type(request, number, &column->type);
 }
 

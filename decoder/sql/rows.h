@@ -107,6 +107,7 @@ struct row_condition {
 struct order_column {
     AttrNumber number;
     bool is_descending;
+    bool is_nullable;
     Oid collation;
     struct row_type type;
     struct given_value given; /* in `after` */

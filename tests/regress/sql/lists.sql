@@ -275,3 +275,74 @@ SELECT rule, left(listed(rule, '{"i4": [1, 3]}', '{-i4}'), 30) AS ids FROM unnes
 SELECT page(NULL, NULL, NULL, is_count => true, rule => 'denied'), page('{"nothing": 1}', NULL, NULL, rule => 'denied');
 DELETE FROM clairon.member;
 DROP TABLE v;
+
+-- an index on target, filter and order columns serves a list: one scan for each target and each value of a list
+CREATE TABLE v (id int PRIMARY KEY, owner text, state text, at int, open boolean);
+ALTER TABLE v REPLICA IDENTITY FULL;
+INSERT INTO v SELECT n, 'g' || n % 20, 's' || n % 3, n * 7919 % 10007, n % 2 = 0 FROM generate_series(1, 20000) AS n;
+INSERT INTO clairon.member SELECT 'G', 'g' || n, 'u1' FROM generate_series(1, 3) AS n UNION ALL VALUES ('G', 'g7', 'u2');
+CREATE INDEX v_list ON v (owner, state, at DESC, id);
+VACUUM ANALYZE v;
+SELECT clairon.watch('v', 'G', 'owner', live => true, filter_columns => '{state,at}');
+SELECT clairon.watch('v', 'G', 'owner', name => 'rare', only_when => 'id % 50 = 7', live => true, filter_columns => '{state,at}');
+CREATE FUNCTION scans(user_id text, filter jsonb, sort text[], after jsonb DEFAULT NULL, rule text DEFAULT 'default')
+    RETURNS TABLE (seq_scans bigint, index_scans bigint, entries bigint, rows bigint) LANGUAGE plpgsql AS $$
+DECLARE
+    index constant oid := 'v_list'::regclass;
+    before constant bigint[] := ARRAY[pg_stat_get_xact_numscans('v'::regclass), pg_stat_get_xact_numscans(index), pg_stat_get_xact_tuples_returned(index)];
+BEGIN
+    rows := (SELECT count(*) FROM clairon.rows('v', user_id, rule, filter => filter, sort => sort, after => after, "limit" => 10));
+    seq_scans := pg_stat_get_xact_numscans('v'::regclass) - before[1];
+    index_scans := pg_stat_get_xact_numscans(index) - before[2];
+    entries := pg_stat_get_xact_tuples_returned(index) - before[3];
+    RETURN NEXT;
+END $$;
+SELECT * FROM scans('u2', '{"state": "s1"}', '{-at}');
+SELECT * FROM scans('u2', '{"state": "s1"}', '{-at}', '[5000, 1]');
+SELECT * FROM scans('u2', '{"state": "s1", "at": {"from": 2000, "to": 9000}}', '{at,-id}');
+SELECT * FROM scans('u1', '{"state": "s1"}', '{-at}');
+SELECT * FROM scans('u1', '{"state": ["s1", "s2"]}', '{-at}');
+-- few of the rows are addressed: further queries begin behind the last row
+SELECT * FROM scans('u2', '{"state": "s1"}', '{-at}', NULL, 'rare');
+-- without an index, one scan of the table
+DROP INDEX v_list;
+CREATE INDEX v_list ON v (at);
+ALTER TABLE v ADD other int;
+SELECT clairon.watch('v', 'G', 'owner', live => true, filter_columns => '{state,at,other}');
+SELECT seq_scans, rows FROM scans('u1', '{"state": ["s1", "s2"]}', '{other}');
+-- doctor names the tables that need an index
+CREATE FUNCTION indexes() RETURNS TABLE (check_name text, ok boolean, detail text, hint text) LANGUAGE sql AS $$
+    SELECT * FROM clairon.doctor() WHERE check_name LIKE 'filter index of live rule %' ORDER BY check_name COLLATE "C", hint $$;
+SELECT * FROM indexes();
+CREATE INDEX ON v (at, owner);
+SELECT * FROM indexes();
+SELECT clairon.watch('v', 'ALL', name => 'all', live => true, filter_columns => '{open,state}');
+SELECT clairon.watch('v', 'G', '=g1', name => 'literal', live => true, filter_columns => '{at}');
+SELECT clairon.watch('v', 'G', 'state', name => 'partial', live => true, filter_columns => '{owner,state}');
+CREATE INDEX ON v (state, owner) WHERE open;
+SELECT * FROM indexes();
+CREATE INDEX ON v (state, owner);
+SELECT * FROM indexes();
+DELETE FROM clairon.member;
+DROP TABLE v;
+CREATE TABLE parted (id int PRIMARY KEY, many text[], owner text, other text, "a b" int) PARTITION BY RANGE (id);
+CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (1) TO (2);
+CREATE TABLE parted_2 PARTITION OF parted FOR VALUES FROM (2) TO (3);
+ALTER TABLE parted_1 REPLICA IDENTITY FULL;
+ALTER TABLE parted_2 REPLICA IDENTITY FULL;
+SELECT clairon.watch('parted', 'G', 'many', name => 'array', live => true, filter_columns => '{"a b"}');
+SELECT clairon.watch('parted', 'G+R', 'owner+other', name => 'composite', live => true, filter_columns => '{"a b"}');
+SELECT * FROM indexes();
+CREATE INDEX ON parted_1 (other, owner, "a b");
+SELECT * FROM indexes();
+CREATE INDEX ON parted (owner, "a b");
+SELECT * FROM indexes();
+INSERT INTO parted VALUES (1, '{x}', 'g', 'r', 1), (2, '{x,y}', 'g', 'r', 1);
+SELECT row ->> 'id' AS id FROM clairon.rows('parted', 'u1', 'array', '{"G": ["x", "y"]}', filter => '{"a b": [1, 2]}', sort => '{-a b,-id}', "limit" => 5) AS row;
+DROP TABLE parted;
+
+DROP FUNCTION filters(text[], text[], boolean), ids(text), listed(text, jsonb, text[]), pages(text, text[], int, jsonb), fault(jsonb, text[], jsonb, int, boolean),
+    page(jsonb, text[], int, bigint, boolean, text), differences(), scans(text, jsonb, text[], jsonb, text), indexes();
+DROP TYPE pair, unordered, mood, amount CASCADE;
+RESET client_min_messages;
+SELECT count(*) > 0 AS sent FROM notes();
