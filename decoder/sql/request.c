@@ -336,10 +336,10 @@ read_after(struct row_request *request, Jsonb *after)
     if (!JB_ROOT_IS_ARRAY(after) || JB_ROOT_IS_SCALAR(after))
         return reject_field(request, field, "must be an array");
     if (JB_ROOT_COUNT(after) != request->order_count)
-        return reject_field(request, field,
-                            psprintf("must have %d value%s: those of \"%s\" and of the key",
-                                     request->order_count, request->order_count > 1 ? "s" : "",
-                                     request->fields->sort));
+        return reject_field(
+            request, field,
+            psprintf("must have one value for each column of \"%s\" and of the key (%d)",
+                     request->fields->sort, request->order_count));
     request->has_after = true;
     iterator = JsonbIteratorInit(&after->root);
     (void)JsonbIteratorNext(&iterator, &item, true);

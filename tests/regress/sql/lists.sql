@@ -1,6 +1,8 @@
 -- Lists of live rules: filter_columns of clairon.watch(), and filter, sort, after and limit of clairon.rows() and clairon.live_rows().
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
+SET timezone = 'UTC';
+SET datestyle = 'ISO';
 
 -- watch checks filter_columns
 CREATE TYPE pair AS (a int, b text);
@@ -344,5 +346,5 @@ DROP TABLE parted;
 DROP FUNCTION filters(text[], text[], boolean), ids(text), listed(text, jsonb, text[]), pages(text, text[], int, jsonb), fault(jsonb, text[], jsonb, int, boolean),
     page(jsonb, text[], int, bigint, boolean, text), differences(), scans(text, jsonb, text[], jsonb, text), indexes();
 DROP TYPE pair, unordered, mood, amount CASCADE;
-RESET client_min_messages;
+RESET ALL;
 SELECT count(*) > 0 AS sent FROM notes();
