@@ -499,7 +499,7 @@ is_json_form(const struct given_value *given, Oid type, Datum value)
 }
 
 static bool
-may_judge(const struct row_request *request, AttrNumber number)
+may_compare(const struct row_request *request, AttrNumber number)
 {
     Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(request->relation), number - 1);
     Oid type = getBaseType(attribute->atttypid);
@@ -524,13 +524,13 @@ may_judge(const struct row_request *request, AttrNumber number)
 
 /* Only columns that the rule still has. */
 AttrNumber
-row_request_judge(const struct row_request *request, AttrNumber after)
+row_request_comparable(const struct row_request *request, AttrNumber after)
 {
     TupleDesc desc = RelationGetDescr(request->relation);
 
     for (int number = after + 1; number <= desc->natts; number++)
         if ((may_filter(request, number) || is_in_key(request, number)) &&
-            plan_can_read(TupleDescAttr(desc, number - 1)) && may_judge(request, number))
+            plan_can_read(TupleDescAttr(desc, number - 1)) && may_compare(request, number))
             return number;
     return 0;
 }

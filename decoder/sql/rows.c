@@ -343,7 +343,7 @@ static void
 put_header(struct call *call)
 {
     StringInfoData header;
-    AttrNumber judged = 0;
+    AttrNumber compared = 0;
     const char *separator = "";
 
     initStringInfo(&header);
@@ -355,9 +355,9 @@ put_header(struct call *call)
     }
     appendStringInfo(&header, "],\"snapshot\":\"%s\",\"audience\":\"%s\",\"judge\":[",
                      snapshot_text(GetActiveSnapshot()), call->rule->audience);
-    while ((judged = row_request_judge(&call->request, judged)) != 0) {
+    while ((compared = row_request_comparable(&call->request, compared)) != 0) {
         appendStringInfoString(&header, separator);
-        encode_column(call, &header, judged);
+        encode_column(call, &header, compared);
         separator = ",";
     }
     encode_literal(&header, "]");

@@ -162,7 +162,7 @@ extern bool row_request_convert(struct row_request *request);
  * The next column behind this one that a client may compare in this request as the query does, 0 if
  * there is none: one of filter_columns, or of the key.
  */
-extern AttrNumber row_request_judge(const struct row_request *request, AttrNumber after);
+extern AttrNumber row_request_comparable(const struct row_request *request, AttrNumber after);
 
 /* query.c */
 
