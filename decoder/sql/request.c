@@ -116,7 +116,7 @@ row_type_read(struct row_type *type, Oid declared)
            OidIsValid(type->operators[BTGreaterStrategyNumber]);
 }
 
-/* A type may have lost its order since clairon.watch(), as a composite with a new member of json. */
+/* A type may have lost its order since clairon.watch(): a composite with a new member of json. */
 static void
 read_type(const struct row_request *request, AttrNumber number, struct row_type *type)
 {
