@@ -8,6 +8,7 @@
 #include "gate/http/request.h"
 #include "hub/hub.h"
 #include "wire/frame.h"
+#include "wire/rows_conditions.h"
 
 struct rows_request;
 struct web_push_sender;
@@ -64,6 +65,7 @@ struct gate_rows {
     struct hub_cursor reached;    /* the rows must contain all changes up to it */
     char *source;                 /* NULL: the request has none */
     char *rule;
+    struct rows_conditions conditions;
 };
 
 void gate_rows_begin(struct gate_request *request);

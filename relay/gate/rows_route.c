@@ -1,6 +1,7 @@
 /* rows_route.c: GET /v1/rows: the rows that a live rule addresses to the user of the token. */
 #include "gate/routes.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +33,8 @@ on_accepts(void *ctx, const struct snapshot *snapshot)
 }
 
 static void
-respond_error(struct gate_request *request, enum rows_status status, int64_t after_ms)
+respond_error(struct gate_request *request, enum rows_status status,
+              const struct rows_result *result, int64_t after_ms)
 {
     const struct rows_error *error = rows_error_of(status);
     const struct gate_rows *rows = rows_of(request);
@@ -40,7 +42,7 @@ respond_error(struct gate_request *request, enum rows_status status, int64_t aft
     struct response response;
 
     response_problem(&response, error->http_status, error->code,
-                     rows_error_text(status, rows->source, rows->rule, text));
+                     rows_error_text(status, result, rows->source, rows->rule, text));
     if (error->is_retryable)
         response_header(&response, "Retry-After: %lld", (long long)(after_ms + 999) / 1000);
     gate_request_respond(request, &response);
@@ -56,7 +58,7 @@ on_done(void *ctx, enum rows_status status, const struct rows_result *result, in
     if (request->state != GATE_REQUEST_WAITING)
         return;
     if (status != ROWS_OK) {
-        respond_error(request, status, after_ms);
+        respond_error(request, status, result, after_ms);
         return;
     }
     response_init(&response, 200, GATE_JSON);
@@ -85,7 +87,8 @@ static void
 add_request(struct gate_request *request)
 {
     struct gate_rows *rows = rows_of(request);
-    struct rows_wanted wanted = {rows->source, rows->rule, request->token.user, NULL};
+    struct rows_wanted wanted = {rows->source, rows->rule, request->token.user, NULL,
+                                 rows->conditions};
     enum rows_status status = ROWS_FAILED;
     int64_t after_ms = 0;
     struct buffer groups;
@@ -103,7 +106,7 @@ add_request(struct gate_request *request)
     if (status == ROWS_OK)
         gate_slot_release(request);
     else
-        respond_error(request, status, after_ms);
+        respond_error(request, status, NULL, after_ms);
 }
 
 /* Reports whether the client may use rows that it read elsewhere, with this snapshot. */
@@ -138,11 +141,51 @@ is_name(const char *text)
            valid_len == len;
 }
 
+static enum rc
+read_argument(struct gate_request *request, const char *field, bool has_snapshot,
+              char error[ROWS_CONDITIONS_ERROR_MAX])
+{
+    char name[16];
+    char *text;
+    enum rc rc = RC_BAD;
+
+    snprintf(name, sizeof(name), "%s=", field);
+    text = http_head_argument(request->conn->head, name, ROWS_CONDITIONS_BYTES_MAX);
+    if (text == NULL)
+        return RC_OK;
+    if (has_snapshot)
+        snprintf(error, ROWS_CONDITIONS_ERROR_MAX, "\"snapshot\" excludes \"%s\"", field);
+    else if (strcmp(text, HTTP_TOO_LONG) == 0)
+        snprintf(error, ROWS_CONDITIONS_ERROR_MAX, "\"%s\" must be JSON of up to %d bytes", field,
+                 ROWS_CONDITIONS_BYTES_MAX);
+    else
+        rc = rows_conditions_parse(&rows_of(request)->conditions, field, text, strlen(text), error);
+    free(text);
+    return rc;
+}
+
+static enum rc
+read_conditions(struct gate_request *request, bool has_snapshot,
+                char error[ROWS_CONDITIONS_ERROR_MAX])
+{
+    const struct rows_conditions *conditions = &rows_of(request)->conditions;
+    enum rc rc = RC_OK;
+
+    for (size_t i = 0; i < ROWS_CONDITIONS_COUNT && rc == RC_OK; i++)
+        rc = read_argument(request, ROWS_CONDITIONS_FIELDS[i], has_snapshot, error);
+    if (rc == RC_OK)
+        rc = rows_conditions_check(conditions, error);
+    return rc == RC_OK ? rows_conditions_check_limit(conditions,
+                                                     request->gate->config->rows.max_rows, error)
+                       : rc;
+}
+
 void
 gate_rows_begin(struct gate_request *request)
 {
     struct gate_rows *rows = rows_of(request);
     char *snapshot = http_head_argument(request->conn->head, "snapshot=", SNAPSHOT_ARGUMENT_MAX);
+    char error[ROWS_CONDITIONS_ERROR_MAX];
 
     rows->source = http_head_argument(request->conn->head, "source=", CLIENT_MESSAGE_SOURCE_MAX);
     rows->rule = http_head_argument(request->conn->head, "rule=", CLIENT_MESSAGE_RULE_MAX);
@@ -151,6 +194,8 @@ gate_rows_begin(struct gate_request *request)
     if (!is_name(rows->source) || !is_name(rows->rule))
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "\"source\" and \"rule\" must be names of 1 to 255 bytes");
+    else if (read_conditions(request, snapshot != NULL, error) != RC_OK)
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
     else if (snapshot != NULL)
         respond_verdict(request, snapshot);
     else
@@ -167,4 +212,5 @@ gate_rows_free(struct gate_request *request)
         rows_request_end(rows->request);
     free(rows->source);
     free(rows->rule);
+    rows_conditions_free(&rows->conditions);
 }

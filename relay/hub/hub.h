@@ -16,6 +16,7 @@ struct ev_loop;
 struct hub;
 struct iovec;
 struct rows;
+struct rows_conditions;
 struct session;
 struct shared;
 struct snapshot;
@@ -172,12 +173,12 @@ void session_ack(struct session *session, const char *const *ids, size_t count);
 void session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms);
 
 /*
- * Sends the rows that the rule addresses to the session's user as `rows` frames, or an `err` frame.
- * Later changes of the user's memberships send `reload`. Returns false and sends nothing if too
- * many replies are queued; the caller rejects the request.
+ * Sends the rows that the rule addresses to the session's user, and that match the conditions, as
+ * `rows` frames, or an `err` frame. Later changes of the user's memberships send `reload`. Returns
+ * false and sends nothing if too many replies are queued; the caller rejects the request.
  */
 MUST_CHECK bool session_request_rows(struct session *session, const char *source, const char *rule,
-                                     int64_t request_id);
+                                     const struct rows_conditions *conditions, int64_t request_id);
 
 /*
  * The client has read rows of this rule elsewhere. From now on, changes of these rows without

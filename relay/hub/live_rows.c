@@ -297,11 +297,12 @@ lists_rows_received(void *ctx, enum rows_status status, const struct rows_result
     request->status = status;
     request->result = result;
     request->after_ms = after_ms;
-    if (result != NULL) {
+    if (status == ROWS_OK) {
         free(list->audience);
         list->audience = memory_text(result->header.audience, strlen(result->header.audience));
     }
-    if (result != NULL && list->pending == 1) { /* the result contains the change */
+    if (status == ROWS_OK && list->pending == 1 && !list->is_partial) {
+        /* the result contains the change */
         if (list->reload == LIST_RELOAD_DUE)
             list->reload = LIST_RELOAD_NONE;
         if (list->rule_reload == LIST_RELOAD_DUE)
@@ -432,7 +433,8 @@ write_result(struct list_request *request, struct buffer *out)
         out, &(struct error_frame){.has_request_id = true,
                                    .request_id = request->request_id,
                                    .code = error->code,
-                                   .text = rows_error_text(request->status, request->list->source,
+                                   .text = rows_error_text(request->status, request->result,
+                                                           request->list->source,
                                                            request->list->rule, text),
                                    .after_ms = error->is_retryable ? request->after_ms : -1});
 }
@@ -453,10 +455,13 @@ lists_write_frame(struct session *session, struct buffer *out)
     return true;
 }
 
-/* Called when no request of the list is pending; `last` is the result of the last request. */
+/* Called when no request of the list is pending, after the last one. */
 static void
-settle_list(struct session_lists *lists, struct session_list *list, enum rows_status last)
+settle_list(struct session_lists *lists, struct session_list *list, enum rows_status last,
+            bool is_addressed)
 {
+    if (is_addressed && list->audience != NULL)
+        return; /* only a column was denied */
     list->is_unverified = list->is_denied = last == ROWS_DENIED;
     if (list->is_denied) {
         list->rule_reload = LIST_RELOAD_NONE;
@@ -476,7 +481,8 @@ end_request(struct session_lists *lists, struct list_request *request)
 
     list->pending--;
     if (list->pending == 0)
-        settle_list(lists, list, request->status);
+        settle_list(lists, list, request->status,
+                    request->status == ROWS_DENIED && request->result != NULL);
     DL_DELETE(lists->sending, request);
     lists->request_count--;
     if (request->request != NULL)
@@ -576,11 +582,12 @@ static const struct rows_events ROWS_EVENTS = {
 };
 
 static enum rows_status
-add_request(struct list_request *request, int64_t *ret_after_ms)
+add_request(struct list_request *request, const struct rows_conditions *conditions,
+            int64_t *ret_after_ms)
 {
     const struct session *session = request->session;
     struct rows_wanted wanted = {request->list->source, request->list->rule, session->client.user,
-                                 NULL};
+                                 NULL, *conditions};
     enum rows_status status = ROWS_FAILED;
     struct buffer groups;
 
@@ -596,7 +603,7 @@ add_request(struct list_request *request, int64_t *ret_after_ms)
 
 bool
 session_request_rows(struct session *session, const char *source, const char *rule,
-                     int64_t request_id)
+                     const struct rows_conditions *conditions, int64_t request_id)
 {
     struct list_request *request = lists_request(session, source, rule, request_id);
     int64_t after_ms = 0;
@@ -604,8 +611,9 @@ session_request_rows(struct session *session, const char *source, const char *ru
 
     if (request == NULL)
         return false;
+    request->list->is_partial |= rows_conditions_exist(conditions);
     record_cursor(request);
-    status = add_request(request, &after_ms);
+    status = add_request(request, conditions, &after_ms);
     if (status != ROWS_OK)
         lists_rows_received(request, status, NULL, after_ms);
     return true;

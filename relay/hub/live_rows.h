@@ -108,7 +108,9 @@ struct session_list {
     char *audience; /* audience of the last result; NULL: no result yet, or denied */
     /* the rule may not exist: the last request was denied, or no request was sent */
     bool is_unverified;
-    bool is_denied;          /* the last request was denied */
+    bool is_denied; /* the last request was denied */
+    /* a request had conditions, so one result does not replace all rows that the client has */
+    bool is_partial;
     unsigned pending;        /* number of requests whose last page was not sent */
     enum list_reload reload; /* sent once no request waits */
     /* the same for changes of the rule or its table, which a denied user must not learn of */
@@ -127,7 +129,7 @@ struct list_request {
     struct cursor cursor; /* cursor when requested; the result contains all earlier changes */
     enum rows_status status;
     int64_t after_ms;
-    const struct rows_result *result; /* used while sending with ROWS_OK */
+    const struct rows_result *result; /* used while sending; NULL: none */
     size_t next_row;                  /* first row of the next page */
     size_t page_end;                  /* end of the next page */
 };

@@ -72,8 +72,10 @@ struct rows_pool {
     struct throttle warnings;
 };
 
+/* An absent order is an empty array. */
 static const char QUERY[] =
-    "SELECT clairon.live_rows($1, $2, $3, $4::jsonb, $5::integer, $6::bigint)";
+    "SELECT clairon.live_rows($1, $2, $3, $4::jsonb, $5::integer, $6::bigint, $7::jsonb,"
+    " ARRAY(SELECT jsonb_array_elements_text($8::jsonb)), $9::jsonb, $10::integer, $11::boolean)";
 
 static void
 set_state(struct rows_connection *connection, enum connection_state state)
@@ -195,6 +197,21 @@ on_session_error(void *ctx, const PGresult *result)
         warn(connection, "could not read rows", sqlstate, error);
 }
 
+static enum rows_status
+status_of_header(const struct rows_result *result)
+{
+    if (!result->has_header)
+        return ROWS_DENIED; /* no live rule addresses the user (sql/rows.sql) */
+    switch (result->header.error) {
+    case 0:
+        return ROWS_OK;
+    case GATE_ERR_BAD_REQUEST:
+        return ROWS_INVALID;
+    default:
+        return ROWS_DENIED;
+    }
+}
+
 static void
 on_session_done(void *ctx)
 {
@@ -218,12 +235,13 @@ on_session_done(void *ctx)
     } else {
         stats_time(connection->pool->stats, TIME_ROWS, elapsed_us);
         rows_queue_measure(queue, elapsed_us);
-        if (status == ROWS_OK && !result->has_header)
-            status = ROWS_DENIED; /* no live rule addresses the user (sql/rows.sql) */
+        if (status == ROWS_OK)
+            status = status_of_header(result);
         if (status == ROWS_OK)
             rows_queue_complete(queue, query, result, now_us);
         else
-            rows_queue_fail(queue, query, status, now_us);
+            rows_queue_fail(queue, query, status, result->header.error != 0 ? result : NULL,
+                            now_us);
     }
     rows_result_unref(result);
 }
@@ -233,10 +251,21 @@ run_query(struct rows_connection *connection, struct rows_query *query)
 {
     const struct config *config = connection->pool->config;
     const struct rows_wanted *wanted = rows_query_wanted(query);
-    char max_rows[24], max_bytes[24];
-    const char *parameters[] = {wanted->source, wanted->rule, wanted->user,
-                                wanted->groups, max_rows,     max_bytes};
+    const struct rows_conditions *conditions = &wanted->conditions;
+    char max_rows[24], max_bytes[24], limit[24];
+    const char *parameters[] = {wanted->source,
+                                wanted->rule,
+                                wanted->user,
+                                wanted->groups,
+                                max_rows,
+                                max_bytes,
+                                conditions->where,
+                                conditions->order,
+                                conditions->after,
+                                conditions->limit != 0 ? limit : NULL,
+                                conditions->is_count ? "true" : "false"};
 
+    snprintf(limit, sizeof(limit), "%" PRId64, conditions->limit);
     snprintf(max_rows, sizeof(max_rows), "%d", config->rows.max_rows);
     snprintf(max_bytes, sizeof(max_bytes), "%" PRId64, config->rows.max_bytes);
     connection->query = query;

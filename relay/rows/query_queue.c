@@ -4,13 +4,14 @@
  */
 #include "rows/rows_private.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
 #include "base/memory.h"
 
-#define KEY_MAX 65536
+#define KEY_MAX (65536 + ROWS_CONDITIONS_BYTES_MAX)
 #define REPEAT_FIRST_US 50000
 #define REPEAT_MAX_US 800000
 #define MEAN_WEIGHT 8 /* a query changes the mean by an eighth of the difference */
@@ -91,6 +92,20 @@ add_text(struct buffer *out, const char *text)
     return buffer_add(out, text, strlen(text) + 1);
 }
 
+/* Each text ends with a zero byte, so that the next one cannot continue it. Absent ones are empty. */
+static enum rc
+add_conditions(struct buffer *out, const struct rows_conditions *conditions)
+{
+    const char *const texts[] = {conditions->where, conditions->order, conditions->after};
+    enum rc rc = RC_OK;
+
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]) && rc == RC_OK; i++)
+        rc = add_text(out, texts[i] != NULL ? texts[i] : "");
+    return rc == RC_OK ? buffer_addf(out, "%" PRId64 "%s", conditions->limit,
+                                     conditions->is_count ? "count" : "")
+                       : rc;
+}
+
 /*
  * Only a rule for ALL has a key without the user. The groups of clairon.member, and literal
  * targets, are those of the query's snapshot. The relay cannot compare two users by them: what it
@@ -117,6 +132,8 @@ key_of(const struct rows_request *request)
         rc = add_text(&key.text, wanted->user);
     if (rc == RC_OK && key.is_of_user)
         rc = add_text(&key.text, wanted->groups);
+    if (rc == RC_OK)
+        rc = add_conditions(&key.text, &wanted->conditions);
     if (rc != RC_OK)
         abort(); /* the strings of a token are far shorter */
     return key;
@@ -334,6 +351,7 @@ rows_queue_add(struct rows_queue *queue, const struct rows_wanted *wanted,
     request->wanted.source = memory_text(wanted->source, strlen(wanted->source));
     request->wanted.rule = memory_text(wanted->rule, strlen(wanted->rule));
     request->wanted.groups = memory_text(wanted->groups, strlen(wanted->groups));
+    request->wanted.conditions = rows_conditions_copy(&wanted->conditions);
     request->wanted.user = user->name;
     user->request_count++;
     wait_for_query(request, now_us);
@@ -450,6 +468,24 @@ fail(struct rows_request *request, enum rows_status status)
     request->events->done(request->ctx, status, NULL, rows_queue_after_ms(queue, status));
 }
 
+/* The client reads the result until rows_request_end. */
+static void
+hold_result(struct rows_request *request, struct rows_result *result)
+{
+    request->result = rows_result_ref(result);
+    request->user->held_bytes += bytes_for_user(request);
+    DL_APPEND(request->user->holding, request);
+}
+
+/* Fails with an error that the server has returned. The callback may end any request. */
+static void
+reject(struct rows_request *request, enum rows_status status, struct rows_result *result)
+{
+    hold_result(request, result);
+    stats_add(request->queue->stats, rows_error_of(status)->stat, 1);
+    request->events->done(request->ctx, status, result, 0);
+}
+
 /* The callback may end this request or any other request. */
 static void
 succeed(struct rows_request *request, struct rows_result *result)
@@ -458,9 +494,7 @@ succeed(struct rows_request *request, struct rows_result *result)
         fail(request, ROWS_USER_LIMIT);
         return;
     }
-    request->result = rows_result_ref(result);
-    request->user->held_bytes += bytes_for_user(request);
-    DL_APPEND(request->user->holding, request);
+    hold_result(request, result);
     request->events->done(request->ctx, ROWS_OK, result, 0);
 }
 
@@ -523,24 +557,28 @@ rows_queue_complete(struct rows_queue *queue, struct rows_query *query, struct r
 
 void
 rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum rows_status status,
-                int64_t now_us)
+                struct rows_result *result, int64_t now_us)
 {
     const struct rows_request *requester = query->requester;
     struct known_rule *rule = known_rule_find(queue->rules, query->key, known_rule_len(query->key));
     struct rows_request *request;
 
-    if (status == ROWS_DENIED && rule != NULL)
+    if (status == ROWS_DENIED && rule != NULL && result == NULL)
         /* the rule may have another audience now, or no longer exist */
         known_rule_remove(&queue->rules, rule);
     end_query(queue, query);
     while ((request = query->requests) != NULL) {
-        bool has_same_error = status != ROWS_DENIED || query->is_of_user || request == requester;
+        /* another user may not know that the rule exists */
+        bool has_same_error = (status != ROWS_DENIED && status != ROWS_INVALID) ||
+                              query->is_of_user || request == requester;
 
         leave_query(request);
-        if (has_same_error)
-            fail(request, status);
-        else
+        if (!has_same_error)
             wait_for_query(request, now_us);
+        else if (result != NULL)
+            reject(request, status, result);
+        else
+            fail(request, status);
     }
     free(query);
 }
@@ -641,6 +679,7 @@ rows_request_end(struct rows_request *request)
     free((char *)request->wanted.source);
     free((char *)request->wanted.rule);
     free((char *)request->wanted.groups);
+    rows_conditions_free(&request->wanted.conditions);
     free(request);
 }
 

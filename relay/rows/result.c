@@ -10,7 +10,7 @@
 
 #define FIRST_ROOM 64 /* initial number of rows */
 
-static const char PAGE_TAIL[] = "],\"more\":false}";
+static const char PAGE_TAIL[] = "],\"more\":false,\"rest\":true}"; /* the longest */
 
 struct rows_result *
 rows_result_new(size_t max_rows, size_t max_bytes, size_t *held_bytes)
@@ -51,8 +51,13 @@ add_row(struct rows_result *result, const char *text, size_t len)
     /* as clairon.live_rows() counts, without the comma after each row */
     const size_t rows_bytes = result->rows.len - result->count;
 
-    if (len == 0 || memchr(text, '\n', len) != NULL)
+    if (result->has_rest || result->header.error != 0 || result->header.count >= 0 ||
+        memchr(text, '\n', len) != NULL)
         return RC_BAD;
+    if (len == 0) {
+        result->has_rest = true;
+        return RC_OK;
+    }
     if (result->count == result->max_rows || len > result->max_bytes - rows_bytes)
         return RC_LIMIT;
     if (buffer_add(&result->rows, text, len) != RC_OK)
@@ -107,10 +112,22 @@ end_of_page(const struct rows_result *result, size_t first, size_t room)
 }
 
 static enum rc
-write_head(const struct rows_result *result, struct buffer *out)
+write_head(const struct rows_result *result, size_t first, struct buffer *out)
 {
-    return buffer_addf(out, "\"key\":%s,\"snapshot\":\"%s\",\"rows\":[", result->header.key,
-                       result->header.snapshot_text);
+    const struct rows_header *header = &result->header;
+    enum rc rc =
+        buffer_addf(out, "\"key\":%s,\"snapshot\":\"%s\"", header->key, header->snapshot_text);
+
+    if (rc == RC_OK && first == 0)
+        rc = buffer_addf(out, ",\"judge\":%s", header->judge);
+    return rc == RC_OK ? buffer_addf(out, ",\"rows\":[") : rc;
+}
+
+static enum rc
+write_count(const struct rows_header *header, struct buffer *out)
+{
+    return buffer_addf(out, "\"count\":%" PRId64 ",\"snapshot\":\"%s\",\"judge\":%s}",
+                       header->count, header->snapshot_text, header->judge);
 }
 
 static enum rc
@@ -130,15 +147,20 @@ rows_result_write_page(const struct rows_result *result, size_t first, int64_t r
     size_t used, next;
     enum rc rc = buffer_addf(out, "{\"t\":\"rows\",\"r\":%" PRId64 ",", request_id);
 
+    if (rc == RC_OK && result->header.count >= 0) {
+        *ret_next = 0;
+        return write_count(&result->header, out);
+    }
     if (rc == RC_OK)
-        rc = write_head(result, out);
+        rc = write_head(result, first, out);
     used = out->len - before + sizeof(PAGE_TAIL);
     next = end_of_page(result, first, used < ROWS_PAGE_MAX ? ROWS_PAGE_MAX - used : 0);
     if (rc == RC_OK)
         rc = write_rows(result, first, next, out);
     if (rc == RC_OK)
         rc = next < result->count ? buffer_addf(out, "],\"more\":true}")
-                                  : buffer_add(out, PAGE_TAIL, sizeof(PAGE_TAIL) - 1);
+             : result->has_rest   ? buffer_add(out, PAGE_TAIL, sizeof(PAGE_TAIL) - 1)
+                                  : buffer_addf(out, "],\"more\":false}");
     if (rc == RC_OK)
         *ret_next = next;
     return rc;
@@ -149,11 +171,15 @@ rows_result_write(const struct rows_result *result, struct buffer *out)
 {
     enum rc rc = buffer_add(out, "{", 1);
 
+    if (rc == RC_OK && result->header.count >= 0) {
+        rc = write_count(&result->header, out);
+        return rc == RC_OK ? buffer_add(out, "\n", 1) : rc;
+    }
     if (rc == RC_OK)
-        rc = write_head(result, out);
+        rc = write_head(result, 0, out);
     if (rc == RC_OK)
         rc = write_rows(result, 0, result->count, out);
-    return rc == RC_OK ? buffer_add(out, "]}\n", 3) : rc;
+    return rc == RC_OK ? buffer_addf(out, "]%s}\n", result->has_rest ? ",\"rest\":true" : "") : rc;
 }
 
 /* ---- errors */
@@ -161,6 +187,8 @@ rows_result_write(const struct rows_result *result, struct buffer *out)
 static const struct rows_error ERRORS[] = {
     [ROWS_DENIED] = {GATE_ERR_PERMISSION, 403, "no such live rule for this user", false,
                      STAT_ROWS_DENIED},
+    [ROWS_INVALID] = {GATE_ERR_BAD_REQUEST, 400, "invalid condition", false,
+                      STAT_GATE_PROTOCOL_ERRORS},
     [ROWS_TOO_MANY] = {GATE_ERR_TOO_MANY_ROWS, 413, "too many rows", false, STAT_ROWS_TOO_MANY},
     [ROWS_BUSY] = {GATE_ERR_RATE, 503, "too many requests for rows", true, STAT_ROWS_BUSY},
     [ROWS_USER_LIMIT] = {GATE_ERR_RATE, 429, "too many requests for rows by this user", true,
@@ -182,11 +210,14 @@ rows_error_of(enum rows_status status)
     return &ERRORS[status];
 }
 
+_Static_assert(ROWS_ERROR_TEXT_MAX > ROWS_HEADER_ERROR_MAX, "no error is cut twice");
+
 const char *
-rows_error_text(enum rows_status status, const char *source, const char *rule,
-                char buffer[ROWS_ERROR_TEXT_MAX])
+rows_error_text(enum rows_status status, const struct rows_result *result, const char *source,
+                const char *rule, char buffer[ROWS_ERROR_TEXT_MAX])
 {
-    const char *text = ERRORS[status].text;
+    const bool has_text = status == ROWS_INVALID && result != NULL;
+    const char *text = has_text ? result->header.error_text : ERRORS[status].text;
 
     if (status == ROWS_DENIED)
         snprintf(buffer, ROWS_ERROR_TEXT_MAX, "%s: rule \"%s\" of \"%s\"", text, rule, source);

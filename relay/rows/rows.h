@@ -12,6 +12,7 @@
 #include "base/stats.h"
 #include "wire/client_message.h"
 #include "wire/codes.h"
+#include "wire/rows_conditions.h"
 #include "wire/snapshot.h"
 
 #define ROWS_PAGE_MAX (256 * 1024) /* maximum bytes of a page; a longer row is a separate page */
@@ -24,9 +25,10 @@ struct rows_request; /* one client's request for the rows of a live rule */
 
 enum rows_status {
     ROWS_OK,
-    ROWS_DENIED,     /* no such live rule, or it does not address the user */
-    ROWS_TOO_MANY,   /* rows.max_rows or rows.max_bytes exceeded */
-    ROWS_BUSY,       /* the queue is full, or the request waited too long */
+    ROWS_DENIED,   /* no such live rule, it does not address the user, or a column is not allowed */
+    ROWS_INVALID,  /* a condition is invalid; the result has the reason */
+    ROWS_TOO_MANY, /* rows.max_rows or rows.max_bytes exceeded */
+    ROWS_BUSY,     /* the queue is full, or the request waited too long */
     ROWS_USER_LIMIT, /* the user has too many requests or unread results */
     ROWS_TIMED_OUT,  /* the query took longer than rows.timeout */
     ROWS_LOST,       /* no connection to the database */
@@ -59,6 +61,7 @@ struct rows_result {
     size_t room; /* capacity of ends[] */
     size_t max_rows;
     size_t max_bytes;   /* maximum bytes of rows, without commas */
+    bool has_rest;      /* more rows match than were requested */
     size_t bytes;       /* memory of rows[] and ends[] */
     size_t *held_bytes; /* total memory of all results; not owned */
 };
@@ -69,6 +72,7 @@ struct rows_wanted {
     const char *rule;
     const char *user;
     const char *groups; /* groups of the token, as a JSON object of arrays */
+    struct rows_conditions conditions;
 };
 
 /* Callbacks of a request. Only `done` may start or end another request. */
@@ -76,8 +80,10 @@ struct rows_events {
     /* True if the snapshot contains all changes of which the client was notified. */
     bool (*accepts)(void *ctx, const struct snapshot *snapshot);
     /*
-     * Called once, from the loop. ROWS_OK: `result` is valid until rows_request_end. Otherwise it
-     * is NULL; if the error is retryable, the client retries after after_ms.
+     * Called once, from the loop. ROWS_OK: `result` is valid until rows_request_end. The same with
+     * ROWS_INVALID, and with ROWS_DENIED if the rule addresses the user, but not with this column:
+     * then it has only an error. Otherwise it is NULL; if the error is retryable, the client
+     * retries after after_ms.
      */
     void (*done)(void *ctx, enum rows_status status, const struct rows_result *result,
                  int64_t after_ms);
@@ -116,7 +122,7 @@ void rows_request_end(struct rows_request *request);
 MUST_CHECK enum rc rows_result_write_page(const struct rows_result *result, size_t first,
                                           int64_t request_id, struct buffer *out, size_t *ret_next);
 
-/* Adds all rows in the format of GET /v1/rows. */
+/* Adds all rows, or their number, in the format of GET /v1/rows. */
 MUST_CHECK enum rc rows_result_write(const struct rows_result *result, struct buffer *out);
 
 /* ---- position.c: WAL positions behind the commits that are visible, for barriers */
@@ -159,9 +165,9 @@ const struct rows_error *rows_error_of(enum rows_status status);
 
 /*
  * Writes the error message into `buffer` and returns it. ROWS_DENIED includes source and rule as
- * requested, because a client may request several lists.
+ * requested, because a client may request several lists. `result` is that of the callback.
  */
-const char *rows_error_text(enum rows_status status, const char *source, const char *rule,
-                            char buffer[ROWS_ERROR_TEXT_MAX]);
+const char *rows_error_text(enum rows_status status, const struct rows_result *result,
+                            const char *source, const char *rule, char buffer[ROWS_ERROR_TEXT_MAX]);
 
 #endif

@@ -18,9 +18,9 @@
 /* ---- query_queue.c: requests that wait for a query, and their order. No clock, no I/O. */
 
 /*
- * A query serves all requests with its key. The key names the rule, the user, and the groups of the
- * token; for a rule with audience ALL only the rule. The audience is known from the rule's last
- * result. If the result of a query without a user has another audience than ALL, only the requester
+ * A query serves all requests with its key. The key names the rule, the conditions, the user, and
+ * the groups of the token; for a rule with audience ALL neither user nor groups. The audience is
+ * known from the rule's last result. If the result of a query without a user has another audience than ALL, only the requester
  * receives it.
  *
  * WAITING: a new request with the same key joins the query. The query waits for a connection; for
@@ -110,10 +110,10 @@ struct rows_request {
     struct rows_query *query;  /* NULL after completion */
     struct rows_request *prev; /* links of the query's list; with a result, of the user's list */
     struct rows_request *next;
-    struct rows_wanted wanted; /* owns source, rule and groups; the user's name belongs to `user` */
+    struct rows_wanted wanted; /* owns all but the user's name, which belongs to `user` */
     const struct rows_events *events;
     void *ctx;
-    struct rows_result *result; /* a reference; set when the request completes */
+    struct rows_result *result; /* a reference; set when the request completes; may be an error */
     size_t copied_bytes;        /* size of the client's copy, counted as result memory */
     int64_t deadline_us;        /* time limit for the start of the query */
     int64_t not_before_us;
@@ -153,11 +153,12 @@ const struct rows_wanted *rows_query_wanted(const struct rows_query *query);
 void rows_queue_complete(struct rows_queue *queue, struct rows_query *query,
                          struct rows_result *result, int64_t now_us);
 /*
- * Ends the query with an error. DENIED ends only the request of the requester, unless the key names
- * the user; the other requests wait again.
+ * Ends the query with an error. DENIED and INVALID end only the request of the requester, unless
+ * the key names the user; the other requests wait again. `result` is the error that the server has
+ * returned as a header; NULL: none.
  */
 void rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum rows_status status,
-                     int64_t now_us);
+                     struct rows_result *result, int64_t now_us);
 /*
  * Requeues the requests of a query whose connection was lost. At the second loss a request fails.
  */
@@ -213,8 +214,9 @@ struct rows_result *rows_result_ref(struct rows_result *result);
 void rows_result_unref(struct rows_result *result); /* accepts NULL */
 
 /*
- * Adds the next row that the query returns: first the header, then rows. RC_LIMIT: too many rows or
- * bytes. RC_BAD: invalid header, or a row that is not one line.
+ * Adds the next row that the query returns: first the header, then rows, then an empty row if more
+ * rows match. RC_LIMIT: too many rows or bytes. RC_BAD: invalid header, a row that is not one line,
+ * or a row behind an error, a count or an empty row.
  */
 MUST_CHECK enum rc rows_result_add(struct rows_result *result, const char *text, size_t len);
 

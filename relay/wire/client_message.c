@@ -10,7 +10,7 @@
 #include "wire/frame.h"
 #include "wire/json_doc.h"
 
-#define FIELDS_MAX 7
+#define FIELDS_MAX 10
 #define REQUEST_ID_MAX 9007199254740991 /* 2^53-1: exact in every client */
 
 /* A message type, its allowed fields, and the function that reads the fields. */
@@ -228,6 +228,24 @@ read_snapshot(struct json_doc *doc, struct client_message *message,
 }
 
 static enum rc
+read_conditions(struct json_doc *doc, struct client_message *message,
+                char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    for (size_t i = 0; i < ROWS_CONDITIONS_COUNT; i++) {
+        const char *name = ROWS_CONDITIONS_FIELDS[i];
+        const struct json_value *value = field_of(doc, name);
+
+        if (value == NULL)
+            continue;
+        if (message->has_snapshot)
+            return reject_message(error, "\"snapshot\" excludes \"%s\"", name);
+        if (rows_conditions_read(&message->conditions, name, doc, value, error) != RC_OK)
+            return RC_BAD;
+    }
+    return rows_conditions_check(&message->conditions, error);
+}
+
+static enum rc
 read_rows(struct json_doc *doc, struct client_message *message,
           char error[CLIENT_MESSAGE_ERROR_MAX])
 {
@@ -241,7 +259,9 @@ read_rows(struct json_doc *doc, struct client_message *message,
     if (message->rule == NULL)
         return reject_message(error, "\"rule\" must be a string of 1 to %d bytes",
                               CLIENT_MESSAGE_RULE_MAX);
-    return read_snapshot(doc, message, error);
+    if (read_snapshot(doc, message, error) != RC_OK)
+        return RC_BAD;
+    return read_conditions(doc, message, error);
 }
 
 bool
@@ -287,7 +307,10 @@ static const struct client_message_form FORMS[] = {
     {"subscribe", CLIENT_MESSAGE_SUBSCRIBE, {"t", "r", "topics"}, read_topics},
     {"unsubscribe", CLIENT_MESSAGE_UNSUBSCRIBE, {"t", "r", "topics"}, read_topics},
     {"refresh", CLIENT_MESSAGE_REFRESH, {"t", "r", "token"}, read_refresh},
-    {"rows", CLIENT_MESSAGE_ROWS, {"t", "r", "source", "rule", "snapshot"}, read_rows},
+    {"rows",
+     CLIENT_MESSAGE_ROWS,
+     {"t", "r", "source", "rule", "snapshot", "where", "order", "after", "limit", "count"},
+     read_rows},
     {"barrier", CLIENT_MESSAGE_BARRIER, {"t", "r", "x"}, read_barrier},
     {"ping", CLIENT_MESSAGE_PING, {"t", "r"}, read_nothing},
     {"pong", CLIENT_MESSAGE_PONG, {"t", "r"}, read_nothing},
@@ -549,6 +572,7 @@ client_message_free(struct client_message *message)
     free(message->topics);
     free(message->source);
     free(message->rule);
+    rows_conditions_free(&message->conditions);
     snapshot_free(&message->snapshot);
     *message = (struct client_message){0};
 }

@@ -8,12 +8,13 @@
 
 #include "decoder/protocol/limits.h"
 #include "base/rc.h"
+#include "wire/rows_conditions.h"
 #include "wire/snapshot.h"
 
 #define CLIENT_MESSAGE_ACKS_MAX 1024
 #define CLIENT_MESSAGE_WINDOW_MAX 65536 /* larger values are reduced to this */
 #define CLIENT_MESSAGE_POS_MAX 511
-#define CLIENT_MESSAGE_ERROR_MAX 192
+#define CLIENT_MESSAGE_ERROR_MAX ROWS_CONDITIONS_ERROR_MAX
 #define CLIENT_MESSAGE_TOPICS_MAX 256 /* maximum number of topics in a message */
 #define CLIENT_MESSAGE_TOPIC_MAX 255  /* maximum bytes of a topic */
 #define CLIENT_MESSAGE_TOPICS_BYTES_MAX 8192
@@ -49,8 +50,9 @@ struct client_message {
     int64_t delay_ms; /* nack: 0 if absent */
     char **topics;    /* connect, subscribe, unsubscribe: '*' only at the end */
     size_t topic_count;
-    char *source; /* rows */
-    char *rule;   /* rows: "default" if absent */
+    char *source;                      /* rows */
+    char *rule;                        /* rows: "default" if absent */
+    struct rows_conditions conditions; /* rows */
     bool has_snapshot;
     struct snapshot snapshot; /* rows: only checks whether this snapshot is new enough */
     uint64_t xid;             /* barrier: 0 if absent */

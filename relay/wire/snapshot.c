@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "wire/audience_name.h"
+#include "wire/codes.h"
 #include "wire/json_doc.h"
 
 /* Parses a number above 0 and below 2^64, without leading zeros. Advances *at. */
@@ -115,24 +117,32 @@ snapshot_free(struct snapshot *snapshot)
 
 /* The first row of clairon.live_rows(). */
 
+/* NULL: not an array of names. */
+static char *
+header_names(const struct json_doc *doc, const struct json_value *names)
+{
+    const struct json_value *name = json_doc_first(doc, names);
+    struct buffer out;
+
+    if (!json_is(names, JSON_KIND_ARRAY))
+        return NULL;
+    for (; name != NULL; name = json_doc_next(doc, names, name)) {
+        if (!json_is(name, JSON_KIND_TEXT))
+            return NULL;
+    }
+    buffer_init(&out, names->len);
+    if (json_doc_add(doc, names, &out) != RC_OK)
+        buffer_free(&out);
+    return out.bytes;
+}
+
 /* NULL: not an array of 1 to ROWS_KEY_COLUMNS_MAX names. */
 static char *
 header_key(const struct json_doc *doc, const struct json_value *key)
 {
-    const struct json_value *name = json_doc_first(doc, key);
-    struct buffer out;
-    size_t count = 0;
+    const size_t count = json_doc_count(doc, key);
 
-    if (!json_is(key, JSON_KIND_ARRAY))
-        return NULL;
-    for (; name != NULL; name = json_doc_next(doc, key, name), count++) {
-        if (!json_is(name, JSON_KIND_TEXT))
-            return NULL;
-    }
-    buffer_init(&out, key->len);
-    if (count == 0 || count > ROWS_KEY_COLUMNS_MAX || json_doc_add(doc, key, &out) != RC_OK)
-        buffer_free(&out);
-    return out.bytes;
+    return count > 0 && count <= ROWS_KEY_COLUMNS_MAX ? header_names(doc, key) : NULL;
 }
 
 /* NULL: not a string of 1 to `max` bytes. */
@@ -144,26 +154,60 @@ header_text(struct json_doc *doc, const struct json_value *value, size_t max)
     return len > 0 && len <= max ? memory_text(json_doc_text(doc, value), len) : NULL;
 }
 
+/* Cuts a long text at a character. NULL: not a string. */
+static char *
+header_error_text(struct json_doc *doc, const struct json_value *value)
+{
+    size_t len = json_text_len(value);
+
+    if (len > ROWS_HEADER_ERROR_MAX)
+        (void)utf8_is_prefix(json_doc_text(doc, value), ROWS_HEADER_ERROR_MAX, &len);
+    return len > 0 ? memory_text(json_doc_text(doc, value), len) : NULL;
+}
+
+static void
+read_header(struct json_doc *doc, struct rows_header *header)
+{
+    const struct json_value *root = json_doc_root(doc);
+    const struct json_value *count = json_doc_member(doc, root, "count");
+
+    header->error = (int)json_doc_integer(doc, json_doc_member(doc, root, "error"));
+    if (header->error != 0) {
+        header->error_text = header_error_text(doc, json_doc_member(doc, root, "text"));
+        return;
+    }
+    header->key = header_key(doc, json_doc_member(doc, root, "key"));
+    header->snapshot_text =
+        header_text(doc, json_doc_member(doc, root, "snapshot"), SNAPSHOT_TEXT_MAX);
+    header->audience =
+        header_text(doc, json_doc_member(doc, root, "audience"), AUDIENCE_COMPOSITE_MAX);
+    header->judge = header_names(doc, json_doc_member(doc, root, "judge"));
+    header->count = json_is(count, JSON_KIND_INTEGER) ? json_doc_integer(doc, count) : -1;
+}
+
+static bool
+is_complete(struct rows_header *header)
+{
+    if (header->error != 0)
+        return header->error == GATE_ERR_PERMISSION ||
+               (header->error == GATE_ERR_BAD_REQUEST && header->error_text != NULL);
+    return header->key != NULL && header->audience != NULL && header->judge != NULL &&
+           header->snapshot_text != NULL && header->count >= -1 &&
+           snapshot_parse(header->snapshot_text, strlen(header->snapshot_text),
+                          &header->snapshot) == RC_OK;
+}
+
 enum rc
 rows_header_parse(const char *text, size_t len, struct rows_header *ret_header)
 {
     struct rows_header header = {0};
     struct json_doc doc;
     struct json_doc_error error;
-    const struct json_value *root;
 
-    if (json_doc_parse(&doc, text, len, false, &error) == RC_OK) {
-        root = json_doc_root(&doc);
-        header.key = header_key(&doc, json_doc_member(&doc, root, "key"));
-        header.snapshot_text =
-            header_text(&doc, json_doc_member(&doc, root, "snapshot"), SNAPSHOT_TEXT_MAX);
-        header.audience =
-            header_text(&doc, json_doc_member(&doc, root, "audience"), AUDIENCE_COMPOSITE_MAX);
-    }
+    if (json_doc_parse(&doc, text, len, false, &error) == RC_OK)
+        read_header(&doc, &header);
     json_doc_free(&doc);
-    if (header.key == NULL || header.audience == NULL || header.snapshot_text == NULL ||
-        snapshot_parse(header.snapshot_text, strlen(header.snapshot_text), &header.snapshot) !=
-            RC_OK) {
+    if (!is_complete(&header)) {
         rows_header_free(&header);
         return RC_BAD;
     }
@@ -177,6 +221,8 @@ rows_header_free(struct rows_header *header)
     free(header->key);
     free(header->snapshot_text);
     free(header->audience);
+    free(header->judge);
+    free(header->error_text);
     snapshot_free(&header->snapshot);
     *header = (struct rows_header){0};
 }

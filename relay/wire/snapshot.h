@@ -35,12 +35,22 @@ void snapshot_free(struct snapshot *snapshot);
 
 #define ROWS_KEY_COLUMNS_MAX 32 /* INDEX_MAX_KEYS */
 
-/* {"key":["id"],"snapshot":"xmin:xmax:xip","audience":"STRUCTURE"} */
+#define ROWS_HEADER_ERROR_MAX 256 /* bytes of an error message; a longer one is cut */
+
+/*
+ * {"key":["id"],"snapshot":"xmin:xmax:xip","audience":"STRUCTURE","judge":["status"],"count":312},
+ * or {"error":107,"text":"column \"status\": .."}, or {"error":103}.
+ */
 struct rows_header {
     char *key;           /* names of the key columns, as a JSON array */
     char *snapshot_text; /* snapshot of the rows that follow */
     char *audience;      /* audience of the rule */
+    /* names of the columns whose values a client can compare as the server does, as a JSON array */
+    char *judge;
     struct snapshot snapshot;
+    int64_t count;    /* number of rows that were counted; -1: rows follow */
+    int error;        /* enum gate_err, then no other field is set but error_text; 0: none */
+    char *error_text; /* NULL: none */
 };
 
 /*

@@ -258,15 +258,23 @@ handle_topics(struct websocket *ws, const struct client_message *message)
 static void
 handle_rows(struct websocket *ws, const struct client_message *message)
 {
+    char error[ROWS_CONDITIONS_ERROR_MAX];
     char line[128];
     bool is_accepted;
     int len;
 
+    if (rows_conditions_check_limit(&message->conditions, ws->gate->config->rows.max_rows, error) !=
+        RC_OK) {
+        stats_add(ws->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        send_err(ws, message, GATE_ERR_BAD_REQUEST, error);
+        return;
+    }
     if (!message->has_snapshot) {
         /*
          * The rows bypass the control queue, but the gate closes a client that does not read them.
          */
-        if (!session_request_rows(ws->session, message->source, message->rule, message->request_id))
+        if (!session_request_rows(ws->session, message->source, message->rule, &message->conditions,
+                                  message->request_id))
             send_rate(ws, message, "too many requests for rows by this connection",
                       RATE_RETRY_AFTER_MS);
         return;

@@ -12,11 +12,11 @@
 #include "hub/live_rows.h"
 #include "tests/unit/hub/queued_notifications.h"
 
-#define HEADER "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"audience\":\"%s\"}"
+#define HEADER "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"audience\":\"%s\",\"judge\":[\"a\"]}"
 #define RELOAD "{\"t\":\"reload\",\"source\":\"t\",\"rule\":\"a\\\"b\"} "
 #define PAGE(r, rows, more)                                                                        \
-    "{\"t\":\"rows\",\"r\":" r ",\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"rows\":[" rows          \
-    "],\"more\":" more "} "
+    "{\"t\":\"rows\",\"r\":" r ",\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"judge\":[\"a\"],"       \
+    "\"rows\":[" rows "],\"more\":" more "} "
 
 static const struct bytes STRUCTURE = {(const unsigned char *)"STRUCTURE", 9};
 static const struct bytes OTHER = {(const unsigned char *)"OTHER", 5};
@@ -332,6 +332,61 @@ blocked_reload_is_sent_before_the_queue(void **state)
     assert_int_equal(socket.frames, 2);
 }
 
+static struct rows_result *
+make_error(const char *header)
+{
+    struct rows_result *result = rows_result_new(10, 1000, &held);
+
+    assert_int_equal(rows_result_add(result, header, strlen(header)), RC_OK);
+    return result;
+}
+
+static void
+error_of_a_condition_is_sent(void **state)
+{
+    struct rows_result *result =
+        make_error("{\"error\":107,\"text\":\"column \\\"status\\\": invalid\"}");
+
+    (void)state;
+    lists_rows_received(add_request(1), ROWS_INVALID, result, 0);
+    assert_string_equal(sent(), "{\"t\":\"err\",\"r\":1,\"code\":107,\"msg\":"
+                                "\"column \\\"status\\\": invalid\",\"retry\":false} ");
+    rows_result_unref(result);
+}
+
+/* The client has other rows of the same rule. */
+static void
+denied_column_leaves_the_list_as_it_is(void **state)
+{
+    struct rows_result *result = make_error("{\"error\":103}");
+
+    (void)state;
+    give(add_request(3), "STRUCTURE");
+    lists_rows_received(add_request(1), ROWS_DENIED, result, 0);
+    assert_string_equal(sent(),
+                        "{\"t\":\"err\",\"r\":1,\"code\":103,\"msg\":\"no such live rule "
+                        "for this user: rule \\\"a\\\"b\\\" of \\\"t\\\"\",\"retry\":false} ");
+    lists_reload_rule(&session, &NAME, true);
+    assert_string_equal(sent(), RELOAD);
+    rows_result_unref(result);
+}
+
+/* Two lists of one rule with different conditions: the result of one does not renew the other. */
+static void
+rows_with_conditions_do_not_replace_a_reload(void **state)
+{
+    struct list_request *request = add_request(3);
+    struct rows_result *result = make_result("STRUCTURE", "1");
+
+    (void)state;
+    request->list->is_partial = true;
+    lists_reload(&session, &STRUCTURE, true);
+    assert_string_equal(sent(), "");
+    lists_rows_received(request, ROWS_OK, result, 0);
+    assert_string_equal(sent(), RELOAD PAGE("3", "1", "false"));
+    rows_result_unref(result);
+}
+
 static void
 list_with_too_many_rows_is_reloaded(void **state)
 {
@@ -467,6 +522,9 @@ main(void)
         CASE(reload_is_sent_before_the_queue),
         CASE(blocked_reload_is_sent_before_the_queue),
         CASE(list_with_too_many_rows_is_reloaded),
+        CASE(error_of_a_condition_is_sent),
+        CASE(denied_column_leaves_the_list_as_it_is),
+        CASE(rows_with_conditions_do_not_replace_a_reload),
         CASE(list_that_was_denied_is_reloaded_after_a_change_of_memberships),
         CASE(membership_that_changes_before_a_denial_causes_a_reload),
         CASE(denied_list_is_not_reloaded_after_a_change_of_its_rule),

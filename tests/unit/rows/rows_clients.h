@@ -23,6 +23,7 @@ static struct stats stats;
 static struct rows_queue queue;
 static struct client clients[CLIENTS_MAX];
 static size_t held;
+static struct rows_conditions conditions; /* of the next request */
 
 static inline bool
 on_accepts(void *ctx, const struct snapshot *snapshot)
@@ -45,7 +46,7 @@ on_done(void *ctx, enum rows_status status, const struct rows_result *result, in
 {
     struct client *client = ctx;
 
-    assert_int_equal(status == ROWS_OK, result != NULL);
+    assert_int_equal(status == ROWS_OK || status == ROWS_INVALID, result != NULL);
     client->status = status;
     client->after_ms = after_ms;
     client->results++;
@@ -61,6 +62,7 @@ set_up(void **state)
     (void)state;
     memset(&stats, 0, sizeof(stats));
     memset(clients, 0, sizeof(clients));
+    memset(&conditions, 0, sizeof(conditions));
     for (size_t i = 0; i < CLIENTS_MAX; i++)
         clients[i].ends = NO_CLIENT;
     queue = (struct rows_queue){
@@ -89,7 +91,7 @@ tear_down(void **state)
 static inline enum rows_status
 try_request(size_t i, const char *user, const char *source)
 {
-    const struct rows_wanted wanted = {source, "default", user, "{}"};
+    const struct rows_wanted wanted = {source, "default", user, "{}", conditions};
 
     clients[i].results = 0;
     return rows_queue_add(&queue, &wanted, &EVENTS, &clients[i], 0, &clients[i].request);
@@ -124,8 +126,9 @@ new_result(const char *audience, const char *snapshot)
     struct rows_result *result = rows_result_new(10, USER_BYTES, &held);
     char header[300];
 
-    snprintf(header, sizeof(header), "{\"key\":[\"id\"],\"snapshot\":\"%s\",\"audience\":\"%s\"}",
-             snapshot, audience);
+    snprintf(header, sizeof(header),
+             "{\"key\":[\"id\"],\"snapshot\":\"%s\",\"audience\":\"%s\",\"judge\":[]}", snapshot,
+             audience);
     assert_int_equal(rows_result_add(result, header, strlen(header)), RC_OK);
     return result;
 }

@@ -267,12 +267,109 @@ denial_applies_only_to_the_requester(void **state)
     make_audience_known("ALL");
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
-    rows_queue_fail(&queue, next("u1"), ROWS_DENIED, 0);
+    rows_queue_fail(&queue, next("u1"), ROWS_DENIED, NULL, 0);
     expect_done(0, ROWS_DENIED);
     assert_int_equal(clients[0].after_ms, 0);
     assert_int_equal(clients[1].results, 0);
-    rows_queue_fail(&queue, next("u2"), ROWS_DENIED, 0);
+    rows_queue_fail(&queue, next("u2"), ROWS_DENIED, NULL, 0);
     expect_done(1, ROWS_DENIED);
+}
+
+static struct rows_result *
+new_error(const char *header)
+{
+    struct rows_result *result = rows_result_new(10, USER_BYTES, &held);
+
+    assert_int_equal(rows_result_add(result, header, strlen(header)), RC_OK);
+    return result;
+}
+
+/* Otherwise one user could end the sharing of a query, or show others that the rule exists. */
+static void
+error_of_a_condition_applies_only_to_the_requester(void **state)
+{
+    struct rows_result *result = new_error("{\"error\":107,\"text\":\"column \\\"a\\\"\"}");
+    char text[ROWS_ERROR_TEXT_MAX];
+
+    (void)state;
+    make_audience_known("ALL");
+    add_request(0, "u1", "t");
+    add_request(1, "u2", "t");
+    rows_queue_fail(&queue, next("u1"), ROWS_INVALID, result, 0);
+    expect_done(0, ROWS_INVALID);
+    assert_string_equal(rows_error_text(ROWS_INVALID, clients[0].request->result, "t", "r", text),
+                        "column \"a\"");
+    assert_int_equal(clients[0].after_ms, 0);
+    assert_int_equal(clients[1].results, 0);
+    assert_int_equal(stats.values[STAT_GATE_PROTOCOL_ERRORS], 1);
+    rows_queue_fail(&queue, next("u2"), ROWS_INVALID, result, 0);
+    expect_done(1, ROWS_INVALID);
+    add_request(2, "u1", "t");
+    add_request(3, "u2", "t"); /* the audience is still known */
+    result_at(next("u1"), "ALL", "5:5:", 0);
+    expect_done(3, ROWS_OK);
+    rows_result_unref(result);
+}
+
+/* Adds a request, which must not join a query. */
+static void
+expect_separate(size_t i, struct rows_conditions of_request)
+{
+    size_t waiting = HASH_COUNT(queue.waiting);
+
+    conditions = of_request;
+    add_request(i, "u1", "t");
+    assert_int_equal(HASH_COUNT(queue.waiting), waiting + 1);
+}
+
+static void
+only_equal_conditions_share_a_query(void **state)
+{
+    static char a[] = "{\"a\":1}", b[] = "{\"a\":2}", names[] = "[\"a\"]", one[] = "[1]";
+    const struct rows_conditions each[] = {{0},
+                                           {.where = a},
+                                           {.where = b},
+                                           {.order = names},
+                                           {.after = one},
+                                           {.where = names},
+                                           {.limit = 5},
+                                           {.limit = 50},
+                                           {.is_count = true},
+                                           {.where = a, .is_count = true},
+                                           {.where = a, .order = names, .after = one, .limit = 5}};
+    const size_t count = sizeof(each) / sizeof(each[0]);
+
+    (void)state;
+    make_audience_known("ALL");
+    for (size_t i = 0; i < count; i++)
+        expect_separate(i, each[i]);
+    for (size_t i = 0; i < count; i++) {
+        conditions = each[i];
+        add_request(count + i, "u2", "t");
+    }
+    assert_int_equal(HASH_COUNT(queue.waiting), count);
+    for (size_t i = 0; i < count; i++)
+        result_at(next("u1"), "ALL", "5:5:", 0);
+    for (size_t i = 0; i < 2 * count; i++)
+        expect_done(i, ROWS_OK);
+}
+
+/* The text may be freed after the call. */
+static void
+conditions_are_copied(void **state)
+{
+    char where[] = "{\"a\":1}";
+    struct rows_query *query;
+
+    (void)state;
+    conditions = (struct rows_conditions){.where = where, .limit = 7};
+    add_request(0, "u1", "t");
+    memset(where, 'x', sizeof(where) - 1);
+    query = next("u1");
+    assert_string_equal(rows_query_wanted(query)->conditions.where, "{\"a\":1}");
+    assert_int_equal(rows_query_wanted(query)->conditions.limit, 7);
+    result_at(query, "USER", "5:5:", 0);
+    expect_done(0, ROWS_OK);
 }
 
 static void
@@ -282,7 +379,7 @@ other_errors_apply_to_all_requests(void **state)
     make_audience_known("ALL");
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
-    rows_queue_fail(&queue, next("u1"), ROWS_TOO_MANY, 0);
+    rows_queue_fail(&queue, next("u1"), ROWS_TOO_MANY, NULL, 0);
     expect_done(0, ROWS_TOO_MANY);
     expect_done(1, ROWS_TOO_MANY);
 }
@@ -496,6 +593,9 @@ main(void)
         CASE(old_snapshots_end_at_the_deadline),
         CASE(waiting_requests_expire),
         CASE(denial_applies_only_to_the_requester),
+        CASE(error_of_a_condition_applies_only_to_the_requester),
+        CASE(only_equal_conditions_share_a_query),
+        CASE(conditions_are_copied),
         CASE(other_errors_apply_to_all_requests),
         CASE(locked_table_is_queried_again_until_the_deadline),
         CASE(lost_query_is_repeated_once),

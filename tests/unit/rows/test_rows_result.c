@@ -11,10 +11,13 @@
 
 #include "rows/rows_private.h"
 
-#define HEADER "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"audience\":\"ALL\"}"
-#define PAGE(rows, more)                                                                           \
+#define HEADER "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"audience\":\"ALL\",\"judge\":[\"a\"]}"
+#define LATER_PAGE(rows, more)                                                                     \
     "{\"t\":\"rows\",\"r\":3,\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"rows\":[" rows              \
     "],\"more\":" more "}"
+#define PAGE(rows, more)                                                                           \
+    "{\"t\":\"rows\",\"r\":3,\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"judge\":[\"a\"],"           \
+    "\"rows\":[" rows "],\"more\":" more "}"
 
 static size_t held;
 
@@ -57,8 +60,9 @@ small_list_is_one_page(void **state)
     buffer_free(&out);
     buffer_init(&out, 1000);
     assert_int_equal(rows_result_write(result, &out), RC_OK);
-    assert_string_equal(out.bytes, "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"rows\":["
-                                   "{\"id\":1},{\"id\":2}]}\n");
+    assert_string_equal(out.bytes,
+                        "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"judge\":[\"a\"],\"rows\":["
+                        "{\"id\":1},{\"id\":2}]}\n");
     buffer_free(&out);
     rows_result_unref(result);
 }
@@ -132,7 +136,7 @@ row_larger_than_a_page_has_a_separate_page(void **state)
     assert_true(out.len > ROWS_PAGE_MAX);
     buffer_free(&out);
     assert_int_equal(page(result, 2, &out), 3);
-    assert_string_equal(out.bytes, PAGE("3", "false"));
+    assert_string_equal(out.bytes, LATER_PAGE("3", "false"));
     buffer_free(&out);
     free(large);
     rows_result_unref(result);
@@ -182,7 +186,60 @@ invalid_rows_are_rejected(void **state)
     assert_int_equal(add(result, "{\"id\":1}"), RC_BAD);
     assert_int_equal(add(result, HEADER), RC_OK);
     assert_int_equal(add(result, "{\"id\":\n1}"), RC_BAD);
+    assert_int_equal(add(result, ""), RC_OK);
     assert_int_equal(add(result, ""), RC_BAD);
+    assert_int_equal(add(result, "{\"id\":1}"), RC_BAD);
+    rows_result_unref(result);
+    result = rows_result_new(10, 1000, &held);
+    assert_int_equal(add(result, "{\"error\":103}"), RC_OK);
+    assert_int_equal(add(result, "{\"id\":1}"), RC_BAD);
+    rows_result_unref(result);
+}
+
+static void
+last_page_shows_that_more_rows_match(void **state)
+{
+    struct rows_result *result = begin(10, 4 << 20);
+    char *large = row_of(ROWS_PAGE_MAX, 'x');
+    struct buffer out;
+
+    (void)state;
+    assert_int_equal(add(result, large), RC_OK);
+    assert_int_equal(add(result, "2"), RC_OK);
+    assert_int_equal(add(result, ""), RC_OK);
+    assert_int_equal(page(result, 0, &out), 1);
+    assert_non_null(strstr(out.bytes, "],\"more\":true}"));
+    buffer_free(&out);
+    assert_int_equal(page(result, 1, &out), 2);
+    assert_string_equal(out.bytes, LATER_PAGE("2", "false,\"rest\":true"));
+    buffer_free(&out);
+    buffer_init(&out, 1 << 20);
+    assert_int_equal(rows_result_write(result, &out), RC_OK);
+    assert_non_null(strstr(out.bytes, ",2],\"rest\":true}\n"));
+    buffer_free(&out);
+    free(large);
+    rows_result_unref(result);
+}
+
+static void
+count_is_one_frame_without_rows(void **state)
+{
+    struct rows_result *result = rows_result_new(10, 1000, &held);
+    struct buffer out;
+
+    (void)state;
+    assert_int_equal(add(result, "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"audience\":\"ALL\","
+                                 "\"judge\":[\"a\"],\"count\":0}"),
+                     RC_OK);
+    assert_int_equal(add(result, "{\"id\":1}"), RC_BAD);
+    assert_int_equal(page(result, 0, &out), result->count);
+    assert_string_equal(out.bytes, "{\"t\":\"rows\",\"r\":3,\"count\":0,\"snapshot\":\"5:9:7\","
+                                   "\"judge\":[\"a\"]}");
+    buffer_free(&out);
+    buffer_init(&out, 1000);
+    assert_int_equal(rows_result_write(result, &out), RC_OK);
+    assert_string_equal(out.bytes, "{\"count\":0,\"snapshot\":\"5:9:7\",\"judge\":[\"a\"]}\n");
+    buffer_free(&out);
     rows_result_unref(result);
 }
 
@@ -220,6 +277,8 @@ main(void)
         cmocka_unit_test(rows_and_bytes_are_limited),
         cmocka_unit_test(commas_are_not_counted),
         cmocka_unit_test(invalid_rows_are_rejected),
+        cmocka_unit_test(last_page_shows_that_more_rows_match),
+        cmocka_unit_test(count_is_one_frame_without_rows),
         cmocka_unit_test(memory_is_counted_until_the_last_unref),
     };
 

@@ -39,6 +39,7 @@ expect_rejected(const char *line, const char *word)
     assert_null(message.source);
     assert_null(message.rule);
     assert_null(message.snapshot.running);
+    assert_false(rows_conditions_exist(&message.conditions));
     client_message_free(&message);
 }
 
@@ -349,6 +350,104 @@ rows_are_parsed(void **state)
     client_message_free(&message);
 }
 
+#define ROWS(fields) "{\"t\":\"rows\",\"r\":5,\"source\":\"t\"," fields "}"
+
+static void
+conditions_of_rows_are_parsed(void **state)
+{
+    struct client_message message;
+
+    (void)state;
+    assert_int_equal(parse(ROWS("\"where\": {\"a\": [1.50, \"\\u00e9\", null], \"b\": "
+                                "{\"from\": 1e2}}, \"order\": [\"-a\", \"b\"], "
+                                "\"after\": [1, null], \"limit\": 50"),
+                           &message),
+                     RC_OK);
+    assert_string_equal(message.conditions.where,
+                        "{\"a\":[1.50,\"\\u00e9\",null],\"b\":{\"from\":1e2}}");
+    assert_string_equal(message.conditions.order, "[\"-a\",\"b\"]");
+    assert_string_equal(message.conditions.after, "[1,null]");
+    assert_int_equal(message.conditions.limit, 50);
+    assert_false(message.conditions.is_count);
+    assert_true(rows_conditions_exist(&message.conditions));
+    client_message_free(&message);
+    assert_int_equal(parse(ROWS("\"count\":true,\"where\":{}"), &message), RC_OK);
+    assert_true(message.conditions.is_count);
+    assert_string_equal(message.conditions.where, "{}");
+    client_message_free(&message);
+    assert_false(rows_conditions_exist(&message.conditions));
+}
+
+static void
+invalid_conditions_are_rejected(void **state)
+{
+    (void)state;
+    expect_rejected(ROWS("\"where\":[]"), "\"where\" must be an object");
+    expect_rejected(ROWS("\"where\":null"), "\"where\" must be an object");
+    expect_rejected(ROWS("\"where\":\"{}\""), "\"where\" must be an object");
+    expect_rejected(ROWS("\"where\":{\"a\":1,\"a\":2}"), "duplicate");
+    expect_rejected(ROWS("\"where\":{\"a\":1e-9999}"), "number in \"where\" out of range");
+    expect_rejected(ROWS("\"order\":\"a\""), "\"order\" must be an array");
+    expect_rejected(ROWS("\"order\":[1]"), "\"order\" must be an array");
+    expect_rejected(ROWS("\"order\":{\"a\":1}"), "\"order\" must be an array");
+    expect_rejected(ROWS("\"after\":{}"), "\"after\" must be an array");
+    expect_rejected(ROWS("\"limit\":0"), "\"limit\" must be an integer from 1");
+    expect_rejected(ROWS("\"limit\":1.5"), "\"limit\" must be an integer from 1");
+    expect_rejected(ROWS("\"limit\":\"5\""), "\"limit\" must be an integer from 1");
+    expect_rejected(ROWS("\"count\":false"), "\"count\" must be true");
+    expect_rejected(ROWS("\"count\":1"), "\"count\" must be true");
+    expect_rejected(ROWS("\"count\":true,\"limit\":5"), "\"count\" excludes");
+    expect_rejected(ROWS("\"count\":true,\"order\":[\"a\"]"), "\"count\" excludes");
+    expect_rejected(ROWS("\"count\":true,\"after\":[1]"), "\"count\" excludes");
+    expect_rejected(ROWS("\"snapshot\":\"5:9:7\",\"where\":{}"), "\"snapshot\" excludes \"where\"");
+}
+
+/* The text of where, order and after together, without white space. */
+static void
+size_of_conditions_is_limited(void **state)
+{
+    char line[3 * ROWS_CONDITIONS_BYTES_MAX];
+    struct client_message message;
+    struct rows_conditions limit = {.limit = 101};
+
+    (void)state;
+    for (int extra = 0; extra < 2; extra++) {
+        snprintf(line, sizeof(line), ROWS("\"where\":{\"a\":\"%0*d\"},%5000s\"order\":[\"%0*d\"]"),
+                 ROWS_CONDITIONS_BYTES_MAX - 1000 - 8, 0, "", 1000 - 4 + extra, 0);
+        if (extra == 0) {
+            assert_int_equal(parse(line, &message), RC_OK);
+            client_message_free(&message);
+        } else {
+            expect_rejected(line, "at most 8192 bytes together");
+        }
+    }
+    snprintf(line, sizeof(line), ROWS("\"where\":{\"a\":\"%0*d\"}"), ROWS_CONDITIONS_BYTES_MAX, 0);
+    expect_rejected(line, "at most 8192 bytes together");
+    assert_int_equal(rows_conditions_check_limit(&limit, 101, error), RC_OK);
+    assert_int_equal(rows_conditions_check_limit(&limit, 100, error), RC_BAD);
+    assert_string_equal(error, "\"limit\" must be an integer from 1 to 100 (rows.max_rows)");
+}
+
+static void
+arguments_of_conditions_are_parsed(void **state)
+{
+    struct rows_conditions conditions = {0};
+
+    (void)state;
+    assert_int_equal(rows_conditions_parse(&conditions, "limit", "5", 1, error), RC_OK);
+    assert_int_equal(rows_conditions_parse(&conditions, "count", "true", 4, error), RC_OK);
+    assert_int_equal(rows_conditions_parse(&conditions, "where", "{\"a\": 1}", 8, error), RC_OK);
+    assert_int_equal(conditions.limit, 5);
+    assert_true(conditions.is_count);
+    assert_string_equal(conditions.where, "{\"a\":1}");
+    rows_conditions_free(&conditions);
+    assert_int_equal(rows_conditions_parse(&conditions, "order", "a", 1, error), RC_BAD);
+    assert_non_null(strstr(error, "\"order\" is not valid JSON"));
+    assert_int_equal(rows_conditions_parse(&conditions, "limit", "5,\"x\":1", 7, error), RC_BAD);
+    assert_int_equal(rows_conditions_parse(&conditions, "limit", "", 0, error), RC_BAD);
+    rows_conditions_free(&conditions);
+}
+
 static void
 invalid_rows_are_rejected(void **state)
 {
@@ -390,6 +489,10 @@ main(void)
         cmocka_unit_test(http_bodies_are_parsed),
         cmocka_unit_test(rows_are_parsed),
         cmocka_unit_test(invalid_rows_are_rejected),
+        cmocka_unit_test(conditions_of_rows_are_parsed),
+        cmocka_unit_test(invalid_conditions_are_rejected),
+        cmocka_unit_test(size_of_conditions_is_limited),
+        cmocka_unit_test(arguments_of_conditions_are_parsed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

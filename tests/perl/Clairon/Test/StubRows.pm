@@ -11,7 +11,7 @@ use warnings;
 
 use PostgreSQL::Test::Utils qw(slurp_file);
 
-my $SIGNATURE = 'clairon.live_rows(text, text, text, jsonb, integer, bigint, jsonb, text[], jsonb, integer, boolean)';
+my $NAME = 'clairon.live_rows';
 
 # Each source has a rule "default". Without `snapshot` a result contains the current snapshot. Each row contains its
 # number and the user.
@@ -20,17 +20,16 @@ sub new
     my ($class, $pg) = @_;
     $pg->safe_psql('postgres', qq{
         DO \$\$ BEGIN
-            IF to_regprocedure('$SIGNATURE') IS NOT NULL THEN
-                ALTER EXTENSION clairon DROP FUNCTION $SIGNATURE;
-                DROP FUNCTION $SIGNATURE;
+            IF to_regproc('$NAME') IS NOT NULL THEN
+                ALTER EXTENSION clairon DROP FUNCTION $NAME;
+                DROP FUNCTION $NAME;
             END IF;
         END \$\$;
         CREATE TABLE stub (source text PRIMARY KEY, audience text DEFAULT 'USER', row_count integer DEFAULT 1, width integer DEFAULT 0,
                            delay float8 DEFAULT 0, snapshot text, denied text[] DEFAULT '{}')});
     $pg->safe_psql('postgres', q{
         CREATE FUNCTION clairon.live_rows(source text, name text, user_id text, groups jsonb, max_rows integer, max_bytes bigint,
-                                          filter jsonb DEFAULT NULL, sort text[] DEFAULT NULL, after jsonb DEFAULT NULL,
-                                          "limit" integer DEFAULT NULL, is_count boolean DEFAULT NULL)
+                                          filter jsonb, sort text[], after jsonb, "limit" integer, is_count boolean)
             RETURNS SETOF text LANGUAGE plpgsql SECURITY DEFINER AS $function$
         DECLARE
             result public.stub;
@@ -45,7 +44,7 @@ sub new
             END IF;
             PERFORM pg_sleep(result.delay);
             RETURN NEXT json_build_object('key', array['id'], 'snapshot', coalesce(result.snapshot, clairon.snapshot()),
-                                          'audience', result.audience, 'judge', array[]::text[]);
+                                          'audience', result.audience, 'judge', '[]'::json);
             RETURN QUERY SELECT json_build_object('id', i, 'user', user_id, 'text', repeat('x', result.width))::text
                 FROM generate_series(1, result.row_count) i;
         END $function$;

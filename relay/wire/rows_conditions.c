@@ -1,0 +1,223 @@
+/* rows_conditions.c: reads which rows of a live rule a client requests. */
+#include "wire/rows_conditions.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "wire/json_doc.h"
+
+/*
+ * PostgreSQL's numeric rejects a number with more than 16383 digits behind the point. With this
+ * exponent and ROWS_CONDITIONS_BYTES_MAX digits, a number has fewer.
+ */
+#define EXPONENT_MIN (-4096)
+
+const char *const ROWS_CONDITIONS_FIELDS[ROWS_CONDITIONS_COUNT] = {"where", "order", "after",
+                                                                   "limit", "count"};
+
+static enum rc PRINTF_LIKE(2, 3)
+    reject(char error[ROWS_CONDITIONS_ERROR_MAX], const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(error, ROWS_CONDITIONS_ERROR_MAX, format, args);
+    va_end(args);
+    return RC_BAD;
+}
+
+static bool
+is_numeric(const struct json_doc *doc, const struct json_value *value)
+{
+    const char *exponent = NULL;
+
+    for (uint32_t i = 0; i < value->len && exponent == NULL; i++) {
+        if ((doc->text[value->at + i] | 0x20) == 'e')
+            exponent = doc->text + value->at + i + 1;
+    }
+    return exponent == NULL || strtol(exponent, NULL, 10) >= EXPONENT_MIN;
+}
+
+/* False: a number in the value is too small for PostgreSQL. */
+static bool
+has_valid_numbers(const struct json_doc *doc, const struct json_value *value)
+{
+    const struct json_value *end = doc->values + value->next;
+
+    for (; value < end; value++) {
+        if (json_is(value, JSON_KIND_REAL) && !is_numeric(doc, value))
+            return false;
+    }
+    return true;
+}
+
+/* Copies a container without the white space between its tokens. */
+static enum rc
+read_container(char **ret_text, const char *field, const struct json_doc *doc,
+               const struct json_value *value, char error[ROWS_CONDITIONS_ERROR_MAX])
+{
+    struct buffer text;
+
+    if (!has_valid_numbers(doc, value))
+        return reject(error, "number in \"%s\" out of range", field);
+    buffer_init(&text, ROWS_CONDITIONS_BYTES_MAX + 1);
+    if (json_doc_add(doc, value, &text) != RC_OK) {
+        buffer_free(&text);
+        return reject(error,
+                      "\"where\", \"order\" and \"after\" must have at most %d bytes together",
+                      ROWS_CONDITIONS_BYTES_MAX);
+    }
+    *ret_text = text.bytes;
+    return RC_OK;
+}
+
+static enum rc
+read_where(struct rows_conditions *conditions, const struct json_doc *doc,
+           const struct json_value *value, char error[ROWS_CONDITIONS_ERROR_MAX])
+{
+    if (!json_is(value, JSON_KIND_OBJECT))
+        return reject(error, "\"where\" must be an object of columns and values");
+    return read_container(&conditions->where, "where", doc, value, error);
+}
+
+static enum rc
+read_order(struct rows_conditions *conditions, const struct json_doc *doc,
+           const struct json_value *value, char error[ROWS_CONDITIONS_ERROR_MAX])
+{
+    const struct json_value *item = json_doc_first(doc, value);
+    bool is_valid = json_is(value, JSON_KIND_ARRAY);
+
+    for (; is_valid && item != NULL; item = json_doc_next(doc, value, item))
+        is_valid = json_is(item, JSON_KIND_TEXT);
+    if (!is_valid)
+        return reject(error, "\"order\" must be an array of column names, with \"-\" in front for "
+                             "a descending order");
+    return read_container(&conditions->order, "order", doc, value, error);
+}
+
+static enum rc
+read_after(struct rows_conditions *conditions, const struct json_doc *doc,
+           const struct json_value *value, char error[ROWS_CONDITIONS_ERROR_MAX])
+{
+    if (!json_is(value, JSON_KIND_ARRAY))
+        return reject(error, "\"after\" must be an array of the values by which the last row is "
+                             "ordered");
+    return read_container(&conditions->after, "after", doc, value, error);
+}
+
+static enum rc
+read_limit(struct rows_conditions *conditions, const struct json_doc *doc,
+           const struct json_value *value, char error[ROWS_CONDITIONS_ERROR_MAX])
+{
+    conditions->limit = json_doc_integer(doc, value);
+    if (json_is(value, JSON_KIND_INTEGER) && conditions->limit >= 1)
+        return RC_OK;
+    return reject(error, "\"limit\" must be an integer from 1 to rows.max_rows");
+}
+
+static enum rc
+read_count(struct rows_conditions *conditions, const struct json_doc *doc,
+           const struct json_value *value, char error[ROWS_CONDITIONS_ERROR_MAX])
+{
+    (void)doc;
+    conditions->is_count = json_is(value, JSON_KIND_TRUE);
+    return conditions->is_count ? RC_OK : reject(error, "\"count\" must be true");
+}
+
+enum rc
+rows_conditions_read(struct rows_conditions *conditions, const char *field,
+                     const struct json_doc *doc, const struct json_value *value,
+                     char error[ROWS_CONDITIONS_ERROR_MAX])
+{
+    static enum rc (*const READ[ROWS_CONDITIONS_COUNT])(
+        struct rows_conditions *, const struct json_doc *, const struct json_value *,
+        char[ROWS_CONDITIONS_ERROR_MAX]) = {read_where, read_order, read_after, read_limit,
+                                            read_count};
+
+    for (size_t i = 0; i < ROWS_CONDITIONS_COUNT; i++) {
+        if (strcmp(field, ROWS_CONDITIONS_FIELDS[i]) == 0)
+            return READ[i](conditions, doc, value, error);
+    }
+    return reject(error, "unknown field \"%s\"", field);
+}
+
+enum rc
+rows_conditions_parse(struct rows_conditions *conditions, const char *field, const char *text,
+                      size_t len, char error[ROWS_CONDITIONS_ERROR_MAX])
+{
+    struct json_doc doc;
+    struct json_doc_error load;
+    enum rc rc = json_doc_parse(&doc, text, len, true, &load);
+
+    rc = rc == RC_OK ? rows_conditions_read(conditions, field, &doc, json_doc_root(&doc), error)
+                     : reject(error, "\"%s\" is not valid JSON: %.100s", field, load.text);
+    json_doc_free(&doc);
+    return rc;
+}
+
+static size_t
+len_of(const char *text)
+{
+    return text != NULL ? strlen(text) : 0;
+}
+
+enum rc
+rows_conditions_check(const struct rows_conditions *conditions,
+                      char error[ROWS_CONDITIONS_ERROR_MAX])
+{
+    size_t bytes =
+        len_of(conditions->where) + len_of(conditions->order) + len_of(conditions->after);
+
+    if (bytes > ROWS_CONDITIONS_BYTES_MAX)
+        return reject(error,
+                      "\"where\", \"order\" and \"after\" must have at most %d bytes together",
+                      ROWS_CONDITIONS_BYTES_MAX);
+    if (conditions->is_count &&
+        (conditions->order != NULL || conditions->after != NULL || conditions->limit != 0))
+        return reject(error, "\"count\" excludes \"order\", \"after\" and \"limit\"");
+    return RC_OK;
+}
+
+enum rc
+rows_conditions_check_limit(const struct rows_conditions *conditions, int max_rows,
+                            char error[ROWS_CONDITIONS_ERROR_MAX])
+{
+    if (conditions->limit <= max_rows)
+        return RC_OK;
+    return reject(error, "\"limit\" must be an integer from 1 to %d (rows.max_rows)", max_rows);
+}
+
+bool
+rows_conditions_exist(const struct rows_conditions *conditions)
+{
+    return conditions->where != NULL || conditions->order != NULL || conditions->after != NULL ||
+           conditions->limit != 0 || conditions->is_count;
+}
+
+static char *
+copy_of(const char *text)
+{
+    return text != NULL ? memory_text(text, strlen(text)) : NULL;
+}
+
+struct rows_conditions
+rows_conditions_copy(const struct rows_conditions *conditions)
+{
+    return (struct rows_conditions){.where = copy_of(conditions->where),
+                                    .order = copy_of(conditions->order),
+                                    .after = copy_of(conditions->after),
+                                    .limit = conditions->limit,
+                                    .is_count = conditions->is_count};
+}
+
+void
+rows_conditions_free(struct rows_conditions *conditions)
+{
+    free(conditions->where);
+    free(conditions->order);
+    free(conditions->after);
+    *conditions = (struct rows_conditions){0};
+}
