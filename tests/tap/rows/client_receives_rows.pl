@@ -43,7 +43,7 @@ my $client = $relay->client('u1', groups => { STRUCTURE => [ 's1', "s'2" ], ROLE
 
 # The rows fit into one page.
 my ($page, @more) = rows($client, source => 't');
-is_deeply([ sort keys %$page ], [ sort qw(t r key snapshot rows more) ], 'a page has exactly these fields');
+is_deeply([ sort keys %$page ], [ sort qw(t r key snapshot judge rows more) ], 'a page has exactly these fields');
 is_deeply($page->{key}, ['id'], 'the page contains the key columns');
 like($page->{snapshot}, qr/^\d+:\d+:[\d,]*$/, 'the page contains the snapshot');
 is(numbers($page->{rows}), '1 2 3', 'the page contains all rows');
@@ -109,7 +109,7 @@ is(numbers($page->{rows}), '1 2 3', 'the connection stays open after invalid req
 # Requests over HTTP.
 my ($status, $body) = http('/v1/rows?source=t&rule=default');
 is($status, 200, 'GET /v1/rows returns 200');
-is_deeply([ sort keys %$body ], [qw(key rows snapshot)], 'the body contains key, rows and snapshot');
+is_deeply([ sort keys %$body ], [qw(judge key rows snapshot)], 'the body contains judge, key, rows and snapshot');
 is(numbers($body->{rows}), '1 2 3', 'the body contains all rows');
 ($status, $body) = http('/v1/rows?source=large');
 is(numbers($body->{rows}), join(' ', 1 .. 300), 'a long list is returned in one response');
