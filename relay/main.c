@@ -27,6 +27,7 @@ static const char usage[] =
     "  relay -c FILE           run the daemon (--check: only check the settings)\n"
     "  doctor -c FILE          run the checks, and print how to fix each problem\n"
     "  token --sub USER        print a development token\n"
+    "  types -c FILE           print the rows of live rules as TypeScript types\n"
     "  vapid                   print a new private key for Web Push\n"
     "  errors list             print the error log (redrive: send again; drop: remove)\n"
     "  drop ID ...             end pending notifications (--source SOURCE: of a table)\n"
@@ -143,13 +144,13 @@ reserve_standard_descriptors(void)
 static int
 reject_command(const char *word)
 {
-    static const char *const commands[] = {RELAY,  "doctor", "token", "errors",
-                                           "drop", "trace",  "store", "vapid"};
+    static const char *const commands[] = {RELAY,   "doctor", "token", "errors", "drop",
+                                           "trace", "store",  "types", "vapid"};
     const char *nearest = suggest_word(word, commands, sizeof(commands) / sizeof(commands[0]));
 
     fprintf(stderr,
             "clairon: unknown command \"%s\", valid are relay, doctor, token, errors, drop, trace, "
-            "store and vapid%s%s%s\n",
+            "store, types and vapid%s%s%s\n",
             word, nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
             nearest != NULL ? "?" : "");
     return CLI_USAGE_ERROR;
@@ -181,6 +182,8 @@ main(int argc, char **argv)
         return cli_trace(argc - 1, argv + 1);
     if (strcmp(argv[1], "store") == 0)
         return cli_store(argc - 1, argv + 1);
+    if (strcmp(argv[1], "types") == 0)
+        return cli_types(argc - 1, argv + 1);
     if (strcmp(argv[1], "vapid") == 0)
         return cli_vapid(argc - 1, argv + 1);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)

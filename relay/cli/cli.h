@@ -39,6 +39,12 @@ int cli_store(int argc, char **argv);
 /* `clairon vapid`: prints a key. Returns the exit status: 0, 1 for failure, 2 for wrong usage. */
 int cli_vapid(int argc, char **argv);
 
+/*
+ * `clairon types`: prints the rows of live rules as a TypeScript module. Returns the exit status: 0,
+ * 1 if PostgreSQL failed, 2 for wrong usage or invalid settings.
+ */
+int cli_types(int argc, char **argv);
+
 /* ---- options, settings and the store */
 
 #define CLI_USAGE_ERROR 2 /* exit status: wrong usage, or an invalid setting */

@@ -46,6 +46,7 @@ help_of DROP "$1" drop
 help_of TRACE "$1" trace
 help_of STORE "$1" store
 help_of TOKEN "$1" token
+help_of TYPES "$1" types
 help_of VAPID "$1" vapid
 cat <<'END'
 .SH EXIT STATUS

@@ -20,7 +20,7 @@ declare -A below=(
     [gate]="protocol base wire store rows hub web_push"
     [sink]="protocol base wire store postgres http_client web_push"
     [daemon]="protocol base wire store postgres feed rows web_push hub gate sink"
-    [cli]="protocol base wire store"
+    [cli]="protocol base wire store postgres"
     [doctor]="protocol base wire store postgres feed gate sink cli"
 )
 
