@@ -33,7 +33,8 @@ static const char types_usage[] =
 static const char QUERY[] =
     "WITH RECURSIVE live AS ("
     " SELECT (CASE nspname WHEN 'public' THEN relname::text ELSE nspname || '.' || relname END)"
-    " COLLATE \"C\" AS source, r.name COLLATE \"C\" AS rule, attnum, attname::text AS name, atttypid AS type,"
+    " COLLATE \"C\" AS source, r.name COLLATE \"C\" AS rule, attnum, attname::text AS name, "
+    "atttypid AS type,"
     " attndims::int AS dims, attnotnull AS required"
     " FROM clairon.rule r JOIN pg_class c ON c.oid = r.relation"
     " JOIN pg_namespace n ON n.oid = relnamespace JOIN pg_attribute a ON attrelid = c.oid"

@@ -72,10 +72,10 @@ struct rows_pool {
     struct throttle warnings;
 };
 
-/* An absent order is an empty array. */
 static const char QUERY[] =
     "SELECT clairon.live_rows($1, $2, $3, $4::jsonb, $5::integer, $6::bigint, $7::jsonb,"
-    " ARRAY(SELECT jsonb_array_elements_text($8::jsonb)), $9::jsonb, $10::integer, $11::boolean)";
+    " CASE WHEN $8::text IS NOT NULL THEN ARRAY(SELECT jsonb_array_elements_text($8::jsonb)) END,"
+    " $9::jsonb, $10::integer, $11::boolean)";
 
 static void
 set_state(struct rows_connection *connection, enum connection_state state)
@@ -272,6 +272,7 @@ run_query(struct rows_connection *connection, struct rows_query *query)
     connection->result =
         rows_result_new((size_t)config->rows.max_rows, (size_t)config->rows.max_bytes,
                         &connection->pool->held_bytes);
+    connection->result->has_limit = conditions->limit != 0;
     connection->status = ROWS_OK;
     set_state(connection, ROWS_CONNECTION_RUNNING);
     postgres_session_send_rows(&connection->session, QUERY, parameters,

@@ -21,7 +21,8 @@ rows_result_new(size_t max_rows, size_t max_bytes, size_t *held_bytes)
     result->max_rows = max_rows;
     result->max_bytes = max_bytes;
     result->held_bytes = held_bytes;
-    buffer_init(&result->rows, max_bytes + max_rows);
+    buffer_init(&result->rows,
+                (max_bytes > ROWS_FIRST_ROW_MAX ? max_bytes : ROWS_FIRST_ROW_MAX) + max_rows);
     return result;
 }
 
@@ -44,12 +45,21 @@ rows_result_unref(struct rows_result *result)
     free(result);
 }
 
+static bool
+has_room(const struct rows_result *result, size_t len)
+{
+    /* as clairon.live_rows() counts, without the comma after each row */
+    const size_t rows_bytes = result->rows.len - result->count;
+
+    if (result->has_limit && result->count == 0 && len <= ROWS_FIRST_ROW_MAX)
+        return true;
+    return rows_bytes <= result->max_bytes && len <= result->max_bytes - rows_bytes;
+}
+
 static enum rc
 add_row(struct rows_result *result, const char *text, size_t len)
 {
     const size_t before = result->bytes;
-    /* as clairon.live_rows() counts, without the comma after each row */
-    const size_t rows_bytes = result->rows.len - result->count;
 
     if (result->has_rest || result->header.error != 0 || result->header.count >= 0 ||
         memchr(text, '\n', len) != NULL)
@@ -58,7 +68,7 @@ add_row(struct rows_result *result, const char *text, size_t len)
         result->has_rest = true;
         return RC_OK;
     }
-    if (result->count == result->max_rows || len > result->max_bytes - rows_bytes)
+    if (result->count == result->max_rows || !has_room(result, len))
         return RC_LIMIT;
     if (buffer_add(&result->rows, text, len) != RC_OK)
         return RC_LIMIT;

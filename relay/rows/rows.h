@@ -60,7 +60,12 @@ struct rows_result {
     size_t count;
     size_t room; /* capacity of ends[] */
     size_t max_rows;
-    size_t max_bytes;   /* maximum bytes of rows, without commas */
+    size_t max_bytes; /* maximum bytes of rows, without commas */
+    /*
+     * The request has a limit: its first row may exceed max_bytes, because otherwise the client
+     * would never get past it.
+     */
+    bool has_limit;
     bool has_rest;      /* more rows match than were requested */
     size_t bytes;       /* memory of rows[] and ends[] */
     size_t *held_bytes; /* total memory of all results; not owned */

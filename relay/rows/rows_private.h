@@ -205,6 +205,8 @@ struct rows_position_request *positions_start(struct rows_positions *positions, 
 
 /* ---- result.c */
 
+#define ROWS_FIRST_ROW_MAX (32u * 1024 * 1024) /* bytes */
+
 /*
  * The caller owns one reference. Limits: max_rows, and max_bytes of JSON without the commas between
  * rows. The header is not counted.

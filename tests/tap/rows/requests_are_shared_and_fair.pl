@@ -70,6 +70,18 @@ is($calls, 4, 'users of a rule for groups share no query');
 is_deeply([ map { $rows{$_}{grp} } qw(m1 m2 m3) ], [qw(m1 m2 m3)], 'users of a rule for groups each receive their rows');
 is_deeply([ map { $rows{$_}{mine} } qw(m1 m2 m3) ], [qw(m1 m2 m3)], 'users of a rule for USER share no query');
 
+# Users share the queries of a rule for ALL only if all their conditions are equal.
+my @conditions = ({}, { where => { a => 1 } }, { where => { a => '1' } }, { where => { a => 1 }, limit => 5 }, { order => ['a'] },
+    { order => ['a'], after => [1] });
+my $before = () = $stub->calls('all');
+occupy($busy);
+my @replies = map { my $fields = $_; map { [ $clients{$_}, request($clients{$_}, source => 'all', %$fields) ] } qw(m1 m2 m3) } @conditions;
+waiting(scalar @replies);
+release();
+is((grep { reply(@$_)->{t} eq 'rows' } @replies), scalar @replies, 'each request with conditions receives its rows');
+$calls = () = $stub->calls('all');
+is($calls - $before, scalar @conditions, 'users share the query of a rule for ALL only if all their conditions are equal');
+
 # The audience of a rule changes after the relay has read it.
 occupy($busy);
 $requests{$_}{all} = request($clients{$_}, source => 'all') for qw(m1 m3);

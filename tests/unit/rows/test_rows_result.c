@@ -161,6 +161,21 @@ rows_and_bytes_are_limited(void **state)
     rows_result_unref(result);
 }
 
+/* Otherwise a client could not get past a row that is larger than rows.max_bytes. */
+static void
+first_row_may_be_large_if_the_request_has_a_limit(void **state)
+{
+    struct rows_result *result = begin(2, 4);
+
+    (void)state;
+    assert_int_equal(add(result, "12345"), RC_LIMIT);
+    result->has_limit = true;
+    assert_int_equal(add(result, "12345"), RC_OK);
+    assert_int_equal(add(result, "1"), RC_LIMIT);
+    assert_int_equal(add(result, ""), RC_OK);
+    rows_result_unref(result);
+}
+
 /* The server counts the bytes of the rows, without the commas between them. */
 static void
 commas_are_not_counted(void **state)
@@ -275,6 +290,7 @@ main(void)
         cmocka_unit_test(pages_contain_all_rows_that_fit),
         cmocka_unit_test(row_larger_than_a_page_has_a_separate_page),
         cmocka_unit_test(rows_and_bytes_are_limited),
+        cmocka_unit_test(first_row_may_be_large_if_the_request_has_a_limit),
         cmocka_unit_test(commas_are_not_counted),
         cmocka_unit_test(invalid_rows_are_rejected),
         cmocka_unit_test(last_page_shows_that_more_rows_match),
