@@ -40,8 +40,8 @@ int cli_store(int argc, char **argv);
 int cli_vapid(int argc, char **argv);
 
 /*
- * `clairon types`: prints the rows of live rules as a TypeScript module. Returns the exit status: 0,
- * 1 if PostgreSQL failed, 2 for wrong usage or invalid settings.
+ * `clairon types`: prints the rows of live rules as a TypeScript module. Returns the exit status:
+ * 0, 1 if PostgreSQL failed, 2 for wrong usage or invalid settings.
  */
 int cli_types(int argc, char **argv);
 

@@ -90,6 +90,12 @@ field_of(const struct types *types, int row, enum field field)
     return PQgetvalue(types->rows, row, field);
 }
 
+static int
+dims_of(const struct types *types, int row)
+{
+    return (int)strtol(field_of(types, row, DIMS), NULL, 10);
+}
+
 static bool
 is_required(const struct types *types, int row)
 {
@@ -174,7 +180,7 @@ add_composite(struct types *types, const char *oid, int row, int depth)
     for (; is_part_of(types, row, oid) && !types->is_full; row++) {
         add_property(types, field_of(types, row, NAME));
         add(types, ": ");
-        add_type(types, field_of(types, row, TYPE), atoi(field_of(types, row, DIMS)), true, depth);
+        add_type(types, field_of(types, row, TYPE), dims_of(types, row), true, depth);
         add(types, is_part_of(types, row + 1, oid) ? "; " : " }");
     }
 }
@@ -208,7 +214,7 @@ add_type(struct types *types, const char *oid, int dims, bool is_nullable, int d
     char kind = row >= 0 ? field_of(types, row, KIND)[0] : '\0';
 
     if (kind == 'd') {
-        const int inner = atoi(field_of(types, row, DIMS));
+        const int inner = dims_of(types, row);
 
         add_type(types, field_of(types, row, TYPE), inner > 0 ? inner : dims,
                  is_nullable && !is_required(types, row), depth + 1);
@@ -290,8 +296,8 @@ write_interfaces(struct types *types)
         add(types, "  ");
         add_property(types, field_of(types, row, NAME));
         add(types, ": ");
-        add_type(types, field_of(types, row, TYPE), atoi(field_of(types, row, DIMS)),
-                 !is_required(types, row), 0);
+        add_type(types, field_of(types, row, TYPE), dims_of(types, row), !is_required(types, row),
+                 0);
         add(types, ";\n");
         if (row + 1 == types->rule_rows || !is_same_rule(types, row, row + 1))
             add(types, "}\n\n");

@@ -92,7 +92,7 @@ add_text(struct buffer *out, const char *text)
     return buffer_add(out, text, strlen(text) + 1);
 }
 
-/* Each text ends with a zero byte, so that the next one cannot continue it. Absent ones are empty. */
+/* Each text ends with a zero byte, which none contains. Absent ones are empty. */
 static enum rc
 add_conditions(struct buffer *out, const struct rows_conditions *conditions)
 {

@@ -20,8 +20,8 @@
 /*
  * A query serves all requests with its key. The key names the rule, the conditions, the user, and
  * the groups of the token; for a rule with audience ALL neither user nor groups. The audience is
- * known from the rule's last result. If the result of a query without a user has another audience than ALL, only the requester
- * receives it.
+ * known from the rule's last result. If the result of a query without a user has another audience
+ * than ALL, only the requester receives it.
  *
  * WAITING: a new request with the same key joins the query. The query waits for a connection; for
  * another query with its key; for the first query of a rule whose audience is unknown; for

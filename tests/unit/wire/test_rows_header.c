@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/memory.h"
 #include "wire/codes.h"
 #include "wire/snapshot.h"
 
@@ -64,16 +65,19 @@ counts_and_errors_are_read(void **state)
 static void
 long_error_is_cut_at_a_character(void **state)
 {
-    char text[1000] = "{\"error\":107,\"text\":\"x";
     struct rows_header header = {0};
+    struct buffer text;
 
     (void)state;
+    buffer_init(&text, 1000);
+    assert_int_equal(buffer_addf(&text, "{\"error\":107,\"text\":\"x"), RC_OK);
     for (int i = 0; i < 200; i++)
-        strcat(text, "\xc3\xa9");
-    strcat(text, "\"}");
-    parse(text, &header);
+        assert_int_equal(buffer_addf(&text, "\xc3\xa9"), RC_OK);
+    assert_int_equal(buffer_addf(&text, "\"}"), RC_OK);
+    parse(text.bytes, &header);
     assert_int_equal(strlen(header.error_text), ROWS_HEADER_ERROR_MAX - 1);
     rows_header_free(&header);
+    buffer_free(&text);
 }
 
 static void
