@@ -7,6 +7,22 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static size_t
+len_of(const char *text)
+{
+    return text != NULL ? strlen(text) : 0;
+}
+
+static void
+check_conditions(const struct rows_conditions *conditions)
+{
+    if (len_of(conditions->where) + len_of(conditions->order) + len_of(conditions->after) >
+            ROWS_CONDITIONS_BYTES_MAX ||
+        conditions->limit < 0 ||
+        (conditions->is_count && (conditions->order != NULL || conditions->limit != 0)))
+        __builtin_trap();
+}
+
 static void
 check(const struct client_message *message)
 {
@@ -27,6 +43,7 @@ check(const struct client_message *message)
         (!message->has_request_id || strlen(message->source) > CLIENT_MESSAGE_SOURCE_MAX ||
          strlen(message->rule) > CLIENT_MESSAGE_RULE_MAX))
         __builtin_trap();
+    check_conditions(&message->conditions);
     if (message->kind == CLIENT_MESSAGE_REFRESH && message->token == NULL)
         __builtin_trap();
 }
@@ -41,7 +58,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rc == RC_OK)
         check(&message);
     else if (error[0] == '\0' || message.token != NULL || message.ids != NULL ||
-             message.topics != NULL || message.source != NULL || message.snapshot.running != NULL)
+             message.topics != NULL || message.source != NULL || message.snapshot.running != NULL ||
+             rows_conditions_exist(&message.conditions))
         __builtin_trap(); /* rejected without an error message, or without freeing memory */
     client_message_free(&message);
     return 0;

@@ -56,7 +56,7 @@ sub encode { my ($text) = @_; utf8::encode($text); return $text =~ s/([^A-Za-z0-
 sub over_http
 {
     my (%fields) = (source => 'tasks', @_);
-    my $query = join '&', map { "$_=" . encode($_ =~ /^(?:source|rule|snapshot)$/ ? $fields{$_} : $json->encode($fields{$_})) } sort keys %fields;
+    my $query = join '&', map { "$_=" . encode($_ =~ /^(?:source|rule|snapshot|pos)$/ ? $fields{$_} : $json->encode($fields{$_})) } sort keys %fields;
     my ($status, $body) = $relay->get("/v1/rows?$query", Authorization => 'Bearer ' . token(sub => 'u1', groups => { STRUCTURE => ['u2'] }));
     my $all = $status == 431 ? { code => 431 } : JSON::decode_json($body);
     is($status, { 103 => 403, 107 => 400, 113 => 413 }->{ $all->{code} }, "status of error $all->{code}") if ($all->{code} // 431) != 431;
@@ -198,6 +198,11 @@ for my $over (sort keys %over)
     cmp_ok(scalar @sizes, '>=', 4, "several responses were needed: @sizes");
     is((grep { $_ == 1 } @sizes), 1, 'a row above rows.max_bytes is returned alone');
 }
+
+# The rows contain the changes up to the cursor of an event stream or a poll.
+$pg->safe_psql('postgres', q{INSERT INTO tasks (id, part, owner, course) VALUES (1001, 'p1', 'u1', 3)});
+my $change = $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{rule} eq 'default' && $_[0]{n}{payload}{after}{id} == 1001 });
+is(ids(over_http(where => { course => 3 }, order => ['-id'], limit => 1, pos => $change->{pos})), '1001', 'rows with conditions contain the changes before a cursor');
 
 # A change of memberships reloads a list, whatever its conditions.
 over_websocket(rule => 'grp', where => { course => $_ }, limit => 5) for 1, 2;
