@@ -56,6 +56,7 @@ struct rows_connection {
     struct rows_query *query;   /* the query in RUNNING and STUCK */
     struct rows_result *result; /* in RUNNING: the rows received so far */
     enum rows_status status;    /* in RUNNING: status of the results so far */
+    bool has_conditions;        /* of the query */
 };
 
 struct rows_pool {
@@ -191,7 +192,9 @@ on_session_error(void *ctx, const PGresult *result)
     if (connection->state == ROWS_CONNECTION_STUCK)
         return;
     connection->status = rows_status_of(sqlstate);
-    if (connection->status == ROWS_DENIED)
+    if (connection->status == ROWS_DENIED && connection->has_conditions)
+        connection->status = ROWS_INVALID;
+    if (connection->status == ROWS_DENIED || connection->status == ROWS_INVALID)
         log_debug("rows", "request rejected", LOG_TEXT("error", error));
     else if (connection->status != ROWS_LOST && connection->status != ROWS_LOCKED) /* repeated */
         warn(connection, "could not read rows", sqlstate, error);
@@ -273,6 +276,7 @@ run_query(struct rows_connection *connection, struct rows_query *query)
         rows_result_new((size_t)config->rows.max_rows, (size_t)config->rows.max_bytes,
                         &connection->pool->held_bytes);
     connection->result->has_limit = conditions->limit != 0;
+    connection->has_conditions = rows_conditions_exist(conditions);
     connection->status = ROWS_OK;
     set_state(connection, ROWS_CONNECTION_RUNNING);
     postgres_session_send_rows(&connection->session, QUERY, parameters,

@@ -197,8 +197,9 @@ rows_result_write(const struct rows_result *result, struct buffer *out)
 static const struct rows_error ERRORS[] = {
     [ROWS_DENIED] = {GATE_ERR_PERMISSION, 403, "no such live rule for this user", false,
                      STAT_ROWS_DENIED},
-    [ROWS_INVALID] = {GATE_ERR_BAD_REQUEST, 400, "invalid condition", false,
-                      STAT_GATE_PROTOCOL_ERRORS},
+    [ROWS_INVALID] = {GATE_ERR_BAD_REQUEST, 400,
+                      "character in a name or condition is not in the encoding of the database",
+                      false, STAT_GATE_PROTOCOL_ERRORS},
     [ROWS_TOO_MANY] = {GATE_ERR_TOO_MANY_ROWS, 413, "too many rows", false, STAT_ROWS_TOO_MANY},
     [ROWS_BUSY] = {GATE_ERR_RATE, 503, "too many requests for rows", true, STAT_ROWS_BUSY},
     [ROWS_USER_LIMIT] = {GATE_ERR_RATE, 429, "too many requests for rows by this user", true,
@@ -241,8 +242,8 @@ static const struct {
     const char *sqlstate;
     enum rows_status status;
 } STATUSES[] = {
-    {"22021", ROWS_DENIED},    /* character_not_in_repertoire, in a name */
-    {"22P05", ROWS_DENIED},    /* untranslatable_character, in a name */
+    {"22021", ROWS_DENIED},    /* character_not_in_repertoire, in a name or condition */
+    {"22P05", ROWS_DENIED},    /* untranslatable_character, in a name or condition */
     {"54000", ROWS_TOO_MANY},  /* program_limit_exceeded */
     {"57014", ROWS_TIMED_OUT}, /* query_canceled */
     {"57", ROWS_LOST},         /* operator intervention: shutdown, restart */

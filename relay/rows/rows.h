@@ -25,10 +25,10 @@ struct rows_request; /* one client's request for the rows of a live rule */
 
 enum rows_status {
     ROWS_OK,
-    ROWS_DENIED,   /* no such live rule, it does not address the user, or a column is not allowed */
-    ROWS_INVALID,  /* a condition is invalid; the result has the reason */
-    ROWS_TOO_MANY, /* rows.max_rows or rows.max_bytes exceeded */
-    ROWS_BUSY,     /* the queue is full, or the request waited too long */
+    ROWS_DENIED,     /* no such live rule, not addressed, or a column is not allowed */
+    ROWS_INVALID,    /* a condition is invalid; the result, if any, has the reason */
+    ROWS_TOO_MANY,   /* rows.max_rows or rows.max_bytes exceeded */
+    ROWS_BUSY,       /* the queue is full, or the request waited too long */
     ROWS_USER_LIMIT, /* the user has too many requests or unread results */
     ROWS_TIMED_OUT,  /* the query took longer than rows.timeout */
     ROWS_LOST,       /* no connection to the database */
@@ -85,10 +85,9 @@ struct rows_events {
     /* True if the snapshot contains all changes of which the client was notified. */
     bool (*accepts)(void *ctx, const struct snapshot *snapshot);
     /*
-     * Called once, from the loop. ROWS_OK: `result` is valid until rows_request_end. The same with
-     * ROWS_INVALID, and with ROWS_DENIED if the rule addresses the user, but not with this column:
-     * then it has only an error. Otherwise it is NULL; if the error is retryable, the client
-     * retries after after_ms.
+     * Called once, from the loop. ROWS_OK: `result` is valid until rows_request_end. Also with an
+     * error that the server returned as a header, which is then all that it has. Otherwise it is
+     * NULL; if the error is retryable, the client retries after after_ms.
      */
     void (*done)(void *ctx, enum rows_status status, const struct rows_result *result,
                  int64_t after_ms);

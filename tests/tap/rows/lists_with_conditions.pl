@@ -28,7 +28,7 @@ $pg->safe_psql('postgres', q{
     FROM generate_series(1, 200) i;
     INSERT INTO large SELECT i, repeat('x', CASE i WHEN 40 THEN 150000 ELSE 4000 END) FROM generate_series(1, 60) i});
 my $store = Clairon::Test::store();
-my $relay = Clairon::Test::relay($pg, $store, conf => { 'rows.max_rows' => 100, 'rows.max_bytes' => '100kB' });
+our $relay = Clairon::Test::relay($pg, $store, conf => { 'rows.max_rows' => 100, 'rows.max_bytes' => '100kB' });
 my $json  = JSON->new->canonical->allow_nonref;
 my $next  = 10;
 my $client = $relay->client('u1', groups => { STRUCTURE => ['u2'] });
@@ -203,6 +203,19 @@ for my $over (sort keys %over)
 $pg->safe_psql('postgres', q{INSERT INTO tasks (id, part, owner, course) VALUES (1001, 'p1', 'u1', 3)});
 my $change = $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{rule} eq 'default' && $_[0]{n}{payload}{after}{id} == 1001 });
 is(ids(over_http(where => { course => 3 }, order => ['-id'], limit => 1, pos => $change->{pos})), '1001', 'rows with conditions contain the changes before a cursor');
+
+# A character that the encoding of the database lacks.
+$pg->safe_psql('postgres', q{CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0});
+$pg->safe_psql('latin', q{
+    CREATE EXTENSION clairon;
+    CREATE TABLE tasks (id int PRIMARY KEY, title text);
+    SELECT clairon.watch('tasks', 'ALL', live => true, filter_columns => '{title}');
+    INSERT INTO tasks VALUES (1, 'a'), (2, U&'\00e9')});
+{
+    local $relay = Clairon::Test::relay(undef, $store, conf => { 'relay.roles' => 'gate', 'rows.conninfo' => $pg->connstr('latin') . ' user=relay' });
+    is(ids(over_http(where => { title => 'é' })), '2', 'a value is converted to the encoding of the database');
+    like(over_http(where => { title => '😀' })->{msg}, qr/encoding of the database/, 'a character that it lacks is rejected');
+}
 
 # A change of memberships reloads a list, whatever its conditions.
 over_websocket(rule => 'grp', where => { course => $_ }, limit => 5) for 1, 2;
