@@ -457,11 +457,16 @@ lists_write_frame(struct session *session, struct buffer *out)
 
 /* Called when no request of the list is pending, after the last one. */
 static void
-settle_list(struct session_lists *lists, struct session_list *list, enum rows_status last,
-            bool is_addressed)
+settle_list(struct session_lists *lists, struct session_list *list,
+            const struct list_request *request)
 {
-    if (is_addressed && list->audience != NULL)
-        return; /* only a column was denied */
+    const enum rows_status last = request->status;
+    const bool is_of_condition =
+        last == ROWS_INVALID || (last == ROWS_DENIED && request->result != NULL);
+
+    /* the error of a condition does not concern other rows of the list */
+    if (is_of_condition && (list->audience != NULL || list->is_unverified))
+        return;
     list->is_unverified = list->is_denied = last == ROWS_DENIED;
     if (list->is_denied) {
         list->rule_reload = LIST_RELOAD_NONE;
@@ -481,8 +486,7 @@ end_request(struct session_lists *lists, struct list_request *request)
 
     list->pending--;
     if (list->pending == 0)
-        settle_list(lists, list, request->status,
-                    request->status == ROWS_DENIED && request->result != NULL);
+        settle_list(lists, list, request);
     DL_DELETE(lists->sending, request);
     lists->request_count--;
     if (request->request != NULL)

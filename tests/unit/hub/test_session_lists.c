@@ -371,6 +371,25 @@ denied_column_leaves_the_list_as_it_is(void **state)
     rows_result_unref(result);
 }
 
+static void
+error_of_a_condition_leaves_watched_rows_as_they_are(void **state)
+{
+    struct rows_result *denied = make_error("{\"error\":103}");
+    struct rows_result *invalid = make_error("{\"error\":107,\"text\":\"x\"}");
+
+    (void)state;
+    session_watch_rows(&session, "t", "a\"b");
+    for (int i = 0; i < 2; i++) {
+        lists_rows_received(add_request(1), i == 0 ? ROWS_DENIED : ROWS_INVALID,
+                            i == 0 ? denied : invalid, 0);
+        assert_string_not_equal(sent(), "");
+        lists_reload_rule(&session, &NAME, true);
+        assert_string_equal(sent(), RELOAD);
+    }
+    rows_result_unref(denied);
+    rows_result_unref(invalid);
+}
+
 /* Two lists of one rule with different conditions: the result of one does not renew the other. */
 static void
 rows_with_conditions_do_not_replace_a_reload(void **state)
@@ -524,6 +543,7 @@ main(void)
         CASE(list_with_too_many_rows_is_reloaded),
         CASE(error_of_a_condition_is_sent),
         CASE(denied_column_leaves_the_list_as_it_is),
+        CASE(error_of_a_condition_leaves_watched_rows_as_they_are),
         CASE(rows_with_conditions_do_not_replace_a_reload),
         CASE(list_that_was_denied_is_reloaded_after_a_change_of_memberships),
         CASE(membership_that_changes_before_a_denial_causes_a_reload),
