@@ -96,6 +96,7 @@ export function createConnection(options, owner) {
         pos: owner.cursor(),
         win: options.window,
         topics: wanted,
+        ends: true, // also without a list: a list may be opened later
       });
     };
     socket.onmessage = receive;
@@ -206,7 +207,7 @@ export function createConnection(options, owner) {
   }
 
   function connected(frame) {
-    const { user, conn, resumed, ping } = frame;
+    const { user, conn, resumed, ping, features } = frame;
     if (!admits(user)) return;
     clearTimeout(timers[NO_REPLY]);
     pingMs = ping * 1000 || pingMs;
@@ -216,7 +217,7 @@ export function createConnection(options, owner) {
     restartSilenceTimer();
     planRefresh(frame.exp);
     owner.onFrame(frame);
-    setState('open', { user, conn, resumed: !!resumed });
+    setState('open', { user, conn, resumed: !!resumed, features });
     retopic(); // the topics may have changed since `connect`
   }
 

@@ -107,6 +107,8 @@ export interface StateChange {
   conn?: string;
   /** False if the relay could not resume from the client's cursor. */
   resumed?: boolean;
+  /** Optional frames that the relay supports. */
+  features?: string[];
   /** With `waiting` and `closed`: the close code, or a code of the client. */
   code?: number | string;
   reason?: string;

@@ -114,8 +114,9 @@ export function connect(options) {
   function onFrame(frame) {
     const { t, ...detail } = frame;
     if (t === 'msg') onMessage(frame);
-    // A resumed connection continues from this client's cursor, other connections from the relay's cursor.
-    const start = t === 'gap' ? frame.to : t === 'connected' && !frame.resumed && frame.pos;
+    // A resumed connection continues from this client's cursor, other connections from the relay's cursor. The `pos`
+    // of an `end` is behind all notifications of its transaction.
+    const start = t === 'gap' ? frame.to : (t === 'end' || (t === 'connected' && !frame.resumed)) && frame.pos;
     if (start) cursor.restart(start);
     if (frame.now) ahead = frame.now - settings.now();
     if (t === 'acked') dedupe.markAcked(frame.ids);

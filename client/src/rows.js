@@ -58,9 +58,9 @@ export function createRows(list) {
 }
 
 /**
- * The rows equal one snapshot plus all changes up to one point in commit order, and never revert to an older version.
- * Changes in the snapshot are skipped; all other changes are applied. A newer snapshot replaces the rows, and changes
- * that it does not contain are applied again.
+ * The rows equal one snapshot plus whole transactions in commit order, and never revert to an older version.
+ * Changes in the snapshot are skipped; all other changes are held until the end of their transaction, and then applied.
+ * A newer snapshot replaces the rows, and applied changes that it does not contain are applied again.
  *
  * After a gap, a `reload`, or an incomplete or late change (`attempts` > 0), the rows do not change until newer rows
  * are loaded. While the client polls, this applies to every change.
@@ -74,16 +74,19 @@ function createSnapshotRows(list, useTimes) {
   const requests = createRequests(list);
   const table = createTable(columns, !!load);
   const showLater = oncePerTask(showRows);
-  const steps = createSteps(showRows);
-  let ring = createRing();
+  const steps = createSteps(({ n }) => table.keysOf(n));
+  let ring = createRing(); // changes of whole transactions
   let snapshot; // snapshot of the rows; undefined before the first load
   let current = { rows: [], loading: true };
   let isPaused = true; // a change may be missing
+  let hasEnds = false; // older relays do not send the ends of transactions
   let waiters = []; // of settle()
   let isClosed = false;
 
   /** Polls receive no `reload`, so the rows may have changed without notifications at any time. */
   const isPolling = () => client.transport === 'poll';
+
+  const all = () => [...ring.all(), ...steps.all()];
 
   const loads = createLoads({
     client, isFirst: () => current.loading, isPolling, load: load ? loadOwn : loadFromRelay, accept, onError,
@@ -91,20 +94,32 @@ function createSnapshotRows(list, useTimes) {
   const offs = [requests.off, listen(onFrame), client.on('state', onState)];
   const entry = { contains: (x) => !!snapshot && contains(snapshot, x), settle, reload: loads.reload, hasFailed: () => !!current.error };
   lists.add(entry);
-  if (client.state === 'open') loads.start();
-  else onState(lastChange());
+  if (client.state === 'open') {
+    observeEnds(lastChange());
+    loads.start();
+  } else onState(lastChange());
 
   // ---- events of the connection
 
-  function onState({ state, code, reason }) {
+  function observeEnds({ features }) {
+    hasEnds = !!features?.includes('ends');
+  }
+
+  function onState(change) {
+    const { state, code, reason } = change;
     requests.cancel(); // the reply is lost
     if (state === 'closed') publish({ loading: false, ...(code && { error: failure(reason, { code }) }) });
     if (state !== 'open') return;
+    observeEnds(change);
     table.startSession();
     loads.invalidate(); // the relay sends `reload` only to connections that have requested the rows
   }
 
   function onFrame(frame) {
+    if (frame.t === 'end') {
+      applyWhole(steps.end(frame.x));
+      release();
+    }
     if (frame.t === 'gap' && frame.why === 'epoch') forget();
     if (frame.t === 'gap' || frame.t === 'topics' || isReload(frame)) {
       isPaused = true; // changes were lost, or the set of visible rows has changed
@@ -112,12 +127,16 @@ function createSnapshotRows(list, useTimes) {
     }
   }
 
+  /** The rows may have changed without notifications. */
+  const mustWait = () => loads.mayMissReload() || isPolling();
+
   const isReload = (frame) => frame.t === 'reload' && frame.source === source && frame.rule === (rule ?? 'default');
 
   /** After a restore, or a failover that lost transactions, PostgreSQL assigns their ids again. */
   function forget() {
     snapshot = undefined;
     ring = createRing();
+    steps.dropContained(() => true);
   }
 
   // ---- loads
@@ -166,10 +185,11 @@ function createSnapshotRows(list, useTimes) {
     table.replace(rows, key);
     snapshot = next;
     ring.dropContained(next);
-    isPaused = !isPolling() && !missing.every(follow);
+    steps.dropContained((x) => contains(next, x)).forEach(ring.add);
+    isPaused = !isPolling() && !ring.all().filter(isOurs).every(follow);
     if (isPaused) throw STALE;
     publish({ error: undefined });
-    return { isNewer, lacksChanges: isPolling() && missing.length > 0 };
+    return { isNewer, lacksChanges: isPolling() && all().some(isOurs) };
   }
 
   /** `isRejected`: newer rows will not be loaded, or only because of a change. */
@@ -188,43 +208,53 @@ function createSnapshotRows(list, useTimes) {
   async function handleChange(n, { x, rule: its }) {
     const { metadata: { operation, id }, payload, routing: { retry: { attempts } } } = n;
     if (operation === 'notify') return NOT_APPLIED;
+    const hasEnded = ring.all().some((known) => known.x === x);
     // Older relays send no `x`.
     const change = { n, x: x ?? '0', rule: its, isLate: !x || attempts > 0 || !!(load && payload.truncated) };
     // Without a snapshot, the rows of all rules may be used, see useTimes().
     const isForeign = () => snapshot && !isOurs(change);
     if (isForeign()) return NOT_APPLIED;
     if (snapshot && x && contains(snapshot, x)) return undefined;
-    if (attempts && ring.all().some((held) => held.n.metadata.id === id)) return undefined;
-    steps.begin(x);
-    ring.add(change);
-    isPaused ||= loads.mayMissReload() || isPolling();
-    if (isPaused) {
-      if (isOurs(change)) loads.note(operation);
-      await loads.pending();
-    } else if (!follow(change)) {
-      isPaused = true;
-      await loads.reload();
+    if ((attempts || hasEnded) && all().some((known) => known.n.metadata.id === id)) return undefined;
+    change.isLate ||= hasEnds && hasEnded;
+    isPaused ||= mustWait();
+    if (isPaused && isOurs(change)) loads.note(operation);
+    const hasEnd = hasEnds && !change.isLate;
+    if (!hasEnd || !steps.hold(change)) {
+      change.isLate ||= hasEnd; // too many changes are held
+      applyWhole([change]);
     }
+    if (isPaused) await loads.pending();
     return isForeign() ? NOT_APPLIED : undefined;
   }
 
   /** Other rules of the table may address other rows to this user. */
   const isOurs = (change) => (rule || !load ? change.rule === (rule ?? 'default') : true);
 
-  /**
-   * Applies the change. The list shows it together with all other changes of its transaction, some of which may not
-   * have arrived. Returns false if newer rows must be loaded instead.
-   */
+  /** Shows these changes, of whole transactions, or loads newer rows if one of them cannot be applied. */
+  function applyWhole(changes) {
+    if (!changes.length) return;
+    changes.forEach(ring.add);
+    isPaused ||= mustWait();
+    if (isPaused) return;
+    if (changes.filter(isOurs).every(follow)) {
+      showLater();
+    } else {
+      isPaused = true;
+      loads.reload();
+    }
+  }
+
+  /** Applies the change. Returns false if newer rows must be loaded instead. */
   function follow(change) {
     change.isLate ||= !table.apply(change.n, change.x);
     change.isApplied = !change.isLate;
-    if (change.isApplied) steps.hold(change.x);
     return change.isApplied;
   }
 
   function publish(fields) {
     current = { ...current, ...fields };
-    if (!steps.isHolding()) showLater();
+    showLater();
   }
 
   function showRows() {
@@ -233,9 +263,9 @@ function createSnapshotRows(list, useTimes) {
     release();
   }
 
-  /** Resolves when the changes up to now are shown. In a steady stream, later changes may be held then. */
+  /** Resolves when the changes up to now are shown, except those that the current task has applied. */
   async function settle() {
-    const changes = ring.all().filter(isOurs);
+    const changes = all().filter(isOurs);
     if (isBehind(changes)) await new Promise((resolve) => { waiters.push({ changes, resolve }); });
   }
 
@@ -246,8 +276,8 @@ function createSnapshotRows(list, useTimes) {
   }
 
   /** The displayed rows lack some of these changes, and will contain them soon. */
-  const isBehind = (changes) => steps.isHolding()
-    || ((isPaused || (isPolling() && changes.some(isMissing))) && loads.mayMissReload() && !current.error && !isClosed);
+  const isBehind = (changes) => !isClosed && (changes.some(({ isHeld }) => isHeld)
+    || ((isPaused || (isPolling() && changes.some(isMissing))) && loads.mayMissReload() && !current.error));
 
   const isMissing = ({ x }) => !contains(snapshot, x);
 
@@ -257,10 +287,9 @@ function createSnapshotRows(list, useTimes) {
     lists.delete(entry);
     offs.forEach((off) => off());
     loads.close();
-    steps.close();
     requests.cancel();
     release();
-    return ring.all();
+    return all();
   }
 
   return { handleChange, reload: loads.reload, close };

@@ -1,73 +1,68 @@
-// steps.js: shows the changes of a transaction together.
+// steps.js: holds the changes of a transaction until its end, so that a list shows them together. Part of rows.js.
 
-const HOLD_MS = 5;
-const BURST_CHANGES = 16; // further changes exceed the initial congestion window of a connection
-const BURST_HOLD_MS = 200;
-const DECAY_MS = 10; // time after which a burst counts one change less
+const MAX_HELD = 10_000;
+
+/** As a key: all rows, or unknown rows. */
+export const ANY = Symbol();
 
 /**
- * The relay sends each change of a transaction in a separate frame, and does not mark the last change. So show() is
- * called when no other change has arrived for HOLD_MS; after a burst of changes for BURST_HOLD_MS, because further
- * changes may wait for the network. In a steady stream, show() is called between two transactions, at most every
- * HOLD_MS. A burst lasts as long as its transaction, and then decays, so that single changes are not delayed.
+ * A change is an object with a transaction id `x`; `isHeld` is set while it is held. `keysOf(change)`: the keys of its
+ * rows, or ANY.
  */
-export function createSteps(show) {
-  let last; // the transaction of the last change
-  let lastAt = 0; // time of the last change
-  let count = 0; // number of changes in the burst
-  let heldSince; // time of the first change that is not shown
-  let hasMore = false; // a change has arrived since the timer was started
-  let wasLate = false; // a timer was late since heldSince
-  let timer; // undefined: all changes are shown
-  let dueAt; // time at which the timer is due
+export function createSteps(keysOf) {
+  const open = new Map(); // transaction -> { changes, isEnded }, in the order of their first change
+  let count = 0;
 
-  /** Call it before a change of transaction `x` is applied. */
-  function begin(x) {
-    if (x === last) return;
-    const now = performance.now();
-    if (timer && now >= heldSince + HOLD_MS) end();
-    count = Math.max(0, Math.min(count, 2 * BURST_CHANGES) - (now - lastAt) / DECAY_MS);
-  }
-
-  /** Call it when the change has been applied. */
-  function hold(x) {
-    last = x;
-    lastAt = performance.now();
+  /** Holds the change until end(). Returns false, and does nothing, if too many changes are held. */
+  function hold(change) {
+    if (count >= MAX_HELD) return false;
+    const { x } = change;
+    if (!open.has(x)) open.set(x, { changes: [], isEnded: false });
+    open.get(x).changes.push(change);
+    change.isHeld = true;
     count += 1;
-    hasMore = !!timer;
-    if (timer) return;
-    heldSince = lastAt;
-    wasLate = false;
-    startTimer();
+    return true;
   }
 
-  function startTimer() {
-    const ms = count > BURST_CHANGES ? BURST_HOLD_MS : HOLD_MS;
-    timer = setTimeout(onTimer, ms);
-    dueAt = performance.now() + ms;
+  /** All changes of transaction `x` have arrived. Returns the changes to show, which are not held any more. */
+  function end(x) {
+    if (!open.has(x)) return [];
+    open.get(x).isEnded = true;
+    return release();
   }
 
-  /** A timer is late if the event loop was blocked. In that case, changes may have arrived that are not handled yet. */
-  function onTimer() {
-    const isLate = !wasLate && performance.now() > dueAt + HOLD_MS;
-    if (hasMore || isLate) {
-      wasLate ||= isLate;
-      hasMore = false;
-      startTimer();
-      return;
+  /**
+   * The end of a transaction is delayed if the in-flight window is full. Later transactions are shown before it, unless
+   * they have changed the same rows: these rows contain a part of the delayed transaction.
+   */
+  function release() {
+    const delayed = new Set(); // keys of the rows of delayed transactions
+    const released = [];
+    for (const [x, { changes, isEnded }] of open) {
+      const keys = isEnded && !delayed.size ? [] : changes.flatMap(keysOf);
+      const isFree = !delayed.size || !(delayed.has(ANY) || keys.some((key) => key === ANY || delayed.has(key)));
+      if (isEnded && isFree) {
+        remove(x);
+        released.push(changes);
+      } else {
+        keys.forEach((key) => delayed.add(key));
+      }
     }
-    end();
+    return released.flat();
   }
 
-  function end() {
-    close();
-    show();
+  /** Removes the transactions that newer rows contain. Returns the changes to show, as end(). */
+  function dropContained(isContained) {
+    [...open.keys()].filter(isContained).forEach(remove);
+    return release();
   }
 
-  function close() {
-    clearTimeout(timer);
-    timer = undefined;
+  function remove(x) {
+    const { changes } = open.get(x);
+    changes.forEach((change) => { change.isHeld = false; });
+    count -= changes.length;
+    open.delete(x);
   }
 
-  return { begin, hold, isHolding: () => !!timer, close };
+  return { hold, end, dropContained, all: () => [...open.values()].flatMap(({ changes }) => changes) };
 }

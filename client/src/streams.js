@@ -121,6 +121,7 @@ export function openStream(transport, fetch, url) {
     if (pos) query.pos = pos;
     if (topics.size) query.topics = [...topics].join();
     if (shard) query.shard = shard;
+    query.ends = 1;
     const response = await request(`${path}?${new URLSearchParams(query)}`, { signal })
       .catch(() => { throw { code: UNREACHABLE }; });
     if (!response.ok) throw await rejectionOf(response);
@@ -158,6 +159,7 @@ export function openStream(transport, fetch, url) {
           t: 'connected',
           resumed: before && !/^{"t":"gap"/m.test(lines),
           ping: POLL_WAIT_S,
+          features: ['ends'],
           pos: lines ? undefined : pos, // if the response has notifications, the last notification advances the cursor
         }));
       }

@@ -1,6 +1,7 @@
 // table.js: the rows of a list, by key.
 
 import { keyOf } from './row_key.js';
+import { ANY } from './steps.js';
 
 const MAX_TIMES = 4096;
 
@@ -52,6 +53,12 @@ export function createTable(columns, keepsOmitted) {
     return true;
   }
 
+  /** The keys of the rows that the change removes, changes or adds. */
+  function keysOf({ metadata: { operation }, payload: { before, after } }) {
+    const [was, is] = [keyOf(before, columns), keyOf(after, columns)];
+    return operation === 'truncate' || !(was ?? is) ? [ANY] : [was, is].filter(Boolean);
+  }
+
   function truncate(at, x) {
     byKey.clear();
     times.clear();
@@ -76,5 +83,5 @@ export function createTable(columns, keepsOmitted) {
     if (its > floor) floor = its;
   }
 
-  return { replace, startSession, apply, rows: () => [...byKey.values()] };
+  return { replace, startSession, apply, keysOf, rows: () => [...byKey.values()] };
 }

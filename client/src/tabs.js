@@ -222,10 +222,8 @@ export function createTabs(name, settings, owner) {
       reply(frame);
       return;
     }
-    if (frame.t === 'msg') {
-      if (frame.n.routing.retry.ack_required) addPending(frame);
-      replay.remember(frame, length);
-    }
+    if (frame.n?.routing.retry.ack_required) addPending(frame);
+    if (frame.n || frame.t === 'end') replay.remember(frame, length);
     if (frame.t === 'acked') removePending(frame.ids);
     if (frame.t === 'gap') replay = createReplayBuffer(frame.to);
     if (frame.conn) pending.clear(); // on `connected` the relay delivers pending notifications again, except to polls

@@ -30,9 +30,9 @@ test('the first frame is connect, with token, in-flight window and cursor', asyn
   const socket = await relay.socket();
   assert.equal(socket.url, 'ws://relay.test:8090/v1/ws');
   assert.equal(socket.protocol, 'clairon.v1.json');
-  socket.accept({ resumed: true });
-  assert.deepEqual(socket.sent, [{ t: 'connect', r: 1, token: 'fresh', pos: '5-0', win: 8 }]);
-  assert.deepEqual(events('state').at(-1), { state: 'open', transport: 'ws', user: 'u1', conn: 'c1', resumed: true });
+  socket.accept({ resumed: true, features: ['ends'] });
+  assert.deepEqual(socket.sent, [{ t: 'connect', r: 1, token: 'fresh', pos: '5-0', win: 8, ends: true }]);
+  assert.deepEqual(events('state').at(-1), { state: 'open', transport: 'ws', user: 'u1', conn: 'c1', resumed: true, features: ['ends'] });
 });
 
 test('an ack is sent when every handler has resolved', async (t) => {

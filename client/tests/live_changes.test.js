@@ -132,7 +132,7 @@ for (const [what, hidden] of [
     socket.sends(hidden(9), hidden(10)); // during the load
     respond(socket, '10:10:', []);
     assert.deepEqual(await acked(), []);
-    const visible = create(10, { id: 1 }, { rule: 'mine', ack: true });
+    const visible = create(13, { id: 1 }, { rule: 'mine', ack: true });
     socket.sends(visible, hidden(9), hidden(11));
     assert.deepEqual(await acked(), [visible.n.metadata.id]);
     assert.deepEqual(errors, ['t: not handled']);

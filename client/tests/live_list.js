@@ -8,11 +8,6 @@ import { fakeRelay, msg } from './fake-relay.js';
 // These modules are imported first: the fake clock must not advance during an import.
 for (const name of ['rows.js', 'timed_rows.js']) await import(new URL(name, import.meta.resolve('clairon')));
 
-// Of steps.js.
-export const HOLD_MS = 5;
-export const BURST_CHANGES = 16;
-export const BURST_HOLD_MS = 200;
-
 let ids = 0;
 let clock; // of the current test: tick(ms)
 
@@ -31,6 +26,27 @@ export function change(x, operation, payload, { attempts = 0, rule = 'default', 
 export const create = (x, after, more) => change(x, 'create', { after }, more);
 export const update = (x, after, more) => change(x, 'update', { before: { id: after.id }, after }, more);
 export const remove = (x, before, more) => change(x, 'delete', { before }, more);
+
+export const end = (x) => ({ t: 'end', x: String(x), pos: String(ids) });
+
+/**
+ * The relay sends the end of each transaction behind its last change in `frames`. `sendsPart(..)` sends only the given
+ * frames.
+ */
+function sendEnds(socket) {
+  const { sends } = socket;
+  socket.sendsPart = sends;
+  socket.sends = (...frames) => {
+    const xs = frames.map(({ t, x, n }) => t === 'msg' && !n.routing.retry.attempts && x);
+    sends.apply(socket, frames.flatMap((frame, i) => (xs[i] && xs.lastIndexOf(xs[i]) === i ? [frame, end(xs[i])] : [frame])));
+  };
+}
+
+/** Accepts the connection, as a relay that sends the ends of transactions. */
+function accept(socket, connected) {
+  sendEnds(socket);
+  socket.accept({ features: ['barrier', 'ends'], ...connected });
+}
 
 /** A random wait before another request is never so short that turn() ends it. */
 function longWaits(t) {
@@ -55,7 +71,7 @@ export async function start(t, options, { connected, relayOptions, source = 't' 
   const states = [];
   list.subscribe((rows) => states.push(rows));
   const socket = await relay.socket();
-  socket.accept({ ping: 1e6, ...connected });
+  accept(socket, { ping: 1e6, ...connected });
   await turn();
   return { tick, relay, client, list, errors, states, socket };
 }
@@ -63,7 +79,7 @@ export async function start(t, options, { connected, relayOptions, source = 't' 
 /** Waits until pending promises have resolved, and the list has shown its changes. */
 export async function turn() {
   for (let i = 0; i < 3; i += 1) await new Promise(setImmediate);
-  clock(2 * HOLD_MS);
+  clock(0);
   await new Promise(setImmediate);
 }
 
@@ -114,7 +130,7 @@ export async function reconnect({ relay, tick }, list) {
   relay.last.closes();
   tick(1);
   const socket = await opened;
-  socket.accept({ resumed: true });
+  accept(socket, { resumed: true });
   await turn();
   return { socket, rows };
 }

@@ -25,7 +25,7 @@ const create = (x, after) => {
 };
 
 /** A leader tab and a follower with one list each. `table` has the rows of the relay's responses. */
-async function twoTabs(t, table) {
+async function twoTabs(t, table, features) {
   fakeBrowser();
   users += 1;
   const relay = fakeRelay({
@@ -47,7 +47,7 @@ async function twoTabs(t, table) {
   };
   const first = open();
   const socket = await relay.socket();
-  socket.accept();
+  socket.accept({ features });
   await until('the leader is open', () => first.client.state === 'open');
   const second = open();
   return { relay, open, first, second, socket };
@@ -75,6 +75,45 @@ test('the rows of one transaction appear together in every tab, and are forwarde
   await hasRows(second, '1,2,3,4');
   assert.deepEqual([first, second].map(({ states }) => states), Array(2).fill(['', '1', '1,2,3,4']));
   assert.deepEqual(forwarded(posted).map(({ arguments: [{ frames }] }) => frames.length), [3]);
+});
+
+const end = (x) => ({ t: 'end', x: String(x), pos: `end ${x}` });
+
+test('a tab that joins during a transaction shows it at its end, as the others do', async (t) => {
+  const table = { snapshot: '10:10:', rows: [{ id: 1 }] };
+  const { open, first, second, socket } = await twoTabs(t, table, ['ends']);
+  await hasRows(second, '1');
+  socket.sends(create(10, { id: 2 }));
+  await until('its cursor', () => second.client.pos === String(ids));
+  Object.assign(table, { snapshot: '11:11:', rows: [{ id: 1 }, { id: 2 }, { id: 3 }] });
+  const third = open();
+  await hasRows(third, '1,2,3');
+  socket.sends(create(10, { id: 3 }), create(11, { id: 4 }));
+  socket.sends(create(11, { id: 5 }), end(10));
+  for (const tab of [first, second]) await hasRows(tab, '1,2,3');
+  socket.sends(end(11));
+  for (const tab of [first, second, third]) await hasRows(tab, '1,2,3,4,5');
+  assert.deepEqual([first, second, third].map(({ states }) => states.at(-2)), Array(3).fill('1,2,3'));
+  assert.equal(third.client.pos, 'end 11');
+});
+
+test('a returning tab receives the ends that it missed', async (t) => {
+  const { relay, first, second, socket } = await twoTabs(t, { snapshot: '10:10:', rows: [] }, ['ends']);
+  await until('the list', () => second.states.length > 1);
+  const start = create(9, { id: 0 });
+  socket.sends(start, end(9));
+  await until('its cursor', () => second.client.pos === 'end 9');
+  socket.sends(create(10, { id: 1 }), end(10), create(11, { id: 2 }));
+  await hasRows(first, '1');
+  const gaps = [];
+  const back = connect({ url: 'ws://relay.test', token: tokenOf(`live user ${users}`), WebSocket: relay.WebSocket, pos: 'end 9' });
+  t.after(() => back.close());
+  back.on('gap', (gap) => gaps.push(gap));
+  await until('its cursor', () => back.pos === String(ids));
+  socket.sends(end(11));
+  await until('the end', () => back.pos === 'end 11');
+  await hasRows(second, '1,2');
+  assert.deepEqual(gaps, []);
 });
 
 test('only the requesting tab receives the rows', async (t) => {

@@ -24,14 +24,14 @@ async function turn() {
 }
 
 /** A connected client; the test controls the timers. */
-async function start(t, prepare = () => {}) {
+async function start(t, prepare = () => {}, connected = {}) {
   const tick = handTimers(t, 'setTimeout');
   const relay = fakeRelay();
   const client = connect({ url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket });
   t.after(() => client.close());
   prepare(client);
   const socket = await relay.socket();
-  socket.accept({ ping: 1e6 });
+  socket.accept({ ping: 1e6, ...connected });
   /** The result of seen(), as `value`. */
   const wait = async (xid, options) => {
     const result = {};
@@ -100,6 +100,26 @@ test('seen() resolves after lists show the change', async (t) => {
   await advance();
   await advance(10);
   assert.equal(contained, 2);
+});
+
+test('seen() waits for the end of a transaction of which a list holds changes', async (t) => {
+  let list;
+  const { client, socket, advance } = await start(t, (its) => { list = its.live('t'); }, { features: ['barrier', 'ends'] });
+  await turn();
+  respond(socket, socket.frames('rows')[0].r, '10:10:');
+  await turn();
+  let contained;
+  client.seen('10').then(() => { contained = list.rows.length; });
+  await turn();
+  socket.sends(change('10'));
+  pass(socket);
+  await advance(10);
+  socket.sends(change('11'));
+  await advance(10);
+  assert.deepEqual([contained, list.rows.length], [undefined, 0]);
+  socket.sends({ t: 'end', x: '10', pos: String(ids) });
+  await advance(10);
+  assert.equal(contained, 1);
 });
 
 test('seen() resolves after a list that loads its rows shows the change', async (t) => {

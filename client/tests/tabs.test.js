@@ -140,7 +140,7 @@ test('when the leader closes, the next tab resumes from its cursor', async (t) =
   assert.equal(next.sent[0].pos, '1');
   next.sends(msg('1', notification('a')), msg('2', notification('b')));
   assert.deepEqual(second.seen, ['a', 'b']);
-  assert.deepEqual(second.states.at(-1), { state: 'open', transport: 'ws', user: `user ${users}`, conn: 'c1', resumed: true });
+  assert.deepEqual(second.states.at(-1), { state: 'open', transport: 'ws', user: `user ${users}`, conn: 'c1', resumed: true, features: undefined });
 });
 
 test('a third tab loses no notification when the leader changes', async (t) => {

@@ -97,7 +97,7 @@ test('after two failed WebSockets the client uses SSE, with the same notificatio
   const request = await http.next();
   assert.equal(request.path, '/v1/sse');
   assert.equal(request.headers.Authorization, 'Bearer T');
-  assert.deepEqual(request.query, { pos: '5', topics: 'demo.*' });
+  assert.deepEqual(request.query, { pos: '5', topics: 'demo.*', ends: '1' });
   const stream = request.stream();
   stream.sends(connected({ pos: '5', resumed: true }), '5');
   stream.raw('retry: 2000\n\n: a comment\n\nda');
@@ -114,11 +114,11 @@ test('after two failed WebSockets the client uses SSE, with the same notificatio
   assert.equal(client.state, 'open');
   client.subscribe('y');
   const again = await http.next();
-  assert.deepEqual(again.query, { pos: '6', topics: 'demo.*,y' });
+  assert.deepEqual(again.query, { pos: '6', topics: 'demo.*,y', ends: '1' });
   again.stream().sends(connected({ pos: '6', resumed: true }), '6');
   await until('the client is open', () => client.state === 'open');
   client.unsubscribe('demo.*');
-  assert.deepEqual((await http.next()).query, { pos: '6', topics: 'y' });
+  assert.deepEqual((await http.next()).query, { pos: '6', topics: 'y', ends: '1' });
 });
 
 test('from SSE the client returns to the WebSocket and resumes', async (t) => {
@@ -225,7 +225,7 @@ test('a ping over HTTP restarts the connection at the same cursor', async (t) =>
   await http.next();
   page.dispatchEvent(new Event('online'));
   const probe = await http.next();
-  assert.deepEqual(probe.query, { wait: '0', pos: '3' });
+  assert.deepEqual(probe.query, { wait: '0', pos: '3', ends: '1' });
   client.close();
 });
 
@@ -264,16 +264,16 @@ test('if SSE is rejected too, the client polls repeatedly', async (t) => {
   (await http.next()).respond(503, '{}');
   const first = await http.next();
   assert.equal(first.path, '/v1/poll');
-  assert.deepEqual(first.query, { wait: '0' });
+  assert.deepEqual(first.query, { wait: '0', ends: '1' });
   first.respond(204, null, { [POS]: '3' });
   const second = await http.next();
-  assert.deepEqual(second.query, { wait: '25', pos: '3' });
+  assert.deepEqual(second.query, { wait: '25', pos: '3', ends: '1' });
   assert.equal(client.state, 'open');
   assert.equal(client.transport, 'poll');
   assert.equal(client.pos, '3');
   second.respond(200, `${JSON.stringify(msg('4', notification('a')))}\n${JSON.stringify(msg('5', notification('b')))}\n`, { [POS]: '9' });
   const third = await http.next();
-  assert.deepEqual(third.query, { wait: '25', pos: '9' });
+  assert.deepEqual(third.query, { wait: '25', pos: '9', ends: '1' });
   assert.deepEqual(seen, ['a', 'b']);
   third.respond(401, '{"code":109}');
   await until('closed', () => client.state === 'closed'); // a fixed token cannot be renewed
