@@ -13,7 +13,7 @@ const INTERNAL = `
   open wanted isUser admits onToken onFrame onState onError isAcked retopic wake suspend received handled arrive restart keep
   forget markAcked markUnhandled handlersFor emit accepts handler nextWait reset
   enter leave flush sendAck sendNack remember since cursor transmit listen lists lastChange report clock columns demand show handleChange
-  missingFrom dropContained startSession hasArrived isHolding settings
+  missingFrom dropContained startSession settings
 `.trim().split(/\s+/);
 
 // Entries share objects, so the short name of a property is the same in all of them.
@@ -29,10 +29,10 @@ const MINIFY = {
   },
 };
 
-const MODULES = ['index', 'react', 'vue', 'rows', 'timed_rows', 'streams', 'shard', 'webpush', 'worker'];
+const MODULES = ['index', 'react', 'vue', 'rows', 'timed_rows', 'conditions', 'count', 'streams', 'shard', 'webpush', 'worker'];
 
 // Entry points, imported by another entry point or by the application.
-const ENTRIES = ['./index.js', './rows.js', './timed_rows.js', './streams.js'];
+const ENTRIES = ['./index.js', './rows.js', './timed_rows.js', './conditions.js', './count.js', './streams.js'];
 
 /** Entry points import each other as separate files. */
 const siblings = (suffix) => ({

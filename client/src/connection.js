@@ -173,7 +173,7 @@ export function createConnection(options, owner) {
     try {
       const token = canRefresh ? await options.token() : options.token;
       if (token && token.trim) return token;
-      throw new TypeError(`the token function returned ${token === '' ? 'an empty string' : typeof token}`);
+      throw new TypeError(`token() returned ${token === '' ? 'an empty string' : typeof token}`);
     } catch (cause) {
       tokenError = `no token: ${cause?.message ?? cause}`;
       owner.onError(new Error(tokenError, { cause }));

@@ -178,6 +178,7 @@ export function connect(options) {
     get pos() { return cursor.handled() ?? null; },
     on: router.on,
     live: (source, how) => createLiveRows(access, source, how),
+    count: (source, how) => createLiveRows(access, source, how, { value: 0 }),
     seen: async (xid, how) => (await import('./rows.js')).seen(access, xid, how),
     ack,
     nack,

@@ -1,4 +1,4 @@
-// live.js: live(): an array of rows kept in sync with a table.
+// live.js: live() and count(): rows, or their number, kept in sync with a table.
 
 import { createBackoff } from './backoff.js';
 import { demandFor } from './demand.js';
@@ -11,15 +11,21 @@ import { NOT_APPLIED } from './errors.js';
  *
  * `access`: `client`; `transmit(frame)`; `listen(listener)` for relay frames; `clock()` in relay milliseconds;
  * `report(error, notification)` for errors; `lists`, the client's set of lists; `lastChange()`, the last state event.
- * `key`: the column or columns that identify a row.
+ * `list`: the object to return; without `rows` it is a count, with `value`. `how.key`: the column or columns that identify
+ * a row.
  */
-export function createLiveRows(access, source, { rule, key, load } = {}) {
+export function createLiveRows(
+  access,
+  source,
+  how = {},
+  list = { rows: [], more: false, loadMore: (count) => list.reload([count]) },
+) {
   const { client, report } = access;
+  const { key, load } = how;
   const demand = demandFor(`live('${source}')`);
-  demand(key?.length || !(key || load), 'key must be a column or an array of columns');
-  demand(!load || load.call, 'load must be a function');
+  demand(key ? key.length && (!load || load.call) : !load, 'key must be a column or columns, load a function');
   const listeners = new Set();
-  const list = { rows: [], loading: true, subscribe, reload, close };
+  Object.assign(list, { loading: true, subscribe, reload, close });
   const backoff = createBackoff();
   let isClosed;
   let rowStore;
@@ -42,39 +48,44 @@ export function createLiveRows(access, source, { rule, key, load } = {}) {
   async function importRows() {
     clearTimeout(timer);
     try {
-      const { createRows } = await import('./rows.js');
+      const createRows = await (await import('./rows.js')).rowsFor(how, list);
       if (isClosed) return;
       rowStore = createRows({
-        ...access, source, rule, columns: key && [key].flat(), load, demand, show,
+        ...how, ...access, source, demand, show,
       });
     } catch (error) {
       attempt = undefined;
       if (isClosed) return;
-      const loading = client.state !== 'closed';
-      if (loading) timer = setTimeout(importOnce, backoff.nextWait());
-      show({ loading, error });
+      if (client.state !== 'closed') timer = setTimeout(importOnce, backoff.nextWait());
+      show({ loading: client.state !== 'closed', error });
       report(error);
     }
   }
 
   function show(next) {
     Object.assign(list, next);
-    listeners.forEach(call);
+    listeners.forEach(inform);
   }
 
-  function call(listener) {
+  function inform(listener) {
     try {
-      listener(list.rows);
+      listener(list.rows ?? list.value);
     } catch (error) {
       report(error);
     }
   }
 
-  /** `listener(rows)` is called immediately and after each change. Returns a function that removes it. */
+  /** `listener(rows)`, or `listener(value)`, is called immediately and after each change. Returns a function that removes it. */
   function subscribe(listener) {
     listeners.add(listener);
-    call(listener);
+    inform(listener);
     return () => listeners.delete(listener);
+  }
+
+  /** `growth`: undefined, or the argument of loadMore() in an array. */
+  async function reload(growth) {
+    await importOnce();
+    return rowStore?.reload(growth);
   }
 
   function close() {
@@ -83,11 +94,6 @@ export function createLiveRows(access, source, { rule, key, load } = {}) {
     offs.forEach((off) => off());
     rowStore?.close();
     listeners.clear();
-  }
-
-  async function reload() {
-    await importOnce();
-    return rowStore?.reload();
   }
 
   return list;

@@ -2,7 +2,7 @@
 // rows.js.
 
 import { createBackoff } from './backoff.js';
-import { BUSY, NOT_ADDRESSED, TOO_MANY_ROWS } from './errors.js';
+import { BUSY, NOT_ADDRESSED, TOO_MANY_ROWS, UNKNOWN_FRAME } from './errors.js';
 import { LOST } from './requests.js';
 
 /**
@@ -12,7 +12,7 @@ export const STALE = 'stale';
 
 const SPREAD_MS = 1_000; // maximum random delay, so that the clients of a relay do not load simultaneously
 
-const REJECTIONS = [NOT_ADDRESSED, TOO_MANY_ROWS];
+const REJECTIONS = [NOT_ADDRESSED, TOO_MANY_ROWS, UNKNOWN_FRAME];
 
 const random = (ms) => Math.random() * ms;
 
@@ -22,9 +22,10 @@ const random = (ms) => Math.random() * ms;
  * `accept(response)` throws STALE, or shows the rows and returns { isNewer, lacksChanges }: newer than the previous
  * rows; changes have arrived that the rows do not contain.
  * `onError(error, isRejected, isFinal)`: the load failed. `isFinal`: there is no further attempt until a reason occurs.
+ * `interval`: minimum time between two loads that the application did not call, in milliseconds.
  */
 export function createLoads({
-  client, isFirst, isPolling, load, accept, onError,
+  client, isFirst, isPolling, load, accept, onError, interval,
 }) {
   const backoff = createBackoff();
   let mustLoad = true;
@@ -34,6 +35,7 @@ export function createLoads({
   let rejection; // code of the last error, until rows are accepted
   let loading; // a promise, during a load
   let timer;
+  let startedAt = -Infinity; // time of the last load
   let isClosed = false;
 
   // ---- reasons to load
@@ -52,6 +54,13 @@ export function createLoads({
     return loading ?? start();
   }
 
+  /** A change has arrived that cannot be applied. */
+  function reloadSoon() {
+    mustLoad = true;
+    if (interval) schedule(0);
+    else start();
+  }
+
   /** A change has arrived that is not applied to the rows. */
   function note(operation) {
     if (isRequested) arrived.add(operation);
@@ -67,7 +76,8 @@ export function createLoads({
 
   function schedule(ms) {
     clearTimeout(timer);
-    if (client.state !== 'closed' && !isClosed) timer = setTimeout(start, ms);
+    const rest = startedAt + interval - performance.now();
+    if (client.state !== 'closed' && !isClosed) timer = setTimeout(start, Math.max(ms, rest));
   }
 
   function start() {
@@ -90,6 +100,7 @@ export function createLoads({
     isWanted = false;
     arrived = new Set();
     isRequested = true;
+    startedAt = performance.now();
     const response = await load();
     isRequested = false;
     if (mustLoad || isClosed) return; // a gap or `reload` arrived during the load: the response may be stale
@@ -135,6 +146,6 @@ export function createLoads({
   }
 
   return {
-    start, invalidate, reload, note, mayMissReload, isOutdated: () => mustLoad, pending: () => loading, close,
+    start, invalidate, reload, reloadSoon, note, mayMissReload, isOutdated: () => mustLoad, pending: () => loading, close,
   };
 }

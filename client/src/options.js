@@ -24,7 +24,7 @@ export function settingsOf(options = {}) {
   }
   for (const name of ['window', 'dedupe']) {
     const value = settings[name] ?? 1;
-    demand(Number.isInteger(value) && value > 0, `${name} must be a positive integer`);
+    demand(value && value === value >>> 0, `${name} must be a positive integer`);
   }
   if (settings.topics) {
     settings.topics = [settings.topics].flat();
@@ -47,7 +47,7 @@ function socketUrl(url = '/v1/ws') {
     resolved = /^\/|:\/\//.test(url) && new URL(url, globalThis.location);
     resolved.protocol = resolved.protocol.replace('http', 'ws');
   } catch {} // rejected below
-  demand(/^wss?:/.test(resolved?.protocol), `url ${url} must start with /, ws://, wss://, http:// or https://`);
+  demand(/^wss?:/.test(resolved?.protocol), `url ${url} must start with /, ws(s):// or http(s)://`);
   if (resolved.pathname === '/') resolved.pathname = '/v1/ws';
   return resolved.href;
 }

@@ -10,18 +10,18 @@ const requestNumber = () => -1 - Math.floor(Math.random() * 2 ** 52);
 
 /** `transmit(frame)` returns false without a connection. `listen(listener)` registers a listener of frames. */
 export function createRequests({ source, transmit, listen }) {
-  let pending; // { r, rows, resolve, reject }
+  let pending; // { r, rows, fields, resolve, reject }
   const off = listen(receive);
 
   /**
-   * Sends a `rows` frame, or another one if `t` is set, with these fields. Resolves to the reply, with the rows of all
-   * pages. Rejects with LOST or the `err` frame.
+   * Sends a `rows` frame, or another one if `t` is set, with these fields. Resolves to the reply, with the rows and
+   * fields of all pages. Rejects with LOST or the `err` frame.
    */
   function send(fields) {
     cancel();
     return new Promise((resolve, reject) => {
       const r = requestNumber();
-      pending = { r, rows: [], resolve, reject };
+      pending = { r, rows: [], fields: {}, resolve, reject };
       if (!transmit({ t: 'rows', r, source, ...fields })) cancel();
     });
   }
@@ -30,10 +30,12 @@ export function createRequests({ source, transmit, listen }) {
     if (!pending || r !== pending.r) return;
     const { rows, resolve, reject } = pending;
     frame.rows?.forEach((row) => rows.push(row));
+    Object.assign(pending.fields, frame);
     if (frame.more) return;
+    const { fields } = pending;
     pending = undefined;
     if (frame.t === 'err') reject(failure(frame.msg, frame));
-    else resolve({ ...frame, rows });
+    else resolve({ ...fields, rows });
   }
 
   function cancel() {

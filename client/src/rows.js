@@ -1,4 +1,4 @@
-// rows.js: keeps the rows of a list in sync with a table. Imported with the first list, see live.js.
+// rows.js: keeps the rows of a list, or their number, in sync with a table. Imported with the first list, see live.js.
 
 import { NOT_ADDRESSED, NOT_APPLIED, UNKNOWN_FRAME, failure } from './errors.js';
 import { STALE, createLoads } from './loads.js';
@@ -12,14 +12,32 @@ import { createTable } from './table.js';
 
 export { seen } from './seen.js';
 
+const CONDITIONS_MS = 1_000; // minimum time between two loads of a list with conditions, for changes
+
 /**
- * `list`: see createLiveRows(). Without snapshots, rows and changes can only be compared by time. In that case
+ * Returns createRows() for a list with the options `how`, after the import of what these options need. A count has no
+ * `rows`.
+ */
+export async function rowsFor({ where, order, limit, load }, { rows }) {
+  if (!rows) {
+    const { createCount } = await import('./count.js');
+    return (list) => createRows(list, createCount);
+  }
+  if (!where && !order && !limit) return createRows;
+  if (load) throw new TypeError('live(): load excludes where, order and limit');
+  const { createView } = await import('./conditions.js');
+  return (list) => createRows(list, () => createTable(undefined, false, createView(list)));
+}
+
+/**
+ * `list`: see createLiveRows(). `tableOf(list)`: a table with conditions; optional. Without snapshots, rows and changes can only be compared by time. In that case
  * timed_rows.js is used instead, with the first result of load() and the changes since the start of the list.
  */
-export function createRows(list) {
+function createRows({ key, ...how }, tableOf) {
+  const list = { ...how, columns: key && [key].flat() };
   const { load } = list;
   let switching; // a promise, never rejected
-  let rows = createSnapshotRows(list, useTimes);
+  let rows = createSnapshotRows(list, useTimes, tableOf);
 
   async function useTimes(first, error) {
     const imported = import('./timed_rows.js');
@@ -52,7 +70,7 @@ export function createRows(list) {
         return NOT_APPLIED;
       }
     },
-    reload: () => rows.reload(),
+    reload: (growth) => (Array.isArray(growth) ? rows.loadMore?.(...growth) ?? false : rows.reload()),
     close: () => rows.close(),
   };
 }
@@ -67,20 +85,22 @@ export function createRows(list) {
  *
  * `useTimes(first, error)`: replaces this object, because snapshots are not available.
  */
-function createSnapshotRows(list, useTimes) {
+function createSnapshotRows(list, useTimes, tableOf) {
   const {
-    client, source, rule, columns, load, demand, listen, lists, lastChange, report, show,
+    client, source, rule, columns, load, demand, listen, lists, lastChange, report, show, where, order, limit,
   } = list;
   const requests = createRequests(list);
-  const table = createTable(columns, !!load);
+  const table = tableOf?.(list) ?? createTable(columns, !!load);
   const showLater = oncePerTask(showRows);
   const steps = createSteps(({ n }) => table.keysOf(n));
   let ring = createRing(); // changes of whole transactions
   let snapshot; // snapshot of the rows; undefined before the first load
-  let current = { rows: [], loading: true };
+  let current = { ...table.none, loading: true };
   let isPaused = true; // a change may be missing
   let hasEnds = false; // older relays do not send the ends of transactions
   let waiters = []; // of settle()
+  let size = limit; // number of rows to request
+  let growing = []; // calls of loadMore(): { size, resolve, reject }
   let isClosed = false;
 
   /** Polls receive no `reload`, so the rows may have changed without notifications at any time. */
@@ -90,6 +110,7 @@ function createSnapshotRows(list, useTimes) {
 
   const loads = createLoads({
     client, isFirst: () => current.loading, isPolling, load: load ? loadOwn : loadFromRelay, accept, onError,
+    interval: tableOf ? CONDITIONS_MS : 0,
   });
   const offs = [requests.off, listen(onFrame), client.on('state', onState)];
   const entry = { contains: (x) => !!snapshot && contains(snapshot, x), settle, reload: loads.reload, hasFailed: () => !!current.error };
@@ -142,10 +163,15 @@ function createSnapshotRows(list, useTimes) {
   // ---- loads
 
   async function loadFromRelay() {
+    const asked = size;
+    const count = 'value' in table.none || undefined;
     try {
-      return await requests.send({ rule });
+      const response = await requests.send({
+        rule, where: where ?? undefined, order: order ?? undefined, limit: asked ?? undefined, count,
+      });
+      return { ...response, asked };
     } catch (error) {
-      if (!columns || ![NOT_ADDRESSED, UNKNOWN_FRAME].includes(error.code)) throw error;
+      if (tableOf || !columns || ![NOT_ADDRESSED, UNKNOWN_FRAME].includes(error.code)) throw error;
       return useTimes(undefined, error);
     }
   }
@@ -176,27 +202,54 @@ function createSnapshotRows(list, useTimes) {
   }
 
   /** Throws STALE if the response is older than the rows, or than a change that has arrived. See createLoads(). */
-  function accept({ rows, snapshot: text, key }) {
-    const next = parseSnapshot(text);
+  function accept(response) {
+    const next = parseSnapshot(response.snapshot);
     if (snapshot && isOlder(next, snapshot)) throw STALE;
     const missing = ring.missingFrom(next)?.filter(isOurs);
     if (!missing || missing.some(({ isLate, isApplied }) => isLate || (isApplied && isPolling()))) throw STALE;
     const isNewer = !snapshot || isOlder(snapshot, next);
-    table.replace(rows, key);
+    const isBefore = missing.every(({ isApplied }) => !isApplied); // these rows are not older than the displayed rows
+    table.replace(response, response.asked);
     snapshot = next;
     ring.dropContained(next);
     steps.dropContained((x) => contains(next, x)).forEach(ring.add);
-    isPaused = !isPolling() && !ring.all().filter(isOurs).every(follow);
-    if (isPaused) throw STALE;
+    isPaused = !isPolling() && !(ring.all().filter(isOurs).every(follow) && !table.isShort());
+    if (isPaused && !(tableOf && isBefore)) throw STALE;
+    let lacksChanges = isPolling() && all().some(isOurs);
+    if (isPaused) { // in a steady stream, each response may lack changes that cannot be applied
+      table.replace(response, response.asked);
+      ring.all().forEach((change) => { change.isApplied = false; });
+      publish({ ...table.shown(), loading: false });
+      lacksChanges = true;
+    }
     publish({ error: undefined });
-    return { isNewer, lacksChanges: isPolling() && all().some(isOurs) };
+    endGrowth(response.asked);
+    return { isNewer, lacksChanges };
+  }
+
+  /** Requests `count` more rows, together with the rows of the list, so that all of them are of one snapshot. */
+  function loadMore(count = limit) {
+    if (!size || (!current.loading && !current.more)) return false;
+    size += count;
+    const grown = new Promise((resolve, reject) => { growing.push({ size, count, resolve, reject }); });
+    loads.reload();
+    return grown;
+  }
+
+  function endGrowth(asked, error) {
+    const ended = growing.filter((one) => error || isClosed || one.size <= asked);
+    growing = growing.filter((one) => !ended.includes(one));
+    if (error) ended.forEach(({ count }) => { size -= count; });
+    queueMicrotask(() => ended.forEach(({ resolve, reject }) => (error ? reject(error) : resolve(!!current.more))));
+    return ended.length;
   }
 
   /** `isRejected`: newer rows will not be loaded, or only because of a change. */
   function onError(error, isRejected, isFinal) {
     report(error);
     isPaused ||= isRejected;
-    publish({ error, ...(isFinal && { loading: false }), ...(error.code === NOT_ADDRESSED && { rows: [] }) });
+    publish({ error, ...(isFinal && { loading: false }), ...(error.code === NOT_ADDRESSED && table.none) });
+    if (isRejected && endGrowth(size, error)) loads.reload(); // the relay limits the number of rows
   }
 
   // ---- changes
@@ -237,11 +290,11 @@ function createSnapshotRows(list, useTimes) {
     changes.forEach(ring.add);
     isPaused ||= mustWait();
     if (isPaused) return;
-    if (changes.filter(isOurs).every(follow)) {
+    if (changes.filter(isOurs).every(follow) && !table.isShort()) {
       showLater();
     } else {
       isPaused = true;
-      loads.reload();
+      loads.reloadSoon();
     }
   }
 
@@ -258,7 +311,7 @@ function createSnapshotRows(list, useTimes) {
   }
 
   function showRows() {
-    if (!isPaused) current = { ...current, rows: table.rows(), loading: false };
+    if (!isPaused) current = { ...current, ...table.shown(), loading: false };
     if (!isClosed) show(current);
     release();
   }
@@ -289,8 +342,9 @@ function createSnapshotRows(list, useTimes) {
     loads.close();
     requests.cancel();
     release();
+    endGrowth();
     return all();
   }
 
-  return { handleChange, reload: loads.reload, close };
+  return { handleChange, reload: loads.reload, loadMore, close };
 }

@@ -3,7 +3,7 @@
 const MAX_HELD = 10_000;
 
 /** As a key: all rows, or unknown rows. */
-export const ANY = Symbol();
+export const ANY = 'any';
 
 /**
  * A change is an object with a transaction id `x`; `isHeld` is set while it is held. `keysOf(change)`: the keys of its

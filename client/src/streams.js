@@ -102,6 +102,7 @@ export function openStream(transport, fetch, url) {
     let reply;
     try {
       const signal = AbortSignal.timeout?.(ROWS_TIMEOUT_MS); // older browsers lack timeout()
+      for (const name of ['where', 'order']) if (query[name]) query[name] = JSON.stringify(query[name]);
       const response = await request(`${t}?${new URLSearchParams(query)}`, { signal });
       const body = await response.json();
       reply = response.ok ? { ...body, t } : errorOf(response, body);

@@ -5,15 +5,22 @@ import { ANY } from './steps.js';
 
 const MAX_TIMES = 4096;
 
-/** `columns`: the key; optional until replace(). `keepsOmitted`: rows may have columns that changes lack. */
-export function createTable(columns, keepsOmitted) {
+/**
+ * `columns`: the key; optional until replace(). `keepsOmitted`: rows may have columns that changes lack. `view`: the
+ * conditions of the list, if it has any, see conditions.js.
+ */
+export function createTable(columns, keepsOmitted, view) {
   const byKey = new Map();
   const times = new Map(); // key -> commit time of the newest applied change, oldest first
   let floor = ''; // the newest commit time that was dropped from `times`
   let transaction; // transaction of the last applied change
+  let removed = new Map(); // key -> row that this transaction has removed
 
-  function replace(rows, key = columns) {
-    columns = key;
+  /** Accepts a response, with at most `limit` rows. */
+  function replace(response, limit) {
+    const { rows } = response;
+    columns = response.key ?? columns;
+    view?.start(response, limit);
     byKey.clear();
     times.clear();
     floor = '';
@@ -38,18 +45,24 @@ export function createTable(columns, keepsOmitted) {
     if (operation === 'truncate') return truncate(timestamp, x);
     const is = keyOf(after, columns);
     const was = keyOf(before, columns) ?? is;
-    const held = byKey.get(was);
-    if (was === undefined || (is !== undefined && unchanged && !held)) return false;
+    if (x !== transaction) removed = new Map();
+    // If one group of the user loses the row and another one keeps it, an `update` follows its `delete`.
+    const held = byKey.get(was) ?? (operation === 'update' ? removed.get(was) : undefined);
+    if (was === undefined || (is !== undefined && unchanged && !held && !view)) return false;
     if (isOld(was, timestamp, x) || isOld(is, timestamp, x)) return false;
-    transaction = x;
-    note(was, timestamp);
-    if (was !== is) byKey.delete(was);
-    if (is === undefined) return true;
-    note(is, timestamp);
     // Omitted columns keep their value if they are large and unchanged, or if only load() returns them. All other
     // omitted columns were renamed or dropped.
     const isKept = ([column]) => keepsOmitted || column in after || unchanged?.includes(column);
-    byKey.set(is, { ...Object.fromEntries(Object.entries(held ?? {}).filter(isKept)), ...after });
+    const row = is !== undefined && { ...Object.fromEntries(Object.entries(held ?? {}).filter(isKept)), ...after };
+    const isShown = row && view ? view.admits(row, held, operation, payload) : true;
+    if (isShown === undefined || (isShown && row && unchanged && !held)) return false;
+    transaction = x;
+    note(was, timestamp);
+    if (was !== is && byKey.delete(was)) removed.set(was, held);
+    if (!row) return true;
+    note(is, timestamp);
+    if (isShown) byKey.set(is, row);
+    else byKey.delete(is);
     return true;
   }
 
@@ -61,6 +74,7 @@ export function createTable(columns, keepsOmitted) {
 
   function truncate(at, x) {
     byKey.clear();
+    view?.clear();
     times.clear();
     floor = at > floor ? at : floor;
     transaction = x;
@@ -83,5 +97,13 @@ export function createTable(columns, keepsOmitted) {
     if (its > floor) floor = its;
   }
 
-  return { replace, startSession, apply, keysOf, rows: () => [...byKey.values()] };
+  return {
+    replace,
+    startSession,
+    apply,
+    keysOf,
+    isShort: () => !!view?.isShort(byKey),
+    shown: () => (view ? { rows: view.rowsOf(byKey), more: view.hasMore(byKey) } : { rows: [...byKey.values()] }),
+    none: { rows: [], more: false },
+  };
 }

@@ -6,7 +6,7 @@ import test from 'node:test';
 import { LIMIT_BYTES, sizeOf } from './size.js';
 
 const read = (path) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8');
-const maps = ['index', 'react', 'vue', 'rows', 'timed_rows', 'streams', 'shard', 'webpush', 'worker'].map((name) => JSON.parse(read(`dist/${name}.js.map`)));
+const maps = ['index', 'react', 'vue', 'rows', 'timed_rows', 'conditions', 'count', 'streams', 'shard', 'webpush', 'worker'].map((name) => JSON.parse(read(`dist/${name}.js.map`)));
 
 test(`the base entry has less than ${LIMIT_BYTES} bytes, gzipped`, () => {
   assert.ok(sizeOf('index.js').gzipped < LIMIT_BYTES, JSON.stringify(sizeOf('index.js')));
@@ -15,8 +15,9 @@ test(`the base entry has less than ${LIMIT_BYTES} bytes, gzipped`, () => {
 test('the entry point imports only the rows of live() and the fallback transports, on demand', () => {
   const importsOf = (name) => [...new Set(read(`dist/${name}.js`).match(/\bimport\b[^)]*\)/g))].sort();
   assert.deepEqual(importsOf('index'), ['import("./rows.js")', 'import("./streams.js")']);
-  assert.deepEqual(importsOf('rows'), ['import("./timed_rows.js")']);
-  for (const name of ['timed_rows', 'streams', 'webpush', 'worker']) assert.deepEqual(importsOf(name), []);
+  assert.deepEqual(importsOf('rows'), ['import("./conditions.js")', 'import("./count.js")', 'import("./timed_rows.js")']);
+  assert.match(read('dist/count.js'), /^import\{[^}]*\}from"\.\/conditions\.js"/);
+  for (const name of ['timed_rows', 'conditions', 'streams', 'webpush', 'worker']) assert.deepEqual(importsOf(name), []);
   assert.match(read('dist/index.js'), /\/\/# sourceMappingURL=index\.js\.map\n$/);
 });
 

@@ -302,7 +302,7 @@ test('a bundler includes one copy of the client for all entries', { skip: skip |
     write: false,
   });
   const inputs = Object.keys(metafile.inputs).filter((path) => path.includes('clairon')).sort();
-  assert.deepEqual(inputs, ['index', 'react', 'rows', 'shard', 'streams', 'timed_rows', 'vue', 'webpush'].map((name) => `node_modules/clairon/dist/${name}.js`));
+  assert.deepEqual(inputs, ['conditions', 'count', 'index', 'react', 'rows', 'shard', 'streams', 'timed_rows', 'vue', 'webpush'].map((name) => `node_modules/clairon/dist/${name}.js`));
 });
 
 for (const [file, resolution] of [['esm.mts', 'node16'], ['cjs.cts', 'node16'], ['old.ts', 'node']]) {

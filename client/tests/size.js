@@ -11,4 +11,4 @@ export function sizeOf(name) {
   return { name, minified: code.length, gzipped: gzipSync(code, { level: 9 }).length };
 }
 
-if (process.argv[1]?.endsWith('size.js')) console.table(['index.js', 'rows.js', 'timed_rows.js', 'streams.js', 'react.js', 'vue.js', 'shard.js', 'webpush.js', 'worker.js'].map(sizeOf));
+if (process.argv[1]?.endsWith('size.js')) console.table(['index.js', 'rows.js', 'timed_rows.js', 'conditions.js', 'count.js', 'streams.js', 'react.js', 'vue.js', 'shard.js', 'webpush.js', 'worker.js'].map(sizeOf));
