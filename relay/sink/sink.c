@@ -11,8 +11,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-#define PAGE_RECEIPTS 250    /* receipts in one reply of a shard */
-#define ACK_RECEIPTS 1000    /* in one acknowledgement */
+#define PAGE_ENTRIES_MAX 250 /* entries in one reply of a shard */
+#define PAGE_ENTRIES_MIN 32  /* the same, if they have many receipts */
+#define PAGE_RECEIPTS 1000   /* then a reply has more than these */
+#define ACK_ENTRIES 1000     /* in one acknowledgement */
 #define QUEUE_MAX 1000       /* receipts of a shard that wait for a batch */
 #define BUSY_TICK_S 0.05     /* while receipts arrive */
 #define IDLE_TICK_S 0.25     /* how late the first receipt after a pause may be read */
@@ -29,41 +31,96 @@ static void advance(struct sink *sink);
 
 /* ---- receipts */
 
+static void
+entry_free(struct sink_entry *entry)
+{
+    if (entry->is_held)
+        HASH_DEL(entry->shard->held, entry);
+    free(entry);
+}
+
+/*
+ * After a receipt left the memory. An entry that is done remains until its acknowledgement, and one
+ * of which some receipts are taken until all entries are read again.
+ */
+static void
+entry_update(struct sink_entry *entry)
+{
+    if (entry->is_held && entry->taken == entry->count)
+        DL_APPEND(entry->shard->done, entry);
+    else if (entry->loaded == 0 && (!entry->is_held || entry->taken == 0))
+        entry_free(entry);
+}
+
+/* Another relay has claimed the entries that were not read again. */
+static void
+forget_missing(struct sink_shard *shard)
+{
+    struct sink_entry *entry, *next;
+
+    HASH_ITER (hh, shard->held, entry, next)
+        if (entry->loaded == 0 && entry->taken < entry->count)
+            entry_free(entry);
+}
+
+/* Returns the entry of a receipt, which may be new. */
+static struct sink_entry *
+entry_of(struct sink_shard *shard, const struct store_receipt *from)
+{
+    struct sink_entry *entry;
+
+    HASH_FIND(hh, shard->held, from->entry.at, from->entry.len, entry);
+    if (entry != NULL)
+        return from->number < entry->count ? entry : NULL;
+    entry = memory_new(sizeof(*entry) + from->count);
+    entry->shard = shard;
+    entry->is_held = true;
+    entry->count = from->count;
+    snprintf(entry->id, sizeof(entry->id), "%.*s", (int)from->entry.len,
+             (const char *)from->entry.at);
+    HASH_ADD_STR(shard->held, id, entry);
+    return entry;
+}
+
 static struct sink_receipt *
-receipt_new(struct sink_shard *shard, const struct store_receipt *from)
+receipt_new(struct sink_entry *entry, const struct store_receipt *from)
 {
     struct sink_receipt *receipt = memory_new(sizeof(*receipt) + from->id.len + from->data.len);
 
-    receipt->shard = shard;
-    receipt->is_held = true;
+    receipt->shard = entry->shard;
+    receipt->entry = entry;
+    receipt->number = from->number;
     memcpy(receipt->bytes, from->id.at, from->id.len);
     memcpy(receipt->bytes + from->id.len, from->data.at, from->data.len);
     receipt->id = (struct bytes){(const unsigned char *)receipt->bytes, from->id.len};
     receipt->data =
         (struct bytes){(const unsigned char *)receipt->bytes + from->id.len, from->data.len};
-    snprintf(receipt->entry, sizeof(receipt->entry), "%.*s", (int)from->entry.len,
-             (const char *)from->entry.at);
-    HASH_ADD_STR(shard->held, entry, receipt);
+    entry->states[from->number] = SINK_RECEIPT_LOADED;
+    entry->loaded++;
     return receipt;
 }
 
 /* The caller has removed it from its list. */
 static void
-receipt_free(struct sink_receipt *receipt)
+receipt_end(struct sink_receipt *receipt, enum sink_receipt_state state)
 {
-    if (receipt->is_held)
-        HASH_DEL(receipt->shard->held, receipt);
+    struct sink_entry *entry = receipt->entry;
+
+    entry->states[receipt->number] = (unsigned char)state;
+    entry->loaded--;
+    entry->taken += state == SINK_RECEIPT_TAKEN;
     free(receipt);
+    entry_update(entry);
 }
 
 static void
-free_list(struct sink_receipt **list)
+drop_list(struct sink_receipt **list)
 {
     struct sink_receipt *receipt;
 
     while ((receipt = *list) != NULL) {
         DL_DELETE(*list, receipt);
-        receipt_free(receipt);
+        receipt_end(receipt, SINK_RECEIPT_MISSING);
     }
 }
 
@@ -74,7 +131,7 @@ batch_free(struct sink_batch *batch)
 {
     DL_DELETE(batch->sink->batches, batch);
     batch->sink->batch_count--;
-    free_list(&batch->receipts);
+    drop_list(&batch->receipts);
     free(batch);
 }
 
@@ -132,7 +189,7 @@ send_batches(struct sink *sink)
         send_batch(sink, shard);
 }
 
-/* Its receipts are acknowledged. */
+/* Its receipts were taken. */
 static void
 end_batch(struct sink_batch *batch)
 {
@@ -141,10 +198,7 @@ end_batch(struct sink_batch *batch)
 
     while ((receipt = batch->receipts) != NULL) {
         DL_DELETE(batch->receipts, receipt);
-        if (receipt->is_held)
-            DL_APPEND(receipt->shard->done, receipt);
-        else
-            receipt_free(receipt);
+        receipt_end(receipt, SINK_RECEIPT_TAKEN);
     }
     batch_free(batch);
     advance(sink);
@@ -167,7 +221,7 @@ sink_batch_is_trimmed(const struct sink_batch *batch)
     struct entry_id entry;
 
     DL_FOREACH (batch->receipts, receipt)
-        if (entry_id_read(receipt->entry, strlen(receipt->entry), &entry) != RC_OK ||
+        if (entry_id_read(receipt->entry->id, strlen(receipt->entry->id), &entry) != RC_OK ||
             receipt->shard->first.ms == 0 || !entry_id_less(entry, receipt->shard->first))
             return false;
     return true;
@@ -188,8 +242,8 @@ sink_batch_drop(struct sink_batch *batch)
 static void
 read_again(struct sink_shard *shard)
 {
-    free_list(&shard->arriving);
-    free_list(&shard->queue);
+    drop_list(&shard->arriving);
+    drop_list(&shard->queue);
     shard->queue_count = 0;
     if (shard->state == SINK_SHARD_UNCHECKED)
         return;
@@ -197,18 +251,18 @@ read_again(struct sink_shard *shard)
     snprintf(shard->after, sizeof(shard->after), OWN_FIRST);
 }
 
-/* The entries of former generations are invalid: their receipts are not acknowledged. */
+/* The entries of former generations are invalid: they are not acknowledged. */
 static void
 begin_generation(struct sink_shard *shard, const char *generation)
 {
-    struct sink_receipt *receipt, *next;
+    struct sink_entry *entry, *next;
 
     snprintf(shard->generation, sizeof(shard->generation), "%s", generation);
     shard->periodic_us = 0; /* the new server may lack the heartbeat */
     read_again(shard);
-    HASH_ITER (hh, shard->held, receipt, next) {
-        HASH_DEL(shard->held, receipt);
-        receipt->is_held = false;
+    HASH_ITER (hh, shard->held, entry, next) {
+        HASH_DEL(shard->held, entry);
+        entry->is_held = false;
     }
 }
 
@@ -307,20 +361,32 @@ static void
 add_receipts(struct sink_shard *shard, const struct store_receipts *receipts)
 {
     const struct sink_kind *kind = shard->sink->kind;
+    struct sink_receipt *others = NULL; /* not wanted, or they cannot be read */
+    uint64_t dropped = 0;
 
     for (size_t i = 0; i < receipts->count; i++) {
         const struct store_receipt *from = &receipts->items[i];
+        struct sink_entry *entry = entry_of(shard, from);
         struct sink_receipt *receipt;
 
-        HASH_FIND(hh, shard->held, from->entry.at, from->entry.len, receipt);
-        if (receipt != NULL)
-            continue; /* under way, or waits for its acknowledgement */
-        receipt = receipt_new(shard, from);
-        if (kind->wants == NULL || kind->wants(shard->sink->ctx, receipt->id))
+        if (entry == NULL || entry->states[from->number] != SINK_RECEIPT_MISSING)
+            continue; /* under way, or waits for the acknowledgement of its entry */
+        receipt = receipt_new(entry, from);
+        if (from->data.len == 0)
+            dropped++;
+        if (from->data.len > 0 &&
+            (kind->wants == NULL || kind->wants(shard->sink->ctx, receipt->id)))
             DL_APPEND(shard->arriving, receipt);
         else
-            DL_APPEND(shard->done, receipt);
+            DL_APPEND(others, receipt);
     }
+    while (others != NULL) {
+        struct sink_receipt *receipt = others;
+
+        DL_DELETE(others, receipt);
+        receipt_end(receipt, SINK_RECEIPT_TAKEN);
+    }
+    count_dropped(shard->sink, dropped);
     if (receipts->count > 0)
         shard->sink->busy_us = clock_monotonic_us();
 }
@@ -380,7 +446,7 @@ on_read(void *ctx, enum rc rc, const struct store_receipts *receipts)
 {
     struct sink_shard *shard = ctx;
     struct sink *sink = shard->sink;
-    bool was_full;
+    bool was_full, was_last_own = false;
 
     if (shard->round != sink->round) {
         shard->is_reading = false;
@@ -409,16 +475,23 @@ on_read(void *ctx, enum rc rc, const struct store_receipts *receipts)
         shard->is_reading = false;
         return;
     }
-    was_full = receipts->count >= PAGE_RECEIPTS || receipts->more[0] != '\0';
+    was_full = receipts->entries >= shard->page_entries || receipts->more[0] != '\0';
+    if (was_full)
+        shard->page_entries =
+            receipts->count > PAGE_RECEIPTS ? PAGE_ENTRIES_MIN : PAGE_ENTRIES_MAX;
     if (strcmp(shard->generation, receipts->generation) != 0)
         begin_generation(shard, receipts->generation);
     else if (receipts->has_claimed)
         read_again(shard);
     else if (shard->state == SINK_SHARD_OWN && receipts->more[0] == '\0')
-        shard->state = SINK_SHARD_NEW;
+        was_last_own = true;
     else if (shard->state == SINK_SHARD_OWN)
         snprintf(shard->after, sizeof(shard->after), "%s", receipts->more);
     add_receipts(shard, receipts);
+    if (was_last_own) {
+        shard->state = SINK_SHARD_NEW;
+        forget_missing(shard);
+    }
     shard->read_us =
         was_full || shard->state != SINK_SHARD_NEW ? 0 : clock_monotonic_us() + READ_US;
     await_replicas(shard);
@@ -508,7 +581,7 @@ read_shard(struct sink_shard *shard, int64_t now_us)
     struct store_receipts_wanted wanted = {
         .shard = shard->number,
         .group = sink->kind->group,
-        .max = has_room ? PAGE_RECEIPTS : 0,
+        .max_entries = has_room ? shard->page_entries : 0,
         .after = is_on && shard->state == SINK_SHARD_OWN ? shard->after : "",
         .is_periodic = now_us >= shard->periodic_us,
         .is_consumer = is_on};
@@ -552,10 +625,10 @@ on_acked(void *ctx, enum rc rc)
 
     shard->is_acking = false;
     for (; rc != RC_IO && shard->ack_count > 0 && shard->done != NULL; shard->ack_count--) {
-        struct sink_receipt *receipt = shard->done;
+        struct sink_entry *entry = shard->done;
 
-        DL_DELETE(shard->done, receipt);
-        receipt_free(receipt);
+        DL_DELETE(shard->done, entry);
+        entry_free(entry);
     }
     shard->ack_count = 0;
     if (rc == RC_CLOSED)
@@ -569,18 +642,18 @@ static void
 acknowledge(struct sink_shard *shard)
 {
     struct sink *sink = shard->sink;
-    const char *entries[ACK_RECEIPTS];
-    struct sink_receipt *receipt, *next;
+    const char *entries[ACK_ENTRIES];
+    struct sink_entry *entry, *next;
     size_t count = 0;
 
     if (shard->is_acking)
         return;
-    DL_FOREACH_SAFE (shard->done, receipt, next) {
-        if (!receipt->is_held) {
-            DL_DELETE(shard->done, receipt);
-            receipt_free(receipt);
-        } else if (count < ACK_RECEIPTS) {
-            entries[count++] = receipt->entry;
+    DL_FOREACH_SAFE (shard->done, entry, next) {
+        if (!entry->is_held) {
+            DL_DELETE(shard->done, entry);
+            entry_free(entry);
+        } else if (count < ACK_ENTRIES) {
+            entries[count++] = entry->id;
         }
     }
     if (count == 0)
@@ -639,6 +712,7 @@ sink_new(struct ev_loop *loop, const struct config *config, struct store *store,
     for (unsigned i = 0; i < sink->shard_count; i++) {
         sink->shards[i].sink = sink;
         sink->shards[i].number = i;
+        sink->shards[i].page_entries = PAGE_ENTRIES_MIN;
     }
     ev_init(&sink->tick, on_tick);
     sink->tick.repeat = IDLE_TICK_S;
@@ -695,8 +769,16 @@ sink_close(struct sink *sink)
 void
 sink_free(struct sink *sink)
 {
-    for (unsigned i = 0; i < sink->shard_count; i++)
-        free_list(&sink->shards[i].done);
+    for (unsigned i = 0; i < sink->shard_count; i++) {
+        struct sink_entry *entry, *next;
+
+        DL_FOREACH_SAFE (sink->shards[i].done, entry, next) {
+            DL_DELETE(sink->shards[i].done, entry);
+            entry_free(entry);
+        }
+        HASH_ITER (hh, sink->shards[i].held, entry, next)
+            entry_free(entry);
+    }
     sink->kind->free(sink->ctx);
     free(sink);
 }

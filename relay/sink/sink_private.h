@@ -17,26 +17,42 @@ struct sink_batch;
 struct sink_shard;
 
 /*
- * A receipt is pending in the store for this relay from the reading until its acknowledgement, and
- * is in exactly one list of its shard or batch:
+ * A stream entry that this relay has read, until its acknowledgement. It is acknowledged when all
+ * its receipts are taken.
+ */
+struct sink_entry {
+    UT_hash_handle hh; /* in shard->held, by id, while its generation is the shard's */
+    struct sink_entry *prev, *next; /* in shard->done: all its receipts are taken */
+    struct sink_shard *shard;
+    bool is_held;  /* false: of an earlier generation, not acknowledged */
+    size_t count;  /* its receipts */
+    size_t taken;  /* of these, taken by the sink */
+    size_t loaded; /* of these, in memory */
+    char id[ENTRY_ID_TEXT_MAX];
+    unsigned char states[]; /* enum sink_receipt_state, of each receipt */
+};
+
+enum sink_receipt_state { SINK_RECEIPT_MISSING, SINK_RECEIPT_LOADED, SINK_RECEIPT_TAKEN };
+
+/*
+ * A receipt is in memory from the reading until the sink has taken it, and is in exactly one list of
+ * its shard or batch:
  *
  *   arriving: read, but not known to be on store.min_replicas replicas
  *   queue:    may be sent
  *   batch:    under way
- *   done:     taken by the sink, not acknowledged in the store
  *
  * When the shard's connection breaks, `arriving` and `queue` are dropped, and read again: a reply
- * may have been lost, and another relay may have claimed them. When the generation changes, the
- * entries of all receipts are invalid: those that the new server has are read again.
+ * may have been lost, and another relay may have claimed them. When the generation changes, all
+ * entries are invalid: those that the new server has are read again.
  */
 struct sink_receipt {
-    UT_hash_handle hh; /* in shard->held, by entry, while its generation is the shard's */
     struct sink_receipt *prev, *next;
     struct sink_shard *shard;
-    bool is_held; /* false: of an earlier generation, not acknowledged */
+    struct sink_entry *entry;
+    unsigned number; /* in its entry */
     struct bytes id;
     struct bytes data;
-    char entry[ENTRY_ID_TEXT_MAX];
     char bytes[]; /* of id and data */
 };
 
@@ -66,10 +82,12 @@ struct sink_shard {
     uint64_t differs_since; /* is_off of this shard: sink->decisions + 1 then; 0: like shard 0 */
     char after[ENTRY_ID_TEXT_MAX];
     char generation[STORE_GENERATION_TEXT];
-    struct sink_receipt *arriving, *queue, *done;
+    struct sink_receipt *arriving, *queue;
     size_t queue_count;
-    size_t ack_count;          /* receipts at the head of `done` in the acknowledgement in flight */
-    struct sink_receipt *held; /* uthash: all receipts of this generation */
+    size_t page_entries; /* of the next read */
+    struct sink_entry *done;
+    size_t ack_count;        /* entries at the head of `done` in the acknowledgement in flight */
+    struct sink_entry *held; /* uthash: all entries of this generation */
 };
 
 struct sink_batch {

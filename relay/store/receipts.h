@@ -18,14 +18,16 @@ struct store;
 
 struct store_receipt {
     struct bytes entry; /* its stream entry */
-    struct bytes id;
-    struct bytes data;
+    struct bytes id;    /* as in JSON, without quotes */
+    struct bytes data;  /* a JSON object; empty: the entry cannot be read */
+    /* The entry's receipts follow each other: it is the one with this number, from 0. */
+    unsigned number, count;
 };
 
 struct store_receipts_wanted {
     unsigned shard;
     const char *group;
-    size_t max; /* 0: none */
+    size_t max_entries; /* 0: none */
     /* "": new receipts; otherwise those after it that this relay has read and not acknowledged */
     const char *after;
     /* heartbeat, receipts of dead relays, and the state of the group; call it every few seconds */
@@ -38,6 +40,7 @@ struct store_receipts_wanted {
 struct store_receipts {
     const struct store_receipt *items;
     size_t count;
+    size_t entries;                         /* that have these receipts */
     char generation[STORE_GENERATION_TEXT]; /* entries are only valid in it */
     char more[ENTRY_ID_TEXT_MAX];           /* `after` of the next call; "": no more */
     bool has_claimed; /* receipts of dead relays were added to those that this relay has read */
@@ -46,8 +49,9 @@ struct store_receipts {
     /* with is_periodic: */
     struct entry_id first; /* the oldest receipt in the stream; 0-0: none */
     /*
-     * Receipts that no relay has acknowledged; -1: not counted. If the store does not know the
-     * number, then 1 000 or more that no relay has read count as 1 000.
+     * Receipts that no relay has acknowledged; -1: not counted. An estimate if they have many
+     * entries. If the store does not know their number, then those of the oldest 1 000 entries that
+     * no relay has read are counted.
      */
     int64_t backlog;
     int64_t oldest_us; /* time of the oldest of them; 0: none */

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "store/connection/reply.h"
+#include "store/read/packed_receipts.h"
 #include "store/shards/shard.h"
 
 struct receipts_request {
@@ -42,7 +43,7 @@ on_read(struct shard_request *request, struct shard *shard, const struct redisRe
     (void)shard;
     if (!reply_is_array(reply, 9) || reply_text(reply_at(reply, 0)) == NULL ||
         reply_text(reply_at(reply, 1)) == NULL || reply_text(reply_at(reply, 4)) == NULL ||
-        reply_count(reply_at(reply, 7)) % 3 != 0)
+        reply_count(reply_at(reply, 7)) % 2 != 0)
         return false;
     own->reply = shard_request_keep_reply(request, reply);
     return true;
@@ -55,6 +56,7 @@ finish_read(struct shard_request *request, enum rc rc)
     const struct redisReply *reply = own->reply;
     const struct redisReply *rows;
     struct store_receipts receipts = {0};
+    struct unpacked_receipts unpacked = {0};
     struct store_receipt *items;
 
     if (rc != RC_OK) {
@@ -62,12 +64,13 @@ finish_read(struct shard_request *request, enum rc rc)
         return;
     }
     rows = reply_at(reply, 7);
-    receipts.count = reply_count(rows) / 3;
+    receipts.entries = reply_count(rows) / 2;
+    for (size_t i = 0; i < receipts.entries; i++)
+        unpacked_receipts_add(&unpacked, reply_bytes(reply_at(rows, 2 * i)),
+                              reply_at(rows, 2 * i + 1));
+    receipts.count = unpacked.count;
     items = memory_new((receipts.count + 1) * sizeof(*items));
-    for (size_t i = 0; i < receipts.count; i++)
-        items[i] = (struct store_receipt){reply_bytes(reply_at(rows, 3 * i)),
-                                          reply_bytes(reply_at(rows, 3 * i + 1)),
-                                          reply_bytes(reply_at(rows, 3 * i + 2))};
+    unpacked_receipts_read(&unpacked, items);
     receipts.items = items;
     snprintf(receipts.generation, sizeof(receipts.generation), "%s",
              reply_text(reply_at(reply, 0)));
@@ -81,6 +84,7 @@ finish_read(struct shard_request *request, enum rc rc)
     receipts.oldest_us = reply_integer(reply_at(reply, 6)) * 1000;
     own->done(own->ctx, RC_OK, &receipts);
     free(items);
+    unpacked_receipts_free(&unpacked);
 }
 
 static const struct shard_request_kind read_kind = {
@@ -96,7 +100,7 @@ store_receipts_read(struct store *store, const struct store_receipts_wanted *wan
     char max[24];
 
     own->done = done;
-    snprintf(max, sizeof(max), "%zu", wanted->max);
+    snprintf(max, sizeof(max), "%zu", wanted->max_entries);
     shard_arguments(shard, &arguments);
     argument(&arguments, wanted->group);
     argument(&arguments, store->relay_id);

@@ -19,13 +19,14 @@
 #define REPLICAS_TIMEOUT_US INT64_C(8000000)
 #define CURSOR_SEPARATOR '_'
 #define CLOCK_SKEW_MS 5000
-#define ENTRY_DIGITS_MAX 20 /* in each of the two numbers of an entry id */
+#define ENTRY_DIGITS_MAX 19     /* in each of the two numbers of an entry id */
+#define ENTRY_RECEIPTS_DIGITS 3 /* in a number of receipts */
 
 _Static_assert(STORE_RECEIPTS_CURSOR_MAX >= STORE_SHARDS_MAX * STORE_RECEIPT_ENTRY_MAX,
                "a cursor has an entry of each shard");
 
 struct receipts_shard {
-    char after[STORE_RECEIPT_ENTRY_MAX]; /* the last entry that was taken */
+    char after[STORE_RECEIPT_ENTRY_MAX]; /* where the page begins; then where the next one does */
     const struct redisReply *page;       /* NULL: no reply */
     size_t at;                           /* the next row of the page */
 };
@@ -38,15 +39,28 @@ struct receipts_read {
     struct receipts_shard shards[STORE_SHARDS_MAX];
 };
 
-/* Parses "MS-SEQ". */
+/* Returns the number of digits, and 0 if they are too many. */
+static size_t
+count_digits(const char *text, size_t max)
+{
+    const size_t count = strspn(text, "0123456789");
+
+    return count <= max ? count : 0;
+}
+
+/* Parses "MS-SEQ" or "MS-SEQ.N": after an entry, or after N of its receipts. */
 static bool
 is_entry(const char *text, size_t len)
 {
-    const size_t ms = strspn(text, "0123456789");
-    const size_t seq = text[ms] == '-' ? strspn(text + ms + 1, "0123456789") : 0;
+    const size_t ms = count_digits(text, ENTRY_DIGITS_MAX);
+    const size_t seq =
+        ms > 0 && text[ms] == '-' ? count_digits(text + ms + 1, ENTRY_DIGITS_MAX) : 0;
+    const size_t id = ms + 1 + seq;
 
-    return ms > 0 && ms < ENTRY_DIGITS_MAX && seq > 0 && seq < ENTRY_DIGITS_MAX &&
-           ms + 1 + seq == len;
+    if (seq == 0 || id == len)
+        return seq > 0;
+    return text[id] == '.' && count_digits(text + id + 1, ENTRY_RECEIPTS_DIGITS) == len - id - 1 &&
+           len > id + 1;
 }
 
 /* An empty cursor is the start. Returns false for the cursor of a store with other shards. */
@@ -143,7 +157,7 @@ write_page(struct receipts_read *read, struct buffer *out)
     for (unsigned k = 0; k < read->request.store->shard_count && rc == RC_OK; k++) {
         const struct receipts_shard *of = &read->shards[k];
 
-        /* Entries behind the last row were read, and have other emitters. */
+        /* What is behind the last row was read, and has other emitters. */
         rc = buffer_addf(out, "%.*s%s", k > 0, (const char[]){CURSOR_SEPARATOR, '\0'},
                          has_row(of) ? of->after : reply_text(reply_at(of->page, 0)));
     }

@@ -66,6 +66,9 @@ _Static_assert(STORE_WEB_PUSH_MAX == LIMIT_WEB_PUSH, "a script uses the limit of
 /* Scripts read no larger values of retries and the error log: commands outside of scripts do. */
 #define STORE_COPIED_BYTES_MAX 1048576
 
+/* A stream entry has at most so many receipts, which one call of a script has added. */
+#define STORE_ENTRY_RECEIPTS 32
+
 /* Entries of the control stream, each with up to 100 changes. */
 #define STORE_CONTROL_MAX 10000
 

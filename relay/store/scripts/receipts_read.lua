@@ -1,20 +1,22 @@
 -- receipts_read.lua: reads receipts as a consumer of a sink's group.
--- KEYS: stream of notifications. ARGV: prefix, group, consumer, maximum number of receipts, '' for new receipts, or the entry after which the consumer's own pending ones are read again,
+-- KEYS: stream of notifications. ARGV: prefix, group, consumer, maximum number of entries, '' for new receipts, or the entry after which the consumer's own pending ones are read again,
 -- '1' for the periodic work: heartbeat, receipts of dead consumers, and the state of the group; '2' for
 -- the state alone; otherwise '0'. '1' if receipts that no relay has read may be counted one by one.
 -- Returns {generation, entry after which more own receipts are pending or '', 1 if receipts of dead
 -- consumers were claimed, number of receipts that were trimmed before they were taken, oldest entry of the stream or '',
 -- receipts not taken yet or -1 if they were not counted, time in ms of the oldest of them or 0 (these three only with
 -- periodic work),
--- {entry, id, data, ..}, 1 if the sink is switched off: then nothing was read}.
+-- {entry, its fields, ..}, 1 if the sink is switched off: then nothing was read}.
 local prefix, group, consumer = ARGV[1], ARGV[2], ARGV[3]
 local count, after, is_periodic, is_consumer = tonumber(ARGV[4]), ARGV[5], ARGV[6] ~= '0', ARGV[6] == '1'
 local may_count = ARGV[7] == '1'
 local call = redis.call
 -- include: sinks.lua
 
--- A relay without a heartbeat within DEAD_MS is dead. COUNTED_MAX receipts are counted at most.
+-- A relay without a heartbeat within DEAD_MS is dead. COUNTED_MAX entries are counted at most.
 local DEAD_MS, CLAIMS_MAX, COUNTED_MAX = 10000, 500, 1000
+-- The receipts of more than SAMPLE entries are estimated.
+local SAMPLE = 16
 local MARK_MS, MARKS_MAX = 600000, 8
 
 -- Moves pending receipts of dead consumers to this one, which then reads its own pending receipts
@@ -45,11 +47,21 @@ local function claim_dead()
     return claimed, trimmed
 end
 
--- Redis 7 knows the number, unless the group was moved. Otherwise counting copies the receipts, so it is done
+-- Returns the receipts of entries that begin like these.
+local function estimate(rows, entries)
+    local sum = 0
+    for _, row in ipairs(rows) do sum = sum + count_in(row[2]) end
+    return #rows > 0 and math.ceil(sum * entries / #rows) or entries
+end
+
+-- Redis 7 knows the number of entries, unless the group was moved. Otherwise counting copies them, so it is done
 -- seldom, and up to COUNTED_MAX. Returns nil if they were not counted.
 local function count_new(field)
-    if type(field.lag) == 'number' then return field.lag end
-    return may_count and #call('XRANGE', receipts, '(' .. field['last-delivered-id'], '+', 'COUNT', COUNTED_MAX) or nil
+    local from = '(' .. field['last-delivered-id']
+    if type(field.lag) == 'number' then return estimate(call('XRANGE', receipts, from, '+', 'COUNT', SAMPLE), field.lag) end
+    if not may_count then return nil end
+    local rows = call('XRANGE', receipts, from, '+', 'COUNT', COUNTED_MAX)
+    return estimate(rows, #rows)
 end
 
 local function ms_of(entry) return tonumber(entry:match('^%d+')) end
@@ -63,7 +75,8 @@ local function backlog()
     local oldest = first_new and ms_of(first_new[1]) or 0
     if first_pending and (oldest == 0 or ms_of(first_pending) < oldest) then oldest = ms_of(first_pending) end
     local new = first_new and count_new(field) or not first_new and 0
-    return new and field.pending + new or -1, oldest
+    if not new or not first_pending then return new or -1, oldest end
+    return new + estimate(call('XRANGE', receipts, first_pending, '+', 'COUNT', math.min(SAMPLE, field.pending)), field.pending), oldest
 end
 
 -- Remembers every MARK_MS up to which entry everything was taken, for receipts_rewind.lua.
@@ -84,15 +97,12 @@ local function read(from)
     return redis.pcall('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', receipts, from)
 end
 
--- A pending receipt that was trimmed has no fields: it is dropped.
+-- A pending entry that was trimmed has no fields: it is dropped.
 local function add(rows)
     for _, row in ipairs(rows) do
-        local field = {}
-        for i = 1, row[2] and #row[2] or 0, 2 do field[row[2][i]] = row[2][i + 1] end
-        if field.data then
-            entries[#entries + 1] = row[1]
-            entries[#entries + 1] = field.id or ''
-            entries[#entries + 1] = field.data
+        local fields = row[2] or {}
+        if #fields >= 4 then
+            entries[#entries + 1], entries[#entries + 2] = row[1], fields
         else
             call('XACK', receipts, group, row[1])
             dropped = dropped + 1

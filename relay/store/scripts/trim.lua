@@ -38,9 +38,9 @@ local function is_before(entry, other)
     return tonumber(ms) < tonumber(other_ms) or ms == other_ms and tonumber(seq) < tonumber(other_seq)
 end
 
--- A call removes up to TRIMMED_MAX receipts; COUNTED_MAX if a sink has read at least as many, but not all: then it
--- has read all that are removed.
-local TRIMMED_MAX, COUNTED_MAX = 10000, 1000
+-- include: count_in.lua
+-- A call removes up to TRIMMED_MAX entries of receipts, after it has counted these.
+local TRIMMED_MAX = 1000
 
 -- The oldest SAMPLES nodes of the stream are measured. The result errs if newer receipts have other sizes.
 local SAMPLES = 100
@@ -50,24 +50,27 @@ local function count_beyond_bytes(key, count)
     return bytes > most and count - math.floor(count * most / bytes) or 0
 end
 
--- Returns how many receipts each sink has read, counted from the oldest one up to COUNTED_MAX, and
--- how many may be removed.
-local function count_read(key, first, count)
-    local read, limit = {}, TRIMMED_MAX
+-- Returns the number of these entries that each sink has read.
+local function count_read(key, rows)
+    local read = {}
     local groups = redis.pcall('XINFO', 'GROUPS', key)
     for _, group in ipairs(groups.err and {} or groups) do
-        local field, number = {}, 0
+        local field, from, to = {}, 0, #rows
         for i = 1, #group, 2 do field[group[i]] = group[i + 1] end
-        local last = field['last-delivered-id']
-        if #call('XRANGE', key, '(' .. last, '+', 'COUNT', 1) == 0 then
-            number = count
-        elseif not is_before(last, first) then
-            number = #call('XRANGE', key, '-', last, 'COUNT', COUNTED_MAX)
-            if number == COUNTED_MAX then limit = COUNTED_MAX end
+        while from < to do
+            local at = math.ceil((from + to) / 2)
+            if is_before(field['last-delivered-id'], rows[at][1]) then to = at - 1 else from = at end
         end
-        read[field.name] = number
+        read[field.name] = from
     end
-    return read, limit
+    return read
+end
+
+-- Returns the receipts of the entries from `first` to `last`. Those beyond `rows` are few, and count as one each.
+local function sum_of(rows, first, last)
+    local sum = 0
+    for i = first, last do sum = sum + (rows[i] and count_in(rows[i][2]) or 1) end
+    return sum
 end
 
 -- Removes receipts beyond their retention or bytes. Those that a sink had not read count in the field
@@ -82,18 +85,20 @@ local function trim_receipts()
     local beyond = keep and 0 or count_beyond_bytes(key, count)
     if not keep and beyond == 0 then return 0, false end
 
-    local read, limit = count_read(key, first, count)
-    local trimmed
+    local rows = call('XRANGE', key, '-', '+', 'COUNT', TRIMMED_MAX)
+    local read, trimmed = count_read(key, rows), nil
     if keep then
-        trimmed = call('XTRIM', key, 'MINID', '~', keep, 'LIMIT', limit)
+        trimmed = call('XTRIM', key, 'MINID', '~', keep, 'LIMIT', TRIMMED_MAX)
         if trimmed == 0 then trimmed = call('XTRIM', key, 'MINID', keep) end -- less than a node of the stream
     else
-        trimmed = call('XTRIM', key, 'MAXLEN', count - math.min(beyond, limit))
+        trimmed = call('XTRIM', key, 'MAXLEN', count - math.min(beyond, TRIMMED_MAX))
     end
     for name, number in pairs(read) do
-        if trimmed > number then redis.pcall('HINCRBY', prefix .. KEY_SINKS, 'dropped:' .. name, trimmed - number) end
+        if trimmed > number then
+            redis.pcall('HINCRBY', prefix .. KEY_SINKS, 'dropped:' .. name, sum_of(rows, number + 1, trimmed))
+        end
     end
-    return trimmed, keep ~= nil or beyond > limit
+    return sum_of(rows, 1, trimmed), keep ~= nil or beyond > TRIMMED_MAX
 end
 
 local pending = call('XPENDING', stream, 'clairon', '-', '+', MOVES_MAX)

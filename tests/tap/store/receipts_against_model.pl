@@ -157,7 +157,7 @@ for (1 .. $STEPS)
     $step++;
     my $name = one_of(@names);
     $steps{$name}->();
-    next if $store->execute('XLEN', 'c:receipts') == @wanted;
+    next if $store->entries('c:receipts') == @wanted;
     my %count;
     $count{$_}++ for receipts();
     $count{$_}-- for @wanted;

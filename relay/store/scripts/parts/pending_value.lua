@@ -59,18 +59,30 @@ local function read_pending(value)
     return notification.backoff and notification
 end
 
+local value_parts = {} -- joined in one step, because Lua hashes each byte of each string
 local function pending_value(notification)
-    local value = notification.entry .. ' ' .. count_text(notification.left)
-    for _, letter in ipairs(PENDING_ORDER) do
+    local parts, len = value_parts, 3
+    parts[1], parts[2], parts[3] = notification.entry, ' ', count_text(notification.left)
+    for i = 1, #PENDING_ORDER do
+        local letter = PENDING_ORDER[i]
         local set = notification[PENDING_FIELDS[letter]]
         if set then
             if type(set) == 'number' then set = string.format('%d', set) end
-            value = value .. ' ' .. letter .. (set == true and '' or set)
+            parts[len + 1], parts[len + 2], parts[len + 3] = ' ', letter, set == true and '' or set
+            len = len + 3
         end
     end
-    value = value .. (notification.unknown or '')
-    if notification.origin then value = value .. ' i' .. notification.origin end
-    return notification.delivered and value .. ' d' .. notification.delivered or value
+    if notification.unknown then
+        len = len + 1
+        parts[len] = notification.unknown
+    end
+    if notification.origin then
+        parts[len + 1], parts[len + 2], len = ' i', notification.origin, len + 2
+    end
+    if notification.delivered then
+        parts[len + 1], parts[len + 2], len = ' d', notification.delivered, len + 2
+    end
+    return table.concat(parts, '', 1, len)
 end
 
 local function pending_entry(value) return value:match('^%S+') end
@@ -80,6 +92,7 @@ local function is_retried_value(value) return value:find(' r', 1, true) ~= nil e
 -- value, else nil.
 local function entry_before_last_ack(value)
     if value:sub(-5, -2) == ' 1 b' then return value:sub(1, -6) end
+    if value:find(' c', 1, true) then return nil end
     return value:match('^(%S+) 1 b%S[ tw%d]*$')
 end
 

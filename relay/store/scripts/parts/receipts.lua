@@ -126,10 +126,15 @@ do
 
     -- Returns the time of a user's first delivery, or nil, and the user's round, from the user's field, or from the
     -- pending value if there is none.
+    local first_rounds = {} -- fields that are only a time, because many users have the same
     function receipts.first_delivery(field, notification)
+        if first_rounds[field] then return field, 1 end
         local of_value = notification and notification.delivered
         if not field then return of_value, 1 end
-        if not field:find('[- p]') then return field, 1 end
+        if not field:find('[- p]') then
+            first_rounds[field] = true
+            return field, 1
+        end
         local text, round = field:match('^([^ p]+) ?(%d*)')
         round = tonumber(round) or 1
         if text ~= '-' then return text, round end
@@ -148,54 +153,77 @@ do
         if not receipts.is_pushed(field) then call('HSET', key, user, field .. 'p') end
     end
 
-    -- Returns a time in ms in the form of metadata.timestamp, as JSON.
-    local second_texts, time_texts = {}, {null = 'null'}
-    local function time_json(ms_text)
-        local text = time_texts[ms_text]
-        if text then return text end
-        local ms = tonumber(ms_text)
-        local second = math.floor(ms / 1000)
-        if not second_texts[second] then
-            -- The years of this calendar begin in March, so that the leap day is the last one.
-            local day = math.floor(second / 86400) + 719468
-            local era = math.floor(day / 146097)
-            local of_era = day - era * 146097
-            local year = math.floor((of_era - math.floor(of_era / 1460) + math.floor(of_era / 36524) -
-                math.floor(of_era / 146096)) / 365)
-            local of_year = of_era - 365 * year - math.floor(year / 4) + math.floor(year / 100)
-            local month = math.floor((5 * of_year + 2) / 153)
-            local of_month = of_year - math.floor((153 * month + 2) / 5) + 1
-            second_texts[second] = string.format('"%04d-%02d-%02dT%02d:%02d:%02d.', year + era * 400 + (month < 10 and 0 or 1),
-                month < 10 and month + 3 or month - 9, of_month, math.floor(second / 3600) % 24, math.floor(second / 60) % 60,
-                second % 60)
-        end
-        text = second_texts[second] .. string.format('%03d000Z"', ms % 1000)
-        time_texts[ms_text] = text
-        return text
+-- include: time_json.lua
+
+    -- The receipts of a call are packed into few stream entries, because Lua hashes each byte of a new string, and a command
+    -- costs more than a receipt. An entry has the fields, in this order: `n`, its number of receipts; then `t`, a template: one
+    -- or two receipts as JSON; `d`, the ms of the next users' first delivery, or null as before the first `d`; and any number of fields with the id of a
+    -- notification, or '' for that of the field before, and a user as the value. Each of these adds the receipts of the last
+    -- template, with the id in place of byte 1, the user in place of byte 2, and the delivery in place of byte 3. JSON
+    -- contains no such bytes. unpacked.lua and packed_receipts.c read it. Earlier releases
+    -- have written one receipt in an entry, with the fields `id` and `data`.
+    local receipts_key, fields, field_count, receipt_count = prefix .. KEY_RECEIPTS, {'n', ''}, 2, 0
+    local template, template_receipts, of_outcome, of_round, of_at, of_attempts, of_counts, of_origin, of_id, of_delivered
+    local id_end, middle
+    local NULL = 'null'
+    receipts.NO_COUNTS = ',"acked":' .. NULL .. ENVELOPE_RECIPIENTS_TEXT .. NULL .. '}'
+    -- The counts of a notification with one user, who acknowledged it; and those of both its receipts.
+    receipts.ONE, receipts.BOTH = ',"acked":1' .. ENVELOPE_RECIPIENTS_TEXT .. '1}', ''
+
+    local function add_field(name, value)
+        fields[field_count + 1], fields[field_count + 2] = name, value
+        field_count = field_count + 2
     end
 
-    -- Adds a receipt. `user` is '' for the notification's own one, which has `counts`. `delivered` may be nil.
-    local names, receipts_key = {}, prefix .. KEY_RECEIPTS
-    local of_outcome, of_round, of_at, id_end, middle
-    function receipts.add(id, user, outcome, round, at, delivered, attempts, counts, origin)
+    local function template_of(user, delivered, counts)
+        return '{"id":"\1:' .. user .. id_end .. '","notification":"\1","user_id":"' .. user .. middle .. delivered ..
+            ENVELOPE_ATTEMPTS_TEXT .. count_text(of_attempts) .. of_origin .. counts
+    end
+
+    -- Sets what the next receipts have in common. `counts` is NO_COUNTS for those of users.
+    local function set_template(outcome, round, at, attempts, counts, origin)
+        if origin == of_origin and counts == of_counts and outcome == of_outcome and attempts == of_attempts and round == of_round and
+            at == of_at then return end
         if outcome ~= of_outcome or round ~= of_round or at ~= of_at then
-            of_outcome, of_round, of_at = outcome, round, at
             id_end = ':' .. outcome .. ':' .. count_text(round)
             middle = '","outcome":"' .. outcome .. '","round":' .. count_text(round) .. ',"at":' .. time_json(at) .. ',"delivered_at":'
         end
-        local name = names[user]
-        if not name then
-            name = user:find('[^%w_@.-]') and text_of(user):sub(2, -2) or user
-            names[user] = name
+        of_outcome, of_round, of_at, of_attempts, of_counts, of_origin = outcome, round, at, attempts, counts, origin
+        template_receipts = 1
+        if counts == receipts.NO_COUNTS then
+            template = template_of('\2', '\3', counts)
+        elseif counts == receipts.BOTH then
+            template = template_of('\2', '\3', receipts.NO_COUNTS) .. ',' .. template_of('', NULL, receipts.ONE)
+            template_receipts = 2
+        else
+            template = template_of('', NULL, counts)
         end
-        local receipt = id .. ':' .. user .. id_end
-        local receipt_json = name == user and receipt or id .. ':' .. name .. id_end
-        call('XADD', receipts_key, '*', 'id', receipt, 'data', '{"id":"' .. receipt_json .. '","notification":"' .. id ..
-            '","user_id":"' .. name .. middle .. time_json(delivered or 'null') .. ENVELOPE_ATTEMPTS_TEXT .. count_text(attempts) ..
-            origin .. counts)
+        if receipt_count > 0 then add_field('t', template) end
     end
-    local NULL = 'null'
-    receipts.NO_COUNTS = ',"acked":' .. NULL .. ENVELOPE_RECIPIENTS_TEXT .. NULL .. '}'
+
+    local function write_entry()
+        if receipt_count == 0 then return end
+        fields[2] = count_text(receipt_count)
+        call('XADD', receipts_key, '*', unpack(fields, 1, field_count))
+        field_count, receipt_count, of_id, of_delivered = 2, 0, nil, nil
+    end
+
+    -- Adds receipts of the template. `user` is '' for the notification's own one. `delivered` may be nil.
+    local function add_receipt(id, user, delivered)
+        if receipt_count == 0 then add_field('t', template) end
+        if delivered ~= of_delivered and user ~= '' then
+            of_delivered = delivered
+            add_field('d', delivered or NULL)
+        end
+        fields[field_count + 1], fields[field_count + 2] = id == of_id and '' or id, user
+        of_id, field_count, receipt_count = id, field_count + 2, receipt_count + template_receipts
+        if receipt_count >= STORE_ENTRY_RECEIPTS then write_entry() end
+    end
+
+    function receipts.add(id, user, outcome, round, at, delivered, attempts, counts, origin)
+        set_template(outcome, round, at, attempts, counts, origin)
+        add_receipt(id, user, delivered)
+    end
 
     local function has_user_receipts(receipts) return receipts:sub(1, 1) == 'u' end
 
@@ -228,25 +256,33 @@ do
             local last = math.min(from + CHUNK - 1, #users)
             local fields = has_hash and call('HMGET', prefix .. KEY_RECEIPT_STATE .. id, '', unpack(users, from, last)) or {}
             local retries = receipts.retries_of(id, known.is_retried, users, from, last)
-            local origin = to and of_one.origin or origin_of_state(id, fields[1])
+            local origin, is_set = to and of_one.origin or origin_of_state(id, fields[1]), false
             for i = from, last do
-                local delivered, round = receipts.first_delivery(fields[i - from + 2], of_one)
-                receipts.add(id, users[i], 'acked', round, at, delivered, retries and delivered_retries(retries[i - from + 1]) or 0,
-                    receipts.NO_COUNTS, origin)
+                local field = fields[i - from + 2]
+                local is_first = first_rounds[field] and not retries
+                local delivered, round = field, 1
+                if not is_first then delivered, round = receipts.first_delivery(field, of_one) end
+                if not (is_first and is_set) then
+                    set_template('acked', round, at, retries and delivered_retries(retries[i - from + 1]) or 0, receipts.NO_COUNTS, origin)
+                    is_set = is_first
+                end
+                add_receipt(id, users[i], delivered)
             end
         end
     end
 
     -- Adds the receipts of a notification with one user, who acknowledged it after one delivery. Returns its stream entry; nil,
     -- and does nothing, for another notification.
-    local ONE = ',"acked":1' .. ENVELOPE_RECIPIENTS_TEXT .. '1}'
     function receipts.record_single(id, user, value, at)
         local from, to = value:find(' ', 1, true), value:find(' i', 1, true)
         local known = to and of_value(value, from, to)
         if not (known and known.is_single) then return nil end
         local origin, delivered = split_receipt_state(value, to)
-        if known.of_users then receipts.add(id, user, 'acked', 1, at, delivered, 0, receipts.NO_COUNTS, origin) end
-        receipts.add(id, '', 'acked', 1, at, nil, 0, ONE, origin)
+        if known.of_users then
+            receipts.add(id, user, 'acked', 1, at, delivered, 0, receipts.BOTH, origin)
+        else
+            receipts.add(id, '', 'acked', 1, at, nil, 0, receipts.ONE, origin)
+        end
         return value:sub(1, from - 1)
     end
 
@@ -377,6 +413,7 @@ do
     end
 
     function receipts.save()
+        write_entry()
         for id, users in pairs(delivered_users) do write_deliveries(id, users) end
         local values = {}
         for id, value in pairs(delivered_values) do

@@ -36,3 +36,5 @@ local function generation()
     local history = redis.call('HGET', prefix .. KEY_META, META_HISTORY)
     return history and history:match('%d+$') or ''
 end
+
+-- include: count_in.lua

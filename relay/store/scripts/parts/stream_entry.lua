@@ -68,15 +68,14 @@ function receipts.of_route(route)
         known = {kind = (letter == '' and '-' or letter) .. (times[1] > 0 and 'e' or ''), times = times}
         receipts_of_bytes[bytes] = known
     end
-    local pushes = known.times[1] > 0 and web_push_text(route) and 'p' or ''
-    return known.kind .. pushes, known.times
+    return known.times[1] > 0 and web_push_text(route) and known.kind .. 'p' or known.kind, known.times
 end
 
 -- Returns what the pending value of a notification contains of its header, and its escalations in
 -- ms, or nil.
 local LETTERS = STORE_BACKOFF_LETTERS
 local function pending_of(route)
-    local pending = {left = 0, backoff = '-'}
+    local pending = {left = 0, backoff = '-', entry = false, receipts = false, origin = false} -- room for all that most have
     if route_flag(route, FRAME_RETRY_ENABLED) then
         local backoff = route_number(route, FRAME_NOTIFICATION_AT_BACKOFF, FRAME_NOTIFICATION_AT_RETRY_LIMIT)
         if backoff >= #LETTERS then backoff = 0 end
@@ -93,6 +92,7 @@ end
 
 -- Adds the escalations of a notification, or of a redriven user, at these times after `from` (in ms).
 function receipts.add_escalations(id, user, from, times)
+    if times[1] == 0 then return end
     for level, after in ipairs(times) do
         if after > 0 then call('ZADD', prefix .. KEY_ESCALATIONS, integer_text(from + after), receipts.escalation_member(level, id, user)) end
     end

@@ -5,6 +5,30 @@ use strict;
 use warnings;
 
 use JSON ();
+use POSIX qw(strftime);
+
+# Returns the receipts of a stream entry with these fields, which a script has packed, as {id =, data =}.
+sub unpack_entry
+{
+    my (undef, $count, @fields) = @_;
+    my ($template, $delivered, $id, @found) = ('', 'null');
+    while (my ($name, $value) = splice @fields, 0, 2)
+    {
+        if    ($name eq 't') { $template = $value }
+        elsif ($name eq 'd') { $delivered = $value eq 'null' ? $value : strftime('"%Y-%m-%dT%H:%M:%S', gmtime $value / 1000) . sprintf '.%03d000Z"', $value % 1000 }
+        else
+        {
+            $id = $name if $name ne '';
+            my $user = substr JSON->new->allow_nonref->encode($value), 1, -1;
+            my %in   = ("\1" => $id, "\2" => $user, "\3" => $delivered);
+            my $text = $template =~ s/([\1-\3])/$in{$1}/gr;
+            my @each = split /,(?=\{"id":)/, $text;
+            push @found, map { { id => JSON->new->decode($_)->{id}, data => $_ } } @each;
+        }
+    }
+    die "the entry has $count receipts, not " . @found . "\n" if $count != @found;
+    return @found;
+}
 
 # Options: pg, store; `relays` is not needed: a receipt is an entry of the store.
 sub new

@@ -6,6 +6,7 @@ use warnings;
 
 use parent -norequire, 'Clairon::Test::Process';
 use Clairon::Test::Process;
+use Clairon::Test::Receipts;
 use Carp qw(croak);
 use IO::Socket::UNIX;
 use Socket qw(MSG_DONTWAIT MSG_PEEK);
@@ -204,7 +205,11 @@ sub entries
     my @all;
     for my $stream ($key // $self->keys('stream'))
     {
-        push @all, map { { @{ $_->[1] }, entry => $_->[0], stream => $stream } } @{ $self->execute('XRANGE', $stream, '-', '+') };
+        for my $row (@{ $self->execute('XRANGE', $stream, '-', '+') })
+        {
+            my %of = (entry => $row->[0], stream => $stream);
+            push @all, map { { %$_, %of } } $row->[1][0] eq 'n' ? Clairon::Test::Receipts::unpack_entry(@{ $row->[1] }) : { @{ $row->[1] } };
+        }
     }
     @all = sort { by_id($a, $b) } @all unless $key || $self->shards == 1;
     return @all;    # in scalar context, the number of entries
