@@ -97,13 +97,14 @@ local function read(from)
     return redis.pcall('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', receipts, from)
 end
 
--- A pending entry that was trimmed has no fields: it is dropped.
+-- A pending entry that was trimmed has no fields: it is dropped. One with other fields is of a newer release, and
+-- remains pending until a relay of that release claims it.
 local function add(rows)
     for _, row in ipairs(rows) do
-        local fields = row[2] or {}
-        if #fields >= 4 then
-            entries[#entries + 1], entries[#entries + 2] = row[1], fields
-        else
+        local first = row[2] and row[2][1]
+        if first == 'id' or first == 'n' then
+            entries[#entries + 1], entries[#entries + 2] = row[1], row[2]
+        elseif not first then
             call('XACK', receipts, group, row[1])
             dropped = dropped + 1
         end

@@ -52,6 +52,7 @@ sub resume
 for my $round (1 .. $rounds)
 {
     $receipts->add(map { { shard => int(rand(4)) } } 1 .. 1 + int(rand(200)));
+    $receipts->add_packed(int(rand(4)), 1 + int(rand(40))) for 1 .. int(rand(8));
     my $name = one(sort keys %faults);
     note("round $round: $name");
     $faults{$name}->();

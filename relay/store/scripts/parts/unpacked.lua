@@ -5,7 +5,8 @@
 
 -- Returns the notification and the JSON of each receipt, in a flat list.
 local function receipts_in(fields)
-    if fields[1] ~= 'n' then return fields[4] and {fields[2]:sub(1, FRAME_UUID_TEXT), fields[4]} or {} end
+    if fields[1] == 'id' then return {fields[2]:sub(1, FRAME_UUID_TEXT), fields[4]} end
+    if fields[1] ~= 'n' then return {} end -- of a newer release
     local found, template, id, places = {}, nil, nil, {['\3'] = 'null'}
     for i = 3, #fields, 2 do
         local name, value = fields[i], fields[i + 1]

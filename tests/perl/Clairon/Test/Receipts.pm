@@ -37,28 +37,60 @@ sub new
     return bless { pg => $pg, store => $store, count => 0, ids => {} }, $class;
 }
 
-# Adds receipts, and returns their ids. The fields of a receipt replace the defaults; `shard` selects its shard.
+sub new_receipt
+{
+    my ($self, %fields) = @_;
+    my $number       = ++$self->{count};
+    my $notification = sprintf '018f0000-0000-7000-8000-%012x', $number;
+    my %receipt      = (
+        notification => $notification, user_id => "u$number", outcome => 'acked', round => 1,
+        at => '2026-11-30T04:05:06.123456Z', delivered_at => '2026-11-30T04:05:05.000001Z', attempts => 0,
+        emitter => 'app', source => 'assignments', topic => 'db.assignments', acked => undef, recipients => undef,
+        %fields);
+    $receipt{id} //= join ':', @receipt{qw(notification user_id outcome round)};
+    $self->{ids}{ $receipt{id} } = 1;
+    return \%receipt;
+}
+
+sub add_entry
+{
+    my ($self, $shard, @fields) = @_;
+    my @keys = $self->{store}->keys('receipts');
+    return $self->{store}->execute_bytes('XADD', $keys[$shard], '*', @fields);
+}
+
+# Adds receipts, each as an entry of its own, and returns their ids. The fields of a receipt replace the defaults; `shard`
+# selects its shard.
 sub add
 {
     my ($self, @all) = @_;
     my @added;
     for my $given (@all)
     {
-        my %fields       = %$given;
-        my $shard        = delete $fields{shard} // 0;
-        my $number       = ++$self->{count};
-        my $notification = sprintf '018f0000-0000-7000-8000-%012x', $number;
-        my %receipt      = (
-            notification => $notification, user_id => "u$number", outcome => 'acked', round => 1,
-            at => '2026-11-30T04:05:06.123456Z', delivered_at => '2026-11-30T04:05:05.000001Z', attempts => 0,
-            emitter => 'app', source => 'assignments', topic => 'db.assignments', acked => undef, recipients => undef,
-            %fields);
-        $receipt{id} //= join ':', @receipt{qw(notification user_id outcome round)};
-        my @keys = $self->{store}->keys('receipts');
-        $self->{store}->execute_bytes('XADD', $keys[$shard], '*', id => $receipt{id}, data => JSON->new->canonical->utf8->encode(\%receipt));
-        push @added, $receipt{id};
+        my %fields  = %$given;
+        my $shard   = delete $fields{shard} // 0;
+        my $receipt = $self->new_receipt(%fields);
+        $self->add_entry($shard, id => $receipt->{id}, data => JSON->new->canonical->utf8->encode($receipt));
+        push @added, $receipt->{id};
     }
-    @{ $self->{ids} }{@added} = (1) x @added;
+    return @added;
+}
+
+# Adds this many receipts as one entry, as the scripts do. Returns their ids.
+sub add_packed
+{
+    my ($self, $shard, $count, %fields) = @_;
+    my (@added, @pairs);
+    my $template = qq({"id":"\1:\2:acked:1","notification":"\1","user_id":"\2","outcome":"acked","round":1,"at":"2026-11-30T04:05:06.123000Z",)
+      . qq("delivered_at":\3,"attempts":0,"emitter":"app","source":"assignments","topic":"db.assignments","acked":null,"recipients":null});
+    for (1 .. $count)
+    {
+        my $receipt = $self->new_receipt(%fields);
+        push @added, $receipt->{id};
+        push @pairs, d => '1764475505000' if @added == 2;
+        push @pairs, @$receipt{qw(notification user_id)};
+    }
+    $self->add_entry($shard, n => $count, t => $template, @pairs);
     return @added;
 }
 
