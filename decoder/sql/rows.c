@@ -22,6 +22,7 @@
 #include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 #include "utils/timeout.h"
 
 #include "base/data.h"
@@ -522,11 +523,13 @@ clairon_live_rows(PG_FUNCTION_ARGS)
     return (Datum)0;
 }
 
-/* has_order(type oid) -> boolean */
+/* has_order(type oid) -> boolean. The type of a dropped column does not exist. */
 Datum
 clairon_has_order(PG_FUNCTION_ARGS)
 {
+    Oid declared = PG_GETARG_OID(0);
     struct row_type type;
 
-    PG_RETURN_BOOL(row_type_read(&type, PG_GETARG_OID(0)));
+    PG_RETURN_BOOL(SearchSysCacheExists1(TYPEOID, ObjectIdGetDatum(declared)) &&
+                   row_type_read(&type, declared));
 }
