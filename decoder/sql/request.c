@@ -18,15 +18,20 @@
 #include "mb/pg_wchar.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
 #include "utils/typcache.h"
 
 #include "base/sandbox.h"
+#include "encode/encode.h"
 #include "plan/plan.h"
 
 /* The longest text of a fault; it may contain a value. */
 #define FAULT_BYTES_MAX 500
+
+/* The longest text of a number: a few bytes of JSON may have 131072 digits. */
+#define NUMBER_BYTES_MAX 1000
 
 /* Faults. */
 
@@ -130,7 +135,7 @@ read_type(const struct row_request *request, AttrNumber number, struct row_type 
 
 /* The parts of a request, before values are read. */
 
-/* Returns false for an array or object. */
+/* Returns false for an array or object, and for a number like 1e100000. */
 static bool
 read_scalar(const JsonbValue *item, struct given_value *given)
 {
@@ -144,7 +149,10 @@ read_scalar(const JsonbValue *item, struct given_value *given)
     case jbvNumeric:
         given->text =
             DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(item->val.numeric)));
-        return true;
+        if (strlen(given->text) <= NUMBER_BYTES_MAX)
+            return true;
+        pfree(given->text);
+        return false;
     case jbvBool:
         given->text = item->val.boolean ? "true" : "false";
         return true;
@@ -378,22 +386,35 @@ read_bytea(const char *text)
                                CStringGetTextDatum("base64"));
 }
 
+/*
+ * The input of a composite runs code of the owner, in constraints of domains. Settings that it
+ * changes are reverted, before other values are read.
+ */
 static Datum
 read_value(const struct given_value *given, Oid type)
 {
+    int level = NewGUCNestLevel();
     Oid function;
     Oid parameter;
+    Datum value;
 
-    if (type == BYTEAOID && given->text[0] != '\\')
-        return read_bytea(given->text);
-    getTypeInputInfo(type, &function, &parameter);
-    return OidInputFunctionCall(function, given->text, parameter, -1);
+    if (type == BYTEAOID && given->text[0] != '\\') {
+        value = read_bytea(given->text);
+    } else {
+        getTypeInputInfo(type, &function, &parameter);
+        value = OidInputFunctionCall(function, given->text, parameter, -1);
+    }
+    AtEOXact_GUC(false, level);
+    return value;
 }
 
 static void
 read_values(struct conversion *conversion, struct row_condition *condition)
 {
     conversion->column = condition->name;
+    /* Types such as enums look up a name in the value. */
+    if (!encode_is_native(condition->type.type))
+        guard_catalog_caches(condition->given_count);
     condition->values = palloc(sizeof(Datum) * Max(condition->given_count, 1));
     for (int i = 0; i < condition->given_count; i++)
         condition->values[i] = read_value(&condition->given[i], condition->type.type);
@@ -427,9 +448,8 @@ row_request_convert(struct row_request *request)
     struct conversion conversion = {.request = request};
     char *reason;
 
-    if (guard_run(convert, &conversion, &reason))
-        return true;
-    return reject_column(request, conversion.column, reason);
+    return guard_run(convert, &conversion, &reason) ||
+           reject_column(request, conversion.column, reason);
 }
 
 /* The columns that a client may compare itself. */

@@ -179,6 +179,7 @@ SELECT * FROM fault('{"i4": 1.5}');
 SELECT * FROM fault('{"i2": [1, 40000]}');
 SELECT * FROM fault('{"i4": true}');
 SELECT * FROM fault('{"en": "angry"}');
+SELECT * FROM fault('{"n": [1, 1e100000]}');
 SELECT * FROM fault('{"by": "$"}');
 SELECT * FROM fault('{"by": "\\xabc"}');
 SELECT * FROM fault('{"jb": "{"}');
@@ -342,6 +343,26 @@ SELECT * FROM indexes();
 INSERT INTO parted VALUES (1, '{x}', 'g', 'r', 1), (2, '{x,y}', 'g', 'r', 1);
 SELECT row ->> 'id' AS id FROM clairon.rows('parted', 'u1', 'array', '{"G": ["x", "y"]}', filter => '{"a b": [1, 2]}', sort => '{-a b,-id}', "limit" => 5) AS row;
 DROP TABLE parted;
+
+-- settings that a constraint of the owner changes while a value is read do not change the rows
+CREATE FUNCTION tamper(i int) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('timezone', 'Asia/Tokyo', false), set_config('jit', 'on', false);
+    RETURN true;
+END $$;
+CREATE DOMAIN tampering AS int CHECK (tamper(VALUE));
+CREATE TYPE tampered AS (a tampering);
+CREATE TABLE v (id int PRIMARY KEY, a tampered, at timestamptz);
+ALTER TABLE v REPLICA IDENTITY FULL;
+INSERT INTO v VALUES (1, ROW(1), '2020-01-01 00:00Z');
+SET timezone = 'UTC';
+SELECT clairon.watch('v', 'ALL', live => true, filter_columns => '{a,at}');
+SELECT row FROM clairon.rows('v', 'u1', filter => '{"a": "(1)", "at": "2020-01-01 00:00"}') AS row;
+SELECT row FROM clairon.rows('v', 'u1', sort => '{a}', after => '["(0)", 1]') AS row;
+SELECT current_setting('timezone') AS timezone;
+DROP TABLE v;
+DROP TYPE tampered, tampering;
+DROP FUNCTION tamper(int);
 
 -- the TypeScript types of the rows of live rules
 CREATE TYPE deep AS (p pair, q pair[]);
