@@ -46,5 +46,5 @@ GRANT EXECUTE ON FUNCTION
     clairon_internal.doctor_leaves, clairon_internal.json_within, clairon_internal.missing_in_old_row, clairon_internal.doctor_rules,
     clairon_internal.live_key, clairon_internal.deciding_columns, clairon_internal.live_faults, clairon_internal.live_unindexed,
     clairon_internal.live_unfiltered,
-    clairon_internal.rule_types, clairon_internal.typescript_type, clairon_internal.live_foreign_leaves, clairon_internal.source_conflict,
+    clairon_internal.live_foreign_leaves, clairon_internal.source_conflict,
     clairon_internal.where_written, clairon_internal.is_warning, clairon.version TO clairon_relay;

@@ -525,6 +525,7 @@ open_cursor(struct reading *reading, const struct row_piece *piece)
     check_relation(statement, scan->relation);
     tree_check_again(scan->relation, scan->tree);
     portal = SPI_cursor_open(NULL, statement, query.values, NULL, true);
+    SPI_freeplan(statement); /* the portal has a copy; a list may need many queries */
     tree_check_plan(scan->relation, scan->tree, linitial_node(PlannedStmt, portal->stmts));
     AtEOXact_GUC(false, level);
     return portal;
