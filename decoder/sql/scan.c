@@ -160,8 +160,7 @@ struct reading {
     int64 bytes;
     int64 seen; /* rows of the running query */
     bool is_done;
-    /* Without a limit: */
-    Tuplesortstate *sort;
+    Tuplesortstate *sort;     /* NULL: the queries return the rows in order */
     TupleTableSlot *unsorted; /* the columns of the order, then the JSON */
     TupleTableSlot *sorted;
 };
@@ -192,8 +191,8 @@ describe_sorted(const struct row_request *request, TupleDesc table)
 }
 
 /*
- * Without a limit the scan sorts the rows instead of the query, so that it can stop at the row
- * limit and sorts only rows that are addressed to the user.
+ * The scan sorts the rows instead of the query, so that it can stop at the row limit and sorts only
+ * rows that are addressed to the user.
  */
 static void
 begin_sort(struct reading *reading)
@@ -217,8 +216,11 @@ begin_sort(struct reading *reading)
     }
     reading->unsorted = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
     reading->sorted = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
-    reading->sort = tuplesort_begin_heap(desc, request->order_count, columns, operators, collations,
-                                         nulls_first, work_mem, NULL, TUPLESORT_NONE);
+    reading->sort = tuplesort_begin_heap(
+        desc, request->order_count, columns, operators, collations, nulls_first, work_mem, NULL,
+        request->has_limit ? TUPLESORT_ALLOWBOUNDED : TUPLESORT_NONE);
+    if (request->has_limit)
+        tuplesort_set_bound(reading->sort, (int64)request->limit - reading->row_count + 1);
 }
 
 /* A count needs only the columns that decide whether a row is addressed to the user. */
@@ -419,7 +421,8 @@ sort_row(struct reading *reading, struct fragment row)
     const struct row_request *request = reading->scan->request;
     TupleTableSlot *slot = reading->unsorted;
 
-    count_row(reading, row.len);
+    if (!request->has_limit)
+        count_row(reading, row.len);
     for (int i = 0; i < request->order_count; i++)
         slot->tts_values[i] = order_value(reading, &request->order[i], &slot->tts_isnull[i]);
     slot->tts_values[request->order_count] =
@@ -432,11 +435,12 @@ sort_row(struct reading *reading, struct fragment row)
 
 /* The first row is always returned: otherwise a client would never get past it. */
 static void
-limit_row(struct reading *reading, struct fragment row)
+put_limited(struct reading *reading, struct fragment row)
 {
     struct row_scan *scan = reading->scan;
 
-    if (reading->row_count > 0 && reading->bytes + row.len > scan->max_bytes) {
+    if (reading->row_count == scan->request->limit ||
+        (reading->row_count > 0 && reading->bytes + row.len > scan->max_bytes)) {
         scan->is_rest = true;
         reading->is_done = true;
         return;
@@ -449,26 +453,20 @@ limit_row(struct reading *reading, struct fragment row)
 static void
 read_row(struct reading *reading, HeapTuple tuple, TupleDesc desc)
 {
-    struct row_scan *scan = reading->scan;
     struct fragment row;
 
     load_row(reading, tuple, desc);
     if (!is_addressed(reading))
         return;
-    if (scan->request->is_count) {
-        scan->count++;
-        return;
-    }
-    if (scan->request->has_limit && reading->row_count == scan->request->limit) {
-        scan->is_rest = true;
-        reading->is_done = true;
+    if (reading->scan->request->is_count) {
+        reading->scan->count++;
         return;
     }
     row = notification_render_row(&reading->decoder, &reading->json, &reading->plan, &reading->row);
-    if (scan->request->has_limit)
-        limit_row(reading, row);
-    else
+    if (reading->sort != NULL)
         sort_row(reading, row);
+    else
+        put_limited(reading, row);
 }
 
 /* The next query begins behind the last row. */
@@ -590,22 +588,23 @@ run_query(struct reading *reading, const struct row_piece *piece)
     SPI_cursor_close(portal);
 }
 
-/* Each query after the first one reads more rows, since few of them are addressed to the user. */
-#define LIMIT_GROWTH 4
-#define LIMIT_MAX 10000
+/* Each query reads more rows, since few of those of the last one are addressed to the user. */
+#define LIMIT_GROWTH 16
+#define LIMITED_QUERIES 3
 
 /*
  * Runs a query for each range of the order until the list is long enough. The planner must know how
  * many rows are read: so the query has a limit, and the rows that are not addressed to the user
- * make further queries necessary.
+ * make further queries necessary. Returns false when too few of the rows are: without an index,
+ * each query would sort the table.
  */
-static void
+static bool
 run_limited(struct reading *reading)
 {
     int64 limit = (int64)reading->scan->request->limit + 1;
-    bool is_cut;
+    bool is_cut = true;
 
-    do {
+    for (int round = 0; round < LIMITED_QUERIES && is_cut && !reading->is_done; round++) {
         int count;
         struct row_piece *pieces = row_pieces(reading->scan->request, &count);
 
@@ -615,8 +614,9 @@ run_limited(struct reading *reading)
             run_query(reading, &pieces[i]);
             is_cut = reading->seen == reading->shape.limit;
         }
-        limit = Max(limit, Min(limit * LIMIT_GROWTH, LIMIT_MAX));
-    } while (is_cut && !reading->is_done);
+        limit *= LIMIT_GROWTH;
+    }
+    return reading->is_done || !is_cut;
 }
 
 static void
@@ -626,11 +626,16 @@ put_sorted(struct reading *reading)
     int column = scan->request->order_count + 1;
 
     tuplesort_performsort(reading->sort);
-    while (tuplesort_gettupleslot(reading->sort, true, false, reading->sorted, NULL)) {
+    while (!reading->is_done &&
+           tuplesort_gettupleslot(reading->sort, true, false, reading->sorted, NULL)) {
         bool is_null;
-        text *row = DatumGetTextPP(slot_getattr(reading->sorted, column, &is_null));
+        text *value = DatumGetTextPP(slot_getattr(reading->sorted, column, &is_null));
+        struct fragment row = {VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
 
-        scan->put(scan->arg, (struct fragment){VARDATA_ANY(row), VARSIZE_ANY_EXHDR(row)});
+        if (scan->request->has_limit)
+            put_limited(reading, row);
+        else
+            scan->put(scan->arg, row);
     }
     tuplesort_end(reading->sort);
     ExecDropSingleTupleTableSlot(reading->sorted);
@@ -643,6 +648,8 @@ run_whole(struct reading *reading)
     int count;
     struct row_piece *pieces = row_pieces(reading->scan->request, &count);
 
+    reading->shape.is_ordered = false;
+    reading->shape.limit = 0;
     if (!reading->scan->request->is_count)
         begin_sort(reading);
     for (int i = 0; i < count; i++)
@@ -654,12 +661,9 @@ run_whole(struct reading *reading)
 static void
 run(struct reading *reading)
 {
-    if (reading->is_empty)
+    if (reading->is_empty || (reading->scan->request->has_limit && run_limited(reading)))
         return;
-    if (reading->scan->request->has_limit)
-        run_limited(reading);
-    else
-        run_whole(reading);
+    run_whole(reading);
 }
 
 /*

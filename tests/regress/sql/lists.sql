@@ -307,6 +307,12 @@ SELECT * FROM scans('u1', '{"state": "s1"}', '{-at}');
 SELECT * FROM scans('u1', '{"state": ["s1", "s2"]}', '{-at}');
 -- few of the rows are addressed: further queries begin behind the last row
 SELECT * FROM scans('u2', '{"state": "s1"}', '{-at}', NULL, 'rare');
+-- and few queries, however rare these are
+SELECT clairon.watch('v', 'ALL', name => 'rarest', only_when => 'id % 5000 = 7', live => true, filter_columns => '{state,at}');
+SELECT * FROM scans('u2', NULL, '{-at}', NULL, 'rarest');
+SELECT listed('rarest', NULL, '{-at}') AS ids, pages('rarest', '{-at}', 1) AS one, pages('rarest', '{-at}', 3) AS three, pages('rarest', '{-at}', 4) AS four;
+SELECT page(NULL, '{-at}', 1, rule => 'rarest'), page(NULL, '{-at}', 3, 0, rule => 'rarest');
+SELECT page(NULL, '{-at}', 3, rule => 'rarest'), page(NULL, '{-at}', 4, rule => 'rarest');
 -- without an index, one scan of the table
 DROP INDEX v_list;
 CREATE INDEX v_list ON v (at);
