@@ -14,12 +14,12 @@
 
 #define TEXT_BYTES_MAX ((size_t)64 * 1024 * 1024) /* beyond all pages */
 #define TEMPLATES_MAX 2                           /* objects in one template */
-#define DELIVERED_MAX (CLOCK_TEXT_MAX + 2)
+#define TIME_MAX (CLOCK_TEXT_MAX + 2)
 #define DIGITS_MAX 15
 
 static const char ID_BEGIN[] = "{\"id\":\"", ID_END[] = "\",\"notification\":\"";
 
-enum placeholder { PLACE_ID = 1, PLACE_USER = 2, PLACE_DELIVERED = 3 };
+enum placeholder { PLACE_ID = 1, PLACE_USER = 2, PLACE_DELIVERED = 3, PLACE_AT = 4 };
 
 struct packed_entry {
     struct unpacked_receipts *all;
@@ -28,7 +28,7 @@ struct packed_entry {
     size_t template_count;
     struct bytes id;
     struct buffer user; /* as a JSON string, with its quotes */
-    char delivered[DELIVERED_MAX];
+    char delivered[TIME_MAX], at[TIME_MAX]; /* as JSON */
     unsigned count;
 };
 
@@ -65,20 +65,21 @@ set_templates(struct packed_entry *packed, struct bytes text)
     return RC_OK;
 }
 
+/* Reads a time in ms, or null. */
 static enum rc
-set_delivered(struct packed_entry *packed, struct bytes ms)
+set_time(char ret_time[TIME_MAX], struct bytes ms)
 {
     char digits[DIGITS_MAX + 1], text[CLOCK_TEXT_MAX];
 
     if (bytes_equal_text(ms, "null")) {
-        snprintf(packed->delivered, sizeof(packed->delivered), "null");
+        snprintf(ret_time, TIME_MAX, "null");
         return RC_OK;
     }
     if (ms.len == 0 || ms.len > DIGITS_MAX)
         return RC_BAD;
     snprintf(digits, sizeof(digits), "%.*s", (int)ms.len, (const char *)ms.at);
     clock_text_us(strtoll(digits, NULL, 10) * 1000, text);
-    snprintf(packed->delivered, sizeof(packed->delivered), "\"%s\"", text);
+    snprintf(ret_time, TIME_MAX, "\"%s\"", text);
     return RC_OK;
 }
 
@@ -93,6 +94,8 @@ add_place(struct packed_entry *packed, enum placeholder place)
         return buffer_add(text, packed->user.bytes + 1, packed->user.len - 2);
     if (place == PLACE_DELIVERED)
         return buffer_add(text, packed->delivered, strlen(packed->delivered));
+    if (place == PLACE_AT)
+        return buffer_add(text, packed->at, strlen(packed->at));
     return RC_BAD;
 }
 
@@ -163,7 +166,9 @@ unpack(struct packed_entry *packed, const struct redisReply *fields)
         if (bytes_equal_text(name, "t"))
             rc = set_templates(packed, value);
         else if (bytes_equal_text(name, "d"))
-            rc = set_delivered(packed, value);
+            rc = set_time(packed->delivered, value);
+        else if (bytes_equal_text(name, "a"))
+            rc = set_time(packed->at, value);
         else
             rc = add_pair(packed, name, value);
     }
@@ -174,7 +179,7 @@ void
 unpacked_receipts_add(struct unpacked_receipts *all, struct bytes entry,
                       const struct redisReply *fields)
 {
-    struct packed_entry packed = {.all = all, .entry = entry, .delivered = "null"};
+    struct packed_entry packed = {.all = all, .entry = entry, .delivered = "null", .at = "null"};
     const size_t first = all->count, len = all->text.len;
     struct receipt_span *span;
 

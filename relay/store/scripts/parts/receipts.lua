@@ -153,18 +153,19 @@ do
         if not receipts.is_pushed(field) then call('HSET', key, user, field .. 'p') end
     end
 
--- include: time_json.lua
-
     -- The receipts of a call are packed into few stream entries, because Lua hashes each byte of a new string, and a command
-    -- costs more than a receipt. An entry has the fields, in this order: `n`, its number of receipts; then `t`, a template: one
-    -- or two receipts as JSON; `d`, the ms of the next users' first delivery, or null as before the first `d`; and any number of fields with the id of a
-    -- notification, or '' for that of the field before, and a user as the value. Each of these adds the receipts of the last
-    -- template, with the id in place of byte 1, the user in place of byte 2, and the delivery in place of byte 3. JSON
-    -- contains no such bytes. unpacked.lua and packed_receipts.c read it. Earlier releases
-    -- have written one receipt in an entry, with the fields `id` and `data`.
+    -- costs more than a receipt. The fields of an entry, in their order:
+    --   n      its number of receipts; the first field
+    --   t      a template: one or two receipts as JSON. JSON contains no control characters, so bytes 1 to 4 are placeholders
+    --   d      the ms of the next first deliveries, or null, which also is the value before the first `d`
+    --   a      the ms of the next ends
+    --   others the name is the id of a notification, or '' for that of the field before; the value is a user. Each adds the
+    --          receipts of the last template, with the id in place of byte 1, the user, the delivery and the end in place of
+    --          bytes 2, 3 and 4
+    -- unpacked.lua and packed_receipts.c read it. Earlier releases wrote one receipt in an entry: its `id`, and its JSON as `data`.
     local receipts_key, fields, field_count, receipt_count = prefix .. KEY_RECEIPTS, {'n', ''}, 2, 0
     local template, template_receipts, of_outcome, of_round, of_at, of_attempts, of_counts, of_origin, of_id, of_delivered
-    local id_end, middle
+    local id_end, middle, written_at
     local NULL = 'null'
     receipts.NO_COUNTS = ',"acked":' .. NULL .. ENVELOPE_RECIPIENTS_TEXT .. NULL .. '}'
     -- The counts of a notification with one user, who acknowledged it; and those of both its receipts.
@@ -182,13 +183,15 @@ do
 
     -- Sets what the next receipts have in common. `counts` is NO_COUNTS for those of users.
     local function set_template(outcome, round, at, attempts, counts, origin)
-        if origin == of_origin and counts == of_counts and outcome == of_outcome and attempts == of_attempts and round == of_round and
-            at == of_at then return end
-        if outcome ~= of_outcome or round ~= of_round or at ~= of_at then
-            id_end = ':' .. outcome .. ':' .. count_text(round)
-            middle = '","outcome":"' .. outcome .. '","round":' .. count_text(round) .. ',"at":' .. time_json(at) .. ',"delivered_at":'
+        of_at = at
+        if origin == of_origin and counts == of_counts and outcome == of_outcome and attempts == of_attempts and round == of_round then
+            return
         end
-        of_outcome, of_round, of_at, of_attempts, of_counts, of_origin = outcome, round, at, attempts, counts, origin
+        if outcome ~= of_outcome or round ~= of_round then
+            id_end = ':' .. outcome .. ':' .. count_text(round)
+            middle = '","outcome":"' .. outcome .. '","round":' .. count_text(round) .. ',"at":\4,"delivered_at":'
+        end
+        of_outcome, of_round, of_attempts, of_counts, of_origin = outcome, round, attempts, counts, origin
         template_receipts = 1
         if counts == receipts.NO_COUNTS then
             template = template_of('\2', '\3', counts)
@@ -205,12 +208,16 @@ do
         if receipt_count == 0 then return end
         fields[2] = count_text(receipt_count)
         call('XADD', receipts_key, '*', unpack(fields, 1, field_count))
-        field_count, receipt_count, of_id, of_delivered = 2, 0, nil, nil
+        field_count, receipt_count, of_id, of_delivered, written_at = 2, 0, nil, nil, nil
     end
 
     -- Adds receipts of the template. `user` is '' for the notification's own one. `delivered` may be nil.
     local function add_receipt(id, user, delivered)
         if receipt_count == 0 then add_field('t', template) end
+        if of_at ~= written_at then
+            written_at = of_at
+            add_field('a', type(of_at) == 'number' and integer_text(of_at) or of_at)
+        end
         if delivered ~= of_delivered and user ~= '' then
             of_delivered = delivered
             add_field('d', delivered or NULL)

@@ -7,18 +7,20 @@
 local function receipts_in(fields)
     if fields[1] == 'id' then return {fields[2]:sub(1, FRAME_UUID_TEXT), fields[4]} end
     if fields[1] ~= 'n' then return {} end -- of a newer release
-    local found, template, id, places = {}, nil, nil, {['\3'] = 'null'}
+    local found, template, id, places = {}, nil, nil, {['\3'] = 'null', ['\4'] = 'null'}
     for i = 3, #fields, 2 do
         local name, value = fields[i], fields[i + 1]
         if name == 't' then
             template = value:gsub('},{"id":"', '}\0{"id":"')
         elseif name == 'd' then
             places['\3'] = time_json(value)
+        elseif name == 'a' then
+            places['\4'] = time_json(value)
         else
             id = name == '' and id or name
             places['\1'], places['\2'] = id, text_of(value):sub(2, -2)
             for one in template:gmatch('%Z+') do
-                found[#found + 1], found[#found + 2] = id, (one:gsub('[\1-\3]', places))
+                found[#found + 1], found[#found + 2] = id, (one:gsub('[\1-\4]', places))
             end
         end
     end

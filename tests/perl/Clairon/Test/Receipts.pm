@@ -11,17 +11,17 @@ use POSIX qw(strftime);
 sub unpack_entry
 {
     my (undef, $count, @fields) = @_;
-    my ($template, $delivered, $id, @found) = ('', 'null');
+    my ($template, $id, %times, @found) = ('', '', d => 'null', a => 'null');
     while (my ($name, $value) = splice @fields, 0, 2)
     {
-        if    ($name eq 't') { $template = $value }
-        elsif ($name eq 'd') { $delivered = $value eq 'null' ? $value : strftime('"%Y-%m-%dT%H:%M:%S', gmtime $value / 1000) . sprintf '.%03d000Z"', $value % 1000 }
+        if    ($name eq 't')    { $template = $value }
+        elsif ($name =~ /^[da]$/) { $times{$name} = $value eq 'null' ? $value : strftime('"%Y-%m-%dT%H:%M:%S', gmtime $value / 1000) . sprintf '.%03d000Z"', $value % 1000 }
         else
         {
             $id = $name if $name ne '';
             my $user = substr JSON->new->allow_nonref->encode($value), 1, -1;
-            my %in   = ("\1" => $id, "\2" => $user, "\3" => $delivered);
-            my $text = $template =~ s/([\1-\3])/$in{$1}/gr;
+            my %in   = ("\1" => $id, "\2" => $user, "\3" => $times{d}, "\4" => $times{a});
+            my $text = $template =~ s/([\1-\4])/$in{$1}/gr;
             my @each = split /,(?=\{"id":)/, $text;
             push @found, map { { id => JSON->new->decode($_)->{id}, data => $_ } } @each;
         }
@@ -81,7 +81,7 @@ sub add_packed
 {
     my ($self, $shard, $count, %fields) = @_;
     my (@added, @pairs);
-    my $template = qq({"id":"\1:\2:acked:1","notification":"\1","user_id":"\2","outcome":"acked","round":1,"at":"2026-11-30T04:05:06.123000Z",)
+    my $template = qq({"id":"\1:\2:acked:1","notification":"\1","user_id":"\2","outcome":"acked","round":1,"at":\4,)
       . qq("delivered_at":\3,"attempts":0,"emitter":"app","source":"assignments","topic":"db.assignments","acked":null,"recipients":null});
     for (1 .. $count)
     {
@@ -90,7 +90,7 @@ sub add_packed
         push @pairs, d => '1764475505000' if @added == 2;
         push @pairs, @$receipt{qw(notification user_id)};
     }
-    $self->add_entry($shard, n => $count, t => $template, @pairs);
+    $self->add_entry($shard, n => $count, t => $template, a => '1764475506123', @pairs);
     return @added;
 }
 
