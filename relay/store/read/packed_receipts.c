@@ -13,7 +13,8 @@
 #include "store/receipts.h"
 
 #define TEXT_BYTES_MAX ((size_t)64 * 1024 * 1024) /* beyond all pages */
-#define TEMPLATES_MAX 2                           /* objects in one template */
+#define TEMPLATES_MAX 2                           /* receipts in one template */
+#define TEMPLATE_END 5                            /* the byte between them */
 #define TIME_MAX (CLOCK_TEXT_MAX + 2)
 #define DIGITS_MAX 15
 
@@ -46,21 +47,19 @@ add_span(struct unpacked_receipts *all, struct bytes entry)
     return span;
 }
 
-/* The objects of a template have a comma between them, and begin with their id. */
 static enum rc
 set_templates(struct packed_entry *packed, struct bytes text)
 {
-    packed->template_count = 0;
-    while (text.len > 0) {
-        const unsigned char *next = memmem(text.at + 1, text.len - 1, ID_BEGIN, strlen(ID_BEGIN));
-        size_t len = next != NULL ? (size_t)(next - text.at) - 1 : text.len;
+    const unsigned char *end = text.at + text.len;
 
+    packed->template_count = 0;
+    for (const unsigned char *at = text.at, *next; at < end; at = next + 1) {
+        next = memchr(at, TEMPLATE_END, (size_t)(end - at));
         if (packed->template_count == TEMPLATES_MAX)
             return RC_BAD;
-        packed->templates[packed->template_count++] = (struct bytes){text.at, len};
         if (next == NULL)
-            break;
-        text = (struct bytes){next, text.len - len - 1};
+            next = end;
+        packed->templates[packed->template_count++] = (struct bytes){at, (size_t)(next - at)};
     }
     return RC_OK;
 }

@@ -156,7 +156,8 @@ do
     -- The receipts of a call are packed into few stream entries, because Lua hashes each byte of a new string, and a command
     -- costs more than a receipt. The fields of an entry, in their order:
     --   n      its number of receipts; the first field
-    --   t      a template: one or two receipts as JSON. JSON contains no control characters, so bytes 1 to 4 are placeholders
+    --   t      a template: one or two receipts as JSON, with byte 5 between them. JSON contains no control characters, so
+    --          bytes 1 to 4 are placeholders
     --   d      the ms of the next first deliveries, or null, which also is the value before the first `d`
     --   a      the ms of the next ends
     --   others the name is the id of a notification, or '' for that of the field before; the value is a user. Each adds the
@@ -196,7 +197,7 @@ do
         if counts == receipts.NO_COUNTS then
             template = template_of('\2', '\3', counts)
         elseif counts == receipts.BOTH then
-            template = template_of('\2', '\3', receipts.NO_COUNTS) .. ',' .. template_of('', NULL, receipts.ONE)
+            template = template_of('\2', '\3', receipts.NO_COUNTS) .. '\5' .. template_of('', NULL, receipts.ONE)
             template_receipts = 2
         else
             template = template_of('', NULL, counts)

@@ -11,7 +11,7 @@ local function receipts_in(fields)
     for i = 3, #fields, 2 do
         local name, value = fields[i], fields[i + 1]
         if name == 't' then
-            template = value:gsub('},{"id":"', '}\0{"id":"')
+            template = value
         elseif name == 'd' then
             places['\3'] = time_json(value)
         elseif name == 'a' then
@@ -19,7 +19,7 @@ local function receipts_in(fields)
         else
             id = name == '' and id or name
             places['\1'], places['\2'] = id, text_of(value):sub(2, -2)
-            for one in template:gmatch('%Z+') do
+            for one in template:gmatch('[^\5]+') do
                 found[#found + 1], found[#found + 2] = id, (one:gsub('[\1-\4]', places))
             end
         end

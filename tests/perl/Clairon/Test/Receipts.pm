@@ -22,8 +22,7 @@ sub unpack_entry
             my $user = substr JSON->new->allow_nonref->encode($value), 1, -1;
             my %in   = ("\1" => $id, "\2" => $user, "\3" => $times{d}, "\4" => $times{a});
             my $text = $template =~ s/([\1-\4])/$in{$1}/gr;
-            my @each = split /,(?=\{"id":)/, $text;
-            push @found, map { { id => JSON->new->decode($_)->{id}, data => $_ } } @each;
+            push @found, map { { id => JSON->new->decode($_)->{id}, data => $_ } } split /\x05/, $text;
         }
     }
     die "the entry has $count receipts, not " . @found . "\n" if $count != @found;
