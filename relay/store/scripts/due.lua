@@ -247,7 +247,8 @@ do
         local found, must_wait = reading.entry_of(id)
         routes[id] = found and found.route
         bytes_left = bytes_left - (found and found.bytes or 0)
-        if must_wait then reading.want(notification.entry, 'route') end
+        -- Only a call without an entry wants one, so that retries follow each entry that was read.
+        if must_wait and not reading.given then receipts.wanted_route = receipts.wanted_route or notification.entry end
         return must_wait
     end
 
@@ -312,14 +313,17 @@ do
         return page[1] == '0'
     end
 
-    -- Adds the receipts of the escalations that are due. They precede the ends of the same pairs, so a
-    -- notification whose escalation is not complete waits for the next call.
+    -- Adds the receipts of the escalations that are due. They use half of what a call may do, and retries at least the other
+    -- half. They precede the ends of the same pairs, so a notification whose escalation is not complete waits for the next
+    -- call.
     function receipts.escalate_due()
         local members = call('ZRANGEBYSCORE', prefix .. KEY_ESCALATIONS, '-inf', integer_text(now), 'LIMIT', 0, ESCALATIONS_MAX)
+        local least_pairs, least_bytes = pairs_left / 2, bytes_left / 2
+        receipts.has_more_escalations = #members == ESCALATIONS_MAX
         for _, member in ipairs(members) do
-            if pairs_left <= 0 or bytes_left <= 0 then
-                more = 1
-                return
+            if pairs_left <= least_pairs or bytes_left <= least_bytes then
+                receipts.has_more_escalations = true
+                break
             end
             local level, id, user = tonumber(member:sub(1, 1)), member:sub(2, FRAME_UUID_TEXT + 1), member:sub(FRAME_UUID_TEXT + 3)
             local notification, is_done = notification_of(id), true
@@ -337,7 +341,22 @@ do
             if is_done then receipts.remove_escalation(member) end
             pairs_left = pairs_left - 1
         end
-        if #members == ESCALATIONS_MAX then pairs_left, more = 0, 1 end
+        if receipts.has_more_escalations then more = 1 end
+        pairs_left, bytes_left = math.max(pairs_left, least_pairs), math.max(bytes_left, least_bytes)
+    end
+
+    -- True if an escalation of a notification, or of these users, may not be complete.
+    function receipts.must_escalate(id, users)
+        local notification = notification_of(id)
+        if receipts.is_escalating[id] then return true end
+        if not receipts.has_more_escalations or not notification or not (notification.receipts or ''):find('e', 1, true) then return false end
+        for level = 1, FRAME_ESCALATIONS do
+            for i = 0, #users do
+                local at = call('ZSCORE', prefix .. KEY_ESCALATIONS, receipts.escalation_member(level, id, users[i] or ''))
+                if at and tonumber(at) <= now then return true end
+            end
+        end
+        return false
     end
 end
 
@@ -375,7 +394,7 @@ for _, id in ipairs(order) do
         break
     end
     local ends = tonumber(call('ZSCORE', prefix .. KEY_DUE, id .. ':') or nil)
-    if receipts.is_escalating[id] then
+    if receipts.must_escalate(id, users_of[id]) then
         pairs_left = pairs_left - 1
     elseif ends and (ends <= now or due_score.has(ends, due_score.POSTPONED)) and postpone_expiration(id, ends, users_of[id]) then
         pairs_left = pairs_left - #users_of[id]
@@ -387,6 +406,11 @@ for _, id in ipairs(order) do
     end
 end
 prepared.discard()
+-- A call wants one entry. If retries and escalations want one, they take turns.
+if receipts.wanted_route and (not reading.wanted[1] or now % 2 == 0) then
+    reading.wanted = {}
+    reading.want(receipts.wanted_route, 'route')
+end
 call_chunked(moved, 'ZADD', prefix .. KEY_DUE)
 for owner, free in pairs(free_times) do
     call('HSET', prefix .. KEY_OWNER_RETRIES, owner, string.format('%.3f %.0f', free, now))
