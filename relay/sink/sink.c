@@ -46,9 +46,9 @@ entry_free(struct sink_entry *entry)
 static void
 entry_update(struct sink_entry *entry)
 {
-    if (entry->is_held && entry->taken == entry->count)
+    if (entry->is_held && entry->done_count == entry->count)
         DL_APPEND(entry->shard->done, entry);
-    else if (entry->loaded == 0 && (!entry->is_held || entry->taken == 0))
+    else if (entry->loaded_count == 0 && (!entry->is_held || entry->done_count == 0))
         entry_free(entry);
 }
 
@@ -59,7 +59,7 @@ forget_missing(struct sink_shard *shard)
     struct sink_entry *entry, *next;
 
     HASH_ITER (hh, shard->held, entry, next)
-        if (entry->loaded == 0 && entry->taken < entry->count)
+        if (entry->loaded_count == 0 && entry->done_count < entry->count)
             entry_free(entry);
 }
 
@@ -96,7 +96,7 @@ receipt_new(struct sink_entry *entry, const struct store_receipt *from)
     receipt->data =
         (struct bytes){(const unsigned char *)receipt->bytes + from->id.len, from->data.len};
     entry->states[from->number] = SINK_RECEIPT_LOADED;
-    entry->loaded++;
+    entry->loaded_count++;
     return receipt;
 }
 
@@ -107,8 +107,8 @@ receipt_end(struct sink_receipt *receipt, enum sink_receipt_state state)
     struct sink_entry *entry = receipt->entry;
 
     entry->states[receipt->number] = (unsigned char)state;
-    entry->loaded--;
-    entry->taken += state == SINK_RECEIPT_TAKEN;
+    entry->loaded_count--;
+    entry->done_count += state == SINK_RECEIPT_DONE;
     free(receipt);
     entry_update(entry);
 }
@@ -198,7 +198,7 @@ end_batch(struct sink_batch *batch)
 
     while ((receipt = batch->receipts) != NULL) {
         DL_DELETE(batch->receipts, receipt);
-        receipt_end(receipt, SINK_RECEIPT_TAKEN);
+        receipt_end(receipt, SINK_RECEIPT_DONE);
     }
     batch_free(batch);
     advance(sink);
@@ -384,7 +384,7 @@ add_receipts(struct sink_shard *shard, const struct store_receipts *receipts)
         struct sink_receipt *receipt = others;
 
         DL_DELETE(others, receipt);
-        receipt_end(receipt, SINK_RECEIPT_TAKEN);
+        receipt_end(receipt, SINK_RECEIPT_DONE);
     }
     count_dropped(shard->sink, dropped);
     if (receipts->count > 0)
@@ -477,8 +477,7 @@ on_read(void *ctx, enum rc rc, const struct store_receipts *receipts)
     }
     was_full = receipts->entries >= shard->page_entries || receipts->more[0] != '\0';
     if (was_full)
-        shard->page_entries =
-            receipts->count > PAGE_RECEIPTS ? PAGE_ENTRIES_MIN : PAGE_ENTRIES_MAX;
+        shard->page_entries = receipts->count > PAGE_RECEIPTS ? PAGE_ENTRIES_MIN : PAGE_ENTRIES_MAX;
     if (strcmp(shard->generation, receipts->generation) != 0)
         begin_generation(shard, receipts->generation);
     else if (receipts->has_claimed)

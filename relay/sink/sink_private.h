@@ -21,22 +21,22 @@ struct sink_shard;
  * its receipts are taken.
  */
 struct sink_entry {
-    UT_hash_handle hh; /* in shard->held, by id, while its generation is the shard's */
+    UT_hash_handle hh;              /* in shard->held, by id, while its generation is the shard's */
     struct sink_entry *prev, *next; /* in shard->done: all its receipts are taken */
     struct sink_shard *shard;
-    bool is_held;  /* false: of an earlier generation, not acknowledged */
-    size_t count;  /* its receipts */
-    size_t taken;  /* of these, taken by the sink */
-    size_t loaded; /* of these, in memory */
+    bool is_held;        /* false: of an earlier generation, not acknowledged */
+    size_t count;        /* its receipts */
+    size_t done_count;   /* of these, taken by the sink */
+    size_t loaded_count; /* of these, in memory */
     char id[ENTRY_ID_TEXT_MAX];
     unsigned char states[]; /* enum sink_receipt_state, of each receipt */
 };
 
-enum sink_receipt_state { SINK_RECEIPT_MISSING, SINK_RECEIPT_LOADED, SINK_RECEIPT_TAKEN };
+enum sink_receipt_state { SINK_RECEIPT_MISSING, SINK_RECEIPT_LOADED, SINK_RECEIPT_DONE };
 
 /*
- * A receipt is in memory from the reading until the sink has taken it, and is in exactly one list of
- * its shard or batch:
+ * A receipt is in memory from the reading until the sink has taken it. It is in exactly one list
+ * of its shard or batch:
  *
  *   arriving: read, but not known to be on store.min_replicas replicas
  *   queue:    may be sent

@@ -28,7 +28,7 @@ struct packed_entry {
     struct bytes templates[TEMPLATES_MAX];
     size_t template_count;
     struct bytes id;
-    struct buffer user; /* as a JSON string, with its quotes */
+    struct buffer user;                     /* as a JSON string, with its quotes */
     char delivered[TIME_MAX], at[TIME_MAX]; /* as JSON */
     unsigned count;
 };
@@ -210,8 +210,8 @@ unpacked_receipts_read(const struct unpacked_receipts *all, struct store_receipt
         const struct receipt_span *span = &all->spans[i];
         struct store_receipt *item = &ret_items[i];
 
-        *item = (struct store_receipt){span->entry, span->id, span->data, span->number,
-                                       span->count};
+        *item =
+            (struct store_receipt){span->entry, span->id, span->data, span->number, span->count};
         if (span->len > 0) {
             item->id = (struct bytes){text + span->id_from, span->id_len};
             item->data = (struct bytes){text + span->from, span->len};

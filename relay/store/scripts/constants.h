@@ -66,7 +66,7 @@ _Static_assert(STORE_WEB_PUSH_MAX == LIMIT_WEB_PUSH, "a script uses the limit of
 /* Scripts read no larger values of retries and the error log: commands outside of scripts do. */
 #define STORE_COPIED_BYTES_MAX 1048576
 
-/* A stream entry has at most so many receipts, which one call of a script has added. */
+/* After this number of receipts, a script begins another stream entry. */
 #define STORE_ENTRY_RECEIPTS 32
 
 /* Entries of the control stream, each with up to 100 changes. */

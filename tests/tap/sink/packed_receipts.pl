@@ -1,4 +1,4 @@
-# Tests stream entries of several receipts: beside those of an earlier release, which have one each, they reach the sinks and
+# Tests stream entries of several receipts: with those of an earlier release, which have one each, they reach the sinks and
 # GET /v1/receipts; a relay acknowledges an entry after its last receipt; entries of a newer release remain pending.
 use strict;
 use warnings;

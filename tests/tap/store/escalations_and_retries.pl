@@ -1,4 +1,4 @@
-# Tests that escalations do not hold back retries: not if many are due at once, and not if each must read a large stream entry.
+# Tests that escalations do not delay retries: not if many are due, and not if each needs a large stream entry.
 use strict;
 use warnings;
 
@@ -72,7 +72,7 @@ while (escalations() && $reads < 700)
     my $retried = $reads % 100 ? undef : add(0);
     retry($retried) if $retried;
     $reply = due();
-    is($reply->[0], 1, "after $reads entries, retries go on") if $retried;
+    is($reply->[0], 1, "after $reads entries, a call still retries") if $retried;
 }
 is($reads, 600, 'each large entry was read once');
 my %count;

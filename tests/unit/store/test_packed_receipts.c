@@ -78,13 +78,12 @@ static void
 test_a_template_has_two_receipts(void **state)
 {
     (void)state;
-    assert_string_equal(UNPACKED("n", "4", "t", OWN "\5" OWN, ID, "u", OTHER, "u"),
-                        "0/4 " ID "::acked:1 {\"id\":\"" ID "::acked:1\",\"notification\":\"" ID
-                        "\"};1/4 " ID "::acked:1 {\"id\":\"" ID
-                        "::acked:1\",\"notification\":\"" ID "\"};2/4 " OTHER
-                        "::acked:1 {\"id\":\"" OTHER "::acked:1\",\"notification\":\"" OTHER
-                        "\"};3/4 " OTHER "::acked:1 {\"id\":\"" OTHER
-                        "::acked:1\",\"notification\":\"" OTHER "\"};");
+    assert_string_equal(
+        UNPACKED("n", "4", "t", OWN "\5" OWN, ID, "u", OTHER, "u"),
+        "0/4 " ID "::acked:1 {\"id\":\"" ID "::acked:1\",\"notification\":\"" ID "\"};1/4 " ID
+        "::acked:1 {\"id\":\"" ID "::acked:1\",\"notification\":\"" ID "\"};2/4 " OTHER
+        "::acked:1 {\"id\":\"" OTHER "::acked:1\",\"notification\":\"" OTHER "\"};3/4 " OTHER
+        "::acked:1 {\"id\":\"" OTHER "::acked:1\",\"notification\":\"" OTHER "\"};");
 }
 
 static void

@@ -161,8 +161,7 @@ do
     --   d      the ms of the next first deliveries, or null, which also is the value before the first `d`
     --   a      the ms of the next ends
     --   others the name is the id of a notification, or '' for that of the field before; the value is a user. Each adds the
-    --          receipts of the last template, with the id in place of byte 1, the user, the delivery and the end in place of
-    --          bytes 2, 3 and 4
+    --          receipts of the last template: byte 1 becomes the id, byte 2 the user, byte 3 the delivery, byte 4 the end
     -- unpacked.lua and packed_receipts.c read it. Earlier releases wrote one receipt in an entry: its `id`, and its JSON as `data`.
     local receipts_key, fields, field_count, receipt_count = prefix .. KEY_RECEIPTS, {'n', ''}, 2, 0
     local template, template_receipts, of_outcome, of_round, of_at, of_attempts, of_counts, of_origin, of_id, of_delivered
