@@ -11,19 +11,30 @@ local ROWS, READ_MAX = 50, 5000
 local page, count, read = {ARGV[2]}, 0, 0
 local entry, skipped = ARGV[2]:match('^([^.]+)%.?(%d*)$')
 
-local function add(row)
-    local found = receipts_in(row[2])
-    local last = #found / 2
-    for i = row[1] == entry and skipped + 1 or 1, last do
-        local id, data = found[2 * i - 1], found[2 * i]
-        page[1] = i == last and row[1] or row[1] .. '.' .. i
-        if (notification == '' or id == notification) and (emitter == '' or cjson.decode(data).emitter == emitter) then
-            page[#page + 1], page[#page + 2] = page[1], data
-            count = count + 1
-            if count == most then return end
-        end
+-- Many receipts have the same template.
+local has_emitter = {}
+local function is_wanted(id, template, places)
+    if notification ~= '' and id ~= notification then return false end
+    if emitter == '' then return true end
+    if has_emitter[template] == nil then
+        local text = places and template:gsub('[\1-\4]', places) or template
+        has_emitter[template] = cjson.decode(text).emitter == emitter
     end
-    page[1], read = row[1], read + last
+    return has_emitter[template]
+end
+
+local function add(row)
+    local number, skip = 0, row[1] == entry and tonumber(skipped) or 0
+    visit_receipts(row[2], function(id, template, places)
+        number = number + 1
+        if number <= skip or count == most then return end
+        page[1] = row[1] .. '.' .. number
+        if not is_wanted(id, template, places) then return end
+        page[#page + 1], page[#page + 2] = page[1], places and template:gsub('[\1-\4]', places) or template
+        count = count + 1
+    end)
+    read = read + number
+    if count < most then page[1] = row[1] end
 end
 
 local from = skipped == '' and '(' .. entry or entry

@@ -14,7 +14,7 @@ use Test::More;
 
 my $pairs  = $ENV{RECEIPTS_PAIRS}  // 20000;
 my $rounds = $ENV{RECEIPTS_ROUNDS} // 5;
-my ($frames, $reports, $acks, $receipts) = (256, 500, 2000, 1000); # the batches of a feed, a relay and a sink
+my ($frames, $reports, $acks, $entries) = (256, 500, 2000, 32); # the batches of a feed, a relay and a sink
 my $aim = 15;                                                     # percent of a pair without receipts
 my @kinds = qw(none notification user);
 
@@ -99,11 +99,10 @@ sub measure
         {
             while (1)
             {
-                my $reply   = $call->('receipts_read', $sink, 'relay', $receipts, '', 0, '0');
-                my @entries = @{ $reply->[7] }[ map { 3 * $_ } 0 .. @{ $reply->[7] } / 3 - 1 ];
-                last if !@entries;
-                $read += @entries;
-                $call->('receipts_ack', $sink, $reply->[0], '', @entries);
+                my $reply   = $call->('receipts_read', $sink, 'relay', $entries, '', 0, '0');
+                my %entries = @{ $reply->[7] } or last;
+                $read += $_->[1] for values %entries;
+                $call->('receipts_ack', $sink, $reply->[0], '', keys %entries);
             }
         }
         $sink_cpu += cpu($store) - $before;
