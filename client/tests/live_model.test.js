@@ -3,7 +3,8 @@
 //
 // After each step the list equals the rows of one snapshot plus all transactions up to one point of commit order, and
 // these points only move forward. Transactions whose end is delayed are missing, as are later transactions of the same
-// rows. Without pending changes the list equals the table.
+// rows. Without pending changes the list equals the table. The same holds for the rows that meet the conditions of a
+// list, in its order and up to its limit, and for their number.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';
@@ -12,12 +13,14 @@ import { handTimers } from './fake-browser.js';
 import { fakeRelay } from './fake-relay.js';
 
 // These modules are imported first: the fake clock must not advance during an import.
-for (const name of ['rows.js', 'timed_rows.js']) await import(new URL(name, import.meta.resolve('clairon')));
+for (const name of ['rows.js', 'timed_rows.js', 'conditions.js', 'count.js']) await import(new URL(name, import.meta.resolve('clairon')));
 
 const SEEDS = Number(process.env.CLAIRON_SEEDS ?? 150);
 const STEPS = 120;
-const KEYS = 5;
+const KEYS = 5; // few, so that most changes concern the same rows
+const MANY_KEYS = 14; // for limits
 const GROUPS = 3;
+const STATES = [0, 1, 2, null];
 
 /** Seeded random numbers below `n`, and random booleans. */
 function dice(seed) {
@@ -37,7 +40,7 @@ function dice(seed) {
  * in the order of `commits`, and becomes visible on the primary later, in any order. Until then it keeps its row locks.
  * A replica sees a prefix of `commits`.
  */
-function createDatabase({ below, chance, pick }) {
+function createDatabase({ below, chance, pick }, keys) {
   const changes = []; // of all transactions: { bit, before, after, joins, leaves, truncates }
   const running = []; // transactions: { x, changes, keys }
   const commits = [];
@@ -68,7 +71,7 @@ function createDatabase({ below, chance, pick }) {
     return [...table.values()].filter(({ g }) => g.some((group) => groups.has(group)));
   }
 
-  const someGroups = () => [...new Set(chance(0.4) ? [below(GROUPS), below(GROUPS)] : [below(GROUPS)])];
+  const someGroups = () => [...new Set(keys === MANY_KEYS && chance(0.6) ? [0] : chance(0.4) ? [below(GROUPS), below(GROUPS)] : [below(GROUPS)])];
 
   const maskOf = (transactions) => transactions.flatMap((one) => one.changes).reduce((mask, { bit }) => mask | bit, 0n);
   const visible = () => commits.filter((one) => one.isVisible);
@@ -90,22 +93,23 @@ function createDatabase({ below, chance, pick }) {
       if (before) table.delete(before.id);
       if (after) table.set(after.id, after);
     }
-    const id = 1 + below(KEYS);
+    const id = 1 + below(keys);
     if (isLocked(transaction, id)) return;
     const before = table.get(id);
     values += 1;
     const change = { bit: 1n << BigInt(changes.length) };
-    if (chance(0.02) && !Array.from({ length: KEYS }, (_, i) => isLocked(transaction, i + 1)).some(Boolean)) {
+    if (chance(0.02) && !Array.from({ length: keys }, (_, i) => isLocked(transaction, i + 1)).some(Boolean)) {
       transaction.keys.add('all');
       change.truncates = true;
     } else if (!before) {
-      change.after = { id, g: someGroups(), a: values, big: below(100) };
+      change.after = { id, g: someGroups(), s: pick(STATES), a: values, big: below(100) };
     } else {
       change.before = before;
       if (chance(0.8)) change.after = { ...before, a: values };
       if (change.after && chance(0.3)) change.after.g = someGroups();
+      if (change.after && chance(0.4)) change.after.s = pick(STATES);
       if (change.after && chance(0.3)) change.after.big = below(100);
-      const to = 1 + below(KEYS);
+      const to = 1 + below(keys);
       if (change.after && chance(0.2) && !table.has(to) && !isLocked(transaction, to)) {
         change.after.id = to;
         transaction.keys.add(to);
@@ -217,17 +221,62 @@ const keysOf = (frames) => frames.flatMap(({ frame: { n } }) => {
   return operation === 'truncate' ? ['all'] : [before, after].filter(Boolean).map(({ id }) => id);
 });
 
-const textOf = (rows) => rows.map((row) => JSON.stringify(row, ['id', 'g', 'a', 'big'])).sort().join();
+// ---- conditions, as PostgreSQL evaluates them
 
-/** Checks each published state of the list against the points that it may show. */
-function createChecker(db, list, describe) {
+const meets = (value, condition) => {
+  if (condition === null) return value === null;
+  if (Array.isArray(condition)) return condition.includes(value);
+  if (typeof condition !== 'object') return value === condition;
+  return value !== null && value >= (condition.from ?? -Infinity) && value < (condition.to ?? Infinity);
+};
+
+function compareRows(order, a, b) {
+  for (const name of [...order, 'id']) {
+    const column = name.replace('-', '');
+    const [x, y] = [a, b].map((row) => row[column] ?? Infinity);
+    if (x !== y) return (x < y ? -1 : 1) * (name === column ? 1 : -1);
+  }
+  return 0;
+}
+
+/** All rows that meet the conditions, in order. */
+const matching = (rows, { where = {}, order = [] }) => rows
+  .filter((row) => Object.entries(where).every(([column, condition]) => meets(row[column], condition)))
+  .sort((a, b) => compareRows(order, a, b));
+
+function someConditions({ below, chance, pick }, isCount) {
+  const where = pick([undefined, { s: 1 }, { s: [0, null] }, { s: null }, { s: { from: 1 } }, { a: { to: 20 } }, { big: { to: 50 } }, { s: 1, big: { from: 20 } }]);
+  if (isCount) return { where };
+  return { where, order: pick([undefined, ['s'], ['-s'], ['-a'], ['big'], ['s', '-id']]), limit: chance(0.7) ? 1 + below(3) : undefined };
+}
+
+const textOf = (rows) => rows.map((row) => JSON.stringify(row, ['id', 'g', 's', 'a', 'big'])).sort().join();
+
+/**
+ * Checks each published state of the list against the points that it may show. `limits`: those of the responses.
+ */
+function createChecker(db, list, { conditions, isCount }, describe) {
+  const limits = new Set();
+
+  /** True if the list may show these rows, or this number, of all rows of the user. */
+  function isView(shown, all) {
+    if (!conditions) return textOf(shown) === textOf(all);
+    const rows = matching(all, conditions);
+    if (isCount) return shown === rows.length;
+    if (!list.more && shown.length < rows.length) return false;
+    if (shown.length < rows.length && !limits.has(shown.length)) return false;
+    const { order, limit } = conditions;
+    const expected = rows.slice(0, shown.length);
+    return order || limit ? JSON.stringify(shown.map(({ id }) => id)) === JSON.stringify(expected.map(({ id }) => id))
+      && textOf(shown) === textOf(expected) : textOf(shown) === textOf(rows);
+  }
+
   const points = []; // masks of the changes up to each point that was delivered
   const delayed = []; // functions that return such a mask for the mask of a response
   const responses = []; // masks of the snapshots that the list may have accepted
   let possible; // masks of the changes that the list may contain now
   const publish = (rows) => {
     if (list?.loading ?? true) return;
-    const text = textOf(rows);
     const reached = new Set();
     for (const response of responses) {
       for (const point of [0n, ...points, ...delayed.map((pointOf) => pointOf(response))]) {
@@ -235,11 +284,11 @@ function createChecker(db, list, describe) {
         if (!possible || possible.some((earlier) => (earlier & mask) === earlier)) reached.add(mask);
       }
     }
-    const next = [...reached].filter((mask) => textOf(db.rowsOf(mask)) === text);
-    assert.ok(next.length, `${describe()}: no later point has the rows ${text}`);
+    const next = [...reached].filter((mask) => isView(rows, db.rowsOf(mask)));
+    assert.ok(next.length, `${describe()}: no later point has the rows ${isCount ? rows : textOf(rows)}`);
     possible = next;
   };
-  return { points, delayed, responses, publish, watch: (its) => { list = its; } };
+  return { points, delayed, responses, limits, isView, publish, watch: (its) => { list = its; } };
 }
 
 /** Waits until pending promises have resolved; works with fake timers. */
@@ -252,7 +301,7 @@ async function createPage(t, db, chances, kind, describe) {
   const { below, chance, pick } = chances;
   const tick = handTimers(t, 'setTimeout');
   t.mock.method(Math, 'random', chances.next);
-  const checker = createChecker(db, undefined, describe);
+  const checker = createChecker(db, undefined, kind, describe);
   const requests = []; // without a response
   const loads = []; // pending calls of load()
   const sent = []; // delivered notifications
@@ -276,7 +325,9 @@ async function createPage(t, db, chances, kind, describe) {
   t.after(() => client.close());
   client.on('error', () => {});
   const load = () => new Promise((resolve, reject) => { loads.push({ resolve, reject }); });
-  const list = client.live('t', kind.hasLoad ? { key: 'id', load } : undefined);
+  const list = kind.isCount
+    ? client.count('t', kind.conditions)
+    : client.live('t', kind.hasLoad ? { key: 'id', load } : kind.conditions);
   checker.watch(list);
   let isPolling = false;
   if (kind.polls) Object.defineProperty(client, 'transport', { get: () => (isPolling ? 'poll' : 'ws') });
@@ -392,7 +443,7 @@ async function createPage(t, db, chances, kind, describe) {
   /** Replies to a request, perhaps in pages between notifications. */
   function respond() {
     if (!requests[0].reply) evaluate();
-    const { r, reply: { ok, text: snapshot, rows, mask } } = requests.shift();
+    const { r, limit = Infinity, count, reply: { ok, text: snapshot, rows: all, mask } } = requests.shift();
     if (chance(0.15)) {
       socket.sends({ t: 'err', r, code: pick([100, 111]), msg: 'busy', after: 100 });
       return;
@@ -402,10 +453,21 @@ async function createPage(t, db, chances, kind, describe) {
       socket.sends({ t: 'rows', r, ok });
       return;
     }
+    const judge = ['id', 's', 'a'];
+    const found = kind.conditions && matching(all, kind.conditions);
+    if (count) {
+      socket.sends({ t: 'rows', r, count: found.length, snapshot, judge });
+      return;
+    }
+    checker.limits.add(limit);
+    const rows = found?.slice(0, limit) ?? all;
+    const rest = found?.length > limit || undefined;
     const pages = [rows.slice(0, below(rows.length + 1))];
     pages.push(rows.slice(pages[0].length));
     pages.forEach((page, i) => {
-      socket.sends({ t: 'rows', r, key: ['id'], snapshot, rows: structuredClone(page), more: i === 0 });
+      socket.sends({
+        t: 'rows', r, key: ['id'], snapshot, judge: i ? undefined : judge, rows: structuredClone(page), more: i === 0, rest: i ? rest : undefined,
+      });
       if (i === 0 && chance(0.3)) deliver();
     });
   }
@@ -466,22 +528,26 @@ async function createPage(t, db, chances, kind, describe) {
     finishLoad: () => loads.length && finishLoad(),
     wait: () => tick(below(2000)),
     reload: () => { list.reload(); },
+    loadMore: () => {
+      if (list.rows?.length < 4) list.loadMore(1).catch(() => {});
+    },
   };
-  return { act, list, open, failures, tick, isIdle: () => !requests.length && !loads.length && !delayed.length && position >= db.commits.length };
+  return { act, list, open, failures, tick, isView: checker.isView, isIdle: () => !requests.length && !loads.length && !delayed.length && position >= db.commits.length };
 }
 
 const STEP_WEIGHTS = Object.entries({
   begin: 10, write: 20, commit: 12, show: 12, moveUser: 1, deliver: 22, evaluate: 4, respond: 14, finishLoad: 10, wait: 8,
-  retry: 2, drain: 3, reload: 6, reconnect: 1.5, replace: 1, lose: 1,
+  retry: 2, drain: 3, reload: 6, loadMore: 2, reconnect: 1.5, replace: 1, lose: 1,
 }).flatMap(([name, weight]) => Array(weight * 2).fill(name));
 
 async function play(t, seed, kind) {
   const chances = dice(seed);
   const { below, pick } = chances;
-  const db = createDatabase(chances);
+  if (kind.hasConditions) kind.conditions = someConditions(chances, kind.isCount);
+  const db = createDatabase(chances, kind.hasConditions ? MANY_KEYS : KEYS);
   let step = 0;
   const describe = () => `seed ${seed}, step ${step}, ${JSON.stringify(kind)}`;
-  for (let i = 0; i < 30; i += 1) db.act[pick(['begin', 'write', 'write', 'commit', 'show'])]();
+  for (let i = 0; i < (kind.hasConditions ? 120 : 30); i += 1) db.act[pick(['begin', 'write', 'write', 'commit', 'show'])]();
   const page = await createPage(t, db, chances, kind, describe);
   await page.open(false);
   for (step = 1; step <= STEPS; step += 1) {
@@ -504,7 +570,8 @@ async function play(t, seed, kind) {
     await settle();
   }
   if (page.failures.length) throw page.failures[0];
-  assert.equal(textOf(page.list.rows), textOf(db.rowsOf(db.maskOf(db.commits))), describe());
+  const rows = db.rowsOf(db.maskOf(db.commits));
+  assert.ok(page.isView(page.list.rows ?? page.list.value, rows), `${describe()}: ${textOf(page.list.rows ?? [])} ${page.list.value}`);
   t.mock.restoreAll();
 }
 
@@ -512,6 +579,11 @@ const KINDS = {
   'rows of the relay': { isExact: true },
   'rows of a relay that may lag behind the session': { isExact: false },
   'rows of the relay while the client polls, or uses a WebSocket': { isExact: false, polls: true },
+  'rows with conditions, an order and a limit': { isExact: true, hasConditions: true },
+  'rows with conditions of a relay that may lag behind the session': { isExact: false, hasConditions: true },
+  'rows with conditions while the client polls, or uses a WebSocket': { isExact: false, polls: true, hasConditions: true },
+  'a number of rows': { isExact: true, hasConditions: true, isCount: true },
+  'a number of rows of a relay that may lag behind the session': { isExact: false, hasConditions: true, isCount: true },
   'rows of load()': { hasLoad: true },
   'rows of load() while the client polls, or uses a WebSocket': { hasLoad: true, polls: true },
 };
