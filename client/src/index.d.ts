@@ -145,9 +145,46 @@ export interface Loaded<Row> {
   snapshot: string;
 }
 
+/** A value of a column in a condition; of array and composite columns as a text. */
+type ValueOf<Column> = unknown extends Column ? string | number | boolean
+  : Column extends string | number | boolean ? Column
+    : Column extends null | undefined ? never : string;
+
+/** Equal to a value, to one of a list, null, or in a range: at least `from`, and less than `to`. */
+export type Condition<Column> =
+  | ValueOf<Column>
+  | (null extends Column ? null : never)
+  | readonly (ValueOf<Column> | (null extends Column ? null : never))[]
+  | { from: ValueOf<Column>; to?: ValueOf<Column> }
+  | { from?: undefined; to: ValueOf<Column> };
+
+/** The row type is not inferred from a parameter of this type. */
+type Fixed<Row> = [Row][Row extends unknown ? 0 : never];
+
+/** A row must meet all conditions. The rule must list the columns in `filter_columns`. */
+export type Where<Row> = { readonly [Column in ColumnOf<Row>]?: Condition<Row[Column]> };
+
+type ColumnOf<Row> = keyof Row & string;
+
+/** Columns, with `-` in front for a descending order. */
+export type Order<Row> = readonly (ColumnOf<Row> | `-${ColumnOf<Row>}`)[];
+
+export interface CountOptions<Row> {
+  /** Name of the live rule. Default: `default`. */
+  rule?: string;
+  /** Conditions on the rows. */
+  where?: Where<Fixed<Row>>;
+}
+
 export interface LiveOptions<Row> {
   /** Name of the live rule. Default: `default`; with `load`, changes of all rules are applied. */
   rule?: string;
+  /** Conditions on the rows; not with `load`. */
+  where?: Where<Fixed<Row>>;
+  /** The order of the rows, by columns of `filter_columns` and of the key; not with `load`. */
+  order?: Order<Fixed<Row>>;
+  /** Maximum number of rows, see `loadMore()`; not with `load`. */
+  limit?: number;
   /**
    * Loads all current rows instead of the live rule. The list calls it at the start and after lost or incomplete
    * notifications, and calls it again if it fails. If it returns only an array, without a snapshot, the list compares
@@ -161,8 +198,9 @@ export interface LiveOptions<Row> {
   key?: Key<Row>;
 }
 
-/** With load(), the key is required. */
-export type LiveArguments<Row> = LiveOptions<Row> & ({ load?: undefined } | { key: Key<Row> });
+/** With load(), the key is required, and there are no conditions. */
+export type LiveArguments<Row> = LiveOptions<Row>
+  & ({ load?: undefined } | { key: Key<Row>; where?: undefined; order?: undefined; limit?: undefined });
 
 /** `code`: error code of the relay, for example 103 (not addressed, or no such live rule) or 113 (too many rows). */
 export type LiveError = Error & { code?: number | string };
@@ -180,9 +218,31 @@ export interface LiveRows<Row> {
    * listener.
    */
   subscribe(listener: (rows: Row[]) => void): () => void;
+  /** True if more rows than the limit match. It may still be true after the last of these other rows was deleted. */
+  readonly more: boolean;
+  /**
+   * Shows `count` more rows; default: the limit. Resolves with `more`. Rejects if the relay rejects the number of rows,
+   * or the whole list.
+   */
+  loadMore(count?: number): Promise<boolean>;
   /** Loads the rows now. */
   reload(): Promise<void>;
   /** Closes the list. */
+  close(): void;
+}
+
+/** The number of rows, which follows the changes of a table. It is also a Svelte store. */
+export interface LiveCount {
+  /** 0 until it is loaded. */
+  readonly value: number;
+  /** As in LiveRows. */
+  readonly loading: boolean;
+  readonly error: LiveError | undefined;
+  /** Calls the listener immediately, then after changes. Returns a function that removes the listener. */
+  subscribe(listener: (value: number) => void): () => void;
+  /** Loads the number now. */
+  reload(): Promise<void>;
+  /** Closes the count. */
   close(): void;
 }
 
@@ -194,7 +254,40 @@ export interface MessageInfo {
   rule?: string;
 }
 
-export interface Client {
+/** The row of a rule in `Rules`, which `clairon types` prints: `source`, or `source/rule`. */
+export type RowOf<Rules, Source extends string, Rule extends string> =
+  (Rule extends 'default' ? Source : `${Source}/${Rule}`) extends infer Name
+    ? Name extends keyof Rules ? Rules[Name] : Record<string, unknown>
+    : never;
+
+/** live() and count() of connect(). */
+interface Lists {
+  /** The rows of a live rule of `source`, kept up to date by its notifications. */
+  live<Row = Record<string, unknown>>(source: string, options?: LiveArguments<Row>): LiveRows<Row>;
+  /** The number of rows of a live rule of `source`, without the rows. */
+  count<Row = Record<string, unknown>>(source: string, options?: CountOptions<Row>): LiveCount;
+}
+
+/** live() and count() of connect<Rules>(). */
+interface TypedLists<Rules> {
+  /** The rows of a live rule of `source`, kept up to date by its notifications. */
+  live<Source extends string, Rule extends string = 'default'>(
+    source: Source,
+    options?: LiveArguments<RowOf<Rules, Source, Rule>> & { rule?: Rule },
+  ): LiveRows<RowOf<Rules, Source, Rule>>;
+  /** The number of rows of a live rule of `source`, without the rows. */
+  count<Source extends string, Rule extends string = 'default'>(
+    source: Source,
+    options?: CountOptions<RowOf<Rules, Source, Rule>> & { rule?: Rule },
+  ): LiveCount;
+}
+
+export type Client<Rules = undefined> = BaseClient & (Rules extends undefined ? Lists : TypedLists<Rules>);
+
+/** A client with or without `Rules`. */
+export type AnyClient = BaseClient & (Lists | TypedLists<any>);
+
+interface BaseClient {
   readonly state: 'idle' | 'connecting' | 'open' | 'waiting' | 'closed';
   /** Cursor up to which all notifications have been handled; null before the first connection. */
   readonly pos: string | null;
@@ -211,8 +304,6 @@ export interface Client {
     name: string,
     handler: (n: Notification<Row>, info: MessageInfo) => unknown,
   ): () => void;
-  /** The rows of a live rule of `source`, kept up to date by its notifications. */
-  live<Row = Record<string, unknown>>(source: string, options?: LiveArguments<Row>): LiveRows<Row>;
   /**
    * Resolves when all live lists show this transaction, also if it sent this user nothing. `xid`: the result of
    * `pg_current_xact_id()` in the transaction. Rejects with an error whose `code` is `rolledback`, `timeout` (after
@@ -231,4 +322,5 @@ export interface Client {
   close(): void;
 }
 
-export function connect(options: Options): Client;
+/** `Rules`: the interface of that name in the module that `clairon types` prints; optional. */
+export function connect<Rules = undefined>(options: Options): Client<Rules>;

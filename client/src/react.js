@@ -6,7 +6,7 @@ import { createContext, createElement, useContext, useEffect, useRef, useState }
 import { connect } from './index.js';
 
 const Context = createContext(undefined);
-const NOTHING = { rows: [], loading: true, error: undefined };
+const NOTHING = { rows: [], more: false, value: 0, loading: true, error: undefined };
 
 /**
  * One client for all components below, with the options of connect() as props. The client is replaced when `url`
@@ -35,30 +35,48 @@ export function ClaironProvider({ children, ...options }) {
 /** Returns the provider's client; undefined until the page has connected, and on a server. */
 export const useClairon = () => useContext(Context);
 
-/** Returns the current rows of a table, whether they are being loaded, and the error of the last load. */
-export function useLiveList(client, source, { rule, key, load } = {}) {
+/** Opens client[method](source, options) while the component is mounted, and again when the options change. */
+function useList(method, client, source, { load, ...options } = {}) {
   const [current, setCurrent] = useState(NOTHING);
   const newest = useRef(load); // an inline function differs at each render
   newest.current = load;
   const list = useRef();
   const mayLoad = load !== undefined;
-  const columns = key && [key].flat().join('\n');
+  const text = JSON.stringify(options); // inline objects differ too
   useEffect(() => {
     if (!client) return undefined;
-    const opened = client.live(source, {
-      rule,
-      key: columns?.split('\n'),
-      load: mayLoad ? () => newest.current() : undefined,
-    });
+    const opened = client[method](source, { ...JSON.parse(text), load: mayLoad ? () => newest.current() : undefined });
     list.current = opened;
-    opened.subscribe((rows) => setCurrent({ rows, loading: opened.loading, error: opened.error }));
+    opened.subscribe(() => {
+      const { rows, more, value, loading, error } = opened;
+      setCurrent({ rows, more, value, loading, error });
+    });
     return () => {
       opened.close();
       list.current = undefined;
       setCurrent(NOTHING);
     };
-  }, [client, source, rule, columns, mayLoad]);
-  return { ...current, reload: () => list.current?.reload() };
+  }, [method, client, source, text, mayLoad]);
+  return [current, list];
+}
+
+/** Returns the current rows of a table, whether they are being loaded, and the error of the last load. */
+export function useLiveList(client, source, options) {
+  const [{ rows, more, loading, error }, list] = useList('live', client, source, options);
+  return {
+    rows,
+    more,
+    loading,
+    error,
+    loadMore: async (count) => list.current?.loadMore(count) ?? false,
+    reload: () => list.current?.reload(),
+  };
+}
+
+/** Returns the current number of rows of a table, see count(). */
+export function useCount(client, source, options) {
+  const [{ value, loading, error }, list] = useList('count', client, source, options);
+  return { value, loading, error, reload: () => list.current?.reload() };
 }
 
 /** Returns only the rows of useLiveList(). */

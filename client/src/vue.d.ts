@@ -1,14 +1,14 @@
-// vue.d.ts: types of the Vue composable.
+// vue.d.ts: types of the Vue composables.
 
 import type { MaybeRefOrGetter, ShallowRef } from 'vue';
-import type { Client, LiveError, LiveArguments } from './index.js';
+import type { AnyClient, CountOptions, LiveError, LiveArguments } from './index.js';
 
 /**
- * The rows of a live list as refs. Each argument may be a ref or a getter: a change of client, table or rule opens a
- * new list. The list is closed with its component.
+ * The rows of a live list as refs. Each argument may be a ref or a getter: a change of client, table, rule or conditions
+ * opens a new list. The list is closed with its component.
  */
 export function useLive<Row = Record<string, unknown>>(
-  client: MaybeRefOrGetter<Client | undefined>,
+  client: MaybeRefOrGetter<AnyClient | undefined>,
   source: MaybeRefOrGetter<string>,
   options?: MaybeRefOrGetter<LiveArguments<Row> | undefined>,
 ): {
@@ -18,6 +18,22 @@ export function useLive<Row = Record<string, unknown>>(
   loading: ShallowRef<boolean>;
   /** Error of the last load, or the reason why the client is closed; undefined after a success. */
   error: ShallowRef<LiveError | undefined>;
+  /** True if more rows than the limit match. */
+  more: ShallowRef<boolean>;
+  /** Shows more rows; resolves with `more`. */
+  loadMore: (count?: number) => Promise<boolean>;
   /** Loads the rows now. */
+  reload: () => Promise<void> | undefined;
+};
+
+/** The number of rows as a ref, see LiveCount. The arguments are as for useLive(). */
+export function useCount<Row = Record<string, unknown>>(
+  client: MaybeRefOrGetter<AnyClient | undefined>,
+  source: MaybeRefOrGetter<string>,
+  options?: MaybeRefOrGetter<CountOptions<Row> | undefined>,
+): {
+  value: ShallowRef<number>;
+  loading: ShallowRef<boolean>;
+  error: ShallowRef<LiveError | undefined>;
   reload: () => Promise<void> | undefined;
 };

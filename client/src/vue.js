@@ -1,26 +1,28 @@
-// vue.js: composable for Vue 3.3 or later.
+// vue.js: composables for Vue 3.3 or later.
 
 import { shallowRef, toValue, watch } from 'vue';
 
 /**
- * Returns the rows of a live list, whether they are being loaded, and the error of the last load, as refs. Each
- * argument may be a ref or a getter: a change of client, table or rule opens a new list. The list closes when its
- * component is unmounted.
+ * Opens client[method](source, options). Each argument may be a ref or a getter: a change of client, table, rule or
+ * conditions opens a new list. The list closes when its component is unmounted. Returns the fields of `nothing`, which
+ * are those of the list, as refs.
  */
-export function useLive(client, source, options) {
-  const rows = shallowRef([]);
-  const loading = shallowRef(true);
-  const error = shallowRef();
+function useList(method, nothing, client, source, options) {
+  const fields = { ...nothing, loading: true, error: undefined };
+  const refs = Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, shallowRef(value)]));
   let list;
 
   function show() {
-    rows.value = list?.rows ?? [];
-    loading.value = list?.loading ?? true;
-    error.value = list?.error;
+    for (const name of Object.keys(refs)) refs[name].value = (list ?? fields)[name];
   }
 
-  watch(() => [toValue(client), toValue(source), toValue(options)?.rule], ([its, name], before, onCleanup) => {
-    list = its?.live(name, toValue(options));
+  function identityOf() {
+    const { rule, where, order, limit } = toValue(options) ?? {};
+    return [toValue(client), toValue(source), JSON.stringify([rule, where, order, limit])];
+  }
+
+  watch(identityOf, ([its, name], before, onCleanup) => {
+    list = its?.[method](name, toValue(options));
     list?.subscribe(show);
     onCleanup(() => {
       list?.close();
@@ -29,5 +31,14 @@ export function useLive(client, source, options) {
     });
   }, { immediate: true });
 
-  return { rows, loading, error, reload: () => list?.reload() };
+  return { ...refs, reload: () => list?.reload(), loadMore: async (count) => list?.loadMore(count) ?? false };
+}
+
+/** Returns the rows of a live list, `more`, whether they are being loaded, and the error of the last load, as refs. */
+export const useLive = (client, source, options) => useList('live', { rows: [], more: false }, client, source, options);
+
+/** Returns the number of rows, see count(), whether it is being loaded, and the error of the last load, as refs. */
+export function useCount(client, source, options) {
+  const { value, loading, error, reload } = useList('count', { value: 0 }, client, source, options);
+  return { value, loading, error, reload };
 }

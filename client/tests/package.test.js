@@ -69,7 +69,7 @@ function install() {
 const skip = !has('npm') && 'npm is not installed';
 if (!skip) install();
 
-const NAMES = 'ClaironProvider,useClairon,useConnectionState,useLive,useLiveList,useMessages';
+const NAMES = 'ClaironProvider,useClairon,useConnectionState,useCount,useLive,useLiveList,useMessages';
 const USES = {
   'import.mjs': "import { connect } from 'clairon'; import * as hooks from 'clairon/react'; import * as vue from 'clairon/vue'; import { shardOf } from 'clairon/shard'; import { enable } from 'clairon/webpush';",
   'require.cjs': "const { connect } = require('clairon'); const hooks = require('clairon/react'); const vue = require('clairon/vue'); const { shardOf } = require('clairon/shard'); const { enable } = require('clairon/webpush');",
@@ -78,8 +78,8 @@ const USES = {
 for (const [file, text] of Object.entries(USES)) {
   test(`${file}: all entries load in an application with React and Vue`, { skip }, () => {
     assert.equal(lstatSync(join(app, 'node_modules/clairon')).isSymbolicLink(), false);
-    write(file, `${text}\nconsole.log(typeof connect, Object.keys(hooks).sort().join(), Object.keys(vue).join(), shardOf('u1', 16));`);
-    assert.equal(run('node', [file]), `function ${NAMES} useLive 3\n`);
+    write(file, `${text}\nconsole.log(typeof connect, Object.keys(hooks).sort().join(), Object.keys(vue).sort().join(), shardOf('u1', 16));`);
+    assert.equal(run('node', [file]), `function ${NAMES} useCount,useLive 3\n`);
   });
 }
 

@@ -1,10 +1,10 @@
 // types.ts: valid and invalid uses of the client's types. Only compiled.
 
-import { connect, type Client, type LiveError, type LiveRows, type Notification } from 'clairon';
+import { connect, type Client, type LiveCount, type LiveError, type LiveRows, type Notification } from 'clairon';
 import {
-  ClaironProvider, useClairon, useConnectionState, useLive, useLiveList, useMessages,
+  ClaironProvider, useClairon, useConnectionState, useCount, useLive, useLiveList, useMessages,
 } from 'clairon/react';
-import { useLive as useLiveRefs } from 'clairon/vue';
+import { useCount as useCountRefs, useLive as useLiveRefs } from 'clairon/vue';
 import type { ReactElement } from 'react';
 
 interface Assignment {
@@ -85,6 +85,64 @@ const problem: LiveError | undefined = refs.error.value;
 useMessages(undefined, '*', () => {});
 const state: 'idle' | 'connecting' | 'open' | 'waiting' | 'closed' = useConnectionState(client);
 
+// Conditions.
+interface Task {
+  id: number;
+  course_id: number | null;
+  status: 'draft' | 'done';
+  done: boolean;
+  large: number | string;
+  tags: string[];
+  detail: unknown;
+}
+
+const firsts: LiveRows<Task> = client.live<Task>('tasks', {
+  where: { course_id: [7, null], status: 'done', done: false, large: { from: '9007199254740993' }, id: { from: 1, to: 9 }, tags: '{a}', detail: 1 },
+  order: ['-course_id', 'id'],
+  limit: 50,
+});
+const hasMore: Promise<boolean> = firsts.loadMore();
+firsts.loadMore(10).then((more: boolean) => more || firsts.more);
+client.live('tasks', { where: { course_id: 7, status: null, done: [true] }, order: ['anything'] });
+const open: LiveCount = client.count<Task>('tasks', { rule: 'mine', where: { status: ['draft'] } });
+open.subscribe((count) => count.toFixed());
+client.count('tasks').close();
+const { more: others, loadMore } = useLiveList<Task>(client, 'tasks', { where: { status: 'done' }, limit: 5 });
+const { value: total }: { value: number } = useCount<Task>(client, 'tasks', { where: { course_id: null } });
+const totals: number = useCountRefs<Task>(client, 'tasks').value.value;
+useLiveRefs<Task>(client, 'tasks', { limit: 5 }).loadMore().then((more: boolean) => more);
+
+// The module that `clairon types` prints.
+interface Rules {
+  tasks: Task;
+  'tasks/mine': { id: number; mine: boolean };
+}
+const typed: Client<Rules> = connect<Rules>({ token: 'jwt' });
+typed.live('tasks', { where: { status: 'draft' }, order: ['-id'] }).rows[0]?.status.length;
+const isMine: boolean | undefined = typed.live('tasks', { rule: 'mine', where: { mine: true } }).rows[0]?.mine;
+typed.live('other').rows[0]?.anything;
+typed.count('tasks', { where: { id: 7 } }).value.toFixed();
+useLive<Task>(typed, 'tasks');
+useClairon<Rules>()?.live('tasks').rows[0]?.done;
+
+// @ts-expect-error: no such column
+client.live<Task>('tasks', { where: { statsu: 'done' } });
+// @ts-expect-error: no such value
+client.live<Task>('tasks', { where: { status: 'open' } });
+// @ts-expect-error: not nullable
+client.live<Task>('tasks', { where: { status: null } });
+// @ts-expect-error: a range has an end
+client.live<Task>('tasks', { where: { id: {} } });
+// @ts-expect-error: no such column
+client.live<Task>('tasks', { order: ['-statsu'] });
+// @ts-expect-error: load() has no conditions
+client.live<Task>('tasks', { key: 'id', load: () => [], limit: 5 });
+// @ts-expect-error: a count has no limit
+client.count<Task>('tasks', { limit: 5 });
+// @ts-expect-error: no such column in the rule
+typed.live('tasks', { where: { mine: true } });
+// @ts-expect-error: no such value in the rule
+typed.count('tasks', { where: { status: 'open' } });
 // @ts-expect-error: token is required
 connect({ url: 'wss://relay.example.org' });
 // @ts-expect-error: no such option
@@ -108,4 +166,6 @@ ClaironProvider({ token: 'jwt', children: { title: 'x' } });
 // @ts-expect-error: no such gap reason
 client.on('gap', ({ why }) => why === 'bad luck');
 
-export { busy, code, element, error, failure, loading, off, cursor, problem, rows, state, titled, titles };
+export {
+  busy, code, element, error, failure, hasMore, isMine, loading, loadMore, off, others, cursor, problem, rows, state, titled, titles, total, totals,
+};
