@@ -33,7 +33,28 @@ function write(path, text) {
   writeFileSync(join(app, path), text);
 }
 
-const REACT = 'createContext createElement useContext useEffect useRef useState';
+/** The parts of React that the hooks use. `render()` calls one component, and then runs its effects. */
+const REACT = `
+const cells = [];
+let at = 0;
+let effects = [];
+const cell = (make) => cells[at++] ??= make();
+exports.createContext = exports.createElement = exports.useContext = () => ({});
+exports.useRef = (current) => cell(() => ({ current }));
+exports.useState = (value) => { const it = cell(() => ({ value })); return [it.value, (next) => { it.value = next; }]; };
+exports.useEffect = (act, inputs) => {
+  const it = cell(() => ({}));
+  if (it.inputs?.every((input, i) => input === inputs[i])) return;
+  effects.push(() => { it.clean?.(); it.clean = act(); it.inputs = inputs; });
+};
+exports.render = (component) => {
+  at = 0;
+  effects = [];
+  const result = component();
+  effects.forEach((run) => run());
+  return result;
+};
+`;
 
 /** The parts of Vue that the composable uses. `set()` changes a ref and runs the watchers, `unmount()` ends them. */
 const VUE = `
@@ -44,7 +65,7 @@ const run = (one) => {
   one.act(one.source(), undefined, (clean) => { one.clean = clean; });
 };
 exports.shallowRef = (value) => ({ value });
-exports.toValue = (from) => (typeof from === 'function' ? from() : from && 'value' in from ? from.value : from);
+exports.toValue = (from) => (typeof from === 'function' ? from() : 'value' in Object(from) ? from.value : from);
 exports.watch = (source, act) => { watchers.push({ source, act }); run(watchers.at(-1)); };
 exports.set = (ref, value) => { ref.value = value; watchers.forEach(run); };
 exports.unmount = () => watchers.splice(0).forEach((one) => one.clean?.());
@@ -59,7 +80,7 @@ function install() {
   run('npm', ['install', ...options]); // the package is still a copy, not a link
   write('node_modules/react/package.json', '{"name":"react","version":"18.0.0","main":"index.js","types":"index.d.ts"}');
   copyFileSync(join(root, 'tests/react.d.ts'), join(app, 'node_modules/react/index.d.ts'));
-  write('node_modules/react/index.js', REACT.split(' ').map((name) => `exports.${name} = () => ({});`).join('\n'));
+  write('node_modules/react/index.js', REACT);
   write('node_modules/vue/package.json', '{"name":"vue","version":"3.3.0","main":"index.js","types":"index.d.ts"}');
   write('node_modules/vue/index.js', VUE);
   write('node_modules/vue/index.d.ts', `export interface ShallowRef<T> { value: T }
@@ -276,9 +297,9 @@ test('on a server the React components render without a connection', {
     function Page() {
       const client = hooks.useClairon();
       hooks.useMessages(client, '*', () => {});
-      const { rows, loading, error } = hooks.useLiveList(client, 't', { key: 'id' });
+      const { rows, more, loading, error } = hooks.useLiveList(client, 't', { key: 'id' });
       return [client, hooks.useConnectionState(client), rows.length, hooks.useLive(undefined, 't', { key: 'id' }).length,
-        loading, error].map(String).join();
+        more, hooks.useCount(client, 't').value, loading, error].map(String).join();
     }
     const page = h(ClaironProvider, { url: 'ws://127.0.0.1:1', token: 'T' }, h(Page));
     console.log(require('react-dom/server').renderToString(page));`;
@@ -286,7 +307,7 @@ test('on a server the React components render without a connection', {
   const { stdout, stderr } = spawnSync('node', ['-'], {
     cwd: tmpdir(), input: page, encoding: 'utf8', env: { ...process.env, NODE_PATH: REACT_HOME },
   });
-  assert.equal(stdout, 'undefined,idle,0,0,true,undefined\n', stderr);
+  assert.equal(stdout, 'undefined,idle,0,0,false,0,true,undefined\n', stderr);
 });
 
 test('a bundler includes one copy of the client for all entries', { skip: skip || (!esbuild && 'npm install has not been run') }, async () => {
@@ -332,6 +353,60 @@ test('the package contains its licence, and its pages link to no file outside th
       assert.ok(!normalize(link).startsWith('..') && existsSync(join(installed, link)), `${page}: ${link}`);
     }
   }
+});
+
+/** A client whose lists the page controls: `lists`, and the `log` of their calls. */
+const FAKE_CLIENT = `
+    const [log, lists] = [[], []];
+    const open = (method) => (source, options) => {
+      let show = () => {};
+      const list = { rows: [], more: false, value: 0, loading: true, error: undefined, close: () => log.push('close'),
+        subscribe: (listener) => { show = listener; listener(); },
+        loadMore: async (count) => { log.push(\`more \${count}\`); return true; },
+        change: (fields) => { Object.assign(list, { loading: false }, fields); show(); } };
+      log.push(\`\${method} \${source} \${JSON.stringify(options)}\`);
+      lists.push(list);
+      return list;
+    };
+    const client = { live: open('live'), count: open('count') };`;
+
+test('the React hooks open a list again only when their options differ', { skip }, () => {
+  write('react.mjs', `import { useCount, useLiveList } from 'clairon/react';
+    import { render } from 'react';
+    ${FAKE_CLIENT}
+    let limit = 2;
+    const page = () => render(() => [
+      useLiveList(client, 't', { where: { a: [1] }, order: ['-a'], limit }), useCount(client, 't', { where: { a: 1 } }),
+    ]);
+    page();
+    lists[0].change({ rows: [1], more: true });
+    lists[1].change({ value: 7 });
+    const [{ rows, more, loading, loadMore }, { value }] = page();
+    console.log(rows.join(), more, loading, value, await loadMore(3));
+    limit = 3;
+    page();
+    console.log(log.join());`);
+  assert.equal(run('node', ['react.mjs']), `1 true false 7 true
+live t {"where":{"a":[1]},"order":["-a"],"limit":2},count t {"where":{"a":1}},more 3,close,live t {"where":{"a":[1]},"order":["-a"],"limit":3}
+`);
+});
+
+test('the Vue composables follow conditions', { skip }, () => {
+  write('conditions.mjs', `import { useCount, useLive } from 'clairon/vue';
+    import { set, shallowRef, unmount } from 'vue';
+    ${FAKE_CLIENT}
+    const options = shallowRef({ where: { a: 1 }, limit: 2 });
+    const { rows, more, loading, loadMore } = useLive(client, 't', options);
+    lists[0].change({ rows: [1], more: true });
+    console.log(rows.value.join(), more.value, loading.value, await loadMore());
+    set(options, { where: { a: 2 }, limit: 2 });
+    unmount();
+    const { value } = useCount(() => client, 't', { where: { a: 1 } });
+    lists.at(-1).change({ value: 7 });
+    console.log(value.value, log.join());`);
+  assert.equal(run('node', ['conditions.mjs']), `1 true false true
+7 live t {"where":{"a":1},"limit":2},more undefined,close,live t {"where":{"a":2},"limit":2},close,count t {"where":{"a":1}}
+`);
 });
 
 test('the Vue composable opens a list, follows refs, and closes the list', { skip }, () => {
