@@ -20,11 +20,11 @@ function meets(value, condition) {
 
 /**
  * Returns a function that tests a row: undefined if a column is unknown, or one that PostgreSQL compares in another way
- * than this module. `judge`: the other columns.
+ * than this module. `comparable`: the other columns.
  */
-export const matcherOf = (where, judge = []) => (row) => {
+export const matcherOf = (where, comparable = []) => (row) => {
   const results = Object.entries(where ?? {}).map(([column, condition]) => (
-    judge.includes(column) && row[column] !== undefined ? meets(row[column], condition) : undefined));
+    comparable.includes(column) && row[column] !== undefined ? meets(row[column], condition) : undefined));
   return results.includes(false) ? false : results.includes(undefined) ? undefined : true;
 };
 
@@ -63,14 +63,14 @@ export function createView({ where, order, limit }) {
   let bound;
   let size; // number of rows to show
 
-  /** Call it with each response. `asked`: its limit. */
-  function start({ rows, key, judge, rest }, asked = Infinity) {
+  /** Call it with each response. `requested`: its limit. */
+  function start({ rows, key, judge: comparable, rest }, requested = Infinity) {
     const sorting = isOrdered ? sortingOf(order ?? [], key) : [];
-    matches = matcherOf(where, judge);
-    compare = sorting.every(([column]) => judge?.includes(column)) ? comparerOf(sorting) : undefined;
+    matches = matcherOf(where, comparable);
+    compare = sorting.every(([column]) => comparable?.includes(column)) ? comparerOf(sorting) : undefined;
     watched = [...Object.keys(where ?? {}), ...sorting.map(([column]) => column)];
     bound = rest ? rows.at(-1) : undefined;
-    size = rest ? rows.length : asked; // a response may be limited by its bytes
+    size = rest ? rows.length : requested; // a response may be limited by its bytes
   }
 
   /**

@@ -10,8 +10,8 @@ export function createCount({ where }) {
   let transaction; // transaction of the last change
   let images; // of its changes, as text
 
-  function replace({ count, judge }) {
-    matches = matcherOf(where, judge);
+  function replace({ count, judge: comparable }) {
+    matches = matcherOf(where, comparable);
     value = count;
     startSession();
   }
@@ -57,7 +57,7 @@ export function createCount({ where }) {
     apply,
     keysOf: () => [ANY],
     isShort: () => false,
-    shown: () => ({ value }),
+    displayed: () => ({ value }),
     none: { value: 0 },
   };
 }

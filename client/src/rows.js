@@ -163,13 +163,13 @@ function createSnapshotRows(list, useTimes, tableOf) {
   // ---- loads
 
   async function loadFromRelay() {
-    const asked = size;
+    const requested = size;
     const count = 'value' in table.none || undefined;
     try {
       const response = await requests.send({
-        rule, where: where ?? undefined, order: order ?? undefined, limit: asked ?? undefined, count,
+        rule, where: where ?? undefined, order: order ?? undefined, limit: requested ?? undefined, count,
       });
-      return { ...response, asked };
+      return { ...response, requested };
     } catch (error) {
       if (tableOf || !columns || ![NOT_ADDRESSED, UNKNOWN_FRAME].includes(error.code)) throw error;
       return useTimes(undefined, error);
@@ -209,7 +209,7 @@ function createSnapshotRows(list, useTimes, tableOf) {
     if (!missing || missing.some(({ isLate, isApplied }) => isLate || (isApplied && isPolling()))) throw STALE;
     const isNewer = !snapshot || isOlder(snapshot, next);
     const isBefore = missing.every(({ isApplied }) => !isApplied); // these rows are not older than the displayed rows
-    table.replace(response, response.asked);
+    table.replace(response, response.requested);
     snapshot = next;
     ring.dropContained(next);
     steps.dropContained((x) => contains(next, x)).forEach(ring.add);
@@ -217,13 +217,13 @@ function createSnapshotRows(list, useTimes, tableOf) {
     if (isPaused && !(tableOf && isBefore)) throw STALE;
     let lacksChanges = isPolling() && all().some(isOurs);
     if (isPaused) { // in a steady stream, each response may lack changes that cannot be applied
-      table.replace(response, response.asked);
+      table.replace(response, response.requested);
       ring.all().forEach((change) => { change.isApplied = false; });
-      publish({ ...table.shown(), loading: false });
+      publish({ ...table.displayed(), loading: false });
       lacksChanges = true;
     }
     publish({ error: undefined });
-    endGrowth(response.asked);
+    endGrowth(response.requested);
     return { isNewer, lacksChanges };
   }
 
@@ -236,8 +236,8 @@ function createSnapshotRows(list, useTimes, tableOf) {
     return grown;
   }
 
-  function endGrowth(asked, error) {
-    const ended = growing.filter((one) => error || isClosed || one.size <= asked);
+  function endGrowth(requested, error) {
+    const ended = growing.filter((one) => error || isClosed || one.size <= requested);
     growing = growing.filter((one) => !ended.includes(one));
     if (error) ended.forEach(({ count }) => { size -= count; });
     queueMicrotask(() => ended.forEach(({ resolve, reject }) => (error ? reject(error) : resolve(!!current.more))));
@@ -311,7 +311,7 @@ function createSnapshotRows(list, useTimes, tableOf) {
   }
 
   function showRows() {
-    if (!isPaused) current = { ...current, ...table.shown(), loading: false };
+    if (!isPaused) current = { ...current, ...table.displayed(), loading: false };
     if (!isClosed) show(current);
     release();
   }

@@ -54,14 +54,14 @@ export function createTable(columns, keepsOmitted, view) {
     // omitted columns were renamed or dropped.
     const isKept = ([column]) => keepsOmitted || column in after || unchanged?.includes(column);
     const row = is !== undefined && { ...Object.fromEntries(Object.entries(held ?? {}).filter(isKept)), ...after };
-    const isShown = row && view ? view.admits(row, held, operation, payload) : true;
-    if (isShown === undefined || (isShown && row && unchanged && !held)) return false;
+    const isListed = row && view ? view.admits(row, held, operation, payload) : true;
+    if (isListed === undefined || (isListed && row && unchanged && !held)) return false;
     transaction = x;
     note(was, timestamp);
     if (was !== is && byKey.delete(was)) removed.set(was, held);
     if (!row) return true;
     note(is, timestamp);
-    if (isShown) byKey.set(is, row);
+    if (isListed) byKey.set(is, row);
     else byKey.delete(is);
     return true;
   }
@@ -103,7 +103,7 @@ export function createTable(columns, keepsOmitted, view) {
     apply,
     keysOf,
     isShort: () => !!view?.isShort(byKey),
-    shown: () => (view ? { rows: view.rowsOf(byKey), more: view.hasMore(byKey) } : { rows: [...byKey.values()] }),
+    displayed: () => (view ? { rows: view.rowsOf(byKey), more: view.hasMore(byKey) } : { rows: [...byKey.values()] }),
     none: { rows: [], more: false },
   };
 }

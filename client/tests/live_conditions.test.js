@@ -9,13 +9,13 @@ import {
 // These modules are imported first: the fake clock must not advance during an import.
 for (const name of ['conditions.js', 'count.js']) await import(new URL(name, import.meta.resolve('clairon')));
 
-const JUDGE = ['id', 'a', 'done', 'big'];
+const COMPARABLE = ['id', 'a', 'done', 'big'];
 const ids = ({ rows }) => rows.map(({ id }) => id);
 
 /** A list with these options, whose first response has these rows. */
 async function listOf(t, options, rows, fields) {
   const world = await start(t, options);
-  respond(world.socket, '10:10:', rows, { judge: JUDGE, ...fields });
+  respond(world.socket, '10:10:', rows, { judge: COMPARABLE, ...fields });
   await turn();
   return world;
 }
@@ -123,7 +123,7 @@ for (const [what, cause] of [
     tick(1);
     await turn();
     assert.equal(requests(socket), 2);
-    respond(socket, '12:12:', [{ id: 2, a: 18, done: false }, { id: 9, a: 21, done: false }], { judge: JUDGE, rest: true });
+    respond(socket, '12:12:', [{ id: 2, a: 18, done: false }, { id: 9, a: 21, done: false }], { judge: COMPARABLE, rest: true });
     await turn();
     assert.deepEqual(states.map((rows) => rows.map(({ id }) => id)), [[2, 9]]);
   });
@@ -171,7 +171,7 @@ test('a column that the client may not compare causes a load, unless it is uncha
   tick(1000);
   await turn();
   assert.deepEqual([ids(list), requests(socket)], [[1, 2], 2]);
-  respond(socket, '13:13:', [{ id: 3, at: '2026-01-03', v: 1 }, rows[0]], { judge: JUDGE, rest: true });
+  respond(socket, '13:13:', [{ id: 3, at: '2026-01-03', v: 1 }, rows[0]], { judge: COMPARABLE, rest: true });
   await turn();
   assert.deepEqual(ids(list), [3, 1]);
 });
@@ -211,7 +211,7 @@ test('in a steady stream, a list shows each response, though changes arrive mean
     tick(1000);
     await turn();
     socket.sends(create(2 * x + 1, { id: 2 * x + 1, at: 'x' }));
-    respond(socket, `${2 * x + 1}:${2 * x + 1}:`, [{ id: 2 * x, at: 'x' }], { judge: JUDGE });
+    respond(socket, `${2 * x + 1}:${2 * x + 1}:`, [{ id: 2 * x, at: 'x' }], { judge: COMPARABLE });
     await turn();
     assert.deepEqual(states.at(-1).map(({ id }) => id), [2 * x]);
   }
@@ -220,7 +220,7 @@ test('in a steady stream, a list shows each response, though changes arrive mean
 
 test('`judge` of the first page and `rest` of the last page apply to all pages', async (t) => {
   const { socket, list } = await start(t, { order: ['a'], limit: 2 });
-  respond(socket, '10:10:', [{ id: 1, a: 1 }], { judge: JUDGE, more: true });
+  respond(socket, '10:10:', [{ id: 1, a: 1 }], { judge: COMPARABLE, more: true });
   respond(socket, '10:10:', [{ id: 2, a: 2 }], { rest: true });
   await turn();
   socket.sends(create(10, { id: 3, a: 0 }));
@@ -259,13 +259,13 @@ test('loadMore() requests further rows together with the rows, and resolves with
   list.loadMore().then((more) => results.push(more, ids(list)));
   await turn();
   assert.deepEqual(requestsOf(socket)[1], { t: 'rows', source: 't', order: ['a'], limit: 2 });
-  respond(socket, '11:11:', [{ id: 1, a: 1 }, { id: 2, a: 2 }], { judge: JUDGE, rest: true });
+  respond(socket, '11:11:', [{ id: 1, a: 1 }, { id: 2, a: 2 }], { judge: COMPARABLE, rest: true });
   await turn();
   assert.deepEqual(results, [true, [1, 2]]);
   list.loadMore(3).then((more) => results.push(more));
   await turn();
   assert.equal(requestsOf(socket)[2].limit, 5);
-  respond(socket, '12:12:', [1, 2, 3].map((id) => ({ id, a: id })), { judge: JUDGE });
+  respond(socket, '12:12:', [1, 2, 3].map((id) => ({ id, a: id })), { judge: COMPARABLE });
   await turn();
   assert.deepEqual([results.at(-1), ids(list), list.more], [false, [1, 2, 3], false]);
   assert.equal(await list.loadMore(), false);
@@ -284,10 +284,10 @@ test('loadMore() during a load requests the rows again', async (t) => {
   const { socket, list } = await start(t, { limit: 1 });
   let more;
   list.loadMore().then((value) => { more = value; });
-  respond(socket, '10:10:', [{ id: 1 }], { judge: JUDGE, rest: true });
+  respond(socket, '10:10:', [{ id: 1 }], { judge: COMPARABLE, rest: true });
   await turn();
   assert.deepEqual([more, ids(list), requestsOf(socket)[1].limit], [undefined, [1], 2]);
-  respond(socket, '10:10:', [{ id: 1 }, { id: 2 }], { judge: JUDGE });
+  respond(socket, '10:10:', [{ id: 1 }, { id: 2 }], { judge: COMPARABLE });
   await turn();
   assert.deepEqual([more, ids(list)], [false, [1, 2]]);
 });
@@ -301,7 +301,7 @@ test('loadMore() survives a lost connection, and rejects when the relay rejects 
   tick(2000);
   await turn();
   assert.equal(requestsOf(socket)[0].limit, 2);
-  respond(socket, '11:11:', [{ id: 1 }, { id: 2 }], { judge: JUDGE, rest: true });
+  respond(socket, '11:11:', [{ id: 1 }, { id: 2 }], { judge: COMPARABLE, rest: true });
   await turn();
   assert.equal(more, true);
   let error;
@@ -312,7 +312,7 @@ test('loadMore() survives a lost connection, and rejects when the relay rejects 
   tick(2000);
   await turn();
   assert.deepEqual([error.code, requestsOf(socket).at(-1).limit], [107, 2]);
-  respond(socket, '12:12:', [{ id: 1 }, { id: 2 }], { judge: JUDGE, rest: true });
+  respond(socket, '12:12:', [{ id: 1 }, { id: 2 }], { judge: COMPARABLE, rest: true });
   await turn();
   assert.deepEqual([ids(list), list.error], [[1, 2], undefined]);
 });
@@ -344,7 +344,7 @@ async function countOf(t, options, count, fields) {
   await turn();
   const reply = (snapshot, number) => {
     const { r } = world.socket.frames('rows').findLast((frame) => frame.count);
-    world.socket.sends({ t: 'rows', r, count: number, snapshot, judge: JUDGE, ...fields });
+    world.socket.sends({ t: 'rows', r, count: number, snapshot, judge: COMPARABLE, ...fields });
   };
   assert.deepEqual([result.value, result.loading], [0, true]);
   reply('10:10:', count);

@@ -259,16 +259,16 @@ function createChecker(db, list, { conditions, isCount }, describe) {
   const limits = new Set();
 
   /** True if the list may show these rows, or this number, of all rows of the user. */
-  function isView(shown, all) {
-    if (!conditions) return textOf(shown) === textOf(all);
+  function isView(displayed, all) {
+    if (!conditions) return textOf(displayed) === textOf(all);
     const rows = matching(all, conditions);
-    if (isCount) return shown === rows.length;
-    if (!list.more && shown.length < rows.length) return false;
-    if (shown.length < rows.length && !limits.has(shown.length)) return false;
+    if (isCount) return displayed === rows.length;
+    if (!list.more && displayed.length < rows.length) return false;
+    if (displayed.length < rows.length && !limits.has(displayed.length)) return false;
     const { order, limit } = conditions;
-    const expected = rows.slice(0, shown.length);
-    return order || limit ? JSON.stringify(shown.map(({ id }) => id)) === JSON.stringify(expected.map(({ id }) => id))
-      && textOf(shown) === textOf(expected) : textOf(shown) === textOf(rows);
+    const expected = rows.slice(0, displayed.length);
+    return order || limit ? JSON.stringify(displayed.map(({ id }) => id)) === JSON.stringify(expected.map(({ id }) => id))
+      && textOf(displayed) === textOf(expected) : textOf(displayed) === textOf(rows);
   }
 
   const points = []; // masks of the changes up to each point that was delivered
@@ -453,10 +453,10 @@ async function createPage(t, db, chances, kind, describe) {
       socket.sends({ t: 'rows', r, ok });
       return;
     }
-    const judge = ['id', 's', 'a'];
+    const comparable = ['id', 's', 'a'];
     const found = kind.conditions && matching(all, kind.conditions);
     if (count) {
-      socket.sends({ t: 'rows', r, count: found.length, snapshot, judge });
+      socket.sends({ t: 'rows', r, count: found.length, snapshot, judge: comparable });
       return;
     }
     checker.limits.add(limit);
@@ -466,7 +466,7 @@ async function createPage(t, db, chances, kind, describe) {
     pages.push(rows.slice(pages[0].length));
     pages.forEach((page, i) => {
       socket.sends({
-        t: 'rows', r, key: ['id'], snapshot, judge: i ? undefined : judge, rows: structuredClone(page), more: i === 0, rest: i ? rest : undefined,
+        t: 'rows', r, key: ['id'], snapshot, judge: i ? undefined : comparable, rows: structuredClone(page), more: i === 0, rest: i ? rest : undefined,
       });
       if (i === 0 && chance(0.3)) deliver();
     });
