@@ -8,7 +8,7 @@
 #define BASE 36
 #define MARK '~' /* starts a deferral, and its second shard */
 #define MARK_BY_STREAM '!'
-#define OPEN 'X' /* starts the id of an open transaction */
+#define OPEN 'X' /* starts an open transaction */
 #define ENDED 'E'
 #define MARKS "XE"
 #define PART_ENDS ".~!XE"
@@ -16,7 +16,7 @@
 #define DIGITS_MAX 13 /* base 36 digits of 64 bits */
 /* a dot, a dash and a difference in ms, a dash and a number, and the generation */
 #define BESIDE_MAX (2 + 9 + 1 + DIGITS_MAX + 1 + 4)
-#define ENDS_MARK_MAX (1 + DIGITS_MAX + 1)
+#define ENDS_MARK_MAX (ENDS_MARK_COUNT * 2 * (1 + DIGITS_MAX) + 1)
 
 _Static_assert(CLIENT_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + (STORE_SHARDS_MAX - 1) * BESIDE_MAX <=
                    CLIENT_POS_MAX,
@@ -100,15 +100,17 @@ client_pos_text(const char *epoch, const struct entry_id *heads, unsigned shards
 }
 
 void
-client_pos_mark(char text[CLIENT_POS_MAX], struct ends_mark mark)
+client_pos_mark(char text[CLIENT_POS_MAX], const struct ends_mark *mark)
 {
     char *at = text + strlen(text);
 
-    if (mark.open_xid != 0) {
+    for (unsigned i = 0; i < mark->count; i++) {
         *at++ = OPEN;
-        at = write_number(mark.open_xid, at);
+        at = write_number(mark->open[i].xid, at);
+        *at++ = '-';
+        at = write_number(mark->open[i].lsn, at);
     }
-    if (mark.is_ended)
+    if (mark->is_ended)
         *at++ = ENDED;
     *at = '\0';
 }
@@ -187,10 +189,16 @@ read_mark(const char *at, struct ends_mark *ret_mark)
     struct ends_mark mark = {.is_ended = end > at && end[-1] == ENDED};
 
     end -= mark.is_ended;
-    if (at < end && (*at++ != OPEN || read_number(&at, end, &mark.open_xid) != RC_OK))
-        return RC_BAD;
+    while (at < end) {
+        struct commit *open = &mark.open[mark.count];
+
+        if (mark.count++ == ENDS_MARK_COUNT || *at++ != OPEN ||
+            read_number(&at, end, &open->xid) != RC_OK || at == end || *at++ != '-' ||
+            read_number(&at, end, &open->lsn) != RC_OK || open->xid == 0 || open->lsn == 0)
+            return RC_BAD;
+    }
     *ret_mark = mark;
-    return at == end ? RC_OK : RC_BAD;
+    return RC_OK;
 }
 
 enum rc

@@ -193,7 +193,7 @@ session_enqueue(struct session *session, struct notification *notification)
         if (pending->is_due || pending->is_rewound ||
             inflight_free_slots(&session->inflight) <= 0) {
             defer(session, notification);
-            ends_note_deferred(session, notification);
+            ends_note_held(session, notification);
             return;
         }
         inflight_add(&session->inflight, notification, INFLIGHT_OPEN);
@@ -305,6 +305,14 @@ session_offer(struct session *session, struct notification *notification)
     cursor_advance(&session->cursor, notification->shard, notification->id);
 }
 
+/* Sessions that queue the same batches share the results. */
+static struct merged_batch *
+merged_of(struct hub *hub, const struct session *session)
+{
+    return session->has_ends ? &hub->ends.shared[session->client.own_shard].merged_messages
+                             : &hub->merged;
+}
+
 void
 session_offer_batch(struct hub *hub, struct session *session, struct fanout_batch *batch)
 {
@@ -315,7 +323,7 @@ session_offer_batch(struct hub *hub, struct session *session, struct fanout_batc
         if ((session->has_topics &&
              !topics_match(session->topics, first->frame.as.notification.topic)) ||
             ((!session->has_ends || ends_note_batch(session, batch)) &&
-             session_queue_batch(hub, session, batch, &hub->merged))) {
+             session_queue_batch(hub, session, batch, merged_of(hub, session)))) {
             *cursor_in(&session->cursor, first->shard) = batch->notifications[batch->count - 1]->id;
             return;
         }

@@ -1,9 +1,11 @@
 /*
- * ends.c: tells a session that it has received all notifications of a transaction.
+ * ends.c: tells a session that it has received all of a transaction.
  *
- * A transaction has ended for a session when a later one follows it in the streams of the user, or
- * when both streams cover the WAL behind its commit, and when nothing of it is held back by the
- * in-flight window.
+ * A session keeps its open transactions: those of which it was sent a part, and was not told the
+ * end. One ends when the streams have no more of it, and nothing of it is held back by the in-flight
+ * window. The streams and the pending list are both in commit order. So a transaction is behind the
+ * session when the session has met a later one in either of them; the last one, when both streams of
+ * the user cover the WAL behind its commit.
  */
 #include "hub/hub_private.h"
 
@@ -14,56 +16,66 @@
 
 #include "base/memory.h"
 
-#define LATE_MAX 1024
-#define LATE_FIRST_ROOM 4
+#define OPEN_MAX 1024
+#define OPEN_FIRST_ROOM 4
+#define ALL_SHARDS ((1u << STORE_SHARDS_MAX) - 1)
 
-static const struct commit NONE = {0, 0};
+_Static_assert(STORE_SHARDS_MAX < 32, "hub->ends.due has a bit for each shard");
 
-/* A transaction that ended in the streams while notifications of it were held back. */
-struct late_end {
-    struct commit transaction;
-    struct cursor rest; /* the last of these notifications, in each stream */
+struct open_transaction {
+    struct commit commit;
+    struct cursor rest; /* parts of it up to this cursor may be held back; zero: none */
+    bool is_shown;      /* a part was sent; otherwise all of it is held back */
+    bool is_at_cursor;  /* found at the cursor of the client (ends_note_read) */
 };
 
-/*
- * The streams are in commit order, so at most one transaction of them is open. The pending list has
- * notifications of earlier transactions, in the same order.
- */
 struct session_ends {
     struct session *session;
     struct session_ends *prev; /* links of hub->ends.waiting */
     struct session_ends *next;
-    bool is_waiting;         /* in hub->ends.waiting: a transaction has not ended */
-    bool is_full;            /* ends wait until the outbound queue is empty */
-    struct commit of_stream; /* the open transaction of the streams ... */
-    struct cursor rest;      /* ... and its last deferred notifications; zero: none */
-    struct commit of_list;   /* the last one of the pending list, if it is not of_stream or late */
-    struct late_end *late;   /* in commit order */
-    unsigned late_count;
-    unsigned late_room;
+    bool is_waiting;    /* in hub->ends.waiting */
+    bool is_full;       /* ends wait until the outbound queue is empty */
+    uint64_t met_lsn;   /* the latest transaction that the session has met */
+    bool may_straddle;  /* first_xid may have a part in the pending list and a later one */
+    uint64_t first_xid; /* the transaction at the session's first cursor; 0: the next one */
+    struct open_transaction *open; /* in commit order */
+    unsigned count;
+    unsigned room;
 };
+
+static const struct commit NONE = {0, 0};
+
+static struct commit
+commit_of(const struct frame *frame)
+{
+    if (frame->commit_lsn == 0)
+        return NONE;
+    return (struct commit){frame->commit_lsn, frame->as.notification.xid};
+}
 
 /* ---- the lines */
 
 struct ends_mark
-ends_mark_of(const struct session *session)
+ends_mark_of(const struct session *session, const struct notification *notification)
 {
-    return (struct ends_mark){session->ends->of_list.xid, session->ends->of_stream.xid == 0};
-}
+    const struct session_ends *ends = session->ends;
+    const struct commit own = notification != NULL ? commit_of(&notification->frame) : NONE;
+    struct ends_mark mark = {.is_ended = true};
 
-static void
-queue_end(struct session *session, struct commit *transaction)
-{
-    const uint64_t xid = transaction->xid;
-
-    *transaction = NONE;
-    session_queue_end(session, xid, shed_cursor(session, session_reached(session)),
-                      ends_mark_of(session));
+    if (own.xid != 0)
+        mark.open[mark.count++] = own;
+    /* Earlier ones are held back: a client that resumes receives the rest of them. */
+    for (unsigned i = ends->count; i > 0 && mark.count < ENDS_MARK_COUNT; i--) {
+        if (ends->open[i - 1].is_shown && ends->open[i - 1].commit.xid != own.xid)
+            mark.open[mark.count++] = ends->open[i - 1].commit;
+    }
+    return mark;
 }
 
 struct fanout_batch *
 ends_share(struct hub *hub, unsigned own, uint64_t xid, struct cursor cursor)
 {
+    static const struct ends_mark ended = {.is_ended = true};
     struct shared_end *shared = &hub->ends.shared[own];
     struct entry_id heads[STORE_SHARDS_MAX];
     struct notification *line;
@@ -72,274 +84,319 @@ ends_share(struct hub *hub, unsigned own, uint64_t xid, struct cursor cursor)
         return shared->batch;
     fanout_batch_unref(shared->batch);
     cursor_to_heads(cursor, own, heads, hub->shards);
-    line = notification_new_end(xid, hub->epoch, heads, hub->shards, NULL,
-                                (struct ends_mark){.is_ended = true});
-    *shared = (struct shared_end){fanout_batch_new(&line, 1), xid, cursor};
+    line = notification_new_end(xid, hub->epoch, heads, hub->shards, NULL, &ended);
+    shared->batch = fanout_batch_new(&line, 1);
+    shared->xid = xid;
+    shared->cursor = cursor;
     notification_unref(line);
     return shared->batch;
 }
 
-/* ---- transactions of the streams */
-
+/* Removes an open transaction, and queues its end if a part of it was sent. */
 static void
-wait(struct session_ends *ends)
+end(struct session_ends *ends, unsigned nth)
 {
-    struct hub *hub = ends->session->hub;
+    struct session *session = ends->session;
+    const struct open_transaction ended = ends->open[nth];
 
-    if (!ends->is_waiting)
-        DL_APPEND(hub->ends.waiting, ends);
-    ends->is_waiting = true;
+    ends->count--;
+    memmove(ends->open + nth, ends->open + nth + 1, (ends->count - nth) * sizeof(*ends->open));
+    if (ended.is_shown)
+        session_queue_end(session, ended.commit.xid, shed_cursor(session, session_reached(session)),
+                          ends_mark_of(session, NULL));
 }
+
+/* ---- which transactions have ended */
 
 /* True if nothing up to `rest` is held back by the in-flight window. */
 static bool
 is_sent(const struct session *session, struct cursor rest)
 {
     const struct session_pending *pending = &session->pending;
-    const bool is_read = !pending->is_due && session->state != SESSION_PENDING;
+    const bool is_read =
+        !pending->is_due && !pending->is_rewound && session->state > SESSION_PENDING;
 
     return (!session->has_deferral || cursor_reaches(pending->deferral.from, rest)) &&
            (is_read || cursor_reaches(pending->at, rest));
 }
 
-static void
-drop_first_late(struct session_ends *ends)
+/*
+ * True if the streams have no more of the transaction for a live session. Before a first
+ * notification was read from both streams since the start, or since the shard is followed, only the
+ * WAL that they cover tells.
+ */
+static bool
+is_over(const struct session *session, struct commit commit)
 {
-    ends->late_count--;
-    memmove(ends->late, ends->late + 1, ends->late_count * sizeof(*ends->late));
+    const struct hub *hub = session->hub;
+    const unsigned own = session->client.own_shard;
+    const struct commit a = hub->ends.offered[0], b = hub->ends.offered[own];
+
+    return a.lsn > commit.lsn || b.lsn > commit.lsn ||
+           (hub->covered[0].lsn > commit.lsn && hub->covered[own].lsn > commit.lsn);
+}
+
+static bool
+is_behind(const struct session_ends *ends, struct commit commit)
+{
+    return commit.lsn < ends->met_lsn ||
+           (ends->session->state == SESSION_LIVE && is_over(ends->session, commit));
+}
+
+static void
+wait_for_cover(struct session_ends *ends, bool is_waiting)
+{
+    struct session_ends **waiting =
+        &ends->session->hub->ends.waiting[ends->session->client.own_shard];
+
+    if (is_waiting && !ends->is_waiting)
+        DL_APPEND(*waiting, ends);
+    else if (!is_waiting && ends->is_waiting)
+        DL_DELETE(*waiting, ends);
+    ends->is_waiting = is_waiting;
+}
+
+void
+ends_settle(struct session *session)
+{
+    struct session_ends *ends = session->ends;
+    bool is_waiting = false;
+
+    for (unsigned i = 0; i < ends->count;) {
+        const struct open_transaction *open = &ends->open[i];
+        const bool has_rest = !is_sent(session, open->rest);
+
+        if (!is_behind(ends, open->commit) || (open->is_shown && has_rest)) {
+            is_waiting |= !has_rest;
+            i++;
+        } else if (session_is_full(session)) {
+            ends->is_full = true;
+            break;
+        } else {
+            end(ends, i);
+        }
+    }
+    wait_for_cover(ends, is_waiting && session->state == SESSION_LIVE);
+}
+
+void
+ends_sent(struct session *session)
+{
+    if (!session->ends->is_full || !outbound_is_empty(&session->outbound))
+        return;
+    session->ends->is_full = false;
+    ends_settle(session);
+}
+
+/* ---- what a session meets */
+
+/* The lists of a client cannot wait for any number of ends: they load their rows instead. */
+static void
+limit_open(struct session_ends *ends)
+{
+    if (ends->count < OPEN_MAX)
+        return;
+    lists_reload(ends->session, NULL, false);
+    end(ends, 0);
+}
+
+/* Returns the open transaction, which is opened if it was not. */
+static struct open_transaction *
+open_transaction(struct session_ends *ends, struct commit commit)
+{
+    unsigned nth = ends->count;
+
+    while (nth > 0 && ends->open[nth - 1].commit.lsn > commit.lsn)
+        nth--;
+    if (nth > 0 && ends->open[nth - 1].commit.xid == commit.xid)
+        return &ends->open[nth - 1];
+    if (ends->count == OPEN_MAX && nth > 0)
+        nth--;
+    limit_open(ends);
+    if (ends->count == ends->room) {
+        ends->room = ends->room == 0 ? OPEN_FIRST_ROOM : ends->room * 2;
+        ends->open = memory_grow(ends->open, ends->room * sizeof(*ends->open));
+    }
+    memmove(ends->open + nth + 1, ends->open + nth, (ends->count - nth) * sizeof(*ends->open));
+    ends->count++;
+    ends->open[nth] = (struct open_transaction){.commit = commit};
+    return &ends->open[nth];
+}
+
+/* The session has met a part of the transaction: earlier ones are behind it. */
+static void
+meet(struct session_ends *ends, struct commit commit)
+{
+    if (commit.lsn <= ends->met_lsn)
+        return;
+    ends->met_lsn = commit.lsn;
+    ends_settle(ends->session);
 }
 
 /*
- * The client's lists cannot wait for the ends of any number of transactions. They load their rows
- * instead.
+ * A part of the transaction at the session's first cursor may be in the pending list, which the
+ * session has not read to its end.
  */
 static void
-limit_late(struct session_ends *ends)
+note_straddling(struct session_ends *ends, struct open_transaction *open)
 {
-    if (ends->late_count < LATE_MAX)
+    const struct session *session = ends->session;
+
+    if (!ends->may_straddle)
         return;
-    lists_reload(ends->session, NULL, false);
-    queue_end(ends->session, &ends->late[0].transaction);
-    drop_first_late(ends);
+    if (ends->first_xid == 0)
+        ends->first_xid = open->commit.xid;
+    if (ends->first_xid == open->commit.xid)
+        open->rest = cursor_max(open->rest, session->resume.started_at);
+    else
+        ends->may_straddle = false;
 }
 
-/* The streams have no more of the transaction. */
 static void
-end_in_stream(struct session_ends *ends)
+note_in_stream(struct session_ends *ends, struct commit commit, const struct notification *held)
 {
-    if (ends->of_stream.xid == 0)
-        return;
-    if (is_sent(ends->session, ends->rest)) {
-        queue_end(ends->session, &ends->of_stream);
-        return;
+    struct open_transaction *open;
+    struct entry_id id;
+
+    meet(ends, commit);
+    open = open_transaction(ends, commit);
+    note_straddling(ends, open);
+    if (held == NULL) {
+        open->is_shown = true;
+    } else {
+        id = entry_id_is_zero(held->first) ? held->id : held->first;
+        cursor_advance(&open->rest, held->shard, id);
     }
-    limit_late(ends);
-    if (ends->late_count == ends->late_room) {
-        ends->late_room = ends->late_room == 0 ? LATE_FIRST_ROOM : ends->late_room * 2;
-        ends->late = memory_grow(ends->late, ends->late_room * sizeof(*ends->late));
-    }
-    ends->late[ends->late_count++] = (struct late_end){ends->of_stream, ends->rest};
-    ends->of_stream = NONE;
+    if (ends->session->state == SESSION_LIVE)
+        wait_for_cover(ends, true);
 }
-
-/* `lsn` is not lower than that of the open transaction. */
-static void
-open_in_stream(struct session_ends *ends, struct commit transaction)
-{
-    if (ends->of_stream.xid == transaction.xid)
-        return;
-    end_in_stream(ends);
-    if (ends->of_list.xid == transaction.xid)
-        ends->of_list = NONE;
-    ends->of_stream = transaction;
-    ends->rest = (struct cursor){.own = {0, 0}};
-    wait(ends);
-}
-
-static struct commit
-transaction_of(const struct frame *frame)
-{
-    if (frame->commit_lsn == 0 || frame->as.notification.xid == 0)
-        return NONE;
-    return (struct commit){frame->commit_lsn, frame->as.notification.xid};
-}
-
-/* ---- transactions of the pending list */
-
-static bool
-is_late(const struct session_ends *ends, uint64_t xid)
-{
-    for (unsigned i = 0; i < ends->late_count; i++) {
-        if (ends->late[i].transaction.xid == xid)
-            return true;
-    }
-    return false;
-}
-
-static void
-end_in_list(struct session_ends *ends)
-{
-    if (ends->of_list.xid != 0)
-        queue_end(ends->session, &ends->of_list);
-}
-
-static void
-open_in_list(struct session_ends *ends, struct commit transaction)
-{
-    if (transaction.xid == ends->of_list.xid || transaction.xid == ends->of_stream.xid ||
-        is_late(ends, transaction.xid))
-        return;
-    end_in_list(ends);
-    ends->of_list = transaction;
-    wait(ends);
-    hub_mark(ends->session->hub, HUB_ENDS);
-}
-
-/* ---- what a session is sent */
 
 void
 ends_note(struct session *session, const struct notification *notification)
 {
-    const struct commit transaction = transaction_of(&notification->frame);
+    const struct commit commit = commit_of(&notification->frame);
 
-    if (!session->has_ends || transaction.xid == 0)
-        return;
-    if (notification->is_retry || transaction.lsn < session->ends->of_stream.lsn)
-        open_in_list(session->ends, transaction);
-    else
-        open_in_stream(session->ends, transaction);
+    if (session->has_ends && commit.xid != 0)
+        note_in_stream(session->ends, commit, NULL);
 }
 
 bool
 ends_note_batch(struct session *session, const struct fanout_batch *batch)
 {
-    const struct commit transaction = transaction_of(&batch->notifications[0]->frame);
-
-    if (batch->is_mixed || transaction.lsn < session->ends->of_stream.lsn)
-        return transaction.xid == 0 && !batch->is_mixed;
-    open_in_stream(session->ends, transaction);
+    if (batch->is_mixed)
+        return false;
+    ends_note(session, batch->notifications[0]);
     return true;
+}
+
+void
+ends_note_held(struct session *session, const struct notification *notification)
+{
+    const struct commit commit = commit_of(&notification->frame);
+
+    if (session->has_ends && commit.xid != 0)
+        note_in_stream(session->ends, commit, notification);
 }
 
 struct notification *
 ends_note_listed(struct session *session, struct notification *notification)
 {
-    const struct commit transaction = transaction_of(&notification->frame);
+    const struct commit commit = commit_of(&notification->frame);
+    struct open_transaction *open;
     struct ends_mark mark;
 
-    if (!session->has_ends || transaction.xid == 0)
+    if (!session->has_ends || commit.xid == 0)
         return notification_ref(notification);
-    open_in_list(session->ends, transaction);
-    mark = ends_mark_of(session);
-    mark.open_xid = transaction.xid;
-    return notification_new_marked(notification, session->hub->epoch, mark);
+    open = open_transaction(session->ends, commit);
+    open->is_shown = true;
+    open->rest = cursor_max(open->rest, session->cursor);
+    mark = ends_mark_of(session, notification);
+    if (session->state == SESSION_LIVE)
+        hub_settle_ends(session->hub, session->client.own_shard);
+    return notification_new_marked(notification, session->hub->epoch, &mark);
 }
 
 void
-ends_note_deferred(struct session *session, const struct notification *notification)
+ends_meet_listed(struct session *session, const struct frame *frame)
 {
-    const struct commit transaction = transaction_of(&notification->frame);
-    const struct entry_id id =
-        entry_id_is_zero(notification->first) ? notification->id : notification->first;
+    struct session_ends *ends = session->ends;
+    const struct commit commit = commit_of(frame);
 
-    if (!session->has_ends || transaction.xid == 0 || notification->is_retry ||
-        transaction.lsn < session->ends->of_stream.lsn ||
-        transaction.xid == session->ends->of_list.xid || is_late(session->ends, transaction.xid))
+    if (!session->has_ends || commit.xid == 0)
         return;
-    open_in_stream(session->ends, transaction);
-    cursor_advance(&session->ends->rest, notification->shard, id);
+    for (unsigned i = 0; i < ends->count && ends->open[i].commit.lsn < commit.lsn; i++)
+        ends->open[i].rest = (struct cursor){.own = {0, 0}};
+    meet(ends, commit);
+    ends_settle(session);
+}
+
+/* ---- what a resumed client has read */
+
+void
+ends_note_mark(struct session *session, const struct ends_mark *mark)
+{
+    for (unsigned i = 0; i < mark->count; i++) {
+        struct open_transaction *open = open_transaction(session->ends, mark->open[i]);
+
+        open->is_shown = true;
+        open->rest = session->cursor;
+    }
 }
 
 void
-ends_note_read(struct session *session, const struct frame *frame)
+ends_note_read(struct session *session, const struct frame *frame, bool is_read)
 {
-    const struct commit transaction = transaction_of(frame);
+    struct session_ends *ends = session->ends;
+    const struct commit commit = commit_of(frame);
+    struct open_transaction *open;
 
-    if (transaction.lsn <= session->ends->of_stream.lsn)
+    if (commit.xid == 0)
         return;
-    session->ends->of_stream = transaction;
-    wait(session->ends);
+    /* Of two streams, the earlier transaction ended before the client received the later one. */
+    for (unsigned i = 0; i < ends->count; i++) {
+        open = &ends->open[i];
+        if (open->is_at_cursor && open->commit.lsn < commit.lsn)
+            open->is_shown = false;
+    }
+    open = open_transaction(ends, commit);
+    open->is_at_cursor |= !open->is_shown;
+    open->is_shown |= is_read;
+    open->rest = session->cursor;
 }
+
+/* ---- the hub */
 
 void
-ends_note_open(struct session *session, uint64_t xid)
+hub_settle_ends(struct hub *hub, unsigned shard)
 {
-    if (xid != 0)
-        open_in_list(session->ends, (struct commit){.xid = xid});
-}
-
-/* ---- the ends */
-
-/*
- * True if the streams of a live session have no more of the transaction. Before a first notification
- * was read from both streams since the start, or since the shard is followed, only the WAL that they
- * cover tells. After a restore, an earlier transaction may have a higher LSN.
- */
-static bool
-has_ended(const struct session *session, struct commit transaction)
-{
-    const struct hub *hub = session->hub;
-    const unsigned own = session->client.own_shard;
-    const struct commit a = hub->ends.offered[0], b = hub->ends.offered[own];
-    const bool is_last = a.xid == transaction.xid || b.xid == transaction.xid;
-    const uint64_t lsn = a.xid == transaction.xid   ? a.lsn
-                         : b.xid == transaction.xid ? b.lsn
-                                                    : transaction.lsn;
-
-    return (!is_last && (a.lsn > lsn || b.lsn > lsn || (a.xid != 0 && b.xid != 0))) ||
-           (hub->covered[0].lsn > lsn && hub->covered[own].lsn > lsn);
-}
-
-static void
-advance(struct session_ends *ends)
-{
-    struct session *session = ends->session;
-    const struct session_pending *pending = &session->pending;
-
-    while (ends->late_count > 0 && is_sent(session, ends->late[0].rest) &&
-           !session_is_full(session)) {
-        queue_end(session, &ends->late[0].transaction);
-        drop_first_late(ends);
-    }
-    ends->is_full = session_is_full(session);
-    if (session->state == SESSION_LIVE && !ends->is_full) {
-        if (ends->of_list.xid != 0 && !pending->is_due && !pending->is_rewound &&
-            has_ended(session, ends->of_list))
-            end_in_list(ends);
-        if (ends->of_stream.xid != 0 && has_ended(session, ends->of_stream))
-            end_in_stream(ends);
-    }
-    if (ends->of_stream.xid == 0 && ends->of_list.xid == 0 && ends->late_count == 0) {
-        DL_DELETE(session->hub->ends.waiting, ends);
-        ends->is_waiting = false;
-    }
+    hub->ends.due |= shard == 0 ? ALL_SHARDS : 1u << shard;
+    hub_mark(hub, HUB_ENDS);
 }
 
 void
 ends_advance(struct hub *hub)
 {
     struct session_ends *ends, *next;
+    const unsigned due = hub->ends.due;
 
-    DL_FOREACH_SAFE (hub->ends.waiting, ends, next)
-        advance(ends);
-    merged_batch_end(&hub->ends.merged);
-}
-
-void
-ends_sent(struct session *session)
-{
-    if (session->ends->is_full && outbound_is_empty(&session->outbound))
-        hub_mark(session->hub, HUB_ENDS);
+    hub->ends.due = 0;
+    for (unsigned own = 0; own < hub->shards; own++) {
+        if ((due & 1u << own) == 0)
+            continue;
+        DL_FOREACH_SAFE (hub->ends.waiting[own], ends, next)
+            ends_settle(ends->session);
+        merged_batch_end(&hub->ends.shared[own].merged);
+    }
 }
 
 void
 ends_offered(struct hub *hub, const struct notification *notification)
 {
-    const struct commit transaction = transaction_of(&notification->frame);
+    const struct commit commit = commit_of(&notification->frame);
 
-    if (!notification->is_retry && transaction.xid != 0 &&
+    if (!notification->is_retry && commit.xid != 0 &&
         notification->frame.as.notification.attempts == 0)
-        hub->ends.offered[notification->shard] = transaction;
+        hub->ends.offered[notification->shard] = commit;
 }
 
 void
@@ -348,14 +405,52 @@ ends_followed(struct hub *hub, unsigned shard)
     hub->ends.offered[shard] = NONE;
 }
 
+static void
+free_shared(struct hub *hub)
+{
+    for (unsigned own = 0; own < STORE_SHARDS_MAX; own++) {
+        fanout_batch_unref(hub->ends.shared[own].batch);
+        hub->ends.shared[own].batch = NULL;
+    }
+}
+
+void
+ends_change_epoch(struct hub *hub)
+{
+    free_shared(hub);
+    memset(hub->ends.offered, 0, sizeof(hub->ends.offered));
+}
+
+void
+ends_close(struct hub *hub)
+{
+    free_shared(hub);
+    for (unsigned own = 0; own < STORE_SHARDS_MAX; own++) {
+        merged_batch_end(&hub->ends.shared[own].merged);
+        merged_batch_end(&hub->ends.shared[own].merged_messages);
+    }
+}
+
 /* ---- a session */
 
 void
 ends_begin(struct session *session)
 {
-    session->has_ends = true;
+    session->hub->ends.is_used = session->has_ends = true;
     session->ends = memory_new(sizeof(*session->ends));
     session->ends->session = session;
+}
+
+void
+ends_begin_new(struct session *session)
+{
+    const struct hub_ends *ends = &session->hub->ends;
+    const struct commit a = ends->offered[0], b = ends->offered[session->client.own_shard];
+
+    if (!session->has_ends)
+        return;
+    session->ends->may_straddle = true;
+    session->ends->first_xid = a.lsn > b.lsn ? a.xid : b.xid;
 }
 
 void
@@ -365,29 +460,21 @@ ends_reset(struct session *session)
 
     if (!session->has_ends)
         return;
-    ends->of_stream = ends->of_list = NONE;
-    ends->late_count = 0;
+    wait_for_cover(ends, false);
+    ends->count = 0;
+    ends->met_lsn = 0;
+    ends->may_straddle = false;
+    ends->first_xid = 0;
 }
 
 void
 ends_leave(struct session *session)
 {
-    struct session_ends *ends = session->ends;
-
     if (!session->has_ends)
         return;
-    if (ends->is_waiting)
-        DL_DELETE(session->hub->ends.waiting, ends);
-    free(ends->late);
-    free(ends);
+    wait_for_cover(session->ends, false);
+    free(session->ends->open);
+    free(session->ends);
     session->ends = NULL;
     session->has_ends = false;
-}
-
-void
-ends_close(struct hub *hub)
-{
-    for (unsigned own = 0; own < STORE_SHARDS_MAX; own++)
-        fanout_batch_unref(hub->ends.shared[own].batch);
-    merged_batch_end(&hub->ends.merged);
 }

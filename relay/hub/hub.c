@@ -411,8 +411,7 @@ on_covered(void *ctx, unsigned shard, const struct reader_covered *covered)
 
     hub_fan_out(hub);
     hub->covered[shard] = *covered;
-    if (hub->ends.waiting != NULL)
-        hub_mark(hub, HUB_ENDS);
+    hub_settle_ends(hub, shard);
     if (hub->barriers != NULL)
         hub_mark(hub, HUB_BARRIERS);
 }
@@ -438,6 +437,7 @@ set_epoch(struct hub *hub)
         add_earlier_xids(hub, store_newest_transactions(hub->store, shard));
     memcpy(hub->newest, head, hub->shards * sizeof(*head));
     memset(hub->covered, 0, sizeof(hub->covered));
+    ends_change_epoch(hub);
     shed_reset(hub);
     if (hub->has_head) {
         DL_FOREACH_SAFE (hub->sessions, session, next)

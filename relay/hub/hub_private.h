@@ -143,25 +143,23 @@ struct followed {
     int64_t left_us; /* end of the last session; monotonic; 0: none ended */
 };
 
-/* The end of a transaction as sessions with this cursor receive it. */
+/* What the sessions of a shard's users share. */
 struct shared_end {
-    struct fanout_batch *batch; /* a reference; NULL: none */
+    struct fanout_batch *batch; /* the end of transaction `xid`, at `cursor`; NULL: none */
     uint64_t xid;
     struct cursor cursor;
-};
-
-/* A transaction. xid 0: none. */
-struct commit {
-    uint64_t lsn; /* 0: unknown; lower than any other */
-    uint64_t xid;
+    struct merged_batch merged;          /* of a batch and this end */
+    struct merged_batch merged_messages; /* of a batch that has ends, and the next notifications */
 };
 
 struct hub_ends {
-    struct session_ends *waiting; /* utlist: sessions with a transaction that has not ended */
-    /* that of the last notification that was offered, by shard; none before the first one */
+    /* utlists, by shard of the user: live sessions with a transaction that waits for the streams */
+    struct session_ends *waiting[STORE_SHARDS_MAX];
+    bool is_used; /* a session wants the ends of transactions */
+    unsigned due; /* bits of the shards whose sessions are looked at in this turn */
+    /* transaction of the last notification that was offered, by shard; lsn 0: none since the start */
     struct commit offered[STORE_SHARDS_MAX];
-    struct shared_end shared[STORE_SHARDS_MAX]; /* by the shard of the session's user */
-    struct merged_batch merged;
+    struct shared_end shared[STORE_SHARDS_MAX]; /* by shard of the user */
 };
 
 #define HUB_ARRIVALS_MAX 256
@@ -332,12 +330,15 @@ void barriers_leave(struct session *session);
 
 /* ---- ends.c */
 
-/* Sends the ends of transactions that have ended. Only the turn calls it. */
+/* Sends the ends that are due in this turn. Only the turn calls it. */
 void ends_advance(struct hub *hub);
+/* The shard covers more WAL, or sessions of its users received retries. */
+void hub_settle_ends(struct hub *hub, unsigned shard);
 /* Call it when a notification was offered to all sessions. */
 void ends_offered(struct hub *hub, const struct notification *notification);
 /* The shard was not read for some time. */
 void ends_followed(struct hub *hub, unsigned shard);
+void ends_change_epoch(struct hub *hub);
 /* Returns a batch that sessions share; it is valid until the next call. */
 struct fanout_batch *ends_share(struct hub *hub, unsigned own, uint64_t xid, struct cursor cursor);
 void ends_close(struct hub *hub);

@@ -182,20 +182,24 @@ read_client_pos(struct session *session)
     session->resume.knows_ends = !session->has_ends;
     if (session->has_ends && client_pos_read_mark(session->resume.pos, &mark) == RC_OK) {
         session->resume.knows_ends = mark.is_ended;
-        ends_note_open(session, mark.open_xid);
+        ends_note_mark(session, &mark);
     }
     return RC_OK;
 }
 
 /* ---- LOADING: the transaction at the client's cursor */
 
-/* The client received the notification if it is in the audience. */
+/* The client received the notification if it is in the audience, and it was not deferred. */
 static void
 find_end(struct session *session, unsigned shard, struct entry_id id, const struct frame *frame)
 {
-    if (!cursor_is_before(&session->cursor, shard, id) && session_is_recipient(session, frame) &&
-        topics_match(session->topics, frame->as.notification.topic))
-        ends_note_read(session, frame);
+    const bool is_deferred = session->has_deferral && (frame->flags & FRAME_ACK_REQUIRED) != 0 &&
+                             cursor_is_before(&session->pending.deferral.from, shard, id);
+
+    if (!cursor_is_before(&session->cursor, shard, id))
+        ends_note_read(session, frame,
+                       !is_deferred && session_is_recipient(session, frame) &&
+                           topics_match(session->topics, frame->as.notification.topic));
 }
 
 static void
@@ -237,6 +241,11 @@ find_ends(struct session *session)
         after.shared = entry_id_before(after.shared);
     if (!entry_id_is_zero(after.own))
         after.own = entry_id_before(after.own);
+    if (!cursor_reaches(session_head(session), session->cursor) &&
+        clock_monotonic_us() - session->client.attached_us < SWITCH_US) {
+        hub_retry(session->hub); /* another relay has read further */
+        return;
+    }
     if (!replay_buffer_covers(buffer, own, after)) {
         session_read_range(session, cursor_max(after, session->pending.at), 2, on_last_read);
         return;
@@ -382,6 +391,7 @@ session_load(struct session *session)
 
     if (session->resume.pos == NULL) {
         session->cursor = session_head(session);
+        ends_begin_new(session);
         begin_delivery(session, false);
         return;
     }

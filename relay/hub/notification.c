@@ -64,13 +64,14 @@ write_rule(struct bytes rule, char *at)
  */
 static size_t
 write_start(const struct frame_notification *frame, const char *epoch, const struct entry_id *heads,
-            unsigned shards, const struct deferral *deferral, struct ends_mark mark,
+            unsigned shards, const struct deferral *deferral, const struct ends_mark *mark,
             char start[START_MAX], size_t *ret_pos_len)
 {
     char *at = write_literal(start, START);
 
     client_pos_text(epoch, heads, shards, deferral, at);
-    client_pos_mark(at, mark);
+    if (mark != NULL)
+        client_pos_mark(at, mark);
     *ret_pos_len = strlen(at);
     at += *ret_pos_len;
     if (frame->xid != 0)
@@ -99,7 +100,7 @@ free_notification(struct shared *shared)
 static struct notification *
 make(const struct frame_notification *frame, struct bytes retry_users, struct bytes data,
      struct bytes hidden, const char *epoch, const struct entry_id *heads, unsigned shards,
-     const struct deferral *deferral, struct ends_mark mark)
+     const struct deferral *deferral, const struct ends_mark *mark)
 {
     const struct bytes route = frame->head;
     size_t before = hidden.len > 0 ? (size_t)(hidden.at - data.at) : data.len;
@@ -118,7 +119,7 @@ make(const struct frame_notification *frame, struct bytes retry_users, struct by
     *notification =
         (struct notification){.shared = {.refs = 1, .size = size, .free = free_notification},
                               .shards = (unsigned char)shards,
-                              .mark = mark,
+                              .is_marked = mark != NULL,
                               .made_us = clock_monotonic_us()};
     memcpy(notification->heads, heads, shards * sizeof(*heads));
     if (deferral != NULL) {
@@ -151,7 +152,7 @@ make(const struct frame_notification *frame, struct bytes retry_users, struct by
 /* Like `make`, for another cursor: the document, and all that is read from it, stay in `source`. */
 static struct notification *
 make_sharing(struct notification *source, const char *epoch, const struct entry_id *heads,
-             const struct deferral *deferral, struct ends_mark mark)
+             const struct deferral *deferral, const struct ends_mark *mark)
 {
     const unsigned shards = source->shards;
     char start[START_MAX];
@@ -169,7 +170,7 @@ make_sharing(struct notification *source, const char *epoch, const struct entry_
     notification->made_us = clock_monotonic_us();
     notification->source = notification_ref(source);
     memcpy(notification->heads, heads, shards * sizeof(*heads));
-    notification->mark = mark;
+    notification->is_marked = mark != NULL;
     notification->deferral = NULL;
     if (deferral != NULL) {
         *reported = *deferral;
@@ -230,16 +231,15 @@ notification_new(const struct entry *entry, bool hides_targets, const char *epoc
 {
     const struct frame_notification *frame = &entry->frame.as.notification;
     const struct bytes hidden = hides_targets ? notification_targets(entry->data) : NOTHING;
-    const struct ends_mark unmarked = {.open_xid = 0};
     struct notification *source = NULL;
     struct notification *notification;
 
     if (entry->data.len >= LARGE_MIN)
         source =
             find_large(entry->shard, entry->id, frame, is_marked_late(entry) ? 1 : frame->attempts);
-    notification = source != NULL ? make_sharing(source, epoch, heads, NULL, unmarked)
+    notification = source != NULL ? make_sharing(source, epoch, heads, NULL, NULL)
                                   : make(frame, entry->retry_users, entry->data, hidden, epoch,
-                                         heads, shards, NULL, unmarked);
+                                         heads, shards, NULL, NULL);
     notification->is_retry = entry->is_retry;
     notification->expires_us = entry->expires_us;
     notification->shard = entry->shard;
@@ -271,7 +271,7 @@ notification_new_line(const char *text, size_t len)
 
 struct notification *
 notification_new_end(uint64_t xid, const char *epoch, const struct entry_id *heads, unsigned shards,
-                     const struct deferral *deferral, struct ends_mark mark)
+                     const struct deferral *deferral, const struct ends_mark *mark)
 {
     static const char start[] = "{\"t\":\"end\",\"x\":\"", middle[] = "\",\"pos\":\"";
     char pos[CLIENT_POS_MAX], digits[BYTES_DECIMAL_MAX];
@@ -307,7 +307,7 @@ notification_new_end(uint64_t xid, const char *epoch, const struct entry_id *hea
 /* Copies all bytes. */
 static struct notification *
 copy(const struct notification *notification, const char *epoch, const struct entry_id *heads,
-     const struct deferral *deferral, struct ends_mark mark)
+     const struct deferral *deferral, const struct ends_mark *mark)
 {
     struct notification *copied =
         make(&notification->frame.as.notification, notification->retry_users, notification->data,
@@ -324,9 +324,10 @@ copy(const struct notification *notification, const char *epoch, const struct en
     return copied;
 }
 
-static struct notification *
-move(struct notification *notification, const char *epoch, const struct entry_id *heads,
-     const struct deferral *deferral, struct ends_mark mark)
+struct notification *
+notification_new_at(struct notification *notification, const char *epoch,
+                    const struct entry_id *heads, const struct deferral *deferral,
+                    const struct ends_mark *mark)
 {
     struct notification *moved;
 
@@ -340,20 +341,16 @@ move(struct notification *notification, const char *epoch, const struct entry_id
 }
 
 struct notification *
-notification_new_at(struct notification *notification, const char *epoch,
-                    const struct entry_id *heads, const struct deferral *deferral)
+notification_new_marked(struct notification *notification, const char *epoch,
+                        const struct ends_mark *mark)
 {
-    return move(notification, epoch, heads, deferral, notification->mark);
+    return notification_new_at(notification, epoch, notification->heads, notification->deferral,
+                               mark);
 }
 
 struct notification *
-notification_new_marked(struct notification *notification, const char *epoch, struct ends_mark mark)
-{
-    return move(notification, epoch, notification->heads, notification->deferral, mark);
-}
-
-struct notification *
-notification_new_late(const struct notification *notification, const char *epoch)
+notification_new_late(const struct notification *notification, const char *epoch,
+                      const struct ends_mark *mark)
 {
     const struct frame_notification *frame = &notification->frame.as.notification;
     struct notification *late = NULL;
@@ -361,9 +358,8 @@ notification_new_late(const struct notification *notification, const char *epoch
     if (notification->data.len >= LARGE_MIN)
         late = find_large(notification->shard, notification->id, frame, 1);
     if (late != NULL)
-        return move(late, epoch, notification->heads, notification->deferral, notification->mark);
-    late =
-        copy(notification, epoch, notification->heads, notification->deferral, notification->mark);
+        return notification_new_at(late, epoch, notification->heads, notification->deferral, mark);
+    late = copy(notification, epoch, notification->heads, notification->deferral, mark);
     if (mark_late(late))
         return late;
     notification_unref(late);

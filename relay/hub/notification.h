@@ -14,10 +14,18 @@
 
 struct deferral; /* below */
 
-/* What a client was told of transactions up to its cursor (client_pos.c). Zero: unknown. */
+/* A transaction. xid 0: none. */
+struct commit {
+    uint64_t lsn;
+    uint64_t xid;
+};
+
+/* What a client was told of the transactions up to its cursor (client_pos.c). Zero: unknown. */
+#define ENDS_MARK_COUNT 8
 struct ends_mark {
-    uint64_t open_xid; /* it was not told the end of this one; 0: none */
-    bool is_ended;     /* it was told those of all others */
+    struct commit open[ENDS_MARK_COUNT]; /* it has a part of these, and was not told their ends */
+    unsigned count;
+    bool is_ended; /* it was told those of all others */
 };
 
 /*
@@ -30,6 +38,7 @@ struct notification {
     struct shared shared; /* owns all bytes below, except those of `source` */
     bool needs_ack;
     bool is_retry;      /* sent only to `retry_users` */
+    bool is_marked;     /* `pos` has the mark of a session (struct ends_mark) */
     bool is_line;       /* a line of the protocol: no notification */
     bool is_end;        /* the line is the end of a transaction, and has a cursor */
     int64_t expires_us; /* expiration, wall clock; 0: never */
@@ -50,7 +59,6 @@ struct notification {
     struct notification *large_prev; /* links of the list of large notifications */
     struct notification *large_next;
     const struct deferral *deferral; /* the deferral that its `pos` reports; NULL: none */
-    struct ends_mark mark;           /* of its `pos` */
     struct entry_id heads[];         /* cursor of `pos` in `text`, by shard */
 };
 
@@ -69,20 +77,22 @@ struct notification *notification_new_line(const char *text, size_t len);
 /* The end of transaction `xid`, as a line. No later notification overtakes it alone. */
 struct notification *notification_new_end(uint64_t xid, const char *epoch,
                                           const struct entry_id *heads, unsigned shards,
-                                          const struct deferral *deferral, struct ends_mark mark);
-/* Returns a copy whose cursor has this mark, as further copies of it. */
+                                          const struct deferral *deferral,
+                                          const struct ends_mark *mark);
+/* Returns a copy whose cursor has this mark. */
 struct notification *notification_new_marked(struct notification *notification, const char *epoch,
-                                             struct ends_mark mark);
-/* Returns a copy with another cursor; `deferral` may be NULL. */
+                                             const struct ends_mark *mark);
+/* Returns a copy with another cursor; `deferral` and `mark` may be NULL. */
 struct notification *notification_new_at(struct notification *notification, const char *epoch,
                                          const struct entry_id *heads,
-                                         const struct deferral *deferral);
+                                         const struct deferral *deferral,
+                                         const struct ends_mark *mark);
 /*
  * Returns a copy that is marked as a retry: `attempts` is 1 instead of 0. NULL: the end of the
  * document has an unknown format.
  */
 struct notification *notification_new_late(const struct notification *notification,
-                                           const char *epoch);
+                                           const char *epoch, const struct ends_mark *mark);
 static inline struct notification *
 notification_ref(struct notification *notification)
 {
@@ -266,8 +276,9 @@ struct deferral {
  * another shard a further `~` and its start there. Both are written like other shards:
  * `00ff.1700000000000-3~-5s`.
  *
- * For a client that wants the ends of transactions, `X` and an id in base 36 name a transaction whose
- * end it was not told, and a final `E` means that it was told those of all others up to the cursor.
+ * For a client that wants the ends of transactions, `X`, an id, `-` and the LSN of a commit, in base
+ * 36, name a transaction whose end it was not told. They may be repeated. A final `E` means that it was
+ * told those of all other transactions up to the cursor.
  *
  * Any other string is not a cursor, also one that a later version may write: the client gets a gap.
  */
@@ -276,7 +287,7 @@ struct deferral {
 /* `deferral` may be NULL. The string covers only the shards of the user. */
 void client_pos_text(const char *epoch, const struct entry_id *heads, unsigned shards,
                      const struct deferral *deferral, char ret_text[CLIENT_POS_MAX]);
-void client_pos_mark(char text[CLIENT_POS_MAX], struct ends_mark mark);
+void client_pos_mark(char text[CLIENT_POS_MAX], const struct ends_mark *mark);
 /* Without a mark, *ret_mark is zero. RC_BAD: not a cursor. */
 MUST_CHECK enum rc client_pos_read_mark(const char *text, struct ends_mark *ret_mark);
 /*

@@ -235,17 +235,41 @@ deferral_reported(const struct session *session, struct cursor cursor,
     return !cursor_reaches(deferral.from, cursor);
 }
 
+/* A copy of a notification with a mark gets the present one. */
+static const struct ends_mark *
+mark_of(const struct session *session, const struct notification *notification,
+        struct ends_mark *ret_mark)
+{
+    if (!notification->is_marked)
+        return NULL;
+    *ret_mark = ends_mark_of(session, notification);
+    return ret_mark;
+}
+
 struct notification *
 session_notification_at(const struct session *session, struct notification *notification,
                         struct cursor cursor, const struct notification *overtaken)
 {
     struct entry_id heads[STORE_SHARDS_MAX];
     struct deferral deferral;
+    struct ends_mark mark;
     const bool has_deferral = deferral_reported(session, cursor, overtaken, &deferral);
 
     cursor_to_heads(cursor, session->client.own_shard, heads, notification->shards);
     return notification_new_at(notification, session->hub->epoch, heads,
-                               has_deferral ? &deferral : NULL);
+                               has_deferral ? &deferral : NULL,
+                               mark_of(session, notification, &mark));
+}
+
+/* Returns the first notification in the queue; NULL: none. */
+static const struct notification *
+first_message(const struct outbound *outbound)
+{
+    for (unsigned i = 0; i < outbound->count; i++) {
+        if (!(*slot_of(outbound, i))->is_line)
+            return *slot_of(outbound, i);
+    }
+    return NULL;
 }
 
 void
@@ -254,7 +278,7 @@ session_pos_text(const struct session *session, struct cursor cursor, char ret_t
     struct entry_id heads[STORE_SHARDS_MAX];
     struct deferral deferral;
     const bool has_deferral =
-        deferral_reported(session, cursor, outbound_nth(&session->outbound, 0), &deferral);
+        deferral_reported(session, cursor, first_message(&session->outbound), &deferral);
 
     cursor_to_heads(cursor, session->client.own_shard, heads, session->hub->shards);
     client_pos_text(session->hub->epoch, heads, session->hub->shards,
@@ -267,8 +291,11 @@ void
 session_own_pos_text(const struct session *session, char ret_text[CLIENT_POS_MAX])
 {
     session_pos_text(session, session_reached(session), ret_text);
-    if (session->has_ends)
-        client_pos_mark(ret_text, ends_mark_of(session));
+    if (session->has_ends) {
+        const struct ends_mark mark = ends_mark_of(session, NULL);
+
+        client_pos_mark(ret_text, &mark);
+    }
 }
 
 bool
@@ -356,6 +383,7 @@ row_order_pass(struct session *session, struct notification *notification)
     const struct position position = {frame->commit_lsn, frame->ordinal};
     struct topic_newest *topic;
     struct notification *late;
+    struct ends_mark mark;
 
     if (!notification->needs_ack || frame->as.notification.operation == FRAME_OPERATION_NOTIFY)
         return notification_ref(notification);
@@ -364,7 +392,8 @@ row_order_pass(struct session *session, struct notification *notification)
         position_raise(&topic->newest, position);
         return notification_ref(notification);
     }
-    late = notification_new_late(notification, session->hub->epoch);
+    late = notification_new_late(notification, session->hub->epoch,
+                                 mark_of(session, notification, &mark));
     if (late != NULL)
         return late;
     log_error("hub", "could not mark a late notification as a retry: unknown format",
@@ -493,14 +522,14 @@ session_queue_end(struct session *session, uint64_t xid, struct cursor cursor,
     bool has_deferral;
 
     has_deferral = deferral_reported(session, cursor, NULL, &deferral);
-    if (has_deferral || !mark.is_ended || mark.open_xid != 0) {
+    if (has_deferral || !mark.is_ended || mark.count > 0) {
         cursor_to_heads(cursor, own, heads, hub->shards);
         session_split_batch(session, 0);
         append(session, notification_new_end(xid, hub->epoch, heads, hub->shards,
-                                             has_deferral ? &deferral : NULL, mark));
+                                             has_deferral ? &deferral : NULL, &mark));
     } else {
         batch = ends_share(hub, own, xid, cursor);
-        if (session_queue_batch(hub, session, batch, &hub->ends.merged))
+        if (session_queue_batch(hub, session, batch, &hub->ends.shared[own].merged))
             return;
         session_split_batch(session, 0);
         append(session, notification_ref(batch->notifications[0]));

@@ -46,11 +46,9 @@ deliver_pending(struct session *session, const struct entry *entry)
                                        : entry->is_ended ? INFLIGHT_ENDED
                                                          : INFLIGHT_OPEN,
                                        is_new);
-    if (!has_room) {
-        *deferral = before;
-        ends_note_deferred(session, notification);
-    }
     notification_unref(notification);
+    if (!has_room)
+        *deferral = before;
     return has_room;
 }
 
@@ -60,8 +58,6 @@ end_deferral(struct session *session)
     session->has_deferral = false;
     session->pending.deferral = (struct deferral){.by_stream = false};
     session->pending.is_reading_stream = false;
-    if (session->has_ends)
-        hub_mark(session->hub, HUB_ENDS);
     free(session->pending.early);
     session->pending.early = NULL;
     session->pending.early_count = 0;
@@ -104,6 +100,7 @@ deliver_page(struct session *session, const struct store_page *page)
 
         if (cursor_is_before(&end, entry->shard, entry->first))
             continue; /* read from the stream */
+        ends_meet_listed(session, &entry->frame);
         if (!deliver_pending(session, entry))
             return false;
         cursor_advance(&pending->at, entry->shard, entry->first);
@@ -125,8 +122,6 @@ on_pending(void *ctx, enum rc rc, const struct store_page *page)
     if (!session_page_arrived(session, rc, page, false) || !groups_are_current(&session->groups))
         return;
     session_mark(session, READY_ADVANCE);
-    if (session->has_ends)
-        hub_mark(session->hub, HUB_ENDS);
     if (page->lacks_ended && session->has_deferral)
         pending->deferral.by_stream = true;
     else if (page->lost_count > 0)
@@ -139,6 +134,8 @@ on_pending(void *ctx, enum rc rc, const struct store_page *page)
         end_pass(session, true);
     else if (inflight_free_slots(&session->inflight) <= 0 && !pending->is_rereading)
         end_pass(session, false);
+    if (session->has_ends)
+        ends_settle(session);
 }
 
 static void
@@ -192,7 +189,7 @@ deliver_deferred(struct session *session, struct notification *notification)
     notification_unref(moved);
     if (has_room)
         return true;
-    ends_note_deferred(session, notification);
+    ends_note_held(session, notification);
     *deferral = before;
     session->pending.is_reading_stream = false;
     session->pending.is_due = true;
@@ -225,6 +222,8 @@ pass(struct session *session, unsigned shard, struct entry_id id)
 static bool
 deliver_next(struct session *session, struct notification *notification)
 {
+    if (session->pending.is_reading_stream)
+        ends_meet_listed(session, &notification->frame);
     if (!notification->needs_ack || !session->pending.is_reading_stream)
         session_enqueue(session, notification);
     else if (!session_was_sent_early(session, notification) &&
@@ -329,7 +328,7 @@ read_replay_buffer(struct session *session)
     session_set_state(session, SESSION_LIVE);
     session_mark(session, READY_REFILL); /* acks and retries arrived meanwhile */
     if (session->has_ends)
-        hub_mark(session->hub, HUB_ENDS);
+        ends_settle(session);
 }
 
 static void

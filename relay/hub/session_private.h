@@ -519,34 +519,48 @@ void session_send_acked(struct session *session, const char *const *ids, size_t 
 
 /* Call it before anything is sent: the session gets the ends of transactions. */
 void ends_begin(struct session *session);
+/* The session starts at the end of the streams. */
+void ends_begin_new(struct session *session);
 void ends_leave(struct session *session);
+/* No end is due any more: the client receives a gap. */
+void ends_reset(struct session *session);
 
 /*
- * Call it before a notification is queued: as the next one of the streams, or as a retry. An open
- * transaction of the streams that is earlier ends.
+ * Call them before a notification is queued that is the next one of the streams. An earlier
+ * transaction may end. ends_note_batch requires has_ends; false: the notifications must be queued
+ * individually.
  */
 void ends_note(struct session *session, const struct notification *notification);
-/* Likewise. False: the notifications must be queued individually. Requires has_ends. */
 bool ends_note_batch(struct session *session, const struct fanout_batch *batch);
+/* The next notification of the streams is held back: the end of its transaction waits for it. */
+void ends_note_held(struct session *session, const struct notification *notification);
 /*
- * Likewise, for a notification of the pending list, or a retry. Returns it, or a copy whose cursor
- * names its transaction, because it may not be at the cursor. The caller owns the reference.
+ * Call it before a retry, or a notification of the pending list, is queued that the client has not
+ * received on this connection. Returns it, or a copy whose cursor names its transaction, because it
+ * may not be at the cursor. The caller owns the reference.
  */
 struct notification *ends_note_listed(struct session *session, struct notification *notification);
-/* The notification is held back: the end of its transaction waits for it. */
-void ends_note_deferred(struct session *session, const struct notification *notification);
-/* The client has read the notification, and was not told the end. Requires has_ends. */
-void ends_note_read(struct session *session, const struct frame *frame);
-/* The client was not told the end of this transaction. Requires has_ends. */
-void ends_note_open(struct session *session, uint64_t xid);
+/* Call it for each notification of the pending list, in order, before ends_note_listed. */
+void ends_meet_listed(struct session *session, const struct frame *frame);
 
-/* Returns the mark of the session's own cursor. Requires has_ends. */
-struct ends_mark ends_mark_of(const struct session *session);
-
+/* Sends the ends that are due. Call it when the session has read on. Requires has_ends. */
+void ends_settle(struct session *session);
 /* Call it when notifications were written to the socket. Requires has_ends. */
 void ends_sent(struct session *session);
-/* No end is due any more: the client received a gap. */
-void ends_reset(struct session *session);
+
+/*
+ * The mark of a notification of the pending list, or of the session's own cursor: NULL. Requires
+ * has_ends, like the functions below.
+ */
+struct ends_mark ends_mark_of(const struct session *session,
+                              const struct notification *notification);
+/* The cursor of a client that resumes has this mark. */
+void ends_note_mark(struct session *session, const struct ends_mark *mark);
+/*
+ * The client was not told the end of the transaction of the notification at its cursor. is_read: it
+ * has received the notification.
+ */
+void ends_note_read(struct session *session, const struct frame *frame, bool is_read);
 
 /* ---- writes to the socket: send.c */
 

@@ -124,7 +124,8 @@ offer_some(struct hub *hub, struct notification **notifications, unsigned count)
     else
         offer(hub, notifications[0], batch);
     merged_batch_end(&hub->merged);
-    merged_batch_end(&hub->ends.merged);
+    for (unsigned own = 0; hub->ends.is_used && own < hub->shards; own++)
+        merged_batch_end(&hub->ends.shared[own].merged_messages);
     fanout_batch_unref(batch);
     return span > 0 ? span : 1;
 }

@@ -4,6 +4,7 @@
 -- read LSN or '' to keep the current LSN, the LSN from which on stored transactions were undone or ''.
 -- An empty position also removes the memberships, at the next acquire.lua: the feed copies them again.
 -- include: undone.lua
+-- include: covered.lua
 local progress, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 local owner = ARGV[2]
@@ -20,5 +21,7 @@ end
 if ARGV[5] ~= '' then
     call('HSET', prefix .. KEY_META, META_EPOCH, ARGV[5])
     call('DEL', prefix .. KEY_COVERED)
+else
+    add_covered(prefix, ARGV[6], ARGV[3]) -- of the new timeline, whose LSNs may be lower
 end
 return 1

@@ -7,6 +7,7 @@
 #   $proxy->cut;           # closes every connection
 #   $proxy->reject(1);     # closes new connections immediately, until reject(0)
 #   $proxy->delay(0.05);   # delays all data by that many seconds
+#   $proxy->rate(200_000); # passes that many bytes per second from the server, per connection; 0: all
 #   $proxy->target($other);
 #   Clairon::Test::proxy($there, edit => sub { $_[0] =~ s/../../ });   # edits the data from the server
 package Clairon::Test::Proxy;
@@ -72,6 +73,7 @@ sub freeze { return $_[0]->order('freeze') }
 sub thaw   { return $_[0]->order('thaw') }
 sub cut    { return $_[0]->order('cut') }
 sub reject { return $_[0]->order('reject', $_[1]) }
+sub rate   { return $_[0]->order('rate', $_[1]) }
 sub delay  { return $_[0]->order('delay', $_[1]) }
 sub target { return $_[0]->order('target', $_[1]) }
 
@@ -82,11 +84,13 @@ use warnings;
 
 use Time::HiRes qw(time);
 
+use constant PACKET => 1460;
+
 sub new
 {
     my ($class, $proxy, $orders) = @_;
     return bless { listener => $proxy->{listener}, orders => $orders, target => $proxy->{target},
-        edit => $proxy->{edit} // sub { }, is_server => {}, peer => {}, out => {}, sock => {}, delay => 0, frozen => 0, reject => 0 }, $class;
+        edit => $proxy->{edit} // sub { }, is_server => {}, peer => {}, out => {}, sock => {}, delay => 0, rate => 0, due => {}, frozen => 0, reject => 0 }, $class;
 }
 
 sub run
@@ -96,7 +100,7 @@ sub run
     {
         my ($reads, $writes) = (IO::Select->new($self->{orders}), IO::Select->new);
         $self->watch($reads, $writes) unless $self->{frozen};
-        my $wait = grep({ @$_ } values %{ $self->{out} }) && $self->{delay} ? 0.005 : 1;
+        my $wait = grep({ @$_ } values %{ $self->{out} }) && ($self->{delay} || $self->{rate}) ? 0.005 : 1;
         my ($readable, $writable) = IO::Select::select($reads, $writes, undef, $wait);
         $self->write_queue($_) for @{ $writable // [] };
         for my $handle (@{ $readable // [] })
@@ -180,7 +184,15 @@ sub read_from
 sub pass
 {
     my ($self, $key, $bytes) = @_;
-    push @{ $self->{out}{ $self->{peer}{$key} } }, [ time + $self->{delay}, $bytes ];
+    my $queue = $self->{out}{ $self->{peer}{$key} };
+    my $due   = time + $self->{delay};
+    if ($self->{rate} && $self->{is_server}{$key})
+    {
+        $due = $self->{due}{$key} if ($self->{due}{$key} // 0) > $due;
+        push @$queue, [ $due += PACKET / $self->{rate}, substr $bytes, 0, PACKET, '' ] while length $bytes > PACKET;
+        $self->{due}{$key} = $due += length($bytes) / $self->{rate};
+    }
+    push @$queue, [ $due, $bytes ];
     return;
 }
 
@@ -211,7 +223,7 @@ sub drop
     for my $one ($key, $peer)
     {
         close $self->{sock}{$one};
-        delete $self->{$_}{$one} for qw(sock peer out is_server);
+        delete $self->{$_}{$one} for qw(sock peer out due is_server);
     }
     return;
 }
