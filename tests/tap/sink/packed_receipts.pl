@@ -53,6 +53,7 @@ sub pages { my ($limit) = @_;
         my @page = @{ $page->{receipts} } or return @read;
         fail('a page has at most limit receipts') if @page > $limit;
         push @read, @page;
+        return if @read > $COUNT;
         $next = $page->{next};
     } }
 for my $limit (1, 7, 1000)
