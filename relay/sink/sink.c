@@ -90,8 +90,10 @@ receipt_new(struct sink_entry *entry, const struct store_receipt *from)
     receipt->shard = entry->shard;
     receipt->entry = entry;
     receipt->number = from->number;
-    memcpy(receipt->bytes, from->id.at, from->id.len);
-    memcpy(receipt->bytes + from->id.len, from->data.at, from->data.len);
+    if (from->id.len > 0)
+        memcpy(receipt->bytes, from->id.at, from->id.len);
+    if (from->data.len > 0)
+        memcpy(receipt->bytes + from->id.len, from->data.at, from->data.len);
     receipt->id = (struct bytes){(const unsigned char *)receipt->bytes, from->id.len};
     receipt->data =
         (struct bytes){(const unsigned char *)receipt->bytes + from->id.len, from->data.len};
