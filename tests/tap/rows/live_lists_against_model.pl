@@ -8,6 +8,8 @@
 # standby. Every second round has synchronous replication. Commits then become visible on the primary long after relays
 # have read them, perhaps in another order.
 #
+# One list has conditions, an order and a limit, and one is a count.
+#
 # The long form has a random seed. CLAIRON_LIVE_SEED=n repeats a run; CLAIRON_LIVE_ROUNDS=n and CLAIRON_LIVE_FAULTS=n
 # per round make it longer.
 use strict;
@@ -46,12 +48,22 @@ my $history_lists = {
 for my $user (@USERS)
 {
     $history_lists->{"own $user"}  = sub { task_text(grep { ($_->{owner} // '') eq $user } values %{ $_[0]{tasks} }) };
-    $history_lists->{"team $user"} = sub {
-        my ($tables) = @_;
-        my %teams = map { $_ => 1 } @{ $TOKEN_GROUPS{$user}{TEAM} // [] },
-          map { $_->{target} } grep { $_->{user_id} eq $user } values %{ $tables->{member} };
-        return task_text(grep { grep { $teams{$_} } teams($_) } values %{ $tables->{tasks} });
+    $history_lists->{"first $user"} = sub {
+        my @open = grep { ($_->{owner} // '') eq $user && $_->{is_open} eq 'true' } values %{ $_[0]{tasks} };
+        my @first = grep { $_ } (sort { $b->{n} <=> $a->{n} || $a->{id} <=> $b->{id} } @open)[ 0 .. 2 ];
+        return join ' ', map { "$_->{id}|$_->{n}" } @first;
     };
+    $history_lists->{"bare $user"} = sub { return scalar grep { !defined $_->{owner} } team_tasks($user, $_[0]) };
+    $history_lists->{"team $user"} = sub { return task_text(team_tasks($user, $_[0])) };
+}
+
+# Returns the tasks of the user's teams.
+sub team_tasks
+{
+    my ($user, $tables) = @_;
+    my %teams = map { $_ => 1 } @{ $TOKEN_GROUPS{$user}{TEAM} // [] },
+      map { $_->{target} } grep { $_->{user_id} eq $user } values %{ $tables->{member} };
+    return grep { grep { $teams{$_} } teams($_) } values %{ $tables->{tasks} };
 }
 sub text_of { my ($columns, @rows) = @_; return join ' ', sort map { join '|', map { $_ // '' } @{$_}{@$columns} } @rows }
 sub teams { my ($task) = @_; return split /,/, ($task->{teams} // '') =~ tr/{}//dr }
@@ -62,8 +74,8 @@ $primary->safe_psql('postgres', q{
     ALTER TABLE tasks REPLICA IDENTITY FULL;
     CREATE TABLE docs (part int, id int, n int NOT NULL, body text NOT NULL, PRIMARY KEY (part, id));
     ALTER TABLE docs ALTER COLUMN body SET STORAGE EXTERNAL;
-    SELECT clairon.watch('tasks', 'USER', 'owner', live => true);
-    SELECT clairon.watch('tasks', 'TEAM', 'teams', name => 'team', live => true);
+    SELECT clairon.watch('tasks', 'USER', 'owner', live => true, filter_columns => '{is_open,n}');
+    SELECT clairon.watch('tasks', 'TEAM', 'teams', name => 'team', live => true, filter_columns => '{owner}');
     SELECT clairon.watch('tasks', 'ALL', name => 'open', only_when => 'is_open', columns => '{id,n}', live => true);
     SELECT clairon.watch('docs', 'ALL', live => true)});
 my $history = Clairon::Test::Live::History->new($primary, lists => $history_lists,
@@ -103,7 +115,7 @@ my $page = Clairon::Test::page(name => 'lists', websocket => 1, url => $relays[0
 
 my ($log_read, %published, %progress, @unchecked, %counts) = (0);
 
-sub list_of_user { my ($user, $list) = @_; return $list =~ /^(own|team)$/ ? "$list $user" : $list }
+sub list_of_user { my ($user, $list) = @_; return $list =~ /^(own|team|first|bare)$/ ? "$list $user" : $list }
 sub history_list { my ($client, $list) = @_; return list_of_user($user_of{$client}, $list) }
 
 sub read_events
@@ -142,7 +154,7 @@ sub check_published
     return @errors;
 }
 
-my @series = map { my $name = $_->{name}; map { [ $name, $_ ] } qw(own team open docs) } @clients;
+my @series = map { my $client = $_; map { [ $client->{name}, $_ ] } qw(own team open docs), $client->{queries} ? () : qw(first bare) } @clients;
 sub lagging { return grep { ($published{ $_->[0] }{ $_->[1] } // 'nothing') ne $history->newest(history_list(@$_)) } @series }
 
 # ---- the database

@@ -224,6 +224,7 @@ sub follow
     {
         $progress->{points} = \@least;
         $progress->{text}   = $text;
+        $progress->{list}   = $list;
         return '';
     }
     my $known = $self->{states}{$list}{$text};
@@ -234,21 +235,22 @@ sub follow
 # Returns whether the string existed only at points of a snapshot, not in commit order.
 sub is_of_snapshot { my ($self, $progress) = @_; return !grep { $_->{range} } @{ $progress->{points} } }
 
-# Returns whether the client showed part of a transaction: no point with this string is between two transactions.
+# Returns whether the client showed part of a transaction: from this point on, the list has this string only within
+# transactions.
 sub is_within_transaction
 {
     my ($self, $progress) = @_;
     my $point = $progress->{points}[0];
-    my $range = $point->{range} or return 0;
-    my ($low, $high) = (0, scalar @{ $self->{transactions} });
-    while ($low < $high)
+    return 0 unless $point->{range};
+    my @ends = (0, map { $_->{from} + $_->{count} } @{ $self->{transactions} });
+    my @later = grep { !defined $_->[1] || $_->[1] > $point->{length} } @{ $self->{states}{ $progress->{list} }{ $progress->{text} } };
+    for my $range (@later)
     {
-        my $middle = int(($low + $high) / 2);
-        if ($self->{transactions}[$middle]{from} < $point->{length}) { $low = $middle + 1 } else { $high = $middle }
+        my ($from, $end) = @$range;
+        $from = $point->{length} if $from < $point->{length};
+        return 0 if grep { $_ >= $from && (!defined $end || $_ < $end) } @ends;
     }
-    return 0 if $low == 0;
-    my $transaction = $self->{transactions}[ $low - 1 ];
-    return defined $range->[1] && $range->[1] <= $transaction->{from} + $transaction->{count};
+    return 1;
 }
 
 1;

@@ -10,12 +10,19 @@ const LISTS = {
   team: ['tasks', 'team', ({ id, owner, teams, is_open, n }) => [id, owner, teams?.join('+'), is_open, n]],
   open: ['tasks', 'open', ({ id, n }) => [id, n]],
   docs: ['docs', undefined, ({ part, id, n, body }) => [part, id, n, body.length, body.slice(0, 12)]],
+  first: ['tasks', undefined, ({ id, n }) => [id, n], { where: { is_open: true }, order: ['-n'], limit: 3 }],
+  bare: ['tasks', 'team', undefined, { where: { owner: null } }], // the number of tasks
 };
 
 // Polls receive no `reload`, so the client loads the rows every minute. The test does not wait a minute.
 const POLLED_RELOAD_MS = 5_000;
 
-const textOf = (rows, columns) => rows.map((row) => columns(row).map((value) => value ?? '').join('|')).sort().join(' ');
+/** The rows, in the order of `conditions` if it has one, or their number. */
+function textOf(rows, columns, conditions) {
+  if (!columns) return String(rows);
+  const texts = rows.map((row) => columns(row).map((value) => value ?? '').join('|'));
+  return (conditions ? texts : texts.sort()).join(' ');
+}
 
 // Records the snapshots of replies, which determine the possible states.
 function emitSnapshots(text) {
@@ -68,14 +75,15 @@ for (const client of CLIENTS) {
   its.on('state', ({ state, reason }) => emit({ client: name, connection: state, reason, transport: its.transport }));
   its.on('gap', (gap) => emit({ client: name, gap }));
   its.on('error', ({ error }) => emit({ client: name, error: error.message }));
-  for (const [list, [source, rule, columns]] of Object.entries(LISTS)) {
-    const live = its.live(source, queries
+  for (const [list, [source, rule, columns, conditions]] of Object.entries(LISTS)) {
+    if (queries && conditions) continue;
+    const live = its[columns ? 'live' : 'count'](source, queries
       ? { rule: rule ?? 'default', key: source === 'docs' ? ['part', 'id'] : 'id', load: () => noted(load(client, list)) }
-      : rule && { rule });
+      : { rule, ...conditions });
     if (transport === 'poll') setInterval(() => live.reload(), POLLED_RELOAD_MS);
     let published;
     live.subscribe((rows) => {
-      const text = live.loading ? undefined : textOf(rows, columns);
+      const text = live.loading ? undefined : textOf(rows, columns, conditions);
       if (text === published) return;
       published = text;
       emit({ client: name, list, text });
