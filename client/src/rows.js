@@ -95,6 +95,7 @@ function createSnapshotRows(list, useTimes, tableOf) {
   const steps = createSteps(({ n }) => table.keysOf(n));
   let ring = createRing(); // changes of whole transactions
   let snapshot; // snapshot of the rows; undefined before the first load
+  let displayed; // snapshot of the last rows that were shown
   let current = { ...table.none, loading: true };
   let isPaused = true; // a change may be missing
   let hasEnds = false; // older relays do not send the ends of transactions
@@ -155,7 +156,7 @@ function createSnapshotRows(list, useTimes, tableOf) {
 
   /** After a restore, or a failover that lost transactions, PostgreSQL assigns their ids again. */
   function forget() {
-    snapshot = undefined;
+    snapshot = displayed = undefined;
     ring = createRing();
     steps.dropContained(() => true);
   }
@@ -222,6 +223,7 @@ function createSnapshotRows(list, useTimes, tableOf) {
       publish({ ...table.displayed(), loading: false });
       lacksChanges = true;
     }
+    displayed = next;
     publish({ error: undefined });
     endGrowth(response.requested);
     return { isNewer, lacksChanges };
@@ -316,23 +318,27 @@ function createSnapshotRows(list, useTimes, tableOf) {
     release();
   }
 
-  /** Resolves when the changes up to now are shown, except those that the current task has applied. */
+  /**
+   * Resolves when the changes up to now are shown, except those that the current task has applied. If newer rows must be
+   * loaded now, these must be shown too.
+   */
   async function settle() {
-    const changes = all().filter(isOurs);
-    if (isBehind(changes)) await new Promise((resolve) => { waiters.push({ changes, resolve }); });
+    const waiter = { changes: all().filter(isOurs), wasPaused: isPaused, former: displayed };
+    if (isBehind(waiter)) await new Promise((resolve) => { waiters.push({ ...waiter, resolve }); });
   }
 
   function release() {
-    const ready = waiters.filter(({ changes }) => !isBehind(changes));
+    const ready = waiters.filter((waiter) => !isBehind(waiter));
     waiters = waiters.filter((waiter) => !ready.includes(waiter));
     ready.forEach(({ resolve }) => resolve());
   }
 
-  /** The displayed rows lack some of these changes, and will contain them soon. */
-  const isBehind = (changes) => !isClosed && (changes.some(({ isHeld }) => isHeld)
-    || ((isPaused || (isPolling() && changes.some(isMissing))) && loads.mayMissReload() && !current.error));
+  /** The displayed rows lack what a waiter of settle() needs, and will contain it soon. */
+  const isBehind = ({ changes, wasPaused, former }) => !isClosed && (changes.some(({ isHeld }) => isHeld)
+    || (loads.mayMissReload() && !current.error
+      && ((wasPaused && former === displayed) || ((isPaused || isPolling()) && changes.some(isMissing)))));
 
-  const isMissing = ({ x }) => !contains(snapshot, x);
+  const isMissing = ({ x }) => !displayed || !contains(displayed, x);
 
   /** Closes the list. Returns the changes that its rows may not contain. */
   function close() {

@@ -218,6 +218,22 @@ test('in a steady stream, a list shows each response, though changes arrive mean
   assert.equal(requests(socket), 6);
 });
 
+test('seen() resolves when a response contains the transaction, though the list must load again', async (t) => {
+  const { tick, client, socket, list } = await listOf(t, { order: ['at'] }, []);
+  socket.sends(create(10, { id: 1, at: 'x' }));
+  let seen;
+  client.seen('10').then(() => { seen = list.rows.length; });
+  await turn();
+  socket.sends({ t: 'barrier', r: socket.frames('barrier')[0].r, committed: true });
+  tick(1000);
+  await turn();
+  assert.equal(seen, undefined);
+  socket.sends(create(11, { id: 2, at: 'x' }));
+  respond(socket, '11:11:', [{ id: 1, at: 'x' }], { judge: COMPARABLE });
+  await turn();
+  assert.equal(seen, 1);
+});
+
 test('`judge` of the first page and `rest` of the last page apply to all pages', async (t) => {
   const { socket, list } = await start(t, { order: ['a'], limit: 2 });
   respond(socket, '10:10:', [{ id: 1, a: 1 }], { judge: COMPARABLE, more: true });

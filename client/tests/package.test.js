@@ -166,7 +166,7 @@ const withRelay = (page) => `import { connect } from './index.mjs';
     send(line) {
       const { t, r, snapshot } = JSON.parse(line);
       sent.push(t);
-      if (t === 'rows') this.sends({ t, r, key: ['id'], snapshot: '10:10:', rows: [{ id: 1 }] });
+      if (t === 'rows') this.sends({ t, r, key: ['id'], snapshot: '10:10:', rows: [{ id: 1 }], count: 7 });
       if (t === 'barrier') this.sends({ t, r, committed: true });
     }
     close() {}
@@ -242,6 +242,20 @@ test('a list imports rows.js once at a time, a closed list reports nothing, and 
     client.close();
     await until(() => !waiting.loading);`);
   assert.equal(run('node', ['once/page.js']), '1\n1 undefined\n');
+});
+
+test('a list with conditions imports conditions.js again, and a count count.js', () => {
+  writePage('conditions', `
+    serve('rows.js');
+    const list = client.live('t', { limit: 5 });
+    const count = client.count('t');
+    await until(() => list.error && count.error);
+    console.log(/conditions[.]js/.test(list.error.message), /count[.]js/.test(count.error.message));
+    serve('conditions.js');
+    serve('count.js');
+    await until(() => !list.loading && !count.loading);
+    console.log(JSON.stringify(list.rows), count.value, list.error, count.error);`);
+  assert.equal(run('node', ['conditions/page.js']), 'true true\n[{"id":1}] 7 undefined undefined\n');
 });
 
 test('a list without snapshots imports timed_rows.js again, and a client imports streams.js again', () => {
