@@ -4,8 +4,8 @@ const TEXT_OF_INTEGER = /^-?\d+$/;
 
 /** Integers beyond 2^53 are strings. Other strings that the client may compare are ordered by code units. */
 function compareValues(a, b) {
-  const isInteger = [a, b].every((value) => TEXT_OF_INTEGER.test(value));
-  const [x, y] = isInteger ? [BigInt(a), BigInt(b)] : [a, b];
+  const hasText = typeof a === 'string' || typeof b === 'string';
+  const [x, y] = hasText && [a, b].every((value) => TEXT_OF_INTEGER.test(value)) ? [BigInt(a), BigInt(b)] : [a, b];
   return x < y ? -1 : Number(x > y);
 }
 
