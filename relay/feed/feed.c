@@ -313,10 +313,12 @@ feed_open(struct ev_loop *loop, const struct config *config, struct store *store
     ev_init(&feed->link.writable, on_link_socket);
     ev_timer_init(&feed->link.retry, on_retry, 0.0, 0.0);
     ev_timer_init(&feed->feedback.timer, feed_on_feedback, FEED_FEEDBACK_S, FEED_FEEDBACK_S);
+    ev_timer_init(&feed->feedback.idle, feed_on_idle, 0.0, 0.0);
     ev_init(&feed->link.timeout, on_timeout);
     feed->link.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
     feed->link.readable.data = feed->link.writable.data = feed;
     feed->link.retry.data = feed->feedback.timer.data = feed->link.timeout.data = feed;
+    feed->feedback.idle.data = feed;
     ev_timer_start(loop, &feed->feedback.timer);
     feed->store_listener = (struct store_listener){on_store_up, on_store_down, NULL, feed, NULL};
     store_listen(store, &feed->store_listener);

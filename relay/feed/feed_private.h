@@ -195,6 +195,7 @@ struct feed_confirm {
 /* Status messages to the server, and the times of the last message sent and received. */
 struct feed_feedback {
     ev_timer timer;
+    ev_timer idle;              /* active until WAL without notifications is recorded */
     int64_t sent_us;            /* time of the last status message */
     int64_t received_us;        /* time of the last message from the server */
     int64_t timeout_us;         /* the server's wal_sender_timeout; 0: disabled */
@@ -332,6 +333,8 @@ uint64_t feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive
 void feed_send_feedback(struct feed *feed);
 /* A separate timer, because status messages are due even if no message arrives. */
 void feed_on_feedback(struct ev_loop *loop, ev_timer *timer, int events);
+/* Records WAL without notifications in the store. */
+void feed_on_idle(struct ev_loop *loop, ev_timer *timer, int events);
 
 /* ---- state.c */
 

@@ -90,6 +90,7 @@ feed_drop_connection(struct feed *feed)
     ev_io_stop(feed->loop, &feed->link.readable);
     ev_io_stop(feed->loop, &feed->link.writable);
     ev_timer_stop(feed->loop, &feed->link.timeout);
+    ev_timer_stop(feed->loop, &feed->feedback.idle);
     feed->link.timeout.repeat = FEED_CONNECT_TIMEOUT_S;
     postgres_query_end(&feed->primary.query);
     feed_status_end(feed);

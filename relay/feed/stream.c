@@ -22,7 +22,7 @@
 #define HELD_BYTES (1u << 20)          /* maximum bytes of held messages, including sent frames */
 #define WAL_PAGE_BYTES_MAX (64 * 1024) /* PostgreSQL can be built with WAL pages of this size */
 #define LAG_IDLE_US 2000000            /* after this time without transactions the lag is 0 */
-#define IDLE_EVERY_US 50000      /* WAL without notifications is recorded in the store this often */
+#define IDLE_EVERY_US 50000      /* WAL without notifications is recorded at most this often */
 #define STATUS_EVERY_US 10000000 /* used if the server has no wal_sender_timeout */
 
 /* ---- from a batch to the store */
@@ -277,6 +277,33 @@ confirm_idle(struct feed *feed)
     send_batch(feed);
 }
 
+void
+feed_on_idle(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct feed *feed = timer->data;
+
+    (void)loop;
+    (void)events;
+    if (feed->state == FEED_STREAMING)
+        confirm_idle(feed);
+}
+
+/* While batches are in flight, the reply to the last one continues. */
+static void
+confirm_idle_when_due(struct feed *feed)
+{
+    const int64_t wait_us = feed->confirm.idle_us + IDLE_EVERY_US - clock_monotonic_us();
+
+    if (feed->confirm.idle_lsn <= feed->confirm.stored_lsn || ev_is_active(&feed->feedback.idle))
+        return;
+    if (wait_us <= 0) {
+        confirm_idle(feed);
+        return;
+    }
+    ev_timer_set(&feed->feedback.idle, (double)wait_us / 1e6, 0.0);
+    ev_timer_start(feed->loop, &feed->feedback.idle);
+}
+
 /* ---- messages of the stream */
 
 static void
@@ -353,9 +380,8 @@ feed_stream_pump(struct feed *feed)
         if (!handle_message(feed, buffer, (size_t)len))
             return;
     }
-    if (feed->state == FEED_STREAMING &&
-        clock_monotonic_us() - feed->confirm.idle_us >= IDLE_EVERY_US)
-        confirm_idle(feed);
+    if (feed->state == FEED_STREAMING)
+        confirm_idle_when_due(feed);
     if (feed->state == FEED_STREAMING)
         feed_pace_reading(feed);
 }
@@ -560,9 +586,6 @@ feed_on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
     update_lag(feed);
     feed_denials_report(feed);
     if (!server_is_alive(feed))
-        return;
-    confirm_idle(feed);
-    if (feed->state != FEED_STREAMING)
         return;
     confirm_replicas(feed);
     feed_confirm_update(feed);

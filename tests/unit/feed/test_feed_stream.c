@@ -1,6 +1,7 @@
 /*
  * test_feed_stream.c: if the store connection is lost during a message with frames, all its frames
- * are discarded. A frame that does not follow the previous frame restarts the feed.
+ * are discarded. A frame that does not follow the previous frame restarts the feed. WAL without
+ * notifications is recorded soon after it was read.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "decoder/protocol/frame.h"
 #include "feed/feed_private.h"
@@ -102,6 +104,27 @@ test_store_loss_drops_the_other_frames_of_the_message(void **state)
                      0); /* frames would point into freed memory */
 }
 
+/* The store is not available, so that the feed restarts when it records the WAL. */
+static void
+test_wal_without_notifications_does_not_wait_for_the_feedback_timer(void **state)
+{
+    struct fixture *fixture = *state;
+    struct feed *feed = &fixture->feed;
+
+    ev_timer_init(&feed->feedback.idle, feed_on_idle, 0.0, 0.0);
+    feed->feedback.idle.data = feed;
+    feed->flights.bytes = SIZE_MAX; /* nothing is read from the connection */
+    feed->confirm.idle_us = clock_monotonic_us();
+    feed->confirm.stored_lsn = feed->confirm.idle_lsn = 8;
+    feed_stream_pump(feed);
+    assert_false(ev_run(feed->loop, EVRUN_ONCE)); /* there is nothing to record */
+    feed->confirm.idle_lsn = 9;
+    feed_stream_pump(feed);
+    assert_int_equal(feed->state, FEED_STREAMING); /* the last record is recent */
+    ev_run(feed->loop, EVRUN_ONCE);
+    assert_int_equal(feed->state, FEED_WAITING);
+}
+
 static void
 test_positions_ascend(void **state)
 {
@@ -168,6 +191,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_FEED(test_store_loss_drops_the_other_frames_of_the_message),
+        WITH_FEED(test_wal_without_notifications_does_not_wait_for_the_feedback_timer),
         WITH_FEED(test_positions_ascend),
         WITH_FEED(test_frame_before_the_previous_frame_is_not_stored),
         WITH_FEED(test_frame_with_the_position_of_the_previous_frame_is_not_stored),
