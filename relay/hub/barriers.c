@@ -18,16 +18,17 @@
 #define BARRIERS_MAX 65536
 #define TICK_S 0.05
 #define AFTER_BASE_MS 2000
+#define SESSIONS_PER_TURN 256
 #define REPLY_MAX 96
 
 /*
  * POSITION: asks PostgreSQL for a WAL position behind the transactions. Next: STREAM, FAILED.
  *
  * STREAM: waits until the streams of the user cover the WAL up to the position. If they are of
- * another timeline, a failover is in progress. Next: SESSION; POSITION on another timeline.
+ * another timeline, a failover is in progress. Next: SESSION; POSITION on another timeline; FAILED.
  *
  * SESSION: waits until the session has queued everything up to `cursor`, also what its in-flight
- * window held back. Over HTTP the barrier ends here.
+ * window held back. Over HTTP the barrier ends here. Next: FAILED.
  *
  * FAILED: ends with an error in the next turn, or after `connected`.
  */
@@ -35,10 +36,14 @@ enum barrier_state { BARRIER_POSITION, BARRIER_STREAM, BARRIER_SESSION, BARRIER_
 
 struct barrier {
     struct hub *hub;
-    struct barrier *prev;
+    struct barrier *prev; /* links of hub->barriers.timed, except in FAILED */
     struct barrier *next;
     enum barrier_state state;
-    struct session *session; /* NULL: over HTTP */
+    struct barrier *state_prev; /* links of the list of the state; POSITION has none */
+    struct barrier *state_next;
+    struct session *session;      /* NULL: over HTTP */
+    struct barrier *session_prev; /* links of session->control.barriers */
+    struct barrier *session_next;
     int64_t request_id;
     hub_barrier_done *done; /* over HTTP */
     void *ctx;
@@ -55,6 +60,8 @@ struct barrier {
 static const struct barrier_error OFF = {GATE_ERR_INTERNAL, 500, "barriers need [rows] conninfo"},
                                   UNASSIGNED = {GATE_ERR_BAD_REQUEST, 400,
                                                 "\"x\" is not the id of a transaction"},
+                                  UNREADABLE = {GATE_ERR_INTERNAL, 500,
+                                                "could not read the WAL position"},
                                   BUSY = {GATE_ERR_RATE, 503, "too many barriers"},
                                   LOST = {GATE_ERR_RATE, 503, "database does not reply"},
                                   RUNNING = {GATE_ERR_RATE, 503,
@@ -62,17 +69,69 @@ static const struct barrier_error OFF = {GATE_ERR_INTERNAL, 500, "barriers need 
                                   BEHIND = {GATE_ERR_RATE, 503,
                                             "notifications are behind by more than rows.timeout"};
 
-/* ---- the end of a barrier */
+/* ---- lists of barriers */
+
+/* NULL: the state has none. */
+static struct barrier **
+list_of(const struct barrier *barrier)
+{
+    struct hub_barriers *barriers = &barrier->hub->barriers;
+
+    switch (barrier->state) {
+    case BARRIER_POSITION:
+        return NULL;
+    case BARRIER_STREAM:
+        return &barriers->in_streams[barrier->own];
+    case BARRIER_SESSION:
+        return &barriers->in_sessions;
+    case BARRIER_FAILED:
+        return &barriers->failed;
+    }
+    return NULL;
+}
+
+static bool
+precedes(const struct rows_position *a, const struct rows_position *b)
+{
+    return a->timeline != b->timeline ? a->timeline < b->timeline : a->lsn < b->lsn;
+}
+
+/* In STREAM, barriers are in the order of their positions, in which most of them arrive. */
+static void
+list_add(struct barrier *barrier)
+{
+    struct barrier **list = list_of(barrier);
+    struct barrier *before = list != NULL && *list != NULL ? (*list)->state_prev : NULL;
+
+    if (list == NULL)
+        return;
+    while (barrier->state == BARRIER_STREAM && before != NULL &&
+           precedes(&barrier->position, &before->position))
+        before = before == *list ? NULL : before->state_prev;
+    DL_APPEND_ELEM2(*list, before, barrier, state_prev, state_next);
+    barrier->hub->barriers.in_session_count += barrier->state == BARRIER_SESSION;
+}
+
+static void
+list_remove(struct barrier *barrier)
+{
+    struct barrier **list = list_of(barrier);
+
+    if (list == NULL)
+        return;
+    DL_DELETE2(*list, barrier, state_prev, state_next);
+    barrier->hub->barriers.in_session_count -= barrier->state == BARRIER_SESSION;
+}
 
 static void
 set_state(struct barrier *barrier, enum barrier_state state)
 {
-    struct hub *hub = barrier->hub;
-
-    hub->barriers_in_sessions += state == BARRIER_SESSION;
-    hub->barriers_in_sessions -= barrier->state == BARRIER_SESSION;
+    list_remove(barrier);
     barrier->state = state;
+    list_add(barrier);
 }
+
+/* ---- the end of a barrier */
 
 void
 hub_barrier_end(struct barrier *barrier)
@@ -82,36 +141,36 @@ hub_barrier_end(struct barrier *barrier)
     if (barrier == NULL)
         return;
     hub = barrier->hub;
-    set_state(barrier, BARRIER_FAILED);
     rows_position_end(barrier->request);
-    if (barrier->session != NULL)
-        barrier->session->control.barriers--;
-    else if (--hub->followed[barrier->own].sessions == 0)
+    list_remove(barrier);
+    if (barrier->state != BARRIER_FAILED)
+        DL_DELETE(hub->barriers.timed, barrier);
+    if (barrier->session != NULL) {
+        DL_DELETE2(barrier->session->control.barriers, barrier, session_prev, session_next);
+        barrier->session->control.barrier_count--;
+    } else if (--hub->followed[barrier->own].sessions == 0) {
         hub->followed[barrier->own].left_us = clock_monotonic_us();
-    DL_DELETE(hub->barriers, barrier);
-    stats_set(hub->stats, STAT_HUB_BARRIERS, --hub->barrier_count);
-    if (hub->barriers == NULL)
-        ev_timer_stop(hub->loop, &hub->barrier_timer);
+    }
+    stats_set(hub->stats, STAT_HUB_BARRIERS, --hub->barriers.count);
+    if (hub->barriers.count == 0)
+        ev_timer_stop(hub->loop, &hub->barriers.timer);
     free(barrier);
 }
 
 void
 barriers_leave(struct session *session)
 {
-    struct barrier *barrier, *next;
-
-    if (session->control.barriers == 0)
-        return;
-    DL_FOREACH_SAFE (session->hub->barriers, barrier, next) {
-        if (barrier->session == session)
-            hub_barrier_end(barrier);
-    }
+    while (session->control.barriers != NULL)
+        hub_barrier_end(session->control.barriers);
 }
 
 static void
 fail(struct barrier *barrier, const struct barrier_error *error)
 {
+    rows_position_end(barrier->request);
+    barrier->request = NULL;
     barrier->error = error;
+    DL_DELETE(barrier->hub->barriers.timed, barrier);
     set_state(barrier, BARRIER_FAILED);
     hub_mark(barrier->hub, HUB_BARRIERS);
 }
@@ -185,7 +244,7 @@ on_position(void *ctx, enum rows_status status, const struct rows_position *posi
 
     barrier->request = NULL;
     if (status != ROWS_OK) {
-        fail(barrier, status == ROWS_LOST || barrier->xid == 0 ? &LOST : &RUNNING);
+        fail(barrier, &UNREADABLE);
         return;
     }
     barrier->position = *position;
@@ -202,8 +261,7 @@ request_position(struct barrier *barrier)
 {
     set_state(barrier, BARRIER_POSITION);
     barrier->is_stale = false;
-    barrier->request = rows_position_start(barrier->hub->rows, barrier->xid, barrier->deadline_us,
-                                           on_position, barrier);
+    barrier->request = rows_position_start(barrier->hub->rows, barrier->xid, on_position, barrier);
     if (barrier->request == NULL)
         fail(barrier, barrier->hub->rows == NULL ? &OFF : &BUSY);
 }
@@ -213,17 +271,17 @@ barrier_new(struct hub *hub, uint64_t xid, unsigned own)
 {
     struct barrier *barrier;
 
-    if (hub->barrier_count >= BARRIERS_MAX)
+    if (hub->barriers.count >= BARRIERS_MAX)
         return NULL;
     barrier = memory_new(sizeof(*barrier));
     barrier->hub = hub;
     barrier->xid = xid;
     barrier->own = own;
     barrier->deadline_us = clock_monotonic_us() + hub->config->rows.timeout_ms * 1000;
-    DL_APPEND(hub->barriers, barrier);
-    stats_set(hub->stats, STAT_HUB_BARRIERS, ++hub->barrier_count);
-    if (!ev_is_active(&hub->barrier_timer))
-        ev_timer_again(hub->loop, &hub->barrier_timer);
+    DL_APPEND(hub->barriers.timed, barrier);
+    stats_set(hub->stats, STAT_HUB_BARRIERS, ++hub->barriers.count);
+    if (!ev_is_active(&hub->barriers.timer))
+        ev_timer_again(hub->loop, &hub->barriers.timer);
     return barrier;
 }
 
@@ -232,12 +290,13 @@ session_barrier(struct session *session, uint64_t xid, int64_t request_id)
 {
     struct barrier *barrier;
 
-    if (session->control.barriers >= SESSION_BARRIERS_MAX)
+    if (session->control.barrier_count >= SESSION_BARRIERS_MAX)
         return false;
     barrier = barrier_new(session->hub, xid, session->client.own_shard);
     if (barrier == NULL)
         return false;
-    session->control.barriers++;
+    DL_APPEND2(session->control.barriers, barrier, session_prev, session_next);
+    session->control.barrier_count++;
     barrier->session = session;
     barrier->request_id = request_id;
     request_position(barrier);
@@ -271,7 +330,7 @@ is_covered(struct barrier *barrier, unsigned shard)
     const struct reader_covered *covered = &barrier->hub->covered[shard];
 
     if (covered->lsn != 0 && covered->timeline != barrier->position.timeline)
-        barrier->is_stale = true;
+        barrier->is_stale = barrier->hub->barriers.has_stale = true;
     return covered->lsn >= barrier->position.lsn && covered->timeline == barrier->position.timeline;
 }
 
@@ -298,21 +357,58 @@ is_loading(const struct session *session)
     return session != NULL && session->state < SESSION_PENDING;
 }
 
-static void
-advance(struct barrier *barrier)
+/* True if the barrier has ended. The gap of what load shedding dropped precedes the reply. */
+static bool
+finish_in_session(struct barrier *barrier)
 {
-    struct hub *hub = barrier->hub;
+    struct session *session = barrier->session;
 
-    if (barrier->state == BARRIER_STREAM && is_covered(barrier, 0) &&
-        is_covered(barrier, barrier->own) &&
-        (hub->reader == NULL || reader_follows(hub->reader, barrier->own))) {
-        barrier->cursor = replay_buffer_head(&hub->replay_buffer, barrier->own);
-        set_state(barrier, BARRIER_SESSION);
+    if (session != NULL) {
+        if (!has_queued(session, barrier->cursor))
+            return false;
+        (void)session_announce_shed(session);
+        if (session->control.gap_why != NULL)
+            return false; /* the control queue is full */
     }
-    if ((barrier->state == BARRIER_FAILED && !is_loading(barrier->session)) ||
-        (barrier->state == BARRIER_SESSION &&
-         (barrier->session == NULL || has_queued(barrier->session, barrier->cursor))))
-        finish(barrier);
+    finish(barrier);
+    return true;
+}
+
+static void
+advance_in_stream(struct hub *hub, unsigned own)
+{
+    struct barrier *barrier, *next;
+
+    if (hub->reader != NULL && !reader_follows(hub->reader, own))
+        return;
+    DL_FOREACH_SAFE2(hub->barriers.in_streams[own], barrier, next, state_next)
+    {
+        if (is_covered(barrier, 0) && is_covered(barrier, own)) {
+            barrier->cursor = replay_buffer_head(&hub->replay_buffer, own);
+            set_state(barrier, BARRIER_SESSION);
+            (void)finish_in_session(barrier);
+        } else if (!barrier->is_stale) {
+            return; /* the others are behind it */
+        }
+    }
+}
+
+/* Those that still wait are the last ones of the next turns. */
+static void
+advance_in_sessions(struct hub *hub)
+{
+    struct hub_barriers *barriers = &hub->barriers;
+    unsigned left = barriers->in_session_count;
+
+    if (left > SESSIONS_PER_TURN && !barriers->is_due)
+        left = SESSIONS_PER_TURN;
+    barriers->is_due = false;
+    for (; left > 0; left--) {
+        struct barrier *barrier = barriers->in_sessions;
+
+        if (!finish_in_session(barrier))
+            set_state(barrier, BARRIER_SESSION);
+    }
 }
 
 void
@@ -320,45 +416,76 @@ barriers_advance(struct hub *hub)
 {
     struct barrier *barrier, *next;
 
-    DL_FOREACH_SAFE (hub->barriers, barrier, next)
-        advance(barrier);
+    for (unsigned own = 0; own < hub->shards; own++) {
+        if (hub->barriers.in_streams[own] != NULL)
+            advance_in_stream(hub, own);
+    }
+    advance_in_sessions(hub);
+    DL_FOREACH_SAFE2(hub->barriers.failed, barrier, next, state_next)
+    {
+        if (!is_loading(barrier->session))
+            finish(barrier);
+    }
 }
 
 /* ---- time */
+
+static void
+expire(struct barrier *barrier)
+{
+    if (barrier->state != BARRIER_POSITION)
+        fail(barrier, &BEHIND);
+    else
+        fail(barrier, rows_position_wait(barrier->request) == ROWS_BUSY ? &RUNNING : &LOST);
+}
+
+/* Positions of another timeline are requested again. */
+static void
+renew_stale(struct hub *hub)
+{
+    struct barrier *barrier, *next;
+
+    if (!hub->barriers.has_stale)
+        return;
+    hub->barriers.has_stale = false;
+    for (unsigned own = 0; own < hub->shards; own++) {
+        DL_FOREACH_SAFE2(hub->barriers.in_streams[own], barrier, next, state_next)
+        {
+            if (barrier->is_stale)
+                request_position(barrier);
+        }
+    }
+}
 
 static void
 on_tick(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct hub *hub = timer->data;
     const int64_t now_us = clock_monotonic_us();
-    struct barrier *barrier;
 
     (void)loop;
     (void)events;
-    DL_FOREACH (hub->barriers, barrier) {
-        if (barrier->state == BARRIER_FAILED)
-            hub_mark(hub, HUB_BARRIERS);
-        if (barrier->state == BARRIER_FAILED || barrier->state == BARRIER_POSITION)
-            continue;
-        if (now_us >= barrier->deadline_us)
-            fail(barrier, &BEHIND);
-        else if (barrier->state == BARRIER_STREAM && barrier->is_stale)
-            request_position(barrier);
-    }
+    while (hub->barriers.timed != NULL && now_us >= hub->barriers.timed->deadline_us)
+        expire(hub->barriers.timed);
+    renew_stale(hub);
+    hub->barriers.is_due = true;
+    hub_mark(hub, HUB_BARRIERS);
 }
 
 void
 barriers_open(struct hub *hub)
 {
-    ev_init(&hub->barrier_timer, on_tick);
-    hub->barrier_timer.repeat = TICK_S;
-    hub->barrier_timer.data = hub;
+    ev_init(&hub->barriers.timer, on_tick);
+    hub->barriers.timer.repeat = TICK_S;
+    hub->barriers.timer.data = hub;
 }
 
 void
 barriers_stop(struct hub *hub)
 {
-    while (hub->barriers != NULL)
-        hub_barrier_end(hub->barriers);
-    ev_timer_stop(hub->loop, &hub->barrier_timer);
+    while (hub->barriers.timed != NULL)
+        hub_barrier_end(hub->barriers.timed);
+    while (hub->barriers.failed != NULL)
+        hub_barrier_end(hub->barriers.failed);
+    ev_timer_stop(hub->loop, &hub->barriers.timer);
 }

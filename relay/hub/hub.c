@@ -396,7 +396,7 @@ on_followed(void *ctx, const struct reader_followed *followed)
     replay_buffer_begin(&hub->replay_buffer, shard, hub->newest[shard]);
     add_earlier_xids(hub, &followed->notified);
     ends_followed(hub, shard);
-    if (hub->barriers != NULL)
+    if (hub->barriers.count > 0)
         hub_mark(hub, HUB_BARRIERS);
     DL_FOREACH (hub->sessions, session) {
         if (session->client.own_shard == shard)
@@ -412,7 +412,7 @@ on_covered(void *ctx, unsigned shard, const struct reader_covered *covered)
     hub_fan_out(hub);
     hub->covered[shard] = *covered;
     hub_settle_ends(hub, shard);
-    if (hub->barriers != NULL)
+    if (hub->barriers.count > 0)
         hub_mark(hub, HUB_BARRIERS);
 }
 

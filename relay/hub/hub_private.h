@@ -162,6 +162,20 @@ struct hub_ends {
     struct shared_end shared[STORE_SHARDS_MAX]; /* by shard of the user */
 };
 
+/* The barriers that wait (barriers.c): utlists. */
+struct hub_barriers {
+    struct barrier *timed; /* those that have not failed, by deadline */
+    /* those that wait for the streams, by the user's shard, in the order of their positions */
+    struct barrier *in_streams[STORE_SHARDS_MAX];
+    struct barrier *in_sessions; /* those that wait for their session */
+    struct barrier *failed;
+    unsigned count;
+    unsigned in_session_count;
+    bool is_due;    /* all of in_sessions are checked, instead of some in each turn */
+    bool has_stale; /* a position in in_streams is of another timeline */
+    ev_timer timer; /* active while there are barriers */
+};
+
 #define HUB_ARRIVALS_MAX 256
 /* Users who connected in this loop iteration; the strings belong to their sessions. */
 struct hub_arrivals {
@@ -183,10 +197,7 @@ struct hub {
     struct audience *audiences;
     struct session *sessions;    /* utlist */
     struct session_lists *lists; /* utlist; of the sessions that have lists */
-    struct barrier *barriers;    /* utlist, oldest first */
-    unsigned barrier_count;
-    unsigned barriers_in_sessions; /* number of them that wait for their session */
-    ev_timer barrier_timer;        /* active while there are barriers */
+    struct hub_barriers barriers;
     struct hub_arrivals arrivals;
     uint32_t conn_prefix; /* random: in containers, relays have equal process ids */
     uint64_t session_count_ever;
@@ -272,6 +283,9 @@ unsigned shed_count_kept(const struct hub *hub, struct notification *const *noti
  * (session_slow), and no page is read for others.
  */
 bool hub_is_over_limit(const struct hub *hub);
+
+/* Announces the gap, if notifications were dropped for this session. False: none was. */
+bool session_announce_shed(struct session *session);
 
 /* Records that this notification was dropped for this session; the gap is announced later. */
 void session_count_shed(struct session *session, const struct notification *notification);

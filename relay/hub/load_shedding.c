@@ -98,6 +98,17 @@ session_count_shed(struct session *session, const struct notification *notificat
     stats_add(hub->stats, is_low ? STAT_HUB_SHED_LOW : STAT_HUB_SHED_NORMAL, 1);
 }
 
+bool
+session_announce_shed(struct session *session)
+{
+    if (!session->control.has_dropped)
+        return false;
+    session->control.has_dropped = false;
+    session_gap(session, cursor_from_heads(session->hub->shed.hold, session->client.own_shard),
+                session_reached(session), "shed");
+    return true;
+}
+
 /* ---- measurements */
 
 #define ANNOUNCE_US (30 * 1000000) /* maximum time from the first dropped notification to the gap */
@@ -117,12 +128,7 @@ end_shedding(struct hub *hub)
     uint64_t clients = 0;
 
     DL_FOREACH_SAFE (hub->sessions, session, next) {
-        if (!session->control.has_dropped)
-            continue;
-        session->control.has_dropped = false;
-        session_gap(session, cursor_from_heads(hub->shed.hold, session->client.own_shard),
-                    session_reached(session), "shed");
-        clients++;
+        clients += session_announce_shed(session);
     }
     log_warn("hub", "load shedding: gap announced", LOG_UINT("dropped", hub->shed.count),
              LOG_UINT("clients", clients));

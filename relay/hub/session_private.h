@@ -208,7 +208,8 @@ struct session_control {
     /* load shedding dropped notifications and has not announced it yet */
     bool has_dropped;
     struct session_lists *lists; /* NULL: the client has not requested rows */
-    unsigned barriers;           /* number of barriers that wait */
+    struct barrier *barriers;    /* utlist: those that wait */
+    unsigned barrier_count;
 };
 
 /* The socket of a session. */

@@ -229,7 +229,7 @@ on_turn(struct ev_loop *loop, ev_prepare *prepare, int events)
 
     (void)events;
     hub_fan_out(hub);
-    if (hub->barriers_in_sessions > 0)
+    if (hub->barriers.in_session_count > 0)
         barriers_advance(hub);
     hub->list_frames = 0;
     if (hub_send_some(hub, SENDS_PER_TURN))

@@ -587,10 +587,9 @@ rows_open(struct ev_loop *loop, const struct config *config, struct stats *stats
 }
 
 struct rows_position_request *
-rows_position_start(struct rows *rows, uint64_t xid, int64_t deadline_us, rows_position_known *done,
-                    void *ctx)
+rows_position_start(struct rows *rows, uint64_t xid, rows_position_known *done, void *ctx)
 {
-    return rows != NULL ? positions_start(rows->positions, xid, deadline_us, done, ctx) : NULL;
+    return rows != NULL ? positions_start(rows->positions, xid, done, ctx) : NULL;
 }
 
 enum rows_status

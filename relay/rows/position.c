@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <uthash.h>
 #include <utlist.h>
 
 #include "base/clock.h"
@@ -37,20 +38,38 @@
 static const char QUERY[] = "SELECT clairon.live_position($1)";
 
 /*
- * A request is in one of the lists. In `queried` it is part of the query that runs. Requests
- * without a transaction, and those with the same transaction, share an outcome.
+ * The requests for one transaction share an outcome, and so do those without a transaction. A group
+ * is freed when its last request has ended.
+ *
+ * READY: waits for the next query. A new request joins. Next: QUERIED.
+ *
+ * LATER: its transaction had not ended; waits until again_us. A new request joins, and makes it
+ * READY. Next: READY.
+ *
+ * QUERIED: part of the query that runs, whose snapshot may be older than a new request: such a
+ * request waits in another group. Next: LATER, or READY together with that group.
  */
+enum group_state { GROUP_READY, GROUP_LATER, GROUP_QUERIED, GROUP_STATES };
+
+struct position_group {
+    UT_hash_handle hh;           /* in READY and LATER */
+    struct position_group *prev; /* links of the list of its state */
+    struct position_group *next;
+    enum group_state state;
+    uint64_t xid;                           /* 0: no transaction */
+    struct rows_position_request *requests; /* utlist */
+    int64_t again_us;                       /* in LATER */
+    bool has_reply;                         /* the server knows that the transaction runs */
+    int index;                              /* in QUERIED: of its outcome; -1: no transaction */
+};
+
 struct rows_position_request {
     struct rows_positions *positions;
-    struct rows_position_request *prev; /* links of `waiting` or `queried` */
+    struct position_group *group;
+    struct rows_position_request *prev; /* links of the group's list */
     struct rows_position_request *next;
     rows_position_known *done;
     void *ctx;
-    uint64_t xid;
-    int64_t deadline_us;
-    int64_t not_before_us; /* earliest time of the next query */
-    bool is_queried;
-    int index; /* while queried: of its outcome; -1: no transaction */
 };
 
 struct rows_positions {
@@ -62,12 +81,14 @@ struct rows_positions {
     int64_t retry_us; /* earliest time to connect; monotonic */
     struct backoff backoff;
     struct throttle warnings;
-    struct rows_position_request *waiting; /* utlist, oldest first */
-    struct rows_position_request *queried; /* utlist */
-    size_t count;
-    struct rows_position result; /* of the running query */
+    struct position_group *waiting;              /* uthash: READY and LATER groups */
+    struct position_group *groups[GROUP_STATES]; /* utlists; LATER: by again_us */
+    size_t count;                                /* number of requests */
+    int xid_count;                               /* number of transactions in the running query */
+    struct rows_position result;                 /* of the running query */
     char outcomes[XIDS_MAX + 1];
     bool has_result;
+    enum rows_status status; /* ROWS_OK: the running query has returned no error */
     ev_timer tick;
     ev_timer soon;
 };
@@ -83,31 +104,85 @@ run_soon(struct rows_positions *positions)
     ev_timer_start(positions->loop, &positions->soon);
 }
 
+static bool
+is_waiting(const struct position_group *group)
+{
+    return group->state != GROUP_QUERIED;
+}
+
+/* Requests without a transaction precede the others, of which one query may not have them all. */
+static void
+add_group(struct rows_positions *positions, struct position_group *group, enum group_state state)
+{
+    group->state = state;
+    if (is_waiting(group))
+        HASH_ADD(hh, positions->waiting, xid, sizeof(group->xid), group);
+    if (group->xid == 0)
+        DL_PREPEND(positions->groups[state], group);
+    else
+        DL_APPEND(positions->groups[state], group);
+}
+
+static void
+remove_group(struct rows_positions *positions, struct position_group *group)
+{
+    if (is_waiting(group))
+        HASH_DELETE(hh, positions->waiting, group);
+    DL_DELETE(positions->groups[group->state], group);
+}
+
+static void
+move_group(struct rows_positions *positions, struct position_group *group, enum group_state state)
+{
+    remove_group(positions, group);
+    add_group(positions, group, state);
+}
+
+static struct position_group *
+find_waiting(struct rows_positions *positions, uint64_t xid)
+{
+    struct position_group *group;
+
+    HASH_FIND(hh, positions->waiting, &xid, sizeof(xid), group);
+    return group;
+}
+
 static void
 remove_request(struct rows_position_request *request)
 {
     struct rows_positions *positions = request->positions;
+    struct position_group *group = request->group;
 
-    if (request->is_queried)
-        DL_DELETE(positions->queried, request);
-    else
-        DL_DELETE(positions->waiting, request);
-    positions->count--;
+    DL_DELETE(group->requests, request);
     free(request);
+    positions->count--;
+    if (group->requests != NULL)
+        return;
+    remove_group(positions, group);
+    free(group);
 }
 
 struct rows_position_request *
-positions_start(struct rows_positions *positions, uint64_t xid, int64_t deadline_us,
-                rows_position_known *done, void *ctx)
+positions_start(struct rows_positions *positions, uint64_t xid, rows_position_known *done,
+                void *ctx)
 {
     struct rows_position_request *request;
+    struct position_group *group;
 
     if (positions->count >= REQUESTS_MAX)
         return NULL;
+    group = find_waiting(positions, xid);
+    if (group == NULL) {
+        group = memory_new(sizeof(*group));
+        group->xid = xid;
+        add_group(positions, group, GROUP_READY);
+    } else if (group->state == GROUP_LATER) {
+        move_group(positions, group, GROUP_READY);
+    }
     request = memory_new(sizeof(*request));
     *request = (struct rows_position_request){
-        .positions = positions, .done = done, .ctx = ctx, .xid = xid, .deadline_us = deadline_us};
-    DL_APPEND(positions->waiting, request);
+        .positions = positions, .group = group, .done = done, .ctx = ctx};
+    DL_APPEND(group->requests, request);
     positions->count++;
     run_soon(positions);
     return request;
@@ -118,6 +193,12 @@ rows_position_end(struct rows_position_request *request)
 {
     if (request != NULL)
         remove_request(request);
+}
+
+enum rows_status
+rows_position_wait(const struct rows_position_request *request)
+{
+    return request->group->has_reply ? ROWS_BUSY : ROWS_LOST;
 }
 
 /* The callback may start and end other requests. */
@@ -132,65 +213,82 @@ complete(struct rows_position_request *request, enum rows_status status,
     done(ctx, status, position);
 }
 
+/* Requests that came during the query do not wait, and neither do the others of their transaction. */
 static void
-wait_again(struct rows_position_request *request, int64_t not_before_us)
+wait_again(struct rows_positions *positions, struct position_group *group, int64_t again_us)
 {
-    struct rows_positions *positions = request->positions;
+    struct position_group *newer = find_waiting(positions, group->xid);
+    struct rows_position_request *request;
 
-    DL_DELETE(positions->queried, request);
-    DL_APPEND(positions->waiting, request);
-    request->is_queried = false;
-    request->not_before_us = not_before_us;
+    group->again_us = again_us;
+    if (newer != NULL) {
+        DL_FOREACH (newer->requests, request)
+            request->group = group;
+        DL_CONCAT(group->requests, newer->requests);
+        remove_group(positions, newer);
+        free(newer);
+    }
+    move_group(positions, group, newer != NULL ? GROUP_READY : GROUP_LATER);
 }
 
 /* ---- the query */
-
-/* Adds a request to the query. Its transaction is at the end of `xids` or new. False: full. */
-static bool
-add_to_query(struct rows_position_request *request, uint64_t *xids, int *count)
-{
-    int index = -1;
-
-    if (request->xid != 0) {
-        for (index = *count - 1; index >= 0 && xids[index] != request->xid; index--)
-            ;
-        if (index < 0 && *count == XIDS_MAX)
-            return false;
-        if (index < 0) {
-            index = (*count)++;
-            xids[index] = request->xid;
-        }
-    }
-    DL_DELETE(request->positions->waiting, request);
-    DL_APPEND(request->positions->queried, request);
-    request->is_queried = true;
-    request->index = index;
-    return true;
-}
 
 static void
 send_query(struct rows_positions *positions, int64_t now_us)
 {
     static char text[XIDS_TEXT_MAX];
-    static uint64_t xids[XIDS_MAX];
     const char *const parameters[] = {text};
-    struct rows_position_request *request, *next;
+    struct position_group *group;
     size_t len = 0;
-    int count = 0;
 
-    DL_FOREACH_SAFE (positions->waiting, request, next) {
-        if (request->not_before_us <= now_us && !add_to_query(request, xids, &count))
-            break;
-    }
-    if (positions->queried == NULL)
-        return;
     text[0] = '\0';
-    for (int i = 0; i < count; i++)
-        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%" PRIu64, i > 0 ? "," : "",
-                                xids[i]);
+    positions->xid_count = 0;
+    while ((group = positions->groups[GROUP_LATER]) != NULL && group->again_us <= now_us)
+        move_group(positions, group, GROUP_READY);
+    while ((group = positions->groups[GROUP_READY]) != NULL && positions->xid_count < XIDS_MAX) {
+        move_group(positions, group, GROUP_QUERIED);
+        group->index = -1;
+        if (group->xid == 0)
+            continue;
+        group->index = positions->xid_count++;
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%" PRIu64, len > 0 ? "," : "",
+                                group->xid);
+    }
+    if (positions->groups[GROUP_QUERIED] == NULL)
+        return;
     positions->has_result = false;
+    positions->status = ROWS_OK;
     positions->since_us = now_us;
     postgres_session_send_rows(&positions->session, QUERY, parameters, 1);
+}
+
+static void
+warn(struct rows_positions *positions, const char *what, const char *sqlstate, const char *error)
+{
+    unsigned skipped = 0;
+
+    if (throttle_allows(&positions->warnings, clock_monotonic_us(), &skipped))
+        log_warn("rows", what, LOG_TEXT("sqlstate", sqlstate), LOG_TEXT("error", error),
+                 LOG_UINT("suppressed", skipped));
+}
+
+static bool
+read_result(struct rows_positions *positions, const char *text)
+{
+    char *end;
+    unsigned long timeline;
+    unsigned long long lsn;
+
+    timeline = strtoul(text, &end, 10);
+    if (end == text || *end != ':' || timeline > UINT32_MAX)
+        return false;
+    text = end + 1;
+    lsn = strtoull(text, &end, 10);
+    if (end == text || *end != ':')
+        return false;
+    positions->result = (struct rows_position){.timeline = (uint32_t)timeline, .lsn = lsn};
+    snprintf(positions->outcomes, sizeof(positions->outcomes), "%s", end + 1);
+    return strlen(end + 1) == (size_t)positions->xid_count;
 }
 
 /* Parses timeline:position:outcomes. */
@@ -198,45 +296,28 @@ static void
 on_row(void *ctx, const PGresult *row)
 {
     struct rows_positions *positions = ctx;
-    const char *text;
-    char *end;
-    unsigned long timeline;
-    unsigned long long lsn;
 
-    if (PQnfields(row) != 1 || PQgetisnull(row, 0, 0) != 0)
-        return;
-    text = PQgetvalue(row, 0, 0);
-    timeline = strtoul(text, &end, 10);
-    if (end == text || *end != ':' || timeline > UINT32_MAX)
-        return;
-    text = end + 1;
-    lsn = strtoull(text, &end, 10);
-    if (end == text || *end != ':')
-        return;
-    positions->result = (struct rows_position){.timeline = (uint32_t)timeline, .lsn = lsn};
-    snprintf(positions->outcomes, sizeof(positions->outcomes), "%s", end + 1);
-    positions->has_result = true;
+    positions->has_result = PQnfields(row) == 1 && PQgetisnull(row, 0, 0) == 0 &&
+                            read_result(positions, PQgetvalue(row, 0, 0));
 }
 
 static void
 on_error(void *ctx, const PGresult *error)
 {
     struct rows_positions *positions = ctx;
-    unsigned skipped = 0;
+    const char *sqlstate = PQresultErrorField(error, PG_DIAG_SQLSTATE);
 
-    if (throttle_allows(&positions->warnings, clock_monotonic_us(), &skipped))
-        log_warn("rows", "could not read the WAL position",
-                 LOG_TEXT("sqlstate", PQresultErrorField(error, PG_DIAG_SQLSTATE)),
-                 LOG_TEXT("error", postgres_error_line(PQresultErrorMessage(error))),
-                 LOG_UINT("suppressed", skipped));
+    positions->status = rows_status_of(sqlstate);
+    warn(positions, "could not read the WAL position", sqlstate,
+         postgres_error_line(PQresultErrorMessage(error)));
 }
 
 /* False: its transaction has not ended. */
 static bool
-read_outcome(const struct rows_positions *positions, const struct rows_position_request *request,
+read_outcome(const struct rows_positions *positions, const struct position_group *group,
              enum rows_outcome *ret_outcome)
 {
-    const char letter = request->index < 0 ? FORGOTTEN : positions->outcomes[request->index];
+    const char letter = group->index < 0 ? FORGOTTEN : positions->outcomes[group->index];
 
     *ret_outcome = letter == COMMITTED     ? ROWS_OUTCOME_COMMITTED
                    : letter == ROLLED_BACK ? ROWS_OUTCOME_ROLLED_BACK
@@ -245,22 +326,46 @@ read_outcome(const struct rows_positions *positions, const struct rows_position_
     return *ret_outcome != ROWS_OUTCOME_NONE || letter == FORGOTTEN;
 }
 
-/* Callbacks may end requests, so the first queried request is handled until none is left. */
+/* True if a repeated query may succeed: the server was shut down, or was short of a resource. */
+static bool
+may_pass(enum rows_status status)
+{
+    return status == ROWS_LOST || status == ROWS_BUSY || status == ROWS_TIMED_OUT ||
+           status == ROWS_LOCKED;
+}
+
+/* Ends the first request of the group, or lets all of them wait. */
+static void
+complete_next(struct rows_positions *positions, struct position_group *group, int64_t now_us)
+{
+    struct rows_position position = positions->result;
+    const enum rows_status status = positions->status;
+
+    if (status == ROWS_OK && !read_outcome(positions, group, &position.outcome)) {
+        group->has_reply = true;
+        wait_again(positions, group, now_us + AGAIN_US);
+    } else if (may_pass(status)) {
+        wait_again(positions, group, now_us + AGAIN_US);
+    } else {
+        complete(group->requests, status == ROWS_OK ? ROWS_OK : ROWS_FAILED,
+                 status == ROWS_OK ? &position : NULL);
+    }
+}
+
+/* Callbacks may end requests, so the first queried group is handled until none is left. */
 static void
 on_done(void *ctx)
 {
     struct rows_positions *positions = ctx;
     const int64_t now_us = clock_monotonic_us();
-    struct rows_position position = positions->result;
-    struct rows_position_request *request;
 
     positions->since_us = now_us;
-    while ((request = positions->queried) != NULL) {
-        if (!positions->has_result || !read_outcome(positions, request, &position.outcome))
-            wait_again(request, now_us + AGAIN_US);
-        else
-            complete(request, ROWS_OK, &position);
+    if (positions->status == ROWS_OK && !positions->has_result) {
+        warn(positions, "invalid row from clairon.live_position()", NULL, NULL);
+        positions->status = ROWS_FAILED;
     }
+    while (positions->groups[GROUP_QUERIED] != NULL)
+        complete_next(positions, positions->groups[GROUP_QUERIED], now_us);
     run_soon(positions);
 }
 
@@ -294,13 +399,16 @@ on_lost(void *ctx, const char *message)
 {
     struct rows_positions *positions = ctx;
     const int64_t now_us = clock_monotonic_us();
-    const bool is_idle = !positions->is_opening && positions->queried == NULL;
+    const bool is_idle = !positions->is_opening && positions->groups[GROUP_QUERIED] == NULL;
+    struct position_group *group;
     int64_t delay_ms;
 
     positions->is_opening = false;
     positions->since_us = now_us;
-    while (positions->queried != NULL)
-        wait_again(positions->queried, now_us);
+    while ((group = positions->groups[GROUP_QUERIED]) != NULL)
+        wait_again(positions, group, now_us);
+    for (group = positions->waiting; group != NULL; group = group->hh.next)
+        group->has_reply = false;
     if (is_idle)
         return; /* the server restarted, or closed the idle session */
     delay_ms = backoff_next_ms(&positions->backoff);
@@ -347,37 +455,11 @@ sweep(struct rows_positions *positions, int64_t now_us)
     const int64_t max_us = positions->config->rows.timeout_ms * 1000 + TIMEOUT_GRACE_US;
     const int64_t age_us = now_us - positions->since_us;
 
-    if (positions->is_opening || positions->queried != NULL) {
+    if (positions->is_opening || positions->groups[GROUP_QUERIED] != NULL) {
         if (age_us > max_us)
             close_session(positions, "timeout expired");
     } else if (positions->session.conn != NULL && age_us > IDLE_US) {
         postgres_session_close(&positions->session);
-    }
-}
-
-/* Ends requests that have waited too long. A query that runs may still serve the others. */
-static void
-expire(struct rows_positions *positions, int64_t now_us)
-{
-    struct rows_position_request *request;
-    bool is_left = true;
-
-    while (is_left) {
-        is_left = false;
-        DL_FOREACH (positions->waiting, request) {
-            is_left = request->deadline_us <= now_us;
-            if (is_left)
-                break;
-        }
-        if (!is_left) {
-            DL_FOREACH (positions->queried, request) {
-                is_left = request->deadline_us <= now_us;
-                if (is_left)
-                    break;
-            }
-        }
-        if (is_left)
-            complete(request, positions->session.is_ready ? ROWS_BUSY : ROWS_LOST, NULL);
     }
 }
 
@@ -417,7 +499,6 @@ on_tick(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop;
     (void)events;
     sweep(positions, now_us);
-    expire(positions, now_us);
     run(positions, now_us);
     set_tick(positions);
 }

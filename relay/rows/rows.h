@@ -148,20 +148,24 @@ struct rows_position {
 struct rows_position_request; /* one request */
 
 /*
- * Called once, from the loop, and ends the request. Unless ROWS_OK, position is NULL. ROWS_BUSY:
- * the transaction has not ended. ROWS_LOST: the database does not reply.
+ * Called once, from the loop, and ends the request. ROWS_FAILED: the server has returned an error,
+ * which is logged, and position is NULL.
  */
 typedef void rows_position_known(void *ctx, enum rows_status status,
                                  const struct rows_position *position);
 
 /*
  * Requests the position. xid 0: of no transaction; otherwise once that transaction has ended. All
- * requests that wait share a query. deadline_us: monotonic. NULL: `rows` is NULL, or too many
- * requests wait.
+ * requests that wait share a query. There is no time limit: the caller cancels the request. NULL:
+ * `rows` is NULL, or too many requests wait.
  */
 struct rows_position_request *rows_position_start(struct rows *rows, uint64_t xid,
-                                                  int64_t deadline_us, rows_position_known *done,
-                                                  void *ctx);
+                                                  rows_position_known *done, void *ctx);
+/*
+ * Returns what a request waits for. ROWS_BUSY: for the end of its transaction. ROWS_LOST: for the
+ * database.
+ */
+enum rows_status rows_position_wait(const struct rows_position_request *request);
 /* Cancels a request. Accepts NULL. */
 void rows_position_end(struct rows_position_request *request);
 

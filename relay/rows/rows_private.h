@@ -200,8 +200,7 @@ struct rows_positions *positions_open(struct ev_loop *loop, const struct config 
 /* All requests must have ended. */
 void positions_close(struct rows_positions *positions);
 struct rows_position_request *positions_start(struct rows_positions *positions, uint64_t xid,
-                                              int64_t deadline_us, rows_position_known *done,
-                                              void *ctx);
+                                              rows_position_known *done, void *ctx);
 
 /* ---- result.c */
 
