@@ -5,6 +5,7 @@ use warnings;
 
 use Clairon::Test qw(wait_until token);
 use Clairon::Test::Client;
+use Clairon::Test::RawSocket;
 use JSON ();
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
@@ -45,6 +46,8 @@ sub http
     my ($status, $body) = $relay->get("/v1/barrier$query", Authorization => 'Bearer ' . token(sub => $user // 'u1'));
     return ($status, JSON::decode_json($body));
 }
+
+sub response { my ($one, $query) = @_; return Clairon::Test::RawSocket->new($one)->request(GET => "/v1/barrier$query", Authorization => 'Bearer ' . token(sub => 'u1')) }
 
 sub queries { return scalar(() = slurp_file($pg->logfile) =~ /execute <unnamed>: SELECT clairon\.live_position/g) }
 
@@ -175,6 +178,17 @@ is(rows_before($many[39], $requests[39][0][1]), join(' ', 1000 .. 1009), 'the ro
 $blocker->quit;
 wait_until('no request waits', sub { $relay->metric('clairon_hub_waiting_barriers') == 0 });
 
+# An error of the query is not a lost connection: the barrier ends at once, without a delay.
+sql('ALTER FUNCTION clairon.live_position(text) RENAME TO moved');
+my $failed = barrier($client);
+is("$failed->{t} $failed->{code} $failed->{msg}", 'err 100 could not read the WAL position', 'an error of the query');
+ok(!exists $failed->{after}, 'it is not repeated');
+my $response = response($relay, '?x=5');
+is("$response->{status} " . ($response->{headers}{'retry-after'} // 'none'), '500 none', 'an error of the query over HTTP');
+like($relay->log_text, qr/could not read the WAL position" sqlstate="42883" error="[^"]*clairon\.live_position/, 'the error is logged');
+sql('ALTER FUNCTION clairon.moved(text) RENAME TO live_position');
+is(barrier($client)->{t}, 'barrier', 'the next query succeeds');
+
 # A session that ends, and a relay that stops, with barriers that wait.
 $blocker = $pg->background_psql('postgres');
 $x = $blocker->query_safe('BEGIN; SELECT pg_current_xact_id()');
@@ -194,7 +208,20 @@ $client = $relay->client('u1', win => 1);
 my $reply = barrier($client, x => $x);
 is("$reply->{t} $reply->{code}", 'err 111', 'a transaction that runs for longer than rows.timeout');
 cmp_ok($reply->{after}, '>', 0, 'the error has a delay');
-is((http($relay, "?x=$x"))[0], 503, 'the same over HTTP');
+$response = response($relay, "?x=$x");
+is($response->{status}, 503, 'the same over HTTP');
+like($response->{headers}{'retry-after'}, qr/\A[1-9]\d*\z/, 'the response over HTTP has a delay');
 $blocker->quit;
+
+# PostgreSQL is away.
+$pg->stop;
+$reply = barrier($client);
+is("$reply->{code} $reply->{msg}", '111 database does not reply', 'a database that does not reply');
+$response = response($relay, '');
+is("$response->{status} $response->{json}{detail}", '503 database does not reply', 'the same over HTTP');
+like($response->{headers}{'retry-after'}, qr/\A[1-9]\d*\z/, 'this response has a delay, too');
+$pg->start;
+$relay->wait_ready;
+is(barrier($client)->{t}, 'barrier', 'a barrier after its return');
 
 done_testing();
