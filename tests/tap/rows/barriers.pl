@@ -175,8 +175,42 @@ for my $request (map { @$_ } @requests)
 }
 cmp_ok(queries() - $before, '<', 100, '640 requests share few queries');
 is(rows_before($many[39], $requests[39][0][1]), join(' ', 1000 .. 1009), 'the rows precede the reply');
+
+# More transactions than one query has: each is a subtransaction of the same one.
+$blocker->query_safe('BEGIN; DO $$ BEGIN FOR i IN 1001 .. 2120 LOOP BEGIN INSERT INTO quiet VALUES (i); EXCEPTION WHEN division_by_zero THEN NULL; END; END LOOP; END $$');
+my @xids = split /\n/, $blocker->query_safe('SELECT xmin FROM quiet WHERE id > 1000');
+is(scalar @xids, 1120, 'there are many transactions');
+push @many, map { $relay->client('many') } 41 .. 70;
+@requests = map { my $one = $_; map { [ $one, request($one, x => pop @xids) ] } 1 .. 16 } @many;
+wait_until('all requests wait', sub { $relay->metric('clairon_hub_waiting_barriers') == 1120 });
+is(barrier($client)->{t}, 'barrier', 'a request without a transaction does not wait for the others');
+is((grep { has_reply(@$_) } @requests), 0, 'none of the others has a reply');
+$blocker->query_safe('COMMIT');
+is((grep { committed(reply(@$_)) eq '1' } @requests), 1120, 'each request has its reply');
 $blocker->quit;
 wait_until('no request waits', sub { $relay->metric('clairon_hub_waiting_barriers') == 0 });
+
+# A query serves only the requests that precede it.
+sql(q{ALTER FUNCTION clairon.live_position(text) RENAME TO moved;
+    CREATE FUNCTION clairon.live_position(text) RETURNS text LANGUAGE plpgsql AS
+    'DECLARE result text := clairon.moved($1); BEGIN PERFORM pg_advisory_xact_lock(7); RETURN result; END'});
+$session = $pg->background_psql('postgres');
+$session->query_safe('SELECT pg_advisory_lock(7)');
+my $early = request($client);
+wait_until('the query runs', sub { sql(q{SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted}) });
+Clairon::Test::wait_confirmed($pg);
+my $walsender = sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'clairon'});
+kill STOP => $walsender;
+sql(q{INSERT INTO t VALUES (400, 'u1')});
+my $later = request($client);
+wait_until('both requests wait', sub { $relay->metric('clairon_hub_waiting_barriers') == 2 });
+$session->query_safe('SELECT pg_advisory_unlock(7)');
+is(reply($client, $early)->{t}, 'barrier', 'a request that precedes the query');
+kill CONT => $walsender;
+is(reply($client, $later)->{t}, 'barrier', 'a request during the query');
+is((split / /, rows_before($client, $later))[-1], 400, 'a row that was committed during the query precedes its reply');
+$session->quit;
+sql('DROP FUNCTION clairon.live_position(text); ALTER FUNCTION clairon.moved(text) RENAME TO live_position');
 
 # An error of the query is not a lost connection: the barrier ends at once, without a delay.
 sql('ALTER FUNCTION clairon.live_position(text) RENAME TO moved');
