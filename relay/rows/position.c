@@ -213,7 +213,7 @@ complete(struct rows_position_request *request, enum rows_status status,
     done(ctx, status, position);
 }
 
-/* Requests that came during the query do not wait, and neither do the others of their transaction. */
+/* Requests that came during the query do not wait, nor do the others of their transaction. */
 static void
 wait_again(struct rows_positions *positions, struct position_group *group, int64_t again_us)
 {

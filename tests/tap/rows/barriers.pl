@@ -212,7 +212,7 @@ is((split / /, rows_before($client, $later))[-1], 400, 'a row that was committed
 $session->quit;
 sql('DROP FUNCTION clairon.live_position(text); ALTER FUNCTION clairon.moved(text) RENAME TO live_position');
 
-# An error of the query is not a lost connection: the barrier ends at once, without a delay.
+# An error of the query is not a lost connection: the barrier ends immediately.
 sql('ALTER FUNCTION clairon.live_position(text) RENAME TO moved');
 my $failed = barrier($client);
 is("$failed->{t} $failed->{code} $failed->{msg}", 'err 100 could not read the WAL position', 'an error of the query');

@@ -1,4 +1,4 @@
-# Tests that the gap of what load shedding has dropped precedes the reply of a barrier, also while it goes on.
+# Tests that the gap of what load shedding has dropped precedes the reply of a barrier, also while it continues.
 use strict;
 use warnings;
 
