@@ -235,22 +235,26 @@ sub follow
 # Returns whether the string existed only at points of a snapshot, not in commit order.
 sub is_of_snapshot { my ($self, $progress) = @_; return !grep { $_->{range} } @{ $progress->{points} } }
 
-# Returns whether the client showed part of a transaction: from this point on, the list has this string only within
-# transactions.
+# Returns whether the client showed part of a transaction: at all points that its strings allow, the list has this string
+# only within transactions.
 sub is_within_transaction
 {
     my ($self, $progress) = @_;
-    my $point = $progress->{points}[0];
-    return 0 unless $point->{range};
+    return !grep { !$_->{range} || $self->has_later_state($progress, $_) } @{ $progress->{points} };
+}
+
+# Returns whether the list has this string after a whole transaction, at the point or later.
+sub has_later_state
+{
+    my ($self, $progress, $point) = @_;
     my @ends = (0, map { $_->{from} + $_->{count} } @{ $self->{transactions} });
-    my @later = grep { !defined $_->[1] || $_->[1] > $point->{length} } @{ $self->{states}{ $progress->{list} }{ $progress->{text} } };
-    for my $range (@later)
+    for my $range (@{ $self->{states}{ $progress->{list} }{ $progress->{text} } })
     {
         my ($from, $end) = @$range;
         $from = $point->{length} if $from < $point->{length};
-        return 0 if grep { $_ >= $from && (!defined $end || $_ < $end) } @ends;
+        return 1 if grep { $_ >= $from && (!defined $end || $_ < $end) } @ends;
     }
-    return 1;
+    return 0;
 }
 
 1;
