@@ -240,7 +240,7 @@ $relay->start;
 $relay->wait_ready;
 $client = $relay->client('u1', win => 1);
 my $reply = barrier($client, x => $x);
-is("$reply->{t} $reply->{code}", 'err 111', 'a transaction that runs for longer than rows.timeout');
+is("$reply->{t} $reply->{code} $reply->{msg}", 'err 111 transaction has not ended within rows.timeout', 'a transaction that runs for longer than rows.timeout');
 cmp_ok($reply->{after}, '>', 0, 'the error has a delay');
 $response = response($relay, "?x=$x");
 is($response->{status}, 503, 'the same over HTTP');
