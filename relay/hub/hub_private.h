@@ -337,7 +337,10 @@ bool hub_send_some(struct hub *hub, unsigned max);
 
 void barriers_open(struct hub *hub);
 void barriers_stop(struct hub *hub);
-/* Moves all barriers on whose next condition is met. Only the turn calls it. */
+/*
+ * Moves barriers on whose next condition is met. Of many that wait for their session, each call
+ * checks some, and all of them after a tick. Only the turn calls it.
+ */
 void barriers_advance(struct hub *hub);
 /* Ends the barriers of a session that is being closed. */
 void barriers_leave(struct session *session);
