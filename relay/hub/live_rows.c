@@ -327,12 +327,14 @@ depends_on(const struct session_list *list, const struct bytes *kind)
 }
 
 static void
-require_reload(struct session *session, enum list_reload *reload, bool is_known)
+require_reload(struct session *session, struct session_list *list, enum list_reload *reload,
+               bool is_known)
 {
     const enum list_reload required = is_known ? LIST_RELOAD_DUE : LIST_RELOAD_CERTAIN;
 
     if (*reload < required)
         *reload = required;
+    list->is_announced = false;
     mark_frames(session);
 }
 
@@ -345,7 +347,7 @@ lists_reload(struct session *session, const struct bytes *kind, bool is_known)
         return;
     DL_FOREACH (session->control.lists->lists, list) {
         if (depends_on(list, kind))
-            require_reload(session, &list->reload, is_known);
+            require_reload(session, list, &list->reload, is_known);
     }
 }
 
@@ -358,11 +360,11 @@ lists_reload_rule(struct session *session, const struct list_name *name, bool is
         return;
     DL_FOREACH (session->control.lists->lists, list) {
         if (name == NULL)
-            require_reload(session, &list->reload, is_known);
+            require_reload(session, list, &list->reload, is_known);
         else if ((!list->is_denied || list->pending > 0) &&
                  bytes_equal_text(name->source, list->source) &&
                  (name->rule.len == 0 || bytes_equal_text(name->rule, list->rule)))
-            require_reload(session, &list->rule_reload, is_known);
+            require_reload(session, list, &list->rule_reload, is_known);
     }
 }
 
@@ -379,10 +381,25 @@ is_sending_rows(const struct session_lists *lists, const struct session_list *li
     return false;
 }
 
+/* True if no request waits for a result that may contain the change, or whose error is sent first. */
+static bool
+is_settled(const struct session_lists *lists, const struct session_list *list)
+{
+    return list->pending == 0 || is_sending_rows(lists, list);
+}
+
+/* The client may have other rows of the list than those of a request that waits. */
+static bool
+must_announce(const struct session_list *list)
+{
+    return list->audience != NULL && !list->is_announced;
+}
+
 /*
- * The reload is sent before outdated rows: otherwise the client would apply notifications of later
- * changes to them. An error is sent first, because the client repeats its request only after a
- * `reload`.
+ * The reload is sent before notifications of later changes, which a client must not apply to
+ * outdated rows. If a request waits, it is sent
+ * again before outdated rows of that request, and after its error, because the client repeats its
+ * request only after a `reload`.
  */
 static struct session_list *
 find_reload(const struct session_lists *lists)
@@ -391,7 +408,7 @@ find_reload(const struct session_lists *lists)
 
     DL_FOREACH (lists->lists, list) {
         if ((list->reload != LIST_RELOAD_NONE || list->rule_reload != LIST_RELOAD_NONE) &&
-            (list->pending == 0 || is_sending_rows(lists, list)))
+            (must_announce(list) || is_settled(lists, list)))
             return list;
     }
     return NULL;
@@ -502,7 +519,9 @@ lists_frame_sent(struct session *session)
     struct list_request *request = lists->sending;
 
     if (list != NULL) {
-        list->reload = list->rule_reload = LIST_RELOAD_NONE;
+        list->is_announced = !is_settled(lists, list);
+        if (!list->is_announced)
+            list->reload = list->rule_reload = LIST_RELOAD_NONE;
         return;
     }
     request->next_row = request->page_end;

@@ -112,9 +112,10 @@ struct session_list {
     /* a request had conditions, so one result does not replace all rows that the client has */
     bool is_partial;
     unsigned pending;        /* number of requests whose last page was not sent */
-    enum list_reload reload; /* sent once no request waits */
+    enum list_reload reload; /* sent now, and again once no request waits */
     /* the same for changes of the rule or its table, which a denied user must not learn of */
     enum list_reload rule_reload;
+    bool is_announced; /* the reload was sent while requests wait */
 };
 
 /* One `rows` request of a client. The request waits for a result, then until its pages are sent. */

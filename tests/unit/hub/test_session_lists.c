@@ -234,8 +234,22 @@ other_lists_are_not_reloaded(void **state)
     assert_string_equal(sent(), "");
 }
 
+/* A client without rows needs no reload if the result contains the change. */
 static void
 pending_result_replaces_a_reload(void **state)
+{
+    struct list_request *request = add_request(3);
+
+    (void)state;
+    lists_reload(&session, &STRUCTURE, true);
+    assert_string_equal(sent(), "");
+    give(request, "STRUCTURE");
+    assert_string_equal(sent(), "");
+}
+
+/* The request may be for other rows than those that the client has. */
+static void
+rows_are_reloaded_while_a_request_waits(void **state)
 {
     struct list_request *request;
 
@@ -243,7 +257,10 @@ pending_result_replaces_a_reload(void **state)
     give(add_request(3), "STRUCTURE");
     request = add_request(3);
     lists_reload(&session, &STRUCTURE, true);
+    assert_string_equal(sent(), RELOAD);
     assert_string_equal(sent(), "");
+    lists_reload(&session, &STRUCTURE, true);
+    assert_string_equal(sent(), RELOAD);
     give(request, "STRUCTURE");
     assert_string_equal(sent(), "");
 }
@@ -295,7 +312,7 @@ reload_of_a_rule_affects_only_its_list(void **state)
     assert_string_equal(sent(), RELOAD);
     request = add_request(3);
     lists_reload_rule(&session, &NAME, true);
-    assert_string_equal(sent(), "");
+    assert_string_equal(sent(), RELOAD);
     give(request, "USER"); /* the result contains the change */
     assert_string_equal(sent(), "");
 }
@@ -536,6 +553,7 @@ main(void)
         CASE(reload_follows_a_change_of_its_groups),
         CASE(other_lists_are_not_reloaded),
         CASE(pending_result_replaces_a_reload),
+        CASE(rows_are_reloaded_while_a_request_waits),
         CASE(reload_precedes_rows_that_may_lack_the_change),
         CASE(reload_of_a_rule_affects_only_its_list),
         CASE(reload_is_sent_before_the_queue),
