@@ -72,38 +72,20 @@ ends_mark_of(const struct session *session, const struct notification *notificat
     return mark;
 }
 
-struct fanout_batch *
-ends_share(struct hub *hub, unsigned own, uint64_t xid, struct cursor cursor)
-{
-    static const struct ends_mark ended = {.is_ended = true};
-    struct shared_end *shared = &hub->ends.shared[own];
-    struct entry_id heads[STORE_SHARDS_MAX];
-    struct notification *line;
-
-    if (shared->batch != NULL && shared->xid == xid && cursor_equal(shared->cursor, cursor))
-        return shared->batch;
-    fanout_batch_unref(shared->batch);
-    cursor_to_heads(cursor, own, heads, hub->shards);
-    line = notification_new_end(xid, hub->epoch, heads, hub->shards, NULL, &ended);
-    shared->batch = fanout_batch_new(&line, 1);
-    shared->xid = xid;
-    shared->cursor = cursor;
-    notification_unref(line);
-    return shared->batch;
-}
-
 /* Removes an open transaction, and queues its end if a part of it was sent. */
 static void
 end(struct session_ends *ends, unsigned nth)
 {
     struct session *session = ends->session;
     const struct open_transaction ended = ends->open[nth];
+    struct ends_mark mark;
 
     ends->count--;
     memmove(ends->open + nth, ends->open + nth + 1, (ends->count - nth) * sizeof(*ends->open));
+    mark = ends_mark_of(session, NULL);
     if (ended.is_shown)
         session_queue_end(session, ended.commit.xid, shed_cursor(session, session_reached(session)),
-                          ends_mark_of(session, NULL));
+                          &mark);
 }
 
 /* ---- which transactions have ended */

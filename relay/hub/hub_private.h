@@ -356,8 +356,6 @@ void ends_offered(struct hub *hub, const struct notification *notification);
 /* The shard was not read for some time. */
 void ends_followed(struct hub *hub, unsigned shard);
 void ends_change_epoch(struct hub *hub);
-/* Returns a batch that sessions share; it is valid until the next call. */
-struct fanout_batch *ends_share(struct hub *hub, unsigned own, uint64_t xid, struct cursor cursor);
 void ends_close(struct hub *hub);
 
 /* ---- loading.c: the state LOADING, before `connected` is sent */

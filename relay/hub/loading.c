@@ -85,6 +85,28 @@ session_change_group(struct session *session, const char *key, size_t len, bool 
 
 /* ---- LOADING: the client's cursor */
 
+/* Writes the session's own cursor. */
+static void
+own_pos_text(const struct session *session, char ret_text[CLIENT_POS_MAX])
+{
+    session_pos_text(session, session_reached(session), ret_text);
+    if (session->has_ends) {
+        const struct ends_mark mark = ends_mark_of(session, NULL);
+
+        client_pos_mark(ret_text, &mark);
+    }
+}
+
+bool
+session_pos(const struct session *session, char ret_pos[SESSION_POS_MAX])
+{
+    if (session->state != SESSION_LIVE || !outbound_is_empty(&session->outbound) ||
+        session->has_control)
+        return false;
+    own_pos_text(session, ret_pos);
+    return true;
+}
+
 static bool
 send_connected(struct session *session, bool resumed)
 {
@@ -93,7 +115,7 @@ send_connected(struct session *session, bool resumed)
     char pos[CLIENT_POS_MAX];
     bool is_whole;
 
-    session_own_pos_text(session, pos);
+    own_pos_text(session, pos);
     buffer_init(&frame, SESSION_CONTROL_MAX);
     is_whole = buffer_addf(&frame, "{\"t\":\"connected\",") == RC_OK;
     if (session->client.has_request_id)

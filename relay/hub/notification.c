@@ -94,6 +94,27 @@ free_notification(struct shared *shared)
     free(notification);
 }
 
+#define REPORTED_MAX (sizeof(struct deferral) + sizeof(struct ends_mark))
+
+/* Copies what the cursor reports behind `heads`. Returns the end of the copies. */
+static unsigned char *
+keep_reported(struct notification *notification, const struct deferral *deferral,
+              const struct ends_mark *mark)
+{
+    struct deferral *kept = (struct deferral *)(notification->heads + notification->shards);
+    struct ends_mark *kept_mark = (struct ends_mark *)(kept + 1);
+
+    notification->deferral = deferral != NULL ? kept : NULL;
+    if (deferral != NULL)
+        *kept = *deferral;
+    notification->mark = mark != NULL ? kept_mark : NULL;
+    if (mark != NULL)
+        *kept_mark = *mark;
+    return (unsigned char *)(mark != NULL       ? (void *)(kept_mark + 1)
+                             : deferral != NULL ? (void *)(kept + 1)
+                                                : (void *)kept);
+}
+
 /*
  * Uses one allocation; the caller sets the other fields. Omits `hidden`, which points into `data`.
  */
@@ -108,24 +129,18 @@ make(const struct frame_notification *frame, struct bytes retry_users, struct by
     char start[START_MAX];
     size_t pos_len;
     size_t start_len = write_start(frame, epoch, heads, shards, deferral, mark, start, &pos_len);
-    size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct deferral) +
-                  route.len + retry_users.len + WS_TEXT_HEAD_MAX + start_len + before + behind + 1;
+    size_t size = sizeof(struct notification) + shards * sizeof(*heads) +
+                  (deferral != NULL || mark != NULL ? REPORTED_MAX : 0) + route.len +
+                  retry_users.len + WS_TEXT_HEAD_MAX + start_len + before + behind + 1;
     struct notification *notification = memory_grow(NULL, size);
-    struct deferral *reported;
     unsigned char *at, *text;
 
-    reported = (struct deferral *)(notification->heads + shards);
-    at = (unsigned char *)(reported + (deferral != NULL));
     *notification =
         (struct notification){.shared = {.refs = 1, .size = size, .free = free_notification},
                               .shards = (unsigned char)shards,
-                              .is_marked = mark != NULL,
                               .made_us = clock_monotonic_us()};
     memcpy(notification->heads, heads, shards * sizeof(*heads));
-    if (deferral != NULL) {
-        *reported = *deferral;
-        notification->deferral = reported;
-    }
+    at = keep_reported(notification, deferral, mark);
     memcpy(at, route.at, route.len);
     if (frame_parse_header((struct bytes){at, route.len}, &notification->frame) != RC_OK)
         abort(); /* these bytes were parsed before */
@@ -159,23 +174,17 @@ make_sharing(struct notification *source, const char *epoch, const struct entry_
     size_t pos_len;
     size_t start_len = write_start(&source->frame.as.notification, epoch, heads, shards, deferral,
                                    mark, start, &pos_len);
-    size_t size = sizeof(struct notification) + shards * sizeof(*heads) + sizeof(struct deferral) +
+    size_t size = sizeof(struct notification) + shards * sizeof(*heads) + REPORTED_MAX +
                   WS_TEXT_HEAD_MAX + start_len;
     struct notification *notification = memory_grow(NULL, size);
-    struct deferral *reported = (struct deferral *)(notification->heads + shards);
-    unsigned char *text = (unsigned char *)(reported + 1) + WS_TEXT_HEAD_MAX;
+    unsigned char *text;
 
     *notification = *source;
     notification->shared = (struct shared){.refs = 1, .size = size, .free = free_notification};
     notification->made_us = clock_monotonic_us();
     notification->source = notification_ref(source);
     memcpy(notification->heads, heads, shards * sizeof(*heads));
-    notification->is_marked = mark != NULL;
-    notification->deferral = NULL;
-    if (deferral != NULL) {
-        *reported = *deferral;
-        notification->deferral = reported;
-    }
+    text = keep_reported(notification, deferral, mark) + WS_TEXT_HEAD_MAX;
     memcpy(text, start, start_len);
     notification->pos = (struct bytes){text + sizeof(START) - 1, pos_len};
     notification->rest = (struct bytes){source->data.at, source->data.len + 1};
@@ -324,10 +333,9 @@ copy(const struct notification *notification, const char *epoch, const struct en
     return copied;
 }
 
-struct notification *
-notification_new_at(struct notification *notification, const char *epoch,
-                    const struct entry_id *heads, const struct deferral *deferral,
-                    const struct ends_mark *mark)
+static struct notification *
+move(struct notification *notification, const char *epoch, const struct entry_id *heads,
+     const struct deferral *deferral, const struct ends_mark *mark)
 {
     struct notification *moved;
 
@@ -341,16 +349,21 @@ notification_new_at(struct notification *notification, const char *epoch,
 }
 
 struct notification *
-notification_new_marked(struct notification *notification, const char *epoch,
-                        const struct ends_mark *mark)
+notification_new_at(struct notification *notification, const char *epoch,
+                    const struct entry_id *heads, const struct deferral *deferral)
 {
-    return notification_new_at(notification, epoch, notification->heads, notification->deferral,
-                               mark);
+    return move(notification, epoch, heads, deferral, notification->mark);
 }
 
 struct notification *
-notification_new_late(const struct notification *notification, const char *epoch,
-                      const struct ends_mark *mark)
+notification_new_marked(struct notification *notification, const char *epoch,
+                        const struct ends_mark *mark)
+{
+    return move(notification, epoch, notification->heads, notification->deferral, mark);
+}
+
+struct notification *
+notification_new_late(const struct notification *notification, const char *epoch)
 {
     const struct frame_notification *frame = &notification->frame.as.notification;
     struct notification *late = NULL;
@@ -358,8 +371,9 @@ notification_new_late(const struct notification *notification, const char *epoch
     if (notification->data.len >= LARGE_MIN)
         late = find_large(notification->shard, notification->id, frame, 1);
     if (late != NULL)
-        return notification_new_at(late, epoch, notification->heads, notification->deferral, mark);
-    late = copy(notification, epoch, notification->heads, notification->deferral, mark);
+        return move(late, epoch, notification->heads, notification->deferral, notification->mark);
+    late =
+        copy(notification, epoch, notification->heads, notification->deferral, notification->mark);
     if (mark_late(late))
         return late;
     notification_unref(late);

@@ -38,7 +38,6 @@ struct notification {
     struct shared shared; /* owns all bytes below, except those of `source` */
     bool needs_ack;
     bool is_retry;      /* sent only to `retry_users` */
-    bool is_marked;     /* `pos` has the mark of a session (struct ends_mark) */
     bool is_line;       /* a line of the protocol: no notification */
     bool is_end;        /* the line is the end of a transaction, and has a cursor */
     int64_t expires_us; /* expiration, wall clock; 0: never */
@@ -59,6 +58,7 @@ struct notification {
     struct notification *large_prev; /* links of the list of large notifications */
     struct notification *large_next;
     const struct deferral *deferral; /* the deferral that its `pos` reports; NULL: none */
+    const struct ends_mark *mark;    /* the mark of its `pos`; NULL: none */
     struct entry_id heads[];         /* cursor of `pos` in `text`, by shard */
 };
 
@@ -82,17 +82,16 @@ struct notification *notification_new_end(uint64_t xid, const char *epoch,
 /* Returns a copy whose cursor has this mark. */
 struct notification *notification_new_marked(struct notification *notification, const char *epoch,
                                              const struct ends_mark *mark);
-/* Returns a copy with another cursor; `deferral` and `mark` may be NULL. */
+/* Returns a copy with another cursor and the same mark; `deferral` may be NULL. */
 struct notification *notification_new_at(struct notification *notification, const char *epoch,
                                          const struct entry_id *heads,
-                                         const struct deferral *deferral,
-                                         const struct ends_mark *mark);
+                                         const struct deferral *deferral);
 /*
  * Returns a copy that is marked as a retry: `attempts` is 1 instead of 0. NULL: the end of the
  * document has an unknown format.
  */
 struct notification *notification_new_late(const struct notification *notification,
-                                           const char *epoch, const struct ends_mark *mark);
+                                           const char *epoch);
 static inline struct notification *
 notification_ref(struct notification *notification)
 {

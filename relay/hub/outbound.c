@@ -235,30 +235,17 @@ deferral_reported(const struct session *session, struct cursor cursor,
     return !cursor_reaches(deferral.from, cursor);
 }
 
-/* A copy of a notification with a mark gets the present one. */
-static const struct ends_mark *
-mark_of(const struct session *session, const struct notification *notification,
-        struct ends_mark *ret_mark)
-{
-    if (!notification->is_marked)
-        return NULL;
-    *ret_mark = ends_mark_of(session, notification);
-    return ret_mark;
-}
-
 struct notification *
 session_notification_at(const struct session *session, struct notification *notification,
                         struct cursor cursor, const struct notification *overtaken)
 {
     struct entry_id heads[STORE_SHARDS_MAX];
     struct deferral deferral;
-    struct ends_mark mark;
     const bool has_deferral = deferral_reported(session, cursor, overtaken, &deferral);
 
     cursor_to_heads(cursor, session->client.own_shard, heads, notification->shards);
     return notification_new_at(notification, session->hub->epoch, heads,
-                               has_deferral ? &deferral : NULL,
-                               mark_of(session, notification, &mark));
+                               has_deferral ? &deferral : NULL);
 }
 
 /* Returns the first notification in the queue; NULL: none. */
@@ -287,26 +274,6 @@ session_pos_text(const struct session *session, struct cursor cursor, char ret_t
 
 _Static_assert(SESSION_POS_MAX == CLIENT_POS_MAX, "gate and hub have the same limit");
 
-void
-session_own_pos_text(const struct session *session, char ret_text[CLIENT_POS_MAX])
-{
-    session_pos_text(session, session_reached(session), ret_text);
-    if (session->has_ends) {
-        const struct ends_mark mark = ends_mark_of(session, NULL);
-
-        client_pos_mark(ret_text, &mark);
-    }
-}
-
-bool
-session_pos(const struct session *session, char ret_pos[SESSION_POS_MAX])
-{
-    if (session->state != SESSION_LIVE || !outbound_is_empty(&session->outbound) ||
-        session->has_control)
-        return false;
-    session_own_pos_text(session, ret_pos);
-    return true;
-}
 
 /* ---- row order */
 
@@ -383,7 +350,6 @@ row_order_pass(struct session *session, struct notification *notification)
     const struct position position = {frame->commit_lsn, frame->ordinal};
     struct topic_newest *topic;
     struct notification *late;
-    struct ends_mark mark;
 
     if (!notification->needs_ack || frame->as.notification.operation == FRAME_OPERATION_NOTIFY)
         return notification_ref(notification);
@@ -392,8 +358,7 @@ row_order_pass(struct session *session, struct notification *notification)
         position_raise(&topic->newest, position);
         return notification_ref(notification);
     }
-    late = notification_new_late(notification, session->hub->epoch,
-                                 mark_of(session, notification, &mark));
+    late = notification_new_late(notification, session->hub->epoch);
     if (late != NULL)
         return late;
     log_error("hub", "could not mark a late notification as a retry: unknown format",
@@ -512,28 +477,36 @@ session_queue_batch(struct hub *hub, struct session *session, struct fanout_batc
 
 void
 session_queue_end(struct session *session, uint64_t xid, struct cursor cursor,
-                  struct ends_mark mark)
+                  const struct ends_mark *mark)
 {
     struct hub *hub = session->hub;
     const unsigned own = session->client.own_shard;
+    struct shared_end *shared = &hub->ends.shared[own];
     struct entry_id heads[STORE_SHARDS_MAX];
-    struct fanout_batch *batch;
     struct deferral deferral;
-    bool has_deferral;
+    const bool has_deferral = deferral_reported(session, cursor, NULL, &deferral);
+    struct notification *line;
 
-    has_deferral = deferral_reported(session, cursor, NULL, &deferral);
-    if (has_deferral || !mark.is_ended || mark.count > 0) {
-        cursor_to_heads(cursor, own, heads, hub->shards);
+    cursor_to_heads(cursor, own, heads, hub->shards);
+    if (has_deferral || mark->count > 0) {
         session_split_batch(session, 0);
         append(session, notification_new_end(xid, hub->epoch, heads, hub->shards,
-                                             has_deferral ? &deferral : NULL, &mark));
-    } else {
-        batch = ends_share(hub, own, xid, cursor);
-        if (session_queue_batch(hub, session, batch, &hub->ends.shared[own].merged))
-            return;
-        session_split_batch(session, 0);
-        append(session, notification_ref(batch->notifications[0]));
+                                             has_deferral ? &deferral : NULL, mark));
+        session_mark(session, READY_SEND);
+        return;
     }
+    if (shared->batch == NULL || shared->xid != xid || !cursor_equal(shared->cursor, cursor)) {
+        fanout_batch_unref(shared->batch);
+        line = notification_new_end(xid, hub->epoch, heads, hub->shards, NULL, mark);
+        shared->batch = fanout_batch_new(&line, 1);
+        shared->xid = xid;
+        shared->cursor = cursor;
+        notification_unref(line);
+    }
+    if (session_queue_batch(hub, session, shared->batch, &shared->merged))
+        return;
+    session_split_batch(session, 0);
+    append(session, notification_ref(shared->batch->notifications[0]));
     session_mark(session, READY_SEND);
 }
 

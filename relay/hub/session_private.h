@@ -390,7 +390,7 @@ void session_queue(struct session *session, struct notification *notification);
 void session_queue_line(struct session *session, const char *text, size_t len);
 /* Likewise, the end of transaction `xid`. A client that resumes from it has read up to `cursor`. */
 void session_queue_end(struct session *session, uint64_t xid, struct cursor cursor,
-                       struct ends_mark mark);
+                       const struct ends_mark *mark);
 
 /*
  * Queues a whole batch. False if the notifications must be queued individually, because other
@@ -442,8 +442,6 @@ const struct entry_id *shed_reported_heads(const struct hub *hub);
 
 void session_pos_text(const struct session *session, struct cursor cursor,
                       char ret_text[CLIENT_POS_MAX]);
-/* Writes the session's own cursor, session_reached. */
-void session_own_pos_text(const struct session *session, char ret_text[CLIENT_POS_MAX]);
 
 /*
  * Announces a gap. The client resumes from `to`. So `to` is moved before all queued notifications,
