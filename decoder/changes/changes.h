@@ -92,6 +92,23 @@ extern void notification_indent(StringInfo out, int start);
 extern void notification_put_times(struct decoder *decoder, StringInfo out,
                                    const struct notification_header *header);
 
+/* message.c: signed logical messages. */
+
+#define MESSAGE_SIGNED_AT 17 /* where the content begins, after version and MAC */
+
+/* Starts a message in `out`. The caller appends its content. */
+extern void message_begin(StringInfo out);
+
+/* Signs the message and writes it to the WAL, as part of the current subtransaction. */
+extern void message_write(const char *prefix, StringInfo bytes);
+
+/*
+ * Returns the bytes of a message of at least `size_min` bytes that message_write wrote in the
+ * transaction, in the current memory context. NULL: it did not.
+ */
+extern const char *message_verify(struct decoder *decoder, TransactionId xid, const char *content,
+                                  Size content_size, Size size_min, Size *ret_size);
+
 /* notify.c: messages of clairon.notify, as notifications. */
 
 #define MESSAGE_PREFIX "clairon"

@@ -1,15 +1,8 @@
 /*
  * notify.c: clairon.notify, from the SQL function through a logical message to the notification.
  *
- * The content is base64, since other output plugins print messages as text. The layout below
- * describes the decoded bytes. Other versions than MESSAGE_VERSION are rejected.
+ * The layout of the content after its MAC (message.c):
  *
- * Any user can call pg_logical_emit_message with any prefix, so the content is signed by an HMAC
- * over the transaction's id and all bytes after the MAC, with a secret that only C code reads. The
- * id prevents a replay in another transaction. Integers are big-endian, strings UTF-8.
- *
- *    0  1  version        MESSAGE_VERSION
- *    1 16  mac            HMAC-SHA256, truncated
  *   17 16  id
  *   33  2  flags          FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | FRAME_TRACED |
  *                         FRAME_ACK_TIMED | FRAME_RECEIPTS | FRAME_WEB_PUSH
@@ -31,17 +24,11 @@
  */
 #include "changes/changes.h"
 
-#include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/namespace.h"
-#include "common/base64.h"
-#include "common/hmac.h"
-#include "common/sha2.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "libpq/pqformat.h"
 #include "miscadmin.h"
-#include "replication/message.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -71,10 +58,6 @@
 
 PG_FUNCTION_INFO_V1(clairon_emit);
 
-#define MESSAGE_VERSION 1
-#define MESSAGE_MAC_AT 1
-#define MESSAGE_MAC_BYTES 16
-#define MESSAGE_SIGNED_AT (MESSAGE_MAC_AT + MESSAGE_MAC_BYTES)
 #define MESSAGE_HEAD_SIZE 73
 #define MESSAGE_NO_TOPIC 0xFFFF
 
@@ -99,50 +82,14 @@ struct message {
     int payload_len;
 };
 
+/* The caller limits each string to less than 65535 bytes. */
 static void
-sign(uint8 ret_mac[MESSAGE_MAC_BYTES], TransactionId xid, const char *bytes, Size size,
-     const uint8 secret[SECRET_BYTES])
+append_message(StringInfo out, const struct message *message)
 {
-    pg_hmac_ctx *hmac = pg_hmac_create(PG_SHA256);
-    uint8 digest[PG_SHA256_DIGEST_LENGTH];
-    uint32 bound = pg_hton32(xid);
-
-    if (hmac == NULL || pg_hmac_init(hmac, secret, SECRET_BYTES) < 0 ||
-        pg_hmac_update(hmac, (const uint8 *)&bound, sizeof(bound)) < 0 ||
-        pg_hmac_update(hmac, (const uint8 *)bytes, size) < 0 ||
-        pg_hmac_final(hmac, digest, sizeof(digest)) < 0)
-        elog(ERROR, "could not compute the HMAC of a clairon message");
-    pg_hmac_free(hmac);
-    memcpy(ret_mac, digest, MESSAGE_MAC_BYTES);
-}
-
-/* The pointer types differ between versions of PostgreSQL: the casts to void avoid a warning. */
-static void
-append_base64(StringInfo out, const StringInfoData *bytes)
-{
-    int room = pg_b64_enc_len(bytes->len);
-    int len;
-
-    enlargeStringInfo(out, room);
-    len = pg_b64_encode((const void *)bytes->data, bytes->len, out->data + out->len, room);
-    if (len < 0)
-        elog(ERROR, "could not encode a clairon message");
-    out->len += len;
-    out->data[out->len] = '\0';
-}
-
-/* Appends the signed message. The caller limits each string to less than 65535 bytes. */
-static void
-build_bytes(StringInfo out, const struct message *message, TransactionId xid,
-            const uint8 secret[SECRET_BYTES])
-{
-    static const char no_mac[MESSAGE_MAC_BYTES] = {0};
     int targets_len = 0;
 
     for (int i = 0; i < message->targets.count; i++)
         targets_len += message->targets.lengths[i] + 2;
-    pq_sendbyte(out, MESSAGE_VERSION);
-    appendBinaryStringInfo(out, no_mac, MESSAGE_MAC_BYTES);
     appendBinaryStringInfo(out, (const char *)message->id.data, UUID_LEN);
     pq_sendint16(out, message->flags);
     pq_sendbyte(out, message->delivery.type);
@@ -182,8 +129,6 @@ build_bytes(StringInfo out, const struct message *message, TransactionId xid,
         appendBinaryStringInfo(out, message->targets.texts[i], message->targets.lengths[i]);
     }
     appendBinaryStringInfo(out, message->payload, message->payload_len);
-    sign((uint8 *)out->data + MESSAGE_MAC_AT, xid, out->data + MESSAGE_SIGNED_AT,
-         out->len - MESSAGE_SIGNED_AT, secret);
 }
 
 static const char *
@@ -263,28 +208,6 @@ warn_wal_level(void)
              errhint("Set wal_level = logical in postgresql.conf and restart the server.")));
 }
 
-static void
-write_message(const struct message *message)
-{
-    TransactionId xid = GetTopTransactionId();
-    uint8 secret[SECRET_BYTES];
-    StringInfoData bytes;
-    StringInfoData content;
-
-    if (!rules_read_secret(get_namespace_oid("clairon", false), secret))
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("table \"clairon.secret\" is empty")));
-    initStringInfo(&bytes);
-    initStringInfo(&content);
-    build_bytes(&bytes, message, xid, secret);
-    append_base64(&content, &bytes);
-#if PG_VERSION_NUM >= 170000
-    (void)LogLogicalMessage(MESSAGE_PREFIX, content.data, content.len, true, false);
-#else
-    (void)LogLogicalMessage(MESSAGE_PREFIX, content.data, content.len, true);
-#endif
-}
-
 /* clairon.notify has checked the arguments. A direct call of emit must not crash the server. */
 static void
 check_arguments(FunctionCallInfo fcinfo)
@@ -328,6 +251,7 @@ Datum
 clairon_emit(PG_FUNCTION_ARGS)
 {
     struct message message = {0};
+    StringInfoData bytes;
 
     PreventCommandDuringRecovery("clairon.notify()");
     check_arguments(fcinfo);
@@ -361,46 +285,14 @@ clairon_emit(PG_FUNCTION_ARGS)
     }
     message.delivery.retry_limit = PG_GETARG_INT32(11);
     message.delivery.backoff = PG_GETARG_INT16(12);
-    write_message(&message);
+    message_begin(&bytes);
+    append_message(&bytes, &message);
+    message_write(MESSAGE_PREFIX, &bytes);
     warn_wal_level();
     PG_RETURN_VOID();
 }
 
-/*
- * Decodes the content of a logical message, in the current memory context. Returns NULL when the
- * content is not base64.
- */
-static const char *
-message_unpack(const char *content, Size size, Size *ret_size)
-{
-    void *bytes;
-    int len;
-
-    /*
-     * A limit above the largest message of clairon.notify, and within the range of pg_b64_dec_len.
-     */
-    if (size == 0 || size > MaxAllocSize / 4)
-        return NULL;
-    bytes = palloc(pg_b64_dec_len((int)size) + 1);
-    len = pg_b64_decode(content, (int)size, bytes, pg_b64_dec_len((int)size));
-    if (len < 0)
-        return NULL;
-    *ret_size = len;
-    return bytes;
-}
-
-/* Constant time: the duration must not depend on the number of correct bytes in a guess. */
-static bool
-mac_equal(const uint8 *a, const uint8 *b)
-{
-    uint8 difference = 0;
-
-    for (int i = 0; i < MESSAGE_MAC_BYTES; i++)
-        difference |= a[i] ^ b[i];
-    return difference == 0;
-}
-
-/* build_bytes wrote the signed bytes. pq_getmsg* raise an error past the end. */
+/* append_message wrote the bytes. pq_getmsg* raise an error past the end. */
 static void
 parse_signed(struct message *message, StringInfo in)
 {
@@ -452,7 +344,7 @@ parse_signed(struct message *message, StringInfo in)
     message->payload = pq_getmsgbytes(in, message->payload_len);
 }
 
-/* Like message_parse, for a message that message_parse has already verified. */
+/* Fills *ret_message, which points into the verified `bytes`. Targets are allocated. */
 static void
 message_read(struct message *ret_message, const char *bytes, Size size)
 {
@@ -462,25 +354,6 @@ message_read(struct message *ret_message, const char *bytes, Size size)
 
     parse_signed(&message, &in);
     *ret_message = message;
-}
-
-/*
- * Fills *ret_message, which points into `bytes`, as returned by message_unpack. Targets are
- * allocated. Returns false unless write_message wrote the message in this transaction.
- */
-static bool
-message_parse(struct message *ret_message, const char *bytes, Size size, TransactionId xid,
-              const uint8 secret[SECRET_BYTES])
-{
-    uint8 mac[MESSAGE_MAC_BYTES];
-
-    if (size < MESSAGE_HEAD_SIZE || (uint8)bytes[0] != MESSAGE_VERSION)
-        return false;
-    sign(mac, xid, bytes + MESSAGE_SIGNED_AT, size - MESSAGE_SIGNED_AT, secret);
-    if (!mac_equal(mac, (const uint8 *)bytes + MESSAGE_MAC_AT))
-        return false;
-    message_read(ret_message, bytes, size);
-    return true;
 }
 
 /* Derives the topic like the topic of a rule, with the topic_prefix of this decoding session. */
@@ -583,17 +456,22 @@ void
 notify_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *content, Size size)
 {
     struct decoder *decoder = ctx->output_plugin_private;
-    const char *bytes = message_unpack(content, size, &size);
+    const char *bytes =
+        message_verify(decoder, txn->xid, content, size, MESSAGE_HEAD_SIZE, &size);
     struct message message;
     struct fragment topic;
 
-    relation_refresh_rules(decoder, txn->xid);
-    if (bytes == NULL || !decoder->rules->has_secret ||
-        !message_parse(&message, bytes, size, txn->xid, decoder->rules->secret)) {
+    if (bytes == NULL) {
         warning_count(decoder, 0, "notify",
                       "rejected: the message was not created by clairon.notify()");
         return;
     }
+    /*
+     * Other messages are not counted: one that directly precedes a row of another subtransaction
+     * may be decoded after it, depending on streaming (message.c).
+     */
+    decoder->change_number++;
+    message_read(&message, bytes, size);
     topic = topic_of(decoder, &message);
     if (decoder->spool != NULL)
         spool_message(decoder, topic, bytes, size);

@@ -371,7 +371,6 @@ clairon_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr l
 
     if (!transactional)
         return;
-    decoder->change_number++;
     if (strcmp(prefix, MESSAGE_PREFIX) == 0) {
         old = MemoryContextSwitchTo(decoder->change_context);
         notify_write(ctx, txn, message, size);
