@@ -97,9 +97,11 @@ struct decoder {
     int commit_text_len;
     bool wrote;
     bool write_open;
-    XLogPageReadCB read_page; /* the server's page reader */
-    bool buffers_frames;      /* frames are buffered across transactions */
-    TimeLineID timeline;      /* the server's timeline when the stream started */
+    struct annotation *annotation; /* of the next changes; NULL: none, or the changes are spooled */
+    MemoryContext annotation_context; /* contains `annotation`; NULL: there was none yet */
+    XLogPageReadCB read_page;         /* the server's page reader */
+    bool buffers_frames;              /* frames are buffered across transactions */
+    TimeLineID timeline;              /* the server's timeline when the stream started */
 };
 
 #endif

@@ -7,6 +7,8 @@ COMMENT ON FUNCTION clairon.watch IS
 COMMENT ON FUNCTION clairon.unwatch IS 'removes one rule or all rules of a table; returns their number';
 COMMENT ON FUNCTION clairon.notify IS
     'sends a notification when the transaction commits; returns its id, or the first id of a repeated idempotency_key';
+COMMENT ON FUNCTION clairon.annotate IS
+    'sets metadata of the notifications of rows that follow in the transaction, until a rollback of the subtransaction; replaces earlier values';
 COMMENT ON FUNCTION clairon.once(text, text) IS
     'inserts a key in the transaction; returns false if the key was used before';
 COMMENT ON FUNCTION clairon.once(text, bigint) IS 'once for a number as the key';

@@ -1,4 +1,4 @@
-/* notify and once: messages and idempotency keys, both within the caller's transaction. */
+/* notify, annotate and once: messages and idempotency keys, all within the caller's transaction. */
 
 CREATE FUNCTION clairon_internal.uuid_v7() RETURNS uuid
     LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'clairon_uuid_v7';
@@ -109,6 +109,10 @@ BEGIN
     END IF;
     RETURN new_id;
 END $$;
+
+-- Applies to the notifications of rows that follow in the transaction; a later call replaces all values.
+CREATE FUNCTION clairon.annotate(emitter text DEFAULT NULL, traceparent text DEFAULT NULL,
+    data jsonb DEFAULT NULL) RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_annotate';
 
 CREATE FUNCTION clairon.once(entity text, key text) RETURNS boolean
     LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_once';

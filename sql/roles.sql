@@ -28,6 +28,8 @@ GRANT EXECUTE ON FUNCTION clairon.watch, clairon.unwatch, clairon_internal.show_
 -- The view clairon.rules calls these functions as the current user.
 GRANT EXECUTE ON FUNCTION clairon_internal.show_columns, clairon_internal.join_parts,
     clairon_internal.show_web_push, clairon_internal.web_push_members TO PUBLIC;
+-- annotate allows only members of clairon_app to set an emitter.
+GRANT EXECUTE ON FUNCTION clairon.annotate TO PUBLIC;
 -- clairon.snapshot() reveals no more than pg_current_snapshot().
 GRANT EXECUTE ON FUNCTION clairon.snapshot TO PUBLIC;
 -- The view lists the rules on the current user's tables.

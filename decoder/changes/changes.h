@@ -88,9 +88,13 @@ extern void notification_set_expiration(struct decoder *decoder, struct notifica
 /* Indents the minified line that begins at `start`, unless it would exceed PRETTY_BYTES_MAX. */
 extern void notification_indent(StringInfo out, int start);
 
-/* Appends the timestamp, without its opening quote, and all text up to the payload. */
+/*
+ * Appends the timestamp, without its opening quote, and all text up to the payload. `data` is
+ * metadata.data with its name; NULL: none.
+ */
 extern void notification_put_times(struct decoder *decoder, StringInfo out,
-                                   const struct notification_header *header);
+                                   const struct notification_header *header,
+                                   const struct fragment *data);
 
 /* message.c: signed logical messages. */
 
@@ -108,6 +112,24 @@ extern void message_write(const char *prefix, StringInfo bytes);
  */
 extern const char *message_verify(struct decoder *decoder, TransactionId xid, const char *content,
                                   Size content_size, Size size_min, Size *ret_size);
+
+/* annotation.c: messages of clairon.annotate. */
+
+#define MESSAGE_ANNOTATION_PREFIX "clairon.annotate"
+
+/* What a transaction adds to the notifications of its rows. Empty: nothing. */
+struct annotation {
+    struct fragment emitter;     /* as JSON */
+    struct fragment traceparent; /* as JSON, with its name */
+    struct fragment data;        /* the same */
+};
+
+/* Verifies the message, and annotates the next changes of the transaction, or spools it. */
+extern void annotation_decode(LogicalDecodingContext *ctx, ReorderBufferTXN *txn,
+                              const char *content, Size size);
+
+/* Annotates the next changes with a spooled message. */
+extern void annotation_replay(struct decoder *decoder, const char *bytes, Size size);
 
 /* notify.c: messages of clairon.notify, as notifications. */
 

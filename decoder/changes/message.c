@@ -8,7 +8,7 @@
  *
  *    0  1  version        MESSAGE_VERSION
  *    1 16  mac            HMAC-SHA256, truncated
- *   17     see notify.c
+ *   17     see notify.c and annotation.c
  */
 #include "changes/changes.h"
 

@@ -357,14 +357,63 @@ put_payload(struct decoder *decoder, StringInfo out, const struct notification *
 
 void
 notification_put_times(struct decoder *decoder, StringInfo out,
-                       const struct notification_header *header)
+                       const struct notification_header *header, const struct fragment *data)
 {
     encode_raw(out, decoder->commit_text, decoder->commit_text_len);
     if (header->expires_us != 0) {
         encode_literal(out, "\"" ENVELOPE_EXPIRATION_TEXT "\"");
         out->len = encode_instant(encode_reserve(out, 40), header->expires) - out->data;
     }
-    encode_literal(out, "\"" ENVELOPE_PAYLOAD_TEXT);
+    encode_literal(out, "\"");
+    if (data != NULL)
+        put_fragment(out, data);
+    encode_literal(out, ENVELOPE_PAYLOAD_TEXT);
+}
+
+/* Writes the metadata from the priority to the timestamp, unless the transaction is annotated. */
+static void
+put_metadata(StringInfo out, const struct notification *notification)
+{
+    if (notification->emitter.bytes != NULL) {
+        put_fragment(out, &notification->plan->metadata_start);
+        put_fragment(out, &notification->emitter);
+    }
+    put_fragment(out, &notification->plan->metadata[notification->operation]);
+}
+
+/* Returns the text from `from`, after which the literal begins, up to it. */
+static struct fragment
+split_before(const struct fragment *text, int from, const char *literal, int literal_len)
+{
+    const char *found = memmem(text->bytes + from, text->len - from, literal, literal_len);
+
+    if (found == NULL)
+        elog(ERROR, "could not find %s in the metadata of a rule", literal);
+    return (struct fragment){text->bytes + from, found - text->bytes - from};
+}
+
+/* Like put_metadata. User text cannot match the literals, because its quotes are escaped. */
+static void
+put_annotated_metadata(StringInfo out, const struct notification *notification,
+                       const struct annotation *annotation)
+{
+    static const char timestamp[] = ENVELOPE_TIMESTAMP_TEXT "\"";
+    const struct fragment *text = &notification->plan->metadata[notification->operation];
+    struct fragment front = notification->plan->metadata_start;
+    struct fragment emitter = notification->emitter;
+    int from = 0;
+
+    if (emitter.bytes == NULL) {
+        front = split_before(text, 0, ENVELOPE_EMITTER_TEXT, strlen(ENVELOPE_EMITTER_TEXT));
+        front.len += strlen(ENVELOPE_EMITTER_TEXT);
+        emitter = split_before(text, front.len, ENVELOPE_SOURCE_TEXT, strlen(ENVELOPE_SOURCE_TEXT));
+        from = front.len + emitter.len;
+    }
+    put_fragment(out, &front);
+    put_fragment(out, annotation->emitter.len > 0 ? &annotation->emitter : &emitter);
+    encode_raw(out, text->bytes + from, text->len - from - (int)strlen(timestamp));
+    put_fragment(out, &annotation->traceparent);
+    encode_raw(out, timestamp, strlen(timestamp));
 }
 
 static struct rendering
@@ -373,15 +422,15 @@ put_notification_line(struct decoder *decoder, StringInfo out,
                       const struct notification_header *header)
 {
     struct rendering rendering = {.states = notification->undecodable ? COLUMN_UNDECODABLE : 0};
+    const struct annotation *annotation = decoder->annotation;
 
     encode_literal(out, ENVELOPE_ID_TEXT "\"");
     encode_put_uuid(out, &header->id);
-    if (notification->emitter.bytes != NULL) {
-        put_fragment(out, &notification->plan->metadata_start);
-        put_fragment(out, &notification->emitter);
-    }
-    put_fragment(out, &notification->plan->metadata[notification->operation]);
-    notification_put_times(decoder, out, header);
+    if (likely(annotation == NULL))
+        put_metadata(out, notification);
+    else
+        put_annotated_metadata(out, notification, annotation);
+    notification_put_times(decoder, out, header, annotation != NULL ? &annotation->data : NULL);
     if (notification->payload.bytes != NULL)
         put_fragment(out, &notification->payload);
     else
@@ -420,6 +469,8 @@ fill_header(struct decoder *decoder, const struct notification *notification,
     if (notification->web_push.bytes != NULL)
         header->flags |= FRAME_WEB_PUSH;
     header->web_push = notification->web_push;
+    if (decoder->annotation != NULL && decoder->annotation->traceparent.len > 0)
+        header->flags |= FRAME_TRACED;
     header->owner = plan_limited_owner(plan);
     notification_set_expiration(decoder, header, rule->ttl);
 }
@@ -485,7 +536,7 @@ envelope_bytes(struct decoder *decoder, StringInfo out, const struct notificatio
     if (decoder->options.framed)
         (void)frames_put_header(decoder, out, &header);
     (void)put_notification_line(decoder, out, &envelope, &header);
-    bytes = out->len - start;
+    bytes = out->len - start + spool_annotation_bytes(decoder);
     out->len = start;
     return bytes;
 }

@@ -401,7 +401,7 @@ put_message_line(struct decoder *decoder, StringInfo out, const struct message *
     encode_literal(out, "\"");
     encode_envelope(&decoder->settings, out, &envelope, ENVELOPE_PRIORITY, ENVELOPE_TRACEPARENT);
     encode_literal(out, ENVELOPE_TIMESTAMP_TEXT "\"");
-    notification_put_times(decoder, out, header);
+    notification_put_times(decoder, out, header, NULL);
     dst = encode_reserve(out, JSON_ESCAPE_GROWTH * message->payload_len);
     out->len = json_compact(dst, message->payload, message->payload_len, decoder->settings.ascii) -
                out->data;
@@ -456,8 +456,7 @@ void
 notify_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *content, Size size)
 {
     struct decoder *decoder = ctx->output_plugin_private;
-    const char *bytes =
-        message_verify(decoder, txn->xid, content, size, MESSAGE_HEAD_SIZE, &size);
+    const char *bytes = message_verify(decoder, txn->xid, content, size, MESSAGE_HEAD_SIZE, &size);
     struct message message;
     struct fragment topic;
 

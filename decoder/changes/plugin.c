@@ -376,6 +376,11 @@ clairon_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr l
         notify_write(ctx, txn, message, size);
         MemoryContextSwitchTo(old);
         MemoryContextReset(decoder->change_context);
+    } else if (strcmp(prefix, MESSAGE_ANNOTATION_PREFIX) == 0) {
+        old = MemoryContextSwitchTo(decoder->change_context);
+        annotation_decode(ctx, txn, message, size);
+        MemoryContextSwitchTo(old);
+        MemoryContextReset(decoder->change_context);
     } else if (strcmp(prefix, MESSAGE_REPEAT_PREFIX) == 0 && decoder->options.framed) {
         notify_count_repeat(decoder);
     }
@@ -466,13 +471,16 @@ stream_stop(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 }
 
 /*
- * Aborted subtransactions need no action, because the commit lists the committed subtransactions.
+ * Records of aborted subtransactions need no action, because the commit lists the committed
+ * subtransactions.
  */
 static void
 stream_abort(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
 {
     if (txn->toptxn == NULL)
         spool_drop(ctx->output_plugin_private, txn);
+    else
+        spool_abort_xact(txn->toptxn, txn->xid);
 }
 
 static void

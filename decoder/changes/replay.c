@@ -217,6 +217,9 @@ replay_record(struct replay *replay, const struct spool_record *record, const ch
     case SPOOL_MESSAGE:
         notify_replay(replay->ctx, body, record->number, record->size - sizeof(*record));
         break;
+    case SPOOL_ANNOTATION:
+        annotation_replay(replay->decoder, body, record->size - sizeof(*record));
+        break;
     case SPOOL_REPEAT:
         replay->decoder->repeats++;
         break;

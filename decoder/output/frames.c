@@ -78,6 +78,7 @@ frames_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     decoder->transaction_number++;
     decoder->repeats = 0;
     decoder->wrote = false;
+    decoder->annotation = NULL;
     decoder->xid = full_xid(txn->xid, ReadNextFullTransactionId());
     decoder->commit_lsn = txn->final_lsn;
     decoder->commit_time = encode_clamp_time(txn->xact_time.commit_time);

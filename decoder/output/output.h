@@ -83,6 +83,7 @@ enum spool_kind {
     SPOOL_MEMBER,       /* three zero-terminated strings; `operation` is '+' or '-' */
     SPOOL_RELOAD,       /* sub-ordinal `number`, zero-terminated source and rule */
     SPOOL_MESSAGE,      /* a topic of `number` bytes, then the message */
+    SPOOL_ANNOTATION,   /* the message */
     SPOOL_REPEAT,       /* a repeated idempotency key; no contents */
     SPOOL_WARNING,      /* warning `number`: the seed, then zero-terminated strings */
     SPOOL_COUNTS        /* `number` of struct spool_count */
@@ -124,6 +125,12 @@ extern void spool_end_block(struct decoder *decoder);
 extern bool spool_is_in_xact(struct decoder *decoder, TransactionId xid);
 /* Sets the subtransaction of the next changes. */
 extern void spool_switch_xact(struct decoder *decoder, TransactionId xid);
+/* The next changes have an annotation of this many bytes, unless their subtransaction aborts. */
+extern void spool_annotate(struct decoder *decoder, int bytes);
+/* Returns the bytes of the annotation of the next change. */
+extern int spool_annotation_bytes(const struct decoder *decoder);
+/* A subtransaction, or the one it was released into, was rolled back. */
+extern void spool_abort_xact(ReorderBufferTXN *top, TransactionId xid);
 /* Deletes the transaction's spool, if any. */
 extern void spool_drop(struct decoder *decoder, ReorderBufferTXN *txn);
 

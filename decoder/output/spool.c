@@ -21,6 +21,12 @@
  */
 #define TEMPLATE_BYTES (4 * 1024 * 1024)
 
+/* The bytes of an annotation, which are charged when a notification is spooled. */
+struct spool_annotation {
+    TransactionId xid; /* subtransaction that called clairon.annotate */
+    int bytes;
+};
+
 /* The spool of one transaction. */
 struct spool {
     dlist_node node;
@@ -29,6 +35,10 @@ struct spool {
     off_t size;
     TransactionId xid; /* subtransaction of the last change; initially the top transaction */
     uint64 uncounted;  /* changes of `xid` since the last record */
+    /* The last one is in effect. Sorted by xid, so that a rollback removes the end. */
+    struct spool_annotation *annotations;
+    int annotation_count;
+    int annotation_room;
 };
 
 /* One spooler per decoder is enough, because stream blocks do not overlap. */
@@ -121,6 +131,7 @@ spool_begin_block(struct decoder *decoder, ReorderBufferTXN *txn)
     spooler->closed = 0;
     new_generation(spooler);
     decoder->spool = spool;
+    decoder->annotation = NULL;
     decoder->transaction_number++;
     decoder->change_number = spool->uncounted;
 }
@@ -209,6 +220,53 @@ spool_switch_xact(struct decoder *decoder, TransactionId xid)
     decoder->spool->xid = xid;
 }
 
+/*
+ * Removes the annotations of a subtransaction and its children. These have later ids, since a
+ * subtransaction receives its id before its children do; and all later ids are of children, since
+ * the subtransaction is still open.
+ */
+static void
+remove_annotations(struct spool *spool, TransactionId xid)
+{
+    while (spool->annotation_count > 0 &&
+           TransactionIdFollowsOrEquals(spool->annotations[spool->annotation_count - 1].xid, xid))
+        spool->annotation_count--;
+}
+
+void
+spool_annotate(struct decoder *decoder, int bytes)
+{
+    struct spool *spool = decoder->spool;
+
+    /* Children were released, so they are rolled back with this subtransaction only. */
+    remove_annotations(spool, spool->xid);
+    if (spool->annotations == NULL) {
+        spool->annotation_room = 4;
+        spool->annotations = MemoryContextAlloc(
+            decoder->spooler->context, sizeof(*spool->annotations) * (Size)spool->annotation_room);
+    } else if (spool->annotation_count == spool->annotation_room) {
+        spool->annotation_room *= 2;
+        spool->annotations = repalloc_huge(spool->annotations, sizeof(*spool->annotations) *
+                                                                   (Size)spool->annotation_room);
+    }
+    spool->annotations[spool->annotation_count++] = (struct spool_annotation){spool->xid, bytes};
+}
+
+int
+spool_annotation_bytes(const struct decoder *decoder)
+{
+    const struct spool *spool = decoder->spool;
+
+    return spool->annotation_count == 0 ? 0 : spool->annotations[spool->annotation_count - 1].bytes;
+}
+
+void
+spool_abort_xact(ReorderBufferTXN *top, TransactionId xid)
+{
+    if (top->output_plugin_private != NULL)
+        remove_annotations(top->output_plugin_private, xid);
+}
+
 bool
 spool_has_template(struct decoder *decoder, const struct template_mark *mark)
 {
@@ -248,6 +306,8 @@ spool_drop(struct decoder *decoder, ReorderBufferTXN *txn)
     dlist_delete(&spool->node);
     if (spool->open)
         FileClose(spool->file);
+    if (spool->annotations != NULL)
+        pfree(spool->annotations);
     pfree(spool);
 }
 

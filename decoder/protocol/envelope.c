@@ -22,6 +22,7 @@ static const char *const before[] = {
     [ENVELOPE_TRACEPARENT] = ENVELOPE_TRACEPARENT_TEXT,
     [ENVELOPE_TIMESTAMP] = ENVELOPE_TIMESTAMP_TEXT,
     [ENVELOPE_EXPIRATION] = ENVELOPE_EXPIRATION_TEXT,
+    [ENVELOPE_DATA] = ENVELOPE_DATA_TEXT,
     [ENVELOPE_PAYLOAD] = ENVELOPE_PAYLOAD_TEXT,
     [ENVELOPE_AUDIENCE] = ENVELOPE_AUDIENCE_TEXT,
     [ENVELOPE_TARGETS] = ENVELOPE_TARGETS_TEXT,
@@ -98,6 +99,9 @@ put_value(const struct envelope_writer *writer, const struct envelope *envelope,
     case ENVELOPE_EXPIRATION:
         put_word(writer, envelope->expiration);
         break;
+    case ENVELOPE_DATA:
+        writer->raw(writer->out, envelope->data.bytes, envelope->data.len);
+        break;
     case ENVELOPE_AUDIENCE:
         put_text(writer, &envelope->audience);
         break;
@@ -127,7 +131,8 @@ static bool
 is_absent(const struct envelope *envelope, enum envelope_field field)
 {
     return (field == ENVELOPE_TRACEPARENT && envelope->traceparent.bytes == NULL) ||
-           (field == ENVELOPE_EXPIRATION && envelope->expiration == NULL);
+           (field == ENVELOPE_EXPIRATION && envelope->expiration == NULL) ||
+           (field == ENVELOPE_DATA && envelope->data.bytes == NULL);
 }
 
 void

@@ -26,6 +26,7 @@ enum envelope_field {
     ENVELOPE_TRACEPARENT, /* optional */
     ENVELOPE_TIMESTAMP,
     ENVELOPE_EXPIRATION, /* optional */
+    ENVELOPE_DATA,       /* optional, JSON that contains no ENVELOPE_.._TEXT of a later field */
     ENVELOPE_PAYLOAD,    /* the caller writes the value */
     ENVELOPE_AUDIENCE,
     ENVELOPE_TARGETS, /* the caller writes the value, an array of strings */
@@ -51,6 +52,7 @@ enum envelope_field {
 #define ENVELOPE_TRACEPARENT_TEXT ",\"traceparent\":"
 #define ENVELOPE_TIMESTAMP_TEXT ",\"timestamp\":"
 #define ENVELOPE_EXPIRATION_TEXT ",\"expiration\":"
+#define ENVELOPE_DATA_TEXT ",\"data\":"
 #define ENVELOPE_PAYLOAD_TEXT "},\"payload\":"
 #define ENVELOPE_AUDIENCE_TEXT ",\"routing\":{\"audience\":{\"type\":"
 #define ENVELOPE_TARGETS_TEXT ",\"targets\":"
@@ -82,6 +84,7 @@ struct envelope {
     struct envelope_text audience;
     const char *timestamp;
     const char *expiration; /* NULL: never */
+    struct envelope_text data;
     bool ack_required;
     bool retry_enabled;
     unsigned retry_limit;

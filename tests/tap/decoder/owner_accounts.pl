@@ -257,9 +257,11 @@ sub bytes_refill
     return;
 }
 
-# A transaction that is streamed is charged what its commit writes, not what its spool contains.
+# A transaction that is streamed is charged what its commit writes, not what its spool contains. `$before` is executed in
+# the transaction.
 sub bytes_of_streamed_transactions
 {
+    my ($what, $before) = @_;
     my %sent;
     for my $work_mem ('64MB', '64kB')
     {
@@ -267,19 +269,21 @@ sub bytes_of_streamed_transactions
         start_reader('owner_bytes=2MB');
         as_mallory(q{CREATE TABLE own.short (id int PRIMARY KEY, u text);
             SELECT clairon.watch('own.short', 'USER', 'u', name => 'r' || i, columns => '{id}') FROM generate_series(1, 20) AS i});
-        as_mallory(q{INSERT INTO own.short SELECT i, 'u' FROM generate_series(1, 2000) AS i});
+        as_mallory(qq{BEGIN; $before INSERT INTO own.short SELECT i, 'u' FROM generate_series(1, 2000) AS i; COMMIT});
         $sent{$work_mem} = read_to_alice()->{bytes}{'own.short'};
         as_mallory('DROP TABLE own.short');
     }
-    note("$sent{'64MB'} bytes sent of a plain transaction, $sent{'64kB'} of a streamed one");
+    note("$what: $sent{'64MB'} bytes sent of a plain transaction, $sent{'64kB'} of a streamed one");
     my ($streamed) = wait_until('the slot counts a streamed transaction',
         sub { sql(q{SELECT stream_txns FROM pg_stat_replication_slots WHERE slot_name = 'slot'}) });
-    cmp_ok($streamed, '>', 0, 'the second transaction was streamed');
-    cmp_ok($sent{'64MB'}, '<', 9_000_000, 'the bytes of many short rows are limited');
-    cmp_ok($sent{'64kB'}, '<', $sent{'64MB'} * 1.05, 'the bytes of a streamed transaction are limited alike');
-    cmp_ok($sent{'64kB'}, '>', $sent{'64MB'} * 0.95, 'a streamed transaction may send as much as a plain one');
+    cmp_ok($streamed, '>', 0, "$what: the second transaction was streamed");
+    cmp_ok($sent{'64MB'}, '<', 9_000_000, "$what: the bytes of many short rows are limited");
+    cmp_ok($sent{'64kB'}, '<', $sent{'64MB'} * 1.05, "$what: the bytes of a streamed transaction are limited alike");
+    cmp_ok($sent{'64kB'}, '>', $sent{'64MB'} * 0.95, "$what: a streamed transaction may send as much as a plain one");
     return;
 }
+
+sub annotate { return "SELECT clairon.annotate(data => jsonb_build_object('d', repeat('x', $_[0])));" }
 
 # Changes that are short in the WAL but long in memory.
 sub time_of_changes
@@ -415,7 +419,12 @@ time_account();
 long_numbers();
 bytes_account();
 bytes_refill();
-bytes_of_streamed_transactions();
+bytes_of_streamed_transactions('short rows', '');
+bytes_of_streamed_transactions('annotated rows', annotate(1000));
+as_mallory('CREATE TABLE own.ballast ()');
+# Enough changes that the annotation to be rolled back is streamed.
+bytes_of_streamed_transactions('after a rollback of an annotation', annotate(500) . 'SAVEPOINT a;' . annotate(4000)
+        . "INSERT INTO own.ballast SELECT FROM generate_series(1, 2000); ROLLBACK TO a;");
 time_of_changes();
 time_of_truncates();
 time_of_notifications();
