@@ -75,6 +75,12 @@ SELECT clairon.annotate('rolled back');
 INSERT INTO acts VALUES (19, '');
 ROLLBACK;
 INSERT INTO acts VALUES (20, '');
+BEGIN;
+SELECT clairon.annotate('prepared');
+INSERT INTO acts VALUES (21, '');
+PREPARE TRANSACTION 'annotated';
+INSERT INTO acts VALUES (22, '');
+COMMIT PREPARED 'annotated';
 SELECT * FROM metadata();
 
 -- a rule with an emitter of its own, or of a column; each rule of a table; clairon.notify keeps its own values

@@ -58,6 +58,27 @@ $u1->ack($kept);
 wait_until('the notification is acknowledged', sub { $store->pending == 0 });
 $seen = () = $u1->notifications;
 
+# A row has the annotation of its transaction. Commands find the fields of the notification, whatever names `data` has.
+$pg->safe_psql('postgres', q{CREATE TABLE marks (id int PRIMARY KEY, u text);
+    SELECT clairon.watch('marks', 'USER', 'u', ack_required => true, retry_limit => 100)});
+$pg->safe_psql('postgres', qq{BEGIN; SELECT clairon.annotate('teacher', '$given', '{"of": {}, "payload": 1}');
+    INSERT INTO marks VALUES (1, 'u1'); COMMIT});
+$notification = next_notification();
+is($notification->{metadata}{traceparent}, $given, 'a row has the trace context of its transaction');
+is($notification->{metadata}{emitter}, 'teacher', 'a row has the emitter of its transaction');
+is_deeply($notification->{metadata}{data}, { of => {}, payload => 1 }, 'a row has the data of its transaction');
+$relay->wait_for_log(qr/msg="notification decoded" id="$notification->{metadata}{id}" traceparent="$given"/);
+pass('the trace context of a row is logged with the id');
+$pg->safe_psql('postgres', qq{BEGIN; SELECT clairon.annotate(data => '{"of": {}, "traceparent": "$given"}');
+    INSERT INTO marks VALUES (2, 'u1'); COMMIT});
+$notification = next_notification();
+is_deeply($notification->{metadata}{data}, { of => {}, traceparent => $given }, 'data may have a member traceparent');
+unlike(($relay->run('trace', $notification->{metadata}{id}))[1], qr/^traceparent/m, 'clairon trace does not print that member');
+is($store->pending, 2, 'both rows are pending');
+$relay->run('drop', '--source', 'marks');
+wait_until('clairon drop finds annotated notifications by their source', sub { $store->pending == 0 });
+$seen = () = $u1->notifications;
+
 # Text mode prints the same JSON.
 $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('text', 'clairon')});
 notify("SET LOCAL clairon.traceparent = '$given'");
