@@ -251,7 +251,7 @@ layer_asan() {
 
 # The decoder's tests with a plugin under UBSan. CLAIRON_SANITIZED=all: all of them.
 layer_sanitized() (
-    local status=0 names=(tests/tap/decoder/{transaction_ids,walsender_of_a_relay_role,server_encodings,differential_against_test_decoding}.pl)
+    local status=0 names=(tests/tap/decoder/{transaction_ids,walsender_of_a_relay_role,server_encodings,differential_against_test_decoding,random_annotations}.pl)
     CLAIRON_ROOT=$CLAIRON_TOP/build/sanitized/root
     CLAIRON_WORK=$CLAIRON_WORK/sanitized
     if [ ! -e "$CLAIRON_ROOT/bin/postgres" ]; then
