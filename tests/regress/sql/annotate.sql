@@ -14,7 +14,7 @@ SELECT clairon.watch('acts', 'ALL', ttl => '1 day', operations => '{create,updat
 -- the order of the fields, all kinds of changes, and the end of the transaction
 BEGIN;
 INSERT INTO acts VALUES (1, 'before');
-SELECT clairon.annotate('teacher "é"', parent(1), '{"request": {"id": 7}, "note": "a\"b é"}');
+SELECT clairon.annotate('teacher "é"', parent(1), '{"request": {"id": 7}, "text": "a\"b é"}');
 INSERT INTO acts VALUES (2, 'x');
 COMMIT;
 SELECT * FROM lines();
