@@ -33,6 +33,7 @@ export function createLoads({
   let isWanted = false; // the application called reload() during the request
   let arrived = new Set(); // operations of the changes during the request
   let rejection; // code of the last error, until rows are accepted
+  let wasBusy = false; // a load failed because the relay was busy, and no rows have been accepted since
   let loading; // a promise, during a load
   let timer;
   let startedAt = -Infinity; // time of the last load
@@ -106,6 +107,7 @@ export function createLoads({
     if (mustLoad || isClosed) return; // a gap or `reload` arrived during the load: the response may be stale
     const { isNewer, lacksChanges } = accept(response);
     rejection = undefined;
+    wasBusy = false;
     if (isNewer || !lacksChanges) backoff.reset(); // not if a replica lags
     mustLoad = isWanted || lacksChanges;
     if (lacksChanges && !isWanted) throw STALE; // limits the rate of loads in a steady stream
@@ -120,6 +122,8 @@ export function createLoads({
     } else if (error === STALE) {
       schedule(backoff.nextWait());
     } else if (error.code === BUSY) {
+      if (wasBusy) onError(error, false, false); // not if it is busy for a moment
+      wasBusy = true;
       schedule(error.after + random(error.after));
     } else {
       onRejection(error, isOutdated);

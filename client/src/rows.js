@@ -1,6 +1,7 @@
 // rows.js: keeps the rows of a list, or their number, in sync with a table. Imported with the first list, see live.js.
 
-import { NOT_ADDRESSED, NOT_APPLIED, UNKNOWN_FRAME, failure } from './errors.js';
+import { BUSY, NOT_ADDRESSED, NOT_APPLIED, UNKNOWN_FRAME, failure } from './errors.js';
+import { createInvalid, mistakeIn } from './list_options.js';
 import { STALE, createLoads } from './loads.js';
 import { oncePerTask } from './once.js';
 import { createRequests } from './requests.js';
@@ -15,16 +16,20 @@ export { seen } from './seen.js';
 const CONDITIONS_MS = 1_000; // minimum time between two loads of a list with conditions, for changes
 
 /**
- * Returns createRows() for a list with the options `how`, after the import of what these options need. A count has no
- * `rows`.
+ * Returns createRows() for a list with the options `how`, after the import of what these options need, or createInvalid().
+ * A count has no `rows`.
  */
-export async function rowsFor({ where, order, limit, load }, { rows }) {
+export async function rowsFor(how, { rows }) {
+  const mistake = mistakeIn(how, !rows);
+  if (mistake) {
+    const name = rows ? 'live' : 'count';
+    return (list) => createInvalid(list, new TypeError(`${name}('${list.source}'): ${mistake}`));
+  }
   if (!rows) {
     const { createCount } = await import('./count.js');
     return (list) => createRows(list, createCount);
   }
-  if (!where && !order && !limit) return createRows;
-  if (load) throw new TypeError('live(): load excludes where, order and limit');
+  if (!how.where && !how.order && !how.limit) return createRows;
   const { createView } = await import('./conditions.js');
   return (list) => createRows(list, () => createTable(undefined, false, createView(list)));
 }
@@ -114,7 +119,7 @@ function createSnapshotRows(list, useTimes, tableOf) {
     interval: tableOf ? CONDITIONS_MS : 0,
   });
   const offs = [requests.off, listen(onFrame), client.on('state', onState)];
-  const entry = { contains: (x) => !!snapshot && contains(snapshot, x), settle, reload: loads.reload, hasFailed: () => !!current.error };
+  const entry = { contains: (x) => !!snapshot && contains(snapshot, x), settle, reload: loads.reload, hasFailed };
   lists.add(entry);
   if (client.state === 'open') {
     observeEnds(lastChange());
@@ -172,6 +177,9 @@ function createSnapshotRows(list, useTimes, tableOf) {
       });
       return { ...response, requested };
     } catch (error) {
+      if (error.code === NOT_ADDRESSED && (where || order)) {
+        error.message = error.message.replace(/(?=:)|$/, ', or a column outside its filter_columns');
+      }
       if (tableOf || !columns || ![NOT_ADDRESSED, UNKNOWN_FRAME].includes(error.code)) throw error;
       return useTimes(undefined, error);
     }
@@ -246,9 +254,12 @@ function createSnapshotRows(list, useTimes, tableOf) {
     return ended.length;
   }
 
-  /** `isRejected`: newer rows will not be loaded, or only because of a change. */
+  /**
+   * `isRejected`: newer rows will not be loaded, or only because of a change. Such an error, and that of a busy relay, is
+   * reported once until rows are loaded.
+   */
   function onError(error, isRejected, isFinal) {
-    report(error);
+    if (error.code !== current.error?.code || !(isRejected || error.code === BUSY)) report(error);
     isPaused ||= isRejected;
     publish({ error, ...(isFinal && { loading: false }), ...(error.code === NOT_ADDRESSED && table.none) });
     if (isRejected && endGrowth(size, error)) loads.reload(); // the relay limits the number of rows
@@ -333,9 +344,14 @@ function createSnapshotRows(list, useTimes, tableOf) {
     ready.forEach(({ resolve }) => resolve());
   }
 
+  /** While the relay is busy, newer rows will still be loaded. */
+  function hasFailed() {
+    return !!current.error && current.error.code !== BUSY;
+  }
+
   /** The displayed rows lack what a waiter of settle() needs, and will contain it soon. */
   const isBehind = ({ changes, wasPaused, former }) => !isClosed && (changes.some(({ isHeld }) => isHeld)
-    || (loads.mayMissReload() && !current.error
+    || (loads.mayMissReload() && !hasFailed()
       && ((wasPaused && former === displayed) || ((isPaused || isPolling()) && changes.some(isMissing)))));
 
   const isMissing = ({ x }) => !displayed || !contains(displayed, x);

@@ -20,6 +20,7 @@ export function seen({ client, listen, transmit, lists }, xid, { timeout = TIMEO
   let timer;
   let again;
   let off;
+  let obstacle = ''; // why the relay did not pass the last barrier
 
   /** Resolves when the connection is open. */
   const opened = () => new Promise((resolve) => {
@@ -41,6 +42,7 @@ export function seen({ client, listen, transmit, lists }, xid, { timeout = TIMEO
       } catch (error) {
         if (isOver) break;
         if (error !== LOST && ![BUSY, undefined].includes(error.code)) throw error;
+        if (error.code === BUSY) obstacle = `: ${error.message}`;
         const delay = error === LOST ? 0 : error.after || AGAIN_MS;
         await new Promise((resolve) => { again = setTimeout(resolve, delay); });
       }
@@ -60,6 +62,7 @@ export function seen({ client, listen, transmit, lists }, xid, { timeout = TIMEO
 
   async function run() {
     const { committed } = await passBarrier();
+    obstacle = '';
     if (committed === false) throw fail('rolledback', 'rolled back');
     await new Promise((resolve) => { again = setTimeout(resolve); }); // lists show changes after their task
     await Promise.all([...lists].map(show));
@@ -67,7 +70,7 @@ export function seen({ client, listen, transmit, lists }, xid, { timeout = TIMEO
 
   return new Promise((resolve, reject) => {
     if (!/^[1-9]\d*$/.test(x)) throw new TypeError(`seen(): ${x} is not a transaction id`);
-    timer = setTimeout(() => reject(fail('timeout', `not visible within ${timeout} ms`)), timeout);
+    timer = setTimeout(() => reject(fail('timeout', `not visible within ${timeout} ms${obstacle}`)), timeout);
     off = client.on('state', ({ state, reason }) => {
       if (state !== 'open') requests.cancel(); // the reply is lost
       if (state === 'closed') reject(fail(state, reason));

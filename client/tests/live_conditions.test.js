@@ -262,6 +262,43 @@ test('a condition that the relay rejects is the error of the list, without furth
   assert.deepEqual([list.rows, list.loading, list.error.code, requests(socket)], [[], false, 107, 1]);
 });
 
+test('with conditions, the error 103 names a column outside filter_columns as a possible cause', async (t) => {
+  const texts = [];
+  for (const options of [{ where: { a: 1 } }, { order: ['a'] }, { limit: 1 }]) {
+    const { socket, list } = await start(t, options);
+    rejectRows(socket, 103, { msg: 'no such live rule for this user: rule "default" of "t"' });
+    await turn();
+    texts.push(list.error.message);
+    t.mock.restoreAll();
+  }
+  const text = 'no such live rule for this user, or a column outside its filter_columns: rule "default" of "t"';
+  assert.deepEqual(texts, [text, text, 'no such live rule for this user: rule "default" of "t"']);
+});
+
+test('unknown options of live() and count() are the error of the list, without a request', async (t) => {
+  const { client, socket, tick, errors } = await start(t, { order: undefined, colour: undefined });
+  for (const [method, options, text] of [
+    ['live', { filter: { a: 1 }, sort: ['a'], colour: 1 },
+      "live('t'): unknown option filter (did you mean where?), sort (did you mean order?), colour; valid: rule, where, order, limit, key, load"],
+    ['count', { sort: ['a'], filter: {} }, "count('t'): unknown option sort, filter (did you mean where?); valid: rule, where"],
+    ['count', { limit: 1 }, "count('t'): unknown option limit; valid: rule, where"],
+  ]) {
+    const list = client[method]('t', options);
+    const shown = [];
+    list.subscribe(() => shown.push(list.error?.message));
+    await turn();
+    tick(60_000);
+    await turn();
+    assert.deepEqual([list.error.name, list.loading, shown], ['TypeError', false, [undefined, text]]);
+    assert.equal(errors.pop(), text);
+    list.reload();
+    socket.sends(create(10, { id: 1 }));
+    await turn();
+    list.close();
+  }
+  assert.deepEqual([errors, requests(socket)], [[], 1]);
+});
+
 test('a list with load() rejects conditions', async (t) => {
   const { list } = await start(t, { key: 'id', load: () => [], limit: 1 });
   assert.match(list.error.message, /load excludes where, order and limit/);

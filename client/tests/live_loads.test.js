@@ -220,6 +220,72 @@ test('a request to a busy relay is repeated after its delay, without an error', 
   assert.deepEqual([list.rows, list.error, errors], [[{ id: 1 }], undefined, []]);
 });
 
+for (const options of [{}, { where: { id: 1 } }]) {
+  for (const method of ['live', 'count']) {
+    test(`while the relay stays busy, ${method}() with ${JSON.stringify(options)} has its error, and requests again`, async (t) => {
+      const { tick, socket, client, errors } = await start(t, {});
+      respond(socket, '10:10:', []);
+      await import(new URL('count.js', import.meta.resolve('clairon')));
+      await import(new URL('conditions.js', import.meta.resolve('clairon')));
+      const list = client[method]('t', options);
+      t.after(() => list.close());
+      const seen = [];
+      list.subscribe(() => seen.push(list.error?.message));
+      await turn();
+      rejectRows(socket, 111, { after: 1000, retry: true, msg: 'too many requests for rows' });
+      await turn();
+      assert.deepEqual([list.loading, list.error], [true, undefined]);
+      for (let i = 0; i < 2; i += 1) {
+        tick(2000 * (i + 1));
+        await turn();
+        assert.equal(socket.frames('rows').length, 3 + i);
+        rejectRows(socket, 111, { after: 1000, retry: true, msg: 'database does not reply' });
+        await turn();
+        assert.deepEqual([list.loading, list.error.code, list.error.message, seen.at(-1)],
+          [true, 111, 'database does not reply', 'database does not reply']);
+      }
+      assert.deepEqual(errors, ['database does not reply']);
+      tick(8000);
+      await turn();
+      respond(socket, '10:10:', [], { count: 0 });
+      await turn();
+      assert.deepEqual([list.loading, list.error, seen.at(-1), errors.length], [false, undefined, undefined, 1]);
+    });
+  }
+}
+
+test('an error of a busy relay does not change the rows', async (t) => {
+  const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
+  socket.sends({ t: 'reload', source: 't', rule: 'default' });
+  for (let i = 0; i < 2; i += 1) {
+    tick(2000 * (i + 1));
+    await turn();
+    rejectRows(socket, 111, { after: 1000, retry: true });
+    await turn();
+  }
+  assert.deepEqual([list.rows, list.loading, list.error.code], [[{ id: 1 }], false, 111]);
+});
+
+test('103 is reported once until rows are loaded', async (t) => {
+  const { tick, socket, list, errors } = await start(t);
+  for (let i = 0; i < 3; i += 1) {
+    rejectRows(socket, 103);
+    await turn();
+    socket.sends(create(11 + i, { id: i }));
+    tick(1000 * (i + 1));
+    await turn();
+    assert.equal(socket.frames('rows').length, 2 + i);
+  }
+  assert.deepEqual([list.error.code, errors], [103, ['rejected with 103']]);
+  respond(socket, '20:20:', []);
+  await turn();
+  list.reload();
+  await turn();
+  rejectRows(socket, 103);
+  await turn();
+  assert.equal(errors.length, 2);
+});
+
 for (const code of [103, 113]) {
   test(`${code} is the error of the list until the list is requested again after a reload`, async (t) => {
     const { tick, socket, list, errors } = await start(t);

@@ -195,6 +195,17 @@ test('seen() rejects after 30 s, or after `timeout`', async (t) => {
   assert.equal(first.value.code, 'timeout');
 });
 
+test('the error for the timeout contains the reason for which the relay did not pass the last barrier', async (t) => {
+  const { socket, wait, advance } = await start(t);
+  const result = await wait('7424', { timeout: 500 });
+  for (const msg of ['too many barriers', 'database does not reply']) {
+    socket.sends({ t: 'err', r: socket.frames('barrier').at(-1).r, code: 111, msg, after: 100, retry: true });
+    await advance(100 * socket.frames('barrier').length);
+  }
+  await advance(500);
+  assert.equal(result.value.message, 'transaction 7424: not visible within 500 ms: database does not reply');
+});
+
 test('seen() rejects when the client closes, and after the client is closed', async (t) => {
   const { client, wait } = await start(t);
   const result = await wait('7424');
