@@ -1,6 +1,6 @@
 // types.ts: valid and invalid uses of the client's types. Only compiled.
 
-import { connect, type Client, type LiveCount, type LiveError, type LiveRows, type Notification } from 'clairon';
+import { connect, type Client, type LiveCount, type LiveError, type LiveRows, type Notification, type RowOf } from 'clairon';
 import {
   ClaironProvider, useClairon, useConnectionState, useCount, useLive, useLiveList, useMessages,
 } from 'clairon/react';
@@ -114,14 +114,24 @@ useLiveRefs<Task>(client, 'tasks', { limit: 5 }).loadMore().then((more: boolean)
 
 // The module that `clairon types` prints.
 interface Rules {
-  tasks: Task;
-  'tasks/mine': { id: number; mine: boolean };
+  tasks: { row: Task; filters: 'status' | 'course_id'; key: 'id' };
+  'tasks/mine': { row: { id: number; mine: boolean; note: string }; filters: 'mine'; key: 'id' };
+  'tasks/all': { row: { id: number; title: string }; filters: never; key: 'id' };
+  'app.logs/own': { row: { id: number }; filters: never; key: 'id' };
 }
 const typed: Client<Rules> = connect<Rules>({ token: 'jwt' });
 typed.live('tasks', { where: { status: 'draft' }, order: ['-id'] }).rows[0]?.status.length;
-const isMine: boolean | undefined = typed.live('tasks', { rule: 'mine', where: { mine: true } }).rows[0]?.mine;
-typed.live('other').rows[0]?.anything;
-typed.count('tasks', { where: { id: 7 } }).value.toFixed();
+typed.live('tasks').rows[0]?.status.length;
+const isMine: boolean | undefined = typed.live('tasks', { rule: 'mine', where: { mine: true }, order: ['-mine', 'id'], limit: 5 }).rows[0]?.mine;
+typed.live('tasks', { rule: 'all', order: ['-id'] }).rows[0]?.title.length;
+typed.live('app.logs', { rule: 'own' }).rows[0]?.id.toFixed();
+typed.count('tasks', { where: { course_id: { from: 7 }, status: ['draft'] } }).value.toFixed();
+typed.count('tasks').value.toFixed();
+const joined = async () => ({ rows: [{ id: 1, author: 'Ada' }], snapshot: '10:10:' });
+typed.live('tasks', { key: 'id', load: joined }).rows[0]?.author.length;
+typed.live('other', { key: 'id', load: joined }).rows[0]?.author.length;
+typed.live<Task>('tasks', { key: 'id', load: () => fetch('/tasks').then((response) => response.json()) }).rows[0]?.status.length;
+const row: RowOf<Rules, 'tasks', 'mine'> = { id: 1, mine: true, note: '' };
 useLive<Task>(typed, 'tasks');
 useClairon<Rules>()?.live('tasks').rows[0]?.done;
 
@@ -141,6 +151,36 @@ client.live<Task>('tasks', { key: 'id', load: () => [], limit: 5 });
 client.count<Task>('tasks', { limit: 5 });
 // @ts-expect-error: no such column in the rule
 typed.live('tasks', { where: { mine: true } });
+// @ts-expect-error: not a filter column
+typed.live('tasks', { where: { done: true } });
+// @ts-expect-error: not a filter column
+typed.count('tasks', { rule: 'mine', where: { note: '' } });
+// @ts-expect-error: the key is no filter column
+typed.live('tasks', { where: { id: 1 } });
+// @ts-expect-error: neither a filter column nor the key
+typed.live('tasks', { order: ['-done'] });
+// @ts-expect-error: the rule has no filter columns
+typed.live('tasks', { rule: 'all', where: { title: '' } });
+// @ts-expect-error: the rule has no filter columns
+typed.live('tasks', { rule: 'all', order: ['title'] });
+// @ts-expect-error: no such source
+typed.live('other');
+// @ts-expect-error: no such source
+typed.count('other');
+// @ts-expect-error: no such rule
+typed.live('tasks', { rule: 'others' });
+// @ts-expect-error: no such rule
+typed.count('tasks', { rule: 'others' });
+// @ts-expect-error: no rule `default`
+typed.live('app.logs');
+// @ts-expect-error: no rule `default`
+typed.count('app.logs');
+// @ts-expect-error: no such option
+typed.live('tasks', { filter: { status: 'draft' } });
+// @ts-expect-error: load() needs a key
+typed.live('other', { load: joined });
+// @ts-expect-error: load() excludes conditions
+typed.live('tasks', { key: 'id', load: joined, limit: 1 });
 // @ts-expect-error: no such value in the rule
 typed.count('tasks', { where: { status: 'open' } });
 // @ts-expect-error: token is required
@@ -167,5 +207,5 @@ ClaironProvider({ token: 'jwt', children: { title: 'x' } });
 client.on('gap', ({ why }) => why === 'bad luck');
 
 export {
-  busy, code, element, error, failure, hasMore, isMine, loading, loadMore, off, others, cursor, problem, rows, state, titled, titles, total, totals,
+  busy, code, element, error, failure, hasMore, isMine, loading, loadMore, off, others, cursor, problem, row, rows, state, titled, titles, total, totals,
 };

@@ -19,8 +19,8 @@ static const char types_usage[] =
     "Usage: clairon types -c FILE [options] >FILE.ts\n"
     "Prints a TypeScript module: one interface per live rule, with the columns of its rows, and "
     "the\n"
-    "interface Rules, for connect<Rules>(). Reads the rules from [rows] conninfo, or else\n"
-    "[feed] conninfo.\n"
+    "interface Rules with the filter columns and the key, for connect<Rules>(). Reads the rules\n"
+    "from [rows] conninfo, or else [feed] conninfo.\n"
     "\n"
     "  -c FILE              configuration file of the relay\n"
     "  --rows.conninfo=V    one setting\n";
@@ -35,7 +35,11 @@ static const char QUERY[] =
     " SELECT (CASE nspname WHEN 'public' THEN relname::text ELSE nspname || '.' || relname END)"
     " COLLATE \"C\" AS source, r.name COLLATE \"C\" AS rule, attnum, attname::text AS name, "
     "atttypid AS type,"
-    " attndims::int AS dims, attnotnull AS required"
+    " attndims::int AS dims, attnotnull AS required,"
+    " coalesce(attnum = ANY (r.filter_columns), false) AS is_filter,"
+    " EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid AND indisvalid AND indimmediate"
+    " AND CASE relreplident WHEN 'i' THEN indisreplident ELSE indisprimary END"
+    " AND attnum = ANY ((indkey::int2[])[0:indnkeyatts - 1])) AS is_key"
     " FROM clairon.rule r JOIN pg_class c ON c.oid = r.relation"
     " JOIN pg_namespace n ON n.oid = relnamespace JOIN pg_attribute a ON attrelid = c.oid"
     " WHERE r.live AND r.part = 0 AND attnum > 0 AND NOT attisdropped AND attgenerated <> 'v'"
@@ -52,12 +56,12 @@ static const char QUERY[] =
     " used (oid) AS (SELECT type FROM live"
     " UNION SELECT parts.type FROM used JOIN parts USING (oid) WHERE parts.type <> 0)"
     " SELECT 0 AS part, 0 AS owner, 'r' AS kind, source, rule, name, type, dims, required,"
-    " attnum::real AS place FROM live"
-    " UNION ALL SELECT 1, oid::int8, kind, '', '', name, type, dims, required, place"
+    " is_filter, is_key, attnum::real AS place FROM live"
+    " UNION ALL SELECT 1, oid::int8, kind, '', '', name, type, dims, required, false, false, place"
     " FROM used JOIN parts USING (oid)"
     " ORDER BY part, source, rule, owner, place";
 
-enum field { PART, OWNER, KIND, SOURCE, RULE, NAME, TYPE, DIMS, REQUIRED };
+enum field { PART, OWNER, KIND, SOURCE, RULE, NAME, TYPE, DIMS, REQUIRED, IS_FILTER, IS_KEY };
 
 /* The values of payload.after that are not strings, by the oid of their type. */
 static const struct {
@@ -97,9 +101,9 @@ dims_of(const struct types *types, int row)
 }
 
 static bool
-is_required(const struct types *types, int row)
+is_true(const struct types *types, int row, enum field field)
 {
-    return strcmp(field_of(types, row, REQUIRED), "t") == 0;
+    return strcmp(field_of(types, row, field), "t") == 0;
 }
 
 static void
@@ -217,7 +221,7 @@ add_type(struct types *types, const char *oid, int dims, bool is_nullable, int d
         const int inner = dims_of(types, row);
 
         add_type(types, field_of(types, row, TYPE), inner > 0 ? inner : dims,
-                 is_nullable && !is_required(types, row), depth + 1);
+                 is_nullable && !is_true(types, row, REQUIRED), depth + 1);
         return;
     }
     if (kind == 'a')
@@ -296,12 +300,30 @@ write_interfaces(struct types *types)
         add(types, "  ");
         add_property(types, field_of(types, row, NAME));
         add(types, ": ");
-        add_type(types, field_of(types, row, TYPE), dims_of(types, row), !is_required(types, row),
-                 0);
+        add_type(types, field_of(types, row, TYPE), dims_of(types, row),
+                 !is_true(types, row, REQUIRED), 0);
         add(types, ";\n");
         if (row + 1 == types->rule_rows || !is_same_rule(types, row, row + 1))
             add(types, "}\n\n");
     }
+}
+
+/* Adds the names of the columns of a rule, from its first row, for which `field` is true. */
+static void
+add_names(struct types *types, int first, enum field field)
+{
+    bool is_empty = true;
+
+    for (int row = first; row < types->rule_rows && is_same_rule(types, row, first); row++) {
+        if (!is_true(types, row, field))
+            continue;
+        if (!is_empty)
+            add(types, " | ");
+        add_string(types, field_of(types, row, NAME));
+        is_empty = false;
+    }
+    if (is_empty)
+        add(types, "never");
 }
 
 /* The key is the source, or source/rule for a rule other than "default". */
@@ -322,9 +344,13 @@ write_rules(struct types *types)
                  is_default ? "" : rule);
         add(types, "  ");
         add_string(types, key);
-        add(types, ": ");
+        add(types, ": { row: ");
         add(types, types->names[at++]);
-        add(types, ";\n");
+        add(types, "; filters: ");
+        add_names(types, row, IS_FILTER);
+        add(types, "; key: ");
+        add_names(types, row, IS_KEY);
+        add(types, " };\n");
     }
     add(types, "}\n");
 }

@@ -3,6 +3,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(scratch);
+use Cwd qw(abs_path);
 use PostgreSQL::Test::Utils ();
 use Test::More;
 
@@ -17,10 +18,10 @@ $pg->safe_psql('postgres', q{
                         "odd name" uuid, twice int GENERATED ALWAYS AS (levels[1]) STORED, vec oidvector);
     ALTER TABLE tasks DROP COLUMN gone, REPLICA IDENTITY FULL;
     CREATE SCHEMA app;
-    CREATE TABLE app.course_entries (id int PRIMARY KEY, grp text, note text);
+    CREATE TABLE app.course_entries (id int, grp text, note text, PRIMARY KEY (grp, id));
     ALTER TABLE app.course_entries REPLICA IDENTITY FULL;
     CREATE TABLE plain (id int PRIMARY KEY, owner text);
-    SELECT clairon.watch('tasks', 'USER', 'owner', live => true);
+    SELECT clairon.watch('tasks', 'USER', 'owner', live => true, filter_columns => '{state,"odd name"}');
     SELECT clairon.watch('tasks', 'ALL', name => 'open_tasks', columns => '{id,state}', only_when => 'ok', live => true);
     SELECT clairon.watch('tasks', 'ALL', name => 'open-tasks', columns => '{id}', live => true);
     SELECT clairon.watch('app.course_entries', 'COURSE', 'grp', live => true);
@@ -51,7 +52,7 @@ my $expected = <<'END';
 
 export interface AppCourseEntries {
   id: number;
-  grp: string | null;
+  grp: string;
   note: string | null;
 }
 
@@ -82,10 +83,10 @@ export interface TasksOpenTasks2 {
 }
 
 export interface Rules {
-  "app.course_entries": AppCourseEntries;
-  "tasks": Tasks;
-  "tasks/open-tasks": TasksOpenTasks;
-  "tasks/open_tasks": TasksOpenTasks2;
+  "app.course_entries": { row: AppCourseEntries; filters: never; key: "id" | "grp" };
+  "tasks": { row: Tasks; filters: "state" | "odd name"; key: "id" };
+  "tasks/open-tasks": { row: TasksOpenTasks; filters: never; key: "id" };
+  "tasks/open_tasks": { row: TasksOpenTasks2; filters: never; key: "id" };
 }
 END
 is($module, $expected, 'the module has an interface for each live rule');
@@ -94,7 +95,7 @@ is((types("--feed.conninfo=$conninfo"))[1], $expected, 'without [rows] conninfo,
 # The rows of PostgreSQL itself have the types.
 SKIP:
 {
-    skip 'tsc is not installed', 2 if system('command -v tsc >/dev/null') != 0;
+    skip 'tsc is not installed', 4 if system('command -v tsc >/dev/null') != 0;
     $pg->safe_psql('postgres', q{
         INSERT INTO tasks VALUES (1, 'u1', 'draft', '{"(1,\"{1.5,NaN}\")",NULL}', now(), 1.50, 'c', '{1,NULL}', '{{1,2},{3,4}}', true,
                                   '[null]', gen_random_uuid(), DEFAULT, '1 2'),
@@ -102,13 +103,29 @@ SKIP:
     my $rows = join ",\n  ", split /\n/, $pg->safe_psql('postgres', q{SELECT clairon.rows('tasks', 'u1')});
     my $folder = scratch();
     write_text("$folder/rules.ts", $module);
-    write_text("$folder/rows.ts", "import { Rules } from './rules';\nexport const rows: Rules['tasks'][] = [\n  $rows\n];\n");
-    write_text("$folder/wrong.ts", "import { Rules } from './rules';\nexport const id: Rules['tasks/open-tasks'] = { id: null };\n");
+    write_text("$folder/rows.ts", "import { Rules } from './rules';\nexport const rows: Rules['tasks']['row'][] = [\n  $rows\n];\n");
+    write_text("$folder/wrong.ts", "import { Rules } from './rules';\nexport const id: Rules['tasks/open-tasks']['row'] = { id: null };\n");
     my @tsc = qw(tsc --noEmit --strict --target es2020);
     PostgreSQL::Test::Utils::run_log([ @tsc, "$folder/rows.ts" ], '>', \my $out, '2>', \my $errors);
     is(($? >> 8) . $out . $errors, '0', 'tsc accepts the rows that PostgreSQL returns');
     PostgreSQL::Test::Utils::run_log([ @tsc, "$folder/wrong.ts" ], '>', \$out, '2>', \$errors);
     like($out, qr/error TS2322: Type 'null' is not assignable/, 'tsc rejects a null that the column cannot contain');
+
+    # The module is the parameter of connect().
+    my $client = abs_path('client/src/index') . '.js';
+    my $start = "import { connect } from '$client';\nimport { Rules } from './rules';\nconst client = connect<Rules>({ token: 't' });\n";
+    write_text("$folder/valid.ts", $start . <<'TS');
+client.live('tasks', { where: { state: ['draft', null], 'odd name': null }, order: ['-state', 'id'] }).rows[0]?.price.length;
+client.live('tasks', { rule: 'open_tasks', order: ['-id'] }).rows[0]?.state;
+client.count('app.course_entries').value.toFixed();
+TS
+    PostgreSQL::Test::Utils::run_log([ @tsc, "$folder/valid.ts" ], '>', \$out, '2>', \$errors);
+    is($out . $errors, '', 'tsc accepts lists with filter columns');
+    my @invalid = ("live('plain')", "live('tasks', { rule: 'other' })", "live('tasks', { where: { ok: true } })",
+        "count('tasks', { where: { id: 1 } })", "live('tasks', { rule: 'open_tasks', order: ['state'] })");
+    write_text("$folder/invalid.ts", $start . join '', map { "client.$_;\n" } @invalid);
+    PostgreSQL::Test::Utils::run_log([ @tsc, "$folder/invalid.ts" ], '>', \$out, '2>', \$errors);
+    is_deeply([ $out =~ /invalid\.ts\((\d+),/g ], [ 4 .. 3 + @invalid ], 'tsc rejects unknown sources and rules, and columns outside filter_columns');
 }
 
 # Errors.
