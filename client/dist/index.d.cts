@@ -202,7 +202,9 @@ export interface LiveOptions<Row> {
 export type LiveArguments<Row> = LiveOptions<Row>
   & ({ load?: undefined } | { key: Key<Row>; where?: undefined; order?: undefined; limit?: undefined });
 
-/** `code`: error code of the relay, for example 103 (not addressed, or no such live rule) or 113 (too many rows). */
+type LoadOptions<Row> = Required<Pick<LiveOptions<Row>, 'load' | 'key'>> & Pick<LiveOptions<Row>, 'rule'>;
+
+/** `code`: error code of the relay, for example 103 (not addressed, or no such live rule) 111 (busy, or no reply of the database) or 113 (too many rows). */
 export type LiveError = Error & { code?: number | string };
 
 /** A list of rows that follows the changes of a table. It is also a Svelte store. */
@@ -211,7 +213,10 @@ export interface LiveRows<Row> {
   readonly rows: Row[];
   /** True until the rows have been loaded once, or the relay has rejected the request, or the client is closed. */
   readonly loading: boolean;
-  /** Error of the last load, or the reason why the client is closed; undefined after a success. */
+  /**
+   * Error of the last load, or the reason why the client is closed; undefined after a success. 111 only if the relay was
+   * busy twice in succession.
+   */
   readonly error: LiveError | undefined;
   /**
    * Calls the listener immediately, then after changes, at most once per tick. Returns a function that removes the
@@ -254,11 +259,56 @@ export interface MessageInfo {
   rule?: string;
 }
 
-/** The row of a rule in `Rules`, which `clairon types` prints: `source`, or `source/rule`. */
-export type RowOf<Rules, Source extends string, Rule extends string> =
-  (Rule extends 'default' ? Source : `${Source}/${Rule}`) extends infer Name
-    ? Name extends keyof Rules ? Rules[Name] : Record<string, unknown>
-    : never;
+/** An entry of `Rules`, which `clairon types` prints. */
+export interface RuleTypes {
+  row: object;
+  /** Columns of `filter_columns`; never without them. */
+  filters: string;
+  /** Columns of the key. */
+  key: string;
+}
+
+/** The name of a rule in `Rules`: `source`, or `source/rule`. */
+type RuleName<Source extends string, Rule extends string> = Rule extends 'default' ? Source : `${Source}/${Rule}`;
+
+/** The sources in `Rules`. */
+type SourceOf<Rules> = keyof Rules extends infer Name
+  ? Name extends `${infer Source}/${string}` ? Source : Name & string
+  : never;
+
+/** The names of the rules of `Source` in `Rules`. */
+type RuleOf<Rules, Source extends string> = keyof Rules extends infer Name
+  ? Name extends Source ? 'default' : Name extends `${Source}/${infer Rule}` ? Rule : never
+  : never;
+
+type TypesOf<Rules, Source extends string, Rule extends string> = RuleName<Source, Rule> extends infer Name
+  ? Name extends keyof Rules ? Rules[Name] extends RuleTypes ? Rules[Name] : never : never
+  : never;
+
+/** The row of a rule in `Rules`. */
+export type RowOf<Rules, Source extends string, Rule extends string = 'default'> = TypesOf<Rules, Source, Rule>['row'];
+
+type Columns<Row, Name> = Pick<Row, Name & keyof Row>;
+
+/** Options of live() and count() of connect<Rules>(). */
+type TypedCount<Types extends RuleTypes, Rule> = {
+  /** Name of the live rule. Default: `default`. */
+  rule?: Rule;
+  /** Conditions on the rows, by columns of `filter_columns`. */
+  where?: [Types['filters']] extends [never] ? undefined : Where<Columns<Types['row'], Types['filters']>>;
+};
+
+type TypedLive<Types extends RuleTypes, Rule> = TypedCount<Types, Rule> & {
+  /** The order of the rows, by columns of `filter_columns` and of the key. */
+  order?: Order<Columns<Types['row'], Types['filters'] | Types['key']>>;
+  /** Maximum number of rows, see `loadMore()`. */
+  limit?: number;
+  key?: Key<Types['row']>;
+};
+
+/** A source, unless it has no rule of this name. */
+type Known<Rules, Source extends string, Rule extends string> =
+  Source & (RuleName<Source, Rule> extends keyof Rules ? unknown : never);
 
 /** live() and count() of connect(). */
 interface Lists {
@@ -271,14 +321,16 @@ interface Lists {
 /** live() and count() of connect<Rules>(). */
 interface TypedLists<Rules> {
   /** The rows of a live rule of `source`, kept up to date by its notifications. */
-  live<Source extends string, Rule extends string = 'default'>(
-    source: Source,
-    options?: LiveArguments<RowOf<Rules, Source, Rule>> & { rule?: Rule },
+  live<Source extends SourceOf<Rules>, Rule extends RuleOf<Rules, Source> | 'default' = 'default'>(
+    source: Known<Rules, Source, Rule>,
+    options?: TypedLive<TypesOf<Rules, Source, Rule>, Rule> & { load?: undefined },
   ): LiveRows<RowOf<Rules, Source, Rule>>;
+  /** The rows of load(), kept up to date by the notifications of `source`, whose rules do not have to be live. */
+  live<Row = Record<string, unknown>>(source: string, options: LoadOptions<Row>): LiveRows<Row>;
   /** The number of rows of a live rule of `source`, without the rows. */
-  count<Source extends string, Rule extends string = 'default'>(
-    source: Source,
-    options?: CountOptions<RowOf<Rules, Source, Rule>> & { rule?: Rule },
+  count<Source extends SourceOf<Rules>, Rule extends RuleOf<Rules, Source> | 'default' = 'default'>(
+    source: Known<Rules, Source, Rule>,
+    options?: TypedCount<TypesOf<Rules, Source, Rule>, Rule>,
   ): LiveCount;
 }
 

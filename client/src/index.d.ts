@@ -325,7 +325,7 @@ interface TypedLists<Rules> {
     source: Known<Rules, Source, Rule>,
     options?: TypedLive<TypesOf<Rules, Source, Rule>, Rule> & { load?: undefined },
   ): LiveRows<RowOf<Rules, Source, Rule>>;
-  /** The rows of load(), kept up to date by the notifications of `source`, whose rules need not be live. */
+  /** The rows of load(), kept up to date by the notifications of `source`, whose rules do not have to be live. */
   live<Row = Record<string, unknown>>(source: string, options: LoadOptions<Row>): LiveRows<Row>;
   /** The number of rows of a live rule of `source`, without the rows. */
   count<Source extends SourceOf<Rules>, Rule extends RuleOf<Rules, Source> | 'default' = 'default'>(

@@ -284,12 +284,12 @@ test('unknown options of live() and count() are the error of the list, without a
     ['count', { limit: 1 }, "count('t'): unknown option limit; valid: rule, where"],
   ]) {
     const list = client[method]('t', options);
-    const shown = [];
-    list.subscribe(() => shown.push(list.error?.message));
+    const texts = [];
+    list.subscribe(() => texts.push(list.error?.message));
     await turn();
     tick(60_000);
     await turn();
-    assert.deepEqual([list.error.name, list.loading, shown], ['TypeError', false, [undefined, text]]);
+    assert.deepEqual([list.error.name, list.loading, texts], ['TypeError', false, [undefined, text]]);
     assert.equal(errors.pop(), text);
     list.reload();
     socket.sends(create(10, { id: 1 }));
