@@ -214,8 +214,8 @@ export interface LiveRows<Row> {
   /** True until the rows have been loaded once, or the relay has rejected the request, or the client is closed. */
   readonly loading: boolean;
   /**
-   * Error of the last load, or the reason why the client is closed; undefined after a success. 111 only if the relay was
-   * busy twice in succession.
+   * Error of the last load, or the reason why the client is closed; undefined after a success. 111 only if the relay
+   * was busy for more than a moment.
    */
   readonly error: LiveError | undefined;
   /**

@@ -12,6 +12,8 @@ export const STALE = 'stale';
 
 const SPREAD_MS = 1_000; // maximum random delay, so that the clients of a relay do not load simultaneously
 
+const PATIENCE_MS = 3_000; // a relay that replies later than this that it is busy waits for the database
+
 const REJECTIONS = [NOT_ADDRESSED, TOO_MANY_ROWS, UNKNOWN_FRAME];
 
 const random = (ms) => Math.random() * ms;
@@ -122,7 +124,8 @@ export function createLoads({
     } else if (error === STALE) {
       schedule(backoff.nextWait());
     } else if (error.code === BUSY) {
-      if (wasBusy) onError(error, false, false); // not if it is busy for a moment
+      const isMoment = !wasBusy && performance.now() - startedAt < PATIENCE_MS;
+      if (!isMoment) onError(error, false, false);
       wasBusy = true;
       schedule(error.after + random(error.after));
     } else {

@@ -254,6 +254,19 @@ for (const options of [{}, { where: { id: 1 } }]) {
   }
 }
 
+test('the error of a relay that has waited for the database appears with its first reply', async (t) => {
+  const { tick, socket, list, errors } = await start(t);
+  tick(3000);
+  rejectRows(socket, 111, { after: 1000, retry: true, msg: 'database does not reply' });
+  await turn();
+  assert.deepEqual([list.loading, list.error.code, errors], [true, 111, ['database does not reply']]);
+  tick(6000);
+  await turn();
+  respond(socket, '10:10:', [{ id: 1 }]);
+  await turn();
+  assert.deepEqual([list.rows, list.error], [[{ id: 1 }], undefined]);
+});
+
 test('an error of a busy relay does not change the rows', async (t) => {
   const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
   socket.sends({ t: 'reload', source: 't', rule: 'default' });
