@@ -153,6 +153,33 @@ test('seen() does not wait for a list with an error', async (t) => {
   assert.equal(result.value, 'resolved');
 });
 
+test('seen() waits for a list whose relay is busy', async (t) => {
+  let list;
+  const { client, socket, advance } = await start(t, (its) => { list = its.live('t'); });
+  client.on('error', () => {});
+  await turn();
+  respond(socket, socket.frames('rows')[0].r, '10:10:');
+  await turn();
+  list.reload();
+  for (let i = 0; i < 2; i += 1) {
+    await turn();
+    socket.sends({ t: 'err', r: socket.frames('rows').at(-1).r, code: 111, msg: 'busy', after: 100, retry: true });
+    await advance(200 * (i + 1));
+  }
+  assert.equal(list.error.code, 111);
+  let contained;
+  client.seen('10').then(() => { contained = list.rows.length; });
+  await turn();
+  socket.sends(change('10'));
+  pass(socket);
+  await advance(10);
+  assert.equal(contained, undefined);
+  await advance(1000);
+  respond(socket, socket.frames('rows').at(-1).r, '11:11:', [{ id: 1 }]);
+  await advance(10);
+  assert.equal(contained, 1);
+});
+
 test('seen() repeats the request while the relay is busy, and on the next connection', async (t) => {
   const { relay, socket, wait, advance } = await start(t);
   const result = await wait('10');

@@ -26,7 +26,7 @@ for (const [name, list] of Object.entries(lists)) {
     emit({ name, size: value.length ?? value, loading: list.loading, code: list.error?.code, text: list.error?.message, of: client.state });
   });
 }
-client.seen('$xid', { timeout: 10000 }).catch(({ message }) => emit({ seen: message }));
+client.seen('$xid', { timeout: 5000 }).catch(({ message }) => emit({ seen: message }));
 END
 } 'websocket', 'streams';
 
@@ -49,7 +49,7 @@ for my $kind (sort keys %pages)
     }
     wait_until("$kind: seen() rejects", sub { grep { $_->{seen} } $pages{$kind}->events });
     my ($rejected) = map { $_->{seen} // () } $pages{$kind}->events;
-    is($rejected, "transaction $xid: not visible within 10000 ms: database does not reply", "$kind: the timeout of seen() has the relay's reason");
+    is($rejected, "transaction $xid: not visible within 5000 ms: database does not reply", "$kind: the timeout of seen() has the relay's reason");
 }
 
 $pg->start;
