@@ -12,7 +12,7 @@ export const STALE = 'stale';
 
 const SPREAD_MS = 1_000; // maximum random delay, so that the clients of a relay do not load simultaneously
 
-const PATIENCE_MS = 3_000; // a relay that replies later than this that it is busy waits for the database
+const QUICK_REPLY_MS = 3_000; // a relay that replies later that it is busy has waited for the database
 
 const REJECTIONS = [NOT_ADDRESSED, TOO_MANY_ROWS, UNKNOWN_FRAME];
 
@@ -124,7 +124,7 @@ export function createLoads({
     } else if (error === STALE) {
       schedule(backoff.nextWait());
     } else if (error.code === BUSY) {
-      const isMoment = !wasBusy && performance.now() - startedAt < PATIENCE_MS;
+      const isMoment = !wasBusy && performance.now() - startedAt < QUICK_REPLY_MS;
       if (!isMoment) onError(error, false, false);
       wasBusy = true;
       schedule(error.after + random(error.after));

@@ -43,9 +43,9 @@ for my $kind (sort keys %pages)
     for my $name (sort keys %sizes)
     {
         wait_until("$kind: the $name has an error", sub { last_of($pages{$kind}, $name)->{code} });
-        my $shown = last_of($pages{$kind}, $name);
-        is_deeply([ @$shown{qw(size loading code of)} ], [ 0, JSON::true, 111, 'open' ], "$kind: the $name is loading, with error 111, and the client is open");
-        is($shown->{text}, 'database does not reply', "$kind: the error of the $name has the relay's reason");
+        my $last = last_of($pages{$kind}, $name);
+        is_deeply([ @$last{qw(size loading code of)} ], [ 0, JSON::true, 111, 'open' ], "$kind: the $name is loading, with error 111, and the client is open");
+        is($last->{text}, 'database does not reply', "$kind: the error of the $name has the relay's reason");
     }
     wait_until("$kind: seen() rejects", sub { grep { $_->{seen} } $pages{$kind}->events });
     my ($rejected) = map { $_->{seen} // () } $pages{$kind}->events;
@@ -58,8 +58,8 @@ for my $kind (sort keys %pages)
     for my $name (sort keys %sizes)
     {
         wait_until("$kind: the $name is loaded", sub { !last_of($pages{$kind}, $name)->{loading} });
-        my $shown = last_of($pages{$kind}, $name);
-        is_deeply([ @$shown{qw(size code)} ], [ $sizes{$name}, undef ], "$kind: after the outage the $name is complete, without an error");
+        my $last = last_of($pages{$kind}, $name);
+        is_deeply([ @$last{qw(size code)} ], [ $sizes{$name}, undef ], "$kind: after the outage the $name is complete, without an error");
     }
     my @reports = grep { $_->{error} } $pages{$kind}->events;
     cmp_ok(scalar(@reports), '<=', 2, "$kind: each list reports the outage once");
