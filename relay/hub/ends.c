@@ -1,11 +1,11 @@
 /*
- * ends.c: tells a session that it has received all of a transaction.
+ * ends.c: reports to a session that it has received all of a transaction.
  *
- * A session keeps its open transactions: those of which it was sent a part, and was not told the
- * end. One ends when the streams have no more of it, and nothing of it is held back by the in-flight
- * window. The streams and the pending list are both in commit order. So a transaction is behind the
- * session when the session has met a later one in either of them; the last one, when both streams of
- * the user cover the WAL behind its commit.
+ * A session keeps its open transactions: those of which it was sent a part, but not the end. One
+ * ends when the streams have no more of it, and nothing of it is held back by the in-flight window.
+ * The streams and the pending list are both in commit order. So a transaction is behind the session
+ * when the session has met a later one in either of them; the last one, when both streams of the
+ * user cover the WAL behind its commit.
  */
 #include "hub/hub_private.h"
 
@@ -25,7 +25,7 @@ _Static_assert(STORE_SHARDS_MAX < 32, "hub->ends.due has a bit for each shard");
 struct open_transaction {
     struct commit commit;
     struct cursor rest; /* parts of it up to this cursor may be held back; zero: none */
-    bool is_shown;      /* a part was sent; otherwise all of it is held back */
+    bool is_delivered;  /* a part was sent; otherwise all of it is held back */
     bool is_at_cursor;  /* found at the cursor of the client (ends_note_read) */
 };
 
@@ -66,7 +66,7 @@ ends_mark_of(const struct session *session, const struct notification *notificat
         mark.open[mark.count++] = own;
     /* Earlier ones are held back: a client that resumes receives the rest of them. */
     for (unsigned i = ends->count; i > 0 && mark.count < ENDS_MARK_COUNT; i--) {
-        if (ends->open[i - 1].is_shown && ends->open[i - 1].commit.xid != own.xid)
+        if (ends->open[i - 1].is_delivered && ends->open[i - 1].commit.xid != own.xid)
             mark.open[mark.count++] = ends->open[i - 1].commit;
     }
     return mark;
@@ -83,7 +83,7 @@ end(struct session_ends *ends, unsigned nth)
     ends->count--;
     memmove(ends->open + nth, ends->open + nth + 1, (ends->count - nth) * sizeof(*ends->open));
     mark = ends_mark_of(session, NULL);
-    if (ended.is_shown)
+    if (ended.is_delivered)
         session_queue_end(session, ended.commit.xid, shed_cursor(session, session_reached(session)),
                           &mark);
 }
@@ -104,8 +104,8 @@ is_sent(const struct session *session, struct cursor rest)
 
 /*
  * True if the streams have no more of the transaction for a live session. Before a first
- * notification was read from both streams since the start, or since the shard is followed, only the
- * WAL that they cover tells.
+ * notification was read from both streams since the start, or since the shard is followed, the WAL
+ * that they cover decides.
  */
 static bool
 is_over(const struct session *session, struct commit commit)
@@ -148,7 +148,7 @@ ends_settle(struct session *session)
         const struct open_transaction *open = &ends->open[i];
         const bool has_rest = !is_sent(session, open->rest);
 
-        if (!is_behind(ends, open->commit) || (open->is_shown && has_rest)) {
+        if (!is_behind(ends, open->commit) || (open->is_delivered && has_rest)) {
             is_waiting |= !has_rest;
             i++;
         } else if (session_is_full(session)) {
@@ -244,7 +244,7 @@ note_in_stream(struct session_ends *ends, struct commit commit, const struct not
     open = open_transaction(ends, commit);
     note_straddling(ends, open);
     if (held == NULL) {
-        open->is_shown = true;
+        open->is_delivered = true;
     } else {
         id = entry_id_is_zero(held->first) ? held->id : held->first;
         cursor_advance(&open->rest, held->shard, id);
@@ -290,7 +290,7 @@ ends_note_listed(struct session *session, struct notification *notification)
     if (!session->has_ends || commit.xid == 0)
         return notification_ref(notification);
     open = open_transaction(session->ends, commit);
-    open->is_shown = true;
+    open->is_delivered = true;
     open->rest = cursor_max(open->rest, session->cursor);
     mark = ends_mark_of(session, notification);
     if (session->state == SESSION_LIVE)
@@ -320,7 +320,7 @@ ends_note_mark(struct session *session, const struct ends_mark *mark)
     for (unsigned i = 0; i < mark->count; i++) {
         struct open_transaction *open = open_transaction(session->ends, mark->open[i]);
 
-        open->is_shown = true;
+        open->is_delivered = true;
         open->rest = session->cursor;
     }
 }
@@ -338,11 +338,11 @@ ends_note_read(struct session *session, const struct frame *frame, bool is_read)
     for (unsigned i = 0; i < ends->count; i++) {
         open = &ends->open[i];
         if (open->is_at_cursor && open->commit.lsn < commit.lsn)
-            open->is_shown = false;
+            open->is_delivered = false;
     }
     open = open_transaction(ends, commit);
-    open->is_at_cursor |= !open->is_shown;
-    open->is_shown |= is_read;
+    open->is_at_cursor |= !open->is_delivered;
+    open->is_delivered |= is_read;
     open->rest = session->cursor;
 }
 

@@ -153,11 +153,11 @@ struct shared_end {
 };
 
 struct hub_ends {
-    /* utlists, by shard of the user: live sessions with a transaction that waits for the streams */
+    /* utlists, by shard of the user: live sessions whose open transaction may end */
     struct session_ends *waiting[STORE_SHARDS_MAX];
     bool is_used; /* a session wants the ends of transactions */
     unsigned due; /* bits of the shards whose sessions are looked at in this turn */
-    /* transaction of the last notification that was offered, by shard; lsn 0: none since the start */
+    /* transaction of the last notification that was offered, by shard; lsn 0: none */
     struct commit offered[STORE_SHARDS_MAX];
     struct shared_end shared[STORE_SHARDS_MAX]; /* by shard of the user */
 };

@@ -381,9 +381,9 @@ is_sending_rows(const struct session_lists *lists, const struct session_list *li
     return false;
 }
 
-/* True if no request waits for a result that may contain the change, or whose error is sent first. */
+/* No request waits for a result that may contain the change, or whose error is sent first. */
 static bool
-is_settled(const struct session_lists *lists, const struct session_list *list)
+may_repeat(const struct session_lists *lists, const struct session_list *list)
 {
     return list->pending == 0 || is_sending_rows(lists, list);
 }
@@ -408,7 +408,7 @@ find_reload(const struct session_lists *lists)
 
     DL_FOREACH (lists->lists, list) {
         if ((list->reload != LIST_RELOAD_NONE || list->rule_reload != LIST_RELOAD_NONE) &&
-            (must_announce(list) || is_settled(lists, list)))
+            (must_announce(list) || may_repeat(lists, list)))
             return list;
     }
     return NULL;
@@ -519,7 +519,7 @@ lists_frame_sent(struct session *session)
     struct list_request *request = lists->sending;
 
     if (list != NULL) {
-        list->is_announced = !is_settled(lists, list);
+        list->is_announced = !may_repeat(lists, list);
         if (!list->is_announced)
             list->reload = list->rule_reload = LIST_RELOAD_NONE;
         return;

@@ -248,7 +248,7 @@ on_last_read(void *ctx, enum rc rc, const struct store_page *page)
 }
 
 /*
- * The client may have received a part of the transaction at its cursor, and was not told its end.
+ * The client may have received a part of the transaction at its cursor, without its end.
  * Of each stream, the entry at the cursor is read again.
  */
 static void

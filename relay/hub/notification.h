@@ -20,12 +20,12 @@ struct commit {
     uint64_t xid;
 };
 
-/* What a client was told of the transactions up to its cursor (client_pos.c). Zero: unknown. */
+/* Which ends of transactions a client lacks at its cursor (client_pos.c). Zero: unknown. */
 #define ENDS_MARK_COUNT 8
 struct ends_mark {
-    struct commit open[ENDS_MARK_COUNT]; /* it has a part of these, and was not told their ends */
+    struct commit open[ENDS_MARK_COUNT]; /* it has a part of these, and lacks their ends */
     unsigned count;
-    bool is_ended; /* it was told those of all others */
+    bool is_ended; /* it has the ends of all others */
 };
 
 /*
@@ -275,9 +275,9 @@ struct deferral {
  * another shard a further `~` and its start there. Both are written like other shards:
  * `00ff.1700000000000-3~-5s`.
  *
- * For a client that wants the ends of transactions, `X`, an id, `-` and the LSN of a commit, in base
- * 36, name a transaction whose end it was not told. They may be repeated. A final `E` means that it was
- * told those of all other transactions up to the cursor.
+ * For a client that wants the ends of transactions, `X`, an id, `-` and the LSN of a commit, in
+ * base 36, name a transaction whose end it lacks. They may be repeated. A final `E` means that it
+ * has the ends of all other transactions up to the cursor.
  *
  * Any other string is not a cursor, also one that a later version may write: the client gets a gap.
  */

@@ -274,7 +274,6 @@ session_pos_text(const struct session *session, struct cursor cursor, char ret_t
 
 _Static_assert(SESSION_POS_MAX == CLIENT_POS_MAX, "gate and hub have the same limit");
 
-
 /* ---- row order */
 
 #define ROW_ORDER_FIRST_ROOM 2

@@ -257,7 +257,7 @@ struct session_resume {
     bool is_read;           /* `pos` is read: the session has its cursor */
     bool has_checked_ended; /* deferred notifications that ended were checked */
     bool is_missed;         /* one of them is lost */
-    bool knows_ends;        /* it is known of which transactions the client was not told the end */
+    bool knows_ends;        /* it is known which ends of transactions the client lacks */
     bool is_continued;      /* this poll continues from the cursor of the previous poll */
 };
 
@@ -388,7 +388,10 @@ void session_queue(struct session *session, struct notification *notification);
 
 /* Queues a line behind all notifications that are queued. The queue must not be full. */
 void session_queue_line(struct session *session, const char *text, size_t len);
-/* Likewise, the end of transaction `xid`. A client that resumes from it has read up to `cursor`. */
+/*
+ * Queues the end of transaction `xid` in the same place. A client that resumes from it has read up
+ * to `cursor`.
+ */
 void session_queue_end(struct session *session, uint64_t xid, struct cursor cursor,
                        const struct ends_mark *mark);
 
@@ -556,7 +559,7 @@ struct ends_mark ends_mark_of(const struct session *session,
 /* The cursor of a client that resumes has this mark. */
 void ends_note_mark(struct session *session, const struct ends_mark *mark);
 /*
- * The client was not told the end of the transaction of the notification at its cursor. is_read: it
+ * The client lacks the end of the transaction of the notification at its cursor. is_read: it
  * has received the notification.
  */
 void ends_note_read(struct session *session, const struct frame *frame, bool is_read);

@@ -7,6 +7,8 @@
 #define DL_FOREACH2(head, el, next) for (el = head; el; el = (el)->next)
 #define DL_FOREACH_SAFE(head, el, tmp)                                                             \
     for ((el) = (head); (el) && (tmp = (el)->next, 1); (el) = tmp)
+#define DL_FOREACH_SAFE2(head, el, tmp, next)                                                      \
+    for ((el) = (head); (el) && (tmp = (el)->next, 1); (el) = tmp)
 #define HASH_ITER(hh, head, el, tmp)                                                               \
     for ((el) = (head), (tmp) = (el) ? (el)->hh.next : 0; (el);                                    \
          (el) = (tmp), (tmp) = (tmp) ? (tmp)->hh.next : 0)

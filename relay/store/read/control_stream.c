@@ -44,15 +44,16 @@ control_handle_ack_events(const struct reader_events *events, const char *own_na
 struct reader_covered
 cover_read(struct shard_cover *cover, const struct redisReply *entry)
 {
+    const struct reader_covered none = {0, 0};
     const char *lsn, *timeline;
 
     control_read_cursor(entry, cover->at);
     if (!reply_is_array(entry, 2))
-        return (struct reader_covered){.lsn = 0};
+        return none;
     lsn = (const char *)reply_field(reply_at(entry, 1), "read").at;
     timeline = (const char *)reply_field(reply_at(entry, 1), "timeline").at;
     if (lsn == NULL || timeline == NULL)
-        return (struct reader_covered){.lsn = 0};
+        return none;
     /* A reply's strings end with a zero byte. */
     return (struct reader_covered){strtoull(lsn, NULL, 16), (uint32_t)strtoul(timeline, NULL, 10)};
 }

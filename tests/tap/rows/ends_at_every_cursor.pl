@@ -1,4 +1,4 @@
-# Tests that a client that resumes from any cursor receives the ends of the transactions of which it was not told, each
+# Tests that a client that resumes from any cursor receives the ends of the transactions that it lacks, each
 # behind the last notification of its transaction, and no notification less: with random priorities and audiences, a small
 # window, and one and 16 shards.
 use strict;
@@ -57,13 +57,13 @@ sub row { my ($line) = @_; return $line->{n}{payload}{after}{id} }
 sub faults
 {
     my ($from, @lines) = @_;
-    my (%last, %ends, %shown, @faults);
+    my (%last, %ends, %delivered, @faults);
     for my $i (0 .. $#lines)
     {
         my $line = $lines[$i];
         if    ($line->{t} eq 'gap') { push @faults, "a gap: $line->{why}" }
         elsif ($line->{t} eq 'end') { push @{ $ends{ $line->{x} } }, $i }
-        else                        { $last{ $line->{x} } = $i unless $shown{ $line->{n}{metadata}{id} }++ }
+        else                        { $last{ $line->{x} } = $i unless $delivered{ $line->{n}{metadata}{id} }++ }
     }
     $last{ $from->{x} } //= -1 if $from && $from->{t} eq 'msg';
     for my $x (sort keys %last)
@@ -116,7 +116,7 @@ for my $shards (1, 16)
 # A new client whose backlog does not fit into its window: the end of a transaction waits for its rest, and for nothing else.
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store);
-sub shown { my ($client) = @_; return join ' ', map { $_->{t} eq 'msg' ? row($_) : $_->{t} } lines($client) }
+sub delivered { my ($client) = @_; return join ' ', map { $_->{t} eq 'msg' ? row($_) : $_->{t} } lines($client) }
 my $first = ++$id * 1000;
 sql("INSERT INTO acked SELECT g, 'u5' FROM generate_series($first, $first + 2) g; ");
 sql("INSERT INTO acked SELECT g, 'u5' FROM generate_series($first + 10, $first + 14) g");
@@ -127,9 +127,9 @@ my $client = $relay->client('u5', ends => JSON::true, win => WINDOW);
 sql('INSERT INTO everyone VALUES (' . ($first + 1) . ')');
 $client->run_until('two ends', sub { 2 <= grep { $_->{t} eq 'end' } lines($client) });
 my @expected = ($first .. $first + 2, 'end', $first + 1, 'end');
-is(shown($client), "@expected", 'ends of transactions that are whole do not wait for one that is held back');
+is(delivered($client), "@expected", 'ends of transactions that are whole do not wait for one that is held back');
 $client->run_until('three ends', sub { $client->ack_received; 3 <= grep { $_->{t} eq 'end' } lines($client) });
-is(shown($client), join(' ', @expected, $first + 10 .. $first + 14, 'end'), 'the end of a transaction that is held back follows its rest');
+is(delivered($client), join(' ', @expected, $first + 10 .. $first + 14, 'end'), 'the end of a transaction that is held back follows its rest');
 
 # It resumes with an earlier notification that is still pending.
 sql("INSERT INTO acked VALUES ($first + 20, 'u6')");
@@ -141,7 +141,7 @@ my $line = $interrupted->wait_row($first + 31);
 $interrupted->close;
 my $resumed = $relay->client('u6', ends => JSON::true, win => WINDOW, pos => $line->{pos});
 $resumed->run_until('two ends', sub { $resumed->ack_received; 2 <= grep { $_->{t} eq 'end' } lines($resumed) });
-is(shown($resumed), join(' ', $first + 20, 'end', $first + 30 .. $first + 34, 'end'), 'a client that resumes in a backlog receives each end once');
+is(delivered($resumed), join(' ', $first + 20, 'end', $first + 30 .. $first + 34, 'end'), 'a client that resumes in a backlog receives each end once');
 
 # A poll returns the notification of a transaction whose end is not known yet.
 my $agent = HTTP::Tiny->new(timeout => 60);

@@ -55,18 +55,18 @@ sub last_transaction
 
 sub x_of { my ($line) = @_; return $line->{n}{payload}{after}{x} }
 
-# What is wrong with the ends of these lines; '' if each transaction has one end, behind its first showings.
+# What is wrong with the ends of these lines; '' if each transaction has one end, behind its first deliveries.
 sub faults
 {
     my (@lines) = @_;
-    my (%last, %ends, %shown, @faults);
+    my (%last, %ends, %delivered, @faults);
     for my $i (0 .. $#lines)
     {
         my $line = $lines[$i];
         if ($line->{t} eq 'msg')
         {
             push @faults, "x of row $line->{n}{payload}{after}{id}" if $line->{x} ne x_of($line);
-            $last{ $line->{x} } = $i if !$shown{ $line->{n}{metadata}{id} }++;
+            $last{ $line->{x} } = $i if !$delivered{ $line->{n}{metadata}{id} }++;
         }
         elsif ($line->{t} eq 'end') { push @{ $ends{ $line->{x} } }, $i }
     }
@@ -183,8 +183,8 @@ for my $shards (1, 16)
         sql('BEGIN; ' . join('; ', map { "INSERT INTO t VALUES ($_, 'u1'); INSERT INTO everyone VALUES ($_)" } map { ++$id } 1 .. 3) . '; COMMIT');
         my $x = x_of($client->wait_row($id));
         $client->wait_for(sub { $_[0]{t} eq 'end' && $_[0]{x} eq $x });
-        my @shown = grep { ($_->{x} // '') eq $x } lines($client);
-        for my $from ([ 'before the last notification', $shown[-3] ], [ 'from the last notification', $shown[-2] ], [ 'from the end', $shown[-1] ])
+        my @delivered = grep { ($_->{x} // '') eq $x } lines($client);
+        for my $from ([ 'before the last notification', $delivered[-3] ], [ 'from the last notification', $delivered[-2] ], [ 'from the end', $delivered[-1] ])
         {
             my $resumed = $relay->client('u1', %ends, pos => $from->[1]{pos});
             $last = last_transaction();
