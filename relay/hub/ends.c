@@ -351,6 +351,8 @@ ends_note_read(struct session *session, const struct frame *frame, bool is_read)
 void
 hub_settle_ends(struct hub *hub, unsigned shard)
 {
+    if (!hub->ends.is_used)
+        return;
     hub->ends.due |= shard == 0 ? ALL_SHARDS : 1u << shard;
     hub_mark(hub, HUB_ENDS);
 }

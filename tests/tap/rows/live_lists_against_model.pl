@@ -38,7 +38,8 @@ start_random('settings');
 
 my $feed_on_standby = pg_major() >= 16 && rand() < 0.8;
 my $is_synchronous = rand() < 0.5;    # in the current round
-note sprintf 'seed %d, %d rounds of %d faults, feed on the %s', $SEED, $ROUNDS, $FAULTS, $feed_on_standby ? 'standby' : 'primary';
+my $shards = $ENV{CLAIRON_LIVE_SHARDS} // one_of(1, 4);
+note sprintf 'seed %d, %d rounds of %d faults, feed on the %s, %d shards', $SEED, $ROUNDS, $FAULTS, $feed_on_standby ? 'standby' : 'primary', $shards;
 
 my $primary = Clairon::Test::postgresql('primary', conf => "max_prepared_transactions = 10\nsynchronous_commit = remote_apply\n");
 my $history_lists = {
@@ -96,8 +97,8 @@ my $to_store = Clairon::Test::proxy($store->{socket});
 my ($feed, $other) = $feed_on_standby ? ($standby, $primary) : ($primary, $standby);
 sub conninfo { my ($node) = @_; return $node->connstr('postgres') . ' user=relay' }
 my @relays = map { Clairon::Test::relay($feed, $store, %$_) }
-  { conf => { ($feed_on_standby ? ('feed.primary_conninfo' => conninfo($primary)) : ()) } },
-  { roles => 'gate', conf => { 'store.url' => $to_store->url('redis'), 'rows.conninfo' => conninfo($other) } };
+  { conf => { 'store.shards' => $shards, ($feed_on_standby ? ('feed.primary_conninfo' => conninfo($primary)) : ()) } },
+  { roles => 'gate', conf => { 'store.shards' => $shards, 'store.url' => $to_store->url('redis'), 'rows.conninfo' => conninfo($other) } };
 my @to_relays = map { Clairon::Test::proxy("127.0.0.1:$_->{port}") } @relays;
 
 my @clients = map {
