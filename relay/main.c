@@ -78,7 +78,7 @@ relay_help(const char *section)
 
     if (!config_help(stdout, section))
         return cli_usage_error(RELAY,
-                               "unknown section, valid are feed, store, auth, gate, delivery, "
+                               "unknown section, valid are feed, store, auth, issuer, gate, delivery, "
                                "rows, receipts, webhook, webpush, sink and relay: ",
                                section);
     return fflush(stdout) == 0 ? code : 1;
@@ -109,6 +109,8 @@ command_relay(int argc, char **argv)
     if (section != NULL)
         return cli_usage_error(RELAY, "unknown argument ", section);
     rc = config_load(&config, parsed.path, argc, argv, error);
+    if (rc == RC_OK)
+        rc = gate_check_keys(&config, error, sizeof(error));
     if (rc == RC_OK)
         rc = sinks_check(&config, error, sizeof(error));
     if (parsed.check_only && check_gate(&config, error) != RC_OK)

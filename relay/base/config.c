@@ -115,7 +115,18 @@ load_section(struct file_reading *reading, char *line)
         return config_fail(reading->load, "%s: a section must be [name] on a separate line",
                            reading->where);
     line[len - 1] = '\0';
+    config_issuer_end(reading->load);
     reading->section = trim(line + 1);
+    len = strcspn(reading->section, " \t");
+    if (len == strlen("issuer") && strncmp(reading->section, "issuer", len) == 0) {
+        char *name = trim(line + 1);
+
+        reading->is_unknown = false;
+        reading->section = "issuer";
+        reading->is_skipping = config_issuer_begin(reading->load, reading->where, trim(name + len),
+                                                   reading->line) != RC_OK;
+        return reading->is_skipping ? RC_BAD : RC_OK;
+    }
     reading->is_unknown = !section_exists(reading->section);
     if (!reading->is_unknown)
         return RC_OK;
@@ -229,6 +240,7 @@ load_lines(struct config_load *load, char *text, size_t len)
                        reading.line);
         (void)load_line(&reading, text, (size_t)(stop - text)); /* the error is in `load` */
     }
+    config_issuer_end(load);
 }
 
 /* Returns NULL, or the reason why the file could not be read. */
@@ -284,6 +296,8 @@ warn_variable(const char *variable)
     for (size_t i = 0; i < config_key_count; i++) {
         char name[128];
 
+        if (config_is_issuer_key(&config_keys[i]))
+            continue;
         config_variable_name(config_keys[i].section, config_keys[i].name, name, sizeof name);
         if (strlen(name) == len && strncmp(name, variable, len) == 0)
             return;
@@ -313,7 +327,7 @@ load_environment(struct config_load *load)
 
         const char *value = getenv(variable);
 
-        if (value != NULL)
+        if (value != NULL && !config_is_issuer_key(&config_keys[i]))
             (void)load_value(load, &config_keys[i], origin, value); /* the error is in `load` */
     }
     for (char **variable = environ; variable != NULL && *variable != NULL; variable++)
@@ -340,6 +354,8 @@ load_argument(struct config_load *load, const char *argument)
         (void)snprintf(where, sizeof where, "argument");
     if (key == NULL)
         return fail_unknown(load, where, section, name);
+    if (config_is_issuer_key(key))
+        return config_fail(load, "%s: [issuer NAME] must be in the configuration file", where);
     if (equals == NULL)
         return config_fail(load, "argument --%s.%s requires a value: --%s.%s=...", section, name,
                            section, name);
@@ -506,6 +522,8 @@ config_free(struct config *config)
     for (size_t i = 0; i < config_key_count; i++)
         if (config_is_text(config_keys[i].type))
             text_wipe(*(char **)((char *)config + config_keys[i].offset));
+    config->issuer = (struct config_issuer){.name = NULL}; /* its strings were freed above */
+    config_issuers_free(config);
     text_wipe(config->store.sentinel_password);
     for (size_t i = 0; i < CONFIG_VAPID_KEYS_MAX; i++) {
         free(config->webpush.key_files[i]);

@@ -16,11 +16,40 @@
 
 #define CONFIG_WORKERS_MAX 64
 #define CONFIG_VAPID_KEYS_MAX 2
-#define CONFIG_KEYS_MAX 96
+#define CONFIG_KEYS_MAX 128
+#define CONFIG_ISSUERS_MAX 16
 
 struct config_origin {
     enum { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_VARIABLE, ORIGIN_ARGUMENT } from;
     unsigned line; /* line in the file; kept if the value is overridden */
+};
+
+/* Which claims of a token are read. Strings as in struct config. */
+struct config_claims {
+    char *issuer;
+    char *audience;       /* comma-separated */
+    char *audience_claim; /* path; default "aud" */
+    char *required;       /* path=value, comma-separated */
+    char *user_claim;     /* paths, comma-separated; default "sub" */
+    char *groups_claim;   /* [KIND=]path, comma-separated; default "groups" */
+};
+
+/* The keys of an issuer: a file or a URL. */
+struct config_jwks {
+    char *file;
+    char *url;
+    char *text; /* content of the file, read at load; never logged */
+    size_t len;
+};
+
+/* A section [issuer NAME]. */
+struct config_issuer {
+    char *name;
+    unsigned line; /* of its section in the file */
+    struct config_claims claims;
+    struct config_jwks jwks;
+    char *user_prefix;
+    bool admin, publish; /* these claims count */
 };
 
 /* Strings are owned by the config and live until config_free; NULL means unset. */
@@ -104,8 +133,10 @@ struct config {
         char *hs256_secret_file;
         char *hs256_secret;
         char *public_key_file;
-        char *issuer;
-        char *audience;
+        struct config_claims claims;
+        struct config_jwks jwks;
+        char *jwks_ca;           /* for all URLs of keys; NULL: only the system's authorities */
+        bool jwks_allow_private; /* for all URLs of keys: also http, and private addresses */
         int64_t leeway_ms;
         char *key; /* the secret or the PEM, read at load; never logged */
         size_t key_len;
@@ -113,6 +144,9 @@ struct config {
         char *previous;      /* the previous key, still accepted; NULL: none */
         size_t previous_len;
     } auth;
+    struct config_issuer issuer; /* the section that is being read */
+    struct config_issuer issuers[CONFIG_ISSUERS_MAX];
+    size_t issuer_count;
     struct {
         bool sql;             /* receipts are inserted into clairon.receipt */
         char *conninfo;       /* NULL: feed.primary_conninfo, or else feed.conninfo */
@@ -197,6 +231,15 @@ enum config_key_change {
  * reason.
  */
 enum config_key_change config_reload_key(struct config *config, char error[CONFIG_ERROR_MAX]);
+
+/* Whether the keys of an issuer have a URL. */
+bool config_fetches_keys(const struct config *config);
+
+/*
+ * Reads the files of JWK Sets again. False: one could not be read, and is unchanged; `error` is the
+ * reason.
+ */
+bool config_reload_jwks(struct config *config, char error[CONFIG_ERROR_MAX]);
 
 /* A file that contains a secret. */
 struct config_secret_file {

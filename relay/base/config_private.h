@@ -66,6 +66,10 @@ const char *config_check_proxy(const char *value);
 const char *config_check_push_origins(const char *value);
 const char *config_check_subject(const char *value);
 const char *config_check_app_url(const char *value);
+/* config_issuers.c */
+const char *config_check_jwks_url(const char *value);
+const char *config_check_groups_claim(const char *value);
+const char *config_check_required(const char *value);
 
 /*
  * Sets the field. An empty string unsets a key that has no default. RC_BAD: `reason` describes
@@ -117,6 +121,25 @@ void config_key_suggest(const char *section, const char *name, char *text, size_
 MUST_CHECK enum rc config_check_auth(struct config_load *load);
 MUST_CHECK enum rc config_check_webpush(struct config_load *load);
 MUST_CHECK enum rc config_load_sentinel_password(struct config_load *load, const char *path);
+
+/*
+ * Reads a regular file of at most `max` bytes. Returns NULL, and the caller wipes and frees the
+ * bytes; otherwise the reason for the failure.
+ */
+const char *config_file_read(const char *path, size_t max, char **ret_bytes, size_t *ret_len);
+
+/*
+ * config_issuers.c: the sections [issuer NAME] of the file, whose settings are read into
+ * config->issuer, and moved to config->issuers at the end of the section.
+ */
+bool config_is_issuer_key(const struct config_key *key);
+MUST_CHECK enum rc config_issuer_begin(struct config_load *load, const char *where,
+                                       const char *name, unsigned line);
+void config_issuer_end(struct config_load *load);
+/* Checks the settings of JWK Sets, and reads their files. */
+MUST_CHECK enum rc config_check_issuers(struct config_load *load);
+void config_jwks_free(struct config_jwks *jwks);
+void config_issuers_free(struct config *config);
 
 /* config_rules.c: checks the dependencies between settings. */
 MUST_CHECK enum rc config_rules(struct config_load *load);

@@ -34,7 +34,7 @@ wipe(char **bytes, size_t len)
  * failure. `ret_written` is the time of its last change in ns.
  */
 static const char *
-secret_file_read(const char *path, char **ret_bytes, size_t *ret_len, int64_t *ret_written)
+file_read(const char *path, size_t max, char **ret_bytes, size_t *ret_len, int64_t *ret_written)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     char *bytes = NULL;
@@ -50,17 +50,17 @@ secret_file_read(const char *path, char **ret_bytes, size_t *ret_len, int64_t *r
     if (fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode))
         reason = "not a regular file";
     else
-        bytes = memory_new(SECRET_FILE_MAX + 1);
-    while (reason == NULL && got > 0 && len <= SECRET_FILE_MAX) {
-        got = read(fd, bytes + len, SECRET_FILE_MAX + 1 - len);
+        bytes = memory_new(max + 1);
+    while (reason == NULL && got > 0 && len <= max) {
+        got = read(fd, bytes + len, max + 1 - len);
         if (got < 0)
             reason = strerror(errno);
         else
             len += (size_t)got;
     }
     (void)close(fd);
-    if (reason == NULL && len > SECRET_FILE_MAX)
-        reason = "larger than 16 kB";
+    if (reason == NULL && len > max)
+        reason = max == SECRET_FILE_MAX ? "larger than 16 kB" : "larger than 256 kB";
     if (reason != NULL) {
         wipe(&bytes, len);
         return reason;
@@ -72,11 +72,17 @@ secret_file_read(const char *path, char **ret_bytes, size_t *ret_len, int64_t *r
 }
 
 const char *
-config_secret_read(const char *path, char **ret_bytes, size_t *ret_len)
+config_file_read(const char *path, size_t max, char **ret_bytes, size_t *ret_len)
 {
     int64_t written;
 
-    return secret_file_read(path, ret_bytes, ret_len, &written);
+    return file_read(path, max, ret_bytes, ret_len, &written);
+}
+
+const char *
+config_secret_read(const char *path, char **ret_bytes, size_t *ret_len)
+{
+    return config_file_read(path, SECRET_FILE_MAX, ret_bytes, ret_len);
 }
 
 /* ---- the key of tokens */
@@ -188,7 +194,7 @@ load_key(struct config_load *load, const char *name, const char *path)
     char *bytes;
     size_t len;
     int64_t written = 0;
-    const char *reason = secret_file_read(path, &bytes, &len, &written);
+    const char *reason = file_read(path, SECRET_FILE_MAX, &bytes, &len, &written);
     enum rc rc = reason != NULL ? config_fail_unreadable(load, "auth", name, path, reason)
                                 : set_key(load, name, bytes, len);
 
@@ -225,10 +231,13 @@ config_check_auth(struct config_load *load)
     for (int i = 0; i < 3 && found < 0; i++)
         if (config_is_invalid(load, "auth", names[i]))
             return RC_OK; /* already reported */
+    if (found < 0 && (config->auth.jwks.file != NULL || config->auth.jwks.url != NULL ||
+                      config->issuer_count > 0 || config_is_invalid(load, "auth", "jwks_url")))
+        return RC_OK;
     if (found < 0)
         return config_fail_missing(
-            load, "[auth] hs256_secret_file (or hs256_secret, or public_key_file): "
-                  "required to verify tokens; for HS256 tokens: "
+            load, "[auth] hs256_secret_file (or hs256_secret, public_key_file, jwks_file, "
+                  "jwks_url, or an [issuer NAME]): required to verify tokens; for HS256 tokens: "
                   "head -c 32 /dev/urandom | base64 >clairon.secret");
     if (found != 1)
         return load_key(load, names[found], given[found]);

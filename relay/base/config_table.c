@@ -26,18 +26,35 @@
 
 /* clang-format off */
 const struct config_key config_keys[] = {
-    { "auth", "audience", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(auth.audience),
-      "required aud of tokens; unset: tokens with aud are rejected" },
+    { "auth", "audience", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(auth.claims.audience),
+      "accepted aud of tokens, comma-separated; unset: tokens with aud are rejected" },
+    { "auth", "audience_claim", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(auth.claims.audience_claim),
+      "claim that is compared with audience, a path of names joined by dots; unset: aud" },
+    { "auth", "groups_claim", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, config_check_groups_claim, FIELD(auth.claims.groups_claim),
+      "claims with the groups, [KIND=]path, comma-separated; an object has kinds, an array has "
+      "groups of KIND (ROLE); unset: groups" },
     { "auth", "hs256_secret", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, NULL, FIELD(auth.hs256_secret),
       "secret of HS256 tokens, at least 32 bytes; a file is safer" },
     { "auth", "hs256_secret_file", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL,
       FIELD(auth.hs256_secret_file), "file with the secret of HS256 tokens, at least 32 bytes" },
-    { "auth", "issuer", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(auth.issuer),
+    { "auth", "issuer", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(auth.claims.issuer),
       "required iss of tokens; unset: not checked" },
+    { "auth", "jwks_allow_private", CONFIG_BOOL, false, "off", 0, 0, NULL, FIELD(auth.jwks_allow_private),
+      "allow jwks_url with http, and private, loopback and link-local addresses" },
+    { "auth", "jwks_ca", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL, FIELD(auth.jwks_ca),
+      "CA certificates (PEM) to verify the servers of jwks_url, beside the system's" },
+    { "auth", "jwks_file", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL, FIELD(auth.jwks.file),
+      "file with the keys of tokens, a JWK Set; read again at SIGHUP" },
+    { "auth", "jwks_url", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, config_check_jwks_url, FIELD(auth.jwks.url),
+      "URL of the keys of tokens, a JWK Set; fetched again when its max-age ends, and at SIGHUP" },
     { "auth", "leeway", CONFIG_DURATION, false, "5s", 0, 600 * SECOND, NULL, FIELD(auth.leeway_ms),
       "maximum clock difference between relay and token issuer" },
     { "auth", "public_key_file", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL,
       FIELD(auth.public_key_file), "PEM file with the public key of RS256 or ES256 tokens" },
+    { "auth", "required", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, config_check_required, FIELD(auth.claims.required),
+      "claims that tokens must have, path=value, comma-separated" },
+    { "auth", "user_claim", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(auth.claims.user_claim),
+      "claim with the user, a path; of several, comma-separated, the first that exists; unset: sub" },
 
     { "delivery", "ack_timeout", CONFIG_DURATION, false, "30s", 100, DAY, NULL,
       FIELD(delivery.ack_timeout_ms),
@@ -164,6 +181,30 @@ const struct config_key config_keys[] = {
       "networks, or unix" },
     { "gate", "workers", CONFIG_INT, false, "1", 1, CONFIG_WORKERS_MAX, NULL, FIELD(gate.workers),
       "processes that share the listening socket; the first runs the feed" },
+
+    { "issuer", "admin", CONFIG_BOOL, false, "off", 0, 0, NULL, FIELD(issuer.admin),
+      "the claim admin of its tokens counts" },
+    { "issuer", "audience", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(issuer.claims.audience),
+      "accepted aud of tokens, comma-separated; unset: tokens with aud are rejected" },
+    { "issuer", "audience_claim", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(issuer.claims.audience_claim),
+      "claim that is compared with audience, a path of names joined by dots; unset: aud" },
+    { "issuer", "groups_claim", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, config_check_groups_claim, FIELD(issuer.claims.groups_claim),
+      "claims with the groups, [KIND=]path, comma-separated; an object has kinds, an array has "
+      "groups of KIND (ROLE); unset: groups" },
+    { "issuer", "issuer", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(issuer.claims.issuer),
+      "iss of its tokens, compared byte for byte; required" },
+    { "issuer", "jwks_file", CONFIG_PATH, false, NULL, 0, CONFIG_PATH_MAX, NULL, FIELD(issuer.jwks.file),
+      "file with the keys of tokens, a JWK Set; read again at SIGHUP" },
+    { "issuer", "jwks_url", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, config_check_jwks_url, FIELD(issuer.jwks.url),
+      "URL of the keys of tokens, a JWK Set; fetched again when its max-age ends, and at SIGHUP" },
+    { "issuer", "publish", CONFIG_BOOL, false, "off", 0, 0, NULL, FIELD(issuer.publish),
+      "the claim publish of its tokens counts" },
+    { "issuer", "required", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, config_check_required, FIELD(issuer.claims.required),
+      "claims that tokens must have, path=value, comma-separated" },
+    { "issuer", "user_claim", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, NULL, FIELD(issuer.claims.user_claim),
+      "claim with the user, a path; of several, comma-separated, the first that exists; unset: sub" },
+    { "issuer", "user_prefix", CONFIG_TEXT, false, NULL, 0, 128, NULL, FIELD(issuer.user_prefix),
+      "text before the user of its tokens, so that users of two issuers differ" },
 
     { "receipts", "conninfo", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, config_check_conninfo,
       FIELD(receipts.conninfo),
@@ -298,10 +339,11 @@ config_key_find(const char *section, const char *name)
 /* The help: the most important settings first. */
 
 /* tests/tap/settings/invalid_settings_rejected.pl checks that every key is listed once. */
-static const char *const SECTIONS[] = {"feed",     "store",   "auth",    "gate", "delivery", "rows",
-                                       "receipts", "webhook", "webpush", "sink", "relay"};
-static const char *const NEEDED[] = {"conninfo",        "url",    "hs256_secret_file",
-                                     "public_key_file", "listen", "origins"};
+static const char *const SECTIONS[] = {"feed", "store",    "auth",    "issuer",  "gate", "delivery",
+                                       "rows", "receipts", "webhook", "webpush", "sink", "relay"};
+static const char *const NEEDED[] = {
+    "conninfo", "url", "hs256_secret_file", "public_key_file", "jwks_file", "jwks_url",
+    "listen",   "origins"};
 
 static const char *const type_words[] = {
     [CONFIG_TEXT] = "TEXT",   [CONFIG_BOOL] = "BOOL",     [CONFIG_INT] = "NUMBER",
@@ -326,8 +368,10 @@ requirement(const struct config_key *key)
     if (strcmp(key->section, "feed") == 0 && strcmp(key->name, "conninfo") == 0)
         return "required with role feed";
     if (strcmp(key->section, "auth") == 0 &&
-        (strcmp(key->name, "public_key_file") == 0 || strncmp(key->name, "hs256_secret", 12) == 0))
-        return "required with role gate: one of hs256_secret_file, hs256_secret, public_key_file";
+        (strcmp(key->name, "public_key_file") == 0 || strncmp(key->name, "hs256_secret", 12) == 0 ||
+         strcmp(key->name, "jwks_file") == 0 || strcmp(key->name, "jwks_url") == 0))
+        return "required with role gate: one of hs256_secret_file, hs256_secret, public_key_file, "
+               "jwks_file, jwks_url, or an [issuer NAME]";
     return NULL;
 }
 
@@ -338,8 +382,11 @@ help_key(FILE *out, const struct config_key *key)
     char described[CONFIG_REASON_MAX];
 
     config_value_describe(key, described, sizeof described);
-    fprintf(out, "  --%s.%s=%s\n      %s", key->section, key->name, type_words[key->type],
-            key->help);
+    if (config_is_issuer_key(key))
+        fprintf(out, "  %s = %s\n      %s", key->name, type_words[key->type], key->help);
+    else
+        fprintf(out, "  --%s.%s=%s\n      %s", key->section, key->name, type_words[key->type],
+                key->help);
     if (!config_is_text(key->type) && key->check == NULL)
         fprintf(out, "; %s", described);
     if (required != NULL)
@@ -368,7 +415,11 @@ config_help(FILE *out, const char *section)
     for (size_t i = 0; i < sizeof SECTIONS / sizeof SECTIONS[0]; i++) {
         if (section != NULL && strcmp(section, SECTIONS[i]) != 0)
             continue;
-        fprintf(out, "%s[%s]\n", is_found ? "\n" : "", SECTIONS[i]);
+        if (strcmp(SECTIONS[i], "issuer") == 0)
+            fprintf(out, "%s[issuer NAME], several, only in the configuration file\n",
+                    is_found ? "\n" : "");
+        else
+            fprintf(out, "%s[%s]\n", is_found ? "\n" : "", SECTIONS[i]);
         help_keys(out, SECTIONS[i], true);
         help_keys(out, SECTIONS[i], false);
         is_found = true;

@@ -87,10 +87,10 @@ claims_make(const struct token_request *request, const struct config *config, in
         failed |= json_object_set_new(claims, "publish", json_true());
     if (request->admin)
         failed |= json_object_set_new(claims, "admin", json_true());
-    if (config->auth.issuer != NULL)
-        failed |= json_object_set_new(claims, "iss", json_string(config->auth.issuer));
-    if (config->auth.audience != NULL)
-        failed |= json_object_set_new(claims, "aud", json_string(config->auth.audience));
+    if (config->auth.claims.issuer != NULL)
+        failed |= json_object_set_new(claims, "iss", json_string(config->auth.claims.issuer));
+    if (config->auth.claims.audience != NULL)
+        failed |= json_object_set_new(claims, "aud", json_string(config->auth.claims.audience));
     if (!failed)
         return claims;
     (void)cli_usage_error(TOKEN, "[auth] issuer and audience must be UTF-8", "");

@@ -225,7 +225,8 @@ reload_auth_key(struct relay *relay)
 
     switch (config_reload_key(relay->config, error)) {
     case CONFIG_KEY_FIXED:
-        log_warn("relay", "auth key is not in a file: restart to change it");
+        if (relay->config->auth.key != NULL)
+            log_warn("relay", "auth key is not in a file: restart to change it");
         break;
     case CONFIG_KEY_BAD:
         log_error("relay", "could not reload the auth key: previous key still in use",
@@ -245,6 +246,9 @@ reload_auth_key(struct relay *relay)
         log_info("relay", "auth key file touched: previous key revoked");
         break;
     }
+    if (!config_reload_jwks(relay->config, error))
+        log_error("relay", "could not reload a JWK Set: previous keys still in use",
+                  LOG_TEXT("error", error));
     gate_reload_keys(relay->gate);
 }
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/http/request.h"
+#include "gate/http/keys.h"
 #include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
@@ -107,21 +108,6 @@ sweep_every(struct gate *gate, int64_t ms)
     ev_timer_again(gate->loop, &gate->sweep->timer);
 }
 
-static struct token_rules
-rules_of(const struct config *config)
-{
-    const enum jws_key_kind kind =
-        config->auth.public_key_file != NULL ? JWS_KEY_PEM : JWS_KEY_SECRET;
-
-    return (struct token_rules){
-        .key = {kind, config->auth.key, config->auth.key_len},
-        .previous = {kind, config->auth.previous, config->auth.previous_len},
-        .issuer = config->auth.issuer,
-        .audience = config->auth.audience,
-        .leeway_s = config->auth.leeway_ms / 1000,
-    };
-}
-
 struct gate *
 gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub,
           struct web_push_sender *sender, struct stats *stats, const struct gate_process *process,
@@ -135,8 +121,7 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub,
                           .hub = hub,
                           .stats = stats,
                           .opened_us = clock_monotonic_us(),
-                          .process = process,
-                          .rules = rules_of(config)};
+                          .process = process};
     if (hub != NULL)
         stats_set(stats, STAT_GATE_CONNECTIONS_MAX, (uint64_t)config->gate.max_connections);
     gate_limits_open(gate, gate_ws_evict);
@@ -232,8 +217,13 @@ gate_realtime_set(struct gate *gate, bool on)
 void
 gate_reload_keys(struct gate *gate)
 {
-    gate->rules = rules_of(gate->config);
-    gate_token_forget(gate);
+    gate_token_reload_keys(gate);
+}
+
+enum rc
+gate_check_keys(const struct config *config, char *error, size_t room)
+{
+    return gate_keys_check(config, error, room);
 }
 
 void

@@ -61,8 +61,11 @@ void gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx);
  */
 void gate_realtime_set(struct gate *gate, bool on);
 
-/* From now on, verifies tokens with the keys of the config. */
+/* From now on, verifies tokens with the keys of the config; fetches those of URLs again. */
 void gate_reload_keys(struct gate *gate);
+
+/* Checks the JWK Sets in files. RC_BAD: `error`, of at most `room` bytes, is the reason. */
+MUST_CHECK enum rc gate_check_keys(const struct config *config, char *error, size_t room);
 
 /* Closes all connections and frees the gate. Accepts NULL. */
 void gate_close(struct gate *gate);

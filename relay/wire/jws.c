@@ -1,4 +1,4 @@
-/* jws.c: the signature of a token: HS256, RS256 and ES256 (RFC 7518). */
+/* jws.c: the signature of a token (RFC 7518, and EdDSA of RFC 8037), with OpenSSL. */
 #include "wire/jws.h"
 
 #include <limits.h>
@@ -11,13 +11,38 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <openssl/pem.h>
+#include <openssl/rsa.h>
 
 #include "wire/base64url.h"
 
 #define DIGEST_BYTES 32
-#define P256_NUMBER 32   /* bytes of each of the two numbers of an ES256 signature */
-#define P256_DER_MAX 128 /* enough for both in DER */
+#define DER_MAX 128 /* enough for the two numbers of an ES384 signature in DER */
+
+/*
+ * Why not a library: libjose and libcjose know no EdDSA. librhonabwy verifies with RSA keys of 1024
+ * bits, with keys whose use or alg forbids it, and accepts crit and duplicate claims, of which the
+ * last one counts; and it needs GnuTLS and a second libcurl.
+ */
+struct algorithm {
+    const char *name;
+    enum jws_key_kind kind;
+    const EVP_MD *(*digest)(void); /* NULL: none */
+    bool is_pss;
+    int number_bytes; /* of each of the two numbers of an ECDSA signature; 0: another one */
+};
+
+static const struct algorithm ALGORITHMS[] = {
+    {"HS256", JWS_KEY_SECRET, EVP_sha256, false, 0},
+    {"RS256", JWS_KEY_RSA, EVP_sha256, false, 0},
+    {"RS384", JWS_KEY_RSA, EVP_sha384, false, 0},
+    {"RS512", JWS_KEY_RSA, EVP_sha512, false, 0},
+    {"PS256", JWS_KEY_RSA, EVP_sha256, true, 0},
+    {"PS384", JWS_KEY_RSA, EVP_sha384, true, 0},
+    {"PS512", JWS_KEY_RSA, EVP_sha512, true, 0},
+    {"ES256", JWS_KEY_P256, EVP_sha256, false, 32},
+    {"ES384", JWS_KEY_P384, EVP_sha384, false, 48},
+    {"EdDSA", JWS_KEY_ED25519, NULL, false, 0},
+};
 
 bool
 jws_split(const char *text, size_t len, struct jws *ret_jws)
@@ -54,6 +79,33 @@ jws_payload(const struct jws *jws, size_t *ret_len)
                             ret_len);
 }
 
+/* NULL: unknown, such as "none". */
+static const struct algorithm *
+algorithm_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof(ALGORITHMS) / sizeof(ALGORITHMS[0]); i++)
+        if (strcmp(ALGORITHMS[i].name, name) == 0)
+            return &ALGORITHMS[i];
+    return NULL;
+}
+
+bool
+jws_key_fits(const struct jws_key *key, const char *algorithm)
+{
+    const struct algorithm *found = algorithm_find(algorithm);
+
+    return found != NULL && found->kind == key->kind &&
+           (key->algorithm[0] == '\0' || strcmp(key->algorithm, algorithm) == 0);
+}
+
+bool
+jws_is_public(const char *algorithm)
+{
+    const struct algorithm *found = algorithm_find(algorithm);
+
+    return found != NULL && found->kind != JWS_KEY_SECRET;
+}
+
 static bool
 verify_secret(const struct jws *jws, const struct jws_key *key, const unsigned char *signature,
               size_t len)
@@ -61,28 +113,28 @@ verify_secret(const struct jws *jws, const struct jws_key *key, const unsigned c
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned digest_len = 0;
 
-    return len == DIGEST_BYTES && key->len <= INT_MAX &&
-           HMAC(EVP_sha256(), key->bytes, (int)key->len, (const unsigned char *)jws->text,
+    return len == DIGEST_BYTES && key->secret_len > 0 && key->secret_len <= INT_MAX &&
+           HMAC(EVP_sha256(), key->secret, (int)key->secret_len, (const unsigned char *)jws->text,
                 jws->signed_len, digest, &digest_len) != NULL &&
            digest_len == DIGEST_BYTES && CRYPTO_memcmp(digest, signature, DIGEST_BYTES) == 0;
 }
 
 /* OpenSSL expects DER, a JWS has the two numbers (RFC 7518, section 3.4). Returns 0 on failure. */
 static size_t
-to_der(const unsigned char *signature, size_t len, unsigned char der[P256_DER_MAX])
+to_der(const unsigned char *signature, size_t len, int number_bytes, unsigned char der[DER_MAX])
 {
-    ECDSA_SIG *numbers = len == 2 * (size_t)P256_NUMBER ? ECDSA_SIG_new() : NULL;
+    ECDSA_SIG *numbers = len == 2 * (size_t)number_bytes ? ECDSA_SIG_new() : NULL;
     BIGNUM *r = NULL, *s = NULL;
     unsigned char *at = der;
     int der_len = 0;
 
     if (numbers == NULL)
         return 0;
-    r = BN_bin2bn(signature, P256_NUMBER, NULL);
-    s = BN_bin2bn(signature + P256_NUMBER, P256_NUMBER, NULL);
+    r = BN_bin2bn(signature, number_bytes, NULL);
+    s = BN_bin2bn(signature + number_bytes, number_bytes, NULL);
     if (r != NULL && s != NULL && ECDSA_SIG_set0(numbers, r, s) == 1) {
         r = s = NULL; /* they belong to `numbers` */
-        der_len = i2d_ECDSA_SIG(numbers, NULL) <= P256_DER_MAX ? i2d_ECDSA_SIG(numbers, &at) : 0;
+        der_len = i2d_ECDSA_SIG(numbers, NULL) <= DER_MAX ? i2d_ECDSA_SIG(numbers, &at) : 0;
     }
     BN_free(r);
     BN_free(s);
@@ -91,59 +143,48 @@ to_der(const unsigned char *signature, size_t len, unsigned char der[P256_DER_MA
 }
 
 static bool
-verify_digest(const struct jws *jws, EVP_PKEY *key, const unsigned char *signature, size_t len)
+verify_public(const struct jws *jws, const struct algorithm *algorithm, EVP_PKEY *key,
+              const unsigned char *signature, size_t len)
 {
     EVP_MD_CTX *context = EVP_MD_CTX_new();
+    EVP_PKEY_CTX *key_context = NULL;
+    const EVP_MD *digest = algorithm->digest != NULL ? algorithm->digest() : NULL;
     bool is_valid = context != NULL &&
-                    EVP_DigestVerifyInit(context, NULL, EVP_sha256(), NULL, key) == 1 &&
-                    EVP_DigestVerify(context, signature, len, (const unsigned char *)jws->text,
-                                     jws->signed_len) == 1;
+                    EVP_DigestVerifyInit(context, &key_context, digest, NULL, key) == 1;
 
+    if (is_valid && algorithm->is_pss)
+        is_valid = EVP_PKEY_CTX_set_rsa_padding(key_context, RSA_PKCS1_PSS_PADDING) == 1 &&
+                   EVP_PKEY_CTX_set_rsa_pss_saltlen(key_context, RSA_PSS_SALTLEN_DIGEST) == 1;
+    is_valid = is_valid && EVP_DigestVerify(context, signature, len,
+                                            (const unsigned char *)jws->text, jws->signed_len) == 1;
     EVP_MD_CTX_free(context);
+    ERR_clear_error(); /* a TLS connection would report a leftover error as its own */
     return is_valid;
 }
 
-static enum jws_result
-verify_pem(const struct jws *jws, const char *algorithm, const struct jws_key *key,
-           const unsigned char *signature, size_t len)
-{
-    BIO *bio = key->len <= INT_MAX ? BIO_new_mem_buf(key->bytes, (int)key->len) : NULL;
-    EVP_PKEY *public = bio != NULL ? PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL) : NULL;
-    int kind = public != NULL ? EVP_PKEY_base_id(public) : EVP_PKEY_NONE;
-    enum jws_result result = JWS_WRONG_ALGORITHM;
-    unsigned char der[P256_DER_MAX];
-
-    if (kind == EVP_PKEY_RSA && strcmp(algorithm, "RS256") == 0) {
-        result = verify_digest(jws, public, signature, len) ? JWS_VALID : JWS_WRONG_SIGNATURE;
-    } else if (kind == EVP_PKEY_EC && strcmp(algorithm, "ES256") == 0) {
-        len = to_der(signature, len, der);
-        result = len > 0 && verify_digest(jws, public, der, len) ? JWS_VALID : JWS_WRONG_SIGNATURE;
-    }
-    EVP_PKEY_free(public);
-    BIO_free(bio);
-    ERR_clear_error(); /* a TLS connection would report a leftover error as its own */
-    return result;
-}
-
-enum jws_result
+bool
 jws_verify(const struct jws *jws, const char *algorithm, const struct jws_key *key)
 {
-    enum jws_result result = JWS_WRONG_ALGORITHM;
-    char *signature;
-    size_t len = 0;
+    const struct algorithm *found = algorithm_find(algorithm);
+    unsigned char der[DER_MAX];
+    unsigned char *signature;
+    size_t len = 0, der_len;
+    bool is_valid = false;
 
-    if (key->len == 0 || (key->kind == JWS_KEY_SECRET && strcmp(algorithm, "HS256") != 0))
-        return result;
-    signature =
-        base64url_decode(jws->text + jws->signed_len + 1, jws->len - jws->signed_len - 1, &len);
+    if (found == NULL || !jws_key_fits(key, algorithm))
+        return false;
+    signature = (unsigned char *)base64url_decode(jws->text + jws->signed_len + 1,
+                                                  jws->len - jws->signed_len - 1, &len);
     if (signature == NULL)
-        return JWS_WRONG_SIGNATURE;
-    if (key->kind == JWS_KEY_PEM)
-        result = verify_pem(jws, algorithm, key, (const unsigned char *)signature, len);
-    else
-        result = verify_secret(jws, key, (const unsigned char *)signature, len)
-                     ? JWS_VALID
-                     : JWS_WRONG_SIGNATURE;
+        return false;
+    if (found->kind == JWS_KEY_SECRET) {
+        is_valid = verify_secret(jws, key, signature, len);
+    } else if (found->number_bytes > 0) {
+        der_len = to_der(signature, len, found->number_bytes, der);
+        is_valid = der_len > 0 && verify_public(jws, found, key->public, der, der_len);
+    } else {
+        is_valid = verify_public(jws, found, key->public, signature, len);
+    }
     free(signature);
-    return result;
+    return is_valid;
 }

@@ -5,19 +5,28 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define JWS_ALGORITHM_MAX 7
+
 /* The type of the key decides which algorithms are accepted, never the token's header. */
-enum jws_key_kind { JWS_KEY_SECRET /* HS256 */, JWS_KEY_PEM /* RS256 or ES256, by its type */ };
+enum jws_key_kind {
+    JWS_KEY_SECRET, /* HS256 */
+    JWS_KEY_RSA,    /* RS and PS, 256 to 512 */
+    JWS_KEY_P256,   /* ES256 */
+    JWS_KEY_P384,   /* ES384 */
+    JWS_KEY_ED25519 /* EdDSA */
+};
+
+struct evp_pkey_st; /* OpenSSL's EVP_PKEY */
 
 struct jws_key {
     enum jws_key_kind kind;
-    const char *bytes; /* the secret, or the PEM of the public key */
-    size_t len;
-};
-
-enum jws_result {
-    JWS_VALID,
-    JWS_WRONG_ALGORITHM, /* the key is not of this algorithm */
-    JWS_WRONG_SIGNATURE
+    /* the only algorithm for which the key may be used; "": any one of its type */
+    char algorithm[JWS_ALGORITHM_MAX + 1];
+    char *id;         /* kid; NULL: none */
+    bool fits_any_id; /* a single key of the settings, which has no kid */
+    char *secret;     /* of JWS_KEY_SECRET */
+    size_t secret_len;
+    struct evp_pkey_st *public; /* of the other types */
 };
 
 /* The three parts of a token, separated by dots, in base64url. */
@@ -38,7 +47,16 @@ bool jws_split(const char *text, size_t len, struct jws *ret_jws);
 char *jws_header(const struct jws *jws, size_t *ret_len);
 char *jws_payload(const struct jws *jws, size_t *ret_len);
 
-/* `algorithm` is the header's alg. It is compared with the case, as RFC 7515 requires. */
-enum jws_result jws_verify(const struct jws *jws, const char *algorithm, const struct jws_key *key);
+/*
+ * Whether the key may verify signatures of `algorithm`, the header's alg, which is compared with
+ * the case, as RFC 7515 requires.
+ */
+bool jws_key_fits(const struct jws_key *key, const char *algorithm);
+
+/* Whether public keys verify signatures of `algorithm`. */
+bool jws_is_public(const char *algorithm);
+
+/* Whether the signature is that of a key which fits. */
+bool jws_verify(const struct jws *jws, const char *algorithm, const struct jws_key *key);
 
 #endif

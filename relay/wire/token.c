@@ -66,6 +66,8 @@ check_header(struct json_doc *header, struct token_error *error)
 {
     if (!json_is(member(header, "alg"), JSON_KIND_TEXT))
         return token_reject(error, TOKEN_FAULT_MALFORMED, "token header has no alg");
+    if (member(header, "kid") != NULL && !json_is(member(header, "kid"), JSON_KIND_TEXT))
+        return token_reject(error, TOKEN_FAULT_MALFORMED, "token header kid is not a string");
     if (!type_is_allowed(header))
         return token_reject(error, TOKEN_FAULT_MALFORMED,
                             "token header typ must be JWT or at+jwt, or absent");
@@ -79,43 +81,80 @@ check_header(struct json_doc *header, struct token_error *error)
     return RC_OK;
 }
 
-static enum rc
-check_signature(const struct token_rules *rules, const struct jws *jws, const char *algorithm,
-                struct token_error *error)
+/* The search for the key of a token, and what it found. */
+struct key_search {
+    const struct jws *jws;
+    const char *algorithm;
+    const char *id;     /* kid of the token; NULL: none */
+    bool has_id;        /* a key has this kid */
+    bool has_algorithm; /* a key fits */
+    bool is_ambiguous;  /* several keys fit a token without kid */
+};
+
+/* Whether one key of the JWK Sets fits, which a token without kid requires. */
+static bool
+is_only_key(const struct key_search *search, const struct token_issuer *issuer)
 {
-    enum jws_result result = jws_verify(jws, algorithm, &rules->key);
+    const struct key_set *const sets[] = {&issuer->keys, &issuer->fetched};
+    size_t count = 0;
 
-    if (result != JWS_VALID && rules->previous.len > 0) {
-        const enum jws_result previous = jws_verify(jws, algorithm, &rules->previous);
-
-        if (result == JWS_WRONG_ALGORITHM || previous == JWS_VALID)
-            result = previous;
-    }
-    if (result == JWS_WRONG_ALGORITHM)
-        return token_reject(error, TOKEN_FAULT_ALGORITHM,
-                            "token algorithm does not match the configured key");
-    if (result != JWS_VALID)
-        return token_reject(error, TOKEN_FAULT_SIGNATURE, TOKEN_BAD_SIGNATURE);
-    return RC_OK;
+    for (size_t i = 0; i < 2; i++)
+        for (size_t j = 0; j < sets[i]->count; j++)
+            count += !sets[i]->keys[j].fits_any_id &&
+                     jws_key_fits(&sets[i]->keys[j], search->algorithm);
+    return count == 1;
 }
 
-/* Reads the header and verifies the signature. */
-static enum rc
-check_jws(const struct token_rules *rules, const struct jws *jws, struct token_error *error)
+/* Returns true if a key of the set verifies the signature. */
+static bool
+search_keys(struct key_search *search, const struct token_issuer *issuer,
+            const struct key_set *set)
 {
-    size_t len = 0;
-    char *part = jws_header(jws, &len);
-    struct json_doc header;
-    enum rc rc = read_object(&header, part, len)
-                     ? check_header(&header, error)
-                     : token_reject(error, TOKEN_FAULT_MALFORMED,
-                                    "token header is not a JSON object in base64url");
+    for (size_t i = 0; i < set->count; i++) {
+        const struct jws_key *key = &set->keys[i];
+        bool is_named = search->id != NULL && key->id != NULL && strcmp(key->id, search->id) == 0;
 
-    if (rc == RC_OK)
-        rc = check_signature(rules, jws, json_doc_text(&header, member(&header, "alg")), error);
-    json_doc_free(&header);
-    free(part);
-    return rc;
+        search->has_id |= is_named;
+        if (!jws_key_fits(key, search->algorithm))
+            continue;
+        search->has_algorithm = true;
+        if (!key->fits_any_id && search->id == NULL && !is_only_key(search, issuer))
+            search->is_ambiguous = true;
+        else if ((key->fits_any_id || search->id == NULL || is_named) &&
+                 jws_verify(search->jws, search->algorithm, key))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The issuer's keys alone verify its tokens; keys in the header (jwk, jku, x5u, x5c) are ignored. An
+ * unknown kid may name a key that the issuer uses since the last fetch.
+ */
+static enum rc
+check_signature(const struct token_issuer *issuer, const struct jws *jws, struct json_doc *header,
+                struct token_error *error)
+{
+    struct key_search search = {.jws = jws,
+                                .algorithm = json_doc_text(header, member(header, "alg")),
+                                .id = json_doc_text(header, member(header, "kid"))};
+
+    if (search_keys(&search, issuer, &issuer->keys) ||
+        search_keys(&search, issuer, &issuer->fetched))
+        return RC_OK;
+    if (issuer->is_fetched && jws_is_public(search.algorithm) &&
+        (search.id != NULL ? !search.has_id : issuer->fetched.count == 0)) {
+        (void)token_reject(error, TOKEN_FAULT_SIGNATURE,
+                           issuer->fetched.count > 0 ? TOKEN_UNKNOWN_KEY : TOKEN_NO_KEYS);
+        return RC_AGAIN;
+    }
+    if (search.is_ambiguous)
+        return token_reject(error, TOKEN_FAULT_SIGNATURE,
+                            "token header has no kid, and several keys fit");
+    if (!search.has_algorithm)
+        return token_reject(error, TOKEN_FAULT_ALGORITHM,
+                            "token algorithm does not match the configured key");
+    return token_reject(error, TOKEN_FAULT_SIGNATURE, TOKEN_BAD_SIGNATURE);
 }
 
 /* RC_AGAIN: the claim is absent. Fractions are truncated, as RFC 7519 allows. */
@@ -137,7 +176,7 @@ token_read_time(struct json_doc *claims, const char *name, int64_t *ret_time_s)
 }
 
 static enum rc
-token_check_times(const struct token_rules *rules, struct json_doc *claims, int64_t now_s,
+token_check_times(int64_t leeway_s, struct json_doc *claims, int64_t now_s,
                   int64_t *ret_expires_s, struct token_error *error)
 {
     int64_t expires_s = 0;
@@ -147,8 +186,14 @@ token_check_times(const struct token_rules *rules, struct json_doc *claims, int6
     if (rc == RC_BAD)
         return token_reject(error, TOKEN_FAULT_CLAIMS,
                             "token claim nbf is not a time in Unix seconds");
-    if (rc == RC_OK && now_s + rules->leeway_s < begins_s)
+    if (rc == RC_OK && now_s + leeway_s < begins_s)
         return token_reject(error, TOKEN_FAULT_EARLY, "token not valid yet");
+    rc = token_read_time(claims, "iat", &begins_s);
+    if (rc == RC_BAD)
+        return token_reject(error, TOKEN_FAULT_CLAIMS,
+                            "token claim iat is not a time in Unix seconds");
+    if (rc == RC_OK && now_s + leeway_s < begins_s)
+        return token_reject(error, TOKEN_FAULT_EARLY, "token was issued in the future (iat)");
     rc = token_read_time(claims, "exp", &expires_s);
     if (rc == RC_AGAIN)
         return token_reject(error, TOKEN_FAULT_CLAIMS, "token has no exp: tokens must expire");
@@ -160,40 +205,129 @@ token_check_times(const struct token_rules *rules, struct json_doc *claims, int6
 }
 
 static bool
-text_is(struct json_doc *claims, const struct json_value *value, const char *text)
+text_is(struct json_doc *claims, const struct json_value *value, const char *text, size_t len)
 {
-    return json_is(value, JSON_KIND_TEXT) && strcmp(json_doc_text(claims, value), text) == 0;
+    return json_is(value, JSON_KIND_TEXT) && json_text_len(value) == len &&
+           memcmp(json_doc_text(claims, value), text, len) == 0;
+}
+
+/* The next item of a comma-separated list, without blanks. False: none. */
+static bool
+list_next(const char **list, const char **ret_item, size_t *ret_len)
+{
+    const char *at = *list;
+    size_t len;
+
+    if (at == NULL)
+        return false;
+    at += strspn(at, ", \t");
+    len = strcspn(at, ",");
+    *list = at + len;
+    while (len > 0 && (at[len - 1] == ' ' || at[len - 1] == '\t'))
+        len--;
+    *ret_item = at;
+    *ret_len = len;
+    return len > 0;
+}
+
+/* The claim at a path: names joined by dots, where a backslash precedes a dot in a name. */
+static const struct json_value *
+claim_at(struct json_doc *claims, const char *path, size_t len)
+{
+    const struct json_value *value = json_doc_root(claims);
+    char name[TOKEN_PATH_MAX + 1];
+    size_t name_len = 0;
+
+    for (size_t i = 0; value != NULL && i <= len; i++) {
+        if (i < len && path[i] != '.') {
+            if (path[i] == '\\' && i + 1 < len)
+                i++;
+            if (name_len == TOKEN_PATH_MAX)
+                return NULL;
+            name[name_len++] = path[i];
+            continue;
+        }
+        name[name_len] = '\0';
+        name_len = 0;
+        value = json_doc_member(claims, value, name);
+    }
+    return json_is(value, JSON_KIND_NULL) ? NULL : value;
 }
 
 static bool
-token_names_audience(struct json_doc *claims, const char *audience)
+list_has(struct json_doc *claims, const char *list, const struct json_value *text)
 {
-    const struct json_value *claim = member(claims, "aud"), *entry;
+    const char *item;
+    size_t len;
+
+    while (list_next(&list, &item, &len))
+        if (text_is(claims, text, item, len))
+            return true;
+    return false;
+}
+
+static bool
+token_names_audience(struct json_doc *claims, const struct json_value *claim, const char *audience)
+{
+    const struct json_value *entry;
 
     if (!json_is(claim, JSON_KIND_ARRAY))
-        return text_is(claims, claim, audience);
+        return list_has(claims, audience, claim);
     entry = json_doc_first(claims, claim);
     for (; entry != NULL; entry = json_doc_next(claims, claim, entry)) {
-        if (text_is(claims, entry, audience))
+        if (list_has(claims, audience, entry))
             return true;
     }
     return false;
 }
 
+/* A boolean claim is compared with true or false; any other claim must be this string. */
+static bool
+claim_equals(struct json_doc *claims, const struct json_value *claim, const char *text, size_t len)
+{
+    if (json_is(claim, JSON_KIND_TRUE))
+        return len == 4 && memcmp(text, "true", 4) == 0;
+    if (json_is(claim, JSON_KIND_FALSE))
+        return len == 5 && memcmp(text, "false", 5) == 0;
+    return text_is(claims, claim, text, len);
+}
+
+static bool
+has_required_claims(struct json_doc *claims, const char *required)
+{
+    const char *item, *equals;
+    size_t len;
+
+    while (list_next(&required, &item, &len)) {
+        equals = memchr(item, '=', len);
+        if (equals == NULL ||
+            !claim_equals(claims, claim_at(claims, item, (size_t)(equals - item)), equals + 1,
+                          len - (size_t)(equals + 1 - item)))
+            return false;
+    }
+    return true;
+}
+
 static enum rc
-token_check_origin(const struct token_rules *rules, struct json_doc *claims,
+token_check_origin(const struct token_issuer *issuer, struct json_doc *claims,
                    struct token_error *error)
 {
-    if (rules->issuer != NULL && !text_is(claims, member(claims, "iss"), rules->issuer))
+    const char *path = issuer->audience_claim != NULL ? issuer->audience_claim : "aud";
+    const struct json_value *audience = claim_at(claims, path, strlen(path));
+
+    if (issuer->issuer != NULL &&
+        !text_is(claims, member(claims, "iss"), issuer->issuer, strlen(issuer->issuer)))
         return token_reject(error, TOKEN_FAULT_ISSUER,
                             "token claim iss is not the configured issuer");
     /* RFC 7519, 4.1.3: a recipient that aud does not name must reject the token. */
-    if (rules->audience == NULL && member(claims, "aud") != NULL)
+    if (issuer->audience == NULL && member(claims, "aud") != NULL)
         return token_reject(error, TOKEN_FAULT_AUDIENCE,
                             "token has an aud claim, but auth.audience is not set");
-    if (rules->audience != NULL && !token_names_audience(claims, rules->audience))
+    if (issuer->audience != NULL && !token_names_audience(claims, audience, issuer->audience))
         return token_reject(error, TOKEN_FAULT_AUDIENCE,
                             "token claim aud does not contain the configured audience");
+    if (!has_required_claims(claims, issuer->required))
+        return token_reject(error, TOKEN_FAULT_CLAIMS, "token lacks a claim of auth.required");
     return RC_OK;
 }
 
@@ -217,102 +351,207 @@ token_audience_allowed(const char *name)
     return audience_is_word(name) && !audience_is_reserved(name);
 }
 
+/* Adds the targets of one kind. */
+static enum rc
+token_add_targets(struct json_doc *claims, const char *kind, const struct json_value *targets,
+                  struct token *token, struct token_error *error)
+{
+    const struct json_value *target = json_doc_first(claims, targets);
+    const size_t count = json_doc_count(claims, targets);
+
+    if (count > TOKEN_GROUPS_MAX - token->group_count)
+        return token_reject(error, TOKEN_FAULT_CLAIMS,
+                            "token claim groups has more than 256 targets");
+    if (count > 0)
+        token->groups =
+            memory_grow(token->groups, (token->group_count + count) * sizeof(token->groups[0]));
+    for (; target != NULL; target = json_doc_next(claims, targets, target)) {
+        if (!has_length(target, TOKEN_TARGET_MAX))
+            return token_reject(error, TOKEN_FAULT_CLAIMS,
+                                "target in token claim groups is not a string of 1 to "
+                                "255 bytes");
+        token->groups[token->group_count++] = (struct token_group){
+            .audience = memory_text(kind, strlen(kind)), .target = claim_copy(claims, target)};
+    }
+    return RC_OK;
+}
+
 /*
- * Membership in a composite audience follows from its parts. A group with such a name is ignored.
+ * Adds the groups of an object of kinds. Membership in a composite audience follows from its parts,
+ * so a group with such a name is ignored.
  */
 static enum rc
-token_count_groups(struct json_doc *claims, const struct json_value *groups, size_t *ret_count,
-                   struct token_error *error)
+token_add_kinds(struct json_doc *claims, const struct json_value *kinds, struct token *token,
+                struct token_error *error)
 {
-    const struct json_value *group = json_doc_first(claims, groups), *targets, *target;
-    size_t count = 0;
+    const struct json_value *each = json_doc_first(claims, kinds);
+    enum rc rc = RC_OK;
 
-    if (!json_is(groups, JSON_KIND_OBJECT))
-        return token_reject(error, TOKEN_FAULT_CLAIMS,
-                            "token claim groups is not an object of arrays");
-    for (; group != NULL; group = json_doc_next(claims, groups, group)) {
-        const char *name = json_doc_text(claims, group);
+    for (; each != NULL && rc == RC_OK; each = json_doc_next(claims, kinds, each)) {
+        const char *kind = json_doc_text(claims, each);
+        const struct json_value *targets = json_value_of(each);
 
-        if (audience_is_composite_name(name))
+        if (audience_is_composite_name(kind))
             continue;
-        if (!token_audience_allowed(name))
+        if (!token_audience_allowed(kind))
             return token_reject(error, TOKEN_FAULT_CLAIMS,
                                 "audience in token claim groups must be 1 to 63 letters, "
                                 "digits and _, and not USER or ALL");
-        targets = json_value_of(group);
         if (!json_is(targets, JSON_KIND_ARRAY))
             return token_reject(error, TOKEN_FAULT_CLAIMS,
                                 "token claim groups is not an object of arrays");
-        if (json_doc_count(claims, targets) > TOKEN_GROUPS_MAX - count)
-            return token_reject(error, TOKEN_FAULT_CLAIMS,
-                                "token claim groups has more than 256 targets");
-        target = json_doc_first(claims, targets);
-        for (; target != NULL; target = json_doc_next(claims, targets, target), count++) {
-            if (!has_length(target, TOKEN_TARGET_MAX))
-                return token_reject(error, TOKEN_FAULT_CLAIMS,
-                                    "target in token claim groups is not a string of 1 to "
-                                    "255 bytes");
-        }
+        rc = token_add_targets(claims, kind, targets, token, error);
     }
-    *ret_count = count;
-    return RC_OK;
+    return rc;
 }
 
-static void
-token_copy_groups(struct json_doc *claims, const struct json_value *groups, size_t count,
-                  struct token *token)
-{
-    const struct json_value *group = json_doc_first(claims, groups), *targets, *target;
-
-    if (count == 0)
-        return;
-    token->groups = memory_new(count * sizeof(token->groups[0]));
-    for (; group != NULL; group = json_doc_next(claims, groups, group)) {
-        if (audience_is_composite_name(json_doc_text(claims, group)))
-            continue;
-        targets = json_value_of(group);
-        target = json_doc_first(claims, targets);
-        for (; target != NULL; target = json_doc_next(claims, targets, target))
-            token->groups[token->group_count++] = (struct token_group){
-                .audience = claim_copy(claims, group), .target = claim_copy(claims, target)};
-    }
-}
-
-/*
- * Validates all claims before any is copied. `publish` and `admin` need the JSON value true; any
- * other value is ignored.
- */
+/* An object has kinds, an array has targets of one kind; other types are ignored. */
 static enum rc
-token_read_claims(const struct token_rules *rules, struct json_doc *claims, int64_t now_s,
-                  struct token *ret_token, struct token_error *error)
+token_add_groups(const struct token_issuer *issuer, struct json_doc *claims, struct token *token,
+                 struct token_error *error)
 {
-    const struct json_value *user = member(claims, "sub");
-    const struct json_value *groups = member(claims, "groups");
-    size_t group_count = 0;
-    int64_t expires_s = 0;
+    const char *paths = issuer->groups_claim != NULL ? issuer->groups_claim : "groups";
+    const char *item;
+    size_t len;
+    enum rc rc = RC_OK;
 
-    if (token_check_times(rules, claims, now_s, &expires_s, error) != RC_OK ||
-        token_check_origin(rules, claims, error) != RC_OK)
-        return RC_BAD;
+    while (rc == RC_OK && list_next(&paths, &item, &len)) {
+        const char *equals = memchr(item, '=', len);
+        const char *path = equals != NULL ? equals + 1 : item;
+        const struct json_value *groups = claim_at(claims, path, len - (size_t)(path - item));
+        char kind[TOKEN_AUDIENCE_MAX + 1] = "ROLE";
+
+        if (equals != NULL)
+            snprintf(kind, sizeof(kind), "%.*s", (int)(equals - item), item);
+        if (json_is(groups, JSON_KIND_OBJECT))
+            rc = token_add_kinds(claims, groups, token, error);
+        else if (json_is(groups, JSON_KIND_ARRAY))
+            rc = token_add_targets(claims, kind, groups, token, error);
+    }
+    return rc;
+}
+
+/* True for U+0000 to U+001F and U+007F to U+009F. The text is valid UTF-8. */
+static bool
+has_controls(const char *text)
+{
+    for (const unsigned char *at = (const unsigned char *)text; *at != '\0'; at++) {
+        if (*at < 0x20 || *at == 0x7f || (*at == 0xc2 && at[1] < 0xa0))
+            return true;
+    }
+    return false;
+}
+
+/* The user is the prefix and the first claim that exists. */
+static enum rc
+token_read_user(const struct token_issuer *issuer, struct json_doc *claims, char **ret_user,
+                struct token_error *error)
+{
+    const char *paths = issuer->user_claim != NULL ? issuer->user_claim : "sub";
+    const char *prefix = issuer->user_prefix != NULL ? issuer->user_prefix : "";
+    const size_t prefix_len = strlen(prefix);
+    const struct json_value *user = NULL;
+    const char *item;
+    size_t len;
+
+    while (user == NULL && list_next(&paths, &item, &len))
+        user = claim_at(claims, item, len);
     if (!json_is(user, JSON_KIND_TEXT))
         return token_reject(error, TOKEN_FAULT_CLAIMS,
                             "token claim sub must be a string, such as \"42\", not 42");
-    if (!has_length(user, TOKEN_USER_MAX))
+    if (prefix_len >= TOKEN_USER_MAX || !has_length(user, TOKEN_USER_MAX - prefix_len))
         return token_reject(error, TOKEN_FAULT_CLAIMS, "token claim sub must have 1 to 255 bytes");
-    if (groups != NULL && token_count_groups(claims, groups, &group_count, error) != RC_OK)
-        return RC_BAD;
-    if (now_s - rules->leeway_s >= expires_s) {
-        (void)token_reject(error, TOKEN_FAULT_EXPIRED, "token expired");
-        return RC_CLOSED;
-    }
-    *ret_token = (struct token){.user = claim_copy(claims, user),
-                                .expires_s = expires_s,
-                                .publish = json_is(member(claims, "publish"), JSON_KIND_TRUE),
-                                .admin = json_is(member(claims, "admin"), JSON_KIND_TRUE)};
-    token_copy_groups(claims, groups, group_count, ret_token);
+    if (has_controls(json_doc_text(claims, user)))
+        return token_reject(error, TOKEN_FAULT_CLAIMS,
+                            "token claim sub must not contain control characters");
+    *ret_user = memory_new(prefix_len + json_text_len(user) + 1);
+    memcpy(*ret_user, prefix, prefix_len);
+    memcpy(*ret_user + prefix_len, json_doc_text(claims, user), json_text_len(user));
     return RC_OK;
 }
 
+/* `publish` and `admin` need the JSON value true; any other value is ignored. */
+static enum rc
+token_read_claims(const struct token_issuer *issuer, int64_t leeway_s, struct json_doc *claims,
+                  int64_t now_s, struct token *ret_token, struct token_error *error)
+{
+    struct token token = {0};
+    enum rc rc = token_check_times(leeway_s, claims, now_s, &token.expires_s, error);
+
+    if (rc == RC_OK)
+        rc = token_check_origin(issuer, claims, error);
+    if (rc == RC_OK)
+        rc = token_read_user(issuer, claims, &token.user, error);
+    if (rc == RC_OK)
+        rc = token_add_groups(issuer, claims, &token, error);
+    if (rc == RC_OK && now_s - leeway_s >= token.expires_s) {
+        (void)token_reject(error, TOKEN_FAULT_EXPIRED, "token expired");
+        rc = RC_CLOSED;
+    }
+    if (rc != RC_OK) {
+        token_free(&token);
+        return rc;
+    }
+    token.publish = issuer->publish && json_is(member(claims, "publish"), JSON_KIND_TRUE);
+    token.admin = issuer->admin && json_is(member(claims, "admin"), JSON_KIND_TRUE);
+    *ret_token = token;
+    return RC_OK;
+}
+
+/* The entry that the token's iss names; NULL: none. */
+static const struct token_issuer *
+find_issuer(const struct token_rules *rules, struct json_doc *claims)
+{
+    const struct json_value *name = member(claims, "iss");
+    const struct token_issuer *found = NULL;
+
+    for (size_t i = 0; i < rules->count; i++) {
+        const struct token_issuer *issuer = &rules->issuers[i];
+
+        if (issuer->is_default)
+            found = issuer;
+        else if (text_is(claims, name, issuer->issuer, strlen(issuer->issuer)))
+            return issuer;
+    }
+    return found;
+}
+
+/* Reads the header and verifies the signature. */
+static enum rc
+check_jws(const struct token_issuer *issuer, const struct jws *jws, struct token_error *error)
+{
+    size_t len = 0;
+    char *part = jws_header(jws, &len);
+    struct json_doc header;
+    enum rc rc = read_object(&header, part, len)
+                     ? check_header(&header, error)
+                     : token_reject(error, TOKEN_FAULT_MALFORMED,
+                                    "token header is not a JSON object in base64url");
+
+    if (rc == RC_OK)
+        rc = check_signature(issuer, jws, &header, error);
+    json_doc_free(&header);
+    free(part);
+    return rc;
+}
+
+static enum rc
+check_token(const struct token_rules *rules, const struct jws *jws, struct json_doc *claims,
+            int64_t now_s, struct token *ret_token, struct token_error *error)
+{
+    const struct token_issuer *issuer = find_issuer(rules, claims);
+    enum rc rc;
+
+    if (issuer == NULL)
+        return token_reject(error, TOKEN_FAULT_ISSUER, "token claim iss names no known issuer");
+    error->issuer = (size_t)(issuer - rules->issuers);
+    rc = check_jws(issuer, jws, error);
+    if (rc != RC_OK)
+        return rc;
+    return token_read_claims(issuer, rules->leeway_s, claims, now_s, ret_token, error);
+}
+
+/* The claims are parsed before the signature is verified, because they name the issuer. */
 enum rc
 token_verify(const struct token_rules *rules, const char *text, size_t len, int64_t now_s,
              struct token *ret_token, struct token_error *error)
@@ -329,12 +568,9 @@ token_verify(const struct token_rules *rules, const char *text, size_t len, int6
     if (!jws_split(text, len, &jws))
         return token_reject(error, TOKEN_FAULT_MALFORMED,
                             "token is not three base64url parts joined by dots");
-    rc = check_jws(rules, &jws, error);
-    if (rc != RC_OK)
-        return rc;
     part = jws_payload(&jws, &len);
     rc = read_object(&claims, part, len)
-             ? token_read_claims(rules, &claims, now_s, ret_token, error)
+             ? check_token(rules, &jws, &claims, now_s, ret_token, error)
              : token_reject(error, TOKEN_FAULT_MALFORMED,
                             "token claims are not a JSON object, or a claim is given twice");
     json_doc_free(&claims);
@@ -410,11 +646,11 @@ enum rc
 token_parse(const char *text, size_t len, int64_t now_s, struct token *ret_token,
             struct token_error *error)
 {
-    const struct token_rules rules = {.issuer = NULL};
+    const struct token_issuer issuer = {.publish = true, .admin = true};
     struct json_doc claims;
     enum rc rc =
         read_object(&claims, text, len)
-            ? token_read_claims(&rules, &claims, now_s, ret_token, error)
+            ? token_read_claims(&issuer, 0, &claims, now_s, ret_token, error)
             : token_reject(error, TOKEN_FAULT_MALFORMED, "token claims are not a JSON object");
 
     json_doc_free(&claims);

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/rc.h"
 #include "wire/audience_name.h"
-#include "wire/jws.h"
+#include "wire/key_set.h"
 
 #define TOKEN_BYTES_MAX 8192
 #define TOKEN_USER_MAX 255
@@ -18,31 +18,52 @@
 #define TOKEN_TARGET_MAX LIMIT_TARGET
 #define TOKEN_GROUPS_MAX 256
 #define TOKEN_ERROR_MAX 160
+#define TOKEN_PATH_MAX 255 /* bytes of a name in a path of claims */
 #define TOKEN_BAD_SIGNATURE "invalid token signature"
+#define TOKEN_UNKNOWN_KEY "token header kid names no known key of the issuer"
+#define TOKEN_NO_KEYS "no keys of the issuer are known yet"
 
 /* Why a token is rejected. */
 enum token_fault {
     TOKEN_FAULT_MALFORMED, /* no JWS of a JSON object, or an unsupported header */
-    TOKEN_FAULT_ALGORITHM, /* the configured key is of another algorithm */
+    TOKEN_FAULT_ALGORITHM, /* no key of the issuer is of this algorithm */
     TOKEN_FAULT_SIGNATURE,
     TOKEN_FAULT_CLAIMS, /* a claim is missing or has an invalid value */
     TOKEN_FAULT_ISSUER,
     TOKEN_FAULT_AUDIENCE,
-    TOKEN_FAULT_EARLY, /* nbf */
+    TOKEN_FAULT_EARLY, /* nbf, iat */
     TOKEN_FAULT_EXPIRED
 };
 
 struct token_error {
     enum token_fault fault;
+    size_t issuer;              /* of RC_AGAIN: its index in the rules */
     char text[TOKEN_ERROR_MAX]; /* does not contain the token */
 };
 
+/*
+ * Who issues tokens, with the keys that verify them and the claims that are read. Strings belong to
+ * the settings. Paths of claims are names joined by dots; a backslash precedes a dot in a name.
+ */
+struct token_issuer {
+    const char *issuer; /* NULL: not checked */
+    bool is_default;    /* [auth]: tokens of issuers that no other entry names */
+    struct key_set keys;    /* of files and secrets */
+    struct key_set fetched; /* of a URL */
+    bool is_fetched;        /* it has a URL: an unknown key may be fetched */
+    const char *audience;       /* comma-separated; NULL: tokens with aud are rejected */
+    const char *audience_claim; /* path; NULL: aud */
+    const char *required;       /* path=value, comma-separated; NULL: none */
+    const char *user_claim;     /* paths, comma-separated; the first that exists; NULL: sub */
+    const char *groups_claim;   /* [KIND=]path, comma-separated; NULL: groups */
+    const char *user_prefix;    /* NULL: none */
+    bool admin, publish;        /* these claims count */
+};
+
 struct token_rules {
-    struct jws_key key;
-    const char *issuer;   /* NULL: not checked */
-    const char *audience; /* NULL: tokens with aud are rejected */
+    struct token_issuer *issuers;
+    size_t count;
     int64_t leeway_s;
-    struct jws_key previous; /* previous key, still accepted; len 0: none */
 };
 
 struct token_group {
@@ -61,7 +82,8 @@ struct token {
 
 /*
  * Verifies `text` at now_s (Unix seconds). RC_OK: *ret_token is filled; the caller frees it with
- * token_free. RC_CLOSED: valid but expired. RC_BAD: any other error. *error is set on failure.
+ * token_free. RC_CLOSED: valid but expired. RC_AGAIN: the keys of its issuer must be fetched, which
+ * may have the key of this token. RC_BAD: any other error. *error is set on failure.
  */
 MUST_CHECK enum rc token_verify(const struct token_rules *rules, const char *text, size_t len,
                                 int64_t now_s, struct token *ret_token, struct token_error *error);

@@ -21,12 +21,24 @@ static const char PEM[] = "-----BEGIN PUBLIC KEY-----\n"
                           "6zOg9KE5RdiYwpZP40Li/hp/m47n60p8D54WK84zV2sxXs7LtkBoN79R9Q==\n"
                           "-----END PUBLIC KEY-----\n";
 
-static const struct token_rules SHARED = {.key = {JWS_KEY_SECRET, SECRET, sizeof(SECRET) - 1},
-                                          .leeway_s = 5};
-static const struct token_rules STRICT = {
-    .key = {JWS_KEY_SECRET, SECRET, sizeof(SECRET) - 1}, .issuer = "us", .audience = "relay"};
-static const struct token_rules PUBLIC = {.key = {JWS_KEY_PEM, PEM, sizeof(PEM) - 1},
-                                          .leeway_s = 5};
+enum who { SHARED, STRICT, PUBLIC };
+
+static struct token_issuer issuers[] = {
+    [SHARED] = {.is_default = true, .publish = true, .admin = true},
+    [STRICT] = {.is_default = true, .issuer = "us", .audience = "relay"},
+    [PUBLIC] = {.is_default = true, .publish = true, .admin = true},
+};
+
+static void
+make_keys(void)
+{
+    if (issuers[SHARED].keys.count > 0)
+        return;
+    key_set_add_secret(&issuers[SHARED].keys, SECRET, sizeof(SECRET) - 1);
+    key_set_add_secret(&issuers[STRICT].keys, SECRET, sizeof(SECRET) - 1);
+    if (key_set_add_pem(&issuers[PUBLIC].keys, PEM, sizeof(PEM) - 1) != RC_OK)
+        abort();
+}
 
 static void
 check(const struct token *token)
@@ -48,11 +60,12 @@ check(const struct token *token)
 
 /* True for a valid token. An invalid token sets an error message and no claims. */
 static bool
-is_good(const struct token_rules *rules, const char *text, size_t len)
+is_good(enum who who, const char *text, size_t len)
 {
+    const struct token_rules rules = {.issuers = &issuers[who], .count = 1, .leeway_s = 5};
     struct token_error error = {.text = ""};
     struct token token = {0};
-    enum rc rc = token_verify(rules, text, len, NOW_S, &token, &error);
+    enum rc rc = token_verify(&rules, text, len, NOW_S, &token, &error);
 
     if (rc == RC_OK)
         check(&token);
@@ -128,16 +141,30 @@ verify_signed(const uint8_t *data, size_t size)
 
     if (size <= 4096) {
         len = sign(text, data, head_len, claims, claims_len, SECRET);
-        (void)is_good(&SHARED, text, len);
-        if (is_good(&STRICT, text, len) && memmem(claims, claims_len, "us", 2) == NULL &&
+        (void)is_good(SHARED, text, len);
+        if (is_good(STRICT, text, len) && memmem(claims, claims_len, "us", 2) == NULL &&
             memchr(claims, '\\', claims_len) == NULL)
             __builtin_trap();
         /* A public key is not a secret, so it must not verify an HMAC. */
         len = sign(text, data, head_len, claims, claims_len, PEM);
-        if (is_good(&PUBLIC, text, len) || is_good(&SHARED, text, len))
+        if (is_good(PUBLIC, text, len) || is_good(SHARED, text, len))
             __builtin_trap();
     }
     free(text);
+}
+
+/* A JWK Set has at least one usable key, or is rejected with a reason. */
+static void
+read_keys(const char *text, size_t len)
+{
+    char error[KEY_SET_ERROR_MAX] = "";
+    struct key_set set = {0};
+    enum rc rc = key_set_add_jwks(&set, text, len, true, error);
+
+    if ((rc == RC_OK) != (set.count > 0) || (rc == RC_OK) != (error[0] == '\0') ||
+        set.count > KEY_SET_KEYS_MAX)
+        __builtin_trap();
+    key_set_free(&set);
 }
 
 int
@@ -147,9 +174,14 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size == 0)
         return 0;
+    make_keys();
+    if (data[0] == 'K') {
+        read_keys(text, size - 1);
+        return 0;
+    }
     switch (data[0] % 3) {
     case 0:
-        if (is_good(&SHARED, text, size - 1) || is_good(&PUBLIC, text, size - 1))
+        if (is_good(SHARED, text, size - 1) || is_good(PUBLIC, text, size - 1))
             __builtin_trap();
         break;
     case 1:

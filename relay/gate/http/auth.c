@@ -11,10 +11,12 @@
 #include <sys/random.h>
 
 #include <openssl/sha.h>
+#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "gate/http/keys.h"
 #include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
 #include "hub/hub.h"
@@ -40,9 +42,21 @@ struct verified_token {
     struct token token;
 };
 
+#define WAITING_MAX 1024 /* tokens that wait for keys; each has at most 8 kB */
+
 struct gate_redeem {
     gate_redeemed *done;
     void *owner; /* NULL: cancelled */
+    /* of a token that waits for the keys of its issuer */
+    struct gate_redeem *prev, *next;
+    size_t issuer;
+    char *text;
+    size_t len;
+};
+
+struct token_waits {
+    struct gate_redeem *first;
+    int count;
 };
 
 bool
@@ -91,7 +105,7 @@ gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done, v
 {
     struct gate_redeem *redeem = memory_new(sizeof(*redeem));
 
-    *redeem = (struct gate_redeem){done, owner};
+    *redeem = (struct gate_redeem){.done = done, .owner = owner};
     /*
      * A malformed ticket is looked up under a name that no ticket has, so that it is rejected like
      * an unknown ticket.
@@ -109,23 +123,106 @@ gate_ticket_cancel(struct gate_redeem *redeem)
     redeem->owner = NULL;
 }
 
-void
-gate_token_open(struct gate *gate)
-{
-    gate->verified = memory_new(VERIFIED_TOKENS * sizeof(*gate->verified));
-}
-
-void
-gate_token_forget(struct gate *gate)
+/* Forgets the tokens that were verified with former keys. */
+static void
+forget_verified(struct gate *gate)
 {
     for (size_t i = 0; i < VERIFIED_TOKENS; i++)
         token_free(&gate->verified[i].token);
 }
 
+static void
+wait_free(struct gate_redeem *wait)
+{
+    free(wait->text);
+    free(wait);
+}
+
+/* Verifies the tokens that have waited for the keys of this issuer. */
+static void
+on_keys_changed(void *ctx, size_t issuer, bool is_fetched)
+{
+    struct gate *gate = ctx;
+    struct gate_redeem *wait, *next, *ready = NULL;
+
+    forget_verified(gate);
+    DL_FOREACH_SAFE (gate->token_waits->first, wait, next) {
+        if (wait->issuer != issuer)
+            continue;
+        DL_DELETE(gate->token_waits->first, wait);
+        gate->token_waits->count--;
+        DL_APPEND(ready, wait);
+    }
+    while ((wait = ready) != NULL) {
+        char error[TOKEN_ERROR_MAX] = "";
+        struct token token = {0};
+        enum rc rc = RC_AGAIN;
+
+        DL_DELETE(ready, wait);
+        if (wait->owner != NULL) {
+            rc = gate_token_verify(gate, wait->text, wait->len, &token, error);
+            /* With the issuer's current keys, an unknown key is final. */
+            if (rc == RC_AGAIN && is_fetched) {
+                stats_add(gate->stats, STAT_TOKENS_SIGNATURE, 1);
+                rc = RC_BAD;
+            }
+            wait->done(wait->owner, rc, &token, error);
+            token_free(&token);
+        }
+        wait_free(wait);
+    }
+}
+
+struct gate_redeem *
+gate_token_wait(struct gate *gate, const char *text, size_t len, gate_redeemed *done, void *owner)
+{
+    struct token_error reason = {.issuer = 0};
+    struct token token = {0};
+    struct gate_redeem *wait;
+    enum rc rc = token_verify(gate_keys_rules(gate->keys), text, len, clock_wall_us() / 1000000,
+                              &token, &reason);
+
+    token_free(&token);
+    if (rc != RC_AGAIN || gate->token_waits->count >= WAITING_MAX ||
+        gate_keys_fetch(gate->keys, reason.issuer) != RC_OK)
+        return NULL;
+    wait = memory_new(sizeof(*wait));
+    *wait = (struct gate_redeem){.done = done,
+                                 .owner = owner,
+                                 .issuer = reason.issuer,
+                                 .text = memory_text(text, len),
+                                 .len = len};
+    DL_APPEND(gate->token_waits->first, wait);
+    gate->token_waits->count++;
+    return wait;
+}
+
+void
+gate_token_open(struct gate *gate)
+{
+    gate->verified = memory_new(VERIFIED_TOKENS * sizeof(*gate->verified));
+    gate->token_waits = memory_new(sizeof(*gate->token_waits));
+    gate->keys = gate_keys_open(gate->loop, gate->config, on_keys_changed, gate);
+}
+
+void
+gate_token_reload_keys(struct gate *gate)
+{
+    forget_verified(gate);
+    gate_keys_reload(gate->keys);
+}
+
+/* The owners of waiting tokens have cancelled them. */
 void
 gate_token_close(struct gate *gate)
 {
-    gate_token_forget(gate);
+    struct gate_redeem *wait, *next;
+
+    gate_keys_close(gate->keys);
+    DL_FOREACH_SAFE (gate->token_waits->first, wait, next)
+        wait_free(wait);
+    free(gate->token_waits);
+    forget_verified(gate);
     free(gate->verified);
 }
 
@@ -143,6 +240,7 @@ gate_token_verify(const struct gate *gate, const char *text, size_t len, struct 
         [TOKEN_FAULT_EARLY] = STAT_TOKENS_EARLY,
         [TOKEN_FAULT_EXPIRED] = STAT_TOKENS_EXPIRED,
     };
+    const struct token_rules *rules = gate_keys_rules(gate->keys);
     const int64_t now_s = clock_wall_us() / 1000000;
     unsigned char digest[SHA256_DIGEST_LENGTH];
     struct verified_token *verified;
@@ -152,19 +250,20 @@ gate_token_verify(const struct gate *gate, const char *text, size_t len, struct 
     SHA256((const unsigned char *)text, len, digest);
     verified = &gate->verified[digest[0] % VERIFIED_TOKENS];
     if (verified->token.user != NULL && memcmp(verified->digest, digest, sizeof(digest)) == 0 &&
-        now_s - gate->rules.leeway_s < verified->token.expires_s) {
+        now_s - rules->leeway_s < verified->token.expires_s) {
         *ret_token = token_copy(&verified->token);
         return RC_OK;
     }
-    rc = token_verify(&gate->rules, text, len, now_s, ret_token, &reason);
+    rc = token_verify(rules, text, len, now_s, ret_token, &reason);
     if (rc == RC_OK) {
         token_free(&verified->token);
         verified->token = token_copy(ret_token);
         memcpy(verified->digest, digest, sizeof(digest));
         return RC_OK;
     }
-    stats_add(gate->stats, metrics[reason.fault], 1);
-    if (reason.fault == TOKEN_FAULT_SIGNATURE)
+    if (rc != RC_AGAIN)
+        stats_add(gate->stats, metrics[reason.fault], 1);
+    if (rc != RC_AGAIN && reason.fault == TOKEN_FAULT_SIGNATURE)
         stats_set(gate->stats, STAT_TOKENS_SIGNATURE_AT, (uint64_t)clock_wall_us());
     snprintf(error, TOKEN_ERROR_MAX, "%s", reason.text);
     return rc;
@@ -224,6 +323,8 @@ signature_hint(const struct config *config)
 {
     if (config->auth.public_key_file != NULL)
         return "sign tokens with the private key of auth.public_key_file";
+    if (config->auth.key == NULL)
+        return "the issuer must publish the key that signs its tokens in its JWK Set";
     if (config->auth.hs256_secret_file != NULL)
         return "the HS256 key is the content of auth.hs256_secret_file without its final newline, "
                "not decoded";

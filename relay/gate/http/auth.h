@@ -12,7 +12,7 @@
 
 struct conn;
 struct gate;
-struct gate_redeem; /* a pending redemption in the store */
+struct gate_redeem; /* a ticket that the store redeems, or a token that waits for keys */
 struct http_head;
 struct session_group;
 
@@ -30,7 +30,8 @@ char *gate_request_ticket(const struct http_head *head);
 bool gate_request_has_both(const struct http_head *head);
 
 /*
- * Like token_verify, with the gate's keys and the current time. Counts rejected tokens. A server
+ * Like token_verify, with the gate's keys and the current time. Counts rejected tokens. RC_AGAIN:
+ * gate_token_wait may fetch its key. A server
  * sends the same token with each request, so the tokens that were verified last are kept, without
  * their text.
  */
@@ -39,19 +40,29 @@ MUST_CHECK enum rc gate_token_verify(const struct gate *gate, const char *text, 
 
 void gate_token_open(struct gate *gate);
 void gate_token_close(struct gate *gate);
-/* Forgets the tokens that were verified with former keys. */
-void gate_token_forget(struct gate *gate);
+/* Uses the files of keys that were read again, and fetches the keys of URLs. */
+void gate_token_reload_keys(struct gate *gate);
 
 bool gate_ticket_new(char ret_ticket[STORE_TICKET_TEXT + 1]);
 /*
- * RC_OK: the caller may move the token out and zero it. RC_IO: the store failed. Other codes: the
- * ticket is invalid.
+ * RC_OK: the caller may move the token out and zero it. RC_IO: the store failed. RC_AGAIN: the keys
+ * of the issuer are not available. Other codes: the ticket or token is invalid.
  */
 typedef void gate_redeemed(void *owner, enum rc rc, struct token *token, const char *error);
 /* NULL: the store is down. Otherwise `done` is called once, unless cancelled. */
 struct gate_redeem *gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done,
                                        void *owner);
 void gate_ticket_cancel(struct gate_redeem *redeem);
+
+#define GATE_KEYS_RETRY_S 5 /* until a client presents a token again whose key was not available */
+
+/*
+ * Verifies a token again when the keys of its issuer have been fetched, after gate_token_verify
+ * returned RC_AGAIN. NULL: no fetch is due. Otherwise `done` is called once, unless cancelled with
+ * gate_ticket_cancel.
+ */
+struct gate_redeem *gate_token_wait(struct gate *gate, const char *text, size_t len,
+                                    gate_redeemed *done, void *owner);
 
 /*
  * Returns the token's groups for a session. They point into the token. The caller frees the array.

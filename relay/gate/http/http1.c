@@ -222,9 +222,14 @@ handle(struct gate_request *request)
 static void
 reject_token(struct gate_request *request, enum rc rc, const char *error)
 {
+    static const struct gate_rejection no_keys = {503, 0, "Retry-After: 5", TOKEN_NO_KEYS};
+
     gate_log_rejected_token(request->gate, request->route->path, error);
-    gate_request_problem(request, 401, rc == RC_CLOSED ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED,
-                         error);
+    if (rc == RC_AGAIN)
+        gate_request_reject(request, &no_keys);
+    else
+        gate_request_problem(request, 401,
+                             rc == RC_CLOSED ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED, error);
 }
 
 static void
@@ -246,21 +251,72 @@ on_token_redeemed(void *owner, enum rc rc, struct token *token, const char *erro
     }
 }
 
+/* A request whose body is being received is handled at its end. */
 static void
-use_bearer(struct gate_request *request, const char *bearer)
+use_token(struct gate_request *request)
 {
     const struct gate_rejection too_many = {429, GATE_ERR_RATE, GATE_RETRY_SOON,
                                             GATE_RATE_EXCEEDED};
+
+    if (!gate_admits_user_request(request->conn, request->token.user)) {
+        log_debug("gate", "request rejected: gate.request_rate exceeded", LOG_REQUEST(request));
+        gate_request_reject(request, &too_many);
+    } else if (request->route->body_max == 0 || request->state == GATE_REQUEST_WAITING) {
+        handle(request);
+    }
+}
+
+/* The keys of the token's issuer were fetched, or could not be. */
+static void
+on_token_verified(void *owner, enum rc rc, struct token *token, const char *error)
+{
+    struct gate_request *request = owner;
+    struct conn *conn = request->conn;
+    struct http_head *head = request->kept_head;
+
+    request->redeem = NULL;
+    if (request->state != GATE_REQUEST_WAITING && request->state != GATE_REQUEST_READING)
+        return; /* the request has timed out and has a response */
+    if (rc != RC_OK) {
+        reject_token(request, rc, error);
+        return;
+    }
+    request->token = *token;
+    *token = (struct token){0};
+    request->kept_head = NULL;
+    conn->head = head;  /* some handlers read it */
+    use_token(request); /* may free the request, but not its connection */
+    conn->head = NULL;
+    free(head);
+}
+
+/* Copies a head, which the caller frees. */
+static struct http_head *
+head_copy(const struct http_head *head)
+{
+    struct http_head *copy = memory_new(sizeof(*copy) + head->len);
+
+    *copy = *head;
+    copy->bytes = memcpy(copy + 1, head->bytes, head->len);
+    return copy;
+}
+
+static void
+use_bearer(struct gate_request *request, const char *bearer)
+{
     char error[TOKEN_ERROR_MAX];
     enum rc rc = gate_token_verify(request->gate, bearer, strlen(bearer), &request->token, error);
 
-    if (rc != RC_OK) {
+    if (rc == RC_AGAIN)
+        request->redeem = gate_token_wait(request->gate, bearer, strlen(bearer), on_token_verified,
+                                          request);
+    if (request->redeem == NULL && rc == RC_OK) {
+        use_token(request);
+    } else if (request->redeem == NULL) {
         reject_token(request, rc, error);
-    } else if (!gate_admits_user_request(request->conn, request->token.user)) {
-        log_debug("gate", "request rejected: gate.request_rate exceeded", LOG_REQUEST(request));
-        gate_request_reject(request, &too_many);
     } else if (request->route->body_max == 0) {
-        handle(request);
+        request->kept_head = head_copy(request->conn->head);
+        gate_request_set_state(request, GATE_REQUEST_WAITING);
     }
 }
 
@@ -318,7 +374,8 @@ handle_complete(struct gate_request *request)
 {
     conn_pause(request->conn);
     gate_request_set_state(request, GATE_REQUEST_WAITING);
-    handle(request);
+    if (request->redeem == NULL) /* otherwise on_token_verified does */
+        handle(request);
 }
 
 static void

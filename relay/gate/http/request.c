@@ -524,5 +524,6 @@ gate_request_free(struct gate_request *request)
     buffer_free(&request->body);
     out_free(&request->out);
     free(request->origin);
+    free(request->kept_head);
     free(request);
 }

@@ -155,7 +155,8 @@ struct gate_request {
     char *origin;                    /* allowed Origin, for CORS headers; NULL: no Origin header */
     char conn_id[SESSION_CONN_SIZE]; /* id of its session, even after detaching */
     struct token token;
-    struct gate_redeem *redeem; /* set while WAITING for a ticket */
+    struct gate_redeem *redeem;  /* of its ticket, or the wait for the key of its token */
+    struct http_head *kept_head; /* a copy, while the key is fetched; NULL: none */
     struct store_request *store_request;
     char id[FRAME_UUID_TEXT + 1]; /* lower case id in the path */
     struct gate_peer *peer;       /* counts the request as a connection; NULL: not counted */

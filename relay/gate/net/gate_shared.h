@@ -25,12 +25,14 @@ struct carrier;
 struct conn;
 struct conns;
 struct websockets;
+struct gate_keys;
 struct gate_process;
 struct hub;
 struct limits;
 struct publisher;
 struct requests;
 struct sweep;
+struct token_waits;
 struct verified_token;
 struct web_push;
 
@@ -47,7 +49,8 @@ struct gate {
     struct hub *hub; /* NULL: a process without the role gate */
     struct stats *stats;
     const struct gate_process *process; /* gate.h */
-    struct token_rules rules;
+    struct gate_keys *keys; /* http/keys.c: what verifies tokens */
+    struct token_waits *token_waits; /* http/auth.c: requests that wait for keys */
     struct verified_token *verified; /* http/auth.c */
     struct carrier *carrier;         /* net/carrier.c */
     struct conns *conns;             /* net/conn.h: all connections */

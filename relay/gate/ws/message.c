@@ -86,6 +86,23 @@ reject_token(struct websocket *ws, const struct client_message *message, enum rc
     websocket_close(ws, expired ? GATE_CLOSE_EXPIRED : GATE_CLOSE_TOKEN, sentence);
 }
 
+/* The keys of the token's issuer are not available. The client tries again later. */
+static void
+defer_token(struct websocket *ws, const char *sentence)
+{
+    gate_log_rejected_token(ws->gate, "/v1/ws", sentence);
+    websocket_close_retry(ws, GATE_CLOSE_OVERLOADED, sentence, GATE_KEYS_RETRY_S * 1000);
+}
+
+/* Keeps the message while its token is verified. */
+static void
+keep_message(struct websocket *ws, struct client_message *message)
+{
+    ws->auth.connect = memory_new(sizeof(*ws->auth.connect));
+    *ws->auth.connect = *message;
+    *message = (struct client_message){0};
+}
+
 /* Detects changed groups. Independent of the order, which may differ between tokens. */
 static uint64_t
 hash_groups(const struct token *token)
@@ -161,6 +178,8 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
         ws_admit(ws, ws->auth.connect, token);
     else if (rc == RC_IO)
         websocket_close(ws, GATE_CLOSE_RESTART, error);
+    else if (rc == RC_AGAIN)
+        defer_token(ws, error);
     else
         reject_token(ws, ws->auth.connect, rc, error);
     websocket_end_connect(ws);
@@ -172,12 +191,11 @@ handle_connect(struct websocket *ws, struct client_message *message)
     const char *text = message->token != NULL ? message->token : ws->auth.bearer;
     char error[TOKEN_ERROR_MAX];
     struct token token = {0};
+    size_t len;
     enum rc rc;
 
     if (text == NULL && ws->auth.ticket != NULL) {
-        ws->auth.connect = memory_new(sizeof(*ws->auth.connect)); /* until the store replies */
-        *ws->auth.connect = *message;
-        *message = (struct client_message){0};
+        keep_message(ws, message); /* until the store replies */
         ws->auth.redeem = gate_ticket_redeem(ws->gate, ws->auth.ticket, on_redeemed, ws);
         if (ws->auth.redeem == NULL)
             websocket_close(ws, GATE_CLOSE_RESTART, "store does not reply");
@@ -191,45 +209,84 @@ handle_connect(struct websocket *ws, struct client_message *message)
         reject_token(ws, message, RC_BAD, "missing token");
         return;
     }
-    rc = gate_token_verify(
-        ws->gate, text, message->token != NULL ? message->token_len : strlen(text), &token, error);
+    len = message->token != NULL ? message->token_len : strlen(text);
+    rc = gate_token_verify(ws->gate, text, len, &token, error);
+    if (rc == RC_AGAIN)
+        ws->auth.redeem = gate_token_wait(ws->gate, text, len, on_redeemed, ws);
     free(ws->auth.bearer);
     ws->auth.bearer = NULL;
-    if (rc != RC_OK) {
-        reject_token(ws, message, rc, error);
+    if (ws->auth.redeem != NULL) {
+        keep_message(ws, message); /* until the keys are fetched */
         return;
     }
-    ws_admit(ws, message, &token);
+    if (rc == RC_AGAIN)
+        defer_token(ws, error);
+    else if (rc != RC_OK)
+        reject_token(ws, message, rc, error);
+    else
+        ws_admit(ws, message, &token);
     token_free(&token);
 }
 
+/* The token of "refresh" was verified, or was not. */
 static void
-handle_refresh(struct websocket *ws, const struct client_message *message)
+refresh(struct websocket *ws, const struct client_message *message, enum rc rc,
+        const struct token *token, const char *error)
 {
     char line[128];
     char request_id[40] = "";
     int len;
-    char error[TOKEN_ERROR_MAX];
-    struct token token = {0};
-    enum rc rc = gate_token_verify(ws->gate, message->token, message->token_len, &token, error);
 
-    if (rc != RC_OK) {
+    if (rc == RC_AGAIN) {
+        defer_token(ws, error);
+    } else if (rc != RC_OK) {
         reject_token(ws, message, rc, error);
-        return;
-    }
-    if (strcmp(token.user, ws->user) != 0) {
+    } else if (strcmp(token->user, ws->user) != 0) {
         reject_token(ws, message, RC_BAD, "token of another user");
-    } else if (hash_groups(&token) != ws->groups_hash) {
+    } else if (hash_groups(token) != ws->groups_hash) {
         /* a session's groups are fixed, so the client must reconnect */
         websocket_close_retry(ws, GATE_CLOSE_RESTART, "token groups changed, reconnect", 0);
     } else {
-        gate_expiry_begin(&ws->expiry, ws->gate->config, token.expires_s);
+        gate_expiry_begin(&ws->expiry, ws->gate->config, token->expires_s);
         if (message->has_request_id)
             snprintf(request_id, sizeof(request_id), "\"r\":%lld,", (long long)message->request_id);
         len = snprintf(line, sizeof(line), "{\"t\":\"refreshed\",%s\"exp\":%lld}", request_id,
-                       (long long)token.expires_s);
+                       (long long)token->expires_s);
         websocket_send(ws, line, (size_t)len);
     }
+}
+
+static void
+on_refresh_verified(void *owner, enum rc rc, struct token *token, const char *error)
+{
+    struct websocket *ws = owner;
+
+    ws->auth.redeem = NULL;
+    if (ws->state == WEBSOCKET_OPEN)
+        refresh(ws, ws->auth.connect, rc, token, error);
+    websocket_end_connect(ws);
+}
+
+static void
+handle_refresh(struct websocket *ws, struct client_message *message)
+{
+    char error[TOKEN_ERROR_MAX];
+    struct token token = {0};
+    enum rc rc;
+
+    if (ws->auth.connect != NULL) {
+        stats_add(ws->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        send_err(ws, message, GATE_ERR_BAD_REQUEST, "\"refresh\" in progress");
+        return;
+    }
+    rc = gate_token_verify(ws->gate, message->token, message->token_len, &token, error);
+    if (rc == RC_AGAIN)
+        ws->auth.redeem = gate_token_wait(ws->gate, message->token, message->token_len,
+                                          on_refresh_verified, ws);
+    if (ws->auth.redeem != NULL)
+        keep_message(ws, message); /* until the keys are fetched */
+    else
+        refresh(ws, message, rc, &token, error);
     token_free(&token);
 }
 
@@ -287,7 +344,7 @@ handle_rows(struct websocket *ws, const struct client_message *message)
 }
 
 static void
-handle_open(struct websocket *ws, const struct client_message *message)
+handle_open(struct websocket *ws, struct client_message *message)
 {
     static const char PONG[] = "{\"t\":\"pong\"}";
 

@@ -47,7 +47,8 @@ struct gate_auth {
     char *bearer; /* token of the upgrade request, kept until "connect" */
     char *ticket; /* ticket of the upgrade request */
     struct gate_redeem *redeem;
-    struct client_message *connect; /* the "connect" message while the ticket is redeemed */
+    /* the "connect" or "refresh" message while its ticket is redeemed, or its key is fetched */
+    struct client_message *connect;
 };
 
 /* Inbound rate limit (receive.c). */

@@ -1,0 +1,388 @@
+/*
+ * keys.c: the keys of the issuers of tokens. Those of a URL are fetched at the start, when their
+ * max-age ends, at SIGHUP, and when a token names an unknown key. A failed fetch changes nothing: a
+ * provider that is away, or sends something else, keeps its last keys.
+ */
+#include "gate/http/keys.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include <ev.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "http_client/http_client.h"
+
+#define FETCH_TIMEOUT_MS 5000
+#define FETCH_INTERVAL_US ((int64_t)60 * 1000000) /* of fetches because of unknown keys */
+#define AGE_DEFAULT_MS ((int64_t)3600 * 1000)
+#define RETRY_FIRST_S 2.0
+#define RETRY_MAX_S 60.0
+#define CONNECTIONS 4
+
+/* The URL of an issuer. */
+struct source {
+    struct gate_keys *keys;
+    size_t issuer;                /* index in the rules */
+    const char *name;             /* "auth", or the NAME of [issuer NAME] */
+    const char *url;              /* NULL: none */
+    struct http_request *request; /* NULL: no fetch in progress */
+    ev_timer timer;               /* the next fetch */
+    double retry_s;               /* after the next failure */
+    int64_t asked_us;             /* last fetch because of an unknown key; 0: none */
+    bool is_awaited;              /* requests wait for the end of the fetch */
+    char *text;                   /* the keys as they were fetched */
+    size_t text_len;
+};
+
+struct gate_keys {
+    struct ev_loop *loop;
+    const struct config *config;
+    gate_keys_changed *changed;
+    void *ctx;
+    struct token_rules rules;
+    struct source *sources; /* one for each issuer of the rules */
+    struct http_client *client; /* NULL: no URLs */
+};
+
+/* ---- keys of the settings */
+
+static struct token_issuer
+issuer_of(const struct config_claims *claims, const struct config_jwks *jwks)
+{
+    return (struct token_issuer){.issuer = claims->issuer,
+                                 .is_fetched = jwks->url != NULL,
+                                 .audience = claims->audience,
+                                 .audience_claim = claims->audience_claim,
+                                 .required = claims->required,
+                                 .user_claim = claims->user_claim,
+                                 .groups_claim = claims->groups_claim};
+}
+
+static bool
+has_default_issuer(const struct config *config)
+{
+    return config->auth.key != NULL || config->auth.jwks.file != NULL ||
+           config->auth.jwks.url != NULL;
+}
+
+/* False: the file has no valid JWK Set. */
+static bool
+add_file(struct key_set *set, const struct config_jwks *jwks, char error[KEY_SET_ERROR_MAX])
+{
+    return jwks->text == NULL ||
+           key_set_add_jwks(set, jwks->text, jwks->len, true, error) == RC_OK;
+}
+
+static void
+add_key(struct key_set *set, const struct config *config, const char *bytes, size_t len)
+{
+    if (bytes == NULL)
+        return;
+    if (config->auth.public_key_file == NULL)
+        key_set_add_secret(set, bytes, len);
+    else if (key_set_add_pem(set, bytes, len) != RC_OK)
+        log_error("gate", "could not read the auth key"); /* config_load has checked it */
+}
+
+/* Replaces the keys of files. Those of a file without a valid JWK Set are kept. */
+static void
+read_files(struct gate_keys *keys)
+{
+    const struct config *config = keys->config;
+
+    for (size_t i = 0; i < keys->rules.count; i++) {
+        struct token_issuer *issuer = &keys->rules.issuers[i];
+        const struct config_jwks *jwks =
+            issuer->is_default ? &config->auth.jwks : &config->issuers[i].jwks;
+        char error[KEY_SET_ERROR_MAX];
+        struct key_set set = {0};
+
+        if (!add_file(&set, jwks, error)) {
+            log_error("gate", "could not read the keys of an issuer: previous keys still in use",
+                      LOG_TEXT("issuer", keys->sources[i].name), LOG_TEXT("path", jwks->file),
+                      LOG_TEXT("error", error));
+            continue;
+        }
+        if (set.skipped > 0)
+            log_warn("gate", "keys of an issuer are not usable",
+                     LOG_TEXT("issuer", keys->sources[i].name), LOG_TEXT("path", jwks->file),
+                     LOG_UINT("count", set.skipped));
+        if (issuer->is_default) {
+            add_key(&set, config, config->auth.key, config->auth.key_len);
+            add_key(&set, config, config->auth.previous, config->auth.previous_len);
+        }
+        key_set_free(&issuer->keys);
+        issuer->keys = set;
+    }
+}
+
+enum rc
+gate_keys_check(const struct config *config, char *error, size_t room)
+{
+    char reason[KEY_SET_ERROR_MAX];
+    struct key_set set = {0};
+    const struct config_issuer *issuer = NULL;
+    bool is_valid = add_file(&set, &config->auth.jwks, reason);
+
+    key_set_free(&set);
+    for (size_t i = 0; i < config->issuer_count && is_valid; i++) {
+        issuer = &config->issuers[i];
+        is_valid = add_file(&set, &issuer->jwks, reason);
+        key_set_free(&set);
+    }
+    if (is_valid)
+        return RC_OK;
+    if (issuer == NULL) {
+        char where[CONFIG_WHERE_MAX];
+
+        config_where(config, "auth", "jwks_file", where);
+        (void)snprintf(error, room, "%s: \"%.256s\" is %s", where, config->auth.jwks.file, reason);
+    } else {
+        (void)snprintf(error, room, "%.384s:%u: [issuer %s] jwks_file: \"%.256s\" is %s",
+                       config->path, issuer->line, issuer->name, issuer->jwks.file, reason);
+    }
+    return RC_BAD;
+}
+
+/* ---- keys of URLs */
+
+static int64_t
+seconds_to_ms(unsigned long seconds)
+{
+    return seconds < GATE_KEYS_AGE_MAX_MS / 1000 ? (int64_t)seconds * 1000 : GATE_KEYS_AGE_MAX_MS;
+}
+
+int64_t
+gate_keys_age_ms(const char *cache_control)
+{
+    static const char MAX_AGE[] = "max-age=";
+    const size_t name_len = sizeof(MAX_AGE) - 1;
+    int64_t age_ms = AGE_DEFAULT_MS;
+
+    for (const char *at = cache_control; at != NULL && *at != '\0';) {
+        at += strspn(at, ", \t");
+        if (strncasecmp(at, MAX_AGE, name_len) == 0)
+            age_ms = seconds_to_ms(strtoul(at + name_len + (at[name_len] == '"'), NULL, 10));
+        else if (strncasecmp(at, "no-store", 8) == 0 || strncasecmp(at, "no-cache", 8) == 0)
+            age_ms = 0;
+        at += strcspn(at, ",");
+    }
+    if (age_ms < GATE_KEYS_AGE_MIN_MS)
+        return GATE_KEYS_AGE_MIN_MS;
+    return age_ms < GATE_KEYS_AGE_MAX_MS ? age_ms : GATE_KEYS_AGE_MAX_MS;
+}
+
+static void
+fetch_after(struct source *source, double delay_s)
+{
+    ev_timer_stop(source->keys->loop, &source->timer);
+    ev_timer_set(&source->timer, delay_s, 0.0);
+    ev_timer_start(source->keys->loop, &source->timer);
+}
+
+/* True if the keys differ from the last ones. */
+static bool
+keep(struct source *source, const struct http_response *response, struct key_set *set)
+{
+    struct key_set *fetched = &source->keys->rules.issuers[source->issuer].fetched;
+    bool is_same = source->text != NULL && source->text_len == response->body_len &&
+                   memcmp(source->text, response->body, response->body_len) == 0;
+
+    if (is_same) {
+        key_set_free(set);
+        return false;
+    }
+    free(source->text);
+    source->text = memory_text(response->body, response->body_len);
+    source->text_len = response->body_len;
+    key_set_free(fetched);
+    *fetched = *set;
+    log_info("gate", "keys of an issuer fetched", LOG_TEXT("issuer", source->name),
+             LOG_UINT("keys", fetched->count), LOG_UINT("unusable", fetched->skipped));
+    return true;
+}
+
+/* Returns the reason why the response is not used; NULL: none. */
+static const char *
+response_fault(const struct http_response *response, struct key_set *set,
+               char error[KEY_SET_ERROR_MAX])
+{
+    if (response->rc != RC_OK)
+        return response->error;
+    if (response->status != 200) {
+        (void)snprintf(error, KEY_SET_ERROR_MAX, "status %d", response->status);
+        return error;
+    }
+    if (response->is_truncated)
+        return "larger than 256 kB";
+    return key_set_add_jwks(set, response->body, response->body_len, false, error) == RC_OK
+               ? NULL
+               : error;
+}
+
+static void
+on_fetched(void *ctx, const struct http_response *response)
+{
+    struct source *source = ctx;
+    struct gate_keys *keys = source->keys;
+    const bool is_awaited = source->is_awaited;
+    char error[KEY_SET_ERROR_MAX];
+    struct key_set set = {0};
+    const char *fault = response_fault(response, &set, error);
+    bool is_changed = false;
+
+    source->request = NULL;
+    source->is_awaited = false;
+    if (fault == NULL) {
+        is_changed = keep(source, response, &set);
+        source->retry_s = RETRY_FIRST_S;
+        fetch_after(source, (double)gate_keys_age_ms(response->headers[0]) / 1000.0);
+    } else {
+        log_warn("gate", "could not fetch the keys of an issuer",
+                 LOG_TEXT("issuer", source->name), LOG_TEXT("error", fault),
+                 LOG_UINT("keys", keys->rules.issuers[source->issuer].fetched.count),
+                 LOG_TEXT("hint", source->text != NULL ? "the last keys are still in use" : NULL));
+        fetch_after(source, source->retry_s);
+        source->retry_s = source->retry_s * 2 < RETRY_MAX_S ? source->retry_s * 2 : RETRY_MAX_S;
+    }
+    if (is_awaited || is_changed)
+        keys->changed(keys->ctx, source->issuer, fault == NULL);
+}
+
+static void
+fetch(struct source *source)
+{
+    const struct http_request_params params = {.method = HTTP_REQUEST_GET,
+                                               .url = source->url,
+                                               .headers = (const char *const[]){
+                                                   "Accept: application/jwk-set+json, "
+                                                   "application/json", NULL},
+                                               .timeout_ms = FETCH_TIMEOUT_MS,
+                                               .response_max = KEY_SET_BYTES_MAX,
+                                               .wanted_headers = {"Cache-Control"}};
+
+    if (source->request != NULL)
+        return;
+    ev_timer_stop(source->keys->loop, &source->timer);
+    source->request = http_request_start(source->keys->client, &params, on_fetched, source);
+}
+
+static void
+on_due(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    (void)loop;
+    (void)events;
+    fetch(timer->data);
+}
+
+enum rc
+gate_keys_fetch(struct gate_keys *keys, size_t issuer)
+{
+    struct source *source = &keys->sources[issuer];
+    const int64_t now_us = clock_monotonic_us();
+
+    if (source->url == NULL)
+        return RC_AGAIN;
+    if (source->request == NULL) {
+        if (source->asked_us != 0 && now_us - source->asked_us < FETCH_INTERVAL_US)
+            return RC_AGAIN;
+        source->asked_us = now_us;
+        fetch(source);
+    }
+    source->is_awaited = true;
+    return RC_OK;
+}
+
+/* ---- life */
+
+static void
+add_issuer(struct gate_keys *keys, const struct token_issuer *issuer, const char *name,
+           const char *url)
+{
+    const size_t number = keys->rules.count++;
+    struct source *source = &keys->sources[number];
+
+    keys->rules.issuers[number] = *issuer;
+    *source = (struct source){
+        .keys = keys, .issuer = number, .name = name, .url = url, .retry_s = RETRY_FIRST_S};
+    ev_init(&source->timer, on_due);
+    source->timer.data = source;
+}
+
+const struct token_rules *
+gate_keys_rules(const struct gate_keys *keys)
+{
+    return &keys->rules;
+}
+
+/* The sections keep their index in the settings; [auth] is the last one. */
+struct gate_keys *
+gate_keys_open(struct ev_loop *loop, const struct config *config, gate_keys_changed *changed,
+               void *ctx)
+{
+    struct gate_keys *keys = memory_new(sizeof(*keys));
+    const struct http_client_settings settings = {.ca_file = config->auth.jwks_ca,
+                                                  .proxy = config->sink.proxy,
+                                                  .allow_private = config->auth.jwks_allow_private,
+                                                  .connections = CONNECTIONS,
+                                                  .host_connections = CONNECTIONS};
+
+    *keys = (struct gate_keys){.loop = loop, .config = config, .changed = changed, .ctx = ctx};
+    keys->rules.leeway_s = config->auth.leeway_ms / 1000;
+    keys->rules.issuers = memory_new((config->issuer_count + 1) * sizeof(*keys->rules.issuers));
+    keys->sources = memory_new((config->issuer_count + 1) * sizeof(*keys->sources));
+    for (size_t i = 0; i < config->issuer_count; i++) {
+        const struct config_issuer *section = &config->issuers[i];
+        struct token_issuer issuer = issuer_of(&section->claims, &section->jwks);
+
+        issuer.user_prefix = section->user_prefix;
+        issuer.admin = section->admin;
+        issuer.publish = section->publish;
+        add_issuer(keys, &issuer, section->name, section->jwks.url);
+    }
+    if (has_default_issuer(config)) {
+        struct token_issuer issuer = issuer_of(&config->auth.claims, &config->auth.jwks);
+
+        issuer.is_default = issuer.admin = issuer.publish = true;
+        add_issuer(keys, &issuer, "auth", config->auth.jwks.url);
+    }
+    read_files(keys);
+    if (config_fetches_keys(config))
+        keys->client = http_client_open(loop, &settings);
+    for (size_t i = 0; i < keys->rules.count; i++)
+        if (keys->sources[i].url != NULL)
+            fetch(&keys->sources[i]);
+    return keys;
+}
+
+void
+gate_keys_reload(struct gate_keys *keys)
+{
+    read_files(keys);
+    for (size_t i = 0; i < keys->rules.count; i++)
+        if (keys->sources[i].url != NULL)
+            fetch(&keys->sources[i]);
+}
+
+void
+gate_keys_close(struct gate_keys *keys)
+{
+    if (keys == NULL)
+        return;
+    for (size_t i = 0; i < keys->rules.count; i++) {
+        http_request_cancel(keys->sources[i].request);
+        ev_timer_stop(keys->loop, &keys->sources[i].timer);
+        free(keys->sources[i].text);
+        key_set_free(&keys->rules.issuers[i].keys);
+        key_set_free(&keys->rules.issuers[i].fetched);
+    }
+    http_client_close(keys->client);
+    free(keys->sources);
+    free(keys->rules.issuers);
+    free(keys);
+}
