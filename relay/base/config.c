@@ -355,7 +355,9 @@ load_argument(struct config_load *load, const char *argument)
     if (key == NULL)
         return fail_unknown(load, where, section, name);
     if (config_is_issuer_key(key))
-        return config_fail(load, "%s: [issuer NAME] must be in the configuration file", where);
+        return config_fail(load,
+                           "argument --%s.%s: [issuer NAME] must be in the configuration file",
+                           section, name);
     if (equals == NULL)
         return config_fail(load, "argument --%s.%s requires a value: --%s.%s=...", section, name,
                            section, name);

@@ -338,13 +338,13 @@ read_keys(struct key_set *set, struct json_doc *doc, bool allow_secrets,
     const struct json_value *keys = json_doc_member(doc, json_doc_root(doc), "keys"), *each;
 
     if (!json_is(keys, JSON_KIND_ARRAY))
-        return fail(error, "not a JWK Set: no array \"keys\"");
+        return fail(error, "is not a JWK Set: no array \"keys\"");
     if (json_doc_count(doc, keys) > KEY_SET_KEYS_MAX)
-        return fail(error, "more than 100 keys");
+        return fail(error, "has more than 100 keys");
     each = json_doc_first(doc, keys);
     for (; each != NULL; each = json_doc_next(doc, keys, each))
         add_jwk(set, doc, each, allow_secrets);
-    return set->count > 0 ? RC_OK : fail(error, "no usable key");
+    return set->count > 0 ? RC_OK : fail(error, "has no usable key");
 }
 
 enum rc
@@ -357,12 +357,12 @@ key_set_add_jwks(struct key_set *set, const char *text, size_t len, bool allow_s
     enum rc rc;
 
     if (len > KEY_SET_BYTES_MAX)
-        return fail(error, "larger than 256 kB");
+        return fail(error, "is larger than 256 kB");
     rc = json_doc_parse(&doc, text, len, false, &fault);
     if (rc == RC_OK)
         rc = read_keys(&added, &doc, allow_secrets, error);
     else
-        (void)snprintf(error, KEY_SET_ERROR_MAX, "not a JWK Set: %.100s", fault.text);
+        (void)snprintf(error, KEY_SET_ERROR_MAX, "is not a JWK Set: %.100s", fault.text);
     json_doc_free(&doc);
     if (rc != RC_OK) {
         key_set_free(&added);

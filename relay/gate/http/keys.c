@@ -141,9 +141,9 @@ gate_keys_check(const struct config *config, char *error, size_t room)
         char where[CONFIG_WHERE_MAX];
 
         config_where(config, "auth", "jwks_file", where);
-        (void)snprintf(error, room, "%s: \"%.256s\" is %s", where, config->auth.jwks.file, reason);
+        (void)snprintf(error, room, "%s: \"%.256s\" %s", where, config->auth.jwks.file, reason);
     } else {
-        (void)snprintf(error, room, "%.384s:%u: [issuer %s] jwks_file: \"%.256s\" is %s",
+        (void)snprintf(error, room, "%.384s:%u: [issuer %s] jwks_file: \"%.256s\" %s",
                        config->path, issuer->line, issuer->name, issuer->jwks.file, reason);
     }
     return RC_BAD;
@@ -219,7 +219,7 @@ response_fault(const struct http_response *response, struct key_set *set,
         return error;
     }
     if (response->is_truncated)
-        return "larger than 256 kB";
+        return "is larger than 256 kB";
     return key_set_add_jwks(set, response->body, response->body_len, false, error) == RC_OK
                ? NULL
                : error;

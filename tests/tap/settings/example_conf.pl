@@ -17,6 +17,8 @@ sub relay
 }
 
 my ($status, $help) = relay('--help');
+$help =~ s/^  (?=[a-z_0-9]+ = )/  --issuer./mg; # of [issuer NAME]
+$help =~ s/^(  --issuer\.\w+) = /$1=/mg;
 my %known = map { $_ => 1 } $help =~ /^\s+--([a-z0-9]+\.[a-z0-9_]+)=/mg;
 my %default = $help =~ /^\s+--([a-z0-9]+\.[a-z0-9_]+)=.*\n.*\(default: (.*)\)$/mg;
 cmp_ok(scalar keys %known, '>', 30, 'the help lists the settings');
@@ -25,7 +27,7 @@ my $example = slurp_file("$top/docker/relay.conf.example");
 my ($section, %named);
 for (split /\n/, $example)
 {
-    $section = $1 if /^\[(\w+)\]$/;
+    $section = $1 if /^\[(\w+)\]$/ || /^#\[(issuer) \w+\]$/;
     $named{"$section.$1"} = $2 if /^#?(\w+) =\s*(.*)$/;
 }
 is_deeply([ sort keys %named ], [ sort keys %known ], 'the example contains each setting');

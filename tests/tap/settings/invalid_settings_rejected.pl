@@ -75,7 +75,7 @@ is((clairon([ 'relay', '--check' ], CLAIRON_AUTH_HS256_SECRET => $secret, CLAIRO
 check_rejected('an unknown key', valid_settings('[gate]', 'listn = 1'),
     qr{^clairon relay: \Q$file\E:8: \[gate\] listn is not a setting; did you mean \[gate\] listen\?.*max_connections});
 check_rejected('a misplaced key', valid_settings('[gate]', 'roles = feed'), qr{:8: .*did you mean \[relay\] roles\?});
-check_rejected('an unknown section', valid_settings('[gates]'), qr{\Q$file\E:7: \[gates\] is not a section; did you mean \[gate\]\? sections are .*gate, receipts, relay, rows, sink, store, webhook});
+check_rejected('an unknown section', valid_settings('[gates]'), qr{\Q$file\E:7: \[gates\] is not a section; did you mean \[gate\]\? sections are .*gate, issuer, receipts, relay, rows, sink, store, webhook});
 check_rejected('a repeated key', valid_settings('[gate]', 'ping = 1s', 'ping = 2s'), qr{\Q$file\E:9: .*ping is already set on line 8});
 check_rejected('a key without its section', "ping = 1s\npong = 1s\n" . valid_settings(), qr{\Q$file\E:1: a setting must follow a \[section\]});
 check_rejected('a section in capitals', valid_settings('[Auth]', 'leeway = 1s'), qr{\Q$file\E:7: \[Auth\] is not a section; did you mean \[auth\]\?});
@@ -144,7 +144,26 @@ check_rejected("a conninfo with $_->[0]", "[auth]\nhs256_secret_file = $folder/s
 
 # Missing settings, and files with invalid contents, are rejected.
 my $feed = "[feed]\nconninfo = dbname=x\n";
-check_rejected('a missing secret', $feed, qr{\Q$file\E: missing setting \[auth\] hs256_secret_file \(or hs256_secret, or public_key_file\)});
+check_rejected('a missing secret', $feed, qr{\Q$file\E: missing setting \[auth\] hs256_secret_file \(or hs256_secret, public_key_file, jwks_file, jwks_url, or an \[issuer NAME\]\)});
+
+# Keys of issuers.
+my ($issuer, $jwks) = ('issuer = https://id.example.org', 'jwks_url = https://id.example.org/jwks');
+write_text("$folder/jwks", '{"keys":[]}');
+check_rejected('an issuer without a name', valid_settings('[issuer]'), qr{:7: a section of an issuer must be \[issuer NAME\]});
+check_rejected('an issuer with an invalid name', valid_settings('[issuer a b]'), qr{:7: a section of an issuer must be \[issuer NAME\]});
+check_rejected('a repeated issuer', valid_settings('[issuer a]', $issuer, $jwks, '[issuer a]'), qr{:10: \[issuer a\] is already on line 7: keep one});
+check_rejected('two sections of one issuer', valid_settings('[issuer a]', $issuer, $jwks, '[issuer b]', $issuer, $jwks), qr{:10: \[issuer b\] issuer is also that of \[issuer a\]});
+check_rejected('a section without an issuer', valid_settings('[issuer a]', $jwks), qr{:7: \[issuer a\] missing setting issuer});
+check_rejected('an issuer without keys', valid_settings('[issuer a]', $issuer), qr{:7: \[issuer a\] missing setting jwks_file or jwks_url});
+check_rejected('a repeated key of an issuer', valid_settings('[issuer a]', $issuer, $jwks, $jwks), qr{:10: \[issuer\] jwks_url is already set on line 9});
+check_rejected('an unknown key of an issuer', valid_settings('[issuer a]', 'leeway = 1s'), qr{:8: \[issuer\] leeway is not a setting});
+check_rejected('an issuer as an argument', valid_settings(), qr{argument --issuer\.issuer: \[issuer NAME\] must be in the configuration file}, ['--issuer.issuer=x']);
+check_rejected('keys over http', valid_settings('[issuer a]', $issuer, 'jwks_url = http://id.example.org/'), qr{:7: \[issuer a\] jwks_url must start with https://, or set \[auth\] jwks_allow_private});
+check_rejected('a missing file of keys', valid_settings('[issuer a]', $issuer, "jwks_file = $folder/none"), qr{:7: \[issuer a\] jwks_file: could not read "\Q$folder\E/none": No such file});
+check_rejected('a file without a key', valid_settings('[issuer a]', $issuer, "jwks_file = $folder/jwks"), qr{:7: \[issuer a\] jwks_file: "\Q$folder\E/jwks" has no usable key});
+check_rejected('a file that is no JWK Set', valid_settings('[issuer a]', $issuer, "jwks_file = $folder/short"), qr{:7: \[issuer a\] jwks_file: .*/short" is not a JWK Set});
+check_rejected('a kind of groups that is reserved', valid_settings('[issuer a]', 'groups_claim = USER=groups'), qr{:8: \[issuer\] groups_claim must be \[KIND=\]path});
+check_rejected('a required claim without a value', valid_settings('[issuer a]', 'required = token_use'), qr{:8: \[issuer\] required must be path=value});
 check_rejected('a missing conninfo', "[auth]\nhs256_secret_file = $folder/secret\n", qr{\Q$file\E: missing setting \[feed\] conninfo});
 check_rejected('a missing secret file', "$feed\[auth]\nhs256_secret_file = $folder/none\n",
     qr{\Q$file\E:4: \[auth\] hs256_secret_file: could not read "\Q$folder\E/none": No such file or directory});
@@ -342,12 +361,12 @@ for my $command ([ 'relay', '-c', $file, '--check' ], ['--version'], ['--help'])
 ($code, $out, $err) = clairon([ 'relay', '--help' ]);
 is($code, 0, '--help exits with 0');
 like($out, qr/--feed\.conninfo=TEXT\n[^\n]* \(required with role feed\)\n/, 'required settings of the feed are marked');
-like($out, qr/--auth\.$_=(?:TEXT|FILE)\n[^\n]* \(required with role gate: one of hs256_secret_file, hs256_secret, public_key_file\)\n/, "auth.$_ is marked as one of several")
-  for qw(hs256_secret_file hs256_secret public_key_file);
-is(scalar(() = $out =~ /\(required/g), 4, 'all other settings have a default');
+like($out, qr/--auth\.$_=(?:TEXT|FILE)\n[^\n]* \(required with role gate: one of hs256_secret_file, hs256_secret, public_key_file, jwks_file, jwks_url, or an \[issuer NAME\]\)\n/, "auth.$_ is marked as one of several")
+  for qw(hs256_secret_file hs256_secret public_key_file jwks_file jwks_url);
+is(scalar(() = $out =~ /\(required/g), 6, 'all other settings have a default');
 like($out, qr/--gate\.ping=DURATION\n.*100ms to 1h.*default: 25s/, 'a setting is printed with its range and default');
-my @sections = $out =~ /^\[(\w+)\]$/mg;
-is_deeply([@sections], [qw(feed store auth gate delivery rows receipts webhook webpush sink relay)], 'the settings are printed in sections');
+my @sections = $out =~ /^\[(\w+)(?:\]| NAME\], several, only in the configuration file)$/mg;
+is_deeply([@sections], [qw(feed store auth issuer gate delivery rows receipts webhook webpush sink relay)], 'the settings are printed in sections');
 like($out, qr/^\[feed\]\n  --feed\.conninfo=.*^\[gate\]\n  --gate\.listen=.*\n.*\n  --gate\.origins=/ms, 'required settings come first');
 my ($gate) = $out =~ /^(\[gate\]\n.*?)\n\[/ms;
 is_deeply([ clairon([ 'relay', '--help', 'gate' ]) ], [ 0, $gate, '' ], '--help gate prints one section');

@@ -514,8 +514,11 @@ help_lists_every_key(void **state)
     for (size_t i = 0; i < config_key_count; i++) {
         char option[80];
 
-        (void)snprintf(option, sizeof option, "  --%s.%s=", config_keys[i].section,
-                       config_keys[i].name);
+        if (config_is_issuer_key(&config_keys[i]))
+            (void)snprintf(option, sizeof option, "  %s = ", config_keys[i].name);
+        else
+            (void)snprintf(option, sizeof option, "  --%s.%s=", config_keys[i].section,
+                           config_keys[i].name);
         assert_non_null(strstr(text, option));
     }
     assert_non_null(strstr(text, "(default: 25s)"));

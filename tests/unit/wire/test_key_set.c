@@ -250,13 +250,13 @@ other_documents_are_rejected(void **state)
     assert_non_null(large);
     memset(large, ' ', KEY_SET_BYTES_MAX + 1);
     assert_int_equal(key_set_add_jwks(&keys, large, KEY_SET_BYTES_MAX + 1, true, reason), RC_BAD);
-    assert_string_equal(reason, "larger than 256 kB");
+    assert_string_equal(reason, "is larger than 256 kB");
     snprintf(large, KEY_SET_BYTES_MAX, "{\"keys\":[1");
     for (int i = 0; i < KEY_SET_KEYS_MAX; i++)
         strcat(large, ",1");
     strcat(large, "]}");
     assert_int_equal(key_set_add_jwks(&keys, large, strlen(large), true, reason), RC_BAD);
-    assert_string_equal(reason, "more than 100 keys");
+    assert_string_equal(reason, "has more than 100 keys");
     free(large);
 }
 
