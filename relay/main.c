@@ -77,10 +77,11 @@ relay_help(const char *section)
     int code = section == NULL ? cli_print(relay_usage) : 0;
 
     if (!config_help(stdout, section))
-        return cli_usage_error(RELAY,
-                               "unknown section, valid are feed, store, auth, issuer, gate, delivery, "
-                               "rows, receipts, webhook, webpush, sink and relay: ",
-                               section);
+        return cli_usage_error(
+            RELAY,
+            "unknown section, valid are feed, store, auth, issuer, gate, delivery, "
+            "rows, receipts, webhook, webpush, sink and relay: ",
+            section);
     return fflush(stdout) == 0 ? code : 1;
 }
 

@@ -215,9 +215,10 @@ enum rc
 config_rules(struct config_load *load)
 {
     static enum rc (*const CHECKS[])(struct config_load *) = {
-        check_feed, check_passfiles,   check_admin_listen, check_sentinel, check_backoff,
-        check_tls,  config_check_auth, check_receipts,     check_webhook,  config_check_webpush,
-        config_check_issuers,
+        check_feed,           check_passfiles,      check_admin_listen,
+        check_sentinel,       check_backoff,        check_tls,
+        config_check_auth,    check_receipts,       check_webhook,
+        config_check_webpush, config_check_issuers,
     };
     struct config *config = load->config;
     enum rc rc = RC_OK;

@@ -32,16 +32,11 @@ struct algorithm {
 };
 
 static const struct algorithm ALGORITHMS[] = {
-    {"HS256", JWS_KEY_SECRET, EVP_sha256, false, 0},
-    {"RS256", JWS_KEY_RSA, EVP_sha256, false, 0},
-    {"RS384", JWS_KEY_RSA, EVP_sha384, false, 0},
-    {"RS512", JWS_KEY_RSA, EVP_sha512, false, 0},
-    {"PS256", JWS_KEY_RSA, EVP_sha256, true, 0},
-    {"PS384", JWS_KEY_RSA, EVP_sha384, true, 0},
-    {"PS512", JWS_KEY_RSA, EVP_sha512, true, 0},
-    {"ES256", JWS_KEY_P256, EVP_sha256, false, 32},
-    {"ES384", JWS_KEY_P384, EVP_sha384, false, 48},
-    {"EdDSA", JWS_KEY_ED25519, NULL, false, 0},
+    {"HS256", JWS_KEY_SECRET, EVP_sha256, false, 0}, {"RS256", JWS_KEY_RSA, EVP_sha256, false, 0},
+    {"RS384", JWS_KEY_RSA, EVP_sha384, false, 0},    {"RS512", JWS_KEY_RSA, EVP_sha512, false, 0},
+    {"PS256", JWS_KEY_RSA, EVP_sha256, true, 0},     {"PS384", JWS_KEY_RSA, EVP_sha384, true, 0},
+    {"PS512", JWS_KEY_RSA, EVP_sha512, true, 0},     {"ES256", JWS_KEY_P256, EVP_sha256, false, 32},
+    {"ES384", JWS_KEY_P384, EVP_sha384, false, 48},  {"EdDSA", JWS_KEY_ED25519, NULL, false, 0},
 };
 
 bool
@@ -149,8 +144,8 @@ verify_public(const struct jws *jws, const struct algorithm *algorithm, EVP_PKEY
     EVP_MD_CTX *context = EVP_MD_CTX_new();
     EVP_PKEY_CTX *key_context = NULL;
     const EVP_MD *digest = algorithm->digest != NULL ? algorithm->digest() : NULL;
-    bool is_valid = context != NULL &&
-                    EVP_DigestVerifyInit(context, &key_context, digest, NULL, key) == 1;
+    bool is_valid =
+        context != NULL && EVP_DigestVerifyInit(context, &key_context, digest, NULL, key) == 1;
 
     if (is_valid && algorithm->is_pss)
         is_valid = EVP_PKEY_CTX_set_rsa_padding(key_context, RSA_PKCS1_PSS_PADDING) == 1 &&

@@ -108,8 +108,7 @@ number_read(struct json_doc *doc, const struct json_value *jwk, const char *name
     struct number number = {NULL, 0};
 
     if (text != NULL)
-        number.bytes =
-            (unsigned char *)base64url_decode(text, json_text_len(value), &number.len);
+        number.bytes = (unsigned char *)base64url_decode(text, json_text_len(value), &number.len);
     return number;
 }
 
@@ -170,9 +169,9 @@ rsa_read(struct json_doc *doc, const struct json_value *jwk)
     struct number n = without_zeros(modulus), e = without_zeros(exponent);
     /* The first bit of a modulus of 2048 bits is set. An exponent of 1 signs nothing. */
     bool is_valid = n.len >= RSA_BYTES_MIN && n.len <= RSA_BYTES_MAX &&
-                    (n.len > RSA_BYTES_MIN || n.bytes[0] >= 0x80) && (n.bytes[n.len - 1] & 1) != 0 &&
-                    e.len > 0 && e.len <= RSA_EXPONENT_MAX && (e.bytes[e.len - 1] & 1) != 0 &&
-                    (e.len > 1 || e.bytes[0] > 1);
+                    (n.len > RSA_BYTES_MIN || n.bytes[0] >= 0x80) &&
+                    (n.bytes[n.len - 1] & 1) != 0 && e.len > 0 && e.len <= RSA_EXPONENT_MAX &&
+                    (e.bytes[e.len - 1] & 1) != 0 && (e.len > 1 || e.bytes[0] > 1);
     EVP_PKEY *key = NULL;
 
     if (is_valid) {

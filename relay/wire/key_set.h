@@ -1,4 +1,4 @@
-/* key_set.h: the keys that verify the tokens of an issuer: a JWK Set (RFC 7517), single keys. Pure. */
+/* key_set.h: the keys that verify the tokens of an issuer: JWK Sets (RFC 7517), and single keys. */
 #ifndef CLAIRON_WIRE_KEY_SET_H
 #define CLAIRON_WIRE_KEY_SET_H
 

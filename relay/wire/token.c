@@ -100,15 +100,14 @@ is_only_key(const struct key_search *search, const struct token_issuer *issuer)
 
     for (size_t i = 0; i < 2; i++)
         for (size_t j = 0; j < sets[i]->count; j++)
-            count += !sets[i]->keys[j].fits_any_id &&
-                     jws_key_fits(&sets[i]->keys[j], search->algorithm);
+            count +=
+                !sets[i]->keys[j].fits_any_id && jws_key_fits(&sets[i]->keys[j], search->algorithm);
     return count == 1;
 }
 
 /* Returns true if a key of the set verifies the signature. */
 static bool
-search_keys(struct key_search *search, const struct token_issuer *issuer,
-            const struct key_set *set)
+search_keys(struct key_search *search, const struct token_issuer *issuer, const struct key_set *set)
 {
     for (size_t i = 0; i < set->count; i++) {
         const struct jws_key *key = &set->keys[i];
@@ -128,8 +127,8 @@ search_keys(struct key_search *search, const struct token_issuer *issuer,
 }
 
 /*
- * The issuer's keys alone verify its tokens; keys in the header (jwk, jku, x5u, x5c) are ignored. An
- * unknown kid may name a key that the issuer uses since the last fetch.
+ * The issuer's keys alone verify its tokens; keys in the header (jwk, jku, x5u, x5c) are ignored.
+ * An unknown kid may name a key that the issuer uses since the last fetch.
  */
 static enum rc
 check_signature(const struct token_issuer *issuer, const struct jws *jws, struct json_doc *header,
@@ -176,8 +175,8 @@ token_read_time(struct json_doc *claims, const char *name, int64_t *ret_time_s)
 }
 
 static enum rc
-token_check_times(int64_t leeway_s, struct json_doc *claims, int64_t now_s,
-                  int64_t *ret_expires_s, struct token_error *error)
+token_check_times(int64_t leeway_s, struct json_doc *claims, int64_t now_s, int64_t *ret_expires_s,
+                  struct token_error *error)
 {
     int64_t expires_s = 0;
     int64_t begins_s = 0;
@@ -300,9 +299,8 @@ has_required_claims(struct json_doc *claims, const char *required)
 
     while (list_next(&required, &item, &len)) {
         equals = memchr(item, '=', len);
-        if (equals == NULL ||
-            !claim_equals(claims, claim_at(claims, item, (size_t)(equals - item)), equals + 1,
-                          len - (size_t)(equals + 1 - item)))
+        if (equals == NULL || !claim_equals(claims, claim_at(claims, item, (size_t)(equals - item)),
+                                            equals + 1, len - (size_t)(equals + 1 - item)))
             return false;
     }
     return true;

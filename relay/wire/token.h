@@ -46,11 +46,11 @@ struct token_error {
  * the settings. Paths of claims are names joined by dots; a backslash precedes a dot in a name.
  */
 struct token_issuer {
-    const char *issuer; /* NULL: not checked */
-    bool is_default;    /* [auth]: tokens of issuers that no other entry names */
-    struct key_set keys;    /* of files and secrets */
-    struct key_set fetched; /* of a URL */
-    bool is_fetched;        /* it has a URL: an unknown key may be fetched */
+    const char *issuer;         /* NULL: not checked */
+    bool is_default;            /* [auth]: tokens of issuers that no other entry names */
+    struct key_set keys;        /* of files and secrets */
+    struct key_set fetched;     /* of a URL */
+    bool is_fetched;            /* it has a URL: an unknown key may be fetched */
     const char *audience;       /* comma-separated; NULL: tokens with aud are rejected */
     const char *audience_claim; /* path; NULL: aud */
     const char *required;       /* path=value, comma-separated; NULL: none */

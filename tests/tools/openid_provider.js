@@ -2,7 +2,7 @@
 //
 //   node openid_provider.js PORT
 //
-// GET /jwks   the JWK Set, as `mode` says
+// GET /jwks   the JWK Set, depending on `mode`
 // POST /set   { mode, keys }: the names of the published keys; mode: ok, garbage, empty, large, redirect, hold
 //             (no response until another mode is set), or a status
 // POST /sign  { key, alg, header, claims } → a token

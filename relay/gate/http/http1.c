@@ -308,8 +308,8 @@ use_bearer(struct gate_request *request, const char *bearer)
     enum rc rc = gate_token_verify(request->gate, bearer, strlen(bearer), &request->token, error);
 
     if (rc == RC_AGAIN)
-        request->redeem = gate_token_wait(request->gate, bearer, strlen(bearer), on_token_verified,
-                                          request);
+        request->redeem =
+            gate_token_wait(request->gate, bearer, strlen(bearer), on_token_verified, request);
     if (request->redeem == NULL && rc == RC_OK) {
         use_token(request);
     } else if (request->redeem == NULL) {

@@ -33,7 +33,7 @@ struct source {
     struct http_request *request; /* NULL: no fetch in progress */
     ev_timer timer;               /* the next fetch */
     double retry_s;               /* after the next failure */
-    int64_t asked_us;             /* last fetch because of an unknown key; 0: none */
+    int64_t unknown_us;           /* last fetch because of an unknown key; 0: none */
     bool is_awaited;              /* requests wait for the end of the fetch */
     char *text;                   /* the keys as they were fetched */
     size_t text_len;
@@ -45,7 +45,7 @@ struct gate_keys {
     gate_keys_changed *changed;
     void *ctx;
     struct token_rules rules;
-    struct source *sources; /* one for each issuer of the rules */
+    struct source *sources;     /* one for each issuer of the rules */
     struct http_client *client; /* NULL: no URLs */
 };
 
@@ -74,8 +74,7 @@ has_default_issuer(const struct config *config)
 static bool
 add_file(struct key_set *set, const struct config_jwks *jwks, char error[KEY_SET_ERROR_MAX])
 {
-    return jwks->text == NULL ||
-           key_set_add_jwks(set, jwks->text, jwks->len, true, error) == RC_OK;
+    return jwks->text == NULL || key_set_add_jwks(set, jwks->text, jwks->len, true, error) == RC_OK;
 }
 
 static void
@@ -143,8 +142,8 @@ gate_keys_check(const struct config *config, char *error, size_t room)
         config_where(config, "auth", "jwks_file", where);
         (void)snprintf(error, room, "%s: \"%.256s\" %s", where, config->auth.jwks.file, reason);
     } else {
-        (void)snprintf(error, room, "%.384s:%u: [issuer %s] jwks_file: \"%.256s\" %s",
-                       config->path, issuer->line, issuer->name, issuer->jwks.file, reason);
+        (void)snprintf(error, room, "%.384s:%u: [issuer %s] jwks_file: \"%.256s\" %s", config->path,
+                       issuer->line, issuer->name, issuer->jwks.file, reason);
     }
     return RC_BAD;
 }
@@ -220,9 +219,8 @@ response_fault(const struct http_response *response, struct key_set *set,
     }
     if (response->is_truncated)
         return "is larger than 256 kB";
-    return key_set_add_jwks(set, response->body, response->body_len, false, error) == RC_OK
-               ? NULL
-               : error;
+    return key_set_add_jwks(set, response->body, response->body_len, false, error) == RC_OK ? NULL
+                                                                                            : error;
 }
 
 static void
@@ -243,8 +241,8 @@ on_fetched(void *ctx, const struct http_response *response)
         source->retry_s = RETRY_FIRST_S;
         fetch_after(source, (double)gate_keys_age_ms(response->headers[0]) / 1000.0);
     } else {
-        log_warn("gate", "could not fetch the keys of an issuer",
-                 LOG_TEXT("issuer", source->name), LOG_TEXT("error", fault),
+        log_warn("gate", "could not fetch the keys of an issuer", LOG_TEXT("issuer", source->name),
+                 LOG_TEXT("error", fault),
                  LOG_UINT("keys", keys->rules.issuers[source->issuer].fetched.count),
                  LOG_TEXT("hint", source->text != NULL ? "the last keys are still in use" : NULL));
         fetch_after(source, source->retry_s);
@@ -257,14 +255,15 @@ on_fetched(void *ctx, const struct http_response *response)
 static void
 fetch(struct source *source)
 {
-    const struct http_request_params params = {.method = HTTP_REQUEST_GET,
-                                               .url = source->url,
-                                               .headers = (const char *const[]){
-                                                   "Accept: application/jwk-set+json, "
-                                                   "application/json", NULL},
-                                               .timeout_ms = FETCH_TIMEOUT_MS,
-                                               .response_max = KEY_SET_BYTES_MAX,
-                                               .wanted_headers = {"Cache-Control"}};
+    const struct http_request_params params = {
+        .method = HTTP_REQUEST_GET,
+        .url = source->url,
+        .headers = (const char *const[]){"Accept: application/jwk-set+json, "
+                                         "application/json",
+                                         NULL},
+        .timeout_ms = FETCH_TIMEOUT_MS,
+        .response_max = KEY_SET_BYTES_MAX,
+        .wanted_headers = {"Cache-Control"}};
 
     if (source->request != NULL)
         return;
@@ -289,9 +288,9 @@ gate_keys_fetch(struct gate_keys *keys, size_t issuer)
     if (source->url == NULL)
         return RC_AGAIN;
     if (source->request == NULL) {
-        if (source->asked_us != 0 && now_us - source->asked_us < FETCH_INTERVAL_US)
+        if (source->unknown_us != 0 && now_us - source->unknown_us < FETCH_INTERVAL_US)
             return RC_AGAIN;
-        source->asked_us = now_us;
+        source->unknown_us = now_us;
         fetch(source);
     }
     source->is_awaited = true;

@@ -36,7 +36,7 @@ const struct token_rules *gate_keys_rules(const struct gate_keys *keys);
  */
 MUST_CHECK enum rc gate_keys_fetch(struct gate_keys *keys, size_t issuer);
 
-/* Uses the files that were read again, and fetches the URLs. Keeps the keys of a file that fails. */
+/* Uses the files that were read again, and fetches the URLs. Keeps the keys of an invalid file. */
 void gate_keys_reload(struct gate_keys *keys);
 
 /*

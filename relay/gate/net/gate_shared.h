@@ -49,18 +49,18 @@ struct gate {
     struct hub *hub; /* NULL: a process without the role gate */
     struct stats *stats;
     const struct gate_process *process; /* gate.h */
-    struct gate_keys *keys; /* http/keys.c: what verifies tokens */
-    struct token_waits *token_waits; /* http/auth.c: requests that wait for keys */
-    struct verified_token *verified; /* http/auth.c */
-    struct carrier *carrier;         /* net/carrier.c */
-    struct conns *conns;             /* net/conn.h: all connections */
-    struct acceptor *acceptor;       /* net/listen.c */
-    struct limits *limits;           /* net/limits.c */
-    struct requests *requests;       /* http/request.h: HTTP requests */
-    struct websockets *websockets;   /* ws/websocket.h */
-    struct publisher *publisher;     /* publish.c: publications in progress */
-    struct web_push *web_push;       /* web_push_routes.c: NULL without webpush.vapid_key_file */
-    struct sweep *sweep;             /* gate.c */
+    struct gate_keys *keys;             /* http/keys.c: what verifies tokens */
+    struct token_waits *token_waits;    /* http/auth.c: requests that wait for keys */
+    struct verified_token *verified;    /* http/auth.c */
+    struct carrier *carrier;            /* net/carrier.c */
+    struct conns *conns;                /* net/conn.h: all connections */
+    struct acceptor *acceptor;          /* net/listen.c */
+    struct limits *limits;              /* net/limits.c */
+    struct requests *requests;          /* http/request.h: HTTP requests */
+    struct websockets *websockets;      /* ws/websocket.h */
+    struct publisher *publisher;        /* publish.c: publications in progress */
+    struct web_push *web_push;          /* web_push_routes.c: NULL without webpush.vapid_key_file */
+    struct sweep *sweep;                /* gate.c */
     /* serves the request of conn->head, after which conn is in another phase (routes.c) */
     void (*serve)(struct conn *conn);
     struct throttle origin_rejected;

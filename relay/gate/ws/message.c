@@ -86,7 +86,7 @@ reject_token(struct websocket *ws, const struct client_message *message, enum rc
     websocket_close(ws, expired ? GATE_CLOSE_EXPIRED : GATE_CLOSE_TOKEN, sentence);
 }
 
-/* The keys of the token's issuer are not available. The client tries again later. */
+/* The keys of the token's issuer are not available. The client reconnects later. */
 static void
 defer_token(struct websocket *ws, const char *sentence)
 {
@@ -281,8 +281,8 @@ handle_refresh(struct websocket *ws, struct client_message *message)
     }
     rc = gate_token_verify(ws->gate, message->token, message->token_len, &token, error);
     if (rc == RC_AGAIN)
-        ws->auth.redeem = gate_token_wait(ws->gate, message->token, message->token_len,
-                                          on_refresh_verified, ws);
+        ws->auth.redeem =
+            gate_token_wait(ws->gate, message->token, message->token_len, on_refresh_verified, ws);
     if (ws->auth.redeem != NULL)
         keep_message(ws, message); /* until the keys are fetched */
     else

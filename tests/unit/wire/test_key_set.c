@@ -1,6 +1,6 @@
 /*
- * test_key_set.c: keys of JWK Sets verify tokens of their issuer alone, and claims are read as the
- * settings say. Vectors of RFC 7515, 7517, 7519, 7520 and 8037.
+ * test_key_set.c: keys of JWK Sets verify tokens of their issuer alone, and claims are read by the
+ * settings. Vectors of RFC 7515, 7517, 7519, 7520 and 8037.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -46,7 +46,7 @@ set_up(void **state)
     issuers[0].is_default = true;
     rules = (struct token_rules){.issuers = issuers, .count = 1, .leeway_s = 5};
     return key_set_add_jwks(&issuers[0].keys, JWKS, sizeof(JWKS) - 1, true, reason) == RC_OK ? 0
-                                                                                            : -1;
+                                                                                             : -1;
 }
 
 static enum rc
@@ -87,47 +87,47 @@ is_signed_by(const char *jwk, const char *algorithm, const char *text)
     ".eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnV" \
     "lfQ."
 #define RFC_7515_A1_KEY                                                                            \
-    "{\"kty\":\"oct\",\"k\":\"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS"   \
+    "{\"kty\":\"oct\",\"k\":\"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS"  \
     "4hcgUuTwjAzZr1Z9CAow\"}"
 #define RFC_7515_A1                                                                                \
     "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9" RFC_CLAIMS                                          \
     "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
 #define RFC_7515_A2_KEY                                                                            \
-    "{\"kty\":\"RSA\",\"e\":\"AQAB\",\"n\":\"ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8"    \
-    "W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2j"    \
-    "Z47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmt"    \
-    "dVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2"    \
+    "{\"kty\":\"RSA\",\"e\":\"AQAB\",\"n\":\"ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8"   \
+    "W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2j"   \
+    "Z47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSXndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmt"   \
+    "dVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2"   \
     "PAcDTW9gb54h4FRWyuXpoQ\"}"
 #define RFC_7515_A2                                                                                \
     "eyJhbGciOiJSUzI1NiJ9" RFC_CLAIMS                                                              \
-    "cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp"   \
-    "5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMH"   \
-    "lb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w"   \
+    "cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF5YKt_O8W2Fp"  \
+    "5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK5h6xBArLIARNPvkSjtQBMH"  \
+    "lb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqtFZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w"  \
     "9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrBp0igcN_IoypGlUPQGe77Rw"
 #define RFC_7515_A3_KEY                                                                            \
-    "{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\","      \
+    "{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\","     \
     "\"y\":\"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0\"}"
 #define RFC_7515_A3                                                                                \
     "eyJhbGciOiJFUzI1NiJ9" RFC_CLAIMS                                                              \
     "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q"
 #define RFC_7520_KEY                                                                               \
-    "{\"kty\":\"RSA\",\"kid\":\"bilbo.baggins@hobbiton.example\",\"use\":\"sig\",\"e\":\"AQAB\","    \
-    "\"n\":\"n4EPtAOCc9AlkeQHPzHStgAbgs7bTZLwUBZdR8_KuKPEHLd4rHVTeT-O-XV2jRojdNhxJWTDvNd7nqQ0VEi"    \
-    "ZQHz_AJmSCpMaJMRBSFKrKb2wqVwGU_NsYOYL-QtiWN2lbzcEe6XC0dApr5ydQLrHqkHHig3RBordaZ6Aj-oBHqFEHY"   \
-    "pPe7Tpe-OfVfHd1E6cS6M1FZcD1NNLYD5lFHpPI9bTwJlsde3uhGqC0ZCuEHg8lhzwOHrtIQbS0FVbb9k3-tVTU4fg_"   \
+    "{\"kty\":\"RSA\",\"kid\":\"bilbo.baggins@hobbiton.example\",\"use\":\"sig\",\"e\":\"AQAB\","  \
+    "\"n\":\"n4EPtAOCc9AlkeQHPzHStgAbgs7bTZLwUBZdR8_KuKPEHLd4rHVTeT-O-XV2jRojdNhxJWTDvNd7nqQ0VEi"  \
+    "ZQHz_AJmSCpMaJMRBSFKrKb2wqVwGU_NsYOYL-QtiWN2lbzcEe6XC0dApr5ydQLrHqkHHig3RBordaZ6Aj-oBHqFEHY"  \
+    "pPe7Tpe-OfVfHd1E6cS6M1FZcD1NNLYD5lFHpPI9bTwJlsde3uhGqC0ZCuEHg8lhzwOHrtIQbS0FVbb9k3-tVTU4fg_"  \
     "3L_vniUFAKwuCLqKnS2BYwdq_mzSnbLY7h_qixoR7jig3__kRhuaxwUkRz5iaiQkqgc5gHdrNP5zw\"}"
 #define RFC_7520_PS384                                                                             \
-    "eyJhbGciOiJQUzM4NCIsImtpZCI6ImJpbGJvLmJhZ2dpbnNAaG9iYml0b24uZXhhbXBsZSJ9.SXTigJlzIGEgZGFuZ2"   \
-    "Vyb3VzIGJ1c2luZXNzLCBGcm9kbywgZ29pbmcgb3V0IHlvdXIgZG9vci4gWW91IHN0ZXAgb250byB0aGUgcm9hZCwgYW"  \
-    "5kIGlmIHlvdSBkb24ndCBrZWVwIHlvdXIgZmVldCwgdGhlcmXigJlzIG5vIGtub3dpbmcgd2hlcmUgeW91IG1pZ2h0IG"  \
-    "JlIHN3ZXB0IG9mZiB0by4.cu22eBqkYDKgIlTpzDXGvaFfz6WGoz7fUDcfT0kkOy42miAh2qyBzk1xEsnk2IpN6-tPid"  \
-    "6VrklHkqsGqDqHCdP6O8TTB5dDDItllVo6_1OLPpcbUrhiUSMxbbXUvdvWXzg-UD8biiReQFlfz28zGWVsdiNAUf8Zny"  \
-    "PEgVFn442ZdNqiVJRmBqrYRXe8P_ijQ7p8Vdz0TTrxUeT3lm8d9shnr2lfJT8ImUjvAA2Xez2Mlp8cBE5awDzT0qI0n6"  \
+    "eyJhbGciOiJQUzM4NCIsImtpZCI6ImJpbGJvLmJhZ2dpbnNAaG9iYml0b24uZXhhbXBsZSJ9.SXTigJlzIGEgZGFuZ2"  \
+    "Vyb3VzIGJ1c2luZXNzLCBGcm9kbywgZ29pbmcgb3V0IHlvdXIgZG9vci4gWW91IHN0ZXAgb250byB0aGUgcm9hZCwgYW" \
+    "5kIGlmIHlvdSBkb24ndCBrZWVwIHlvdXIgZmVldCwgdGhlcmXigJlzIG5vIGtub3dpbmcgd2hlcmUgeW91IG1pZ2h0IG" \
+    "JlIHN3ZXB0IG9mZiB0by4.cu22eBqkYDKgIlTpzDXGvaFfz6WGoz7fUDcfT0kkOy42miAh2qyBzk1xEsnk2IpN6-tPid" \
+    "6VrklHkqsGqDqHCdP6O8TTB5dDDItllVo6_1OLPpcbUrhiUSMxbbXUvdvWXzg-UD8biiReQFlfz28zGWVsdiNAUf8Zny" \
+    "PEgVFn442ZdNqiVJRmBqrYRXe8P_ijQ7p8Vdz0TTrxUeT3lm8d9shnr2lfJT8ImUjvAA2Xez2Mlp8cBE5awDzT0qI0n6" \
     "uiP1aCN_2_jLAeQTlqRHtfa64QQSUmFAAjVKPbByi7xho0uTOcbH510a6GYmJUAfmWjwZ6oD4ifKo8DYM-X72Eaw"
 #define RFC_8037_KEY                                                                               \
     "{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}"
 #define RFC_8037_A4                                                                                \
-    "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc.hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcv"   \
+    "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc.hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcv"  \
     "Mg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg"
 
 static void
@@ -136,8 +136,8 @@ signatures_of_the_rfcs_are_valid(void **state)
     static const struct {
         const char *jwk, *algorithm, *text;
     } vectors[] = {
-        {RFC_7515_A1_KEY, "HS256", RFC_7515_A1},   {RFC_7515_A2_KEY, "RS256", RFC_7515_A2},
-        {RFC_7515_A3_KEY, "ES256", RFC_7515_A3},   {RFC_7520_KEY, "PS384", RFC_7520_PS384},
+        {RFC_7515_A1_KEY, "HS256", RFC_7515_A1}, {RFC_7515_A2_KEY, "RS256", RFC_7515_A2},
+        {RFC_7515_A3_KEY, "ES256", RFC_7515_A3}, {RFC_7520_KEY, "PS384", RFC_7520_PS384},
         {RFC_8037_KEY, "EdDSA", RFC_8037_A4},
     };
     char text[2048];
@@ -161,9 +161,8 @@ signatures_of_the_rfcs_are_valid(void **state)
                      RC_OK);
     issuers[0].user_claim = "iss";
     assert_int_equal(verify(RFC_7515_A1), RC_CLOSED);
-    assert_int_equal(token_verify(&rules, RFC_7515_A1, strlen(RFC_7515_A1), 1300819380, &token,
-                                  &error),
-                     RC_OK);
+    assert_int_equal(
+        token_verify(&rules, RFC_7515_A1, strlen(RFC_7515_A1), 1300819380, &token, &error), RC_OK);
     assert_string_equal(token.user, "joe");
 }
 
@@ -175,7 +174,8 @@ set_of_rfc_7517_has_one_key_for_signatures(void **state)
         "{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"use\":\"enc\",\"kid\":\"1\","
         "\"x\":\"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4\","
         "\"y\":\"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM\"},"
-        "{\"kty\":\"RSA\",\"alg\":\"RS256\",\"kid\":\"2011-04-29\",\"e\":\"AQAB\",\"n\":\"0vx7agoebG"
+        "{\"kty\":\"RSA\",\"alg\":\"RS256\",\"kid\":\"2011-04-29\",\"e\":\"AQAB\",\"n\":"
+        "\"0vx7agoebG"
         "cQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjB"
         "ZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQM"
         "icAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lF"
@@ -226,17 +226,18 @@ unusable_keys_are_skipped(void **state)
 static void
 other_documents_are_rejected(void **state)
 {
-    static const char *const texts[] = {"",
-                                        "<html>",
-                                        "[]",
-                                        "{}",
-                                        "{\"keys\":{}}",
-                                        "{\"keys\":[]}",
-                                        "{\"keys\":[{}]}",
-                                        "{\"keys\":[],\"keys\":[]}",
-                                        "{\"keys\":[{\"kty\":\"RSA\",\"n\":\"AQ\",\"e\":\"AQAB\"}]}",
-                                        "{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"AA\"}]}",
-                                        "{\"keys\":[{\"kty\":\"oct\",\"k\":\"c2hvcnQ\"}]}"};
+    static const char *const texts[] = {
+        "",
+        "<html>",
+        "[]",
+        "{}",
+        "{\"keys\":{}}",
+        "{\"keys\":[]}",
+        "{\"keys\":[{}]}",
+        "{\"keys\":[],\"keys\":[]}",
+        "{\"keys\":[{\"kty\":\"RSA\",\"n\":\"AQ\",\"e\":\"AQAB\"}]}",
+        "{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"AA\"}]}",
+        "{\"keys\":[{\"kty\":\"oct\",\"k\":\"c2hvcnQ\"}]}"};
     struct key_set keys = {0};
     char *large = calloc(1, KEY_SET_BYTES_MAX + 2);
 
@@ -270,9 +271,9 @@ kid_selects_the_key(void **state)
     /* Without kid, exactly one key must fit. */
     assert_int_equal(verify(TOKEN_NO_KID), RC_OK);
     assert_int_equal(verify(TOKEN_NO_KID_RSA), RC_OK);
-    assert_int_equal(key_set_add_jwks(&issuers[0].fetched, JWKS_OF_TWO, sizeof(JWKS_OF_TWO) - 1,
-                                      false, reason),
-                     RC_OK);
+    assert_int_equal(
+        key_set_add_jwks(&issuers[0].fetched, JWKS_OF_TWO, sizeof(JWKS_OF_TWO) - 1, false, reason),
+        RC_OK);
     expect_fault(TOKEN_NO_KID, TOKEN_FAULT_SIGNATURE);
     assert_non_null(strstr(error.text, "several keys"));
 }
@@ -288,9 +289,9 @@ keys_of_a_url_are_fetched(void **state)
     /* No key that is fetched would verify these. */
     expect_fault(TOKEN_NONE, TOKEN_FAULT_ALGORITHM);
     expect_fault(TOKEN_HS256, TOKEN_FAULT_ALGORITHM);
-    assert_int_equal(key_set_add_jwks(&issuers[0].fetched, JWKS_OF_TWO, sizeof(JWKS_OF_TWO) - 1,
-                                      false, reason),
-                     RC_OK);
+    assert_int_equal(
+        key_set_add_jwks(&issuers[0].fetched, JWKS_OF_TWO, sizeof(JWKS_OF_TWO) - 1, false, reason),
+        RC_OK);
     assert_int_equal(verify(TOKEN_ES256), RC_OK);
     assert_int_equal(verify(TOKEN_UNKNOWN_KID), RC_AGAIN);
     assert_int_equal(error.issuer, 0);

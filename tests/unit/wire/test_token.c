@@ -430,7 +430,7 @@ invalid_groups_are_rejected(void **state)
     assert_int_equal(verify_groups("[\"S\"]"), RC_OK); /* of the kind ROLE */
     assert_int_equal(verify_groups("[\"S\",7]"), RC_BAD);
     assert_int_equal(verify_groups("\"S\""), RC_OK); /* ignored */
-    assert_int_equal(verify_groups("null"), RC_OK); /* absent */
+    assert_int_equal(verify_groups("null"), RC_OK);  /* absent */
     assert_int_equal(verify_groups("{\"S\":\"s1\"}"), RC_BAD);
     assert_int_equal(verify_groups("{\"S\":[\"\"]}"), RC_BAD);
     assert_int_equal(verify_groups("{\"S\":[\"s1\",7]}"), RC_BAD);
