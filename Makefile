@@ -68,7 +68,7 @@ documents := README.md LICENSE CHANGELOG.md SECURITY.md $(wildcard docs/*) $(wil
     tests/bench/README.md
 
 # ---- flags
-packages := libpq hiredis libwebsockets libjwt jansson openssl libcurl
+packages := libpq hiredis libwebsockets jansson openssl libcurl
 ifeq ($(filter clean fmt deps help,$(MAKECMDGOALS)),)
 # TLS to the store needs hiredis 1.0.
 ifneq ($(shell pkg-config --exists hiredis_ssl 2>/dev/null && echo found),)

@@ -14,7 +14,7 @@ test_count=0
 # Build and test dependencies on Debian 13. The server's headers are unpacked without their dependencies,
 # which include LLVM.
 packages=(postgresql-server-dev-17/unpacked ccache gcc make pkg-config libc6-dev libpq-dev
-    libhiredis-dev libev-dev libwebsockets-dev libwebsockets-evlib-ev libjwt-dev
+    libhiredis-dev libev-dev libwebsockets-dev libwebsockets-evlib-ev
     libjansson-dev libcurl4-openssl-dev uthash-dev nodejs python3-minimal dpkg-dev debhelper
     libipc-run-perl libmojolicious-perl libjson-perl libio-socket-ssl-perl
     clang-format codespell cppcheck git python3-yaml shellcheck universal-ctags)

@@ -2,7 +2,6 @@
 #include "cli/cli.h"
 
 #include <jansson.h>
-#include <jwt.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include "wire/token.h"
 
 #define TOKEN "token"
+#define TOKEN_TEXT_MAX (1024 * 1024)
 #define TOKEN_TTL_MAX_MS ((int64_t)3650 * 86400 * 1000)
 
 struct token_request {
@@ -101,19 +101,16 @@ claims_make(const struct token_request *request, const struct config *config, in
 static int
 token_print(const json_t *claims, const struct config *config)
 {
-    jwt_t *jwt = NULL;
-    char *text = json_dumps(claims, JSON_COMPACT), *token = NULL;
+    char *text = json_dumps(claims, JSON_COMPACT);
+    struct buffer token;
+    bool done;
 
-    if (text != NULL && jwt_new(&jwt) == 0 && jwt_add_grants_json(jwt, text) == 0 &&
-        jwt_set_alg(jwt, JWT_ALG_HS256, (const unsigned char *)config->auth.key,
-                    (int)config->auth.key_len) == 0)
-        token = jwt_encode_str(jwt);
-
-    bool done = token != NULL && puts(token) >= 0 && fflush(stdout) == 0;
-
+    buffer_init(&token, TOKEN_TEXT_MAX);
+    done = text != NULL &&
+           jws_sign_secret(config->auth.key, config->auth.key_len, text, &token) == RC_OK &&
+           puts(token.bytes) >= 0 && fflush(stdout) == 0;
     free(text);
-    free(token);
-    jwt_free(jwt);
+    buffer_free(&token);
     if (!done)
         fprintf(stderr, "clairon " TOKEN ": could not create or write the token\n");
     return done ? 0 : 1;
@@ -128,6 +125,9 @@ token_make(const struct token_request *request, const struct config *config)
         return cli_usage_error(TOKEN,
                                "cannot sign with a public key, [auth] public_key_file: sign ",
                                "RS256 and ES256 tokens with the private key");
+    if (config->auth.key == NULL)
+        return cli_usage_error(TOKEN, "cannot sign without an HS256 secret, such as ",
+                               "[auth] hs256_secret_file");
     if (request->ttl != NULL && (config_value_duration(request->ttl, &ttl_ms) != RC_OK ||
                                  ttl_ms <= 0 || ttl_ms > TOKEN_TTL_MAX_MS))
         return cli_usage_error(TOKEN, "--ttl must be a duration from 1ms to 3650d, such as 1h", "");

@@ -18,8 +18,8 @@ libraries() {
     local VERSION_ID=
     [ -r /etc/os-release ] && . /etc/os-release
     case ${VERSION_ID:-} in
-        12) echo libhiredis0.14 libev4 libwebsockets17 libjwt0 libcurl4 ;;
-        *) echo libhiredis1.1.0 libev4t64 libwebsockets19t64 libjwt2 libcurl4t64 ;;
+        12) echo libhiredis0.14 libev4 libwebsockets17 libcurl4 ;;
+        *) echo libhiredis1.1.0 libev4t64 libwebsockets19t64 libcurl4t64 ;;
     esac
     echo libwebsockets-evlib-ev libjansson4 libpq5
 }
@@ -43,7 +43,7 @@ packages_for() {
             ;;
         build)
             echo gcc make pkg-config libc6-dev libpq-dev libhiredis-dev libev-dev libwebsockets-dev
-            echo libjwt-dev libjansson-dev libcurl4-openssl-dev uthash-dev "postgresql-server-dev-$(pg_major)"
+            echo libjansson-dev libcurl4-openssl-dev uthash-dev "postgresql-server-dev-$(pg_major)"
             ;;
         bench)
             echo "postgresql-$(pg_major)-wal2json"

@@ -5,6 +5,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/memory.h"
+#include "base/rc.h"
+
 #define JWS_ALGORITHM_MAX 7
 
 /* The type of the key decides which algorithms are accepted, never the token's header. */
@@ -55,6 +58,13 @@ bool jws_key_fits(const struct jws_key *key, const char *algorithm);
 
 /* Whether public keys verify signatures of `algorithm`. */
 bool jws_is_public(const char *algorithm);
+
+/*
+ * Adds a token with these claims, a JSON object, signed with HS256. RC_LIMIT: `out` is full. RC_IO:
+ * OpenSSL failed.
+ */
+MUST_CHECK enum rc jws_sign_secret(const char *secret, size_t secret_len, const char *claims,
+                                   struct buffer *out);
 
 /* Whether the signature is that of a key which fits. */
 bool jws_verify(const struct jws *jws, const char *algorithm, const struct jws_key *key);

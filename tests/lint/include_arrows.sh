@@ -37,7 +37,6 @@ libraries='libwebsockets\.h  relay/gate/net/carrier\.c
 libpq-fe\.h                  relay/postgres/(libpq|connection)\.h|relay/base/urls\.c|relay/doctor/postgresql\.c
 hiredis/.*\.h                relay/store/(servers/link\.c|connection/(connect\.c|send_queue\.h|reply\.c))
 curl/.*\.h                   relay/http_client/http_client\.c
-jwt\.h                       relay/cli/token_command\.c
 jansson\.h                   relay/store/admin/(admin|command_pending)\.c|relay/cli/(token_command|errors)\.[ch]|relay/doctor/check_gate\.c
 ev\.h                        relay/(base|store|postgres|http_client|web_push|feed|rows|hub|gate|sink|daemon)/
 postgres\.h                  decoder/'

@@ -260,6 +260,7 @@ use_token(struct gate_request *request)
 
     if (!gate_admits_user_request(request->conn, request->token.user)) {
         log_debug("gate", "request rejected: gate.request_rate exceeded", LOG_REQUEST(request));
+        conn_pause(request->conn);
         gate_request_reject(request, &too_many);
     } else if (request->route->body_max == 0 || request->state == GATE_REQUEST_WAITING) {
         handle(request);
@@ -278,6 +279,7 @@ on_token_verified(void *owner, enum rc rc, struct token *token, const char *erro
     if (request->state != GATE_REQUEST_WAITING && request->state != GATE_REQUEST_READING)
         return; /* the request has timed out and has a response */
     if (rc != RC_OK) {
+        conn_pause(conn); /* the body may be incomplete */
         reject_token(request, rc, error);
         return;
     }

@@ -285,7 +285,7 @@ gate_keys_fetch(struct gate_keys *keys, size_t issuer)
     struct source *source = &keys->sources[issuer];
     const int64_t now_us = clock_monotonic_us();
 
-    if (source->url == NULL)
+    if (source->url == NULL || keys->client == NULL)
         return RC_AGAIN;
     if (source->request == NULL) {
         if (source->unknown_us != 0 && now_us - source->unknown_us < FETCH_INTERVAL_US)
@@ -331,6 +331,9 @@ gate_keys_open(struct ev_loop *loop, const struct config *config, gate_keys_chan
                                                   .connections = CONNECTIONS,
                                                   .host_connections = CONNECTIONS};
 
+    /* A process without these roles serves only health probes and metrics. */
+    const bool uses_keys = (config->relay.roles & (CONFIG_ROLE_GATE | CONFIG_ROLE_SINK)) != 0;
+
     *keys = (struct gate_keys){.loop = loop, .config = config, .changed = changed, .ctx = ctx};
     keys->rules.leeway_s = config->auth.leeway_ms / 1000;
     keys->rules.issuers = memory_new((config->issuer_count + 1) * sizeof(*keys->rules.issuers));
@@ -351,6 +354,8 @@ gate_keys_open(struct ev_loop *loop, const struct config *config, gate_keys_chan
         add_issuer(keys, &issuer, "auth", config->auth.jwks.url);
     }
     read_files(keys);
+    if (!uses_keys)
+        return keys;
     if (config_fetches_keys(config))
         keys->client = http_client_open(loop, &settings);
     for (size_t i = 0; i < keys->rules.count; i++)
@@ -363,7 +368,7 @@ void
 gate_keys_reload(struct gate_keys *keys)
 {
     read_files(keys);
-    for (size_t i = 0; i < keys->rules.count; i++)
+    for (size_t i = 0; i < keys->rules.count && keys->client != NULL; i++)
         if (keys->sources[i].url != NULL)
             fetch(&keys->sources[i]);
 }

@@ -10,7 +10,7 @@ built=$CLAIRON_WORK/fanout
 folder=tests/bench/fanout
 mkdir -p "$out" "$built"
 flags=(-std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -I.)
-mapfile -t libraries < <(pkg-config --cflags --libs hiredis libjwt | tr ' ' '\n' | grep .)
+mapfile -t libraries < <(pkg-config --cflags --libs hiredis openssl | tr ' ' '\n' | grep .)
 ${CC:-cc} "${flags[@]}" -o "$built/load" "$folder"/{load,ws,publish}.c "${libraries[@]}"
 ${CC:-cc} "${flags[@]}" -o "$built/floor" "$folder/floor.c" "${libraries[@]}"
 [ ! -d build/peers/node_modules ] || ln -sfn "$PWD/build/peers/node_modules" "$built/node_modules"
