@@ -177,6 +177,8 @@ enum stats_kind {
       STATS_TOKENS)                                                                                \
     X(TOKENS_SIGNATURE_AT, "clairon_gate_signature_rejected_timestamp_seconds", GAUGE,             \
       "Unix time of the last token with an invalid signature; 0: none")                            \
+    X(GROUPS_OVERAGE, "clairon_groups_overage_total", COUNTER,                                     \
+      "Tokens whose provider left out groups")                                                     \
     X(GATE_TURNS, "clairon_loop_turns_total", COUNTER, "Iterations of the event loop")             \
     X(GATE_PROTOCOL_ERRORS, "clairon_gate_protocol_errors_total", COUNTER,                         \
       "Client messages that violated the protocol")                                                \

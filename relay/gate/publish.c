@@ -697,6 +697,10 @@ gate_publish(struct gate_request *request)
     } else if (publication_parse(request->body.len > 0 ? request->body.bytes : "",
                                  request->body.len, &origin, &publication, error) != RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
+    } else if (!token_may_publish(&request->token, publication.audience, publication.topic)) {
+        gate_request_problem(request, 403, GATE_ERR_PERMISSION,
+                             "token claim \"publish\" does not allow this audience and topic");
+        publication_free(&publication);
     } else if (publication.web_push != NULL && request->gate->web_push == NULL) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "web_push requires webpush.vapid_key_file in the relay");

@@ -786,6 +786,7 @@ publication_write(const struct publication_draft *draft)
              draft->topic != NULL ? draft->topic : draft->source);
     buffer_init(&publication->head, PUBLICATION_LINE_MAX);
     buffer_init(&publication->data, PUBLICATION_LINE_MAX);
+    publication->topic = memory_text(topic, strlen(topic));
     rc = write_line(draft, topic);
     if (rc == RC_OK)
         rc = write_head(draft, id, topic);
@@ -831,6 +832,7 @@ publication_free(struct publication *publication)
     for (size_t i = 0; i < publication->target_count; i++)
         free(publication->targets[i]);
     free(publication->targets);
+    free(publication->topic);
     free(publication->audience);
     free(publication->web_push);
     buffer_free(&publication->head);

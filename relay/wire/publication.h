@@ -30,6 +30,7 @@ struct publication {
     char traceparent[TRACEPARENT_LEN + 1]; /* "": none */
     char *web_push;                        /* text of the Web Push (push_message.h); NULL: none */
     const char *urgency;                   /* of the Web Push */
+    char *topic;
     char *audience;
     char **targets;
     size_t target_count;

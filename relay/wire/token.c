@@ -468,7 +468,76 @@ token_read_user(const struct token_issuer *issuer, struct json_doc *claims, char
     return RC_OK;
 }
 
-/* `publish` and `admin` need the JSON value true; any other value is ignored. */
+/* True for an array of strings, and for an absent member. */
+static bool
+is_list(const struct json_doc *doc, const struct json_value *list)
+{
+    const struct json_value *item = json_doc_first(doc, list);
+
+    if (list != NULL && !json_is(list, JSON_KIND_ARRAY))
+        return false;
+    for (; item != NULL; item = json_doc_next(doc, list, item))
+        if (!json_is(item, JSON_KIND_TEXT))
+            return false;
+    return true;
+}
+
+/* True, or an object of the lists `audiences` and `topics`; any other value is no right. */
+static void
+token_read_publish(const struct json_doc *claims, struct token *token)
+{
+    const struct json_value *publish = member(claims, "publish");
+    const struct json_value *audiences = json_doc_member(claims, publish, "audiences");
+    const struct json_value *topics = json_doc_member(claims, publish, "topics");
+    struct buffer limits;
+
+    token->publish = json_is(publish, JSON_KIND_TRUE);
+    if (!json_is(publish, JSON_KIND_OBJECT) || !is_list(claims, audiences) ||
+        !is_list(claims, topics) ||
+        json_doc_count(claims, publish) != (size_t)(audiences != NULL) + (topics != NULL))
+        return;
+    buffer_init(&limits, TOKEN_BYTES_MAX);
+    if (json_doc_add(claims, publish, &limits) == RC_OK) {
+        token->publish = true;
+        token->publish_limits = memory_text(limits.bytes, limits.len);
+    }
+    buffer_free(&limits);
+}
+
+/* An absent list allows everything. With a trailing *, a topic is a prefix. */
+static bool
+list_allows(struct json_doc *doc, const char *name, const char *word, bool has_prefixes)
+{
+    const struct json_value *list = json_doc_member(doc, json_doc_root(doc), name), *item;
+    bool is_allowed = list == NULL;
+
+    for (item = json_doc_first(doc, list); item != NULL; item = json_doc_next(doc, list, item)) {
+        const char *text = json_doc_text(doc, item);
+        const size_t len = strlen(text);
+
+        is_allowed |= strcmp(text, word) == 0 || (has_prefixes && len > 0 && text[len - 1] == '*' &&
+                                                  strncmp(text, word, len - 1) == 0);
+    }
+    return is_allowed;
+}
+
+bool
+token_may_publish(const struct token *token, const char *audience, const char *topic)
+{
+    const char *limits = token->publish_limits;
+    struct json_doc doc;
+    bool is_allowed;
+
+    if (!token->publish || limits == NULL)
+        return token->publish;
+    is_allowed = read_object(&doc, limits, strlen(limits)) &&
+                 list_allows(&doc, "audiences", audience, false) &&
+                 list_allows(&doc, "topics", topic, true);
+    json_doc_free(&doc);
+    return is_allowed;
+}
+
+/* `admin` needs the JSON value true; any other value is ignored. */
 static enum rc
 token_read_claims(const struct token_issuer *issuer, int64_t leeway_s, struct json_doc *claims,
                   int64_t now_s, struct token *ret_token, struct token_error *error)
@@ -490,7 +559,10 @@ token_read_claims(const struct token_issuer *issuer, int64_t leeway_s, struct js
         token_free(&token);
         return rc;
     }
-    token.publish = issuer->publish && json_is(member(claims, "publish"), JSON_KIND_TRUE);
+    if (issuer->publish)
+        token_read_publish(claims, &token);
+    /* OpenID Connect, section 5.6.2: the claim is elsewhere, and is not fetched. */
+    token.lacks_groups = json_doc_member(claims, member(claims, "_claim_names"), "groups") != NULL;
     token.admin = issuer->admin && json_is(member(claims, "admin"), JSON_KIND_TRUE);
     *ret_token = token;
     return RC_OK;
@@ -634,7 +706,10 @@ token_write(const struct token *token, struct buffer *out)
     if (rc == RC_OK)
         rc = buffer_addf(
             out, ",\"exp\":%" PRId64 ",\"publish\":%s,\"admin\":%s,\"groups\":", token->expires_s,
-            token->publish ? "true" : "false", token->admin ? "true" : "false");
+            token->publish_limits != NULL ? token->publish_limits
+            : token->publish              ? "true"
+                                          : "false",
+            token->admin ? "true" : "false");
     if (rc == RC_OK)
         rc = token_write_groups(token, out);
     return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
@@ -661,6 +736,8 @@ token_copy(const struct token *token)
     struct token copy = *token;
 
     copy.user = memory_text(token->user, strlen(token->user));
+    if (token->publish_limits != NULL)
+        copy.publish_limits = memory_text(token->publish_limits, strlen(token->publish_limits));
     copy.groups = memory_new((token->group_count + 1) * sizeof(copy.groups[0]));
     for (size_t i = 0; i < token->group_count; i++) {
         const struct token_group *group = &token->groups[i];
@@ -680,5 +757,6 @@ token_free(struct token *token)
     }
     free(token->groups);
     free(token->user);
+    free(token->publish_limits);
     *token = (struct token){0};
 }

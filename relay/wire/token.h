@@ -76,8 +76,10 @@ struct token {
     int64_t expires_s;
     struct token_group *groups; /* groups in the order of the claim */
     size_t group_count;
+    bool lacks_groups; /* the provider left out groups, because there are too many */
     bool publish;
-    bool admin; /* may use the console and the kill switch */
+    char *publish_limits; /* the claim `publish`, if it is an object; NULL: no limits */
+    bool admin;           /* may use the console and the kill switch */
 };
 
 /*
@@ -97,6 +99,9 @@ MUST_CHECK enum rc token_write_groups(const struct token *token, struct buffer *
 /* Parses the output of token_write with the checks of token_verify, except the signature. */
 MUST_CHECK enum rc token_parse(const char *text, size_t len, int64_t now_s, struct token *ret_token,
                                struct token_error *error);
+
+/* Whether the claim `publish` allows notifications with this kind of audience and this topic. */
+bool token_may_publish(const struct token *token, const char *audience, const char *topic);
 
 struct token token_copy(const struct token *token);
 /* Frees and resets. Accepts a zeroed token. */

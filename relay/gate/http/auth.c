@@ -226,8 +226,22 @@ gate_token_close(struct gate *gate)
     free(gate->verified);
 }
 
+/* The user lacks notifications of these groups. */
+static void
+report_missing_groups(struct gate *gate, const struct token *token)
+{
+    unsigned skipped = 0;
+
+    stats_add(gate->stats, STAT_GROUPS_OVERAGE, 1);
+    if (throttle_allows(&gate->groups_missing, clock_monotonic_us(), &skipped))
+        log_warn("gate", "groups missing in a token: its provider left them out",
+                 LOG_TEXT("user", token->user), LOG_UINT("suppressed", skipped),
+                 LOG_TEXT("hint", "let the provider emit only the groups of this application, or "
+                                  "roles"));
+}
+
 enum rc
-gate_token_verify(const struct gate *gate, const char *text, size_t len, struct token *ret_token,
+gate_token_verify(struct gate *gate, const char *text, size_t len, struct token *ret_token,
                   char error[TOKEN_ERROR_MAX])
 {
     static const enum metric metrics[] = {
@@ -255,6 +269,8 @@ gate_token_verify(const struct gate *gate, const char *text, size_t len, struct 
         return RC_OK;
     }
     rc = token_verify(rules, text, len, now_s, ret_token, &reason);
+    if (rc == RC_OK && ret_token->lacks_groups)
+        report_missing_groups(gate, ret_token);
     if (rc == RC_OK) {
         token_free(&verified->token);
         verified->token = token_copy(ret_token);

@@ -35,7 +35,7 @@ bool gate_request_has_both(const struct http_head *head);
  * sends the same token with each request, so the tokens that were verified last are kept, without
  * their text.
  */
-MUST_CHECK enum rc gate_token_verify(const struct gate *gate, const char *text, size_t len,
+MUST_CHECK enum rc gate_token_verify(struct gate *gate, const char *text, size_t len,
                                      struct token *ret_token, char error[TOKEN_ERROR_MAX]);
 
 void gate_token_open(struct gate *gate);

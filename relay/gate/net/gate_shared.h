@@ -66,6 +66,7 @@ struct gate {
     struct throttle origin_rejected;
     struct throttle token_rejected;
     struct throttle signature_rejected;
+    struct throttle groups_missing;
     int64_t opened_us; /* monotonic */
     bool is_realtime_off;
     enum gate_state state;

@@ -154,6 +154,23 @@ is(outcome($relay, other('p256-5')), 'x', 'a file without keys has no effect');
 unlink $file;
 reload($relay, qr/could not reload a JWK Set: previous keys still in use/);
 is(outcome($relay, other('p256-5')), 'x', 'a missing file has no effect');
+is(outcome($relay, $provider->token('p256-5', { %keycloak, _claim_names => { groups => 'src1' } })), 'kc:ada', 'a token without groups that the provider left out is accepted');
+is($relay->metric('clairon_groups_overage_total'), 1, 'and counted');
+
+# A right to publish with limits.
+sub publish
+{
+    my ($right, %routing) = @_;
+    my $raw = Clairon::Test::RawSocket->new($relay);
+    return $raw->request('POST', '/v1/notifications', Authorization => 'Bearer ' . token(sub => 'app', publish => $right),
+        ':body' => { metadata => { topic => 'app.a' }, payload => { a => 1 }, routing => { audience => \%routing } })->{status};
+}
+my %user = (type => 'USER', targets => ['u1']);
+is(publish({ audiences => ['USER'], topics => ['app.*'] }, %user), 201, 'an allowed audience and topic');
+is(publish({ audiences => ['USER'] }, type => 'ROLE', targets => ['r']), 403, 'another audience');
+is(publish({ topics => ['app.b'] }, %user), 403, 'another topic');
+is(publish({ topics => 'app.a' }, %user), 403, 'another shape is no right');
+
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 # [auth] with a URL and no other key.

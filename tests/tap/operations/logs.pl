@@ -27,7 +27,7 @@ for my $format (sort keys %fault_of)
     my $store = Clairon::Test::store();
     my $relay = Clairon::Test::relay($pg, $store, conf => {
         'feed.slot' => "of_$format", 'relay.log_format' => $format, 'gate.max_frame_bytes' => '1kB', 'gate.workers' => 2 });
-    my $secret = token(sub => "u\x01 \"1\"\n");
+    my $secret = token(sub => "u \"1\" \\");
     my $user   = $relay->client('', token => $secret);
     $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', NULL, '{"mark": "not-for-logs"}')});
     $user->run_until('the notification arrives', sub { $user->notifications == 1 });

@@ -426,6 +426,17 @@ tokens_of_providers(void **state)
 }
 
 static void
+missing_groups_are_noticed(void **state)
+{
+    (void)state;
+    assert_int_equal(verify(TOKEN_ES256), RC_OK);
+    assert_false(token.lacks_groups);
+    assert_int_equal(verify(TOKEN_OVERAGE), RC_OK);
+    assert_true(token.lacks_groups);
+    assert_int_equal(token.group_count, 0);
+}
+
+static void
 max_age_is_limited(void **state)
 {
     (void)state;
@@ -443,17 +454,12 @@ main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(signatures_of_the_rfcs_are_valid),
-        TEST(set_of_rfc_7517_has_one_key_for_signatures),
-        TEST(each_algorithm_verifies),
-        TEST(unusable_keys_are_skipped),
-        TEST(other_documents_are_rejected),
-        TEST(kid_selects_the_key),
-        TEST(keys_of_a_url_are_fetched),
-        TEST(header_grants_nothing),
-        TEST(issuer_selects_its_section),
-        TEST(tokens_of_providers),
-        TEST(max_age_is_limited),
+        TEST(signatures_of_the_rfcs_are_valid), TEST(set_of_rfc_7517_has_one_key_for_signatures),
+        TEST(each_algorithm_verifies),          TEST(unusable_keys_are_skipped),
+        TEST(other_documents_are_rejected),     TEST(kid_selects_the_key),
+        TEST(keys_of_a_url_are_fetched),        TEST(header_grants_nothing),
+        TEST(issuer_selects_its_section),       TEST(tokens_of_providers),
+        TEST(missing_groups_are_noticed),       TEST(max_age_is_limited),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -272,7 +272,7 @@ only_the_configured_key_verifies(void **state)
     assert_int_equal(verify(&secret, "HS256", SECRET, GOOD), RC_BAD);
     assert_int_equal(error.fault, TOKEN_FAULT_ALGORITHM);
     key_set_add_secret(&secret.issuers->keys, "", 0);
-    assert_int_equal(verify(&secret, "HS256", SECRET, GOOD), RC_BAD);
+    assert_int_equal(verify(&secret, "HS256", "", GOOD), RC_BAD);
     /* The fault is that of the key with the token's algorithm. */
     assert_int_equal(key_set_add_pem(&ec.issuers->keys, RSA_PUBLIC, strlen(RSA_PUBLIC)), RC_OK);
     assert_int_equal(verify(&ec, "RS256", RSA_PRIVATE, GOOD), RC_OK);
@@ -517,11 +517,69 @@ publish_and_admin_require_true(void **state)
     }
 }
 
+/* Whether a token with this claim may publish to users with the topic app.a. */
+static bool
+may_publish(const char *publish)
+{
+    struct token token = {0}, again = {0};
+    struct buffer text;
+    char claims[256];
+    bool is_allowed;
+
+    snprintf(claims, sizeof(claims), "{\"sub\":\"u\",\"exp\":1795230600,\"publish\":%s}", publish);
+    assert_int_equal(token_parse(claims, strlen(claims), NOW, &token, &error), RC_OK);
+    is_allowed = token_may_publish(&token, "USER", "app.a");
+    /* A ticket keeps the limits. */
+    buffer_init(&text, 4096);
+    assert_int_equal(token_write(&token, &text), RC_OK);
+    assert_int_equal(token_parse(text.bytes, text.len, NOW, &again, &error), RC_OK);
+    assert_int_equal(token_may_publish(&again, "USER", "app.a"), is_allowed);
+    buffer_free(&text);
+    token_free(&again);
+    again = token_copy(&token);
+    assert_int_equal(token_may_publish(&again, "USER", "app.a"), is_allowed);
+    token_free(&again);
+    token_free(&token);
+    return is_allowed;
+}
+
+static void
+publish_may_be_limited(void **state)
+{
+    static const char *const allowed[] = {"true",
+                                          "{}",
+                                          "{\"audiences\":[\"ROLE\",\"USER\"]}",
+                                          "{\"topics\":[\"app.*\"]}",
+                                          "{\"topics\":[\"app.a\"],\"audiences\":[\"USER\"]}",
+                                          "{\"topics\":[\"*\"]}"};
+    static const char *const denied[] = {"false",
+                                         "[]",
+                                         "{\"audiences\":[]}",
+                                         "{\"audiences\":[\"ROLE\"]}",
+                                         "{\"audiences\":[\"USE*\"]}",
+                                         "{\"audiences\":\"USER\"}",
+                                         "{\"audiences\":null}",
+                                         "{\"audiences\":[\"USER\",1]}",
+                                         "{\"topics\":[\"app.b\",\"app\"]}",
+                                         "{\"topics\":[\"app.*\"],\"audiences\":[]}",
+                                         "{\"topics\":[\"app.*\"],\"other\":[]}"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++)
+        assert_true(may_publish(allowed[i]));
+    for (size_t i = 0; i < sizeof(denied) / sizeof(denied[0]); i++)
+        assert_false(may_publish(denied[i]));
+}
+
 static void
 written_token_can_be_parsed(void **state)
 {
     struct token_group groups[] = {{"ROLE", "a\"b"}, {"TEAM", "x"}, {"ROLE", "c"}};
-    struct token token = {"u\\42", NOW + 60, groups, 3, true, false};
+    struct token token = {.user = "u\\42",
+                          .expires_s = NOW + 60,
+                          .groups = groups,
+                          .group_count = 3,
+                          .publish = true};
     struct token read = {0};
     struct buffer text;
 
@@ -674,6 +732,7 @@ main(void)
         cmocka_unit_test(sub_must_be_a_valid_user),
         cmocka_unit_test(invalid_groups_are_rejected),
         cmocka_unit_test(publish_and_admin_require_true),
+        cmocka_unit_test(publish_may_be_limited),
         cmocka_unit_test(written_token_can_be_parsed),
     };
 

@@ -4,177 +4,177 @@
 
 /* clang-format off */
 static const char JWKS[] =
-    "{\"keys\":[{\"kty\":\"RSA\",\"n\":\"xJb77SO4BDNLq0J1viSYR6Sb-HAW9l6lRLj1FfTh8dN"
-    "n2klAG0cZygRvtuTabWDBdk31FUNtFz3z-yhasQmNazjnVeICFF48ndCyIzbW3nsuJWUyM"
-    "PwL6B5Bj0q9JMF2ChAJMNgYBAZz43QMDXBmkddputUtlW-ntRUn4J9uPqMihrmrgmPK7GU"
-    "OjReIgdmAZFq_bMS2L_hN3XcMsUJmzbbCk74so9Awklr7CBKWUt8dHtXGLK9Tz21cASMvu"
-    "bT6YUDtwP2x2w1anyV5Z4FLHIMne0CaNjT2HQ5Rx4eHn1MIMaTuvZjc5E5ZXxRMzJcoiQl"
-    "fbBPyieadMQGM9v2gAw\",\"e\":\"AQAB\",\"kid\":\"rsa\",\"use\":\"sig\"},{\"kty\":\"EC\",\""
-    "x\":\"Pcc3QTzKsCJl3F5Krur1LiWrgwlcfu43v8DUyUiIWvU\",\"y\":\"y3002C13yCxcWSV2"
-    "E08uCIOa9_mHyyhsJOnDcKKoq6w\",\"crv\":\"P-256\",\"kid\":\"p256\",\"key_ops\":[\"ve"
-    "rify\"]},{\"kty\":\"EC\",\"x\":\"5uU7Pn5GEj4V55ZsYRkBtiqTOWEXIQu_bU8LVA4HLMWAa"
-    "P8bFMsLlElabEMyHtgX\",\"y\":\"bMbICRREA7g4bmnb4sNKe0ntcdbm6GkPjHzAXlkbLEcE"
-    "af24kBCaf0_EKgwE5kv_\",\"crv\":\"P-384\",\"kid\":\"p384\"},{\"crv\":\"Ed25519\",\"x\""
-    ":\"2qwLnenZAJVpHrtrewcSgi0c_e3kOGgUEeIlqTpf-UM\",\"kty\":\"OKP\",\"kid\":\"ed25"
-    "519\",\"use\":\"sig\",\"alg\":\"EdDSA\"},{\"kty\":\"RSA\",\"n\":\"u-ncbCVdkwzF8nXxFHUD"
-    "5IZdOAUea5Bt_egMvxX8sJvFcWWqB4h-5wxM2A8TQ3L1Aj5pEgAzS1MzHW39bxkLtJq3vU"
-    "S5Yp6ZCrcckuBwHs3qrPjzPuHFONxhFaspa6v9PMn3A-oCKit4PYJwYqjqCHrQgYpulwmK"
-    "meN_L3taPe8\",\"e\":\"AQAB\",\"kid\":\"short\"},{\"kty\":\"RSA\",\"n\":\"sd6Cle15vjm5w"
-    "GHZuI1MxI1MdI5lZTe4vh57XaXx7hvds2HL04EBlWAiqrZMy1HsB4V4Rv53pcpdlhTCzBO"
-    "EoTSzAYQWLUOCfAHsxm7O8S9tVb2BYyvyM6DqtziGKawfrI1CCdm6AijW9dh_kyFshRUm7"
-    "5lOdTVZUzxRSIfUe99rIqWSvWPq3xCPn9r8CpXnVXFrXgfCSn2u0he3bu5S9lPiRF2v_xX"
-    "U9RSm1C0kMGhXGL6g2yalEz51gdTK1ePrwvJC-Acg9n4oUMRjmbblzO35boxERnk71YFqC"
-    "21897Fe8DuE8uAtDmD6xGAKOjUzmJisoPf0KPENV9yiuM7ERw\",\"e\":\"AQAB\",\"kid\":\"e"
-    "ncryption\",\"use\":\"enc\"},{\"kty\":\"RSA\",\"n\":\"wtCbnlOQ929Ny6k13l79crqb9-In"
-    "E8hVkVBzAN0N7VvXCEetWimdLmfoOW3Lh-sxorU_GuTlJ0xAhcQ98Xa4SWMWtNvvP1tNHi"
-    "6FyE-oH9ofBnELaBbEsyou9r3jgpRuEZJHOWukqHE4wFQ5YAg93EFD7ErOCpLhBvm08dHA"
-    "TGoh76m8YU2No8BD0_UwQ6ClCV8jqw7hs9eeyYqG_4tZs_943Fopq7HwKiHt2zWOhokI8g"
-    "BWG0jSo_aaJQKc17HRDXwkcAGXOP1wFis3xpCNBaLyYsiF1f8UjLD9Z8h0zcPk3YJVclGe"
-    "IYDSmxEswXZT2ywY-DfRCTOJUaDgKCdKew\",\"e\":\"AQAB\",\"kid\":\"pss\",\"alg\":\"PS25"
-    "6\"},{\"kty\":\"oct\",\"kid\":\"oct\",\"k\":\"dRZ-AjuHvmQSTlXs7KWiW9bclT59sahC-8wN"
-    "ZrlATJc\",\"alg\":\"HS256\"},{\"kty\":\"EC\",\"crv\":\"P-521\",\"kid\":\"p521\",\"x\":\"AA"
+    "{\"keys\":[{\"kty\":\"RSA\",\"n\":\"rZW7LMj6fYyx-QhymqK3LMefOFLG2YHWjhhe00WBM36"
+    "V9GsggTN8odjQUVBHZYQ0cMbBDMY3OCixGgDi47lpIUCJzdCzki8poYcHiXYB0MOXrVkdh"
+    "-eVfO06PiITR2VgKr_M8bpRO1mPQTuh4_-qUlrRo_CWPQURZdEOgO8MYvYIGGe9wQemADI"
+    "lK6kBALMJiBoHm5l6HwwVv_FCU5TMAJ-wFBH-6cGV3dBP9FvaC3H_tV4fcGov6gFPh6pv7"
+    "8mku_8vxllSuCa0qW-8JxVSMgdbob7xWG5y1DJXsnVTTDMiBFE4LlXHD4SIQSxZNGKZG_-"
+    "tn9VC8CPlK2kReKdU0w\",\"e\":\"AQAB\",\"kid\":\"rsa\",\"use\":\"sig\"},{\"kty\":\"EC\",\""
+    "x\":\"efqBk8SUzztamJVcQj49ZLFtDdifj36YRrET_ugLvtY\",\"y\":\"gGFt_KjCXNVBwW4u"
+    "uxp83QFK1gpljZ64Ds4jk5eqzNM\",\"crv\":\"P-256\",\"kid\":\"p256\",\"key_ops\":[\"ve"
+    "rify\"]},{\"kty\":\"EC\",\"x\":\"p2BU29xK6B21sS-Huiu6ty9wvj03E16nlVBiBTe3Ek9Wz"
+    "X8z6nl9x5m7LH1ejy-H\",\"y\":\"OuvASeYcFgydkkEOA4ALa7V9932Z92oqeTzmTSirclwn"
+    "mFUwBJwxgq1AWi_y4V_A\",\"crv\":\"P-384\",\"kid\":\"p384\"},{\"crv\":\"Ed25519\",\"x\""
+    ":\"6K3SHppc95YH6SyVej0CC-Yia3sre3mGVb-CADl7ZDU\",\"kty\":\"OKP\",\"kid\":\"ed25"
+    "519\",\"use\":\"sig\",\"alg\":\"EdDSA\"},{\"kty\":\"RSA\",\"n\":\"9MEaZ9XhEOdj6L-w-6pD"
+    "PZvw3IiPDdHshRVr7fsDwZcjbYANM9vlysaoTdTOs9pBuRRcdqPwrBjNqTBKcqVEpdKzO0"
+    "BBOzYdzhf9f7qb7Q1JIMyu7dcEbrUYD8RMe8oR3hxjHr3Tn0ow90QUFatWN4Boc4a743rk"
+    "jWSdI4zeKfM\",\"e\":\"AQAB\",\"kid\":\"short\"},{\"kty\":\"RSA\",\"n\":\"nL3VtBamYI9RN"
+    "noe5XqmrpVqoKOjD4_EeZg5kv8GFGGDuVE-t7iaDeztpBx1AKAry5ZxNAPYfui-d-QWV83"
+    "-nDhqpnNar6ZIlIrTXzyh1ee3vnifcoVcTundaZCt_M-9izjtGORrR8zUCX5IoGWdgp6U4"
+    "bu7CAFXQEIrdV8E-6h9virAQ_EX3uWUkg6He6DOdePitgaxiQnsDnAZaFvXk8YZNyVApbU"
+    "dcyMYsmPR7LV1nJtgwRed-BTVhgAODS22tu0MRb49faIiy6Rx0mLSuv0f1m-J1tio8yl8t"
+    "jD7lClfKRhG1rEkoqE-C719g4I6L6yqU4sG3qXzCP7Yvb4_Ww\",\"e\":\"AQAB\",\"kid\":\"e"
+    "ncryption\",\"use\":\"enc\"},{\"kty\":\"RSA\",\"n\":\"n7E95NoAomwRBALqlq7q2amowROX"
+    "ZjSyweWEQhcg7bBGZvdzZ_N-XCoKMmw3mq7HOyg8hypqN5Wh5WQQ8PW9FG9Qi6jLJScAmX"
+    "wpboXJwS6dPGUXjjIQ1q4Z-zZdiZeB-1AA1176xuPOoB22wK7YQLVQ_piwVFUPrm-puDXw"
+    "SsPRISpbP4iBqZwEbPSCEG6-Oh_YK3DLYLG_UfTjytfK3QmBzbyqN_QCF1znnwQeKL3CSS"
+    "dycMhP0FEqpHTdNzChYxLPRCl2phd8CrKG-0KgHIJ3hRHvTyk6EbzvgyX8Y8kvzXzE1rIF"
+    "yyFoZWxHr-sfFopSvyb9WYnluPc5MXuFiw\",\"e\":\"AQAB\",\"kid\":\"pss\",\"alg\":\"PS25"
+    "6\"},{\"kty\":\"oct\",\"kid\":\"oct\",\"k\":\"1W3AneL8idGlrGiiVBlCOBByyw9McgxxVBNb"
+    "pQwQI8I\",\"alg\":\"HS256\"},{\"kty\":\"EC\",\"crv\":\"P-521\",\"kid\":\"p521\",\"x\":\"AA"
     "\",\"y\":\"AA\"},{\"kty\":\"new\",\"kid\":\"new\"},7]}";
 static const char JWKS_OF_TWO[] =
-    "{\"keys\":[{\"kty\":\"EC\",\"x\":\"Pcc3QTzKsCJl3F5Krur1LiWrgwlcfu43v8DUyUiIWvU\""
-    ",\"y\":\"y3002C13yCxcWSV2E08uCIOa9_mHyyhsJOnDcKKoq6w\",\"crv\":\"P-256\",\"kid\""
-    ":\"p256\",\"key_ops\":[\"verify\"]},{\"kty\":\"EC\",\"x\":\"5uU7Pn5GEj4V55ZsYRkBtiq"
-    "TOWEXIQu_bU8LVA4HLMWAaP8bFMsLlElabEMyHtgX\",\"y\":\"bMbICRREA7g4bmnb4sNKe0"
-    "ntcdbm6GkPjHzAXlkbLEcEaf24kBCaf0_EKgwE5kv_\",\"crv\":\"P-384\",\"kid\":\"p384\""
+    "{\"keys\":[{\"kty\":\"EC\",\"x\":\"efqBk8SUzztamJVcQj49ZLFtDdifj36YRrET_ugLvtY\""
+    ",\"y\":\"gGFt_KjCXNVBwW4uuxp83QFK1gpljZ64Ds4jk5eqzNM\",\"crv\":\"P-256\",\"kid\""
+    ":\"p256\",\"key_ops\":[\"verify\"]},{\"kty\":\"EC\",\"x\":\"p2BU29xK6B21sS-Huiu6ty9"
+    "wvj03E16nlVBiBTe3Ek9WzX8z6nl9x5m7LH1ejy-H\",\"y\":\"OuvASeYcFgydkkEOA4ALa7"
+    "V9932Z92oqeTzmTSirclwnmFUwBJwxgq1AWi_y4V_A\",\"crv\":\"P-384\",\"kid\":\"p384\""
     "}]}";
 static const char TOKEN_RS256[] =
     "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InJzYSJ9.eyJzdWIiOiJ1NDIiL"
-    "CJleHAiOjE3OTUyMzA2MDB9.od-0-AH597yVSVpONgpq9HL7vhxgRnri9MwIxKZ6a2u_4_"
-    "80zl0uaVcGB2u5biMW775k_aRiZGCdZGyGxLU0gFjZAk1Zt6KjhDUYv6vxQFufRoaFV5Mv"
-    "ceJ2M_j853MwguJZNj_jMNnQx3P8CuAaGbkWmz0ogQP_i9TEgs89sFrOodW8YQs6zg5uV5"
-    "MIM22OXeydF53_hSBUcME7BhwBh7lYXiAX3Vk64Fnw7k53b5qDYcTYg8KVxT9ybeJkzbEf"
-    "f--tkV3kIBBu65BiEIl3hAOnhGirQWed_pnqTVvS-8BT18Kt8KyyGXkqU4bc7IxJaMIcpd"
-    "h05c1S3G8OymjJ5A";
+    "CJleHAiOjE3OTUyMzA2MDB9.VmnfFutfmgJT6QuQ8QT2Th7t8HhIeiMgJiZDSTQvd028pl"
+    "LDapzKCUGW-7h3Po1v0XrQFgrXQWI7zJJbEBlUkLS54oUO787FCKNG3xAVw-eIBA6SrHMT"
+    "d9WtgbOeNAOg0oxjGRfgMQPgjSX57yfq-tjttIk99TqcrIXk_45K61RF4ywNqCTPYYA9PE"
+    "44DJjrilESEkdFWNr2bARVYJJ1V2BonU7wnYBqT3vg9R0RpV2rzxmZuNMDk8ZajH7Ra4Ny"
+    "7SmH0xhnBFJMGcWbfuYph5rf8whYd-W2uLtnZAptnFwTigBHxvco7tYMhpR-0o5Rxy4fFL"
+    "BPct8b-SuKvz_E3g";
 static const char TOKEN_RS384[] =
     "eyJhbGciOiJSUzM4NCIsInR5cCI6IkpXVCIsImtpZCI6InJzYSJ9.eyJzdWIiOiJ1NDIiL"
-    "CJleHAiOjE3OTUyMzA2MDB9.wA1RZYUa4ikyl6uN-xjUUu2Vrk3lPf4q5AOrtN33C4H3sX"
-    "_jynx-mWyg2HB700ICVZLa-HCvpYgJTpxZXibqTOIoyKtquI_S8ecYdlkxkwoElAyMzxSJ"
-    "cAO3Qpm1IcDKvjFCnvwA1fE_N1rwGcnVwJqCMKJuH7QJdkg6z1ju3pJTF7EEfwsI_j_O6Z"
-    "wDjXFZQxu7SgCTije42p1NLY3MLMqQBsR0HOr-j5Dr2fM7jucnKu1vsqtnynr3lrHtHqDv"
-    "TkQux1_oN0HUUQivuV49q7PwpDiSOpsb0LMKyIH5skknQNnSG7lPY3Cu8wIztT0q5WDuMV"
-    "ZHYh_Iip5d1A8UKQ";
+    "CJleHAiOjE3OTUyMzA2MDB9.OijlO4VdrMIVPWhK72DFk9Laj91CPMTX7qIrfHilnG9kO8"
+    "8AavOekqzcqLw-Egfiuu2rNe-nF_8sZ9qEkkL8dMtVYKD3zNUECtKWTTLB-Uej6Yl8fErR"
+    "2OgGxsIOzTLl51i_MRoXqUWAfCWfRcIxxeAeu-cppfZyuHSglLIVKMthOaihft5u8-5gx4"
+    "s6Q5TJq8oBPnQB3pMrIFycBaQi_l-hMBhrTMJK0siANLDjCdEtbN0P1-aR-yqH0QIxsMq2"
+    "ft-iRNN3Y3dMDbzkUs1mlyXLpw5dazsTTQsgMZeV2U9F5gHzjoN1opAATX2aST013dCKMB"
+    "ktYVgJO4TJT1ufSA";
 static const char TOKEN_RS512[] =
     "eyJhbGciOiJSUzUxMiIsInR5cCI6IkpXVCIsImtpZCI6InJzYSJ9.eyJzdWIiOiJ1NDIiL"
-    "CJleHAiOjE3OTUyMzA2MDB9.Zx_Qq9gdNFNjxzNmMMZajolu6tfI9BlU36LJiL8EpPtPSX"
-    "_smY7f0Mi4OTjPfw3clolknBMf7B2ADFfyw9WNqT9w-LpISW9V0ILvFthPNFbeuOK4qy6i"
-    "hVOFIjRAQRHriLCQ45beQqsDOdpsEPW7qq8DMS3o4bWPc3RBkdUH74d29wQ7_1nl9ELMOm"
-    "KOSf7ND6ENa5pKcMblNBKzcGa1MLVf0WYqeJE_DvKn2_35UhsugxO_54mQdNYMmUVYnNva"
-    "A3lIyfUVfbm6_2HUXDjT-WMUPSvaTscANj1JODZvmJLGM3FuNivGbIrgAV6O9j_x-V23_T"
-    "yEkof14d7o8jZlGQ";
+    "CJleHAiOjE3OTUyMzA2MDB9.bn97k-M8tGiBhEnZvEdW0QgBJyGZhEiq_pWNWGhvUeD5z1"
+    "fhpEJ_Ra2Gq04vK_g3Uahl6D6aXO5Kh5abYoglcbYiYjUmGSka9CXGh-8ZwcWjHrP0fzq0"
+    "8g0SCwBDNX54i5R0hzZByYdnbtc5eFbrkftcTJZ71sYJGrHf2e4s6j4IZ_O-TFwH_ATj39"
+    "XM76rV_i-ZQbAsXrc0WZdZt3UQ4bGVN7ZcO5iUmNsq67EfaxiSkZU4XLtG4i_gQa39X8zU"
+    "mzI1QBOtNvVF8soCn7HlgFFu7dCKna2G8wHXUBTq_yTOjBeEqC3PTDM6ynOmsClA6svUSR"
+    "tcQnVCwMfy710Efg";
 static const char TOKEN_PS256[] =
     "eyJhbGciOiJQUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InJzYSJ9.eyJzdWIiOiJ1NDIiL"
-    "CJleHAiOjE3OTUyMzA2MDB9.lbOcaUJsZ3xeoXcCriQxd1QeMuCHQgVXqEk9byOkHhMJ2U"
-    "vnpx39APp0Ctk0OiJOevZ8DAM3BrJF6GTyv30Z42K_WyvZhA9aHy1d6xeilZUqNlr8oXRB"
-    "WoJg3twqKrGpFgV77hs7c-N9aNZbEEJOqvLNE0biod5BbjLE4XxUpzEW3AiwShBksedVQB"
-    "P-uofeaU96FUmvY_dBYnQpa7h37jYB988R_G9-ZzyHIkwexSGat-rYlReTHl7GW41BfDaO"
-    "zVf0bJNE0SIokwQ1HZEn_S1u29XcwEXTgZ5gfGlFPO1i502kAaYcp_-V0mOpZnoIOlwoOA"
-    "2efR7ILc2Z4ayx8Q";
+    "CJleHAiOjE3OTUyMzA2MDB9.NyzdRPKfNrXDUVV2uEopUVlihPE0ylMd-Zb3TCIpbcYqGc"
+    "SCeAj54NnSDrgFwc8ZRZvGZRXq6mqJwyyebatfb6S0sO7OQShjD61VwdsD5HNtTMNv8lWy"
+    "n0N1arHid9Zx8M-bw-nDawN7T8QKxDnM5A3N-6HQfgdF_iG-w38IYM9Y9jwyVHPXTSQ_oG"
+    "9wdEh5Ylr8NwAJ7URDc7CMwFO4mHmB999aKp5y_bWKFfZInui0Nnj2xsofaC0YJqIFIlK4"
+    "YfspYDEN6nL2nX3Kb2dlFTGzatLhS158qKCeAUDhSHBPcPGbisf-ZRDtOJvvZp_FSPIm7I"
+    "HZYIWoHZ8TYgBIUQ";
 static const char TOKEN_PS384[] =
     "eyJhbGciOiJQUzM4NCIsInR5cCI6IkpXVCIsImtpZCI6InJzYSJ9.eyJzdWIiOiJ1NDIiL"
-    "CJleHAiOjE3OTUyMzA2MDB9.SXJwoTHytveY-zdHxpxzwGX7AfbvFNltfhWCmeHDlyMxuC"
-    "IDlkqf1vAgjWoU5pwSYS9pqScSfJluP0ephNy9gkTLZ8-J30_5G1BN93ExZSve3UJ4EIdn"
-    "yXkRmU8E5G1A_WOwkU6o9nik8KGicwxBmY1hna9N5B6AO4tsE8bUBH0T0XmvVNObGeeeS_"
-    "jDz9OhG0YGEI7LnxzBTh6LBdYJ9cBOMm0KDnQoxh1lwUyrQicjOjXzyNLvFo2HsCUwk5dI"
-    "k-WSbWt4f5Ff2wNSOoqw5VALptLxuXA82CoZX6xJaVDettHLLsr9tpMN8qmv5S35lSXgBE"
-    "GzHJUMLaaXKwq8Aw";
+    "CJleHAiOjE3OTUyMzA2MDB9.nT80t8v2pPQqjzFMSnHu9sYceQeg5fWZDVrWhxAVLmi88F"
+    "63SzByXrtX89QOTM__XnvQH7p831R6jii1Vu20U-yxHKW7qj7-GpPyDT2mVc6BVxsY3BST"
+    "ZSIc5eQxX6GSOnxo7yxYhAOz03r_1mlWEhEwiM0Wv3xGGUfQcDkOzK64UAEn5ZSG-uVJUX"
+    "PZYBfNYxThaeo9TgzpXpyfLb3aSnxTkAcAnvukpeDcv0e--6XyEI7cqYETSsM0AJMisrXc"
+    "ZHomk_Ko4v6Rt85NJf5Xn_FhexcTaCa4L6BwyL6xhngV4_zJVXjpVSvO2g16KNjCYlfeuB"
+    "gCsqgiOr2IyqsGzQ";
 static const char TOKEN_PS512[] =
     "eyJhbGciOiJQUzUxMiIsInR5cCI6IkpXVCIsImtpZCI6InJzYSJ9.eyJzdWIiOiJ1NDIiL"
-    "CJleHAiOjE3OTUyMzA2MDB9.LjfaHfZpowlmy-D5WMEqZ4cRhlU7IahGTYGVmSrf4va5Im"
-    "DXGDxriRMW4B6t9z_rcjSCICsWN8yhtiqtUNjQJimk_b5vyGgaZL1mVT2AgF0uZ10x-tWe"
-    "4Hwh54mlQTMc_D4Me5CKzKC2_LgmwaAbWNAQiD8NwzG3V2ksAOHInkhC7Di0kAkfzQ9Rah"
-    "7-fxAi_AYLGblmcEdjCCFmq4zAfigIEunTg5r4O2ZI4IdqU3-8keEXO1vTmEBrq_iDCMQ5"
-    "rtQmdSMVZkgTyVNaMjtVR1W_HcrogHDf_Ory5zBakfHo06e3heENi_3GEscx-nj2dwRz-D"
-    "cUAZuqA-AvY3pQpg";
+    "CJleHAiOjE3OTUyMzA2MDB9.EUpmoZ1H1HnOv8heiMDAfZx8YmS1zVD999SS0PkHyD4eqi"
+    "TvwVoqvAtAdX8Od4ieOX383NkKkXWQSsdDUSyFYH_fjD4UkuB8UxV_VV_HJF2CMlUxk31F"
+    "uNxl2J58q_P2iWS-BqMsb0j9WXWXKCj2OaZAdhu6p9X8r0IlDbs8voR8OT9tUoiJoSqa0T"
+    "jn8qvDt_IZ0CTcICPNJViVVXWmRezQ2y5xRfGu-DO-vHqem_Ard3fMDIfu63L8iq__kvAL"
+    "WOQX-dWxYUkNGztNJKdNUCqTz63P_Wgk2oqretn4CcTZUfRo_sX1YcaN2yKYucpsM4716W"
+    "yul1u_62qW83DJvQ";
 static const char TOKEN_ES256[] =
     "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InAyNTYifQ.eyJzdWIiOiJ1NDI"
-    "iLCJleHAiOjE3OTUyMzA2MDB9.KKdXrb8sIr2jbIw8phC0Ui4gBcwdSm7Q2BkPvV03UlxC"
-    "SXpVJ8xC1iC4nH-mrXN7-dx2UbXrGhgkPvBWociecA";
+    "iLCJleHAiOjE3OTUyMzA2MDB9.fv0Ql1Khj7SuEbMP0UVBCF73xeauh_RUEOVz63aGT6LL"
+    "8KhXkgBJjUuQ3GrmZ_m99GbWykadJ9oNDj9ippwPeQ";
 static const char TOKEN_ES384[] =
     "eyJhbGciOiJFUzM4NCIsInR5cCI6IkpXVCIsImtpZCI6InAzODQifQ.eyJzdWIiOiJ1NDI"
-    "iLCJleHAiOjE3OTUyMzA2MDB9.IdRpMI9iTPw4NxOdEhfAzkWahEzdoyEJNyy4rh-wAtWX"
-    "J111F5m_Vfx6C-ojINb59yalzi34T-kPiUj1W5H5R4sJsKZyMXYeldWxL9Vbd1n3OkPDb6"
-    "eVoYH6rYFtnEiY";
+    "iLCJleHAiOjE3OTUyMzA2MDB9.N396liGnCuhrVl0DLb1YBVgQdo7xUj1j_H7a8QZ0yZo3"
+    "TKbff95drfuoLImoImqTAI-GUHEgxrzs3lq1i5RSRHgf2CE47muZXY4qMQ26C_GRuxDL8S"
+    "EUVZGSwouEuLjJ";
 static const char TOKEN_EDDSA[] =
     "eyJhbGciOiJFZERTQSIsInR5cCI6IkpXVCIsImtpZCI6ImVkMjU1MTkifQ.eyJzdWIiOiJ"
-    "1NDIiLCJleHAiOjE3OTUyMzA2MDB9.N82n4IfRdlN06oZfumlRRwaJqFlvbSrosON0Lvqv"
-    "jsctSJgxggXrz65kGF6TNuCJSeplBeNbcX-2o9Eg7lASAg";
+    "1NDIiLCJleHAiOjE3OTUyMzA2MDB9.uGl1Yhxas76a1TaXfZtRvSg1WUXYmtLW95roRWXc"
+    "mWQUUiP1zgW_dItEip3qqDBxkspNP7919BDzgvEb-o0SDA";
 static const char TOKEN_HS256[] =
     "eyJhbGciOiJIUzI1NiIsImtpZCI6Im9jdCJ9.eyJzdWIiOiJ1NDIiLCJleHAiOjE3OTUyM"
-    "zA2MDB9.mZJiVByRw9tXDmr54OgLx5RhxUcdjpGtodfKWwBj--g";
+    "zA2MDB9.iMB2LL-EZybop1fVeYncp7fTAF-E9i2aymVwap6GKDg";
 static const char TOKEN_NO_KID[] =
     "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJ1NDIiLCJleHAiOjE3OTUyM"
-    "zA2MDB9.ujNuXrGSQqji8jd0u-JiWNSHmcASbzpfNhpCnTfYWckFUP0M55982fPTcel5CF"
-    "d4TPf6HmHZQuk6JMhjRZCK5g";
+    "zA2MDB9.Hdzf8isUYQa37lObThBL94Q6q37UrUmcME97RQVIvjF-r7zBdUP_QPvcx0nWiH"
+    "wIsWM-zw-utcGYPSGAzNE-kA";
 static const char TOKEN_NO_KID_RSA[] =
     "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJ1NDIiLCJleHAiOjE3OTUyM"
-    "zA2MDB9.cmkbQSjwhNkDOfZrp_8q2U-tZOd4ud059Mhtx2CmwiEj_kuaM-SDH65PdUU_hV"
-    "R2oScJpB5Q09UxuDg7StwrCGugoyIbALgU65Rt_2gskZycrPlJuzwoF3ZKQFAB20I2-EX_"
-    "DY3dcaXSPtgug3tGr-Lj4ctDA36AMf1YjiMahDb9HhkXdeL8mZ3oC9bdlW7r4KDsdY36KY"
-    "7YcAMD0fDSlNgDk2x_7DsLc0HoQ56oPr-FBpI8O5lknUcig9uXbQGCBGNrVkayd8ZlX1WF"
-    "AMe4fp4qh0Fyym6rEfPc-A52UsUdhpaZ_c_SzPbIhCdBiF7IEdAyYziMDGB7m4ZOmMFUKw";
+    "zA2MDB9.Q2RerndN7YiH4uUB3LCsto5ClmE8g-enenVOon42Laf6j7NvzznlBzAodFqTbi"
+    "jCPNd7GAbDIT9wWu7Tc-GcURjwBG8kC5utcDITI7nbMLhH0KKO3hbVi6xb0tMGfQs957w7"
+    "NUnkHW2WrdWH_YZZ-3S9LAbDKFMsRn4FmUmyNFU1mpGD-c6nbfLpPHW72GaahzdTC4oXck"
+    "du-8wyMZIgzT5tBhL58U990az9RsqCEI3w19lAgVrxEnhZG6ggfS1KgzAaUgT5ZhTrSfI4"
+    "NxdzhY2qLJlwoCIR5YYdRZP1Wpiu71My8dDCeRROvrt0kV8K4vKiMgew0ql-qlLaK4zigQ";
 static const char TOKEN_OTHER_KID[] =
     "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InAzODQifQ.eyJzdWIiOiJ1NDI"
-    "iLCJleHAiOjE3OTUyMzA2MDB9.0Hzr_8rUk_pWl7Sa9YX4UEz-ObEo_JpTAocLDxeNEqcY"
-    "lVD5KHXIreHtpNOo5YlHfNENPoFOML0pflsExnE1LA";
+    "iLCJleHAiOjE3OTUyMzA2MDB9.JDtr-i0r0AV8hUN4y6w5dTouCxXtRvfCDYElBc8H7R3x"
+    "PV6mEj16glK8Hr3qlQ8EMdG0RPzD2j1vvNVfM38XiQ";
 static const char TOKEN_UNKNOWN_KID[] =
     "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6Im5leHQifQ.eyJzdWIiOiJ1NDI"
-    "iLCJleHAiOjE3OTUyMzA2MDB9.WXTeECIpUeo9emPYLej93E-5tZ4Ux3rrTyJj50SpoUUF"
-    "z6kvwLOl7yJBMTEP6Uy3cAgbxb14i_t1tJk5OVIotw";
+    "iLCJleHAiOjE3OTUyMzA2MDB9.pJpLWubeQIAFpl1kEHIS1oBWLyHZD-YcwbFSl5i4LHj2"
+    "1JpJte6df7cTPK1ZhQn-a0DUUwBnsMcpfIvdEMLzDQ";
 static const char TOKEN_NUMBER_KID[] =
     "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6N30.eyJzdWIiOiJ1NDIiLCJleH"
-    "AiOjE3OTUyMzA2MDB9.3C_om_yGM7VmrlOAUij1cCwH6wSV3GLSXQ3F2rv1brBGCvZeQUJ"
-    "Ybl4sWsqi-pT7zLNz6j3S42-l8tJUkmb8cw";
+    "AiOjE3OTUyMzA2MDB9.mSbMBm-oSNsrlLnLUEsnxdRkdABoqZflIzSsDYaJU9TM8NJK_xI"
+    "vx4SAR4lhcOJ388cJBW_9duZ9fv3yx5nE7g";
 static const char TOKEN_SHORT[] =
     "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InNob3J0In0.eyJzdWIiOiJ1ND"
-    "IiLCJleHAiOjE3OTUyMzA2MDB9.paX-sOW7BJ3w0C_MToqfTC9fNB85aYwHGs1MIOVZBqN"
-    "VNCeIbTXrSeOM_6bkJVllXOdny1DKnW3DHD0hPQjnIq43EH6jndkeP_jyBb2WV_v6MJU7Z"
-    "nrITMkr0CYQlr5HzGyv5HUWrGfT0-vtzvPtkvXCSQKF6f5ttlS50ibHmvw";
+    "IiLCJleHAiOjE3OTUyMzA2MDB9.8wbclFv1XZmULWjxwBkDWP45EgyBQH78tNAOkq8U7dY"
+    "xT7ahiamqReiXrpNOGYrkTZtJOEijobQqoxx6hV8GN3AKFqBEn0vcax5IxXbOmNxk_My48"
+    "5piC_a2V_iO5Wk6hHfYhnq5QhISCKbVZ93O-jVLowv2fK1y4zGxTgR2JMs";
 static const char TOKEN_ENCRYPTION[] =
     "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6ImVuY3J5cHRpb24ifQ.eyJzdWI"
-    "iOiJ1NDIiLCJleHAiOjE3OTUyMzA2MDB9.dLXBjlIu5Bw3dFOwf86sOccFAoU2jTbkJfRd"
-    "RAYr3jwbOu4VshtlcefSY6iZgkgs8L8kyVa448-D_lEEKuuzwyT_d_AKD6n2Sr3XqLlvP7"
-    "KB1ACxCjxE9WkJMtVS6KRK2kTUslpB_WDouw54uTJMChGnVfvVmRz-b-TNzI9Zmt6G4G8O"
-    "ZWzh3s0ZhkacReGdskx13KICm4bOg4MXq9C3q8N2gymWQFCS3PAJ4Xv0vpq4mnskvw7B6l"
-    "xegU_-MZXHyb2BshyXACb1b78oXazFp7AA3xIJIPM4xf9p4Qjsimp37PkMhaeeZYM9kjh9"
-    "3684N2zEKpbYs1x7RjFfpuiEfw";
+    "iOiJ1NDIiLCJleHAiOjE3OTUyMzA2MDB9.XsbWrDrSuUxMkSk1lAiK6RwYuHRz6htKNq0P"
+    "sEgKRBii_vN3p9Kb38J1hxq9nhFJSRkA4RuLd7N4HeENC_lJ0tmXr7Y2t4c9cvm89IH8G3"
+    "iTQCsasI1dVl8iaEWMkQGwfcQNSSqoWpYBvBP1YRArreUpMXF3P1vujLEx3HNWcg4Spw42"
+    "gLex4d-D66ut0d4XXO2kiOALEq2c52kvAVFpdi2a6ofqa_2KpihLjTu558I8bXLeQ2S-Ju"
+    "zVkZycMdvmftq1HdzJUnOoLbz4Xus-2iHXq_-YZ_8TPgP4tMay4WlgP8p-Dd6vNCKgxbXz"
+    "sCz0KryHtGFjYWzwrRzMuw2Z2Q";
 static const char TOKEN_PSS_KEY_RS256[] =
     "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InBzcyJ9.eyJzdWIiOiJ1NDIiL"
-    "CJleHAiOjE3OTUyMzA2MDB9.BEtSxnjeQy-R4ty_oLTggyRX8MNv7IIZ_hI0XSdr-oGej0"
-    "fTDRHxh--1hbVIDONg4o-FNanDXyUPWvNMYamUd0L0C6z94oHfBR1PFlPCWJnhJmncJPcI"
-    "ImHFIeWF2xjAhNPcfsPhLm955fwLCb06X54-a8kPl9yUuNU6Y9k9LqyXNZ8vk3qQ07uZNg"
-    "kcBkz33xptdP5hLx8ffBZaEDPN_QRvb3E-uRrxy82qOPhSCDRrTh8hEv69y6Lvi66tIF-1"
-    "H2veUt7201pOyimsU_NT6rjiqPn_7mF5sx1ZsW3lZZZm9ktyTnXdubG71GGQIZNqR37lFW"
-    "eQLAnLseADrMjQwA";
+    "CJleHAiOjE3OTUyMzA2MDB9.eTlNsEBVt2rVXIqfhRTmqqyLU3hNgypS8sTKH02h-p26Br"
+    "zGNbjnLaTPxTO-B0WrrhLJtPcw2r6Kij23q2OJSuExCzWpSYO7xYEinnNaJWj6pVZFD4sm"
+    "K8hvcIFujMu-pARJnhBajXGAt3AekuSmy3C50Pqpcp23usS8fRxZAcU9oEylvUpcgj4BV9"
+    "VCm25cNX8Ayb7RntCJxhtgHfO9QdCpHgXszAqvsRAyl400l8EKlQiadxoTwZ8twQdm4EYz"
+    "amY7HI-RjyyvaITWN09fOu_ziEsij5OkkE0xCP7JkuLolP7F4N1dI4QnqiAORPOele5Txm"
+    "rm3wnG10bA_eHRTw";
 static const char TOKEN_PSS_KEY_PS256[] =
     "eyJhbGciOiJQUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InBzcyJ9.eyJzdWIiOiJ1NDIiL"
-    "CJleHAiOjE3OTUyMzA2MDB9.WwlgBYRQCXpaRNWgNhafpvIWF6yYuEEwa36rffgDMT-iwr"
-    "xEhy1PsTNbvT856t8lUHL1enXgE4BLn-KxmGookeJdl3Z4cbIKAzBHtnTdtjvF6I4cJ6c8"
-    "j0lK0mCi8YEeRSVwMS3kSvyBpBTfOGHnFSvOpnQrh2iuJaNvHdyum21S5rucV0a7TjN926"
-    "zCi21vOhQQIs-aVGMCZx6kzjpxSeSS2MxqAa8htVKiWhcGimdCCooenjD-p-H_SkHvAEpB"
-    "PnjUTRnLN_SvrvciDcug1I36vUmh7S4RdF7Y1Vi1F6j8d-a0ThxlN8nNK27lld-55cEYhl"
-    "M5_42nRC-Nym9kTQ";
+    "CJleHAiOjE3OTUyMzA2MDB9.noPnr7LOf92kAFPFDgV0xZ7JcUUclo56bCpmUmexMOaK_L"
+    "alsa84efXXv4Z28PCgGnEIBwIux9rQxgz2-EVmAQL4dlMDcFxWg0sxr4NydMia8MDN_FvL"
+    "daxsn2pdTDQzEMIHdQ8LZ0qbwKZw0_08Zj83kN7qWCCr_TtAJrXf0NRTPQo2-t8pvWd7N6"
+    "eH6bMdz6yB462VQwu60-y-_dRHiC_zGMG_bXohsfPOClhrIwwcQDakweOTudlpiGPB5SMx"
+    "cvxafIuENylM_4sHEoiye-DknQ7BnakYr9JmEDdzqzt0kBa1QI9Gv_r2JZhhyPSzpv1zuA"
+    "sxdlolTDZNqPNzWw";
 static const char TOKEN_CRIT[] =
     "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InAyNTYiLCJjcml0IjpbImV4cC"
-    "JdfQ.eyJzdWIiOiJ1NDIiLCJleHAiOjE3OTUyMzA2MDB9.SnTu6ABgX4ZTXdItmu_88LgL"
-    "_tYPFtcvCEpvOYxhoVZ2GiCyZjIo4J_O0DpHZhpmvqYK3kMQg5WXwBccnBY2RA";
+    "JdfQ.eyJzdWIiOiJ1NDIiLCJleHAiOjE3OTUyMzA2MDB9.haVRCrlQkn_cDVL9jwGQp37m"
+    "3VNxGUzh6FDzlikBJe62THeT5rFg1UIRKm9qlZ98Y2FaANqV8JeT6BolgPX0aw";
 static const char TOKEN_EMBEDDED[] =
     "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InAyNTYiLCJqd2siOnsia3R5Ij"
-    "oiRUMiLCJ4IjoidDBiYTZUSXhzYWphSTBCVnJTVFJNb1Zja1hOeVN5cWt2ZW9Ec2pxVHNs"
-    "MCIsInkiOiJuMnlSZlhWQkR5ZDZZdVJtNkdlb1pzR2FfTEdObXlVZE0zbk5IbUFsRms4Ii"
+    "oiRUMiLCJ4IjoieC1BRHVFQl9QcTlTSjA0NGJLNlBLTllUNkpYRlhOby1SR0VRaUV1WWFZ"
+    "ZyIsInkiOiJEYVBGRXZiMTRDSTVJS0pNbnBodVZtUmpqcldGcm04REF1TDRlYzNfWE5NIi"
     "wiY3J2IjoiUC0yNTYifSwiamt1IjoiaHR0cDovLzEyNy4wLjAuMToxL2p3a3MiLCJ4NXUi"
     "OiJodHRwOi8vMTI3LjAuMC4xOjEvIiwieDVjIjpbIkFBPT0iXX0.eyJzdWIiOiJ1NDIiLC"
-    "JleHAiOjE3OTUyMzA2MDB9.G6wmaSGLQe5lsLQp2aqiO6HWbmizXtN3hH5nRjAqXBKPNsZ"
-    "FFrK7xc7NojSP_8aoUtdu0D9nItEt4Fwx4LgXqw";
+    "JleHAiOjE3OTUyMzA2MDB9.79xLC6Stl-QvsqI0u9rcHV47blota0NrHDUwWTkbC_3o2pB"
+    "-fDbmw88QDw0vPDu1lgQWl36nBjtXZe5A-zhgug";
 static const char TOKEN_NONE[] =
     "eyJhbGciOiJub25lIiwia2lkIjoicDI1NiJ9.eyJzdWIiOiJ1NDIiLCJleHAiOjE3OTUyM"
     "zA2MDB9.AA";
 static const char TOKEN_CONFUSED[] =
     "eyJhbGciOiJIUzI1NiIsImtpZCI6InJzYSJ9.eyJzdWIiOiJ1NDIiLCJleHAiOjE3OTUyM"
-    "zA2MDB9.txASqBdKvvNKUsuNoX1IaEAQcH1y0LUCL5-RSUCr__o";
+    "zA2MDB9.SeRz1xObgy70QfKpGnXXx-gpQcl77V7OepWzPMal1mM";
 static const char TOKEN_KEYCLOAK[] =
     "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InJzYSJ9.eyJleHAiOjE3OTUyM"
     "zAzMDAsImlhdCI6MTc5NTIzMDAwMCwiYXV0aF90aW1lIjoxNzk1MjI5OTk1LCJqdGkiOiJ"
@@ -188,11 +188,11 @@ static const char TOKEN_KEYCLOAK[] =
     "iI6eyJyb2xlcyI6WyJyZWFkZXIiXX0sImFjY291bnQiOnsicm9sZXMiOlsibWFuYWdlLWF"
     "jY291bnQiXX19LCJzY29wZSI6Im9wZW5pZCBwcm9maWxlIiwiZW1haWxfdmVyaWZpZWQiO"
     "nRydWUsInByZWZlcnJlZF91c2VybmFtZSI6ImFkYSIsImdyb3VwcyI6WyIvd2FyZC83Il1"
-    "9.cu8caqkk5OIkDwh-iVUjdh6DBE681klKvmjcmOdgIZIc_f5Ezw1FLYeO16-tIBEbIJgo"
-    "tVJZE_jdWlpp3C0pCm59IW7vkcieGrnqMZCyR2BakTdLyD3aktrYYn-zpY64eNDGXsUsb4"
-    "J5bjGSW3BaEeDupdL-uKgC8QW1v880oFnwcus91h9lFQWpEhefCmmAMcWBWOjpLIStA0Mr"
-    "Oaz9WHdfOjorMIO3Mc3k8nbrE6-MiBh8CfWmgXsm3mr7dmI5JgHE1C3TOfdhsUDfE8QtOj"
-    "L8ToaoarFcbZKn27jlzqE5JpoeFtI-6-kSTtiRfOnWqr3SpgnHzr10C0eQ8ZUbHA";
+    "9.SHVdp3EhWCPleGJy8MLNoLyAI4u0n2IUCmJjxMleVGZXtZgsPVSWpRp02GFIS76Lpatq"
+    "FkNVXYO9xkO2hJq8lZIvJfVkxnNY9qjH8Gh4yxjdGUL7MfkgiAIOpPxuxhu7he1hJ6NAx2"
+    "oamtuFCs5KSiwnzhh6SjvJcf2SEn7Tpd3aQyQMMsjh3-MHJK8HSvucZeuYsR6aKFlb-sJc"
+    "FxAlU2CVj_LdyeapLD2Fo6NGTb_Y84D8MiK2lkTG6-1x6DXKhsIzaIopaJiwVBvwsJhspY"
+    "Qt4cW4B0q9PY7cH0ew4yCzoubArtmuKKm7h0HBi2wc8k42F6iKUgpbqrruT3Nm3w";
 static const char TOKEN_AUTH0[] =
     "eyJhbGciOiJSUzI1NiIsInR5cCI6ImF0K2p3dCIsImtpZCI6InJzYSJ9.eyJodHRwczovL"
     "2FwcC5leGFtcGxlLm9yZy9yb2xlcyI6WyJudXJzZSJdLCJpc3MiOiJodHRwczovL3RlbmF"
@@ -200,12 +200,12 @@ static const char TOKEN_AUTH0[] =
     "TgyIiwiYXVkIjpbImh0dHBzOi8vY2xhaXJvbi5leGFtcGxlLm9yZyIsImh0dHBzOi8vdGV"
     "uYW50LmV1LmF1dGgwLmNvbS91c2VyaW5mbyJdLCJpYXQiOjE3OTUyMzAwMDAsImV4cCI6M"
     "Tc5NTMxNjQwMCwiYXpwIjoibXlfY2xpZW50X2lkIiwic2NvcGUiOiJvcGVuaWQgcHJvZml"
-    "sZSBlbWFpbCIsInBlcm1pc3Npb25zIjpbInJlYWQ6cm93cyJdfQ.US4AFVgWI0TrmFjmcF"
-    "zUg_LhX_GkklANOSmlY9leeavu1CrJ31hBrsNdhFDN5e8EYxzxfPE3wpzazN4GwzzvnVTZ"
-    "vuGke_-wENZSG_iXLjqOCHV2YYYGFmAWJ5Jwq4d6GIbmRvtUMaJ04XEmAPQC86aqPGYgZW"
-    "tMdkGQsv2YhB9i3twMBw2AlmWf5tgPQy7FrLwq52K7Oem2uhDl8DGW9SRmHJyR1C5wqeK0"
-    "FvJUUrALeJ84FOrTG1i5JY2KkcwipQXYKKgsZs3MZBeot3YsEesCxisdSTQJSZyEuheR0b"
-    "NkRlOpvxeF9giJ6B1DztehBDkr5hGCh_J_Iq5JH4jCLQ";
+    "sZSBlbWFpbCIsInBlcm1pc3Npb25zIjpbInJlYWQ6cm93cyJdfQ.U2aECQ5pAn3-23rEX1"
+    "PfzLQN9QlZFbJ8JIkXOgmwYWxHP_lsolEuj-gpBsvpvff6oDzjLMvMDPVenofQiAWxQuZU"
+    "8wQmg7A7rCRxnsme93Yx7WxiqAMq3eAcv9x1qlw9ePYY5wbL-Ch8kGy5fXgIC48YfgrRAz"
+    "SbO_83NQD2nH55ZWMyVgxpsA3MN3EwzS4yQTAkcTfZFuzbxQ_TrLaLYO9nFKZnT2kZaJCt"
+    "JImozNG8ToyatBAunUvkUlzMI4Ef3Z_b1f68WYZTd7aL95mhpndyd9lR-J5zhau06qP16n"
+    "SPFy002Fb1yjOsCY9UruHjKB5SCc8WUP_rRXZfzDmGJg";
 static const char TOKEN_ENTRA[] =
     "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InJzYSJ9.eyJhdWQiOiI2ZTc0M"
     "TcyYi1iZTU2LTQ4NDMtOWZmNC1lNjZhMzliYjEyZTMiLCJpc3MiOiJodHRwczovL2xvZ2l"
@@ -218,12 +218,21 @@ static const char TOKEN_ENTRA[] =
     "1Ni0wNjhhLTRhM2MtYjFmZi0xYTFjMGFiNWIxYzEiXSwic2NwIjoiYWNjZXNzX2FzX3VzZ"
     "XIiLCJzdWIiOiJIS1pwZmFIeVdhZGVPb3VZbGl0anJJLUtmZlRtMjIyWDVyclYzeERxZkt"
     "RIiwidGlkIjoiNzJmOTg4YmYtODZmMS00MWFmLTkxYWItMmQ3Y2QwMTFkYjQ3IiwidXRpI"
-    "joiZnFpQnFYTFBqMGVRYTgyUy1JWUZBQSIsInZlciI6IjIuMCJ9.ZIv7gXG1M7dPe2g_eH"
-    "NMQAN8DX-tnzHqHP1gJFsiH1U7ulkxXUkbvtQrR0TrABCZhHR0PPu0eQ_mP0XfYjDSiaOz"
-    "0FeXcO3YLOp6Oqd5TfrG_gssfLxm2EycAvceO3LU9FbmUQUHwoYxMGE13MOzwngRs49zYO"
-    "VEUQQfOLEo1GBivqgsWQpg9XN6n8PTXffEzuCtl894YtJn-hy2EkxOI2ar3CbHEmjWDGXd"
-    "YX6RRAPnGyFVnfA9fuWplcd_l2NWbmlF9as6sdUcS0bqz-KMIRcZBbcOW7siWsTU5eSVTj"
-    "69ziWjJKpx9fagZFqK7GEjfU-jQy0zSl8Jr6YrnKIZKA";
+    "joiZnFpQnFYTFBqMGVRYTgyUy1JWUZBQSIsInZlciI6IjIuMCJ9.KOvzyhnqDR97mcktsR"
+    "kQSHjYgwWObiQNRUxQ6TCI1xHcbjqJotNs2STXuHrEhHowSSaFmNuIWrnQ_p7szR7g-O0D"
+    "nH0i_IpYB8aSkyxb5L8vpmPdy2BKJUYO5nbwsSDQXy1jcDZRUrnMo77xvfKQ0hDNJjTq0I"
+    "8V3lPXmYRdCwdEgSrKX4VBlCCxixkVegwj4BiT8JNJsiLe9l3kY3_t5GJVMBQUx7AyLh89"
+    "-Ifz7bNTllrrbM2FcRrveLGCliU4UUA8PKUz0rjCGydknSEAgilQYtsbz-YW9IKKdCXGWO"
+    "o1IYd6M4hitxLHwMbg8CD5JmROhAkS1E2nAz-F96zvSA";
+static const char TOKEN_OVERAGE[] =
+    "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InJzYSJ9.eyJzdWIiOiJ1NDIiL"
+    "CJleHAiOjE3OTUyMzA2MDAsIl9jbGFpbV9uYW1lcyI6eyJncm91cHMiOiJzcmMxIn0sIl9"
+    "jbGFpbV9zb3VyY2VzIjp7InNyYzEiOnsiZW5kcG9pbnQiOiJodHRwczovL3gvIn19fQ.qo"
+    "veuZjAXqgKXWIJwXmUwigspTEDBJrWJNERWBGbUJAzrO0u0QS3hQz48IpIjRalM66ZdwoV"
+    "BKoA8nQ9bC2Ahb5lyVmxhd3qB1jJbFLlVWZcW3ij-hcSrWKGTjqRQFmE_JVWYCL5GgMMNn"
+    "k40Oa6Row1Cx5d1ykpk_ehvQFvRDvdn9G1QgN3y942lbqDn7V72TiUgOQBwMHn9m0B-8xH"
+    "yGeDyLT46OhWqPCtwYwHvpkOshZ-SXXSAhJ-rdj5oCO8-6Do9EG79ZKtuTC3QoITjSThna"
+    "fAopovEHUzesD8tePe5pZo6x-mFSDuilVwBPc9O_JV1JVuO5M4yq242lbTdw";
 static const char TOKEN_COGNITO[] =
     "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InJzYSJ9.eyJzdWIiOiJhYWFhY"
     "WFhYS1iYmJiLWNjY2MtZGRkZC1lZWVlZWVlZWVlZWUiLCJjb2duaXRvOmdyb3VwcyI6WyJ"
@@ -231,26 +240,26 @@ static const char TOKEN_COGNITO[] =
     "W9uIjoyLCJpc3MiOiJodHRwczovL2NvZ25pdG8taWRwLmV1LXdlc3QtMS5hbWF6b25hd3M"
     "uY29tL2V1LXdlc3QtMV9leGFtcGxlIiwianRpIjoieCIsInNjb3BlIjoib3BlbmlkIiwid"
     "XNlcm5hbWUiOiJhZGEiLCJhdXRoX3RpbWUiOjE3OTUyMzAwMDAsImlhdCI6MTc5NTIzMDA"
-    "wMCwiZXhwIjoxNzk1MjMzNjAwfQ.VtX3XPG_RPrcK3qGLrlEOn_N3DP0RaPPzPAZAUDcrY"
-    "cp7rozb_KArFVVKyALWt2nUGQ27jKqVP482J7fXi8llfhRTYmCtuQ2T36KwsPhA6yYV8fv"
-    "qgGzKyqQHjewjlALpTIRQApLwcsjI8E5e-FUwx3m6K8QMXUU1CbUad4H-eDow7TkQTM8_1"
-    "SsOsOIizEk9QUkrEe7t7H0cZGG5Wzc6gjcljHy0xR4OTIRsxKnMJRuUu6qPNtWBZatEnKU"
-    "Fa_zqYcBU7JaBzSKB5Q2vW-vRFHVSu_JLyZJ--yoUQhIuCoPixtIuS-PMdK-Pr8diGvoAC"
-    "aneAMXhiggNrpZjwj_9Q";
+    "wMCwiZXhwIjoxNzk1MjMzNjAwfQ.rT5T-pkhaqRZU8meK3_CWmA0Uw5syeXEAutNxAHwuR"
+    "_bHd-sHZpTXIwe0yNwiPEanjtHACACS5J9Z_dYg4tSyi9z5hZD5t3H4qzzzpuahLh3XxjS"
+    "bOqnP8DBw7I4Wmnw6tcoLNa_DhM07KDpS-ZSkRGm91u9uGtjWC3yejeK_k3Xk-w4fecybO"
+    "4pmQmASRFZlcqjT3OaZY1AnOO2tzQoEGNvAICFAI2pUxKvPZHiEChE8EkKsmHaeOcK0vXo"
+    "6FbDHNOQs6x_n9LbW2MBepeulM5pJY_5GdztCJVLIG6ZbhwkwfkYk_R2JdPhVoJGrJXUWZ"
+    "IiDBipKcfevRo_d_lXSQ";
 static const char TOKEN_ADMIN[] =
     "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InAyNTYifQ.eyJzdWIiOiJ1NDI"
     "iLCJleHAiOjE3OTUyMzA2MDAsImlzcyI6Imh0dHBzOi8vc3NvLmV4YW1wbGUub3JnL3JlY"
     "Wxtcy9hcHAiLCJhdWQiOiJjbGFpcm9uIiwiYWRtaW4iOnRydWUsInB1Ymxpc2giOnRydWV"
-    "9.VQqMN6LL454nmt7-LdxlCOhJMX_lXe6vYeU9O2qyw2GLy5VhCo4R6pI-R7GXBtBIcAb7"
-    "ksBPowvTr4lySHaJ_Q";
+    "9.U3WRWjiQGSVH2Xr_Dm4fZl3o3Cz5W6U9wYEioJ16YoXKXA_RAhQdmS7HQjBlFmhNaCB9"
+    "Syk_QOFoikTAruVKOQ";
 static const char TOKEN_CONTROLS[] =
     "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InAyNTYifQ.eyJzdWIiOiJ1woV"
-    "4IiwiZXhwIjoxNzk1MjMwNjAwfQ.SNLby2KY6A6gIhLFXD5Z-MidsxpiFNqsjmXuN3MD6e"
-    "HhgF2MNm-5xtArTQgQEE46sUELjFd7lTQJ35cRKDcMeg";
+    "4IiwiZXhwIjoxNzk1MjMwNjAwfQ.H_-g85nWNQcMDCFJyS89uc0EzuijnAGKkPqzcoUa56"
+    "khHWRW29bhibmoOx-QL4FkKl2lyTb5WvTe2_LhJSg5uA";
 static const char TOKEN_FUTURE[] =
     "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InAyNTYifQ.eyJzdWIiOiJ1NDI"
-    "iLCJleHAiOjE3OTUyMzA2MDAsImlhdCI6MTc5NTIzMDAwNn0.vZL3THpv_XROdHgt6A2s3"
-    "PSCuHWmtqaheWFxTuH_5fvB4xvY_3jUOdUxymmQ3JSmfRNxgaI-uYMhI-_jWH7QLg";
+    "iLCJleHAiOjE3OTUyMzA2MDAsImlhdCI6MTc5NTIzMDAwNn0.1xYAA_GGfMHtXk7oSd48W"
+    "ogVZGqpXT1xh0iw_HAh3N9MlGibu1b3zDG3CTe-oKtA0kfON55NEGzcRX8dwWK7ww";
 /* clang-format on */
 
 #endif

@@ -84,6 +84,7 @@ out.TOKEN_ENTRA = sign('RS256', rsa, {
     oid: '690222be-ff1a-4d56-abd1-7e4f7d38e474', preferred_username: 'ada@example.org', rh: 'I', roles: ['nurse'],
     groups: ['ab603c56-068a-4a3c-b1ff-1a1c0ab5b1c1'], scp: 'access_as_user', sub: 'HKZpfaHyWadeOouYlitjrI-KffTm222X5rrV3xDqfKQ',
     tid: '72f988bf-86f1-41af-91ab-2d7cd011db47', uti: 'fqiBqXLPj0eQa82S-IYFAA', ver: '2.0' });
+out.TOKEN_OVERAGE = sign('RS256', rsa, { ...claims, _claim_names: { groups: 'src1' }, _claim_sources: { src1: { endpoint: 'https://x/' } } });
 out.TOKEN_COGNITO = sign('RS256', rsa, {
     sub: 'aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee', 'cognito:groups': ['nurse'], token_use: 'access', client_id: 'xyz', version: 2,
     iss: 'https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_example', jti: 'x', scope: 'openid', username: 'ada',
