@@ -35,7 +35,7 @@ SIGTERM, SIGINT
 Graceful shutdown: releases the slot, responds to /readyz with 503 for gate.notice, disconnects clients within gate.drain, then exits.
 .TP
 SIGHUP
-Reloads gate.tls_cert, gate.tls_key and the key file of [auth].
+Reloads gate.tls_cert, gate.tls_key, and the key files of [auth] and of issuers; fetches jwks_url.
 .TP
 SIGUSR1, SIGUSR2
 Turn real-time delivery off and on, respectively. If both are pending, real-time delivery is turned off.

@@ -1,6 +1,6 @@
 // openid_provider.js: an OpenID provider on loopback for tests, whose JWK Set rotates, breaks and comes back.
 //
-//   node openid_provider.js PORT
+//   node openid_provider.js PORT [CERT KEY]
 //
 // GET /jwks   the JWK Set, depending on `mode`
 // POST /set   { mode, keys }: the names of the published keys; mode: ok, garbage, empty, large, redirect, hold
@@ -9,12 +9,14 @@
 //
 // A key is generated when its name is used first; its type is the part of the name before the dash: rsa, p256, p384 or
 // ed25519. Each GET prints a line.
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
+import { createServer as createSecureServer } from 'node:https';
 import {
   constants, createPublicKey, generateKeyPairSync, sign,
 } from 'node:crypto';
 
-const port = Number(process.argv[2]);
+const [port, certFile, keyFile] = process.argv.slice(2);
 const types = {
   rsa: ['rsa', { modulusLength: 2048 }, 'RS256'],
   p256: ['ec', { namedCurve: 'P-256' }, 'ES256'],
@@ -79,4 +81,5 @@ async function serve(request, response) {
   response.end(JSON.stringify({ keys: state.keys.map(publicKey) }));
 }
 
-createServer(serve).listen(port, '127.0.0.1', () => process.stdout.write('started\n'));
+const server = certFile ? createSecureServer({ cert: readFileSync(certFile), key: readFileSync(keyFile) }, serve) : createServer(serve);
+server.listen(Number(port), '127.0.0.1', () => process.stdout.write('started\n'));

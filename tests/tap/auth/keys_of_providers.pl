@@ -4,6 +4,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until token scratch);
+use Clairon::Test::Authority;
 use Clairon::Test::OpenIdProvider;
 use Clairon::Test::RawSocket;
 use JSON ();
@@ -188,5 +189,19 @@ $gone->disconnect;
 $provider->set(mode => 'ok');
 is($early->next_message->{user}, 'u7', 'and is accepted then');
 is($alone->stop, 0, 'the relay ends with status 0');
+
+# A provider with TLS.
+my $certificate = Clairon::Test::Authority->new->certificate('IP:127.0.0.1');
+my $secure = Clairon::Test::OpenIdProvider->new(%$certificate);
+$secure->set(keys => ['ed25519-1']);
+my %secure = ('auth.jwks_url' => $secure->url('/jwks'), 'auth.jwks_ca' => $certificate->{ca}, 'auth.jwks_allow_private' => 'on', 'auth.hs256_secret_file' => undef);
+for ([ 'auth.jwks_ca' => undef, qr/could not fetch .*certificate/ ], [ 'auth.jwks_allow_private' => undef, qr/could not fetch .*address/ ], [ 'gate.workers' => 2, qr/fetched.*fetched/s ])
+{
+    my ($setting, $value, $words) = @$_;
+    my $tls = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { %secure, $setting => $value });
+    wait_until("the relay logs $words", sub { $tls->log_text =~ $words });
+    pass("the keys of a provider with TLS, and $setting");
+    is($tls->stop, 0, 'the relay ends with status 0');
+}
 
 done_testing();

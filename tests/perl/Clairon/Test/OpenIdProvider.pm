@@ -1,6 +1,6 @@
 # Clairon::Test::OpenIdProvider: an OpenID provider on loopback, whose keys rotate.
 #
-#   my $provider = Clairon::Test::OpenIdProvider->new;     # started
+#   my $provider = Clairon::Test::OpenIdProvider->new;     # started; with TLS: new(cert => .., key => ..)
 #   $provider->set(keys => ['rsa-1'], mode => 'ok')        # returns the JWK Set; modes: tests/tools/openid_provider.js
 #   $provider->token('rsa-1', { sub => 'u1' }, header => {}, alg => 'PS256')
 #   $provider->requests                                    # the GET requests so far: 'GET /jwks ok'
@@ -18,8 +18,8 @@ my $count = 0;
 
 sub new
 {
-    my ($class) = @_;
-    my $self = bless { name => 'OpenID provider', port => Clairon::Test::free_port(),
+    my ($class, %tls) = @_;
+    my $self = bless { %tls, name => 'OpenID provider', port => Clairon::Test::free_port(),
         log => Clairon::Test::scratch() . '/openid_provider' . $count++ }, $class;
     Clairon::Test::remember($self);
     $self->start;
@@ -27,13 +27,13 @@ sub new
     return $self;
 }
 
-sub command { return ('node', Clairon::Test::top() . '/tests/tools/openid_provider.js', $_[0]{port}) }
-sub url { return "http://127.0.0.1:$_[0]{port}$_[1]" }
+sub command { return ('node', Clairon::Test::top() . '/tests/tools/openid_provider.js', $_[0]{port}, $_[0]{cert} ? @{ $_[0] }{qw(cert key)} : ()) }
+sub url { return ($_[0]{cert} ? 'https' : 'http') . "://127.0.0.1:$_[0]{port}$_[1]" }
 
 sub post
 {
     my ($self, $path, $body) = @_;
-    my $response = HTTP::Tiny->new->post($self->url($path), { content => JSON::encode_json($body) });
+    my $response = HTTP::Tiny->new(verify_SSL => 0)->post($self->url($path), { content => JSON::encode_json($body) });
     die "$path: $response->{content}\n" if $response->{status} != 200;
     return $response->{content};
 }
