@@ -8,64 +8,8 @@
 
 #define JWKS_FILE_MAX ((size_t)256 * 1024)
 #define ISSUER_NAME_MAX 60
-#define KIND_MAX 63
 
 #define WORD_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
-
-bool
-config_is_issuer_key(const struct config_key *key)
-{
-    return strcmp(key->section, "issuer") == 0;
-}
-
-/* ---- values */
-
-const char *
-config_check_jwks_url(const char *value)
-{
-    const char *host = strstr(value, "://");
-
-    if ((strncmp(value, "https://", 8) != 0 && strncmp(value, "http://", 7) != 0) ||
-        strcspn(host + 3, "/?#") == 0 || strpbrk(value, " \t#\"<>\\^`{|}") != NULL ||
-        memchr(host + 3, '@', strcspn(host + 3, "/?#")) != NULL)
-        return "must be https://host[:port]/path, without user and fragment";
-    return NULL;
-}
-
-/* Each item of a list: [KIND=]path, or path=value. */
-static const char *
-check_items(const char *value, bool is_kind, const char *valid)
-{
-    while (*value != '\0') {
-        size_t len = strcspn(value, ","), name_len = strcspn(value, "=,");
-        size_t word_len = strspn(value, WORD_LETTERS "0123456789");
-
-        if (!is_kind && (name_len == len || name_len == 0))
-            return valid;
-        if (is_kind && name_len < len &&
-            (word_len != name_len || name_len == 0 || name_len > KIND_MAX ||
-             strchr(WORD_LETTERS, value[0]) == NULL || strncasecmp(value, "USER=", 5) == 0 ||
-             strncasecmp(value, "ALL=", 4) == 0))
-            return valid;
-        value += len;
-        value += strspn(value, ", \t");
-    }
-    return NULL;
-}
-
-const char *
-config_check_groups_claim(const char *value)
-{
-    return check_items(value, true,
-                       "must be [KIND=]path, comma-separated, with a KIND of 1 to 63 letters, "
-                       "digits and _, and not USER or ALL");
-}
-
-const char *
-config_check_required(const char *value)
-{
-    return check_items(value, false, "must be path=value, comma-separated");
-}
 
 /* ---- sections */
 

@@ -2,6 +2,8 @@
 #ifndef CLAIRON_BASE_CONFIG_PRIVATE_H
 #define CLAIRON_BASE_CONFIG_PRIVATE_H
 
+#include <string.h>
+
 #include "base/config.h"
 
 /* config_table.c */
@@ -66,7 +68,6 @@ const char *config_check_proxy(const char *value);
 const char *config_check_push_origins(const char *value);
 const char *config_check_subject(const char *value);
 const char *config_check_app_url(const char *value);
-/* config_issuers.c */
 const char *config_check_jwks_url(const char *value);
 const char *config_check_groups_claim(const char *value);
 const char *config_check_required(const char *value);
@@ -132,7 +133,12 @@ const char *config_file_read(const char *path, size_t max, char **ret_bytes, siz
  * config_issuers.c: the sections [issuer NAME] of the file, whose settings are read into
  * config->issuer, and moved to config->issuers at the end of the section.
  */
-bool config_is_issuer_key(const struct config_key *key);
+static inline bool
+config_is_issuer_key(const struct config_key *key)
+{
+    return strcmp(key->section, "issuer") == 0;
+}
+
 MUST_CHECK enum rc config_issuer_begin(struct config_load *load, const char *where,
                                        const char *name, unsigned line);
 void config_issuer_end(struct config_load *load);
