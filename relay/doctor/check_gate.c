@@ -258,13 +258,14 @@ static void
 check_metrics(struct gate_probe *probe, struct findings *findings)
 {
     const double now_s = (double)clock_wall_us() / 1e6;
-    double rejected_s, errors, stuck;
+    double rejected_s, groups, errors, stuck;
 
     if (probe->config->gate.admin_listen != NULL)
         probe->listen = probe->config->gate.admin_listen;
     if (!exchange(probe, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"))
         return; /* it was ready a moment ago, so it is stopping */
     rejected_s = metric_of(probe, "clairon_gate_signature_rejected_timestamp_seconds");
+    groups = metric_of(probe, "clairon_groups_overage_total");
     errors = metric_of(probe, "clairon_internal_errors_total");
     stuck = metric_of(probe, "clairon_rows_stuck_queries");
     check_push_services(probe, findings);
@@ -275,6 +276,11 @@ check_metrics(struct gate_probe *probe, struct findings *findings)
                       "%.0f with an invalid signature, the last one %.0f s ago",
                       metric_of(probe, "clairon_gate_tokens_rejected_total{reason=\"signature\"}"),
                       now_s - rejected_s);
+    if (groups > 0.0)
+        findings_warn(findings, GATE, "groups",
+                      "Let the identity provider emit only the groups that are assigned to the "
+                      "application, or use its roles as groups_claim",
+                      "tokens whose provider left out groups: %.0f", groups);
     if (errors > 0.0)
         findings_warn(findings, GATE, "internal errors",
                       "Report the lines of the relay's log at \"invalid transition\"",

@@ -45,6 +45,8 @@ warns('origins of all sites', 'gate: gate.origins', qr/^\*: /, qr/Name the origi
 # The doctor reports tokens with an invalid signature, which sign out all users after a change of keys.
 is(($relay->get('/v1/poll', Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u1', secret => 'x' x 32)))[0], 401, 'a token of another key is rejected');
 warns('a token of another key', 'gate: tokens', qr/^1 with an invalid signature, the last one \d+ s ago$/, qr/another key: see ClaironTokensRejected/);
+is(($relay->get('/v1/poll?wait=0', Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u1', _claim_names => { groups => 'src1' })))[0], 204, 'a token without its groups is accepted');
+warns('groups that a provider left out', 'gate: groups', qr/^tokens whose provider left out groups: 1$/, qr/emit only the groups/);
 $relay->restart;
 
 # The running relay accepts other origins than the configuration file.
