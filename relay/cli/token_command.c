@@ -59,6 +59,58 @@ groups_read(const char *text)
     return NULL;
 }
 
+/*
+ * Sets the claim at the path of `len` bytes, names joined by dots (wire/token.h), unless it exists.
+ * Returns 0, or -1 for a value that is not UTF-8.
+ */
+static int
+claim_set(json_t *claims, const char *path, size_t len, const char *value, size_t value_len)
+{
+    char name[TOKEN_PATH_MAX + 1];
+    size_t name_len = 0;
+
+    for (size_t i = 0; i < len && name_len < TOKEN_PATH_MAX; i++) {
+        if (path[i] == '.') {
+            name[name_len] = '\0';
+            if (json_object_get(claims, name) == NULL)
+                (void)json_object_set_new(claims, name, json_object());
+            claims = json_object_get(claims, name);
+            name_len = 0;
+        } else {
+            i += path[i] == '\\' && i + 1 < len;
+            name[name_len++] = path[i];
+        }
+    }
+    name[name_len] = '\0';
+    if (json_object_get(claims, name) != NULL)
+        return 0;
+    return json_object_set_new(claims, name, json_stringn(value, value_len));
+}
+
+/* Sets the claims that the relay requires; of a list, the first item. */
+static int
+required_set(json_t *claims, const struct config_claims *wanted, const char *sub)
+{
+    const char *user = wanted->user_claim != NULL ? wanted->user_claim : "sub";
+    const char *audience = wanted->audience_claim != NULL ? wanted->audience_claim : "aud";
+    const char *item = wanted->required != NULL ? wanted->required : "";
+    int failed = claim_set(claims, user, strcspn(user, ", \t"), sub, strlen(sub));
+
+    if (wanted->issuer != NULL)
+        failed |= json_object_set_new(claims, "iss", json_string(wanted->issuer));
+    if (wanted->audience != NULL)
+        failed |= claim_set(claims, audience, strlen(audience), wanted->audience,
+                            strcspn(wanted->audience, ", \t"));
+    while (*item != '\0') {
+        size_t len = strcspn(item, "="), value_len = strcspn(item + len, ",");
+
+        failed |= claim_set(claims, item, len, item + len + 1, value_len - 1);
+        item += len + value_len;
+        item += strspn(item, ", \t");
+    }
+    return failed;
+}
+
 /* Returns the claims, or NULL after printing the error. */
 static json_t *
 claims_make(const struct token_request *request, const struct config *config, int64_t ttl_ms)
@@ -87,10 +139,7 @@ claims_make(const struct token_request *request, const struct config *config, in
         failed |= json_object_set_new(claims, "publish", json_true());
     if (request->admin)
         failed |= json_object_set_new(claims, "admin", json_true());
-    if (config->auth.claims.issuer != NULL)
-        failed |= json_object_set_new(claims, "iss", json_string(config->auth.claims.issuer));
-    if (config->auth.claims.audience != NULL)
-        failed |= json_object_set_new(claims, "aud", json_string(config->auth.claims.audience));
+    failed |= required_set(claims, &config->auth.claims, request->sub);
     if (!failed)
         return claims;
     (void)cli_usage_error(TOKEN, "[auth] issuer and audience must be UTF-8", "");

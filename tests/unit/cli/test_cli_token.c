@@ -19,6 +19,7 @@
 
 static char output[4096];
 static const char *expected_issuer; /* NULL: any */
+static const char *audience;        /* NULL: only the default claims are read */
 
 /* Runs the command and captures stdout and stderr in `output`. */
 static int
@@ -60,8 +61,14 @@ expect_output(const char *part)
 static enum rc
 read_token(const char *secret, struct token *ret_token)
 {
-    struct token_issuer issuer = {
-        .is_default = true, .issuer = expected_issuer, .publish = true, .admin = true};
+    struct token_issuer issuer = {.is_default = true,
+                                  .issuer = expected_issuer,
+                                  .audience = audience,
+                                  .audience_claim = audience != NULL ? "client_id" : NULL,
+                                  .user_claim = audience != NULL ? "name, sub" : NULL,
+                                  .required = audience != NULL ? "a.b=c, token_use=access" : NULL,
+                                  .publish = true,
+                                  .admin = true};
     const struct token_rules rules = {.issuers = &issuer, .count = 1};
     struct token_error error;
     enum rc rc;
@@ -94,6 +101,23 @@ token_contains_the_requested_claims(void **state)
     token_free(&token);
     assert_int_equal(read_token("x" SECRET, &token), RC_BAD);
     expected_issuer = NULL;
+}
+
+static void
+token_contains_the_claims_of_the_settings(void **state)
+{
+    struct token token = {0};
+
+    (void)state;
+    assert_int_equal(RUN("--sub=u1", WITH_SECRET, "--auth.audience=web, app",
+                         "--auth.audience_claim=client_id", "--auth.user_claim=name, sub",
+                         "--auth.required=a.b=c, token_use=access"),
+                     0);
+    audience = "app, web";
+    assert_int_equal(read_token(SECRET, &token), RC_OK);
+    assert_string_equal(token.user, "u1");
+    token_free(&token);
+    audience = NULL;
 }
 
 static void
@@ -166,6 +190,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(token_contains_the_requested_claims),
+        cmocka_unit_test(token_contains_the_claims_of_the_settings),
         cmocka_unit_test(default_ttl_is_one_hour),
         cmocka_unit_test(invalid_arguments_are_rejected),
         cmocka_unit_test(public_key_cannot_sign),
