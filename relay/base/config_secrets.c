@@ -14,6 +14,7 @@
 
 #define SECRET_FILE_MAX 16384
 #define HS256_KEY_MIN 32 /* RFC 7518, section 3.2: at least as long as the hash */
+#define RSA_BITS_MIN 2048
 #define PUBLIC_KEY_KINDS "RSA, or EC on P-256"
 #define VAPID_KEY_KINDS "EC on P-256, as printed by clairon vapid"
 #define KEY_FAULT_MAX 160
@@ -117,7 +118,7 @@ curve_of(EVP_PKEY *key)
     return nid;
 }
 
-/* RS256 needs RSA and ES256 needs P-256 (RFC 7518, section 3.1). */
+/* RS256 needs RSA with 2048 bits, and ES256 needs P-256 (RFC 7518, sections 3.3 and 3.4). */
 static const char *
 public_key_kind_fault(EVP_PKEY *key, char fault[KEY_FAULT_MAX])
 {
@@ -125,6 +126,11 @@ public_key_kind_fault(EVP_PKEY *key, char fault[KEY_FAULT_MAX])
     bool is_ec = kind == EVP_PKEY_EC;
     int curve = is_ec ? curve_of(key) : NID_undef;
 
+    if (kind == EVP_PKEY_RSA && EVP_PKEY_bits(key) < RSA_BITS_MIN) {
+        (void)snprintf(fault, KEY_FAULT_MAX, "has %d bits, must be RSA with at least %d bits",
+                       EVP_PKEY_bits(key), RSA_BITS_MIN);
+        return fault;
+    }
     if (kind == EVP_PKEY_RSA || curve == NID_X9_62_prime256v1)
         return NULL;
     (void)snprintf(fault, KEY_FAULT_MAX,

@@ -112,10 +112,12 @@ $found = finds('a weak secret', 'settings: secret strength', qr/40 bytes, 1 of t
 openssl('genrsa', '-out', "$folder/rsa", 1024);
 openssl('rsa', '-in', "$folder/rsa", '-pubout', '-out', "$folder/rsa.pub");
 $relay->configure('auth.hs256_secret_file' => undef);
-finds('a short RSA key', 'settings: auth.public_key_file', qr/RSA, 1024 bits/, qr/openssl genpkey/, "--auth.public_key_file=$folder/rsa.pub");
+my ($code, undef, $err) = doctor("--auth.public_key_file=$folder/rsa.pub");
+is($code, 2, 'a short RSA key is an invalid setting');
+like($err, qr/has 1024 bits, must be RSA with at least 2048 bits/, 'the error has the minimum');
 openssl('ecparam', '-name', 'secp384r1', '-genkey', '-out', "$folder/ec");
 openssl('ec', '-in', "$folder/ec", '-pubout', '-out', "$folder/ec.pub");
-my ($code, undef, $err) = doctor("--auth.public_key_file=$folder/ec.pub");
+($code, undef, $err) = doctor("--auth.public_key_file=$folder/ec.pub");
 is($code, 2, 'a key of another type is an invalid setting');
 like($err, qr/EC on secp384r1.*RSA, or EC on P-256/, 'the error names the valid key types');
 $relay->configure('auth.hs256_secret_file' => "$folder/secret");
