@@ -168,9 +168,10 @@ write_value(const struct stats *stats, enum metric stat, struct buffer *out)
     static const char unit[] = "_seconds";
     const char *metric = stats_names[stat].metric;
     uint64_t value = stats_total(stats, stat);
-    size_t len = strlen(metric);
+    const size_t len = strcspn(metric, "{");
 
-    if (len > sizeof(unit) && strcmp(metric + len - (sizeof(unit) - 1), unit) == 0)
+    if (len > sizeof(unit) &&
+        memcmp(metric + len - (sizeof(unit) - 1), unit, sizeof(unit) - 1) == 0)
         return buffer_addf(out, "%s %" PRIu64 ".%06" PRIu64 "\n", metric, value / 1000000,
                            value % 1000000);
     return buffer_addf(out, "%s %" PRIu64 "\n", metric, value);

@@ -49,7 +49,8 @@ enum stats_kind {
       "1 while the standby receives no WAL or does not replay it")                                 \
     X(FEED_FRAMES, "clairon_feed_frames_total", COUNTER, "Frames received from the slot")          \
     X(FEED_BYTES, "clairon_feed_bytes_total", COUNTER, "Bytes received from the slot")             \
-    X(FEED_RECONNECTS, "clairon_feed_reconnects_total", COUNTER, "Reconnects of the feed")         \
+    X(FEED_RECONNECTS, "clairon_feed_reconnects_total", COUNTER,                                   \
+      "Streams from the slot that ended with an error; attempts to reconnect do not count")        \
     X(FEED_RECEIVED_LSN, "clairon_feed_received_lsn_bytes", GAUGE, "WAL position received")        \
     X(FEED_CONFIRMED_LSN, "clairon_feed_confirmed_lsn_bytes", GAUGE, "WAL position confirmed")     \
     X(FEED_UNCONFIRMED, "clairon_feed_unconfirmed_bytes", GAUGE,                                   \

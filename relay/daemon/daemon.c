@@ -102,10 +102,11 @@ feed_reason(void *ctx, struct buffer *out)
 }
 
 static enum rc
-add_sink(struct buffer *out, const char *name, int64_t failed_ms, const char *reason, size_t size)
+add_sink(struct buffer *out, const char *name, const char *failing, int64_t failed_ms,
+         const char *reason, size_t size)
 {
-    enum rc rc = buffer_addf(out, "%s{\"name\":\"%s\",\"failed_at\":%" PRId64 ",\"reason\":",
-                             out->bytes[out->len - 1] == '[' ? "" : ",", name, failed_ms);
+    enum rc rc = buffer_addf(out, "%s{\"name\":\"%s\",%s\"failed_at\":%" PRId64 ",\"reason\":",
+                             out->bytes[out->len - 1] == '[' ? "" : ",", name, failing, failed_ms);
 
     if (rc == RC_OK)
         rc = buffer_add_json(out, reason, strnlen(reason, size));
@@ -115,8 +116,11 @@ add_sink(struct buffer *out, const char *name, int64_t failed_ms, const char *re
 static enum rc
 add_receipt_sink(struct buffer *out, const char *name, const struct sink_report *report)
 {
-    return report->is_open ? add_sink(out, name, report->failed_ms, report->reason, SINK_REASON_MAX)
-                           : RC_OK;
+    const char *failing = report->is_failing ? "\"failing\":true," : "\"failing\":false,";
+
+    if (!report->is_open)
+        return RC_OK;
+    return add_sink(out, name, failing, report->failed_ms, report->reason, SINK_REASON_MAX);
 }
 
 /* Other processes of this relay may be writing a reason. */
@@ -133,7 +137,7 @@ sinks(void *ctx, struct buffer *out)
     if (rc == RC_OK)
         rc = add_receipt_sink(out, "webhook", &reports.webhook);
     if (rc == RC_OK && pushes.is_open)
-        rc = add_sink(out, "webpush", pushes.failed_ms, pushes.reason, sizeof(pushes.reason));
+        rc = add_sink(out, "webpush", "", pushes.failed_ms, pushes.reason, sizeof(pushes.reason));
     return rc == RC_OK ? buffer_addf(out, "]") : rc;
 }
 

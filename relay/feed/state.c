@@ -134,7 +134,8 @@ feed_restart_with(struct feed *feed, const char *reason, const struct log_field 
         (feed->state != FEED_STARTING && feed->state != FEED_FINDING)) {
         feed->slot.holder = SLOT_FREE;
         delay_s = (double)backoff_next_ms(&feed->link.backoff) / 1000.0;
-        stats_add(feed->stats, STAT_FEED_RECONNECTS, 1);
+        if (feed->state == FEED_STREAMING)
+            stats_add(feed->stats, STAT_FEED_RECONNECTS, 1);
         feed_report_reason(feed, reason, text_of(fields, "error"), text_of(fields, "hint"));
         for (; fields->type != LOG_FIELD_END && count < RESTART_FIELDS_MAX; fields++)
             all[count++] = *fields;

@@ -213,6 +213,7 @@ sink_batch_done(struct sink_batch *batch)
 
     stats_add(sink->stats, sink->kind->metrics.receipts, batch->count);
     stats_set(sink->stats, sink->kind->metrics.success, (uint64_t)clock_wall_us());
+    sink->has_failed_batch = sink->report->is_failing = false;
     end_batch(batch);
 }
 
@@ -728,6 +729,8 @@ sink_failed(struct sink *sink, const char *what, const char *error)
     struct sink_report *report = sink->report;
 
     stats_add(sink->stats, sink->kind->metrics.failures, 1);
+    sink->has_failed_batch = sink->has_failed_batch || sink->batches != NULL;
+    report->is_failing = true;
     report->failed_ms = clock_wall_us() / 1000;
     snprintf(report->reason, sizeof(report->reason), "%s: %s", what, error);
 }
@@ -739,6 +742,9 @@ sink_resume(struct sink *sink, const char *position)
         return;
     sink->state = SINK_ON;
     sink->position = position;
+    /* A new connection does not prove that the destination takes what it has rejected. */
+    if (!sink->has_failed_batch)
+        sink->report->is_failing = false;
     for (unsigned i = 0; i < sink->shard_count; i++)
         sink->shards[i].periodic_us = sink->shards[i].read_us = 0;
     advance(sink);

@@ -28,6 +28,7 @@ const char *sinks_unused_setting(const struct config *config);
 /* The last failure of a sink, for the console, in memory that the workers share. */
 struct sink_report {
     bool is_open;
+    bool is_failing;              /* since the last failure, it has not recovered */
     int64_t failed_ms;            /* Unix time; 0: none */
     char reason[SINK_REASON_MAX]; /* as in the log */
 };

@@ -139,6 +139,7 @@ struct sink {
     struct store *store;
     struct stats *stats;
     struct sink_report *report;
+    bool has_failed_batch; /* a batch failed, and none was taken since */
     enum sink_state state;
     bool is_off;          /* switched off in the store */
     uint64_t decisions;   /* number of times that is_off was read from shard 0 */

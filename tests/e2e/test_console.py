@@ -311,7 +311,7 @@ class Console(ConsoleCase):
             "  const response = await real(...request), body = await response.json();"
             "  if (body.relay) window.change?.(body);"
             "  return new Response(JSON.stringify(body), { status: response.status }); };"
-            "window.change = (body) => { body.sinks = [{ name: 'webhook', failed_at: body.at - 3000, reason: 'status 500' },"
+            "window.change = (body) => { body.sinks = [{ name: 'webhook', failing: true, failed_at: body.at - 3000, reason: 'status 500' },"
             "  { name: 'webpush', failed_at: body.at - 4000, reason: 'https://push.example: status 403' }];"
             "  body.store.sinks = [{ name: 'webhook', relay: 'r9', silent: 65000 }, { name: 'sql', relay: 'r8', silent: 1 }];"
             "  const push = (name, value) => { body.stats[`clairon_${name}`] = value; };"

@@ -376,8 +376,7 @@ function receiptSink(overview, name) {
   const failures = sinkValue(stats, 'failures', name), off = sinkValue(stats, 'off', name) === 1;
   const lost = sinkValue(stats, 'dropped', name), rejected = sinkValue(stats, 'rejected', name);
   const relays = store?.sinks ? sinkRelays(serving, own) : '';
-  const isFailing = own?.failed_at > sinkValue(stats, 'last_success', name) / 1000;
-  return { name, bad: off || isFailing || relays.startsWith('no relay'), facts: [
+  return { name, bad: off || own?.failing || relays.startsWith('no relay'), facts: [
     ...(own ? sinkQueue(overview, name, 'receipt') : []),
     relays,
     off ? 'switched off, because its endpoint replied 410: reload a relay (SIGHUP) to switch it on' : '',

@@ -92,7 +92,7 @@ sub overview { my ($of) = @_; return http('/v1/console', relay => $of)->{json} }
 wait_until('the sink sends its heartbeat', sub { @{ overview()->{store}{sinks} } });
 my $state = overview();
 my ($sql, $pushes) = @{ $state->{sinks} };
-is_deeply($sql, { name => 'sql', failed_at => 0, reason => '' }, 'the overview contains the sinks of the relay');
+is_deeply($sql, { name => 'sql', failing => JSON::false, failed_at => 0, reason => '' }, 'the overview contains the sinks of the relay');
 is_deeply([ @{$pushes}{qw(name failed_at reason)} ], [ 'webpush', $failed->{failed_at}, $service->origin . ': status 403' ], 'that of Web Pushes with its last failure');
 is_deeply([ map { $_->{name} } @{ $state->{store}{sinks} } ], ['sql'], 'and the relays that serve a sink');
 is($state->{store}{sinks}[0]{relay}, $state->{relay}{name}, 'by their names');
@@ -104,5 +104,14 @@ ok(!$other->{webpush}, 'a relay without a key sends no Web Pushes');
 $pg->stop;
 wait_until('the overview contains the last failure of the sink', sub { (overview()->{sinks}[0]{reason} // '') =~ /primary.*: ./ });
 cmp_ok(overview()->{sinks}[0]{failed_at} / 1000, '>=', $before, 'with its time');
+ok(overview()->{sinks}[0]{failing}, 'it lasts');
+sub attempts { return scalar(() = map { $_->log_text =~ /could not connect to PostgreSQL/g } $relay, $plain) }
+wait_until('the feed fails to reconnect', sub { attempts() >= 3 });
+$pg->start;
+wait_until('the sink recovers without a receipt', sub { !overview()->{sinks}[0]{failing} });
+cmp_ok(overview()->{sinks}[0]{failed_at}, '>', 0, 'its last failure is still known');
+wait_until('the feed streams', sub { $relay->metric('clairon_feed_connected') + $plain->metric('clairon_feed_connected') == 1 });
+is($relay->metric('clairon_feed_reconnects_total') + $plain->metric('clairon_feed_reconnects_total'), 1,
+    'the stream that ended is counted, not the failed attempts to reconnect');
 
 done_testing();

@@ -45,9 +45,14 @@ durations_are_in_seconds(void **state)
 
     (void)state;
     stats_set(&stats, STAT_FEED_LAG, 12000345);
+    stats_set(&stats, STAT_SINK_SQL_OLDEST, 1500000);
+    stats_set(&stats, STAT_SINK_SQL_SUCCESS, 1793000000000001);
     buffer_init(&out, 65536);
     assert_int_equal(stats_write(&stats, &out), RC_OK);
     assert_non_null(strstr(out.bytes, "\nclairon_feed_lag_seconds 12.000345\n"));
+    assert_non_null(strstr(out.bytes, "\nclairon_sink_oldest_seconds{sink=\"sql\"} 1.500000\n"));
+    assert_non_null(strstr(out.bytes, "\nclairon_sink_last_success_timestamp_seconds{sink=\"sql\"} "
+                                      "1793000000.000001\n"));
     buffer_free(&out);
 }
 
