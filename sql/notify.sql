@@ -42,6 +42,30 @@ BEGIN
     END IF;
 END $$;
 
+-- Groups without members are probably mistakes if other groups of the kind have some. One index lookup for each target.
+CREATE FUNCTION clairon_internal.advise_targets(audience text, targets text[]) RETURNS void
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    wanted text;
+    missing text[];
+BEGIN
+    IF cardinality(targets) > 10 OR NOT EXISTS (
+        SELECT FROM clairon.member WHERE member.audience = advise_targets.audience) THEN
+        RETURN;
+    END IF;
+    FOREACH wanted IN ARRAY targets LOOP
+        IF NOT EXISTS (SELECT FROM clairon.member AS m
+                       WHERE m.audience = advise_targets.audience AND m.target = wanted) THEN
+            missing := missing || format('"%s"', wanted);
+        END IF;
+    END LOOP;
+    IF missing IS NOT NULL THEN
+        RAISE NOTICE 'targets of audience "%" have no rows in clairon.member: %', audience,
+                     clairon_internal.shorten(array_to_string(missing, ', '))
+            USING DETAIL = 'Only users whose tokens contain the group receive the notification.';
+    END IF;
+END $$;
+
 -- The public functions are written in C. Each calls the function below it as that function's owner,
 -- and removes PL/pgSQL lines from the context of an error: see decoder/sql/functions.c.
 CREATE FUNCTION clairon.notify(audience text, targets text[], payload jsonb,
@@ -101,6 +125,9 @@ BEGIN
     IF audience <> 'ALL' AND receivers = '{}' THEN
         RAISE NOTICE 'notification has no targets and is not sent';
     ELSE
+        IF audience NOT IN ('USER', 'ALL') THEN
+            PERFORM clairon_internal.advise_targets(audience, receivers);
+        END IF;
         PERFORM clairon_internal.emit(new_id, audience, receivers, payload, type_number, priority_number,
                              coalesce(source, 'notify'), topic,
                              coalesce(emitter, session_user::text), ttl, ack_required,

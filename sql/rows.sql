@@ -18,8 +18,8 @@ CREATE FUNCTION clairon.rows(relation regclass, user_id text, name text DEFAULT 
 -- notifications. The first row is a header: the columns of the key, the snapshot, the audience, and
 -- `judge`, the columns that a client may compare itself; with is_count the number of rows instead of
 -- the rows. An empty string as the last row means that more rows match. The header is missing if no live
--- rule with this name can address the user. It is {"error":103} if the request names a column that it may
--- not name, and {"error":107,"text":..} if it is invalid.
+-- rule with this name can address the user. It is {"error":103,"text":..} if the request names a column that
+-- it may not name, and {"error":107,"text":..} if it is invalid.
 CREATE FUNCTION clairon.live_rows(source text, name text, user_id text, groups jsonb, max_rows int,
     max_bytes bigint, filter jsonb DEFAULT NULL, sort text[] DEFAULT NULL, after jsonb DEFAULT NULL,
     "limit" int DEFAULT NULL, is_count boolean DEFAULT NULL)

@@ -164,6 +164,16 @@ BEGIN
             USING DETAIL = 'A column of their targets, condition or emitter was dropped.',
                   HINT = 'Set them again with clairon.watch(), or remove them with clairon.unwatch().';
     END LOOP;
+    FOR denying IN
+        SELECT relation, clairon_internal.shorten(string_agg(DISTINCT format('"%s"', name), ', ')) AS names
+        FROM clairon.rule JOIN unnest(tables, numbers) AS dropped (relid, number) ON relation = relid
+        WHERE relation = ANY (tables) AND part = 0 AND number = ANY (filter_columns)
+        GROUP BY relation ORDER BY relation LIMIT 10
+    LOOP
+        RAISE WARNING 'clairon rules of % lose a filter column: %', denying.relation, denying.names
+            USING DETAIL = 'Lists that name it in a condition or an order become empty, with error 103.',
+                  HINT = 'Deploy pages that do not name the column.';
+    END LOOP;
 EXCEPTION WHEN OTHERS THEN
     RAISE WARNING 'could not list the rules that deny all rows: %', SQLERRM;
 END $$;

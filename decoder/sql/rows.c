@@ -377,11 +377,8 @@ put_fault(struct call *call)
     StringInfoData header;
 
     initStringInfo(&header);
-    appendStringInfo(&header, "{\"error\":%d", call->request.fault);
-    if (call->request.fault == REQUEST_INVALID) {
-        encode_literal(&header, ",\"text\":");
-        encode_text(&settings, &header, text, strlen(text));
-    }
+    appendStringInfo(&header, "{\"error\":%d,\"text\":", call->request.fault);
+    encode_text(&settings, &header, text, strlen(text));
     encode_literal(&header, "}");
     put_result(call, (struct fragment){header.data, header.len});
 }

@@ -55,6 +55,10 @@ enum stats_kind {
     X(FEED_CONFIRMED_LSN, "clairon_feed_confirmed_lsn_bytes", GAUGE, "WAL position confirmed")     \
     X(FEED_UNCONFIRMED, "clairon_feed_unconfirmed_bytes", GAUGE,                                   \
       "Bytes of WAL received and not yet confirmed to PostgreSQL")                                 \
+    X(FEED_WAL_RETAINED, "clairon_feed_retained_wal_bytes", GAUGE,                                 \
+      "WAL that the slot retains on the disk of its server; 0 at a relay that waits for the slot") \
+    X(FEED_WAL_SAFE, "clairon_feed_safe_wal_bytes", GAUGE_NEAREST,                                 \
+      "WAL that can be written until the slot is lost (max_slot_wal_keep_size); 0: no limit")      \
     X(FEED_LAG, "clairon_feed_lag_seconds", GAUGE,                                                 \
       "Age of the oldest change waiting for the store, or of the newest change if none waits; 0 "  \
       "when idle")                                                                                 \
@@ -94,6 +98,10 @@ enum stats_kind {
     X(STORE_ERROR_LOG, "clairon_errors_entries", GAUGE, "Entries in the error log")                \
     X(STORE_ERROR_LOG_TRIMMED, "clairon_errors_trimmed_total", COUNTER,                            \
       "Entries trimmed from a full error log, the oldest of the owner with the most")              \
+    X(STORE_MEMORY, "clairon_store_memory_bytes", GAUGE,                                           \
+      "Memory used by the fullest server of the store")                                            \
+    X(STORE_MEMORY_MAX, "clairon_store_memory_max_bytes", GAUGE,                                   \
+      "maxmemory of that server; 0: no limit")                                                     \
     X(STORE_STREAM, "clairon_store_stream_entries", GAUGE, "Entries in the stream")                \
     X(STORE_PENDING, "clairon_pending_messages", GAUGE,                                            \
       "Notifications that lack an acknowledgement")                                                \

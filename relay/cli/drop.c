@@ -28,9 +28,8 @@ static const char drop_usage[] =
     "  -c FILE         configuration file of the relay; only [store] is used\n"
     "  --store.url=V   one setting\n"
     "\n"
-    "Exit status: 0 success, 1 an ID is not pending, or the store or a shard of it is "
-    "unavailable,\n"
-    "2 wrong usage.\n";
+    "Exit status: 0 success, 1 an ID is not pending, SOURCE has no pending notification,\n"
+    "or the store or a shard of it is unavailable, 2 wrong usage.\n";
 
 struct drop_request {
     struct command_selection selection;
@@ -122,6 +121,12 @@ finish(const struct drop_walk *walk, enum rc rc)
         if (request->found[i])
             continue;
         fprintf(stderr, "clairon " DROP ": no pending notification has id %s\n", request->ids[i]);
+        is_good = false;
+    }
+    if (rc == RC_OK && request->selection.source != NULL && walk->notifications == 0) {
+        fprintf(stderr, "clairon " DROP ": no pending notification has source %s%s%s\n",
+                request->selection.source, request->selection.rule != NULL ? " and rule " : "",
+                request->selection.rule != NULL ? request->selection.rule : "");
         is_good = false;
     }
     if (missing[0] != '\0' && (request->selection.id_count == 0 || !is_good)) {

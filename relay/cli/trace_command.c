@@ -65,7 +65,8 @@ print_event(const struct trace_event *event)
         print_name(event->user);
     }
     if (event->detail.len > 0 && event->detail.at[0] != '-')
-        printf("  %.*s", (int)event->detail.len, (const char *)event->detail.at);
+        printf(bytes_equal_text(event->stage, "nacked") ? "  retry after %.*s ms" : "  %.*s",
+               (int)event->detail.len, (const char *)event->detail.at);
     putchar('\n');
 }
 

@@ -506,8 +506,11 @@ check_sql_sink(const struct config *config, struct findings *findings)
     if (conn != NULL)
         result = run_query(conn, sink_checks, NULL, error, sqlstate);
     if (result == NULL) {
-        findings_add(findings, SINK, "connection", false, postgres_error_hint(sqlstate, error),
-                     "%s", error);
+        const char *hint = postgres_error_hint(sqlstate, error);
+
+        findings_add(findings, SINK, "connection", false,
+                     *hint != '\0' ? hint : "Start PostgreSQL, or correct [receipts] conninfo", "%s",
+                     error);
         PQfinish(conn);
         return;
     }

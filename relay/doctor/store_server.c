@@ -217,8 +217,14 @@ check_memory(struct store_server *server, const struct check *check)
     const long long used = info_number(server, "used_memory");
     const long long max = info_number(server, "maxmemory");
 
-    report(server, check, max == 0 || used < max / 100 * FULL_PERCENT, NULL,
-           max == 0 ? "%lld MB used, no limit" : "%lld MB used of %lld MB", used >> 20, max >> 20);
+    if (max == 0)
+        warn(server, check->name,
+             "Without a limit the machine runs out of memory: CONFIG SET maxmemory to 60 % of it; "
+             "CONFIG REWRITE",
+             "%lld MB used, no limit", used >> 20);
+    else
+        report(server, check, used < max / 100 * FULL_PERCENT, NULL, "%lld MB used of %lld MB",
+               used >> 20, max >> 20);
 }
 
 /* The relay then reads smaller replies, each after a lost connection. */

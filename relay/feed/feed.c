@@ -324,6 +324,8 @@ feed_open(struct ev_loop *loop, const struct config *config, struct store *store
     store_listen(store, &feed->store_listener);
     if (store_replies(store))
         connect_feed(feed);
+    else
+        feed_wal_start(feed);
     return feed;
 }
 
@@ -337,6 +339,7 @@ feed_close(struct feed *feed)
         feed_send_feedback(feed);
     feed_set_state(feed, FEED_WAITING);
     feed_drop_connection(feed);
+    feed_wal_end(feed);
     ev_timer_stop(feed->loop, &feed->link.retry);
     ev_timer_stop(feed->loop, &feed->feedback.timer);
 }

@@ -228,6 +228,12 @@ struct feed_status {
     uint64_t counted[FEED_DENIAL_KINDS]; /* denials of this connection in the metrics */
 };
 
+/* The WAL that the slot retains, while this relay waits to read it. */
+struct feed_wal {
+    struct postgres_query query;
+    char sql[FEED_COMMAND_MAX];
+};
+
 /* The rules for the console. */
 struct feed_rules {
     struct postgres_query query;
@@ -268,6 +274,7 @@ struct feed {
     struct feed_feedback feedback;
     struct feed_primary primary;
     struct feed_status status;
+    struct feed_wal wal;
     struct feed_rules rules;
     struct feed_denials denials;
 };
@@ -379,6 +386,9 @@ struct feed *feed_ticket_redeem(struct feed_attempt *ticket);
 void feed_primary_start(struct feed *feed);
 void feed_status_start(struct feed *feed);
 void feed_status_end(struct feed *feed);
+/* Until the status is queried, or the slot is in use. A no-op if it was started. */
+void feed_wal_start(struct feed *feed);
+void feed_wal_end(struct feed *feed);
 /* Publishes the state for /readyz. */
 void feed_publish_availability(struct feed *feed);
 /* Reports why the feed is down or stalled. `error` and `hint` may be NULL. */

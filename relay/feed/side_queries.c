@@ -31,6 +31,7 @@ new_query(struct feed *feed, const char *sql, void (*on_rows)(void *ctx, const P
 
 #define SNAPSHOT_EVERY_S 1.0
 #define CHECK_EVERY_S 10.0
+#define WAL_AFTER_S 5.0 /* a feed that reconnects sooner makes no further connection */
 #define STALLED_AFTER 2 /* failed checks; after the first, the WAL receiver may just be starting */
 
 /*
@@ -83,6 +84,14 @@ feed_primary_start(struct feed *feed)
     " JOIN pg_catalog.pg_stat_activity ON pid = active_pid"                                        \
     " CROSS JOIN LATERAL clairon.denials(slot_name)"                                               \
     " WHERE slot_name = '%s' AND last_at >= backend_start GROUP BY account"
+
+/* Does not need the extension. A slot without a limit has no safe_wal_size. */
+#define WAL                                                                                        \
+    "SELECT 'wal', greatest(pg_catalog.pg_wal_lsn_diff("                                           \
+    "CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()"            \
+    " ELSE pg_catalog.pg_current_wal_lsn() END, restart_lsn)::bigint, 0)::text,"                   \
+    " CASE WHEN safe_wal_size IS NOT NULL THEN greatest(safe_wal_size, 1)::text END"               \
+    " FROM pg_catalog.pg_replication_slots WHERE slot_name = '%s'"
 
 static const struct {
     const char *account;
@@ -158,6 +167,50 @@ count_denials(struct feed *feed, const char *account, uint64_t changes)
     }
 }
 
+/* Null and a missing slot are 0. */
+static void
+publish_wal(struct feed *feed, const char *retained, const char *safe)
+{
+    stats_set(feed->stats, STAT_FEED_WAL_RETAINED, strtoull(retained, NULL, 10));
+    stats_set(feed->stats, STAT_FEED_WAL_SAFE, strtoull(safe, NULL, 10));
+}
+
+static void
+on_wal(void *ctx, const PGresult *rows)
+{
+    const bool has_slot = PQntuples(rows) == 1 && PQnfields(rows) == 3;
+
+    publish_wal(ctx, has_slot ? PQgetvalue(rows, 0, 1) : "",
+                has_slot ? PQgetvalue(rows, 0, 2) : "");
+}
+
+/* The feed logs why it cannot connect. The metrics keep their values: the WAL is still retained. */
+static void
+on_wal_failure(void *ctx, const char *message)
+{
+    (void)ctx;
+    (void)message;
+}
+
+void
+feed_wal_start(struct feed *feed)
+{
+    struct feed_wal *wal = &feed->wal;
+
+    if (postgres_query_is_open(&wal->query))
+        return;
+    snprintf(wal->sql, sizeof(wal->sql), WAL, feed->config->feed.slot);
+    wal->query = new_query(feed, wal->sql, on_wal, on_wal_failure);
+    wal->query.same_server_as = NULL; /* the feed's connection may end before */
+    postgres_query_repeat(&wal->query, WAL_AFTER_S, CHECK_EVERY_S);
+}
+
+void
+feed_wal_end(struct feed *feed)
+{
+    postgres_query_end(&feed->wal.query);
+}
+
 static void
 on_status(void *ctx, const PGresult *rows)
 {
@@ -170,6 +223,8 @@ on_status(void *ctx, const PGresult *rows)
     for (int i = PQntuples(rows) - 1; i >= 0 && PQnfields(rows) == 3; i--) {
         if (strcmp(PQgetvalue(rows, i, 0), "denied") == 0) {
             count_denials(feed, PQgetvalue(rows, i, 1), strtoull(PQgetvalue(rows, i, 2), NULL, 10));
+        } else if (strcmp(PQgetvalue(rows, i, 0), "wal") == 0) {
+            publish_wal(feed, PQgetvalue(rows, i, 1), PQgetvalue(rows, i, 2));
         } else {
             detail = PQgetvalue(rows, i, 1);
             hint = PQgetvalue(rows, i, 2);
@@ -199,8 +254,11 @@ feed_status_start(struct feed *feed)
 {
     struct feed_status *status = &feed->status;
 
+    feed_wal_end(feed);
     snprintf(status->sql, sizeof(status->sql),
-             feed->slot.in_recovery ? STANDBY_CHECKS DENIALS : DENIALS, feed->config->feed.slot);
+             feed->slot.in_recovery ? WAL " UNION ALL " STANDBY_CHECKS DENIALS
+                                    : WAL " UNION ALL " DENIALS,
+             feed->config->feed.slot, feed->config->feed.slot);
     memset(status->counted, 0, sizeof(status->counted));
     status->query = new_query(feed, status->sql, on_status, on_status_failure);
     status->query_failed = false;

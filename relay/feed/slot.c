@@ -174,6 +174,9 @@ feed_wait_for_slot(struct feed *feed, enum slot_holder holder, int pid)
     if (holder == SLOT_HELD_BY_RELAY)
         warn_of_another_store(feed, feed->slot.held_checked_us, now_us);
     feed->slot.held_checked_us = now_us;
+    feed_wal_end(feed); /* its reader has the metrics */
+    stats_set(feed->stats, STAT_FEED_WAL_RETAINED, 0);
+    stats_set(feed->stats, STAT_FEED_WAL_SAFE, 0);
     feed_restart(feed, "slot is in use");
 }
 

@@ -137,6 +137,7 @@ feed_restart_with(struct feed *feed, const char *reason, const struct log_field 
         if (feed->state == FEED_STREAMING)
             stats_add(feed->stats, STAT_FEED_RECONNECTS, 1);
         feed_report_reason(feed, reason, text_of(fields, "error"), text_of(fields, "hint"));
+        feed_wal_start(feed);
         for (; fields->type != LOG_FIELD_END && count < RESTART_FIELDS_MAX; fields++)
             all[count++] = *fields;
         all[count++] = LOG_SECONDS("retry_s", delay_s);

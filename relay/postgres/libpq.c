@@ -135,9 +135,11 @@ postgres_error_line(const char *message)
     for (const char *at = message; *at != '\0';) {
         size_t at_len = strcspn(at, "\n");
 
-        if (at_len > 0 && !is_repeated(message, at, at_len)) {
+        const size_t indent = strspn(at, "\t "); /* of a further line of an attempt */
+
+        if (at_len > indent && !is_repeated(message, at, at_len)) {
             (void)snprintf(line + len, sizeof(line) - len, "%s%.*s", len > 0 ? " " : "",
-                           (int)at_len, at);
+                           (int)(at_len - indent), at + indent);
             len = strlen(line);
         }
         at += at_len + (at[at_len] == '\n');

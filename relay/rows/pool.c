@@ -71,6 +71,7 @@ struct rows_pool {
     int64_t retry_us;  /* earliest time to reconnect; monotonic */
     size_t held_bytes; /* total size of results in memory */
     struct throttle warnings;
+    struct throttle denials;
 };
 
 static const char QUERY[] =
@@ -200,6 +201,24 @@ on_session_error(void *ctx, const PGresult *result)
         warn(connection, "could not read rows", sqlstate, error);
 }
 
+/* Names the column, which the client may not learn: a renamed column empties its lists. */
+static void
+log_denied_column(struct rows_pool *pool, const struct rows_query *query,
+                  const struct rows_header *header)
+{
+    unsigned skipped = 0;
+
+    if (header->error != GATE_ERR_PERMISSION ||
+        !throttle_allows(&pool->denials, clock_monotonic_us(), &skipped))
+        return;
+    log_warn("rows", "request for rows denied", LOG_TEXT("source", query->key),
+             LOG_TEXT("rule", query->key + strlen(query->key) + 1),
+             LOG_TEXT("error", header->error_text),
+             LOG_TEXT("hint", "set filter_columns of the rule, or correct the page: it may use the "
+                              "old name of a column"),
+             LOG_UINT("suppressed", skipped));
+}
+
 static enum rows_status
 status_of_header(const struct rows_result *result)
 {
@@ -240,6 +259,7 @@ on_session_done(void *ctx)
         rows_queue_measure(queue, elapsed_us);
         if (status == ROWS_OK)
             status = status_of_header(result);
+        log_denied_column(connection->pool, query, &result->header);
         if (status == ROWS_OK)
             rows_queue_complete(queue, query, result, now_us);
         else

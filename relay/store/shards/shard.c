@@ -19,6 +19,7 @@
 
 #define STORE_NOTIFICATION_MAX (512u << 20)  /* the server's default */
 #define MAINTENANCE_DUE_RELAYS 4             /* from this number of relays, each works less often */
+#define HEARTBEATS_PER_INFO 5                /* the server's memory is read less often */
 #define MAINTENANCE_FULL_US INT64_C(5000000) /* how long a full store receives no large data */
 
 /*
@@ -26,7 +27,7 @@
  * letters; with many relays, each relay does this work less often. Once a minute: trims the stream
  * to store.retention. Every MAINTENANCE_HEARTBEAT_S: adds to the heartbeat stream, which wakes
  * readers that block without a timeout; checks the shard's epoch, and prepares an emptied shard
- * again; reads the topic prefix of shard 0.
+ * again; reads the topic prefix of shard 0. At each fifth of them: the memory of the server.
  */
 struct maintenance {
     struct ev_loop *loop;
@@ -42,6 +43,7 @@ struct maintenance {
     long long relays;      /* relays of this store that have sessions */
     bool is_rejected;      /* the last heartbeat was rejected */
     unsigned jitter;
+    unsigned heartbeats;          /* sent */
     long long exhausted, expired; /* dead letters not logged yet */
     long long trimmed;            /* entries of the error log, not logged yet */
     struct throttle dead_letters; /* of the log messages about them */
@@ -580,7 +582,7 @@ static void
 publish_holdings(struct maintenance *maintenance)
 {
     const struct store *store = maintenance->shard->store;
-    struct shard_holdings all = {0, 0, 0, 0};
+    struct shard_holdings all = {0};
 
     for (unsigned k = 0; k < store->shard_count; k++) {
         const struct shard_holdings *one = &store->shards[k].holdings;
@@ -685,6 +687,38 @@ on_stream_length(void *ctx, const struct redisReply *reply)
     publish_holdings(maintenance);
 }
 
+/* Whether a server is fuller than another; one without a limit is not full. */
+static bool
+is_fuller(const struct shard_holdings *one, const struct shard_holdings *other)
+{
+    const double share = one->memory_max > 0 ? (double)one->memory / (double)one->memory_max : 0;
+    const double most =
+        other->memory_max > 0 ? (double)other->memory / (double)other->memory_max : 0;
+
+    return share > most || (share == most && one->memory > other->memory);
+}
+
+static void
+on_memory(void *ctx, const struct redisReply *reply)
+{
+    struct maintenance *maintenance = ctx;
+    const struct store *store = maintenance->shard->store;
+    struct shard_holdings *own = &maintenance->shard->holdings, fullest = {0};
+    const char *info = reply_text(reply);
+    const char *used = info != NULL ? strstr(info, "\nused_memory:") : NULL;
+    const char *max = info != NULL ? strstr(info, "\nmaxmemory:") : NULL;
+
+    if (used == NULL || max == NULL) /* without a permission for INFO, the link does not connect */
+        return;
+    own->memory = strtoull(used + strlen("\nused_memory:"), NULL, 10);
+    own->memory_max = strtoull(max + strlen("\nmaxmemory:"), NULL, 10);
+    for (unsigned k = 0; k < store->shard_count; k++)
+        if (is_fuller(&store->shards[k].holdings, &fullest))
+            fullest = store->shards[k].holdings;
+    stats_set(maintenance->stats, STAT_STORE_MEMORY, fullest.memory);
+    stats_set(maintenance->stats, STAT_STORE_MEMORY_MAX, fullest.memory_max);
+}
+
 static void
 on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 {
@@ -696,6 +730,7 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     const char *pending[] = {shard->stream_key, shard->prefix, shard->store->feed_token,
                              maintenance->denied_number};
     const char *length[] = {"XLEN", shard->stream_key};
+    const char *memory[] = {"INFO", "memory"};
 
     (void)loop;
     (void)events;
@@ -706,7 +741,9 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     if (shard_send(shard, on_heartbeat_written, maintenance, 7, add, NULL) != RC_OK)
         return;
     if (shard_send(shard, on_epoch, maintenance, 5, read_epoch, NULL) == RC_OK &&
-        shard_send(shard, on_stream_length, maintenance, 2, length, NULL) == RC_OK)
+        shard_send(shard, on_stream_length, maintenance, 2, length, NULL) == RC_OK &&
+        (maintenance->heartbeats++ % HEARTBEATS_PER_INFO != 0 ||
+         shard_send(shard, on_memory, maintenance, 2, memory, NULL) == RC_OK))
         maintenance->is_count_pending = call_script(maintenance, STORE_SCRIPT_count_pending,
                                                     on_pending, pending, 4, NULL, NULL);
     if (!maintenance->is_count_pending)

@@ -52,6 +52,8 @@ struct shard_holdings {
     uint64_t pending;
     uint64_t oldest_us; /* age of the oldest pending notification */
     uint64_t errors;    /* entries of the error log */
+    uint64_t memory;    /* of its server */
+    uint64_t memory_max;
 };
 
 /* Called from the loop. */

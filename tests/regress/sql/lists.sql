@@ -374,6 +374,9 @@ DROP FUNCTION tamper(int);
 CREATE TABLE v (id int PRIMARY KEY, gone json, a int);
 ALTER TABLE v DROP gone, REPLICA IDENTITY FULL;
 SELECT clairon.watch('v', 'ALL', live => true, filter_columns => '{a}');
+SELECT clairon.watch('v', 'ALL', name => 'second', live => true, filter_columns => '{id,a}');
+SELECT clairon.watch('v', 'ALL', name => 'third', live => true, filter_columns => '{id}');
+ALTER TABLE v DROP a;
 DROP TABLE v;
 
 DROP FUNCTION filters(text[], text[], boolean), ids(text), listed(text, jsonb, text[]), pages(text, text[], int, jsonb), fault(jsonb, text[], jsonb, int, boolean),

@@ -89,3 +89,12 @@ SELECT clairon.notify('USERS', '{u1}', '{}') IS NOT NULL AS sent;
 SELECT clairon.notify('alls', '{u1}', '{}') IS NOT NULL AS sent;
 SELECT clairon.notify('ROLE', '{admin}', '{}') IS NOT NULL AS sent;
 SELECT count(*) FROM notes();
+
+-- a group without members, of a kind with members
+INSERT INTO clairon.member VALUES ('ROLE', 'teacher', 'u1');
+SELECT clairon.notify('ROLE', '{teacher}', '{}') IS NOT NULL AS sent;
+SELECT clairon.notify('ROLE', '{teacher,admni,"tea cher"}', '{}', idempotency_key => 'admni') IS NOT NULL AS sent;
+SELECT clairon.notify('ROLE', '{teacher,admni}', '{}', idempotency_key => 'admni') IS NOT NULL AS sent;
+SELECT clairon.notify('ROLE', ARRAY(SELECT 'r' || n FROM generate_series(1, 11) AS n), '{}') IS NOT NULL AS sent;
+DELETE FROM clairon.member;
+SELECT count(*) FROM notes();

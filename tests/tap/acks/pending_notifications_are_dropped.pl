@@ -107,7 +107,10 @@ my %pending = map { @{ $store->execute('HGETALL', $_) } } $store->keys('pending'
 my @second = ('--source', 'grades', '--rule', 'second');
 is_deeply([ drop(@second, '--dry-run') ], [ 0, "would drop 20 notifications for 20 users; nothing was changed\n", '' ], 'a dry run counts the notifications of a rule');
 is_deeply({ map { @{ $store->execute('HGETALL', $_) } } $store->keys('pending') }, \%pending, 'and changes nothing');
-is_deeply([ drop('--source', 'grades', '--rule', 'third') ], [ 0, "dropped 0 notifications for 0 users\n", '' ], 'a rule without pending notifications drops none');
+is_deeply([ drop('--source', 'grades', '--rule', 'third') ], [ 1, "dropped 0 notifications for 0 users\n",
+    "clairon drop: no pending notification has source grades and rule third\n" ], 'a rule without pending notifications is reported');
+is_deeply([ drop('--source', 'nosuch', '--dry-run') ], [ 1, "would drop 0 notifications for 0 users; nothing was changed\n",
+    "clairon drop: no pending notification has source nosuch\n" ], 'an unknown source is reported');
 ($code, $out, $err) = drop(@second, '--json');
 my @dropped = map { JSON::decode_json($_) } split /\n/, $out;
 is_deeply([ $code, scalar(@dropped), grep { $_->{users} != 1 || !$pending{ $_->{id} } } @dropped ], [ 0, 20 ], 'the notifications of a rule are dropped, and printed as JSON');

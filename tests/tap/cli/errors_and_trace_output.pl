@@ -205,6 +205,7 @@ cmp_ok(wait_s(), '<=', 600.001, 'the cap limits the delay of a nack');
 $one->send({ t => 'nack', ids => [$nacked], delay => 10 });
 wait_until('the nack is processed', sub { $relay->metric('clairon_nacks_total') >= 3 });
 cmp_ok(wait_s(), '>', 250, 'a later nack with a shorter delay does not shorten the wait');
+like((clairon('trace', $nacked))[1], qr/ nacked +attempt \d+  user u1  retry after 300000 ms$/m, 'a trace names the time until the retry with its unit');
 my $soon = notify('USER', 'u1', 'soon', '');
 $one->run_until('another notification arrives', sub { of_mark($one, 'soon') });
 my $showings = of_mark($one, 'soon');

@@ -9,6 +9,7 @@ use Test::More;
 
 my $pg = Clairon::Test::postgresql('main', conf => "max_slot_wal_keep_size = 1GB\n");
 my $store = Clairon::Test::store();
+$store->execute('CONFIG', 'SET', 'maxmemory', '1gb');
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDENTITY FULL;
     SELECT clairon.watch('t', 'USER', 'owner')});

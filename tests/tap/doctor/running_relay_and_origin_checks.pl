@@ -11,6 +11,7 @@ use Test::More;
 
 my $pg = Clairon::Test::postgresql('main', conf => "max_slot_wal_keep_size = 1GB\n");
 my $store = Clairon::Test::store();
+$store->execute('CONFIG', 'SET', 'maxmemory', '1gb');
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDENTITY FULL;
     SELECT clairon.watch('t', 'USER', 'owner'); SELECT clairon.watch('t', 'USER', 'owner', name => 'second')});
@@ -28,7 +29,7 @@ my %times;
 $times{$_}++ for split /\n/, $out;
 is_deeply([ grep { $times{$_} > 1 } keys %times ], [], 'no line is printed twice, even with two rules on a table');
 unlike($out, qr/of 0 MB|\b1 (?:rules|days|replicas|fsyncs)\b/, 'no line has a limit of 0 or a wrong plural');
-like($out, qr/^ok +store +memory: \d+ MB used, no limit$/m, 'a store without a memory limit is reported as unlimited');
+like($out, qr/^ok +store +memory: \d+ MB used of 1024 MB$/m, 'the memory of the store has a limit');
 unlike($out, qr/\e/, 'output to a pipe has no colors');
 
 # A warning causes exit status 0 and is included in the summary, --quiet output and JSON.
@@ -37,6 +38,9 @@ sub slot_limit { my ($value) = @_; sql("ALTER SYSTEM SET max_slot_wal_keep_size 
 slot_limit('-1');
 warns('WAL without a limit', 'postgresql: max_slot_wal_keep_size', qr/unlimited/, qr/ALTER SYSTEM SET max_slot_wal_keep_size/);
 slot_limit('1GB');
+$store->execute('CONFIG', 'SET', 'maxmemory', 0);
+warns('a store without a memory limit', 'store: memory', qr/^\d+ MB used, no limit$/, qr/CONFIG SET maxmemory/);
+$store->execute('CONFIG', 'SET', 'maxmemory', '1gb');
 ($code, $out) = doctor('--quiet', '--gate.origins=*');
 is($code, 0, 'the doctor exits with 0 if it reports only warnings');
 like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nno check failed, 1 warning\n\z}, '--quiet prints warnings and the summary');

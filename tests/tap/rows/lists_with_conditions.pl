@@ -204,6 +204,10 @@ $pg->safe_psql('postgres', q{INSERT INTO tasks (id, part, owner, course) VALUES 
 my $change = $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{rule} eq 'default' && $_[0]{n}{payload}{after}{id} == 1001 });
 is(ids(over_http(where => { course => 3 }, order => ['-id'], limit => 1, pos => $change->{pos})), '1001', 'rows with conditions contain the changes before a cursor');
 
+# Only the log names the column of a denied request: the first of them within 10 s.
+like($relay->log_text, qr/component=rows level=warn [^\n]*msg="request for rows denied" source="tasks" rule="default" error="column \\"secret\\" is not in filter_columns of rule \\"default\\"" hint=/,
+    'the log names the rule and the column of a denied request');
+
 # A character that the encoding of the database lacks.
 $pg->safe_psql('postgres', q{CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0});
 $pg->safe_psql('latin', q{

@@ -28,7 +28,7 @@ finds('a missing privilege', 'sink: table', qr/rejects inserts/, qr/GRANT clairo
 sql('GRANT INSERT ON clairon.receipt TO clairon_relay; ALTER ROLE relay SET default_transaction_read_only = on');
 finds('a read-only server', 'sink: primary', qr/read-only/, qr/must name the primary/);
 sql('ALTER ROLE relay RESET default_transaction_read_only');
-finds('a server that is away', 'sink: connection', qr/No such file|refused/, qr//, '--receipts.conninfo=host=/nonexistent dbname=postgres');
+finds('a server that is away', 'sink: connection', qr/^(?!.*\t).*(No such file|refused)/, qr/^Start PostgreSQL/, '--receipts.conninfo=host=/nonexistent dbname=postgres');
 
 # The sink is switched off.
 $relay->configure('receipts.sql' => undef);

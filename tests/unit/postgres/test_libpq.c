@@ -18,6 +18,8 @@ lines_are_joined(void **state)
     (void)state;
     assert_string_equal(postgres_error_line("one\ntwo\n"), "one two");
     assert_string_equal(postgres_error_line("one"), "one");
+    assert_string_equal(postgres_error_line("refused\n\tIs the server running?\n"),
+                        "refused Is the server running?");
     assert_string_equal(postgres_error_line(""), "");
     assert_string_equal(postgres_error_line("\n\n"), "");
 }

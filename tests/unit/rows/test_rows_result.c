@@ -206,7 +206,7 @@ invalid_rows_are_rejected(void **state)
     assert_int_equal(add(result, "{\"id\":1}"), RC_BAD);
     rows_result_unref(result);
     result = rows_result_new(10, 1000, &held);
-    assert_int_equal(add(result, "{\"error\":103}"), RC_OK);
+    assert_int_equal(add(result, "{\"error\":103,\"text\":\"secret\"}"), RC_OK);
     assert_int_equal(add(result, "{\"id\":1}"), RC_BAD);
     rows_result_unref(result);
 }
