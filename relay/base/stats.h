@@ -99,7 +99,7 @@ enum stats_kind {
     X(STORE_ERROR_LOG_TRIMMED, "clairon_errors_trimmed_total", COUNTER,                            \
       "Entries trimmed from a full error log, the oldest of the owner with the most")              \
     X(STORE_MEMORY, "clairon_store_memory_bytes", GAUGE,                                           \
-      "Memory used by the fullest server of the store")                                            \
+      "Memory used by the fullest store server")                                                   \
     X(STORE_MEMORY_MAX, "clairon_store_memory_max_bytes", GAUGE,                                   \
       "maxmemory of that server; 0: no limit")                                                     \
     X(STORE_STREAM, "clairon_store_stream_entries", GAUGE, "Entries in the stream")                \

@@ -509,8 +509,8 @@ check_sql_sink(const struct config *config, struct findings *findings)
         const char *hint = postgres_error_hint(sqlstate, error);
 
         findings_add(findings, SINK, "connection", false,
-                     *hint != '\0' ? hint : "Start PostgreSQL, or correct [receipts] conninfo", "%s",
-                     error);
+                     *hint != '\0' ? hint : "Start PostgreSQL, or correct [receipts] conninfo",
+                     "%s", error);
         PQfinish(conn);
         return;
     }
