@@ -4,6 +4,8 @@
  */
 #include "hub/notification.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -283,8 +285,8 @@ notification_new_end(uint64_t xid, const char *epoch, const struct entry_id *hea
                      const struct deferral *deferral, const struct ends_mark *mark)
 {
     static const char start[] = "{\"t\":\"end\",\"x\":\"", middle[] = "\",\"pos\":\"";
-    char pos[CLIENT_POS_MAX], digits[BYTES_DECIMAL_MAX];
-    const size_t digits_len = (size_t)(bytes_decimal(xid, digits) - digits);
+    char pos[CLIENT_POS_MAX], digits[BYTES_DECIMAL_MAX + 1];
+    const size_t digits_len = (size_t)snprintf(digits, sizeof(digits), "%" PRIu64, xid);
     size_t pos_len, text_len, size;
     struct notification *end;
     char *at;
