@@ -256,6 +256,6 @@ is("$response->{status} $response->{json}{detail}", '503 database does not reply
 like($response->{headers}{'retry-after'}, qr/\A[1-9]\d*\z/, 'this response has a delay, too');
 $pg->start;
 $relay->wait_ready;
-is(barrier($client)->{t}, 'barrier', 'a barrier after its return');
+ok(wait_until('a barrier is answered', sub { barrier($client)->{t} eq 'barrier' }), 'a barrier after its return');
 
 done_testing();
