@@ -30,6 +30,7 @@ for my $pattern (qr/ping/, qr/loading/, qr/used_memory_human/, qr/aof_last_write
 {
     isnt($pages->type('RUNBOOKS', $pattern, @at), '', 'it prints its result');
 }
+$pages->type('RUNBOOKS', qr/config set maxmemory/, @at);
 $pages->type('RUNBOOKS', qr/latency-history/, @at, seconds => 3);
 $store->execute('XGROUP', 'CREATE', 'clairon:receipts', 'sql', '$', 'MKSTREAM');
 $pages->type('RUNBOOKS', qr/XGROUP DESTROY/, @at);

@@ -88,7 +88,7 @@ wait_until("$_ has failed", sub { metric("failures_total", $_) > 0 }) for @SINKS
 check_served('while the sinks are down');
 
 advance($_ * $HOUR / 12), check_served('after ' . 5 * $_ . ' minutes') for 1 .. 12;
-wait_until("the oldest one of $_ is older than an hour", sub { metric("oldest_seconds", $_) >= 1e6 * $HOUR }) for @SINKS; # the metric is read in microseconds
+wait_until("the oldest one of $_ is older than an hour", sub { metric("oldest_seconds", $_) >= $HOUR }) for @SINKS;
 wait_until("all of $_ wait", sub { metric('backlog_receipts', $_) == ($_ eq 'webpush' ? 20 : 1000) }) for @SINKS;
 
 $target->start;
