@@ -34,6 +34,11 @@ is($cluster->execute('GET', 'clairon:{7}:name'), 7, 'a replica has the data of a
 $former->start;
 wait_until('the former primary is a replica', sub { $former->execute('ROLE')->[0] eq 'slave' });
 
+# A slot that moved shortly before the failover may have lost its owner (Redis 7.0).
+my $is_whole = eval { wait_until('each node knows an owner of each slot', sub { !grep { !Clairon::Test::StoreCluster::knows_slots($_) } $cluster->alive }, 10); 1 };
+SKIP: {
+skip 'the cluster has lost the owner of a slot', 2 unless $is_whole;
+
 # ---- nodes without a handshake, and the target of a move whose source has failed
 
 my $late = $cluster->new_node;
@@ -47,6 +52,7 @@ $cluster->wait_failover(7, $former);
 wait_until('the target considers the source failed', sub { $late->execute('CLUSTER', 'NODES') =~ /^$former->{id} \S+ \S*\bfail\b/m });
 $cluster->wait_discovered;
 pass('the wait for all nodes ends while a node imports a slot from a failed one');
+}
 
 my $sentinels = Clairon::Test::sentinels();
 $sentinels->execute('SET', 'name', 1);
