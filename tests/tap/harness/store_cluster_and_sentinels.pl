@@ -22,8 +22,9 @@ ok(!eval { $node->execute('MGET', 'clairon:{0}:name', 'clairon:{0}:none'); 1 }, 
 like($@, qr/^TRYAGAIN|^ASK/, 'the rejection is the reply for a moving slot');
 $cluster->move_keys(0, $from, $to, 10);
 $cluster->end_move(0, $from, $to);
+$cluster->wait_agreed;    # a node that leaves takes the slots with it that others still assign to it
 is($cluster->execute('GET', 'clairon:{0}:name'), 0, 'the command is accepted after the move');
-$cluster->move($_, $to) for 1 .. 3;
+$cluster->move($_, $to), $cluster->wait_agreed for 1 .. 3;
 $cluster->remove_node($node);
 is(scalar $cluster->primaries, 3, 'a node without slots leaves');
 
@@ -33,11 +34,6 @@ my $new = $cluster->wait_failover(7, $former);
 is($cluster->execute('GET', 'clairon:{7}:name'), 7, 'a replica has the data of a killed primary');
 $former->start;
 wait_until('the former primary is a replica', sub { $former->execute('ROLE')->[0] eq 'slave' });
-
-# A slot that moved shortly before the failover may have lost its owner (Redis 7.0).
-my $is_whole = eval { wait_until('each node knows an owner of each slot', sub { !grep { !Clairon::Test::StoreCluster::knows_slots($_) } $cluster->alive }, 10); 1 };
-SKIP: {
-skip 'the cluster has lost the owner of a slot', 2 unless $is_whole;
 
 # ---- nodes without a handshake, and the target of a move whose source has failed
 
@@ -52,7 +48,6 @@ $cluster->wait_failover(7, $former);
 wait_until('the target considers the source failed', sub { $late->execute('CLUSTER', 'NODES') =~ /^$former->{id} \S+ \S*\bfail\b/m });
 $cluster->wait_discovered;
 pass('the wait for all nodes ends while a node imports a slot from a failed one');
-}
 
 my $sentinels = Clairon::Test::sentinels();
 $sentinels->execute('SET', 'name', 1);
