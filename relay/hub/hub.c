@@ -272,6 +272,23 @@ on_history(void *ctx, unsigned shard)
         session_advance(session); /* pages of this server count now (page_budget.c) */
 }
 
+/* Sessions read from the store up to the entries that remain, and announce the loss. */
+static void
+on_trimmed(void *ctx, unsigned shard, struct entry_id reached)
+{
+    struct hub *hub = ctx;
+    struct session *session, *next;
+
+    hub_fan_out(hub);
+    DL_FOREACH (hub->sessions, session)
+        session_pause(session);
+    hub->covered[shard] = (struct reader_covered){.lsn = 0};
+    hub->newest[shard] = reached;
+    replay_buffer_reset(&hub->replay_buffer, hub->newest);
+    DL_FOREACH_SAFE (hub->sessions, session, next)
+        session_advance(session);
+}
+
 static void
 on_member(void *ctx, const struct reader_member *member)
 {
@@ -518,6 +535,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
                                          .on_reload = on_reload,
                                          .on_ack_events = on_ack_events,
                                          .on_history = on_history,
+                                         .on_trimmed = on_trimmed,
                                          .on_resumed = on_reader_resumed,
                                          .on_followed = on_followed,
                                          .on_covered = on_covered,

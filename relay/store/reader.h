@@ -60,6 +60,8 @@ struct reader_events {
      * before its next stream entry.
      */
     void (*on_history)(void *ctx, unsigned shard);
+    /* Stream entries up to `reached` were trimmed before all of them were read. */
+    void (*on_trimmed)(void *ctx, unsigned shard, struct entry_id reached);
     /* After a reconnect or a trimmed stream: memberships or acks may have been missed. */
     void (*on_resumed)(void *ctx);
     /* After reader_follow: later stream entries of the shard and of shard 0 are in commit order. */

@@ -1,4 +1,7 @@
-/* follow.c: starts to read a shard's stream, and merges it with the stream of shard 0. */
+/*
+ * follow.c: starts to read a shard's stream, merges it with the stream of shard 0, and finds where
+ * to continue after entries were lost.
+ */
 #include "store/read/reader_private.h"
 
 #include <string.h>
@@ -162,4 +165,64 @@ follow_history(void *ctx, const struct redisReply *reply)
         link_restart(link, "invalid reply to history.lua");
     else
         begin_history(stream);
+}
+
+/* The reply of range.lua: continues before the oldest entry if entries before it were trimmed. */
+static void
+on_range(void *ctx, const struct redisReply *reply)
+{
+    struct shard_stream *stream = ctx;
+    struct reader *reader = stream->server->reader;
+    const struct redisReply *entries = reply_at(reply, 1);
+    const char *large = reply_text(reply_at(reply, 4));
+    struct entry_id oldest, reached;
+    enum rc rc = reply_id(reply_at(reply, 2), &reached);
+
+    if (reply == NULL)
+        return;
+    if (large != NULL && large[0] != '\0')
+        rc = entry_id_read(large, strlen(large), &oldest);
+    else if (reply_count(entries) > 0)
+        rc = reply_entry_id(reply_at(entries, 0), &oldest);
+    else
+        oldest = (struct entry_id){0, 0};
+    if (reply_is_error(reply) || rc != RC_OK) {
+        link_restart(stream->server->link, reply_text(reply));
+        return;
+    }
+    if (reply_integer(reply_at(reply, 0)) != STORE_RANGE_TRIMMED)
+        return;
+    if (oldest.ms > 0)
+        reached = entry_id_before(oldest);
+    log_warn(stream->server->name, "notifications were trimmed before they were read",
+             LOG_TEXT("key", stream->stream_key));
+    if (reader->order != NULL) {
+        order_rewind(reader->order, stream->number);
+        order_skip(reader->order, stream->number);
+    }
+    stream->at = stream->delivered = history_label(&stream->history, reached);
+    reader->events.on_trimmed(reader->events.ctx, stream->number, stream->at);
+}
+
+enum rc
+follow_find_trimmed(struct server_reader *server, const bool *reads)
+{
+    struct reader *reader = server->reader;
+    const int64_t now_us = clock_monotonic_us();
+    enum rc rc = RC_OK;
+
+    for (unsigned i = 0; i < reader->stream_count && rc == RC_OK; i++) {
+        struct shard_stream *stream = &reader->streams[i];
+        char at[ENTRY_ID_TEXT_MAX];
+        const char *argv[] = {stream->stream_key, reader->store->shards[i].prefix, at, "1"};
+
+        if (!reads[i])
+            continue;
+        entry_id_text(history_position(&stream->history, stream->at), at);
+        if (stream->read_us == 0 ||
+            now_us - stream->read_us > reader->config->store.retention_ms * 1000)
+            rc = link_call(server->link, STORE_SCRIPT_range, 1, on_range, stream, 4, argv, NULL);
+        stream->read_us = now_us;
+    }
+    return rc;
 }

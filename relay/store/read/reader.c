@@ -414,6 +414,7 @@ read_server(struct server_reader *server)
     reader_request_write(server, &request);
     server->entries_requested = request.entries;
     server->reading =
+        follow_find_trimmed(server, request.reads) == RC_OK &&
         link_send(server->link, on_read, server, request.argc, request.argv, NULL) == RC_OK;
     for (unsigned i = 0; i < server->reader->stream_count && server->reading; i++) {
         struct shard_stream *stream = &server->reader->streams[i];
@@ -623,6 +624,7 @@ on_up(void *ctx)
                       argv, NULL) != RC_OK)
             link_restart(server->link, "could not send a command");
         cover_reset(&reader->streams[i].cover);
+        reader->streams[i].read_us = 0;
         send_newest(server, reader->streams[i].ack_events.key, 1, on_ack_events_newest,
                     &reader->streams[i].ack_events);
     }

@@ -94,11 +94,13 @@
 #define KEY_DOCTOR ":doctor" /* never written: clairon doctor checks permissions on it */
 
 /* The fields of KEY_META. */
-#define META_EPOCH "epoch"       /* identity of the shard's data; a new one announces a gap */
-#define META_SHARDS "shards"     /* number of shards that the store was created with */
-#define META_PLACE "place"       /* ID of the node that has all keys of the shard (place.h) */
-#define META_WITHOUT "without"   /* IDs of lost nodes whose keys are abandoned (place.h) */
-#define META_FIRST "first"       /* the first stream entry ever */
+#define META_EPOCH "epoch"     /* identity of the shard's data; a new one announces a gap */
+#define META_SHARDS "shards"   /* number of shards that the store was created with */
+#define META_PLACE "place"     /* ID of the node that has all keys of the shard (place.h) */
+#define META_WITHOUT "without" /* IDs of lost nodes whose keys are abandoned (place.h) */
+#define META_FIRST "first"     /* the first stream entry ever */
+/* the newest stream entry that trim.lua removed, and the oldest after it, or - */
+#define META_TRIMMED "trimmed"
 #define META_RUN "run"           /* run ID of the server that began the current generation */
 #define META_HISTORY "history"   /* generations of the stream (entry.h) */
 #define META_GAP_TO "gap_to"     /* end of the range of ids that this generation skipped */

@@ -59,9 +59,12 @@ local newest = #found > 0 and found[#found][1] or last_generated_id(stream)
 
 local function state()
     if is_before(newest, after) then return UNKNOWN end
-    local first, oldest = call('HGET', prefix .. KEY_META, META_FIRST), oldest_entry(stream)
+    local known, oldest = call('HMGET', prefix .. KEY_META, META_FIRST, META_TRIMMED), oldest_entry(stream)
+    local first, last, kept = known[1], (known[2] or ''):match('^(%S+) (%S+)$')
     -- If no stream entry was ever added, no entry was trimmed, even if the last id was raised.
     if not first or oldest == first then return WHOLE end
+    if kept == '-' or kept and kept == oldest then return is_before(after, last) and TRIMMED or WHOLE end
+    -- Entries were removed by somebody else: those between `after` and the oldest entry may have existed.
     if after == '0-0' then return TRIMMED end
     return is_before(after, oldest and id_before(oldest) or newest) and TRIMMED or WHOLE
 end

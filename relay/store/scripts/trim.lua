@@ -11,7 +11,7 @@ local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: notifications.lua
 -- include: stream_entry.lua
--- include: large_entries.lua
+-- include: large_ends.lua
 -- include: read_entry.lua
 reading.begin(5)
 
@@ -101,13 +101,25 @@ local function trim_receipts()
     return sum_of(rows, 1, trimmed), keep ~= nil or beyond > TRIMMED_MAX
 end
 
+-- Removes the entries before an id, or about TRIM_MAX of them. Returns the number, and whether more may remain.
+local TRIM_MAX = 100000
+local function trim_before(id)
+    local last = backwards(stream, '(' .. id, '-')()
+    local trimmed = call('XTRIM', stream, 'MINID', '~', id, 'LIMIT', TRIM_MAX)
+    if trimmed > TRIM_MAX / 2 then return trimmed, true end
+    trimmed = trimmed + call('XTRIM', stream, 'MINID', id) -- less than a node of the stream
+    if trimmed > 0 then redis.pcall('HSET', prefix .. KEY_META, META_TRIMMED, last .. ' ' .. (oldest_entry(stream) or '-')) end
+    return trimmed, false
+end
+
 local pending = call('XPENDING', stream, 'clairon', '-', '+', MOVES_MAX)
 local old = 0
 for _, row in ipairs(pending) do
     if ms_of(row[1]) < keep_ms then old = old + 1 end
 end
--- XTRIM runs first, because a full store accepts XADD only after XTRIM has freed memory.
-local trimmed = old > 0 and call('XTRIM', stream, 'MINID', '~', pending[1][1]) or 0
+-- XTRIM runs first: a full store accepts XADD only in a script that has written before.
+local trimmed, is_cut = 0, false
+if old > 0 then trimmed, is_cut = trim_before(pending[1][1]) end
 local moved, bytes = 0, 0
 while moved < old and bytes < MOVED_BYTES do
     local entry = pending[moved + 1][1]
@@ -130,10 +142,14 @@ save_notifications()
 forget_ended()
 local old_receipts, has_more = trim_receipts()
 if moved < old or old == MOVES_MAX then return {trimmed, 1, old_receipts, reading.wanted} end
-trimmed = trimmed + call('XTRIM', stream, 'MINID', '~', integer_text(keep_ms) .. '-0')
+if not is_cut then
+    local count
+    count, is_cut = trim_before(integer_text(keep_ms) .. '-0')
+    trimmed = trimmed + count
+end
 local large = next_large(stream, '0-0')
 for _ = 1, LARGE_MAX do
     if not large or has_large(stream, large) then break end
     large = next_large(stream, large.entry)
 end
-return {trimmed, has_more and 1 or 0, old_receipts, {}}
+return {trimmed, (has_more or is_cut) and 1 or 0, old_receipts, {}}
