@@ -14,7 +14,7 @@
 #include "store/shards/shard.h"
 #include "store/store.h"
 
-/* ---- order.c: the commit order of several shards: of endless streams, and of pages */
+/* ---- order.c: the commit order of several shards */
 
 /*
  * Each user reads at most two shards, shard 0 and the shard of the user, and receives their
@@ -91,9 +91,11 @@ size_t order_foreign_entries(struct order *order, unsigned shard);
 /* Counts the notifications that were delivered without their dependencies since the last call. */
 size_t order_unordered(struct order *order);
 
+/* ---- pages.c */
+
 /*
  * The merge of finite pages. It is separate from struct order, which uses the field `after` to
- * detect a missing older notification: most notifications that `after` names are not on a page. An
+ * detect a missing older notification: most notifications that `after` names are not on a page. A
  * page of a pending list also contains retries. They are ordered by their commit, but in struct
  * order by their own stream entry. A shared merge would need a mode for each of these rules.
  */
