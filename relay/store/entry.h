@@ -11,6 +11,8 @@
 #include "wire/bytes.h"
 #include "wire/frame.h"
 
+struct redisReply;
+
 /* (0, 0): no commit position; lower than all other positions. */
 struct position {
     uint64_t lsn;
@@ -87,6 +89,9 @@ struct entry {
     bool is_ended;            /* in a pending list: it is not pending any more ... */
     bool is_acked;            /* ... because another session acknowledged it */
 };
+
+/* Reads an [id, [field, value ..]] element. RC_BAD: a foreign entry. */
+MUST_CHECK enum rc entry_read(const struct redisReply *element, struct entry *ret_entry);
 
 /* Returns the id as a score of a sorted set, as in the scripts: 1024 scores per millisecond. */
 uint64_t entry_id_score(struct entry_id id);

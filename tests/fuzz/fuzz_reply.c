@@ -24,7 +24,7 @@ read_entry(const struct redisReply *reply)
 {
     struct entry entry;
 
-    if (reply_entry(reply, &entry) != RC_OK)
+    if (entry_read(reply, &entry) != RC_OK)
         return;
     expect(entry.data.len > 0 && entry.uuid.at != NULL);
 }

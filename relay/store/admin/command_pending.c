@@ -72,7 +72,7 @@ entry_matches(const struct command_selection *selection, const struct redisReply
     struct entry entry;
     bool matches;
 
-    if (reply_entry(row, &entry) != RC_OK ||
+    if (entry_read(row, &entry) != RC_OK ||
         (selection->rule != NULL &&
          !bytes_equal_text(entry.frame.as.notification.rule, selection->rule)))
         return false;

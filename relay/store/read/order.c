@@ -197,7 +197,7 @@ order_add(struct order *order, unsigned shard, const struct redisReply *entries)
     queue->count += reply_count(entries);
     /* A stream is in commit order: its last notification is the newest. */
     for (size_t i = reply_count(entries); i > 0; i--) {
-        if (reply_entry(reply_at(entries, i - 1), &entry) != RC_OK || is_free(&entry))
+        if (entry_read(reply_at(entries, i - 1), &entry) != RC_OK || is_free(&entry))
             continue;
         position_raise(&queue->seen, position_of(&entry));
         queue->is_skipped = false;
@@ -227,7 +227,7 @@ load_head(struct order *order, unsigned k)
         }
         element = reply_at(held->entries, held->at++);
         queue->count--;
-        if (reply_entry(element, &queue->head) != RC_OK) {
+        if (entry_read(element, &queue->head) != RC_OK) {
             queue->foreign_entries++;
             continue;
         }
@@ -355,7 +355,7 @@ keep(struct queue *queue, int64_t now_us)
     if (held->at > 0) {
         unsigned char shard = queue->head.shard;
 
-        if (reply_entry(reply_at(held->kept, 0), &queue->head) != RC_OK)
+        if (entry_read(reply_at(held->kept, 0), &queue->head) != RC_OK)
             abort(); /* the reply was valid when it was added */
         queue->head.shard = shard;
     }

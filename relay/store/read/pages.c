@@ -23,7 +23,7 @@ next_entry(struct shard_page *page)
     while (page->next < page->count) {
         const struct redisReply *element = reply_at(page->entries, page->next++);
 
-        page->has_entry = reply_entry(element, &page->entry) == RC_OK;
+        page->has_entry = entry_read(element, &page->entry) == RC_OK;
         if (page->has_entry)
             break;
         page->foreign_entries++;
@@ -75,7 +75,7 @@ look_ahead(struct shard_page *page)
         return; /* the previous match is still ahead, or no match is left */
     page->has_position = false;
     for (page->ahead = page->next; page->ahead <= page->count; page->ahead++) {
-        if (reply_entry(reply_at(page->entries, page->ahead - 1), &entry) != RC_OK ||
+        if (entry_read(reply_at(page->entries, page->ahead - 1), &entry) != RC_OK ||
             entry.frame.commit_lsn == 0)
             continue;
         page->has_position = true;

@@ -188,7 +188,7 @@ reader_deliver(struct reader *reader, unsigned shard, const struct redisReply *e
     if (reader->order != NULL)
         order_add(reader->order, shard, entries);
     for (size_t i = 0; reader->order == NULL && i < reply_count(entries); i++) {
-        if (reply_entry(reply_at(entries, i), &entry) == RC_OK)
+        if (entry_read(reply_at(entries, i), &entry) == RC_OK)
             reader_pass(reader, &entry);
         else
             foreign_entries++;

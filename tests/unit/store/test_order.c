@@ -264,7 +264,7 @@ join(struct order *order, struct joined *joined)
         const redisReply *fields = stream->entries[i]->element[1];
         struct entry entry;
 
-        assert_int_equal(reply_entry(stream->entries[i], &entry), RC_OK);
+        assert_int_equal(entry_read(stream->entries[i], &entry), RC_OK);
         if (entry.is_retry || entry.frame.commit_lsn == 0)
             continue;
         stored = (struct position){entry.frame.commit_lsn, entry.frame.ordinal};

@@ -181,7 +181,7 @@ fields_of_a_pending_list_are_zero(void **state)
     struct entry entry;
 
     (void)state;
-    assert_int_equal(reply_entry(reply, &entry), RC_OK);
+    assert_int_equal(entry_read(reply, &entry), RC_OK);
     assert_true(entry_id_is_zero(entry.first));
     assert_false(entry.is_ended);
     assert_false(entry.is_acked);
@@ -211,7 +211,7 @@ an_expiration_out_of_range_is_rejected(void **state)
 
         put_field(fields, &at, "open_ended", CASES[i].text, strlen(CASES[i].text));
         fields->elements = at;
-        assert_int_equal(reply_entry(reply, &entry), CASES[i].rc);
+        assert_int_equal(entry_read(reply, &entry), CASES[i].rc);
         if (CASES[i].rc == RC_OK)
             assert_int_equal(entry.expires_us, CASES[i].expires_us);
         drop(reply);
