@@ -151,7 +151,7 @@ struct shard_request_kind {
     const char *failure; /* log message of a rejected request: "could not ..." */
     /*
      * Handles a reply that is not an error, and may send to further shards. False if the reply is
-     * invalid.
+     * invalid. Optional.
      */
     bool (*on_reply)(struct shard_request *request, struct shard *shard,
                      const struct redisReply *reply);

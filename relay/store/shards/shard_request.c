@@ -198,7 +198,8 @@ handle_reply(const struct shard_request_part *part, const struct redisReply *rep
     if (part->has_failed)
         return false;
     if (shard_check_reply(part->shard, reply, request->kind->failure))
-        return request->kind->on_reply(request, part->shard, reply);
+        return request->kind->on_reply == NULL ||
+               request->kind->on_reply(request, part->shard, reply);
     if (reply == NULL)
         request->is_disconnected = true;
     else if (request->kind->on_error != NULL)

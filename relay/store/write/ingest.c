@@ -733,19 +733,8 @@ finish_rewind(struct shard_request *request, enum rc rc)
                      rc == RC_OK ? NULL : "could not rewind the slot's progress");
 }
 
-static bool
-on_rewind_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
-{
-    (void)request;
-    (void)shard;
-    (void)reply;
-    return true;
-}
-
-static const struct shard_request_kind rewind_kind = {.failure =
-                                                          "could not rewind the slot's progress",
-                                                      .on_reply = on_rewind_reply,
-                                                      .finish = finish_rewind};
+static const struct shard_request_kind rewind_kind = {
+    .failure = "could not rewind the slot's progress", .finish = finish_rewind};
 
 static void
 send_rewind(struct shard_request *request, struct shard *shard, const char *slot,

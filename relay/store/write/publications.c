@@ -156,15 +156,6 @@ struct ticket {
     struct bytes claims;
 };
 
-static bool
-on_ticket_stored(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
-{
-    (void)request;
-    (void)shard;
-    (void)reply;
-    return true;
-}
-
 static void
 finish_saved(struct shard_request *request, enum rc rc)
 {
@@ -173,8 +164,8 @@ finish_saved(struct shard_request *request, enum rc rc)
     ticket->saved(ticket->ctx, rc);
 }
 
-static const struct shard_request_kind save_kind = {
-    .failure = "could not store a ticket", .on_reply = on_ticket_stored, .finish = finish_saved};
+static const struct shard_request_kind save_kind = {.failure = "could not store a ticket",
+                                                    .finish = finish_saved};
 
 enum rc
 store_ticket_save(struct store *store, const char *text, const char *claims,

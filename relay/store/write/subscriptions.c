@@ -324,15 +324,6 @@ store_subscriptions(struct store *store, const char *user, store_listed *done, v
 
 /* ---- the last failure of an endpoint, in the endpoint's shard */
 
-static bool
-on_saved_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
-{
-    (void)request;
-    (void)shard;
-    (void)reply;
-    return true;
-}
-
 static void
 finish_saved(struct shard_request *request, enum rc rc)
 {
@@ -343,7 +334,6 @@ finish_saved(struct shard_request *request, enum rc rc)
 
 static const struct shard_request_kind failure_kind = {
     .failure = "could not store the failure of a push service",
-    .on_reply = on_saved_reply,
     .finish = finish_saved,
     .release = release};
 

@@ -210,19 +210,8 @@ store_was_present(struct store *store, const char *user, int64_t since_ms,
 
 /* ---- tickets */
 
-static bool
-on_saved_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
-{
-    (void)request;
-    (void)shard;
-    (void)reply;
-    return true;
-}
-
-static const struct shard_request_kind save_kind = {.failure =
-                                                        "could not store a ticket of a Web Push",
-                                                    .on_reply = on_saved_reply,
-                                                    .finish = finish_stored};
+static const struct shard_request_kind save_kind = {
+    .failure = "could not store a ticket of a Web Push", .finish = finish_stored};
 
 enum rc
 store_save_push_ticket(struct store *store, const char *ticket, const char *id, const char *user,
