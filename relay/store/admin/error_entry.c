@@ -187,31 +187,18 @@ void
 redrive_multi(const struct shard *shard, const struct kept_arguments *kept,
               const struct redisReply *fields, struct multi *ret_multi)
 {
-    const struct bytes id = kept_argument(kept, REDRIVE_ID),
-                       route = kept_argument(kept, REDRIVE_ROUTE),
-                       data = kept_argument(kept, REDRIVE_DATA),
-                       users = reply_bytes(reply_at(fields, 0)),
-                       open_ended = reply_bytes(reply_at(fields, 1));
-    struct arguments entry = {.argc = 0}, script = {.argc = 0};
+    const struct prepared_entry entry = {.id = kept_argument(kept, REDRIVE_ID),
+                                         .route = kept_argument(kept, REDRIVE_ROUTE),
+                                         .data = kept_argument(kept, REDRIVE_DATA),
+                                         .retry_users = reply_bytes(reply_at(fields, 0)),
+                                         .open_ended = reply_bytes(reply_at(fields, 1))};
+    struct arguments script = {.argc = 0};
 
-    argument(&entry, "id");
-    argument_bytes(&entry, id.at, id.len);
-    argument(&entry, "route");
-    argument_bytes(&entry, route.at, route.len);
-    argument(&entry, "data");
-    argument_bytes(&entry, data.at, data.len);
-    argument(&entry, "retry_users");
-    argument_bytes(&entry, users.at, users.len);
-    if (open_ended.len > 0) {
-        argument(&entry, "open_ended");
-        argument_bytes(&entry, open_ended.at, open_ended.len);
-    }
     redrive_script(kept, fields, &script);
-    multi_begin(ret_multi,
-                kept_bytes(kept) + route.len + 2 * users.len + strlen(store_script_redrive));
+    multi_begin(ret_multi, kept_bytes(kept) + entry.route.len + 2 * entry.retry_users.len +
+                               strlen(store_script_redrive));
     multi_prepare_entry(ret_multi, shard, &entry);
     multi_script(ret_multi, shard, STORE_SCRIPT_redrive, 1, script.argc, script.argv, script.lens);
-    arguments_free(&entry);
     arguments_free(&script);
 }
 

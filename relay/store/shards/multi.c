@@ -84,18 +84,37 @@ multi_command(struct multi *multi, const struct arguments *arguments)
         multi_word(multi, arguments->argv[i], arguments->lens[i]);
 }
 
+static void
+add_field(struct arguments *arguments, const char *name, struct bytes value)
+{
+    argument(arguments, name);
+    argument_bytes(arguments, value.at, value.len);
+}
+
 void
-multi_prepare_entry(struct multi *multi, const struct shard *shard, const struct arguments *fields)
+multi_prepare_entry(struct multi *multi, const struct shard *shard,
+                    const struct prepared_entry *entry)
 {
     const char *const move[] = {"XGROUP", "SETID", shard->stream_key, "clairon", "$"};
-    const char *const add[] = {"XADD", shard->stream_key, "NOMKSTREAM", "*"};
+    struct arguments add = {.argc = 0};
 
     multi_words(multi, 5);
     put_texts(multi, move, 5);
-    multi_words(multi, 4 + fields->argc);
-    put_texts(multi, add, 4);
-    for (size_t i = 0; i < fields->argc; i++)
-        multi_word(multi, fields->argv[i], fields->lens[i]);
+    argument(&add, "XADD");
+    argument(&add, shard->stream_key);
+    argument(&add, "NOMKSTREAM");
+    argument(&add, "*");
+    add_field(&add, "id", entry->id);
+    add_field(&add, "route", entry->route);
+    add_field(&add, "data", entry->data);
+    if (entry->after.len > 0)
+        add_field(&add, "after", entry->after);
+    if (entry->retry_users.at != NULL)
+        add_field(&add, "retry_users", entry->retry_users);
+    if (entry->open_ended.len > 0)
+        add_field(&add, "open_ended", entry->open_ended);
+    multi_command(multi, &add);
+    arguments_free(&add);
 }
 
 void

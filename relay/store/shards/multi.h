@@ -33,12 +33,22 @@ void multi_put(struct multi *multi, const void *bytes, size_t len);
 /* Adds a command. */
 void multi_command(struct multi *multi, const struct arguments *arguments);
 
+/* A stream entry for prepared.lua. */
+struct prepared_entry {
+    struct bytes id;
+    struct bytes route;
+    struct bytes data;
+    struct bytes after;       /* empty: no such field */
+    struct bytes retry_users; /* NULL: no such field */
+    struct bytes open_ended;  /* empty: no such field */
+};
+
 /*
- * Adds XADD to the stream, with these names and values, for prepared.lua. The first name is `id`.
- * Without a stream, nothing is added. Without the group, the entry is removed again.
+ * Adds XADD to the stream. Without a stream, nothing is added. Without the group, the entry is
+ * removed again.
  */
 void multi_prepare_entry(struct multi *multi, const struct shard *shard,
-                         const struct arguments *fields);
+                         const struct prepared_entry *entry);
 
 /*
  * Writes data and route of a notification to KEY_ERROR_PARTS, for prepared.lua. They expire after

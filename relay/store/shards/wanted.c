@@ -94,28 +94,18 @@ static void
 prepare(struct multi *multi, const struct shard *shard, const struct content *content,
         struct bytes users, struct bytes open_ended)
 {
-    struct arguments fields = {.argc = 0};
+    const struct prepared_entry entry = {.id = content->id,
+                                         .route = content->route,
+                                         .data = content->data,
+                                         .retry_users = users,
+                                         .open_ended = open_ended};
 
     multi_begin(multi, content->route.len * 2 + content->data.len + users.len * 2 +
                            strlen(store_script_due) + strlen(store_script_trim));
-    if (strcmp(content->kind, "parts") == 0) {
+    if (strcmp(content->kind, "parts") == 0)
         multi_prepare_parts(multi, shard, content->id, content->route, content->data);
-        return;
-    }
-    argument(&fields, "id");
-    argument_bytes(&fields, content->id.at, content->id.len);
-    argument(&fields, "route");
-    argument_bytes(&fields, content->route.at, content->route.len);
-    argument(&fields, "data");
-    argument_bytes(&fields, content->data.at, content->data.len);
-    argument(&fields, "retry_users");
-    argument_bytes(&fields, users.at, users.len);
-    if (open_ended.len > 0) {
-        argument(&fields, "open_ended");
-        argument_bytes(&fields, open_ended.at, open_ended.len);
-    }
-    multi_prepare_entry(multi, shard, &fields);
-    arguments_free(&fields);
+    else
+        multi_prepare_entry(multi, shard, &entry);
 }
 
 enum rc

@@ -108,29 +108,19 @@ send_large(struct ingest_part *part, struct shard *shard)
 {
     const struct kept_arguments *kept = part->kept;
     const size_t at = BATCH_RESERVED;
-    const struct bytes id = kept_argument(kept, at + BATCH_ID),
-                       route = kept_argument(kept, at + BATCH_ROUTE),
-                       data = kept_argument(kept, at + BATCH_DATA), start = multi_data_start(data);
-    struct arguments fields = {.argc = 0}, script = {.argc = 0};
+    const struct prepared_entry entry = {
+        .id = kept_argument(kept, at + BATCH_ID),
+        .route = kept_argument(kept, at + BATCH_ROUTE),
+        .data = kept_argument(kept, at + BATCH_DATA),
+        .after = kept_argument(kept, BATCH_AFTER),
+        .open_ended = {(const unsigned char *)part->open_ended, strlen(part->open_ended)}};
+    const struct bytes start = multi_data_start(entry.data);
+    struct arguments script = {.argc = 0};
     struct multi multi;
     struct frame frame;
     char bytes[COUNT_TEXT];
 
-    snprintf(bytes, sizeof(bytes), "%zu", route.len + data.len);
-    argument(&fields, "id");
-    argument_bytes(&fields, id.at, id.len);
-    argument(&fields, "route");
-    argument_bytes(&fields, route.at, route.len);
-    argument(&fields, "data");
-    argument_bytes(&fields, data.at, data.len);
-    if (kept->lens[BATCH_AFTER] > 0) {
-        argument(&fields, "after");
-        argument(&fields, kept->argv[BATCH_AFTER]);
-    }
-    if (part->open_ended[0] != '\0') {
-        argument(&fields, "open_ended");
-        argument(&fields, part->open_ended);
-    }
+    snprintf(bytes, sizeof(bytes), "%zu", entry.route.len + entry.data.len);
     for (size_t i = 0; i < kept->argc; i++) {
         if (i == at) {
             argument(&script, "E");
@@ -143,11 +133,10 @@ send_large(struct ingest_part *part, struct shard *shard)
             argument_bytes(&script, kept->argv[i], kept->lens[i]);
     }
     multi_begin(&multi, kept_bytes(kept) + strlen(store_script_ingest));
-    multi_prepare_entry(&multi, shard, &fields);
-    if (frame_parse_header(route, &frame) == RC_OK && (frame.flags & FRAME_UNDECODABLE) != 0)
-        multi_prepare_parts(&multi, shard, id, route, data);
+    multi_prepare_entry(&multi, shard, &entry);
+    if (frame_parse_header(entry.route, &frame) == RC_OK && (frame.flags & FRAME_UNDECODABLE) != 0)
+        multi_prepare_parts(&multi, shard, entry.id, entry.route, entry.data);
     multi_script(&multi, shard, STORE_SCRIPT_ingest, 2, script.argc, script.argv, script.lens);
-    arguments_free(&fields);
     arguments_free(&script);
     shard_request_send_multi(&part->ingest->request, shard, STORE_SCRIPT_ingest, &multi);
 }
