@@ -245,7 +245,7 @@ store_receipts(struct store *store, const char *after, const char *emitter, cons
         argument(&arguments, limit_text);
         argument(&arguments, emitter != NULL ? emitter : "");
         argument(&arguments, id != NULL ? id : "");
-        shard_request_send_script(&read->request, &store->shards[k], STORE_SCRIPT_receipts, 1,
+        shard_request_send_script(&read->request, &store->shards[k], STORE_SCRIPT_receipts_page, 1,
                                   &arguments);
     }
     return shard_request_await(&read->request);

@@ -1,4 +1,4 @@
--- receipts.lua: returns a page of a shard's receipts, oldest first.
+-- receipts_page.lua: returns a page of a shard's receipts, oldest first.
 -- KEYS: stream. ARGV: prefix, where the page begins, maximum number of receipts, their emitter ('': any), their
 -- notification ('': any).
 -- A page begins after a stream entry, or after a number of its receipts: `1795230000000-0.3`.
