@@ -91,6 +91,7 @@ local UNREPORTED_ACK_MS = 60000
 local function unreported_ack_key(id) return prefix .. KEY_UNREPORTED_ACKS .. id end
 
 -- include: trace_events.lua
+-- include: route.lua
 -- include: receipts.lua
 
 -- Completes a notification that has no other state than its value, its stream entry and its users.

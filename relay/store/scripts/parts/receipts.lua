@@ -20,6 +20,7 @@
 local receipts = {}
 do
 -- include: json.lua
+-- include: escalations.lua
     -- The outcome of a notification is the first one that a pair has, otherwise acked.
     local OUTCOMES = {'forgotten', 'dropped', 'exhausted', 'expired', 'unreached'}
     local OUTCOME_AT = {forgotten = 1, dropped = 2, exhausted = 3, expired = 4, unreached = 5}
@@ -30,7 +31,7 @@ do
     local receipt_states, receipt_ids = {}, {} -- by id, and the ids
     local state_texts = {} -- by id, as they were read
     local ended_at -- the time of the ends in this call
-    local gone_users, escalations_to_remove = {}, {} -- by id: users whose state is deleted; members
+    local gone_users = {} -- by id: users whose state is deleted
     local delivered_users, delivered_text = {}, nil -- by id: users with a delivery at that time
     local delivered_values = {} -- by id, with the first delivery
 
@@ -337,12 +338,6 @@ do
         if retries > state.attempts then state.attempts, state.is_changed = retries, true end
     end
 
-    -- Members of KEY_ESCALATIONS: the level, the notification, and a redriven user; without a user, all users
-    -- in their first round.
-    function receipts.escalation_member(level, id, user) return level .. id .. ':' .. user end
-
-    function receipts.remove_escalation(member) escalations_to_remove[#escalations_to_remove + 1] = member end
-
     -- Adds the receipt of a completed notification, and deletes its state unless pairs can be redriven.
     function receipts.complete(id, notification)
         local state, ended, redrivable, outcome = receipts.state_of(id), 0, 0, 'acked'
@@ -437,6 +432,6 @@ do
             end
         end
         for id, users in pairs(gone_users) do call_chunked(users, 'HDEL', prefix .. KEY_RECEIPT_STATE .. id) end
-        call_chunked(escalations_to_remove, 'ZREM', prefix .. KEY_ESCALATIONS)
+        receipts.save_escalations()
     end
 end

@@ -51,26 +51,6 @@ local function limit_of(found)
     return route_number(found.route, FRAME_NOTIFICATION_AT_RETRY_LIMIT, FRAME_NOTIFICATION_AT_ATTEMPTS)
 end
 
--- Returns the receipts of a notification as in its pending value, or nil, and its escalations in ms.
-local receipts_of_bytes = {} -- many notifications have the same bytes
-function receipts.of_route(route)
-    if not route_flag(route, FRAME_RECEIPTS) then return nil end
-    local bytes = route_bytes(route, FRAME_NOTIFICATION_AT_RECEIPTS, FRAME_NOTIFICATION_HEAD_SIZE)
-    local known = receipts_of_bytes[bytes]
-    if not known then
-        local kind, times = route_number(route, FRAME_NOTIFICATION_AT_RECEIPTS, FRAME_NOTIFICATION_AT_ZERO), {0, 0}
-        local has_none = route_bytes(route, FRAME_NOTIFICATION_AT_ESCALATIONS, FRAME_NOTIFICATION_HEAD_SIZE) == NO_BYTES
-        for level = 1, has_none and 0 or FRAME_ESCALATIONS do
-            local at = FRAME_NOTIFICATION_AT_ESCALATIONS + (level - 1) * FRAME_ESCALATION_SIZE
-            times[level] = route_number(route, at, at + FRAME_ESCALATION_SIZE)
-        end
-        local letter = ('-nu'):sub(kind + 1, kind + 1)
-        known = {kind = (letter == '' and '-' or letter) .. (times[1] > 0 and 'e' or ''), times = times}
-        receipts_of_bytes[bytes] = known
-    end
-    return known.times[1] > 0 and web_push_text(route) and known.kind .. 'p' or known.kind, known.times
-end
-
 -- Returns what the pending value of a notification contains of its header, and its escalations in
 -- ms, or nil.
 local LETTERS = STORE_BACKOFF_LETTERS
@@ -88,14 +68,6 @@ local function pending_of(route)
     if owner ~= 0 then pending.owner = integer_text(owner) end
     if kind then pending.receipts = kind end
     return pending, times
-end
-
--- Adds the escalations of a notification, or of a redriven user, at these times after `from` (in ms).
-function receipts.add_escalations(id, user, from, times)
-    if times[1] == 0 then return end
-    for level, after in ipairs(times) do
-        if after > 0 then call('ZADD', prefix .. KEY_ESCALATIONS, integer_text(from + after), receipts.escalation_member(level, id, user)) end
-    end
 end
 
 -- Makes stream entries of one commit pending. Their delivery time in the group is the time of the
