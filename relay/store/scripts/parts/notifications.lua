@@ -26,18 +26,21 @@ end
 
 -- Returns a stream entry's id as a number that a sorted set stores exactly. Lua formats long
 -- numbers slowly, so the leading digits are formatted once per millisecond.
-local MILLION = 1000000
-local score_ms, score_front, score_rest
-local function score_text(entry)
-    local ms, seq = entry:match('^(%d+)-(%d+)$')
-    if ms ~= score_ms then
-        local score = tonumber(ms) * STORE_SCORES_PER_MS
-        score_ms, score_rest = ms, score % MILLION
-        score_front = integer_text((score - score_rest) / MILLION)
+local score_text
+do
+    local MILLION = 1000000
+    local score_ms, score_front, score_rest
+    function score_text(entry)
+        local ms, seq = entry:match('^(%d+)-(%d+)$')
+        if ms ~= score_ms then
+            local score = tonumber(ms) * STORE_SCORES_PER_MS
+            score_ms, score_rest = ms, score % MILLION
+            score_front = integer_text((score - score_rest) / MILLION)
+        end
+        local rest = score_rest + math.min(tonumber(seq), STORE_SCORES_PER_MS - 1)
+        if rest >= MILLION then return integer_text(tonumber(ms) * STORE_SCORES_PER_MS + rest - score_rest) end
+        return score_front .. string.format('%06d', rest)
     end
-    local rest = score_rest + math.min(tonumber(seq), STORE_SCORES_PER_MS - 1)
-    if rest >= MILLION then return integer_text(tonumber(ms) * STORE_SCORES_PER_MS + rest - score_rest) end
-    return score_front .. string.format('%06d', rest)
 end
 
 -- `notifications` contains by id:

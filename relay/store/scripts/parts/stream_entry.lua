@@ -53,13 +53,13 @@ end
 
 -- Returns what the pending value of a notification contains of its header, and its escalations in
 -- ms, or nil.
-local LETTERS = STORE_BACKOFF_LETTERS
 local function pending_of(route)
     local pending = {left = 0, backoff = '-', entry = false, receipts = false, origin = false} -- room for all that most have
     if route_flag(route, FRAME_RETRY_ENABLED) then
         local backoff = route_number(route, FRAME_NOTIFICATION_AT_BACKOFF, FRAME_NOTIFICATION_AT_RETRY_LIMIT)
-        if backoff >= #LETTERS then backoff = 0 end
-        pending.backoff = LETTERS:sub(backoff + 1, backoff + 1)
+        local letters = STORE_BACKOFF_LETTERS
+        if backoff >= #letters then backoff = 0 end
+        pending.backoff = letters:sub(backoff + 1, backoff + 1)
     end
     if route_flag(route, FRAME_ACK_TIMED) then
         pending.ack_timeout = route_number(route, FRAME_NOTIFICATION_AT_ACK_TIMEOUT, FRAME_NOTIFICATION_AT_XID)
@@ -105,16 +105,19 @@ local function first_entry(id, notification)
     return notification.is_retried and call('HGET', prefix .. KEY_RETRIES .. id, '') or notification.entry
 end
 
--- The decoder writes this string at the end of the JSON document. No payload can end with it. A document
--- with this number of attempts is not copied. C does the same for large entries (large.c).
-local TAIL_MAX = 512
-local ATTEMPTS = '^(.*' .. ENVELOPE_ATTEMPTS_TEXT .. ')(%d+)(' .. ENVELOPE_RETRY_LIMIT_TEXT .. '%d+' ..
-    ENVELOPE_BACKOFF_TEXT .. '"%u+"' .. ENVELOPE_END_TEXT .. ')$'
-local function with_attempts(data, attempts)
-    local from = math.max(1, #data - TAIL_MAX)
-    local head, before, tail = data:sub(from):match(ATTEMPTS)
-    if not head or tonumber(before) == attempts then return data end
-    return data:sub(1, from - 1) .. head .. attempts .. tail
+local with_attempts
+do
+    -- The decoder writes this string at the end of the JSON document. No payload can end with it. A document
+    -- with this number of attempts is not copied. wanted.c does the same for large entries.
+    local TAIL_MAX = 512
+    local ATTEMPTS = '^(.*' .. ENVELOPE_ATTEMPTS_TEXT .. ')(%d+)(' .. ENVELOPE_RETRY_LIMIT_TEXT .. '%d+' ..
+        ENVELOPE_BACKOFF_TEXT .. '"%u+"' .. ENVELOPE_END_TEXT .. ')$'
+    function with_attempts(data, attempts)
+        local from = math.max(1, #data - TAIL_MAX)
+        local head, before, tail = data:sub(from):match(ATTEMPTS)
+        if not head or tonumber(before) == attempts then return data end
+        return data:sub(1, from - 1) .. head .. attempts .. tail
+    end
 end
 
 -- Replaces the pending stream entry by a retry for these users at the end of the stream. `found` has no data if a retry
