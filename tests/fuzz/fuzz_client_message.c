@@ -3,9 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "tests/fuzz/fuzz.h"
 #include "wire/client_message.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static size_t
 len_of(const char *text)

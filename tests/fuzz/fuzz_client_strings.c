@@ -7,15 +7,7 @@
 
 #include "base/addresses.h"
 #include "hub/notification.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-expect(bool is_true)
-{
-    if (!is_true)
-        __builtin_trap();
-}
+#include "tests/fuzz/fuzz.h"
 
 /* The prefix of an address is an address, and its own prefix. */
 static void

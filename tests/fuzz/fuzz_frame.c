@@ -2,9 +2,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/fuzz/fuzz.h"
 #include "wire/frame.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void
 walk_targets(struct bytes targets)

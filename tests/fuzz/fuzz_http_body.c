@@ -3,9 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "tests/fuzz/fuzz.h"
 #include "wire/client_message.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 typedef enum rc parse_ids(const char *text, size_t len, struct client_message *ret_message,
                           char error[CLIENT_MESSAGE_ERROR_MAX]);

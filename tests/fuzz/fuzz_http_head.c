@@ -4,12 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fuzz/fuzz.h"
 #include "wire/http_body.h"
 #include "wire/http_head.h"
 
 #define MAX 1024
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* An accepted head ends at its first empty line, and each line ends in CR LF. */
 static void

@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include "decoder/encode/json.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/strict_json.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct text {
     char *at; /* exactly the size that the writer may request: ASan reports one byte more */

@@ -6,9 +6,8 @@
 
 #include <jansson.h>
 
+#include "tests/fuzz/fuzz.h"
 #include "wire/json_doc.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void
 demand(bool condition)

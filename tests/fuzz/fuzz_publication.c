@@ -4,10 +4,9 @@
 #include <string.h>
 
 #include "strict_json.h"
+#include "tests/fuzz/fuzz.h"
 #include "wire/frame.h"
 #include "wire/publication.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void
 check(const struct publication *publication)

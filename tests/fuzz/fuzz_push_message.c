@@ -9,19 +9,11 @@
 #include <strings.h>
 
 #include "strict_json.h"
+#include "tests/fuzz/fuzz.h"
 #include "wire/push_message.h"
 #include "wire/web_push.h"
 
 #define ORIGIN "https://app.example"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-expect(bool is_true)
-{
-    if (!is_true)
-        __builtin_trap();
-}
 
 static void
 check_url(const char *url)

@@ -9,15 +9,7 @@
 #include "store/connection/reply.h"
 #include "store/entry.h"
 #include "store/servers/topology.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-expect(bool is_true)
-{
-    if (!is_true)
-        __builtin_trap();
-}
+#include "tests/fuzz/fuzz.h"
 
 static void
 read_entry(const struct redisReply *reply)

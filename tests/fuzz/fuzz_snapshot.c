@@ -6,16 +6,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "tests/fuzz/fuzz.h"
 #include "wire/snapshot.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-expect(bool is_true)
-{
-    if (!is_true)
-        __builtin_trap();
-}
 
 /*
  * The string is canonical, except for repeated ids: formatting the numbers returns the same string.

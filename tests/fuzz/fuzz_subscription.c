@@ -7,16 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/fuzz/fuzz.h"
 #include "wire/subscription.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void
-expect(bool is_true)
-{
-    if (!is_true)
-        __builtin_trap();
-}
 
 static bool
 starts_with(const char *text, const char *start)

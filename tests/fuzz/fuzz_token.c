@@ -8,12 +8,12 @@
 #include <openssl/hmac.h>
 
 #include "base/memory.h"
+#include "tests/fuzz/fuzz.h"
+#include "wire/base64url.h"
 #include "wire/token.h"
 
 #define NOW_S INT64_C(1741178096)
 #define TOKEN_TEXT_MAX (TOKEN_BYTES_MAX * 2)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char SECRET[] = "a secret that no input contains, at least 32 bytes";
 static const char PEM[] = "-----BEGIN PUBLIC KEY-----\n"
@@ -101,13 +101,8 @@ read_kept(const char *text, size_t len)
 static size_t
 add_base64url(char *out, const unsigned char *bytes, size_t len)
 {
-    size_t count = (size_t)EVP_EncodeBlock((unsigned char *)out, bytes, (int)len);
-
-    while (count > 0 && out[count - 1] == '=')
-        count--;
-    for (size_t i = 0; i < count; i++)
-        out[i] = (char)(out[i] == '+' ? '-' : out[i] == '/' ? '_' : out[i]);
-    return count;
+    base64url_encode(bytes, len, out);
+    return BASE64URL_LEN(len);
 }
 
 /* Returns a token with this header and these claims, signed by HMAC with `secret`. */

@@ -7,14 +7,13 @@
 #include <openssl/evp.h>
 
 #include "base/memory.h"
+#include "tests/fuzz/fuzz.h"
 #include "wire/retry_after.h"
 #include "wire/webhook_signature.h"
 
 #define NOW_S INT64_C(1741178096)
 #define DELAY_MAX_MS INT64_C(3600000)
 #define ENCODED_MAX 128
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Writing the secrets again results in the same file, except for its last line feed. */
 static void

@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "tests/fuzz/fuzz.h"
 #include "wire/ws_frame.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Returns a digest of the parsed frames, with the input split into chunks of `step` bytes. */
 static uint64_t

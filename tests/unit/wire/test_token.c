@@ -14,6 +14,7 @@
 #include <openssl/pem.h>
 
 #include "base/memory.h"
+#include "wire/base64url.h"
 #include "wire/token.h"
 
 #define NOW 1795230000
@@ -110,13 +111,8 @@ pem_rules(const char *pem)
 static size_t
 add_base64url(char *out, const void *bytes, size_t len)
 {
-    size_t count = (size_t)EVP_EncodeBlock((unsigned char *)out, bytes, (int)len);
-
-    while (count > 0 && out[count - 1] == '=')
-        count--;
-    for (size_t i = 0; i < count; i++)
-        out[i] = (char)(out[i] == '+' ? '-' : out[i] == '/' ? '_' : out[i]);
-    return count;
+    base64url_encode(bytes, len, out);
+    return BASE64URL_LEN(len);
 }
 
 /* Signs with a private key in PEM; returns the length of the signature. */
