@@ -154,15 +154,6 @@ sub remains_unnoticed
     return $self->is_unnoticed($what, $attacked, $compared);
 }
 
-# Returns the seconds that alice waits for this command.
-sub command_seconds
-{
-    my ($self, $sql) = @_;
-    my $begin = time();
-    $self->run_as('alice', $sql);
-    return time() - $begin;
-}
-
 # Returns the largest anonymous memory of the walsenders, in MB.
 sub walsender_memory
 {
