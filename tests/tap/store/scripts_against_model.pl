@@ -6,7 +6,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(script_text amount);
+use Clairon::Test qw(script_text amount top);
 use List::Util qw(sum);
 use Test::More;
 
@@ -16,6 +16,13 @@ srand $SEED;
 note "seed $SEED, $STEPS steps";
 
 my $store = Clairon::Test::store();
+
+# A script may have 200 local names at once.
+my $room = 'local ' . join(', ', map { "room$_" } 1 .. 20) . "\n";
+my @names = map { m{(\w+)\.lua$} } glob top() . '/build/gen/scripts/*.lua';
+cmp_ok(scalar @names, '>', 30, 'the scripts are found');
+is_deeply([ grep { !eval { $store->execute('SCRIPT', 'LOAD', $room . script_text($_)) } } @names ], [], 'each script has room for 20 further local names');
+
 my %model;
 my %replies;    # the number of occurrences of each reply
 
