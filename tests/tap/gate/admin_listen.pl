@@ -53,7 +53,7 @@ $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.ad
 sub metrics
 {
     my $link = IO::Socket::UNIX->new(Peer => $path) or die "could not connect to $path: $!\n";
-    print {$link} "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    print {$link} "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     local $/ = undef;
     return scalar <$link>;
 }

@@ -64,7 +64,7 @@ my $slow_reader = Clairon::Test::RawSocket->new($relay);
 $slow_reader->{link} = IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $relay->{port},
     Sockopts => [ [ SOL_SOCKET, SO_RCVBUF, 4096 ], [ IPPROTO_TCP, TCP_MAXSEG, 536 ] ]) or die "could not connect: $@\n";
 $slow_reader->{link}->blocking(0);
-$slow_reader->write("GET /v1/poll?pos=$pos HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'deaf2') . "\r\n\r\n");
+$slow_reader->write("GET /v1/poll?pos=$pos HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer " . token(sub => 'deaf2') . "\r\n\r\n");
 my ($began, $bytes) = (time(), '');
 wait_until('the time limit has passed', sub {
     sysread $slow_reader->{link}, $bytes, 100, length $bytes;

@@ -82,7 +82,7 @@ SKIP: {
     skip 'the machine is slow', 1 if time - $began >= 3;
     cmp_ok($ended, '<', MANY - 100, 'it is served while hellos of the first address wait');
 }
-$_->disconnect for @many;
+$_->disconnect for @many, $other;
 wait_until('the connections are closed', sub { descriptors() <= $idle });
 is(send_raw("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")->read_response->{status}, 0, 'a client without TLS is disconnected');
 is(https_status(), 200, 'the relay still serves requests');
