@@ -49,6 +49,23 @@ async function start(t, prepare = () => {}, connected = {}) {
 
 const respond = (socket, r, snapshot, rows = []) => socket.sends({ t: 'rows', r, key: ['id'], snapshot, rows, more: false });
 
+/** A connected client with a live list, whose rows are none. */
+async function startList(t, connected) {
+  let list;
+  const started = await start(t, (client) => { list = client.live('t'); }, connected);
+  await turn();
+  respond(started.socket, started.socket.frames('rows')[0].r, '10:10:');
+  await turn();
+  /** The number of the list's rows when seen() resolves, as `rows`. */
+  const waitForList = async (xid) => {
+    const seen = {};
+    started.client.seen(xid).then(() => { seen.rows = list.rows.length; });
+    await turn();
+    return seen;
+  };
+  return { ...started, list, waitForList };
+}
+
 /** Replies to the last barrier. */
 const pass = (socket, fields) => {
   const { r, x } = socket.frames('barrier').at(-1);
@@ -86,60 +103,42 @@ test('seen() rejects a transaction that was rolled back', async (t) => {
 });
 
 test('seen() resolves after lists show the change', async (t) => {
-  let list;
-  const { client, socket, advance } = await start(t, (its) => { list = its.live('t'); });
-  await turn();
-  respond(socket, socket.frames('rows')[0].r, '10:10:');
-  await turn();
-  let contained;
-  client.seen('10').then(() => { contained = list.rows.length; });
-  await turn();
+  const { socket, advance, waitForList } = await startList(t);
+  const seen = await waitForList('10');
   socket.sends(change('10'));
   socket.sends(change('10'));
   pass(socket);
   await advance();
   await advance(10);
-  assert.equal(contained, 2);
+  assert.equal(seen.rows, 2);
 });
 
 test('seen() waits for the end of a transaction of which a list holds changes', async (t) => {
-  let list;
-  const { client, socket, advance } = await start(t, (its) => { list = its.live('t'); }, { features: ['barrier', 'ends'] });
-  await turn();
-  respond(socket, socket.frames('rows')[0].r, '10:10:');
-  await turn();
-  let contained;
-  client.seen('10').then(() => { contained = list.rows.length; });
-  await turn();
+  const { socket, advance, list, waitForList } = await startList(t, { features: ['barrier', 'ends'] });
+  const seen = await waitForList('10');
   socket.sends(change('10'));
   pass(socket);
   await advance(10);
   socket.sends(change('11'));
   await advance(10);
-  assert.deepEqual([contained, list.rows.length], [undefined, 0]);
+  assert.deepEqual([seen.rows, list.rows.length], [undefined, 0]);
   socket.sends({ t: 'end', x: '10', pos: String(ids) });
   await advance(10);
-  assert.equal(contained, 1);
+  assert.equal(seen.rows, 1);
 });
 
 test('seen() resolves after a list that loads its rows shows the change', async (t) => {
-  let list;
-  const { client, socket, advance } = await start(t, (its) => { list = its.live('t'); });
-  await turn();
-  respond(socket, socket.frames('rows')[0].r, '10:10:');
-  await turn();
+  const { socket, advance, list, waitForList } = await startList(t);
   list.reload();
   await turn();
-  let contained;
-  client.seen('10').then(() => { contained = list.rows.length; });
-  await turn();
+  const seen = await waitForList('10');
   socket.sends(change('10'));
   pass(socket);
   await advance(10);
-  assert.equal(contained, undefined);
+  assert.equal(seen.rows, undefined);
   respond(socket, socket.frames('rows')[1].r, '11:11:', [{ id: 1 }]);
   await advance(10);
-  assert.equal(contained, 1);
+  assert.equal(seen.rows, 1);
 });
 
 test('seen() does not wait for a list with an error', async (t) => {
@@ -154,12 +153,8 @@ test('seen() does not wait for a list with an error', async (t) => {
 });
 
 test('seen() waits for a list whose relay is busy', async (t) => {
-  let list;
-  const { client, socket, advance } = await start(t, (its) => { list = its.live('t'); });
+  const { client, socket, advance, list, waitForList } = await startList(t);
   client.on('error', () => {});
-  await turn();
-  respond(socket, socket.frames('rows')[0].r, '10:10:');
-  await turn();
   list.reload();
   for (let i = 0; i < 2; i += 1) {
     await turn();
@@ -167,17 +162,15 @@ test('seen() waits for a list whose relay is busy', async (t) => {
     await advance(200 * (i + 1));
   }
   assert.equal(list.error.code, 111);
-  let contained;
-  client.seen('10').then(() => { contained = list.rows.length; });
-  await turn();
+  const seen = await waitForList('10');
   socket.sends(change('10'));
   pass(socket);
   await advance(10);
-  assert.equal(contained, undefined);
+  assert.equal(seen.rows, undefined);
   await advance(1000);
   respond(socket, socket.frames('rows').at(-1).r, '11:11:', [{ id: 1 }]);
   await advance(10);
-  assert.equal(contained, 1);
+  assert.equal(seen.rows, 1);
 });
 
 test('seen() repeats the request while the relay is busy, and on the next connection', async (t) => {
