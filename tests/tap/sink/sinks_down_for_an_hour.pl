@@ -3,7 +3,8 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until token scratch top);
+use Clairon::Test qw(wait_until token scratch);
+use Clairon::Test::Clock;
 use Clairon::Test::Endpoint;
 use Clairon::Test::PushService;
 use Clairon::Test::RawSocket;
@@ -13,23 +14,9 @@ use Test::More;
 
 my $HOUR = 3600;
 plan skip_all => 'node is not installed' if system('node --version >/dev/null 2>&1') != 0;
-plan skip_all => 'a sanitizer must be the first library of the process' if qx{nm -D '@{[ Clairon::Test::program() ]}'} =~ /__asan_init/;
+plan skip_all => 'a sanitizer must be the first library of the process' unless Clairon::Test::Clock::is_usable();
 
-# The clock of relay and store.
-my ($library, $clock) = map { scratch() . "/$_" } 'advanced_clock.so', 'clock';
-is(system('cc', '-shared', '-fPIC', '-O2', '-o', $library, top() . '/tests/tools/advanced_clock.c'), 0, 'the clock is compiled');
-open my $file, '>', $clock or die "could not write: $!";
-print {$file} pack 'q<', 0;
-close $file;
-sub advance
-{
-    my ($seconds) = @_;
-    open my $of, '+<', $clock or die "could not write: $!";
-    syswrite $of, pack 'q<', $seconds;
-    close $of;
-    return;
-}
-sub with_clock { my ($start) = @_; local @ENV{qw(LD_PRELOAD CLAIRON_TEST_CLOCK)} = ($library, $clock); return $start->() }
+my $clock = Clairon::Test::Clock->new;
 
 my $program = Clairon::Test::program();
 system("umask 077; '$program' vapid >'@{[ scratch() ]}/vapid'") == 0 or die "could not create a key\n";
@@ -41,9 +28,9 @@ my $endpoint = Clairon::Test::Endpoint->new(folder => Clairon::Test::new_folder(
 Clairon::Test::remember($endpoint);
 $endpoint->start;
 my $target   = Clairon::Test::postgresql('main');
-my $store    = with_clock(sub { Clairon::Test::store() });
+my $store    = $clock->start(sub { Clairon::Test::store() });
 my $receipts = Clairon::Test::Receipts->new($target, $store);
-my $relay    = with_clock(sub { Clairon::Test::relay(undef, $store, roles => 'gate,sink', conf => {
+my $relay    = $clock->start(sub { Clairon::Test::relay(undef, $store, roles => 'gate,sink', conf => {
     'receipts.sql' => 'true', 'receipts.conninfo' => $target->connstr('postgres') . ' user=relay',
     'webhook.url' => $endpoint->url, 'webhook.secret_file' => scratch() . '/secret', 'webhook.allow_private' => 'on',
     'webpush.vapid_key_file' => scratch() . '/vapid', 'webpush.subject' => 'mailto:ops@example.org', 'webpush.app_url' => 'https://app.example/',
@@ -87,14 +74,14 @@ my @pushes = map { publish('absent', web_push => { title => "push $_" }) } 1 .. 
 wait_until("$_ has failed", sub { metric("failures_total", $_) > 0 }) for @SINKS;
 check_served('while the sinks are down');
 
-advance($_ * $HOUR / 12), check_served('after ' . 5 * $_ . ' minutes') for 1 .. 12;
+$clock->advance($HOUR / 12), check_served('after ' . 5 * $_ . ' minutes') for 1 .. 12;
 wait_until("the oldest one of $_ is older than an hour", sub { metric("oldest_seconds", $_) >= $HOUR }) for @SINKS;
 wait_until("all of $_ wait", sub { metric('backlog_receipts', $_) == ($_ eq 'webpush' ? 20 : 1000) }) for @SINKS;
 
 $target->start;
 $endpoint->start;
 kill CONT => $service->{pid};
-advance(2 * $HOUR); # longer than the time between two attempts
+$clock->advance($HOUR); # longer than the time between two attempts
 $receipts->wait_all;
 is_deeply([ $receipts->differences ], [], 'each receipt is one row');
 my %sent;

@@ -4,6 +4,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(program token wait_until of_mark);
+use Clairon::Test::Clock;
 use Clairon::Test::RawSocket;
 use IPC::Run qw(run);
 use JSON ();
@@ -17,8 +18,9 @@ my $values  = join ', ', ("repeat('x', $BYTES)") x $COLUMNS;
 $pg->safe_psql('postgres', "CREATE TABLE large (owner text, $columns);
     SELECT clairon.watch('large', 'USER', 'owner', ack_required => true, retry_limit => 1)");
 my $store = Clairon::Test::store();
-my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.ack_timeout' => '1h', 'delivery.backoff_base' => '1h', 'delivery.backoff_cap' => '1h',
-    'gate.console' => 'on', 'gate.ping' => '10m', 'gate.slow_age' => '10m', 'gate.slow_bytes' => '100MB', 'store.retention' => '1s' });
+my $clock = Clairon::Test::Clock->new;
+my $relay = $clock->start(sub { Clairon::Test::relay($pg, $store, conf => { 'delivery.ack_timeout' => '1h', 'delivery.backoff_base' => '1h', 'delivery.backoff_cap' => '1h',
+    'gate.console' => 'on', 'gate.ping' => '10m', 'gate.slow_age' => '10m', 'gate.slow_bytes' => '100MB', 'store.retention' => '1s' }) });
 
 # Writes the commands that read to a file: the start of each line of MONITOR.
 my $reads = Clairon::Test::scratch() . '/reads';
@@ -97,7 +99,7 @@ $client->run_until('it is delivered again', sub { of_large($client) == 4 });
 
 # Trimming moves a pending entry that is older than the retention. A deleted one expires at its next retry.
 my $entry = pending_entry();
-wait_until('the entry moves to the end of the stream', sub { pending_entry() ne $entry });
+$clock->advance_until(61, 'the entry moves to the end of the stream', sub { pending_entry() ne $entry });    # trimming is done once a minute
 $entry = $entries[-1];
 my %moved = @{ $store->execute('XRANGE', $store->of($large, 'stream'), $entry, $entry)->[0][1] };
 ok(is_complete(JSON::decode_json($moved{data})), 'the moved entry is complete');
