@@ -63,7 +63,8 @@ for my $tls (0, 1)
         check_status(send_pieces($tls, $text, $next), $status, "$method $path$how with another request later");
         check_status(send_pieces($tls, map { substr $text, $_, 1 } 0 .. length($text) - 1), $status, "$method $path$how byte by byte");
     }
-    check_status(half_close(send_pieces($tls, head(GET => '/v1/poll?wait=60'))), 204, "a waiting poll$how before a half-close");
+    my $wait = $tls ? 2 : 60;    # over TLS, a half-close does not end the wait
+    check_status(half_close(send_pieces($tls, head(GET => "/v1/poll?wait=$wait"))), 204, "a waiting poll$how before a half-close");
     check_status(send_pieces($tls, head(GET => '/v1/poll?wait=0', @$_), 'hello'), 204, "a GET with an ignored body$how")
       for [ 'Content-Length' => 5 ], [ 'Content-Length' => 0 ], [ 'Transfer-Encoding' => 'chunked' ];
     check_status(send_pieces($tls, head(GET => '/v1/poll?wait=0', 'Content-Length' => 5) . 'hello'), 204, "a GET with a Content-Length$how");
