@@ -580,6 +580,8 @@ check_web_pushes(struct contents *contents)
         struct redisReply *found;
         int64_t age_ms;
 
+        if (command_is_missing(contents->command, i))
+            continue; /* other checks report it; a request would wait for it */
         topology_shard_prefix(&topology, config->store.prefix, i, prefix);
         key_write(commits, prefix, KEY_WEB_PUSH_COMMITS);
         found = command_request(contents->command, i, 5, read);

@@ -29,6 +29,7 @@ const char *command_error(const struct command *command);
  * until the next call.
  */
 const char *command_missing(struct command *command);
+bool command_is_missing(const struct command *command, unsigned shard);
 
 /* Returns false if the store has another number of shards, or a request failed (command_error). */
 bool command_check_shards(struct command *command);

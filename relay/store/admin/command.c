@@ -203,6 +203,12 @@ command_close(struct command *command)
     free(command);
 }
 
+bool
+command_is_missing(const struct command *command, unsigned shard)
+{
+    return command->is_missing[shard];
+}
+
 /* A request in flight. */
 struct call {
     bool is_done;
