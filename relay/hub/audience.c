@@ -11,7 +11,6 @@
 
 #include "base/text.h"
 #include "base/memory.h"
-#include "base/states.h"
 #include "hub/hub_private.h"
 #include "wire/frame.h"
 
@@ -167,54 +166,6 @@ groups_have(const struct session_groups *groups, struct bytes kind, struct bytes
             return false;
     }
     return true;
-}
-
-/* ---- whether the memberships are current */
-
-/* After a transition that audience.h does not list, the memberships are requested again. */
-static void
-groups_set_state(struct session_groups *groups, enum groups_state state, struct stats *stats)
-{
-    static const struct states STATES = {
-        .object = "groups",
-        .names = {"current", "wanted", "requested", "stale"},
-        .before = {[GROUPS_CURRENT] = 1u << GROUPS_REQUESTED,
-                   [GROUPS_WANTED] =
-                       1u << GROUPS_CURRENT | 1u << GROUPS_REQUESTED | 1u << GROUPS_STALE,
-                   [GROUPS_REQUESTED] = 1u << GROUPS_WANTED,
-                   [GROUPS_STALE] = 1u << GROUPS_REQUESTED},
-    };
-
-    groups->state = states_allow(&STATES, groups->state, state, stats) ? state : GROUPS_WANTED;
-}
-
-void
-groups_want(struct session_groups *groups, struct stats *stats)
-{
-    if (groups->state != GROUPS_WANTED)
-        groups_set_state(groups, GROUPS_WANTED, stats);
-}
-
-void
-groups_begin_request(struct session_groups *groups, struct stats *stats)
-{
-    groups_set_state(groups, GROUPS_REQUESTED, stats);
-}
-
-bool
-groups_outdate(struct session_groups *groups, struct stats *stats)
-{
-    if (groups->state == GROUPS_REQUESTED)
-        groups_set_state(groups, GROUPS_STALE, stats);
-    return groups->state == GROUPS_STALE;
-}
-
-void
-groups_end_request(struct session_groups *groups, bool has_succeeded, struct stats *stats)
-{
-    bool is_current = has_succeeded && groups->state == GROUPS_REQUESTED;
-
-    groups_set_state(groups, is_current ? GROUPS_CURRENT : GROUPS_WANTED, stats);
 }
 
 /* ---- the targets of one notification for a composite audience */

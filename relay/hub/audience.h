@@ -125,6 +125,8 @@ groups_are_wanted(const struct session_groups *groups)
     return groups->state == GROUPS_WANTED;
 }
 
+/* ---- the state of the memberships: memberships.c */
+
 /* The memberships must be requested. No request may be pending. */
 void groups_want(struct session_groups *groups, struct stats *stats);
 
@@ -139,6 +141,8 @@ bool groups_outdate(struct session_groups *groups, struct stats *stats);
 
 /* The store replied, or the request failed. The state becomes CURRENT or WANTED. */
 void groups_end_request(struct session_groups *groups, bool has_succeeded, struct stats *stats);
+
+/* ---- the memberships: audience.c */
 
 /* Adds the session to an audience. A membership from the token does not change. */
 void groups_join(struct session_groups *groups, struct audience **all, struct session *session,

@@ -143,18 +143,6 @@ arrive(struct hub *hub, const char *user)
 
 /* ---- sessions */
 
-static void
-join(struct session *session, const char *kind, const char *target)
-{
-    char key[AUDIENCE_KEY_MAX];
-    size_t len;
-    struct bytes kind_bytes = {(const unsigned char *)kind, strlen(kind)};
-    struct bytes target_bytes = {(const unsigned char *)target, strlen(target)};
-
-    if (audience_key(kind_bytes, target_bytes, key, &len))
-        groups_join(&session->groups, &session->hub->audiences, session, key, len, false);
-}
-
 struct session *
 hub_attach(struct hub *hub, const struct session_request *request,
            const struct session_transport *transport, void *socket)
@@ -169,17 +157,9 @@ hub_attach(struct hub *hub, const struct session_request *request,
     hub->followed[session->client.own_shard].sessions++;
     if (hub->reader != NULL)
         reader_follow(hub->reader, session->client.own_shard);
-    groups_want(&session->groups, hub->stats);
-    groups_join(&session->groups, &hub->audiences, session, AUDIENCE_ALL, sizeof(AUDIENCE_ALL) - 1,
-                false);
     if (hub_user_sessions(hub, session->client.user) == 0)
         arrive(hub, session->client.user);
-    join(session, "USER", request->user);
-    for (size_t i = 0; i < request->group_count; i++) {
-        /* A token can grant only groups, not another user or ALL. */
-        if (strcmp(request->groups[i].audience, "USER") != 0)
-            join(session, request->groups[i].audience, request->groups[i].target);
-    }
+    session_begin_groups(session, request);
     session_mark(session, READY_ADVANCE);
     return session;
 }

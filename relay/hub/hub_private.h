@@ -358,13 +358,10 @@ void ends_followed(struct hub *hub, unsigned shard);
 void ends_change_epoch(struct hub *hub);
 void ends_close(struct hub *hub);
 
-/* ---- loading.c: the state LOADING, before `connected` is sent */
+/* ---- memberships.c */
 
-/*
- * Checks what the client has lost since its cursor, page by page, and sends `connected`. Requires
- * current memberships.
- */
-void session_load(struct session *session);
+/* Joins the audiences of the user and the token. The others must be requested. */
+void session_begin_groups(struct session *session, const struct session_request *request);
 
 /*
  * Requests the session's memberships. session_reload_groups requests them again, after any pending
@@ -374,6 +371,14 @@ void session_load(struct session *session);
 void session_request_groups(struct session *session);
 void session_reload_groups(struct session *session);
 void session_change_group(struct session *session, const char *key, size_t len, bool is_added);
+
+/* ---- loading.c: the state LOADING, before `connected` is sent */
+
+/*
+ * Checks what the client has lost since its cursor, page by page, and sends `connected`. Requires
+ * current memberships.
+ */
+void session_load(struct session *session);
 
 /*
  * Call it every few seconds. A session that has waited for five seconds without `connected`, and

@@ -1,7 +1,4 @@
-/*
- * loading.c: the state LOADING: a session's memberships, its client's cursor, and the check for
- * losses after it.
- */
+/* loading.c: the state LOADING: the client's cursor, and the check for losses after it. */
 #include "hub/hub_private.h"
 
 #include <inttypes.h>
@@ -18,70 +15,6 @@
 #define CHECKED_PAGES_MAX 64
 /* longer than the switch of a relay to a new primary, shorter than the patience of clients */
 #define SWITCH_US (5 * INT64_C(1000000))
-
-/* ---- LOADING: memberships */
-
-/* If the reply may predate a change, another request follows. */
-static bool
-will_load_groups(struct session *session)
-{
-    return groups_outdate(&session->groups, session->hub->stats) ||
-           (session->state == SESSION_LOADING && groups_are_wanted(&session->groups));
-}
-
-static void
-on_groups(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
-{
-    struct session *session = ctx;
-    const uint64_t before = groups_hash(&session->groups);
-    bool has_gained;
-
-    groups_end_request(&session->groups, rc == RC_OK, session->hub->stats);
-    if (!session_reply_arrived(session, rc))
-        return;
-    session_mark(session, READY_ADVANCE); /* repeats a STALE request */
-    has_gained = groups_lack(&session->groups, groups, count);
-    groups_replace(&session->groups, &session->hub->audiences, session, groups, count);
-    if (session->state == SESSION_LOADING)
-        return;
-    if (has_gained)
-        session_rewind(session);
-    if (groups_hash(&session->groups) != before)
-        lists_reload(session, NULL, false);
-}
-
-void
-session_request_groups(struct session *session)
-{
-    if (store_groups(session->hub->store, session->client.user, on_groups, session) != RC_OK)
-        return; /* session_advance retries when the store is available again */
-    groups_begin_request(&session->groups, session->hub->stats);
-    session->requests.count++;
-}
-
-void
-session_reload_groups(struct session *session)
-{
-    if (will_load_groups(session))
-        return;
-    groups_want(&session->groups, session->hub->stats);
-    session_request_groups(session);
-}
-
-void
-session_change_group(struct session *session, const char *key, size_t len, bool is_added)
-{
-    struct audience **all = &session->hub->audiences;
-
-    if (will_load_groups(session))
-        return;
-    if (!is_added) {
-        groups_leave(&session->groups, all, key, len);
-        return;
-    }
-    groups_join(&session->groups, all, session, key, len, true);
-    session_rewind(session); /* its pending notifications can be sent now */
-}
 
 /* ---- LOADING: the client's cursor */
 
