@@ -437,11 +437,7 @@ void session_read_range(struct session *session, struct cursor after, size_t max
 void session_read_pending(struct session *session, const struct store_pending_part *part,
                           store_paged *done);
 
-/*
- * Must be called first in every reply callback. Returns false if the session is closed, is being
- * closed, or waits until the store is up again.
- */
-bool session_reply_arrived(struct session *session, enum rc rc);
+/* Like session_reply_arrived. */
 bool session_page_arrived(struct session *session, enum rc rc, const struct store_page *page,
                           bool is_of_stream);
 

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "wire/codes.h"
 
 #define RETRY_EVERY_S 0.02
 #define PAGES_MAX 16 /* enough to keep the store busy */
@@ -253,27 +252,6 @@ end_page(struct session *session, const struct store_page *page, bool is_of_stre
         budget->tokens -= (double)bytes / PAGE_BYTES - 1;
     if (!hub->closing)
         wake_waiting(hub);
-}
-
-bool
-session_reply_arrived(struct session *session, enum rc rc)
-{
-    session->requests.count--;
-    if (session->state == SESSION_CLOSED) {
-        session_free_if_done(session);
-        return false;
-    }
-    if (rc == RC_OK) {
-        session->requests.has_failed = false;
-        return true;
-    }
-    /* The store may be about to go down: close the session only at the second error. */
-    if (session->requests.has_failed && store_replies(session->hub->store))
-        session->socket.transport->close(session->socket.handle, GATE_CLOSE_RESTART,
-                                         "no reply from the store", -1);
-    session->requests.has_failed = true;
-    hub_retry(session->hub);
-    return false;
 }
 
 bool

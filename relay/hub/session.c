@@ -1,6 +1,6 @@
 /*
- * session.c: a session: its birth and death, its states, its pending work, and its control queue.
- * The files above it mark a session with work, and never the reverse.
+ * session.c: a session: its birth and death, its states, its pending work, its requests to the
+ * store, and its control queue. The files above it mark a session with work, and never the reverse.
  */
 #include "hub/hub_private.h"
 
@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/states.h"
+#include "wire/codes.h"
 
 /* ---- birth, states, death */
 
@@ -195,6 +196,29 @@ hub_log_rejected(struct throttle *throttle, const char *user, const char *what)
 
     if (throttle_allows(throttle, clock_monotonic_us(), &skipped))
         log_warn("hub", what, LOG_UINT("count", skipped + 1u), LOG_TEXT("user", user));
+}
+
+/* ---- requests to the store */
+
+bool
+session_reply_arrived(struct session *session, enum rc rc)
+{
+    session->requests.count--;
+    if (session->state == SESSION_CLOSED) {
+        session_free_if_done(session);
+        return false;
+    }
+    if (rc == RC_OK) {
+        session->requests.has_failed = false;
+        return true;
+    }
+    /* The store may be about to go down: close the session only at the second error. */
+    if (session->requests.has_failed && store_replies(session->hub->store))
+        session->socket.transport->close(session->socket.handle, GATE_CLOSE_RESTART,
+                                         "no reply from the store", -1);
+    session->requests.has_failed = true;
+    hub_retry(session->hub);
+    return false;
 }
 
 /* ---- control queue */

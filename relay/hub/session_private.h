@@ -329,7 +329,7 @@ _Static_assert(offsetof(struct session, outbound.batch) == 64 &&
                    offsetof(struct session, cursor.own) == 128,
                "a fan-out reads one cache line of a session");
 
-/* ---- birth, states, pending work, control queue: session.c */
+/* ---- birth, states, pending work, requests, control queue: session.c */
 
 /* In LOADING, and in no list of the hub. session_free_if_done returns it to its pool. */
 struct session *session_new(struct hub *hub, const struct session_request *request,
@@ -359,6 +359,12 @@ void session_mark(struct session *session, unsigned reason);
 
 /* The pending list must be read again from its start. */
 void session_rewind(struct session *session);
+
+/*
+ * Must be called first in every reply callback. Returns false if the session is closed, is being
+ * closed, or waits until the store is up again.
+ */
+bool session_reply_arrived(struct session *session, enum rc rc);
 
 #define SESSION_CONTROL_MAX 65536 /* maximum bytes of the control queue */
 
