@@ -278,6 +278,24 @@ unsigned shed_count_kept(const struct hub *hub, struct notification *const *noti
                          unsigned count);
 
 /*
+ * Returns the cursor to report while notifications are dropped: not after the first dropped
+ * notification, so that a client that resumes from the cursor receives the dropped notifications if
+ * the load allows. Inline, because outbound.c may not call load_shedding.c, which announces gaps.
+ */
+static inline struct cursor
+shed_cursor(const struct session *session, struct cursor cursor)
+{
+    const struct shed *shed = &session->hub->shed;
+
+    if (shed->pressure.level == PRESSURE_NONE)
+        return cursor;
+    return cursor_min(cursor, cursor_from_heads(shed->hold, session->client.own_shard));
+}
+
+/* Like shed_cursor, with all shards, for a notification that was just read. */
+const struct entry_id *shed_reported_heads(const struct hub *hub);
+
+/*
  * True if the bytes that wait for all sockets exceed twice delivery.shed_bytes, and 64 MB, although
  * load shedding has dropped what it may. Then clients that accept nothing are closed
  * (session_slow), and no page is read for others.

@@ -79,6 +79,12 @@ shed_count_kept(const struct hub *hub, struct notification *const *notifications
     return kept;
 }
 
+const struct entry_id *
+shed_reported_heads(const struct hub *hub)
+{
+    return hub->shed.pressure.level == PRESSURE_NONE ? hub->newest : hub->shed.hold;
+}
+
 bool
 hub_is_over_limit(const struct hub *hub)
 {

@@ -174,22 +174,6 @@ session_head(const struct session *session)
     return replay_buffer_head(&session->hub->replay_buffer, session->client.own_shard);
 }
 
-const struct entry_id *
-shed_reported_heads(const struct hub *hub)
-{
-    return hub->shed.pressure.level == PRESSURE_NONE ? hub->newest : hub->shed.hold;
-}
-
-struct cursor
-shed_cursor(const struct session *session, struct cursor cursor)
-{
-    const struct shed *shed = &session->hub->shed;
-
-    if (shed->pressure.level == PRESSURE_NONE)
-        return cursor;
-    return cursor_min(cursor, cursor_from_heads(shed->hold, session->client.own_shard));
-}
-
 /* All notifications were offered to a live session. */
 struct cursor
 session_reached(const struct session *session)

@@ -439,16 +439,6 @@ struct notification *session_notification_at(const struct session *session,
                                              struct cursor cursor,
                                              const struct notification *overtaken);
 
-/*
- * Returns the cursor to report while notifications are dropped: not after the first dropped
- * notification, so that a client that resumes from the cursor receives the dropped notifications if
- * the load allows.
- */
-struct cursor shed_cursor(const struct session *session, struct cursor cursor);
-
-/* Like shed_cursor, with all shards, for a notification that was just read. */
-const struct entry_id *shed_reported_heads(const struct hub *hub);
-
 void session_pos_text(const struct session *session, struct cursor cursor,
                       char ret_text[CLIENT_POS_MAX]);
 
