@@ -1,4 +1,4 @@
-/* endpoints.c: small routes: acknowledgements, drops, tickets, health probes and metrics. */
+/* endpoints.c: small routes: acknowledgements, drops, tickets, barriers, health probes, metrics. */
 #include "gate/routes.h"
 
 #include <inttypes.h>
@@ -24,6 +24,7 @@
 #define NEED_MAX 16
 #define RECEIPTS_LIMIT 100
 #define LIMIT_DIGITS_MAX 8
+#define XID_DIGITS_MAX 20
 #define TICKET_UNKNOWN "ticket used, expired or unknown"
 
 /* A ticket that is being stored or redeemed. */
@@ -262,6 +263,69 @@ gate_console_receipts(struct gate_request *request)
     else
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "\"id\" must be a UUID");
     free(text);
+}
+
+static struct gate_barrier *
+barrier_of(struct gate_request *request)
+{
+    return (struct gate_barrier *)request->route_state;
+}
+
+static void
+on_barrier(void *ctx, const struct barrier_result *result)
+{
+    struct gate_request *request = ctx;
+    const struct barrier_error *error = result->error;
+    struct response response;
+    enum rc rc;
+
+    barrier_of(request)->barrier = NULL;
+    if (request->state != GATE_REQUEST_WAITING)
+        return;
+    if (error != NULL) {
+        response_problem(&response, error->http_status, (enum gate_err)error->code, error->text);
+        if (result->after_ms >= 0)
+            response_header(&response, "Retry-After: %lld",
+                            (long long)(result->after_ms + 999) / 1000);
+        gate_request_respond(request, &response);
+        return;
+    }
+    response_init(&response, 200, GATE_JSON);
+    rc = buffer_addf(&response.body, "{\"pos\":\"%s\"%s}\n", result->pos,
+                     !result->has_outcome   ? ""
+                     : result->is_committed ? ",\"committed\":true"
+                                            : ",\"committed\":false");
+    gate_request_respond_whole(request, &response, rc);
+}
+
+/* Responds with the cursor behind the notifications of all visible transactions. */
+void
+gate_api_barrier(struct gate_request *request)
+{
+    struct gate_barrier *barrier = barrier_of(request);
+    char *x = http_head_argument(request->conn->head, "x=", XID_DIGITS_MAX);
+    uint64_t xid = 0;
+
+    if (x != NULL && !client_message_parse_xid(x, strlen(x), &xid)) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                             "\"x\" must be a transaction id, as a string of digits");
+        free(x);
+        return;
+    }
+    free(x);
+    gate_request_set_state(request, GATE_REQUEST_WAITING);
+    barrier->barrier =
+        hub_barrier_start(request->gate->hub, request->token.user, xid, on_barrier, request);
+    if (barrier->barrier != NULL)
+        gate_slot_release(request);
+    else
+        gate_request_problem(request, 503, GATE_ERR_RATE, "too many barriers");
+}
+
+void
+gate_api_barrier_free(struct gate_request *request)
+{
+    hub_barrier_end(barrier_of(request)->barrier);
 }
 
 /* Writes {"status":"ok","feed":"streaming"}. Returns whether the process is ready. */

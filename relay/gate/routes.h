@@ -71,15 +71,6 @@ struct gate_rows {
 void gate_rows_begin(struct gate_request *request);
 void gate_rows_free(struct gate_request *request);
 
-/* ---- barrier_route.c */
-
-struct gate_barrier {
-    struct barrier *barrier; /* NULL: not started, or it has ended */
-};
-
-void gate_barrier_begin(struct gate_request *request);
-void gate_barrier_free(struct gate_request *request);
-
 /* ---- publish.c */
 
 struct gate_publication {
@@ -128,11 +119,17 @@ void idempotency_cache_add(struct idempotency_cache *cache, const char *epoch, c
 
 /* ---- endpoints.c */
 
+struct gate_barrier {
+    struct barrier *barrier; /* NULL: not started, or it has ended */
+};
+
 void gate_api_ack(struct gate_request *request);
 void gate_api_nack(struct gate_request *request);
 void gate_api_ticket(struct gate_request *request);
 void gate_api_drop(struct gate_request *request);
 void gate_api_receipts(struct gate_request *request);
+void gate_api_barrier(struct gate_request *request);
+void gate_api_barrier_free(struct gate_request *request);
 void gate_probe_healthz(struct conn *conn, struct response *ret_response);
 void gate_probe_readyz(struct conn *conn, struct response *ret_response);
 void gate_probe_metrics(struct conn *conn, struct response *ret_response);
