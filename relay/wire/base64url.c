@@ -69,3 +69,15 @@ base64url_encode(const void *bytes, size_t len, char *ret_text)
         *ret_text++ = digits[bits << (6 - bit_count) & 63];
     *ret_text = '\0';
 }
+
+enum rc
+base64url_add(struct buffer *out, const void *bytes, size_t len)
+{
+    char *text = memory_new(BASE64URL_LEN(len) + 1);
+    enum rc rc;
+
+    base64url_encode(bytes, len, text);
+    rc = buffer_add(out, text, BASE64URL_LEN(len));
+    free(text);
+    return rc;
+}

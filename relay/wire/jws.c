@@ -184,18 +184,6 @@ jws_verify(const struct jws *jws, const char *algorithm, const struct jws_key *k
     return is_valid;
 }
 
-static enum rc
-add_base64url(struct buffer *out, const void *bytes, size_t len)
-{
-    char *text = memory_new(BASE64URL_LEN(len) + 1);
-    enum rc rc;
-
-    base64url_encode(bytes, len, text);
-    rc = buffer_add(out, text, BASE64URL_LEN(len));
-    free(text);
-    return rc;
-}
-
 enum rc
 jws_sign_secret(const char *secret, size_t secret_len, const char *claims, struct buffer *out)
 {
@@ -203,12 +191,12 @@ jws_sign_secret(const char *secret, size_t secret_len, const char *claims, struc
     const size_t start = out->len;
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned digest_len = 0;
-    enum rc rc = add_base64url(out, header, sizeof(header) - 1);
+    enum rc rc = base64url_add(out, header, sizeof(header) - 1);
 
     if (rc == RC_OK)
         rc = buffer_add(out, ".", 1);
     if (rc == RC_OK)
-        rc = add_base64url(out, claims, strlen(claims));
+        rc = base64url_add(out, claims, strlen(claims));
     if (rc == RC_OK &&
         (secret_len > INT_MAX ||
          HMAC(EVP_sha256(), secret, (int)secret_len, (const unsigned char *)out->bytes + start,
@@ -216,5 +204,5 @@ jws_sign_secret(const char *secret, size_t secret_len, const char *claims, struc
         rc = RC_IO;
     if (rc == RC_OK)
         rc = buffer_add(out, ".", 1);
-    return rc == RC_OK ? add_base64url(out, digest, digest_len) : rc;
+    return rc == RC_OK ? base64url_add(out, digest, digest_len) : rc;
 }

@@ -312,18 +312,6 @@ sign(EVP_PKEY *key, const char *text, size_t len, unsigned char ret_numbers[2 * 
     return is_done;
 }
 
-static enum rc
-add_base64url(struct buffer *out, const void *bytes, size_t len)
-{
-    char *text = memory_new(BASE64URL_LEN(len) + 1);
-    enum rc rc;
-
-    base64url_encode(bytes, len, text);
-    rc = buffer_add(out, text, BASE64URL_LEN(len));
-    free(text);
-    return rc;
-}
-
 /* Adds the header and the claims, which the signature covers. */
 static enum rc
 add_claims(const char *origin, const char *subject, int64_t expires_s, struct buffer *out)
@@ -343,11 +331,11 @@ add_claims(const char *origin, const char *subject, int64_t expires_s, struct bu
     if (rc == RC_OK)
         rc = buffer_addf(&claims, "}");
     if (rc == RC_OK)
-        rc = add_base64url(out, header, sizeof(header) - 1);
+        rc = base64url_add(out, header, sizeof(header) - 1);
     if (rc == RC_OK)
         rc = buffer_addf(out, ".");
     if (rc == RC_OK)
-        rc = add_base64url(out, claims.bytes, claims.len);
+        rc = base64url_add(out, claims.bytes, claims.len);
     buffer_free(&claims);
     return rc;
 }
@@ -364,7 +352,7 @@ web_push_token_write(const struct web_push_key *key, const char *origin, const c
         rc = RC_IO;
     if (rc == RC_OK)
         rc = buffer_addf(out, ".");
-    return rc == RC_OK ? add_base64url(out, numbers, sizeof(numbers)) : rc;
+    return rc == RC_OK ? base64url_add(out, numbers, sizeof(numbers)) : rc;
 }
 
 struct token {
