@@ -11,7 +11,7 @@
 #include "feed/feed.h"
 #include "gate/gate.h"
 #include "sink/sink.h"
-#include "web_push/sender.h"
+#include "web_push/web_push.h"
 
 #define RELAY_EXIT_FAILED 1   /* the process failed to start */
 #define RELAY_EXIT_REJECTED 3 /* the store is that of another database, slot or number of shards */

@@ -14,7 +14,7 @@
 #include "gate/net/gate_shared.h"
 #include "hub/hub.h"
 #include "store/store.h"
-#include "web_push/sender.h"
+#include "web_push/web_push.h"
 #include "wire/push_message.h"
 #include "wire/subscription.h"
 #include "wire/web_push.h"

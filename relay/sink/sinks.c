@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "sink/sink_private.h"
-#include "web_push/queue.h"
+#include "web_push/web_push.h"
 
 #define SINKS_MAX 2
 

@@ -6,7 +6,7 @@
  * store_web_push.since_ms. The latter is asked before the first attempt, and not at an escalation.
  * It is repeated for the subscriptions whose push service failed, until its expiration.
  */
-#include "web_push/queue.h"
+#include "web_push/web_push.h"
 
 #include <ev.h>
 #include <stdbool.h>
@@ -23,7 +23,6 @@
 #include "base/memory.h"
 #include "base/stats.h"
 #include "store/store.h"
-#include "web_push/sender.h"
 #include "wire/push_message.h"
 #include "wire/subscription.h"
 #include "wire/web_push.h"

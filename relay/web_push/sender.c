@@ -2,7 +2,7 @@
  * sender.c: a request to a push service, from its encryption to the response. A subscription that
  * the service no longer knows is removed from the store.
  */
-#include "web_push/sender.h"
+#include "web_push/web_push.h"
 
 #include <ev.h>
 #include <inttypes.h>

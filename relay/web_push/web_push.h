@@ -1,6 +1,9 @@
-/* sender.h: sends encrypted bodies to push services (RFC 8030), and handles their responses. */
-#ifndef CLAIRON_WEB_PUSH_SENDER_H
-#define CLAIRON_WEB_PUSH_SENDER_H
+/*
+ * web_push.h: sends encrypted bodies to push services (RFC 8030), and the Web Pushes of
+ * notifications to absent users, from the queue in the store.
+ */
+#ifndef CLAIRON_WEB_PUSH_WEB_PUSH_H
+#define CLAIRON_WEB_PUSH_WEB_PUSH_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,8 +15,11 @@ struct config;
 struct ev_loop;
 struct stats;
 struct store;
+struct web_push_queue;
 struct web_push_request;
 struct web_push_sender;
+
+/* ---- sender.c */
 
 /* Requests of one item of webpush.origins, waiting ones included. */
 #define WEB_PUSH_SERVICE_MAX 256
@@ -75,5 +81,15 @@ MUST_CHECK enum rc web_push_send(struct web_push_sender *sender, const char *use
                                  web_push_done *done, void *ctx,
                                  struct web_push_request **ret_request);
 void web_push_cancel(struct web_push_request *request); /* accepts NULL */
+
+/* ---- queue.c */
+
+/* The arguments must outlive it. */
+struct web_push_queue *web_push_queue_open(struct ev_loop *loop, const struct config *config,
+                                           struct store *store, struct stats *stats,
+                                           struct web_push_sender *sender);
+/* Takes nothing more out of the queue. What is under way continues. Accepts NULL. */
+void web_push_queue_stop(struct web_push_queue *queue);
+void web_push_queue_close(struct web_push_queue *queue); /* accepts NULL */
 
 #endif
