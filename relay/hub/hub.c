@@ -157,7 +157,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     hub->followed[session->client.own_shard].sessions++;
     if (hub->reader != NULL)
         reader_follow(hub->reader, session->client.own_shard);
-    if (hub_user_sessions(hub, session->client.user) == 0)
+    if (hub_sessions_of_user(hub, session->client.user) == NULL)
         arrive(hub, session->client.user);
     session_begin_groups(session, request);
     session_mark(session, READY_ADVANCE);
@@ -177,7 +177,7 @@ session_detach(struct session *session)
     ends_leave(session);
     lists_free(session);
     groups_clear(&session->groups, &hub->audiences);
-    if (hub_user_sessions(hub, session->client.user) == 0)
+    if (hub_sessions_of_user(hub, session->client.user) == NULL)
         send_presence(hub, STORE_PRESENCE_LEFT, &(const char *){session->client.user}, 1,
                       on_presence_stored);
     DL_DELETE(hub->sessions, session);
