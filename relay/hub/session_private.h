@@ -212,7 +212,6 @@ struct session_control {
     unsigned barrier_count;
 };
 
-/* The socket of a session. */
 struct session_socket {
     void *handle;
     const struct session_transport *transport;

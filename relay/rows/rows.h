@@ -145,7 +145,7 @@ struct rows_position {
     uint64_t lsn; /* all commits that were visible at the start of the request precede it */
 };
 
-struct rows_position_request; /* one request */
+struct rows_position_request;
 
 /*
  * Called once, from the loop, and ends the request. ROWS_FAILED: the server has returned an error,
