@@ -358,6 +358,7 @@ on_reader_resumed(void *ctx)
     struct session *session, *next;
 
     hub_fan_out(hub);
+    backfill_start(hub);
     DL_FOREACH_SAFE (hub->sessions, session, next) {
         session_pause(session); /* new notifications wait for the new memberships */
         session_reload_groups(session);
@@ -461,6 +462,7 @@ on_store_up(void *ctx)
     if (!hub->has_head || strcmp(hub->epoch, store_epoch(hub->store)) != 0)
         set_epoch(hub);
     reader_resume(hub->reader);
+    backfill_start(hub);
     presence_announce(hub); /* before retries become due */
     acks_resume(hub);
     advance_all(hub);

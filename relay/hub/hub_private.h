@@ -67,6 +67,19 @@ struct pressure {
     int64_t since_us; /* start of the period above or below the limits; monotonic */
 };
 
+/* ---- backfill.c */
+
+enum backfill_state {
+    BACKFILL_WAITING, /* the reader is not connected yet */
+    BACKFILL_READING, /* sessions wait, at most for 4096 notifications or 16 MB */
+    BACKFILL_DONE
+};
+
+struct backfill {
+    enum backfill_state state;
+    struct entry_id base; /* start of the replay buffer at the request */
+};
+
 /* ---- the hub */
 
 #define HUB_UNPUBLISHED_MAX 128
@@ -204,6 +217,7 @@ struct hub {
     bool has_head; /* the store has been up: replay_buffer.head is valid */
     char epoch[CLIENT_POS_EPOCH_MAX + 1];
     struct replay_buffer replay_buffer;
+    struct backfill backfill;
     struct recent_xids recent_xids;
     uint64_t undone_count; /* store_undone_count when the store went up */
     struct notification
@@ -254,6 +268,9 @@ void hub_retry(struct hub *hub);
  * `user` caused the last rejection.
  */
 void hub_log_rejected(struct throttle *throttle, const char *user, const char *what);
+
+/* Call it when the store has gone up, and when the reader has connected. */
+void backfill_start(struct hub *hub);
 
 /* ---- load_shedding.c */
 

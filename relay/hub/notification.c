@@ -616,6 +616,21 @@ replay_buffer_add(struct replay_buffer *buffer, struct notification *notificatio
            buffer->shards * sizeof(*buffer->head));
 }
 
+bool
+replay_buffer_prepend(struct replay_buffer *buffer, struct notification *notification)
+{
+    if (buffer->count == REPLAY_BUFFER_COUNT_MAX ||
+        buffer->bytes + notification->text_len > REPLAY_BUFFER_BYTES_MAX)
+        return false;
+    buffer->first = slot_of(buffer, REPLAY_BUFFER_COUNT_MAX - 1);
+    buffer->count++;
+    buffer->bytes += notification->text_len;
+    buffer->notifications[buffer->first] = notification_ref(notification);
+    buffer->reached[buffer->first] = notification->id;
+    buffer->base[0] = entry_id_before(notification->id);
+    return true;
+}
+
 struct cursor
 replay_buffer_base(const struct replay_buffer *buffer, unsigned own)
 {

@@ -234,6 +234,11 @@ void replay_buffer_reset(struct replay_buffer *buffer, const struct entry_id *he
 void replay_buffer_begin(struct replay_buffer *buffer, unsigned shard, struct entry_id newest);
 void replay_buffer_add(struct replay_buffer *buffer,
                        struct notification *notification); /* takes a separate reference */
+/*
+ * For a single shard: adds the notification before the first one, or before `head`. Returns false
+ * if there is no room.
+ */
+bool replay_buffer_prepend(struct replay_buffer *buffer, struct notification *notification);
 
 /* The buffer's start and end in the shared stream and in the user's shard, `own`. */
 struct cursor replay_buffer_base(const struct replay_buffer *buffer, unsigned own);

@@ -348,7 +348,8 @@ static bool
 is_shard_ready(const struct hub *hub, unsigned shard)
 {
     /* A hub that is closing has no reader, and its sessions end. */
-    return hub->has_head && (hub->reader == NULL || reader_follows(hub->reader, shard));
+    return hub->has_head && hub->backfill.state != BACKFILL_READING &&
+           (hub->reader == NULL || reader_follows(hub->reader, shard));
 }
 
 void

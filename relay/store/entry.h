@@ -114,6 +114,13 @@ entry_id_before(struct entry_id id)
                       : (struct entry_id){id.ms - 1, UINT64_MAX};
 }
 
+static inline struct entry_id
+entry_id_after(struct entry_id id)
+{
+    return id.seq < UINT64_MAX ? (struct entry_id){id.ms, id.seq + 1}
+                               : (struct entry_id){id.ms + 1, 0};
+}
+
 static inline bool
 entry_id_equal(struct entry_id a, struct entry_id b)
 {

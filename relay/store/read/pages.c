@@ -320,6 +320,75 @@ store_range(struct store *store, unsigned own_shard, struct cursor after, struct
     return shard_request_await(&range->request);
 }
 
+/* A page backwards, in flight. */
+struct earlier {
+    struct shard_request request;
+    store_paged *done;
+    void *ctx;
+    struct shard *shard;
+    const struct redisReply *entries;
+    bool has_more;
+};
+
+static bool
+on_earlier_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    struct earlier *earlier = (struct earlier *)request;
+
+    if (!store_is_read(shard->store, shard->number) || !reply_is_array(reply_at(reply, 0), 0))
+        return false;
+    earlier->has_more = reply_integer(reply_at(reply, 1)) != 0;
+    earlier->entries = shard_request_keep_reply(request, reply_at(reply, 0));
+    return true;
+}
+
+static void
+finish_earlier(struct shard_request *request, enum rc rc)
+{
+    struct earlier *earlier = (struct earlier *)request;
+    const size_t count = rc == RC_OK ? reply_count(earlier->entries) : 0;
+    struct store_page page = {.has_more = earlier->has_more};
+    struct entry *entries = memory_new((count + 1) * sizeof(*entries));
+
+    page.entries = entries;
+    for (size_t i = 0; i < count; i++) {
+        struct entry *entry = &entries[page.count];
+
+        if (entry_read(reply_at(earlier->entries, i), entry) != RC_OK)
+            continue; /* a foreign entry */
+        entry->id = history_label(&earlier->shard->history, entry->id);
+        page.count++;
+    }
+    earlier->done(earlier->ctx, rc, &page);
+    free(entries);
+}
+
+static const struct shard_request_kind earlier_kind = {
+    .failure = "could not read the stream", .on_reply = on_earlier_reply, .finish = finish_earlier};
+
+enum rc
+store_earlier(struct store *store, struct entry_id last, size_t max, store_paged *done, void *ctx)
+{
+    struct shard *shard = &store->shards[0];
+    struct arguments arguments = {.argc = 0};
+    struct earlier *earlier;
+    char before[ENTRY_ID_TEXT_MAX], max_text[24];
+
+    if (!store_has_shared(store) || !store_is_read(store, 0))
+        return RC_AGAIN;
+    earlier = shard_request_new(sizeof(*earlier), store, &earlier_kind);
+    earlier->done = done;
+    earlier->ctx = ctx;
+    earlier->shard = shard;
+    entry_id_text(entry_id_after(history_position(&shard->history, last)), before);
+    snprintf(max_text, sizeof(max_text), "%zu", max);
+    shard_arguments(shard, &arguments);
+    argument(&arguments, before);
+    argument(&arguments, max_text);
+    shard_request_send_script(&earlier->request, shard, STORE_SCRIPT_earlier, 1, &arguments);
+    return shard_request_await(&earlier->request);
+}
+
 #define PENDING_PAGE_MAX 1024
 #define SCORE_TEXT_MAX 24
 

@@ -18,9 +18,10 @@ my $feed  = Clairon::Test::relay($pg, $store);
 my ($before) = map { my $pos = $_->pos; $_->close; $pos } $feed->client('u1');
 $pg->safe_psql('postgres', 'INSERT INTO t SELECT i, repeat(md5(i::text), ' . ROW_BYTES / 32 . ') FROM generate_series(1, ' . ROWS . ') i');
 $pg->safe_psql('postgres', qq{SELECT clairon.notify('USER', '{$_}', '{"mark": "behind"}')}) for qw(greedy modest);
-wait_until('all notifications are stored', sub { $store->stored == ROWS + 2 });
+# A relay that starts now fills its replay buffer as far as this large notification.
+$pg->safe_psql('postgres', q{INSERT INTO t VALUES (0, repeat('x', 600000))});
+wait_until('all notifications are stored', sub { $store->stored == ROWS + 3 });
 
-# This relay starts after the notifications were stored, so its replay buffer is empty.
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'delivery.resume_pages' => BUDGET });
 my $modest = $relay->client('modest', pos => $before);
 $modest->run_until('the session has resumed', sub { of_mark($modest, 'behind') });
