@@ -18,7 +18,7 @@ my $both    = sprintf q{host='%s,%s' port=%d,%d dbname=postgres user=relay targe
   $pg->host, $standby->host, $pg->port, $standby->port;
 my $of_standby = $standby->connstr('postgres') . ' user=relay';
 my $relay  = Clairon::Test::relay(undef, $cluster, conf => { %conf, 'feed.conninfo' => $both });
-my $second = Clairon::Test::relay(undef, $cluster, roles => 'gate', conf => { %conf, 'rows.conninfo' => $of_standby });
+my $second = Clairon::Test::relay(undef, $cluster, roles => 'gate', conf => { %conf, 'rows.conninfo' => $of_standby, 'rows.timeout' => '30s' });
 my $hasty  = Clairon::Test::relay(undef, $cluster, roles => 'gate', conf => { %conf, 'rows.conninfo' => $of_standby, 'rows.timeout' => '1s' });
 my $server = $pg;
 my $id     = 0;
