@@ -32,8 +32,9 @@ sub cpus { my ($count) = `nproc` =~ /(\d+)/; return $count // 1 }
 sub wait_for_cpu
 {
     my $cpus     = cpus();
-    my $deadline = time + SECONDS;
-    sleep rand 1 while runnable() > $cpus && time < $deadline;
+    my $began    = time;
+    sleep rand 1 while runnable() > $cpus && time < $began + SECONDS;
+    print '# waited ', time - $began, " s for a CPU\n" if time > $began + 1;
     return;
 }
 
