@@ -17,7 +17,7 @@ note "seed $SEED, $STEPS steps";
 
 my $store = Clairon::Test::store();
 
-# A script may have 200 local names at once.
+# Lua limits the local names of a script to 200.
 my $room = 'local ' . join(', ', map { "room$_" } 1 .. 20) . "\n";
 my @names = map { m{(\w+)\.lua$} } glob top() . '/build/gen/scripts/*.lua';
 cmp_ok(scalar @names, '>', 30, 'the scripts are found');

@@ -1,4 +1,4 @@
-# Clairon::Test::Clock: advances the clocks of processes, so that a test need not wait for what they do rarely.
+# Clairon::Test::Clock: advances the clocks of processes, for what they do rarely.
 #
 #   my $clock = Clairon::Test::Clock->new;
 #   my $relay = $clock->start(sub { Clairon::Test::relay($pg, $store) });
@@ -24,7 +24,7 @@ sub new
     return $self;
 }
 
-# Advances the clocks further. A process maps the file, which is therefore not written anew.
+# Advances the clocks further. Processes map the file, so its content is replaced in place.
 sub advance
 {
     my ($self, $seconds) = @_;
