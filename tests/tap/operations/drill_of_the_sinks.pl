@@ -20,16 +20,12 @@ is(scalar(@blocks), 3, 'the page has the commands to cut, to watch and to repair
 
 my $program = Clairon::Test::program();
 system("umask 077; '$program' vapid >'@{[ scratch() ]}/vapid'") == 0 or die "could not create a key\n";
-Clairon::Test::Relay->write_file(scratch() . '/secret', "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
-chmod 0600, scratch() . '/secret';
 my $service  = Clairon::Test::PushService->new;
-my $endpoint = Clairon::Test::Endpoint->new(folder => Clairon::Test::new_folder('endpoint'));
-Clairon::Test::remember($endpoint);
-$endpoint->start;
+my $endpoint = Clairon::Test::Endpoint->launch;
 my $store    = Clairon::Test::store();
 my $receipts = Clairon::Test::Receipts->new(undef, $store);
 my $relay    = Clairon::Test::relay(undef, $store, roles => 'gate,sink', conf => {
-    'webhook.url' => $endpoint->url, 'webhook.secret_file' => scratch() . '/secret', 'webhook.allow_private' => 'on', 'delivery.backoff_base' => '100ms',
+    $endpoint->settings, 'delivery.backoff_base' => '100ms',
     'webpush.vapid_key_file' => scratch() . '/vapid', 'webpush.subject' => 'mailto:ops@example.org', 'webpush.app_url' => 'https://app.example/',
     'webpush.origins' => $service->origin, 'webpush.allow_private' => 'on', 'webpush.delay' => '100ms' });
 

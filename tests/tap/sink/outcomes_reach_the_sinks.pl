@@ -6,21 +6,13 @@ use warnings;
 use Clairon::Test qw(wait_until);
 use Clairon::Test::Endpoint;
 use Clairon::Test::Receipts;
-use MIME::Base64 qw(encode_base64);
 use Test::More;
 
 my $pg       = Clairon::Test::postgresql('main');
 my $store    = Clairon::Test::store();
 my $receipts = Clairon::Test::Receipts->new($pg, $store);
-my $endpoint = Clairon::Test::Endpoint->new(folder => Clairon::Test::new_folder('endpoint'));
-Clairon::Test::remember($endpoint);
-$endpoint->start;
-my $secrets = Clairon::Test::scratch() . '/secrets';
-open my $file, '>', $secrets or die "could not write: $!";
-print {$file} 'whsec_' . encode_base64('a secret that is long enough', '') . "\n";
-close $file;
-chmod 0600, $secrets;
-my $relay = Clairon::Test::relay($pg, $store, conf => { 'receipts.sql' => 'true', 'webhook.url' => $endpoint->url, 'webhook.secret_file' => $secrets, 'webhook.allow_private' => 'true' });
+my $endpoint = Clairon::Test::Endpoint->launch;
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'receipts.sql' => 'true', $endpoint->settings });
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 sub requested { my %found = map { $_->{id} => $_ } map { @{ $_->{json}{receipts} } } $endpoint->requests; return \%found }
 

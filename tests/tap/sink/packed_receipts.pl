@@ -14,16 +14,10 @@ use Test::More;
 my $pg       = Clairon::Test::postgresql('main');
 my $store    = Clairon::Test::store();
 my $receipts = Clairon::Test::Receipts->new($pg, $store);
-my $endpoint = Clairon::Test::Endpoint->new(folder => Clairon::Test::new_folder('endpoint'));
-Clairon::Test::remember($endpoint);
-$endpoint->start;
-my $secret = Clairon::Test::scratch() . '/secret';
-Clairon::Test::Relay->write_file($secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
-chmod 0600, $secret;
+my $endpoint = Clairon::Test::Endpoint->launch;
 my @SINKS = qw(sql webhook);
 my $feed  = Clairon::Test::relay($pg, $store, conf => { 'relay.roles' => 'feed,gate' });
-sub sink { return Clairon::Test::relay($pg, $store, conf => { 'relay.roles' => 'gate,sink', 'receipts.sql' => 'true', 'webhook.url' => $endpoint->url,
-    'webhook.secret_file' => $secret, 'webhook.allow_private' => 'true', 'webhook.batch' => 4 }) }
+sub sink { return Clairon::Test::relay($pg, $store, conf => { 'relay.roles' => 'gate,sink', 'receipts.sql' => 'true', $endpoint->settings, 'webhook.batch' => 4 }) }
 
 # Receipts of each kind, with names that JSON escapes.
 my @USERS = ('plain', 'a"b', '{"id":"', '},{"id":"', 'back\\slash', 'é€', '/:/', "tab\there");

@@ -3,7 +3,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until amount scratch);
+use Clairon::Test qw(wait_until amount);
 use Clairon::Test::Endpoint;
 use Clairon::Test::Receipts;
 use Test::More;
@@ -17,13 +17,8 @@ $ENV{CLAIRON_TEST_SHARDS} = 4;
 my $pg       = Clairon::Test::postgresql('main');
 my $store    = Clairon::Test::store();
 my $receipts = Clairon::Test::Receipts->new($pg, $store);
-my $endpoint = Clairon::Test::Endpoint->new(folder => Clairon::Test::new_folder('endpoint'));
-Clairon::Test::remember($endpoint);
-$endpoint->start;
-Clairon::Test::Relay->write_file(scratch() . '/secret', "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
-chmod 0600, scratch() . '/secret';
-my @relays   = map { Clairon::Test::relay($pg, $store, wait => 0, conf => { 'receipts.sql' => 'true', 'webhook.url' => $endpoint->url,
-    'webhook.secret_file' => scratch() . '/secret', 'webhook.allow_private' => 'on' }) } 1 .. 2;
+my $endpoint = Clairon::Test::Endpoint->launch;
+my @relays   = map { Clairon::Test::relay($pg, $store, wait => 0, conf => { 'receipts.sql' => 'true', $endpoint->settings }) } 1 .. 2;
 my %paused;
 
 sub one { return $_[ int(rand(@_)) ] }

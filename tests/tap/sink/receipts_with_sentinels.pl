@@ -3,7 +3,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until scratch);
+use Clairon::Test qw(wait_until);
 use Clairon::Test::Endpoint;
 use Clairon::Test::Receipts;
 use Test::More;
@@ -11,13 +11,9 @@ use Test::More;
 my $pg        = Clairon::Test::postgresql('main');
 my $sentinels = Clairon::Test::sentinels();
 my $receipts  = Clairon::Test::Receipts->new($pg, $sentinels);
-my $endpoint  = Clairon::Test::Endpoint->new(folder => Clairon::Test::new_folder('endpoint'));
-Clairon::Test::remember($endpoint);
-$endpoint->start;
-Clairon::Test::Relay->write_file(scratch() . '/secret', "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
-chmod 0600, scratch() . '/secret';
+my $endpoint  = Clairon::Test::Endpoint->launch;
 Clairon::Test::relay($pg, $sentinels, roles => 'gate,sink', conf => { 'receipts.sql' => 'true', 'receipts.conninfo' => $pg->connstr('postgres') . ' user=relay',
-    'webhook.url' => $endpoint->url, 'webhook.secret_file' => scratch() . '/secret', 'webhook.allow_private' => 'on' }) for 1, 2;
+    $endpoint->settings }) for 1, 2;
 
 sub stored { return map { $_->{id} } $sentinels->entries($sentinels->keys('receipts')) }
 sub not_received { my %received = map { $_ => 1 } $endpoint->received; return grep { !$received{$_} } sort keys %{ $receipts->{ids} } }

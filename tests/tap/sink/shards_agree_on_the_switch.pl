@@ -6,21 +6,13 @@ use warnings;
 use Clairon::Test qw(wait_until);
 use Clairon::Test::Endpoint;
 use Clairon::Test::Receipts;
-use MIME::Base64 qw(encode_base64);
 use Test::More;
 
 $ENV{CLAIRON_TEST_SHARDS} = 4;
 my $pg       = Clairon::Test::postgresql('main');
 my $store    = Clairon::Test::store();
 my $receipts = Clairon::Test::Receipts->new($pg, $store);
-my $endpoint = Clairon::Test::Endpoint->new(folder => Clairon::Test::new_folder('endpoint'));
-Clairon::Test::remember($endpoint);
-$endpoint->start;
-my $secrets = Clairon::Test::scratch() . '/secrets';
-open my $file, '>', $secrets or die "could not write: $!";
-print {$file} 'whsec_' . encode_base64('a secret, long enough for the test', '') . "\n";
-close $file;
-chmod 0600, $secrets;
+my $endpoint = Clairon::Test::Endpoint->launch;
 
 my @SINKS = $store->keys('sinks');
 sub off { return join '', map { $store->execute('HEXISTS', $_, 'off:webhook') } @SINKS }
@@ -29,7 +21,7 @@ sub wait_received { my @ids = @_; return wait_until('the endpoint has received t
 # A relay died while it switched the webhook on.
 $store->execute('HSET', $_, 'off:webhook', 1) for @SINKS[ 2, 3 ];
 my @waiting = $receipts->add_many(2);
-my %conf = ('webhook.url' => $endpoint->url, 'webhook.secret_file' => $secrets, 'webhook.allow_private' => 'true', 'webhook.outcomes' => 'acked');
+my %conf = ($endpoint->settings, 'webhook.outcomes' => 'acked');
 my @relays = map { Clairon::Test::relay($pg, $store, conf => \%conf) } 1 .. 2;
 wait_received(@waiting);
 wait_until('the other shards are switched on', sub { off() eq '0000' });

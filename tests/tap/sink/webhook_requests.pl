@@ -14,9 +14,7 @@ use Test::More;
 my $pg       = Clairon::Test::postgresql('main');
 my $store    = Clairon::Test::store();
 my $receipts = Clairon::Test::Receipts->new($pg, $store);
-my $endpoint = Clairon::Test::Endpoint->new(folder => Clairon::Test::new_folder('endpoint'));
-Clairon::Test::remember($endpoint);
-$endpoint->start;
+my $endpoint = Clairon::Test::Endpoint->launch;
 
 my @keys = map { encode_base64("secret number $_, long enough", '') } 1 .. 2;
 my $secrets = Clairon::Test::scratch() . '/secrets';

@@ -20,7 +20,30 @@ sub new
     return $self;
 }
 
+# Returns a started endpoint in a new folder, which ends with the test.
+sub launch
+{
+    my ($class) = @_;
+    my $self = $class->new(folder => Clairon::Test::new_folder('endpoint'));
+    Clairon::Test::remember($self);
+    $self->start;
+    return $self;
+}
+
 sub url { return "http://127.0.0.1:$_[0]{port}/hook" }
+
+# The file with the secret that signs the requests to this endpoint.
+sub secret_file
+{
+    my ($self) = @_;
+    my $file = "$self->{folder}/secret";
+    Clairon::Test::Relay->write_file($file, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n");
+    chmod 0600, $file;
+    return $file;
+}
+
+# The settings of a relay that sends receipts to this endpoint.
+sub settings { my ($self) = @_; return ('webhook.url' => $self->url, 'webhook.secret_file' => $self->secret_file, 'webhook.allow_private' => 'true') }
 
 # Sets the status of further replies and their headers: reply(503, 'Retry-After: 2'). The status 0: no reply at all.
 sub reply
