@@ -31,6 +31,7 @@ static const char usage[] =
     "  vapid                   print a new private key for Web Push\n"
     "  errors list             print the error log (redrive: send again; drop: remove)\n"
     "  drop ID ...             end pending notifications (--source SOURCE: of a table)\n"
+    "  kick USER               close the connections of a user, and reject the tokens so far\n"
     "  trace ID                print the trace of one notification\n"
     "  store accept SHARD      use a shard of a cluster without the keys on a lost node\n"
     "  --help, --version\n"
@@ -147,13 +148,13 @@ reserve_standard_descriptors(void)
 static int
 reject_command(const char *word)
 {
-    static const char *const commands[] = {RELAY,   "doctor", "token", "errors", "drop",
-                                           "trace", "store",  "types", "vapid"};
+    static const char *const commands[] = {RELAY,  "doctor", "token", "errors", "drop",
+                                           "kick", "trace",  "store", "types",  "vapid"};
     const char *nearest = suggest_word(word, commands, sizeof(commands) / sizeof(commands[0]));
 
     fprintf(stderr,
-            "clairon: unknown command \"%s\", valid are relay, doctor, token, errors, drop, trace, "
-            "store, types and vapid%s%s%s\n",
+            "clairon: unknown command \"%s\", valid are relay, doctor, token, errors, drop, kick, "
+            "trace, store, types and vapid%s%s%s\n",
             word, nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
             nearest != NULL ? "?" : "");
     return CLI_USAGE_ERROR;
@@ -181,6 +182,8 @@ main(int argc, char **argv)
         return cli_errors(argc - 1, argv + 1);
     if (strcmp(argv[1], "drop") == 0)
         return cli_drop(argc - 1, argv + 1);
+    if (strcmp(argv[1], "kick") == 0)
+        return cli_kick(argc - 1, argv + 1);
     if (strcmp(argv[1], "trace") == 0)
         return cli_trace(argc - 1, argv + 1);
     if (strcmp(argv[1], "store") == 0)

@@ -214,6 +214,27 @@ test('a permanent error of the relay closes the client, with its reason', async 
   }
 });
 
+test('a client whose access is revoked stops, and reports it once', async (t) => {
+  const reason = 'access revoked: sign in again';
+  const lost = { sse: (stream) => stream.closes(), poll: (poll) => poll.respond(403, JSON.stringify({ code: 103, detail: reason })) };
+  for (const transport of ['sse', 'poll']) {
+    const { http, client, events } = start(t, { transports: [transport] });
+    let request = await http.next();
+    if (transport === 'sse') {
+      request = request.stream();
+      request.sends(connected({ pos: '1' }), '1');
+      request.sends({ t: 'bye', code: 4003, msg: reason });
+    } else {
+      request.respond(204, '', { 'Clairon-Pos': '1' });
+      request = await http.next();
+    }
+    lost[transport](request);
+    await until('closed', () => client.state === 'closed');
+    assert.deepEqual([events.state.at(-1).code, events.state.at(-1).reason], [4003, reason]);
+    assert.deepEqual(events.error.map(({ error }) => [error.code, error.message]), [[4003, reason]]);
+  }
+});
+
 test('a ping over HTTP restarts the connection at the same cursor', async (t) => {
   globalThis.document = Object.assign(new EventTarget(), { hidden: false });
   const page = new EventTarget();

@@ -86,7 +86,8 @@ void log_write(enum log_level level, const char *component, const char *message,
 
 /*
  * Writes the audit line of an operator's act (component=audit), at any log level. `act`: redrive,
- * drop, realtime or accept. The object is a notification, an entry, a filter, a state or a shard.
+ * drop, kick, realtime or accept. The object is a notification, an entry, a filter, a user, a state
+ * or a shard.
  * If it cannot be written, it is kept until log_flush() or the next line; 32 lines are kept, and
  * further ones are dropped as other lines.
  */

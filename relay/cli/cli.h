@@ -31,6 +31,11 @@ int cli_trace(int argc, char **argv);
 int cli_drop(int argc, char **argv);
 
 /*
+ * `clairon kick USER`. Returns the exit status: 0, 1 if the store failed, 2 for wrong usage.
+ */
+int cli_kick(int argc, char **argv);
+
+/*
  * `clairon store accept SHARD --without NODE`. Returns the exit status: 0, 1 if the node is not
  * lost or the store failed, 2 for wrong usage.
  */

@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "gate/http/auth.h"
+#include "gate/http/cutoffs.h"
 #include "gate/http/request.h"
 #include "gate/http/keys.h"
 #include "gate/net/conn.h"
@@ -108,6 +110,35 @@ sweep_every(struct gate *gate, int64_t ms)
     ev_timer_again(gate->loop, &gate->sweep->timer);
 }
 
+/* One cut-off is compared without a search; NULL: all of them. */
+static bool
+is_rejected(const struct gate *gate, const struct cutoff *cutoff, const struct cutoff_marks *marks,
+            int64_t now_s)
+{
+    return cutoff != NULL ? cutoff_rejects(cutoff, marks, now_s) : gate_cutoffs_reject(gate, marks);
+}
+
+/* Called by the hub as well: closes connections, but does not detach their sessions. */
+static void
+end_rejected(struct gate *gate, const struct cutoff *cutoff)
+{
+    const int64_t now_s = clock_wall_us() / 1000000;
+    struct websocket *ws;
+    struct gate_request *request;
+
+    DL_FOREACH (gate->websockets->first, ws) {
+        if (ws->state == WEBSOCKET_OPEN && is_rejected(gate, cutoff, &ws->marks, now_s))
+            websocket_close(ws, GATE_CLOSE_BANNED, GATE_CUT_OFF);
+    }
+    DL_FOREACH (gate->requests->first, request) {
+        if (request->state == GATE_REQUEST_OPEN &&
+            is_rejected(gate, cutoff, &request->token.marks, now_s))
+            request->route->on_end(request, GATE_CLOSE_BANNED, GATE_CUT_OFF, -1);
+    }
+    if (cutoff == NULL)
+        gate_token_retry(gate);
+}
+
 struct gate *
 gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub,
           struct web_push_sender *sender, struct stats *stats, const struct gate_process *process,
@@ -130,6 +161,7 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub,
     gate->requests = memory_new(sizeof(*gate->requests));
     gate_token_open(gate);
     gate_ws_open(gate);
+    gate_cutoffs_open(gate, end_rejected);
     gate_publish_open(gate);
     gate_web_push_open(gate, sender);
     gate->sweep = memory_new(sizeof(*gate->sweep));
@@ -239,6 +271,7 @@ gate_close(struct gate *gate)
     gate_accept_free(gate);
     gate_ws_close(gate);
     free(gate->requests);
+    gate_cutoffs_close(gate);
     gate_token_close(gate);
     gate_publish_close(gate);
     gate_web_push_close(gate);

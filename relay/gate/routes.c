@@ -20,6 +20,7 @@
 
 #define BODY_MAX (1024 * 1024)
 #define SUBSCRIPTION_BODY_MAX (16 * 1024)
+#define LOGOUT_BODY_MAX (16 * 1024)
 #define PATH_ROOM 256 /* for any route; no longer path is one */
 
 const struct gate_route GATE_ROUTES[] = {
@@ -157,6 +158,23 @@ const struct gate_route GATE_ROUTES[] = {
      .limits_its_wait = true,
      .handle = gate_web_push_test,
      .free_state = gate_web_push_test_free},
+    {.path = "/v1/users/",
+     .user_suffix = "/disconnect",
+     .methods = "POST",
+     .side = GATE_LISTENER_ADMIN,
+     .body_max = BODY_MAX,
+     .body_optional = true,
+     .claim = GATE_CLAIM_ADMIN,
+     .state_bytes = sizeof(struct gate_user),
+     .read_headers = gate_user_headers,
+     .handle = gate_api_disconnect,
+     .free_state = gate_user_free},
+    {.path = "/v1/backchannel-logout",
+     .methods = "POST",
+     .has_own_credentials = true,
+     .body_max = LOGOUT_BODY_MAX,
+     .claim = GATE_CLAIM_NONE,
+     .handle = gate_api_logout},
     {.path = "/v1/realtime",
      .methods = "POST",
      .side = GATE_LISTENER_ADMIN,
@@ -294,6 +312,17 @@ read_id(const struct gate_route *route, const char *path, char ret_id[FRAME_UUID
            frame_uuid_parse(path + start, FRAME_UUID_TEXT, ret_id);
 }
 
+/* Whether a user is between the path of the route and its suffix. */
+static bool
+has_user(const struct conn *conn, const struct gate_route *route)
+{
+    char *user = http_head_segment(conn->head, route->path, route->user_suffix, TOKEN_USER_MAX);
+    const bool is_found = user != NULL;
+
+    free(user);
+    return is_found;
+}
+
 /* Whether the route is served on the listener that accepted the connection. */
 static bool
 is_served(const struct conn *conn, const struct gate_route *route)
@@ -329,8 +358,9 @@ find_route(const struct conn *conn, const char *path, char ret_id[FRAME_UUID_TEX
 
     ret_id[0] = '\0';
     for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
-        bool is_path =
-            route->suffix != NULL ? read_id(route, path, ret_id) : strcmp(path, route->path) == 0;
+        bool is_path = route->suffix != NULL        ? read_id(route, path, ret_id)
+                       : route->user_suffix != NULL ? has_user(conn, route)
+                                                    : strcmp(path, route->path) == 0;
 
         if (!is_path || !is_served(conn, route))
             continue;

@@ -134,6 +134,17 @@ void gate_probe_healthz(struct conn *conn, struct response *ret_response);
 void gate_probe_readyz(struct conn *conn, struct response *ret_response);
 void gate_probe_metrics(struct conn *conn, struct response *ret_response);
 
+/* ---- cutoff_routes.c */
+
+struct gate_user {
+    char *name; /* of the path; NULL: invalid */
+};
+
+void gate_user_headers(struct gate_request *request);
+void gate_user_free(struct gate_request *request);
+void gate_api_disconnect(struct gate_request *request);
+void gate_api_logout(struct gate_request *request);
+
 /* ---- web_push_routes.c */
 
 /* A test of all subscriptions of a user. */

@@ -473,9 +473,12 @@ void
 gate_poll_end(struct gate_request *request, int code, const char *reason, int64_t in_ms)
 {
     (void)in_ms;
-    (void)code;
     if (request->state != GATE_REQUEST_OPEN)
         return;
+    if (code == GATE_CLOSE_BANNED) {
+        gate_request_problem(request, 403, GATE_ERR_PERMISSION, reason);
+        return;
+    }
     if (request->gate->state != GATE_DRAINING) {
         gate_request_problem(request, 503, 0, reason);
         return;

@@ -352,6 +352,22 @@ on_ack_events(void *ctx, struct bytes pairs, bool was_acked)
 }
 
 static void
+on_cutoff(void *ctx, const struct cutoff *cutoff)
+{
+    struct hub *hub = ctx;
+
+    if (hub->cutoffs != NULL)
+        hub->cutoffs->on_cutoff(hub->cutoffs->ctx, cutoff);
+}
+
+static void
+miss_cutoffs(struct hub *hub)
+{
+    if (hub->cutoffs != NULL)
+        hub->cutoffs->on_missed(hub->cutoffs->ctx);
+}
+
+static void
 on_reader_resumed(void *ctx)
 {
     struct hub *hub = ctx;
@@ -359,6 +375,7 @@ on_reader_resumed(void *ctx)
 
     hub_fan_out(hub);
     backfill_start(hub);
+    miss_cutoffs(hub);
     DL_FOREACH_SAFE (hub->sessions, session, next) {
         session_pause(session); /* new notifications wait for the new memberships */
         session_reload_groups(session);
@@ -459,6 +476,7 @@ on_store_up(void *ctx)
 {
     struct hub *hub = ctx;
 
+    miss_cutoffs(hub); /* first: they are read before what sessions request */
     if (!hub->has_head || strcmp(hub->epoch, store_epoch(hub->store)) != 0)
         set_epoch(hub);
     reader_resume(hub->reader);
@@ -515,6 +533,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     const struct reader_events events = {.on_entry = on_entry,
                                          .on_member = on_member,
                                          .on_reload = on_reload,
+                                         .on_cutoff = on_cutoff,
                                          .on_ack_events = on_ack_events,
                                          .on_history = on_history,
                                          .on_trimmed = on_trimmed,
@@ -566,6 +585,12 @@ struct store *
 hub_store(const struct hub *hub)
 {
     return hub->store;
+}
+
+void
+hub_set_cutoffs(struct hub *hub, const struct hub_cutoffs *cutoffs)
+{
+    hub->cutoffs = cutoffs;
 }
 
 size_t *

@@ -12,6 +12,7 @@
 #include "store/entry.h"
 #include "wire/bytes.h"
 
+struct cutoff;
 struct ev_loop;
 struct hub;
 struct iovec;
@@ -256,6 +257,17 @@ struct rows *hub_rows(const struct hub *hub);
  * (shared_wait).
  */
 size_t *hub_waiting_bytes(struct hub *hub);
+
+/* Receives the cut-offs that are stored, and those that are removed (ends_s is 0). */
+struct hub_cutoffs {
+    void (*on_cutoff)(void *ctx, const struct cutoff *cutoff);
+    /* The store is up again, or cut-offs may have been missed: read all of them. */
+    void (*on_missed)(void *ctx);
+    void *ctx;
+};
+
+/* One receiver, which must live until another one is set; NULL: none. */
+void hub_set_cutoffs(struct hub *hub, const struct hub_cutoffs *cutoffs);
 
 /* Returns the number of sessions of a user on this relay. */
 size_t hub_user_sessions(struct hub *hub, const char *user);

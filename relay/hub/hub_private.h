@@ -207,6 +207,7 @@ struct hub {
     struct reader *reader;
     struct followed followed[STORE_SHARDS_MAX];
     struct store_listener store_listener;
+    const struct hub_cutoffs *cutoffs; /* NULL: none */
     struct audience *audiences;
     struct session *sessions;    /* utlist */
     struct session_lists *lists; /* utlist; of the sessions that have lists */

@@ -109,6 +109,9 @@ typedef void command_traced(void *ctx, const struct trace *trace);
 MUST_CHECK enum rc command_trace(struct command *command, const char *id, command_traced *found,
                                  void *ctx);
 
+/* Stores a cut-off, and announces it to all relays (store.h). */
+MUST_CHECK enum rc command_cut_off(struct command *command, const struct cutoff *cutoff);
+
 /*
  * Abandons the keys of a shard on a lost node, `name`: its ID or HOST:PORT. Relays then use the
  * shard, and clients receive a gap. *ret_id: the node's ID.

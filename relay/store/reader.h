@@ -6,6 +6,7 @@
 #include "base/stats.h"
 #include "store/entry.h"
 
+struct cutoff;
 struct ev_loop;
 struct reader;
 struct store;
@@ -51,6 +52,7 @@ struct reader_events {
     void (*on_member)(void *ctx, const struct reader_member *member);
     /* NULL: any rule may have been reloaded, because reloads may have been missed. */
     void (*on_reload)(void *ctx, const struct reader_reload *reload);
+    void (*on_cutoff)(void *ctx, const struct cutoff *cutoff);
     /*
      * Acks that other processes stored, or dead letters: user, id, user, id ... encoded as targets.
      */
@@ -62,7 +64,7 @@ struct reader_events {
     void (*on_history)(void *ctx, unsigned shard);
     /* Stream entries up to `reached` were trimmed before all of them were read. */
     void (*on_trimmed)(void *ctx, unsigned shard, struct entry_id reached);
-    /* After a reconnect or a trimmed stream: memberships or acks may have been missed. */
+    /* After a reconnect or a trimmed stream: memberships, acks or cut-offs may have been missed. */
     void (*on_resumed)(void *ctx);
     /* After reader_follow: later stream entries of the shard and of shard 0 are in commit order. */
     void (*on_followed)(void *ctx, const struct reader_followed *followed);

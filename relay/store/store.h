@@ -10,6 +10,7 @@
 #include "base/stats.h"
 #include "store/entry.h"
 #include "store/scripts/constants.h"
+#include "wire/cutoff.h"
 #include "wire/frame.h"
 
 struct ev_loop;
@@ -530,5 +531,20 @@ MUST_CHECK enum rc store_ticket_save(struct store *store, const char *ticket, co
 typedef void store_redeemed(void *ctx, enum rc rc, struct bytes claims);
 MUST_CHECK enum rc store_ticket_redeem(struct store *store, const char *ticket,
                                        store_redeemed *done, void *ctx);
+
+/*
+ * Stores a cut-off, and announces it to all relays. The callback receives the stored one: if an
+ * earlier cut-off of the same digest rejects more, the result rejects both.
+ */
+typedef void store_cut_off_done(void *ctx, enum rc rc, const struct cutoff *cutoff);
+MUST_CHECK enum rc store_cut_off(struct store *store, const struct cutoff *cutoff,
+                                 store_cut_off_done *done, void *ctx);
+/*
+ * Reads all cut-offs, in any order, and some of them possibly twice. Those that are stored or
+ * removed meanwhile may be missing.
+ */
+typedef void store_cutoff_read(void *ctx, const struct cutoff *cutoff);
+MUST_CHECK enum rc store_read_cutoffs(struct store *store, store_cutoff_read *each,
+                                      store_acked *done, void *ctx);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "wire/cutoff.h"
 #include "wire/frame.h"
 #include "wire/json_doc.h"
 
@@ -559,6 +560,38 @@ client_message_parse_entry(const char *text, size_t len, char ret_entry[CLIENT_M
         snprintf(ret_entry, CLIENT_MESSAGE_ENTRY_MAX, "%s", id);
     json_doc_free(&doc);
     return is_good ? RC_OK : reject_message(error, "body must be {\"entry\":\"..\"}");
+}
+
+enum rc
+client_message_parse_disconnect(const char *text, size_t len, int64_t *ret_until_s, char **ret_jti,
+                                char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    const struct json_value *until, *jti;
+    struct json_doc_error load;
+    int64_t until_s = 0;
+    struct json_doc doc;
+    bool is_good;
+
+    if (len == 0)
+        text = "{}", len = 2;
+    is_good = json_doc_parse(&doc, text, len, false, &load) == RC_OK &&
+              json_is(json_doc_root(&doc), JSON_KIND_OBJECT);
+    until = is_good ? field_of(&doc, "until") : NULL;
+    jti = is_good ? field_of(&doc, "jti") : NULL;
+    is_good = is_good &&
+              json_doc_count(&doc, json_doc_root(&doc)) ==
+                  (size_t)(until != NULL) + (size_t)(jti != NULL) &&
+              (until == NULL || (json_is(until, JSON_KIND_TEXT) &&
+                                 cutoff_read_time(json_doc_text(&doc, until), &until_s))) &&
+              (jti == NULL || (json_is(jti, JSON_KIND_TEXT) && json_text_len(jti) > 0));
+    if (is_good) {
+        *ret_until_s = until_s;
+        *ret_jti = jti != NULL ? field_copy(&doc, jti) : NULL;
+    }
+    json_doc_free(&doc);
+    return is_good
+               ? RC_OK
+               : reject_message(error, "body must be {\"until\":\"<RFC 3339>\",\"jti\":\"..\"}");
 }
 
 void

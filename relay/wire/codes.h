@@ -17,6 +17,7 @@ enum gate_code { /* sent in `bye` and in the WebSocket close frame */
                  GATE_CLOSE_PROTOCOL = 4000,
                  GATE_CLOSE_TOKEN = 4001,
                  GATE_CLOSE_NO_CONNECT = 4002,
+                 GATE_CLOSE_BANNED = 4003,
                  GATE_CLOSE_EXPIRED = 4100,
                  GATE_CLOSE_SLOW = 4101,
                  GATE_CLOSE_NO_PONG = 4102,

@@ -412,9 +412,9 @@ escape_value(char c)
     return (unsigned)(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
 }
 
-/* Decodes an argument, in which each % was validated. */
+/* Decodes a text in which each % was validated. `blank`: the character that stands for a blank. */
 static char *
-decode(const char *at, const char *end)
+decode(const char *at, const char *end, char blank)
 {
     char *text = memory_new((size_t)(end - at) + 1);
     char *to = text;
@@ -424,17 +424,15 @@ decode(const char *at, const char *end)
             *to++ = (char)(escape_value(at[1]) << 4 | escape_value(at[2]));
             at += 2;
         } else {
-            *to++ = *at == '+' ? ' ' : *at;
+            *to++ = *at == blank ? ' ' : *at;
         }
     }
     return text;
 }
 
-char *
-http_head_argument(const struct http_head *head, const char *name, size_t max)
+static char *
+find_argument(const char *at, const char *end, const char *name, size_t max)
 {
-    const char *at = head->bytes + head->target + head->path_len + 1;
-    const char *end = head->bytes + head->target + head->target_len;
     size_t name_len = strlen(name);
 
     while (at < end) {
@@ -443,8 +441,39 @@ http_head_argument(const struct http_head *head, const char *name, size_t max)
         if (stop == NULL)
             stop = end;
         if ((size_t)(stop - at) >= name_len && memcmp(at, name, name_len) == 0)
-            return bounded(decode(at + name_len, stop), max);
+            return bounded(decode(at + name_len, stop, '+'), max);
         at = stop + 1;
     }
     return NULL;
+}
+
+char *
+http_head_argument(const struct http_head *head, const char *name, size_t max)
+{
+    return find_argument(head->bytes + head->target + head->path_len + 1,
+                         head->bytes + head->target + head->target_len, name, max);
+}
+
+char *
+http_form_argument(const char *body, size_t len, const char *name, size_t max)
+{
+    for (size_t i = 0; i < len; i++)
+        if (body[i] == '\0' ||
+            (body[i] == '%' && (len - i < 3 || !is_hex(body[i + 1]) || !is_hex(body[i + 2]) ||
+                                memcmp(body + i, "%00", 3) == 0)))
+            return NULL;
+    return find_argument(body, body + len, name, max);
+}
+
+char *
+http_head_segment(const struct http_head *head, const char *prefix, const char *suffix, size_t max)
+{
+    const char *path = head->bytes + head->target, *at = path + strlen(prefix);
+    size_t ends_len = strlen(prefix) + strlen(suffix), len = head->path_len - ends_len;
+
+    if (head->path_len <= ends_len || memcmp(path, prefix, strlen(prefix)) != 0 ||
+        memcmp(at + len, suffix, strlen(suffix)) != 0 || memchr(at, '/', len) != NULL ||
+        (len <= 2 && memcmp(at, "..", len) == 0))
+        return NULL;
+    return bounded(decode(at, at + len, '\0'), max);
 }

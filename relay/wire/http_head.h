@@ -75,5 +75,13 @@ char *http_head_text(const struct http_head *head, const char *name, size_t max)
  * caller frees it.
  */
 char *http_head_argument(const struct http_head *head, const char *name, size_t max);
+/* Like http_head_argument, for a body of the type application/x-www-form-urlencoded. */
+char *http_form_argument(const char *body, size_t len, const char *name, size_t max);
+/*
+ * Returns the decoded segment of the path between a prefix and a suffix; NULL: another path, or a
+ * segment that parsers remove (. and ..). The caller frees it.
+ */
+char *http_head_segment(const struct http_head *head, const char *prefix, const char *suffix,
+                        size_t max);
 
 #endif

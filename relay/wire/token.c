@@ -13,6 +13,11 @@
 
 #define TIME_MAX_S 253402300799.0 /* the year 9999; prevents overflow */
 
+#define LOGOUT_EVENT "http://schemas.openid.net/event/backchannel-logout"
+#define LOGOUT_AGE_S 600 /* of a logout token without exp */
+
+enum token_kind { TOKEN_ACCESS, TOKEN_LOGOUT };
+
 static enum rc
 token_reject(struct token_error *error, enum token_fault fault, const char *sentence)
 {
@@ -46,7 +51,7 @@ read_object(struct json_doc *doc, const char *part, size_t len)
 
 /* RFC 7515, section 4.1.9: the prefix may be left out. at+jwt: an access token (RFC 9068). */
 static bool
-type_is_allowed(struct json_doc *header)
+type_is_allowed(struct json_doc *header, enum token_kind kind)
 {
     static const char PREFIX[] = "application/";
     const struct json_value *type = member(header, "typ");
@@ -58,19 +63,22 @@ type_is_allowed(struct json_doc *header)
         return false;
     if (strncasecmp(text, PREFIX, sizeof(PREFIX) - 1) == 0)
         text += sizeof(PREFIX) - 1;
-    return strcasecmp(text, "JWT") == 0 || strcasecmp(text, "at+jwt") == 0;
+    return strcasecmp(text, "JWT") == 0 ||
+           strcasecmp(text, kind == TOKEN_LOGOUT ? "logout+jwt" : "at+jwt") == 0;
 }
 
 static enum rc
-check_header(struct json_doc *header, struct token_error *error)
+check_header(struct json_doc *header, enum token_kind kind, struct token_error *error)
 {
     if (!json_is(member(header, "alg"), JSON_KIND_TEXT))
         return token_reject(error, TOKEN_FAULT_MALFORMED, "token header has no alg");
     if (member(header, "kid") != NULL && !json_is(member(header, "kid"), JSON_KIND_TEXT))
         return token_reject(error, TOKEN_FAULT_MALFORMED, "token header kid is not a string");
-    if (!type_is_allowed(header))
+    if (!type_is_allowed(header, kind))
         return token_reject(error, TOKEN_FAULT_MALFORMED,
-                            "token header typ must be JWT or at+jwt, or absent");
+                            kind == TOKEN_LOGOUT
+                                ? "logout token header typ must be logout+jwt or JWT, or absent"
+                                : "token header typ must be JWT or at+jwt, or absent");
     /*
      * RFC 7515, section 4.1.11: unknown critical extensions must be rejected, and no extension is
      * supported.
@@ -537,6 +545,31 @@ token_may_publish(const struct token *token, const char *audience, const char *t
     return is_allowed;
 }
 
+/* Whether it is a logout token, which grants nothing. */
+static bool
+has_logout_event(const struct json_doc *claims)
+{
+    return json_is(json_doc_member(claims, member(claims, "events"), LOGOUT_EVENT),
+                   JSON_KIND_OBJECT);
+}
+
+/* A claim of another type, and the sid of an unknown issuer, are ignored. */
+static struct cutoff_marks
+read_marks(struct json_doc *claims, const char *user)
+{
+    const char *jti = json_doc_text(claims, member(claims, "jti"));
+    const char *sid = json_doc_text(claims, member(claims, "sid"));
+    const char *issuer = json_doc_text(claims, member(claims, "iss"));
+    struct cutoff_marks marks = {.issued_s = -1, .user = cutoff_of_user(user)};
+
+    (void)token_read_time(claims, "iat", &marks.issued_s);
+    if (jti != NULL)
+        marks.token = cutoff_of_token(user, jti);
+    if (sid != NULL && issuer != NULL)
+        marks.session = cutoff_of_session(issuer, sid);
+    return marks;
+}
+
 /* `admin` needs the JSON value true; any other value is ignored. */
 static enum rc
 token_read_claims(const struct token_issuer *issuer, int64_t leeway_s, struct json_doc *claims,
@@ -547,6 +580,8 @@ token_read_claims(const struct token_issuer *issuer, int64_t leeway_s, struct js
 
     if (rc == RC_OK)
         rc = token_check_origin(issuer, claims, error);
+    if (rc == RC_OK && has_logout_event(claims))
+        rc = token_reject(error, TOKEN_FAULT_CLAIMS, "a logout token grants no access");
     if (rc == RC_OK)
         rc = token_read_user(issuer, claims, &token.user, error);
     if (rc == RC_OK)
@@ -564,6 +599,83 @@ token_read_claims(const struct token_issuer *issuer, int64_t leeway_s, struct js
     /* OpenID Connect, section 5.6.2: the claim is elsewhere, and is not fetched. */
     token.lacks_groups = json_doc_member(claims, member(claims, "_claim_names"), "groups") != NULL;
     token.admin = issuer->admin && json_is(member(claims, "admin"), JSON_KIND_TRUE);
+    token.marks = read_marks(claims, token.user);
+    *ret_token = token;
+    return RC_OK;
+}
+
+/* Like token_check_times, but exp may be missing: earlier versions of the standard lack it. */
+static enum rc
+check_logout_times(int64_t leeway_s, struct json_doc *claims, int64_t now_s,
+                   struct token_error *error)
+{
+    int64_t issued_s, expires_s;
+    enum rc rc = token_read_time(claims, "exp", &expires_s);
+
+    if (token_read_time(claims, "iat", &issued_s) != RC_OK || rc == RC_BAD)
+        return token_reject(error, TOKEN_FAULT_CLAIMS,
+                            "logout token claims iat and exp must be times in Unix seconds");
+    if (now_s + leeway_s < issued_s)
+        return token_reject(error, TOKEN_FAULT_EARLY,
+                            "logout token was issued in the future (iat)");
+    if (rc == RC_AGAIN)
+        expires_s = issued_s + LOGOUT_AGE_S;
+    if (now_s - leeway_s < expires_s)
+        return RC_OK;
+    (void)token_reject(error, TOKEN_FAULT_EXPIRED, "logout token expired");
+    return RC_CLOSED;
+}
+
+/*
+ * It is issued to the client that signs users in, which may be another audience than that of access
+ * tokens: audience_claim and required are for these.
+ */
+static enum rc
+check_logout_origin(const struct token_issuer *issuer, struct json_doc *claims,
+                    struct token_error *error)
+{
+    const struct json_value *name = member(claims, "iss");
+
+    if (!json_is(name, JSON_KIND_TEXT) ||
+        (issuer->issuer != NULL && !text_is(claims, name, issuer->issuer, strlen(issuer->issuer))))
+        return token_reject(error, TOKEN_FAULT_ISSUER,
+                            "logout token claim iss is not the configured issuer");
+    if (issuer->audience == NULL ||
+        !token_names_audience(claims, member(claims, "aud"), issuer->audience))
+        return token_reject(error, TOKEN_FAULT_AUDIENCE,
+                            "logout token claim aud does not contain a configured audience");
+    return RC_OK;
+}
+
+static enum rc
+read_logout_claims(const struct token_issuer *issuer, int64_t leeway_s, struct json_doc *claims,
+                   int64_t now_s, struct token *ret_token, struct token_error *error)
+{
+    const struct json_value *sid = member(claims, "sid"), *jti = member(claims, "jti");
+    struct token token = {0};
+    enum rc rc = check_logout_origin(issuer, claims, error);
+
+    if (rc == RC_OK)
+        rc = check_logout_times(leeway_s, claims, now_s, error);
+    if (rc != RC_OK)
+        return rc;
+    if (!has_logout_event(claims))
+        return token_reject(error, TOKEN_FAULT_CLAIMS,
+                            "logout token lacks the member backchannel-logout of the claim events");
+    if (json_doc_member(claims, json_doc_root(claims), "nonce") != NULL)
+        return token_reject(error, TOKEN_FAULT_CLAIMS, "logout token has a nonce");
+    if (!json_is(jti, JSON_KIND_TEXT) || json_text_len(jti) == 0)
+        return token_reject(error, TOKEN_FAULT_CLAIMS, "logout token has no jti");
+    if (sid == NULL && (rc = token_read_user(issuer, claims, &token.user, error)) != RC_OK)
+        return rc;
+    if (sid != NULL && (!json_is(sid, JSON_KIND_TEXT) || !has_length(sid, TOKEN_USER_MAX)))
+        return token_reject(error, TOKEN_FAULT_CLAIMS,
+                            "logout token claim sid must have 1 to 255 bytes");
+    if (sid != NULL)
+        token.marks.session = cutoff_of_session(json_doc_text(claims, member(claims, "iss")),
+                                                json_doc_text(claims, sid));
+    else
+        token.marks.user = cutoff_of_user(token.user);
     *ret_token = token;
     return RC_OK;
 }
@@ -588,13 +700,14 @@ find_issuer(const struct token_rules *rules, struct json_doc *claims)
 
 /* Reads the header and verifies the signature. */
 static enum rc
-check_jws(const struct token_issuer *issuer, const struct jws *jws, struct token_error *error)
+check_jws(const struct token_issuer *issuer, enum token_kind kind, const struct jws *jws,
+          struct token_error *error)
 {
     size_t len = 0;
     char *part = jws_header(jws, &len);
     struct json_doc header;
     enum rc rc = read_object(&header, part, len)
-                     ? check_header(&header, error)
+                     ? check_header(&header, kind, error)
                      : token_reject(error, TOKEN_FAULT_MALFORMED,
                                     "token header is not a JSON object in base64url");
 
@@ -606,8 +719,9 @@ check_jws(const struct token_issuer *issuer, const struct jws *jws, struct token
 }
 
 static enum rc
-check_token(const struct token_rules *rules, const struct jws *jws, struct json_doc *claims,
-            int64_t now_s, struct token *ret_token, struct token_error *error)
+check_token(const struct token_rules *rules, enum token_kind kind, const struct jws *jws,
+            struct json_doc *claims, int64_t now_s, struct token *ret_token,
+            struct token_error *error)
 {
     const struct token_issuer *issuer = find_issuer(rules, claims);
     enum rc rc;
@@ -615,16 +729,17 @@ check_token(const struct token_rules *rules, const struct jws *jws, struct json_
     if (issuer == NULL)
         return token_reject(error, TOKEN_FAULT_ISSUER, "token claim iss names no known issuer");
     error->issuer = (size_t)(issuer - rules->issuers);
-    rc = check_jws(issuer, jws, error);
+    rc = check_jws(issuer, kind, jws, error);
     if (rc != RC_OK)
         return rc;
-    return token_read_claims(issuer, rules->leeway_s, claims, now_s, ret_token, error);
+    return (kind == TOKEN_LOGOUT ? read_logout_claims : token_read_claims)(
+        issuer, rules->leeway_s, claims, now_s, ret_token, error);
 }
 
 /* The claims are parsed before the signature is verified, because they name the issuer. */
-enum rc
-token_verify(const struct token_rules *rules, const char *text, size_t len, int64_t now_s,
-             struct token *ret_token, struct token_error *error)
+static enum rc
+verify(const struct token_rules *rules, enum token_kind kind, const char *text, size_t len,
+       int64_t now_s, struct token *ret_token, struct token_error *error)
 {
     struct json_doc claims;
     struct jws jws;
@@ -640,12 +755,26 @@ token_verify(const struct token_rules *rules, const char *text, size_t len, int6
                             "token is not three base64url parts joined by dots");
     part = jws_payload(&jws, &len);
     rc = read_object(&claims, part, len)
-             ? check_token(rules, &jws, &claims, now_s, ret_token, error)
+             ? check_token(rules, kind, &jws, &claims, now_s, ret_token, error)
              : token_reject(error, TOKEN_FAULT_MALFORMED,
                             "token claims are not a JSON object, or a claim is given twice");
     json_doc_free(&claims);
     free(part);
     return rc;
+}
+
+enum rc
+token_verify(const struct token_rules *rules, const char *text, size_t len, int64_t now_s,
+             struct token *ret_token, struct token_error *error)
+{
+    return verify(rules, TOKEN_ACCESS, text, len, now_s, ret_token, error);
+}
+
+enum rc
+token_verify_logout(const struct token_rules *rules, const char *text, size_t len, int64_t now_s,
+                    struct token *ret_token, struct token_error *error)
+{
+    return verify(rules, TOKEN_LOGOUT, text, len, now_s, ret_token, error);
 }
 
 /* Whether an earlier group has the same audience. */
@@ -699,13 +828,16 @@ token_write_groups(const struct token *token, struct buffer *out)
 enum rc
 token_write(const struct token *token, struct buffer *out)
 {
+    char marks[CUTOFF_MARKS_TEXT];
     enum rc rc = buffer_add(out, "{\"sub\":", 7);
 
+    cutoff_marks_write(&token->marks, marks);
     if (rc == RC_OK)
         rc = buffer_add_json(out, token->user, strlen(token->user));
     if (rc == RC_OK)
         rc = buffer_addf(
-            out, ",\"exp\":%" PRId64 ",\"publish\":%s,\"admin\":%s,\"groups\":", token->expires_s,
+            out, ",\"exp\":%" PRId64 ",\"marks\":\"%s\",\"publish\":%s,\"admin\":%s,\"groups\":",
+            token->expires_s, marks,
             token->publish_limits != NULL ? token->publish_limits
             : token->publish              ? "true"
                                           : "false",
@@ -725,7 +857,13 @@ token_parse(const char *text, size_t len, int64_t now_s, struct token *ret_token
         read_object(&claims, text, len)
             ? token_read_claims(&issuer, 0, &claims, now_s, ret_token, error)
             : token_reject(error, TOKEN_FAULT_MALFORMED, "token claims are not a JSON object");
+    const char *marks = rc == RC_OK ? json_doc_text(&claims, member(&claims, "marks")) : NULL;
 
+    /* Those of an earlier version have no marks, as a token without iat and jti. */
+    if (marks != NULL && !cutoff_marks_read(marks, &ret_token->marks)) {
+        token_free(ret_token);
+        rc = token_reject(error, TOKEN_FAULT_MALFORMED, "token marks are invalid");
+    }
     json_doc_free(&claims);
     return rc;
 }

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/rc.h"
 #include "wire/audience_name.h"
+#include "wire/cutoff.h"
 #include "wire/key_set.h"
 
 #define TOKEN_BYTES_MAX 8192
@@ -80,6 +81,7 @@ struct token {
     bool publish;
     char *publish_limits; /* the claim `publish`, if it is an object; NULL: no limits */
     bool admin;           /* may use the console and the kill switch */
+    struct cutoff_marks marks;
 };
 
 /*
@@ -89,6 +91,14 @@ struct token {
  */
 MUST_CHECK enum rc token_verify(const struct token_rules *rules, const char *text, size_t len,
                                 int64_t now_s, struct token *ret_token, struct token_error *error);
+
+/*
+ * Like token_verify, for a logout token (OpenID Connect Back-Channel Logout 1.0, section 2.6). With
+ * sid, `marks.session` is set and `user` is NULL; otherwise `user` is set.
+ */
+MUST_CHECK enum rc token_verify_logout(const struct token_rules *rules, const char *text,
+                                       size_t len, int64_t now_s, struct token *ret_token,
+                                       struct token_error *error);
 
 /* Adds the claims as a JSON object. Use it only for trusted storage. */
 MUST_CHECK enum rc token_write(const struct token *token, struct buffer *out);

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "gate/http/cutoffs.h"
 #include "gate/http/keys.h"
 #include "gate/net/conn.h"
 #include "gate/net/gate_shared.h"
@@ -42,13 +43,16 @@ struct verified_token {
     struct token token;
 };
 
-#define WAITING_MAX 1024 /* tokens that wait for keys; each has at most 8 kB */
+#define WAITING_MAX 1024   /* tokens that wait for keys; each has at most 8 kB */
+#define NO_ISSUER SIZE_MAX /* the keys are known, but not the cut-offs */
 
 struct gate_redeem {
     gate_redeemed *done;
     void *owner; /* NULL: cancelled */
     /* of a token that waits for the keys of its issuer */
     struct gate_redeem *prev, *next;
+    struct gate *gate;
+    bool is_logout; /* a logout token */
     size_t issuer;
     char *text;
     size_t len;
@@ -94,6 +98,10 @@ on_claims_read(void *ctx, enum rc rc, struct bytes claims)
     } else if (rc == RC_OK) {
         rc = token_parse((const char *)claims.at, claims.len, clock_wall_us() / 1000000, &token,
                          &error);
+        if (rc == RC_OK && gate_cutoffs_reject(redeem->gate, &token.marks)) {
+            rc = RC_LIMIT;
+            snprintf(error.text, sizeof(error.text), GATE_CUT_OFF);
+        }
     }
     redeem->done(redeem->owner, rc, &token, error.text);
     token_free(&token);
@@ -103,9 +111,12 @@ on_claims_read(void *ctx, enum rc rc, struct bytes claims)
 struct gate_redeem *
 gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done, void *owner)
 {
-    struct gate_redeem *redeem = memory_new(sizeof(*redeem));
+    struct gate_redeem *redeem;
 
-    *redeem = (struct gate_redeem){.done = done, .owner = owner};
+    if (!gate_cutoffs_are_known(gate))
+        return NULL; /* the client may use the ticket again */
+    redeem = memory_new(sizeof(*redeem));
+    *redeem = (struct gate_redeem){.done = done, .owner = owner, .gate = gate};
     /*
      * A malformed ticket is looked up under a name that no ticket has, so that it is rejected like
      * an unknown ticket.
@@ -160,7 +171,8 @@ on_keys_changed(void *ctx, size_t issuer, bool is_fetched)
 
         DL_DELETE(ready, wait);
         if (wait->owner != NULL) {
-            rc = gate_token_verify(gate, wait->text, wait->len, &token, error);
+            rc = (wait->is_logout ? gate_logout_verify
+                                  : gate_token_verify)(gate, wait->text, wait->len, &token, error);
             /* With the issuer's current keys, an unknown key is final. */
             if (rc == RC_AGAIN && is_fetched) {
                 stats_add(gate->stats, STAT_TOKENS_SIGNATURE, 1);
@@ -173,28 +185,52 @@ on_keys_changed(void *ctx, size_t issuer, bool is_fetched)
     }
 }
 
-struct gate_redeem *
-gate_token_wait(struct gate *gate, const char *text, size_t len, gate_redeemed *done, void *owner)
+static struct gate_redeem *
+wait_for_keys(struct gate *gate, bool is_logout, const char *text, size_t len, gate_redeemed *done,
+              void *owner)
 {
     struct token_error reason = {.issuer = 0};
     struct token token = {0};
     struct gate_redeem *wait;
-    enum rc rc = token_verify(gate_keys_rules(gate->keys), text, len, clock_wall_us() / 1000000,
-                              &token, &reason);
+    enum rc rc = (is_logout ? token_verify_logout : token_verify)(
+        gate_keys_rules(gate->keys), text, len, clock_wall_us() / 1000000, &token, &reason);
 
     token_free(&token);
-    if (rc != RC_AGAIN || gate->token_waits->count >= WAITING_MAX ||
-        gate_keys_fetch(gate->keys, reason.issuer) != RC_OK)
+    if (rc == RC_OK && !is_logout && !gate_cutoffs_are_known(gate))
+        reason.issuer = NO_ISSUER;
+    else if (rc != RC_AGAIN || gate_keys_fetch(gate->keys, reason.issuer) != RC_OK)
+        return NULL;
+    if (gate->token_waits->count >= WAITING_MAX)
         return NULL;
     wait = memory_new(sizeof(*wait));
     *wait = (struct gate_redeem){.done = done,
                                  .owner = owner,
+                                 .gate = gate,
+                                 .is_logout = is_logout,
                                  .issuer = reason.issuer,
                                  .text = memory_text(text, len),
                                  .len = len};
     DL_APPEND(gate->token_waits->first, wait);
     gate->token_waits->count++;
     return wait;
+}
+
+struct gate_redeem *
+gate_token_wait(struct gate *gate, const char *text, size_t len, gate_redeemed *done, void *owner)
+{
+    return wait_for_keys(gate, false, text, len, done, owner);
+}
+
+struct gate_redeem *
+gate_logout_wait(struct gate *gate, const char *text, size_t len, gate_redeemed *done, void *owner)
+{
+    return wait_for_keys(gate, true, text, len, done, owner);
+}
+
+void
+gate_token_retry(struct gate *gate)
+{
+    on_keys_changed(gate, NO_ISSUER, false);
 }
 
 void
@@ -240,9 +276,9 @@ report_missing_groups(struct gate *gate, const struct token *token)
                                   "roles"));
 }
 
-enum rc
-gate_token_verify(struct gate *gate, const char *text, size_t len, struct token *ret_token,
-                  char error[TOKEN_ERROR_MAX])
+static enum rc
+verify_claims(struct gate *gate, const char *text, size_t len, struct token *ret_token,
+              char error[TOKEN_ERROR_MAX])
 {
     static const enum metric metrics[] = {
         [TOKEN_FAULT_MALFORMED] = STAT_TOKENS_MALFORMED,
@@ -282,6 +318,39 @@ gate_token_verify(struct gate *gate, const char *text, size_t len, struct token 
     if (rc != RC_AGAIN && reason.fault == TOKEN_FAULT_SIGNATURE)
         stats_set(gate->stats, STAT_TOKENS_SIGNATURE_AT, (uint64_t)clock_wall_us());
     snprintf(error, TOKEN_ERROR_MAX, "%s", reason.text);
+    return rc;
+}
+
+enum rc
+gate_token_verify(struct gate *gate, const char *text, size_t len, struct token *ret_token,
+                  char error[TOKEN_ERROR_MAX])
+{
+    enum rc rc = verify_claims(gate, text, len, ret_token, error);
+
+    if (rc != RC_OK)
+        return rc;
+    if (!gate_cutoffs_are_known(gate))
+        rc = RC_AGAIN;
+    else if (gate_cutoffs_reject(gate, &ret_token->marks))
+        rc = RC_LIMIT;
+    else
+        return RC_OK;
+    token_free(ret_token);
+    snprintf(error, TOKEN_ERROR_MAX, "%s",
+             rc == RC_LIMIT ? GATE_CUT_OFF : "cut-offs are not known yet");
+    return rc;
+}
+
+enum rc
+gate_logout_verify(struct gate *gate, const char *text, size_t len, struct token *ret_token,
+                   char error[TOKEN_ERROR_MAX])
+{
+    struct token_error reason;
+    enum rc rc = token_verify_logout(gate_keys_rules(gate->keys), text, len,
+                                     clock_wall_us() / 1000000, ret_token, &reason);
+
+    if (rc != RC_OK)
+        snprintf(error, TOKEN_ERROR_MAX, "%s", reason.text);
     return rc;
 }
 

@@ -31,12 +31,15 @@ bool gate_request_has_both(const struct http_head *head);
 
 /*
  * Like token_verify, with the gate's keys and the current time. Counts rejected tokens. RC_AGAIN:
- * gate_token_wait may fetch its key. A server
- * sends the same token with each request, so the tokens that were verified last are kept, without
- * their text.
+ * gate_token_wait may fetch its key, or wait for the cut-offs. RC_LIMIT: the token is cut off. A server sends the same token
+ * with each request, so the tokens that were verified last are kept, without their text.
  */
 MUST_CHECK enum rc gate_token_verify(struct gate *gate, const char *text, size_t len,
                                      struct token *ret_token, char error[TOKEN_ERROR_MAX]);
+
+/* Like token_verify_logout. RC_AGAIN: gate_logout_wait may fetch its key. */
+MUST_CHECK enum rc gate_logout_verify(struct gate *gate, const char *text, size_t len,
+                                      struct token *ret_token, char error[TOKEN_ERROR_MAX]);
 
 void gate_token_open(struct gate *gate);
 void gate_token_close(struct gate *gate);
@@ -46,10 +49,10 @@ void gate_token_reload_keys(struct gate *gate);
 bool gate_ticket_new(char ret_ticket[STORE_TICKET_TEXT + 1]);
 /*
  * RC_OK: the caller may move the token out and zero it. RC_IO: the store failed. RC_AGAIN: the keys
- * of the issuer are not available. Other codes: the ticket or token is invalid.
+ * of the issuer are not available. RC_LIMIT: it is cut off. Other codes: it is invalid.
  */
 typedef void gate_redeemed(void *owner, enum rc rc, struct token *token, const char *error);
-/* NULL: the store is down. Otherwise `done` is called once, unless cancelled. */
+/* NULL: the store is down, or has not replied yet. Otherwise `done` is called once, unless cancelled. */
 struct gate_redeem *gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done,
                                        void *owner);
 void gate_ticket_cancel(struct gate_redeem *redeem);
@@ -57,12 +60,17 @@ void gate_ticket_cancel(struct gate_redeem *redeem);
 #define GATE_KEYS_RETRY_S 5 /* until a client presents a token again whose key was not available */
 
 /*
- * Verifies a token again when the keys of its issuer have been fetched, after gate_token_verify
- * returned RC_AGAIN. NULL: no fetch is due. Otherwise `done` is called once, unless cancelled with
+ * Verifies a token again when the keys of its issuer have been fetched, or the cut-offs were read,
+ * after gate_token_verify returned RC_AGAIN. NULL: no fetch is due. Otherwise `done` is called once, unless cancelled with
  * gate_ticket_cancel.
  */
 struct gate_redeem *gate_token_wait(struct gate *gate, const char *text, size_t len,
                                     gate_redeemed *done, void *owner);
+/* The cut-offs were read. */
+void gate_token_retry(struct gate *gate);
+/* Like gate_token_wait, for a logout token, and gate_logout_verify. */
+struct gate_redeem *gate_logout_wait(struct gate *gate, const char *text, size_t len,
+                                     gate_redeemed *done, void *owner);
 
 /*
  * Returns the token's groups for a session. They point into the token. The caller frees the array.

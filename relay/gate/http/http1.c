@@ -224,6 +224,10 @@ reject_token(struct gate_request *request, enum rc rc, const char *error)
 {
     static const struct gate_rejection no_keys = {503, 0, "Retry-After: 5", TOKEN_NO_KEYS};
 
+    if (rc == RC_LIMIT) {
+        gate_request_problem(request, 403, GATE_ERR_PERMISSION, error);
+        return;
+    }
     gate_log_rejected_token(request->gate, request->route->path, error);
     if (rc == RC_AGAIN)
         gate_request_reject(request, &no_keys);
@@ -329,8 +333,12 @@ use_bearer(struct gate_request *request, const char *bearer)
 static void
 authenticate(struct gate_request *request)
 {
-    char *bearer = gate_request_bearer(request->conn->head);
-    char *ticket = request->route->accepts_ticket ? gate_request_ticket(request->conn->head) : NULL;
+    char *bearer, *ticket;
+
+    if (request->route->has_own_credentials)
+        return;
+    bearer = gate_request_bearer(request->conn->head);
+    ticket = request->route->accepts_ticket ? gate_request_ticket(request->conn->head) : NULL;
 
     if (bearer != NULL && ticket != NULL) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_TWO_CREDENTIALS);

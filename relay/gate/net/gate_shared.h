@@ -25,6 +25,7 @@ struct carrier;
 struct conn;
 struct conns;
 struct websockets;
+struct gate_cutoffs;
 struct gate_keys;
 struct gate_process;
 struct hub;
@@ -50,6 +51,7 @@ struct gate {
     struct stats *stats;
     const struct gate_process *process; /* gate.h */
     struct gate_keys *keys;             /* http/keys.c: what verifies tokens */
+    struct gate_cutoffs *cutoffs;       /* http/cutoffs.c: which tokens are rejected; NULL: none */
     struct token_waits *token_waits;    /* http/auth.c: requests that wait for keys */
     struct verified_token *verified;    /* http/auth.c */
     struct carrier *carrier;            /* net/carrier.c */

@@ -81,6 +81,10 @@ reject_token(struct websocket *ws, const struct client_message *message, enum rc
 {
     bool expired = rc == RC_CLOSED;
 
+    if (rc == RC_LIMIT) {
+        websocket_close(ws, GATE_CLOSE_BANNED, sentence);
+        return;
+    }
     gate_log_rejected_token(ws->gate, "/v1/ws", sentence);
     send_err(ws, message, expired ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED, sentence);
     websocket_close(ws, expired ? GATE_CLOSE_EXPIRED : GATE_CLOSE_TOKEN, sentence);
@@ -148,6 +152,7 @@ ws_attach(struct websocket *ws, const struct client_message *message, const stru
     snprintf(ws->conn_id, sizeof(ws->conn_id), "%s", session_conn(ws->session));
     gate_expiry_begin(&ws->expiry, ws->gate->config, token->expires_s);
     ws->groups_hash = hash_groups(token);
+    ws->marks = token->marks;
     ws->ping_due_us = clock_monotonic_us() + ws->gate->config->gate.ping_ms * 1000;
     log_debug("gate", "session connected", LOG_INT("token_expires_s", token->expires_s),
               LOG_CONN(ws));
@@ -248,6 +253,7 @@ refresh(struct websocket *ws, const struct client_message *message, enum rc rc,
         websocket_close_retry(ws, GATE_CLOSE_RESTART, "token groups changed, reconnect", 0);
     } else {
         gate_expiry_begin(&ws->expiry, ws->gate->config, token->expires_s);
+        ws->marks = token->marks;
         if (message->has_request_id)
             snprintf(request_id, sizeof(request_id), "\"r\":%lld,", (long long)message->request_id);
         len = snprintf(line, sizeof(line), "{\"t\":\"refreshed\",%s\"exp\":%lld}", request_id,

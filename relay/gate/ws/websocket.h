@@ -81,6 +81,7 @@ struct websocket {
     struct websocket *paused_next;
     struct gate_expiry expiry;
     uint64_t groups_hash;
+    struct cutoff_marks marks; /* of its token */
     bool close_sent;
     int close_code;
     int64_t state_since_us;

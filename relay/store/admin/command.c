@@ -307,6 +307,22 @@ command_check_shards(struct command *command)
     return false;
 }
 
+enum rc
+command_cut_off(struct command *command, const struct cutoff *cutoff)
+{
+    struct arguments arguments = {.argc = 0};
+    struct cutoff_texts texts;
+    struct redisReply *reply;
+
+    cutoff_arguments(&command->store->shards[0], cutoff, &arguments, &texts);
+    reply = command_call(
+        command, 0,
+        &(struct command_call){STORE_SCRIPT_cutoff, (int)arguments.argc, arguments.argv, false});
+    arguments_free(&arguments);
+    free(reply);
+    return reply != NULL ? RC_OK : RC_IO;
+}
+
 /* A trace in flight. */
 struct tracing {
     command_traced *found;

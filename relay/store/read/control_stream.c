@@ -1,6 +1,6 @@
 /*
- * control_stream.c: reads the streams of ack events, membership changes, reloads, and of the WAL
- * positions that a shard covers.
+ * control_stream.c: reads the streams of ack events, membership changes, reloads and cut-offs, and
+ * of the WAL positions that a shard covers.
  */
 #include "store/read/reader_private.h"
 
@@ -139,6 +139,15 @@ handle_member(const struct reader_events *events, const struct change *change)
         events->on_member(events->ctx, &member);
 }
 
+static void
+handle_cutoff(const struct reader_events *events, const struct change *change)
+{
+    struct cutoff cutoff;
+
+    if (cutoff_read(field_of(change, "digest"), field_of(change, "value"), &cutoff))
+        events->on_cutoff(events->ctx, &cutoff);
+}
+
 void
 control_handle_changes(const struct reader_events *events, const struct redisReply *entries,
                        char at[ENTRY_ID_TEXT_MAX])
@@ -156,6 +165,8 @@ control_handle_changes(const struct reader_events *events, const struct redisRep
                 events->on_resumed(events->ctx); /* earlier removals may be missing */
             else if (is_change(&change, "reload"))
                 handle_reload(events, entry, &change);
+            else if (is_change(&change, "cutoff"))
+                handle_cutoff(events, &change);
             else
                 handle_member(events, &change);
         }

@@ -72,6 +72,9 @@ _Static_assert(STORE_WEB_PUSH_MAX == LIMIT_WEB_PUSH, "a script uses the limit of
 /* Entries of the control stream, each with up to 100 changes. */
 #define STORE_CONTROL_MAX 10000
 
+/* Cut-offs: beyond it, the one that ends first is removed. */
+#define STORE_CUTOFFS_MAX 100000
+
 /* Limits of the error log of a shard; see parts/error_log.lua. */
 #define STORE_ERRORS_MAX 100000
 #define STORE_ERRORS_BYTES_MAX 268435456

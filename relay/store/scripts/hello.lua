@@ -97,10 +97,24 @@ if run ~= known[2] or history == '' then
     redis.call('HMSET', meta, META_RUN, run, META_HISTORY, history, META_GAP_TO, last, META_EPOCH, epoch)
 end
 
+-- The newest entries of the control stream, except cut-offs, which may be many.
+local function newest_changes()
+    local found, before = {}, '+'
+    for _ = 1, 8 do
+        local page = redis.call('XREVRANGE', prefix .. KEY_CONTROL, before, undone_control(meta), 'COUNT', STORE_NEWEST_CHANGES)
+        for _, entry in ipairs(page) do
+            if entry[2][2] ~= 'cutoff' and #found < STORE_NEWEST_CHANGES then found[#found + 1] = entry end
+            before = '(' .. entry[1]
+        end
+        if #page < STORE_NEWEST_CHANGES or #found == STORE_NEWEST_CHANGES then break end
+    end
+    return found
+end
+
 -- Clients may have received these membership changes and reloads, so rows must contain their
 -- transactions.
 local changes = {}
-for _, entry in ipairs(redis.call('XREVRANGE', prefix .. KEY_CONTROL, '+', undone_control(meta), 'COUNT', STORE_NEWEST_CHANGES)) do
+for _, entry in ipairs(newest_changes()) do
     -- An entry has many changes, oldest first, and most are of one transaction.
     for i = #entry[2] - 1, 1, -2 do
         if entry[2][i] == 'xid' and entry[2][i + 1] ~= changes[#changes] and #changes < 2 * STORE_NEWEST_CHANGES then

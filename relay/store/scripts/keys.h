@@ -24,7 +24,7 @@
 #define KEY_LARGE ":large"        /* sorted set: the large entries of the stream, and their bytes */
 #define KEY_META ":meta"          /* hash: the fields META_* below */
 #define KEY_PROGRESS ":progress:" /* hash of a slot: stored WAL position, owner, database */
-#define KEY_CONTROL ":control"    /* stream: memberships and reloads, for readers */
+#define KEY_CONTROL ":control"    /* stream: memberships, reloads and cut-offs, for readers */
 #define KEY_COVERED ":covered"    /* stream: the newest read LSN of the progress, for readers */
 #define KEY_MEMBERS ":members:"   /* set of an audience and target: its users */
 #define KEY_GROUPS ":groups:"     /* set of a user: audiences and targets */
@@ -70,8 +70,10 @@
 #define KEY_PRESENCE ":presence:"  /* set of a relay: the users connected to it */
 #define KEY_HEARTBEAT ":heartbeat" /* stream: heartbeats, which wake readers */
 #define KEY_IDEMPOTENCY                                                                            \
-    ":idempotency:"           /* string of an idempotency key: a digest and the notification */
-#define KEY_TICKET ":ticket:" /* string of a ticket: the claims of a token */
+    ":idempotency:"            /* string of an idempotency key: a digest and the notification */
+#define KEY_TICKET ":ticket:"  /* string of a ticket: the claims of a token */
+#define KEY_CUTOFFS ":cutoffs" /* hash of digests: cut-offs (wire/cutoff.h), in shard 0 */
+#define KEY_CUTOFF_ENDS ":cutoff_ends" /* sorted set: these digests, by the end of the cut-off */
 #define KEY_PUSH_TICKET                                                                            \
     ":push_ticket:"                 /* string of a ticket in a Web Push: notification and user */
 #define KEY_WEB_PUSH_DUE ":webpush" /* sorted set: notification and user, by time */

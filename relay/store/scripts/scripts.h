@@ -20,7 +20,8 @@
     X(history)                                                                                     \
     X(pending_page)                                                                                \
     X(trim)                                                                                        \
-    X(ticket) X(publish) X(receipts_page) X(overview) X(count_pending) X(errors) X(latest) X(user)
+    X(ticket)                                                                                      \
+    X(cutoff) X(publish) X(receipts_page) X(overview) X(count_pending) X(errors) X(latest) X(user)
 
 enum store_script {
 #define STORE_SCRIPT_ENUM(name) STORE_SCRIPT_##name,

@@ -176,6 +176,15 @@ struct shard_request {
 /* Adds the first arguments of most scripts: the shard's stream and its key prefix. */
 void shard_arguments(const struct shard *shard, struct arguments *arguments);
 
+/* The memory of the arguments of cutoff.lua. */
+struct cutoff_texts {
+    char digest[CUTOFF_DIGEST_TEXT + 1], issued[24], ends[24];
+};
+
+/* Adds the KEYS and ARGV of cutoff.lua (write/cutoffs.c). */
+void cutoff_arguments(const struct shard *shard, const struct cutoff *cutoff,
+                      struct arguments *arguments, struct cutoff_texts *texts);
+
 /* Allocates `size` zeroed bytes, which start with the request. */
 void *shard_request_new(size_t size, struct store *store, const struct shard_request_kind *kind);
 

@@ -1,4 +1,4 @@
-/* test_control.c: memberships and reloads are read from the control stream. */
+/* test_control.c: memberships, reloads and cut-offs are read from the control stream. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,8 +55,21 @@ on_resumed(void *ctx)
     note("resumed");
 }
 
-static const struct reader_events EVENTS = {
-    .on_member = on_member, .on_reload = on_reload, .on_resumed = on_resumed};
+static void
+on_cutoff(void *ctx, const struct cutoff *cutoff)
+{
+    char line[100];
+
+    (void)ctx;
+    snprintf(line, sizeof(line), "%" PRIx64 ":%" PRId64 "-%" PRId64, cutoff->digest.low,
+             cutoff->issued_s, cutoff->ends_s);
+    note(line);
+}
+
+static const struct reader_events EVENTS = {.on_member = on_member,
+                                            .on_reload = on_reload,
+                                            .on_cutoff = on_cutoff,
+                                            .on_resumed = on_resumed};
 
 /* `fields` contains words, separated by spaces. */
 static redisReply *
@@ -111,7 +124,7 @@ after_reconnect(size_t count, const char *from, const char *to)
 static void
 changes_are_delivered_in_order(void **state)
 {
-    redisReply *reply = array(5);
+    redisReply *reply = array(6);
     char at[ENTRY_ID_TEXT_MAX] = "0-0";
 
     (void)state;
@@ -121,9 +134,11 @@ changes_are_delivered_in_order(void **state)
     reply->element[2] = make_entry("7-0", COPIED);
     reply->element[3] = make_entry("8-0", "change reload source t xid 9"); /* incomplete */
     reply->element[4] = make_entry("9-0", "change - audience ROLE target a user u2");
+    reply->element[5] =
+        make_entry("10-0", "change cutoff digest 0000000000000000000000000000000a value 5:9");
     control_handle_changes(&EVENTS, reply, at);
-    assert_string_equal(seen, "+u1:7 t/r:8@6000 resumed -u2:0 ");
-    assert_string_equal(at, "9-0");
+    assert_string_equal(seen, "+u1:7 t/r:8@6000 resumed -u2:0 a:5-9 ");
+    assert_string_equal(at, "10-0");
     drop(reply);
 }
 

@@ -306,6 +306,45 @@ parse_switch(const char *body, bool expected)
     return rc;
 }
 
+static enum rc
+parse_disconnect(const char *body, int64_t expected_s, const char *expected)
+{
+    int64_t until_s = -1;
+    char *jti = NULL;
+    enum rc rc = client_message_parse_disconnect(body, strlen(body), &until_s, &jti, error);
+
+    assert_int_equal(until_s, rc == RC_OK ? expected_s : -1);
+    if (rc == RC_OK && expected != NULL)
+        assert_string_equal(jti, expected);
+    else
+        assert_null(jti);
+    free(jti);
+    return rc;
+}
+
+static void
+the_end_of_a_cut_off_and_its_token_are_parsed(void **state)
+{
+    static const char *const bad[] = {"[]",
+                                      "{",
+                                      "{\"until\":1795230000}",
+                                      "{\"until\":\"x\"}",
+                                      "{\"until\":null}",
+                                      "{\"jti\":\"\"}",
+                                      "{\"jti\":1}",
+                                      "{\"jti\":\"a\",\"other\":1}"};
+
+    (void)state;
+    assert_int_equal(parse_disconnect("", 0, NULL), RC_OK);
+    assert_int_equal(parse_disconnect("{}", 0, NULL), RC_OK);
+    assert_int_equal(parse_disconnect("{\"jti\":\"a\"}", 0, "a"), RC_OK);
+    assert_int_equal(
+        parse_disconnect("{\"until\":\"2026-11-21T03:00:00Z\",\"jti\":\"b\"}", 1795230000, "b"),
+        RC_OK);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(parse_disconnect(bad[i], 0, NULL), RC_BAD);
+}
+
 static void
 http_bodies_are_parsed(void **state)
 {
@@ -487,6 +526,7 @@ main(void)
         cmocka_unit_test(large_numbers_are_clamped),
         cmocka_unit_test(topics_are_parsed),
         cmocka_unit_test(http_bodies_are_parsed),
+        cmocka_unit_test(the_end_of_a_cut_off_and_its_token_are_parsed),
         cmocka_unit_test(rows_are_parsed),
         cmocka_unit_test(invalid_rows_are_rejected),
         cmocka_unit_test(conditions_of_rows_are_parsed),

@@ -163,6 +163,74 @@ check_argument(const char *query, const char *name, const char *expected)
 }
 
 static void
+check_segment(const char *path, const char *expected)
+{
+    struct http_head head;
+    const char *why = NULL;
+    char text[512];
+    char *value;
+
+    snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path);
+    assert_int_equal(parse(text, strlen(text), MAX, &head, &why), RC_OK);
+    value = http_head_segment(&head, "/users/", "/end", 8);
+    if (expected == NULL)
+        assert_null(value);
+    else
+        assert_string_equal(value, expected);
+    free(value);
+}
+
+static void
+a_segment_of_the_path_is_decoded(void **state)
+{
+    (void)state;
+    check_segment("/users/u1/end", "u1");
+    check_segment("/users/u1/end?a=/users/", "u1");
+    check_segment("/users/a%2fb%20+/end", "a/b +");
+    check_segment("/users/%2e%2e/end", "..");
+    check_segment("/users/.../end", "...");
+    check_segment("/users/123456789/end", HTTP_TOO_LONG);
+    check_segment("/users//end", NULL);
+    check_segment("/users/end", NULL);
+    check_segment("/users/./end", NULL);
+    check_segment("/users/../end", NULL);
+    check_segment("/users/a/b/end", NULL);
+    check_segment("/users/a/ends", NULL);
+    check_segment("/user/a/end", NULL);
+    check_segment("/", NULL);
+}
+
+static void
+check_form(const char *body, const char *expected)
+{
+    char *value = http_form_argument(body, strlen(body), "a=", 8);
+
+    if (expected == NULL)
+        assert_null(value);
+    else
+        assert_string_equal(value, expected);
+    free(value);
+}
+
+static void
+forms_are_decoded(void **state)
+{
+    (void)state;
+    assert_null(http_form_argument(NULL, 0, "a=", 8));
+    assert_null(http_form_argument("a=\0", 3, "a=", 8));
+    check_form("", NULL);
+    check_form("b=1", NULL);
+    check_form("a=", "");
+    check_form("b=1&a=x%2C+&a=2", "x, ");
+    check_form("a=123456789", HTTP_TOO_LONG);
+    check_form("a=%", NULL);
+    check_form("a=%2", NULL);
+    check_form("a=%zz", NULL);
+    check_form("a=%00", NULL);
+    check_form("a=1&b=%", NULL);
+}
+
+static void
 arguments_are_decoded(void **state)
 {
     (void)state;
@@ -348,6 +416,8 @@ main(void)
         cmocka_unit_test(connection_options_are_recognized),
         cmocka_unit_test(headers_are_found),
         cmocka_unit_test(arguments_are_decoded),
+        cmocka_unit_test(a_segment_of_the_path_is_decoded),
+        cmocka_unit_test(forms_are_decoded),
         cmocka_unit_test(paths_that_parsers_normalize_are_not_plain),
         cmocka_unit_test(ambiguous_heads_are_rejected),
         cmocka_unit_test(incomplete_heads_require_more_bytes),
