@@ -31,8 +31,9 @@ bool gate_request_has_both(const struct http_head *head);
 
 /*
  * Like token_verify, with the gate's keys and the current time. Counts rejected tokens. RC_AGAIN:
- * gate_token_wait may fetch its key, or wait for the cut-offs. RC_LIMIT: the token is cut off. A server sends the same token
- * with each request, so the tokens that were verified last are kept, without their text.
+ * gate_token_wait may fetch its key, or wait for the cut-offs. RC_LIMIT: the token is cut off. A
+ * server sends the same token with each request, so the tokens that were verified last are kept,
+ * without their text.
  */
 MUST_CHECK enum rc gate_token_verify(struct gate *gate, const char *text, size_t len,
                                      struct token *ret_token, char error[TOKEN_ERROR_MAX]);
@@ -52,7 +53,10 @@ bool gate_ticket_new(char ret_ticket[STORE_TICKET_TEXT + 1]);
  * of the issuer are not available. RC_LIMIT: it is cut off. Other codes: it is invalid.
  */
 typedef void gate_redeemed(void *owner, enum rc rc, struct token *token, const char *error);
-/* NULL: the store is down, or has not replied yet. Otherwise `done` is called once, unless cancelled. */
+/*
+ * NULL: the store is down, or the cut-offs are not known. Otherwise `done` is called once, unless
+ * cancelled.
+ */
 struct gate_redeem *gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done,
                                        void *owner);
 void gate_ticket_cancel(struct gate_redeem *redeem);
@@ -61,8 +65,8 @@ void gate_ticket_cancel(struct gate_redeem *redeem);
 
 /*
  * Verifies a token again when the keys of its issuer have been fetched, or the cut-offs were read,
- * after gate_token_verify returned RC_AGAIN. NULL: no fetch is due. Otherwise `done` is called once, unless cancelled with
- * gate_ticket_cancel.
+ * after gate_token_verify returned RC_AGAIN. NULL: no fetch is due. Otherwise `done` is called
+ * once, unless cancelled with gate_ticket_cancel.
  */
 struct gate_redeem *gate_token_wait(struct gate *gate, const char *text, size_t len,
                                     gate_redeemed *done, void *owner);

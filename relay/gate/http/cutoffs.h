@@ -12,7 +12,7 @@ struct gate;
 
 /*
  * End the connections of these tokens. `cutoff` NULL: of any cut-off (gate_cutoffs_reject), and
- * verify the tokens that wait for the first read (gate_token_retry).
+ * verify the tokens that wait for the first one (gate_token_retry).
  */
 typedef void gate_cutoffs_added(struct gate *gate, const struct cutoff *cutoff);
 

@@ -335,7 +335,7 @@ authenticate(struct gate_request *request)
 {
     char *bearer, *ticket;
 
-    if (request->route->has_own_credentials)
+    if (request->route->has_credentials)
         return;
     bearer = gate_request_bearer(request->conn->head);
     ticket = request->route->accepts_ticket ? gate_request_ticket(request->conn->head) : NULL;

@@ -81,15 +81,15 @@ struct gate_route {
     const char *user_suffix; /* the path is followed by a user and this text; NULL: by nothing */
     bool body_optional;
     bool accepts_ticket;
-    bool token_optional;      /* a small body is also handled without a token */
-    bool has_own_credentials; /* in the body: an Authorization header is ignored */
-    bool is_delete;           /* the method is DELETE */
-    bool is_web_push;         /* requires webpush.vapid_key_file */
-    bool is_console;          /* requires gate.console, and an Origin of the same host */
-    bool is_pipelined;        /* POST; several of a connection may be in progress (http1.c) */
-    bool ends_on_half_close;  /* a half-close cancels the request, and ends the connection */
-    bool limits_its_wait;     /* no store timeout: the handler limits WAITING */
-    bool is_stream;           /* counts as a connection, and has the callbacks below */
+    bool token_optional;     /* a small body is also handled without a token */
+    bool has_credentials;    /* in the body: an Authorization header is ignored */
+    bool is_delete;          /* the method is DELETE */
+    bool is_web_push;        /* requires webpush.vapid_key_file */
+    bool is_console;         /* requires gate.console, and an Origin of the same host */
+    bool is_pipelined;       /* POST; several of a connection may be in progress (http1.c) */
+    bool ends_on_half_close; /* a half-close cancels the request, and ends the connection */
+    bool limits_its_wait;    /* no store timeout: the handler limits WAITING */
+    bool is_stream;          /* counts as a connection, and has the callbacks below */
     /* Adds a line of the session. False: full; session_writable will be called. */
     bool (*on_line)(struct gate_request *request, const struct session_line *line);
     /* called when `out` is empty; may be NULL */
