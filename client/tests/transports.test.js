@@ -225,7 +225,7 @@ test('a client whose access is revoked stops, and reports it once', async (t) =>
       request.sends(connected({ pos: '1' }), '1');
       request.sends({ t: 'bye', code: 4003, msg: reason });
     } else {
-      request.respond(204, '', { 'Clairon-Pos': '1' });
+      request.respond(204, null, { [POS]: '1' });
       request = await http.next();
     }
     lost[transport](request);
