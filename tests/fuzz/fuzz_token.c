@@ -91,7 +91,7 @@ read_kept(const char *text, size_t len)
         token_parse(kept.bytes, kept.len, NOW_S, &again, &error) != RC_OK ||
         strcmp(token.user, again.user) != 0 || token.group_count != again.group_count ||
         token.expires_s != again.expires_s || token.publish != again.publish ||
-        token.admin != again.admin)
+        token.admin != again.admin || memcmp(&token.marks, &again.marks, sizeof(token.marks)) != 0)
         __builtin_trap();
     buffer_free(&kept);
     token_free(&token);
