@@ -39,6 +39,9 @@ static uint64_t *log_dropped_total = &log_dropped_unread;
 static struct log_line log_kept[LOG_KEPT_MAX];
 static size_t log_kept_count;
 
+static log_act_listener *log_act_heard;
+static void *log_act_ctx;
+
 static const char *const log_level_names[] = {"error", "warn", "info", "debug"};
 
 /*
@@ -341,11 +344,35 @@ log_write(enum log_level level, const char *component, const char *message,
 }
 
 void
-log_audit(const char *actor, const char *act, const char *object)
+log_audit_listen(log_act_listener *listener, void *ctx)
 {
-    const struct log_field fields[] = {LOG_TEXT("actor", actor), LOG_TEXT("act", act),
+    log_act_heard = listener;
+    log_act_ctx = ctx;
+}
+
+static void
+write_act(const struct log_act *act, const char *object)
+{
+    const struct log_field fields[] = {LOG_TEXT("actor", act->actor), LOG_TEXT("act", act->act),
                                        LOG_TEXT("object", object), LOG_END};
     const struct log_line line = event_line(LOG_LEVEL_INFO, "audit", "operator act", fields);
 
     write_or_count(&line, true);
+}
+
+void
+log_audit_act(const struct log_act *act)
+{
+    char object[LOG_LINE_MAX];
+
+    snprintf(object, sizeof(object), "%s%s%s", act->before, act->user, act->after);
+    write_act(act, object);
+    if (log_act_heard != NULL)
+        log_act_heard(log_act_ctx, act, clock_wall_us());
+}
+
+void
+log_audit(const char *actor, const char *act, const char *object)
+{
+    log_audit_act(&(struct log_act){actor, act, object, "", ""});
 }

@@ -85,13 +85,29 @@ void log_write(enum log_level level, const char *component, const char *message,
                const struct log_field *fields);
 
 /*
- * Writes the audit line of an operator's act (component=audit), at any log level. `act`: redrive,
- * drop, kick, realtime or accept. The object is a notification, an entry, a filter, a user, a state
- * or a shard.
- * If it cannot be written, it is kept until log_flush() or the next line; 32 lines are kept, and
+ * An operator's act. Its object is `before`, `user` and `after`, joined; `user` is "" unless the
+ * object names a user.
+ */
+struct log_act {
+    const char *actor;
+    const char *act; /* kick, forget, redrive, drop, realtime or accept */
+    const char *before;
+    const char *user;
+    const char *after;
+};
+
+/*
+ * Writes the audit line of an act (component=audit), at any log level, and passes the act to the
+ * listener. The object is a notification, an entry, a filter, a user, a state or a shard. If the
+ * line cannot be written, it is kept until log_flush() or the next line; 32 lines are kept, and
  * further ones are dropped as other lines.
  */
 void log_audit(const char *actor, const char *act, const char *object);
+void log_audit_act(const struct log_act *act);
+
+/* Receives all acts from now on, with their times; NULL: none. The act is valid in the call. */
+typedef void log_act_listener(void *ctx, const struct log_act *act, int64_t at_us);
+void log_audit_listen(log_act_listener *listener, void *ctx);
 
 #define LOG_FLUSH_MS 1000 /* at the end of a process */
 

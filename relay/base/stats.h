@@ -114,6 +114,8 @@ enum stats_kind {
       STATS_REPEATS)                                                                               \
     X(STORE_TRIMMED, "clairon_store_trimmed_total", COUNTER,                                       \
       "Stream entries removed after the retention time")                                           \
+    X(AUDIT_LOST, "clairon_audit_lost_total", COUNTER,                                             \
+      "Acts of operators that are only in the log: the queue or the audit stream was full")        \
     X(RECEIPTS_TRIMMED, "clairon_receipts_trimmed_total", COUNTER,                                 \
       "Receipts removed after receipts.retention, or beyond receipts.max_bytes")                   \
     X(STORE_ERRORS, "clairon_store_errors_total", COUNTER,                                         \

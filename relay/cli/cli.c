@@ -177,6 +177,13 @@ cli_settings_load(struct config *ret_config, const char *path, int argc, char **
     return rc;
 }
 
+static void
+store_act(void *ctx, const struct log_act *act, int64_t at_us)
+{
+    log_flush(-1); /* no change without its audit line */
+    command_audit(ctx, act, at_us);
+}
+
 struct command *
 cli_store_open(const char *command, const char *path, int argc, char **argv,
                struct config *ret_config, int *ret_code)
@@ -200,8 +207,10 @@ cli_store_open(const char *command, const char *path, int argc, char **argv,
                     STORE_URL_DEFAULT);
         log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_LOGFMT); /* the command prints the store's errors */
         store = command_open(ret_config, store_error);
-        if (store != NULL && command_check_shards(store))
+        if (store != NULL && command_check_shards(store)) {
+            log_audit_listen(store_act, store);
             return store;
+        }
         fprintf(stderr, "clairon %s: %s\n", command,
                 store != NULL ? command_error(store) : store_error);
         command_close(store);
@@ -211,14 +220,20 @@ cli_store_open(const char *command, const char *path, int argc, char **argv,
 }
 
 void
-cli_audit(const char *act, const char *object)
+cli_audit_user(const char *act, const char *before, const char *user, const char *after)
 {
-    const struct passwd *user = getpwuid(getuid());
+    const struct passwd *actor = getpwuid(getuid());
     char uid[24];
 
     snprintf(uid, sizeof(uid), "uid %ju", (uintmax_t)getuid());
-    log_audit(user != NULL ? user->pw_name : uid, act, object);
-    log_flush(-1); /* no change without its audit line */
+    log_audit_act(
+        &(struct log_act){actor != NULL ? actor->pw_name : uid, act, before, user, after});
+}
+
+void
+cli_audit(const char *act, const char *object)
+{
+    cli_audit_user(act, object, "", "");
 }
 
 static bool

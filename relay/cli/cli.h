@@ -98,8 +98,13 @@ int cli_print(const char *text);
 /* Prints untrusted text, such as a name. Control characters become ? or a blank. */
 void cli_print_plain(const char *text, size_t len);
 
-/* Writes the audit line of an act to standard error; the actor is the user of the process. */
+/*
+ * Writes the audit line of an act to standard error, and stores it; the actor is the user of the
+ * process. Call it before the change. The object is `before`, `user` and `after`, joined; `user` is
+ * "" unless it names a user.
+ */
 void cli_audit(const char *act, const char *object);
+void cli_audit_user(const char *act, const char *before, const char *user, const char *after);
 
 /* ---- colour, short times and progress, only on a terminal */
 

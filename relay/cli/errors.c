@@ -227,27 +227,26 @@ audit(struct errors_walk *walk, struct requested_id *requested)
 {
     bool *is_audited = requested != NULL ? &requested->is_audited : &walk->is_audited;
     const struct errors_request *request = walk->request;
-    const char *const filters[][2] = {{" user=", request->user},
-                                      {" source=", request->source},
+    const char *const filters[][2] = {{" source=", request->source},
                                       {" reason=", request->reason},
                                       {" since=", request->since},
                                       {" limit=", request->limit}};
-    char object[OBJECT_MAX] = "error log:";
-    size_t len = strlen(object);
+    char before[OBJECT_MAX], after[OBJECT_MAX] = "";
+    size_t len = 0;
 
     if (*is_audited)
         return;
     *is_audited = true;
-    if (requested != NULL)
-        len += (size_t)snprintf(object + len, sizeof(object) - len, " %s", requested->id);
-    for (size_t i = 0; i < sizeof(filters) / sizeof(filters[0]) && len < sizeof(object); i++) {
+    for (size_t i = 0; i < sizeof(filters) / sizeof(filters[0]) && len < sizeof(after); i++) {
         if (filters[i][1] != NULL)
-            len += (size_t)snprintf(object + len, sizeof(object) - len, "%s%s", filters[i][0],
+            len += (size_t)snprintf(after + len, sizeof(after) - len, "%s%s", filters[i][0],
                                     filters[i][1]);
     }
-    if (len == strlen("error log:"))
-        snprintf(object + len, sizeof(object) - len, " all");
-    cli_audit(verbs[request->verb], object);
+    if (requested == NULL && request->user == NULL && len == 0)
+        snprintf(after, sizeof(after), " all");
+    snprintf(before, sizeof(before), "error log:%s%s%s", requested != NULL ? " " : "",
+             requested != NULL ? requested->id : "", request->user != NULL ? " user=" : "");
+    cli_audit_user(verbs[request->verb], before, request->user != NULL ? request->user : "", after);
 }
 
 static bool

@@ -21,17 +21,24 @@ static const char store_usage[] =
     "  -c FILE         configuration file of the relay; only [store] is used\n"
     "  --store.url=V   one setting\n";
 
+static void
+audit_accept(unsigned shard, const char *id)
+{
+    char object[COMMAND_NODE_MAX + 32];
+
+    snprintf(object, sizeof(object), "shard %u without node %s", shard, id);
+    cli_audit("accept", object);
+}
+
 static int
 accept_loss(struct command *command, unsigned shard, const char *name)
 {
-    char id[COMMAND_NODE_MAX], object[COMMAND_NODE_MAX + 32];
+    char id[COMMAND_NODE_MAX];
 
-    if (command_accept(command, shard, name, id) != RC_OK) {
+    if (command_accept(command, shard, name, audit_accept, id) != RC_OK) {
         fprintf(stderr, "clairon " STORE ": %s\n", command_error(command));
         return 1;
     }
-    snprintf(object, sizeof(object), "shard %u without node %s", shard, id);
-    cli_audit("accept", object);
     printf("shard %u is used without the keys on node %s\n", shard, id);
     return fflush(stdout) == 0 ? 0 : 1;
 }

@@ -17,6 +17,7 @@
 #include "hub/hub.h"
 #include "rows/rows.h"
 #include "sink/sink.h"
+#include "store/audit.h"
 #include "store/store.h"
 
 /* interval of a worker's heartbeat, which its supervisor checks */
@@ -40,6 +41,7 @@ struct relay {
     struct relay_shared *shared;
     struct store *store;
     struct store_listener store_listener;
+    struct audit *audit;
     struct feed *feed;              /* NULL without the role */
     struct rows *rows;              /* NULL without the role gate, or without a connection string */
     struct hub *hub;                /* NULL without the role */
@@ -284,6 +286,26 @@ apply_realtime(struct relay *relay)
         gate_realtime_set(relay->gate, !relay->shared->is_realtime_off);
 }
 
+/* One of the workers stores each act of the supervisor. */
+static void
+store_switches(struct relay *relay)
+{
+    struct relay_switches *switches = &relay->shared->switches;
+    unsigned taken = __atomic_load_n(&switches->taken, __ATOMIC_SEQ_CST);
+
+    while (taken != __atomic_load_n(&switches->added, __ATOMIC_SEQ_CST)) {
+        const int64_t at_us = switches->each[taken % RELAY_SWITCHES_MAX].at_us;
+        const bool on = switches->each[taken % RELAY_SWITCHES_MAX].on;
+
+        if (!__atomic_compare_exchange_n(&switches->taken, &taken, taken + 1, false,
+                                         __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+            continue; /* another worker has it */
+        audit_add(relay->audit,
+                  &(struct log_act){"signal", "realtime", on ? "on" : "off", "", ""}, at_us);
+        taken++;
+    }
+}
+
 /*
  * The kill switch: SIGUSR1 turns real-time delivery off, SIGUSR2 turns it on. The order of two
  * pending signals is unknown, so off, the safe choice, wins. For a worker, either signal means that
@@ -302,6 +324,7 @@ on_realtime(struct ev_loop *loop, ev_signal *signal, int events)
     if (signal->signum == SIGUSR1)
         ev_clear_pending(loop, &relay->signals[SIGNAL_REALTIME_ON]);
     apply_realtime(relay);
+    store_switches(relay);
 }
 
 /*
@@ -443,6 +466,7 @@ open_modules(struct relay *relay)
     relay->store = store_open(relay->loop, config, relay->stats);
     if (relay->store == NULL)
         return false;
+    relay->audit = audit_open(relay->loop, relay->store, relay->stats);
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0) {
         relay->rows = rows_open(relay->loop, config, relay->stats);
         relay->hub = hub_open(relay->loop, config, relay->store, relay->rows, relay->stats);
@@ -481,7 +505,9 @@ close_modules(struct relay *relay)
     rows_close(relay->rows);
     sinks_close(relay->sinks);
     web_push_sender_close(relay->sender);
+    audit_close(relay->audit);
     store_close(relay->store);
+    audit_free(relay->audit);
     feed_free(relay->feed);
     hub_free(relay->hub);
     sinks_free(relay->sinks);
@@ -512,6 +538,7 @@ relay_run(struct config *config, struct stats *stats, struct gate_sockets socket
         log_info("relay", "started", LOG_INT("pid", getpid()));
         start_heartbeat(&relay);
         apply_realtime(&relay);
+        store_switches(&relay);
         service_notify("READY=1");
         ev_run(relay.loop, 0);
     }

@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/config.h"
@@ -17,9 +18,22 @@
 #define RELAY_EXIT_REJECTED 3 /* the store is that of another database, slot or number of shards */
 #define RELAY_SIGNAL_SWITCHED SIGRTMIN /* worker to supervisor: is_realtime_off has changed */
 
+/* Acts by signal that the supervisor has logged, for a worker to store. */
+#define RELAY_SWITCHES_MAX 64
+
+struct relay_switches {
+    struct {
+        int64_t at_us;
+        bool on;
+    } each[RELAY_SWITCHES_MAX];
+    unsigned added;
+    unsigned taken; /* by any worker */
+};
+
 /* State of the relay, in memory that the supervisor and its workers share. */
 struct relay_shared {
     bool is_realtime_off; /* the requested state of the kill switch */
+    struct relay_switches switches;
     struct feed_report feed;
     struct sink_reports sinks;
     struct web_push_report web_push;

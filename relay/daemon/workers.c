@@ -185,6 +185,22 @@ any_is_running(const struct workers *workers)
     return false;
 }
 
+/* The supervisor has no store: a worker stores the act. */
+static void
+keep_switch(struct workers *workers, bool on)
+{
+    struct relay_switches *switches = &workers->shared->relay.switches;
+    const unsigned added = switches->added;
+
+    if (added - __atomic_load_n(&switches->taken, __ATOMIC_SEQ_CST) >= RELAY_SWITCHES_MAX) {
+        log_warn("workers", "audit queue full: the act is only in the log");
+        return;
+    }
+    switches->each[added % RELAY_SWITCHES_MAX].at_us = clock_wall_us();
+    switches->each[added % RELAY_SWITCHES_MAX].on = on;
+    __atomic_store_n(&switches->added, added + 1, __ATOMIC_SEQ_CST);
+}
+
 /*
  * Pending signals are delivered in order of their numbers, so SIGUSR1 discards a pending SIGUSR2:
  * off is the safe choice.
@@ -202,6 +218,7 @@ signal_realtime_switch(struct workers *workers, int signal)
     if (signal != RELAY_SIGNAL_SWITCHED) {
         workers->shared->relay.is_realtime_off = signal == SIGUSR1;
         log_audit("signal", "realtime", signal == SIGUSR1 ? "off" : "on");
+        keep_switch(workers, signal == SIGUSR2);
     }
     signal_all(workers, SIGUSR1);
 }

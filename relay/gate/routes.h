@@ -145,6 +145,10 @@ void gate_user_free(struct gate_request *request);
 void gate_api_disconnect(struct gate_request *request);
 void gate_api_logout(struct gate_request *request);
 
+/* ---- audit_route.c */
+
+void gate_audit(struct gate_request *request);
+
 /* ---- web_push_routes.c */
 
 /* A test of all subscriptions of a user. */

@@ -31,6 +31,13 @@ const char *command_error(const struct command *command);
 const char *command_missing(struct command *command);
 bool command_is_missing(const struct command *command, unsigned shard);
 
+/*
+ * Stores an operator's act, in shard 0. If the store does not accept it now, command_close repeats
+ * that, and prints an error if it fails.
+ */
+struct log_act;
+void command_audit(struct command *command, const struct log_act *act, int64_t at_us);
+
 /* Returns false if the store has another number of shards, or a request failed (command_error). */
 bool command_check_shards(struct command *command);
 
@@ -114,9 +121,11 @@ MUST_CHECK enum rc command_cut_off(struct command *command, const struct cutoff 
 
 /*
  * Abandons the keys of a shard on a lost node, `name`: its ID or HOST:PORT. Relays then use the
- * shard, and clients receive a gap. *ret_id: the node's ID.
+ * shard, and clients receive a gap. *ret_id: the node's ID. Calls `before_change` with it.
  */
+typedef void command_before_accept(unsigned shard, const char *id);
 MUST_CHECK enum rc command_accept(struct command *command, unsigned shard, const char *name,
+                                  command_before_accept *before_change,
                                   char ret_id[COMMAND_NODE_MAX]);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "store/command.h"
 #include "store/admin.h"
+#include "store/audit.h"
 #include "store/scripts/scripts.h"
 #include "store/servers/topology.h"
 #include "store/shards/multi.h"
@@ -26,6 +27,8 @@ struct command {
     size_t changes_bytes;
     char change_error[COMMAND_ERROR_MAX]; /* the first error of a change; "": none */
     struct command_changes changed;
+    struct audit_act *acts; /* acts that are not stored yet, oldest first */
+    unsigned act_count;     /* including those that are stored */
     struct redisReply *completed; /* the reply of command_complete; NULL: none */
     char error[COMMAND_ERROR_MAX];
 };
@@ -111,6 +114,33 @@ void redrive_script(const struct kept_arguments *kept, const struct redisReply *
                     struct arguments *ret_arguments); /* `fields` NULL: the first call */
 void redrive_multi(const struct shard *shard, const struct kept_arguments *kept,
                    const struct redisReply *fields, struct multi *ret_multi);
+
+/* ---- acts of operators */
+
+#define AUDIT_ID_MAX 64
+
+/* An act, and where it is in a queue. Free it with audit_act_free. */
+struct audit_act {
+    struct audit_act *next;
+    char id[AUDIT_ID_MAX];
+    char at[24]; /* Unix time in ms */
+    char *actor, *act, *before, *user, *after;
+    char actor_hash[AUDIT_HASH_TEXT + 1];
+    char user_hash[AUDIT_HASH_TEXT + 1]; /* "": no user */
+};
+
+struct audit_act *audit_act_new(const struct log_act *act, int64_t at_us, const char *id);
+void audit_act_free(struct audit_act *act); /* accepts NULL */
+
+/*
+ * Add the arguments of audit.lua: those before the acts, then those of each. `is_repeat`: an
+ * earlier call had no reply.
+ */
+void audit_begin_arguments(const struct shard *shard, bool is_repeat, struct arguments *arguments);
+void audit_add_arguments(const struct audit_act *act, struct arguments *arguments);
+
+/* Stores the acts that the store has not accepted, or prints an error. */
+void command_close_audit(struct command *command);
 
 /* ---- pending notifications */
 

@@ -196,6 +196,7 @@ command_close(struct command *command)
 {
     if (command == NULL)
         return;
+    command_close_audit(command);
     store_close(command->store);
     free(command->completed);
     if (command->loop != NULL)
@@ -541,7 +542,7 @@ store_acceptance(const struct acceptance *acceptance, const char *id)
 
 enum rc
 command_accept(struct command *command, unsigned shard, const char *name,
-               char ret_id[COMMAND_NODE_MAX])
+               command_before_accept *before_change, char ret_id[COMMAND_NODE_MAX])
 {
     const struct store *store = command->store;
     struct acceptance acceptance = {.command = command, .shard = shard};
@@ -565,6 +566,7 @@ command_accept(struct command *command, unsigned shard, const char *name,
     }
     if (rc == RC_OK) {
         snprintf(ret_id, COMMAND_NODE_MAX, "%s", other->id);
+        before_change(shard, ret_id);
         if (!place_is_abandoned(&acceptance.facts, other->id))
             rc = store_acceptance(&acceptance, other->id);
     }

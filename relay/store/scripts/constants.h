@@ -75,6 +75,10 @@ _Static_assert(STORE_WEB_PUSH_MAX == LIMIT_WEB_PUSH, "a script uses the limit of
 /* Cut-offs: beyond it, the one that ends first is removed. */
 #define STORE_CUTOFFS_MAX 100000
 
+/* Acts of operators in the audit stream, and how long they are kept: 90 days. */
+#define STORE_AUDIT_MAX 100000
+#define STORE_AUDIT_KEPT_MS 7776000000
+
 /* Limits of the error log of a shard; see parts/error_log.lua. */
 #define STORE_ERRORS_MAX 100000
 #define STORE_ERRORS_BYTES_MAX 268435456

@@ -63,6 +63,10 @@
 #define KEY_DENIED ":denied"
 #define KEY_DENIED_READ ":denied_read" /* hash: those that a feed has read, until it confirms */
 
+#define KEY_AUDIT ":audit" /* stream: acts of operators, with hashes of names */
+/* string of a hash in it: the name, or empty after clairon forget */
+#define KEY_AUDIT_NAME ":audit_name:"
+
 /* hash: heartbeats of the sinks' consumers, and how far their databases were written */
 #define KEY_SINKS ":sinks"
 

@@ -11,12 +11,14 @@
     X(bind_endpoint)                                                                               \
     X(check_endpoints)                                                                             \
     X(subscriptions) X(lease_web_pushes) X(end_web_push) X(was_present) X(push_ticket)
+#define STORE_SCRIPTS_OF_OPERATORS(X) X(audit) X(audit_read)
 #define STORE_SCRIPTS(X)                                                                           \
     STORE_SCRIPTS_OF_FEED(X)                                                                       \
     STORE_SCRIPTS_OF_STREAM(X)                                                                     \
     STORE_SCRIPTS_OF_ACKS(X)                                                                       \
     STORE_SCRIPTS_OF_SINKS(X)                                                                      \
     STORE_SCRIPTS_OF_WEB_PUSH(X)                                                                   \
+    STORE_SCRIPTS_OF_OPERATORS(X)                                                                  \
     X(history)                                                                                     \
     X(pending_page)                                                                                \
     X(trim)                                                                                        \

@@ -1,0 +1,68 @@
+/* audit_route.c: GET /v1/audit: the acts of operators, on all relays and by commands. */
+#include "gate/routes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "gate/gate.h"
+#include "gate/http/request.h"
+#include "gate/net/gate_shared.h"
+#include "hub/hub.h"
+#include "store/audit.h"
+#include "wire/http_head.h"
+
+#define LIMIT_DIGITS_MAX 8
+
+static void
+on_audit(void *ctx, enum rc rc, struct buffer *json, const char *next)
+{
+    struct gate_request *request = store_request_reply(ctx, rc);
+    struct response response;
+
+    if (request == NULL)
+        return;
+    response_init(&response, 200, GATE_JSON);
+    response_header(&response, "Clairon-Next: %s", next);
+    rc = buffer_add(&response.body, json->bytes, json->len);
+    gate_request_respond_whole(request, &response, rc);
+}
+
+/* Returns 0 if it is invalid. */
+static unsigned
+read_limit(const struct gate_request *request)
+{
+    char *text = http_head_argument(request->conn->head, "limit=", LIMIT_DIGITS_MAX);
+    unsigned limit = AUDIT_PAGE_MAX;
+
+    if (text != NULL) {
+        limit = strspn(text, "0123456789") == strlen(text) ? (unsigned)strtoul(text, NULL, 10) : 0;
+        if (limit > AUDIT_PAGE_MAX)
+            limit = 0;
+    }
+    free(text);
+    return limit;
+}
+
+void
+gate_audit(struct gate_request *request)
+{
+    char *after = http_head_argument(request->conn->head, "after=", ENTRY_ID_TEXT_MAX);
+    const unsigned limit = read_limit(request);
+    struct store_request *store_request;
+    struct entry_id entry;
+
+    if (limit == 0) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                             "limit: expected a number from 1 to 1000");
+    } else if (after != NULL && after[0] != '\0' &&
+               entry_id_read(after, strlen(after), &entry) != RC_OK) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "after: invalid cursor");
+    } else {
+        store_request = store_request_new(request);
+        store_request_sent(store_request,
+                           store_audit_read(hub_store(request->gate->hub),
+                                            after != NULL ? after : "", limit, on_audit,
+                                            store_request));
+    }
+    free(after);
+}
