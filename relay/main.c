@@ -32,6 +32,7 @@ static const char usage[] =
     "  errors list             print the error log (redrive: send again; drop: remove)\n"
     "  drop ID ...             end pending notifications (--source SOURCE: of a table)\n"
     "  kick USER               close the connections of a user, and reject the tokens so far\n"
+    "  forget USER             remove a user from the store\n"
     "  trace ID                print the trace of one notification\n"
     "  store accept SHARD      use a shard of a cluster without the keys on a lost node\n"
     "  --help, --version\n"
@@ -148,15 +149,16 @@ reserve_standard_descriptors(void)
 static int
 reject_command(const char *word)
 {
-    static const char *const commands[] = {RELAY,  "doctor", "token", "errors", "drop",
+    static const char *const commands[] = {RELAY,  "doctor", "token", "errors", "drop", "forget",
                                            "kick", "trace",  "store", "types",  "vapid"};
     const char *nearest = suggest_word(word, commands, sizeof(commands) / sizeof(commands[0]));
 
-    fprintf(stderr,
-            "clairon: unknown command \"%s\", valid are relay, doctor, token, errors, drop, kick, "
-            "trace, store, types and vapid%s%s%s\n",
-            word, nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
-            nearest != NULL ? "?" : "");
+    fprintf(
+        stderr,
+        "clairon: unknown command \"%s\", valid are relay, doctor, token, errors, drop, forget, "
+        "kick, trace, store, types and vapid%s%s%s\n",
+        word, nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
+        nearest != NULL ? "?" : "");
     return CLI_USAGE_ERROR;
 }
 
@@ -184,6 +186,8 @@ main(int argc, char **argv)
         return cli_drop(argc - 1, argv + 1);
     if (strcmp(argv[1], "kick") == 0)
         return cli_kick(argc - 1, argv + 1);
+    if (strcmp(argv[1], "forget") == 0)
+        return cli_forget(argc - 1, argv + 1);
     if (strcmp(argv[1], "trace") == 0)
         return cli_trace(argc - 1, argv + 1);
     if (strcmp(argv[1], "store") == 0)

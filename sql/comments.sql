@@ -14,6 +14,8 @@ COMMENT ON FUNCTION clairon.once(text, text) IS
 COMMENT ON FUNCTION clairon.once(text, bigint) IS 'once for a number as the key';
 COMMENT ON FUNCTION clairon.prune IS 'deletes keys of once and notify that are older than older_than; returns their number';
 COMMENT ON FUNCTION clairon.prune_receipts IS 'deletes receipts that are older than the given age; returns their number';
+COMMENT ON FUNCTION clairon.forget IS
+    'deletes the receipts of a user, and blanks the user as the emitter of others; returns the number of changed rows';
 COMMENT ON FUNCTION clairon.snapshot IS
     'snapshot of the calling statement as xmin:xmax:xip,.., with 64-bit transaction ids; valid on a standby too';
 COMMENT ON FUNCTION clairon.rows IS

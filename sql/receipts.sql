@@ -46,3 +46,23 @@ BEGIN
     RAISE NOTICE 'deleted % receipts from before %', removed, cutoff;
     RETURN removed;
 END $$;
+
+-- Erasure of a user; `clairon forget` does the same in the store.
+CREATE FUNCTION clairon.forget("user" text) RETURNS bigint
+    LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_forget';
+CREATE FUNCTION clairon_internal.forget_user("user" text) RETURNS bigint
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    removed bigint;
+    blanked bigint;
+BEGIN
+    IF "user" IS NULL OR "user" = '' THEN
+        RAISE EXCEPTION 'invalid value for parameter "user": %', coalesce(quote_literal("user"), 'NULL')
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'The value must be the id of a user.';
+    END IF;
+    DELETE FROM clairon.receipt WHERE user_id = "user";
+    GET DIAGNOSTICS removed = ROW_COUNT;
+    UPDATE clairon.receipt SET emitter = '' WHERE emitter = "user";
+    GET DIAGNOSTICS blanked = ROW_COUNT;
+    RETURN removed + blanked;
+END $$;

@@ -302,6 +302,7 @@ PG_FUNCTION_INFO_V1(clairon_notify);
 PG_FUNCTION_INFO_V1(clairon_once);
 PG_FUNCTION_INFO_V1(clairon_prune);
 PG_FUNCTION_INFO_V1(clairon_prune_receipts);
+PG_FUNCTION_INFO_V1(clairon_forget);
 PG_FUNCTION_INFO_V1(clairon_changes_owner);
 PG_FUNCTION_INFO_V1(clairon_added_table);
 PG_FUNCTION_INFO_V1(clairon_advise_added);
@@ -591,6 +592,12 @@ Datum
 clairon_prune_receipts(PG_FUNCTION_ARGS)
 {
     return call_with_arguments(fcinfo, "delete_receipts");
+}
+
+Datum
+clairon_forget(PG_FUNCTION_ARGS)
+{
+    return call_with_arguments(fcinfo, "forget_user");
 }
 
 /* changes_owner(command pg_ddl_command) -> boolean: true for ALTER TABLE .. OWNER TO. */

@@ -30,6 +30,9 @@ int cli_trace(int argc, char **argv);
  */
 int cli_drop(int argc, char **argv);
 
+/* `clairon forget USER`. Returns the exit status: 0, 1 if the store failed, 2 for wrong usage. */
+int cli_forget(int argc, char **argv);
+
 /*
  * `clairon kick USER`. Returns the exit status: 0, 1 if the store failed, 2 for wrong usage.
  */

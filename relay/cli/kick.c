@@ -24,7 +24,7 @@ static const char kick_usage[] =
 static int
 cut_off(struct command *command, const struct cutoff *cutoff, const char *user)
 {
-    cli_audit(KICK, user);
+    cli_audit_user(KICK, "", user, "");
     if (command_cut_off(command, cutoff) == RC_OK)
         return 0;
     fprintf(stderr, "clairon " KICK ": %s\n", command_error(command));

@@ -300,8 +300,8 @@ store_switches(struct relay *relay)
         if (!__atomic_compare_exchange_n(&switches->taken, &taken, taken + 1, false,
                                          __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
             continue; /* another worker has it */
-        audit_add(relay->audit,
-                  &(struct log_act){"signal", "realtime", on ? "on" : "off", "", ""}, at_us);
+        audit_add(relay->audit, &(struct log_act){"signal", "realtime", on ? "on" : "off", "", ""},
+                  at_us);
         taken++;
     }
 }

@@ -59,10 +59,9 @@ gate_audit(struct gate_request *request)
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "after: invalid cursor");
     } else {
         store_request = store_request_new(request);
-        store_request_sent(store_request,
-                           store_audit_read(hub_store(request->gate->hub),
-                                            after != NULL ? after : "", limit, on_audit,
-                                            store_request));
+        store_request_sent(store_request, store_audit_read(hub_store(request->gate->hub),
+                                                           after != NULL ? after : "", limit,
+                                                           on_audit, store_request));
     }
     free(after);
 }

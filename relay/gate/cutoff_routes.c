@@ -120,8 +120,7 @@ gate_api_disconnect(struct gate_request *request)
     char *jti = NULL;
 
     if (user == NULL) {
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
-                             "the user in the path must have 1 to 255 bytes of UTF-8");
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_BAD_USER);
     } else if (client_message_parse_disconnect(request->body.bytes, request->body.len, &until_s,
                                                &jti, error) != RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
@@ -129,7 +128,7 @@ gate_api_disconnect(struct gate_request *request)
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "\"until\" is in the past");
     } else {
         cutoff = cutoff_for(user, jti, until_s, now_s);
-        log_audit(request->token.user, "kick", user);
+        log_audit_act(&(struct log_act){request->token.user, "kick", "", user, ""});
         cut_off(request, &cutoff, gate_request_respond_empty);
     }
     free(jti);

@@ -21,7 +21,7 @@
 #define BODY_MAX (1024 * 1024)
 #define SUBSCRIPTION_BODY_MAX (16 * 1024)
 #define LOGOUT_BODY_MAX (16 * 1024)
-#define PATH_ROOM 256 /* for any route; no longer path is one */
+#define PATH_ROOM 256 /* for any route without a user; no longer path is one */
 
 const struct gate_route GATE_ROUTES[] = {
     {.path = "/healthz",
@@ -126,6 +126,18 @@ const struct gate_route GATE_ROUTES[] = {
      .body_optional = true,
      .claim = GATE_CLAIM_ADMIN,
      .handle = gate_api_drop},
+    {.path = "/v1/users/",
+     .user_suffix = "/forget",
+     .methods = "POST",
+     .side = GATE_LISTENER_ADMIN,
+     .body_max = BODY_MAX,
+     .body_optional = true,
+     .claim = GATE_CLAIM_ADMIN,
+     .state_bytes = sizeof(struct gate_user),
+     .limits_its_wait = true,
+     .read_headers = gate_user_headers,
+     .handle = gate_forget,
+     .free_state = gate_user_free},
     {.path = "/v1/audit",
      .methods = "GET",
      .side = GATE_LISTENER_ADMIN,

@@ -136,6 +136,8 @@ void gate_probe_metrics(struct conn *conn, struct response *ret_response);
 
 /* ---- cutoff_routes.c */
 
+#define GATE_BAD_USER "the user in the path must have 1 to 255 bytes of UTF-8"
+
 struct gate_user {
     char *name; /* of the path; NULL: invalid */
 };
@@ -144,6 +146,10 @@ void gate_user_headers(struct gate_request *request);
 void gate_user_free(struct gate_request *request);
 void gate_api_disconnect(struct gate_request *request);
 void gate_api_logout(struct gate_request *request);
+
+/* ---- forget_route.c */
+
+void gate_forget(struct gate_request *request);
 
 /* ---- audit_route.c */
 

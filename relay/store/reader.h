@@ -53,6 +53,8 @@ struct reader_events {
     /* NULL: any rule may have been reloaded, because reloads may have been missed. */
     void (*on_reload)(void *ctx, const struct reader_reload *reload);
     void (*on_cutoff)(void *ctx, const struct cutoff *cutoff);
+    /* A user was removed from the store: the hash of the name (audit_hash). */
+    void (*on_forgotten)(void *ctx, struct bytes hash);
     /*
      * Acks that other processes stored, or dead letters: user, id, user, id ... encoded as targets.
      */

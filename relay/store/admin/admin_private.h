@@ -27,8 +27,8 @@ struct command {
     size_t changes_bytes;
     char change_error[COMMAND_ERROR_MAX]; /* the first error of a change; "": none */
     struct command_changes changed;
-    struct audit_act *acts; /* acts that are not stored yet, oldest first */
-    unsigned act_count;     /* including those that are stored */
+    struct audit_act *acts;       /* acts that are not stored yet, oldest first */
+    unsigned act_count;           /* including those that are stored */
     struct redisReply *completed; /* the reply of command_complete; NULL: none */
     char error[COMMAND_ERROR_MAX];
 };

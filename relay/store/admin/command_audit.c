@@ -50,7 +50,8 @@ command_close_audit(struct command *command)
     while (command->acts != NULL && store_first(command))
         ;
     if (command->acts != NULL)
-        fprintf(stderr, "clairon: could not store the audit line, which is only in this output: %s\n",
+        fprintf(stderr,
+                "clairon: could not store the audit line, which is only in this output: %s\n",
                 command->error);
     while (command->acts != NULL) {
         struct audit_act *act = command->acts;

@@ -167,6 +167,8 @@ control_handle_changes(const struct reader_events *events, const struct redisRep
                 handle_reload(events, entry, &change);
             else if (is_change(&change, "cutoff"))
                 handle_cutoff(events, &change);
+            else if (is_change(&change, "forgotten"))
+                events->on_forgotten(events->ctx, field_of(&change, "hash"));
             else
                 handle_member(events, &change);
         }
@@ -214,6 +216,8 @@ control_handle_newest(const struct reader_events *events, const struct redisRepl
         while (next_change(&change)) {
             if (is_change(&change, "reload"))
                 handle_reload(events, entry, &change);
+            else if (is_change(&change, "forgotten"))
+                events->on_forgotten(events->ctx, field_of(&change, "hash"));
         }
     }
     if (!is_complete)

@@ -67,6 +67,9 @@
 /* string of a hash in it: the name, or empty after clairon forget */
 #define KEY_AUDIT_NAME ":audit_name:"
 
+/* sorted set: entries that name a forgotten user, by the time at which they are deleted */
+#define KEY_FORGOTTEN ":forgotten"
+
 /* hash: heartbeats of the sinks' consumers, and how far their databases were written */
 #define KEY_SINKS ":sinks"
 
@@ -117,6 +120,8 @@
 #define META_UNDONE "undone"             /* which transactions were undone (parts/undone.lua) */
 #define META_UNDONE_COUNT "undone_count" /* how often */
 #define META_DENIED "denied"             /* number of the denials in KEY_DENIED_READ */
+/* the entry that was the oldest before forget_stream.lua, and the oldest one since */
+#define META_FORGOTTEN "forgotten"
 #define META_ENDED_CURSOR "ended_cursor" /* how far trim.lua has visited KEY_ENDED */
 
 /* Writes the key of a kind without a name. */

@@ -59,8 +59,12 @@ local newest = #found > 0 and found[#found][1] or last_generated_id(stream)
 
 local function state()
     if is_before(newest, after) then return UNKNOWN end
-    local known, oldest = call('HMGET', prefix .. KEY_META, META_FIRST, META_TRIMMED), oldest_entry(stream)
-    local first, last, kept = known[1], (known[2] or ''):match('^(%S+) (%S+)$')
+    local known = call('HMGET', prefix .. KEY_META, META_FIRST, META_TRIMMED, META_FORGOTTEN)
+    local first, oldest = known[1], oldest_entry(stream)
+    local last, kept = (known[2] or ''):match('^(%S+) (%S+)$')
+    -- forget_stream.lua has deleted older entries, of a single user: they were not trimmed.
+    local was, is = (known[3] or ''):match('^(%S+) (%S+)$')
+    if is and is == oldest then oldest = was end
     -- If no stream entry was ever added, no entry was trimmed, even if the last id was raised.
     if not first or oldest == first then return WHOLE end
     if kept == '-' or kept and kept == oldest then return is_before(after, last) and TRIMMED or WHOLE end

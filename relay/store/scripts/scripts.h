@@ -11,7 +11,11 @@
     X(bind_endpoint)                                                                               \
     X(check_endpoints)                                                                             \
     X(subscriptions) X(lease_web_pushes) X(end_web_push) X(was_present) X(push_ticket)
-#define STORE_SCRIPTS_OF_OPERATORS(X) X(audit) X(audit_read)
+#define STORE_SCRIPTS_OF_OPERATORS(X)                                                              \
+    X(audit)                                                                                       \
+    X(audit_read)                                                                                  \
+    X(forget_sessions)                                                                             \
+    X(forget_pairs) X(forget_scores) X(forget_errors) X(forget_stream) X(forget_log) X(forget_keys)
 #define STORE_SCRIPTS(X)                                                                           \
     STORE_SCRIPTS_OF_FEED(X)                                                                       \
     STORE_SCRIPTS_OF_STREAM(X)                                                                     \

@@ -13,6 +13,7 @@ local call = redis.call
 -- include: stream_entry.lua
 -- include: large_ends.lua
 -- include: read_entry.lua
+-- include: forgotten.lua
 reading.begin(5)
 
 local MOVES_MAX, MOVED_BYTES, LARGE_MAX = 100, 1024 * 1024, 1000
@@ -140,6 +141,7 @@ end
 prepared.discard()
 save_notifications()
 forget_ended()
+forgotten.delete_due()
 local old_receipts, has_more = trim_receipts()
 if moved < old or old == MOVES_MAX then return {trimmed, 1, old_receipts, reading.wanted} end
 if not is_cut then

@@ -11,3 +11,8 @@ local function keep_name(name, hash)
     local key = ARGV[1] .. KEY_AUDIT_NAME .. hash
     if not redis.call('SET', key, name, 'NX', 'PX', STORE_AUDIT_KEPT_MS) then redis.call('PEXPIRE', key, STORE_AUDIT_KEPT_MS) end
 end
+
+-- Acts that name the user, older and newer ones, then have only the hash.
+local function forget_name(hash)
+    redis.call('SET', ARGV[1] .. KEY_AUDIT_NAME .. hash, '', 'XX', 'PX', STORE_AUDIT_KEPT_MS)
+end

@@ -303,12 +303,13 @@ do
         local key = prefix .. KEY_RECEIPT_STATE .. id
         local field = not is_in_value(notification) and call('HGET', key, user)
         local delivered, round = receipts.first_delivery(field, notification)
-        if outcome ~= 'dropped' and not delivered then outcome = 'unreached' end
+        local is_final = OUTCOME_AT[outcome] < REDRIVABLE_FROM
+        if not is_final and not delivered then outcome = 'unreached' end
         local attempts = notification.is_retried and delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user)) or 0
         state.ended[user], state.is_changed, ended_at = true, true, at
         state.counts[OUTCOME_AT[outcome]] = state.counts[OUTCOME_AT[outcome]] + 1
         state.attempts = math.max(state.attempts, attempts)
-        if outcome == 'dropped' then
+        if is_final then
             forget_users(id, {user})
         elseif delivered and (not field or field:sub(1, 1) == '-') then
             call('HSET', key, user, delivered .. (receipts.is_pushed(field) and 'p' or '')) -- for a redrive

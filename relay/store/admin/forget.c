@@ -1,0 +1,596 @@
+/*
+ * forget.c: removes a user from the store, shard by shard, with one script call at a time.
+ *
+ * Sessions end first, so that nothing about the user is added meanwhile. Then follow, in each
+ * shard, pending pairs, sorted sets, the error log, the streams, and all other keys. Each step finds
+ * what is left by itself, so the whole may be interrupted and repeated.
+ */
+#include "store/forget.h"
+
+#include <ev.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/admin/admin_private.h"
+#include "store/audit.h"
+#include "store/connection/reply.h"
+#include "store/shards/shard.h"
+
+#define NAME_JSON_MAX 4096
+#define NUMBER_TEXT 24
+#define POLL_S 0.1
+#define SESSIONS_US 5000000 /* wait for relays to end the sessions */
+#define KEYS_MIN 20         /* keys of a call of forget_keys.lua */
+#define KEYS_MAX 1000
+#define WORK_MAX 2000   /* lookups of a call, about 2 ms */
+#define DAY_MS 86400000 /* forget_log.lua */
+#define READ_MS 120000  /* forget_log.lua */
+#define TRIM_MS 120000  /* trim.lua runs once a minute */
+#define START "0-0"
+
+/* The steps in a shard, in this order. CLOSE, WAIT: only in shard 0, before all others. */
+enum step {
+    STEP_CLOSE,
+    STEP_WAIT,
+    STEP_PAIRS,
+    STEP_DUE,
+    STEP_ESCALATIONS,
+    STEP_WEB_PUSHES,
+    STEP_ERRORS,
+    STEP_STREAM,
+    STEP_RECEIPTS,
+    STEP_CONTROL,
+    STEP_ACK_EVENTS,
+    STEP_KEYS,
+    STEP_PAIRS_AGAIN,
+    STEP_END
+};
+
+struct forget {
+    struct shard_request request;
+    store_forget_done *done;
+    void *ctx;
+    char *user;
+    struct buffer json_name;
+    char hash[AUDIT_HASH_TEXT + 1];
+    enum step step;
+    unsigned shard;
+    char cursor[ENTRY_ID_TEXT_MAX + NUMBER_TEXT];
+    char last[ENTRY_ID_TEXT_MAX]; /* of the error log */
+    char verdict[2];              /* on a large entry: see forget_stream.lua */
+    bool reads_entry;             /* the reply is a large entry */
+    int64_t entry_expires_ms;     /* of that entry */
+    unsigned keys;
+    int64_t deadline_us;
+    ev_timer poll;
+    struct store_forgotten result;
+};
+
+static void send_step(struct forget *forget);
+
+/* ---- results */
+
+static void
+remain(struct forget *forget, enum forget_place place, uint64_t entries, int64_t until_ms)
+{
+    struct forget_remainder *remainder = &forget->result.remain[place];
+
+    remainder->entries += entries;
+    if (entries > 0 && until_ms > remainder->until_ms)
+        remainder->until_ms = until_ms;
+}
+
+static uint64_t
+count_at(const struct redisReply *reply, size_t at)
+{
+    const long long number = reply_integer(reply_at(reply, at));
+
+    return number > 0 ? (uint64_t)number : 0;
+}
+
+/* Times are texts, because Redis truncates numbers of Lua to 32 bits on some systems. */
+static int64_t
+time_at(const struct redisReply *reply, size_t at)
+{
+    const char *text = reply_text(reply_at(reply, at));
+
+    return text != NULL ? strtoll(text, NULL, 10) : 0;
+}
+
+/* ---- the arguments of each step */
+
+static void
+begin_step(struct forget *forget, enum step step)
+{
+    static const char *const starts[] = {
+        [STEP_PAIRS] = "-inf",       [STEP_DUE] = "0",
+        [STEP_ESCALATIONS] = "0",    [STEP_WEB_PUSHES] = "0",
+        [STEP_ERRORS] = START,       [STEP_STREAM] = START,
+        [STEP_RECEIPTS] = START,     [STEP_CONTROL] = START,
+        [STEP_ACK_EVENTS] = START,   [STEP_KEYS] = "0",
+        [STEP_PAIRS_AGAIN] = "-inf", [STEP_END] = "",
+    };
+
+    forget->step = step;
+    snprintf(forget->cursor, sizeof(forget->cursor), "%s",
+             starts[step] != NULL ? starts[step] : "");
+    snprintf(forget->last, sizeof(forget->last), "+");
+    forget->verdict[0] = '\0';
+    forget->keys = KEYS_MIN;
+}
+
+static enum store_script
+script_of(enum step step)
+{
+    switch (step) {
+    case STEP_CLOSE:
+    case STEP_WAIT:
+    case STEP_END:
+        return STORE_SCRIPT_forget_sessions;
+    case STEP_PAIRS:
+    case STEP_PAIRS_AGAIN:
+        return STORE_SCRIPT_forget_pairs;
+    case STEP_DUE:
+    case STEP_ESCALATIONS:
+    case STEP_WEB_PUSHES:
+        return STORE_SCRIPT_forget_scores;
+    case STEP_ERRORS:
+        return STORE_SCRIPT_forget_errors;
+    case STEP_STREAM:
+        return STORE_SCRIPT_forget_stream;
+    case STEP_RECEIPTS:
+    case STEP_CONTROL:
+    case STEP_ACK_EVENTS:
+        return STORE_SCRIPT_forget_log;
+    case STEP_KEYS:
+        break;
+    }
+    return STORE_SCRIPT_forget_keys;
+}
+
+static void
+add_arguments(struct forget *forget, struct arguments *arguments)
+{
+    const struct store *store = forget->request.store;
+    static char keys[NUMBER_TEXT];
+
+    switch (forget->step) {
+    case STEP_CLOSE:
+    case STEP_WAIT:
+    case STEP_END:
+        argument(arguments, forget->hash);
+        argument(arguments, forget->step == STEP_CLOSE  ? "close"
+                            : forget->step == STEP_WAIT ? "count"
+                                                        : "end");
+        return;
+    case STEP_PAIRS:
+    case STEP_PAIRS_AGAIN:
+        argument(arguments, store->script_settings.retention);
+        break;
+    case STEP_DUE:
+        argument(arguments, KEY_DUE);
+        break;
+    case STEP_ESCALATIONS:
+        argument(arguments, KEY_ESCALATIONS);
+        break;
+    case STEP_WEB_PUSHES:
+        argument(arguments, KEY_WEB_PUSH_DUE);
+        break;
+    case STEP_ERRORS:
+    case STEP_STREAM:
+        argument(arguments, forget->json_name.bytes);
+        break;
+    case STEP_RECEIPTS:
+        argument(arguments, "r");
+        break;
+    case STEP_CONTROL:
+        argument(arguments, "c");
+        break;
+    case STEP_ACK_EVENTS:
+        argument(arguments, "e");
+        break;
+    case STEP_KEYS:
+        break;
+    }
+    argument(arguments, forget->cursor);
+    if (forget->step == STEP_ERRORS)
+        argument(arguments, forget->last);
+    if (forget->step == STEP_STREAM)
+        argument(arguments, forget->verdict);
+    if (forget->step == STEP_KEYS) {
+        snprintf(keys, sizeof(keys), "%u", forget->keys);
+        argument(arguments, keys);
+    }
+}
+
+static void
+send_step(struct forget *forget)
+{
+    struct shard *shard = &forget->request.store->shards[forget->shard];
+    struct arguments arguments = {.argc = 0};
+
+    shard_arguments(shard, &arguments);
+    argument(&arguments, forget->user);
+    add_arguments(forget, &arguments);
+    shard_request_send_script(&forget->request, shard, script_of(forget->step), 1, &arguments);
+}
+
+/* After STEP_END the next shard follows. Nothing is sent after the last one. */
+static void
+next_step(struct forget *forget)
+{
+    if (forget->step != STEP_END) {
+        begin_step(forget, forget->step + 1);
+    } else if (++forget->shard < forget->request.store->shard_count) {
+        begin_step(forget, STEP_PAIRS);
+    } else {
+        return;
+    }
+    send_step(forget);
+}
+
+/* ---- replies */
+
+/* Continues a step at its next cursor, or with the next step. */
+static void
+continue_at(struct forget *forget, const char *cursor, const char *end)
+{
+    if (cursor == NULL || strcmp(cursor, end) == 0) {
+        next_step(forget);
+        return;
+    }
+    snprintf(forget->cursor, sizeof(forget->cursor), "%s", cursor);
+    send_step(forget);
+}
+
+static void
+on_poll(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct forget *forget = timer->data;
+
+    (void)loop;
+    (void)events;
+    send_step(forget);
+    shard_request_release(&forget->request);
+}
+
+/* Relays end the sessions, and report that the user has left. A paused relay is not awaited. */
+static bool
+on_relays(struct forget *forget, const struct redisReply *reply)
+{
+    if (!reply_is_integer(reply))
+        return false;
+    forget->result.is_connected = reply_integer(reply) > 0;
+    if (!forget->result.is_connected || clock_monotonic_us() >= forget->deadline_us) {
+        begin_step(forget, STEP_PAIRS);
+        send_step(forget);
+        return true;
+    }
+    forget->step = STEP_WAIT;
+    shard_request_hold(&forget->request);
+    ev_timer_init(&forget->poll, on_poll, POLL_S, 0.);
+    forget->poll.data = forget;
+    ev_timer_start(forget->request.store->loop, &forget->poll);
+    return true;
+}
+
+static int64_t
+retention_ms(const struct forget *forget)
+{
+    return strtoll(forget->request.store->script_settings.retention, NULL, 10);
+}
+
+/* An entry is trimmed after the retention; while it is pending for others, it moves. */
+static void
+stream_remains(struct forget *forget, uint64_t entries, int64_t newest_ms, int64_t expires_ms,
+               bool has_no_end)
+{
+    const int64_t end_ms = expires_ms > newest_ms ? expires_ms : newest_ms;
+
+    remain(forget, FORGET_STREAM, entries, end_ms + retention_ms(forget) + TRIM_MS);
+    forget->result.remain[FORGET_STREAM].has_no_end |= has_no_end;
+}
+
+static bool
+on_stream(struct forget *forget, struct shard *shard, const struct redisReply *reply)
+{
+    const char *wanted = reply_text(reply_at(reply, 6)), *cursor = reply_text(reply_at(reply, 0));
+
+    if (!reply_is_array(reply, 7) || wanted == NULL || cursor == NULL)
+        return false;
+    forget->result.notifications += count_at(reply, 1);
+    stream_remains(forget, count_at(reply, 2), time_at(reply, 3), time_at(reply, 4),
+                   count_at(reply, 5) > 0);
+    forget->verdict[0] = '\0';
+    if (wanted[0] == '\0') {
+        continue_at(forget, cursor, "");
+        return true;
+    }
+    snprintf(forget->cursor, sizeof(forget->cursor), "%s", cursor);
+    forget->reads_entry = true;
+    shard_request_read_entry(&forget->request, shard, wanted);
+    return true;
+}
+
+static bool
+is_only_user(struct bytes targets, const char *user)
+{
+    struct bytes target;
+
+    return frame_next_target(&targets, &target) == RC_OK && bytes_equal_text(target, user) &&
+           targets.len == 0;
+}
+
+static bool
+contains(struct bytes text, const void *part, size_t len)
+{
+    return text.len > 0 && memmem(text.at, text.len, part, len) != NULL;
+}
+
+/* Tells forget_stream.lua what a large entry is, which no script should read. */
+static bool
+on_large_entry(struct forget *forget, const struct redisReply *reply)
+{
+    const size_t len = strlen(forget->user);
+    unsigned char packed[2 + UINT8_MAX + 1];
+    struct entry entry;
+    bool is_alone = false, is_named = false;
+
+    forget->reads_entry = false;
+    if (reply_count(reply) > 0 && entry_read(reply_at(reply, 0), &entry) == RC_OK) {
+        const struct frame_notification *fields = &entry.frame.as.notification;
+
+        packed[0] = (unsigned char)(len >> 8);
+        packed[1] = (unsigned char)len;
+        memcpy(packed + 2, forget->user, len);
+        is_alone = entry.is_retry ? is_only_user(entry.retry_users, forget->user)
+                                  : bytes_equal_text(fields->audience, "USER") &&
+                                        is_only_user(fields->targets, forget->user);
+        is_named = contains(fields->targets, packed, len + 2) ||
+                   contains(entry.retry_users, packed, len + 2) ||
+                   contains(entry.data, forget->json_name.bytes, forget->json_name.len);
+    }
+    forget->verdict[0] = is_alone ? '1' : is_named ? '2' : '0';
+    forget->verdict[1] = '\0';
+    send_step(forget);
+    return true;
+}
+
+static bool
+on_log(struct forget *forget, const struct redisReply *reply)
+{
+    const struct script_settings *settings = &forget->request.store->script_settings;
+    const char *cursor = reply_text(reply_at(reply, 0));
+    const uint64_t entries = count_at(reply, 2);
+    int64_t until_ms = time_at(reply, 3);
+
+    if (!reply_is_array(reply, 4) || cursor == NULL)
+        return false;
+    forget->result.removed += count_at(reply, 1);
+    if (forget->step == STEP_RECEIPTS)
+        until_ms += strtoll(settings->receipts_retention, NULL, 10);
+    else
+        until_ms = clock_wall_us() / 1000 + (forget->step == STEP_CONTROL ? DAY_MS : READ_MS);
+    remain(forget, forget->step == STEP_RECEIPTS ? FORGET_RECEIPTS : FORGET_CONTROL, entries,
+           until_ms + TRIM_MS);
+    continue_at(forget, cursor, "");
+    return true;
+}
+
+/* The error log has no retention: its oldest entries are trimmed when it is full. */
+static bool
+on_errors(struct forget *forget, const struct redisReply *reply)
+{
+    const char *cursor = reply_text(reply_at(reply, 0)), *last = reply_text(reply_at(reply, 1));
+
+    if (!reply_is_array(reply, 5) || cursor == NULL || last == NULL)
+        return false;
+    snprintf(forget->last, sizeof(forget->last), "%s", last);
+    forget->result.removed += count_at(reply, 2);
+    remain(forget, FORGET_ERRORS, count_at(reply, 3), 0);
+    forget->result.remain[FORGET_ERRORS].has_no_end |= count_at(reply, 3) > 0;
+    continue_at(forget, cursor, "");
+    return true;
+}
+
+/* The number of keys of the next call depends on the work of this one. */
+static bool
+on_keys(struct forget *forget, const struct redisReply *reply)
+{
+    const uint64_t work = count_at(reply, 1);
+
+    if (!reply_is_array(reply, 3))
+        return false;
+    forget->result.removed += count_at(reply, 2);
+    if (work > WORK_MAX && forget->keys > KEYS_MIN)
+        forget->keys /= 2;
+    else if (work < WORK_MAX / 4 && forget->keys < KEYS_MAX)
+        forget->keys *= 2;
+    continue_at(forget, reply_text(reply_at(reply, 0)), "0");
+    return true;
+}
+
+static bool
+on_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    struct forget *forget = (struct forget *)request;
+
+    if (forget->reads_entry)
+        return on_large_entry(forget, reply);
+    switch (forget->step) {
+    case STEP_CLOSE:
+    case STEP_WAIT:
+        return on_relays(forget, reply);
+    case STEP_PAIRS:
+    case STEP_PAIRS_AGAIN:
+        forget->result.pairs += count_at(reply, 0);
+        continue_at(forget, reply_text(reply_at(reply, 1)), "");
+        return reply_is_array(reply, 2);
+    case STEP_DUE:
+    case STEP_ESCALATIONS:
+    case STEP_WEB_PUSHES:
+        forget->result.removed += count_at(reply, 1);
+        continue_at(forget, reply_text(reply_at(reply, 0)), "0");
+        return reply_is_array(reply, 2);
+    case STEP_ERRORS:
+        return on_errors(forget, reply);
+    case STEP_STREAM:
+        return on_stream(forget, shard, reply);
+    case STEP_RECEIPTS:
+    case STEP_CONTROL:
+    case STEP_ACK_EVENTS:
+        return on_log(forget, reply);
+    case STEP_KEYS:
+        return on_keys(forget, reply);
+    case STEP_END:
+        break;
+    }
+    if (forget->shard == 0)
+        forget->result.memberships = reply_integer(reply) > 0 ? (uint64_t)reply_integer(reply) : 0;
+    next_step(forget);
+    return reply_is_integer(reply);
+}
+
+static void
+finish(struct shard_request *request, enum rc rc)
+{
+    struct forget *forget = (struct forget *)request;
+
+    if (rc == RC_OK)
+        log_info("forget", "user removed from the store", LOG_UINT("pairs", forget->result.pairs),
+                 LOG_UINT("notifications", forget->result.notifications),
+                 LOG_UINT("removed", forget->result.removed));
+    forget->done(forget->ctx, rc, &forget->result);
+}
+
+static void
+release(struct shard_request *request)
+{
+    struct forget *forget = (struct forget *)request;
+
+    ev_timer_stop(request->store->loop, &forget->poll);
+    buffer_free(&forget->json_name);
+    free(forget->user);
+}
+
+static const struct shard_request_kind forget_kind = {.failure = "could not forget a user",
+                                                      .on_reply = on_reply,
+                                                      .finish = finish,
+                                                      .release = release};
+
+enum rc
+store_forget(struct store *store, const char *user, store_forget_done *done, void *ctx)
+{
+    struct forget *forget;
+
+    if (strlen(user) > UINT8_MAX)
+        return RC_BAD;
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        if (!store->shards[k].is_up)
+            return RC_AGAIN;
+    }
+    forget = shard_request_new(sizeof(*forget), store, &forget_kind);
+    forget->done = done;
+    forget->ctx = ctx;
+    forget->user = memory_text(user, strlen(user));
+    forget->deadline_us = clock_monotonic_us() + SESSIONS_US;
+    buffer_init(&forget->json_name, NAME_JSON_MAX);
+    audit_hash(user, forget->hash);
+    begin_step(forget, STEP_CLOSE);
+    if (buffer_add_json(&forget->json_name, user, strlen(user)) != RC_OK) {
+        release(&forget->request);
+        free(forget);
+        return RC_BAD;
+    }
+    send_step(forget);
+    return shard_request_await(&forget->request);
+}
+
+/* ---- commands */
+
+struct command_forget {
+    bool is_done;
+    enum rc rc;
+    struct store_forgotten forgotten;
+};
+
+static void
+on_command_done(void *ctx, enum rc rc, const struct store_forgotten *forgotten)
+{
+    struct command_forget *call = ctx;
+
+    call->is_done = true;
+    call->rc = rc;
+    call->forgotten = *forgotten;
+}
+
+enum rc
+command_forget(struct command *command, const char *user, struct store_forgotten *ret_forgotten)
+{
+    const int64_t end_us = clock_monotonic_us() + COMMAND_RETRY_US;
+    struct command_forget call = {.rc = RC_AGAIN};
+
+    do {
+        if (command_reach(command, true) != RC_OK)
+            return RC_IO;
+        if (command_missing(command)[0] != '\0')
+            return command_fail(command, "shards unavailable: %s", command_missing(command));
+        call.is_done = false;
+        call.rc = store_forget(command->store, user, on_command_done, &call);
+        while (call.rc == RC_OK && !call.is_done)
+            command_run(command);
+        if (call.is_done && call.rc == RC_OK) {
+            *ret_forgotten = call.forgotten;
+            return RC_OK;
+        }
+    } while (call.rc != RC_BAD && clock_monotonic_us() < end_us);
+    return command_fail(command, call.rc == RC_BAD ? "the name of a user has 1 to 255 bytes"
+                                                   : "the store did not accept all steps: run the "
+                                                     "command again");
+}
+
+/* ---- the result */
+
+static const char *const place_names[FORGET_PLACES] = {
+    [FORGET_STREAM] = "notifications",
+    [FORGET_ERRORS] = "error_log",
+    [FORGET_RECEIPTS] = "receipts",
+    [FORGET_CONTROL] = "changes",
+};
+
+static enum rc
+write_remainder(const struct forget_remainder *remainder, const char *where, bool is_first,
+                struct buffer *out)
+{
+    char until[CLOCK_TEXT_MAX];
+
+    clock_text_ms(remainder->until_ms, until);
+    return buffer_addf(out, "%s{\"where\":\"%s\",\"entries\":%" PRIu64 ",\"until\":%s%s%s}",
+                       is_first ? "" : ",", where, remainder->entries,
+                       remainder->has_no_end ? "" : "\"", remainder->has_no_end ? "null" : until,
+                       remainder->has_no_end ? "" : "\"");
+}
+
+enum rc
+store_forgotten_write(const struct store_forgotten *forgotten, struct buffer *out)
+{
+    bool is_first = true;
+    enum rc rc =
+        buffer_addf(out,
+                    "{\"pairs\":%" PRIu64 ",\"notifications\":%" PRIu64 ",\"removed\":%" PRIu64
+                    ",\"memberships\":%" PRIu64 ",\"connected\":%s,\"remaining\":[",
+                    forgotten->pairs, forgotten->notifications, forgotten->removed,
+                    forgotten->memberships, forgotten->is_connected ? "true" : "false");
+
+    for (int i = 0; i < FORGET_PLACES && rc == RC_OK; i++) {
+        if (forgotten->remain[i].entries == 0)
+            continue;
+        rc = write_remainder(&forgotten->remain[i], place_names[i], is_first, out);
+        is_first = false;
+    }
+    return rc == RC_OK ? buffer_addf(out, "]}\n") : rc;
+}

@@ -1,0 +1,103 @@
+-- forget_keys.lua: removes a user from the keys of a shard, apart from streams and sorted sets. The caller repeats it until
+-- it has visited all keys.
+-- KEYS: stream. ARGV: prefix, user, cursor of SCAN, '0' at the start, number of keys to visit.
+-- Returns {next cursor, '0' at the end, the work of this call in lookups, number of keys and fields that were removed}.
+-- Pairs that are pending end in forget_pairs.lua. Memberships are those of clairon.member.
+local stream, prefix, user, call = KEYS[1], ARGV[1], ARGV[2], redis.call
+-- include: pending_value.lua
+
+local work, removed = 0, 0
+
+local function remove_key(key)
+    call('UNLINK', key)
+    removed = removed + 1
+end
+
+local function remove_field(key) removed = removed + call('HDEL', key, user) end
+
+local function remove_ack(key, id)
+    local state = call('HGET', key, user)
+    if state and (state ~= '0' or call('HEXISTS', prefix .. KEY_PENDING, id) == 0) then remove_field(key) end
+end
+
+-- Events are: stage, time, attempt, detail and user.
+local function remove_events(key)
+    local events, found, tail = call('LRANGE', key, 0, -1), 0, ' ' .. user
+    work = work + #events
+    for i, event in ipairs(events) do
+        if event:sub(-#tail) == tail and event:match('^%S+ %S+ %S+ %S+ (.*)$') == user and event:sub(1, 7) ~= 'stored ' then
+            call('LSET', key, i - 1, '')
+            found = found + 1
+        end
+    end
+    if found > 0 then call('LREM', key, 0, '') end
+    removed = removed + found
+end
+
+-- A copy without users is deleted with the next one. The stream entry of a pending notification remains.
+local function remove_copies(key, id)
+    local copies = call('LRANGE', key, 0, -1)
+    for i = 2, #copies do
+        local copy, users = cjson.decode(copies[i]), {}
+        for _, name in ipairs(copy.users) do
+            if name ~= user then users[#users + 1] = name end
+        end
+        if #users < #copy.users then
+            removed = removed + 1
+            copy.users = #users > 0 and users or {''}
+            call('LSET', key, i - 1, cjson.encode(copy))
+            if #users == 0 and pending_entry(call('HGET', prefix .. KEY_PENDING, id) or '-') ~= copy.entry then
+                call('XDEL', stream, copy.entry)
+            end
+        end
+    end
+end
+
+local function remove_idempotency(key, rest)
+    local len, at = rest:match('^(%d+):()')
+    if tonumber(len) == #user and rest:sub(at, at + #user) == user .. ':' then remove_key(key) end
+end
+
+local function remove_ticket(key)
+    local is_object, claims = pcall(cjson.decode, call('GET', key) or '')
+    if is_object and claims.sub == user then remove_key(key) end
+end
+
+local function remove_push_ticket(key)
+    local value = call('GET', key)
+    if value and value:match('^[^ ]+ (.*)$') == user then remove_key(key) end
+end
+
+local function remove_endpoint(key, id)
+    if call('GET', key) ~= user then return end
+    remove_key(key)
+    call('UNLINK', prefix .. KEY_PUSH_FAILURE .. id)
+end
+
+local function remove_web_push_user(key, id)
+    if call('SREM', key, user) == 0 then return end
+    removed = removed + 1
+    if call('HINCRBY', prefix .. KEY_WEB_PUSH .. id, 'left', -1) <= 0 then call('UNLINK', prefix .. KEY_WEB_PUSH .. id) end
+end
+
+local function remove_web_push(key) removed = removed + call('HDEL', key, 'state ' .. user) end
+local function remove_own(key, name)
+    if name == user then remove_key(key) end
+end
+
+local HANDLERS = {
+    [KEY_ACK] = remove_ack, [KEY_ACKED] = remove_field, [KEY_RETRIES] = remove_field, [KEY_UNREPORTED_ACKS] = remove_field,
+    [KEY_RECEIPT_STATE] = remove_field, [KEY_STAGED] = remove_field, [KEY_TRACE] = remove_events, [KEY_COPIES] = remove_copies,
+    [KEY_IDEMPOTENCY] = remove_idempotency, [KEY_TICKET] = remove_ticket, [KEY_PUSH_TICKET] = remove_push_ticket,
+    [KEY_ENDPOINT] = remove_endpoint, [KEY_SUBSCRIPTIONS] = remove_own, [KEY_WEB_PUSH_USERS] = remove_web_push_user,
+    [KEY_WEB_PUSH] = remove_web_push,
+}
+local page = call('SCAN', ARGV[3], 'MATCH', prefix:gsub('[%[%]*?\\]', '\\%0') .. ':*', 'COUNT', ARGV[4])
+for _, key in ipairs(page[2]) do
+    local kind, name = key:sub(#prefix + 1):match('^(:[%a_]+:)(.*)$')
+    if HANDLERS[kind] then
+        work = work + 1
+        HANDLERS[kind](key, name)
+    end
+end
+return {page[1], work, removed}

@@ -1,0 +1,139 @@
+# Tests `clairon forget` and POST /v1/users/<id>/forget: sessions and pairs of the user end, the store does not have the name
+# afterwards, except in entries that others share; with one shard and with 16, and if a relay dies meanwhile.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token scratch);
+use Clairon::Test::RawSocket;
+use JSON ();
+use MIME::Base64 qw(encode_base64url);
+use Test::More;
+
+my $NAME  = 'vera-7Q'; # in no other word of the store
+my $POINT = 'BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4';
+my $AUTH  = 'BTBZMqHH6r4Tts7J_aSIgg';
+my $KEY   = scratch() . '/vapid';
+system("umask 077; '" . Clairon::Test::program() . "' vapid >'$KEY'") == 0 or die "could not create a key\n";
+
+# Returns the keys of a store that contain the name, in the key or in the value.
+sub keys_with_name
+{
+    my ($store) = @_;
+    my ($cursor, %found) = ('0');
+    do {
+        ($cursor, my $keys) = @{ $store->execute('SCAN', $cursor, 'COUNT', 1000) };
+        for my $key (@$keys)
+        {
+            my $type = $store->execute('TYPE', $key);
+            my %read = (string => ['GET', $key], hash => ['HGETALL', $key], list => ['LRANGE', $key, 0, -1], set => ['SMEMBERS', $key],
+                zset => ['ZRANGE', $key, 0, -1], stream => ['XRANGE', $key, '-', '+']);
+            my $value = $read{$type} ? $store->execute(@{ $read{$type} }) : '';
+            $found{$key} = 1 if index($key . JSON->new->allow_nonref->encode($value // ''), $NAME) >= 0;
+        }
+    } until $cursor eq '0';
+    return sort keys %found;
+}
+
+for my $shards (1, 16)
+{
+    my $pg    = Clairon::Test::postgresql("main$shards");
+    my $store = Clairon::Test::store();
+    my %conf  = ('store.shards' => $shards, 'receipts.sql' => 'true', 'webpush.vapid_key_file' => $KEY, 'webpush.subject' => 'mailto:ops@example.org',
+        'webpush.app_url' => 'https://app.example/', 'webpush.delay' => '1h', 'webpush.origins' => 'https://push.example.net');
+    my $relay = Clairon::Test::relay($pg, $store, conf => \%conf);
+    my $other = Clairon::Test::relay($pg, $store, conf => { %conf, 'relay.roles' => 'gate' });
+    my $sql   = sub { return $pg->safe_psql('postgres', $_[0]) };
+    my $http  = sub {
+        my ($of, $user, $method, $path, $body, %more) = @_;
+        return Clairon::Test::RawSocket->new($of)->request($method, $path, ':body' => $body, %more,
+            Authorization => 'Bearer ' . token(sub => $user, publish => JSON::true, admin => JSON::true));
+    };
+    my $prefix = $shards == 1 ? 'clairon:' : 'clairon:{0}:';
+    my $notify = sub { my ($targets, $more) = @_;
+        return $sql->("SELECT clairon.notify('USER', '{$targets}', '{\"mark\":1}'" . ($more ? ", $more" : '') . ')') };
+    my $asks = q{ack_required => true, ack_timeout => '1 hour', receipts => 'user'};
+
+    # All that the store may have of a user.
+    my $first = $notify->($NAME);    # the oldest stream entry
+    my ($vera, $bob) = ($relay->client($NAME), $other->client('bob'));
+    my $sse = $other->client($NAME);
+    my $shared = $notify->("$NAME,bob", $asks);
+    my $alone  = $notify->($NAME, $asks . q{, web_push => '{"title":"=x"}'});
+    my $acked  = $notify->("$NAME,bob", $asks);
+    for my $client ($vera, $bob)
+    {
+        $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{id} eq $acked });
+    }
+    $vera->ack($acked);
+    $bob->ack($acked);
+    my $absent = $notify->("$NAME,carl", $asks);
+    is($http->($relay, $NAME, POST => '/v1/webpush/subscriptions', { endpoint => 'https://push.example.net/a', keys => { p256dh => $POINT, auth => $AUTH } })->{status},
+        201, "$shards shards: the user subscribes to Web Pushes");
+    is($http->($relay, $NAME, POST => '/v1/ticket')->{status}, 200, 'has a ticket');
+    is($http->($relay, $NAME, POST => '/v1/notifications', { routing => { audience => { type => 'USER', targets => [$NAME] } }, payload => {} }, 'Idempotency-Key' => 'k1')->{status},
+        201, 'and an idempotency key');
+    my $failed = $notify->("$NAME,bob", q{ack_required => true, ttl => '1 s'});
+    wait_until('a notification has expired', sub {
+        my $count = 0;
+        $count += $store->execute('XLEN', $shards == 1 ? 'clairon:errors' : "clairon:{$_}:errors") for 0 .. $shards - 1;
+        $count > 0 });
+    wait_until('the receipts of the acknowledgement are rows', sub { $sql->("SELECT count(*) FROM clairon.receipt WHERE notification = '$acked'") == 3 });
+    my @before = keys_with_name($store);
+    cmp_ok(scalar(@before), '>', 15, 'the store has the name in many keys') or diag("@before");
+    note("@before");
+
+    # The relay dies in the middle, and the request is repeated.
+    my $dying = Clairon::Test::relay(undef, $store, conf => { %conf, 'receipts.sql' => 'false', 'relay.roles' => 'gate' });
+    my $request = Clairon::Test::RawSocket->new($dying);
+    $request->begin(POST => "/v1/users/$NAME/forget", Authorization => 'Bearer ' . token(sub => 'op', admin => JSON::true));
+    $dying->wait_for_log(qr/component=audit .*act="forget" object="\Q$NAME\E"/);
+    $dying->kill9;
+    is(Clairon::Test::RawSocket->new($relay)->request(POST => "/v1/users/$NAME/forget", Authorization => 'Bearer ' . token(sub => 'op'))->{status}, 403,
+        'the route needs the claim admin');
+    my $done = $http->($other, 'op', POST => "/v1/users/$NAME/forget");
+    is($done->{status}, 200, 'a repeated request removes the user') or diag(explain($done));
+    is($vera->wait_closed, 4003, 'the session ends with 4003');
+    is($sse->wait_closed, 4003, 'also on the other relay');
+    my ($remaining) = grep { $_->{where} eq 'notifications' } @{ $done->{json}{remaining} };
+    cmp_ok($remaining->{entries}, '>=', 3, 'the result counts the shared notifications');
+
+    # What others share.
+    wait_until('the sink has the receipts of the user', sub { $sql->("SELECT count(*) FROM clairon.receipt WHERE user_id = '$NAME' AND outcome = 'forgotten'") == 3 });
+    is($sql->("SELECT string_agg(outcome, ' ' ORDER BY user_id) FROM clairon.receipt WHERE notification = '$alone'"), 'forgotten forgotten', 'the notification of the user alone ended too');
+    is($store->execute('HGET', "${prefix}ack:$shared", $NAME), undef, 'the user has no pending acknowledgement');
+    is($store->execute('HGET', "${prefix}ack:$shared", 'bob'), '0', 'others have');
+    $bob->ack($shared);
+    wait_until('the shared notification is complete', sub { $sql->("SELECT count(*) FROM clairon.receipt WHERE notification = '$shared'") == 3 });
+    is($sql->("SELECT outcome FROM clairon.receipt WHERE notification = '$shared' AND user_id = ''"), 'forgotten', 'its outcome is that of the removed user');
+
+    my %may = map { $_ => 1 } map { "$prefix$_" } qw(stream receipts control ack_events);
+    wait_until('only shared streams have the name', sub { !grep { !$may{$_} } keys_with_name($store) }) or diag(join ' ', keys_with_name($store));
+    note(join ' ', keys_with_name($store));
+    my ($entry) = map { $store->entries($shards == 1 ? 'clairon:errors' : "clairon:{$_}:errors") } 0 .. $shards - 1;
+    is_deeply([ $entry->{id}, JSON::decode_json($entry->{users}), JSON::decode_json($entry->{data})->{routing}{audience}{targets} ],
+        [ $failed, ['bob'], ['bob'] ], 'the error log has the others');
+    my @own = grep { $_->{retry_users} // 1 } grep { index($_->{data} // '', $NAME) >= 0 } map { $store->entries($shards == 1 ? 'clairon:stream' : "clairon:{$_}:stream") } 0 .. $shards - 1;
+    is_deeply([ sort map { $_->{id} } @own ], [ sort $shared, $acked, $absent, $failed ], 'the stream has the name in shared notifications only');
+    my ($code, $out, $err) = $relay->run('forget', $NAME, '--json');
+    is($code, 0, 'the command succeeds') or diag($err);
+    my $again = JSON::decode_json($out);
+    is_deeply([ @$again{qw(pairs notifications)} ], [ 0, 0 ], 'a repeated removal finds no more');
+
+    # Nobody is banned, and others notice nothing.
+    my $back = $relay->client($NAME);
+    my $late = $notify->($NAME);
+    $back->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{id} eq $late });
+    pass('the user may connect again, and receives new notifications');
+    $bob->close;
+    my $resumed = $other->client('bob', pos => $bob->pos);
+    $resumed->wait_for(sub { $_[0]{t} eq 'connected' });
+    is($resumed->gaps, '', 'the session of another user resumes without a gap');
+
+    # The table of receipts.
+    is($sql->("SELECT clairon.forget('$NAME')"), 4, 'the receipts of the user are deleted') or diag($sql->("SELECT * FROM clairon.receipt"));
+    is($sql->("SELECT count(*) FROM clairon.receipt r WHERE r::text LIKE '%$NAME%'"), 0, 'no row has the name');
+    $_->stop for $relay, $other;
+    $pg->stop;
+    $store->stop;
+}
+done_testing();
