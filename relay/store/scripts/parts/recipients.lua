@@ -54,9 +54,9 @@ local function route_without(route, user)
         at = to
     end
     if #kept == count then return route end
-    local rest, from = table.concat(kept), route:find(targets, FRAME_NOTIFICATION_HEAD_SIZE, true)
+    local rest, start = table.concat(kept), route:find(targets, FRAME_NOTIFICATION_HEAD_SIZE, true) - 1
     return route_bytes(route, 0, FRAME_NOTIFICATION_AT_TARGETS_LEN) .. number_bytes(#rest, 4) .. number_bytes(#kept, 4) ..
-        route:sub(FRAME_NOTIFICATION_AT_ACK_TIMEOUT + 1, from - 1) .. rest .. route:sub(from + #targets)
+        route_bytes(route, FRAME_NOTIFICATION_AT_ACK_TIMEOUT, start) .. rest .. route_bytes(route, start + #targets, #route)
 end
 
 -- Returns a document without this target, a JSON string. The audience is in the last member, so text of the payload does not
