@@ -34,7 +34,7 @@ commands="+config|get +del +eval +evalsha +exists +get +hdel +hexists +hget +hge
     +srem +sscan +time +type +unlink +xack +xadd +xclaim +xdel +xgroup|create +xgroup|delconsumer \
     +xgroup|setid +xinfo|consumers +xinfo|groups +xinfo|stream +xlen +xpending +xrange +xread +xreadgroup \
     +xrevrange +xsetid +xtrim +zadd +zcard +zcount +zincrby +zrange +zrangebylex +zrangebyscore +zrem +zremrangebyscore \
-    +zrevrange +zrevrangebylex +zscore +select +multi +exec +discard +cluster|slots +cluster|nodes \
+    +zrevrange +zrevrangebylex +zscan +zscore +select +multi +exec +discard +cluster|slots +cluster|nodes \
     +cluster|info +cluster|countkeysinslot"
 # The passwords go to standard input, because other users can read arguments.
 exec "$name-server" - <<CONF

@@ -291,18 +291,18 @@ static void
 store_switches(struct relay *relay)
 {
     struct relay_switches *switches = &relay->shared->switches;
-    unsigned taken = __atomic_load_n(&switches->taken, __ATOMIC_SEQ_CST);
+    unsigned popped = __atomic_load_n(&switches->popped, __ATOMIC_SEQ_CST);
 
-    while (taken != __atomic_load_n(&switches->added, __ATOMIC_SEQ_CST)) {
-        const int64_t at_us = switches->each[taken % RELAY_SWITCHES_MAX].at_us;
-        const bool on = switches->each[taken % RELAY_SWITCHES_MAX].on;
+    while (popped != __atomic_load_n(&switches->added, __ATOMIC_SEQ_CST)) {
+        const int64_t at_us = switches->each[popped % RELAY_SWITCHES_MAX].at_us;
+        const bool on = switches->each[popped % RELAY_SWITCHES_MAX].on;
 
-        if (!__atomic_compare_exchange_n(&switches->taken, &taken, taken + 1, false,
+        if (!__atomic_compare_exchange_n(&switches->popped, &popped, popped + 1, false,
                                          __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
             continue; /* another worker has it */
         audit_add(relay->audit, &(struct log_act){"signal", "realtime", on ? "on" : "off", "", ""},
                   at_us);
-        taken++;
+        popped++;
     }
 }
 

@@ -27,7 +27,7 @@ struct relay_switches {
         bool on;
     } each[RELAY_SWITCHES_MAX];
     unsigned added;
-    unsigned taken; /* by any worker */
+    unsigned popped; /* by any worker */
 };
 
 /* State of the relay, in memory that the supervisor and its workers share. */

@@ -192,7 +192,7 @@ keep_switch(struct workers *workers, bool on)
     struct relay_switches *switches = &workers->shared->relay.switches;
     const unsigned added = switches->added;
 
-    if (added - __atomic_load_n(&switches->taken, __ATOMIC_SEQ_CST) >= RELAY_SWITCHES_MAX) {
+    if (added - __atomic_load_n(&switches->popped, __ATOMIC_SEQ_CST) >= RELAY_SWITCHES_MAX) {
         log_warn("workers", "audit queue full: the act is only in the log");
         return;
     }

@@ -399,6 +399,7 @@ static const char *const required_commands[] = {
     "ZREMRANGEBYSCORE % 0 1",
     "ZREVRANGE % 0 0",
     "ZREVRANGEBYLEX % + -",
+    "ZSCAN % 0",
     "ZSCORE % a",
 };
 

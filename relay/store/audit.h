@@ -35,9 +35,9 @@ void audit_close(struct audit *audit);
 void audit_free(struct audit *audit); /* call it after store_close; accepts NULL */
 
 /*
- * Reads up to `limit` acts after the stream entry `after` ("": the oldest), oldest first. `json`: an
- * array; `next`: the last stream entry that was read. Valid during the callback. RC_OK and RC_AGAIN
- * have the same meaning as in store.h.
+ * Reads up to `limit` acts after the stream entry `after` ("": the oldest), oldest first. `json`:
+ * an array; `next`: the last stream entry that was read. Valid during the callback. RC_OK and
+ * RC_AGAIN have the same meaning as in store.h.
  */
 typedef void store_audit_read_done(void *ctx, enum rc rc, struct buffer *json, const char *next);
 MUST_CHECK enum rc store_audit_read(struct store *store, const char *after, unsigned limit,

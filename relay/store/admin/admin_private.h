@@ -27,8 +27,10 @@ struct command {
     size_t changes_bytes;
     char change_error[COMMAND_ERROR_MAX]; /* the first error of a change; "": none */
     struct command_changes changed;
-    struct audit_act *acts;       /* acts that are not stored yet, oldest first */
-    unsigned act_count;           /* including those that are stored */
+    struct audit_act *acts; /* acts that are not stored yet, oldest first */
+    unsigned act_count;     /* including those that are stored */
+    /* stores the acts, or prints an error; NULL: there were none */
+    void (*close_audit)(struct command *command);
     struct redisReply *completed; /* the reply of command_complete; NULL: none */
     char error[COMMAND_ERROR_MAX];
 };
@@ -138,9 +140,6 @@ void audit_act_free(struct audit_act *act); /* accepts NULL */
  */
 void audit_begin_arguments(const struct shard *shard, bool is_repeat, struct arguments *arguments);
 void audit_add_arguments(const struct audit_act *act, struct arguments *arguments);
-
-/* Stores the acts that the store has not accepted, or prints an error. */
-void command_close_audit(struct command *command);
 
 /* ---- pending notifications */
 

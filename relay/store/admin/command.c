@@ -196,7 +196,8 @@ command_close(struct command *command)
 {
     if (command == NULL)
         return;
-    command_close_audit(command);
+    if (command->close_audit != NULL)
+        command->close_audit(command);
     store_close(command->store);
     free(command->completed);
     if (command->loop != NULL)

@@ -29,23 +29,8 @@ store_first(struct command *command)
     return true;
 }
 
-void
-command_audit(struct command *command, const struct log_act *act, int64_t at_us)
-{
-    struct audit_act **end = &command->acts;
-    char id[AUDIT_ID_MAX];
-
-    snprintf(id, sizeof(id), "%s-%u", store_relay_id(command->store), command->act_count++);
-    while (*end != NULL)
-        end = &(*end)->next;
-    *end = audit_act_new(act, at_us, id);
-    /* The change must not wait for a shard that it does not need. */
-    while (command->acts != NULL && command->store->shards[0].is_up && store_first(command))
-        ;
-}
-
-void
-command_close_audit(struct command *command)
+static void
+close_audit(struct command *command)
 {
     while (command->acts != NULL && store_first(command))
         ;
@@ -59,4 +44,20 @@ command_close_audit(struct command *command)
         command->acts = act->next;
         audit_act_free(act);
     }
+}
+
+void
+command_audit(struct command *command, const struct log_act *act, int64_t at_us)
+{
+    struct audit_act **end = &command->acts;
+    char id[AUDIT_ID_MAX];
+
+    command->close_audit = close_audit;
+    snprintf(id, sizeof(id), "%s-%u", store_relay_id(command->store), command->act_count++);
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = audit_act_new(act, at_us, id);
+    /* The change must not wait for a shard that it does not need. */
+    while (command->acts != NULL && command->store->shards[0].is_up && store_first(command))
+        ;
 }

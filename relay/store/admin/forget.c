@@ -2,8 +2,8 @@
  * forget.c: removes a user from the store, shard by shard, with one script call at a time.
  *
  * Sessions end first, so that nothing about the user is added meanwhile. Then follow, in each
- * shard, pending pairs, sorted sets, the error log, the streams, and all other keys. Each step finds
- * what is left by itself, so the whole may be interrupted and repeated.
+ * shard, pending pairs, sorted sets, the error log, the streams, and all other keys. Each step
+ * finds what is left by itself, so the whole may be interrupted and repeated.
  */
 #include "store/forget.h"
 
@@ -331,7 +331,7 @@ contains(struct bytes text, const void *part, size_t len)
     return text.len > 0 && memmem(text.at, text.len, part, len) != NULL;
 }
 
-/* Tells forget_stream.lua what a large entry is, which no script should read. */
+/* Reports to forget_stream.lua what a large entry is, which no script should read. */
 static bool
 on_large_entry(struct forget *forget, const struct redisReply *reply)
 {

@@ -22,35 +22,35 @@ end
 
 -- Events are: stage, time, attempt, detail and user.
 local function remove_events(key)
-    local events, found, tail = call('LRANGE', key, 0, -1), 0, ' ' .. user
+    local events, tail = call('LRANGE', key, 0, -1), ' ' .. user
     work = work + #events
-    for i, event in ipairs(events) do
+    for _, event in ipairs(events) do
         if event:sub(-#tail) == tail and event:match('^%S+ %S+ %S+ %S+ (.*)$') == user and event:sub(1, 7) ~= 'stored ' then
-            call('LSET', key, i - 1, '')
-            found = found + 1
+            removed = removed + call('LREM', key, 1, event)
         end
     end
-    if found > 0 then call('LREM', key, 0, '') end
-    removed = removed + found
 end
 
 -- A copy without users is deleted with the next one. The stream entry of a pending notification remains.
 local function remove_copies(key, id)
-    local copies = call('LRANGE', key, 0, -1)
+    local copies, is_changed = call('LRANGE', key, 0, -1), false
     for i = 2, #copies do
         local copy, users = cjson.decode(copies[i]), {}
         for _, name in ipairs(copy.users) do
             if name ~= user then users[#users + 1] = name end
         end
         if #users < #copy.users then
-            removed = removed + 1
+            removed, is_changed = removed + 1, true
             copy.users = #users > 0 and users or {''}
-            call('LSET', key, i - 1, cjson.encode(copy))
+            copies[i] = cjson.encode(copy)
             if #users == 0 and pending_entry(call('HGET', prefix .. KEY_PENDING, id) or '-') ~= copy.entry then
                 call('XDEL', stream, copy.entry)
             end
         end
     end
+    if not is_changed then return end
+    call('DEL', key)
+    call('RPUSH', key, unpack(copies))
 end
 
 local function remove_idempotency(key, rest)

@@ -15,7 +15,7 @@ local ENTRIES_MAX, BYTES_MAX, STEP = 200, 256 * 1024, 16
 local deleted, named, newest_ms, expires, has_open, wanted, bytes = 0, 0, 0, 0, 0, '', 0
 local read, is_deleting, oldest = 0, false, nil
 
--- The oldest entry tells sessions whether entries were trimmed (range.lua), and these were not: META_FORGOTTEN has the
+-- Sessions compare the oldest entry to detect trimming (range.lua), and these entries were not trimmed: META_FORGOTTEN has the
 -- entry that was the oldest, and the one that is the oldest since. A stream without entries would lose that.
 local function keep_oldest(route, id)
     local now_oldest = oldest_entry(stream)

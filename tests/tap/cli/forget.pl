@@ -51,22 +51,22 @@ for my $shards (1, 16)
     my $prefix = $shards == 1 ? 'clairon:' : 'clairon:{0}:';
     my $notify = sub { my ($targets, $more) = @_;
         return $sql->("SELECT clairon.notify('USER', '{$targets}', '{\"mark\":1}'" . ($more ? ", $more" : '') . ')') };
-    my $asks = q{ack_required => true, ack_timeout => '1 hour', receipts => 'user'};
+    my $options = q{ack_required => true, ack_timeout => '1 hour', receipts => 'user'};
 
     # All that the store may have of a user.
     my $first = $notify->($NAME);    # the oldest stream entry
     my ($vera, $bob) = ($relay->client($NAME), $other->client('bob'));
     my $sse = $other->client($NAME);
-    my $shared = $notify->("$NAME,bob", $asks);
-    my $alone  = $notify->($NAME, $asks . q{, web_push => '{"title":"=x"}'});
-    my $acked  = $notify->("$NAME,bob", $asks);
+    my $shared = $notify->("$NAME,bob", $options);
+    my $alone  = $notify->($NAME, $options . q{, web_push => '{"title":"=x"}'});
+    my $acked  = $notify->("$NAME,bob", $options);
     for my $client ($vera, $bob)
     {
         $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{id} eq $acked });
     }
     $vera->ack($acked);
     $bob->ack($acked);
-    my $absent = $notify->("$NAME,carl", $asks);
+    my $absent = $notify->("$NAME,carl", $options);
     is($http->($relay, $NAME, POST => '/v1/webpush/subscriptions', { endpoint => 'https://push.example.net/a', keys => { p256dh => $POINT, auth => $AUTH } })->{status},
         201, "$shards shards: the user subscribes to Web Pushes");
     is($http->($relay, $NAME, POST => '/v1/ticket')->{status}, 200, 'has a ticket');
