@@ -44,6 +44,7 @@ help_of DOCTOR "$1" doctor
 help_of ERRORS "$1" errors
 help_of DROP "$1" drop
 help_of KICK "$1" kick
+help_of FORGET "$1" forget
 help_of TRACE "$1" trace
 help_of STORE "$1" store
 help_of TOKEN "$1" token

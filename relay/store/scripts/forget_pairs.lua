@@ -14,7 +14,7 @@ end
 -- include: pending_list.lua
 -- include: forgotten.lua
 
-local PAIRS_MAX = 50
+local PAIRS_MAX = 25
 local now_text, ended, ids = integer_text(now_ms()), 0, {}
 
 local function forget_pair(id, notification)
