@@ -55,6 +55,7 @@ for my $shards (1, 16)
 
     # All that the store may have of a user.
     my $first = $notify->($NAME);    # the oldest stream entry
+    wait_until('it is stored', sub { grep { $store->execute('EXISTS', $_) && $store->execute('XLEN', $_) } $shards == 1 ? 'clairon:stream' : map { "clairon:{$_}:stream" } 0 .. 15 });
     my ($vera, $bob) = ($relay->client($NAME), $other->client('bob'));
     my $sse = $other->client($NAME);
     my $shared = $notify->("$NAME,bob", $options);
@@ -143,6 +144,7 @@ for my $shards (1, 16)
     pass('the user may connect again, and receives new notifications');
     my ($early) = map { $_->{pos} } grep { $_->{t} eq 'connected' } @{ $bob->{messages} };
     $bob->close;
+    $other->restart;    # and reads what it had in memory from the store
     my $resumed = $other->client('bob', pos => $early);
     $resumed->wait_for(sub { $_[0]{t} eq 'connected' });
     $resumed->wait_for(sub { $_[0]{t} =~ /^(msg|gap)$/ });
