@@ -137,10 +137,17 @@ for my $shards (1, 16)
     delete @may{ "${prefix}control", "${prefix}members:CREW:c", "${prefix}groups:$NAME" };
     is_deeply([ grep { !$may{$_} } keys_with_name($store) ], [], 'and removes the change of the membership');
 
+    # What relays may still read is deleted later.
+    my $late = "${prefix}forgotten";
+    ok(scalar(grep { /^e/ } @{ $store->execute('ZRANGE', $late, 0, -1) }), 'an ack event that others share is deleted later');
+    $store->execute('ZADD', $late, 'XX', map { (1, $_) } @{ $store->execute('ZRANGE', $late, 0, -1) });
+    $store->execute('EVAL', Clairon::Test::script_text('trim'), 1, "${prefix}stream", $prefix =~ s/:$//r, (1_000_000_000) x 3);
+    is_deeply([ grep { !/:stream$/ } keys_with_name($store) ], [], 'then only the stream has the name');
+
     # Nobody is banned, and others notice nothing.
     my $back = $relay->client($NAME);
-    my $late = $notify->($NAME);
-    $back->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{id} eq $late });
+    my $new = $notify->($NAME);
+    $back->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{id} eq $new });
     pass('the user may connect again, and receives new notifications');
     my ($early) = map { $_->{pos} } grep { $_->{t} eq 'connected' } @{ $bob->{messages} };
     $bob->close;
