@@ -84,7 +84,7 @@ MUST_CHECK enum rc error_entry_read(const struct redisReply *row, struct error_e
 
 struct trace_event {
     char at[CLOCK_TEXT_MAX]; /* ISO 8601, UTC */
-    /* committed, stored, sent, acked, nacked, retried, errored, redriven, dropped */
+    /* committed, stored, sent, acked, nacked, retried, errored, redriven, dropped, forgotten */
     struct bytes stage;
     struct bytes detail; /* a stream entry, a reason or a delay; "-": no detail */
     struct bytes user;   /* empty: no user */

@@ -162,7 +162,7 @@ add_arguments(struct forget *forget, struct arguments *arguments)
     case STEP_CLOSE:
     case STEP_WAIT:
     case STEP_END:
-        argument(arguments, forget->hash);
+        argument(arguments, forget->shard == 0 ? forget->hash : "");
         argument(arguments, forget->step == STEP_CLOSE  ? "close"
                             : forget->step == STEP_WAIT ? "count"
                                                         : "end");

@@ -45,14 +45,16 @@ local function move_entry(entry, fields, users, owner)
     return moved
 end
 
--- The data of an entry that was removed before others of its notification.
+-- Changes the data of an entry that was removed before others of its notification. Returns false for large data, and
+-- without data.
 local function clean_parts(id)
     local key = parts_key(id)
-    if tonumber(call('HGET', key, 'bytes') or STORE_COPIED_BYTES_MAX + 1) > STORE_COPIED_BYTES_MAX then return end
+    if tonumber(call('HGET', key, 'bytes') or STORE_COPIED_BYTES_MAX + 1) > STORE_COPIED_BYTES_MAX then return false end
     local parts = call('HMGET', key, 'data', 'route')
     if parts[1] and parts[2] then
         call('HMSET', key, 'data', data_without(parts[1], json_name), 'route', route_without(parts[2], user))
     end
+    return true
 end
 
 local function visit(row)
@@ -71,8 +73,9 @@ local function visit(row)
         entry = move_entry(entry, fields, users, owner)
         changed_entries = changed_entries + 1
     end
-    clean_parts(fields.id)
-    if names_user(fields, user, json_name) then
+    -- Large data are not read, and may name the user.
+    local is_large = not clean_parts(fields.id) and has_user and fields.data == ''
+    if is_large or names_user(fields, user, json_name) then
         named, newest_ms = named + 1, math.max(newest_ms, tonumber(entry:match('^%d+')))
     end
 end

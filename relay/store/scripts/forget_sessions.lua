@@ -1,5 +1,5 @@
 -- forget_sessions.lua: the sessions of a user whom `clairon forget` removes, and what relays store of them.
--- KEYS: stream (selects the slot). ARGV: prefix, user, hash of the name, and one of
+-- KEYS: stream (selects the slot). ARGV: prefix, user, hash of the name, '' except in shard 0, and one of
 --   close  asks all relays to end the sessions; in shard 0
 --   count  returns the number of live relays with a session of the user
 --   end    removes the user's presence, and the name from the audit lines
@@ -22,7 +22,7 @@ elseif ARGV[4] == 'end' then
     for _, relay in ipairs(call('ZRANGE', prefix .. KEY_RELAYS, 0, -1)) do call('SREM', prefix .. KEY_PRESENCE .. relay, user) end
     call('ZREM', prefix .. KEY_LAST_SEEN, user)
     call('HDEL', prefix .. KEY_ENDED, user)
-    forget_name(hash)
+    if hash ~= '' then forget_name(hash) end
     return call('SCARD', prefix .. KEY_GROUPS .. user)
 end
 return relays_with_user()

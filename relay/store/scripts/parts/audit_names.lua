@@ -12,7 +12,7 @@ local function keep_name(name, hash)
     if not redis.call('SET', key, name, 'NX', 'PX', STORE_AUDIT_KEPT_MS) then redis.call('PEXPIRE', key, STORE_AUDIT_KEPT_MS) end
 end
 
--- Acts that name the user, older and newer ones, then have only the hash.
+-- Acts that name the user, older ones, those that a relay has not stored yet, and newer ones, then have only the hash.
 local function forget_name(hash)
-    redis.call('SET', ARGV[1] .. KEY_AUDIT_NAME .. hash, '', 'XX', 'PX', STORE_AUDIT_KEPT_MS)
+    redis.call('SET', ARGV[1] .. KEY_AUDIT_NAME .. hash, '', 'PX', STORE_AUDIT_KEPT_MS)
 end
