@@ -53,8 +53,11 @@ struct reader_events {
     /* NULL: any rule may have been reloaded, because reloads may have been missed. */
     void (*on_reload)(void *ctx, const struct reader_reload *reload);
     void (*on_cutoff)(void *ctx, const struct cutoff *cutoff);
-    /* A user was removed from the store: the hash of the name (audit_hash). */
-    void (*on_forgotten)(void *ctx, struct bytes hash);
+    /*
+     * A user was removed from the store: the hash of the name (audit_hash). `added_us`: when, wall
+     * clock, if it was read after an outage, and may have been read before; otherwise 0.
+     */
+    void (*on_forgotten)(void *ctx, struct bytes hash, int64_t added_us);
     /*
      * Acks that other processes stored, or dead letters: user, id, user, id ... encoded as targets.
      */

@@ -127,6 +127,16 @@ handle_reload(const struct reader_events *events, const struct redisReply *entry
 }
 
 static void
+handle_earlier_forgotten(const struct reader_events *events, const struct redisReply *entry,
+                         const struct change *change)
+{
+    struct entry_id id;
+
+    if (reply_entry_id(entry, &id) == RC_OK)
+        events->on_forgotten(events->ctx, field_of(change, "hash"), (int64_t)id.ms * 1000);
+}
+
+static void
 handle_member(const struct reader_events *events, const struct change *change)
 {
     const struct reader_member member = {.added = is_change(change, "+"),
@@ -168,7 +178,7 @@ control_handle_changes(const struct reader_events *events, const struct redisRep
             else if (is_change(&change, "cutoff"))
                 handle_cutoff(events, &change);
             else if (is_change(&change, "forgotten"))
-                events->on_forgotten(events->ctx, field_of(&change, "hash"));
+                events->on_forgotten(events->ctx, field_of(&change, "hash"), 0);
             else
                 handle_member(events, &change);
         }
@@ -217,7 +227,7 @@ control_handle_newest(const struct reader_events *events, const struct redisRepl
             if (is_change(&change, "reload"))
                 handle_reload(events, entry, &change);
             else if (is_change(&change, "forgotten"))
-                events->on_forgotten(events->ctx, field_of(&change, "hash"));
+                handle_earlier_forgotten(events, entry, &change);
         }
     }
     if (!is_complete)

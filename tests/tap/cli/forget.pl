@@ -157,6 +157,13 @@ for my $shards (1, 16)
     $resumed->wait_for(sub { $_[0]{t} =~ /^(msg|gap)$/ });
     unlike($resumed->gaps, qr/trimmed|epoch/, 'the session of another user resumes without a gap for the deleted entries');
 
+    # A relay that is paused ends the session when it continues.
+    my $paused = $other->client($NAME);
+    kill 'STOP', $other->pid;
+    like(($relay->run('forget', $NAME))[1], qr/^a relay did not end the user's sessions in time/m, 'a relay that does not reply is reported');
+    kill 'CONT', $other->pid;
+    is($paused->wait_closed, 4003, 'it ends the session later');
+
     # The table of receipts.
     is($sql->("SELECT clairon.forget('$NAME')"), 5, 'the receipts of the user are deleted') or diag($sql->("SELECT * FROM clairon.receipt"));
     is($sql->("SELECT count(*) FROM clairon.receipt r WHERE r::text LIKE '%$NAME%'"), 0, 'no row has the name');
