@@ -34,6 +34,7 @@ static const char usage[] =
     "  kick USER               close the connections of a user, and reject the tokens so far\n"
     "  forget USER             remove a user from the store\n"
     "  trace ID                print the trace of one notification\n"
+    "  why ID USER             explain whether a notification reached a user\n"
     "  store accept SHARD      use a shard of a cluster without the keys on a lost node\n"
     "  --help, --version\n"
     "\n"
@@ -149,14 +150,14 @@ reserve_standard_descriptors(void)
 static int
 reject_command(const char *word)
 {
-    static const char *const commands[] = {RELAY,  "doctor", "token", "errors", "drop", "forget",
-                                           "kick", "trace",  "store", "types",  "vapid"};
+    static const char *const commands[] = {RELAY,  "doctor", "token", "errors", "drop",  "forget",
+                                           "kick", "trace",  "store", "types",  "vapid", "why"};
     const char *nearest = suggest_word(word, commands, sizeof(commands) / sizeof(commands[0]));
 
     fprintf(
         stderr,
         "clairon: unknown command \"%s\", valid are relay, doctor, token, errors, drop, forget, "
-        "kick, trace, store, types and vapid%s%s%s\n",
+        "kick, trace, store, types, vapid and why%s%s%s\n",
         word, nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
         nearest != NULL ? "?" : "");
     return CLI_USAGE_ERROR;
@@ -190,6 +191,8 @@ main(int argc, char **argv)
         return cli_forget(argc - 1, argv + 1);
     if (strcmp(argv[1], "trace") == 0)
         return cli_trace(argc - 1, argv + 1);
+    if (strcmp(argv[1], "why") == 0)
+        return cli_why(argc - 1, argv + 1);
     if (strcmp(argv[1], "store") == 0)
         return cli_store(argc - 1, argv + 1);
     if (strcmp(argv[1], "types") == 0)

@@ -18,11 +18,12 @@ struct command;
 int cli_token(int argc, char **argv);
 
 /*
- * `clairon errors list|redrive|drop` and `clairon trace ID`. Return the exit status: 0, 1 if the
- * command failed for an id or the store failed, 2 for wrong usage.
+ * `clairon errors list|redrive|drop`, `clairon trace ID` and `clairon why ID USER`. Return the exit
+ * status: 0, 1 if the command failed for an id or the store failed, 2 for wrong usage.
  */
 int cli_errors(int argc, char **argv);
 int cli_trace(int argc, char **argv);
+int cli_why(int argc, char **argv);
 
 /*
  * `clairon drop ID ...` and `clairon drop --source SOURCE`. Returns the exit status: 0, 1 if an id

@@ -125,7 +125,7 @@ trace_print(struct command *store, const char *id, bool json)
     struct printing printing = {.id = id, .json = json};
     const char *missing;
 
-    if (command_trace(store, id, on_trace, &printing) != RC_OK) {
+    if (command_trace(store, id, NULL, on_trace, &printing) != RC_OK) {
         fprintf(stderr, "clairon " TRACE ": %s\n", command_error(store));
         return 1;
     }

@@ -714,22 +714,14 @@ gate_publish(struct gate_request *request)
 static void
 on_trace_read(void *ctx, enum rc rc, const struct trace *trace)
 {
-    struct gate_request *request = store_request_done(ctx);
+    struct gate_request *request = gate_trace_reply(ctx, rc, trace);
     struct response response;
 
     if (request == NULL)
         return;
-    if (rc != RC_OK && !store_is_complete(hub_store(request->gate->hub))) {
-        gate_request_problem(request, 503, 0, "not found, and a part of the store is unavailable");
-    } else if (rc != RC_OK) {
-        gate_request_no_store(request);
-    } else if (trace_is_empty(trace)) {
-        gate_request_problem(request, 404, 0, "no such notification");
-    } else {
-        response_init(&response, 200, GATE_JSON);
-        rc = trace_write_json(trace, request->id, &response.body);
-        gate_request_respond_whole(request, &response, rc);
-    }
+    response_init(&response, 200, GATE_JSON);
+    rc = trace_write_json(trace, request->id, &response.body);
+    gate_request_respond_whole(request, &response, rc);
 }
 
 void

@@ -90,6 +90,21 @@ void gate_publish_free(struct gate_request *request);
 
 void gate_publish_trace(struct gate_request *request);
 
+/* ---- why_route.c */
+
+struct gate_why {
+    char *user; /* from the query; NULL: none */
+};
+
+struct trace;
+/*
+ * Call it in a store_traced. NULL: the client has disconnected, or the notification is unknown, or
+ * the token may not read it; then a response is queued.
+ */
+struct gate_request *gate_trace_reply(void *store_request, enum rc rc, const struct trace *trace);
+void gate_why(struct gate_request *request);
+void gate_why_free(struct gate_request *request);
+
 /* ---- publish.c: the cache of the newest idempotency keys of each client */
 
 #define IDEMPOTENCY_KEYS_PER_CLIENT 50 /* the oldest key is evicted first */

@@ -4,6 +4,7 @@
  */
 #include "hub/hub_private.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -106,6 +107,7 @@ add_report(struct session *session, unsigned char shard, const unsigned char id[
             .shard = shard,
             .is_renewal = is_renewal,
         }};
+    snprintf(report->stored.conn, sizeof(report->stored.conn), "%s", session->client.conn);
     memcpy(report->stored.id, id, sizeof(report->stored.id));
     if (held != NULL) {
         report->stored.entry = held->id;
@@ -119,6 +121,22 @@ add_report(struct session *session, unsigned char shard, const unsigned char id[
     if (reports->call_count == 0 || reports->count >= REPORTS_PER_CALL)
         hub_mark(hub, HUB_FLUSH);
     return true;
+}
+
+/*
+ * The notification remains pending. Each connection that does not receive it for its topics reports
+ * that once, for its trace.
+ */
+static void
+skip_topic(struct session *session, const struct notification *notification)
+{
+    struct delivery_reports *reports = &session->hub->reports;
+
+    if (notification->needs_ack &&
+        topics_skip(session->topics, notification->shard, notification->id) &&
+        add_report(session, notification->shard, notification->frame.as.notification.id, false,
+                   NULL))
+        reports->items[reports->count - 1].stored.is_unsubscribed = true;
 }
 
 /* ---- queueing */
@@ -177,8 +195,10 @@ session_enqueue(struct session *session, struct notification *notification)
 {
     const struct session_pending *pending = &session->pending;
 
-    if (!topics_match(session->topics, notification->frame.as.notification.topic))
-        return; /* a pending ack remains pending */
+    if (!topics_match(session->topics, notification->frame.as.notification.topic)) {
+        skip_topic(session, notification);
+        return;
+    }
     if (notification_is_expired(notification)) {
         session_gap_later(session, session->cursor, "expired");
         return;
@@ -219,8 +239,11 @@ session_enqueue_pending(struct session *session, struct notification *notificati
 {
     struct inflight_entry *entry = find(session, notification);
 
-    if (!topics_match(session->topics, notification->frame.as.notification.topic))
+    if (!topics_match(session->topics, notification->frame.as.notification.topic)) {
+        if (end == INFLIGHT_OPEN)
+            skip_topic(session, notification);
         return true;
+    }
     if (entry != NULL) { /* unless it is a retry, the page is older than the retry */
         if (notification->is_retry && repeats(entry))
             queue(session, notification);

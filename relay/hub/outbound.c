@@ -537,6 +537,10 @@ session_send_gap(struct session *session, struct cursor from, struct cursor to, 
         return;
     }
     count_gap(session->hub->stats, why);
+    /* After a change of the epoch, the store knows nothing of what was lost. */
+    if (strcmp(why, "epoch") != 0)
+        store_record_gap(session->hub->store, session->client.user, session->client.conn, from, to,
+                         why);
     session_send_control(session, SESSION_LINE_GAP, line, (size_t)len, to_text);
 }
 

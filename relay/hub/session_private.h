@@ -140,6 +140,12 @@ void topics_remove(struct topics **topics, const char *const *names, size_t coun
 /* True if the set matches this topic. Takes two binary searches. */
 bool topics_match(const struct topics *topics, struct bytes topic);
 
+/*
+ * Records that a notification was skipped because its topic is not in the set. False if it, or a
+ * later one, was recorded before.
+ */
+bool topics_skip(struct topics *topics, unsigned shard, struct entry_id id);
+
 /* Writes the set as a sorted JSON array; all topics are ["*"]. */
 MUST_CHECK enum rc topics_write(const struct topics *topics, struct buffer *out);
 

@@ -21,6 +21,7 @@ struct topics {
     size_t prefix_count;
     char **names;
     const char **prefixes;
+    struct cursor skipped; /* of topics_skip */
 };
 
 static int
@@ -209,6 +210,15 @@ topics_match(const struct topics *topics, struct bytes topic)
             high = middle;
     }
     return low > 0 && covers(topics->prefixes[low - 1], topic);
+}
+
+bool
+topics_skip(struct topics *topics, unsigned shard, struct entry_id id)
+{
+    if (!cursor_is_before(&topics->skipped, shard, id))
+        return false;
+    cursor_advance(&topics->skipped, shard, id);
+    return true;
 }
 
 enum rc

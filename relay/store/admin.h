@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "store/entry.h"
 #include "store/store.h"
+#include "store/why.h"
 
 struct redisReply;
 
@@ -84,20 +85,25 @@ MUST_CHECK enum rc error_entry_read(const struct redisReply *row, struct error_e
 
 struct trace_event {
     char at[CLOCK_TEXT_MAX]; /* ISO 8601, UTC */
-    /* committed, stored, sent, acked, nacked, retried, errored, redriven, dropped, forgotten */
+    /*
+     * committed, stored, sent, unsubscribed, acked, nacked, retried, errored, redriven, dropped,
+     * forgotten
+     */
     struct bytes stage;
-    struct bytes detail; /* a stream entry, a reason or a delay; "-": no detail */
+    struct bytes detail; /* a stream entry, connection, reason or delay; "-": no detail */
     struct bytes user;   /* empty: no user */
     int attempt;
 };
 
 /* The strings point into the store's reply; the arrays belong to the trace. */
 struct trace {
-    struct bytes data; /* the JSON document; empty: trimmed from the stream */
+    struct bytes data;  /* the JSON document; empty: trimmed from the stream */
+    struct bytes route; /* the header of its frame; empty: trimmed from the stream */
     struct trace_event *events;
     size_t event_count;
     struct bytes *waiting; /* users without an acknowledgement, at most 1000 */
     size_t waiting_count;
+    struct user_facts facts; /* of store_trace_of_user */
 };
 
 /*
@@ -113,6 +119,10 @@ typedef void store_traced(void *ctx, enum rc rc, const struct trace *trace);
 MUST_CHECK enum rc store_trace(struct store *store, int shard, const char *id, store_traced *done,
                                void *ctx);
 
+/* Like store_trace in all shards, with the facts about a user. `user` is copied. */
+MUST_CHECK enum rc store_trace_of_user(struct store *store, const char *id, const char *user,
+                                       store_traced *done, void *ctx);
+
 /* {"id":..,"notification":..,"events":[..],"waiting":[..]} */
 MUST_CHECK enum rc trace_write_json(const struct trace *trace, const char *id, struct buffer *out);
 
@@ -122,5 +132,9 @@ MUST_CHECK enum rc trace_read(const struct redisReply *reply, const char *id,
 void trace_free(struct trace *trace);
 /* True if the id is unknown. */
 bool trace_is_empty(const struct trace *trace);
+/* True if the store does not have the notification any more. Not empty: a gap covers it. */
+bool trace_is_gone(const struct trace *trace);
+/* True if the detail of the event is a connection. */
+bool trace_event_has_conn(const struct trace_event *event);
 
 #endif

@@ -113,8 +113,9 @@ MUST_CHECK enum rc command_drop_pending(struct command *command,
  * UUID. Waits several seconds for missing shards unless an available shard has the notification.
  */
 typedef void command_traced(void *ctx, const struct trace *trace);
-MUST_CHECK enum rc command_trace(struct command *command, const char *id, command_traced *found,
-                                 void *ctx);
+/* `user`: of store_trace_of_user; NULL: none */
+MUST_CHECK enum rc command_trace(struct command *command, const char *id, const char *user,
+                                 command_traced *found, void *ctx);
 
 /* Stores a cut-off, and announces it to all relays (store.h). */
 MUST_CHECK enum rc command_cut_off(struct command *command, const struct cutoff *cutoff);

@@ -322,14 +322,18 @@ MUST_CHECK enum rc store_ack(struct store *store, const struct store_ack *acks, 
 /* True if the ack's shard, or a possible shard, is unavailable: store_ack would then fail. */
 bool store_acks_wait(const struct store *store, const struct store_ack *ack);
 
-/* Delivery reports: a notification that needs an ack was sent or held back. */
+#define STORE_CONN_TEXT 31 /* bytes of the id of a connection */
+
+/* Delivery reports: a notification that needs an ack was sent, skipped or held back. */
 struct store_report {
     char *user;
+    char conn[STORE_CONN_TEXT + 1];
     struct entry_id entry; /* its stream entry; read only if is_held */
     unsigned char id[16];
-    unsigned char shard; /* shard of the notification */
-    bool is_held;        /* not delivered: the in-flight window is full */
-    bool is_renewal;     /* repeats an earlier report, because the store may have lost it */
+    unsigned char shard;  /* shard of the notification */
+    bool is_held;         /* not delivered: the in-flight window is full */
+    bool is_renewal;      /* repeats an earlier report, because the store may have lost it */
+    bool is_unsubscribed; /* not delivered: the connection is not subscribed to the topic */
 };
 
 /* The state of a pair, as report.lua returns it. */
@@ -351,6 +355,13 @@ typedef void store_reported(void *ctx, enum rc rc, const enum store_pair *states
  */
 MUST_CHECK enum rc store_report(struct store *store, const struct store_report *reports,
                                 size_t count, store_reported *done, void *ctx);
+
+/*
+ * Records a gap that was announced to a connection, of the stream entries after `from` up to `to`,
+ * for store_why. Nothing is recorded if the store is down.
+ */
+void store_record_gap(struct store *store, const char *user, const char *conn, struct cursor from,
+                      struct cursor to, const char *why);
 
 /*
  * Presence: the users who are connected to this process. Only present users receive retries. A
@@ -514,6 +525,17 @@ MUST_CHECK enum rc store_push_ticket(struct store *store, const char *ticket, bo
 typedef void store_presence_known(void *ctx, enum rc rc, bool was_present);
 MUST_CHECK enum rc store_was_present(struct store *store, const char *user, int64_t since_ms,
                                      store_presence_known *done, void *ctx);
+
+/*
+ * The last key set that was fetched from an issuer of tokens, for relays that start while its
+ * provider is away. `issuer`: a name for the key in shard 0. `text` is copied; empty: none is
+ * stored.
+ */
+typedef void store_issuer_keys_read(void *ctx, enum rc rc, struct bytes text);
+MUST_CHECK enum rc store_save_issuer_keys(struct store *store, const char *issuer, const char *text,
+                                          size_t len, store_acked *done, void *ctx);
+MUST_CHECK enum rc store_read_issuer_keys(struct store *store, const char *issuer,
+                                          store_issuer_keys_read *done, void *ctx);
 
 /* Tickets, which replace a token once within 30 s, on every relay of the store. */
 #define STORE_TICKET_SECONDS 30

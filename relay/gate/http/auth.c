@@ -238,7 +238,9 @@ gate_token_open(struct gate *gate)
 {
     gate->verified = memory_new(VERIFIED_TOKENS * sizeof(*gate->verified));
     gate->token_waits = memory_new(sizeof(*gate->token_waits));
-    gate->keys = gate_keys_open(gate->loop, gate->config, on_keys_changed, gate);
+    gate->keys =
+        gate_keys_open(gate->loop, gate->config, gate->hub != NULL ? hub_store(gate->hub) : NULL,
+                       on_keys_changed, gate);
 }
 
 void

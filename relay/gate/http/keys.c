@@ -1,7 +1,8 @@
 /*
  * keys.c: the keys of the issuers of tokens. Those of a URL are fetched at the start, when their
  * max-age ends, at SIGHUP, and when a token names an unknown key. A failed fetch changes nothing: a
- * provider that is away, or sends something else, keeps its last keys.
+ * provider that is away, or sends something else, keeps its last keys. If the first fetch fails, the
+ * last keys are those in the store.
  */
 #include "gate/http/keys.h"
 
@@ -15,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "gate/http/stored_keys.h"
 #include "http_client/http_client.h"
 
 #define FETCH_TIMEOUT_MS 5000
@@ -35,6 +37,8 @@ struct source {
     double retry_s;               /* after the next failure */
     int64_t unknown_us;           /* last fetch because of an unknown key; 0: none */
     bool is_awaited;              /* requests wait for the end of the fetch */
+    bool has_failed;              /* the last fetch */
+    struct key_set stored;        /* of the store, until a fetch has succeeded or failed */
     char *text;                   /* the keys as they were fetched */
     size_t text_len;
 };
@@ -47,6 +51,7 @@ struct gate_keys {
     struct token_rules rules;
     struct source *sources;     /* one for each issuer of the rules */
     struct http_client *client; /* NULL: no URLs */
+    struct stored_keys *stored; /* NULL: no URLs, or no store */
 };
 
 /* ---- keys of the settings */
@@ -206,6 +211,39 @@ keep(struct source *source, const struct http_response *response, struct key_set
     return true;
 }
 
+/* Uses the keys of the store after a failed fetch, if there are no others. True: they are used. */
+static bool
+use_stored(struct source *source)
+{
+    struct key_set *fetched = &source->keys->rules.issuers[source->issuer].fetched;
+
+    if (!source->has_failed || source->stored.count == 0)
+        return false;
+    key_set_free(fetched);
+    *fetched = source->stored;
+    source->stored = (struct key_set){0};
+    log_info("gate", "last keys of an issuer read from the store", LOG_TEXT("issuer", source->name),
+             LOG_UINT("keys", fetched->count));
+    return true;
+}
+
+static void
+on_stored(void *ctx, size_t issuer, struct bytes text)
+{
+    struct gate_keys *keys = ctx;
+    struct source *source = &keys->sources[issuer];
+    char error[KEY_SET_ERROR_MAX] = "is larger than 256 kB";
+
+    if (source->text != NULL)
+        return; /* the keys were fetched */
+    if (text.len > KEY_SET_BYTES_MAX ||
+        key_set_add_jwks(&source->stored, (const char *)text.at, text.len, false, error) != RC_OK)
+        log_warn("gate", "keys of an issuer in the store are not usable",
+                 LOG_TEXT("issuer", source->name), LOG_TEXT("error", error));
+    else if (use_stored(source))
+        keys->changed(keys->ctx, issuer, false);
+}
+
 /* Returns the reason why the response is not used; NULL: none. */
 static const char *
 response_fault(const struct http_response *response, struct key_set *set,
@@ -236,15 +274,22 @@ on_fetched(void *ctx, const struct http_response *response)
 
     source->request = NULL;
     source->is_awaited = false;
+    source->has_failed = fault != NULL;
     if (fault == NULL) {
         is_changed = keep(source, response, &set);
+        key_set_free(&source->stored);
+        if (keys->stored != NULL)
+            stored_keys_save(keys->stored, source->issuer, source->text, source->text_len);
         source->retry_s = RETRY_FIRST_S;
         fetch_after(source, (double)gate_keys_age_ms(response->headers[0]) / 1000.0);
     } else {
+        is_changed = use_stored(source);
         log_warn("gate", "could not fetch the keys of an issuer", LOG_TEXT("issuer", source->name),
                  LOG_TEXT("error", fault),
                  LOG_UINT("keys", keys->rules.issuers[source->issuer].fetched.count),
-                 LOG_TEXT("hint", source->text != NULL ? "the last keys are still in use" : NULL));
+                 LOG_TEXT("hint", keys->rules.issuers[source->issuer].fetched.count > 0
+                                      ? "the last keys are still in use"
+                                      : NULL));
         fetch_after(source, source->retry_s);
         source->retry_s = source->retry_s * 2 < RETRY_MAX_S ? source->retry_s * 2 : RETRY_MAX_S;
     }
@@ -321,8 +366,8 @@ gate_keys_rules(const struct gate_keys *keys)
 
 /* The sections keep their index in the settings; [auth] is the last one. */
 struct gate_keys *
-gate_keys_open(struct ev_loop *loop, const struct config *config, gate_keys_changed *changed,
-               void *ctx)
+gate_keys_open(struct ev_loop *loop, const struct config *config, struct store *store,
+               gate_keys_changed *changed, void *ctx)
 {
     struct gate_keys *keys = memory_new(sizeof(*keys));
     const struct http_client_settings settings = {.ca_file = config->auth.jwks_ca,
@@ -358,9 +403,17 @@ gate_keys_open(struct ev_loop *loop, const struct config *config, gate_keys_chan
         return keys;
     if (config_fetches_keys(config))
         keys->client = http_client_open(loop, &settings);
-    for (size_t i = 0; i < keys->rules.count; i++)
-        if (keys->sources[i].url != NULL)
-            fetch(&keys->sources[i]);
+    if (keys->client != NULL && store != NULL)
+        keys->stored = stored_keys_open(loop, store, keys->rules.count, on_stored, keys);
+    for (size_t i = 0; i < keys->rules.count; i++) {
+        const struct source *source = &keys->sources[i];
+
+        if (source->url == NULL)
+            continue;
+        fetch(&keys->sources[i]);
+        if (keys->stored != NULL)
+            stored_keys_add(keys->stored, i, source->name, source->url);
+    }
     return keys;
 }
 
@@ -378,10 +431,12 @@ gate_keys_close(struct gate_keys *keys)
 {
     if (keys == NULL)
         return;
+    stored_keys_close(keys->stored);
     for (size_t i = 0; i < keys->rules.count; i++) {
         http_request_cancel(keys->sources[i].request);
         ev_timer_stop(keys->loop, &keys->sources[i].timer);
         free(keys->sources[i].text);
+        key_set_free(&keys->sources[i].stored);
         key_set_free(&keys->rules.issuers[i].keys);
         key_set_free(&keys->rules.issuers[i].fetched);
     }

@@ -15,6 +15,7 @@
 
 struct ev_loop;
 struct gate_keys;
+struct store;
 
 /*
  * A fetch of the keys of an issuer has ended, and requests wait for it. The keys of another fetch
@@ -22,9 +23,12 @@ struct gate_keys;
  */
 typedef void gate_keys_changed(void *ctx, size_t issuer, bool is_fetched);
 
-/* Reads the keys of the settings, which config_load has checked, and fetches those of URLs. */
+/*
+ * Reads the keys of the settings, which config_load has checked, and fetches those of URLs. `store`:
+ * keeps the keys that were fetched, for when a fetch fails; NULL: none.
+ */
 struct gate_keys *gate_keys_open(struct ev_loop *loop, const struct config *config,
-                                 gate_keys_changed *changed, void *ctx);
+                                 struct store *store, gate_keys_changed *changed, void *ctx);
 void gate_keys_close(struct gate_keys *keys); /* accepts NULL */
 
 /* Until the next change. */

@@ -242,8 +242,9 @@ refresh(struct websocket *ws, const struct client_message *message, enum rc rc,
     char request_id[40] = "";
     int len;
 
-    if (rc == RC_AGAIN) {
-        defer_token(ws, error);
+    if (rc == RC_AGAIN) { /* the former token remains valid until it expires */
+        gate_log_rejected_token(ws->gate, "/v1/ws", error);
+        send_rate(ws, message, error, GATE_KEYS_RETRY_S * 1000);
     } else if (rc != RC_OK) {
         reject_token(ws, message, rc, error);
     } else if (strcmp(token->user, ws->user) != 0) {

@@ -329,6 +329,7 @@ command_cut_off(struct command *command, const struct cutoff *cutoff)
 struct tracing {
     command_traced *found;
     void *ctx;
+    const char *user; /* NULL: none */
     bool is_done;
     bool is_found;
     bool is_complete;
@@ -350,18 +351,25 @@ on_traced(void *ctx, enum rc rc, const struct trace *trace)
 static void
 trace_once(struct command *command, const char *id, struct tracing *tracing)
 {
+    enum rc rc;
+
     tracing->is_done = false;
-    if (store_trace(command->store, STORE_SHARD_UNKNOWN, id, on_traced, tracing) != RC_OK)
+    if (tracing->user != NULL)
+        rc = store_trace_of_user(command->store, id, tracing->user, on_traced, tracing);
+    else
+        rc = store_trace(command->store, STORE_SHARD_UNKNOWN, id, on_traced, tracing);
+    if (rc != RC_OK)
         return;
     while (!tracing->is_done)
         command_run(command);
 }
 
 enum rc
-command_trace(struct command *command, const char *id, command_traced *found, void *ctx)
+command_trace(struct command *command, const char *id, const char *user, command_traced *found,
+              void *ctx)
 {
     const int64_t end_us = clock_monotonic_us() + COMMAND_RETRY_US;
-    struct tracing tracing = {.found = found, .ctx = ctx};
+    struct tracing tracing = {.found = found, .ctx = ctx, .user = user};
 
     trace_once(command, id, &tracing);
     while (!tracing.is_found && !tracing.is_complete) {

@@ -114,6 +114,7 @@ read_trace(const struct redisReply *reply, struct bytes data, const char *id,
     events = reply_at(reply, 2);
     waiting = reply_at(reply, 3);
     trace.data = data;
+    trace.route = reply_bytes(reply_at(reply, 5));
     trace.events = memory_new((reply_count(events) + 2) * sizeof(*trace.events));
     if (trace.data.len > 0)
         trace.event_count += read_commit(trace.data, &trace.events[trace.event_count]);
@@ -129,6 +130,7 @@ read_trace(const struct redisReply *reply, struct bytes data, const char *id,
         trace.waiting[trace.waiting_count] = reply_bytes(reply_at(waiting, trace.waiting_count));
         trace.waiting_count++;
     }
+    user_facts_read(reply_at(reply, 6), &trace.facts);
     *ret_trace = trace;
     return RC_OK;
 }
@@ -140,9 +142,15 @@ trace_read(const struct redisReply *reply, const char *id, struct trace *ret_tra
 }
 
 bool
-trace_is_empty(const struct trace *trace)
+trace_is_gone(const struct trace *trace)
 {
     return trace->data.len == 0 && trace->event_count == 0;
+}
+
+bool
+trace_is_empty(const struct trace *trace)
+{
+    return trace_is_gone(trace) && !trace->facts.has_gap;
 }
 
 void
@@ -151,6 +159,13 @@ trace_free(struct trace *trace)
     free(trace->events);
     free(trace->waiting);
     *trace = (struct trace){.event_count = 0};
+}
+
+bool
+trace_event_has_conn(const struct trace_event *event)
+{
+    return (is_stage(event, "sent") || is_stage(event, "unsubscribed")) &&
+           !bytes_equal_text(event->detail, "-");
 }
 
 static enum rc
@@ -169,6 +184,11 @@ write_event(const struct trace_event *event, bool is_first, struct buffer *out)
     if (rc == RC_OK && is_stage(event, "errored")) {
         rc = buffer_addf(out, ",\"reason\":\"%.*s\"", (int)event->detail.len,
                          (const char *)event->detail.at);
+    }
+    if (rc == RC_OK && trace_event_has_conn(event)) {
+        rc = buffer_addf(out, ",\"conn\":");
+        if (rc == RC_OK)
+            rc = buffer_add_json(out, (const char *)event->detail.at, event->detail.len);
     }
     return rc == RC_OK ? buffer_addf(out, "}") : rc;
 }
@@ -208,24 +228,39 @@ trace_write_json(const struct trace *trace, const char *id, struct buffer *out)
 
 /*
  * A search for a notification. Only one shard has it, so the shards are queried one after another.
- * A shard that does not reply does not end the search.
+ * A shard that does not reply does not end the search. The shard of the user, which has the user's
+ * gaps, is queried first.
  */
 struct trace_search {
     struct store *store;
     store_traced *done;
     void *ctx;
     char id[FRAME_UUID_TEXT + 1];
-    unsigned next; /* the next shard */
+    char *user;     /* whose facts are read; NULL: none */
+    unsigned first; /* the shard that is queried first */
+    unsigned next;  /* number of the next query */
     unsigned end;
-    bool is_incomplete; /* a shard did not reply */
+    struct user_gaps gaps; /* of the user */
+    bool is_incomplete;    /* a shard did not reply */
 };
 
 struct trace_request {
     struct shard_request request;
     struct trace_search *search;
     struct trace trace;
+    unsigned shard;
     const struct redisReply *reply; /* to the script, while its large entry is read */
 };
+
+/* Adds what the script has not read of a large entry. */
+static void
+add_large(struct trace *trace, const struct redisReply *fields)
+{
+    trace->route = reply_field(fields, "route");
+    if (trace->facts.is_open_ended == FACT_UNKNOWN)
+        trace->facts.is_open_ended =
+            reply_field(fields, "open_ended").at != NULL ? FACT_YES : FACT_NO;
+}
 
 static bool
 on_trace_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
@@ -237,9 +272,13 @@ on_trace_reply(struct shard_request *request, struct shard *shard, const struct 
     if (trace->reply != NULL) { /* without the entry if it was trimmed meanwhile */
         const bool is_same = bytes_equal_text(reply_field(fields, "id"), id);
 
-        return read_trace(trace->reply,
-                          is_same ? reply_field(fields, "data") : (struct bytes){NULL, 0}, id,
-                          &trace->trace) == RC_OK;
+        if (read_trace(trace->reply,
+                       is_same ? reply_field(fields, "data") : (struct bytes){NULL, 0}, id,
+                       &trace->trace) != RC_OK)
+            return false;
+        if (is_same)
+            add_large(&trace->trace, fields);
+        return true;
     }
     if (large == NULL || large[0] == '\0')
         return trace_read(reply, id, &trace->trace) == RC_OK;
@@ -251,16 +290,34 @@ on_trace_reply(struct shard_request *request, struct shard *shard, const struct 
 static bool search_next(struct trace_search *search);
 
 static void
+add_facts(const struct trace_search *search, struct trace_request *trace)
+{
+    struct user_facts *facts = &trace->trace.facts;
+
+    facts->gaps = search->gaps;
+    user_facts_find_gap(&trace->trace, search->id, trace->shard, search->first);
+    if (trace->shard != 0 && trace->shard != search->first)
+        facts->relays = -1; /* the shard does not know the user */
+}
+
+static void
 finish(struct shard_request *request, enum rc rc)
 {
     struct trace_request *trace = (struct trace_request *)request;
     struct trace_search *search = trace->search;
-    const bool is_found = rc == RC_OK && !trace_is_empty(&trace->trace);
+    bool is_found = rc == RC_OK && !trace_is_empty(&trace->trace);
 
+    if (rc == RC_OK && trace->shard == search->first)
+        search->gaps = trace->trace.facts.gaps;
     search->is_incomplete |= rc != RC_OK;
     if (!is_found && search_next(search))
         return;
+    if (search->user != NULL && (is_found || !search->is_incomplete)) {
+        add_facts(search, trace);
+        is_found = !trace_is_empty(&trace->trace);
+    }
     search->done(search->ctx, is_found || !search->is_incomplete ? RC_OK : RC_IO, &trace->trace);
+    free(search->user);
     free(search);
 }
 
@@ -283,10 +340,15 @@ send_trace(struct trace_search *search, struct shard *shard)
     char from[24];
 
     trace->search = search;
+    trace->shard = shard->number;
     snprintf(from, sizeof(from), "%" PRId64, frame_uuid_ms(search->id));
     shard_arguments(shard, &arguments);
     argument(&arguments, search->id);
     argument(&arguments, from);
+    if (search->user != NULL) {
+        argument(&arguments, search->user);
+        argument(&arguments, search->store->script_settings.retention);
+    }
     shard_request_send_script(&trace->request, shard, STORE_SCRIPT_trace, 1, &arguments);
     return shard_request_await(&trace->request);
 }
@@ -296,7 +358,8 @@ static bool
 search_next(struct trace_search *search)
 {
     while (search->next < search->end) {
-        struct shard *shard = &search->store->shards[search->next++];
+        const unsigned number = (search->first + search->next++) % search->store->shard_count;
+        struct shard *shard = &search->store->shards[number];
 
         if (shard->is_up && send_trace(search, shard) == RC_OK)
             return true;
@@ -305,20 +368,41 @@ search_next(struct trace_search *search)
     return false;
 }
 
-enum rc
-store_trace(struct store *store, int shard, const char *id, store_traced *done, void *ctx)
+static enum rc
+search_begin(struct store *store, const char *id, const struct trace_search *params)
 {
     struct trace_search *search = memory_new(sizeof(*search));
 
-    *search = (struct trace_search){.store = store,
-                                    .done = done,
-                                    .ctx = ctx,
-                                    .next = shard == STORE_SHARD_UNKNOWN ? 0 : (unsigned)shard,
-                                    .end = shard == STORE_SHARD_UNKNOWN ? store->shard_count
-                                                                        : (unsigned)shard + 1};
+    *search = *params;
+    search->store = store;
     snprintf(search->id, sizeof(search->id), "%s", id);
     if (search_next(search))
         return RC_OK;
+    free(search->user);
     free(search);
     return RC_AGAIN;
+}
+
+enum rc
+store_trace(struct store *store, int shard, const char *id, store_traced *done, void *ctx)
+{
+    const bool is_known = shard != STORE_SHARD_UNKNOWN;
+
+    return search_begin(store, id,
+                        &(struct trace_search){.done = done,
+                                               .ctx = ctx,
+                                               .first = is_known ? (unsigned)shard : 0,
+                                               .end = is_known ? 1 : store->shard_count});
+}
+
+enum rc
+store_trace_of_user(struct store *store, const char *id, const char *user, store_traced *done,
+                    void *ctx)
+{
+    return search_begin(store, id,
+                        &(struct trace_search){.done = done,
+                                               .ctx = ctx,
+                                               .user = memory_text(user, strlen(user)),
+                                               .first = store_shard_of(store, user),
+                                               .end = store->shard_count});
 }

@@ -53,6 +53,7 @@
 #define KEY_ESCALATIONS ":escalations" /* sorted set: notifications and redriven pairs, by time */
 #define KEY_RECEIPTS ":receipts"       /* stream: receipts, for the sinks */
 #define KEY_TRACE ":trace:"            /* list of a notification: its events */
+#define KEY_GAPS ":gaps:"              /* list of a user: the newest announced gaps */
 #define KEY_ERRORS ":errors"           /* stream: the error log */
 #define KEY_ERROR_PARTS                                                                            \
     ":error_parts:" /* hash of a notification with several entries in the error log */
@@ -77,10 +78,11 @@
 #define KEY_PRESENCE ":presence:"  /* set of a relay: the users connected to it */
 #define KEY_HEARTBEAT ":heartbeat" /* stream: heartbeats, which wake readers */
 #define KEY_IDEMPOTENCY                                                                            \
-    ":idempotency:"            /* string of an idempotency key: a digest and the notification */
-#define KEY_TICKET ":ticket:"  /* string of a ticket: the claims of a token */
-#define KEY_CUTOFFS ":cutoffs" /* hash of digests: cut-offs (wire/cutoff.h), in shard 0 */
-#define KEY_CUTOFF_ENDS ":cutoff_ends" /* sorted set: these digests, by the end of the cut-off */
+    ":idempotency:"           /* string of an idempotency key: a digest and the notification */
+#define KEY_TICKET ":ticket:" /* string of a ticket: the claims of a token */
+#define KEY_ISSUER_KEYS ":issuer_keys:" /* string of an issuer: its last JWK Set, in shard 0 */
+#define KEY_CUTOFFS ":cutoffs"          /* hash of digests: cut-offs (wire/cutoff.h), in shard 0 */
+#define KEY_CUTOFF_ENDS ":cutoff_ends"  /* sorted set: these digests, by the end of the cut-off */
 #define KEY_PUSH_TICKET                                                                            \
     ":push_ticket:"                 /* string of a ticket in a Web Push: notification and user */
 #define KEY_WEB_PUSH_DUE ":webpush" /* sorted set: notification and user, by time */

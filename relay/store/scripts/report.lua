@@ -1,7 +1,8 @@
 -- report.lua: stores delivery reports, which start the ack timeout.
 -- KEYS: stream. ARGV: prefix, ack timeout, backoff base, backoff cap, retention of traces (all in
 -- ms), then a kind, user and id of each report. The kinds are:
---   S  delivered
+--   S  delivered; followed by the connection
+--   U  not delivered, because the connection is not subscribed to the topic; followed by the connection
 --   K  delivered and reported before, since a store that lost data may lack that report, and the
 --      session may have missed an ack
 --   H  held back by a full in-flight window; followed by the notification's stream entry
@@ -21,7 +22,7 @@ local NEVER_PENDING, ACKED, ENDED, LOST = 1, 2, 3, 4
 local now_text = integer_text(now)
 
 -- Adds a user of an open-ended audience to the pending users.
-local function add_pending_user(id, user)
+local function add_pending_user(id, user, conn)
     local notification = notification_of(id)
     if not notification or not notification.open_ended or is_dead_lettered(id, user) then return nil end
     local acked_ms = call('HGET', unreported_ack_key(id), user)
@@ -29,7 +30,7 @@ local function add_pending_user(id, user)
         call('HDEL', unreported_ack_key(id), user)
         call('HSET', prefix .. KEY_ACK .. id, user, acked_ms)
         if notification.receipts then receipts.record_late_report(id, user, notification, tonumber(acked_ms)) end
-        record_event(id, 'sent', now_text, 0, '-', user)
+        record_event(id, 'sent', now_text, 0, conn, user)
         notification.acked = true
         mark_changed(id)
         record_ended(user, {first_entry(id, notification)})
@@ -48,7 +49,7 @@ local function due_text(notification, id, retries)
     return due_score.of_delivery(notification, id, retries, now, timeout, base, cap)
 end
 
-local function report_delivered(notification, id, user)
+local function report_delivered(notification, id, user, conn)
     local retries = 0
     if notification.is_retried then
         local value = call('HGET', prefix .. KEY_RETRIES .. id, user) or '0'
@@ -66,7 +67,7 @@ local function report_delivered(notification, id, user)
         dues[#dues + 1] = due_text(notification, id, retries)
         dues[#dues + 1] = id .. ':' .. user
     end
-    record_event(id, 'sent', now_text, retries, '-', user)
+    record_event(id, 'sent', now_text, retries, conn, user)
 end
 
 -- Sets the due time only if it is missing, because the store may have lost it.
@@ -101,16 +102,19 @@ end
 for at = FIRST, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 2] end
 load_notifications(ids, 1)
 for at = FIRST, #ARGV, 3 do
-    local kind, user, id = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    local state = call('HGET', prefix .. KEY_ACK .. id, user) or add_pending_user(id, user)
+    local kind, rest, user, id = ARGV[at]:sub(1, 1), ARGV[at]:sub(2), ARGV[at + 1], ARGV[at + 2]
+    local conn = kind ~= 'H' and rest ~= '' and rest or '-'
+    local state = call('HGET', prefix .. KEY_ACK .. id, user) or kind ~= 'U' and add_pending_user(id, user, conn)
     local notification = state == '0' and notification_of(id)
-    if notification and kind == 'S' then
-        report_delivered(notification, id, user)
+    if kind == 'U' then
+        if notification then record_event(id, 'unsubscribed', now_text, 0, conn, user) end
+    elseif notification and kind == 'S' then
+        report_delivered(notification, id, user, conn)
     elseif notification and kind == 'K' then
         report_again(notification, id, user)
     elseif state ~= '0' then
         states[#states + 1] = (at - FIRST) / 3
-        states[#states + 1] = kind:sub(1, 1) == 'H' and is_lost(kind:sub(2)) and LOST or ended_state(id, user, state)
+        states[#states + 1] = kind == 'H' and is_lost(rest) and LOST or ended_state(id, user, state)
     end
 end
 if #ack_events > 0 then

@@ -5,7 +5,7 @@
 #define STORE_SCRIPTS_OF_FEED(X) X(acquire) X(delete_members) X(rewind) X(ingest) X(stage) X(fence)
 #define STORE_SCRIPTS_OF_STREAM(X) X(hello) X(start_position) X(follow) X(range) X(earlier)
 #define STORE_SCRIPTS_OF_ACKS(X)                                                                   \
-    X(presence) X(report) X(ack) X(nack) X(due) X(redrive) X(error_entry) X(drop) X(trace)
+    X(presence) X(report) X(ack) X(nack) X(due) X(redrive) X(error_entry) X(drop) X(trace) X(gap)
 #define STORE_SCRIPTS_OF_SINKS(X) X(receipts_read) X(receipts_ack) X(receipts_rewind)
 #define STORE_SCRIPTS_OF_WEB_PUSH(X)                                                               \
     X(bind_endpoint)                                                                               \

@@ -1,7 +1,8 @@
 -- trace.lua: returns the events of a notification in chronological order.
--- KEYS: stream. ARGV: prefix, notification id, its commit time in ms.
+-- KEYS: stream. ARGV: prefix, notification id, its commit time in ms; optionally a user, and the retention of traces in
+-- ms.
 -- Returns {data or '', stream entry or '', trace, users with a pending acknowledgement, a stream entry that the
--- caller must read for the data, or ''}.
+-- caller must read for the data and the route, or '', route or '', for a user user_facts.lua}.
 local stream, prefix, id = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 
@@ -14,6 +15,8 @@ local function field(entry, name)
         if entry[2][i] == name then return entry[2][i + 1] end
     end
 end
+
+-- include: user_facts.lua
 
 local wanted = ''
 local function entry_at(entry_id)
@@ -47,6 +50,7 @@ local function search()
 end
 
 local trace = call('LRANGE', prefix .. KEY_TRACE .. id, 0, -1)
+local stored_events = {unpack(trace)}
 local stored = trace[1] and trace[1]:match('^stored %d+ 0 (%d+%-%d+) ')
 local pending = pending_entry(call('HGET', prefix .. KEY_PENDING, id) or '')
 local entry = stored and entry_at(stored) or pending and entry_at(pending) or search()
@@ -80,4 +84,6 @@ local rows = {}
 for i, event in ipairs(trace) do rows[i] = {tonumber(event:match('^%S+ (%d+)')), i, event} end
 table.sort(rows, function(a, b) return a[1] < b[1] or a[1] == b[1] and a[2] < b[2] end)
 for i, row in ipairs(rows) do trace[i] = row[3] end
-return {entry and field(entry, 'data') or '', entry and entry[1] or '', trace, waiting, wanted}
+local facts = ARGV[4] and user_facts(id, ARGV[4], entry, stored_events, tonumber(ARGV[3]), tonumber(ARGV[5])) or {}
+return {entry and field(entry, 'data') or '', entry and entry[1] or '', trace, waiting, wanted,
+    entry and field(entry, 'route') or '', facts}

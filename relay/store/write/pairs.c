@@ -239,17 +239,23 @@ static const struct shard_request_kind report_kind = {.failure = "could not stor
 /* Buffers for the arguments of report.lua. */
 struct texts {
     char id[FRAME_UUID_TEXT + 1];
-    char kind[1 + ENTRY_ID_TEXT_MAX]; /* a letter; then the stream entry, if held */
+    char kind[1 +
+              ENTRY_ID_TEXT_MAX]; /* a letter; then the stream entry, if held, or the connection */
 };
 
 static void
 write_texts(const struct store_report *report, struct texts *texts)
 {
     frame_id_text(report->id, texts->id);
-    texts->kind[0] = report->is_renewal ? 'K' : report->is_held ? 'H' : 'S';
+    texts->kind[0] = report->is_renewal        ? 'K'
+                     : report->is_held         ? 'H'
+                     : report->is_unsubscribed ? 'U'
+                                               : 'S';
     texts->kind[1] = '\0';
     if (report->is_held)
         entry_id_text(entry_id_raw(report->entry), texts->kind + 1);
+    else if (!report->is_renewal)
+        snprintf(texts->kind + 1, sizeof(texts->kind) - 1, "%s", report->conn);
 }
 
 static void

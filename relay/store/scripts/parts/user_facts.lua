@@ -1,0 +1,90 @@
+-- user_facts.lua: what the store knows of a notification and one user, for `clairon why`. Requires `call`, `stream`,
+-- `prefix`, `field` and large_entries.lua (route.lua).
+-- include: audience.lua
+
+local TRACE_FULL, TARGETS_MAX, OWNERS_MAX, ERRORS_MAX = 512, 1000, 64, 1000
+local ERROR_BEFORE_MS, ERROR_AFTER_MS = 1000, 60000
+
+-- Returns '1' if the user is in a group of the audience now, '0', or '' if it is unknown.
+local function is_member_now(route, user)
+    if not route or #route < FRAME_NOTIFICATION_HEAD_SIZE then return '' end
+    local at, topic_end = topic_at(route)
+    local audience = route_bytes(route, FRAME_NOTIFICATION_HEAD_SIZE, at)
+    if audience == 'USER' or audience == 'ALL' then return '' end
+    if route_number(route, FRAME_NOTIFICATION_AT_TARGET_COUNT, FRAME_NOTIFICATION_AT_ACK_TIMEOUT) > TARGETS_MAX then
+        return ''
+    end
+    local from = topic_end + route_number(route, FRAME_NOTIFICATION_AT_RULE_LEN, FRAME_NOTIFICATION_AT_RECEIPTS)
+    local to = from + route_number(route, FRAME_NOTIFICATION_AT_TARGETS_LEN, FRAME_NOTIFICATION_AT_TARGET_COUNT)
+    local kinds = kinds_of(audience)
+    while from < to do
+        local last = from + 2 + route_number(route, from, from + 2)
+        local keys, is_member = member_keys(audience, kinds, route_bytes(route, from + 2, last)), true
+        for _, key in ipairs(keys or {}) do is_member = is_member and call('SISMEMBER', key, user) == 1 end
+        if keys and is_member then return '1' end
+        from = last
+    end
+    return '0'
+end
+
+-- Returns '1' if an entry of the error log names the user, '0', or '' if it is unknown. The entry was added when the pair
+-- ended, at `ended_ms`.
+local function is_in_error_log(id, user, ended_ms)
+    local from = string.format('%.0f', math.max(ended_ms - ERROR_BEFORE_MS, 0))
+    local to, is_whole = string.format('%.0f', ended_ms + ERROR_AFTER_MS), true
+    local owners = call('ZRANGE', prefix .. KEY_ERROR_OWNERS, 0, OWNERS_MAX)
+    if #owners > OWNERS_MAX then is_whole = false end
+    for _, owner in ipairs(owners) do
+        local rows = call('XRANGE', prefix .. KEY_ERROR_INDEX .. owner, from, to, 'COUNT', ERRORS_MAX)
+        if #rows == ERRORS_MAX then is_whole = false end
+        for _, row in ipairs(rows) do
+            local entry = field(row, 'id') == id and call('XRANGE', prefix .. KEY_ERRORS, row[1], row[1])[1]
+            for _, named in ipairs(entry and cjson.decode(field(entry, 'users') or '[]') or {}) do
+                if named == user then return '1' end
+            end
+        end
+    end
+    return is_whole and '0' or ''
+end
+
+-- Returns the number of relays to which the user is connected. A shard knows only its users; shard 0 knows all.
+local function connected_relays(user, now)
+    local count = 0
+    for _, relay in ipairs(call('ZRANGEBYSCORE', prefix .. KEY_RELAYS, string.format('%.0f', now - STORE_PRESENCE_MS), '+inf')) do
+        count = count + call('SISMEMBER', prefix .. KEY_PRESENCE .. relay, user)
+    end
+    return count
+end
+
+-- True if a user without a pair never had one: no event of a pair can have been removed. An event expires after the
+-- retention of traces at the earliest. Until then, a pair is in KEY_ACK, or its end is in the trace or in KEY_ACKED.
+local function knows_all_pairs(pending, trace, commit, now, retention)
+    if #trace >= TRACE_FULL then return false end
+    if now < commit + retention then return pending ~= '' or #trace > 0 end
+    return pending ~= '' and not is_retried_value(pending) -- an exhausted pair had a retry
+end
+
+-- Returns a list: state of the pair ('0', time of the ack in ms, or ''), '1' if all pairs are known, '1' if the audience is
+-- open-ended ('0' or '': unknown), delivered retries, relays, member now, error log, '1' if the notification is pending;
+-- then the gaps that the user was told of.
+local function user_facts(id, user, entry, events, commit, retention)
+    local now = redis.call('TIME')[1] * 1000
+    local pending = call('HGET', prefix .. KEY_PENDING, id) or ''
+    local state = call('HGET', prefix .. KEY_ACK .. id, user) or call('HGET', prefix .. KEY_ACKED .. id, user) or ''
+    local open_ended, ended_ms = '', nil
+    if pending ~= '' then
+        open_ended = pending:find(' o%d') and '1' or '0'
+    elseif entry and field(entry, 'route') then
+        open_ended = field(entry, 'open_ended') and '1' or '0'
+    end
+    for _, event in ipairs(events) do
+        local ms, of = event:match('^errored (%d+) %S+ %S+ (.*)$')
+        if of == user then ended_ms = tonumber(ms) end
+    end
+    local facts = {state, knows_all_pairs(pending, events, commit, now, retention) and '1' or '', open_ended,
+        call('HGET', prefix .. KEY_RETRIES .. id, user) or '', tostring(connected_relays(user, now)),
+        is_member_now(entry and field(entry, 'route'), user), ended_ms and is_in_error_log(id, user, ended_ms) or '0',
+        pending ~= '' and '1' or ''}
+    for _, gap in ipairs(call('LRANGE', prefix .. KEY_GAPS .. user, 0, -1)) do facts[#facts + 1] = gap end
+    return facts
+end
