@@ -60,7 +60,7 @@ void user_facts_read(const struct redisReply *reply, struct user_facts *ret_fact
 void user_facts_find_gap(struct trace *trace, const char *id, unsigned shard, unsigned own);
 
 #define WHY_JSON_MAX ((size_t)256 * 1024)
-#define WHY_ANSWER_MAX ((size_t)8 * 1024)
+#define WHY_ANSWER_MAX ((size_t)32 * 1024)
 
 /* Adds the answer as sentences. The trace is of store_trace_of_user. */
 MUST_CHECK enum rc why_write_answer(const struct trace *trace, const char *user,

@@ -46,6 +46,7 @@ help_of DROP "$1" drop
 help_of KICK "$1" kick
 help_of FORGET "$1" forget
 help_of TRACE "$1" trace
+help_of WHY "$1" why
 help_of STORE "$1" store
 help_of TOKEN "$1" token
 help_of TYPES "$1" types

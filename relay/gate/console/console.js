@@ -747,7 +747,23 @@ async function life(id, jump) {
 
 $('find').addEventListener('submit', (event) => {
   event.preventDefault();
+  set($('why-answer'), '');
   life($('find-id').value.trim(), false);
+});
+
+async function why(id, user) {
+  const mine = round;
+  try {
+    const { outcome, answer } = await request(`notifications/${encodeURIComponent(id)}/why?user=${encodeURIComponent(user)}`);
+    if (mine === round) set($('why-answer'), `${outcome.replace('_', ' ')}: ${answer}`);
+  } catch (error) {
+    if (mine === round) failed(error, (reason) => set($('why-answer'), error.status === 404 ? 'No such notification.' : `No answer: ${reason}.`));
+  }
+}
+
+$('why').addEventListener('submit', (event) => {
+  event.preventDefault();
+  if ($('find').reportValidity()) why($('find-id').value.trim(), $('why-user').value);
 });
 
 // A link may contain a token in its fragment, which browsers never send. Remove the token.

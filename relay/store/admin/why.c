@@ -345,19 +345,16 @@ static enum rc
 add_unknown(const struct explanation *why, struct buffer *out)
 {
     if (why->frame == NULL)
-        return buffer_addf(out,
-                           "it is not known whether it reached %s: the notification was "
-                           "trimmed from the stream, and its trace has no event of this user",
+        return buffer_addf(out, "It is not known whether it reached %s: the notification was "
+                                "trimmed from the stream, and its trace has no event of this user",
                            why->user);
     if (!why->needs_ack)
-        return buffer_addf(out,
-                           "it is not known whether it reached %s: it needs no "
-                           "acknowledgement, and the deliveries of such notifications are not "
-                           "recorded",
+        return buffer_addf(out, "It is not known whether it reached %s: it needs no "
+                                "acknowledgement, and the deliveries of such notifications are not "
+                                "recorded",
                            why->user);
-    return buffer_addf(out,
-                       "it is not known whether it reached %s: its trace has no event of this "
-                       "user, and is not complete or has expired",
+    return buffer_addf(out, "It is not known whether it reached %s: its trace has no event of this "
+                            "user, and is not complete or has expired",
                        why->user);
 }
 
@@ -370,41 +367,39 @@ add_verdict(const struct explanation *why, struct buffer *out)
 
     switch (why->outcome) {
     case OUTCOME_NOT_ADDRESSED:
-        return buffer_addf(out, "it was not addressed to %s: not one of its targets", why->user);
+        return buffer_addf(out, "It was not addressed to %s: not one of its targets", why->user);
     case OUTCOME_NOT_MEMBER:
         return buffer_addf(out,
                            "%s was not a member of the audience at the commit: clairon.member "
                            "had no row for it",
                            why->user);
     case OUTCOME_NOT_SUBSCRIBED:
-        return buffer_addf(out,
-                           "it is pending for %s: connection %s was not subscribed to its "
-                           "topic at %s",
+        return buffer_addf(out, "It is pending for %s: connection %s was not subscribed to its "
+                                "topic at %s",
                            why->user, conn_of(why->unsubscribed, conn), why->unsubscribed->at);
     case OUTCOME_PENDING:
-        return buffer_addf(out, "it is pending for %s, and was not delivered to a connection yet",
+        return buffer_addf(out, "It is pending for %s, and was not delivered to a connection yet",
                            why->user);
     case OUTCOME_DELIVERED:
-        rc = buffer_addf(out, "it was delivered to %s, and is not acknowledged", why->user);
+        rc = buffer_addf(out, "It was delivered to %s, and is not acknowledged", why->user);
         return rc == RC_OK ? add_deliveries(why, out) : rc;
     case OUTCOME_ACKED:
         rc = buffer_addf(out, "%s acknowledged it at %s", why->user, why->acked_at);
         return rc == RC_OK ? add_deliveries(why, out) : rc;
     case OUTCOME_EXPIRED:
-        rc = buffer_addf(out, "it expired for %s at %s without an acknowledgement", why->user,
+        rc = buffer_addf(out, "It expired for %s at %s without an acknowledgement", why->user,
                          why->ended->at);
         return rc == RC_OK ? add_deliveries(why, out) : rc;
     case OUTCOME_EXHAUSTED:
-        rc = buffer_addf(out, "its retries for %s were exhausted at %s without an acknowledgement",
+        rc = buffer_addf(out, "Its retries for %s were exhausted at %s without an acknowledgement",
                          why->user, why->ended->at);
         return rc == RC_OK ? add_deliveries(why, out) : rc;
     case OUTCOME_DROPPED:
-        rc = buffer_addf(out, "an operator dropped it for %s at %s", why->user, why->ended->at);
+        rc = buffer_addf(out, "An operator dropped it for %s at %s", why->user, why->ended->at);
         return rc == RC_OK ? add_deliveries(why, out) : rc;
     case OUTCOME_GAP:
-        return buffer_addf(out,
-                           "at %s connection %s of %s was told of a gap (%s) that covers it: "
-                           "the client had to load its data again",
+        return buffer_addf(out, "At %s connection %s of %s was told of a gap (%s) that covers it: "
+                                "the client had to load its data again",
                            gap->at, gap->conn, why->user, gap->why);
     case OUTCOME_UNKNOWN:
         break;

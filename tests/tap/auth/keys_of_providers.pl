@@ -127,12 +127,41 @@ for my $mode ('garbage', 'empty', 'large', 'redirect', '500')
     is(outcome($relay, keycloak('rsa-2')), 'kc:ada', "$mode keeps the last keys");
 }
 unlike(join("\n", $provider->requests), qr{/other|/evil}, 'no redirect is followed');
-my $kept = keycloak('rsa-2');
+my ($kept, $unknown) = map { keycloak($_) } 'rsa-2', 'rsa-9';
 $provider->stop;
 reload($relay, qr/could not fetch the keys of an issuer" issuer="keycloak"/);
 is(outcome($relay, $kept), 'kc:ada', 'a provider that is away keeps the last keys');
 
-# It comes back, for a relay that was started meanwhile as well.
+# A refresh whose key is not available: the session continues with its token.
+my $living = Clairon::Test::RawSocket->user($relay, 'kc:ada', token => $kept);
+$living->send_json({ t => 'refresh', r => 9, token => $unknown });
+my $error = $living->wait_message('err');
+is_deeply([ @$error{qw(r code retry)} ], [ 9, 111, JSON::true ], 'a refresh with an unavailable key is rejected for a while') or diag(explain($error));
+ok($error->{after}, 'with the time of the next try');
+$living->send_json({ t => 'ping' });
+ok($living->wait_message('pong'), 'and the session continues');
+$living->send_json({ t => 'refresh', r => 10, token => 'x' });
+is($living->read_to_end->{code}, 4001, 'an invalid token still ends it');
+
+# The last keys are in the store: relays that start meanwhile use them.
+$relay->kill9;
+$relay->start;
+$relay->wait_for_log(qr/last keys of an issuer read from the store" issuer="keycloak" keys=2/, from => $relay->{start_mark});
+is(outcome($relay, $kept), 'kc:ada', 'after a crash, the last keys are read from the store');
+my ($stored) = @{ $store->execute('KEYS', '*:issuer_keys:*') };
+my $text = $store->execute('GET', $stored);
+ok($store->execute('PTTL', $stored) > 29 * 86_400_000, 'they are kept for 30 days');
+for my $garbage ('garbage', '{"keys":[]}', '{"keys":[{"kty":"oct","k":"' . 'A' x 64 . '"}]}', $text . ' ' x 262_144)
+{
+    $store->execute('SET', $stored, $garbage);
+    my $poor = start();
+    $poor->wait_for_log(qr/keys of an issuer in the store are not usable" issuer="keycloak"/);
+    is(outcome($poor, $kept), 4103, 'other text in the store is not used: try later');
+    is($poor->stop, 0, 'the relay ends with status 0');
+}
+$store->execute('DEL', $stored);
+
+# The provider comes back, for a relay that was started meanwhile as well.
 my $second = start();
 $second->wait_for_log(qr/could not fetch the keys of an issuer" issuer="keycloak"/);
 is(outcome($second, $kept), 4103, 'without keys: try later');

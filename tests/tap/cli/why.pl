@@ -101,7 +101,7 @@ is(explain($exhausted, 'u1')->{in_error_log}, JSON::false, 'then it is not in th
 my $dropped = notify_acked('USER', 'away', 'dropped');
 is_outcome($dropped, 'away', 'pending', JSON::true, qr/pending/);
 is(($relay->run('drop', $dropped))[0], 0, 'a pending notification is dropped');
-is_outcome($dropped, 'away', 'dropped', JSON::true, qr/an operator dropped it for away at 20/);
+is_outcome($dropped, 'away', 'dropped', JSON::true, qr/^An operator dropped it for away at 20/);
 
 # Memberships at the commit.
 my $team = notify_acked('TEAM', 't1', 'team');
@@ -184,7 +184,7 @@ is($gap->{why}, 'trimmed', 'the client is told of a gap');
 for my $of ([ $lost, undef ], [ $waiting, JSON::true ], [ $role, undef ])
 {
     my ($id, $addressed) = @$of;
-    $json = is_outcome($id, 'gone', 'gap', $addressed, qr/at 20\S+ connection \S+ of gone was told of a gap \(trimmed\) that covers it/);
+    $json = is_outcome($id, 'gone', 'gap', $addressed, qr/^At 20\S+ connection \S+ of gone was told of a gap \(trimmed\) that covers it/);
     is_deeply([ @{ $json->{gap} }{qw(conn why)} ], [ connection($back), 'trimmed' ], 'the gap is told');
 }
 is(why($lost, 'u1')->{status}, 404, 'another user has no gap');
