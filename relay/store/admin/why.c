@@ -62,7 +62,7 @@ struct explanation {
     const struct trace_event *unsubscribed;  /* the newest of the user */
     const struct trace_event *last_delivery; /* of the user */
     unsigned deliveries;                     /* since the last redrive */
-    bool has_pair;
+    bool is_recipient;
 };
 
 /* ---- reading */
@@ -195,7 +195,7 @@ read_event(struct explanation *why, const struct trace_event *event)
 
     if (event->user.len == 0 || !bytes_equal_text(event->user, why->user))
         return;
-    why->has_pair = true;
+    why->is_recipient = true;
     if (bytes_equal_text(stage, "sent")) {
         why->last_delivery = event;
         why->deliveries++;
@@ -231,7 +231,7 @@ is_audience(const struct explanation *why, const char *name)
 static enum fact
 addressed_of(const struct explanation *why)
 {
-    if (why->has_pair || is_audience(why, "ALL"))
+    if (why->is_recipient || is_audience(why, "ALL"))
         return FACT_YES;
     if (why->frame == NULL)
         return FACT_UNKNOWN;
@@ -272,7 +272,7 @@ explain(const struct trace *trace, const char *user)
 
     why.committed = event_of_stage(trace, "committed");
     why.stored = event_of_stage(trace, "stored");
-    why.has_pair = trace->facts.is_waiting || trace->facts.acked_ms > 0;
+    why.is_recipient = trace->facts.is_waiting || trace->facts.acked_ms > 0;
     for (size_t i = 0; i < trace->event_count; i++)
         read_event(&why, &trace->events[i]);
     if (trace->facts.acked_ms > 0) {

@@ -76,9 +76,8 @@ end
 read_states(prefix .. KEY_ACK .. id)
 read_states(prefix .. KEY_ACKED .. id)
 
-if #trace == 0 and #acks > 0 and entry then
-    trace[1] = 'stored ' .. entry[1]:match('^%d+') .. ' 0 ' .. entry[1] .. ' -'
-end
+local first = pending or #acks > 0 and entry and entry[1] -- a pending one may have been removed from the stream
+if #trace == 0 and first then trace[1] = 'stored ' .. first:match('^%d+') .. ' 0 ' .. first .. ' -' end
 for _, event in ipairs(acks) do trace[#trace + 1] = event end
 local rows = {}
 for i, event in ipairs(trace) do rows[i] = {tonumber(event:match('^%S+ (%d+)')), i, event} end
