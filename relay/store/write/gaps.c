@@ -19,7 +19,7 @@ static void
 finish(struct shard_request *request, enum rc rc)
 {
     (void)request;
-    (void)rc; /* without it, an explanation lacks the gap */
+    (void)rc; /* on failure, an explanation will lack the gap */
 }
 
 static const struct shard_request_kind gap_kind = {
@@ -48,5 +48,6 @@ store_record_gap(struct store *store, const char *user, const char *conn, struct
     argument(&arguments, store->script_settings.retention);
     argument(&arguments, text);
     shard_request_send_script(request, shard, STORE_SCRIPT_gap, 1, &arguments);
-    (void)shard_request_await(request);
+    if (shard_request_await(request) != RC_OK)
+        return; /* an explanation will lack the gap */
 }

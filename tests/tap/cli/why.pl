@@ -16,6 +16,8 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'feed.topic_prefix' => '
 $pg->safe_psql('postgres', q{
     CREATE TABLE letters (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('letters', 'USER', 'owner', name => 'post', ack_required => true);
+    CREATE TABLE parcels (id int PRIMARY KEY, owner text, a text, b text);
+    SELECT clairon.watch('parcels', 'USER', 'owner');
     INSERT INTO clairon.member VALUES ('TEAM', 't1', 'early')});
 
 sub notify { my ($audience, $targets, $mark, $more) = @_;
@@ -126,8 +128,10 @@ is_outcome($live, 'narrow', 'delivered', JSON::true, qr/delivered to narrow/);
 is(scalar @{ explain($narrow, 'narrow')->{unsubscribed} }, 1, 'a connection reports a topic once');
 
 # A large notification, whose header no script reads.
-my $large = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{big}', jsonb_build_object('text', repeat('x', 1500000)), topic => 'app.big')});
-is_outcome($large, 'big', 'unknown', JSON::true, qr/Audience: USER big\. Topic: app\.big/);
+my $big = $relay->client('big');
+$pg->safe_psql('postgres', q{INSERT INTO parcels VALUES (1, 'big', repeat('x', 900000), repeat('y', 900000))});
+my $large = $big->wait_row(1)->{n}{metadata}{id};
+is_outcome($large, 'big', 'unknown', JSON::true, qr/Audience: USER big\. Topic: app\.parcels/);
 is_outcome($large, 'u2', 'not_addressed', JSON::false, qr/Audience: USER big/);
 
 # Who may read traces and answers.
