@@ -89,9 +89,8 @@ on_read(void *ctx, enum rc rc, struct bytes text)
 
 /* Reads before it saves: a fetch may have succeeded meanwhile, which makes the reply useless. */
 static void
-send_next(struct stored_issuer *issuer)
+send_next(struct store *store, struct stored_issuer *issuer)
 {
-    struct store *store = issuer->stored->store;
     struct stored_call *call;
     enum rc rc;
 
@@ -116,7 +115,7 @@ on_check(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)events;
     for (size_t i = 0; i < stored->count; i++) {
-        send_next(&stored->issuers[i]);
+        send_next(stored->store, &stored->issuers[i]);
         is_done = is_done && !has_work(&stored->issuers[i]);
     }
     if (is_done)

@@ -170,8 +170,10 @@ wait_until('the provider is back', sub { eval { $provider->set(mode => 'ok', key
 wait_until('the relay fetches the keys', sub { $second->log_text =~ /keys of an issuer fetched/ });
 is(outcome($second, keycloak('p256-5')), 'kc:ada', 'a relay that was started without the provider accepts its tokens later');
 is($second->stop, 0, 'it ends with status 0');
+wait_until('the first relay fetches the keys', sub { $relay->log_text($relay->{start_mark}) =~ /keys of an issuer fetched/ });
+$provider->set(keys => [ 'p256-5', 'p256-6' ]);
 reload($relay, qr/keys of an issuer fetched/);
-is(outcome($relay, keycloak('p256-5')), 'kc:ada', 'SIGHUP fetches the keys');
+is(outcome($relay, keycloak('p256-6')), 'kc:ada', 'SIGHUP fetches the keys');
 
 # Keys in a file.
 is(outcome($relay, other('p256-5')), 4001, 'an unknown key of a file is rejected');
