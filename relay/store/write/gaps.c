@@ -30,13 +30,14 @@ void
 store_record_gap(struct store *store, const char *user, const char *conn, struct cursor from,
                  struct cursor to, const char *why)
 {
-    struct shard *shard = &store->shards[store_shard_of(store, user)];
+    struct shard *shard;
     struct arguments arguments = {.argc = 0};
     struct shard_request *request;
     char ids[4][ENTRY_ID_TEXT_MAX], text[GAP_TEXT_MAX];
 
-    if (!store->is_up || !shard->is_up)
+    if (!store->is_up)
         return;
+    shard = &store->shards[store_shard_of(store, user)];
     entry_id_text(entry_id_raw(from.shared), ids[0]);
     entry_id_text(entry_id_raw(from.own), ids[1]);
     entry_id_text(entry_id_raw(to.shared), ids[2]);

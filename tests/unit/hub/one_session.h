@@ -6,19 +6,25 @@
 #include <string.h>
 
 #include "hub/hub_private.h"
+#include "store/shards/shard.h"
 #include "wire/ws_frame.h"
 
 static struct config config = {.gate = {.slow_bytes = 4096, .slow_age_ms = 30000}};
 static struct stats stats;
 static struct hub hub;
+static struct store down_store;
 static struct session session;
 
 static inline void
 open_session(const struct session_transport *transport, void *socket, unsigned shards)
 {
     memset(&stats, 0, sizeof(stats));
-    hub = (struct hub){
-        .config = &config, .stats = &stats, .shards = shards, .epoch = "e", .has_head = true};
+    hub = (struct hub){.config = &config,
+                       .stats = &stats,
+                       .store = &down_store,
+                       .shards = shards,
+                       .epoch = "e",
+                       .has_head = true};
     hub.loop = ev_default_loop(0);
     hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_CONTROL_MAX);
     replay_buffer_open(&hub.replay_buffer, shards);

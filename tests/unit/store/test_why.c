@@ -86,7 +86,7 @@ test_outcomes(void **state)
         {"TEAM", 1, {"", "1", "1", "", "0", "1", "0", "1"}, {STORED}, "null", "unknown"},
         {"TEAM", 1, {"", "1", "", "", "0", "1", "0", "1"}, {STORED}, "null", "unknown"},
         {"TEAM", 1, {"", "", "0", "", "0", "1", "0", "1"}, {STORED}, "null", "unknown"},
-        {"-", 1, {"", "1", "0", "", "0", "1", "0", "1"}, {STORED}, "null", "unknown"},
+        {"----", 1, {"", "1", "0", "", "0", "1", "0", "1"}, {STORED}, "null", "unknown"},
         {"TEAM", 1, {"0", "1", "0", "", "0", "1", "0", "1"}, {STORED}, "true", "pending"},
         {"TEAM",
          1,
