@@ -47,7 +47,7 @@ sub is_outcome
 sub explain_text { my ($json) = @_; return JSON->new->canonical->encode($json // {}) }
 sub connection { my ($client) = @_; return $client->wait_for('connected')->{conn} }
 sub receive { my ($client, $mark) = @_; return $client->run_until("$mark arrives", sub { of_mark($client, $mark) }) }
-sub trim { return $store->execute('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream') }
+sub trim { $store->execute('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream'); return }
 
 # Without acknowledgements.
 my $plain = notify('USER', 'u1', 'plain');
