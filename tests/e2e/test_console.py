@@ -235,6 +235,10 @@ class Console(ConsoleCase):
         self.browser.find("#test-status button").click()
         wait_for("the page shows its trace", lambda: "stored" in self.text("#life-events"))
         self.assertIn("Waits for tested", self.text("#life-waiting"))
+        self.browser.find("#why-user").send_keys("tested", Keys.ENTER)
+        wait_for("the page explains it", lambda: self.text("#why-answer").startswith("pending: It is pending for tested"))
+        self.browser.find("#why-user").send_keys("2", Keys.ENTER)
+        wait_for("the page names a user who is no target", lambda: self.text("#why-answer").startswith("not addressed: "))
         wait_for("the page lists its topic next to its id", lambda: notification in self.browser.texts("#pending button"))
         facts = self.browser.js(
             "return [...document.querySelectorAll('#pending li')].find((e) => e.textContent.includes(arguments[0]))"

@@ -57,9 +57,13 @@ local function connected_relays(user, now)
 end
 
 -- True if a user without a pair never had one: no event of a pair can have been removed. An event expires after the
--- retention of traces at the earliest. Until then, a pair is in KEY_ACK, or its end is in the trace or in KEY_ACKED.
+-- retention of traces at the earliest. Until then, a pair is in KEY_ACK, or its end is in the trace or in KEY_ACKED. An event
+-- `forgotten` replaces those of a user who was erased.
 local function knows_all_pairs(pending, trace, commit, now, retention)
     if #trace >= TRACE_FULL then return false end
+    for _, event in ipairs(trace) do
+        if event:find('^forgotten ') then return false end
+    end
     if now < commit + retention then return pending ~= '' or #trace > 0 end
     return pending ~= '' and not is_retried_value(pending) -- an exhausted pair had a retry
 end
