@@ -14,16 +14,15 @@
 static const char why_usage[] =
     "Usage: clairon why ID USER [options]\n"
     "Explains whether a notification reached a user: whether it was addressed to the user, its\n"
-    "deliveries, its acknowledgement or its end, and a gap that covers it. What the store does "
-    "not\n"
-    "know is named.\n"
+    "deliveries, its acknowledgement or its end, and a gap that covers it. Names what the store\n"
+    "does not know.\n"
     "\n"
     "  --json          print the JSON of GET /v1/notifications/ID/why\n"
     "  -c FILE         configuration file of the relay; only [store] is used\n"
     "  --store.url=V   one setting\n";
 
-/* How to print the answer. */
-struct answer {
+/* How to print the explanation. */
+struct printing {
     const char *id;
     const char *user;
     bool json;
@@ -34,43 +33,43 @@ struct answer {
 static void
 on_traced(void *ctx, const struct trace *trace)
 {
-    struct answer *answer = ctx;
+    struct printing *printing = ctx;
     struct buffer out;
     enum rc rc;
 
-    answer->is_found = true;
+    printing->is_found = true;
     buffer_init(&out, WHY_JSON_MAX);
-    if (answer->json)
-        rc = why_write_json(trace, answer->id, answer->user, &out);
+    if (printing->json)
+        rc = why_write_json(trace, printing->id, printing->user, &out);
     else
-        rc = why_write_answer(trace, answer->user, &out);
-    if (rc == RC_OK && answer->json)
+        rc = why_write_text(trace, printing->user, &out);
+    if (rc == RC_OK && printing->json)
         fputs(out.bytes, stdout);
     else if (rc == RC_OK)
         cli_print_plain(out.bytes, out.len);
-    if (!answer->json)
+    if (!printing->json)
         putchar('\n');
-    answer->is_printed = rc == RC_OK && fflush(stdout) == 0;
+    printing->is_printed = rc == RC_OK && fflush(stdout) == 0;
     buffer_free(&out);
 }
 
 static int
-explain(struct command *store, struct answer *answer)
+explain(struct command *store, struct printing *printing)
 {
     const char *missing;
 
-    if (command_trace(store, answer->id, answer->user, on_traced, answer) != RC_OK) {
+    if (command_trace(store, printing->id, printing->user, on_traced, printing) != RC_OK) {
         fprintf(stderr, "clairon " WHY ": %s\n", command_error(store));
         return 1;
     }
-    if (answer->is_found)
-        return answer->is_printed ? 0 : 1;
+    if (printing->is_found)
+        return printing->is_printed ? 0 : 1;
     missing = command_missing(store);
     if (missing[0] == '\0')
-        fprintf(stderr, "clairon " WHY ": no notification in the store has id %s\n", answer->id);
+        fprintf(stderr, "clairon " WHY ": no notification in the store has id %s\n", printing->id);
     else
         fprintf(stderr, "clairon " WHY ": no available shard has id %s; shards unavailable: %s\n",
-                answer->id, missing);
+                printing->id, missing);
     return 1;
 }
 
@@ -84,7 +83,7 @@ cli_why(int argc, char **argv)
         {"-c", &path, NULL},     {"--config", &path, NULL},
     };
     char id[FRAME_UUID_TEXT + 1];
-    struct answer answer = {.id = id};
+    struct printing printing = {.id = id};
     struct config config;
     struct command *store;
     int code = cli_options_parse(WHY, argc, argv, options, sizeof(options) / sizeof(options[0]),
@@ -100,11 +99,11 @@ cli_why(int argc, char **argv)
         return cli_usage_error(WHY, "invalid notification id, must be a UUID: ", operands[0]);
     if (operands[1][0] == '\0' || strlen(operands[1]) > TOKEN_USER_MAX)
         return cli_usage_error(WHY, "invalid user, must have 1 to 255 bytes: ", operands[1]);
-    answer.user = operands[1];
-    answer.json = json;
+    printing.user = operands[1];
+    printing.json = json;
     store = cli_store_open(WHY, path, argc, argv, &config, &code);
     if (store != NULL)
-        code = explain(store, &answer);
+        code = explain(store, &printing);
     command_close(store);
     config_free(&config);
     return code;

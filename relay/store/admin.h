@@ -130,10 +130,30 @@ MUST_CHECK enum rc trace_write_json(const struct trace *trace, const char *id, s
 MUST_CHECK enum rc trace_read(const struct redisReply *reply, const char *id,
                               struct trace *ret_trace);
 void trace_free(struct trace *trace);
-/* True if the id is unknown. */
-bool trace_is_empty(const struct trace *trace);
-/* True if the store does not have the notification any more. Not empty: a gap covers it. */
-bool trace_is_gone(const struct trace *trace);
+/* True if the store does not have the notification. */
+static inline bool
+trace_is_gone(const struct trace *trace)
+{
+    return trace->data.len == 0 && trace->event_count == 0;
+}
+
+/* True if nothing is known: no gap covers the notification either. */
+static inline bool
+trace_is_empty(const struct trace *trace)
+{
+    return trace_is_gone(trace) && !trace->facts.has_gap;
+}
+
+/* Returns the first event of a stage; NULL: none. */
+static inline const struct trace_event *
+trace_find_stage(const struct trace *trace, const char *stage)
+{
+    for (size_t i = 0; i < trace->event_count; i++)
+        if (bytes_equal_text(trace->events[i].stage, stage))
+            return &trace->events[i];
+    return NULL;
+}
+
 /* True if the detail of the event is a connection. */
 bool trace_event_has_conn(const struct trace_event *event);
 

@@ -1,4 +1,4 @@
-/* why.h: explains whether a notification reached a user, from its trace and the facts about the user. */
+/* why.h: explains whether a notification reached a user, from its trace and facts on the user. */
 #ifndef CLAIRON_STORE_WHY_H
 #define CLAIRON_STORE_WHY_H
 
@@ -16,7 +16,7 @@ struct trace;
 
 enum fact { FACT_UNKNOWN, FACT_NO, FACT_YES };
 
-/* A gap that was announced to a connection of the user: the stream entries after `from` up to `to`. */
+/* A gap that a connection of the user received: the stream entries after `from` up to `to`. */
 struct user_gap {
     char at[CLOCK_TEXT_MAX];
     char why[16];
@@ -34,13 +34,12 @@ struct user_gaps {
 
 /* What the store knows of a notification and a user (user_facts.lua). */
 struct user_facts {
-    bool is_waiting;  /* the user must acknowledge it */
-    int64_t acked_ms; /* 0: not acknowledged */
-    bool is_pending;  /* some user must acknowledge it */
-    bool knows_pairs; /* a user without a pair never had one */
-    enum fact
-        is_open_ended;   /* nobody was a member at the commit: whoever receives it gets a pair */
-    enum fact is_member; /* now, of the audience */
+    bool is_waiting;         /* the user must acknowledge it */
+    int64_t acked_ms;        /* 0: not acknowledged */
+    bool is_pending;         /* some user must acknowledge it */
+    bool knows_pairs;        /* a user without a pair never had one */
+    enum fact is_open_ended; /* without members at the commit: its recipients get pairs */
+    enum fact is_member;     /* now, of the audience */
     enum fact is_in_error_log;
     int retries; /* delivered */
     int relays;  /* to which the user is connected now; -1: unknown */
@@ -60,13 +59,12 @@ void user_facts_read(const struct redisReply *reply, struct user_facts *ret_fact
 void user_facts_find_gap(struct trace *trace, const char *id, unsigned shard, unsigned own);
 
 #define WHY_JSON_MAX ((size_t)256 * 1024)
-#define WHY_ANSWER_MAX ((size_t)32 * 1024)
+#define WHY_TEXT_MAX ((size_t)32 * 1024)
 
-/* Adds the answer as sentences. The trace is of store_trace_of_user. */
-MUST_CHECK enum rc why_write_answer(const struct trace *trace, const char *user,
-                                    struct buffer *out);
+/* Adds the explanation, in sentences. The trace is of store_trace_of_user. */
+MUST_CHECK enum rc why_write_text(const struct trace *trace, const char *user, struct buffer *out);
 
-/* {"id":..,"user":..,"answer":..,"addressed":..,"outcome":..,"delivered":[..],..} */
+/* {"id":..,"user":..,"explanation":..,"addressed":..,"outcome":..,"delivered":[..],..} */
 MUST_CHECK enum rc why_write_json(const struct trace *trace, const char *id, const char *user,
                                   struct buffer *out);
 

@@ -754,8 +754,8 @@ $('find').addEventListener('submit', (event) => {
 async function why(id, user) {
   const mine = round;
   try {
-    const { outcome, answer } = await request(`notifications/${encodeURIComponent(id)}/why?user=${encodeURIComponent(user)}`);
-    if (mine === round) set($('why-answer'), `${outcome.replace('_', ' ')}: ${answer}`);
+    const { outcome, explanation } = await request(`notifications/${encodeURIComponent(id)}/why?user=${encodeURIComponent(user)}`);
+    if (mine === round) set($('why-answer'), `${outcome.replace('_', ' ')}: ${explanation}`);
   } catch (error) {
     if (mine === round) failed(error, (reason) => set($('why-answer'), error.status === 404 ? 'No such notification.' : `No answer: ${reason}.`));
   }

@@ -24,8 +24,8 @@ struct store;
 typedef void gate_keys_changed(void *ctx, size_t issuer, bool is_fetched);
 
 /*
- * Reads the keys of the settings, which config_load has checked, and fetches those of URLs. `store`:
- * keeps the keys that were fetched, for when a fetch fails; NULL: none.
+ * Reads the keys of the settings, which config_load has checked, and fetches those of URLs.
+ * `store`: keeps the keys that were fetched, for when a fetch fails; NULL: none.
  */
 struct gate_keys *gate_keys_open(struct ev_loop *loop, const struct config *config,
                                  struct store *store, gate_keys_changed *changed, void *ctx);

@@ -2,8 +2,8 @@
  * stored_keys.c: the last keys that were fetched from the issuers of tokens, in the store. A relay
  * that starts while a provider is away uses them until a fetch succeeds.
  *
- * Whoever can write to the store can also add tickets, which are claims without a signature. So keys
- * in the store need no further protection than these.
+ * A program that can write to the store can also add tickets, which are claims without a signature.
+ * So keys in the store need no further protection.
  */
 #include "gate/http/stored_keys.h"
 

@@ -1,4 +1,7 @@
-/* stored_keys.h: the last keys of issuers with a URL, in the store: for relays that start while a provider is away. */
+/*
+ * stored_keys.h: the last keys of issuers with a URL, in the store: for relays that start while a
+ * provider is away.
+ */
 #ifndef CLAIRON_GATE_HTTP_STORED_KEYS_H
 #define CLAIRON_GATE_HTTP_STORED_KEYS_H
 

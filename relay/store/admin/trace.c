@@ -141,18 +141,6 @@ trace_read(const struct redisReply *reply, const char *id, struct trace *ret_tra
     return read_trace(reply, reply_bytes(reply_at(reply, 0)), id, ret_trace);
 }
 
-bool
-trace_is_gone(const struct trace *trace)
-{
-    return trace->data.len == 0 && trace->event_count == 0;
-}
-
-bool
-trace_is_empty(const struct trace *trace)
-{
-    return trace_is_gone(trace) && !trace->facts.has_gap;
-}
-
 void
 trace_free(struct trace *trace)
 {

@@ -3,18 +3,16 @@
  * and user that the store has, and the gaps that were announced. Nothing is guessed: what these do
  * not contain is unknown.
  *
- * Who was a member at the commit is known only of a notification that needs acknowledgements: its
- * pairs are created in the step that stores it. A pair is either pending or acknowledged, or its end
- * is in the trace, until the trace is shortened or expires.
+ * The members at the commit are known only of a notification that needs acknowledgements: its pairs
+ * are created in the step that stores it. A pair is pending or acknowledged, or its end is in the
+ * trace, until the trace is shortened or expires.
  */
 #include "store/why.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "store/admin.h"
-#include "store/connection/reply.h"
 #include "wire/frame.h"
 
 enum outcome {
@@ -58,133 +56,12 @@ struct explanation {
     char acked_at[CLOCK_TEXT_MAX];       /* "": not acknowledged */
     const struct trace_event *committed; /* NULL: unknown, as those below */
     const struct trace_event *stored;
-    const struct trace_event *ended; /* errored or dropped, of the user, not redriven since */
+    const struct trace_event *ended;         /* errored or dropped, of the user, not redriven */
     const struct trace_event *unsubscribed;  /* the newest of the user */
     const struct trace_event *last_delivery; /* of the user */
     unsigned deliveries;                     /* since the last redrive */
     bool is_recipient;
 };
-
-/* ---- reading */
-
-static enum fact
-fact_of(const struct redisReply *reply)
-{
-    struct bytes text = reply_bytes(reply);
-
-    return text.len == 0 ? FACT_UNKNOWN : text.at[0] == '1' ? FACT_YES : FACT_NO;
-}
-
-static int64_t
-number_of(const struct redisReply *reply)
-{
-    const char *text = reply_text(reply);
-
-    return text != NULL ? strtoll(text, NULL, 10) : 0;
-}
-
-/* "1795230000000 trimmed 1-0 0-0 5-0 0-0 CONN" (gaps.c). False: of another format. */
-static bool
-read_gap(const char *text, struct user_gap *ret_gap)
-{
-    char ids[4][ENTRY_ID_TEXT_MAX];
-    struct user_gap gap = {.at = ""};
-    struct entry_id *const cursors[] = {&gap.from.shared, &gap.from.own, &gap.to.shared,
-                                        &gap.to.own};
-    long long ms;
-
-    if (text == NULL || sscanf(text, "%lld %15s %41s %41s %41s %41s %31s", &ms, gap.why, ids[0],
-                               ids[1], ids[2], ids[3], gap.conn) != 7)
-        return false;
-    for (size_t i = 0; i < 4; i++)
-        if (entry_id_read(ids[i], strlen(ids[i]), cursors[i]) != RC_OK)
-            return false;
-    clock_text_ms(ms, gap.at);
-    *ret_gap = gap;
-    return true;
-}
-
-void
-user_facts_read(const struct redisReply *reply, struct user_facts *ret_facts)
-{
-    struct user_facts facts = {.relays = -1};
-    struct bytes state = reply_bytes(reply_at(reply, 0));
-
-    if (reply_count(reply) >= 8) {
-        facts.is_waiting = bytes_equal_text(state, "0");
-        facts.acked_ms = number_of(reply_at(reply, 0));
-        facts.knows_pairs = fact_of(reply_at(reply, 1)) == FACT_YES;
-        facts.is_open_ended = fact_of(reply_at(reply, 2));
-        facts.retries = (int)number_of(reply_at(reply, 3));
-        facts.relays = (int)number_of(reply_at(reply, 4));
-        facts.is_member = fact_of(reply_at(reply, 5));
-        facts.is_in_error_log = fact_of(reply_at(reply, 6));
-        facts.is_pending = fact_of(reply_at(reply, 7)) == FACT_YES;
-    }
-    for (size_t i = 8; i < reply_count(reply) && facts.gaps.count < USER_GAPS_MAX; i++)
-        if (read_gap(reply_text(reply_at(reply, i)), &facts.gaps.items[facts.gaps.count]))
-            facts.gaps.count++;
-    *ret_facts = facts;
-}
-
-static const struct trace_event *
-event_of_stage(const struct trace *trace, const char *stage)
-{
-    for (size_t i = 0; i < trace->event_count; i++)
-        if (bytes_equal_text(trace->events[i].stage, stage))
-            return &trace->events[i];
-    return NULL;
-}
-
-/* True if the id of a stream entry that was trimmed is in the range, by the time of the commit. */
-static bool
-covers_time(struct entry_id from, struct entry_id to, uint64_t ms)
-{
-    return from.ms <= ms && ms <= to.ms && entry_id_less(from, to);
-}
-
-static bool
-covers(const struct user_gap *gap, bool is_shared, struct entry_id id)
-{
-    const struct entry_id from = is_shared ? gap->from.shared : gap->from.own;
-    const struct entry_id to = is_shared ? gap->to.shared : gap->to.own;
-
-    return entry_id_less(from, id) && !entry_id_less(to, id);
-}
-
-static bool
-has_expiration(const struct trace *trace)
-{
-    struct frame frame;
-
-    return frame_parse_header(trace->route, &frame) != RC_OK ||
-           frame.as.notification.expires_us != 0;
-}
-
-void
-user_facts_find_gap(struct trace *trace, const char *id, unsigned shard, unsigned own)
-{
-    struct user_facts *facts = &trace->facts;
-    const struct trace_event *stored = event_of_stage(trace, "stored");
-    const uint64_t ms = (uint64_t)frame_uuid_ms(id);
-    const bool is_gone = trace_is_empty(trace);
-    struct entry_id entry = {0, 0};
-
-    if (!is_gone &&
-        (stored == NULL || (shard != 0 && shard != own) ||
-         entry_id_read((const char *)stored->detail.at, stored->detail.len, &entry) != RC_OK))
-        return;
-    for (size_t i = 0; i < facts->gaps.count && !facts->has_gap; i++) {
-        const struct user_gap *gap = &facts->gaps.items[i];
-
-        if (strcmp(gap->why, "expired") == 0 && !has_expiration(trace))
-            continue;
-        facts->has_gap = is_gone ? covers_time(gap->from.shared, gap->to.shared, ms) ||
-                                       covers_time(gap->from.own, gap->to.own, ms)
-                                 : covers(gap, shard == 0, entry);
-        facts->gap = *gap;
-    }
-}
 
 /* ---- deciding */
 
@@ -270,8 +147,8 @@ explain(const struct trace *trace, const char *user)
 {
     struct explanation why = {.trace = trace, .facts = &trace->facts, .user = user};
 
-    why.committed = event_of_stage(trace, "committed");
-    why.stored = event_of_stage(trace, "stored");
+    why.committed = trace_find_stage(trace, "committed");
+    why.stored = trace_find_stage(trace, "stored");
     why.is_recipient = trace->facts.is_waiting || trace->facts.acked_ms > 0;
     for (size_t i = 0; i < trace->event_count; i++)
         read_event(&why, &trace->events[i]);
@@ -296,7 +173,7 @@ decide(struct explanation *why)
     why->outcome = outcome_of(why);
 }
 
-/* ---- the answer */
+/* ---- the text */
 
 static enum rc
 add_bytes(struct buffer *out, enum rc rc, const char *before, struct bytes text, const char *after)
@@ -345,16 +222,19 @@ static enum rc
 add_unknown(const struct explanation *why, struct buffer *out)
 {
     if (why->frame == NULL)
-        return buffer_addf(out, "It is not known whether it reached %s: the notification was "
-                                "trimmed from the stream, and its trace has no event of this user",
+        return buffer_addf(out,
+                           "It is not known whether it reached %s: the notification was "
+                           "trimmed from the stream, and its trace has no event of this user",
                            why->user);
     if (!why->needs_ack)
-        return buffer_addf(out, "It is not known whether it reached %s: it needs no "
-                                "acknowledgement, and the deliveries of such notifications are not "
-                                "recorded",
+        return buffer_addf(out,
+                           "It is not known whether it reached %s: it needs no "
+                           "acknowledgement, and the deliveries of such notifications are not "
+                           "recorded",
                            why->user);
-    return buffer_addf(out, "It is not known whether it reached %s: its trace has no event of this "
-                            "user, and is not complete or has expired",
+    return buffer_addf(out,
+                       "It is not known whether it reached %s: its trace has no event of this "
+                       "user, and is not complete or has expired",
                        why->user);
 }
 
@@ -374,8 +254,9 @@ add_verdict(const struct explanation *why, struct buffer *out)
                            "had no row for it",
                            why->user);
     case OUTCOME_NOT_SUBSCRIBED:
-        return buffer_addf(out, "It is pending for %s: connection %s was not subscribed to its "
-                                "topic at %s",
+        return buffer_addf(out,
+                           "It is pending for %s: connection %s was not subscribed to its "
+                           "topic at %s",
                            why->user, conn_of(why->unsubscribed, conn), why->unsubscribed->at);
     case OUTCOME_PENDING:
         return buffer_addf(out, "It is pending for %s, and was not delivered to a connection yet",
@@ -398,8 +279,9 @@ add_verdict(const struct explanation *why, struct buffer *out)
         rc = buffer_addf(out, "An operator dropped it for %s at %s", why->user, why->ended->at);
         return rc == RC_OK ? add_deliveries(why, out) : rc;
     case OUTCOME_GAP:
-        return buffer_addf(out, "At %s connection %s of %s was told of a gap (%s) that covers it: "
-                                "the client had to load its data again",
+        return buffer_addf(out,
+                           "At %s connection %s of %s received a gap (%s) that covers it: the "
+                           "client had to load its data again",
                            gap->at, gap->conn, why->user, gap->why);
     case OUTCOME_UNKNOWN:
         break;
@@ -462,7 +344,7 @@ add_state(const struct explanation *why, struct buffer *out)
 }
 
 static enum rc
-write_answer(const struct explanation *why, struct buffer *out)
+write_text(const struct explanation *why, struct buffer *out)
 {
     enum rc rc = add_verdict(why, out);
 
@@ -474,12 +356,12 @@ write_answer(const struct explanation *why, struct buffer *out)
 }
 
 enum rc
-why_write_answer(const struct trace *trace, const char *user, struct buffer *out)
+why_write_text(const struct trace *trace, const char *user, struct buffer *out)
 {
     struct explanation why = explain(trace, user);
 
     decide(&why);
-    return write_answer(&why, out);
+    return write_text(&why, out);
 }
 
 /* ---- JSON */
@@ -584,17 +466,17 @@ enum rc
 why_write_json(const struct trace *trace, const char *id, const char *user, struct buffer *out)
 {
     struct explanation why = explain(trace, user);
-    struct buffer answer;
+    struct buffer text;
     enum rc rc;
 
     decide(&why);
-    buffer_init(&answer, WHY_ANSWER_MAX);
-    rc = write_answer(&why, &answer);
+    buffer_init(&text, WHY_TEXT_MAX);
+    rc = write_text(&why, &text);
     if (rc == RC_OK)
         rc = buffer_addf(out, "{\"id\":\"%s\"", id);
     rc = add_string(out, rc, "user", user);
-    rc = add_string(out, rc, "answer", rc == RC_OK ? answer.bytes : NULL);
-    buffer_free(&answer);
+    rc = add_string(out, rc, "explanation", rc == RC_OK ? text.bytes : NULL);
+    buffer_free(&text);
     rc = add_fact(out, rc, "addressed", why.addressed);
     rc = add_string(out, rc, "outcome", OUTCOMES[why.outcome]);
     rc = add_events(&why, out, rc, "delivered", "sent");

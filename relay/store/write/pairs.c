@@ -239,8 +239,7 @@ static const struct shard_request_kind report_kind = {.failure = "could not stor
 /* Buffers for the arguments of report.lua. */
 struct texts {
     char id[FRAME_UUID_TEXT + 1];
-    char kind[1 +
-              ENTRY_ID_TEXT_MAX]; /* a letter; then the stream entry, if held, or the connection */
+    char kind[1 + ENTRY_ID_TEXT_MAX]; /* a letter; then the stream entry or the connection */
 };
 
 static void

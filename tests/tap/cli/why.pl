@@ -33,7 +33,7 @@ sub http
 sub why { my ($id, $user, %claims) = @_; return http("/v1/notifications/$id/why?user=$user", admin => JSON::true, %claims) }
 sub explain { my ($id, $user) = @_; return why($id, $user)->{json} // {} }
 
-# Waits for the outcome, and compares what every answer contains.
+# Waits for the outcome, and compares what every explanation contains.
 sub is_outcome
 {
     my ($id, $user, $outcome, $addressed, $words) = @_;
@@ -41,7 +41,7 @@ sub is_outcome
     my $is_reached = eval { wait_until("the outcome is $outcome", sub { $json = explain($id, $user); ($json->{outcome} // '') eq $outcome }); 1 };
     ok($is_reached, "$user: $outcome") or diag(explain_text($json));
     is_deeply($json->{addressed}, $addressed, "$user: addressed") or diag(explain_text($json));
-    like($json->{answer}, $words, "$user: $outcome is explained");
+    like($json->{explanation}, $words, "$user: $outcome is explained");
     return $json;
 }
 sub explain_text { my ($json) = @_; return JSON->new->canonical->encode($json // {}) }
@@ -56,7 +56,7 @@ is_outcome($plain, 'u2', 'not_addressed', JSON::false, qr/not one of its targets
 is_outcome($plain, 'u1', 'unknown', JSON::true, qr/needs no acknowledgement, and the deliveries of such notifications are not recorded/);
 my $group = notify('TEAM', 't1', 'group');
 is_outcome($group, 'early', 'unknown', undef, qr/not known.*Whether early was a member at the commit is not known.*early is a member now/);
-is(explain($group, 'late')->{is_member}, JSON::false, 'the present membership is told');
+is(explain($group, 'late')->{is_member}, JSON::false, 'it contains the present membership');
 
 # Pending, delivered, acknowledged.
 my $letter = notify_acked('USER', 'u1,u3', 'letter');
@@ -71,7 +71,7 @@ like($json->{delivered}[0]{at}, qr/^20\d\d-\d\d-\d\dT\S+Z$/, 'and its time');
 is($json->{acked_at}, undef, 'it is not acknowledged');
 $u1->ack($letter);
 $json = is_outcome($letter, 'u1', 'acked', JSON::true, qr/^u1 acknowledged it at 20.*connected to 1 relay now/);
-like($json->{acked_at}, qr/^20\S+Z$/, 'the time of the acknowledgement is told');
+like($json->{acked_at}, qr/^20\S+Z$/, 'it contains the time of the acknowledgement');
 is_outcome($letter, 'u3', 'pending', JSON::true, qr/pending for u3/);
 my $u3 = $relay->client('u3');
 receive($u3, 'letter');
@@ -81,7 +81,7 @@ is_outcome($letter, 'u1', 'acked', JSON::true, qr/^u1 acknowledged it/);
 is_outcome($letter, 'u2', 'not_addressed', JSON::false, qr/not one of its targets/);
 $pg->safe_psql('postgres', q{INSERT INTO letters VALUES (1, 'u1')});
 my $row = $u1->wait_row(1)->{n}{metadata}{id};
-like(is_outcome($row, 'u1', 'delivered', JSON::true, qr/Rule: post\. Committed at 20/)->{topic}, qr/letters$/, 'the topic of a row is told');
+like(is_outcome($row, 'u1', 'delivered', JSON::true, qr/Rule: post\. Committed at 20/)->{topic}, qr/letters$/, 'it contains the topic of a row');
 is(explain($row, 'u1')->{rule}, 'post', 'and its rule');
 
 # Expired, exhausted, dropped.
@@ -119,7 +119,7 @@ is_outcome($open, 'late', 'unknown', undef, qr/Whether late was a member at the 
 my $narrow = notify_acked('USER', 'narrow', 'narrow1');
 my $other  = $relay->client('narrow', topics => ['app.other']);
 $json = is_outcome($narrow, 'narrow', 'not_subscribed', JSON::true, qr/connection \S+ was not subscribed to its topic at 20/);
-is_deeply([ map { $_->{conn} } @{ $json->{unsubscribed} } ], [ connection($other) ], 'the connection is told, once');
+is_deeply([ map { $_->{conn} } @{ $json->{unsubscribed} } ], [ connection($other) ], 'it names the connection once');
 my $live = notify_acked('USER', 'narrow', 'narrow2');
 is_outcome($live, 'narrow', 'not_subscribed', JSON::true, qr/not subscribed/);
 $other->send({ t => 'subscribe', r => 5, topics => ['app.narrow*'] });
@@ -134,7 +134,7 @@ my $large = $big->wait_row(1)->{n}{metadata}{id};
 is_outcome($large, 'big', 'unknown', JSON::true, qr/Audience: USER big\. Topic: app\.parcels/);
 is_outcome($large, 'u2', 'not_addressed', JSON::false, qr/Audience: USER big/);
 
-# Who may read traces and answers.
+# The tokens that may read traces and explanations.
 for my $what ('', '/why?user=u1')
 {
     my $status = sub { my ($id, %claims) = @_; return http("/v1/notifications/$id$what", %claims)->{status} };
@@ -157,7 +157,7 @@ is($sent->{conn}, connection($u1), 'the trace names the connection of a delivery
 # The command.
 my ($code, $out, $err) = $relay->run('why', $letter, 'u1');
 is_deeply([ $code, $err ], [ 0, '' ], 'clairon why exits with 0');
-is($out, explain($letter, 'u1')->{answer} . "\n", 'it prints the answer');
+is($out, explain($letter, 'u1')->{explanation} . "\n", 'it prints the explanation');
 ($code, $out) = $relay->run('why', '--json', uc $letter, 'u1');
 is_deeply(JSON::decode_json($out), explain($letter, 'u1'), '--json prints the JSON of the endpoint');
 ($code, $out, $err) = $relay->run('why', $UNKNOWN, 'u1');
@@ -185,12 +185,12 @@ is(why($lost, 'gone')->{status}, 404, 'a trimmed notification without a gap is n
 $relay->restart;    # its replay buffer has them
 my $back = $relay->client('gone', pos => $pos, %token);
 my $gap = $back->wait_for('gap');
-is($gap->{why}, 'trimmed', 'the client is told of a gap');
+is($gap->{why}, 'trimmed', 'the client receives a gap');
 for my $of ([ $lost, undef ], [ $waiting, JSON::true ], [ $role, undef ])
 {
     my ($id, $addressed) = @$of;
-    $json = is_outcome($id, 'gone', 'gap', $addressed, qr/^At 20\S+ connection \S+ of gone was told of a gap \(trimmed\) that covers it/);
-    is_deeply([ @{ $json->{gap} }{qw(conn why)} ], [ connection($back), 'trimmed' ], 'the gap is told');
+    $json = is_outcome($id, 'gone', 'gap', $addressed, qr/^At 20\S+ connection \S+ of gone received a gap \(trimmed\) that covers it/);
+    is_deeply([ @{ $json->{gap} }{qw(conn why)} ], [ connection($back), 'trimmed' ], 'it contains the gap');
 }
 is(why($lost, 'u1')->{status}, 404, 'another user has no gap');
 is(why($lost, 'gone', admin => undef, publish => { audiences => ['USER'] })->{status}, 403, 'a limited token reads nothing about an unknown audience');

@@ -1,4 +1,4 @@
-/* test_why.c: what is concluded from a trace and the facts about a user, and which facts are rejected. */
+/* test_why.c: what is concluded from a trace and facts about a user; invalid facts are ignored. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,91 +69,91 @@ explain(const char *const *facts, const char *const *events, const char *audienc
     trace_free(&trace);
 }
 
+/* state, all pairs known, open-ended, retries, relays, member, error log, pending, gaps */
+static const struct {
+    const char *audience;
+    uint16_t flags;
+    const char *facts[LIST_MAX];
+    const char *events[LIST_MAX];
+    const char *addressed, *outcome;
+} cases[] = {
+    {"USER", 0, {"", "", "0", "", "0", "", "0", ""}, {STORED}, "true", "unknown"},
+    {"TEAM", 0, {"", "1", "0", "", "0", "1", "0", ""}, {STORED}, "null", "unknown"},
+    {"TEAM", 1, {"", "1", "0", "", "0", "1", "0", "1"}, {STORED}, "false", "not_member"},
+    {"TEAM", 1, {"", "1", "1", "", "0", "1", "0", "1"}, {STORED}, "null", "unknown"},
+    {"TEAM", 1, {"", "1", "", "", "0", "1", "0", "1"}, {STORED}, "null", "unknown"},
+    {"TEAM", 1, {"", "", "0", "", "0", "1", "0", "1"}, {STORED}, "null", "unknown"},
+    {"----", 1, {"", "1", "0", "", "0", "1", "0", "1"}, {STORED}, "null", "unknown"},
+    {"TEAM", 1, {"0", "1", "0", "", "0", "1", "0", "1"}, {STORED}, "true", "pending"},
+    {"TEAM",
+     1,
+     {"0", "1", "0", "", "0", "1", "0", "1"},
+     {STORED, "sent 1741178096201 0 a-1 u1", "unsubscribed 1741178096202 0 a-2 u1"},
+     "true",
+     "delivered"},
+    {"TEAM",
+     1,
+     {"0", "1", "0", "", "0", "1", "0", "1"},
+     {STORED, "unsubscribed 1741178096202 0 a-2 u1", "sent 1741178096203 0 a-1 u2"},
+     "true",
+     "not_subscribed"},
+    {"TEAM",
+     1,
+     {"0", "1", "0", "", "0", "1", "0", "1"},
+     {STORED, "sent 1741178096201 0 - u1", "errored 1741178096202 0 exhausted u1",
+      "redriven 1741178096203 0 - u1"},
+     "true",
+     "pending"},
+    {"TEAM",
+     1,
+     {"", "1", "0", "", "0", "1", "1", ""},
+     {STORED, "sent 1741178096201 0 - u1", "errored 1741178096202 0 exhausted u1"},
+     "true",
+     "exhausted"},
+    {"TEAM",
+     1,
+     {"", "1", "0", "", "0", "1", "1", ""},
+     {STORED, "errored 1741178096202 0 expired u1"},
+     "true",
+     "expired"},
+    {"TEAM",
+     1,
+     {"", "1", "0", "", "0", "1", "1", ""},
+     {STORED, "dropped 1741178096202 0 - u1"},
+     "true",
+     "dropped"},
+    {"TEAM",
+     1,
+     {"1741178096300", "1", "0", "", "0", "1", "1", ""},
+     {STORED, "errored 1741178096202 0 expired u1"},
+     "true",
+     "acked"},
+    {"TEAM",
+     1,
+     {"", "1", "1", "", "0", "1", "0", "",
+      "1741178096900 trimmed 1741178096100-0 0-0 1741178096200-3 0-0 a-3"},
+     {STORED},
+     "null",
+     "gap"},
+    {"TEAM", /* the gap ends before it */
+     1,
+     {"", "1", "1", "", "0", "1", "0", "",
+      "1741178096900 trimmed 1741178096100-0 0-0 1741178096200-2 0-0 a-3"},
+     {STORED},
+     "null",
+     "unknown"},
+    {"TEAM", /* it does not expire, so it is not what was announced */
+     1,
+     {"", "1", "1", "", "0", "1", "0", "",
+      "1741178096900 expired 1741178096100-0 0-0 1741178096200-3 0-0 a-3"},
+     {STORED},
+     "null",
+     "unknown"},
+};
+
 static void
 test_outcomes(void **state)
 {
-    /* state, all pairs known, open-ended, retries, relays, member, error log, pending, gaps */
-    static const struct {
-        const char *audience;
-        uint16_t flags;
-        const char *facts[LIST_MAX];
-        const char *events[LIST_MAX];
-        const char *addressed, *outcome;
-    } cases[] = {
-        {"USER", 0, {"", "", "0", "", "0", "", "0", ""}, {STORED}, "true", "unknown"},
-        {"TEAM", 0, {"", "1", "0", "", "0", "1", "0", ""}, {STORED}, "null", "unknown"},
-        {"TEAM", 1, {"", "1", "0", "", "0", "1", "0", "1"}, {STORED}, "false", "not_member"},
-        {"TEAM", 1, {"", "1", "1", "", "0", "1", "0", "1"}, {STORED}, "null", "unknown"},
-        {"TEAM", 1, {"", "1", "", "", "0", "1", "0", "1"}, {STORED}, "null", "unknown"},
-        {"TEAM", 1, {"", "", "0", "", "0", "1", "0", "1"}, {STORED}, "null", "unknown"},
-        {"----", 1, {"", "1", "0", "", "0", "1", "0", "1"}, {STORED}, "null", "unknown"},
-        {"TEAM", 1, {"0", "1", "0", "", "0", "1", "0", "1"}, {STORED}, "true", "pending"},
-        {"TEAM",
-         1,
-         {"0", "1", "0", "", "0", "1", "0", "1"},
-         {STORED, "sent 1741178096201 0 a-1 u1", "unsubscribed 1741178096202 0 a-2 u1"},
-         "true",
-         "delivered"},
-        {"TEAM",
-         1,
-         {"0", "1", "0", "", "0", "1", "0", "1"},
-         {STORED, "unsubscribed 1741178096202 0 a-2 u1", "sent 1741178096203 0 a-1 u2"},
-         "true",
-         "not_subscribed"},
-        {"TEAM",
-         1,
-         {"0", "1", "0", "", "0", "1", "0", "1"},
-         {STORED, "sent 1741178096201 0 - u1", "errored 1741178096202 0 exhausted u1",
-          "redriven 1741178096203 0 - u1"},
-         "true",
-         "pending"},
-        {"TEAM",
-         1,
-         {"", "1", "0", "", "0", "1", "1", ""},
-         {STORED, "sent 1741178096201 0 - u1", "errored 1741178096202 0 exhausted u1"},
-         "true",
-         "exhausted"},
-        {"TEAM",
-         1,
-         {"", "1", "0", "", "0", "1", "1", ""},
-         {STORED, "errored 1741178096202 0 expired u1"},
-         "true",
-         "expired"},
-        {"TEAM",
-         1,
-         {"", "1", "0", "", "0", "1", "1", ""},
-         {STORED, "dropped 1741178096202 0 - u1"},
-         "true",
-         "dropped"},
-        {"TEAM",
-         1,
-         {"1741178096300", "1", "0", "", "0", "1", "1", ""},
-         {STORED, "errored 1741178096202 0 expired u1"},
-         "true",
-         "acked"},
-        {"TEAM",
-         1,
-         {"", "1", "1", "", "0", "1", "0", "",
-          "1741178096900 trimmed 1741178096100-0 0-0 1741178096200-3 0-0 a-3"},
-         {STORED},
-         "null",
-         "gap"},
-        {"TEAM", /* the gap ends before it */
-         1,
-         {"", "1", "1", "", "0", "1", "0", "",
-          "1741178096900 trimmed 1741178096100-0 0-0 1741178096200-2 0-0 a-3"},
-         {STORED},
-         "null",
-         "unknown"},
-        {"TEAM", /* it does not expire, so it is not what was announced */
-         1,
-         {"", "1", "1", "", "0", "1", "0", "",
-          "1741178096900 expired 1741178096100-0 0-0 1741178096200-3 0-0 a-3"},
-         {STORED},
-         "null",
-         "unknown"},
-    };
-
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char wanted[128];
@@ -171,9 +171,9 @@ test_outcomes(void **state)
 static void
 test_invalid_facts_are_ignored(void **state)
 {
-    static const char *const facts[] = {
-        "0", "1", "0", "", "0", "1", "0", "1", "x", "1 trimmed 1-0 0-0 x 0-0 a-3", "1 trimmed",
-        NULL};
+    static const char *const facts[] = {"0",         "1", "0", "",  "0",
+                                        "1",         "0", "1", "x", "1 trimmed 1-0 0-0 x 0-0 a-3",
+                                        "1 trimmed", NULL};
     static const char *const few[] = {"0", NULL};
     struct user_facts read;
     struct list list;

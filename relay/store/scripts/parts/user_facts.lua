@@ -70,7 +70,7 @@ end
 
 -- Returns a list: state of the pair ('0', time of the ack in ms, or ''), '1' if all pairs are known, '1' if the audience is
 -- open-ended ('0' or '': unknown), delivered retries, relays, member now, error log, '1' if the notification is pending;
--- then the gaps that the user was told of.
+-- then the gaps that connections of the user received.
 local function user_facts(id, user, entry, events, commit, retention)
     local now = redis.call('TIME')[1] * 1000
     local pending = call('HGET', prefix .. KEY_PENDING, id) or ''
