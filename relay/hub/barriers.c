@@ -336,7 +336,7 @@ is_covered(struct barrier *barrier, unsigned shard)
 
 /*
  * Everything up to the cursor is queued. In LOADING and PENDING, the session reads notifications
- * from before its cursor.
+ * from before its cursor. With a full in-flight window it may have read a part of them only.
  */
 static bool
 has_queued(const struct session *session, struct cursor cursor)
@@ -345,7 +345,7 @@ has_queued(const struct session *session, struct cursor cursor)
 
     return (session->state == SESSION_STREAM || session->state == SESSION_LIVE) &&
            cursor_reaches(session_reached(session), cursor) && !pending->is_rewound &&
-           pending->held_count == 0 &&
+           pending->held_count == 0 && (!pending->is_due || cursor_reaches(pending->at, cursor)) &&
            (!session->has_deferral || cursor_reaches(pending->deferral.from, cursor)) &&
            !session_is_full(session);
 }

@@ -1,5 +1,5 @@
 # Tests what a barrier waits for: the feed, the reader of another relay, a store that restarts, a full in-flight window,
-# and a standby that is behind; and that 1 000 sessions share queries.
+# also of a new session, and a standby that is behind; and that 1 000 sessions share queries.
 use strict;
 use warnings;
 
@@ -79,6 +79,18 @@ ok(!has_reply($small, $r), 'the reply waits for what the in-flight window holds 
 $small->run_until('the reply', sub { $small->ack_received; has_reply($small, $r) });
 is(scalar $small->notifications, 3, 'all notifications precede the reply');
 
+# The pending list of a new session exceeds its in-flight window.
+sql(q{INSERT INTO duty SELECT i, 'u3' FROM generate_series(11, 13) i});
+reply($client, request($client));
+my $new = $relay->client('u3', win => 1);
+$new->wait_notifications(1);
+$r = request($new);
+reply($client, request($client));
+is(scalar $new->notifications, 1, 'the in-flight window is full');
+ok(!has_reply($new, $r), 'the reply waits for the rest of the pending list');
+$new->run_until('the reply', sub { $new->ack_received; has_reply($new, $r) });
+is(scalar $new->notifications, 3, 'the whole pending list precedes the reply');
+
 # The store restarts.
 $pid = walsender();
 kill 'STOP', $pid;
@@ -107,7 +119,7 @@ cmp_ok($queries->() - $before, '<', $count / 3, 'sessions share queries');
 $blocker->quit;
 
 # The standby is promoted, and the feed follows: positions of the former timeline do not count.
-$_->close for @many, $small;
+$_->close for @many, $small, $new;
 $pg->wait_for_catchup($standby);
 $pg->stop('immediate');
 $r = request($client);
