@@ -218,8 +218,9 @@ session_enqueue(struct session *session, struct notification *notification)
         }
         inflight_add(&session->inflight, notification, INFLIGHT_OPEN);
     }
-    ends_note(session, notification);
+    notification = ends_note(session, notification);
     queue(session, notification);
+    notification_unref(notification);
 }
 
 /* A retry that was not queued after the notification was written is sent again. */

@@ -253,22 +253,41 @@ note_in_stream(struct session_ends *ends, struct commit commit, const struct not
         wait_for_cover(ends, true);
 }
 
-void
-ends_note(struct session *session, const struct notification *notification)
+/* A client that resumes from a notification looks for the end of its transaction only. */
+static bool
+lacks_other_end(const struct session_ends *ends, struct commit own)
+{
+    for (unsigned i = 0; i < ends->count; i++) {
+        if (ends->open[i].is_delivered && ends->open[i].commit.xid != own.xid)
+            return true;
+    }
+    return false;
+}
+
+struct notification *
+ends_note(struct session *session, struct notification *notification)
 {
     const struct commit commit = commit_of(&notification->frame);
+    struct ends_mark mark;
 
     if (session->has_ends && commit.xid != 0)
         note_in_stream(session->ends, commit, NULL);
+    if (!session->has_ends || !lacks_other_end(session->ends, commit))
+        return notification_ref(notification);
+    mark = ends_mark_of(session, notification);
+    return notification_new_marked(notification, session->hub->epoch, &mark);
 }
 
 bool
 ends_note_batch(struct session *session, const struct fanout_batch *batch)
 {
+    const struct commit commit = commit_of(&batch->notifications[0]->frame);
+
     if (batch->is_mixed)
         return false;
-    ends_note(session, batch->notifications[0]);
-    return true;
+    if (commit.xid != 0)
+        note_in_stream(session->ends, commit, NULL);
+    return !lacks_other_end(session->ends, commit);
 }
 
 void

@@ -530,10 +530,11 @@ void ends_reset(struct session *session);
 
 /*
  * Call them before a notification is queued that is the next one of the streams. An earlier
- * transaction may end. ends_note_batch requires has_ends; false: the notifications must be queued
- * individually.
+ * transaction may end. ends_note returns it, or a copy whose cursor names other transactions whose
+ * ends the client lacks; the caller owns the reference. ends_note_batch requires has_ends; false:
+ * the notifications must be queued individually.
  */
-void ends_note(struct session *session, const struct notification *notification);
+struct notification *ends_note(struct session *session, struct notification *notification);
 bool ends_note_batch(struct session *session, const struct fanout_batch *batch);
 /* The next notification of the streams is held back: the end of its transaction waits for it. */
 void ends_note_held(struct session *session, const struct notification *notification);
