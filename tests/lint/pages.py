@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """pages.py: checks that links between pages have targets, and that the files and functions named in pages exist.
 
-All pages are checked for links. docs/ARCHITECTURE.md, docs/CONTRIBUTING.md and docs/STORE.md are
-also checked for names: `folder/file`, `file.c` and `function()`. Words in capitals are placeholders.
+All pages and llms.txt are checked for links. docs/ARCHITECTURE.md, docs/CONSISTENCY.md,
+docs/CONTRIBUTING.md and docs/STORE.md are also checked for names: `folder/file`, `file.c` and
+`function()`. Words in capitals are placeholders. Commands and rows of docs/CONSISTENCY.md name tests
+that exist and read the variable of the seed.
 A numbered step that names source files names those of all its functions, and the files in a table
 row that begins with folders are in these folders.
 The table of log messages in docker/MONITORING.md is checked against the string literals of the relay.
@@ -14,7 +16,7 @@ import sys
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
-NAMING = ("docs/ARCHITECTURE.md", "docs/CONTRIBUTING.md", "docs/STORE.md")
+NAMING = ("docs/ARCHITECTURE.md", "docs/CONSISTENCY.md", "docs/CONTRIBUTING.md", "docs/STORE.md")
 BUILT = {".git", ".demo", "build", "node_modules", "tmp_check", "log", "__pycache__"}
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.M | re.S)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -25,6 +27,8 @@ FUNCTION = re.compile(r"([a-z]\w*)\(\)")
 STEP = re.compile(r"^\d+\. .*(?:\n +\S.*)*", re.M)
 FOLDER_ROW = re.compile(r"^\| (`[^|]*/`[^|]*) \|(.*)$", re.M)
 PLACEHOLDER = re.compile(r"[A-Z]{3,}")
+CHECK = re.compile(r"(?:tests|client/tests)/[\w/]+\.(?:pl|js|pml|sql)")
+SEED = re.compile(r"CLAIRON_\w*SEED")
 DEFINITION = re.compile(r"^(?:#define |static inline |local |export )?(?:function )?([a-z]\w*)\(", re.M)
 
 
@@ -89,6 +93,19 @@ def misplaced_names(name, functions):
                     yield f"{code} is not in {', '.join(folders)}"
 
 
+def unknown_checks(name):
+    """Returns the tests that a command or a row names and that do not exist, and seeds that none of them reads."""
+    for line in (TOP / name).read_text().splitlines():
+        checks = [TOP / check for check in CHECK.findall(line)]
+        for check in checks:
+            if not check.exists():
+                yield f"no test {check.relative_to(TOP)}"
+        texts = [check.read_text() for check in checks if check.exists()]
+        for seed in SEED.findall(line) if texts else []:
+            if not any(re.search(rf"\b{seed}\b", text) for text in texts):
+                yield f"{seed} is read by none of the tests on its line"
+
+
 def unknown_messages(name):
     """Returns the log messages of the page's table that are not in any string literal of the relay."""
     table = (TOP / name).read_text().partition("## Log messages")[2]
@@ -110,11 +127,12 @@ def main():
         for found in set(DEFINITION.findall((TOP / file).read_text())):
             functions.setdefault(found, []).append(file)
     bad = []
-    for page in sources(".md"):
+    for page in sources(".md", "llms.txt"):
         bad += [f"{page}: {what}" for what in broken_links(page)]
     for page in NAMING:
         bad += [f"{page}: {what}" for what in unknown_names(page, files, functions)]
         bad += [f"{page}: {what}" for what in misplaced_names(page, functions)]
+    bad += [f"docs/CONSISTENCY.md: {what}" for what in unknown_checks("docs/CONSISTENCY.md")]
     bad += [f"docker/MONITORING.md: {what}" for what in unknown_messages("docker/MONITORING.md")]
     print("\n".join(sorted(bad)), end="\n" if bad else "")
     sys.exit(bool(bad))

@@ -3,7 +3,7 @@
 #
 #   tests/model/run.sh FOLDER     FOLDER: for the generated programs
 #
-# Prints TAP. CLAIRON_LONG=1: with more ids.
+# Prints TAP. CLAIRON_LONG=1: with more ids and rounds.
 set -uo pipefail
 folder=$1
 mkdir -p "$folder"
@@ -17,7 +17,7 @@ check() {
     shift 3
     count=$((count + 1))
     # -E: processes may end in any state. A search that exceeds -m or MEMLIM neither holds nor fails.
-    result=$(cd "$folder" && spin -a "$@" "$file" && ${CC:-cc} -O2 -w -DSAFETY -DCOLLAPSE -DMEMLIM=4096 -o pan pan.c && ./pan -E -m20000 2>&1)
+    result=$(cd "$folder" && spin -a "$@" "$file" && ${CC:-cc} -O2 -w -DSAFETY -DCOLLAPSE -DMEMLIM=4096 -o pan pan.c && ./pan -E -m200000 2>&1)
     case $result in
         *"assertion violated"*) result=fails ;;
         *"Search not completed"* | *"search depth too small"*) printf '%s\n' "$result" && result="not completed" ;;
@@ -36,5 +36,22 @@ check holds "a client receives each entry or a gap over a failover" failover.pml
 check fails "without generations, it misses an entry" failover.pml -DFORMER_RULE
 check fails "if a cursor is not limited to the end of its generation, it misses an entry" failover.pml -DNO_CLAMP
 check fails "if a page of another server counts, it misses an entry" failover.pml -DANY_PAGE
+
+check holds "each pair and each notification have one outcome" pairs.pml ${CLAIRON_LONG:+-DROUNDS=3}
+check holds "so they have in an open-ended audience" pairs.pml -DOPEN_ENDED ${CLAIRON_LONG:+-DROUNDS=3}
+check fails "if an ack takes two steps, a pair has two outcomes" pairs.pml -DTWO_STEPS
+check fails "if a redrive keeps the entry of the error log, a repeated redrive opens a pair that was acknowledged" pairs.pml -DROUNDS=3 -DKEEP_ERROR
+check fails "if dead-lettered users are not marked, a repeated report opens their pair again" pairs.pml -DOPEN_ENDED -DNO_MARK
+check fails "a late report counts a retry that was not delivered yet (known)" pairs.pml -DEXACT_ATTEMPTS
+
+check holds "an end and a barrier follow all notifications of their transactions" ends.pml ${CLAIRON_LONG:+-DIDS=3}
+check holds "so they do with more notifications, without a resume" ends.pml -DIDS=3 -DCONNECTIONS=1
+check fails "if an end does not wait for deferred notifications, it is early" ends.pml -DNO_REST
+check fails "if a new session does not expect a part of its first transaction in the pending list, the end is early" ends.pml -DIDS=3 -DCONNECTIONS=1 -DNO_STRADDLING
+check fails "if a covered position ends the transaction that commits there, its end is early" ends.pml -DCOVERED_EQUAL
+check fails "if no cursor names open transactions, an end is missing" ends.pml -DNO_MARK
+check fails "if only cursors of the pending list and of ends name them, an end is missing" ends.pml -DPLAIN_CURSORS
+check fails "if a barrier waits only for the cursor, its reply is early" ends.pml -DBARRIER_AT_CURSOR
+check fails "if a barrier does not wait for the rest of the pending list, its reply is early" ends.pml -DBARRIER_IGNORES_DUE
 echo "1..$count"
 exit "$status"

@@ -46,7 +46,7 @@ sub fails
 
 make_path("$tree/tests/lint");
 copy(top() . '/tests/lint/pages.py', "$tree/tests/lint/pages.py") or die "could not copy pages.py: $!\n";
-write_text("docs/$_.md", "# Page\n") for qw(CONTRIBUTING STORE);
+write_text("docs/$_.md", "# Page\n") for qw(CONSISTENCY CONTRIBUTING STORE);
 my $log_table = "# Page\n## Log messages\n| `component` | message | action |\n|---|---|---|\n| gate | `%s` | none |\n";
 write_text('docker/MONITORING.md', sprintf($log_table, 'known message'));
 write_text('relay/module/file.c',
@@ -69,6 +69,18 @@ fails('a function of another file',
 fails('a file of another folder', '| `relay/module/` | `other.c` |', 'other.c is not in relay/module/');
 fails('a link to a missing page', '[page](missing.md)', 'link to missing.md, which does not exist');
 fails('a link to a missing heading', '[page](STORE.md#keys)', 'link to STORE.md#keys, a heading that does not exist');
+
+write_text('tests/tap/a/random.pl', "my \$seed = \$ENV{CLAIRON_A_SEED};\n");
+write_text('docs/CONSISTENCY.md', "# Page\n```\nCLAIRON_A_SEED=1 make check-tap TESTS=tests/tap/a/random.pl\n```\n");
+passes('a command with a test and its seed', '');
+write_text('docs/CONSISTENCY.md', "# Page\n```\nCLAIRON_B_SEED=1 make check-tap TESTS=tests/tap/a/random.pl\nmake check-tap TESTS=tests/tap/a/missing.pl\n```\n");
+is_deeply([ lint('') ],
+    [ 1, "docs/CONSISTENCY.md: CLAIRON_B_SEED is read by none of the tests on its line\ndocs/CONSISTENCY.md: no test tests/tap/a/missing.pl\n" ],
+    'a missing test, and a seed that no test reads: the lint fails');
+write_text('docs/CONSISTENCY.md', "# Page\n");
+write_text('llms.txt', "[page](docs/missing.md)\n");
+is_deeply([ lint('') ], [ 1, "llms.txt: link to docs/missing.md, which does not exist\n" ], 'a missing page in llms.txt: the lint fails');
+write_text('llms.txt', '');
 
 write_text('docker/MONITORING.md', sprintf($log_table, 'unknown message'));
 is_deeply([ lint('') ], [ 1, "docker/MONITORING.md: no log message 'unknown message'\n" ], 'a missing log message: the lint fails');
