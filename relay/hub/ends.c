@@ -345,6 +345,13 @@ ends_note_mark(struct session *session, const struct ends_mark *mark)
 }
 
 void
+ends_note_cursor(struct session *session, const struct frame *frame)
+{
+    session->ends->may_straddle = true;
+    session->ends->first_xid = frame != NULL ? commit_of(frame).xid : 0;
+}
+
+void
 ends_note_read(struct session *session, const struct frame *frame, bool is_read)
 {
     struct session_ends *ends = session->ends;

@@ -108,6 +108,40 @@ limit_cursor(const struct session *session, struct cursor *cursor)
     return rc == RC_OK && own > 0 ? store_limit(store, own, &cursor->own) : rc;
 }
 
+/* Returns a cursor after which, of each stream, the entry at the client's cursor is the next one. */
+static struct cursor
+before_cursor(const struct session *session)
+{
+    struct cursor after = session->cursor;
+
+    if (!entry_id_is_zero(after.shared))
+        after.shared = entry_id_before(after.shared);
+    if (!entry_id_is_zero(after.own))
+        after.own = entry_id_before(after.own);
+    return after;
+}
+
+/* Of two streams, the later transaction counts. */
+static void
+note_cursor(struct session *session)
+{
+    const struct replay_buffer *buffer = &session->hub->replay_buffer;
+    const unsigned own = session->client.own_shard;
+    struct cursor after = before_cursor(session);
+    const struct notification *notification;
+
+    if (!replay_buffer_covers(buffer, own, after)) {
+        ends_note_cursor(session, NULL);
+        return;
+    }
+    while ((notification = replay_buffer_next(buffer, own, after)) != NULL &&
+           !cursor_is_before(&session->cursor, notification->shard, notification->id)) {
+        if (!notification->is_retry)
+            ends_note_cursor(session, &notification->frame);
+        cursor_advance(&after, notification->shard, notification->id);
+    }
+}
+
 /*
  * Reads the client's cursor. RC_AGAIN: another relay has followed a failover before this one.
  * RC_BAD or RC_CLOSED: it is unknown what the client has read.
@@ -138,6 +172,8 @@ read_client_pos(struct session *session)
     if (session->has_ends && client_pos_read_mark(session->resume.pos, &mark) == RC_OK) {
         session->resume.knows_ends = mark.is_ended;
         ends_note_mark(session, &mark);
+        if (mark.is_ended)
+            note_cursor(session);
     }
     return RC_OK;
 }
@@ -189,13 +225,9 @@ find_ends(struct session *session)
 {
     const struct replay_buffer *buffer = &session->hub->replay_buffer;
     const unsigned own = session->client.own_shard;
-    struct cursor after = session->cursor;
+    struct cursor after = before_cursor(session);
     const struct notification *notification;
 
-    if (!entry_id_is_zero(after.shared))
-        after.shared = entry_id_before(after.shared);
-    if (!entry_id_is_zero(after.own))
-        after.own = entry_id_before(after.own);
     if (!cursor_reaches(session_head(session), session->cursor) &&
         clock_monotonic_us() - session->client.attached_us < SWITCH_US) {
         hub_retry(session->hub); /* another relay has read further */

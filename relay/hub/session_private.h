@@ -561,6 +561,12 @@ struct ends_mark ends_mark_of(const struct session *session,
 /* The cursor of a client that resumes has this mark. */
 void ends_note_mark(struct session *session, const struct ends_mark *mark);
 /*
+ * The notification at the cursor of a client with a mark; NULL: unknown. If the session in which
+ * the client began has not read its pending list to the end, the list may have a part of its
+ * transaction.
+ */
+void ends_note_cursor(struct session *session, const struct frame *frame);
+/*
  * The client lacks the end of the transaction of the notification at its cursor. is_read: it
  * has received the notification.
  */
