@@ -14,6 +14,7 @@
  *
  *   -DNO_REST           an end does not wait for what the in-flight window holds back
  *   -DNO_STRADDLING     a new session does not know that its first transaction may be in the pending list
+ *   -DONLY_NEW_STRADDLES  a session that resumes does not know it
  *   -DCOVERED_EQUAL     a covered position ends the transaction that commits there
  *   -DNO_MARK           a cursor does not name the open transactions, and the one at the cursor is not looked up
  *   -DPLAIN_CURSORS     only the cursors of the pending list and of ends name the open transactions
@@ -37,6 +38,7 @@ bool needs_ack[IDS + 1], is_pair[IDS + 1]; /* is_pair: in the pending list */
 
 /* the hub */
 byte head, offered, covered;
+bool is_started; /* temporary: the relay has just started */
 
 /* the session */
 byte state, cursor, started_at, at, from;  /* from: deferral.from */
@@ -361,7 +363,15 @@ inline session_load() {
 #endif
         :: else -> skip
         fi;
-        if :: !has_deferral -> from = 0 :: else -> skip fi
+        if :: !has_deferral -> from = 0 :: else -> skip fi;
+#ifndef ONLY_NEW_STRADDLES
+        if
+        :: has_mark -> /* note_cursor: a relay that has just started does not know the transaction at the cursor */
+            may_straddle = cursor > 0 || is_started;
+            first_xid = (is_started -> 0 : commit[cursor])
+        :: else -> skip
+        fi
+#endif
     :: else -> /* ends_begin_new */
         cursor = head; new_start = head; may_straddle = true; first_xid = offered;
         id = 1;
@@ -434,8 +444,8 @@ active proctype System() {
     :: atomic { connections < CONNECTIONS ->
         connections++;
         if :: has_pos = false :: skip fi;
-        if :: head = last; offered = 0; covered = 0 :: skip fi;
-        session_load(); id = 0; has_other = false; reported = 0; before_end = 0; x = 0 }
+        if :: head = last; offered = 0; covered = 0; is_started = true :: skip fi;
+        session_load(); is_started = false; id = 0; has_other = false; reported = 0; before_end = 0; x = 0 }
     /* A barrier behind all transactions that are stored. */
     :: atomic { state > 0 && barrier == 0 && last > 0 && stored_covered > commit[last] -> barrier = stored_covered }
     :: atomic { barrier > 0 && barrier_cursor == 0 && covered >= barrier -> barrier_cursor = head }

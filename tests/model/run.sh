@@ -48,6 +48,7 @@ check holds "an end and a barrier follow all notifications of their transactions
 check holds "so they do with more notifications, without a resume" ends.pml -DIDS=3 -DCONNECTIONS=1
 check fails "if an end does not wait for deferred notifications, it is early" ends.pml -DNO_REST
 check fails "if a new session does not expect a part of its first transaction in the pending list, the end is early" ends.pml -DIDS=3 -DCONNECTIONS=1 -DNO_STRADDLING
+check fails "so it is if a session that resumes does not expect it" ends.pml -DIDS=3 -DONLY_NEW_STRADDLES
 check fails "if a covered position ends the transaction that commits there, its end is early" ends.pml -DCOVERED_EQUAL
 check fails "if no cursor names open transactions, an end is missing" ends.pml -DNO_MARK
 check fails "if only cursors of the pending list and of ends name them, an end is missing" ends.pml -DPLAIN_CURSORS
