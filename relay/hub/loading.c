@@ -108,7 +108,7 @@ limit_cursor(const struct session *session, struct cursor *cursor)
     return rc == RC_OK && own > 0 ? store_limit(store, own, &cursor->own) : rc;
 }
 
-/* Returns a cursor after which, of each stream, the entry at the client's cursor is the next one. */
+/* Returns a cursor behind which the entry at the client's cursor is the next one of each stream. */
 static struct cursor
 before_cursor(const struct session *session)
 {
