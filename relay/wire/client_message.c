@@ -403,15 +403,21 @@ read_request_id(struct json_doc *doc, struct client_message *message,
 static enum rc
 report_load_error(const struct json_doc_error *load, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
+    char field[JSON_DOC_PATH_MAX + 2] = "the message";
+
+    if (load->path[0] != '\0')
+        snprintf(field, sizeof(field), "\"%s\"", load->path);
     switch (load->fault) {
     case JSON_FAULT_DUPLICATE:
-        return reject_message(error, "duplicate field in the message");
+        return reject_message(error, "duplicate field in %s", field);
     case JSON_FAULT_RANGE:
-        return reject_message(error, "number in the message out of range");
+        return reject_message(error, "number in %s out of range", field);
     case JSON_FAULT_NUL:
-        return reject_message(error, "NUL character in a string of the message");
+        return reject_message(error, "NUL character in %s", field);
+    case JSON_FAULT_SURROGATE:
+        return reject_message(error, "half of a surrogate pair in %s", field);
     case JSON_FAULT_DEPTH:
-        return reject_message(error, "message nested too deeply");
+        return reject_message(error, "%s nested too deeply", field);
     case JSON_FAULT_SYNTAX:
         break;
     }
@@ -448,7 +454,10 @@ client_message_parse(const char *line, size_t len, struct client_message *ret_me
     struct json_doc_error load;
     enum rc rc = json_doc_parse(&doc, line, len, true, &load);
 
-    rc = rc == RC_OK ? read_message(&doc, &message, error) : report_load_error(&load, error);
+    if (rc == RC_OK)
+        rc = read_message(&doc, &message, error);
+    else if (read_request_id(&doc, &message, error) != RC_CLOSED) /* its value is optional */
+        rc = report_load_error(&load, error);
     json_doc_free(&doc);
     if (rc != RC_OK) {
         bool has_request_id = message.has_request_id;

@@ -15,6 +15,7 @@
 #define CONTEXT_MAX 20 /* bytes of the longest token that an error repeats */
 #define FEW_NAMES 16   /* up to this number, duplicates are found without sorting */
 #define SAFE_DIGITS 18 /* an int64_t holds any number of this size */
+#define PATH_NAMES_MAX 8
 
 /* What peek returns instead of a byte. */
 #define BYTE_END (-1)
@@ -45,12 +46,6 @@ struct scan {
     uint32_t open;           /* the innermost container that is not closed; NONE */
     unsigned depth;          /* open containers */
 };
-
-static bool
-is_blank(char byte)
-{
-    return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
-}
 
 static bool
 is_digit(int byte)
@@ -84,11 +79,52 @@ set_position(const struct scan *scan)
     }
 }
 
+/* The last value is the name of a member whose value has not been read. */
+static bool
+ends_with_name(const struct scan *scan)
+{
+    const struct json_value *last = scan->doc->values + scan->doc->count;
+
+    return scan->open != NONE && scan->doc->values[scan->open].kind == JSON_KIND_OBJECT &&
+           (--last)->kind == JSON_KIND_TEXT && last->next == 0;
+}
+
+/*
+ * Names the members that contain the error, unless these are many or long. `names`: those within
+ * the open containers, innermost first.
+ */
+static void
+set_path(const struct scan *scan, const struct json_value *names[PATH_NAMES_MAX], size_t count)
+{
+    const struct json_value *values = scan->doc->values;
+    char *path = scan->error->path;
+    size_t len = 0;
+
+    path[0] = '\0';
+    for (uint32_t at = scan->open; at != NONE && values[at].next != NONE; at = values[at].next) {
+        if (values[values[at].next].kind != JSON_KIND_OBJECT)
+            continue;
+        if (count == PATH_NAMES_MAX)
+            return;
+        names[count++] = &values[at - 1];
+    }
+    for (size_t i = 0; i < count; i++)
+        len += names[i]->len + 1;
+    if (len > JSON_DOC_PATH_MAX)
+        return;
+    while (count-- > 0) {
+        memcpy(path, json_bytes(scan->doc, names[count]), names[count]->len);
+        path += names[count]->len;
+        *path++ = count > 0 ? '.' : '\0';
+    }
+}
+
 /* Describes the first error, near the last token. Returns false. */
 static bool PRINTF_LIKE(3, 4)
     fail(struct scan *scan, enum json_fault fault, const char *format, ...)
 {
     size_t token_len = (size_t)(scan->at - scan->start), len;
+    const struct json_value *names[PATH_NAMES_MAX];
     char *text = scan->error->text;
     va_list args;
 
@@ -97,6 +133,8 @@ static bool PRINTF_LIKE(3, 4)
     scan->has_failed = true;
     scan->error->fault = fault;
     set_position(scan);
+    names[0] = scan->doc->values + scan->doc->count - 1;
+    set_path(scan, names, ends_with_name(scan));
     va_start(args, format);
     vsnprintf(text, JSON_DOC_ERROR_MAX, format, args);
     va_end(args);
@@ -206,10 +244,10 @@ read_unicode(struct scan *scan, const char **at, unsigned *ret_code)
         low = code_unit(*at + 2);
         *at += 6;
         if (low < 0xdc00 || low > 0xdfff)
-            return fail(scan, JSON_FAULT_SYNTAX, "invalid Unicode '\\u%04X\\u%04X'", code, low);
+            return fail(scan, JSON_FAULT_SURROGATE, "invalid Unicode '\\u%04X\\u%04X'", code, low);
         code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
     } else if (code >= 0xd800 && code <= 0xdfff) {
-        return fail(scan, JSON_FAULT_SYNTAX, "invalid Unicode '\\u%04X'", code);
+        return fail(scan, JSON_FAULT_SURROGATE, "invalid Unicode '\\u%04X'", code);
     }
     scan->has_nul = scan->has_nul || code == 0;
     *ret_code = code;
@@ -430,9 +468,9 @@ scan_token(struct scan *scan)
 {
     int byte;
 
-    if (scan->at < scan->end && is_blank(*scan->at)) {
+    if (scan->at < scan->end && json_is_blank(*scan->at)) {
         scan->doc->has_blanks = true;
-        while (scan->at < scan->end && is_blank(*scan->at))
+        while (scan->at < scan->end && json_is_blank(*scan->at))
             scan->at++;
     }
     scan->start = scan->at;
@@ -487,12 +525,6 @@ add_value(struct scan *scan, struct json_value value)
     doc->values[doc->count++] = value;
 }
 
-static const char *
-bytes_of(const struct json_doc *doc, const struct json_value *value)
-{
-    return (value->is_copied ? doc->texts : doc->text) + value->at;
-}
-
 struct name {
     const char *at;
     uint32_t len;
@@ -535,7 +567,8 @@ static bool
 check_names(struct scan *scan, const struct json_value *object)
 {
     const struct json_doc *doc = scan->doc;
-    const struct json_value *name = json_doc_first(doc, object);
+    const struct json_value *name = json_doc_first(doc, object), *path[PATH_NAMES_MAX];
+    bool is_member = scan->open != NONE && doc->values[scan->open].kind == JSON_KIND_OBJECT;
     struct name few[FEW_NAMES], *names = few;
     size_t count = 0;
     uint32_t duplicate;
@@ -546,7 +579,7 @@ check_names(struct scan *scan, const struct json_value *object)
             memcpy(names, few, sizeof(few));
         }
         names[count++] =
-            (struct name){bytes_of(doc, name), name->len, (uint32_t)(name - doc->values)};
+            (struct name){json_bytes(doc, name), name->len, (uint32_t)(name - doc->values)};
     }
     duplicate = find_duplicate(names, count);
     if (names != few)
@@ -555,10 +588,15 @@ check_names(struct scan *scan, const struct json_value *object)
         return true;
     name = &doc->values[duplicate];
     scan->start = scan->at = doc->text; /* the error does not repeat the last token */
-    return name->len + 2 <= CONTEXT_MAX
-               ? fail(scan, JSON_FAULT_DUPLICATE, "duplicate object key near '\"%.*s\"'",
-                      (int)name->len, bytes_of(doc, name))
-               : fail(scan, JSON_FAULT_DUPLICATE, "duplicate object key");
+    if (name->len + 2 <= CONTEXT_MAX)
+        (void)fail(scan, JSON_FAULT_DUPLICATE, "duplicate object key near '\"%.*s\"'",
+                   (int)name->len, json_bytes(doc, name));
+    else
+        (void)fail(scan, JSON_FAULT_DUPLICATE, "duplicate object key");
+    path[0] = name;
+    path[1] = object - 1;
+    set_path(scan, path, 1 + is_member);
+    return false;
 }
 
 /* The value and its contents are complete. */
@@ -711,6 +749,22 @@ read_value(struct scan *scan)
     }
 }
 
+/* After an error: closes all containers, and drops a name without a value. */
+static void
+keep_complete_values(struct scan *scan)
+{
+    struct json_doc *doc = scan->doc;
+
+    if (ends_with_name(scan))
+        doc->count--;
+    while (scan->open != NONE) {
+        const uint32_t index = scan->open;
+
+        scan->open = doc->values[index].next;
+        end_value(scan, index);
+    }
+}
+
 enum rc
 json_doc_parse(struct json_doc *doc, const char *text, size_t len, bool any,
                struct json_doc_error *ret_error)
@@ -735,7 +789,10 @@ json_doc_parse(struct json_doc *doc, const char *text, size_t len, bool any,
         if (scan.token != TOKEN_END)
             (void)fail(&scan, JSON_FAULT_SYNTAX, "end of file expected");
     }
-    return scan.has_failed ? RC_BAD : RC_OK;
+    if (!scan.has_failed)
+        return RC_OK;
+    keep_complete_values(&scan);
+    return RC_BAD;
 }
 
 void
@@ -750,57 +807,6 @@ json_doc_free(struct json_doc *doc)
 }
 
 /* ---- access */
-
-const struct json_value *
-json_doc_root(const struct json_doc *doc)
-{
-    return doc->count > 0 ? &doc->values[0] : NULL;
-}
-
-const struct json_value *
-json_doc_first(const struct json_doc *doc, const struct json_value *container)
-{
-    const struct json_value *first;
-
-    if (!json_is(container, JSON_KIND_ARRAY) && !json_is(container, JSON_KIND_OBJECT))
-        return NULL;
-    first = container + 1;
-    return first < doc->values + container->next ? first : NULL;
-}
-
-const struct json_value *
-json_doc_next(const struct json_doc *doc, const struct json_value *container,
-              const struct json_value *item)
-{
-    return item->next < container->next ? doc->values + item->next : NULL;
-}
-
-const struct json_value *
-json_doc_member(const struct json_doc *doc, const struct json_value *object, const char *name)
-{
-    const struct json_value *member;
-    const size_t len = strlen(name);
-
-    if (!json_is(object, JSON_KIND_OBJECT))
-        return NULL;
-    member = json_doc_first(doc, object);
-    for (; member != NULL; member = json_doc_next(doc, object, member)) {
-        if (member->len == len && memcmp(bytes_of(doc, member), name, len) == 0)
-            return json_value_of(member);
-    }
-    return NULL;
-}
-
-size_t
-json_doc_count(const struct json_doc *doc, const struct json_value *container)
-{
-    const struct json_value *item = json_doc_first(doc, container);
-    size_t count = 0;
-
-    for (; item != NULL; item = json_doc_next(doc, container, item))
-        count++;
-    return count;
-}
 
 const char *
 json_doc_text(struct json_doc *doc, const struct json_value *value)
@@ -842,46 +848,4 @@ json_doc_number(const struct json_doc *doc, const struct json_value *value)
     else
         number = (double)json_doc_integer(doc, value);
     return number;
-}
-
-/* Returns the end of the string that starts at `at`. */
-static const char *
-text_end(const char *at)
-{
-    for (at++; *at != '"'; at++) {
-        if (*at == '\\')
-            at++;
-    }
-    return at + 1;
-}
-
-/* Copies valid JSON without its white space. */
-static enum rc
-add_minified(const char *at, size_t len, struct buffer *out)
-{
-    const char *end = at + len, *from = at;
-    enum rc rc = RC_OK;
-
-    while (at < end && rc == RC_OK) {
-        if (*at == '"') {
-            at = text_end(at);
-        } else if (is_blank(*at)) {
-            rc = buffer_add(out, from, (size_t)(at - from));
-            from = ++at;
-        } else {
-            at++;
-        }
-    }
-    return rc == RC_OK ? buffer_add(out, from, (size_t)(end - from)) : rc;
-}
-
-enum rc
-json_doc_add(const struct json_doc *doc, const struct json_value *value, struct buffer *out)
-{
-    const char *bytes = bytes_of(doc, value);
-
-    if (value->kind == JSON_KIND_TEXT)
-        return buffer_add_json(out, bytes, value->len);
-    return doc->has_blanks ? add_minified(bytes, value->len, out)
-                           : buffer_add(out, bytes, value->len);
 }

@@ -16,6 +16,7 @@
 #include "base/rc.h"
 
 #define JSON_DOC_ERROR_MAX 160
+#define JSON_DOC_PATH_MAX 96
 #define JSON_DOC_DEPTH_MAX 2048
 #define JSON_DOC_FEW 64 /* documents with at most as many names and values use no heap */
 
@@ -56,6 +57,7 @@ enum json_fault {
     JSON_FAULT_DUPLICATE,
     JSON_FAULT_RANGE, /* of a number */
     JSON_FAULT_NUL,
+    JSON_FAULT_SURROGATE, /* half of an escaped character, as JSON.stringify() writes it */
     JSON_FAULT_DEPTH,
 };
 
@@ -64,12 +66,13 @@ struct json_doc_error {
     int line; /* from 1; of the end of the token that is named in `text` */
     int column;
     char text[JSON_DOC_ERROR_MAX];
+    char path[JSON_DOC_PATH_MAX]; /* names of the members that contain the error: a.b; or empty */
 };
 
 /*
  * Parses an object or an array, or any value with `any`. Initializes `doc` in any case; the caller
- * frees it with json_doc_free. RC_BAD: ret_error describes the first error; duplicate names are
- * noticed at the end of their object.
+ * frees it with json_doc_free. RC_BAD: ret_error describes the first error, and `doc` contains the
+ * values before it; duplicate names are noticed at the end of their object.
  */
 MUST_CHECK enum rc json_doc_parse(struct json_doc *doc, const char *text, size_t len, bool any,
                                   struct json_doc_error *ret_error);
@@ -77,6 +80,20 @@ void json_doc_free(struct json_doc *doc);
 
 /* NULL: `doc` was not parsed. */
 const struct json_value *json_doc_root(const struct json_doc *doc);
+
+/* White space between tokens. */
+static inline bool
+json_is_blank(char byte)
+{
+    return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
+}
+
+/* The bytes of the value in the text; of a string, without quotes and escapes. */
+static inline const char *
+json_bytes(const struct json_doc *doc, const struct json_value *value)
+{
+    return (value->is_copied ? doc->texts : doc->text) + value->at;
+}
 
 /* False for NULL, an absent value. */
 static inline bool

@@ -10,10 +10,13 @@
 #include "wire/json_doc.h"
 
 /*
- * PostgreSQL's numeric rejects a number with more than 16383 digits behind the point. With this
- * exponent and ROWS_CONDITIONS_BYTES_MAX digits, a number has fewer.
+ * PostgreSQL's numeric rejects a number with more than 131072 digits before the point or 16383
+ * behind it, and a zero with an exponent above 2^30. With this exponent, and
+ * ROWS_CONDITIONS_BYTES_MAX digits, a number has fewer.
  */
-#define EXPONENT_MIN (-4096)
+#define EXPONENT_MAX 4096
+
+#define NAME_BYTES_MAX 63 /* of a column */
 
 const char *const ROWS_CONDITIONS_FIELDS[ROWS_CONDITIONS_COUNT] = {"where", "order", "after",
                                                                    "limit", "count"};
@@ -32,16 +35,16 @@ static enum rc PRINTF_LIKE(2, 3)
 static bool
 is_numeric(const struct json_doc *doc, const struct json_value *value)
 {
-    const char *exponent = NULL;
+    long exponent = 0;
 
-    for (uint32_t i = 0; i < value->len && exponent == NULL; i++) {
+    for (uint32_t i = 0; i < value->len && exponent == 0; i++) {
         if ((doc->text[value->at + i] | 0x20) == 'e')
-            exponent = doc->text + value->at + i + 1;
+            exponent = strtol(doc->text + value->at + i + 1, NULL, 10);
     }
-    return exponent == NULL || strtol(exponent, NULL, 10) >= EXPONENT_MIN;
+    return exponent >= -EXPONENT_MAX && exponent <= EXPONENT_MAX;
 }
 
-/* False: a number in the value is too small for PostgreSQL. */
+/* False: PostgreSQL cannot read a number in the value. */
 static bool
 has_valid_numbers(const struct json_doc *doc, const struct json_value *value)
 {
@@ -54,6 +57,24 @@ has_valid_numbers(const struct json_doc *doc, const struct json_value *value)
     return true;
 }
 
+static enum rc
+check_numbers(const char *field, const struct json_doc *doc, const struct json_value *container,
+              char error[ROWS_CONDITIONS_ERROR_MAX])
+{
+    const bool is_object = json_is(container, JSON_KIND_OBJECT);
+    const struct json_value *item = json_doc_first(doc, container);
+
+    for (; item != NULL; item = json_doc_next(doc, container, item)) {
+        if (has_valid_numbers(doc, is_object ? json_value_of(item) : item))
+            continue;
+        return is_object && item->len <= NAME_BYTES_MAX
+                   ? reject(error, "number in \"%s.%.*s\" out of range", field, (int)item->len,
+                            json_bytes(doc, item))
+                   : reject(error, "number in \"%s\" out of range", field);
+    }
+    return RC_OK;
+}
+
 /* Copies a container without the white space between its tokens. */
 static enum rc
 read_container(char **ret_text, const char *field, const struct json_doc *doc,
@@ -61,8 +82,8 @@ read_container(char **ret_text, const char *field, const struct json_doc *doc,
 {
     struct buffer text;
 
-    if (!has_valid_numbers(doc, value))
-        return reject(error, "number in \"%s\" out of range", field);
+    if (check_numbers(field, doc, value, error) != RC_OK)
+        return RC_BAD;
     buffer_init(&text, ROWS_CONDITIONS_BYTES_MAX + 1);
     if (json_doc_add(doc, value, &text) != RC_OK) {
         buffer_free(&text);
@@ -144,6 +165,26 @@ rows_conditions_read(struct rows_conditions *conditions, const char *field,
     return reject(error, "unknown field \"%s\"", field);
 }
 
+static enum rc
+report_load_error(const struct json_doc_error *load, const char *field,
+                  char error[ROWS_CONDITIONS_ERROR_MAX])
+{
+    const char *point = load->path[0] != '\0' ? "." : "";
+
+    switch (load->fault) {
+    case JSON_FAULT_RANGE:
+        return reject(error, "number in \"%s%s%s\" out of range", field, point, load->path);
+    case JSON_FAULT_NUL:
+        return reject(error, "NUL character in \"%s%s%s\"", field, point, load->path);
+    case JSON_FAULT_SURROGATE:
+        return reject(error, "half of a surrogate pair in \"%s%s%s\"", field, point, load->path);
+    case JSON_FAULT_DUPLICATE:
+        return reject(error, "duplicate field in \"%s%s%s\"", field, point, load->path);
+    default:
+        return reject(error, "\"%s\" is not valid JSON: %.100s", field, load->text);
+    }
+}
+
 enum rc
 rows_conditions_parse(struct rows_conditions *conditions, const char *field, const char *text,
                       size_t len, char error[ROWS_CONDITIONS_ERROR_MAX])
@@ -153,7 +194,7 @@ rows_conditions_parse(struct rows_conditions *conditions, const char *field, con
     enum rc rc = json_doc_parse(&doc, text, len, true, &load);
 
     rc = rc == RC_OK ? rows_conditions_read(conditions, field, &doc, json_doc_root(&doc), error)
-                     : reject(error, "\"%s\" is not valid JSON: %.100s", field, load.text);
+                     : report_load_error(&load, field, error);
     json_doc_free(&doc);
     return rc;
 }

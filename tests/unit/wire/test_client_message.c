@@ -191,6 +191,13 @@ rejected_messages_keep_their_request_id(void **state)
     assert_int_equal(message.request_id, -5);
     client_message_free(&message);
     assert_false(message.has_request_id);
+    assert_int_equal(
+        parse("{\"t\":\"rows\",\"r\":7,\"source\":\"t\",\"where\":{\"a\":[\"\\u0000\"]}}",
+              &message),
+        RC_BAD);
+    assert_int_equal(message.request_id, 7);
+    assert_string_equal(error, "NUL character in \"where.a\"");
+    client_message_free(&message);
 }
 
 /* Valid JSON with duplicate names, numbers out of range or NUL characters. */
@@ -201,7 +208,9 @@ valid_json_with_invalid_content_keeps_the_connection(void **state)
     expect_rejected("{\"t\":\"pong\",\"t\":\"ack\"}", "duplicate");
     expect_rejected("{\"t\":\"pong\",\"r\":99999999999999999999}", "range");
     expect_rejected("{\"t\":\"pong\",\"r\":1e999}", "range");
-    expect_rejected("{\"t\":\"po\\u0000ng\"}", "NUL");
+    expect_rejected("{\"t\":\"po\\u0000ng\"}", "NUL character in \"t\"");
+    expect_rejected("{\"t\":\"pong\",\"x\":[{\"a\":\"\\udc00\"}]}", "surrogate pair in \"x.a\"");
+    expect_rejected("{\"t\":\"pong\",\"x\":{\"a\":1,\"a\":2}}", "duplicate field in \"x.a\"");
 }
 
 static void
@@ -425,7 +434,11 @@ invalid_conditions_are_rejected(void **state)
     expect_rejected(ROWS("\"where\":null"), "\"where\" must be an object");
     expect_rejected(ROWS("\"where\":\"{}\""), "\"where\" must be an object");
     expect_rejected(ROWS("\"where\":{\"a\":1,\"a\":2}"), "duplicate");
-    expect_rejected(ROWS("\"where\":{\"a\":1e-9999}"), "number in \"where\" out of range");
+    expect_rejected(ROWS("\"where\":{\"a\":1e-9999}"), "number in \"where.a\" out of range");
+    expect_rejected(ROWS("\"where\":{\"a\":[1,0e9999]}"), "number in \"where.a\" out of range");
+    expect_rejected(ROWS("\"after\":[1,1e-9999]"), "number in \"after\" out of range");
+    expect_rejected(ROWS("\"where\":{\"a\":{\"from\":1e999}}"),
+                    "number in \"where.a.from\" out of range");
     expect_rejected(ROWS("\"order\":\"a\""), "\"order\" must be an array");
     expect_rejected(ROWS("\"order\":[1]"), "\"order\" must be an array");
     expect_rejected(ROWS("\"order\":{\"a\":1}"), "\"order\" must be an array");

@@ -111,7 +111,7 @@ invalid_json_is_described(void **state)
         {"[] []", JSON_FAULT_SYNTAX, "end of file expected near '['"},
         {"[\"\\x\"]", JSON_FAULT_SYNTAX, "invalid escape near '\"\\x'"},
         {"[\"\n\"]", JSON_FAULT_SYNTAX, "unexpected newline near '\"'"},
-        {"[\"\\ud800\"]", JSON_FAULT_SYNTAX, "invalid Unicode '\\uD800' near '\"\\ud800\"'"},
+        {"[\"\\ud800\"]", JSON_FAULT_SURROGATE, "invalid Unicode '\\uD800' near '\"\\ud800\"'"},
         {"[\"a\xff\"]", JSON_FAULT_SYNTAX, "unable to decode byte 0xff near '\"a'"},
         {"[\"more than twenty bytes", JSON_FAULT_SYNTAX, "premature end of input"},
         {"[9223372036854775808]", JSON_FAULT_RANGE, "too big integer near '9223372036854775808'"},
