@@ -44,16 +44,32 @@ split_audience(struct collected *collected, const char *audience)
     }
 }
 
+/* Parsed once, and planned for the size of the table at each execution. */
+static SPIPlanPtr
+member_statement(void)
+{
+    static SPIPlanPtr kept;
+    Oid types[] = {TEXTOID, TEXTOID};
+    SPIPlanPtr plan;
+
+    if (kept != NULL)
+        return kept;
+    plan = SPI_prepare_cursor("SELECT target FROM clairon.member"
+                              " WHERE user_id OPERATOR(pg_catalog.=) $2"
+                              " AND audience OPERATOR(pg_catalog.=) $1",
+                              lengthof(types), types, CURSOR_OPT_CUSTOM_PLAN);
+    if (plan == NULL || SPI_keepplan(plan) != 0)
+        elog(ERROR, "could not prepare query: %s", SPI_result_code_string(SPI_result));
+    kept = plan;
+    return kept;
+}
+
 static void
 collect_members(struct collected *collected, int part, const char *user_id)
 {
-    Oid types[] = {TEXTOID, TEXTOID};
     Datum values[] = {CStringGetTextDatum(collected->kinds[part]), CStringGetTextDatum(user_id)};
 
-    if (SPI_execute_with_args("SELECT target FROM clairon.member"
-                              " WHERE user_id OPERATOR(pg_catalog.=) $2"
-                              " AND audience OPERATOR(pg_catalog.=) $1",
-                              lengthof(types), types, values, NULL, true, 0) != SPI_OK_SELECT)
+    if (SPI_execute_plan(member_statement(), values, NULL, true, 0) != SPI_OK_SELECT)
         elog(ERROR, "could not read clairon.member");
     for (uint64 i = 0; i < SPI_processed; i++)
         collected->targets[part] =

@@ -8,6 +8,7 @@
 #include "access/stratnum.h"
 #include "access/xlogdefs.h"
 #include "catalog/pg_attribute.h"
+#include "executor/spi.h"
 #include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 #include "nodes/plannodes.h"
@@ -230,6 +231,23 @@ extern void row_query_build(struct row_query *query, const struct row_shape *sha
 
 extern const char *row_column(Form_pg_attribute attribute, Oid base);
 extern const char *row_operator(Oid operator);
+
+/* statement.c */
+
+struct row_statement;
+
+/*
+ * Returns a statement with this text, which the current user has used with this relation before, or
+ * a new one. *ret_statement: NULL if it is new. Then call row_statement_release in any case, except
+ * after an error with a new one. Meanwhile the planner may run code that calls these functions.
+ * Requires a connection to SPI, and a lock on the relation.
+ */
+extern SPIPlanPtr row_statement_acquire(const struct row_query *query, Oid relid,
+                                        struct row_statement **ret_statement);
+
+/* Keeps the statement for later. Portals do not need it any more. */
+extern void row_statement_release(const struct row_query *query, Oid relid, SPIPlanPtr plan,
+                                  struct row_statement *statement);
 
 /* recipient.c */
 

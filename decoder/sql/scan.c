@@ -501,6 +501,33 @@ check_relation(SPIPlanPtr statement, Relation relation)
                                RelationGetRelationName(relation))));
 }
 
+/* An error, such as a timeout, frees a new statement. An earlier one is kept. */
+static Portal
+open_statement(struct reading *reading, const struct row_query *query)
+{
+    const struct row_scan *scan = reading->scan;
+    const Oid relid = RelationGetRelid(scan->relation);
+    struct row_statement *statement;
+    SPIPlanPtr plan = row_statement_acquire(query, relid, &statement);
+    Portal portal;
+
+    PG_TRY();
+    {
+        check_relation(plan, scan->relation);
+        tree_check_again(scan->relation, scan->tree);
+        portal = SPI_cursor_open(NULL, plan, query->values, NULL, true);
+    }
+    PG_CATCH();
+    {
+        if (statement != NULL)
+            row_statement_release(query, relid, plan, statement);
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
+    row_statement_release(query, relid, plan, statement);
+    return portal;
+}
+
 /*
  * Plans the query, for its parameters. The planner may run code of the owner; settings that it
  * changes are reverted before values are read. The executor does not run such code, since the query
@@ -512,18 +539,10 @@ open_cursor(struct reading *reading, const struct row_piece *piece)
     const struct row_scan *scan = reading->scan;
     struct row_query query;
     int level = NewGUCNestLevel();
-    SPIPlanPtr statement;
     Portal portal;
 
     row_query_build(&query, &reading->shape, piece);
-    statement = SPI_prepare_cursor(query.text.data, query.parameter_count, query.types,
-                                   CURSOR_OPT_CUSTOM_PLAN);
-    if (statement == NULL)
-        elog(ERROR, "could not prepare query: %s", SPI_result_code_string(SPI_result));
-    check_relation(statement, scan->relation);
-    tree_check_again(scan->relation, scan->tree);
-    portal = SPI_cursor_open(NULL, statement, query.values, NULL, true);
-    SPI_freeplan(statement); /* the portal has a copy; a list may need many queries */
+    portal = open_statement(reading, &query);
     tree_check_plan(scan->relation, scan->tree, linitial_node(PlannedStmt, portal->stmts));
     AtEOXact_GUC(false, level);
     return portal;

@@ -379,6 +379,33 @@ SELECT clairon.watch('v', 'ALL', name => 'third', live => true, filter_columns =
 ALTER TABLE v DROP a;
 DROP TABLE v;
 
+-- the statements of requests are kept, at most 64, and follow changes of the table
+CREATE TABLE v (id int PRIMARY KEY, a int, b int, c int, d int, e int, f int, g int, h int);
+ALTER TABLE v REPLICA IDENTITY FULL;
+INSERT INTO v SELECT i, i, i, i, i, i, i, i, i FROM generate_series(1, 3) i;
+SELECT clairon.watch('v', 'ALL', live => true, filter_columns => '{a,b,c,d,e,f,g,h}');
+SELECT count(*) AS before FROM pg_backend_memory_contexts WHERE name = 'CachedPlanSource' \gset
+SELECT count(*) AS requests, sum(found) AS rows FROM (
+    SELECT (SELECT count(*) FROM clairon.rows('v', 'u1', filter => (SELECT coalesce(jsonb_object_agg(chr(97 + i), 2), '{}')
+        FROM generate_series(0, 7) i WHERE n >> i & 1 = 1))) AS found
+    FROM generate_series(0, 255) n) AS request;
+SELECT count(*) BETWEEN 64 AND :before + 64 AS kept FROM pg_backend_memory_contexts WHERE name = 'CachedPlanSource';
+SELECT row FROM clairon.rows('v', 'u1', filter => '{"a": 2}') AS row;
+ALTER TABLE v ADD i text DEFAULT 'new';
+ALTER TABLE v RENAME b TO "B";
+ALTER TABLE v ALTER c TYPE text USING 'c' || c;
+SELECT row FROM clairon.rows('v', 'u1', filter => '{"a": 2}') AS row;
+ALTER SCHEMA public RENAME TO formerly;
+CREATE SCHEMA public;
+CREATE TABLE public.v (LIKE formerly.v INCLUDING ALL);
+INSERT INTO public.v SELECT * FROM formerly.v;
+UPDATE public.v SET i = 'another table';
+SELECT row FROM clairon.rows('formerly.v', 'u1', filter => '{"a": 2}') AS row;
+DROP SCHEMA public CASCADE;
+ALTER SCHEMA formerly RENAME TO public;
+SELECT row FROM clairon.rows('v', 'u1', filter => '{"a": 2}') AS row;
+DROP TABLE v;
+
 DROP FUNCTION filters(text[], text[], boolean), ids(text), listed(text, jsonb, text[]), pages(text, text[], int, jsonb), fault(jsonb, text[], jsonb, int, boolean),
     page(jsonb, text[], int, bigint, boolean, text), differences(), scans(text, jsonb, text[], jsonb, text), indexes();
 DROP TYPE pair, unordered, mood, amount CASCADE;
