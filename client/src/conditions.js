@@ -53,19 +53,21 @@ export const knownPart = (row, { truncated = [], undecodable = [] }) => Object.f
 
 /**
  * The rows that match `where`, from the first one up to `bound`, the last row of the response. All these rows are known.
- * The list shows the first `limit` of them. Without a bound, there are no other rows that match.
+ * The list shows the first `limit` of them. Without a bound, there are no other rows that match. `lower`: a row in front
+ * of the first one; optional.
  */
-export function createView({ where, order, limit }) {
+export function createView({ where, order, limit }, lower) {
   const isOrdered = order?.length > 0 || !!limit;
   let matches;
-  let compare; // undefined if this module cannot compare a column of the order
+  let sorting; // the columns of the order
+  let compare; // undefined if this module cannot compare one of them
   let watched; // columns that decide whether and where a row is shown
   let bound;
   let size; // number of rows to show
 
   /** Call it with each response. `requested`: its limit. */
   function start({ rows, key, judge: comparable, rest }, requested = Infinity) {
-    const sorting = isOrdered ? sortingOf(order ?? [], key) : [];
+    sorting = isOrdered ? sortingOf(order ?? [], key) : [];
     matches = matcherOf(where, comparable);
     compare = sorting.every(([column]) => comparable?.includes(column)) ? comparerOf(sorting) : undefined;
     watched = [...Object.keys(where ?? {}), ...sorting.map(([column]) => column)];
@@ -84,7 +86,7 @@ export function createView({ where, order, limit }) {
     const isMatch = matches(now);
     if (!isMatch) return isMatch;
     if (!compare || watched.some((column) => now[column] === undefined)) return undefined;
-    return !bound || compare(now, bound) <= 0;
+    return (!bound || compare(now, bound) <= 0) && (!lower || compare(now, lower) > 0);
   }
 
   /** A row that is not known follows: a shown row has left. */
@@ -105,10 +107,31 @@ export function createView({ where, order, limit }) {
 
   const hasMore = (known) => !!bound || known.size > size;
 
+  /**
+   * What to request so that `wanted` rows are known: { after, limit }. The limit is not positive if they are known.
+   * Undefined if the rows lack a column of the order.
+   */
+  function nextOf(known, wanted) {
+    if (!bound) return { limit: 0 };
+    const after = sorting.map(([column]) => bound[column]);
+    return after.includes(undefined) ? undefined : { after, limit: wanted - known.size };
+  }
+
+  /** The view of the rows behind the bound. */
+  const nextView = () => createView({ where, order, limit }, bound);
+
+  /** Shows up to `count` rows. `last`: the last known row, if further rows match. */
+  function extend(count, last = bound) {
+    size = count;
+    bound = last || undefined;
+  }
+
   /** After a TRUNCATE there are no other rows. */
   function clear() {
     bound = undefined;
   }
 
-  return { start, admits, isShort, rowsOf, hasMore, clear };
+  return {
+    start, admits, isShort, rowsOf, hasMore, nextOf, nextView, extend, clear,
+  };
 }

@@ -4,7 +4,7 @@ import { BUSY, NOT_ADDRESSED, NOT_APPLIED, UNKNOWN_FRAME, failure } from './erro
 import { createInvalid, mistakeIn } from './list_options.js';
 import { STALE, createLoads } from './loads.js';
 import { oncePerTask } from './once.js';
-import { createRequests } from './requests.js';
+import { LOST, createRequests } from './requests.js';
 import { createRing } from './ring.js';
 import { keyOf } from './row_key.js';
 import { contains, isOlder, parseSnapshot } from './snapshot.js';
@@ -95,18 +95,23 @@ function createSnapshotRows(list, useTimes, tableOf) {
     client, source, rule, columns, load, demand, listen, lists, lastChange, report, show, where, order, limit,
   } = list;
   const requests = createRequests(list);
+  const pageRequests = createRequests(list);
   const table = tableOf?.(list) ?? createTable(columns, !!load);
   const showLater = oncePerTask(showRows);
   const steps = createSteps(({ n }) => table.keysOf(n));
   let ring = createRing(); // changes of whole transactions
   let snapshot; // snapshot of the rows; undefined before the first load
+  let accepted; // the snapshot of the last load, without the pages that were added later
   let displayed; // snapshot of the last rows that were shown
   let current = { ...table.none, loading: true };
   let isPaused = true; // a change may be missing
   let hasEnds = false; // older relays do not send the ends of transactions
+  let hasBarriers = false;
   let waiters = []; // of settle()
   let size = limit; // number of rows to request
+  let whole = limit; // number of rows of the last load
   let growing = []; // calls of loadMore(): { size, resolve, reject }
+  let page; // the request of loadPage(), and later its response
   let isClosed = false;
 
   /** Polls receive no `reload`, so the rows may have changed without notifications at any time. */
@@ -118,7 +123,7 @@ function createSnapshotRows(list, useTimes, tableOf) {
     client, isFirst: () => current.loading, isPolling, load: load ? loadOwn : loadFromRelay, accept, onError,
     interval: tableOf ? CONDITIONS_MS : 0,
   });
-  const offs = [requests.off, listen(onFrame), client.on('state', onState)];
+  const offs = [requests.off, pageRequests.off, listen(onFrame), client.on('state', onState)];
   const entry = { contains: (x) => !!snapshot && contains(snapshot, x), settle, reload: loads.reload, hasFailed };
   lists.add(entry);
   if (client.state === 'open') {
@@ -130,11 +135,13 @@ function createSnapshotRows(list, useTimes, tableOf) {
 
   function observeEnds({ features }) {
     hasEnds = !!features?.includes('ends');
+    hasBarriers = !!features?.includes('barrier');
   }
 
   function onState(change) {
     const { state, code, reason } = change;
     requests.cancel(); // the reply is lost
+    pageRequests.cancel();
     if (state === 'closed') publish({ loading: false, ...(code && { error: failure(reason, { code }) }) });
     if (state !== 'open') return;
     observeEnds(change);
@@ -145,6 +152,7 @@ function createSnapshotRows(list, useTimes, tableOf) {
   function onFrame(frame) {
     if (frame.t === 'end') {
       applyWhole(steps.end(frame.x));
+      joinPage();
       release();
     }
     if (frame.t === 'gap' && frame.why === 'epoch') forget();
@@ -161,7 +169,7 @@ function createSnapshotRows(list, useTimes, tableOf) {
 
   /** After a restore, or a failover that lost transactions, PostgreSQL assigns their ids again. */
   function forget() {
-    snapshot = displayed = undefined;
+    snapshot = accepted = displayed = undefined;
     ring = createRing();
     steps.dropContained(() => true);
   }
@@ -218,8 +226,9 @@ function createSnapshotRows(list, useTimes, tableOf) {
     if (!missing || missing.some(({ isLate, isApplied }) => isLate || (isApplied && isPolling()))) throw STALE;
     const isNewer = !snapshot || isOlder(snapshot, next);
     const isBefore = missing.every(({ isApplied }) => !isApplied); // these rows are not older than the displayed rows
+    dropPage();
     table.replace(response, response.requested);
-    snapshot = next;
+    snapshot = accepted = next;
     ring.dropContained(next);
     steps.dropContained((x) => contains(next, x)).forEach(ring.add);
     isPaused = !isPolling() && !(ring.all().filter(isOurs).every(follow) && !table.isShort());
@@ -234,16 +243,88 @@ function createSnapshotRows(list, useTimes, tableOf) {
     displayed = next;
     publish({ error: undefined });
     endGrowth(response.requested);
+    whole = response.requested;
+    queueMicrotask(continueGrowth); // if no other load follows
     return { isNewer, lacksChanges };
   }
 
-  /** Requests `count` more rows, together with the rows of the list, so that all of them are of one snapshot. */
+  // ---- loadMore()
+
   function loadMore(count = limit) {
     if (!size || (!current.loading && !current.more)) return false;
     size += count;
     const grown = new Promise((resolve, reject) => { growing.push({ size, count, resolve, reject }); });
-    loads.reload();
+    continueGrowth();
     return grown;
+  }
+
+  /** Rows that are being loaded may suffice, or are followed by a page: see accept(). */
+  function continueGrowth() {
+    if (!growing.length || page) return;
+    if (loads.mayMissReload()) loads.start();
+    else loadPage();
+  }
+
+  /**
+   * Requests the rows behind those of the list, in a newer snapshot, and then a barrier, behind which all transactions of
+   * this snapshot have arrived. So the list equals this snapshot too, once it has applied them: see joinPage(). If this
+   * cannot be ensured, all rows are requested, in one snapshot.
+   */
+  async function loadPage() {
+    const isFollowing = hasEnds && hasBarriers && !isPaused && client.transport === 'ws';
+    const next = isFollowing ? table.nextOf(size) : undefined;
+    if (!next) {
+      loads.reload();
+    } else if (next.limit > 0) {
+      page = { ...next, size };
+      await requestPage(page);
+    } else {
+      table.grow(size);
+      publish({});
+      endGrowth(size);
+    }
+  }
+
+  async function requestPage(its) {
+    try {
+      const { after, limit: count } = its;
+      its.response = await pageRequests.send({
+        rule, where: where ?? undefined, order: order ?? undefined, limit: count, after,
+      });
+      await pageRequests.send({ t: 'barrier', source: undefined });
+      its.isComplete = true;
+      joinPage();
+    } catch (error) {
+      if (page === its && dropPage() && error !== LOST) loads.reload(); // which has the same error, or succeeds
+    }
+  }
+
+  function dropPage() {
+    const its = page;
+    page = undefined;
+    if (its) pageRequests.cancel();
+    return !!its;
+  }
+
+  /** Adds the rows of the page when all transactions of its snapshot have been applied. */
+  function joinPage() {
+    if (!page?.isComplete) return;
+    const { response, size: requested } = page;
+    const next = parseSnapshot(response.snapshot);
+    const isFollowing = !isPaused && !loads.mayMissReload();
+    if (isFollowing && steps.all().some(({ x }) => contains(next, x))) return; // their end follows
+    const missing = isFollowing && !isOlder(next, snapshot) ? ring.missingFrom(next)?.filter(isOurs) : undefined;
+    const isJoined = missing && table.extend(page, response, requested, missing);
+    dropPage();
+    if (!isJoined) {
+      if (!loads.mayMissReload()) loads.reload();
+      return;
+    }
+    snapshot = displayed = next;
+    ring.dropContained(next);
+    publish({ error: undefined });
+    endGrowth(requested);
+    continueGrowth();
   }
 
   function endGrowth(requested, error) {
@@ -254,6 +335,13 @@ function createSnapshotRows(list, useTimes, tableOf) {
     return ended.length;
   }
 
+  /** Pages may have made the list longer than one response may be. Returns false if they have not. */
+  function shrink() {
+    const wasLonger = size > whole;
+    size = wasLonger ? whole : size;
+    return wasLonger;
+  }
+
   /**
    * `isRejected`: newer rows will not be loaded, or only because of a change. Such an error, and that of a busy relay, is
    * reported once until rows are loaded.
@@ -262,7 +350,7 @@ function createSnapshotRows(list, useTimes, tableOf) {
     if (error.code !== current.error?.code || !(isRejected || error.code === BUSY)) report(error);
     isPaused ||= isRejected;
     publish({ error, ...(isFinal && { loading: false }), ...(error.code === NOT_ADDRESSED && table.none) });
-    if (isRejected && endGrowth(size, error)) loads.reload(); // the relay limits the number of rows
+    if (isRejected && (endGrowth(size, error) || shrink())) loads.reload(); // the relay limits the number of rows
   }
 
   // ---- changes
@@ -280,7 +368,11 @@ function createSnapshotRows(list, useTimes, tableOf) {
     // Without a snapshot, the rows of all rules may be used, see useTimes().
     const isForeign = () => snapshot && !isOurs(change);
     if (isForeign()) return NOT_APPLIED;
-    if (snapshot && x && contains(snapshot, x)) return undefined;
+    if (snapshot && x && contains(snapshot, x)) {
+      // A page contains it, and the other rows may lack it: it arrived behind the barrier.
+      if (!attempts && !contains(accepted, x)) onLateChange();
+      return undefined;
+    }
     if ((attempts || hasEnded) && all().some((known) => known.n.metadata.id === id)) return undefined;
     change.isLate ||= hasEnds && hasEnded;
     isPaused ||= mustWait();
@@ -292,6 +384,11 @@ function createSnapshotRows(list, useTimes, tableOf) {
     }
     if (isPaused) await loads.pending();
     return isForeign() ? NOT_APPLIED : undefined;
+  }
+
+  function onLateChange() {
+    isPaused = true;
+    loads.invalidate();
   }
 
   /** Other rules of the table may address other rows to this user. */
@@ -363,6 +460,7 @@ function createSnapshotRows(list, useTimes, tableOf) {
     offs.forEach((off) => off());
     loads.close();
     requests.cancel();
+    dropPage();
     release();
     endGrowth();
     return all();

@@ -72,6 +72,25 @@ export function createTable(columns, keepsOmitted, view) {
     return operation === 'truncate' || !(was ?? is) ? [ANY] : [was, is].filter(Boolean);
   }
 
+  /**
+   * Adds the rows of the response to `request`, see nextOf(), which lack the `changes`. Up to `size` rows are shown. Returns
+   * false, and changes nothing, if newer rows must be loaded instead.
+   */
+  function extend(request, response, size, changes) {
+    const next = createTable(columns, keepsOmitted, view.nextView());
+    const { after } = view.nextOf(byKey, size) ?? {};
+    if (JSON.stringify(after) !== JSON.stringify(request.after)) return false; // the bound has moved
+    next.replace(response);
+    if (!changes.every(({ n, x }) => next.apply(n, x))) return false;
+    const rows = next.all();
+    const total = byKey.size + rows.size;
+    const isCut = response.rest && response.rows.length < request.limit; // by its bytes
+    if ([...rows.keys()].some((id) => byKey.has(id)) || (response.rest && !isCut && total < size)) return false;
+    view.extend(isCut ? total : size, response.rest ? response.rows.at(-1) : null);
+    rows.forEach((row, id) => byKey.set(id, row));
+    return true;
+  }
+
   function truncate(at, x) {
     byKey.clear();
     view?.clear();
@@ -103,6 +122,10 @@ export function createTable(columns, keepsOmitted, view) {
     apply,
     keysOf,
     isShort: () => !!view?.isShort(byKey),
+    nextOf: (size) => view?.nextOf(byKey, size),
+    grow: (size) => view.extend(size),
+    extend,
+    all: () => byKey,
     displayed: () => (view ? { rows: view.rowsOf(byKey), more: view.hasMore(byKey) } : { rows: [...byKey.values()] }),
     none: { rows: [], more: false },
   };

@@ -5,9 +5,9 @@ import { subjectOf } from '../src/token.js';
 
 /**
  * Pass `relay.WebSocket` to connect(); `await relay.socket()` is the next socket that it opens. `onRows(frame, socket)`
- * responds to the requests of live lists.
+ * responds to the requests of live lists, onBarrier() to barriers.
  */
-export function fakeRelay({ onRows } = {}) {
+export function fakeRelay({ onRows, onBarrier } = {}) {
   const opened = [];
   const waiting = [];
   let last;
@@ -25,6 +25,7 @@ export function fakeRelay({ onRows } = {}) {
       const frame = JSON.parse(line);
       this.sent.push(frame);
       if (frame.t === 'rows') onRows?.(frame, this);
+      if (frame.t === 'barrier') onBarrier?.(frame, this);
     }
 
     close(code) {

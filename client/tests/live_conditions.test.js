@@ -306,23 +306,167 @@ test('a list with load() rejects conditions', async (t) => {
 
 // ---- loadMore()
 
-test('loadMore() requests further rows together with the rows, and resolves with `more`', async (t) => {
+/** Responds to the request for a page, and to the barrier that follows. */
+async function replyPage(socket, snapshot, rows, fields) {
+  respond(socket, snapshot, rows, { judge: COMPARABLE, ...fields });
+  await turn();
+  passBarrier(socket);
+  await turn();
+}
+
+const passBarrier = (socket) => socket.sends({ t: 'barrier', r: socket.frames('barrier').at(-1).r });
+
+test('loadMore() requests only the rows behind the list, and resolves with `more`', async (t) => {
   const { socket, list } = await listOf(t, { order: ['a'], limit: 1 }, [{ id: 1, a: 1 }], { rest: true });
   const results = [];
   list.loadMore().then((more) => results.push(more, ids(list)));
   await turn();
-  assert.deepEqual(requestsOf(socket)[1], { t: 'rows', source: 't', order: ['a'], limit: 2 });
-  respond(socket, '11:11:', [{ id: 1, a: 1 }, { id: 2, a: 2 }], { judge: COMPARABLE, rest: true });
-  await turn();
+  assert.deepEqual(requestsOf(socket)[1], { t: 'rows', source: 't', order: ['a'], limit: 1, after: [1, 1] });
+  await replyPage(socket, '11:11:', [{ id: 2, a: 2 }], { rest: true });
   assert.deepEqual(results, [true, [1, 2]]);
   list.loadMore(3).then((more) => results.push(more));
   await turn();
-  assert.equal(requestsOf(socket)[2].limit, 5);
-  respond(socket, '12:12:', [1, 2, 3].map((id) => ({ id, a: id })), { judge: COMPARABLE });
-  await turn();
+  assert.deepEqual([requestsOf(socket)[2].limit, requestsOf(socket)[2].after], [3, [2, 2]]);
+  await replyPage(socket, '12:12:', [{ id: 3, a: 3 }]);
   assert.deepEqual([results.at(-1), ids(list), list.more], [false, [1, 2, 3], false]);
   assert.equal(await list.loadMore(), false);
   assert.equal(requests(socket), 3);
+});
+
+/** A list of two rows, ordered by `a`, that has requested a third one. */
+async function growing(t, options) {
+  const world = await listOf(t, { order: ['a'], limit: 2, ...options }, [{ id: 1, a: 1 }, { id: 2, a: 2 }], { rest: true });
+  let more;
+  world.list.loadMore(1).then((value) => { more = value; });
+  await turn();
+  return { ...world, result: () => more };
+}
+
+test('a page is shown when all changes in its snapshot have arrived', async (t) => {
+  const { socket, list, result } = await growing(t);
+  respond(socket, '12:12:', [{ id: 4, a: 4 }], { judge: COMPARABLE, rest: true });
+  await turn();
+  assert.deepEqual([ids(list), result(), socket.frames('barrier').length], [[1, 2], undefined, 1]);
+  socket.sendsPart(change(11, 'update', { before: { id: 1, a: 1 }, after: { id: 1, a: 1, done: true } }));
+  passBarrier(socket);
+  await turn();
+  assert.deepEqual([list.rows, result()], [[{ id: 1, a: 1 }, { id: 2, a: 2 }], undefined]); // the end of the transaction follows
+  socket.sends(end(11));
+  await turn();
+  assert.deepEqual([list.rows, result()], [[{ id: 1, a: 1, done: true }, { id: 2, a: 2 }, { id: 4, a: 4 }], true]);
+  assert.equal(requests(socket), 2);
+});
+
+test('a page has the changes that its snapshot lacks', async (t) => {
+  const { socket, list, result } = await growing(t);
+  socket.sends(change(12, 'update', { before: { id: 4, a: 4 }, after: { id: 4, a: 4, done: true } }));
+  socket.sends(change(13, 'update', { before: { id: 1, a: 1 }, after: { id: 1, a: 1, done: true } }));
+  respond(socket, '12:12:', [{ id: 4, a: 4, done: false }], { judge: COMPARABLE, rest: true });
+  await turn();
+  socket.sends(create(14, { id: 3, a: 3 }));
+  passBarrier(socket);
+  await turn();
+  assert.deepEqual([list.rows.map(({ id, done }) => [id, done]), result()], [[[1, true], [2, undefined], [3, undefined]], true]);
+  list.loadMore(1);
+  await turn();
+  assert.deepEqual([list.rows.map(({ id, done }) => [id, done]).at(-1), requests(socket)], [[4, true], 2]); // the row was known
+});
+
+test('a change of the snapshot of a page that arrives behind the barrier is a reason to load all rows', async (t) => {
+  const { socket, list, tick } = await growing(t);
+  await replyPage(socket, '12:12:', [{ id: 4, a: 4 }], { rest: true });
+  assert.deepEqual(ids(list), [1, 2, 4]);
+  socket.sends(remove(11, { id: 1, a: 1 }));
+  await turn();
+  tick(2000);
+  await turn();
+  assert.deepEqual([requestsOf(socket).at(-1).limit, requestsOf(socket).at(-1).after], [3, undefined]);
+});
+
+test('rows that are older than a page are not shown', async (t) => {
+  const { socket, list, tick } = await growing(t);
+  await replyPage(socket, '12:12:', [{ id: 4, a: 4 }], { rest: true });
+  list.reload();
+  await turn();
+  const all = [{ id: 1, a: 1 }, { id: 2, a: 2 }, { id: 3, a: 3 }];
+  respond(socket, '11:11:', all, { judge: COMPARABLE, rest: true });
+  await turn();
+  assert.deepEqual(ids(list), [1, 2, 4]);
+  tick(2000);
+  await turn();
+  respond(socket, '13:13:', all, { judge: COMPARABLE, rest: true });
+  await turn();
+  assert.deepEqual(ids(list), [1, 2, 3]);
+});
+
+test('all rows are requested if a page cannot be joined', async (t) => {
+  const moved = change(12, 'update', { before: { id: 4, a: 4 }, after: { id: 4, a: 1 } });
+  for (const [what, prepare, after] of [
+    ['a `reload`', ({ socket }) => socket.sends({ t: 'reload', source: 't', rule: 'default' })],
+    ['a row of the page is also in the list', ({ socket }) => socket.sends(moved), { row: { id: 2, a: 4 } }],
+    ['an older snapshot', () => {}, { snapshot: '9:9:' }],
+    ['a TRUNCATE', ({ socket }) => socket.sends(change(12, 'truncate', {}))],
+    ['an error of the barrier', ({ socket }) => socket.sends({ t: 'err', r: socket.frames('barrier').at(-1).r, code: 111, after: 100 })],
+  ]) {
+    const world = await growing(t);
+    const { socket, list, tick, result } = world;
+    respond(socket, after?.snapshot ?? '12:12:', [after?.row ?? { id: 4, a: 4 }], { judge: COMPARABLE, rest: true });
+    await turn();
+    prepare(world);
+    await turn();
+    if (what !== 'an error of the barrier') passBarrier(socket);
+    await turn();
+    tick(2000);
+    await turn();
+    assert.deepEqual([what, requestsOf(socket).at(-1)], [what, { t: 'rows', source: 't', order: ['a'], limit: 3 }]);
+    respond(socket, '13:13:', [{ id: 1, a: 1 }, { id: 2, a: 2 }, { id: 5, a: 5 }], { judge: COMPARABLE, rest: true });
+    await turn();
+    assert.deepEqual([what, ids(list), result()], [what, [1, 2, 5], true]);
+    t.mock.restoreAll();
+  }
+});
+
+test('all rows are requested from an older relay, and if a change cannot be compared with those of the page', async (t) => {
+  const { socket, list } = await start(t, { order: ['a'], limit: 1 }, { connected: { features: ['ends'] } });
+  respond(socket, '10:10:', [{ id: 1, a: 1 }], { judge: COMPARABLE, rest: true });
+  await turn();
+  list.loadMore();
+  await turn();
+  assert.deepEqual(requestsOf(socket)[1], { t: 'rows', source: 't', order: ['a'], limit: 2 });
+  t.mock.restoreAll();
+
+  const at = { order: ['-at'], limit: 1 };
+  const world = await listOf(t, at, [{ id: 1, at: '2024-01-02' }], { rest: true });
+  world.list.loadMore();
+  await turn();
+  assert.deepEqual(requestsOf(world.socket)[1], { t: 'rows', source: 't', ...at, after: ['2024-01-02', 1] });
+  await replyPage(world.socket, '11:11:', [{ id: 2, at: '2024-01-01' }], { rest: true });
+  assert.deepEqual(ids(world.list), [1, 2]);
+  world.socket.sends(change(12, 'update', { before: { id: 2, at: '2024-01-01', a: 1 }, after: { id: 2, at: '2024-01-01', a: 2 } }));
+  await turn();
+  assert.deepEqual([world.list.rows, requests(world.socket)], [[{ id: 1, at: '2024-01-02' }, { id: 2, at: '2024-01-01', a: 2 }], 2]);
+  world.socket.sends(create(13, { id: 3, at: '2024-01-03' }));
+  await turn();
+  world.tick(2000);
+  await turn();
+  assert.equal(requestsOf(world.socket)[2].limit, 2);
+});
+
+test('a list with pages that is longer than a response may be becomes shorter when all rows are loaded', async (t) => {
+  const { socket, list, tick } = await growing(t);
+  await replyPage(socket, '11:11:', [{ id: 3, a: 3 }], { rest: true });
+  assert.deepEqual(ids(list), [1, 2, 3]);
+  list.reload();
+  await turn();
+  assert.equal(requestsOf(socket).at(-1).limit, 3);
+  rejectRows(socket, 107);
+  await turn();
+  tick(2000);
+  await turn();
+  assert.equal(requestsOf(socket).at(-1).limit, 2);
+  respond(socket, '12:12:', [{ id: 1, a: 1 }, { id: 2, a: 2 }], { judge: COMPARABLE, rest: true });
+  await turn();
+  assert.deepEqual([ids(list), list.more, list.error], [[1, 2], true, undefined]);
 });
 
 test('loadMore() of a list without a limit, or without further rows, resolves to false', async (t) => {
@@ -333,15 +477,14 @@ test('loadMore() of a list without a limit, or without further rows, resolves to
   }
 });
 
-test('loadMore() during a load requests the rows again', async (t) => {
+test('loadMore() during a load requests the page behind the loaded rows', async (t) => {
   const { socket, list } = await start(t, { limit: 1 });
   let more;
   list.loadMore().then((value) => { more = value; });
   respond(socket, '10:10:', [{ id: 1 }], { judge: COMPARABLE, rest: true });
   await turn();
-  assert.deepEqual([more, ids(list), requestsOf(socket)[1].limit], [undefined, [1], 2]);
-  respond(socket, '10:10:', [{ id: 1 }, { id: 2 }], { judge: COMPARABLE });
-  await turn();
+  assert.deepEqual([more, ids(list), requestsOf(socket)[1].after], [undefined, [1], [1]]);
+  await replyPage(socket, '10:10:', [{ id: 2 }]);
   assert.deepEqual([more, ids(list)], [false, [1, 2]]);
 });
 
@@ -360,6 +503,9 @@ test('loadMore() survives a lost connection, and rejects when the relay rejects 
   let error;
   list.loadMore(100_000).catch((cause) => { error = cause; });
   await turn();
+  rejectRows(socket, 107);
+  await turn();
+  assert.equal(requestsOf(socket).at(-1).limit, 100_002);
   rejectRows(socket, 107);
   await turn();
   tick(2000);

@@ -19,6 +19,7 @@ const SEEDS = Number(process.env.CLAIRON_SEEDS ?? 150);
 const STEPS = 120;
 const KEYS = 5; // few, so that most changes concern the same rows
 const MANY_KEYS = 14; // for limits
+const PAGED_KEYS = 24;
 const GROUPS = 3;
 const STATES = [0, 1, 2, null];
 
@@ -71,7 +72,7 @@ function createDatabase({ below, chance, pick }, keys) {
     return [...table.values()].filter(({ g }) => g.some((group) => groups.has(group)));
   }
 
-  const someGroups = () => [...new Set(keys === MANY_KEYS && chance(0.6) ? [0] : chance(0.4) ? [below(GROUPS), below(GROUPS)] : [below(GROUPS)])];
+  const someGroups = () => [...new Set(keys >= MANY_KEYS && chance(0.6) ? [0] : chance(0.4) ? [below(GROUPS), below(GROUPS)] : [below(GROUPS)])];
 
   const maskOf = (transactions) => transactions.flatMap((one) => one.changes).reduce((mask, { bit }) => mask | bit, 0n);
   const visible = () => commits.filter((one) => one.isVisible);
@@ -244,7 +245,16 @@ const matching = (rows, { where = {}, order = [] }) => rows
   .filter((row) => Object.entries(where).every(([column, condition]) => meets(row[column], condition)))
   .sort((a, b) => compareRows(order, a, b));
 
-function someConditions({ below, chance, pick }, isCount) {
+/** The rows behind the one with these values of the order and the key. */
+const rowsBehind = (after, rows, { order = [] }) => {
+  if (!after) return rows;
+  const columns = [...order.map((name) => name.replace('-', '')), ...(order.some((name) => name.endsWith('id')) ? [] : ['id'])];
+  const last = Object.fromEntries(columns.map((column, i) => [column, after[i]]));
+  return rows.filter((row) => compareRows(order, row, last) > 0);
+};
+
+function someConditions({ below, chance, pick }, isCount, hasPages) {
+  if (hasPages) return { where: pick([undefined, { s: { from: 1 } }]), order: pick([undefined, ['s'], ['-s'], ['-a'], ['big'], ['s', '-id']]), limit: 1 + below(2) };
   const where = pick([undefined, { s: 1 }, { s: [0, null] }, { s: null }, { s: { from: 1 } }, { a: { to: 20 } }, { big: { to: 50 } }, { s: 1, big: { from: 20 } }]);
   if (isCount) return { where };
   return { where, order: pick([undefined, ['s'], ['-s'], ['-a'], ['big'], ['s', '-id']]), limit: chance(0.7) ? 1 + below(3) : undefined };
@@ -312,11 +322,14 @@ async function createPage(t, db, chances, kind, describe) {
   const delivered = []; // frames with the index of their commit
   let floor = 0; // commits before it may be lost for this session
   let hasRequested = false; // on this connection
+  let barriers = []; // without a reply: { r, until }, the number of commits when the relay received it
+  let wanted = 0; // by loadMore()
   const relay = fakeRelay({
     onRows: (frame) => {
       hasRequested = true;
       requests.push(frame);
     },
+    onBarrier: ({ r }) => barriers.push({ r, until: db.commits.length }),
   });
   const client = connect({
     url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, dedupe: 2, tabs: false, transports: ['ws'],
@@ -352,10 +365,11 @@ async function createPage(t, db, chances, kind, describe) {
   const needsReload = ({ isMove, changes }) => isMove || (kind.hidesTruncate && changes.some(({ truncates }) => truncates));
 
   /**
-   * The relay sends `reload` only to connections that have requested rows, and not if a pending response will contain
-   * the change. Polls receive no `reload`.
+   * The relay sends `reload` only to connections that have requested rows, and not if a pending response with all rows will
+   * contain the change. Polls receive no `reload`.
    */
-  const isAnnounced = () => !isPolling && (kind.hasLoad || (hasRequested && requests.every(({ reply }) => reply)));
+  const isAnnounced = () => !isPolling
+    && (kind.hasLoad || (hasRequested && (kind.conditions || requests.every(({ reply }) => reply))));
 
   function deliver() {
     const frames = [];
@@ -381,6 +395,21 @@ async function createPage(t, db, chances, kind, describe) {
       else observeEnds();
     } while (!rest.length && chance(0.3));
     send(frames);
+    passBarriers();
+  }
+
+  /** Ends may follow the barrier. */
+  function passBarriers() {
+    if (rest.length || chance(0.3)) return;
+    const passed = barriers.filter(({ until }) => until <= position);
+    barriers = barriers.filter((barrier) => !passed.includes(barrier));
+    for (const { r } of passed) {
+      if (chance(0.1)) socket.sends({ t: 'err', r, code: 111, msg: 'busy', after: 100 });
+      else {
+        socket.sends({ t: 'barrier', r });
+        kind.pages += 1;
+      }
+    }
   }
 
   function send(frames) {
@@ -443,23 +472,23 @@ async function createPage(t, db, chances, kind, describe) {
   /** Replies to a request, perhaps in pages between notifications. */
   function respond() {
     if (!requests[0].reply) evaluate();
-    const { r, limit = Infinity, count, reply: { ok, text: snapshot, rows: all, mask } } = requests.shift();
+    const { r, limit = Infinity, after, count, reply: { ok, text: snapshot, rows: all, mask } } = requests.shift();
     if (chance(0.15)) {
       socket.sends({ t: 'err', r, code: pick([100, 111]), msg: 'busy', after: 100 });
       return;
     }
-    if (ok !== false) checker.responses.push(mask);
+    if (ok !== false && !after) checker.responses.push(mask);
     if (ok !== undefined) {
       socket.sends({ t: 'rows', r, ok });
       return;
     }
     const comparable = ['id', 's', 'a'];
-    const found = kind.conditions && matching(all, kind.conditions);
+    const found = kind.conditions && rowsBehind(after, matching(all, kind.conditions), kind.conditions);
     if (count) {
       socket.sends({ t: 'rows', r, count: found.length, snapshot, judge: comparable });
       return;
     }
-    checker.limits.add(limit);
+    if (!after) checker.limits.add(limit);
     const rows = found?.slice(0, limit) ?? all;
     const rest = found?.length > limit || undefined;
     const pages = [rows.slice(0, below(rows.length + 1))];
@@ -486,6 +515,7 @@ async function createPage(t, db, chances, kind, describe) {
 
   async function open(resumed) {
     requests.length = 0;
+    barriers = [];
     hasRequested = false;
     const next = relay.socket();
     socket?.closes();
@@ -527,27 +557,31 @@ async function createPage(t, db, chances, kind, describe) {
     respond: () => requests.length && respond(),
     finishLoad: () => loads.length && finishLoad(),
     wait: () => tick(below(2000)),
-    reload: () => { list.reload(); },
+    reload: () => { if (kind.hasPages) act.loadMore(); else list.reload(); },
     loadMore: () => {
-      if (list.rows?.length < 4) list.loadMore(1).catch(() => {});
+      if (!kind.conditions?.limit || !(list.rows?.length < 9)) return;
+      const count = 1 + below(2);
+      for (let i = 0; i < count; i += 1) checker.limits.add(kind.conditions.limit + (wanted += 1)); // further rows may be known
+      list.loadMore(count).catch(() => {});
     },
   };
-  return { act, list, open, failures, tick, isView: checker.isView, isIdle: () => !requests.length && !loads.length && !delayed.length && position >= db.commits.length };
+  return { act, list, open, failures, tick, isView: checker.isView, isIdle: () => !requests.length && !barriers.length && !loads.length && !delayed.length && position >= db.commits.length };
 }
 
 const STEP_WEIGHTS = Object.entries({
   begin: 10, write: 20, commit: 12, show: 12, moveUser: 1, deliver: 22, evaluate: 4, respond: 14, finishLoad: 10, wait: 8,
-  retry: 2, drain: 3, reload: 6, loadMore: 2, reconnect: 1.5, replace: 1, lose: 1,
+  retry: 2, drain: 3, reload: 5, loadMore: 5, reconnect: 1.5, replace: 1, lose: 1,
 }).flatMap(([name, weight]) => Array(weight * 2).fill(name));
 
 async function play(t, seed, kind) {
   const chances = dice(seed);
   const { below, pick } = chances;
-  if (kind.hasConditions) kind.conditions = someConditions(chances, kind.isCount);
-  const db = createDatabase(chances, kind.hasConditions ? MANY_KEYS : KEYS);
+  if (kind.hasConditions) kind.conditions = someConditions(chances, kind.isCount, kind.hasPages);
+  const keys = kind.hasPages ? PAGED_KEYS : MANY_KEYS;
+  const db = createDatabase(chances, kind.hasConditions ? keys : KEYS);
   let step = 0;
   const describe = () => `seed ${seed}, step ${step}, ${JSON.stringify(kind)}`;
-  for (let i = 0; i < (kind.hasConditions ? 120 : 30); i += 1) db.act[pick(['begin', 'write', 'write', 'commit', 'show'])]();
+  for (let i = 0; i < (kind.hasPages ? 300 : kind.hasConditions ? 120 : 30); i += 1) db.act[pick(['begin', 'write', 'write', 'commit', 'show'])]();
   const page = await createPage(t, db, chances, kind, describe);
   await page.open(false);
   for (step = 1; step <= STEPS; step += 1) {
@@ -582,6 +616,8 @@ const KINDS = {
   'rows with conditions, an order and a limit': { isExact: true, hasConditions: true },
   'rows with conditions of a relay that may lag behind the session': { isExact: false, hasConditions: true },
   'rows with conditions while the client polls, or uses a WebSocket': { isExact: false, polls: true, hasConditions: true },
+  'rows that are loaded by pages': { isExact: true, hasConditions: true, hasPages: true },
+  'rows that are loaded by pages from a relay that may lag behind the session': { isExact: false, hasConditions: true, hasPages: true },
   'a number of rows': { isExact: true, hasConditions: true, isCount: true },
   'a number of rows of a relay that may lag behind the session': { isExact: false, hasConditions: true, isCount: true },
   'rows of load()': { hasLoad: true },
@@ -590,10 +626,16 @@ const KINDS = {
 
 for (const [name, kind] of Object.entries(KINDS)) {
   test(`${name}: ${SEEDS} seeds of ${STEPS} steps`, async (t) => {
+    let pages = 0;
     for (let seed = 1; seed <= SEEDS; seed += 1) {
       const hidesTruncate = !kind.hasLoad && seed % 5 < 3;
       const hasEnds = seed % 8 !== 0 && seed % 7 !== 0; // otherwise an older relay
-      await play(t, seed, { ...kind, hidesTruncate, isFull: seed % 2 === 0, needsAck: seed % 3 === 0, splits: seed % 4 === 0 || hasEnds, hasEnds });
+      const its = {
+        ...kind, hidesTruncate, isFull: seed % 2 === 0, needsAck: seed % 3 === 0, splits: seed % 4 === 0 || hasEnds, hasEnds, pages: 0,
+      };
+      await play(t, seed, its);
+      pages += its.pages;
     }
+    if (kind.hasPages) assert.ok(pages > SEEDS / 2, `${pages} pages`);
   });
 }

@@ -8,7 +8,7 @@
 # standby. Every second round has synchronous replication. Commits then become visible on the primary long after relays
 # have read them, perhaps in another order.
 #
-# One list has conditions, an order and a limit, and one is a count.
+# One list has conditions, an order and a limit, one grows by pages, and one is a count.
 #
 # The long form has a random seed. CLAIRON_LIVE_SEED=n repeats a run; CLAIRON_LIVE_ROUNDS=n and CLAIRON_LIVE_FAULTS=n
 # per round make it longer.
@@ -54,6 +54,13 @@ for my $user (@USERS)
         my @first = grep { $_ } (sort { $b->{n} <=> $a->{n} || $a->{id} <=> $b->{id} } @open)[ 0 .. 2 ];
         return join ' ', map { "$_->{id}|$_->{n}" } @first;
     };
+    for my $size (2, 4, 6, 8)
+    {
+        $history_lists->{"page$size $user"} = sub {
+            my @first = grep { $_ } (sort { $b->{n} <=> $a->{n} || $a->{id} <=> $b->{id} } team_tasks($user, $_[0]))[ 0 .. $size - 1 ];
+            return join ' ', map { "$_->{id}|$_->{n}" } @first;
+        };
+    }
     $history_lists->{"bare $user"} = sub { return scalar grep { !defined $_->{owner} } team_tasks($user, $_[0]) };
     $history_lists->{"team $user"} = sub { return task_text(team_tasks($user, $_[0])) };
 }
@@ -76,7 +83,7 @@ $primary->safe_psql('postgres', q{
     CREATE TABLE docs (part int, id int, n int NOT NULL, body text NOT NULL, PRIMARY KEY (part, id));
     ALTER TABLE docs ALTER COLUMN body SET STORAGE EXTERNAL;
     SELECT clairon.watch('tasks', 'USER', 'owner', live => true, filter_columns => '{is_open,n}');
-    SELECT clairon.watch('tasks', 'TEAM', 'teams', name => 'team', live => true, filter_columns => '{owner}');
+    SELECT clairon.watch('tasks', 'TEAM', 'teams', name => 'team', live => true, filter_columns => '{owner,n}');
     SELECT clairon.watch('tasks', 'ALL', name => 'open', only_when => 'is_open', columns => '{id,n}', live => true);
     SELECT clairon.watch('docs', 'ALL', live => true)});
 my $history = Clairon::Test::Live::History->new($primary, lists => $history_lists,
@@ -116,8 +123,9 @@ my $page = Clairon::Test::page(name => 'lists', websocket => 1, url => $relays[0
 
 my ($log_read, %published, %progress, @unchecked, %counts) = (0);
 
-sub list_of_user { my ($user, $list) = @_; return $list =~ /^(own|team|first|bare)$/ ? "$list $user" : $list }
-sub history_list { my ($client, $list) = @_; return list_of_user($user_of{$client}, $list) }
+my %page_of;    # client => the number of rows of its list that grows
+sub list_of_user { my ($user, $list) = @_; return $list =~ /^(own|team|first|bare|page\d)$/ ? "$list $user" : $list }
+sub history_list { my ($client, $list, $size) = @_; return list_of_user($user_of{$client}, $list eq 'paged' ? 'page' . ($size // $page_of{$client} // 2) : $list) }
 
 sub read_events
 {
@@ -133,6 +141,10 @@ sub read_events
         $counts{gap}++ if $event->{gap};
         if ($event->{error}) { $counts{error}++; note("$event->{client}: $event->{error}") }
         next unless $event->{list};
+        $page_of{ $event->{client} } = $event->{wanted} if $event->{wanted};
+        $counts{pages}++ if ($event->{wanted} // 0) > 2;
+        push @unchecked, $event if $event->{isNew};
+        next if exists $event->{wanted};
         $published{ $event->{client} }{ $event->{list} } = $event->{text};
         push @unchecked, $event if defined $event->{text};
     }
@@ -145,8 +157,9 @@ sub check_published
     my @errors;
     for my $event (splice @unchecked)
     {
+        if ($event->{isNew}) { delete $progress{ $event->{client} }{ $event->{list} }; next }
         my $progress = $progress{ $event->{client} }{ $event->{list} } //= {};
-        my $error = $history->follow($progress, history_list($event->{client}, $event->{list}), $event->{text});
+        my $error = $history->follow($progress, history_list($event->{client}, $event->{list}, $event->{size}), $event->{text});
         $counts{states}++;
         if ($error) { push @errors, "$event->{client}: $error"; next }
         push @errors, "$event->{client}, $event->{list}: a part of a transaction is shown" if $history->is_within_transaction($progress);
@@ -155,7 +168,7 @@ sub check_published
     return @errors;
 }
 
-my @series = map { my $client = $_; map { [ $client->{name}, $_ ] } qw(own team open docs), $client->{queries} ? () : qw(first bare) } @clients;
+my @series = map { my $client = $_; map { [ $client->{name}, $_ ] } qw(own team open docs), $client->{queries} ? () : qw(first bare paged) } @clients;
 sub lagging { return grep { ($published{ $_->[0] }{ $_->[1] } // 'nothing') ne $history->newest(history_list(@$_)) } @series }
 
 # ---- the database
@@ -307,11 +320,12 @@ for my $round (1 .. $ROUNDS)
         is_deeply([ map { rows_by_sql($_, $list) } @USERS ], [ map { $history->newest(list_of_user($_, $list)) } @USERS ], "round $round: the model of \"$list\" equals the table");
         is_deeply([ map { rows_by_rule($_, $list) } @USERS ], [ map { rows_by_sql($_, $list) } @USERS ], "round $round: clairon.rows() of \"$list\" equals the table");
     }
-    note sprintf '%5.1f s  %d transactions, %d states shown, %d only of a snapshot, %d gaps, %d errors',
-      time - $begin, $history->transaction_count, map { $_ // 0 } @counts{qw(states reordered gap error)};
+    note sprintf '%5.1f s  %d transactions, %d states shown, %d only of a snapshot, %d gaps, %d errors, %d pages',
+      time - $begin, $history->transaction_count, map { $_ // 0 } @counts{qw(states reordered gap error pages)};
 }
 cmp_ok($history->transaction_count, '>', 20 * $ROUNDS, 'the writers commit transactions');
 cmp_ok($counts{states}, '>', 20 * $ROUNDS, 'the lists change');
+cmp_ok($counts{pages} // 0, '>', 0, 'a list grows');
 is($counts{unexpected}, undef, 'the page prints only events');
 kill TERM => $page->pid;
 $page->wait_end;

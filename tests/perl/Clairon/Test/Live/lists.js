@@ -14,6 +14,11 @@ const LISTS = {
   bare: ['tasks', 'team', undefined, { where: { owner: null } }], // the number of tasks
 };
 
+// A list that grows by pages. It is then closed and opened again.
+const PAGED = ['tasks', { rule: 'team', order: ['-n'], limit: 2 }];
+const PAGED_MOST = 8;
+const PAGED_MS = 700;
+
 // Polls receive no `reload`, so the client loads the rows every minute. The test does not wait a minute.
 const POLLED_RELOAD_MS = 5_000;
 
@@ -62,6 +67,39 @@ async function load({ url, token, queries }, list) {
   return response.json();
 }
 
+const sleep = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
+
+// `size` of an event: the number of rows up to which the list shows all; `wanted`: those that it shows at rest.
+async function openPaged(its, name, transport) {
+  const [source, options] = PAGED;
+  const { limit } = options;
+  const event = { client: name, list: 'paged' };
+  let wanted = limit;
+  let published;
+  const live = its.live(source, options);
+  emit({ ...event, isNew: true, wanted });
+  live.subscribe((rows) => {
+    const text = live.loading ? undefined : textOf(rows, ({ id, n }) => [id, n], options);
+    if (text === published) return;
+    published = text;
+    emit({ ...event, text, size: Math.max(limit, Math.ceil(rows.length / limit) * limit) });
+  });
+  for (let i = 0; i < 2 * PAGED_MOST / limit; i += 1) {
+    await sleep(PAGED_MS);
+    if (transport === 'poll') live.reload();
+    if (wanted >= PAGED_MOST || !live.more || live.loading) continue;
+    try {
+      await live.loadMore();
+      wanted += limit;
+      emit({ ...event, wanted });
+    } catch (error) {
+      emit({ client: name, error: `loadMore(): ${error.message}` });
+    }
+  }
+  live.close();
+  openPaged(its, name, transport);
+}
+
 for (const client of CLIENTS) {
   const { name, url, token, transport, queries } = client;
   const its = connect({
@@ -89,4 +127,5 @@ for (const client of CLIENTS) {
       emit({ client: name, list, text });
     });
   }
+  if (!queries) openPaged(its, name, transport);
 }
