@@ -1,7 +1,7 @@
 // herd_clients.js: many WebSocket clients for herd.pl, without a library. They connect simultaneously and request the
 // rows of a live rule.
 //
-//   node herd_clients.js PORT FILE     FILE: JSON { rule, tokens: [..], lists, epochs }. Prints a line of JSON when each
+//   node herd_clients.js PORT FILE     FILE: JSON { list, tokens: [..], lists, epochs }; `list` has the fields of the request. Prints a line of JSON when each
 //                                      client has received its rows `lists` times, and after each of `epochs` changes
 //                                      of the epoch, when each client has received its rows again.
 //   node herd_clients.js PORT FILE     FILE: JSON { probe: token }. Prints the latency of each notification.
@@ -11,7 +11,7 @@ import { readFileSync } from 'node:fs';
 import net from 'node:net';
 
 const [port, file] = process.argv.slice(2);
-const { rule, tokens, lists, epochs = 0, probe } = JSON.parse(readFileSync(file));
+const { list, tokens, lists, epochs = 0, probe } = JSON.parse(readFileSync(file));
 
 function frameOf(text) {
   const body = Buffer.from(text);
@@ -21,7 +21,7 @@ function frameOf(text) {
 
 // The rows are not parsed, because that would cost more CPU than the relay needs.
 function parse(line) {
-  return line.startsWith('{"t":"rows"') ? { t: 'rows', more: line.endsWith('"more":true}') } : JSON.parse(line);
+  return line.startsWith('{"t":"rows"') ? { t: 'rows', more: /"more":true(,|}$)/.test(line.slice(-30)) } : JSON.parse(line);
 }
 
 function open(token, onFrame) {
@@ -69,7 +69,7 @@ function herd() {
   let left = epochs;
   const start = () => { counts = { busy: 0, rejected: 0, errors: 0 }; times = []; half = undefined; isComplete = false; };
   start();
-  const request = (send) => send({ t: 'rows', r: 2, source: 'tasks', rule });
+  const request = (send) => send({ t: 'rows', r: 2, ...list });
   function one(token) {
     let count = lists;
     open(token, (frame, send) => {
@@ -93,7 +93,7 @@ function herd() {
     times.push(Date.now() - began);
     if (times.length === tokens.length / 2) half = times.at(-1);
     if (times.length < tokens.length) return;
-    console.log(JSON.stringify({ ms: times.at(-1), half, ...counts }));
+    console.log(JSON.stringify({ ms: times.at(-1), half, most: times[Math.floor(0.99 * times.length)], ...counts }));
     isComplete = true;
     left -= 1;
     if (left < 0) process.exit(0);
