@@ -322,7 +322,7 @@ function createSnapshotRows(list, useTimes, tableOf) {
     }
     snapshot = displayed = next;
     ring.dropContained(next);
-    publish({ error: undefined });
+    publish({ ...table.displayed(), error: undefined });
     endGrowth(requested);
     continueGrowth();
   }
