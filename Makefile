@@ -46,7 +46,10 @@ expanded_scripts := $(scripts:relay/store/scripts/%=$(BUILD)/gen/scripts/%)
 script_source := $(BUILD)/gen/store_scripts.c
 page_parts := $(sort $(wildcard relay/gate/console/*))
 page_source := $(BUILD)/gen/gate_console_page_parts.c
-generated := $(script_source) $(page_source)
+api_source := $(BUILD)/gen/gate_api_documents.c
+# the tables in C that describe-api.pl reads
+api_tables := relay/gate/routes.c $(wildcard relay/gate/api/*.json relay/wire/c*.[ch] decoder/protocol/*.[ch])
+generated := $(script_source) $(page_source) $(api_source)
 unit_sources := $(wildcard tests/unit/*/test_*.c)
 # The part of the decoder that needs no server, linked into unit tests.
 pure_sources := decoder/encode/json.c
@@ -152,6 +155,11 @@ $(page_source): $(page_parts) relay/tools/embed-page.sh
 	@mkdir -p $(@D)
 	$(call step,PAGE $@,relay/tools/embed-page.sh $(page_parts) >$@)
 
+# A route, frame or member without a description is an error here. The frames of the relay are anywhere in relay/.
+$(api_source): $(api_tables) $(folder_sources) relay/tools/describe-api.pl
+	@mkdir -p $(@D)
+	$(call step,API  $@,relay/tools/describe-api.pl >$@)
+
 # Prints one clear message instead of errors about a hundred missing headers.
 .PHONY: check-libraries
 check-libraries:
@@ -190,7 +198,7 @@ $(BUILD)/asan/tests/unit/hub/test_delivery_reports: mocks = store_replies store_
 $(BUILD)/asan/tests/unit/hub/test_session_gaps: mocks = store_limit
 $(BUILD)/asan/tests/unit/store/test_replicas: mocks = link_send
 
-.SECONDARY: $(unit_programs:%=%.o) $(expanded_scripts) $(script_source) $(page_source)
+.SECONDARY: $(unit_programs:%=%.o) $(expanded_scripts) $(generated)
 
 include tests/fuzz/fuzz.mk
 

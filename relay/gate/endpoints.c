@@ -1,4 +1,7 @@
-/* endpoints.c: small routes: acknowledgements, drops, tickets, barriers, health probes, metrics. */
+/*
+ * endpoints.c: small routes: acknowledgements, drops, tickets, barriers, documents of the API, health
+ * probes and metrics.
+ */
 #include "gate/routes.h"
 
 #include <inttypes.h>
@@ -22,6 +25,7 @@
 #define CLAIMS_MAX (1024 * 1024) /* maximum bytes of a token's claims as JSON */
 #define READY_DETAIL_MAX 4096
 #define NEED_MAX 16
+#define ETAGS_MAX 1024
 #define RECEIPTS_LIMIT 100
 #define LIMIT_DIGITS_MAX 8
 #define XID_DIGITS_MAX 20
@@ -381,4 +385,27 @@ gate_probe_metrics(struct conn *conn, struct response *ret_response)
     buffer_free(&ret_response->body);
     buffer_free(&ret_response->headers);
     response_problem(ret_response, 500, 0, "metrics exceed the buffer limit");
+}
+
+/*
+ * The documents describe every relay of this version, and contain nothing of this one: they need no
+ * token, and pages of any origin may read them.
+ */
+void
+gate_api_document(struct conn *conn, struct response *ret_response)
+{
+    const struct http_head *head = conn->head;
+    const bool is_openapi =
+        memmem(head->bytes + head->target, head->path_len, "openapi", strlen("openapi")) != NULL;
+    const char *text = is_openapi ? gate_api_openapi : gate_api_asyncapi;
+    const char *etag = is_openapi ? gate_api_openapi_etag : gate_api_asyncapi_etag;
+    char *cached = http_head_text(head, "if-none-match", ETAGS_MAX);
+    const bool is_cached = cached != NULL && strstr(cached, etag) != NULL;
+
+    free(cached);
+    response_init(ret_response, is_cached ? 304 : 200, GATE_JSON);
+    response_header(ret_response, "ETag: %s", etag);
+    response_header(ret_response, "Access-Control-Allow-Origin: *");
+    if (!is_cached && buffer_add(&ret_response->body, text, strlen(text)) != RC_OK)
+        ret_response->status = 500;
 }

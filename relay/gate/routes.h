@@ -149,6 +149,15 @@ void gate_probe_healthz(struct conn *conn, struct response *ret_response);
 void gate_probe_readyz(struct conn *conn, struct response *ret_response);
 void gate_probe_metrics(struct conn *conn, struct response *ret_response);
 
+/* The documents of the API, embedded at build time, and their ETags. */
+extern const char gate_api_openapi[];
+extern const char gate_api_openapi_etag[];
+extern const char gate_api_asyncapi[];
+extern const char gate_api_asyncapi_etag[];
+
+/* Responds with the document of the path. */
+void gate_api_document(struct conn *conn, struct response *ret_response);
+
 /* ---- cutoff_routes.c */
 
 #define GATE_BAD_USER "the user in the path must have 1 to 255 bytes of UTF-8"

@@ -61,7 +61,7 @@ packages_for() {
             echo "postgresql-$(pg_major)-wal2json"
             echo libcmocka-dev mmdebstrap nginx haproxy caddy spin curl
             echo python3-selenium nodejs node-typescript node-react node-react-dom
-            echo chromium chromium-driver dbus-daemon clang-format clang-tidy codespell cppcheck python3-yaml shellcheck universal-ctags
+            echo chromium chromium-driver dbus-daemon clang-format clang-tidy codespell cppcheck python3-yaml python3-jsonschema python3-websockets shellcheck universal-ctags
             ;;
     esac
 }

@@ -202,6 +202,7 @@ static const struct {
     {200, "OK"},
     {201, "Created"},
     {204, "No Content"},
+    {304, "Not Modified"},
     {308, "Permanent Redirect"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
@@ -210,6 +211,7 @@ static const struct {
     {405, "Method Not Allowed"},
     {408, "Request Timeout"},
     {409, "Conflict"},
+    {410, "Gone"},
     {411, "Length Required"},
     {413, "Content Too Large"},
     {422, "Unprocessable Content"},
@@ -302,6 +304,7 @@ static enum rc
 response_build(struct response *response, bool is_last, struct buffer *out)
 {
     const char *connection = is_last ? "Connection: close\r\n" : "";
+    const bool has_content = response->status != 204 && response->status != 304;
     enum rc rc;
 
     /* RFC 9110, 7.8: a sender of Upgrade also names it in Connection, and 426 requires Upgrade. */
@@ -309,14 +312,14 @@ response_build(struct response *response, bool is_last, struct buffer *out)
         connection = "Upgrade: websocket\r\nConnection: upgrade, close\r\n";
     buffer_init(out, BODY_MAX + 2 * HEADERS_MAX);
     rc = buffer_addf(out, "HTTP/1.1 %d %s\r\n", response->status, reason_phrase(response->status));
-    if (rc == RC_OK && response->status != 204)
+    if (rc == RC_OK && has_content)
         rc = buffer_addf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n", response->type,
                          response->body.len + response->lines.len);
     if (rc == RC_OK)
         rc = buffer_addf(out,
                          "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s%s\r\n",
                          response->headers.len > 0 ? response->headers.bytes : "", connection);
-    if (rc == RC_OK && !response->head && response->status != 204)
+    if (rc == RC_OK && !response->head && has_content)
         rc = buffer_add(out, response->body.bytes, response->body.len);
     buffer_free(&response->headers);
     buffer_free(&response->body);

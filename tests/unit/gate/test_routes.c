@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -26,6 +27,20 @@ method_of(const struct gate_route *route)
     if (route->is_delete)
         return "DELETE";
     return route->body_max > 0 ? "POST" : "GET";
+}
+
+/* The generator reads the table's text; this test reads the table. */
+static void
+test_each_route_is_in_the_document(void **state)
+{
+    char start[256];
+
+    (void)state;
+    for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
+        snprintf(start, sizeof(start), "\"%s%s%s\":{", route->path,
+                 route->suffix != NULL ? "{id}" : "", route->suffix != NULL ? route->suffix : "");
+        assert_non_null(strstr(gate_api_openapi, start));
+    }
 }
 
 static void
@@ -98,6 +113,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_route_has_one_of_respond_and_handle),
+        cmocka_unit_test(test_each_route_is_in_the_document),
         cmocka_unit_test(test_only_post_and_delete_routes_have_a_body),
         cmocka_unit_test(test_methods_of_a_path_are_unique),
         cmocka_unit_test(test_streams_have_all_callbacks),

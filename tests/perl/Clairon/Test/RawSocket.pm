@@ -88,7 +88,7 @@ sub read_response
     my ($first, @lines) = split /\r\n/, $head // '';
     my ($status) = ($first // '') =~ m{^HTTP/1\.1 (\d+)};
     my %response = (status => $status // 0, headers => { map { /^(.*?): *(.*)$/ ? (lc $1, $2) : () } @lines });
-    my $len = $self->{is_head} || $response{status} =~ /^1|204/ ? 0 : $response{headers}{'content-length'};
+    my $len = $self->{is_head} || $response{status} =~ /^1|204|304/ ? 0 : $response{headers}{'content-length'};
     $self->{bytes} = $rest // '';
     1 until defined $len && length $self->{bytes} >= $len || !$self->more;
     if ($response{status} !~ /^1/)
