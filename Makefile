@@ -66,7 +66,7 @@ unit_wanted = $(if $(TESTS),$(filter $(TESTS:%.c=$(BUILD)/asan/%),$(unit_program
 
 # Documents that README links to, installed in the same folders so that the links work.
 documents := README.md LICENSE CHANGELOG.md SECURITY.md $(wildcard docs/*) $(wildcard client/*.md client/LICENSE client/package.json \
-    client/src/* client/dist/* client/examples/*) decoder/FRAMES.md sql/README.md $(filter-out %/__pycache__,$(wildcard sql/examples/*)) \
+    client/src/* client/dist/* client/examples/* client/conformance/*) decoder/FRAMES.md sql/README.md $(filter-out %/__pycache__,$(wildcard sql/examples/*)) \
     $(wildcard docker/*.md docker/*.yml docker/*.yaml docker/*.json docker/*.conf docker/*.cfg docker/*.example) docker/Caddyfile \
     tests/bench/README.md
 
@@ -252,6 +252,11 @@ check-regress check-tap check-e2e: check-%: $(BUILD)/clairon $(BUILD)/strict_lin
 
 check-sanitized: $(BUILD)/strict_lines sanitized-root
 	@CLAIRON_SANITIZED=all tests/tools/unprivileged.sh tests/check.sh sanitized
+
+# The scenarios of client/conformance against a running relay: RELAY=http://127.0.0.1:8080; CLAIRON_SECRET is its secret.
+.PHONY: check-conformance
+check-conformance:
+	@/usr/bin/python3 client/conformance/play.py relay '$(or $(RELAY),$(error RELAY is not set, for example RELAY=http://127.0.0.1:8080))' $(SCENARIOS)
 
 # Long: the TAP files with a relay under ASan and UBSan.
 check-asan: $(BUILD)/clairon $(BUILD)/asan/clairon $(BUILD)/strict_lines private-root
