@@ -317,7 +317,13 @@ class ClientPlayer(Player):
         self.vars.bound[step["publish"]] = merge(notification, {"metadata": {"id": json.loads(text)["id"]}})
 
     async def step_sql(self, step):
-        sql = step["sql"].replace("$user", self.user)
+        await self.execute(step["sql"])
+        status, _, text = await asyncio.to_thread(self.http, "GET", "/v1/barrier", self.publisher)
+        if status != 200:  # otherwise the relay has the notifications
+            raise Failure(f"GET /v1/barrier: {status} {text}")
+
+    async def execute(self, sql):
+        sql = sql.replace("$user", self.user)
         psql = await asyncio.create_subprocess_exec("psql", "-qAtX", "-v", "ON_ERROR_STOP=1", "-d", self.database, "-c", sql)
         if await psql.wait() != 0:
             raise Failure(f"psql failed: {sql}")
@@ -325,7 +331,7 @@ class ClientPlayer(Player):
     async def step_change(self, step):
         self.vars.bound[step["change"]] = self.vars.fill(step["notification"])
         del self.vars.bound[step["change"]]["metadata"]["topic"]  # a setting of the relay
-        await self.step_sql(step)
+        await self.execute(step["sql"])
 
     async def step_request(self, step):
         request, expected = self.vars.fill(step["request"]), step["response"]
@@ -345,7 +351,7 @@ class ClientPlayer(Player):
         for link in self.links.values():
             await link.close()
         if self.database:
-            await self.step_sql({"sql": "DELETE FROM conformance_tasks WHERE owner = '$user'"})
+            await self.execute("DELETE FROM conformance_tasks WHERE owner = '$user'")
 
 
 # ---- plays the relay
@@ -360,7 +366,6 @@ class RelayPlayer(Player):
         self.opened = asyncio.Queue()  # WebSockets that the client has opened
         self.socket = None
         self.connect = {}
-        self.refuse = 0
         self.times = 0
         self.ended = 0.0  # time at which the last connection ended
         self.events = {"notification": asyncio.Queue(), "gap": asyncio.Queue()}
@@ -402,7 +407,7 @@ class RelayPlayer(Player):
         socket, at = await within("connection", self.opened.get())
         if "after" in step and (at - self.ended) * 1000 < step["after"]:
             raise Failure(f"the client reconnected after {(at - self.ended) * 1000:.0f} ms")
-        if step.get("refuse"):
+        if step.get("reject"):
             socket.transport.abort()
         else:
             self.socket = socket

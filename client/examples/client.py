@@ -80,7 +80,7 @@ class Live:
         self.request = None
         self.key, self.rows, self.snapshot = frame["key"], self.pages, frame["snapshot"]
         self.held = [change for change in self.held if not contains(self.snapshot, change[0])]
-        self.shown()
+        self.notify()
         await self.show(self.ended)
 
     async def failed(self, frame):
@@ -105,14 +105,14 @@ class Live:
         changes = [notification for x, notification in self.held if x in ended]
         self.held = [(x, notification) for x, notification in self.held if x not in ended]
         self.ended -= ended
-        # Only the relay can tell which rows meet conditions; a late or incomplete change is not applied.
+        # Only the relay knows which rows meet conditions; a late or incomplete change is not applied.
         if changes and (self.conditions or any(map(self.is_unclear, changes))):
             await self.load()
             return
         for notification in changes:
             self.apply(notification["payload"], notification["metadata"]["operation"])
         if changes:
-            self.shown()
+            self.notify()
 
     @staticmethod
     def is_unclear(notification):
@@ -134,7 +134,7 @@ class Live:
     def key_of(self, row):
         return json.dumps([row.get(column) for column in self.key])
 
-    def shown(self):
+    def notify(self):
         if self.on_change:
             self.on_change(self.rows)
 

@@ -89,29 +89,29 @@ function socketLink(socket) {
   };
 }
 
-const posted = (take) => async () => {
-  const request = await take('/v1/ack', '/v1/nack');
-  request.resolve(new Response(null, { status: 204 }));
-  return { t: request.path.slice('/v1/'.length), ...JSON.parse(request.body) };
+const posted = (request) => async () => {
+  const found = await request('/v1/ack', '/v1/nack');
+  found.resolve(new Response(null, { status: 204 }));
+  return { t: found.path.slice('/v1/'.length), ...JSON.parse(found.body) };
 };
 
-function streamLink(request, take) {
+function streamLink(found, request) {
   let controller;
-  request.resolve(new Response(new ReadableStream({ start: (c) => { controller = c; } })));
+  found.resolve(new Response(new ReadableStream({ start: (c) => { controller = c; } })));
   return {
-    frame: posted(take),
+    frame: posted(request),
     send: (frames) => frames.forEach((frame) => controller.enqueue(new TextEncoder().encode(
       `data: ${JSON.stringify(frame)}\n${frame.pos ? `id: ${frame.pos}\n` : ''}\n`))),
     close: () => controller.close(),
   };
 }
 
-function pollLink(request, take) {
+function pollLink(found, request) {
   return {
-    frame: posted(take),
+    frame: posted(request),
     send: (frames, pos) => {
       const body = frames.length > 0 ? frames.map((frame) => `${JSON.stringify(frame)}\n`).join('') : null;
-      request.resolve(new Response(body, { status: body ? 200 : 204, headers: { 'Clairon-Pos': pos } }));
+      found.resolve(new Response(body, { status: body ? 200 : 204, headers: { 'Clairon-Pos': pos } }));
     },
   };
 }
@@ -130,7 +130,7 @@ class Player {
   }
 
   /** The next request with one of these paths. */
-  take = (...paths) => until(`a request to ${paths}`, () => {
+  request = (...paths) => until(`a request to ${paths}`, () => {
     const at = this.requests.findIndex(({ path }) => paths.includes(path));
     return at >= 0 && this.requests.splice(at, 1)[0];
   });
@@ -141,17 +141,17 @@ class Player {
     options.signal?.addEventListener('abort', () => reject(new DOMException('aborted', 'AbortError')));
   });
 
-  async connect({ connect: kind, after, refuse, pos }) {
+  async connect({ connect: kind, after, reject, pos }) {
     if (kind === 'ws') {
       const socket = await this.relay.socket();
       if (after) assert.ok(performance.now() - this.ended >= after, `the client reconnects after ${after} ms`);
-      if (refuse) socket.closes(1006);
+      if (reject) socket.closes(1006);
       else this.link = socketLink(socket);
       return;
     }
-    const request = await this.take(`/v1/${kind}`);
-    if (pos) this.vars.expect(pos, request.query.pos);
-    this.link = (kind === 'sse' ? streamLink : pollLink)(request, this.take);
+    const found = await this.request(`/v1/${kind}`);
+    if (pos) this.vars.expect(pos, found.query.pos);
+    this.link = (kind === 'sse' ? streamLink : pollLink)(found, this.request);
   }
 
   async client({ client: pattern }) {

@@ -6,7 +6,7 @@
 #
 # The tables in C decide which routes, frames and fields exist: GATE_ROUTES of relay/gate/routes.c, FORMS of
 # relay/wire/client_message.c, the frames that the relay writes, and decoder/protocol/envelope.h. The files in
-# relay/gate/api/ add what C does not say: summaries, bodies and responses. A part without a description, or a
+# relay/gate/api/ add what C does not contain: summaries, bodies and responses. A part without a description, or a
 # description without a part, is an error. "@NAME" in a description is a macro, an enum or a list of words in C.
 #
 # JSON::PP is part of Perl, which is in each installation of postgresql-server-dev and dpkg-dev.
@@ -60,7 +60,7 @@ sub block
     return $text;
 }
 
-# Returns the routes: method, path with {id}, and the members of the table's entry.
+# Returns the routes: method, path with {id} (a UUID) or {user}, and the members of the table's entry.
 sub routes
 {
     my @routes;
@@ -71,7 +71,8 @@ sub routes
         my %route = $entry =~ /\.(\w+)\s*=\s*("[^"]*"|[^,]+?)\s*(?=,\s*\.|,?\s*$)/g;
         s/^"|"$//g for values %route;
         next if $route{path} eq 'NULL';
-        $route{template} = $route{path} . (defined $route{suffix} ? "{id}$route{suffix}" : '');
+        $route{template} = $route{path} . (defined $route{suffix} ? "{id}$route{suffix}"
+            : defined $route{user_suffix} ? "{user}$route{user_suffix}" : '');
         $route{method} = !$route{body_max} ? 'GET' : $route{is_delete} ? 'DELETE' : 'POST';
         $route{key} = "$route{method} $route{template}";
         push @routes, \%route;
@@ -204,18 +205,18 @@ sub header
 
 sub response_of
 {
-    my ($status, $answer) = @_;
-    $answer = { description => $answer } unless ref $answer;
-    my %response = (description => $answer->{description});
-    my @headers  = @{ $answer->{headers} // [] };
-    my $schema   = $answer->{schema};
-    my $type     = $answer->{type} // 'application/json';
+    my ($status, $given) = @_;
+    $given = { description => $given } unless ref $given;
+    my %response = (description => $given->{description});
+    my @headers  = @{ $given->{headers} // [] };
+    my $schema   = $given->{schema};
+    my $type     = $given->{type} // 'application/json';
     $schema = ref_to($schema) if defined $schema && !ref $schema;
     # Not the whole body, but each of its frames is JSON.
     $schema = { type => 'string', contentMediaType => 'application/json',
-        contentSchema => { oneOf => [ map { ref_to("relay.$_") } @{ $answer->{frames} } ] } }
-      if $answer->{frames};
-    $schema //= { type => 'string' } if $answer->{type};
+        contentSchema => { oneOf => [ map { ref_to("relay.$_") } @{ $given->{frames} } ] } }
+      if $given->{frames};
+    $schema //= { type => 'string' } if $given->{type};
     if (!$schema && ($status >= 400 || $status == 308))
     {
         ($type, $schema) = ('application/problem+json', ref_to('Problem'));
@@ -227,35 +228,35 @@ sub response_of
 }
 
 # The responses that follow from the entry in the route table.
-sub common_answers
+sub common_responses
 {
     my ($route) = @_;
-    my $has_token = !$route->{respond};
-    my %answers   = (default => 'malformed request, or another error');
-    $answers{429} = 'gate.request_rate exceeded' unless $route->{is_rate_exempt};
-    $answers{404} = 'route disabled by the settings' if $route->{is_console} || $route->{is_web_push};
+    my $has_token = !$route->{respond} && !$route->{has_credentials};
+    my %responses   = (default => 'malformed request, or another error');
+    $responses{429} = 'gate.request_rate exceeded' unless $route->{is_rate_exempt};
+    $responses{404} = 'route disabled by the settings' if $route->{is_console} || $route->{is_web_push};
     if ($has_token)
     {
-        $answers{401} = 'token missing, invalid or expired';
-        $answers{403} = 'origin not allowed, or claim missing';
-        $answers{503} = 'the store or the keys of the issuer are not available, or overload';
+        $responses{401} = 'token missing, invalid or expired';
+        $responses{403} = 'origin not allowed, or claim missing';
+        $responses{503} = 'the store or the keys of the issuer are not available, or overload';
     }
     if ($route->{body_max})
     {
-        $answers{400} = 'malformed body';
-        $answers{411} = 'neither Content-Length nor a chunked body' unless $route->{body_optional};
-        $answers{413} = 'body too large';
+        $responses{400} = 'malformed body';
+        $responses{411} = 'neither Content-Length nor a chunked body' unless $route->{body_optional};
+        $responses{413} = 'body too large';
     }
-    return %answers;
+    return %responses;
 }
 
 sub parameters_of
 {
     my ($route, $description) = @_;
     my @parameters;
-    push @parameters, { name => 'id', in => 'path', required => JSON::PP::true,
-        schema => $description->{id} // ref_to('Id') }
-      if $route->{template} =~ /\{id\}/;
+    push @parameters, { name => $1, in => 'path', required => JSON::PP::true,
+        schema => $1 eq 'id' ? ref_to('Id') : { type => 'string', minLength => 1, maxLength => 255 } }
+      if $route->{template} =~ /\{(\w+)\}/;
     for my $in ('query', 'headers')
     {
         for my $name (sort keys %{ $description->{$in} // {} })
@@ -282,17 +283,17 @@ sub operation_id
 sub operation_of
 {
     my ($route, $description) = @_;
-    my %answers   = (common_answers($route), %{ $description->{answers} });
+    my %responses   = (common_responses($route), %{ $description->{responses} });
     my %operation = (
         operationId => operation_id($route->{method}, $route->{template}),
         summary     => $description->{summary},
         tags        => [ $description->{tag} ],
-        responses   => { map { $_ => response_of($_ eq 'default' ? 500 : $_, $answers{$_}) } keys %answers },
+        responses   => { map { $_ => response_of($_ eq 'default' ? 500 : $_, $responses{$_}) } keys %responses },
     );
     my @parameters = parameters_of($route, $description);
     $operation{parameters} = \@parameters if @parameters;
     $operation{requestBody} = { required => JSON::PP::true,
-        content => { 'application/json' => { schema => ref_to($description->{body}) } } }
+        content => { $description->{bodyType} // 'application/json' => { schema => ref_to($description->{body}) } } }
       if $description->{body};
     $operation{security} = security_of($route);
     push @errors, "relay/gate/api/routes.json: no \"body\" of \"$route->{key}\", which requires one"
@@ -304,7 +305,7 @@ sub operation_of
 sub security_of
 {
     my ($route) = @_;
-    return [] if $route->{respond};
+    return [] if $route->{respond} || $route->{has_credentials};
     my $claims = $CLAIMS{ $route->{claim} // 'GATE_CLAIM_NONE' };
     push @errors, "relay/tools/describe-api.pl: unknown claim $route->{claim}" unless $claims;
     my @security = ({ token => $claims // [] });
@@ -358,7 +359,7 @@ sub asyncapi
           for keys %{ $frames->{$side} };
     }
     my %carried = (ws => [ sort keys %messages ],
-        map { my $name = $_; ($name => [ map { "relay.$_" } @{ $descriptions->{"GET /v1/$name"}{answers}{200}{frames} } ]) } 'sse', 'poll');
+        map { my $name = $_; ($name => [ map { "relay.$_" } @{ $descriptions->{"GET /v1/$name"}{responses}{200}{frames} } ]) } 'sse', 'poll');
     for my $name (keys %carried)
     {
         $channels{$name} = { address => "/v1/$name", description => $descriptions->{"GET /v1/$name"}{summary},

@@ -63,14 +63,14 @@ class Documents:
         if operation is None:
             return [] if status in (204, 404, 405) else ["no such operation"]
         self.seen.add(f"{record['method']} {path} {status}")
-        answer = operation["responses"].get(str(status))
-        if answer is None:
+        response = operation["responses"].get(str(status))
+        if response is None:
             if status not in PROTOCOL_STATUS:
                 return [f"status {status} is not described"]
-            answer = operation["responses"]["default"]
-        missing = [f"no header {name}" for name in answer.get("headers", {}) if name in ("ETag", "Clairon-Pos", "Retry-After")
+            response = operation["responses"]["default"]
+        missing = [f"no header {name}" for name in response.get("headers", {}) if name in ("ETag", "Clairon-Pos", "Retry-After")
                    and name.lower() not in record["headers"]]
-        return missing + self.content(answer.get("content"), record)
+        return missing + self.content(response.get("content"), record)
 
     def content(self, content, record):
         body = record.get("body") or ""

@@ -91,7 +91,7 @@ my $msg = $client->wait_for('msg');
 is_deeply($msg->{n}{metadata}{data}, { why => [1] }, 'a notification has the data of its transaction');
 $client->wait_for('end');
 sent($client, t => 'ack', ids => [ $msg->{n}{metadata}{id} ]);
-is_deeply($second->wait_for('acked')->{ids}, [ $msg->{n}{metadata}{id} ], 'another session is told of the acknowledgement');
+is_deeply($second->wait_for('acked')->{ids}, [ $msg->{n}{metadata}{id} ], 'another session receives the acknowledgement');
 sent($client, t => 'nack', ids => [ $none ], delay => 1000);
 sent($client, t => 'ping');
 $client->wait_for('pong');
