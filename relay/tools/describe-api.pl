@@ -223,6 +223,7 @@ sub response_of
         push @headers, 'Retry-After' if $status == 409 || $status == 429 || $status == 503;
     }
     $response{content} = { $type => { schema => $schema } } if $schema;
+    $response{content}{'application/problem+json'} = { schema => ref_to('Problem') } if $schema && $status >= 400;
     $response{headers} = { map { $_ => header($_) } @headers } if @headers;
     return \%response;
 }
