@@ -1,7 +1,4 @@
-/*
- * endpoints.c: small routes: acknowledgements, drops, tickets, barriers, documents of the API, health
- * probes and metrics.
- */
+/* endpoints.c: small routes: acknowledgements, drops, tickets, barriers, health probes, metrics. */
 #include "gate/routes.h"
 
 #include <inttypes.h>
@@ -376,17 +373,6 @@ gate_probe_readyz(struct conn *conn, struct response *ret_response)
     free(need);
 }
 
-void
-gate_probe_metrics(struct conn *conn, struct response *ret_response)
-{
-    response_init(ret_response, 200, "text/plain; version=0.0.4");
-    if (stats_write(conn->gate->stats, &ret_response->body) == RC_OK)
-        return;
-    buffer_free(&ret_response->body);
-    buffer_free(&ret_response->headers);
-    response_problem(ret_response, 500, 0, "metrics exceed the buffer limit");
-}
-
 /*
  * The documents describe every relay of this version, and contain nothing of this one: they need no
  * token, and pages of any origin may read them.
@@ -408,4 +394,15 @@ gate_api_document(struct conn *conn, struct response *ret_response)
     response_header(ret_response, "Access-Control-Allow-Origin: *");
     if (!is_cached && buffer_add(&ret_response->body, text, strlen(text)) != RC_OK)
         ret_response->status = 500;
+}
+
+void
+gate_probe_metrics(struct conn *conn, struct response *ret_response)
+{
+    response_init(ret_response, 200, "text/plain; version=0.0.4");
+    if (stats_write(conn->gate->stats, &ret_response->body) == RC_OK)
+        return;
+    buffer_free(&ret_response->body);
+    buffer_free(&ret_response->headers);
+    response_problem(ret_response, 500, 0, "metrics exceed the buffer limit");
 }
