@@ -293,7 +293,7 @@ sub operation_of
     );
     my @parameters = parameters_of($route, $description);
     $operation{parameters} = \@parameters if @parameters;
-    $operation{requestBody} = { required => JSON::PP::true,
+    $operation{requestBody} = { required => $route->{body_optional} ? JSON::PP::false : JSON::PP::true,
         content => { $description->{bodyType} // 'application/json' => { schema => ref_to($description->{body}) } } }
       if $description->{body};
     $operation{security} = security_of($route);
