@@ -19,13 +19,16 @@ import inspect
 import json
 import random
 import sys
+import time
 
 import websockets
 
 PROTOCOL = "clairon.v1.json"
 CONNECT_SECONDS = 10  # for the reply to connect
 STABLE_SECONDS = 5  # a connection that lasted longer resets the backoff
+FAILURES_MAX = 16  # of the backoff
 IDS_KEPT = 4096
+HELD_MAX = 10_000  # changes of a list without the end of their transaction
 RENEWAL_SECONDS = 30  # before the token expires
 TIMER_SECONDS_MAX = 86400
 
@@ -89,11 +92,15 @@ class Live:
         if frame["code"] == 111:
             asyncio.get_running_loop().call_later(frame.get("after", 1000) / 1000, lambda: asyncio.ensure_future(self.load()))
 
-    def change(self, x, rule, notification):
-        is_ours = notification["metadata"]["source"] == self.source and (rule or "default") == self.rule
-        if is_ours and x and not (self.snapshot and contains(self.snapshot, x)):
-            self.held.append((x, notification))
-        return is_ours
+    async def change(self, x, rule, notification):
+        """A late change may arrive behind the end of its transaction, or behind a newer change of its row."""
+        is_ours = notification["metadata"]["source"] == self.source and rule == self.rule
+        if not is_ours or (self.snapshot and contains(self.snapshot, x)):
+            return
+        self.held.append((x, notification))
+        if notification["routing"]["retry"]["attempts"] > 0 or len(self.held) > HELD_MAX:
+            self.held, self.ended = [], set()
+            await self.load()
 
     async def end(self, x):
         """The transaction x is complete."""
@@ -105,8 +112,8 @@ class Live:
         changes = [notification for x, notification in self.held if x in ended]
         self.held = [(x, notification) for x, notification in self.held if x not in ended]
         self.ended -= ended
-        # Only the relay knows which rows meet conditions; a late or incomplete change is not applied.
-        if changes and (self.conditions or any(map(self.is_unclear, changes))):
+        # Only the relay knows which rows meet conditions; an incomplete change is not applied.
+        if changes and (self.conditions or any(map(self.is_incomplete, changes))):
             await self.load()
             return
         for notification in changes:
@@ -115,9 +122,8 @@ class Live:
             self.notify()
 
     @staticmethod
-    def is_unclear(notification):
-        payload = notification["payload"]
-        return notification["routing"]["retry"]["attempts"] > 0 or payload.get("unchanged") or payload.get("truncated")
+    def is_incomplete(notification):
+        return notification["payload"].get("unchanged") or notification["payload"].get("truncated")
 
     def apply(self, payload, operation):
         if operation == "truncate":
@@ -157,6 +163,7 @@ class Client:
         self.acknowledged = Ids()
         self.lists = []
         self.renewal = None
+        self.clock = None  # the relay's clock minus that of the loop
         self.is_closed = False
 
     def next_request(self):
@@ -210,12 +217,10 @@ class Client:
             code = await self.connection()
             if self.is_closed or code // 100 == 40:
                 break
-            # A close that bye announced, other than of a slow or expired session, is no failure.
-            is_announced = code // 100 == 42 and loop.time() - begin > STABLE_SECONDS
-            failures = 0 if loop.time() - begin > STABLE_SECONDS or is_announced else failures + 1
+            failures = 0 if loop.time() - begin > STABLE_SECONDS else min(failures + 1, FAILURES_MAX)
             delay = random.uniform(0, min(self.cap, self.base * 2**failures))
-            if code // 100 == 42:
-                delay = 0 if failures <= 1 else delay
+            if code // 100 == 42 and failures <= 1:
+                delay = 0  # a restart is no failure, unless the next connection ends soon too
             self.on_state("waiting", code)
             await asyncio.sleep(max(delay, self.bye.get("in", 0) / 1000))
         self.on_state("closed", code)
@@ -281,7 +286,7 @@ class Client:
             return
         needs_ack = notification["routing"]["retry"]["ack_required"]
         for rows in self.lists:
-            rows.change(frame.get("x"), frame.get("rule"), notification)
+            await rows.change(frame.get("x"), frame.get("rule"), notification)
         try:
             result = self.on_notification(notification)
             if inspect.isawaitable(result):
@@ -339,6 +344,8 @@ class Client:
         """`now_ms` is the relay's clock: the clock of this device may be wrong."""
         if now_ms:
             self.clock = now_ms / 1000 - asyncio.get_running_loop().time()
+        elif self.clock is None:
+            self.clock = time.time() - asyncio.get_running_loop().time()
         if self.renewal:
             self.renewal.cancel()
         left = exp - self.clock - asyncio.get_running_loop().time() if exp else TIMER_SECONDS_MAX

@@ -390,6 +390,7 @@ gate_api_document(struct conn *conn, struct response *ret_response)
 
     free(cached);
     response_init(ret_response, is_cached ? 304 : 200, GATE_JSON);
+    ret_response->has_etag = true;
     response_header(ret_response, "ETag: %s", etag);
     response_header(ret_response, "Access-Control-Allow-Origin: *");
     if (!is_cached && buffer_add(&ret_response->body, text, strlen(text)) != RC_OK)

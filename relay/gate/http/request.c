@@ -316,8 +316,8 @@ response_build(struct response *response, bool is_last, struct buffer *out)
         rc = buffer_addf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n", response->type,
                          response->body.len + response->lines.len);
     if (rc == RC_OK)
-        rc = buffer_addf(out,
-                         "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s%s\r\n",
+        rc = buffer_addf(out, "Cache-Control: %s\r\nX-Content-Type-Options: nosniff\r\n%s%s\r\n",
+                         response->has_etag ? "no-cache" : "no-store",
                          response->headers.len > 0 ? response->headers.bytes : "", connection);
     if (rc == RC_OK && !response->head && has_content)
         rc = buffer_add(out, response->body.bytes, response->body.len);

@@ -27,7 +27,8 @@ struct gate_request;
 struct response {
     int status;
     const char *type;
-    bool head; /* omit the body, but keep its length */
+    bool head;     /* omit the body, but keep its length */
+    bool has_etag; /* caches may keep it, and ask whether it has changed */
     struct buffer headers;
     struct buffer body;
     struct out lines; /* the rest of the body, of a poll */
