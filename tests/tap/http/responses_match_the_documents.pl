@@ -152,6 +152,19 @@ statuses('413', GET => '/v1/rows?source=tasks', { claims => { sub => 'many' } })
 statuses('200', GET => "/v1/barrier$_", { claims => \%u1 }) for '', "?x=$xid";
 statuses('400 400', GET => '/v1/barrier?x=0', { claims => \%u1 }, { claims => \%u1 });
 
+# Notifications of other kinds, as the decoder writes them in text mode.
+$pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('text', 'clairon');
+    CREATE TABLE news (id int PRIMARY KEY, small text, large text);
+    ALTER TABLE news ALTER large SET STORAGE EXTERNAL;
+    SELECT clairon.watch('news', 'ALL', operations => '{create,update,delete,truncate}', ttl => '1 h', type => 'SYSTEM', priority => 'HIGH');
+    INSERT INTO news VALUES (1, 'a', repeat('x', 10000)), (2, 'b', repeat('x', 2000000));
+    UPDATE news SET small = 'b' WHERE id = 1; UPDATE news SET id = 3 WHERE id = 1; TRUNCATE news;
+    SELECT clairon.notify('USER', (SELECT array_agg('v' || i) FROM generate_series(1, 200) i), '{"before": 5}', ack_required => true,
+        receipts => 'user', escalate_after => '1 h', web_push => '{"title": "t"}')});
+my @written = split /\n/, $pg->safe_psql('postgres', q[SELECT data FROM pg_logical_slot_get_changes('text', NULL, NULL) WHERE data LIKE '{"metadata"%']);
+cmp_ok(scalar @written, '>=', 6, 'the decoder writes notifications');
+push @records, map { { side => 'relay', frame => { t => 'msg', pos => '1-0', n => JSON::decode_json($_) } } } @written;
+
 # Acknowledgements and tickets.
 statuses('204 400 401 401 413 411', POST => '/v1/ack', { claims => \%u1, body => { ids => [$none] } }, { claims => \%u1, body => '{}' },
     { claims => undef, body => '{}' }, { claims => { sub => undef }, body => '{}' }, { claims => \%u1, headers => { 'Content-Length' => 2_000_000 } }, { claims => \%u1 });
