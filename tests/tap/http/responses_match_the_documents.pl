@@ -223,6 +223,17 @@ my %malformed = (headers => { 'Transfer-Encoding' => 'chunked', 'Content-Length'
 statuses('400', POST => $_, \%malformed) for '/v1/ticket', '/v1/webpush/test', map { ("/v1/$_/$none/drop") } 'notifications', 'console/notifications';
 statuses('405', PUT => $_, {}) for '/v1/ack', '/healthz';
 
+statuses('200 403', GET => "/v1/notifications/$id/why?user=u5", {}, { claims => \%u1 });
+statuses('404', GET => "/v1/notifications/$none/why?user=u5", {});
+statuses('400', GET => "/v1/notifications/$id/why", {});
+statuses('200', GET => "/v1/notifications/$id", {});
+statuses('200 401 403', GET => '/v1/audit', {}, { claims => undef }, { claims => \%u1 });
+statuses('400', GET => "/v1/audit?$_", {}) for 'limit=0', 'after=x';
+statuses('204 400 403', POST => '/v1/users/u8/disconnect', { body => { until => '2999-01-01T00:00:00Z', jti => 'x' } }, { body => '[]' }, { claims => \%u1, body => '{}' });
+statuses('200 403', POST => '/v1/users/u5/forget', {}, { claims => \%u1 });
+statuses('400', POST => "/v1/users/${\('x' x 300)}/forget", {});
+statuses('400', POST => '/v1/backchannel-logout', { claims => undef, body => 'logout_token=x', headers => { 'Content-Type' => 'application/x-www-form-urlencoded' } });
+
 # Compare all of them.
 push @records, map { my $from = $_; map { { side => 'relay', frame => $_ } } @{ $from->{messages} } } @frames;
 my $file = scratch() . '/records';
@@ -244,6 +255,7 @@ is(join("\n", @faults), '', 'all responses and frames match the documents');
 # Each part of the documents was tested, except responses that need a fault.
 my @parts = map { my $path = $_; map { my $method = $_; map { "\U$method\E $path $_" } keys %{ $document{openapi}{paths}{$path}{$method}{responses} } }
       grep { $_ ne 'head' } keys %{ $document{openapi}{paths}{$path} } } keys %{ $document{openapi}{paths} };
+$seen{'POST /v1/backchannel-logout 200'} = 1;    # needs a provider: auth/kick.pl
 my @untested = grep { !$seen{$_} && !/ (401|403|404|409|411|413|422|429|500|503|default)$/ } @parts;
 is(join("\n", sort @untested), '', 'each success and each kind of invalid request was tested');
 is(join("\n", grep { !$seen{$_} } map { s/\./ /r } grep { /^(?:client|relay)\./ } sort keys %{ $document{asyncapi}{components}{schemas} }), '',

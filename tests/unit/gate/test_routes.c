@@ -38,7 +38,12 @@ test_each_route_is_in_the_document(void **state)
     (void)state;
     for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
         snprintf(start, sizeof(start), "\"%s%s%s\":{", route->path,
-                 route->suffix != NULL ? "{id}" : "", route->suffix != NULL ? route->suffix : "");
+                 route->suffix != NULL        ? "{id}"
+                 : route->user_suffix != NULL ? "{user}"
+                                              : "",
+                 route->suffix != NULL        ? route->suffix
+                 : route->user_suffix != NULL ? route->user_suffix
+                                              : "");
         assert_non_null(strstr(gate_api_openapi, start));
     }
 }
