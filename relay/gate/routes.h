@@ -171,13 +171,10 @@ void gate_user_free(struct gate_request *request);
 void gate_api_disconnect(struct gate_request *request);
 void gate_api_logout(struct gate_request *request);
 
-/* ---- forget_route.c */
-
-void gate_forget(struct gate_request *request);
-
-/* ---- audit_route.c */
+/* ---- operator_routes.c */
 
 void gate_audit(struct gate_request *request);
+void gate_forget(struct gate_request *request);
 
 /* ---- web_push_routes.c */
 
