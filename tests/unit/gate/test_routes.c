@@ -69,7 +69,9 @@ test_methods_of_a_path_are_unique(void **state)
             assert_true(strcmp(route->path, other->path) != 0 ||
                         strcmp(method_of(route), method_of(other)) != 0 ||
                         (route->suffix != NULL && other->suffix != NULL &&
-                         strcmp(route->suffix, other->suffix) != 0));
+                         strcmp(route->suffix, other->suffix) != 0) ||
+                        (route->user_suffix != NULL && other->user_suffix != NULL &&
+                         strcmp(route->user_suffix, other->user_suffix) != 0));
     }
 }
 
