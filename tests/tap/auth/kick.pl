@@ -4,7 +4,7 @@ use strict;
 use warnings;
 use utf8;
 
-use Clairon::Test qw(wait_until token audited);
+use Clairon::Test qw(wait_until token audited script_text);
 use Clairon::Test::EventStream;
 use Clairon::Test::OpenIdProvider;
 use Clairon::Test::RawSocket;
@@ -243,6 +243,14 @@ $_->wait_for_log(qr/level=warn .*too many cut-offs: the one that ends first was 
 is(outcome($_, $ivy), 'ivy', 'the one that ends first has been removed') for $near, $away, $late;
 is_rejected($_, early(sub => 'last'), 'the last one counts') for $near, $away, $late;
 is_rejected($late, $fred, 'so do the others');
+
+# Many cut-offs do not hide the newest membership change from a relay that starts.
+my $control = $store->shared('control');
+$store->execute('XADD', $control, '*', qw(change + audience ROLE target a user zoe xid 77));
+$store->execute('XADD', $control, '*', qw(change cutoff digest x value 0:0)) for 1 .. 50;
+my ($prefix) = $control =~ /^(.*):control$/;
+my $hello = $store->execute('EVAL', script_text('hello'), 1, "$prefix:stream", $prefix, 'e' x 16, $store->shards, '1', '');
+ok((grep { $_ eq '77' } @{ $hello->[6] }), 'cut-offs are left out of the newest changes') or diag(explain($hello));
 
 # Adds cut-offs that end later than that of ivy, up to the limit.
 sub fill
