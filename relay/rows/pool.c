@@ -183,6 +183,27 @@ on_session_row(void *ctx, const PGresult *row)
     }
 }
 
+/*
+ * A condition has a character that the encoding of the database lacks. PostgreSQL names the
+ * parameter, unless the character is escaped.
+ */
+static void
+name_field(struct rows_result *result, const PGresult *error)
+{
+    static const char *const fields[] = {[7] = "where", [8] = "order", [9] = "after"};
+    const char *context = PQresultErrorField(error, PG_DIAG_CONTEXT);
+    const char *parameter = context != NULL ? strchr(context, '$') : NULL;
+    long number = parameter != NULL ? strtol(parameter + 1, NULL, 10) : 0;
+    char text[ROWS_HEADER_ERROR_MAX];
+
+    if (number < 7 || number > 9 || result->has_header)
+        return;
+    snprintf(text, sizeof(text), "character in \"%s\" is not in the encoding of the database",
+             fields[number]);
+    result->header.error = GATE_ERR_BAD_REQUEST;
+    result->header.error_text = memory_text(text, strlen(text));
+}
+
 static void
 on_session_error(void *ctx, const PGresult *result)
 {
@@ -193,8 +214,10 @@ on_session_error(void *ctx, const PGresult *result)
     if (connection->state == ROWS_CONNECTION_STUCK)
         return;
     connection->status = rows_status_of(sqlstate);
-    if (connection->status == ROWS_DENIED && connection->has_conditions)
+    if (connection->status == ROWS_DENIED && connection->has_conditions) {
         connection->status = ROWS_INVALID;
+        name_field(connection->result, result);
+    }
     if (connection->status == ROWS_DENIED || connection->status == ROWS_INVALID)
         log_debug("rows", "request rejected", LOG_TEXT("error", error));
     else if (connection->status != ROWS_LOST && connection->status != ROWS_LOCKED) /* repeated */

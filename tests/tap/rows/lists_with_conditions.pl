@@ -218,7 +218,9 @@ $pg->safe_psql('latin', q{
 {
     local $relay = Clairon::Test::relay(undef, $store, conf => { 'relay.roles' => 'gate', 'rows.conninfo' => $pg->connstr('latin') . ' user=relay' });
     is(ids(over_http(where => { title => 'é' })), '2', 'a value is converted to the encoding of the database');
-    like(over_http(where => { title => '😀' })->{msg}, qr/encoding of the database/, 'a character that it lacks is rejected');
+    like(over_http(where => { title => '😀' })->{msg}, qr/character in "where" is not in the encoding of the database/, 'a character that it lacks is rejected');
+    is(over_http(after => ['😀'])->{code}, 107, 'also in another field');
+    ok(ids(over_http(where => { title => 'a' })), 'the connection to the database stays open');
 }
 
 # A change of memberships reloads a list, whatever its conditions.
