@@ -5,8 +5,9 @@
     play.py client [SCENARIO..] -- COMMAND..      plays the relay for a client that COMMAND starts (see README.md)
 
 Environment: CLAIRON_SECRET, the HS256 secret of the relay; CLAIRON_DATABASE, a connection string of psql for a database
-with setup.sql; CLAIRON_SECONDS, the limit of a step. Needs Python 3.11 and the module websockets (Debian: python3-websockets). Prints one line for each
-scenario, as TAP, and exits with 1 after a failure.
+with setup.sql; CLAIRON_SECONDS, the limit of a step; CLAIRON_RECORD, a file to which it adds what it receives.
+Needs Python 3.11 and the module websockets (Debian: python3-websockets). Prints one line for each scenario, as TAP,
+and exits with 1 after a failure.
 """
 import asyncio
 import base64
@@ -120,6 +121,13 @@ async def within(what, awaitable):
         raise Failure(f"no {what} within {SECONDS} s") from None
 
 
+def record(**what):
+    """Adds what the relay or the client under test sent to the file CLAIRON_RECORD, one JSON object a line."""
+    if os.environ.get("CLAIRON_RECORD"):
+        with open(os.environ["CLAIRON_RECORD"], "a", encoding="utf-8") as file:
+            file.write(json.dumps(what) + "\n")
+
+
 class Player:
     """Plays one scenario: step_NAME() for each kind of step."""
 
@@ -163,6 +171,7 @@ class WebSocketLink:
         try:
             async for message in self.socket:
                 for line in message.split("\n"):
+                    record(side="relay", frame=json.loads(line))
                     if json.loads(line) == {"t": "ping"}:
                         await self.socket.send('{"t":"pong"}')
                     else:
@@ -244,9 +253,12 @@ class ClientPlayer(Player):
             request.add_header("Content-Type", "application/json")
         try:
             with urllib.request.urlopen(request, timeout=SECONDS) as response:
-                return response.status, response.headers, response.read().decode()
+                status, received, text = response.status, response.headers, response.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, error.headers, error.read().decode()
+            status, received, text = error.code, error.headers, error.read().decode()
+        lower = {key.lower(): value for key, value in received.items()}
+        record(method=method, path=path, status=status, headers=lower, body=text)
+        return status, received, text
 
     async def step_connect(self, step):
         kind = step["connect"]
@@ -388,6 +400,7 @@ class RelayPlayer(Player):
         try:
             async for message in socket:
                 for line in message.split("\n"):
+                    record(side="client", frame=json.loads(line))
                     frames.put_nowait(json.loads(line))
         except websockets.ConnectionClosed:
             pass

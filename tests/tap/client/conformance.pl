@@ -1,5 +1,5 @@
 # Tests that the relay passes the conformance scenarios of client/conformance, and that the Python client of
-# client/examples does.
+# client/examples does. What both send matches the documents of the relay.
 use strict;
 use warnings;
 
@@ -13,6 +13,10 @@ my $pg   = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', PostgreSQL::Test::Utils::slurp_file(top() . '/client/conformance/setup.sql'));
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.backoff_base' => '100ms', 'delivery.ack_timeout' => '3s' });
+
+my %file = map { $_ => Clairon::Test::scratch() . "/$_" } 'records', 'openapi', 'asyncapi';
+for my $name ('openapi', 'asyncapi') { $relay->write_file($file{$name}, ($relay->get("/v1/$name.json"))[1]) }
+local $ENV{CLAIRON_RECORD} = $file{records};
 
 # Reports each scenario as a test. At least `$least` must not be skipped.
 sub play
@@ -43,6 +47,10 @@ sub play
     local $ENV{CLAIRON_CLIENT} = 'conditions';
     play('Python client', 35, 'client', '--', '/usr/bin/python3', top() . '/client/examples/client_driver.py');
 }
+
+my $report = qx{/usr/bin/python3 '@{[top()]}/tests/tools/validate.py' '$file{openapi}' '$file{asyncapi}' <'$file{records}' 2>&1};
+is(join("\n", grep { !/^seen / } split /\n/, $report), '', 'what relay and client sent matches the documents');
+like($report, qr/^seen client ack$/m, 'their frames were recorded');
 
 # The Python client against the relay.
 $pg->safe_psql('postgres', q{INSERT INTO conformance_tasks VALUES (1, 'u1', 'one', 1), (2, 'u1', 'two', 2)});
