@@ -348,7 +348,7 @@ class ClientPlayer(Player):
     async def step_request(self, step):
         request, expected = self.vars.fill(step["request"]), step["response"]
         status, headers, text = await asyncio.to_thread(
-            self.http, request["method"], request["path"], request.get("token"), request.get("body"), request.get("headers")
+            self.http, request["method"], request["path"].replace("$user", self.user), request.get("token"), request.get("body"), request.get("headers")
         )
         self.vars.expect(expected["status"], status)
         for name, value in expected.get("headers", {}).items():
