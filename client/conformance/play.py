@@ -148,7 +148,7 @@ class Player:
             name = next(iter(step))
             try:
                 await getattr(self, f"step_{name}")(step)
-            except (Failure, KeyError, OSError, websockets.ConnectionClosed) as error:
+            except (Failure, KeyError, OSError, websockets.WebSocketException) as error:
                 raise Failure(f"step {number} ({name}): {error}") from error
 
     def notification(self, step):
@@ -272,11 +272,12 @@ class ClientPlayer(Player):
             path = f"/v1/poll?{urllib.parse.urlencode({**query, 'wait': 2})}"
             self.poll = asyncio.ensure_future(asyncio.to_thread(self.http, "GET", path, bearer))
             return
-        link = self.links[step.get("on", "a")] = WebSocketLink() if kind == "ws" else StreamLink()
+        link = WebSocketLink() if kind == "ws" else StreamLink()
         if kind == "ws":
             await link.open(target.replace("http", "ws", 1).rstrip("?"))
         else:
             await link.open(target, {"Authorization": f"Bearer {bearer}"})
+        self.links[step.get("on", "a")] = link
 
     async def step_client(self, step):
         frame = self.vars.fill(step["client"])
