@@ -15,17 +15,35 @@ end
 
 local function remove_field(key) removed = removed + call('HDEL', key, user) end
 
+-- Without the pair, user_facts.lua would conclude that the user was not addressed.
+local function mark_trace(id)
+    local key, ms = prefix .. KEY_TRACE .. id, call('TIME')[1] .. '000'
+    local events = call('LRANGE', key, 0, -1)
+    work = work + #events
+    for _, event in ipairs(events) do
+        if event:find('^forgotten ') then return end
+    end
+    if #events > 0 then call('RPUSH', key, 'forgotten ' .. ms .. ' 0 - ') end
+end
+
+local function remove_acked(key, id)
+    if call('HEXISTS', key, user) == 0 then return end
+    mark_trace(id)
+    remove_field(key)
+end
+
 local function remove_ack(key, id)
     local state = call('HGET', key, user)
-    if state and (state ~= '0' or call('HEXISTS', prefix .. KEY_PENDING, id) == 0) then remove_field(key) end
+    if state and (state ~= '0' or call('HEXISTS', prefix .. KEY_PENDING, id) == 0) then remove_acked(key, id) end
 end
 
 -- Events are: stage, time, attempt, detail and user.
-local function remove_events(key)
+local function remove_events(key, id)
     local events, tail = call('LRANGE', key, 0, -1), ' ' .. user
     work = work + #events
     for _, event in ipairs(events) do
         if event:sub(-#tail) == tail and event:match('^%S+ %S+ %S+ %S+ (.*)$') == user and event:sub(1, 7) ~= 'stored ' then
+            mark_trace(id)
             removed = removed + call('LREM', key, 1, event)
         end
     end
@@ -86,11 +104,11 @@ local function remove_own(key, name)
 end
 
 local HANDLERS = {
-    [KEY_ACK] = remove_ack, [KEY_ACKED] = remove_field, [KEY_RETRIES] = remove_field, [KEY_UNREPORTED_ACKS] = remove_field,
+    [KEY_ACK] = remove_ack, [KEY_ACKED] = remove_acked, [KEY_RETRIES] = remove_field, [KEY_UNREPORTED_ACKS] = remove_field,
     [KEY_RECEIPT_STATE] = remove_field, [KEY_STAGED] = remove_field, [KEY_TRACE] = remove_events, [KEY_COPIES] = remove_copies,
     [KEY_IDEMPOTENCY] = remove_idempotency, [KEY_TICKET] = remove_ticket, [KEY_PUSH_TICKET] = remove_push_ticket,
     [KEY_ENDPOINT] = remove_endpoint, [KEY_SUBSCRIPTIONS] = remove_own, [KEY_WEB_PUSH_USERS] = remove_web_push_user,
-    [KEY_WEB_PUSH] = remove_web_push,
+    [KEY_WEB_PUSH] = remove_web_push, [KEY_GAPS] = remove_own,
 }
 local page = call('SCAN', ARGV[3], 'MATCH', prefix:gsub('[%[%]*?\\]', '\\%0') .. ':*', 'COUNT', ARGV[4])
 for _, key in ipairs(page[2]) do

@@ -115,6 +115,21 @@ is_outcome($team, 'early', 'pending', JSON::true, qr/early is not a member now/)
 my $open = notify_acked('TEAM', 'empty', 'open');
 is_outcome($open, 'late', 'unknown', undef, qr/Whether late was a member at the commit is not known/);
 
+# An erased user: nothing is concluded from the missing pair.
+$pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't2', 'erased'), ('TEAM', 't2', 'erased2'), ('TEAM', 't2', 'stays')});
+wait_until('the members are stored', sub { 3 == @{ $store->execute('SMEMBERS', $store->shared('members:TEAM:t2')) } });
+my $erased  = notify_acked('TEAM', 't2', 'erased');
+my @erasing = map { $relay->client($_) } qw(erased erased2 stays);
+receive($_, 'erased') for @erasing;
+$erasing[0]->ack($erased);
+is_outcome($erased, 'erased', 'acked', JSON::true, qr/acknowledged/);
+for my $user ('erased', 'erased2')
+{
+    is(($relay->run('forget', $user))[0], 0, "$user is removed");
+    is_outcome($erased, $user, 'unknown', undef, qr/not known/);
+}
+is_outcome($erased, 'stays', 'delivered', JSON::true, qr/delivered to stays/);
+
 # Topics.
 my $narrow = notify_acked('USER', 'narrow', 'narrow1');
 my $other  = $relay->client('narrow', topics => ['app.other']);
@@ -195,6 +210,8 @@ for my $of ([ $lost, undef ], [ $waiting, JSON::true ], [ $role, undef ])
 is(why($lost, 'u1')->{status}, 404, 'another user has no gap');
 is(why($lost, 'gone', admin => undef, publish => { audiences => ['USER'] })->{status}, 403, 'a limited token reads nothing about an unknown audience');
 is(why($UNKNOWN, 'gone')->{status}, 404, 'an id of another time is unknown');
+is(($relay->run('forget', 'gone'))[0], 0, 'the user is removed');
+is_deeply([ grep { /gaps/ } @{ $store->execute('KEYS', '*') } ], [], 'with the gaps');
 is_outcome($role, 'reads', 'delivered', JSON::true, qr/Its audience is not known any more/);
 is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 
