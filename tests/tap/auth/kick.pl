@@ -244,6 +244,11 @@ is(outcome($_, $ivy), 'ivy', 'the one that ends first has been removed') for $ne
 is_rejected($_, early(sub => 'last'), 'the last one counts') for $near, $away, $late;
 is_rejected($late, $fred, 'so do the others');
 
+# Replicas: a cut-off that none of them has counts, but a failover would lose it.
+my $lonely = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { %conf, 'store.min_replicas' => 1 });
+is(kick($lonely, 'gus'), 503, 'a cut-off that no replica has is not confirmed');
+is_rejected($lonely, early(sub => 'gus'), 'but it counts');
+
 # Many cut-offs do not hide the newest membership change from a relay that starts.
 my $control = $store->shared('control');
 $store->execute('XADD', $control, '*', qw(change + audience ROLE target a user zoe xid 77));
