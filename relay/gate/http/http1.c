@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "gate/http/auth.h"
+#include "gate/http/cutoffs.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
 #include "wire/codes.h"
@@ -196,7 +197,10 @@ missing_claim(const struct gate_request *request)
     return token->publish || token->admin ? NULL : NO_PUBLISH;
 }
 
-/* Checks the limits again, because they may have changed while a ticket was redeemed. */
+/*
+ * Checks the limits and the cut-offs again, because they may have changed while a ticket was
+ * redeemed, or the body received.
+ */
 static void
 handle(struct gate_request *request)
 {
@@ -213,6 +217,8 @@ handle(struct gate_request *request)
         gate_request_problem(request, 429, GATE_ERR_RATE, "per-user connection limit reached");
         return;
     }
+    if (gate_cutoffs_reject(gate, &request->token.marks))
+        missing = GATE_CUT_OFF;
     if (missing != NULL)
         gate_request_problem(request, 403, GATE_ERR_PERMISSION, missing);
     else
