@@ -60,6 +60,7 @@ export function createTable(columns, keepsOmitted, view) {
     note(was, timestamp);
     if (was !== is && byKey.delete(was)) removed.set(was, held);
     if (!row) return true;
+    removed.delete(is); // an outdated version
     note(is, timestamp);
     if (isListed) byKey.set(is, row);
     else byKey.delete(is);

@@ -304,6 +304,22 @@ test('a list with load() rejects conditions', async (t) => {
   assert.match(list.error.message, /load excludes where, order and limit/);
 });
 
+test('a row that returns in its transaction has no value of its former version', async (t) => {
+  const { socket, list, tick } = await listOf(t, { where: { a: 1 } }, [{ id: 1, a: 1, text: 'former' }]);
+  socket.sends(
+    remove(11, { id: 1, a: 1 }),
+    create(11, { id: 1, a: 2, text: 'new' }),
+    change(11, 'update', { before: { id: 1 }, after: { id: 1, a: 1 }, unchanged: ['text'] }),
+  );
+  await turn();
+  tick(2000);
+  await turn();
+  assert.deepEqual([list.rows, requests(socket)], [[{ id: 1, a: 1, text: 'former' }], 2]);
+  respond(socket, '12:12:', [{ id: 1, a: 1, text: 'new' }], { judge: COMPARABLE });
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1, a: 1, text: 'new' }]);
+});
+
 // ---- loadMore()
 
 /** Responds to the request for a page, and to the barrier that follows. */
