@@ -222,7 +222,7 @@ follow_find_trimmed(struct server_reader *server, const bool *reads)
         if (stream->read_us == 0 ||
             now_us - stream->read_us > reader->config->store.retention_ms * 1000)
             rc = link_call(server->link, STORE_SCRIPT_range, 1, on_range, stream, 4, argv, NULL);
-        stream->read_us = now_us;
+        stream->requested_us = now_us;
     }
     return rc;
 }

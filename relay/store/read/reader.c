@@ -287,10 +287,14 @@ handle_notifications(struct server_reader *server, struct reply_parts *parts)
     struct reader *reader = server->reader;
 
     for (unsigned i = 0; i < reader->stream_count; i++) {
-        if (parts->notifications[i] == NULL)
-            continue;
+        struct shard_stream *stream = &reader->streams[i];
+
         if (reply_count(parts->notifications[i]) >= server->entries_requested)
             parts->lag = LAG_NOTIFICATIONS;
+        else if (stream->server == server && stream->cover.is_requested)
+            stream->read_us = stream->requested_us;
+        if (parts->notifications[i] == NULL)
+            continue;
         reader->entry_bytes -= reader->entry_bytes / READER_SIZE_DECAY;
         for (size_t k = 0; k < reply_count(parts->notifications[i]); k++) {
             const size_t bytes = reply_size(reply_at(parts->notifications[i], k));

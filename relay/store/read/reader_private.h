@@ -168,7 +168,8 @@ struct shard_stream {
     unsigned number;
     struct entry_id at;        /* id of the last stream entry read */
     struct entry_id delivered; /* id of the last one that was delivered: others wait in `order` */
-    int64_t read_us;           /* when the stream was last read; monotonic; 0: reconnected since */
+    int64_t requested_us;      /* when the last XREAD was sent; monotonic */
+    int64_t read_us; /* when one was sent that read the stream to its end; 0: reconnected since */
     struct history history;    /* of the server of this connection */
     char stream_key[STORE_KEY_MAX];
     char epoch[STORE_EPOCH_TEXT + 1]; /* epoch of the shard at the last reader_seek */
@@ -269,8 +270,8 @@ void follow_advance(struct reader *reader);
 bool follow_waits(const struct reader *reader);
 /*
  * Call it before an XREAD of the streams of the shards with reads[shard]. Entries that were not
- * read within the retention may have been trimmed: this process was paused, or had no connection.
- * The reply arrives before that of the XREAD.
+ * read within the retention may have been trimmed: this process was paused, had no connection, or
+ * is behind. The reply arrives before that of the XREAD.
  */
 MUST_CHECK enum rc follow_find_trimmed(struct server_reader *server, const bool *reads);
 

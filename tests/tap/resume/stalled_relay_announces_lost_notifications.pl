@@ -46,6 +46,40 @@ for my $shards (1, 4)
     }
 }
 
+# A relay that is behind: the reply that it waits for has a part of the notifications, and its next command finds nothing.
+{
+    local $ENV{CLAIRON_TEST_SHARDS} = 1;
+    my $retention_ms = 4 * RETENTION_MS;
+    my ($pg, $store) = (Clairon::Test::postgresql('behind'), Clairon::Test::store());
+    my $late  = Clairon::Test::delayed_replies($store->{socket});
+    my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed');
+    my $relay = Clairon::Test::relay(undef, $late, roles => 'gate', conf => { 'store.retention' => "${retention_ms}ms" });
+    my $stream = $store->shared('stream');
+    my $notify = sub { my ($mark, $count) = @_;
+        $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{u1}', '{\"mark\": \"$mark\"}') FROM generate_series(1, $count)");
+        return };
+    my $session = $relay->client('u1');
+    $notify->('before', 1);
+    $session->wait_notifications(1);
+    $late->hold(first => '^XREAD ');
+    $notify->('many', NOTIFICATIONS);
+    wait_until('all notifications are stored', sub { $store->execute('XLEN', $stream) == 1 + NOTIFICATIONS });
+    my $now  = sub { my ($s, $us) = @{ $store->execute('TIME') }; return $s * 1000 + $us / 1000 };
+    my $from = $now->();
+    $late->wait_held('first');
+    wait_until('a part of the retention has passed', sub { $now->() > $from + 0.6 * $retention_ms });
+    $late->hold(second => '^XREAD COUNT \d+ STREAMS '); # does not block, because there is more
+    $late->release('first');
+    $late->wait_held('second');
+    wait_until('the retention has passed', sub { $now->() > $from + $retention_ms + 10 });
+    $store->execute('EVAL', script_text('trim'), 1, $stream, $stream =~ s/:stream$//r, $retention_ms, $retention_ms, 1_000_000);
+    $late->release('second');
+    $notify->('last', 1);
+    $session->run_until('the last notification arrives', sub { of_mark($session, 'last') });
+    cmp_ok(scalar(of_mark($session, 'many')), '<', NOTIFICATIONS, 'notifications were trimmed before a relay that is behind has read them');
+    is($session->gaps, 'trimmed', 'the loss is announced');
+}
+
 # A busy store has more old entries than XTRIM removes in one call.
 my $store = Clairon::Test::store();
 my $add   = q{for i = 1, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], '1000-' .. i, 'a', 'b') end};
