@@ -67,8 +67,8 @@ local function state()
     if is and is == oldest then oldest = was end
     -- If no stream entry was ever added, no entry was trimmed, even if the last id was raised.
     if not first or oldest == first then return WHOLE end
-    if kept == '-' or kept and kept == oldest then return is_before(after, last) and TRIMMED or WHOLE end
-    -- Entries were removed by somebody else: those between `after` and the oldest entry may have existed.
+    if (kept == '-' or kept and kept == oldest) and not is_before(after, last) then return WHOLE end
+    -- Entries were removed, maybe by somebody else: those between `after` and the oldest entry may have existed.
     if after == '0-0' then return TRIMMED end
     return is_before(after, oldest and id_before(oldest) or newest) and TRIMMED or WHOLE
 end

@@ -102,15 +102,18 @@ local function trim_receipts()
     return sum_of(rows, 1, trimmed), keep ~= nil or beyond > TRIMMED_MAX
 end
 
--- Removes the entries before an id, or about TRIM_MAX of them. Returns the number, and whether more may remain.
+-- Removes the entries before an id, or about TRIM_MAX of them: the next call removes the others. Returns the number, and
+-- whether more may remain.
 local TRIM_MAX = 100000
 local function trim_before(id)
     local last = backwards(stream, '(' .. id, '-')()
     local trimmed = call('XTRIM', stream, 'MINID', '~', id, 'LIMIT', TRIM_MAX)
-    if trimmed > TRIM_MAX / 2 then return trimmed, true end
-    trimmed = trimmed + call('XTRIM', stream, 'MINID', id) -- less than a node of the stream
-    if trimmed > 0 then redis.pcall('HSET', prefix .. KEY_META, META_TRIMMED, last .. ' ' .. (oldest_entry(stream) or '-')) end
-    return trimmed, false
+    local is_cut = trimmed > TRIM_MAX / 2
+    if not is_cut then trimmed = trimmed + call('XTRIM', stream, 'MINID', id) end -- less than a node of the stream
+    -- An emptied stream has entries again: others may remove them.
+    if trimmed == 0 then last = (call('HGET', prefix .. KEY_META, META_TRIMMED) or ''):match('^(%S+) %-$') end
+    if last then redis.pcall('HSET', prefix .. KEY_META, META_TRIMMED, last .. ' ' .. (oldest_entry(stream) or '-')) end
+    return trimmed, is_cut
 end
 
 local pending = call('XPENDING', stream, 'clairon', '-', '+', MOVES_MAX)

@@ -82,16 +82,34 @@ for my $shards (1, 4)
 
 # A busy store has more old entries than XTRIM removes in one call.
 my $store = Clairon::Test::store();
-my $add   = q{for i = 1, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], '1000-' .. i, 'a', 'b') end};
+my $add   = q{for i = 1, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], ARGV[2] .. '-' .. i, 'a', 'b') end};
+sub trim { return $store->execute('EVAL', script_text('trim'), 1, 'clairon:stream', 'clairon', RETENTION_MS, RETENTION_MS, 1_000_000) }
+sub is_trimmed { my ($after) = @_; return $store->execute('EVAL', script_text('range'), 1, 'clairon:stream', 'clairon', $after, 1)->[0] }
 $store->execute('XGROUP', 'CREATE', 'clairon:stream', 'clairon', '0', 'MKSTREAM');
-$store->execute('EVAL', $add, 1, 'clairon:stream', 130_000);
+$store->execute('HSET', 'clairon:meta', 'first', '1000-1');
+$store->execute('EVAL', $add, 1, 'clairon:stream', 1, 1000);
+trim();
+is(is_trimmed('1000-1'), 0, 'nothing was trimmed after the only entry');
+$store->execute('EVAL', $add, 1, 'clairon:stream', 130_000, 2000);
 my ($calls, $trimmed, $more) = (0, 0, 1);
 while ($more && ++$calls < 10)
 {
-    my $reply = $store->execute('EVAL', script_text('trim'), 1, 'clairon:stream', 'clairon', RETENTION_MS, RETENTION_MS, 1_000_000);
+    my $reply = trim();
     $trimmed += $reply->[0];
     $more = $reply->[1];
+    is(is_trimmed('1000-1'), 1, "the loss is known after call $calls");
 }
 is($trimmed, 130_000, 'all old entries are trimmed without a pause between the calls');
+is(is_trimmed('2000-130000'), 0, 'and nothing after them');
+$store->execute('EVAL', $add, 1, 'clairon:stream', 60_000, 3000);
+trim()->[1] and trim();
+is(is_trimmed('2000-130000'), 1, 'so is a loss if the second call finds nothing');
+
+# An operator removes entries that were added after all others were trimmed.
+$store->execute('EVAL', $add, 1, 'clairon:stream', 10, '9999999999999');
+trim();
+is(is_trimmed('3000-60000'), 0, 'nothing was trimmed');
+$store->execute('XTRIM', 'clairon:stream', 'MAXLEN', 0);
+is(is_trimmed('3000-60000'), 1, 'the loss is known');
 
 done_testing();
