@@ -170,7 +170,7 @@ struct shard_stream {
     struct entry_id delivered; /* id of the last one that was delivered: others wait in `order` */
     int64_t requested_us;      /* when the last XREAD was sent; monotonic */
     int64_t read_us; /* when one was sent that read the stream to its end; 0: reconnected since */
-    struct history history;    /* of the server of this connection */
+    struct history history; /* of the server of this connection */
     char stream_key[STORE_KEY_MAX];
     char epoch[STORE_EPOCH_TEXT + 1]; /* epoch of the shard at the last reader_seek */
     struct tail ack_events;           /* keeps its position across a reconnect */
