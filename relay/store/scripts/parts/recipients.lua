@@ -15,6 +15,12 @@ local function targets_of(route)
         route_bytes(route, from, from + route_number(route, FRAME_NOTIFICATION_AT_TARGETS_LEN, FRAME_NOTIFICATION_AT_TARGET_COUNT))
 end
 
+-- Returns the target at this byte of the targets, and where the next one begins.
+local function target_at(targets, at)
+    local next_at = at + 2 + targets:byte(at) * 256 + targets:byte(at + 1)
+    return targets:sub(at + 2, next_at - 1), next_at
+end
+
 local function is_alone(fields, user)
     if fields.retry_users then return fields.retry_users == packed_name(user) end
     local audience, _, targets = targets_of(fields.route)
@@ -46,12 +52,12 @@ end
 -- Returns a route without this target of the audience USER.
 local function route_without(route, user)
     local audience, count, targets = targets_of(route)
-    local name, at, kept = packed_name(user), 1, {}
+    local at, kept = 1, {}
     if audience ~= 'USER' then return route end
     while at < #targets do
-        local to = at + 2 + targets:byte(at) * 256 + targets:byte(at + 1)
-        if targets:sub(at, to - 1) ~= name then kept[#kept + 1] = targets:sub(at, to - 1) end
-        at = to
+        local target, next_at = target_at(targets, at)
+        if target ~= user then kept[#kept + 1] = targets:sub(at, next_at - 1) end
+        at = next_at
     end
     if #kept == count then return route end
     local rest, start = table.concat(kept), route:find(targets, FRAME_NOTIFICATION_HEAD_SIZE, true) - 1

@@ -1,28 +1,22 @@
 -- user_facts.lua: what the store knows of a notification and one user, for `clairon why`. Requires `call`, `stream`,
 -- `prefix`, `field` and large_entries.lua (route.lua).
 -- include: audience.lua
+-- include: recipients.lua
 
 local TRACE_FULL, TARGETS_MAX, OWNERS_MAX, ERRORS_MAX = 512, 1000, 64, 1000
 local ERROR_BEFORE_MS, ERROR_AFTER_MS = 1000, 60000
 
 -- Returns '1' if the user is in a group of the audience now, '0', or '' if it is unknown.
 local function is_member_now(route, user)
-    if not route or #route < FRAME_NOTIFICATION_HEAD_SIZE then return '' end
-    local at, topic_end = topic_at(route)
-    local audience = route_bytes(route, FRAME_NOTIFICATION_HEAD_SIZE, at)
-    if audience == 'USER' or audience == 'ALL' then return '' end
-    if route_number(route, FRAME_NOTIFICATION_AT_TARGET_COUNT, FRAME_NOTIFICATION_AT_ACK_TIMEOUT) > TARGETS_MAX then
-        return ''
-    end
-    local from = topic_end + route_number(route, FRAME_NOTIFICATION_AT_RULE_LEN, FRAME_NOTIFICATION_AT_RECEIPTS)
-    local to = from + route_number(route, FRAME_NOTIFICATION_AT_TARGETS_LEN, FRAME_NOTIFICATION_AT_TARGET_COUNT)
-    local kinds = kinds_of(audience)
-    while from < to do
-        local last = from + 2 + route_number(route, from, from + 2)
-        local keys, is_member = member_keys(audience, kinds, route_bytes(route, from + 2, last)), true
+    local audience, count, targets = targets_of(route)
+    if audience == '' or audience == 'USER' or audience == 'ALL' or count > TARGETS_MAX then return '' end
+    local kinds, at = kinds_of(audience), 1
+    while at < #targets do
+        local target, next_at = target_at(targets, at)
+        local keys, is_member = member_keys(audience, kinds, target), true
         for _, key in ipairs(keys or {}) do is_member = is_member and call('SISMEMBER', key, user) == 1 end
         if keys and is_member then return '1' end
-        from = last
+        at = next_at
     end
     return '0'
 end
