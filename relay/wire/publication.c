@@ -19,8 +19,8 @@
 #define NAME_MAX_BYTES LIMIT_TARGET
 #define RETRY_LIMIT_MAX 1000
 #define RETRY_LIMIT 5
-#define ESCALATION_MAX_S (30 * 86400)
-#define FEW_TARGETS 64 /* up to this number, duplicates are dropped without sorting */
+#define DELAY_MAX_S (30 * 86400) /* of a timeout or an escalation */
+#define FEW_TARGETS 64           /* up to this number, duplicates are dropped without sorting */
 
 /* A notification between parsing and encoding. Strings belong to the document. */
 struct publication_draft {
@@ -32,6 +32,7 @@ struct publication_draft {
     int type;
     int backoff;
     int64_t limit;
+    uint32_t ack_timeout_ms; /* 0: delivery.ack_timeout */
     bool is_retried;
     const char *source;
     const char *topic; /* NULL: derived from the source */
@@ -399,11 +400,35 @@ read_audience(struct publication_draft *draft, const struct json_value *routing)
     return RC_OK;
 }
 
+/* Returns the milliseconds; 0: not a valid number of seconds. */
+static uint32_t
+delay_ms(const struct json_doc *doc, const struct json_value *value)
+{
+    double seconds = json_doc_number(doc, value);
+
+    return seconds >= 0.001 && seconds <= DELAY_MAX_S ? (uint32_t)(seconds * 1000) : 0;
+}
+
+static enum rc
+read_ack_timeout(struct publication_draft *draft, const struct json_value *retry)
+{
+    const struct json_value *value = json_doc_member(draft->doc, retry, "ack_timeout");
+
+    if (value == NULL)
+        return RC_OK;
+    draft->ack_timeout_ms = delay_ms(draft->doc, value);
+    if (draft->ack_timeout_ms == 0)
+        return reject(draft,
+                      "routing.retry.ack_timeout must be a number of seconds, from 0.001 to %d",
+                      DELAY_MAX_S);
+    return RC_OK;
+}
+
 static enum rc
 read_retry(struct publication_draft *draft, const struct json_value *routing)
 {
-    static const char *const FIELDS[] = {"ack_required", "enabled", "attempts",
-                                         "limit",        "backoff", NULL};
+    static const char *const FIELDS[] = {"ack_required", "enabled",     "attempts", "limit",
+                                         "backoff",      "ack_timeout", NULL};
     const struct json_value *retry, *limit;
 
     if (read_object(draft, routing, "retry", FIELDS, &retry) != RC_OK ||
@@ -411,7 +436,8 @@ read_retry(struct publication_draft *draft, const struct json_value *routing)
         read_flag(draft, retry, "enabled", draft->publication->needs_ack, &draft->is_retried) !=
             RC_OK ||
         read_word(draft, retry, "backoff", envelope_backoffs, FRAME_BACKOFF_EXPONENTIAL,
-                  &draft->backoff) != RC_OK)
+                  &draft->backoff) != RC_OK ||
+        read_ack_timeout(draft, retry) != RC_OK)
         return RC_BAD;
     limit = json_doc_member(draft->doc, retry, "limit");
     draft->limit = limit != NULL ? json_doc_integer(draft->doc, limit) : RETRY_LIMIT;
@@ -420,15 +446,6 @@ read_retry(struct publication_draft *draft, const struct json_value *routing)
         return reject(draft, "routing.retry.limit must be an integer from 0 to %d",
                       RETRY_LIMIT_MAX);
     return RC_OK;
-}
-
-/* Returns the milliseconds; 0: not a valid number of seconds. */
-static uint32_t
-escalation_ms(const struct json_doc *doc, const struct json_value *value)
-{
-    double seconds = json_doc_number(doc, value);
-
-    return seconds >= 0.001 && seconds <= ESCALATION_MAX_S ? (uint32_t)(seconds * 1000) : 0;
 }
 
 /* A number of seconds, or an array of two, the smaller one first. */
@@ -444,7 +461,7 @@ read_escalations(struct publication_draft *draft, const struct json_value *routi
     if (value == NULL)
         return RC_OK;
     for (size_t i = 0; i < count && i < FRAME_ESCALATIONS; i++) {
-        times[i] = escalation_ms(draft->doc, each);
+        times[i] = delay_ms(draft->doc, each);
         if (is_array)
             each = json_doc_next(draft->doc, value, each);
     }
@@ -453,7 +470,7 @@ read_escalations(struct publication_draft *draft, const struct json_value *routi
         return reject(draft,
                       "routing.escalate_after must be a number of seconds, from 0.001 to %d, or an "
                       "array of two, the smaller one first",
-                      ESCALATION_MAX_S);
+                      DELAY_MAX_S);
     if (!draft->publication->needs_ack)
         return reject(draft, "routing.escalate_after requires routing.retry.ack_required");
     return RC_OK;
@@ -700,6 +717,7 @@ flags_of(const struct publication_draft *draft)
 
     return (uint16_t)((publication->needs_ack ? FRAME_ACK_REQUIRED : 0) |
                       (draft->is_retried ? FRAME_RETRY_ENABLED : 0) |
+                      (draft->ack_timeout_ms != 0 ? FRAME_ACK_TIMED : 0) |
                       (has_receipts(draft) ? FRAME_RECEIPTS : 0) |
                       (publication->web_push != NULL ? FRAME_WEB_PUSH : 0) |
                       (publication->traceparent[0] != '\0' ? FRAME_TRACED : 0));
@@ -726,6 +744,7 @@ fill_head(const struct publication_draft *draft, const unsigned char id[16], siz
                   (uint16_t)strlen(publication->audience));
     bytes_put_u16(head + FRAME_NOTIFICATION_AT_TOPIC_LEN, (uint16_t)topic_len);
     bytes_put_u32(head + FRAME_NOTIFICATION_AT_TARGET_COUNT, (uint32_t)publication->target_count);
+    bytes_put_u32(head + FRAME_NOTIFICATION_AT_ACK_TIMEOUT, draft->ack_timeout_ms);
     head[FRAME_NOTIFICATION_AT_RECEIPTS] = (unsigned char)draft->receipts;
     for (size_t i = 0; i < FRAME_ESCALATIONS; i++)
         bytes_put_u32(head + FRAME_NOTIFICATION_AT_ESCALATIONS + i * FRAME_ESCALATION_SIZE,

@@ -3,7 +3,8 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until);
+use Clairon::Test qw(wait_until token);
+use Clairon::Test::RawSocket;
 use JSON ();
 use Test::More;
 
@@ -68,6 +69,15 @@ $client->run_until('the notification with the shorter timeout is retried', sub {
 wait_until('the delivery of the notification with the longer timeout is reported', sub { due_in($long, 'u1') });
 ok(due_in($long, 'u1') > 40 * $HOUR, 'notify sets a longer timeout');
 $client->ack($long, $short);
+$client->run_until('all notifications are acknowledged', sub { $store->pending == 0 });
+
+# So does a publication over HTTP, in seconds.
+my $posted = Clairon::Test::RawSocket->new($relay)->request('POST', '/v1/notifications', Authorization => 'Bearer ' . token(sub => 'app', publish => JSON::true()),
+    ':body' => JSON::encode_json({ payload => {}, metadata => { source => 'posted' },
+        routing => { audience => { type => 'USER', targets => ['u1'] }, retry => { ack_required => JSON::true(), ack_timeout => 0.1 } } }));
+is($posted->{status}, 201, 'a publication has a timeout');
+$client->run_until('the publication is retried', sub { attempts_by_source($client) =~ /posted:1/ });
+$client->ack(id_of($client, 'posted'));
 $client->run_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
 # The user is absent when the retry is due: the relay defers the retry by the notification's timeout, not by the

@@ -222,6 +222,32 @@ receipts_and_escalations_are_in_the_header(void **state)
 }
 
 static void
+ack_timeout_is_in_the_header(void **state)
+{
+    static const char *const VALUES[] = {"0", "-1", "0.0001", "2592001", "\"1\"", "[1]", "null"};
+    struct publication publication = {0};
+    const unsigned char *head;
+    char members[128];
+
+    (void)state;
+    assert_int_equal(
+        parse_routing("\"retry\":{\"ack_required\":true,\"ack_timeout\":1.5}", &publication),
+        RC_OK);
+    head = (const unsigned char *)publication.head.bytes;
+    assert_int_equal(bytes_get_u16(head + FRAME_AT_FLAGS) & FRAME_ACK_TIMED, FRAME_ACK_TIMED);
+    assert_int_equal(bytes_get_u32(head + FRAME_NOTIFICATION_AT_ACK_TIMEOUT), 1500);
+    publication_free(&publication);
+    assert_int_equal(parse_routing(ACK "\"receipts\":\"none\"", &publication), RC_OK);
+    head = (const unsigned char *)publication.head.bytes;
+    assert_int_equal(bytes_get_u16(head + FRAME_AT_FLAGS) & FRAME_ACK_TIMED, 0);
+    publication_free(&publication);
+    for (size_t i = 0; i < sizeof(VALUES) / sizeof(VALUES[0]); i++) {
+        snprintf(members, sizeof(members), "\"retry\":{\"ack_timeout\":%s}", VALUES[i]);
+        assert_int_equal(parse_routing(members, &publication), RC_BAD);
+    }
+}
+
+static void
 invalid_escalations_are_rejected(void **state)
 {
     static const char *const VALUES[] = {"0",       "-1",    "0.0001",   "2592001", "[]",   "[1,1]",
@@ -310,6 +336,7 @@ main(void)
         cmocka_unit_test(web_push_is_kept_apart),
         cmocka_unit_test(payload_values_are_kept_verbatim),
         cmocka_unit_test(receipts_and_escalations_are_in_the_header),
+        cmocka_unit_test(ack_timeout_is_in_the_header),
         cmocka_unit_test(invalid_escalations_are_rejected),
         cmocka_unit_test(targets_have_a_largest_size),
         cmocka_unit_test(recipients_are_sent_a_long_list_as_its_length),
