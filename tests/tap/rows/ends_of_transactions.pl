@@ -130,7 +130,7 @@ for my $shards (1, 16)
 {
     my $store  = Clairon::Test::store();
     my $slot   = "clairon_$shards";
-    my %conf   = ('store.shards' => $shards, 'feed.slot' => $slot);
+    my %conf   = ('store.shards' => $shards, 'feed.slot' => $slot, 'delivery.window' => amount(64, 4096));    # nothing is held back but with `win`
     my $first  = Clairon::Test::relay($pg, $store, conf => \%conf);
     my $second = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { %conf, 'rows.conninfo' => $pg->connstr('postgres') . ' user=relay' });
     for my $relay ($first, $second)
