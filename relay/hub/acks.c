@@ -105,26 +105,33 @@ apply_to_held(struct hub *hub, const struct delivery_report *item)
     }
 }
 
-/* The notification was sent, and the user does not have to acknowledge it, or not any more. */
+/* The store states that the user does not have to acknowledge the notification, or not any more. */
+static void
+end_stored(struct membership *members, const unsigned char id[16], enum inflight_end end)
+{
+    struct membership *member;
+    char text[FRAME_UUID_TEXT + 1];
+
+    frame_id_text(id, text);
+    DL_FOREACH (members, member) {
+        const struct inflight_entry *entry = inflight_find(&member->session->inflight, id);
+        const bool is_open = entry != NULL && entry->end == INFLIGHT_OPEN;
+        const bool is_written = is_open && entry->is_written;
+
+        if (!is_open)
+            continue;
+        (void)session_inflight_end(member->session, id, end);
+        if (is_written && end == INFLIGHT_ACKED)
+            session_send_acked(member->session, &(const char *){text}, 1);
+        session_mark(member->session, READY_REFILL);
+    }
+}
+
 static void
 apply_to_sent(struct hub *hub, const struct delivery_report *item)
 {
-    struct membership *members = hub_sessions_of_user(hub, item->stored.user), *member;
-    char text[FRAME_UUID_TEXT + 1];
-
-    frame_id_text(item->stored.id, text);
-    DL_FOREACH (members, member) {
-        struct inflight_entry *entry = inflight_find(&member->session->inflight, item->stored.id);
-        const bool is_acked = item->state == STORE_PAIR_ACKED && entry != NULL &&
-                              entry->is_written && entry->end == INFLIGHT_OPEN;
-
-        (void)session_inflight_end(member->session, item->stored.id,
-                                   item->state == STORE_PAIR_ACKED ? INFLIGHT_ACKED
-                                                                   : INFLIGHT_ENDED);
-        if (is_acked)
-            session_send_acked(member->session, &(const char *){text}, 1);
-    }
-    user_sessions_refill(members);
+    end_stored(hub_sessions_of_user(hub, item->stored.user), item->stored.id,
+               item->state == STORE_PAIR_ACKED ? INFLIGHT_ACKED : INFLIGHT_ENDED);
 }
 
 void
@@ -288,6 +295,26 @@ queue_again(struct hub *hub, struct acks *acks)
     acks->count = 0;
 }
 
+/*
+ * Sessions may have queued these notifications after another session acknowledged them, while the
+ * acks were still queued: then the replies to their delivery reports were that they are pending.
+ */
+static void
+end_acked(struct hub *hub, const struct acks *acks)
+{
+    struct membership *members = NULL;
+    unsigned char id[16];
+
+    for (size_t i = 0; i < acks->count; i++) {
+        const struct store_ack *ack = &acks->items[i];
+
+        if (i == 0 || strcmp(ack->user, acks->items[i - 1].user) != 0)
+            members = hub_sessions_of_user(hub, ack->user);
+        if (members != NULL && frame_id_parse(ack->id, strlen(ack->id), id))
+            end_stored(members, id, INFLIGHT_ACKED);
+    }
+}
+
 static void
 on_acked(void *ctx, enum rc rc)
 {
@@ -296,6 +323,7 @@ on_acked(void *ctx, enum rc rc)
     if (hub->closing)
         return;
     if (rc == RC_OK) {
+        end_acked(hub, &hub->acks.sent);
         clear(&hub->acks.sent);
         acks_flush(hub);
         hub_mark(hub, HUB_REFILL);

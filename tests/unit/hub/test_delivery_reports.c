@@ -40,6 +40,7 @@ static unsigned call_count;
 enum rc __wrap_store_ack(struct store *store, const struct store_ack *acks, size_t count,
                          store_acked *done, void *ctx);
 static unsigned ack_calls;
+static store_acked *acked; /* of the last call */
 
 enum rc
 __wrap_store_ack(struct store *store, const struct store_ack *acks, size_t count, store_acked *done,
@@ -48,8 +49,8 @@ __wrap_store_ack(struct store *store, const struct store_ack *acks, size_t count
     (void)store;
     (void)acks;
     (void)count;
-    (void)done;
     (void)ctx;
+    acked = done;
     ack_calls++;
     return RC_OK;
 }
@@ -344,6 +345,76 @@ test_acks_wait_for_reports(void **state)
     notification_unref(notification);
 }
 
+/* A notification that another session acknowledges while an earlier ack is on its way. */
+static struct notification *
+acknowledge_elsewhere(unsigned char number)
+{
+    const char *const earlier[] = {"00000000-0000-0000-0000-000000000009"};
+    char text[FRAME_UUID_TEXT + 1];
+    struct notification *notification = group_notification(number);
+
+    hub.stats = &stats;
+    ack_calls = 0;
+    session.inflight.size = 1;
+    buffer_init(&session.control.frames, SESSION_CONTROL_MAX);
+    hub_ack(&hub, "u1", earlier, 1);
+    frame_id_text(notification->frame.as.notification.id, text);
+    hub_ack(&hub, "u1", &(const char *){text}, 1);
+    assert_int_equal(ack_calls, 1);
+    buffer_free(&session.control.frames);
+    buffer_init(&session.control.frames, SESSION_CONTROL_MAX);
+    return notification;
+}
+
+static void
+complete_acks(void)
+{
+    acked(&hub, RC_OK);
+    assert_int_equal(ack_calls, 2);
+    assert_int_equal(inflight_free_slots(&session.inflight), 0);
+    acked(&hub, RC_OK);
+    assert_int_equal(inflight_free_slots(&session.inflight), 1);
+}
+
+/* The page or the replay buffer from which it was read is older than the ack. */
+static void
+test_a_notification_that_was_acknowledged_before_it_was_queued_ends(void **state)
+{
+    struct notification *notification = acknowledge_elsewhere(3);
+
+    (void)state;
+    assert_true(session_enqueue_pending(&session, notification, INFLIGHT_OPEN, true));
+    session_inflight_written(&session, notification);
+    acks_flush(&hub);
+    complete_report(2, RC_OK, STORE_PAIR_PENDING);
+    complete_acks();
+    assert_int_equal(session.inflight.count, 0);
+    assert_non_null(
+        strstr((const char *)session.control.frames.bytes + 8,
+               "{\"t\":\"acked\",\"ids\":[\"00000000-0000-0000-0000-000000000003\"]}"));
+    buffer_free(&session.control.frames);
+    free(session.inflight.entries);
+    notification_unref(notification);
+}
+
+/* `acked` follows it. */
+static void
+test_a_notification_that_was_acknowledged_before_it_is_written_ends(void **state)
+{
+    struct notification *notification = acknowledge_elsewhere(3);
+
+    (void)state;
+    assert_true(session_enqueue_pending(&session, notification, INFLIGHT_OPEN, true));
+    complete_acks();
+    assert_int_equal(session.control.frames.len, 0);
+    session_inflight_written(&session, notification);
+    assert_int_equal(session.inflight.count, 0);
+    assert_true(session.control.frames.len > 0);
+    buffer_free(&session.control.frames);
+    free(session.inflight.entries);
+    notification_unref(notification);
+}
+
 int
 main(void)
 {
@@ -366,6 +437,10 @@ main(void)
         cmocka_unit_test_setup_teardown(test_a_failed_report_is_sent_again_in_order, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_acks_wait_for_reports, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_a_notification_that_was_acknowledged_before_it_was_queued_ends, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            test_a_notification_that_was_acknowledged_before_it_is_written_ends, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
