@@ -59,8 +59,11 @@ bool http_head_has_plain_path(const struct http_head *head);
 /* An upgrade to another protocol may be ignored (RFC 9110, 7.8). */
 bool http_head_is_websocket(const struct http_head *head);
 
-/* Returned instead of a value of more than `max` bytes; never valid. */
-#define HTTP_TOO_LONG "?"
+/*
+ * Returned instead of a value of more than `max` bytes. No value contains it, because heads with
+ * control characters are rejected.
+ */
+#define HTTP_TOO_LONG "\1"
 /* Header names are in lower case. */
 bool http_head_has(const struct http_head *head, const char *name);
 /* Whether the header has this value, case-insensitively. */

@@ -7,6 +7,7 @@ local call = redis.call
 local cutoffs, order = prefix .. KEY_CUTOFFS, prefix .. KEY_CUTOFF_ENDS
 local now = tonumber(call('TIME')[1])
 local changes = {}
+local DIGITS_MAX = 12 -- relays ignore values with more, and of another format
 
 local function value_of() return string.format('%.0f:%.0f', issued, ends) end
 local function remove(each)
@@ -17,10 +18,10 @@ end
 for _, each in ipairs(call('ZRANGEBYSCORE', order, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)) do remove(each) end
 if issued == 0 then issued = now end
 local former = call('HGET', cutoffs, digest)
-if former then
-    local former_issued, former_ends = former:match('^(%d+):(%d+)$')
+local former_issued, former_ends = (former or ''):match('^(%d+):(%d+)$')
+if former_issued and #former_issued <= DIGITS_MAX and #former_ends <= DIGITS_MAX then
     issued, ends = math.max(issued, tonumber(former_issued)), math.max(ends, tonumber(former_ends))
-elseif call('HLEN', cutoffs) >= STORE_CUTOFFS_MAX then
+elseif not former and call('HLEN', cutoffs) >= STORE_CUTOFFS_MAX then
     local first = call('ZRANGE', order, 0, 0)[1]
     if first then
         remove(first)

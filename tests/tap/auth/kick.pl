@@ -8,6 +8,7 @@ use Clairon::Test qw(wait_until token audited script_text);
 use Clairon::Test::EventStream;
 use Clairon::Test::OpenIdProvider;
 use Clairon::Test::RawSocket;
+use Digest::SHA qw(sha256_hex);
 use JSON ();
 use POSIX ();
 use Test::More;
@@ -147,11 +148,21 @@ is(kick($near, 'dora', { until => iso(time + $_) }), 204, "a kick for $_ s") for
 is(scalar(grep { /^\d+:(\d+)$/ && $1 > time + 500 && $1 < time + 700 } @{ $store->execute('HVALS', $store->shared('cutoffs')) }), 1,
     'the second one does not shorten the first one');
 
+# Fields that relays cannot read.
+for my $value ('nonsense', '1:2:3', '1234567890123:1234567890123')
+{
+    $store->execute('HSET', $store->shared('cutoffs'), substr(sha256_hex("user\0gil\0"), 0, 32), $value);
+    is(kick($near, 'gil'), 204, "a kick replaces the field $value");
+    is_rejected($near, early(sub => 'gil'), 'the user');
+}
+
 # Requests.
 my $odd = early(sub => 'a/b ü%');
 my $named = session($near, $odd);
 is(kick($near, 'a%2Fb%20%C3%BC%25'), 204, 'the user is percent-encoded');
 $named->ends_with(4003, 'a kick of a name with a slash');
+is(kick($near, '%3F'), 204, 'a user may be named ?');
+is_rejected($near, early(sub => '?'), 'the user ?');
 is(kick($near, $_->[0]), $_->[1], "$_->[2]: status $_->[1]")
   for [ 'x' x 256, 400, 'a name of 256 bytes' ], [ '%ff', 400, 'invalid UTF-8' ], [ '', 404, 'no name' ], [ '..', 404, 'two dots' ], [ 'a/b', 404, 'two segments' ];
 is(kick($near, 'x', $_->[0]), 400, "$_->[1] is rejected")
