@@ -17,6 +17,16 @@
 
 /* ---- acts */
 
+/* The store rejects a range after the last possible id. */
+static bool
+is_cursor(const char *text)
+{
+    struct entry_id entry;
+
+    return entry_id_read(text, strlen(text), &entry) == RC_OK &&
+           (entry.ms != UINT64_MAX || entry.seq != UINT64_MAX);
+}
+
 static void
 on_audit(void *ctx, enum rc rc, struct buffer *json, const char *next)
 {
@@ -53,13 +63,11 @@ gate_audit(struct gate_request *request)
     char *after = http_head_argument(request->conn->head, "after=", ENTRY_ID_TEXT_MAX);
     const unsigned limit = read_limit(request);
     struct store_request *store_request;
-    struct entry_id entry;
 
     if (limit == 0) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "limit: expected a number from 1 to 1000");
-    } else if (after != NULL && after[0] != '\0' &&
-               entry_id_read(after, strlen(after), &entry) != RC_OK) {
+    } else if (after != NULL && after[0] != '\0' && !is_cursor(after)) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "after: invalid cursor");
     } else {
         store_request = store_request_new(request);

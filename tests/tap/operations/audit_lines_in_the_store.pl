@@ -99,7 +99,7 @@ is_deeply([ acts($one, "?after=$after") ], [], 'the last cursor is behind the la
 like($all[0]{at}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, 'an act has its time');
 is_deeply([ sort keys %{ $all[0] } ], [qw(act actor at object)], 'and no more than actor, act and object');
 is(http($one, GET => '/v1/audit?limit=0')->{status}, 400, 'an invalid limit is rejected');
-is(http($one, GET => '/v1/audit?after=x')->{status}, 400, 'so is an invalid cursor');
+is(http($one, GET => "/v1/audit?after=$_")->{status}, 400, "so is the cursor $_") for 'x', '5', join '-', ('18446744073709551615') x 2;
 
 # Removed users.
 is(($two->run('forget', 'amy'))[0], 0, 'the user is removed');
