@@ -386,7 +386,8 @@ gate_api_document(struct conn *conn, struct response *ret_response)
     const char *text = is_openapi ? gate_api_openapi : gate_api_asyncapi;
     const char *etag = is_openapi ? gate_api_openapi_etag : gate_api_asyncapi_etag;
     char *cached = http_head_text(head, "if-none-match", ETAGS_MAX);
-    const bool is_cached = cached != NULL && strstr(cached, etag) != NULL;
+    const bool is_cached =
+        cached != NULL && (strcmp(cached, "*") == 0 || strstr(cached, etag) != NULL);
 
     free(cached);
     response_init(ret_response, is_cached ? 304 : 200, GATE_JSON);

@@ -67,6 +67,7 @@ for my $name ('openapi', 'asyncapi')
     is(http(GET => "/v1/$name.json", claims => undef, headers => { 'If-None-Match' => "\"x\", $response->{headers}{etag}" })->{status}, 304,
         'its ETag avoids a second download');
     is($response->{headers}{'cache-control'}, 'no-cache', 'caches may keep it');
+    is(http(GET => "/v1/$name.json", claims => undef, headers => { 'If-None-Match' => '*' })->{status}, 304, 'nor with any ETag');
     is(http(GET => "/v1/$name.json", claims => undef, headers => { 'If-None-Match' => '"x"' })->{status}, 200, 'another ETag does not');
     is(http(HEAD => "/v1/$name.json", claims => undef)->{headers}{'content-length'}, length $response->{body}, 'HEAD has its length');
 }
