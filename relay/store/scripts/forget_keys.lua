@@ -16,14 +16,17 @@ end
 local function remove_field(key) removed = removed + call('HDEL', key, user) end
 
 -- Without the pair, user_facts.lua would conclude that the user was not addressed.
+local function is_mark(event) return event:find('^forgotten ') ~= nil end
+local function mark() return 'forgotten ' .. call('TIME')[1] .. '000 0 - ' end
+
 local function mark_trace(id)
-    local key, ms = prefix .. KEY_TRACE .. id, call('TIME')[1] .. '000'
+    local key = prefix .. KEY_TRACE .. id
     local events = call('LRANGE', key, 0, -1)
     work = work + #events
     for _, event in ipairs(events) do
-        if event:find('^forgotten ') then return end
+        if is_mark(event) then return end
     end
-    if #events > 0 then call('RPUSH', key, 'forgotten ' .. ms .. ' 0 - ') end
+    if #events > 0 then call('RPUSH', key, mark()) end
 end
 
 local function remove_acked(key, id)
@@ -38,15 +41,27 @@ local function remove_ack(key, id)
 end
 
 -- Events are: stage, time, attempt, detail and user.
-local function remove_events(key, id)
-    local events, tail = call('LRANGE', key, 0, -1), ' ' .. user
-    work = work + #events
+local function is_event_of_user(event)
+    return event:sub(-#user - 1) == ' ' .. user and event:match('^%S+ %S+ %S+ %S+ (.*)$') == user and event:sub(1, 7) ~= 'stored '
+end
+
+-- The list is written once, because a trace may have hundreds of events of the user.
+local function remove_events(key)
+    local events, others, is_marked = call('LRANGE', key, 0, -1), {}, false
     for _, event in ipairs(events) do
-        if event:sub(-#tail) == tail and event:match('^%S+ %S+ %S+ %S+ (.*)$') == user and event:sub(1, 7) ~= 'stored ' then
-            mark_trace(id)
-            removed = removed + call('LREM', key, 1, event)
+        if not is_event_of_user(event) then
+            others[#others + 1] = event
+            is_marked = is_marked or is_mark(event)
         end
     end
+    work = work + #events
+    if #others == #events then return end
+    removed, work = removed + #events - #others, work + #others
+    if not is_marked then others[#others + 1] = mark() end
+    local left_ms = call('PTTL', key)
+    call('DEL', key)
+    call('RPUSH', key, unpack(others))
+    if left_ms > 0 then call('PEXPIRE', key, left_ms) end
 end
 
 -- A copy without users is deleted with the next one. The stream entry of a pending notification remains.

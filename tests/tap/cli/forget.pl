@@ -130,10 +130,18 @@ for my $shards (1, 16)
     is_deeply([ sort keys %own ], [ sort $shared, $acked, $absent, $failed ], 'the stream has the name in shared notifications only');
     $sql->("DELETE FROM clairon.member WHERE user_id = '$NAME'");
     wait_until('the store has deleted the membership', sub { !$store->execute('EXISTS', "${prefix}groups:$NAME") });
+    my $trace = "${prefix}trace:01890000-0000-7000-8000-000000000000";
+    $store->execute('RPUSH', $trace, 'stored 1 0 1-0 -', (map { "sent $_ 0 conn $NAME" } 1 .. 500), 'sent 501 0 conn bob');
+    $store->execute('PEXPIRE', $trace, 3_600_000);
+    $store->execute('CONFIG', 'RESETSTAT');
     my ($code, $out, $err) = $relay->run('forget', $NAME, '--json');
     is($code, 0, 'the command succeeds') or diag($err);
     my $again = JSON::decode_json($out);
     is_deeply([ @$again{qw(pairs notifications memberships)} ], [ 0, 0, 0 ], 'a repeated removal finds no more');
+    is_deeply([ map { s/ \d.*//r } @{ $store->execute('LRANGE', $trace, 0, -1) } ], [ 'stored', 'sent', 'forgotten' ], 'a trace keeps the events of others');
+    cmp_ok($store->execute('PTTL', $trace), '>', 0, 'and its end');
+    my ($reads) = $store->execute('INFO', 'commandstats') =~ /cmdstat_lrange:calls=(\d+)/;
+    cmp_ok($reads, '<', 100, 'it is not read again for each event');
     delete @may{ "${prefix}control", "${prefix}members:CREW:c", "${prefix}groups:$NAME" };
     is_deeply([ grep { !$may{$_} } keys_with_name($store) ], [], 'and removes the change of the membership');
 
