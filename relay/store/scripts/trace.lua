@@ -6,7 +6,7 @@
 local stream, prefix, id = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 
-local SCAN_MAX, SCAN_BYTES, CLOCK_SKEW_MS, WAITING_MAX = 5000, 8 * 1024 * 1024, 5000, 1000
+local SCAN_MAX, SCAN_STEP, SCAN_BYTES, CLOCK_SKEW_MS, WAITING_MAX = 5000, 16, 8 * 1024 * 1024, 5000, 1000
 -- include: large_entries.lua
 -- include: pending_value.lua
 
@@ -29,23 +29,22 @@ local function entry_at(entry_id)
 end
 
 -- Ids have no index. A notification is stored soon after its commit, so the search starts at the
--- commit time. One entry is read at a time, because its size is unknown.
+-- commit time. Large entries are not read.
 local function search()
-    local from, bytes = string.format('%.0f', math.max(tonumber(ARGV[3]) - CLOCK_SKEW_MS, 0)) .. '-0', 0
+    local from, bytes, read = string.format('%.0f', math.max(tonumber(ARGV[3]) - CLOCK_SKEW_MS, 0)) .. '-0', 0, 0
     local large = next_large(stream, from)
-    for _ = 1, SCAN_MAX do
-        local entry = call('XRANGE', stream, from, large and '(' .. large.entry or '+', 'COUNT', 1)[1]
-        if not entry and not large then return nil end
-        if entry then
+    while read < SCAN_MAX and bytes < SCAN_BYTES do
+        local rows = call('XRANGE', stream, from, large and '(' .. large.entry or '+', 'COUNT', SCAN_STEP)
+        for _, entry in ipairs(rows) do
             if field(entry, 'id') == id then return entry end
-            bytes = bytes + bytes_of(entry)
-            if bytes >= SCAN_BYTES then return nil end
-            from = '(' .. entry[1]
-        else
-            local found = large.id == id and entry_at(large.entry)
-            if found then return found end
+            bytes, from = bytes + bytes_of(entry), '(' .. entry[1]
+        end
+        if #rows == 0 then
+            local found = large and large.id == id and entry_at(large.entry)
+            if found or not large then return found end
             from, large = '(' .. large.entry, next_large(stream, large.entry)
         end
+        read = read + math.max(#rows, 1)
     end
 end
 
