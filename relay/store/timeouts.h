@@ -51,7 +51,7 @@
 /* The shards that the store works with (store.c): the shards of a node fail and return together. */
 #define REGROUP_TOGETHER_S 0.5
 
-/* Periodic work (shard.c). */
+/* Periodic work (maintenance.c). */
 #define MAINTENANCE_HEARTBEAT_S 2.0
 #define MAINTENANCE_TRIM_S 60.0
 #define MAINTENANCE_DUE_S 0.25

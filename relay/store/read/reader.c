@@ -21,7 +21,7 @@
 #define READER_SIZE_DECAY 8   /* each reply lowers the largest entry size by an eighth */
 /*
  * XREAD blocks without a timeout, because KeyDB 6.3.4 crashes if a client blocks with a timeout,
- * disconnects, and the timeout expires. The heartbeat stream (shard.c) shows whether the
+ * disconnects, and the timeout expires. The heartbeat stream (maintenance.c) shows whether the
  * store is alive.
  */
 #define READER_BLOCK_MS "0"

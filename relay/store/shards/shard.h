@@ -111,6 +111,14 @@ void shard_open(struct shard *shard, struct store *store, unsigned number,
 void shard_close(struct shard *shard);
 void shard_free(struct shard *shard); /* call it after shard_close */
 
+/* maintenance.c: the periodic work of a shard. A shard of a command has none: NULL. */
+struct maintenance *maintenance_open(struct shard *shard);
+void maintenance_stop(struct maintenance *maintenance);
+void maintenance_free(struct maintenance *maintenance); /* call it after the link is closed */
+
+/* Shard 0 has the topic prefix of the store. Without a text, the old prefix is kept. */
+void shard_set_topic_prefix(struct shard *shard, struct bytes text);
+
 /* The last heartbeat was rejected, for example by a full store: blocked readers receive no data. */
 bool shard_rejects_heartbeats(const struct shard *shard);
 
