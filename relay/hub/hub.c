@@ -1,6 +1,6 @@
 /*
- * hub.c: starts and ends sessions, with the shards that are followed for them and the presence of
- * their users in the store; passes the events of the store on to sessions.
+ * hub.c: starts and ends sessions, with the shards that are followed for them; passes the events of
+ * the store on to sessions.
  */
 #include "hub/hub_private.h"
 
@@ -44,103 +44,6 @@ followed_sweep(struct hub *hub)
     }
 }
 
-/* ---- presence */
-
-#define PRESENCE_PER_CALL 1000
-#define USER_KIND "USER:"
-
-/* While the store is down nothing is sent: all users are reported when it is up again. */
-static void
-send_presence(struct hub *hub, enum store_presence_change what, const char *const *users,
-              size_t count, store_presence_stored *done)
-{
-    (void)!store_presence(hub->store, what, users, count, done, hub);
-}
-
-static void
-on_announced(void *ctx, enum rc rc, bool was_registered)
-{
-    struct hub *hub = ctx;
-
-    (void)was_registered;
-    hub->presence_is_stale = hub->presence_is_stale || rc != RC_OK;
-}
-
-/* Reports all users: the store is up again, or has lost this relay's users. */
-static void
-presence_announce(struct hub *hub)
-{
-    const char **users = memory_new(PRESENCE_PER_CALL * sizeof(*users));
-    enum store_presence_change what = STORE_PRESENCE_ALL;
-    struct audience *audience, *next;
-    size_t count = 0;
-
-    hub->presence_is_stale = false;
-    HASH_ITER (hh, hub->audiences, audience, next) {
-        if (audience->key_len < sizeof(USER_KIND) ||
-            memcmp(audience->key, USER_KIND, sizeof(USER_KIND) - 1) != 0)
-            continue;
-        users[count++] = audience->members->session->client.user;
-        if (count < PRESENCE_PER_CALL)
-            continue;
-        send_presence(hub, what, users, count, on_announced);
-        what = STORE_PRESENCE_JOINED;
-        count = 0;
-    }
-    send_presence(hub, what, users, count, on_announced);
-    free(users);
-}
-
-static void
-on_presence_stored(void *ctx, enum rc rc, bool was_registered)
-{
-    struct hub *hub = ctx;
-    struct session *session, *next;
-
-    if (hub->closing)
-        return;
-    /* For example, the store is full: the change is sent again after the next heartbeat. */
-    if (rc != RC_OK)
-        hub->presence_is_stale = true;
-    else if (!was_registered || hub->presence_is_stale)
-        presence_announce(hub);
-    if (rc != RC_OK || was_registered)
-        return;
-    /* After its expiration, a relay misses the acks that other relays store. */
-    DL_FOREACH_SAFE (hub->sessions, session, next)
-        session_reconcile(session);
-}
-
-/* One request for all users who arrive in a loop iteration: after a restart thousands reconnect. */
-static void
-report_arrivals(struct hub *hub)
-{
-    struct hub_arrivals *arrivals = &hub->arrivals;
-
-    if (arrivals->count == 0)
-        return;
-    send_presence(hub, STORE_PRESENCE_JOINED, arrivals->users, arrivals->count, on_presence_stored);
-    arrivals->count = 0;
-}
-
-static void
-on_report(struct ev_loop *loop, ev_prepare *prepare, int events)
-{
-    (void)loop;
-    (void)events;
-    report_arrivals(prepare->data);
-}
-
-static void
-arrive(struct hub *hub, const char *user)
-{
-    struct hub_arrivals *arrivals = &hub->arrivals;
-
-    arrivals->users[arrivals->count++] = user;
-    if (arrivals->count == HUB_ARRIVALS_MAX)
-        report_arrivals(hub);
-}
-
 /* ---- sessions */
 
 struct session *
@@ -158,7 +61,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     if (hub->reader != NULL)
         reader_follow(hub->reader, session->client.own_shard);
     if (hub_sessions_of_user(hub, session->client.user) == NULL)
-        arrive(hub, session->client.user);
+        presence_arrive(hub, session->client.user);
     session_begin_groups(session, request);
     session_mark(session, READY_ADVANCE);
     return session;
@@ -170,7 +73,7 @@ session_detach(struct session *session)
     struct hub *hub = session->hub;
     struct followed *followed;
 
-    report_arrivals(hub); /* may contain the session's user */
+    presence_report_arrivals(hub); /* may contain the session's user */
     session_set_state(session, SESSION_CLOSED);
     session_leave_resume(session);
     barriers_leave(session);
@@ -178,8 +81,7 @@ session_detach(struct session *session)
     lists_free(session);
     groups_clear(&session->groups, &hub->audiences);
     if (hub_sessions_of_user(hub, session->client.user) == NULL)
-        send_presence(hub, STORE_PRESENCE_LEFT, &(const char *){session->client.user}, 1,
-                      on_presence_stored);
+        presence_leave(hub, session->client.user);
     DL_DELETE(hub->sessions, session);
     followed = &hub->followed[session->client.own_shard];
     if (--followed->sessions == 0)
@@ -520,7 +422,7 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 {
     (void)loop;
     (void)events;
-    send_presence(timer->data, STORE_PRESENCE_HEARTBEAT, NULL, 0, on_presence_stored);
+    presence_heartbeat(timer->data);
     followed_sweep(timer->data);
     unserved_sweep(timer->data);
 }
@@ -573,9 +475,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     ev_timer_init(&hub->shed.measure, on_measure, MEASURE_EVERY_S, MEASURE_EVERY_S);
     hub->shed.measure.data = hub;
     ev_timer_start(loop, &hub->shed.measure);
-    ev_prepare_init(&hub->arrivals.report, on_report);
-    hub->arrivals.report.data = hub;
-    ev_prepare_start(loop, &hub->arrivals.report);
+    presence_open(hub);
     pages_open(hub);
     refills_open(hub);
     barriers_open(hub);
@@ -617,7 +517,7 @@ hub_close(struct hub *hub)
     refills_stop(hub);
     barriers_stop(hub);
     turn_stop(hub);
-    ev_prepare_stop(hub->loop, &hub->arrivals.report);
+    presence_stop(hub);
     acks = hub->acks.queued.count + hub->acks.sent.count + hub->acks.waiting.count;
     if (acks > 0)
         log_info("hub", "could not store acks: their notifications remain pending",

@@ -352,6 +352,19 @@ void acks_free(struct hub *hub); /* frees the delivery reports, too */
 void hub_end_acks(struct hub *hub, const char *user, const char *const *ids, size_t count,
                   bool was_acked);
 
+/* ---- presence.c */
+
+void presence_open(struct hub *hub);
+void presence_stop(struct hub *hub);
+/* The first session of a user has started, or the last one has ended. */
+void presence_arrive(struct hub *hub, const char *user);
+void presence_leave(struct hub *hub, const char *user);
+/* One request for all users who arrive in a loop iteration: after a restart thousands reconnect. */
+void presence_report_arrivals(struct hub *hub);
+void presence_heartbeat(struct hub *hub);
+/* Reports all users: the store is up again, or has lost this relay's users. */
+void presence_announce(struct hub *hub);
+
 /* ---- turn.c */
 
 void turn_start(struct hub *hub);
