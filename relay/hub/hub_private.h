@@ -11,6 +11,7 @@
 #include "base/stats.h"
 #include "hub/hub.h"
 #include "hub/live_rows.h"
+#include "hub/replay_buffer.h"
 #include "hub/session_private.h"
 #include "store/reader.h"
 #include "store/store.h"
@@ -67,7 +68,7 @@ struct pressure {
     int64_t since_us; /* start of the period above or below the limits; monotonic */
 };
 
-/* ---- backfill.c */
+/* ---- replay_buffer.c: filled at the start of a relay */
 
 enum backfill_state {
     BACKFILL_WAITING, /* the reader is not connected yet */
@@ -270,7 +271,15 @@ void hub_retry(struct hub *hub);
  */
 void hub_log_rejected(struct throttle *throttle, const char *user, const char *what);
 
-/* Call it when the store has gone up, and when the reader has connected. */
+/* Returns the notification of a stream entry, without targets if delivery.hide_targets is on. */
+static inline struct notification *
+hub_notification_new(const struct hub *hub, const struct entry *entry, const struct entry_id *heads)
+{
+    return notification_new(entry, hub->config->delivery.hide_targets, hub->epoch, heads,
+                            hub->shards);
+}
+
+/* replay_buffer.c: call it when the store has gone up, and when the reader has connected. */
 void backfill_start(struct hub *hub);
 
 /* ---- load_shedding.c */

@@ -161,13 +161,6 @@ outbound_before(const struct outbound *outbound, unsigned nth, unsigned own, str
 
 /* ---- cursors */
 
-struct notification *
-hub_notification_new(const struct hub *hub, const struct entry *entry, const struct entry_id *heads)
-{
-    return notification_new(entry, hub->config->delivery.hide_targets, hub->epoch, heads,
-                            hub->shards);
-}
-
 struct cursor
 session_head(const struct session *session)
 {

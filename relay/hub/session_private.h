@@ -429,10 +429,6 @@ struct cursor session_head(const struct session *session);
  */
 struct cursor session_reached(const struct session *session);
 
-/* Returns the notification of a stream entry, without targets if delivery.hide_targets is on. */
-struct notification *hub_notification_new(const struct hub *hub, const struct entry *entry,
-                                          const struct entry_id *heads);
-
 /*
  * Return notifications that report cursors of this session only. `overtaken`: the first queued
  * notification that it overtakes; NULL: none. The caller owns one reference.

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "tests/unit/heads.h"
-#include "hub/notification.h"
+#include "hub/replay_buffer.h"
 
 static struct entry_id
 id(uint64_t ms, uint64_t seq)
