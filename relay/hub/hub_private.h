@@ -11,6 +11,7 @@
 #include "base/stats.h"
 #include "hub/hub.h"
 #include "hub/live_rows.h"
+#include "hub/recent_xids.h"
 #include "hub/replay_buffer.h"
 #include "hub/session_private.h"
 #include "store/reader.h"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "hub/live_rows.h"
+#include "hub/recent_xids.h"
 
 #define NOW_US INT64_C(1800000000000000)
 
