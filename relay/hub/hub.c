@@ -15,12 +15,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "store/audit.h"
+#include "wire/codes.h"
 #include "wire/ws_frame.h"
 
 #define RETRY_S 1.0
 #define MEASURE_EVERY_S (PRESSURE_EVERY_MS / 1000.0)
 #define HEARTBEAT_S (STORE_PRESENCE_EVERY_MS / 1e3)
-#define ACK_EVENTS_MAX 256 /* maximum ids in one `acked` */
+#define ACK_EVENTS_MAX 256    /* maximum ids in one `acked` */
+#define CLOCK_SKEW_US 5000000 /* of store and relay */
 
 /* ---- followed shards */
 
@@ -262,6 +265,28 @@ on_cutoff(void *ctx, const struct cutoff *cutoff)
         hub->cutoffs->on_cutoff(hub->cutoffs->ctx, cutoff);
 }
 
+/*
+ * Ends the sessions of the user with this hash (audit_hash). Nobody is banned: a later session of
+ * the user does not end.
+ */
+static void
+on_forgotten(void *ctx, struct bytes hash, int64_t added_us)
+{
+    const int64_t since_us = added_us > 0 ? clock_wall_us() - added_us - CLOCK_SKEW_US : 0;
+    const int64_t now_us = clock_monotonic_us();
+    struct hub *hub = ctx;
+    struct session *session, *next;
+    char own[AUDIT_HASH_TEXT + 1];
+
+    hub_fan_out(hub);
+    DL_FOREACH_SAFE (hub->sessions, session, next) {
+        audit_hash(session->client.user, own);
+        if (bytes_equal_text(hash, own) && now_us - session->client.attached_us >= since_us)
+            session->socket.transport->close(session->socket.handle, GATE_CLOSE_BANNED,
+                                             "user removed", -1);
+    }
+}
+
 static void
 miss_cutoffs(struct hub *hub)
 {
@@ -436,7 +461,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
                                          .on_member = on_member,
                                          .on_reload = on_reload,
                                          .on_cutoff = on_cutoff,
-                                         .on_forgotten = hub_end_forgotten,
+                                         .on_forgotten = on_forgotten,
                                          .on_ack_events = on_ack_events,
                                          .on_history = on_history,
                                          .on_trimmed = on_trimmed,

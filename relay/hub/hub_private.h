@@ -386,9 +386,6 @@ void turn_stop(struct hub *hub);
  */
 void hub_fan_out(struct hub *hub);
 
-/* forget.c: an event of the reader: ends the sessions of the user with this hash (audit_hash). */
-void hub_end_forgotten(void *hub, struct bytes hash, int64_t added_us);
-
 /*
  * Processes the ready list. Sends for at most `max` sessions. Frees closed sessions. Returns true
  * if sessions are left.
