@@ -105,7 +105,7 @@ struct gate_request *gate_trace_reply(void *store_request, enum rc rc, const str
 void gate_why(struct gate_request *request);
 void gate_why_free(struct gate_request *request);
 
-/* ---- publish.c: the cache of the newest idempotency keys of each client */
+/* ---- idempotency.c: the cache of the newest idempotency keys of each client */
 
 #define IDEMPOTENCY_KEYS_PER_CLIENT 50 /* the oldest key is evicted first */
 #define IDEMPOTENCY_CLIENTS_MAX 1000 /* the client without a new key for longest is evicted first */
@@ -131,6 +131,9 @@ bool idempotency_cache_find(struct idempotency_cache *cache, const char *epoch, 
  */
 void idempotency_cache_add(struct idempotency_cache *cache, const char *epoch, const char *client,
                            const char *key, const char *digest, const char *id, int64_t now_us);
+
+/* Removes a key whose notification the store has lost. */
+void idempotency_cache_remove(struct idempotency_cache *cache, const char *client, const char *key);
 
 /* ---- endpoints.c */
 
