@@ -377,13 +377,13 @@ CREATE FUNCTION clairon_internal.doctor_rules()
         FROM watched
         CROSS JOIN LATERAL clairon_internal.doctor_leaves(watched.relation) AS tree (relid)
         JOIN pg_class AS leaf ON leaf.oid = tree.relid),
-    -- the existing target columns of all rules
+    -- The existing target columns of all rules. A rule without updates and deletes has no old row.
     targets AS MATERIALIZED (
-        SELECT DISTINCT rule.relation, attnum, attname, atttypid
+        SELECT rule.relation, attnum, attname, atttypid, bool_or(operations & 6 <> 0) AS is_in_old_row
         FROM clairon.rule
         JOIN pg_attribute ON attrelid = rule.relation AND attnum > 0
             AND attnum = ANY (target_column || target_columns) AND NOT attisdropped
-        WHERE part = 0),
+        WHERE part = 0 GROUP BY rule.relation, attnum, attname, atttypid),
     -- Checking a live rule takes milliseconds, so the number of checked rules of an owner is limited.
     live_rules AS MATERIALIZED (
         SELECT rule.relation, rule.name, owner,
@@ -491,7 +491,7 @@ CREATE FUNCTION clairon_internal.doctor_rules()
                        ELSE format(', without target column "%s"', lacking) END,
            format('ALTER TABLE %s REPLICA IDENTITY FULL; without it deletes are not delivered, and '
                   'users who lose a row are not notified', leaf::regclass)
-    FROM (SELECT relation, array_agg(attnum) AS numbers FROM targets GROUP BY relation) AS wanted
+    FROM (SELECT relation, array_agg(attnum) AS numbers FROM targets WHERE is_in_old_row GROUP BY relation) AS wanted
     JOIN leaves ON leaves.relation = wanted.relation
     CROSS JOIN LATERAL clairon_internal.missing_in_old_row(wanted.relation, numbers, leaf) AS old (missing)
     LEFT JOIN LATERAL unnest(missing) AS t (lacking) ON true
