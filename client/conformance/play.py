@@ -25,7 +25,10 @@ import urllib.parse
 import urllib.request
 import uuid
 
-import websockets
+try:
+    import websockets
+except ModuleNotFoundError:
+    sys.exit(f"play.py: {sys.executable} has no module websockets (Debian: python3-websockets)")
 
 SECONDS = float(os.environ.get("CLAIRON_SECONDS", 60))  # for each step: longer than the ack timeout of a relay
 PROTOCOL = "clairon.v1.json"

@@ -11,7 +11,8 @@ It follows PROTOCOL.md over a WebSocket: acknowledgements, duplicates, gaps, bac
 live lists. It passes the scenarios of conformance/. It needs Python 3.11 and the module websockets (Debian:
 python3-websockets).
 
-    client.py URL TOKEN [SOURCE]    prints the notifications of the token's user, or the rows of a live rule
+    client.py URL TOKEN [SOURCE]    prints the notifications of the token's user, or the rows of a live rule; URL such
+                                    as ws://127.0.0.1:8080/v1/ws
 """
 import asyncio
 import collections
