@@ -327,6 +327,7 @@ install: all $(BUILD)/clairon.1 $(documents)
 	@echo 'installed: $(bindir)/clairon, man page, bash completion, systemd unit, documents in $(docdir),'
 	@echo "    plugin and extension clairon for $$($(PG_CONFIG) --version)"
 	@echo 'next: set wal_level = logical, restart PostgreSQL, CREATE EXTENSION clairon: step 2 of the tour in $(docdir)/README.md'
+	@echo '    or, after an upgrade, restart the relay: $(docdir)/docker/UPGRADE.md'
 
 uninstall:
 	@$(MAKE) -s $(plugin_arguments) DESTDIR='$(DESTDIR)' uninstall
