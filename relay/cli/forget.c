@@ -26,14 +26,15 @@ static const char forget_usage[] =
     "Exit status: 0 success, 1 the store or a shard of it is unavailable, 2 wrong usage.\n";
 
 static void
-print_remainder(const struct forget_remainder *remainder, const char *what, const char *end)
+print_remainder(const struct forget_remainder *remainder, const char *what, const char *before,
+                const char *end)
 {
     char until[CLOCK_TEXT_MAX];
 
     if (remainder->entries == 0)
         return;
     clock_text_ms(remainder->until_ms, until);
-    printf("  %" PRIu64 " %s %s%s\n", remainder->entries, what,
+    printf("  %s: %" PRIu64 ", %s%s%s\n", what, remainder->entries, before,
            remainder->has_no_end ? end : "until at the latest ",
            remainder->has_no_end ? "" : until);
 }
@@ -59,14 +60,14 @@ print_result(const char *user, const struct store_forgotten *result)
     if (result->is_connected)
         printf("a relay did not end the user's sessions in time: they end when it replies\n");
     printf("the name remains in:\n");
-    print_remainder(&result->remain[FORGET_STREAM], "notifications shared with other users,",
+    print_remainder(&result->remain[FORGET_STREAM], "notifications shared with other users", "",
                     "until store.retention after they end for these");
     print_remainder(&result->remain[FORGET_ERRORS],
-                    "error log entries whose notification other users share,",
+                    "error log entries whose notification other users share", "",
                     "until they are redriven, dropped or trimmed");
-    print_remainder(&result->remain[FORGET_RECEIPTS],
-                    "entries of receipts, until each sink has them, or shared ones", "");
-    print_remainder(&result->remain[FORGET_CONTROL], "entries that relays may still read,", "");
+    print_remainder(&result->remain[FORGET_RECEIPTS], "entries of receipts",
+                    "until each sink has them, or shared ones ", "");
+    print_remainder(&result->remain[FORGET_CONTROL], "entries that relays may still read", "", "");
     printf("  %" PRIu64 " row%s of clairon.member, which is the application's: DELETE FROM "
            "clairon.member WHERE user_id = ..\n",
            result->memberships, cli_plural((long long)result->memberships));
