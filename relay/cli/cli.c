@@ -137,19 +137,26 @@ cli_options_parse(const char *command, int argc, char **argv, const struct cli_o
                   size_t option_count, const char **operands, size_t operand_max)
 {
     size_t operand_count = 0;
+    bool has_ended = false; /* after --, all arguments are operands */
 
     for (int at = 1; at < argc; at++) {
         const char *argument = argv[at];
-        const struct cli_option *option = find_option(argument, options, option_count);
+        const struct cli_option *option =
+            has_ended ? NULL : find_option(argument, options, option_count);
 
-        if (is_setting(argument))
+        if (!has_ended && is_setting(argument))
             continue;
+        if (!has_ended && strcmp(argument, "--") == 0) {
+            has_ended = true;
+            argv[at] = NULL;
+            continue;
+        }
         if (option != NULL && option->value != NULL && *option->value != NULL) {
             return cli_usage_error(command, "duplicate option ", option->name);
         } else if (option != NULL) {
             if (!read_value(argc, argv, &at, option))
                 return cli_usage_error(command, "missing value after ", option->name);
-        } else if (argument[0] != '-' && operand_count < operand_max) {
+        } else if ((has_ended || argument[0] != '-') && operand_count < operand_max) {
             operands[operand_count++] = argument;
             argv[at] = NULL;
         } else {

@@ -66,8 +66,8 @@ struct cli_option {
 
 /*
  * Parses the options and up to `operand_max` operands of argv[1..] and sets them to NULL. Settings
- * (--section.key=V) remain in argv. A value that starts with -- requires the form
- * --option=value. Returns 0, or CLI_USAGE_ERROR after printing the error.
+ * (--section.key=V) remain in argv. A value that starts with -- requires the form --option=value.
+ * After --, all arguments are operands. Returns 0, or CLI_USAGE_ERROR after printing the error.
  */
 int cli_options_parse(const char *command, int argc, char **argv, const struct cli_option *options,
                       size_t option_count, const char **operands, size_t operand_max);

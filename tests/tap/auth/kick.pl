@@ -139,6 +139,10 @@ is(outcome($near, early(sub => 'mallory', jti => 'first')), 'mallory', 'so is a 
 is(($near->run('kick', 'eve'))[0], 0, 'the command kicks a user');
 $eve{second}->ends_with(4003, 'the command');
 
+my $dash = session($near, early(sub => '-x'));
+is(system($near->{program}, 'kick', '-c', $near->{file}, '--', '-x'), 0, 'a user that starts with - follows --');
+$dash->ends_with(4003, 'the kick of that user');
+
 # A cut-off that ends.
 my $carl = early(sub => 'carl');
 is(kick($near, 'carl', { until => iso(time + 3) }), 204, 'a kick with an end is accepted');
