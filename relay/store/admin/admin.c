@@ -15,6 +15,7 @@
 #include "store/connection/reply.h"
 #include "store/servers/topology.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 
 static json_int_t
 number_of(const json_t *object, const char *key)

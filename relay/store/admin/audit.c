@@ -17,6 +17,7 @@
 #include "store/admin/admin_private.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 #include "wire/subscription.h"
 
 #define AUDIT "audit"

@@ -6,6 +6,7 @@
 #include "store/admin/admin_private.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 
 /* Stores the oldest act. A repeat is harmless. */
 static bool

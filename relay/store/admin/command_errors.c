@@ -11,6 +11,7 @@
 #include "store/admin/admin_private.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 
 /*
  * The page is small, because a dead letter may have a megabyte and a page of each shard is in

@@ -9,6 +9,7 @@
 #include "store/admin/admin_private.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 
 #define GROUP_MAX 16 /* its stream entries are in memory, and may have megabytes */
 #define SCAN_COUNT "200"

@@ -19,6 +19,7 @@
 #include "store/audit.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 
 #define NAME_JSON_MAX 4096
 #define NUMBER_TEXT 24

@@ -10,6 +10,7 @@
 #include "decoder/protocol/envelope.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 #include "wire/frame.h"
 
 /* Removes and returns the first word of *line. */

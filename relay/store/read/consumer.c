@@ -10,6 +10,7 @@
 #include "store/connection/reply.h"
 #include "store/read/packed_receipts.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 
 struct receipts_request {
     struct shard_request request;

@@ -11,6 +11,7 @@
 #include "store/connection/reply.h"
 #include "store/read/reader_private.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 
 /* ---- the merge of finite pages */
 

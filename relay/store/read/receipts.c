@@ -13,6 +13,7 @@
 #include "store/admin.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 #include "store/store.h"
 #include "wire/frame.h"
 

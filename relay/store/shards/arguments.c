@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 
 static void
 arguments_grow(struct arguments *arguments)

@@ -11,6 +11,7 @@
 #include "store/connection/reply.h"
 #include "store/shards/multi.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 #include "store/store.h"
 #include "store/timeouts.h"
 

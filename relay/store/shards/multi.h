@@ -8,7 +8,7 @@
 #ifndef CLAIRON_STORE_MULTI_H
 #define CLAIRON_STORE_MULTI_H
 
-#include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 
 /* Bytes of the data that such a script receives: emitter, source and topic are in them. */
 #define MULTI_DATA_START 16384

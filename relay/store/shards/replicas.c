@@ -1,5 +1,6 @@
 /* replicas.c: waits until enough replicas have received the stored notifications. */
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 
 #include <ev.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* shard.c: one shard: connects and prepares it, and closes it. */
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 
 #include <stdio.h>
 #include <stdlib.h>

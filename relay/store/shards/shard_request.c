@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/multi.h"
 
 /* One shard's part of the request. */

@@ -17,6 +17,7 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 #include "store/timeouts.h"
 
 unsigned

@@ -4,6 +4,7 @@
 
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 #include "store/store.h"
 
 #define PAGE_COUNT "1000" /* fields of a page, about 60 kB */

@@ -3,6 +3,7 @@
 
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 #include "store/store.h"
 
 #define GAP_TEXT_MAX (4 * ENTRY_ID_TEXT_MAX + STORE_CONN_TEXT + 16)

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/multi.h"
 
 #define EXTRA_REPLIES 2 /* replies to EVAL and HMSET in EXEC's reply, after the XADD replies */

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 #include "store/store.h"
 
 #define KEPT_MS (INT64_C(30) * 86400 * 1000) /* after the last fetch */

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 #include "store/store.h"
 
 struct ack {

@@ -5,6 +5,7 @@
 
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 #include "store/store.h"
 #include "wire/publication.h"
 

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
+#include "store/shards/shard_request.h"
 #include "store/store.h"
 #include "wire/subscription.h"
 
