@@ -7,9 +7,9 @@
 #include "base/text.h"
 #include "store/command.h"
 #include "wire/cutoff.h"
+#include "wire/token.h"
 
 #define KICK "kick"
-#define USER_MAX 255 /* bytes, as in tokens */
 
 static const char kick_usage[] =
     "Usage: clairon kick USER [options]\n"
@@ -36,7 +36,8 @@ is_user(const char *user)
 {
     size_t len = user != NULL ? strlen(user) : 0, valid_len = 0;
 
-    return len > 0 && len <= USER_MAX && utf8_is_prefix(user, len, &valid_len) && valid_len == len;
+    return len > 0 && len <= TOKEN_USER_MAX && utf8_is_prefix(user, len, &valid_len) &&
+           valid_len == len;
 }
 
 int

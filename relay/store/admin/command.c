@@ -20,7 +20,7 @@
 #include "store/shards/shard.h"
 #include "store/shards/shard_request.h"
 
-#define DECIDE_US 6000000    /* an unresponsive node fails after 3 to 5 s (shard.c) */
+#define DECIDE_US 6000000    /* an unresponsive node fails after 3 to 5 s (timeouts.h, link.c) */
 #define COUNT_TIMEOUT_S 10.0 /* name resolution, connection, TLS and reply */
 
 /*

@@ -77,8 +77,8 @@ reader_request_is_held_back(const struct server_reader *server)
     const struct topology *topology = &reader->topology;
     bool is_full = false, is_awaited = false;
 
-    for (unsigned i = topology_first_shard(topology, server->number);
-         reader->order != NULL && i < topology->shards; i = topology_next_shard(topology, i)) {
+    for (unsigned i = server->number; reader->order != NULL && i < topology->shards;
+         i = topology_next_shard(topology, i)) {
         is_full = is_full || !may_read_more(reader, i);
         is_awaited = is_awaited || order_is_awaited(reader->order, i);
     }
@@ -100,8 +100,7 @@ add_streams(const struct server_reader *server, struct stream_list *list,
         add_stream(list, reader->control.key, reader->control.at);
     if (server->lag == LAG_MEMBERS)
         return;
-    for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
-         i = topology_next_shard(topology, i)) {
+    for (unsigned i = server->number; i < topology->shards; i = topology_next_shard(topology, i)) {
         const struct shard_stream *stream = &reader->streams[i];
 
         if (server->lag == LAG_NONE)
@@ -323,8 +322,8 @@ handle_ack_events(struct server_reader *server, const struct reply_parts *parts)
         control_handle_ack_events(&reader->events, store_relay_id(reader->store),
                                   parts->ack_events[i], ack_events->at);
     }
-    for (unsigned i = topology_first_shard(topology, server->number);
-         i < topology->shards && !has_more; i = topology_next_shard(topology, i))
+    for (unsigned i = server->number; i < topology->shards && !has_more;
+         i = topology_next_shard(topology, i))
         (void)report_missed(server, &reader->streams[i].ack_events);
 }
 
@@ -619,8 +618,7 @@ on_up(void *ctx)
 
     server->is_positioned = server->has_read = false;
     server->lag = LAG_NONE;
-    for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
-         i = topology_next_shard(topology, i)) {
+    for (unsigned i = server->number; i < topology->shards; i = topology_next_shard(topology, i)) {
         const struct shard *shard = &reader->store->shards[i];
         const char *argv[] = {shard->stream_key, shard->prefix};
 
@@ -693,8 +691,7 @@ open_server(struct server_reader *server)
     const struct link_target target = {reader->store->servers, server->number, server->name, false};
 
     server->link = link_open(reader->loop, reader->config, &target, READER_TIMEOUT_S, &events);
-    for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
-         i = topology_next_shard(topology, i))
+    for (unsigned i = server->number; i < topology->shards; i = topology_next_shard(topology, i))
         reader->streams[i].ack_events.link = server->link;
     update_store(server);
 }

@@ -53,13 +53,6 @@ topology_connection_of(const struct topology *topology, unsigned shard)
 }
 
 unsigned
-topology_first_shard(const struct topology *topology, unsigned connection)
-{
-    (void)topology;
-    return connection;
-}
-
-unsigned
 topology_next_shard(const struct topology *topology, unsigned shard)
 {
     return shard + topology->connections;

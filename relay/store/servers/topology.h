@@ -36,8 +36,10 @@ unsigned topology_slot(const struct topology *topology, const char *of_all, unsi
 
 unsigned topology_connection_of(const struct topology *topology, unsigned shard);
 
-/* Iterate over the shards of a connection; the end value is at least topology->shards. */
-unsigned topology_first_shard(const struct topology *topology, unsigned connection);
+/*
+ * Iterates over the shards of a connection. The first has the number of the connection; the end
+ * value is at least topology->shards.
+ */
 unsigned topology_next_shard(const struct topology *topology, unsigned shard);
 /* Returns the maximum number of shards of a connection. */
 unsigned topology_max_shards(const struct topology *topology);

@@ -588,7 +588,7 @@ on_acquire_error(struct shard_request *request, const struct redisReply *reply)
 
 /*
  * Users may have received newer notifications of another shard before the notifications that this
- * shard lacks: readers wait at most three seconds (reader.c).
+ * shard lacks: readers wait at most READER_ORDER_WAIT_S.
  */
 static void
 set_late_before(struct store *store)
