@@ -1,6 +1,10 @@
-/* urls.h: the forms of store.url, and its servers; libpq connection strings. */
+/* urls.h: the forms of store.url, its servers and the URL of one; libpq connection strings. */
 #ifndef CLAIRON_BASE_URLS_H
 #define CLAIRON_BASE_URLS_H
+
+#include <stdbool.h>
+
+#include "base/rc.h"
 
 #define URLS_SENTINEL_FORM "redis+sentinel://[user:pass@]host:port,host:port/<primary name>"
 #define URLS_CLUSTER_FORM "redis+cluster://[user:pass@]host:port,host:port"
@@ -33,6 +37,30 @@ char *urls_at(const char *url, unsigned number);
 
 /* Returns the part of a sentinel or cluster URL after the servers and the slash; "" if absent. */
 const char *urls_rest(const char *url);
+
+/* ---- the URL of one server */
+
+#define URL_TEXT_MAX 512
+#define URL_FORMAT_MAX (URL_TEXT_MAX + 16)
+
+struct url {
+    char path[URL_TEXT_MAX]; /* Unix socket; "" for TCP */
+    char host[URL_TEXT_MAX];
+    int port;
+    char user[URL_TEXT_MAX];
+    char password[URL_TEXT_MAX]; /* percent-decoded; "": no password */
+    int database;
+    bool tls; /* rediss:// */
+};
+
+/*
+ * Parses redis(s)://[user:pass@]host[:port][/db] or unix:///path. Returns RC_BAD for any other
+ * string.
+ */
+MUST_CHECK enum rc url_read(const char *url, struct url *ret_address);
+
+/* Formats the address for the log, without user and password. */
+void url_format(const struct url *address, char ret_text[URL_FORMAT_MAX]);
 
 /* ---- libpq connection strings */
 

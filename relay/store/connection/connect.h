@@ -1,5 +1,5 @@
 /*
- * connect.h: opens a connection to the store (URL, addresses of the host, TLS), and sends a single
+ * connect.h: opens a connection to the store (addresses of the host, TLS), and sends a single
  * command (query) or several (probe) over one.
  */
 #ifndef CLAIRON_STORE_CONNECT_H
@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/rc.h"
+#include "base/urls.h"
 
 struct ev_loop;
 struct query;
@@ -17,28 +18,6 @@ struct redisReply;
 struct reply_arena;
 struct resolve;
 struct send_queue;
-
-#define URL_TEXT_MAX 512
-#define URL_FORMAT_MAX (URL_TEXT_MAX + 16)
-
-struct url {
-    char path[URL_TEXT_MAX]; /* Unix socket; "" for TCP */
-    char host[URL_TEXT_MAX];
-    int port;
-    char user[URL_TEXT_MAX];
-    char password[URL_TEXT_MAX]; /* percent-decoded; "": no password */
-    int database;
-    bool tls; /* rediss:// */
-};
-
-/*
- * Parses redis(s)://[user:pass@]host[:port][/db] or unix:///path. Returns RC_BAD for any other
- * string.
- */
-MUST_CHECK enum rc url_read(const char *url, struct url *ret_address);
-
-/* Formats the address for the log, without user and password. */
-void url_format(const struct url *address, char ret_text[URL_FORMAT_MAX]);
 
 /* A connection. The owner sets all members but the last two. */
 struct connect {

@@ -1,4 +1,4 @@
-/* test_store_texts.c: store URLs, stream ids and client cursors are parsed. */
+/* test_store_texts.c: stream ids and client cursors are parsed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,50 +6,7 @@
 #include <cmocka.h>
 
 #include "hub/notification.h"
-#include "store/connection/connect.h"
 #include "store/entry.h"
-
-static void
-test_urls_are_parsed(void **state)
-{
-    struct url address;
-
-    (void)state;
-    assert_int_equal(url_read("redis://127.0.0.1:7000/3", &address), RC_OK);
-    assert_string_equal(address.host, "127.0.0.1");
-    assert_int_equal(address.port, 7000);
-    assert_int_equal(address.database, 3);
-    assert_int_equal(url_read("redis://relay:p%40ss:w@[::1]:6380", &address), RC_OK);
-    assert_string_equal(address.user, "relay");
-    assert_string_equal(address.password, "p@ss:w");
-    assert_string_equal(address.host, "::1");
-    assert_int_equal(url_read("redis://:secret@keydb", &address), RC_OK);
-    assert_string_equal(address.user, "");
-    assert_string_equal(address.password, "secret");
-    assert_int_equal(address.port, 6379);
-    assert_int_equal(url_read("unix:///batch/keydb.sock", &address), RC_OK);
-    assert_string_equal(address.path, "/batch/keydb.sock");
-    assert_false(address.tls);
-    assert_int_equal(url_read("rediss://h:7001", &address), RC_OK);
-    assert_string_equal(address.host, "h");
-    assert_true(address.tls);
-}
-
-static void
-test_invalid_urls_are_rejected(void **state)
-{
-    static const char *const bad[] = {
-        "",           "redis://",          "http://x",      "redis://h:70000", "redis://h:x",
-        "unix://rel", "redis://h/notanum", "redis://[::1",  "redis://a%zz@h",  "redis://h:1/-2",
-        "rediss://",  "redis://%00@h:1",   "redis://[::1]x"};
-    struct url address;
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        if (url_read(bad[i], &address) != RC_BAD)
-            fail_msg("%s was accepted", bad[i]);
-    }
-}
 
 static void
 test_entry_ids_are_parsed(void **state)
@@ -92,8 +49,6 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_urls_are_parsed),
-        cmocka_unit_test(test_invalid_urls_are_rejected),
         cmocka_unit_test(test_entry_ids_are_parsed),
         cmocka_unit_test(test_client_cursors_are_parsed),
     };
