@@ -14,6 +14,8 @@
 #include "store/scripts/keys.h"
 #include "store/servers/topology.h"
 
+struct redisReply;
+
 /* ---- findings: one row per check, with a hint for errors and warnings */
 
 #define FINDINGS_MAX 4096
@@ -85,6 +87,29 @@ void doctor_check_sink(const struct config *config, struct findings *findings);
  */
 void doctor_check_store(const struct config *config, const struct origin *origin, bool is_read,
                         struct findings *findings);
+
+/* ---- probes: connections to the store, whose requests wait for their replies (probe.c) */
+
+#define PROBE_TIMED_OUT "reply timed out" /* in the error of a server that does not reply */
+#define PROBE_ERROR_MAX 1024
+#define PROBE_NO_DATABASE (-1) /* for a sentinel */
+
+struct probe;
+
+/*
+ * Connects and authenticates. `timeout_s` limits the wait for the connection, and for each reply.
+ * NULL: `error` is the reason.
+ */
+struct probe *probe_open(const struct config *config, const struct url *address, double timeout_s,
+                         char error[PROBE_ERROR_MAX]);
+void probe_close(struct probe *probe); /* accepts NULL */
+
+/* The reply is valid until the next request. NULL: it is an error, or missing (probe_error). */
+const struct redisReply *probe_request(struct probe *probe, int argc, const char **argv);
+/* Returns the error of the last failed request. */
+const char *probe_error(const struct probe *probe);
+/* True if the last request was rejected because another server has the slot, or is the primary. */
+bool probe_is_redirected(const struct probe *probe);
 
 /* ---- the servers of a store */
 

@@ -38,7 +38,7 @@ libpq-fe\.h                  relay/postgres/(libpq|connection)\.h|relay/base/url
 hiredis/.*\.h                relay/store/(servers/link\.c|connection/(connect\.c|send_queue\.h|reply\.c))
 curl/.*\.h                   relay/http_client/http_client\.c
 jansson\.h                   relay/store/admin/(admin|command_pending)\.c|relay/cli/(token_command|errors)\.[ch]|relay/doctor/check_gate\.c
-ev\.h                        relay/(base|store|postgres|http_client|web_push|feed|rows|hub|gate|sink|daemon)/
+ev\.h                        relay/(base|store|postgres|http_client|web_push|feed|rows|hub|gate|sink|daemon)/|relay/doctor/probe\.c
 postgres\.h                  decoder/'
 
 bad=0
