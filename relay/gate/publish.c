@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/random.h>
 
 #include <openssl/sha.h>
@@ -34,12 +33,11 @@
 #include "store/store.h"
 #include "store/admin.h"
 #include "wire/http_head.h"
+#include "wire/prefer.h"
 #include "wire/publication.h"
 
 #define SECOND_US INT64_C(1000000)
 #define UNCONFIRMED "notification not confirmed by the store"
-#define SPACES " \t"
-#define PREFER_WAIT_MAX 3600
 #define REPLICAS_REPORT_US (2 * SECOND_US) /* replicas report within this time */
 #define REPLICAS_TIMEOUT_S 8 /* less than the time limit for a reply of the store (http1.c) */
 #define KEY_MAX 255
@@ -237,72 +235,15 @@ respond_or_sync(struct gate_request *request, const char *key, bool is_repeated,
         respond(request, is_repeated, id, false);
 }
 
-/* Returns the end of a preference: a comma outside quotes, or the end of the value. */
-static const char *
-preference_end(const char *text)
-{
-    bool is_quoted = false;
-
-    for (; *text != '\0' && (*text != ',' || is_quoted); text++) {
-        if (*text == '"')
-            is_quoted = !is_quoted;
-        else if (*text == '\\' && is_quoted && text[1] != '\0')
-            text++;
-    }
-    return text;
-}
-
-/*
- * Returns the seconds of a preference "wait", quoted or not, or without seconds; 0: another
- * preference, or invalid.
- */
-static long
-wait_of(const char *preference)
-{
-    static const char WAIT[] = "wait";
-    const char *value = preference + strspn(preference, SPACES);
-    char *end;
-    long seconds;
-    bool is_quoted;
-
-    if (strncasecmp(value, WAIT, sizeof(WAIT) - 1) != 0)
-        return 0;
-    value += sizeof(WAIT) - 1;
-    value += strspn(value, SPACES);
-    if (*value == '\0' || *value == ',' || *value == ';')
-        return REPLICAS_TIMEOUT_S; /* "wait" without seconds: as long as the store may take */
-    if (*value++ != '=')
-        return 0;
-    value += strspn(value, SPACES);
-    is_quoted = *value == '"';
-    value += is_quoted;
-    if (*value < '0' || *value > '9')
-        return 0;
-    seconds = strtol(value, &end, 10);
-    if (is_quoted && *end++ != '"')
-        return 0;
-    end += strspn(end, SPACES);
-    return *end == '\0' || *end == ',' || *end == ';' ? seconds : 0;
-}
-
-/*
- * Returns the seconds of "Prefer: wait=10"; 0: absent, or out of range. RFC 7240: the first of
- * duplicate preferences is used.
- */
+/* A preference without seconds: as long as the store may take. */
 static int
 prefer_wait(const struct http_head *head)
 {
     char *prefer = http_head_text(head, "prefer", 255);
-    const char *at = prefer;
-    long seconds = 0;
+    const int seconds = prefer != NULL ? prefer_wait_s(prefer, REPLICAS_TIMEOUT_S) : 0;
 
-    while (at != NULL && seconds == 0) {
-        seconds = wait_of(at);
-        at = preference_end(at);
-        at = *at == ',' ? at + 1 : NULL;
-    }
     free(prefer);
-    return seconds > 0 && seconds <= PREFER_WAIT_MAX ? (int)seconds : 0;
+    return seconds;
 }
 
 static struct gate_publish_pending *
