@@ -1,4 +1,4 @@
-/* auth.h: credentials, the expiration of a token, and the Origin of web pages. */
+/* auth.h: credentials, and the expiration of a token. */
 #ifndef CLAIRON_GATE_HTTP_AUTH_H
 #define CLAIRON_GATE_HTTP_AUTH_H
 
@@ -10,7 +10,6 @@
 #include "store/store.h"
 #include "wire/token.h"
 
-struct conn;
 struct gate;
 struct gate_redeem; /* a ticket that the store redeems, or a token that waits for keys */
 struct http_head;
@@ -101,16 +100,5 @@ void gate_expiry_begin(struct gate_expiry *expiry, const struct config *config, 
 /* Writes the warning if it is due. Returns its length; 0: not due; -1: the token has expired. */
 int gate_expiry_check(struct gate_expiry *expiry, const struct config *config, int64_t wall_us,
                       char ret_line[GATE_EXPIRING_MAX]);
-
-/* Whether gate.origins (NULL: same host only) allows pages of `origin` to access `host`. Pure. */
-bool gate_origin_allowed(const char *origins, const char *origin, const char *host);
-
-#define GATE_ORIGIN_NOT_ALLOWED "origin not allowed"
-
-/*
- * Reads the Origin header if it is allowed; NULL: absent. False: not allowed, which is logged at a
- * limited rate. `origins` NULL: same host only. The caller frees *ret_origin.
- */
-bool gate_origin_read(struct conn *conn, const char *origins, char **ret_origin);
 
 #endif

@@ -23,6 +23,7 @@
 #include "base/memory.h"
 #include "gate/http/auth.h"
 #include "gate/http/cutoffs.h"
+#include "gate/http/origin.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
 #include "wire/codes.h"

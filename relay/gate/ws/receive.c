@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "gate/http/auth.h"
+#include "gate/http/origin.h"
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/limits.h"
