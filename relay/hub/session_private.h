@@ -276,7 +276,11 @@ struct session_resume {
  * too short, or the deferral is `by_stream`, the stream is read instead, from deferral.from.
  */
 struct session_pending {
-    struct cursor at;         /* notifications up to it were sent, or are not for the session */
+    /*
+     * Notifications up to it were sent, or are not for the session. In LOADING, the end of the last
+     * page of a search: find_ends in the streams, then check_ended_pairs. begin_delivery resets it.
+     */
+    struct cursor at;
     struct deferral deferral; /* valid if session->has_deferral */
     bool is_due;              /* the list must be read on from `at` once there is room */
     bool is_rewound;          /* it must be read from its start, for example after a missed retry */

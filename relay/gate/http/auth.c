@@ -127,7 +127,10 @@ gate_ticket_cancel(struct gate_redeem *redeem)
     redeem->owner = NULL;
 }
 
-/* Forgets the tokens that were verified with former keys. */
+/*
+ * Forgets all tokens that were verified, because the keys may have changed. gate_token_retry calls
+ * it without such a change: then the tokens are only verified once more.
+ */
 static void
 forget_verified(struct gate *gate)
 {
