@@ -16,15 +16,12 @@
 #include "store/admin.h"
 #include "store/store.h"
 #include "wire/client_message.h"
-#include "wire/frame.h"
 #include "wire/http_head.h"
 
 #define CLAIMS_MAX (1024 * 1024) /* maximum bytes of a token's claims as JSON */
 #define READY_DETAIL_MAX 4096
 #define NEED_MAX 16
 #define ETAGS_MAX 1024
-#define RECEIPTS_LIMIT 100
-#define LIMIT_DIGITS_MAX 8
 #define XID_DIGITS_MAX 20
 #define TICKET_UNKNOWN "ticket used, expired or unknown"
 
@@ -190,80 +187,6 @@ gate_api_drop(struct gate_request *request)
     log_audit(request->token.user, "drop", request->id);
     store_request_sent(store_request, store_drop_pairs(hub_store(request->gate->hub), request->id,
                                                        on_dropped, store_request));
-}
-
-static void
-on_receipts(void *ctx, enum rc rc, struct buffer *json)
-{
-    struct gate_request *request = store_request_reply(ctx, rc);
-    struct response response;
-
-    if (request == NULL)
-        return;
-    response_init(&response, 200, GATE_JSON);
-    rc = buffer_add(&response.body, json->bytes, json->len);
-    gate_request_respond_whole(request, &response, rc);
-}
-
-/* Reads the argument `limit`. Returns 0 if it is invalid. */
-static unsigned
-receipts_limit(const struct gate_request *request)
-{
-    char *text = http_head_argument(request->conn->head, "limit=", LIMIT_DIGITS_MAX);
-    unsigned limit = RECEIPTS_LIMIT;
-
-    if (text != NULL) {
-        limit = strspn(text, "0123456789") == strlen(text) ? (unsigned)strtoul(text, NULL, 10) : 0;
-        if (limit > STORE_RECEIPTS_MAX)
-            limit = 0;
-    }
-    free(text);
-    return limit;
-}
-
-/* `id` NULL: of any notification */
-static void
-read_receipts(struct gate_request *request, const char *id, unsigned limit)
-{
-    char *after = http_head_argument(request->conn->head, "after=", STORE_RECEIPTS_CURSOR_MAX);
-    struct store_request *store_request = store_request_new(request);
-    enum rc rc = store_receipts(hub_store(request->gate->hub), after != NULL ? after : "",
-                                request->token.admin ? NULL : request->token.user, id, limit,
-                                on_receipts, store_request);
-
-    if (rc == RC_BAD) {
-        (void)store_request_done(store_request);
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "after: invalid cursor");
-    } else {
-        store_request_sent(store_request, rc);
-    }
-    free(after);
-}
-
-void
-gate_api_receipts(struct gate_request *request)
-{
-    const unsigned limit = receipts_limit(request);
-
-    if (limit == 0)
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
-                             "limit: expected a number from 1 to 1000");
-    else
-        read_receipts(request, NULL, limit);
-}
-
-/* The console shows the receipts of one notification. */
-void
-gate_console_receipts(struct gate_request *request)
-{
-    char *text = http_head_argument(request->conn->head, "id=", FRAME_UUID_TEXT);
-    char id[FRAME_UUID_TEXT + 1];
-
-    if (text != NULL && frame_uuid_parse(text, strlen(text), id))
-        read_receipts(request, id, RECEIPTS_LIMIT);
-    else
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "\"id\" must be a UUID");
-    free(text);
 }
 
 static struct gate_barrier *

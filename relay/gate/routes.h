@@ -145,7 +145,6 @@ void gate_api_ack(struct gate_request *request);
 void gate_api_nack(struct gate_request *request);
 void gate_api_ticket(struct gate_request *request);
 void gate_api_drop(struct gate_request *request);
-void gate_api_receipts(struct gate_request *request);
 void gate_api_barrier(struct gate_request *request);
 void gate_api_barrier_free(struct gate_request *request);
 void gate_probe_healthz(struct conn *conn, struct response *ret_response);
@@ -160,6 +159,11 @@ extern const char gate_api_asyncapi_etag[];
 
 /* Responds with the document of the path. */
 void gate_api_document(struct conn *conn, struct response *ret_response);
+
+/* ---- receipts_route.c */
+
+void gate_api_receipts(struct gate_request *request);
+void gate_console_receipts(struct gate_request *request);
 
 /* ---- cutoff_routes.c */
 
@@ -219,7 +223,6 @@ void gate_console_overview(struct gate_request *request);
 void gate_console_errors(struct gate_request *request);
 void gate_console_latest(struct gate_request *request);
 void gate_console_user(struct gate_request *request);
-void gate_console_receipts(struct gate_request *request);
 void gate_console_subscriptions(struct gate_request *request);
 void gate_console_rules(struct gate_request *request);
 void gate_console_redrive(struct gate_request *request);
