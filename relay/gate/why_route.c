@@ -73,15 +73,15 @@ on_explained(void *ctx, enum rc rc, const struct trace *trace)
 {
     struct gate_request *request = gate_trace_reply(ctx, rc, trace);
     struct response response;
-    struct trace shown;
+    struct trace allowed;
 
     if (request == NULL)
         return;
-    shown = *trace;
+    allowed = *trace;
     if (!request->token.admin && request->token.publish_limits != NULL)
-        shown.facts.relays = -1; /* any user may be asked for, who need not be a recipient */
+        allowed.facts.relays = -1; /* the user of the request may be any user */
     response_init(&response, 200, GATE_JSON);
-    rc = why_write_json(&shown, request->id, why_of(request)->user, &response.body);
+    rc = why_write_json(&allowed, request->id, why_of(request)->user, &response.body);
     gate_request_respond_whole(request, &response, rc);
 }
 

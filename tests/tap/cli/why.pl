@@ -165,7 +165,7 @@ for my $what ('', '/why?user=u1')
     is($status->($plain, publish => { topics => ['app.other'] }, admin => JSON::true), 200, "$what: admin needs no such right");
 }
 is_deeply([ map { why($plain, 'absent', admin => undef, publish => $_)->{json}{relays} } JSON::true, { audiences => ['USER'] } ], [ 0, undef ],
-    'a limited token does not read who is connected');
+    'a limited token reads no connections of users');
 is(why($plain, '%3F')->{status}, 200, 'a user may be named ?');
 is(http("/v1/notifications/$plain/why?user=", publish => JSON::true)->{status}, 400, 'a user is required');
 is(http("/v1/notifications/$plain/why", publish => JSON::true)->{status}, 400, 'also without the argument');
