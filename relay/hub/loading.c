@@ -243,6 +243,7 @@ find_ends(struct session *session)
             find_end(session, notification->shard, notification->id, &notification->frame);
         cursor_advance(&after, notification->shard, notification->id);
     }
+    session->pending.at = (struct cursor){.own = {0, 0}}; /* an earlier page was in the store */
     session->resume.knows_ends = true;
     session_mark(session, READY_ADVANCE);
 }
