@@ -11,8 +11,6 @@
 #include "wire/bytes.h"
 #include "wire/frame.h"
 
-struct redisReply;
-
 /* (0, 0): no commit position; lower than all other positions. */
 struct position {
     uint64_t lsn;
@@ -73,7 +71,7 @@ entry_id_is_zero(struct entry_id id)
     return id.ms == 0 && id.seq == 0;
 }
 
-/* A stream entry. Points into the store's reply. */
+/* A stream entry (entry_read). Points into the store's reply. */
 struct entry {
     struct entry_id id;
     unsigned char shard; /* shard of the stream */
@@ -89,9 +87,6 @@ struct entry {
     bool is_ended;            /* in a pending list: it is not pending any more ... */
     bool is_acked;            /* ... because another session acknowledged it */
 };
-
-/* Reads an [id, [field, value ..]] element. RC_BAD: a foreign entry. */
-MUST_CHECK enum rc entry_read(const struct redisReply *element, struct entry *ret_entry);
 
 /* Returns the id as a score of a sorted set, as in the scripts: 1024 scores per millisecond. */
 uint64_t entry_id_score(struct entry_id id);

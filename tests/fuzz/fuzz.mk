@@ -10,7 +10,7 @@ replay_parts := $(BUILD)/asan/tests/fuzz/replay.o $(BUILD)/asan/tests/fuzz/stric
 # The fuzzed code does no I/O and depends on no higher module.
 fuzzed_sources := $(wildcard $(foreach module,wire base,relay/$(module)/*.c relay/$(module)/*/*.c) decoder/protocol/*.c) \
     $(pure_sources) tests/fuzz/strict_json.c relay/hub/client_pos.c \
-    $(addprefix relay/store/,connection/reply.c entry.c read/stream_entry.c servers/topology.c)
+    $(addprefix relay/store/,connection/reply.c entry.c servers/topology.c)
 fuzz_flags = -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
     -fno-omit-frame-pointer $(common_flags)
 

@@ -48,6 +48,9 @@ MUST_CHECK enum rc reply_id(const struct redisReply *reply, struct entry_id *ret
 /* Parses the id of an [id, ...] element. RC_BAD: no id. */
 MUST_CHECK enum rc reply_entry_id(const struct redisReply *element, struct entry_id *ret_id);
 
+/* Reads an [id, [field, value ..]] element: a notification. RC_BAD: a foreign entry. */
+MUST_CHECK enum rc entry_read(const struct redisReply *element, struct entry *ret_entry);
+
 /* Memory for the replies of a connection: one block for each reply. */
 struct reply_arena *reply_arena_new(void);
 
