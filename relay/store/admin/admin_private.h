@@ -121,7 +121,7 @@ void redrive_multi(const struct shard *shard, const struct kept_arguments *kept,
 
 #define AUDIT_ID_MAX 64
 
-/* An act, and where it is in a queue. Free it with audit_act_free. */
+/* An act, and where it is in a queue (audit.c). */
 struct audit_act {
     struct audit_act *next;
     char id[AUDIT_ID_MAX];
@@ -130,16 +130,6 @@ struct audit_act {
     char actor_hash[AUDIT_HASH_TEXT + 1];
     char user_hash[AUDIT_HASH_TEXT + 1]; /* "": no user */
 };
-
-struct audit_act *audit_act_new(const struct log_act *act, int64_t at_us, const char *id);
-void audit_act_free(struct audit_act *act); /* accepts NULL */
-
-/*
- * Add the arguments of audit.lua: those before the acts, then those of each. `is_repeat`: an
- * earlier call had no reply.
- */
-void audit_begin_arguments(const struct shard *shard, bool is_repeat, struct arguments *arguments);
-void audit_add_arguments(const struct audit_act *act, struct arguments *arguments);
 
 /* ---- pending notifications */
 

@@ -2,7 +2,8 @@
  * audit.c: stores the acts of operators, and reads them.
  *
  * An act waits in a queue until the store has it. One request is in flight. After a lost reply it
- * is repeated with the same id, which audit.lua ignores if the stream has it already.
+ * is repeated with the same id, which audit.lua ignores if the stream has it already. A command
+ * waits for each reply.
  */
 #include "store/audit.h"
 
@@ -43,8 +44,8 @@ copy(const char *text)
     return memory_text(text, strlen(text));
 }
 
-struct audit_act *
-audit_act_new(const struct log_act *act, int64_t at_us, const char *id)
+static struct audit_act *
+act_new(const struct log_act *act, int64_t at_us, const char *id)
 {
     struct audit_act *made = memory_new(sizeof(*made));
 
@@ -61,8 +62,8 @@ audit_act_new(const struct log_act *act, int64_t at_us, const char *id)
     return made;
 }
 
-void
-audit_act_free(struct audit_act *act)
+static void
+act_free(struct audit_act *act)
 {
     if (act == NULL)
         return;
@@ -74,15 +75,16 @@ audit_act_free(struct audit_act *act)
     free(act);
 }
 
-void
-audit_begin_arguments(const struct shard *shard, bool is_repeat, struct arguments *arguments)
+/* Adds the arguments before the acts. `is_repeat`: an earlier call had no reply. */
+static void
+begin_arguments(const struct shard *shard, bool is_repeat, struct arguments *arguments)
 {
     shard_arguments(shard, arguments);
     argument(arguments, is_repeat ? "1" : "");
 }
 
-void
-audit_add_arguments(const struct audit_act *act, struct arguments *arguments)
+static void
+add_arguments(const struct audit_act *act, struct arguments *arguments)
 {
     argument(arguments, act->id);
     argument(arguments, act->at);
@@ -128,7 +130,7 @@ remove_first(struct audit *audit)
     if (audit->first == NULL)
         audit->end = &audit->first;
     audit->count--;
-    audit_act_free(act);
+    act_free(act);
 }
 
 static void
@@ -193,10 +195,10 @@ send_acts(struct audit *audit)
     }
     write = shard_request_new(sizeof(*write), audit->store, &write_kind);
     write->audit = audit;
-    audit_begin_arguments(shard, audit->is_repeat, &arguments);
+    begin_arguments(shard, audit->is_repeat, &arguments);
     for (const struct audit_act *act = audit->first; act != NULL && count < BATCH_MAX;
          act = act->next, count++)
-        audit_add_arguments(act, &arguments);
+        add_arguments(act, &arguments);
     audit->in_flight = count;
     shard_request_send_script(&write->request, shard, STORE_SCRIPT_audit, 1, &arguments);
     if (shard_request_await(&write->request) != RC_OK) {
@@ -231,7 +233,7 @@ audit_add(struct audit *audit, const struct log_act *act, int64_t at_us)
         return;
     }
     snprintf(id, sizeof(id), "%s-%" PRIu64, store_relay_id(audit->store), audit->next_id++);
-    made = audit_act_new(act, at_us, id);
+    made = act_new(act, at_us, id);
     *audit->end = made;
     audit->end = &made->next;
     audit->count++;
@@ -280,6 +282,63 @@ audit_free(struct audit *audit)
     while (audit->count > 0)
         remove_first(audit);
     free(audit);
+}
+
+/* ---- the acts of a command */
+
+/* Stores the oldest act. A repeat is harmless. */
+static bool
+store_first(struct command *command)
+{
+    struct audit_act *act = command->acts;
+    struct arguments arguments = {.argc = 0};
+    struct redisReply *reply;
+
+    begin_arguments(&command->store->shards[0], true, &arguments);
+    add_arguments(act, &arguments);
+    reply = command_call(
+        command, 0,
+        &(struct command_call){STORE_SCRIPT_audit, (int)arguments.argc, arguments.argv, false});
+    arguments_free(&arguments);
+    if (reply == NULL)
+        return false;
+    free(reply);
+    command->acts = act->next;
+    act_free(act);
+    return true;
+}
+
+static void
+close_audit(struct command *command)
+{
+    while (command->acts != NULL && store_first(command))
+        ;
+    if (command->acts != NULL)
+        fprintf(stderr,
+                "clairon: could not store the audit line, which is only in this output: %s\n",
+                command->error);
+    while (command->acts != NULL) {
+        struct audit_act *act = command->acts;
+
+        command->acts = act->next;
+        act_free(act);
+    }
+}
+
+void
+command_audit(struct command *command, const struct log_act *act, int64_t at_us)
+{
+    struct audit_act **end = &command->acts;
+    char id[AUDIT_ID_MAX];
+
+    command->close_audit = close_audit;
+    snprintf(id, sizeof(id), "%s-%u", store_relay_id(command->store), command->act_count++);
+    while (*end != NULL)
+        end = &(*end)->next;
+    *end = act_new(act, at_us, id);
+    /* The change must not wait for a shard that it does not need. */
+    while (command->acts != NULL && command->store->shards[0].is_up && store_first(command))
+        ;
 }
 
 /* ---- reading */
