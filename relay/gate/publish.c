@@ -511,9 +511,9 @@ on_trace_read(void *ctx, enum rc rc, const struct trace *trace)
 void
 gate_publish_trace(struct gate_request *request)
 {
-    struct store_request *store_request = store_request_new(request);
+    struct trace_read *read = gate_trace_begin(request);
 
-    store_request_sent(store_request,
-                       store_trace(hub_store(request->gate->hub), STORE_SHARD_UNKNOWN, request->id,
-                                   on_trace_read, store_request));
+    if (read != NULL)
+        gate_trace_sent(read, store_trace(hub_store(request->gate->hub), STORE_SHARD_UNKNOWN,
+                                          request->id, on_trace_read, read));
 }

@@ -12,6 +12,8 @@
 #include "wire/http_head.h"
 #include "wire/token.h"
 
+/* For an id that it does not know, the store searches thousands of stream entries. */
+#define TRACES_MAX 4
 #define NOT_ALLOWED "token claim \"publish\" does not allow this audience and topic"
 
 static char *
@@ -42,11 +44,41 @@ may_read(const struct token *token, const struct trace *trace)
     return is_allowed;
 }
 
-struct gate_request *
-gate_trace_reply(void *store_request, enum rc rc, const struct trace *trace)
-{
-    struct gate_request *request = store_request_done(store_request);
+/* The request of a trace that is being read. */
+struct trace_read {
+    struct gate *gate;
+    struct store_request *store_request;
+};
 
+struct trace_read *
+gate_trace_begin(struct gate_request *request)
+{
+    struct trace_read *read;
+
+    if (request->gate->trace_count == TRACES_MAX) {
+        gate_request_problem(request, 503, 0, "too many traces are being read");
+        return NULL;
+    }
+    request->gate->trace_count++;
+    read = memory_new(sizeof(*read));
+    *read = (struct trace_read){request->gate, store_request_new(request)};
+    return read;
+}
+
+void
+gate_trace_sent(struct trace_read *read, enum rc rc)
+{
+    if (rc != RC_OK)
+        (void)gate_trace_reply(read, rc, NULL);
+}
+
+struct gate_request *
+gate_trace_reply(struct trace_read *read, enum rc rc, const struct trace *trace)
+{
+    struct gate_request *request = store_request_done(read->store_request);
+
+    read->gate->trace_count--;
+    free(read);
     if (request == NULL)
         return NULL;
     if (rc != RC_OK && !store_is_complete(hub_store(request->gate->hub)))
@@ -88,7 +120,7 @@ on_explained(void *ctx, enum rc rc, const struct trace *trace)
 void
 gate_why(struct gate_request *request)
 {
-    struct store_request *store_request;
+    struct trace_read *read;
     char *user = http_head_argument(request->conn->head, "user=", TOKEN_USER_MAX);
 
     why_of(request)->user = user;
@@ -97,10 +129,10 @@ gate_why(struct gate_request *request)
                              "\"user\" must have 1 to 255 bytes");
         return;
     }
-    store_request = store_request_new(request);
-    store_request_sent(store_request,
-                       store_trace_of_user(hub_store(request->gate->hub), request->id, user,
-                                           on_explained, store_request));
+    read = gate_trace_begin(request);
+    if (read != NULL)
+        gate_trace_sent(read, store_trace_of_user(hub_store(request->gate->hub), request->id, user,
+                                                  on_explained, read));
 }
 
 void

@@ -5,6 +5,7 @@ use warnings;
 
 use Clairon::Test qw(wait_until of_mark token);
 use Clairon::Test::RawSocket;
+use IO::Select;
 use JSON ();
 use Test::More;
 
@@ -216,6 +217,14 @@ is(why($UNKNOWN, 'gone')->{status}, 404, 'an id of another time is unknown');
 is(($relay->run('forget', 'gone'))[0], 0, 'the user is removed');
 is_deeply([ grep { /gaps/ } @{ $store->execute('KEYS', '*') } ], [], 'with the gaps');
 is_outcome($role, 'reads', 'delivered', JSON::true, qr/Its audience is not known any more/);
+# The store searches for an unknown id, so few requests may do that at the same time.
+kill STOP => $store->pid;
+my @reading = map { Clairon::Test::RawSocket->new($relay) } 1 .. 5;
+$_->begin(GET => "/v1/notifications/$UNKNOWN/why?user=u1", Authorization => 'Bearer ' . token(sub => 'api', admin => JSON::true)) for @reading;
+is(scalar(IO::Select->new(map { $_->{link} } @reading)->can_read($Clairon::Test::SECONDS)), 1, 'one of five requests is not passed to the store');
+kill CONT => $store->pid;
+is_deeply([ sort map { $_->read_response->{status} } @reading ], [ (404) x 4, 503 ], 'and is rejected; the others are answered');
+is(why($UNKNOWN, 'u1')->{status}, 404, 'and so is the next');
 is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 
 done_testing();
