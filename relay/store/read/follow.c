@@ -1,6 +1,7 @@
 /*
- * follow.c: starts to read a shard's stream, merges it with the stream of shard 0, and finds where
- * to continue after entries were lost.
+ * follow.c: where the reader starts and continues in the stream of a shard. In two parts: it starts
+ * to read a shard, and merges the stream with that of shard 0; it finds where to continue after the
+ * server has another history, or after entries were trimmed.
  */
 #include "store/read/reader_private.h"
 
@@ -12,6 +13,8 @@
 #include "store/entry.h"
 #include "store/shards/shard.h"
 #include "store/timeouts.h"
+
+/* ---- starting: the stream is merged with that of shard 0 */
 
 enum rc
 follow_request(struct server_reader *server, link_reply *reply)
@@ -119,6 +122,8 @@ follow_waits(const struct reader *reader)
     }
     return false;
 }
+
+/* ---- continuing: another history, and trimmed entries */
 
 /*
  * Begins to read a server. Entries that wait for other shards may be of a former primary that has
