@@ -162,12 +162,15 @@ reject_logout(struct gate_request *request, const char *error)
     gate_request_respond_whole(request, &response, rc);
 }
 
-/* By sid the session, otherwise all sessions of the user. */
+/*
+ * By sid the session, otherwise all sessions of the user that began before the logout token was
+ * issued: a repeated request does not end later ones.
+ */
 static void
 log_out(struct gate_request *request, enum rc rc, const struct token *token, const char *error)
 {
     const int64_t now_s = clock_wall_us() / 1000000;
-    struct cutoff cutoff = {.issued_s = CUTOFF_NOW_S, .ends_s = now_s + CUTOFF_LOGOUT_S};
+    struct cutoff cutoff = {.ends_s = now_s + CUTOFF_LOGOUT_S};
 
     if (rc == RC_AGAIN) {
         gate_request_problem(request, 503, 0, error);
@@ -175,6 +178,7 @@ log_out(struct gate_request *request, enum rc rc, const struct token *token, con
         reject_logout(request, error);
     } else {
         cutoff.digest = token->marks.user;
+        cutoff.issued_s = token->marks.issued_s;
         if (token->user == NULL) {
             cutoff.digest = token->marks.session;
             cutoff.issued_s = CUTOFF_ALL_S;

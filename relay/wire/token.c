@@ -676,6 +676,7 @@ read_logout_claims(const struct token_issuer *issuer, int64_t leeway_s, struct j
                                                 json_doc_text(claims, sid));
     else
         token.marks.user = cutoff_of_user(token.user);
+    (void)token_read_time(claims, "iat", &token.marks.issued_s);
     *ret_token = token;
     return RC_OK;
 }

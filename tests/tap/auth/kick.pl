@@ -234,6 +234,9 @@ is(logout($near, 'state=1&logout_token=' . logout_token({ sub => 'amy', exp => u
 $sessions{s2}->ends_with(4003, 'a logout of the user');
 is_rejected($near, access(sub => 'amy', sid => 's3'), 'all earlier tokens');
 is(outcome($near, access(sub => 'amy', sid => 's4', iat => time + 2)), 'sso:amy', 'a later token is accepted');
+is(logout($near, 'logout_token=' . logout_token({ sub => 'bea', iat => time - 30 }))->{status}, 200, 'an older logout of a user is accepted');
+is(outcome($near, access(sub => 'bea', iat => time - 10)), 'sso:bea', 'it ends no session that began later');
+is_rejected($near, access(sub => 'bea'), 'only an earlier one');
 $provider->set(keys => ['p256-2']);
 is(logout($near, 'logout_token=' . logout_token({ sid => 's9' }, key => 'p256-2'))->{status}, 200, 'a logout token with an unknown key waits for the keys');
 
