@@ -100,15 +100,15 @@ struct trace;
 struct trace_read;
 
 /*
- * Begins to read a trace: pass the result to the store with a store_traced. NULL: too many are being
- * read, and a response is queued.
+ * Begins to read a trace: pass the result to the store with a store_traced. NULL: too many are
+ * being read, and a response is queued.
  */
 struct trace_read *gate_trace_begin(struct gate_request *request);
 /* Call it with the result of the store's function. */
 void gate_trace_sent(struct trace_read *read, enum rc rc);
 /*
- * Call it in the store_traced. NULL: the client has disconnected, or the notification is unknown, or
- * the token may not read it; then a response is queued.
+ * Call it in the store_traced. NULL: the client has disconnected, or the notification is unknown,
+ * or the token may not read it; then a response is queued.
  */
 struct gate_request *gate_trace_reply(struct trace_read *read, enum rc rc,
                                       const struct trace *trace);

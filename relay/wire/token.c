@@ -616,8 +616,7 @@ check_logout_times(int64_t leeway_s, struct json_doc *claims, int64_t now_s,
         return token_reject(error, TOKEN_FAULT_CLAIMS,
                             "logout token claims iat and exp must be times in Unix seconds");
     if (now_s + leeway_s < issued_s)
-        return token_reject(error, TOKEN_FAULT_EARLY,
-                            "logout token was issued in the future (iat)");
+        return token_reject(error, TOKEN_FAULT_EARLY, "logout token: issued in the future (iat)");
     if (rc == RC_AGAIN)
         expires_s = issued_s + LOGOUT_AGE_S;
     if (now_s - leeway_s < expires_s)
