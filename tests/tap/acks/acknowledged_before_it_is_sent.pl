@@ -15,33 +15,28 @@ my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed');
 my $late  = Clairon::Test::delayed_replies($store->{socket});
 my $relay = Clairon::Test::relay(undef, $late, roles => 'gate', conf => { 'delivery.ack_timeout' => '1h' });
 
-my $phone  = $relay->client('u1');
-my $laptop = $relay->client('u1', win => 1);
-$pg->safe_psql('postgres', q{INSERT INTO own SELECT i, 'u1' FROM generate_series(1, 4) i});
-my %id;
-$phone->wait_row(4);
-$id{ $_->{payload}{after}{id} } = $_->{metadata}{id} for $phone->notifications;
-$laptop->wait_row(1);
-
+my $phone = $relay->client('u1');
+$pg->safe_psql('postgres', q{INSERT INTO own SELECT i, 'u1' FROM generate_series(1, 3) i});
+$phone->wait_row(3);
+my %id = map { $_->{payload}{after}{id} => $_->{metadata}{id} } $phone->notifications;
 sub is_acked { my ($row) = @_; return sub { $_[0]{t} eq 'acked' && grep { $_ eq $id{$row} } @{ $_[0]{ids} } } }
 
-# The laptop reads its pending list.
 $late->hold(page => $late->script('pending_page'));
-$laptop->ack($id{1});
+my $laptop = $relay->client('u1', win => 1);
 $late->wait_held('page');
-# The phone acknowledges row 2 while an earlier acknowledgement has no reply.
+# The phone acknowledges row 1 while an earlier acknowledgement has no reply.
 $late->hold(ack => $late->script('ack'));
-$phone->ack($id{4});
-$laptop->wait_for(is_acked(4));
-$phone->ack($id{2});
-$laptop->wait_for(is_acked(2));
+$phone->ack($id{3});
+$laptop->wait_for(is_acked(3));
+$phone->ack($id{1});
+$laptop->wait_for(is_acked(1));
 $late->release('page');
-$laptop->wait_row(2);
+$laptop->wait_row(1);
 my $seen = @{ $laptop->{messages} };
 $late->wait_held('ack');
 $late->release('ack');
-$laptop->wait_row(3);
-my $acked = is_acked(2);
+$laptop->wait_row(2);
+my $acked = is_acked(1);
 is(scalar(grep { $acked->($_) } @{ $laptop->{messages} }[ $seen .. $#{ $laptop->{messages} } ]), 1, 'acked follows the row');
 
 done_testing();
