@@ -43,7 +43,8 @@ is_for(const struct row_statement *statement, const struct row_query *query, uin
 {
     return statement->hash == hash && statement->relid == relid && statement->user == GetUserId() &&
            statement->parameter_count == query->parameter_count &&
-           memcmp(statement->types, query->types, sizeof(Oid) * query->parameter_count) == 0 &&
+           (query->parameter_count == 0 ||
+            memcmp(statement->types, query->types, sizeof(Oid) * query->parameter_count) == 0) &&
            strcmp(statement->text, query->text.data) == 0;
 }
 
