@@ -384,7 +384,7 @@ class RelayPlayer(Player):
         self.connect = {}
         self.times = 0
         self.ended = 0.0  # time at which the last connection ended
-        self.events = {"notification": asyncio.Queue(), "gap": asyncio.Queue()}
+        self.events = {"notification": asyncio.Queue(), "gap": asyncio.Queue(), "token": asyncio.Queue()}
         self.state = {}
         self.rows = {}
         self.changed = asyncio.Event()
@@ -501,6 +501,8 @@ class RelayPlayer(Player):
             step = {"token": self.vars.bound["token"], "url": f"ws://127.0.0.1:{self.port}/v1/ws", **step}
         self.driver.stdin.write((json.dumps(step) + "\n").encode())
         await self.driver.stdin.drain()
+        if step["app"] == "token":  # the next step may make the client request it
+            await within("event of the token", self.events["token"].get())
 
     async def expect_receive(self, step):
         event = await within("notification", self.events["notification"].get())

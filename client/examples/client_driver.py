@@ -42,6 +42,7 @@ async def perform(step):
         start(step)
     elif app == "token":
         token = step["token"]
+        emit(event="token")
     elif app == "ack":
         await client.ack(step["id"])
     elif app == "nack":
