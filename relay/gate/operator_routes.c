@@ -13,8 +13,6 @@
 #include "store/forget.h"
 #include "wire/http_head.h"
 
-#define LIMIT_DIGITS_MAX 8
-
 /* ---- acts */
 
 /* The store rejects a range after the last possible id. */
@@ -41,27 +39,11 @@ on_audit(void *ctx, enum rc rc, struct buffer *json, const char *next)
     gate_request_respond_whole(request, &response, rc);
 }
 
-/* Returns 0 if it is invalid. */
-static unsigned
-read_limit(const struct gate_request *request)
-{
-    char *text = http_head_argument(request->conn->head, "limit=", LIMIT_DIGITS_MAX);
-    unsigned limit = AUDIT_PAGE_MAX;
-
-    if (text != NULL) {
-        limit = strspn(text, "0123456789") == strlen(text) ? (unsigned)strtoul(text, NULL, 10) : 0;
-        if (limit > AUDIT_PAGE_MAX)
-            limit = 0;
-    }
-    free(text);
-    return limit;
-}
-
 void
 gate_audit(struct gate_request *request)
 {
     char *after = http_head_argument(request->conn->head, "after=", ENTRY_ID_TEXT_MAX);
-    const unsigned limit = read_limit(request);
+    const unsigned limit = gate_request_limit(request, AUDIT_PAGE_MAX, AUDIT_PAGE_MAX);
     struct store_request *store_request;
 
     if (limit == 0) {

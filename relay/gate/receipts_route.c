@@ -12,7 +12,6 @@
 #include "wire/http_head.h"
 
 #define RECEIPTS_LIMIT 100
-#define LIMIT_DIGITS_MAX 8
 
 static void
 on_receipts(void *ctx, enum rc rc, struct buffer *json)
@@ -25,22 +24,6 @@ on_receipts(void *ctx, enum rc rc, struct buffer *json)
     response_init(&response, 200, GATE_JSON);
     rc = buffer_add(&response.body, json->bytes, json->len);
     gate_request_respond_whole(request, &response, rc);
-}
-
-/* Reads the argument `limit`. Returns 0 if it is invalid. */
-static unsigned
-receipts_limit(const struct gate_request *request)
-{
-    char *text = http_head_argument(request->conn->head, "limit=", LIMIT_DIGITS_MAX);
-    unsigned limit = RECEIPTS_LIMIT;
-
-    if (text != NULL) {
-        limit = strspn(text, "0123456789") == strlen(text) ? (unsigned)strtoul(text, NULL, 10) : 0;
-        if (limit > STORE_RECEIPTS_MAX)
-            limit = 0;
-    }
-    free(text);
-    return limit;
 }
 
 /* `id` NULL: of any notification */
@@ -65,7 +48,7 @@ read_receipts(struct gate_request *request, const char *id, unsigned limit)
 void
 gate_api_receipts(struct gate_request *request)
 {
-    const unsigned limit = receipts_limit(request);
+    const unsigned limit = gate_request_limit(request, RECEIPTS_LIMIT, STORE_RECEIPTS_MAX);
 
     if (limit == 0)
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,

@@ -266,8 +266,8 @@ on_cutoff(void *ctx, const struct cutoff *cutoff)
 }
 
 /*
- * Ends the sessions of the user with this hash (audit_hash). Nobody is banned: a later session of
- * the user does not end.
+ * Ends the sessions of the user with this hash (audit_hash). No cut-off is stored: a later session
+ * of the user does not end.
  */
 static void
 on_forgotten(void *ctx, struct bytes hash, int64_t added_us)

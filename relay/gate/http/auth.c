@@ -129,7 +129,7 @@ gate_ticket_cancel(struct gate_redeem *redeem)
 
 /*
  * Forgets all tokens that were verified, because the keys may have changed. gate_token_retry calls
- * it without such a change: then the tokens are only verified once more.
+ * it without such a change: then the tokens are only verified again.
  */
 static void
 forget_verified(struct gate *gate)

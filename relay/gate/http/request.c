@@ -398,6 +398,23 @@ gate_request_respond(struct gate_request *request, struct response *response)
     conn_write_soon(request->conn);
 }
 
+#define LIMIT_DIGITS_MAX 8
+
+unsigned
+gate_request_limit(const struct gate_request *request, unsigned missing, unsigned max)
+{
+    char *text = http_head_argument(request->conn->head, "limit=", LIMIT_DIGITS_MAX);
+    unsigned limit = missing;
+
+    if (text != NULL) {
+        limit = strspn(text, "0123456789") == strlen(text) ? (unsigned)strtoul(text, NULL, 10) : 0;
+        if (limit > max)
+            limit = 0;
+    }
+    free(text);
+    return limit;
+}
+
 void
 gate_request_problem(struct gate_request *request, int status, int code, const char *detail)
 {

@@ -211,6 +211,8 @@ MUST_CHECK bool gate_request_write(struct gate_request *request);
 /* Queues the final response and frees it. */
 void gate_request_respond(struct gate_request *request, struct response *response);
 void gate_request_respond_empty(struct gate_request *request); /* status 204 */
+/* Returns the argument `limit` of the query; `missing` without it, 0 if it is invalid. */
+unsigned gate_request_limit(const struct gate_request *request, unsigned missing, unsigned max);
 void gate_request_problem(struct gate_request *request, int status, int code, const char *sentence);
 void gate_request_reject(struct gate_request *request, const struct gate_rejection *rejection);
 void gate_request_body_too_large(struct gate_request *request); /* status 413 */

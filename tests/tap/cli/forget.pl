@@ -152,7 +152,7 @@ for my $shards (1, 16)
     $store->execute('EVAL', Clairon::Test::script_text('trim'), 1, "${prefix}stream", $prefix =~ s/:$//r, (1_000_000_000) x 3);
     is_deeply([ grep { !/:stream$/ } keys_with_name($store) ], [], 'then only the stream has the name');
 
-    # Nobody is banned, and others notice nothing.
+    # A later session of the user is accepted, and others notice nothing.
     my $back = $relay->client($NAME);
     my $new = $notify->($NAME);
     $back->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{id} eq $new });
