@@ -64,9 +64,6 @@ struct command_call {
 struct redisReply *command_call(struct command *command, unsigned shard,
                                 const struct command_call *call);
 
-/* True if the request with this error may succeed later: the connection is then restarted. */
-bool command_may_repeat(struct shard *shard, const char *error);
-
 /* ---- dead letters. Pure: no I/O, no clock */
 
 /* True if the notification's data are not in the entry, but in KEY_ERROR_PARTS or another entry. */
@@ -108,14 +105,18 @@ struct kept_arguments *redrive_arguments(const struct shard *shard, const struct
                                          const struct redrive *redrive, const char *const *users,
                                          size_t count);
 
+/* Adds the KEYS and ARGV of error_entry.lua. `act`: "read" or "drop". */
+void error_entry_arguments(struct arguments *arguments, const struct shard *shard,
+                           struct entry_id entry, const char *act,
+                           char ret_entry[ENTRY_ID_TEXT_MAX]);
+
 /*
- * The script is called with redrive_script. If the data are large, it replies with fields of the
- * stream entry, and is called again by redrive_multi, which adds that entry.
+ * Redrives or drops a dead letter. The arguments, of redrive.lua or error_entry.lua, must live
+ * until `done`, whose `rc` is RC_AGAIN if the change may be repeated, RC_IO if the store rejected
+ * it, and RC_BAD if the reply is invalid. Returns RC_AGAIN if nothing could be sent.
  */
-void redrive_script(const struct kept_arguments *kept, const struct redisReply *fields,
-                    struct arguments *ret_arguments); /* `fields` NULL: the first call */
-void redrive_multi(const struct shard *shard, const struct kept_arguments *kept,
-                   const struct redisReply *fields, struct multi *ret_multi);
+MUST_CHECK enum rc error_change_send(struct shard *shard, const struct kept_arguments *kept,
+                                     bool is_drop, store_error_changed *done, void *ctx);
 
 /* ---- acts of operators */
 

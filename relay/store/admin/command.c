@@ -243,8 +243,9 @@ call_once(struct command *command, struct shard *shard, const struct command_cal
     return call.reply;
 }
 
-bool
-command_may_repeat(struct shard *shard, const char *error)
+/* True if the request with this error may succeed later: the connection is then restarted. */
+static bool
+may_repeat(struct shard *shard, const char *error)
 {
     const bool is_redirected = link_is_redirected(shard->link, error);
 
@@ -262,16 +263,16 @@ command_call(struct command *command, unsigned number, const struct command_call
 
     while (command_wait(command, number, what->any_keys, end_us) == RC_OK) {
         struct redisReply *reply = call_once(command, shard, what);
-        bool may_repeat;
+        bool is_final;
 
         if (reply == NULL)
             continue;
         if (!reply_is_error(reply))
             return reply;
-        may_repeat = command_may_repeat(shard, reply_text(reply));
+        is_final = !may_repeat(shard, reply_text(reply));
         (void)command_fail(command, "the store rejected the command: %s", reply_text(reply));
         free(reply);
-        if (!may_repeat)
+        if (is_final)
             return NULL;
     }
     return NULL;

@@ -44,7 +44,7 @@ struct command_change {
     struct command_change *next;
     struct command *command;
     unsigned shard;
-    bool is_redrive;
+    bool is_drop;
     bool needs_repeat; /* it was not sent, or the server could not execute it */
     struct kept_arguments *arguments;
 };
@@ -115,68 +115,33 @@ command_complete(struct command *command, unsigned number, struct error_entry *e
     return RC_OK;
 }
 
-static void
-count_change(struct command_change *change, const struct redisReply *reply)
-{
-    struct command *command = change->command;
-
-    if (!reply_is_integer(reply)) {
-        snprintf(command->change_error, sizeof(command->change_error),
-                 "invalid reply to an error log change");
-    } else if (reply_integer(reply) >= 0) {
-        command->changed.entries += reply_integer(reply) > 0 || change->is_redrive;
-        command->changed.users += change->is_redrive ? reply_integer(reply) : 0;
-    }
-}
-
-static void on_change_reply(void *ctx, const struct redisReply *reply);
-
-/* `fields`: the reply to a redrive with large data, or NULL. */
-static void
-send_change(struct command_change *change, const struct redisReply *fields)
-{
-    struct command *command = change->command;
-    struct shard *shard = &command->store->shards[change->shard];
-    const struct kept_arguments *kept = change->arguments;
-    struct arguments arguments = {.argc = 0};
-    struct multi multi;
-    enum rc rc;
-
-    if (fields != NULL) {
-        redrive_multi(shard, kept, fields, &multi);
-        rc = multi_send(&multi, shard, STORE_SCRIPT_redrive, on_change_reply, change);
-    } else if (change->is_redrive) {
-        redrive_script(kept, NULL, &arguments);
-        rc = shard_call(shard, STORE_SCRIPT_redrive, 1, on_change_reply, change,
-                        (int)arguments.argc, arguments.argv, arguments.lens);
-        arguments_free(&arguments);
-    } else {
-        rc = shard_call(shard, STORE_SCRIPT_error_entry, 1, on_change_reply, change,
-                        (int)kept->argc, kept->argv, kept->lens);
-    }
-    change->needs_repeat = rc != RC_OK;
-    command->changes_in_flight += !change->needs_repeat;
-}
-
 /* If the reply was lost, a repeated change is not counted: its dead letter no longer exists. */
 static void
-on_change_reply(void *ctx, const struct redisReply *reply)
+on_changed(void *ctx, enum rc rc, enum store_error_change outcome, long long users)
 {
     struct command_change *change = ctx;
     struct command *command = change->command;
 
     command->changes_in_flight--;
-    if (change->is_redrive && reply_is_array(reply, 2)) {
-        send_change(change, reply);
-    } else if (!reply_is_error(reply) && reply != NULL) {
-        count_change(change, reply);
-    } else if (reply == NULL ||
-               command_may_repeat(&command->store->shards[change->shard], reply_text(reply))) {
-        change->needs_repeat = true;
-    } else if (command->change_error[0] == '\0') {
-        snprintf(command->change_error, sizeof(command->change_error),
-                 "the store rejected the command: %s", reply_text(reply));
+    change->needs_repeat = rc == RC_AGAIN;
+    if (rc == RC_OK && outcome == STORE_ERROR_CHANGED) {
+        command->changed.entries++;
+        command->changed.users += users;
+    } else if ((rc == RC_BAD || rc == RC_IO) && command->change_error[0] == '\0') {
+        snprintf(command->change_error, sizeof(command->change_error), "%s",
+                 rc == RC_IO ? command->error : "invalid reply to an error log change");
     }
+}
+
+static void
+send_change(struct command_change *change)
+{
+    struct command *command = change->command;
+
+    command->changes_in_flight++;
+    if (error_change_send(&command->store->shards[change->shard], change->arguments,
+                          change->is_drop, on_changed, change) != RC_OK)
+        on_changed(change, RC_AGAIN, STORE_ERROR_CHANGED, 0);
 }
 
 static void
@@ -195,7 +160,7 @@ repeat_change(struct command_change *change)
     for (int i = 0; change->needs_repeat && i < ATTEMPTS_MAX; i++) {
         if (command_wait(command, change->shard, false, end_us) != RC_OK)
             return RC_IO;
-        send_change(change, NULL);
+        send_change(change);
         wait_for_changes(command);
     }
     return change->needs_repeat ? RC_IO : RC_OK;
@@ -233,17 +198,16 @@ finish_changes(struct command *command)
 
 /* Owns the arguments. */
 static void
-add_change(struct command *command, unsigned shard, bool is_redrive,
-           struct kept_arguments *arguments)
+add_change(struct command *command, unsigned shard, bool is_drop, struct kept_arguments *arguments)
 {
     struct command_change *change = memory_new(sizeof(*change));
 
     *change = (struct command_change){
-        .command = command, .shard = shard, .is_redrive = is_redrive, .arguments = arguments};
+        .command = command, .shard = shard, .is_drop = is_drop, .arguments = arguments};
     command->changes_bytes += kept_bytes(arguments);
     *command->changes_end = change;
     command->changes_end = &change->next;
-    send_change(change, NULL);
+    send_change(change);
 }
 
 bool
@@ -267,23 +231,20 @@ command_redrive(struct command *command, unsigned shard, const struct error_entr
         return RC_IO;
     if (redrive_prepare(entry, clock_wall_us(), &redrive) != RC_OK)
         return RC_BAD;
-    add_change(command, shard, true,
+    add_change(command, shard, false,
                redrive_arguments(&command->store->shards[shard], entry, &redrive, users, count));
     redrive_free(&redrive);
     return RC_OK;
 }
 
 void
-command_drop(struct command *command, unsigned shard, struct entry_id entry)
+command_drop(struct command *command, unsigned number, struct entry_id entry)
 {
     struct arguments arguments = {.argc = 0};
-    char entry_text[ENTRY_ID_TEXT_MAX];
+    char id[ENTRY_ID_TEXT_MAX];
 
-    entry_id_text(entry, entry_text);
-    shard_arguments(&command->store->shards[shard], &arguments);
-    argument(&arguments, entry_text);
-    argument(&arguments, "drop");
-    add_change(command, shard, false,
+    error_entry_arguments(&arguments, &command->store->shards[number], entry, "drop", id);
+    add_change(command, number, true,
                arguments_keep(arguments.argc, arguments.argv, arguments.lens));
     arguments_free(&arguments);
 }

@@ -1,4 +1,7 @@
-/* error_entry.c: reads an entry of the error log, and renews it so that it can be sent again. */
+/*
+ * error_entry.c: an entry of the error log: reads it, renews it so that it can be sent again, and
+ * redrives or drops it.
+ */
 #include "store/admin.h"
 
 #include <inttypes.h>
@@ -168,6 +171,15 @@ redrive_arguments(const struct shard *shard, const struct error_entry *entry,
 }
 
 void
+redrive_free(struct redrive *redrive)
+{
+    free(redrive->route);
+    free(redrive->data);
+    *redrive = (struct redrive){.expires_ms = 0};
+}
+
+/* `fields`: the reply to the first call if the data are large, or NULL. */
+static void
 redrive_script(const struct kept_arguments *kept, const struct redisReply *fields,
                struct arguments *ret_arguments)
 {
@@ -184,29 +196,218 @@ redrive_script(const struct kept_arguments *kept, const struct redisReply *field
     }
 }
 
+/* ---- the change of an entry */
+
 void
-redrive_multi(const struct shard *shard, const struct kept_arguments *kept,
-              const struct redisReply *fields, struct multi *ret_multi)
+error_entry_arguments(struct arguments *arguments, const struct shard *shard, struct entry_id entry,
+                      const char *act, char ret_entry[ENTRY_ID_TEXT_MAX])
 {
+    entry_id_text(entry, ret_entry);
+    shard_arguments(shard, arguments);
+    argument(arguments, ret_entry);
+    argument(arguments, act);
+}
+
+/* A redrive or a drop. */
+struct change {
+    struct shard_request request;
+    struct shard *shard;
+    store_error_changed *done;
+    void *ctx;
+    bool is_drop;
+    const struct kept_arguments *redrive; /* NULL: the entry is read first */
+    struct kept_arguments *owned;         /* the same, if the change reads the entry */
+    const struct redisReply *row;         /* an entry whose large data are read; NULL: none */
+    enum rc failure;                      /* see error_change_send */
+    enum store_error_change outcome;
+    long long users;
+};
+
+static void
+send_redrive(struct change *change)
+{
+    struct arguments arguments = {.argc = 0};
+
+    redrive_script(change->redrive, NULL, &arguments);
+    shard_request_send_script(&change->request, change->shard, STORE_SCRIPT_redrive, 1, &arguments);
+}
+
+/* The data are large: a transaction adds the stream entry, and calls the script again. */
+static void
+send_large_redrive(struct change *change, const struct redisReply *fields)
+{
+    const struct kept_arguments *kept = change->redrive;
     const struct prepared_entry entry = {.id = kept_argument(kept, REDRIVE_ID),
                                          .route = kept_argument(kept, REDRIVE_ROUTE),
                                          .data = kept_argument(kept, REDRIVE_DATA),
                                          .retry_users = reply_bytes(reply_at(fields, 0)),
                                          .open_ended = reply_bytes(reply_at(fields, 1))};
     struct arguments script = {.argc = 0};
+    struct multi multi;
 
     redrive_script(kept, fields, &script);
-    multi_begin(ret_multi, kept_bytes(kept) + entry.route.len + 2 * entry.retry_users.len +
-                               strlen(store_script_redrive));
-    multi_prepare_entry(ret_multi, shard, &entry);
-    multi_script(ret_multi, shard, STORE_SCRIPT_redrive, 1, script.argc, script.argv, script.lens);
+    multi_begin(&multi, kept_bytes(kept) + entry.route.len + 2 * entry.retry_users.len +
+                            strlen(store_script_redrive));
+    multi_prepare_entry(&multi, change->shard, &entry);
+    multi_script(&multi, change->shard, STORE_SCRIPT_redrive, 1, script.argc, script.argv,
+                 script.lens);
     arguments_free(&script);
+    shard_request_send_multi(&change->request, change->shard, STORE_SCRIPT_redrive, &multi);
 }
 
-void
-redrive_free(struct redrive *redrive)
+/* Sends the redrive of the entry in `reply`. `parts`: its large data, if they were read. */
+static void
+redrive_row(struct change *change, const struct redisReply *reply, const struct redisReply *parts)
 {
-    free(redrive->route);
-    free(redrive->data);
-    *redrive = (struct redrive){.expires_ms = 0};
+    struct error_entry entry;
+    struct redrive redrive;
+
+    if (!reply_is_array(reply, 1)) {
+        change->outcome = STORE_ERROR_NOT_FOUND;
+        return;
+    }
+    if (error_entry_read(reply_at(reply, 0), &entry) != RC_OK || entry.id.at == NULL) {
+        change->outcome = STORE_ERROR_NO_USERS;
+        return;
+    }
+    error_entry_add_parts(&entry, parts);
+    if (parts == NULL && error_entry_lacks_data(&entry)) {
+        struct arguments arguments = {.argc = 0};
+        char key[STORE_KEY_MAX];
+
+        error_parts_arguments(&arguments, change->shard->prefix, entry.id, key);
+        shard_request_send_command(&change->request, change->shard, &arguments);
+        change->row = shard_request_keep_reply(&change->request, reply);
+    } else if (redrive_prepare(&entry, clock_wall_us(), &redrive) != RC_OK) {
+        change->outcome = STORE_ERROR_NO_USERS;
+    } else {
+        change->owned = redrive_arguments(change->shard, &entry, &redrive, NULL, 0);
+        change->redrive = change->owned;
+        redrive_free(&redrive);
+        send_redrive(change);
+    }
+}
+
+static bool
+on_change_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+{
+    struct change *change = (struct change *)request;
+
+    (void)shard;
+    if (!change->is_drop && change->redrive == NULL) {
+        if (change->row != NULL)
+            redrive_row(change, change->row, reply);
+        else
+            redrive_row(change, reply, NULL);
+        return true;
+    }
+    if (!change->is_drop && reply_is_array(reply, 2)) {
+        send_large_redrive(change, reply);
+        return true;
+    }
+    if (!reply_is_integer(reply)) {
+        change->failure = RC_BAD;
+        return false;
+    }
+    if (change->is_drop)
+        change->outcome = reply_integer(reply) > 0 ? STORE_ERROR_CHANGED : STORE_ERROR_NOT_FOUND;
+    else if (reply_integer(reply) < 0)
+        change->outcome = reply_integer(reply) == -1 ? STORE_ERROR_NOT_FOUND : STORE_ERROR_NO_USERS;
+    else
+        change->users = reply_integer(reply);
+    return true;
+}
+
+static void
+on_change_error(struct shard_request *request, const struct redisReply *reply)
+{
+    struct change *change = (struct change *)request;
+    const char *error = reply_text(reply);
+
+    if (strncmp(error, "NOSCRIPT", 8) != 0 && !link_is_redirected(change->shard->link, error))
+        change->failure = RC_IO;
+}
+
+static void
+finish_change(struct shard_request *request, enum rc rc)
+{
+    const struct change *change = (struct change *)request;
+
+    change->done(change->ctx, rc == RC_OK ? RC_OK : change->failure, change->outcome,
+                 change->users);
+}
+
+static void
+release_change(struct shard_request *request)
+{
+    free(((struct change *)request)->owned);
+}
+
+static const struct shard_request_kind redrive_kind = {.failure = "could not redrive a dead letter",
+                                                       .on_reply = on_change_reply,
+                                                       .on_error = on_change_error,
+                                                       .finish = finish_change,
+                                                       .release = release_change};
+static const struct shard_request_kind drop_kind = {.failure = "could not drop a dead letter",
+                                                    .on_reply = on_change_reply,
+                                                    .on_error = on_change_error,
+                                                    .finish = finish_change};
+
+static struct change *
+change_new(struct shard *shard, bool is_drop, store_error_changed *done, void *ctx)
+{
+    struct change *change =
+        shard_request_new(sizeof(*change), shard->store, is_drop ? &drop_kind : &redrive_kind);
+
+    change->shard = shard;
+    change->done = done;
+    change->ctx = ctx;
+    change->is_drop = is_drop;
+    change->failure = RC_AGAIN;
+    return change;
+}
+
+enum rc
+error_change_send(struct shard *shard, const struct kept_arguments *kept, bool is_drop,
+                  store_error_changed *done, void *ctx)
+{
+    struct change *change = change_new(shard, is_drop, done, ctx);
+
+    if (is_drop) {
+        shard_request_send_script_argv(&change->request, shard, STORE_SCRIPT_error_entry, 1,
+                                       kept->argc, kept->argv, kept->lens);
+    } else {
+        change->redrive = kept;
+        send_redrive(change);
+    }
+    return shard_request_await(&change->request);
+}
+
+static enum rc
+change_entry(struct store *store, struct entry_id entry, bool is_drop, store_error_changed *done,
+             void *ctx)
+{
+    struct shard *shard = &store->shards[error_entry_shard(entry, store->shard_count)];
+    struct arguments arguments = {.argc = 0};
+    char id[ENTRY_ID_TEXT_MAX];
+    struct change *change;
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    change = change_new(shard, is_drop, done, ctx);
+    error_entry_arguments(&arguments, shard, entry, is_drop ? "drop" : "read", id);
+    shard_request_send_script(&change->request, shard, STORE_SCRIPT_error_entry, 1, &arguments);
+    return shard_request_await(&change->request);
+}
+
+enum rc
+store_redrive(struct store *store, struct entry_id entry, store_error_changed *done, void *ctx)
+{
+    return change_entry(store, entry, false, done, ctx);
+}
+
+enum rc
+store_drop(struct store *store, struct entry_id entry, store_error_changed *done, void *ctx)
+{
+    return change_entry(store, entry, true, done, ctx);
 }
