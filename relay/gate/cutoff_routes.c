@@ -17,11 +17,10 @@
 #include "gate/net/gate_shared.h"
 #include "hub/hub.h"
 #include "store/store.h"
+#include "store/timeouts.h"
 #include "wire/client_message.h"
 #include "wire/cutoff.h"
 #include "wire/http_head.h"
-
-#define REPLICAS_TIMEOUT_US (2 * INT64_C(1000000))
 
 /* A cut-off that is being stored. */
 struct pending_cutoff {
@@ -60,10 +59,7 @@ on_stored(void *ctx, enum rc rc, const struct cutoff *cutoff)
     gate_cutoffs_add(request->gate, cutoff);
     store = hub_store(request->gate->hub);
     pending->store_request = store_request_new(request);
-    if (store_min_replicas(store) == 0)
-        on_replicated(pending, RC_OK);
-    else if (store_replicate_shard(store, 0, REPLICAS_TIMEOUT_US, on_replicated, pending) != RC_OK)
-        on_replicated(pending, RC_AGAIN);
+    store_await_replicas(store, 0, REPLICAS_CUTOFF_US, on_replicated, pending);
 }
 
 static void

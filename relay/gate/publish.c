@@ -32,14 +32,13 @@
 #include "hub/hub.h"
 #include "store/store.h"
 #include "store/admin.h"
+#include "store/timeouts.h"
 #include "wire/http_head.h"
 #include "wire/prefer.h"
 #include "wire/publication.h"
 
 #define SECOND_US INT64_C(1000000)
 #define UNCONFIRMED "notification not confirmed by the store"
-#define REPLICAS_REPORT_US (2 * SECOND_US) /* replicas report within this time */
-#define REPLICAS_TIMEOUT_S 8 /* less than the time limit for a reply of the store (http1.c) */
 #define KEY_MAX 255
 #define TRACEPARENT_MAX 255 /* maximum bytes of the header */
 
@@ -175,14 +174,12 @@ on_replicated(void *ctx, enum rc rc)
 static void
 wait_for_replicas(struct gate_publish_sync *syncing, int wait_s)
 {
-    const int timeout_s = wait_s > 0 && wait_s < REPLICAS_TIMEOUT_S ? wait_s : REPLICAS_TIMEOUT_S;
-    struct store *store = hub_store(syncing->gate->hub);
+    const int64_t wait_us = wait_s * SECOND_US;
 
-    if (store_min_replicas(store) == 0)
-        wait_for_sync(syncing);
-    else if (store_replicate_shard(store, (unsigned)syncing->shard, timeout_s * SECOND_US,
-                                   on_replicated, syncing) != RC_OK)
-        end_sync(syncing, UNCONFIRMED);
+    store_await_replicas(hub_store(syncing->gate->hub), (unsigned)syncing->shard,
+                         wait_us > 0 && wait_us < REPLICAS_PUBLISH_US ? wait_us
+                                                                      : REPLICAS_PUBLISH_US,
+                         on_replicated, syncing);
 }
 
 static void
@@ -240,7 +237,7 @@ static int
 prefer_wait(const struct http_head *head)
 {
     char *prefer = http_head_text(head, "prefer", 255);
-    const int seconds = prefer != NULL ? prefer_wait_s(prefer, REPLICAS_TIMEOUT_S) : 0;
+    const int seconds = prefer != NULL ? prefer_wait_s(prefer, REPLICAS_PUBLISH_US / SECOND_US) : 0;
 
     free(prefer);
     return seconds;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "store/timeouts.h"
 
 #define PAGE_ENTRIES_MAX 250 /* entries in one reply of a shard */
 #define PAGE_ENTRIES_MIN 32  /* the same, if they have many receipts */
@@ -23,7 +24,6 @@
 #define RETRY_US 1000000     /* after a failed request */
 #define PERIODIC_US 3000000  /* several times in the lifetime of a heartbeat */
 #define COUNT_US 15000000    /* how seldom the store counts a backlog that it does not know */
-#define REPLICAS_US 10000000 /* then the wait for replicas begins again */
 #define REWIND_MS 3600000    /* receipts that are sent again after the database went back */
 #define OWN_FIRST "0-0"
 
@@ -315,16 +315,12 @@ on_replicated(void *ctx, enum rc rc)
 static void
 await_replicas(struct sink_shard *shard)
 {
-    struct sink *sink = shard->sink;
-
-    if (shard->arriving == NULL || store_min_replicas(sink->store) == 0) {
+    if (shard->arriving == NULL) {
         on_arrived(shard);
         return;
     }
     shard->awaits_replicas = true;
-    if (store_replicate_shard(sink->store, shard->number, REPLICAS_US, on_replicated, shard) !=
-        RC_OK)
-        read_later(shard);
+    store_await_replicas(shard->sink->store, shard->number, REPLICAS_SINK_US, on_replicated, shard);
 }
 
 /* Sums over the shards: each relay counts what all relays have not taken. */

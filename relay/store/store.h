@@ -287,11 +287,12 @@ MUST_CHECK enum rc store_publish(struct store *store, const struct publication *
                                  store_published *done, void *ctx);
 
 /*
- * Like store_replicate, for the writes of one shard, and any number of calls at a time. The
- * callback receives RC_AGAIN after the timeout.
+ * Calls back once when store_min_replicas replicas have what the store acknowledged in this shard,
+ * immediately if that is 0. Any number of calls at a time. RC_AGAIN: not before the timeout, which
+ * is one of REPLICAS_*_US (timeouts.h). RC_IO: the store does not reply.
  */
-MUST_CHECK enum rc store_replicate_shard(struct store *store, unsigned shard, int64_t timeout_us,
-                                         store_replicated *done, void *ctx);
+void store_await_replicas(struct store *store, unsigned shard, int64_t timeout_us,
+                          store_replicated *done, void *ctx);
 
 #define STORE_RECEIPT_ENTRY_MAX 48 /* bytes of the id of a receipt's stream entry */
 #define STORE_RECEIPTS_MAX 1000    /* receipts in a page */

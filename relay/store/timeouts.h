@@ -67,6 +67,12 @@
 /* Acknowledged writes: their replicas (replicas.c), and their disk. */
 #define REPLICAS_POLL_S 0.1
 #define REPLICAS_WARN_AFTER_US 5000000
+#define REPLICAS_REPORT_US 2000000 /* replicas report within this time */
+/* longest waits; those of a request are shorter than STORE_TIMEOUT_US of http1.c */
+#define REPLICAS_PUBLISH_US 8000000
+#define REPLICAS_RECEIPTS_US 8000000
+#define REPLICAS_CUTOFF_US 2000000
+#define REPLICAS_SINK_US 10000000    /* then the wait begins again */
 #define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of appendfsync everysec */
 
 #endif

@@ -15,9 +15,9 @@
 #include "store/shards/shard.h"
 #include "store/shards/shard_request.h"
 #include "store/store.h"
+#include "store/timeouts.h"
 #include "wire/frame.h"
 
-#define REPLICAS_TIMEOUT_US INT64_C(8000000)
 #define CURSOR_SEPARATOR '_'
 #define CLOCK_SKEW_MS 5000
 #define ENTRY_DIGITS_MAX 19     /* in each of the two numbers of an entry id */
@@ -210,11 +210,11 @@ on_page(struct shard_request *request, struct shard *shard, const struct redisRe
     shard_request_hold(request);
     of->page = shard_request_keep_reply(request, reply);
     of->at = 1;
-    if (!has_row(of) || store_min_replicas(request->store) == 0)
-        on_replicated(request, RC_OK);
-    else if (store_replicate_shard(request->store, shard->number, REPLICAS_TIMEOUT_US,
-                                   on_replicated, request) != RC_OK)
-        on_replicated(request, RC_IO);
+    if (has_row(of))
+        store_await_replicas(request->store, shard->number, REPLICAS_RECEIPTS_US, on_replicated,
+                             request);
+    else
+        shard_request_release(request);
     return true;
 }
 

@@ -227,11 +227,15 @@ begin(struct shard *shard, int64_t end_us, store_replicated *done, void *ctx)
     return RC_OK;
 }
 
-enum rc
-store_replicate_shard(struct store *store, unsigned shard, int64_t timeout_us,
-                      store_replicated *done, void *ctx)
+void
+store_await_replicas(struct store *store, unsigned shard, int64_t timeout_us,
+                     store_replicated *done, void *ctx)
 {
-    return begin(first_on_server(store, shard), clock_monotonic_us() + timeout_us, done, ctx);
+    if (store->min_replicas == 0)
+        done(ctx, RC_OK);
+    else if (begin(first_on_server(store, shard), clock_monotonic_us() + timeout_us, done, ctx) !=
+             RC_OK)
+        done(ctx, RC_IO);
 }
 
 static void on_server_replicated(void *ctx, enum rc rc);

@@ -75,8 +75,7 @@ tear_down(void **state)
 static void
 begin(unsigned number, int64_t timeout_us)
 {
-    assert_int_equal(store_replicate_shard(&store, 0, timeout_us, on_replicated, &results[number]),
-                     RC_OK);
+    store_await_replicas(&store, 0, timeout_us, on_replicated, &results[number]);
 }
 
 /* The primary replies with its offset and that of its replica. */
