@@ -26,6 +26,7 @@
 #define POLL_S 0.1
 #define SESSIONS_US 5000000 /* wait for relays to end the sessions */
 #define KEYS_MIN 20         /* keys of a call of forget_keys.lua */
+#define KEYS_FIRST "20"
 #define KEYS_MAX 1000
 #define WORK_MAX 2000   /* lookups of a call, about 2 ms */
 #define DAY_MS 86400000 /* forget_log.lua */
@@ -61,17 +62,46 @@ struct forget {
     enum step step;
     unsigned shard;
     char cursor[ENTRY_ID_TEXT_MAX + NUMBER_TEXT];
-    char last[ENTRY_ID_TEXT_MAX]; /* of the error log */
-    char verdict[2];              /* on a large entry: see forget_stream.lua */
+    char rest[ENTRY_ID_TEXT_MAX]; /* the argument after the cursor */
     bool reads_entry;             /* the reply is a large entry */
-    int64_t entry_expires_ms;     /* of that entry */
-    unsigned keys;
     int64_t deadline_us;
     ev_timer poll;
     struct store_forgotten result;
 };
 
-static void send_step(struct forget *forget);
+typedef bool handle_step(struct forget *forget, struct shard *shard,
+                         const struct redisReply *reply);
+static handle_step on_relays, on_pairs, on_scores, on_errors, on_stream, on_log, on_keys, on_end;
+
+/* Arguments of the script: prefix, user, `argument`, cursor and `rest`, as far as they exist. */
+static const struct {
+    enum store_script script;
+    handle_step *on_reply;
+    const char *start;    /* the first cursor; NULL: the step is one call */
+    const char *end;      /* the cursor in the last reply */
+    const char *argument; /* NULL: see argument_of */
+    const char *rest;     /* of the first call; replies may change it */
+    /* of forget_log.lua: where names remain, and until when; 0: the retention of receipts */
+    enum forget_place place;
+    int64_t remain_ms;
+} steps[] = {
+    [STEP_CLOSE] = {STORE_SCRIPT_forget_sessions, on_relays, .rest = "close"},
+    [STEP_WAIT] = {STORE_SCRIPT_forget_sessions, on_relays, .rest = "count"},
+    [STEP_PAIRS] = {STORE_SCRIPT_forget_pairs, on_pairs, "-inf", ""},
+    [STEP_DUE] = {STORE_SCRIPT_forget_scores, on_scores, "0", "0", KEY_DUE},
+    [STEP_ESCALATIONS] = {STORE_SCRIPT_forget_scores, on_scores, "0", "0", KEY_ESCALATIONS},
+    [STEP_WEB_PUSHES] = {STORE_SCRIPT_forget_scores, on_scores, "0", "0", KEY_WEB_PUSH_DUE},
+    [STEP_ERRORS] = {STORE_SCRIPT_forget_errors, on_errors, START, "", .rest = "+"},
+    [STEP_STREAM] = {STORE_SCRIPT_forget_stream, on_stream, START, "", .rest = ""},
+    [STEP_RECEIPTS] = {STORE_SCRIPT_forget_log, on_log, START, "", "r", .place = FORGET_RECEIPTS},
+    [STEP_CONTROL] = {STORE_SCRIPT_forget_log, on_log, START, "", "c", NULL, FORGET_CONTROL,
+                      DAY_MS},
+    [STEP_ACK_EVENTS] = {STORE_SCRIPT_forget_log, on_log, START, "", "e", NULL, FORGET_CONTROL,
+                         READ_MS},
+    [STEP_KEYS] = {STORE_SCRIPT_forget_keys, on_keys, "0", "0", .rest = KEYS_FIRST},
+    [STEP_PAIRS_AGAIN] = {STORE_SCRIPT_forget_pairs, on_pairs, "-inf", ""},
+    [STEP_END] = {STORE_SCRIPT_forget_sessions, on_end, .rest = "end"},
+};
 
 /* ---- results */
 
@@ -102,109 +132,31 @@ time_at(const struct redisReply *reply, size_t at)
     return text != NULL ? strtoll(text, NULL, 10) : 0;
 }
 
-/* ---- the arguments of each step */
+/* ---- the calls */
 
 static void
 begin_step(struct forget *forget, enum step step)
 {
-    static const char *const starts[] = {
-        [STEP_PAIRS] = "-inf",       [STEP_DUE] = "0",
-        [STEP_ESCALATIONS] = "0",    [STEP_WEB_PUSHES] = "0",
-        [STEP_ERRORS] = START,       [STEP_STREAM] = START,
-        [STEP_RECEIPTS] = START,     [STEP_CONTROL] = START,
-        [STEP_ACK_EVENTS] = START,   [STEP_KEYS] = "0",
-        [STEP_PAIRS_AGAIN] = "-inf", [STEP_END] = "",
-    };
+    const char *start = steps[step].start, *rest = steps[step].rest;
 
     forget->step = step;
-    snprintf(forget->cursor, sizeof(forget->cursor), "%s",
-             starts[step] != NULL ? starts[step] : "");
-    snprintf(forget->last, sizeof(forget->last), "+");
-    forget->verdict[0] = '\0';
-    forget->keys = KEYS_MIN;
+    snprintf(forget->cursor, sizeof(forget->cursor), "%s", start != NULL ? start : "");
+    snprintf(forget->rest, sizeof(forget->rest), "%s", rest != NULL ? rest : "");
 }
 
-static enum store_script
-script_of(enum step step)
+static const char *
+argument_of(const struct forget *forget)
 {
-    switch (step) {
-    case STEP_CLOSE:
-    case STEP_WAIT:
-    case STEP_END:
-        return STORE_SCRIPT_forget_sessions;
-    case STEP_PAIRS:
-    case STEP_PAIRS_AGAIN:
-        return STORE_SCRIPT_forget_pairs;
-    case STEP_DUE:
-    case STEP_ESCALATIONS:
-    case STEP_WEB_PUSHES:
-        return STORE_SCRIPT_forget_scores;
-    case STEP_ERRORS:
-        return STORE_SCRIPT_forget_errors;
-    case STEP_STREAM:
-        return STORE_SCRIPT_forget_stream;
-    case STEP_RECEIPTS:
-    case STEP_CONTROL:
-    case STEP_ACK_EVENTS:
-        return STORE_SCRIPT_forget_log;
-    case STEP_KEYS:
-        break;
-    }
-    return STORE_SCRIPT_forget_keys;
-}
-
-static void
-add_arguments(struct forget *forget, struct arguments *arguments)
-{
-    const struct store *store = forget->request.store;
-    static char keys[NUMBER_TEXT];
-
-    switch (forget->step) {
-    case STEP_CLOSE:
-    case STEP_WAIT:
-    case STEP_END:
-        argument(arguments, forget->shard == 0 ? forget->hash : "");
-        argument(arguments, forget->step == STEP_CLOSE  ? "close"
-                            : forget->step == STEP_WAIT ? "count"
-                                                        : "end");
-        return;
-    case STEP_PAIRS:
-    case STEP_PAIRS_AGAIN:
-        argument(arguments, store->script_settings.retention);
-        break;
-    case STEP_DUE:
-        argument(arguments, KEY_DUE);
-        break;
-    case STEP_ESCALATIONS:
-        argument(arguments, KEY_ESCALATIONS);
-        break;
-    case STEP_WEB_PUSHES:
-        argument(arguments, KEY_WEB_PUSH_DUE);
-        break;
-    case STEP_ERRORS:
-    case STEP_STREAM:
-        argument(arguments, forget->json_name.bytes);
-        break;
-    case STEP_RECEIPTS:
-        argument(arguments, "r");
-        break;
-    case STEP_CONTROL:
-        argument(arguments, "c");
-        break;
-    case STEP_ACK_EVENTS:
-        argument(arguments, "e");
-        break;
-    case STEP_KEYS:
-        break;
-    }
-    argument(arguments, forget->cursor);
-    if (forget->step == STEP_ERRORS)
-        argument(arguments, forget->last);
-    if (forget->step == STEP_STREAM)
-        argument(arguments, forget->verdict);
-    if (forget->step == STEP_KEYS) {
-        snprintf(keys, sizeof(keys), "%u", forget->keys);
-        argument(arguments, keys);
+    switch (steps[forget->step].script) {
+    case STORE_SCRIPT_forget_sessions:
+        return forget->shard == 0 ? forget->hash : "";
+    case STORE_SCRIPT_forget_pairs:
+        return forget->request.store->script_settings.retention;
+    case STORE_SCRIPT_forget_errors:
+    case STORE_SCRIPT_forget_stream:
+        return forget->json_name.bytes;
+    default:
+        return steps[forget->step].argument;
     }
 }
 
@@ -216,8 +168,13 @@ send_step(struct forget *forget)
 
     shard_arguments(shard, &arguments);
     argument(&arguments, forget->user);
-    add_arguments(forget, &arguments);
-    shard_request_send_script(&forget->request, shard, script_of(forget->step), 1, &arguments);
+    if (argument_of(forget) != NULL)
+        argument(&arguments, argument_of(forget));
+    if (steps[forget->step].start != NULL)
+        argument(&arguments, forget->cursor);
+    if (steps[forget->step].rest != NULL)
+        argument(&arguments, forget->rest);
+    shard_request_send_script(&forget->request, shard, steps[forget->step].script, 1, &arguments);
 }
 
 /* After STEP_END the next shard follows. Nothing is sent after the last one. */
@@ -234,19 +191,19 @@ next_step(struct forget *forget)
     send_step(forget);
 }
 
-/* ---- replies */
-
 /* Continues a step at its next cursor, or with the next step. */
 static void
-continue_at(struct forget *forget, const char *cursor, const char *end)
+continue_at(struct forget *forget, const char *cursor)
 {
-    if (cursor == NULL || strcmp(cursor, end) == 0) {
+    if (cursor == NULL || strcmp(cursor, steps[forget->step].end) == 0) {
         next_step(forget);
         return;
     }
     snprintf(forget->cursor, sizeof(forget->cursor), "%s", cursor);
     send_step(forget);
 }
+
+/* ---- replies */
 
 static void
 on_poll(struct ev_loop *loop, ev_timer *timer, int events)
@@ -261,8 +218,9 @@ on_poll(struct ev_loop *loop, ev_timer *timer, int events)
 
 /* Relays end the sessions, and report that the user has left. A paused relay is not awaited. */
 static bool
-on_relays(struct forget *forget, const struct redisReply *reply)
+on_relays(struct forget *forget, struct shard *shard, const struct redisReply *reply)
 {
+    (void)shard;
     if (!reply_is_integer(reply))
         return false;
     forget->result.is_connected = reply_integer(reply) > 0;
@@ -271,7 +229,7 @@ on_relays(struct forget *forget, const struct redisReply *reply)
         send_step(forget);
         return true;
     }
-    forget->step = STEP_WAIT;
+    begin_step(forget, STEP_WAIT);
     shard_request_hold(&forget->request);
     ev_timer_init(&forget->poll, on_poll, POLL_S, 0.);
     forget->poll.data = forget;
@@ -279,36 +237,41 @@ on_relays(struct forget *forget, const struct redisReply *reply)
     return true;
 }
 
-static int64_t
-retention_ms(const struct forget *forget)
+static bool
+on_pairs(struct forget *forget, struct shard *shard, const struct redisReply *reply)
 {
-    return strtoll(forget->request.store->script_settings.retention, NULL, 10);
+    (void)shard;
+    forget->result.pairs += count_at(reply, 0);
+    continue_at(forget, reply_text(reply_at(reply, 1)));
+    return reply_is_array(reply, 2);
+}
+
+static bool
+on_scores(struct forget *forget, struct shard *shard, const struct redisReply *reply)
+{
+    (void)shard;
+    forget->result.removed += count_at(reply, 1);
+    continue_at(forget, reply_text(reply_at(reply, 0)));
+    return reply_is_array(reply, 2);
 }
 
 /* An entry is trimmed after the retention; while it is pending for others, it moves. */
-static void
-stream_remains(struct forget *forget, uint64_t entries, int64_t newest_ms, int64_t expires_ms,
-               bool has_no_end)
-{
-    const int64_t end_ms = expires_ms > newest_ms ? expires_ms : newest_ms;
-
-    remain(forget, FORGET_STREAM, entries, end_ms + retention_ms(forget) + TRIM_MS);
-    forget->result.remain[FORGET_STREAM].has_no_end |= has_no_end;
-}
-
 static bool
 on_stream(struct forget *forget, struct shard *shard, const struct redisReply *reply)
 {
     const char *wanted = reply_text(reply_at(reply, 6)), *cursor = reply_text(reply_at(reply, 0));
+    const int64_t newest_ms = time_at(reply, 3), expires_ms = time_at(reply, 4);
 
     if (!reply_is_array(reply, 7) || wanted == NULL || cursor == NULL)
         return false;
     forget->result.notifications += count_at(reply, 1);
-    stream_remains(forget, count_at(reply, 2), time_at(reply, 3), time_at(reply, 4),
-                   count_at(reply, 5) > 0);
-    forget->verdict[0] = '\0';
+    remain(forget, FORGET_STREAM, count_at(reply, 2),
+           (expires_ms > newest_ms ? expires_ms : newest_ms) + TRIM_MS +
+               strtoll(forget->request.store->script_settings.retention, NULL, 10));
+    forget->result.remain[FORGET_STREAM].has_no_end |= count_at(reply, 5) > 0;
+    forget->rest[0] = '\0';
     if (wanted[0] == '\0') {
-        continue_at(forget, cursor, "");
+        continue_at(forget, cursor);
         return true;
     }
     snprintf(forget->cursor, sizeof(forget->cursor), "%s", cursor);
@@ -355,64 +318,74 @@ on_large_entry(struct forget *forget, const struct redisReply *reply)
                    contains(entry.retry_users, packed, len + 2) ||
                    contains(entry.data, forget->json_name.bytes, forget->json_name.len);
     }
-    forget->verdict[0] = is_alone ? '1' : is_named ? '2' : '0';
-    forget->verdict[1] = '\0';
+    snprintf(forget->rest, sizeof(forget->rest), "%s", is_alone ? "1" : is_named ? "2" : "0");
     send_step(forget);
     return true;
 }
 
 static bool
-on_log(struct forget *forget, const struct redisReply *reply)
+on_log(struct forget *forget, struct shard *shard, const struct redisReply *reply)
 {
-    const struct script_settings *settings = &forget->request.store->script_settings;
     const char *cursor = reply_text(reply_at(reply, 0));
-    const uint64_t entries = count_at(reply, 2);
-    int64_t until_ms = time_at(reply, 3);
+    const int64_t remain_ms = steps[forget->step].remain_ms;
+    const int64_t until_ms =
+        remain_ms > 0 ? clock_wall_us() / 1000 + remain_ms
+                      : time_at(reply, 3) +
+                            strtoll(shard->store->script_settings.receipts_retention, NULL, 10);
 
     if (!reply_is_array(reply, 4) || cursor == NULL)
         return false;
     forget->result.removed += count_at(reply, 1);
-    if (forget->step == STEP_RECEIPTS)
-        until_ms += strtoll(settings->receipts_retention, NULL, 10);
-    else
-        until_ms = clock_wall_us() / 1000 + (forget->step == STEP_CONTROL ? DAY_MS : READ_MS);
-    remain(forget, forget->step == STEP_RECEIPTS ? FORGET_RECEIPTS : FORGET_CONTROL, entries,
-           until_ms + TRIM_MS);
-    continue_at(forget, cursor, "");
+    remain(forget, steps[forget->step].place, count_at(reply, 2), until_ms + TRIM_MS);
+    continue_at(forget, cursor);
     return true;
 }
 
 /* The error log has no retention: its oldest entries are trimmed when it is full. */
 static bool
-on_errors(struct forget *forget, const struct redisReply *reply)
+on_errors(struct forget *forget, struct shard *shard, const struct redisReply *reply)
 {
     const char *cursor = reply_text(reply_at(reply, 0)), *last = reply_text(reply_at(reply, 1));
 
+    (void)shard;
     if (!reply_is_array(reply, 5) || cursor == NULL || last == NULL)
         return false;
-    snprintf(forget->last, sizeof(forget->last), "%s", last);
+    snprintf(forget->rest, sizeof(forget->rest), "%s", last);
     forget->result.removed += count_at(reply, 2);
     remain(forget, FORGET_ERRORS, count_at(reply, 3), 0);
     forget->result.remain[FORGET_ERRORS].has_no_end |= count_at(reply, 3) > 0;
-    continue_at(forget, cursor, "");
+    continue_at(forget, cursor);
     return true;
 }
 
 /* The number of keys of the next call depends on the work of this one. */
 static bool
-on_keys(struct forget *forget, const struct redisReply *reply)
+on_keys(struct forget *forget, struct shard *shard, const struct redisReply *reply)
 {
     const uint64_t work = count_at(reply, 1);
+    unsigned long keys = strtoul(forget->rest, NULL, 10);
 
+    (void)shard;
     if (!reply_is_array(reply, 3))
         return false;
     forget->result.removed += count_at(reply, 2);
-    if (work > WORK_MAX && forget->keys > KEYS_MIN)
-        forget->keys /= 2;
-    else if (work < WORK_MAX / 4 && forget->keys < KEYS_MAX)
-        forget->keys *= 2;
-    continue_at(forget, reply_text(reply_at(reply, 0)), "0");
+    if (work > WORK_MAX && keys > KEYS_MIN)
+        keys /= 2;
+    else if (work < WORK_MAX / 4 && keys < KEYS_MAX)
+        keys *= 2;
+    snprintf(forget->rest, sizeof(forget->rest), "%lu", keys);
+    continue_at(forget, reply_text(reply_at(reply, 0)));
     return true;
+}
+
+/* Shard 0 has the memberships. */
+static bool
+on_end(struct forget *forget, struct shard *shard, const struct redisReply *reply)
+{
+    if (shard->number == 0)
+        forget->result.memberships = reply_integer(reply) > 0 ? (uint64_t)reply_integer(reply) : 0;
+    next_step(forget);
+    return reply_is_integer(reply);
 }
 
 static bool
@@ -422,38 +395,7 @@ on_reply(struct shard_request *request, struct shard *shard, const struct redisR
 
     if (forget->reads_entry)
         return on_large_entry(forget, reply);
-    switch (forget->step) {
-    case STEP_CLOSE:
-    case STEP_WAIT:
-        return on_relays(forget, reply);
-    case STEP_PAIRS:
-    case STEP_PAIRS_AGAIN:
-        forget->result.pairs += count_at(reply, 0);
-        continue_at(forget, reply_text(reply_at(reply, 1)), "");
-        return reply_is_array(reply, 2);
-    case STEP_DUE:
-    case STEP_ESCALATIONS:
-    case STEP_WEB_PUSHES:
-        forget->result.removed += count_at(reply, 1);
-        continue_at(forget, reply_text(reply_at(reply, 0)), "0");
-        return reply_is_array(reply, 2);
-    case STEP_ERRORS:
-        return on_errors(forget, reply);
-    case STEP_STREAM:
-        return on_stream(forget, shard, reply);
-    case STEP_RECEIPTS:
-    case STEP_CONTROL:
-    case STEP_ACK_EVENTS:
-        return on_log(forget, reply);
-    case STEP_KEYS:
-        return on_keys(forget, reply);
-    case STEP_END:
-        break;
-    }
-    if (forget->shard == 0)
-        forget->result.memberships = reply_integer(reply) > 0 ? (uint64_t)reply_integer(reply) : 0;
-    next_step(forget);
-    return reply_is_integer(reply);
+    return steps[forget->step].on_reply(forget, shard, reply);
 }
 
 static void
