@@ -1,7 +1,8 @@
-/* clock.c: reads the two clocks in microseconds; prints wall times. */
+/* clock.c: reads the two clocks in microseconds; prints and parses wall times. */
 #include "base/clock.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 static int64_t
@@ -48,4 +49,77 @@ void
 clock_text_ms(int64_t ms, char ret_text[CLOCK_TEXT_MAX])
 {
     write_text(ms / 1000, ms % 1000, 3, ret_text);
+}
+
+/* Reads this number of digits, and the character after them; '\0': any. */
+static bool
+read_number(const char **at, int digits, char after, int *ret_number)
+{
+    int number = 0;
+
+    for (int i = 0; i < digits; i++, (*at)++) {
+        if (**at < '0' || **at > '9')
+            return false;
+        number = number * 10 + (**at - '0');
+    }
+    *ret_number = number;
+    if (after == '\0')
+        return true;
+    return *(*at)++ == after;
+}
+
+/* Reads Z, or the difference from UTC. */
+static bool
+read_offset(const char **at, int *ret_s)
+{
+    int sign = **at == '-' ? -1 : 1, hours, minutes;
+
+    *ret_s = 0;
+    if (**at == 'Z' || **at == 'z') {
+        (*at)++;
+        return true;
+    }
+    if (**at != '-' && **at != '+')
+        return false;
+    (*at)++;
+    if (!read_number(at, 2, ':', &hours) || !read_number(at, 2, '\0', &minutes) || hours > 23 ||
+        minutes > 59)
+        return false;
+    *ret_s = sign * (hours * 60 + minutes) * 60;
+    return true;
+}
+
+bool
+clock_read_text(const char *text, int64_t *ret_us)
+{
+    struct tm tm = {0}, again;
+    int64_t us = 0, seconds;
+    int offset_s;
+
+    if (!read_number(&text, 4, '-', &tm.tm_year) || !read_number(&text, 2, '-', &tm.tm_mon) ||
+        !read_number(&text, 2, '\0', &tm.tm_mday) || strchr("Tt ", *text) == NULL ||
+        *text++ == '\0' || !read_number(&text, 2, ':', &tm.tm_hour) ||
+        !read_number(&text, 2, ':', &tm.tm_min) || !read_number(&text, 2, '\0', &tm.tm_sec))
+        return false;
+    if (*text == '.') {
+        const size_t digits = strspn(++text, "0123456789");
+
+        if (digits == 0)
+            return false;
+        for (size_t i = 0; i < 6; i++)
+            us = us * 10 + (i < digits ? text[i] - '0' : 0);
+        us += digits > 6 && strspn(text + 6, "0") < digits - 6;
+        text += digits;
+    }
+    if (!read_offset(&text, &offset_s) || *text != '\0')
+        return false;
+    tm.tm_year -= 1900;
+    tm.tm_mon--;
+    again = tm;
+    seconds = timegm(&again);
+    if (again.tm_mon != tm.tm_mon || again.tm_mday != tm.tm_mday || again.tm_hour != tm.tm_hour ||
+        again.tm_min != tm.tm_min || again.tm_sec != tm.tm_sec)
+        return false; /* no such day or time */
+    *ret_us = (seconds - offset_s) * 1000000 + us;
+    return true;
 }

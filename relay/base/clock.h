@@ -2,6 +2,7 @@
 #ifndef CLAIRON_BASE_CLOCK_H
 #define CLAIRON_BASE_CLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 int64_t clock_monotonic_us(void);
@@ -15,5 +16,11 @@ int64_t clock_wall_us(void); /* since 1970-01-01 UTC */
  */
 void clock_text_us(int64_t us, char ret_text[CLOCK_TEXT_MAX]);
 void clock_text_ms(int64_t ms, char ret_text[CLOCK_TEXT_MAX]);
+
+/*
+ * Reads a time of RFC 3339, such as 2026-12-01T00:40:00+01:00. A fraction of a microsecond is
+ * rounded up. False: invalid.
+ */
+bool clock_read_text(const char *text, int64_t *ret_us);
 
 #endif

@@ -4,9 +4,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <openssl/evp.h>
+
+#include "base/clock.h"
 
 #define HALF_TEXT (CUTOFF_DIGEST_TEXT / 2)
 
@@ -167,80 +168,13 @@ cutoff_marks_read(const char *text, struct cutoff_marks *ret_marks)
     return true;
 }
 
-/* ---- RFC 3339 */
-
-/* Reads this number of digits, and the character after them; '\0': any. */
-static bool
-read_number(const char **at, int digits, char after, int *ret_number)
-{
-    int number = 0;
-
-    for (int i = 0; i < digits; i++, (*at)++) {
-        if (**at < '0' || **at > '9')
-            return false;
-        number = number * 10 + (**at - '0');
-    }
-    *ret_number = number;
-    if (after == '\0')
-        return true;
-    return *(*at)++ == after;
-}
-
-/* Reads Z, or the difference from UTC. */
-static bool
-read_offset(const char **at, int *ret_s)
-{
-    int sign = **at == '-' ? -1 : 1, hours, minutes;
-
-    *ret_s = 0;
-    if (**at == 'Z' || **at == 'z') {
-        (*at)++;
-        return true;
-    }
-    if (**at != '-' && **at != '+')
-        return false;
-    (*at)++;
-    if (!read_number(at, 2, ':', &hours) || !read_number(at, 2, '\0', &minutes) || hours > 23 ||
-        minutes > 59)
-        return false;
-    *ret_s = sign * (hours * 60 + minutes) * 60;
-    return true;
-}
-
 bool
 cutoff_read_time(const char *text, int64_t *ret_s)
 {
-    struct tm tm = {0}, again;
-    bool has_fraction = false;
-    const char *at = text;
-    int64_t seconds;
-    int offset_s;
+    int64_t us;
 
-    if (!read_number(&at, 4, '-', &tm.tm_year) || !read_number(&at, 2, '-', &tm.tm_mon) ||
-        !read_number(&at, 2, '\0', &tm.tm_mday) || strchr("Tt ", *at) == NULL || *at++ == '\0' ||
-        !read_number(&at, 2, ':', &tm.tm_hour) || !read_number(&at, 2, ':', &tm.tm_min) ||
-        !read_number(&at, 2, '\0', &tm.tm_sec))
+    if (!clock_read_text(text, &us) || us < 0 || us > CUTOFF_ALL_S * 1000000)
         return false;
-    if (*at == '.') {
-        size_t digits = strspn(at + 1, "0123456789");
-
-        has_fraction = strspn(at + 1, "0") < digits;
-        at += 1 + digits;
-        if (digits == 0)
-            return false;
-    }
-    if (!read_offset(&at, &offset_s) || *at != '\0')
-        return false;
-    tm.tm_year -= 1900;
-    tm.tm_mon--;
-    again = tm;
-    seconds = timegm(&again);
-    if (again.tm_mon != tm.tm_mon || again.tm_mday != tm.tm_mday || again.tm_hour != tm.tm_hour ||
-        again.tm_min != tm.tm_min || again.tm_sec != tm.tm_sec)
-        return false; /* no such day or time */
-    seconds += has_fraction - offset_s;
-    if (seconds < 0 || seconds > CUTOFF_ALL_S)
-        return false;
-    *ret_s = seconds;
+    *ret_s = (us + 999999) / 1000000;
     return true;
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -152,60 +151,14 @@ read_flag(struct publication_draft *draft, const struct json_value *object, cons
     return reject(draft, "%s must be true or false", name);
 }
 
-static bool
-is_form(const char *text, const char *form)
-{
-    for (; *form != '\0'; text++, form++) {
-        bool is_good = *form == '0' ? *text >= '0' && *text <= '9' : *text == *form;
-
-        if (!is_good)
-            return false;
-    }
-    return true;
-}
-
-static int
-number_at(const char *text, int digits)
-{
-    int number = 0;
-
-    for (int i = 0; i < digits; i++)
-        number = number * 10 + (text[i] - '0');
-    return number;
-}
-
 /* Parses "2025-03-15T12:34:56Z", with up to six fractional digits. */
 static bool
 read_time(const char *text, int64_t *ret_us)
 {
-    struct tm tm = {0};
-    struct tm again;
-    int64_t us = 0;
-    int64_t unit = 100000;
-    time_t seconds;
+    const size_t len = strlen(text);
 
-    if (!is_form(text, "0000-00-00T00:00:00"))
-        return false;
-    tm.tm_year = number_at(text, 4) - 1900;
-    tm.tm_mon = number_at(text + 5, 2) - 1;
-    tm.tm_mday = number_at(text + 8, 2);
-    tm.tm_hour = number_at(text + 11, 2);
-    tm.tm_min = number_at(text + 14, 2);
-    tm.tm_sec = number_at(text + 17, 2);
-    again = tm;
-    seconds = timegm(&again);
-    if (again.tm_mon != tm.tm_mon || again.tm_mday != tm.tm_mday || again.tm_hour != tm.tm_hour ||
-        again.tm_min != tm.tm_min || again.tm_sec != tm.tm_sec)
-        return false;
-    text += 19;
-    if (*text == '.') {
-        if (text[1] < '0' || text[1] > '9')
-            return false;
-        for (text++; *text >= '0' && *text <= '9' && unit > 0; text++, unit /= 10)
-            us += (*text - '0') * unit;
-    }
-    *ret_us = (int64_t)seconds * 1000000 + us;
-    return strcmp(text, "Z") == 0;
+    return len >= strlen("2025-03-15T12:34:56Z") && len <= strlen("2025-03-15T12:34:56.123456Z") &&
+           text[10] == 'T' && text[len - 1] == 'Z' && clock_read_text(text, ret_us);
 }
 
 static enum rc
