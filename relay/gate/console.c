@@ -190,8 +190,10 @@ read_entry_argument(struct gate_request *request, const char *name, bool *ret_ha
                     struct entry_id *ret_entry)
 {
     char detail[64];
-    char *text = http_head_argument(request->conn->head, name, ENTRY_ID_TEXT_MAX);
-    bool is_good = text == NULL || entry_id_read(text, strlen(text), ret_entry) == RC_OK;
+    char *text = NULL;
+    bool is_good =
+        http_head_argument(request->conn->head, name, ENTRY_ID_TEXT_MAX, &text) == RC_OK &&
+        (text == NULL || entry_id_read(text, strlen(text), ret_entry) == RC_OK);
 
     *ret_has_bound = text != NULL;
     free(text);
@@ -239,9 +241,10 @@ gate_console_latest(struct gate_request *request)
 static char *
 read_user(struct gate_request *request)
 {
-    char *user = http_head_argument(request->conn->head, "id=", TOKEN_USER_MAX);
+    char *user = NULL;
 
-    if (user != NULL && user[0] != '\0' && strcmp(user, HTTP_TOO_LONG) != 0)
+    if (http_head_argument(request->conn->head, "id=", TOKEN_USER_MAX, &user) == RC_OK &&
+        user != NULL && user[0] != '\0')
         return user;
     gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "\"id\" must have 1 to 255 bytes");
     free(user);

@@ -88,12 +88,12 @@ void
 gate_user_headers(struct gate_request *request)
 {
     const struct gate_route *route = request->route;
-    char *name =
-        http_head_segment(request->conn->head, route->path, route->user_suffix, TOKEN_USER_MAX);
-    size_t len = name != NULL ? strlen(name) : 0, valid_len = 0;
+    size_t valid_len = 0;
+    char *name = NULL;
 
-    if (name != NULL && strcmp(name, HTTP_TOO_LONG) != 0 && utf8_is_prefix(name, len, &valid_len) &&
-        valid_len == len)
+    if (http_head_segment(request->conn->head, route->path, route->user_suffix, TOKEN_USER_MAX,
+                          &name) == RC_OK &&
+        name != NULL && utf8_is_prefix(name, strlen(name), &valid_len) && name[valid_len] == '\0')
         user_of(request)->name = name;
     else
         free(name);
@@ -200,14 +200,15 @@ on_logout_verified(void *owner, enum rc rc, struct token *token, const char *err
 void
 gate_api_logout(struct gate_request *request)
 {
-    char *text = http_form_argument(request->body.bytes, request->body.len,
-                                    "logout_token=", TOKEN_BYTES_MAX);
     char error[TOKEN_ERROR_MAX];
     struct token token = {0};
-    enum rc rc;
+    char *text = NULL;
+    enum rc rc = http_form_argument(request->body.bytes, request->body.len,
+                                    "logout_token=", TOKEN_BYTES_MAX, &text);
 
-    if (text == NULL) {
-        reject_logout(request, "the form has no logout_token");
+    if (rc != RC_OK || text == NULL) {
+        reject_logout(request, rc != RC_OK ? "the logout_token is too long"
+                                           : "the form has no logout_token");
         return;
     }
     rc = gate_logout_verify(request->gate, text, strlen(text), &token, error);

@@ -227,10 +227,11 @@ void
 gate_api_barrier(struct gate_request *request)
 {
     struct gate_barrier *barrier = barrier_of(request);
-    char *x = http_head_argument(request->conn->head, "x=", XID_DIGITS_MAX);
     uint64_t xid = 0;
+    char *x = NULL;
 
-    if (x != NULL && !client_message_parse_xid(x, strlen(x), &xid)) {
+    if (http_head_argument(request->conn->head, "x=", XID_DIGITS_MAX, &x) != RC_OK ||
+        (x != NULL && !client_message_parse_xid(x, strlen(x), &xid))) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "\"x\" must be a transaction id, as a string of digits");
         free(x);
@@ -283,10 +284,11 @@ gate_probe_healthz(struct conn *conn, struct response *ret_response)
 void
 gate_probe_readyz(struct conn *conn, struct response *ret_response)
 {
-    char *need = http_head_argument(conn->head, "need=", NEED_MAX);
+    char *need = NULL;
+    enum rc rc = http_head_argument(conn->head, "need=", NEED_MAX, &need);
     bool needs_feed = need != NULL && strcmp(need, "feed") == 0;
 
-    if (need != NULL && !needs_feed) {
+    if (rc != RC_OK || (need != NULL && !needs_feed)) {
         response_problem(ret_response, 400, 0, "need: expected feed");
     } else {
         response_init(ret_response, 200, GATE_JSON);
@@ -308,9 +310,10 @@ gate_api_document(struct conn *conn, struct response *ret_response)
         memmem(head->bytes + head->target, head->path_len, "openapi", strlen("openapi")) != NULL;
     const char *text = is_openapi ? gate_api_openapi : gate_api_asyncapi;
     const char *etag = is_openapi ? gate_api_openapi_etag : gate_api_asyncapi_etag;
-    char *cached = http_head_text(head, "if-none-match", ETAGS_MAX);
-    const bool is_cached =
-        cached != NULL && (strcmp(cached, "*") == 0 || strstr(cached, etag) != NULL);
+    char *cached = NULL;
+    const bool is_cached = http_head_text(head, "if-none-match", ETAGS_MAX, &cached) == RC_OK &&
+                           cached != NULL &&
+                           (strcmp(cached, "*") == 0 || strstr(cached, etag) != NULL);
 
     free(cached);
     response_init(ret_response, is_cached ? 304 : 200, GATE_JSON);

@@ -42,14 +42,15 @@ on_audit(void *ctx, enum rc rc, struct buffer *json, const char *next)
 void
 gate_audit(struct gate_request *request)
 {
-    char *after = http_head_argument(request->conn->head, "after=", ENTRY_ID_TEXT_MAX);
+    char *after = NULL;
+    enum rc rc = http_head_argument(request->conn->head, "after=", ENTRY_ID_TEXT_MAX, &after);
     const unsigned limit = gate_request_limit(request, AUDIT_PAGE_MAX, AUDIT_PAGE_MAX);
     struct store_request *store_request;
 
     if (limit == 0) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "limit: expected a number from 1 to 1000");
-    } else if (after != NULL && after[0] != '\0' && !is_cursor(after)) {
+    } else if (rc != RC_OK || (after != NULL && after[0] != '\0' && !is_cursor(after))) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "after: invalid cursor");
     } else {
         store_request = store_request_new(request);

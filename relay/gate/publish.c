@@ -236,9 +236,11 @@ respond_or_sync(struct gate_request *request, const char *key, bool is_repeated,
 static int
 prefer_wait(const struct http_head *head)
 {
-    char *prefer = http_head_text(head, "prefer", 255);
-    const int seconds = prefer != NULL ? prefer_wait_s(prefer, REPLICAS_PUBLISH_US / SECOND_US) : 0;
+    char *prefer = NULL;
+    int seconds = 0;
 
+    if (http_head_text(head, "prefer", 255, &prefer) == RC_OK && prefer != NULL)
+        seconds = prefer_wait_s(prefer, REPLICAS_PUBLISH_US / SECOND_US);
     free(prefer);
     return seconds;
 }
@@ -448,12 +450,12 @@ gate_publish_headers(struct gate_request *request)
     const struct http_head *head = request->conn->head;
     static const char KEY[] = "idempotency-key";
 
-    own->key = http_head_text(head, KEY, KEY_MAX);
     /* An empty key is a client error: if it were treated as absent, each repeat would be stored. */
-    if (own->key == NULL && http_head_has(head, KEY))
-        own->key = memory_text(HTTP_TOO_LONG, strlen(HTTP_TOO_LONG));
+    own->is_bad_key = http_head_text(head, KEY, KEY_MAX, &own->key) != RC_OK ||
+                      (own->key == NULL && http_head_has(head, KEY));
     own->wait_s = prefer_wait(head);
-    own->traceparent = http_head_text(request->conn->head, "traceparent", TRACEPARENT_MAX);
+    if (http_head_text(head, "traceparent", TRACEPARENT_MAX, &own->traceparent) != RC_OK)
+        own->traceparent = NULL; /* invalid ones are ignored */
 }
 
 void
@@ -469,7 +471,7 @@ gate_publish(struct gate_request *request)
     struct publication publication = {0};
     char error[PUBLICATION_ERROR_MAX];
 
-    if (own->key != NULL && strcmp(own->key, HTTP_TOO_LONG) == 0) {
+    if (own->is_bad_key) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "Idempotency-Key must have 1 to 255 bytes");
     } else if (getrandom(origin.random, sizeof(origin.random), 0) !=

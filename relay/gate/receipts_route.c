@@ -30,11 +30,14 @@ on_receipts(void *ctx, enum rc rc, struct buffer *json)
 static void
 read_receipts(struct gate_request *request, const char *id, unsigned limit)
 {
-    char *after = http_head_argument(request->conn->head, "after=", STORE_RECEIPTS_CURSOR_MAX);
     struct store_request *store_request = store_request_new(request);
-    enum rc rc = store_receipts(hub_store(request->gate->hub), after != NULL ? after : "",
-                                request->token.admin ? NULL : request->token.user, id, limit,
-                                on_receipts, store_request);
+    char *after = NULL;
+    enum rc rc = http_head_argument(request->conn->head, "after=", STORE_RECEIPTS_CURSOR_MAX,
+                                    &after) == RC_OK
+                     ? store_receipts(hub_store(request->gate->hub), after != NULL ? after : "",
+                                      request->token.admin ? NULL : request->token.user, id, limit,
+                                      on_receipts, store_request)
+                     : RC_BAD;
 
     if (rc == RC_BAD) {
         (void)store_request_done(store_request);
@@ -61,10 +64,11 @@ gate_api_receipts(struct gate_request *request)
 void
 gate_console_receipts(struct gate_request *request)
 {
-    char *text = http_head_argument(request->conn->head, "id=", FRAME_UUID_TEXT);
     char id[FRAME_UUID_TEXT + 1];
+    char *text = NULL;
 
-    if (text != NULL && frame_uuid_parse(text, strlen(text), id))
+    if (http_head_argument(request->conn->head, "id=", FRAME_UUID_TEXT, &text) == RC_OK &&
+        text != NULL && frame_uuid_parse(text, strlen(text), id))
         read_receipts(request, id, RECEIPTS_LIMIT);
     else
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "\"id\" must be a UUID");

@@ -349,8 +349,10 @@ read_id(const struct gate_route *route, const char *path, char ret_id[FRAME_UUID
 static bool
 has_user(const struct conn *conn, const struct gate_route *route)
 {
-    char *user = http_head_segment(conn->head, route->path, route->user_suffix, TOKEN_USER_MAX);
-    const bool is_found = user != NULL;
+    char *user = NULL;
+    enum rc rc =
+        http_head_segment(conn->head, route->path, route->user_suffix, TOKEN_USER_MAX, &user);
+    const bool is_found = rc == RC_LIMIT || user != NULL;
 
     free(user);
     return is_found;

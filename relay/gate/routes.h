@@ -26,6 +26,7 @@ struct gate_sse {
     char *pos; /* NULL: none */
     char *topics;
     char *lists;
+    const char *problem; /* of topics or lists; NULL: none */
     bool wants_ends;
     int64_t ping_due_us;
     struct gate_expiry expiry;
@@ -75,6 +76,7 @@ void gate_rows_free(struct gate_request *request);
 
 struct gate_publication {
     char *key;         /* Idempotency-Key; NULL: none */
+    bool is_bad_key;   /* too long, or empty */
     char *traceparent; /* unvalidated; NULL: none */
     int wait_s;        /* Prefer: wait; 0: none */
     unsigned shard;    /* the notification's shard in the store */

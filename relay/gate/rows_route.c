@@ -16,6 +16,7 @@
 #define GROUPS_MAX 65536           /* maximum bytes of a token's groups as JSON */
 #define SNAPSHOT_ARGUMENT_MAX 8192 /* maximum bytes of a snapshot in the query */
 #define POS_ARGUMENT_MAX 511       /* bytes of a cursor in a query */
+#define BAD_SNAPSHOT "\"snapshot\" must be xmin:xmax:xip,... of up to 8 kB"
 
 static struct gate_rows *
 rows_of(struct gate_request *request)
@@ -76,9 +77,12 @@ static const struct rows_events EVENTS = {
 static struct hub_cursor
 reached_by(const struct gate_request *request)
 {
-    char *pos = http_head_argument(request->conn->head, "pos=", POS_ARGUMENT_MAX);
-    struct hub_cursor reached = hub_cursor_of(request->gate->hub, request->token.user, pos);
+    struct hub_cursor reached;
+    char *pos = NULL;
 
+    if (http_head_argument(request->conn->head, "pos=", POS_ARGUMENT_MAX, &pos) != RC_OK)
+        pos = NULL; /* like any invalid cursor */
+    reached = hub_cursor_of(request->gate->hub, request->token.user, pos);
     free(pos);
     return reached;
 }
@@ -120,8 +124,7 @@ respond_verdict(struct gate_request *request, const char *text)
     enum rc rc;
 
     if (snapshot_parse(text, strlen(text), &snapshot) != RC_OK) {
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
-                             "\"snapshot\" must be xmin:xmax:xip,... of up to 8 kB");
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, BAD_SNAPSHOT);
         return;
     }
     is_accepted = hub_accepts_snapshot(request->gate->hub, &reached, &snapshot);
@@ -137,8 +140,7 @@ is_name(const char *text)
     size_t len = text != NULL ? strlen(text) : 0;
     size_t valid_len = 0;
 
-    return len > 0 && strcmp(text, HTTP_TOO_LONG) != 0 && utf8_is_prefix(text, len, &valid_len) &&
-           valid_len == len;
+    return len > 0 && utf8_is_prefix(text, len, &valid_len) && valid_len == len;
 }
 
 static enum rc
@@ -146,20 +148,22 @@ read_argument(struct gate_request *request, const char *field, bool has_snapshot
               char error[ROWS_CONDITIONS_ERROR_MAX])
 {
     char name[16];
-    char *text;
-    enum rc rc = RC_BAD;
+    char *text = NULL;
+    enum rc rc;
 
     snprintf(name, sizeof(name), "%s=", field);
-    text = http_head_argument(request->conn->head, name, ROWS_CONDITIONS_BYTES_MAX);
-    if (text == NULL)
+    rc = http_head_argument(request->conn->head, name, ROWS_CONDITIONS_BYTES_MAX, &text);
+    if (rc == RC_OK && text == NULL)
         return RC_OK;
-    if (has_snapshot)
+    if (has_snapshot) {
         snprintf(error, ROWS_CONDITIONS_ERROR_MAX, "\"snapshot\" excludes \"%s\"", field);
-    else if (strcmp(text, HTTP_TOO_LONG) == 0)
+        rc = RC_BAD;
+    } else if (rc != RC_OK) {
         snprintf(error, ROWS_CONDITIONS_ERROR_MAX, "\"%s\" must be JSON of up to %d bytes", field,
                  ROWS_CONDITIONS_BYTES_MAX);
-    else
+    } else {
         rc = rows_conditions_parse(&rows_of(request)->conditions, field, text, strlen(text), error);
+    }
     free(text);
     return rc;
 }
@@ -184,16 +188,20 @@ void
 gate_rows_begin(struct gate_request *request)
 {
     struct gate_rows *rows = rows_of(request);
-    char *snapshot = http_head_argument(request->conn->head, "snapshot=", SNAPSHOT_ARGUMENT_MAX);
+    const struct http_head *head = request->conn->head;
     char error[ROWS_CONDITIONS_ERROR_MAX];
+    char *snapshot = NULL;
+    bool has_names =
+        http_head_argument(head, "source=", CLIENT_MESSAGE_SOURCE_MAX, &rows->source) == RC_OK &&
+        http_head_argument(head, "rule=", CLIENT_MESSAGE_RULE_MAX, &rows->rule) == RC_OK;
 
-    rows->source = http_head_argument(request->conn->head, "source=", CLIENT_MESSAGE_SOURCE_MAX);
-    rows->rule = http_head_argument(request->conn->head, "rule=", CLIENT_MESSAGE_RULE_MAX);
     if (rows->rule == NULL)
         rows->rule = memory_text("default", strlen("default"));
-    if (!is_name(rows->source) || !is_name(rows->rule))
+    if (!has_names || !is_name(rows->source) || !is_name(rows->rule))
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "\"source\" and \"rule\" must be names of 1 to 255 bytes");
+    else if (http_head_argument(head, "snapshot=", SNAPSHOT_ARGUMENT_MAX, &snapshot) != RC_OK)
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, BAD_SNAPSHOT);
     else if (read_conditions(request, snapshot != NULL, error) != RC_OK)
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
     else if (snapshot != NULL)

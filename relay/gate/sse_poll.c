@@ -98,7 +98,7 @@ split_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_coun
         name = strsep(&rest, ",");
         len = strlen(name);
         if (len == 0 || len > CLIENT_MESSAGE_TOPIC_MAX || strcspn(name, "*") + 1 < len ||
-            strcmp(name, HTTP_TOO_LONG) == 0 || count == SESSION_TOPICS_MAX)
+            count == SESSION_TOPICS_MAX)
             return false;
         names[count++] = name;
     }
@@ -121,8 +121,6 @@ split_lists(char *list, struct stream_list lists[SESSION_UNVERIFIED_LISTS_MAX], 
 {
     size_t count = 0;
 
-    if (list != NULL && strcmp(list, HTTP_TOO_LONG) == 0)
-        return false;
     for (char *rest = list; rest != NULL; count++) {
         char *rule = strsep(&rest, ",");
         const char *source = strsep(&rule, "/");
@@ -142,11 +140,23 @@ split_lists(char *list, struct stream_list lists[SESSION_UNVERIFIED_LISTS_MAX], 
 static bool
 wants_ends(const struct gate_request *request)
 {
-    char *text = http_head_argument(request->conn->head, "ends=", 1);
-    const bool is_wanted = text != NULL && strcmp(text, "1") == 0;
+    char *text = NULL;
+    const bool is_wanted = http_head_argument(request->conn->head, "ends=", 1, &text) == RC_OK &&
+                           text != NULL && strcmp(text, "1") == 0;
 
     free(text);
     return is_wanted;
+}
+
+/* Reads the cursor in the query. One that is too long becomes an unknown one: a gap is announced. */
+static char *
+read_pos(const struct gate_request *request)
+{
+    char *pos = NULL;
+
+    return http_head_argument(request->conn->head, "pos=", SESSION_POS_MAX - 1, &pos) == RC_OK
+               ? pos
+               : memory_text("", 0);
 }
 
 static struct gate_sse *
@@ -207,12 +217,16 @@ void
 gate_sse_headers(struct gate_request *request)
 {
     struct gate_sse *sse = sse_of(request);
+    const struct http_head *head = request->conn->head;
 
-    sse->pos = http_head_text(request->conn->head, "last-event-id", SESSION_POS_MAX - 1);
-    if (sse->pos == NULL)
-        sse->pos = http_head_argument(request->conn->head, "pos=", SESSION_POS_MAX - 1);
-    sse->topics = http_head_argument(request->conn->head, "topics=", SESSION_TOPICS_BYTES_MAX);
-    sse->lists = http_head_argument(request->conn->head, "rows=", LISTS_BYTES_MAX);
+    if (http_head_text(head, "last-event-id", SESSION_POS_MAX - 1, &sse->pos) != RC_OK)
+        sse->pos = memory_text("", 0);
+    else if (sse->pos == NULL)
+        sse->pos = read_pos(request);
+    if (http_head_argument(head, "topics=", SESSION_TOPICS_BYTES_MAX, &sse->topics) != RC_OK)
+        sse->problem = BAD_TOPICS;
+    if (http_head_argument(head, "rows=", LISTS_BYTES_MAX, &sse->lists) != RC_OK)
+        sse->problem = BAD_LISTS;
     sse->wants_ends = wants_ends(request);
 }
 
@@ -227,12 +241,12 @@ gate_sse_begin(struct gate_request *request)
     size_t list_count = 0;
     const struct config *config = request->gate->config;
 
-    if (!split_lists(sse->lists, lists, &list_count)) {
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, BAD_LISTS);
-        return;
-    }
-    if (!split_topics(sse->topics, names, &wanted.topics.count)) {
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, BAD_TOPICS);
+    if (!split_topics(sse->topics, names, &wanted.topics.count))
+        sse->problem = BAD_TOPICS;
+    if (!split_lists(sse->lists, lists, &list_count))
+        sse->problem = BAD_LISTS;
+    if (sse->problem != NULL) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, sse->problem);
         return;
     }
     sse->ping_due_us = clock_monotonic_us() + config->gate.ping_ms * 1000;
@@ -320,9 +334,11 @@ poll_of(struct gate_request *request)
 static int64_t
 read_number(struct gate_request *request, const char *name, int64_t max, int64_t fallback)
 {
-    char *text = http_head_argument(request->conn->head, name, 8);
+    char *text = NULL;
     int64_t value = 0;
 
+    if (http_head_argument(request->conn->head, name, 8, &text) != RC_OK)
+        return -1;
     if (text == NULL)
         return fallback;
     for (const char *at = text; *at != '\0'; at++)
@@ -383,10 +399,13 @@ begin(struct gate_request *request, const char *pos, char *topics)
 void
 gate_poll_begin(struct gate_request *request)
 {
-    char *pos = http_head_argument(request->conn->head, "pos=", SESSION_POS_MAX - 1);
-    char *topics = http_head_argument(request->conn->head, "topics=", SESSION_TOPICS_BYTES_MAX);
+    char *pos = read_pos(request), *topics = NULL;
 
-    begin(request, pos, topics);
+    if (http_head_argument(request->conn->head, "topics=", SESSION_TOPICS_BYTES_MAX, &topics) ==
+        RC_OK)
+        begin(request, pos, topics);
+    else
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, BAD_TOPICS);
     free(pos);
     free(topics);
 }

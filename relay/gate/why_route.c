@@ -121,10 +121,11 @@ void
 gate_why(struct gate_request *request)
 {
     struct trace_read *read;
-    char *user = http_head_argument(request->conn->head, "user=", TOKEN_USER_MAX);
+    char *user = NULL;
+    enum rc rc = http_head_argument(request->conn->head, "user=", TOKEN_USER_MAX, &user);
 
     why_of(request)->user = user;
-    if (user == NULL || user[0] == '\0' || strcmp(user, HTTP_TOO_LONG) == 0) {
+    if (rc != RC_OK || user == NULL || user[0] == '\0') {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "\"user\" must have 1 to 255 bytes");
         return;

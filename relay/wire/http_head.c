@@ -376,17 +376,19 @@ http_head_is(const struct http_head *head, const char *name, const char *value)
     return next_value(head, name, &at, &found) && is_word(found, value);
 }
 
-static char *
-bounded(char *text, size_t max)
+static enum rc
+bounded(char *text, size_t max, char **ret_text)
 {
-    if (text == NULL || strlen(text) <= max)
-        return text;
-    free(text);
-    return memory_text(HTTP_TOO_LONG, strlen(HTTP_TOO_LONG));
+    if (text != NULL && strlen(text) > max) {
+        free(text);
+        return RC_LIMIT;
+    }
+    *ret_text = text;
+    return RC_OK;
 }
 
-char *
-http_head_text(const struct http_head *head, const char *name, size_t max)
+enum rc
+http_head_text(const struct http_head *head, const char *name, size_t max, char **ret_text)
 {
     const char *at = head->bytes + head->fields;
     struct bytes value;
@@ -403,7 +405,7 @@ http_head_text(const struct http_head *head, const char *name, size_t max)
         len += value.len;
         text[len] = '\0';
     }
-    return bounded(text, max);
+    return bounded(text, max, ret_text);
 }
 
 static unsigned
@@ -430,8 +432,8 @@ decode(const char *at, const char *end, char blank)
     return text;
 }
 
-static char *
-find_argument(const char *at, const char *end, const char *name, size_t max)
+static enum rc
+find_argument(const char *at, const char *end, const char *name, size_t max, char **ret_text)
 {
     size_t name_len = strlen(name);
 
@@ -441,39 +443,43 @@ find_argument(const char *at, const char *end, const char *name, size_t max)
         if (stop == NULL)
             stop = end;
         if ((size_t)(stop - at) >= name_len && memcmp(at, name, name_len) == 0)
-            return bounded(decode(at + name_len, stop, '+'), max);
+            return bounded(decode(at + name_len, stop, '+'), max, ret_text);
         at = stop + 1;
     }
-    return NULL;
+    *ret_text = NULL;
+    return RC_OK;
 }
 
-char *
-http_head_argument(const struct http_head *head, const char *name, size_t max)
+enum rc
+http_head_argument(const struct http_head *head, const char *name, size_t max, char **ret_text)
 {
     return find_argument(head->bytes + head->target + head->path_len + 1,
-                         head->bytes + head->target + head->target_len, name, max);
+                         head->bytes + head->target + head->target_len, name, max, ret_text);
 }
 
-char *
-http_form_argument(const char *body, size_t len, const char *name, size_t max)
+enum rc
+http_form_argument(const char *body, size_t len, const char *name, size_t max, char **ret_text)
 {
     for (size_t i = 0; i < len; i++)
         if (body[i] == '\0' ||
             (body[i] == '%' && (len - i < 3 || !is_hex(body[i + 1]) || !is_hex(body[i + 2]) ||
                                 memcmp(body + i, "%00", 3) == 0)))
-            return NULL;
-    return find_argument(body, body + len, name, max);
+            len = 0; /* invalid */
+    return find_argument(body, body + len, name, max, ret_text);
 }
 
-char *
-http_head_segment(const struct http_head *head, const char *prefix, const char *suffix, size_t max)
+enum rc
+http_head_segment(const struct http_head *head, const char *prefix, const char *suffix, size_t max,
+                  char **ret_text)
 {
     const char *path = head->bytes + head->target, *at = path + strlen(prefix);
     size_t ends_len = strlen(prefix) + strlen(suffix), len = head->path_len - ends_len;
 
     if (head->path_len <= ends_len || memcmp(path, prefix, strlen(prefix)) != 0 ||
         memcmp(at + len, suffix, strlen(suffix)) != 0 || memchr(at, '/', len) != NULL ||
-        (len <= 2 && memcmp(at, "..", len) == 0))
-        return NULL;
-    return bounded(decode(at, at + len, '\0'), max);
+        (len <= 2 && memcmp(at, "..", len) == 0)) {
+        *ret_text = NULL;
+        return RC_OK;
+    }
+    return bounded(decode(at, at + len, '\0'), max, ret_text);
 }

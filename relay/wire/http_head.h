@@ -59,32 +59,30 @@ bool http_head_has_plain_path(const struct http_head *head);
 /* An upgrade to another protocol may be ignored (RFC 9110, 7.8). */
 bool http_head_is_websocket(const struct http_head *head);
 
-/*
- * Returned instead of a value of more than `max` bytes. No value contains it, because heads with
- * control characters are rejected.
- */
-#define HTTP_TOO_LONG "\1"
 /* Header names are in lower case. */
 bool http_head_has(const struct http_head *head, const char *name);
 /* Whether the header has this value, case-insensitively. */
 bool http_head_is(const struct http_head *head, const char *name, const char *value);
+
 /*
- * Returns the value of a header, with all its lines joined by commas; NULL: missing or empty. The
- * caller frees it.
+ * The functions below read a value, which the caller frees; NULL: missing. RC_LIMIT: it has more
+ * than `max` bytes.
  */
-char *http_head_text(const struct http_head *head, const char *name, size_t max);
-/*
- * Returns the decoded value of a query argument, by a name such as "pos="; NULL: missing. The
- * caller frees it.
- */
-char *http_head_argument(const struct http_head *head, const char *name, size_t max);
+
+/* A header, with all its lines joined by commas; an empty one is missing. */
+MUST_CHECK enum rc http_head_text(const struct http_head *head, const char *name, size_t max,
+                                  char **ret_text);
+/* A decoded argument of the query, by a name such as "pos=". */
+MUST_CHECK enum rc http_head_argument(const struct http_head *head, const char *name, size_t max,
+                                      char **ret_text);
 /* Like http_head_argument, for a body of the type application/x-www-form-urlencoded. */
-char *http_form_argument(const char *body, size_t len, const char *name, size_t max);
+MUST_CHECK enum rc http_form_argument(const char *body, size_t len, const char *name, size_t max,
+                                      char **ret_text);
 /*
- * Returns the decoded segment of the path between a prefix and a suffix; NULL: another path, or a
- * segment that parsers remove (. and ..). The caller frees it.
+ * The decoded segment of the path between a prefix and a suffix; missing in other paths, and if
+ * parsers remove it (. and ..).
  */
-char *http_head_segment(const struct http_head *head, const char *prefix, const char *suffix,
-                        size_t max);
+MUST_CHECK enum rc http_head_segment(const struct http_head *head, const char *prefix,
+                                     const char *suffix, size_t max, char **ret_text);
 
 #endif

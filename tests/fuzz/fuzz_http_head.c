@@ -15,6 +15,7 @@ static void
 check(const char *text, size_t size, const struct http_head *head)
 {
     const char *end = memmem(text, size, "\r\n\r\n", 4);
+    char *header = NULL, *argument = NULL;
 
     if (end == NULL || (size_t)(end - text) + 4 > MAX || head->bytes != text ||
         head->target_len == 0 || text[head->target] != '/' || head->path_len > head->target_len ||
@@ -27,8 +28,10 @@ check(const char *text, size_t size, const struct http_head *head)
             *at == '\0' || (*at == '\n' && (at[1] == ' ' || at[1] == '\t')))
             __builtin_trap();
     }
-    free(http_head_text(head, "cookie", 100));
-    free(http_head_argument(head, "a=", 100));
+    if (http_head_text(head, "cookie", 100, &header) == RC_OK)
+        free(header);
+    if (http_head_argument(head, "a=", 100, &argument) == RC_OK)
+        free(argument);
 }
 
 /* Returns the bytes of the body, or -1 if it is invalid or incomplete. */

@@ -356,11 +356,10 @@ char *
 gate_request_bearer(const struct http_head *head)
 {
     static const char SCHEME[] = "Bearer ";
-    char *header = http_head_text(head, "authorization", AUTHORIZATION_MAX);
-    char *token = NULL;
+    char *header = NULL, *token = NULL;
 
-    if (header != NULL && strcmp(header, HTTP_TOO_LONG) == 0)
-        return header;
+    if (http_head_text(head, "authorization", AUTHORIZATION_MAX, &header) != RC_OK)
+        return memory_text("", 0);
     if (header != NULL && strncasecmp(header, SCHEME, sizeof(SCHEME) - 1) == 0) {
         const char *text = header + sizeof(SCHEME) - 1;
 
@@ -374,7 +373,11 @@ gate_request_bearer(const struct http_head *head)
 char *
 gate_request_ticket(const struct http_head *head)
 {
-    return http_head_argument(head, "ticket=", TICKET_ARGUMENT_MAX);
+    char *ticket = NULL;
+
+    return http_head_argument(head, "ticket=", TICKET_ARGUMENT_MAX, &ticket) == RC_OK
+               ? ticket
+               : memory_text("", 0);
 }
 
 bool

@@ -18,12 +18,9 @@ struct session_group;
 #define GATE_NO_TOKEN "missing Authorization: Bearer"
 #define GATE_TWO_CREDENTIALS "both a ticket and a token"
 
-/*
- * Returns the token of `Authorization: Bearer`; if it is too long, a string that is never valid;
- * NULL: none.
- */
+/* Returns the token of `Authorization: Bearer`; empty: it is too long; NULL: none. */
 char *gate_request_bearer(const struct http_head *head);
-/* Returns the ticket in the query; NULL: none. */
+/* Returns the ticket in the query; empty: it is too long; NULL: none. */
 char *gate_request_ticket(const struct http_head *head);
 /* True if the request has both a ticket and a token, which could name different users. */
 bool gate_request_has_both(const struct http_head *head);

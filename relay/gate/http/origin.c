@@ -113,13 +113,14 @@ log_rejected(struct gate *gate, const char *origins, const char *origin, const c
 bool
 gate_origin_read(struct conn *conn, const char *origins, char **ret_origin)
 {
-    char *origin = http_head_text(conn->head, "origin", ORIGIN_MAX);
-    char *host = http_head_text(conn->head, "host", HOST_MAX);
+    char *origin = NULL, *host = NULL;
+    bool is_read = http_head_text(conn->head, "origin", ORIGIN_MAX, &origin) == RC_OK &&
+                   http_head_text(conn->head, "host", HOST_MAX, &host) == RC_OK;
     bool is_allowed =
-        origin == NULL || (host != NULL && gate_origin_allowed(origins, origin, host));
+        is_read && (origin == NULL || (host != NULL && gate_origin_allowed(origins, origin, host)));
 
     if (!is_allowed)
-        log_rejected(conn->gate, origins, origin, host != NULL ? host : "");
+        log_rejected(conn->gate, origins, origin != NULL ? origin : "", host != NULL ? host : "");
     free(host);
     if (!is_allowed) {
         free(origin);

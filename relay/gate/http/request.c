@@ -403,9 +403,11 @@ gate_request_respond(struct gate_request *request, struct response *response)
 unsigned
 gate_request_limit(const struct gate_request *request, unsigned missing, unsigned max)
 {
-    char *text = http_head_argument(request->conn->head, "limit=", LIMIT_DIGITS_MAX);
     unsigned limit = missing;
+    char *text = NULL;
 
+    if (http_head_argument(request->conn->head, "limit=", LIMIT_DIGITS_MAX, &text) != RC_OK)
+        return 0;
     if (text != NULL) {
         limit = strspn(text, "0123456789") == strlen(text) ? (unsigned)strtoul(text, NULL, 10) : 0;
         if (limit > max)

@@ -88,8 +88,9 @@ static void
 read_forwarded(const struct conn *conn, char address[NETWORKS_ADDRESS_MAX])
 {
     const char *trusted = conn->gate->config->gate.trusted_proxies;
-    char *list = http_head_text(conn->head, "x-forwarded-for", SIZE_MAX);
-    bool has_more = list != NULL;
+    char *list = NULL;
+    bool has_more =
+        http_head_text(conn->head, "x-forwarded-for", SIZE_MAX, &list) == RC_OK && list != NULL;
 
     while (has_more && networks_contain(trusted, address)) {
         char *comma = strrchr(list, ',');

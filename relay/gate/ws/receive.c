@@ -56,8 +56,9 @@ names_protocol(const char *list)
 static bool
 offers_protocol(const struct http_head *head)
 {
-    char *list = http_head_text(head, "sec-websocket-protocol", SIZE_MAX);
-    bool is_offered = list == NULL || names_protocol(list);
+    char *list = NULL;
+    bool is_offered = http_head_text(head, "sec-websocket-protocol", SIZE_MAX, &list) == RC_OK &&
+                      (list == NULL || names_protocol(list));
 
     free(list);
     return is_offered;
@@ -69,8 +70,9 @@ read_key(const struct http_head *head, char ret_key[KEY_LEN + 1])
 {
     static const char ALPHABET[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *key = http_head_text(head, "sec-websocket-key", KEY_LEN);
-    bool is_good = key != NULL && strlen(key) == KEY_LEN && strspn(key, ALPHABET) == KEY_LEN - 2 &&
+    char *key = NULL;
+    bool is_good = http_head_text(head, "sec-websocket-key", KEY_LEN, &key) == RC_OK &&
+                   key != NULL && strlen(key) == KEY_LEN && strspn(key, ALPHABET) == KEY_LEN - 2 &&
                    strcmp(key + KEY_LEN - 2, "==") == 0;
 
     if (is_good)
