@@ -69,20 +69,35 @@ remove_ended(struct gate_cutoffs *cutoffs)
             remove_kept(cutoffs, kept);
 }
 
-static void
-keep(struct gate_cutoffs *cutoffs, const struct cutoff *cutoff)
+static struct kept_cutoff *
+find_or_add(struct gate_cutoffs *cutoffs, const struct cutoff_digest *digest)
 {
-    struct kept_cutoff *kept = find(cutoffs, &cutoff->digest);
+    struct kept_cutoff *kept = find(cutoffs, digest);
 
     if (kept == NULL) {
         if (HASH_COUNT(cutoffs->list) >= KEPT_MAX)
             remove_ended(cutoffs);
         kept = memory_new(sizeof(*kept));
-        kept->cutoff.digest = cutoff->digest;
+        kept->cutoff.digest = *digest;
         HASH_ADD(hh, cutoffs->list, cutoff.digest, sizeof(kept->cutoff.digest), kept);
     }
-    kept->cutoff = *cutoff;
     kept->read = cutoffs->read;
+    return kept;
+}
+
+/*
+ * The store extends a cut-off and never shortens it. An announcement may arrive after a read or a
+ * response that had a later one.
+ */
+static void
+extend(struct gate_cutoffs *cutoffs, const struct cutoff *cutoff)
+{
+    struct cutoff *own = &find_or_add(cutoffs, &cutoff->digest)->cutoff;
+
+    if (own->issued_s < cutoff->issued_s)
+        own->issued_s = cutoff->issued_s;
+    if (own->ends_s < cutoff->ends_s)
+        own->ends_s = cutoff->ends_s;
 }
 
 /* The store has too many cut-offs: it has removed the one that ends first. */
@@ -94,8 +109,8 @@ remove_first(struct gate_cutoffs *cutoffs, const struct cutoff *cutoff)
     char digest[CUTOFF_DIGEST_TEXT + 1], ends[CLOCK_TEXT_MAX];
     unsigned skipped = 0;
 
-    if (cutoffs->is_reading)
-        keep(cutoffs, cutoff); /* until the end of the read, which may still find it */
+    if (cutoffs->is_reading) /* until the end of the read, which may still find it */
+        find_or_add(cutoffs, &cutoff->digest)->cutoff = *cutoff;
     if (kept == NULL)
         return;
     cutoff_write_digest(cutoff, digest);
@@ -111,7 +126,7 @@ remove_first(struct gate_cutoffs *cutoffs, const struct cutoff *cutoff)
 void
 gate_cutoffs_add(struct gate *gate, const struct cutoff *cutoff)
 {
-    keep(gate->cutoffs, cutoff);
+    extend(gate->cutoffs, cutoff);
     gate->cutoffs->added(gate, cutoff);
 }
 
@@ -134,14 +149,15 @@ static void
 on_read_one(void *ctx, const struct cutoff *cutoff)
 {
     struct gate_cutoffs *cutoffs = ctx;
-
     const struct kept_cutoff *kept;
+    bool is_removed;
 
     if (cutoffs->gate == NULL)
         return;
     kept = find(cutoffs, &cutoff->digest);
-    if (kept == NULL || kept->read != cutoffs->read)
-        keep(cutoffs, cutoff); /* otherwise an announcement is as new */
+    is_removed = kept != NULL && kept->read == cutoffs->read && kept->cutoff.ends_s == 0;
+    if (!is_removed)
+        extend(cutoffs, cutoff);
 }
 
 static void

@@ -126,6 +126,14 @@ is_deeply([ audited($near->log_text) ], ['act="kick" object="ada"'], 'the kick i
 is_deeply([ grep { /:ada\b/ } @{ $store->execute('KEYS', '*') } ], [], 'no key of the store has the name');
 unlike(join(' ', @{ $store->execute('HGETALL', $store->shared('cutoffs')) }), qr/ada/, 'nor has the list of cut-offs');
 
+# An announcement that arrives late: of an earlier cut-off than the one that the relay has.
+my $ann = substr(sha256_hex("user\0ann\0"), 0, 32);
+is(kick($near, 'ann'), 204, 'a user is kicked');
+$store->execute('XADD', $store->shared('control'), '*', qw(change cutoff digest), $ann, 'value', time - 3600 . ':' . (time + 3600));
+is(kick($away, 'bea'), 204, 'so is another user');
+wait_until('the relay has read the next announcement', sub { outcome($near, early(sub => 'bea')) eq '4003' });
+is_rejected($near, early(sub => 'ann'), 'an earlier announcement that arrives late changes nothing: a token');
+
 # A single token, with the command.
 my %tokens = map { $_ => early(sub => 'eve', jti => $_) } 'first', 'second';
 my %eve = map { $_ => session($away, $tokens{$_}) } keys %tokens;
