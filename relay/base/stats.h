@@ -186,6 +186,8 @@ enum stats_kind {
       STATS_TOKENS)                                                                                \
     X(TOKENS_EXPIRED, "clairon_gate_tokens_rejected_total{reason=\"expired\"}", COUNTER,           \
       STATS_TOKENS)                                                                                \
+    X(TOKENS_CUT_OFF, "clairon_gate_tokens_rejected_total{reason=\"cut_off\"}", COUNTER,           \
+      STATS_TOKENS)                                                                                \
     X(TOKENS_SIGNATURE_AT, "clairon_gate_signature_rejected_timestamp_seconds", GAUGE,             \
       "Unix time of the last token with an invalid signature; 0: none")                            \
     X(GROUPS_OVERAGE, "clairon_groups_overage_total", COUNTER,                                     \

@@ -74,6 +74,16 @@ is_ticket(const char *text)
            strspn(text, "0123456789abcdef") == STORE_TICKET_TEXT;
 }
 
+bool
+gate_token_is_cut_off(struct gate *gate, const struct token *token)
+{
+    const bool is_cut_off = gate_cutoffs_reject(gate, &token->marks);
+
+    if (is_cut_off)
+        stats_add(gate->stats, STAT_TOKENS_CUT_OFF, 1);
+    return is_cut_off;
+}
+
 static void
 on_claims_read(void *ctx, enum rc rc, struct bytes claims)
 {
@@ -91,7 +101,7 @@ on_claims_read(void *ctx, enum rc rc, struct bytes claims)
     } else if (rc == RC_OK) {
         rc = token_parse((const char *)claims.at, claims.len, clock_wall_us() / 1000000, &token,
                          &error);
-        if (rc == RC_OK && gate_cutoffs_reject(redeem->gate, &token.marks)) {
+        if (rc == RC_OK && gate_token_is_cut_off(redeem->gate, &token)) {
             rc = RC_LIMIT;
             snprintf(error.text, sizeof(error.text), GATE_CUT_OFF);
         }
@@ -329,7 +339,7 @@ gate_token_verify(struct gate *gate, const char *text, size_t len, struct token 
         return rc;
     if (!gate_cutoffs_are_known(gate))
         rc = RC_AGAIN;
-    else if (gate_cutoffs_reject(gate, &ret_token->marks))
+    else if (gate_token_is_cut_off(gate, ret_token))
         rc = RC_LIMIT;
     else
         return RC_OK;

@@ -34,6 +34,9 @@ bool gate_request_has_both(const struct http_head *head);
 MUST_CHECK enum rc gate_token_verify(struct gate *gate, const char *text, size_t len,
                                      struct token *ret_token, char error[TOKEN_ERROR_MAX]);
 
+/* Whether the token is cut off: then it is counted as rejected. */
+bool gate_token_is_cut_off(struct gate *gate, const struct token *token);
+
 /* Like token_verify_logout. RC_AGAIN: gate_logout_wait may fetch its key. */
 MUST_CHECK enum rc gate_logout_verify(struct gate *gate, const char *text, size_t len,
                                       struct token *ret_token, char error[TOKEN_ERROR_MAX]);

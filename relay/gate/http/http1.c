@@ -218,7 +218,7 @@ handle(struct gate_request *request)
         gate_request_problem(request, 429, GATE_ERR_RATE, "per-user connection limit reached");
         return;
     }
-    if (gate_cutoffs_reject(gate, &request->token.marks))
+    if (gate_token_is_cut_off(gate, &request->token))
         missing = GATE_CUT_OFF;
     if (missing != NULL)
         gate_request_problem(request, 403, GATE_ERR_PERMISSION, missing);

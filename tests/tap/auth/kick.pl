@@ -110,6 +110,7 @@ is(request($near, 'GET', '/v1/poll?wait=0', bearer($old))->{status}, 403, 'a pol
 is(Clairon::Test::EventStream->open($near, undef, bearer($old))->{status}, 403, 'an event stream is rejected');
 is(Clairon::Test::EventStream->open($near, undef, ':path' => "/v1/sse?ticket=$tickets[0]")->{status}, 403, 'a ticket is rejected over HTTP');
 is(outcome($near, undef, ':path' => "/v1/ws?ticket=$tickets[1]"), 4003, 'a ticket is rejected by a WebSocket');
+is($near->metric('clairon_gate_tokens_rejected_total{reason="cut_off"}'), 9, 'each rejected token and ticket is counted');
 is_open($bob, 'the connection of another user stays open');
 my $again = session($near, later(sub => 'ada'));
 is_open($again, 'a token that is issued later is accepted');
