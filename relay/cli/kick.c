@@ -13,8 +13,10 @@
 
 static const char kick_usage[] =
     "Usage: clairon kick USER [options]\n"
-    "Ends the connections of a user on all relays, and rejects the tokens that were issued up to\n"
-    "now. Tokens that are issued later are accepted: the user may sign in again.\n"
+    "Ends the connections of a user on all relays, rejects the tokens that were issued up to now,\n"
+    "and removes the Web Push subscriptions of the user. Tokens that are issued later are "
+    "accepted:\n"
+    "the user may sign in again.\n"
     "\n"
     "  --until TIME    reject them until this time (RFC 3339); default: for 400 days\n"
     "  --jti JTI       only the token with this claim jti\n"
@@ -22,10 +24,10 @@ static const char kick_usage[] =
     "  --store.url=V   one setting\n";
 
 static int
-cut_off(struct command *command, const struct cutoff *cutoff, const char *user)
+cut_off(struct command *command, const struct cutoff *cutoff, const char *user, const char *jti)
 {
     cli_audit_user(KICK, "", user, "");
-    if (command_cut_off(command, cutoff) == RC_OK)
+    if (command_cut_off(command, cutoff, jti == NULL ? user : NULL) == RC_OK)
         return 0;
     fprintf(stderr, "clairon " KICK ": %s\n", command_error(command));
     return 1;
@@ -72,7 +74,7 @@ cli_kick(int argc, char **argv)
     cutoff = cutoff_for(user, jti, until_s, now_s);
     command = cli_store_open(KICK, path, argc, argv, &config, &code);
     if (command != NULL)
-        code = cut_off(command, &cutoff, user);
+        code = cut_off(command, &cutoff, user, jti);
     command_close(command);
     config_free(&config);
     return code;

@@ -62,8 +62,9 @@ on_stored(void *ctx, enum rc rc, const struct cutoff *cutoff)
     store_await_replicas(store, 0, REPLICAS_CUTOFF_US, on_replicated, pending);
 }
 
+/* `user`: see store_cut_off */
 static void
-cut_off(struct gate_request *request, const struct cutoff *cutoff,
+cut_off(struct gate_request *request, const struct cutoff *cutoff, const char *user,
         void (*respond)(struct gate_request *request))
 {
     struct pending_cutoff *pending = memory_new(sizeof(*pending));
@@ -71,7 +72,7 @@ cut_off(struct gate_request *request, const struct cutoff *cutoff,
 
     *pending = (struct pending_cutoff){
         .store_request = store_request_new(request), .cutoff = *cutoff, .respond = respond};
-    rc = store_cut_off(hub_store(request->gate->hub), &pending->cutoff, on_stored, pending);
+    rc = store_cut_off(hub_store(request->gate->hub), &pending->cutoff, user, on_stored, pending);
     if (rc != RC_OK)
         on_stored(pending, rc, &pending->cutoff);
 }
@@ -125,7 +126,7 @@ gate_api_disconnect(struct gate_request *request)
     } else {
         cutoff = cutoff_for(user, jti, until_s, now_s);
         log_audit_act(&(struct log_act){request->token.user, "kick", "", user, ""});
-        cut_off(request, &cutoff, gate_request_respond_empty);
+        cut_off(request, &cutoff, jti == NULL ? user : NULL, gate_request_respond_empty);
     }
     free(jti);
 }
@@ -182,7 +183,7 @@ log_out(struct gate_request *request, enum rc rc, const struct token *token, con
         log_info("gate", "logout by an identity provider",
                  LOG_TEXT("by", token->user != NULL ? "sub" : "sid"),
                  LOG_TEXT("user", token->user));
-        cut_off(request, &cutoff, respond_logged_out);
+        cut_off(request, &cutoff, token->user, respond_logged_out);
     }
 }
 

@@ -118,7 +118,8 @@ MUST_CHECK enum rc command_trace(struct command *command, const char *id, const 
                                  command_traced *found, void *ctx);
 
 /* Stores a cut-off, and announces it to all relays (store.h). */
-MUST_CHECK enum rc command_cut_off(struct command *command, const struct cutoff *cutoff);
+MUST_CHECK enum rc command_cut_off(struct command *command, const struct cutoff *cutoff,
+                                   const char *user);
 
 /*
  * Abandons the keys of a shard on a lost node, `name`: its ID or HOST:PORT. Relays then use the

@@ -557,10 +557,11 @@ MUST_CHECK enum rc store_ticket_redeem(struct store *store, const char *ticket,
 
 /*
  * Stores a cut-off, and announces it to all relays. The callback receives the stored one: if an
- * earlier cut-off of the same digest rejects more, the result rejects both.
+ * earlier cut-off of the same digest rejects more, the result rejects both. `user`: whose Web Push
+ * subscriptions are removed then, because a user who is cut off receives none; NULL: nobody's.
  */
 typedef void store_cut_off_done(void *ctx, enum rc rc, const struct cutoff *cutoff);
-MUST_CHECK enum rc store_cut_off(struct store *store, const struct cutoff *cutoff,
+MUST_CHECK enum rc store_cut_off(struct store *store, const struct cutoff *cutoff, const char *user,
                                  store_cut_off_done *done, void *ctx);
 /*
  * Reads all cut-offs, in any order, and some of them possibly twice. Those that are stored or

@@ -312,10 +312,12 @@ command_check_shards(struct command *command)
 }
 
 enum rc
-command_cut_off(struct command *command, const struct cutoff *cutoff)
+command_cut_off(struct command *command, const struct cutoff *cutoff, const char *user)
 {
+    const unsigned shard = user != NULL ? store_shard_of(command->store, user) : 0;
     struct arguments arguments = {.argc = 0};
     struct cutoff_texts texts;
+    char key[CUTOFF_KEY_MAX];
     struct redisReply *reply;
 
     cutoff_arguments(&command->store->shards[0], cutoff, &arguments, &texts);
@@ -323,6 +325,12 @@ command_cut_off(struct command *command, const struct cutoff *cutoff)
         command, 0,
         &(struct command_call){STORE_SCRIPT_cutoff, (int)arguments.argc, arguments.argv, false});
     arguments_free(&arguments);
+    if (reply != NULL && user != NULL) {
+        free(reply);
+        cutoff_unsubscribe(&command->store->shards[shard], user, &arguments, key);
+        reply = command_request(command, shard, (int)arguments.argc, arguments.argv);
+        arguments_free(&arguments);
+    }
     free(reply);
     return reply != NULL ? RC_OK : RC_IO;
 }

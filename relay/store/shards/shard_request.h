@@ -81,6 +81,12 @@ struct cutoff_texts {
 void cutoff_arguments(const struct shard *shard, const struct cutoff *cutoff,
                       struct arguments *arguments, struct cutoff_texts *texts);
 
+#define CUTOFF_KEY_MAX (STORE_KEY_MAX + 256) /* with a user */
+
+/* Adds a command for the user's shard, which removes the user's Web Push subscriptions. */
+void cutoff_unsubscribe(const struct shard *shard, const char *user, struct arguments *arguments,
+                        char key[CUTOFF_KEY_MAX]);
+
 /* Allocates `size` zeroed bytes, which start with the request. */
 void *shard_request_new(size_t size, struct store *store, const struct shard_request_kind *kind);
 

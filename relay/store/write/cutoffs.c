@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
 #include "store/shards/shard_request.h"
@@ -12,6 +13,8 @@
 struct cutoff_call {
     struct shard_request request;
     struct cutoff cutoff;
+    bool is_stored;
+    char *user; /* whose subscriptions are removed; NULL: nobody's */
     store_cut_off_done *stored;
     store_cutoff_read *page;
     store_acked *read;
@@ -31,6 +34,16 @@ cutoff_arguments(const struct shard *shard, const struct cutoff *cutoff,
     argument(arguments, texts->ends);
 }
 
+/* The bindings of the endpoints, which other users may have taken over, expire. */
+void
+cutoff_unsubscribe(const struct shard *shard, const char *user, struct arguments *arguments,
+                   char key[CUTOFF_KEY_MAX])
+{
+    key_write_of(key, CUTOFF_KEY_MAX, shard->prefix, KEY_SUBSCRIPTIONS, user);
+    argument(arguments, "DEL");
+    argument(arguments, key);
+}
+
 static struct cutoff_call *
 call_new(struct store *store, const struct shard_request_kind *kind, void *ctx)
 {
@@ -46,12 +59,20 @@ static bool
 on_stored_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     struct cutoff_call *call = (struct cutoff_call *)request;
-    char digest[CUTOFF_DIGEST_TEXT + 1];
+    char digest[CUTOFF_DIGEST_TEXT + 1], key[CUTOFF_KEY_MAX];
+    struct arguments arguments = {.argc = 0};
 
-    (void)shard;
+    if (call->is_stored)
+        return reply_is_integer(reply);
     cutoff_write_digest(&call->cutoff, digest);
-    return cutoff_read((struct bytes){(unsigned char *)digest, CUTOFF_DIGEST_TEXT},
-                       reply_bytes(reply), &call->cutoff);
+    call->is_stored = cutoff_read((struct bytes){(unsigned char *)digest, CUTOFF_DIGEST_TEXT},
+                                  reply_bytes(reply), &call->cutoff);
+    if (call->is_stored && call->user != NULL) {
+        shard = &request->store->shards[store_shard_of(request->store, call->user)];
+        cutoff_unsubscribe(shard, call->user, &arguments, key);
+        shard_request_send_command(request, shard, &arguments);
+    }
+    return call->is_stored;
 }
 
 static void
@@ -62,11 +83,20 @@ finish_stored(struct shard_request *request, enum rc rc)
     call->stored(call->ctx, rc, &call->cutoff);
 }
 
-static const struct shard_request_kind store_kind = {
-    .failure = "could not store a cut-off", .on_reply = on_stored_reply, .finish = finish_stored};
+static void
+release_stored(struct shard_request *request)
+{
+    free(((struct cutoff_call *)request)->user);
+}
+
+static const struct shard_request_kind store_kind = {.failure = "could not store a cut-off",
+                                                     .on_reply = on_stored_reply,
+                                                     .finish = finish_stored,
+                                                     .release = release_stored};
 
 enum rc
-store_cut_off(struct store *store, const struct cutoff *cutoff, store_cut_off_done *done, void *ctx)
+store_cut_off(struct store *store, const struct cutoff *cutoff, const char *user,
+              store_cut_off_done *done, void *ctx)
 {
     struct arguments arguments = {.argc = 0};
     struct cutoff_texts texts;
@@ -76,6 +106,7 @@ store_cut_off(struct store *store, const struct cutoff *cutoff, store_cut_off_do
         return RC_AGAIN;
     call = call_new(store, &store_kind, ctx);
     call->cutoff = *cutoff;
+    call->user = user != NULL ? memory_text(user, strlen(user)) : NULL;
     call->stored = done;
     cutoff_arguments(&store->shards[0], cutoff, &arguments, &texts);
     shard_request_send_script(&call->request, &store->shards[0], STORE_SCRIPT_cutoff, 1,

@@ -5,6 +5,7 @@ use warnings;
 
 use Clairon::Test qw(wait_until token scratch);
 use Clairon::Test::RawSocket;
+use JSON ();
 use MIME::Base64 qw(encode_base64url decode_base64url);
 use Test::More;
 
@@ -88,6 +89,17 @@ for my $shards (1, 4)
     names('u1');
     wait_until('the list of the former user is repaired', sub { $keys->('subscriptions') == 1 });
     unsubscribe(u2 => 'b');
+
+    # A user who is cut off receives no Web Push.
+    my $kick = sub { my ($user, $body) = @_; return Clairon::Test::RawSocket->new($relay)->request(POST => "/v1/users/$user/disconnect",
+        ':body' => $body, Authorization => 'Bearer ' . token(sub => 'root', admin => JSON::true))->{status} };
+    subscribe($_ => "of-$_") for qw(k1 k2 k3);
+    is($kick->('k1', {}), 204, 'a user is kicked');
+    is($kick->('k2', { jti => 'j' }), 204, 'a single token of another user too');
+    is(($relay->run('kick', 'k3'))[0], 0, 'and a third user, with the command');
+    is(join(' ', map { s/.*://r } $keys->('subscriptions')), 'k2', 'the subscriptions of users who are cut off are removed');
+    unsubscribe(k2 => 'of-k2');
+    $store->execute('DEL', $keys->('endpoint'));
 
     # One above the maximum replaces the oldest, by the store's milliseconds.
     my $now_ms = sub { my $time = $store->execute('TIME'); return join '', $time->[0], sprintf '%03d', $time->[1] / 1000 };
