@@ -23,7 +23,7 @@ const random = (ms) => Math.random() * ms;
  * `load()` resolves to a response, or rejects with an error, LOST or STALE.
  * `accept(response)` throws STALE, or shows the rows and returns { isNewer, lacksChanges }: newer than the previous
  * rows; changes have arrived that the rows do not contain.
- * `onError(error, isRejected, isFinal)`: the load failed. `isFinal`: there is no further attempt until a reason occurs.
+ * `onError(error, isRejected)`: the load failed. `isRejected`: there is no further attempt until a reason occurs.
  * `interval`: minimum time between two loads that the application did not call, in milliseconds.
  */
 export function createLoads({
@@ -125,7 +125,7 @@ export function createLoads({
       schedule(backoff.nextWait());
     } else if (error.code === BUSY) {
       const isMoment = !wasBusy && performance.now() - startedAt < QUICK_REPLY_MS;
-      if (!isMoment) onError(error, false, false);
+      if (!isMoment) onError(error, false);
       wasBusy = true;
       schedule(error.after + random(error.after));
     } else {
@@ -137,7 +137,7 @@ export function createLoads({
     rejection = error.code;
     const isRejected = REJECTIONS.includes(rejection);
     mustLoad = !isRejected || isOutdated || [...arrived].some(needsLoad);
-    onError(error, isRejected, !mustLoad);
+    onError(error, isRejected);
     if (mustLoad) schedule(backoff.nextWait());
   }
 

@@ -346,10 +346,10 @@ function createSnapshotRows(list, useTimes, tableOf) {
    * `isRejected`: newer rows will not be loaded, or only because of a change. Such an error, and that of a busy relay, is
    * reported once until rows are loaded.
    */
-  function onError(error, isRejected, isFinal) {
+  function onError(error, isRejected) {
     if (error.code !== current.error?.code || !(isRejected || error.code === BUSY)) report(error);
     isPaused ||= isRejected;
-    publish({ error, ...(isFinal && { loading: false }), ...(error.code === NOT_ADDRESSED && table.none) });
+    publish({ error, ...(isRejected && { loading: false }), ...(error.code === NOT_ADDRESSED && table.none) });
     if (isRejected && (endGrowth(size, error) || shrink())) loads.reload(); // the relay limits the number of rows
   }
 

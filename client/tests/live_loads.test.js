@@ -335,6 +335,22 @@ test('a user who is no longer addressed loses the rows, and the list requests th
   assert.deepEqual([list.rows, list.error], [[{ id: 1 }, { id: 2 }], undefined]);
 });
 
+for (const [reason, act] of [['a change', (socket) => socket.sends(create(11, { id: 1 }))], ['reload()', (socket, list) => list.reload()]]) {
+  test(`the first rejection ends the loading, even if ${reason} during the request causes another one`, async (t) => {
+    const { tick, socket, list } = await start(t);
+    act(socket, list);
+    rejectRows(socket, 103);
+    await turn();
+    assert.deepEqual([list.rows, list.loading, list.error.code], [[], false, 103]);
+    tick(1000);
+    await turn();
+    assert.equal(socket.frames('rows').length, 2);
+    respond(socket, '12:12:', [{ id: 1 }]);
+    await turn();
+    assert.deepEqual([list.rows, list.loading, list.error], [[{ id: 1 }], false, undefined]);
+  });
+}
+
 for (const [code, change, rows] of [[103, create(11, { id: 2 }), [{ id: 2 }]], [113, remove(11, { id: 1 }), []]]) {
   test(`a change during a request that is rejected with ${code} causes another request`, async (t) => {
     const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
