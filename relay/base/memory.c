@@ -2,7 +2,6 @@
 #include "base/memory.h"
 
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,7 +94,8 @@ grow(struct pool *pool, size_t size)
 void *
 pool_alloc(struct pool *pool)
 {
-    size_t size = (pool->size + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
+    size_t alignment = pool->is_line_aligned ? CACHE_LINE : _Alignof(max_align_t);
+    size_t size = (pool->size + alignment - 1) & ~(alignment - 1);
     struct pool_item *item;
 
     if (pool->free_list == NULL)

@@ -5,6 +5,7 @@
 #ifndef CLAIRON_BASE_MEMORY_H
 #define CLAIRON_BASE_MEMORY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/rc.h"
@@ -19,10 +20,11 @@ char *memory_text(const char *text, size_t len); /* zero-terminated copy */
 /* Items of one size; {.size = sizeof(struct x)} is an empty pool. Not thread-safe. */
 struct pool {
     size_t size;
+    bool is_line_aligned; /* each item begins a cache line; otherwise it has no padding */
     struct pool_item *free_list;
 };
 
-/* Never NULL. The item is zeroed and aligned to a cache line. */
+/* Never NULL. The item is zeroed. */
 void *pool_alloc(struct pool *pool);
 
 /* Keeps the item for reuse: a pool never shrinks. Accepts NULL. */

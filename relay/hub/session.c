@@ -17,7 +17,7 @@
 
 /* ---- birth, states, death */
 
-static struct pool sessions = {.size = sizeof(struct session)};
+static struct pool sessions = {.size = sizeof(struct session), .is_line_aligned = true};
 
 struct session *
 session_new(struct hub *hub, const struct session_request *request,

@@ -20,16 +20,14 @@ assert_zeroed(const unsigned char *item)
 }
 
 static void
-items_are_zeroed_and_reused(void **state)
+use_pool(struct pool pool, size_t alignment)
 {
-    struct pool pool = {.size = ITEM_BYTES};
     unsigned char *items[ITEMS];
 
-    (void)state;
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < ITEMS; i++) {
             items[i] = pool_alloc(&pool);
-            assert_int_equal((uintptr_t)items[i] % 64, 0);
+            assert_int_equal((uintptr_t)items[i] % alignment, 0);
             assert_zeroed(items[i]);
             memset(items[i], i + 1, ITEM_BYTES);
         }
@@ -40,6 +38,14 @@ items_are_zeroed_and_reused(void **state)
         }
     }
     pool_release(&pool, NULL);
+}
+
+static void
+items_are_zeroed_and_reused(void **state)
+{
+    (void)state;
+    use_pool((struct pool){.size = ITEM_BYTES}, _Alignof(max_align_t));
+    use_pool((struct pool){.size = ITEM_BYTES, .is_line_aligned = true}, 64);
 }
 
 int
