@@ -97,13 +97,13 @@ head_begin(struct conn *conn, const struct http_head *head, unsigned char *rest,
 }
 
 /*
- * Parses the head at the start of `bytes`. While it is incomplete, the bytes are kept in conn->in,
+ * Parses the head at the start of `bytes`. While it is incomplete, the bytes are kept in conn->http->in,
  * and the state of the parser in conn->owner.
  */
 static void
 head_parse(struct conn *conn, unsigned char *bytes, size_t len)
 {
-    const bool is_kept = (char *)bytes == conn->in.bytes;
+    const bool is_kept = (char *)bytes == conn->http->in.bytes;
     struct http_head head = {0};
     struct buffer kept;
     const char *why = "";
@@ -120,9 +120,9 @@ head_parse(struct conn *conn, unsigned char *bytes, size_t len)
             conn_keep_bytes(conn, bytes, len);
         return;
     }
-    kept = conn->in; /* `bytes` must outlive the callbacks, which keep other bytes */
+    kept = conn->http->in; /* `bytes` must outlive the callbacks, which keep other bytes */
     if (is_kept)
-        buffer_init(&conn->in, kept.limit);
+        buffer_init(&conn->http->in, kept.limit);
     if (rc == RC_OK)
         head_begin(conn, &head, bytes + head.len, len - head.len);
     else if (rc == RC_LIMIT)
@@ -138,10 +138,10 @@ on_head_bytes(struct conn *conn, unsigned char *bytes, size_t len)
 {
     if (conn->phase != CONN_HEAD)
         conn_enter(conn, CONN_HEAD, &GATE_HEAD_EVENTS, NULL);
-    if (conn->in.len > 0) {
+    if (conn->http->in.len > 0) {
         conn_keep_bytes(conn, bytes, len);
-        bytes = (unsigned char *)conn->in.bytes;
-        len = conn->in.len;
+        bytes = (unsigned char *)conn->http->in.bytes;
+        len = conn->http->in.len;
     }
     if (conn->phase == CONN_HEAD)
         head_parse(conn, bytes, len);
@@ -165,9 +165,9 @@ const struct conn_events GATE_HEAD_EVENTS = {
 static void
 head_next(struct conn *conn)
 {
-    conn_enter(conn, conn->in.len == 0 ? CONN_KEPT : CONN_HEAD, &GATE_HEAD_EVENTS, NULL);
-    if (conn->in.len > 0)
-        head_parse(conn, (unsigned char *)conn->in.bytes, conn->in.len);
+    conn_enter(conn, conn->http->in.len == 0 ? CONN_KEPT : CONN_HEAD, &GATE_HEAD_EVENTS, NULL);
+    if (conn->http->in.len > 0)
+        head_parse(conn, (unsigned char *)conn->http->in.bytes, conn->http->in.len);
     else
         gate_limit_kept(conn->gate);
     if (conn->events == &GATE_HEAD_EVENTS)
@@ -449,9 +449,9 @@ static void
 linger(struct gate_request *request)
 {
     struct conn *conn = request->conn;
-    struct buffer kept = conn->in;
+    struct buffer kept = conn->http->in;
 
-    buffer_init(&conn->in, kept.limit);
+    buffer_init(&conn->http->in, kept.limit);
     if (request->is_malformed || !gate_body_is_unread(request)) {
         if (!conn_half_close(conn))
             conn_close(conn);
@@ -478,7 +478,7 @@ static bool
 begin_next(struct conn *conn)
 {
     struct gate_request *request = conn->owner;
-    struct buffer kept = conn->in;
+    struct buffer kept = conn->http->in;
     struct http_head head = {0};
     const char *why;
 
@@ -487,7 +487,7 @@ begin_next(struct conn *conn)
         http_head_parse(&head, kept.bytes, kept.len, GATE_HEAD_BYTES_MAX, &why) != RC_OK ||
         !may_follow(request, &head) || head.content_length > (int64_t)(kept.len - head.len))
         return false;
-    buffer_init(&conn->in, kept.limit);
+    buffer_init(&conn->http->in, kept.limit);
     conn->head = &head;
     conn->gate->serve(conn);
     conn->head = NULL;
@@ -565,7 +565,7 @@ write_earlier(struct conn *conn)
         request->out = (struct out){.waiting_bytes = next->out.waiting_bytes};
         if (next->state == GATE_REQUEST_ENDING)
             next->since_us = clock_monotonic_us();
-        conn->requests++;
+        conn->http->requests++;
         gate_request_free(request);
         request = next;
     }
@@ -585,7 +585,7 @@ on_request_writable(struct conn *conn)
         !gate_request_write(request) || conn->phase == CONN_CLOSING)
         return;
     if (!request->is_last) {
-        conn->requests++;
+        conn->http->requests++;
         gate_request_free(request);
         head_next(conn);
     } else if (gate_body_is_unread(request) || conn_has_unread(conn)) {
@@ -717,7 +717,7 @@ gate_heads_sweep(struct gate *gate, int64_t now_us)
 
     while ((conn = gate->conns->in[CONN_HEAD].first) != NULL &&
            now_us - conn->since_us > timeout_us) {
-        if (conn->in.len == 0)
+        if (conn->http->in.len == 0)
             conn_close(conn); /* without a request, close without a response */
         else
             head_reject(conn, 408, "timeout waiting for the request header");

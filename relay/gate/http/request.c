@@ -381,7 +381,7 @@ gate_request_respond(struct gate_request *request, struct response *response)
     /* a request that follows has a response, too */
     if (request->behind == NULL &&
         (request->gate->state != GATE_OPEN || gate_body_is_unread(request) ||
-         response->status == 426 || request->conn->requests >= REQUESTS_MAX))
+         response->status == 426 || request->conn->http->requests >= REQUESTS_MAX))
         request->is_last = true;
     if (response_build(response, request->is_last, &built) == RC_OK) {
         out_add_buffer(&request->out, &built);

@@ -61,7 +61,7 @@ struct carrier {
 static void
 on_bytes(struct conn *conn, unsigned char *bytes, size_t len)
 {
-    if (conn->ssl != NULL && !conn->has_spoken) {
+    if (conn->is_tls && !conn->has_spoken) {
         conn->has_spoken = true;
         lws_set_timeout(conn->wsi, NO_PENDING_TIMEOUT, 0);
     }
@@ -217,7 +217,7 @@ conn_adopt(struct conn *conn)
         log_warn("gate", "connection rejected by libwebsockets");
         return false;
     }
-    conn->ssl = lws_get_ssl(conn->wsi);
+    conn->is_tls = lws_get_ssl(conn->wsi) != NULL;
     return true;
 }
 
@@ -256,15 +256,17 @@ conn_want_writable(struct conn *conn)
 ssize_t
 conn_write(struct conn *conn, const void *bytes, size_t len)
 {
+    SSL *ssl;
     int sent, error;
 
-    if (conn->ssl == NULL)
+    if (!conn->is_tls)
         return send(conn->fd, bytes, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssl = lws_get_ssl(conn->wsi);
     ERR_clear_error();
-    sent = SSL_write(conn->ssl, bytes, (int)(len < RECORD_BYTES ? len : RECORD_BYTES));
+    sent = SSL_write(ssl, bytes, (int)(len < RECORD_BYTES ? len : RECORD_BYTES));
     if (sent > 0)
         return sent;
-    error = SSL_get_error(conn->ssl, sent);
+    error = SSL_get_error(ssl, sent);
     errno = error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? EAGAIN : EIO;
     return -1;
 }
@@ -292,9 +294,9 @@ conn_send_pieces(struct conn *conn, const struct iovec *pieces, int count, int f
 bool
 conn_half_close(struct conn *conn)
 {
-    if (conn->ssl != NULL) {
+    if (conn->is_tls) {
         ERR_clear_error();
-        (void)SSL_shutdown(conn->ssl);
+        (void)SSL_shutdown(lws_get_ssl(conn->wsi));
     }
     return shutdown(conn->fd, SHUT_WR) == 0;
 }
@@ -312,7 +314,7 @@ conn_has_unread(const struct conn *conn)
 {
     int bytes = 0;
 
-    return conn->in.len > 0 || (ioctl(conn->fd, FIONREAD, &bytes) == 0 && bytes > 0);
+    return conn->http->in.len > 0 || (ioctl(conn->fd, FIONREAD, &bytes) == 0 && bytes > 0);
 }
 
 bool

@@ -53,7 +53,7 @@ struct hello_source {
 /* Allocated in HELLO and QUEUED. */
 struct hello {
     struct conn *conn;
-    struct hello *prev; /* link of the queue of conn->source, in QUEUED */
+    struct hello *prev; /* link of the queue of conn->http->source, in QUEUED */
     struct hello *next;
     struct ev_io readable;
     struct ev_timer again; /* retries a peek when poll(2) cannot report new bytes */
@@ -102,29 +102,32 @@ hello_resume(struct gate *gate)
 static void
 hello_free(struct conn *conn)
 {
-    struct hello *hello = conn->hello;
+    struct hello *hello = conn->http->hello;
 
-    if (conn->source != NULL) {
-        DL_DELETE(conn->source->queue, hello);
-        if (conn->source->queue == NULL)
-            DL_DELETE(conn->gate->conns->hellos->waiting, conn->source);
+    if (conn->http->source != NULL) {
+        DL_DELETE(conn->http->source->queue, hello);
+        if (conn->http->source->queue == NULL)
+            DL_DELETE(conn->gate->conns->hellos->waiting, conn->http->source);
     }
     ev_io_stop(conn->gate->loop, &hello->readable);
     ev_timer_stop(conn->gate->loop, &hello->again);
     free(hello);
-    conn->hello = NULL;
+    conn->http->hello = NULL;
 }
 
 static void
 hello_end(struct conn *conn)
 {
-    struct hello_source *source = conn->source;
+    struct hello_source *source;
 
-    if (conn->hello != NULL)
+    if (conn->http == NULL)
+        return;
+    source = conn->http->source;
+    if (conn->http->hello != NULL)
         hello_free(conn);
     else if (source != NULL)
         source->handshakes--;
-    conn->source = NULL;
+    conn->http->source = NULL;
     if (source == NULL)
         return;
     if (source->queue == NULL && source->handshakes == 0) {
@@ -132,6 +135,27 @@ hello_end(struct conn *conn)
         free(source);
     }
     hello_resume(conn->gate);
+}
+
+static void
+write_end(struct conn *conn)
+{
+    if (conn->is_writing)
+        DL_DELETE2(conn->gate->conns->writes, conn, http->write_prev, http->write_next);
+    conn->is_writing = false;
+}
+
+/* HTTP ends. Accepts a connection without it. */
+static void
+http_end(struct conn *conn)
+{
+    if (conn->http == NULL)
+        return;
+    hello_end(conn);
+    write_end(conn);
+    buffer_free(&conn->http->in);
+    free(conn->http);
+    conn->http = NULL;
 }
 
 void
@@ -161,7 +185,9 @@ conn_enter(struct conn *conn, enum conn_phase phase, const struct conn_events *e
     }
     list_remove(conn);
     list_append(conn, phase);
-    if (phase == CONN_REQUEST || phase == CONN_WEBSOCKET)
+    if (phase == CONN_WEBSOCKET)
+        http_end(conn);
+    else if (phase == CONN_REQUEST)
         hello_end(conn);
     else if (phase == CONN_LINGERING && gate->conns->in[CONN_LINGERING].count > LINGERING_MAX)
         conn_close(gate->conns->in[CONN_LINGERING].first);
@@ -180,14 +206,6 @@ conn_close(struct conn *conn)
     ev_feed_event(gate->loop, &gate->conns->reaper, EV_CUSTOM);
 }
 
-static void
-write_end(struct conn *conn)
-{
-    if (conn->is_writing)
-        DL_DELETE2(conn->gate->conns->writes, conn, write_prev, write_next);
-    conn->is_writing = false;
-}
-
 /* A client that pipelines many requests must not occupy the loop with their responses. */
 void
 conn_write_soon(struct conn *conn)
@@ -198,7 +216,7 @@ conn_write_soon(struct conn *conn)
         conn_want_writable(conn);
     } else if (!conn->is_writing) {
         conn->is_writing = true;
-        DL_APPEND2(conns->writes, conn, write_prev, write_next);
+        DL_APPEND2(conns->writes, conn, http->write_prev, http->write_next);
         ev_feed_event(conn->gate->loop, &conns->writer, EV_CUSTOM);
     }
 }
@@ -223,12 +241,10 @@ on_write(struct ev_loop *loop, struct ev_io *writer, int events)
 static void
 conn_closed(struct conn *conn)
 {
-    hello_end(conn);
-    write_end(conn);
     if (conn->events != NULL)
         conn->events->on_closed(conn);
+    http_end(conn);
     list_remove(conn);
-    buffer_free(&conn->in);
     pool_release(&pool, conn);
 }
 
@@ -278,8 +294,8 @@ join_source(struct conn *conn)
     }
     if (source->queue == NULL)
         DL_APPEND(hellos->waiting, source);
-    DL_APPEND(source->queue, conn->hello);
-    conn->source = source;
+    DL_APPEND(source->queue, conn->http->hello);
+    conn->http->source = source;
 }
 
 /*
@@ -299,14 +315,14 @@ find_victim(struct gate *gate, const struct hello_source *source)
         if (conn != NULL && (oldest == NULL || conn->since_us < oldest->since_us))
             oldest = conn;
         for (int left = CANDIDATES; conn != NULL && left > 0; conn = conn->next, left--) {
-            if (conn->source != NULL &&
-                (victim == NULL || conn->source->handshakes > victim->source->handshakes))
+            if (conn->http->source != NULL &&
+                (victim == NULL || conn->http->source->handshakes > victim->http->source->handshakes))
                 victim = conn;
         }
     }
     if (oldest != NULL && clock_monotonic_us() - oldest->since_us > EVICTION_AGE_US)
         return oldest;
-    return victim != NULL && victim->source->handshakes > source->handshakes + 1 ? victim : NULL;
+    return victim != NULL && victim->http->source->handshakes > source->handshakes + 1 ? victim : NULL;
 }
 
 /* False: the handshake must wait until another ends. */
@@ -330,7 +346,7 @@ static void
 start_handshake(struct conn *conn)
 {
     hello_free(conn);
-    conn->source->handshakes++;
+    conn->http->source->handshakes++;
     conn_enter(conn, CONN_HANDSHAKE, conn->gate->conns->first_events, NULL);
     if (!conn_adopt(conn))
         conn_close_now(conn);
@@ -366,8 +382,8 @@ static void
 queue(struct conn *conn)
 {
     (void)set_low_water(conn, 1);
-    ev_io_stop(conn->gate->loop, &conn->hello->readable);
-    ev_timer_stop(conn->gate->loop, &conn->hello->again);
+    ev_io_stop(conn->gate->loop, &conn->http->hello->readable);
+    ev_timer_stop(conn->gate->loop, &conn->http->hello->again);
     join_source(conn);
     conn_enter(conn, CONN_QUEUED, NULL, NULL);
     hello_resume(conn->gate);
@@ -380,7 +396,7 @@ queue(struct conn *conn)
 static void
 wait_for_more(struct conn *conn, size_t len)
 {
-    struct hello *hello = conn->hello;
+    struct hello *hello = conn->http->hello;
     bool is_longer = len > hello->len;
 
     hello->len = len;
@@ -462,7 +478,7 @@ hello_begin(struct conn *conn)
 {
     struct hello *hello = memory_new(sizeof(*hello));
 
-    conn->hello = hello;
+    conn->http->hello = hello;
     hello->conn = conn;
     ev_io_init(&hello->readable, on_readable, conn->fd, EV_READ);
     ev_init(&hello->again, on_retry);
@@ -477,9 +493,10 @@ conn_begin(struct gate *gate, int fd, bool is_admin)
     struct conn *conn = pool_alloc(&pool);
 
     conn->gate = gate;
+    conn->http = memory_new(sizeof(*conn->http));
     conn->fd = fd;
     conn->is_admin = is_admin;
-    buffer_init(&conn->in, 2 * GATE_RECEIVED_MAX);
+    buffer_init(&conn->http->in, 2 * GATE_RECEIVED_MAX);
     if (carrier_tls(gate) != NULL) {
         list_append(conn, CONN_HELLO);
         hello_begin(conn);
@@ -494,7 +511,7 @@ conn_begin(struct gate *gate, int fd, bool is_admin)
 void
 conn_keep_bytes(struct conn *conn, const void *bytes, size_t len)
 {
-    if (len > 0 && buffer_add(&conn->in, bytes, len) != RC_OK)
+    if (len > 0 && buffer_add(&conn->http->in, bytes, len) != RC_OK)
         conn_close(conn);
 }
 

@@ -26,7 +26,6 @@ struct hello_source;
 struct hellos;
 struct http_head;
 struct lws;
-struct ssl_st;
 
 /*
  * The phases of a connection. Only conn_enter and conn_close change the phase. Each phase has a
@@ -54,7 +53,7 @@ struct ssl_st;
  *
  * CLOSING: closed later in this loop iteration.
  */
-enum conn_phase {
+enum __attribute__((packed)) conn_phase {
     CONN_HELLO,
     CONN_QUEUED,
     CONN_HANDSHAKE,
@@ -77,29 +76,34 @@ struct conn_events {
     void (*on_closed)(struct conn *conn); /* frees the owner */
 };
 
+/* What a connection needs for HTTP. A WebSocket has none of it: most connections are idle ones. */
+struct conn_http {
+    struct hello *hello;         /* in HELLO and QUEUED */
+    struct hello_source *source; /* from QUEUED to the first request */
+    struct buffer in;            /* bytes that arrived before they could be handled */
+    struct conn *write_prev;     /* link of conns->writes, if is_writing */
+    struct conn *write_next;
+    int requests; /* requests that were answered */
+};
+
 struct conn {
     struct gate *gate;
     const struct conn_events *events; /* NULL until HANDSHAKE or HEAD */
     void *owner;                      /* state of `events` */
-    struct hello *hello;              /* in HELLO and QUEUED */
-    struct hello_source *source;      /* from QUEUED to the first request */
+    struct conn_http *http;           /* NULL in WEBSOCKET, and later */
+    const struct http_head *head;     /* of the request that begins; NULL later */
     struct lws *wsi;                  /* carrier.c; NULL: libwebsockets does not own the socket */
-    struct ssl_st *ssl;               /* NULL: plain */
     struct conn *prev;                /* link of the phase's list; oldest first */
     struct conn *next;
-    struct conn *write_prev; /* link of conns->writes, if is_writing */
-    struct conn *write_next;
-    int64_t since_us;             /* monotonic; when the phase began */
-    const struct http_head *head; /* of the request that begins; NULL later */
-    struct buffer in;             /* bytes that arrived before they could be handled */
-    int fd;                       /* non-blocking */
-    int requests;                 /* requests that were answered */
+    int64_t since_us; /* monotonic; when the phase began */
+    int fd;           /* non-blocking */
     enum conn_phase phase;
-    bool is_admin;   /* accepted from gate.admin_listen */
-    bool is_paused;  /* nothing is read */
-    bool has_spoken; /* TLS: bytes have arrived since the handshake */
-    bool is_writing; /* see conn_write_soon */
-    bool in_adopt;   /* libwebsockets may close the socket before it returns */
+    bool is_tls : 1;     /* libwebsockets owns the socket, and encrypts */
+    bool is_admin : 1;   /* accepted from gate.admin_listen */
+    bool is_paused : 1;  /* nothing is read */
+    bool has_spoken : 1; /* TLS: bytes have arrived since the handshake */
+    bool is_writing : 1; /* see conn_write_soon */
+    bool in_adopt : 1;   /* libwebsockets may close the socket before it returns */
 };
 
 /* All connections of the gate. */
@@ -140,11 +144,11 @@ void conn_enter(struct conn *conn, enum conn_phase phase, const struct conn_even
 /* Closes the connection later in this loop iteration. May be called from anywhere, repeatedly. */
 void conn_close(struct conn *conn);
 /*
- * Calls on_writable later in this loop iteration, once, as if the socket accepted bytes. Typically
+ * HTTP only. Calls on_writable later in this loop iteration, once, as if the socket accepted bytes. Typically
  * it does, and waiting until the system reports it costs four system calls.
  */
 void conn_write_soon(struct conn *conn);
-/* Keeps bytes for later. */
+/* HTTP only. Keeps bytes for later. */
 void conn_keep_bytes(struct conn *conn, const void *bytes, size_t len);
 /* Whether it was accepted from a Unix socket. */
 bool conn_is_unix(const struct conn *conn);

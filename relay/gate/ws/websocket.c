@@ -459,7 +459,7 @@ on_send(void *socket, const struct session_pieces *pieces, size_t *ret_written)
         return RC_CLOSED;
     if (ws->must_wait)
         return wait_until_writable(ws);
-    if (ws->conn->ssl != NULL)
+    if (ws->conn->is_tls)
         return send_tls(ws, pieces, ret_written);
     return send_plain(ws, pieces, ret_written);
 }
@@ -484,7 +484,7 @@ static const struct session_transport TLS = {
 const struct session_transport *
 gate_transport(const struct websocket *ws)
 {
-    return ws->conn->ssl != NULL ? &TLS : &PLAIN;
+    return ws->conn->is_tls ? &TLS : &PLAIN;
 }
 
 /* Closes a slow client, or one whose token expired or that sent no pong; warns and pings. */
