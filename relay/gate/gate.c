@@ -123,10 +123,12 @@ static void
 end_rejected(struct gate *gate, const struct cutoff *cutoff)
 {
     const int64_t now_s = clock_wall_us() / 1000000;
-    struct websocket *ws;
+    struct conn *conn, *next;
     struct gate_request *request;
 
-    DL_FOREACH (gate->websockets->first, ws) {
+    DL_FOREACH_SAFE (gate->conns->in[CONN_WEBSOCKET].first, conn, next) {
+        struct websocket *ws = conn->owner;
+
         if (ws->state == WEBSOCKET_OPEN && is_rejected(gate, cutoff, &ws->marks, now_s))
             websocket_close(ws, GATE_CLOSE_BANNED, GATE_CUT_OFF);
     }
@@ -189,12 +191,12 @@ static void
 end_all(struct gate *gate, int code, const char *reason, int64_t window_ms)
 {
     int64_t count = gate_limits_clients(gate);
-    struct websocket *ws;
+    struct conn *conn, *next;
     struct gate_request *request;
     int64_t nth = 0;
 
-    DL_FOREACH (gate->websockets->first, ws)
-        websocket_close_retry(ws, code, reason, nth++ * window_ms / count);
+    DL_FOREACH_SAFE (gate->conns->in[CONN_WEBSOCKET].first, conn, next)
+        websocket_close_retry(conn->owner, code, reason, nth++ * window_ms / count);
     DL_FOREACH (gate->requests->first, request) {
         if (request->state == GATE_REQUEST_OPEN &&
             (gate->state == GATE_DRAINING || request->route->accepts_ticket))

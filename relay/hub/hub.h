@@ -129,6 +129,7 @@ void session_detach(struct session *session);
  */
 #define SESSION_CONN_SIZE 32
 const char *session_conn(const struct session *session);
+const char *session_user(const struct session *session);
 
 /* Call it when the socket is writable again. Writes the queued frames. */
 void session_writable(struct session *session);

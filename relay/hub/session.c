@@ -50,6 +50,12 @@ session_conn(const struct session *session)
     return session->client.conn;
 }
 
+const char *
+session_user(const struct session *session)
+{
+    return session->client.user;
+}
+
 void
 session_set_state(struct session *session, enum session_state state)
 {

@@ -1,8 +1,10 @@
 /* ws_frame.c: WebSocket frames: writes headers for a server, and parses the bytes of a client. */
 #include "wire/ws_frame.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "wire/bytes.h"
 
@@ -128,6 +130,7 @@ begin_payload(struct ws_reader *reader)
     reader->mask_at = 0;
     if (is_control(reader)) {
         reader->control_len = 0;
+        ws_reader_free(reader);
         return;
     }
     if (opcode_of(reader) != OPCODE_CONTINUATION)
@@ -163,7 +166,7 @@ unmask(struct ws_reader *reader, unsigned char *bytes, size_t len)
 
     for (size_t i = 0; i < len; i++)
         bytes[i] ^= mask[(reader->mask_at + i) % MASK_BYTES];
-    reader->mask_at = (unsigned)((reader->mask_at + len) % MASK_BYTES);
+    reader->mask_at = (unsigned char)((reader->mask_at + len) % MASK_BYTES);
 }
 
 static void
@@ -191,23 +194,35 @@ read_data(struct ws_reader *reader, unsigned char *bytes, size_t len)
     return event;
 }
 
+/* Copies the payload only if it arrives in parts. */
 static struct ws_event
 read_control(struct ws_reader *reader, const unsigned char *bytes, size_t len)
 {
-    struct ws_event event = {.kind = WS_NOTHING};
+    struct ws_event event = {.at = bytes, .len = len};
 
-    memcpy(reader->control + reader->control_len, bytes, len);
-    reader->control_len = (unsigned char)(reader->control_len + len);
     reader->left -= len;
-    if (reader->left > 0)
-        return event;
+    if (reader->control != NULL || reader->left > 0) {
+        if (reader->control == NULL)
+            reader->control = memory_new(WS_CONTROL_MAX);
+        memcpy(reader->control + reader->control_len, bytes, len);
+        reader->control_len = (unsigned char)(reader->control_len + len);
+        if (reader->left > 0)
+            return (struct ws_event){.kind = WS_NOTHING};
+        event.at = reader->control;
+        event.len = reader->control_len;
+    }
     event.kind = opcode_of(reader) == OPCODE_PING   ? WS_PING
                  : opcode_of(reader) == OPCODE_PONG ? WS_PONG
                                                     : WS_CLOSE;
-    event.at = reader->control;
-    event.len = reader->control_len;
     end_frame(reader);
     return event;
+}
+
+void
+ws_reader_free(struct ws_reader *reader)
+{
+    free(reader->control);
+    reader->control = NULL;
 }
 
 struct ws_event

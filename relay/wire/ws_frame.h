@@ -33,17 +33,17 @@ struct ws_event {
     const char *why; /* WS_BROKEN: the reason */
 };
 
-/* A zeroed reader expects a client's first frame. */
+/* A zeroed reader expects a client's first frame. Each connection has one, so it is small. */
 struct ws_reader {
     unsigned char head[WS_HEAD_MAX];
     unsigned char head_len;
     unsigned char control_len;
-    bool has_head;   /* the header is complete: reading the payload */
-    bool in_message; /* reading a fragmented message */
-    bool is_binary;
-    unsigned mask_at;
+    unsigned char mask_at;
+    bool has_head : 1;   /* the header is complete: reading the payload */
+    bool in_message : 1; /* reading a fragmented message */
+    bool is_binary : 1;
     uint64_t left;
-    unsigned char control[WS_CONTROL_MAX];
+    unsigned char *control; /* payload of a control frame that arrived in parts; NULL: none */
 };
 
 /*
@@ -54,6 +54,7 @@ struct ws_reader {
  */
 struct ws_event ws_reader_next(struct ws_reader *reader, unsigned char *bytes, size_t len,
                                size_t *ret_used);
+void ws_reader_free(struct ws_reader *reader);
 
 /*
  * Returns the code for the reply to a close frame: the received code, WS_NO_CODE, or 1002 or 1007

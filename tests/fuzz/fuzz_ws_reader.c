@@ -33,6 +33,7 @@ read_in_steps(const uint8_t *data, size_t size, size_t step)
             break;
         at += used;
     }
+    ws_reader_free(&reader);
     free(copy);
     return digest;
 }

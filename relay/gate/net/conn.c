@@ -316,13 +316,15 @@ find_victim(struct gate *gate, const struct hello_source *source)
             oldest = conn;
         for (int left = CANDIDATES; conn != NULL && left > 0; conn = conn->next, left--) {
             if (conn->http->source != NULL &&
-                (victim == NULL || conn->http->source->handshakes > victim->http->source->handshakes))
+                (victim == NULL ||
+                 conn->http->source->handshakes > victim->http->source->handshakes))
                 victim = conn;
         }
     }
     if (oldest != NULL && clock_monotonic_us() - oldest->since_us > EVICTION_AGE_US)
         return oldest;
-    return victim != NULL && victim->http->source->handshakes > source->handshakes + 1 ? victim : NULL;
+    return victim != NULL && victim->http->source->handshakes > source->handshakes + 1 ? victim
+                                                                                       : NULL;
 }
 
 /* False: the handshake must wait until another ends. */

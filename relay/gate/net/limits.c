@@ -230,7 +230,6 @@ evict_waiting(struct gate *gate)
         return false;
     stats_add(gate->stats, STAT_GATE_REJECTED, 1);
     gate->limits->evicted_count++;
-    victim->is_evicted = true;
     gate->limits->evict(victim->owner);
     return true;
 }
@@ -241,7 +240,7 @@ gate_limits_clients(const struct gate *gate)
     return gate->limits->conn_count + gate->limits->stream_count;
 }
 
-void
+struct gate_peer *
 gate_limits_add_conn(struct conn *conn, struct waiting_client *client)
 {
     struct gate *gate = conn->gate;
@@ -251,16 +250,16 @@ gate_limits_add_conn(struct conn *conn, struct waiting_client *client)
     stats_set(gate->stats, STAT_GATE_CONNECTIONS, (uint64_t)gate->limits->conn_count);
     DL_APPEND(gate->limits->waiting, client);
     client->peer->waiting++;
+    return client->peer;
 }
 
 void
-gate_limits_remove_conn(struct gate *gate, struct waiting_client *client)
+gate_limits_remove_conn(struct gate *gate, struct gate_peer *peer, bool is_evicted)
 {
-    gate_waiting_remove(gate, client);
     gate->limits->conn_count--;
-    gate->limits->evicted_count -= client->is_evicted;
+    gate->limits->evicted_count -= is_evicted;
     stats_set(gate->stats, STAT_GATE_CONNECTIONS, (uint64_t)gate->limits->conn_count);
-    peer_remove(gate, client->peer);
+    peer_remove(gate, peer);
 }
 
 struct gate_peer *

@@ -25,7 +25,6 @@ struct waiting_client {
     struct waiting_client *next;
     struct gate_peer *peer;
     void *owner; /* for `evict` */
-    bool is_evicted;
 };
 
 /* `evict` closes a waiting connection in the next loop iteration. */
@@ -37,8 +36,8 @@ int gate_limits_conns(const struct gate *gate);
 int gate_limits_clients(const struct gate *gate);
 
 /* Counts a WebSocket or stream, in total and for its address. Call it while conn->head is set. */
-void gate_limits_add_conn(struct conn *conn, struct waiting_client *client);
-void gate_limits_remove_conn(struct gate *gate, struct waiting_client *client);
+struct gate_peer *gate_limits_add_conn(struct conn *conn, struct waiting_client *client);
+void gate_limits_remove_conn(struct gate *gate, struct gate_peer *peer, bool is_evicted);
 struct gate_peer *gate_limits_add_stream(struct conn *conn);
 void gate_limits_remove_stream(struct gate *gate, struct gate_peer *peer);
 /*

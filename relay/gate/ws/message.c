@@ -66,12 +66,14 @@ is_warned_already(struct websocket *ws, const struct client_message *message, in
     bool is_unanswered = !message->has_request_id && (message->kind == CLIENT_MESSAGE_ACK ||
                                                       message->kind == CLIENT_MESSAGE_NACK ||
                                                       message->kind == CLIENT_MESSAGE_PONG);
+    struct websocket_flood *flood;
 
     if (!is_unanswered)
         return false;
-    if (now_us < ws->inbound.rate_warned_until_us)
+    flood = websocket_flood(ws);
+    if (now_us < flood->rate_warned_until_us)
         return true;
-    ws->inbound.rate_warned_until_us = now_us + RATE_RETRY_AFTER_MS * 1000;
+    flood->rate_warned_until_us = now_us + RATE_RETRY_AFTER_MS * 1000;
     return false;
 }
 
@@ -85,7 +87,7 @@ reject_token(struct websocket *ws, const struct client_message *message, enum rc
         websocket_close(ws, GATE_CLOSE_BANNED, sentence);
         return;
     }
-    gate_log_rejected_token(ws->gate, "/v1/ws", sentence);
+    gate_log_rejected_token(websocket_gate(ws), "/v1/ws", sentence);
     send_err(ws, message, expired ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED, sentence);
     websocket_close(ws, expired ? GATE_CLOSE_EXPIRED : GATE_CLOSE_TOKEN, sentence);
 }
@@ -94,7 +96,7 @@ reject_token(struct websocket *ws, const struct client_message *message, enum rc
 static void
 defer_token(struct websocket *ws, const char *sentence)
 {
-    gate_log_rejected_token(ws->gate, "/v1/ws", sentence);
+    gate_log_rejected_token(websocket_gate(ws), "/v1/ws", sentence);
     websocket_close_retry(ws, GATE_CLOSE_OVERLOADED, sentence, GATE_KEYS_RETRY_S * 1000);
 }
 
@@ -102,8 +104,8 @@ defer_token(struct websocket *ws, const char *sentence)
 static void
 keep_message(struct websocket *ws, struct client_message *message)
 {
-    ws->auth.connect = memory_new(sizeof(*ws->auth.connect));
-    *ws->auth.connect = *message;
+    ws->auth->connect = memory_new(sizeof(*ws->auth->connect));
+    *ws->auth->connect = *message;
     *message = (struct client_message){0};
 }
 
@@ -146,14 +148,12 @@ ws_attach(struct websocket *ws, const struct client_message *message, const stru
     };
 
     websocket_set_state(ws, WEBSOCKET_OPEN);
-    ws->session = hub_attach(ws->gate->hub, &request, gate_transport(ws), ws);
+    ws->session = hub_attach(websocket_gate(ws)->hub, &request, gate_transport(ws), ws);
     free(groups);
-    ws->user = memory_text(token->user, strlen(token->user));
-    snprintf(ws->conn_id, sizeof(ws->conn_id), "%s", session_conn(ws->session));
-    gate_expiry_begin(&ws->expiry, ws->gate->config, token->expires_s);
+    gate_expiry_begin(&ws->expiry, websocket_gate(ws)->config, token->expires_s);
     ws->groups_hash = hash_groups(token);
     ws->marks = token->marks;
-    ws->ping_due_us = clock_monotonic_us() + ws->gate->config->gate.ping_ms * 1000;
+    ws->ping_us = clock_monotonic_us() + websocket_gate(ws)->config->gate.ping_ms * 1000;
     log_debug("gate", "session connected", LOG_INT("token_expires_s", token->expires_s),
               LOG_CONN(ws));
 }
@@ -162,8 +162,8 @@ ws_attach(struct websocket *ws, const struct client_message *message, const stru
 static void
 ws_admit(struct websocket *ws, const struct client_message *message, const struct token *token)
 {
-    gate_refund_upgrade(ws->gate, ws->waiting.peer);
-    if (gate_admits_user(ws->gate, token->user)) {
+    gate_refund_upgrade(websocket_gate(ws), ws->peer);
+    if (gate_admits_user(websocket_gate(ws), token->user)) {
         ws_attach(ws, message, token);
         return;
     }
@@ -176,51 +176,39 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
 {
     struct websocket *ws = owner;
 
-    ws->auth.redeem = NULL;
+    ws->auth->redeem = NULL;
     if (ws->state != WEBSOCKET_WAITING)
         return;
     if (rc == RC_OK)
-        ws_admit(ws, ws->auth.connect, token);
+        ws_admit(ws, ws->auth->connect, token);
     else if (rc == RC_IO)
         websocket_close(ws, GATE_CLOSE_RESTART, error);
     else if (rc == RC_AGAIN)
         defer_token(ws, error);
     else
-        reject_token(ws, ws->auth.connect, rc, error);
-    websocket_end_connect(ws);
+        reject_token(ws, ws->auth->connect, rc, error);
+    websocket_end_auth(ws);
 }
 
 static void
-handle_connect(struct websocket *ws, struct client_message *message)
+handle_ticket(struct websocket *ws, struct client_message *message)
 {
-    const char *text = message->token != NULL ? message->token : ws->auth.bearer;
+    keep_message(ws, message); /* until the store replies */
+    ws->auth->redeem = gate_ticket_redeem(websocket_gate(ws), ws->auth->ticket, on_redeemed, ws);
+    if (ws->auth->redeem == NULL)
+        websocket_close(ws, GATE_CLOSE_RESTART, "store does not reply");
+}
+
+static void
+handle_token(struct websocket *ws, struct client_message *message, const char *text, size_t len)
+{
     char error[TOKEN_ERROR_MAX];
     struct token token = {0};
-    size_t len;
-    enum rc rc;
+    enum rc rc = gate_token_verify(websocket_gate(ws), text, len, &token, error);
 
-    if (text == NULL && ws->auth.ticket != NULL) {
-        keep_message(ws, message); /* until the store replies */
-        ws->auth.redeem = gate_ticket_redeem(ws->gate, ws->auth.ticket, on_redeemed, ws);
-        if (ws->auth.redeem == NULL)
-            websocket_close(ws, GATE_CLOSE_RESTART, "store does not reply");
-        return;
-    }
-    if (ws->auth.ticket != NULL) {
-        reject_token(ws, message, RC_BAD, GATE_TWO_CREDENTIALS);
-        return;
-    }
-    if (text == NULL) {
-        reject_token(ws, message, RC_BAD, "missing token");
-        return;
-    }
-    len = message->token != NULL ? message->token_len : strlen(text);
-    rc = gate_token_verify(ws->gate, text, len, &token, error);
     if (rc == RC_AGAIN)
-        ws->auth.redeem = gate_token_wait(ws->gate, text, len, on_redeemed, ws);
-    free(ws->auth.bearer);
-    ws->auth.bearer = NULL;
-    if (ws->auth.redeem != NULL) {
+        ws->auth->redeem = gate_token_wait(websocket_gate(ws), text, len, on_redeemed, ws);
+    if (ws->auth->redeem != NULL) {
         keep_message(ws, message); /* until the keys are fetched */
         return;
     }
@@ -231,6 +219,22 @@ handle_connect(struct websocket *ws, struct client_message *message)
     else
         ws_admit(ws, message, &token);
     token_free(&token);
+    websocket_end_auth(ws);
+}
+
+static void
+handle_connect(struct websocket *ws, struct client_message *message)
+{
+    const char *text = message->token != NULL ? message->token : ws->auth->bearer;
+
+    if (text == NULL && ws->auth->ticket != NULL)
+        handle_ticket(ws, message);
+    else if (ws->auth->ticket != NULL)
+        reject_token(ws, message, RC_BAD, GATE_TWO_CREDENTIALS);
+    else if (text == NULL)
+        reject_token(ws, message, RC_BAD, "missing token");
+    else
+        handle_token(ws, message, text, message->token != NULL ? message->token_len : strlen(text));
 }
 
 /* The token of "refresh" was verified, or was not. */
@@ -243,17 +247,17 @@ refresh(struct websocket *ws, const struct client_message *message, enum rc rc,
     int len;
 
     if (rc == RC_AGAIN) { /* the former token remains valid until it expires */
-        gate_log_rejected_token(ws->gate, "/v1/ws", error);
+        gate_log_rejected_token(websocket_gate(ws), "/v1/ws", error);
         send_rate(ws, message, error, GATE_KEYS_RETRY_S * 1000);
     } else if (rc != RC_OK) {
         reject_token(ws, message, rc, error);
-    } else if (strcmp(token->user, ws->user) != 0) {
+    } else if (strcmp(token->user, websocket_user(ws)) != 0) {
         reject_token(ws, message, RC_BAD, "token of another user");
     } else if (hash_groups(token) != ws->groups_hash) {
         /* a session's groups are fixed, so the client must reconnect */
         websocket_close_retry(ws, GATE_CLOSE_RESTART, "token groups changed, reconnect", 0);
     } else {
-        gate_expiry_begin(&ws->expiry, ws->gate->config, token->expires_s);
+        gate_expiry_begin(&ws->expiry, websocket_gate(ws)->config, token->expires_s);
         ws->marks = token->marks;
         if (message->has_request_id)
             snprintf(request_id, sizeof(request_id), "\"r\":%lld,", (long long)message->request_id);
@@ -268,10 +272,10 @@ on_refresh_verified(void *owner, enum rc rc, struct token *token, const char *er
 {
     struct websocket *ws = owner;
 
-    ws->auth.redeem = NULL;
+    ws->auth->redeem = NULL;
     if (ws->state == WEBSOCKET_OPEN)
-        refresh(ws, ws->auth.connect, rc, token, error);
-    websocket_end_connect(ws);
+        refresh(ws, ws->auth->connect, rc, token, error);
+    websocket_end_auth(ws);
 }
 
 static void
@@ -279,21 +283,25 @@ handle_refresh(struct websocket *ws, struct client_message *message)
 {
     char error[TOKEN_ERROR_MAX];
     struct token token = {0};
+    struct gate_redeem *redeem = NULL;
     enum rc rc;
 
-    if (ws->auth.connect != NULL) {
-        stats_add(ws->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+    if (ws->auth != NULL) {
+        stats_add(websocket_gate(ws)->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
         send_err(ws, message, GATE_ERR_BAD_REQUEST, "\"refresh\" in progress");
         return;
     }
-    rc = gate_token_verify(ws->gate, message->token, message->token_len, &token, error);
+    rc = gate_token_verify(websocket_gate(ws), message->token, message->token_len, &token, error);
     if (rc == RC_AGAIN)
-        ws->auth.redeem =
-            gate_token_wait(ws->gate, message->token, message->token_len, on_refresh_verified, ws);
-    if (ws->auth.redeem != NULL)
+        redeem = gate_token_wait(websocket_gate(ws), message->token, message->token_len,
+                                 on_refresh_verified, ws);
+    if (redeem != NULL) {
+        ws->auth = memory_new(sizeof(*ws->auth));
+        ws->auth->redeem = redeem;
         keep_message(ws, message); /* until the keys are fetched */
-    else
+    } else {
         refresh(ws, message, rc, &token, error);
+    }
     token_free(&token);
 }
 
@@ -327,9 +335,9 @@ handle_rows(struct websocket *ws, const struct client_message *message)
     bool is_accepted;
     int len;
 
-    if (rows_conditions_check_limit(&message->conditions, ws->gate->config->rows.max_rows, error) !=
-        RC_OK) {
-        stats_add(ws->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+    if (rows_conditions_check_limit(&message->conditions, websocket_gate(ws)->config->rows.max_rows,
+                                    error) != RC_OK) {
+        stats_add(websocket_gate(ws)->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
         send_err(ws, message, GATE_ERR_BAD_REQUEST, error);
         return;
     }
@@ -357,7 +365,7 @@ handle_open(struct websocket *ws, struct client_message *message)
 
     switch (message->kind) {
     case CLIENT_MESSAGE_CONNECT:
-        stats_add(ws->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        stats_add(websocket_gate(ws)->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
         send_err(ws, message, GATE_ERR_BAD_REQUEST, "duplicate \"connect\"");
         break;
     case CLIENT_MESSAGE_ACK:
@@ -392,8 +400,8 @@ handle_open(struct websocket *ws, struct client_message *message)
 static void
 handle_first(struct websocket *ws, struct client_message *message)
 {
-    if (ws->auth.connect != NULL) {
-        stats_add(ws->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+    if (ws->auth->connect != NULL) {
+        stats_add(websocket_gate(ws)->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
         send_err(ws, message, GATE_ERR_BAD_REQUEST, "\"connect\" in progress");
         return;
     }
@@ -401,7 +409,7 @@ handle_first(struct websocket *ws, struct client_message *message)
         handle_connect(ws, message);
         return;
     }
-    stats_add(ws->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+    stats_add(websocket_gate(ws)->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
     websocket_close(ws, GATE_CLOSE_PROTOCOL, "first message must be \"connect\"");
 }
 
@@ -413,7 +421,7 @@ gate_message_handle(struct websocket *ws, const char *line, size_t len)
     enum rc rc = client_message_parse(line, len, &message, error);
     int64_t now_us = clock_monotonic_us();
 
-    if (!rate_bucket_consume(&ws->inbound.lines, ws->gate->config->gate.message_rate, now_us)) {
+    if (!rate_bucket_consume(&ws->lines, websocket_gate(ws)->config->gate.message_rate, now_us)) {
         if (rc != RC_OK || !is_warned_already(ws, &message, now_us))
             send_rate(ws, &message, "message_rate exceeded", RATE_RETRY_AFTER_MS);
     } else if (rc == RC_OK && ws->state == WEBSOCKET_OPEN) {
@@ -421,7 +429,7 @@ gate_message_handle(struct websocket *ws, const char *line, size_t len)
     } else if (rc == RC_OK) {
         handle_first(ws, &message);
     } else {
-        stats_add(ws->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+        stats_add(websocket_gate(ws)->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
         if (rc == RC_CLOSED)
             websocket_close(ws, GATE_CLOSE_PROTOCOL, error);
         else

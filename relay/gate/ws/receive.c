@@ -185,7 +185,7 @@ gate_ws_upgrade_required(struct conn *conn, struct response *ret_response)
 static void
 protocol_error(struct websocket *ws, int code, const char *why)
 {
-    stats_add(ws->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
+    stats_add(websocket_gate(ws)->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
     websocket_close(ws, code, why);
 }
 
@@ -223,12 +223,12 @@ handle_text(struct websocket *ws, const char *text, size_t len)
 static int
 check_piece(const struct websocket *ws, const struct ws_event *event, const char **ret_why)
 {
-    size_t max = (size_t)ws->gate->config->gate.max_frame_bytes;
+    size_t max = (size_t)websocket_gate(ws)->config->gate.max_frame_bytes;
     size_t room;
 
     if (ws->state == WEBSOCKET_WAITING && max > GATE_FIRST_FRAME_MAX)
         max = GATE_FIRST_FRAME_MAX;
-    room = max - ws->in.len;
+    room = max - (ws->in != NULL ? ws->in->bytes.len : 0);
 
     if (event->is_binary) {
         *ret_why = "binary frames not supported";
@@ -244,7 +244,32 @@ check_piece(const struct websocket *ws, const struct ws_event *event, const char
     return 0;
 }
 
-/* Buffers a fragment. Handles the message after its last fragment. */
+/* Buffers a piece of a message. Handles the message after its last piece. */
+static void
+handle_piece(struct websocket *ws, const char *bytes, const struct ws_event *event)
+{
+    struct websocket_fragments *in = ws->in;
+    size_t valid_len = 0;
+
+    if (in == NULL) {
+        in = ws->in = memory_new(sizeof(*in));
+        buffer_init(&in->bytes, (size_t)websocket_gate(ws)->config->gate.max_frame_bytes);
+    }
+    if (buffer_add(&in->bytes, bytes, event->len) != RC_OK) {
+        websocket_kill(ws);
+    } else if (event->is_last) {
+        ws->in = NULL;
+        handle_text(ws, in->bytes.bytes, in->bytes.len);
+        buffer_free(&in->bytes);
+        free(in);
+    } else if (utf8_is_prefix(in->bytes.bytes + in->valid_len, in->bytes.len - in->valid_len,
+                              &valid_len)) {
+        in->valid_len += valid_len;
+    } else {
+        reject_text(ws); /* early, without reading all of it */
+    }
+}
+
 static void
 handle_data(struct websocket *ws, const struct ws_event *event)
 {
@@ -252,30 +277,12 @@ handle_data(struct websocket *ws, const struct ws_event *event)
     const char *why = NULL;
     int code = check_piece(ws, event, &why);
 
-    if (code != 0) {
+    if (code != 0)
         protocol_error(ws, code, why);
-    } else if (event->is_last && ws->in.len == 0) {
+    else if (event->is_last && ws->in == NULL)
         handle_text(ws, bytes, event->len);
-    } else if (buffer_add(&ws->in, bytes, event->len) != RC_OK) {
-        websocket_kill(ws);
-    } else if (!event->is_last) {
-        size_t valid_len = 0;
-
-        /* Rejects an invalid message early, without reading all of it. */
-        if (ws->in.len == 0)
-            return;
-        if (utf8_is_prefix(ws->in.bytes + ws->in_valid, ws->in.len - ws->in_valid, &valid_len))
-            ws->in_valid += valid_len;
-        else
-            reject_text(ws);
-    } else {
-        struct buffer whole = ws->in;
-
-        buffer_init(&ws->in, (size_t)ws->gate->config->gate.max_frame_bytes);
-        ws->in_valid = 0;
-        handle_text(ws, whole.bytes, whole.len);
-        buffer_free(&whole);
-    }
+    else if (event->is_last || event->len > 0)
+        handle_piece(ws, bytes, event);
 }
 
 static void
@@ -299,7 +306,7 @@ handle_event(struct websocket *ws, const struct ws_event *event)
         break;
     case WS_PING:
         /* a client that pings without reading receives fewer pongs */
-        if (ws->control.len + event->len <= CONTROL_PENDING_MAX)
+        if (websocket_control_len(ws) + event->len <= CONTROL_PENDING_MAX)
             websocket_control(ws, WS_PONG, event->at, event->len);
         break;
     case WS_CLOSE:
@@ -339,22 +346,24 @@ handle_bytes(struct websocket *ws, unsigned char *bytes, size_t len)
 static void
 charge(struct websocket *ws, int64_t events, size_t bytes)
 {
-    int64_t rate = ws->gate->config->gate.message_rate * COST_UNITS_PER_MESSAGE;
+    int64_t rate = websocket_gate(ws)->config->gate.message_rate * COST_UNITS_PER_MESSAGE;
     int64_t now_us = clock_monotonic_us();
+    struct websocket_flood *flood;
 
     if (rate == 0 || ws->conn->phase == CONN_CLOSING)
         return;
     if (rate < COST_UNITS_MIN)
         rate = COST_UNITS_MIN;
-    if (ws->inbound.budget_until_us < now_us)
-        ws->inbound.budget_until_us = now_us;
-    ws->inbound.budget_until_us += (events + (int64_t)(bytes / COST_UNIT_BYTES)) * SECOND_US / rate;
-    if (ws->inbound.budget_until_us <= now_us + GATE_BURST_US)
+    if (ws->budget_until_us < now_us)
+        ws->budget_until_us = now_us;
+    ws->budget_until_us += (events + (int64_t)(bytes / COST_UNIT_BYTES)) * SECOND_US / rate;
+    if (ws->budget_until_us <= now_us + GATE_BURST_US)
         return;
-    if (now_us - ws->inbound.paused_us > SECOND_US)
-        ws->inbound.flood_since_us = now_us;
-    ws->inbound.paused_us = now_us;
-    if (now_us - ws->inbound.flood_since_us > FLOOD_MAX_US)
+    flood = websocket_flood(ws);
+    if (now_us - flood->paused_us > SECOND_US)
+        flood->since_us = now_us;
+    flood->paused_us = now_us;
+    if (now_us - flood->since_us > FLOOD_MAX_US)
         websocket_close(ws, GATE_CLOSE_OVERLOADED, "inbound rate exceeded");
     if (ws->conn->phase != CONN_CLOSING)
         websocket_pause_reading(ws);
@@ -365,7 +374,10 @@ on_bytes(struct conn *conn, unsigned char *bytes, size_t len)
 {
     struct websocket *ws = conn->owner;
 
-    ws->pinged_us = 0;
+    if (ws->is_pinged) {
+        ws->is_pinged = false;
+        ws->ping_us += websocket_gate(ws)->config->gate.ping_ms * 1000;
+    }
     charge(ws, handle_bytes(ws, bytes, len), len);
 }
 

@@ -42,22 +42,51 @@ websocket_set_state(struct websocket *ws, enum websocket_state state)
                    [WEBSOCKET_CLOSED] = ~0u},
     };
 
-    if (!states_allow(&STATES, ws->state, state, ws->gate->stats))
+    if (!states_allow(&STATES, ws->state, state, websocket_gate(ws)->stats))
         conn_close(ws->conn);
-    gate_waiting_remove(ws->gate, &ws->waiting);
+    if (ws->auth != NULL)
+        gate_waiting_remove(websocket_gate(ws), &ws->auth->waiting);
     ws->state = state;
     ws->state_since_us = clock_monotonic_us();
+}
+
+/* The session has its names; after its end, the bye has them. */
+const char *
+websocket_user(const struct websocket *ws)
+{
+    if (ws->session != NULL)
+        return session_user(ws->session);
+    return ws->bye != NULL ? ws->bye->user : NULL;
+}
+
+const char *
+websocket_conn(const struct websocket *ws)
+{
+    if (ws->session != NULL)
+        return session_conn(ws->session);
+    return ws->bye != NULL && ws->bye->user != NULL ? ws->bye->conn_id : NULL;
+}
+
+struct websocket_flood *
+websocket_flood(struct websocket *ws)
+{
+    if (ws->flood == NULL) {
+        ws->flood = memory_new(sizeof(*ws->flood));
+        ws->flood->ws = ws;
+    }
+    return ws->flood;
 }
 
 void
 websocket_pause_reading(struct websocket *ws)
 {
-    struct gate *gate = ws->gate;
+    struct gate *gate = websocket_gate(ws);
+    struct websocket_flood *flood = websocket_flood(ws);
 
-    if (ws->paused_prev != NULL)
+    if (flood->prev != NULL)
         return;
     conn_pause(ws->conn);
-    DL_APPEND2(gate->websockets->paused, ws, paused_prev, paused_next);
+    DL_APPEND(gate->websockets->paused, flood);
     if (!ev_is_active(&gate->websockets->resume_timer))
         ev_timer_again(gate->loop, &gate->websockets->resume_timer);
 }
@@ -66,10 +95,10 @@ websocket_pause_reading(struct websocket *ws)
 static void
 end_pause(struct websocket *ws)
 {
-    if (ws->paused_prev == NULL)
+    if (ws->flood == NULL || ws->flood->prev == NULL)
         return;
-    DL_DELETE2(ws->gate->websockets->paused, ws, paused_prev, paused_next);
-    ws->paused_prev = NULL;
+    DL_DELETE(websocket_gate(ws)->websockets->paused, ws->flood);
+    ws->flood->prev = NULL;
 }
 
 static void
@@ -77,14 +106,14 @@ on_resume_timer(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
     struct gate *gate = timer->data;
     int64_t now_us = clock_monotonic_us();
+    struct websocket_flood *flood, *next;
 
     (void)events;
-    for (struct websocket *ws = gate->websockets->paused, *next; ws != NULL; ws = next) {
-        next = ws->paused_next;
-        if (ws->inbound.budget_until_us > now_us + GATE_BURST_US)
+    DL_FOREACH_SAFE (gate->websockets->paused, flood, next) {
+        if (flood->ws->budget_until_us > now_us + GATE_BURST_US)
             continue;
-        end_pause(ws);
-        conn_resume(ws->conn);
+        end_pause(flood->ws);
+        conn_resume(flood->ws->conn);
     }
     if (gate->websockets->paused == NULL)
         ev_timer_stop(loop, timer);
@@ -117,23 +146,60 @@ gate_ws_begin(struct conn *conn, const struct conn_events *events)
     struct websocket *ws = pool_alloc(&pool);
     char peer[64] = "";
 
-    ws->gate = gate;
     ws->conn = conn;
-    ws->auth.bearer = gate_request_bearer(conn->head);
-    ws->auth.ticket = gate_request_ticket(conn->head);
-    ws->waiting.owner = ws;
-    buffer_init(&ws->in, (size_t)gate->config->gate.max_frame_bytes);
-    ws->unsent.waiting_bytes = hub_waiting_bytes(gate->hub);
-    buffer_init(&ws->out, WEBSOCKET_OUT_MAX);
-    buffer_init(&ws->control, WEBSOCKET_CONTROL_MAX);
+    ws->auth = memory_new(sizeof(*ws->auth));
+    ws->auth->bearer = gate_request_bearer(conn->head);
+    ws->auth->ticket = gate_request_ticket(conn->head);
+    ws->auth->waiting.owner = ws;
     ws->state_since_us = clock_monotonic_us();
-    DL_APPEND(gate->websockets->first, ws);
     conn_enter(conn, CONN_WEBSOCKET, events, ws);
     conn_resume(conn);
-    gate_limits_add_conn(conn, &ws->waiting);
+    ws->peer = gate_limits_add_conn(conn, &ws->auth->waiting);
     stats_add(gate->stats, STAT_GATE_ACCEPTED, 1);
     (void)conn_address(conn, peer, sizeof(peer));
     log_debug("gate", "connection opened", LOG_TEXT("peer", peer));
+}
+
+static struct websocket_output *
+output(struct websocket *ws)
+{
+    if (ws->output == NULL) {
+        ws->output = memory_new(sizeof(*ws->output));
+        ws->output->unsent.waiting_bytes = hub_waiting_bytes(websocket_gate(ws)->hub);
+        buffer_init(&ws->output->messages, WEBSOCKET_OUT_MAX);
+        buffer_init(&ws->output->control, WEBSOCKET_CONTROL_MAX);
+    }
+    return ws->output;
+}
+
+static void
+output_free(struct websocket *ws)
+{
+    if (ws->output == NULL)
+        return;
+    out_free(&ws->output->unsent);
+    buffer_free(&ws->output->messages);
+    buffer_free(&ws->output->control);
+    free(ws->output);
+    ws->output = NULL;
+}
+
+/* Frees the object if all of it is written. Accepts a WebSocket without output. */
+static void
+output_end(struct websocket *ws)
+{
+    if (ws->output != NULL && ws->output->unsent.len == 0 && ws->output->messages.len == 0 &&
+        ws->output->control.len == 0)
+        output_free(ws);
+}
+
+static void
+fragments_free(struct websocket *ws)
+{
+    if (ws->in != NULL)
+        buffer_free(&ws->in->bytes);
+    free(ws->in);
+    ws->in = NULL;
 }
 
 static void
@@ -151,11 +217,12 @@ static void
 ws_queue(struct websocket *ws, const char *line, size_t len)
 {
     static const char HEADROOM[WS_TEXT_HEAD_MAX];
-    bool first = ws->out.len == 0;
-    enum rc rc = buffer_add(&ws->out, first ? HEADROOM : "\n", first ? WS_TEXT_HEAD_MAX : 1);
+    struct buffer *messages = &output(ws)->messages;
+    bool first = messages->len == 0;
+    enum rc rc = buffer_add(messages, first ? HEADROOM : "\n", first ? WS_TEXT_HEAD_MAX : 1);
 
     if (rc == RC_OK)
-        rc = buffer_add(&ws->out, line, len);
+        rc = buffer_add(messages, line, len);
     if (rc != RC_OK)
         websocket_kill(ws);
     else
@@ -167,7 +234,7 @@ websocket_send(struct websocket *ws, const char *line, size_t len)
 {
     if (ws->state >= WEBSOCKET_CLOSING)
         return;
-    if (ws->out.len + len > WEBSOCKET_OUT_MAX - BYE_ROOM)
+    if (output(ws)->messages.len + len > WEBSOCKET_OUT_MAX - BYE_ROOM)
         websocket_close(ws, GATE_CLOSE_OVERLOADED, "client does not read its replies");
     else
         ws_queue(ws, line, len);
@@ -180,9 +247,9 @@ ws_send_bye(struct websocket *ws, int64_t in_ms)
     enum rc rc;
 
     buffer_init(&line, WEBSOCKET_OUT_MAX / 2);
-    rc = buffer_addf(&line, "{\"t\":\"bye\",\"code\":%d,\"msg\":", ws->close_code);
+    rc = buffer_addf(&line, "{\"t\":\"bye\",\"code\":%d,\"msg\":", ws->bye->code);
     if (rc == RC_OK)
-        rc = buffer_add_json(&line, ws->close_reason, strlen(ws->close_reason));
+        rc = buffer_add_json(&line, ws->bye->reason, strlen(ws->bye->reason));
     if (rc == RC_OK && in_ms >= 0)
         rc = buffer_addf(&line, ",\"in\":%lld", (long long)in_ms);
     if (rc == RC_OK)
@@ -192,13 +259,20 @@ ws_send_bye(struct websocket *ws, int64_t in_ms)
     buffer_free(&line);
 }
 
+static void
+begin_bye(struct websocket *ws, int code)
+{
+    ws->bye = memory_new(sizeof(*ws->bye));
+    ws->bye->code = code;
+}
+
 void
 websocket_close_retry(struct websocket *ws, int code, const char *reason, int64_t in_ms)
 {
     if (ws->state >= WEBSOCKET_CLOSING)
         return;
-    ws->close_code = code;
-    ws->close_reason = memory_text(reason, strnlen(reason, GATE_CLOSE_REASON_MAX));
+    begin_bye(ws, code);
+    ws->bye->reason = memory_text(reason, strnlen(reason, GATE_CLOSE_REASON_MAX));
     if (ws->state == WEBSOCKET_WAITING || code == GATE_CLOSE_PROTOCOL)
         log_info("gate", "closing connection", LOG_INT("code", code), LOG_TEXT("reason", reason),
                  LOG_CONN(ws));
@@ -206,9 +280,9 @@ websocket_close_retry(struct websocket *ws, int code, const char *reason, int64_
         log_debug("gate", "closing connection", LOG_INT("code", code), LOG_TEXT("reason", reason),
                   LOG_CONN(ws));
     if (ws->state == WEBSOCKET_WAITING && code != GATE_CLOSE_RESTART)
-        stats_add(ws->gate->stats, STAT_GATE_REJECTED, 1);
+        stats_add(websocket_gate(ws)->stats, STAT_GATE_REJECTED, 1);
     websocket_set_state(ws, WEBSOCKET_CLOSING);
-    buffer_free(&ws->in);
+    fragments_free(ws);
     ws_send_bye(ws, in_ms);
 }
 
@@ -223,22 +297,29 @@ websocket_reply_close(struct websocket *ws, int code)
 {
     if (ws->state >= WEBSOCKET_CLOSING)
         return;
-    ws->close_code = code;
+    begin_bye(ws, code);
     log_debug("gate", "client closed the connection", LOG_INT("code", code), LOG_CONN(ws));
     websocket_set_state(ws, WEBSOCKET_CLOSING);
-    buffer_free(&ws->in);
+    fragments_free(ws);
     ws_want_write(ws);
+}
+
+size_t
+websocket_control_len(const struct websocket *ws)
+{
+    return ws->output != NULL ? ws->output->control.len : 0;
 }
 
 void
 websocket_control(struct websocket *ws, enum ws_event_kind kind, const unsigned char *payload,
                   size_t len)
 {
+    struct buffer *control = &output(ws)->control;
     unsigned char head[2] = {kind == WS_CLOSE ? 0x88 : 0x8a, (unsigned char)len};
-    enum rc rc = buffer_add(&ws->control, head, sizeof(head));
+    enum rc rc = buffer_add(control, head, sizeof(head));
 
     if (rc == RC_OK)
-        rc = buffer_add(&ws->control, payload, len);
+        rc = buffer_add(control, payload, len);
     if (rc != RC_OK)
         websocket_kill(ws);
     else
@@ -258,20 +339,21 @@ websocket_kill(struct websocket *ws)
 static void
 write_close(struct websocket *ws)
 {
-    unsigned char payload[WS_CONTROL_MAX] = {(unsigned char)(ws->close_code >> 8),
-                                             (unsigned char)ws->close_code};
-    const char *reason = ws->close_reason != NULL ? ws->close_reason : "";
+    struct websocket_bye *bye = ws->bye;
+    unsigned char payload[WS_CONTROL_MAX] = {(unsigned char)(bye->code >> 8),
+                                             (unsigned char)bye->code};
+    const char *reason = bye->reason != NULL ? bye->reason : "";
     size_t reason_len = strnlen(reason, CLOSE_REASON_SENT);
 
-    if (ws->close_sent) {
+    if (bye->is_sent) {
         websocket_set_state(ws, WEBSOCKET_CLOSED);
         if (!conn_half_close(ws->conn)) /* otherwise waits for the client to half-close */
             websocket_kill(ws);
         return;
     }
-    ws->close_sent = true;
+    bye->is_sent = true;
     memcpy(payload + 2, reason, reason_len);
-    websocket_control(ws, WS_CLOSE, payload, ws->close_code == WS_NO_CODE ? 0 : 2 + reason_len);
+    websocket_control(ws, WS_CLOSE, payload, bye->code == WS_NO_CODE ? 0 : 2 + reason_len);
 }
 
 /*
@@ -281,8 +363,16 @@ write_close(struct websocket *ws)
 static void
 websocket_detach(struct websocket *ws)
 {
-    if (ws->session != NULL)
-        session_detach(ws->session);
+    const char *user;
+
+    if (ws->session == NULL)
+        return;
+    if (ws->bye != NULL) {
+        user = session_user(ws->session);
+        ws->bye->user = memory_text(user, strlen(user));
+        snprintf(ws->bye->conn_id, sizeof(ws->bye->conn_id), "%s", session_conn(ws->session));
+    }
+    session_detach(ws->session);
     ws->session = NULL;
 }
 
@@ -290,22 +380,27 @@ websocket_detach(struct websocket *ws)
 static enum rc
 write_unsent(struct websocket *ws)
 {
+    struct out *unsent = &ws->output->unsent;
+    struct buffer *messages = &ws->output->messages;
     size_t before;
+    bool has_written;
     enum rc rc;
 
-    if (ws->unsent.len == 0 && ws->control.len > 0)
-        out_add_buffer(&ws->unsent, &ws->control);
-    if (ws->unsent.len == 0 && ws->out.len > 0) { /* the messages become one frame */
-        char *text = ws->out.bytes + WS_TEXT_HEAD_MAX;
-        size_t len = ws->out.len - WS_TEXT_HEAD_MAX;
+    if (unsent->len == 0 && ws->output->control.len > 0)
+        out_add_buffer(unsent, &ws->output->control);
+    if (unsent->len == 0 && messages->len > 0) { /* the messages become one frame */
+        char *text = messages->bytes + WS_TEXT_HEAD_MAX;
+        size_t len = messages->len - WS_TEXT_HEAD_MAX;
         size_t head_len = ws_text_header(len, (unsigned char *)text);
 
-        out_add(&ws->unsent, text - head_len, head_len + len);
-        buffer_free(&ws->out);
+        out_add(unsent, text - head_len, head_len + len);
+        buffer_free(messages);
     }
-    before = ws->unsent.len;
-    rc = out_write(&ws->unsent, ws->conn, GATE_TURN_BYTES);
-    if (ws->session != NULL && ws->unsent.len < before)
+    before = unsent->len;
+    rc = out_write(unsent, ws->conn, GATE_TURN_BYTES);
+    has_written = unsent->len < before;
+    output_end(ws);
+    if (ws->session != NULL && has_written)
         session_accepted(ws->session);
     return rc;
 }
@@ -321,7 +416,7 @@ websocket_writable(struct conn *conn)
         return;
     if (ws->state == WEBSOCKET_CLOSING)
         websocket_detach(ws);
-    if (ws->unsent.len > 0 || ws->control.len > 0 || ws->out.len > 0) {
+    if (ws->output != NULL) {
         if (write_unsent(ws) == RC_IO)
             websocket_kill(ws);
         else
@@ -412,6 +507,7 @@ socket_failed(struct websocket *ws)
 static enum rc
 send_tls(struct websocket *ws, const struct session_pieces *pieces, size_t *ret_written)
 {
+    struct out *unsent = &output(ws)->unsent;
     enum rc rc = RC_OK;
 
     for (int i = 0; i < pieces->count && rc == RC_OK; i++) {
@@ -419,13 +515,14 @@ send_tls(struct websocket *ws, const struct session_pieces *pieces, size_t *ret_
 
         while (offset < pieces->at[i].iov_len)
             offset += frame_part(&pieces->at[i], offset, &after);
-        *ret_written += keep(&ws->unsent, pieces, i, 0, pieces->at[i].iov_len);
+        *ret_written += keep(unsent, pieces, i, 0, pieces->at[i].iov_len);
         if (after > 0) {
             i++;
-            *ret_written += keep(&ws->unsent, pieces, i, 0, pieces->at[i].iov_len);
+            *ret_written += keep(unsent, pieces, i, 0, pieces->at[i].iov_len);
         }
-        rc = out_write(&ws->unsent, ws->conn, GATE_TURN_BYTES);
+        rc = out_write(unsent, ws->conn, GATE_TURN_BYTES);
     }
+    output_end(ws);
     if (rc == RC_IO)
         return socket_failed(ws);
     return rc == RC_OK ? RC_OK : wait_until_writable(ws);
@@ -446,7 +543,8 @@ send_plain(struct websocket *ws, const struct session_pieces *pieces, size_t *re
     *ret_written = (size_t)sent;
     if ((size_t)sent == len)
         return RC_OK;
-    *ret_written += gate_send_rest(&ws->unsent, pieces, (size_t)sent);
+    *ret_written += gate_send_rest(&output(ws)->unsent, pieces, (size_t)sent);
+    output_end(ws);
     return wait_until_writable(ws);
 }
 
@@ -492,7 +590,7 @@ static void
 check_open(struct websocket *ws, int64_t now_us, int64_t wall_us)
 {
     static const char PING[] = "{\"t\":\"ping\"}";
-    const struct config *config = ws->gate->config;
+    const struct config *config = websocket_gate(ws)->config;
     const char *slow = session_slow(ws->session, now_us);
     char line[GATE_EXPIRING_MAX];
     int len;
@@ -510,12 +608,12 @@ check_open(struct websocket *ws, int64_t now_us, int64_t wall_us)
         websocket_send(ws, line, (size_t)len);
     if (ws->state != WEBSOCKET_OPEN)
         return;
-    if (ws->pinged_us != 0) {
-        if (now_us - ws->pinged_us > config->gate.pong_timeout_ms * 1000)
+    if (ws->is_pinged) {
+        if (now_us - ws->ping_us > config->gate.pong_timeout_ms * 1000)
             websocket_close(ws, GATE_CLOSE_NO_PONG, "no pong");
-    } else if (now_us >= ws->ping_due_us) {
-        ws->pinged_us = now_us;
-        ws->ping_due_us = now_us + config->gate.ping_ms * 1000;
+    } else if (now_us >= ws->ping_us) {
+        ws->is_pinged = true;
+        ws->ping_us = now_us;
         websocket_send(ws, PING, sizeof(PING) - 1);
     }
 }
@@ -527,19 +625,20 @@ check_open(struct websocket *ws, int64_t now_us, int64_t wall_us)
 static bool
 is_client_reading(struct websocket *ws, int64_t now_us, int64_t age_us)
 {
-    const struct gate *gate = ws->gate;
+    const struct gate *gate = websocket_gate(ws);
+    struct websocket_bye *bye = ws->bye;
     int left = 0;
 
-    if (gate->state == GATE_DRAINING || age_us > gate->config->gate.slow_age_ms * 1000 ||
-        !conn_unacked_bytes(ws->conn, &left))
+    if (bye == NULL || gate->state == GATE_DRAINING ||
+        age_us > gate->config->gate.slow_age_ms * 1000 || !conn_unacked_bytes(ws->conn, &left))
         return false;
     if (ws->state == WEBSOCKET_CLOSED && left == 0)
         return false; /* all bytes were delivered */
-    if (left != ws->unacked) {
-        ws->unacked = left;
-        ws->drained_us = now_us;
+    if (left != bye->unacked) {
+        bye->unacked = left;
+        bye->drained_us = now_us;
     }
-    return now_us - ws->drained_us <= BYE_GRACE_US;
+    return now_us - bye->drained_us <= BYE_GRACE_US;
 }
 
 static void
@@ -549,7 +648,7 @@ check_conn(struct websocket *ws, int64_t now_us, int64_t wall_us)
 
     switch (ws->state) {
     case WEBSOCKET_WAITING:
-        if (age_us > ws->gate->config->gate.connect_timeout_ms * 1000)
+        if (age_us > websocket_gate(ws)->config->gate.connect_timeout_ms * 1000)
             websocket_close(ws, GATE_CLOSE_NO_CONNECT, "timeout waiting for \"connect\"");
         break;
     case WEBSOCKET_OPEN:
@@ -568,10 +667,10 @@ check_conn(struct websocket *ws, int64_t now_us, int64_t wall_us)
 void
 gate_ws_sweep(struct gate *gate, int64_t now_us, int64_t wall_us)
 {
-    struct websocket *ws;
+    struct conn *conn, *next;
 
-    DL_FOREACH (gate->websockets->first, ws)
-        check_conn(ws, now_us, wall_us);
+    DL_FOREACH_SAFE (gate->conns->in[CONN_WEBSOCKET].first, conn, next)
+        check_conn(conn->owner, now_us, wall_us);
 }
 
 void
@@ -579,42 +678,50 @@ gate_ws_evict(void *owner)
 {
     struct websocket *ws = owner;
 
+    ws->was_evicted = true;
     log_debug("gate", "connection evicted before \"connect\": max_connections reached");
     websocket_kill(ws);
 }
 
 void
-websocket_end_connect(struct websocket *ws)
+websocket_end_auth(struct websocket *ws)
 {
-    if (ws->auth.redeem != NULL)
-        gate_ticket_cancel(ws->auth.redeem);
-    if (ws->auth.connect != NULL)
-        client_message_free(ws->auth.connect);
-    free(ws->auth.connect);
-    ws->auth.redeem = NULL;
-    ws->auth.connect = NULL;
+    struct websocket_auth *auth = ws->auth;
+
+    if (auth == NULL)
+        return;
+    gate_waiting_remove(websocket_gate(ws), &auth->waiting);
+    if (auth->redeem != NULL)
+        gate_ticket_cancel(auth->redeem);
+    if (auth->connect != NULL)
+        client_message_free(auth->connect);
+    free(auth->connect);
+    free(auth->bearer);
+    free(auth->ticket);
+    free(auth);
+    ws->auth = NULL;
 }
 
 void
 websocket_closed(struct conn *conn)
 {
     struct websocket *ws = conn->owner;
-    struct gate *gate = ws->gate;
 
+    log_debug("gate", "connection closed", LOG_INT("code", ws->bye != NULL ? ws->bye->code : 0),
+              LOG_CONN(ws));
     end_pause(ws);
     websocket_set_state(ws, WEBSOCKET_CLOSED);
     websocket_detach(ws);
-    DL_DELETE(gate->websockets->first, ws);
-    gate_limits_remove_conn(gate, &ws->waiting);
-    websocket_end_connect(ws);
-    log_debug("gate", "connection closed", LOG_INT("code", ws->close_code), LOG_CONN(ws));
-    buffer_free(&ws->in);
-    out_free(&ws->unsent);
-    buffer_free(&ws->out);
-    buffer_free(&ws->control);
-    free(ws->close_reason);
-    free(ws->auth.bearer);
-    free(ws->auth.ticket);
-    free(ws->user);
+    websocket_end_auth(ws);
+    gate_limits_remove_conn(conn->gate, ws->peer, ws->was_evicted);
+    fragments_free(ws);
+    output_free(ws);
+    ws_reader_free(&ws->reader);
+    if (ws->bye != NULL) {
+        free(ws->bye->reason);
+        free(ws->bye->user);
+    }
+    free(ws->bye);
+    free(ws->flood);
     pool_release(&pool, ws);
 }

@@ -40,73 +40,98 @@ struct response;
  * CLOSED: nothing more is written. After the close frame, the connection waits for the client to
  * close. websocket_kill is also allowed in this state. Next: CLOSED.
  */
-enum websocket_state { WEBSOCKET_WAITING, WEBSOCKET_OPEN, WEBSOCKET_CLOSING, WEBSOCKET_CLOSED };
+enum __attribute__((packed)) websocket_state {
+    WEBSOCKET_WAITING,
+    WEBSOCKET_OPEN,
+    WEBSOCKET_CLOSING,
+    WEBSOCKET_CLOSED
+};
 
-/* Credentials, until the token is verified. */
-struct gate_auth {
+/*
+ * An idle client has a WebSocket, and none of the objects below: they exist while there is something
+ * to verify, to pause, to reassemble, to write or to close.
+ */
+
+/* While a token is verified: until OPEN, and during a "refresh". */
+struct websocket_auth {
     char *bearer; /* token of the upgrade request, kept until "connect" */
     char *ticket; /* ticket of the upgrade request */
     struct gate_redeem *redeem;
     /* the "connect" or "refresh" message while its ticket is redeemed, or its key is fetched */
     struct client_message *connect;
+    struct waiting_client waiting; /* waiting for "connect" */
 };
 
-/* Inbound rate limit (receive.c). */
-struct gate_inbound {
-    struct rate_bucket lines;
+/* A client that exceeded its rate, until the end of its connection (receive.c). */
+struct websocket_flood {
+    struct websocket *ws;
     /* until this time, messages without a reply cause no further rate `err` */
     int64_t rate_warned_until_us;
-    int64_t budget_until_us; /* the inbound budget is used up until this time */
-    int64_t paused_us;       /* last time that reading was paused */
-    int64_t flood_since_us;  /* start of the current series of pauses */
+    int64_t paused_us;            /* last time that reading was paused */
+    int64_t since_us;             /* start of the current series of pauses */
+    struct websocket_flood *prev; /* link of websockets->paused; NULL: reading is not paused */
+    struct websocket_flood *next;
+};
+
+/* Fragments of an incomplete message. */
+struct websocket_fragments {
+    struct buffer bytes;
+    size_t valid_len; /* length of its valid UTF-8 prefix */
+};
+
+/* What must be written before a frame of the session. */
+struct websocket_output {
+    struct out unsent;      /* the rest of a partly written frame; nothing is written before it */
+    struct buffer messages; /* control messages */
+    struct buffer control;  /* control frames including their headers */
+};
+
+/* Since the start of the close. */
+struct websocket_bye {
+    char *reason; /* NULL: the client closed */
+    int code;
+    bool is_sent;       /* the close frame was queued */
+    int unacked;        /* unacknowledged bytes in the socket */
+    int64_t drained_us; /* time of the last change of `unacked` */
+    char *user;         /* of the session, when it is detached; NULL: none */
+    char conn_id[SESSION_CONN_SIZE];
 };
 
 /* One WebSocket, the owner of its connection. Times are monotonic, in microseconds. */
 struct websocket {
     /* Fields that each send reads are adjacent. */
     enum websocket_state state;
-    bool must_wait; /* on_writable is pending: writes must not overtake it */
-    struct gate *gate;
+    bool must_wait : 1;   /* on_writable is pending: writes must not overtake it */
+    bool is_pinged : 1;   /* a ping is outstanding */
+    bool was_evicted : 1; /* while it waited for "connect" */
     struct conn *conn;
-    struct websocket *prev; /* link of websockets->first */
-    struct websocket *next;
     /* set while OPEN, and while CLOSING until the bye is written */
     struct session *session;
-    char conn_id[SESSION_CONN_SIZE]; /* set with `user` */
-    char *user;                      /* NULL until the token is verified */
-    struct gate_auth auth;
-    struct waiting_client waiting; /* waiting for "connect" */
-    struct gate_inbound inbound;
-    struct websocket *paused_prev; /* link of websockets->paused; NULL: reading is not paused */
-    struct websocket *paused_next;
+    struct websocket_output *output;
+    struct websocket_auth *auth;
+    struct websocket_fragments *in;
+    struct websocket_flood *flood;
+    struct websocket_bye *bye;
+    struct gate_peer *peer;
+    struct rate_bucket lines;
+    int64_t budget_until_us; /* the inbound budget is used up until this time */
     struct gate_expiry expiry;
     uint64_t groups_hash;
     struct cutoff_marks marks; /* of its token */
-    bool close_sent;
-    int close_code;
-    int64_t state_since_us;
-    int64_t ping_due_us;
-    int64_t pinged_us;     /* 0: no ping is outstanding */
-    int unacked;           /* unacknowledged bytes in the socket while closing */
-    int64_t drained_us;    /* time of the last change of `unacked` */
+    union {
+        int64_t state_since_us; /* except in OPEN */
+        int64_t ping_us;        /* in OPEN: when the ping was sent, or is due */
+    };
     int64_t unwritable_us; /* start of the wait for a writable socket; 0: not waiting */
-    char *close_reason;    /* NULL while open */
     struct ws_reader reader;
-    struct buffer in;      /* fragments of an incomplete message */
-    size_t in_valid;       /* length of its valid UTF-8 prefix */
-    struct out unsent;     /* the rest of a partly written frame; nothing is written before it */
-    struct buffer out;     /* control messages */
-    struct buffer control; /* control frames including their headers */
 };
 
 /* The log fields that identify a connection; none until its token is verified. */
-#define LOG_CONN(ws)                                                                               \
-    LOG_TEXT("conn", (ws)->user != NULL ? (ws)->conn_id : NULL), LOG_TEXT("user", (ws)->user)
+#define LOG_CONN(ws) LOG_TEXT("conn", websocket_conn(ws)), LOG_TEXT("user", websocket_user(ws))
 
 /* All WebSockets of the gate. */
 struct websockets {
-    struct websocket *first;
-    struct websocket *paused; /* connections whose reading is paused */
+    struct websocket_flood *paused; /* connections whose reading is paused */
     struct ev_timer resume_timer;
 };
 
@@ -135,6 +160,14 @@ void websocket_close_retry(struct websocket *ws, int code, const char *reason, i
 void websocket_reply_close(struct websocket *ws, int code);
 /* Closes the socket without a bye, such as a socket that accepts no bytes. */
 void websocket_kill(struct websocket *ws);
+/* The gate of a WebSocket. */
+static inline struct gate *
+websocket_gate(const struct websocket *ws)
+{
+    return ws->conn->gate;
+}
+/* Returns the number of bytes of unsent control frames. */
+size_t websocket_control_len(const struct websocket *ws);
 /* Queues a control frame (WS_PONG, WS_CLOSE) before all messages. len <= WS_CONTROL_MAX. */
 void websocket_control(struct websocket *ws, enum ws_event_kind kind, const unsigned char *payload,
                        size_t len);
@@ -142,8 +175,13 @@ void websocket_control(struct websocket *ws, enum ws_event_kind kind, const unsi
 void websocket_send(struct websocket *ws, const char *line, size_t len);
 /* Pauses reading until the client is less than GATE_BURST_US above its rate. */
 void websocket_pause_reading(struct websocket *ws);
-/* Frees the saved "connect", and cancels the redemption of its ticket. */
-void websocket_end_connect(struct websocket *ws);
+/* Frees credentials and a saved message, and cancels the redemption of its ticket. */
+void websocket_end_auth(struct websocket *ws);
+/* Returns the object of a client that exceeded its rate. */
+struct websocket_flood *websocket_flood(struct websocket *ws);
+/* Return NULL until the token is verified. */
+const char *websocket_user(const struct websocket *ws);
+const char *websocket_conn(const struct websocket *ws);
 
 /* The functions with which a session sends. */
 const struct session_transport *gate_transport(const struct websocket *ws);

@@ -79,6 +79,7 @@ read_in_steps(const struct buffer *bytes, size_t step, struct buffer *ret_log)
             chunk_len -= used;
         }
     }
+    ws_reader_free(&reader);
     free(copy);
 }
 
