@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # expand-lua.sh: prints the script that is sent to the store. A line `-- include: NAME.lua` is replaced by the
-# file parts/NAME.lua, once. The name of a constant is replaced by its value.
+# file parts/NAME.lua, once. The name of a constant is replaced by its value. Comments and indents are removed: some
+# transactions contain a script, and the store hashes it each time.
 #
 #   relay/tools/expand-lua.sh CONSTANTS SCRIPT     CONSTANTS: C macros, as `cc -E -dM` prints them
 set -euo pipefail
@@ -34,10 +35,11 @@ awk -v parts="$(dirname "$2")/parts/" -v script="$2" '
     }
     function emit(file,    line, read) {
         while ((read = (getline line < file)) > 0) {
-            if (line !~ /^-- include: /)
-                print expanded(line)
-            else if (!included[substr(line, 13)]++)
+            if (line ~ /^-- include: / && !included[substr(line, 13)]++)
                 emit(parts substr(line, 13))
+            sub(/^ */, "", line)
+            if (line !~ /^(--|$)/)
+                print expanded(line)
         }
         if (read < 0) {
             print "could not read " file >"/dev/stderr"

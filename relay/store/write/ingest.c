@@ -384,7 +384,8 @@ put_end(struct multi *multi, const struct shard *shard, const struct ingest_orde
         argument_bytes(&fence, last->route.at, last->route.len);
         argument(&fence, batch->notifications == 1 ? fields->after : "");
     }
-    multi_script(multi, shard, STORE_SCRIPT_fence, 2, fence.argc, fence.argv, fence.lens);
+    multi_script(multi, shard, batch->large > 0 ? STORE_SCRIPT_fence_large : STORE_SCRIPT_fence, 2,
+                 fence.argc, fence.argv, fence.lens);
     arguments_free(&fence);
     snprintf(position_field, sizeof(position_field), "position:%s", shard->store->feed_token);
     snprintf(read_field, sizeof(read_field), "read:%s", shard->store->feed_token);
@@ -451,7 +452,7 @@ ingest_by_transaction(struct ingest *ingest, struct shard *shard, const struct i
     struct batch_notification found, last = {.id = {NULL, 0}};
     size_t at = 0;
 
-    multi_begin(&multi, batch->bytes + batch->notifications * 128 + strlen(store_script_fence));
+    multi_begin(&multi, batch->bytes + batch->notifications * 128);
     while (batch_next_notification(batch, &at, &found) == RC_OK) {
         put_notification(&multi, shard->stream_key, &found, after);
         after = "";
