@@ -75,12 +75,30 @@ release(struct delivery_report *item)
         return;
     session->requests.count--;
     session->pending.held_count--;
-    session->pending.held_bytes -= item->notification->text_len;
-    notification_unref(item->notification);
+    if (item->notification != NULL) {
+        session->pending.held_bytes -= item->notification->text_len;
+        notification_unref(item->notification);
+    }
     if (session->state == SESSION_CLOSED)
         session_free_if_done(session);
     else if (!session->hub->closing)
         session_mark(session, READY_ADVANCE | READY_REFILL); /* it may wait for this reply */
+}
+
+static enum inflight_end
+end_of(enum store_pair state)
+{
+    switch (state) {
+    case STORE_PAIR_PENDING:
+    case STORE_PAIR_LOST:
+        return INFLIGHT_OPEN;
+    case STORE_PAIR_ACKED:
+        return INFLIGHT_ACKED;
+    case STORE_PAIR_NONE:
+    case STORE_PAIR_ENDED:
+        return INFLIGHT_ENDED;
+    }
+    return INFLIGHT_OPEN;
 }
 
 /*
@@ -95,9 +113,11 @@ release(struct delivery_report *item)
 static void
 apply_to_held(struct hub *hub, const struct delivery_report *item)
 {
-    const unsigned shard = item->notification->shard;
+    const unsigned shard = item->stored.shard;
 
-    if (item->state == STORE_PAIR_LOST && item->notification->frame.commit_lsn != 0) {
+    if (item->notification == NULL)
+        session_note_end(item->held_by, item->stored.id, end_of(item->state));
+    else if (item->state == STORE_PAIR_LOST && item->notification->frame.commit_lsn != 0) {
         if (!store_is_read(hub->store, shard))
             cursor_advance(&item->held_by->cursor, shard, hub->newest[shard]);
     } else if (item->state == STORE_PAIR_NONE || item->state == STORE_PAIR_LOST) {

@@ -123,6 +123,23 @@ add_report(struct session *session, unsigned char shard, const unsigned char id[
     return true;
 }
 
+bool
+session_query_end(struct session *session, unsigned shard, struct entry_id entry,
+                  const unsigned char id[16])
+{
+    struct delivery_report *report;
+
+    if (!add_report(session, (unsigned char)shard, id, false, NULL))
+        return false;
+    report = &session->hub->reports.items[session->hub->reports.count - 1];
+    report->stored.entry = entry;
+    report->stored.is_held = true;
+    report->held_by = session;
+    session->requests.count++;
+    session->pending.held_count++;
+    return true;
+}
+
 /*
  * The notification remains pending. Each connection that does not receive it for its topics reports
  * that once, for its trace.

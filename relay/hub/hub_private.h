@@ -104,9 +104,9 @@ struct ack_queue {
 struct delivery_report {
     struct store_report stored; /* owns the user */
     enum store_pair state;      /* as the store replied */
-    /* the session for which the notification is held back; NULL: it was written */
+    /* the session for which the notification is held back or deferred; NULL: it was written */
     struct session *held_by;
-    struct notification *notification; /* a reference to the held back notification */
+    struct notification *notification; /* a reference to it; NULL: of session_query_end */
 };
 
 struct delivery_reports {

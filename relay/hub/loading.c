@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "wire/codes.h"
 
-#define CHECKED_PAGES_MAX 64
+#define CHECKED_PAGES_MIN 64 /* checked however long it takes */
 /* longer than the switch of a relay to a new primary, shorter than the patience of clients */
 #define SWITCH_US (5 * INT64_C(1000000))
 
@@ -328,7 +328,8 @@ check_stream(struct session *session)
                                   resume->checked))
         begin_delivery(session,
                        session->is_poll || !replay_buffer_has_loss(session, resume->checked));
-    else if (resume->checked_pages >= CHECKED_PAGES_MAX ||
+    else if ((resume->checked_pages >= CHECKED_PAGES_MIN &&
+              clock_monotonic_us() - session->client.attached_us >= SWITCH_US) ||
              (resume->checked_pages > 0 && session_budget_is_spent(session)))
         begin_delivery(session, false); /* too far behind to check */
     else

@@ -5,12 +5,16 @@
 #include "hub/hub_private.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <utlist.h>
 
+#include "base/memory.h"
 #include "wire/codes.h"
 
 #define PAGE_MIN 16
+#define QUERIED_MIN 16
+#define QUERIED_MAX 256
 #define REFILL_EVERY_S 0.05
 
 /* ---- PENDING */
@@ -61,6 +65,9 @@ end_deferral(struct session *session)
     free(session->pending.early);
     session->pending.early = NULL;
     session->pending.early_count = 0;
+    free(session->pending.ended);
+    session->pending.ended = NULL;
+    session->pending.ended_count = session->pending.queried = session->pending.queried_max = 0;
 }
 
 /* The end of a pass: of the pending list, or of the part that the in-flight window has room for. */
@@ -71,6 +78,8 @@ end_pass(struct session *session, bool is_complete)
 
     pending->is_due = !is_complete;
     pending->is_rereading = false;
+    if (!is_complete)
+        pending->ended_count = 0; /* this pass does not reach them */
     if (is_complete && session->has_deferral && pending->deferral.by_stream)
         pending->is_reading_stream = true;
     else if (is_complete)
@@ -169,6 +178,72 @@ read_pending(struct session *session)
 
 /* ---- STREAM */
 
+/* How a deferred notification of the stream has ended, if it was asked about. */
+static enum inflight_end
+known_end(const struct session *session, const struct notification *notification)
+{
+    const struct session_pending *pending = &session->pending;
+
+    for (unsigned i = 0; i < pending->ended_count; i++) {
+        if (memcmp(pending->ended[i].id, notification->frame.as.notification.id,
+                   sizeof(pending->ended[i].id)) == 0)
+            return (enum inflight_end)pending->ended[i].end;
+    }
+    return INFLIGHT_OPEN;
+}
+
+/*
+ * A pass of the stream ends at a deferred notification. The store is asked whether it and the next
+ * ones have ended: about more of them if all of the last ones had.
+ */
+static void
+begin_query(struct session *session)
+{
+    struct session_pending *pending = &session->pending;
+
+    if (pending->ended == NULL)
+        pending->ended = memory_new(QUERIED_MAX * sizeof(*pending->ended));
+    if (pending->queried_max == 0 || pending->is_open)
+        pending->queried_max = QUERIED_MIN;
+    else if (pending->queried_max < QUERIED_MAX)
+        pending->queried_max *= 2;
+    pending->queried = pending->ended_count = 0;
+    pending->is_open = false;
+}
+
+/* Asks about the next entry of the stream. False: enough were asked about. */
+static bool
+query_end(struct session *session, unsigned shard, struct entry_id id, const struct frame *frame,
+          bool is_retry)
+{
+    struct session_pending *pending = &session->pending;
+
+    if (is_retry || (frame->flags & FRAME_ACK_REQUIRED) == 0 ||
+        !cursor_is_before(&pending->deferral.from, shard, id) ||
+        !session_is_recipient(session, frame))
+        return true;
+    if (pending->queried == pending->queried_max ||
+        !session_query_end(session, shard, id, frame->as.notification.id))
+        return false;
+    pending->queried++;
+    return true;
+}
+
+void
+session_note_end(struct session *session, const unsigned char id[16], enum inflight_end end)
+{
+    struct session_pending *pending = &session->pending;
+    struct ended_pair *ended;
+
+    if (end == INFLIGHT_OPEN)
+        pending->is_open = true;
+    if (pending->is_open || pending->ended_count == pending->queried)
+        return;
+    ended = &pending->ended[pending->ended_count++];
+    ended->end = (uint8_t)end;
+    memcpy(ended->id, id, sizeof(ended->id));
+}
+
 /*
  * Reads a deferred notification from the stream. False if the in-flight window has no room:
  * then the session continues after its cursor.
@@ -185,7 +260,7 @@ deliver_deferred(struct session *session, struct notification *notification)
     cursor_advance(&deferral->from, notification->shard, notification->id);
     cursor_advance(&cursor, notification->shard, notification->id);
     moved = session_notification_at(session, notification, shed_cursor(session, cursor), NULL);
-    has_room = session_enqueue_pending(session, moved, INFLIGHT_OPEN, true);
+    has_room = session_enqueue_pending(session, moved, known_end(session, notification), true);
     notification_unref(moved);
     if (has_room)
         return true;
@@ -251,6 +326,31 @@ reach(struct session *session, struct cursor cursor)
 }
 
 static void
+query_ends_of_page(struct session *session, const struct store_page *page, size_t from)
+{
+    begin_query(session);
+    for (size_t i = from; i < page->count; i++) {
+        const struct entry *entry = &page->entries[i];
+
+        if (!query_end(session, entry->shard, entry->id, &entry->frame, entry->is_retry))
+            return;
+    }
+}
+
+static void
+query_ends_of_buffer(struct session *session)
+{
+    const struct replay_buffer *buffer = &session->hub->replay_buffer;
+    const struct notification *next;
+    struct cursor after = session->pending.deferral.from;
+
+    begin_query(session);
+    while ((next = replay_buffer_next(buffer, session->client.own_shard, after)) != NULL &&
+           query_end(session, next->shard, next->id, &next->frame, next->is_retry))
+        cursor_advance(&after, next->shard, next->id);
+}
+
+static void
 deliver_range(struct session *session, const struct store_page *page)
 {
     for (size_t i = 0; i < page->count; i++) {
@@ -269,8 +369,10 @@ deliver_range(struct session *session, const struct store_page *page)
         notification = session_notification_new(session, entry, shed_cursor(session, cursor));
         is_delivered = deliver_next(session, notification);
         notification_unref(notification);
-        if (!is_delivered)
+        if (!is_delivered) {
+            query_ends_of_page(session, page, i);
             return;
+        }
     }
     if (page->seen > 0)
         reach(session, page->last);
@@ -316,6 +418,7 @@ read_replay_buffer(struct session *session)
                        notification->is_retry)) {
             pass(session, notification->shard, notification->id);
         } else if (!deliver_next(session, notification)) {
+            query_ends_of_buffer(session);
             session_mark(session, READY_ADVANCE);
             return;
         }
@@ -440,14 +543,15 @@ session_refill(struct session *session)
 {
     struct session_pending *pending = &session->pending;
     const int room = inflight_free_slots(&session->inflight);
+    const bool has_ended = pending->ended_count > 0;
 
     if (session->state != SESSION_LIVE ||
-        (!pending->is_rewound && (!pending->is_due || room <= 0))) {
+        (!pending->is_rewound && (!pending->is_due || (room <= 0 && !has_ended)))) {
         leave_refills(session);
         return false;
     }
-    if (must_wait(session) ||
-        (!pending->is_rewound && 2 * room < pending->filled && !pending->is_overdue)) {
+    if (must_wait(session) || (!pending->is_rewound && !has_ended && 2 * room < pending->filled &&
+                               !pending->is_overdue)) {
         wait_for_refill(session); /* few places are free, and more may be soon */
         return false;
     }

@@ -85,6 +85,7 @@ session_free_if_done(struct session *session)
     free(session->client.user);
     free(session->resume.pos);
     free(session->pending.early);
+    free(session->pending.ended);
     free(session->inflight.entries);
     free(session->row_order);
     buffer_free(&session->control.frames);

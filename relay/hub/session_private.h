@@ -266,6 +266,12 @@ struct session_resume {
     bool is_continued;      /* this poll continues from the cursor of the previous poll */
 };
 
+/* A pair that needs no acknowledgement any more. */
+struct ended_pair {
+    unsigned char id[16];
+    uint8_t end; /* enum inflight_end */
+};
+
 /*
  * The user's pending list, and the notifications for which the in-flight window had no room.
  *
@@ -273,7 +279,9 @@ struct session_resume {
  * as half of the slots that the last pass filled are free, a pass reads the pending list on from
  * `at`. What ended in the list meanwhile, because another session acknowledged it, is in the list
  * of the user's ended pairs, from which the pass sends it too. If the list of the ended pairs is
- * too short, or the deferral is `by_stream`, the stream is read instead, from deferral.from.
+ * too short, or the deferral is `by_stream`, the stream is read instead, from deferral.from. Where
+ * such a pass ends for lack of room, the store is asked which of the next notifications have ended:
+ * those need no slot in the next pass.
  */
 struct session_pending {
     /*
@@ -295,6 +303,12 @@ struct session_pending {
     /* Deferred notifications that were sent immediately: the user does not have to acknowledge. */
     unsigned early_count;
     unsigned char (*early)[16];
+    /* The next deferred notifications of the stream, as far as all of them have ended. */
+    struct ended_pair *ended;
+    uint16_t ended_count;
+    uint16_t queried; /* number of notifications about which the store was asked */
+    uint16_t queried_max;
+    bool is_open;                /* one of them has not ended: later ones do not count */
     struct session *refill_prev; /* links of hub->refills */
     struct session *refill_next;
 };
@@ -491,6 +505,12 @@ bool session_enqueue_pending(struct session *session, struct notification *notif
  */
 void session_enqueue_held(struct session *session, struct notification *notification);
 bool session_was_sent_early(const struct session *session, const struct notification *notification);
+
+/* Asks the store whether a deferred notification has ended. False: too many reports are queued. */
+bool session_query_end(struct session *session, unsigned shard, struct entry_id entry,
+                       const unsigned char id[16]);
+/* The reply to session_query_end, in the order of the calls. OPEN: it has not ended. */
+void session_note_end(struct session *session, const unsigned char id[16], enum inflight_end end);
 
 /* Changes LIVE to STREAM: offers end, and session_advance reads the following notifications. */
 void session_pause(struct session *session);
