@@ -165,22 +165,23 @@ random_below(uint64_t bound)
 }
 
 int64_t
-backoff_next_ms(struct backoff *backoff)
+backoff_full_ms(const struct backoff *backoff)
 {
     int64_t full = backoff->base_ms;
 
     for (unsigned i = 0; i < backoff->failures && full > 0 && full < backoff->cap_ms; i++)
         full = full > INT64_MAX / 2 ? INT64_MAX : full * 2;
-    if (full > backoff->cap_ms)
-        full = backoff->cap_ms;
+    return full < backoff->cap_ms ? full : backoff->cap_ms;
+}
+
+int64_t
+backoff_next_ms(struct backoff *backoff)
+{
+    const int64_t full = backoff_full_ms(backoff), half = full - full / 2;
+
     if (backoff->failures < UINT_MAX)
         backoff->failures++;
-    if (full <= 0)
-        return 0;
-
-    int64_t half = full - full / 2;
-
-    return half + (int64_t)random_below((uint64_t)(full - half) + 1);
+    return full > 0 ? half + (int64_t)random_below((uint64_t)(full - half) + 1) : 0;
 }
 
 void

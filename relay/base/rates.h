@@ -64,10 +64,9 @@ struct backoff {
     unsigned failures; /* consecutive failures */
 };
 
-/*
- * Returns the next delay in ms, between 50 % and 100 % of base * 2^failures, at most cap. Counts
- * the failure.
- */
+/* Returns base * 2^failures, at most cap, in ms. */
+int64_t backoff_full_ms(const struct backoff *backoff);
+/* Returns the next delay, between 50 % and 100 % of backoff_full_ms, and counts the failure. */
 int64_t backoff_next_ms(struct backoff *backoff);
 void backoff_reset(struct backoff *backoff);
 

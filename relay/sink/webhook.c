@@ -156,19 +156,17 @@ static void
 repeat_later(struct request *request, const struct http_response *response)
 {
     struct webhook *webhook = request->webhook;
-    int64_t delay_ms = RETRY_BASE_MS;
+    int64_t delay_ms =
+        backoff_full_ms(&(struct backoff){RETRY_BASE_MS, RETRY_CAP_MS, request->failures++});
     int64_t wanted_ms = -1;
     char status[24];
 
-    for (unsigned i = 0; i < request->failures && delay_ms < RETRY_CAP_MS; i++)
-        delay_ms *= 2;
     if (response->headers[0] != NULL)
         wanted_ms = retry_after_ms(response->headers[0], clock_wall_us() / 1000000, RETRY_CAP_MS);
     if (delay_ms < wanted_ms)
         delay_ms = wanted_ms;
     if (delay_ms > RETRY_CAP_MS)
         delay_ms = RETRY_CAP_MS;
-    request->failures++;
     snprintf(status, sizeof(status), "status %d", response->status);
     sink_failed(webhook->sink, "webhook request failed",
                 response->rc == RC_OK ? status : response->error);

@@ -21,6 +21,7 @@
 #include "base/config.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/rates.h"
 #include "base/stats.h"
 #include "store/store.h"
 #include "wire/push_message.h"
@@ -195,12 +196,9 @@ static int64_t
 retry_delay(const struct job *job)
 {
     const struct config *config = job->queue->config;
-    int64_t delay = config->delivery.backoff_base_ms;
+    const int64_t delay = backoff_full_ms(&(struct backoff){
+        config->delivery.backoff_base_ms, config->delivery.backoff_cap_ms, job->attempts});
 
-    for (unsigned i = 0; i < job->attempts && delay < config->delivery.backoff_cap_ms; i++)
-        delay *= 2;
-    if (delay > config->delivery.backoff_cap_ms)
-        delay = config->delivery.backoff_cap_ms;
     return delay > job->retry_ms ? delay : job->retry_ms;
 }
 

@@ -16,14 +16,15 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/rates.h"
 #include "gate/http/stored_keys.h"
 #include "http_client/http_client.h"
 
 #define FETCH_TIMEOUT_MS 5000
 #define FETCH_INTERVAL_US ((int64_t)60 * 1000000) /* of fetches because of unknown keys */
 #define AGE_DEFAULT_MS ((int64_t)3600 * 1000)
-#define RETRY_FIRST_S 2.0
-#define RETRY_MAX_S 60.0
+#define RETRY_BASE_MS 2000
+#define RETRY_CAP_MS 60000
 #define CONNECTIONS 4
 
 /* The URL of an issuer. */
@@ -34,7 +35,7 @@ struct source {
     const char *url;              /* NULL: none */
     struct http_request *request; /* NULL: no fetch in progress */
     ev_timer timer;               /* the next fetch */
-    double retry_s;               /* after the next failure */
+    struct backoff retry;         /* of failed fetches */
     int64_t unknown_us;           /* last fetch because of an unknown key; 0: none */
     bool is_awaited;              /* requests wait for the end of the fetch */
     bool has_failed;              /* the last fetch */
@@ -280,7 +281,7 @@ on_fetched(void *ctx, const struct http_response *response)
         key_set_free(&source->stored);
         if (keys->stored != NULL)
             stored_keys_save(keys->stored, source->issuer, source->text, source->text_len);
-        source->retry_s = RETRY_FIRST_S;
+        backoff_reset(&source->retry);
         fetch_after(source, (double)gate_keys_age_ms(response->headers[0]) / 1000.0);
     } else {
         is_changed = use_stored(source);
@@ -290,8 +291,7 @@ on_fetched(void *ctx, const struct http_response *response)
                  LOG_TEXT("hint", keys->rules.issuers[source->issuer].fetched.count > 0
                                       ? "the last keys are still in use"
                                       : NULL));
-        fetch_after(source, source->retry_s);
-        source->retry_s = source->retry_s * 2 < RETRY_MAX_S ? source->retry_s * 2 : RETRY_MAX_S;
+        fetch_after(source, (double)backoff_next_ms(&source->retry) / 1000.0);
     }
     if (is_awaited || is_changed)
         keys->changed(keys->ctx, source->issuer, fault == NULL);
@@ -352,8 +352,11 @@ add_issuer(struct gate_keys *keys, const struct token_issuer *issuer, const char
     struct source *source = &keys->sources[number];
 
     keys->rules.issuers[number] = *issuer;
-    *source = (struct source){
-        .keys = keys, .issuer = number, .name = name, .url = url, .retry_s = RETRY_FIRST_S};
+    *source = (struct source){.keys = keys,
+                              .issuer = number,
+                              .name = name,
+                              .url = url,
+                              .retry = {RETRY_BASE_MS, RETRY_CAP_MS, 0}};
     ev_init(&source->timer, on_due);
     source->timer.data = source;
 }

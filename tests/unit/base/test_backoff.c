@@ -17,8 +17,10 @@ delay_doubles_up_to_the_cap(void **state)
 
     (void)state;
     for (int round = 0; round < 200; round++) {
-        for (int i = 0; i < 6; i++)
+        for (int i = 0; i < 6; i++) {
+            assert_int_equal(backoff_full_ms(&backoff), full[i]);
             assert_in_range(backoff_next_ms(&backoff), full[i] / 2, full[i]);
+        }
         assert_int_equal(backoff.failures, 6);
         backoff_reset(&backoff);
     }
