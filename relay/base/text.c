@@ -1,8 +1,10 @@
-/* text.c: validates UTF-8 by the table of RFC 3629, section 4; finds similar words. */
+/* text.c: validates UTF-8 by the table of RFC 3629, section 4; finds words; random digits. */
 #include "base/text.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 size_t
 utf8_char_len(const char *text, size_t len)
@@ -115,4 +117,16 @@ suggest_word(const char *word, const char *const *words, size_t count)
         nearest = words[i];
     }
     return nearest;
+}
+
+void
+random_hex(char *ret_text, size_t len)
+{
+    unsigned char bytes[RANDOM_HEX_MAX / 2];
+
+    if (len / 2 > sizeof(bytes) || getrandom(bytes, len / 2, 0) != (ssize_t)(len / 2))
+        abort();
+    for (size_t i = 0; i < len; i++)
+        ret_text[i] = "0123456789abcdef"[i % 2 == 0 ? bytes[i / 2] >> 4 : bytes[i / 2] & 15];
+    ret_text[len] = '\0';
 }

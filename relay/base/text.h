@@ -1,4 +1,4 @@
-/* text.h: valid UTF-8, the word closest to a misspelled one, and the hash of bytes. */
+/* text.h: valid UTF-8, the closest word, random digits, and the hash of bytes. */
 #ifndef CLAIRON_BASE_TEXT_H
 #define CLAIRON_BASE_TEXT_H
 
@@ -27,6 +27,11 @@ size_t suggest_distance(const char *left, const char *right);
 
 /* Returns the closest word if at most half the letters of `word` differ, otherwise NULL. */
 const char *suggest_word(const char *word, const char *const *words, size_t count);
+
+#define RANDOM_HEX_MAX 32
+
+/* Writes `len` random hexadecimal digits, an even number, and a zero byte. */
+void random_hex(char *ret_text, size_t len);
 
 /* FNV-1a with 64 bits. The values must never change: they decide the shard of each user. */
 #define HASH_START UINT64_C(0xcbf29ce484222325)

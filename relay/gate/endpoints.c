@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/clock.h"
 #include "gate/gate.h"
 #include "gate/http/auth.h"
@@ -156,7 +157,8 @@ gate_api_ticket(struct gate_request *request)
 
     pending->store_request = store_request_new(request);
     buffer_init(&claims, CLAIMS_MAX);
-    rc = gate_ticket_new(pending->ticket) ? token_write(&request->token, &claims) : RC_IO;
+    random_hex(pending->ticket, STORE_TICKET_TEXT);
+    rc = token_write(&request->token, &claims);
     if (rc == RC_OK)
         rc = store_ticket_save(hub_store(request->gate->hub), pending->ticket, claims.bytes,
                                on_ticket_stored, pending);

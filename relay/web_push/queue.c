@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include <utlist.h>
 
@@ -23,6 +22,7 @@
 #include "base/memory.h"
 #include "base/rates.h"
 #include "base/stats.h"
+#include "base/text.h"
 #include "store/store.h"
 #include "wire/push_message.h"
 #include "wire/subscription.h"
@@ -383,14 +383,8 @@ static void
 save_ticket(struct job *job)
 {
     int64_t lifetime = expires_ms(job) - clock_wall_us() / 1000;
-    unsigned char random[STORE_TICKET_TEXT / 2];
 
-    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
-        job_drop(job);
-        return;
-    }
-    for (size_t i = 0; i < sizeof(random); i++)
-        snprintf(job->ticket + 2 * i, 3, "%02x", random[i]);
+    random_hex(job->ticket, STORE_TICKET_TEXT);
     job->waits_for_store = true;
     if (store_save_push_ticket(job->queue->store, job->ticket, job->push.id, job->push.user,
                                lifetime > 1 ? lifetime : 1, on_ticket_saved, job) != RC_OK)

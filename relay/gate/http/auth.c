@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/random.h>
 
 #include <openssl/sha.h>
 #include <utlist.h>
@@ -25,7 +24,6 @@
 
 #define AUTHORIZATION_MAX (TOKEN_BYTES_MAX + 64)
 #define TICKET_ARGUMENT_MAX 64
-#define TICKET_BYTES (STORE_TICKET_TEXT / 2)
 #define EXPIRING_MIN_US (2 * 1000000)
 
 #define VERIFIED_TOKENS 64
@@ -55,17 +53,6 @@ struct token_waits {
     struct gate_redeem *first;
     int count;
 };
-
-bool
-gate_ticket_new(char ret_ticket[STORE_TICKET_TEXT + 1])
-{
-    unsigned char bytes[TICKET_BYTES];
-
-    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
-        return false;
-    bytes_hex(bytes, sizeof(bytes), ret_ticket);
-    return true;
-}
 
 static bool
 is_ticket(const char *text)

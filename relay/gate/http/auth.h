@@ -46,7 +46,6 @@ void gate_token_close(struct gate *gate);
 /* Uses the files of keys that were read again, and fetches the keys of URLs. */
 void gate_token_reload_keys(struct gate *gate);
 
-bool gate_ticket_new(char ret_ticket[STORE_TICKET_TEXT + 1]);
 /*
  * RC_OK: the caller may move the token out and zero it. RC_IO: the store failed. RC_AGAIN: the keys
  * of the issuer are not available. RC_LIMIT: it is cut off. Other codes: it is invalid.

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "store/admin/admin_private.h"
 #include "store/connection/reply.h"
 #include "store/connection/connect.h"
@@ -553,7 +554,7 @@ store_acceptance(const struct acceptance *acceptance, const char *id)
         return RC_IO;
     }
     free(reply);
-    shard_random_hex(epoch, STORE_EPOCH_TEXT);
+    random_hex(epoch, STORE_EPOCH_TEXT);
     reply = query_node(acceptance, 6, set);
     free(reply);
     return reply != NULL ? RC_OK : RC_IO;

@@ -5,25 +5,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "store/connection/reply.h"
 #include "store/store.h"
 #include "store/timeouts.h"
 #include "wire/frame.h"
 
 #define STORE_NOTIFICATION_MAX (512u << 20) /* the server's default */
-
-void
-shard_random_hex(char *text, size_t len)
-{
-    unsigned char bytes[STORE_TOKEN_TEXT / 2];
-
-    if (len / 2 > sizeof(bytes) || getrandom(bytes, len / 2, 0) != (ssize_t)(len / 2))
-        abort();
-    bytes_hex(bytes, len / 2, text);
-}
 
 /* If the ACL user is not allowed to run CONFIG, everysec is assumed. */
 static void
@@ -179,7 +169,7 @@ send_hello(struct shard *shard)
     struct arguments arguments = {.argc = 0};
     char fresh_epoch[STORE_EPOCH_TEXT + 1], count[16];
 
-    shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
+    random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     snprintf(count, sizeof(count), "%u", shard->store->shard_count);
     argument(&arguments, shard->stream_key);
     argument(&arguments, shard->prefix);

@@ -121,9 +121,6 @@ void shard_set_topic_prefix(struct shard *shard, struct bytes text);
 /* The last heartbeat was rejected, for example by a full store: blocked readers receive no data. */
 bool shard_rejects_heartbeats(const struct shard *shard);
 
-/* Writes `len` random hexadecimal digits and a zero byte. */
-void shard_random_hex(char *text, size_t len);
-
 /* replicas.c: waits until enough replicas have received all acknowledged writes. */
 void replicas_open(struct shard *shard);
 void replicas_close(struct shard *shard); /* ends all waits with RC_IO */

@@ -331,7 +331,7 @@ store_open_with(struct ev_loop *loop, const struct config *config, struct stats 
     store->stats = stats;
     store->command = command;
     store->min_replicas = config->store.min_replicas;
-    shard_random_hex(store->relay_id, STORE_TOKEN_TEXT);
+    random_hex(store->relay_id, STORE_TOKEN_TEXT);
     set_script_settings(config, &store->script_settings);
     store->shard_count = (unsigned)config->store.shards;
     store->topology = topology_of(config);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
 #include "store/shards/shard_request.h"
@@ -706,7 +707,7 @@ store_acquire(struct store *store, const char *slot, const struct origin *origin
      * A new token for each acquisition fences batches of earlier acquisitions that are still in
      * flight.
      */
-    shard_random_hex(store->feed_token, STORE_TOKEN_TEXT);
+    random_hex(store->feed_token, STORE_TOKEN_TEXT);
     while (acquire->first + 1 < store->shard_count && store->shards[acquire->first].is_left_out)
         acquire->first++;
     send_acquire(acquire, &store->shards[acquire->first]);
@@ -766,7 +767,7 @@ store_rewind(struct store *store, const char *slot, const struct store_rewind *r
         return RC_AGAIN; /* an unavailable shard would not be rewound when it returns */
     request = shard_request_new(sizeof(*request), store, &rewind_kind);
     if (rewind->is_gap)
-        shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
+        random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     for (unsigned k = 0; k < store->shard_count; k++) {
         const struct shard *shard = &store->shards[k];
 
