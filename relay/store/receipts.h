@@ -11,8 +11,7 @@
 #include <stdint.h>
 
 #include "store/entry.h"
-
-struct store;
+#include "store/store.h"
 
 #define STORE_GENERATION_TEXT 24
 
@@ -66,11 +65,10 @@ MUST_CHECK enum rc store_receipts_read(struct store *store,
  * Acknowledges receipts that were read in this generation. `position`: of the sink's database, or
  * "". RC_CLOSED: the generation has changed, nothing was done.
  */
-typedef void store_receipts_acked(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_receipts_ack(struct store *store, unsigned shard, const char *group,
                                       const char *generation, const char *position,
-                                      const char *const *entries, size_t count,
-                                      store_receipts_acked *done, void *ctx);
+                                      const char *const *entries, size_t count, store_acked *done,
+                                      void *ctx);
 
 /*
  * Compares the position of the sink's database with that of the last acknowledgement. If it went
@@ -82,16 +80,14 @@ MUST_CHECK enum rc store_receipts_rewind(struct store *store, unsigned shard, co
                                          store_receipts_rewound *done, void *ctx);
 
 /* Switches a sink on or off in a shard, for all relays. */
-typedef void store_receipts_switched(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_receipts_switch(struct store *store, unsigned shard, const char *group,
-                                         bool on, store_receipts_switched *done, void *ctx);
+                                         bool on, store_acked *done, void *ctx);
 
 /*
- * Reads the JSON of a notification of the shard, if it is still pending; otherwise `data` is empty.
+ * Reads the JSON of a notification of the shard, if it is still pending; otherwise there are no bytes.
  */
-typedef void store_receipts_notification(void *ctx, enum rc rc, struct bytes data);
 MUST_CHECK enum rc store_receipts_read_notification(struct store *store, unsigned shard,
-                                                    const char *id,
-                                                    store_receipts_notification *done, void *ctx);
+                                                    const char *id, store_bytes_read *done,
+                                                    void *ctx);
 
 #endif

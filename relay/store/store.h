@@ -141,6 +141,8 @@ MUST_CHECK enum rc store_replicate(struct store *store, store_replicated *done, 
  * counted). RC_AGAIN: the store is down; the callback is not called. Data of a reply is valid
  * during the callback.
  */
+typedef void store_acked(void *ctx, enum rc rc);
+typedef void store_bytes_read(void *ctx, enum rc rc, struct bytes bytes);
 
 #define ORIGIN_NUMBER_MAX 32
 #define ORIGIN_NAME_MAX 256
@@ -316,7 +318,6 @@ struct store_ack {
     const char *id;
     signed char shard; /* shard of the notification; -1: unknown */
 };
-typedef void store_acked(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ack(struct store *store, const struct store_ack *acks, size_t count,
                              store_acked *done, void *ctx);
 
@@ -529,31 +530,28 @@ MUST_CHECK enum rc store_was_present(struct store *store, const char *user, int6
 
 /*
  * The last key set that was fetched from an issuer of tokens, for relays that start while its
- * provider is away. `issuer`: a name for the key in shard 0. `text` is copied; empty: none is
+ * provider is away. `issuer`: a name for the key in shard 0. `text` is copied. No bytes: none is
  * stored.
  */
-typedef void store_issuer_keys_read(void *ctx, enum rc rc, struct bytes text);
 MUST_CHECK enum rc store_save_issuer_keys(struct store *store, const char *issuer, const char *text,
                                           size_t len, store_acked *done, void *ctx);
 MUST_CHECK enum rc store_read_issuer_keys(struct store *store, const char *issuer,
-                                          store_issuer_keys_read *done, void *ctx);
+                                          store_bytes_read *done, void *ctx);
 
 /* Tickets, which replace a token once within 30 s, on every relay of the store. */
 #define STORE_TICKET_SECONDS 30
 #define STORE_TICKET_TEXT 32 /* hexadecimal digits */
 
 /* Stores the claims of a ticket. The strings are copied. */
-typedef void store_ticket_saved(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ticket_save(struct store *store, const char *ticket, const char *claims,
-                                     store_ticket_saved *done, void *ctx);
+                                     store_acked *done, void *ctx);
 
 /*
- * Redeems a ticket. Only the first attempt succeeds. claims.at is NULL if the ticket does not
- * exist.
+ * Redeems a ticket: reads its claims. Only the first attempt succeeds. bytes.at is NULL if the
+ * ticket does not exist.
  */
-typedef void store_redeemed(void *ctx, enum rc rc, struct bytes claims);
 MUST_CHECK enum rc store_ticket_redeem(struct store *store, const char *ticket,
-                                       store_redeemed *done, void *ctx);
+                                       store_bytes_read *done, void *ctx);
 
 /*
  * Stores a cut-off, and announces it to all relays. The callback receives the stored one: if an

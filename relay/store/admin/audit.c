@@ -346,8 +346,6 @@ command_audit(struct command *command, const struct log_act *act, int64_t at_us)
 struct audit_read {
     struct shard_request request;
     store_audit_read_done *done;
-    void *ctx;
-    const struct redisReply *page; /* NULL: no reply */
 };
 
 /* Adds a name, or the hash of a removed user. */
@@ -415,14 +413,10 @@ write_page(const struct redisReply *page, struct buffer *out)
 }
 
 static bool
-on_page(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+is_page(const struct redisReply *reply)
 {
-    (void)shard;
-    if (!reply_is_array(reply, 1) || reply_text(reply_at(reply, 0)) == NULL ||
-        (reply_count(reply) - 1) % COLUMNS != 0)
-        return false;
-    ((struct audit_read *)request)->page = shard_request_keep_reply(request, reply);
-    return true;
+    return reply_is_array(reply, 1) && reply_text(reply_at(reply, 0)) != NULL &&
+           (reply_count(reply) - 1) % COLUMNS == 0;
 }
 
 static void
@@ -433,13 +427,13 @@ finish_read(struct shard_request *request, enum rc rc)
 
     buffer_init(&out, AUDIT_PAGE_BYTES_MAX);
     if (rc == RC_OK)
-        rc = write_page(read->page, &out) == RC_OK ? RC_OK : RC_IO;
-    read->done(read->ctx, rc, &out, rc == RC_OK ? reply_text(reply_at(read->page, 0)) : "");
+        rc = write_page(request->reply, &out) == RC_OK ? RC_OK : RC_IO;
+    read->done(request->ctx, rc, &out, rc == RC_OK ? reply_text(reply_at(request->reply, 0)) : "");
     buffer_free(&out);
 }
 
 static const struct shard_request_kind read_kind = {
-    .failure = "could not read audit lines", .on_reply = on_page, .finish = finish_read};
+    .failure = "could not read audit lines", .is_valid = is_page, .finish = finish_read};
 
 enum rc
 store_audit_read(struct store *store, const char *after, unsigned limit,
@@ -450,7 +444,7 @@ store_audit_read(struct store *store, const char *after, unsigned limit,
     char limit_text[NUMBER_TEXT];
 
     read->done = done;
-    read->ctx = ctx;
+    read->request.ctx = ctx;
     snprintf(limit_text, sizeof(limit_text), "%u", limit);
     shard_arguments(&store->shards[0], &arguments);
     argument(&arguments, after);

@@ -17,23 +17,8 @@
 
 #define GAP_TEXT_MAX (4 * ENTRY_ID_TEXT_MAX + STORE_CONN_TEXT + 16)
 
-static bool
-on_gap_recorded(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
-{
-    (void)request;
-    (void)shard;
-    return reply_is_integer(reply);
-}
-
-static void
-finish_gap(struct shard_request *request, enum rc rc)
-{
-    (void)request;
-    (void)rc; /* on failure, an explanation will lack the gap */
-}
-
-static const struct shard_request_kind gap_kind = {
-    .failure = "could not record a gap", .on_reply = on_gap_recorded, .finish = finish_gap};
+static const struct shard_request_kind gap_kind = {.failure = "could not record a gap",
+                                                   .is_valid = reply_is_integer};
 
 /* "trimmed 1795230000000-0 0-0 1795230000005-0 0-0 a1b2c3d4-1": in both streams, from and to. */
 void

@@ -15,13 +15,7 @@
 struct receipts_request {
     struct shard_request request;
     store_receipts_paged *done;
-    store_receipts_acked *acked;
     store_receipts_rewound *rewound;
-    store_receipts_switched *switched;
-    store_receipts_notification *found;
-    void *ctx;
-    const struct redisReply *reply;
-    long long verdict;
     bool has_entry; /* the stream entry of the notification was requested */
 };
 
@@ -30,38 +24,32 @@ request_new(struct store *store, const struct shard_request_kind *kind, void *ct
 {
     struct receipts_request *own = shard_request_new(sizeof(*own), store, kind);
 
-    own->ctx = ctx;
+    own->request.ctx = ctx;
     return own;
 }
 
 /* ---- reading */
 
 static bool
-on_read(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+is_page(const struct redisReply *reply)
 {
-    struct receipts_request *own = (struct receipts_request *)request;
-
-    (void)shard;
-    if (!reply_is_array(reply, 9) || reply_text(reply_at(reply, 0)) == NULL ||
-        reply_text(reply_at(reply, 1)) == NULL || reply_text(reply_at(reply, 4)) == NULL ||
-        reply_count(reply_at(reply, 7)) % 2 != 0)
-        return false;
-    own->reply = shard_request_keep_reply(request, reply);
-    return true;
+    return reply_is_array(reply, 9) && reply_text(reply_at(reply, 0)) != NULL &&
+           reply_text(reply_at(reply, 1)) != NULL && reply_text(reply_at(reply, 4)) != NULL &&
+           reply_count(reply_at(reply, 7)) % 2 == 0;
 }
 
 static void
 finish_read(struct shard_request *request, enum rc rc)
 {
     const struct receipts_request *own = (const struct receipts_request *)request;
-    const struct redisReply *reply = own->reply;
+    const struct redisReply *reply = request->reply;
     const struct redisReply *rows;
     struct store_receipts receipts = {0};
     struct unpacked_receipts unpacked = {0};
     struct store_receipt *items;
 
     if (rc != RC_OK) {
-        own->done(own->ctx, rc, NULL);
+        own->done(request->ctx, rc, NULL);
         return;
     }
     rows = reply_at(reply, 7);
@@ -83,13 +71,13 @@ finish_read(struct shard_request *request, enum rc rc)
     receipts.backlog = reply_integer(reply_at(reply, 5));
     receipts.is_off = reply_integer(reply_at(reply, 8)) != 0;
     receipts.oldest_us = reply_integer(reply_at(reply, 6)) * 1000;
-    own->done(own->ctx, RC_OK, &receipts);
+    own->done(request->ctx, RC_OK, &receipts);
     free(items);
     unpacked_receipts_free(&unpacked);
 }
 
 static const struct shard_request_kind read_kind = {
-    .failure = "could not read receipts", .on_reply = on_read, .finish = finish_read};
+    .failure = "could not read receipts", .is_valid = is_page, .finish = finish_read};
 
 enum rc
 store_receipts_read(struct store *store, const struct store_receipts_wanted *wanted,
@@ -115,35 +103,27 @@ store_receipts_read(struct store *store, const struct store_receipts_wanted *wan
 
 /* ---- acknowledgements, and going back */
 
-static bool
-on_verdict(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
-{
-    (void)shard;
-    ((struct receipts_request *)request)->verdict = reply_integer(reply);
-    return reply_is_integer(reply);
-}
-
 static void
 finish_acked(struct shard_request *request, enum rc rc)
 {
-    const struct receipts_request *own = (const struct receipts_request *)request;
-
-    own->acked(own->ctx, rc == RC_OK && own->verdict == 0 ? RC_CLOSED : rc);
+    request->acked(request->ctx,
+                   rc == RC_OK && reply_integer(request->reply) == 0 ? RC_CLOSED : rc);
 }
 
-static const struct shard_request_kind ack_kind = {
-    .failure = "could not acknowledge receipts", .on_reply = on_verdict, .finish = finish_acked};
+static const struct shard_request_kind ack_kind = {.failure = "could not acknowledge receipts",
+                                                   .is_valid = reply_is_integer,
+                                                   .finish = finish_acked};
 
 enum rc
 store_receipts_ack(struct store *store, unsigned number, const char *group, const char *generation,
                    const char *position, const char *const *entries, size_t count,
-                   store_receipts_acked *done, void *ctx)
+                   store_acked *done, void *ctx)
 {
     struct shard *shard = &store->shards[number];
     struct receipts_request *own = request_new(store, &ack_kind, ctx);
     struct arguments arguments = {.argc = 0};
 
-    own->acked = done;
+    own->request.acked = done;
     shard_arguments(shard, &arguments);
     argument(&arguments, group);
     argument(&arguments, generation);
@@ -159,12 +139,12 @@ finish_rewound(struct shard_request *request, enum rc rc)
 {
     const struct receipts_request *own = (const struct receipts_request *)request;
 
-    own->rewound(own->ctx, rc, own->verdict == 1);
+    own->rewound(request->ctx, rc, reply_integer(request->reply) == 1);
 }
 
 static const struct shard_request_kind rewind_kind = {
     .failure = "could not compare the position of a sink",
-    .on_reply = on_verdict,
+    .is_valid = reply_is_integer,
     .finish = finish_rewound};
 
 enum rc
@@ -188,35 +168,19 @@ store_receipts_rewind(struct store *store, unsigned number, const char *group, c
 
 /* ---- switching a sink on and off */
 
-static bool
-on_switched(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
-{
-    (void)request;
-    (void)shard;
-    return reply_is_integer(reply);
-}
-
-static void
-finish_switched(struct shard_request *request, enum rc rc)
-{
-    const struct receipts_request *own = (const struct receipts_request *)request;
-
-    own->switched(own->ctx, rc);
-}
-
-static const struct shard_request_kind switch_kind = {
-    .failure = "could not switch a sink", .on_reply = on_switched, .finish = finish_switched};
+static const struct shard_request_kind switch_kind = {.failure = "could not switch a sink",
+                                                      .is_valid = reply_is_integer};
 
 enum rc
 store_receipts_switch(struct store *store, unsigned number, const char *group, bool on,
-                      store_receipts_switched *done, void *ctx)
+                      store_acked *done, void *ctx)
 {
     struct shard *shard = &store->shards[number];
     struct receipts_request *own = request_new(store, &switch_kind, ctx);
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX], field[64];
 
-    own->switched = done;
+    own->request.acked = done;
     key_write(key, shard->prefix, KEY_SINKS);
     snprintf(field, sizeof(field), "off:%s", group);
     argument(&arguments, on ? "HDEL" : "HSET");
@@ -238,7 +202,7 @@ on_notification(struct shard_request *request, struct shard *shard, const struct
     char entry[ENTRY_ID_TEXT_MAX];
 
     if (own->has_entry) {
-        own->reply = shard_request_keep_reply(request, reply);
+        request->reply = shard_request_keep_reply(request, reply);
         return true;
     }
     if (reply_text(reply) == NULL)
@@ -252,12 +216,12 @@ on_notification(struct shard_request *request, struct shard *shard, const struct
 static void
 finish_notification(struct shard_request *request, enum rc rc)
 {
-    const struct receipts_request *own = (const struct receipts_request *)request;
-    const struct redisReply *entry = own->reply != NULL ? reply_at(own->reply, 0) : NULL;
+    const struct redisReply *entry = request->reply != NULL ? reply_at(request->reply, 0) : NULL;
     const struct redisReply *fields = entry != NULL ? reply_at(entry, 1) : NULL;
     const struct bytes none = {NULL, 0};
 
-    own->found(own->ctx, rc, rc == RC_OK && fields != NULL ? reply_field(fields, "data") : none);
+    request->read(request->ctx, rc,
+                  rc == RC_OK && fields != NULL ? reply_field(fields, "data") : none);
 }
 
 static const struct shard_request_kind notification_kind = {
@@ -267,14 +231,14 @@ static const struct shard_request_kind notification_kind = {
 
 enum rc
 store_receipts_read_notification(struct store *store, unsigned number, const char *id,
-                                 store_receipts_notification *done, void *ctx)
+                                 store_bytes_read *done, void *ctx)
 {
     struct shard *shard = &store->shards[number];
     struct receipts_request *own = request_new(store, &notification_kind, ctx);
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX];
 
-    own->found = done;
+    own->request.read = done;
     key_write(key, shard->prefix, KEY_PENDING);
     argument(&arguments, "HGET");
     argument(&arguments, key);

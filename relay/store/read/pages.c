@@ -608,15 +608,11 @@ store_pending(struct store *store, const char *user, const struct store_pending_
 struct groups {
     struct shard_request request;
     store_grouped *done;
-    void *ctx;
-    const struct redisReply *reply;
 };
 
 static bool
-on_groups_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+is_list(const struct redisReply *reply)
 {
-    (void)shard;
-    ((struct groups *)request)->reply = shard_request_keep_reply(request, reply);
     return reply_is_array(reply, 0);
 }
 
@@ -624,19 +620,17 @@ static void
 finish_groups(struct shard_request *request, enum rc rc)
 {
     const struct groups *groups = (struct groups *)request;
-    const size_t count = rc == RC_OK ? reply_count(groups->reply) : 0;
+    const size_t count = rc == RC_OK ? reply_count(request->reply) : 0;
     struct bytes *texts = memory_new((count + 1) * sizeof(*texts));
 
     for (size_t i = 0; i < count; i++)
-        texts[i] = reply_bytes(reply_at(groups->reply, i));
-    groups->done(groups->ctx, rc, texts, count);
+        texts[i] = reply_bytes(reply_at(request->reply, i));
+    groups->done(request->ctx, rc, texts, count);
     free(texts);
 }
 
-static const struct shard_request_kind groups_kind = {.failure =
-                                                          "could not read a user's memberships",
-                                                      .on_reply = on_groups_reply,
-                                                      .finish = finish_groups};
+static const struct shard_request_kind groups_kind = {
+    .failure = "could not read a user's memberships", .is_valid = is_list, .finish = finish_groups};
 
 enum rc
 store_groups(struct store *store, const char *user, store_grouped *done, void *ctx)
@@ -650,7 +644,7 @@ store_groups(struct store *store, const char *user, store_grouped *done, void *c
         return RC_AGAIN;
     groups = shard_request_new(sizeof(*groups), store, &groups_kind);
     groups->done = done;
-    groups->ctx = ctx;
+    groups->request.ctx = ctx;
     key_write_of(key, sizeof(key), shard->prefix, KEY_GROUPS, user);
     argument(&arguments, "SMEMBERS");
     argument(&arguments, key);

@@ -108,9 +108,12 @@ handle_reply(const struct shard_request_part *part, const struct redisReply *rep
 
     if (part->has_failed)
         return false;
-    if (shard_check_reply(part->shard, reply, request->kind->failure))
-        return request->kind->on_reply == NULL ||
-               request->kind->on_reply(request, part->shard, reply);
+    if (shard_check_reply(part->shard, reply, request->kind->failure)) {
+        if (request->kind->on_reply != NULL)
+            return request->kind->on_reply(request, part->shard, reply);
+        request->reply = request->left == 1 ? reply : NULL;
+        return request->kind->is_valid == NULL || request->kind->is_valid(reply);
+    }
     if (reply == NULL)
         request->is_disconnected = true;
     else if (request->kind->on_error != NULL)
@@ -127,9 +130,16 @@ shard_request_hold(struct shard_request *request)
 void
 shard_request_release(struct shard_request *request)
 {
+    const enum rc rc = request->has_failed ? RC_IO : RC_OK;
+
     if (--request->left > 0)
         return;
-    request->kind->finish(request, request->has_failed ? RC_IO : RC_OK);
+    if (request->kind->finish != NULL)
+        request->kind->finish(request, rc);
+    else if (request->acked != NULL)
+        request->acked(request->ctx, rc);
+    else if (request->read != NULL)
+        request->read(request->ctx, rc, reply_bytes(request->reply));
     shard_request_free(request);
 }
 

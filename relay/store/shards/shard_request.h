@@ -51,9 +51,14 @@ struct shard_request_kind {
      */
     bool (*on_reply)(struct shard_request *request, struct shard *shard,
                      const struct redisReply *reply);
+    /* Without on_reply: false if the reply, which is in the request, is invalid. Optional. */
+    bool (*is_valid)(const struct redisReply *reply);
     /* Handles an error reply, which is already logged. Optional. */
     void (*on_error)(struct shard_request *request, const struct redisReply *reply);
-    /* All shards have replied: RC_OK, or RC_IO if one failed. The request is freed afterwards. */
+    /*
+     * All shards have replied: RC_OK, or RC_IO if one failed. The request is freed afterwards.
+     * Optional: `acked` and `read` of the request are called without it.
+     */
     void (*finish)(struct shard_request *request, enum rc rc);
     /* Frees the members of the caller's struct. Optional. */
     void (*release)(struct shard_request *request);
@@ -67,6 +72,10 @@ struct shard_request {
     bool has_failed;
     bool is_disconnected; /* a connection was lost before the reply */
     struct shard_request_copy *copies;
+    const struct redisReply *reply; /* the last one of a kind without on_reply; NULL: none */
+    store_acked *acked;
+    store_bytes_read *read; /* receives the bytes of the reply */
+    void *ctx;
 };
 
 /* Adds the first arguments of most scripts: the shard's stream and its key prefix. */

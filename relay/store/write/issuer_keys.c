@@ -10,53 +10,10 @@
 
 #define KEPT_MS (INT64_C(30) * 86400 * 1000) /* after the last fetch */
 
-struct issuer_keys {
-    struct shard_request request;
-    store_issuer_keys_read *read; /* NULL: they are saved */
-    store_acked *saved;
-    void *ctx;
-    struct bytes text; /* points into the reply */
-};
-
-static bool
-on_issuer_keys(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
-{
-    struct issuer_keys *keys = (struct issuer_keys *)request;
-
-    (void)shard;
-    keys->text = reply_bytes(shard_request_keep_reply(request, reply));
-    return true;
-}
-
-static void
-finish(struct shard_request *request, enum rc rc)
-{
-    const struct issuer_keys *keys = (struct issuer_keys *)request;
-
-    if (keys->read != NULL)
-        keys->read(keys->ctx, rc, keys->text);
-    else
-        keys->saved(keys->ctx, rc);
-}
-
 static const struct shard_request_kind save_kind = {.failure =
-                                                        "could not store the keys of an issuer",
-                                                    .on_reply = on_issuer_keys,
-                                                    .finish = finish};
-
+                                                        "could not store the keys of an issuer"};
 static const struct shard_request_kind read_kind = {.failure =
-                                                        "could not read the keys of an issuer",
-                                                    .on_reply = on_issuer_keys,
-                                                    .finish = finish};
-
-static struct issuer_keys *
-issuer_keys_new(struct store *store, const struct shard_request_kind *kind, void *ctx)
-{
-    struct issuer_keys *keys = shard_request_new(sizeof(*keys), store, kind);
-
-    keys->ctx = ctx;
-    return keys;
-}
+                                                        "could not read the keys of an issuer"};
 
 enum rc
 store_save_issuer_keys(struct store *store, const char *issuer, const char *text, size_t len,
@@ -65,12 +22,13 @@ store_save_issuer_keys(struct store *store, const char *issuer, const char *text
     struct shard *shard = &store->shards[0];
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX], lifetime[24];
-    struct issuer_keys *keys;
+    struct shard_request *request;
 
     if (!store_has_shared(store))
         return RC_AGAIN;
-    keys = issuer_keys_new(store, &save_kind, ctx);
-    keys->saved = done;
+    request = shard_request_new(sizeof(*request), store, &save_kind);
+    request->acked = done;
+    request->ctx = ctx;
     key_write_of(key, sizeof(key), shard->prefix, KEY_ISSUER_KEYS, issuer);
     snprintf(lifetime, sizeof(lifetime), "%" PRId64, KEPT_MS);
     argument(&arguments, "SET");
@@ -78,26 +36,26 @@ store_save_issuer_keys(struct store *store, const char *issuer, const char *text
     argument_bytes(&arguments, text, len);
     argument(&arguments, "PX");
     argument(&arguments, lifetime);
-    shard_request_send_command(&keys->request, shard, &arguments);
-    return shard_request_await(&keys->request);
+    shard_request_send_command(request, shard, &arguments);
+    return shard_request_await(request);
 }
 
 enum rc
-store_read_issuer_keys(struct store *store, const char *issuer, store_issuer_keys_read *done,
-                       void *ctx)
+store_read_issuer_keys(struct store *store, const char *issuer, store_bytes_read *done, void *ctx)
 {
     struct shard *shard = &store->shards[0];
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX];
-    struct issuer_keys *keys;
+    struct shard_request *request;
 
     if (!store_has_shared(store))
         return RC_AGAIN;
-    keys = issuer_keys_new(store, &read_kind, ctx);
-    keys->read = done;
+    request = shard_request_new(sizeof(*request), store, &read_kind);
+    request->read = done;
+    request->ctx = ctx;
     key_write_of(key, sizeof(key), shard->prefix, KEY_ISSUER_KEYS, issuer);
     argument(&arguments, "GET");
     argument(&arguments, key);
-    shard_request_send_command(&keys->request, shard, &arguments);
-    return shard_request_await(&keys->request);
+    shard_request_send_command(request, shard, &arguments);
+    return shard_request_await(request);
 }

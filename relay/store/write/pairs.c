@@ -10,30 +10,6 @@
 #include "store/shards/shard_request.h"
 #include "store/store.h"
 
-struct ack {
-    struct shard_request request;
-    store_acked *done;
-    void *ctx;
-};
-
-static struct ack *
-ack_new(struct store *store, const struct shard_request_kind *kind, store_acked *done, void *ctx)
-{
-    struct ack *ack = shard_request_new(sizeof(*ack), store, kind);
-
-    ack->done = done;
-    ack->ctx = ctx;
-    return ack;
-}
-
-static void
-finish_acks(struct shard_request *request, enum rc rc)
-{
-    const struct ack *ack = (struct ack *)request;
-
-    ack->done(ack->ctx, rc);
-}
-
 static bool
 on_ack_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
@@ -47,8 +23,8 @@ on_ack_reply(struct shard_request *request, struct shard *shard, const struct re
     return true;
 }
 
-static const struct shard_request_kind ack_kind = {
-    .failure = "could not store acknowledgements", .on_reply = on_ack_reply, .finish = finish_acks};
+static const struct shard_request_kind ack_kind = {.failure = "could not store acknowledgements",
+                                                   .on_reply = on_ack_reply};
 
 static bool
 may_be_of(const struct store *store, const struct store_ack *ack, unsigned shard)
@@ -87,7 +63,7 @@ compare_users(const void *a, const void *b)
 
 /* Sorts the acks, because ack.lua reads each user once, followed by the ids. */
 static void
-send_acks(struct ack *ack, struct shard *shard, struct store_ack *acks, size_t count)
+send_acks(struct shard_request *request, struct shard *shard, struct store_ack *acks, size_t count)
 {
     const struct store *store = shard->store;
     struct arguments arguments = {.argc = 0};
@@ -110,7 +86,7 @@ send_acks(struct ack *ack, struct shard *shard, struct store_ack *acks, size_t c
     }
     for (size_t i = 0; i < count; i++)
         argument(&arguments, acks[i].id);
-    shard_request_send_script(&ack->request, shard, STORE_SCRIPT_ack, 1, &arguments);
+    shard_request_send_script(request, shard, STORE_SCRIPT_ack, 1, &arguments);
     free(rows);
 }
 
@@ -119,11 +95,13 @@ store_ack(struct store *store, const struct store_ack *acks, size_t count, store
           void *ctx)
 {
     struct store_ack *mine;
-    struct ack *ack;
+    struct shard_request *request;
 
     if (!store->is_up)
         return RC_AGAIN;
-    ack = ack_new(store, &ack_kind, done, ctx);
+    request = shard_request_new(sizeof(*request), store, &ack_kind);
+    request->acked = done;
+    request->ctx = ctx;
     mine = memory_new((count + 1) * sizeof(*mine));
     for (unsigned k = 0; k < store->shard_count; k++) {
         size_t mine_count = 0;
@@ -133,10 +111,10 @@ store_ack(struct store *store, const struct store_ack *acks, size_t count, store
                 mine[mine_count++] = acks[i];
         }
         if (mine_count > 0)
-            send_acks(ack, &store->shards[k], mine, mine_count);
+            send_acks(request, &store->shards[k], mine, mine_count);
     }
     free(mine);
-    return shard_request_await(&ack->request);
+    return shard_request_await(request);
 }
 
 static bool
@@ -149,10 +127,8 @@ on_nack_reply(struct shard_request *request, struct shard *shard, const struct r
     return true;
 }
 
-static const struct shard_request_kind nack_kind = {.failure =
-                                                        "could not store negative acknowledgements",
-                                                    .on_reply = on_nack_reply,
-                                                    .finish = finish_acks};
+static const struct shard_request_kind nack_kind = {
+    .failure = "could not store negative acknowledgements", .on_reply = on_nack_reply};
 
 enum rc
 store_nack(struct store *store, const char *user, const char *const *ids, size_t count,
@@ -160,12 +136,14 @@ store_nack(struct store *store, const char *user, const char *const *ids, size_t
 {
     const struct script_settings *settings = &store->script_settings;
     unsigned own = store_shard_of(store, user);
-    struct ack *ack;
+    struct shard_request *request;
     char delay[24];
 
     if (!store_serves(store, user))
         return RC_AGAIN;
-    ack = ack_new(store, &nack_kind, done, ctx);
+    request = shard_request_new(sizeof(*request), store, &nack_kind);
+    request->acked = done;
+    request->ctx = ctx;
     snprintf(delay, sizeof(delay), "%" PRId64, delay_ms > 0 ? delay_ms : 0);
     for (unsigned k = 0; k <= own; k += own > 0 ? own : 1) {
         struct arguments arguments = {.argc = 0};
@@ -178,10 +156,9 @@ store_nack(struct store *store, const char *user, const char *const *ids, size_t
         argument(&arguments, user);
         for (size_t i = 0; i < count; i++)
             argument(&arguments, ids[i]);
-        shard_request_send_script(&ack->request, &store->shards[k], STORE_SCRIPT_nack, 1,
-                                  &arguments);
+        shard_request_send_script(request, &store->shards[k], STORE_SCRIPT_nack, 1, &arguments);
     }
-    return shard_request_await(&ack->request);
+    return shard_request_await(request);
 }
 
 struct report {

@@ -35,7 +35,6 @@ struct subscriptions {
     struct store_subscription *bound;
     store_subscribed *subscribed;
     store_listed *listed;
-    store_acked *saved;
     void *ctx;
 };
 
@@ -325,35 +324,26 @@ store_subscriptions(struct store *store, const char *user, store_listed *done, v
 
 /* ---- the last failure of an endpoint, in the endpoint's shard */
 
-static void
-finish_saved(struct shard_request *request, enum rc rc)
-{
-    const struct subscriptions *subscriptions = (struct subscriptions *)request;
-
-    subscriptions->saved(subscriptions->ctx, rc);
-}
-
 static const struct shard_request_kind failure_kind = {
-    .failure = "could not store the failure of a push service",
-    .finish = finish_saved,
-    .release = release};
+    .failure = "could not store the failure of a push service"};
 
 enum rc
 store_save_push_failure(struct store *store, const char *endpoint, int64_t failed_ms,
                         const char *reason, store_acked *done, void *ctx)
 {
     struct arguments arguments = {.argc = 0};
-    char key[STORE_KEY_MAX], lifetime[24], value[FAILURE_MAX];
-    struct subscriptions *subscriptions;
+    char key[STORE_KEY_MAX], lifetime[24], value[FAILURE_MAX], id[SUBSCRIPTION_ID_TEXT + 1];
+    struct shard_request *request;
     struct shard *shard;
 
     if (!store->is_up)
         return RC_AGAIN;
-    subscriptions = subscriptions_new(store, &failure_kind, "", ctx);
-    subscriptions->saved = done;
-    subscription_id(endpoint, subscriptions->id);
-    shard = shard_of_endpoint(store, subscriptions->id);
-    key_write_of(key, sizeof(key), shard->prefix, KEY_PUSH_FAILURE, subscriptions->id);
+    request = shard_request_new(sizeof(*request), store, &failure_kind);
+    request->acked = done;
+    request->ctx = ctx;
+    subscription_id(endpoint, id);
+    shard = shard_of_endpoint(store, id);
+    key_write_of(key, sizeof(key), shard->prefix, KEY_PUSH_FAILURE, id);
     lifetime_text(store, lifetime);
     snprintf(value, sizeof(value), "%lld %s", (long long)failed_ms, reason);
     argument(&arguments, "SET");
@@ -361,6 +351,6 @@ store_save_push_failure(struct store *store, const char *endpoint, int64_t faile
     argument(&arguments, value);
     argument(&arguments, "PX");
     argument(&arguments, lifetime);
-    shard_request_send_command(&subscriptions->request, shard, &arguments);
-    return shard_request_await(&subscriptions->request);
+    shard_request_send_command(request, shard, &arguments);
+    return shard_request_await(request);
 }

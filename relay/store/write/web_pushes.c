@@ -12,13 +12,9 @@
 struct web_push_call {
     struct shard_request request;
     unsigned shard;
-    const struct redisReply *leased;
-    bool was_present;
     store_web_pushes_leased *on_leased;
     store_presence_known *on_known;
-    store_acked *on_stored;
     store_push_ticket_known *on_ticket;
-    void *ctx;
 };
 
 static struct web_push_call *
@@ -27,7 +23,7 @@ call_new(struct store *store, const struct shard_request_kind *kind, unsigned sh
     struct web_push_call *call = shard_request_new(sizeof(*call), store, kind);
 
     call->shard = shard;
-    call->ctx = ctx;
+    call->request.ctx = ctx;
     return call;
 }
 
@@ -48,13 +44,9 @@ enum {
 enum { QUEUE_BACKLOG, QUEUE_OLDEST, QUEUE_EXPIRED, QUEUE_LEASED, QUEUE_FIELDS };
 
 static bool
-on_leased_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+is_queue(const struct redisReply *reply)
 {
-    (void)shard;
-    if (!reply_is_array(reply, QUEUE_FIELDS))
-        return false;
-    ((struct web_push_call *)request)->leased = shard_request_keep_reply(request, reply);
-    return true;
+    return reply_is_array(reply, QUEUE_FIELDS);
 }
 
 static const char *
@@ -69,7 +61,7 @@ static void
 finish_leased(struct shard_request *request, enum rc rc)
 {
     struct web_push_call *call = (struct web_push_call *)request;
-    const struct redisReply *rows = rc == RC_OK ? reply_at(call->leased, QUEUE_LEASED) : NULL;
+    const struct redisReply *rows = rc == RC_OK ? reply_at(request->reply, QUEUE_LEASED) : NULL;
     size_t count = rows != NULL ? reply_count(rows) : 0;
     struct store_web_push *pushes = memory_new((count + 1) * sizeof(*pushes));
     struct store_web_pushes queue = {.leased = pushes, .count = count};
@@ -91,16 +83,16 @@ finish_leased(struct shard_request *request, enum rc rc)
         };
     }
     if (rc == RC_OK) {
-        queue.backlog = (uint64_t)reply_integer(reply_at(call->leased, QUEUE_BACKLOG));
-        queue.oldest_ms = reply_integer(reply_at(call->leased, QUEUE_OLDEST));
-        queue.expired = (uint64_t)reply_integer(reply_at(call->leased, QUEUE_EXPIRED));
+        queue.backlog = (uint64_t)reply_integer(reply_at(request->reply, QUEUE_BACKLOG));
+        queue.oldest_ms = reply_integer(reply_at(request->reply, QUEUE_OLDEST));
+        queue.expired = (uint64_t)reply_integer(reply_at(request->reply, QUEUE_EXPIRED));
     }
-    call->on_leased(call->ctx, rc, &queue);
+    call->on_leased(request->ctx, rc, &queue);
     free(pushes);
 }
 
 static const struct shard_request_kind lease_kind = {
-    .failure = "could not lease Web Pushes", .on_reply = on_leased_reply, .finish = finish_leased};
+    .failure = "could not lease Web Pushes", .is_valid = is_queue, .finish = finish_leased};
 
 enum rc
 store_lease_web_pushes(struct store *store, unsigned shard, int64_t lease_ms, unsigned max,
@@ -124,24 +116,8 @@ store_lease_web_pushes(struct store *store, unsigned shard, int64_t lease_ms, un
     return shard_request_await(&call->request);
 }
 
-static bool
-on_stored_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
-{
-    (void)request;
-    (void)shard;
-    return reply_is_integer(reply);
-}
-
-static void
-finish_stored(struct shard_request *request, enum rc rc)
-{
-    const struct web_push_call *call = (struct web_push_call *)request;
-
-    call->on_stored(call->ctx, rc);
-}
-
-static const struct shard_request_kind end_kind = {
-    .failure = "could not end a Web Push", .on_reply = on_stored_reply, .finish = finish_stored};
+static const struct shard_request_kind end_kind = {.failure = "could not end a Web Push",
+                                                   .is_valid = reply_is_integer};
 
 enum rc
 store_end_web_push(struct store *store, const struct store_web_push *push, int64_t delay_ms,
@@ -149,13 +125,14 @@ store_end_web_push(struct store *store, const struct store_web_push *push, int64
 {
     struct shard *shard = &store->shards[push->shard];
     struct arguments arguments = {.argc = 0};
-    struct web_push_call *call;
+    struct shard_request *request;
     char delay[24] = "";
 
     if (!store->is_up || !shard->is_up)
         return RC_AGAIN;
-    call = call_new(store, &end_kind, push->shard, ctx);
-    call->on_stored = done;
+    request = shard_request_new(sizeof(*request), store, &end_kind);
+    request->acked = done;
+    request->ctx = ctx;
     if (delay_ms >= 0)
         snprintf(delay, sizeof(delay), "%lld", (long long)delay_ms);
     shard_arguments(shard, &arguments);
@@ -165,28 +142,19 @@ store_end_web_push(struct store *store, const struct store_web_push *push, int64
     argument(&arguments, push->state);
     argument(&arguments, is_accepted ? "1" : "");
     argument(&arguments, store->script_settings.retention);
-    shard_request_send_script(&call->request, shard, STORE_SCRIPT_end_web_push, 1, &arguments);
-    return shard_request_await(&call->request);
-}
-
-static bool
-on_known_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
-{
-    (void)shard;
-    ((struct web_push_call *)request)->was_present = reply_integer(reply) == 1;
-    return reply_is_integer(reply);
+    shard_request_send_script(request, shard, STORE_SCRIPT_end_web_push, 1, &arguments);
+    return shard_request_await(request);
 }
 
 static void
 finish_known(struct shard_request *request, enum rc rc)
 {
-    const struct web_push_call *call = (struct web_push_call *)request;
-
-    call->on_known(call->ctx, rc, call->was_present);
+    ((struct web_push_call *)request)
+        ->on_known(request->ctx, rc, reply_integer(request->reply) == 1);
 }
 
 static const struct shard_request_kind known_kind = {
-    .failure = "could not read the presence", .on_reply = on_known_reply, .finish = finish_known};
+    .failure = "could not read the presence", .is_valid = reply_is_integer, .finish = finish_known};
 
 enum rc
 store_was_present(struct store *store, const char *user, int64_t since_ms,
@@ -211,8 +179,8 @@ store_was_present(struct store *store, const char *user, int64_t since_ms,
 
 /* ---- tickets */
 
-static const struct shard_request_kind save_kind = {
-    .failure = "could not store a ticket of a Web Push", .finish = finish_stored};
+static const struct shard_request_kind save_kind = {.failure =
+                                                        "could not store a ticket of a Web Push"};
 
 enum rc
 store_save_push_ticket(struct store *store, const char *ticket, const char *id, const char *user,
@@ -221,12 +189,13 @@ store_save_push_ticket(struct store *store, const char *ticket, const char *id, 
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX], lifetime[24], *value;
     size_t room = strlen(id) + strlen(user) + 2;
-    struct web_push_call *call;
+    struct shard_request *request;
 
     if (!store->is_up)
         return RC_AGAIN;
-    call = call_new(store, &save_kind, 0, ctx);
-    call->on_stored = done;
+    request = shard_request_new(sizeof(*request), store, &save_kind);
+    request->acked = done;
+    request->ctx = ctx;
     key_write_of(key, sizeof(key), store->shards[0].prefix, KEY_PUSH_TICKET, ticket);
     snprintf(lifetime, sizeof(lifetime), "%lld", (long long)lifetime_ms);
     value = memory_new(room);
@@ -236,35 +205,25 @@ store_save_push_ticket(struct store *store, const char *ticket, const char *id, 
     argument(&arguments, value);
     argument(&arguments, "PX");
     argument(&arguments, lifetime);
-    shard_request_send_command(&call->request, &store->shards[0], &arguments);
+    shard_request_send_command(request, &store->shards[0], &arguments);
     free(value);
-    return shard_request_await(&call->request);
-}
-
-static bool
-on_ticket_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
-{
-    (void)shard;
-    ((struct web_push_call *)request)->leased = shard_request_keep_reply(request, reply);
-    return true;
+    return shard_request_await(request);
 }
 
 static void
 finish_ticket(struct shard_request *request, enum rc rc)
 {
     const struct web_push_call *call = (struct web_push_call *)request;
-    bool is_known = rc == RC_OK && reply_is_array(call->leased, 2);
+    bool is_known = rc == RC_OK && reply_is_array(request->reply, 2);
 
     if (rc == RC_OK && !is_known)
         rc = RC_BAD;
-    call->on_ticket(call->ctx, rc, is_known ? text_at(call->leased, 0) : "",
-                    is_known ? text_at(call->leased, 1) : "");
+    call->on_ticket(request->ctx, rc, is_known ? text_at(request->reply, 0) : "",
+                    is_known ? text_at(request->reply, 1) : "");
 }
 
-static const struct shard_request_kind ticket_kind = {.failure =
-                                                          "could not redeem a ticket of a Web Push",
-                                                      .on_reply = on_ticket_reply,
-                                                      .finish = finish_ticket};
+static const struct shard_request_kind ticket_kind = {
+    .failure = "could not redeem a ticket of a Web Push", .finish = finish_ticket};
 
 enum rc
 store_push_ticket(struct store *store, const char *ticket, bool is_used,
