@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/forget.h"
+#include "store/command.h"
 
 #define FORGET "forget"
 #define JSON_MAX 4096

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "store/command.h"
-#include "store/why.h"
 #include "wire/frame.h"
 #include "wire/token.h"
 

@@ -17,7 +17,7 @@
 #include "hub/hub.h"
 #include "rows/rows.h"
 #include "sink/sink.h"
-#include "store/audit.h"
+#include "store/admin.h"
 #include "store/store.h"
 
 /* interval of a worker's heartbeat, which its supervisor checks */

@@ -9,8 +9,7 @@
 #include "gate/http/request.h"
 #include "gate/net/gate_shared.h"
 #include "hub/hub.h"
-#include "store/audit.h"
-#include "store/forget.h"
+#include "store/admin.h"
 #include "wire/http_head.h"
 
 /* ---- acts */

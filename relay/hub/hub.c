@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "store/audit.h"
+#include "store/admin.h"
 #include "wire/codes.h"
 #include "wire/ws_frame.h"
 

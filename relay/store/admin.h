@@ -1,12 +1,21 @@
-/* admin.h: the store's state, error log, traces and drops, for the console and for commands. */
+/*
+ * admin.h: what operators read and change in the store, over HTTP, on the console and by commands:
+ * its state, the error log, traces, users, and the acts themselves.
+ */
 #ifndef CLAIRON_STORE_ADMIN_H
 #define CLAIRON_STORE_ADMIN_H
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/rc.h"
+#include "base/stats.h"
 #include "store/entry.h"
 #include "store/store.h"
-#include "store/why.h"
 
 struct redisReply;
 
@@ -78,6 +87,42 @@ error_entry_shard(struct entry_id id, unsigned shard_count)
 
 /* Reads a row of the error log. RC_BAD: invalid row. */
 MUST_CHECK enum rc error_entry_read(const struct redisReply *row, struct error_entry *ret_entry);
+
+/* ---- a notification and a user */
+
+enum fact { FACT_UNKNOWN, FACT_NO, FACT_YES };
+
+/* A gap that a connection of the user received: the stream entries after `from` up to `to`. */
+struct user_gap {
+    char at[CLOCK_TEXT_MAX];
+    char why[16];
+    char conn[STORE_CONN_TEXT + 1];
+    struct cursor from;
+    struct cursor to;
+};
+
+#define USER_GAPS_MAX 8 /* as in gap.lua */
+
+struct user_gaps {
+    struct user_gap items[USER_GAPS_MAX]; /* newest first */
+    size_t count;
+};
+
+/* What the store knows of a notification and a user (user_facts.lua). */
+struct user_facts {
+    bool is_waiting;         /* the user must acknowledge it */
+    int64_t acked_ms;        /* 0: not acknowledged */
+    bool is_pending;         /* some user must acknowledge it */
+    bool knows_pairs;        /* a user without a pair never had one */
+    enum fact is_open_ended; /* without members at the commit: its recipients get pairs */
+    enum fact is_member;     /* now, of the audience */
+    enum fact is_in_error_log;
+    int retries; /* delivered */
+    int relays;  /* to which the user is connected now; -1: unknown */
+    struct user_gaps gaps;
+    struct user_gap gap; /* covers the notification, unless has_gap is false */
+    bool has_gap;
+};
 
 /* ---- the trace of one notification: committed, stored, sent, acknowledged, retried */
 
@@ -156,5 +201,101 @@ trace_find_stage(const struct trace *trace, const char *stage)
 
 /* True if the detail of the event is a connection. */
 bool trace_event_has_conn(const struct trace_event *event);
+
+/* Reads the facts in a reply of trace.lua; NULL, or without facts: none. */
+void user_facts_read(const struct redisReply *reply, struct user_facts *ret_facts);
+
+/*
+ * Finds the gap that covers the notification. If the store does not have the notification any more,
+ * the time in its id is compared: then the trace is not empty. `shard`: of the notification;
+ * `own`: of the user.
+ */
+void user_facts_find_gap(struct trace *trace, const char *id, unsigned shard, unsigned own);
+
+/* ---- whether a notification reached a user, from its trace and facts on the user */
+
+#define WHY_JSON_MAX ((size_t)256 * 1024)
+#define WHY_TEXT_MAX ((size_t)32 * 1024)
+
+/* Adds the explanation, in sentences. The trace is of store_trace_of_user. */
+MUST_CHECK enum rc why_write_text(const struct trace *trace, const char *user, struct buffer *out);
+
+/* {"id":..,"user":..,"explanation":..,"addressed":..,"outcome":..,"delivered":[..],..} */
+MUST_CHECK enum rc why_write_json(const struct trace *trace, const char *id, const char *user,
+                                  struct buffer *out);
+
+/* ---- removing a user */
+
+/* Where the name remains, in entries that others need too. */
+enum forget_place {
+    FORGET_STREAM,   /* notifications that are also addressed to others, or that name the user */
+    FORGET_ERRORS,   /* the same, in the error log */
+    FORGET_RECEIPTS, /* until each sink has them, or they are trimmed */
+    FORGET_CONTROL,  /* membership changes and ack events that relays may still read */
+    FORGET_PLACES
+};
+
+struct forget_remainder {
+    uint64_t entries;
+    int64_t until_ms; /* Unix time: at the latest; 0: no entries */
+    bool has_no_end;  /* an entry is pending for others, and does not expire */
+};
+
+struct store_forgotten {
+    uint64_t pairs;         /* pending pairs that ended as forgotten */
+    uint64_t notifications; /* stream entries that were deleted */
+    uint64_t removed;       /* other keys, fields and entries that were removed or changed */
+    uint64_t memberships;   /* in clairon.member, which is the application's */
+    bool is_connected;      /* a relay has not ended the user's sessions */
+    struct forget_remainder remain[FORGET_PLACES];
+};
+
+/*
+ * Ends the sessions and pairs of a user, and removes the name from all shards, in many small steps.
+ * After a failure, call it again: it removes what is left. RC_OK and RC_AGAIN have the same meaning
+ * as in store.h. RC_IO: not all was removed.
+ */
+typedef void store_forget_done(void *ctx, enum rc rc, const struct store_forgotten *forgotten);
+MUST_CHECK enum rc store_forget(struct store *store, const char *user, store_forget_done *done,
+                                void *ctx);
+
+/* Writes the result as a JSON object. */
+MUST_CHECK enum rc store_forgotten_write(const struct store_forgotten *forgotten,
+                                         struct buffer *out);
+
+/*
+ * ---- the acts of operators, in a stream of shard 0 (KEY_AUDIT)
+ *
+ * The stream contains hashes of names. The keys KEY_AUDIT_NAME contain the names, until
+ * `clairon forget` removes them: a removed user is then named by the hash, also in older acts.
+ */
+
+#define AUDIT_QUEUE_MAX 1000 /* acts that wait for the store */
+#define AUDIT_PAGE_MAX 1000  /* acts in a page */
+#define AUDIT_PAGE_BYTES_MAX ((size_t)16 * 1024 * 1024)
+
+#define AUDIT_HASH_TEXT 43 /* base64url characters of a SHA-256 */
+void audit_hash(const char *name, char ret_hash[AUDIT_HASH_TEXT + 1]);
+
+/*
+ * Stores the acts of this process (log_audit_listen). While the store is down, up to
+ * AUDIT_QUEUE_MAX acts wait; further ones are only in the log, and counted.
+ */
+struct audit;
+struct audit *audit_open(struct ev_loop *loop, struct store *store, struct stats *stats);
+/* Adds an act of another process. */
+void audit_add(struct audit *audit, const struct log_act *act, int64_t at_us);
+/* Call it before store_close. Accepts NULL. */
+void audit_close(struct audit *audit);
+void audit_free(struct audit *audit); /* call it after store_close; accepts NULL */
+
+/*
+ * Reads up to `limit` acts after the stream entry `after` ("": the oldest), oldest first. `json`:
+ * an array; `next`: the last stream entry that was read. Valid during the callback. RC_OK and
+ * RC_AGAIN have the same meaning as in store.h.
+ */
+typedef void store_audit_read_done(void *ctx, enum rc rc, struct buffer *json, const char *next);
+MUST_CHECK enum rc store_audit_read(struct store *store, const char *after, unsigned limit,
+                                    store_audit_read_done *done, void *ctx);
 
 #endif

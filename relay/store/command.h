@@ -121,6 +121,10 @@ MUST_CHECK enum rc command_trace(struct command *command, const char *id, const 
 MUST_CHECK enum rc command_cut_off(struct command *command, const struct cutoff *cutoff,
                                    const char *user);
 
+/* Like store_forget, for a command; waits several seconds for shards. RC_IO: command_error. */
+MUST_CHECK enum rc command_forget(struct command *command, const char *user,
+                                  struct store_forgotten *ret_forgotten);
+
 /*
  * Abandons the keys of a shard on a lost node, `name`: its ID or HOST:PORT. Relays then use the
  * shard, and clients receive a gap. *ret_id: the node's ID. Calls `before_change` with it.

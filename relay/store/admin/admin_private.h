@@ -4,7 +4,6 @@
 
 #include "store/command.h"
 #include "store/admin.h"
-#include "store/audit.h"
 #include "store/scripts/scripts.h"
 #include "store/servers/topology.h"
 #include "store/shards/multi.h"

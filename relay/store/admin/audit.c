@@ -5,7 +5,7 @@
  * is repeated with the same id, which audit.lua ignores if the stream has it already. A command
  * waits for each reply.
  */
-#include "store/audit.h"
+#include "store/admin.h"
 
 #include <ev.h>
 #include <inttypes.h>

@@ -5,7 +5,7 @@
  * shard, pending pairs, sorted sets, the error log, the streams, and all other keys. Each step
  * finds what is left by itself, so the whole may be interrupted and repeated.
  */
-#include "store/forget.h"
+#include "store/admin.h"
 
 #include <ev.h>
 #include <inttypes.h>
@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/admin/admin_private.h"
-#include "store/audit.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
 #include "store/shards/shard_request.h"

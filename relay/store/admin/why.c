@@ -7,12 +7,11 @@
  * are created in the step that stores it. A pair is pending or acknowledged, or its end is in the
  * trace, until the trace is shortened or expires.
  */
-#include "store/why.h"
+#include "store/admin.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "store/admin.h"
 #include "wire/frame.h"
 
 enum outcome {

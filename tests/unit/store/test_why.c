@@ -11,7 +11,6 @@
 
 #include "../heads.h"
 #include "store/admin.h"
-#include "store/why.h"
 
 #define ID "01890a5d-ac96-8d4b-bcce-b302099a8057"
 #define LIST_MAX 12
