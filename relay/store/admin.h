@@ -202,16 +202,6 @@ trace_find_stage(const struct trace *trace, const char *stage)
 /* True if the detail of the event is a connection. */
 bool trace_event_has_conn(const struct trace_event *event);
 
-/* Reads the facts in a reply of trace.lua; NULL, or without facts: none. */
-void user_facts_read(const struct redisReply *reply, struct user_facts *ret_facts);
-
-/*
- * Finds the gap that covers the notification. If the store does not have the notification any more,
- * the time in its id is compared: then the trace is not empty. `shard`: of the notification;
- * `own`: of the user.
- */
-void user_facts_find_gap(struct trace *trace, const char *id, unsigned shard, unsigned own);
-
 /* ---- whether a notification reached a user, from its trace and facts on the user */
 
 #define WHY_JSON_MAX ((size_t)256 * 1024)

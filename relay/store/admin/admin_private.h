@@ -131,6 +131,18 @@ struct audit_act {
     char user_hash[AUDIT_HASH_TEXT + 1]; /* "": no user */
 };
 
+/* ---- a notification and a user. Pure: no I/O */
+
+/* Reads the facts in a reply of trace.lua; NULL, or without facts: none. */
+void user_facts_read(const struct redisReply *reply, struct user_facts *ret_facts);
+
+/*
+ * Finds the gap that covers the notification. If the store does not have the notification any more,
+ * the time in its id is compared: then the trace is not empty. `shard`: of the notification;
+ * `own`: of the user.
+ */
+void user_facts_find_gap(struct trace *trace, const char *id, unsigned shard, unsigned own);
+
 /* ---- pending notifications */
 
 /* A result of drop.lua: the number of pairs that ended, or one of these. */

@@ -11,6 +11,7 @@
 
 #include "../heads.h"
 #include "store/admin.h"
+#include "store/admin/admin_private.h"
 
 #define ID "01890a5d-ac96-8d4b-bcce-b302099a8057"
 #define LIST_MAX 12
