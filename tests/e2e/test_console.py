@@ -13,6 +13,17 @@ from stack import WAIT_SECONDS, wait_for
 
 
 class Console(ConsoleCase):
+    def status(self, path, token=None):
+        request = urllib.request.Request(self.relay + path)
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as response:
+                return response.status
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
     # ---- access
 
     def test_an_invalid_token_is_reported_and_not_stored(self):
@@ -29,20 +40,9 @@ class Console(ConsoleCase):
         wait_for("the page reports an invalid token", lambda: "not a token" in self.text("#token-error"))
 
     def test_requests_without_an_admin_token_are_rejected(self):
-        def status(path, token=None):
-            request = urllib.request.Request(self.relay + path)
-            if token:
-                request.add_header("Authorization", f"Bearer {token}")
-            try:
-                with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as response:
-                    return response.status
-            except urllib.error.HTTPError as error:
-                with error:
-                    return error.code
-
-        self.assertEqual(status("/v1/console"), 401)
-        self.assertEqual(status("/v1/console", self.token("--sub", "u1", "--publish")), 403)
-        self.assertEqual(status("/v1/console", self.token("--sub", "u1", "--admin")), 200)
+        self.assertEqual(self.status("/v1/console"), 401)
+        self.assertEqual(self.status("/v1/console", self.token("--sub", "u1", "--publish")), 403)
+        self.assertEqual(self.status("/v1/console", self.token("--sub", "u1", "--admin")), 200)
 
     def test_the_token_stays_in_the_tab(self):
         self.sign_in_and_wait()
@@ -250,6 +250,41 @@ class Console(ConsoleCase):
         self.browser.find("#sure .danger").click()
         wait_for("the page shows the drop", lambda: "dropped" in self.text("#life-events"))
         self.assertFalse(self.browser.find("#life-drop").is_displayed())
+        self.assertEqual(self.browser.errors(), [])
+
+    def test_a_user_is_kicked_and_the_act_is_listed(self):
+        token, path = self.token("--sub", "k<b>1"), "/v1/poll?wait=0"
+        self.assertEqual(self.status(path, token), 204)
+        self.sign_in_and_wait()
+        self.browser.find("#user-id").send_keys("k<b>1", Keys.ENTER)
+        wait_for("the user is looked up", lambda: self.browser.find("#user-kick").is_displayed())
+        self.tab_to("user-kick")
+        self.keys(Keys.ENTER)
+        wait_for("the confirmation dialog opens", lambda: self.browser.find("#sure").is_displayed())
+        self.assertEqual(self.text("#sure-title"), "Kick this user?")
+        self.assertEqual(self.browser.texts("#sure button"), ["Cancel", "Kick"])
+        self.screenshot("kick")
+        self.keys(Keys.ESCAPE)
+        wait_for("the confirmation dialog closes", lambda: not self.browser.find("#sure").is_displayed())
+        self.assertEqual(self.status(path, token), 204)
+        self.browser.find("#user-kick").click()
+        self.browser.find("#sure .danger").click()
+        wait_for("the page confirms the kick", lambda: self.text("#user-status").startswith("k<b>1 kicked: "))
+        self.assertEqual(self.status(path, token), 403)
+        self.assertFalse(self.browser.find("#acts").is_displayed())
+        self.browser.find("#acts-show").click()
+        wait_for("the page lists the act", lambda: self.browser.texts("#acts li .what")[:1] == ["kick k<b>1"])
+        self.assertRegex(self.browser.texts("#acts li .facts")[0], r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\S* · root$")
+        self.assertRegex(self.text("#acts-status"), r"^\d+ acts? in the last 7 days\.$")
+        self.browser.find("#user-id").clear()
+        self.browser.find("#user-id").send_keys("k2", Keys.ENTER)
+        wait_for("another user is looked up", lambda: self.text("#user-status").startswith("k2: not connected"))
+        self.browser.find("#user-kick").click()
+        self.browser.find("#sure .danger").click()
+        wait_for("the list of acts follows", lambda: self.browser.texts("#acts li .what")[:2] == ["kick k2", "kick k<b>1"])
+        self.screenshot("acts")
+        self.browser.find("#leave").click()
+        self.assertEqual(self.text("#acts") + self.text("#acts-status"), "")
         self.assertEqual(self.browser.errors(), [])
 
     def send_message(self):

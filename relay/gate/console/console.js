@@ -117,7 +117,8 @@ async function exchange(path, body, signal) {
     return {};
   });
   if (!response.ok) throw new RequestError(response.status, content.detail ?? `the relay responded with ${response.status}`);
-  return content;
+  const next = response.headers.get('Clairon-Next'); // of a page
+  return next === null ? content : { page: content, next };
 }
 
 // Reports an error. A rejected token signs out.
@@ -140,11 +141,11 @@ function leave(why = '') {
   $('main').hidden = $('tools').hidden = $('jump').hidden = true;
   $('enter').hidden = false;
   $('life').hidden = true;
-  for (const id of ['errors', 'pending', 'relays', 'sinks', 'figures', 'life-events', 'tail', 'user-pending', 'browsers', 'rules']) $(id).replaceChildren();
-  for (const id of ['errors-count', 'errors-status', 'life-status', 'user-status', 'test-status', 'rules-status', 'about', 'user-id', 'test-user'])
+  for (const id of ['errors', 'pending', 'relays', 'sinks', 'figures', 'life-events', 'tail', 'user-pending', 'browsers', 'rules', 'acts']) $(id).replaceChildren();
+  for (const id of ['errors-count', 'errors-status', 'life-status', 'user-status', 'test-status', 'rules-status', 'acts-status', 'about', 'user-id', 'test-user'])
     if ($(id).localName === 'input') $(id).value = '';
     else set($(id), '');
-  $('user-pending').hidden = $('user-browsers').hidden = $('rules').hidden = true;
+  $('user-kick').hidden = $('user-pending').hidden = $('user-browsers').hidden = $('rules').hidden = $('acts').hidden = true;
   document.body.classList.remove('stale');
   $('state').dataset.text = '';
   $('state').replaceChildren(make('span', { class: 'badge', text: 'signed out' }));
@@ -592,9 +593,11 @@ async function changeError(entry, verb, describe) {
 const redrive = (entry) => changeError(entry, 'redrive', (response) =>
   response.users > 0 ? `${entry.id} redriven to ${plural(response.users, 'user')}.` : `${entry.id}: already acknowledged by all users.`);
 
-function confirm(title, text, act) {
+function confirm(title, text, act, verb = 'Drop it', keep = 'Keep it') {
   set($('sure-title'), title);
   set($('sure-text'), text);
+  set($('sure').querySelector('[value=yes]'), verb);
+  set($('sure').querySelector('[value=no]'), keep);
   $('sure').returnValue = '';
   $('sure').onclose = () => {
     if ($('sure').returnValue === 'yes') act();
@@ -899,6 +902,46 @@ $('rules-show').addEventListener('click', async () => {
   }
 });
 
+// ---- the acts of operators
+
+const ACTS_DAYS = 7;
+const ACTS_PAGE = 1000;
+const ACTS_REQUESTS = 10;
+const ACTS_ROWS = 200;
+
+function actItem({ at, actor, act, object }) {
+  const item = row();
+  item.querySelector('.what').append(make('strong', { text: act }), ` ${object}`);
+  item.querySelector('.facts').append(make('time', { datetime: at, text: at.slice(0, 23).replace('T', ' ') }), ` · ${actor}`);
+  return item;
+}
+
+// A relay returns the oldest acts first.
+async function acts() {
+  const mine = round;
+  const found = [];
+  let after = `${Math.max(0, (last?.at ?? Date.now()) - ACTS_DAYS * 86400000)}-0`, isEnd = false;
+  try {
+    for (let i = 0; i < ACTS_REQUESTS && !isEnd; i++) {
+      const { page, next } = await request(`audit?after=${after}`);
+      if (mine !== round) return;
+      found.push(...page);
+      isEnd = page.length < ACTS_PAGE;
+      after = next;
+    }
+    const newest = found.reverse().slice(0, ACTS_ROWS);
+    $('acts').replaceChildren(...newest.map(actItem));
+    $('acts').hidden = newest.length === 0;
+    set($('acts-status'), `${plural(found.length, 'act')} in the last ${ACTS_DAYS} days${newest.length < found.length ? `, the newest ${newest.length}` : ''}.`
+      + `${isEnd ? '' : ' There are more: GET /v1/audit.'}`);
+    set($('acts-show'), 'Refresh acts');
+  } catch (error) {
+    if (mine === round) failed(error, (why) => set($('acts-status'), `Could not read the acts: ${why}.`));
+  }
+}
+
+$('acts-show').addEventListener('click', () => acts());
+
 // ---- user lookup and test notification
 
 // The list has only the origins, since an endpoint allows anybody to send to its browser.
@@ -923,17 +966,18 @@ async function browsers(id) {
   }
 }
 
-$('user').addEventListener('submit', async (event) => {
-  event.preventDefault();
+async function lookUp(id) {
   const mine = round;
-  const id = $('user-id').value;
+  $('user-kick').onclick = () => confirm('Kick this user?',
+    `${id}: all connections are closed, the tokens that were issued until now are rejected, and no Web Push is sent until the user signs in again.`,
+    () => kick(id), 'Kick', 'Cancel');
   try {
     const { connections, user, missing } = await request(`console/user?id=${encodeURIComponent(id)}`);
     if (mine !== round) return;
     const where = user.relays === null ? 'relays unknown' : user.relays.length ? `connected on ${plural(user.relays.length, 'relay')} (${user.relays.join(', ')})` : 'not connected';
     set($('user-status'), `${id}: ${where} · ${plural(connections, 'connection')} on this process · ${number.format(user.pending)} pending`
       + `${missing ? `. ${without(missing, 'more may be pending')}` : ''}`);
-    $('user-pending').hidden = false;
+    $('user-kick').hidden = $('user-pending').hidden = false;
     browsers(id);
     show($('user-pending'), user.oldest, (p) => p.id, (p) => {
       const item = row();
@@ -943,9 +987,28 @@ $('user').addEventListener('submit', async (event) => {
       + (p.due ? ` · next attempt in ${span(p.due - user.at)}` : '')), missing ? 'Nothing is pending in the other shards.' : 'Nothing is pending for this user.');
   } catch (error) {
     if (mine !== round) return;
-    $('user-pending').hidden = true;
+    $('user-kick').hidden = $('user-pending').hidden = true;
     failed(error, (why) => set($('user-status'), `Could not look up the user: ${why}.`));
   }
+}
+
+// The relays close the connections within a second.
+async function kick(id) {
+  const mine = round;
+  try {
+    await request(`console/users/${encodeURIComponent(id)}/disconnect`, {});
+    if (mine !== round) return;
+    set($('user-status'), `${id} kicked: connections are closed, and earlier tokens are rejected.`);
+    if ($('user-id').value === id) browsers(id);
+    if (!$('acts').hidden) acts();
+  } catch (error) {
+    if (mine === round) failed(error, (why) => set($('user-status'), `Could not kick ${id}: ${why}.`));
+  }
+}
+
+$('user').addEventListener('submit', (event) => {
+  event.preventDefault();
+  lookUp($('user-id').value);
 });
 
 $('test').addEventListener('submit', async (event) => {

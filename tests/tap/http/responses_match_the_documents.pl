@@ -230,7 +230,7 @@ statuses('400', GET => "/v1/notifications/$id/why", {});
 statuses('200', GET => "/v1/notifications/$id", {});
 statuses('200 401 403', GET => '/v1/audit', {}, { claims => undef }, { claims => \%u1 });
 statuses('400', GET => "/v1/audit?$_", {}) for 'limit=0', 'after=x';
-statuses('204 400 403', POST => '/v1/users/u8/disconnect', { body => { until => '2999-01-01T00:00:00Z', jti => 'x' } }, { body => '[]' }, { claims => \%u1, body => '{}' });
+statuses('204 400 403', POST => "/v1/$_/u8/disconnect", { body => { until => '2999-01-01T00:00:00Z', jti => 'x' } }, { body => '[]' }, { claims => \%u1, body => '{}' }) for 'users', 'console/users';
 statuses('200 403', POST => '/v1/users/u5/forget', {}, { claims => \%u1 });
 statuses('400', POST => "/v1/users/${\('x' x 300)}/forget", {});
 statuses('400', POST => '/v1/backchannel-logout', { claims => undef, body => 'logout_token=x', headers => { 'Content-Type' => 'application/x-www-form-urlencoded' } });
