@@ -1,4 +1,4 @@
-/* kick.c: `clairon kick`: ends the connections of a user, and rejects the user's tokens. */
+/* kick.c: `clairon kick`: cuts off the tokens of a user (wire/cutoff.h). */
 #include "cli/cli.h"
 
 #include <stdio.h>

@@ -107,7 +107,7 @@ gate_user_free(struct gate_request *request)
 }
 
 void
-gate_api_disconnect(struct gate_request *request)
+gate_api_cutoff(struct gate_request *request)
 {
     const int64_t now_s = clock_wall_us() / 1000000;
     const char *user = user_of(request)->name;
@@ -118,8 +118,8 @@ gate_api_disconnect(struct gate_request *request)
 
     if (user == NULL) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_BAD_USER);
-    } else if (client_message_parse_disconnect(request->body.bytes, request->body.len, &until_s,
-                                               &jti, error) != RC_OK) {
+    } else if (client_message_parse_cutoff(request->body.bytes, request->body.len, &until_s, &jti,
+                                           error) != RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
     } else if (until_s != 0 && until_s <= now_s) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "\"until\" is in the past");

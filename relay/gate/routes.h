@@ -187,7 +187,7 @@ struct gate_user {
 
 void gate_user_headers(struct gate_request *request);
 void gate_user_free(struct gate_request *request);
-void gate_api_disconnect(struct gate_request *request);
+void gate_api_cutoff(struct gate_request *request);
 void gate_api_logout(struct gate_request *request);
 
 /* ---- operator_routes.c */

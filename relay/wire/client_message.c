@@ -572,8 +572,8 @@ client_message_parse_entry(const char *text, size_t len, char ret_entry[CLIENT_M
 }
 
 enum rc
-client_message_parse_disconnect(const char *text, size_t len, int64_t *ret_until_s, char **ret_jti,
-                                char error[CLIENT_MESSAGE_ERROR_MAX])
+client_message_parse_cutoff(const char *text, size_t len, int64_t *ret_until_s, char **ret_jti,
+                            char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     const struct json_value *until, *jti;
     struct json_doc_error load;

@@ -98,9 +98,9 @@ MUST_CHECK enum rc client_message_parse_entry(const char *text, size_t len,
  * *ret_until_s is then 0 (Unix seconds), and *ret_jti NULL. The caller frees *ret_jti. RC_BAD:
  * `error` describes the valid form.
  */
-MUST_CHECK enum rc client_message_parse_disconnect(const char *text, size_t len,
-                                                   int64_t *ret_until_s, char **ret_jti,
-                                                   char error[CLIENT_MESSAGE_ERROR_MAX]);
+MUST_CHECK enum rc client_message_parse_cutoff(const char *text, size_t len, int64_t *ret_until_s,
+                                               char **ret_jti,
+                                               char error[CLIENT_MESSAGE_ERROR_MAX]);
 
 /* Parses a transaction id: a decimal number from 1 to 2^64-1, without leading zeros. */
 bool client_message_parse_xid(const char *text, size_t len, uint64_t *ret_xid);

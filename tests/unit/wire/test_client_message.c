@@ -320,7 +320,7 @@ parse_disconnect(const char *body, int64_t expected_s, const char *expected)
 {
     int64_t until_s = -1;
     char *jti = NULL;
-    enum rc rc = client_message_parse_disconnect(body, strlen(body), &until_s, &jti, error);
+    enum rc rc = client_message_parse_cutoff(body, strlen(body), &until_s, &jti, error);
 
     assert_int_equal(until_s, rc == RC_OK ? expected_s : -1);
     if (rc == RC_OK && expected != NULL)

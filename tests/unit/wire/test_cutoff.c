@@ -37,19 +37,19 @@ rejects(struct cutoff cutoff, struct cutoff_marks marks, int64_t now_s)
 static void
 tokens_of_the_user_are_rejected_until_the_end(void **state)
 {
-    struct cutoff kick = cutoff_for("ada", NULL, 0, NOW);
+    struct cutoff cutoff = cutoff_for("ada", NULL, 0, NOW);
 
     (void)state;
-    assert_int_equal(kick.issued_s, CUTOFF_NOW_S);
-    assert_int_equal(kick.ends_s, NOW + 400 * 86400);
-    kick.issued_s = NOW;
-    assert_true(rejects(kick, marks_of("ada", NULL, NULL, NOW), NOW));
-    assert_true(rejects(kick, marks_of("ada", NULL, NULL, -1), NOW));
-    assert_true(rejects(kick, marks_of("ada", "j", "s", 0), kick.ends_s - 1));
-    assert_false(rejects(kick, marks_of("ada", NULL, NULL, NOW + 1), NOW));
-    assert_false(rejects(kick, marks_of("ada", NULL, NULL, NOW), kick.ends_s));
-    assert_false(rejects(kick, marks_of("ad", NULL, NULL, NOW), NOW));
-    assert_false(rejects(kick, marks_of("bob", "ada", "ada", NOW), NOW));
+    assert_int_equal(cutoff.issued_s, CUTOFF_NOW_S);
+    assert_int_equal(cutoff.ends_s, NOW + 400 * 86400);
+    cutoff.issued_s = NOW;
+    assert_true(rejects(cutoff, marks_of("ada", NULL, NULL, NOW), NOW));
+    assert_true(rejects(cutoff, marks_of("ada", NULL, NULL, -1), NOW));
+    assert_true(rejects(cutoff, marks_of("ada", "j", "s", 0), cutoff.ends_s - 1));
+    assert_false(rejects(cutoff, marks_of("ada", NULL, NULL, NOW + 1), NOW));
+    assert_false(rejects(cutoff, marks_of("ada", NULL, NULL, NOW), cutoff.ends_s));
+    assert_false(rejects(cutoff, marks_of("ad", NULL, NULL, NOW), NOW));
+    assert_false(rejects(cutoff, marks_of("bob", "ada", "ada", NOW), NOW));
 }
 
 static void
