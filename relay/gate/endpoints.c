@@ -132,42 +132,6 @@ gate_api_nack(struct gate_request *request)
 }
 
 static void
-on_ticket_stored(void *ctx, enum rc rc)
-{
-    struct pending_ticket *pending = ctx;
-    struct gate_request *request = store_request_reply(pending->store_request, rc);
-    struct response response;
-
-    if (request != NULL) {
-        response_init(&response, 200, GATE_JSON);
-        if (buffer_addf(&response.body, "{\"ticket\":\"%s\",\"exp\":%" PRId64 "}\n",
-                        pending->ticket, clock_wall_us() / 1000000 + STORE_TICKET_SECONDS) != RC_OK)
-            buffer_clear(&response.body);
-        gate_request_respond(request, &response);
-    }
-    free(pending);
-}
-
-void
-gate_api_ticket(struct gate_request *request)
-{
-    struct pending_ticket *pending = memory_new(sizeof(*pending));
-    struct buffer claims;
-    enum rc rc;
-
-    pending->store_request = store_request_new(request);
-    buffer_init(&claims, CLAIMS_MAX);
-    random_hex(pending->ticket, STORE_TICKET_TEXT);
-    rc = token_write(&request->token, &claims);
-    if (rc == RC_OK)
-        rc = store_ticket_save(hub_store(request->gate->hub), pending->ticket, claims.bytes,
-                               on_ticket_stored, pending);
-    buffer_free(&claims);
-    if (rc != RC_OK)
-        on_ticket_stored(pending, rc);
-}
-
-static void
 on_dropped(void *ctx, enum rc rc, bool is_known)
 {
     struct gate_request *request = store_request_reply(ctx, rc);

@@ -155,7 +155,6 @@ struct gate_barrier {
 
 void gate_api_ack(struct gate_request *request);
 void gate_api_nack(struct gate_request *request);
-void gate_api_ticket(struct gate_request *request);
 void gate_api_drop(struct gate_request *request);
 void gate_api_barrier(struct gate_request *request);
 void gate_api_barrier_free(struct gate_request *request);

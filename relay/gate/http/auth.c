@@ -37,12 +37,10 @@ struct verified_token {
 #define WAITING_MAX 1024   /* tokens that wait for keys; each has at most 8 kB */
 #define NO_ISSUER SIZE_MAX /* the keys are known, but not the cut-offs */
 
-struct gate_redeem {
-    gate_redeemed *done;
-    void *owner; /* NULL: cancelled */
-    /* of a token that waits for the keys of its issuer */
-    struct gate_redeem *prev, *next;
-    struct gate *gate;
+/* A token that waits for the keys of its issuer, or for the cut-offs. */
+struct token_wait {
+    struct gate_redeem redeem;
+    struct token_wait *prev, *next;
     bool is_logout; /* a logout token */
     size_t issuer;
     char *text;
@@ -50,16 +48,9 @@ struct gate_redeem {
 };
 
 struct token_waits {
-    struct gate_redeem *first;
+    struct token_wait *first;
     int count;
 };
-
-static bool
-is_ticket(const char *text)
-{
-    return strlen(text) == STORE_TICKET_TEXT &&
-           strspn(text, "0123456789abcdef") == STORE_TICKET_TEXT;
-}
 
 bool
 gate_token_is_cut_off(struct gate *gate, const struct token *token)
@@ -71,55 +62,8 @@ gate_token_is_cut_off(struct gate *gate, const struct token *token)
     return is_cut_off;
 }
 
-static void
-on_claims_read(void *ctx, enum rc rc, struct bytes claims)
-{
-    struct gate_redeem *redeem = ctx;
-    struct token_error error = {.text = "store does not reply"};
-    struct token token = {0};
-
-    if (redeem->owner == NULL) {
-        free(redeem);
-        return;
-    }
-    if (rc == RC_OK && claims.at == NULL) {
-        rc = RC_BAD;
-        snprintf(error.text, sizeof(error.text), "ticket unknown, used or expired");
-    } else if (rc == RC_OK) {
-        rc = token_parse((const char *)claims.at, claims.len, clock_wall_us() / 1000000, &token,
-                         &error);
-        if (rc == RC_OK && gate_token_is_cut_off(redeem->gate, &token)) {
-            rc = RC_LIMIT;
-            snprintf(error.text, sizeof(error.text), GATE_CUT_OFF);
-        }
-    }
-    redeem->done(redeem->owner, rc, &token, error.text);
-    token_free(&token);
-    free(redeem);
-}
-
-struct gate_redeem *
-gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done, void *owner)
-{
-    struct gate_redeem *redeem;
-
-    if (!gate_cutoffs_are_known(gate))
-        return NULL; /* the client may use the ticket again */
-    redeem = memory_new(sizeof(*redeem));
-    *redeem = (struct gate_redeem){.done = done, .owner = owner, .gate = gate};
-    /*
-     * A malformed ticket is looked up under a name that no ticket has, so that it is rejected like
-     * an unknown ticket.
-     */
-    if (store_ticket_redeem(hub_store(gate->hub), is_ticket(ticket) ? ticket : "-", on_claims_read,
-                            redeem) == RC_OK)
-        return redeem;
-    free(redeem);
-    return NULL;
-}
-
 void
-gate_ticket_cancel(struct gate_redeem *redeem)
+gate_redeem_cancel(struct gate_redeem *redeem)
 {
     redeem->owner = NULL;
 }
@@ -136,7 +80,7 @@ forget_verified(struct gate *gate)
 }
 
 static void
-wait_free(struct gate_redeem *wait)
+wait_free(struct token_wait *wait)
 {
     free(wait->text);
     free(wait);
@@ -147,7 +91,7 @@ static void
 on_keys_changed(void *ctx, size_t issuer, bool is_fetched)
 {
     struct gate *gate = ctx;
-    struct gate_redeem *wait, *next, *ready = NULL;
+    struct token_wait *wait, *next, *ready = NULL;
 
     forget_verified(gate);
     DL_FOREACH_SAFE (gate->token_waits->first, wait, next) {
@@ -163,7 +107,7 @@ on_keys_changed(void *ctx, size_t issuer, bool is_fetched)
         enum rc rc = RC_AGAIN;
 
         DL_DELETE(ready, wait);
-        if (wait->owner != NULL) {
+        if (wait->redeem.owner != NULL) {
             rc = (wait->is_logout ? gate_logout_verify
                                   : gate_token_verify)(gate, wait->text, wait->len, &token, error);
             /* With the issuer's current keys, an unknown key is final. */
@@ -171,7 +115,7 @@ on_keys_changed(void *ctx, size_t issuer, bool is_fetched)
                 stats_add(gate->stats, STAT_TOKENS_SIGNATURE, 1);
                 rc = RC_BAD;
             }
-            wait->done(wait->owner, rc, &token, error);
+            wait->redeem.done(wait->redeem.owner, rc, &token, error);
             token_free(&token);
         }
         wait_free(wait);
@@ -184,7 +128,7 @@ wait_for_keys(struct gate *gate, bool is_logout, const char *text, size_t len, g
 {
     struct token_error reason = {.issuer = 0};
     struct token token = {0};
-    struct gate_redeem *wait;
+    struct token_wait *wait;
     enum rc rc = (is_logout ? token_verify_logout : token_verify)(
         gate_keys_rules(gate->keys), text, len, clock_wall_us() / 1000000, &token, &reason);
 
@@ -196,16 +140,14 @@ wait_for_keys(struct gate *gate, bool is_logout, const char *text, size_t len, g
     if (gate->token_waits->count >= WAITING_MAX)
         return NULL;
     wait = memory_new(sizeof(*wait));
-    *wait = (struct gate_redeem){.done = done,
-                                 .owner = owner,
-                                 .gate = gate,
-                                 .is_logout = is_logout,
-                                 .issuer = reason.issuer,
-                                 .text = memory_text(text, len),
-                                 .len = len};
+    *wait = (struct token_wait){.redeem = {done, owner},
+                                .is_logout = is_logout,
+                                .issuer = reason.issuer,
+                                .text = memory_text(text, len),
+                                .len = len};
     DL_APPEND(gate->token_waits->first, wait);
     gate->token_waits->count++;
-    return wait;
+    return &wait->redeem;
 }
 
 struct gate_redeem *
@@ -247,7 +189,7 @@ gate_token_reload_keys(struct gate *gate)
 void
 gate_token_close(struct gate *gate)
 {
-    struct gate_redeem *wait, *next;
+    struct token_wait *wait, *next;
 
     gate_keys_close(gate->keys);
     DL_FOREACH_SAFE (gate->token_waits->first, wait, next)

@@ -11,7 +11,7 @@
 #include "wire/token.h"
 
 struct gate;
-struct gate_redeem; /* a ticket that the store redeems, or a token that waits for keys */
+struct gate_request;
 struct http_head;
 struct session_group;
 
@@ -51,20 +51,21 @@ void gate_token_reload_keys(struct gate *gate);
  * of the issuer are not available. RC_LIMIT: it is cut off. Other codes: it is invalid.
  */
 typedef void gate_redeemed(void *owner, enum rc rc, struct token *token, const char *error);
-/*
- * NULL: the store is down, or the cut-offs are not known. Otherwise `done` is called once, unless
- * cancelled.
- */
-struct gate_redeem *gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done,
-                                       void *owner);
-void gate_ticket_cancel(struct gate_redeem *redeem);
+
+/* A ticket that the store redeems, or a token that waits for keys. */
+struct gate_redeem {
+    gate_redeemed *done;
+    void *owner; /* NULL: cancelled */
+};
+/* `done` is not called any more. */
+void gate_redeem_cancel(struct gate_redeem *redeem);
 
 #define GATE_KEYS_RETRY_S 5 /* until a client presents a token again whose key was not available */
 
 /*
  * Verifies a token again when the keys of its issuer have been fetched, or the cut-offs were read,
  * after gate_token_verify returned RC_AGAIN. NULL: no fetch is due. Otherwise `done` is called
- * once, unless cancelled with gate_ticket_cancel.
+ * once, unless cancelled.
  */
 struct gate_redeem *gate_token_wait(struct gate *gate, const char *text, size_t len,
                                     gate_redeemed *done, void *owner);
@@ -99,5 +100,16 @@ void gate_expiry_begin(struct gate_expiry *expiry, const struct config *config, 
 /* Writes the warning if it is due. Returns its length; 0: not due; -1: the token has expired. */
 int gate_expiry_check(struct gate_expiry *expiry, const struct config *config, int64_t wall_us,
                       char ret_line[GATE_EXPIRING_MAX]);
+
+/* ---- tickets.c */
+
+/* Handles POST /v1/ticket. */
+void gate_api_ticket(struct gate_request *request);
+/*
+ * NULL: the store is down, or the cut-offs are not known. Otherwise `done` is called once, unless
+ * cancelled.
+ */
+struct gate_redeem *gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done,
+                                       void *owner);
 
 #endif

@@ -528,7 +528,7 @@ gate_request_free(struct gate_request *request)
 
     detach(request);
     if (request->redeem != NULL)
-        gate_ticket_cancel(request->redeem);
+        gate_redeem_cancel(request->redeem);
     if (request->store_request != NULL)
         request->store_request->request = NULL;
     DL_DELETE(gate->requests->first, request);

@@ -692,7 +692,7 @@ websocket_end_auth(struct websocket *ws)
         return;
     gate_waiting_remove(websocket_gate(ws), &auth->waiting);
     if (auth->redeem != NULL)
-        gate_ticket_cancel(auth->redeem);
+        gate_redeem_cancel(auth->redeem);
     if (auth->connect != NULL)
         client_message_free(auth->connect);
     free(auth->connect);
