@@ -1,6 +1,5 @@
 /*
- * console.c: the routes of operators: the console with its page, and the switch of real-time
- * delivery.
+ * console.c: the routes of the console, and its page.
  *
  * The page contains no secret and loads nothing from other hosts.
  */
@@ -439,19 +438,4 @@ gate_console_folder(struct conn *conn, struct response *ret_response)
     (void)conn;
     response_problem_with(ret_response, 308, 0, "Location: ../console",
                           "the console is at /console");
-}
-
-void
-gate_api_realtime(struct gate_request *request)
-{
-    char error[CLIENT_MESSAGE_ERROR_MAX];
-    bool on = true;
-
-    if (client_message_parse_switch(request->body.bytes, request->body.len, &on, error) != RC_OK) {
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
-    } else {
-        log_audit(request->token.user, "realtime", on ? "on" : "off");
-        request->gate->process->switch_realtime(request->gate->process->ctx, on);
-        gate_request_respond_empty(request);
-    }
 }

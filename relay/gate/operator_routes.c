@@ -1,4 +1,7 @@
-/* operator_routes.c: the acts of operators (GET /v1/audit), and the removal of users. */
+/*
+ * operator_routes.c: what operators do over HTTP, apart from cut-offs: dropping a notification,
+ * removing a user, switching real-time delivery; and GET /v1/audit, which returns their acts.
+ */
 #include "gate/routes.h"
 
 #include <stdlib.h>
@@ -10,6 +13,7 @@
 #include "gate/net/gate_shared.h"
 #include "hub/hub.h"
 #include "store/admin.h"
+#include "wire/client_message.h"
 #include "wire/http_head.h"
 
 /* ---- acts */
@@ -90,4 +94,47 @@ gate_forget(struct gate_request *request)
     store_request = store_request_new(request);
     store_request_sent(store_request, store_forget(hub_store(request->gate->hub), user,
                                                    on_forgotten, store_request));
+}
+
+/* ---- dropping a notification */
+
+static void
+on_dropped(void *ctx, enum rc rc, bool is_known)
+{
+    struct gate_request *request = store_request_reply(ctx, rc);
+
+    if (request == NULL)
+        return;
+    if (!is_known)
+        gate_request_problem(request, 404, 0, "no such notification, or it needs no ack");
+    else
+        gate_request_respond_empty(request);
+}
+
+/* The drop continues if the client disconnects. */
+void
+gate_api_drop(struct gate_request *request)
+{
+    struct store_request *store_request = store_request_new(request);
+
+    log_audit(request->token.user, "drop", request->id);
+    store_request_sent(store_request, store_drop_pairs(hub_store(request->gate->hub), request->id,
+                                                       on_dropped, store_request));
+}
+
+/* ---- real-time delivery */
+
+void
+gate_api_realtime(struct gate_request *request)
+{
+    char error[CLIENT_MESSAGE_ERROR_MAX];
+    bool on = true;
+
+    if (client_message_parse_switch(request->body.bytes, request->body.len, &on, error) != RC_OK) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
+    } else {
+        log_audit(request->token.user, "realtime", on ? "on" : "off");
+        request->gate->process->switch_realtime(request->gate->process->ctx, on);
+        gate_request_respond_empty(request);
+    }
 }

@@ -72,6 +72,13 @@ struct gate_rows {
 void gate_rows_begin(struct gate_request *request);
 void gate_rows_free(struct gate_request *request);
 
+struct gate_barrier {
+    struct barrier *barrier; /* NULL: not started, or it has ended */
+};
+
+void gate_api_barrier(struct gate_request *request);
+void gate_api_barrier_free(struct gate_request *request);
+
 /* ---- publish.c */
 
 struct gate_publication {
@@ -147,17 +154,13 @@ void idempotency_cache_add(struct idempotency_cache *cache, const char *epoch, c
 /* Removes a key whose notification the store has lost. */
 void idempotency_cache_remove(struct idempotency_cache *cache, const char *client, const char *key);
 
-/* ---- endpoints.c */
-
-struct gate_barrier {
-    struct barrier *barrier; /* NULL: not started, or it has ended */
-};
+/* ---- ack_routes.c */
 
 void gate_api_ack(struct gate_request *request);
 void gate_api_nack(struct gate_request *request);
-void gate_api_drop(struct gate_request *request);
-void gate_api_barrier(struct gate_request *request);
-void gate_api_barrier_free(struct gate_request *request);
+
+/* ---- public_routes.c */
+
 void gate_probe_healthz(struct conn *conn, struct response *ret_response);
 void gate_probe_readyz(struct conn *conn, struct response *ret_response);
 void gate_probe_metrics(struct conn *conn, struct response *ret_response);
@@ -193,6 +196,8 @@ void gate_api_logout(struct gate_request *request);
 
 void gate_audit(struct gate_request *request);
 void gate_forget(struct gate_request *request);
+void gate_api_drop(struct gate_request *request);
+void gate_api_realtime(struct gate_request *request);
 
 /* ---- web_push_routes.c */
 
@@ -238,6 +243,5 @@ void gate_console_subscriptions(struct gate_request *request);
 void gate_console_rules(struct gate_request *request);
 void gate_console_redrive(struct gate_request *request);
 void gate_console_drop(struct gate_request *request);
-void gate_api_realtime(struct gate_request *request);
 
 #endif

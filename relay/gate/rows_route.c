@@ -1,4 +1,7 @@
-/* rows_route.c: GET /v1/rows: the rows that a live rule addresses to the user of the token. */
+/*
+ * rows_route.c: GET /v1/rows: the rows that a live rule addresses to the user of the token; and
+ * GET /v1/barrier: the cursor behind the notifications of a transaction. Both wait for PostgreSQL.
+ */
 #include "gate/routes.h"
 
 #include <stdio.h>
@@ -16,6 +19,7 @@
 #define GROUPS_MAX 65536           /* maximum bytes of a token's groups as JSON */
 #define SNAPSHOT_ARGUMENT_MAX 8192 /* maximum bytes of a snapshot in the query */
 #define POS_ARGUMENT_MAX 511       /* bytes of a cursor in a query */
+#define XID_DIGITS_MAX 20
 #define BAD_SNAPSHOT "\"snapshot\" must be xmin:xmax:xip,... of up to 8 kB"
 
 static struct gate_rows *
@@ -221,4 +225,70 @@ gate_rows_free(struct gate_request *request)
     free(rows->source);
     free(rows->rule);
     rows_conditions_free(&rows->conditions);
+}
+
+/* ---- barriers */
+
+static struct gate_barrier *
+barrier_of(struct gate_request *request)
+{
+    return (struct gate_barrier *)request->route_state;
+}
+
+static void
+on_barrier(void *ctx, const struct barrier_result *result)
+{
+    struct gate_request *request = ctx;
+    const struct barrier_error *error = result->error;
+    struct response response;
+    enum rc rc;
+
+    barrier_of(request)->barrier = NULL;
+    if (request->state != GATE_REQUEST_WAITING)
+        return;
+    if (error != NULL) {
+        response_problem(&response, error->http_status, (enum gate_err)error->code, error->text);
+        if (result->after_ms >= 0)
+            response_header(&response, "Retry-After: %lld",
+                            (long long)(result->after_ms + 999) / 1000);
+        gate_request_respond(request, &response);
+        return;
+    }
+    response_init(&response, 200, GATE_JSON);
+    rc = buffer_addf(&response.body, "{\"pos\":\"%s\"%s}\n", result->pos,
+                     !result->has_outcome   ? ""
+                     : result->is_committed ? ",\"committed\":true"
+                                            : ",\"committed\":false");
+    gate_request_respond_whole(request, &response, rc);
+}
+
+/* Responds with the cursor behind the notifications of all visible transactions. */
+void
+gate_api_barrier(struct gate_request *request)
+{
+    struct gate_barrier *barrier = barrier_of(request);
+    uint64_t xid = 0;
+    char *x = NULL;
+
+    if (http_head_argument(request->conn->head, "x=", XID_DIGITS_MAX, &x) != RC_OK ||
+        (x != NULL && !client_message_parse_xid(x, strlen(x), &xid))) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                             "\"x\" must be a transaction id, as a string of digits");
+        free(x);
+        return;
+    }
+    free(x);
+    gate_request_set_state(request, GATE_REQUEST_WAITING);
+    barrier->barrier =
+        hub_barrier_start(request->gate->hub, request->token.user, xid, on_barrier, request);
+    if (barrier->barrier != NULL)
+        gate_slot_release(request);
+    else
+        gate_request_problem(request, 503, GATE_ERR_RATE, "too many barriers");
+}
+
+void
+gate_api_barrier_free(struct gate_request *request)
+{
+    hub_barrier_end(barrier_of(request)->barrier);
 }
