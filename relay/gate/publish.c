@@ -493,26 +493,3 @@ gate_publish(struct gate_request *request)
         publication_free(&publication);
     }
 }
-
-static void
-on_trace_read(void *ctx, enum rc rc, const struct trace *trace)
-{
-    struct gate_request *request = gate_trace_reply(ctx, rc, trace);
-    struct response response;
-
-    if (request == NULL)
-        return;
-    response_init(&response, 200, GATE_JSON);
-    rc = trace_write_json(trace, request->id, &response.body);
-    gate_request_respond_whole(request, &response, rc);
-}
-
-void
-gate_publish_trace(struct gate_request *request)
-{
-    struct trace_read *read = gate_trace_begin(request);
-
-    if (read != NULL)
-        gate_trace_sent(read, store_trace(hub_store(request->gate->hub), STORE_SHARD_UNKNOWN,
-                                          request->id, on_trace_read, read));
-}

@@ -97,32 +97,17 @@ void gate_publish_headers(struct gate_request *request);
 void gate_publish(struct gate_request *request);
 void gate_publish_free(struct gate_request *request);
 
-void gate_publish_trace(struct gate_request *request);
-
-/* ---- why_route.c */
+/* ---- trace_routes.c */
 
 struct gate_why {
     char *user; /* from the query; NULL: none */
 };
 
-struct trace;
-struct trace_read;
-
-/*
- * Begins to read a trace: pass the result to the store with a store_traced. NULL: too many are
- * being read, and a response is queued.
- */
-struct trace_read *gate_trace_begin(struct gate_request *request);
-/* Call it with the result of the store's function. */
-void gate_trace_sent(struct trace_read *read, enum rc rc);
-/*
- * Call it in the store_traced. NULL: the client has disconnected, or the notification is unknown,
- * or the token may not read it; then a response is queued.
- */
-struct gate_request *gate_trace_reply(struct trace_read *read, enum rc rc,
-                                      const struct trace *trace);
+void gate_trace(struct gate_request *request);
 void gate_why(struct gate_request *request);
 void gate_why_free(struct gate_request *request);
+void gate_api_receipts(struct gate_request *request);
+void gate_console_receipts(struct gate_request *request);
 
 /* ---- idempotency.c: the cache of the newest idempotency keys of each client */
 
@@ -173,11 +158,6 @@ extern const char gate_api_asyncapi_etag[];
 
 /* Responds with the document of the path. */
 void gate_api_document(struct conn *conn, struct response *ret_response);
-
-/* ---- receipts_route.c */
-
-void gate_api_receipts(struct gate_request *request);
-void gate_console_receipts(struct gate_request *request);
 
 /* ---- cutoff_routes.c */
 
