@@ -58,11 +58,45 @@ cover_read(struct shard_cover *cover, const struct redisReply *entry)
     return (struct reader_covered){strtoull(lsn, NULL, 16), (uint32_t)strtoul(timeline, NULL, 10)};
 }
 
+struct reader_covered
+cover_of(const struct redisReply *entries)
+{
+    struct reader_covered covered = {0, 0};
+
+    for (size_t i = reply_count(entries); i > 0 && covered.lsn == 0; i--) {
+        const struct redisReply *entry = reply_at(entries, i - 1);
+        const char *text;
+        char *end;
+
+        if (!reply_is_array(entry, 2))
+            continue;
+        text = (const char *)reply_field(reply_at(entry, 1), "covered").at;
+        if (text == NULL)
+            continue;
+        covered.lsn = strtoull(text, &end, 16);
+        covered.timeline = *end == '.' ? (uint32_t)strtoul(end + 1, NULL, 10) : 0;
+    }
+    return covered;
+}
+
+bool
+cover_advance(struct shard_cover *cover, struct reader_covered covered)
+{
+    const struct reader_covered *newest = &cover->newest;
+
+    if (covered.lsn == 0 || covered.timeline < newest->timeline ||
+        (covered.timeline == newest->timeline && covered.lsn <= newest->lsn))
+        return false;
+    cover->newest = covered;
+    return true;
+}
+
 void
 cover_reset(struct shard_cover *cover)
 {
     snprintf(cover->at, sizeof(cover->at), "0-0");
     cover->is_requested = false;
+    cover->newest = (struct reader_covered){0, 0};
 }
 
 /* Some changes have no xid. A reply's strings end with a zero byte. */

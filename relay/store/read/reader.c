@@ -336,6 +336,17 @@ pass_covered(void *ctx, unsigned shard, const struct reader_covered *covered)
     reader->events.on_covered(reader->events.ctx, shard, covered);
 }
 
+static void
+confirm_covered(struct reader *reader, unsigned shard, struct reader_covered covered)
+{
+    if (!cover_advance(&reader->streams[shard].cover, covered))
+        return;
+    if (reader->order != NULL)
+        order_cover(reader->order, shard, &covered);
+    else
+        pass_covered(reader, shard, &covered);
+}
+
 /* Confirms the positions whose stream entries the reply has, too. */
 static void
 handle_covered(struct server_reader *server, const struct reply_parts *parts)
@@ -345,18 +356,11 @@ handle_covered(struct server_reader *server, const struct reply_parts *parts)
     for (unsigned i = 0; i < reader->stream_count; i++) {
         struct shard_cover *cover = &reader->streams[i].cover;
         const size_t count = reply_count(parts->covered[i]);
-        struct reader_covered covered;
 
-        if (count == 0 || !cover->is_requested ||
-            reply_count(parts->notifications[i]) >= server->entries_requested)
-            continue;
-        covered = cover_read(cover, reply_at(parts->covered[i], count - 1));
-        if (covered.lsn == 0)
-            continue;
-        if (reader->order != NULL)
-            order_cover(reader->order, i, &covered);
-        else
-            pass_covered(reader, i, &covered);
+        confirm_covered(reader, i, cover_of(parts->notifications[i]));
+        if (count > 0 && cover->is_requested &&
+            reply_count(parts->notifications[i]) < server->entries_requested)
+            confirm_covered(reader, i, cover_read(cover, reply_at(parts->covered[i], count - 1)));
     }
     reader_release(reader);
 }

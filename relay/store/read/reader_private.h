@@ -151,15 +151,18 @@ struct tail {
 };
 
 /*
- * How far the shard covers the WAL. The position is added after the stream entries before it, in
- * the same transaction or script. So a reply that contains it has these entries too, unless the
- * stream was not read, or not to its end: then the position is read again. A blocked XREAD that
- * returns only the key that was added to first returns the stream first.
+ * How far the shard covers the WAL. The last notification of a batch has the position, so it needs
+ * no XREAD of its own. Without a notification, the position is added to another stream, after the
+ * stream entries before it, in the same transaction or script. So a reply that contains it has
+ * these entries too, unless the stream was not read, or not to its end: then the position is read
+ * again. A blocked XREAD that returns only the key that was added to first returns the stream
+ * first.
  */
 struct shard_cover {
     char key[STORE_KEY_MAX];
-    char at[ENTRY_ID_TEXT_MAX]; /* the newest position that was confirmed */
-    bool is_requested;          /* the XREAD in flight reads the stream and the position */
+    char at[ENTRY_ID_TEXT_MAX];   /* the newest entry of the other stream that was confirmed */
+    bool is_requested;            /* the XREAD in flight reads both streams */
+    struct reader_covered newest; /* that was confirmed; one of the other stream may be older */
 };
 
 /* The streams of one shard. */
@@ -291,6 +294,10 @@ void control_handle_changes(const struct reader_events *events, const struct red
 
 /* Reads an entry with the position that a shard covers, and confirms it. lsn 0: it has none. */
 struct reader_covered cover_read(struct shard_cover *cover, const struct redisReply *entry);
+/* The position in the last one of these stream entries that has any. lsn 0: none. */
+struct reader_covered cover_of(const struct redisReply *entries);
+/* Whether the position is newer than all before it, since cover_reset. */
+bool cover_advance(struct shard_cover *cover, struct reader_covered covered);
 /* The newest position is read again. */
 void cover_reset(struct shard_cover *cover);
 

@@ -123,6 +123,8 @@ for _, entry in ipairs(newest_changes()) do
         end
     end
 end
+-- include: renew_covered.lua
+renew_covered(prefix)
 local has_first, topic_prefix = redis.call('HEXISTS', meta, META_FIRST), redis.call('HGET', meta, META_TOPIC_PREFIX)
 return {epoch, last, has_first, topic_prefix or '',
     shards ~= '1' and stored_position(meta) or '', newest_transactions(stream, meta), changes,

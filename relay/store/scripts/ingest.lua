@@ -56,6 +56,7 @@ if position < ARGV[4] then
 end
 
 local at, skipped = FIRST, 0
+local read = ARGV[5] > (state[3] or '') and ARGV[5]
 if ARGV[6] ~= '' then after = ARGV[6] end
 
 -- include: control_stream.lua
@@ -121,7 +122,12 @@ end
 while ARGV[at] do
     local kind, fresh = ARGV[at], ARGV[at + 1] > position
     -- Relays must read the changes before the notifications that depend on them.
-    if HAS_NOTIFICATION[kind] then write_changes() end
+    if HAS_NOTIFICATION[kind] then
+        write_changes()
+        local next = at + (kind == 'N' and 5 or 7 + tonumber(ARGV[at + 6]))
+        local is_last = not ARGV[next] or ARGV[next] == 'C' and not ARGV[next + 2]
+        if read and is_last then covered = read .. '.' .. (state[5] or '') end
+    end
     if fresh and at == FIRST and prepared.open_ended and not prepared.has_entry_of(at) then
         is_partial = true
         break
@@ -194,8 +200,8 @@ if is_partial then
     return {position, added, skipped, last_entry, at - FIRST, must_stage, prepared.must_end or ''}
 end
 if state[4] then call('HDEL', progress, 'partial:' .. owner) end
-if ARGV[5] > (state[3] or '') then
-    call('HSET', progress, 'read:' .. owner, ARGV[5])
-    add_covered(prefix, ARGV[5], state[5])
+if read then
+    call('HSET', progress, 'read:' .. owner, read)
+    if covered ~= nil then add_covered(prefix, read, state[5]) end
 end
 return {position, added, skipped, last_entry}

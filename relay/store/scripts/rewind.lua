@@ -20,7 +20,7 @@ end
 -- What was covered in the former epoch is not in this one.
 if ARGV[5] ~= '' then
     call('HSET', prefix .. KEY_META, META_EPOCH, ARGV[5])
-    call('DEL', prefix .. KEY_COVERED)
+    call('XADD', prefix .. KEY_COVERED, 'MAXLEN', 1, '*', 'reset', call('HGET', progress, 'read:' .. owner) or '')
 else
     add_covered(prefix, ARGV[6], ARGV[3]) -- of the new timeline, whose LSNs may be lower
 end

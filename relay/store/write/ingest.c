@@ -19,6 +19,7 @@
 #define EXTRA_REPLIES 2 /* replies to EVAL and HMSET in EXEC's reply, after the XADD replies */
 #define COUNT_TEXT 24
 #define INGEST_LSN_TEXT 16 /* length in hex digits */
+#define COVERED_TEXT (INGEST_LSN_TEXT + 12) /* with a timeline */
 
 /* Writes an LSN of fixed width, so that the strings sort like LSNs; "" for 0. */
 static void
@@ -338,13 +339,14 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
 
 static void
 put_notification(struct multi *multi, const char *stream,
-                 const struct batch_notification *notification, const char *after)
+                 const struct batch_notification *notification, const char *after,
+                 const char *covered)
 {
     static const char before_id[] = "$10\r\nNOMKSTREAM\r\n$1\r\n*\r\n$2\r\nid\r\n";
     static const char before_route[] = "$5\r\nroute\r\n";
     static const char before_data[] = "$4\r\ndata\r\n";
 
-    multi_words(multi, after[0] != '\0' ? 12 : 10);
+    multi_words(multi, 10u + (after[0] != '\0' ? 2 : 0) + (covered[0] != '\0' ? 2 : 0));
     multi_word(multi, "XADD", 4);
     multi_word(multi, stream, strlen(stream));
     multi_put(multi, before_id, sizeof(before_id) - 1);
@@ -356,6 +358,10 @@ put_notification(struct multi *multi, const char *stream,
     if (after[0] != '\0') {
         multi_word(multi, "after", 5);
         multi_word(multi, after, strlen(after));
+    }
+    if (covered[0] != '\0') {
+        multi_word(multi, "covered", 7);
+        multi_word(multi, covered, strlen(covered));
     }
 }
 
@@ -378,7 +384,6 @@ put_end(struct multi *multi, const struct shard *shard, const struct ingest_orde
     argument(&fence, shard->store->feed_token);
     argument(&fence, count);
     argument(&fence, order->after);
-    argument(&fence, fields->read);
     if (batch->large > 0) {
         argument(&fence, large);
         argument_bytes(&fence, last->id.at, last->id.len);
@@ -451,11 +456,14 @@ ingest_by_transaction(struct ingest *ingest, struct shard *shard, const struct i
     struct multi multi;
     const char *after = fields->after;
     struct batch_notification found, last = {.id = {NULL, 0}};
-    size_t at = 0;
+    char covered[COVERED_TEXT] = "";
+    size_t at = 0, left = batch->notifications;
 
+    if (fields->read[0] != '\0')
+        snprintf(covered, sizeof(covered), "%s.%" PRIu32, fields->read, shard->acquired_timeline);
     multi_begin(&multi, batch->bytes + batch->notifications * 128);
     while (batch_next_notification(batch, &at, &found) == RC_OK) {
-        put_notification(&multi, shard->stream_key, &found, after);
+        put_notification(&multi, shard->stream_key, &found, after, --left == 0 ? covered : "");
         after = "";
         last = found;
     }

@@ -308,7 +308,7 @@ my %steps  = (
             my @field = arguments($_);
             $store->execute('XADD', $STREAM, 'NOMKSTREAM', '*', 'id', $field[2], 'route', $field[3], 'data', $field[4]);
         }
-        $store->execute('EVAL', $script{fence}, 2, $STREAM, $PROGRESS, 'c', $epoch, $owner, scalar @notifications, $after, $read);
+        $store->execute('EVAL', $script{fence}, 2, $STREAM, $PROGRESS, 'c', $epoch, $owner, scalar @notifications, $after);
         $store->execute('HMSET', $PROGRESS, "position:$owner", $records[-1]{at}, $read eq '' ? () : ("read:$owner", $read));
         my $reply = $store->execute('EXEC')->[-2];
         $reply = error_code($$reply[0]) if ref $reply;

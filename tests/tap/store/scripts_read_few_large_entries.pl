@@ -156,7 +156,7 @@ for my $kb (@sizes)
     my $id = $store->execute('XADD', "$P:stream", '*', id => 'x', route => '', data => 'x' x ($kb * 1024));
     my $bytes = $kb >= 64 ? $kb * 1024 : '';
     # A batch without a script: the feed states the bytes of its last entry if it is large.
-    $store->execute('EVAL', script_text($bytes ? 'fence_large' : 'fence'), 2, "$P:stream", "$P:progress:s", $P, $epoch, 'one', 1, '', '', $bytes ? ($bytes, 'x', '', '') : ());
+    $store->execute('EVAL', script_text($bytes ? 'fence_large' : 'fence'), 2, "$P:stream", "$P:progress:s", $P, $epoch, 'one', 1, '', $bytes ? ($bytes, 'x', '', '') : ());
     push @mixed, $id;
 }
 my $members = $store->execute('ZRANGE', "$P:large", 0, -1);

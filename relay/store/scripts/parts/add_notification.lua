@@ -9,15 +9,21 @@
 local added, now = 0, now_ms()
 local claims, commits, ending, fresh, last_entry = {}, {}, {}, {}, ''
 local after -- field of the first added notification; set by the including script
+local covered = false -- field of the next added notification, unless it was prepared; nil: it was added
 
 local function add_notification(id, route, data, ...)
-    local entry
+    local fields, entry = {...}
     if after then
-        entry = add_entry(id, route, data, 'after', after, ...)
+        fields[#fields + 1] = 'after'
+        fields[#fields + 1] = after
         after = nil
-    else
-        entry = add_entry(id, route, data, ...)
     end
+    if covered and prepared.id ~= id then
+        fields[#fields + 1] = 'covered'
+        fields[#fields + 1] = covered
+        covered = nil
+    end
+    entry = add_entry(id, route, data, unpack(fields))
     last_entry = entry
     if added == 0 then call('HSETNX', prefix .. KEY_META, META_FIRST, entry) end
     added = added + 1
