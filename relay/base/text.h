@@ -1,10 +1,11 @@
-/* text.h: valid UTF-8, the closest word, random digits, and the hash of bytes. */
+/* text.h: joined texts, valid UTF-8, the closest word, random digits, and the hash of bytes. */
 #ifndef CLAIRON_BASE_TEXT_H
 #define CLAIRON_BASE_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, for invalid bytes */
 
@@ -19,6 +20,24 @@ size_t utf8_char_len(const char *text, size_t len);
  * than `len` if the text ends within a character.
  */
 bool utf8_is_prefix(const char *text, size_t len, size_t *ret_len);
+
+/* Like snprintf(to, size, "%s%s%s", ..), which takes ten times as long. */
+static inline void
+text_join(char *to, size_t size, const char *a, const char *b, const char *c)
+{
+    const char *const texts[] = {a, b, c};
+    size_t room = size - 1;
+
+    for (int i = 0; i < 3; i++) {
+        size_t len = strlen(texts[i]);
+
+        len = len < room ? len : room;
+        memcpy(to, texts[i], len);
+        to += len;
+        room -= len;
+    }
+    *to = '\0';
+}
 
 #define SUGGEST_WORD_MAX 40 /* longer words do not match */
 

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdio.h>
 
+#include "base/text.h"
+
 #define STORE_KEY_MAX 192 /* a key that contains no user-defined name */
 #define STORE_PREFIX_MAX (STORE_KEY_MAX / 2)
 
@@ -130,14 +132,14 @@
 static inline void
 key_write(char ret_key[STORE_KEY_MAX], const char *prefix, const char *kind)
 {
-    snprintf(ret_key, STORE_KEY_MAX, "%s%s", prefix, kind);
+    text_join(ret_key, STORE_KEY_MAX, prefix, kind, "");
 }
 
 /* Writes the key of a kind and a name. */
 static inline void
 key_write_of(char *ret_key, size_t size, const char *prefix, const char *kind, const char *name)
 {
-    snprintf(ret_key, size, "%s%s%s", prefix, kind, name);
+    text_join(ret_key, size, prefix, kind, name);
 }
 
 /* Writes the prefix of a shard's keys if keys are numbered (topology.h). */

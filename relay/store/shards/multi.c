@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "store/connection/encode.h"
 #include "store/connection/reply.h"
 #include "wire/frame.h"
 
@@ -31,17 +32,9 @@ multi_put(struct multi *multi, const void *bytes, size_t len)
 static void
 put_number(struct multi *multi, char kind, size_t number)
 {
-    char text[COUNT_TEXT];
-    char *at = text + sizeof(text);
+    char text[ENCODE_NUMBER_MAX];
 
-    *--at = '\n';
-    *--at = '\r';
-    do {
-        *--at = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    *--at = kind;
-    multi_put(multi, at, (size_t)(text + sizeof(text) - at));
+    multi_put(multi, text, (size_t)(encode_number(text, kind, number) - text));
 }
 
 void

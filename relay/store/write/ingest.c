@@ -25,9 +25,10 @@
 static void
 ingest_lsn_text(uint64_t lsn, char ret_text[INGEST_LSN_TEXT + 1])
 {
-    ret_text[0] = '\0';
-    if (lsn != 0)
-        snprintf(ret_text, INGEST_LSN_TEXT + 1, "%016" PRIx64, lsn);
+    char position[FRAME_POSITION_TEXT + 1];
+
+    frame_position_text(lsn, 0, position); /* begins with the LSN */
+    text_join(ret_text, lsn != 0 ? INGEST_LSN_TEXT + 1 : 1, position, "", "");
 }
 
 static void
@@ -375,8 +376,8 @@ put_end(struct multi *multi, const struct shard *shard, const struct ingest_orde
     char count[COUNT_TEXT], large[COUNT_TEXT];
     struct arguments fence = {.argc = 0}, move = {.argc = 0};
 
-    snprintf(count, sizeof(count), "%zu", batch->notifications);
-    snprintf(large, sizeof(large), "%zu", batch->large);
+    *bytes_decimal(batch->notifications, count) = '\0';
+    *bytes_decimal(batch->large, large) = '\0';
     argument(&fence, shard->stream_key);
     argument(&fence, fields->key);
     argument(&fence, shard->prefix);
@@ -393,8 +394,8 @@ put_end(struct multi *multi, const struct shard *shard, const struct ingest_orde
     multi_script(multi, shard, batch->large > 0 ? STORE_SCRIPT_fence_large : STORE_SCRIPT_fence, 2,
                  fence.argc, fence.argv, fence.lens);
     arguments_free(&fence);
-    snprintf(position_field, sizeof(position_field), "position:%s", shard->store->feed_token);
-    snprintf(read_field, sizeof(read_field), "read:%s", shard->store->feed_token);
+    text_join(position_field, sizeof(position_field), "position:", shard->store->feed_token, "");
+    text_join(read_field, sizeof(read_field), "read:", shard->store->feed_token, "");
     argument(&move, "HMSET");
     argument(&move, fields->key);
     argument(&move, position_field);
@@ -456,11 +457,13 @@ ingest_by_transaction(struct ingest *ingest, struct shard *shard, const struct i
     struct multi multi;
     const char *after = fields->after;
     struct batch_notification found, last = {.id = {NULL, 0}};
-    char covered[COVERED_TEXT] = "";
+    char covered[COVERED_TEXT] = "", timeline[BYTES_DECIMAL_MAX + 1];
     size_t at = 0, left = batch->notifications;
 
-    if (fields->read[0] != '\0')
-        snprintf(covered, sizeof(covered), "%s.%" PRIu32, fields->read, shard->acquired_timeline);
+    if (fields->read[0] != '\0') {
+        *bytes_decimal(shard->acquired_timeline, timeline) = '\0';
+        text_join(covered, sizeof(covered), fields->read, ".", timeline);
+    }
     multi_begin(&multi, batch->bytes + batch->notifications * 128);
     while (batch_next_notification(batch, &at, &found) == RC_OK) {
         put_notification(&multi, shard->stream_key, &found, after, --left == 0 ? covered : "");
