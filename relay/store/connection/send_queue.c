@@ -38,7 +38,7 @@ struct wire {
 
 struct send_queue {
     struct ev_loop *loop;
-    ev_prepare flush;  /* active while bytes are unwritten */
+    ev_prepare flush;  /* never started: queue_flush makes it pending */
     struct wire *wire; /* NULL: not connected */
     bool is_sending;   /* hiredis has unsent bytes */
     int64_t received_us;
@@ -89,8 +89,8 @@ on_flush(struct ev_loop *loop, ev_prepare *prepare, int events)
 {
     struct send_queue *queue = prepare->data;
 
+    (void)loop;
     (void)events;
-    ev_prepare_stop(loop, prepare);
     while (queue->wire != NULL) {
         if (!queue->is_sending && queue->first != NULL && pass_to_hiredis(queue) != RC_OK)
             return; /* the connection is closing */
@@ -98,6 +98,16 @@ on_flush(struct ev_loop *loop, ev_prepare *prepare, int events)
         if (queue->is_sending || queue->first == NULL)
             return;
     }
+}
+
+/*
+ * on_flush runs after the callbacks that are pending now, since its priority is the lowest: after
+ * those of a loop iteration, and for commands of the hub's turn, after the turn.
+ */
+static void
+queue_flush(struct send_queue *queue)
+{
+    ev_feed_event(queue->loop, &queue->flush, EV_PREPARE);
 }
 
 static void
@@ -158,7 +168,7 @@ del_write(void *ctx)
         return;
     queue->is_sending = false;
     if (queue->first != NULL)
-        ev_prepare_start(queue->loop, &queue->flush);
+        queue_flush(queue);
 }
 
 static void
@@ -181,6 +191,7 @@ send_queue_new(struct ev_loop *loop)
     queue->loop = loop;
     queue->last = &queue->first;
     ev_prepare_init(&queue->flush, on_flush);
+    ev_set_priority(&queue->flush, EV_MINPRI);
     queue->flush.data = queue;
     return queue;
 }
@@ -220,7 +231,7 @@ send_queue_use(struct send_queue *queue, redisAsyncContext *redis)
 void
 send_queue_end(struct send_queue *queue)
 {
-    ev_prepare_stop(queue->loop, &queue->flush);
+    ev_clear_pending(queue->loop, &queue->flush);
     if (queue->wire != NULL)
         queue->wire->queue = NULL;
     queue->wire = NULL;
@@ -279,7 +290,7 @@ send_queue_send(struct send_queue *queue, redisCallbackFn *on_reply, void *ctx, 
     if (status != REDIS_OK)
         return RC_AGAIN;
     queue->is_sending = true;
-    ev_prepare_start(queue->loop, &queue->flush);
+    queue_flush(queue);
     return RC_OK;
 }
 
@@ -293,5 +304,5 @@ send_queue_send_ready(struct send_queue *queue, redisCallbackFn *on_reply, void 
         .on_reply = on_reply, .ctx = ctx, .bytes = bytes, .len = len, .count = count};
     *queue->last = pipeline;
     queue->last = &pipeline->next;
-    ev_prepare_start(queue->loop, &queue->flush);
+    queue_flush(queue);
 }
