@@ -76,7 +76,7 @@ release(struct delivery_report *item)
     session->requests.count--;
     session->pending.held_count--;
     if (item->notification != NULL) {
-        session->pending.held_bytes -= item->notification->text_len;
+        session->pending.held_bytes -= (uint32_t)item->notification->text_len;
         notification_unref(item->notification);
     }
     if (session->state == SESSION_CLOSED)

@@ -44,7 +44,8 @@ audience_find(struct audience *all, const char *key, size_t len)
 static bool
 has_key(const struct membership *membership, const char *key, size_t len)
 {
-    return membership->audience->key_len == len && memcmp(membership->audience->key, key, len) == 0;
+    return membership->audience->hh.keylen == len &&
+           memcmp(membership->audience->key, key, len) == 0;
 }
 
 static const struct membership *
@@ -68,9 +69,8 @@ groups_join(struct session_groups *groups, struct audience **all, struct session
         return;
     audience = audience_find(*all, key, len);
     if (audience == NULL) {
-        audience = memory_new(sizeof(*audience) + len + 1);
+        audience = memory_new(offsetof(struct audience, key) + len + 1);
         memcpy(audience->key, key, len);
-        audience->key_len = len;
         HASH_ADD_KEYPTR(hh, *all, audience->key, len, audience);
     }
     membership = pool_alloc(&memberships);
@@ -260,7 +260,7 @@ static struct bytes
 kind_of(const struct membership *membership)
 {
     const struct audience *audience = membership->audience;
-    const char *colon = memchr(audience->key, ':', audience->key_len);
+    const char *colon = memchr(audience->key, ':', audience->hh.keylen);
 
     return (struct bytes){(const unsigned char *)audience->key,
                           colon != NULL ? (size_t)(colon - audience->key) : 0};
@@ -272,7 +272,7 @@ target_of(const struct membership *membership)
     size_t kind_len = kind_of(membership).len + 1;
 
     return (struct bytes){(const unsigned char *)membership->audience->key + kind_len,
-                          membership->audience->key_len - kind_len};
+                          membership->audience->hh.keylen - kind_len};
 }
 
 /* True for a group of the token; false for the user and ALL. */
@@ -335,7 +335,7 @@ groups_hash(const struct session_groups *groups)
     uint64_t sum = 0;
 
     for (const struct membership *at = groups->memberships; at != NULL; at = at->next_of_session)
-        sum += hash_bytes(HASH_START, at->audience->key, at->audience->key_len);
+        sum += hash_bytes(HASH_START, at->audience->key, at->audience->hh.keylen);
     return sum;
 }
 

@@ -23,13 +23,12 @@ struct session;
 struct audience {
     UT_hash_handle hh;
     struct membership *members; /* utlist, linked by next and prev */
-    size_t member_count;
     /* of the match with this number: the last of the links to targets, and a candidate */
     uint64_t match_number;
     uint32_t last_link;
+    uint32_t member_count;
     bool is_candidate;
-    size_t key_len;
-    char key[];
+    char key[]; /* of hh.keylen bytes */
 };
 
 struct membership {

@@ -367,7 +367,7 @@ finish_in_session(struct barrier *barrier)
         if (!has_queued(session, barrier->cursor))
             return false;
         (void)session_announce_shed(session);
-        if (session->control.gap_why != NULL)
+        if (session_has_gap(session))
             return false; /* the control queue is full */
     }
     finish(barrier);

@@ -114,7 +114,7 @@ add_report(struct session *session, unsigned char shard, const unsigned char id[
         report->stored.is_held = true;
         session->requests.count++;
         session->pending.held_count++;
-        session->pending.held_bytes += held->text_len;
+        session->pending.held_bytes += (uint32_t)held->text_len;
         report->held_by = session;
         report->notification = notification_ref(held);
     }

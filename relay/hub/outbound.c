@@ -491,9 +491,10 @@ session_queue_end(struct session *session, uint64_t xid, struct cursor cursor,
 void
 session_gap_later(struct session *session, struct cursor from, const char *why)
 {
-    session->control.gap_from =
-        session->control.gap_why != NULL ? cursor_min(session->control.gap_from, from) : from;
-    session->control.gap_why = why;
+    struct control_queue *queue = session_control_queue(session);
+
+    queue->gap_from = queue->gap_why != NULL ? cursor_min(queue->gap_from, from) : from;
+    queue->gap_why = why;
     session->has_control = true;
     session_mark(session, READY_SEND);
 }
@@ -549,10 +550,12 @@ session_gap(struct session *session, struct cursor from, struct cursor to, const
 void
 session_send_late_gap(struct session *session)
 {
-    const char *why = session->control.gap_why;
+    struct control_queue *queue = session->control.queue;
+    const char *why;
 
-    if (why == NULL)
+    if (!session_has_gap(session))
         return;
-    session->control.gap_why = NULL;
-    session_gap(session, session->control.gap_from, session_reached(session), why);
+    why = queue->gap_why;
+    queue->gap_why = NULL;
+    session_gap(session, queue->gap_from, session_reached(session), why);
 }

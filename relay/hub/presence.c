@@ -41,7 +41,7 @@ presence_announce(struct hub *hub)
 
     hub->presence_is_stale = false;
     HASH_ITER (hh, hub->audiences, audience, next) {
-        if (audience->key_len < sizeof(USER_KIND) ||
+        if (audience->hh.keylen < sizeof(USER_KIND) ||
             memcmp(audience->key, USER_KIND, sizeof(USER_KIND) - 1) != 0)
             continue;
         users[count++] = audience->members->session->client.user;

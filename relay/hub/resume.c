@@ -620,7 +620,8 @@ session_limit_ids(struct session *session, unsigned shard,
 
     limit(hub, shard, cursor_in(&session->cursor, shard));
     limit(hub, shard, cursor_in(&session->resume.checked, shard)); /* or started_at */
-    limit(hub, shard, cursor_in(&session->control.gap_from, shard));
+    if (session_has_gap(session))
+        limit(hub, shard, cursor_in(&session->control.queue->gap_from, shard));
     limit(hub, shard, cursor_in(&session->pending.at, shard));
     limit(hub, shard, cursor_in(&session->pending.deferral.from, shard));
 }

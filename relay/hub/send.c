@@ -161,8 +161,8 @@ send_batch(struct hub *hub, struct session *session)
 static void
 update_control(struct session *session)
 {
-    session->has_control = session->control.frames.len > 0 || session->control.gap_why != NULL ||
-                           lists_have_frames(session);
+    session_end_control(session);
+    session->has_control = session->control.queue != NULL || lists_have_frames(session);
 }
 
 /* The first notification of the queue was sent. */
@@ -198,7 +198,7 @@ send_queue(struct session *session)
         write_pieces(session, &(struct session_pieces){pieces.at, pieces.owners, pieces.count, -1});
     if (control_len > 0 && written >= control_len) {
         written -= control_len;
-        buffer_free(&session->control.frames);
+        buffer_free(&session->control.queue->frames);
         update_control(session);
     }
     while (written > 0) {
@@ -224,21 +224,19 @@ send_line(struct session *session, const struct session_line *line)
 static bool
 send_control_lines(struct session *session)
 {
-    struct buffer *frames = &session->control.frames;
     struct session_line line;
+    struct buffer *frames;
     size_t offset = 0, sent = 0;
 
     while (session_next_control(session, &offset, &line) && send_line(session, &line))
         sent = offset;
     if (sent > 0) {
+        frames = &session->control.queue->frames;
         memmove(frames->bytes, frames->bytes + sent, frames->len - sent);
         frames->len -= sent;
         update_control(session);
     }
-    if (frames->len > 0)
-        return false;
-    buffer_free(frames);
-    return true;
+    return session->control.queue == NULL || session->control.queue->frames.len == 0;
 }
 
 static bool

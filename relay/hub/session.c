@@ -19,6 +19,21 @@
 
 static struct pool sessions = {.size = sizeof(struct session), .is_line_aligned = true};
 
+/* The id of the connection follows the user's name. */
+static void
+set_names(struct session *session, const char *user)
+{
+    struct hub *hub = session->hub;
+    size_t user_size = strlen(user) + 1;
+    char conn[SESSION_CONN_SIZE];
+    int conn_len = snprintf(conn, sizeof(conn), "%08" PRIx32 "-%llx", hub->conn_prefix,
+                            (unsigned long long)++hub->session_count_ever);
+
+    session->client.user = memory_new(user_size + (size_t)conn_len + 1);
+    memcpy(session->client.user, user, user_size);
+    session->client.conn = memcpy(session->client.user + user_size, conn, (size_t)conn_len + 1);
+}
+
 struct session *
 session_new(struct hub *hub, const struct session_request *request,
             const struct session_transport *transport, void *socket)
@@ -28,19 +43,16 @@ session_new(struct hub *hub, const struct session_request *request,
 
     session->hub = hub;
     session->socket = (struct session_socket){socket, transport};
-    session->client.user = memory_text(request->user, strlen(request->user));
+    set_names(session, request->user);
     session->client.own_shard = (unsigned char)store_shard_of(hub->store, request->user);
     session->client.attached_us = clock_monotonic_us();
     session->client.expires_s = request->expires_s;
     session->client.request_id = request->request_id;
     session->client.has_request_id = request->has_request_id;
-    snprintf(session->client.conn, sizeof(session->client.conn), "%08" PRIx32 "-%llx",
-             hub->conn_prefix, (unsigned long long)++hub->session_count_ever);
     if (request->pos != NULL && request->pos[0] != '\0')
         session->resume.pos = memory_text(request->pos, strlen(request->pos));
     session->is_poll = request->is_poll;
     session->inflight.size = request->window > 0 && request->window < max ? request->window : max;
-    buffer_init(&session->control.frames, SESSION_CONTROL_MAX);
     return session;
 }
 
@@ -88,7 +100,9 @@ session_free_if_done(struct session *session)
     free(session->pending.ended);
     free(session->inflight.entries);
     free(session->row_order);
-    buffer_free(&session->control.frames);
+    if (session->control.queue != NULL)
+        buffer_free(&session->control.queue->frames);
+    free(session->control.queue);
     pool_release(&sessions, session);
 }
 
@@ -237,18 +251,43 @@ struct control_head {
     uint8_t kind; /* enum session_line_kind */
 };
 
+struct control_queue *
+session_control_queue(struct session *session)
+{
+    struct control_queue *queue = session->control.queue;
+
+    if (queue == NULL) {
+        queue = session->control.queue = memory_new(sizeof(*queue));
+        buffer_init(&queue->frames, SESSION_CONTROL_MAX);
+    }
+    return queue;
+}
+
+void
+session_end_control(struct session *session)
+{
+    struct control_queue *queue = session->control.queue;
+
+    if (queue == NULL || queue->frames.len > 0 || queue->gap_why != NULL)
+        return;
+    buffer_free(&queue->frames);
+    free(queue);
+    session->control.queue = NULL;
+}
+
 bool
 session_can_send_control(const struct session *session, size_t len)
 {
-    return session->control.frames.len + sizeof(struct control_head) + len + CLIENT_POS_MAX <=
-           SESSION_CONTROL_MAX;
+    size_t used = session->control.queue != NULL ? session->control.queue->frames.len : 0;
+
+    return used + sizeof(struct control_head) + len + CLIENT_POS_MAX <= SESSION_CONTROL_MAX;
 }
 
 void
 session_send_control(struct session *session, enum session_line_kind kind, const char *line,
                      size_t len, const char *pos)
 {
-    struct buffer *frames = &session->control.frames;
+    struct buffer *frames = &session_control_queue(session)->frames;
     struct control_head head = {.len = (uint32_t)len,
                                 .pos_len = (uint16_t)(pos != NULL ? strlen(pos) : 0),
                                 .kind = (uint8_t)kind};
@@ -267,12 +306,14 @@ session_send_control(struct session *session, enum session_line_kind kind, const
 bool
 session_next_control(const struct session *session, size_t *offset, struct session_line *ret_line)
 {
-    const struct buffer *frames = &session->control.frames;
+    const struct control_queue *queue = session->control.queue;
+    const struct buffer *frames;
     struct control_head head;
     const unsigned char *line;
 
-    if (*offset == frames->len)
+    if (queue == NULL || *offset == queue->frames.len)
         return false;
+    frames = &queue->frames;
     memcpy(&head, frames->bytes + *offset, sizeof(head));
     line = (const unsigned char *)frames->bytes + *offset + sizeof(head);
     *ret_line = (struct session_line){

@@ -191,31 +191,36 @@ enum __attribute__((packed)) session_state {
 /* The client, as reported by `connected`. */
 struct session_client {
     char *user;
-    char conn[SESSION_CONN_SIZE]; /* id of the connection */
+    const char *conn; /* id of the connection, in the memory of `user` */
     int64_t expires_s;
     int64_t request_id;
+    int64_t attached_us; /* monotonic time of hub_attach */
     bool has_request_id;
     unsigned char own_shard; /* shard of the user */
-    int64_t attached_us;     /* monotonic time of hub_attach */
 };
 
 /* The log fields that identify a session. */
 #define LOG_SESSION(session)                                                                       \
     LOG_TEXT("conn", (session)->client.conn), LOG_TEXT("user", (session)->client.user)
 
-/*
- * The control queue, which is sent before notifications; gaps to be added to that queue; and
- * replies to requests for rows. has_control: at least one of these can be sent.
- */
-struct session_control {
+/* The control queue, which is sent before notifications, and a gap to be added to it. */
+struct control_queue {
     struct buffer frames;   /* a struct control_head, line and cursor of each frame */
     struct cursor gap_from; /* start of a gap to be announced ... */
     const char *gap_why;    /* ... and its reason; NULL: no gap */
-    /* load shedding dropped notifications and has not announced it yet */
-    bool has_dropped;
+};
+
+/*
+ * The control queue, and replies to requests for rows. has_control: at least one of these can be
+ * sent.
+ */
+struct session_control {
+    struct control_queue *queue; /* NULL: it is empty, because most sessions are idle */
     struct session_lists *lists; /* NULL: the client has not requested rows */
     struct barrier *barriers;    /* utlist: those that wait */
     unsigned barrier_count;
+    /* load shedding dropped notifications and has not announced it yet */
+    bool has_dropped;
 };
 
 struct session_socket {
@@ -239,7 +244,7 @@ struct session_stall {
  *
  * READING: a page was requested. Next: NONE.
  */
-enum session_page { PAGE_NONE, PAGE_WAITING, PAGE_SPENT, PAGE_READING };
+enum __attribute__((packed)) session_page { PAGE_NONE, PAGE_WAITING, PAGE_SPENT, PAGE_READING };
 
 /* Requests to the store. */
 struct session_requests {
@@ -258,7 +263,7 @@ struct session_resume {
         struct cursor checked;    /* in LOADING: nothing was lost up to this cursor */
         struct cursor started_at; /* after LOADING: start of the session */
     };
-    unsigned checked_pages;
+    uint16_t checked_pages;
     bool is_read;           /* `pos` is read: the session has its cursor */
     bool has_checked_ended; /* deferred notifications that ended were checked */
     bool is_missed;         /* one of them is lost */
@@ -299,7 +304,7 @@ struct session_pending {
     int filled;               /* slots that the last pass filled */
     /* Notifications for groups, until the store states whether the user must acknowledge them. */
     unsigned held_count;
-    size_t held_bytes;
+    uint32_t held_bytes;
     /* Deferred notifications that were sent immediately: the user does not have to acknowledge. */
     unsigned early_count;
     unsigned char (*early)[16];
@@ -390,6 +395,17 @@ void session_rewind(struct session *session);
 bool session_reply_arrived(struct session *session, enum rc rc);
 
 #define SESSION_CONTROL_MAX 65536 /* maximum bytes of the control queue */
+
+/* Returns the control queue; allocates it if it is empty. */
+struct control_queue *session_control_queue(struct session *session);
+/* Frees the control queue if it is empty. */
+void session_end_control(struct session *session);
+
+static inline bool
+session_has_gap(const struct session *session)
+{
+    return session->control.queue != NULL && session->control.queue->gap_why != NULL;
+}
 
 /* True if the control queue has room for a frame of this length. */
 bool session_can_send_control(const struct session *session, size_t len);

@@ -29,7 +29,13 @@ open_session(const struct session_transport *transport, void *socket, unsigned s
     hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_CONTROL_MAX);
     replay_buffer_open(&hub.replay_buffer, shards);
     session = (struct session){.state = SESSION_LIVE, .hub = &hub, .socket = {socket, transport}};
-    buffer_init(&session.control.frames, SESSION_CONTROL_MAX);
+}
+
+static inline void
+clear_control(void)
+{
+    buffer_free(&session_control_queue(&session)->frames);
+    session_end_control(&session);
 }
 
 static inline void
@@ -38,7 +44,7 @@ close_session(void)
     ev_idle_stop(hub.loop, &hub.more);
     outbound_clear(&session.outbound, &hub.queued_bytes);
     replay_buffer_close(&hub.replay_buffer);
-    buffer_free(&session.control.frames);
+    clear_control();
     free(hub.scratch);
 }
 

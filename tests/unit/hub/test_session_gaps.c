@@ -36,11 +36,11 @@ test_cursor_of_a_later_failover_waits_before_a_gap(void **state)
     session.resume.pos = memory_text("e.7-0", 5);
     session_load(&session);
     assert_int_equal(session.state, SESSION_LOADING);
-    assert_int_equal(session.control.frames.len, 0);
+    assert_null(session.control.queue);
     session.client.attached_us -= 5000000;
     session_load(&session);
     assert_int_equal(session.state, SESSION_PENDING);
-    assert_non_null(memmem(session.control.frames.bytes, session.control.frames.len,
+    assert_non_null(memmem(session.control.queue->frames.bytes, session.control.queue->frames.len,
                            "\"why\":\"epoch\"", strlen("\"why\":\"epoch\"")));
 }
 
