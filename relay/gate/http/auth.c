@@ -391,9 +391,9 @@ gate_expiry_check(struct gate_expiry *expiry, const struct config *config, int64
 
     if (left_us + config->auth.leeway_ms * 1000 <= 0)
         return -1;
-    if (expiry->is_warned || wall_us < expiry->warn_at_us)
+    if (wall_us < expiry->warn_at_us)
         return 0;
-    expiry->is_warned = true;
+    expiry->warn_at_us = INT64_MAX;
     return snprintf(ret_line, GATE_EXPIRING_MAX, "{\"t\":\"expiring\",\"in\":%lld}",
                     left_us > 0 ? (long long)(left_us / 1000000) : 0);
 }

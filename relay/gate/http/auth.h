@@ -85,8 +85,7 @@ void gate_log_rejected_token(struct gate *gate, const char *where, const char *e
 
 struct gate_expiry {
     int64_t expires_s;  /* Unix seconds */
-    int64_t warn_at_us; /* Unix time */
-    bool is_warned;
+    int64_t warn_at_us; /* Unix time; INT64_MAX: the client was warned */
 };
 
 /*

@@ -166,6 +166,7 @@ output(struct websocket *ws)
     if (ws->output == NULL) {
         ws->output = memory_new(sizeof(*ws->output));
         ws->output->unsent.waiting_bytes = hub_waiting_bytes(websocket_gate(ws)->hub);
+        ws->output->since_us = clock_monotonic_us();
         buffer_init(&ws->output->messages, WEBSOCKET_OUT_MAX);
         buffer_init(&ws->output->control, WEBSOCKET_CONTROL_MAX);
     }
@@ -208,8 +209,6 @@ ws_want_write(struct websocket *ws)
     if (ws->state == WEBSOCKET_CLOSED)
         return;
     ws->must_wait = true;
-    if (ws->unwritable_us == 0)
-        ws->unwritable_us = clock_monotonic_us();
     conn_want_writable(ws->conn);
 }
 
@@ -399,6 +398,7 @@ write_unsent(struct websocket *ws)
     before = unsent->len;
     rc = out_write(unsent, ws->conn, GATE_TURN_BYTES);
     has_written = unsent->len < before;
+    ws->output->since_us = clock_monotonic_us();
     output_end(ws);
     if (ws->session != NULL && has_written)
         session_accepted(ws->session);
@@ -410,7 +410,6 @@ websocket_writable(struct conn *conn)
 {
     struct websocket *ws = conn->owner;
 
-    ws->unwritable_us = 0;
     ws->must_wait = false;
     if (ws->state == WEBSOCKET_CLOSED)
         return;
@@ -595,7 +594,7 @@ check_open(struct websocket *ws, int64_t now_us, int64_t wall_us)
     char line[GATE_EXPIRING_MAX];
     int len;
 
-    if (ws->unwritable_us != 0 && now_us - ws->unwritable_us > config->gate.slow_age_ms * 1000)
+    if (ws->output != NULL && now_us - ws->output->since_us > config->gate.slow_age_ms * 1000)
         slow = "client does not read";
     if (slow != NULL) {
         websocket_close(ws, GATE_CLOSE_SLOW, slow);

@@ -81,6 +81,7 @@ struct websocket_fragments {
 
 /* What must be written before a frame of the session. */
 struct websocket_output {
+    int64_t since_us;       /* start of the wait for a writable socket */
     struct out unsent;      /* the rest of a partly written frame; nothing is written before it */
     struct buffer messages; /* control messages */
     struct buffer control;  /* control frames including their headers */
@@ -122,7 +123,6 @@ struct websocket {
         int64_t state_since_us; /* except in OPEN */
         int64_t ping_us;        /* in OPEN: when the ping was sent, or is due */
     };
-    int64_t unwritable_us; /* start of the wait for a writable socket; 0: not waiting */
     struct ws_reader reader;
 };
 
