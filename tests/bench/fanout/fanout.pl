@@ -256,6 +256,7 @@ sub measure_simultaneous
     my ($options, $end, $relay) = $servers{clairon}->();
     my %load = (kind => 'clairon', clients => $clients, seconds => 1, idle => undef, simultaneous => undef, %$options);
     my ($before, $got);
+    load(%load, clients => 1); # loads what all clients share
     for (1 .. $times)
     {
         $got = load(%load) or last;
@@ -265,7 +266,7 @@ sub measure_simultaneous
     $end->();
     my $bytes = $got ? sprintf '%.0f', ($got->{rss_after_kb} - $before) * 1024 / $clients : 'failed';
     my $what = "memory of an idle connection, connected simultaneously, $times times, $clients of them";
-    Targets::record($what, 'at most 3277 B', "$bytes B", $got && $bytes <= 3277); # 3.2 kB: all connect before any client authenticates
+    Targets::record($what, 'at most 2400 B', "$bytes B", $got && $bytes <= 2400); # all connect before any client authenticates
     figure(sprintf 'idle   N=%-5d clairon  %s bytes resident per connection, connected simultaneously, %d times', $clients, $bytes, $times);
     return;
 }
@@ -279,9 +280,9 @@ sub measure_idle
         next if !$options;
         my $got = load(kind => $kind, clients => $clients, seconds => 1, idle => undef, %$options);
         $end->();
-        my $target = $kind eq 'clairon' ? '  (aim: at most 3072)' : '';
-        Targets::record("memory of an idle connection, $clients of them", 'at most 3072 B', "$got->{bytes_per_connection} B",
-            $got->{bytes_per_connection} <= 3072) if $target && $got;
+        my $target = $kind eq 'clairon' ? '  (aim: at most 2200)' : '';
+        Targets::record("memory of an idle connection, $clients of them", 'at most 2200 B', "$got->{bytes_per_connection} B",
+            $got->{bytes_per_connection} <= 2200) if $target && $got;
         figure(sprintf 'idle   N=%-5d         %-8s %s bytes resident per connection%s', $clients, $kind,
             $got ? $got->{bytes_per_connection} : 'failed', $target);
     }

@@ -209,12 +209,13 @@ measure(const struct options *options, int epoll)
     printf("\n");
 }
 
+/* Opens the clients from the given one on, up to `end`. */
 static void
-open_all(const struct options *options, struct client *clients, int epoll)
+open_clients(const struct options *options, struct client *clients, int from, int end, int epoll)
 {
-    if (options->simultaneous)
+    if (options->simultaneous && from < end)
         clients_open_at_once(clients, options);
-    for (int i = 0; i < options->clients; i++) {
+    for (int i = from; i < end; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = &clients[i]};
 
         if (!options->simultaneous)
@@ -320,6 +321,7 @@ main(int argc, char **argv)
     struct rlimit limit;
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     long before_kb;
+    int first;
 
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = limit.rlim_max;
@@ -327,13 +329,16 @@ main(int argc, char **argv)
     message_min = options.listen ? 200 : options.bytes / 2;
     if (options.latency)
         ages = malloc(AGES_MAX * sizeof(*ages));
+    /* The first client makes the server load what all of them share, such as code of libcrypto. */
+    first = options.idle && !options.simultaneous ? 1 : 0;
+    open_clients(&options, clients, 0, first, epoll);
     before_kb = options.pid_count > 0 ? rss_kb(options.pids[0]) : 0;
-    open_all(&options, clients, epoll);
+    open_clients(&options, clients, first, options.clients, epoll);
     if (options.idle) {
         run(&options, epoll, options.seconds);
         printf("rss_before_kb=%ld rss_after_kb=%ld bytes_per_connection=%.0f\n", before_kb,
                rss_kb(options.pids[0]),
-               (double)(rss_kb(options.pids[0]) - before_kb) * 1024 / options.clients);
+               (double)(rss_kb(options.pids[0]) - before_kb) * 1024 / (options.clients - first));
         return 0;
     }
     if (!options.listen)
