@@ -15,13 +15,14 @@ set_request(int from, int to)
 }
 
 static int
-set_conn(int from, int to)
+set_websocket(int from, int to)
 {
     struct gate gate = {.stats = NULL};
-    struct websocket conn = {.gate = &gate, .state = (enum websocket_state)from};
+    struct conn conn = {.gate = &gate};
+    struct websocket ws = {.conn = &conn, .state = (enum websocket_state)from};
 
-    websocket_set_state(&conn, (enum websocket_state)to);
-    return (int)conn.state;
+    websocket_set_state(&ws, (enum websocket_state)to);
+    return (int)ws.state;
 }
 
 static void
@@ -53,10 +54,10 @@ websocket_can_skip_states(void **state)
 {
     (void)state;
     for (int from = WEBSOCKET_WAITING; from <= WEBSOCKET_CLOSED; from++)
-        assert_true(is_legal(set_conn, from, WEBSOCKET_CLOSED));
-    assert_true(is_legal(set_conn, WEBSOCKET_WAITING, WEBSOCKET_OPEN));
-    assert_true(is_legal(set_conn, WEBSOCKET_WAITING, WEBSOCKET_CLOSING));
-    assert_true(is_legal(set_conn, WEBSOCKET_OPEN, WEBSOCKET_CLOSING));
+        assert_true(is_legal(set_websocket, from, WEBSOCKET_CLOSED));
+    assert_true(is_legal(set_websocket, WEBSOCKET_WAITING, WEBSOCKET_OPEN));
+    assert_true(is_legal(set_websocket, WEBSOCKET_WAITING, WEBSOCKET_CLOSING));
+    assert_true(is_legal(set_websocket, WEBSOCKET_OPEN, WEBSOCKET_CLOSING));
 }
 
 static void
@@ -65,7 +66,7 @@ websocket_never_returns_to_an_earlier_state(void **state)
     (void)state;
     for (int from = WEBSOCKET_WAITING; from <= WEBSOCKET_CLOSED; from++) {
         for (int to = WEBSOCKET_WAITING; to <= from && to < WEBSOCKET_CLOSED; to++)
-            assert_false(is_legal(set_conn, from, to));
+            assert_false(is_legal(set_websocket, from, to));
     }
 }
 
