@@ -345,7 +345,8 @@ has_queued(const struct session *session, struct cursor cursor)
 
     return (session->state == SESSION_STREAM || session->state == SESSION_LIVE) &&
            cursor_reaches(session_reached(session), cursor) && !pending->is_rewound &&
-           pending->held_count == 0 && (!pending->is_due || cursor_reaches(pending->at, cursor)) &&
+           pending->held_count == 0 &&
+           (pending->pass != PASS_DUE || cursor_reaches(pending->at, cursor)) &&
            (!session->has_deferral || cursor_reaches(pending->deferral.from, cursor)) &&
            !session_is_full(session);
 }

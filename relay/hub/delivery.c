@@ -196,8 +196,8 @@ defer(struct session *session, struct notification *notification)
         session->has_deferral = true;
         pending->deferral = (struct deferral){.from = session_reached(session)};
     }
-    if (!pending->is_due) {
-        pending->is_due = true;
+    if (pending->pass != PASS_DUE) {
+        pending->pass = PASS_DUE;
         pending->filled = 0;
         pending->at = pending->deferral.from;
     }
@@ -227,7 +227,7 @@ session_enqueue(struct session *session, struct notification *notification)
     if (notification->needs_ack) {
         if (find(session, notification) != NULL)
             return; /* queued or delivered */
-        if (pending->is_due || pending->is_rewound ||
+        if (pending->pass == PASS_DUE || pending->is_rewound ||
             inflight_free_slots(&session->inflight) <= 0) {
             defer(session, notification);
             ends_note_held(session, notification);
@@ -392,7 +392,8 @@ session_offer_retry(struct session *session, struct notification *notification)
         return; /* the pending list is read later */
     session_mark_retry(session, notification);
     if (session->state != SESSION_LIVE || session_is_full(session) ||
-        ((pending->is_due || pending->is_rewound) && find(session, notification) == NULL) ||
+        ((pending->pass == PASS_DUE || pending->is_rewound) &&
+         find(session, notification) == NULL) ||
         !session_enqueue_pending(session, notification, INFLIGHT_OPEN, false)) {
         session_rewind(session);
         return;

@@ -96,7 +96,7 @@ is_sent(const struct session *session, struct cursor rest)
 {
     const struct session_pending *pending = &session->pending;
     const bool is_read =
-        !pending->is_due && !pending->is_rewound && session->state > SESSION_PENDING;
+        pending->pass != PASS_DUE && !pending->is_rewound && session->state > SESSION_PENDING;
 
     return (!session->has_deferral || cursor_reaches(pending->deferral.from, rest)) &&
            (is_read || cursor_reaches(pending->at, rest));

@@ -77,9 +77,8 @@ begin_delivery(struct session *session, bool resumed)
     free(resume->pos);
     resume->pos = NULL;
     resume->started_at = session->cursor;
-    session->pending.at = (struct cursor){.own = {0, 0}};
     resume->is_continued = session->is_poll && resumed;
-    session->pending.is_rereading = true;
+    session->pending.pass = PASS_REREAD;
     session_set_state(session, SESSION_PENDING);
     session_mark(session, READY_ADVANCE);
     if (!send_connected(session, resumed))
@@ -142,6 +141,20 @@ note_cursor(struct session *session)
     }
 }
 
+static void
+begin_step(struct session *session, enum load_step step)
+{
+    const struct deferral *deferral = &session->pending.deferral;
+    struct cursor *checked = &session->resume.checked;
+
+    if (step == LOAD_PAIRS && (!session->has_deferral || deferral->by_stream || session->is_poll))
+        step = LOAD_STREAM;
+    session->resume.step = step;
+    *checked = step != LOAD_STREAM                            ? (struct cursor){.own = {0, 0}}
+               : session->has_deferral && deferral->by_stream ? deferral->from
+                                                              : session->cursor;
+}
+
 /*
  * Reads the client's cursor. RC_AGAIN: another relay has followed a failover before this one.
  * RC_BAD or RC_CLOSED: it is unknown what the client has read.
@@ -165,17 +178,26 @@ read_client_pos(struct session *session)
         return rc;
     deferral->from = cursor_min(deferral->from, session->cursor);
     session->has_deferral = !cursor_equal(deferral->from, session->cursor);
-    session->resume.checked =
-        session->has_deferral && deferral->by_stream ? deferral->from : session->cursor;
-    session->resume.is_read = true;
-    session->resume.knows_ends = !session->has_ends;
+    begin_step(session, session->has_ends ? LOAD_ENDS : LOAD_PAIRS);
     if (session->has_ends && client_pos_read_mark(session->resume.pos, &mark) == RC_OK) {
-        session->resume.knows_ends = mark.is_ended;
         ends_note_mark(session, &mark);
-        if (mark.is_ended)
+        if (mark.is_ended) {
             note_cursor(session);
+            begin_step(session, LOAD_PAIRS);
+        }
     }
     return RC_OK;
+}
+
+/* False if the session does not wait for this page any more. */
+static bool
+step_page_arrived(struct session *session, enum load_step step, enum rc rc,
+                  const struct store_page *page)
+{
+    if (!session_page_arrived(session, rc, page, step != LOAD_PAIRS))
+        return false;
+    session_mark(session, READY_ADVANCE);
+    return session->resume.step == step;
 }
 
 /* ---- LOADING: the transaction at the client's cursor */
@@ -199,9 +221,8 @@ on_last_read(void *ctx, enum rc rc, const struct store_page *page)
     struct session *session = ctx;
     bool is_found;
 
-    if (!session_page_arrived(session, rc, page, true))
+    if (!step_page_arrived(session, LOAD_ENDS, rc, page))
         return;
-    session_mark(session, READY_ADVANCE);
     is_found = page->seen == 0 || cursor_reaches(page->last, session->cursor);
     for (size_t i = 0; i < page->count; i++) {
         const struct entry *entry = &page->entries[i];
@@ -210,10 +231,9 @@ on_last_read(void *ctx, enum rc rc, const struct store_page *page)
         if (!entry->is_retry)
             find_end(session, entry->shard, entry->id, &entry->frame);
     }
-    session->pending.at = page->last;
-    session->resume.knows_ends = is_found;
-    if (session->resume.knows_ends)
-        session->pending.at = (struct cursor){.own = {0, 0}};
+    session->resume.checked = page->last;
+    if (is_found)
+        begin_step(session, LOAD_PAIRS);
 }
 
 /*
@@ -234,7 +254,7 @@ find_ends(struct session *session)
         return;
     }
     if (!replay_buffer_covers(buffer, own, after)) {
-        session_read_range(session, cursor_max(after, session->pending.at), 2, on_last_read);
+        session_read_range(session, cursor_max(after, session->resume.checked), 2, on_last_read);
         return;
     }
     while ((notification = replay_buffer_next(buffer, own, after)) != NULL &&
@@ -243,8 +263,7 @@ find_ends(struct session *session)
             find_end(session, notification->shard, notification->id, &notification->frame);
         cursor_advance(&after, notification->shard, notification->id);
     }
-    session->pending.at = (struct cursor){.own = {0, 0}}; /* an earlier page was in the store */
-    session->resume.knows_ends = true;
+    begin_step(session, LOAD_PAIRS);
     session_mark(session, READY_ADVANCE);
 }
 
@@ -299,9 +318,8 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
     const struct replay_buffer *buffer = &session->hub->replay_buffer;
     const unsigned own = session->client.own_shard;
 
-    if (!session_page_arrived(session, rc, page, true))
+    if (!step_page_arrived(session, LOAD_STREAM, rc, page))
         return;
-    session_mark(session, READY_ADVANCE);
     resume->checked_pages++;
     if (page->state == STORE_RANGE_UNKNOWN)
         begin_after_gap(session, "epoch");
@@ -341,31 +359,28 @@ static void
 on_ended_pairs(void *ctx, enum rc rc, const struct store_page *page)
 {
     struct session *session = ctx;
-    struct session_pending *pending = &session->pending;
+    struct session_resume *resume = &session->resume;
 
-    if (!session_page_arrived(session, rc, page, false))
+    if (!step_page_arrived(session, LOAD_PAIRS, rc, page))
         return;
-    session_mark(session, READY_ADVANCE);
-    session->resume.is_missed |= page->lost_count > 0 || page_has_loss(session, page);
-    session->resume.has_checked_ended = session->resume.is_missed || !page->has_more;
-    pending->at = page->last;
-    if (page->lacks_ended) {
-        pending->deferral.by_stream = true;
-        session->resume.checked = pending->deferral.from;
-    }
+    resume->is_missed |= page->lost_count > 0 || page_has_loss(session, page);
+    resume->checked = page->last;
+    session->pending.deferral.by_stream |= page->lacks_ended;
+    if (resume->is_missed || !page->has_more || page->lacks_ended)
+        begin_step(session, LOAD_STREAM);
 }
 
 /* Checks the deferred notifications that another session acknowledged, or that ended otherwise. */
 static void
 check_ended_pairs(struct session *session)
 {
-    const struct session_pending *pending = &session->pending;
+    const struct cursor after = cursor_max(session->resume.checked, session->pending.deferral.from);
     const struct store_pending_part part = {
-        .after = cursor_max(pending->at, pending->deferral.from),
+        .after = after,
         .last = session->cursor,
         .max = SESSION_PAGE,
         .has_received = true,
-        .received = cursor_max(pending->at, pending->deferral.from),
+        .received = after,
         .ended_only = true,
     };
 
@@ -375,7 +390,6 @@ check_ended_pairs(struct session *session)
 void
 session_load(struct session *session)
 {
-    struct session_pending *pending = &session->pending;
     enum rc rc = RC_OK;
 
     if (session->resume.pos == NULL) {
@@ -384,19 +398,25 @@ session_load(struct session *session)
         begin_delivery(session, false);
         return;
     }
-    if (!session->resume.is_read)
+    if (session->resume.step == LOAD_POS)
         rc = read_client_pos(session);
-    if (rc == RC_AGAIN) {
-        hub_retry(session->hub);
-    } else if (rc != RC_OK) {
+    if (rc != RC_OK && rc != RC_AGAIN) {
         begin_after_gap(session, "epoch");
-    } else if (!session->resume.knows_ends) {
+        return;
+    }
+    switch (session->resume.step) {
+    case LOAD_POS:
+        hub_retry(session->hub);
+        return;
+    case LOAD_ENDS:
         find_ends(session);
-    } else if (session->has_deferral && !pending->deferral.by_stream && !session->is_poll &&
-               !session->resume.has_checked_ended) {
+        return;
+    case LOAD_PAIRS:
         check_ended_pairs(session);
-    } else {
+        return;
+    case LOAD_STREAM:
         check_stream(session);
+        return;
     }
 }
 

@@ -61,7 +61,8 @@ end_deferral(struct session *session)
 {
     session->has_deferral = false;
     session->pending.deferral = (struct deferral){.by_stream = false};
-    session->pending.is_reading_stream = false;
+    if (session->pending.pass == PASS_FROM_STREAM)
+        session->pending.pass = PASS_NONE;
     free(session->pending.early);
     session->pending.early = NULL;
     session->pending.early_count = 0;
@@ -76,13 +77,12 @@ end_pass(struct session *session, bool is_complete)
 {
     struct session_pending *pending = &session->pending;
 
-    pending->is_due = !is_complete;
-    pending->is_rereading = false;
-    if (!is_complete)
+    pending->pass = !is_complete                                           ? PASS_DUE
+                    : session->has_deferral && pending->deferral.by_stream ? PASS_FROM_STREAM
+                                                                           : PASS_NONE;
+    if (pending->pass == PASS_DUE)
         pending->ended_count = 0; /* this pass does not reach them */
-    if (is_complete && session->has_deferral && pending->deferral.by_stream)
-        pending->is_reading_stream = true;
-    else if (is_complete)
+    else if (pending->pass == PASS_NONE)
         end_deferral(session);
     session_set_state(session, SESSION_STREAM);
 }
@@ -141,7 +141,7 @@ on_pending(void *ctx, enum rc rc, const struct store_page *page)
         end_pass(session, false);
     else if (!page->has_more || cursor_reaches(pending->at, pending_end(session)))
         end_pass(session, true);
-    else if (inflight_free_slots(&session->inflight) <= 0 && !pending->is_rereading)
+    else if (inflight_free_slots(&session->inflight) <= 0 && pending->pass == PASS_ON)
         end_pass(session, false);
     if (session->has_ends)
         ends_settle(session);
@@ -155,9 +155,9 @@ read_pending(struct session *session)
     struct store_pending_part part = {
         .after = pending->at,
         .last = pending_end(session),
-        .max = pending->is_rereading || room > SESSION_PAGE ? SESSION_PAGE
-               : room < PAGE_MIN                            ? PAGE_MIN
-                                                            : (size_t)room,
+        .max = pending->pass == PASS_REREAD || room > SESSION_PAGE ? SESSION_PAGE
+               : room < PAGE_MIN                                   ? PAGE_MIN
+                                                                   : (size_t)room,
         .has_received = session->has_deferral && !pending->deferral.by_stream,
         .received = pending->deferral.from,
         .undelivered_only = session->resume.is_continued,
@@ -177,6 +177,13 @@ read_pending(struct session *session)
 }
 
 /* ---- STREAM */
+
+/* The stream is read from deferral.from, instead of session->cursor. */
+static bool
+reads_deferred(const struct session *session)
+{
+    return session->pending.pass == PASS_FROM_STREAM;
+}
 
 /* How a deferred notification of the stream has ended, if it was asked about. */
 static enum inflight_end
@@ -266,8 +273,7 @@ deliver_deferred(struct session *session, struct notification *notification)
         return true;
     ends_note_held(session, notification);
     *deferral = before;
-    session->pending.is_reading_stream = false;
-    session->pending.is_due = true;
+    session->pending.pass = PASS_DUE;
     session->pending.at = cursor_max(session->pending.at, deferral->from);
     return false;
 }
@@ -277,8 +283,7 @@ static bool
 is_wanted(const struct session *session, unsigned shard, struct entry_id id,
           const struct frame *frame, bool is_retry)
 {
-    const bool is_deferred = session->pending.is_reading_stream &&
-                             (frame->flags & FRAME_ACK_REQUIRED) != 0 &&
+    const bool is_deferred = reads_deferred(session) && (frame->flags & FRAME_ACK_REQUIRED) != 0 &&
                              cursor_is_before(&session->pending.deferral.from, shard, id);
 
     return !is_retry && (is_deferred || cursor_is_before(&session->cursor, shard, id)) &&
@@ -288,7 +293,7 @@ is_wanted(const struct session *session, unsigned shard, struct entry_id id,
 static void
 pass(struct session *session, unsigned shard, struct entry_id id)
 {
-    if (session->pending.is_reading_stream)
+    if (reads_deferred(session))
         cursor_advance(&session->pending.deferral.from, shard, id);
     cursor_advance(&session->cursor, shard, id);
 }
@@ -297,9 +302,9 @@ pass(struct session *session, unsigned shard, struct entry_id id)
 static bool
 deliver_next(struct session *session, struct notification *notification)
 {
-    if (session->pending.is_reading_stream)
+    if (reads_deferred(session))
         ends_meet_listed(session, &notification->frame);
-    if (!notification->needs_ack || !session->pending.is_reading_stream)
+    if (!notification->needs_ack || !reads_deferred(session))
         session_enqueue(session, notification);
     else if (!session_was_sent_early(session, notification) &&
              !deliver_deferred(session, notification))
@@ -314,7 +319,7 @@ reach(struct session *session, struct cursor cursor)
 {
     struct deferral *deferral = &session->pending.deferral;
 
-    if (!session->pending.is_reading_stream) {
+    if (!reads_deferred(session)) {
         session->cursor = cursor_max(session->cursor, cursor);
         return;
     }
@@ -383,7 +388,7 @@ deliver_range(struct session *session, const struct store_page *page)
 static struct cursor
 stream_cursor(const struct session *session)
 {
-    return session->pending.is_reading_stream ? session->pending.deferral.from : session->cursor;
+    return reads_deferred(session) ? session->pending.deferral.from : session->cursor;
 }
 
 static void
@@ -423,7 +428,7 @@ read_replay_buffer(struct session *session)
             return;
         }
     }
-    if (session->pending.is_reading_stream) {
+    if (reads_deferred(session)) {
         reach(session, session->cursor);
         session_mark(session, READY_ADVANCE);
         return;
@@ -495,10 +500,10 @@ leave_refills(struct session *session)
 {
     struct hub *hub = session->hub;
 
-    if (!session->pending.is_waiting)
+    if (session->pending.refill_prev == NULL)
         return;
     DL_DELETE2(hub->refills, session, pending.refill_prev, pending.refill_next);
-    session->pending.is_waiting = session->pending.is_overdue = false;
+    session->pending.refill_prev = NULL;
     if (hub->refills == NULL)
         ev_timer_stop(hub->loop, &hub->refill);
 }
@@ -508,10 +513,9 @@ wait_for_refill(struct session *session)
 {
     struct hub *hub = session->hub;
 
-    if (session->pending.is_waiting)
+    if (session->pending.refill_prev != NULL)
         return;
     DL_APPEND2(hub->refills, session, pending.refill_prev, pending.refill_next);
-    session->pending.is_waiting = true;
     if (!ev_is_active(&hub->refill))
         ev_timer_again(hub->loop, &hub->refill);
 }
@@ -543,15 +547,14 @@ session_refill(struct session *session)
 {
     struct session_pending *pending = &session->pending;
     const int room = inflight_free_slots(&session->inflight);
-    const bool has_ended = pending->ended_count > 0;
+    const bool can_go_on = pending->pass == PASS_DUE && (room > 0 || pending->ended_count > 0);
 
-    if (session->state != SESSION_LIVE ||
-        (!pending->is_rewound && (!pending->is_due || (room <= 0 && !has_ended)))) {
+    if (session->state != SESSION_LIVE || (!pending->is_rewound && !can_go_on)) {
         leave_refills(session);
         return false;
     }
-    if (must_wait(session) || (!pending->is_rewound && !has_ended && 2 * room < pending->filled &&
-                               !pending->is_overdue)) {
+    if (must_wait(session) ||
+        (!pending->is_rewound && pending->ended_count == 0 && 2 * room < pending->filled)) {
         wait_for_refill(session); /* few places are free, and more may be soon */
         return false;
     }
@@ -559,7 +562,7 @@ session_refill(struct session *session)
     session_pause(session); /* its cursor is after all notifications that were offered to it */
     if (pending->is_rewound)
         pending->at = (struct cursor){.own = {0, 0}};
-    pending->is_rereading = pending->is_rewound;
+    pending->pass = pending->is_rewound ? PASS_REREAD : PASS_ON;
     pending->is_rewound = false;
     pending->filled = 0;
     session_set_state(session, SESSION_PENDING);
@@ -585,7 +588,7 @@ on_refill(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop;
     (void)events;
     DL_FOREACH2(hub->refills, session, pending.refill_next)
-    session->pending.is_overdue = true;
+    session->pending.filled = 0;
     refills_wake(hub);
 }
 
@@ -632,10 +635,9 @@ session_change_epoch(struct session *session)
     const struct cursor head = session_head(session);
 
     if (session->state == SESSION_LOADING) {
-        session->resume.is_read = session->resume.has_checked_ended = false;
+        session->resume.step = LOAD_POS;
         session->has_deferral = false;
         ends_reset(session);
-        session->pending.at = (struct cursor){.own = {0, 0}};
         return;
     }
     end_deferral(session);

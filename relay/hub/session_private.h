@@ -256,19 +256,52 @@ struct session_requests {
     struct session *page_next;
 };
 
+/*
+ * The steps of LOADING. Each reads pages up to resume.checked. A step that is not necessary is
+ * skipped.
+ *
+ * POS: reads `pos`, the cursor of the client. Next: ENDS.
+ *
+ * ENDS: looks for the end of the transaction that is at the cursor. Next: PAIRS.
+ *
+ * PAIRS: looks for losses among the deferred notifications that ended. Next: STREAM.
+ *
+ * STREAM: looks for losses after the cursor, or after the deferral if it is read from the stream.
+ */
+enum __attribute__((packed)) load_step { LOAD_POS, LOAD_ENDS, LOAD_PAIRS, LOAD_STREAM };
+
 /* How the session begins, until `connected` is sent. */
 struct session_resume {
     char *pos; /* cursor from the client; NULL: none, or `connected` was sent */
     union {
-        struct cursor checked;    /* in LOADING: nothing was lost up to this cursor */
+        struct cursor checked;    /* in LOADING: the present step has read up to this cursor */
         struct cursor started_at; /* after LOADING: start of the session */
     };
     uint16_t checked_pages;
-    bool is_read;           /* `pos` is read: the session has its cursor */
-    bool has_checked_ended; /* deferred notifications that ended were checked */
-    bool is_missed;         /* one of them is lost */
-    bool knows_ends;        /* it is known which ends of transactions the client lacks */
-    bool is_continued;      /* this poll continues from the cursor of the previous poll */
+    enum load_step step;
+    bool is_missed;    /* PAIRS has found a loss */
+    bool is_continued; /* this poll continues from the cursor of the previous poll */
+};
+
+/*
+ * A pass of the pending list.
+ *
+ * NONE: the list was read to its end.
+ *
+ * DUE: it must be read on from `at` once there is room. Next: ON.
+ *
+ * REREAD: in PENDING, reads it from its start. ON: in PENDING, reads it on from `at`. Next: DUE at
+ * a notification for which there is no room. At the end of the list: FROM_STREAM if the deferral is
+ * `by_stream`, otherwise NONE.
+ *
+ * FROM_STREAM: in STREAM, reads the deferred notifications, from deferral.from. Next: DUE, NONE.
+ */
+enum __attribute__((packed)) pending_pass {
+    PASS_NONE,
+    PASS_DUE,
+    PASS_REREAD,
+    PASS_ON,
+    PASS_FROM_STREAM
 };
 
 /* A pair that needs no acknowledgement any more. */
@@ -280,28 +313,20 @@ struct ended_pair {
 /*
  * The user's pending list, and the notifications for which the in-flight window had no room.
  *
- * Without room nothing is held: the session is marked `is_due`, and its `deferral` begins. As soon
- * as half of the slots that the last pass filled are free, a pass reads the pending list on from
- * `at`. What ended in the list meanwhile, because another session acknowledged it, is in the list
+ * Without room nothing is held: a pass of the list is DUE, and the session's `deferral` begins. As
+ * soon as half of the slots that the last pass filled are free, a pass reads the pending list on
+ * from `at`. What ended in the list meanwhile, because another session acknowledged it, is in the list
  * of the user's ended pairs, from which the pass sends it too. If the list of the ended pairs is
  * too short, or the deferral is `by_stream`, the stream is read instead, from deferral.from. Where
  * such a pass ends for lack of room, the store is asked which of the next notifications have ended:
  * those need no slot in the next pass.
  */
 struct session_pending {
-    /*
-     * Notifications up to it were sent, or are not for the session. In LOADING, the end of the last
-     * page of a search: find_ends in the streams, then check_ended_pairs. begin_delivery resets it.
-     */
-    struct cursor at;
+    struct cursor at;         /* notifications up to it were sent, or are not for the session */
     struct deferral deferral; /* valid if session->has_deferral */
-    bool is_due;              /* the list must be read on from `at` once there is room */
-    bool is_rewound;          /* it must be read from its start, for example after a missed retry */
-    bool is_rereading;        /* this pass began at the start of the list */
-    bool is_reading_stream;   /* in STREAM: reads the deferred notifications, from deferral.from */
-    bool is_waiting;          /* in hub->refills */
-    bool is_overdue;          /* ... for long: fills the slots that are free */
-    int filled;               /* slots that the last pass filled */
+    enum pending_pass pass;
+    bool is_rewound; /* a further pass must reread the list, for example after a missed retry */
+    int filled;      /* slots that the last pass filled; 0: a pass needs a single slot */
     /* Notifications for groups, until the store states whether the user must acknowledge them. */
     unsigned held_count;
     uint32_t held_bytes;
@@ -314,7 +339,7 @@ struct session_pending {
     uint16_t queried; /* number of notifications about which the store was asked */
     uint16_t queried_max;
     bool is_open;                /* one of them has not ended: later ones do not count */
-    struct session *refill_prev; /* links of hub->refills */
+    struct session *refill_prev; /* links of hub->refills; NULL: not in it */
     struct session *refill_next;
 };
 

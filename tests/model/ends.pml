@@ -31,6 +31,11 @@
 #define PENDING 1
 #define STREAM 2
 #define LIVE 3
+#define PASS_NONE 0
+#define PASS_DUE 1
+#define PASS_REREAD 2
+#define PASS_ON 3
+#define PASS_FROM_STREAM 4
 
 /* the store */
 byte last, commit[IDS + 2], stored_covered;
@@ -42,7 +47,8 @@ bool is_started; /* temporary: the relay has just started */
 
 /* the session */
 byte state, cursor, started_at, at, from;  /* from: deferral.from */
-bool has_deferral, by_stream, is_due, is_rewound, is_rereading, is_reading_stream;
+bool has_deferral, by_stream, is_rewound;
+byte pass;
 bool inflight[IDS + 1];
 byte inflight_count;
 
@@ -89,7 +95,7 @@ inline queue(is_marked) {
 #ifdef NO_REST
 #define IS_SENT(rest) true
 #else
-#define IS_SENT(rest) ((!has_deferral || from >= rest) && ((!is_due && !is_rewound && state > PENDING) || at >= rest))
+#define IS_SENT(rest) ((!has_deferral || from >= rest) && ((pass != PASS_DUE && !is_rewound && state > PENDING) || at >= rest))
 #endif
 #ifdef COVERED_EQUAL
 #define IS_OVER(c) (offered > c || covered >= c)
@@ -192,9 +198,9 @@ inline inflight_add() { inflight[id] = true; inflight_count++ }
 inline session_enqueue() {
     if
     :: needs_ack[id] && inflight[id] -> skip
-    :: needs_ack[id] && !inflight[id] && (is_due || is_rewound || FREE_SLOTS == 0) -> /* defer */
+    :: needs_ack[id] && !inflight[id] && (pass == PASS_DUE || is_rewound || FREE_SLOTS == 0) -> /* defer */
         if :: !has_deferral -> has_deferral = true; by_stream = false; from = REACHED :: else -> skip fi;
-        if :: !is_due -> is_due = true; at = from :: else -> skip fi;
+        if :: pass != PASS_DUE -> pass = PASS_DUE; at = from :: else -> skip fi;
         note_in_stream(true)
     :: else ->
         if :: needs_ack[id] -> inflight_add() :: else -> skip fi;
@@ -206,14 +212,16 @@ inline session_enqueue() {
 
 /* ---- resume.c */
 
-inline end_deferral() { has_deferral = false; by_stream = false; is_reading_stream = false; from = 0 }
+inline end_deferral() {
+    has_deferral = false; by_stream = false; from = 0;
+    if :: pass == PASS_FROM_STREAM -> pass = PASS_NONE :: else -> skip fi
+}
 
 inline end_pass(is_complete) {
-    is_due = !is_complete; is_rereading = false;
     if
-    :: is_complete && has_deferral && by_stream -> is_reading_stream = true
-    :: is_complete && !(has_deferral && by_stream) -> end_deferral()
-    :: else -> skip
+    :: !(is_complete) -> pass = PASS_DUE
+    :: is_complete && has_deferral && by_stream -> pass = PASS_FROM_STREAM
+    :: else -> pass = PASS_NONE; end_deferral()
     fi;
     state = STREAM
 }
@@ -271,26 +279,31 @@ inline read_pending() {
     if
     :: !has_room -> end_pass(false)
     :: has_room && (!has_more || at >= PENDING_END) -> end_pass(true)
-    :: has_room && has_more && at < PENDING_END && FREE_SLOTS == 0 && !is_rereading -> end_pass(false)
+    :: has_room && has_more && at < PENDING_END && FREE_SLOTS == 0 && pass == PASS_ON -> end_pass(false)
     :: else -> skip
     fi;
     ends_settle();
     page_end = 0
 }
 
-#define STREAM_CURSOR (is_reading_stream -> from : cursor)
+#define READS_DEFERRED (pass == PASS_FROM_STREAM)
+#define STREAM_CURSOR (READS_DEFERRED -> from : cursor)
 
 inline deliver_deferred() {
     before = from;
     from = id;
     if
     :: inflight[id] -> has_room = true
+    :: !inflight[id] && !is_pair[id] -> /* known_end */
+        has_room = true;
+        ends_note_listed();
+        reported = (cursor > id -> cursor : id); queue(true)
     :: !inflight[id] && FREE_SLOTS == 0 ->
         has_room = false;
         note_in_stream(true);
-        from = before; is_reading_stream = false; is_due = true;
+        from = before; pass = PASS_DUE;
         if :: from > at -> at = from :: else -> skip fi
-    :: else ->
+    :: !inflight[id] && FREE_SLOTS > 0 ->
         has_room = true;
         inflight_add();
         ends_note_listed();
@@ -304,21 +317,21 @@ inline read_stream() {
     :: id <= head ->
         has_room = true;
         if
-        :: (is_reading_stream && needs_ack[id]) || cursor < id ->
-            if :: is_reading_stream -> ends_meet_listed() :: else -> skip fi;
+        :: (READS_DEFERRED && needs_ack[id]) || cursor < id ->
+            if :: READS_DEFERRED -> ends_meet_listed() :: else -> skip fi;
             if
-            :: needs_ack[id] && is_reading_stream -> deliver_deferred()
+            :: needs_ack[id] && READS_DEFERRED -> deliver_deferred()
             :: else -> reported = (cursor > id -> cursor : id); session_enqueue()
             fi
         :: else -> skip
         fi;
         if
         :: has_room ->
-            if :: is_reading_stream -> from = id :: else -> skip fi;
+            if :: READS_DEFERRED -> from = id :: else -> skip fi;
             if :: cursor < id -> cursor = id :: else -> skip fi
         :: else -> skip
         fi
-    :: id > head && is_reading_stream ->
+    :: id > head && READS_DEFERRED ->
         if :: cursor > from -> from = cursor :: else -> skip fi;
         cursor = from; end_deferral()
     :: else -> state = LIVE; ends_settle()
@@ -328,7 +341,7 @@ inline read_stream() {
 /* ---- loading.c */
 
 inline clear_session() {
-    end_deferral(); is_due = false; is_rewound = false;
+    end_deferral(); pass = PASS_NONE; is_rewound = false;
     met_lsn = 0; first_xid = 0; may_straddle = false; is_waiting = false;
     inflight_count = 0;
     x = 1;
@@ -382,7 +395,7 @@ inline session_load() {
             lacks_end[id] = false; was_ended[id] = false; id++
         od
     fi;
-    started_at = cursor; at = 0; is_rereading = true; state = PENDING;
+    started_at = cursor; at = 0; pass = PASS_REREAD; state = PENDING;
     reported = cursor; report_pos(true) /* connected */
 }
 
@@ -395,7 +408,7 @@ inline session_load() {
 #define HAS_QUEUED (state >= STREAM && REACHED >= barrier_cursor && !is_rewound && (!has_deferral || from >= barrier_cursor))
 #else
 #define HAS_QUEUED (state >= STREAM && REACHED >= barrier_cursor && !is_rewound && (!has_deferral || from >= barrier_cursor) && \
-    (!is_due || at >= barrier_cursor))
+    (pass != PASS_DUE || at >= barrier_cursor))
 #endif
 #endif
 
@@ -424,10 +437,10 @@ active proctype System() {
     :: atomic { state == PENDING -> read_pending(); id = 0; has_other = false; reported = 0; before_end = 0; x = 0; until = 0; has_room = false; has_more = false }
     :: atomic { state == STREAM -> read_stream(); id = 0; has_other = false; reported = 0; before_end = 0; x = 0; until = 0; before = 0; has_room = false }
     :: atomic { state == LIVE -> cursor = REACHED; state = STREAM } /* session_pause: its queue is full */
-    :: atomic { state == LIVE && (is_rewound || (is_due && FREE_SLOTS > 0)) -> /* session_refill */
+    :: atomic { state == LIVE && (is_rewound || (pass == PASS_DUE && (FREE_SLOTS > 0 || by_stream))) -> /* session_refill */
         cursor = REACHED;
         if :: is_rewound -> at = 0 :: else -> skip fi;
-        is_rereading = is_rewound; is_rewound = false; state = PENDING }
+        pass = (is_rewound -> PASS_REREAD : PASS_ON); is_rewound = false; state = PENDING }
     :: atomic { state >= PENDING && !is_rewound -> is_rewound = true } /* session_rewind: a retry was missed */
     /* The user acknowledges, here or in another session. The session learns it later. */
     :: atomic { select(id : 1 .. IDS);
@@ -458,7 +471,7 @@ active proctype System() {
         id = 0; barrier = 0; barrier_cursor = 0 }
     /* At rest. */
     :: atomic { last == IDS && head == last && stored_covered > commit[last] && covered == stored_covered && state == LIVE &&
-            !is_due && !is_rewound && !has_deferral ->
+            pass != PASS_DUE && !is_rewound && !has_deferral ->
         id = 1;
         do
         :: id > IDS -> break

@@ -202,7 +202,7 @@ test_a_pending_notification_stays_deferred(void **state)
     assert_int_equal(session.outbound.count, 1);
     assert_int_equal(session.outbound.notifications[session.outbound.first]->id.ms, 2);
     assert_int_equal(session.requests.count, 0);
-    assert_true(session.has_deferral && session.pending.is_due);
+    assert_true(session.has_deferral && session.pending.pass == PASS_DUE);
     assert_int_equal(session.pending.early_count, 1);
 }
 
@@ -214,7 +214,7 @@ test_an_acknowledged_notification_stays_deferred(void **state)
     complete_report(0, RC_OK, STORE_PAIR_ACKED);
     complete_report(1, RC_OK, STORE_PAIR_ENDED);
     assert_int_equal(session.outbound.count, 0);
-    assert_true(session.has_deferral && session.pending.is_due);
+    assert_true(session.has_deferral && session.pending.pass == PASS_DUE);
 }
 
 /* The feed stores lost notifications again, so sending some of them now would reorder them. */
@@ -293,7 +293,7 @@ test_a_redriven_dead_letter_is_reported(void **state)
     struct notification *notification = group_notification(3);
 
     (void)state;
-    session.pending.is_due = false;
+    session.pending.pass = PASS_NONE;
     session.inflight.size = 1;
     session_enqueue(&session, notification);
     session_inflight_written(&session, notification);
@@ -337,7 +337,7 @@ test_acks_wait_for_reports(void **state)
     ack_calls = 0;
     hub.stats = &stats;
     hub.reports.call_count += 1000;
-    session.pending.is_due = false;
+    session.pending.pass = PASS_NONE;
     session.inflight.size = 1;
     session_enqueue(&session, notification);
     session_inflight_written(&session, notification);

@@ -215,7 +215,7 @@ test_later_notifications_report_the_deferral(void **state)
     replay_buffer_add(&hub.replay_buffer, notification);
     notification_unref(notification);
     offer_deferred(OWN, 95);
-    assert_true(session.has_deferral && session.pending.is_due);
+    assert_true(session.has_deferral && session.pending.pass == PASS_DUE);
     assert_true(cursor_equal(session.pending.deferral.from, at(100, 1)));
     assert_true(cursor_equal(session.pending.at, at(100, 1)));
     offer(0, 101, FRAME_PRIORITY_NORMAL);
