@@ -334,21 +334,14 @@ is_covered(struct barrier *barrier, unsigned shard)
     return covered->lsn >= barrier->position.lsn && covered->timeline == barrier->position.timeline;
 }
 
-/*
- * Everything up to the cursor is queued. In LOADING and PENDING, the session reads notifications
- * from before its cursor. With a full in-flight window it may have read a part of them only.
- */
+/* Everything up to the cursor is queued, retries included. */
 static bool
 has_queued(const struct session *session, struct cursor cursor)
 {
-    const struct session_pending *pending = &session->pending;
-
     return (session->state == SESSION_STREAM || session->state == SESSION_LIVE) &&
-           cursor_reaches(session_reached(session), cursor) && !pending->is_rewound &&
-           pending->held_count == 0 &&
-           (pending->pass != PASS_DUE || cursor_reaches(pending->at, cursor)) &&
-           (!session->has_deferral || cursor_reaches(pending->deferral.from, cursor)) &&
-           !session_is_full(session);
+           cursor_reaches(session_reached(session), cursor) &&
+           session_has_passed(session, cursor) && !session->pending.is_rewound &&
+           session->pending.held_count == 0 && !session_is_full(session);
 }
 
 /* Nothing is sent before `connected`. */

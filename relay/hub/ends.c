@@ -90,18 +90,6 @@ end(struct session_ends *ends, unsigned nth)
 
 /* ---- which transactions have ended */
 
-/* True if nothing up to `rest` is held back by the in-flight window. */
-static bool
-is_sent(const struct session *session, struct cursor rest)
-{
-    const struct session_pending *pending = &session->pending;
-    const bool is_read =
-        pending->pass != PASS_DUE && !pending->is_rewound && session->state > SESSION_PENDING;
-
-    return (!session->has_deferral || cursor_reaches(pending->deferral.from, rest)) &&
-           (is_read || cursor_reaches(pending->at, rest));
-}
-
 /*
  * True if the streams have no more of the transaction for a live session. Before a first
  * notification was read from both streams since the start, or since the shard is followed, the WAL
@@ -146,7 +134,7 @@ ends_settle(struct session *session)
 
     for (unsigned i = 0; i < ends->count;) {
         const struct open_transaction *open = &ends->open[i];
-        const bool has_rest = !is_sent(session, open->rest);
+        const bool has_rest = !session_has_passed(session, open->rest);
 
         if (!is_behind(ends, open->commit) || (open->is_delivered && has_rest)) {
             is_waiting |= !has_rest;

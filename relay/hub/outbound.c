@@ -175,6 +175,17 @@ session_reached(const struct session *session)
                                           : session->cursor;
 }
 
+bool
+session_has_passed(const struct session *session, struct cursor cursor)
+{
+    const struct session_pending *pending = &session->pending;
+    const bool is_whole_list_read =
+        session->state > SESSION_PENDING && pending->pass != PASS_DUE && !pending->is_rewound;
+
+    return (is_whole_list_read || cursor_reaches(pending->at, cursor)) &&
+           (!session->has_deferral || cursor_reaches(pending->deferral.from, cursor));
+}
+
 struct notification *
 session_notification_new(const struct session *session, const struct entry *entry,
                          struct cursor cursor)

@@ -314,11 +314,11 @@ struct ended_pair {
  * The user's pending list, and the notifications for which the in-flight window had no room.
  *
  * Without room nothing is held: a pass of the list is DUE, and the session's `deferral` begins. As
- * soon as half of the slots that the last pass filled are free, a pass reads the pending list on
- * from `at`. What ended in the list meanwhile, because another session acknowledged it, is in the list
- * of the user's ended pairs, from which the pass sends it too. If the list of the ended pairs is
- * too short, or the deferral is `by_stream`, the stream is read instead, from deferral.from. Where
- * such a pass ends for lack of room, the store is asked which of the next notifications have ended:
+ * soon as half of the slots that the last pass filled are free, a pass reads the list on from `at`.
+ * What ended in the list meanwhile, because another session acknowledged it, is in the list of the
+ * user's ended pairs, from which the pass sends it too. If the list of the ended pairs is too
+ * short, or the deferral is `by_stream`, the stream is read instead, from deferral.from. Where such
+ * a pass ends for lack of room, the store is asked which of the next notifications have ended:
  * those need no slot in the next pass.
  */
 struct session_pending {
@@ -487,6 +487,12 @@ struct cursor session_head(const struct session *session);
  * it.
  */
 struct cursor session_reached(const struct session *session);
+
+/*
+ * True if the in-flight window holds back nothing up to this cursor: the session has read its
+ * pending list as far, and it has sent what was deferred as far.
+ */
+bool session_has_passed(const struct session *session, struct cursor cursor);
 
 /*
  * Return notifications that report cursors of this session only. `overtaken`: the first queued

@@ -93,9 +93,9 @@ inline queue(is_marked) {
 /* ---- ends.c */
 
 #ifdef NO_REST
-#define IS_SENT(rest) true
+#define HAS_PASSED(rest) true
 #else
-#define IS_SENT(rest) ((!has_deferral || from >= rest) && ((pass != PASS_DUE && !is_rewound && state > PENDING) || at >= rest))
+#define HAS_PASSED(rest) ((!has_deferral || from >= rest) && ((pass != PASS_DUE && !is_rewound && state > PENDING) || at >= rest))
 #endif
 #ifdef COVERED_EQUAL
 #define IS_OVER(c) (offered > c || covered >= c)
@@ -130,9 +130,9 @@ inline ends_settle() {
     x = 1;
     do
     :: x > IDS -> break
-    :: is_open[x] && (!IS_BEHIND(x) || (is_delivered[x] && !IS_SENT(rest[x]))) ->
-        is_waiting = is_waiting || IS_SENT(rest[x]); x++
-    :: is_open[x] && !(!IS_BEHIND(x) || (is_delivered[x] && !IS_SENT(rest[x]))) -> end(x); x++
+    :: is_open[x] && (!IS_BEHIND(x) || (is_delivered[x] && !HAS_PASSED(rest[x]))) ->
+        is_waiting = is_waiting || HAS_PASSED(rest[x]); x++
+    :: is_open[x] && !(!IS_BEHIND(x) || (is_delivered[x] && !HAS_PASSED(rest[x]))) -> end(x); x++
     :: x <= IDS && !is_open[x] -> x++
     od;
     is_waiting = is_waiting && state == LIVE

@@ -65,7 +65,7 @@ my %before = map { $_ => 1 } rows($first);
 $last->run_until('the device has received all rows', sub { ROWS == keys %{ { %before, map { $_ => 1 } rows($last) } } });
 my %seen;
 is(join(' ', grep { $seen{$_}++ } rows($last)), '', 'no row is received twice on a connection');
-# Both inserts are transactions of their own.
+# The rows of each table are one transaction.
 is_deeply([ rows($last) ], [ sort { !($a % 10) <=> !($b % 10) || $a <=> $b } rows($last) ], 'rows are received in commit order');
 is($last->gaps, '', 'there is no gap');
 my %acked;
