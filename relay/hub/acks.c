@@ -1,6 +1,6 @@
 /*
- * acks.c: what the store learns: delivery reports, acknowledgements and negative acknowledgements,
- * in this order; and what its replies mean for the sessions of a user.
+ * acks.c: acknowledgements and negative acknowledgements: the store learns them after the delivery
+ * reports (inflight.c), and they have effects on the sessions of a user.
  */
 #include "hub/hub_private.h"
 
@@ -45,222 +45,6 @@ user_sessions_refill(struct membership *members)
 
     DL_FOREACH (members, member)
         session_mark(member->session, READY_REFILL);
-}
-
-/* ---- delivery reports */
-
-#define CALLS_MAX 64 /* maximum calls in flight */
-
-enum report_state { REPORT_SENT, REPORT_STORED, REPORT_FAILED };
-
-/*
- * Several calls may be in flight, each to several shards. Their replies are applied in the order of
- * the calls, so that held notifications are sent in their order.
- */
-struct report_call {
-    struct report_call *prev, *next;
-    struct hub *hub;
-    enum report_state state;
-    size_t count;
-    struct delivery_report items[];
-};
-
-static void
-release(struct delivery_report *item)
-{
-    struct session *session = item->held_by;
-
-    free(item->stored.user);
-    if (session == NULL)
-        return;
-    session->requests.count--;
-    session->pending.held_count--;
-    if (item->notification != NULL) {
-        session->pending.held_bytes -= (uint32_t)item->notification->text_len;
-        notification_unref(item->notification);
-    }
-    if (session->state == SESSION_CLOSED)
-        session_free_if_done(session);
-    else if (!session->hub->closing)
-        session_mark(session, READY_ADVANCE | READY_REFILL); /* it may wait for this reply */
-}
-
-static enum inflight_end
-end_of(enum store_pair state)
-{
-    switch (state) {
-    case STORE_PAIR_PENDING:
-    case STORE_PAIR_LOST:
-        return INFLIGHT_OPEN;
-    case STORE_PAIR_ACKED:
-        return INFLIGHT_ACKED;
-    case STORE_PAIR_NONE:
-    case STORE_PAIR_ENDED:
-        return INFLIGHT_ENDED;
-    }
-    return INFLIGHT_OPEN;
-}
-
-/*
- * Applies the reply about a deferred notification. If the user does not have to acknowledge it, it
- * is in no list.
- *
- * A failover loses the end of a stream: all later notifications that were read before are lost too.
- * WAL is confirmed late, so the feed stores a lost notification again, except one that was
- * published over HTTP. Until the reader reads the new history, the session must not receive later
- * ones before it.
- */
-static void
-apply_to_held(struct hub *hub, const struct delivery_report *item)
-{
-    const unsigned shard = item->stored.shard;
-
-    if (item->notification == NULL)
-        session_note_end(item->held_by, item->stored.id, end_of(item->state));
-    else if (item->state == STORE_PAIR_LOST && item->notification->frame.commit_lsn != 0) {
-        if (!store_is_read(hub->store, shard))
-            cursor_advance(&item->held_by->cursor, shard, hub->newest[shard]);
-    } else if (item->state == STORE_PAIR_NONE || item->state == STORE_PAIR_LOST) {
-        session_enqueue_held(item->held_by, item->notification);
-    }
-}
-
-/* The store states that the user does not have to acknowledge the notification, or not any more. */
-static void
-end_stored(struct membership *members, const unsigned char id[16], enum inflight_end end)
-{
-    struct membership *member;
-    char text[FRAME_UUID_TEXT + 1];
-
-    frame_id_text(id, text);
-    DL_FOREACH (members, member) {
-        const struct inflight_entry *entry = inflight_find(&member->session->inflight, id);
-        const bool is_open = entry != NULL && entry->end == INFLIGHT_OPEN;
-        const bool is_written = is_open && entry->is_written;
-
-        if (!is_open)
-            continue;
-        (void)session_inflight_end(member->session, id, end);
-        if (is_written && end == INFLIGHT_ACKED)
-            session_send_acked(member->session, &(const char *){text}, 1);
-        session_mark(member->session, READY_REFILL);
-    }
-}
-
-static void
-apply_to_sent(struct hub *hub, const struct delivery_report *item)
-{
-    end_stored(hub_sessions_of_user(hub, item->stored.user), item->stored.id,
-               item->state == STORE_PAIR_ACKED ? INFLIGHT_ACKED : INFLIGHT_ENDED);
-}
-
-void
-delivery_reports_apply(struct hub *hub)
-{
-    struct report_call *call;
-
-    while ((call = hub->reports.calls) != NULL && call->state != REPORT_SENT &&
-           (call->state == REPORT_STORED || hub->closing)) {
-        DL_DELETE(hub->reports.calls, call);
-        hub->reports.call_count--;
-        for (size_t i = 0; i < call->count && !hub->closing; i++) {
-            if (call->items[i].held_by != NULL)
-                apply_to_held(hub, &call->items[i]);
-            else if (call->items[i].state != STORE_PAIR_PENDING)
-                apply_to_sent(hub, &call->items[i]);
-        }
-        for (size_t i = 0; i < call->count; i++)
-            release(&call->items[i]);
-        free(call);
-    }
-}
-
-static void
-on_reported(void *ctx, enum rc rc, const enum store_pair *states, size_t count)
-{
-    struct report_call *call = ctx;
-    struct hub *hub = call->hub;
-
-    for (size_t i = 0; rc == RC_OK && i < count; i++)
-        call->items[i].state = states[i];
-    call->state = rc == RC_OK ? REPORT_STORED : REPORT_FAILED;
-    hub->reports.failed += rc != RC_OK;
-    delivery_reports_apply(hub);
-    if (hub->closing)
-        return;
-    if (rc != RC_OK) {
-        hub_retry(hub);
-        return;
-    }
-    hub_mark(hub, HUB_FLUSH);
-}
-
-static enum rc
-send_call(struct hub *hub, struct report_call *call)
-{
-    struct store_report reports[REPORTS_PER_CALL];
-    enum rc rc;
-
-    for (size_t i = 0; i < call->count; i++)
-        reports[i] = call->items[i].stored;
-    rc = store_report(hub->store, reports, call->count, on_reported, call);
-    if (rc == RC_CLOSED) {
-        call->state = REPORT_STORED;
-        hub_mark(hub, HUB_FLUSH);
-        return RC_OK;
-    }
-    if (rc == RC_OK)
-        call->state = REPORT_SENT;
-    return rc;
-}
-
-static enum rc
-send_some(struct hub *hub)
-{
-    size_t count = hub->reports.count < REPORTS_PER_CALL ? hub->reports.count : REPORTS_PER_CALL;
-    struct report_call *call = memory_new(sizeof(*call) + count * sizeof(*call->items));
-
-    call->hub = hub;
-    call->count = count;
-    memcpy(call->items, hub->reports.items, count * sizeof(*call->items));
-    if (send_call(hub, call) != RC_OK) {
-        free(call);
-        return RC_AGAIN;
-    }
-    DL_APPEND(hub->reports.calls, call);
-    hub->reports.call_count++;
-    hub->reports.count -= count;
-    memmove(hub->reports.items, hub->reports.items + count,
-            hub->reports.count * sizeof(*hub->reports.items));
-    return RC_OK;
-}
-
-/* True if reports must be sent or repeated. Acks wait for them. */
-static bool
-delivery_reports_wait(const struct hub *hub)
-{
-    return hub->reports.count > 0 || hub->reports.failed > 0;
-}
-
-static void
-delivery_reports_flush(struct hub *hub)
-{
-    struct report_call *call;
-
-    if (!delivery_reports_wait(hub) || !store_replies(hub->store))
-        return;
-    /* Repeats failed calls: reports are idempotent. */
-    for (call = hub->reports.calls; call != NULL && hub->reports.failed > 0; call = call->next) {
-        if (call->state != REPORT_FAILED)
-            continue;
-        if (send_call(hub, call) != RC_OK)
-            return;
-        hub->reports.failed--;
-    }
-    while (hub->reports.count > 0 && hub->reports.call_count < CALLS_MAX) {
-        if (send_some(hub) != RC_OK)
-            return;
-    }
 }
 
 /* ---- acknowledgements */
@@ -331,7 +115,7 @@ end_acked(struct hub *hub, const struct acks *acks)
         if (i == 0 || strcmp(ack->user, acks->items[i - 1].user) != 0)
             members = hub_sessions_of_user(hub, ack->user);
         if (members != NULL && frame_id_parse(ack->id, strlen(ack->id), id))
-            end_stored(members, id, INFLIGHT_ACKED);
+            user_sessions_pair_ended(members, id, INFLIGHT_ACKED);
     }
 }
 
@@ -386,10 +170,7 @@ acks_resume(struct hub *hub)
 void
 acks_free(struct hub *hub)
 {
-    delivery_reports_apply(hub);
-    for (size_t i = 0; i < hub->reports.count; i++)
-        release(&hub->reports.items[i]);
-    free(hub->reports.items);
+    delivery_reports_free(hub);
     clear(&hub->acks.queued);
     clear(&hub->acks.sent);
     clear(&hub->acks.waiting);

@@ -1,71 +1,12 @@
 /*
  * delivery.c: the outcomes of a notification in a session: it is queued, deferred, dropped or
- * skipped, and it is in flight until it is acknowledged.
+ * skipped. What is queued and needs an acknowledgement is in flight (inflight.c).
  */
 #include "hub/hub_private.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
-
-/* ---- the in-flight window */
-
-#define INFLIGHT_FIRST_ROOM 4
-
-struct inflight_entry *
-inflight_find(const struct inflight *inflight, const unsigned char id[16])
-{
-    for (int i = 0; i < inflight->count; i++) {
-        if (memcmp(inflight->entries[i].id, id, 16) == 0)
-            return &inflight->entries[i];
-    }
-    return NULL;
-}
-
-/* The window must not contain it, and must have a free slot unless it has ended. */
-static void
-inflight_add(struct inflight *inflight, const struct notification *notification,
-             enum inflight_end end)
-{
-    struct inflight_entry *entry;
-
-    if (inflight->count == inflight->room) {
-        inflight->room = inflight->room == 0 ? INFLIGHT_FIRST_ROOM : inflight->room * 2;
-        inflight->entries =
-            memory_grow(inflight->entries, (size_t)inflight->room * sizeof(*inflight->entries));
-    }
-    entry = &inflight->entries[inflight->count++];
-    *entry = (struct inflight_entry){.shard = notification->shard, .end = (uint8_t)end};
-    memcpy(entry->id, notification->frame.as.notification.id, sizeof(entry->id));
-    inflight->ended += end != INFLIGHT_OPEN;
-}
-
-static void
-inflight_remove(struct inflight *inflight, struct inflight_entry *entry)
-{
-    inflight->ended -= entry->end != INFLIGHT_OPEN;
-    *entry = inflight->entries[--inflight->count];
-}
-
-/* An OPEN entry has ended, and remains until it is removed. */
-static void
-inflight_end(struct inflight *inflight, struct inflight_entry *entry, enum inflight_end end)
-{
-    entry->end = (uint8_t)end;
-    inflight->ended++;
-}
-
-void
-inflight_sweep(struct inflight *inflight)
-{
-    for (int i = inflight->count - 1; i >= 0 && inflight->ended > 0; i--) {
-        struct inflight_entry *entry = &inflight->entries[i];
-
-        if (entry->is_written && entry->end != INFLIGHT_OPEN)
-            inflight_remove(inflight, entry);
-    }
-}
 
 static struct inflight_entry *
 find(const struct session *session, const struct notification *notification)
@@ -73,72 +14,7 @@ find(const struct session *session, const struct notification *notification)
     return inflight_find(&session->inflight, notification->frame.as.notification.id);
 }
 
-/* ---- delivery reports */
-
-#define REPORTS_MAX 262144
-
-/*
- * Reports that a notification was written to the socket. is_renewal: repeats a report that the
- * store may have lost. `held`, which may be NULL: the notification is held until the store states
- * whether the user must acknowledge it. False if too many reports are queued.
- */
-static bool
-add_report(struct session *session, unsigned char shard, const unsigned char id[16],
-           bool is_renewal, struct notification *held)
-{
-    struct hub *hub = session->hub;
-    struct delivery_reports *reports = &hub->reports;
-    struct delivery_report *report;
-
-    if (reports->count >= REPORTS_MAX) {
-        /* The notification remains pending, and is sent when the user reconnects. */
-        hub_log_rejected(&hub->reports_rejected, session->client.user,
-                         "delivery report queue is full: reports dropped");
-        return false;
-    }
-    if (reports->count == reports->room) {
-        reports->room = reports->room == 0 ? 64 : reports->room * 2;
-        reports->items = memory_grow(reports->items, reports->room * sizeof(*reports->items));
-    }
-    report = &reports->items[reports->count++];
-    *report = (struct delivery_report){
-        .stored = {
-            .user = memory_text(session->client.user, strlen(session->client.user)),
-            .shard = shard,
-            .is_renewal = is_renewal,
-        }};
-    snprintf(report->stored.conn, sizeof(report->stored.conn), "%s", session->client.conn);
-    memcpy(report->stored.id, id, sizeof(report->stored.id));
-    if (held != NULL) {
-        report->stored.entry = held->id;
-        report->stored.is_held = true;
-        session->requests.count++;
-        session->pending.held_count++;
-        session->pending.held_bytes += (uint32_t)held->text_len;
-        report->held_by = session;
-        report->notification = notification_ref(held);
-    }
-    if (reports->call_count == 0 || reports->count >= REPORTS_PER_CALL)
-        hub_mark(hub, HUB_FLUSH);
-    return true;
-}
-
-bool
-session_query_end(struct session *session, unsigned shard, struct entry_id entry,
-                  const unsigned char id[16])
-{
-    struct delivery_report *report;
-
-    if (!add_report(session, (unsigned char)shard, id, false, NULL))
-        return false;
-    report = &session->hub->reports.items[session->hub->reports.count - 1];
-    report->stored.entry = entry;
-    report->stored.is_held = true;
-    report->held_by = session;
-    session->requests.count++;
-    session->pending.held_count++;
-    return true;
-}
+/* ---- queueing */
 
 /*
  * The notification remains pending. Each connection that does not receive it for its topics reports
@@ -147,16 +23,10 @@ session_query_end(struct session *session, unsigned shard, struct entry_id entry
 static void
 skip_topic(struct session *session, const struct notification *notification)
 {
-    struct delivery_reports *reports = &session->hub->reports;
-
     if (notification->needs_ack &&
-        topics_skip(session->topics, notification->shard, notification->id) &&
-        add_report(session, notification->shard, notification->frame.as.notification.id, false,
-                   NULL))
-        reports->items[reports->count - 1].stored.is_unsubscribed = true;
+        topics_skip(session->topics, notification->shard, notification->id))
+        session_report_unsubscribed(session, notification);
 }
-
-/* ---- queueing */
 
 /*
  * A poll resumes from the cursor of its last notification: a notification that would report an
@@ -202,8 +72,7 @@ defer(struct session *session, struct notification *notification)
         pending->at = pending->deferral.from;
     }
     session_mark(session, READY_REFILL);
-    if (!bytes_equal(frame->audience, user) &&
-        !add_report(session, notification->shard, frame->id, false, notification))
+    if (!bytes_equal(frame->audience, user) && !session_hold(session, notification))
         pending->deferral.by_stream = true;
 }
 
@@ -280,40 +149,6 @@ session_enqueue_pending(struct session *session, struct notification *notificati
     queue(session, notification);
     notification_unref(notification);
     return true;
-}
-
-bool
-session_was_sent_early(const struct session *session, const struct notification *notification)
-{
-    const struct session_pending *pending = &session->pending;
-
-    for (unsigned i = 0; i < pending->early_count; i++) {
-        if (memcmp(pending->early[i], notification->frame.as.notification.id,
-                   sizeof(*pending->early)) == 0)
-            return true;
-    }
-    return false;
-}
-
-void
-session_enqueue_held(struct session *session, struct notification *notification)
-{
-    struct session_pending *pending = &session->pending;
-
-    if (session->state == SESSION_CLOSED || !session_is_recipient(session, &notification->frame) ||
-        !topics_match(session->topics, notification->frame.as.notification.topic))
-        return;
-    if (session->outbound.count >= OUTBOUND_MAX || pending->early_count == EARLY_MAX) {
-        pending->deferral.by_stream = true;
-        return;
-    }
-    if (session->has_deferral) {
-        if (pending->early == NULL)
-            pending->early = memory_new(EARLY_MAX * sizeof(*pending->early));
-        memcpy(pending->early[pending->early_count++], notification->frame.as.notification.id,
-               sizeof(*pending->early));
-    }
-    session_queue(session, notification);
 }
 
 /* ---- offers */
@@ -399,100 +234,4 @@ session_offer_retry(struct session *session, struct notification *notification)
         return;
     }
     cursor_advance(&session->cursor, notification->shard, notification->id);
-}
-
-/* ---- in flight */
-
-void
-session_send_acked(struct session *session, const char *const *ids, size_t count)
-{
-    struct buffer frame;
-    bool is_whole;
-
-    if (session->state < SESSION_PENDING || session->state == SESSION_CLOSED || count == 0)
-        return;
-    buffer_init(&frame, SESSION_CONTROL_MAX);
-    is_whole = buffer_addf(&frame, "{\"t\":\"acked\",\"ids\":[") == RC_OK;
-    for (size_t i = 0; i < count && is_whole; i++)
-        is_whole = buffer_addf(&frame, "%s\"%s\"", i > 0 ? "," : "", ids[i]) == RC_OK;
-    if (is_whole && buffer_addf(&frame, "]}") == RC_OK)
-        session_send_control(session, SESSION_LINE_ACKED, frame.bytes, frame.len, NULL);
-    buffer_free(&frame);
-}
-
-void
-session_inflight_written(struct session *session, const struct notification *notification)
-{
-    struct inflight_entry *entry = find(session, notification);
-    char id[FRAME_UUID_TEXT + 1];
-
-    if (entry == NULL)
-        return;
-    entry->is_written = true;
-    if (entry->end == INFLIGHT_OPEN) {
-        (void)add_report(session, notification->shard, entry->id, false, NULL);
-        return;
-    }
-    if (entry->end == INFLIGHT_ACKED) {
-        frame_id_text(entry->id, id);
-        session_send_acked(session, &(const char *){id}, 1);
-    }
-    inflight_remove(&session->inflight, entry);
-}
-
-void
-session_inflight_drop(struct session *session, const struct notification *notification)
-{
-    struct inflight_entry *entry = find(session, notification);
-
-    if (entry == NULL)
-        return;
-    inflight_remove(&session->inflight, entry);
-    session_mark(session, READY_REFILL);
-}
-
-int
-session_inflight_end(struct session *session, const unsigned char id[16], enum inflight_end end)
-{
-    struct inflight_entry *entry = inflight_find(&session->inflight, id);
-    int shard;
-
-    if (entry == NULL)
-        return -1;
-    shard = entry->shard;
-    if (entry->end != INFLIGHT_OPEN)
-        return shard;
-    if (!entry->is_written)
-        inflight_end(&session->inflight, entry, end);
-    else if (session->state == SESSION_PENDING && session->requests.is_awaited)
-        inflight_end(&session->inflight, entry, INFLIGHT_ENDED); /* the page may contain it */
-    else
-        inflight_remove(&session->inflight, entry);
-    return shard;
-}
-
-void
-session_inflight_end_retries(struct session *session, const unsigned char id[16])
-{
-    const struct inflight_entry *entry = inflight_find(&session->inflight, id);
-
-    if (entry != NULL && entry->is_written)
-        (void)session_inflight_end(session, id, INFLIGHT_ENDED);
-}
-
-void
-session_reconcile(struct session *session)
-{
-    const struct inflight *inflight = &session->inflight;
-
-    /* Without an in-flight window no acknowledgement can have been missed. */
-    if (inflight->room == 0 || session->state < SESSION_PENDING)
-        return;
-    for (int i = 0; i < inflight->count; i++) {
-        const struct inflight_entry *entry = &inflight->entries[i];
-
-        if (entry->is_written && entry->end == INFLIGHT_OPEN)
-            (void)add_report(session, entry->shard, entry->id, true, NULL);
-    }
-    session_rewind(session);
 }

@@ -19,7 +19,7 @@
 
 struct hub;
 struct page_budget; /* page_budget.c */
-struct report_call; /* acks.c */
+struct report_call; /* inflight.c */
 
 /* Pending work of the hub. */
 enum hub_work {
@@ -336,13 +336,23 @@ bool session_announce_shed(struct session *session);
 /* Records that this notification was dropped for this session; the gap is announced later. */
 void session_count_shed(struct session *session, const struct notification *notification);
 
-/* ---- acks.c */
+/* ---- inflight.c */
 
+/* True if reports must be sent or repeated. Acks wait for them. */
+bool delivery_reports_wait(const struct hub *hub);
+void delivery_reports_flush(struct hub *hub);
 /*
  * Applies the replies that have arrived, in order. Calls sessions back, so call it only from the
  * loop.
  */
 void delivery_reports_apply(struct hub *hub);
+void delivery_reports_free(struct hub *hub);
+
+/* The store states that the user does not have to acknowledge the notification, or not any more. */
+void user_sessions_pair_ended(struct membership *members, const unsigned char id[16],
+                              enum inflight_end end);
+
+/* ---- acks.c */
 
 /* Sends delivery reports, then one batch of acks, unless one is in flight. */
 void acks_flush(struct hub *hub);

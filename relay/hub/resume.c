@@ -236,21 +236,6 @@ query_end(struct session *session, unsigned shard, struct entry_id id, const str
     return true;
 }
 
-void
-session_note_end(struct session *session, const unsigned char id[16], enum inflight_end end)
-{
-    struct session_pending *pending = &session->pending;
-    struct ended_pair *ended;
-
-    if (end == INFLIGHT_OPEN)
-        pending->is_open = true;
-    if (pending->is_open || pending->ended_count == pending->queried)
-        return;
-    ended = &pending->ended[pending->ended_count++];
-    ended->end = (uint8_t)end;
-    memcpy(ended->id, id, sizeof(ended->id));
-}
-
 /*
  * Reads a deferred notification from the stream. False if the in-flight window has no room:
  * then the session continues after its cursor.

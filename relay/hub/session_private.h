@@ -81,7 +81,7 @@ void outbound_clear(struct outbound *outbound, size_t *queued_bytes);
 struct cursor outbound_before(const struct outbound *outbound, unsigned nth, unsigned own,
                               struct cursor cursor);
 
-/* ---- the in-flight window: delivery.c */
+/* ---- the in-flight window: inflight.c */
 
 /*
  * Whether a notification in flight still waits for an acknowledgement. An ended one occupies no
@@ -119,6 +119,10 @@ inflight_free_slots(const struct inflight *inflight)
 
 /* Returns NULL if the notification is not in flight. Valid until the next change. */
 struct inflight_entry *inflight_find(const struct inflight *inflight, const unsigned char id[16]);
+
+/* The window must not contain it, and must have a free slot unless it has ended. */
+void inflight_add(struct inflight *inflight, const struct notification *notification,
+                  enum inflight_end end);
 
 /* Removes entries that were written and have ended. */
 void inflight_sweep(struct inflight *inflight);
@@ -546,21 +550,28 @@ void session_enqueue(struct session *session, struct notification *notification)
  */
 bool session_enqueue_pending(struct session *session, struct notification *notification,
                              enum inflight_end end, bool is_new);
-/*
- * Queues a notification that was held, because the user may not have to acknowledge it. Later, when
- * the deferred notifications are read from the stream, session_was_sent_early returns true for it.
- */
-void session_enqueue_held(struct session *session, struct notification *notification);
-bool session_was_sent_early(const struct session *session, const struct notification *notification);
-
-/* Asks the store whether a deferred notification has ended. False: too many reports are queued. */
-bool session_query_end(struct session *session, unsigned shard, struct entry_id entry,
-                       const unsigned char id[16]);
-/* The reply to session_query_end, in the order of the calls. OPEN: it has not ended. */
-void session_note_end(struct session *session, const unsigned char id[16], enum inflight_end end);
-
 /* Changes LIVE to STREAM: offers end, and session_advance reads the following notifications. */
 void session_pause(struct session *session);
+
+/* ---- notifications in flight, and delivery reports: inflight.c */
+
+/*
+ * Holds a notification that the user may not have to acknowledge. If so, it is sent when the store
+ * has replied; later, when the deferred notifications are read from the stream,
+ * session_was_sent_early returns true for it. False: too many reports are queued.
+ */
+bool session_hold(struct session *session, struct notification *notification);
+bool session_was_sent_early(const struct session *session, const struct notification *notification);
+
+/*
+ * Asks the store whether a deferred notification has ended. If so, it is added to pending.ended,
+ * unless one about which the store was asked before has not. False: too many reports are queued.
+ */
+bool session_query_end(struct session *session, unsigned shard, struct entry_id entry,
+                       const unsigned char id[16]);
+
+/* For the trace of a notification that is not sent for its topic. */
+void session_report_unsubscribed(struct session *session, const struct notification *notification);
 
 /* Call it when the notification was written to the socket. Starts the ack timeout. */
 void session_inflight_written(struct session *session, const struct notification *notification);
