@@ -108,7 +108,7 @@ struct user_gaps {
     size_t count;
 };
 
-/* What the store knows of a notification and a user (user_facts.lua). */
+/* What the store knows of a notification and a user (trace.lua). */
 struct user_facts {
     bool is_waiting;         /* the user must acknowledge it */
     int64_t acked_ms;        /* 0: not acknowledged */

@@ -15,7 +15,7 @@ end
 
 local function remove_field(key) removed = removed + call('HDEL', key, user) end
 
--- Without the pair, user_facts.lua would conclude that the user was not addressed.
+-- Without the pair, trace.lua would conclude that the user was not addressed.
 local function is_mark(event) return event:find('^forgotten ') ~= nil end
 local function mark() return 'forgotten ' .. call('TIME')[1] .. '000 0 - ' end
 

@@ -52,7 +52,43 @@ end
 local notifications, changed, completed = {}, {}, {}
 local prepared = {} -- large data (prepared.lua)
 local due_to_remove, entries_to_ack, keys_to_delete, retried_to_remove, large_to_remove = {}, {}, {}, {}, {}
--- include: copies.lua
+
+-- Each retry is a copy of the notification, so many retries of few large notifications would fill the store.
+-- include: has_entry.lua
+
+-- The list of a notification's copies begins with the entry that it had before its first retry. While
+-- the stream has that entry, no copy is the oldest one of the stream: range.lua would take the
+-- deletion of the oldest entry for trimming.
+local function copies_of(id)
+    local copies = call('LRANGE', prefix .. KEY_COPIES .. id, 0, -1)
+    return copies[1] and has_entry(stream, copies[1]) and copies or {}
+end
+
+-- Adds a retry for users with this number of earlier retries, and deletes the copies that no user
+-- waits for: each of their users has received them, has acknowledged, or has a newer retry.
+local function add_copy(id, before, entry, retries, users)
+    local key = prefix .. KEY_COPIES .. id
+    if call('EXISTS', key) == 0 then call('RPUSH', key, before) end
+    local copies = copies_of(id)
+    for i = 2, #copies do
+        local copy, is_awaited = cjson.decode(copies[i]), false
+        for _, state in ipairs(call('HMGET', prefix .. KEY_RETRIES .. id, unpack(copy.users))) do
+            if state == copy.retries .. '+' then is_awaited = true end
+        end
+        if not is_awaited then
+            call('XDEL', stream, copy.entry)
+            call('LREM', key, 1, copies[i])
+        end
+    end
+    call('RPUSH', key, cjson.encode({entry = entry, retries = retries, users = users}))
+end
+
+-- Deletes all copies of a completed notification.
+local function delete_copies(id)
+    local copies = copies_of(id)
+    for i = 2, #copies do call('XDEL', stream, cjson.decode(copies[i]).entry) end
+    call('DEL', prefix .. KEY_COPIES .. id)
+end
 
 local function load_notifications(ids, first)
     for from = first, #ids, CHUNK do
@@ -93,7 +129,111 @@ end
 local UNREPORTED_ACK_MS = 60000
 local function unreported_ack_key(id) return prefix .. KEY_UNREPORTED_ACKS .. id end
 
--- include: trace_events.lua
+-- The traces of notifications, and the acknowledgements that are kept with them.
+local kept = {} -- whether a notification's acks are stored separately from its trace
+local add_event, record_event, write_event, write_events, keep_acks, record_acks
+do
+    -- The trace of a notification is a list of events: stage, ms, attempt, detail, user. The list
+    -- starts with `stored`, and expires after `trace_ms`.
+    local TRACE_EVENTS_MAX = 512
+    local traces, trace_ids, trace_entries = {}, {}, {}
+    function add_event(id, event)
+        local events = traces[id]
+        if not events then
+            traces[id] = event -- most notifications have one event per call
+            trace_ids[#trace_ids + 1] = id
+            local notification = notification_of(id)
+            trace_entries[id] = notification and notification.entry
+        elseif type(events) == 'string' then
+            traces[id] = {events, event}
+        elseif #events < TRACE_EVENTS_MAX then
+            events[#events + 1] = event
+        end
+    end
+
+    -- Adds a non-empty list of events that are older than the events already added.
+    local function add_earlier(id, events)
+        local newer = traces[id]
+        if not newer then add_event(id, events[1]) end
+        if type(newer) == 'string' then newer = {newer} end
+        for _, event in ipairs(newer or {}) do events[#events + 1] = event end
+        traces[id] = events
+    end
+
+    function record_event(id, stage, now_text, attempt, detail, user)
+        add_event(id, stage .. ' ' .. now_text .. ' ' .. attempt .. ' ' .. detail .. ' ' .. user)
+    end
+
+    -- Starts a new trace, or shortens a long trace. `len` is its length after `count` events were
+    -- added.
+    local function maintain_trace(key, len, count, entry, trace_ms)
+        if len == count then
+            if entry then
+                call('LPUSH', key, 'stored ' .. entry:match('^%d+') .. ' 0 ' .. entry .. ' -')
+            end
+            call('PEXPIRE', key, trace_ms)
+        elseif len > TRACE_EVENTS_MAX then
+            local first = call('LINDEX', key, 0) -- the event `stored`
+            call('LTRIM', key, 1 - TRACE_EVENTS_MAX, -1)
+            call('LPUSH', key, first)
+        end
+    end
+
+    -- Adds one event to a trace, which may be new.
+    function write_event(id, event, entry, trace_ms)
+        local key = prefix .. KEY_TRACE .. id
+        maintain_trace(key, call('RPUSH', key, event), 1, entry, trace_ms)
+    end
+
+    function write_events(trace_ms)
+        for _, id in ipairs(trace_ids) do
+            local events = traces[id]
+            if type(events) == 'string' then
+                write_event(id, events, trace_entries[id], trace_ms)
+            else
+                local key = prefix .. KEY_TRACE .. id
+                maintain_trace(key, call('RPUSH', key, unpack(events)), #events, trace_entries[id], trace_ms)
+            end
+        end
+        for id, is_renewal in pairs(kept) do
+            if is_renewal then call('PEXPIRE', prefix .. KEY_ACKED .. id, trace_ms) end
+        end
+    end
+
+    -- Renames the state of a completed notification and keeps the state as long as the trace. This is
+    -- cheaper than separate events. The state of a large audience is not kept. After a redrive, the first state
+    -- remains.
+    function keep_acks(id)
+        local key = prefix .. KEY_ACK .. id
+        local count = call('HLEN', key)
+        if count == 0 or count > TRACE_EVENTS_MAX then return false end
+        kept[id] = call('RENAMENX', key, prefix .. KEY_ACKED .. id) == 1
+        return kept[id]
+    end
+
+    -- Returns pairs of user and state as a flat list, up to about TRACE_EVENTS_MAX users.
+    local function acks_of(key)
+        local states, cursor = {}, '0'
+        repeat
+            local page = call('HSCAN', key, cursor, 'COUNT', TRACE_EVENTS_MAX)
+            cursor = page[1]
+            for _, text in ipairs(page[2]) do states[#states + 1] = text end
+        until cursor == '0' or #states >= 2 * TRACE_EVENTS_MAX
+        return states
+    end
+
+    -- Converts acks to events if their state is not kept.
+    function record_acks(id)
+        local states, events, count = acks_of(prefix .. KEY_ACK .. id), {}, 0
+        for i = 2, #states, 2 do
+            if states[i] ~= '0' and count < TRACE_EVENTS_MAX then
+                count = count + 1
+                events[count] = 'acked ' .. states[i] .. ' 0 - ' .. states[i - 1]
+            end
+        end
+        if count > 0 then add_earlier(id, events) end
+    end
+end
 -- include: route.lua
 -- include: receipts.lua
 
