@@ -241,7 +241,7 @@ count_unread(const struct redisReply *newest, const char *at, bool *ret_is_compl
     return unread;
 }
 
-void
+bool
 control_handle_newest(const struct reader_events *events, const struct redisReply *newest,
                       char at[ENTRY_ID_TEXT_MAX])
 {
@@ -266,6 +266,70 @@ control_handle_newest(const struct reader_events *events, const struct redisRepl
     }
     if (!is_complete)
         events->on_reload(events->ctx, NULL);
+    return is_complete;
+}
+
+void
+control_handle_missed(const struct reader_events *events, const struct redisReply *entries,
+                      char at[ENTRY_ID_TEXT_MAX])
+{
+    for (size_t i = 0; i < reply_count(entries); i++) {
+        const struct redisReply *entry = reply_at(entries, i);
+        struct change change = {.from = 0};
+
+        control_read_cursor(entry, at);
+        change.fields = reply_at(entry, 1);
+        while (next_change(&change))
+            if (is_change(&change, "forgotten"))
+                handle_earlier_forgotten(events, entry, &change);
+    }
+}
+
+static void send_missed(struct reader *reader);
+
+static void
+on_missed(void *ctx, const struct redisReply *reply)
+{
+    struct reader *reader = ctx;
+
+    if (reply == NULL)
+        return; /* control_reconnected continues */
+    if (reply_is_error(reply)) {
+        link_restart(reader->control.link, reply_text(reply));
+        return;
+    }
+    control_handle_missed(&reader->events, reply, reader->control_missed);
+    if (reply_count(reply) < CONTROL_NEWEST_MAX)
+        reader->control_missed[0] = '\0';
+    else
+        send_missed(reader);
+}
+
+static void
+send_missed(struct reader *reader)
+{
+    char from[ENTRY_ID_TEXT_MAX + 1], count[16];
+    const char *argv[] = {"XRANGE", reader->control.key, from, "+", "COUNT", count};
+
+    snprintf(from, sizeof(from), "(%s", reader->control_missed);
+    snprintf(count, sizeof(count), "%d", CONTROL_NEWEST_MAX);
+    if (link_send(reader->control.link, on_missed, reader, 6, argv, NULL) != RC_OK)
+        link_restart(reader->control.link, "could not send a command");
+}
+
+/* Memberships and cut-offs are read again anyway, but users may have been removed. */
+void
+control_reconnected(struct reader *reader, const struct redisReply *newest)
+{
+    char before[ENTRY_ID_TEXT_MAX];
+    bool is_complete;
+
+    memcpy(before, reader->control.at, sizeof(before));
+    is_complete = control_handle_newest(&reader->events, newest, reader->control.at);
+    if (!is_complete && reader->control_missed[0] == '\0')
+        memcpy(reader->control_missed, before, sizeof(before));
+    if (reader->control_missed[0] != '\0')
+        send_missed(reader);
 }
 
 /* Entries between `before` and the oldest entry were missed: this process was paused. */

@@ -538,7 +538,7 @@ on_positioned(void *ctx, const struct redisReply *reply)
     }
     server->is_positioned = true;
     if (server->number == 0)
-        control_handle_newest(&reader->events, reply, reader->control.at);
+        control_reconnected(reader, reply);
     update_store(server);
     reader->events.on_resumed(reader->events.ctx);
     read_server(server);

@@ -234,6 +234,8 @@ struct reader {
     struct order *order; /* NULL with a single shard */
     ev_timer order_timer;
     struct tail control;
+    /* after a reconnect: removals of users are still read after this entry; "": none */
+    char control_missed[ENTRY_ID_TEXT_MAX];
     size_t streams_max; /* streams of a server */
     size_t entries_max; /* entries of one stream in a reply */
     size_t entry_bytes; /* size of the largest recent entry */
@@ -305,13 +307,18 @@ void cover_reset(struct shard_cover *cover);
 
 /*
  * Called after a reconnect. `newest`: up to CONTROL_NEWEST_MAX entries of the control stream,
- * newest first. Delivers the reloads after `at`, and advances it to the newest entry. If some
- * entries after `at` are missing, any rule may have been reloaded. If `at` is "", there is no
- * position yet, and these entries are delivered: their transactions may not be visible to all
- * snapshots.
+ * newest first. Delivers the reloads and removals of users after `at`, and advances it to the newest
+ * entry. If `at` is "", there is no position yet, and these entries are delivered: their
+ * transactions may not be visible to all snapshots. Returns false if some entries after `at` are
+ * missing: any rule may have been reloaded, and users may have been removed.
  */
-void control_handle_newest(const struct reader_events *events, const struct redisReply *newest,
+bool control_handle_newest(const struct reader_events *events, const struct redisReply *newest,
                            char at[ENTRY_ID_TEXT_MAX]);
+/* Delivers the removals of users in entries from an outage, oldest first, and advances `at`. */
+void control_handle_missed(const struct reader_events *events, const struct redisReply *entries,
+                           char at[ENTRY_ID_TEXT_MAX]);
+/* The same after a reconnect: reads all missed entries, in pages. */
+void control_reconnected(struct reader *reader, const struct redisReply *newest);
 
 /*
  * Call it before the entries of a reply are handled. Returns whether the reply is full, that is,

@@ -165,12 +165,17 @@ for my $shards (1, 16)
     $resumed->wait_for(sub { $_[0]{t} =~ /^(msg|gap)$/ });
     unlike($resumed->gaps, qr/trimmed|epoch/, 'the session of another user resumes without a gap for the deleted entries');
 
-    # A relay that is paused ends the session when it continues.
-    my $paused = $other->client($NAME);
-    kill 'STOP', $other->pid;
-    like(($relay->run('forget', $NAME))[1], qr/^a relay did not end the user's sessions in time/m, 'a relay that does not reply is reported');
-    kill 'CONT', $other->pid;
-    is($paused->wait_closed, 4003, 'it ends the session later');
+    # A relay that is paused ends the session when it continues, even if it must reconnect and has missed many changes.
+    for my $missed ($shards == 1 ? (0, 250) : 0)
+    {
+        my $paused = $other->client($NAME);
+        kill 'STOP', $other->pid;
+        like(($relay->run('forget', $NAME))[1], qr/^a relay did not end the user's sessions in time/m, 'a relay that does not reply is reported');
+        $store->execute('XADD', "${prefix}control", '*', qw(change - audience CREW target c user bob xid 1)) for 1 .. $missed;
+        $store->execute('CLIENT', 'KILL', 'TYPE', 'normal') if $missed;
+        kill 'CONT', $other->pid;
+        is($paused->wait_closed, 4003, "it ends the session later, after $missed missed changes");
+    }
 
     # The table of receipts.
     is($sql->("SELECT clairon.forget('$NAME')"), 5, 'the receipts of the user are deleted') or diag($sql->("SELECT * FROM clairon.receipt"));

@@ -65,9 +65,25 @@ a_removal_during_an_outage_is_delivered(void **state)
     reply->element[0] = make_entry("6-0", "two");
     reply->element[1] = make_entry("5-0", "one");
     seen[0] = '\0';
-    control_handle_newest(&EVENTS, reply, at);
+    assert_true(control_handle_newest(&EVENTS, reply, at));
     assert_string_equal(seen, "two@6000 ");
     assert_string_equal(at, "6-0");
+    drop(reply);
+}
+
+static void
+removals_among_older_missed_entries_are_delivered(void **state)
+{
+    redisReply *reply = array(2);
+    char at[ENTRY_ID_TEXT_MAX] = "5-0";
+
+    (void)state;
+    reply->element[0] = make_entry("6-0", "two");
+    reply->element[1] = make_entry("7-0", "three");
+    seen[0] = '\0';
+    control_handle_missed(&EVENTS, reply, at);
+    assert_string_equal(seen, "two@6000 three@7000 ");
+    assert_string_equal(at, "7-0");
     drop(reply);
 }
 
@@ -77,6 +93,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_removal_is_delivered),
         cmocka_unit_test(a_removal_during_an_outage_is_delivered),
+        cmocka_unit_test(removals_among_older_missed_entries_are_delivered),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
