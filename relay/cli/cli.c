@@ -226,6 +226,28 @@ cli_store_open(const char *command, const char *path, int argc, char **argv,
     return NULL;
 }
 
+int
+cli_with_store(const char *command, const char *path, int argc, char **argv, cli_store_run *run,
+               void *ctx)
+{
+    struct config config;
+    int code;
+    struct command *store = cli_store_open(command, path, argc, argv, &config, &code);
+
+    if (store != NULL)
+        code = run(store, ctx);
+    command_close(store);
+    config_free(&config);
+    return code;
+}
+
+int
+cli_store_error(const char *command, const struct command *store)
+{
+    fprintf(stderr, "clairon %s: %s\n", command, command_error(store));
+    return 1;
+}
+
 void
 cli_audit_user(const char *act, const char *before, const char *user, const char *after)
 {

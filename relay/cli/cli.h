@@ -87,6 +87,14 @@ MUST_CHECK enum rc cli_settings_load(struct config *ret_config, const char *path
 struct command *cli_store_open(const char *command, const char *path, int argc, char **argv,
                                struct config *ret_config, int *ret_code);
 
+/* Does all of it, and returns the exit status of `run`. */
+typedef int cli_store_run(struct command *store, void *ctx);
+int cli_with_store(const char *command, const char *path, int argc, char **argv, cli_store_run *run,
+                   void *ctx);
+
+/* Prints the error of the last call, and returns the exit status 1. */
+int cli_store_error(const char *command, const struct command *store);
+
 /* Prints "clairon COMMAND: what about" and returns CLI_USAGE_ERROR. */
 int cli_usage_error(const char *command, const char *what, const char *about);
 

@@ -139,19 +139,12 @@ finish(const struct drop_walk *walk, enum rc rc)
 }
 
 static int
-walk_pending(struct drop_request *request, int argc, char **argv)
+walk_pending(struct command *store, void *ctx)
 {
-    struct drop_walk walk = {.request = request};
-    struct config config;
-    int code = 0;
+    struct drop_request *request = ctx;
+    struct drop_walk walk = {.request = request, .store = store};
 
-    walk.store = cli_store_open(DROP, request->path, argc, argv, &config, &code);
-    if (walk.store != NULL)
-        code =
-            finish(&walk, command_drop_pending(walk.store, &request->selection, on_pending, &walk));
-    command_close(walk.store);
-    config_free(&config);
-    return code;
+    return finish(&walk, command_drop_pending(store, &request->selection, on_pending, &walk));
 }
 
 /* Sets the ids, sorted and without duplicates. Returns 0, or an exit status. */
@@ -190,7 +183,7 @@ run(struct drop_request *request, const char **operands, int argc, char **argv)
     if (code == 0 && selection->rule != NULL && selection->source == NULL)
         code = cli_usage_error(DROP, "--rule needs --source, the source of its notifications", "");
     if (code == 0)
-        code = walk_pending(request, argc, argv);
+        code = cli_with_store(DROP, request->path, argc, argv, walk_pending, request);
     free(ids);
     return code;
 }

@@ -77,13 +77,14 @@ struct errors_request {
 struct errors_walk {
     struct errors_request *request;
     struct command *store;
-    long long left;    /* entries that may still be printed under --limit */
-    long long entries; /* matching entries */
-    long long users;   /* pending users in the matching entries */
-    long long scanned; /* entries read */
-    long long total;   /* entries in the error log; -1: unknown */
-    long long skipped; /* matching entries that cannot be redriven */
-    bool is_audited;   /* the audit line of a command without ids has been written */
+    long long left;        /* entries that may still be printed under --limit */
+    long long entries;     /* matching entries */
+    long long users;       /* pending users in the matching entries */
+    long long scanned;     /* entries read */
+    long long total;       /* entries in the error log; -1: unknown */
+    struct entry_id since; /* the first entry */
+    long long skipped;     /* matching entries that cannot be redriven */
+    bool is_audited;       /* the audit line of a command without ids has been written */
     bool failed;
     char source[SOURCE_MAX]; /* of the visited entry; "-": the notification is lost */
 };
@@ -524,23 +525,14 @@ read_verb(const char *word)
 }
 
 static int
-walk_log(struct errors_request *request, int argc, char **argv)
+walk_log(struct command *store, void *ctx)
 {
-    struct errors_walk walk = {.request = request, .total = -1};
-    struct config config;
-    struct entry_id since;
-    int code = check_limits(request, &since, &walk.left);
+    struct errors_walk *walk = ctx;
 
-    if (code != 0)
-        return code;
-    walk.store = cli_store_open(ERRORS, request->path, argc, argv, &config, &code);
-    if (walk.store != NULL && request->verb != VERB_LIST && !request->dry_run)
-        walk.total = command_error_count(walk.store);
-    if (walk.store != NULL)
-        code = finish(&walk, command_errors(walk.store, since, on_entry, &walk));
-    command_close(walk.store);
-    config_free(&config);
-    return code;
+    walk->store = store;
+    if (walk->request->verb != VERB_LIST && !walk->request->dry_run)
+        walk->total = command_error_count(store);
+    return finish(walk, command_errors(store, walk->since, on_entry, walk));
 }
 
 static void
@@ -559,6 +551,7 @@ sort_ids(struct errors_request *request)
 static int
 run(struct errors_request *request, const char **operands, int argc, char **argv)
 {
+    struct errors_walk walk = {.request = request, .total = -1};
     int code = 0;
 
     request->verb = read_verb(operands[0]);
@@ -570,10 +563,12 @@ run(struct errors_request *request, const char **operands, int argc, char **argv
         code = add_id(request, request->id);
     if (code == 0)
         code = check_request(request);
+    if (code == 0)
+        code = check_limits(request, &walk.since, &walk.left);
     if (code != 0)
         return code;
     sort_ids(request);
-    return walk_log(request, argc, argv);
+    return cli_with_store(ERRORS, request->path, argc, argv, walk_log, &walk);
 }
 
 int

@@ -76,20 +76,24 @@ print_result(const char *user, const struct store_forgotten *result)
            "  WAL and tables of the application, and log files\n");
 }
 
+struct forget {
+    const char *user;
+    bool json;
+};
+
 static int
-forget(struct command *store, const char *user, bool json)
+forget(struct command *store, void *ctx)
 {
+    const struct forget *forget = ctx;
     struct store_forgotten result = {0};
     struct buffer out;
     int code;
 
-    cli_audit_user(FORGET, "", user, "");
-    if (command_forget(store, user, &result) != RC_OK) {
-        fprintf(stderr, "clairon " FORGET ": %s\n", command_error(store));
-        return 1;
-    }
-    if (!json) {
-        print_result(user, &result);
+    cli_audit_user(FORGET, "", forget->user, "");
+    if (command_forget(store, forget->user, &result) != RC_OK)
+        return cli_store_error(FORGET, store);
+    if (!forget->json) {
+        print_result(forget->user, &result);
         return fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : 1;
     }
     buffer_init(&out, JSON_MAX);
@@ -101,27 +105,21 @@ forget(struct command *store, const char *user, bool json)
 int
 cli_forget(int argc, char **argv)
 {
-    const char *path = NULL, *user = NULL;
-    bool help = false, json = false;
+    struct forget own = {.user = NULL};
+    const char *path = NULL;
+    bool help = false;
     const struct cli_option options[] = {
-        {"--json", NULL, &json}, {"--help", NULL, &help},   {"-h", NULL, &help},
-        {"-c", &path, NULL},     {"--config", &path, NULL},
+        {"--json", NULL, &own.json}, {"--help", NULL, &help},   {"-h", NULL, &help},
+        {"-c", &path, NULL},         {"--config", &path, NULL},
     };
-    struct config config;
-    struct command *store;
     int code = cli_options_parse(FORGET, argc, argv, options, sizeof(options) / sizeof(options[0]),
-                                 &user, 1);
+                                 &own.user, 1);
 
     if (code != 0)
         return code;
     if (help)
         return cli_print(forget_usage);
-    if (user == NULL || *user == '\0' || strlen(user) > UINT8_MAX)
+    if (own.user == NULL || *own.user == '\0' || strlen(own.user) > UINT8_MAX)
         return cli_usage_error(FORGET, "expected USER, of 1 to 255 bytes", "");
-    store = cli_store_open(FORGET, path, argc, argv, &config, &code);
-    if (store != NULL)
-        code = forget(store, user, json);
-    command_close(store);
-    config_free(&config);
-    return code;
+    return cli_with_store(FORGET, path, argc, argv, forget, &own);
 }

@@ -30,16 +30,20 @@ audit_accept(unsigned shard, const char *id)
     cli_audit("accept", object);
 }
 
+struct acceptance {
+    unsigned shard;
+    const char *without; /* a node */
+};
+
 static int
-accept_loss(struct command *command, unsigned shard, const char *name)
+accept_loss(struct command *command, void *ctx)
 {
+    const struct acceptance *acceptance = ctx;
     char id[COMMAND_NODE_MAX];
 
-    if (command_accept(command, shard, name, audit_accept, id) != RC_OK) {
-        fprintf(stderr, "clairon " STORE ": %s\n", command_error(command));
-        return 1;
-    }
-    printf("shard %u is used without the keys on node %s\n", shard, id);
+    if (command_accept(command, acceptance->shard, acceptance->without, audit_accept, id) != RC_OK)
+        return cli_store_error(STORE, command);
+    printf("shard %u is used without the keys on node %s\n", acceptance->shard, id);
     return fflush(stdout) == 0 ? 0 : 1;
 }
 
@@ -58,15 +62,16 @@ read_shard(const char *text, unsigned *ret_shard)
 int
 cli_store(int argc, char **argv)
 {
-    const char *path = NULL, *without = NULL, *operands[2] = {NULL, NULL};
+    const char *path = NULL, *operands[2] = {NULL, NULL};
+    struct acceptance acceptance = {.without = NULL};
     bool help = false;
     const struct cli_option options[] = {
-        {"--without", &without, NULL}, {"--help", NULL, &help},   {"-h", NULL, &help},
-        {"-c", &path, NULL},           {"--config", &path, NULL},
+        {"--without", &acceptance.without, NULL},
+        {"--help", NULL, &help},
+        {"-h", NULL, &help},
+        {"-c", &path, NULL},
+        {"--config", &path, NULL},
     };
-    struct config config;
-    struct command *command;
-    unsigned shard = 0;
     int code = cli_options_parse(STORE, argc, argv, options, sizeof(options) / sizeof(options[0]),
                                  operands, 2);
 
@@ -76,14 +81,9 @@ cli_store(int argc, char **argv)
         return cli_print(store_usage);
     if (operands[0] == NULL || strcmp(operands[0], "accept") != 0)
         return cli_usage_error(STORE, "expected accept", "");
-    if (operands[1] == NULL || !read_shard(operands[1], &shard))
+    if (operands[1] == NULL || !read_shard(operands[1], &acceptance.shard))
         return cli_usage_error(STORE, "expected the number of a shard, from 0 to 15", "");
-    if (without == NULL || *without == '\0')
+    if (acceptance.without == NULL || *acceptance.without == '\0')
         return cli_usage_error(STORE, "expected --without NODE, the lost node", "");
-    command = cli_store_open(STORE, path, argc, argv, &config, &code);
-    if (command != NULL)
-        code = accept_loss(command, shard, without);
-    command_close(command);
-    config_free(&config);
-    return code;
+    return cli_with_store(STORE, path, argc, argv, accept_loss, &acceptance);
 }

@@ -1,4 +1,7 @@
-/* trace_command.c: `clairon trace`: prints the trace of one notification. */
+/*
+ * trace_command.c: `clairon trace` and `clairon why`: print the trace of one notification, and
+ * whether it reached a user.
+ */
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -6,8 +9,10 @@
 
 #include "store/command.h"
 #include "wire/frame.h"
+#include "wire/token.h"
 
 #define TRACE "trace"
+#define WHY "why"
 #define TIME_WIDEST "2026-11-22T14:03:50.178151Z"
 
 static const char trace_usage[] =
@@ -18,6 +23,16 @@ static const char trace_usage[] =
     "the users who have not acknowledged it.\n"
     "\n"
     "  --json          print the JSON of GET /v1/notifications/ID\n"
+    "  -c FILE         configuration file of the relay; only [store] is used\n"
+    "  --store.url=V   one setting\n";
+
+static const char why_usage[] =
+    "Usage: clairon why ID USER [options]\n"
+    "Explains whether a notification reached a user: whether it was addressed to the user, its\n"
+    "deliveries, its acknowledgement or its end, and a gap that covers it. Names what the store\n"
+    "does not know.\n"
+    "\n"
+    "  --json          print the JSON of GET /v1/notifications/ID/why\n"
     "  -c FILE         configuration file of the relay; only [store] is used\n"
     "  --store.url=V   one setting\n";
 
@@ -102,9 +117,28 @@ print_json(const struct trace *trace, const char *id)
     return is_done ? 0 : 1;
 }
 
-/* How to print the trace. */
+static int
+print_why(const struct trace *trace, const char *id, const char *user, bool json)
+{
+    struct buffer out;
+    enum rc rc;
+
+    buffer_init(&out, WHY_JSON_MAX);
+    rc = json ? why_write_json(trace, id, user, &out) : why_write_text(trace, user, &out);
+    if (rc == RC_OK && json)
+        fputs(out.bytes, stdout);
+    else if (rc == RC_OK)
+        cli_print_plain(out.bytes, out.len);
+    if (!json)
+        putchar('\n');
+    buffer_free(&out);
+    return rc == RC_OK && fflush(stdout) == 0 ? 0 : 1;
+}
+
 struct printing {
-    const char *id;
+    const char *command;
+    const char *user; /* of `why`; NULL: `trace` */
+    char id[FRAME_UUID_TEXT + 1];
     bool json;
     bool is_found;
     int code;
@@ -116,57 +150,73 @@ on_trace(void *ctx, const struct trace *trace)
     struct printing *printing = ctx;
 
     printing->is_found = true;
-    printing->code = printing->json ? print_json(trace, printing->id) : print_table(trace);
+    if (printing->user != NULL)
+        printing->code = print_why(trace, printing->id, printing->user, printing->json);
+    else
+        printing->code = printing->json ? print_json(trace, printing->id) : print_table(trace);
 }
 
 static int
-trace_print(struct command *store, const char *id, bool json)
+find(struct command *store, void *ctx)
 {
-    struct printing printing = {.id = id, .json = json};
+    struct printing *printing = ctx;
     const char *missing;
 
-    if (command_trace(store, id, NULL, on_trace, &printing) != RC_OK) {
-        fprintf(stderr, "clairon " TRACE ": %s\n", command_error(store));
-        return 1;
-    }
-    if (printing.is_found)
-        return printing.code;
+    if (command_trace(store, printing->id, printing->user, on_trace, printing) != RC_OK)
+        return cli_store_error(printing->command, store);
+    if (printing->is_found)
+        return printing->code;
     missing = command_missing(store);
     if (missing[0] == '\0')
-        fprintf(stderr, "clairon " TRACE ": no notification in the store has id %s\n", id);
+        fprintf(stderr, "clairon %s: no notification in the store has id %s\n", printing->command,
+                printing->id);
     else
-        fprintf(stderr, "clairon " TRACE ": no available shard has id %s; shards unavailable: %s\n",
-                id, missing);
+        fprintf(stderr, "clairon %s: no available shard has id %s; shards unavailable: %s\n",
+                printing->command, printing->id, missing);
     return 1;
+}
+
+/* `command`: TRACE, with an id, or WHY, also with a user. */
+static int
+run(const char *command, const char *usage, int argc, char **argv)
+{
+    const bool has_user = strcmp(command, WHY) == 0;
+    struct printing printing = {.command = command};
+    const char *path = NULL, *operands[2] = {NULL};
+    bool help = false;
+    const struct cli_option options[] = {
+        {"--json", NULL, &printing.json},
+        {"--help", NULL, &help},
+        {"-h", NULL, &help},
+        {"-c", &path, NULL},
+        {"--config", &path, NULL},
+    };
+    int code = cli_options_parse(command, argc, argv, options, sizeof(options) / sizeof(options[0]),
+                                 operands, has_user ? 2 : 1);
+
+    if (code != 0)
+        return code;
+    if (help)
+        return cli_print(usage);
+    if (operands[has_user ? 1 : 0] == NULL)
+        return cli_usage_error(command, "expected a notification id, a UUID",
+                               has_user ? ", and a user" : "");
+    if (!frame_uuid_parse(operands[0], strlen(operands[0]), printing.id))
+        return cli_usage_error(command, "invalid notification id, must be a UUID: ", operands[0]);
+    if (has_user && (operands[1][0] == '\0' || strlen(operands[1]) > TOKEN_USER_MAX))
+        return cli_usage_error(command, "invalid user, must have 1 to 255 bytes: ", operands[1]);
+    printing.user = operands[1];
+    return cli_with_store(command, path, argc, argv, find, &printing);
 }
 
 int
 cli_trace(int argc, char **argv)
 {
-    const char *path = NULL, *operands[1] = {NULL};
-    bool json = false, help = false;
-    const struct cli_option options[] = {
-        {"--json", NULL, &json}, {"--help", NULL, &help},   {"-h", NULL, &help},
-        {"-c", &path, NULL},     {"--config", &path, NULL},
-    };
-    char id[FRAME_UUID_TEXT + 1];
-    struct config config;
-    struct command *store;
-    int code = cli_options_parse(TRACE, argc, argv, options, sizeof(options) / sizeof(options[0]),
-                                 operands, 1);
+    return run(TRACE, trace_usage, argc, argv);
+}
 
-    if (code != 0)
-        return code;
-    if (help)
-        return cli_print(trace_usage);
-    if (operands[0] == NULL)
-        return cli_usage_error(TRACE, "expected a notification id, a UUID", "");
-    if (!frame_uuid_parse(operands[0], strlen(operands[0]), id))
-        return cli_usage_error(TRACE, "invalid notification id, must be a UUID: ", operands[0]);
-    store = cli_store_open(TRACE, path, argc, argv, &config, &code);
-    if (store != NULL)
-        code = trace_print(store, id, json);
-    command_close(store);
-    config_free(&config);
-    return code;
+int
+cli_why(int argc, char **argv)
+{
+    return run(WHY, why_usage, argc, argv);
 }
