@@ -65,6 +65,7 @@ struct rows_pool {
     struct stats *stats;
     struct rows_queue *queue;
     ev_timer soon; /* runs pool_run */
+    ev_timer tick; /* ends what is overdue, and runs pool_run */
     struct rows_connection *connections;
     int count;
     struct backoff backoff;
@@ -86,8 +87,7 @@ set_state(struct rows_connection *connection, enum connection_state state)
     connection->since_us = clock_monotonic_us();
 }
 
-/* Schedules pool_run for the next loop iteration. */
-static void
+void
 pool_run_soon(struct rows_pool *pool)
 {
     if (ev_is_active(&pool->soon))
@@ -413,27 +413,6 @@ static const struct postgres_session_events SESSION_EVENTS = {
     .on_lost = on_session_lost,
 };
 
-/* The caller has set stats, queue and soon. Connects when a query waits. */
-static void
-pool_open(struct rows_pool *pool, struct ev_loop *loop, const struct config *config,
-          const char *conninfo)
-{
-    pool->loop = loop;
-    pool->config = config;
-    pool->count = config->rows.connections;
-    pool->connections = memory_new((size_t)pool->count * sizeof(*pool->connections));
-    pool->backoff = (struct backoff){.base_ms = RETRY_BASE_MS, .cap_ms = RETRY_CAP_MS};
-    for (int i = 0; i < pool->count; i++) {
-        struct rows_connection *connection = &pool->connections[i];
-
-        connection->pool = pool;
-        connection->session.connect.loop = loop;
-        connection->session.connect.conninfo = conninfo;
-        connection->session.events = &SESSION_EVENTS;
-        connection->session.ctx = connection;
-    }
-}
-
 static struct rows_connection *
 find_in_state(const struct rows_pool *pool, enum connection_state state)
 {
@@ -533,11 +512,84 @@ pool_is_open(const struct rows_pool *pool)
            find_in_state(pool, ROWS_CONNECTION_STUCK) != NULL || pool_is_running(pool);
 }
 
-/* Closes all connections without calling the callbacks of requests. */
+/* ---- life */
+
 static void
+set_tick(struct rows_pool *pool)
+{
+    bool is_busy = pool->queue->waiting_count > 0 || pool_is_running(pool);
+    double every_s = is_busy ? BUSY_TICK_S : IDLE_TICK_S;
+
+    if (!is_busy && !pool_is_open(pool) && pool->held_bytes == 0) {
+        ev_timer_stop(pool->loop, &pool->tick);
+        return;
+    }
+    if (ev_is_active(&pool->tick) && pool->tick.repeat == every_s)
+        return;
+    pool->tick.repeat = every_s;
+    ev_timer_again(pool->loop, &pool->tick);
+}
+
+static void
+on_soon(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct rows_pool *pool = timer->data;
+
+    (void)loop;
+    (void)events;
+    pool_run(pool, clock_monotonic_us());
+    set_tick(pool);
+}
+
+static void
+on_tick(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct rows_pool *pool = timer->data;
+    int64_t now_us = clock_monotonic_us();
+
+    (void)loop;
+    (void)events;
+    for (int i = 0; i < pool->count; i++)
+        sweep_connection(&pool->connections[i], now_us);
+    rows_queue_expire(pool->queue, pool_is_connected(pool) ? ROWS_BUSY : ROWS_LOST, now_us);
+    pool_run(pool, now_us);
+    stats_set(pool->stats, STAT_ROWS_HELD, pool->held_bytes);
+    set_tick(pool);
+}
+
+struct rows_pool *
+pool_open(struct ev_loop *loop, const struct config *config, const char *conninfo,
+          struct rows_queue *queue)
+{
+    struct rows_pool *pool = memory_new(sizeof(*pool));
+
+    *pool = (struct rows_pool){.loop = loop,
+                               .config = config,
+                               .stats = queue->stats,
+                               .queue = queue,
+                               .count = config->rows.connections,
+                               .backoff = {.base_ms = RETRY_BASE_MS, .cap_ms = RETRY_CAP_MS}};
+    ev_init(&pool->soon, on_soon);
+    ev_init(&pool->tick, on_tick);
+    pool->soon.data = pool->tick.data = pool;
+    pool->connections = memory_new((size_t)pool->count * sizeof(*pool->connections));
+    for (int i = 0; i < pool->count; i++) {
+        struct rows_connection *connection = &pool->connections[i];
+
+        connection->pool = pool;
+        connection->session.connect.loop = loop;
+        connection->session.connect.conninfo = conninfo;
+        connection->session.events = &SESSION_EVENTS;
+        connection->session.ctx = connection;
+    }
+    return pool;
+}
+
+void
 pool_close(struct rows_pool *pool)
 {
     ev_timer_stop(pool->loop, &pool->soon);
+    ev_timer_stop(pool->loop, &pool->tick);
     for (int i = 0; i < pool->count; i++) {
         struct rows_connection *connection = &pool->connections[i];
 
@@ -547,120 +599,5 @@ pool_close(struct rows_pool *pool)
         rows_result_unref(connection->result);
     }
     free(pool->connections);
-}
-
-/* ---- the queue and its connections */
-
-struct rows {
-    struct ev_loop *loop;
-    struct rows_queue queue;
-    struct rows_pool pool;
-    struct rows_positions *positions;
-    ev_timer tick;
-};
-
-static void
-set_tick(struct rows *rows)
-{
-    bool is_busy = rows->queue.waiting_count > 0 || pool_is_running(&rows->pool);
-    double every_s = is_busy ? BUSY_TICK_S : IDLE_TICK_S;
-
-    if (!is_busy && !pool_is_open(&rows->pool) && rows->pool.held_bytes == 0) {
-        ev_timer_stop(rows->loop, &rows->tick);
-        return;
-    }
-    if (ev_is_active(&rows->tick) && rows->tick.repeat == every_s)
-        return;
-    rows->tick.repeat = every_s;
-    ev_timer_again(rows->loop, &rows->tick);
-}
-
-static void
-on_soon(struct ev_loop *loop, ev_timer *timer, int events)
-{
-    struct rows *rows = timer->data;
-
-    (void)loop;
-    (void)events;
-    pool_run(&rows->pool, clock_monotonic_us());
-    set_tick(rows);
-}
-
-static void
-on_tick(struct ev_loop *loop, ev_timer *timer, int events)
-{
-    struct rows *rows = timer->data;
-    int64_t now_us = clock_monotonic_us();
-
-    (void)loop;
-    (void)events;
-    for (int i = 0; i < rows->pool.count; i++)
-        sweep_connection(&rows->pool.connections[i], now_us);
-    rows_queue_expire(&rows->queue, pool_is_connected(&rows->pool) ? ROWS_BUSY : ROWS_LOST, now_us);
-    pool_run(&rows->pool, now_us);
-    stats_set(rows->pool.stats, STAT_ROWS_HELD, rows->pool.held_bytes);
-    set_tick(rows);
-}
-
-struct rows *
-rows_open(struct ev_loop *loop, const struct config *config, struct stats *stats)
-{
-    const char *conninfo =
-        config->rows.conninfo != NULL ? config->rows.conninfo : config->feed.conninfo;
-    struct rows *rows;
-
-    if (conninfo == NULL)
-        return NULL;
-    rows = memory_new(sizeof(*rows));
-    rows->loop = loop;
-    rows->queue = (struct rows_queue){
-        .stats = stats,
-        .limits = {.waiting = (size_t)config->rows.queue,
-                   .wait_us = config->rows.timeout_ms * 1000,
-                   .connections = (size_t)config->rows.connections,
-                   .user_bytes = ROWS_HELD_PER_USER_MAX * (size_t)config->rows.max_bytes},
-    };
-    rows->pool = (struct rows_pool){.stats = stats, .queue = &rows->queue};
-    ev_init(&rows->pool.soon, on_soon);
-    ev_init(&rows->tick, on_tick);
-    rows->pool.soon.data = rows->tick.data = rows;
-    pool_open(&rows->pool, loop, config, conninfo);
-    rows->positions = positions_open(loop, config, conninfo);
-    return rows;
-}
-
-struct rows_position_request *
-rows_position_start(struct rows *rows, uint64_t xid, rows_position_known *done, void *ctx)
-{
-    return rows != NULL ? positions_start(rows->positions, xid, done, ctx) : NULL;
-}
-
-enum rows_status
-rows_request_start(struct rows *rows, const struct rows_wanted *wanted,
-                   const struct rows_events *events, void *ctx, struct rows_request **ret_request,
-                   int64_t *ret_after_ms)
-{
-    enum rows_status status;
-
-    if (rows == NULL)
-        return ROWS_OFF;
-    status = rows_queue_add(&rows->queue, wanted, events, ctx, clock_monotonic_us(), ret_request);
-    if (status == ROWS_OK)
-        /* identical requests of this loop iteration then share a query */
-        pool_run_soon(&rows->pool);
-    else
-        *ret_after_ms = rows_queue_after_ms(&rows->queue, status);
-    return status;
-}
-
-void
-rows_close(struct rows *rows)
-{
-    if (rows == NULL)
-        return;
-    ev_timer_stop(rows->loop, &rows->tick);
-    pool_close(&rows->pool);
-    positions_close(rows->positions);
-    rows_queue_close(&rows->queue);
-    free(rows);
+    free(pool);
 }
