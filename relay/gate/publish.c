@@ -469,7 +469,7 @@ gate_publish(struct gate_request *request)
         .traceparent = own->traceparent,
         .now_us = clock_wall_us()};
     struct publication publication = {0};
-    char error[PUBLICATION_ERROR_MAX];
+    char error[WIRE_ERROR_MAX];
 
     if (own->is_bad_key) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,

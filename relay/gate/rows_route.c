@@ -149,7 +149,7 @@ is_name(const char *text)
 
 static enum rc
 read_argument(struct gate_request *request, const char *field, bool has_snapshot,
-              char error[ROWS_CONDITIONS_ERROR_MAX])
+              char error[WIRE_ERROR_MAX])
 {
     char name[16];
     char *text = NULL;
@@ -160,10 +160,10 @@ read_argument(struct gate_request *request, const char *field, bool has_snapshot
     if (rc == RC_OK && text == NULL)
         return RC_OK;
     if (has_snapshot) {
-        snprintf(error, ROWS_CONDITIONS_ERROR_MAX, "\"snapshot\" excludes \"%s\"", field);
+        snprintf(error, WIRE_ERROR_MAX, "\"snapshot\" excludes \"%s\"", field);
         rc = RC_BAD;
     } else if (rc != RC_OK) {
-        snprintf(error, ROWS_CONDITIONS_ERROR_MAX, "\"%s\" must be JSON of up to %d bytes", field,
+        snprintf(error, WIRE_ERROR_MAX, "\"%s\" must be JSON of up to %d bytes", field,
                  ROWS_CONDITIONS_BYTES_MAX);
     } else {
         rc = rows_conditions_parse(&rows_of(request)->conditions, field, text, strlen(text), error);
@@ -173,8 +173,7 @@ read_argument(struct gate_request *request, const char *field, bool has_snapshot
 }
 
 static enum rc
-read_conditions(struct gate_request *request, bool has_snapshot,
-                char error[ROWS_CONDITIONS_ERROR_MAX])
+read_conditions(struct gate_request *request, bool has_snapshot, char error[WIRE_ERROR_MAX])
 {
     const struct rows_conditions *conditions = &rows_of(request)->conditions;
     enum rc rc = RC_OK;
@@ -193,7 +192,7 @@ gate_rows_begin(struct gate_request *request)
 {
     struct gate_rows *rows = rows_of(request);
     const struct http_head *head = request->conn->head;
-    char error[ROWS_CONDITIONS_ERROR_MAX];
+    char error[WIRE_ERROR_MAX];
     char *snapshot = NULL;
     bool has_names =
         http_head_argument(head, "source=", CLIENT_MESSAGE_SOURCE_MAX, &rows->source) == RC_OK &&

@@ -123,7 +123,7 @@ save(struct gate_request *request, const struct subscription *subscription)
 void
 gate_web_push_subscribe(struct gate_request *request)
 {
-    char error[SUBSCRIPTION_ERROR_MAX];
+    char error[WIRE_ERROR_MAX];
     struct subscription subscription = {.endpoint = NULL};
 
     if (subscription_parse(request->body.bytes, request->body.len,
@@ -150,7 +150,7 @@ on_unsubscribed(void *ctx, enum rc rc, bool was_bound)
 void
 gate_web_push_unsubscribe(struct gate_request *request)
 {
-    char error[SUBSCRIPTION_ERROR_MAX], *endpoint = NULL;
+    char error[WIRE_ERROR_MAX], *endpoint = NULL;
     struct store_request *store_request;
 
     if (subscription_parse_endpoint(request->body.bytes, request->body.len, &endpoint, error) !=
@@ -269,7 +269,7 @@ write_test(const struct gate_request *request, struct buffer *body,
 {
     static const char json[] = "{\"title\":\"Test notification\",\"body\":\"Web Push works in this "
                                "browser.\",\"collapse\":\"clairon test\"}";
-    char error[PUSH_TEXT_ERROR_MAX];
+    char error[WIRE_ERROR_MAX];
     struct push_text text = {.title = NULL};
     enum rc rc = push_text_parse(json, strlen(json), &text, error);
     const struct push_message message = {.text = &text,

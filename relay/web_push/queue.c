@@ -305,7 +305,7 @@ is_url_valid(const char *app_url, const char *url)
 static enum rc
 write_body(const struct job *job, struct buffer *body, char ret_topic[PUSH_TOPIC_TEXT + 1])
 {
-    char error[PUSH_TEXT_ERROR_MAX];
+    char error[WIRE_ERROR_MAX];
     struct push_text text = {.title = NULL};
     enum rc rc = push_text_parse(job->push.text, strlen(job->push.text), &text, error);
     const struct push_message message = {.text = &text,

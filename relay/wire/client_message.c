@@ -1,7 +1,6 @@
 /* client_message.c: parses one client message, and rejects every deviation from the protocol. */
 #include "wire/client_message.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,17 +21,6 @@ struct client_message_form {
     enum rc (*read)(struct json_doc *doc, struct client_message *message,
                     char error[CLIENT_MESSAGE_ERROR_MAX]);
 };
-
-static enum rc PRINTF_LIKE(2, 3)
-    reject_message(char error[CLIENT_MESSAGE_ERROR_MAX], const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(error, CLIENT_MESSAGE_ERROR_MAX, format, args);
-    va_end(args);
-    return RC_BAD;
-}
 
 /* NULL: absent, or the message is not an object. */
 static const struct json_value *
@@ -56,7 +44,7 @@ read_token(struct json_doc *doc, struct client_message *message,
     if (token == NULL)
         return RC_OK;
     if (!json_is(token, JSON_KIND_TEXT))
-        return reject_message(error, "\"token\" must be a string");
+        return wire_reject(error, "\"token\" must be a string");
     message->token = field_copy(doc, token);
     message->token_len = json_text_len(token);
     return RC_OK;
@@ -72,7 +60,7 @@ read_window(struct json_doc *doc, struct client_message *message,
     if (window == NULL)
         return RC_OK;
     if (!json_is(window, JSON_KIND_INTEGER) || value < 1)
-        return reject_message(error, "\"win\" must be an integer of 1 or more");
+        return wire_reject(error, "\"win\" must be an integer of 1 or more");
     message->window = value < CLIENT_MESSAGE_WINDOW_MAX ? (int)value : CLIENT_MESSAGE_WINDOW_MAX;
     return RC_OK;
 }
@@ -104,12 +92,12 @@ read_topics(struct json_doc *doc, struct client_message *message,
     size_t bytes = 0;
 
     if (!json_is(topics, JSON_KIND_ARRAY) || count == 0 || count > CLIENT_MESSAGE_TOPICS_MAX)
-        return reject_message(error, "\"topics\" must be an array of 1 to %d topics",
-                              CLIENT_MESSAGE_TOPICS_MAX);
+        return wire_reject(error, "\"topics\" must be an array of 1 to %d topics",
+                           CLIENT_MESSAGE_TOPICS_MAX);
     message->topics = memory_new(count * sizeof(char *));
     for (size_t i = 0; i < count; i++, topic = json_doc_next(doc, topics, topic)) {
         if (!is_topic(doc, topic))
-            return reject_message(
+            return wire_reject(
                 error,
                 "\"topics\" must contain strings of 1 to %d bytes, with \"*\" only at the "
                 "end; the one at index %zu is invalid",
@@ -118,8 +106,8 @@ read_topics(struct json_doc *doc, struct client_message *message,
         bytes += json_text_len(topic);
     }
     if (bytes > CLIENT_MESSAGE_TOPICS_BYTES_MAX)
-        return reject_message(error, "\"topics\" must have at most %d bytes together",
-                              CLIENT_MESSAGE_TOPICS_BYTES_MAX);
+        return wire_reject(error, "\"topics\" must have at most %d bytes together",
+                           CLIENT_MESSAGE_TOPICS_BYTES_MAX);
     return RC_OK;
 }
 
@@ -131,15 +119,15 @@ read_connect(struct json_doc *doc, struct client_message *message,
 
     if (pos != NULL && !json_is(pos, JSON_KIND_NULL)) {
         if (!json_is(pos, JSON_KIND_TEXT) || json_text_len(pos) > CLIENT_MESSAGE_POS_MAX)
-            return reject_message(error, "\"pos\" must be a string of at most %d bytes",
-                                  CLIENT_MESSAGE_POS_MAX);
+            return wire_reject(error, "\"pos\" must be a string of at most %d bytes",
+                               CLIENT_MESSAGE_POS_MAX);
         if (json_text_len(pos) > 0)
             message->pos = field_copy(doc, pos);
     }
     if (field_of(doc, "topics") != NULL && read_topics(doc, message, error) != RC_OK)
         return RC_BAD;
     if (ends != NULL && !json_is_bool(ends))
-        return reject_message(error, "\"ends\" must be true or false");
+        return wire_reject(error, "\"ends\" must be true or false");
     message->wants_ends = json_is(ends, JSON_KIND_TRUE);
     if (read_window(doc, message, error) != RC_OK)
         return RC_BAD;
@@ -151,7 +139,7 @@ read_refresh(struct json_doc *doc, struct client_message *message,
              char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     if (field_of(doc, "token") == NULL)
-        return reject_message(error, "\"refresh\" needs a \"token\"");
+        return wire_reject(error, "\"refresh\" needs a \"token\"");
     return read_token(doc, message, error);
 }
 
@@ -165,16 +153,16 @@ read_ack(struct json_doc *doc, struct client_message *message, char error[CLIENT
     char *texts;
 
     if (!json_is(ids, JSON_KIND_ARRAY) || count == 0 || count > CLIENT_MESSAGE_ACKS_MAX)
-        return reject_message(error, "\"ids\" must be an array of 1 to %d ids",
-                              CLIENT_MESSAGE_ACKS_MAX);
+        return wire_reject(error, "\"ids\" must be an array of 1 to %d ids",
+                           CLIENT_MESSAGE_ACKS_MAX);
     message->ids = memory_new(count * (sizeof(char *) + FRAME_UUID_TEXT + 1));
     texts = (char *)(message->ids + count);
     for (size_t i = 0; i < count; i++, id = json_doc_next(doc, ids, id)) {
         message->ids[i] = texts + i * (FRAME_UUID_TEXT + 1);
         if (!json_is(id, JSON_KIND_TEXT) ||
             !frame_uuid_parse(json_doc_text(doc, id), json_text_len(id), message->ids[i]))
-            return reject_message(error,
-                                  "\"ids\" must contain UUIDs; the one at index %zu is invalid", i);
+            return wire_reject(error, "\"ids\" must contain UUIDs; the one at index %zu is invalid",
+                               i);
     }
     message->id_count = count;
     return RC_OK;
@@ -188,7 +176,7 @@ read_nack(struct json_doc *doc, struct client_message *message,
     int64_t value = json_doc_integer(doc, delay);
 
     if (delay != NULL && (!json_is(delay, JSON_KIND_INTEGER) || value < 0))
-        return reject_message(error, "\"delay\" must be an integer of 0 or more (ms)");
+        return wire_reject(error, "\"delay\" must be an integer of 0 or more (ms)");
     message->delay_ms = value < CLIENT_MESSAGE_DELAY_MAX ? value : CLIENT_MESSAGE_DELAY_MAX;
     return read_ack(doc, message, error);
 }
@@ -225,7 +213,7 @@ read_snapshot(struct json_doc *doc, struct client_message *message,
                              snapshot_parse(json_doc_text(doc, snapshot), json_text_len(snapshot),
                                             &message->snapshot) == RC_OK))
         return RC_OK;
-    return reject_message(error, "\"snapshot\" must be xmin:xmax:xip,.. of clairon.snapshot()");
+    return wire_reject(error, "\"snapshot\" must be xmin:xmax:xip,.. of clairon.snapshot()");
 }
 
 static enum rc
@@ -239,7 +227,7 @@ read_conditions(struct json_doc *doc, struct client_message *message,
         if (value == NULL)
             continue;
         if (message->has_snapshot)
-            return reject_message(error, "\"snapshot\" excludes \"%s\"", name);
+            return wire_reject(error, "\"snapshot\" excludes \"%s\"", name);
         if (rows_conditions_read(&message->conditions, name, doc, value, error) != RC_OK)
             return RC_BAD;
     }
@@ -251,15 +239,15 @@ read_rows(struct json_doc *doc, struct client_message *message,
           char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     if (!message->has_request_id)
-        return reject_message(error, "\"rows\" needs an \"r\"");
+        return wire_reject(error, "\"rows\" needs an \"r\"");
     message->source = name_copy(doc, field_of(doc, "source"), CLIENT_MESSAGE_SOURCE_MAX, NULL);
     if (message->source == NULL)
-        return reject_message(error, "\"source\" must be a string of 1 to %d bytes",
-                              CLIENT_MESSAGE_SOURCE_MAX);
+        return wire_reject(error, "\"source\" must be a string of 1 to %d bytes",
+                           CLIENT_MESSAGE_SOURCE_MAX);
     message->rule = name_copy(doc, field_of(doc, "rule"), CLIENT_MESSAGE_RULE_MAX, "default");
     if (message->rule == NULL)
-        return reject_message(error, "\"rule\" must be a string of 1 to %d bytes",
-                              CLIENT_MESSAGE_RULE_MAX);
+        return wire_reject(error, "\"rule\" must be a string of 1 to %d bytes",
+                           CLIENT_MESSAGE_RULE_MAX);
     if (read_snapshot(doc, message, error) != RC_OK)
         return RC_BAD;
     return read_conditions(doc, message, error);
@@ -290,12 +278,12 @@ read_barrier(struct json_doc *doc, struct client_message *message,
     const struct json_value *x = field_of(doc, "x");
 
     if (!message->has_request_id)
-        return reject_message(error, "\"barrier\" needs an \"r\"");
+        return wire_reject(error, "\"barrier\" needs an \"r\"");
     if (x == NULL ||
         (json_is(x, JSON_KIND_TEXT) &&
          client_message_parse_xid(json_doc_text(doc, x), json_text_len(x), &message->xid)))
         return RC_OK;
-    return reject_message(error, "\"x\" must be a transaction id, as a string of digits");
+    return wire_reject(error, "\"x\" must be a transaction id, as a string of digits");
 }
 
 static const struct client_message_form FORMS[] = {
@@ -377,8 +365,8 @@ check_fields(const struct client_message_form *form, struct json_doc *doc,
         /* the error message repeats only a short field name */
         if (!form_has_field(form, name))
             return strlen(name) <= 32
-                       ? reject_message(error, "unknown field \"%s\" in \"%s\"", name, form->name)
-                       : reject_message(error, "unknown field in \"%s\"", form->name);
+                       ? wire_reject(error, "unknown field \"%s\" in \"%s\"", name, form->name)
+                       : wire_reject(error, "unknown field in \"%s\"", form->name);
     }
     return RC_OK;
 }
@@ -393,7 +381,7 @@ read_request_id(struct json_doc *doc, struct client_message *message,
         return RC_OK;
     if (!json_is(id, JSON_KIND_INTEGER) || json_doc_integer(doc, id) > REQUEST_ID_MAX ||
         json_doc_integer(doc, id) < -REQUEST_ID_MAX)
-        return reject_message(error, "\"r\" must be an integer from -(2^53-1) to 2^53-1");
+        return wire_reject(error, "\"r\" must be an integer from -(2^53-1) to 2^53-1");
     message->has_request_id = true;
     message->request_id = json_doc_integer(doc, id);
     return RC_OK;
@@ -409,19 +397,19 @@ report_load_error(const struct json_doc_error *load, char error[CLIENT_MESSAGE_E
         snprintf(field, sizeof(field), "\"%s\"", load->path);
     switch (load->fault) {
     case JSON_FAULT_DUPLICATE:
-        return reject_message(error, "duplicate field in %s", field);
+        return wire_reject(error, "duplicate field in %s", field);
     case JSON_FAULT_RANGE:
-        return reject_message(error, "number in %s out of range", field);
+        return wire_reject(error, "number in %s out of range", field);
     case JSON_FAULT_NUL:
-        return reject_message(error, "NUL character in %s", field);
+        return wire_reject(error, "NUL character in %s", field);
     case JSON_FAULT_SURROGATE:
-        return reject_message(error, "half of a surrogate pair in %s", field);
+        return wire_reject(error, "half of a surrogate pair in %s", field);
     case JSON_FAULT_DEPTH:
-        return reject_message(error, "%s nested too deeply", field);
+        return wire_reject(error, "%s nested too deeply", field);
     case JSON_FAULT_SYNTAX:
         break;
     }
-    reject_message(error, "message is not JSON");
+    wire_reject(error, "message is not JSON");
     return RC_CLOSED;
 }
 
@@ -433,7 +421,7 @@ read_message(struct json_doc *doc, struct client_message *message,
     enum rc rc;
 
     if (!json_is(json_doc_root(doc), JSON_KIND_OBJECT))
-        return reject_message(error, "message must be a JSON object");
+        return wire_reject(error, "message must be a JSON object");
     rc = read_request_id(doc, message, error);
     if (rc == RC_OK)
         rc = find_form(doc, &form, error);
@@ -508,7 +496,7 @@ client_message_parse_ack(const char *text, size_t len, struct client_message *re
     struct json_doc doc;
     enum rc rc = load_body(&doc, text, len, "ids", NULL) != NULL
                      ? read_ack(&doc, &message, error)
-                     : reject_message(error, "body must be {\"ids\":[..]}");
+                     : wire_reject(error, "body must be {\"ids\":[..]}");
 
     return finish_body(&doc, rc, &message, ret_message);
 }
@@ -537,7 +525,7 @@ client_message_parse_nack(const char *text, size_t len, struct client_message *r
     struct json_doc doc;
     enum rc rc = load_body(&doc, text, len, "ids", "delay") != NULL
                      ? read_nack(&doc, &message, error)
-                     : reject_message(error, "body must be {\"ids\":[..],\"delay\":0}");
+                     : wire_reject(error, "body must be {\"ids\":[..],\"delay\":0}");
 
     return finish_body(&doc, rc, &message, ret_message);
 }
@@ -553,7 +541,7 @@ client_message_parse_switch(const char *text, size_t len, bool *ret_on,
     if (is_good)
         *ret_on = json_is(on, JSON_KIND_TRUE);
     json_doc_free(&doc);
-    return is_good ? RC_OK : reject_message(error, "body must be {\"on\":true} or {\"on\":false}");
+    return is_good ? RC_OK : wire_reject(error, "body must be {\"on\":true} or {\"on\":false}");
 }
 
 enum rc
@@ -568,7 +556,7 @@ client_message_parse_entry(const char *text, size_t len, char ret_entry[CLIENT_M
     if (is_good)
         snprintf(ret_entry, CLIENT_MESSAGE_ENTRY_MAX, "%s", id);
     json_doc_free(&doc);
-    return is_good ? RC_OK : reject_message(error, "body must be {\"entry\":\"..\"}");
+    return is_good ? RC_OK : wire_reject(error, "body must be {\"entry\":\"..\"}");
 }
 
 enum rc
@@ -598,9 +586,8 @@ client_message_parse_cutoff(const char *text, size_t len, int64_t *ret_until_s, 
         *ret_jti = jti != NULL ? field_copy(&doc, jti) : NULL;
     }
     json_doc_free(&doc);
-    return is_good
-               ? RC_OK
-               : reject_message(error, "body must be {\"until\":\"<RFC 3339>\",\"jti\":\"..\"}");
+    return is_good ? RC_OK
+                   : wire_reject(error, "body must be {\"until\":\"<RFC 3339>\",\"jti\":\"..\"}");
 }
 
 void

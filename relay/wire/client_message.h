@@ -14,7 +14,7 @@
 #define CLIENT_MESSAGE_ACKS_MAX 1024
 #define CLIENT_MESSAGE_WINDOW_MAX 65536 /* larger values are reduced to this */
 #define CLIENT_MESSAGE_POS_MAX 511
-#define CLIENT_MESSAGE_ERROR_MAX ROWS_CONDITIONS_ERROR_MAX
+#define CLIENT_MESSAGE_ERROR_MAX WIRE_ERROR_MAX
 #define CLIENT_MESSAGE_TOPICS_MAX 256 /* maximum number of topics in a message */
 #define CLIENT_MESSAGE_TOPIC_MAX 255  /* maximum bytes of a topic */
 #define CLIENT_MESSAGE_TOPICS_BYTES_MAX 8192

@@ -154,4 +154,9 @@ double json_doc_number(const struct json_doc *doc, const struct json_value *valu
 MUST_CHECK enum rc json_doc_add(const struct json_doc *doc, const struct json_value *value,
                                 struct buffer *out);
 
+#define WIRE_ERROR_MAX 192
+
+/* Writes the reason why a valid document is rejected; a longer one is cut. Returns RC_BAD. */
+enum rc wire_reject(char error[WIRE_ERROR_MAX], const char *format, ...) PRINTF_LIKE(2, 3);
+
 #endif

@@ -1,7 +1,20 @@
-/* json_values.c: walks the values of a JSON document, and writes them. */
+/* json_values.c: walks the values of a JSON document, writes them, and rejects documents. */
 #include "wire/json_doc.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
+
+enum rc
+wire_reject(char error[WIRE_ERROR_MAX], const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(error, WIRE_ERROR_MAX, format, args);
+    va_end(args);
+    return RC_BAD;
+}
 
 const struct json_value *
 json_doc_root(const struct json_doc *doc)

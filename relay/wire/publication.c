@@ -1,7 +1,6 @@
 /* publication.c: parses a notification published over HTTP, and encodes it as the decoder does. */
 #include "wire/publication.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,17 +40,6 @@ struct publication_draft {
     const struct json_value *payload;
 };
 
-/* Writes the error and returns RC_BAD. */
-static enum rc PRINTF_LIKE(2, 3) reject(struct publication_draft *draft, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(draft->error, PUBLICATION_ERROR_MAX, format, args);
-    va_end(args);
-    return RC_BAD;
-}
-
 static bool
 is_among(const char *name, const char *const *names)
 {
@@ -74,12 +62,12 @@ read_object(struct publication_draft *draft, const struct json_value *root, cons
     if (object == NULL)
         return RC_OK;
     if (!json_is(object, JSON_KIND_OBJECT))
-        return reject(draft, "%s must be an object", name);
+        return wire_reject(draft->error, "%s must be an object", name);
     for (; field != NULL; field = json_doc_next(draft->doc, object, field)) {
         const char *text = json_doc_text(draft->doc, field);
 
         if (!is_among(text, fields))
-            return reject(draft, "%s has an unknown field: %.40s", name, text);
+            return wire_reject(draft->error, "%s has an unknown field: %.40s", name, text);
     }
     return RC_OK;
 }
@@ -104,7 +92,7 @@ read_word(struct publication_draft *draft, const struct json_value *object, cons
         snprintf(valid + strlen(valid), sizeof(valid) - strlen(valid), "%s%s", i > 0 ? ", " : "",
                  words[i]);
     }
-    return reject(draft, "%s must be one of %s", name, valid);
+    return wire_reject(draft->error, "%s must be one of %s", name, valid);
 }
 
 static enum rc
@@ -118,7 +106,8 @@ read_text(struct publication_draft *draft, const struct json_value *object, cons
     if (value == NULL)
         return RC_OK;
     if (len == 0 || len > NAME_MAX_BYTES)
-        return reject(draft, "%s must be a string of 1 to %d bytes", name, NAME_MAX_BYTES);
+        return wire_reject(draft->error, "%s must be a string of 1 to %d bytes", name,
+                           NAME_MAX_BYTES);
     *ret_text = json_doc_text(draft->doc, value);
     return RC_OK;
 }
@@ -134,7 +123,8 @@ read_name(struct publication_draft *draft, const struct json_value *object, cons
         return rc;
     for (const unsigned char *at = (const unsigned char *)*ret_text; *at != '\0'; at++) {
         if (*at < ' ' || *at == 0x7f || *at == '*' || *at == ',')
-            return reject(draft, "%s must not contain *, a comma or a control character", name);
+            return wire_reject(draft->error,
+                               "%s must not contain *, a comma or a control character", name);
     }
     return RC_OK;
 }
@@ -148,7 +138,7 @@ read_flag(struct publication_draft *draft, const struct json_value *object, cons
     *ret_flag = value != NULL ? json_is(value, JSON_KIND_TRUE) : fallback;
     if (value == NULL || json_is_bool(value))
         return RC_OK;
-    return reject(draft, "%s must be true or false", name);
+    return wire_reject(draft->error, "%s must be true or false", name);
 }
 
 /* Parses "2025-03-15T12:34:56Z", with up to six fractional digits. */
@@ -170,7 +160,8 @@ read_expiration(struct publication_draft *draft, const struct json_value *metada
         return RC_OK;
     if (!json_is(value, JSON_KIND_TEXT) ||
         !read_time(json_doc_text(draft->doc, value), &draft->expires_us))
-        return reject(draft, "expiration must be a time in UTC as 2025-03-15T12:34:56Z");
+        return wire_reject(draft->error,
+                           "expiration must be a time in UTC as 2025-03-15T12:34:56Z");
     draft->publication->is_expired = draft->expires_us <= draft->origin->now_us;
     return RC_OK;
 }
@@ -193,7 +184,7 @@ read_traceparent(struct publication_draft *draft, const struct json_value *metad
         traceparent_read(json_doc_text(draft->doc, value), json_text_len(value),
                          draft->publication->traceparent))
         return RC_OK;
-    return reject(draft, "traceparent must be " TRACEPARENT_VALID);
+    return wire_reject(draft->error, "traceparent must be " TRACEPARENT_VALID);
 }
 
 static enum rc
@@ -262,11 +253,11 @@ read_composite(struct publication_draft *draft, const struct json_value *target,
     if (text == NULL ||
         !audience_split((struct bytes){(const unsigned char *)audience, strlen(audience)},
                         (struct bytes){(const unsigned char *)text, json_text_len(target)}, &parts))
-        return reject(draft,
-                      "routing.audience.targets must contain strings with as many parts "
-                      "as %.60s, joined by +, each of 1 to %d bytes; the one at index "
-                      "%zu is invalid",
-                      audience, AUDIENCE_TARGET_MAX, index);
+        return wire_reject(draft->error,
+                           "routing.audience.targets must contain strings with as many parts "
+                           "as %.60s, joined by +, each of 1 to %d bytes; the one at index "
+                           "%zu is invalid",
+                           audience, AUDIENCE_TARGET_MAX, index);
     *ret_text = memory_text((const char *)canonical, audience_join_parts(&parts, canonical));
     return RC_OK;
 }
@@ -280,10 +271,10 @@ read_target(struct publication_draft *draft, const struct json_value *target, si
     if (strchr(draft->publication->audience, '+') != NULL)
         return read_composite(draft, target, index, ret_text);
     if (len == 0 || len > NAME_MAX_BYTES)
-        return reject(draft,
-                      "routing.audience.targets must contain strings of 1 to %d bytes; "
-                      "the one at index %zu is invalid",
-                      NAME_MAX_BYTES, index);
+        return wire_reject(draft->error,
+                           "routing.audience.targets must contain strings of 1 to %d bytes; "
+                           "the one at index %zu is invalid",
+                           NAME_MAX_BYTES, index);
     *ret_text = memory_text(json_doc_text(draft->doc, target), len);
     return RC_OK;
 }
@@ -298,8 +289,9 @@ read_targets(struct publication_draft *draft, const struct json_value *targets)
     size_t bytes = 0;
 
     if (!json_is(targets, JSON_KIND_ARRAY) || count == 0 || count > LIMIT_TARGETS)
-        return reject(draft, "routing.audience.targets must be an array of 1 to %d targets",
-                      LIMIT_TARGETS);
+        return wire_reject(draft->error,
+                           "routing.audience.targets must be an array of 1 to %d targets",
+                           LIMIT_TARGETS);
     publication->targets = memory_new(count * sizeof(char *));
     for (size_t i = 0; i < count; i++, each = json_doc_next(draft->doc, targets, each)) {
         char *target = NULL;
@@ -316,8 +308,9 @@ read_targets(struct publication_draft *draft, const struct json_value *targets)
     for (size_t i = 0; i < publication->target_count; i++)
         bytes += strlen(publication->targets[i]);
     if (bytes > LIMIT_TARGETS_BYTES)
-        return reject(draft, "routing.audience.targets has %zu bytes; the maximum is %d", bytes,
-                      LIMIT_TARGETS_BYTES);
+        return wire_reject(draft->error,
+                           "routing.audience.targets has %zu bytes; the maximum is %d", bytes,
+                           LIMIT_TARGETS_BYTES);
     return RC_OK;
 }
 
@@ -342,14 +335,14 @@ read_audience(struct publication_draft *draft, const struct json_value *routing)
     type = json_doc_text(draft->doc, json_doc_member(draft->doc, audience, "type"));
     targets = json_doc_member(draft->doc, audience, "targets");
     if (type == NULL || !is_audience(type))
-        return reject(draft, "routing.audience.type must be USER, ALL, another word of "
-                             "letters, digits and _, or up to 4 such words joined by "
-                             "+, none of them USER or ALL");
+        return wire_reject(draft->error, "routing.audience.type must be USER, ALL, another word of "
+                                         "letters, digits and _, or up to 4 such words joined by "
+                                         "+, none of them USER or ALL");
     draft->publication->audience = memory_text(type, strlen(type));
     if (strcmp(type, "ALL") != 0)
         return read_targets(draft, targets);
     if (json_is(targets, JSON_KIND_ARRAY) && json_doc_first(draft->doc, targets) != NULL)
-        return reject(draft, "routing.audience.targets must be empty for ALL");
+        return wire_reject(draft->error, "routing.audience.targets must be empty for ALL");
     return RC_OK;
 }
 
@@ -371,9 +364,9 @@ read_ack_timeout(struct publication_draft *draft, const struct json_value *retry
         return RC_OK;
     draft->ack_timeout_ms = delay_ms(draft->doc, value);
     if (draft->ack_timeout_ms == 0)
-        return reject(draft,
-                      "routing.retry.ack_timeout must be a number of seconds, from 0.001 to %d",
-                      DELAY_MAX_S);
+        return wire_reject(
+            draft->error, "routing.retry.ack_timeout must be a number of seconds, from 0.001 to %d",
+            DELAY_MAX_S);
     return RC_OK;
 }
 
@@ -396,8 +389,8 @@ read_retry(struct publication_draft *draft, const struct json_value *routing)
     draft->limit = limit != NULL ? json_doc_integer(draft->doc, limit) : RETRY_LIMIT;
     if ((limit != NULL && !json_is(limit, JSON_KIND_INTEGER)) || draft->limit < 0 ||
         draft->limit > RETRY_LIMIT_MAX)
-        return reject(draft, "routing.retry.limit must be an integer from 0 to %d",
-                      RETRY_LIMIT_MAX);
+        return wire_reject(draft->error, "routing.retry.limit must be an integer from 0 to %d",
+                           RETRY_LIMIT_MAX);
     return RC_OK;
 }
 
@@ -420,12 +413,14 @@ read_escalations(struct publication_draft *draft, const struct json_value *routi
     }
     if (count < 1 || count > FRAME_ESCALATIONS || times[0] == 0 ||
         (count == FRAME_ESCALATIONS && times[1] <= times[0]))
-        return reject(draft,
-                      "routing.escalate_after must be a number of seconds, from 0.001 to %d, or an "
-                      "array of two, the smaller one first",
-                      DELAY_MAX_S);
+        return wire_reject(
+            draft->error,
+            "routing.escalate_after must be a number of seconds, from 0.001 to %d, or an "
+            "array of two, the smaller one first",
+            DELAY_MAX_S);
     if (!draft->publication->needs_ack)
-        return reject(draft, "routing.escalate_after requires routing.retry.ack_required");
+        return wire_reject(draft->error,
+                           "routing.escalate_after requires routing.retry.ack_required");
     return RC_OK;
 }
 
@@ -438,7 +433,7 @@ read_receipts(struct publication_draft *draft, const struct json_value *routing)
         RC_OK)
         return RC_BAD;
     if (draft->receipts != FRAME_RECEIPTS_NONE && !draft->publication->needs_ack)
-        return reject(draft, "routing.receipts requires routing.retry.ack_required");
+        return wire_reject(draft->error, "routing.receipts requires routing.retry.ack_required");
     return read_escalations(draft, routing);
 }
 
@@ -473,7 +468,7 @@ read_web_push(struct publication_draft *draft, const struct json_value *root)
                                             [FRAME_PRIORITY_LOW] = "low"};
     struct publication *publication = draft->publication;
     const struct json_value *value = json_doc_member(draft->doc, root, "web_push");
-    char error[PUSH_TEXT_ERROR_MAX];
+    char error[WIRE_ERROR_MAX];
     struct push_text text = {.title = NULL};
     struct buffer written;
     enum rc rc;
@@ -482,17 +477,17 @@ read_web_push(struct publication_draft *draft, const struct json_value *root)
     if (value == NULL)
         return RC_OK;
     if (draft->type == FRAME_TYPE_REALTIME)
-        return reject(draft, "web_push is not possible with metadata.type REALTIME");
+        return wire_reject(draft->error, "web_push is not possible with metadata.type REALTIME");
     if (strcmp(publication->audience, "ALL") == 0)
-        return reject(draft, "web_push is not possible with routing.audience.type ALL");
+        return wire_reject(draft->error, "web_push is not possible with routing.audience.type ALL");
     buffer_init(&written, PUBLICATION_LINE_MAX);
     rc = write_web_push(draft->doc, value, &written);
     publication->web_push = written.bytes;
     if (rc != RC_OK)
-        return reject(draft, "web_push must be an object");
+        return wire_reject(draft->error, "web_push must be an object");
     rc = push_text_parse(written.bytes, written.len, &text, error);
     push_text_free(&text);
-    return rc == RC_OK ? RC_OK : reject(draft, "%s", error);
+    return rc == RC_OK ? RC_OK : wire_reject(draft->error, "%s", error);
 }
 
 /* A field at the wrong level is a frequent mistake. */
@@ -518,10 +513,10 @@ reject_field(struct publication_draft *draft, const char *field)
 
     for (size_t i = 0; i < sizeof(KNOWN_FIELDS) / sizeof(KNOWN_FIELDS[0]); i++) {
         if (strcmp(field, KNOWN_FIELDS[i].name) == 0)
-            return reject(draft, "unknown field: %s; did you mean %s?", field,
-                          KNOWN_FIELDS[i].path);
+            return wire_reject(draft->error, "unknown field: %s; did you mean %s?", field,
+                               KNOWN_FIELDS[i].path);
     }
-    return reject(draft, "unknown field: %.40s", field);
+    return wire_reject(draft->error, "unknown field: %.40s", field);
 }
 
 static enum rc
@@ -532,7 +527,7 @@ read_publication(struct publication_draft *draft, const struct json_value *root)
     const struct json_value *field = json_doc_first(draft->doc, root), *routing;
 
     if (!json_is(root, JSON_KIND_OBJECT))
-        return reject(draft, "body must be a JSON object");
+        return wire_reject(draft->error, "body must be a JSON object");
     for (; field != NULL; field = json_doc_next(draft->doc, root, field)) {
         const char *text = json_doc_text(draft->doc, field);
 
@@ -541,9 +536,9 @@ read_publication(struct publication_draft *draft, const struct json_value *root)
     }
     draft->payload = json_doc_member(draft->doc, root, "payload");
     if (!json_is(draft->payload, JSON_KIND_OBJECT))
-        return reject(draft, "payload must be an object");
+        return wire_reject(draft->error, "payload must be an object");
     if (json_doc_member(draft->doc, root, "routing") == NULL)
-        return reject(draft, "missing routing");
+        return wire_reject(draft->error, "missing routing");
     if (read_metadata(draft, root) != RC_OK ||
         read_object(draft, root, "routing", ROUTING, &routing) != RC_OK ||
         read_audience(draft, routing) != RC_OK || read_retry(draft, routing) != RC_OK ||
@@ -769,16 +764,16 @@ static enum rc
 reject_json(struct publication_draft *draft, const struct json_doc_error *load)
 {
     if (load->fault != JSON_FAULT_RANGE)
-        return reject(draft, "body is not JSON: %.120s", load->text);
-    return reject(draft,
-                  "number out of range before line %d, column %d of the body: "
-                  "send numbers beyond 64 bits as strings",
-                  load->line, load->column);
+        return wire_reject(draft->error, "body is not JSON: %.120s", load->text);
+    return wire_reject(draft->error,
+                       "number out of range before line %d, column %d of the body: "
+                       "send numbers beyond 64 bits as strings",
+                       load->line, load->column);
 }
 
 enum rc
 publication_parse(const char *text, size_t len, const struct publication_origin *origin,
-                  struct publication *ret_publication, char error[PUBLICATION_ERROR_MAX])
+                  struct publication *ret_publication, char error[WIRE_ERROR_MAX])
 {
     struct publication publication = {0};
     struct json_doc doc;
@@ -789,7 +784,7 @@ publication_parse(const char *text, size_t len, const struct publication_origin 
 
     rc = rc == RC_OK ? read_publication(&draft, json_doc_root(&doc)) : reject_json(&draft, &load);
     if (rc == RC_OK && publication_write(&draft) != RC_OK)
-        rc = reject(&draft, "notification too large");
+        rc = wire_reject(draft.error, "notification too large");
     json_doc_free(&doc);
     if (rc == RC_OK)
         *ret_publication = publication;

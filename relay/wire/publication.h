@@ -9,8 +9,8 @@
 #include "base/memory.h"
 #include "decoder/protocol/traceparent.h"
 #include "wire/frame.h"
+#include "wire/json_doc.h"
 
-#define PUBLICATION_ERROR_MAX 192
 #define PUBLICATION_LINE_MAX (8 * 1024 * 1024) /* a body of 1 MB with every character escaped */
 
 /* Data that the relay adds to the request. */
@@ -46,7 +46,7 @@ struct publication {
 MUST_CHECK enum rc publication_parse(const char *text, size_t len,
                                      const struct publication_origin *origin,
                                      struct publication *ret_publication,
-                                     char error[PUBLICATION_ERROR_MAX]);
+                                     char error[WIRE_ERROR_MAX]);
 
 /* Frees and resets. Accepts a zeroed struct. */
 void publication_free(struct publication *publication);

@@ -2,7 +2,6 @@
 #include "wire/push_message.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,16 +21,6 @@
 enum part { TITLE, BODY, PARTS };
 
 /* ---- the text */
-
-static enum rc PRINTF_LIKE(2, 3) reject(char *error, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(error, PUSH_TEXT_ERROR_MAX, format, args);
-    va_end(args);
-    return RC_BAD;
-}
 
 /* Returns the field of a member, NULL for an unknown one. */
 static char **
@@ -75,20 +64,21 @@ read_member(struct json_doc *doc, const struct json_value *member, struct push_t
         return json_is(value, JSON_KIND_INTEGER) && text->app_badge >= 0 &&
                        text->app_badge <= APP_BADGE_MAX
                    ? RC_OK
-                   : reject(error, "web_push.app_badge must be an integer from 0 to %d",
-                            APP_BADGE_MAX);
+                   : wire_reject(error, "web_push.app_badge must be an integer from 0 to %d",
+                                 APP_BADGE_MAX);
     }
     if (field == NULL)
-        return reject(error,
-                      "web_push has an unknown member: %.40s; valid are title, body, url, icon, "
-                      "badge, lang, dir, app_badge, collapse",
-                      name);
+        return wire_reject(
+            error,
+            "web_push has an unknown member: %.40s; valid are title, body, url, icon, "
+            "badge, lang, dir, app_badge, collapse",
+            name);
     if (json_is(value, JSON_KIND_NULL))
         return RC_OK;
     if (json_text_len(value) == 0)
-        return reject(error, "web_push.%s must be a string that is not empty", name);
+        return wire_reject(error, "web_push.%s must be a string that is not empty", name);
     if (field == &text->dir && !is_direction(json_doc_text(doc, value)))
-        return reject(error, "web_push.dir must be auto, ltr or rtl");
+        return wire_reject(error, "web_push.dir must be auto, ltr or rtl");
     *field = memory_text(json_doc_text(doc, value), json_text_len(value));
     return RC_OK;
 }
@@ -99,17 +89,17 @@ read_text(struct json_doc *doc, struct push_text *text, char *error)
     const struct json_value *root = json_doc_root(doc), *name = json_doc_first(doc, root);
 
     if (!json_is(root, JSON_KIND_OBJECT))
-        return reject(error, "web_push must be an object");
+        return wire_reject(error, "web_push must be an object");
     for (; name != NULL; name = json_doc_next(doc, root, name)) {
         if (read_member(doc, name, text, error) != RC_OK)
             return RC_BAD;
     }
-    return text->title != NULL ? RC_OK : reject(error, "web_push.title is required");
+    return text->title != NULL ? RC_OK : wire_reject(error, "web_push.title is required");
 }
 
 enum rc
 push_text_parse(const char *json, size_t len, struct push_text *ret_text,
-                char error[PUSH_TEXT_ERROR_MAX])
+                char error[WIRE_ERROR_MAX])
 {
     struct push_text text = {.app_badge = -1};
     struct json_doc doc;
@@ -117,10 +107,10 @@ push_text_parse(const char *json, size_t len, struct push_text *ret_text,
     enum rc rc;
 
     if (len > PUSH_TEXT_MAX)
-        return reject(error, "web_push has %zu bytes; the maximum is %d", len, PUSH_TEXT_MAX);
+        return wire_reject(error, "web_push has %zu bytes; the maximum is %d", len, PUSH_TEXT_MAX);
     rc = json_doc_parse(&doc, json, len, false, &load) == RC_OK
              ? read_text(&doc, &text, error)
-             : reject(error, "web_push is not a JSON object: %.80s", load.text);
+             : wire_reject(error, "web_push is not a JSON object: %.80s", load.text);
     json_doc_free(&doc);
     if (rc == RC_OK)
         *ret_text = text;

@@ -12,8 +12,8 @@
 #include "base/memory.h"
 #include "base/rc.h"
 #include "decoder/protocol/limits.h"
+#include "wire/json_doc.h"
 
-#define PUSH_TEXT_ERROR_MAX 160
 #define PUSH_TEXT_MAX LIMIT_WEB_PUSH
 #define PUSH_URL_MAX 1024
 #define PUSH_TOPIC_TEXT 32
@@ -33,7 +33,7 @@ struct push_text {
 
 /* Parses {"title":"..","body":".."}. RC_BAD: `error` names web_push and its member. */
 MUST_CHECK enum rc push_text_parse(const char *json, size_t len, struct push_text *ret_text,
-                                   char error[PUSH_TEXT_ERROR_MAX]);
+                                   char error[WIRE_ERROR_MAX]);
 
 /* Frees and resets. Accepts a zeroed text. */
 void push_text_free(struct push_text *text);

@@ -1,7 +1,6 @@
 /* rows_conditions.c: reads which rows of a live rule a client requests. */
 #include "wire/rows_conditions.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,17 +19,6 @@
 
 const char *const ROWS_CONDITIONS_FIELDS[ROWS_CONDITIONS_COUNT] = {"where", "order", "after",
                                                                    "limit", "count"};
-
-static enum rc PRINTF_LIKE(2, 3)
-    reject(char error[ROWS_CONDITIONS_ERROR_MAX], const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(error, ROWS_CONDITIONS_ERROR_MAX, format, args);
-    va_end(args);
-    return RC_BAD;
-}
 
 static bool
 is_numeric(const struct json_doc *doc, const struct json_value *value)
@@ -59,7 +47,7 @@ has_valid_numbers(const struct json_doc *doc, const struct json_value *value)
 
 static enum rc
 check_numbers(const char *field, const struct json_doc *doc, const struct json_value *container,
-              char error[ROWS_CONDITIONS_ERROR_MAX])
+              char error[WIRE_ERROR_MAX])
 {
     const bool is_object = json_is(container, JSON_KIND_OBJECT);
     const struct json_value *item = json_doc_first(doc, container);
@@ -68,9 +56,9 @@ check_numbers(const char *field, const struct json_doc *doc, const struct json_v
         if (has_valid_numbers(doc, is_object ? json_value_of(item) : item))
             continue;
         return is_object && item->len <= NAME_BYTES_MAX
-                   ? reject(error, "number in \"%s.%.*s\" out of range", field, (int)item->len,
-                            json_bytes(doc, item))
-                   : reject(error, "number in \"%s\" out of range", field);
+                   ? wire_reject(error, "number in \"%s.%.*s\" out of range", field, (int)item->len,
+                                 json_bytes(doc, item))
+                   : wire_reject(error, "number in \"%s\" out of range", field);
     }
     return RC_OK;
 }
@@ -78,7 +66,7 @@ check_numbers(const char *field, const struct json_doc *doc, const struct json_v
 /* Copies a container without the white space between its tokens. */
 static enum rc
 read_container(char **ret_text, const char *field, const struct json_doc *doc,
-               const struct json_value *value, char error[ROWS_CONDITIONS_ERROR_MAX])
+               const struct json_value *value, char error[WIRE_ERROR_MAX])
 {
     struct buffer text;
 
@@ -87,9 +75,9 @@ read_container(char **ret_text, const char *field, const struct json_doc *doc,
     buffer_init(&text, ROWS_CONDITIONS_BYTES_MAX + 1);
     if (json_doc_add(doc, value, &text) != RC_OK) {
         buffer_free(&text);
-        return reject(error,
-                      "\"where\", \"order\" and \"after\" must have at most %d bytes together",
-                      ROWS_CONDITIONS_BYTES_MAX);
+        return wire_reject(error,
+                           "\"where\", \"order\" and \"after\" must have at most %d bytes together",
+                           ROWS_CONDITIONS_BYTES_MAX);
     }
     *ret_text = text.bytes;
     return RC_OK;
@@ -97,16 +85,16 @@ read_container(char **ret_text, const char *field, const struct json_doc *doc,
 
 static enum rc
 read_where(struct rows_conditions *conditions, const struct json_doc *doc,
-           const struct json_value *value, char error[ROWS_CONDITIONS_ERROR_MAX])
+           const struct json_value *value, char error[WIRE_ERROR_MAX])
 {
     if (!json_is(value, JSON_KIND_OBJECT))
-        return reject(error, "\"where\" must be an object of columns and values");
+        return wire_reject(error, "\"where\" must be an object of columns and values");
     return read_container(&conditions->where, "where", doc, value, error);
 }
 
 static enum rc
 read_order(struct rows_conditions *conditions, const struct json_doc *doc,
-           const struct json_value *value, char error[ROWS_CONDITIONS_ERROR_MAX])
+           const struct json_value *value, char error[WIRE_ERROR_MAX])
 {
     const struct json_value *item = json_doc_first(doc, value);
     bool is_valid = json_is(value, JSON_KIND_ARRAY);
@@ -114,80 +102,81 @@ read_order(struct rows_conditions *conditions, const struct json_doc *doc,
     for (; is_valid && item != NULL; item = json_doc_next(doc, value, item))
         is_valid = json_is(item, JSON_KIND_TEXT);
     if (!is_valid)
-        return reject(error, "\"order\" must be an array of column names, with \"-\" in front for "
-                             "a descending order");
+        return wire_reject(error,
+                           "\"order\" must be an array of column names, with \"-\" in front for "
+                           "a descending order");
     return read_container(&conditions->order, "order", doc, value, error);
 }
 
 static enum rc
 read_after(struct rows_conditions *conditions, const struct json_doc *doc,
-           const struct json_value *value, char error[ROWS_CONDITIONS_ERROR_MAX])
+           const struct json_value *value, char error[WIRE_ERROR_MAX])
 {
     if (!json_is(value, JSON_KIND_ARRAY))
-        return reject(error, "\"after\" must be an array of the values by which the last row is "
-                             "ordered");
+        return wire_reject(error,
+                           "\"after\" must be an array of the values by which the last row is "
+                           "ordered");
     return read_container(&conditions->after, "after", doc, value, error);
 }
 
 static enum rc
 read_limit(struct rows_conditions *conditions, const struct json_doc *doc,
-           const struct json_value *value, char error[ROWS_CONDITIONS_ERROR_MAX])
+           const struct json_value *value, char error[WIRE_ERROR_MAX])
 {
     conditions->limit = json_doc_integer(doc, value);
     if (json_is(value, JSON_KIND_INTEGER) && conditions->limit >= 1)
         return RC_OK;
-    return reject(error, "\"limit\" must be an integer from 1 to rows.max_rows");
+    return wire_reject(error, "\"limit\" must be an integer from 1 to rows.max_rows");
 }
 
 static enum rc
 read_count(struct rows_conditions *conditions, const struct json_doc *doc,
-           const struct json_value *value, char error[ROWS_CONDITIONS_ERROR_MAX])
+           const struct json_value *value, char error[WIRE_ERROR_MAX])
 {
     (void)doc;
     conditions->is_count = json_is(value, JSON_KIND_TRUE);
-    return conditions->is_count ? RC_OK : reject(error, "\"count\" must be true");
+    return conditions->is_count ? RC_OK : wire_reject(error, "\"count\" must be true");
 }
 
 enum rc
 rows_conditions_read(struct rows_conditions *conditions, const char *field,
                      const struct json_doc *doc, const struct json_value *value,
-                     char error[ROWS_CONDITIONS_ERROR_MAX])
+                     char error[WIRE_ERROR_MAX])
 {
     static enum rc (*const READ[ROWS_CONDITIONS_COUNT])(
         struct rows_conditions *, const struct json_doc *, const struct json_value *,
-        char[ROWS_CONDITIONS_ERROR_MAX]) = {read_where, read_order, read_after, read_limit,
-                                            read_count};
+        char[WIRE_ERROR_MAX]) = {read_where, read_order, read_after, read_limit, read_count};
 
     for (size_t i = 0; i < ROWS_CONDITIONS_COUNT; i++) {
         if (strcmp(field, ROWS_CONDITIONS_FIELDS[i]) == 0)
             return READ[i](conditions, doc, value, error);
     }
-    return reject(error, "unknown field \"%s\"", field);
+    return wire_reject(error, "unknown field \"%s\"", field);
 }
 
 static enum rc
-report_load_error(const struct json_doc_error *load, const char *field,
-                  char error[ROWS_CONDITIONS_ERROR_MAX])
+report_load_error(const struct json_doc_error *load, const char *field, char error[WIRE_ERROR_MAX])
 {
     const char *point = load->path[0] != '\0' ? "." : "";
 
     switch (load->fault) {
     case JSON_FAULT_RANGE:
-        return reject(error, "number in \"%s%s%s\" out of range", field, point, load->path);
+        return wire_reject(error, "number in \"%s%s%s\" out of range", field, point, load->path);
     case JSON_FAULT_NUL:
-        return reject(error, "NUL character in \"%s%s%s\"", field, point, load->path);
+        return wire_reject(error, "NUL character in \"%s%s%s\"", field, point, load->path);
     case JSON_FAULT_SURROGATE:
-        return reject(error, "half of a surrogate pair in \"%s%s%s\"", field, point, load->path);
+        return wire_reject(error, "half of a surrogate pair in \"%s%s%s\"", field, point,
+                           load->path);
     case JSON_FAULT_DUPLICATE:
-        return reject(error, "duplicate field in \"%s%s%s\"", field, point, load->path);
+        return wire_reject(error, "duplicate field in \"%s%s%s\"", field, point, load->path);
     default:
-        return reject(error, "\"%s\" is not valid JSON: %.100s", field, load->text);
+        return wire_reject(error, "\"%s\" is not valid JSON: %.100s", field, load->text);
     }
 }
 
 enum rc
 rows_conditions_parse(struct rows_conditions *conditions, const char *field, const char *text,
-                      size_t len, char error[ROWS_CONDITIONS_ERROR_MAX])
+                      size_t len, char error[WIRE_ERROR_MAX])
 {
     struct json_doc doc;
     struct json_doc_error load;
@@ -206,29 +195,29 @@ len_of(const char *text)
 }
 
 enum rc
-rows_conditions_check(const struct rows_conditions *conditions,
-                      char error[ROWS_CONDITIONS_ERROR_MAX])
+rows_conditions_check(const struct rows_conditions *conditions, char error[WIRE_ERROR_MAX])
 {
     size_t bytes =
         len_of(conditions->where) + len_of(conditions->order) + len_of(conditions->after);
 
     if (bytes > ROWS_CONDITIONS_BYTES_MAX)
-        return reject(error,
-                      "\"where\", \"order\" and \"after\" must have at most %d bytes together",
-                      ROWS_CONDITIONS_BYTES_MAX);
+        return wire_reject(error,
+                           "\"where\", \"order\" and \"after\" must have at most %d bytes together",
+                           ROWS_CONDITIONS_BYTES_MAX);
     if (conditions->is_count &&
         (conditions->order != NULL || conditions->after != NULL || conditions->limit != 0))
-        return reject(error, "\"count\" excludes \"order\", \"after\" and \"limit\"");
+        return wire_reject(error, "\"count\" excludes \"order\", \"after\" and \"limit\"");
     return RC_OK;
 }
 
 enum rc
 rows_conditions_check_limit(const struct rows_conditions *conditions, int max_rows,
-                            char error[ROWS_CONDITIONS_ERROR_MAX])
+                            char error[WIRE_ERROR_MAX])
 {
     if (conditions->limit <= max_rows)
         return RC_OK;
-    return reject(error, "\"limit\" must be an integer from 1 to %d (rows.max_rows)", max_rows);
+    return wire_reject(error, "\"limit\" must be an integer from 1 to %d (rows.max_rows)",
+                       max_rows);
 }
 
 bool

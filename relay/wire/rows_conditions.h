@@ -12,12 +12,12 @@
 #include <stdint.h>
 
 #include "base/rc.h"
+#include "wire/json_doc.h"
 
 struct json_doc;
 struct json_value;
 
 #define ROWS_CONDITIONS_BYTES_MAX 8192 /* maximum bytes of where, order and after together */
-#define ROWS_CONDITIONS_ERROR_MAX 192
 #define ROWS_CONDITIONS_COUNT 5
 
 /* Zeroed: all rows of the rule. */
@@ -38,19 +38,18 @@ extern const char *const ROWS_CONDITIONS_FIELDS[ROWS_CONDITIONS_COUNT];
  */
 MUST_CHECK enum rc rows_conditions_read(struct rows_conditions *conditions, const char *field,
                                         const struct json_doc *doc, const struct json_value *value,
-                                        char error[ROWS_CONDITIONS_ERROR_MAX]);
+                                        char error[WIRE_ERROR_MAX]);
 /* The same for the text of an argument, which must be JSON. */
 MUST_CHECK enum rc rows_conditions_parse(struct rows_conditions *conditions, const char *field,
-                                         const char *text, size_t len,
-                                         char error[ROWS_CONDITIONS_ERROR_MAX]);
+                                         const char *text, size_t len, char error[WIRE_ERROR_MAX]);
 
 /* Checks the size, and which fields exclude each other. */
 MUST_CHECK enum rc rows_conditions_check(const struct rows_conditions *conditions,
-                                         char error[ROWS_CONDITIONS_ERROR_MAX]);
+                                         char error[WIRE_ERROR_MAX]);
 
 /* Checks the limit against rows.max_rows, which the functions above do not know. */
 MUST_CHECK enum rc rows_conditions_check_limit(const struct rows_conditions *conditions,
-                                               int max_rows, char error[ROWS_CONDITIONS_ERROR_MAX]);
+                                               int max_rows, char error[WIRE_ERROR_MAX]);
 
 /* True if at least one field is present. */
 bool rows_conditions_exist(const struct rows_conditions *conditions);

@@ -1,7 +1,6 @@
 /* subscription.c: parses PushSubscriptions, and matches their endpoints with origins. */
 #include "wire/subscription.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +13,6 @@
 #define SEPARATORS ", \t"
 #define WILDCARD "https://*."
 #define WILDCARD_SCHEME_LEN 8 /* "https://" */
-
-static enum rc PRINTF_LIKE(2, 3) reject(char *error, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(error, SUBSCRIPTION_ERROR_MAX, format, args);
-    va_end(args);
-    return RC_BAD;
-}
 
 /* ---- origins */
 
@@ -116,7 +105,8 @@ read_endpoint(struct json_doc *doc, char *error, const char **ret_endpoint)
     const char *text = json_doc_text(doc, value);
 
     if (text == NULL || !is_url(text, json_text_len(value)))
-        return reject(error, "endpoint must be a URL of 1 to %d bytes", SUBSCRIPTION_ENDPOINT_MAX);
+        return wire_reject(error, "endpoint must be a URL of 1 to %d bytes",
+                           SUBSCRIPTION_ENDPOINT_MAX);
     *ret_endpoint = text;
     return RC_OK;
 }
@@ -152,12 +142,13 @@ read_keys(struct json_doc *doc, char *error, struct web_push_keys *ret_keys)
     const struct json_value *auth = json_doc_member(doc, keys, "auth");
 
     if (!json_is(keys, JSON_KIND_OBJECT))
-        return reject(error, "keys must be an object");
+        return wire_reject(error, "keys must be an object");
     if (!read_bytes(doc, point, ret_keys->point, sizeof(ret_keys->point)) ||
         !web_push_point_is_valid(ret_keys->point, sizeof(ret_keys->point)))
-        return reject(error, "keys.p256dh must be an uncompressed point of P-256 in base64url");
+        return wire_reject(error,
+                           "keys.p256dh must be an uncompressed point of P-256 in base64url");
     if (!read_bytes(doc, auth, ret_keys->auth, sizeof(ret_keys->auth)))
-        return reject(error, "keys.auth must be %d bytes in base64url", WEB_PUSH_AUTH_BYTES);
+        return wire_reject(error, "keys.auth must be %d bytes in base64url", WEB_PUSH_AUTH_BYTES);
     return RC_OK;
 }
 
@@ -171,7 +162,7 @@ read_vapid_key(struct json_doc *doc, char *error, char ret_key[WEB_PUSH_POINT_TE
     if (value == NULL || json_is(value, JSON_KIND_NULL))
         return RC_OK;
     if (!read_bytes(doc, value, point, sizeof(point)))
-        return reject(error, "key must be a VAPID public key in base64url");
+        return wire_reject(error, "key must be a VAPID public key in base64url");
     memcpy(ret_key, json_doc_text(doc, value), WEB_PUSH_POINT_TEXT + 1);
     return RC_OK;
 }
@@ -188,9 +179,9 @@ read_subscription(struct json_doc *doc, const char *origins, char *error,
         return RC_BAD;
     read.origin_len = subscription_match_origin(origins, endpoint);
     if (read.origin_len == 0)
-        return reject(error, "endpoint is not of a push service in webpush.origins");
+        return wire_reject(error, "endpoint is not of a push service in webpush.origins");
     if (expires != NULL && !json_is(expires, JSON_KIND_NULL) && !json_is_numeric(expires))
-        return reject(error, "expirationTime must be a number or null");
+        return wire_reject(error, "expirationTime must be a number or null");
     if (read_keys(doc, error, &read.keys) != RC_OK || read_vapid_key(doc, error, read.key) != RC_OK)
         return RC_BAD;
     read.endpoint = memory_text(endpoint, strlen(endpoint));
@@ -205,15 +196,15 @@ load_object(struct json_doc *doc, const char *text, size_t len, char *error)
     struct json_doc_error load;
 
     if (json_doc_parse(doc, text, len, false, &load) != RC_OK)
-        return reject(error, "body is not JSON: %.120s", load.text);
+        return wire_reject(error, "body is not JSON: %.120s", load.text);
     return json_is(json_doc_root(doc), JSON_KIND_OBJECT)
                ? RC_OK
-               : reject(error, "body must be a JSON object");
+               : wire_reject(error, "body must be a JSON object");
 }
 
 enum rc
 subscription_parse(const char *text, size_t len, const char *origins,
-                   struct subscription *ret_subscription, char error[SUBSCRIPTION_ERROR_MAX])
+                   struct subscription *ret_subscription, char error[WIRE_ERROR_MAX])
 {
     struct json_doc doc;
     enum rc rc = load_object(&doc, text, len, error);
@@ -226,7 +217,7 @@ subscription_parse(const char *text, size_t len, const char *origins,
 
 enum rc
 subscription_parse_endpoint(const char *text, size_t len, char **ret_endpoint,
-                            char error[SUBSCRIPTION_ERROR_MAX])
+                            char error[WIRE_ERROR_MAX])
 {
     struct json_doc doc;
     const char *endpoint;

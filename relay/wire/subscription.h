@@ -9,10 +9,10 @@
 #include <stddef.h>
 
 #include "base/rc.h"
+#include "wire/json_doc.h"
 #include "wire/web_push.h"
 
 #define SUBSCRIPTION_ENDPOINT_MAX 2048
-#define SUBSCRIPTION_ERROR_MAX 160
 
 struct subscription {
     char *endpoint;
@@ -27,7 +27,7 @@ struct subscription {
  */
 MUST_CHECK enum rc subscription_parse(const char *text, size_t len, const char *origins,
                                       struct subscription *ret_subscription,
-                                      char error[SUBSCRIPTION_ERROR_MAX]);
+                                      char error[WIRE_ERROR_MAX]);
 
 /* Adds the subscription in the form in which the store keeps it. */
 MUST_CHECK enum rc subscription_write(const struct subscription *subscription, struct buffer *out);
@@ -45,7 +45,7 @@ void subscription_free(struct subscription *subscription);
 
 /* Parses {"endpoint":".."}. The caller frees the endpoint. */
 MUST_CHECK enum rc subscription_parse_endpoint(const char *text, size_t len, char **ret_endpoint,
-                                               char error[SUBSCRIPTION_ERROR_MAX]);
+                                               char error[WIRE_ERROR_MAX]);
 
 /*
  * Returns the length of the endpoint's origin if the list contains it, otherwise 0. An item is

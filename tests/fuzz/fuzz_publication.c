@@ -34,7 +34,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct publication_origin origin = {
         .emitter = "app", .topic_prefix = "p", .now_us = INT64_C(1741178096123456)};
-    char error[PUBLICATION_ERROR_MAX] = "";
+    char error[WIRE_ERROR_MAX] = "";
     struct publication publication = {0};
 
     if (publication_parse((const char *)data, size, &origin, &publication, error) == RC_OK)

@@ -50,7 +50,7 @@ check_message(const struct push_text *text)
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char error[PUSH_TEXT_ERROR_MAX] = "";
+    char error[WIRE_ERROR_MAX] = "";
     struct push_text text = {.title = NULL};
     char *url = memory_text((const char *)data, size);
 

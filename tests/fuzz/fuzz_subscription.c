@@ -35,7 +35,7 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const char origins[] = "https://push.example.net,https://*.push.example.org";
-    char error[SUBSCRIPTION_ERROR_MAX] = "", *endpoint = NULL;
+    char error[WIRE_ERROR_MAX] = "", *endpoint = NULL;
     struct subscription subscription = {.endpoint = NULL}, copy = {.endpoint = NULL};
     struct buffer body;
     char *text = memory_text((const char *)data, size);

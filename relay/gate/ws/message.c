@@ -330,7 +330,7 @@ handle_topics(struct websocket *ws, const struct client_message *message)
 static void
 handle_rows(struct websocket *ws, const struct client_message *message)
 {
-    char error[ROWS_CONDITIONS_ERROR_MAX];
+    char error[WIRE_ERROR_MAX];
     char line[128];
     bool is_accepted;
     int len;

@@ -14,7 +14,7 @@
 
 #define NOW INT64_C(1741178096123456) /* 2025-03-05T12:34:56.123456Z */
 
-static char error[PUBLICATION_ERROR_MAX];
+static char error[WIRE_ERROR_MAX];
 
 static enum rc
 parse(const char *body, struct publication *ret_publication)

@@ -22,7 +22,7 @@
 static struct push_text
 parse(const char *json)
 {
-    char error[PUSH_TEXT_ERROR_MAX] = "";
+    char error[WIRE_ERROR_MAX] = "";
     struct push_text text = {0};
 
     assert_int_equal(push_text_parse(json, strlen(json), &text, error), RC_OK);
@@ -71,7 +71,7 @@ each_error_names_the_member(void **state)
         {"{\"title\":\"t\",\"app_badge\":-1}", "web_push.app_badge must be an integer from 0 to "},
         {"{\"title\":\"t\",\"silent\":true}", "web_push has an unknown member: silent; valid are "},
     };
-    char large[PUSH_TEXT_MAX + 2], error[PUSH_TEXT_ERROR_MAX] = "";
+    char large[PUSH_TEXT_MAX + 2], error[WIRE_ERROR_MAX] = "";
     struct push_text text = {0};
 
     (void)state;

@@ -27,7 +27,7 @@ is_parsed(void **state)
     static const char text[] =
         "{\"endpoint\":\"" ENDPOINT "\",\"expirationTime\":null," KEYS ",\"key\":\"" POINT "\"}";
     static const char plain[] = "{\"endpoint\":\"" ENDPOINT "\"," KEYS ",\"later\":[1]}";
-    char error[SUBSCRIPTION_ERROR_MAX] = "";
+    char error[WIRE_ERROR_MAX] = "";
     struct subscription subscription = {0};
 
     (void)state;
@@ -55,7 +55,7 @@ is_kept_in_the_store(void **state)
                                         ENDPOINT " 24 " POINT " " AUTH,
                                         ENDPOINT " 24 " POINT " " AUTH " " POINT " x",
                                         ENDPOINT " 24 " POINT " " AUTH " " POINT "x"};
-    char error[SUBSCRIPTION_ERROR_MAX] = "", first[SUBSCRIPTION_ID_TEXT + 1];
+    char error[WIRE_ERROR_MAX] = "", first[SUBSCRIPTION_ID_TEXT + 1];
     char second[SUBSCRIPTION_ID_TEXT + 1];
     struct subscription saved = {0}, read = {0};
     struct buffer out;
@@ -120,7 +120,7 @@ each_error_names_the_field(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char error[SUBSCRIPTION_ERROR_MAX] = "";
+        char error[WIRE_ERROR_MAX] = "";
 
         assert_int_equal(
             subscription_parse(cases[i].text, strlen(cases[i].text), ORIGINS, &subscription, error),
@@ -133,7 +133,7 @@ each_error_names_the_field(void **state)
 static void
 long_endpoint_is_rejected(void **state)
 {
-    char text[4096], path[SUBSCRIPTION_ENDPOINT_MAX], error[SUBSCRIPTION_ERROR_MAX] = "";
+    char text[4096], path[SUBSCRIPTION_ENDPOINT_MAX], error[WIRE_ERROR_MAX] = "";
     size_t room = SUBSCRIPTION_ENDPOINT_MAX - strlen("https://push.example.net/");
     struct subscription subscription = {0};
 
@@ -229,7 +229,7 @@ static void
 endpoint_to_delete(void **state)
 {
     static const char text[] = "{\"endpoint\":\"https://gone.example/x\"}";
-    char error[SUBSCRIPTION_ERROR_MAX] = "", *endpoint = NULL;
+    char error[WIRE_ERROR_MAX] = "", *endpoint = NULL;
 
     (void)state;
     assert_int_equal(subscription_parse_endpoint(text, strlen(text), &endpoint, error), RC_OK);
