@@ -33,8 +33,8 @@
 #include "store/store.h"
 #include "store/admin.h"
 #include "store/timeouts.h"
+#include "wire/http_fields.h"
 #include "wire/http_head.h"
-#include "wire/prefer.h"
 #include "wire/publication.h"
 
 #define SECOND_US INT64_C(1000000)

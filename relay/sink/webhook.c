@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "http_client/http_client.h"
-#include "wire/retry_after.h"
+#include "wire/http_fields.h"
 #include "wire/webhook_signature.h"
 
 #define BATCH_BYTES ((size_t)1024 * 1024)

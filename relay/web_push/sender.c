@@ -21,7 +21,7 @@
 #include "base/stats.h"
 #include "http_client/http_client.h"
 #include "store/store.h"
-#include "wire/retry_after.h"
+#include "wire/http_fields.h"
 #include "wire/subscription.h"
 #include "wire/web_push.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 #include "tests/fuzz/fuzz.h"
-#include "wire/retry_after.h"
+#include "wire/http_fields.h"
 #include "wire/webhook_signature.h"
 
 #define NOW_S INT64_C(1741178096)

@@ -1,13 +1,17 @@
-/* prefer.c: parses the preference "wait" of Prefer. */
-#include "wire/prefer.h"
+/* http_fields.c: parses the values of the header fields Prefer and Retry-After. */
+#include "wire/http_fields.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #define SPACES " \t"
+#define DIGITS_MAX 12
+
+/* ---- Prefer */
 
 /* Returns the end of a preference: a comma outside quotes, or the end of the value. */
 static const char *
@@ -69,4 +73,38 @@ prefer_wait_s(const char *value, int default_s)
         at = *at == ',' ? at + 1 : NULL;
     }
     return seconds > 0 && seconds <= PREFER_WAIT_MAX_S ? (int)seconds : 0;
+}
+
+/* ---- Retry-After: seconds, or a date in any of the three forms of HTTP */
+
+static int64_t
+bounded(int64_t seconds, int64_t max_ms)
+{
+    return seconds <= 0 ? 0 : seconds >= max_ms / 1000 ? max_ms : seconds * 1000;
+}
+
+int64_t
+retry_after_ms(const char *value, int64_t now_s, int64_t max_ms)
+{
+    /* RFC 9110, section 5.6.7; the second has a year of two digits */
+    static const char *const FORMS[] = {"%a, %d %b %Y %H:%M:%S GMT", "%A, %d-%b-%y %H:%M:%S GMT",
+                                        "%a %b %d %H:%M:%S %Y"};
+    size_t digits = strspn(value, "0123456789");
+    int64_t seconds = 0;
+
+    if (digits > 0 && value[digits] == '\0') {
+        if (digits > DIGITS_MAX)
+            return max_ms;
+        for (; *value != '\0'; value++)
+            seconds = seconds * 10 + (*value - '0');
+        return bounded(seconds, max_ms);
+    }
+    for (size_t i = 0; i < sizeof(FORMS) / sizeof(FORMS[0]); i++) {
+        struct tm date = {.tm_year = 0};
+        const char *end = strptime(value, FORMS[i], &date);
+
+        if (end != NULL && *end == '\0')
+            return bounded((int64_t)timegm(&date) - now_s, max_ms);
+    }
+    return -1;
 }

@@ -1,4 +1,4 @@
-/* test_retry_after.c: Retry-After is parsed as seconds or as a date. */
+/* test_http_fields.c: Prefer has seconds to wait, and Retry-After has seconds or a date. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,7 +6,59 @@
 
 #include <cmocka.h>
 
-#include "wire/retry_after.h"
+#include "wire/http_fields.h"
+
+#define DEFAULT_S 8
+
+static void
+assert_wait(const char *value, int expected_s)
+{
+    int seconds = prefer_wait_s(value, DEFAULT_S);
+
+    if (seconds != expected_s)
+        fail_msg("\"%s\": %d s", value, seconds);
+}
+
+static void
+wait_is_read(void **state)
+{
+    (void)state;
+    assert_wait("wait=10", 10);
+    assert_wait("WAIT = \"10\" ; x", 10);
+    assert_wait("wait", DEFAULT_S);
+    assert_wait("wait; x", DEFAULT_S);
+    assert_wait("respond-async, wait=3600", 3600);
+}
+
+static void
+first_of_duplicates_is_used(void **state)
+{
+    (void)state;
+    assert_wait("wait=5, wait=10", 5);
+    assert_wait("wait, wait=10", DEFAULT_S);
+}
+
+static void
+quoted_commas_separate_nothing(void **state)
+{
+    (void)state;
+    assert_wait("x=\", wait=10, \"", 0);
+    assert_wait("x=\"\\\", wait=10, \", wait=5", 5);
+}
+
+static void
+invalid_or_too_long_is_ignored(void **state)
+{
+    (void)state;
+    assert_wait("", 0);
+    assert_wait("wait=", 0);
+    assert_wait("wait=-1", 0);
+    assert_wait("wait=1s", 0);
+    assert_wait("wait=\"1", 0);
+    assert_wait("waiting=1", 0);
+    assert_wait("wait=3601", 0);
+    assert_wait("wait=99999999999999999999", 0);
+}
 
 #define NOW_S INT64_C(784111777) /* Sun, 06 Nov 1994 08:49:37 GMT */
 #define HOUR_MS INT64_C(3600000)
@@ -61,9 +113,14 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wait_is_read),
+        cmocka_unit_test(first_of_duplicates_is_used),
+        cmocka_unit_test(quoted_commas_separate_nothing),
+        cmocka_unit_test(invalid_or_too_long_is_ignored),
         cmocka_unit_test(seconds_are_bounded),
         cmocka_unit_test(dates_of_all_three_forms_are_compared_with_the_clock),
         cmocka_unit_test(other_values_are_invalid),
     };
+
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
