@@ -64,6 +64,17 @@ utf8_is_prefix(const char *text, size_t len, size_t *ret_len)
     size_t char_len = 1;
 
     while (at < len && char_len > 0) {
+        uint64_t bytes;
+
+        /* Eight bytes of ASCII at once: most text is. */
+        while (len - at >= sizeof(bytes)) {
+            memcpy(&bytes, text + at, sizeof(bytes));
+            if ((bytes & UINT64_C(0x8080808080808080)) != 0)
+                break;
+            at += sizeof(bytes);
+        }
+        if (at == len)
+            break;
         char_len = utf8_char_len(text + at, len - at);
         at += char_len;
     }

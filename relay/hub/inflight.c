@@ -163,7 +163,7 @@ add_report(struct session *session, unsigned shard, const unsigned char id[16])
             .user = memory_text(session->client.user, strlen(session->client.user)),
             .shard = (unsigned char)shard,
         }};
-    snprintf(report->stored.conn, sizeof(report->stored.conn), "%s", session->client.conn);
+    text_join(report->stored.conn, sizeof(report->stored.conn), session->client.conn, "", "");
     memcpy(report->stored.id, id, sizeof(report->stored.id));
     if (reports->call_count == 0 || reports->count >= REPORTS_PER_CALL)
         hub_mark(hub, HUB_FLUSH);

@@ -144,21 +144,29 @@ read_refresh(struct json_doc *doc, struct client_message *message,
 }
 
 /* Uses one allocation for the pointers and the strings. */
+static char **
+new_ids(size_t count)
+{
+    char **ids = memory_new(count * (sizeof(char *) + FRAME_UUID_TEXT + 1));
+    char *texts = (char *)(ids + count);
+
+    for (size_t i = 0; i < count; i++)
+        ids[i] = texts + i * (FRAME_UUID_TEXT + 1);
+    return ids;
+}
+
 static enum rc
 read_ack(struct json_doc *doc, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     const struct json_value *ids = field_of(doc, "ids");
     const struct json_value *id = json_doc_first(doc, ids);
     size_t count = json_doc_count(doc, ids);
-    char *texts;
 
     if (!json_is(ids, JSON_KIND_ARRAY) || count == 0 || count > CLIENT_MESSAGE_ACKS_MAX)
         return wire_reject(error, "\"ids\" must be an array of 1 to %d ids",
                            CLIENT_MESSAGE_ACKS_MAX);
-    message->ids = memory_new(count * (sizeof(char *) + FRAME_UUID_TEXT + 1));
-    texts = (char *)(message->ids + count);
+    message->ids = new_ids(count);
     for (size_t i = 0; i < count; i++, id = json_doc_next(doc, ids, id)) {
-        message->ids[i] = texts + i * (FRAME_UUID_TEXT + 1);
         if (!json_is(id, JSON_KIND_TEXT) ||
             !frame_uuid_parse(json_doc_text(doc, id), json_text_len(id), message->ids[i]))
             return wire_reject(error, "\"ids\" must contain UUIDs; the one at index %zu is invalid",
@@ -433,6 +441,34 @@ read_message(struct json_doc *doc, struct client_message *message,
     return form->read(doc, message, error);
 }
 
+/*
+ * Reads {"t":"ack","ids":["..",..]} as JSON.stringify() writes it. False: anything else, which may
+ * be a valid message.
+ */
+static bool
+read_plain_ack(const char *line, size_t len, struct client_message *ret_message)
+{
+    static const char START[] = "{\"t\":" /* a frame of clients */ "\"ack\",\"ids\":[";
+    const size_t start = sizeof(START) - 1, item = FRAME_UUID_TEXT + 3; /* "id", */
+    const size_t count = len > start ? (len - start) / item : 0;
+    struct client_message message = {.kind = CLIENT_MESSAGE_ACK, .id_count = count};
+    const char *at = line + start;
+
+    if (count == 0 || count > CLIENT_MESSAGE_ACKS_MAX || len != start + count * item + 1 ||
+        memcmp(line, START, start) != 0 || line[len - 1] != '}')
+        return false;
+    message.ids = new_ids(count);
+    for (size_t i = 0; i < count; i++, at += item) {
+        if (at[0] != '"' || !frame_uuid_parse(at + 1, FRAME_UUID_TEXT, message.ids[i]) ||
+            at[item - 2] != '"' || at[item - 1] != (i + 1 < count ? ',' : ']')) {
+            free(message.ids);
+            return false;
+        }
+    }
+    *ret_message = message;
+    return true;
+}
+
 enum rc
 client_message_parse(const char *line, size_t len, struct client_message *ret_message,
                      char error[CLIENT_MESSAGE_ERROR_MAX])
@@ -440,8 +476,11 @@ client_message_parse(const char *line, size_t len, struct client_message *ret_me
     struct client_message message = {0};
     struct json_doc doc;
     struct json_doc_error load;
-    enum rc rc = json_doc_parse(&doc, line, len, true, &load);
+    enum rc rc;
 
+    if (read_plain_ack(line, len, ret_message))
+        return RC_OK;
+    rc = json_doc_parse(&doc, line, len, true, &load);
     if (rc == RC_OK)
         rc = read_message(&doc, &message, error);
     else if (read_request_id(&doc, &message, error) != RC_CLOSED) /* its value is optional */

@@ -1,7 +1,6 @@
 /* frame.c: parses replication messages and the decoder's frames, and checks every length. */
 #include "wire/frame.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 
 #include "decoder/protocol/envelope.h"
@@ -235,48 +234,55 @@ frame_id_text(const unsigned char id[16], char ret_text[FRAME_UUID_TEXT + 1])
     *out = '\0';
 }
 
-bool
-frame_is_uuid(const char *text, size_t len)
-{
-    if (len != FRAME_UUID_TEXT)
-        return false;
-    for (size_t i = 0; i < len; i++) {
-        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
-        if (dash ? text[i] != '-' : !isxdigit((unsigned char)text[i]))
-            return false;
-    }
-    return true;
-}
-
+/* Above 15: not a hexadecimal digit. */
 static unsigned
-hex_value(char digit)
+hex_value(char byte)
 {
-    return digit <= '9' ? (unsigned)(digit - '0') : (unsigned)((digit | 0x20) - 'a' + 10);
+    const unsigned digit = (unsigned)byte - '0', letter = ((unsigned)byte | 0x20) - 'a';
+
+    return digit < 10 ? digit : letter < 6 ? letter + 10 : 16;
 }
 
 bool
 frame_id_parse(const char *text, size_t len, unsigned char ret_id[16])
 {
-    size_t at = 0;
+    unsigned char id[16];
+    unsigned all = 0;
 
-    if (!frame_is_uuid(text, len))
+    if (len != FRAME_UUID_TEXT || text[8] != '-' || text[13] != '-' || text[18] != '-' ||
+        text[23] != '-')
         return false;
-    for (int i = 0; i < 16; i++, at += 2) {
-        if (text[at] == '-')
-            at++;
-        ret_id[i] = (unsigned char)(hex_value(text[at]) << 4 | hex_value(text[at + 1]));
+    for (int i = 0; i < 16; i++, text += 2) {
+        unsigned high, low;
+
+        text += i == 4 || i == 6 || i == 8 || i == 10;
+        high = hex_value(text[0]);
+        low = hex_value(text[1]);
+        all |= high | low;
+        id[i] = (unsigned char)(high << 4 | low);
     }
+    if (all > 15)
+        return false;
+    memcpy(ret_id, id, sizeof(id));
     return true;
+}
+
+bool
+frame_is_uuid(const char *text, size_t len)
+{
+    unsigned char id[16];
+
+    return frame_id_parse(text, len, id);
 }
 
 bool
 frame_uuid_parse(const char *text, size_t len, char ret_text[FRAME_UUID_TEXT + 1])
 {
-    if (!frame_is_uuid(text, len))
+    unsigned char id[16];
+
+    if (!frame_id_parse(text, len, id))
         return false;
-    for (size_t i = 0; i < len; i++)
-        ret_text[i] = (char)tolower((unsigned char)text[i]);
-    ret_text[len] = '\0';
+    frame_id_text(id, ret_text);
     return true;
 }
 

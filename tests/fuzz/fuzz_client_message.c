@@ -1,6 +1,10 @@
-/* fuzz_client_message.c: checks that no client message breaks the parser. */
+/*
+ * fuzz_client_message.c: checks that no client message breaks the parser, and that the short way for
+ * acknowledgements and the reader of JSON agree.
+ */
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/fuzz/fuzz.h"
@@ -47,6 +51,29 @@ check(const struct client_message *message)
         __builtin_trap();
 }
 
+/* With a blank at the end, a message has the same meaning, and is read as JSON. */
+static void
+compare_with_json(const uint8_t *data, size_t size, enum rc rc, const struct client_message *message)
+{
+    char error[CLIENT_MESSAGE_ERROR_MAX] = "";
+    struct client_message other;
+    char *text = malloc(size + 1);
+
+    if (text == NULL)
+        abort();
+    memcpy(text, data, size);
+    text[size] = ' ';
+    if (client_message_parse(text, size + 1, &other, error) != rc || other.kind != message->kind ||
+        other.id_count != message->id_count || other.has_request_id != message->has_request_id)
+        __builtin_trap();
+    for (size_t i = 0; i < other.id_count; i++) {
+        if (strcmp(other.ids[i], message->ids[i]) != 0)
+            __builtin_trap();
+    }
+    client_message_free(&other);
+    free(text);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -60,6 +87,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
              message.topics != NULL || message.source != NULL || message.snapshot.running != NULL ||
              rows_conditions_exist(&message.conditions))
         __builtin_trap(); /* rejected without an error message, or without freeing memory */
+    if (rc == RC_OK)
+        compare_with_json(data, size, rc, &message);
     client_message_free(&message);
     return 0;
 }

@@ -132,7 +132,7 @@ reader_request_write(const struct server_reader *server, struct reader_request *
         request->entries = reader->entries_max;
     if (server->entries_limit > 0 && request->entries > server->entries_limit)
         request->entries = server->entries_limit;
-    snprintf(request->count, sizeof(request->count), "%zu", request->entries);
+    *bytes_decimal(request->entries, request->count) = '\0';
     request->argv[argc++] = "XREAD";
     request->argv[argc++] = "COUNT";
     request->argv[argc++] = request->count;

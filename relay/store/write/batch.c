@@ -165,7 +165,7 @@ add_notification(struct batch *batch, const struct frame *frame, const char *kin
         batch->has_groups = true;
     add_bytes(batch, notification->audience);
     text = new_text(batch);
-    snprintf(text, TEXT_SIZE, "%u", notification->target_count);
+    *bytes_decimal(notification->target_count, text) = '\0';
     add_text(batch, text);
     while (frame_next_target(&targets, &target) == RC_OK)
         add_bytes(batch, target);

@@ -73,14 +73,14 @@ send_acks(struct shard_request *request, struct shard *shard, struct store_ack *
     qsort(acks, count, sizeof(*acks), compare_users);
     for (size_t at = 0; at < count; at += count_same_user(acks + at, count - at))
         users++;
-    snprintf(rows[count], sizeof(rows[count]), "%zu", users);
+    *bytes_decimal(users, rows[count]) = '\0';
     shard_arguments(shard, &arguments);
     argument(&arguments, store->relay_id);
     argument(&arguments, store->script_settings.retention);
     argument(&arguments, rows[count]);
     for (size_t at = 0, row; at < count; at += row) {
         row = count_same_user(acks + at, count - at);
-        snprintf(rows[at], sizeof(rows[at]), "%zu", row);
+        *bytes_decimal(row, rows[at]) = '\0';
         argument(&arguments, acks[at].user);
         argument(&arguments, rows[at]);
     }
@@ -232,7 +232,7 @@ write_texts(const struct store_report *report, struct texts *texts)
     if (report->is_held)
         entry_id_text(entry_id_raw(report->entry), texts->kind + 1);
     else if (!report->is_renewal)
-        snprintf(texts->kind + 1, sizeof(texts->kind) - 1, "%s", report->conn);
+        text_join(texts->kind + 1, sizeof(texts->kind) - 1, report->conn, "", "");
 }
 
 static void
