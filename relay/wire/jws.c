@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include <openssl/bn.h>
+#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/ec.h>
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/params.h>
 #include <openssl/rsa.h>
 
 #include "wire/base64url.h"
@@ -101,16 +103,35 @@ jws_is_public(const char *algorithm)
     return found != NULL && found->kind != JWS_KEY_SECRET;
 }
 
+struct evp_mac_ctx_st *
+jws_mac_new(const void *secret, size_t len)
+{
+    static char sha256[] = "SHA256";
+    const OSSL_PARAM parameters[] = {
+        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, sha256, 0),
+        OSSL_PARAM_construct_end()};
+    EVP_MAC *hmac = EVP_MAC_fetch(NULL, "HMAC", NULL);
+    EVP_MAC_CTX *mac = hmac != NULL && len > 0 ? EVP_MAC_CTX_new(hmac) : NULL;
+
+    if (mac != NULL && EVP_MAC_init(mac, secret, len, parameters) != 1) {
+        EVP_MAC_CTX_free(mac);
+        mac = NULL;
+    }
+    EVP_MAC_free(hmac);
+    return mac;
+}
+
+/* HMAC() would look its algorithms up, and hash the secret, for each token. */
 static bool
 verify_secret(const struct jws *jws, const struct jws_key *key, const unsigned char *signature,
               size_t len)
 {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned digest_len = 0;
+    unsigned char digest[DIGEST_BYTES];
+    size_t digest_len = 0;
 
-    return len == DIGEST_BYTES && key->secret_len > 0 && key->secret_len <= INT_MAX &&
-           HMAC(EVP_sha256(), key->secret, (int)key->secret_len, (const unsigned char *)jws->text,
-                jws->signed_len, digest, &digest_len) != NULL &&
+    return len == DIGEST_BYTES && key->mac != NULL && EVP_MAC_init(key->mac, NULL, 0, NULL) == 1 &&
+           EVP_MAC_update(key->mac, (const unsigned char *)jws->text, jws->signed_len) == 1 &&
+           EVP_MAC_final(key->mac, digest, &digest_len, sizeof(digest)) == 1 &&
            digest_len == DIGEST_BYTES && CRYPTO_memcmp(digest, signature, DIGEST_BYTES) == 0;
 }
 

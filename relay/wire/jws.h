@@ -19,7 +19,8 @@ enum jws_key_kind {
     JWS_KEY_ED25519 /* EdDSA */
 };
 
-struct evp_pkey_st; /* OpenSSL's EVP_PKEY */
+struct evp_pkey_st;    /* OpenSSL's EVP_PKEY */
+struct evp_mac_ctx_st; /* OpenSSL's EVP_MAC_CTX */
 
 struct jws_key {
     enum jws_key_kind kind;
@@ -27,8 +28,7 @@ struct jws_key {
     char algorithm[JWS_ALGORITHM_MAX + 1];
     char *id;         /* kid; NULL: none */
     bool fits_any_id; /* a single key of the settings, which has no kid */
-    char *secret;     /* of JWS_KEY_SECRET */
-    size_t secret_len;
+    struct evp_mac_ctx_st *mac; /* of JWS_KEY_SECRET; see jws_mac_new */
     struct evp_pkey_st *public; /* of the other types */
 };
 
@@ -65,6 +65,12 @@ bool jws_is_public(const char *algorithm);
  */
 MUST_CHECK enum rc jws_sign_secret(const char *secret, size_t secret_len, const char *claims,
                                    struct buffer *out);
+
+/*
+ * Returns the state of HS256 after the secret, which each signature begins with; it is freed with
+ * EVP_MAC_CTX_free. NULL: the secret is empty, or OpenSSL failed; then no signature is valid.
+ */
+struct evp_mac_ctx_st *jws_mac_new(const void *secret, size_t len);
 
 /* Whether the signature is that of a key which fits. */
 bool jws_verify(const struct jws *jws, const char *algorithm, const struct jws_key *key);

@@ -39,9 +39,7 @@ fail(char error[KEY_SET_ERROR_MAX], const char *sentence)
 static void
 key_free(struct jws_key *key)
 {
-    if (key->secret != NULL)
-        explicit_bzero(key->secret, key->secret_len);
-    free(key->secret);
+    EVP_MAC_CTX_free(key->mac); /* wipes the secret */
     free(key->id);
     EVP_PKEY_free(key->public);
 }
@@ -65,10 +63,8 @@ add(struct key_set *set, const struct jws_key *key)
 void
 key_set_add_secret(struct key_set *set, const char *secret, size_t len)
 {
-    const struct jws_key key = {.kind = JWS_KEY_SECRET,
-                                .fits_any_id = true,
-                                .secret = memory_text(secret, len),
-                                .secret_len = len};
+    const struct jws_key key = {
+        .kind = JWS_KEY_SECRET, .fits_any_id = true, .mac = jws_mac_new(secret, len)};
 
     add(set, &key);
 }
@@ -295,9 +291,12 @@ read_material(struct json_doc *doc, const struct json_value *jwk, bool allow_sec
         struct number secret = number_read(doc, jwk, "k");
 
         key->kind = JWS_KEY_SECRET;
-        key->secret = (char *)secret.bytes;
-        key->secret_len = secret.len;
-        return secret.len >= KEY_SET_SECRET_MIN;
+        if (secret.len >= KEY_SET_SECRET_MIN)
+            key->mac = jws_mac_new(secret.bytes, secret.len);
+        if (secret.bytes != NULL)
+            explicit_bzero(secret.bytes, secret.len);
+        free(secret.bytes);
+        return key->mac != NULL;
     }
     if (text_is(type, "RSA")) {
         key->kind = JWS_KEY_RSA;
