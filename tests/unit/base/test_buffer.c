@@ -130,6 +130,17 @@ utf8_is_validated(void **state)
     assert_false(utf8_is_prefix("\xf4\x90", 2, &len));
     assert_false(utf8_is_prefix("\xc0", 1, &len));
     assert_false(utf8_is_prefix("\xe0\x80", 2, &len));
+    /* at each place among eight bytes, and behind them */
+    for (size_t before = 0; before <= 17; before++) {
+        char text[20] = "abcdefghijklmnopq";
+
+        assert_true(utf8_is_prefix(text, before, &len) && len == before);
+        memcpy(text + before, "\xc3\xa9", 2);
+        assert_true(utf8_is_prefix(text, before + 2, &len) && len == before + 2);
+        assert_true(utf8_is_prefix(text, before + 1, &len) && len == before);
+        text[before + 1] = 'x';
+        assert_false(utf8_is_prefix(text, before + 2, &len));
+    }
 }
 
 int
