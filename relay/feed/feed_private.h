@@ -157,7 +157,8 @@ struct feed_batch {
 
 /* A batch in flight: the store has not yet acknowledged it. */
 struct flight {
-    uint64_t confirm_lsn; /* as in struct feed_batch */
+    uint64_t record_lsn; /* every shard then has recorded all WAL before this LSN; 0: no record */
+    bool is_stored;      /* but an earlier batch is not */
     size_t bytes;
     int64_t commit_us;
 };
@@ -180,7 +181,12 @@ struct feed_confirm {
     uint64_t received_lsn;
     uint64_t idle_lsn;        /* all changes before this LSN were sent, as a keepalive reported */
     int64_t idle_us;          /* when it was last recorded in the store; monotonic */
-    uint64_t stored_lsn;      /* the store has acknowledged all WAL before this LSN */
+    uint64_t sent_lsn;        /* the batches that were sent contain all WAL before this LSN */
+    uint64_t stored_lsn;      /* every shard has recorded all WAL before this LSN */
+    uint64_t recording_lsn;   /* stored_lsn after the last record that was sent */
+    int64_t recorded_us;      /* when it was sent; monotonic */
+    unsigned unrecorded;      /* frames sent since then */
+    bool is_requested;        /* the server waits for a confirmation */
     uint64_t synced_lsn;      /* all WAL before this LSN is on the store's disk */
     uint64_t replicated_lsn;  /* all WAL before this LSN is on enough replicas */
     uint64_t confirmed_lsn;   /* PostgreSQL may recycle WAL before this LSN */
@@ -283,6 +289,7 @@ struct feed {
 struct feed_attempt {
     struct feed *feed;
     unsigned attempt;
+    unsigned flight; /* of a batch: its index in the ring */
 };
 
 /* ---- slot.c */

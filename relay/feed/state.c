@@ -196,7 +196,7 @@ feed_ticket_new(struct feed *feed)
 {
     struct feed_attempt *ticket = memory_new(sizeof(*ticket));
 
-    *ticket = (struct feed_attempt){feed, feed->link.attempt};
+    *ticket = (struct feed_attempt){.feed = feed, .attempt = feed->link.attempt};
     return ticket;
 }
 

@@ -22,7 +22,13 @@
 #define HELD_BYTES (1u << 20)          /* maximum bytes of held messages, including sent frames */
 #define WAL_PAGE_BYTES_MAX (64 * 1024) /* PostgreSQL can be built with WAL pages of this size */
 #define LAG_IDLE_US 2000000            /* after this time without transactions the lag is 0 */
-#define IDLE_EVERY_US 50000      /* WAL without notifications is recorded at most this often */
+#define IDLE_EVERY_US 50000 /* WAL without notifications is recorded at most this often */
+/*
+ * With several shards: when all of them record the progress. A relay that starts searches the
+ * streams for the last record (start_position.lua).
+ */
+#define RECORD_EVERY_US 5000000
+#define RECORD_FRAMES 512
 #define STATUS_EVERY_US 10000000 /* used if the server has no wal_sender_timeout */
 
 /* ---- from a batch to the store */
@@ -42,12 +48,30 @@ feed_pace_reading(struct feed *feed)
         ev_io_stop(feed->loop, &feed->link.readable);
 }
 
+/* Batches for different shards may end in another order. */
+static void
+end_flights(struct feed *feed)
+{
+    struct feed_flights *flights = &feed->flights;
+
+    while (flights->count > 0 && flights->ring[flights->first].is_stored) {
+        const struct flight *flight = &flights->ring[flights->first];
+
+        flights->first = (flights->first + 1) % FEED_FLIGHTS_MAX;
+        flights->count--;
+        flights->bytes -= flight->bytes;
+        if (flight->record_lsn > feed->confirm.stored_lsn)
+            feed->confirm.stored_lsn = flight->record_lsn;
+        if (flight->commit_us != 0)
+            stats_time(feed->stats, TIME_STORED, clock_wall_us() - flight->commit_us);
+    }
+}
+
 static void
 on_ingested(void *ctx, enum rc rc)
 {
+    const unsigned flight = ((struct feed_attempt *)ctx)->flight;
     struct feed *feed = feed_ticket_redeem(ctx);
-    struct feed_flights *flights;
-    struct flight flight;
 
     if (feed == NULL || feed->flights.count == 0)
         return;
@@ -57,48 +81,86 @@ on_ingested(void *ctx, enum rc rc)
         return;
     }
     backoff_reset(&feed->link.backoff);
-    flights = &feed->flights;
-    flight = flights->ring[flights->first];
-    flights->first = (flights->first + 1) % FEED_FLIGHTS_MAX;
-    flights->count--;
-    flights->bytes -= flight.bytes;
-    if (flight.confirm_lsn > feed->confirm.stored_lsn)
-        feed->confirm.stored_lsn = flight.confirm_lsn;
-    if (flight.commit_us != 0)
-        stats_time(feed->stats, TIME_STORED, clock_wall_us() - flight.commit_us);
+    feed->flights.ring[flight].is_stored = true;
+    end_flights(feed);
     if (feed->state == FEED_COPYING || feed->state == FEED_STREAMING)
         feed->resume_reading(feed);
+}
+
+/*
+ * A batch goes to the shards for which it has frames, and to shard 0. WAL is confirmed once every
+ * shard has recorded that it is processed. So a slot never starts beyond the progress of a shard
+ * (feed_reset_if_slot_advanced).
+ */
+static bool
+is_record_due(const struct feed *feed)
+{
+    const struct feed_confirm *confirm = &feed->confirm;
+
+    return store_shards(feed->store) == 1 || feed->state == FEED_COPYING || confirm->is_requested ||
+           confirm->unrecorded >= RECORD_FRAMES ||
+           clock_monotonic_us() - confirm->recorded_us >= RECORD_EVERY_US;
+}
+
+static struct flight
+begin_flight(struct feed *feed, bool is_record)
+{
+    struct feed_confirm *confirm = &feed->confirm;
+
+    if (feed->batch.confirm_lsn > confirm->sent_lsn)
+        confirm->sent_lsn = feed->batch.confirm_lsn;
+    confirm->unrecorded += (unsigned)store_batch_count(feed->batch.frames);
+    if (is_record) {
+        confirm->recording_lsn = confirm->sent_lsn;
+        confirm->recorded_us = clock_monotonic_us();
+        confirm->unrecorded = 0;
+        confirm->is_requested = confirm->is_requested && confirm->sent_lsn < confirm->idle_lsn;
+    }
+    return (struct flight){.record_lsn = is_record ? confirm->sent_lsn : 0,
+                           .bytes = store_batch_bytes(feed->batch.frames),
+                           .commit_us = feed->batch.commit_us};
 }
 
 static void
 send_batch(struct feed *feed)
 {
     struct feed_flights *flights = &feed->flights;
+    const bool is_record = is_record_due(feed);
+    struct store_ingest_order order = {.slot = feed->config->feed.slot,
+                                       .position = feed->batch.sent_position,
+                                       .is_record = is_record};
     struct feed_attempt *ticket;
-    size_t bytes = store_batch_bytes(feed->batch.frames);
-    char after[FRAME_POSITION_TEXT + 1];
+    struct flight flight;
 
     if (flights->count == FEED_FLIGHTS_MAX) {
         feed_restart(feed, "plugin sent more frames per message than allowed");
         return;
     }
-    memcpy(after, feed->batch.sent_position, sizeof(after));
-    if (bytes > 0)
+    flight = begin_flight(feed, is_record);
+    if (flight.bytes > 0)
         frame_position_text(feed->batch.lsn, feed->batch.ordinal, feed->batch.sent_position);
+    order.read_lsn = is_record ? feed->confirm.sent_lsn : feed->batch.confirm_lsn;
     ticket = feed_ticket_new(feed);
-    if (store_ingest(feed->store, feed->config->feed.slot, after, feed->batch.sent_position,
-                     feed->batch.confirm_lsn, feed->batch.frames, on_ingested, ticket) != RC_OK) {
+    ticket->flight = (flights->first + flights->count) % FEED_FLIGHTS_MAX;
+    if (store_ingest(feed->store, &order, feed->batch.frames, on_ingested, ticket) != RC_OK) {
         free(ticket);
         feed_restart(feed, "store is unavailable");
         return;
     }
-    flights->ring[(flights->first + flights->count) % FEED_FLIGHTS_MAX] =
-        (struct flight){feed->batch.confirm_lsn, bytes, feed->batch.commit_us};
-    flights->count++;
-    flights->bytes += bytes;
+    flights->ring[(flights->first + flights->count++) % FEED_FLIGHTS_MAX] = flight;
+    flights->bytes += flight.bytes;
     feed->batch.confirm_lsn = 0;
     feed->batch.commit_us = 0;
     feed_batch_release(&feed->batch);
+}
+
+/* Without further batches, the shards record what was sent. */
+static void
+record_when_due(struct feed *feed)
+{
+    if (feed->confirm.recording_lsn < feed->confirm.sent_lsn &&
+        feed_flights_have_room(&feed->flights) && is_record_due(feed))
+        send_batch(feed);
 }
 
 void
@@ -270,7 +332,7 @@ static void
 confirm_idle(struct feed *feed)
 {
     if (feed->flights.count > 0 || store_batch_count(feed->batch.frames) > 0 ||
-        feed->confirm.idle_lsn <= feed->confirm.stored_lsn)
+        feed->confirm.idle_lsn <= feed->confirm.sent_lsn)
         return;
     feed->confirm.idle_us = clock_monotonic_us();
     feed->batch.confirm_lsn = feed->confirm.idle_lsn;
@@ -294,7 +356,7 @@ confirm_idle_when_due(struct feed *feed)
 {
     const int64_t wait_us = feed->confirm.idle_us + IDLE_EVERY_US - clock_monotonic_us();
 
-    if (feed->confirm.idle_lsn <= feed->confirm.stored_lsn || ev_is_active(&feed->feedback.idle))
+    if (feed->confirm.idle_lsn <= feed->confirm.sent_lsn || ev_is_active(&feed->feedback.idle))
         return;
     if (wait_us <= 0) {
         confirm_idle(feed);
@@ -315,8 +377,10 @@ handle_keepalive(struct feed *feed, const struct walmsg *message)
         feed->confirm.received_lsn = message->wal_end;
     if (read_lsn > feed->confirm.idle_lsn)
         feed->confirm.idle_lsn = read_lsn;
-    if (message->reply_requested)
-        feed_send_feedback(feed);
+    if (!message->reply_requested)
+        return;
+    feed->confirm.is_requested = true; /* a server that shuts down waits for the confirmation */
+    feed_send_feedback(feed);
 }
 
 /* False if the feed was restarted. Owns the buffer. */
@@ -382,6 +446,8 @@ feed_stream_pump(struct feed *feed)
     }
     if (feed->state == FEED_STREAMING)
         confirm_idle_when_due(feed);
+    if (feed->state == FEED_STREAMING)
+        record_when_due(feed);
     if (feed->state == FEED_STREAMING)
         feed_pace_reading(feed);
 }
@@ -586,6 +652,9 @@ feed_on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
     update_lag(feed);
     feed_denials_report(feed);
     if (!server_is_alive(feed))
+        return;
+    record_when_due(feed);
+    if (feed->state != FEED_STREAMING)
         return;
     confirm_replicas(feed);
     feed_confirm_update(feed);

@@ -222,15 +222,23 @@ size_t store_batch_count(const struct store_batch *batch);
 bool store_batch_is_full(const struct store_batch *batch, const struct frame *frame);
 
 /*
- * Stores the batch, which may be empty, in one step, and clears it. The batch must follow the
- * position `after`: a store that is behind rejects the batch. `position` is the position of the
- * batch's last frame, or `after`. All frames are beyond the progress of store_acquire. After this
- * batch all WAL before `read_lsn` is processed; 0: unchanged.
+ * Stores the batch, which may be empty, in one step, and clears it. The batch follows what was sent
+ * before: a store that is behind rejects the batch. `position` is the position of the batch's last
+ * frame, or that of the batch before. All frames are beyond the progress of store_acquire. After
+ * this batch all WAL before `read_lsn` is processed; 0: unchanged.
+ *
+ * If `is_record`, every shard records this progress. Otherwise only the shards with frames do, and
+ * shard 0. Batches may end in another order, but a record ends after all batches before it.
  */
+struct store_ingest_order {
+    const char *slot;
+    const char *position;
+    uint64_t read_lsn;
+    bool is_record;
+};
 typedef void store_ingested(void *ctx, enum rc rc);
-MUST_CHECK enum rc store_ingest(struct store *store, const char *slot, const char *after,
-                                const char *position, uint64_t read_lsn, struct store_batch *batch,
-                                store_ingested *done, void *ctx);
+MUST_CHECK enum rc store_ingest(struct store *store, const struct store_ingest_order *order,
+                                struct store_batch *batch, store_ingested *done, void *ctx);
 
 /*
  * What the store has denied to table owners: notifications, because the pairs of their owner were

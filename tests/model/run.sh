@@ -44,6 +44,13 @@ check fails "if a redrive keeps the entry of the error log, a repeated redrive o
 check fails "if dead-lettered users are not marked, a repeated report opens their pair again" pairs.pml -DOPEN_ENDED -DNO_MARK
 check fails "a late report counts a retry that was not delivered yet (known)" pairs.pml -DEXACT_ATTEMPTS
 
+check holds "rows are stored once and covered when they are read, although a shard records the progress late" progress.pml
+check fails "if rows are confirmed before a shard has recorded that, the slot starts beyond its progress" progress.pml -DCONFIRM_STORED
+check fails "if the progress follows no batch, a row that a shard lost is confirmed" progress.pml -DUNCHECKED
+check fails "if a shard is covered without its newest row, a barrier is early" progress.pml -DNO_SENT
+check fails "so it is if shard 0 reports again what it reported before" progress.pml -DREPORT_AGAIN
+check fails "so it is if what was read before a failover counts" progress.pml -DFORMER_READS
+
 check holds "an end and a barrier follow all notifications of their transactions" ends.pml ${CLAIRON_LONG:+-DIDS=3}
 check holds "so they do with more notifications, without a resume" ends.pml -DIDS=3 -DCONNECTIONS=1
 check fails "if an end does not wait for deferred notifications, it is early" ends.pml -DNO_REST

@@ -80,14 +80,24 @@ cover_of(const struct redisReply *entries)
 }
 
 bool
-cover_advance(struct shard_cover *cover, struct reader_covered covered)
+cover_advance(struct reader_covered *newest, struct reader_covered covered)
 {
-    const struct reader_covered *newest = &cover->newest;
-
     if (covered.lsn == 0 || covered.timeline < newest->timeline ||
         (covered.timeline == newest->timeline && covered.lsn <= newest->lsn))
         return false;
-    cover->newest = covered;
+    *newest = covered;
+    return true;
+}
+
+bool
+cover_read_shared(const struct redisReply *entry, struct position *ret_sent, unsigned shards)
+{
+    const struct bytes sent = reply_field(reply_at(entry, 1), "sent");
+
+    if (sent.len == 0)
+        return false;
+    memset(ret_sent, 0, shards * sizeof(*ret_sent));
+    shard_dependency_read(sent, ret_sent, shards);
     return true;
 }
 
@@ -96,7 +106,7 @@ cover_reset(struct shard_cover *cover)
 {
     snprintf(cover->at, sizeof(cover->at), "0-0");
     cover->is_requested = false;
-    cover->newest = (struct reader_covered){0, 0};
+    cover->newest = cover->passed = (struct reader_covered){0, 0};
 }
 
 /* Some changes have no xid. A reply's strings end with a zero byte. */

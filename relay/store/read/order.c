@@ -28,6 +28,7 @@ struct queue {
     struct position seen;                    /* newest notification that was added */
     struct position given_up;  /* other shards no longer wait for notifications up to this one */
     struct position delivered; /* newest notification that was delivered */
+    struct position covered;   /* like `delivered`, since order_rewind */
     /* like `delivered`, without notifications stored before order_begin or order_join */
     struct position sent;
     /* highest position named by delivered notifications of shard 0 */
@@ -104,6 +105,7 @@ order_begin(struct order *order, const struct position *stored, const bool *has_
         empty(queue);
         *queue = (struct queue){.seen = stored[k],
                                 .delivered = stored[k],
+                                .covered = stored[k],
                                 .needed = has_changed[k] ? none : queue->needed,
                                 .joins_after = {has_changed[0] ? none : queue->joins_after[0],
                                                 has_changed[k] ? none : queue->joins_after[1]},
@@ -121,6 +123,7 @@ order_rewind(struct order *order, unsigned shard)
     queue->has_head = false;
     queue->count = 0;
     queue->seen = queue->delivered;
+    queue->covered = (struct position){0, 0}; /* the stream may lack what was delivered */
 }
 
 void
@@ -140,6 +143,7 @@ order_join(struct order *order, unsigned shard, struct position stored, struct p
 
     *queue = (struct queue){.seen = stored,
                             .delivered = stored,
+                            .covered = stored,
                             .needed = queue->needed,
                             .joins_after = {after, queue->needed}};
 }
@@ -333,6 +337,7 @@ record_delivery(struct order *order, unsigned k)
     count_unordered(order, queue);
     queue->head.is_late = queue->head.is_late || is_late(order, k);
     position_raise(&queue->delivered, position);
+    position_raise(&queue->covered, position);
     position_raise(&queue->sent, position);
     for (unsigned j = 1; k == 0 && j < order->count; j++)
         position_raise(&order->queues[j].needed, queue->needs[j]);
@@ -438,6 +443,14 @@ order_skip_overdue(struct order *order, int64_t before_us)
         return (int)k;
     }
     return -1;
+}
+
+bool
+order_has_delivered(const struct order *order, unsigned shard, struct position position)
+{
+    const struct queue *queue = &order->queues[shard];
+
+    return !queue->has_left && !position_less(queue->covered, position);
 }
 
 struct position

@@ -217,6 +217,42 @@ skip_lost(struct reader *reader)
     }
 }
 
+/* An order_covered. A shard's own position may be behind that of shard 0. */
+static void
+pass_covered(void *ctx, unsigned shard, const struct reader_covered *covered)
+{
+    struct reader *reader = ctx;
+
+    if (cover_advance(&reader->streams[shard].cover.passed, *covered))
+        reader->events.on_covered(reader->events.ctx, shard, covered);
+}
+
+/*
+ * Shards whose newest notification is delivered cover what shard 0 covers. Without that
+ * notification, which may have been denied or trimmed, the shard's own position counts.
+ */
+static void
+pass_shared_cover(struct reader *reader)
+{
+    const struct shared_cover *shared = &reader->shared_cover;
+
+    for (unsigned i = 1; shared->covered.lsn != 0 && i < reader->stream_count; i++) {
+        const struct reader_covered *passed = &reader->streams[i].cover.passed;
+
+        if (order_has_delivered(reader->order, i, shared->sent[i]) ||
+            (passed->timeline == shared->covered.timeline && passed->lsn > shared->sent[i].lsn))
+            pass_covered(reader, i, &shared->covered);
+    }
+}
+
+static void
+reset_cover(struct reader *reader, unsigned shard)
+{
+    cover_reset(&reader->streams[shard].cover);
+    if (shard == 0)
+        reader->shared_cover.covered = (struct reader_covered){0, 0};
+}
+
 /* Delivers the notifications that are ready. For several shards. */
 static void
 reader_release(struct reader *reader)
@@ -225,6 +261,7 @@ reader_release(struct reader *reader)
         return;
     skip_lost(reader);
     order_release(reader->order, clock_monotonic_us());
+    pass_shared_cover(reader);
     stats_add(reader->stats, STAT_STORE_UNORDERED, order_unordered(reader->order));
     for (unsigned i = 0; i < reader->stream_count; i++)
         report_foreign_entries(reader, &reader->streams[i],
@@ -327,19 +364,10 @@ handle_ack_events(struct server_reader *server, const struct reply_parts *parts)
         (void)report_missed(server, &reader->streams[i].ack_events);
 }
 
-/* An order_covered. */
-static void
-pass_covered(void *ctx, unsigned shard, const struct reader_covered *covered)
-{
-    struct reader *reader = ctx;
-
-    reader->events.on_covered(reader->events.ctx, shard, covered);
-}
-
 static void
 confirm_covered(struct reader *reader, unsigned shard, struct reader_covered covered)
 {
-    if (!cover_advance(&reader->streams[shard].cover, covered))
+    if (!cover_advance(&reader->streams[shard].cover.newest, covered))
         return;
     if (reader->order != NULL)
         order_cover(reader->order, shard, &covered);
@@ -356,11 +384,18 @@ handle_covered(struct server_reader *server, const struct reply_parts *parts)
     for (unsigned i = 0; i < reader->stream_count; i++) {
         struct shard_cover *cover = &reader->streams[i].cover;
         const size_t count = reply_count(parts->covered[i]);
+        struct reader_covered covered;
 
         confirm_covered(reader, i, cover_of(parts->notifications[i]));
-        if (count > 0 && cover->is_requested &&
-            reply_count(parts->notifications[i]) < server->entries_requested)
-            confirm_covered(reader, i, cover_read(cover, reply_at(parts->covered[i], count - 1)));
+        if (count == 0 || !cover->is_requested ||
+            reply_count(parts->notifications[i]) >= server->entries_requested)
+            continue;
+        covered = cover_read(cover, reply_at(parts->covered[i], count - 1));
+        if (i == 0 && covered.lsn != 0 && reader->order != NULL &&
+            cover_read_shared(reply_at(parts->covered[i], count - 1), reader->shared_cover.sent,
+                              reader->stream_count))
+            reader->shared_cover.covered = covered;
+        confirm_covered(reader, i, covered);
     }
     reader_release(reader);
 }
@@ -629,7 +664,7 @@ on_up(void *ctx)
         if (link_call(server->link, STORE_SCRIPT_history, 1, follow_history, &reader->streams[i], 2,
                       argv, NULL) != RC_OK)
             link_restart(server->link, "could not send a command");
-        cover_reset(&reader->streams[i].cover);
+        reset_cover(reader, i);
         reader->streams[i].read_us = 0;
         send_newest(server, reader->streams[i].ack_events.key, 1, on_ack_events_newest,
                     &reader->streams[i].ack_events);
@@ -714,7 +749,7 @@ name_keys(struct reader *reader, const struct config *config)
         key_write(stream->stream_key, prefix, KEY_STREAM);
         key_write(stream->ack_events.key, prefix, KEY_ACK_EVENTS);
         key_write(stream->cover.key, prefix, KEY_COVERED);
-        cover_reset(&stream->cover);
+        reset_cover(reader, i);
     }
     topology_shard_prefix(&reader->topology, config->store.prefix, 0, prefix);
     key_write(reader->control.key, prefix, KEY_CONTROL);
@@ -790,7 +825,7 @@ reader_seek(struct reader *reader, const struct entry_id *after)
         const char *epoch = reader->store->shards[i].epoch;
 
         stream->at = stream->delivered = after[i];
-        cover_reset(&stream->cover);
+        reset_cover(reader, i);
         newest_positions[i] = store_newest_position(reader->store, i);
         has_changed[i] = strcmp(stream->epoch, epoch) != 0;
         snprintf(stream->epoch, sizeof(stream->epoch), "%s", epoch);

@@ -77,6 +77,12 @@ void order_skip(struct order *order, unsigned shard);
  */
 int order_skip_overdue(struct order *order, int64_t before_us);
 
+/*
+ * True if the shard is read, and all of its notifications up to this position were delivered, or
+ * stored before order_begin or order_join. Deliveries before order_rewind do not count.
+ */
+bool order_has_delivered(const struct order *order, unsigned shard, struct position position);
+
 /* Returns the position up to which all notifications of the shard were added. */
 struct position order_seen(const struct order *order, unsigned shard);
 /* True if the shard has enough stream entries in memory, so no more should be read. */
@@ -162,7 +168,18 @@ struct shard_cover {
     char key[STORE_KEY_MAX];
     char at[ENTRY_ID_TEXT_MAX];   /* the newest entry of the other stream that was confirmed */
     bool is_requested;            /* the XREAD in flight reads both streams */
-    struct reader_covered newest; /* that was confirmed; one of the other stream may be older */
+    struct reader_covered newest; /* that was read; one of the other stream may be older */
+    struct reader_covered passed; /* the newest one that was passed to the hub */
+};
+
+/*
+ * What shard 0 reports about the other shards, which record what they cover less often (ingest.c):
+ * the newest notification of each one in the WAL that shard 0 covers. With it, the other shard
+ * covers this WAL, too.
+ */
+struct shared_cover {
+    struct reader_covered covered; /* lsn 0: none */
+    struct position sent[STORE_SHARDS_MAX];
 };
 
 /* The streams of one shard. */
@@ -236,6 +253,7 @@ struct reader {
     struct tail control;
     /* after a reconnect: removals of users are still read after this entry; "": none */
     char control_missed[ENTRY_ID_TEXT_MAX];
+    struct shared_cover shared_cover;
     size_t streams_max; /* streams of a server */
     size_t entries_max; /* entries of one stream in a reply */
     size_t entry_bytes; /* size of the largest recent entry */
@@ -298,8 +316,10 @@ void control_handle_changes(const struct reader_events *events, const struct red
 struct reader_covered cover_read(struct shard_cover *cover, const struct redisReply *entry);
 /* The position in the last one of these stream entries that has any. lsn 0: none. */
 struct reader_covered cover_of(const struct redisReply *entries);
-/* Whether the position is newer than all before it, since cover_reset. */
-bool cover_advance(struct shard_cover *cover, struct reader_covered covered);
+/* Whether the position is newer than the newest one, which it then becomes. */
+bool cover_advance(struct reader_covered *newest, struct reader_covered covered);
+/* Reads what an entry of shard 0 reports about the other shards. False: nothing. */
+bool cover_read_shared(const struct redisReply *entry, struct position *ret_sent, unsigned shards);
 /* The newest position is read again. */
 void cover_reset(struct shard_cover *cover);
 

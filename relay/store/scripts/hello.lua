@@ -5,7 +5,7 @@
 -- or '', stored position of the slot or '' (always '' with one shard), newest transactions, {entry
 -- of the control stream and transaction id of each of the newest membership changes and reloads},
 -- 1 with the progress of a slot, otherwise 0, how often transactions were undone, generations
--- (entry.h)}.
+-- (entry.h), the fields of the newest entry of covered.lua}.
 local stream, prefix = KEYS[1], ARGV[1]
 -- include: keys.lua
 -- include: last_id.lua
@@ -125,7 +125,8 @@ for _, entry in ipairs(newest_changes()) do
 end
 -- include: renew_covered.lua
 renew_covered(prefix)
+local covered = redis.call('XREVRANGE', prefix .. KEY_COVERED, '+', '-', 'COUNT', 1)[1]
 local has_first, topic_prefix = redis.call('HEXISTS', meta, META_FIRST), redis.call('HGET', meta, META_TOPIC_PREFIX)
 return {epoch, last, has_first, topic_prefix or '',
     shards ~= '1' and stored_position(meta) or '', newest_transactions(stream, meta), changes,
-    has_progress(meta) and 1 or 0, undone_count(meta), history}
+    has_progress(meta) and 1 or 0, undone_count(meta), history, covered and covered[2] or {}}

@@ -3,7 +3,7 @@
 #define CLAIRON_STORE_SCRIPTS_H
 
 #define STORE_SCRIPTS_OF_FEED(X)                                                                   \
-    X(acquire) X(delete_members) X(rewind) X(ingest) X(stage) X(fence) X(fence_large)
+    X(acquire) X(delete_members) X(rewind) X(ingest) X(stage) X(fence) X(fence_large) X(advance)
 #define STORE_SCRIPTS_OF_STREAM(X) X(hello) X(start_position) X(follow) X(range) X(earlier)
 #define STORE_SCRIPTS_OF_ACKS(X)                                                                   \
     X(presence) X(report) X(ack) X(nack) X(due) X(redrive) X(error_entry) X(drop) X(trace) X(gap)

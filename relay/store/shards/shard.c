@@ -97,6 +97,20 @@ update_seen_position(struct shard *shard, struct bytes epoch, struct bytes posit
         position_raise(&shard->seen_position, to);
 }
 
+/* `covered`: see struct shard_cut */
+static void
+set_cut(struct shard *shard, const struct redisReply *covered)
+{
+    const struct bytes position = reply_field(covered, "position");
+    struct shard_cut *cut = &shard->cut;
+
+    *cut = (struct shard_cut){.position = {0, 0}};
+    if (frame_position_parse((const char *)position.at, position.len, &cut->position.lsn,
+                             &cut->position.ordinal) != RC_OK)
+        cut->position = (struct position){0, 0};
+    shard_dependency_read(reply_field(covered, "sent"), cut->sent, shard->store->shard_count);
+}
+
 static void
 set_newest_transactions(struct shard *shard, const struct redisReply *reply)
 {
@@ -135,7 +149,7 @@ on_hello(void *ctx, const struct redisReply *reply)
             link_restart(shard->link, "could not prepare the stream");
         return;
     }
-    if (reply_is_array(reply, 10)) {
+    if (reply_is_array(reply, 11)) {
         epoch = reply_bytes(reply_at(reply, 0));
         newest = reply_bytes(reply_at(reply, 1));
     }
@@ -152,6 +166,7 @@ on_hello(void *ctx, const struct redisReply *reply)
         shard->reader_history = history;
     shard->seen = history_label(&history, at);
     set_newest_transactions(shard, reply);
+    set_cut(shard, reply_at(reply, 10));
     shard->has_first_entry = reply_integer(reply_at(reply, 2)) == 1;
     shard->undone_count = (uint64_t)reply_integer(reply_at(reply, 8));
     if (reply_integer(reply_at(reply, 7)) == 1)

@@ -55,6 +55,15 @@ struct shard_holdings {
     uint64_t memory_max;
 };
 
+/*
+ * What shard 0 reports about the other shards, which record their progress less often: the newest
+ * notification of each one up to a position (ingest.c).
+ */
+struct shard_cut {
+    struct position position;
+    struct position sent[STORE_SHARDS_MAX];
+};
+
 /* Called from the loop. */
 struct shard_events {
     void (*on_up)(struct shard *shard); /* shard->epoch is current, except for a command */
@@ -87,6 +96,7 @@ struct shard {
     uint64_t undone_count;                   /* of store_undone_count, when the shard went up */
     /* with several shards: the stream up to `seen` covers the WAL up to this position */
     struct position seen_position;
+    struct shard_cut cut;        /* of shard 0, when it went up */
     struct position newest_sent; /* with several shards: newest notification sent to the shard */
     struct position newest_acquired; /* newest_sent when the slot was acquired */
     struct position late_before;     /* notifications before this position are flagged FRAME_LATE */
@@ -97,6 +107,7 @@ struct shard {
     uint64_t acquired_lsn;           /* position of the newest frame when the slot was acquired */
     uint64_t acquired_ordinal;
     uint32_t acquired_timeline;
+    char sent_position[FRAME_POSITION_TEXT + 1]; /* what the next batch for the shard follows */
     struct ingest_queue ingests;
     struct shard_entry_read *entry_reads; /* in flight (shard_request_read_entry) */
     struct replicas_wait replicas;

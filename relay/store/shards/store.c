@@ -207,6 +207,21 @@ start_position_find(struct store *store)
         go_up(store);
 }
 
+/*
+ * A shard records its progress less often than shard 0 (ingest.c). With its newest notification, it
+ * has everything up to the position in shard 0.
+ */
+static struct position
+newest_position_of(const struct store *store, unsigned k)
+{
+    const struct shard_cut *cut = &store->shards[0].cut;
+    struct position position = store->shards[k].seen_position;
+
+    if (k > 0 && !store->shards[0].is_left_out && !position_less(position, cut->sent[k]))
+        position_raise(&position, cut->position);
+    return position;
+}
+
 /* Goes up with the available shards. Listeners see each change of the set as down, then up. */
 static void
 regroup(struct store *store)
@@ -219,7 +234,7 @@ regroup(struct store *store)
 
         shard->is_left_out = !shard->is_up;
         store->newest[k] = shard->seen;
-        store->newest_position[k] = shard->seen_position;
+        store->newest_position[k] = newest_position_of(store, k);
     }
     make_epoch(store);
     if (store->shard_count > 1 && !store->has_begun)

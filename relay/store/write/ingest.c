@@ -18,8 +18,9 @@
 
 #define EXTRA_REPLIES 2 /* replies to EVAL and HMSET in EXEC's reply, after the XADD replies */
 #define COUNT_TEXT 24
-#define INGEST_LSN_TEXT 16 /* length in hex digits */
+#define INGEST_LSN_TEXT 16                  /* length in hex digits */
 #define COVERED_TEXT (INGEST_LSN_TEXT + 12) /* with a timeline */
+#define POSITION_OF_WAL "0000000000000001"  /* the first; copied memberships are before it */
 
 /* Writes an LSN of fixed width, so that the strings sort like LSNs; "" for 0. */
 static void
@@ -50,11 +51,17 @@ store_accepts(const struct store *store, const struct frame *frame)
 }
 
 /*
- * Every shard receives every batch: the shard's frames and the new progress. So each shard replies
- * in batch order, and a batch is complete before the next batch.
+ * A shard with frames of a batch receives these, and the new progress. Other shards record the
+ * progress less often: they have nothing to store, so what they have recorded is right. Shard 0
+ * records how far the WAL is processed, and the newest notification of each shard. Of a shard whose
+ * notifications a reader has read up to that one, the reader has everything of this WAL.
+ *
+ * PostgreSQL may remove WAL that every shard has recorded. Until then it sends it again: each shard
+ * skips what it contains.
  */
 struct ingest_part {
     bool is_transaction;
+    bool is_advance; /* the next reply is that of advance.lua */
     bool is_staging; /* a step of `staging` is in flight */
     bool was_counted;
     struct ingest *ingest;
@@ -77,14 +84,6 @@ struct ingest {
     store_ingested *done;
     void *ctx;
     struct ingest_part parts[]; /* by shard */
-};
-
-/* The values that all shards of a batch share. */
-struct ingest_order {
-    const char *slot;
-    const char *after;
-    const char *position;
-    uint64_t read_lsn;
 };
 
 /* Arguments of one shard. */
@@ -289,8 +288,16 @@ read_script_reply(struct ingest_part *part, struct shard *shard, const struct re
     return true;
 }
 
+/* The script may have to be called again, or waits for such a batch. */
+static bool
+takes_steps(const struct shard *shard, const struct batch *batch)
+{
+    return batch_is_prepared(batch) || batch->has_groups || batch->users > STORE_PAIRS_MAX ||
+           shard->ingests.kept > 0;
+}
+
 static void
-ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
+ingest_by_script(struct ingest *ingest, struct shard *shard, const struct store_ingest_order *order,
                  const struct ingest_fields *fields, struct batch *batch)
 {
     struct ingest_part *part = &ingest->parts[shard->number];
@@ -299,14 +306,14 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
                                          shard->prefix,
                                          shard->epoch,
                                          shard->store->feed_token,
-                                         order->after,
+                                         shard->sent_position,
                                          fields->read,
                                          fields->after,
                                          shard->store->script_settings.owner_pairs,
                                          shard->store->script_settings.web_push_delay};
 
     /* Other shards' frames also advance this shard's progress, unless the last frame does. */
-    if (shard->store->shard_count > 1 && strcmp(order->after, order->position) != 0 &&
+    if (shard->store->shard_count > 1 && strcmp(shard->sent_position, order->position) < 0 &&
         (batch->position == NULL || strcmp(batch->position, order->position) != 0))
         batch_add_position(batch, order->position);
     batch_reserve(batch);
@@ -315,8 +322,7 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
         batch->lens[i] = strlen(fixed[i]);
     }
     part->is_large = batch_is_prepared(batch);
-    if (!part->is_large && !batch->has_groups && batch->users <= STORE_PAIRS_MAX &&
-        shard->ingests.kept == 0) {
+    if (!takes_steps(shard, batch)) {
         /* One call of the script adds all notifications of the batch, and now. */
         shard_request_send_script_argv(&ingest->request, shard, STORE_SCRIPT_ingest, 2, batch->argc,
                                        batch->argv, batch->lens);
@@ -368,7 +374,7 @@ put_notification(struct multi *multi, const char *stream,
 
 /* `last`: the last notification of the batch. */
 static void
-put_end(struct multi *multi, const struct shard *shard, const struct ingest_order *order,
+put_end(struct multi *multi, const struct shard *shard, const struct store_ingest_order *order,
         const struct ingest_fields *fields, const struct batch *batch,
         const struct batch_notification *last)
 {
@@ -384,7 +390,7 @@ put_end(struct multi *multi, const struct shard *shard, const struct ingest_orde
     argument(&fence, shard->epoch);
     argument(&fence, shard->store->feed_token);
     argument(&fence, count);
-    argument(&fence, order->after);
+    argument(&fence, shard->sent_position);
     if (batch->large > 0) {
         argument(&fence, large);
         argument_bytes(&fence, last->id.at, last->id.len);
@@ -433,6 +439,9 @@ on_ingest_reply(struct shard_request *request, struct shard *shard, const struct
     struct ingest *ingest = (struct ingest *)request;
     struct ingest_part *part = &ingest->parts[shard->number];
 
+    if (part->is_advance)
+        return reply_integer(reply) == 1;
+    part->is_advance = part->kept == NULL; /* a further reply is that of advance.lua */
     return part->is_transaction ? read_transaction_reply(ingest, shard, reply)
                                 : read_script_reply(part, shard, reply);
 }
@@ -451,8 +460,9 @@ static const struct shard_request_kind ingest_kind = {
     .failure = "could not store a batch", .on_reply = on_ingest_reply, .finish = finish};
 
 static void
-ingest_by_transaction(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
-                      const struct ingest_fields *fields, const struct batch *batch)
+ingest_by_transaction(struct ingest *ingest, struct shard *shard,
+                      const struct store_ingest_order *order, const struct ingest_fields *fields,
+                      const struct batch *batch)
 {
     struct multi multi;
     const char *after = fields->after;
@@ -475,47 +485,131 @@ ingest_by_transaction(struct ingest *ingest, struct shard *shard, const struct i
                                 multi.count);
 }
 
+/*
+ * The newest notification of each shard, for readers of shard 0. What an unavailable shard has is
+ * not known.
+ */
 static void
-send_part(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
-          struct batch *batch)
+sent_text(const struct store *store, char ret_text[SHARD_DEPENDENCY_MAX])
+{
+    struct position sent[STORE_SHARDS_MAX];
+
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        const struct shard *shard = &store->shards[k];
+
+        sent[k] = shard->newest_sent;
+        position_raise(&sent[k], shard->newest_acquired);
+        if (shard->is_left_out)
+            sent[k] = (struct position){UINT64_MAX, UINT64_MAX};
+    }
+    shard_dependency_text(0, sent, store->shard_count, ret_text);
+}
+
+static void
+raise_sent(struct shard *shard, const struct store_ingest_order *order)
+{
+    if (strcmp(shard->sent_position, order->position) < 0)
+        snprintf(shard->sent_position, sizeof(shard->sent_position), "%s", order->position);
+}
+
+/* Advances the progress of a shard whose frames, if any, were sent before. */
+static void
+send_advance(struct ingest *ingest, struct shard *shard, const struct store_ingest_order *order,
+             const char *key, const char *read)
+{
+    struct arguments arguments = {.argc = 0};
+    char sent[SHARD_DEPENDENCY_MAX] = "";
+
+    if (shard->number == 0 && shard->store->shard_count > 1)
+        sent_text(shard->store, sent);
+    argument(&arguments, key);
+    argument(&arguments, shard->prefix);
+    argument(&arguments, shard->store->feed_token);
+    argument(&arguments, shard->sent_position);
+    argument(&arguments, order->position);
+    argument(&arguments, read);
+    argument(&arguments, sent);
+    shard_request_send_script(&ingest->request, shard, STORE_SCRIPT_advance, 1, &arguments);
+}
+
+static void
+send_frames(struct ingest *ingest, struct shard *shard, const struct store_ingest_order *order,
+            struct batch *batch, const char *key, const char *read)
 {
     const struct store *store = shard->store;
     struct ingest_part *part = &ingest->parts[shard->number];
     struct position newest_sent[STORE_SHARDS_MAX];
-    const unsigned before = ingest->request.left;
-    bool advances = order->read_lsn > shard->read_lsn;
-    char key[STORE_KEY_MAX], read[INGEST_LSN_TEXT + 1], after[SHARD_DEPENDENCY_MAX] = "";
+    char after[SHARD_DEPENDENCY_MAX] = "";
     const struct ingest_fields fields = {key, read, after};
 
-    if (batch->count > STORE_BATCH_FRAMES_MAX)
-        abort(); /* the caller has checked the limit */
-    ingest_progress_key(shard, order->slot, key);
-    ingest_lsn_text(advances ? order->read_lsn : 0, read);
     if (store->shard_count > 1 && batch->notifications > 0) {
         /* The batch is complete at this point, so the string covers frames of all shards. */
         for (unsigned k = 0; k < store->shard_count; k++)
             newest_sent[k] = store->shards[k].newest_sent;
         shard_dependency_text(shard->number, newest_sent, store->shard_count, after);
     }
-    *part =
-        (struct ingest_part){.is_transaction = batch->is_simple && batch->notifications > 0 &&
-                                               shard->has_first_entry && shard->ingests.kept == 0,
-                             .ingest = ingest,
-                             .notifications = batch->notifications,
-                             .newest_sent = shard->newest_sent};
     if (part->is_transaction)
         ingest_by_transaction(ingest, shard, order, &fields, batch);
     else
         ingest_by_script(ingest, shard, order, &fields, batch);
+}
+
+/* `records`: the shard records order->read_lsn, even if it has no frames. */
+static void
+send_part(struct ingest *ingest, struct shard *shard, const struct store_ingest_order *order,
+          struct batch *batch, bool records)
+{
+    struct ingest_part *part = &ingest->parts[shard->number];
+    const bool advances = records && order->read_lsn > shard->read_lsn;
+    /*
+     * While the memberships are copied, and behind a batch that is stored in steps, ingest.lua
+     * advances the progress.
+     */
+    const bool is_copying = strncmp(shard->sent_position, POSITION_OF_WAL, 16) < 0;
+    const bool has_frames = batch->count > 0 || shard->ingests.kept > 0 || is_copying;
+    const unsigned before = ingest->request.left;
+    char key[STORE_KEY_MAX], read[INGEST_LSN_TEXT + 1];
+    bool is_whole; /* with the frames, the shard records all */
+
+    if (batch->count > STORE_BATCH_FRAMES_MAX)
+        abort(); /* the caller has checked the limit */
+    *part = (struct ingest_part){.is_advance = !has_frames,
+                                 .ingest = ingest,
+                                 .notifications = batch->notifications,
+                                 .newest_sent = shard->newest_sent};
+    part->is_transaction = batch->is_simple && batch->notifications > 0 && shard->has_first_entry &&
+                           shard->ingests.kept == 0;
+    is_whole = has_frames && (shard->store->shard_count == 1 || !records || is_copying ||
+                              (!part->is_transaction && takes_steps(shard, batch)));
+    ingest_progress_key(shard, order->slot, key);
+    ingest_lsn_text(advances ? order->read_lsn : 0, read);
+    if (has_frames) {
+        send_frames(ingest, shard, order, batch, key, is_whole ? read : "");
+        raise_sent(shard, order);
+    }
+    if (!is_whole) {
+        send_advance(ingest, shard, order, key, read);
+        raise_sent(shard, order);
+    }
     if (ingest->request.left > before && advances)
         shard->read_lsn = order->read_lsn;
 }
 
-enum rc
-store_ingest(struct store *store, const char *slot, const char *after, const char *position,
-             uint64_t read_lsn, struct store_batch *batch, store_ingested *done, void *ctx)
+/* The first available shard; usually shard 0. */
+static unsigned
+first_shard(const struct store *store)
 {
-    const struct ingest_order order = {slot, after, position, read_lsn};
+    unsigned first = 0;
+
+    while (first + 1 < store->shard_count && store->shards[first].is_left_out)
+        first++;
+    return first;
+}
+
+enum rc
+store_ingest(struct store *store, const struct store_ingest_order *order, struct store_batch *batch,
+             store_ingested *done, void *ctx)
+{
     struct ingest *ingest;
 
     if (!store->is_up)
@@ -525,13 +619,15 @@ store_ingest(struct store *store, const char *slot, const char *after, const cha
     ingest->done = done;
     ingest->ctx = ctx;
     for (unsigned k = 0; k < store->shard_count; k++) {
+        struct shard *shard = &store->shards[k];
+        const bool records = order->is_record || k == first_shard(store);
+
         /*
          * PostgreSQL sends these frames again when the shard returns: feed/stream.c retains the
          * WAL.
          */
-        if (store->shards[k].is_left_out)
-            continue;
-        send_part(ingest, &store->shards[k], &order, &batch->parts[k]);
+        if (!shard->is_left_out && (records || batch->parts[k].count > 0))
+            send_part(ingest, shard, order, &batch->parts[k], records);
     }
     batch_clear(batch);
     return shard_request_await(&ingest->request);
@@ -577,6 +673,7 @@ merge_progress(struct acquire *acquire, struct shard *shard, const struct redisR
     shard->newest_acquired = bytes_equal_text(newest, "-")
                                  ? (struct position){shard->acquired_lsn, shard->acquired_ordinal}
                                  : shard->newest_sent;
+    snprintf(shard->sent_position, sizeof(shard->sent_position), "%s", position);
     if (!acquire->has_reply || strcmp(position, acquire->position) < 0)
         snprintf(acquire->position, sizeof(acquire->position), "%s", position);
     if (!acquire->has_reply || timeline < acquire->timeline ||

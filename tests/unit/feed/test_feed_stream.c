@@ -115,7 +115,7 @@ test_wal_without_notifications_does_not_wait_for_the_feedback_timer(void **state
     feed->feedback.idle.data = feed;
     feed->flights.bytes = SIZE_MAX; /* nothing is read from the connection */
     feed->confirm.idle_us = clock_monotonic_us();
-    feed->confirm.stored_lsn = feed->confirm.idle_lsn = 8;
+    feed->confirm.sent_lsn = feed->confirm.idle_lsn = 8;
     feed_stream_pump(feed);
     assert_false(ev_run(feed->loop, EVRUN_ONCE)); /* there is nothing to record */
     feed->confirm.idle_lsn = 9;
