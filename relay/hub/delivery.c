@@ -213,8 +213,11 @@ session_mark_retry(struct session *session, const struct notification *notificat
 {
     struct inflight_entry *entry = find(session, notification);
 
-    if (entry != NULL)
-        entry->is_missed = true;
+    if (entry == NULL)
+        return;
+    entry->is_missed = true;
+    if (entry->attempts < notification->frame.as.notification.attempts)
+        entry->attempts = notification->frame.as.notification.attempts;
 }
 
 /* A retry that cannot be queued now is in the pending list. */

@@ -39,7 +39,11 @@ inflight_add(struct inflight *inflight, const struct notification *notification,
             memory_grow(inflight->entries, (size_t)inflight->room * sizeof(*inflight->entries));
     }
     entry = &inflight->entries[inflight->count++];
-    *entry = (struct inflight_entry){.shard = notification->shard, .end = (uint8_t)end};
+    *entry = (struct inflight_entry){
+        .shard = notification->shard,
+        .attempts = notification->is_retry ? notification->frame.as.notification.attempts : 0,
+        .end = (uint8_t)end,
+    };
     memcpy(entry->id, notification->frame.as.notification.id, sizeof(entry->id));
     inflight->ended += end != INFLIGHT_OPEN;
 }
@@ -220,13 +224,16 @@ session_inflight_written(struct session *session, const struct notification *not
 {
     struct inflight_entry *entry =
         inflight_find(&session->inflight, notification->frame.as.notification.id);
+    struct delivery_report *report;
     char id[FRAME_UUID_TEXT + 1];
 
     if (entry == NULL)
         return;
     entry->is_written = true;
     if (entry->end == INFLIGHT_OPEN) {
-        (void)add_report(session, notification->shard, entry->id);
+        report = add_report(session, notification->shard, entry->id);
+        if (report != NULL)
+            report->stored.attempts = entry->attempts;
         return;
     }
     if (entry->end == INFLIGHT_ACKED) {

@@ -95,6 +95,7 @@ enum inflight_end { INFLIGHT_OPEN, INFLIGHT_ENDED, INFLIGHT_ACKED };
 /* A notification between queueing and acknowledgement. */
 struct inflight_entry {
     unsigned char id[16];
+    uint16_t attempts; /* of the latest retry that was offered; 0: none was */
     unsigned char shard;
     bool is_written; /* written to the socket; otherwise still queued */
     bool is_missed;  /* a retry was not queued */

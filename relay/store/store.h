@@ -341,6 +341,7 @@ struct store_report {
     struct entry_id entry; /* its stream entry; read only if is_held */
     unsigned char id[16];
     unsigned char shard;  /* shard of the notification */
+    uint16_t attempts;    /* of what was delivered: 0 at first, then the number of the retry */
     bool is_held;         /* not delivered: the in-flight window is full */
     bool is_renewal;      /* repeats an earlier report, because the store may have lost it */
     bool is_unsubscribed; /* not delivered: the connection is not subscribed to the topic */

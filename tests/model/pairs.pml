@@ -7,14 +7,14 @@
  * large audience in parts.
  *
  * The assertions: a pair has one outcome in each round, and none after an ack; the notification has one receipt for each
- * time that it ends, with the right number of acks; an escalation precedes the end of its pair.
+ * time that it ends, with the right number of acks; an escalation precedes the end of its pair; no more retries are counted
+ * than were written to a socket.
  *
  *   -DOPEN_ENDED        the users are those whose delivery is reported, as for ALL
  *   -DTWO_STEPS         ack.lua reads and writes the pair in two steps
  *   -DKEEP_ERROR        redrive.lua removes the entry of the error log in a later step
  *   -DNO_MARK           due.lua does not mark the users that it dead-letters (with OPEN_ENDED)
- *   -DEXACT_ATTEMPTS    asserts that no more retries are counted than were written to a socket. This fails: a report that
- *                       is repeated, or late, counts a retry that was added meanwhile
+ *   -DNO_ATTEMPT        a report does not name the attempt that was written to a socket
  */
 #define USERS 2
 #define LIMIT 1 /* retry_limit */
@@ -95,7 +95,8 @@ inline ack_lua(user) {
     fi
 }
 
-inline report_lua(user) {
+/* `attempt`: the number of the retry that was written, and 1. The report may be late, or repeated. */
+inline report_lua(user, attempt) {
     if
 #ifdef OPEN_ENDED
     :: state[user] == NONE && is_pending && !is_dead_lettered[user] && own_round == 1 -> /* add_pending_user */
@@ -110,12 +111,14 @@ inline report_lua(user) {
     if
     :: state[user] == PENDING ->
         if
+#ifdef NO_ATTEMPT
         :: has_plus[user] -> retries[user]++; has_plus[user] = false
+#else
+        :: has_plus[user] && attempt > retries[user] + 1 -> retries[user]++; has_plus[user] = false
+#endif
         :: else -> skip
         fi;
-#ifdef EXACT_ATTEMPTS
         assert(retries[user] < written[user]);
-#endif
         delivered[user] = true; is_due[user] = true
     :: else -> skip
     fi
@@ -207,7 +210,7 @@ inline redrive_lua(logged) {
 }
 
 active proctype Store() {
-    byte user, from_entry, outcome;
+    byte user, from_entry, outcome, attempt;
     atomic {
         round[0] = 1; round[1] = 1;
 #ifndef OPEN_ENDED
@@ -221,7 +224,9 @@ active proctype Store() {
         :: is_pending && (state[user] == PENDING || (state[user] == NONE && written[user] == 0)) &&
                 written[user] <= retries[user] + has_plus[user] ->
             written[user] = retries[user] + has_plus[user] + 1
-        :: written[user] > 0 -> report_lua(user)
+        :: written[user] > 0 -> select(attempt : 1 .. LIMIT + 1);
+            if :: attempt > written[user] -> attempt = written[user] :: else -> skip fi;
+            report_lua(user, attempt); attempt = 0
 #ifdef TWO_STEPS
         :: written[user] > 0 && state[user] == PENDING -> is_half_acked[user] = true
         :: is_half_acked[user] && is_pending -> is_half_acked[user] = false; state[user] = PENDING; ack_lua(user)

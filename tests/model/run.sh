@@ -42,7 +42,7 @@ check holds "so they have in an open-ended audience" pairs.pml -DOPEN_ENDED ${CL
 check fails "if an ack takes two steps, a pair has two outcomes" pairs.pml -DTWO_STEPS
 check fails "if a redrive keeps the entry of the error log, a repeated redrive opens a pair that was acknowledged" pairs.pml -DROUNDS=3 -DKEEP_ERROR
 check fails "if dead-lettered users are not marked, a repeated report opens their pair again" pairs.pml -DOPEN_ENDED -DNO_MARK
-check fails "a late report counts a retry that was not delivered yet (known)" pairs.pml -DEXACT_ATTEMPTS
+check fails "if a report does not name the attempt, a late one counts a retry that was not delivered yet" pairs.pml -DNO_ATTEMPT
 
 check holds "rows are stored once and covered when they are read, although a shard records the progress late" progress.pml
 check fails "if rows are confirmed before a shard has recorded that, the slot starts beyond its progress" progress.pml -DCONFIRM_STORED

@@ -1,7 +1,7 @@
 -- report.lua: stores delivery reports, which start the ack timeout.
 -- KEYS: stream. ARGV: prefix, ack timeout, backoff base, backoff cap, retention of traces (all in
 -- ms), then a kind, user and id of each report. The kinds are:
---   S  delivered; followed by the connection
+--   S  delivered; followed by the connection, and the attempt
 --   U  not delivered, because the connection is not subscribed to the topic; followed by the connection
 --   K  delivered and reported before, since a store that lost data may lack that report, and the
 --      session may have missed an ack
@@ -49,12 +49,14 @@ local function due_text(notification, id, retries)
     return due_score.of_delivery(notification, id, retries, now, timeout, base, cap)
 end
 
-local function report_delivered(notification, id, user, conn)
+-- A report that is late, or repeated, may be of an attempt before the retry that was added meanwhile. The retry does not
+-- count, but it has a due time: the session may have received it as an earlier stream entry.
+local function report_delivered(notification, id, user, conn, attempt)
     local retries = 0
     if notification.is_retried then
         local value = call('HGET', prefix .. KEY_RETRIES .. id, user) or '0'
         retries = delivered_retries(value)
-        if value:sub(-1) == '+' then
+        if value:sub(-1) == '+' and attempt > retries then
             retries = retries + 1
             call('HSET', prefix .. KEY_RETRIES .. id, user, retries)
         end
@@ -103,13 +105,14 @@ for at = FIRST, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 2] end
 load_notifications(ids, 1)
 for at = FIRST, #ARGV, 3 do
     local kind, rest, user, id = ARGV[at]:sub(1, 1), ARGV[at]:sub(2), ARGV[at + 1], ARGV[at + 2]
-    local conn = kind ~= 'H' and rest ~= '' and rest or '-'
+    local conn, attempt = rest:match('^(%S*) ?(%d*)$')
+    if kind == 'H' or conn == '' then conn = '-' end
     local state = call('HGET', prefix .. KEY_ACK .. id, user) or kind ~= 'U' and add_pending_user(id, user, conn)
     local notification = state == '0' and notification_of(id)
     if kind == 'U' then
         if notification then record_event(id, 'unsubscribed', now_text, 0, conn, user) end
     elseif notification and kind == 'S' then
-        report_delivered(notification, id, user, conn)
+        report_delivered(notification, id, user, conn, tonumber(attempt) or math.huge)
     elseif notification and kind == 'K' then
         report_again(notification, id, user)
     elseif state ~= '0' then

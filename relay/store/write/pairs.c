@@ -217,7 +217,8 @@ static const struct shard_request_kind report_kind = {.failure = "could not stor
 /* Buffers for the arguments of report.lua. */
 struct texts {
     char id[FRAME_UUID_TEXT + 1];
-    char kind[1 + ENTRY_ID_TEXT_MAX]; /* a letter; then the stream entry or the connection */
+    char kind[1 +
+              ENTRY_ID_TEXT_MAX]; /* a letter; then the stream entry, or connection and attempt */
 };
 
 static void
@@ -232,7 +233,7 @@ write_texts(const struct store_report *report, struct texts *texts)
     if (report->is_held)
         entry_id_text(entry_id_raw(report->entry), texts->kind + 1);
     else if (!report->is_renewal)
-        text_join(texts->kind + 1, sizeof(texts->kind) - 1, report->conn, "", "");
+        snprintf(texts->kind + 1, sizeof(texts->kind) - 1, "%s %u", report->conn, report->attempts);
 }
 
 static void
