@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-#define SECOND_US 1000000 /* time to refill an empty bucket */
+#define SECOND_US INT64_C(1000000)
 #define EVICTIONS_PER_CALL 2
 
 struct named_bucket {
@@ -22,32 +22,42 @@ struct named_bucket {
 
 struct rates {
     struct named_bucket *buckets;
+    int burst_s;
 };
 
-bool
-rate_bucket_consume(struct rate_bucket *bucket, int64_t rate, int64_t now_us)
+static double
+left_at(const struct rate_bucket *bucket, int64_t rate, int burst_s, int64_t now_us)
 {
-    double max = (double)rate;
+    const double max = (double)rate * burst_s;
+    const double left = bucket->left + (double)(now_us - bucket->at_us) * (double)rate / SECOND_US;
 
-    if (rate == 0)
-        return true;
-    if (bucket->at_us == 0)
-        bucket->left = max;
-    else
-        bucket->left += (double)(now_us - bucket->at_us) * max / SECOND_US;
+    return bucket->at_us == 0 || left > max ? max : left;
+}
+
+static bool
+consume(struct rate_bucket *bucket, int64_t rate, int burst_s, int64_t now_us)
+{
+    bucket->left = left_at(bucket, rate, burst_s, now_us);
     bucket->at_us = now_us;
-    if (bucket->left > max)
-        bucket->left = max;
     if (bucket->left < 1)
         return false;
     bucket->left -= 1;
     return true;
 }
 
-struct rates *
-rates_new(void)
+bool
+rate_bucket_consume(struct rate_bucket *bucket, int64_t rate, int64_t now_us)
 {
-    return memory_new(sizeof(struct rates));
+    return rate == 0 || consume(bucket, rate, 1, now_us);
+}
+
+struct rates *
+rates_new(int burst_s)
+{
+    struct rates *rates = memory_new(sizeof(*rates));
+
+    rates->burst_s = burst_s;
+    return rates;
 }
 
 static void
@@ -80,7 +90,7 @@ static void
 evict_full(struct rates *rates, int64_t now_us)
 {
     for (int i = 0; i < EVICTIONS_PER_CALL && rates->buckets != NULL; i++) {
-        if (rates->buckets->bucket.at_us > now_us - SECOND_US)
+        if (rates->buckets->bucket.at_us > now_us - rates->burst_s * SECOND_US)
             return;
         evict_oldest(rates);
     }
@@ -113,16 +123,24 @@ rates_consume(struct rates *rates, const char *name, int64_t rate, int64_t now_u
     if (rate == 0)
         return true;
     evict_full(rates, now_us);
-    return rate_bucket_consume(&newest(rates, name)->bucket, rate, now_us);
+    return consume(&newest(rates, name)->bucket, rate, rates->burst_s, now_us);
+}
+
+bool
+rates_has(const struct rates *rates, const char *name, int64_t rate, int64_t now_us)
+{
+    const struct named_bucket *named = find(rates, name);
+
+    return named == NULL || rate == 0 || left_at(&named->bucket, rate, rates->burst_s, now_us) >= 1;
 }
 
 void
-rates_refund(struct rates *rates, const char *name)
+rates_refund(struct rates *rates, const char *name, double tokens)
 {
     struct named_bucket *named = find(rates, name);
 
     if (named != NULL)
-        named->bucket.left += 1;
+        named->bucket.left += tokens;
 }
 
 bool

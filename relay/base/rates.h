@@ -17,18 +17,21 @@ bool rate_bucket_consume(struct rate_bucket *bucket, int64_t rate, int64_t now_u
 #define RATES_NAMES_MAX 4096
 
 /*
- * One bucket per name. Full buckets are evicted. At the maximum, the least recently used bucket is
- * evicted.
+ * One bucket per name, each for `burst_s` seconds. Buckets that are full because they were not used
+ * for so long are evicted. At the maximum, the least recently used bucket is evicted.
  */
 struct rates;
 
-struct rates *rates_new(void);
+struct rates *rates_new(int burst_s);
 void rates_free(struct rates *rates); /* accepts NULL */
 
 bool rates_consume(struct rates *rates, const char *name, int64_t rate, int64_t now_us);
 
-/* Refunds a token that was charged to the wrong name. */
-void rates_refund(struct rates *rates, const char *name);
+/* True if rates_consume would be. */
+bool rates_has(const struct rates *rates, const char *name, int64_t rate, int64_t now_us);
+
+/* Returns tokens that were charged to the wrong name; below 0: charges more. */
+void rates_refund(struct rates *rates, const char *name, double tokens);
 
 /* The rate limit of a message in the log. A zeroed throttle allows the first message. */
 

@@ -18,7 +18,6 @@
 #include "store/store.h"
 
 struct hub;
-struct page_budget; /* page_budget.c */
 struct report_call; /* inflight.c */
 
 /* Pending work of the hub. */
@@ -144,12 +143,12 @@ struct shed {
  * way, and in this process, where unsent notifications wait for slow clients.
  */
 struct resumes {
-    struct page_budget *budgets; /* uthash: by user */
-    ev_timer timer;              /* active while sessions wait */
-    unsigned pages;              /* number of pages that are being read */
-    size_t page_bytes;           /* estimated size of a page */
-    struct session *waiting;     /* utlist: sessions that wait until fewer pages are read */
-    struct session *spent;       /* utlist: sessions whose user has spent its budget */
+    struct rates *budgets;   /* by user */
+    ev_timer timer;          /* active while sessions wait */
+    unsigned pages;          /* number of pages that are being read */
+    size_t page_bytes;       /* estimated size of a page */
+    struct session *waiting; /* utlist: sessions that wait until fewer pages are read */
+    struct session *spent;   /* utlist: sessions whose user has spent its budget */
 };
 
 /* The sessions of a shard's users. */

@@ -1,14 +1,10 @@
 /* page_budget.c: reads pages for sessions, within the limits of all users and of each user. */
 #include "hub/hub_private.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include <uthash.h>
 #include <utlist.h>
 
 #include "base/clock.h"
-#include "base/memory.h"
+#include "base/rates.h"
 
 #define RETRY_EVERY_S 0.02
 #define PAGES_MAX 16 /* enough to keep the store busy */
@@ -17,92 +13,14 @@
 #define PAGE_BYTES_UNKNOWN (PAGES_BYTES_MAX / 4) /* estimate for the first page */
 #define BURST_S 60
 
-/* The token bucket of a user. */
-struct page_budget {
-    double tokens;  /* at `at_us`; below zero after a large page */
-    int64_t at_us;  /* monotonic */
-    unsigned woken; /* sessions that were woken in this wake-up, each for a token */
-    UT_hash_handle hh;
-    char user[];
-};
-
-static double
-burst_of(const struct hub *hub)
-{
-    return (double)hub->config->delivery.resume_pages * BURST_S;
-}
-
-static void
-add_tokens(const struct hub *hub, struct page_budget *budget)
-{
-    const int64_t now_us = clock_monotonic_us();
-
-    budget->tokens +=
-        (double)(now_us - budget->at_us) * hub->config->delivery.resume_pages / 1000000;
-    if (budget->tokens > burst_of(hub))
-        budget->tokens = burst_of(hub);
-    budget->at_us = now_us;
-}
-
-static void
-remove_budget(struct hub *hub, struct page_budget *budget)
-{
-    HASH_DEL(hub->resumes.budgets, budget);
-    free(budget);
-}
-
-/* Frees the first bucket if it is full; otherwise moves it to the end of the list. */
-static void
-evict_one(struct hub *hub)
-{
-    struct page_budget *first = hub->resumes.budgets;
-
-    if (first == NULL)
-        return;
-    add_tokens(hub, first);
-    if (first->tokens >= burst_of(hub)) {
-        remove_budget(hub, first);
-        return;
-    }
-    HASH_DEL(hub->resumes.budgets, first);
-    HASH_ADD_STR(hub->resumes.budgets, user, first);
-}
-
-/* NULL: the bucket of this user is full. */
-static struct page_budget *
-find(struct hub *hub, const char *user)
-{
-    struct page_budget *budget;
-
-    HASH_FIND_STR(hub->resumes.budgets, user, budget);
-    if (budget != NULL)
-        add_tokens(hub, budget);
-    return budget;
-}
-
-static struct page_budget *
-find_or_add(struct hub *hub, const char *user)
-{
-    const size_t size = strlen(user) + 1;
-    struct page_budget *budget = find(hub, user);
-
-    if (budget != NULL)
-        return budget;
-    evict_one(hub);
-    budget = memory_new(sizeof(*budget) + size);
-    memcpy(budget->user, user, size);
-    budget->tokens = burst_of(hub);
-    budget->at_us = clock_monotonic_us();
-    HASH_ADD_STR(hub->resumes.budgets, user, budget);
-    return budget;
-}
-
 bool
 session_budget_is_spent(struct session *session)
 {
-    const struct page_budget *budget = find(session->hub, session->client.user);
+    const struct hub *hub = session->hub;
 
-    return budget != NULL && budget->tokens < 1;
+    return session->requests.page != PAGE_PAID &&
+           !rates_has(hub->resumes.budgets, session->client.user,
+                      hub->config->delivery.resume_pages, clock_monotonic_us());
 }
 
 static bool
@@ -146,9 +64,10 @@ stop_waiting(struct session *session)
 }
 
 static void
-wake(struct session *session)
+wake(struct session *session, enum session_page page)
 {
     stop_waiting(session);
+    session->requests.page = page;
     session_mark(session, READY_ADVANCE);
 }
 
@@ -160,9 +79,16 @@ wake_waiting(struct hub *hub)
 
     while (hub->resumes.waiting != NULL && hub->resumes.pages + woken < PAGES_MAX &&
            may_read(hub)) {
-        wake(hub->resumes.waiting);
+        wake(hub->resumes.waiting, PAGE_NONE);
         woken++;
     }
+}
+
+static bool
+pay(struct session *session)
+{
+    return rates_consume(session->hub->resumes.budgets, session->client.user,
+                         session->hub->config->delivery.resume_pages, clock_monotonic_us());
 }
 
 /* Wakes as many sessions of each user as there are tokens. */
@@ -171,16 +97,10 @@ wake_spent(struct hub *hub)
 {
     struct session *session, *next;
 
-    DL_FOREACH2(hub->resumes.spent, session, requests.page_next)
-    find_or_add(hub, session->client.user)->woken = 0;
     DL_FOREACH_SAFE2(hub->resumes.spent, session, next, requests.page_next)
     {
-        struct page_budget *budget = find_or_add(hub, session->client.user);
-
-        if (budget->tokens >= budget->woken + 1) {
-            budget->woken++;
-            wake(session);
-        }
+        if (pay(session))
+            wake(session, PAGE_PAID);
     }
 }
 
@@ -200,20 +120,19 @@ static bool
 begin_page(struct session *session, bool is_of_stream)
 {
     struct hub *hub = session->hub;
-    const bool is_counted = is_of_stream && hub->config->delivery.resume_pages > 0;
-    struct page_budget *budget = is_counted ? find_or_add(hub, session->client.user) : NULL;
+    const bool is_paid = session->requests.page == PAGE_PAID;
 
     if (!may_read(hub)) {
+        if (is_paid)
+            rates_refund(hub->resumes.budgets, session->client.user, 1);
         wait_as(session, PAGE_WAITING);
         return false;
     }
-    if (budget != NULL && budget->tokens < 1) {
+    if (is_of_stream && !is_paid && !pay(session)) {
         stats_add(hub->stats, STAT_HUB_RESUME_WAITS, 1);
         wait_as(session, PAGE_SPENT);
         return false;
     }
-    if (budget != NULL)
-        budget->tokens -= 1;
     hub->resumes.pages++;
     session->requests.page = PAGE_READING;
     if (is_of_stream)
@@ -237,7 +156,6 @@ end_page(struct session *session, const struct store_page *page, bool is_of_stre
     struct hub *hub = session->hub;
     struct resumes *resumes = &hub->resumes;
     const size_t bytes = bytes_of(page);
-    struct page_budget *budget = is_of_stream ? find(hub, session->client.user) : NULL;
 
     session->requests.page = PAGE_NONE;
     session->requests.is_awaited = false;
@@ -248,8 +166,8 @@ end_page(struct session *session, const struct store_page *page, bool is_of_stre
     if (resumes->pages == 0)
         resumes->page_bytes = PAGE_BYTES_UNKNOWN;
     /* A page with a large notification costs as much as the pages that it is worth. */
-    if (budget != NULL && bytes > PAGE_BYTES)
-        budget->tokens -= (double)bytes / PAGE_BYTES - 1;
+    if (is_of_stream && bytes > PAGE_BYTES)
+        rates_refund(resumes->budgets, session->client.user, 1 - (double)bytes / PAGE_BYTES);
     if (!hub->closing)
         wake_waiting(hub);
 }
@@ -307,6 +225,7 @@ pages_open(struct hub *hub)
     ev_init(&hub->resumes.timer, on_timer);
     hub->resumes.timer.repeat = RETRY_EVERY_S;
     hub->resumes.timer.data = hub;
+    hub->resumes.budgets = rates_new(BURST_S);
     hub->resumes.page_bytes = PAGE_BYTES_UNKNOWN;
 }
 
@@ -319,8 +238,5 @@ pages_stop(struct hub *hub)
 void
 pages_close(struct hub *hub)
 {
-    struct page_budget *budget, *next;
-
-    HASH_ITER (hh, hub->resumes.budgets, budget, next)
-        remove_budget(hub, budget);
+    rates_free(hub->resumes.budgets);
 }

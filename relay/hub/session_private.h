@@ -244,12 +244,21 @@ struct session_stall {
  *
  * NONE: it reads none. Next: READING, or one of those below.
  *
- * WAITING: too many pages are being read. SPENT: the budget of its user is spent. Both repeat the
- * request later. Next: NONE.
+ * WAITING: too many pages are being read. Repeats the request later. Next: NONE.
+ *
+ * SPENT: the budget of its user is spent. Repeats the request later. Next: PAID, NONE.
+ *
+ * PAID: the next page was charged to the budget. Next: READING or WAITING.
  *
  * READING: a page was requested. Next: NONE.
  */
-enum __attribute__((packed)) session_page { PAGE_NONE, PAGE_WAITING, PAGE_SPENT, PAGE_READING };
+enum __attribute__((packed)) session_page {
+    PAGE_NONE,
+    PAGE_WAITING,
+    PAGE_SPENT,
+    PAGE_PAID,
+    PAGE_READING
+};
 
 /* Requests to the store. */
 struct session_requests {

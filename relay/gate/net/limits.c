@@ -66,7 +66,7 @@ void
 gate_limits_open(struct gate *gate, void (*evict)(void *owner))
 {
     gate->limits = memory_new(sizeof(*gate->limits));
-    *gate->limits = (struct limits){.evict = evict, .request_rates = rates_new()};
+    *gate->limits = (struct limits){.evict = evict, .request_rates = rates_new(1)};
 }
 
 void
@@ -385,7 +385,7 @@ gate_admits_user_request(struct conn *conn, const char *user)
     if (gate->config->gate.request_rate == 0)
         return true;
     if (address_rate_key(conn, name))
-        rates_refund(gate->limits->request_rates, name);
+        rates_refund(gate->limits->request_rates, name, 1);
     /* Users and addresses share one table; the first letter of a key is its kind. */
     snprintf(name, RATE_KEY_MAX, "u%s", user);
     return count_request(gate, name);
@@ -397,5 +397,5 @@ gate_refund_upgrade(struct gate *gate, const struct gate_peer *peer)
     char name[RATE_KEY_MAX];
 
     snprintf(name, RATE_KEY_MAX, "a%s", peer->address);
-    rates_refund(gate->limits->request_rates, name);
+    rates_refund(gate->limits->request_rates, name, 1);
 }

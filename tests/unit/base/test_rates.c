@@ -34,7 +34,7 @@ static void
 rate_zero_is_unlimited(void **state)
 {
     struct rate_bucket bucket = {0};
-    struct rates *rates = rates_new();
+    struct rates *rates = rates_new(1);
     char name[16];
 
     (void)state;
@@ -53,7 +53,7 @@ rate_zero_is_unlimited(void **state)
 static void
 each_key_has_a_separate_bucket(void **state)
 {
-    struct rates *rates = rates_new();
+    struct rates *rates = rates_new(1);
 
     (void)state;
     assert_true(rates_consume(rates, "u1", 2, BEGIN));
@@ -61,10 +61,30 @@ each_key_has_a_separate_bucket(void **state)
     assert_false(rates_consume(rates, "u1", 2, BEGIN));
     assert_true(rates_consume(rates, "u2", 2, BEGIN));
     assert_false(rates_consume(rates, "u1", 2, BEGIN + 1));
-    rates_refund(rates, "u1");
-    rates_refund(rates, "nobody");
+    rates_refund(rates, "u1", 1);
+    rates_refund(rates, "nobody", 1);
     assert_true(rates_consume(rates, "u1", 2, BEGIN + 2));
     assert_false(rates_consume(rates, "u1", 2, BEGIN + 3));
+    rates_free(rates);
+}
+
+static void
+burst_and_charge_last_for_several_seconds(void **state)
+{
+    struct rates *rates = rates_new(3);
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        assert_true(rates_has(rates, "u1", 2, BEGIN));
+        assert_true(rates_consume(rates, "u1", 2, BEGIN));
+    }
+    assert_false(rates_has(rates, "u1", 2, BEGIN));
+    assert_true(rates_has(rates, "u2", 2, BEGIN));
+    rates_refund(rates, "u1", -3);
+    assert_false(rates_consume(rates, "u1", 2, BEGIN + SECOND));
+    assert_false(rates_has(rates, "u1", 2, BEGIN + 2 * SECOND - 1));
+    assert_true(rates_consume(rates, "u1", 2, BEGIN + 2 * SECOND));
+    assert_false(rates_consume(rates, "u1", 2, BEGIN + 2 * SECOND));
     rates_free(rates);
 }
 
@@ -82,7 +102,7 @@ is_full(struct rates *rates, const char *name, int64_t rate, int64_t at_us)
 static void
 full_buckets_are_evicted(void **state)
 {
-    struct rates *rates = rates_new();
+    struct rates *rates = rates_new(1);
     char name[16];
 
     (void)state;
@@ -103,7 +123,7 @@ full_buckets_are_evicted(void **state)
 static void
 active_buckets_survive_the_key_limit(void **state)
 {
-    struct rates *rates = rates_new();
+    struct rates *rates = rates_new(1);
     char name[16];
 
     (void)state;
@@ -160,6 +180,7 @@ main(void)
         cmocka_unit_test(bucket_refills_with_time),
         cmocka_unit_test(rate_zero_is_unlimited),
         cmocka_unit_test(each_key_has_a_separate_bucket),
+        cmocka_unit_test(burst_and_charge_last_for_several_seconds),
         cmocka_unit_test(full_buckets_are_evicted),
         cmocka_unit_test(active_buckets_survive_the_key_limit),
         cmocka_unit_test(message_is_logged_at_a_limited_rate),
