@@ -1,5 +1,6 @@
-/* presence.c: stores which users have sessions at this relay. */
+/* presence.c: stores which users have sessions at this relay, and reads who had one on any. */
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "store/connection/reply.h"
 #include "store/shards/shard.h"
@@ -94,4 +95,44 @@ store_presence(struct store *store, enum store_presence_change what, const char 
             arguments_free(&arguments);
     }
     return shard_request_await(&presence->request);
+}
+
+/* ---- a user on any relay */
+
+struct presence_query {
+    struct shard_request request;
+    store_presence_known *done;
+};
+
+static void
+finish_query(struct shard_request *request, enum rc rc)
+{
+    const struct presence_query *query = (struct presence_query *)request;
+
+    query->done(request->ctx, rc, reply_integer(request->reply) == 1);
+}
+
+static const struct shard_request_kind query_kind = {
+    .failure = "could not read the presence", .is_valid = reply_is_integer, .finish = finish_query};
+
+enum rc
+store_was_present(struct store *store, const char *user, int64_t since_ms,
+                  store_presence_known *done, void *ctx)
+{
+    struct arguments arguments = {.argc = 0};
+    struct presence_query *query;
+    char since[24];
+
+    if (!store->is_up)
+        return RC_AGAIN;
+    query = shard_request_new(sizeof(*query), store, &query_kind);
+    query->done = done;
+    query->request.ctx = ctx;
+    snprintf(since, sizeof(since), "%lld", (long long)since_ms);
+    shard_arguments(&store->shards[0], &arguments);
+    argument(&arguments, user);
+    argument(&arguments, since);
+    shard_request_send_script(&query->request, &store->shards[0], STORE_SCRIPT_was_present, 1,
+                              &arguments);
+    return shard_request_await(&query->request);
 }

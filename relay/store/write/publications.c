@@ -1,4 +1,4 @@
-/* publications.c: stores notifications that were published over HTTP, and tickets. */
+/* publications.c: stores notifications that were published over HTTP. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,48 +147,4 @@ store_publish(struct store *store, const struct publication *publication, const 
         publish->kept = arguments_keep(arguments.argc, arguments.argv, arguments.lens);
     shard_request_send_script(&publish->request, shard, STORE_SCRIPT_publish, 1, &arguments);
     return shard_request_await(&publish->request);
-}
-
-static const struct shard_request_kind save_kind = {.failure = "could not store a ticket"};
-static const struct shard_request_kind redeem_kind = {.failure = "could not redeem a ticket"};
-
-enum rc
-store_ticket_save(struct store *store, const char *text, const char *claims, store_acked *done,
-                  void *ctx)
-{
-    struct arguments arguments = {.argc = 0};
-    char key[STORE_KEY_MAX], seconds[16];
-    struct shard_request *request;
-
-    if (!store->is_up)
-        return RC_AGAIN;
-    request = shard_request_new(sizeof(*request), store, &save_kind);
-    request->acked = done;
-    request->ctx = ctx;
-    key_write_of(key, sizeof(key), store->shards[0].prefix, KEY_TICKET, text);
-    snprintf(seconds, sizeof(seconds), "%d", STORE_TICKET_SECONDS);
-    argument(&arguments, "SET");
-    argument(&arguments, key);
-    argument(&arguments, claims);
-    argument(&arguments, "EX");
-    argument(&arguments, seconds);
-    shard_request_send_command(request, &store->shards[0], &arguments);
-    return shard_request_await(request);
-}
-
-enum rc
-store_ticket_redeem(struct store *store, const char *text, store_bytes_read *done, void *ctx)
-{
-    struct arguments arguments = {.argc = 0};
-    struct shard_request *request;
-
-    if (!store->is_up)
-        return RC_AGAIN;
-    request = shard_request_new(sizeof(*request), store, &redeem_kind);
-    request->read = done;
-    request->ctx = ctx;
-    shard_arguments(&store->shards[0], &arguments);
-    argument(&arguments, text);
-    shard_request_send_script(request, &store->shards[0], STORE_SCRIPT_ticket, 1, &arguments);
-    return shard_request_await(request);
 }

@@ -13,7 +13,6 @@ struct web_push_call {
     struct shard_request request;
     unsigned shard;
     store_web_pushes_leased *on_leased;
-    store_presence_known *on_known;
     store_push_ticket_known *on_ticket;
 };
 
@@ -144,37 +143,6 @@ store_end_web_push(struct store *store, const struct store_web_push *push, int64
     argument(&arguments, store->script_settings.retention);
     shard_request_send_script(request, shard, STORE_SCRIPT_end_web_push, 1, &arguments);
     return shard_request_await(request);
-}
-
-static void
-finish_known(struct shard_request *request, enum rc rc)
-{
-    ((struct web_push_call *)request)
-        ->on_known(request->ctx, rc, reply_integer(request->reply) == 1);
-}
-
-static const struct shard_request_kind known_kind = {
-    .failure = "could not read the presence", .is_valid = reply_is_integer, .finish = finish_known};
-
-enum rc
-store_was_present(struct store *store, const char *user, int64_t since_ms,
-                  store_presence_known *done, void *ctx)
-{
-    struct arguments arguments = {.argc = 0};
-    struct web_push_call *call;
-    char since[24];
-
-    if (!store->is_up)
-        return RC_AGAIN;
-    call = call_new(store, &known_kind, 0, ctx);
-    call->on_known = done;
-    snprintf(since, sizeof(since), "%lld", (long long)since_ms);
-    shard_arguments(&store->shards[0], &arguments);
-    argument(&arguments, user);
-    argument(&arguments, since);
-    shard_request_send_script(&call->request, &store->shards[0], STORE_SCRIPT_was_present, 1,
-                              &arguments);
-    return shard_request_await(&call->request);
 }
 
 /* ---- tickets */
