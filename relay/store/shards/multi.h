@@ -76,7 +76,7 @@ void shard_request_send_multi(struct shard_request *request, struct shard *shard
                               enum store_script script, struct multi *multi);
 
 /*
- * A large stream entry that a script needs. The script returns what it needs, the relay
+ * wanted.c: a large stream entry that a script needs. The script returns what it needs, the relay
  * reads the entry with a command, and calls the script again (read_entry.lua).
  */
 MUST_CHECK enum rc wanted_read(struct shard *shard, const struct redisReply *wanted,
