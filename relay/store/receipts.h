@@ -84,7 +84,7 @@ MUST_CHECK enum rc store_receipts_switch(struct store *store, unsigned shard, co
                                          bool on, store_acked *done, void *ctx);
 
 /*
- * Reads the JSON of a notification of the shard, if it is still pending; otherwise there are no bytes.
+ * Reads the JSON of a notification of the shard, if it is still pending; otherwise it has no bytes.
  */
 MUST_CHECK enum rc store_receipts_read_notification(struct store *store, unsigned shard,
                                                     const char *id, store_bytes_read *done,

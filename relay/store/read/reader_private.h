@@ -327,8 +327,8 @@ void cover_reset(struct shard_cover *cover);
 
 /*
  * Called after a reconnect. `newest`: up to CONTROL_NEWEST_MAX entries of the control stream,
- * newest first. Delivers the reloads and removals of users after `at`, and advances it to the newest
- * entry. If `at` is "", there is no position yet, and these entries are delivered: their
+ * newest first. Delivers the reloads and removals of users after `at`, and advances it to the
+ * newest entry. If `at` is "", there is no position yet, and these entries are delivered: their
  * transactions may not be visible to all snapshots. Returns false if some entries after `at` are
  * missing: any rule may have been reloaded, and users may have been removed.
  */

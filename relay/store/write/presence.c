@@ -1,4 +1,4 @@
-/* presence.c: stores which users have sessions at this relay, and reads who had one on any. */
+/* presence.c: stores which users have sessions at this relay; reads the last one of a user. */
 #include <stdbool.h>
 #include <stdio.h>
 

@@ -53,7 +53,7 @@ local notifications, changed, completed = {}, {}, {}
 local prepared = {} -- large data (prepared.lua)
 local due_to_remove, entries_to_ack, keys_to_delete, retried_to_remove, large_to_remove = {}, {}, {}, {}, {}
 
--- Each retry is a copy of the notification, so many retries of few large notifications would fill the store.
+-- Each retry is a copy of the notification. Many retries of few large notifications would fill the store.
 -- include: has_entry.lua
 
 -- The list of a notification's copies begins with the entry that it had before its first retry. While
